@@ -30,7 +30,7 @@ type nicAddresses map[string][]fleet.SeenAddress
 // addressesOf returns the last known IP addresses of each running guest, by MAC address. A background read refreshes
 // the addresses, four guests at a time.
 func (b *Backend) addressesOf(ctx context.Context, all []observedDomain) map[fleet.VMID]nicAddresses {
-	running := slices.DeleteFunc(slices.Clone(all), func(s observedDomain) bool { return s.live == nil || len(s.live.nics) == 0 })
+	running := slices.DeleteFunc(slices.Clone(all), func(s observedDomain) bool { return s.live == nil || len(s.live.NICs) == 0 })
 	look := func() (map[fleet.VMID]nicAddresses, error) {
 		c, err := dial(b.runContext, b.socket)
 		if err != nil {

@@ -1,9 +1,7 @@
 package libvirt
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +10,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -123,9 +122,9 @@ func (a *applyRun) createDomain(ctx context.Context) error {
 		return err
 	}
 	return a.withFreeName(ctx, func(name string) error {
-		in.name, in.metadata = name, a.newMetadata(hypervisor.NewAppliedRecord(a.in, name, "", nil), "")
-		edit(x, in)
-		addPCIPorts(x)
+		in.Name, in.Metadata = name, domxml.NewQuantixMetadata(a.in, hypervisor.NewAppliedRecord(a.in, name, "", nil), "")
+		domxml.Edit(x, in)
+		domxml.AddPCIPorts(x)
 		if _, err := setNICMTUs(ctx, a.c, x); err != nil {
 			return err
 		}
@@ -143,7 +142,7 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 	if err != nil {
 		return err
 	}
-	before, err := definitionText(x)
+	before, err := domxml.DefinitionText(x)
 	if err != nil {
 		return err
 	}
@@ -153,7 +152,7 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 			return err
 		}
 	}
-	is := readDefinedSpec(x, *was, a.assignedPools.volumeAt)
+	is := domxml.ReadDefinedSpec(x, *was, a.assignedPools.lookup())
 	plan := hypervisor.PlanEdit(*was, is, a.in.VM, a.in.Reapply)
 	in, err := a.prepareEdit(ctx, &old, was, plan)
 	if err != nil {
@@ -175,17 +174,17 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 	if err != nil {
 		return err
 	}
-	in.name, in.metadata = old.ref.Name, a.newMetadata(hypervisor.NewAppliedRecord(a.in, domain, oldName, was.Pools), old.metadata.OwnershipMark)
-	edit(x, in)
+	in.Name, in.Metadata = old.ref.Name, domxml.NewQuantixMetadata(a.in, hypervisor.NewAppliedRecord(a.in, domain, oldName, was.Pools), old.metadata.OwnershipMark)
+	domxml.Edit(x, in)
 	if _, err := setNICMTUs(ctx, a.c, x); err != nil {
 		return err
 	}
-	after, err := definitionText(x)
+	after, err := domxml.DefinitionText(x)
 	if err != nil {
 		return err
 	}
 	if before != after || old.transient {
-		addPCIPorts(x)
+		domxml.AddPCIPorts(x)
 		if err := a.defineDomain(ctx, x); err != nil {
 			return err
 		}
@@ -215,7 +214,7 @@ func (a *applyRun) deriveApplied(ctx context.Context, old observedDomain, x *lib
 	if p := old.pendingName(); p != "" {
 		domain, was = p, old.ref.Name
 	}
-	here := readDefinedSpec(x, hypervisor.NewAppliedRecord(a.in, domain, was, nil), a.assignedPools.volumeAt)
+	here := domxml.ReadDefinedSpec(x, hypervisor.NewAppliedRecord(a.in, domain, was, nil), a.assignedPools.lookup())
 	var failed error
 	out := hypervisor.AssumeAppliedRecord(a.in, domain, was, func(d fleet.Disk) bool {
 		if slices.ContainsFunc(here.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) || slices.Contains(a.in.CreatedDisks, d.Ref()) {
@@ -238,17 +237,9 @@ func (a *applyRun) deriveApplied(ctx context.Context, old observedDomain, x *lib
 	return &out, failed
 }
 
-func (a *applyRun) newMetadata(applied hypervisor.Applied, had string) quantixMetadata {
-	text, err := json.Marshal(applied)
-	if err != nil {
-		panic(err) // cannot happen: the value has only texts and numbers
-	}
-	return quantixMetadata{ID: a.in.VM.ID, Generation: a.in.VM.Generation, Applied: string(text), OwnershipMark: cmp.Or(a.in.OwnershipMark, had)}
-}
-
 // prepareEdit resolves the planned changes to paths of this host and creates the disks that were never created. It
 // checks all disks before it creates the first one.
-func (a *applyRun) prepareEdit(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.DefinitionEdit) (definitionEdit, error) {
+func (a *applyRun) prepareEdit(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.DefinitionEdit) (domxml.EditContent, error) {
 	in, places, missing, err := a.checkEditPlan(ctx, old, was, plan)
 	if err != nil {
 		return in, err
@@ -259,7 +250,7 @@ func (a *applyRun) prepareEdit(ctx context.Context, old *observedDomain, was *hy
 		}
 	}
 	// locateDisks needs the created files, because the cache mode depends on their storage.
-	if in.disks, err = a.locateDisks(ctx, places); err != nil {
+	if in.LocatedDisks, err = a.locateDisks(ctx, places); err != nil {
 		return in, err
 	}
 	a.in.Progress(100, "writing the definition")
@@ -273,7 +264,7 @@ func (a *applyRun) checkDiskExists(ctx context.Context, p localVolume, old *obse
 	made = slices.Contains(a.in.CreatedDisks, p.ref()) || was != nil && slices.ContainsFunc(was.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == p.ref() })
 	named := false
 	if old != nil {
-		alias := diskAlias(p.ref())
+		alias := domxml.DiskAlias(p.ref())
 		if k := slices.IndexFunc(old.specDisks, func(d specDisk) bool { return d.alias == alias || d.path == path }); k >= 0 {
 			made, named, path = true, true, old.specDisks[k].path
 		}
@@ -313,8 +304,8 @@ func (a *applyRun) checkDiskExists(ctx context.Context, p localVolume, old *obse
 }
 
 // resolveHostPaths resolves the planned changes to paths of this host.
-func (a *applyRun) resolveHostPaths(plan hypervisor.DefinitionEdit) (definitionEdit, []localVolume, error) {
-	in := definitionEdit{DefinitionEdit: plan, spec: a.in.VM.Spec}
+func (a *applyRun) resolveHostPaths(plan hypervisor.DefinitionEdit) (domxml.EditContent, []localVolume, error) {
+	in := domxml.EditContent{DefinitionEdit: plan, Spec: a.in.VM.Spec}
 	for _, n := range plan.NICs {
 		if n.MAC == "" {
 			return in, nil, fleet.Errorf(fleet.Invalid, "A NIC has no MAC address. Set a MAC address.")
@@ -326,7 +317,7 @@ func (a *applyRun) resolveHostPaths(plan hypervisor.DefinitionEdit) (definitionE
 		if err != nil {
 			return in, nil, err
 		}
-		p.number = 1 + slices.IndexFunc(in.spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
+		p.number = 1 + slices.IndexFunc(in.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 		p.format = d.FileFormat()
 		p.size, p.preexisting, p.shared, p.encrypted = d.SizeBytes, d.Existing, d.Shareable, d.Encryption != ""
 		if d.Image != nil {
@@ -336,18 +327,18 @@ func (a *applyRun) resolveHostPaths(plan hypervisor.DefinitionEdit) (definitionE
 		}
 		places = append(places, p)
 	}
-	if plan.SetsField("iso") && in.spec.ISO != nil {
-		iso, err := localVolumeOf(*in.spec.ISO, a.in.Pools)
+	if plan.SetsField("iso") && in.Spec.ISO != nil {
+		iso, err := localVolumeOf(*in.Spec.ISO, a.in.Pools)
 		if err == nil && iso.isInBlockPool() {
 			err = fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which has no ISO images. Choose an ISO image of another pool.", iso.pool.Name)
 		}
 		if err != nil {
 			return in, nil, err
 		}
-		in.iso = iso.path()
+		in.ISO = iso.path()
 	}
 	var err error
-	in.spec, err = a.specWithMediaPaths(plan)
+	in.Spec, err = a.specWithMediaPaths(plan)
 	return in, places, err
 }
 

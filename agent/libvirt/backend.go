@@ -1,6 +1,7 @@
 // Package libvirt is the agent's real backend. It runs QEMU guests through this machine's libvirtd, over its local
-// socket. No other package imports go-libvirt or libvirtxml. Stock virsh remains usable: elements that an
-// administrator adds to a definition are preserved.
+// socket. Only this package and its subpackages import go-libvirt or libvirtxml. Stock virsh remains usable: elements
+// that an administrator adds to a definition are preserved. Package domxml translates between VM specs and domain
+// definitions.
 //
 // The backend has one connection for state and one for events. Every job, every pool check and every other call that
 // may hang opens its own connection, which takes a millisecond on a local socket. So a hung pool or guest delays

@@ -40,7 +40,7 @@ func (b *Backend) Balloons(ctx context.Context) (out []hypervisor.BalloonGuest, 
 // minMiB returns the running guest's memory minimum in MiB. The host never shrinks the balloon below the minimum.
 // minMiB returns 0 if the guest has no ballooning.
 func (d *domain) minMiB() int {
-	if !d.managed || d.applied == nil || d.live == nil || d.live.fieldValues.Devices.Balloon == "none" {
+	if !d.managed || d.applied == nil || d.live == nil || d.live.FieldValues.Devices.Balloon == "none" {
 		return 0
 	}
 	return d.applied.Spec.Memory.MinMiB
@@ -49,9 +49,9 @@ func (d *domain) minMiB() int {
 // maxMiB returns the maximum memory that the spec gives the running guest, in MiB.
 func (d *domain) maxMiB() int {
 	if n := d.applied.Spec.Memory.BalloonMiB; n > 0 {
-		return min(n, d.live.memoryMiB)
+		return min(n, d.live.MemoryMiB)
 	}
-	return d.live.memoryMiB
+	return d.live.MemoryMiB
 }
 
 // balloonMiB returns the memory in MiB that the balloon leaves to the guest, or 0 if the guest has its maximum memory.
@@ -59,7 +59,7 @@ func (d *domain) balloonMiB() int {
 	if d.minMiB() == 0 {
 		return 0
 	}
-	if n := d.live.fieldValues.Memory.BalloonMiB; n < d.maxMiB() { // n is 0 if the balloon reclaims nothing
+	if n := d.live.FieldValues.Memory.BalloonMiB; n < d.maxMiB() { // n is 0 if the balloon reclaims nothing
 		return n
 	}
 	return 0

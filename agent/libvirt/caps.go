@@ -10,6 +10,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -24,7 +25,7 @@ const (
 // capabilities describes the guests that this host can run.
 type capabilities struct {
 	arch         string
-	accelerators []acceleratorKind // best first
+	accelerators []domxml.AcceleratorKind // best first
 	firmware     []fleet.Firmware
 	secureBoot   bool   // at least one firmware supports secure boot
 	spice        bool   // QEMU supports SPICE
@@ -36,19 +37,12 @@ type capabilities struct {
 	bandwidthGaps    []fleet.VMGap // NIC limits that the kernel does not support
 }
 
-// acceleratorKind is one accelerator that guests can run with.
-type acceleratorKind struct {
-	accelerator string   // "kvm" or "qemu"
-	machines    []string // the entries of machines that QEMU supports
-	cpuModes    []string
-}
-
 // capabilityInventory returns the capabilities as Snapshot reports them. They are empty until libvirtd has probed QEMU.
 func (b *Backend) capabilityInventory(ctx context.Context) fleet.Inventory {
 	var inv fleet.Inventory
 	s := b.capabilityWatch.read(ctx, capabilityMaxAge, capabilityReportTimeout, b.readCapabilities)
 	for _, k := range s.value.accelerators {
-		inv.Accelerators = append(inv.Accelerators, k.accelerator)
+		inv.Accelerators = append(inv.Accelerators, k.Accelerator)
 	}
 	inv.Firmwares, inv.CPUModels = s.value.firmware, s.value.cpuModels
 	inv.PoolGaps = poolGaps(s.value.missingPoolTypes, exec.LookPath)
@@ -75,7 +69,7 @@ func (c capabilities) vmGaps() (gaps []fleet.VMGap) {
 			gaps = append(gaps, fleet.VMGap{Field: "security.confidential", Value: k.Value, Why: why})
 		}
 	}
-	if len(c.accelerators) > 0 && !slices.Contains(c.accelerators[0].machines, fleet.MachinePC) {
+	if len(c.accelerators) > 0 && !slices.Contains(c.accelerators[0].Machines, fleet.MachinePC) {
 		gaps = append(gaps, fleet.VMGap{Field: "boot.machine", Value: fleet.MachinePC, Why: "QEMU on this host does not support the machine type pc. Choose q35."})
 	}
 	if c.version < 9_001_000 {
@@ -131,8 +125,8 @@ func queryCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 		return capabilities{}, err
 	}
 	for _, accelerator := range accelerators(host, caps.arch) {
-		k := acceleratorKind{accelerator: accelerator}
-		for _, machine := range supportedMachines {
+		k := domxml.AcceleratorKind{Accelerator: accelerator}
+		for _, machine := range domxml.SupportedMachines {
 			// libvirt returns an error for a combination that it cannot run.
 			text, err := l.ConnectGetDomainCapabilities(nil, golibvirt.OptString{caps.arch}, golibvirt.OptString{machine}, golibvirt.OptString{accelerator}, 0)
 			if err != nil && !isLibvirtError(err) {
@@ -142,15 +136,15 @@ func queryCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 			if err != nil || x.Unmarshal(text) != nil || x.Domain != accelerator {
 				continue
 			}
-			if k.machines = append(k.machines, machine); k.cpuModes == nil {
-				k.cpuModes = cpuModes(x)
+			if k.Machines = append(k.Machines, machine); k.CPUModes == nil {
+				k.CPUModes = cpuModes(x)
 			}
 			if caps.firmware == nil {
 				caps.firmware, caps.secureBoot, caps.spice = firmwares(x), hasSecureBootFirmware(x), hasSpice(x)
 				caps.encryptionGaps, caps.cpuModels = encryptionGapsByKind(x, caps.version), cpuModels(x)
 			}
 		}
-		if len(k.machines) > 0 {
+		if len(k.Machines) > 0 {
 			caps.accelerators = append(caps.accelerators, k)
 		}
 	}
@@ -218,21 +212,6 @@ func hasSecureBootFirmware(x libvirtxml.DomainCaps) bool {
 	return x.OS != nil && x.OS.Loader != nil && slices.ContainsFunc(x.OS.Loader.Enums, func(e libvirtxml.DomainCapsEnum) bool {
 		return e.Name == "secure" && slices.Contains(e.Values, "yes")
 	})
-}
-
-// defaultCPU returns the default CPU of guests: the host's model with KVM, otherwise all features that emulation
-// offers.
-func (k acceleratorKind) defaultCPU() *libvirtxml.DomainCPU {
-	modes := []string{"host-model", "host-passthrough"}
-	if k.accelerator != "kvm" {
-		modes = []string{"maximum"}
-	}
-	for _, m := range modes {
-		if slices.Contains(k.cpuModes, m) {
-			return &libvirtxml.DomainCPU{Mode: m}
-		}
-	}
-	return nil
 }
 
 func hasSpice(x libvirtxml.DomainCaps) bool {

@@ -52,7 +52,7 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 	if check.Kind == fleet.HealthScreen {
 		return hashScreen(ctx, c, s)
 	}
-	if s.live.fieldValues.Devices.GuestAgent == "none" {
+	if s.live.FieldValues.Devices.GuestAgent == "none" {
 		return hypervisor.CheckResult{}, hypervisor.CannotCheckError("The running guest has no guest agent channel.")
 	}
 	if !s.agentConnected {

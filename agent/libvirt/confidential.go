@@ -9,16 +9,8 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
-)
-
-// Launch policies of confidential guests. SEV: no debugging, no key sharing with other guests; SEV-ES also encrypts
-// the registers. SEV-SNP: the reserved bit that is always set, and hyperthreading (SMT) allowed.
-const (
-	sevPolicy   = 0x3
-	sevESBit    = 0x4
-	sevESPolicy = sevPolicy | sevESBit
-	snpPolicy   = 0x30000
 )
 
 // encryptionGapsByKind returns, by kind, the reasons why this host cannot encrypt the memory of guests.
@@ -61,57 +53,10 @@ func encryptionGapsByKind(x libvirtxml.DomainCaps, version uint64) map[string]st
 
 func formatVersion(v uint64) string { return fmt.Sprintf("%d.%d", v/1_000_000, v/1000%1000) }
 
-// encryptionKindOf returns the guest's kind of memory encryption. odd describes a setting that no spec can express.
-func encryptionKindOf(x *libvirtxml.Domain) (kind, odd string) {
-	l := copyOrZero(x.LaunchSecurity)
-	other := func(policy uint64) string { return fmt.Sprintf("with the policy 0x%04x", policy) }
-	switch {
-	case l.SEV != nil:
-		policy := uint64(*copyOrZero(l.SEV.Policy))
-		if kind = "sev"; policy&sevESBit != 0 {
-			kind = "sev-es"
-		}
-		if policy&sevPolicy != sevPolicy {
-			odd = kind + " " + other(policy)
-		}
-	case l.SEVSNP != nil:
-		kind = "sev-snp"
-		if policy := *copyOrZero(l.SEVSNP.Policy); policy != snpPolicy {
-			odd = kind + " " + other(policy)
-		}
-	case l.TDX != nil:
-		kind = "tdx"
-	case l.S390PV != nil:
-		odd = "by IBM Secure Execution"
-	}
-	return kind, odd
-}
-
-// writeMemoryEncryption sets the spec's kind of memory encryption. If the kind is unchanged, elements that an
-// administrator added, such as a session or a certificate, stay. No <locked> element is necessary: libvirt always locks
-// the memory of a confidential guest.
-func writeMemoryEncryption(x *libvirtxml.Domain, s fleet.VMSpec) {
-	if kind, odd := encryptionKindOf(x); kind == s.Security.Confidential && odd == "" {
-		return
-	}
-	policy, es, snp := uint(sevPolicy), uint(sevESPolicy), uint64(snpPolicy)
-	x.LaunchSecurity = map[string]*libvirtxml.DomainLaunchSecurity{
-		"sev":     {SEV: &libvirtxml.DomainLaunchSecuritySEV{Policy: &policy}},
-		"sev-es":  {SEV: &libvirtxml.DomainLaunchSecuritySEV{Policy: &es}},
-		"sev-snp": {SEVSNP: &libvirtxml.DomainLaunchSecuritySEVSNP{Policy: &snp}},
-		"tdx":     {TDX: &libvirtxml.DomainLaunchSecurityTDX{}},
-	}[s.Security.Confidential]
-}
-
-func readMemoryEncryption(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
-	s.Security.Confidential, odd = encryptionKindOf(x)
-	return odd
-}
-
 // launchOf returns the processor's launch measurement of the guest. It returns nil if there is none or libvirt cannot
 // read it now.
 func (b *Backend) launchOf(ctx context.Context, c *conn, ref golibvirt.Domain, live *libvirtxml.Domain) *fleet.LaunchInfo {
-	kind, _ := encryptionKindOf(live)
+	kind, _ := domxml.EncryptionKindOf(live)
 	if kind == "" {
 		return nil
 	}

@@ -26,10 +26,10 @@ func (b *Backend) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) 
 	if s.live == nil {
 		return nil, fmt.Errorf("open console of %s: %w", s.ref.Name, hypervisor.ErrNotRunning)
 	}
-	if s.vnc.address == "" {
+	if s.vnc.Address == "" {
 		return nil, fleet.Errorf(fleet.Conflict, "%s has no VNC display. Add a VNC display to the VM's definition and restart the VM.", s.ref.Name)
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, s.vnc.network, s.vnc.address)
+	conn, err := (&net.Dialer{}).DialContext(ctx, s.vnc.Network, s.vnc.Address)
 	if err != nil {
 		return nil, fmt.Errorf("open console of %s: %w", s.ref.Name, err)
 	}

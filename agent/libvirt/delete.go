@@ -12,6 +12,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -165,17 +166,17 @@ func (b *Backend) undefine(ctx context.Context, c *conn, id fleet.VMID) error {
 		}
 		// libvirt removes the state of a TPM only if the definition has a TPM. So the state of a TPM that was removed
 		// earlier is removed here.
-		if !s.persistent.fieldValues.Security.TPM {
-			if err := os.RemoveAll(filepath.Join(tpmDir, string(id))); err != nil {
+		if !s.persistent.FieldValues.Security.TPM {
+			if err := os.RemoveAll(filepath.Join(domxml.TPMDir, string(id))); err != nil {
 				return fmt.Errorf("remove the state of the VM's TPM: %w", err)
 			}
 		}
 		// libvirt removes only the file of UEFI variables in the definition. A change of secure boot leaves another one.
-		other := secureVarsSuffix
-		if s.persistent.fieldValues.Security.SecureBoot {
-			other = plainVarsSuffix
+		other := domxml.SecureVarsSuffix
+		if s.persistent.FieldValues.Security.SecureBoot {
+			other = domxml.PlainVarsSuffix
 		}
-		if err := os.Remove(filepath.Join(nvramDir, string(id)+other)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(filepath.Join(domxml.NVRAMDir, string(id)+other)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove the variables of the VM's firmware: %w", err)
 		}
 		err := l.DomainUndefineFlags(s.ref, all)

@@ -11,6 +11,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -93,15 +94,15 @@ func (b *Backend) overlaysToDelete(ctx context.Context, c *conn, ref golibvirt.D
 	for _, p := range places {
 		for _, x := range defined {
 			d := domainDiskOf(x, p.ref())
-			if d == nil || p.isInBlockPool() || own[diskPathOf(d)] || !filepath.IsAbs(diskPathOf(d)) {
+			if d == nil || p.isInBlockPool() || own[domxml.DiskPathOf(d)] || !filepath.IsAbs(domxml.DiskPathOf(d)) {
 				continue
 			}
-			above, err := withinLookupTimeout(ctx, func() ([]string, error) { return filesAbove(diskPathOf(d), own), nil })
+			above, err := withinLookupTimeout(ctx, func() ([]string, error) { return filesAbove(domxml.DiskPathOf(d), own), nil })
 			if err != nil {
 				return nil, err
 			}
 			if above == nil {
-				return nil, hypervisor.RefuseLeftoverOverlay(vm.Name, diskPathOf(d), "is not backed by "+p.volume)
+				return nil, hypervisor.RefuseLeftoverOverlay(vm.Name, domxml.DiskPathOf(d), "is not backed by "+p.volume)
 			}
 			out = append(out, above...)
 		}
@@ -164,7 +165,7 @@ func virshSnapshotFiles(ctx context.Context, c *conn, ref golibvirt.Domain) (out
 			continue
 		}
 		for _, d := range x.Disks.Disks {
-			if path := sourcePath(d.Source); d.Snapshot == "external" && filepath.IsAbs(path) {
+			if path := domxml.SourcePath(d.Source); d.Snapshot == "external" && filepath.IsAbs(path) {
 				out = append(out, path)
 			}
 		}

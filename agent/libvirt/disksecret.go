@@ -3,7 +3,6 @@ package libvirt
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 
@@ -11,24 +10,14 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
-
-// diskSecretUUID returns the UUID of the libvirt secret with an encrypted disk's passphrase. The secret is private: the
-// host generates the passphrase, and libvirt's API never returns it. The UUID derives from the volume, so no record of
-// the UUID is necessary.
-func diskSecretUUID(ref fleet.Volref) fleet.VMID {
-	sum := sha256.Sum256([]byte("quantix disk " + string(ref.PoolID) + "/" + ref.Volume))
-	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // UUID version 8, which no other generator uses
-	var id golibvirt.UUID
-	copy(id[:], sum[:])
-	return formatUUID(id)
-}
 
 // createDiskSecret generates a new 256-bit passphrase for a disk that is about to be created.
 func (b *Backend) createDiskSecret(ctx context.Context, c *conn, p localVolume) error {
 	text, err := (&libvirtxml.Secret{
-		Ephemeral: "no", Private: "yes", UUID: string(diskSecretUUID(p.ref())), Description: "Quantix: disk " + p.volume + " of pool " + p.pool.Name,
+		Ephemeral: "no", Private: "yes", UUID: string(domxml.DiskSecretUUID(p.ref())), Description: "Quantix: disk " + p.volume + " of pool " + p.pool.Name,
 		Usage: &libvirtxml.SecretUsage{Type: "volume", Volume: p.path()},
 	}).Marshal()
 	if err != nil {
@@ -50,7 +39,7 @@ func (b *Backend) createDiskSecret(ctx context.Context, c *conn, p localVolume) 
 
 // deleteDiskSecret removes the passphrase of a deleted volume. A missing passphrase is no error.
 func (b *Backend) deleteDiskSecret(ctx context.Context, c *conn, ref fleet.Volref) error {
-	uuid, err := parseUUID(diskSecretUUID(ref))
+	uuid, err := parseUUID(domxml.DiskSecretUUID(ref))
 	if err != nil {
 		return err
 	}
@@ -69,7 +58,7 @@ func (b *Backend) deleteDiskSecret(ctx context.Context, c *conn, ref fleet.Volre
 
 // checkDiskSecret refuses an encrypted disk if the host lacks its passphrase.
 func (b *Backend) checkDiskSecret(ctx context.Context, c *conn, p localVolume) error {
-	uuid, err := parseUUID(diskSecretUUID(p.ref()))
+	uuid, err := parseUUID(domxml.DiskSecretUUID(p.ref()))
 	if err != nil {
 		return err
 	}
@@ -95,27 +84,4 @@ func (b *Backend) deleteOrphanedSecrets(ctx context.Context, c *conn, disks []fl
 		failed = errors.Join(failed, b.deleteDiskSecret(ctx, c, d.Ref()))
 	}
 	return failed
-}
-
-func writeEncryption(x *libvirtxml.DomainDisk, s fleet.Disk) {
-	if x.Source == nil {
-		return
-	}
-	source := *x.Source
-	if source.Encryption = nil; s.Encryption != "" {
-		source.Encryption = &libvirtxml.DomainDiskEncryption{
-			Format: s.Encryption, Secrets: []libvirtxml.DomainDiskSecret{{Type: "passphrase", UUID: string(diskSecretUUID(s.Ref()))}},
-		}
-	}
-	x.Source, x.Encryption = &source, nil
-}
-
-func readEncryption(x *libvirtxml.DomainDisk, s *fleet.Disk) {
-	e := x.Encryption
-	if x.Source != nil && x.Source.Encryption != nil {
-		e = x.Source.Encryption
-	}
-	if s.Encryption = ""; e != nil {
-		s.Encryption = e.Format
-	}
 }

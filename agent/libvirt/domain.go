@@ -15,6 +15,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -28,17 +29,17 @@ type domain struct {
 	ref               golibvirt.Domain // its ID is -1 while the domain is off
 	id                fleet.VMID
 	managed           bool // the definition has Quantix's metadata for this UUID
-	metadata          quantixMetadata
+	metadata          domxml.QuantixMetadata
 	ownershipMark     string              // the VM's ownership mark: of the running guest, otherwise of the definition
 	applied           *hypervisor.Applied // nil: an older agent recorded none
 	drift             []fleet.Drift
-	transient         bool            // the guest runs without a persistent definition
-	specDisks         []specDisk      // the spec's disks that are in the definition
-	live              *domainHardware // nil while the domain is off
-	persistent        domainHardware  // the hardware at the next start
+	transient         bool             // the guest runs without a persistent definition
+	specDisks         []specDisk       // the spec's disks that are in the definition
+	live              *domxml.Hardware // nil while the domain is off
+	persistent        domxml.Hardware  // the hardware at the next start
 	pendingUnplugs    []fleet.PendingUnplug
 	accelerator       string
-	vnc               vncEndpoint
+	vnc               domxml.VNCEndpoint
 	agentConnected    bool              // the guest agent is connected, or reachable over vsock
 	cid               uint32            // vsock CID of the guest agent; 0: the agent is reached through libvirt
 	launch            *fleet.LaunchInfo // of a running guest with encrypted memory
@@ -52,7 +53,7 @@ type domain struct {
 }
 
 // currentHardware returns the current hardware: of the running guest, otherwise of the definition.
-func (d *domain) currentHardware() domainHardware {
+func (d *domain) currentHardware() domxml.Hardware {
 	if d.live != nil {
 		return *d.live
 	}
@@ -61,32 +62,32 @@ func (d *domain) currentHardware() domainHardware {
 
 // allFiles returns all paths that the domain uses now, at its next start, or in its snapshots.
 func (d *domain) allFiles() []string {
-	all := d.persistent.allFiles
+	all := d.persistent.AllFiles
 	if d.live != nil {
-		all = append(append([]string{}, all...), d.live.allFiles...)
+		all = append(append([]string{}, all...), d.live.AllFiles...)
 	}
 	for _, h := range d.snapshotFiles() {
-		all = append(slices.Clip(all), h.path)
+		all = append(slices.Clip(all), h.Path)
 	}
 	return all
 }
 
 // diskFiles returns the files of the domain's disks, now, at its next start, and in its snapshots.
-func (d *domain) diskFiles() []diskFile {
-	all := d.persistent.diskFiles
+func (d *domain) diskFiles() []domxml.DiskFile {
+	all := d.persistent.DiskFiles
 	if d.live != nil {
-		all = slices.Concat(all, d.live.diskFiles)
+		all = slices.Concat(all, d.live.DiskFiles)
 	}
 	return slices.Concat(all, d.snapshotFiles())
 }
 
 // snapshotFiles returns the files of the VM's snapshots, including those outside its current backing chains.
-func (d *domain) snapshotFiles() (out []diskFile) {
+func (d *domain) snapshotFiles() (out []domxml.DiskFile) {
 	if d.snapshotTree == nil {
 		return nil
 	}
 	for _, f := range d.snapshotTree.AllFiles() {
-		out = append(out, diskFile{path: f, opaque: !strings.HasSuffix(f, ".qcow2"), inChain: true})
+		out = append(out, domxml.DiskFile{Path: f, Opaque: !strings.HasSuffix(f, ".qcow2"), InChain: true})
 	}
 	return out
 }
@@ -164,13 +165,13 @@ func (b *Backend) readDomain(ctx context.Context, c *conn, ref golibvirt.Domain)
 		return nil, err
 	}
 	d = &domain{
-		ref: ref, id: formatUUID(ref.UUID), persistent: readHardware(kept), accelerator: kept.Type, readAt: time.Now(), definitionStamp: file,
+		ref: ref, id: formatUUID(ref.UUID), persistent: domxml.ReadHardware(kept), accelerator: kept.Type, readAt: time.Now(), definitionStamp: file,
 	}
-	d.metadata, d.managed = readQuantixMetadata(kept.Metadata)
+	d.metadata, d.managed = domxml.ReadQuantixMetadata(kept.Metadata)
 	d.managed = d.managed && d.metadata.ID == d.id // a copy made by virt-clone has the original's metadata
 	d.ownershipMark = d.metadata.OwnershipMark
 	if d.managed {
-		d.computeDrift(kept, b.assignedPools.volumeAt)
+		d.computeDrift(kept, b.assignedPools.lookup())
 		if d.snapshotTree, err = readSnapshotTree(d.id); err != nil {
 			b.log.Warn("the record of a VM's snapshots cannot be read", "vm", d.id, "error", err)
 			d.snapshotReadError = "The host cannot read its record of the VM's snapshots: " + err.Error()
@@ -190,13 +191,13 @@ func (b *Backend) readDomain(ctx context.Context, c *conn, ref golibvirt.Domain)
 		if err := restoreSpecCPU(ctx, c, ref, x, kept); err != nil {
 			return nil, err
 		}
-		live := readHardware(x)
-		d.live, d.vnc, d.agentConnected, d.cid, d.accelerator = &live, vncEndpointOf(x), hasConnectedAgent(x), agentCIDOf(x), x.Type
+		live := domxml.ReadHardware(x)
+		d.live, d.vnc, d.agentConnected, d.cid, d.accelerator = &live, domxml.VNCEndpointOf(x), domxml.HasConnectedAgent(x), domxml.AgentCIDOf(x), x.Type
 		if d.applied != nil && kept.Devices != nil && x.Devices != nil {
 			d.pendingUnplugs = reportUnplugs(pendingUnplugs(kept, x, d.applied.Spec))
 		}
 		d.startedAt, d.launch = b.startedAt(ref.Name), b.launchOf(ctx, c, ref, x)
-		running, _ := readQuantixMetadata(x.Metadata)
+		running, _ := domxml.ReadQuantixMetadata(x.Metadata)
 		d.ownershipMark = running.OwnershipMark
 		persistent, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.DomainIsPersistent(ref) })
 		if err != nil {
@@ -212,7 +213,7 @@ func (b *Backend) readDomain(ctx context.Context, c *conn, ref golibvirt.Domain)
 func (b *Backend) unreadableDomain(ctx context.Context, c *conn, ref golibvirt.Domain, why error) *domain {
 	d := &domain{ref: ref, id: formatUUID(ref.UUID), readErr: why}
 	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
-		return l.DomainGetMetadata(ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{metadataNamespace}, golibvirt.DomainAffectCurrent)
+		return l.DomainGetMetadata(ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{domxml.MetadataNamespace}, golibvirt.DomainAffectCurrent)
 	})
 	if err == nil && xml.Unmarshal([]byte(text), &d.metadata) == nil {
 		d.managed, d.ownershipMark = d.metadata.ID == d.id, d.metadata.OwnershipMark
@@ -222,12 +223,12 @@ func (b *Backend) unreadableDomain(ctx context.Context, c *conn, ref golibvirt.D
 
 // computeDrift sets d.applied from Quantix's metadata, and computes the drift and the spec's disks from the persistent
 // definition.
-func (d *domain) computeDrift(kept *libvirtxml.Domain, volumeAt func(string) *fleet.Volref) {
-	d.applied = d.metadata.appliedSpec()
+func (d *domain) computeDrift(kept *libvirtxml.Domain, volumes domxml.VolumeLookup) {
+	d.applied = d.metadata.AppliedSpec()
 	if d.applied != nil {
-		d.drift = d.applied.Drift(readDefinedSpec(kept, *d.applied, volumeAt))
+		d.drift = d.applied.Drift(domxml.ReadDefinedSpec(kept, *d.applied, volumes))
 	}
-	d.specDisks = specDisks(kept, d.applied, volumeAt)
+	d.specDisks = specDisks(kept, d.applied, volumes.VolumeAt)
 }
 
 // pendingName returns the name that the domain gets when it is next off, or "" if its name is final.
@@ -363,4 +364,22 @@ func numericParams(all []golibvirt.TypedParam) map[string]int64 {
 		}
 	}
 	return out
+}
+
+// restoreSpecCPU replaces the CPU of the live definition with the CPU as defined at the guest's start. libvirt expands
+// the CPU in a live definition to the host's model and every feature of the guest. The migratable definition still has
+// the original. live and kept are the guest's running and persistent definitions.
+func restoreSpecCPU(ctx context.Context, c *conn, ref golibvirt.Domain, live, kept *libvirtxml.Domain) error {
+	if domxml.IsSameCPU(live, kept) {
+		return nil
+	}
+	migratable, err := readDefinition(ctx, c, ref, golibvirt.DomainXMLMigratable)
+	if err != nil || migratable.CPU == nil {
+		return err
+	}
+	if live.CPU == nil {
+		live.CPU = &libvirtxml.DomainCPU{}
+	}
+	live.CPU.Mode, live.CPU.Model, live.CPU.Features = migratable.CPU.Mode, migratable.CPU.Model, migratable.CPU.Features
+	return nil
 }

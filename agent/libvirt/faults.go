@@ -13,6 +13,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -34,12 +35,12 @@ func specDisks(x *libvirtxml.Domain, applied *hypervisor.Applied, volumeAt func(
 	var out []specDisk
 	for i := range x.Devices.Disks {
 		d := &x.Devices.Disks[i]
-		one := specDisk{alias: aliasOf(d.Alias), path: diskPathOf(d), ref: fleet.Volref{Volume: filepath.Base(diskPathOf(d))}}
+		one := specDisk{alias: domxml.AliasOf(d.Alias), path: domxml.DiskPathOf(d), ref: fleet.Volref{Volume: filepath.Base(domxml.DiskPathOf(d))}}
 		if applied == nil {
-			if !hasAliasPrefix(d.Alias, diskAliasPrefix) {
+			if !domxml.HasAliasPrefix(d.Alias, domxml.DiskAliasPrefix) {
 				continue
 			}
-			if ref := volumeAt(one.path); ref != nil && diskAlias(*ref) == one.alias {
+			if ref := volumeAt(one.path); ref != nil && domxml.DiskAlias(*ref) == one.alias {
 				one.ref = *ref
 			}
 			one.number = len(out) + 1
@@ -47,7 +48,7 @@ func specDisks(x *libvirtxml.Domain, applied *hypervisor.Applied, volumeAt func(
 			continue
 		}
 		k := slices.IndexFunc(applied.Spec.Disks, func(a fleet.Disk) bool {
-			return locatedDisk{alias: diskAlias(a.Ref()), path: appliedVolumePath(*applied, a.Ref())}.matches(d)
+			return domxml.LocatedDisk{Alias: domxml.DiskAlias(a.Ref()), Path: appliedVolumePath(*applied, a.Ref())}.Matches(d)
 		})
 		if k >= 0 {
 			one.number, one.ref = k+1, applied.Spec.Disks[k].Ref()
@@ -59,8 +60,8 @@ func specDisks(x *libvirtxml.Domain, applied *hypervisor.Applied, volumeAt func(
 	return out
 }
 
-func (d specDisk) matchesDrive(v diskDrive) bool {
-	return v.alias != "" && v.alias == d.alias || v.path == d.path
+func (d specDisk) matchesDrive(v domxml.DiskDrive) bool {
+	return v.Alias != "" && v.Alias == d.alias || v.Path == d.path
 }
 
 // volume returns the disk's volume, or nil if only its path is known.
@@ -90,9 +91,9 @@ func (b *Backend) statusWithFaults(s observedDomain, sizes map[string]diskSize, 
 	st.Faults = b.faults(s, sizes)
 	st.Guest = b.guests.statusOf(s)
 	if changed := b.filterDriftWatch.state().value; s.managed && len(changed) > 0 {
-		for _, n := range s.persistent.nics {
-			if message := changed[n.filter]; message != "" {
-				st.RecordFilterDrift(n.mac, message)
+		for _, n := range s.persistent.NICs {
+			if message := changed[n.Filter]; message != "" {
+				st.RecordFilterDrift(n.MAC, message)
 			}
 		}
 	}

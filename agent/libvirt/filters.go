@@ -9,6 +9,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -117,12 +118,12 @@ func (a *applyRun) updateLiveFilters(ctx context.Context, guest observedDomain, 
 		return err
 	}
 	for _, n := range live.Devices.Interfaces {
-		k := slices.IndexFunc(kept.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return nicMACOf(&o) == nicMACOf(&n) })
-		if k < 0 || !hasAliasPrefix(n.Alias, nicAliasPrefix) {
+		k := slices.IndexFunc(kept.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return domxml.NICMACOf(&o) == domxml.NICMACOf(&n) })
+		if k < 0 || !domxml.HasAliasPrefix(n.Alias, domxml.NICAliasPrefix) {
 			continue
 		}
-		now, want := filterNameOf(&n), filterNameOf(&kept.Devices.Interfaces[k])
-		if now == want || !isManagedFilter(now) && !isManagedFilter(want) {
+		now, want := domxml.FilterNameOf(&n), domxml.FilterNameOf(&kept.Devices.Interfaces[k])
+		if now == want || !domxml.IsManagedFilter(now) && !domxml.IsManagedFilter(want) {
 			continue
 		}
 		n.FilterRef = kept.Devices.Interfaces[k].FilterRef
@@ -171,9 +172,9 @@ func listNICFilters(ctx context.Context, c *conn) ([]golibvirt.Nwfilter, error) 
 
 // userOfFilter returns the name of a domain with a NIC that uses the filter, or "".
 func userOfFilter(all []observedDomain, filter string) string {
-	has := func(k nicHardware) bool { return k.filter == filter }
+	has := func(k domxml.NICHardware) bool { return k.Filter == filter }
 	for _, s := range all {
-		if slices.ContainsFunc(s.persistent.nics, has) || slices.ContainsFunc(s.currentHardware().nics, has) {
+		if slices.ContainsFunc(s.persistent.NICs, has) || slices.ContainsFunc(s.currentHardware().NICs, has) {
 			return s.ref.Name
 		}
 	}
@@ -248,26 +249,4 @@ func (b *Backend) undefineFilter(ctx context.Context, c *conn, name string) erro
 		return err
 	}
 	return b.filterBook.Put(name, "")
-}
-
-// filterNameOf returns the name of the NIC's network filter, or "".
-func filterNameOf(n *libvirtxml.DomainInterface) string {
-	if n.FilterRef == nil {
-		return ""
-	}
-	return n.FilterRef.Filter
-}
-
-func isManagedFilter(name string) bool { return strings.HasPrefix(name, fleet.FilterPrefix) }
-
-// editFilter sets or removes the NIC's Quantix filter. It removes an unmanaged filter only with force.
-func editFilter(n *libvirtxml.DomainInterface, vm fleet.VMID, want fleet.NIC, force bool) {
-	switch has := filterNameOf(n); {
-	case want.NeedsFilter():
-		if name := hypervisor.FilterName(vm, want.MAC); has != name {
-			n.FilterRef = &libvirtxml.DomainInterfaceFilterRef{Filter: name}
-		}
-	case isManagedFilter(has) || force:
-		n.FilterRef = nil
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -118,7 +119,7 @@ func growFile(path string, size int64) (err error) {
 // resizeLive makes QEMU grow the disk of a running guest to size bytes and notify the guest.
 func (a *applyRun) resizeLive(ctx context.Context, ref golibvirt.Domain, d *libvirtxml.DomainDisk, size int64) error {
 	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		return l.DomainBlockResize(ref, diskTargetOf(d), uint64(size), golibvirt.DomainBlockResizeBytes)
+		return l.DomainBlockResize(ref, domxml.DiskTargetOf(d), uint64(size), golibvirt.DomainBlockResizeBytes)
 	})
 }
 
@@ -128,12 +129,12 @@ func growableDisk(x *libvirtxml.Domain, p localVolume) (*libvirtxml.DomainDisk, 
 	if x.Devices == nil {
 		return nil, nil
 	}
-	want := locatedDisk{alias: diskAlias(p.ref()), path: p.path()}
+	want := domxml.LocatedDisk{Alias: domxml.DiskAlias(p.ref()), Path: p.path()}
 	if kind := blockMappingOf(p.pool.Spec); kind != nil {
-		want.source = kind.source(p.pool, p.volume)
-		want.path = sourcePath(want.source)
+		want.Source = kind.source(p.pool, p.volume)
+		want.Path = domxml.SourcePath(want.Source)
 	}
-	i := slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return want.matches(&d) })
+	i := slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return want.Matches(&d) })
 	if i < 0 {
 		return nil, nil
 	}
@@ -144,8 +145,8 @@ func growableDisk(x *libvirtxml.Domain, p localVolume) (*libvirtxml.DomainDisk, 
 	switch {
 	case d.ReadOnly != nil || d.Shareable != nil:
 		return nil, refuse("the disk is shared or read-only in the VM's definition.")
-	case diskPathOf(d) != want.path:
-		return nil, refuse("the VM uses the file %s instead, for example after a snapshot. Merge that file first.", filepath.Base(diskPathOf(d)))
+	case domxml.DiskPathOf(d) != want.Path:
+		return nil, refuse("the VM uses the file %s instead, for example after a snapshot. Merge that file first.", filepath.Base(domxml.DiskPathOf(d)))
 	case d.Mirror != nil:
 		return nil, refuse("a block job on the host copies the disk. End the job first (virsh blockjob).")
 	}

@@ -259,7 +259,7 @@ func (g *guests) statusOf(s observedDomain) *fleet.GuestStatus {
 	switch {
 	case s.live == nil || !s.managed:
 		return nil
-	case s.live.fieldValues.Devices.GuestAgent == "none":
+	case s.live.FieldValues.Devices.GuestAgent == "none":
 		return &fleet.GuestStatus{Agent: fleet.AgentNone}
 	}
 	g.mu.Lock()

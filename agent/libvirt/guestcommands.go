@@ -96,7 +96,7 @@ func (b *Backend) withGuestAgent(ctx context.Context, id fleet.VMID, verb string
 			return errUnmanaged()
 		case s.live == nil:
 			return hypervisor.ErrNotRunning
-		case s.live.fieldValues.Devices.GuestAgent == "none":
+		case s.live.FieldValues.Devices.GuestAgent == "none":
 			return hypervisor.NoAgentChannelError()
 		case !s.agentConnected:
 			return hypervisor.NoAgentAnswerError()

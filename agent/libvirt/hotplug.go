@@ -12,12 +12,9 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
-
-// sparePCIPorts is the number of devices that can be hot-plugged into a q35 guest. Each device needs an empty root
-// port.
-const sparePCIPorts = 4
 
 // The agent repeats an unplug request after unplugRetry, because a booting guest ignores requests. The limit is short,
 // because other jobs wait.
@@ -26,35 +23,6 @@ const (
 	unplugRetry   = 2 * time.Second
 	pollPeriod    = 200 * time.Millisecond
 )
-
-// addPCIPorts adds root ports to a q35 definition: one for each device that needs a port, and spare ports for hot-plug.
-func addPCIPorts(x *libvirtxml.Domain) {
-	if !isQ35(x) || x.Devices == nil {
-		return
-	}
-	d := x.Devices
-	// 3 ports are for the balloon and the controllers of USB and channels
-	missing := sparePCIPorts + len(d.Interfaces) + len(d.RNGs) + len(d.Hostdevs) + len(d.Filesystems) + 3
-	for _, disk := range d.Disks {
-		// each virtio or NVMe disk has its own controller
-		if disk.Target != nil && (disk.Target.Bus == "virtio" || disk.Target.Bus == "nvme") {
-			missing++
-		}
-	}
-	root := false
-	for _, c := range d.Controllers {
-		root = root || c.Model == "pcie-root"
-		if c.Model == "pcie-root-port" {
-			missing--
-		}
-	}
-	if !root {
-		d.Controllers = append(d.Controllers, libvirtxml.DomainController{Type: "pci", Index: new(uint), Model: "pcie-root"})
-	}
-	for range missing {
-		d.Controllers = append(d.Controllers, libvirtxml.DomainController{Type: "pci", Model: "pcie-root-port"})
-	}
-}
 
 // pluggable is a device that a running guest can gain and lose.
 type pluggable struct {
@@ -76,35 +44,35 @@ type pluggable struct {
 func pluggables(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	var out []pluggable
 	for _, n := range x.Devices.Interfaces {
-		if hasAliasPrefix(n.Alias, nicAliasPrefix) {
-			out = append(out, pluggable{field: "nics", label: "NIC " + nicMACOf(&n), alias: aliasOf(n.Alias), wanted: specHasNIC(spec.NICs, n), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
+		if domxml.HasAliasPrefix(n.Alias, domxml.NICAliasPrefix) {
+			out = append(out, pluggable{field: "nics", label: "NIC " + domxml.NICMACOf(&n), alias: domxml.AliasOf(n.Alias), wanted: specHasNIC(spec.NICs, n), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
 				n.Address = at
 				return n.Marshal()
 			}, address: n.Address})
 		}
 	}
 	for _, d := range x.Devices.Disks {
-		p := pluggable{field: "disks", alias: aliasOf(d.Alias), path: diskPathOf(&d), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
+		p := pluggable{field: "disks", alias: domxml.AliasOf(d.Alias), path: domxml.DiskPathOf(&d), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
 			d.Address = at
 			return d.Marshal()
 		}, address: d.Address, usb: d.Target != nil && d.Target.Bus == "usb"}
-		switch name := physicalDiskName(&d); {
+		switch name := domxml.PhysicalDiskName(&d); {
 		case name != "":
 			p.field, p.label, p.wanted = "hostDevices", name, specHasHostDevice(spec.HostDevices, name)
 			p.prepare = func(ctx context.Context, a *applyRun) error {
 				return a.checkPhysicalDisksFree(ctx, a.c, a.in.VM.ID, []fleet.VMHostDevice{{Device: name}}, true)
 			}
-		case hasAliasPrefix(d.Alias, diskAliasPrefix) && d.Target != nil && readDisk(d, fleet.Disk{}).SupportsHotPlug():
-			p.label = fmt.Sprintf("disk %s (%s)", diskTargetOf(&d), path.Base(diskPathOf(&d)))
-			p.wanted = slices.ContainsFunc(spec.Disks, func(o fleet.Disk) bool { return diskAlias(o.Ref()) == p.alias })
+		case domxml.HasAliasPrefix(d.Alias, domxml.DiskAliasPrefix) && d.Target != nil && domxml.ReadDisk(d, fleet.Disk{}).SupportsHotPlug():
+			p.label = fmt.Sprintf("disk %s (%s)", domxml.DiskTargetOf(&d), path.Base(domxml.DiskPathOf(&d)))
+			p.wanted = slices.ContainsFunc(spec.Disks, func(o fleet.Disk) bool { return domxml.DiskAlias(o.Ref()) == p.alias })
 		default:
 			continue
 		}
 		out = append(out, p)
 	}
 	for _, d := range x.Devices.Hostdevs {
-		if name := hostDeviceName(d); isHostDevice(d) {
-			out = append(out, pluggable{field: "hostDevices", label: name, alias: aliasOf(d.Alias), wanted: specHasHostDevice(spec.HostDevices, name), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
+		if name := domxml.HostDeviceName(d); domxml.IsHostDevice(d) {
+			out = append(out, pluggable{field: "hostDevices", label: name, alias: domxml.AliasOf(d.Alias), wanted: specHasHostDevice(spec.HostDevices, name), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
 				d.Address = at
 				return d.Marshal()
 			}, address: d.Address, usb: d.SubsysUSB != nil, prepare: func(_ context.Context, a *applyRun) error {
@@ -169,10 +137,10 @@ func (a *applyRun) hotPlugChanges(ctx context.Context, guest observedDomain, pla
 }
 
 // addsDevice reports whether the edit gives the VM the device. was is the definition before the edit.
-func addsDevice(plan hypervisor.DefinitionEdit, p pluggable, was domainHardware) bool {
-	return slices.ContainsFunc(plan.Disks, func(d fleet.Disk) bool { return diskAlias(d.Ref()) == p.alias }) ||
-		slices.ContainsFunc(plan.NICs, func(n fleet.NIC) bool { return nicAlias(n) == p.alias }) ||
-		p.field == "hostDevices" && plan.SetsField(p.field) && !specHasHostDevice(was.fieldValues.HostDevices, p.label)
+func addsDevice(plan hypervisor.DefinitionEdit, p pluggable, was domxml.Hardware) bool {
+	return slices.ContainsFunc(plan.Disks, func(d fleet.Disk) bool { return domxml.DiskAlias(d.Ref()) == p.alias }) ||
+		slices.ContainsFunc(plan.NICs, func(n fleet.NIC) bool { return domxml.NICAlias(n) == p.alias }) ||
+		p.field == "hostDevices" && plan.SetsField(p.field) && !specHasHostDevice(was.FieldValues.HostDevices, p.label)
 }
 
 // attachDevice hot-plugs the device at the address that the device has at the next start, so that its name in the guest
@@ -190,7 +158,7 @@ func (a *applyRun) attachDevice(ctx context.Context, ref golibvirt.Domain, p plu
 		}
 	}
 	if drive := p.address != nil && p.address.Drive != nil; drive && !has("scsi") {
-		c := newSCSI()
+		c := domxml.NewSCSI()
 		text, err := c.Marshal()
 		if err != nil {
 			return err
@@ -271,13 +239,7 @@ func (a *applyRun) unplugSurplus(ctx context.Context, guest observedDomain, kept
 }
 
 func specHasNIC(all []fleet.NIC, n libvirtxml.DomainInterface) bool {
-	return slices.ContainsFunc(all, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, nicMACOf(&n)) })
-}
-
-// nicAlias returns the alias of the spec's NIC. The alias contains the MAC address, so a new NIC never has the alias of
-// another NIC that is pending unplug.
-func nicAlias(n fleet.NIC) string {
-	return nicAliasPrefix + strings.ToLower(strings.ReplaceAll(n.MAC, ":", ""))
+	return slices.ContainsFunc(all, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, domxml.NICMACOf(&n)) })
 }
 
 func specHasHostDevice(all []fleet.VMHostDevice, name string) bool {

@@ -12,6 +12,8 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	machine "quantix/agent/hardware"
+	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -36,8 +38,8 @@ func TestHotPluggedHostDeviceIsResolvedAndAddressed(t *testing.T) {
 	spec := fleet.VMSpec{HostDevices: []fleet.VMHostDevice{
 		{Device: "pci/0000:41:1f.7"}, {Device: "usb/046d:c52b"}, {Device: "usb-port/1-2.3"}, {Device: "mdev/nvidia-63"}, {Device: "blk/ata-WDC"},
 	}}
-	writeHostDevices(x, spec)
-	writePhysicalDisks(x, spec)
+	hostDevices, _ := fleet.FieldByName("hostDevices")
+	domxml.Edit(x, domxml.EditContent{DefinitionEdit: hypervisor.DefinitionEdit{Fields: []*fleet.VMField{&hostDevices}}, Spec: spec})
 	a := &applyRun{Backend: &Backend{devices: machine.HostDevices{Root: root}}}
 	mdev := machine.MdevID(id, "nvidia-63")
 	want := map[string][]string{
@@ -111,10 +113,10 @@ func TestSurplusCPUsAndMemoryAreUnplugged(t *testing.T) {
 	live := parse(guest)
 	emulated := parse(strings.Replace(guest, `"kvm"`, `"qemu"`, 1))
 	started := parse(regexp.MustCompile(`hotpluggable="yes"`).ReplaceAllString(guest, `hotpluggable="no"`))
-	if n := []int{minHotUnplugCPUs(live), minHotUnplugCPUs(emulated), minHotUnplugCPUs(started), minHotUnplugCPUs(parse(`<domain type="kvm"><vcpu>2</vcpu></domain>`))}; !slices.Equal(n, []int{1, 0, 0, 0}) {
+	if n := []int{domxml.MinHotUnplugCPUs(live), domxml.MinHotUnplugCPUs(emulated), domxml.MinHotUnplugCPUs(started), domxml.MinHotUnplugCPUs(parse(`<domain type="kvm"><vcpu>2</vcpu></domain>`))}; !slices.Equal(n, []int{1, 0, 0, 0}) {
 		t.Errorf("the guests have the minimum vCPUs %v", n)
 	}
-	if all, _, others := modulesOf(live); !slices.Equal(all, []fleet.Module{{MiB: 128}, {MiB: 192}}) || others[0] != 128 {
+	if all, _, others := domxml.ModulesOf(live); !slices.Equal(all, []fleet.Module{{MiB: 128}, {MiB: 192}}) || others[0] != 128 {
 		t.Errorf("the guest has modules %+v, and unmanaged ones %v", all, others)
 	}
 	for name, c := range map[string]struct {

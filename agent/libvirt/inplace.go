@@ -13,6 +13,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -39,9 +40,9 @@ func (b *Backend) checkDefinedPaths(ctx context.Context, x *libvirtxml.Domain) e
 	var disks []string
 	if x.Devices != nil {
 		for i := range x.Devices.Disks {
-			for _, h := range diskFilesOf(&x.Devices.Disks[i]) {
-				if !h.opaque {
-					disks = append(disks, h.path)
+			for _, h := range domxml.DiskFilesOf(&x.Devices.Disks[i]) {
+				if !h.Opaque {
+					disks = append(disks, h.Path)
 				}
 			}
 		}
@@ -189,10 +190,10 @@ func replacedMedia(s observedDomain, sizes map[string]diskSize) (out []fleet.Fau
 // mediaPaths returns the media and shared folders of a domain.
 func mediaPaths(s observedDomain) diskPaths {
 	out := diskPaths{}
-	if s.persistent.iso != "" {
-		out[s.persistent.iso] = checkMediumExists
+	if s.persistent.ISO != "" {
+		out[s.persistent.ISO] = checkMediumExists
 	}
-	for _, m := range s.persistent.fieldValues.Media() {
+	for _, m := range s.persistent.FieldValues.Media() {
 		if out[m.Volume] = checkMediumExists; m.Kind == fleet.MediumFolder {
 			out[m.Volume] = checkFolderExists
 		}

@@ -5,6 +5,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -42,8 +43,8 @@ func (b *Backend) SetOwnershipMark(ctx context.Context, id fleet.VMID, secret st
 		m.OwnershipMark = secret
 		defer b.domains.invalidate(uuid)
 		return c.do(ctx, func(l *golibvirt.Libvirt) error {
-			return l.DomainSetMetadata(s.ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{m.withoutNamespace()},
-				golibvirt.OptString{metadataPrefix}, golibvirt.OptString{metadataNamespace}, into)
+			return l.DomainSetMetadata(s.ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{m.WithoutNamespace()},
+				golibvirt.OptString{domxml.MetadataPrefix}, golibvirt.OptString{domxml.MetadataNamespace}, into)
 		})
 	}))
 }

@@ -14,13 +14,14 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
 // checkISO refuses an ISO volume that is not a disc image or is the disk of another VM. A medium that is already
 // inserted is not checked.
-func (a *applyRun) checkISO(ctx context.Context, old *observedDomain, in definitionEdit) error {
-	if in.iso == "" || old != nil && old.persistent.iso == in.iso {
+func (a *applyRun) checkISO(ctx context.Context, old *observedDomain, in domxml.EditContent) error {
+	if in.ISO == "" || old != nil && old.persistent.ISO == in.ISO {
 		return nil
 	}
 	p, err := localVolumeOf(*a.in.VM.Spec.ISO, a.in.Pools)
@@ -74,11 +75,11 @@ func (a *applyRun) specWithMediaPaths(plan hypervisor.DefinitionEdit) (fleet.VMS
 }
 
 // checkFloppiesAndShares runs the checks of checkISO for floppies and shared folders.
-func (a *applyRun) checkFloppiesAndShares(ctx context.Context, old *observedDomain, in definitionEdit) error {
-	local := in.spec.Media()
+func (a *applyRun) checkFloppiesAndShares(ctx context.Context, old *observedDomain, in domxml.EditContent) error {
+	local := in.Spec.Media()
 	for i, m := range in.MergeLists(a.in.VM.Spec).Media() {
 		part, _, _ := strings.Cut(m.Field, "[")
-		if part == "iso" || m.PoolID == "" || !in.SetsField(part) || old != nil && specHasMedium(old.persistent.fieldValues, m, local[i].Volume) {
+		if part == "iso" || m.PoolID == "" || !in.SetsField(part) || old != nil && domxml.SpecHasMedium(old.persistent.FieldValues, m, local[i].Volume) {
 			continue
 		}
 		p, err := localVolumeOf(m.Volref, a.in.Pools)
@@ -138,12 +139,12 @@ func (a *applyRun) setLiveBalloon(ctx context.Context, ref golibvirt.Domain, kep
 	if b := live.Devices.MemBalloon; b == nil || b.Model == "none" {
 		return nil
 	}
-	want, has := configuredMemoryKiB(live), uint64(0)
+	want, has := domxml.ConfiguredMemoryKiB(live), uint64(0)
 	if c := live.CurrentMemory; c != nil {
-		has = toKiB(c.Value, c.Unit)
+		has = domxml.ToKiB(c.Value, c.Unit)
 	}
 	var s fleet.VMSpec
-	if readBalloonSize(kept, &s); s.Memory.BalloonMiB > 0 {
+	if domxml.ReadBalloonSize(kept, &s); s.Memory.BalloonMiB > 0 {
 		want = min(want, uint64(s.Memory.BalloonMiB)*1024)
 	}
 	if want == has {

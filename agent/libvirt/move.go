@@ -13,6 +13,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
@@ -118,10 +119,10 @@ func (m *diskMigration) migratingDiskIn(x *libvirtxml.Domain) *libvirtxml.Domain
 	disks := x.Devices.Disks
 	for _, is := range []func(*libvirtxml.DomainDisk) bool{
 		func(d *libvirtxml.DomainDisk) bool {
-			return diskPathOf(d) == m.to.path() || diskPathOf(d) == m.from.path()
+			return domxml.DiskPathOf(d) == m.to.path() || domxml.DiskPathOf(d) == m.from.path()
 		},
 		func(d *libvirtxml.DomainDisk) bool {
-			return aliasOf(d.Alias) == diskAlias(m.to.ref()) || aliasOf(d.Alias) == diskAlias(m.from.ref())
+			return domxml.AliasOf(d.Alias) == domxml.DiskAlias(m.to.ref()) || domxml.AliasOf(d.Alias) == domxml.DiskAlias(m.from.ref())
 		},
 	} {
 		for i := range disks {
@@ -135,7 +136,7 @@ func (m *diskMigration) migratingDiskIn(x *libvirtxml.Domain) *libvirtxml.Domain
 
 // isMirrored reports whether QEMU is copying the disk to the new path.
 func (m *diskMigration) isMirrored(d *libvirtxml.DomainDisk) bool {
-	return d != nil && d.Mirror != nil && sourcePath(d.Mirror.Source) == m.to.path()
+	return d != nil && d.Mirror != nil && domxml.SourcePath(d.Mirror.Source) == m.to.path()
 }
 
 func (m *diskMigration) runMigration(ctx context.Context) error {
@@ -149,9 +150,9 @@ func (m *diskMigration) runMigration(ctx context.Context) error {
 	switch {
 	case s.live != nil && m.isMirrored(s.liveDisk):
 		return m.waitForMirror(ctx)
-	case s.live != nil && s.liveDisk != nil && diskPathOf(s.liveDisk) == m.to.path(), s.live == nil && m.definitionNamesNewDisk(s):
+	case s.live != nil && s.liveDisk != nil && domxml.DiskPathOf(s.liveDisk) == m.to.path(), s.live == nil && m.definitionNamesNewDisk(s):
 		return m.finishMove(ctx)
-	case m.definitionNamesNewDisk(s) && s.liveDisk != nil && diskPathOf(s.liveDisk) == m.from.path():
+	case m.definitionNamesNewDisk(s) && s.liveDisk != nil && domxml.DiskPathOf(s.liveDisk) == m.from.path():
 		return m.restoreOldDisk(ctx, s)
 	case m.pivoted:
 		if err := m.refuseUnknownPivotOutcome(ctx); err != nil {
@@ -179,7 +180,7 @@ func (m *diskMigration) runMigration(ctx context.Context) error {
 
 // definitionNamesNewDisk reports whether the persistent definition names the new disk.
 func (m *diskMigration) definitionNamesNewDisk(s diskMigrationState) bool {
-	return s.persistentDisk != nil && diskPathOf(s.persistentDisk) == m.to.path()
+	return s.persistentDisk != nil && domxml.DiskPathOf(s.persistentDisk) == m.to.path()
 }
 
 // restoreOldDisk restores the old disk in the definition. It handles a guest that somebody started on the old disk just
@@ -306,11 +307,13 @@ func (m *diskMigration) abortMirror(ctx context.Context) (moved bool, err error)
 			return false, nil
 		case s.liveDisk.Mirror == nil:
 			m.pivoted = false
-			return diskPathOf(s.liveDisk) == m.to.path(), nil
+			return domxml.DiskPathOf(s.liveDisk) == m.to.path(), nil
 		case !m.isMirrored(s.liveDisk):
 			return false, nil
 		}
-		err = m.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainBlockJobAbort(s.ref, diskTargetOf(s.liveDisk), 0) })
+		err = m.c.do(ctx, func(l *golibvirt.Libvirt) error {
+			return l.DomainBlockJobAbort(s.ref, domxml.DiskTargetOf(s.liveDisk), 0)
+		})
 		if err != nil && !isLibvirtError(err) {
 			return false, err
 		}

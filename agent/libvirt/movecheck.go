@@ -10,6 +10,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -24,16 +25,16 @@ func (m *diskMigration) checkMovable(ctx context.Context, s diskMigrationState) 
 		return header{}, hypervisor.FaultError(hypervisor.UndefinedDomainFault())
 	case s.applied == nil || !specHasVolume(s.applied.Spec, m.from.ref()) || s.persistentDisk == nil:
 		return refuse("the VM's definition on this host does not have the disk. Reapply the VM's configuration first.")
-	case diskPathOf(s.persistentDisk) != m.from.path() || s.live != nil && (s.liveDisk == nil || diskPathOf(s.liveDisk) != m.from.path()):
-		return refuse("the VM uses the file %s instead, as after a snapshot or a change on the host. Merge that file first.", filepath.Base(diskPathOf(s.persistentDisk)))
+	case domxml.DiskPathOf(s.persistentDisk) != m.from.path() || s.live != nil && (s.liveDisk == nil || domxml.DiskPathOf(s.liveDisk) != m.from.path()):
+		return refuse("the VM uses the file %s instead, as after a snapshot or a change on the host. Merge that file first.", filepath.Base(domxml.DiskPathOf(s.persistentDisk)))
 	case s.persistentDisk.ReadOnly != nil || s.persistentDisk.Shareable != nil:
 		return refuse("the VM's definition has the disk as shared or read-only.")
 	case s.persistentDisk.Driver != nil && s.persistentDisk.Driver.Type == fleet.Raw:
 		return refuse("the VM's definition has the disk as a raw file.")
 	case s.live != nil && s.liveDisk.Mirror != nil:
 		return refuse("the host is already copying the disk (virsh blockjob). End that copy first.")
-	case s.live != nil && s.liveDisk.BackingStore != nil && sourcePath(s.liveDisk.BackingStore.Source) != "":
-		return refuse("the disk is backed by another file, %s. Merge that file first.", filepath.Base(sourcePath(s.liveDisk.BackingStore.Source)))
+	case s.live != nil && s.liveDisk.BackingStore != nil && domxml.SourcePath(s.liveDisk.BackingStore.Source) != "":
+		return refuse("the disk is backed by another file, %s. Merge that file first.", filepath.Base(domxml.SourcePath(s.liveDisk.BackingStore.Source)))
 	}
 	for _, look := range []struct {
 		what string

@@ -10,6 +10,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 )
@@ -107,7 +108,7 @@ func (m *diskMigration) redefineStopped(ctx context.Context, before volumeFile) 
 	if err != nil {
 		return err
 	}
-	if s.live != nil || s.persistentDisk == nil || diskPathOf(s.persistentDisk) != m.from.path() {
+	if s.live != nil || s.persistentDisk == nil || domxml.DiskPathOf(s.persistentDisk) != m.from.path() {
 		return m.undoMigration(ctx, errStartedDuringCopy())
 	}
 	was, err := s.persistentXML.Marshal()
@@ -121,7 +122,7 @@ func (m *diskMigration) redefineStopped(ctx context.Context, before volumeFile) 
 	if err != nil {
 		return err
 	}
-	if (s.live == nil || s.liveDisk == nil || diskPathOf(s.liveDisk) != m.from.path()) && !m.isWrittenSince(ctx, before) {
+	if (s.live == nil || s.liveDisk == nil || domxml.DiskPathOf(s.liveDisk) != m.from.path()) && !m.isWrittenSince(ctx, before) {
 		return nil
 	}
 	back := &libvirtxml.Domain{}

@@ -10,6 +10,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -53,7 +54,7 @@ func (m *diskMigration) startMirror(ctx context.Context, s diskMigrationState) e
 	// guest whose copy is cancelled, exits, or loses a write in the copy.
 	const flags = golibvirt.DomainBlockCopyReuseExt | golibvirt.DomainBlockCopyTransientJob
 	return m.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		return l.DomainBlockCopy(s.ref, diskTargetOf(s.liveDisk), text, params, flags)
+		return l.DomainBlockCopy(s.ref, domxml.DiskTargetOf(s.liveDisk), text, params, flags)
 	})
 }
 
@@ -86,7 +87,7 @@ func (m *diskMigration) waitForMirror(ctx context.Context) error {
 			return m.finishMove(ctx) // the guest ended after the pivot
 		case s.live == nil || d == nil:
 			return m.undoMigration(ctx, fleet.Errorf(fleet.Conflict, "The guest was powered off while its disk was being moved. The disk was not moved; move the disk again."))
-		case d.Mirror == nil && diskPathOf(d) == m.to.path():
+		case d.Mirror == nil && domxml.DiskPathOf(d) == m.to.path():
 			return m.finishMove(ctx)
 		case d.Mirror == nil:
 			return m.undoMigration(ctx, m.mirrorFailure(ctx, s))
@@ -100,7 +101,7 @@ func (m *diskMigration) waitForMirror(ctx context.Context) error {
 			}
 			continue
 		}
-		if last, err = m.reportProgress(ctx, s.ref, diskTargetOf(d), last); err != nil {
+		if last, err = m.reportProgress(ctx, s.ref, domxml.DiskTargetOf(d), last); err != nil {
 			return err
 		}
 		select {
@@ -126,7 +127,7 @@ func (m *diskMigration) pivotToCopy(ctx context.Context, s diskMigrationState) e
 		m.pivoted = true
 	}
 	return m.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		return l.DomainBlockJobAbort(s.ref, diskTargetOf(s.liveDisk), golibvirt.DomainBlockJobAbortPivot)
+		return l.DomainBlockJobAbort(s.ref, domxml.DiskTargetOf(s.liveDisk), golibvirt.DomainBlockJobAbortPivot)
 	})
 }
 
@@ -135,7 +136,7 @@ func (m *diskMigration) pivotToCopy(ctx context.Context, s diskMigrationState) e
 func (m *diskMigration) findEndedMirror(ctx context.Context, s diskMigrationState) (gone, over bool, err error) {
 	for began := time.Now(); time.Since(began) < endedJobTimeout; {
 		found, err := call(ctx, m.c, func(l *golibvirt.Libvirt) (int32, error) {
-			found, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, diskTargetOf(s.liveDisk), 0)
+			found, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, domxml.DiskTargetOf(s.liveDisk), 0)
 			return found, err
 		})
 		if err != nil && isLibvirtError(err) {

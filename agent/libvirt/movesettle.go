@@ -9,6 +9,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -33,10 +34,10 @@ func (m *diskMigration) finishMove(ctx context.Context) error {
 	if err := m.in.RecordDisk(m.to.ref()); err != nil {
 		return err
 	}
-	if specHasVolume(s.applied.Spec, m.to.ref()) && diskPathOf(s.persistentDisk) == m.to.path() && aliasOf(s.persistentDisk.Alias) == diskAlias(m.to.ref()) {
+	if specHasVolume(s.applied.Spec, m.to.ref()) && domxml.DiskPathOf(s.persistentDisk) == m.to.path() && domxml.AliasOf(s.persistentDisk.Alias) == domxml.DiskAlias(m.to.ref()) {
 		return nil // an earlier attempt completed this
 	}
-	over := m.definitionNamesNewDisk(s) || s.liveDisk != nil && diskPathOf(s.liveDisk) == m.to.path()
+	over := m.definitionNamesNewDisk(s) || s.liveDisk != nil && domxml.DiskPathOf(s.liveDisk) == m.to.path()
 	err = m.redefineOnCopy(ctx, s)
 	if err != nil && over && isLibvirtError(err) {
 		// The job must not fail: after a failed job the portal would believe that the VM uses the old disk.
@@ -71,7 +72,7 @@ func (m *diskMigration) redefineOnCopy(ctx context.Context, s diskMigrationState
 	defer m.domains.invalidate(s.ref.UUID)
 	d := s.persistentDisk
 	d.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: m.to.path()}}
-	d.Alias = &libvirtxml.DomainAlias{Name: diskAlias(m.to.ref())}
+	d.Alias = &libvirtxml.DomainAlias{Name: domxml.DiskAlias(m.to.ref())}
 	d.BackingStore, d.Mirror = nil, nil
 	if d.Driver != nil && d.Driver.Cache == "none" && !supportsDirectIOWithin(ctx, m.to.path()) {
 		d.Driver.Cache = ""
@@ -82,7 +83,7 @@ func (m *diskMigration) redefineOnCopy(ctx context.Context, s diskMigrationState
 		return err
 	}
 	stamp.Applied = string(text)
-	s.persistentXML.Metadata = putQuantixMetadata(s.persistentXML.Metadata, stamp)
+	s.persistentXML.Metadata = domxml.PutQuantixMetadata(s.persistentXML.Metadata, stamp)
 	return m.defineDomain(ctx, s.persistentXML)
 }
 

@@ -12,6 +12,8 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent/libvirt/domxml"
 )
 
 // defaultMTU is the MTU, in bytes, that a guest assumes if its NIC has none.
@@ -26,7 +28,7 @@ func setNICMTUs(ctx context.Context, c *conn, x *libvirtxml.Domain) (changed boo
 	}
 	for i := range x.Devices.Interfaces {
 		n := &x.Devices.Interfaces[i]
-		if !hasAliasPrefix(n.Alias, nicAliasPrefix) || n.Source == nil || n.Source.Network == nil {
+		if !domxml.HasAliasPrefix(n.Alias, domxml.NICAliasPrefix) || n.Source == nil || n.Source.Network == nil {
 			continue
 		}
 		mtu, err := networkMTU(ctx, c, n.Source.Network.Network)

@@ -10,6 +10,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -178,10 +179,10 @@ func (b *Backend) domainOnNetwork(ctx context.Context, c *conn, network, bridge 
 		return "", err
 	}
 	for _, s := range all {
-		on := func(k nicHardware) bool {
-			return k.source == "network "+network || strings.HasPrefix(k.source, "network "+network+", ") || bridge != "" && k.source == "bridge "+bridge
+		on := func(k domxml.NICHardware) bool {
+			return k.Source == "network "+network || strings.HasPrefix(k.Source, "network "+network+", ") || bridge != "" && k.Source == "bridge "+bridge
 		}
-		if slices.ContainsFunc(s.persistent.nics, on) || slices.ContainsFunc(s.currentHardware().nics, on) {
+		if slices.ContainsFunc(s.persistent.NICs, on) || slices.ContainsFunc(s.currentHardware().NICs, on) {
 			return s.ref.Name, nil
 		}
 	}

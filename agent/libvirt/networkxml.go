@@ -11,6 +11,7 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -128,10 +129,10 @@ func definitionWithStamp(n fleet.Network) (string, error) {
 	groups := portGroupsOf(n.Spec)
 	of := ""
 	if len(groups) > 0 {
-		of = fmt.Sprintf("<%[1]s:groups>%[2]s</%[1]s:groups>", metadataPrefix, groups.digest())
+		of = fmt.Sprintf("<%[1]s:groups>%[2]s</%[1]s:groups>", domxml.MetadataPrefix, groups.digest())
 	}
 	x.Metadata = &libvirtxml.NetworkMetadata{XML: fmt.Sprintf("<%[1]s:network xmlns:%[1]s=%[2]q><%[1]s:generation>%[3]s</%[1]s:generation><%[1]s:digest>%[4]s</%[1]s:digest>%[5]s</%[1]s:network>",
-		metadataPrefix, networkNamespace, strconv.FormatInt(n.Generation, 10), definitionDigest(x), of)}
+		domxml.MetadataPrefix, networkNamespace, strconv.FormatInt(n.Generation, 10), definitionDigest(x), of)}
 	text, err := x.Marshal()
 	return groups.insertInto(text), err
 }

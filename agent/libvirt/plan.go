@@ -8,6 +8,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -42,14 +43,14 @@ func (a *applyRun) planNewDefinition(ctx context.Context) (string, error) {
 		return "", err
 	}
 	err = a.withFreeName(ctx, func(name string) error {
-		in.name = name
+		in.Name = name
 		return nil
 	})
 	if err != nil {
 		return "", err
 	}
-	edit(x, in)
-	addPCIPorts(x)
+	domxml.Edit(x, in)
+	domxml.AddPCIPorts(x)
 	if _, err := setNICMTUs(ctx, a.c, x); err != nil {
 		return "", err
 	}
@@ -72,29 +73,29 @@ func (a *applyRun) planDefinitionEdit(ctx context.Context, old observedDomain) (
 			return "", "", err
 		}
 	}
-	plan := hypervisor.PlanEdit(*was, readDefinedSpec(x, *was, a.assignedPools.volumeAt), a.in.VM, false)
+	plan := hypervisor.PlanEdit(*was, domxml.ReadDefinedSpec(x, *was, a.assignedPools.lookup()), a.in.VM, false)
 	in, _, _, err := a.checkEditPlan(ctx, &old, was, plan)
 	if err != nil {
 		return "", "", err
 	}
-	in.name = old.ref.Name
+	in.Name = old.ref.Name
 	if (plan.SetName || was.PendingDomainName(old.ref.Name) != "") && old.live == nil { // a running guest gets its new name once it is off
 		err := a.withFreeName(ctx, func(name string) error {
-			in.name = name
+			in.Name = name
 			return nil
 		})
 		if err != nil {
 			return "", "", err
 		}
 	}
-	edit(x, in)
+	domxml.Edit(x, in)
 	if _, err := setNICMTUs(ctx, a.c, x); err != nil {
 		return "", "", err
 	}
 	if after, err = renderXML(x); err != nil || after == before {
 		return before, after, err
 	}
-	addPCIPorts(x)
+	domxml.AddPCIPorts(x)
 	after, err = renderXML(x)
 	return before, after, err
 }
@@ -102,7 +103,7 @@ func (a *applyRun) planDefinitionEdit(ctx context.Context, old observedDomain) (
 // renderXML renders a definition for people, without Quantix's metadata element.
 func renderXML(x *libvirtxml.Domain) (string, error) {
 	shown := *x
-	if start, end := findQuantixMetadata(x.Metadata); start != end {
+	if start, end := domxml.FindQuantixMetadata(x.Metadata); start != end {
 		shown.Metadata = &libvirtxml.DomainMetadata{XML: x.Metadata.XML[:start] + x.Metadata.XML[end:]}
 		if strings.TrimSpace(shown.Metadata.XML) == "" {
 			shown.Metadata = nil
@@ -113,7 +114,7 @@ func renderXML(x *libvirtxml.Domain) (string, error) {
 }
 
 // checkEditPlan runs the checks of prepare but creates nothing. missing are the disks whose volumes were never created.
-func (a *applyRun) checkEditPlan(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.DefinitionEdit) (in definitionEdit, places, missing []localVolume, err error) {
+func (a *applyRun) checkEditPlan(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.DefinitionEdit) (in domxml.EditContent, places, missing []localVolume, err error) {
 	if in, places, err = a.resolveHostPaths(plan); err != nil {
 		return in, nil, nil, err
 	}
@@ -138,28 +139,28 @@ func (a *applyRun) checkEditPlan(ctx context.Context, old *observedDomain, was *
 			missing = append(missing, p)
 		}
 	}
-	if first := in.spec.FirstBoot; first.Kind != "" { // the path of the first-boot image
-		if in.seed, err = a.seeds.PathOf(a.in.VM.ID, first); err != nil {
+	if first := in.Spec.FirstBoot; first.Kind != "" { // the path of the first-boot image
+		if in.Seed, err = a.seeds.PathOf(a.in.VM.ID, first); err != nil {
 			return in, nil, nil, err
 		}
 	}
-	in.disks, err = a.locateDisks(ctx, places)
+	in.LocatedDisks, err = a.locateDisks(ctx, places)
 	return in, places, missing, err
 }
 
 // locateDisks returns the disks with the sources that the definition needs.
-func (a *applyRun) locateDisks(ctx context.Context, places []localVolume) (out []locatedDisk, err error) {
+func (a *applyRun) locateDisks(ctx context.Context, places []localVolume) (out []domxml.LocatedDisk, err error) {
 	for _, p := range places {
-		disk := locatedDisk{spec: a.in.VM.Spec.Disks[p.number-1], alias: diskAlias(p.ref()), path: p.path()}
+		disk := domxml.LocatedDisk{Spec: a.in.VM.Spec.Disks[p.number-1], Alias: domxml.DiskAlias(p.ref()), Path: p.path()}
 		if kind := blockMappingOf(p.pool.Spec); kind != nil {
-			disk.source, disk.direct = kind.source(p.pool, p.volume), true
+			disk.Source, disk.Direct = kind.source(p.pool, p.volume), true
 		} else {
-			if disk.path, err = a.currentDiskPath(p); err != nil {
+			if disk.Path, err = a.currentDiskPath(p); err != nil {
 				return nil, err
 			}
-			disk.direct = supportsDirectIOWithin(ctx, disk.path)
+			disk.Direct = supportsDirectIOWithin(ctx, disk.Path)
 		}
-		if disk.spec.Shareable && !disk.direct {
+		if disk.Spec.Shareable && !disk.Direct {
 			return nil, fleet.Errorf(fleet.Conflict, "The pool %s does not support direct I/O on this host, so a VM would not see what other VMs wrote to the shared disk. Use a volume of another pool.", p.pool.Name)
 		}
 		out = append(out, disk)

@@ -11,6 +11,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -119,7 +120,7 @@ func (b *Backend) checkPoolUnused(ctx context.Context, c *conn, pool fleet.Pool,
 	}
 	for _, s := range slices.DeleteFunc(all, func(s observedDomain) bool { return !selects(s) }) {
 		for _, f := range s.allFiles() {
-			if has(f) || strings.HasPrefix(f, volumeRefPath(pool.Name, "")) {
+			if has(f) || strings.HasPrefix(f, domxml.VolumeRefPath(pool.Name, "")) {
 				return fleet.Errorf(fleet.Conflict, "The pool %s is in use by %s (%s). Delete or move that VM first.", pool.Name, s.ref.Name, path.Base(f))
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -37,14 +38,14 @@ func (b *blockVolumeMapping) address(p fleet.Pool, volume string) string {
 		return base + below
 	}
 	if below != "" {
-		return volumeRefPath(p.Name, volume)
+		return domxml.VolumeRefPath(p.Name, volume)
 	}
 	return ""
 }
 
 // volumeAt returns the name of the pool's volume at the address. It is empty if the address is not in the pool.
 func (b *blockVolumeMapping) volumeAt(p fleet.Pool, address string) string {
-	if name, ok := strings.CutPrefix(address, volumeRefPath(p.Name, "")); ok {
+	if name, ok := strings.CutPrefix(address, domxml.VolumeRefPath(p.Name, "")); ok {
 		return name
 	}
 	base := b.prefix(poolXML(p))

@@ -13,6 +13,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -172,9 +173,9 @@ func (b *Backend) applyNICBandwidths(ctx context.Context, c *conn, n fleet.Netwo
 	if err != nil {
 		return err
 	}
-	on := func(k nicHardware) bool { return strings.HasPrefix(k.source, "network "+n.Name+", ") }
+	on := func(k domxml.NICHardware) bool { return strings.HasPrefix(k.Source, "network "+n.Name+", ") }
 	for _, s := range all {
-		if s.live == nil || !slices.ContainsFunc(s.live.nics, on) {
+		if s.live == nil || !slices.ContainsFunc(s.live.NICs, on) {
 			continue
 		}
 		live, err := readDefinition(ctx, c, s.ref, 0)
@@ -187,7 +188,7 @@ func (b *Backend) applyNICBandwidths(ctx context.Context, c *conn, n fleet.Netwo
 		}
 		for _, d := range live.Devices.Interfaces {
 			if err := applyNICBandwidth(ctx, c, s.ref, n, d, inactive); err != nil {
-				return fmt.Errorf("limit the NIC %s of %s: %w", nicMACOf(&d), s.ref.Name, err)
+				return fmt.Errorf("limit the NIC %s of %s: %w", domxml.NICMACOf(&d), s.ref.Name, err)
 			}
 		}
 	}
@@ -200,7 +201,9 @@ func applyNICBandwidth(ctx context.Context, c *conn, ref golibvirt.Domain, n fle
 		return nil
 	}
 	g := n.Spec.PortGroupByName(d.Source.Network.PortGroup)
-	own := slices.ContainsFunc(inactive.Devices.Interfaces, func(k libvirtxml.DomainInterface) bool { return nicMACOf(&k) == nicMACOf(&d) && k.Bandwidth != nil })
+	own := slices.ContainsFunc(inactive.Devices.Interfaces, func(k libvirtxml.DomainInterface) bool {
+		return domxml.NICMACOf(&k) == domxml.NICMACOf(&d) && k.Bandwidth != nil
+	})
 	if g == nil || own {
 		return nil
 	}
@@ -213,7 +216,7 @@ func applyNICBandwidth(ctx context.Context, c *conn, ref golibvirt.Domain, n fle
 		params[i] = golibvirt.TypedParam{Field: w.name, Value: *golibvirt.NewTypedParamValueUint(w.value)}
 	}
 	return c.do(ctx, func(l *golibvirt.Libvirt) error {
-		return l.DomainSetInterfaceParameters(ref, nicMACOf(&d), params, uint32(golibvirt.DomainAffectLive))
+		return l.DomainSetInterfaceParameters(ref, domxml.NICMACOf(&d), params, uint32(golibvirt.DomainAffectLive))
 	})
 }
 

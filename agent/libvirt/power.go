@@ -52,7 +52,7 @@ func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, er
 		if err := b.checkDisksAvailable(ctx, c, s); err != nil {
 			return err
 		}
-		if err := b.checkPhysicalDisksFree(ctx, c, id, s.persistent.fieldValues.HostDevices, true); err != nil {
+		if err := b.checkPhysicalDisksFree(ctx, c, id, s.persistent.FieldValues.HostDevices, true); err != nil {
 			return err
 		}
 		if err := b.prepareGuestStart(ctx, c, s); err != nil {

@@ -5,6 +5,8 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent/libvirt/domxml"
 )
 
 // prepareGuestStart checks every path that the guest would open. Then it updates the VM's definition with values known
@@ -20,7 +22,7 @@ func (b *Backend) prepareGuestStart(ctx context.Context, c *conn, s observedDoma
 	if err := b.checkManagedSave(ctx, c, s.ref); err != nil {
 		return err
 	}
-	if x.Devices == nil || len(s.persistent.nics) == 0 && len(s.persistent.fieldValues.HostDevices) == 0 {
+	if x.Devices == nil || len(s.persistent.NICs) == 0 && len(s.persistent.FieldValues.HostDevices) == 0 {
 		return b.devices.RemoveMdevsExcept(string(s.id))
 	}
 	mtuChanged, err := setNICMTUs(ctx, c, x)
@@ -31,7 +33,7 @@ func (b *Backend) prepareGuestStart(ctx context.Context, c *conn, s observedDoma
 	if err != nil || !mtuChanged && !devicesChanged {
 		return err
 	}
-	text, err := definitionText(x)
+	text, err := domxml.DefinitionText(x)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -32,7 +33,7 @@ func (a *applyRun) applyToRunningGuest(ctx context.Context, ref golibvirt.Domain
 		}
 	}
 	if plan.SetsField("cpus") {
-		if err := a.hotPlugCPUs(ctx, ref, pluggedCPUs(inactive), live); err != nil {
+		if err := a.hotPlugCPUs(ctx, ref, domxml.PluggedCPUs(inactive), live); err != nil {
 			return err
 		}
 	}
@@ -47,7 +48,7 @@ func (a *applyRun) applyToRunningGuest(ctx context.Context, ref golibvirt.Domain
 		}
 	}
 	for _, set := range plan.SetDisks {
-		if err := a.applyDiskLimits(ctx, ref, diskAlias(set.Device.Ref()), inactive, live); err != nil {
+		if err := a.applyDiskLimits(ctx, ref, domxml.DiskAlias(set.Device.Ref()), inactive, live); err != nil {
 			return err
 		}
 	}
@@ -62,7 +63,7 @@ func (a *applyRun) applyToRunningGuest(ctx context.Context, ref golibvirt.Domain
 // changeISO changes or ejects the medium of the guest's CD-ROM drive. A drive that the guest has locked keeps its
 // medium.
 func (a *applyRun) changeISO(ctx context.Context, ref golibvirt.Domain, inactive, live *libvirtxml.Domain) error {
-	want, has := cdromIndex(inactive), cdromIndex(live)
+	want, has := domxml.CDROMIndex(inactive), domxml.CDROMIndex(live)
 	if want < 0 || has < 0 {
 		return nil
 	}
@@ -72,8 +73,8 @@ func (a *applyRun) changeISO(ctx context.Context, ref golibvirt.Domain, inactive
 // changeDriveMedia changes or ejects the media of the guest's other drives.
 func (a *applyRun) changeDriveMedia(ctx context.Context, ref golibvirt.Domain, inactive, live *libvirtxml.Domain) error {
 	for _, want := range inactive.Devices.Disks {
-		has := slices.IndexFunc(live.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasOf(want.Alias) })
-		if hasAliasPrefix(want.Alias, driveAliasPrefix) && has >= 0 {
+		has := slices.IndexFunc(live.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return domxml.AliasOf(d.Alias) == domxml.AliasOf(want.Alias) })
+		if domxml.HasAliasPrefix(want.Alias, domxml.DriveAliasPrefix) && has >= 0 {
 			if err := a.changeDriveMedium(ctx, ref, want, live.Devices.Disks[has]); err != nil {
 				return err
 			}
@@ -85,7 +86,7 @@ func (a *applyRun) changeDriveMedia(ctx context.Context, ref golibvirt.Domain, i
 // changeDriveMedium changes the medium of one drive. If the guest has locked the tray, changeDriveMedium changes
 // nothing and returns no error.
 func (a *applyRun) changeDriveMedium(ctx context.Context, ref golibvirt.Domain, want, drive libvirtxml.DomainDisk) error {
-	if diskPathOf(&drive) == diskPathOf(&want) {
+	if domxml.DiskPathOf(&drive) == domxml.DiskPathOf(&want) {
 		return nil
 	}
 	drive.Source, drive.BackingStore = want.Source, nil
@@ -104,7 +105,7 @@ func (a *applyRun) changeDriveMedium(ctx context.Context, ref golibvirt.Domain, 
 
 // hotPlugCPUs hot-plugs vCPUs, up to the guest's maximum.
 func (a *applyRun) hotPlugCPUs(ctx context.Context, ref golibvirt.Domain, want int, live *libvirtxml.Domain) error {
-	if want <= pluggedCPUs(live) || want > maxHotPlugCPUs(live) || !supportsCPUHotPlug(live.Type, secureBootOf(live)) {
+	if want <= domxml.PluggedCPUs(live) || want > domxml.MaxHotPlugCPUs(live) || !domxml.SupportsCPUHotPlug(live.Type, domxml.SecureBootOf(live)) {
 		return nil
 	}
 	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
@@ -114,16 +115,16 @@ func (a *applyRun) hotPlugCPUs(ctx context.Context, ref golibvirt.Domain, want i
 
 // applyDiskLimits applies the definition's I/O limits to the guest's disk.
 func (a *applyRun) applyDiskLimits(ctx context.Context, ref golibvirt.Domain, alias string, inactive, live *libvirtxml.Domain) error {
-	is := func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == alias }
+	is := func(d libvirtxml.DomainDisk) bool { return domxml.AliasOf(d.Alias) == alias }
 	k, l := slices.IndexFunc(inactive.Devices.Disks, is), slices.IndexFunc(live.Devices.Disks, is)
 	if k < 0 || l < 0 {
 		return nil
 	}
 	want, now := inactive.Devices.Disks[k], live.Devices.Disks[l]
-	if readDisk(want, fleet.Disk{}).Limits == readDisk(now, fleet.Disk{}).Limits {
+	if domxml.ReadDisk(want, fleet.Disk{}).Limits == domxml.ReadDisk(now, fleet.Disk{}).Limits {
 		return nil
 	}
-	t := copyOrZero(want.IOTune)
+	t := domxml.CopyOrZero(want.IOTune)
 	var limits []golibvirt.TypedParam
 	set := func(field string, n uint64) {
 		limits = append(limits, golibvirt.TypedParam{Field: field, Value: *golibvirt.NewTypedParamValueUllong(n)})
@@ -145,19 +146,19 @@ func (a *applyRun) applyDiskLimits(ctx context.Context, ref golibvirt.Domain, al
 	set(golibvirt.DomainBlockIotuneTotalIopsSecMaxLength, length(t.TotalIopsSecMax, t.TotalIopsSecMaxLength))
 	set(golibvirt.DomainBlockIotuneTotalBytesSecMaxLength, length(t.TotalBytesSecMax, t.TotalBytesSecMaxLength))
 	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		return l.DomainSetBlockIOTune(ref, diskTargetOf(&now), limits, uint32(golibvirt.DomainAffectLive))
+		return l.DomainSetBlockIOTune(ref, domxml.DiskTargetOf(&now), limits, uint32(golibvirt.DomainAffectLive))
 	})
 }
 
 // applyNICSettings applies the definition's link state and limits to the guest's NIC.
 func (a *applyRun) applyNICSettings(ctx context.Context, ref golibvirt.Domain, set hypervisor.DeviceChange[fleet.NIC], inactive, live *libvirtxml.Domain) error {
-	is := func(n libvirtxml.DomainInterface) bool { return strings.EqualFold(nicMACOf(&n), set.Device.MAC) }
+	is := func(n libvirtxml.DomainInterface) bool { return strings.EqualFold(domxml.NICMACOf(&n), set.Device.MAC) }
 	k, l := slices.IndexFunc(inactive.Devices.Interfaces, is), slices.IndexFunc(live.Devices.Interfaces, is)
 	if k < 0 || l < 0 {
 		return nil
 	}
 	now := live.Devices.Interfaces[l]
-	want, has := readNIC(inactive.Devices.Interfaces[k], fleet.NIC{}), readNIC(now, fleet.NIC{})
+	want, has := domxml.ReadNIC(inactive.Devices.Interfaces[k], fleet.NIC{}), domxml.ReadNIC(now, fleet.NIC{})
 	if want.Limits == (fleet.NICLimits{}) && set.Device.PortGroup != "" {
 		want.Limits = has.Limits // the limits of the NIC's port group
 	}
@@ -173,5 +174,26 @@ func (a *applyRun) applyNICSettings(ctx context.Context, ref golibvirt.Domain, s
 	}
 	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainUpdateDeviceFlags(ref, text, golibvirt.DomainDeviceModifyLive)
+	})
+}
+
+// applyCPUSchedule applies the definition's shares and limit to the running guest. It sets only values that differ,
+// because a host without the CPU controller of cgroups refuses every such call.
+func (a *applyRun) applyCPUSchedule(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
+	want, has := domxml.CPUScheduleOf(kept, domxml.DefaultShares()), domxml.CPUScheduleOf(live, domxml.DefaultShares())
+	var set []golibvirt.TypedParam
+	if want.Shares != has.Shares {
+		set = append(set, golibvirt.TypedParam{Field: golibvirt.DomainSchedulerCPUShares, Value: *golibvirt.NewTypedParamValueUllong(want.Shares)})
+	}
+	if want.Period != has.Period || want.Quota != has.Quota {
+		set = append(set,
+			golibvirt.TypedParam{Field: golibvirt.DomainSchedulerVCPUPeriod, Value: *golibvirt.NewTypedParamValueUllong(want.Period)},
+			golibvirt.TypedParam{Field: golibvirt.DomainSchedulerVCPUQuota, Value: *golibvirt.NewTypedParamValueLlong(want.Quota)})
+	}
+	if len(set) == 0 {
+		return nil
+	}
+	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		return l.DomainSetSchedulerParametersFlags(ref, set, uint32(golibvirt.DomainAffectLive))
 	})
 }

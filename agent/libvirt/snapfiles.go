@@ -16,6 +16,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -160,7 +161,7 @@ func firmwareStatePaths(x *libvirtxml.Domain) map[string]string {
 		out["nvram"] = x.OS.NVRam.NVRam
 	}
 	if x.Devices != nil && len(x.Devices.TPMs) > 0 {
-		out["tpm"] = filepath.Join(tpmDir, x.UUID)
+		out["tpm"] = filepath.Join(domxml.TPMDir, x.UUID)
 	}
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -125,11 +126,11 @@ func isInBackingChain(d *libvirtxml.DomainDisk, file string) bool {
 	if d == nil {
 		return false
 	}
-	if diskPathOf(d) == file {
+	if domxml.DiskPathOf(d) == file {
 		return true
 	}
 	for b := d.BackingStore; b != nil; b = b.BackingStore {
-		if sourcePath(b.Source) == file {
+		if domxml.SourcePath(b.Source) == file {
 			return true
 		}
 	}
@@ -143,13 +144,13 @@ func (w *snapshotJob) commitLive(ctx context.Context, s diskMigrationState, m hy
 	if err != nil {
 		return err
 	}
-	active := d != nil && diskPathOf(d) == m.Top
+	active := d != nil && domxml.DiskPathOf(d) == m.Top
 	flags := golibvirt.DomainBlockCommitFlags(0)
 	if active {
 		flags = golibvirt.DomainBlockCommitActive
 	}
 	err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
-		return l.DomainBlockCommit(s.ref, diskTargetOf(d), golibvirt.OptString{m.Base}, golibvirt.OptString{m.Top}, 0, flags)
+		return l.DomainBlockCommit(s.ref, domxml.DiskTargetOf(d), golibvirt.OptString{m.Base}, golibvirt.OptString{m.Top}, 0, flags)
 	})
 	if err != nil {
 		return err
@@ -179,10 +180,10 @@ func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m 
 			return err
 		case d == nil:
 			return errGuestEndedDuringMerge()
-		case active && diskPathOf(d) == m.Base, !active && !isInBackingChain(d, m.Top):
+		case active && domxml.DiskPathOf(d) == m.Base, !active && !isInBackingChain(d, m.Top):
 			return nil
 		case w.in.IsCancelled() && w.tree.Work.Step != hypervisor.SnapStepPivoting:
-			if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainBlockJobAbort(ref, diskTargetOf(d), 0) }); err != nil && !isLibvirtError(err) {
+			if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainBlockJobAbort(ref, domxml.DiskTargetOf(d), 0) }); err != nil && !isLibvirtError(err) {
 				return err
 			}
 			return errors.Join(hypervisor.ErrCancelled, w.removeOperationRecord())
@@ -192,7 +193,7 @@ func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m 
 			}
 			progress(99)
 			err := w.c.do(ctx, func(l *golibvirt.Libvirt) error {
-				return l.DomainBlockJobAbort(ref, diskTargetOf(d), golibvirt.DomainBlockJobAbortPivot)
+				return l.DomainBlockJobAbort(ref, domxml.DiskTargetOf(d), golibvirt.DomainBlockJobAbortPivot)
 			})
 			if err != nil && !isLibvirtError(err) {
 				return err
@@ -203,7 +204,7 @@ func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m 
 		}
 		type info struct{ jobs, done, total int64 }
 		now, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (info, error) {
-			jobs, _, _, done, total, err := l.DomainGetBlockJobInfo(ref, diskTargetOf(d), 0)
+			jobs, _, _, done, total, err := l.DomainGetBlockJobInfo(ref, domxml.DiskTargetOf(d), 0)
 			return info{int64(jobs), int64(done), int64(total)}, err
 		})
 		if err != nil && !isLibvirtError(err) {

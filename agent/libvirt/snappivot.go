@@ -18,6 +18,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -50,7 +51,7 @@ func (w *snapshotJob) hasPivoted(ctx context.Context, m hypervisor.SnapMerge, ac
 		switch {
 		case d == nil:
 			return false, errGuestEndedDuringMerge()
-		case active && diskPathOf(d) == m.Base, !active && !isInBackingChain(d, m.Top):
+		case active && domxml.DiskPathOf(d) == m.Base, !active && !isInBackingChain(d, m.Top):
 			return true, nil
 		case !active, d.Mirror == nil && w.tree.Work.Step != hypervisor.SnapStepPivoting:
 			return false, nil
@@ -84,7 +85,7 @@ func waitPollPeriod(ctx context.Context) error {
 // libvirt believes so.
 func (w *snapshotJob) diskCopyError(ctx context.Context, s diskMigrationState, d *libvirtxml.DomainDisk, name string) error {
 	jobs, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
-		jobs, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, diskTargetOf(d), 0)
+		jobs, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, domxml.DiskTargetOf(d), 0)
 		return jobs, err
 	})
 	switch {
@@ -286,7 +287,7 @@ func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapOper
 	}
 	d := domainDiskOf(live, m.Disk)
 	switch {
-	case d != nil && active && diskPathOf(d) == m.Base:
+	case d != nil && active && domxml.DiskPathOf(d) == m.Base:
 		return w.finishMerge(ctx, m)
 	case d != nil && d.Mirror != nil:
 		if err := w.followCommit(ctx, s.ref, m, active, func(int) {}); err != nil {
@@ -295,7 +296,7 @@ func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapOper
 		return w.finishMerge(ctx, m)
 	case d != nil:
 		jobs, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
-			jobs, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, diskTargetOf(d), 0)
+			jobs, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, domxml.DiskTargetOf(d), 0)
 			return jobs, err
 		})
 		if err != nil {
@@ -332,7 +333,7 @@ func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapOper
 // definedOnBase reports whether the inactive definition names the base as the disk's file.
 func definedOnBase(x *libvirtxml.Domain, m hypervisor.SnapMerge) bool {
 	d := domainDiskOf(x, m.Disk)
-	return d != nil && diskPathOf(d) == m.Base
+	return d != nil && domxml.DiskPathOf(d) == m.Base
 }
 
 // rebasedOnBase reports whether an overlay of the top is already backed by the base, which is the last step of QEMU's

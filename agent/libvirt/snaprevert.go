@@ -15,6 +15,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -214,7 +215,7 @@ func (w *snapshotJob) renameForMemory(ctx context.Context, s diskMigrationState,
 	}
 	stamp := s.metadata
 	stamp.Applied = string(encoded)
-	s.persistentXML.Metadata = putQuantixMetadata(s.persistentXML.Metadata, stamp)
+	s.persistentXML.Metadata = domxml.PutQuantixMetadata(s.persistentXML.Metadata, stamp)
 	if err := (&diskMigration{Backend: w.Backend, c: w.c}).defineDomain(ctx, s.persistentXML); err != nil {
 		return s, err
 	}
@@ -274,26 +275,28 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, i
 	for i := range x.Devices.Disks {
 		d := &x.Devices.Disks[i]
 		d.BackingStore = nil
-		switch k := slices.IndexFunc(next, func(n hypervisor.SnapLayer) bool { return aliasOf(d.Alias) == diskAlias(n.Disk) }); {
+		switch k := slices.IndexFunc(next, func(n hypervisor.SnapLayer) bool { return domxml.AliasOf(d.Alias) == domxml.DiskAlias(n.Disk) }); {
 		case k >= 0:
 			setDiskFile(d, next[k].File)
 		case d.Device == "cdrom" || d.Device == "floppy":
 			d.Source = nil
 			for n := range inactive.Devices.Disks {
-				if diskTargetOf(&inactive.Devices.Disks[n]) == diskTargetOf(d) && inactive.Devices.Disks[n].Device == d.Device {
+				if domxml.DiskTargetOf(&inactive.Devices.Disks[n]) == domxml.DiskTargetOf(d) && inactive.Devices.Disks[n].Device == d.Device {
 					d.Source = inactive.Devices.Disks[n].Source
 				}
 			}
-		case aliasOf(d.Alias) == firstBootAlias: // the first-boot image of that time still exists and is read-only
+		case domxml.AliasOf(d.Alias) == domxml.FirstBootAlias: // the first-boot image of that time still exists and is read-only
 		case next != nil:
-			return "", fleet.Errorf(fleet.Conflict, "At the time of the snapshot the guest had the disk %s, which is not in the snapshot.", diskTargetOf(d))
+			return "", fleet.Errorf(fleet.Conflict, "At the time of the snapshot the guest had the disk %s, which is not in the snapshot.", domxml.DiskTargetOf(d))
 		}
 	}
 	for i := range x.Devices.Interfaces {
 		n := &x.Devices.Interfaces[i]
-		k := slices.IndexFunc(inactive.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return strings.EqualFold(nicMACOf(&o), nicMACOf(n)) })
+		k := slices.IndexFunc(inactive.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool {
+			return strings.EqualFold(domxml.NICMACOf(&o), domxml.NICMACOf(n))
+		})
 		if k < 0 {
-			return "", fleet.Errorf(fleet.Conflict, "At the time of the snapshot the guest had the NIC %s, which the VM no longer has. Add the NIC again first, or use a snapshot without memory.", nicMACOf(n))
+			return "", fleet.Errorf(fleet.Conflict, "At the time of the snapshot the guest had the NIC %s, which the VM no longer has. Add the NIC again first, or use a snapshot without memory.", domxml.NICMACOf(n))
 		}
 		now := inactive.Devices.Interfaces[k]
 		n.Source, n.FilterRef, n.Target, n.VirtualPort, n.Link = now.Source, now.FilterRef, now.Target, now.VirtualPort, now.Link

@@ -145,15 +145,15 @@ func (b *Backend) readDomainOn(ctx context.Context, c *conn, id fleet.VMID) (obs
 func diskPathsOf(all ...observedDomain) diskPaths {
 	out := diskPaths{}
 	for _, s := range all {
-		for _, d := range s.currentHardware().disks {
-			out[d.path] = readImageHeader
+		for _, d := range s.currentHardware().Disks {
+			out[d.Path] = readImageHeader
 		}
 		for _, d := range s.specDisks {
 			out[d.path] = readImageHeader
 		}
 		for _, h := range s.diskFiles() {
-			if _, known := out[h.path]; known && h.opaque {
-				out[h.path] = readFileLength
+			if _, known := out[h.Path]; known && h.Opaque {
+				out[h.Path] = readFileLength
 			}
 		}
 		for path, kind := range mediaPaths(s) {

@@ -11,6 +11,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -148,7 +149,7 @@ func domainDiskOf(x *libvirtxml.Domain, ref fleet.Volref) *libvirtxml.DomainDisk
 	if x == nil || x.Devices == nil {
 		return nil
 	}
-	i := slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == diskAlias(ref) })
+	i := slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return domxml.AliasOf(d.Alias) == domxml.DiskAlias(ref) })
 	if i < 0 {
 		return nil
 	}
@@ -161,7 +162,7 @@ func compareLayers(x *libvirtxml.Domain, next []hypervisor.SnapLayer) (all, none
 	all, none = true, true
 	for _, n := range next {
 		d := domainDiskOf(x, n.Disk)
-		if d != nil && diskPathOf(d) == n.File {
+		if d != nil && domxml.DiskPathOf(d) == n.File {
 			none = false
 		} else {
 			all = false
@@ -218,8 +219,8 @@ func (w *snapshotJob) checkOnlyManagedState(ctx context.Context, s diskMigration
 				return refuse("Disk %d (%s) is not in the VM's definition on the host. Add the disk to the definition again, or detach the disk, first.", i+1, d.Volume)
 			case disk.Mirror != nil:
 				return w.diskCopyError(ctx, s, disk, "disk "+strconv.Itoa(i+1)+" ("+d.Volume+")")
-			case diskPathOf(disk) != want:
-				return refuse("The VM uses the file %s instead of %s, as after a snapshot or a change on the host. Merge that file first.", filepath.Base(diskPathOf(disk)), filepath.Base(want))
+			case domxml.DiskPathOf(disk) != want:
+				return refuse("The VM uses the file %s instead of %s, as after a snapshot or a change on the host. Merge that file first.", filepath.Base(domxml.DiskPathOf(disk)), filepath.Base(want))
 			case disk.ReadOnly != nil || disk.Shareable != nil:
 				return refuse("Disk %d (%s) is shared or read-only in the VM's definition, so the disk cannot have snapshots.", i+1, d.Volume)
 			}
@@ -245,11 +246,11 @@ func (w *snapshotJob) checkOnlyManagedState(ctx context.Context, s diskMigration
 	}
 	for i := range s.persistentXML.Devices.Disks {
 		d := &s.persistentXML.Devices.Disks[i]
-		if name := physicalDiskName(d); name != "" {
+		if name := domxml.PhysicalDiskName(d); name != "" {
 			return refuse("The VM has the physical disk %s. Physical disks cannot have snapshots.", name)
 		}
-		if d.Device != "cdrom" && d.Device != "floppy" && !hasAliasPrefix(d.Alias, diskAliasPrefix) && aliasOf(d.Alias) != firstBootAlias {
-			return refuse("Somebody attached the disk %s on the host. Quantix does not manage this disk. Detach the disk first.", diskTargetOf(d))
+		if d.Device != "cdrom" && d.Device != "floppy" && !domxml.HasAliasPrefix(d.Alias, domxml.DiskAliasPrefix) && domxml.AliasOf(d.Alias) != domxml.FirstBootAlias {
+			return refuse("Somebody attached the disk %s on the host. Quantix does not manage this disk. Detach the disk first.", domxml.DiskTargetOf(d))
 		}
 	}
 	return w.checkNoUnmanagedState(ctx, s)
@@ -305,7 +306,7 @@ func (w *snapshotJob) redefineOnLayers(ctx context.Context, next []hypervisor.Sn
 		if d == nil {
 			return hypervisor.RefuseRevertWithoutDisk(n.Disk.Volume)
 		}
-		if diskPathOf(d) == n.File && d.BackingStore == nil {
+		if domxml.DiskPathOf(d) == n.File && d.BackingStore == nil {
 			continue
 		}
 		changed = true

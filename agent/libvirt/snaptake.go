@@ -12,6 +12,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -42,11 +43,11 @@ func (w *snapshotJob) takeSnapshot(ctx context.Context) error {
 	node.Memory = map[bool]string{true: node.Memory}[on]
 	node.Snapshot.Memory = node.Memory != ""
 	if node.Snapshot.Memory {
-		node.Seed = s.live.seed
+		node.Seed = s.live.Seed
 	}
 	switch {
-	case on && o.Memory && s.live.fieldValues.WhyNoMemorySnapshot() != "":
-		return fleet.Errorf(fleet.Conflict, "%s", s.live.fieldValues.WhyNoMemorySnapshot())
+	case on && o.Memory && s.live.FieldValues.WhyNoMemorySnapshot() != "":
+		return fleet.Errorf(fleet.Conflict, "%s", s.live.FieldValues.WhyNoMemorySnapshot())
 	case on && o.Memory && golibvirt.DomainState(s.state) != golibvirt.DomainRunning && !node.Paused:
 		return fleet.Errorf(fleet.Conflict, "The guest is neither running nor paused, so its memory cannot be saved now. Try again, or take a snapshot without memory.")
 	case on && !o.Memory:
@@ -93,7 +94,7 @@ func (w *snapshotJob) checkSpace(ctx context.Context, s diskMigrationState, node
 		need[filepath.Dir(n.File)] += 1 << 20
 	}
 	if node.Memory != "" {
-		need[filepath.Dir(node.Memory)] += int64(s.live.memoryMiB)<<20 + snapshotReserveBytes
+		need[filepath.Dir(node.Memory)] += int64(s.live.MemoryMiB)<<20 + snapshotReserveBytes
 	}
 	for dir, bytes := range need {
 		if err := checkFreeSpace(ctx, dir, bytes, "the snapshot"); err != nil {
@@ -184,7 +185,7 @@ func (w *snapshotJob) takeLive(ctx context.Context, s diskMigrationState) error 
 	if note.Node.Memory == "" {
 		flags |= golibvirt.DomainSnapshotCreateDiskOnly
 	}
-	stop := reportAllocation(note.Node.Memory, int64(s.live.memoryMiB)<<20, func(percent int) { w.in.Progress(20+percent/2, "saving the guest's memory") })
+	stop := reportAllocation(note.Node.Memory, int64(s.live.MemoryMiB)<<20, func(percent int) { w.in.Progress(20+percent/2, "saving the guest's memory") })
 	defer stop()
 	return w.c.do(ctx, func(l *golibvirt.Libvirt) error {
 		_, err := l.DomainSnapshotCreateXML(s.ref, text, uint32(flags))
@@ -226,9 +227,9 @@ func snapshotXML(live *libvirtxml.Domain, note hypervisor.SnapOperation) (string
 	}
 	for i := range live.Devices.Disks {
 		d := &live.Devices.Disks[i]
-		out := libvirtxml.DomainSnapshotDisk{Name: diskTargetOf(d), Snapshot: "no"}
+		out := libvirtxml.DomainSnapshotDisk{Name: domxml.DiskTargetOf(d), Snapshot: "no"}
 		for _, n := range note.New {
-			if aliasOf(d.Alias) == diskAlias(n.Disk) {
+			if domxml.AliasOf(d.Alias) == domxml.DiskAlias(n.Disk) {
 				out.Snapshot = "external"
 				out.Driver = &libvirtxml.DomainDiskDriver{Type: "qcow2"}
 				out.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: n.File}}

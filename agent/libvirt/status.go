@@ -11,6 +11,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -18,18 +19,18 @@ import (
 // the status.
 func (s observedDomain) status(sizes map[string]diskSize, addresses nicAddresses) fleet.VMStatus {
 	hw := s.currentHardware()
-	st := fleet.VMStatus{CPUs: hw.cpus, MemoryMiB: hw.memoryMiB, StartedAt: s.startedAt, Accelerator: s.accelerator}
+	st := fleet.VMStatus{CPUs: hw.CPUs, MemoryMiB: hw.MemoryMiB, StartedAt: s.startedAt, Accelerator: s.accelerator}
 	st.Power, st.Reason = translatePower(s.state, s.reason)
 	st.Launch = s.launch
 	if s.live != nil {
-		if st.MaxMemory = hw.max.memoryMiB; supportsCPUHotPlug(s.accelerator, hw.fieldValues.Security.SecureBoot) {
-			st.MaxCPUs = hw.max.cpus
+		if st.MaxMemory = hw.Max.MemoryMiB; domxml.SupportsCPUHotPlug(s.accelerator, hw.FieldValues.Security.SecureBoot) {
+			st.MaxCPUs = hw.Max.CPUs
 		}
-		st.MinCPUs, st.Modules, st.PendingUnplug = hw.minCPUs, hw.modules, s.pendingUnplugs
+		st.MinCPUs, st.Modules, st.PendingUnplug = hw.MinCPUs, hw.Modules, s.pendingUnplugs
 		if s.managed && s.pendingName() != "" {
 			st.NextBoot = []string{"name"}
 		}
-		st.NextBoot = append(st.NextBoot, pendingFields(*s.live, s.persistent)...)
+		st.NextBoot = append(st.NextBoot, domxml.PendingFields(*s.live, s.persistent)...)
 	}
 	if s.managed {
 		st.Drift = s.drift
@@ -47,18 +48,18 @@ func (s observedDomain) status(sizes map[string]diskSize, addresses nicAddresses
 			st.Domain = s.ref.Name
 		}
 	}
-	for _, d := range hw.disks {
-		z := sizes[d.path]
-		state := fleet.DiskState{Target: d.target, Path: d.path, SizeBytes: z.bytes, AllocBytes: z.alloc}
+	for _, d := range hw.Disks {
+		z := sizes[d.Path]
+		state := fleet.DiskState{Target: d.Target, Path: d.Path, SizeBytes: z.bytes, AllocBytes: z.alloc}
 		if k := slices.IndexFunc(s.specDisks, func(v specDisk) bool { return v.matchesDrive(d) }); k >= 0 && z.presence == filePresent {
 			state.Volume = s.specDisks[k].volume()
 		}
 		st.Disks = append(st.Disks, state)
 	}
-	for _, n := range hw.nics {
-		nic := fleet.NICState{MAC: n.mac, Source: n.source, Filter: n.filter}
+	for _, n := range hw.NICs {
+		nic := fleet.NICState{MAC: n.MAC, Source: n.Source, Filter: n.Filter}
 		if s.live != nil {
-			nic.Seen, nic.Addresses = addresses[n.mac], ipsOf(addresses[n.mac])
+			nic.Seen, nic.Addresses = addresses[n.MAC], ipsOf(addresses[n.MAC])
 		}
 		st.NICs = append(st.NICs, nic)
 	}

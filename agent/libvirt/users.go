@@ -11,77 +11,16 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
-)
-
-// diskFile is a file that a domain uses as a disk or in a disk's backing chain. The medium in a drive does not count,
-// because the guest only reads it.
-type diskFile struct {
-	path    string // or "volume:pool/name"
-	opaque  bool   // raw: the file's content is guest data and names no other files
-	inChain bool   // in a disk's backing chain
-	shared  bool   // the definition lets other domains write to the file
-}
-
-// fileUsage returns how the domain uses the file.
-func (h diskFile) fileUsage() fileUse {
-	if h.inChain {
-		return usedAsBacking
-	}
-	return usedAsDisk
-}
-
-// diskFilesOf returns the files that the definition names for one disk.
-func diskFilesOf(d *libvirtxml.DomainDisk) []diskFile {
-	if d.Device == "cdrom" || hasAliasPrefix(d.Alias, driveAliasPrefix) { // an unmanaged floppy is writable, so it counts
-		return nil
-	}
-	var out []diskFile
-	add := func(s *libvirtxml.DomainDiskSource, format string, part bool) {
-		if path := sourcePath(s); path != "" {
-			out = append(out, diskFile{path: path, opaque: format == "raw", inChain: part, shared: !part && d.Shareable != nil})
-		}
-	}
-	chain := func(b *libvirtxml.DomainDiskBackingStore) {
-		for ; b != nil; b = b.BackingStore {
-			add(b.Source, formatName(b.Format), true)
-		}
-	}
-	format := ""
-	if d.Driver != nil {
-		format = d.Driver.Type
-	}
-	add(d.Source, format, false)
-	chain(d.BackingStore)
-	if d.Mirror != nil {
-		add(d.Mirror.Source, formatName(d.Mirror.Format), false)
-		chain(d.Mirror.BackingStore)
-	}
-	return out
-}
-
-func formatName(f *libvirtxml.DomainDiskFormat) string {
-	if f == nil {
-		return ""
-	}
-	return f.Type
-}
-
-// fileUse is how a domain uses a file.
-type fileUse int
-
-const (
-	usedAsDisk    fileUse = iota
-	usedAsBacking         // in a disk's backing chain
-	usedAsMedium          // in a drive: the guest only reads it
 )
 
 // fileUser is a domain that uses a file.
 type fileUser struct {
 	id     fleet.VMID
 	name   string
-	usage  fileUse
+	usage  domxml.FileUse
 	shared bool // other domains may write to the file
 }
 
@@ -105,7 +44,7 @@ type fileWatches struct {
 // it.
 func (b *Backend) findFileUsers(ctx context.Context, how cacheRecency, all []observedDomain) fileUsers {
 	type use struct {
-		diskFile
+		domxml.DiskFile
 		fileUser
 	}
 	var uses []use
@@ -114,32 +53,32 @@ func (b *Backend) findFileUsers(ctx context.Context, how cacheRecency, all []obs
 	for _, s := range all {
 		disks := s.diskFiles()
 		for _, f := range s.allFiles() {
-			if !slices.ContainsFunc(disks, func(h diskFile) bool { return h.path == f }) {
-				uses = append(uses, use{diskFile{path: dirs.path(f), opaque: true}, fileUser{id: s.id, name: s.ref.Name, usage: usedAsMedium}})
+			if !slices.ContainsFunc(disks, func(h domxml.DiskFile) bool { return h.Path == f }) {
+				uses = append(uses, use{domxml.DiskFile{Path: dirs.path(f), Opaque: true}, fileUser{id: s.id, name: s.ref.Name, usage: domxml.UsedAsMedium}})
 			}
 		}
 		for _, h := range disks {
-			h.path = dirs.path(h.path)
-			uses = append(uses, use{h, fileUser{s.id, s.ref.Name, h.fileUsage(), h.shared}})
+			h.Path = dirs.path(h.Path)
+			uses = append(uses, use{h, fileUser{s.id, s.ref.Name, h.FileUsage(), h.Shared}})
 		}
 	}
 	paths := make([]string, len(uses))
 	for i, u := range uses {
-		paths[i] = u.path
-		old, twice := opaque[u.path]
-		opaque[u.path] = u.opaque && (old || !twice)
+		paths[i] = u.Path
+		old, twice := opaque[u.Path]
+		opaque[u.Path] = u.Opaque && (old || !twice)
 	}
 	known := b.fileWatches.diskChains.read(ctx, how, paths, func(path string) []fileID { return backingChainIDs(path, opaque[path]) })
 	b.fileWatches.diskChains.keepOnly(paths)
 	out := fileUsers{byID: map[fileID][]fileUser{}, byPath: map[string][]fileUser{}}
 	for _, u := range uses {
-		out.byPath[u.path] = append(out.byPath[u.path], u.fileUser)
-		for i, id := range known[u.path] {
-			if i == 0 && u.usage != usedAsMedium {
-				out.addFile(id, u.opaque)
+		out.byPath[u.Path] = append(out.byPath[u.Path], u.fileUser)
+		for i, id := range known[u.Path] {
+			if i == 0 && u.usage != domxml.UsedAsMedium {
+				out.addFile(id, u.Opaque)
 			}
-			if i > 0 && u.usage == usedAsDisk {
-				u.usage = usedAsBacking
+			if i > 0 && u.usage == domxml.UsedAsDisk {
+				u.usage = domxml.UsedAsBacking
 			}
 			out.byID[id] = append(out.byID[id], u.fileUser)
 		}
@@ -149,7 +88,7 @@ func (b *Backend) findFileUsers(ctx context.Context, how cacheRecency, all []obs
 
 // usersOfVolume returns the users of a volume's file.
 func (u fileUsers) usersOfVolume(pool, volume, path string, id fileID) []fileUser {
-	out := slices.Concat(u.byPath[path], u.byPath[volumeRefPath(pool, volume)])
+	out := slices.Concat(u.byPath[path], u.byPath[domxml.VolumeRefPath(pool, volume)])
 	if id != (fileID{}) {
 		out = append(out, u.byID[id]...)
 	}
@@ -173,9 +112,9 @@ func (b *Backend) domainUsing(ctx context.Context, all []observedDomain, except 
 		return "", err
 	}
 	users := b.findFileUsers(ctx, decisionRecency, all).usersOfVolume(p.pool.Name, p.volume, p.path(), id)
-	mine := slices.ContainsFunc(users, func(u fileUser) bool { return u.id == except && u.usage == usedAsDisk })
+	mine := slices.ContainsFunc(users, func(u fileUser) bool { return u.id == except && u.usage == domxml.UsedAsDisk })
 	for _, u := range users {
-		if u.id == except || mine && u.usage == usedAsBacking || p.shared && u.shared && u.usage == usedAsDisk {
+		if u.id == except || mine && u.usage == domxml.UsedAsBacking || p.shared && u.shared && u.usage == domxml.UsedAsDisk {
 			continue
 		}
 		return u.name, nil
@@ -200,7 +139,9 @@ func (a *applyRun) checkReadable(ctx context.Context, p localVolume, library boo
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(a.findFileUsers(ctx, decisionRecency, all).usersOfVolume(p.pool.Name, p.volume, p.path(), id), func(u fileUser) bool { return u.usage == usedAsDisk || u.usage == usedAsBacking && !library }) {
+	if slices.ContainsFunc(a.findFileUsers(ctx, decisionRecency, all).usersOfVolume(p.pool.Name, p.volume, p.path(), id), func(u fileUser) bool {
+		return u.usage == domxml.UsedAsDisk || u.usage == domxml.UsedAsBacking && !library
+	}) {
 		return fleet.Errorf(fleet.Conflict, "The volume %s is used by a disk of a VM on this host, so the volume can be neither cloned nor inserted into a drive. Choose a volume that no VM uses.", p.volume)
 	}
 	return nil
@@ -265,7 +206,7 @@ func (b *Backend) backedVolumes(ctx context.Context, pools []wire.PoolReport) ma
 func addUsersToVolume(v *fleet.Volume, users []fileUser, bases []string, modified time.Time) {
 	for _, u := range users {
 		of := &v.UsedBy
-		if u.usage == usedAsMedium {
+		if u.usage == domxml.UsedAsMedium {
 			of = &v.InDrive
 		}
 		if !slices.Contains(*of, u.id) {
@@ -273,7 +214,7 @@ func addUsersToVolume(v *fleet.Volume, users []fileUser, bases []string, modifie
 		}
 	}
 	for _, id := range v.UsedBy {
-		if !slices.ContainsFunc(users, func(u fileUser) bool { return u.id == id && u.usage == usedAsDisk }) {
+		if !slices.ContainsFunc(users, func(u fileUser) bool { return u.id == id && u.usage == domxml.UsedAsDisk }) {
 			v.BackingUsers = append(v.BackingUsers, id)
 		}
 	}
@@ -290,11 +231,6 @@ func addUsersToVolume(v *fleet.Volume, users []fileUser, bases []string, modifie
 		v.ModifiedAt = &at
 	}
 }
-
-const volumeRefPrefix = "volume:"
-
-// volumeRefPath returns the path for a volume that a definition names by pool and volume name.
-func volumeRefPath(pool, volume string) string { return volumeRefPrefix + pool + "/" + volume }
 
 // poolLocations maps the names of the host's pools to their directories, or to the address prefix of block pools.
 type poolLocations map[string]poolLocation
@@ -321,7 +257,7 @@ func (d poolLocation) volumeLocation(volume string) string {
 
 // path returns the file's path for a pool and volume name of a definition. It returns other paths unchanged.
 func (d poolLocations) path(path string) string {
-	rest, byPool := strings.CutPrefix(path, volumeRefPrefix)
+	rest, byPool := strings.CutPrefix(path, domxml.VolumeRefPrefix)
 	pool, volume, _ := strings.Cut(rest, "/")
 	if at := d[pool].volumeLocation(volume); byPool && at != "" {
 		return at
@@ -332,7 +268,7 @@ func (d poolLocations) path(path string) string {
 // unlistedPool returns the pool name in a definition's volume reference if the pool is not listed. It is empty for a
 // listed pool and for plain paths.
 func (d poolLocations) unlistedPool(path string) string {
-	rest, byPool := strings.CutPrefix(path, volumeRefPrefix)
+	rest, byPool := strings.CutPrefix(path, domxml.VolumeRefPrefix)
 	pool, _, _ := strings.Cut(rest, "/")
 	if _, known := d[pool]; byPool && !known {
 		return pool
@@ -344,7 +280,7 @@ func (d poolLocations) unlistedPool(path string) string {
 // hanging storage.
 func (b *Backend) poolLocationsFor(ctx context.Context, how cacheRecency, all []observedDomain) poolLocations {
 	if !slices.ContainsFunc(all, func(s observedDomain) bool {
-		return slices.ContainsFunc(s.allFiles(), func(f string) bool { return strings.HasPrefix(f, volumeRefPrefix) })
+		return slices.ContainsFunc(s.allFiles(), func(f string) bool { return strings.HasPrefix(f, domxml.VolumeRefPrefix) })
 	}) {
 		return nil
 	}

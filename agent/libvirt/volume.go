@@ -13,6 +13,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -136,7 +137,7 @@ func (a *applyRun) createDisk(ctx context.Context, p localVolume, i, n int) erro
 	if p.image == nil {
 		blank := newVolumeSpec{format: p.format, size: p.size}
 		if p.encrypted {
-			blank.secret = string(diskSecretUUID(p.ref()))
+			blank.secret = string(domxml.DiskSecretUUID(p.ref()))
 		}
 		err = a.createEmptyVolume(ctx, pool, p, blank)
 	} else if p.overlay {

@@ -17,6 +17,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -137,7 +138,7 @@ func (w *volumeJob) refuseFileOfRunningGuest(ctx context.Context, p localVolume,
 		return err
 	}
 	for _, u := range users {
-		if u.running && u.usage == usedAsDisk {
+		if u.running && u.usage == domxml.UsedAsDisk {
 			return hypervisor.RefuseVolumeOfRunningVM(p.volume, u.domain)
 		}
 	}

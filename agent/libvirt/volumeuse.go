@@ -15,6 +15,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/image"
+	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
@@ -24,7 +25,7 @@ const fileLookupTimeout = 10 * time.Second
 // volumeUser is a domain that currently uses a file.
 type volumeUser struct {
 	domain  string
-	usage   fileUse
+	usage   domxml.FileUse
 	running bool
 }
 
@@ -42,18 +43,18 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p localVolume, id fi
 	var out []volumeUser
 	for _, s := range all {
 		for _, use := range filesUsedBy(s) {
-			at := dirs.path(use.path)
+			at := dirs.path(use.Path)
 			if !filepath.IsAbs(at) {
 				if pool := dirs.unlistedPool(at); pool != "" && !complete && b.mayHavePool(ctx, pool) {
 					return nil, fleet.Errorf(fleet.Unavailable, "The directory of the pool %s, which the VM %s uses, is unknown, so it is unknown whether the VM uses %s. Try again when libvirt lists its pools.",
 						pool, s.ref.Name, p.volume)
 				}
-				if at == p.path() || use.path == volumeRefPath(p.pool.Name, p.volume) {
+				if at == p.path() || use.Path == domxml.VolumeRefPath(p.pool.Name, p.volume) {
 					out = append(out, volumeUser{s.ref.Name, use.usage, s.live != nil})
 				}
 				continue
 			}
-			chain, err := withinLookupTimeout(ctx, func() ([]fileID, error) { return backingChainIDs(at, use.opaque), nil })
+			chain, err := withinLookupTimeout(ctx, func() ([]fileID, error) { return backingChainIDs(at, use.Opaque), nil })
 			if err != nil {
 				return nil, fleet.Errorf(fleet.Unavailable, "The storage of the file %s, which the VM %s uses, does not answer, so it is unknown whether this file is %s. Try again when the storage answers.",
 					filepath.Base(at), s.ref.Name, p.volume)
@@ -63,8 +64,8 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p localVolume, id fi
 				continue
 			}
 			how := use.usage
-			if how == usedAsDisk && i > 0 {
-				how = usedAsBacking
+			if how == domxml.UsedAsDisk && i > 0 {
+				how = domxml.UsedAsBacking
 			}
 			out = append(out, volumeUser{s.ref.Name, how, s.live != nil})
 		}
@@ -74,21 +75,21 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p localVolume, id fi
 
 // filesUsedBy returns the files that the domain's definitions name.
 func filesUsedBy(s observedDomain) []struct {
-	diskFile
-	usage fileUse
+	domxml.DiskFile
+	usage domxml.FileUse
 } {
 	type use = struct {
-		diskFile
-		usage fileUse
+		domxml.DiskFile
+		usage domxml.FileUse
 	}
 	var out []use
 	disks := s.diskFiles()
 	for _, h := range disks {
-		out = append(out, use{h, h.fileUsage()})
+		out = append(out, use{h, h.FileUsage()})
 	}
 	for _, f := range s.allFiles() {
-		if !slices.ContainsFunc(disks, func(h diskFile) bool { return h.path == f }) {
-			out = append(out, use{diskFile{path: f, opaque: true}, usedAsMedium})
+		if !slices.ContainsFunc(disks, func(h domxml.DiskFile) bool { return h.Path == f }) {
+			out = append(out, use{domxml.DiskFile{Path: f, Opaque: true}, domxml.UsedAsMedium})
 		}
 	}
 	return out
@@ -117,7 +118,7 @@ func (b *Backend) mayHavePool(ctx context.Context, name string) bool {
 // currentPoolLocations reads the directories of libvirt's pools if a domain names a disk by pool and volume; otherwise
 // it returns none. complete reports that the list has every pool.
 func (b *Backend) currentPoolLocations(ctx context.Context, all []observedDomain) (dirs poolLocations, complete bool, err error) {
-	byPool := func(f string) bool { return strings.HasPrefix(f, volumeRefPrefix) }
+	byPool := func(f string) bool { return strings.HasPrefix(f, domxml.VolumeRefPrefix) }
 	if !slices.ContainsFunc(all, func(s observedDomain) bool { return slices.ContainsFunc(s.allFiles(), byPool) }) {
 		return nil, true, nil
 	}
@@ -304,7 +305,7 @@ func (b *Backend) checkUnwritten(ctx context.Context, c *conn, p localVolume, id
 		return err
 	}
 	for _, u := range users {
-		if u.running && u.usage != usedAsMedium {
+		if u.running && u.usage != domxml.UsedAsMedium {
 			return hypervisor.RefuseVolumeOfRunningVM(p.volume, u.domain)
 		}
 	}

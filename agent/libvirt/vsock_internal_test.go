@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"libvirt.org/go/libvirtxml"
-
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
 )
@@ -160,27 +158,5 @@ func TestVSOCKWithoutAgentTimesOut(t *testing.T) {
 	cancel()
 	if _, err := vsockAgentCaller(ctx, 4_000_000)(`{"execute":"guest-ping"}`, time.Hour); !errors.Is(err, errNoAgentAnswer) {
 		t.Error(err)
-	}
-}
-
-// The host talks to the agent only over a running guest's vsock that Quantix added for the agent.
-func TestOnlyRunningAgentVSOCKHasCID(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		alias, address string
-		want           uint32
-	}{
-		"agent's vsock": {agentVSOCKAlias, "7", 7}, "other vsock": {vsockAlias, "7", 0}, "not running": {agentVSOCKAlias, "", 0},
-		"the host": {agentVSOCKAlias, "2", 0}, "wildcard": {agentVSOCKAlias, "-1", 0}, "the hypervisor": {agentVSOCKAlias, "0", 0},
-	} {
-		x := &libvirtxml.Domain{Devices: &libvirtxml.DomainDeviceList{VSock: &libvirtxml.DomainVSock{
-			CID: &libvirtxml.DomainVSockCID{Auto: "yes", Address: c.address}, Alias: &libvirtxml.DomainAlias{Name: c.alias},
-		}}}
-		if got := agentCIDOf(x); got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
-		}
-		if hasConnectedAgent(x) != (c.want != 0) {
-			t.Errorf("%s: hasAgent: %v", name, hasConnectedAgent(x))
-		}
 	}
 }

@@ -25,7 +25,7 @@ var runs = [][]string{
 	// BenchmarkFleet measures the list and the CSV export of all VMs, with a real portal process.
 	{"-bench", ".", "-skip", "^Benchmark(VMList|CSV)$", "-benchtime", "1x", "-timeout", "40m", "./internal/bench"},
 	{"-bench", "Overlay", "-benchtime", "20x", "./agent/libvirt"},
-	{"-bench", "Definition", "-benchtime", "5000x", "./agent/libvirt"},
+	{"-bench", "Definition", "-benchtime", "5000x", "./agent/libvirt/domxml"},
 	{"-bench", "WouldPass", "-benchtime", "500x", "./internal/fleet"},
 	{"-bench", "Splice", "-benchtime", "200x", "./internal/relay"},
 }

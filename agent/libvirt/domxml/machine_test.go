@@ -1,4 +1,4 @@
-package libvirt
+package domxml
 
 import (
 	"path/filepath"
@@ -17,16 +17,16 @@ import (
 func newDefinitionOf(t *testing.T, spec fleet.VMSpec) *libvirtxml.Domain {
 	t.Helper()
 	vm := fleet.VM{Meta: fleet.Meta{ID: "01a206b5-2a62-7003-a101-340befa69b68", Name: "old", Generation: 1}, Spec: spec}
-	x := newDefinition(vm.ID, "x86_64", machineTypeOf(spec), acceleratorKind{accelerator: "kvm"})
-	edit(x, definitionEditOf(vm, hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, vm, true)))
-	addPCIPorts(x)
+	x := NewDefinition(vm.ID, "x86_64", MachineTypeOf(spec), AcceleratorKind{Accelerator: "kvm"})
+	Edit(x, definitionEditOf(vm, hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, vm, true)))
+	AddPCIPorts(x)
 	return x
 }
 
-func definitionEditOf(vm fleet.VM, plan hypervisor.DefinitionEdit) definitionEdit {
-	in := definitionEdit{DefinitionEdit: plan, name: vm.Name, spec: vm.Spec, metadata: quantixMetadata{ID: vm.ID, Generation: 1}}
+func definitionEditOf(vm fleet.VM, plan hypervisor.DefinitionEdit) EditContent {
+	in := EditContent{DefinitionEdit: plan, Name: vm.Name, Spec: vm.Spec, Metadata: QuantixMetadata{ID: vm.ID, Generation: 1}}
 	for _, d := range plan.Disks {
-		in.disks = append(in.disks, locatedDisk{spec: d, alias: diskAlias(d.Ref()), path: "/pool/" + d.Volume})
+		in.LocatedDisks = append(in.LocatedDisks, LocatedDisk{Spec: d, Alias: DiskAlias(d.Ref()), Path: "/pool/" + d.Volume})
 	}
 	return in
 }
@@ -56,7 +56,9 @@ func TestMachineTypeDefinitionsMatchGoldenFile(t *testing.T) {
 		if err := again.Unmarshal(text); err != nil {
 			t.Fatal(err)
 		}
-		is := readDefinedSpec(&again, hypervisor.Applied{Spec: spec, Pools: map[fleet.PoolID]hypervisor.AppliedPool{}}, func(string) *fleet.Volref { return nil })
+		is := ReadDefinedSpec(&again, hypervisor.Applied{Spec: spec, Pools: map[fleet.PoolID]hypervisor.AppliedPool{}}, VolumeLookup{
+			AppliedPath: func(hypervisor.Applied, fleet.Volref) string { return "" }, VolumeAt: func(string) *fleet.Volref { return nil },
+		})
 		for _, f := range []string{"boot.machine", "disks", "drives"} {
 			if f, _ := fleet.FieldByName(f); is.Inexpressible[f.Name] != "" || !f.Same(is.Spec, spec) {
 				t.Errorf("%s: %s is read as %s %s", name, f.Name, f.Words(is.Spec), is.Inexpressible[f.Name])
@@ -89,7 +91,7 @@ func TestIDEDevicesOfPCMachineGetFreeTargets(t *testing.T) {
 		var all []string
 		for i := range x.Devices.Disks {
 			d := &x.Devices.Disks[i]
-			all = append(all, d.Device+" "+diskTargetOf(d))
+			all = append(all, d.Device+" "+DiskTargetOf(d))
 		}
 		slices.Sort(all)
 		return strings.Join(all, ", ")
@@ -141,31 +143,5 @@ func TestNVMeControllersFollowTheirDisks(t *testing.T) {
 	matchNVMeControllers(d)
 	if d.Disks[1].Target.Dev != "nvme0n1" || len(d.Controllers) != 2 || d.Controllers[1].NVME.Serial != "NEW" {
 		t.Errorf("%+v %+v", d.Disks[1].Target, d.Controllers)
-	}
-}
-
-// A host reports the VM fields that its libvirt and QEMU do not support.
-func TestUnsupportedMachinesAndBusesReportedAsGaps(t *testing.T) {
-	t.Parallel()
-	both := []acceleratorKind{{machines: []string{"q35", "pc"}}}
-	for name, c := range map[string]struct {
-		caps capabilities
-		want string
-	}{
-		"libvirt 9.0":  {capabilities{version: 9_000_000, accelerators: both, spice: true}, "devices.watchdog=itco disks.bus=nvme"},
-		"libvirt 11.4": {capabilities{version: 11_004_000, accelerators: both, spice: true}, "disks.bus=nvme"},
-		"libvirt 11.5": {capabilities{version: 11_005_000, accelerators: both, spice: true}, ""},
-		"no pc":        {capabilities{version: 12_000_000, accelerators: []acceleratorKind{{machines: []string{"q35"}}}, spice: true}, "boot.machine=pc"},
-	} {
-		var got []string
-		for _, g := range c.caps.vmGaps() {
-			if g.Why == "" {
-				t.Errorf("%s: no gap for %s", name, g.Field)
-			}
-			got = append(got, g.Field+"="+g.Value)
-		}
-		if strings.Join(got, " ") != c.want {
-			t.Errorf("%s: the gaps are %q, want %q", name, got, c.want)
-		}
 	}
 }

@@ -1,12 +1,10 @@
-package libvirt
+package domxml
 
 import (
-	"context"
 	"path"
 	"slices"
 	"strings"
 
-	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/internal/fleet"
@@ -46,25 +44,8 @@ func cpuFeaturesOf(x *libvirtxml.Domain) string {
 	return strings.Join(all, " ")
 }
 
-// restoreSpecCPU replaces the CPU of the live definition with the CPU as defined at the guest's start. libvirt expands
-// the CPU in a live definition to the host's model and every feature of the guest. The migratable definition still has
-// the original. live and kept are the guest's running and persistent definitions.
-func restoreSpecCPU(ctx context.Context, c *conn, ref golibvirt.Domain, live, kept *libvirtxml.Domain) error {
-	if isSameCPU(live, kept) {
-		return nil
-	}
-	migratable, err := readDefinition(ctx, c, ref, golibvirt.DomainXMLMigratable)
-	if err != nil || migratable.CPU == nil {
-		return err
-	}
-	if live.CPU == nil {
-		live.CPU = &libvirtxml.DomainCPU{}
-	}
-	live.CPU.Mode, live.CPU.Model, live.CPU.Features = migratable.CPU.Mode, migratable.CPU.Model, migratable.CPU.Features
-	return nil
-}
-
-func isSameCPU(live, kept *libvirtxml.Domain) bool {
+// IsSameCPU reports whether both definitions describe the same CPU.
+func IsSameCPU(live, kept *libvirtxml.Domain) bool {
 	var l, k fleet.VMSpec
 	return cpuFeaturesOf(live) == cpuFeaturesOf(kept) && readCPUModel(live, &l) == readCPUModel(kept, &k) && l.CPU.Model == k.CPU.Model
 }
@@ -79,7 +60,7 @@ func setCPUTune(x *libvirtxml.Domain, t *libvirtxml.DomainCPUTune) {
 }
 
 func readCPULimit(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-	t := copyOrZero(x.CPUTune)
+	t := CopyOrZero(x.CPUTune)
 	if t.Quota == nil || t.Quota.Value <= 0 {
 		return ""
 	}
@@ -94,18 +75,18 @@ func readCPULimit(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 // writeSecureBoot lets libvirt choose the firmware and selects another file of UEFI variables, because variables
 // created without secure boot lack the keys for secure boot.
 func writeSecureBoot(x *libvirtxml.Domain, s fleet.VMSpec) {
-	if firmwareOf(x) != fleet.UEFI || secureBootOf(x) == s.Security.SecureBoot {
+	if firmwareOf(x) != fleet.UEFI || SecureBootOf(x) == s.Security.SecureBoot {
 		return
 	}
-	on, file := "no", x.UUID+plainVarsSuffix
+	on, file := "no", x.UUID+PlainVarsSuffix
 	if s.Security.SecureBoot {
-		on, file = "yes", x.UUID+secureVarsSuffix
+		on, file = "yes", x.UUID+SecureVarsSuffix
 	}
 	x.OS.Firmware, x.OS.Loader = "efi", nil
 	x.OS.FirmwareInfo = &libvirtxml.DomainOSFirmwareInfo{Features: []libvirtxml.DomainOSFirmwareFeature{
 		{Enabled: on, Name: "enrolled-keys"}, {Enabled: on, Name: "secure-boot"},
 	}}
-	x.OS.NVRam = &libvirtxml.DomainNVRam{NVRam: path.Join(nvramDir, file)}
+	x.OS.NVRam = &libvirtxml.DomainNVRam{NVRam: path.Join(NVRAMDir, file)}
 	if x.Features == nil {
 		x.Features = &libvirtxml.DomainFeatureList{}
 	}
@@ -116,11 +97,12 @@ func writeSecureBoot(x *libvirtxml.Domain, s fleet.VMSpec) {
 
 // Suffixes of the files with a guest's UEFI variables, without and with secure boot.
 const (
-	plainVarsSuffix  = "_VARS.fd"
-	secureVarsSuffix = "_SECURE_VARS.fd"
+	PlainVarsSuffix  = "_VARS.fd"
+	SecureVarsSuffix = "_SECURE_VARS.fd"
 )
 
-func secureBootOf(x *libvirtxml.Domain) bool {
+// SecureBootOf reports whether the definition uses secure boot.
+func SecureBootOf(x *libvirtxml.Domain) bool {
 	if x.OS == nil {
 		return false
 	}

@@ -1,4 +1,4 @@
-package libvirt
+package domxml
 
 import (
 	"cmp"
@@ -171,19 +171,19 @@ func bootNumberOf(b *libvirtxml.DomainDeviceBoot) int {
 
 // expandDisk returns a copy with all optional elements that diskFieldCodecs needs.
 func expandDisk(d libvirtxml.DomainDisk) libvirtxml.DomainDisk {
-	d.Driver, d.Target, d.IOTune = copyOrZero(d.Driver), copyOrZero(d.Target), copyOrZero(d.IOTune)
+	d.Driver, d.Target, d.IOTune = CopyOrZero(d.Driver), CopyOrZero(d.Target), CopyOrZero(d.IOTune)
 	return d
 }
 
 // expandNIC returns a copy with all optional elements that nicFieldCodecs needs.
 func expandNIC(n libvirtxml.DomainInterface) libvirtxml.DomainInterface {
-	n.Model, n.Driver, n.Link, n.Bandwidth = copyOrZero(n.Model), copyOrZero(n.Driver), copyOrZero(n.Link), copyOrZero(n.Bandwidth)
-	n.Bandwidth.Inbound, n.Bandwidth.Outbound = copyOrZero(n.Bandwidth.Inbound), copyOrZero(n.Bandwidth.Outbound)
+	n.Model, n.Driver, n.Link, n.Bandwidth = CopyOrZero(n.Model), CopyOrZero(n.Driver), CopyOrZero(n.Link), CopyOrZero(n.Bandwidth)
+	n.Bandwidth.Inbound, n.Bandwidth.Outbound = CopyOrZero(n.Bandwidth.Inbound), CopyOrZero(n.Bandwidth.Outbound)
 	return n
 }
 
-// copyOrZero returns a copy of *v, or a zero value if v is nil.
-func copyOrZero[T any](v *T) *T {
+// CopyOrZero returns a copy of *v, or a zero value if v is nil.
+func CopyOrZero[T any](v *T) *T {
 	out := new(T)
 	if v != nil {
 		*out = *v
@@ -214,9 +214,9 @@ func nilIfZero[T comparable](v *T) *T {
 	return v
 }
 
-// readDisk reads the fields of a disk; was is the disk as last applied. Cache mode "none" counts as the default if the
+// ReadDisk reads the fields of a disk; was is the disk as last applied. Cache mode "none" counts as the default if the
 // spec sets no mode, because setDisk chooses it for storage with direct I/O.
-func readDisk(d libvirtxml.DomainDisk, was fleet.Disk) fleet.Disk {
+func ReadDisk(d libvirtxml.DomainDisk, was fleet.Disk) fleet.Disk {
 	x, out := expandDisk(d), was
 	for _, p := range diskFieldCodecs {
 		p.read(&x, &out)
@@ -227,7 +227,8 @@ func readDisk(d libvirtxml.DomainDisk, was fleet.Disk) fleet.Disk {
 	return out
 }
 
-func readNIC(n libvirtxml.DomainInterface, out fleet.NIC) fleet.NIC {
+// ReadNIC returns out with the fields of the definition's NIC.
+func ReadNIC(n libvirtxml.DomainInterface, out fleet.NIC) fleet.NIC {
 	x := expandNIC(n)
 	for _, p := range nicFieldCodecs {
 		p.read(&x, &out)
@@ -271,7 +272,7 @@ func assignTargetNames(devices *libvirtxml.DomainDeviceList) {
 		}
 		for k := 0; d.Target.Dev == ""; k++ {
 			name := busTargetName(d.Target.Bus, k)
-			if !slices.ContainsFunc(devices.Disks, func(o libvirtxml.DomainDisk) bool { return diskTargetOf(&o) == name }) {
+			if !slices.ContainsFunc(devices.Disks, func(o libvirtxml.DomainDisk) bool { return DiskTargetOf(&o) == name }) {
 				d.Target.Dev = name
 			}
 		}
@@ -331,10 +332,11 @@ func addSCSIController(devices *libvirtxml.DomainDeviceList) {
 		slices.ContainsFunc(devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == "scsi" }) {
 		return
 	}
-	devices.Controllers = append(devices.Controllers, newSCSI())
+	devices.Controllers = append(devices.Controllers, NewSCSI())
 }
 
-func newSCSI() libvirtxml.DomainController {
+// NewSCSI returns a virtio-scsi controller.
+func NewSCSI() libvirtxml.DomainController {
 	return libvirtxml.DomainController{Type: "scsi", Index: new(uint), Model: "virtio-scsi"}
 }
 

@@ -1,6 +1,7 @@
-package libvirt
+package domxml
 
 import (
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
@@ -13,14 +14,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// metadataNamespace is the XML namespace of Quantix's element in a domain's metadata.
-const metadataNamespace = "https://quantix.dev/xmlns/vm/1"
+// MetadataNamespace is the XML namespace of Quantix's element in a domain's metadata.
+const MetadataNamespace = "https://quantix.dev/xmlns/vm/1"
 
-// metadataPrefix is the namespace's prefix.
-const metadataPrefix = "quantix"
+// MetadataPrefix is the namespace's prefix.
+const MetadataPrefix = "quantix"
 
-// quantixMetadata is Quantix's element in a domain's metadata. It contains the VM's ownership mark.
-type quantixMetadata struct {
+// QuantixMetadata is Quantix's element in a domain's metadata. It contains the VM's ownership mark.
+type QuantixMetadata struct {
 	ID            fleet.VMID `xml:"id"`
 	Generation    int64      `xml:"generation"`
 	Name          string     `xml:"name"`    // used by older agents: the name after the next stop; empty: no rename
@@ -28,11 +29,21 @@ type quantixMetadata struct {
 	OwnershipMark string     `xml:"mark"`    // the VM's ownership mark; empty: none yet
 }
 
-// readQuantixMetadata reads Quantix's element from a domain's metadata. It returns false if there is no such element or
+// NewQuantixMetadata returns the element that records the applied spec of a VM. It keeps the ownership mark had unless
+// the work contains a mark.
+func NewQuantixMetadata(in hypervisor.ApplyWork, applied hypervisor.Applied, had string) QuantixMetadata {
+	text, err := json.Marshal(applied)
+	if err != nil {
+		panic(err) // cannot happen: the value has only texts and numbers
+	}
+	return QuantixMetadata{ID: in.VM.ID, Generation: in.VM.Generation, Applied: string(text), OwnershipMark: cmp.Or(in.OwnershipMark, had)}
+}
+
+// ReadQuantixMetadata reads Quantix's element from a domain's metadata. It returns false if there is no such element or
 // if it is invalid.
-func readQuantixMetadata(meta *libvirtxml.DomainMetadata) (quantixMetadata, bool) {
-	var m quantixMetadata
-	start, end := findQuantixMetadata(meta)
+func ReadQuantixMetadata(meta *libvirtxml.DomainMetadata) (QuantixMetadata, bool) {
+	var m QuantixMetadata
+	start, end := FindQuantixMetadata(meta)
 	if start == end {
 		return m, false
 	}
@@ -40,8 +51,8 @@ func readQuantixMetadata(meta *libvirtxml.DomainMetadata) (quantixMetadata, bool
 	return m, err == nil
 }
 
-// appliedSpec returns the last applied spec, or nil if the element has none.
-func (m quantixMetadata) appliedSpec() *hypervisor.Applied {
+// AppliedSpec returns the last applied spec, or nil if the element has none.
+func (m QuantixMetadata) AppliedSpec() *hypervisor.Applied {
 	var a hypervisor.Applied
 	if m.Applied == "" || json.Unmarshal([]byte(m.Applied), &a) != nil {
 		return nil
@@ -50,14 +61,14 @@ func (m quantixMetadata) appliedSpec() *hypervisor.Applied {
 }
 
 // withNamespace returns the element with its namespace, for a definition.
-func (m quantixMetadata) withNamespace() string {
-	return m.element(metadataPrefix+":", fmt.Sprintf(" xmlns:%s=%q", metadataPrefix, metadataNamespace))
+func (m QuantixMetadata) withNamespace() string {
+	return m.element(MetadataPrefix+":", fmt.Sprintf(" xmlns:%s=%q", MetadataPrefix, MetadataNamespace))
 }
 
-// withoutNamespace returns the element without a namespace, for DomainSetMetadata, which adds the namespace.
-func (m quantixMetadata) withoutNamespace() string { return m.element("", "") }
+// WithoutNamespace returns the element without a namespace, for DomainSetMetadata, which adds the namespace.
+func (m QuantixMetadata) WithoutNamespace() string { return m.element("", "") }
 
-func (m quantixMetadata) element(prefix, attributes string) string {
+func (m QuantixMetadata) element(prefix, attributes string) string {
 	var b strings.Builder
 	b.Grow(512 + len(m.Applied) + len(m.Applied)/2) // escaping makes the text longer
 	add := func(parts ...string) {
@@ -86,24 +97,24 @@ func (m quantixMetadata) element(prefix, attributes string) string {
 // needsEscape reports whether the character must be escaped in XML.
 func needsEscape(r rune) bool { return r < ' ' || r > '~' || r == '<' || r == '>' || r == '&' }
 
-// putQuantixMetadata replaces Quantix's element in the metadata and preserves all other metadata.
-func putQuantixMetadata(meta *libvirtxml.DomainMetadata, m quantixMetadata) *libvirtxml.DomainMetadata {
-	if old, ok := readQuantixMetadata(meta); ok && old == m {
+// PutQuantixMetadata replaces Quantix's element in the metadata and preserves all other metadata.
+func PutQuantixMetadata(meta *libvirtxml.DomainMetadata, m QuantixMetadata) *libvirtxml.DomainMetadata {
+	if old, ok := ReadQuantixMetadata(meta); ok && old == m {
 		return meta
 	}
 	if meta == nil {
 		return &libvirtxml.DomainMetadata{XML: m.withNamespace()}
 	}
-	start, end := findQuantixMetadata(meta)
+	start, end := FindQuantixMetadata(meta)
 	if start == end {
 		start, end = len(meta.XML), len(meta.XML)
 	}
 	return &libvirtxml.DomainMetadata{XML: meta.XML[:start] + m.withNamespace() + meta.XML[end:]}
 }
 
-// findQuantixMetadata returns the start and end offsets of Quantix's element in the metadata's text. Both are 0 if
+// FindQuantixMetadata returns the start and end offsets of Quantix's element in the metadata's text. Both are 0 if
 // there is none.
-func findQuantixMetadata(meta *libvirtxml.DomainMetadata) (start, end int) {
+func FindQuantixMetadata(meta *libvirtxml.DomainMetadata) (start, end int) {
 	if meta == nil {
 		return 0, 0
 	}
@@ -121,7 +132,7 @@ func findQuantixMetadata(meta *libvirtxml.DomainMetadata) (start, end int) {
 		if err := d.Skip(); err != nil {
 			return 0, 0
 		}
-		if e.Name.Space == metadataNamespace && e.Name.Local == "vm" {
+		if e.Name.Space == MetadataNamespace && e.Name.Local == "vm" {
 			return start, int(d.InputOffset())
 		}
 	}

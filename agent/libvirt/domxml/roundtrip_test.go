@@ -1,4 +1,4 @@
-package libvirt
+package domxml
 
 import (
 	"encoding/json"
@@ -142,22 +142,22 @@ func numaNodes(from, to int) string {
 }
 
 // roundTrip writes the VM's definition and reads it back from its text.
-func roundTrip(t *testing.T, vm fleet.VM, k acceleratorKind) (hypervisor.Applied, hypervisor.DefinedSpec, string) {
+func roundTrip(t *testing.T, vm fleet.VM, k AcceleratorKind) (hypervisor.Applied, hypervisor.DefinedSpec, string) {
 	t.Helper()
 	pools := []fleet.Pool{{ID: samplePool, Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: samplePath}}}
-	a := applyRun{in: hypervisor.ApplyWork{VM: vm, Pools: pools}}
-	in := definitionEdit{DefinitionEdit: hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, vm, true), name: vm.Name}
-	in.spec = vm.Spec.MapMedia(func(m fleet.Medium) fleet.Volref { return fleet.Volref{Volume: path.Join(samplePath, m.Volume)} })
+	work := hypervisor.ApplyWork{VM: vm, Pools: pools}
+	in := EditContent{DefinitionEdit: hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, vm, true), Name: vm.Name}
+	in.Spec = vm.Spec.MapMedia(func(m fleet.Medium) fleet.Volref { return fleet.Volref{Volume: path.Join(samplePath, m.Volume)} })
 	if vm.Spec.ISO != nil {
-		in.iso = path.Join(samplePath, vm.Spec.ISO.Volume)
+		in.ISO = path.Join(samplePath, vm.Spec.ISO.Volume)
 	}
 	for _, d := range vm.Spec.Disks {
-		in.disks = append(in.disks, locatedDisk{spec: d, alias: diskAlias(d.Ref()), path: path.Join(samplePath, d.Volume)})
+		in.LocatedDisks = append(in.LocatedDisks, LocatedDisk{Spec: d, Alias: DiskAlias(d.Ref()), Path: path.Join(samplePath, d.Volume)})
 	}
-	in.metadata = a.newMetadata(hypervisor.NewAppliedRecord(a.in, vm.Name, "", nil), "secret")
-	x := newDefinition(vm.ID, "x86_64", machineTypeOf(vm.Spec), k)
-	edit(x, in)
-	addPCIPorts(x)
+	in.Metadata = NewQuantixMetadata(work, hypervisor.NewAppliedRecord(work, vm.Name, "", nil), "secret")
+	x := NewDefinition(vm.ID, "x86_64", MachineTypeOf(vm.Spec), k)
+	Edit(x, in)
+	AddPCIPorts(x)
 	text, err := x.Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -166,18 +166,27 @@ func roundTrip(t *testing.T, vm fleet.VM, k acceleratorKind) (hypervisor.Applied
 	if err := again.Unmarshal(text); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	m, ok := readQuantixMetadata(again.Metadata)
-	applied := m.appliedSpec()
+	m, ok := ReadQuantixMetadata(again.Metadata)
+	applied := m.AppliedSpec()
 	if !ok || applied == nil || m.ID != vm.ID || m.OwnershipMark != "secret" {
 		t.Fatalf("the definition's mark is %+v\n%s", m, text)
 	}
-	var known assignedPools
-	known.record(pools)
-	return *applied, readDefinedSpec(&again, *applied, known.volumeAt), text
+	volumes := VolumeLookup{
+		AppliedPath: func(a hypervisor.Applied, ref fleet.Volref) string {
+			return path.Join(a.Pools[ref.PoolID].Path, ref.Volume)
+		},
+		VolumeAt: func(file string) *fleet.Volref {
+			if path.Dir(file) != samplePath {
+				return nil
+			}
+			return &fleet.Volref{PoolID: samplePool, Volume: path.Base(file)}
+		},
+	}
+	return *applied, ReadDefinedSpec(&again, *applied, volumes), text
 }
 
 // checkRoundTrip fails the test if reading the VM's definition does not return the VM's spec.
-func checkRoundTrip(t *testing.T, vm fleet.VM, k acceleratorKind) {
+func checkRoundTrip(t *testing.T, vm fleet.VM, k AcceleratorKind) {
 	t.Helper()
 	applied, is, text := roundTrip(t, vm, k)
 	want := vm.Spec
@@ -211,9 +220,9 @@ func FuzzDefinition(f *testing.F) {
 	f.Add([]byte(strings.Repeat("\x07\x02\x03\x0b\x01", 200)), false)
 	f.Add([]byte("\x05\x03\x01\x03"+strings.Repeat("\x02\x04", 300)), true)
 	f.Fuzz(func(t *testing.T, bytes []byte, kvm bool) {
-		k := acceleratorKind{accelerator: "qemu", cpuModes: []string{"host-model", "maximum"}}
+		k := AcceleratorKind{Accelerator: "qemu", CPUModes: []string{"host-model", "maximum"}}
 		if kvm {
-			k = acceleratorKind{accelerator: "kvm", cpuModes: []string{"host-passthrough", "host-model", "maximum"}}
+			k = AcceleratorKind{Accelerator: "kvm", CPUModes: []string{"host-passthrough", "host-model", "maximum"}}
 		}
 		checkRoundTrip(t, randomVM(bytes), k)
 	})

@@ -1,4 +1,4 @@
-package libvirt
+package domxml
 
 import (
 	"path/filepath"
@@ -10,7 +10,7 @@ import (
 	"quantix/internal/testkit/golden"
 )
 
-// Golden files show the definition of each field in the list parts, and reading the definition returns the spec.
+// Golden files show the definition of each field in definitionFieldCodecs, and reading the definition returns the spec.
 func TestDefinitionFieldsRoundTrip(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]fleet.VMSpec{

@@ -1,4 +1,4 @@
-package libvirt
+package domxml
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 
 // Alias prefixes of devices that can exist several times. A distinguishing suffix follows.
 const (
-	driveAliasPrefix  = "ua-quantix-drive-"
+	DriveAliasPrefix  = "ua-quantix-drive-"
 	shareAliasPrefix  = "ua-quantix-share-"
 	serialAliasPrefix = "ua-quantix-serial-"
 	redirAliasPrefix  = "ua-quantix-redir-"
@@ -54,18 +54,18 @@ func aliasHash(s string) string {
 func writeDrives(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
 	wanted := func(alias string) bool {
-		return slices.ContainsFunc(s.Drives, func(w fleet.VMDrive) bool { return driveAliasPrefix+w.Slot == alias })
+		return slices.ContainsFunc(s.Drives, func(w fleet.VMDrive) bool { return DriveAliasPrefix+w.Slot == alias })
 	}
 	d.Disks = slices.DeleteFunc(d.Disks, func(o libvirtxml.DomainDisk) bool {
-		return hasAliasPrefix(o.Alias, driveAliasPrefix) && !wanted(aliasOf(o.Alias))
+		return HasAliasPrefix(o.Alias, DriveAliasPrefix) && !wanted(AliasOf(o.Alias))
 	})
 	for _, w := range s.Drives {
-		i := slices.IndexFunc(d.Disks, func(o libvirtxml.DomainDisk) bool { return aliasOf(o.Alias) == driveAliasPrefix+w.Slot })
+		i := slices.IndexFunc(d.Disks, func(o libvirtxml.DomainDisk) bool { return AliasOf(o.Alias) == DriveAliasPrefix+w.Slot })
 		if i < 0 {
 			d.Disks, i = append(d.Disks, newMediaDrive(x, w)), len(d.Disks)
 		}
 		one := &d.Disks[i]
-		if one.Boot = bootElement(w.BootOrder); diskPathOf(one) == mediumPath(w.Medium) {
+		if one.Boot = bootElement(w.BootOrder); DiskPathOf(one) == mediumPath(w.Medium) {
 			continue
 		}
 		if one.Source = nil; w.Medium != nil {
@@ -80,14 +80,14 @@ func newMediaDrive(x *libvirtxml.Domain, w fleet.VMDrive) libvirtxml.DomainDisk 
 		drive.Device = "floppy" // read-only, because several VMs may use the same image
 		drive.Target = &libvirtxml.DomainDiskTarget{Dev: map[string]string{"floppy1": "fda", "floppy2": "fdb"}[w.Slot], Bus: "fdc"}
 	}
-	drive.Alias = &libvirtxml.DomainAlias{Name: driveAliasPrefix + w.Slot}
+	drive.Alias = &libvirtxml.DomainAlias{Name: DriveAliasPrefix + w.Slot}
 	return drive
 }
 
 func readDrives(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	for i := range x.Devices.Disks {
-		if d := &x.Devices.Disks[i]; hasAliasPrefix(d.Alias, driveAliasPrefix) {
-			s.Drives = append(s.Drives, fleet.VMDrive{Slot: strings.TrimPrefix(aliasOf(d.Alias), driveAliasPrefix), Medium: mediumOfPath(diskPathOf(d)), BootOrder: bootNumberOf(d.Boot)})
+		if d := &x.Devices.Disks[i]; HasAliasPrefix(d.Alias, DriveAliasPrefix) {
+			s.Drives = append(s.Drives, fleet.VMDrive{Slot: strings.TrimPrefix(AliasOf(d.Alias), DriveAliasPrefix), Medium: mediumOfPath(DiskPathOf(d)), BootOrder: bootNumberOf(d.Boot)})
 		}
 	}
 	return ""
@@ -95,7 +95,7 @@ func readDrives(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 
 func writeShares(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
-	d.Filesystems = slices.DeleteFunc(d.Filesystems, func(o libvirtxml.DomainFilesystem) bool { return hasAliasPrefix(o.Alias, shareAliasPrefix) })
+	d.Filesystems = slices.DeleteFunc(d.Filesystems, func(o libvirtxml.DomainFilesystem) bool { return HasAliasPrefix(o.Alias, shareAliasPrefix) })
 	for _, w := range s.Shares {
 		d.Filesystems = append(d.Filesystems, libvirtxml.DomainFilesystem{
 			AccessMode: "passthrough", Driver: &libvirtxml.DomainFilesystemDriver{Type: "virtiofs"},
@@ -108,7 +108,7 @@ func writeShares(x *libvirtxml.Domain, s fleet.VMSpec) {
 
 func readShares(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	for _, d := range x.Devices.Filesystems {
-		if hasAliasPrefix(d.Alias, shareAliasPrefix) && d.Target != nil && d.Source != nil && d.Source.Mount != nil {
+		if HasAliasPrefix(d.Alias, shareAliasPrefix) && d.Target != nil && d.Source != nil && d.Source.Mount != nil {
 			s.Shares = append(s.Shares, fleet.VMShare{Tag: d.Target.Dir, Folder: fleet.Volref{Volume: d.Source.Mount.Dir}})
 		}
 	}
@@ -116,7 +116,7 @@ func readShares(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 }
 
 func writeBalloon(x *libvirtxml.Domain, s fleet.VMSpec) {
-	b := copyOrZero(x.Devices.MemBalloon)
+	b := CopyOrZero(x.Devices.MemBalloon)
 	if x.Devices.MemBalloon = b; s.Devices.Balloon == "none" {
 		*b = libvirtxml.DomainMemBalloon{Model: "none"}
 		return
@@ -141,16 +141,17 @@ func readBalloon(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 }
 
 func writeBalloonSize(x *libvirtxml.Domain, s fleet.VMSpec) {
-	kib := uint(configuredMemoryKiB(x))
+	kib := uint(ConfiguredMemoryKiB(x))
 	if n := uint(s.Memory.BalloonMiB) * 1024; n > 0 {
 		kib = min(n, kib)
 	}
 	x.CurrentMemory = &libvirtxml.DomainCurrentMemory{Value: kib, Unit: "KiB"}
 }
 
-func readBalloonSize(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-	if c := x.CurrentMemory; c != nil && toKiB(c.Value, c.Unit) < configuredMemoryKiB(x) {
-		s.Memory.BalloonMiB = int(toKiB(c.Value, c.Unit) / 1024)
+// ReadBalloonSize reads the size of the memory balloon into the spec.
+func ReadBalloonSize(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+	if c := x.CurrentMemory; c != nil && ToKiB(c.Value, c.Unit) < ConfiguredMemoryKiB(x) {
+		s.Memory.BalloonMiB = int(ToKiB(c.Value, c.Unit) / 1024)
 	}
 	return ""
 }
@@ -158,12 +159,12 @@ func readBalloonSize(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 func writeSerials(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
 	d.Serials = slices.DeleteFunc(d.Serials, func(o libvirtxml.DomainSerial) bool {
-		n, _ := strconv.Atoi(strings.TrimPrefix(aliasOf(o.Alias), serialAliasPrefix))
-		return hasAliasPrefix(o.Alias, serialAliasPrefix) && n > s.Devices.Serials
+		n, _ := strconv.Atoi(strings.TrimPrefix(AliasOf(o.Alias), serialAliasPrefix))
+		return HasAliasPrefix(o.Alias, serialAliasPrefix) && n > s.Devices.Serials
 	})
 	for n := 1; n <= s.Devices.Serials; n++ {
 		alias := serialAliasPrefix + strconv.Itoa(n)
-		if !slices.ContainsFunc(d.Serials, func(o libvirtxml.DomainSerial) bool { return aliasOf(o.Alias) == alias }) {
+		if !slices.ContainsFunc(d.Serials, func(o libvirtxml.DomainSerial) bool { return AliasOf(o.Alias) == alias }) {
 			d.Serials = append(d.Serials, libvirtxml.DomainSerial{
 				Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}}, Alias: &libvirtxml.DomainAlias{Name: alias},
 			})
@@ -173,7 +174,7 @@ func writeSerials(x *libvirtxml.Domain, s fleet.VMSpec) {
 
 func writeParallel(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
-	d.Parallels = slices.DeleteFunc(d.Parallels, func(o libvirtxml.DomainParallel) bool { return aliasOf(o.Alias) == parallelAlias })
+	d.Parallels = slices.DeleteFunc(d.Parallels, func(o libvirtxml.DomainParallel) bool { return AliasOf(o.Alias) == parallelAlias })
 	if s.Devices.Parallel {
 		d.Parallels = append(d.Parallels, libvirtxml.DomainParallel{
 			Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}}, Alias: &libvirtxml.DomainAlias{Name: parallelAlias},
@@ -199,7 +200,7 @@ func writeSpice(x *libvirtxml.Domain, s fleet.VMSpec) {
 
 func writeRedirection(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
-	d.RedirDevs = slices.DeleteFunc(d.RedirDevs, func(o libvirtxml.DomainRedirDev) bool { return hasAliasPrefix(o.Alias, redirAliasPrefix) })
+	d.RedirDevs = slices.DeleteFunc(d.RedirDevs, func(o libvirtxml.DomainRedirDev) bool { return HasAliasPrefix(o.Alias, redirAliasPrefix) })
 	for n := range s.Display.USBRedirection {
 		d.RedirDevs = append(d.RedirDevs, libvirtxml.DomainRedirDev{
 			Bus: "usb", Source: &libvirtxml.DomainChardevSource{SpiceVMC: &libvirtxml.DomainChardevSourceSpiceVMC{}},
@@ -208,7 +209,7 @@ func writeRedirection(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-// specHasMedium reports whether the spec was already has the file at path as a medium of the same kind as m.
-func specHasMedium(was fleet.VMSpec, m fleet.Medium, path string) bool {
+// SpecHasMedium reports whether the spec was already has the file at path as a medium of the same kind as m.
+func SpecHasMedium(was fleet.VMSpec, m fleet.Medium, path string) bool {
 	return slices.ContainsFunc(was.Media(), func(o fleet.Medium) bool { return o.Kind == m.Kind && cmp.Or(o.Volume) == path })
 }

@@ -1,4 +1,4 @@
-package libvirt
+package domxml
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// multipleNUMANodes returns the guest's NUMA nodes if there are several. It ignores a single node, because libvirt
+// MultipleNUMANodes returns the guest's NUMA nodes if there are several. It ignores a single node, because libvirt
 // needs one for memory hot-plug.
-func multipleNUMANodes(x *libvirtxml.Domain) []libvirtxml.DomainCell {
+func MultipleNUMANodes(x *libvirtxml.Domain) []libvirtxml.DomainCell {
 	if x.CPU == nil || x.CPU.Numa == nil || len(x.CPU.Numa.Cell) < 2 {
 		return nil
 	}
@@ -33,7 +33,7 @@ func setNUMATune(x *libvirtxml.Domain, t *libvirtxml.DomainNUMATune) {
 }
 
 func writeHostNodes(x *libvirtxml.Domain, s fleet.VMSpec) {
-	t := copyOrZero(x.NUMATune)
+	t := CopyOrZero(x.NUMATune)
 	if t.Memory = nil; s.Memory.Nodes != "" {
 		t.Memory = &libvirtxml.DomainNUMATuneMemory{Mode: "strict", Nodeset: s.Memory.Nodes}
 	}
@@ -41,7 +41,7 @@ func writeHostNodes(x *libvirtxml.Domain, s fleet.VMSpec) {
 }
 
 func readHostNodes(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-	switch t := copyOrZero(x.NUMATune); {
+	switch t := CopyOrZero(x.NUMATune); {
 	case t.Memory == nil:
 	case t.Memory.Mode != "strict":
 		return "with a NUMA mode other than strict"
@@ -54,10 +54,10 @@ func readHostNodes(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 // writeNUMANodes writes the spec's NUMA nodes. It preserves distances and caches that somebody else set on a remaining
 // node.
 func writeNUMANodes(x *libvirtxml.Domain, s fleet.VMSpec) {
-	t := copyOrZero(x.NUMATune)
+	t := CopyOrZero(x.NUMATune)
 	t.MemNodes = nil
 	if len(s.NUMA) == 0 {
-		if multipleNUMANodes(x) != nil {
+		if MultipleNUMANodes(x) != nil {
 			x.CPU.Numa = nil
 		}
 		setNUMATune(x, t)
@@ -67,8 +67,8 @@ func writeNUMANodes(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if x.CPU == nil {
 		x.CPU = &libvirtxml.DomainCPU{}
 	}
-	was := multipleNUMANodes(x)
-	x.CPU.Numa = copyOrZero(x.CPU.Numa)
+	was := MultipleNUMANodes(x)
+	x.CPU.Numa = CopyOrZero(x.CPU.Numa)
 	x.CPU.Numa.Cell = nil
 	for i, v := range s.NUMA {
 		id, cell := uint(i), libvirtxml.DomainCell{}
@@ -84,12 +84,12 @@ func writeNUMANodes(x *libvirtxml.Domain, s fleet.VMSpec) {
 	setNUMATune(x, t)
 }
 
-// readNUMANodes reads the NUMA nodes into the spec. It counts hot-plugged memory to the memory's NUMA node.
-func readNUMANodes(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
-	t := copyOrZero(x.NUMATune)
-	for i, c := range multipleNUMANodes(x) {
+// ReadNUMANodes reads the NUMA nodes into the spec. It counts hot-plugged memory to the memory's NUMA node.
+func ReadNUMANodes(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
+	t := CopyOrZero(x.NUMATune)
+	for i, c := range MultipleNUMANodes(x) {
 		id := numaNodeID(c, i)
-		v := fleet.VMNUMANode{CPUs: c.CPUs, MemoryMiB: int((toKiB(c.Memory, c.Unit) + hotPluggedKiB(x, id)) / 1024)}
+		v := fleet.VMNUMANode{CPUs: c.CPUs, MemoryMiB: int((ToKiB(c.Memory, c.Unit) + hotPluggedKiB(x, id)) / 1024)}
 		for _, n := range t.MemNodes {
 			if n.CellID == id && n.Mode != "strict" {
 				odd = "with a NUMA mode other than strict"
@@ -98,7 +98,7 @@ func readNUMANodes(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
 			}
 		}
 		if c.Distances != nil || len(c.Caches) > 0 {
-			odd = fmt.Sprintf("%d with distances or caches", len(multipleNUMANodes(x)))
+			odd = fmt.Sprintf("%d with distances or caches", len(MultipleNUMANodes(x)))
 		}
 		s.NUMA = append(s.NUMA, v)
 	}
@@ -112,7 +112,7 @@ func hotPluggedKiB(x *libvirtxml.Domain, cell uint) (kib uint64) {
 	}
 	for _, m := range x.Devices.Memorydevs {
 		if m.Target != nil && m.Target.Size != nil && m.Target.Node != nil && m.Target.Node.Value == cell && m.Model == "dimm" {
-			kib += toKiB(m.Target.Size.Value, m.Target.Size.Unit)
+			kib += ToKiB(m.Target.Size.Value, m.Target.Size.Unit)
 		}
 	}
 	return kib

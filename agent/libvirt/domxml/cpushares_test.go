@@ -1,4 +1,4 @@
-package libvirt
+package domxml
 
 import (
 	"os"
@@ -33,8 +33,8 @@ func TestDefaultSharesFollowCgroupVersion(t *testing.T) {
 		}
 		// Removed shares become the default, and the guest then needs no restart.
 		kept, live := &libvirtxml.Domain{}, &libvirtxml.Domain{CPUTune: &libvirtxml.DomainCPUTune{Shares: &libvirtxml.DomainCPUTuneShares{Value: 512}}}
-		if want, has := cpuScheduleOf(kept, usual), cpuScheduleOf(live, usual); want.shares != c.want || has.shares != 512 {
-			t.Errorf("%s: shares of %d become %d", name, has.shares, want.shares)
+		if want, has := CPUScheduleOf(kept, usual), CPUScheduleOf(live, usual); want.Shares != c.want || has.Shares != 512 {
+			t.Errorf("%s: shares of %d become %d", name, has.Shares, want.Shares)
 		}
 		given := fleet.VMSpec{CPU: fleet.VMCPU{Shares: int(usual)}} //nolint:gosec // 100 or 1024
 		if !isSameCPUShares(given, fleet.VMSpec{}, usual) {

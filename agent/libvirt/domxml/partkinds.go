@@ -1,4 +1,4 @@
-package libvirt
+package domxml
 
 import (
 	"cmp"
@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// readDefinitionFields reads all fields of the list parts into the spec. For each field with a setting that no spec can
+// readDefinitionFields reads all fields of definitionFieldCodecs into the spec. For each field with a setting that no spec can
 // express, it adds a description to odd; a nil odd discards the descriptions.
 func readDefinitionFields(x *libvirtxml.Domain, s *fleet.VMSpec, odd map[string]string) {
 	for _, p := range definitionFieldCodecs {
@@ -110,7 +110,7 @@ func readHugePages(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	case len(h.Hugepages) > 1 || h.Hugepages[0].Nodeset != "":
 		return "huge pages of several sizes"
 	}
-	s.Memory.HugePageKiB = int(toKiB(h.Hugepages[0].Size, h.Hugepages[0].Unit))
+	s.Memory.HugePageKiB = int(ToKiB(h.Hugepages[0].Size, h.Hugepages[0].Unit))
 	return ""
 }
 
@@ -183,7 +183,7 @@ func isAgentChannel(c libvirtxml.DomainChannel) bool {
 
 // writeTPM adds or removes Quantix's TPM.
 func writeTPM(x *libvirtxml.Domain, s fleet.VMSpec) {
-	ours := func(d libvirtxml.DomainTPM) bool { return aliasOf(d.Alias) == tpmAlias }
+	ours := func(d libvirtxml.DomainTPM) bool { return AliasOf(d.Alias) == tpmAlias }
 	if s.Security.TPM && slices.ContainsFunc(x.Devices.TPMs, ours) {
 		return // the device's removal would delete the TPM's state
 	}
@@ -200,7 +200,7 @@ func writeTPM(x *libvirtxml.Domain, s fleet.VMSpec) {
 // watchdogOf returns Quantix's watchdog. If the domain has none, it returns an empty watchdog with the default action.
 func watchdogOf(x *libvirtxml.Domain) libvirtxml.DomainWatchdog {
 	for _, d := range x.Devices.Watchdogs {
-		if aliasOf(d.Alias) == watchdogAlias {
+		if AliasOf(d.Alias) == watchdogAlias {
 			return d
 		}
 	}
@@ -209,7 +209,7 @@ func watchdogOf(x *libvirtxml.Domain) libvirtxml.DomainWatchdog {
 
 // writeWatchdog adds, changes or removes Quantix's watchdog.
 func writeWatchdog(x *libvirtxml.Domain, s fleet.VMSpec) {
-	x.Devices.Watchdogs = slices.DeleteFunc(x.Devices.Watchdogs, func(d libvirtxml.DomainWatchdog) bool { return aliasOf(d.Alias) == watchdogAlias })
+	x.Devices.Watchdogs = slices.DeleteFunc(x.Devices.Watchdogs, func(d libvirtxml.DomainWatchdog) bool { return AliasOf(d.Alias) == watchdogAlias })
 	if s.Devices.Watchdog != "" {
 		x.Devices.Watchdogs = append(x.Devices.Watchdogs, libvirtxml.DomainWatchdog{
 			Model: s.Devices.Watchdog, Action: cmp.Or(s.Devices.WatchdogAction, "reset"), Alias: &libvirtxml.DomainAlias{Name: watchdogAlias},

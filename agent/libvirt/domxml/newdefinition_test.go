@@ -1,4 +1,4 @@
-package libvirt
+package domxml
 
 import (
 	"fmt"
@@ -42,17 +42,17 @@ func BenchmarkDefinition(b *testing.B) {
 // writeDefinition returns the time to apply the spec and the time to marshal the XML.
 func writeDefinition(b *testing.B, vm fleet.VM) (spec, xml time.Duration) {
 	began := time.Now()
-	a := applyRun{in: hypervisor.ApplyWork{VM: vm}}
-	in := definitionEdit{DefinitionEdit: hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, vm, true), name: vm.Name, spec: vm.Spec}
+	work := hypervisor.ApplyWork{VM: vm}
+	in := EditContent{DefinitionEdit: hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, vm, true), Name: vm.Name, Spec: vm.Spec}
 	for _, d := range vm.Spec.Disks {
-		in.disks = append(in.disks, locatedDisk{spec: d, alias: diskAlias(d.Ref()), path: "/pool/" + d.Volume})
+		in.LocatedDisks = append(in.LocatedDisks, LocatedDisk{Spec: d, Alias: DiskAlias(d.Ref()), Path: "/pool/" + d.Volume})
 	}
-	in.metadata = a.newMetadata(hypervisor.NewAppliedRecord(a.in, vm.Name, "", nil), "")
-	x := newDefinition(vm.ID, "x86_64", q35, acceleratorKind{accelerator: "kvm"})
-	edit(x, in)
-	addPCIPorts(x)
+	in.Metadata = NewQuantixMetadata(work, hypervisor.NewAppliedRecord(work, vm.Name, "", nil), "")
+	x := NewDefinition(vm.ID, "x86_64", q35, AcceleratorKind{Accelerator: "kvm"})
+	Edit(x, in)
+	AddPCIPorts(x)
 	spec = time.Since(began)
-	text, err := definitionText(x)
+	text, err := DefinitionText(x)
 	if err != nil || len(text) < 3000 {
 		b.Fatalf("%v: %s", err, text)
 	}

@@ -1,4 +1,4 @@
-package libvirt
+package domxml
 
 import (
 	"cmp"
@@ -19,8 +19,8 @@ const (
 	vsockAlias    = "ua-quantix-vsock"
 )
 
-// tpmDir is the directory where libvirt stores the TPM state of guests, in a subdirectory named by the guest's UUID.
-const tpmDir = "/var/lib/libvirt/swtpm"
+// TPMDir is the directory where libvirt stores the TPM state of guests, in a subdirectory named by the guest's UUID.
+const TPMDir = "/var/lib/libvirt/swtpm"
 
 // definitionField maps a field of the spec to one place in the libvirt definition.
 type definitionField struct {
@@ -32,12 +32,12 @@ type definitionField struct {
 }
 
 // definitionFieldCodecs lists the fields of the spec that map to one place each. A definition always has a devices
-// element: see edit and readDefinedSpec.
+// element: see Edit and ReadDefinedSpec.
 var definitionFieldCodecs = []definitionField{
 	{"firstBoot", nil, readFirstBoot}, // the host writes the first-boot file: see editFirstBoot
 	{"cpu.model", writeCPUModel, readCPUModel},
-	{"cpu.max", func(x *libvirtxml.Domain, s fleet.VMSpec) { setCPUs(x, uint(pluggedCPUs(x)), uint(s.CPU.Max)) }, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		s.CPU.Max = maxHotPlugCPUs(x)
+	{"cpu.max", func(x *libvirtxml.Domain, s fleet.VMSpec) { setCPUs(x, uint(PluggedCPUs(x)), uint(s.CPU.Max)) }, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+		s.CPU.Max = MaxHotPlugCPUs(x)
 		return ""
 	}},
 	{"cpu.sockets", writeTopology, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
@@ -53,19 +53,19 @@ var definitionFieldCodecs = []definitionField{
 
 	{"cpu.features", writeCPUFeatures, func(x *libvirtxml.Domain, s *fleet.VMSpec) string { s.CPU.Features = cpuFeaturesOf(x); return "" }},
 	{"cpu.shares", func(x *libvirtxml.Domain, s fleet.VMSpec) {
-		t := copyOrZero(x.CPUTune)
+		t := CopyOrZero(x.CPUTune)
 		if t.Shares = nil; s.CPU.Shares != 0 {
 			t.Shares = &libvirtxml.DomainCPUTuneShares{Value: uint(s.CPU.Shares)}
 		}
 		setCPUTune(x, t)
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		if t := copyOrZero(x.CPUTune); t.Shares != nil {
+		if t := CopyOrZero(x.CPUTune); t.Shares != nil {
 			s.CPU.Shares = int(t.Shares.Value)
 		}
 		return ""
 	}},
 	{"cpu.limit", func(x *libvirtxml.Domain, s fleet.VMSpec) {
-		t := copyOrZero(x.CPUTune)
+		t := CopyOrZero(x.CPUTune)
 		if t.Period, t.Quota = nil, nil; s.CPU.Limit != 0 {
 			t.Period, t.Quota = &libvirtxml.DomainCPUTunePeriod{Value: cpuPeriodMicroseconds}, &libvirtxml.DomainCPUTuneQuota{Value: int64(s.CPU.Limit) * cpuPeriodMicroseconds / 100}
 		}
@@ -101,12 +101,12 @@ var definitionFieldCodecs = []definitionField{
 	}},
 
 	{"memory.maxMiB", writeMaxMemory, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		s.Memory.MaxMiB = maxHotPlugMemory(x)
+		s.Memory.MaxMiB = MaxHotPlugMemory(x)
 		return ""
 	}},
 
 	{"memory.nodes", writeHostNodes, readHostNodes},
-	{"numa", writeNUMANodes, readNUMANodes},
+	{"numa", writeNUMANodes, ReadNUMANodes},
 
 	{"boot.machine", writeMachineType, readMachineType},
 	{"boot.menu", func(x *libvirtxml.Domain, s fleet.VMSpec) {
@@ -121,7 +121,7 @@ var definitionFieldCodecs = []definitionField{
 		return ""
 	}},
 
-	{"memory.balloonMiB", writeBalloonSize, readBalloonSize},
+	{"memory.balloonMiB", writeBalloonSize, ReadBalloonSize},
 	{"boot.kernel", func(x *libvirtxml.Domain, s fleet.VMSpec) {
 		updateOS(x, func(os *libvirtxml.DomainOS) { os.Kernel = mediumPath(s.Boot.Kernel) })
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
@@ -146,7 +146,7 @@ var definitionFieldCodecs = []definitionField{
 	}},
 	{"display.usbRedirection", writeRedirection, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		for _, d := range x.Devices.RedirDevs {
-			if hasAliasPrefix(d.Alias, redirAliasPrefix) {
+			if HasAliasPrefix(d.Alias, redirAliasPrefix) {
 				s.Display.USBRedirection++
 			}
 		}
@@ -155,14 +155,14 @@ var definitionFieldCodecs = []definitionField{
 	{"devices.balloon", writeBalloon, readBalloon},
 	{"devices.serials", writeSerials, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		for _, d := range x.Devices.Serials {
-			if hasAliasPrefix(d.Alias, serialAliasPrefix) {
+			if HasAliasPrefix(d.Alias, serialAliasPrefix) {
 				s.Devices.Serials++
 			}
 		}
 		return ""
 	}},
 	{"devices.parallel", writeParallel, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		s.Devices.Parallel = slices.ContainsFunc(x.Devices.Parallels, func(d libvirtxml.DomainParallel) bool { return aliasOf(d.Alias) == parallelAlias })
+		s.Devices.Parallel = slices.ContainsFunc(x.Devices.Parallels, func(d libvirtxml.DomainParallel) bool { return AliasOf(d.Alias) == parallelAlias })
 		return ""
 	}},
 	{"drives", writeDrives, readDrives},
@@ -170,11 +170,11 @@ var definitionFieldCodecs = []definitionField{
 	{"shares", writeShares, readShares},
 
 	{"boot.cdrom", func(x *libvirtxml.Domain, s fleet.VMSpec) {
-		if i := cdromIndex(x); i >= 0 {
+		if i := CDROMIndex(x); i >= 0 {
 			x.Devices.Disks[i].Boot = bootElement(s.Boot.CDROM)
 		}
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		if i := cdromIndex(x); i >= 0 {
+		if i := CDROMIndex(x); i >= 0 {
 			s.Boot.CDROM = bootNumberOf(x.Devices.Disks[i].Boot)
 		}
 		return ""
@@ -217,13 +217,13 @@ var definitionFieldCodecs = []definitionField{
 		return ""
 	}},
 	{"display.sound", func(x *libvirtxml.Domain, s fleet.VMSpec) {
-		x.Devices.Sounds = slices.DeleteFunc(x.Devices.Sounds, func(d libvirtxml.DomainSound) bool { return aliasOf(d.Alias) == soundAlias })
+		x.Devices.Sounds = slices.DeleteFunc(x.Devices.Sounds, func(d libvirtxml.DomainSound) bool { return AliasOf(d.Alias) == soundAlias })
 		if s.Display.Sound != "" {
 			x.Devices.Sounds = append(x.Devices.Sounds, libvirtxml.DomainSound{Model: s.Display.Sound, Alias: &libvirtxml.DomainAlias{Name: soundAlias}})
 		}
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		for _, d := range x.Devices.Sounds {
-			if aliasOf(d.Alias) == soundAlias {
+			if AliasOf(d.Alias) == soundAlias {
 				s.Display.Sound = d.Model
 			}
 		}
@@ -232,7 +232,7 @@ var definitionFieldCodecs = []definitionField{
 
 	{"security.tpm", writeTPM, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		for _, d := range x.Devices.TPMs {
-			if aliasOf(d.Alias) != tpmAlias {
+			if AliasOf(d.Alias) != tpmAlias {
 				continue
 			}
 			if d.Backend == nil || d.Backend.Emulator == nil {
@@ -244,7 +244,7 @@ var definitionFieldCodecs = []definitionField{
 	}},
 
 	{"security.secureBoot", writeSecureBoot, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		s.Security.SecureBoot = secureBootOf(x)
+		s.Security.SecureBoot = SecureBootOf(x)
 		return ""
 	}},
 

@@ -1,4 +1,4 @@
-package libvirt
+package domxml
 
 import (
 	"cmp"
@@ -14,10 +14,11 @@ import (
 // q35 is the default machine type.
 const q35 = "q35"
 
-// supportedMachines are the machine types that Quantix supports, the default first.
-var supportedMachines = []string{q35, fleet.MachinePC}
+// SupportedMachines are the machine types that Quantix supports, the default first.
+var SupportedMachines = []string{q35, fleet.MachinePC}
 
-func machineTypeOf(s fleet.VMSpec) string { return cmp.Or(s.Boot.Machine, q35) }
+// MachineTypeOf returns the machine type of the spec; the default is q35.
+func MachineTypeOf(s fleet.VMSpec) string { return cmp.Or(s.Boot.Machine, q35) }
 
 // isPC reports whether the definition has the old PC machine type, as an alias or a version: pc-i440fx-7.2, pc-1.3.
 func isPC(x *libvirtxml.Domain) bool {
@@ -47,14 +48,14 @@ func writeMachineType(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if x.OS == nil || x.OS.Type == nil || readMachineType(x, &is) == "" && is.Boot.Machine == s.Boot.Machine {
 		return
 	}
-	x.OS.Type.Machine = machineTypeOf(s)
+	x.OS.Type.Machine = MachineTypeOf(s)
 	d := x.Devices
 	d.Controllers = slices.DeleteFunc(d.Controllers, func(c libvirtxml.DomainController) bool {
 		return c.Type == "pci" || c.Type == "ide" || c.Type == "sata"
 	})
 	dropBusAddresses(reflect.ValueOf(d).Elem())
 	for i := range d.Disks {
-		if d.Disks[i].Device == "cdrom" && hasAliasPrefix(d.Disks[i].Alias, "ua-quantix-") {
+		if d.Disks[i].Device == "cdrom" && HasAliasPrefix(d.Disks[i].Alias, "ua-quantix-") {
 			d.Disks[i].Target = &libvirtxml.DomainDiskTarget{}
 		}
 	}
@@ -106,7 +107,7 @@ var ideTargets = []string{"hdc", "hdd", "hdb", "hda"}
 // newCDROMOnFreeTarget uses SATA.
 func newCDROMOnFreeTarget(x *libvirtxml.Domain) libvirtxml.DomainDisk {
 	free := func(name string) bool {
-		return !slices.ContainsFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return diskTargetOf(&d) == name })
+		return !slices.ContainsFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return DiskTargetOf(&d) == name })
 	}
 	if isPC(x) {
 		if i := slices.IndexFunc(ideTargets, free); i >= 0 {
