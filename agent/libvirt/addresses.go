@@ -11,6 +11,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"golang.org/x/sync/errgroup"
 
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
 )
 
@@ -32,17 +33,17 @@ type nicAddresses map[string][]fleet.SeenAddress
 func (b *Backend) addressesOf(ctx context.Context, all []observedDomain) map[fleet.VMID]nicAddresses {
 	running := slices.DeleteFunc(slices.Clone(all), func(s observedDomain) bool { return s.live == nil || len(s.live.NICs) == 0 })
 	look := func() (map[fleet.VMID]nicAddresses, error) {
-		c, err := dial(b.runContext, b.socket)
+		c, err := b.daemon.Dial(b.daemon.RunContext)
 		if err != nil {
 			return nil, err
 		}
-		defer c.disconnect()
+		defer c.Disconnect()
 		found := make([]nicAddresses, len(running))
 		var g errgroup.Group
 		g.SetLimit(4)
 		for i, s := range running {
 			g.Go(func() (err error) {
-				found[i], err = call(b.runContext, c, func(l *golibvirt.Libvirt) (nicAddresses, error) {
+				found[i], err = conn.Call(b.daemon.RunContext, c, func(l *golibvirt.Libvirt) (nicAddresses, error) {
 					return readAddresses(l, s.ref, b.guests.nicsOf(s)), nil
 				})
 				return err
@@ -58,7 +59,7 @@ func (b *Backend) addressesOf(ctx context.Context, all []observedDomain) map[fle
 		b.arpHistory.addRecent(out, time.Now())
 		return out, nil
 	}
-	return b.addressWatch.read(ctx, addressMaxAge, addressReadTimeout, look).value
+	return b.addressWatch.Read(ctx, addressMaxAge, addressReadTimeout, look).Value
 }
 
 // addressSources lists the address sources that libvirt offers, most reliable first. The guest agent, see guests, is

@@ -10,7 +10,9 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/locks"
 	"quantix/internal/fleet"
 )
 
@@ -18,18 +20,18 @@ import (
 // an incomplete disk. A disk named by the definition therefore exists and is never created again.
 func (b *Backend) ApplyVM(ctx context.Context, in hypervisor.ApplyWork) error {
 	act := "apply " + in.VM.Name
-	unlock, err := b.vmLocks.lock(ctx, in.VM.ID)
+	unlock, err := b.vmLocks.Lock(ctx, in.VM.ID)
 	if err != nil {
-		return wrapAction(act, err)
+		return conn.WrapAction(act, err)
 	}
 	defer unlock()
 	files, err := b.lockFilesShared(ctx, in)
 	if err != nil {
-		return wrapAction(act, err)
+		return conn.WrapAction(act, err)
 	}
-	defer files.unlock()
+	defer files.Unlock()
 	b.assignedPools.record(in.Pools)
-	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
+	return conn.WrapAction(act, b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		a := applyRun{Backend: b, c: c, in: in}
 		return a.run(ctx)
 	}))
@@ -37,7 +39,7 @@ func (b *Backend) ApplyVM(ctx context.Context, in hypervisor.ApplyWork) error {
 
 // lockFilesShared takes shared locks on the files that the VM's definition will name, so that no volume job changes
 // them meanwhile.
-func (b *Backend) lockFilesShared(ctx context.Context, in hypervisor.ApplyWork) (files unlockers, err error) {
+func (b *Backend) lockFilesShared(ctx context.Context, in hypervisor.ApplyWork) (files locks.Unlockers, err error) {
 	refs := make([]fleet.Volref, 0, 2*len(in.VM.Spec.Disks)+1)
 	for _, d := range in.VM.Spec.Disks {
 		if refs = append(refs, d.Ref()); d.Image != nil {
@@ -52,9 +54,9 @@ func (b *Backend) lockFilesShared(ctx context.Context, in hypervisor.ApplyWork) 
 		if wrong != nil {
 			continue // the code that needs the volume reports this error
 		}
-		unlock, err := b.volumeLocks.lockShared(ctx, p.path())
+		unlock, err := b.volumeLocks.LockShared(ctx, p.path())
 		if err != nil {
-			files.unlock()
+			files.Unlock()
 			return nil, err
 		}
 		files = append(files, unlock)
@@ -65,7 +67,7 @@ func (b *Backend) lockFilesShared(ctx context.Context, in hypervisor.ApplyWork) 
 // applyRun is the state of one ApplyVM call.
 type applyRun struct {
 	*Backend
-	c  *conn
+	c  *conn.Conn
 	in hypervisor.ApplyWork
 }
 
@@ -86,14 +88,14 @@ func (a *applyRun) run(ctx context.Context) error {
 // existingDomain returns the VM's current domain, or nil if there is none. It refuses a domain that Quantix does not
 // manage.
 func (a *applyRun) existingDomain(ctx context.Context) (*observedDomain, error) {
-	uuid, err := parseUUID(a.in.VM.ID)
+	uuid, err := conn.ParseUUID(a.in.VM.ID)
 	if err != nil {
 		return nil, err
 	}
 	a.domains.invalidate(uuid)
 	s, err := a.readDomainOn(ctx, a.c, a.in.VM.ID)
 	switch {
-	case isLibvirtCode(err, golibvirt.ErrNoDomain):
+	case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain):
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -138,7 +140,7 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 	defer a.domains.invalidate(old.ref.UUID)
 	// The secure XML includes the VNC password that an administrator set; redefining without it would lose the
 	// password.
-	x, err := readDefinition(ctx, a.c, old.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
+	x, err := conn.ReadDefinition(ctx, a.c, old.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
 		return err
 	}

@@ -10,15 +10,15 @@ package libvirt
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
-	"time"
 
 	"quantix/agent/fetch"
 	machine "quantix/agent/hardware"
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/locks"
+	"quantix/agent/libvirt/watch"
 	"quantix/agent/pooldir"
 	"quantix/agent/seed"
 	"quantix/agent/state"
@@ -29,9 +29,6 @@ import (
 // DefaultSocket is libvirtd's local socket. It belongs to the monolithic daemon, or to virtproxyd in front of
 // virtqemud.
 const DefaultSocket = "/run/libvirt/libvirt-sock"
-
-// libvirtCallTimeout bounds the opening of a connection, and each call on the state or event connection.
-const libvirtCallTimeout = 10 * time.Second
 
 // Options configures Open.
 type Options struct {
@@ -47,17 +44,15 @@ type Options struct {
 
 // Backend implements hypervisor.Hypervisor. Its methods may be called from several goroutines.
 type Backend struct {
-	socket     string
 	log        *slog.Logger
-	runContext context.Context // cancelled by Close
-	cancelRun  context.CancelFunc
+	daemon     *conn.Daemon
+	cancelRun  context.CancelFunc // ends the daemon's runContext
 	goroutines sync.WaitGroup
 
-	subscribers subscribers
-	vmLocks     keyLocks[fleet.VMID]
-	volumeLocks fileLocks
+	vmLocks     locks.ByKey[fleet.VMID]
+	volumeLocks locks.Files
 	// snapshotLocks locks the snapshot files of each VM while new disks are copied from these files.
-	snapshotLocks    fileLocks
+	snapshotLocks    locks.Files
 	fetcher          *fetch.Client
 	seeds            seed.Store
 	devices          machine.HostDevices
@@ -66,24 +61,24 @@ type Backend struct {
 	ioErrors         ioErrors
 	watchdogs        watchdogExpiries
 	checkPrograms    checkPrograms
-	addressWatch     valueWatch[map[fleet.VMID]nicAddresses]
+	addressWatch     watch.Value[map[fleet.VMID]nicAddresses]
 	arpHistory       arpHistory
 	guests           guests
 	diskSizes        diskSizes
 	fileWatches      fileWatches
 	pools            poolWatches
 	networkWatch     networkWatch
-	filterLocks      keyLocks[fleet.SecurityGroupID]
+	filterLocks      locks.ByKey[fleet.SecurityGroupID]
 	filterBook       *state.FilterBook
 	filterMu         sync.Mutex // held while a filter is written and recorded, or compared with the record
-	filterDriftWatch valueWatch[map[string]string]
-	capabilityWatch  valueWatch[capabilities]
+	filterDriftWatch watch.Value[map[string]string]
+	capabilityWatch  watch.Value[capabilities]
 
-	meterWatch       valueWatch[[]wire.Meter]
-	filterCountWatch valueWatch[[]hypervisor.NICPacketCounts]
+	meterWatch       watch.Value[[]wire.Meter]
+	filterCountWatch watch.Value[[]hypervisor.NICPacketCounts]
 
 	mu              sync.Mutex
-	stateConnection *conn // state connection; nil while libvirtd is unreachable, for the reason in lostReason
+	stateConnection *conn.Conn // state connection; nil while libvirtd is unreachable, for the reason in lostReason
 	lostReason      error
 	version         string
 	lastState       *wire.State // the host state that the newest Snapshot returned
@@ -117,9 +112,10 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if o.Downloader == nil {
 		o.Downloader = fetch.New(fetch.Settings{})
 	}
-	b := &Backend{socket: o.Socket, log: o.Log, fetcher: o.Downloader, seeds: o.Seeds, devices: o.Devices, filterBook: o.Filters, pools: poolWatches{roots: o.PoolRoots, book: o.PoolBook}}
+	b := &Backend{log: o.Log, fetcher: o.Downloader, seeds: o.Seeds, devices: o.Devices, filterBook: o.Filters, pools: poolWatches{roots: o.PoolRoots, book: o.PoolBook}}
 	b.diskSizes.isReplaced = b.isReplaced
-	b.runContext, b.cancelRun = context.WithCancel(context.Background())
+	runContext, cancel := context.WithCancel(context.Background())
+	b.daemon, b.cancelRun = conn.NewDaemon(runContext, o.Socket), cancel
 	link, err := b.connect(ctx)
 	if err != nil {
 		b.setUnreachable(err)
@@ -136,7 +132,7 @@ func (b *Backend) Close() error {
 }
 
 // stateConn returns the state connection, or the reason why there is none.
-func (b *Backend) stateConn(ctx context.Context) (*conn, error) {
+func (b *Backend) stateConn(ctx context.Context) (*conn.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -146,34 +142,4 @@ func (b *Backend) stateConn(ctx context.Context) (*conn, error) {
 		return nil, b.lostReason
 	}
 	return b.stateConnection, nil
-}
-
-// withConn runs f with a connection of its own, then closes the connection and wakes the subscribers.
-func (b *Backend) withConn(ctx context.Context, f func(context.Context, *conn) error) error {
-	ctx, cancel := b.cancelOnClose(ctx)
-	defer cancel()
-	c, err := dial(ctx, b.socket)
-	if err != nil {
-		return err
-	}
-	defer c.disconnect()
-	defer b.subscribers.wakeAll()
-	return f(ctx, c)
-}
-
-// wrapAction prefixes err with the action, such as "start web-01". A refusal stays unchanged, because its text is a
-// complete sentence.
-func wrapAction(act string, err error) error {
-	var refusal *fleet.Error
-	if err == nil || errors.As(err, &refusal) {
-		return err
-	}
-	return fmt.Errorf("%s: %w", act, err)
-}
-
-// cancelOnClose returns a copy of ctx that Close also cancels. The caller must call the returned function at the end.
-func (b *Backend) cancelOnClose(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(b.runContext, cancel)
-	return ctx, func() { stop(); cancel() }
 }

@@ -7,15 +7,16 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
 )
 
 // Balloons implements hypervisor.Guests.
 func (b *Backend) Balloons(ctx context.Context) (out []hypervisor.BalloonGuest, err error) {
-	err = b.withConn(ctx, func(ctx context.Context, c *conn) error {
+	err = b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		const what = golibvirt.DomainStatsState | golibvirt.DomainStatsBalloon
 		const which = golibvirt.ConnectGetAllDomainsStatsActive | golibvirt.ConnectGetAllDomainsStatsNowait
-		stats, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainStatsRecord, error) {
+		stats, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainStatsRecord, error) {
 			return l.ConnectGetAllDomainStats(nil, uint32(what), uint32(which))
 		})
 		if err != nil {
@@ -25,7 +26,7 @@ func (b *Backend) Balloons(ctx context.Context) (out []hypervisor.BalloonGuest, 
 			p := numericParams(s.Params)
 			d, err := b.readDomain(ctx, c, s.Dom)
 			switch {
-			case isLibvirtCode(err, golibvirt.ErrNoDomain):
+			case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain):
 			case err != nil:
 				return err
 			case golibvirt.DomainState(p[golibvirt.DomainStatsStateState]) == golibvirt.DomainRunning && d.minMiB() > 0:

@@ -10,6 +10,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -40,18 +41,18 @@ type capabilities struct {
 // capabilityInventory returns the capabilities as Snapshot reports them. They are empty until libvirtd has probed QEMU.
 func (b *Backend) capabilityInventory(ctx context.Context) fleet.Inventory {
 	var inv fleet.Inventory
-	s := b.capabilityWatch.read(ctx, capabilityMaxAge, capabilityReportTimeout, b.readCapabilities)
-	for _, k := range s.value.accelerators {
+	s := b.capabilityWatch.Read(ctx, capabilityMaxAge, capabilityReportTimeout, b.readCapabilities)
+	for _, k := range s.Value.accelerators {
 		inv.Accelerators = append(inv.Accelerators, k.Accelerator)
 	}
-	inv.Firmwares, inv.CPUModels = s.value.firmware, s.value.cpuModels
-	inv.PoolGaps = poolGaps(s.value.missingPoolTypes, exec.LookPath)
+	inv.Firmwares, inv.CPUModels = s.Value.firmware, s.Value.cpuModels
+	inv.PoolGaps = poolGaps(s.Value.missingPoolTypes, exec.LookPath)
 	inv.VMGaps = missingProgramGaps(exec.LookPath, os.Stat)
-	if s.known && !s.value.secureBoot {
+	if s.Known && !s.Value.secureBoot {
 		inv.VMGaps = append(inv.VMGaps, fleet.VMGap{Field: "security.secureBoot", Why: "libvirt finds no firmware with secure boot. Install ovmf (edk2-ovmf)."})
 	}
-	if s.known {
-		inv.VMGaps = append(inv.VMGaps, s.value.vmGaps()...)
+	if s.Known {
+		inv.VMGaps = append(inv.VMGaps, s.Value.vmGaps()...)
 	}
 	return inv
 }
@@ -96,14 +97,14 @@ func missingProgramGaps(lookPath func(program string) (string, error), stat func
 }
 
 func (b *Backend) readCapabilities() (capabilities, error) {
-	c, err := dial(b.runContext, b.socket)
+	c, err := b.daemon.Dial(b.daemon.RunContext)
 	if err != nil {
 		return capabilities{}, err
 	}
-	defer c.disconnect()
-	caps, err := call(b.runContext, c, queryCapabilities)
+	defer c.Disconnect()
+	caps, err := conn.Call(b.daemon.RunContext, c, queryCapabilities)
 	if err == nil {
-		caps.bandwidthGaps = missingBandwidthLimits(b.runContext, trafficControl)
+		caps.bandwidthGaps = missingBandwidthLimits(b.daemon.RunContext, trafficControl)
 	}
 	return caps, err
 }
@@ -129,7 +130,7 @@ func queryCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 		for _, machine := range domxml.SupportedMachines {
 			// libvirt returns an error for a combination that it cannot run.
 			text, err := l.ConnectGetDomainCapabilities(nil, golibvirt.OptString{caps.arch}, golibvirt.OptString{machine}, golibvirt.OptString{accelerator}, 0)
-			if err != nil && !isLibvirtError(err) {
+			if err != nil && !conn.IsLibvirtError(err) {
 				return capabilities{}, err
 			}
 			var x libvirtxml.DomainCaps

@@ -16,6 +16,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
 )
 
@@ -24,11 +25,11 @@ const maxScreenshotBytes = 64 << 20
 
 // CheckGuest implements hypervisor.Guests. It changes nothing and wakes no subscriber.
 func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
-	ctx, cancel := b.cancelOnClose(ctx)
+	ctx, cancel := b.daemon.CancelOnClose(ctx)
 	defer cancel()
 	s, err := b.readVM(ctx, id)
 	switch {
-	case isLibvirtCode(err, golibvirt.ErrNoDomain):
+	case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain):
 		return hypervisor.CheckResult{}, errNoDomain(id)
 	case err != nil:
 		return hypervisor.CheckResult{}, err
@@ -39,16 +40,16 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 	}
 	switch check.Kind {
 	case fleet.HealthTCP, fleet.HealthHTTP:
-		reach := dialTargets(b.addressWatch.state().value[id], neighbours())
+		reach := dialTargets(b.addressWatch.State().Value[id], neighbours())
 		return hypervisor.CheckPort(ctx, check, func(ctx context.Context, port int) (net.Conn, error) { return dialFirstReachable(ctx, reach, port) })
 	case fleet.HealthWatchdog:
 		return hypervisor.CheckResult{Answer: "The guest resets its watchdog.", ChangeMark: b.watchdogs.expiryMark(s.ref.UUID)}, nil
 	}
-	c, err := dial(ctx, b.socket)
+	c, err := b.daemon.Dial(ctx)
 	if err != nil {
 		return hypervisor.CheckResult{}, err
 	}
-	defer c.disconnect()
+	defer c.Disconnect()
 	if check.Kind == fleet.HealthScreen {
 		return hashScreen(ctx, c, s)
 	}
@@ -71,10 +72,10 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 }
 
 // hashScreen returns a checksum of the picture on the guest's first screen.
-func hashScreen(ctx context.Context, c *conn, s observedDomain) (hypervisor.CheckResult, error) {
+func hashScreen(ctx context.Context, c *conn.Conn, s observedDomain) (hypervisor.CheckResult, error) {
 	h := sha256.New()
 	sum := &pictureHash{hashBytes: h.Write}
-	_, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) { return l.DomainScreenshot(s.ref, sum, 0, 0) })
+	_, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) { return l.DomainScreenshot(s.ref, sum, 0, 0) })
 	// go-libvirt reads the end of the picture as a message header and then fails to decode the bytes after it. At that
 	// time the picture is complete.
 	if complete := err != nil && sum.byteCount > 0 && strings.Contains(err.Error(), "xdr:"); err != nil && !complete {

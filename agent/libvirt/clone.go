@@ -9,6 +9,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
 )
 
@@ -22,7 +23,7 @@ func (a *applyRun) cloneImage(ctx context.Context, pool golibvirt.StoragePool, p
 		return fleet.Errorf(fleet.Invalid, "The image %s has %d bytes, more than the disk's %d. Make the disk at least as large.", p.image.volume, h.Size, p.size)
 	}
 	stop := reportAllocation(p.unfinished().path(), h.alloc, progress)
-	volume, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
+	volume, err := conn.Call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
 		return l.StorageVolCreateXMLFrom(pool, volumeXML(p.unfinished().volume, newVolumeSpec{format: p.format, size: h.Size}), source, 0)
 	})
 	stop()
@@ -32,7 +33,7 @@ func (a *applyRun) cloneImage(ctx context.Context, pool golibvirt.StoragePool, p
 	if p.size <= h.Size {
 		return nil
 	}
-	err = a.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(volume, uint64(p.size), 0) })
+	err = a.c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(volume, uint64(p.size), 0) })
 	if err != nil {
 		return errors.Join(err, a.removeVolume(ctx, a.c, p.unfinished()))
 	}
@@ -64,9 +65,9 @@ func (a *applyRun) cloneSource(ctx context.Context, p localVolume, library bool)
 }
 
 // volumeFormat returns the pool's volume with that name, and the format that libvirt detected.
-func volumeFormat(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string) (golibvirt.StorageVol, string, error) {
+func volumeFormat(ctx context.Context, c *conn.Conn, pool golibvirt.StoragePool, name string) (golibvirt.StorageVol, string, error) {
 	var volume golibvirt.StorageVol
-	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (text string, err error) {
+	text, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (text string, err error) {
 		if volume, err = l.StorageVolLookupByName(pool, name); err == nil {
 			text, err = l.StorageVolGetXMLDesc(volume, 0)
 		}

@@ -9,6 +9,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -55,12 +56,12 @@ func formatVersion(v uint64) string { return fmt.Sprintf("%d.%d", v/1_000_000, v
 
 // launchOf returns the processor's launch measurement of the guest. It returns nil if there is none or libvirt cannot
 // read it now.
-func (b *Backend) launchOf(ctx context.Context, c *conn, ref golibvirt.Domain, live *libvirtxml.Domain) *fleet.LaunchInfo {
+func (b *Backend) launchOf(ctx context.Context, c *conn.Conn, ref golibvirt.Domain, live *libvirtxml.Domain) *fleet.LaunchInfo {
 	kind, _ := domxml.EncryptionKindOf(live)
 	if kind == "" {
 		return nil
 	}
-	answer, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.TypedParam, error) {
+	answer, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.TypedParam, error) {
 		return l.DomainGetLaunchSecurityInfo(ref, 0)
 	})
 	if err != nil {

@@ -8,16 +8,17 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
 )
 
 // Console implements hypervisor.VMs. It dials the VNC endpoint in the running guest's definition. A managed guest has a
 // Unix socket; an unmanaged guest may have a local port. go-libvirt's DomainOpenGraphicsFd does not work.
 func (b *Backend) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, libvirtCallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, conn.CallTimeout)
 	defer cancel()
 	s, err := b.readVM(ctx, id)
-	if isLibvirtCode(err, golibvirt.ErrNoDomain) {
+	if conn.IsLibvirtCode(err, golibvirt.ErrNoDomain) {
 		return nil, errNoDomain(id)
 	}
 	if err != nil {

@@ -15,24 +15,24 @@ import (
 // baseDefinition returns the base definition of a VM without a domain on this host. It refuses a VM that this host
 // cannot run.
 func (a *applyRun) baseDefinition(ctx context.Context) (*libvirtxml.Domain, error) {
-	caps := a.capabilityWatch.read(ctx, capabilityMaxAge, capabilityVMTimeout, a.readCapabilities)
+	caps := a.capabilityWatch.Read(ctx, capabilityMaxAge, capabilityVMTimeout, a.readCapabilities)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case !caps.known && caps.err != nil:
-		return nil, fmt.Errorf("read the host's virtualization capabilities: %w", caps.err)
-	case !caps.known:
+	case !caps.Known && caps.Err != nil:
+		return nil, fmt.Errorf("read the host's virtualization capabilities: %w", caps.Err)
+	case !caps.Known:
 		return nil, fleet.Errorf(fleet.Unavailable, "libvirt is still reading the host's virtualization capabilities. Try again in a minute.")
-	case len(caps.value.accelerators) == 0:
-		return nil, fleet.Errorf(fleet.Conflict, "libvirt finds no QEMU for %s guests on this host. Install qemu-system-x86 or qemu-kvm.", caps.value.arch)
-	case a.in.VM.Spec.Firmware == fleet.UEFI && !slices.Contains(caps.value.firmware, fleet.UEFI):
+	case len(caps.Value.accelerators) == 0:
+		return nil, fleet.Errorf(fleet.Conflict, "libvirt finds no QEMU for %s guests on this host. Install qemu-system-x86 or qemu-kvm.", caps.Value.arch)
+	case a.in.VM.Spec.Firmware == fleet.UEFI && !slices.Contains(caps.Value.firmware, fleet.UEFI):
 		return nil, fleet.Errorf(fleet.Conflict, "The host has no UEFI firmware for guests. Install ovmf (edk2-ovmf), or choose BIOS.")
 	}
-	best, machine := caps.value.accelerators[0], domxml.MachineTypeOf(a.in.VM.Spec)
+	best, machine := caps.Value.accelerators[0], domxml.MachineTypeOf(a.in.VM.Spec)
 	if !slices.Contains(best.Machines, machine) {
 		return nil, fleet.Errorf(fleet.Conflict, "QEMU on this host does not support the machine type %s. Choose another machine type.", machine)
 	}
-	return domxml.NewDefinition(a.in.VM.ID, caps.value.arch, machine, best), nil
+	return domxml.NewDefinition(a.in.VM.ID, caps.Value.arch, machine, best), nil
 }
 
 // defineDomain writes the definition to libvirt and drops the cached one.
@@ -41,7 +41,7 @@ func (a *applyRun) defineDomain(ctx context.Context, x *libvirtxml.Domain) error
 	if err != nil {
 		return err
 	}
-	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return a.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		ref, err := l.DomainDefineXML(text)
 		if err == nil {
 			a.domains.invalidate(ref.UUID)

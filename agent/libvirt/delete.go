@@ -12,6 +12,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -19,12 +20,12 @@ import (
 // DeleteVM implements hypervisor.VMs. It removes the definition first, so a domain never names a deleted disk.
 func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, disks bool) error {
 	act := "delete " + vm.Name
-	unlock, err := b.vmLocks.lock(ctx, vm.ID)
+	unlock, err := b.vmLocks.Lock(ctx, vm.ID)
 	if err != nil {
-		return wrapAction(act, err)
+		return conn.WrapAction(act, err)
 	}
 	defer unlock()
-	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
+	return conn.WrapAction(act, b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		tree, err := readSnapshotTree(vm.ID)
 		if err != nil {
 			return err
@@ -43,7 +44,7 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 			if err != nil {
 				return err
 			}
-			defer files.unlock()
+			defer files.Unlock()
 			if places, err = b.deletableDisks(ctx, c, vm, pools); err != nil {
 				return err
 			}
@@ -98,7 +99,7 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 
 // deletableDisks returns the volumes that Quantix created for the VM's disks. These exclude existing volumes, images
 // and ISOs of the spec. It refuses if another domain uses one of the volumes.
-func (b *Backend) deletableDisks(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool) ([]localVolume, error) {
+func (b *Backend) deletableDisks(ctx context.Context, c *conn.Conn, vm fleet.VM, pools []fleet.Pool) ([]localVolume, error) {
 	var keep []fleet.Volref
 	for _, m := range vm.Spec.Media() {
 		keep = append(keep, m.Volref)
@@ -141,10 +142,10 @@ func (b *Backend) deletableDisks(ctx context.Context, c *conn, vm fleet.VM, pool
 
 // undefine stops the VM's guest and removes the domain with its UEFI variables, TPM state and libvirt snapshots. A
 // missing domain is no error.
-func (b *Backend) undefine(ctx context.Context, c *conn, id fleet.VMID) error {
+func (b *Backend) undefine(ctx context.Context, c *conn.Conn, id fleet.VMID) error {
 	s, err := b.readDomainOn(ctx, c, id)
 	switch {
-	case isLibvirtCode(err, golibvirt.ErrNoDomain):
+	case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain):
 		return nil
 	case err != nil:
 		return err
@@ -157,10 +158,10 @@ func (b *Backend) undefine(ctx context.Context, c *conn, id fleet.VMID) error {
 	defer b.domains.invalidate(s.ref.UUID)
 	const all = golibvirt.DomainUndefineManagedSave | golibvirt.DomainUndefineSnapshotsMetadata |
 		golibvirt.DomainUndefineNvram | golibvirt.DomainUndefineCheckpointsMetadata
-	return c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		if s.live != nil {
 			// DomainDestroy fails if the guest has ended meanwhile. Then only the definition is removed.
-			if err := l.DomainDestroy(s.ref); err != nil && !isLibvirtCode(err, golibvirt.ErrOperationInvalid) {
+			if err := l.DomainDestroy(s.ref); err != nil && !conn.IsLibvirtCode(err, golibvirt.ErrOperationInvalid) {
 				return err
 			}
 		}
@@ -180,7 +181,7 @@ func (b *Backend) undefine(ctx context.Context, c *conn, id fleet.VMID) error {
 			return fmt.Errorf("remove the variables of the VM's firmware: %w", err)
 		}
 		err := l.DomainUndefineFlags(s.ref, all)
-		if isLibvirtCode(err, golibvirt.ErrNoDomain) {
+		if conn.IsLibvirtCode(err, golibvirt.ErrNoDomain) {
 			return nil
 		}
 		return err

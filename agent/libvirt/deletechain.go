@@ -11,6 +11,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -35,7 +36,7 @@ func (d *domain) unmanagedOverlays() (out []fleet.Overlay) {
 
 // recordOverlays writes the virsh overlays and snapshot files to delete with the VM's disks into the VM's snapshot
 // record, and returns the record. It must run before the domain is undefined, because only libvirt knows these files.
-func (b *Backend) recordOverlays(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool, tree *hypervisor.SnapTree, disks bool) (*hypervisor.SnapTree, error) {
+func (b *Backend) recordOverlays(ctx context.Context, c *conn.Conn, vm fleet.VM, pools []fleet.Pool, tree *hypervisor.SnapTree, disks bool) (*hypervisor.SnapTree, error) {
 	if !disks {
 		if tree != nil {
 			tree.RemoveWithVM = nil
@@ -49,7 +50,7 @@ func (b *Backend) recordOverlays(ctx context.Context, c *conn, vm fleet.VM, pool
 		}
 	}
 	s, err := b.readDomainOn(ctx, c, vm.ID)
-	if isLibvirtCode(err, golibvirt.ErrNoDomain) || err == nil && !s.managed {
+	if conn.IsLibvirtCode(err, golibvirt.ErrNoDomain) || err == nil && !s.managed {
 		return tree, nil // an earlier attempt recorded the files before it undefined the domain
 	}
 	if err != nil {
@@ -74,10 +75,10 @@ func (b *Backend) recordOverlays(ctx context.Context, c *conn, vm fleet.VM, pool
 // overlaysToDelete returns the overlays on the VM's disks that Quantix did not create, and the files of virsh
 // snapshots. The disks' current content is in these files, so disks and overlays are deleted together. It refuses if
 // the deletion would leave files behind.
-func (b *Backend) overlaysToDelete(ctx context.Context, c *conn, ref golibvirt.Domain, vm fleet.VM, places []localVolume, tree *hypervisor.SnapTree) ([]string, error) {
+func (b *Backend) overlaysToDelete(ctx context.Context, c *conn.Conn, ref golibvirt.Domain, vm fleet.VM, places []localVolume, tree *hypervisor.SnapTree) ([]string, error) {
 	defined := []*libvirtxml.Domain{}
 	for _, flags := range []golibvirt.DomainXMLFlags{golibvirt.DomainXMLInactive, 0} {
-		x, err := readDefinition(ctx, c, ref, flags)
+		x, err := conn.ReadDefinition(ctx, c, ref, flags)
 		if err != nil {
 			return nil, err
 		}
@@ -138,13 +139,13 @@ func filesAbove(top string, own map[string]bool) (out []string) {
 }
 
 // virshSnapshotFiles returns the files of the domain's external snapshots in libvirt.
-func virshSnapshotFiles(ctx context.Context, c *conn, ref golibvirt.Domain) (out []string, err error) {
+func virshSnapshotFiles(ctx context.Context, c *conn.Conn, ref golibvirt.Domain) (out []string, err error) {
 	names, err := virshSnapshotNames(ctx, c, ref)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
-		text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
+		text, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
 			snap, err := l.DomainSnapshotLookupByName(ref, name, 0)
 			if err != nil {
 				return "", err
@@ -174,7 +175,7 @@ func virshSnapshotFiles(ctx context.Context, c *conn, ref golibvirt.Domain) (out
 }
 
 // checkFilesDeletable refuses files outside of the host's pools, and files that another domain uses.
-func (b *Backend) checkFilesDeletable(ctx context.Context, c *conn, vm fleet.VM, files []string) error {
+func (b *Backend) checkFilesDeletable(ctx context.Context, c *conn.Conn, vm fleet.VM, files []string) error {
 	if len(files) == 0 {
 		return nil
 	}

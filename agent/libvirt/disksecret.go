@@ -10,12 +10,13 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
 // createDiskSecret generates a new 256-bit passphrase for a disk that is about to be created.
-func (b *Backend) createDiskSecret(ctx context.Context, c *conn, p localVolume) error {
+func (b *Backend) createDiskSecret(ctx context.Context, c *conn.Conn, p localVolume) error {
 	text, err := (&libvirtxml.Secret{
 		Ephemeral: "no", Private: "yes", UUID: string(domxml.DiskSecretUUID(p.ref())), Description: "Quantix: disk " + p.volume + " of pool " + p.pool.Name,
 		Usage: &libvirtxml.SecretUsage{Type: "volume", Volume: p.path()},
@@ -28,7 +29,7 @@ func (b *Backend) createDiskSecret(ctx context.Context, c *conn, p localVolume) 
 		return err
 	}
 	phrase := []byte(hex.EncodeToString(key[:])) // as text, because QEMU takes the passphrase as text
-	return c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		ref, err := l.SecretDefineXML(text, 0)
 		if err != nil {
 			return err
@@ -38,39 +39,39 @@ func (b *Backend) createDiskSecret(ctx context.Context, c *conn, p localVolume) 
 }
 
 // deleteDiskSecret removes the passphrase of a deleted volume. A missing passphrase is no error.
-func (b *Backend) deleteDiskSecret(ctx context.Context, c *conn, ref fleet.Volref) error {
-	uuid, err := parseUUID(domxml.DiskSecretUUID(ref))
+func (b *Backend) deleteDiskSecret(ctx context.Context, c *conn.Conn, ref fleet.Volref) error {
+	uuid, err := conn.ParseUUID(domxml.DiskSecretUUID(ref))
 	if err != nil {
 		return err
 	}
-	err = c.do(ctx, func(l *golibvirt.Libvirt) error {
+	err = c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		s, err := l.SecretLookupByUUID(uuid)
 		if err != nil {
 			return err
 		}
 		return l.SecretUndefine(s)
 	})
-	if isLibvirtCode(err, golibvirt.ErrNoSecret) {
+	if conn.IsLibvirtCode(err, golibvirt.ErrNoSecret) {
 		return nil
 	}
 	return err
 }
 
 // checkDiskSecret refuses an encrypted disk if the host lacks its passphrase.
-func (b *Backend) checkDiskSecret(ctx context.Context, c *conn, p localVolume) error {
-	uuid, err := parseUUID(domxml.DiskSecretUUID(p.ref()))
+func (b *Backend) checkDiskSecret(ctx context.Context, c *conn.Conn, p localVolume) error {
+	uuid, err := conn.ParseUUID(domxml.DiskSecretUUID(p.ref()))
 	if err != nil {
 		return err
 	}
-	_, err = call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Secret, error) { return l.SecretLookupByUUID(uuid) })
-	if isLibvirtCode(err, golibvirt.ErrNoSecret) {
+	_, err = conn.Call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Secret, error) { return l.SecretLookupByUUID(uuid) })
+	if conn.IsLibvirtCode(err, golibvirt.ErrNoSecret) {
 		return fleet.Errorf(fleet.Conflict, "The host has no passphrase for the encrypted volume %s of pool %s, so no VM on this host can use the volume.", p.volume, p.pool.Name)
 	}
 	return err
 }
 
 // deleteOrphanedSecrets removes the passphrases of those disks whose volumes no longer exist.
-func (b *Backend) deleteOrphanedSecrets(ctx context.Context, c *conn, disks []fleet.Disk, pools []fleet.Pool) error {
+func (b *Backend) deleteOrphanedSecrets(ctx context.Context, c *conn.Conn, disks []fleet.Disk, pools []fleet.Pool) error {
 	var failed error
 	for _, d := range disks {
 		p, err := localVolumeOf(d.Ref(), pools)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"quantix/agent/libvirt/watch"
 )
 
 const (
@@ -39,7 +41,7 @@ const (
 // since the guest's start.
 type diskSizes struct {
 	mu       sync.Mutex
-	dirs     map[string]*valueWatch[map[string]diskSize]
+	dirs     map[string]*watch.Value[map[string]diskSize]
 	reported map[string]diskSize
 	// isReplaced reports whether the path is not a regular file, or not a directory if folder is set; nil: no check
 	isReplaced func(path string, folder bool) bool
@@ -90,11 +92,11 @@ func (d *diskSizes) read(ctx context.Context, paths diskPaths) map[string]diskSi
 func (d *diskSizes) readDir(ctx context.Context, dir string, files diskPaths) map[string]diskSize {
 	d.mu.Lock()
 	if d.dirs == nil {
-		d.dirs = map[string]*valueWatch[map[string]diskSize]{}
+		d.dirs = map[string]*watch.Value[map[string]diskSize]{}
 	}
 	w := d.dirs[dir]
 	if w == nil {
-		w = &valueWatch[map[string]diskSize]{}
+		w = &watch.Value[map[string]diskSize]{}
 		d.dirs[dir] = w
 	}
 	d.mu.Unlock()
@@ -103,26 +105,26 @@ func (d *diskSizes) readDir(ctx context.Context, dir string, files diskPaths) ma
 		for f, kind := range files {
 			out[f] = d.sizeOf(f, kind)
 		}
-		for f, was := range w.state().value {
+		for f, was := range w.State().Value {
 			if _, done := out[f]; !done {
 				out[f] = d.sizeOf(f, was.kind)
 			}
 		}
 		return out, nil
 	}
-	known := w.state().value
+	known := w.State().Value
 	for f := range files {
 		if _, ok := known[f]; !ok {
-			w.expire()
+			w.Expire()
 			break
 		}
 	}
-	s := w.read(ctx, diskSizeMaxAge, diskSizeTimeout, look)
-	if s.running <= diskSizeTimeout {
-		return s.value
+	s := w.Read(ctx, diskSizeMaxAge, diskSizeTimeout, look)
+	if s.Running <= diskSizeTimeout {
+		return s.Value
 	}
 	// The storage hangs, so the earlier presence of the files is no longer valid.
-	old := maps.Clone(s.value)
+	old := maps.Clone(s.Value)
 	for f, z := range old {
 		z.presence = fileUnknown
 		old[f] = z
@@ -155,7 +157,7 @@ func (d *diskSizes) expireDir(dir string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if w := d.dirs[filepath.Clean(dir)]; w != nil {
-		w.expire()
+		w.Expire()
 	}
 }
 
@@ -169,7 +171,9 @@ func (d *diskSizes) keepOnly(paths map[string]diskSize) {
 	}
 	maps.DeleteFunc(d.reported, func(p string, _ diskSize) bool { _, ok := paths[p]; return !ok })
 	// A directory with a hanging read stays, so that no second read of the directory starts.
-	maps.DeleteFunc(d.dirs, func(dir string, w *valueWatch[map[string]diskSize]) bool { return !dirs[dir] && w.state().running == 0 })
+	maps.DeleteFunc(d.dirs, func(dir string, w *watch.Value[map[string]diskSize]) bool {
+		return !dirs[dir] && w.State().Running == 0
+	})
 }
 
 // sizeOf reads a file's allocation and its virtual size: from the header, or from the length of a raw file. Both are

@@ -15,6 +15,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -154,18 +155,18 @@ func (k *domainCache) keepOnly(all []observedDomain) {
 }
 
 // readDomain returns the domain from the cache, or reads its definitions. libvirt must have returned ref just before.
-func (b *Backend) readDomain(ctx context.Context, c *conn, ref golibvirt.Domain) (*domain, error) {
+func (b *Backend) readDomain(ctx context.Context, c *conn.Conn, ref golibvirt.Domain) (*domain, error) {
 	file := fileStampAt(definitionFile(ref.Name))
 	d, forgets := b.domains.get(ref, file)
 	if d != nil {
 		return d, nil
 	}
-	kept, err := readDefinition(ctx, c, ref, golibvirt.DomainXMLInactive)
+	kept, err := conn.ReadDefinition(ctx, c, ref, golibvirt.DomainXMLInactive)
 	if err != nil {
 		return nil, err
 	}
 	d = &domain{
-		ref: ref, id: formatUUID(ref.UUID), persistent: domxml.ReadHardware(kept), accelerator: kept.Type, readAt: time.Now(), definitionStamp: file,
+		ref: ref, id: conn.FormatUUID(ref.UUID), persistent: domxml.ReadHardware(kept), accelerator: kept.Type, readAt: time.Now(), definitionStamp: file,
 	}
 	d.metadata, d.managed = domxml.ReadQuantixMetadata(kept.Metadata)
 	d.managed = d.managed && d.metadata.ID == d.id // a copy made by virt-clone has the original's metadata
@@ -177,14 +178,14 @@ func (b *Backend) readDomain(ctx context.Context, c *conn, ref golibvirt.Domain)
 			d.snapshotReadError = "The host cannot read its record of the VM's snapshots: " + err.Error()
 		}
 		switch d.virshSnapshots, err = virshSnapshotNames(ctx, c, ref); {
-		case isLibvirtCode(err, golibvirt.ErrNoDomain), err != nil && !isObjectError(err):
+		case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain), err != nil && !conn.IsObjectError(err):
 			return nil, err
 		case err != nil:
 			d.snapshotReadError = "The host cannot list the VM's snapshots in libvirt: " + err.Error()
 		}
 	}
 	if ref.ID >= 0 {
-		x, err := readDefinition(ctx, c, ref, 0)
+		x, err := conn.ReadDefinition(ctx, c, ref, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -199,7 +200,7 @@ func (b *Backend) readDomain(ctx context.Context, c *conn, ref golibvirt.Domain)
 		d.startedAt, d.launch = b.startedAt(ref.Name), b.launchOf(ctx, c, ref, x)
 		running, _ := domxml.ReadQuantixMetadata(x.Metadata)
 		d.ownershipMark = running.OwnershipMark
-		persistent, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.DomainIsPersistent(ref) })
+		persistent, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.DomainIsPersistent(ref) })
 		if err != nil {
 			return nil, err
 		}
@@ -210,9 +211,9 @@ func (b *Backend) readDomain(ctx context.Context, c *conn, ref golibvirt.Domain)
 }
 
 // unreadableDomain returns a domain whose definition cannot be read. Only its name, state and owner are known.
-func (b *Backend) unreadableDomain(ctx context.Context, c *conn, ref golibvirt.Domain, why error) *domain {
-	d := &domain{ref: ref, id: formatUUID(ref.UUID), readErr: why}
-	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
+func (b *Backend) unreadableDomain(ctx context.Context, c *conn.Conn, ref golibvirt.Domain, why error) *domain {
+	d := &domain{ref: ref, id: conn.FormatUUID(ref.UUID), readErr: why}
+	text, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
 		return l.DomainGetMetadata(ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{domxml.MetadataNamespace}, golibvirt.DomainAffectCurrent)
 	})
 	if err == nil && xml.Unmarshal([]byte(text), &d.metadata) == nil {
@@ -262,43 +263,6 @@ func fileStampAt(path string) fileStamp {
 	return fileStamp{info.ModTime(), info.Size()}
 }
 
-func readDefinition(ctx context.Context, c *conn, ref golibvirt.Domain, flags golibvirt.DomainXMLFlags) (*libvirtxml.Domain, error) {
-	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.DomainGetXMLDesc(ref, flags) })
-	if err != nil {
-		return nil, err
-	}
-	x := &libvirtxml.Domain{}
-	// A live definition contains backing file names from disk headers, which may have characters that XML forbids. The
-	// text of an inactive definition stays unchanged, because the agent redefines the domain from it.
-	if flags&golibvirt.DomainXMLInactive == 0 {
-		text = hypervisor.EscapeInvalidText(text)
-	}
-	if err := x.Unmarshal(text); err != nil {
-		return x, err
-	}
-	return x, restoreNetworkNames(x, text)
-}
-
-// restoreNetworkNames sets the networks of a running guest's NICs. In a live definition libvirt replaces the network by
-// its bridge or device, and writes the network's name into an attribute that libvirtxml does not read.
-func restoreNetworkNames(x *libvirtxml.Domain, text string) error {
-	var named struct {
-		NICs []struct {
-			Source libvirtxml.DomainInterfaceSourceNetwork `xml:"source"`
-		} `xml:"devices>interface"`
-	}
-	if err := xml.Unmarshal([]byte(text), &named); err != nil || x.Devices == nil || len(named.NICs) != len(x.Devices.Interfaces) {
-		return err
-	}
-	for i := range x.Devices.Interfaces {
-		n, on := &x.Devices.Interfaces[i], named.NICs[i].Source
-		if on.Network != "" && n.Source != nil && n.Source.Network == nil {
-			n.Source = &libvirtxml.DomainInterfaceSource{Network: &on}
-		}
-	}
-	return nil
-}
-
 // observedDomain is a domain together with its current state.
 type observedDomain struct {
 	*domain
@@ -307,8 +271,8 @@ type observedDomain struct {
 
 // readDomains returns all domains of the host. It reads all states in one call, and the definitions that are not
 // cached.
-func (b *Backend) readDomains(ctx context.Context, c *conn) ([]observedDomain, error) {
-	stats, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainStatsRecord, error) {
+func (b *Backend) readDomains(ctx context.Context, c *conn.Conn) ([]observedDomain, error) {
+	stats, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainStatsRecord, error) {
 		return l.ConnectGetAllDomainStats(nil, uint32(golibvirt.DomainStatsState), uint32(golibvirt.ConnectGetAllDomainsStatsNowait))
 	})
 	if err != nil {
@@ -323,9 +287,9 @@ func (b *Backend) readDomains(ctx context.Context, c *conn) ([]observedDomain, e
 		g.Go(func() error {
 			d, err := b.readDomain(ctx, c, s.Dom)
 			switch {
-			case isLibvirtCode(err, golibvirt.ErrNoDomain):
+			case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain):
 				return nil // undefined after it was listed
-			case isObjectError(err):
+			case conn.IsObjectError(err):
 				d, err = b.unreadableDomain(ctx, c, s.Dom, err), nil
 			}
 			all[i].domain = d
@@ -369,11 +333,11 @@ func numericParams(all []golibvirt.TypedParam) map[string]int64 {
 // restoreSpecCPU replaces the CPU of the live definition with the CPU as defined at the guest's start. libvirt expands
 // the CPU in a live definition to the host's model and every feature of the guest. The migratable definition still has
 // the original. live and kept are the guest's running and persistent definitions.
-func restoreSpecCPU(ctx context.Context, c *conn, ref golibvirt.Domain, live, kept *libvirtxml.Domain) error {
+func restoreSpecCPU(ctx context.Context, c *conn.Conn, ref golibvirt.Domain, live, kept *libvirtxml.Domain) error {
 	if domxml.IsSameCPU(live, kept) {
 		return nil
 	}
-	migratable, err := readDefinition(ctx, c, ref, golibvirt.DomainXMLMigratable)
+	migratable, err := conn.ReadDefinition(ctx, c, ref, golibvirt.DomainXMLMigratable)
 	if err != nil || migratable.CPU == nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -90,7 +91,7 @@ func (b *Backend) statusWithFaults(s observedDomain, sizes map[string]diskSize, 
 	st := s.status(sizes, addresses)
 	st.Faults = b.faults(s, sizes)
 	st.Guest = b.guests.statusOf(s)
-	if changed := b.filterDriftWatch.state().value; s.managed && len(changed) > 0 {
+	if changed := b.filterDriftWatch.State().Value; s.managed && len(changed) > 0 {
 		for _, n := range s.persistent.NICs {
 			if message := changed[n.Filter]; message != "" {
 				st.RecordFilterDrift(n.MAC, message)
@@ -146,13 +147,13 @@ func (p *poolWatches) seenInactive(name string) bool {
 	if w == nil {
 		return false
 	}
-	s := w.state()
-	return s.known && s.err == nil && s.running < stalledAfter && s.value.State == fleet.PoolInactive
+	s := w.State()
+	return s.Known && s.Err == nil && s.Running < stalledAfter && s.Value.State == fleet.PoolInactive
 }
 
 // diskUnavailableReason checks a disk now and returns why it is unavailable, or "" if it is available. pool is "" if it
 // is unknown.
-func (b *Backend) diskUnavailableReason(ctx context.Context, c *conn, pool, path string) (string, error) {
+func (b *Backend) diskUnavailableReason(ctx context.Context, c *conn.Conn, pool, path string) (string, error) {
 	if pool != "" {
 		switch err := b.pools.checkAnswers(pool); {
 		case fleet.CodeOf(err) == fleet.Conflict:
@@ -192,24 +193,24 @@ func (b *Backend) diskUnavailableReason(ctx context.Context, c *conn, pool, path
 	return why, nil
 }
 
-func poolActive(ctx context.Context, c *conn, name string) (bool, error) {
+func poolActive(ctx context.Context, c *conn.Conn, name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*stalledAfter)
 	defer cancel()
-	active, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) {
+	active, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) {
 		ref, err := l.StoragePoolLookupByName(name)
 		if err != nil {
 			return 0, err
 		}
 		return l.StoragePoolIsActive(ref)
 	})
-	if isLibvirtCode(err, golibvirt.ErrNoStoragePool) {
+	if conn.IsLibvirtCode(err, golibvirt.ErrNoStoragePool) {
 		return false, nil
 	}
 	return active != 0, err
 }
 
 // checkDisksAvailable refuses a guest with an unavailable disk.
-func (b *Backend) checkDisksAvailable(ctx context.Context, c *conn, s observedDomain) error {
+func (b *Backend) checkDisksAvailable(ctx context.Context, c *conn.Conn, s observedDomain) error {
 	for _, d := range s.specDisks {
 		why, err := b.diskUnavailableReason(ctx, c, d.pool, d.path)
 		if err != nil {

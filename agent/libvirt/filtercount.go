@@ -16,6 +16,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
 )
 
@@ -32,29 +33,29 @@ func (b *Backend) FilterCounts(ctx context.Context) ([]hypervisor.NICPacketCount
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("count packets: %w", err)
 	}
-	s := b.filterCountWatch.read(ctx, countMaxAge, countTimeout, b.readCounts)
+	s := b.filterCountWatch.Read(ctx, countMaxAge, countTimeout, b.readCounts)
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("count packets: %w", ctx.Err())
-	case s.running > 0:
+	case s.Running > 0:
 		return nil, fmt.Errorf("count packets: listing the filter rules takes longer than %s", countTimeout)
-	case s.err != nil:
-		return nil, fmt.Errorf("count packets: %w", s.err)
+	case s.Err != nil:
+		return nil, fmt.Errorf("count packets: %w", s.Err)
 	}
-	return s.value, nil
+	return s.Value, nil
 }
 
 func (b *Backend) readCounts() ([]hypervisor.NICPacketCounts, error) {
-	c, err := dial(b.runContext, b.socket)
+	c, err := b.daemon.Dial(b.daemon.RunContext)
 	if err != nil {
 		return nil, err
 	}
-	defer c.disconnect()
-	bound, err := call(b.runContext, c, func(l *golibvirt.Libvirt) ([]golibvirt.NwfilterBinding, error) {
+	defer c.Disconnect()
+	bound, err := conn.Call(b.daemon.RunContext, c, func(l *golibvirt.Libvirt) ([]golibvirt.NwfilterBinding, error) {
 		all, _, err := l.ConnectListAllNwfilterBindings(1, 0)
 		return all, err
 	})
-	if isLibvirtError(err) {
+	if conn.IsLibvirtError(err) {
 		return nil, nil // a libvirt without network filters
 	}
 	if err != nil {
@@ -72,7 +73,7 @@ func (b *Backend) readCounts() ([]hypervisor.NICPacketCounts, error) {
 		return out, nil
 	}
 	for _, p := range filterListCommands {
-		listed, err := listRules(b.runContext, p.program, p.args...)
+		listed, err := listRules(b.daemon.RunContext, p.program, p.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -161,7 +162,7 @@ func eachCountedRule(listed []byte, each func(n fleet.PassCount, chain, rest str
 
 // listRules runs the program and returns its output, at most maxListingBytes bytes.
 func listRules(ctx context.Context, program string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, libvirtCallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, conn.CallTimeout)
 	defer cancel()
 	path, err := exec.LookPath(program)
 	if err != nil {

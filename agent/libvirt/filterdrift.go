@@ -12,6 +12,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -24,7 +25,7 @@ const (
 // changedFilters returns the messages about Quantix's network filters that were changed outside Quantix, by filter
 // name. It does not detect a change of a filter from an older agent until Quantix writes that filter again.
 func (b *Backend) changedFilters(ctx context.Context) map[string]string {
-	return b.filterDriftWatch.read(ctx, filterMaxAge, filterReadTimeout, b.compareFilters).value
+	return b.filterDriftWatch.Read(ctx, filterMaxAge, filterReadTimeout, b.compareFilters).Value
 }
 
 func (b *Backend) compareFilters() (map[string]string, error) {
@@ -32,15 +33,15 @@ func (b *Backend) compareFilters() (map[string]string, error) {
 	if len(known) == 0 {
 		return nil, nil
 	}
-	c, err := dial(b.runContext, b.socket)
+	c, err := b.daemon.Dial(b.daemon.RunContext)
 	if err != nil {
 		return nil, err
 	}
-	defer c.disconnect()
+	defer c.Disconnect()
 	out, bridgeErr := map[string]string{}, checkBridgeFiltering(bridgeSettingsDir)
 	for name := range known {
-		message, err := b.compareFilter(b.runContext, c, name)
-		if isObjectError(err) {
+		message, err := b.compareFilter(b.daemon.RunContext, c, name)
+		if conn.IsObjectError(err) {
 			message, err = "The host cannot read the network filter "+name+": "+err.Error(), nil
 		}
 		if err != nil {
@@ -58,7 +59,7 @@ func (b *Backend) compareFilters() (map[string]string, error) {
 
 // compareFilter compares one filter with its record, and returns a message if they differ. No filter is written
 // meanwhile.
-func (b *Backend) compareFilter(ctx context.Context, c *conn, name string) (message string, err error) {
+func (b *Backend) compareFilter(ctx context.Context, c *conn.Conn, name string) (message string, err error) {
 	b.filterMu.Lock()
 	defer b.filterMu.Unlock()
 	known := b.filterBook.Digest(name)
@@ -66,14 +67,14 @@ func (b *Backend) compareFilter(ctx context.Context, c *conn, name string) (mess
 		return "", nil // Quantix removed the filter meanwhile
 	}
 	ref, err := findFilter(ctx, c, name)
-	if isLibvirtCode(err, golibvirt.ErrNoNwfilter) {
+	if conn.IsLibvirtCode(err, golibvirt.ErrNoNwfilter) {
 		return hypervisor.FilterMissingText(name), nil
 	}
 	if err != nil {
 		return "", err
 	}
 	x, err := filterXML(ctx, c, ref)
-	if isLibvirtCode(err, golibvirt.ErrNoNwfilter) {
+	if conn.IsLibvirtCode(err, golibvirt.ErrNoNwfilter) {
 		return hypervisor.FilterMissingText(name), nil
 	}
 	if err == nil && filterDigest(x) != known {

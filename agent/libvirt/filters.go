@@ -9,6 +9,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -16,7 +17,7 @@ import (
 // ApplySecurityGroup implements hypervisor.Firewall. libvirt also applies a changed filter to the NICs of running
 // guests.
 func (b *Backend) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
-	return b.withSecurityGroupLock(ctx, "apply", g, func(ctx context.Context, c *conn) error {
+	return b.withSecurityGroupLock(ctx, "apply", g, func(ctx context.Context, c *conn.Conn) error {
 		if err := b.defineFilter(ctx, c, groupFilter(g), true); err != nil {
 			return err
 		}
@@ -26,7 +27,7 @@ func (b *Backend) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) err
 
 // ReleaseSecurityGroup implements hypervisor.Firewall.
 func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
-	return b.withSecurityGroupLock(ctx, "release", g, func(ctx context.Context, c *conn) error {
+	return b.withSecurityGroupLock(ctx, "release", g, func(ctx context.Context, c *conn.Conn) error {
 		all, err := b.readDomains(ctx, c)
 		if err != nil {
 			return err
@@ -38,7 +39,7 @@ func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) e
 		}
 		for _, f := range defined {
 			x, err := filterXML(ctx, c, f)
-			if isLibvirtCode(err, golibvirt.ErrNoNwfilter) {
+			if conn.IsLibvirtCode(err, golibvirt.ErrNoNwfilter) {
 				continue
 			}
 			if err != nil {
@@ -59,14 +60,14 @@ func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) e
 }
 
 // withSecurityGroupLock runs f with a connection of its own, while it holds the group's lock.
-func (b *Backend) withSecurityGroupLock(ctx context.Context, verb string, g fleet.FlatGroup, f func(context.Context, *conn) error) error {
+func (b *Backend) withSecurityGroupLock(ctx context.Context, verb string, g fleet.FlatGroup, f func(context.Context, *conn.Conn) error) error {
 	act := verb + " security group " + g.Name
-	unlock, err := b.filterLocks.lock(ctx, g.ID)
+	unlock, err := b.filterLocks.Lock(ctx, g.ID)
 	if err != nil {
-		return wrapAction(act, err)
+		return conn.WrapAction(act, err)
 	}
 	defer unlock()
-	return wrapAction(act, b.withConn(ctx, f))
+	return conn.WrapAction(act, b.daemon.WithConn(ctx, f))
 }
 
 // defineNICFilters defines the filters of the VM's NICs and the missing filters of their security groups. An existing
@@ -99,13 +100,13 @@ func (a *applyRun) defineNICFilters(ctx context.Context) error {
 
 // ensureGroupFilter defines the filter of the security group if the host does not have the filter.
 func (a *applyRun) ensureGroupFilter(ctx context.Context, g fleet.FlatGroup) error {
-	unlock, err := a.filterLocks.lock(ctx, g.ID)
+	unlock, err := a.filterLocks.Lock(ctx, g.ID)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	_, err = findFilter(ctx, a.c, hypervisor.GroupFilterName(g.ID))
-	if isLibvirtCode(err, golibvirt.ErrNoNwfilter) {
+	if conn.IsLibvirtCode(err, golibvirt.ErrNoNwfilter) {
 		return a.defineFilter(ctx, a.c, groupFilter(g), true)
 	}
 	return err
@@ -113,7 +114,7 @@ func (a *applyRun) ensureGroupFilter(ctx context.Context, g fleet.FlatGroup) err
 
 // updateLiveFilters gives the NICs of the running guest the filters of the persistent definition.
 func (a *applyRun) updateLiveFilters(ctx context.Context, guest observedDomain, kept *libvirtxml.Domain) error {
-	live, err := readDefinition(ctx, a.c, guest.ref, 0)
+	live, err := conn.ReadDefinition(ctx, a.c, guest.ref, 0)
 	if err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ func (a *applyRun) updateLiveFilters(ctx context.Context, guest observedDomain, 
 		if err != nil {
 			return err
 		}
-		err = a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		err = a.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 			return l.DomainUpdateDeviceFlags(guest.ref, text, golibvirt.DomainDeviceModifyLive)
 		})
 		if err != nil {
@@ -143,9 +144,9 @@ func (a *applyRun) updateLiveFilters(ctx context.Context, guest observedDomain, 
 
 // removeNICFilters removes the filters of all NICs of the VM except keep. A filter that libvirt reports as in use
 // stays.
-func (b *Backend) removeNICFilters(ctx context.Context, c *conn, vm fleet.VMID, keep []fleet.NIC) error {
+func (b *Backend) removeNICFilters(ctx context.Context, c *conn.Conn, vm fleet.VMID, keep []fleet.NIC) error {
 	all, err := listNICFilters(ctx, c)
-	if isLibvirtError(err) {
+	if conn.IsLibvirtError(err) {
 		return nil // a libvirt without support for network filters
 	}
 	if err != nil {
@@ -155,15 +156,15 @@ func (b *Backend) removeNICFilters(ctx context.Context, c *conn, vm fleet.VMID, 
 		if !strings.HasSuffix(f.Name, "-"+string(vm)) || slices.ContainsFunc(keep, func(n fleet.NIC) bool { return n.NeedsFilter() && hypervisor.FilterName(vm, n.MAC) == f.Name }) {
 			continue
 		}
-		if err := b.undefineFilter(ctx, c, f.Name); err != nil && !isLibvirtError(err) {
+		if err := b.undefineFilter(ctx, c, f.Name); err != nil && !conn.IsLibvirtError(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-func listNICFilters(ctx context.Context, c *conn) ([]golibvirt.Nwfilter, error) {
-	all, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.Nwfilter, error) {
+func listNICFilters(ctx context.Context, c *conn.Conn) ([]golibvirt.Nwfilter, error) {
+	all, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.Nwfilter, error) {
 		all, _, err := l.ConnectListAllNwfilters(1, 0)
 		return all, err
 	})
@@ -181,12 +182,12 @@ func userOfFilter(all []observedDomain, filter string) string {
 	return ""
 }
 
-func findFilter(ctx context.Context, c *conn, name string) (golibvirt.Nwfilter, error) {
-	return call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Nwfilter, error) { return l.NwfilterLookupByName(name) })
+func findFilter(ctx context.Context, c *conn.Conn, name string) (golibvirt.Nwfilter, error) {
+	return conn.Call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Nwfilter, error) { return l.NwfilterLookupByName(name) })
 }
 
-func filterXML(ctx context.Context, c *conn, f golibvirt.Nwfilter) (x libvirtxml.NWFilter, err error) {
-	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.NwfilterGetXMLDesc(f, 0) })
+func filterXML(ctx context.Context, c *conn.Conn, f golibvirt.Nwfilter) (x libvirtxml.NWFilter, err error) {
+	text, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.NwfilterGetXMLDesc(f, 0) })
 	if err != nil {
 		return x, err
 	}
@@ -195,18 +196,18 @@ func filterXML(ctx context.Context, c *conn, f golibvirt.Nwfilter) (x libvirtxml
 
 // defineFilter writes the filter if it is missing or differs, and records its digest. If somebody changed the filter
 // outside Quantix and Quantix's own content is the same as before, that change stays unless force is set.
-func (b *Backend) defineFilter(ctx context.Context, c *conn, want libvirtxml.NWFilter, force bool) error {
+func (b *Backend) defineFilter(ctx context.Context, c *conn.Conn, want libvirtxml.NWFilter, force bool) error {
 	text, err := want.Marshal()
 	if err != nil {
 		return err
 	}
 	b.filterMu.Lock()
 	defer b.filterMu.Unlock()
-	defer b.filterDriftWatch.expire()
+	defer b.filterDriftWatch.Expire()
 	digest := filterDigest(want)
 	ref, err := findFilter(ctx, c, want.Name)
 	switch {
-	case isLibvirtCode(err, golibvirt.ErrNoNwfilter):
+	case conn.IsLibvirtCode(err, golibvirt.ErrNoNwfilter):
 	case err != nil:
 		return err
 	default:
@@ -220,7 +221,7 @@ func (b *Backend) defineFilter(ctx context.Context, c *conn, want libvirtxml.NWF
 			return nil
 		}
 	}
-	err = c.do(ctx, func(l *golibvirt.Libvirt) error {
+	err = c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		_, err := l.NwfilterDefineXML(text)
 		return err
 	})
@@ -237,15 +238,15 @@ func isSameFilter(have, want libvirtxml.NWFilter) bool {
 	return failed == nil && bad == nil && x == y
 }
 
-func (b *Backend) undefineFilter(ctx context.Context, c *conn, name string) error {
+func (b *Backend) undefineFilter(ctx context.Context, c *conn.Conn, name string) error {
 	b.filterMu.Lock()
 	defer b.filterMu.Unlock()
-	defer b.filterDriftWatch.expire()
+	defer b.filterDriftWatch.Expire()
 	ref, err := findFilter(ctx, c, name)
 	if err == nil {
-		err = c.do(ctx, func(l *golibvirt.Libvirt) error { return l.NwfilterUndefine(ref) })
+		err = c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.NwfilterUndefine(ref) })
 	}
-	if err != nil && !isLibvirtCode(err, golibvirt.ErrNoNwfilter) {
+	if err != nil && !conn.IsLibvirtCode(err, golibvirt.ErrNoNwfilter) {
 		return err
 	}
 	return b.filterBook.Put(name, "")

@@ -9,6 +9,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
 )
 
@@ -181,5 +182,5 @@ func filterUUID(name string) string {
 	var id golibvirt.UUID
 	copy(id[:], sum[:16])
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
-	return string(formatUUID(id))
+	return string(conn.FormatUUID(id))
 }

@@ -11,6 +11,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -44,7 +45,7 @@ func (a *applyRun) growDisk(ctx context.Context, old observedDomain, kept *libvi
 	}
 	var running *libvirtxml.DomainDisk
 	if old.live != nil && in != nil {
-		live, err := readDefinition(ctx, a.c, old.ref, 0)
+		live, err := conn.ReadDefinition(ctx, a.c, old.ref, 0)
 		if err != nil {
 			return err
 		}
@@ -90,7 +91,7 @@ func (a *applyRun) growDisk(ctx context.Context, old observedDomain, kept *libvi
 }
 
 // growVolumeTo grows the file of a volume to size bytes. No guest may use the volume.
-func (b *Backend) growVolumeTo(ctx context.Context, c *conn, pool golibvirt.StoragePool, p localVolume, f volumeFile, size int64) error {
+func (b *Backend) growVolumeTo(ctx context.Context, c *conn.Conn, pool golibvirt.StoragePool, p localVolume, f volumeFile, size int64) error {
 	if f.Format == fleet.Raw {
 		_, err := withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, growFile(p.path(), size) })
 		return err
@@ -99,7 +100,7 @@ func (b *Backend) growVolumeTo(ctx context.Context, c *conn, pool golibvirt.Stor
 	if err != nil {
 		return err
 	}
-	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(volume, uint64(size), 0) })
+	return c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(volume, uint64(size), 0) })
 }
 
 // growFile grows a raw file without allocating space. It does not use libvirt or qemu-img, which might detect another
@@ -118,7 +119,7 @@ func growFile(path string, size int64) (err error) {
 
 // resizeLive makes QEMU grow the disk of a running guest to size bytes and notify the guest.
 func (a *applyRun) resizeLive(ctx context.Context, ref golibvirt.Domain, d *libvirtxml.DomainDisk, size int64) error {
-	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return a.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainBlockResize(ref, domxml.DiskTargetOf(d), uint64(size), golibvirt.DomainBlockResizeBytes)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -81,14 +82,14 @@ func (g *guests) startDueQueries(b *Backend, all []observedDomain) {
 
 // queryGuest queries one guest and stores its answers.
 func (g *guests) queryGuest(b *Backend, s observedDomain, seen *guestRun) {
-	ctx, cancel := context.WithTimeout(b.runContext, guestQueryTimeout)
+	ctx, cancel := context.WithTimeout(b.daemon.RunContext, guestQueryTimeout)
 	defer cancel()
 	begun := time.Now()
 	next := guestRun{status: seen.status, reading: fleet.GuestReading{ID: s.id}}
-	c, err := dial(ctx, b.socket)
+	c, err := b.daemon.Dial(ctx)
 	if err == nil {
 		err = next.queryGuest(ctx, c, s)
-		c.disconnect()
+		c.Disconnect()
 	}
 	g.mu.Lock()
 	g.runningQueries--
@@ -112,15 +113,15 @@ func (g *guests) queryGuest(b *Backend, s observedDomain, seen *guestRun) {
 	changed := seen.status != was
 	g.mu.Unlock()
 	if changed {
-		b.subscribers.wakeAll()
+		b.daemon.Subscribers.WakeAll()
 	}
 }
 
 // queryGuest queries the agent. Values that the agent does not report stay empty. It fails if the agent does not
 // answer.
-func (n *guestRun) queryGuest(ctx context.Context, c *conn, s observedDomain) error {
+func (n *guestRun) queryGuest(ctx context.Context, c *conn.Conn, s observedDomain) error {
 	if !s.managed { // unmanaged guests are only queried for addresses, with libvirt's own call
-		found, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainInterface, error) {
+		found, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainInterface, error) {
 			return l.DomainInterfaceAddresses(s.ref, uint32(golibvirt.DomainInterfaceAddressesSrcAgent), 0)
 		})
 		n.nics = nicAddresses{}

@@ -11,6 +11,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 )
 
 // maxGuestAnswer limits an agent's answer, in bytes, because a guest can send any amount of data.
@@ -29,7 +30,7 @@ type agentCaller func(command string, limit time.Duration) (string, error)
 
 // newAgentCaller returns a function that sends commands to the guest's agent: over vsock if the guest has it, else over
 // libvirt.
-func newAgentCaller(ctx context.Context, c *conn, s observedDomain) agentCaller {
+func newAgentCaller(ctx context.Context, c *conn.Conn, s observedDomain) agentCaller {
 	if s.cid != 0 {
 		return vsockAgentCaller(ctx, s.cid)
 	}
@@ -39,13 +40,13 @@ func newAgentCaller(ctx context.Context, c *conn, s observedDomain) agentCaller 
 // libvirtAgentCaller returns a function that sends commands through libvirt. libvirt's calls for single agent commands
 // wait forever for a hanging agent, and their time limit can only be set per guest. So each command is sent as text
 // with its own limit.
-func libvirtAgentCaller(ctx context.Context, c *conn, ref golibvirt.Domain) agentCaller {
+func libvirtAgentCaller(ctx context.Context, c *conn.Conn, ref golibvirt.Domain) agentCaller {
 	return func(command string, limit time.Duration) (string, error) {
-		answer, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) {
+		answer, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) {
 			return l.QEMUDomainAgentCommand(ref, command, int32(limit/time.Second), 0)
 		})
 		switch {
-		case isLibvirtCode(err, golibvirt.ErrAgentUnresponsive), isLibvirtCode(err, golibvirt.ErrAgentCommandTimeout), isLibvirtCode(err, golibvirt.ErrAgentUnsynced):
+		case conn.IsLibvirtCode(err, golibvirt.ErrAgentUnresponsive), conn.IsLibvirtCode(err, golibvirt.ErrAgentCommandTimeout), conn.IsLibvirtCode(err, golibvirt.ErrAgentUnsynced):
 			return "", fmt.Errorf("%w: %w", errNoAgentAnswer, err)
 		case err != nil:
 			return "", err

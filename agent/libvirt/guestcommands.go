@@ -9,6 +9,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
 )
 
@@ -85,13 +86,13 @@ func (b *Backend) TrimGuest(ctx context.Context, id fleet.VMID) error {
 // withGuestAgent runs f with the agent of a running, managed guest, over a connection of its own. It does not take the
 // VM's lock, because a forced stop must remain possible while a guest is slow.
 func (b *Backend) withGuestAgent(ctx context.Context, id fleet.VMID, verb string, f func(agentCaller, observedDomain) error) error {
-	return b.withConn(ctx, func(ctx context.Context, c *conn) error {
+	return b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		s, err := b.readDomainOn(ctx, c, id)
 		switch {
-		case isLibvirtCode(err, golibvirt.ErrNoDomain):
+		case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain):
 			return errNoDomain(id)
 		case err != nil:
-			return wrapAction(verb, err)
+			return conn.WrapAction(verb, err)
 		case !s.managed:
 			return errUnmanaged()
 		case s.live == nil:
@@ -103,6 +104,6 @@ func (b *Backend) withGuestAgent(ctx context.Context, id fleet.VMID, verb string
 		case golibvirt.DomainState(s.state) != golibvirt.DomainRunning:
 			return fleet.Errorf(fleet.Conflict, "The guest is paused, so the guest agent cannot answer. Resume the VM first.")
 		}
-		return wrapAction(verb+" "+s.ref.Name, addNoAgentAdvice(f(newAgentCaller(ctx, c, s), s)))
+		return conn.WrapAction(verb+" "+s.ref.Name, addNoAgentAdvice(f(newAgentCaller(ctx, c, s), s)))
 	})
 }

@@ -9,6 +9,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -83,7 +84,7 @@ func (a *applyRun) hotPlugMemory(ctx context.Context, ref golibvirt.Domain, kept
 			return err
 		}
 		err = a.attachXML(ctx, ref, text)
-		if err != nil && isLibvirtError(err) && strings.Contains(err.Error(), "no free memory device slot") {
+		if err != nil && conn.IsLibvirtError(err) && strings.Contains(err.Error(), "no free memory device slot") {
 			return nil
 		}
 		if err != nil {

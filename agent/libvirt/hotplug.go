@@ -12,6 +12,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -107,11 +108,11 @@ func reportUnplugs(all []pluggable) (out []fleet.PendingUnplug) {
 // the guest has no slot for a device, or does not release one, the change waits for the next start and is reported.
 // again marks an edit that an earlier job applied, perhaps incompletely.
 func (a *applyRun) hotPlugChanges(ctx context.Context, guest observedDomain, plan hypervisor.DefinitionEdit, again bool) error {
-	kept, err := readDefinition(ctx, a.c, guest.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
+	kept, err := conn.ReadDefinition(ctx, a.c, guest.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
 		return err
 	}
-	live, err := readDefinition(ctx, a.c, guest.ref, 0)
+	live, err := conn.ReadDefinition(ctx, a.c, guest.ref, 0)
 	if err != nil {
 		return err
 	}
@@ -173,7 +174,7 @@ func (a *applyRun) attachDevice(ctx context.Context, ref golibvirt.Domain, p plu
 		if bad != nil {
 			return bad
 		}
-		if err = a.attachXML(ctx, ref, text); err == nil || !isLibvirtError(err) {
+		if err = a.attachXML(ctx, ref, text); err == nil || !conn.IsLibvirtError(err) {
 			return err
 		}
 		if none := translateNoFreeDevice(err); none != err { //nolint:errorlint // translateNoFreeDevice returns err itself unless a network has no free device
@@ -184,7 +185,7 @@ func (a *applyRun) attachDevice(ctx context.Context, ref golibvirt.Domain, p plu
 }
 
 func (a *applyRun) attachXML(ctx context.Context, ref golibvirt.Domain, text string) error {
-	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return a.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainAttachDeviceFlags(ref, text, uint32(golibvirt.DomainDeviceModifyLive))
 	})
 }
@@ -205,7 +206,7 @@ func (a *applyRun) unplugSurplus(ctx context.Context, guest observedDomain, kept
 	defer look.Stop()
 	began, requested := time.Now(), time.Time{}
 	for {
-		if live, err = readDefinition(ctx, a.c, guest.ref, 0); err != nil {
+		if live, err = conn.ReadDefinition(ctx, a.c, guest.ref, 0); err != nil {
 			return nil, err
 		}
 		pending := slices.DeleteFunc(pendingUnplugs(kept, live, a.in.VM.Spec), func(p pluggable) bool { return p.field == "cpus" && !cpus })
@@ -216,13 +217,13 @@ func (a *applyRun) unplugSurplus(ctx context.Context, guest observedDomain, kept
 			requested = time.Now()
 			a.in.Progress(100, "waiting for the guest to release "+pending[0].label)
 			for _, p := range pending {
-				err := a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+				err := a.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 					if p.unplug != nil {
 						return p.unplug(l, guest.ref)
 					}
 					return l.DomainDetachDeviceAlias(guest.ref, p.alias, uint32(golibvirt.DomainDeviceModifyLive))
 				})
-				if err != nil && !isLibvirtError(err) {
+				if err != nil && !conn.IsLibvirtError(err) {
 					return nil, err
 				}
 			}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"quantix/agent/libvirt/watch"
 )
 
 // fileID identifies a file independently of its path, because symbolic links and bind mounts give a file several paths.
@@ -59,7 +61,7 @@ var (
 // dirCache caches facts about files. It reads each directory separately, so that hanging storage delays only its files.
 type dirCache[T any] struct {
 	mu   sync.Mutex
-	dirs map[string]*valueWatch[map[string]T]
+	dirs map[string]*watch.Value[map[string]T]
 }
 
 // read returns the results of look by path. Cached results are used up to the age in how; hanging storage has no
@@ -92,9 +94,9 @@ func (d *dirCache[T]) readDir(ctx context.Context, how cacheRecency, dir string,
 	d.mu.Lock()
 	w := d.dirs[dir]
 	if w == nil {
-		w = &valueWatch[map[string]T]{}
+		w = &watch.Value[map[string]T]{}
 		if d.dirs == nil {
-			d.dirs = map[string]*valueWatch[map[string]T]{}
+			d.dirs = map[string]*watch.Value[map[string]T]{}
 		}
 		d.dirs[dir] = w
 	}
@@ -102,23 +104,23 @@ func (d *dirCache[T]) readDir(ctx context.Context, how cacheRecency, dir string,
 	lacks := func(seen map[string]T) bool {
 		return slices.ContainsFunc(files, func(f string) bool { _, ok := seen[f]; return !ok })
 	}
-	if how.age == 0 || lacks(w.state().value) {
-		w.expire()
+	if how.age == 0 || lacks(w.State().Value) {
+		w.Expire()
 	}
 	read := func() map[string]T {
-		return w.read(ctx, how.age, how.timeout, func() (map[string]T, error) {
+		return w.Read(ctx, how.age, how.timeout, func() (map[string]T, error) {
 			out := make(map[string]T, len(files))
 			for _, f := range files {
 				out[f] = look(f)
 			}
 			return out, nil
-		}).value
+		}).Value
 	}
 	seen := read()
 	// Files are missing if a concurrent reader refreshed only other files, or if the storage hangs. If the storage
 	// hangs, read does not wait a second time.
 	if lacks(seen) {
-		w.expire()
+		w.Expire()
 		seen = read()
 	}
 	return seen
@@ -133,7 +135,7 @@ func (d *dirCache[T]) keepOnly(paths []string) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maps.DeleteFunc(d.dirs, func(dir string, w *valueWatch[map[string]T]) bool { return !dirs[dir] && w.state().running == 0 })
+	maps.DeleteFunc(d.dirs, func(dir string, w *watch.Value[map[string]T]) bool { return !dirs[dir] && w.State().Running == 0 })
 }
 
 // expireDir makes the next read of the directory refresh it.
@@ -141,6 +143,6 @@ func (d *dirCache[T]) expireDir(dir string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if w := d.dirs[filepath.Clean(dir)]; w != nil {
-		w.expire()
+		w.Expire()
 	}
 }

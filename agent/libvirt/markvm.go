@@ -5,6 +5,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -13,13 +14,13 @@ import (
 // the persistent definition without redefining the domain. The guest does not notice.
 func (b *Backend) SetOwnershipMark(ctx context.Context, id fleet.VMID, secret string) error {
 	const act = "mark the VM"
-	unlock, err := b.vmLocks.lock(ctx, id)
+	unlock, err := b.vmLocks.Lock(ctx, id)
 	if err != nil {
-		return wrapAction(act, err)
+		return conn.WrapAction(act, err)
 	}
 	defer unlock()
-	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
-		uuid, err := parseUUID(id)
+	return conn.WrapAction(act, b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
+		uuid, err := conn.ParseUUID(id)
 		if err != nil {
 			return err
 		}
@@ -42,7 +43,7 @@ func (b *Backend) SetOwnershipMark(ctx context.Context, id fleet.VMID, secret st
 		m := s.metadata
 		m.OwnershipMark = secret
 		defer b.domains.invalidate(uuid)
-		return c.do(ctx, func(l *golibvirt.Libvirt) error {
+		return c.Do(ctx, func(l *golibvirt.Libvirt) error {
 			return l.DomainSetMetadata(s.ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{m.WithoutNamespace()},
 				golibvirt.OptString{domxml.MetadataPrefix}, golibvirt.OptString{domxml.MetadataNamespace}, into)
 		})

@@ -150,7 +150,7 @@ func (a *applyRun) setLiveBalloon(ctx context.Context, ref golibvirt.Domain, kep
 	if want == has {
 		return nil
 	}
-	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return a.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainSetMemoryFlags(ref, want, uint32(golibvirt.DomainMemLive))
 	})
 }

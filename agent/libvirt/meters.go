@@ -8,6 +8,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/wire"
 )
 
@@ -19,27 +20,27 @@ func (b *Backend) Meters(ctx context.Context) ([]wire.Meter, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("read meters: %w", err)
 	}
-	s := b.meterWatch.read(ctx, 0, meterTimeout, b.readMeters)
+	s := b.meterWatch.Read(ctx, 0, meterTimeout, b.readMeters)
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("read meters: %w", ctx.Err())
-	case s.running > 0:
-		return nil, fmt.Errorf("read meters: libvirt has not answered since %s", s.began.UTC().Format(time.TimeOnly))
-	case s.err != nil:
-		return nil, fmt.Errorf("read meters: %w", s.err)
+	case s.Running > 0:
+		return nil, fmt.Errorf("read meters: libvirt has not answered since %s", s.Began.UTC().Format(time.TimeOnly))
+	case s.Err != nil:
+		return nil, fmt.Errorf("read meters: %w", s.Err)
 	}
-	return s.value, nil
+	return s.Value, nil
 }
 
 func (b *Backend) readMeters() ([]wire.Meter, error) {
-	c, err := dial(b.runContext, b.socket)
+	c, err := b.daemon.Dial(b.daemon.RunContext)
 	if err != nil {
 		return nil, err
 	}
-	defer c.disconnect()
+	defer c.Disconnect()
 	const what = golibvirt.DomainStatsCPUTotal | golibvirt.DomainStatsBalloon | golibvirt.DomainStatsInterface | golibvirt.DomainStatsBlock
 	const which = golibvirt.ConnectGetAllDomainsStatsActive | golibvirt.ConnectGetAllDomainsStatsNowait
-	stats, err := call(b.runContext, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainStatsRecord, error) {
+	stats, err := conn.Call(b.daemon.RunContext, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainStatsRecord, error) {
 		return l.ConnectGetAllDomainStats(nil, uint32(what), uint32(which))
 	})
 	if err != nil {
@@ -47,8 +48,8 @@ func (b *Backend) readMeters() ([]wire.Meter, error) {
 	}
 	out := []wire.Meter{}
 	for _, s := range stats {
-		d, err := b.readDomain(b.runContext, c, s.Dom)
-		if isLibvirtCode(err, golibvirt.ErrNoDomain) {
+		d, err := b.readDomain(b.daemon.RunContext, c, s.Dom)
+		if conn.IsLibvirtCode(err, golibvirt.ErrNoDomain) {
 			continue
 		}
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 )
@@ -17,7 +18,7 @@ import (
 // migrationRun is the state of one MigrateVMWork call.
 type migrationRun struct {
 	*Backend
-	c         *conn
+	c         *conn.Conn
 	in        hypervisor.MigrateVMWork
 	disks     []*diskMigration // one for each disk of the migration, so that migration reuses the checks of MoveDisk
 	sentFiles []volumeFile     // the disks' files when they were sent
@@ -29,10 +30,10 @@ func (b *Backend) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) er
 	act := "send " + in.VM.Name
 	files, err := b.lockFilesShared(ctx, hypervisor.ApplyWork{VM: in.VM, Pools: in.Pools})
 	if err != nil {
-		return wrapAction(act, err)
+		return conn.WrapAction(act, err)
 	}
-	defer files.unlock()
-	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
+	defer files.Unlock()
+	return conn.WrapAction(act, b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		l := &migrationRun{Backend: b, c: c, in: in}
 		return l.runMigration(ctx)
 	}))
@@ -59,7 +60,7 @@ func (l *migrationRun) runMigration(ctx context.Context) error {
 		}
 	}
 	s, err := l.readState(ctx)
-	if isLibvirtCode(err, golibvirt.ErrNoDomain) {
+	if conn.IsLibvirtCode(err, golibvirt.ErrNoDomain) {
 		return l.resumeWithoutDefinition(ctx)
 	}
 	if err != nil {
@@ -111,7 +112,7 @@ func sentFileStamp(f volumeFile) string {
 // readState returns the domain's current state.
 func (l *migrationRun) readState(ctx context.Context) (diskMigrationState, error) {
 	m := &diskMigration{Backend: l.Backend, c: l.c, in: hypervisor.MoveDiskWork{VM: l.in.VM}}
-	uuid, err := parseUUID(l.in.VM.ID)
+	uuid, err := conn.ParseUUID(l.in.VM.ID)
 	if err != nil {
 		return diskMigrationState{}, err
 	}
@@ -189,7 +190,7 @@ func (l *migrationRun) checkVMUnchanged(ctx context.Context, m *diskMigration, b
 // removeDefinition removes the definition of an unchanged VM. If somebody starts the VM with virsh during the removal,
 // removeDefinition restores the definition.
 func (l *migrationRun) removeDefinition(ctx context.Context) error {
-	unlock, err := l.vmLocks.lock(ctx, l.in.VM.ID)
+	unlock, err := l.vmLocks.Lock(ctx, l.in.VM.ID)
 	if err != nil {
 		return err
 	}
@@ -217,7 +218,7 @@ func (l *migrationRun) removeDefinition(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	defer l.domains.invalidate(s.ref.UUID)
-	if err := l.c.do(ctx, func(v *golibvirt.Libvirt) error { return v.DomainUndefineFlags(s.ref, 0) }); err != nil {
+	if err := l.c.Do(ctx, func(v *golibvirt.Libvirt) error { return v.DomainUndefineFlags(s.ref, 0) }); err != nil {
 		return err
 	}
 	back := func(why error) error {
@@ -233,7 +234,7 @@ func (l *migrationRun) removeDefinition(ctx context.Context) error {
 	switch s, err := l.readState(ctx); {
 	case err == nil && s.live != nil:
 		return back(hypervisor.RefuseChangedVM(l.in.VM.Name))
-	case err != nil && !isLibvirtCode(err, golibvirt.ErrNoDomain):
+	case err != nil && !conn.IsLibvirtCode(err, golibvirt.ErrNoDomain):
 		return err
 	}
 	for i, m := range l.disks {

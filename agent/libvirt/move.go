@@ -13,6 +13,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
@@ -21,7 +22,7 @@ import (
 // diskMigration is the state of one MoveDisk call.
 type diskMigration struct {
 	*Backend
-	c          *conn
+	c          *conn.Conn
 	in         hypervisor.MoveDiskWork
 	from, to   localVolume
 	targetPool golibvirt.StoragePool // destination pool; set before the first file is created there
@@ -38,28 +39,28 @@ func (b *Backend) MoveDisk(ctx context.Context, in hypervisor.MoveDiskWork) erro
 	act := "move disk " + in.Params.Disk.Volume
 	from, err := localVolumeOf(in.Params.Disk, in.Pools)
 	if err != nil {
-		return wrapAction(act, err)
+		return conn.WrapAction(act, err)
 	}
 	to, err := localVolumeOf(in.Params.To, in.Pools)
 	if err != nil {
-		return wrapAction(act, err)
+		return conn.WrapAction(act, err)
 	}
 	if !fleet.IsVolumeName(to.volume) || to.volume == pooldir.MarkerFile || filepath.Clean(to.path()) == filepath.Clean(from.path()) {
 		return fleet.Errorf(fleet.Invalid, "%q is not a valid destination for a disk.", to.volume)
 	}
 	from.number = 1 + slices.IndexFunc(in.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == in.Params.Disk })
-	unlock, err := b.volumeLocks.lockExclusive(ctx, to.path())
+	unlock, err := b.volumeLocks.LockExclusive(ctx, to.path())
 	if err != nil {
-		return wrapAction(act, err)
+		return conn.WrapAction(act, err)
 	}
 	defer unlock()
-	release, err := b.volumeLocks.lockShared(ctx, from.path())
+	release, err := b.volumeLocks.LockShared(ctx, from.path())
 	if err != nil {
-		return wrapAction(act, err)
+		return conn.WrapAction(act, err)
 	}
 	defer release()
 	b.assignedPools.record(in.Pools)
-	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
+	return conn.WrapAction(act, b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		m := &diskMigration{Backend: b, c: c, in: in, from: from, to: to}
 		m.in.RecordedFile, m.pivoted = strings.CutSuffix(in.RecordedFile, pivotSuffix)
 		defer b.expireVolume(from.pool)
@@ -77,14 +78,14 @@ type diskMigrationState struct {
 }
 
 func (m *diskMigration) readState(ctx context.Context) (diskMigrationState, error) {
-	uuid, err := parseUUID(m.in.VM.ID)
+	uuid, err := conn.ParseUUID(m.in.VM.ID)
 	if err != nil {
 		return diskMigrationState{}, err
 	}
 	m.domains.invalidate(uuid)
 	var out diskMigrationState
 	if out.observedDomain, err = m.readDomainOn(ctx, m.c, m.in.VM.ID); err != nil {
-		if isLibvirtCode(err, golibvirt.ErrNoDomain) {
+		if conn.IsLibvirtCode(err, golibvirt.ErrNoDomain) {
 			err = errNoDomain(m.in.VM.ID)
 		}
 		return out, err
@@ -92,15 +93,15 @@ func (m *diskMigration) readState(ctx context.Context) (diskMigrationState, erro
 	if !out.managed {
 		return out, errUnmanaged()
 	}
-	if out.persistentXML, err = readDefinition(ctx, m.c, out.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure); err != nil {
+	if out.persistentXML, err = conn.ReadDefinition(ctx, m.c, out.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure); err != nil {
 		return out, err
 	}
 	out.persistentDisk = m.migratingDiskIn(out.persistentXML)
 	if out.live == nil {
 		return out, nil
 	}
-	running, err := readDefinition(ctx, m.c, out.ref, 0)
-	if isLibvirtCode(err, golibvirt.ErrOperationInvalid) || isLibvirtCode(err, golibvirt.ErrNoDomain) {
+	running, err := conn.ReadDefinition(ctx, m.c, out.ref, 0)
+	if conn.IsLibvirtCode(err, golibvirt.ErrOperationInvalid) || conn.IsLibvirtCode(err, golibvirt.ErrNoDomain) {
 		out.domain.live = nil // the guest has ended meanwhile
 		return out, nil
 	}
@@ -186,7 +187,7 @@ func (m *diskMigration) definitionNamesNewDisk(s diskMigrationState) bool {
 // restoreOldDisk restores the old disk in the definition. It handles a guest that somebody started on the old disk just
 // before the definition changed to the copy.
 func (m *diskMigration) restoreOldDisk(ctx context.Context, s diskMigrationState) error {
-	unlock, err := m.vmLocks.lock(ctx, m.in.VM.ID)
+	unlock, err := m.vmLocks.Lock(ctx, m.in.VM.ID)
 	if err != nil {
 		return err
 	}
@@ -311,10 +312,10 @@ func (m *diskMigration) abortMirror(ctx context.Context) (moved bool, err error)
 		case !m.isMirrored(s.liveDisk):
 			return false, nil
 		}
-		err = m.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		err = m.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 			return l.DomainBlockJobAbort(s.ref, domxml.DiskTargetOf(s.liveDisk), 0)
 		})
-		if err != nil && !isLibvirtError(err) {
+		if err != nil && !conn.IsLibvirtError(err) {
 			return false, err
 		}
 		if err != nil {

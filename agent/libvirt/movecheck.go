@@ -10,6 +10,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -49,7 +50,7 @@ func (m *diskMigration) checkMovable(ctx context.Context, s diskMigrationState) 
 			return l.DomainHasManagedSaveImage(s.ref, 0)
 		}},
 	} {
-		n, err := call(ctx, m.c, look.many)
+		n, err := conn.Call(ctx, m.c, look.many)
 		if err != nil {
 			return header{}, err
 		}

@@ -10,6 +10,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -53,7 +54,7 @@ func (m *diskMigration) startMirror(ctx context.Context, s diskMigrationState) e
 	// so that the copy always catches up with the guest. But in that mode QEMU 7.2 on a busy host sometimes hangs a
 	// guest whose copy is cancelled, exits, or loses a write in the copy.
 	const flags = golibvirt.DomainBlockCopyReuseExt | golibvirt.DomainBlockCopyTransientJob
-	return m.c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return m.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainBlockCopy(s.ref, domxml.DiskTargetOf(s.liveDisk), text, params, flags)
 	})
 }
@@ -126,7 +127,7 @@ func (m *diskMigration) pivotToCopy(ctx context.Context, s diskMigrationState) e
 		}
 		m.pivoted = true
 	}
-	return m.c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return m.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainBlockJobAbort(s.ref, domxml.DiskTargetOf(s.liveDisk), golibvirt.DomainBlockJobAbortPivot)
 	})
 }
@@ -135,11 +136,11 @@ func (m *diskMigration) pivotToCopy(ctx context.Context, s diskMigrationState) e
 // ended the copy. gone reports that QEMU has no such job; over reports that QEMU uses the new disk.
 func (m *diskMigration) findEndedMirror(ctx context.Context, s diskMigrationState) (gone, over bool, err error) {
 	for began := time.Now(); time.Since(began) < endedJobTimeout; {
-		found, err := call(ctx, m.c, func(l *golibvirt.Libvirt) (int32, error) {
+		found, err := conn.Call(ctx, m.c, func(l *golibvirt.Libvirt) (int32, error) {
 			found, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, domxml.DiskTargetOf(s.liveDisk), 0)
 			return found, err
 		})
-		if err != nil && isLibvirtError(err) {
+		if err != nil && conn.IsLibvirtError(err) {
 			return false, false, nil // the guest has just ended, and the next check shows the result
 		}
 		if err != nil || found != 0 {
@@ -183,11 +184,11 @@ type copyProgress struct {
 // reportProgress reports the copy's progress if it has advanced.
 func (m *diskMigration) reportProgress(ctx context.Context, ref golibvirt.Domain, dev string, last copyProgress) (copyProgress, error) {
 	type info struct{ done, total int64 }
-	now, err := call(ctx, m.c, func(l *golibvirt.Libvirt) (info, error) {
+	now, err := conn.Call(ctx, m.c, func(l *golibvirt.Libvirt) (info, error) {
 		_, _, _, done, total, err := l.DomainGetBlockJobInfo(ref, dev, 0)
 		return info{int64(done), int64(total)}, err
 	})
-	if err != nil && isLibvirtError(err) {
+	if err != nil && conn.IsLibvirtError(err) {
 		return last, nil // the copy or the guest has just ended; the next check shows the result
 	}
 	if err != nil || now.done == last.done {

@@ -9,6 +9,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -16,7 +17,7 @@ import (
 // finishMove changes the definition to the new disk. The guest must use the new disk already, or nobody may use the old
 // disk.
 func (m *diskMigration) finishMove(ctx context.Context) error {
-	unlock, err := m.vmLocks.lock(ctx, m.in.VM.ID)
+	unlock, err := m.vmLocks.Lock(ctx, m.in.VM.ID)
 	if err != nil {
 		return err
 	}
@@ -39,7 +40,7 @@ func (m *diskMigration) finishMove(ctx context.Context) error {
 	}
 	over := m.definitionNamesNewDisk(s) || s.liveDisk != nil && domxml.DiskPathOf(s.liveDisk) == m.to.path()
 	err = m.redefineOnCopy(ctx, s)
-	if err != nil && over && isLibvirtError(err) {
+	if err != nil && over && conn.IsLibvirtError(err) {
 		// The job must not fail: after a failed job the portal would believe that the VM uses the old disk.
 		return fleet.Errorf(fleet.Unavailable, "The VM is on its new disk, %s in pool %s, but its definition cannot be written. The agent retries until the write succeeds: %s", m.to.volume, m.to.pool.Name, err)
 	}

@@ -13,6 +13,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 )
 
@@ -22,7 +23,7 @@ const defaultMTU = 1500
 // setNICMTUs sets the MTU of NICs on networks created by Quantix. libvirt passes on only the MTU of networks that
 // libvirt itself serves, so setNICMTUs sets the MTU in the NIC's definition. A smaller configured MTU stays. changed
 // reports whether the definition changed.
-func setNICMTUs(ctx context.Context, c *conn, x *libvirtxml.Domain) (changed bool, err error) {
+func setNICMTUs(ctx context.Context, c *conn.Conn, x *libvirtxml.Domain) (changed bool, err error) {
 	if x.Devices == nil {
 		return false, nil
 	}
@@ -45,15 +46,15 @@ func setNICMTUs(ctx context.Context, c *conn, x *libvirtxml.Domain) (changed boo
 
 // networkMTU returns the MTU of the bridge of a network created by Quantix. It returns 0 if the MTU is unknown or
 // Quantix did not create the network.
-func networkMTU(ctx context.Context, c *conn, name string) (uint, error) {
-	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
+func networkMTU(ctx context.Context, c *conn.Conn, name string) (uint, error) {
+	text, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
 		ref, err := l.NetworkLookupByName(name)
 		if err != nil {
 			return "", err
 		}
 		return l.NetworkGetXMLDesc(ref, 0)
 	})
-	if isLibvirtCode(err, golibvirt.ErrNoNetwork) {
+	if conn.IsLibvirtCode(err, golibvirt.ErrNoNetwork) {
 		return 0, nil // the start of the guest reports a missing network
 	}
 	if err != nil {

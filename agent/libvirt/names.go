@@ -7,6 +7,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
 )
 
@@ -22,7 +23,7 @@ func (a *applyRun) withFreeName(ctx context.Context, f func(name string) error) 
 			continue
 		}
 		failed := f(name)
-		if failed == nil || !isLibvirtError(failed) {
+		if failed == nil || !conn.IsLibvirtError(failed) {
 			return failed
 		}
 		// Another domain took the name. libvirt's error would name that domain, which may belong to another project.
@@ -35,14 +36,14 @@ func (a *applyRun) withFreeName(ctx context.Context, f func(name string) error) 
 
 // isNameTaken reports whether another domain has the name.
 func (a *applyRun) isNameTaken(ctx context.Context, name string) (bool, error) {
-	other, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.Domain, error) { return l.DomainLookupByName(name) })
+	other, err := conn.Call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.Domain, error) { return l.DomainLookupByName(name) })
 	switch {
-	case isLibvirtCode(err, golibvirt.ErrNoDomain):
+	case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain):
 		return false, nil
 	case err != nil:
 		return false, err
 	}
-	return formatUUID(other.UUID) != a.in.VM.ID, nil
+	return conn.FormatUUID(other.UUID) != a.in.VM.ID, nil
 }
 
 // renameDomain gives the domain its pending name, or a new name if choose is set. A running guest keeps the old name
@@ -61,7 +62,7 @@ func (a *applyRun) renameDomain(ctx context.Context, s *observedDomain, was hype
 			old = s.ref.Name
 			return nil
 		}
-		err := a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		err := a.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 			_, err := l.DomainRename(s.ref, golibvirt.OptString{name}, 0)
 			return err
 		})

@@ -10,13 +10,14 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
 // ApplyNetwork implements hypervisor.Networks.
 func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
-	return b.withNetworkLock(ctx, "apply", n, func(ctx context.Context, c *conn) error {
+	return b.withNetworkLock(ctx, "apply", n, func(ctx context.Context, c *conn.Conn) error {
 		ref, err := b.definedNetwork(ctx, c, n)
 		if err != nil {
 			return err
@@ -32,7 +33,7 @@ func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 			state.status.Active = false
 		}
 		// Set autostart before the start, so that the next boot of the host retries a start that fails now.
-		err = c.do(ctx, func(l *golibvirt.Libvirt) error {
+		err = c.Do(ctx, func(l *golibvirt.Libvirt) error {
 			if !state.status.Autostart {
 				if err := l.NetworkSetAutostart(ref, 1); err != nil {
 					return err
@@ -52,12 +53,12 @@ func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 
 // definedNetwork returns libvirt's network. It defines a missing network. It redefines a network of an older generation
 // that nobody edited since Quantix wrote it.
-func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) (golibvirt.Network, error) {
+func (b *Backend) definedNetwork(ctx context.Context, c *conn.Conn, n fleet.Network) (golibvirt.Network, error) {
 	ref, err := findNetwork(ctx, c, n.ID)
-	if isLibvirtCode(err, golibvirt.ErrNoNetwork) {
-		_, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Network, error) { return l.NetworkLookupByName(n.Name) })
+	if conn.IsLibvirtCode(err, golibvirt.ErrNoNetwork) {
+		_, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Network, error) { return l.NetworkLookupByName(n.Name) })
 		switch {
-		case isLibvirtCode(err, golibvirt.ErrNoNetwork):
+		case conn.IsLibvirtCode(err, golibvirt.ErrNoNetwork):
 			return defineNetwork(ctx, c, n)
 		case err != nil:
 			return ref, err
@@ -70,7 +71,7 @@ func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) 
 	if ref.Name != n.Name {
 		return ref, fleet.Errorf(fleet.Conflict, "This network has the name %q on the host. Remove that network with virsh, then try again.", ref.Name)
 	}
-	persistent, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.NetworkIsPersistent(ref) })
+	persistent, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.NetworkIsPersistent(ref) })
 	if err != nil {
 		return ref, err
 	}
@@ -96,7 +97,7 @@ func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) 
 
 // stopNetworkWithoutDnsmasq stops a network whose dnsmasq has exited, so that the next start runs dnsmasq again. It
 // refuses while guests use the network, because the stop would cut them off.
-func (b *Backend) stopNetworkWithoutDnsmasq(ctx context.Context, c *conn, n fleet.Network, state networkState) error {
+func (b *Backend) stopNetworkWithoutDnsmasq(ctx context.Context, c *conn.Conn, n fleet.Network, state networkState) error {
 	user, err := b.domainOnNetwork(ctx, c, n.Name, state.status.Bridge)
 	if err != nil {
 		return err
@@ -104,14 +105,14 @@ func (b *Backend) stopNetworkWithoutDnsmasq(ctx context.Context, c *conn, n flee
 	if user != "" {
 		return fleet.Errorf(fleet.Conflict, "%s Restart libvirtd (virtnetworkd) on the host, which starts dnsmasq again; a restart of the network would cut off %s.", hypervisor.NoDnsmasqText, user)
 	}
-	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.NetworkDestroy(state.ref) })
+	return c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.NetworkDestroy(state.ref) })
 }
 
 // ReleaseNetwork implements hypervisor.Networks.
 func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
-	return b.withNetworkLock(ctx, "release", n, func(ctx context.Context, c *conn) error {
+	return b.withNetworkLock(ctx, "release", n, func(ctx context.Context, c *conn.Conn) error {
 		ref, err := findNetwork(ctx, c, n.ID)
-		if isLibvirtCode(err, golibvirt.ErrNoNetwork) {
+		if conn.IsLibvirtCode(err, golibvirt.ErrNoNetwork) {
 			return nil // Quantix does not manage a network with this name but another UUID
 		}
 		if err != nil {
@@ -132,7 +133,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 		if user != "" {
 			return hypervisor.RefuseUsedNetwork(ref.Name, user)
 		}
-		return c.do(ctx, func(l *golibvirt.Libvirt) error {
+		return c.Do(ctx, func(l *golibvirt.Libvirt) error {
 			if state.status.Active {
 				if err := l.NetworkDestroy(ref); err != nil {
 					return err
@@ -160,20 +161,20 @@ func translateNoFreeDevice(err error) error {
 }
 
 // withNetworkLock runs f while it holds the network's lock, so that only one operation at a time runs for a network.
-func (b *Backend) withNetworkLock(ctx context.Context, verb string, n fleet.Network, f func(context.Context, *conn) error) error {
+func (b *Backend) withNetworkLock(ctx context.Context, verb string, n fleet.Network, f func(context.Context, *conn.Conn) error) error {
 	act := verb + " network " + n.Name
-	unlock, err := b.networkWatch.locks.lock(ctx, n.Name)
+	unlock, err := b.networkWatch.locks.Lock(ctx, n.Name)
 	if err != nil {
-		return wrapAction(act, err)
+		return conn.WrapAction(act, err)
 	}
 	defer unlock()
-	defer b.networkWatch.expire()
-	return wrapAction(act, b.withConn(ctx, f))
+	defer b.networkWatch.Expire()
+	return conn.WrapAction(act, b.daemon.WithConn(ctx, f))
 }
 
 // domainOnNetwork returns the name of a running or stopped domain with a NIC on the network or on the network's bridge.
 // It returns an empty name if there is none.
-func (b *Backend) domainOnNetwork(ctx context.Context, c *conn, network, bridge string) (string, error) {
+func (b *Backend) domainOnNetwork(ctx context.Context, c *conn.Conn, network, bridge string) (string, error) {
 	all, err := b.readDomains(ctx, c)
 	if err != nil {
 		return "", err
@@ -190,19 +191,19 @@ func (b *Backend) domainOnNetwork(ctx context.Context, c *conn, network, bridge 
 }
 
 // findNetwork looks up a Quantix network in libvirt by UUID.
-func findNetwork(ctx context.Context, c *conn, id fleet.NetworkID) (golibvirt.Network, error) {
-	uuid, err := parseUUID(fleet.VMID(id))
+func findNetwork(ctx context.Context, c *conn.Conn, id fleet.NetworkID) (golibvirt.Network, error) {
+	uuid, err := conn.ParseUUID(fleet.VMID(id))
 	if err != nil {
 		return golibvirt.Network{}, err
 	}
-	return call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Network, error) { return l.NetworkLookupByUUID(uuid) })
+	return conn.Call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Network, error) { return l.NetworkLookupByUUID(uuid) })
 }
 
 // defineNetwork defines or redefines the network in libvirt.
-func defineNetwork(ctx context.Context, c *conn, n fleet.Network) (golibvirt.Network, error) {
+func defineNetwork(ctx context.Context, c *conn.Conn, n fleet.Network) (golibvirt.Network, error) {
 	text, err := definitionWithStamp(n)
 	if err != nil {
 		return golibvirt.Network{}, fmt.Errorf("write the network's definition: %w", err)
 	}
-	return call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Network, error) { return l.NetworkDefineXML(text) })
+	return conn.Call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Network, error) { return l.NetworkDefineXML(text) })
 }

@@ -11,6 +11,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
 )
 
@@ -26,13 +27,13 @@ type networkUpdate struct {
 }
 
 // updateNetwork applies the parts of the definition that libvirt can change without a restart to the running network.
-func (b *Backend) updateNetwork(ctx context.Context, c *conn, ref golibvirt.Network, n fleet.Network) error {
+func (b *Backend) updateNetwork(ctx context.Context, c *conn.Conn, ref golibvirt.Network, n fleet.Network) error {
 	live, groups, err := readNetworkXML(ctx, c, ref, 0)
 	if err != nil {
 		return err
 	}
 	for _, u := range append(networkUpdates(live, networkDefinition(n)), groups.updatesTo(portGroupsOf(n.Spec))...) {
-		err := c.do(ctx, func(l *golibvirt.Libvirt) error {
+		err := c.Do(ctx, func(l *golibvirt.Libvirt) error {
 			return l.NetworkUpdateCompat(ref, u.command, u.section, u.parent, u.xml, golibvirt.NetworkUpdateAffectLive)
 		})
 		if err != nil {
@@ -91,8 +92,8 @@ func reservationUpdate(command golibvirt.NetworkUpdateCommand, ip int, r dhcpRes
 
 // leasesOf returns the network's DHCP leases, sorted by address. On an error it returns nil, because the network's
 // status already reports the fault.
-func leasesOf(ctx context.Context, c *conn, ref golibvirt.Network) []fleet.DHCPLease {
-	rows, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.NetworkDhcpLease, error) {
+func leasesOf(ctx context.Context, c *conn.Conn, ref golibvirt.Network) []fleet.DHCPLease {
+	rows, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.NetworkDhcpLease, error) {
 		rows, _, err := l.NetworkGetDhcpLeases(ref, nil, 1, 0)
 		return rows, err
 	})

@@ -17,6 +17,9 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/locks"
+	"quantix/agent/libvirt/watch"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -27,8 +30,8 @@ const networkReadTimeout = 2 * time.Second
 // networkWatch reads the host's networks on its own connection. libvirt locks a network while it starts, and a hanging
 // start must not delay the host's report.
 type networkWatch struct {
-	locks keyLocks[string] // one operation at a time, by network name
-	valueWatch[[]networkState]
+	locks locks.ByKey[string] // one operation at a time, by network name
+	watch.Value[[]networkState]
 }
 
 // networkState is the state of one libvirt network.
@@ -47,15 +50,15 @@ var errNetworksNotRead = hypervisor.WrapUnreachable(errors.New("libvirt has not 
 
 // readRecent returns the networks of the latest read. The portal treats a network that a report omits as deleted, so
 // the first read may take as long as the whole report.
-func (w *networkWatch) readRecent(ctx context.Context, load func() ([]networkState, error)) (watchState[[]networkState], error) {
-	s := w.read(ctx, 0, networkReadTimeout, load)
-	if !s.known && s.running > 0 {
-		s = w.read(ctx, 0, hostStateTimeout, load)
+func (w *networkWatch) readRecent(ctx context.Context, load func() ([]networkState, error)) (watch.State[[]networkState], error) {
+	s := w.Read(ctx, 0, networkReadTimeout, load)
+	if !s.Known && s.Running > 0 {
+		s = w.Read(ctx, 0, hostStateTimeout, load)
 	}
 	switch {
-	case s.running == 0 && (s.known || s.err != nil):
-		return s, s.err
-	case !s.known:
+	case s.Running == 0 && (s.Known || s.Err != nil):
+		return s, s.Err
+	case !s.Known:
 		return s, errNetworksNotRead
 	}
 	return s, nil
@@ -69,12 +72,12 @@ func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wir
 		return nil, err
 	}
 	out, taken := []wire.NetworkReport{}, map[string]bool{}
-	for _, n := range s.value {
+	for _, n := range s.Value {
 		st := n.status
-		if s.running > stalledAfter {
-			st.Error = fmt.Sprintf("libvirt has not answered about its networks since %s UTC.", s.began.UTC().Format(time.DateTime))
+		if s.Running > stalledAfter {
+			st.Error = fmt.Sprintf("libvirt has not answered about its networks since %s UTC.", s.Began.UTC().Format(time.DateTime))
 		}
-		id := fleet.NetworkID(formatUUID(n.ref.UUID))
+		id := fleet.NetworkID(conn.FormatUUID(n.ref.UUID))
 		mine := true
 		if k := slices.IndexFunc(assigned, func(a fleet.Network) bool { return a.ID == id }); k >= 0 {
 			st.Error = cmp.Or(st.Error, networkProblem(n, assigned[k]))
@@ -127,12 +130,12 @@ func networkProblem(n networkState, a fleet.Network) string {
 
 // readNetworks reads all networks of libvirt. It lists an unreadable network with the error.
 func (b *Backend) readNetworks() ([]networkState, error) {
-	c, err := dial(b.runContext, b.socket)
+	c, err := b.daemon.Dial(b.daemon.RunContext)
 	if err != nil {
 		return nil, err
 	}
-	defer c.disconnect()
-	refs, err := call(b.runContext, c, func(l *golibvirt.Libvirt) ([]golibvirt.Network, error) {
+	defer c.Disconnect()
+	refs, err := conn.Call(b.daemon.RunContext, c, func(l *golibvirt.Libvirt) ([]golibvirt.Network, error) {
 		all, _, err := l.ConnectListAllNetworks(1, 0)
 		return all, err
 	})
@@ -141,11 +144,11 @@ func (b *Backend) readNetworks() ([]networkState, error) {
 	}
 	out := make([]networkState, 0, len(refs))
 	for _, ref := range refs {
-		n, err := b.readNetwork(b.runContext, c, ref)
+		n, err := b.readNetwork(b.daemon.RunContext, c, ref)
 		switch {
-		case isLibvirtCode(err, golibvirt.ErrNoNetwork):
+		case conn.IsLibvirtCode(err, golibvirt.ErrNoNetwork):
 			continue
-		case isObjectError(err):
+		case conn.IsObjectError(err):
 			n.status.Error = "The host cannot read this network: " + err.Error()
 		case err != nil:
 			return nil, err
@@ -156,7 +159,7 @@ func (b *Backend) readNetworks() ([]networkState, error) {
 }
 
 // readNetwork reads a network's definitions, state and DHCP leases.
-func (b *Backend) readNetwork(ctx context.Context, c *conn, ref golibvirt.Network) (networkState, error) {
+func (b *Backend) readNetwork(ctx context.Context, c *conn.Conn, ref golibvirt.Network) (networkState, error) {
 	n := networkState{ref: ref}
 	x, groups, err := readNetworkXML(ctx, c, ref, 0)
 	if err != nil {
@@ -175,7 +178,7 @@ func (b *Backend) readNetwork(ctx context.Context, c *conn, ref golibvirt.Networ
 			st.Subnets = append(st.Subnets, s)
 		}
 	}
-	is, err := call(ctx, c, func(l *golibvirt.Libvirt) (is struct{ active, persistent, autostart int32 }, err error) {
+	is, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (is struct{ active, persistent, autostart int32 }, err error) {
 		if is.active, err = l.NetworkIsActive(ref); err != nil {
 			return is, err
 		}
@@ -198,7 +201,7 @@ func (b *Backend) readNetwork(ctx context.Context, c *conn, ref golibvirt.Networ
 	if st.Active {
 		n.leases = leasesOf(ctx, c, ref)
 	}
-	if st.Active && hasDnsmasq(x) && !serverRuns(b.socket, ref.Name) {
+	if st.Active && hasDnsmasq(x) && !serverRuns(b.daemon.Socket, ref.Name) {
 		st.Error = hypervisor.NoDnsmasqText
 	}
 	return n, nil

@@ -17,7 +17,7 @@ func (b *Backend) findLostGuest(s observedDomain) (pid int, statusFile string) {
 	if s.live != nil || !s.managed {
 		return 0, ""
 	}
-	stem := filepath.Join(filepath.Dir(b.socket), "qemu", s.ref.Name)
+	stem := filepath.Join(filepath.Dir(b.daemon.Socket), "qemu", s.ref.Name)
 	text, err := os.ReadFile(stem + ".pid")
 	if err != nil {
 		return 0, ""

@@ -23,7 +23,7 @@ func (a *applyRun) createOverlay(ctx context.Context, pool golibvirt.StoragePool
 		return fleet.Errorf(fleet.Invalid, "The image %s has %d bytes, more than the disk's %d. Make the disk at least as large.", p.image.volume, h.Size, p.size)
 	}
 	n := newVolumeSpec{format: "qcow2", size: max(p.size, h.Size), base: p.image.path(), baseFormat: h.Format}
-	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return a.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		_, err := l.StorageVolCreateXML(pool, volumeXML(p.unfinished().volume, n), 0)
 		return err
 	})

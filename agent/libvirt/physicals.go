@@ -12,6 +12,7 @@ import (
 
 	"quantix/agent/blockdev"
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -32,7 +33,7 @@ func (a *applyRun) checkPhysicalDisks(ctx context.Context, old *observedDomain, 
 
 // checkPhysicalDisksFree refuses physical disks that are missing or in use. If running is set, only running guests
 // count as users; otherwise every definition counts.
-func (b *Backend) checkPhysicalDisksFree(ctx context.Context, c *conn, id fleet.VMID, devices []fleet.VMHostDevice, running bool) error {
+func (b *Backend) checkPhysicalDisksFree(ctx context.Context, c *conn.Conn, id fleet.VMID, devices []fleet.VMHostDevice, running bool) error {
 	for _, w := range devices {
 		name := w.PhysicalDiskName()
 		if name == "" {

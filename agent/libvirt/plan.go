@@ -8,13 +8,14 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
 // PlanVM implements hypervisor.VMs. It reads the current state and does not wait for a running job of the VM.
 func (b *Backend) PlanVM(ctx context.Context, in hypervisor.ApplyWork) (before, after string, err error) {
-	err = b.withConn(ctx, func(ctx context.Context, c *conn) error {
+	err = b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		a := applyRun{Backend: b, c: c, in: in}
 		old, err := a.existingDomain(ctx)
 		switch {
@@ -29,7 +30,7 @@ func (b *Backend) PlanVM(ctx context.Context, in hypervisor.ApplyWork) (before, 
 		before, after, err = a.planDefinitionEdit(ctx, *old)
 		return err
 	})
-	return before, after, wrapAction("plan "+in.VM.Name, err)
+	return before, after, conn.WrapAction("plan "+in.VM.Name, err)
 }
 
 // planNewDefinition returns the definition that a new VM would get.
@@ -60,7 +61,7 @@ func (a *applyRun) planNewDefinition(ctx context.Context) (string, error) {
 // planDefinitionEdit returns the VM's definition before and after the edit.
 func (a *applyRun) planDefinitionEdit(ctx context.Context, old observedDomain) (before, after string, err error) {
 	// The definition must not contain secrets, because it is shown to people.
-	x, err := readDefinition(ctx, a.c, old.ref, golibvirt.DomainXMLInactive)
+	x, err := conn.ReadDefinition(ctx, a.c, old.ref, golibvirt.DomainXMLInactive)
 	if err != nil {
 		return "", "", err
 	}

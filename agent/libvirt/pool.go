@@ -11,13 +11,14 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
 
 // ApplyPool implements hypervisor.Storage.
 func (b *Backend) ApplyPool(ctx context.Context, pool fleet.Pool) error {
-	err := b.withPoolLock(ctx, "apply", pool, func(ctx context.Context, c *conn) error {
+	err := b.withPoolLock(ctx, "apply", pool, func(ctx context.Context, c *conn.Conn) error {
 		record, known := b.pools.book.RecordOf(pool)
 		if !known {
 			var err error
@@ -40,10 +41,10 @@ func (b *Backend) ApplyPool(ctx context.Context, pool fleet.Pool) error {
 
 // ReleasePool implements hypervisor.Storage. It removes the marker, except from a pool that other hosts share.
 func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
-	err := b.withPoolLock(ctx, "release", pool, func(ctx context.Context, c *conn) error {
+	err := b.withPoolLock(ctx, "release", pool, func(ctx context.Context, c *conn.Conn) error {
 		ref, x, err := findPool(ctx, c, pool.Name)
 		switch {
-		case isLibvirtCode(err, golibvirt.ErrNoStoragePool):
+		case conn.IsLibvirtCode(err, golibvirt.ErrNoStoragePool):
 			if err := b.removePoolSecret(ctx, c, pool); err != nil {
 				return err
 			}
@@ -62,7 +63,7 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 		if err := b.removeMarker(ctx, pool); err != nil {
 			return err
 		}
-		err = c.do(ctx, func(l *golibvirt.Libvirt) error {
+		err = c.Do(ctx, func(l *golibvirt.Libvirt) error {
 			active, err := l.StoragePoolIsActive(ref)
 			if err == nil && active != 0 {
 				err = l.StoragePoolDestroy(ref)
@@ -73,7 +74,7 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 			b.restoreMarker(ctx, pool)
 			return err
 		}
-		if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolUndefine(ref) }); err != nil {
+		if err := c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolUndefine(ref) }); err != nil {
 			return err
 		}
 		if err := b.removePoolSecret(ctx, c, pool); err != nil {
@@ -89,26 +90,26 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 }
 
 // withPoolLock runs f while it holds the pool's lock, so that only one operation at a time runs for a pool.
-func (b *Backend) withPoolLock(ctx context.Context, verb string, pool fleet.Pool, f func(context.Context, *conn) error) error {
+func (b *Backend) withPoolLock(ctx context.Context, verb string, pool fleet.Pool, f func(context.Context, *conn.Conn) error) error {
 	act := verb + " pool " + pool.Name
 	if err := ctx.Err(); err != nil {
-		return wrapAction(act, err)
+		return conn.WrapAction(act, err)
 	}
 	// Storage may hang instead of refusing wrong credentials. An apply may bring new credentials, so it waits for the
 	// hanging attempt instead of failing.
 	if err := b.pools.checkHanging(pool.Name); err != nil && (verb != "apply" || pool.Spec.Kind.Info().Secret == nil) {
 		return err
 	}
-	unlock, err := b.pools.locks.lock(ctx, pool.Name)
+	unlock, err := b.pools.locks.Lock(ctx, pool.Name)
 	if err != nil {
-		return wrapAction(act, err)
+		return conn.WrapAction(act, err)
 	}
 	defer unlock()
-	return wrapAction(act, b.withConn(ctx, f))
+	return conn.WrapAction(act, b.daemon.WithConn(ctx, f))
 }
 
 // checkPoolUnused refuses if a running or stopped domain that selects accepts has a file of the pool.
-func (b *Backend) checkPoolUnused(ctx context.Context, c *conn, pool fleet.Pool, selects func(observedDomain) bool) error {
+func (b *Backend) checkPoolUnused(ctx context.Context, c *conn.Conn, pool fleet.Pool, selects func(observedDomain) bool) error {
 	all, err := b.readDomains(ctx, c)
 	if err != nil {
 		return err
@@ -128,18 +129,18 @@ func (b *Backend) checkPoolUnused(ctx context.Context, c *conn, pool fleet.Pool,
 	return nil
 }
 
-func lookupPool(ctx context.Context, c *conn, name string) (golibvirt.StoragePool, error) {
-	return call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.StoragePool, error) { return l.StoragePoolLookupByName(name) })
+func lookupPool(ctx context.Context, c *conn.Conn, name string) (golibvirt.StoragePool, error) {
+	return conn.Call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.StoragePool, error) { return l.StoragePoolLookupByName(name) })
 }
 
 // findPool looks up a pool by name and reads its inactive definition.
-func findPool(ctx context.Context, c *conn, name string) (golibvirt.StoragePool, libvirtxml.StoragePool, error) {
+func findPool(ctx context.Context, c *conn.Conn, name string) (golibvirt.StoragePool, libvirtxml.StoragePool, error) {
 	var x libvirtxml.StoragePool
 	ref, err := lookupPool(ctx, c, name)
 	if err != nil {
 		return ref, x, err
 	}
-	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
+	text, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
 		return l.StoragePoolGetXMLDesc(ref, golibvirt.StorageXMLInactive)
 	})
 	if err != nil {
@@ -149,21 +150,21 @@ func findPool(ctx context.Context, c *conn, name string) (golibvirt.StoragePool,
 }
 
 // definePool defines the pool in libvirt.
-func definePool(ctx context.Context, c *conn, pool fleet.Pool) (golibvirt.StoragePool, error) {
+func definePool(ctx context.Context, c *conn.Conn, pool fleet.Pool) (golibvirt.StoragePool, error) {
 	text, err := new(poolXML(pool)).Marshal()
 	if err != nil {
 		return golibvirt.StoragePool{}, fmt.Errorf("write the pool's definition: %w", err)
 	}
-	ref, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.StoragePool, error) { return l.StoragePoolDefineXML(text, 0) })
+	ref, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.StoragePool, error) { return l.StoragePoolDefineXML(text, 0) })
 	return ref, translateSourceConflict(ctx, c, err)
 }
 
 // refreshPool makes libvirt re-read the pool's directory. It only logs an error: libvirt refuses a refresh while a
 // volume is being created, and a later pool check refreshes again.
-func (b *Backend) refreshPool(ctx context.Context, c *conn, ref golibvirt.StoragePool) {
+func (b *Backend) refreshPool(ctx context.Context, c *conn.Conn, ref golibvirt.StoragePool) {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
-	if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(ref, 0) }); err != nil && !isPoolBusyError(err) {
+	if err := c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(ref, 0) }); err != nil && !isPoolBusyError(err) {
 		b.log.Warn("a storage pool cannot be refreshed", "pool", ref.Name, "error", err)
 	}
 	b.pools.expirePool(ref.Name)

@@ -12,6 +12,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -255,8 +256,8 @@ func (b *Backend) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string
 	if err != nil {
 		return err
 	}
-	return wrapAction("set the credentials of pool "+p.Name, b.withConn(ctx, func(ctx context.Context, c *conn) error {
-		return c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return conn.WrapAction("set the credentials of pool "+p.Name, b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
+		return c.Do(ctx, func(l *golibvirt.Libvirt) error {
 			ref, err := l.SecretDefineXML(text, 0)
 			if err != nil {
 				return err
@@ -267,22 +268,22 @@ func (b *Backend) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string
 }
 
 // removePoolSecret removes the libvirt secret of a released pool.
-func (b *Backend) removePoolSecret(ctx context.Context, c *conn, p fleet.Pool) error {
+func (b *Backend) removePoolSecret(ctx context.Context, c *conn.Conn, p fleet.Pool) error {
 	if poolSourcesByKind[p.Spec.Kind].secret == nil {
 		return nil
 	}
-	uuid, err := parseUUID(fleet.VMID(p.ID))
+	uuid, err := conn.ParseUUID(fleet.VMID(p.ID))
 	if err != nil {
 		return err
 	}
-	err = c.do(ctx, func(l *golibvirt.Libvirt) error {
+	err = c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		ref, err := l.SecretLookupByUUID(uuid)
 		if err != nil {
 			return err
 		}
 		return l.SecretUndefine(ref)
 	})
-	if isLibvirtCode(err, golibvirt.ErrNoSecret) {
+	if conn.IsLibvirtCode(err, golibvirt.ErrNoSecret) {
 		return nil
 	}
 	return err
@@ -290,29 +291,29 @@ func (b *Backend) removePoolSecret(ctx context.Context, c *conn, p fleet.Pool) e
 
 // lookupVolume looks up the volume in libvirt, and again after a refresh of the pool. It returns nil if the volume does
 // not exist.
-func (b *Backend) lookupVolume(ctx context.Context, c *conn, p localVolume) (*golibvirt.StorageVol, fleet.Volume, error) {
+func (b *Backend) lookupVolume(ctx context.Context, c *conn.Conn, p localVolume) (*golibvirt.StorageVol, fleet.Volume, error) {
 	pool, err := lookupPool(ctx, c, p.pool.Name)
 	if err != nil {
 		return nil, fleet.Volume{}, err
 	}
 	for refreshed := false; ; refreshed = true {
 		v, volume, err := b.readVolumeInfo(ctx, c, pool, p)
-		if err == nil || !isLibvirtCode(err, golibvirt.ErrNoStorageVol) {
+		if err == nil || !conn.IsLibvirtCode(err, golibvirt.ErrNoStorageVol) {
 			return v, volume, err
 		}
 		if refreshed {
 			return nil, volume, nil
 		}
-		if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(pool, 0) }); err != nil && !isPoolBusyError(err) {
+		if err := c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(pool, 0) }); err != nil && !isPoolBusyError(err) {
 			return nil, volume, err
 		}
 	}
 }
 
 // readVolumeInfo reads the volume from libvirt, without a refresh of the pool.
-func (b *Backend) readVolumeInfo(ctx context.Context, c *conn, pool golibvirt.StoragePool, p localVolume) (*golibvirt.StorageVol, fleet.Volume, error) {
+func (b *Backend) readVolumeInfo(ctx context.Context, c *conn.Conn, pool golibvirt.StoragePool, p localVolume) (*golibvirt.StorageVol, fleet.Volume, error) {
 	var x libvirtxml.StorageVolume
-	v, err := call(ctx, c, func(l *golibvirt.Libvirt) (v golibvirt.StorageVol, err error) {
+	v, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (v golibvirt.StorageVol, err error) {
 		var text string
 		if v, err = l.StorageVolLookupByName(pool, p.volume); err == nil {
 			text, err = l.StorageVolGetXMLDesc(v, 0)
@@ -340,7 +341,7 @@ func volumeFromXML(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
 }
 
 // requireVolume returns the volume, or an error if the volume is missing.
-func (b *Backend) requireVolume(ctx context.Context, c *conn, p localVolume) (golibvirt.StorageVol, fleet.Volume, error) {
+func (b *Backend) requireVolume(ctx context.Context, c *conn.Conn, p localVolume) (golibvirt.StorageVol, fleet.Volume, error) {
 	ref, v, err := b.lookupVolume(ctx, c, p)
 	if err == nil && ref == nil {
 		err = hypervisor.NoVolumeError(p.volume, p.pool.Name)

@@ -14,6 +14,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
@@ -22,7 +23,7 @@ import (
 type poolCheckRun struct {
 	*Backend
 	watch     *poolWatch
-	c         *conn
+	c         *conn.Conn
 	pool      fleet.Pool
 	exclusive bool // no job of the pool is running, so the check may act and record
 	started   bool // this check has already tried to start the pool
@@ -31,20 +32,20 @@ type poolCheckRun struct {
 // checkPool checks a pool and blocks as long as the pool's storage hangs. It has no deadline, because a second call
 // would hang behind the first.
 func (b *Backend) checkPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, error) {
-	c, err := dial(b.runContext, b.socket)
+	c, err := b.daemon.Dial(b.daemon.RunContext)
 	if err != nil {
 		return fleet.PoolStatus{}, err
 	}
-	defer c.disconnect()
+	defer c.Disconnect()
 	check := poolCheckRun{Backend: b, watch: w, c: c, pool: p}
-	if unlock, _ := b.pools.locks.tryLock(p.Name); unlock != nil {
+	if unlock, _ := b.pools.locks.TryLock(p.Name); unlock != nil {
 		defer unlock()
 		check.exclusive = true
 	}
-	return call(b.runContext, c, func(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
+	return conn.Call(b.daemon.RunContext, c, func(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 		st, err := check.checkStatus(l)
-		if err != nil && isLibvirtError(err) {
-			return check.failedStatus(translateError(err).Error()), nil
+		if err != nil && conn.IsLibvirtError(err) {
+			return check.failedStatus(conn.TranslateError(err).Error()), nil
 		}
 		return st, err
 	})
@@ -59,8 +60,8 @@ func (g *poolCheckRun) failedStatus(message string) fleet.PoolStatus {
 func (g *poolCheckRun) checkStatus(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	st := fleet.PoolStatus{State: fleet.PoolInactive, MountPath: g.pool.Spec.Path}
 	ref, err := l.StoragePoolLookupByName(g.pool.Name)
-	if isLibvirtCode(err, golibvirt.ErrNoStoragePool) {
-		st.Error = translateError(err).Error()
+	if conn.IsLibvirtCode(err, golibvirt.ErrNoStoragePool) {
+		st.Error = conn.TranslateError(err).Error()
 		return g.handleInactive(l, st, false)
 	}
 	if err != nil {
@@ -90,7 +91,7 @@ func (g *poolCheckRun) checkStatus(l *golibvirt.Libvirt) (fleet.PoolStatus, erro
 	}
 	if g.exclusive {
 		record, _ := g.pools.book.RecordOf(g.pool)
-		now, problem := g.recordPoolDir(g.runContext, g.pool, record)
+		now, problem := g.recordPoolDir(g.daemon.RunContext, g.pool, record)
 		if problem != nil {
 			return g.handleWrongPlace(l, record, problem)
 		}
@@ -121,7 +122,7 @@ func (g *poolCheckRun) handleInactive(l *golibvirt.Libvirt, st fleet.PoolStatus,
 		return g.watch.inactiveStatus(st), nil
 	}
 	if !g.pool.Spec.Kind.Info().Mounted {
-		if _, problem := g.checkPoolDir(g.runContext, record); problem != nil {
+		if _, problem := g.checkPoolDir(g.daemon.RunContext, record); problem != nil {
 			record.Failing = record.Failing || !record.ByOthers
 			g.recordPool(g.pool, record)
 			return g.failedStatus(problem.Error()), nil
@@ -141,8 +142,8 @@ func (g *poolCheckRun) handleInactive(l *golibvirt.Libvirt, st fleet.PoolStatus,
 // restartPool starts the pool and checks it again.
 func (g *poolCheckRun) restartPool(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	g.started = true
-	err := wrapAction("start pool "+g.pool.Name, g.startPool(g.runContext, g.c, g.pool))
-	if g.runContext.Err() != nil {
+	err := conn.WrapAction("start pool "+g.pool.Name, g.startPool(g.daemon.RunContext, g.c, g.pool))
+	if g.daemon.RunContext.Err() != nil {
 		return fleet.PoolStatus{}, err
 	}
 	g.recordPoolOutcome(g.pool, err)
@@ -197,7 +198,7 @@ func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 		// refresh and the pool stays active.
 		err := l.StoragePoolRefresh(ref, 0)
 		if err != nil && !isPoolBusyError(err) {
-			failed(translateError(err))
+			failed(conn.TranslateError(err))
 			return st, err
 		}
 		busy := err != nil
@@ -205,8 +206,8 @@ func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 		switch {
 		case err == nil:
 			volumes, total, unlisted = list, n, ""
-		case isObjectError(err):
-			unlisted = "The pool's volumes cannot be listed, so the list is an earlier one: " + translateError(err).Error()
+		case conn.IsObjectError(err):
+			unlisted = "The pool's volumes cannot be listed, so the list is an earlier one: " + conn.TranslateError(err).Error()
 		default:
 			return st, err
 		}
@@ -283,7 +284,7 @@ func addNewFiles(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 
 // isPoolBusyError reports whether libvirt refused the refresh because a volume of the pool is being created.
 func isPoolBusyError(err error) bool {
-	return isLibvirtError(err) && strings.Contains(err.Error(), "asynchronous jobs")
+	return conn.IsLibvirtError(err) && strings.Contains(err.Error(), "asynchronous jobs")
 }
 
 // maxListedVolumes limits the listed volumes of a pool. A directory of many small files could otherwise make the host's
@@ -308,10 +309,10 @@ func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool) 
 		}
 		one, err := describeVolume(l, v, p)
 		switch {
-		case isLibvirtCode(err, golibvirt.ErrNoStorageVol):
+		case conn.IsLibvirtCode(err, golibvirt.ErrNoStorageVol):
 			continue
-		case isObjectError(err):
-			one = fleet.Volume{Name: hypervisor.EscapeInvalidText(v.Name), Path: hypervisor.EscapeInvalidText(v.Key), Fault: "The host cannot read the volume: " + translateError(err).Error()}
+		case conn.IsObjectError(err):
+			one = fleet.Volume{Name: hypervisor.EscapeInvalidText(v.Name), Path: hypervisor.EscapeInvalidText(v.Key), Fault: "The host cannot read the volume: " + conn.TranslateError(err).Error()}
 		case err != nil:
 			return nil, 0, err
 		}

@@ -10,6 +10,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
@@ -19,9 +20,9 @@ import (
 func createdByQuantix(x libvirtxml.StoragePool, p fleet.Pool) bool { return x.UUID == string(p.ID) }
 
 // priorPoolState returns the state of a preexisting pool before Quantix first uses it.
-func priorPoolState(ctx context.Context, c *conn, p fleet.Pool) (pooldir.PriorPoolState, error) {
+func priorPoolState(ctx context.Context, c *conn.Conn, p fleet.Pool) (pooldir.PriorPoolState, error) {
 	ref, x, err := findPool(ctx, c, p.Name)
-	if isLibvirtCode(err, golibvirt.ErrNoStoragePool) || err == nil && createdByQuantix(x, p) {
+	if conn.IsLibvirtCode(err, golibvirt.ErrNoStoragePool) || err == nil && createdByQuantix(x, p) {
 		return pooldir.PriorPoolState{}, nil
 	}
 	if err != nil {
@@ -31,8 +32,8 @@ func priorPoolState(ctx context.Context, c *conn, p fleet.Pool) (pooldir.PriorPo
 }
 
 // readPoolState reads whether the pool is active and has autostart.
-func readPoolState(ctx context.Context, c *conn, ref golibvirt.StoragePool) (pooldir.PriorPoolState, error) {
-	return call(ctx, c, func(l *golibvirt.Libvirt) (pooldir.PriorPoolState, error) {
+func readPoolState(ctx context.Context, c *conn.Conn, ref golibvirt.StoragePool) (pooldir.PriorPoolState, error) {
+	return conn.Call(ctx, c, func(l *golibvirt.Libvirt) (pooldir.PriorPoolState, error) {
 		active, err := l.StoragePoolIsActive(ref)
 		if err != nil {
 			return pooldir.PriorPoolState{}, err
@@ -44,7 +45,7 @@ func readPoolState(ctx context.Context, c *conn, ref golibvirt.StoragePool) (poo
 
 // releasePreexisting releases a preexisting pool. The pool stays defined, and its active and autostart states become
 // what they were before Quantix used the pool. It stays active while unmanaged domains of the host use it.
-func (b *Backend) releasePreexisting(ctx context.Context, c *conn, p fleet.Pool, ref golibvirt.StoragePool) error {
+func (b *Backend) releasePreexisting(ctx context.Context, c *conn.Conn, p fleet.Pool, ref golibvirt.StoragePool) error {
 	if err := b.checkPoolUnused(ctx, c, p, func(s observedDomain) bool { return s.managed }); err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func (b *Backend) releasePreexisting(ctx context.Context, c *conn, p fleet.Pool,
 		return err
 	}
 	was, used := record.Preexisting, b.checkPoolUnused(ctx, c, p, func(observedDomain) bool { return true })
-	err = c.do(ctx, func(l *golibvirt.Libvirt) error {
+	err = c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		if was.Defined && !was.Autostart && now.Autostart {
 			if err := l.StoragePoolSetAutostart(ref, 0); err != nil {
 				return err
@@ -81,7 +82,7 @@ func (b *Backend) releasePreexisting(ctx context.Context, c *conn, p fleet.Pool,
 var sourceConflict = regexp.MustCompile(`conflict with pool: '(.+)'`)
 
 // translateSourceConflict translates libvirt's error about another pool with the same source into an error for people.
-func translateSourceConflict(ctx context.Context, c *conn, err error) error {
+func translateSourceConflict(ctx context.Context, c *conn.Conn, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -98,12 +99,12 @@ func translateSourceConflict(ctx context.Context, c *conn, err error) error {
 
 // discoveredPools returns all pools of libvirt, sorted by name. It lists an unreadable pool with the error.
 func (b *Backend) discoveredPools() ([]fleet.DiscoveredPool, error) {
-	c, err := dial(b.runContext, b.socket)
+	c, err := b.daemon.Dial(b.daemon.RunContext)
 	if err != nil {
 		return nil, err
 	}
-	defer c.disconnect()
-	out, err := call(b.runContext, c, func(l *golibvirt.Libvirt) (out []fleet.DiscoveredPool, err error) {
+	defer c.Disconnect()
+	out, err := conn.Call(b.daemon.RunContext, c, func(l *golibvirt.Libvirt) (out []fleet.DiscoveredPool, err error) {
 		all, _, err := l.ConnectListAllStoragePools(1, 0)
 		if err != nil {
 			return nil, err
@@ -111,10 +112,10 @@ func (b *Backend) discoveredPools() ([]fleet.DiscoveredPool, error) {
 		for _, ref := range all {
 			one, err := discoveredPool(l, ref)
 			switch {
-			case isLibvirtCode(err, golibvirt.ErrNoStoragePool):
+			case conn.IsLibvirtCode(err, golibvirt.ErrNoStoragePool):
 				continue
-			case isObjectError(err):
-				one = fleet.DiscoveredPool{Name: ref.Name, Error: translateError(err).Error()}
+			case conn.IsObjectError(err):
+				one = fleet.DiscoveredPool{Name: ref.Name, Error: conn.TranslateError(err).Error()}
 			case err != nil:
 				return nil, err
 			}

@@ -7,6 +7,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
 )
 
@@ -15,7 +16,7 @@ import (
 func missingPoolTypes(l *golibvirt.Libvirt) (types []string, err error) {
 	text, err := l.ConnectGetStoragePoolCapabilities(0)
 	if err != nil {
-		if isLibvirtError(err) {
+		if conn.IsLibvirtError(err) {
 			return nil, nil
 		}
 		return nil, err

@@ -6,6 +6,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
@@ -13,7 +14,7 @@ import (
 // startPool starts the pool after it has checked that the pool's directory is allowed and is still the recorded one.
 // The caller holds the pool's lock. startPool creates the directory only for a pool that was never active, because a
 // missing directory may mean that the data is elsewhere.
-func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
+func (b *Backend) startPool(ctx context.Context, c *conn.Conn, p fleet.Pool) error {
 	if err := b.checkPoolAllowed(ctx, p); err != nil {
 		return err
 	}
@@ -42,7 +43,7 @@ func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
 		}
 		return err
 	}
-	err = c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(ref, 0) })
+	err = c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(ref, 0) })
 	if isPoolBusyError(err) {
 		return nil
 	}
@@ -50,10 +51,10 @@ func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
 }
 
 // definedPool returns libvirt's pool and defines it if it is missing.
-func (b *Backend) definedPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt.StoragePool, error) {
+func (b *Backend) definedPool(ctx context.Context, c *conn.Conn, p fleet.Pool) (golibvirt.StoragePool, error) {
 	ref, x, err := findPool(ctx, c, p.Name)
 	switch {
-	case isLibvirtCode(err, golibvirt.ErrNoStoragePool):
+	case conn.IsLibvirtCode(err, golibvirt.ErrNoStoragePool):
 		return definePool(ctx, c, p)
 	case err != nil:
 		return ref, err
@@ -65,8 +66,8 @@ func (b *Backend) definedPool(ctx context.Context, c *conn, p fleet.Pool) (golib
 
 // poolActive reports whether the pool is active in libvirt. It stops a pool with a lost mount, because libvirt mounts
 // only when it starts a pool.
-func (b *Backend) poolActive(ctx context.Context, c *conn, ref golibvirt.StoragePool, record pooldir.RecordedPool) (bool, error) {
-	active, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.StoragePoolIsActive(ref) })
+func (b *Backend) poolActive(ctx context.Context, c *conn.Conn, ref golibvirt.StoragePool, record pooldir.RecordedPool) (bool, error) {
+	active, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.StoragePoolIsActive(ref) })
 	if err != nil || active == 0 {
 		return false, err
 	}
@@ -74,13 +75,13 @@ func (b *Backend) poolActive(ctx context.Context, c *conn, ref golibvirt.Storage
 	if problem == nil || !record.IsUnmounted(now) {
 		return true, problem
 	}
-	return false, c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolDestroy(ref) })
+	return false, c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolDestroy(ref) })
 }
 
 // createPool starts the pool. It sets autostart before the start, so that the host's next boot retries a pool with an
 // unreachable server. It checks the path again, because somebody may have replaced the built directory.
-func (b *Backend) createPool(ctx context.Context, c *conn, p fleet.Pool, ref golibvirt.StoragePool, build bool) error {
-	err := c.do(ctx, func(l *golibvirt.Libvirt) error {
+func (b *Backend) createPool(ctx context.Context, c *conn.Conn, p fleet.Pool, ref golibvirt.StoragePool, build bool) error {
+	err := c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		err := l.StoragePoolSetAutostart(ref, 1)
 		if err == nil && build {
 			err = l.StoragePoolBuild(ref, 0)
@@ -93,12 +94,12 @@ func (b *Backend) createPool(ctx context.Context, c *conn, p fleet.Pool, ref gol
 	if err := b.checkPoolAllowed(ctx, p); err != nil {
 		return err
 	}
-	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolCreate(ref, 0) })
+	return c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolCreate(ref, 0) })
 }
 
 // stopWrongPool stops a pool that started on the wrong directory. It only logs an error.
-func (b *Backend) stopWrongPool(ctx context.Context, c *conn, ref golibvirt.StoragePool) {
-	if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolDestroy(ref) }); err != nil {
+func (b *Backend) stopWrongPool(ctx context.Context, c *conn.Conn, ref golibvirt.StoragePool) {
+	if err := c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolDestroy(ref) }); err != nil {
 		b.log.Warn("a storage pool on the wrong directory cannot be stopped", "pool", ref.Name, "error", err)
 	}
 }

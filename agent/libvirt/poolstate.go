@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"quantix/agent/libvirt/locks"
+	"quantix/agent/libvirt/watch"
 	"quantix/agent/pooldir"
 	"quantix/agent/state"
 	"quantix/internal/fleet"
@@ -31,17 +33,17 @@ const (
 type poolWatches struct {
 	roots pooldir.PoolRoots
 	book  *state.PoolBook
-	locks keyLocks[string] // by pool name; locked by jobs and by pool checks
+	locks locks.ByKey[string] // by pool name; locked by jobs and by pool checks
 
 	mu         sync.Mutex
 	all        map[string]*poolWatch
-	discovered valueWatch[[]fleet.DiscoveredPool]
+	discovered watch.Value[[]fleet.DiscoveredPool]
 }
 
 // poolWatch holds the cached status and volumes of one pool.
 type poolWatch struct {
-	valueWatch[fleet.PoolStatus]
-	dirCheck valueWatch[error] // checks that the directory is the recorded one; see poolWatches.checkAnswers
+	watch.Value[fleet.PoolStatus]
+	dirCheck watch.Value[error] // checks that the directory is the recorded one; see poolWatches.checkAnswers
 
 	mu           sync.Mutex
 	failure      string // the error of the last failed job or refresh; empty after a success
@@ -78,8 +80,8 @@ func (p *poolWatches) expirePool(name string) {
 	w.mu.Lock()
 	w.refreshed = time.Time{}
 	w.mu.Unlock()
-	w.expire()
-	p.discovered.expire()
+	w.Expire()
+	p.discovered.Expire()
 }
 
 // recordPoolOutcome records the outcome of a job, a refresh or a restart. The pool's status shows the error until the
@@ -121,16 +123,16 @@ func (p *poolWatches) expireAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, w := range p.all {
-		w.expire()
+		w.Expire()
 	}
-	p.discovered.expire()
+	p.discovered.Expire()
 }
 
 // checkHanging returns an error if the pool's storage hangs, because another call would only block one more thread of
 // libvirtd.
 func (p *poolWatches) checkHanging(name string) error {
-	if s := p.watchOf(name).state(); s.running > stalledAfter {
-		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledText(s.began))
+	if s := p.watchOf(name).State(); s.Running > stalledAfter {
+		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledText(s.Began))
 	}
 	return nil
 }
@@ -144,17 +146,17 @@ func (p *poolWatches) checkAnswers(name string) error {
 	if !known || record.Place == nil || record.Path == "" {
 		return nil // only libvirt knows whether the pool is active
 	}
-	s := p.watchOf(name).dirCheck.read(context.Background(), 0, poolReadTimeout, func() (error, error) {
+	s := p.watchOf(name).dirCheck.Read(context.Background(), 0, poolReadTimeout, func() (error, error) {
 		now, err := pooldir.InspectDir(record.Path)
 		return record.CheckDir(now), err
 	})
 	switch {
-	case s.running > poolReadTimeout/2: // a shorter delay belongs to a later, concurrent check
-		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledText(s.began))
-	case s.err != nil:
-		return fmt.Errorf("look at the pool %s: %w", name, s.err)
+	case s.Running > poolReadTimeout/2: // a shorter delay belongs to a later, concurrent check
+		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledText(s.Began))
+	case s.Err != nil:
+		return fmt.Errorf("look at the pool %s: %w", name, s.Err)
 	}
-	return s.value
+	return s.Value
 }
 
 func stalledText(since time.Time) string {
@@ -176,7 +178,7 @@ func (b *Backend) reportPools(ctx context.Context, pools []fleet.Pool) poolRepor
 			reports.assigned[i] = wire.PoolReport{ID: p.ID, Name: p.Name, Status: b.poolStatus(ctx, p)}
 		})
 	}
-	all := b.pools.discovered.read(ctx, poolMaxAge, poolReadTimeout, b.discoveredPools).value
+	all := b.pools.discovered.Read(ctx, poolMaxAge, poolReadTimeout, b.discoveredPools).Value
 	done.Wait()
 	for _, other := range all {
 		if !slices.ContainsFunc(pools, func(p fleet.Pool) bool { return p.Name == other.Name }) {
@@ -191,21 +193,21 @@ func (b *Backend) reportPools(ctx context.Context, pools []fleet.Pool) poolRepor
 // with the sizes last read.
 func (b *Backend) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus {
 	w := b.pools.watchOf(p.Name)
-	s := w.read(ctx, poolMaxAge, poolReadTimeout, func() (fleet.PoolStatus, error) { return b.checkPool(p, w) })
-	st := w.smoothSizes(s.value)
+	s := w.Read(ctx, poolMaxAge, poolReadTimeout, func() (fleet.PoolStatus, error) { return b.checkPool(p, w) })
+	st := w.smoothSizes(s.Value)
 	switch {
-	case s.running > stalledAfter && s.known && st.State == fleet.PoolFailed && st.Error != "":
+	case s.Running > stalledAfter && s.Known && st.State == fleet.PoolFailed && st.Error != "":
 		// While a restart of the pool hangs, the error of the earlier failure says more than a stalled state.
-	case !s.known && w.hasFailure():
+	case !s.Known && w.hasFailure():
 		return w.inactiveStatus(fleet.PoolStatus{MountPath: p.Spec.Path})
-	case s.running > stalledAfter:
-		st.State, st.Error = fleet.PoolStalled, stalledText(s.began)
-	case !s.known && s.err != nil:
-		st.State, st.Error = fleet.PoolStalled, s.err.Error()
-	case !s.known:
+	case s.Running > stalledAfter:
+		st.State, st.Error = fleet.PoolStalled, stalledText(s.Began)
+	case !s.Known && s.Err != nil:
+		st.State, st.Error = fleet.PoolStalled, s.Err.Error()
+	case !s.Known:
 		st.State, st.Error = fleet.PoolStalled, "The host has not yet answered about this pool."
-	case s.err != nil:
-		st.Error = strings.TrimSpace(st.Error + " The host could not check the pool again, so this status is an earlier one: " + s.err.Error())
+	case s.Err != nil:
+		st.Error = strings.TrimSpace(st.Error + " The host could not check the pool again, so this status is an earlier one: " + s.Err.Error())
 	}
 	return st
 }

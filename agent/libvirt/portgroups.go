@@ -13,6 +13,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -153,8 +154,8 @@ func (g groups) updatesTo(want groups) (out []networkUpdate) {
 }
 
 // readNetworkXML reads a network's definition and its port groups.
-func readNetworkXML(ctx context.Context, c *conn, ref golibvirt.Network, flags uint32) (x libvirtxml.Network, g groups, err error) {
-	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.NetworkGetXMLDesc(ref, flags) })
+func readNetworkXML(ctx context.Context, c *conn.Conn, ref golibvirt.Network, flags uint32) (x libvirtxml.Network, g groups, err error) {
+	text, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.NetworkGetXMLDesc(ref, flags) })
 	if err != nil {
 		return x, nil, err
 	}
@@ -168,7 +169,7 @@ func readNetworkXML(ctx context.Context, c *conn, ref golibvirt.Network, flags u
 
 // applyNICBandwidths applies changed port group bandwidths to the NICs of running guests, because libvirt applies the
 // bandwidth only when it attaches a NIC. It does not change a NIC with bandwidth limits of its own.
-func (b *Backend) applyNICBandwidths(ctx context.Context, c *conn, n fleet.Network) error {
+func (b *Backend) applyNICBandwidths(ctx context.Context, c *conn.Conn, n fleet.Network) error {
 	all, err := b.readDomains(ctx, c)
 	if err != nil {
 		return err
@@ -178,11 +179,11 @@ func (b *Backend) applyNICBandwidths(ctx context.Context, c *conn, n fleet.Netwo
 		if s.live == nil || !slices.ContainsFunc(s.live.NICs, on) {
 			continue
 		}
-		live, err := readDefinition(ctx, c, s.ref, 0)
+		live, err := conn.ReadDefinition(ctx, c, s.ref, 0)
 		if err != nil {
 			return err
 		}
-		inactive, err := readDefinition(ctx, c, s.ref, golibvirt.DomainXMLInactive)
+		inactive, err := conn.ReadDefinition(ctx, c, s.ref, golibvirt.DomainXMLInactive)
 		if err != nil {
 			return err
 		}
@@ -196,7 +197,7 @@ func (b *Backend) applyNICBandwidths(ctx context.Context, c *conn, n fleet.Netwo
 }
 
 // applyNICBandwidth sets the bandwidth of one NIC of a running guest to the bandwidth of the NIC's port group.
-func applyNICBandwidth(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Network, d libvirtxml.DomainInterface, inactive *libvirtxml.Domain) error {
+func applyNICBandwidth(ctx context.Context, c *conn.Conn, ref golibvirt.Domain, n fleet.Network, d libvirtxml.DomainInterface, inactive *libvirtxml.Domain) error {
 	if d.Source == nil || d.Source.Network == nil || d.Source.Network.Network != n.Name {
 		return nil
 	}
@@ -215,7 +216,7 @@ func applyNICBandwidth(ctx context.Context, c *conn, ref golibvirt.Domain, n fle
 	for i, w := range want {
 		params[i] = golibvirt.TypedParam{Field: w.name, Value: *golibvirt.NewTypedParamValueUint(w.value)}
 	}
-	return c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainSetInterfaceParameters(ref, domxml.NICMACOf(&d), params, uint32(golibvirt.DomainAffectLive))
 	})
 }

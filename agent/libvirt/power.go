@@ -8,6 +8,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
 )
 
@@ -39,7 +40,7 @@ func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
 
 // startVM starts the VM unless the VM is running or starting. underWay reports that an earlier start has not ended.
 func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, err error) {
-	err = b.withVMConn(ctx, id, "start", func(ctx context.Context, c *conn, s observedDomain) error {
+	err = b.withVMConn(ctx, id, "start", func(ctx context.Context, c *conn.Conn, s observedDomain) error {
 		if s.live != nil {
 			underWay = golibvirt.DomainState(s.state) == golibvirt.DomainPaused && golibvirt.DomainPausedReason(s.reason) == golibvirt.DomainPausedStartingUp
 			if p, _ := translatePower(s.state, s.reason); p != fleet.Crashed {
@@ -58,7 +59,7 @@ func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, er
 		if err := b.prepareGuestStart(ctx, c, s); err != nil {
 			return err
 		}
-		return c.do(ctx, func(l *golibvirt.Libvirt) error {
+		return c.Do(ctx, func(l *golibvirt.Libvirt) error {
 			ref := s.ref
 			if s.live != nil {
 				if err := l.DomainDestroy(ref); err != nil {
@@ -99,7 +100,7 @@ func (b *Backend) StopVM(ctx context.Context, id fleet.VMID) error {
 
 // ignoreIfOff returns err, or nil if the guest has stopped on its own.
 func ignoreIfOff(l *golibvirt.Libvirt, ref golibvirt.Domain, err error) error {
-	if isLibvirtCode(err, golibvirt.ErrOperationInvalid) {
+	if conn.IsLibvirtCode(err, golibvirt.ErrOperationInvalid) {
 		if active, checkErr := l.DomainIsActive(ref); checkErr == nil && active == 0 {
 			return nil
 		}
@@ -152,25 +153,25 @@ func (b *Backend) withRunningVM(ctx context.Context, id fleet.VMID, verb string,
 
 // withVM is withVMConn for a function that makes a single libvirt call.
 func (b *Backend) withVM(ctx context.Context, id fleet.VMID, verb string, f func(*golibvirt.Libvirt, observedDomain) error) error {
-	return b.withVMConn(ctx, id, verb, func(ctx context.Context, c *conn, s observedDomain) error {
-		return c.do(ctx, func(l *golibvirt.Libvirt) error { return f(l, s) })
+	return b.withVMConn(ctx, id, verb, func(ctx context.Context, c *conn.Conn, s observedDomain) error {
+		return c.Do(ctx, func(l *golibvirt.Libvirt) error { return f(l, s) })
 	})
 }
 
 // withVMConn runs f for a managed VM, with the VM's current state, under the VM's lock and on a new connection.
-func (b *Backend) withVMConn(ctx context.Context, id fleet.VMID, verb string, f func(context.Context, *conn, observedDomain) error) error {
-	unlock, err := b.vmLocks.lock(ctx, id)
+func (b *Backend) withVMConn(ctx context.Context, id fleet.VMID, verb string, f func(context.Context, *conn.Conn, observedDomain) error) error {
+	unlock, err := b.vmLocks.Lock(ctx, id)
 	if err != nil {
 		return fmt.Errorf("%s: %w", verb, err)
 	}
 	defer unlock()
-	return b.withConn(ctx, func(ctx context.Context, c *conn) error {
+	return b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		s, err := b.readDomainOn(ctx, c, id)
-		if isLibvirtCode(err, golibvirt.ErrNoDomain) {
+		if conn.IsLibvirtCode(err, golibvirt.ErrNoDomain) {
 			return errNoDomain(id)
 		}
 		if err != nil {
-			return wrapAction(verb, err)
+			return conn.WrapAction(verb, err)
 		}
 		if !s.managed {
 			return errUnmanaged()
@@ -179,7 +180,7 @@ func (b *Backend) withVMConn(ctx context.Context, id fleet.VMID, verb string, f 
 			return err
 		}
 		defer b.domains.invalidate(s.ref.UUID)
-		return wrapAction(verb+" "+s.ref.Name, f(ctx, c, s))
+		return conn.WrapAction(verb+" "+s.ref.Name, f(ctx, c, s))
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/image"
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
 )
 
@@ -33,7 +34,7 @@ func (f formats) isRaw(path string, id fileID) bool {
 }
 
 // readFileFormats reads the definitions of all domains now.
-func (b *Backend) readFileFormats(ctx context.Context, c *conn) (formats, error) {
+func (b *Backend) readFileFormats(ctx context.Context, c *conn.Conn) (formats, error) {
 	all, err := b.readDomains(ctx, c)
 	if err != nil {
 		return formats{}, fmt.Errorf("read the disks of the host's VMs: %w", err)
@@ -54,7 +55,7 @@ func (f volumeFile) looksFormatted() bool { return f.contentFormat != "" }
 
 // readImageSource reads the facts that decide whether an image may be created from a volume. It refuses a raw disk that
 // looks like another format, because readers of the copy would use that format.
-func (b *Backend) readImageSource(ctx context.Context, c *conn, p localVolume) (header, error) {
+func (b *Backend) readImageSource(ctx context.Context, c *conn.Conn, p localVolume) (header, error) {
 	f, err := b.volumeFile(ctx, c, p)
 	if err != nil {
 		return header{}, err

@@ -6,13 +6,14 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 )
 
 // prepareGuestStart checks every path that the guest would open. Then it updates the VM's definition with values known
 // only at the start: the networks' MTUs, the host's USB ports and the mediated devices.
-func (b *Backend) prepareGuestStart(ctx context.Context, c *conn, s observedDomain) error {
-	x, err := readDefinition(ctx, c, s.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
+func (b *Backend) prepareGuestStart(ctx context.Context, c *conn.Conn, s observedDomain) error {
+	x, err := conn.ReadDefinition(ctx, c, s.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
 		return err
 	}
@@ -37,7 +38,7 @@ func (b *Backend) prepareGuestStart(ctx context.Context, c *conn, s observedDoma
 	if err != nil {
 		return err
 	}
-	return c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		_, err := l.DomainDefineXML(text)
 		return err
 	})
@@ -45,8 +46,8 @@ func (b *Backend) prepareGuestStart(ctx context.Context, c *conn, s observedDoma
 
 // checkManagedSave checks the paths of a managed save image (virsh managedsave), because a start resumes from the image
 // with the definition that the image contains.
-func (b *Backend) checkManagedSave(ctx context.Context, c *conn, ref golibvirt.Domain) error {
-	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
+func (b *Backend) checkManagedSave(ctx context.Context, c *conn.Conn, ref golibvirt.Domain) error {
+	text, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
 		saved, err := l.DomainHasManagedSaveImage(ref, 0)
 		if err != nil || saved == 0 {
 			return "", err

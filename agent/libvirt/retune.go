@@ -9,6 +9,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -94,10 +95,10 @@ func (a *applyRun) changeDriveMedium(ctx context.Context, ref golibvirt.Domain, 
 	if err != nil {
 		return err
 	}
-	err = a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+	err = a.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainUpdateDeviceFlags(ref, text, golibvirt.DomainDeviceModifyLive)
 	})
-	if err != nil && isLibvirtError(err) && (strings.Contains(err.Error(), "locked") || strings.Contains(err.Error(), "tray")) {
+	if err != nil && conn.IsLibvirtError(err) && (strings.Contains(err.Error(), "locked") || strings.Contains(err.Error(), "tray")) {
 		return nil
 	}
 	return err
@@ -108,7 +109,7 @@ func (a *applyRun) hotPlugCPUs(ctx context.Context, ref golibvirt.Domain, want i
 	if want <= domxml.PluggedCPUs(live) || want > domxml.MaxHotPlugCPUs(live) || !domxml.SupportsCPUHotPlug(live.Type, domxml.SecureBootOf(live)) {
 		return nil
 	}
-	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return a.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainSetVcpusFlags(ref, uint32(want), uint32(golibvirt.DomainVCPULive))
 	})
 }
@@ -145,7 +146,7 @@ func (a *applyRun) applyDiskLimits(ctx context.Context, ref golibvirt.Domain, al
 	}
 	set(golibvirt.DomainBlockIotuneTotalIopsSecMaxLength, length(t.TotalIopsSecMax, t.TotalIopsSecMaxLength))
 	set(golibvirt.DomainBlockIotuneTotalBytesSecMaxLength, length(t.TotalBytesSecMax, t.TotalBytesSecMaxLength))
-	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return a.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainSetBlockIOTune(ref, domxml.DiskTargetOf(&now), limits, uint32(golibvirt.DomainAffectLive))
 	})
 }
@@ -172,7 +173,7 @@ func (a *applyRun) applyNICSettings(ctx context.Context, ref golibvirt.Domain, s
 	if err != nil {
 		return err
 	}
-	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return a.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainUpdateDeviceFlags(ref, text, golibvirt.DomainDeviceModifyLive)
 	})
 }
@@ -193,7 +194,7 @@ func (a *applyRun) applyCPUSchedule(ctx context.Context, ref golibvirt.Domain, k
 	if len(set) == 0 {
 		return nil
 	}
-	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return a.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainSetSchedulerParametersFlags(ref, set, uint32(golibvirt.DomainAffectLive))
 	})
 }

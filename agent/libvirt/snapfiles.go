@@ -242,7 +242,7 @@ func (w *snapshotJob) createOverlays(ctx context.Context, next []hypervisor.Snap
 			return err
 		}
 		text := volumeXML(filepath.Base(n.File), newVolumeSpec{format: "qcow2", size: h.Size, base: n.Base, baseFormat: "qcow2"})
-		err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		err = w.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 			_, err := l.StorageVolCreateXML(pool, text, 0)
 			return err
 		})

@@ -15,6 +15,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -149,7 +150,7 @@ func (w *snapshotJob) commitLive(ctx context.Context, s diskMigrationState, m hy
 	if active {
 		flags = golibvirt.DomainBlockCommitActive
 	}
-	err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+	err = w.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainBlockCommit(s.ref, domxml.DiskTargetOf(d), golibvirt.OptString{m.Base}, golibvirt.OptString{m.Top}, 0, flags)
 	})
 	if err != nil {
@@ -183,7 +184,7 @@ func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m 
 		case active && domxml.DiskPathOf(d) == m.Base, !active && !isInBackingChain(d, m.Top):
 			return nil
 		case w.in.IsCancelled() && w.tree.Work.Step != hypervisor.SnapStepPivoting:
-			if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainBlockJobAbort(ref, domxml.DiskTargetOf(d), 0) }); err != nil && !isLibvirtError(err) {
+			if err := w.c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainBlockJobAbort(ref, domxml.DiskTargetOf(d), 0) }); err != nil && !conn.IsLibvirtError(err) {
 				return err
 			}
 			return errors.Join(hypervisor.ErrCancelled, w.removeOperationRecord())
@@ -192,10 +193,10 @@ func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m 
 				return err
 			}
 			progress(99)
-			err := w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+			err := w.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 				return l.DomainBlockJobAbort(ref, domxml.DiskTargetOf(d), golibvirt.DomainBlockJobAbortPivot)
 			})
-			if err != nil && !isLibvirtError(err) {
+			if err != nil && !conn.IsLibvirtError(err) {
 				return err
 			}
 			if err == nil {
@@ -203,11 +204,11 @@ func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m 
 			}
 		}
 		type info struct{ jobs, done, total int64 }
-		now, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (info, error) {
+		now, err := conn.Call(ctx, w.c, func(l *golibvirt.Libvirt) (info, error) {
 			jobs, _, _, done, total, err := l.DomainGetBlockJobInfo(ref, domxml.DiskTargetOf(d), 0)
 			return info{int64(jobs), int64(done), int64(total)}, err
 		})
-		if err != nil && !isLibvirtError(err) {
+		if err != nil && !conn.IsLibvirtError(err) {
 			return err
 		}
 		if err == nil && now.jobs == 0 {

@@ -18,6 +18,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -84,12 +85,12 @@ func waitPollPeriod(ctx context.Context) error {
 // diskCopyError returns the error for a disk that libvirt reports as being copied: QEMU really copies the disk, or only
 // libvirt believes so.
 func (w *snapshotJob) diskCopyError(ctx context.Context, s diskMigrationState, d *libvirtxml.DomainDisk, name string) error {
-	jobs, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
+	jobs, err := conn.Call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
 		jobs, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, domxml.DiskTargetOf(d), 0)
 		return jobs, err
 	})
 	switch {
-	case err != nil && !isLibvirtError(err):
+	case err != nil && !conn.IsLibvirtError(err):
 		return err
 	case err == nil && jobs == 0:
 		return errCopyWithoutQEMU(name)
@@ -163,7 +164,7 @@ func refuseUnknownPivot(s observedDomain) error {
 
 // diskChangedTo asks the guest's QEMU whether a disk uses the file to instead of from. It fails if QEMU has neither
 // file.
-func (b *Backend) diskChangedTo(ctx context.Context, c *conn, s observedDomain, from, to string) (bool, error) {
+func (b *Backend) diskChangedTo(ctx context.Context, c *conn.Conn, s observedDomain, from, to string) (bool, error) {
 	files, err := b.diskFilesInQEMU(ctx, c, s)
 	switch {
 	case err != nil:
@@ -178,9 +179,9 @@ func (b *Backend) diskChangedTo(ctx context.Context, c *conn, s observedDomain, 
 
 // diskFilesInQEMU returns the files of the guest's disks as QEMU reports them. It asks QEMU through libvirt. If libvirt
 // has lost the guest, libvirt does not use QEMU's monitor socket, so diskFilesInQEMU uses the socket directly.
-func (b *Backend) diskFilesInQEMU(ctx context.Context, c *conn, s observedDomain) ([]string, error) {
+func (b *Backend) diskFilesInQEMU(ctx context.Context, c *conn.Conn, s observedDomain) ([]string, error) {
 	ask := func(question string) (string, error) {
-		return call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.QEMUDomainMonitorCommand(s.ref, question, 0) })
+		return conn.Call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.QEMUDomainMonitorCommand(s.ref, question, 0) })
 	}
 	if pid, statusFile := b.findLostGuest(s); pid != 0 {
 		ask = func(question string) (string, error) {
@@ -295,7 +296,7 @@ func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapOper
 		}
 		return w.finishMerge(ctx, m)
 	case d != nil:
-		jobs, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
+		jobs, err := conn.Call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
 			jobs, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, domxml.DiskTargetOf(d), 0)
 			return jobs, err
 		})

@@ -15,6 +15,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -80,9 +81,9 @@ func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 		return err
 	}
 	if s.live != nil {
-		if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		if err := w.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 			err := l.DomainDestroy(s.ref)
-			if isLibvirtCode(err, golibvirt.ErrOperationInvalid) {
+			if conn.IsLibvirtCode(err, golibvirt.ErrOperationInvalid) {
 				err = nil // the guest has stopped on its own
 			}
 			return err
@@ -139,7 +140,7 @@ func (w *snapshotJob) restorePower(ctx context.Context, node hypervisor.SnapNode
 		if err := w.prepareGuestStart(ctx, w.c, s.observedDomain); err != nil {
 			return err
 		}
-		err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return translateNoFreeDevice(l.DomainCreate(s.ref)) })
+		err := w.c.Do(ctx, func(l *golibvirt.Libvirt) error { return translateNoFreeDevice(l.DomainCreate(s.ref)) })
 		if err != nil && !isInterrupted(ctx, err) {
 			err = fmt.Errorf("the disks are as in the snapshot and the VM is off, but the guest did not start. Start the VM, or revert again: %w", err)
 		}
@@ -163,7 +164,7 @@ func (w *snapshotJob) restorePower(ctx context.Context, node hypervisor.SnapNode
 	if node.Paused {
 		flags = golibvirt.DomainSavePaused
 	}
-	err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+	err = w.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainRestoreFlags(node.Memory, golibvirt.OptString{text}, uint32(flags))
 	})
 	if err != nil && !isInterrupted(ctx, err) {
@@ -195,7 +196,7 @@ func (w *snapshotJob) renameForMemory(ctx context.Context, s diskMigrationState,
 		return s, nil
 	}
 	if then.Name != s.ref.Name {
-		err := w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		err := w.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 			_, err := l.DomainRename(s.ref, golibvirt.OptString{then.Name}, 0)
 			return err
 		})
@@ -248,7 +249,7 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, i
 	if err != nil {
 		return "", err
 	}
-	text, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (string, error) {
+	text, err := conn.Call(ctx, w.c, func(l *golibvirt.Libvirt) (string, error) {
 		return l.DomainSaveImageGetXMLDesc(node.Memory, uint32(golibvirt.DomainSaveImageXMLSecure))
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -95,10 +96,10 @@ func (b *Backend) lastVersion() string {
 
 // VM implements hypervisor.VMs.
 func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, libvirtCallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, conn.CallTimeout)
 	defer cancel()
 	s, err := b.readVM(ctx, id)
-	if isLibvirtCode(err, golibvirt.ErrNoDomain) {
+	if conn.IsLibvirtCode(err, golibvirt.ErrNoDomain) {
 		return fleet.VMStatus{Power: fleet.Absent}, 0, nil
 	}
 	if err != nil {
@@ -109,7 +110,7 @@ func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64,
 		generation = 0
 	}
 	b.changedFilters(ctx)
-	return b.statusWithFaults(s, b.diskSizesOf(ctx, diskPathsOf(s)), b.addressWatch.state().value[id]), generation, nil
+	return b.statusWithFaults(s, b.diskSizesOf(ctx, diskPathsOf(s)), b.addressWatch.State().Value[id]), generation, nil
 }
 
 // readVM reads one domain over the backend's connection for state.
@@ -122,13 +123,13 @@ func (b *Backend) readVM(ctx context.Context, id fleet.VMID) (observedDomain, er
 }
 
 // readDomainOn reads one domain on the given connection.
-func (b *Backend) readDomainOn(ctx context.Context, c *conn, id fleet.VMID) (observedDomain, error) {
-	uuid, err := parseUUID(id)
+func (b *Backend) readDomainOn(ctx context.Context, c *conn.Conn, id fleet.VMID) (observedDomain, error) {
+	uuid, err := conn.ParseUUID(id)
 	if err != nil {
 		return observedDomain{}, err
 	}
 	var s observedDomain
-	ref, err := call(ctx, c, func(l *golibvirt.Libvirt) (ref golibvirt.Domain, err error) {
+	ref, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (ref golibvirt.Domain, err error) {
 		if ref, err = l.DomainLookupByUUID(uuid); err == nil {
 			s.state, s.reason, err = l.DomainGetState(ref, 0)
 		}

@@ -11,6 +11,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -18,7 +19,7 @@ import (
 // snapshotJob is a running job for a VM's snapshots.
 type snapshotJob struct {
 	*Backend
-	c    *conn
+	c    *conn.Conn
 	in   hypervisor.SnapshotWork
 	tree *hypervisor.SnapTree
 }
@@ -41,15 +42,15 @@ func (b *Backend) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork
 // runSnapshotJob finishes or undoes an interrupted job, and then runs do. It does nothing if the tree records that this
 // job is done.
 func (b *Backend) runSnapshotJob(ctx context.Context, act string, in hypervisor.SnapshotWork, do func(*snapshotJob, context.Context) error) error {
-	unlock, err := b.vmLocks.lock(ctx, in.VM.ID)
+	unlock, err := b.vmLocks.Lock(ctx, in.VM.ID)
 	if err != nil {
-		return wrapAction(act, err)
+		return conn.WrapAction(act, err)
 	}
 	defer unlock()
 	b.assignedPools.record(in.Pools)
-	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
+	return conn.WrapAction(act, b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		w := &snapshotJob{Backend: b, c: c, in: in}
-		if uuid, err := parseUUID(in.VM.ID); err == nil {
+		if uuid, err := conn.ParseUUID(in.VM.ID); err == nil {
 			defer b.domains.invalidate(uuid)
 		}
 		defer func() {
@@ -94,7 +95,7 @@ func (b *Backend) runSnapshotJob(ctx context.Context, act string, in hypervisor.
 // readSnapshot replaces the volume in from by the file that the disk had at the time of the snapshot. No job changes
 // the files of the VM's snapshots until the caller calls release.
 func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *localVolume) (release func(), err error) {
-	release, err = b.snapshotLocks.lockShared(ctx, string(of.VMID))
+	release, err = b.snapshotLocks.LockShared(ctx, string(of.VMID))
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *l
 
 // lockSnapshots locks the files of the VM's snapshots for a change. It fails while another job reads them.
 func (b *Backend) lockSnapshots(vm fleet.VM) (release func(), err error) {
-	release, _ = b.snapshotLocks.tryLockFile(string(vm.ID), true)
+	release, _ = b.snapshotLocks.TryLockFile(string(vm.ID), true)
 	if release == nil {
 		return nil, hypervisor.RefuseCopiedSnapshots(vm.Name)
 	}
@@ -137,8 +138,8 @@ func (w *snapshotJob) runningDefinition(ctx context.Context, s diskMigrationStat
 	if s.live == nil {
 		return nil, nil
 	}
-	x, err := readDefinition(ctx, w.c, s.ref, 0)
-	if isLibvirtCode(err, golibvirt.ErrOperationInvalid) {
+	x, err := conn.ReadDefinition(ctx, w.c, s.ref, 0)
+	if conn.IsLibvirtCode(err, golibvirt.ErrOperationInvalid) {
 		return nil, nil
 	}
 	return x, err
@@ -266,7 +267,7 @@ func (w *snapshotJob) checkNoUnmanagedState(ctx context.Context, s diskMigration
 	if len(others) > 0 {
 		return fleet.Errorf(fleet.Conflict, "Somebody made snapshots of the VM with virsh on the host (%s), which would be lost. Delete those snapshots first (virsh snapshot-list, snapshot-delete).", others[0])
 	}
-	n, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
+	n, err := conn.Call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
 		_, n, err := l.DomainListAllCheckpoints(s.ref, 0, 0)
 		return n, err
 	})
@@ -276,7 +277,7 @@ func (w *snapshotJob) checkNoUnmanagedState(ctx context.Context, s diskMigration
 	if err != nil {
 		return err
 	}
-	saved, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) { return l.DomainHasManagedSaveImage(s.ref, 0) })
+	saved, err := conn.Call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) { return l.DomainHasManagedSaveImage(s.ref, 0) })
 	if err == nil && saved > 0 {
 		err = fleet.Errorf(fleet.Conflict, "The VM's memory is saved on the host (virsh managedsave), and the saved state needs the current disks. Start the VM or remove the saved state first.")
 	}
@@ -284,8 +285,8 @@ func (w *snapshotJob) checkNoUnmanagedState(ctx context.Context, s diskMigration
 }
 
 // virshSnapshotNames returns the names of the domain's snapshots that libvirt manages.
-func virshSnapshotNames(ctx context.Context, c *conn, ref golibvirt.Domain) ([]string, error) {
-	return call(ctx, c, func(l *golibvirt.Libvirt) ([]string, error) {
+func virshSnapshotNames(ctx context.Context, c *conn.Conn, ref golibvirt.Domain) ([]string, error) {
+	return conn.Call(ctx, c, func(l *golibvirt.Libvirt) ([]string, error) {
 		n, err := l.DomainSnapshotNum(ref, 0)
 		if err != nil || n == 0 {
 			return nil, err

@@ -12,6 +12,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -165,7 +166,7 @@ func (w *snapshotJob) takeLive(ctx context.Context, s diskMigrationState) error 
 		return err
 	}
 	if note.Resume {
-		if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainSuspend(s.ref) }); err != nil {
+		if err := w.c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainSuspend(s.ref) }); err != nil {
 			return err
 		}
 	}
@@ -187,7 +188,7 @@ func (w *snapshotJob) takeLive(ctx context.Context, s diskMigrationState) error 
 	}
 	stop := reportAllocation(note.Node.Memory, int64(s.live.MemoryMiB)<<20, func(percent int) { w.in.Progress(20+percent/2, "saving the guest's memory") })
 	defer stop()
-	return w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return w.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		_, err := l.DomainSnapshotCreateXML(s.ref, text, uint32(flags))
 		return err
 	})
@@ -208,12 +209,12 @@ func (w *snapshotJob) freezeGuest(ctx context.Context, ref golibvirt.Domain) err
 
 // withOwnConn runs one call on a new connection, because the call may hang as long as the guest does.
 func (w *snapshotJob) withOwnConn(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
-	c, err := dial(ctx, w.socket)
+	c, err := w.daemon.Dial(ctx)
 	if err != nil {
 		return err
 	}
-	defer c.disconnect()
-	return c.do(ctx, f)
+	defer c.Disconnect()
+	return c.Do(ctx, f)
 }
 
 // snapshotXML returns libvirt's snapshot definition. The definition lists each disk of the guest, because libvirt would
@@ -276,7 +277,7 @@ func (w *snapshotJob) finishTake(ctx context.Context) error {
 // resumeGuest resumes and thaws a guest that this job paused or froze.
 func (w *snapshotJob) resumeGuest(ctx context.Context, s diskMigrationState, note *hypervisor.SnapOperation) error {
 	if note.Resume && s.live != nil && golibvirt.DomainState(s.state) == golibvirt.DomainPaused {
-		if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainResume(s.ref) }); err != nil && !isLibvirtCode(err, golibvirt.ErrOperationInvalid) {
+		if err := w.c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainResume(s.ref) }); err != nil && !conn.IsLibvirtCode(err, golibvirt.ErrOperationInvalid) {
 			return err
 		}
 	}

@@ -123,7 +123,7 @@ func steadySize(reported, newest, total int64) int64 {
 // startedAt returns the start time of the guest's QEMU, to the second. It returns nil if the time is unknown. libvirt
 // does not report it.
 func (b *Backend) startedAt(name string) *time.Time {
-	at, err := processStart(filepath.Join(filepath.Dir(b.socket), "qemu", name+".pid"))
+	at, err := processStart(filepath.Join(filepath.Dir(b.daemon.Socket), "qemu", name+".pid"))
 	if err != nil {
 		b.log.Debug("start time unknown", "vm", name, "error", err)
 		return nil

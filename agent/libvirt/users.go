@@ -11,7 +11,9 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/watch"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -37,7 +39,7 @@ type fileWatches struct {
 	diskChains    dirCache[[]fileID]    // of the domains' disks and media
 	volumes       dirCache[fileVersion] // of the pools' volumes
 	backingChains dirCache[[]fileID]    // backing chains of volumes, without the volumes themselves
-	poolDirWatch  valueWatch[poolLocations]
+	poolDirWatch  watch.Value[poolLocations]
 }
 
 // findFileUsers returns the files that the domains use. It finds a file under every path that a definition may use for
@@ -285,16 +287,16 @@ func (b *Backend) poolLocationsFor(ctx context.Context, how cacheRecency, all []
 		return nil
 	}
 	if how.age == 0 {
-		b.fileWatches.poolDirWatch.expire()
+		b.fileWatches.poolDirWatch.Expire()
 	}
-	return b.fileWatches.poolDirWatch.read(ctx, 10*time.Second, poolReadTimeout, func() (poolLocations, error) {
-		c, err := dial(b.runContext, b.socket)
+	return b.fileWatches.poolDirWatch.Read(ctx, 10*time.Second, poolReadTimeout, func() (poolLocations, error) {
+		c, err := b.daemon.Dial(b.daemon.RunContext)
 		if err != nil {
 			return nil, err
 		}
-		defer c.disconnect()
-		return call(b.runContext, c, listPoolLocations)
-	}).value
+		defer c.Disconnect()
+		return conn.Call(b.daemon.RunContext, c, listPoolLocations)
+	}).Value
 }
 
 // poolLocationOf returns the directory or address prefix in libvirt's definition of a pool.
@@ -317,7 +319,7 @@ func listPoolLocations(l *golibvirt.Libvirt) (poolLocations, error) {
 	out := make(poolLocations, len(refs))
 	for _, ref := range refs {
 		text, err := l.StoragePoolGetXMLDesc(ref, 0)
-		if isLibvirtCode(err, golibvirt.ErrNoStoragePool) {
+		if conn.IsLibvirtCode(err, golibvirt.ErrNoStoragePool) {
 			continue
 		}
 		if err != nil {

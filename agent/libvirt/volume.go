@@ -13,6 +13,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -167,7 +168,7 @@ const maxHashSpeedTries = 5
 // On a busy host the measured time is sometimes 0 and QEMU fails, so createEmptyVolume tries again.
 func (a *applyRun) createEmptyVolume(ctx context.Context, pool golibvirt.StoragePool, p localVolume, v newVolumeSpec) error {
 	for try := 1; ; try++ {
-		_, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
+		_, err := conn.Call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
 			return l.StorageVolCreateXML(pool, volumeXML(p.unfinished().volume, v), 0)
 		})
 		if err == nil || v.secret == "" || try == maxHashSpeedTries || !strings.Contains(err.Error(), "accurate CPU usage") {
@@ -194,7 +195,7 @@ func renameToFinal(p localVolume) error {
 
 // checkExistingDisk refuses an existing volume that is not a self-contained disk, because QEMU would open the files
 // that the volume refers to.
-func (b *Backend) checkExistingDisk(ctx context.Context, c *conn, p localVolume, made bool) error {
+func (b *Backend) checkExistingDisk(ctx context.Context, c *conn.Conn, p localVolume, made bool) error {
 	h, err := b.volumeFile(ctx, c, p)
 	switch {
 	case err != nil:
@@ -217,7 +218,7 @@ func (b *Backend) checkExistingDisk(ctx context.Context, c *conn, p localVolume,
 }
 
 // removeVolume deletes a volume. It waits while libvirt still writes the volume. A missing volume is no error.
-func (b *Backend) removeVolume(ctx context.Context, c *conn, p localVolume) error {
+func (b *Backend) removeVolume(ctx context.Context, c *conn.Conn, p localVolume) error {
 	if !p.isInBlockPool() {
 		there, err := fileExists(ctx, p.path())
 		if err != nil || !there && !b.isBeingCreated(ctx, c, p) {
@@ -231,7 +232,7 @@ func (b *Backend) removeVolume(ctx context.Context, c *conn, p localVolume) erro
 		if err != nil {
 			return err
 		}
-		err = c.do(ctx, func(l *golibvirt.Libvirt) error {
+		err = c.Do(ctx, func(l *golibvirt.Libvirt) error {
 			v, err := l.StorageVolLookupByName(pool, p.volume)
 			if err != nil {
 				return err
@@ -241,13 +242,13 @@ func (b *Backend) removeVolume(ctx context.Context, c *conn, p localVolume) erro
 		switch {
 		case err == nil:
 			return nil
-		case isLibvirtCode(err, golibvirt.ErrNoStorageVol) && !refreshed:
+		case conn.IsLibvirtCode(err, golibvirt.ErrNoStorageVol) && !refreshed:
 			b.refreshPool(ctx, c, pool)
 			refreshed, err = true, nil
 			continue
-		case isLibvirtCode(err, golibvirt.ErrNoStorageVol) && p.isInBlockPool():
+		case conn.IsLibvirtCode(err, golibvirt.ErrNoStorageVol) && p.isInBlockPool():
 			return nil
-		case !isLibvirtCode(err, golibvirt.ErrOperationInvalid) || !strings.Contains(err.Error(), "being allocated"):
+		case !conn.IsLibvirtCode(err, golibvirt.ErrOperationInvalid) || !strings.Contains(err.Error(), "being allocated"):
 			return err
 		}
 		// An earlier job's copy still runs in libvirtd and cannot be stopped by the agent.
@@ -262,13 +263,13 @@ func (b *Backend) removeVolume(ctx context.Context, c *conn, p localVolume) erro
 
 // isBeingCreated reports whether libvirt is about to create a file that does not exist yet, for an agent that has just
 // died.
-func (b *Backend) isBeingCreated(ctx context.Context, c *conn, p localVolume) bool {
+func (b *Backend) isBeingCreated(ctx context.Context, c *conn.Conn, p localVolume) bool {
 	if p == p.finalName() {
 		return false
 	}
 	pool, err := lookupPool(ctx, c, p.pool.Name)
 	if err == nil {
-		err = c.do(ctx, func(l *golibvirt.Libvirt) error { _, err := l.StorageVolLookupByName(pool, p.volume); return err })
+		err = c.Do(ctx, func(l *golibvirt.Libvirt) error { _, err := l.StorageVolLookupByName(pool, p.volume); return err })
 	}
 	return err == nil
 }

@@ -8,6 +8,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
 )
 
@@ -53,7 +54,7 @@ func (a *applyRun) blockExists(ctx context.Context, p localVolume) (bool, error)
 }
 
 // blockVolumeExists reports whether the volume exists in its block pool.
-func (b *Backend) blockVolumeExists(ctx context.Context, c *conn, p localVolume) (bool, error) {
+func (b *Backend) blockVolumeExists(ctx context.Context, c *conn.Conn, p localVolume) (bool, error) {
 	ref, _, err := b.lookupVolume(ctx, c, p)
 	return ref != nil, err
 }
@@ -83,16 +84,16 @@ func (a *applyRun) createBlockDisk(ctx context.Context, p localVolume) error {
 
 // createBlockVolume creates an empty volume with all blocks allocated. Thin-provisioned storage still allocates blocks
 // only on write.
-func (b *Backend) createBlockVolume(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string, size int64) error {
-	return c.do(ctx, func(l *golibvirt.Libvirt) error {
+func (b *Backend) createBlockVolume(ctx context.Context, c *conn.Conn, pool golibvirt.StoragePool, name string, size int64) error {
+	return c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		_, err := l.StorageVolCreateXML(pool, volumeXML(name, newVolumeSpec{format: "raw", size: size, full: true}), 0)
 		return err
 	})
 }
 
 // growBlockTo grows the volume to size bytes.
-func (b *Backend) growBlockTo(ctx context.Context, c *conn, v golibvirt.StorageVol, size int64) error {
-	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(v, uint64(size), 0) })
+func (b *Backend) growBlockTo(ctx context.Context, c *conn.Conn, v golibvirt.StorageVol, size int64) error {
+	return c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(v, uint64(size), 0) })
 }
 
 // refuseStorageManagedVolumes returns an error for a pool with volumes that only the storage can change, such as LUNs.
@@ -137,7 +138,7 @@ func (w *volumeJob) cloneBlock(ctx context.Context) error {
 	if !fleet.IsVolumeName(from.volume) || from.volume == w.volume {
 		return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", from.volume)
 	}
-	unlock, err := w.volumeLocks.lockShared(ctx, from.path())
+	unlock, err := w.volumeLocks.LockShared(ctx, from.path())
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func (w *volumeJob) cloneBlock(ctx context.Context) error {
 		return err
 	}
 	w.in.Progress(0, "copying "+from.volume)
-	err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+	err = w.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.volume, newVolumeSpec{format: "raw", size: v.CapacityBytes, full: true}), source, 0)
 		return err
 	})
@@ -198,7 +199,7 @@ func (w *volumeJob) wipeBlock(ctx context.Context) error {
 		return err
 	}
 	w.in.Progress(0, "overwriting with zeros: "+w.volume)
-	return w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolWipe(ref, 0) })
+	return w.c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolWipe(ref, 0) })
 }
 
 // deleteBlock deletes an unused volume of a block pool.

@@ -31,7 +31,7 @@ func (b *Backend) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) e
 			return err
 		}
 		// qemu-img runs with the group nobody, so the file's group must change during the conversion.
-		unlock, err := b.volumeLocks.lockExclusive(ctx, from.path())
+		unlock, err := b.volumeLocks.LockExclusive(ctx, from.path())
 		if err != nil {
 			return err
 		}

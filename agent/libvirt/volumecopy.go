@@ -172,7 +172,7 @@ func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 			}
 			defer release()
 		}
-		unlock, err := b.volumeLocks.lockShared(ctx, from.path())
+		unlock, err := b.volumeLocks.LockShared(ctx, from.path())
 		if err != nil {
 			return err
 		}
@@ -284,7 +284,7 @@ func (w *volumeJob) flattenDisk(ctx context.Context, from localVolume, pool goli
 			return err
 		}
 		stop := reportAllocation(w.unfinished().path(), before.alloc, func(percent int) { w.in.Progress(percent, "copying "+from.volume) })
-		err = w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+		err = w.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 			_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.unfinished().volume, newVolumeSpec{format: "qcow2", size: before.Size}), source, 0)
 			return err
 		})

@@ -13,6 +13,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/image"
+	"quantix/agent/libvirt/locks"
 	"quantix/internal/fleet"
 	"quantix/internal/ovf"
 )
@@ -40,14 +41,14 @@ func (b *Backend) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) er
 // exportJob is a running export.
 type exportJob struct {
 	*volumeJob
-	unlockers
+	locks.Unlockers
 	order       fleet.ExportParams
 	disks       []localVolume
 	filesBefore []volumeFile
 	layers      []*image.ChainFile
 }
 
-func (x *exportJob) unlock() { x.unlockers.unlock() }
+func (x *exportJob) unlock() { x.Unlockers.Unlock() }
 
 // lockDisk locks a disk against changes and reads its backing chain.
 func (x *exportJob) lockDisk(ctx context.Context, i int, ref fleet.Volref) error {
@@ -63,11 +64,11 @@ func (x *exportJob) lockDisk(ctx context.Context, i int, ref fleet.Volref) error
 	if _, err := x.checkedPool(ctx, x.c, p.pool); err != nil {
 		return err
 	}
-	unlock, err := x.volumeLocks.lockShared(ctx, p.path())
+	unlock, err := x.volumeLocks.LockShared(ctx, p.path())
 	if err != nil {
 		return err
 	}
-	x.unlockers = append(x.unlockers, unlock)
+	x.Unlockers = append(x.Unlockers, unlock)
 	f, err := x.volumeFile(ctx, x.c, p)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ func (b *Backend) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) er
 		if !fleet.IsVolumeName(from.volume) || from.volume == pooldir.MarkerFile || from.volume == w.volume {
 			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be renamed.", in.Params.Source)
 		}
-		unlock, err := b.volumeLocks.lockExclusive(ctx, from.path())
+		unlock, err := b.volumeLocks.LockExclusive(ctx, from.path())
 		if err != nil {
 			return err
 		}

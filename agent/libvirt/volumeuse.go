@@ -15,6 +15,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/image"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/internal/fleet"
 )
@@ -31,7 +32,7 @@ type volumeUser struct {
 
 // fileUsers returns the domains that currently use the file under any path. It does not use a cache. It returns an
 // error if storage that may have a user's disk does not answer.
-func (b *Backend) volumeUsers(ctx context.Context, c *conn, p localVolume, id fileID) ([]volumeUser, error) {
+func (b *Backend) volumeUsers(ctx context.Context, c *conn.Conn, p localVolume, id fileID) ([]volumeUser, error) {
 	all, err := b.readDomains(ctx, c)
 	if err != nil {
 		return nil, err
@@ -106,13 +107,13 @@ func withinLookupTimeout[T any](ctx context.Context, f func() (T, error)) (T, er
 func (b *Backend) mayHavePool(ctx context.Context, name string) bool {
 	ctx, cancel := context.WithTimeout(ctx, poolReadTimeout)
 	defer cancel()
-	c, err := dial(ctx, b.socket)
+	c, err := b.daemon.Dial(ctx)
 	if err != nil {
 		return true
 	}
-	defer c.disconnect()
+	defer c.Disconnect()
 	_, err = lookupPool(ctx, c, name)
-	return !isLibvirtCode(err, golibvirt.ErrNoStoragePool)
+	return !conn.IsLibvirtCode(err, golibvirt.ErrNoStoragePool)
 }
 
 // currentPoolLocations reads the directories of libvirt's pools if a domain names a disk by pool and volume; otherwise
@@ -131,13 +132,13 @@ func (b *Backend) currentPoolLocations(ctx context.Context, all []observedDomain
 func (b *Backend) allPoolLocations(ctx context.Context) (dirs poolLocations, complete bool, err error) {
 	soon, cancel := context.WithTimeout(ctx, poolReadTimeout)
 	defer cancel()
-	c, err := dial(soon, b.socket)
+	c, err := b.daemon.Dial(soon)
 	if err != nil {
 		return nil, false, err
 	}
-	defer c.disconnect()
-	dirs, err = call(soon, c, listPoolLocations)
-	if err == nil || isLibvirtError(err) || ctx.Err() != nil {
+	defer c.Disconnect()
+	dirs, err = conn.Call(soon, c, listPoolLocations)
+	if err == nil || conn.IsLibvirtError(err) || ctx.Err() != nil {
 		if err != nil {
 			err = fmt.Errorf("read the directories of the host's pools: %w", err)
 		}
@@ -147,7 +148,7 @@ func (b *Backend) allPoolLocations(ctx context.Context) (dirs poolLocations, com
 	if readErr != nil {
 		return nil, false, fmt.Errorf("read the directories of the host's pools: %w", errors.Join(err, readErr))
 	}
-	for name, at := range b.fileWatches.poolDirWatch.state().value {
+	for name, at := range b.fileWatches.poolDirWatch.State().Value {
 		if _, known := defined[name]; !known {
 			defined[name] = at
 		}
@@ -184,7 +185,7 @@ func definedPoolLocations(dir string) (poolLocations, error) {
 
 // overlayOf returns the name of a volume in the host's pools that is backed by the file. It is empty if there is
 // none.
-func (b *Backend) overlayOf(ctx context.Context, c *conn, p localVolume, id fileID) (string, error) {
+func (b *Backend) overlayOf(ctx context.Context, c *conn.Conn, p localVolume, id fileID) (string, error) {
 	is, err := b.readFileFormats(ctx, c)
 	if err != nil {
 		return "", err
@@ -242,7 +243,7 @@ type volumeFile struct {
 
 // volumeFile reads the file of a volume, which must be a regular file of its pool. If a definition has the volume as
 // raw, volumeFile ignores the content, which the guest wrote.
-func (b *Backend) volumeFile(ctx context.Context, c *conn, p localVolume) (volumeFile, error) {
+func (b *Backend) volumeFile(ctx context.Context, c *conn.Conn, p localVolume) (volumeFile, error) {
 	f, err := withinLookupTimeout(ctx, func() (volumeFile, error) { return readVolumeFile(p.path()) })
 	if isFileMissing(err) {
 		return f, hypervisor.NoVolumeError(p.volume, p.pool.Name)
@@ -279,7 +280,7 @@ func readVolumeFile(path string) (volumeFile, error) {
 // checkUnusedVolume refuses a volume that has a user. Users are running and stopped domains of the host that name the
 // volume as a disk, a backing file or a medium; volumes backed by this volume; and any QEMU, also on another host, that
 // has the file open.
-func (b *Backend) checkUnusedVolume(ctx context.Context, c *conn, p localVolume, id fileID) error {
+func (b *Backend) checkUnusedVolume(ctx context.Context, c *conn.Conn, p localVolume, id fileID) error {
 	users, err := b.volumeUsers(ctx, c, p, id)
 	if err != nil {
 		return err
@@ -299,7 +300,7 @@ func (b *Backend) checkUnusedVolume(ctx context.Context, c *conn, p localVolume,
 
 // checkUnwritten refuses a volume that a running guest may write to. Stopped guests do not write, and guests only read
 // a medium.
-func (b *Backend) checkUnwritten(ctx context.Context, c *conn, p localVolume, id fileID) error {
+func (b *Backend) checkUnwritten(ctx context.Context, c *conn.Conn, p localVolume, id fileID) error {
 	users, err := b.volumeUsers(ctx, c, p, id)
 	if err != nil {
 		return err
@@ -326,7 +327,7 @@ func checkNotOpen(ctx context.Context, p localVolume) error {
 
 // checkSameFormat returns libvirt's volume for a file with the header h. It fails if libvirt and h have different
 // formats, because libvirt and QEMU use the format from the pool's last refresh.
-func (b *Backend) checkSameFormat(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string, h header) (golibvirt.StorageVol, error) {
+func (b *Backend) checkSameFormat(ctx context.Context, c *conn.Conn, pool golibvirt.StoragePool, name string, h header) (golibvirt.StorageVol, error) {
 	for refreshed := false; ; refreshed = true {
 		volume, format, err := volumeFormat(ctx, c, pool, name)
 		switch {
@@ -334,7 +335,7 @@ func (b *Backend) checkSameFormat(ctx context.Context, c *conn, pool golibvirt.S
 			return volume, nil
 		case refreshed && err == nil:
 			return volume, fleet.Errorf(fleet.Conflict, "libvirt reports the volume %s as %s, but the header of the file has the format %s. The volume was not changed.", name, format, h.Format)
-		case refreshed || err != nil && !isLibvirtCode(err, golibvirt.ErrNoStorageVol):
+		case refreshed || err != nil && !conn.IsLibvirtCode(err, golibvirt.ErrNoStorageVol):
 			return volume, err
 		}
 		b.refreshPool(ctx, c, pool)

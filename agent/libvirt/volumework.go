@@ -13,6 +13,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
@@ -24,7 +25,7 @@ const cleanupTimeout = 20 * time.Second
 type volumeJob struct {
 	*Backend
 	localVolume
-	c    *conn
+	c    *conn.Conn
 	in   hypervisor.VolumeWork
 	pool golibvirt.StoragePool
 
@@ -42,12 +43,12 @@ func (b *Backend) runVolumeJob(ctx context.Context, verb string, in hypervisor.V
 	if err != nil {
 		return err
 	}
-	unlock, err := b.volumeLocks.lockExclusive(ctx, at.finalName().path())
+	unlock, err := b.volumeLocks.LockExclusive(ctx, at.finalName().path())
 	if err != nil {
-		return wrapAction(act, err)
+		return conn.WrapAction(act, err)
 	}
 	defer unlock()
-	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
+	return conn.WrapAction(act, b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		pool, err := b.checkedPool(ctx, c, in.Pool)
 		if err != nil {
 			return err
@@ -74,12 +75,12 @@ func volumeOfJob(in hypervisor.VolumeWork) (localVolume, error) {
 // the recorded directory.
 func (b *Backend) readVolumeFile(ctx context.Context, verb string, at localVolume, in hypervisor.VolumeWork, do func(context.Context, *volumeJob) error) error {
 	act := verb + " volume " + in.Name
-	unlock, err := b.volumeLocks.lockShared(ctx, at.path())
+	unlock, err := b.volumeLocks.LockShared(ctx, at.path())
 	if err != nil {
-		return wrapAction(act, err)
+		return conn.WrapAction(act, err)
 	}
 	defer unlock()
-	return wrapAction(act, b.withConn(ctx, func(ctx context.Context, c *conn) error {
+	return conn.WrapAction(act, b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		pool, err := b.checkedPool(ctx, c, in.Pool)
 		if err != nil {
 			return err
@@ -115,7 +116,7 @@ func (p localVolume) finalName() localVolume {
 
 // checkedPool returns libvirt's pool for an assigned pool. The pool must be active, have the spec's source, and be on
 // the recorded directory, which the agent's settings must allow.
-func (b *Backend) checkedPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt.StoragePool, error) {
+func (b *Backend) checkedPool(ctx context.Context, c *conn.Conn, p fleet.Pool) (golibvirt.StoragePool, error) {
 	none := golibvirt.StoragePool{}
 	if _, known := b.pools.book.RecordOf(p); !known {
 		return none, fleet.Errorf(fleet.Conflict, "The pool %s is not set up on this host. Assign the pool first.", p.Name)
@@ -177,7 +178,7 @@ func (w *volumeJob) createEmpty(ctx context.Context, n newVolumeSpec) error {
 		// With the full size allocated, libvirt makes QEMU allocate the data, too.
 		flags = golibvirt.StorageVolCreatePreallocMetadata
 	}
-	return w.c.do(ctx, func(l *golibvirt.Libvirt) error {
+	return w.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		_, err := l.StorageVolCreateXML(w.pool, volumeXML(w.unfinished().volume, n), flags)
 		return err
 	})
@@ -190,7 +191,7 @@ func (b *Backend) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) err
 			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", in.Params.Source)
 		}
 		from := localVolume{pool: in.Pool, volume: in.Params.Source}
-		unlock, err := b.volumeLocks.lockShared(ctx, from.path())
+		unlock, err := b.volumeLocks.LockShared(ctx, from.path())
 		if err != nil {
 			return err
 		}
@@ -282,7 +283,7 @@ func inodeOf(path string) (string, error) {
 func (w *volumeJob) removeUnfinished(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	err := w.withConn(ctx, func(ctx context.Context, c *conn) error { return w.removeVolume(ctx, c, w.unfinished()) })
+	err := w.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error { return w.removeVolume(ctx, c, w.unfinished()) })
 	if err != nil {
 		w.log.Warn("an unfinished volume cannot be removed yet", "pool", w.in.Pool.Name, "volume", w.unfinished().volume, "error", err)
 	}

@@ -12,6 +12,8 @@ import (
 	"encoding/xml"
 	"sync"
 
+	"quantix/agent/hypervisor"
+
 	"libvirt.org/go/libvirtxml"
 )
 
@@ -27,4 +29,38 @@ func DefinitionText(x *libvirtxml.Domain) (string, error) {
 		return "", err
 	}
 	return b.String(), nil
+}
+
+// ParseDefinition parses libvirt's text of a definition. live is set for the definition of a running guest.
+func ParseDefinition(text string, live bool) (*libvirtxml.Domain, error) {
+	x := &libvirtxml.Domain{}
+	// A live definition contains backing file names from disk headers, which may have characters that XML forbids. The
+	// text of an inactive definition stays unchanged, because the agent redefines the domain from it.
+	if live {
+		text = hypervisor.EscapeInvalidText(text)
+	}
+	if err := x.Unmarshal(text); err != nil {
+		return x, err
+	}
+	return x, restoreNetworkNames(x, text)
+}
+
+// restoreNetworkNames sets the networks of a running guest's NICs. In a live definition libvirt replaces the network by
+// its bridge or device, and writes the network's name into an attribute that libvirtxml does not read.
+func restoreNetworkNames(x *libvirtxml.Domain, text string) error {
+	var named struct {
+		NICs []struct {
+			Source libvirtxml.DomainInterfaceSourceNetwork `xml:"source"`
+		} `xml:"devices>interface"`
+	}
+	if err := xml.Unmarshal([]byte(text), &named); err != nil || x.Devices == nil || len(named.NICs) != len(x.Devices.Interfaces) {
+		return err
+	}
+	for i := range x.Devices.Interfaces {
+		n, on := &x.Devices.Interfaces[i], named.NICs[i].Source
+		if on.Network != "" && n.Source != nil && n.Source.Network == nil {
+			n.Source = &libvirtxml.DomainInterfaceSource{Network: &on}
+		}
+	}
+	return nil
 }

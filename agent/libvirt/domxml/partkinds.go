@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// readDefinitionFields reads all fields of definitionFieldCodecs into the spec. For each field with a setting that no spec can
-// express, it adds a description to odd; a nil odd discards the descriptions.
+// readDefinitionFields reads all fields of definitionFieldCodecs into the spec. For each field with a setting that no
+// spec can express, it adds a description to odd; a nil odd discards the descriptions.
 func readDefinitionFields(x *libvirtxml.Domain, s *fleet.VMSpec, odd map[string]string) {
 	for _, p := range definitionFieldCodecs {
 		if unsupported := p.read(x, s); unsupported != "" && odd != nil {

@@ -1,4 +1,5 @@
-package libvirt
+// Package watch caches values that may take long to read, such as the state of network storage.
+package watch
 
 import (
 	"context"
@@ -6,10 +7,10 @@ import (
 	"time"
 )
 
-// valueWatch caches the newest result of a read that may hang, such as a read of network storage. Only one read runs at
+// Value caches the newest result of a read that may hang, such as a read of network storage. Only one read runs at
 // a time, so hanging storage blocks one connection and one thread of libvirtd. Callers wait for a limited time and
 // otherwise get the previous result.
-type valueWatch[T any] struct {
+type Value[T any] struct {
 	mu          sync.Mutex
 	value       T
 	known       bool
@@ -20,17 +21,17 @@ type valueWatch[T any] struct {
 	readError   error         // error of the newest read; value then comes from an earlier one
 }
 
-// watchState is the content of a watch at one time.
-type watchState[T any] struct {
-	value   T
-	known   bool          // false: no read has succeeded yet
-	running time.Duration // duration of the running read; 0: no read is running
-	began   time.Time     // start of the running read
-	err     error         // error of the newest read
+// State is the content of a watch at one time.
+type State[T any] struct {
+	Value   T
+	Known   bool          // false: no read has succeeded yet
+	Running time.Duration // duration of the running read; 0: no read is running
+	Began   time.Time     // start of the running read
+	Err     error         // error of the newest read
 }
 
-// read returns the newest result. If the result is older than age, read waits at most patience for a new one.
-func (w *valueWatch[T]) read(ctx context.Context, age, patience time.Duration, load func() (T, error)) watchState[T] {
+// Read returns the newest result. If the result is older than age, read waits at most patience for a new one.
+func (w *Value[T]) Read(ctx context.Context, age, patience time.Duration, load func() (T, error)) State[T] {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	for {
@@ -41,7 +42,7 @@ func (w *valueWatch[T]) read(ctx context.Context, age, patience time.Duration, l
 		select {
 		case <-done:
 			if w.isFresh() {
-				return w.state()
+				return w.State()
 			}
 			continue
 		case <-limit.C:
@@ -49,12 +50,12 @@ func (w *valueWatch[T]) read(ctx context.Context, age, patience time.Duration, l
 		}
 		break
 	}
-	return w.state()
+	return w.State()
 }
 
 // refresh starts a read if one is due and returns a channel that closes when the read ends. It returns nil if the value
 // is recent, or if the running read has already exceeded patience.
-func (w *valueWatch[T]) refresh(age, patience time.Duration, load func() (T, error)) <-chan struct{} {
+func (w *Value[T]) refresh(age, patience time.Duration, load func() (T, error)) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
@@ -83,26 +84,26 @@ func (w *valueWatch[T]) refresh(age, patience time.Duration, load func() (T, err
 }
 
 // isFresh reports whether the newest read began after the last call of expire.
-func (w *valueWatch[T]) isFresh() bool {
+func (w *Value[T]) isFresh() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.valueReadAt.After(w.staleBefore)
 }
 
-// expire makes the next call of read start a new read.
-func (w *valueWatch[T]) expire() {
+// Expire makes the next call of read start a new read.
+func (w *Value[T]) Expire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.staleBefore = time.Now()
 }
 
-// state returns the last value read, the duration of the running read and the error of the newest read.
-func (w *valueWatch[T]) state() watchState[T] {
+// State returns the last value read, the duration of the running read and the error of the newest read.
+func (w *Value[T]) State() State[T] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := watchState[T]{value: w.value, known: w.known, began: w.readBegan, err: w.readError}
+	s := State[T]{Value: w.value, Known: w.known, Began: w.readBegan, Err: w.readError}
 	if w.readDone != nil {
-		s.running = time.Since(w.readBegan)
+		s.Running = time.Since(w.readBegan)
 	}
 	return s
 }

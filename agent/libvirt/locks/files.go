@@ -1,4 +1,4 @@
-package libvirt
+package locks
 
 import (
 	"context"
@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// fileLocks serializes jobs on the same file. A job that changes or deletes the file takes its lock exclusively; a job
+// Files serializes jobs on the same file. A job that changes or deletes the file takes its lock exclusively; a job
 // that reads it or gives it to a VM shares the lock.
-type fileLocks struct {
+type Files struct {
 	mu   sync.Mutex
 	held map[string]*fileLock
 }
@@ -20,20 +20,20 @@ type fileLock struct {
 	released        chan struct{} // closed when the lock becomes free
 }
 
-// lockShared takes a shared lock on the file. It waits for the lock, at most until ctx ends.
-func (l *fileLocks) lockShared(ctx context.Context, path string) (unlock func(), err error) {
+// LockShared takes a shared lock on the file. It waits for the lock, at most until ctx ends.
+func (l *Files) LockShared(ctx context.Context, path string) (unlock func(), err error) {
 	return l.lockFile(ctx, path, false)
 }
 
-// lockExclusive takes an exclusive lock on the file. It waits for the lock, at most until ctx ends.
-func (l *fileLocks) lockExclusive(ctx context.Context, path string) (unlock func(), err error) {
+// LockExclusive takes an exclusive lock on the file. It waits for the lock, at most until ctx ends.
+func (l *Files) LockExclusive(ctx context.Context, path string) (unlock func(), err error) {
 	return l.lockFile(ctx, path, true)
 }
 
-func (l *fileLocks) lockFile(ctx context.Context, path string, alone bool) (unlock func(), err error) {
+func (l *Files) lockFile(ctx context.Context, path string, alone bool) (unlock func(), err error) {
 	path = filepath.Clean(path)
 	for {
-		unlock, freed := l.tryLockFile(path, alone)
+		unlock, freed := l.TryLockFile(path, alone)
 		if unlock != nil {
 			return unlock, nil
 		}
@@ -45,8 +45,8 @@ func (l *fileLocks) lockFile(ctx context.Context, path string, alone bool) (unlo
 	}
 }
 
-// tryLockFile takes the lock if possible. Otherwise it returns a channel that is closed when the lock becomes free.
-func (l *fileLocks) tryLockFile(path string, alone bool) (unlock func(), freed <-chan struct{}) {
+// TryLockFile takes the lock if possible. Otherwise it returns a channel that is closed when the lock becomes free.
+func (l *Files) TryLockFile(path string, alone bool) (unlock func(), freed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.held == nil {
@@ -65,7 +65,7 @@ func (l *fileLocks) tryLockFile(path string, alone bool) (unlock func(), freed <
 	return sync.OnceFunc(func() { l.releaseLock(path, f) }), nil
 }
 
-func (l *fileLocks) releaseLock(path string, f *fileLock) {
+func (l *Files) releaseLock(path string, f *fileLock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if f.readers--; f.readers > 0 {
@@ -75,10 +75,11 @@ func (l *fileLocks) releaseLock(path string, f *fileLock) {
 	close(f.released)
 }
 
-// unlockers releases several locks.
-type unlockers []func()
+// Unlockers releases several locks.
+type Unlockers []func()
 
-func (u unlockers) unlock() {
+// Unlock calls all functions.
+func (u Unlockers) Unlock() {
 	for _, f := range u {
 		f()
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"quantix/agent/libvirt/conn"
 )
 
 const (
@@ -16,31 +18,32 @@ const (
 )
 
 // libvirtConnections is the state connection and the event connection to libvirtd.
-type libvirtConnections struct{ state, events *conn }
+type libvirtConnections struct{ state, events *conn.Conn }
 
 func (l *libvirtConnections) close() {
-	l.state.disconnect()
-	l.events.disconnect()
+	l.state.Disconnect()
+	l.events.Disconnect()
 }
 
 // connect opens both connections, subscribes to events and records libvirt's version.
 func (b *Backend) connect(ctx context.Context) (*libvirtConnections, error) {
-	ctx, cancel := context.WithTimeout(ctx, libvirtCallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, conn.CallTimeout)
 	defer cancel()
-	reader, err := dial(ctx, b.socket)
+	reader, err := b.daemon.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	events, err := dial(ctx, b.socket)
+	events, err := b.daemon.Dial(ctx)
 	if err != nil {
-		reader.disconnect()
+		reader.Disconnect()
 		return nil, err
 	}
-	reader.shared, events.shared = true, true
+	reader.Share()
+	events.Share()
 	l := &libvirtConnections{state: reader, events: events}
-	version, err := call(ctx, reader, hypervisorVersions)
+	version, err := conn.Call(ctx, reader, hypervisorVersions)
 	if err == nil {
-		err = b.subscribe(ctx, events)
+		err = events.SubscribeEvents(ctx, b.log, b.handleEvent)
 	}
 	if err != nil {
 		l.close()
@@ -48,7 +51,7 @@ func (b *Backend) connect(ctx context.Context) (*libvirtConnections, error) {
 	}
 	b.domains.clear() // events may have been missed
 	b.pools.expireAll()
-	b.capabilityWatch.expire()
+	b.capabilityWatch.Expire()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stateConnection, b.lostReason, b.version = reader, nil, version
@@ -77,11 +80,11 @@ func (b *Backend) reconnectLoop(l *libvirtConnections) {
 				return
 			}
 			b.log.Info("connected to libvirt")
-			b.subscribers.wakeAll()
+			b.daemon.Subscribers.WakeAll()
 		}
 		why := b.waitConnectionLost(l)
 		l.close()
-		if b.runContext.Err() != nil {
+		if b.daemon.RunContext.Err() != nil {
 			return
 		}
 		b.setUnreachable(why)
@@ -95,7 +98,7 @@ func (b *Backend) setUnreachable(why error) {
 	b.mu.Lock()
 	b.stateConnection, b.lostReason = nil, why
 	b.mu.Unlock()
-	b.subscribers.wakeAll()
+	b.daemon.Subscribers.WakeAll()
 }
 
 // waitConnectionLost waits for the loss of the link, or for Close, and returns the reason. It pings libvirtd, so that a
@@ -105,17 +108,17 @@ func (b *Backend) waitConnectionLost(l *libvirtConnections) error {
 	defer ping.Stop()
 	for {
 		select {
-		case <-b.runContext.Done():
-			return b.runContext.Err()
-		case <-l.state.closed():
-			return errConnectionLost
-		case <-l.events.closed():
-			return errConnectionLost
+		case <-b.daemon.RunContext.Done():
+			return b.daemon.RunContext.Err()
+		case <-l.state.Closed():
+			return conn.ErrConnectionLost
+		case <-l.events.Closed():
+			return conn.ErrConnectionLost
 		case <-ping.C:
 		}
-		for _, c := range []*conn{l.state, l.events} {
-			ctx, cancel := context.WithTimeout(b.runContext, libvirtCallTimeout)
-			_, err := call(ctx, c, (*golibvirt.Libvirt).ConnectGetLibVersion)
+		for _, c := range []*conn.Conn{l.state, l.events} {
+			ctx, cancel := context.WithTimeout(b.daemon.RunContext, conn.CallTimeout)
+			_, err := conn.Call(ctx, c, (*golibvirt.Libvirt).ConnectGetLibVersion)
 			cancel()
 			if err != nil {
 				return err
@@ -129,7 +132,7 @@ func (b *Backend) reconnect() *libvirtConnections {
 	retry := time.NewTicker(fastRetry)
 	defer retry.Stop()
 	for lost := time.Now(); ; {
-		l, err := b.connect(b.runContext)
+		l, err := b.connect(b.daemon.RunContext)
 		if err == nil {
 			return l
 		}
@@ -140,9 +143,26 @@ func (b *Backend) reconnect() *libvirtConnections {
 			retry.Reset(retryPeriod)
 		}
 		select {
-		case <-b.runContext.Done():
+		case <-b.daemon.RunContext.Done():
 			return nil
 		case <-retry.C:
 		}
 	}
+}
+
+// handleEvent records an event of a domain, and wakes the subscribers.
+func (b *Backend) handleEvent(event any, domain golibvirt.UUID) {
+	if io, ok := event.(*golibvirt.DomainEventCallbackIOErrorReasonMsg); ok {
+		b.ioErrors.record(io.Msg)
+	}
+	if watchdog, ok := event.(*golibvirt.DomainEventCallbackWatchdogMsg); ok {
+		b.watchdogs.countExpiry(watchdog.Msg.Dom.UUID)
+	}
+	b.domains.invalidate(domain)
+	b.daemon.Subscribers.WakeAll()
+}
+
+// WatchChanges implements hypervisor.Telemetry.
+func (b *Backend) WatchChanges(ctx context.Context) <-chan struct{} {
+	return b.daemon.Subscribers.Add(ctx)
 }
