@@ -13,6 +13,7 @@ import (
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/locks"
+	"quantix/agent/libvirt/network"
 	"quantix/internal/fleet"
 )
 
@@ -120,14 +121,14 @@ func (a *applyRun) createDomain(ctx context.Context) error {
 	if err := a.createSeed(ctx, fleet.VMFirstBoot{}, &in); err != nil {
 		return err
 	}
-	if err := a.defineNICFilters(ctx); err != nil {
+	if err := a.filters.DefineNICFilters(ctx, a.c, a.in); err != nil {
 		return err
 	}
 	return a.withFreeName(ctx, func(name string) error {
 		in.Name, in.Metadata = name, domxml.NewQuantixMetadata(a.in, hypervisor.NewAppliedRecord(a.in, name, "", nil), "")
 		domxml.Edit(x, in)
 		domxml.AddPCIPorts(x)
-		if _, err := setNICMTUs(ctx, a.c, x); err != nil {
+		if _, err := network.SetNICMTUs(ctx, a.c, x); err != nil {
 			return err
 		}
 		return a.defineDomain(ctx, x)
@@ -169,7 +170,7 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 	if err := a.growDisks(ctx, old, x, plan.GrowDisks); err != nil {
 		return err
 	}
-	if err := a.defineNICFilters(ctx); err != nil {
+	if err := a.filters.DefineNICFilters(ctx, a.c, a.in); err != nil {
 		return err
 	}
 	domain, oldName, err := a.renameDomain(ctx, &old, *was, plan.SetName)
@@ -178,7 +179,7 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 	}
 	in.Name, in.Metadata = old.ref.Name, domxml.NewQuantixMetadata(a.in, hypervisor.NewAppliedRecord(a.in, domain, oldName, was.Pools), old.metadata.OwnershipMark)
 	domxml.Edit(x, in)
-	if _, err := setNICMTUs(ctx, a.c, x); err != nil {
+	if _, err := network.SetNICMTUs(ctx, a.c, x); err != nil {
 		return err
 	}
 	after, err := domxml.DefinitionText(x)
@@ -206,7 +207,7 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 	if err := a.removeUnusedSeeds(ctx, x, old.live); err != nil {
 		return err
 	}
-	return a.removeNICFilters(ctx, a.c, a.in.VM.ID, a.in.VM.Spec.NICs)
+	return a.filters.RemoveNICFilters(ctx, a.c, a.in.VM.ID, a.in.VM.Spec.NICs)
 }
 
 // deriveApplied returns a substitute for the record of the last applied spec, derived from the definition x, for a

@@ -18,6 +18,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/locks"
+	"quantix/agent/libvirt/network"
 	"quantix/agent/libvirt/watch"
 	"quantix/agent/pooldir"
 	"quantix/agent/seed"
@@ -52,30 +53,26 @@ type Backend struct {
 	vmLocks     locks.ByKey[fleet.VMID]
 	volumeLocks locks.Files
 	// snapshotLocks locks the snapshot files of each VM while new disks are copied from these files.
-	snapshotLocks    locks.Files
-	fetcher          *fetch.Client
-	seeds            seed.Store
-	devices          machine.HostDevices
-	domains          domainCache
-	assignedPools    assignedPools
-	ioErrors         ioErrors
-	watchdogs        watchdogExpiries
-	checkPrograms    checkPrograms
-	addressWatch     watch.Value[map[fleet.VMID]nicAddresses]
-	arpHistory       arpHistory
-	guests           guests
-	diskSizes        diskSizes
-	fileWatches      fileWatches
-	pools            poolWatches
-	networkWatch     networkWatch
-	filterLocks      locks.ByKey[fleet.SecurityGroupID]
-	filterBook       *state.FilterBook
-	filterMu         sync.Mutex // held while a filter is written and recorded, or compared with the record
-	filterDriftWatch watch.Value[map[string]string]
-	capabilityWatch  watch.Value[capabilities]
+	snapshotLocks   locks.Files
+	fetcher         *fetch.Client
+	seeds           seed.Store
+	devices         machine.HostDevices
+	domains         domainCache
+	assignedPools   assignedPools
+	ioErrors        ioErrors
+	watchdogs       watchdogExpiries
+	checkPrograms   checkPrograms
+	addressWatch    watch.Value[map[fleet.VMID]nicAddresses]
+	arpHistory      arpHistory
+	guests          guests
+	diskSizes       diskSizes
+	fileWatches     fileWatches
+	pools           poolWatches
+	networks        *network.Networks
+	filters         *network.Filters
+	capabilityWatch watch.Value[capabilities]
 
-	meterWatch       watch.Value[[]wire.Meter]
-	filterCountWatch watch.Value[[]hypervisor.NICPacketCounts]
+	meterWatch watch.Value[[]wire.Meter]
 
 	mu              sync.Mutex
 	stateConnection *conn.Conn // state connection; nil while libvirtd is unreachable, for the reason in lostReason
@@ -112,10 +109,11 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if o.Downloader == nil {
 		o.Downloader = fetch.New(fetch.Settings{})
 	}
-	b := &Backend{log: o.Log, fetcher: o.Downloader, seeds: o.Seeds, devices: o.Devices, filterBook: o.Filters, pools: poolWatches{roots: o.PoolRoots, book: o.PoolBook}}
-	b.diskSizes.isReplaced = b.isReplaced
+	b := &Backend{log: o.Log, fetcher: o.Downloader, seeds: o.Seeds, devices: o.Devices, pools: poolWatches{roots: o.PoolRoots, book: o.PoolBook}}
 	runContext, cancel := context.WithCancel(context.Background())
 	b.daemon, b.cancelRun = conn.NewDaemon(runContext, o.Socket), cancel
+	b.networks, b.filters = network.NewNetworks(b.daemon, b.networkGuests), network.NewFilters(b.daemon, b.networkGuests, o.Filters)
+	b.diskSizes.isReplaced = b.isReplaced
 	link, err := b.connect(ctx)
 	if err != nil {
 		b.setUnreachable(err)

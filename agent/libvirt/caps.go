@@ -12,6 +12,7 @@ import (
 
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/network"
 	"quantix/internal/fleet"
 )
 
@@ -104,7 +105,7 @@ func (b *Backend) readCapabilities() (capabilities, error) {
 	defer c.Disconnect()
 	caps, err := conn.Call(b.daemon.RunContext, c, queryCapabilities)
 	if err == nil {
-		caps.bandwidthGaps = missingBandwidthLimits(b.daemon.RunContext, trafficControl)
+		caps.bandwidthGaps = network.MissingBandwidthLimits(b.daemon.RunContext, network.TrafficControl)
 	}
 	return caps, err
 }

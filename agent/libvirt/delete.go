@@ -55,7 +55,7 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 		if err := b.undefine(ctx, c, vm.ID); err != nil {
 			return err
 		}
-		if err := b.removeNICFilters(ctx, c, vm.ID, nil); err != nil {
+		if err := b.filters.RemoveNICFilters(ctx, c, vm.ID, nil); err != nil {
 			return err
 		}
 		if err := b.devices.RemoveMdevsExcept(string(vm.ID)); err != nil {

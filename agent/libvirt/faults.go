@@ -15,6 +15,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/watch"
 	"quantix/internal/fleet"
 )
 
@@ -91,7 +92,7 @@ func (b *Backend) statusWithFaults(s observedDomain, sizes map[string]diskSize, 
 	st := s.status(sizes, addresses)
 	st.Faults = b.faults(s, sizes)
 	st.Guest = b.guests.statusOf(s)
-	if changed := b.filterDriftWatch.State().Value; s.managed && len(changed) > 0 {
+	if changed := b.filters.LastChanged(); s.managed && len(changed) > 0 {
 		for _, n := range s.persistent.NICs {
 			if message := changed[n.Filter]; message != "" {
 				st.RecordFilterDrift(n.MAC, message)
@@ -148,7 +149,7 @@ func (p *poolWatches) seenInactive(name string) bool {
 		return false
 	}
 	s := w.State()
-	return s.Known && s.Err == nil && s.Running < stalledAfter && s.Value.State == fleet.PoolInactive
+	return s.Known && s.Err == nil && s.Running < watch.StalledAfter && s.Value.State == fleet.PoolInactive
 }
 
 // diskUnavailableReason checks a disk now and returns why it is unavailable, or "" if it is available. pool is "" if it
@@ -194,7 +195,7 @@ func (b *Backend) diskUnavailableReason(ctx context.Context, c *conn.Conn, pool,
 }
 
 func poolActive(ctx context.Context, c *conn.Conn, name string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*stalledAfter)
+	ctx, cancel := context.WithTimeout(ctx, 2*watch.StalledAfter)
 	defer cancel()
 	active, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) {
 		ref, err := l.StoragePoolLookupByName(name)

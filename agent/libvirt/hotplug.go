@@ -14,6 +14,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/network"
 	"quantix/internal/fleet"
 )
 
@@ -177,7 +178,7 @@ func (a *applyRun) attachDevice(ctx context.Context, ref golibvirt.Domain, p plu
 		if err = a.attachXML(ctx, ref, text); err == nil || !conn.IsLibvirtError(err) {
 			return err
 		}
-		if none := translateNoFreeDevice(err); none != err { //nolint:errorlint // translateNoFreeDevice returns err itself unless a network has no free device
+		if none := network.TranslateNoFreeDevice(err); none != err { //nolint:errorlint // network.TranslateNoFreeDevice returns err itself unless a network has no free device
 			return none
 		}
 	}

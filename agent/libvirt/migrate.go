@@ -100,7 +100,7 @@ func (l *migrationRun) resumeWithoutDefinition(ctx context.Context) error {
 	if err := l.removeOtherSeeds(ctx, l.in.VM.ID); err != nil {
 		return err
 	}
-	return l.removeNICFilters(ctx, l.c, l.in.VM.ID, nil)
+	return l.filters.RemoveNICFilters(ctx, l.c, l.in.VM.ID, nil)
 }
 
 // sentFileStamp identifies the content of a disk's file by its ID, size and modification time. It ignores the owner,
@@ -248,7 +248,7 @@ func (l *migrationRun) removeDefinition(ctx context.Context) error {
 	if err := l.devices.RemoveMdevsExcept(string(l.in.VM.ID)); err != nil {
 		return err
 	}
-	return l.removeNICFilters(ctx, l.c, l.in.VM.ID, nil)
+	return l.filters.RemoveNICFilters(ctx, l.c, l.in.VM.ID, nil)
 }
 
 func (l *migrationRun) isModifiedSince(ctx context.Context, m *diskMigration, before volumeFile) bool {

@@ -10,6 +10,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/network"
 	"quantix/internal/fleet"
 )
 
@@ -52,7 +53,7 @@ func (a *applyRun) planNewDefinition(ctx context.Context) (string, error) {
 	}
 	domxml.Edit(x, in)
 	domxml.AddPCIPorts(x)
-	if _, err := setNICMTUs(ctx, a.c, x); err != nil {
+	if _, err := network.SetNICMTUs(ctx, a.c, x); err != nil {
 		return "", err
 	}
 	return renderXML(x)
@@ -90,7 +91,7 @@ func (a *applyRun) planDefinitionEdit(ctx context.Context, old observedDomain) (
 		}
 	}
 	domxml.Edit(x, in)
-	if _, err := setNICMTUs(ctx, a.c, x); err != nil {
+	if _, err := network.SetNICMTUs(ctx, a.c, x); err != nil {
 		return "", "", err
 	}
 	if after, err = renderXML(x); err != nil || after == before {

@@ -22,9 +22,8 @@ const (
 	poolMaxAge          = 5 * time.Second
 	poolReadTimeout     = 2 * time.Second
 	poolRefreshInterval = 30 * time.Second
-	stalledAfter        = 10 * time.Second // since the pool's storage last answered
-	refreshTimeout      = time.Minute      // limit of a refresh within a job
-	minRestartDelay     = 5 * time.Second  // time from a failure to the next start; doubles each time
+	refreshTimeout      = time.Minute     // limit of a refresh within a job
+	minRestartDelay     = 5 * time.Second // time from a failure to the next start; doubles each time
 	maxRestartDelay     = 15 * time.Second
 )
 
@@ -131,7 +130,7 @@ func (p *poolWatches) expireAll() {
 // checkHanging returns an error if the pool's storage hangs, because another call would only block one more thread of
 // libvirtd.
 func (p *poolWatches) checkHanging(name string) error {
-	if s := p.watchOf(name).State(); s.Running > stalledAfter {
+	if s := p.watchOf(name).State(); s.Running > watch.StalledAfter {
 		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledText(s.Began))
 	}
 	return nil
@@ -189,18 +188,18 @@ func (b *Backend) reportPools(ctx context.Context, pools []fleet.Pool) poolRepor
 	return reports
 }
 
-// poolStatus returns the pool's recent status. A pool that has not answered for stalledAfter is reported as stalled,
-// with the sizes last read.
+// poolStatus returns the pool's recent status. A pool that has not answered for watch.StalledAfter is reported as
+// stalled, with the sizes last read.
 func (b *Backend) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus {
 	w := b.pools.watchOf(p.Name)
 	s := w.Read(ctx, poolMaxAge, poolReadTimeout, func() (fleet.PoolStatus, error) { return b.checkPool(p, w) })
 	st := w.smoothSizes(s.Value)
 	switch {
-	case s.Running > stalledAfter && s.Known && st.State == fleet.PoolFailed && st.Error != "":
+	case s.Running > watch.StalledAfter && s.Known && st.State == fleet.PoolFailed && st.Error != "":
 		// While a restart of the pool hangs, the error of the earlier failure says more than a stalled state.
 	case !s.Known && w.hasFailure():
 		return w.inactiveStatus(fleet.PoolStatus{MountPath: p.Spec.Path})
-	case s.Running > stalledAfter:
+	case s.Running > watch.StalledAfter:
 		st.State, st.Error = fleet.PoolStalled, stalledText(s.Began)
 	case !s.Known && s.Err != nil:
 		st.State, st.Error = fleet.PoolStalled, s.Err.Error()

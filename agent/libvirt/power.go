@@ -9,6 +9,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/network"
 	"quantix/internal/fleet"
 )
 
@@ -72,7 +73,7 @@ func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, er
 				}
 				ref.Name = want
 			}
-			return translateNoFreeDevice(l.DomainCreate(ref))
+			return network.TranslateNoFreeDevice(l.DomainCreate(ref))
 		})
 	})
 	return underWay, err

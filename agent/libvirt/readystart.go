@@ -8,6 +8,7 @@ import (
 
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/network"
 )
 
 // prepareGuestStart checks every path that the guest would open. Then it updates the VM's definition with values known
@@ -26,7 +27,7 @@ func (b *Backend) prepareGuestStart(ctx context.Context, c *conn.Conn, s observe
 	if x.Devices == nil || len(s.persistent.NICs) == 0 && len(s.persistent.FieldValues.HostDevices) == 0 {
 		return b.devices.RemoveMdevsExcept(string(s.id))
 	}
-	mtuChanged, err := setNICMTUs(ctx, c, x)
+	mtuChanged, err := network.SetNICMTUs(ctx, c, x)
 	if err != nil {
 		return err
 	}

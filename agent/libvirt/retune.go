@@ -198,3 +198,33 @@ func (a *applyRun) applyCPUSchedule(ctx context.Context, ref golibvirt.Domain, k
 		return l.DomainSetSchedulerParametersFlags(ref, set, uint32(golibvirt.DomainAffectLive))
 	})
 }
+
+// updateLiveFilters gives the NICs of the running guest the filters of the persistent definition.
+func (a *applyRun) updateLiveFilters(ctx context.Context, guest observedDomain, kept *libvirtxml.Domain) error {
+	live, err := conn.ReadDefinition(ctx, a.c, guest.ref, 0)
+	if err != nil {
+		return err
+	}
+	for _, n := range live.Devices.Interfaces {
+		k := slices.IndexFunc(kept.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return domxml.NICMACOf(&o) == domxml.NICMACOf(&n) })
+		if k < 0 || !domxml.HasAliasPrefix(n.Alias, domxml.NICAliasPrefix) {
+			continue
+		}
+		now, want := domxml.FilterNameOf(&n), domxml.FilterNameOf(&kept.Devices.Interfaces[k])
+		if now == want || !domxml.IsManagedFilter(now) && !domxml.IsManagedFilter(want) {
+			continue
+		}
+		n.FilterRef = kept.Devices.Interfaces[k].FilterRef
+		text, err := n.Marshal()
+		if err != nil {
+			return err
+		}
+		err = a.c.Do(ctx, func(l *golibvirt.Libvirt) error {
+			return l.DomainUpdateDeviceFlags(guest.ref, text, golibvirt.DomainDeviceModifyLive)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -17,6 +17,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/network"
 	"quantix/internal/fleet"
 )
 
@@ -140,7 +141,7 @@ func (w *snapshotJob) restorePower(ctx context.Context, node hypervisor.SnapNode
 		if err := w.prepareGuestStart(ctx, w.c, s.observedDomain); err != nil {
 			return err
 		}
-		err := w.c.Do(ctx, func(l *golibvirt.Libvirt) error { return translateNoFreeDevice(l.DomainCreate(s.ref)) })
+		err := w.c.Do(ctx, func(l *golibvirt.Libvirt) error { return network.TranslateNoFreeDevice(l.DomainCreate(s.ref)) })
 		if err != nil && !isInterrupted(ctx, err) {
 			err = fmt.Errorf("the disks are as in the snapshot and the VM is off, but the guest did not start. Start the VM, or revert again: %w", err)
 		}

@@ -6,18 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/network"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
-
-// hostStateTimeout limits the time to read domains and networks. A read of hundreds of them takes less than a second.
-const hostStateTimeout = 8 * time.Second
 
 // HostState implements hypervisor.Telemetry. If libvirtd does not answer, it returns the last known state with the host
 // disconnected, because the portal treats a missing object as deleted.
@@ -37,9 +34,9 @@ func (b *Backend) HostState(ctx context.Context, on hypervisor.Assignment) (wire
 	return away, nil
 }
 
-// readHostState reads the host's full state within hostStateTimeout.
+// readHostState reads the host's full state within conn.HostStateTimeout.
 func (b *Backend) readHostState(ctx context.Context, on hypervisor.Assignment) (wire.State, error) {
-	ctx, cancel := context.WithTimeout(ctx, hostStateTimeout)
+	ctx, cancel := context.WithTimeout(ctx, conn.HostStateTimeout)
 	defer cancel()
 	b.assignedPools.record(on.Pools)
 	c, err := b.stateConn(ctx)
@@ -53,7 +50,7 @@ func (b *Backend) readHostState(ctx context.Context, on hypervisor.Assignment) (
 	if err != nil {
 		return wire.State{}, err
 	}
-	networks, err := b.networks(ctx, on.Networks)
+	networks, err := b.networks.Reports(ctx, on.Networks)
 	if err != nil {
 		return wire.State{}, err
 	}
@@ -66,8 +63,8 @@ func (b *Backend) readHostState(ctx context.Context, on hypervisor.Assignment) (
 	b.guests.startDueQueries(b, all)
 	addresses := b.addressesOf(ctx, all)
 	seen := <-poolsDone
-	changed := b.changedFilters(ctx)
-	state.Groups = changedGroupReports(changed)
+	changed := b.filters.Changed(ctx)
+	state.Groups = network.ChangedGroupReports(changed)
 	for _, s := range all {
 		st := b.statusWithFaults(s, sizes, addresses[s.id])
 		if s.managed {
@@ -109,7 +106,7 @@ func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64,
 	if !s.managed {
 		generation = 0
 	}
-	b.changedFilters(ctx)
+	b.filters.Changed(ctx)
 	return b.statusWithFaults(s, b.diskSizesOf(ctx, diskPathsOf(s)), b.addressWatch.State().Value[id]), generation, nil
 }
 

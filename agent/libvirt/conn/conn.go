@@ -21,6 +21,9 @@ import (
 // CallTimeout bounds the opening of a connection, and each call on the state or event connection.
 const CallTimeout = 10 * time.Second
 
+// HostStateTimeout limits the time to read domains and networks. A read of hundreds of them takes less than a second.
+const HostStateTimeout = 8 * time.Second
+
 // Conn is one connection to libvirtd. libvirtd handles at most five calls of a connection at a time, so each call that
 // may hang gets its own connection.
 type Conn struct {

@@ -1,13 +1,13 @@
 package conn
 
 import (
-	golibvirt "github.com/digitalocean/go-libvirt"
-
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"syscall"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"

@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// StalledAfter is the duration of a read after which the host's report says that the storage or libvirt hangs.
+const StalledAfter = 10 * time.Second
+
 // Value caches the newest result of a read that may hang, such as a read of network storage. Only one read runs at
 // a time, so hanging storage blocks one connection and one thread of libvirtd. Callers wait for a limited time and
 // otherwise get the previous result.

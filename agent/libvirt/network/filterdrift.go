@@ -1,4 +1,4 @@
-package libvirt
+package network
 
 import (
 	"context"
@@ -22,25 +22,28 @@ const (
 	filterReadTimeout = time.Second
 )
 
-// changedFilters returns the messages about Quantix's network filters that were changed outside Quantix, by filter
+// Changed returns the messages about Quantix's network filters that were changed outside Quantix, by filter
 // name. It does not detect a change of a filter from an older agent until Quantix writes that filter again.
-func (b *Backend) changedFilters(ctx context.Context) map[string]string {
-	return b.filterDriftWatch.Read(ctx, filterMaxAge, filterReadTimeout, b.compareFilters).Value
+func (fs *Filters) Changed(ctx context.Context) map[string]string {
+	return fs.drift.Read(ctx, filterMaxAge, filterReadTimeout, fs.compareFilters).Value
 }
 
-func (b *Backend) compareFilters() (map[string]string, error) {
-	known := b.filterBook.All()
+// LastChanged returns the messages of the last reading of Changed.
+func (fs *Filters) LastChanged() map[string]string { return fs.drift.State().Value }
+
+func (fs *Filters) compareFilters() (map[string]string, error) {
+	known := fs.book.All()
 	if len(known) == 0 {
 		return nil, nil
 	}
-	c, err := b.daemon.Dial(b.daemon.RunContext)
+	c, err := fs.daemon.Dial(fs.daemon.RunContext)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Disconnect()
 	out, bridgeErr := map[string]string{}, checkBridgeFiltering(bridgeSettingsDir)
 	for name := range known {
-		message, err := b.compareFilter(b.daemon.RunContext, c, name)
+		message, err := fs.compareFilter(fs.daemon.RunContext, c, name)
 		if conn.IsObjectError(err) {
 			message, err = "The host cannot read the network filter "+name+": "+err.Error(), nil
 		}
@@ -59,10 +62,10 @@ func (b *Backend) compareFilters() (map[string]string, error) {
 
 // compareFilter compares one filter with its record, and returns a message if they differ. No filter is written
 // meanwhile.
-func (b *Backend) compareFilter(ctx context.Context, c *conn.Conn, name string) (message string, err error) {
-	b.filterMu.Lock()
-	defer b.filterMu.Unlock()
-	known := b.filterBook.Digest(name)
+func (fs *Filters) compareFilter(ctx context.Context, c *conn.Conn, name string) (message string, err error) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	known := fs.book.Digest(name)
 	if known == "" {
 		return "", nil // Quantix removed the filter meanwhile
 	}
@@ -93,8 +96,8 @@ func filterDigest(x libvirtxml.NWFilter) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// changedGroupReports returns the reports of security groups whose filters were changed outside Quantix.
-func changedGroupReports(changed map[string]string) []wire.GroupReport {
+// ChangedGroupReports returns the reports of security groups whose filters were changed outside Quantix.
+func ChangedGroupReports(changed map[string]string) []wire.GroupReport {
 	var out []wire.GroupReport
 	for name, message := range changed {
 		if id, ours := strings.CutPrefix(name, fleet.FilterPrefix+"group-"); ours {

@@ -1,4 +1,4 @@
-package libvirt
+package network
 
 import (
 	"bufio"
@@ -29,11 +29,11 @@ const (
 // FilterCounts implements hypervisor.Telemetry. libvirt implements filters with iptables, ip6tables and ebtables.
 // libvirt's chains contain the name of the NIC's host device, and the rule comments contain Quantix's rule IDs. The
 // agent lists the rules only if at least one NIC has a filter.
-func (b *Backend) FilterCounts(ctx context.Context) ([]hypervisor.NICPacketCounts, error) {
+func (fs *Filters) FilterCounts(ctx context.Context) ([]hypervisor.NICPacketCounts, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("count packets: %w", err)
 	}
-	s := b.filterCountWatch.Read(ctx, countMaxAge, countTimeout, b.readCounts)
+	s := fs.counts.Read(ctx, countMaxAge, countTimeout, fs.readCounts)
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("count packets: %w", ctx.Err())
@@ -45,13 +45,13 @@ func (b *Backend) FilterCounts(ctx context.Context) ([]hypervisor.NICPacketCount
 	return s.Value, nil
 }
 
-func (b *Backend) readCounts() ([]hypervisor.NICPacketCounts, error) {
-	c, err := b.daemon.Dial(b.daemon.RunContext)
+func (fs *Filters) readCounts() ([]hypervisor.NICPacketCounts, error) {
+	c, err := fs.daemon.Dial(fs.daemon.RunContext)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Disconnect()
-	bound, err := conn.Call(b.daemon.RunContext, c, func(l *golibvirt.Libvirt) ([]golibvirt.NwfilterBinding, error) {
+	bound, err := conn.Call(fs.daemon.RunContext, c, func(l *golibvirt.Libvirt) ([]golibvirt.NwfilterBinding, error) {
 		all, _, err := l.ConnectListAllNwfilterBindings(1, 0)
 		return all, err
 	})
@@ -73,7 +73,7 @@ func (b *Backend) readCounts() ([]hypervisor.NICPacketCounts, error) {
 		return out, nil
 	}
 	for _, p := range filterListCommands {
-		listed, err := listRules(b.daemon.RunContext, p.program, p.args...)
+		listed, err := listRules(fs.daemon.RunContext, p.program, p.args...)
 		if err != nil {
 			return nil, err
 		}

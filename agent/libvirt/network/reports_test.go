@@ -1,4 +1,4 @@
-package libvirt
+package network
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func TestFirstReportWaitsForNetworkRead(t *testing.T) {
 		var hung networkWatch
 		end := make(chan struct{})
 		never := func() ([]networkState, error) { <-end; return nil, conn.ErrConnectionLost }
-		ctx, cancel := context.WithTimeout(t.Context(), hostStateTimeout)
+		ctx, cancel := context.WithTimeout(t.Context(), conn.HostStateTimeout)
 		defer cancel()
 		if _, err := hung.readRecent(ctx, never); !errors.Is(err, errNetworksNotRead) {
 			t.Errorf("a first read that never ends: %v", err)

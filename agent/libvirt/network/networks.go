@@ -1,10 +1,11 @@
-package libvirt
+// Package network manages libvirt's networks (Networks) and the network filters of security groups and NICs (Filters).
+// It also reports the host's bridges, and the NIC limits that the kernel does not support.
+package network
 
 import (
 	"context"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -15,19 +16,31 @@ import (
 	"quantix/internal/fleet"
 )
 
+// Networks manages the networks of libvirt, and reports these networks and the bridges of the host.
+type Networks struct {
+	daemon *conn.Daemon
+	guests GuestReader
+	watch  networkWatch
+}
+
+// NewNetworks returns the networks of the daemon. guests reads the guests of the host.
+func NewNetworks(daemon *conn.Daemon, guests GuestReader) *Networks {
+	return &Networks{daemon: daemon, guests: guests}
+}
+
 // ApplyNetwork implements hypervisor.Networks.
-func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
-	return b.withNetworkLock(ctx, "apply", n, func(ctx context.Context, c *conn.Conn) error {
-		ref, err := b.definedNetwork(ctx, c, n)
+func (ns *Networks) ApplyNetwork(ctx context.Context, n fleet.Network) error {
+	return ns.withNetworkLock(ctx, "apply", n, func(ctx context.Context, c *conn.Conn) error {
+		ref, err := ns.definedNetwork(ctx, c, n)
 		if err != nil {
 			return err
 		}
-		state, err := b.readNetwork(ctx, c, ref)
+		state, err := ns.readNetwork(ctx, c, ref)
 		if err != nil {
 			return err
 		}
 		if state.status.Active && state.status.Error == hypervisor.NoDnsmasqText {
-			if err := b.stopNetworkWithoutDnsmasq(ctx, c, n, state); err != nil {
+			if err := ns.stopNetworkWithoutDnsmasq(ctx, c, n, state); err != nil {
 				return err
 			}
 			state.status.Active = false
@@ -47,13 +60,13 @@ func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 		if err != nil || !state.status.Active {
 			return err
 		}
-		return b.updateNetwork(ctx, c, ref, n)
+		return ns.updateNetwork(ctx, c, ref, n)
 	})
 }
 
 // definedNetwork returns libvirt's network. It defines a missing network. It redefines a network of an older generation
 // that nobody edited since Quantix wrote it.
-func (b *Backend) definedNetwork(ctx context.Context, c *conn.Conn, n fleet.Network) (golibvirt.Network, error) {
+func (ns *Networks) definedNetwork(ctx context.Context, c *conn.Conn, n fleet.Network) (golibvirt.Network, error) {
 	ref, err := findNetwork(ctx, c, n.ID)
 	if conn.IsLibvirtCode(err, golibvirt.ErrNoNetwork) {
 		_, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Network, error) { return l.NetworkLookupByName(n.Name) })
@@ -97,8 +110,8 @@ func (b *Backend) definedNetwork(ctx context.Context, c *conn.Conn, n fleet.Netw
 
 // stopNetworkWithoutDnsmasq stops a network whose dnsmasq has exited, so that the next start runs dnsmasq again. It
 // refuses while guests use the network, because the stop would cut them off.
-func (b *Backend) stopNetworkWithoutDnsmasq(ctx context.Context, c *conn.Conn, n fleet.Network, state networkState) error {
-	user, err := b.domainOnNetwork(ctx, c, n.Name, state.status.Bridge)
+func (ns *Networks) stopNetworkWithoutDnsmasq(ctx context.Context, c *conn.Conn, n fleet.Network, state networkState) error {
+	user, err := ns.domainOnNetwork(ctx, c, n.Name, state.status.Bridge)
 	if err != nil {
 		return err
 	}
@@ -109,8 +122,8 @@ func (b *Backend) stopNetworkWithoutDnsmasq(ctx context.Context, c *conn.Conn, n
 }
 
 // ReleaseNetwork implements hypervisor.Networks.
-func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
-	return b.withNetworkLock(ctx, "release", n, func(ctx context.Context, c *conn.Conn) error {
+func (ns *Networks) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
+	return ns.withNetworkLock(ctx, "release", n, func(ctx context.Context, c *conn.Conn) error {
 		ref, err := findNetwork(ctx, c, n.ID)
 		if conn.IsLibvirtCode(err, golibvirt.ErrNoNetwork) {
 			return nil // Quantix does not manage a network with this name but another UUID
@@ -118,7 +131,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 		if err != nil {
 			return err
 		}
-		state, err := b.readNetwork(ctx, c, ref)
+		state, err := ns.readNetwork(ctx, c, ref)
 		if err != nil {
 			return err
 		}
@@ -126,7 +139,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 		if t := n.Spec.Mode.Info(); !t.CreatesDevices && !t.HostAddresses {
 			bridge = "" // the bridge remains after the release, so other users of the bridge do not matter
 		}
-		user, err := b.domainOnNetwork(ctx, c, ref.Name, bridge)
+		user, err := ns.domainOnNetwork(ctx, c, ref.Name, bridge)
 		if err != nil {
 			return err
 		}
@@ -150,8 +163,8 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 // noFreeDevicePattern matches libvirt's error for a network whose devices are all in use.
 var noFreeDevicePattern = regexp.MustCompile(`network '([^']+)' requires exclusive access to interfaces, but none are available`)
 
-// translateNoFreeDevice translates libvirt's error for a network without a free device into a sentence for people.
-func translateNoFreeDevice(err error) error {
+// TranslateNoFreeDevice translates libvirt's error for a network without a free device into a sentence for people.
+func TranslateNoFreeDevice(err error) error {
 	if err != nil {
 		if m := noFreeDevicePattern.FindStringSubmatch(err.Error()); m != nil {
 			return hypervisor.RefuseNICWithoutDevice(m[1])
@@ -161,21 +174,21 @@ func translateNoFreeDevice(err error) error {
 }
 
 // withNetworkLock runs f while it holds the network's lock, so that only one operation at a time runs for a network.
-func (b *Backend) withNetworkLock(ctx context.Context, verb string, n fleet.Network, f func(context.Context, *conn.Conn) error) error {
+func (ns *Networks) withNetworkLock(ctx context.Context, verb string, n fleet.Network, f func(context.Context, *conn.Conn) error) error {
 	act := verb + " network " + n.Name
-	unlock, err := b.networkWatch.locks.Lock(ctx, n.Name)
+	unlock, err := ns.watch.locks.Lock(ctx, n.Name)
 	if err != nil {
 		return conn.WrapAction(act, err)
 	}
 	defer unlock()
-	defer b.networkWatch.Expire()
-	return conn.WrapAction(act, b.daemon.WithConn(ctx, f))
+	defer ns.watch.Expire()
+	return conn.WrapAction(act, ns.daemon.WithConn(ctx, f))
 }
 
 // domainOnNetwork returns the name of a running or stopped domain with a NIC on the network or on the network's bridge.
 // It returns an empty name if there is none.
-func (b *Backend) domainOnNetwork(ctx context.Context, c *conn.Conn, network, bridge string) (string, error) {
-	all, err := b.readDomains(ctx, c)
+func (ns *Networks) domainOnNetwork(ctx context.Context, c *conn.Conn, network, bridge string) (string, error) {
+	all, err := ns.guests(ctx, c)
 	if err != nil {
 		return "", err
 	}
@@ -183,8 +196,8 @@ func (b *Backend) domainOnNetwork(ctx context.Context, c *conn.Conn, network, br
 		on := func(k domxml.NICHardware) bool {
 			return k.Source == "network "+network || strings.HasPrefix(k.Source, "network "+network+", ") || bridge != "" && k.Source == "bridge "+bridge
 		}
-		if slices.ContainsFunc(s.persistent.NICs, on) || slices.ContainsFunc(s.currentHardware().NICs, on) {
-			return s.ref.Name, nil
+		if s.hasNIC(on) {
+			return s.Ref.Name, nil
 		}
 	}
 	return "", nil

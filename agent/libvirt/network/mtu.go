@@ -1,4 +1,4 @@
-package libvirt
+package network
 
 import (
 	"context"
@@ -20,10 +20,10 @@ import (
 // defaultMTU is the MTU, in bytes, that a guest assumes if its NIC has none.
 const defaultMTU = 1500
 
-// setNICMTUs sets the MTU of NICs on networks created by Quantix. libvirt passes on only the MTU of networks that
-// libvirt itself serves, so setNICMTUs sets the MTU in the NIC's definition. A smaller configured MTU stays. changed
+// SetNICMTUs sets the MTU of NICs on networks created by Quantix. libvirt passes on only the MTU of networks that
+// libvirt itself serves, so SetNICMTUs sets the MTU in the NIC's definition. A smaller configured MTU stays. changed
 // reports whether the definition changed.
-func setNICMTUs(ctx context.Context, c *conn.Conn, x *libvirtxml.Domain) (changed bool, err error) {
+func SetNICMTUs(ctx context.Context, c *conn.Conn, x *libvirtxml.Domain) (changed bool, err error) {
 	if x.Devices == nil {
 		return false, nil
 	}

@@ -1,4 +1,4 @@
-package libvirt
+package network
 
 import (
 	"cmp"
@@ -27,7 +27,7 @@ type networkUpdate struct {
 }
 
 // updateNetwork applies the parts of the definition that libvirt can change without a restart to the running network.
-func (b *Backend) updateNetwork(ctx context.Context, c *conn.Conn, ref golibvirt.Network, n fleet.Network) error {
+func (ns *Networks) updateNetwork(ctx context.Context, c *conn.Conn, ref golibvirt.Network, n fleet.Network) error {
 	live, groups, err := readNetworkXML(ctx, c, ref, 0)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (b *Backend) updateNetwork(ctx context.Context, c *conn.Conn, ref golibvirt
 	if len(n.Spec.PortGroups) == 0 {
 		return nil
 	}
-	return b.applyNICBandwidths(ctx, c, n)
+	return ns.applyNICBandwidths(ctx, c, n)
 }
 
 // networkUpdates returns the changes from the live definition to the wanted definition. Deletions come first, because

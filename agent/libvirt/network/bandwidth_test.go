@@ -1,4 +1,4 @@
-package libvirt
+package network
 
 import (
 	"context"
@@ -38,7 +38,7 @@ func TestBandwidthGapsNameTheMissingModules(t *testing.T) {
 		"no CAP_NET_ADMIN":               {"RTNETLINK answers: Operation not permitted\n" + failed(1), status, ""},
 		"a tc without batch mode":        {"Usage: tc", status, ""},
 	} {
-		gaps := missingBandwidthLimits(t.Context(), func(context.Context, string) (string, error) { return c.output, c.err })
+		gaps := MissingBandwidthLimits(t.Context(), func(context.Context, string) (string, error) { return c.output, c.err })
 		var fields []string
 		for _, g := range gaps {
 			fields = append(fields, g.Field)
@@ -60,7 +60,7 @@ func TestBandwidthProbeEndsWhenTCHangs(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	gaps := missingBandwidthLimits(ctx, func(ctx context.Context, _ string) (string, error) {
+	gaps := MissingBandwidthLimits(ctx, func(ctx context.Context, _ string) (string, error) {
 		<-ctx.Done()
 		return "Command failed -:3\n", ctx.Err()
 	})

@@ -1,9 +1,10 @@
-package libvirt
+package network
 
 import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
@@ -11,14 +12,34 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/locks"
+	"quantix/agent/libvirt/watch"
+	"quantix/agent/state"
 	"quantix/internal/fleet"
 )
 
+// Filters manages Quantix's network filters in libvirt: one for each security group and one for each NIC with security
+// groups or anti-spoofing.
+type Filters struct {
+	daemon *conn.Daemon
+	guests GuestReader
+	locks  locks.ByKey[fleet.SecurityGroupID]
+	book   *state.FilterBook
+	mu     sync.Mutex // held while a filter is written and recorded, or compared with the record
+	drift  watch.Value[map[string]string]
+	counts watch.Value[[]hypervisor.NICPacketCounts]
+}
+
+// NewFilters returns the filters of the daemon. guests reads the guests of the host, and book records the filters.
+func NewFilters(daemon *conn.Daemon, guests GuestReader, book *state.FilterBook) *Filters {
+	return &Filters{daemon: daemon, guests: guests, book: book}
+}
+
 // ApplySecurityGroup implements hypervisor.Firewall. libvirt also applies a changed filter to the NICs of running
 // guests.
-func (b *Backend) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
-	return b.withSecurityGroupLock(ctx, "apply", g, func(ctx context.Context, c *conn.Conn) error {
-		if err := b.defineFilter(ctx, c, groupFilter(g), true); err != nil {
+func (fs *Filters) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
+	return fs.withSecurityGroupLock(ctx, "apply", g, func(ctx context.Context, c *conn.Conn) error {
+		if err := fs.defineFilter(ctx, c, groupFilter(g), true); err != nil {
 			return err
 		}
 		return checkBridgeFiltering(bridgeSettingsDir)
@@ -26,9 +47,9 @@ func (b *Backend) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) err
 }
 
 // ReleaseSecurityGroup implements hypervisor.Firewall.
-func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
-	return b.withSecurityGroupLock(ctx, "release", g, func(ctx context.Context, c *conn.Conn) error {
-		all, err := b.readDomains(ctx, c)
+func (fs *Filters) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
+	return fs.withSecurityGroupLock(ctx, "release", g, func(ctx context.Context, c *conn.Conn) error {
+		all, err := fs.guests(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -48,36 +69,38 @@ func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) e
 			if !slices.ContainsFunc(x.Entries, func(e libvirtxml.NWFilterEntry) bool { return e.Ref != nil && e.Ref.Filter == name }) {
 				continue
 			}
-			if user := userOfFilter(all, f.Name); user != "" {
-				return hypervisor.RefuseUsedSecurityGroup(g.Name, user)
+			for _, guest := range all {
+				if guest.hasNIC(func(k domxml.NICHardware) bool { return k.Filter == f.Name }) {
+					return hypervisor.RefuseUsedSecurityGroup(g.Name, guest.Ref.Name)
+				}
 			}
-			if err := b.undefineFilter(ctx, c, f.Name); err != nil {
+			if err := fs.undefineFilter(ctx, c, f.Name); err != nil {
 				return err
 			}
 		}
-		return b.undefineFilter(ctx, c, name)
+		return fs.undefineFilter(ctx, c, name)
 	})
 }
 
 // withSecurityGroupLock runs f with a connection of its own, while it holds the group's lock.
-func (b *Backend) withSecurityGroupLock(ctx context.Context, verb string, g fleet.FlatGroup, f func(context.Context, *conn.Conn) error) error {
+func (fs *Filters) withSecurityGroupLock(ctx context.Context, verb string, g fleet.FlatGroup, f func(context.Context, *conn.Conn) error) error {
 	act := verb + " security group " + g.Name
-	unlock, err := b.filterLocks.Lock(ctx, g.ID)
+	unlock, err := fs.locks.Lock(ctx, g.ID)
 	if err != nil {
 		return conn.WrapAction(act, err)
 	}
 	defer unlock()
-	return conn.WrapAction(act, b.daemon.WithConn(ctx, f))
+	return conn.WrapAction(act, fs.daemon.WithConn(ctx, f))
 }
 
-// defineNICFilters defines the filters of the VM's NICs and the missing filters of their security groups. An existing
+// DefineNICFilters defines the filters of the VM's NICs and the missing filters of their security groups. An existing
 // group filter stays unchanged, because a newer job may have written it.
-func (a *applyRun) defineNICFilters(ctx context.Context) error {
-	for _, n := range a.in.VM.Spec.NICs {
+func (fs *Filters) DefineNICFilters(ctx context.Context, c *conn.Conn, in hypervisor.ApplyWork) error {
+	for _, n := range in.VM.Spec.NICs {
 		if !n.NeedsFilter() {
 			continue
 		}
-		groups, err := hypervisor.SecurityGroupsOfNIC(n, a.in.Groups)
+		groups, err := hypervisor.SecurityGroupsOfNIC(n, in.Groups)
 		if err != nil {
 			return err
 		}
@@ -87,11 +110,11 @@ func (a *applyRun) defineNICFilters(ctx context.Context) error {
 			}
 		}
 		for _, g := range groups {
-			if err := a.ensureGroupFilter(ctx, g); err != nil {
+			if err := fs.ensureGroupFilter(ctx, c, g); err != nil {
 				return err
 			}
 		}
-		if err := a.defineFilter(ctx, a.c, nicFilter(a.in.VM.ID, n), a.in.Reapply); err != nil {
+		if err := fs.defineFilter(ctx, c, nicFilter(in.VM.ID, n), in.Reapply); err != nil {
 			return err
 		}
 	}
@@ -99,52 +122,22 @@ func (a *applyRun) defineNICFilters(ctx context.Context) error {
 }
 
 // ensureGroupFilter defines the filter of the security group if the host does not have the filter.
-func (a *applyRun) ensureGroupFilter(ctx context.Context, g fleet.FlatGroup) error {
-	unlock, err := a.filterLocks.Lock(ctx, g.ID)
+func (fs *Filters) ensureGroupFilter(ctx context.Context, c *conn.Conn, g fleet.FlatGroup) error {
+	unlock, err := fs.locks.Lock(ctx, g.ID)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	_, err = findFilter(ctx, a.c, hypervisor.GroupFilterName(g.ID))
+	_, err = findFilter(ctx, c, hypervisor.GroupFilterName(g.ID))
 	if conn.IsLibvirtCode(err, golibvirt.ErrNoNwfilter) {
-		return a.defineFilter(ctx, a.c, groupFilter(g), true)
+		return fs.defineFilter(ctx, c, groupFilter(g), true)
 	}
 	return err
 }
 
-// updateLiveFilters gives the NICs of the running guest the filters of the persistent definition.
-func (a *applyRun) updateLiveFilters(ctx context.Context, guest observedDomain, kept *libvirtxml.Domain) error {
-	live, err := conn.ReadDefinition(ctx, a.c, guest.ref, 0)
-	if err != nil {
-		return err
-	}
-	for _, n := range live.Devices.Interfaces {
-		k := slices.IndexFunc(kept.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return domxml.NICMACOf(&o) == domxml.NICMACOf(&n) })
-		if k < 0 || !domxml.HasAliasPrefix(n.Alias, domxml.NICAliasPrefix) {
-			continue
-		}
-		now, want := domxml.FilterNameOf(&n), domxml.FilterNameOf(&kept.Devices.Interfaces[k])
-		if now == want || !domxml.IsManagedFilter(now) && !domxml.IsManagedFilter(want) {
-			continue
-		}
-		n.FilterRef = kept.Devices.Interfaces[k].FilterRef
-		text, err := n.Marshal()
-		if err != nil {
-			return err
-		}
-		err = a.c.Do(ctx, func(l *golibvirt.Libvirt) error {
-			return l.DomainUpdateDeviceFlags(guest.ref, text, golibvirt.DomainDeviceModifyLive)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// removeNICFilters removes the filters of all NICs of the VM except keep. A filter that libvirt reports as in use
+// RemoveNICFilters removes the filters of all NICs of the VM except keep. A filter that libvirt reports as in use
 // stays.
-func (b *Backend) removeNICFilters(ctx context.Context, c *conn.Conn, vm fleet.VMID, keep []fleet.NIC) error {
+func (fs *Filters) RemoveNICFilters(ctx context.Context, c *conn.Conn, vm fleet.VMID, keep []fleet.NIC) error {
 	all, err := listNICFilters(ctx, c)
 	if conn.IsLibvirtError(err) {
 		return nil // a libvirt without support for network filters
@@ -156,7 +149,7 @@ func (b *Backend) removeNICFilters(ctx context.Context, c *conn.Conn, vm fleet.V
 		if !strings.HasSuffix(f.Name, "-"+string(vm)) || slices.ContainsFunc(keep, func(n fleet.NIC) bool { return n.NeedsFilter() && hypervisor.FilterName(vm, n.MAC) == f.Name }) {
 			continue
 		}
-		if err := b.undefineFilter(ctx, c, f.Name); err != nil && !conn.IsLibvirtError(err) {
+		if err := fs.undefineFilter(ctx, c, f.Name); err != nil && !conn.IsLibvirtError(err) {
 			return err
 		}
 	}
@@ -169,17 +162,6 @@ func listNICFilters(ctx context.Context, c *conn.Conn) ([]golibvirt.Nwfilter, er
 		return all, err
 	})
 	return slices.DeleteFunc(all, func(f golibvirt.Nwfilter) bool { return !strings.HasPrefix(f.Name, fleet.FilterPrefix+"nic-") }), err
-}
-
-// userOfFilter returns the name of a domain with a NIC that uses the filter, or "".
-func userOfFilter(all []observedDomain, filter string) string {
-	has := func(k domxml.NICHardware) bool { return k.Filter == filter }
-	for _, s := range all {
-		if slices.ContainsFunc(s.persistent.NICs, has) || slices.ContainsFunc(s.currentHardware().NICs, has) {
-			return s.ref.Name
-		}
-	}
-	return ""
 }
 
 func findFilter(ctx context.Context, c *conn.Conn, name string) (golibvirt.Nwfilter, error) {
@@ -196,14 +178,14 @@ func filterXML(ctx context.Context, c *conn.Conn, f golibvirt.Nwfilter) (x libvi
 
 // defineFilter writes the filter if it is missing or differs, and records its digest. If somebody changed the filter
 // outside Quantix and Quantix's own content is the same as before, that change stays unless force is set.
-func (b *Backend) defineFilter(ctx context.Context, c *conn.Conn, want libvirtxml.NWFilter, force bool) error {
+func (fs *Filters) defineFilter(ctx context.Context, c *conn.Conn, want libvirtxml.NWFilter, force bool) error {
 	text, err := want.Marshal()
 	if err != nil {
 		return err
 	}
-	b.filterMu.Lock()
-	defer b.filterMu.Unlock()
-	defer b.filterDriftWatch.Expire()
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	defer fs.drift.Expire()
 	digest := filterDigest(want)
 	ref, err := findFilter(ctx, c, want.Name)
 	switch {
@@ -216,8 +198,8 @@ func (b *Backend) defineFilter(ctx context.Context, c *conn.Conn, want libvirtxm
 		case err != nil:
 			return err
 		case isSameFilter(have, want):
-			return b.filterBook.Put(want.Name, digest)
-		case !force && b.filterBook.Digest(want.Name) == digest:
+			return fs.book.Put(want.Name, digest)
+		case !force && fs.book.Digest(want.Name) == digest:
 			return nil
 		}
 	}
@@ -228,7 +210,7 @@ func (b *Backend) defineFilter(ctx context.Context, c *conn.Conn, want libvirtxm
 	if err != nil {
 		return err
 	}
-	return b.filterBook.Put(want.Name, digest)
+	return fs.book.Put(want.Name, digest)
 }
 
 // isSameFilter reports whether the filter from libvirt equals the wanted filter.
@@ -238,10 +220,10 @@ func isSameFilter(have, want libvirtxml.NWFilter) bool {
 	return failed == nil && bad == nil && x == y
 }
 
-func (b *Backend) undefineFilter(ctx context.Context, c *conn.Conn, name string) error {
-	b.filterMu.Lock()
-	defer b.filterMu.Unlock()
-	defer b.filterDriftWatch.Expire()
+func (fs *Filters) undefineFilter(ctx context.Context, c *conn.Conn, name string) error {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	defer fs.drift.Expire()
 	ref, err := findFilter(ctx, c, name)
 	if err == nil {
 		err = c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.NwfilterUndefine(ref) })
@@ -249,5 +231,5 @@ func (b *Backend) undefineFilter(ctx context.Context, c *conn.Conn, name string)
 	if err != nil && !conn.IsLibvirtCode(err, golibvirt.ErrNoNwfilter) {
 		return err
 	}
-	return b.filterBook.Put(name, "")
+	return fs.book.Put(name, "")
 }

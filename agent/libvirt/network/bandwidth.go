@@ -1,4 +1,4 @@
-package libvirt
+package network
 
 import (
 	"context"
@@ -33,11 +33,11 @@ var bandwidthProbeSteps = []struct{ module, after, command string }{
 // failedStepPattern matches the line that tc prints for each failed command of a batch.
 var failedStepPattern = regexp.MustCompile(`(?m)^Command failed -:(\d+)$`)
 
-// missingBandwidthLimits returns the NIC limits that this host's kernel does not support. The list of loaded modules is
+// MissingBandwidthLimits returns the NIC limits that this host's kernel does not support. The list of loaded modules is
 // not sufficient, because the kernel loads these modules on request. So tc runs libvirt's own commands on the loopback
 // device of a temporary network namespace. Modules loaded by the probe stay loaded, as after the first guest with a
-// limit. If the agent has no permission for the probe, missingBandwidthLimits reports no gap.
-func missingBandwidthLimits(ctx context.Context, tc func(ctx context.Context, batch string) (output string, err error)) []fleet.VMGap {
+// limit. If the agent has no permission for the probe, MissingBandwidthLimits reports no gap.
+func MissingBandwidthLimits(ctx context.Context, tc func(ctx context.Context, batch string) (output string, err error)) []fleet.VMGap {
 	ctx, cancel := context.WithTimeout(ctx, bandwidthTimeout)
 	defer cancel()
 	var batch strings.Builder

@@ -1,4 +1,4 @@
-package libvirt
+package network
 
 import (
 	"crypto/sha256"

@@ -1,5 +1,5 @@
 //go:build !linux
 
-package libvirt
+package network
 
 func serverRuns(string, string) bool { return true }

@@ -1,4 +1,4 @@
-package libvirt
+package network
 
 import (
 	"cmp"
@@ -169,27 +169,27 @@ func readNetworkXML(ctx context.Context, c *conn.Conn, ref golibvirt.Network, fl
 
 // applyNICBandwidths applies changed port group bandwidths to the NICs of running guests, because libvirt applies the
 // bandwidth only when it attaches a NIC. It does not change a NIC with bandwidth limits of its own.
-func (b *Backend) applyNICBandwidths(ctx context.Context, c *conn.Conn, n fleet.Network) error {
-	all, err := b.readDomains(ctx, c)
+func (ns *Networks) applyNICBandwidths(ctx context.Context, c *conn.Conn, n fleet.Network) error {
+	all, err := ns.guests(ctx, c)
 	if err != nil {
 		return err
 	}
 	on := func(k domxml.NICHardware) bool { return strings.HasPrefix(k.Source, "network "+n.Name+", ") }
 	for _, s := range all {
-		if s.live == nil || !slices.ContainsFunc(s.live.NICs, on) {
+		if s.Live == nil || !slices.ContainsFunc(s.Live.NICs, on) {
 			continue
 		}
-		live, err := conn.ReadDefinition(ctx, c, s.ref, 0)
+		live, err := conn.ReadDefinition(ctx, c, s.Ref, 0)
 		if err != nil {
 			return err
 		}
-		inactive, err := conn.ReadDefinition(ctx, c, s.ref, golibvirt.DomainXMLInactive)
+		inactive, err := conn.ReadDefinition(ctx, c, s.Ref, golibvirt.DomainXMLInactive)
 		if err != nil {
 			return err
 		}
 		for _, d := range live.Devices.Interfaces {
-			if err := applyNICBandwidth(ctx, c, s.ref, n, d, inactive); err != nil {
-				return fmt.Errorf("limit the NIC %s of %s: %w", domxml.NICMACOf(&d), s.ref.Name, err)
+			if err := applyNICBandwidth(ctx, c, s.Ref, n, d, inactive); err != nil {
+				return fmt.Errorf("limit the NIC %s of %s: %w", domxml.NICMACOf(&d), s.Ref.Name, err)
 			}
 		}
 	}

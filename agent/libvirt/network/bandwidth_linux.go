@@ -1,4 +1,4 @@
-package libvirt
+package network
 
 import (
 	"context"
@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// trafficControl runs the tc commands in a new network namespace. It continues after a command that fails.
-func trafficControl(ctx context.Context, batch string) (string, error) {
+// TrafficControl runs the tc commands in a new network namespace. It continues after a command that fails.
+func TrafficControl(ctx context.Context, batch string) (string, error) {
 	cmd := exec.CommandContext(ctx, "tc", "-force", "-batch", "-")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	cmd.Stdin = strings.NewReader(batch)
