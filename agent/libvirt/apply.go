@@ -12,6 +12,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/locks"
 	"quantix/agent/libvirt/network"
 	"quantix/internal/fleet"
@@ -229,7 +230,7 @@ func (a *applyRun) deriveApplied(ctx context.Context, old observedDomain, x *lib
 		case err == nil && p.isInBlockPool():
 			there, err = a.blockExists(ctx, p)
 		case err == nil:
-			there, err = fileExists(ctx, p.path())
+			there, err = hostfile.Exists(ctx, p.path())
 		}
 		failed = errors.Join(failed, err)
 		return !there

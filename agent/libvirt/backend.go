@@ -17,6 +17,7 @@ import (
 	machine "quantix/agent/hardware"
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/locks"
 	"quantix/agent/libvirt/network"
 	"quantix/agent/libvirt/watch"
@@ -65,7 +66,7 @@ type Backend struct {
 	addressWatch    watch.Value[map[fleet.VMID]nicAddresses]
 	arpHistory      arpHistory
 	guests          guests
-	diskSizes       diskSizes
+	diskSizes       hostfile.DiskSizes
 	fileWatches     fileWatches
 	pools           poolWatches
 	networks        *network.Networks
@@ -113,7 +114,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	runContext, cancel := context.WithCancel(context.Background())
 	b.daemon, b.cancelRun = conn.NewDaemon(runContext, o.Socket), cancel
 	b.networks, b.filters = network.NewNetworks(b.daemon, b.networkGuests), network.NewFilters(b.daemon, b.networkGuests, o.Filters)
-	b.diskSizes.isReplaced = b.isReplaced
+	b.diskSizes.IsReplaced = b.isReplaced
 	link, err := b.connect(ctx)
 	if err != nil {
 		b.setUnreachable(err)

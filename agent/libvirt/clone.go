@@ -10,6 +10,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -22,7 +23,7 @@ func (a *applyRun) cloneImage(ctx context.Context, pool golibvirt.StoragePool, p
 	if p.size != 0 && p.size < h.Size {
 		return fleet.Errorf(fleet.Invalid, "The image %s has %d bytes, more than the disk's %d. Make the disk at least as large.", p.image.volume, h.Size, p.size)
 	}
-	stop := reportAllocation(p.unfinished().path(), h.alloc, progress)
+	stop := reportAllocation(p.unfinished().path(), h.Alloc, progress)
 	volume, err := conn.Call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
 		return l.StorageVolCreateXMLFrom(pool, volumeXML(p.unfinished().volume, newVolumeSpec{format: p.format, size: h.Size}), source, 0)
 	})
@@ -42,7 +43,7 @@ func (a *applyRun) cloneImage(ctx context.Context, pool golibvirt.StoragePool, p
 
 // cloneSource returns the source volume of a clone and its header. It refuses an image whose header refers to other
 // files.
-func (a *applyRun) cloneSource(ctx context.Context, p localVolume, library bool) (golibvirt.StorageVol, header, error) {
+func (a *applyRun) cloneSource(ctx context.Context, p localVolume, library bool) (golibvirt.StorageVol, hostfile.ImageHeader, error) {
 	none := golibvirt.StorageVol{}
 	h, err := a.readImageSource(ctx, a.c, p)
 	if err != nil {
@@ -103,7 +104,7 @@ func reportAllocation(path string, total int64, progress func(percent int)) (sto
 			case <-tick.C:
 			}
 			if info, err := os.Lstat(path); err == nil && total > 0 {
-				last = max(last, int(min(99, allocated(info, info.Size())*100/total)))
+				last = max(last, int(min(99, hostfile.Allocated(info, info.Size())*100/total)))
 			}
 			progress(last)
 		}

@@ -14,6 +14,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -68,7 +69,7 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 					own[p.path()] = true
 				}
 			}
-			if _, err := withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, removeSnapshotFiles(tree, own) }); err != nil {
+			if _, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, removeSnapshotFiles(tree, own) }); err != nil {
 				return fmt.Errorf("delete the VM's snapshots: %w", err)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -98,7 +99,7 @@ func (b *Backend) overlaysToDelete(ctx context.Context, c *conn.Conn, ref golibv
 			if d == nil || p.isInBlockPool() || own[domxml.DiskPathOf(d)] || !filepath.IsAbs(domxml.DiskPathOf(d)) {
 				continue
 			}
-			above, err := withinLookupTimeout(ctx, func() ([]string, error) { return filesAbove(domxml.DiskPathOf(d), own), nil })
+			above, err := hostfile.WithinLookupTimeout(ctx, func() ([]string, error) { return filesAbove(domxml.DiskPathOf(d), own), nil })
 			if err != nil {
 				return nil, err
 			}
@@ -125,13 +126,13 @@ func (b *Backend) overlaysToDelete(ctx context.Context, c *conn.Conn, ref golibv
 // filesAbove returns the overlays of a backing chain, from the file top down to the first file in own (exclusive). It
 // returns nil if the chain contains no file of own.
 func filesAbove(top string, own map[string]bool) (out []string) {
-	for at := top; len(out) < maxChainFiles; {
+	for at := top; len(out) < hostfile.MaxChainFiles; {
 		out = append(out, at)
-		refs := readReferences(at)
+		refs := hostfile.ReadReferences(at)
 		if len(refs) != 1 {
 			return nil
 		}
-		if at = filepath.Clean(refs[0].path); own[at] {
+		if at = filepath.Clean(refs[0].Path); own[at] {
 			return out
 		}
 	}
@@ -188,7 +189,7 @@ func (b *Backend) checkFilesDeletable(ctx context.Context, c *conn.Conn, vm flee
 		if !inPool || filepath.Dir(f) != filepath.Clean(dir) {
 			return hypervisor.RefuseLeftoverOverlay(vm.Name, f, "lies outside of the host's pools")
 		}
-		if is, err := withinContext(ctx, func() (pathClass, error) { return b.classifyPath(f, false) }); err != nil || is == pathReplaced {
+		if is, err := hostfile.WithinContext(ctx, func() (pathClass, error) { return b.classifyPath(f, false) }); err != nil || is == pathReplaced {
 			return preferFirstError(err, hypervisor.RefuseLeftoverOverlay(vm.Name, f, "is not a regular file"))
 		}
 		user, err := b.domainUsing(ctx, all, vm.ID, localVolume{pool: fleet.Pool{Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}, volume: filepath.Base(f)})

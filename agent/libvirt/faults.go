@@ -15,6 +15,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/watch"
 	"quantix/internal/fleet"
 )
@@ -88,7 +89,7 @@ func hostname() string {
 
 // statusWithFaults returns the domain's status with its faults, for the portal. A disk with a fault has no volume in
 // the status.
-func (b *Backend) statusWithFaults(s observedDomain, sizes map[string]diskSize, addresses nicAddresses) fleet.VMStatus {
+func (b *Backend) statusWithFaults(s observedDomain, sizes map[string]hostfile.DiskSize, addresses nicAddresses) fleet.VMStatus {
 	st := s.status(sizes, addresses)
 	st.Faults = b.faults(s, sizes)
 	st.Guest = b.guests.statusOf(s)
@@ -108,7 +109,7 @@ func (b *Backend) statusWithFaults(s observedDomain, sizes map[string]diskSize, 
 }
 
 // faults returns the VM's faults as last observed. A disk on hanging storage is unknown and has no fault.
-func (b *Backend) faults(s observedDomain, sizes map[string]diskSize) []fleet.Fault {
+func (b *Backend) faults(s observedDomain, sizes map[string]hostfile.DiskSize) []fleet.Fault {
 	var out []fleet.Fault
 	if s.readErr != nil {
 		out = append(out, hypervisor.UnreadableDomainFault(s.readErr))
@@ -120,9 +121,9 @@ func (b *Backend) faults(s observedDomain, sizes map[string]diskSize) []fleet.Fa
 		switch {
 		case b.pools.seenInactive(d.pool):
 			out = append(out, d.missingFault(hypervisor.PoolInactiveReason))
-		case sizes[d.path].presence == fileMissing:
+		case sizes[d.path].Presence == hostfile.FileMissing:
 			out = append(out, d.missingFault(hypervisor.FileMissingReason))
-		case sizes[d.path].presence == fileReplaced:
+		case sizes[d.path].Presence == hostfile.FileReplaced:
 			out = append(out, d.missingFault(hypervisor.FileReplacedReason))
 		}
 	}
@@ -178,19 +179,19 @@ func (b *Backend) diskUnavailableReason(ctx context.Context, c *conn.Conn, pool,
 	if !filepath.IsAbs(path) {
 		return "", nil // network storage: QEMU reports errors at the start
 	}
-	there, err := fileExists(ctx, path)
+	there, err := hostfile.Exists(ctx, path)
 	if err != nil {
 		return "", err
 	}
 	why := hypervisor.FileMissingReason
 	if there {
-		is, err := withinContext(ctx, func() (pathClass, error) { return b.classifyPath(path, false) })
+		is, err := hostfile.WithinContext(ctx, func() (pathClass, error) { return b.classifyPath(path, false) })
 		if err != nil || is == pathAsExpected {
 			return "", err
 		}
 		why = hypervisor.FileReplacedReason
 	}
-	b.diskSizes.expireDir(filepath.Dir(path))
+	b.diskSizes.ExpireDir(filepath.Dir(path))
 	return why, nil
 }
 

@@ -2,7 +2,6 @@ package libvirt
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -71,7 +71,7 @@ func (a *applyRun) growDisk(ctx context.Context, old observedDomain, kept *libvi
 	case f.Encrypted && running == nil:
 		return hypervisor.RefuseGrowEncryptedWhileOff(p.volume)
 	}
-	other, err := a.overlayOf(ctx, a.c, p, f.id)
+	other, err := a.overlayOf(ctx, a.c, p, f.ID)
 	switch {
 	case err != nil:
 		return err
@@ -91,30 +91,16 @@ func (a *applyRun) growDisk(ctx context.Context, old observedDomain, kept *libvi
 }
 
 // growVolumeTo grows the file of a volume to size bytes. No guest may use the volume.
-func (b *Backend) growVolumeTo(ctx context.Context, c *conn.Conn, pool golibvirt.StoragePool, p localVolume, f volumeFile, size int64) error {
+func (b *Backend) growVolumeTo(ctx context.Context, c *conn.Conn, pool golibvirt.StoragePool, p localVolume, f hostfile.VolumeFile, size int64) error {
 	if f.Format == fleet.Raw {
-		_, err := withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, growFile(p.path(), size) })
+		_, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, hostfile.GrowFile(p.path(), size) })
 		return err
 	}
-	volume, err := b.checkSameFormat(ctx, c, pool, p.volume, f.header)
+	volume, err := b.checkSameFormat(ctx, c, pool, p.volume, f.ImageHeader)
 	if err != nil {
 		return err
 	}
 	return c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(volume, uint64(size), 0) })
-}
-
-// growFile grows a raw file without allocating space. It does not use libvirt or qemu-img, which might detect another
-// format from the guest's data.
-func growFile(path string, size int64) (err error) {
-	f, err := openToWrite(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := f.Truncate(size); err != nil {
-		return err
-	}
-	return f.Sync()
 }
 
 // resizeLive makes QEMU grow the disk of a running guest to size bytes and notify the guest.

@@ -14,6 +14,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -47,7 +48,7 @@ func (b *Backend) checkDefinedPaths(ctx context.Context, x *libvirtxml.Domain) e
 			}
 		}
 	}
-	odd, err := withinLookupTimeout(ctx, func() (string, error) {
+	odd, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) {
 		for _, p := range paths {
 			if is, err := b.classifyPath(p.path, p.folder); err != nil || is == pathReplaced {
 				return p.path, err
@@ -115,7 +116,7 @@ func (b *Backend) classifyPath(path string, folder bool) (is pathClass, err erro
 		return pathAsExpected, nil
 	}
 	root, err := os.OpenRoot(dir)
-	if isFileMissing(err) {
+	if hostfile.IsMissing(err) {
 		return pathAsExpected, nil
 	}
 	if err != nil {
@@ -131,7 +132,7 @@ func (b *Backend) classifyPath(path string, folder bool) (is pathClass, err erro
 		info, err := root.Lstat(filepath.Join(names[:i+1]...))
 		last := i == len(names)-1
 		switch {
-		case isFileMissing(err):
+		case hostfile.IsMissing(err):
 			return pathAsExpected, nil
 		case err != nil:
 			return pathAsExpected, err
@@ -147,14 +148,14 @@ func (b *Backend) classifyPath(path string, folder bool) (is pathClass, err erro
 // invalid if it is not a regular file. A backing file outside all pools is invalid for a disk in a shared pool.
 func (b *Backend) badBackingFile(disk string) (string, error) {
 	seen := map[string]bool{}
-	for todo := []string{disk}; len(todo) > 0 && len(seen) < maxChainFiles; todo = todo[1:] {
+	for todo := []string{disk}; len(todo) > 0 && len(seen) < hostfile.MaxChainFiles; todo = todo[1:] {
 		_, kept, ok := b.pools.book.RecordContaining(todo[0])
 		if !ok || seen[todo[0]] {
 			continue // a file outside all pools, so an administrator created the file
 		}
 		seen[todo[0]] = true
-		for _, below := range readReferences(todo[0]) {
-			at := filepath.Clean(below.path)
+		for _, below := range hostfile.ReadReferences(todo[0]) {
+			at := filepath.Clean(below.Path)
 			is, err := b.classifyPath(at, false)
 			if err != nil {
 				return at, err
@@ -162,7 +163,7 @@ func (b *Backend) badBackingFile(disk string) (string, error) {
 			if _, _, inPool := b.pools.book.RecordContaining(at); is == pathReplaced || kept.Shared && !inPool {
 				return at, nil
 			}
-			if !below.opaque {
+			if !below.Opaque {
 				todo = append(todo, at)
 			}
 		}
@@ -177,9 +178,9 @@ func (b *Backend) isReplaced(path string, folder bool) bool {
 }
 
 // replacedMedia returns the faults of replaced media and shared folders, which prevent the guest's start.
-func replacedMedia(s observedDomain, sizes map[string]diskSize) (out []fleet.Fault) {
+func replacedMedia(s observedDomain, sizes map[string]hostfile.DiskSize) (out []fleet.Fault) {
 	for path := range mediaPaths(s) {
-		if sizes[path].presence == fileReplaced {
+		if sizes[path].Presence == hostfile.FileReplaced {
 			out = append(out, hypervisor.OutsideFileFault(path, hostname()))
 		}
 	}
@@ -188,14 +189,14 @@ func replacedMedia(s observedDomain, sizes map[string]diskSize) (out []fleet.Fau
 }
 
 // mediaPaths returns the media and shared folders of a domain.
-func mediaPaths(s observedDomain) diskPaths {
-	out := diskPaths{}
+func mediaPaths(s observedDomain) hostfile.DiskPaths {
+	out := hostfile.DiskPaths{}
 	if s.persistent.ISO != "" {
-		out[s.persistent.ISO] = checkMediumExists
+		out[s.persistent.ISO] = hostfile.CheckMediumExists
 	}
 	for _, m := range s.persistent.FieldValues.Media() {
-		if out[m.Volume] = checkMediumExists; m.Kind == fleet.MediumFolder {
-			out[m.Volume] = checkFolderExists
+		if out[m.Volume] = hostfile.CheckMediumExists; m.Kind == fleet.MediumFolder {
+			out[m.Volume] = hostfile.CheckFolderExists
 		}
 	}
 	return out

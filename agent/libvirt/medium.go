@@ -15,6 +15,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -31,7 +32,7 @@ func (a *applyRun) checkISO(ctx context.Context, old *observedDomain, in domxml.
 	if err := a.pools.checkAnswers(p.pool.Name); err != nil {
 		return err
 	}
-	h, err := withinContext(ctx, func() (header, error) { return readHeader(p.path(), false) })
+	h, err := hostfile.WithinContext(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(p.path(), false) })
 	if err != nil {
 		return translateReadError(p, err)
 	}
@@ -46,7 +47,7 @@ func translateReadError(p localVolume, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fleet.Errorf(fleet.NotFound, "The volume %s is not in the pool %s of this host. Choose another volume.", p.volume, p.pool.Name)
-	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EINVAL), errors.Is(err, errNotRegular):
+	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EINVAL), errors.Is(err, hostfile.ErrNotRegular):
 		return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s: the agent neither reads nor changes links and devices. Copy the file itself into the pool.", p.volume, p.pool.Name)
 	}
 	return fmt.Errorf("read the volume %s: %w", p.volume, err)
@@ -102,7 +103,7 @@ func (a *applyRun) checkFloppiesAndShares(ctx context.Context, old *observedDoma
 }
 
 func (a *applyRun) checkMediumFile(ctx context.Context, p localVolume, kind fleet.MediumKind) error {
-	h, err := withinContext(ctx, func() (header, error) { return readHeader(p.path(), false) })
+	h, err := hostfile.WithinContext(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(p.path(), false) })
 	switch {
 	case err != nil:
 		return translateReadError(p, err)
@@ -121,7 +122,7 @@ func (a *applyRun) checkMediumFile(ctx context.Context, p localVolume, kind flee
 
 // checkSharedFolder refuses a path that is not a directory directly in the pool's directory.
 func (a *applyRun) checkSharedFolder(ctx context.Context, p localVolume) error {
-	info, err := withinContext(ctx, func() (os.FileInfo, error) { return os.Lstat(p.path()) })
+	info, err := hostfile.WithinContext(ctx, func() (os.FileInfo, error) { return os.Lstat(p.path()) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fleet.Errorf(fleet.NotFound, "There is no folder %s in the pool %s of this host. Create the folder first.", p.volume, p.pool.Name)

@@ -11,6 +11,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 )
@@ -20,8 +21,8 @@ type migrationRun struct {
 	*Backend
 	c         *conn.Conn
 	in        hypervisor.MigrateVMWork
-	disks     []*diskMigration // one for each disk of the migration, so that migration reuses the checks of MoveDisk
-	sentFiles []volumeFile     // the disks' files when they were sent
+	disks     []*diskMigration      // one for each disk of the migration, so that migration reuses the checks of MoveDisk
+	sentFiles []hostfile.VolumeFile // the disks' files when they were sent
 }
 
 // MigrateVM implements hypervisor.VMs. It removes the definition last, after the destination has received all disks
@@ -105,8 +106,8 @@ func (l *migrationRun) resumeWithoutDefinition(ctx context.Context) error {
 
 // sentFileStamp identifies the content of a disk's file by its ID, size and modification time. It ignores the owner,
 // because libvirt changes that.
-func sentFileStamp(f volumeFile) string {
-	return fileVersion{fileID: f.id, modified: f.modified, bytes: f.bytes}.stamp()
+func sentFileStamp(f hostfile.VolumeFile) string {
+	return hostfile.Version{ID: f.ID, Modified: f.Modified, Bytes: f.Bytes}.Stamp()
 }
 
 // readState returns the domain's current state.
@@ -164,24 +165,24 @@ func (l *migrationRun) sendDisk(ctx context.Context, m *diskMigration, d fleet.M
 		return hypervisor.RefuseChangedVM(l.in.VM.Name)
 	}
 	l.sentFiles = append(l.sentFiles, before)
-	return waitUnlessHung(ctx, func() error {
-		f, err := openImage(m.from.path(), false)
+	return hostfile.WaitUnlessHung(ctx, func() error {
+		f, err := hostfile.OpenImage(m.from.path(), false)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
 		return l.in.Send(ctx, d, func(ctx context.Context, do func(int64, []byte, int64) error) error {
-			if err := transfer.File(f, before.bytes)(ctx, do); err != nil {
+			if err := transfer.File(f, before.Bytes)(ctx, do); err != nil {
 				return err
 			}
 			return l.checkVMUnchanged(ctx, m, before)
-		}, before.bytes)
+		}, before.Bytes)
 	})
 }
 
-func (l *migrationRun) checkVMUnchanged(ctx context.Context, m *diskMigration, before volumeFile) error {
+func (l *migrationRun) checkVMUnchanged(ctx context.Context, m *diskMigration, before hostfile.VolumeFile) error {
 	after, err := m.unusedFile(ctx)
-	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
+	if err == nil && (after.ID != before.ID || after.Bytes != before.Bytes || !after.Modified.Equal(before.Modified)) {
 		err = hypervisor.RefuseChangedVM(l.in.VM.Name)
 	}
 	return err
@@ -251,7 +252,7 @@ func (l *migrationRun) removeDefinition(ctx context.Context) error {
 	return l.filters.RemoveNICFilters(ctx, l.c, l.in.VM.ID, nil)
 }
 
-func (l *migrationRun) isModifiedSince(ctx context.Context, m *diskMigration, before volumeFile) bool {
+func (l *migrationRun) isModifiedSince(ctx context.Context, m *diskMigration, before hostfile.VolumeFile) bool {
 	f, err := l.volumeFile(ctx, l.c, m.from)
-	return err == nil && !f.modified.Equal(before.modified)
+	return err == nil && !f.Modified.Equal(before.Modified)
 }

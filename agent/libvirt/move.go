@@ -15,6 +15,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
@@ -208,9 +209,9 @@ func (m *diskMigration) restoreOldDisk(ctx context.Context, s diskMigrationState
 // refuseUnknownPivotOutcome refuses to remove a copy that may have the guest's last writes. The guest ended during the
 // pivot, and libvirt does not report whether QEMU had already pivoted.
 func (m *diskMigration) refuseUnknownPivotOutcome(ctx context.Context) error {
-	file, err := withinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.path()) })
+	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.path()) })
 	switch {
-	case isFileMissing(err):
+	case hostfile.IsMissing(err):
 		return nil
 	case err != nil || file != m.in.RecordedFile:
 		return err // removeCopies refuses a file of another origin
@@ -226,9 +227,9 @@ func (m *diskMigration) removeCopies(ctx context.Context) error {
 	if err := m.removeVolume(ctx, m.c, m.to.unfinished()); err != nil {
 		return err
 	}
-	file, err := withinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.path()) })
+	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.path()) })
 	switch {
-	case isFileMissing(err):
+	case hostfile.IsMissing(err):
 		return nil
 	case err != nil:
 		return err
@@ -254,7 +255,7 @@ func (m *diskMigration) removeCopies(ctx context.Context) error {
 
 // recordFile records the identity of the copy's file while the file is still empty.
 func (m *diskMigration) recordFile(ctx context.Context) error {
-	file, err := withinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.unfinished().path()) })
+	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.unfinished().path()) })
 	if err != nil {
 		return err
 	}

@@ -12,18 +12,19 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
 // checkMovable refuses a disk if a copy of the disk's file would be incomplete, or if another VM or volume needs the
 // old file. It returns the header of the disk's file.
-func (m *diskMigration) checkMovable(ctx context.Context, s diskMigrationState) (header, error) {
-	refuse := func(format string, args ...any) (header, error) {
-		return header{}, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: %s", m.from.number, m.from.volume, fmt.Sprintf(format, args...))
+func (m *diskMigration) checkMovable(ctx context.Context, s diskMigrationState) (hostfile.ImageHeader, error) {
+	refuse := func(format string, args ...any) (hostfile.ImageHeader, error) {
+		return hostfile.ImageHeader{}, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: %s", m.from.number, m.from.volume, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case s.transient:
-		return header{}, hypervisor.FaultError(hypervisor.UndefinedDomainFault())
+		return hostfile.ImageHeader{}, hypervisor.FaultError(hypervisor.UndefinedDomainFault())
 	case s.applied == nil || !specHasVolume(s.applied.Spec, m.from.ref()) || s.persistentDisk == nil:
 		return refuse("the VM's definition on this host does not have the disk. Reapply the VM's configuration first.")
 	case domxml.DiskPathOf(s.persistentDisk) != m.from.path() || s.live != nil && (s.liveDisk == nil || domxml.DiskPathOf(s.liveDisk) != m.from.path()):
@@ -52,7 +53,7 @@ func (m *diskMigration) checkMovable(ctx context.Context, s diskMigrationState) 
 	} {
 		n, err := conn.Call(ctx, m.c, look.many)
 		if err != nil {
-			return header{}, err
+			return hostfile.ImageHeader{}, err
 		}
 		if n > 0 {
 			return refuse("the VM has %s", look.what)
@@ -60,7 +61,7 @@ func (m *diskMigration) checkMovable(ctx context.Context, s diskMigrationState) 
 	}
 	f, err := m.volumeFile(ctx, m.c, m.from)
 	if err != nil {
-		return header{}, err
+		return hostfile.ImageHeader{}, err
 	}
 	switch {
 	case f.Format != "qcow2":
@@ -73,27 +74,27 @@ func (m *diskMigration) checkMovable(ctx context.Context, s diskMigrationState) 
 		return refuse("the disk's file is invalid: %s.", f.HeaderFault)
 	}
 	if s.live != nil {
-		n, err := withinLookupTimeout(ctx, func() (uint32, error) { return internalSnapshotCount(m.from.path()) })
+		n, err := hostfile.WithinLookupTimeout(ctx, func() (uint32, error) { return internalSnapshotCount(m.from.path()) })
 		if err != nil || n > 0 {
-			return header{}, preferFirstError(err, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: the disk's file has %d internal snapshots, which would be lost. Delete the snapshots with qemu-img, or move the disk while the VM is off.", m.from.number, m.from.volume, n))
+			return hostfile.ImageHeader{}, preferFirstError(err, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: the disk's file has %d internal snapshots, which would be lost. Delete the snapshots with qemu-img, or move the disk while the VM is off.", m.from.number, m.from.volume, n))
 		}
 	}
 	all, err := m.readDomains(ctx, m.c)
 	if err != nil {
-		return header{}, err
+		return hostfile.ImageHeader{}, err
 	}
 	user, err := m.domainUsing(ctx, all, m.in.VM.ID, m.from)
 	if err != nil {
-		return header{}, err
+		return hostfile.ImageHeader{}, err
 	}
 	if user != "" {
 		return refuse("another VM of the host uses the disk's file.")
 	}
-	other, err := m.overlayOf(ctx, m.c, m.from, f.id)
+	other, err := m.overlayOf(ctx, m.c, m.from, f.ID)
 	if err == nil && other != "" {
 		return refuse("the volume %s is backed by the disk. Flatten or delete that volume first.", other)
 	}
-	return f.header, err
+	return f.ImageHeader, err
 }
 
 func preferFirstError(first, second error) error {
@@ -109,7 +110,7 @@ func specHasVolume(s fleet.VMSpec, ref fleet.Volref) bool {
 
 // internalSnapshotCount returns the number of internal snapshots in a qcow2 file.
 func internalSnapshotCount(path string) (uint32, error) {
-	f, err := openImage(path, false)
+	f, err := hostfile.OpenImage(path, false)
 	if err != nil {
 		return 0, err
 	}

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 )
@@ -25,14 +25,14 @@ func (m *diskMigration) copyStopped(ctx context.Context) error {
 		return m.undoMigration(ctx, err)
 	}
 	after, err := m.unusedFile(ctx)
-	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
+	if err == nil && (after.ID != before.ID || after.Bytes != before.Bytes || !after.Modified.Equal(before.Modified)) {
 		err = fleet.Errorf(fleet.Conflict, "The disk %s was written to while it was being copied, so the copy is incomplete. The disk was not moved; move the disk again.", m.from.volume)
 	}
 	if err == nil && m.in.IsCancelled() {
 		err = hypervisor.ErrCancelled // a small disk may be complete before the copy notices the stop
 	}
 	if err == nil {
-		_, err = withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(m.to) })
+		_, err = hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(m.to) })
 	}
 	if err != nil {
 		return m.undoMigration(ctx, err)
@@ -42,10 +42,10 @@ func (m *diskMigration) copyStopped(ctx context.Context) error {
 }
 
 // unusedFile returns the state of the disk's file. It fails if somebody writes to the file.
-func (m *diskMigration) unusedFile(ctx context.Context) (volumeFile, error) {
+func (m *diskMigration) unusedFile(ctx context.Context) (hostfile.VolumeFile, error) {
 	f, err := m.volumeFile(ctx, m.c, m.from)
 	if err == nil {
-		err = m.checkUnwritten(ctx, m.c, m.from, f.id)
+		err = m.checkUnwritten(ctx, m.c, m.from, f.ID)
 	}
 	if err == nil {
 		err = checkNotOpen(ctx, m.from)
@@ -54,8 +54,8 @@ func (m *diskMigration) unusedFile(ctx context.Context) (volumeFile, error) {
 }
 
 // writeCopy copies the disk to the unfinished name of the destination volume.
-func (m *diskMigration) writeCopy(ctx context.Context, was volumeFile) error {
-	dst, err := withinLookupTimeout(ctx, func() (*os.File, error) {
+func (m *diskMigration) writeCopy(ctx context.Context, was hostfile.VolumeFile) error {
+	dst, err := hostfile.WithinLookupTimeout(ctx, func() (*os.File, error) {
 		return os.OpenFile(m.to.unfinished().path(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	})
 	if err != nil {
@@ -65,14 +65,14 @@ func (m *diskMigration) writeCopy(ctx context.Context, was volumeFile) error {
 		dst.Close()
 		return err
 	}
-	if free, err := withinLookupTimeout(ctx, func() (int64, error) { return freeBytes(dst) }); err == nil && free < was.alloc {
+	if free, err := hostfile.WithinLookupTimeout(ctx, func() (int64, error) { return hostfile.FreeBytes(dst) }); err == nil && free < was.Alloc {
 		dst.Close()
-		return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the disk needs %s. Free space in the pool first.", m.to.pool.Name, fleet.FormatBytes(free), fleet.FormatBytes(was.alloc))
+		return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the disk needs %s. Free space in the pool first.", m.to.pool.Name, fleet.FormatBytes(free), fleet.FormatBytes(was.Alloc))
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer runWhenClosed(m.in.Stop, func() { cancel(hypervisor.ErrCancelled) })()
-	err = waitUnlessHung(ctx, func() error {
+	err = hostfile.WaitUnlessHung(ctx, func() error {
 		defer dst.Close()
 		return m.copyAndCheck(ctx, dst, was)
 	})
@@ -82,28 +82,28 @@ func (m *diskMigration) writeCopy(ctx context.Context, was volumeFile) error {
 	return err
 }
 
-func (m *diskMigration) copyAndCheck(ctx context.Context, dst *os.File, was volumeFile) error {
-	src, err := openImage(m.from.path(), false)
+func (m *diskMigration) copyAndCheck(ctx context.Context, dst *os.File, was hostfile.VolumeFile) error {
+	src, err := hostfile.OpenImage(m.from.path(), false)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
 	meter := func(act string, from, share int) *transfer.Meter {
-		return &transfer.Meter{Total: was.bytes, Report: func(done, total, rate int64) {
+		return &transfer.Meter{Total: was.Bytes, Report: func(done, total, rate int64) {
 			percent, note := hypervisor.FormatCopyProgress(fmt.Sprintf("%s disk %d", act, m.from.number), done, total, rate)
 			m.in.Progress(from+percent*share/100, note)
 		}}
 	}
-	sum, err := transfer.CopyFile(ctx, dst, src, was.bytes, &transfer.RateLimit{Bytes: m.in.Params.RateBytes}, meter("copying", 0, 75))
+	sum, err := transfer.CopyFile(ctx, dst, src, was.Bytes, &transfer.RateLimit{Bytes: m.in.Params.RateBytes}, meter("copying", 0, 75))
 	if err != nil {
 		return err
 	}
-	return transfer.VerifyFile(ctx, dst, was.bytes, sum, meter("checking", 75, 24))
+	return transfer.VerifyFile(ctx, dst, was.Bytes, sum, meter("checking", 75, 24))
 }
 
 // redefineStopped changes the definition to the copy. If somebody starts the guest with virsh during the change,
 // redefineStopped restores the old definition.
-func (m *diskMigration) redefineStopped(ctx context.Context, before volumeFile) error {
+func (m *diskMigration) redefineStopped(ctx context.Context, before hostfile.VolumeFile) error {
 	s, err := m.readState(ctx)
 	if err != nil {
 		return err
@@ -136,9 +136,9 @@ func (m *diskMigration) redefineStopped(ctx context.Context, before volumeFile) 
 }
 
 // isWrittenSince reports whether the old file was modified since before. It returns false for a missing file.
-func (m *diskMigration) isWrittenSince(ctx context.Context, before volumeFile) bool {
+func (m *diskMigration) isWrittenSince(ctx context.Context, before hostfile.VolumeFile) bool {
 	f, err := m.volumeFile(ctx, m.c, m.from)
-	return err == nil && !f.modified.Equal(before.modified)
+	return err == nil && !f.Modified.Equal(before.Modified)
 }
 
 func errStartedDuringCopy() error {
@@ -156,26 +156,4 @@ func runWhenClosed(c <-chan struct{}, do func()) (forget func()) {
 		}
 	}()
 	return func() { close(done) }
-}
-
-// hungStorageTimeout is how long file operations may continue after ctx ended. After this time, the agent abandons
-// hanging storage.
-const hungStorageTimeout = 10 * time.Second
-
-// waitUnlessHung runs work, which must check ctx, and waits for the result. It returns an error if the storage still
-// hangs hungStorageTimeout after ctx ended.
-func waitUnlessHung(ctx context.Context, work func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- work() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(hungStorageTimeout):
-		return fmt.Errorf("the storage did not answer in time: %w", ctx.Err())
-	}
 }

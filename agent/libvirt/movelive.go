@@ -12,13 +12,14 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
 // copyRunning makes QEMU copy the disk of a running guest. The copy has the final file name from the start, because
 // QEMU cannot rename an open file. The agent recognizes an incomplete copy by the recorded identity of the file and by
 // the mirror in the domain's definition.
-func (m *diskMigration) copyRunning(ctx context.Context, s diskMigrationState, h header) error {
+func (m *diskMigration) copyRunning(ctx context.Context, s diskMigrationState, h hostfile.ImageHeader) error {
 	w := &volumeJob{Backend: m.Backend, localVolume: m.to, c: m.c, pool: m.targetPool}
 	if err := w.createEmpty(ctx, newVolumeSpec{format: "qcow2", size: h.Size}); err != nil {
 		return err
@@ -26,7 +27,7 @@ func (m *diskMigration) copyRunning(ctx context.Context, s diskMigrationState, h
 	if err := m.recordFile(ctx); err != nil {
 		return m.undoMigration(ctx, err)
 	}
-	if _, err := withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(m.to) }); err != nil {
+	if _, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(m.to) }); err != nil {
 		return m.undoMigration(ctx, err)
 	}
 	m.refreshPool(ctx, m.c, m.targetPool)
@@ -207,13 +208,13 @@ const minFreeBytes = 4 << 20
 
 // mirrorFailure returns the likely reason why QEMU's copy ended early. libvirt does not record the reason.
 func (m *diskMigration) mirrorFailure(ctx context.Context, s diskMigrationState) error {
-	free, err := withinLookupTimeout(ctx, func() (int64, error) {
+	free, err := hostfile.WithinLookupTimeout(ctx, func() (int64, error) {
 		f, err := os.Open(m.to.pool.Spec.Path)
 		if err != nil {
 			return 0, err
 		}
 		defer f.Close()
-		return freeBytes(f)
+		return hostfile.FreeBytes(f)
 	})
 	if err == nil && free < minFreeBytes {
 		return fleet.Errorf(fleet.Conflict, "The pool %s is full: No space left on device. The disk was not moved. Free space in the pool, and move the disk again.", m.to.pool.Name)

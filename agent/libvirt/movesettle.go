@@ -11,6 +11,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -75,7 +76,7 @@ func (m *diskMigration) redefineOnCopy(ctx context.Context, s diskMigrationState
 	d.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: m.to.path()}}
 	d.Alias = &libvirtxml.DomainAlias{Name: domxml.DiskAlias(m.to.ref())}
 	d.BackingStore, d.Mirror = nil, nil
-	if d.Driver != nil && d.Driver.Cache == "none" && !supportsDirectIOWithin(ctx, m.to.path()) {
+	if d.Driver != nil && d.Driver.Cache == "none" && !hostfile.SupportsDirectIOWithin(ctx, m.to.path()) {
 		d.Driver.Cache = ""
 	}
 	stamp := s.metadata

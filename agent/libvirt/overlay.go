@@ -6,6 +6,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -31,6 +32,6 @@ func (a *applyRun) createOverlay(ctx context.Context, pool golibvirt.StoragePool
 
 // backedByImage reports whether the disk's image is the only backing file of the existing disk.
 func backedByImage(p localVolume) bool {
-	names := readReferences(p.path())
-	return p.image != nil && len(names) == 1 && filepath.Clean(names[0].path) == p.image.path()
+	names := hostfile.ReadReferences(p.path())
+	return p.image != nil && len(names) == 1 && filepath.Clean(names[0].Path) == p.image.path()
 }

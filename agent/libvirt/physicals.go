@@ -14,6 +14,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -39,7 +40,7 @@ func (b *Backend) checkPhysicalDisksFree(ctx context.Context, c *conn.Conn, id f
 		if name == "" {
 			continue
 		}
-		d, err := withinLookupTimeout(ctx, func() (blockdev.Device, error) { return unusedPhysicalDisk(w.Device, name) })
+		d, err := hostfile.WithinLookupTimeout(ctx, func() (blockdev.Device, error) { return unusedPhysicalDisk(w.Device, name) })
 		if err != nil {
 			return err
 		}
@@ -47,7 +48,7 @@ func (b *Backend) checkPhysicalDisksFree(ctx context.Context, c *conn.Conn, id f
 		if err != nil {
 			return err
 		}
-		dirs := b.poolLocationsFor(ctx, decisionRecency, all)
+		dirs := b.poolLocationsFor(ctx, hostfile.DecisionRecency, all)
 		for _, s := range all {
 			files := s.diskFiles()
 			if running && s.live == nil || s.id == id {
@@ -55,7 +56,7 @@ func (b *Backend) checkPhysicalDisksFree(ctx context.Context, c *conn.Conn, id f
 			}
 			for _, h := range files {
 				at := dirs.path(h.Path)
-				same, err := withinLookupTimeout(ctx, func() (bool, error) { return isOnKernelDisk(at, d.Kernel), nil })
+				same, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return isOnKernelDisk(at, d.Kernel), nil })
 				if err != nil || same {
 					return preferFirstError(err, hypervisor.RefuseTakenPhysicalDisk(w.Device))
 				}

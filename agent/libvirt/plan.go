@@ -10,6 +10,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/network"
 	"quantix/internal/fleet"
 )
@@ -160,7 +161,7 @@ func (a *applyRun) locateDisks(ctx context.Context, places []localVolume) (out [
 			if disk.Path, err = a.currentDiskPath(p); err != nil {
 				return nil, err
 			}
-			disk.Direct = supportsDirectIOWithin(ctx, disk.Path)
+			disk.Direct = hostfile.SupportsDirectIOWithin(ctx, disk.Path)
 		}
 		if disk.Spec.Shareable && !disk.Direct {
 			return nil, fleet.Errorf(fleet.Conflict, "The pool %s does not support direct I/O on this host, so a VM would not see what other VMs wrote to the shared disk. Use a volume of another pool.", p.pool.Name)

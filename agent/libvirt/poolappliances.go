@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"quantix/agent/image"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -10,7 +11,7 @@ const maxAppliancesPerPool = 64
 
 // cachedAppliance is an appliance with the identity of the source file.
 type cachedAppliance struct {
-	file      fileVersion
+	file      hostfile.Version
 	appliance fleet.Appliance
 }
 
@@ -23,7 +24,7 @@ func addAppliances(volumes []fleet.Volume, known map[string]cachedAppliance) map
 		if kind == "" || v.Unfinished || v.Fault != "" || v.Path == "" || len(now) >= maxAppliancesPerPool {
 			continue
 		}
-		file := fileVersionAt(v.Path)
+		file := hostfile.VersionAt(v.Path)
 		s, ok := known[v.Name]
 		if !ok || s.file != file {
 			a, err := readAppliance(v.Path, v.Name)
@@ -44,7 +45,7 @@ func addAppliances(volumes []fleet.Volume, known map[string]cachedAppliance) map
 
 // readAppliance reads the machine description of an appliance file.
 func readAppliance(path, name string) (*fleet.Appliance, error) {
-	f, err := openImage(path, false)
+	f, err := hostfile.OpenImage(path, false)
 	if err != nil {
 		return nil, err
 	}

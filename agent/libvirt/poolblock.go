@@ -14,6 +14,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -354,8 +355,8 @@ func (b *Backend) requireVolume(ctx context.Context, c *conn.Conn, p localVolume
 
 // diskSizesOf returns the sizes of disks. It reads files directly, and takes other volumes from the latest listing of
 // their pool. The size of an unlisted volume is unknown, because the volume may be newer than the listing.
-func (b *Backend) diskSizesOf(ctx context.Context, paths diskPaths) map[string]diskSize {
-	out := b.diskSizes.read(ctx, paths)
+func (b *Backend) diskSizesOf(ctx context.Context, paths hostfile.DiskPaths) map[string]hostfile.DiskSize {
+	out := b.diskSizes.Read(ctx, paths)
 	for address := range paths {
 		p, volume, ok := b.assignedPools.blockAt(address)
 		if !ok {
@@ -364,9 +365,9 @@ func (b *Backend) diskSizesOf(ctx context.Context, paths diskPaths) map[string]d
 		w := b.pools.watchOf(p.Name)
 		w.mu.Lock()
 		i := slices.IndexFunc(w.reported.Volumes, func(v fleet.Volume) bool { return v.Name == volume })
-		if out[address] = (diskSize{}); i >= 0 && w.reported.State == fleet.PoolActive {
+		if out[address] = (hostfile.DiskSize{}); i >= 0 && w.reported.State == fleet.PoolActive {
 			v := w.reported.Volumes[i]
-			out[address] = diskSize{bytes: v.CapacityBytes, alloc: v.AllocBytes, presence: filePresent}
+			out[address] = hostfile.DiskSize{Bytes: v.CapacityBytes, Alloc: v.AllocBytes, Presence: hostfile.FilePresent}
 		}
 		w.mu.Unlock()
 	}

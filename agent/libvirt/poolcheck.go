@@ -15,6 +15,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
@@ -269,14 +270,14 @@ func addNewFiles(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 			known = append(known, raw)
 			continue
 		}
-		f, err := readVolumeFile(filepath.Join(dir, name))
+		f, err := hostfile.ReadVolumeFile(filepath.Join(dir, name))
 		if err != nil || f.RefersTo != "" || f.HeaderFault != "" || f.Encrypted {
 			continue
 		}
 		if f.IsDisc {
 			f.Format = "iso"
 		}
-		known = append(known, fleet.Volume{Name: name, Path: filepath.Join(dir, name), Format: f.Format, CapacityBytes: f.Size, AllocBytes: f.alloc})
+		known = append(known, fleet.Volume{Name: name, Path: filepath.Join(dir, name), Format: f.Format, CapacityBytes: f.Size, AllocBytes: f.Alloc})
 	}
 	slices.SortFunc(known, func(a, b fleet.Volume) int { return cmp.Compare(a.Name, b.Name) })
 	return known
@@ -354,7 +355,7 @@ func rawVolumeFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
 	if err != nil || !info.Mode().IsRegular() {
 		return v, false
 	}
-	return rawVolumeListing(fleet.Volume{Name: name, Path: at, AllocBytes: allocated(info, info.Size()), Unfinished: strings.HasSuffix(name, partialSuffix)}, info.Size()), true
+	return hostfile.RawVolumeListing(fleet.Volume{Name: name, Path: at, AllocBytes: hostfile.Allocated(info, info.Size()), Unfinished: strings.HasSuffix(name, partialSuffix)}, info.Size()), true
 }
 
 // unfinishedMaxAge is the time since the last write after which an unfinished file counts as abandoned.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -36,11 +37,11 @@ func TestBusyPoolListsNewFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := []fleet.Volume{{Name: "known.raw", CapacityBytes: 7}}
-	info, err := readVolumeFile(at("come.qcow2"))
+	info, err := hostfile.ReadVolumeFile(at("come.qcow2"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []fleet.Volume{{Name: "come.qcow2", Path: at("come.qcow2"), Format: "qcow2", CapacityBytes: 4 << 20, AllocBytes: info.alloc}, known[0]}
+	want := []fleet.Volume{{Name: "come.qcow2", Path: at("come.qcow2"), Format: "qcow2", CapacityBytes: 4 << 20, AllocBytes: info.Alloc}, known[0]}
 	got := addNewFiles(fleet.Pool{Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}, known)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

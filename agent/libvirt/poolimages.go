@@ -4,12 +4,13 @@ import (
 	"errors"
 
 	"quantix/agent/image"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
 // cachedImage is the result of an image check with the identity of the checked file.
 type cachedImage struct {
-	file          fileVersion
+	file          hostfile.Version
 	invalidReason string
 }
 
@@ -23,10 +24,10 @@ func markInvalidImages(volumes []fleet.Volume, known map[string]cachedImage) map
 		if v.Path == "" || v.Unfinished || v.Appliance != nil || v.Fault != "" || fleet.IsRawName(v.Name) || fleet.IsOwnDisk(v.Name) {
 			continue
 		}
-		file := fileVersionAt(v.Path)
+		file := hostfile.VersionAt(v.Path)
 		s, ok := known[v.Name]
 		if !ok || s.file != file {
-			h, err := inspectImage(v.Path)
+			h, err := hostfile.InspectImage(v.Path)
 			switch {
 			case errors.Is(err, image.ErrHeaderTruncated):
 				h.HeaderFault = image.ErrHeaderTruncated.Error()

@@ -7,6 +7,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
@@ -110,7 +111,7 @@ func (b *Backend) checkPoolAllowed(ctx context.Context, p fleet.Pool) error {
 	if !known {
 		return fleet.Errorf(fleet.Conflict, "This agent does not know pools of kind %q. Upgrade the agent.", string(p.Spec.Kind))
 	}
-	_, err := withinContext(ctx, func() (struct{}, error) {
+	_, err := hostfile.WithinContext(ctx, func() (struct{}, error) {
 		switch {
 		case kind.blocks != nil && kind.device != nil:
 			return struct{}{}, b.pools.roots.AllowDevice(kind.device(p.Spec))
@@ -130,7 +131,7 @@ func (b *Backend) checkPoolDir(ctx context.Context, record pooldir.RecordedPool)
 	if record.Path == "" {
 		return pooldir.DirReading{}, nil // libvirt identifies a block pool by its source
 	}
-	now, err := withinContext(ctx, func() (pooldir.DirReading, error) { return pooldir.InspectDir(record.Path) })
+	now, err := hostfile.WithinContext(ctx, func() (pooldir.DirReading, error) { return pooldir.InspectDir(record.Path) })
 	if err != nil {
 		return now, err
 	}
@@ -166,7 +167,7 @@ func (b *Backend) recordPoolDir(ctx context.Context, p fleet.Pool, record pooldi
 		return now, err
 	}
 	if now.Marker == "" && (record.Place == nil || !record.Place.Marked) {
-		_, failed := withinContext(ctx, func() (struct{}, error) { return struct{}{}, pooldir.WriteMarker(record.Path, p.ID) })
+		_, failed := hostfile.WithinContext(ctx, func() (struct{}, error) { return struct{}{}, pooldir.WriteMarker(record.Path, p.ID) })
 		if failed != nil && record.Place == nil {
 			b.log.Warn("the marker of a storage pool cannot be written; the mount and inode identify the directory", "pool", p.Name, "error", failed)
 		}
@@ -194,7 +195,7 @@ func (b *Backend) removeMarker(ctx context.Context, p fleet.Pool) error {
 	if p.Spec.Shared && p.DeletedAt == nil || !p.Spec.Kind.Info().FilePool {
 		return nil
 	}
-	_, err := withinContext(ctx, func() (struct{}, error) { return struct{}{}, pooldir.RemoveMarker(p.Spec.Path, p.ID) })
+	_, err := hostfile.WithinContext(ctx, func() (struct{}, error) { return struct{}{}, pooldir.RemoveMarker(p.Spec.Path, p.ID) })
 	return err
 }
 
@@ -204,7 +205,7 @@ func (b *Backend) restoreMarker(ctx context.Context, p fleet.Pool) {
 	if !known || record.Place == nil || !record.Place.Marked {
 		return
 	}
-	if _, err := withinContext(ctx, func() (struct{}, error) { return struct{}{}, pooldir.WriteMarker(record.Path, p.ID) }); err != nil {
+	if _, err := hostfile.WithinContext(ctx, func() (struct{}, error) { return struct{}{}, pooldir.WriteMarker(record.Path, p.ID) }); err != nil {
 		b.log.Warn("the marker of a storage pool cannot be restored", "pool", p.Name, "error", err)
 	}
 }

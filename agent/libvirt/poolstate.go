@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/locks"
 	"quantix/agent/libvirt/watch"
 	"quantix/agent/pooldir"
@@ -218,18 +219,18 @@ func (w *poolWatch) hasFailure() bool {
 	return w.failure != "" && !w.timedOut
 }
 
-// smoothSizes smooths the sizes, which always fluctuate on storage in use; see steadySize.
+// smoothSizes smooths the sizes, which always fluctuate on storage in use; see hostfile.SteadySize.
 func (w *poolWatch) smoothSizes(st fleet.PoolStatus) fleet.PoolStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if old := w.reported; st.State == fleet.PoolActive && old.State == fleet.PoolActive && old.CapacityBytes == st.CapacityBytes {
-		st.UsedBytes = steadySize(old.UsedBytes, st.UsedBytes, st.CapacityBytes)
-		st.AvailableBytes = steadySize(old.AvailableBytes, st.AvailableBytes, st.CapacityBytes)
+		st.UsedBytes = hostfile.SteadySize(old.UsedBytes, st.UsedBytes, st.CapacityBytes)
+		st.AvailableBytes = hostfile.SteadySize(old.AvailableBytes, st.AvailableBytes, st.CapacityBytes)
 		st.Volumes = slices.Clone(st.Volumes)
 		for i := range st.Volumes {
 			v := &st.Volumes[i]
 			if k := slices.IndexFunc(old.Volumes, func(o fleet.Volume) bool { return o.Path == v.Path }); k >= 0 {
-				v.AllocBytes = steadySize(old.Volumes[k].AllocBytes, v.AllocBytes, 0)
+				v.AllocBytes = hostfile.SteadySize(old.Volumes[k].AllocBytes, v.AllocBytes, 0)
 			}
 		}
 	}

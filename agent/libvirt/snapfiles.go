@@ -17,6 +17,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -33,8 +34,8 @@ const maxTreeBytes = 4 << 20
 
 // readSnapshotTree reads the VM's snapshot tree. It returns nil if the VM has none.
 func readSnapshotTree(id fleet.VMID) (*hypervisor.SnapTree, error) {
-	f, err := openImage(filepath.Join(snapshotDirOf(id), "tree.json"), false)
-	if isFileMissing(err) {
+	f, err := hostfile.OpenImage(filepath.Join(snapshotDirOf(id), "tree.json"), false)
+	if hostfile.IsMissing(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -204,13 +205,13 @@ func copyFileOrDir(from, to string) error {
 		default:
 			return nil
 		}
-		return copyOwner(at, info)
+		return hostfile.CopyOwner(at, info)
 	})
 }
 
 // copyStateFile copies one file of a VM's state and syncs the copy.
 func copyStateFile(from, to string, mode fs.FileMode) error {
-	src, err := openImage(from, false)
+	src, err := hostfile.OpenImage(from, false)
 	if err != nil {
 		return err
 	}
@@ -233,7 +234,7 @@ func (w *snapshotJob) createOverlays(ctx context.Context, next []hypervisor.Snap
 		if err != nil {
 			return err
 		}
-		h, err := withinLookupTimeout(ctx, func() (header, error) { return readHeader(n.Base, false) })
+		h, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(n.Base, false) })
 		if err != nil {
 			return fmt.Errorf("read %s: %w", filepath.Base(n.Base), err)
 		}
@@ -270,7 +271,7 @@ func (w *snapshotJob) removeTrash(ctx context.Context) error {
 		if needed[path] || !w.isSnapshotPath(path) {
 			continue
 		}
-		_, err := withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, os.RemoveAll(path) })
+		_, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, os.RemoveAll(path) })
 		if err != nil {
 			w.log.Warn("a file of a deleted snapshot cannot be removed yet", "vm", w.in.VM.ID, "file", path, "error", err)
 			left = append(left, path)
@@ -310,7 +311,7 @@ func recordLayerSizes(t *hypervisor.SnapTree) {
 		if err != nil {
 			return 0
 		}
-		return allocated(info, info.Size())
+		return hostfile.Allocated(info, info.Size())
 	}
 	for i := range t.Nodes {
 		for k := range t.Nodes[i].Layers {

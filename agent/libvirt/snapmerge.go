@@ -17,6 +17,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -67,11 +68,11 @@ func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 // mergeFile commits one file into its backing file, which backs no other file. A reader of the chain sees the same
 // content at all times.
 func (w *snapshotJob) mergeFile(ctx context.Context, m hypervisor.SnapMerge, n, of int) error {
-	top, err := withinLookupTimeout(ctx, func() (header, error) { return readHeader(m.Top, false) })
+	top, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(m.Top, false) })
 	if err != nil {
 		return fmt.Errorf("read %s: %w", filepath.Base(m.Top), err)
 	}
-	if err := checkFreeSpace(ctx, filepath.Dir(m.Base), top.alloc+1<<20, "merging the disk"); err != nil {
+	if err := checkFreeSpace(ctx, filepath.Dir(m.Base), top.Alloc+1<<20, "merging the disk"); err != nil {
 		return err
 	}
 	w.tree.Work = &hypervisor.SnapOperation{Job: w.in.Job, Kind: hypervisor.SnapMergeKind, Merge: &m}
@@ -110,7 +111,7 @@ func (w *snapshotJob) findGuestOfMerge(ctx context.Context, m hypervisor.SnapMer
 		if err != nil || live != nil && isInBackingChain(domainDiskOf(live, m.Disk), m.Top) {
 			return s, err == nil, err
 		}
-		open, err := withinLookupTimeout(ctx, func() (bool, error) { return openByQEMU(m.Top) })
+		open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.OpenByQEMU(m.Top) })
 		if err != nil || !open || time.Since(began) > unplugTimeout {
 			return s, false, err
 		}
@@ -261,7 +262,7 @@ func (w *snapshotJob) commitFile(ctx context.Context, m hypervisor.SnapMerge, pr
 // checkFilesUnused returns an error if a QEMU has one of the files open.
 func checkFilesUnused(ctx context.Context, files ...string) error {
 	for _, f := range files {
-		open, err := withinLookupTimeout(ctx, func() (bool, error) { return openByQEMU(f) })
+		open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.OpenByQEMU(f) })
 		if err == nil && open {
 			err = fleet.Errorf(fleet.Conflict, "A QEMU on this or another host has %s open. Find that QEMU, and stop it first.", f)
 		}
@@ -289,7 +290,7 @@ func (w *snapshotJob) contextUntilCancelled(ctx context.Context) (context.Contex
 func qemuImg(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "qemu-img", args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
-	cmd.WaitDelay = hungStorageTimeout
+	cmd.WaitDelay = hostfile.HungStorageTimeout
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
@@ -310,11 +311,11 @@ func (w *snapshotJob) finishMerge(ctx context.Context, m hypervisor.SnapMerge) e
 	}
 	w.in.Progress(95, "moving overlays to the remaining file")
 	for _, l := range w.tree.LayersBackedBy(m.Top) {
-		refs, err := withinLookupTimeout(ctx, func() ([]imageReference, error) { return readReferences(l.File), nil })
+		refs, err := hostfile.WithinLookupTimeout(ctx, func() ([]hostfile.ImageReference, error) { return hostfile.ReadReferences(l.File), nil })
 		if err != nil {
 			return err
 		}
-		if len(refs) == 1 && filepath.Clean(refs[0].path) == m.Base {
+		if len(refs) == 1 && filepath.Clean(refs[0].Path) == m.Base {
 			continue
 		}
 		if err := qemuImg(ctx, "rebase", "-q", "-u", "-f", "qcow2", "-F", "qcow2", "-b", m.Base, l.File); err != nil {

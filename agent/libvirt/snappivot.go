@@ -20,6 +20,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -185,7 +186,7 @@ func (b *Backend) diskFilesInQEMU(ctx context.Context, c *conn.Conn, s observedD
 	}
 	if pid, statusFile := b.findLostGuest(s); pid != 0 {
 		ask = func(question string) (string, error) {
-			return withinLookupTimeout(ctx, func() (string, error) { return sendQMP(ctx, statusFile, question) })
+			return hostfile.WithinLookupTimeout(ctx, func() (string, error) { return sendQMP(ctx, statusFile, question) })
 		}
 	}
 	reply, err := ask(`{"execute":"query-block"}`)
@@ -341,7 +342,7 @@ func definedOnBase(x *libvirtxml.Domain, m hypervisor.SnapMerge) bool {
 // merge.
 func (w *snapshotJob) rebasedOnBase(m hypervisor.SnapMerge) bool {
 	for _, l := range w.tree.LayersBackedBy(m.Top) {
-		if refs := readReferences(l.File); len(refs) == 1 && filepath.Clean(refs[0].path) == m.Base {
+		if refs := hostfile.ReadReferences(l.File); len(refs) == 1 && filepath.Clean(refs[0].Path) == m.Base {
 			return true
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/network"
 	"quantix/internal/fleet"
 )
@@ -94,7 +95,7 @@ func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 	}
 	w.in.Progress(40, "restoring the firmware's variables")
 	if node.State != "" {
-		if _, err := withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, restoreFirmwareState(s.persistentXML, node.State) }); err != nil {
+		if _, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, restoreFirmwareState(s.persistentXML, node.State) }); err != nil {
 			return err
 		}
 	}
@@ -231,8 +232,8 @@ const memoryMagic = "LibvirtQemudSave"
 // snapshot with the current disks, networks, filters and media. memoryXML refuses a NIC that the VM no longer has,
 // because the NIC would bypass networks and filters that people removed.
 func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, inactive *libvirtxml.Domain, next []hypervisor.SnapLayer) (string, error) {
-	complete, err := withinLookupTimeout(ctx, func() (bool, error) {
-		f, err := openImage(node.Memory, false)
+	complete, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) {
+		f, err := hostfile.OpenImage(node.Memory, false)
 		if err != nil {
 			return false, err
 		}
@@ -244,7 +245,7 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, i
 	if err == nil && !complete {
 		err = fleet.Errorf(fleet.Conflict, "The file of the snapshot's memory, %s, is incomplete.", node.Memory)
 	}
-	if isFileMissing(err) {
+	if hostfile.IsMissing(err) {
 		err = fleet.Errorf(fleet.NotFound, "The file of the snapshot's memory, %s, is missing. Delete the snapshot.", node.Memory)
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/network"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -59,7 +60,7 @@ func (b *Backend) readHostState(ctx context.Context, on hypervisor.Assignment) (
 		Host: fleet.HostStatus{Connected: true, Hypervisor: b.lastVersion(), Inventory: b.capabilityInventory(ctx)},
 	}
 	sizes := b.diskSizesOf(ctx, diskPathsOf(all...))
-	b.diskSizes.keepOnly(sizes)
+	b.diskSizes.KeepOnly(sizes)
 	b.guests.startDueQueries(b, all)
 	addresses := b.addressesOf(ctx, all)
 	seen := <-poolsDone
@@ -140,18 +141,18 @@ func (b *Backend) readDomainOn(ctx context.Context, c *conn.Conn, id fleet.VMID)
 }
 
 // diskPathsOf returns the paths of the domains' current disks, of the disks in their specs, and of their media.
-func diskPathsOf(all ...observedDomain) diskPaths {
-	out := diskPaths{}
+func diskPathsOf(all ...observedDomain) hostfile.DiskPaths {
+	out := hostfile.DiskPaths{}
 	for _, s := range all {
 		for _, d := range s.currentHardware().Disks {
-			out[d.Path] = readImageHeader
+			out[d.Path] = hostfile.ReadImageHeader
 		}
 		for _, d := range s.specDisks {
-			out[d.path] = readImageHeader
+			out[d.path] = hostfile.ReadImageHeader
 		}
 		for _, h := range s.diskFiles() {
 			if _, known := out[h.Path]; known && h.Opaque {
-				out[h.Path] = readFileLength
+				out[h.Path] = hostfile.ReadFileLength
 			}
 		}
 		for path, kind := range mediaPaths(s) {

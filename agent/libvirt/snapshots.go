@@ -13,6 +13,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -58,7 +59,7 @@ func (b *Backend) runSnapshotJob(ctx context.Context, act string, in hypervisor.
 				b.expireVolume(p)
 			}
 		}()
-		if w.tree, err = withinLookupTimeout(ctx, func() (*hypervisor.SnapTree, error) { return readSnapshotTree(in.VM.ID) }); err != nil {
+		if w.tree, err = hostfile.WithinLookupTimeout(ctx, func() (*hypervisor.SnapTree, error) { return readSnapshotTree(in.VM.ID) }); err != nil {
 			return err
 		}
 		if w.tree == nil {
@@ -99,7 +100,7 @@ func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *l
 	if err != nil {
 		return nil, err
 	}
-	tree, err := withinLookupTimeout(ctx, func() (*hypervisor.SnapTree, error) { return readSnapshotTree(of.VMID) })
+	tree, err := hostfile.WithinLookupTimeout(ctx, func() (*hypervisor.SnapTree, error) { return readSnapshotTree(of.VMID) })
 	if err == nil {
 		switch file := tree.SnapshotFile(of.ID, from.ref()); {
 		case file == "" || filepath.Dir(file) != filepath.Dir(from.path()):
@@ -226,9 +227,9 @@ func (w *snapshotJob) checkOnlyManagedState(ctx context.Context, s diskMigration
 				return refuse("Disk %d (%s) is shared or read-only in the VM's definition, so the disk cannot have snapshots.", i+1, d.Volume)
 			}
 		}
-		f, err := withinLookupTimeout(ctx, func() (volumeFile, error) { return readVolumeFile(want) })
+		f, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.VolumeFile, error) { return hostfile.ReadVolumeFile(want) })
 		switch {
-		case isFileMissing(err):
+		case hostfile.IsMissing(err):
 			return hypervisor.NoVolumeError(filepath.Base(want), p.pool.Name)
 		case err != nil:
 			return translateReadError(p, err)

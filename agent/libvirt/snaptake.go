@@ -14,6 +14,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -57,7 +58,7 @@ func (w *snapshotJob) takeSnapshot(ctx context.Context) error {
 		node.Note = "The VM was off, so there was no memory to save."
 	}
 	for _, n := range append(next, hypervisor.SnapLayer{File: node.Memory}) {
-		if there, err := fileExists(ctx, n.File); n.File != "" && (err != nil || there) {
+		if there, err := hostfile.Exists(ctx, n.File); n.File != "" && (err != nil || there) {
 			return preferFirstError(err, fleet.Errorf(fleet.Conflict, "The file %s already exists. The file was not changed. Try again.", n.File))
 		}
 	}
@@ -108,13 +109,13 @@ func (w *snapshotJob) checkSpace(ctx context.Context, s diskMigrationState, node
 // checkFreeSpace returns an error if the directory's file system has fewer free bytes than bytes. what names the user
 // of the space in the error.
 func checkFreeSpace(ctx context.Context, dir string, bytes int64, what string) error {
-	free, err := withinLookupTimeout(ctx, func() (int64, error) {
+	free, err := hostfile.WithinLookupTimeout(ctx, func() (int64, error) {
 		f, err := os.Open(dir)
 		if err != nil {
 			return 0, err
 		}
 		defer f.Close()
-		return freeBytes(f)
+		return hostfile.FreeBytes(f)
 	})
 	if err == nil && free < bytes {
 		err = fleet.Errorf(fleet.Conflict, "%s has %s free, but %s may need %s. Free space there first.", dir, fleet.FormatBytes(free), what, fleet.FormatBytes(bytes))
@@ -124,7 +125,7 @@ func checkFreeSpace(ctx context.Context, dir string, bytes int64, what string) e
 
 // translateNoSnapshotSpace replaces an out-of-space error by an error that says what to do.
 func translateNoSnapshotSpace(dir string, err error) error {
-	if !isNoSpaceError(err) {
+	if !hostfile.IsNoSpaceError(err) {
 		return err
 	}
 	return fleet.Errorf(fleet.Conflict, "%s has no space left. The VM's disks are unchanged (%s). Free space there, and try again.", dir, err)
@@ -250,7 +251,7 @@ func (w *snapshotJob) finishTake(ctx context.Context) error {
 		return err
 	}
 	state := filepath.Join(snapshotDirOf(w.in.VM.ID), string(note.Node.ID))
-	kept, err := withinLookupTimeout(ctx, func() (bool, error) { return saveFirmwareState(s.persistentXML, state) })
+	kept, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return saveFirmwareState(s.persistentXML, state) })
 	if err != nil {
 		// The disks already use the new overlays, and only a stopped guest could switch back. A snapshot without the
 		// copies is still usable.
@@ -331,8 +332,8 @@ func (w *snapshotJob) settleTake(ctx context.Context, note *hypervisor.SnapOpera
 		return fleet.Errorf(fleet.Conflict, "Only some of the VM's disks use the files of an interrupted snapshot. Merge those files on the host (virsh blockcommit), and try again.")
 	}
 	for _, n := range note.New {
-		open, err := withinLookupTimeout(ctx, func() (bool, error) { return openByQEMU(n.File) })
-		if err != nil && !isFileMissing(err) {
+		open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.OpenByQEMU(n.File) })
+		if err != nil && !hostfile.IsMissing(err) {
 			return err
 		}
 		if open {

@@ -12,12 +12,13 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
-// status returns the domain's status. It smooths the sizes with steadySize, so that small fluctuations do not change
-// the status.
-func (s observedDomain) status(sizes map[string]diskSize, addresses nicAddresses) fleet.VMStatus {
+// status returns the domain's status. It smooths the sizes with hostfile.SteadySize, so that small fluctuations do not
+// change the status.
+func (s observedDomain) status(sizes map[string]hostfile.DiskSize, addresses nicAddresses) fleet.VMStatus {
 	hw := s.currentHardware()
 	st := fleet.VMStatus{CPUs: hw.CPUs, MemoryMiB: hw.MemoryMiB, StartedAt: s.startedAt, Accelerator: s.accelerator}
 	st.Power, st.Reason = translatePower(s.state, s.reason)
@@ -50,8 +51,8 @@ func (s observedDomain) status(sizes map[string]diskSize, addresses nicAddresses
 	}
 	for _, d := range hw.Disks {
 		z := sizes[d.Path]
-		state := fleet.DiskState{Target: d.Target, Path: d.Path, SizeBytes: z.bytes, AllocBytes: z.alloc}
-		if k := slices.IndexFunc(s.specDisks, func(v specDisk) bool { return v.matchesDrive(d) }); k >= 0 && z.presence == filePresent {
+		state := fleet.DiskState{Target: d.Target, Path: d.Path, SizeBytes: z.Bytes, AllocBytes: z.Alloc}
+		if k := slices.IndexFunc(s.specDisks, func(v specDisk) bool { return v.matchesDrive(d) }); k >= 0 && z.Presence == hostfile.FilePresent {
 			state.Volume = s.specDisks[k].volume()
 		}
 		st.Disks = append(st.Disks, state)
@@ -102,23 +103,6 @@ var (
 	}
 	shutoffReasons = []string{"", "shut down", "forced off", "crashed", "migrated", "saved", "failed to start", "from snapshot", "stopped by libvirt"}
 )
-
-// minReportedChange is how many bytes a size must change before a new value is reported, so that a busy guest does not
-// change every report.
-const minReportedChange = 64 << 20
-
-// steadySize returns the value to report. It returns reported until newest differs from it by minReportedChange, or by
-// a thousandth of total if that is more.
-func steadySize(reported, newest, total int64) int64 {
-	diff := newest - reported
-	if diff < 0 {
-		diff = -diff
-	}
-	if diff < max(minReportedChange, total/1000) {
-		return reported
-	}
-	return newest
-}
 
 // startedAt returns the start time of the guest's QEMU, to the second. It returns nil if the time is unknown. libvirt
 // does not report it.

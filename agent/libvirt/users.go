@@ -13,6 +13,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/watch"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -29,22 +30,22 @@ type fileUser struct {
 // fileUsers maps files to the domains of the host that use them. Keys are file identities, and paths for storage that
 // does not answer.
 type fileUsers struct {
-	byID   map[fileID][]fileUser
+	byID   map[hostfile.ID][]fileUser
 	byPath map[string][]fileUser
-	formats
+	hostfile.Formats
 }
 
 // fileWatches caches facts about files between reports.
 type fileWatches struct {
-	diskChains    dirCache[[]fileID]    // of the domains' disks and media
-	volumes       dirCache[fileVersion] // of the pools' volumes
-	backingChains dirCache[[]fileID]    // backing chains of volumes, without the volumes themselves
+	diskChains    hostfile.DirCache[[]hostfile.ID]    // of the domains' disks and media
+	volumes       hostfile.DirCache[hostfile.Version] // of the pools' volumes
+	backingChains hostfile.DirCache[[]hostfile.ID]    // backing chains of volumes, without the volumes themselves
 	poolDirWatch  watch.Value[poolLocations]
 }
 
 // findFileUsers returns the files that the domains use. It finds a file under every path that a definition may use for
 // it.
-func (b *Backend) findFileUsers(ctx context.Context, how cacheRecency, all []observedDomain) fileUsers {
+func (b *Backend) findFileUsers(ctx context.Context, how hostfile.CacheRecency, all []observedDomain) fileUsers {
 	type use struct {
 		domxml.DiskFile
 		fileUser
@@ -70,14 +71,14 @@ func (b *Backend) findFileUsers(ctx context.Context, how cacheRecency, all []obs
 		old, twice := opaque[u.Path]
 		opaque[u.Path] = u.Opaque && (old || !twice)
 	}
-	known := b.fileWatches.diskChains.read(ctx, how, paths, func(path string) []fileID { return backingChainIDs(path, opaque[path]) })
-	b.fileWatches.diskChains.keepOnly(paths)
-	out := fileUsers{byID: map[fileID][]fileUser{}, byPath: map[string][]fileUser{}}
+	known := b.fileWatches.diskChains.Read(ctx, how, paths, func(path string) []hostfile.ID { return hostfile.BackingChainIDs(path, opaque[path]) })
+	b.fileWatches.diskChains.KeepOnly(paths)
+	out := fileUsers{byID: map[hostfile.ID][]fileUser{}, byPath: map[string][]fileUser{}}
 	for _, u := range uses {
 		out.byPath[u.Path] = append(out.byPath[u.Path], u.fileUser)
 		for i, id := range known[u.Path] {
 			if i == 0 && u.usage != domxml.UsedAsMedium {
-				out.addFile(id, u.Opaque)
+				out.AddFile(id, u.Opaque)
 			}
 			if i > 0 && u.usage == domxml.UsedAsDisk {
 				u.usage = domxml.UsedAsBacking
@@ -89,20 +90,20 @@ func (b *Backend) findFileUsers(ctx context.Context, how cacheRecency, all []obs
 }
 
 // usersOfVolume returns the users of a volume's file.
-func (u fileUsers) usersOfVolume(pool, volume, path string, id fileID) []fileUser {
+func (u fileUsers) usersOfVolume(pool, volume, path string, id hostfile.ID) []fileUser {
 	out := slices.Concat(u.byPath[path], u.byPath[domxml.VolumeRefPath(pool, volume)])
-	if id != (fileID{}) {
+	if id != (hostfile.ID{}) {
 		out = append(out, u.byID[id]...)
 	}
 	return out
 }
 
 // readFileID reads the file's identity without the cache, because a cached identity may belong to an earlier file.
-func (p localVolume) readFileID(ctx context.Context) (fileID, error) {
+func (p localVolume) readFileID(ctx context.Context) (hostfile.ID, error) {
 	if !filepath.IsAbs(p.path()) {
-		return fileID{}, nil
+		return hostfile.ID{}, nil
 	}
-	return withinContext(ctx, func() (fileID, error) { return fileIDAt(p.path()), nil })
+	return hostfile.WithinContext(ctx, func() (hostfile.ID, error) { return hostfile.IDAt(p.path()), nil })
 }
 
 // domainUsing returns the name of a domain other than except that uses the file. It is empty if there is none. It
@@ -113,7 +114,7 @@ func (b *Backend) domainUsing(ctx context.Context, all []observedDomain, except 
 	if err != nil {
 		return "", err
 	}
-	users := b.findFileUsers(ctx, decisionRecency, all).usersOfVolume(p.pool.Name, p.volume, p.path(), id)
+	users := b.findFileUsers(ctx, hostfile.DecisionRecency, all).usersOfVolume(p.pool.Name, p.volume, p.path(), id)
 	mine := slices.ContainsFunc(users, func(u fileUser) bool { return u.id == except && u.usage == domxml.UsedAsDisk })
 	for _, u := range users {
 		if u.id == except || mine && u.usage == domxml.UsedAsBacking || p.shared && u.shared && u.usage == domxml.UsedAsDisk {
@@ -141,7 +142,7 @@ func (a *applyRun) checkReadable(ctx context.Context, p localVolume, library boo
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(a.findFileUsers(ctx, decisionRecency, all).usersOfVolume(p.pool.Name, p.volume, p.path(), id), func(u fileUser) bool {
+	if slices.ContainsFunc(a.findFileUsers(ctx, hostfile.DecisionRecency, all).usersOfVolume(p.pool.Name, p.volume, p.path(), id), func(u fileUser) bool {
 		return u.usage == domxml.UsedAsDisk || u.usage == domxml.UsedAsBacking && !library
 	}) {
 		return fleet.Errorf(fleet.Conflict, "The volume %s is used by a disk of a VM on this host, so the volume can be neither cloned nor inserted into a drive. Choose a volume that no VM uses.", p.volume)
@@ -157,14 +158,14 @@ func (b *Backend) addVolumeUsers(ctx context.Context, all []observedDomain, pool
 			paths = append(paths, v.Path)
 		}
 	}
-	ids := b.fileWatches.volumes.read(ctx, reportRecency, paths, fileVersionAt)
-	b.fileWatches.volumes.keepOnly(paths)
-	users := b.findFileUsers(ctx, reportRecency, all)
+	ids := b.fileWatches.volumes.Read(ctx, hostfile.ReportRecency, paths, hostfile.VersionAt)
+	b.fileWatches.volumes.KeepOnly(paths)
+	users := b.findFileUsers(ctx, hostfile.ReportRecency, all)
 	for i := range pools {
 		volumes := slices.Clone(pools[i].Status.Volumes) // the pool's cache keeps the original slice
 		for k := range volumes {
-			if v := &volumes[k]; users.raw[ids[v.Path].fileID] {
-				*v = rawVolumeListing(*v, ids[v.Path].bytes)
+			if v := &volumes[k]; users.Raw[ids[v.Path].ID] {
+				*v = hostfile.RawVolumeListing(*v, ids[v.Path].Bytes)
 			}
 		}
 		pools[i].Status.Volumes, pools[i].Status.ProvisionedBytes = volumes, unallocatedBytes(volumes)
@@ -175,16 +176,16 @@ func (b *Backend) addVolumeUsers(ctx context.Context, all []observedDomain, pool
 		for k := range volumes {
 			v := &volumes[k]
 			id := ids[v.Path]
-			addUsersToVolume(v, users.usersOfVolume(pools[i].Name, v.Name, v.Path, id.fileID), bases[id.fileID], id.modified)
-			if h, ok := hashed[fleet.Volref{PoolID: pools[i].ID, Volume: v.Name}]; ok && id.fileID != (fileID{}) {
-				addChecksum(v, h, id)
+			addUsersToVolume(v, users.usersOfVolume(pools[i].Name, v.Name, v.Path, id.ID), bases[id.ID], id.Modified)
+			if h, ok := hashed[fleet.Volref{PoolID: pools[i].ID, Volume: v.Name}]; ok && id.ID != (hostfile.ID{}) {
+				hostfile.AddChecksum(v, h, id)
 			}
 		}
 	}
 }
 
 // backedVolumes maps each backing file to the names of the volumes that it backs.
-func (b *Backend) backedVolumes(ctx context.Context, pools []wire.PoolReport) map[fileID][]string {
+func (b *Backend) backedVolumes(ctx context.Context, pools []wire.PoolReport) map[hostfile.ID][]string {
 	var paths []string
 	for _, p := range pools {
 		for _, v := range p.Status.Volumes {
@@ -193,9 +194,9 @@ func (b *Backend) backedVolumes(ctx context.Context, pools []wire.PoolReport) ma
 			}
 		}
 	}
-	chains := b.fileWatches.backingChains.read(ctx, reportRecency, paths, func(path string) []fileID { return backingChainIDs(path, false) })
-	b.fileWatches.backingChains.keepOnly(paths)
-	out := map[fileID][]string{}
+	chains := b.fileWatches.backingChains.Read(ctx, hostfile.ReportRecency, paths, func(path string) []hostfile.ID { return hostfile.BackingChainIDs(path, false) })
+	b.fileWatches.backingChains.KeepOnly(paths)
+	out := map[hostfile.ID][]string{}
 	for _, path := range paths {
 		for _, id := range chains[path][min(1, len(chains[path])):] {
 			out[id] = append(out[id], filepath.Base(path))
@@ -280,13 +281,13 @@ func (d poolLocations) unlistedPool(path string) string {
 
 // poolLocationsFor reads the pools from libvirt only if a domain names a disk by pool and volume. It does not wait for
 // hanging storage.
-func (b *Backend) poolLocationsFor(ctx context.Context, how cacheRecency, all []observedDomain) poolLocations {
+func (b *Backend) poolLocationsFor(ctx context.Context, how hostfile.CacheRecency, all []observedDomain) poolLocations {
 	if !slices.ContainsFunc(all, func(s observedDomain) bool {
 		return slices.ContainsFunc(s.allFiles(), func(f string) bool { return strings.HasPrefix(f, domxml.VolumeRefPrefix) })
 	}) {
 		return nil
 	}
-	if how.age == 0 {
+	if how.Age == 0 {
 		b.fileWatches.poolDirWatch.Expire()
 	}
 	return b.fileWatches.poolDirWatch.Read(ctx, 10*time.Second, poolReadTimeout, func() (poolLocations, error) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -75,43 +75,6 @@ func localVolumeOf(ref fleet.Volref, pools []fleet.Pool) (localVolume, error) {
 	return localVolume{}, fleet.Errorf(fleet.Conflict, "The pool of the volume %s is not assigned to this host. Assign the pool first.", ref.Volume)
 }
 
-// withinContext runs f, which may hang on storage. It abandons f and returns an error if ctx ends first.
-func withinContext[T any](ctx context.Context, f func() (T, error)) (T, error) {
-	type result struct {
-		v   T
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		v, err := f()
-		done <- result{v, err}
-	}()
-	select {
-	case r := <-done:
-		return r.v, r.err
-	case <-ctx.Done():
-		var none T
-		return none, fmt.Errorf("the storage did not answer in time: %w", ctx.Err())
-	}
-}
-
-// supportsDirectIOWithin reports whether the file supports direct I/O. It returns false if the storage does not answer.
-func supportsDirectIOWithin(ctx context.Context, path string) bool {
-	ok, err := withinContext(ctx, func() (bool, error) { return supportsDirectIO(path), nil })
-	return ok && err == nil
-}
-
-// fileExists reports whether the file exists. It fails if the storage does not answer before ctx ends.
-func fileExists(ctx context.Context, path string) (bool, error) {
-	return withinContext(ctx, func() (bool, error) {
-		_, err := os.Lstat(path)
-		if isFileMissing(err) {
-			return false, nil
-		}
-		return err == nil, err
-	})
-}
-
 // createDisk creates a disk that was never created before. For the progress, i is the disk's index and n the number of
 // disks to create.
 func (a *applyRun) createDisk(ctx context.Context, p localVolume, i, n int) error {
@@ -149,14 +112,14 @@ func (a *applyRun) createDisk(ctx context.Context, p localVolume, i, n int) erro
 	if err != nil {
 		return err
 	}
-	if _, err = withinContext(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(p) }); err != nil {
+	if _, err = hostfile.WithinContext(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(p) }); err != nil {
 		return err
 	}
 	if err := a.in.RecordDisk(p.ref()); err != nil {
 		return err
 	}
 	a.refreshPool(ctx, a.c, pool)
-	a.diskSizes.expireDir(p.pool.Spec.Path)
+	a.diskSizes.ExpireDir(p.pool.Spec.Path)
 	progress(100, fmt.Sprintf("disk %d is ready", p.number))
 	return nil
 }
@@ -183,14 +146,14 @@ func (a *applyRun) createEmptyVolume(ctx context.Context, pool golibvirt.Storage
 // renameToFinal renames a complete disk to its final name. It fails if a file with the final name exists.
 func renameToFinal(p localVolume) error {
 	from := p.unfinished().path()
-	err := renameNoReplace(from, p.path())
+	err := hostfile.RenameNoReplace(from, p.path())
 	if errors.Is(err, fs.ErrExist) {
 		return fleet.Errorf(fleet.Conflict, "A file named %s appeared in the pool %s while the disk was being created. The file was not changed. Try again to use it as the disk.", p.volume, p.pool.Name)
 	}
 	if err != nil {
 		return err
 	}
-	return unlinkOldName(from, p.path())
+	return hostfile.UnlinkOldName(from, p.path())
 }
 
 // checkExistingDisk refuses an existing volume that is not a self-contained disk, because QEMU would open the files
@@ -220,7 +183,7 @@ func (b *Backend) checkExistingDisk(ctx context.Context, c *conn.Conn, p localVo
 // removeVolume deletes a volume. It waits while libvirt still writes the volume. A missing volume is no error.
 func (b *Backend) removeVolume(ctx context.Context, c *conn.Conn, p localVolume) error {
 	if !p.isInBlockPool() {
-		there, err := fileExists(ctx, p.path())
+		there, err := hostfile.Exists(ctx, p.path())
 		if err != nil || !there && !b.isBeingCreated(ctx, c, p) {
 			return err
 		}

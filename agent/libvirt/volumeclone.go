@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 )
@@ -19,15 +20,15 @@ func (w *volumeJob) copyFile(ctx context.Context, from localVolume) error {
 	if err := before.CheckClonable(from.volume); err != nil {
 		return err
 	}
-	if err := w.checkUnwritten(ctx, w.c, from, before.id); err != nil {
+	if err := w.checkUnwritten(ctx, w.c, from, before.ID); err != nil {
 		return err
 	}
-	if before.looksFormatted() {
+	if before.LooksFormatted() {
 		if w.guestData = true; !fleet.IsRawName(w.volume) {
-			return hypervisor.RefuseVolumeSuffix(w.volume, before.contentFormat)
+			return hypervisor.RefuseVolumeSuffix(w.volume, before.ContentFormat)
 		}
 	} else {
-		sound, err := withinLookupTimeout(ctx, func() (header, error) { return inspectImage(from.path()) })
+		sound, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.ImageHeader, error) { return hostfile.InspectImage(from.path()) })
 		if err != nil {
 			return translateReadError(from, err)
 		}
@@ -37,23 +38,23 @@ func (w *volumeJob) copyFile(ctx context.Context, from localVolume) error {
 	}
 	note := "copying " + from.volume
 	w.in.Progress(0, note)
-	err = waitUnlessHung(ctx, func() error { return w.writeCopy(ctx, from, before, note) })
+	err = hostfile.WaitUnlessHung(ctx, func() error { return w.writeCopy(ctx, from, before, note) })
 	if err != nil {
 		return err
 	}
-	if err := w.checkUnwritten(ctx, w.c, from, before.id); err != nil {
+	if err := w.checkUnwritten(ctx, w.c, from, before.ID); err != nil {
 		return err
 	}
 	after, err := w.volumeFile(ctx, w.c, from)
-	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
+	if err == nil && (after.ID != before.ID || after.Bytes != before.Bytes || !after.Modified.Equal(before.Modified)) {
 		err = fleet.Errorf(fleet.Conflict, "The volume %s was written to while it was being copied, so the copy would be incomplete. Try again when nobody writes to the volume.", from.volume)
 	}
 	return err
 }
 
 // writeCopy writes the copy under the unfinished name.
-func (w *volumeJob) writeCopy(ctx context.Context, from localVolume, was volumeFile, note string) (err error) {
-	src, err := openImage(from.path(), false)
+func (w *volumeJob) writeCopy(ctx context.Context, from localVolume, was hostfile.VolumeFile, note string) (err error) {
+	src, err := hostfile.OpenImage(from.path(), false)
 	if err != nil {
 		return translateReadError(from, err)
 	}
@@ -63,10 +64,10 @@ func (w *volumeJob) writeCopy(ctx context.Context, from localVolume, was volumeF
 		return err
 	}
 	defer func() { err = errors.Join(err, dst.Close()) }()
-	if was.alloc > room {
-		return errNoCopySpace(w.localVolume, room, was.alloc)
+	if was.Alloc > room {
+		return errNoCopySpace(w.localVolume, room, was.Alloc)
 	}
-	_, err = transfer.CopyFile(ctx, dst, src, was.bytes, nil, w.newMeter(note, was.bytes))
+	_, err = transfer.CopyFile(ctx, dst, src, was.Bytes, nil, w.newMeter(note, was.Bytes))
 	return err
 }
 

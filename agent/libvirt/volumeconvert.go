@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/image"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -46,34 +46,34 @@ func (w *volumeJob) convertSource(ctx context.Context, from localVolume) error {
 	if err != nil {
 		return err
 	}
-	if err := w.refuseFileOfRunningGuest(ctx, from, before.id); err != nil {
+	if err := w.refuseFileOfRunningGuest(ctx, from, before.ID); err != nil {
 		return err
 	}
-	_, err = withinContext(ctx, func() (struct{}, error) { return struct{}{}, w.convertFile(ctx, from, before) })
+	_, err = hostfile.WithinContext(ctx, func() (struct{}, error) { return struct{}{}, w.convertFile(ctx, from, before) })
 	if err != nil {
 		return err
 	}
 	after, err := w.volumeFile(ctx, w.c, from)
-	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
+	if err == nil && (after.ID != before.ID || after.Bytes != before.Bytes || !after.Modified.Equal(before.Modified)) {
 		err = hypervisor.RefuseChangedVolume(from.volume)
 	}
 	return err
 }
 
 // convertFile checks the source and converts it into the unfinished volume.
-func (w *volumeJob) convertFile(ctx context.Context, from localVolume, is volumeFile) error {
-	f, err := openImage(from.path(), false)
+func (w *volumeJob) convertFile(ctx context.Context, from localVolume, is hostfile.VolumeFile) error {
+	f, err := hostfile.OpenImage(from.path(), false)
 	if err != nil {
 		return translateReadError(from, err)
 	}
 	defer f.Close()
 	o := w.in.Params
-	at, size, facts, err := image.FindMember(f, is.bytes, from.volume, o.Member)
+	at, size, facts, err := image.FindMember(f, is.Bytes, from.volume, o.Member)
 	if err != nil {
 		return err
 	}
 	if o.Member != "" {
-		err := image.VerifyMemberChecksum(ctx, f, is.bytes, o.Member, func(done int64) {
+		err := image.VerifyMemberChecksum(ctx, f, is.Bytes, o.Member, func(done int64) {
 			w.in.Progress(int(float64(done)/float64(size+1)*10), "verifying "+o.Member)
 		})
 		if err != nil {
@@ -97,7 +97,7 @@ func (w *volumeJob) convertFile(ctx context.Context, from localVolume, is volume
 
 // fillConverted writes the disk into the empty, unfinished volume.
 func (w *volumeJob) fillConverted(ctx context.Context, part image.DiskPart, facts image.Facts, need int64) (err error) {
-	to, err := openToWrite(w.unfinished().path())
+	to, err := hostfile.OpenToWrite(w.unfinished().path())
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (w *volumeJob) fillConverted(ctx context.Context, part image.DiskPart, fact
 	if err != nil {
 		return err
 	}
-	made, err := readHeader(w.unfinished().path(), false)
+	made, err := hostfile.ReadHeader(w.unfinished().path(), false)
 	switch {
 	case err != nil:
 		return err
@@ -124,24 +124,4 @@ func (w *volumeJob) fillConverted(ctx context.Context, part image.DiskPart, fact
 		return fmt.Errorf("qemu-img wrote a %s image of %d bytes for a disk of %d bytes", made.Format, made.Size, facts.Size)
 	}
 	return to.Sync()
-}
-
-// openToWrite opens the regular file at the path for writing. It refuses a symbolic link.
-func openToWrite(path string) (*os.File, error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	is, err := f.Stat()
-	if err == nil && (!info.Mode().IsRegular() || identityOf(is) != identityOf(info)) {
-		err = &os.PathError{Op: "open", Path: path, Err: errNotRegular}
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }

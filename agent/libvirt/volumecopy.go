@@ -1,7 +1,6 @@
 package libvirt
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,6 +17,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -67,47 +67,45 @@ func (w *volumeJob) readAndHash(ctx context.Context, from localVolume, note stri
 	if err != nil {
 		return none, err
 	}
-	if err := w.refuseFileOfRunningGuest(ctx, from, before.id); err != nil {
+	if err := w.refuseFileOfRunningGuest(ctx, from, before.ID); err != nil {
 		return none, err
 	}
-	stamped, err := withinLookupTimeout(ctx, func() (fileVersion, error) { return fileVersionAt(from.path()), nil })
+	stamped, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.Version, error) { return hostfile.VersionAt(from.path()), nil })
 	if err != nil {
 		return none, err
 	}
 	sum := sha256.New()
-	id, err := withinContext(ctx, func() (fileVersion, error) { return w.hashFile(ctx, from, before.bytes, note, sum, to) })
+	id, err := hostfile.WithinContext(ctx, func() (hostfile.Version, error) { return w.hashFile(ctx, from, before.Bytes, note, sum, to) })
 	if err != nil {
 		return none, err
 	}
-	if err := w.refuseFileOfRunningGuest(ctx, from, before.id); err != nil {
+	if err := w.refuseFileOfRunningGuest(ctx, from, before.ID); err != nil {
 		return none, err
 	}
 	after, err := w.volumeFile(ctx, w.c, from)
 	switch {
 	case err != nil:
 		return none, err
-	case after.id != before.id || after.id != id.fileID || after.bytes != before.bytes || !after.modified.Equal(before.modified) || id.bytes != after.bytes:
+	case after.ID != before.ID || after.ID != id.ID || after.Bytes != before.Bytes || !after.Modified.Equal(before.Modified) || id.Bytes != after.Bytes:
 		return none, hypervisor.RefuseChangedVolume(from.volume)
 	}
-	return hypervisor.VolumeChecksum{Ref: from.ref(), SHA256: hex.EncodeToString(sum.Sum(nil)), FileStamp: fileVersion{after.id, after.modified, after.bytes, stamped.changed}.stamp()}, nil
+	return hypervisor.VolumeChecksum{Ref: from.ref(), SHA256: hex.EncodeToString(sum.Sum(nil)), FileStamp: hostfile.Version{ID: after.ID, Modified: after.Modified, Bytes: after.Bytes, Changed: stamped.Changed}.Stamp()}, nil
 }
 
-const readBytes = 1 << 20
-
 // hashFile hashes the file that it opened, even if another file gets the path during the read.
-func (w *volumeJob) hashFile(ctx context.Context, from localVolume, total int64, note string, sum hash.Hash, to io.Writer) (fileVersion, error) {
-	f, err := openImage(from.path(), false)
+func (w *volumeJob) hashFile(ctx context.Context, from localVolume, total int64, note string, sum hash.Hash, to io.Writer) (hostfile.Version, error) {
+	f, err := hostfile.OpenImage(from.path(), false)
 	if err != nil {
-		return fileVersion{}, translateReadError(from, err)
+		return hostfile.Version{}, translateReadError(from, err)
 	}
 	defer f.Close()
-	piece, done, reported := make([]byte, readBytes), int64(0), time.Now()
+	piece, done, reported := make([]byte, hostfile.ReadBytes), int64(0), time.Now()
 	for ctx.Err() == nil {
 		n, err := f.Read(piece)
 		sum.Write(piece[:n])
 		if to != nil && n > 0 {
 			if _, err := to.Write(piece[:n]); err != nil {
-				return fileVersion{}, err
+				return hostfile.Version{}, err
 			}
 		}
 		done += int64(n)
@@ -119,20 +117,20 @@ func (w *volumeJob) hashFile(ctx context.Context, from localVolume, total int64,
 		if errors.Is(err, io.EOF) {
 			info, err := f.Stat()
 			if err != nil {
-				return fileVersion{}, err
+				return hostfile.Version{}, err
 			}
-			return fileVersion{identityOf(info), info.ModTime(), info.Size(), changedAt(info)}, nil
+			return hostfile.Version{ID: hostfile.IdentityOf(info), Modified: info.ModTime(), Bytes: info.Size(), Changed: hostfile.ChangedAt(info)}, nil
 		}
 		if err != nil {
-			return fileVersion{}, fmt.Errorf("read the volume %s: %w", from.volume, err)
+			return hostfile.Version{}, fmt.Errorf("read the volume %s: %w", from.volume, err)
 		}
 	}
-	return fileVersion{}, ctx.Err()
+	return hostfile.Version{}, ctx.Err()
 }
 
 // refuseFileOfRunningGuest refuses a file that a running guest may write to. Backing files are accepted, because guests
 // only read them.
-func (w *volumeJob) refuseFileOfRunningGuest(ctx context.Context, p localVolume, id fileID) error {
+func (w *volumeJob) refuseFileOfRunningGuest(ctx context.Context, p localVolume, id hostfile.ID) error {
 	users, err := w.volumeUsers(ctx, w.c, p, id)
 	if err != nil {
 		return err
@@ -201,11 +199,11 @@ func (w *volumeJob) copyVolume(ctx context.Context, from localVolume) error {
 	}
 	own := source
 	own.Ref = w.ref()
-	id, err := withinLookupTimeout(ctx, func() (fileVersion, error) { return fileVersionAt(w.path()), nil })
+	id, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.Version, error) { return hostfile.VersionAt(w.path()), nil })
 	if err != nil {
 		return err
 	}
-	own.FileStamp = id.stamp()
+	own.FileStamp = id.Stamp()
 	return w.in.RecordChecksums(source, own)
 }
 
@@ -222,14 +220,14 @@ func (w *volumeJob) copyIntoUnfinished(ctx context.Context, from localVolume) (h
 		f    *os.File
 		room int64
 	}
-	o, err := withinLookupTimeout(ctx, func() (o opened, err error) { o.f, o.room, err = w.createUnfinished(); return o, err })
+	o, err := hostfile.WithinLookupTimeout(ctx, func() (o opened, err error) { o.f, o.room, err = w.createUnfinished(); return o, err })
 	if err != nil {
 		return hypervisor.VolumeChecksum{}, err
 	}
-	if sound.alloc > o.room {
-		return hypervisor.VolumeChecksum{}, errors.Join(errNoCopySpace(w.localVolume, o.room, sound.alloc), o.f.Close())
+	if sound.Alloc > o.room {
+		return hypervisor.VolumeChecksum{}, errors.Join(errNoCopySpace(w.localVolume, o.room, sound.Alloc), o.f.Close())
 	}
-	to := &sparseFile{withheldHeadFile{f: o.f}}
+	to := &hostfile.SparseFile{WithheldHeadFile: hostfile.WithheldHeadFile{File: o.f}}
 	h, err := w.readAndHash(ctx, from, "copying "+from.volume, to)
 	if want, has := strings.CutPrefix(w.in.Params.Checksum, "sha256:"); err == nil && has && want != h.SHA256 {
 		err = hypervisor.RefuseDifferentCopy(from.volume, h.SHA256, want)
@@ -238,29 +236,12 @@ func (w *volumeJob) copyIntoUnfinished(ctx context.Context, from localVolume) (h
 		return h, errors.Join(ctx.Err(), err) // the file may hang on the storage, so it is abandoned
 	}
 	if err == nil {
-		_, err = withinContext(ctx, func() (struct{}, error) {
-			return struct{}{}, errors.Join(to.f.Truncate(to.size), to.writeHead(), to.f.Sync())
+		_, err = hostfile.WithinContext(ctx, func() (struct{}, error) {
+			return struct{}{}, errors.Join(to.File.Truncate(to.Bytes), to.WriteHead(), to.File.Sync())
 		})
 	}
 	return h, errors.Join(err, o.f.Close())
 }
-
-// sparseFile writes blocks of zeros as holes.
-type sparseFile struct{ withheldHeadFile }
-
-// Write implements io.Writer.
-func (s *sparseFile) Write(p []byte) (int, error) {
-	if len(s.head) < withheldHeadBytes || !isAllZeros(p) {
-		return s.withheldHeadFile.Write(p)
-	}
-	s.size += int64(len(p))
-	return len(p), nil
-}
-
-var zeroBytes = make([]byte, readBytes)
-
-// isAllZeros reports whether all bytes are zero.
-func isAllZeros(p []byte) bool { return len(p) <= len(zeroBytes) && bytes.Equal(p, zeroBytes[:len(p)]) }
 
 // flattenDisk makes libvirt copy a disk and its backing chain into one image, and then reads the image for its
 // checksum.
@@ -273,17 +254,17 @@ func (w *volumeJob) flattenDisk(ctx context.Context, from localVolume, pool goli
 		if err != nil {
 			return err
 		}
-		if err := w.refuseFileOfRunningGuest(ctx, from, before.id); err != nil {
+		if err := w.refuseFileOfRunningGuest(ctx, from, before.ID); err != nil {
 			return err
 		}
-		if _, err := withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, checkDiskChain(from, before) }); err != nil {
+		if _, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, checkDiskChain(from, before) }); err != nil {
 			return err
 		}
-		source, err := w.checkSameFormat(ctx, w.c, pool, from.volume, before.header)
+		source, err := w.checkSameFormat(ctx, w.c, pool, from.volume, before.ImageHeader)
 		if err != nil {
 			return err
 		}
-		stop := reportAllocation(w.unfinished().path(), before.alloc, func(percent int) { w.in.Progress(percent, "copying "+from.volume) })
+		stop := reportAllocation(w.unfinished().path(), before.Alloc, func(percent int) { w.in.Progress(percent, "copying "+from.volume) })
 		err = w.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 			_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.unfinished().volume, newVolumeSpec{format: "qcow2", size: before.Size}), source, 0)
 			return err
@@ -292,11 +273,11 @@ func (w *volumeJob) flattenDisk(ctx context.Context, from localVolume, pool goli
 		if err != nil {
 			return err
 		}
-		if err := w.refuseFileOfRunningGuest(ctx, from, before.id); err != nil {
+		if err := w.refuseFileOfRunningGuest(ctx, from, before.ID); err != nil {
 			return err
 		}
 		after, err := w.volumeFile(ctx, w.c, from)
-		if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
+		if err == nil && (after.ID != before.ID || after.Bytes != before.Bytes || !after.Modified.Equal(before.Modified)) {
 			err = hypervisor.RefuseChangedVolume(from.volume)
 		}
 		return err
@@ -318,7 +299,7 @@ func (w *volumeJob) flattenDisk(ctx context.Context, from localVolume, pool goli
 const maxChainDepth = 64
 
 // checkDiskChain refuses a disk that is not qcow2 or has backing files outside its own pool.
-func checkDiskChain(of localVolume, f volumeFile) error {
+func checkDiskChain(of localVolume, f hostfile.VolumeFile) error {
 	if f.Format != "qcow2" {
 		return errInvalidDisk(of)
 	}
@@ -332,7 +313,7 @@ func errInvalidDisk(of localVolume) error {
 
 // checkChain checks the file at path and, recursively, the backing files.
 func checkChain(of localVolume, path string, depth int) error {
-	h, err := readHeader(path, false)
+	h, err := hostfile.ReadHeader(path, false)
 	switch {
 	case err != nil:
 		return translateReadError(localVolume{pool: of.pool, volume: filepath.Base(path)}, err)
@@ -341,12 +322,12 @@ func checkChain(of localVolume, path string, depth int) error {
 	case h.RefersTo == "":
 		return nil
 	}
-	names := readReferences(path)
-	if depth >= maxChainDepth || len(names) != 1 || filepath.Dir(filepath.Clean(names[0].path)) != filepath.Clean(of.pool.Spec.Path) {
+	names := hostfile.ReadReferences(path)
+	if depth >= maxChainDepth || len(names) != 1 || filepath.Dir(filepath.Clean(names[0].Path)) != filepath.Clean(of.pool.Spec.Path) {
 		return fleet.Errorf(fleet.Conflict, "The disk %s is backed by %s, which is not a file of the pool %s, so no image can be created from the disk.", of.volume, h.RefersTo, of.pool.Name)
 	}
-	if names[0].opaque {
+	if names[0].Opaque {
 		return nil // the content of a raw file names no other files
 	}
-	return checkChain(of, filepath.Clean(names[0].path), depth+1)
+	return checkChain(of, filepath.Clean(names[0].Path), depth+1)
 }

@@ -13,6 +13,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/image"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/locks"
 	"quantix/internal/fleet"
 	"quantix/internal/ovf"
@@ -44,7 +45,7 @@ type exportJob struct {
 	locks.Unlockers
 	order       fleet.ExportParams
 	disks       []localVolume
-	filesBefore []volumeFile
+	filesBefore []hostfile.VolumeFile
 	layers      []*image.ChainFile
 }
 
@@ -73,10 +74,10 @@ func (x *exportJob) lockDisk(ctx context.Context, i int, ref fleet.Volref) error
 	if err != nil {
 		return err
 	}
-	if err := x.refuseFileOfRunningGuest(ctx, p, f.id); err != nil {
+	if err := x.refuseFileOfRunningGuest(ctx, p, f.ID); err != nil {
 		return err
 	}
-	layer, err := withinLookupTimeout(ctx, func() (*image.ChainFile, error) {
+	layer, err := hostfile.WithinLookupTimeout(ctx, func() (*image.ChainFile, error) {
 		if err := checkDiskChain(p, f); err != nil {
 			return nil, err
 		}
@@ -92,10 +93,10 @@ func chainLayers(path, format string) *image.ChainFile {
 	if format != "qcow2" {
 		return l
 	}
-	for _, below := range readReferences(path) {
-		at := filepath.Clean(below.path)
+	for _, below := range hostfile.ReadReferences(path) {
+		at := filepath.Clean(below.Path)
 		as := "raw"
-		if h, err := readHeader(at, false); err == nil && !below.opaque {
+		if h, err := hostfile.ReadHeader(at, false); err == nil && !below.Opaque {
 			as = h.Format
 		}
 		l.Backing = chainLayers(at, as)
@@ -120,17 +121,17 @@ func (x *exportJob) writeArchiveFile(ctx context.Context) error {
 	if need := sum + largest; need > room { // the disk being packed is stored twice
 		return errors.Join(errNoCopySpace(x.localVolume, room, need), to.Close())
 	}
-	_, err = withinContext(ctx, func() (struct{}, error) { return struct{}{}, errors.Join(x.writeArchive(ctx, to), to.Close()) })
+	_, err = hostfile.WithinContext(ctx, func() (struct{}, error) { return struct{}{}, errors.Join(x.writeArchive(ctx, to), to.Close()) })
 	if err != nil {
 		return err
 	}
 	for i, p := range x.disks { // somebody may have started the VM during the export
 		was := x.filesBefore[i]
-		if err := x.refuseFileOfRunningGuest(ctx, p, was.id); err != nil {
+		if err := x.refuseFileOfRunningGuest(ctx, p, was.ID); err != nil {
 			return err
 		}
 		now, err := x.volumeFile(ctx, x.c, p)
-		if err == nil && (now.id != was.id || now.bytes != was.bytes || !now.modified.Equal(was.modified)) {
+		if err == nil && (now.ID != was.ID || now.Bytes != was.Bytes || !now.Modified.Equal(was.Modified)) {
 			err = hypervisor.RefuseChangedVolume(p.volume)
 		}
 		if err != nil {
@@ -188,7 +189,7 @@ func (x *exportJob) packDisk(ctx context.Context, to *os.File, plan ovf.ArchiveP
 	if _, err := to.WriteAt(text, header); err != nil {
 		return 0, "", err
 	}
-	sum, piece := sha256.New(), make([]byte, readBytes)
+	sum, piece := sha256.New(), make([]byte, hostfile.ReadBytes)
 	for at := int64(0); at < size; {
 		if err := ctx.Err(); err != nil {
 			return 0, "", err

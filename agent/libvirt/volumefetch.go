@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
 	"quantix/agent/fetch"
 	"quantix/agent/hypervisor"
 	"quantix/agent/image"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -25,7 +25,7 @@ func (b *Backend) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) err
 // downloadVolume downloads into the unfinished file and inspects the file before it becomes a volume. If the storage
 // hangs, fetch abandons the file, which keeps its unfinished name.
 func (w *volumeJob) downloadVolume(ctx context.Context) error {
-	_, err := withinContext(ctx, func() (struct{}, error) {
+	_, err := hostfile.WithinContext(ctx, func() (struct{}, error) {
 		f, room, err := w.createUnfinished()
 		if err != nil {
 			return struct{}{}, err
@@ -55,31 +55,31 @@ func (w *volumeJob) createUnfinished() (f *os.File, room int64, err error) {
 
 // usableBytes returns how many bytes a download or copy may use: 95 % of the free space.
 func usableBytes(f *os.File) (int64, error) {
-	free, err := freeBytes(f)
+	free, err := hostfile.FreeBytes(f)
 	return free - free/20, err
 }
 
 // downloadInto downloads the file, inspects it and writes its head.
 func (w *volumeJob) downloadInto(ctx context.Context, f *os.File, room int64) error {
 	o := w.in.Params
-	to := &withheldHeadFile{f: f}
+	to := &hostfile.WithheldHeadFile{File: f}
 	err := w.fetcher.Get(ctx, fetch.Request{URL: o.URL, Checksum: o.Checksum, ChecksumURL: o.ChecksumURL, FreeBytes: room}, to, func(done, total, rate int64) {
 		w.in.Progress(hypervisor.FormatDownloadProgress(done, total, rate))
 	})
 	if err != nil {
 		return err
 	}
-	return w.acceptReceived(ctx, to, "downloaded", to.f.Sync)
+	return w.acceptReceived(ctx, to, "downloaded", to.File.Sync)
 }
 
 // acceptReceived inspects the received data, and then writes the withheld head of the file. action is a past participle
 // such as "downloaded", for errors. settle syncs the file in its final form.
-func (w *volumeJob) acceptReceived(ctx context.Context, to *withheldHeadFile, action string, settle func() error) error {
+func (w *volumeJob) acceptReceived(ctx context.Context, to *hostfile.WithheldHeadFile, action string, settle func() error) error {
 	w.in.Progress(99, "checking the file that was "+action)
 	machine := fleet.ApplianceFormatByName(w.volume)
 	inspect := w.inspectImageData
 	if machine != "" {
-		inspect = func(to *withheldHeadFile, action string) (image.Facts, error) {
+		inspect = func(to *hostfile.WithheldHeadFile, action string) (image.Facts, error) {
 			return w.inspectAppliance(ctx, to, action)
 		}
 	}
@@ -87,16 +87,16 @@ func (w *volumeJob) acceptReceived(ctx context.Context, to *withheldHeadFile, ac
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(to.writeHead(), settle()); err != nil {
+	if err := errors.Join(to.WriteHead(), settle()); err != nil {
 		return fmt.Errorf("sync the file that was %s: %w", action, err)
 	}
 	switch machine {
 	case "":
-		return w.checkWithQemuImg(ctx, to.f, facts)
+		return w.checkWithQemuImg(ctx, to.File, facts)
 	case fleet.FormatOVA:
 		return nil // the conversion checks each disk
 	}
-	_, err = image.DiskPart{File: to.f, Size: to.size, Format: facts.Format}.Inspect(ctx, facts)
+	_, err = image.DiskPart{File: to.File, Size: to.Bytes, Format: facts.Format}.Inspect(ctx, facts)
 	if image.IsQemuImgMissing(err) {
 		return nil // qemu-img is missing on this host; the conversion checks the disk
 	}
@@ -105,8 +105,8 @@ func (w *volumeJob) acceptReceived(ctx context.Context, to *withheldHeadFile, ac
 
 // inspectAppliance refuses an appliance that is no valid source of a VM. It compares all files of an archive with the
 // archive's manifest.
-func (w *volumeJob) inspectAppliance(ctx context.Context, to *withheldHeadFile, action string) (image.Facts, error) {
-	a, err := image.ReadAppliance(to, to.size, w.volume)
+func (w *volumeJob) inspectAppliance(ctx context.Context, to *hostfile.WithheldHeadFile, action string) (image.Facts, error) {
+	a, err := image.ReadAppliance(to, to.Bytes, w.volume)
 	if err != nil {
 		return image.Facts{}, fmt.Errorf("read the file that was %s: %w", action, err)
 	}
@@ -114,17 +114,17 @@ func (w *volumeJob) inspectAppliance(ctx context.Context, to *withheldHeadFile, 
 		return image.Facts{}, fleet.Errorf(fleet.Invalid, "The file that was %s is refused. %s", action, a.Error)
 	}
 	if fleet.ApplianceFormatByName(w.volume) != fleet.FormatOVA {
-		return image.ReadConvertible(to, to.size)
+		return image.ReadConvertible(to, to.Bytes)
 	}
-	return image.Facts{Format: "raw", Size: to.size}, image.VerifyManifest(ctx, to, to.size, func(done int64) {
-		w.in.Progress(99, "comparing the archive with its manifest: "+fleet.FormatBytes(done)+" of "+fleet.FormatBytes(to.size))
+	return image.Facts{Format: "raw", Size: to.Bytes}, image.VerifyManifest(ctx, to, to.Bytes, func(done int64) {
+		w.in.Progress(99, "comparing the archive with its manifest: "+fleet.FormatBytes(done)+" of "+fleet.FormatBytes(to.Bytes))
 	})
 }
 
 // inspectImageData refuses data that is not a self-contained image. It uses Quantix's own reader.
-func (w *volumeJob) inspectImageData(to *withheldHeadFile, action string) (image.Facts, error) {
+func (w *volumeJob) inspectImageData(to *hostfile.WithheldHeadFile, action string) (image.Facts, error) {
 	what := "The file that was " + action
-	facts, err := image.ReadFacts(to, to.size, true)
+	facts, err := image.ReadFacts(to, to.Bytes, true)
 	switch {
 	case errors.Is(err, image.ErrHeaderTruncated):
 		return facts, fleet.Errorf(fleet.Invalid, "%s is incomplete: %s.", what, err)
@@ -142,61 +142,5 @@ func (w *volumeJob) checkWithQemuImg(ctx context.Context, f *os.File, facts imag
 		w.in.Progress(99, err.Error())
 		return nil
 	}
-	return err
-}
-
-// withheldHeadBytes is the length of a file's head in bytes. It covers all bytes that libvirt reads to detect a format.
-const withheldHeadBytes = 64 << 10
-
-// withheldHeadFile writes a file without its head, and writeHead adds the head after the inspection. libvirt reads
-// every file of a pool on refresh, and deactivates the whole pool if it cannot read a header.
-type withheldHeadFile struct {
-	f      *os.File
-	head   []byte
-	size   int64
-	synced int64 // number of bytes known to be on the storage
-}
-
-// syncIntervalBytes is how many bytes are written between two syncs, so that the last sync is short.
-const syncIntervalBytes = 256 << 20
-
-// Write implements io.Writer.
-func (h *withheldHeadFile) Write(p []byte) (int, error) {
-	n := min(len(p), withheldHeadBytes-len(h.head))
-	h.head = append(h.head, p[:n]...)
-	if n < len(p) {
-		more, err := h.f.WriteAt(p[n:], h.size+int64(n))
-		n += more
-		if err != nil {
-			h.size += int64(n)
-			return n, err
-		}
-	}
-	h.size += int64(n)
-	if h.size-h.synced < syncIntervalBytes {
-		return n, nil
-	}
-	h.synced = h.size
-	return n, h.f.Sync()
-}
-
-// ReadAt implements io.ReaderAt. It reads the final file, including the withheld head.
-func (h *withheldHeadFile) ReadAt(p []byte, at int64) (n int, err error) {
-	if at < int64(len(h.head)) {
-		n = copy(p, h.head[at:])
-	}
-	if n == len(p) {
-		return n, nil
-	}
-	if at+int64(n) >= h.size {
-		return n, io.EOF
-	}
-	more, err := h.f.ReadAt(p[n:], at+int64(n))
-	return n + more, err
-}
-
-// writeHead writes the withheld head of the file.
-func (h *withheldHeadFile) writeHead() error {
-	_, err := h.f.WriteAt(h.head, 0)
 	return err
 }

@@ -25,18 +25,18 @@ func (b *Backend) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to f
 		case f.RefersTo != "":
 			return hypervisor.RefuseVolumeWithBackingFile(in.Name, f.RefersTo)
 		}
-		if err := w.refuseFileOfRunningGuest(ctx, at, f.id); err != nil {
+		if err := w.refuseFileOfRunningGuest(ctx, at, f.ID); err != nil {
 			return err
 		}
-		out, err := to(f.bytes)
+		out, err := to(f.Bytes)
 		if err != nil {
 			return err
 		}
-		held := &hypervisor.BoundedWriter{To: out, Max: f.bytes}
+		held := &hypervisor.BoundedWriter{To: out, Max: f.Bytes}
 		if _, err := w.readAndHash(ctx, at, "sending "+in.Name, held); err != nil {
 			return err
 		}
-		if held.Written != f.bytes {
+		if held.Written != f.Bytes {
 			return hypervisor.RefuseChangedVolume(in.Name)
 		}
 		return held.Flush()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/transfer"
 )
 
@@ -30,7 +31,7 @@ func (w *volumeJob) sendFile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.refuseFileOfRunningGuest(ctx, w.localVolume, before.id); err != nil {
+	if err := w.refuseFileOfRunningGuest(ctx, w.localVolume, before.ID); err != nil {
 		return err
 	}
 	sound, err := w.readImageSource(ctx, w.c, w.localVolume)
@@ -40,32 +41,32 @@ func (w *volumeJob) sendFile(ctx context.Context) error {
 	if err := sound.CheckClonable(w.volume); err != nil {
 		return err
 	}
-	err = waitUnlessHung(ctx, func() error {
-		f, err := openImage(w.path(), false)
+	err = hostfile.WaitUnlessHung(ctx, func() error {
+		f, err := hostfile.OpenImage(w.path(), false)
 		if err != nil {
 			return translateReadError(w.localVolume, err)
 		}
 		defer f.Close()
-		if info, err := f.Stat(); err != nil || identityOf(info) != before.id {
+		if info, err := f.Stat(); err != nil || hostfile.IdentityOf(info) != before.ID {
 			return errors.Join(err, hypervisor.RefuseChangedVolume(w.volume))
 		}
-		return w.in.Send(ctx, w.failIfChanged(before, transfer.File(f, before.bytes)), before.bytes)
+		return w.in.Send(ctx, w.failIfChanged(before, transfer.File(f, before.Bytes)), before.Bytes)
 	})
 	return err
 }
 
 // failIfChanged returns pieces that fail at the end if the file changed during the transfer, so that the receiver never
 // gets the checksum.
-func (w *volumeJob) failIfChanged(before volumeFile, pieces transfer.Pieces) transfer.Pieces {
+func (w *volumeJob) failIfChanged(before hostfile.VolumeFile, pieces transfer.Pieces) transfer.Pieces {
 	return func(ctx context.Context, do func(int64, []byte, int64) error) error {
 		if err := pieces(ctx, do); err != nil {
 			return err
 		}
-		if err := w.refuseFileOfRunningGuest(ctx, w.localVolume, before.id); err != nil {
+		if err := w.refuseFileOfRunningGuest(ctx, w.localVolume, before.ID); err != nil {
 			return err
 		}
 		after, err := w.volumeFile(ctx, w.c, w.localVolume)
-		if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
+		if err == nil && (after.ID != before.ID || after.Bytes != before.Bytes || !after.Modified.Equal(before.Modified)) {
 			err = hypervisor.RefuseChangedVolume(w.volume)
 		}
 		return err
@@ -87,11 +88,11 @@ func (b *Backend) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) e
 		if err != nil {
 			return err
 		}
-		id, err := withinLookupTimeout(ctx, func() (fileVersion, error) { return fileVersionAt(w.path()), nil })
+		id, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.Version, error) { return hostfile.VersionAt(w.path()), nil })
 		if err != nil {
 			return err
 		}
-		return in.RecordChecksums(hypervisor.VolumeChecksum{Ref: w.ref(), SHA256: received.SHA256(), FileStamp: id.stamp()})
+		return in.RecordChecksums(hypervisor.VolumeChecksum{Ref: w.ref(), SHA256: received.SHA256(), FileStamp: id.Stamp()})
 	})
 }
 
@@ -101,12 +102,12 @@ func (w *volumeJob) receiveFile(ctx context.Context) (hypervisor.ReceivedFile, e
 		f    *os.File
 		room int64
 	}
-	o, err := withinLookupTimeout(ctx, func() (o opened, err error) { o.f, o.room, err = w.createUnfinished(); return o, err })
+	o, err := hostfile.WithinLookupTimeout(ctx, func() (o opened, err error) { o.f, o.room, err = w.createUnfinished(); return o, err })
 	if err != nil {
 		return hypervisor.ReceivedFile{}, err
 	}
 	var received hypervisor.ReceivedFile
-	err = waitUnlessHung(ctx, func() error {
+	err = hostfile.WaitUnlessHung(ctx, func() error {
 		defer o.f.Close()
 		var err error
 		received, err = w.receiveInto(ctx, o.f, o.room)
@@ -117,7 +118,7 @@ func (w *volumeJob) receiveFile(ctx context.Context) (hypervisor.ReceivedFile, e
 
 // receiveInto receives the file, verifies its checksum and inspects it.
 func (w *volumeJob) receiveInto(ctx context.Context, f *os.File, room int64) (hypervisor.ReceivedFile, error) {
-	to := &receivedFile{f: f}
+	to := &hostfile.ReceivedFile{File: f}
 	received, err := w.in.Receive(ctx, to, room)
 	if err != nil {
 		return received, err
@@ -125,7 +126,7 @@ func (w *volumeJob) receiveInto(ctx context.Context, f *os.File, room int64) (hy
 	if want, has := strings.CutPrefix(w.in.Params.Checksum, "sha256:"); has && want != received.SHA256() {
 		return received, hypervisor.RefuseDifferentCopy(w.volume, received.SHA256(), want)
 	}
-	head := &withheldHeadFile{f: f, head: to.head[:min(received.Bytes, withheldHeadBytes)], size: received.Bytes}
+	head := &hostfile.WithheldHeadFile{File: f, Head: to.Head[:min(received.Bytes, hostfile.WithheldHeadBytes)], Bytes: received.Bytes}
 	if err := w.acceptReceived(ctx, head, "sent", f.Sync); err != nil {
 		return received, err
 	}
@@ -136,36 +137,3 @@ func (w *volumeJob) receiveInto(ctx context.Context, f *os.File, room int64) (hy
 		w.in.Progress(hypervisor.FormatCopyProgress("reading back the received file", done, total, rate))
 	}})
 }
-
-// receivedFile is the file of a transfer. It withholds the file's head until the inspection: see withheldHeadFile.
-type receivedFile struct {
-	f    *os.File
-	head [withheldHeadBytes]byte
-}
-
-// WriteAt implements transfer.Sink.
-func (i *receivedFile) WriteAt(p []byte, at int64) (int, error) {
-	n := 0
-	if at < withheldHeadBytes {
-		n = copy(i.head[at:], p)
-	}
-	if n == len(p) {
-		return n, nil
-	}
-	more, err := i.f.WriteAt(p[n:], at+int64(n))
-	return n + more, err
-}
-
-// Writeback implements transfer.Sink.
-func (i *receivedFile) Writeback(at, n int64) { transfer.FileSink{File: i.f}.Writeback(at, n) }
-
-// Truncate implements transfer.Sink.
-func (i *receivedFile) Truncate(size int64) error {
-	if size == 0 {
-		clear(i.head[:])
-	}
-	return i.f.Truncate(size)
-}
-
-// Sync implements transfer.Sink.
-func (i *receivedFile) Sync() error { return i.f.Sync() }

@@ -2,7 +2,6 @@ package libvirt
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +9,7 @@ import (
 
 	"quantix/agent/fetch"
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/upload"
 	"quantix/internal/fleet"
 )
@@ -60,26 +60,26 @@ func abandonIfHung(ctx context.Context, f func() error) error {
 
 // openUpload opens the upload's unfinished file or creates a new one. The pool must have space for the whole upload
 // before a new file is created.
-func (w *volumeJob) openUpload(ctx context.Context) (*resumableUpload, error) {
+func (w *volumeJob) openUpload(ctx context.Context) (*hostfile.ResumableUpload, error) {
 	o := w.in.Params
 	algorithm, digest, known := fleet.ParseChecksum(o.Checksum)
 	if !known || o.SizeBytes <= 0 || o.Upload == "" {
 		return nil, fleet.Errorf(fleet.Invalid, "An upload needs a size, and a checksum of the kind SHA-256 or SHA-512.")
 	}
-	sum := uploadChecksum{algorithm: algorithm, want: digest, hash: fetch.NewHash(algorithm)}
-	to, err := withinContext(ctx, func() (*resumableUpload, error) { return w.continueUpload(sum) })
+	sum := hostfile.UploadChecksum{Algorithm: algorithm, Want: digest, Hash: fetch.NewHash(algorithm)}
+	to, err := hostfile.WithinContext(ctx, func() (*hostfile.ResumableUpload, error) { return w.continueUpload(sum) })
 	if err != nil || to != nil {
 		return to, err
 	}
 	if err := w.removeVolume(ctx, w.c, w.unfinished()); err != nil {
 		return nil, err
 	}
-	return withinContext(ctx, func() (*resumableUpload, error) {
+	return hostfile.WithinContext(ctx, func() (*hostfile.ResumableUpload, error) {
 		f, room, err := w.createUnfinished()
 		if err != nil {
 			return nil, err
 		}
-		to := newResumable(f, w.localVolume.pool.Name, o, sum)
+		to := hostfile.NewResumable(f, w.localVolume.pool.Name, o, sum)
 		if o.SizeBytes > room {
 			err = fetch.NoSpaceError("upload", fleet.FormatBytes(o.SizeBytes), room)
 		} else {
@@ -93,7 +93,7 @@ func (w *volumeJob) openUpload(ctx context.Context) (*resumableUpload, error) {
 }
 
 // continueUpload returns the upload's unfinished file with its progress. It returns nil if there is none.
-func (w *volumeJob) continueUpload(sum uploadChecksum) (_ *resumableUpload, err error) {
+func (w *volumeJob) continueUpload(sum hostfile.UploadChecksum) (_ *hostfile.ResumableUpload, err error) {
 	root, err := os.OpenRoot(w.localVolume.pool.Spec.Path)
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (w *volumeJob) continueUpload(sum uploadChecksum) (_ *resumableUpload, err 
 	name := w.unfinished().volume
 	info, err := root.Lstat(name)
 	switch {
-	case isFileMissing(err):
+	case hostfile.IsMissing(err):
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -113,12 +113,12 @@ func (w *volumeJob) continueUpload(sum uploadChecksum) (_ *resumableUpload, err 
 	if err != nil {
 		return nil, err
 	}
-	to, err := readResumable(f, w.localVolume.pool.Name, w.in.Params, sum)
+	to, err := hostfile.ReadResumable(f, w.localVolume.pool.Name, w.in.Params, sum)
 	if err == nil && to == nil && w.in.RecordedFile != "" && info.Size() == w.in.Params.SizeBytes {
 		// The earlier attempt was interrupted just before its end. The data was received and inspected; only the final
 		// name is missing.
 		if word, err := inodeOf(w.unfinished().path()); err == nil && word == w.in.RecordedFile {
-			to = completeResumable(f, w.in.Params)
+			to = hostfile.CompleteResumable(f, w.in.Params)
 		}
 	}
 	if err != nil || to == nil {
@@ -128,20 +128,20 @@ func (w *volumeJob) continueUpload(sum uploadChecksum) (_ *resumableUpload, err 
 }
 
 // receiveUpload receives the missing data and then inspects the file like a download.
-func (w *volumeJob) receiveUpload(ctx context.Context, to *resumableUpload) error {
-	defer func() { _ = to.close() }()
-	if !to.settled {
+func (w *volumeJob) receiveUpload(ctx context.Context, to *hostfile.ResumableUpload) error {
+	defer func() { _ = to.Close() }()
+	if !to.Settled {
 		err := upload.Receive(ctx, w.in.UploadConns, w.in.Params.SizeBytes, to, func(done, total, rate int64) { w.in.Progress(hypervisor.FormatDownloadProgress(done, total, rate)) })
 		if err != nil {
 			return err
 		}
-		if got := to.sum.text(); got != to.sum.want {
-			return upload.ChecksumMismatch(to.sum.algorithm, got, to.sum.want)
+		if got := to.Sum.Text(); got != to.Sum.Want {
+			return upload.ChecksumMismatch(to.Sum.Algorithm, got, to.Sum.Want)
 		}
 	}
-	_, err := withinContext(ctx, func() (struct{}, error) {
-		return struct{}{}, w.acceptReceived(ctx, &to.withheldHeadFile, "uploaded", func() error {
-			return to.complete(func() error {
+	_, err := hostfile.WithinContext(ctx, func() (struct{}, error) {
+		return struct{}{}, w.acceptReceived(ctx, &to.WithheldHeadFile, "uploaded", func() error {
+			return to.Complete(func() error {
 				file, err := inodeOf(w.unfinished().path())
 				if err != nil {
 					return err
@@ -151,32 +151,4 @@ func (w *volumeJob) receiveUpload(ctx context.Context, to *resumableUpload) erro
 		})
 	})
 	return err
-}
-
-// text returns the checksum of the data received so far. It is empty if the upload has no checksum.
-func (s uploadChecksum) text() string {
-	if s.hash == nil {
-		return ""
-	}
-	return hex.EncodeToString(s.hash.Sum(nil))
-}
-
-// complete first calls record to store the identity of the complete upload, and then truncates the file to its final
-// size.
-func (p *resumableUpload) complete(record func() error) error {
-	if p.settled {
-		return nil
-	}
-	// The head is already at its place, and its stored copy is after the file's end. Truncated to the final size, the
-	// file is complete.
-	if err := p.f.Sync(); err != nil {
-		return err
-	}
-	if err := record(); err != nil {
-		return err
-	}
-	if err := p.f.Truncate(p.total); err != nil {
-		return fmt.Errorf("truncate the file to its final size: %w", err)
-	}
-	return p.f.Sync()
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
@@ -17,11 +16,9 @@ import (
 	"quantix/agent/image"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
-
-// fileLookupTimeout limits each check of a file, a backing chain or a pool that a user of the volume may name.
-const fileLookupTimeout = 10 * time.Second
 
 // volumeUser is a domain that currently uses a file.
 type volumeUser struct {
@@ -32,7 +29,7 @@ type volumeUser struct {
 
 // fileUsers returns the domains that currently use the file under any path. It does not use a cache. It returns an
 // error if storage that may have a user's disk does not answer.
-func (b *Backend) volumeUsers(ctx context.Context, c *conn.Conn, p localVolume, id fileID) ([]volumeUser, error) {
+func (b *Backend) volumeUsers(ctx context.Context, c *conn.Conn, p localVolume, id hostfile.ID) ([]volumeUser, error) {
 	all, err := b.readDomains(ctx, c)
 	if err != nil {
 		return nil, err
@@ -55,7 +52,7 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn.Conn, p localVolume, 
 				}
 				continue
 			}
-			chain, err := withinLookupTimeout(ctx, func() ([]fileID, error) { return backingChainIDs(at, use.Opaque), nil })
+			chain, err := hostfile.WithinLookupTimeout(ctx, func() ([]hostfile.ID, error) { return hostfile.BackingChainIDs(at, use.Opaque), nil })
 			if err != nil {
 				return nil, fleet.Errorf(fleet.Unavailable, "The storage of the file %s, which the VM %s uses, does not answer, so it is unknown whether this file is %s. Try again when the storage answers.",
 					filepath.Base(at), s.ref.Name, p.volume)
@@ -94,13 +91,6 @@ func filesUsedBy(s observedDomain) []struct {
 		}
 	}
 	return out
-}
-
-// withinLookupTimeout runs f like within, with the limit fileLookupTimeout.
-func withinLookupTimeout[T any](ctx context.Context, f func() (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, fileLookupTimeout)
-	defer cancel()
-	return withinContext(ctx, f)
 }
 
 // mayHavePool reports whether libvirt has a pool with this name. It also returns true if libvirt does not answer.
@@ -168,7 +158,7 @@ func definedPoolLocations(dir string) (poolLocations, error) {
 	out := poolLocations{}
 	for _, f := range files {
 		text, err := os.ReadFile(f)
-		if isFileMissing(err) {
+		if hostfile.IsMissing(err) {
 			continue // libvirt has undefined the pool since
 		}
 		var x libvirtxml.StoragePool
@@ -185,7 +175,7 @@ func definedPoolLocations(dir string) (poolLocations, error) {
 
 // overlayOf returns the name of a volume in the host's pools that is backed by the file. It is empty if there is
 // none.
-func (b *Backend) overlayOf(ctx context.Context, c *conn.Conn, p localVolume, id fileID) (string, error) {
+func (b *Backend) overlayOf(ctx context.Context, c *conn.Conn, p localVolume, id hostfile.ID) (string, error) {
 	is, err := b.readFileFormats(ctx, c)
 	if err != nil {
 		return "", err
@@ -198,7 +188,7 @@ func (b *Backend) overlayOf(ctx context.Context, c *conn.Conn, p localVolume, id
 		if dir.path == "" || dir.blocks != nil {
 			continue
 		}
-		name, err := withinLookupTimeout(ctx, func() (string, error) { return findOverlayInDir(dir.path, id, is) })
+		name, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return findOverlayInDir(dir.path, id, is) })
 		if err != nil {
 			return "", fleet.Errorf(fleet.Unavailable, "The pool %s cannot be read, so it is unknown whether one of its volumes is backed by %s. Repair the pool, or remove the pool from this host: %s", pool, p.volume, err)
 		}
@@ -211,9 +201,9 @@ func (b *Backend) overlayOf(ctx context.Context, c *conn.Conn, p localVolume, id
 
 // findOverlayInDir returns the name of a file in the directory with the file id in its backing chain. It is empty if
 // there is none.
-func findOverlayInDir(dir string, id fileID, is formats) (string, error) {
+func findOverlayInDir(dir string, id hostfile.ID, is hostfile.Formats) (string, error) {
 	entries, err := os.ReadDir(dir)
-	if isFileMissing(err) {
+	if hostfile.IsMissing(err) {
 		return "", nil
 	}
 	if err != nil {
@@ -224,7 +214,7 @@ func findOverlayInDir(dir string, id fileID, is formats) (string, error) {
 			continue
 		}
 		at := filepath.Join(dir, e.Name())
-		chain := backingChainIDs(at, is.isRaw(at, fileIDAt(at)))
+		chain := hostfile.BackingChainIDs(at, is.IsRaw(at, hostfile.IDAt(at)))
 		if i := slices.Index(chain, id); i > 0 {
 			return e.Name(), nil
 		}
@@ -232,20 +222,11 @@ func findOverlayInDir(dir string, id fileID, is formats) (string, error) {
 	return "", nil
 }
 
-// volumeFile is the current state of a volume's file.
-type volumeFile struct {
-	header
-	id            fileID
-	modified      time.Time
-	bytes         int64
-	contentFormat string // the format that a raw disk's content looks like; empty if the format comes from the header
-}
-
 // volumeFile reads the file of a volume, which must be a regular file of its pool. If a definition has the volume as
 // raw, volumeFile ignores the content, which the guest wrote.
-func (b *Backend) volumeFile(ctx context.Context, c *conn.Conn, p localVolume) (volumeFile, error) {
-	f, err := withinLookupTimeout(ctx, func() (volumeFile, error) { return readVolumeFile(p.path()) })
-	if isFileMissing(err) {
+func (b *Backend) volumeFile(ctx context.Context, c *conn.Conn, p localVolume) (hostfile.VolumeFile, error) {
+	f, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.VolumeFile, error) { return hostfile.ReadVolumeFile(p.path()) })
+	if hostfile.IsMissing(err) {
 		return f, hypervisor.NoVolumeError(p.volume, p.pool.Name)
 	}
 	if errors.Is(err, image.ErrHeaderTruncated) || err == nil && f.Format != fleet.Raw {
@@ -253,8 +234,8 @@ func (b *Backend) volumeFile(ctx context.Context, c *conn.Conn, p localVolume) (
 		if unseen != nil {
 			return f, unseen
 		}
-		if is.isRaw(p.path(), f.id) {
-			return f.withoutContent(), nil
+		if is.IsRaw(p.path(), f.ID) {
+			return f.WithoutContent(), nil
 		}
 	}
 	if err != nil {
@@ -263,24 +244,10 @@ func (b *Backend) volumeFile(ctx context.Context, c *conn.Conn, p localVolume) (
 	return f, nil
 }
 
-// readVolumeFile reads the header and identity of a regular file.
-func readVolumeFile(path string) (volumeFile, error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return volumeFile{}, err
-	}
-	if !info.Mode().IsRegular() {
-		return volumeFile{}, &os.PathError{Op: "open", Path: path, Err: errNotRegular}
-	}
-	h, err := readHeader(path, false)
-	h.alloc = allocated(info, info.Size())
-	return volumeFile{header: h, id: identityOf(info), modified: info.ModTime(), bytes: info.Size()}, err
-}
-
 // checkUnusedVolume refuses a volume that has a user. Users are running and stopped domains of the host that name the
 // volume as a disk, a backing file or a medium; volumes backed by this volume; and any QEMU, also on another host, that
 // has the file open.
-func (b *Backend) checkUnusedVolume(ctx context.Context, c *conn.Conn, p localVolume, id fileID) error {
+func (b *Backend) checkUnusedVolume(ctx context.Context, c *conn.Conn, p localVolume, id hostfile.ID) error {
 	users, err := b.volumeUsers(ctx, c, p, id)
 	if err != nil {
 		return err
@@ -300,7 +267,7 @@ func (b *Backend) checkUnusedVolume(ctx context.Context, c *conn.Conn, p localVo
 
 // checkUnwritten refuses a volume that a running guest may write to. Stopped guests do not write, and guests only read
 // a medium.
-func (b *Backend) checkUnwritten(ctx context.Context, c *conn.Conn, p localVolume, id fileID) error {
+func (b *Backend) checkUnwritten(ctx context.Context, c *conn.Conn, p localVolume, id hostfile.ID) error {
 	users, err := b.volumeUsers(ctx, c, p, id)
 	if err != nil {
 		return err
@@ -315,7 +282,7 @@ func (b *Backend) checkUnwritten(ctx context.Context, c *conn.Conn, p localVolum
 
 // checkNotOpen returns an error if a QEMU has the volume open.
 func checkNotOpen(ctx context.Context, p localVolume) error {
-	open, err := withinLookupTimeout(ctx, func() (bool, error) { return openByQEMU(p.path()) })
+	open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.OpenByQEMU(p.path()) })
 	if err != nil {
 		return fmt.Errorf("check whether %s is in use: %w", p.volume, err)
 	}
@@ -327,7 +294,7 @@ func checkNotOpen(ctx context.Context, p localVolume) error {
 
 // checkSameFormat returns libvirt's volume for a file with the header h. It fails if libvirt and h have different
 // formats, because libvirt and QEMU use the format from the pool's last refresh.
-func (b *Backend) checkSameFormat(ctx context.Context, c *conn.Conn, pool golibvirt.StoragePool, name string, h header) (golibvirt.StorageVol, error) {
+func (b *Backend) checkSameFormat(ctx context.Context, c *conn.Conn, pool golibvirt.StoragePool, name string, h hostfile.ImageHeader) (golibvirt.StorageVol, error) {
 	for refreshed := false; ; refreshed = true {
 		volume, format, err := volumeFormat(ctx, c, pool, name)
 		switch {
@@ -341,5 +308,3 @@ func (b *Backend) checkSameFormat(ctx context.Context, c *conn.Conn, pool golibv
 		b.refreshPool(ctx, c, pool)
 	}
 }
-
-var errNotRegular = errors.New("not a regular file")

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 )
@@ -22,19 +23,19 @@ func (b *Backend) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 		if f.RefersTo != "" {
 			return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so only a part of its data would be wiped. Delete the volume instead.", w.volume, f.RefersTo)
 		}
-		if err := w.checkUnusedVolume(ctx, w.c, w.localVolume, f.id); err != nil {
+		if err := w.checkUnusedVolume(ctx, w.c, w.localVolume, f.ID); err != nil {
 			return err
 		}
 		if f.Format == "qcow2" && f.Encrypted {
 			return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, but a wiped volume would not be encrypted. Delete the volume instead.", w.volume)
 		}
 		if f.Format != fleet.Raw {
-			if _, err := w.checkSameFormat(ctx, w.c, w.pool, w.volume, f.header); err != nil {
+			if _, err := w.checkSameFormat(ctx, w.c, w.pool, w.volume, f.ImageHeader); err != nil {
 				return err
 			}
 		}
 		in.Progress(0, "overwriting with zeros: "+w.volume)
-		if err := waitUnlessHung(ctx, func() error { return w.overwriteWithZeros(ctx, f) }); err != nil {
+		if err := hostfile.WaitUnlessHung(ctx, func() error { return w.overwriteWithZeros(ctx, f) }); err != nil {
 			return err
 		}
 		if f.Format != "qcow2" {
@@ -45,7 +46,7 @@ func (b *Backend) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 }
 
 // overwriteWithZeros overwrites the file that was checked. It refuses another file at the same path.
-func (w *volumeJob) overwriteWithZeros(ctx context.Context, was volumeFile) (err error) {
+func (w *volumeJob) overwriteWithZeros(ctx context.Context, was hostfile.VolumeFile) (err error) {
 	root, err := os.OpenRoot(w.localVolume.pool.Spec.Path)
 	if err != nil {
 		return err
@@ -60,21 +61,21 @@ func (w *volumeJob) overwriteWithZeros(ctx context.Context, was volumeFile) (err
 	if err != nil {
 		return err
 	}
-	if !info.Mode().IsRegular() || identityOf(info) != was.id {
+	if !info.Mode().IsRegular() || hostfile.IdentityOf(info) != was.ID {
 		return fleet.Errorf(fleet.Conflict, "Another file has replaced the volume %s. Nothing was written. Check the pool, and try again.", w.volume)
 	}
-	return transfer.ZeroFile(ctx, f, info.Size(), w.newMeter("overwriting with zeros: "+w.volume, was.alloc))
+	return transfer.ZeroFile(ctx, f, info.Size(), w.newMeter("overwriting with zeros: "+w.volume, was.Alloc))
 }
 
 // recreateEmpty replaces the wiped file by an empty volume. It fails if another file has replaced the wiped one.
-func (w *volumeJob) recreateEmpty(ctx context.Context, was volumeFile) error {
+func (w *volumeJob) recreateEmpty(ctx context.Context, was hostfile.VolumeFile) error {
 	if err := w.removeVolume(ctx, w.c, w.unfinished()); err != nil {
 		return err
 	}
 	err := w.createEmpty(ctx, newVolumeSpec{format: was.Format, size: was.Size})
 	if err == nil {
-		_, err = withinLookupTimeout(ctx, func() (struct{}, error) {
-			if info, err := os.Lstat(w.path()); err != nil && !isFileMissing(err) || err == nil && identityOf(info) != was.id {
+		_, err = hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) {
+			if info, err := os.Lstat(w.path()); err != nil && !hostfile.IsMissing(err) || err == nil && hostfile.IdentityOf(info) != was.ID {
 				return struct{}{}, errors.Join(err, fleet.Errorf(fleet.Conflict, "Another file replaced the volume %s during the job. That file was not changed.", w.volume))
 			}
 			return struct{}{}, os.Rename(w.unfinished().path(), w.path())

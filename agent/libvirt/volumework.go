@@ -7,13 +7,13 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
@@ -58,7 +58,7 @@ func (b *Backend) runVolumeJob(ctx context.Context, verb string, in hypervisor.V
 		if at.isInBlockPool() {
 			return block(w, ctx)
 		}
-		return translateNoSpace(in.Pool.Name, do(ctx, w))
+		return hostfile.TranslateNoSpace(in.Pool.Name, do(ctx, w))
 	}))
 }
 
@@ -88,24 +88,6 @@ func (b *Backend) readVolumeFile(ctx context.Context, verb string, at localVolum
 		w := &volumeJob{Backend: b, localVolume: at, c: c, in: in, pool: pool}
 		return do(ctx, w)
 	}))
-}
-
-// translateNoSpace replaces an out-of-space error by an error that says what to do.
-func translateNoSpace(pool string, err error) error {
-	if !isNoSpaceError(err) {
-		return err
-	}
-	return fleet.Errorf(fleet.Conflict, "The pool %s has no space left on this host, and the unfinished volume was removed (%s). Free space in the pool, or choose another pool, and try again.", pool, err)
-}
-
-// isNoSpaceError reports whether the error means that storage is full. libvirt and QEMU report the kernel's text.
-// isNoSpaceError returns false for a refusal, which already is an error for people.
-func isNoSpaceError(err error) bool {
-	if _, refused := errors.AsType[*fleet.Error](err); refused || err == nil {
-		return false
-	}
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
-		strings.Contains(err.Error(), "No space left on device") || strings.Contains(err.Error(), "Disk quota exceeded")
 }
 
 // finalName returns the volume under its final name.
@@ -147,9 +129,9 @@ func (b *Backend) expireVolume(p fleet.Pool) {
 	if !p.Spec.Kind.Info().FilePool {
 		return
 	}
-	b.diskSizes.expireDir(p.Spec.Path)
-	b.fileWatches.volumes.expireDir(p.Spec.Path)
-	b.fileWatches.backingChains.expireDir(p.Spec.Path)
+	b.diskSizes.ExpireDir(p.Spec.Path)
+	b.fileWatches.volumes.ExpireDir(p.Spec.Path)
+	b.fileWatches.backingChains.ExpireDir(p.Spec.Path)
 }
 
 // CreateVolume implements hypervisor.Storage.
@@ -225,14 +207,14 @@ func (w *volumeJob) createFilled(ctx context.Context, fill func() error) error {
 // isAlreadyCreated reports whether this job has already created the volume. It refuses another volume with the same
 // name.
 func (w *volumeJob) isAlreadyCreated(ctx context.Context) (bool, error) {
-	file, err := withinLookupTimeout(ctx, func() (string, error) { return inodeOf(w.path()) })
+	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(w.path()) })
 	switch {
-	case isFileMissing(err):
+	case hostfile.IsMissing(err):
 		return false, nil
 	case err != nil:
 		return false, err
 	case w.in.RecordedFile != "" && file == w.in.RecordedFile: // the job was interrupted during the rename, when the file had both names
-		_, err := withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, unlinkOldName(w.unfinished().path(), w.path()) })
+		_, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, hostfile.UnlinkOldName(w.unfinished().path(), w.path()) })
 		return true, err
 	}
 	return false, hypervisor.RefuseTakenVolumeName(w.volume, w.localVolume.pool.Name)
@@ -244,14 +226,14 @@ func (w *volumeJob) renameToFinalName(ctx context.Context) error {
 	if err := w.checkRawName(ctx); err != nil {
 		return err
 	}
-	file, err := withinLookupTimeout(ctx, func() (string, error) { return inodeOf(w.unfinished().path()) })
+	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(w.unfinished().path()) })
 	if err != nil {
 		return err
 	}
 	if err := w.in.RecordFile(file); err != nil {
 		return err
 	}
-	_, err = withinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(w.localVolume) })
+	_, err = hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(w.localVolume) })
 	return err
 }
 
@@ -261,7 +243,7 @@ func (w *volumeJob) checkRawName(ctx context.Context) error {
 	if !fleet.IsRawName(w.volume) || w.guestData {
 		return nil
 	}
-	h, err := withinLookupTimeout(ctx, func() (header, error) { return readHeader(w.unfinished().path(), false) })
+	h, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(w.unfinished().path(), false) })
 	if err == nil && h.Format != fleet.Raw {
 		err = hypervisor.RefuseVolumeSuffix(w.volume, h.Format)
 	}
@@ -275,7 +257,7 @@ func inodeOf(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return strconv.FormatUint(identityOf(info).ino, 10), nil
+	return strconv.FormatUint(hostfile.IdentityOf(info).Ino, 10), nil
 }
 
 // removeUnfinished removes the unfinished file. It only logs a failure, as while libvirt still writes the file. Then
@@ -301,10 +283,10 @@ func (b *Backend) GrowVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 		case f.Size > in.Params.SizeBytes:
 			return hypervisor.RefuseShrink(w.volume, f.Size, in.Params.SizeBytes)
 		}
-		if err := checkCanGrow(w.volume, f.header); err != nil {
+		if err := checkCanGrow(w.volume, f.ImageHeader); err != nil {
 			return err
 		}
-		if err := w.checkUnusedVolume(ctx, w.c, w.localVolume, f.id); err != nil {
+		if err := w.checkUnusedVolume(ctx, w.c, w.localVolume, f.ID); err != nil {
 			return err
 		}
 		return w.growVolumeTo(ctx, w.c, w.pool, w.localVolume, f, in.Params.SizeBytes)
@@ -312,7 +294,7 @@ func (b *Backend) GrowVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 }
 
 // checkCanGrow refuses volumes that cannot grow.
-func checkCanGrow(volume string, h header) error {
+func checkCanGrow(volume string, h hostfile.ImageHeader) error {
 	switch {
 	case h.RefersTo != "":
 		return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so the volume cannot grow. Create an image from the VM with this disk, and grow a disk of a VM from that image.", volume, h.RefersTo)
@@ -327,17 +309,17 @@ func checkCanGrow(volume string, h header) error {
 // DeleteVolume implements hypervisor.Storage.
 func (b *Backend) DeleteVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.runVolumeJob(ctx, "delete", in, (*volumeJob).deleteBlock, func(ctx context.Context, w *volumeJob) error {
-		f, err := withinLookupTimeout(ctx, func() (volumeFile, error) { return readVolumeFile(w.path()) })
+		f, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.VolumeFile, error) { return hostfile.ReadVolumeFile(w.path()) })
 		var odd *os.PathError
 		switch {
-		case isFileMissing(err):
+		case hostfile.IsMissing(err):
 			return w.deleteDiskSecret(ctx, w.c, w.ref())
-		case errors.As(err, &odd) && errors.Is(err, errNotRegular):
+		case errors.As(err, &odd) && errors.Is(err, hostfile.ErrNotRegular):
 			return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s. Links, directories and devices are not deleted.", w.volume, w.localVolume.pool.Name)
-		case err != nil && f.id == (fileID{}):
+		case err != nil && f.ID == (hostfile.ID{}):
 			return fmt.Errorf("read the volume: %w", err)
 		}
-		if err := w.checkUnusedVolume(ctx, w.c, w.localVolume, f.id); err != nil {
+		if err := w.checkUnusedVolume(ctx, w.c, w.localVolume, f.ID); err != nil {
 			return err
 		}
 		if err := w.removeVolume(ctx, w.c, w.localVolume); err != nil {

@@ -48,6 +48,7 @@ var allowedImports = map[string][]string{
 	"agent/libvirt":                {"agent/libvirt/", "agent/hypervisor", "agent/pooldir", "agent/state", "agent/blockdev", "agent/hardware", "agent/image", "agent/fetch", "agent/seed", "agent/transfer", "agent/upload", "internal/ovf", "internal/wire", "internal/fleet"},
 	"agent/libvirt/conn":           {"agent/libvirt/domxml", "agent/hypervisor", "internal/fleet"},
 	"agent/libvirt/domxml":         {"agent/hypervisor", "agent/blockdev", "agent/hardware", "agent/seed", "internal/fleet"},
+	"agent/libvirt/hostfile":       {"agent/libvirt/watch", "agent/hypervisor", "agent/image", "agent/transfer", "internal/fleet"},
 	"agent/libvirt/locks":          {},
 	"agent/libvirt/network":        {"agent/libvirt/conn", "agent/libvirt/domxml", "agent/libvirt/locks", "agent/libvirt/watch", "agent/hypervisor", "agent/state", "internal/fleet", "internal/wire"},
 	"agent/libvirt/watch":          {},

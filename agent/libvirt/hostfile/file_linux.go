@@ -1,4 +1,4 @@
-package libvirt
+package hostfile
 
 import (
 	"errors"
@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// openImage opens a regular file for reading. With follow it also accepts block devices and symbolic links. It never
+// OpenImage opens a regular file for reading. With follow it also accepts block devices and symbolic links. It never
 // blocks on a FIFO.
-func openImage(path string, follow bool) (*os.File, error) {
+func OpenImage(path string, follow bool) (*os.File, error) {
 	flags := os.O_RDONLY | syscall.O_NONBLOCK
 	if !follow {
 		flags |= syscall.O_NOFOLLOW
@@ -29,36 +29,36 @@ func openImage(path string, follow bool) (*os.File, error) {
 	return f, nil
 }
 
-// identityOf returns the ID of the file that info describes.
-func identityOf(info os.FileInfo) fileID {
+// IdentityOf returns the ID of the file that info describes.
+func IdentityOf(info os.FileInfo) ID {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !ok:
-		return fileID{}
+		return ID{}
 	case info.Mode()&(os.ModeDevice|os.ModeCharDevice) == os.ModeDevice:
-		return fileID{dev: st.Rdev, device: true}
+		return ID{dev: st.Rdev, device: true}
 	}
-	return fileID{dev: st.Dev, ino: st.Ino}
+	return ID{dev: st.Dev, Ino: st.Ino}
 }
 
-// copyOwner gives the file at path the owner and group of info.
-func copyOwner(path string, info os.FileInfo) error {
+// CopyOwner gives the file at path the owner and group of info.
+func CopyOwner(path string, info os.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return os.Lchown(path, int(st.Uid), int(st.Gid))
 	}
 	return nil
 }
 
-// changedAt returns the file's change time (ctime) in nanoseconds.
-func changedAt(info os.FileInfo) int64 {
+// ChangedAt returns the file's change time (ctime) in nanoseconds.
+func ChangedAt(info os.FileInfo) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return st.Ctim.Nano()
 	}
 	return 0
 }
 
-// allocated returns the file's allocation on storage in bytes; for a device it returns size.
-func allocated(info os.FileInfo, size int64) int64 {
+// Allocated returns the file's allocation on storage in bytes; for a device it returns size.
+func Allocated(info os.FileInfo, size int64) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() {
 		return st.Blocks * 512
 	}
@@ -83,9 +83,9 @@ const (
 	ofdGetLock  = 36 // F_OFD_GETLK
 )
 
-// openByQEMU reports whether a program holds one of QEMU's locks on the file.
-func openByQEMU(path string) (bool, error) {
-	f, err := openImage(path, false)
+// OpenByQEMU reports whether a program holds one of QEMU's locks on the file.
+func OpenByQEMU(path string) (bool, error) {
+	f, err := OpenImage(path, false)
 	if err != nil {
 		return false, err
 	}
@@ -98,8 +98,8 @@ func openByQEMU(path string) (bool, error) {
 	return lock.Type != syscall.F_UNLCK, err
 }
 
-// freeBytes returns the free space of the file's file system.
-func freeBytes(f *os.File) (int64, error) {
+// FreeBytes returns the free space of the file's file system.
+func FreeBytes(f *os.File) (int64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Fstatfs(int(f.Fd()), &st); err != nil { //nolint:gosec // a descriptor is a small number
 		return 0, err

@@ -1,4 +1,4 @@
-package libvirt
+package hostfile
 
 import (
 	"encoding/binary"
@@ -31,17 +31,17 @@ func TestParseReferencesReadsHeaderOnly(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		text []byte
-		want []imageReference
+		want []ImageReference
 	}{
 		"plain":       {qcow2Header(3, nil), nil},
 		"raw":         {[]byte("anything"), nil},
 		"cut off":     {image(3, "base", nil)[:302], nil},
-		"backing":     {image(3, "base.qcow2", nil), []imageReference{{"base.qcow2", false}}},
-		"backing, v2": {image(2, "/v/base", nil), []imageReference{{"/v/base", false}}},
-		"raw backing": {image(3, "base.img", func(h []byte, at int) { extension(h, at, qcow2BackingFormat, "raw") }), []imageReference{{"base.img", true}}},
+		"backing":     {image(3, "base.qcow2", nil), []ImageReference{{"base.qcow2", false}}},
+		"backing, v2": {image(2, "/v/base", nil), []ImageReference{{"/v/base", false}}},
+		"raw backing": {image(3, "base.img", func(h []byte, at int) { extension(h, at, qcow2BackingFormat, "raw") }), []ImageReference{{"base.img", true}}},
 		"data file and backing": {image(3, "b", func(h []byte, at int) {
 			extension(h, extension(h, at, qcow2BackingFormat, "qcow2"), qcow2DataName, "d.raw")
-		}), []imageReference{{"d.raw", true}, {"b", false}}},
+		}), []ImageReference{{"d.raw", true}, {"b", false}}},
 	} {
 		if got := parseReferences(c.text); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
@@ -63,7 +63,7 @@ func FuzzParseReferences(f *testing.F) {
 	f.Add(qcow2Header(2, nil)[:72])
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, r := range parseReferences(text) {
-			_ = filesOfImageName(r.path)
+			_ = filesOfImageName(r.Path)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package libvirt
+package hostfile
 
 import "encoding/binary"
 

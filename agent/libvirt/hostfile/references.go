@@ -1,4 +1,4 @@
-package libvirt
+package hostfile
 
 import (
 	"bytes"
@@ -10,11 +10,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// imageReference is a file named in an image's header. The file of an opaque reference is raw: the agent does not read
+// ImageReference is a file named in an image's header. The file of an opaque reference is raw: the agent does not read
 // its header.
-type imageReference struct {
-	path   string
-	opaque bool
+type ImageReference struct {
+	Path   string
+	Opaque bool
 }
 
 // maxReferenceBytes is how many bytes of an image are read for references. A qcow2 file has its references in the first
@@ -27,34 +27,34 @@ const (
 	qcow2BackingFormat = 0xe2792aca
 )
 
-// readReferences returns the files named in the image's header, without opening them. It returns none if the image
+// ReadReferences returns the files named in the image's header, without opening them. It returns none if the image
 // cannot be read.
-func readReferences(path string) []imageReference {
-	f, err := openImage(path, true)
+func ReadReferences(path string) []ImageReference {
+	f, err := OpenImage(path, true)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
 	text := make([]byte, maxReferenceBytes)
 	n, _ := f.ReadAt(text, 0) // a partial read is parsed as far as possible
-	var out []imageReference
+	var out []ImageReference
 	for _, r := range parseReferences(text[:n]) {
-		for _, name := range filesOfImageName(r.path) {
+		for _, name := range filesOfImageName(r.Path) {
 			if !filepath.IsAbs(name) {
 				name = filepath.Join(filepath.Dir(path), name)
 			}
-			out = append(out, imageReference{name, r.opaque})
+			out = append(out, ImageReference{name, r.Opaque})
 		}
 	}
 	return out
 }
 
 // parseReferences returns the backing file and the external data file named in a qcow2 header.
-func parseReferences(text []byte) []imageReference {
+func parseReferences(text []byte) []ImageReference {
 	if len(text) < 72 || !bytes.HasPrefix(text, []byte("QFI\xfb")) {
 		return nil
 	}
-	var out []imageReference
+	var out []ImageReference
 	at, length := binary.BigEndian.Uint64(text[8:]), uint64(binary.BigEndian.Uint32(text[16:]))
 	backing := at != 0 && at < uint64(len(text)) && length <= uint64(len(text))-at
 	format := ""
@@ -71,13 +71,13 @@ func parseReferences(text []byte) []imageReference {
 		case qcow2BackingFormat:
 			format = value
 		case qcow2DataName:
-			out = append(out, imageReference{value, true})
+			out = append(out, ImageReference{value, true})
 		}
 		next += (size + 7) &^ 7
 	}
 	if backing {
 		name := string(text[at : at+length])
-		out = append(out, imageReference{name, format == fleet.Raw || format == "" && fleet.IsRawName(name)})
+		out = append(out, ImageReference{name, format == fleet.Raw || format == "" && fleet.IsRawName(name)})
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package libvirt
+package hostfile
 
 import (
 	"errors"
@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// renameNoReplace renames a file and fails if the new name exists. On file systems without RENAME_NOREPLACE (NFS), it
-// only links the new name, so the caller must then remove the old name with unlinkOldName.
-func renameNoReplace(from, to string) error {
+// RenameNoReplace renames a file and fails if the new name exists. On file systems without RENAME_NOREPLACE (NFS), it
+// only links the new name, so the caller must then remove the old name with UnlinkOldName.
+func RenameNoReplace(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	switch {
 	case err == nil:

@@ -1,4 +1,4 @@
-package libvirt
+package hostfile
 
 import (
 	"testing"
@@ -12,7 +12,7 @@ func TestReportedSizeChangesInSteps(t *testing.T) {
 		{minReportedChange * 2, minReportedChange, 0, minReportedChange},
 		{100, 100 + minReportedChange, 1000 * 2 * minReportedChange, 100},
 	} {
-		if got := steadySize(c.reported, c.newest, c.total); got != c.want {
+		if got := SteadySize(c.reported, c.newest, c.total); got != c.want {
 			t.Errorf("steady(%d, %d, %d) = %d, want %d", c.reported, c.newest, c.total, got, c.want)
 		}
 	}
