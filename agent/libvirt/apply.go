@@ -15,6 +15,7 @@ import (
 	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/locks"
 	"quantix/agent/libvirt/network"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
@@ -32,7 +33,7 @@ func (b *Backend) ApplyVM(ctx context.Context, in hypervisor.ApplyWork) error {
 		return conn.WrapAction(act, err)
 	}
 	defer files.Unlock()
-	b.assignedPools.record(in.Pools)
+	b.assignedPools.Record(in.Pools)
 	return conn.WrapAction(act, b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		a := applyRun{Backend: b, c: c, in: in}
 		return a.run(ctx)
@@ -52,11 +53,11 @@ func (b *Backend) lockFilesShared(ctx context.Context, in hypervisor.ApplyWork) 
 		refs = append(refs, m.Volref)
 	}
 	for _, ref := range refs {
-		p, wrong := localVolumeOf(ref, in.Pools)
+		p, wrong := storage.LocalVolumeOf(ref, in.Pools)
 		if wrong != nil {
 			continue // the code that needs the volume reports this error
 		}
-		unlock, err := b.volumeLocks.LockShared(ctx, p.path())
+		unlock, err := b.volumeLocks.LockShared(ctx, p.Path())
 		if err != nil {
 			files.Unlock()
 			return nil, err
@@ -156,7 +157,7 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 			return err
 		}
 	}
-	is := domxml.ReadDefinedSpec(x, *was, a.assignedPools.lookup())
+	is := domxml.ReadDefinedSpec(x, *was, a.assignedPools.Lookup())
 	plan := hypervisor.PlanEdit(*was, is, a.in.VM, a.in.Reapply)
 	in, err := a.prepareEdit(ctx, &old, was, plan)
 	if err != nil {
@@ -218,19 +219,19 @@ func (a *applyRun) deriveApplied(ctx context.Context, old observedDomain, x *lib
 	if p := old.pendingName(); p != "" {
 		domain, was = p, old.ref.Name
 	}
-	here := domxml.ReadDefinedSpec(x, hypervisor.NewAppliedRecord(a.in, domain, was, nil), a.assignedPools.lookup())
+	here := domxml.ReadDefinedSpec(x, hypervisor.NewAppliedRecord(a.in, domain, was, nil), a.assignedPools.Lookup())
 	var failed error
 	out := hypervisor.AssumeAppliedRecord(a.in, domain, was, func(d fleet.Disk) bool {
 		if slices.ContainsFunc(here.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) || slices.Contains(a.in.CreatedDisks, d.Ref()) {
 			return false
 		}
-		p, err := localVolumeOf(d.Ref(), a.in.Pools)
+		p, err := storage.LocalVolumeOf(d.Ref(), a.in.Pools)
 		there := false
 		switch {
-		case err == nil && p.isInBlockPool():
+		case err == nil && p.IsInBlockPool():
 			there, err = a.blockExists(ctx, p)
 		case err == nil:
-			there, err = hostfile.Exists(ctx, p.path())
+			there, err = hostfile.Exists(ctx, p.Path())
 		}
 		failed = errors.Join(failed, err)
 		return !there
@@ -250,7 +251,7 @@ func (a *applyRun) prepareEdit(ctx context.Context, old *observedDomain, was *hy
 	}
 	for i, p := range missing {
 		if err := a.createDisk(ctx, p, i, len(missing)); err != nil {
-			return in, fmt.Errorf("disk %d: %w", p.number, err)
+			return in, fmt.Errorf("disk %d: %w", p.Number, err)
 		}
 	}
 	// locateDisks needs the created files, because the cache mode depends on their storage.
@@ -263,83 +264,83 @@ func (a *applyRun) prepareEdit(ctx context.Context, old *observedDomain, was *hy
 
 // checkDiskExists looks for one disk and returns false if the disk was never created. It refuses a disk that was
 // created but is now missing.
-func (a *applyRun) checkDiskExists(ctx context.Context, p localVolume, old *observedDomain, was *hypervisor.Applied) (made bool, err error) {
-	path := p.path()
-	made = slices.Contains(a.in.CreatedDisks, p.ref()) || was != nil && slices.ContainsFunc(was.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == p.ref() })
+func (a *applyRun) checkDiskExists(ctx context.Context, p storage.LocalVolume, old *observedDomain, was *hypervisor.Applied) (made bool, err error) {
+	path := p.Path()
+	made = slices.Contains(a.in.CreatedDisks, p.Ref()) || was != nil && slices.ContainsFunc(was.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == p.Ref() })
 	named := false
 	if old != nil {
-		alias := domxml.DiskAlias(p.ref())
+		alias := domxml.DiskAlias(p.Ref())
 		if k := slices.IndexFunc(old.specDisks, func(d specDisk) bool { return d.alias == alias || d.path == path }); k >= 0 {
 			made, named, path = true, true, old.specDisks[k].path
 		}
 	}
 	if !made {
-		if err := a.pools.checkAnswers(p.pool.Name); err != nil {
-			return false, fmt.Errorf("disk %d: %w", p.number, err)
+		if err := a.pools.CheckAnswers(p.Pool.Name); err != nil {
+			return false, fmt.Errorf("disk %d: %w", p.Number, err)
 		}
 	}
-	if p.isInBlockPool() {
+	if p.IsInBlockPool() {
 		return a.checkBlockDisk(ctx, p, made, named)
 	}
-	why, err := a.diskUnavailableReason(ctx, a.c, p.pool.Name, path)
+	why, err := a.diskUnavailableReason(ctx, a.c, p.Pool.Name, path)
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("disk %d: %w", p.number, err)
-	case why == hypervisor.FileMissingReason && p.preexisting && !made:
-		return false, fleet.Errorf(fleet.Conflict, "Disk %d: %s", p.number, hypervisor.NoVolumeError(p.volume, p.pool.Name))
+		return false, fmt.Errorf("disk %d: %w", p.Number, err)
+	case why == hypervisor.FileMissingReason && p.Preexisting && !made:
+		return false, fleet.Errorf(fleet.Conflict, "Disk %d: %s", p.Number, hypervisor.NoVolumeError(p.Name, p.Pool.Name))
 	case why == hypervisor.FileMissingReason && !made:
 		return false, nil
 	case why == hypervisor.PoolInactiveReason && !made:
-		return false, fleet.Errorf(fleet.Conflict, "The pool %s of disk %d is not active on %s. Start the pool.", p.pool.Name, p.number, hostname())
+		return false, fleet.Errorf(fleet.Conflict, "The pool %s of disk %d is not active on %s. Start the pool.", p.Pool.Name, p.Number, conn.Hostname())
 	case why != "":
-		return false, hypervisor.FaultError(hypervisor.MissingDiskFault(p.number, p.ref(), p.pool.Name, hostname(), why))
+		return false, hypervisor.FaultError(hypervisor.MissingDiskFault(p.Number, p.Ref(), p.Pool.Name, conn.Hostname(), why))
 	case named:
 		return true, nil
 	}
 	if err := a.checkExistingDisk(ctx, a.c, p, made); err != nil {
-		return false, fmt.Errorf("disk %d: %w", p.number, err)
+		return false, fmt.Errorf("disk %d: %w", p.Number, err)
 	}
-	if p.encrypted {
+	if p.Encrypted {
 		if err := a.checkDiskSecret(ctx, a.c, p); err != nil {
-			return false, fmt.Errorf("disk %d: %w", p.number, err)
+			return false, fmt.Errorf("disk %d: %w", p.Number, err)
 		}
 	}
 	return true, nil
 }
 
 // resolveHostPaths resolves the planned changes to paths of this host.
-func (a *applyRun) resolveHostPaths(plan hypervisor.DefinitionEdit) (domxml.EditContent, []localVolume, error) {
+func (a *applyRun) resolveHostPaths(plan hypervisor.DefinitionEdit) (domxml.EditContent, []storage.LocalVolume, error) {
 	in := domxml.EditContent{DefinitionEdit: plan, Spec: a.in.VM.Spec}
 	for _, n := range plan.NICs {
 		if n.MAC == "" {
 			return in, nil, fleet.Errorf(fleet.Invalid, "A NIC has no MAC address. Set a MAC address.")
 		}
 	}
-	var places []localVolume
+	var places []storage.LocalVolume
 	for _, d := range plan.Disks {
-		p, err := localVolumeOf(d.Ref(), a.in.Pools)
+		p, err := storage.LocalVolumeOf(d.Ref(), a.in.Pools)
 		if err != nil {
 			return in, nil, err
 		}
-		p.number = 1 + slices.IndexFunc(in.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
-		p.format = d.FileFormat()
-		p.size, p.preexisting, p.shared, p.encrypted = d.SizeBytes, d.Existing, d.Shareable, d.Encryption != ""
+		p.Number = 1 + slices.IndexFunc(in.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
+		p.Format = d.FileFormat()
+		p.Size, p.Preexisting, p.Shared, p.Encrypted = d.SizeBytes, d.Existing, d.Shareable, d.Encryption != ""
 		if d.Image != nil {
-			image, err := localVolumeOf(*d.Image, a.in.Pools)
-			p.image, p.noImage = &image, err
-			p.inLibrary, p.overlay = d.VersionID != "", d.Overlay
+			image, err := storage.LocalVolumeOf(*d.Image, a.in.Pools)
+			p.Image, p.NoImage = &image, err
+			p.InLibrary, p.Overlay = d.VersionID != "", d.Overlay
 		}
 		places = append(places, p)
 	}
 	if plan.SetsField("iso") && in.Spec.ISO != nil {
-		iso, err := localVolumeOf(*in.Spec.ISO, a.in.Pools)
-		if err == nil && iso.isInBlockPool() {
-			err = fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which has no ISO images. Choose an ISO image of another pool.", iso.pool.Name)
+		iso, err := storage.LocalVolumeOf(*in.Spec.ISO, a.in.Pools)
+		if err == nil && iso.IsInBlockPool() {
+			err = fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which has no ISO images. Choose an ISO image of another pool.", iso.Pool.Name)
 		}
 		if err != nil {
 			return in, nil, err
 		}
-		in.ISO = iso.path()
+		in.ISO = iso.Path()
 	}
 	var err error
 	in.Spec, err = a.specWithMediaPaths(plan)
@@ -347,7 +348,7 @@ func (a *applyRun) resolveHostPaths(plan hypervisor.DefinitionEdit) (domxml.Edit
 }
 
 // checkDisksUnused refuses disks that another domain of the host uses: two guests writing to one image corrupt it.
-func (a *applyRun) checkDisksUnused(ctx context.Context, places []localVolume) error {
+func (a *applyRun) checkDisksUnused(ctx context.Context, places []storage.LocalVolume) error {
 	if len(places) == 0 {
 		return nil
 	}
@@ -361,7 +362,7 @@ func (a *applyRun) checkDisksUnused(ctx context.Context, places []localVolume) e
 			return err
 		}
 		if user != "" {
-			return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s is in use by another VM of the host. Choose another volume, or detach this one from the other VM.", p.volume, p.pool.Name)
+			return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s is in use by another VM of the host. Choose another volume, or detach this one from the other VM.", p.Name, p.Pool.Name)
 		}
 	}
 	return nil

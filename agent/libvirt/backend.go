@@ -20,6 +20,7 @@ import (
 	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/locks"
 	"quantix/agent/libvirt/network"
+	"quantix/agent/libvirt/storage"
 	"quantix/agent/libvirt/watch"
 	"quantix/agent/pooldir"
 	"quantix/agent/seed"
@@ -59,7 +60,7 @@ type Backend struct {
 	seeds           seed.Store
 	devices         machine.HostDevices
 	domains         domainCache
-	assignedPools   assignedPools
+	assignedPools   storage.AssignedPools
 	ioErrors        ioErrors
 	watchdogs       watchdogExpiries
 	checkPrograms   checkPrograms
@@ -68,7 +69,7 @@ type Backend struct {
 	guests          guests
 	diskSizes       hostfile.DiskSizes
 	fileWatches     fileWatches
-	pools           poolWatches
+	pools           *storage.Pools
 	networks        *network.Networks
 	filters         *network.Filters
 	capabilityWatch watch.Value[capabilities]
@@ -110,10 +111,11 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if o.Downloader == nil {
 		o.Downloader = fetch.New(fetch.Settings{})
 	}
-	b := &Backend{log: o.Log, fetcher: o.Downloader, seeds: o.Seeds, devices: o.Devices, pools: poolWatches{roots: o.PoolRoots, book: o.PoolBook}}
+	b := &Backend{log: o.Log, fetcher: o.Downloader, seeds: o.Seeds, devices: o.Devices}
 	runContext, cancel := context.WithCancel(context.Background())
 	b.daemon, b.cancelRun = conn.NewDaemon(runContext, o.Socket), cancel
 	b.networks, b.filters = network.NewNetworks(b.daemon, b.networkGuests), network.NewFilters(b.daemon, b.networkGuests, o.Filters)
+	b.pools = storage.NewPools(b.daemon, b.log, o.PoolRoots, o.PoolBook, b.poolGuests)
 	b.diskSizes.IsReplaced = b.isReplaced
 	link, err := b.connect(ctx)
 	if err != nil {

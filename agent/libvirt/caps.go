@@ -13,6 +13,7 @@ import (
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/network"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
@@ -47,7 +48,7 @@ func (b *Backend) capabilityInventory(ctx context.Context) fleet.Inventory {
 		inv.Accelerators = append(inv.Accelerators, k.Accelerator)
 	}
 	inv.Firmwares, inv.CPUModels = s.Value.firmware, s.Value.cpuModels
-	inv.PoolGaps = poolGaps(s.Value.missingPoolTypes, exec.LookPath)
+	inv.PoolGaps = storage.PoolGaps(s.Value.missingPoolTypes, exec.LookPath)
 	inv.VMGaps = missingProgramGaps(exec.LookPath, os.Stat)
 	if s.Known && !s.Value.secureBoot {
 		inv.VMGaps = append(inv.VMGaps, fleet.VMGap{Field: "security.secureBoot", Why: "libvirt finds no firmware with secure boot. Install ovmf (edk2-ovmf)."})
@@ -123,7 +124,7 @@ func queryCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 	if caps.version, err = l.ConnectGetLibVersion(); err != nil {
 		return capabilities{}, err
 	}
-	if caps.missingPoolTypes, err = missingPoolTypes(l); err != nil {
+	if caps.missingPoolTypes, err = storage.MissingPoolTypes(l); err != nil {
 		return capabilities{}, err
 	}
 	for _, accelerator := range accelerators(host, caps.arch) {

@@ -15,6 +15,7 @@ import (
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
@@ -39,7 +40,7 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 			return err
 		}
 		defer release()
-		var places []localVolume
+		var places []storage.LocalVolume
 		if disks {
 			files, err := b.lockFilesShared(ctx, hypervisor.ApplyWork{VM: vm, Pools: pools})
 			if err != nil {
@@ -65,8 +66,8 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 		if tree != nil {
 			own := map[string]bool{}
 			for _, d := range vm.Spec.Disks {
-				if p, err := localVolumeOf(d.Ref(), pools); err == nil {
-					own[p.path()] = true
+				if p, err := storage.LocalVolumeOf(d.Ref(), pools); err == nil {
+					own[p.Path()] = true
 				}
 			}
 			if _, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, removeSnapshotFiles(tree, own) }); err != nil {
@@ -77,22 +78,22 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 			return err
 		}
 		for _, p := range places {
-			if err := b.pools.checkAnswers(p.pool.Name); err != nil {
+			if err := b.pools.CheckAnswers(p.Pool.Name); err != nil {
 				return err
 			}
-			all := []localVolume{p, p.unfinished()}
-			if p.isInBlockPool() {
+			all := []storage.LocalVolume{p, p.Unfinished()}
+			if p.IsInBlockPool() {
 				all = all[:1]
 			}
 			for _, v := range all {
 				if err := b.removeVolume(ctx, c, v); err != nil {
-					return fmt.Errorf("delete the volume %s: %w", v.volume, err)
+					return fmt.Errorf("delete the volume %s: %w", v.Name, err)
 				}
 			}
-			if err := b.deleteDiskSecret(ctx, c, p.ref()); err != nil {
-				return fmt.Errorf("delete the passphrase of %s: %w", p.volume, err)
+			if err := b.deleteDiskSecret(ctx, c, p.Ref()); err != nil {
+				return fmt.Errorf("delete the passphrase of %s: %w", p.Name, err)
 			}
-			b.pools.expirePool(p.pool.Name)
+			b.pools.ExpirePool(p.Pool.Name)
 		}
 		return b.deleteOrphanedSecrets(ctx, c, vm.Spec.Disks, pools)
 	}))
@@ -100,7 +101,7 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 
 // deletableDisks returns the volumes that Quantix created for the VM's disks. These exclude existing volumes, images
 // and ISOs of the spec. It refuses if another domain uses one of the volumes.
-func (b *Backend) deletableDisks(ctx context.Context, c *conn.Conn, vm fleet.VM, pools []fleet.Pool) ([]localVolume, error) {
+func (b *Backend) deletableDisks(ctx context.Context, c *conn.Conn, vm fleet.VM, pools []fleet.Pool) ([]storage.LocalVolume, error) {
 	var keep []fleet.Volref
 	for _, m := range vm.Spec.Media() {
 		keep = append(keep, m.Volref)
@@ -110,13 +111,13 @@ func (b *Backend) deletableDisks(ctx context.Context, c *conn.Conn, vm fleet.VM,
 			keep = append(keep, *d.Image)
 		}
 	}
-	var out []localVolume
+	var out []storage.LocalVolume
 	for _, d := range vm.Spec.Disks {
 		ref := fleet.Volref{PoolID: d.PoolID, Volume: d.Volume}
 		if slices.Contains(keep, ref) || d.Existing {
 			continue
 		}
-		p, err := localVolumeOf(ref, pools)
+		p, err := storage.LocalVolumeOf(ref, pools)
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +136,7 @@ func (b *Backend) deletableDisks(ctx context.Context, c *conn.Conn, vm fleet.VM,
 			return nil, err
 		}
 		if user != "" {
-			return nil, fleet.Errorf(fleet.Conflict, "The volume %s of pool %s is in use by another VM of the host, so nothing was deleted. Delete the VM without its disks.", p.volume, p.pool.Name)
+			return nil, fleet.Errorf(fleet.Conflict, "The volume %s of pool %s is in use by another VM of the host, so nothing was deleted. Delete the VM without its disks.", p.Name, p.Pool.Name)
 		}
 	}
 	return out, nil

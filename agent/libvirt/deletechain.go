@@ -14,6 +14,7 @@ import (
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
@@ -24,7 +25,7 @@ func (d *domain) unmanagedOverlays() (out []fleet.Overlay) {
 		return nil
 	}
 	for _, s := range d.specDisks {
-		own := appliedVolumePath(*d.applied, s.ref)
+		own := storage.AppliedVolumePath(*d.applied, s.ref)
 		if d.snapshotTree != nil {
 			own = cmp.Or(d.snapshotTree.ActiveFile(s.ref), own)
 		}
@@ -44,9 +45,9 @@ func (b *Backend) recordOverlays(ctx context.Context, c *conn.Conn, vm fleet.VM,
 		}
 		return tree, nil
 	}
-	var places []localVolume
+	var places []storage.LocalVolume
 	for _, d := range vm.Spec.Disks {
-		if p, err := localVolumeOf(d.Ref(), pools); err == nil {
+		if p, err := storage.LocalVolumeOf(d.Ref(), pools); err == nil {
 			places = append(places, p)
 		}
 	}
@@ -76,7 +77,7 @@ func (b *Backend) recordOverlays(ctx context.Context, c *conn.Conn, vm fleet.VM,
 // overlaysToDelete returns the overlays on the VM's disks that Quantix did not create, and the files of virsh
 // snapshots. The disks' current content is in these files, so disks and overlays are deleted together. It refuses if
 // the deletion would leave files behind.
-func (b *Backend) overlaysToDelete(ctx context.Context, c *conn.Conn, ref golibvirt.Domain, vm fleet.VM, places []localVolume, tree *hypervisor.SnapTree) ([]string, error) {
+func (b *Backend) overlaysToDelete(ctx context.Context, c *conn.Conn, ref golibvirt.Domain, vm fleet.VM, places []storage.LocalVolume, tree *hypervisor.SnapTree) ([]string, error) {
 	defined := []*libvirtxml.Domain{}
 	for _, flags := range []golibvirt.DomainXMLFlags{golibvirt.DomainXMLInactive, 0} {
 		x, err := conn.ReadDefinition(ctx, c, ref, flags)
@@ -90,13 +91,13 @@ func (b *Backend) overlaysToDelete(ctx context.Context, c *conn.Conn, ref golibv
 		own[f] = true
 	}
 	for _, p := range places {
-		own[p.path()] = true
+		own[p.Path()] = true
 	}
 	var out []string
 	for _, p := range places {
 		for _, x := range defined {
-			d := domainDiskOf(x, p.ref())
-			if d == nil || p.isInBlockPool() || own[domxml.DiskPathOf(d)] || !filepath.IsAbs(domxml.DiskPathOf(d)) {
+			d := domainDiskOf(x, p.Ref())
+			if d == nil || p.IsInBlockPool() || own[domxml.DiskPathOf(d)] || !filepath.IsAbs(domxml.DiskPathOf(d)) {
 				continue
 			}
 			above, err := hostfile.WithinLookupTimeout(ctx, func() ([]string, error) { return filesAbove(domxml.DiskPathOf(d), own), nil })
@@ -104,7 +105,7 @@ func (b *Backend) overlaysToDelete(ctx context.Context, c *conn.Conn, ref golibv
 				return nil, err
 			}
 			if above == nil {
-				return nil, hypervisor.RefuseLeftoverOverlay(vm.Name, domxml.DiskPathOf(d), "is not backed by "+p.volume)
+				return nil, hypervisor.RefuseLeftoverOverlay(vm.Name, domxml.DiskPathOf(d), "is not backed by "+p.Name)
 			}
 			out = append(out, above...)
 		}
@@ -185,14 +186,14 @@ func (b *Backend) checkFilesDeletable(ctx context.Context, c *conn.Conn, vm flee
 		return err
 	}
 	for _, f := range files {
-		dir, _, inPool := b.pools.book.RecordContaining(f)
+		dir, _, inPool := b.pools.Book().RecordContaining(f)
 		if !inPool || filepath.Dir(f) != filepath.Clean(dir) {
 			return hypervisor.RefuseLeftoverOverlay(vm.Name, f, "lies outside of the host's pools")
 		}
 		if is, err := hostfile.WithinContext(ctx, func() (pathClass, error) { return b.classifyPath(f, false) }); err != nil || is == pathReplaced {
 			return preferFirstError(err, hypervisor.RefuseLeftoverOverlay(vm.Name, f, "is not a regular file"))
 		}
-		user, err := b.domainUsing(ctx, all, vm.ID, localVolume{pool: fleet.Pool{Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}, volume: filepath.Base(f)})
+		user, err := b.domainUsing(ctx, all, vm.ID, storage.LocalVolume{Pool: fleet.Pool{Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}, Name: filepath.Base(f)})
 		if err != nil {
 			return err
 		}

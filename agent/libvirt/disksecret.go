@@ -12,14 +12,15 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
 // createDiskSecret generates a new 256-bit passphrase for a disk that is about to be created.
-func (b *Backend) createDiskSecret(ctx context.Context, c *conn.Conn, p localVolume) error {
+func (b *Backend) createDiskSecret(ctx context.Context, c *conn.Conn, p storage.LocalVolume) error {
 	text, err := (&libvirtxml.Secret{
-		Ephemeral: "no", Private: "yes", UUID: string(domxml.DiskSecretUUID(p.ref())), Description: "Quantix: disk " + p.volume + " of pool " + p.pool.Name,
-		Usage: &libvirtxml.SecretUsage{Type: "volume", Volume: p.path()},
+		Ephemeral: "no", Private: "yes", UUID: string(domxml.DiskSecretUUID(p.Ref())), Description: "Quantix: disk " + p.Name + " of pool " + p.Pool.Name,
+		Usage: &libvirtxml.SecretUsage{Type: "volume", Volume: p.Path()},
 	}).Marshal()
 	if err != nil {
 		return err
@@ -58,14 +59,14 @@ func (b *Backend) deleteDiskSecret(ctx context.Context, c *conn.Conn, ref fleet.
 }
 
 // checkDiskSecret refuses an encrypted disk if the host lacks its passphrase.
-func (b *Backend) checkDiskSecret(ctx context.Context, c *conn.Conn, p localVolume) error {
-	uuid, err := conn.ParseUUID(domxml.DiskSecretUUID(p.ref()))
+func (b *Backend) checkDiskSecret(ctx context.Context, c *conn.Conn, p storage.LocalVolume) error {
+	uuid, err := conn.ParseUUID(domxml.DiskSecretUUID(p.Ref()))
 	if err != nil {
 		return err
 	}
 	_, err = conn.Call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Secret, error) { return l.SecretLookupByUUID(uuid) })
 	if conn.IsLibvirtCode(err, golibvirt.ErrNoSecret) {
-		return fleet.Errorf(fleet.Conflict, "The host has no passphrase for the encrypted volume %s of pool %s, so no VM on this host can use the volume.", p.volume, p.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "The host has no passphrase for the encrypted volume %s of pool %s, so no VM on this host can use the volume.", p.Name, p.Pool.Name)
 	}
 	return err
 }
@@ -74,11 +75,11 @@ func (b *Backend) checkDiskSecret(ctx context.Context, c *conn.Conn, p localVolu
 func (b *Backend) deleteOrphanedSecrets(ctx context.Context, c *conn.Conn, disks []fleet.Disk, pools []fleet.Pool) error {
 	var failed error
 	for _, d := range disks {
-		p, err := localVolumeOf(d.Ref(), pools)
-		if d.Encryption == "" || err != nil || p.isInBlockPool() || b.pools.checkAnswers(p.pool.Name) != nil {
+		p, err := storage.LocalVolumeOf(d.Ref(), pools)
+		if d.Encryption == "" || err != nil || p.IsInBlockPool() || b.pools.CheckAnswers(p.Pool.Name) != nil {
 			continue
 		}
-		why, err := b.diskUnavailableReason(ctx, c, p.pool.Name, p.path())
+		why, err := b.diskUnavailableReason(ctx, c, p.Pool.Name, p.Path())
 		if err != nil || why != hypervisor.FileMissingReason { // an inactive pool does not prove that the file is missing
 			continue
 		}

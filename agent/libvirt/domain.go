@@ -172,7 +172,7 @@ func (b *Backend) readDomain(ctx context.Context, c *conn.Conn, ref golibvirt.Do
 	d.managed = d.managed && d.metadata.ID == d.id // a copy made by virt-clone has the original's metadata
 	d.ownershipMark = d.metadata.OwnershipMark
 	if d.managed {
-		d.computeDrift(kept, b.assignedPools.lookup())
+		d.computeDrift(kept, b.assignedPools.Lookup())
 		if d.snapshotTree, err = readSnapshotTree(d.id); err != nil {
 			b.log.Warn("the record of a VM's snapshots cannot be read", "vm", d.id, "error", err)
 			d.snapshotReadError = "The host cannot read its record of the VM's snapshots: " + err.Error()

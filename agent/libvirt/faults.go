@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -16,7 +15,7 @@ import (
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/hostfile"
-	"quantix/agent/libvirt/watch"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
@@ -51,7 +50,7 @@ func specDisks(x *libvirtxml.Domain, applied *hypervisor.Applied, volumeAt func(
 			continue
 		}
 		k := slices.IndexFunc(applied.Spec.Disks, func(a fleet.Disk) bool {
-			return domxml.LocatedDisk{Alias: domxml.DiskAlias(a.Ref()), Path: appliedVolumePath(*applied, a.Ref())}.Matches(d)
+			return domxml.LocatedDisk{Alias: domxml.DiskAlias(a.Ref()), Path: storage.AppliedVolumePath(*applied, a.Ref())}.Matches(d)
 		})
 		if k >= 0 {
 			one.number, one.ref = k+1, applied.Spec.Disks[k].Ref()
@@ -76,15 +75,7 @@ func (d specDisk) volume() *fleet.Volref {
 }
 
 func (d specDisk) missingFault(why string) fleet.Fault {
-	return hypervisor.MissingDiskFault(d.number, d.ref, d.pool, hostname(), why)
-}
-
-func hostname() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return "this host"
-	}
-	return name
+	return hypervisor.MissingDiskFault(d.number, d.ref, d.pool, conn.Hostname(), why)
 }
 
 // statusWithFaults returns the domain's status with its faults, for the portal. A disk with a fault has no volume in
@@ -119,7 +110,7 @@ func (b *Backend) faults(s observedDomain, sizes map[string]hostfile.DiskSize) [
 	}
 	for _, d := range s.specDisks {
 		switch {
-		case b.pools.seenInactive(d.pool):
+		case b.pools.SeenInactive(d.pool):
 			out = append(out, d.missingFault(hypervisor.PoolInactiveReason))
 		case sizes[d.path].Presence == hostfile.FileMissing:
 			out = append(out, d.missingFault(hypervisor.FileMissingReason))
@@ -140,37 +131,24 @@ func (b *Backend) faults(s observedDomain, sizes map[string]hostfile.DiskSize) [
 	return out
 }
 
-// seenInactive reports whether the newest check found the pool inactive. It returns false for a pool that hangs or was
-// never checked.
-func (p *poolWatches) seenInactive(name string) bool {
-	p.mu.Lock()
-	w := p.all[name]
-	p.mu.Unlock()
-	if w == nil {
-		return false
-	}
-	s := w.State()
-	return s.Known && s.Err == nil && s.Running < watch.StalledAfter && s.Value.State == fleet.PoolInactive
-}
-
 // diskUnavailableReason checks a disk now and returns why it is unavailable, or "" if it is available. pool is "" if it
 // is unknown.
 func (b *Backend) diskUnavailableReason(ctx context.Context, c *conn.Conn, pool, path string) (string, error) {
 	if pool != "" {
-		switch err := b.pools.checkAnswers(pool); {
+		switch err := b.pools.CheckAnswers(pool); {
 		case fleet.CodeOf(err) == fleet.Conflict:
 			return hypervisor.PoolReplacedReason, nil
 		case err != nil:
 			return "", err
 		}
-		active, err := poolActive(ctx, c, pool)
+		active, err := storage.IsActive(ctx, c, pool)
 		if err != nil || !active {
-			b.pools.expirePool(pool)
+			b.pools.ExpirePool(pool)
 			return hypervisor.PoolInactiveReason, err
 		}
 	}
-	if at, volume, ok := b.assignedPools.blockAt(path); ok && at.Name == pool {
-		there, err := b.blockVolumeExists(ctx, c, localVolume{pool: at, volume: volume})
+	if at, volume, ok := b.assignedPools.BlockAt(path); ok && at.Name == pool {
+		there, err := b.blockVolumeExists(ctx, c, storage.LocalVolume{Pool: at, Name: volume})
 		if err == nil && !there {
 			return hypervisor.VolumeMissingReason, nil
 		}
@@ -193,22 +171,6 @@ func (b *Backend) diskUnavailableReason(ctx context.Context, c *conn.Conn, pool,
 	}
 	b.diskSizes.ExpireDir(filepath.Dir(path))
 	return why, nil
-}
-
-func poolActive(ctx context.Context, c *conn.Conn, name string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*watch.StalledAfter)
-	defer cancel()
-	active, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) {
-		ref, err := l.StoragePoolLookupByName(name)
-		if err != nil {
-			return 0, err
-		}
-		return l.StoragePoolIsActive(ref)
-	})
-	if conn.IsLibvirtCode(err, golibvirt.ErrNoStoragePool) {
-		return false, nil
-	}
-	return active != 0, err
 }
 
 // checkDisksAvailable refuses a guest with an unavailable disk.

@@ -13,6 +13,7 @@ import (
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
@@ -20,23 +21,23 @@ import (
 // the next job retries after a failure. A disk that already has the size stays unchanged.
 func (a *applyRun) growDisks(ctx context.Context, old observedDomain, kept *libvirtxml.Domain, disks []fleet.Disk) error {
 	for _, d := range disks {
-		p, err := localVolumeOf(d.Ref(), a.in.Pools)
+		p, err := storage.LocalVolumeOf(d.Ref(), a.in.Pools)
 		if err != nil {
 			return err
 		}
-		p.number = 1 + slices.IndexFunc(a.in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
-		p.size, p.format = d.SizeBytes, d.FileFormat()
-		a.in.Progress(100, fmt.Sprintf("growing disk %d to %s", p.number, fleet.FormatBytes(p.size)))
+		p.Number = 1 + slices.IndexFunc(a.in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
+		p.Size, p.Format = d.SizeBytes, d.FileFormat()
+		a.in.Progress(100, fmt.Sprintf("growing disk %d to %s", p.Number, fleet.FormatBytes(p.Size)))
 		if err := a.growDisk(ctx, old, kept, p); err != nil {
-			return fmt.Errorf("disk %d: %w", p.number, err)
+			return fmt.Errorf("disk %d: %w", p.Number, err)
 		}
-		a.expireVolume(p.pool)
+		a.expireVolume(p.Pool)
 	}
 	return nil
 }
 
-func (a *applyRun) growDisk(ctx context.Context, old observedDomain, kept *libvirtxml.Domain, p localVolume) error {
-	if err := refuseStorageManagedVolumes(p.pool); err != nil {
+func (a *applyRun) growDisk(ctx context.Context, old observedDomain, kept *libvirtxml.Domain, p storage.LocalVolume) error {
+	if err := refuseStorageManagedVolumes(p.Pool); err != nil {
 		return err
 	}
 	in, err := growableDisk(kept, p)
@@ -53,50 +54,50 @@ func (a *applyRun) growDisk(ctx context.Context, old observedDomain, kept *libvi
 			return err
 		}
 	}
-	if p.isInBlockPool() {
-		ref, v, err := a.requireVolume(ctx, a.c, p)
-		if err == nil && v.CapacityBytes < p.size {
-			err = a.growBlockTo(ctx, a.c, ref, p.size)
+	if p.IsInBlockPool() {
+		ref, v, err := a.pools.RequireVolume(ctx, a.c, p)
+		if err == nil && v.CapacityBytes < p.Size {
+			err = a.growBlockTo(ctx, a.c, ref, p.Size)
 		}
 		if err != nil || running == nil {
 			return err
 		}
 		// An earlier job may have grown the volume and then ended before it notified the guest of the new size.
-		return a.resizeLive(ctx, old.ref, running, max(p.size, v.CapacityBytes))
+		return a.resizeLive(ctx, old.ref, running, max(p.Size, v.CapacityBytes))
 	}
 	f, err := a.volumeFile(ctx, a.c, p)
 	switch {
-	case err != nil || f.Size >= p.size:
+	case err != nil || f.Size >= p.Size:
 		return err
 	case f.Encrypted && running == nil:
-		return hypervisor.RefuseGrowEncryptedWhileOff(p.volume)
+		return hypervisor.RefuseGrowEncryptedWhileOff(p.Name)
 	}
 	other, err := a.overlayOf(ctx, a.c, p, f.ID)
 	switch {
 	case err != nil:
 		return err
 	case other != "":
-		return hypervisor.RefuseBackingVolume(p.volume, other)
+		return hypervisor.RefuseBackingVolume(p.Name, other)
 	case running != nil:
-		return a.resizeLive(ctx, old.ref, running, p.size)
+		return a.resizeLive(ctx, old.ref, running, p.Size)
 	}
 	if err := checkNotOpen(ctx, p); err != nil {
 		return err
 	}
-	pool, err := lookupPool(ctx, a.c, p.pool.Name)
+	pool, err := storage.LookupPool(ctx, a.c, p.Pool.Name)
 	if err != nil {
 		return err
 	}
-	return a.growVolumeTo(ctx, a.c, pool, p, f, p.size)
+	return a.growVolumeTo(ctx, a.c, pool, p, f, p.Size)
 }
 
 // growVolumeTo grows the file of a volume to size bytes. No guest may use the volume.
-func (b *Backend) growVolumeTo(ctx context.Context, c *conn.Conn, pool golibvirt.StoragePool, p localVolume, f hostfile.VolumeFile, size int64) error {
+func (b *Backend) growVolumeTo(ctx context.Context, c *conn.Conn, pool golibvirt.StoragePool, p storage.LocalVolume, f hostfile.VolumeFile, size int64) error {
 	if f.Format == fleet.Raw {
-		_, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, hostfile.GrowFile(p.path(), size) })
+		_, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, hostfile.GrowFile(p.Path(), size) })
 		return err
 	}
-	volume, err := b.checkSameFormat(ctx, c, pool, p.volume, f.ImageHeader)
+	volume, err := b.checkSameFormat(ctx, c, pool, p.Name, f.ImageHeader)
 	if err != nil {
 		return err
 	}
@@ -112,13 +113,13 @@ func (a *applyRun) resizeLive(ctx context.Context, ref golibvirt.Domain, d *libv
 
 // growableDisk returns the definition's disk of p, or nil. It refuses a shared, read-only or mirrored disk and a disk
 // with an overlay, because growing the file would not grow the guest's disk.
-func growableDisk(x *libvirtxml.Domain, p localVolume) (*libvirtxml.DomainDisk, error) {
+func growableDisk(x *libvirtxml.Domain, p storage.LocalVolume) (*libvirtxml.DomainDisk, error) {
 	if x.Devices == nil {
 		return nil, nil
 	}
-	want := domxml.LocatedDisk{Alias: domxml.DiskAlias(p.ref()), Path: p.path()}
-	if kind := blockMappingOf(p.pool.Spec); kind != nil {
-		want.Source = kind.source(p.pool, p.volume)
+	want := domxml.LocatedDisk{Alias: domxml.DiskAlias(p.Ref()), Path: p.Path()}
+	if kind := storage.BlockMappingOf(p.Pool.Spec); kind != nil {
+		want.Source = kind.Source(p.Pool, p.Name)
 		want.Path = domxml.SourcePath(want.Source)
 	}
 	i := slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return want.Matches(&d) })
@@ -127,7 +128,7 @@ func growableDisk(x *libvirtxml.Domain, p localVolume) (*libvirtxml.DomainDisk, 
 	}
 	d := &x.Devices.Disks[i]
 	refuse := func(format string, args ...any) error {
-		return fleet.Errorf(fleet.Conflict, "The disk %s cannot be grown: %s", p.volume, fmt.Sprintf(format, args...))
+		return fleet.Errorf(fleet.Conflict, "The disk %s cannot be grown: %s", p.Name, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case d.ReadOnly != nil || d.Shareable != nil:

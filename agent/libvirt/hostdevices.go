@@ -9,6 +9,7 @@ import (
 
 	machine "quantix/agent/hardware"
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 )
 
@@ -37,7 +38,7 @@ func (b *Backend) prepareHostDevice(vm string, d *libvirtxml.DomainHostdev) (cha
 	if port, ok := strings.CutPrefix(name, "usb-port/"); ok {
 		is, err := b.devices.USBAt(port)
 		if errors.Is(err, machine.ErrUSBPortEmpty) {
-			return false, hypervisor.RefuseEmptyUSBPort(port, hostname())
+			return false, hypervisor.RefuseEmptyUSBPort(port, conn.Hostname())
 		}
 		if err != nil {
 			return false, err
@@ -50,7 +51,7 @@ func (b *Backend) prepareHostDevice(vm string, d *libvirtxml.DomainHostdev) (cha
 	}
 	err = b.devices.CreateMdev(vm, kind)
 	if errors.Is(err, machine.ErrNoMdevFree) {
-		return false, hypervisor.RefuseUnavailableMdev(kind, hostname())
+		return false, hypervisor.RefuseUnavailableMdev(kind, conn.Hostname())
 	}
 	if err != nil {
 		return false, fmt.Errorf("create a mediated device of the type %s: %w", kind, err)

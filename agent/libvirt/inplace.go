@@ -13,6 +13,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
@@ -62,7 +63,7 @@ func (b *Backend) checkDefinedPaths(ctx context.Context, x *libvirtxml.Domain) e
 		return "", nil
 	})
 	if err == nil && odd != "" {
-		err = hypervisor.FaultError(hypervisor.OutsideFileFault(odd, hostname()))
+		err = hypervisor.FaultError(hypervisor.OutsideFileFault(odd, conn.Hostname()))
 	}
 	return err
 }
@@ -111,7 +112,7 @@ func absolutePathsIn(text string) (out []definedPath, err error) {
 
 // classifyPath classifies the file at a path without following links. A path outside all pools is pathAsExpected.
 func (b *Backend) classifyPath(path string, folder bool) (is pathClass, err error) {
-	dir, _, ok := b.pools.book.RecordContaining(path)
+	dir, _, ok := b.pools.Book().RecordContaining(path)
 	if !ok {
 		return pathAsExpected, nil
 	}
@@ -149,7 +150,7 @@ func (b *Backend) classifyPath(path string, folder bool) (is pathClass, err erro
 func (b *Backend) badBackingFile(disk string) (string, error) {
 	seen := map[string]bool{}
 	for todo := []string{disk}; len(todo) > 0 && len(seen) < hostfile.MaxChainFiles; todo = todo[1:] {
-		_, kept, ok := b.pools.book.RecordContaining(todo[0])
+		_, kept, ok := b.pools.Book().RecordContaining(todo[0])
 		if !ok || seen[todo[0]] {
 			continue // a file outside all pools, so an administrator created the file
 		}
@@ -160,7 +161,7 @@ func (b *Backend) badBackingFile(disk string) (string, error) {
 			if err != nil {
 				return at, err
 			}
-			if _, _, inPool := b.pools.book.RecordContaining(at); is == pathReplaced || kept.Shared && !inPool {
+			if _, _, inPool := b.pools.Book().RecordContaining(at); is == pathReplaced || kept.Shared && !inPool {
 				return at, nil
 			}
 			if !below.Opaque {
@@ -181,7 +182,7 @@ func (b *Backend) isReplaced(path string, folder bool) bool {
 func replacedMedia(s observedDomain, sizes map[string]hostfile.DiskSize) (out []fleet.Fault) {
 	for path := range mediaPaths(s) {
 		if sizes[path].Presence == hostfile.FileReplaced {
-			out = append(out, hypervisor.OutsideFileFault(path, hostname()))
+			out = append(out, hypervisor.OutsideFileFault(path, conn.Hostname()))
 		}
 	}
 	slices.SortFunc(out, func(a, b fleet.Fault) int { return strings.Compare(a.Text, b.Text) })

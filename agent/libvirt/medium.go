@@ -16,6 +16,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
@@ -25,32 +26,32 @@ func (a *applyRun) checkISO(ctx context.Context, old *observedDomain, in domxml.
 	if in.ISO == "" || old != nil && old.persistent.ISO == in.ISO {
 		return nil
 	}
-	p, err := localVolumeOf(*a.in.VM.Spec.ISO, a.in.Pools)
+	p, err := storage.LocalVolumeOf(*a.in.VM.Spec.ISO, a.in.Pools)
 	if err != nil {
 		return err
 	}
-	if err := a.pools.checkAnswers(p.pool.Name); err != nil {
+	if err := a.pools.CheckAnswers(p.Pool.Name); err != nil {
 		return err
 	}
-	h, err := hostfile.WithinContext(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(p.path(), false) })
+	h, err := hostfile.WithinContext(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(p.Path(), false) })
 	if err != nil {
 		return translateReadError(p, err)
 	}
-	if err := h.CheckISO(p.volume); err != nil {
+	if err := h.CheckISO(p.Name); err != nil {
 		return err
 	}
 	return a.checkNotGuestDisk(ctx, p)
 }
 
 // translateReadError translates the error of a failed read of a volume into an error for people.
-func translateReadError(p localVolume, err error) error {
+func translateReadError(p storage.LocalVolume, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fleet.Errorf(fleet.NotFound, "The volume %s is not in the pool %s of this host. Choose another volume.", p.volume, p.pool.Name)
+		return fleet.Errorf(fleet.NotFound, "The volume %s is not in the pool %s of this host. Choose another volume.", p.Name, p.Pool.Name)
 	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EINVAL), errors.Is(err, hostfile.ErrNotRegular):
-		return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s: the agent neither reads nor changes links and devices. Copy the file itself into the pool.", p.volume, p.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s: the agent neither reads nor changes links and devices. Copy the file itself into the pool.", p.Name, p.Pool.Name)
 	}
-	return fmt.Errorf("read the volume %s: %w", p.volume, err)
+	return fmt.Errorf("read the volume %s: %w", p.Name, err)
 }
 
 // specWithMediaPaths returns the planned spec with paths on this host instead of the volumes of floppies and shared
@@ -62,15 +63,15 @@ func (a *applyRun) specWithMediaPaths(plan hypervisor.DefinitionEdit) (fleet.VMS
 		if m.PoolID == "" || !plan.SetsField(part) {
 			return m.Volref // a path outside all pools stays unchanged
 		}
-		p, err := localVolumeOf(m.Volref, a.in.Pools)
-		if err == nil && p.isInBlockPool() {
-			err = fleet.Errorf(fleet.Conflict, "The pool %s holds no files. Choose a volume of another pool.", p.pool.Name)
+		p, err := storage.LocalVolumeOf(m.Volref, a.in.Pools)
+		if err == nil && p.IsInBlockPool() {
+			err = fleet.Errorf(fleet.Conflict, "The pool %s holds no files. Choose a volume of another pool.", p.Pool.Name)
 		}
 		if err != nil {
 			wrong = cmp.Or(wrong, err)
 			return m.Volref
 		}
-		return fleet.Volref{Volume: p.path()}
+		return fleet.Volref{Volume: p.Path()}
 	})
 	return spec, wrong
 }
@@ -83,11 +84,11 @@ func (a *applyRun) checkFloppiesAndShares(ctx context.Context, old *observedDoma
 		if part == "iso" || m.PoolID == "" || !in.SetsField(part) || old != nil && domxml.SpecHasMedium(old.persistent.FieldValues, m, local[i].Volume) {
 			continue
 		}
-		p, err := localVolumeOf(m.Volref, a.in.Pools)
+		p, err := storage.LocalVolumeOf(m.Volref, a.in.Pools)
 		if err != nil {
 			return err
 		}
-		if err := a.pools.checkAnswers(p.pool.Name); err != nil {
+		if err := a.pools.CheckAnswers(p.Pool.Name); err != nil {
 			return err
 		}
 		if m.Kind == fleet.MediumFolder {
@@ -102,17 +103,17 @@ func (a *applyRun) checkFloppiesAndShares(ctx context.Context, old *observedDoma
 	return nil
 }
 
-func (a *applyRun) checkMediumFile(ctx context.Context, p localVolume, kind fleet.MediumKind) error {
-	h, err := hostfile.WithinContext(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(p.path(), false) })
+func (a *applyRun) checkMediumFile(ctx context.Context, p storage.LocalVolume, kind fleet.MediumKind) error {
+	h, err := hostfile.WithinContext(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(p.Path(), false) })
 	switch {
 	case err != nil:
 		return translateReadError(p, err)
 	case kind == fleet.MediumISO:
-		err = h.CheckISO(p.volume)
+		err = h.CheckISO(p.Name)
 	case h.Format != "raw" || h.Size == 0:
-		err = fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file or is empty. Choose another volume.", p.volume)
+		err = fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file or is empty. Choose another volume.", p.Name)
 	case kind == fleet.MediumFloppy && h.Size > fleet.MaxFloppyBytes:
-		err = fleet.Errorf(fleet.Conflict, "The volume %s is larger than a floppy, which has 2.88 MB at most. Choose another volume.", p.volume)
+		err = fleet.Errorf(fleet.Conflict, "The volume %s is larger than a floppy, which has 2.88 MB at most. Choose another volume.", p.Name)
 	}
 	if err != nil {
 		return err
@@ -121,15 +122,15 @@ func (a *applyRun) checkMediumFile(ctx context.Context, p localVolume, kind flee
 }
 
 // checkSharedFolder refuses a path that is not a directory directly in the pool's directory.
-func (a *applyRun) checkSharedFolder(ctx context.Context, p localVolume) error {
-	info, err := hostfile.WithinContext(ctx, func() (os.FileInfo, error) { return os.Lstat(p.path()) })
+func (a *applyRun) checkSharedFolder(ctx context.Context, p storage.LocalVolume) error {
+	info, err := hostfile.WithinContext(ctx, func() (os.FileInfo, error) { return os.Lstat(p.Path()) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fleet.Errorf(fleet.NotFound, "There is no folder %s in the pool %s of this host. Create the folder first.", p.volume, p.pool.Name)
+		return fleet.Errorf(fleet.NotFound, "There is no folder %s in the pool %s of this host. Create the folder first.", p.Name, p.Pool.Name)
 	case err != nil:
-		return fmt.Errorf("look at the folder %s: %w", p.volume, err)
+		return fmt.Errorf("look at the folder %s: %w", p.Name, err)
 	case !info.IsDir():
-		return fleet.Errorf(fleet.Conflict, "%s is not a folder of the pool %s. Files and links cannot be shared. Choose a folder.", p.volume, p.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "%s is not a folder of the pool %s. Files and links cannot be shared. Choose a folder.", p.Name, p.Pool.Name)
 	}
 	return nil
 }

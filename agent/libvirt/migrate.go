@@ -12,6 +12,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/storage"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 )
@@ -42,14 +43,14 @@ func (b *Backend) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) er
 
 func (l *migrationRun) runMigration(ctx context.Context) error {
 	for _, d := range l.in.Params.Disks {
-		from, err := localVolumeOf(d.Disk, l.in.Pools)
+		from, err := storage.LocalVolumeOf(d.Disk, l.in.Pools)
 		if err != nil {
 			return err
 		}
-		if from.isInBlockPool() {
-			return errNotFilePool(from.pool)
+		if from.IsInBlockPool() {
+			return errNotFilePool(from.Pool)
 		}
-		from.number = 1 + slices.IndexFunc(l.in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Disk })
+		from.Number = 1 + slices.IndexFunc(l.in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Disk })
 		l.disks = append(l.disks, &diskMigration{
 			Backend: l.Backend, c: l.c, from: from, to: from,
 			in: hypervisor.MoveDiskWork{VM: l.in.VM, Pools: l.in.Pools, Params: fleet.MoveParams{Disk: d.Disk, To: d.Disk}},
@@ -166,7 +167,7 @@ func (l *migrationRun) sendDisk(ctx context.Context, m *diskMigration, d fleet.M
 	}
 	l.sentFiles = append(l.sentFiles, before)
 	return hostfile.WaitUnlessHung(ctx, func() error {
-		f, err := hostfile.OpenImage(m.from.path(), false)
+		f, err := hostfile.OpenImage(m.from.Path(), false)
 		if err != nil {
 			return err
 		}

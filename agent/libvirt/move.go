@@ -16,6 +16,7 @@ import (
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/storage"
 	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
@@ -25,7 +26,7 @@ type diskMigration struct {
 	*Backend
 	c          *conn.Conn
 	in         hypervisor.MoveDiskWork
-	from, to   localVolume
+	from, to   storage.LocalVolume
 	targetPool golibvirt.StoragePool // destination pool; set before the first file is created there
 	pivoted    bool                  // QEMU received the pivot command, so the guest may have written to the new disk only
 }
@@ -38,34 +39,34 @@ const pivotSuffix = " changing over"
 // can resume at any point.
 func (b *Backend) MoveDisk(ctx context.Context, in hypervisor.MoveDiskWork) error {
 	act := "move disk " + in.Params.Disk.Volume
-	from, err := localVolumeOf(in.Params.Disk, in.Pools)
+	from, err := storage.LocalVolumeOf(in.Params.Disk, in.Pools)
 	if err != nil {
 		return conn.WrapAction(act, err)
 	}
-	to, err := localVolumeOf(in.Params.To, in.Pools)
+	to, err := storage.LocalVolumeOf(in.Params.To, in.Pools)
 	if err != nil {
 		return conn.WrapAction(act, err)
 	}
-	if !fleet.IsVolumeName(to.volume) || to.volume == pooldir.MarkerFile || filepath.Clean(to.path()) == filepath.Clean(from.path()) {
-		return fleet.Errorf(fleet.Invalid, "%q is not a valid destination for a disk.", to.volume)
+	if !fleet.IsVolumeName(to.Name) || to.Name == pooldir.MarkerFile || filepath.Clean(to.Path()) == filepath.Clean(from.Path()) {
+		return fleet.Errorf(fleet.Invalid, "%q is not a valid destination for a disk.", to.Name)
 	}
-	from.number = 1 + slices.IndexFunc(in.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == in.Params.Disk })
-	unlock, err := b.volumeLocks.LockExclusive(ctx, to.path())
+	from.Number = 1 + slices.IndexFunc(in.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == in.Params.Disk })
+	unlock, err := b.volumeLocks.LockExclusive(ctx, to.Path())
 	if err != nil {
 		return conn.WrapAction(act, err)
 	}
 	defer unlock()
-	release, err := b.volumeLocks.LockShared(ctx, from.path())
+	release, err := b.volumeLocks.LockShared(ctx, from.Path())
 	if err != nil {
 		return conn.WrapAction(act, err)
 	}
 	defer release()
-	b.assignedPools.record(in.Pools)
+	b.assignedPools.Record(in.Pools)
 	return conn.WrapAction(act, b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		m := &diskMigration{Backend: b, c: c, in: in, from: from, to: to}
 		m.in.RecordedFile, m.pivoted = strings.CutSuffix(in.RecordedFile, pivotSuffix)
-		defer b.expireVolume(from.pool)
-		defer b.expireVolume(to.pool)
+		defer b.expireVolume(from.Pool)
+		defer b.expireVolume(to.Pool)
 		return m.runMigration(ctx)
 	}))
 }
@@ -121,10 +122,10 @@ func (m *diskMigration) migratingDiskIn(x *libvirtxml.Domain) *libvirtxml.Domain
 	disks := x.Devices.Disks
 	for _, is := range []func(*libvirtxml.DomainDisk) bool{
 		func(d *libvirtxml.DomainDisk) bool {
-			return domxml.DiskPathOf(d) == m.to.path() || domxml.DiskPathOf(d) == m.from.path()
+			return domxml.DiskPathOf(d) == m.to.Path() || domxml.DiskPathOf(d) == m.from.Path()
 		},
 		func(d *libvirtxml.DomainDisk) bool {
-			return domxml.AliasOf(d.Alias) == domxml.DiskAlias(m.to.ref()) || domxml.AliasOf(d.Alias) == domxml.DiskAlias(m.from.ref())
+			return domxml.AliasOf(d.Alias) == domxml.DiskAlias(m.to.Ref()) || domxml.AliasOf(d.Alias) == domxml.DiskAlias(m.from.Ref())
 		},
 	} {
 		for i := range disks {
@@ -138,7 +139,7 @@ func (m *diskMigration) migratingDiskIn(x *libvirtxml.Domain) *libvirtxml.Domain
 
 // isMirrored reports whether QEMU is copying the disk to the new path.
 func (m *diskMigration) isMirrored(d *libvirtxml.DomainDisk) bool {
-	return d != nil && d.Mirror != nil && domxml.SourcePath(d.Mirror.Source) == m.to.path()
+	return d != nil && d.Mirror != nil && domxml.SourcePath(d.Mirror.Source) == m.to.Path()
 }
 
 func (m *diskMigration) runMigration(ctx context.Context) error {
@@ -152,9 +153,9 @@ func (m *diskMigration) runMigration(ctx context.Context) error {
 	switch {
 	case s.live != nil && m.isMirrored(s.liveDisk):
 		return m.waitForMirror(ctx)
-	case s.live != nil && s.liveDisk != nil && domxml.DiskPathOf(s.liveDisk) == m.to.path(), s.live == nil && m.definitionNamesNewDisk(s):
+	case s.live != nil && s.liveDisk != nil && domxml.DiskPathOf(s.liveDisk) == m.to.Path(), s.live == nil && m.definitionNamesNewDisk(s):
 		return m.finishMove(ctx)
-	case m.definitionNamesNewDisk(s) && s.liveDisk != nil && domxml.DiskPathOf(s.liveDisk) == m.from.path():
+	case m.definitionNamesNewDisk(s) && s.liveDisk != nil && domxml.DiskPathOf(s.liveDisk) == m.from.Path():
 		return m.restoreOldDisk(ctx, s)
 	case m.pivoted:
 		if err := m.refuseUnknownPivotOutcome(ctx); err != nil {
@@ -164,7 +165,7 @@ func (m *diskMigration) runMigration(ctx context.Context) error {
 	if m.in.IsCancelled() {
 		return errors.Join(hypervisor.ErrCancelled, m.removeCopies(ctx))
 	}
-	if m.targetPool, err = m.checkedPool(ctx, m.c, m.to.pool); err != nil {
+	if m.targetPool, err = m.pools.CheckedPool(ctx, m.c, m.to.Pool); err != nil {
 		return err
 	}
 	if err := m.removeCopies(ctx); err != nil {
@@ -182,7 +183,7 @@ func (m *diskMigration) runMigration(ctx context.Context) error {
 
 // definitionNamesNewDisk reports whether the persistent definition names the new disk.
 func (m *diskMigration) definitionNamesNewDisk(s diskMigrationState) bool {
-	return s.persistentDisk != nil && domxml.DiskPathOf(s.persistentDisk) == m.to.path()
+	return s.persistentDisk != nil && domxml.DiskPathOf(s.persistentDisk) == m.to.Path()
 }
 
 // restoreOldDisk restores the old disk in the definition. It handles a guest that somebody started on the old disk just
@@ -209,7 +210,7 @@ func (m *diskMigration) restoreOldDisk(ctx context.Context, s diskMigrationState
 // refuseUnknownPivotOutcome refuses to remove a copy that may have the guest's last writes. The guest ended during the
 // pivot, and libvirt does not report whether QEMU had already pivoted.
 func (m *diskMigration) refuseUnknownPivotOutcome(ctx context.Context) error {
-	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.path()) })
+	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.Path()) })
 	switch {
 	case hostfile.IsMissing(err):
 		return nil
@@ -218,25 +219,25 @@ func (m *diskMigration) refuseUnknownPivotOutcome(ctx context.Context) error {
 	}
 	return fleet.Errorf(fleet.Conflict, "The guest ended while QEMU switched from the old disk to the copy, so it is unknown which of the two files has the guest's last writes. "+
 		"The VM has the old disk, %s. The copy, %s in pool %s, was not deleted. Compare the files with qemu-img compare, and delete the copy if you do not need it.",
-		m.from.volume, m.to.volume, m.to.pool.Name)
+		m.from.Name, m.to.Name, m.to.Pool.Name)
 }
 
 // removeCopies removes the files that this job created at the destination. It refuses if the destination has a file
 // with the same name that this job did not create.
 func (m *diskMigration) removeCopies(ctx context.Context) error {
-	if err := m.removeVolume(ctx, m.c, m.to.unfinished()); err != nil {
+	if err := m.removeVolume(ctx, m.c, m.to.Unfinished()); err != nil {
 		return err
 	}
-	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.path()) })
+	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.Path()) })
 	switch {
 	case hostfile.IsMissing(err):
 		return nil
 	case err != nil:
 		return err
 	case m.in.RecordedFile == "" || file != m.in.RecordedFile:
-		return hypervisor.RefuseTakenVolumeName(m.to.volume, m.to.pool.Name)
+		return hypervisor.RefuseTakenVolumeName(m.to.Name, m.to.Pool.Name)
 	}
-	id, err := m.to.readFileID(ctx)
+	id, err := m.to.ReadFileID(ctx)
 	if err != nil {
 		return err
 	}
@@ -245,7 +246,7 @@ func (m *diskMigration) removeCopies(ctx context.Context) error {
 		return err
 	}
 	if len(users) > 0 {
-		return hypervisor.RefuseUsedVolume(m.to.volume, users[0].domain)
+		return hypervisor.RefuseUsedVolume(m.to.Name, users[0].domain)
 	}
 	if err := checkNotOpen(ctx, m.to); err != nil {
 		return err
@@ -255,7 +256,7 @@ func (m *diskMigration) removeCopies(ctx context.Context) error {
 
 // recordFile records the identity of the copy's file while the file is still empty.
 func (m *diskMigration) recordFile(ctx context.Context) error {
-	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.unfinished().path()) })
+	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.Unfinished().Path()) })
 	if err != nil {
 		return err
 	}
@@ -284,7 +285,7 @@ func (m *diskMigration) undoMigration(ctx context.Context, why error) error {
 		err = m.removeCopies(ctx)
 	}
 	if err != nil {
-		m.log.Warn("a reverted disk migration has left files", "vm", m.in.VM.ID, "volume", m.to.path(), "error", err)
+		m.log.Warn("a reverted disk migration has left files", "vm", m.in.VM.ID, "volume", m.to.Path(), "error", err)
 		if !errors.Is(why, hypervisor.ErrCancelled) {
 			return fmt.Errorf("%w (the copy could not be deleted: %w)", why, err)
 		}
@@ -309,7 +310,7 @@ func (m *diskMigration) abortMirror(ctx context.Context) (moved bool, err error)
 			return false, nil
 		case s.liveDisk.Mirror == nil:
 			m.pivoted = false
-			return domxml.DiskPathOf(s.liveDisk) == m.to.path(), nil
+			return domxml.DiskPathOf(s.liveDisk) == m.to.Path(), nil
 		case !m.isMirrored(s.liveDisk):
 			return false, nil
 		}

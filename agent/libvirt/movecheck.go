@@ -20,14 +20,14 @@ import (
 // old file. It returns the header of the disk's file.
 func (m *diskMigration) checkMovable(ctx context.Context, s diskMigrationState) (hostfile.ImageHeader, error) {
 	refuse := func(format string, args ...any) (hostfile.ImageHeader, error) {
-		return hostfile.ImageHeader{}, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: %s", m.from.number, m.from.volume, fmt.Sprintf(format, args...))
+		return hostfile.ImageHeader{}, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: %s", m.from.Number, m.from.Name, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case s.transient:
 		return hostfile.ImageHeader{}, hypervisor.FaultError(hypervisor.UndefinedDomainFault())
-	case s.applied == nil || !specHasVolume(s.applied.Spec, m.from.ref()) || s.persistentDisk == nil:
+	case s.applied == nil || !specHasVolume(s.applied.Spec, m.from.Ref()) || s.persistentDisk == nil:
 		return refuse("the VM's definition on this host does not have the disk. Reapply the VM's configuration first.")
-	case domxml.DiskPathOf(s.persistentDisk) != m.from.path() || s.live != nil && (s.liveDisk == nil || domxml.DiskPathOf(s.liveDisk) != m.from.path()):
+	case domxml.DiskPathOf(s.persistentDisk) != m.from.Path() || s.live != nil && (s.liveDisk == nil || domxml.DiskPathOf(s.liveDisk) != m.from.Path()):
 		return refuse("the VM uses the file %s instead, as after a snapshot or a change on the host. Merge that file first.", filepath.Base(domxml.DiskPathOf(s.persistentDisk)))
 	case s.persistentDisk.ReadOnly != nil || s.persistentDisk.Shareable != nil:
 		return refuse("the VM's definition has the disk as shared or read-only.")
@@ -74,9 +74,9 @@ func (m *diskMigration) checkMovable(ctx context.Context, s diskMigrationState) 
 		return refuse("the disk's file is invalid: %s.", f.HeaderFault)
 	}
 	if s.live != nil {
-		n, err := hostfile.WithinLookupTimeout(ctx, func() (uint32, error) { return internalSnapshotCount(m.from.path()) })
+		n, err := hostfile.WithinLookupTimeout(ctx, func() (uint32, error) { return internalSnapshotCount(m.from.Path()) })
 		if err != nil || n > 0 {
-			return hostfile.ImageHeader{}, preferFirstError(err, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: the disk's file has %d internal snapshots, which would be lost. Delete the snapshots with qemu-img, or move the disk while the VM is off.", m.from.number, m.from.volume, n))
+			return hostfile.ImageHeader{}, preferFirstError(err, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: the disk's file has %d internal snapshots, which would be lost. Delete the snapshots with qemu-img, or move the disk while the VM is off.", m.from.Number, m.from.Name, n))
 		}
 	}
 	all, err := m.readDomains(ctx, m.c)

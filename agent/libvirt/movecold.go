@@ -26,7 +26,7 @@ func (m *diskMigration) copyStopped(ctx context.Context) error {
 	}
 	after, err := m.unusedFile(ctx)
 	if err == nil && (after.ID != before.ID || after.Bytes != before.Bytes || !after.Modified.Equal(before.Modified)) {
-		err = fleet.Errorf(fleet.Conflict, "The disk %s was written to while it was being copied, so the copy is incomplete. The disk was not moved; move the disk again.", m.from.volume)
+		err = fleet.Errorf(fleet.Conflict, "The disk %s was written to while it was being copied, so the copy is incomplete. The disk was not moved; move the disk again.", m.from.Name)
 	}
 	if err == nil && m.in.IsCancelled() {
 		err = hypervisor.ErrCancelled // a small disk may be complete before the copy notices the stop
@@ -37,7 +37,7 @@ func (m *diskMigration) copyStopped(ctx context.Context) error {
 	if err != nil {
 		return m.undoMigration(ctx, err)
 	}
-	m.refreshPool(ctx, m.c, m.targetPool)
+	m.pools.Refresh(ctx, m.c, m.targetPool)
 	return m.redefineStopped(ctx, before)
 }
 
@@ -56,7 +56,7 @@ func (m *diskMigration) unusedFile(ctx context.Context) (hostfile.VolumeFile, er
 // writeCopy copies the disk to the unfinished name of the destination volume.
 func (m *diskMigration) writeCopy(ctx context.Context, was hostfile.VolumeFile) error {
 	dst, err := hostfile.WithinLookupTimeout(ctx, func() (*os.File, error) {
-		return os.OpenFile(m.to.unfinished().path(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		return os.OpenFile(m.to.Unfinished().Path(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	})
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (m *diskMigration) writeCopy(ctx context.Context, was hostfile.VolumeFile) 
 	}
 	if free, err := hostfile.WithinLookupTimeout(ctx, func() (int64, error) { return hostfile.FreeBytes(dst) }); err == nil && free < was.Alloc {
 		dst.Close()
-		return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the disk needs %s. Free space in the pool first.", m.to.pool.Name, fleet.FormatBytes(free), fleet.FormatBytes(was.Alloc))
+		return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the disk needs %s. Free space in the pool first.", m.to.Pool.Name, fleet.FormatBytes(free), fleet.FormatBytes(was.Alloc))
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -83,14 +83,14 @@ func (m *diskMigration) writeCopy(ctx context.Context, was hostfile.VolumeFile) 
 }
 
 func (m *diskMigration) copyAndCheck(ctx context.Context, dst *os.File, was hostfile.VolumeFile) error {
-	src, err := hostfile.OpenImage(m.from.path(), false)
+	src, err := hostfile.OpenImage(m.from.Path(), false)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
 	meter := func(act string, from, share int) *transfer.Meter {
 		return &transfer.Meter{Total: was.Bytes, Report: func(done, total, rate int64) {
-			percent, note := hypervisor.FormatCopyProgress(fmt.Sprintf("%s disk %d", act, m.from.number), done, total, rate)
+			percent, note := hypervisor.FormatCopyProgress(fmt.Sprintf("%s disk %d", act, m.from.Number), done, total, rate)
 			m.in.Progress(from+percent*share/100, note)
 		}}
 	}
@@ -108,7 +108,7 @@ func (m *diskMigration) redefineStopped(ctx context.Context, before hostfile.Vol
 	if err != nil {
 		return err
 	}
-	if s.live != nil || s.persistentDisk == nil || domxml.DiskPathOf(s.persistentDisk) != m.from.path() {
+	if s.live != nil || s.persistentDisk == nil || domxml.DiskPathOf(s.persistentDisk) != m.from.Path() {
 		return m.undoMigration(ctx, errStartedDuringCopy())
 	}
 	was, err := s.persistentXML.Marshal()
@@ -122,7 +122,7 @@ func (m *diskMigration) redefineStopped(ctx context.Context, before hostfile.Vol
 	if err != nil {
 		return err
 	}
-	if (s.live == nil || s.liveDisk == nil || domxml.DiskPathOf(s.liveDisk) != m.from.path()) && !m.isWrittenSince(ctx, before) {
+	if (s.live == nil || s.liveDisk == nil || domxml.DiskPathOf(s.liveDisk) != m.from.Path()) && !m.isWrittenSince(ctx, before) {
 		return nil
 	}
 	back := &libvirtxml.Domain{}

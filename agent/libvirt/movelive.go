@@ -20,7 +20,7 @@ import (
 // QEMU cannot rename an open file. The agent recognizes an incomplete copy by the recorded identity of the file and by
 // the mirror in the domain's definition.
 func (m *diskMigration) copyRunning(ctx context.Context, s diskMigrationState, h hostfile.ImageHeader) error {
-	w := &volumeJob{Backend: m.Backend, localVolume: m.to, c: m.c, pool: m.targetPool}
+	w := &volumeJob{Backend: m.Backend, LocalVolume: m.to, c: m.c, pool: m.targetPool}
 	if err := w.createEmpty(ctx, newVolumeSpec{format: "qcow2", size: h.Size}); err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (m *diskMigration) copyRunning(ctx context.Context, s diskMigrationState, h
 	if _, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(m.to) }); err != nil {
 		return m.undoMigration(ctx, err)
 	}
-	m.refreshPool(ctx, m.c, m.targetPool)
+	m.pools.Refresh(ctx, m.c, m.targetPool)
 	if err := m.startMirror(ctx, s); err != nil {
 		return m.undoMigration(ctx, err)
 	}
@@ -41,7 +41,7 @@ func (m *diskMigration) copyRunning(ctx context.Context, s diskMigrationState, h
 func (m *diskMigration) startMirror(ctx context.Context, s diskMigrationState) error {
 	dest := libvirtxml.DomainDisk{
 		Device: "disk", Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2"},
-		Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: m.to.path()}},
+		Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: m.to.Path()}},
 	}
 	text, err := dest.Marshal()
 	if err != nil {
@@ -89,7 +89,7 @@ func (m *diskMigration) waitForMirror(ctx context.Context) error {
 			return m.finishMove(ctx) // the guest ended after the pivot
 		case s.live == nil || d == nil:
 			return m.undoMigration(ctx, fleet.Errorf(fleet.Conflict, "The guest was powered off while its disk was being moved. The disk was not moved; move the disk again."))
-		case d.Mirror == nil && domxml.DiskPathOf(d) == m.to.path():
+		case d.Mirror == nil && domxml.DiskPathOf(d) == m.to.Path():
 			return m.finishMove(ctx)
 		case d.Mirror == nil:
 			return m.undoMigration(ctx, m.mirrorFailure(ctx, s))
@@ -123,7 +123,7 @@ func (m *diskMigration) pivotToCopy(ctx context.Context, s diskMigrationState) e
 		if err := m.in.RecordFile(m.in.RecordedFile + pivotSuffix); err != nil {
 			return err
 		}
-		if err := m.in.RecordDisk(m.to.ref()); err != nil {
+		if err := m.in.RecordDisk(m.to.Ref()); err != nil {
 			return err
 		}
 		m.pivoted = true
@@ -160,7 +160,7 @@ func (m *diskMigration) findEndedMirror(ctx context.Context, s diskMigrationStat
 
 // usesNewDisk asks QEMU whether the guest uses the new disk.
 func (m *diskMigration) usesNewDisk(ctx context.Context, s diskMigrationState) (bool, error) {
-	return m.diskChangedTo(ctx, m.c, s.observedDomain, m.from.path(), m.to.path())
+	return m.diskChangedTo(ctx, m.c, s.observedDomain, m.from.Path(), m.to.Path())
 }
 
 // finishMoveOfLostGuest handles a guest that libvirt lost during the pivot. If the guest's QEMU runs and uses the new
@@ -199,7 +199,7 @@ func (m *diskMigration) reportProgress(ctx context.Context, ref golibvirt.Domain
 	if !last.at.IsZero() {
 		rate = int64(float64(now.done-last.done) / time.Since(last.at).Seconds())
 	}
-	m.in.Progress(hypervisor.FormatCopyProgress(fmt.Sprintf("copying disk %d", m.from.number), now.done, now.total, max(0, rate)))
+	m.in.Progress(hypervisor.FormatCopyProgress(fmt.Sprintf("copying disk %d", m.from.Number), now.done, now.total, max(0, rate)))
 	return copyProgress{now.done, time.Now()}, nil
 }
 
@@ -209,7 +209,7 @@ const minFreeBytes = 4 << 20
 // mirrorFailure returns the likely reason why QEMU's copy ended early. libvirt does not record the reason.
 func (m *diskMigration) mirrorFailure(ctx context.Context, s diskMigrationState) error {
 	free, err := hostfile.WithinLookupTimeout(ctx, func() (int64, error) {
-		f, err := os.Open(m.to.pool.Spec.Path)
+		f, err := os.Open(m.to.Pool.Spec.Path)
 		if err != nil {
 			return 0, err
 		}
@@ -217,7 +217,7 @@ func (m *diskMigration) mirrorFailure(ctx context.Context, s diskMigrationState)
 		return hostfile.FreeBytes(f)
 	})
 	if err == nil && free < minFreeBytes {
-		return fleet.Errorf(fleet.Conflict, "The pool %s is full: No space left on device. The disk was not moved. Free space in the pool, and move the disk again.", m.to.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "The pool %s is full: No space left on device. The disk was not moved. Free space in the pool, and move the disk again.", m.to.Pool.Name)
 	}
 	return fleet.Errorf(fleet.Conflict, "QEMU or somebody on the host (virsh blockjob --abort) stopped the copy. The disk was not moved. The host's /var/log/libvirt/qemu/%s.log may say why.", s.ref.Name)
 }

@@ -28,22 +28,22 @@ func (m *diskMigration) finishMove(ctx context.Context) error {
 		return err
 	}
 	if s.applied == nil || s.persistentDisk == nil {
-		return fleet.Errorf(fleet.Conflict, "The disk is copied to %s, but the VM's definition no longer has the disk. Reapply the VM's configuration.", m.to.path())
+		return fleet.Errorf(fleet.Conflict, "The disk is copied to %s, but the VM's definition no longer has the disk. Reapply the VM's configuration.", m.to.Path())
 	}
 	if err := m.verifyNewDisk(ctx, s); err != nil {
 		return err
 	}
-	if err := m.in.RecordDisk(m.to.ref()); err != nil {
+	if err := m.in.RecordDisk(m.to.Ref()); err != nil {
 		return err
 	}
-	if specHasVolume(s.applied.Spec, m.to.ref()) && domxml.DiskPathOf(s.persistentDisk) == m.to.path() && domxml.AliasOf(s.persistentDisk.Alias) == domxml.DiskAlias(m.to.ref()) {
+	if specHasVolume(s.applied.Spec, m.to.Ref()) && domxml.DiskPathOf(s.persistentDisk) == m.to.Path() && domxml.AliasOf(s.persistentDisk.Alias) == domxml.DiskAlias(m.to.Ref()) {
 		return nil // an earlier attempt completed this
 	}
-	over := m.definitionNamesNewDisk(s) || s.liveDisk != nil && domxml.DiskPathOf(s.liveDisk) == m.to.path()
+	over := m.definitionNamesNewDisk(s) || s.liveDisk != nil && domxml.DiskPathOf(s.liveDisk) == m.to.Path()
 	err = m.redefineOnCopy(ctx, s)
 	if err != nil && over && conn.IsLibvirtError(err) {
 		// The job must not fail: after a failed job the portal would believe that the VM uses the old disk.
-		return fleet.Errorf(fleet.Unavailable, "The VM is on its new disk, %s in pool %s, but its definition cannot be written. The agent retries until the write succeeds: %s", m.to.volume, m.to.pool.Name, err)
+		return fleet.Errorf(fleet.Unavailable, "The VM is on its new disk, %s in pool %s, but its definition cannot be written. The agent retries until the write succeeds: %s", m.to.Name, m.to.Pool.Name, err)
 	}
 	return err
 }
@@ -55,14 +55,14 @@ func (m *diskMigration) verifyNewDisk(ctx context.Context, s diskMigrationState)
 		return err
 	}
 	if f.Format != "qcow2" || f.RefersTo != "" || f.HeaderFault != "" {
-		return fleet.Errorf(fleet.Conflict, "The copy in pool %s is not a valid qcow2 disk without a backing file, so the VM's definition was not changed.", m.to.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "The copy in pool %s is not a valid qcow2 disk without a backing file, so the VM's definition was not changed.", m.to.Pool.Name)
 	}
 	if s.live != nil {
 		return nil // QEMU has the file open and reported the copy as complete
 	}
 	was, err := m.volumeFile(ctx, m.c, m.from)
 	if err == nil && was.Size != f.Size {
-		err = fleet.Errorf(fleet.Conflict, "The copy in pool %s has a virtual size of %d bytes, not %d. The VM's definition was not changed.", m.to.pool.Name, f.Size, was.Size)
+		err = fleet.Errorf(fleet.Conflict, "The copy in pool %s has a virtual size of %d bytes, not %d. The VM's definition was not changed.", m.to.Pool.Name, f.Size, was.Size)
 	}
 	if fleet.CodeOf(err) == fleet.NotFound {
 		return nil // the old file no longer exists
@@ -73,10 +73,10 @@ func (m *diskMigration) verifyNewDisk(ctx context.Context, s diskMigrationState)
 func (m *diskMigration) redefineOnCopy(ctx context.Context, s diskMigrationState) error {
 	defer m.domains.invalidate(s.ref.UUID)
 	d := s.persistentDisk
-	d.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: m.to.path()}}
-	d.Alias = &libvirtxml.DomainAlias{Name: domxml.DiskAlias(m.to.ref())}
+	d.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: m.to.Path()}}
+	d.Alias = &libvirtxml.DomainAlias{Name: domxml.DiskAlias(m.to.Ref())}
 	d.BackingStore, d.Mirror = nil, nil
-	if d.Driver != nil && d.Driver.Cache == "none" && !hostfile.SupportsDirectIOWithin(ctx, m.to.path()) {
+	if d.Driver != nil && d.Driver.Cache == "none" && !hostfile.SupportsDirectIOWithin(ctx, m.to.Path()) {
 		d.Driver.Cache = ""
 	}
 	stamp := s.metadata
@@ -94,15 +94,15 @@ func (m *diskMigration) appliedWithNewDisk(was hypervisor.Applied) hypervisor.Ap
 	out := was
 	out.Spec.Disks = slices.Clone(was.Spec.Disks)
 	for i, d := range out.Spec.Disks {
-		if d.Ref() == m.from.ref() {
-			out.Spec.Disks[i].PoolID, out.Spec.Disks[i].Volume = m.to.pool.ID, m.to.volume
+		if d.Ref() == m.from.Ref() {
+			out.Spec.Disks[i].PoolID, out.Spec.Disks[i].Volume = m.to.Pool.ID, m.to.Name
 		}
 	}
 	out.Pools = maps.Clone(was.Pools)
 	if out.Pools == nil {
 		out.Pools = map[fleet.PoolID]hypervisor.AppliedPool{}
 	}
-	out.Pools[m.to.pool.ID] = hypervisor.AppliedPool{Name: m.to.pool.Name, Path: m.to.pool.Spec.Path}
+	out.Pools[m.to.Pool.ID] = hypervisor.AppliedPool{Name: m.to.Pool.Name, Path: m.to.Pool.Spec.Path}
 	named := out.Spec.Pools()
 	maps.DeleteFunc(out.Pools, func(id fleet.PoolID, _ hypervisor.AppliedPool) bool { return !slices.Contains(named, id) })
 	return out

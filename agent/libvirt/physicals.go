@@ -55,7 +55,7 @@ func (b *Backend) checkPhysicalDisksFree(ctx context.Context, c *conn.Conn, id f
 				continue
 			}
 			for _, h := range files {
-				at := dirs.path(h.Path)
+				at := dirs.Path(h.Path)
 				same, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return isOnKernelDisk(at, d.Kernel), nil })
 				if err != nil || same {
 					return preferFirstError(err, hypervisor.RefuseTakenPhysicalDisk(w.Device))

@@ -12,6 +12,7 @@ import (
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/network"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
@@ -76,7 +77,7 @@ func (a *applyRun) planDefinitionEdit(ctx context.Context, old observedDomain) (
 			return "", "", err
 		}
 	}
-	plan := hypervisor.PlanEdit(*was, domxml.ReadDefinedSpec(x, *was, a.assignedPools.lookup()), a.in.VM, false)
+	plan := hypervisor.PlanEdit(*was, domxml.ReadDefinedSpec(x, *was, a.assignedPools.Lookup()), a.in.VM, false)
 	in, _, _, err := a.checkEditPlan(ctx, &old, was, plan)
 	if err != nil {
 		return "", "", err
@@ -117,7 +118,7 @@ func renderXML(x *libvirtxml.Domain) (string, error) {
 }
 
 // checkEditPlan runs the checks of prepare but creates nothing. missing are the disks whose volumes were never created.
-func (a *applyRun) checkEditPlan(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.DefinitionEdit) (in domxml.EditContent, places, missing []localVolume, err error) {
+func (a *applyRun) checkEditPlan(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.DefinitionEdit) (in domxml.EditContent, places, missing []storage.LocalVolume, err error) {
 	if in, places, err = a.resolveHostPaths(plan); err != nil {
 		return in, nil, nil, err
 	}
@@ -152,11 +153,11 @@ func (a *applyRun) checkEditPlan(ctx context.Context, old *observedDomain, was *
 }
 
 // locateDisks returns the disks with the sources that the definition needs.
-func (a *applyRun) locateDisks(ctx context.Context, places []localVolume) (out []domxml.LocatedDisk, err error) {
+func (a *applyRun) locateDisks(ctx context.Context, places []storage.LocalVolume) (out []domxml.LocatedDisk, err error) {
 	for _, p := range places {
-		disk := domxml.LocatedDisk{Spec: a.in.VM.Spec.Disks[p.number-1], Alias: domxml.DiskAlias(p.ref()), Path: p.path()}
-		if kind := blockMappingOf(p.pool.Spec); kind != nil {
-			disk.Source, disk.Direct = kind.source(p.pool, p.volume), true
+		disk := domxml.LocatedDisk{Spec: a.in.VM.Spec.Disks[p.Number-1], Alias: domxml.DiskAlias(p.Ref()), Path: p.Path()}
+		if kind := storage.BlockMappingOf(p.Pool.Spec); kind != nil {
+			disk.Source, disk.Direct = kind.Source(p.Pool, p.Name), true
 		} else {
 			if disk.Path, err = a.currentDiskPath(p); err != nil {
 				return nil, err
@@ -164,7 +165,7 @@ func (a *applyRun) locateDisks(ctx context.Context, places []localVolume) (out [
 			disk.Direct = hostfile.SupportsDirectIOWithin(ctx, disk.Path)
 		}
 		if disk.Spec.Shareable && !disk.Direct {
-			return nil, fleet.Errorf(fleet.Conflict, "The pool %s does not support direct I/O on this host, so a VM would not see what other VMs wrote to the shared disk. Use a volume of another pool.", p.pool.Name)
+			return nil, fleet.Errorf(fleet.Conflict, "The pool %s does not support direct I/O on this host, so a VM would not see what other VMs wrote to the shared disk. Use a volume of another pool.", p.Pool.Name)
 		}
 		out = append(out, disk)
 	}

@@ -7,6 +7,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/storage"
 )
 
 // readFileFormats reads the definitions of all domains now.
@@ -20,15 +21,15 @@ func (b *Backend) readFileFormats(ctx context.Context, c *conn.Conn) (hostfile.F
 
 // readImageSource reads the facts that decide whether an image may be created from a volume. It refuses a raw disk that
 // looks like another format, because readers of the copy would use that format.
-func (b *Backend) readImageSource(ctx context.Context, c *conn.Conn, p localVolume) (hostfile.ImageHeader, error) {
+func (b *Backend) readImageSource(ctx context.Context, c *conn.Conn, p storage.LocalVolume) (hostfile.ImageHeader, error) {
 	f, err := b.volumeFile(ctx, c, p)
 	if err != nil {
 		return hostfile.ImageHeader{}, err
 	}
 	if f.LooksFormatted() {
-		return hostfile.ImageHeader{}, hypervisor.RefuseImageOfRawDisk(p.volume, f.ContentFormat)
+		return hostfile.ImageHeader{}, hypervisor.RefuseImageOfRawDisk(p.Name, f.ContentFormat)
 	}
-	h, err := hostfile.WithinContext(ctx, func() (hostfile.ImageHeader, error) { return hostfile.InspectImage(p.path()) })
+	h, err := hostfile.WithinContext(ctx, func() (hostfile.ImageHeader, error) { return hostfile.InspectImage(p.Path()) })
 	if err != nil {
 		return h, translateReadError(p, err)
 	}

@@ -50,7 +50,7 @@ func (b *Backend) connect(ctx context.Context) (*libvirtConnections, error) {
 		return nil, fmt.Errorf("connect to libvirt: %w", err)
 	}
 	b.domains.clear() // events may have been missed
-	b.pools.expireAll()
+	b.pools.ExpireAll()
 	b.capabilityWatch.Expire()
 	b.mu.Lock()
 	defer b.mu.Unlock()

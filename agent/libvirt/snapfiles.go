@@ -18,6 +18,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
@@ -101,7 +102,7 @@ func saveFirmwareState(x *libvirtxml.Domain, to string) (kept bool, err error) {
 	if _, err := os.Stat(to); err == nil {
 		return true, nil
 	}
-	partial := to + partialSuffix
+	partial := to + storage.PartialSuffix
 	if err := os.RemoveAll(partial); err != nil {
 		return false, err
 	}
@@ -135,7 +136,7 @@ func restoreFirmwareState(x *libvirtxml.Domain, from string) error {
 		if _, err := os.Lstat(copied); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		partial := to + partialSuffix
+		partial := to + storage.PartialSuffix
 		if err := os.RemoveAll(partial); err != nil {
 			return err
 		}
@@ -230,7 +231,7 @@ func copyStateFile(from, to string, mode fs.FileMode) error {
 // createOverlays creates an empty overlay on each base, in the pools of the disks.
 func (w *snapshotJob) createOverlays(ctx context.Context, next []hypervisor.SnapLayer) error {
 	for _, n := range next {
-		p, err := localVolumeOf(n.Disk, w.in.Pools)
+		p, err := storage.LocalVolumeOf(n.Disk, w.in.Pools)
 		if err != nil {
 			return err
 		}
@@ -238,7 +239,7 @@ func (w *snapshotJob) createOverlays(ctx context.Context, next []hypervisor.Snap
 		if err != nil {
 			return fmt.Errorf("read %s: %w", filepath.Base(n.Base), err)
 		}
-		pool, err := w.checkedPool(ctx, w.c, p.pool)
+		pool, err := w.pools.CheckedPool(ctx, w.c, p.Pool)
 		if err != nil {
 			return err
 		}
@@ -282,8 +283,8 @@ func (w *snapshotJob) removeTrash(ctx context.Context) error {
 		if !p.Spec.Kind.Info().FilePool {
 			continue
 		}
-		if ref, err := lookupPool(ctx, w.c, p.Name); err == nil {
-			w.refreshPool(ctx, w.c, ref)
+		if ref, err := storage.LookupPool(ctx, w.c, p.Name); err == nil {
+			w.pools.Refresh(ctx, w.c, ref)
 		}
 		w.expireVolume(p)
 	}
@@ -325,12 +326,12 @@ func recordLayerSizes(t *hypervisor.SnapTree) {
 
 // currentDiskPath returns the file that the VM writes to for a disk. For a VM with snapshots, this file is an overlay,
 // and the disk's own volume is read-only.
-func (a *applyRun) currentDiskPath(p localVolume) (string, error) {
+func (a *applyRun) currentDiskPath(p storage.LocalVolume) (string, error) {
 	t, err := readSnapshotTree(a.in.VM.ID)
 	if err != nil || t == nil {
-		return p.path(), err
+		return p.Path(), err
 	}
-	return cmp.Or(t.ActiveFile(p.ref()), p.path()), nil
+	return cmp.Or(t.ActiveFile(p.Ref()), p.Path()), nil
 }
 
 // refuseSnapshotDisks refuses to remove disks from the definition if snapshots need the disks.

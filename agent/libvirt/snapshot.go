@@ -13,6 +13,7 @@ import (
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/network"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -39,13 +40,13 @@ func (b *Backend) HostState(ctx context.Context, on hypervisor.Assignment) (wire
 func (b *Backend) readHostState(ctx context.Context, on hypervisor.Assignment) (wire.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, conn.HostStateTimeout)
 	defer cancel()
-	b.assignedPools.record(on.Pools)
+	b.assignedPools.Record(on.Pools)
 	c, err := b.stateConn(ctx)
 	if err != nil {
 		return wire.State{}, err
 	}
-	poolsDone := make(chan poolReports, 1)
-	go func() { poolsDone <- b.reportPools(ctx, on.Pools) }()
+	poolsDone := make(chan storage.Reports, 1)
+	go func() { poolsDone <- b.pools.Report(ctx, on.Pools) }()
 
 	all, err := b.readDomains(ctx, c)
 	if err != nil {
@@ -80,7 +81,7 @@ func (b *Backend) readHostState(ctx context.Context, on hypervisor.Assignment) (
 	}
 	slices.SortFunc(state.VMs, func(a, b wire.VMReport) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(state.Discovered, func(a, b fleet.DiscoveredVM) int { return cmp.Compare(a.ID, b.ID) })
-	state.Pools, state.Host.DiscoveredPools = seen.assigned, seen.others
+	state.Pools, state.Host.DiscoveredPools = seen.Assigned, seen.Others
 	b.addVolumeUsers(ctx, all, state.Pools, on.Checksums)
 	return state, nil
 }

@@ -14,6 +14,7 @@ import (
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
@@ -48,7 +49,7 @@ func (b *Backend) runSnapshotJob(ctx context.Context, act string, in hypervisor.
 		return conn.WrapAction(act, err)
 	}
 	defer unlock()
-	b.assignedPools.record(in.Pools)
+	b.assignedPools.Record(in.Pools)
 	return conn.WrapAction(act, b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		w := &snapshotJob{Backend: b, c: c, in: in}
 		if uuid, err := conn.ParseUUID(in.VM.ID); err == nil {
@@ -95,20 +96,20 @@ func (b *Backend) runSnapshotJob(ctx context.Context, act string, in hypervisor.
 
 // readSnapshot replaces the volume in from by the file that the disk had at the time of the snapshot. No job changes
 // the files of the VM's snapshots until the caller calls release.
-func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *localVolume) (release func(), err error) {
+func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *storage.LocalVolume) (release func(), err error) {
 	release, err = b.snapshotLocks.LockShared(ctx, string(of.VMID))
 	if err != nil {
 		return nil, err
 	}
 	tree, err := hostfile.WithinLookupTimeout(ctx, func() (*hypervisor.SnapTree, error) { return readSnapshotTree(of.VMID) })
 	if err == nil {
-		switch file := tree.SnapshotFile(of.ID, from.ref()); {
-		case file == "" || filepath.Dir(file) != filepath.Dir(from.path()):
-			err = fleet.Errorf(fleet.NotFound, "The host no longer has this snapshot of the disk %s.", from.volume)
+		switch file := tree.SnapshotFile(of.ID, from.Ref()); {
+		case file == "" || filepath.Dir(file) != filepath.Dir(from.Path()):
+			err = fleet.Errorf(fleet.NotFound, "The host no longer has this snapshot of the disk %s.", from.Name)
 		case tree.Work != nil:
 			err = hypervisor.RefuseUnfinishedSnapshots()
 		default:
-			from.volume = filepath.Base(file)
+			from.Name = filepath.Base(file)
 			return release, nil
 		}
 	}
@@ -175,11 +176,11 @@ func compareLayers(x *libvirtxml.Domain, next []hypervisor.SnapLayer) (all, none
 
 // ownVolumePath returns the path of the disk's own volume.
 func (w *snapshotJob) ownVolumePath(ref fleet.Volref) string {
-	p, err := localVolumeOf(ref, w.in.Pools)
+	p, err := storage.LocalVolumeOf(ref, w.in.Pools)
 	if err != nil {
 		return ""
 	}
-	return p.path()
+	return p.Path()
 }
 
 // checkOnlyManagedState refuses a VM with a state that Quantix did not create. Otherwise a job would lose disks or
@@ -197,19 +198,19 @@ func (w *snapshotJob) checkOnlyManagedState(ctx context.Context, s diskMigration
 		return err
 	}
 	for i, d := range s.applied.Spec.Disks {
-		p, err := localVolumeOf(d.Ref(), w.in.Pools)
+		p, err := storage.LocalVolumeOf(d.Ref(), w.in.Pools)
 		if err != nil {
 			return err
 		}
-		if p.isInBlockPool() || d.Existing {
+		if p.IsInBlockPool() || d.Existing {
 			return refuse("Disk %d (%s) is not a file of a pool, so the disk cannot have snapshots.", i+1, d.Volume)
 		}
-		if _, err := w.checkedPool(ctx, w.c, p.pool); err != nil {
+		if _, err := w.pools.CheckedPool(ctx, w.c, p.Pool); err != nil {
 			return err
 		}
 		want := w.tree.ActiveFile(d.Ref())
 		if want == "" {
-			want = p.path()
+			want = p.Path()
 		}
 		for _, x := range []*libvirtxml.Domain{s.persistentXML, live} {
 			if x == nil {
@@ -230,7 +231,7 @@ func (w *snapshotJob) checkOnlyManagedState(ctx context.Context, s diskMigration
 		f, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.VolumeFile, error) { return hostfile.ReadVolumeFile(want) })
 		switch {
 		case hostfile.IsMissing(err):
-			return hypervisor.NoVolumeError(filepath.Base(want), p.pool.Name)
+			return hypervisor.NoVolumeError(filepath.Base(want), p.Pool.Name)
 		case err != nil:
 			return translateReadError(p, err)
 		case d.FileFormat() != "qcow2":

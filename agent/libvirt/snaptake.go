@@ -15,6 +15,7 @@ import (
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
@@ -356,7 +357,7 @@ func (w *snapshotJob) settleTake(ctx context.Context, note *hypervisor.SnapOpera
 	if note.Node.Memory != "" {
 		w.tree.Trash = append(w.tree.Trash, note.Node.Memory)
 	}
-	w.tree.Trash = append(w.tree.Trash, filepath.Join(snapshotDirOf(w.in.VM.ID), string(note.Node.ID)), filepath.Join(snapshotDirOf(w.in.VM.ID), string(note.Node.ID))+partialSuffix)
+	w.tree.Trash = append(w.tree.Trash, filepath.Join(snapshotDirOf(w.in.VM.ID), string(note.Node.ID)), filepath.Join(snapshotDirOf(w.in.VM.ID), string(note.Node.ID))+storage.PartialSuffix)
 	w.tree.Work = nil
 	if err := w.save(); err != nil {
 		return err

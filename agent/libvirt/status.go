@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -151,4 +152,18 @@ func processStart(pidFile string) (time.Time, error) {
 	}
 	const ticksPerSecond = 100 // USER_HZ is the same on every platform of libvirt
 	return time.Unix(boot+ticks/ticksPerSecond, 0).UTC(), nil
+}
+
+// diskSizesOf returns the sizes of disks. It reads files directly, and takes other volumes from the latest listing of
+// their pool. The size of an unlisted volume is unknown, because the volume may be newer than the listing.
+func (b *Backend) diskSizesOf(ctx context.Context, paths hostfile.DiskPaths) map[string]hostfile.DiskSize {
+	out := b.diskSizes.Read(ctx, paths)
+	for address := range paths {
+		p, volume, ok := b.assignedPools.BlockAt(address)
+		if !ok {
+			continue
+		}
+		out[address] = b.pools.VolumeSize(p.Name, volume)
+	}
+	return out
 }

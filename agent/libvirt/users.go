@@ -7,13 +7,11 @@ import (
 	"strings"
 	"time"
 
-	golibvirt "github.com/digitalocean/go-libvirt"
-	"libvirt.org/go/libvirtxml"
-
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/storage"
 	"quantix/agent/libvirt/watch"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -40,7 +38,7 @@ type fileWatches struct {
 	diskChains    hostfile.DirCache[[]hostfile.ID]    // of the domains' disks and media
 	volumes       hostfile.DirCache[hostfile.Version] // of the pools' volumes
 	backingChains hostfile.DirCache[[]hostfile.ID]    // backing chains of volumes, without the volumes themselves
-	poolDirWatch  watch.Value[poolLocations]
+	poolDirWatch  watch.Value[storage.Locations]
 }
 
 // findFileUsers returns the files that the domains use. It finds a file under every path that a definition may use for
@@ -57,11 +55,11 @@ func (b *Backend) findFileUsers(ctx context.Context, how hostfile.CacheRecency, 
 		disks := s.diskFiles()
 		for _, f := range s.allFiles() {
 			if !slices.ContainsFunc(disks, func(h domxml.DiskFile) bool { return h.Path == f }) {
-				uses = append(uses, use{domxml.DiskFile{Path: dirs.path(f), Opaque: true}, fileUser{id: s.id, name: s.ref.Name, usage: domxml.UsedAsMedium}})
+				uses = append(uses, use{domxml.DiskFile{Path: dirs.Path(f), Opaque: true}, fileUser{id: s.id, name: s.ref.Name, usage: domxml.UsedAsMedium}})
 			}
 		}
 		for _, h := range disks {
-			h.Path = dirs.path(h.Path)
+			h.Path = dirs.Path(h.Path)
 			uses = append(uses, use{h, fileUser{s.id, s.ref.Name, h.FileUsage(), h.Shared}})
 		}
 	}
@@ -98,26 +96,18 @@ func (u fileUsers) usersOfVolume(pool, volume, path string, id hostfile.ID) []fi
 	return out
 }
 
-// readFileID reads the file's identity without the cache, because a cached identity may belong to an earlier file.
-func (p localVolume) readFileID(ctx context.Context) (hostfile.ID, error) {
-	if !filepath.IsAbs(p.path()) {
-		return hostfile.ID{}, nil
-	}
-	return hostfile.WithinContext(ctx, func() (hostfile.ID, error) { return hostfile.IDAt(p.path()), nil })
-}
-
 // domainUsing returns the name of a domain other than except that uses the file. It is empty if there is none. It
 // ignores domains that share an existing shareable disk, and overlays that an administrator created on a disk of
 // except.
-func (b *Backend) domainUsing(ctx context.Context, all []observedDomain, except fleet.VMID, p localVolume) (string, error) {
-	id, err := p.readFileID(ctx)
+func (b *Backend) domainUsing(ctx context.Context, all []observedDomain, except fleet.VMID, p storage.LocalVolume) (string, error) {
+	id, err := p.ReadFileID(ctx)
 	if err != nil {
 		return "", err
 	}
-	users := b.findFileUsers(ctx, hostfile.DecisionRecency, all).usersOfVolume(p.pool.Name, p.volume, p.path(), id)
+	users := b.findFileUsers(ctx, hostfile.DecisionRecency, all).usersOfVolume(p.Pool.Name, p.Name, p.Path(), id)
 	mine := slices.ContainsFunc(users, func(u fileUser) bool { return u.id == except && u.usage == domxml.UsedAsDisk })
 	for _, u := range users {
-		if u.id == except || mine && u.usage == domxml.UsedAsBacking || p.shared && u.shared && u.usage == domxml.UsedAsDisk {
+		if u.id == except || mine && u.usage == domxml.UsedAsBacking || p.Shared && u.shared && u.usage == domxml.UsedAsDisk {
 			continue
 		}
 		return u.name, nil
@@ -127,25 +117,25 @@ func (b *Backend) domainUsing(ctx context.Context, all []observedDomain, except 
 
 // checkNotGuestDisk refuses a file that is a domain's disk or in a disk's backing chain, because the content belongs to
 // that guest.
-func (a *applyRun) checkNotGuestDisk(ctx context.Context, p localVolume) error {
+func (a *applyRun) checkNotGuestDisk(ctx context.Context, p storage.LocalVolume) error {
 	return a.checkReadable(ctx, p, false)
 }
 
 // checkReadable is checkNotGuestDisk but, if library is set, accepts an image that backs disks: library images are
 // read-only and may back disks.
-func (a *applyRun) checkReadable(ctx context.Context, p localVolume, library bool) error {
+func (a *applyRun) checkReadable(ctx context.Context, p storage.LocalVolume, library bool) error {
 	all, err := a.readDomains(ctx, a.c)
 	if err != nil {
 		return err
 	}
-	id, err := p.readFileID(ctx)
+	id, err := p.ReadFileID(ctx)
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(a.findFileUsers(ctx, hostfile.DecisionRecency, all).usersOfVolume(p.pool.Name, p.volume, p.path(), id), func(u fileUser) bool {
+	if slices.ContainsFunc(a.findFileUsers(ctx, hostfile.DecisionRecency, all).usersOfVolume(p.Pool.Name, p.Name, p.Path(), id), func(u fileUser) bool {
 		return u.usage == domxml.UsedAsDisk || u.usage == domxml.UsedAsBacking && !library
 	}) {
-		return fleet.Errorf(fleet.Conflict, "The volume %s is used by a disk of a VM on this host, so the volume can be neither cloned nor inserted into a drive. Choose a volume that no VM uses.", p.volume)
+		return fleet.Errorf(fleet.Conflict, "The volume %s is used by a disk of a VM on this host, so the volume can be neither cloned nor inserted into a drive. Choose a volume that no VM uses.", p.Name)
 	}
 	return nil
 }
@@ -168,7 +158,7 @@ func (b *Backend) addVolumeUsers(ctx context.Context, all []observedDomain, pool
 				*v = hostfile.RawVolumeListing(*v, ids[v.Path].Bytes)
 			}
 		}
-		pools[i].Status.Volumes, pools[i].Status.ProvisionedBytes = volumes, unallocatedBytes(volumes)
+		pools[i].Status.Volumes, pools[i].Status.ProvisionedBytes = volumes, storage.UnallocatedBytes(volumes)
 	}
 	bases := b.backedVolumes(ctx, pools)
 	for i := range pools {
@@ -235,53 +225,9 @@ func addUsersToVolume(v *fleet.Volume, users []fileUser, bases []string, modifie
 	}
 }
 
-// poolLocations maps the names of the host's pools to their directories, or to the address prefix of block pools.
-type poolLocations map[string]poolLocation
-
-// poolLocation is the directory of a file pool or the address prefix of a block pool.
-type poolLocation struct {
-	path   string
-	blocks *blockVolumeMapping // nil: a file pool
-}
-
-// volumeLocation returns the volume's path or address. It is empty if only libvirt knows the path.
-func (d poolLocation) volumeLocation(volume string) string {
-	switch {
-	case d.path == "":
-		return ""
-	case d.blocks != nil:
-		if below := d.blocks.suffixOf(volume); below != "" {
-			return d.path + below
-		}
-		return ""
-	}
-	return filepath.Join(d.path, volume)
-}
-
-// path returns the file's path for a pool and volume name of a definition. It returns other paths unchanged.
-func (d poolLocations) path(path string) string {
-	rest, byPool := strings.CutPrefix(path, domxml.VolumeRefPrefix)
-	pool, volume, _ := strings.Cut(rest, "/")
-	if at := d[pool].volumeLocation(volume); byPool && at != "" {
-		return at
-	}
-	return path
-}
-
-// unlistedPool returns the pool name in a definition's volume reference if the pool is not listed. It is empty for a
-// listed pool and for plain paths.
-func (d poolLocations) unlistedPool(path string) string {
-	rest, byPool := strings.CutPrefix(path, domxml.VolumeRefPrefix)
-	pool, _, _ := strings.Cut(rest, "/")
-	if _, known := d[pool]; byPool && !known {
-		return pool
-	}
-	return ""
-}
-
 // poolLocationsFor reads the pools from libvirt only if a domain names a disk by pool and volume. It does not wait for
 // hanging storage.
-func (b *Backend) poolLocationsFor(ctx context.Context, how hostfile.CacheRecency, all []observedDomain) poolLocations {
+func (b *Backend) poolLocationsFor(ctx context.Context, how hostfile.CacheRecency, all []observedDomain) storage.Locations {
 	if !slices.ContainsFunc(all, func(s observedDomain) bool {
 		return slices.ContainsFunc(s.allFiles(), func(f string) bool { return strings.HasPrefix(f, domxml.VolumeRefPrefix) })
 	}) {
@@ -290,47 +236,12 @@ func (b *Backend) poolLocationsFor(ctx context.Context, how hostfile.CacheRecenc
 	if how.Age == 0 {
 		b.fileWatches.poolDirWatch.Expire()
 	}
-	return b.fileWatches.poolDirWatch.Read(ctx, 10*time.Second, poolReadTimeout, func() (poolLocations, error) {
+	return b.fileWatches.poolDirWatch.Read(ctx, 10*time.Second, storage.ReadTimeout, func() (storage.Locations, error) {
 		c, err := b.daemon.Dial(b.daemon.RunContext)
 		if err != nil {
 			return nil, err
 		}
 		defer c.Disconnect()
-		return conn.Call(b.daemon.RunContext, c, listPoolLocations)
+		return conn.Call(b.daemon.RunContext, c, storage.ListLocations)
 	}).Value
-}
-
-// poolLocationOf returns the directory or address prefix in libvirt's definition of a pool.
-func poolLocationOf(x libvirtxml.StoragePool) poolLocation {
-	if kind := blockMappingOfType(x.Type); kind != nil {
-		return poolLocation{kind.prefix(x), kind}
-	}
-	if x.Target != nil {
-		return poolLocation{path: x.Target.Path}
-	}
-	return poolLocation{}
-}
-
-// listPoolLocations reads the directories of all pools from libvirt.
-func listPoolLocations(l *golibvirt.Libvirt) (poolLocations, error) {
-	refs, _, err := l.ConnectListAllStoragePools(1, 0)
-	if err != nil {
-		return nil, err
-	}
-	out := make(poolLocations, len(refs))
-	for _, ref := range refs {
-		text, err := l.StoragePoolGetXMLDesc(ref, 0)
-		if conn.IsLibvirtCode(err, golibvirt.ErrNoStoragePool) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		var x libvirtxml.StoragePool
-		if err := x.Unmarshal(text); err != nil {
-			return nil, err
-		}
-		out[ref.Name] = poolLocationOf(x)
-	}
-	return out, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
@@ -17,68 +18,68 @@ import (
 
 // checkBlockDisk reports whether a disk in a block pool exists; false means that the disk was never created. It refuses
 // a disk that was created and is now missing.
-func (a *applyRun) checkBlockDisk(ctx context.Context, p localVolume, made, named bool) (bool, error) {
+func (a *applyRun) checkBlockDisk(ctx context.Context, p storage.LocalVolume, made, named bool) (bool, error) {
 	missing := func(why string) error {
-		return hypervisor.FaultError(hypervisor.MissingDiskFault(p.number, p.ref(), p.pool.Name, hostname(), why))
+		return hypervisor.FaultError(hypervisor.MissingDiskFault(p.Number, p.Ref(), p.Pool.Name, conn.Hostname(), why))
 	}
-	why, err := a.diskUnavailableReason(ctx, a.c, p.pool.Name, "")
+	why, err := a.diskUnavailableReason(ctx, a.c, p.Pool.Name, "")
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("disk %d: %w", p.number, err)
+		return false, fmt.Errorf("disk %d: %w", p.Number, err)
 	case why == hypervisor.PoolInactiveReason && !made:
-		return false, fleet.Errorf(fleet.Conflict, "The pool %s of disk %d is not active on %s. Start the pool.", p.pool.Name, p.number, hostname())
+		return false, fleet.Errorf(fleet.Conflict, "The pool %s of disk %d is not active on %s. Start the pool.", p.Pool.Name, p.Number, conn.Hostname())
 	case why != "":
 		return false, missing(why)
 	}
-	ref, v, err := a.lookupVolume(ctx, a.c, p)
+	ref, v, err := a.pools.LookupVolume(ctx, a.c, p)
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("disk %d: %w", p.number, err)
+		return false, fmt.Errorf("disk %d: %w", p.Number, err)
 	case ref == nil && made:
 		return false, missing(hypervisor.VolumeMissingReason)
-	case ref == nil && p.preexisting:
-		return false, fleet.Errorf(fleet.Conflict, "Disk %d: %s", p.number, hypervisor.NoVolumeError(p.volume, p.pool.Name))
+	case ref == nil && p.Preexisting:
+		return false, fleet.Errorf(fleet.Conflict, "Disk %d: %s", p.Number, hypervisor.NoVolumeError(p.Name, p.Pool.Name))
 	case ref == nil:
 		return false, nil
-	case named || made || p.preexisting:
+	case named || made || p.Preexisting:
 		return true, nil
-	case p.size > v.CapacityBytes: // an earlier attempt was interrupted
-		return true, a.growBlockTo(ctx, a.c, *ref, p.size)
+	case p.Size > v.CapacityBytes: // an earlier attempt was interrupted
+		return true, a.growBlockTo(ctx, a.c, *ref, p.Size)
 	}
 	return true, nil
 }
 
 // blockExists reports whether the volume exists, without any checks.
-func (a *applyRun) blockExists(ctx context.Context, p localVolume) (bool, error) {
+func (a *applyRun) blockExists(ctx context.Context, p storage.LocalVolume) (bool, error) {
 	return a.blockVolumeExists(ctx, a.c, p)
 }
 
 // blockVolumeExists reports whether the volume exists in its block pool.
-func (b *Backend) blockVolumeExists(ctx context.Context, c *conn.Conn, p localVolume) (bool, error) {
-	ref, _, err := b.lookupVolume(ctx, c, p)
+func (b *Backend) blockVolumeExists(ctx context.Context, c *conn.Conn, p storage.LocalVolume) (bool, error) {
+	ref, _, err := b.pools.LookupVolume(ctx, c, p)
 	return ref != nil, err
 }
 
 // createBlockDisk creates an empty disk. Block pools have no images to clone.
-func (a *applyRun) createBlockDisk(ctx context.Context, p localVolume) error {
-	if !p.pool.Spec.Kind.Info().CreatesVolumes || p.preexisting {
-		return fleet.Errorf(fleet.Conflict, "The pool %s cannot create volumes. Choose an existing volume of the pool as the disk.", p.pool.Name)
+func (a *applyRun) createBlockDisk(ctx context.Context, p storage.LocalVolume) error {
+	if !p.Pool.Spec.Kind.Info().CreatesVolumes || p.Preexisting {
+		return fleet.Errorf(fleet.Conflict, "The pool %s cannot create volumes. Choose an existing volume of the pool as the disk.", p.Pool.Name)
 	}
-	if p.image != nil {
-		return fleet.Errorf(fleet.Conflict, "A disk in the pool %s must be empty, because images can be copied only into file pools.", p.pool.Name)
+	if p.Image != nil {
+		return fleet.Errorf(fleet.Conflict, "A disk in the pool %s must be empty, because images can be copied only into file pools.", p.Pool.Name)
 	}
-	pool, err := lookupPool(ctx, a.c, p.pool.Name)
+	pool, err := storage.LookupPool(ctx, a.c, p.Pool.Name)
 	if err != nil {
 		return err
 	}
-	if err := a.createBlockVolume(ctx, a.c, pool, p.volume, p.size); err != nil {
+	if err := a.createBlockVolume(ctx, a.c, pool, p.Name, p.Size); err != nil {
 		return err
 	}
-	if err := a.in.RecordDisk(p.ref()); err != nil {
+	if err := a.in.RecordDisk(p.Ref()); err != nil {
 		return err
 	}
-	a.pools.expirePool(p.pool.Name)
-	a.in.Progress(100, fmt.Sprintf("disk %d is ready", p.number))
+	a.pools.ExpirePool(p.Pool.Name)
+	a.in.Progress(100, fmt.Sprintf("disk %d is ready", p.Number))
 	return nil
 }
 
@@ -106,14 +107,14 @@ func refuseStorageManagedVolumes(p fleet.Pool) error {
 
 // checkBlockName refuses the name of an existing volume. made reports that this job has already created the volume.
 func (w *volumeJob) checkBlockName(ctx context.Context) (made bool, err error) {
-	there, err := w.blockVolumeExists(ctx, w.c, w.localVolume)
+	there, err := w.blockVolumeExists(ctx, w.c, w.LocalVolume)
 	switch {
 	case err != nil || !there:
 		return false, err
-	case w.in.RecordedFile == w.path():
+	case w.in.RecordedFile == w.Path():
 		return true, nil
 	}
-	return false, hypervisor.RefuseTakenVolumeName(w.volume, w.localVolume.pool.Name)
+	return false, hypervisor.RefuseTakenVolumeName(w.Name, w.LocalVolume.Pool.Name)
 }
 
 // createBlock creates an empty volume in a block pool.
@@ -123,22 +124,22 @@ func (w *volumeJob) createBlock(ctx context.Context) error {
 		return err
 	}
 	if w.in.Params.Format != "raw" || w.in.Params.SizeBytes <= 0 {
-		return fleet.Errorf(fleet.Invalid, "A volume of the pool %s must be raw and larger than 0 bytes.", w.localVolume.pool.Name)
+		return fleet.Errorf(fleet.Invalid, "A volume of the pool %s must be raw and larger than 0 bytes.", w.LocalVolume.Pool.Name)
 	}
-	w.in.Progress(0, "creating "+w.volume)
-	if err := w.createBlockVolume(ctx, w.c, w.pool, w.volume, w.in.Params.SizeBytes); err != nil {
+	w.in.Progress(0, "creating "+w.Name)
+	if err := w.createBlockVolume(ctx, w.c, w.pool, w.Name, w.in.Params.SizeBytes); err != nil {
 		return err
 	}
-	return w.in.RecordFile(w.path())
+	return w.in.RecordFile(w.Path())
 }
 
 // cloneBlock makes libvirt copy another volume of the pool. If the agent cannot record the copy, it removes the copy.
 func (w *volumeJob) cloneBlock(ctx context.Context) error {
-	from := localVolume{pool: w.localVolume.pool, volume: w.in.Params.Source}
-	if !fleet.IsVolumeName(from.volume) || from.volume == w.volume {
-		return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", from.volume)
+	from := storage.LocalVolume{Pool: w.LocalVolume.Pool, Name: w.in.Params.Source}
+	if !fleet.IsVolumeName(from.Name) || from.Name == w.Name {
+		return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", from.Name)
 	}
-	unlock, err := w.volumeLocks.LockShared(ctx, from.path())
+	unlock, err := w.volumeLocks.LockShared(ctx, from.Path())
 	if err != nil {
 		return err
 	}
@@ -147,26 +148,26 @@ func (w *volumeJob) cloneBlock(ctx context.Context) error {
 	if err != nil || made {
 		return err
 	}
-	source, v, err := w.requireVolume(ctx, w.c, from)
+	source, v, err := w.pools.RequireVolume(ctx, w.c, from)
 	if err != nil {
 		return err
 	}
-	id, err := from.readFileID(ctx)
+	id, err := from.ReadFileID(ctx)
 	if err == nil {
 		err = w.checkUnwritten(ctx, w.c, from, id)
 	}
 	if err != nil {
 		return err
 	}
-	w.in.Progress(0, "copying "+from.volume)
+	w.in.Progress(0, "copying "+from.Name)
 	err = w.c.Do(ctx, func(l *golibvirt.Libvirt) error {
-		_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.volume, newVolumeSpec{format: "raw", size: v.CapacityBytes, full: true}), source, 0)
+		_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.Name, newVolumeSpec{format: "raw", size: v.CapacityBytes, full: true}), source, 0)
 		return err
 	})
 	if err == nil {
-		err = errors.Join(w.checkUnwritten(ctx, w.c, from, id), w.in.RecordFile(w.path()))
+		err = errors.Join(w.checkUnwritten(ctx, w.c, from, id), w.in.RecordFile(w.Path()))
 		if err != nil {
-			err = errors.Join(err, w.removeVolume(ctx, w.c, w.localVolume))
+			err = errors.Join(err, w.removeVolume(ctx, w.c, w.LocalVolume))
 		}
 	}
 	return err
@@ -174,14 +175,14 @@ func (w *volumeJob) cloneBlock(ctx context.Context) error {
 
 // growBlockVolume grows an unused volume of a block pool.
 func (w *volumeJob) growBlockVolume(ctx context.Context) error {
-	ref, v, err := w.requireVolume(ctx, w.c, w.localVolume)
+	ref, v, err := w.pools.RequireVolume(ctx, w.c, w.LocalVolume)
 	switch {
 	case err != nil:
 		return err
 	case v.CapacityBytes == w.in.Params.SizeBytes:
 		return nil
 	case v.CapacityBytes > w.in.Params.SizeBytes:
-		return hypervisor.RefuseShrink(w.volume, v.CapacityBytes, w.in.Params.SizeBytes)
+		return hypervisor.RefuseShrink(w.Name, v.CapacityBytes, w.in.Params.SizeBytes)
 	}
 	if err := w.requireUnusedBlock(ctx); err != nil {
 		return err
@@ -191,44 +192,44 @@ func (w *volumeJob) growBlockVolume(ctx context.Context) error {
 
 // wipeBlock makes libvirt overwrite an unused volume with zeros.
 func (w *volumeJob) wipeBlock(ctx context.Context) error {
-	ref, _, err := w.requireVolume(ctx, w.c, w.localVolume)
+	ref, _, err := w.pools.RequireVolume(ctx, w.c, w.LocalVolume)
 	if err == nil {
 		err = w.requireUnusedBlock(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	w.in.Progress(0, "overwriting with zeros: "+w.volume)
+	w.in.Progress(0, "overwriting with zeros: "+w.Name)
 	return w.c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolWipe(ref, 0) })
 }
 
 // deleteBlock deletes an unused volume of a block pool.
 func (w *volumeJob) deleteBlock(ctx context.Context) error {
-	there, err := w.blockVolumeExists(ctx, w.c, w.localVolume)
+	there, err := w.blockVolumeExists(ctx, w.c, w.LocalVolume)
 	if err != nil || !there {
 		return err
 	}
 	if err := w.requireUnusedBlock(ctx); err != nil {
 		return err
 	}
-	return w.removeVolume(ctx, w.c, w.localVolume)
+	return w.removeVolume(ctx, w.c, w.LocalVolume)
 }
 
 // requireUnusedBlock refuses a volume that a domain of this host uses. The storage protects volumes of running guests
 // on other hosts.
 func (w *volumeJob) requireUnusedBlock(ctx context.Context) error {
-	id, err := w.readFileID(ctx)
+	id, err := w.ReadFileID(ctx)
 	if err != nil {
 		return err
 	}
-	users, err := w.volumeUsers(ctx, w.c, w.localVolume, id)
+	users, err := w.volumeUsers(ctx, w.c, w.LocalVolume, id)
 	if err == nil && len(users) > 0 {
-		err = hypervisor.RefuseUsedVolume(w.volume, users[0].domain)
+		err = hypervisor.RefuseUsedVolume(w.Name, users[0].domain)
 	}
 	return err
 }
 
-func (w *volumeJob) refuseBlockPool(context.Context) error { return errNotFilePool(w.localVolume.pool) }
+func (w *volumeJob) refuseBlockPool(context.Context) error { return errNotFilePool(w.LocalVolume.Pool) }
 
 func errNotFilePool(p fleet.Pool) error {
 	return fleet.Errorf(fleet.Conflict, "The pool %s is not a file pool, and only file pools have images.", p.Name)

@@ -6,37 +6,38 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/storage"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 )
 
 // copyFile copies another volume byte by byte, preserves holes, and ends as soon as ctx ends. It checks the source
 // again at the end, because a guest may have started during the copy.
-func (w *volumeJob) copyFile(ctx context.Context, from localVolume) error {
+func (w *volumeJob) copyFile(ctx context.Context, from storage.LocalVolume) error {
 	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
 		return err
 	}
-	if err := before.CheckClonable(from.volume); err != nil {
+	if err := before.CheckClonable(from.Name); err != nil {
 		return err
 	}
 	if err := w.checkUnwritten(ctx, w.c, from, before.ID); err != nil {
 		return err
 	}
 	if before.LooksFormatted() {
-		if w.guestData = true; !fleet.IsRawName(w.volume) {
-			return hypervisor.RefuseVolumeSuffix(w.volume, before.ContentFormat)
+		if w.guestData = true; !fleet.IsRawName(w.Name) {
+			return hypervisor.RefuseVolumeSuffix(w.Name, before.ContentFormat)
 		}
 	} else {
-		sound, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.ImageHeader, error) { return hostfile.InspectImage(from.path()) })
+		sound, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.ImageHeader, error) { return hostfile.InspectImage(from.Path()) })
 		if err != nil {
 			return translateReadError(from, err)
 		}
-		if err := sound.CheckClonable(from.volume); err != nil {
+		if err := sound.CheckClonable(from.Name); err != nil {
 			return err
 		}
 	}
-	note := "copying " + from.volume
+	note := "copying " + from.Name
 	w.in.Progress(0, note)
 	err = hostfile.WaitUnlessHung(ctx, func() error { return w.writeCopy(ctx, from, before, note) })
 	if err != nil {
@@ -47,14 +48,14 @@ func (w *volumeJob) copyFile(ctx context.Context, from localVolume) error {
 	}
 	after, err := w.volumeFile(ctx, w.c, from)
 	if err == nil && (after.ID != before.ID || after.Bytes != before.Bytes || !after.Modified.Equal(before.Modified)) {
-		err = fleet.Errorf(fleet.Conflict, "The volume %s was written to while it was being copied, so the copy would be incomplete. Try again when nobody writes to the volume.", from.volume)
+		err = fleet.Errorf(fleet.Conflict, "The volume %s was written to while it was being copied, so the copy would be incomplete. Try again when nobody writes to the volume.", from.Name)
 	}
 	return err
 }
 
 // writeCopy writes the copy under the unfinished name.
-func (w *volumeJob) writeCopy(ctx context.Context, from localVolume, was hostfile.VolumeFile, note string) (err error) {
-	src, err := hostfile.OpenImage(from.path(), false)
+func (w *volumeJob) writeCopy(ctx context.Context, from storage.LocalVolume, was hostfile.VolumeFile, note string) (err error) {
+	src, err := hostfile.OpenImage(from.Path(), false)
 	if err != nil {
 		return translateReadError(from, err)
 	}
@@ -65,7 +66,7 @@ func (w *volumeJob) writeCopy(ctx context.Context, from localVolume, was hostfil
 	}
 	defer func() { err = errors.Join(err, dst.Close()) }()
 	if was.Alloc > room {
-		return errNoCopySpace(w.localVolume, room, was.Alloc)
+		return errNoCopySpace(w.LocalVolume, room, was.Alloc)
 	}
 	_, err = transfer.CopyFile(ctx, dst, src, was.Bytes, nil, w.newMeter(note, was.Bytes))
 	return err
@@ -77,6 +78,6 @@ func (w *volumeJob) newMeter(note string, total int64) *transfer.Meter {
 }
 
 // errNoCopySpace is the error for a copy that needs more space than the pool has. room and needs are in bytes.
-func errNoCopySpace(to localVolume, room, needs int64) error {
-	return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the copy needs %s.", to.pool.Name, fleet.FormatBytes(room), fleet.FormatBytes(needs))
+func errNoCopySpace(to storage.LocalVolume, room, needs int64) error {
+	return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the copy needs %s.", to.Pool.Name, fleet.FormatBytes(room), fleet.FormatBytes(needs))
 }

@@ -8,6 +8,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/image"
 	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
@@ -15,23 +16,23 @@ import (
 // descriptor with a fixed format, so it cannot open files that the source names.
 func (b *Backend) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.runVolumeJob(ctx, "convert", in, (*volumeJob).refuseBlockPool, func(ctx context.Context, w *volumeJob) error {
-		from := localVolume{pool: in.Pool, volume: in.Params.Source}
+		from := storage.LocalVolume{Pool: in.Pool, Name: in.Params.Source}
 		if in.SourcePool != nil {
-			from.pool = *in.SourcePool
+			from.Pool = *in.SourcePool
 		}
 		switch {
-		case !fleet.IsVolumeName(from.volume) || from.ref() == in.Ref():
+		case !fleet.IsVolumeName(from.Name) || from.Ref() == in.Ref():
 			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be converted.", in.Params.Source)
 		case in.Params.SourcePool != "" && (in.SourcePool == nil || in.SourcePool.ID != in.Params.SourcePool):
 			return hypervisor.NoSourcePoolError()
-		case from.isInBlockPool():
-			return errNotFilePool(from.pool)
+		case from.IsInBlockPool():
+			return errNotFilePool(from.Pool)
 		}
-		if _, err := b.checkedPool(ctx, w.c, from.pool); err != nil {
+		if _, err := b.pools.CheckedPool(ctx, w.c, from.Pool); err != nil {
 			return err
 		}
 		// qemu-img runs with the group nobody, so the file's group must change during the conversion.
-		unlock, err := b.volumeLocks.LockExclusive(ctx, from.path())
+		unlock, err := b.volumeLocks.LockExclusive(ctx, from.Path())
 		if err != nil {
 			return err
 		}
@@ -41,7 +42,7 @@ func (b *Backend) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) e
 }
 
 // convertSource converts the source to qcow2 and fails if the source changes meanwhile.
-func (w *volumeJob) convertSource(ctx context.Context, from localVolume) error {
+func (w *volumeJob) convertSource(ctx context.Context, from storage.LocalVolume) error {
 	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
 		return err
@@ -55,20 +56,20 @@ func (w *volumeJob) convertSource(ctx context.Context, from localVolume) error {
 	}
 	after, err := w.volumeFile(ctx, w.c, from)
 	if err == nil && (after.ID != before.ID || after.Bytes != before.Bytes || !after.Modified.Equal(before.Modified)) {
-		err = hypervisor.RefuseChangedVolume(from.volume)
+		err = hypervisor.RefuseChangedVolume(from.Name)
 	}
 	return err
 }
 
 // convertFile checks the source and converts it into the unfinished volume.
-func (w *volumeJob) convertFile(ctx context.Context, from localVolume, is hostfile.VolumeFile) error {
-	f, err := hostfile.OpenImage(from.path(), false)
+func (w *volumeJob) convertFile(ctx context.Context, from storage.LocalVolume, is hostfile.VolumeFile) error {
+	f, err := hostfile.OpenImage(from.Path(), false)
 	if err != nil {
 		return translateReadError(from, err)
 	}
 	defer f.Close()
 	o := w.in.Params
-	at, size, facts, err := image.FindMember(f, is.Bytes, from.volume, o.Member)
+	at, size, facts, err := image.FindMember(f, is.Bytes, from.Name, o.Member)
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func (w *volumeJob) convertFile(ctx context.Context, from localVolume, is hostfi
 
 // fillConverted writes the disk into the empty, unfinished volume.
 func (w *volumeJob) fillConverted(ctx context.Context, part image.DiskPart, facts image.Facts, need int64) (err error) {
-	to, err := hostfile.OpenToWrite(w.unfinished().path())
+	to, err := hostfile.OpenToWrite(w.Unfinished().Path())
 	if err != nil {
 		return err
 	}
@@ -107,7 +108,7 @@ func (w *volumeJob) fillConverted(ctx context.Context, part image.DiskPart, fact
 		return err
 	}
 	if need > room {
-		return errNoCopySpace(w.localVolume, room, need)
+		return errNoCopySpace(w.LocalVolume, room, need)
 	}
 	const overhead = 1 << 30 // space for the tables of qcow2, with a margin
 	err = part.Convert(ctx, to, facts.Size+facts.Size/100+overhead, func(percent int) {
@@ -116,7 +117,7 @@ func (w *volumeJob) fillConverted(ctx context.Context, part image.DiskPart, fact
 	if err != nil {
 		return err
 	}
-	made, err := hostfile.ReadHeader(w.unfinished().path(), false)
+	made, err := hostfile.ReadHeader(w.Unfinished().Path(), false)
 	switch {
 	case err != nil:
 		return err

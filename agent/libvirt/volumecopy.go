@@ -18,6 +18,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
@@ -28,7 +29,7 @@ func (b *Backend) HashVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 		return err
 	}
 	return b.readVolumeFile(ctx, "verify", at, in, func(ctx context.Context, w *volumeJob) error {
-		if at.isInBlockPool() {
+		if at.IsInBlockPool() {
 			return errNotFilePool(in.Pool)
 		}
 		defer b.expireVolume(in.Pool)
@@ -51,17 +52,17 @@ func (b *Backend) HashVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 
 // checkValidImage refuses a file that cannot be a VM's disk. It uses Quantix's own reader, because qemu-img as nobody
 // would need another group on the file while guests may use it.
-func (w *volumeJob) checkValidImage(ctx context.Context, at localVolume) error {
+func (w *volumeJob) checkValidImage(ctx context.Context, at storage.LocalVolume) error {
 	h, err := w.readImageSource(ctx, w.c, at)
 	if err != nil {
 		return err
 	}
-	return h.CheckClonable(at.volume)
+	return h.CheckClonable(at.Name)
 }
 
 // readAndHash reads a volume to its end and hashes it. It also writes the bytes to to, unless to is nil. It fails if
 // the volume changes during the read.
-func (w *volumeJob) readAndHash(ctx context.Context, from localVolume, note string, to io.Writer) (hypervisor.VolumeChecksum, error) {
+func (w *volumeJob) readAndHash(ctx context.Context, from storage.LocalVolume, note string, to io.Writer) (hypervisor.VolumeChecksum, error) {
 	none := hypervisor.VolumeChecksum{}
 	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
@@ -70,7 +71,7 @@ func (w *volumeJob) readAndHash(ctx context.Context, from localVolume, note stri
 	if err := w.refuseFileOfRunningGuest(ctx, from, before.ID); err != nil {
 		return none, err
 	}
-	stamped, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.Version, error) { return hostfile.VersionAt(from.path()), nil })
+	stamped, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.Version, error) { return hostfile.VersionAt(from.Path()), nil })
 	if err != nil {
 		return none, err
 	}
@@ -87,14 +88,14 @@ func (w *volumeJob) readAndHash(ctx context.Context, from localVolume, note stri
 	case err != nil:
 		return none, err
 	case after.ID != before.ID || after.ID != id.ID || after.Bytes != before.Bytes || !after.Modified.Equal(before.Modified) || id.Bytes != after.Bytes:
-		return none, hypervisor.RefuseChangedVolume(from.volume)
+		return none, hypervisor.RefuseChangedVolume(from.Name)
 	}
-	return hypervisor.VolumeChecksum{Ref: from.ref(), SHA256: hex.EncodeToString(sum.Sum(nil)), FileStamp: hostfile.Version{ID: after.ID, Modified: after.Modified, Bytes: after.Bytes, Changed: stamped.Changed}.Stamp()}, nil
+	return hypervisor.VolumeChecksum{Ref: from.Ref(), SHA256: hex.EncodeToString(sum.Sum(nil)), FileStamp: hostfile.Version{ID: after.ID, Modified: after.Modified, Bytes: after.Bytes, Changed: stamped.Changed}.Stamp()}, nil
 }
 
 // hashFile hashes the file that it opened, even if another file gets the path during the read.
-func (w *volumeJob) hashFile(ctx context.Context, from localVolume, total int64, note string, sum hash.Hash, to io.Writer) (hostfile.Version, error) {
-	f, err := hostfile.OpenImage(from.path(), false)
+func (w *volumeJob) hashFile(ctx context.Context, from storage.LocalVolume, total int64, note string, sum hash.Hash, to io.Writer) (hostfile.Version, error) {
+	f, err := hostfile.OpenImage(from.Path(), false)
 	if err != nil {
 		return hostfile.Version{}, translateReadError(from, err)
 	}
@@ -122,7 +123,7 @@ func (w *volumeJob) hashFile(ctx context.Context, from localVolume, total int64,
 			return hostfile.Version{ID: hostfile.IdentityOf(info), Modified: info.ModTime(), Bytes: info.Size(), Changed: hostfile.ChangedAt(info)}, nil
 		}
 		if err != nil {
-			return hostfile.Version{}, fmt.Errorf("read the volume %s: %w", from.volume, err)
+			return hostfile.Version{}, fmt.Errorf("read the volume %s: %w", from.Name, err)
 		}
 	}
 	return hostfile.Version{}, ctx.Err()
@@ -130,14 +131,14 @@ func (w *volumeJob) hashFile(ctx context.Context, from localVolume, total int64,
 
 // refuseFileOfRunningGuest refuses a file that a running guest may write to. Backing files are accepted, because guests
 // only read them.
-func (w *volumeJob) refuseFileOfRunningGuest(ctx context.Context, p localVolume, id hostfile.ID) error {
+func (w *volumeJob) refuseFileOfRunningGuest(ctx context.Context, p storage.LocalVolume, id hostfile.ID) error {
 	users, err := w.volumeUsers(ctx, w.c, p, id)
 	if err != nil {
 		return err
 	}
 	for _, u := range users {
 		if u.running && u.usage == domxml.UsedAsDisk {
-			return hypervisor.RefuseVolumeOfRunningVM(p.volume, u.domain)
+			return hypervisor.RefuseVolumeOfRunningVM(p.Name, u.domain)
 		}
 	}
 	return nil
@@ -146,20 +147,20 @@ func (w *volumeJob) refuseFileOfRunningGuest(ctx context.Context, p localVolume,
 // CopyVolume implements hypervisor.Storage.
 func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.runVolumeJob(ctx, "copy", in, (*volumeJob).refuseBlockPool, func(ctx context.Context, w *volumeJob) error {
-		from := localVolume{pool: in.Pool, volume: in.Params.Source}
+		from := storage.LocalVolume{Pool: in.Pool, Name: in.Params.Source}
 		if in.SourcePool != nil {
-			from.pool = *in.SourcePool
+			from.Pool = *in.SourcePool
 		}
-		if from.isInBlockPool() {
-			return errNotFilePool(from.pool)
+		if from.IsInBlockPool() {
+			return errNotFilePool(from.Pool)
 		}
 		switch {
-		case !fleet.IsVolumeName(from.volume) || from.ref() == in.Ref():
+		case !fleet.IsVolumeName(from.Name) || from.Ref() == in.Ref():
 			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", in.Params.Source)
 		case in.Params.SourcePool != "" && (in.SourcePool == nil || in.SourcePool.ID != in.Params.SourcePool):
 			return hypervisor.NoSourcePoolError()
 		}
-		pool, err := b.checkedPool(ctx, w.c, from.pool)
+		pool, err := b.pools.CheckedPool(ctx, w.c, from.Pool)
 		if err != nil {
 			return err
 		}
@@ -170,12 +171,12 @@ func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 			}
 			defer release()
 		}
-		unlock, err := b.volumeLocks.LockShared(ctx, from.path())
+		unlock, err := b.volumeLocks.LockShared(ctx, from.Path())
 		if err != nil {
 			return err
 		}
 		defer unlock()
-		defer b.expireVolume(from.pool) // the copy also yields the checksum of the source
+		defer b.expireVolume(from.Pool) // the copy also yields the checksum of the source
 		if in.Params.Flatten {
 			return w.flattenDisk(ctx, from, pool)
 		}
@@ -184,7 +185,7 @@ func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 }
 
 // copyVolume copies the source byte by byte and reports the checksums of the source and of the copy.
-func (w *volumeJob) copyVolume(ctx context.Context, from localVolume) error {
+func (w *volumeJob) copyVolume(ctx context.Context, from storage.LocalVolume) error {
 	there, err := w.isAlreadyCreated(ctx)
 	if err != nil || there {
 		return err
@@ -198,8 +199,8 @@ func (w *volumeJob) copyVolume(ctx context.Context, from localVolume) error {
 		return err
 	}
 	own := source
-	own.Ref = w.ref()
-	id, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.Version, error) { return hostfile.VersionAt(w.path()), nil })
+	own.Ref = w.Ref()
+	id, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.Version, error) { return hostfile.VersionAt(w.Path()), nil })
 	if err != nil {
 		return err
 	}
@@ -208,12 +209,12 @@ func (w *volumeJob) copyVolume(ctx context.Context, from localVolume) error {
 }
 
 // copyIntoUnfinished copies the source into the unfinished file and returns the checksum of the source.
-func (w *volumeJob) copyIntoUnfinished(ctx context.Context, from localVolume) (hypervisor.VolumeChecksum, error) {
+func (w *volumeJob) copyIntoUnfinished(ctx context.Context, from storage.LocalVolume) (hypervisor.VolumeChecksum, error) {
 	sound, err := w.readImageSource(ctx, w.c, from)
 	if err != nil {
 		return hypervisor.VolumeChecksum{}, err
 	}
-	if err := sound.CheckClonable(from.volume); err != nil {
+	if err := sound.CheckClonable(from.Name); err != nil {
 		return hypervisor.VolumeChecksum{}, err
 	}
 	type opened struct {
@@ -225,12 +226,12 @@ func (w *volumeJob) copyIntoUnfinished(ctx context.Context, from localVolume) (h
 		return hypervisor.VolumeChecksum{}, err
 	}
 	if sound.Alloc > o.room {
-		return hypervisor.VolumeChecksum{}, errors.Join(errNoCopySpace(w.localVolume, o.room, sound.Alloc), o.f.Close())
+		return hypervisor.VolumeChecksum{}, errors.Join(errNoCopySpace(w.LocalVolume, o.room, sound.Alloc), o.f.Close())
 	}
 	to := &hostfile.SparseFile{WithheldHeadFile: hostfile.WithheldHeadFile{File: o.f}}
-	h, err := w.readAndHash(ctx, from, "copying "+from.volume, to)
+	h, err := w.readAndHash(ctx, from, "copying "+from.Name, to)
 	if want, has := strings.CutPrefix(w.in.Params.Checksum, "sha256:"); err == nil && has && want != h.SHA256 {
-		err = hypervisor.RefuseDifferentCopy(from.volume, h.SHA256, want)
+		err = hypervisor.RefuseDifferentCopy(from.Name, h.SHA256, want)
 	}
 	if ctx.Err() != nil {
 		return h, errors.Join(ctx.Err(), err) // the file may hang on the storage, so it is abandoned
@@ -245,7 +246,7 @@ func (w *volumeJob) copyIntoUnfinished(ctx context.Context, from localVolume) (h
 
 // flattenDisk makes libvirt copy a disk and its backing chain into one image, and then reads the image for its
 // checksum.
-func (w *volumeJob) flattenDisk(ctx context.Context, from localVolume, pool golibvirt.StoragePool) error {
+func (w *volumeJob) flattenDisk(ctx context.Context, from storage.LocalVolume, pool golibvirt.StoragePool) error {
 	if there, err := w.isAlreadyCreated(ctx); err != nil || there {
 		return err
 	}
@@ -260,13 +261,13 @@ func (w *volumeJob) flattenDisk(ctx context.Context, from localVolume, pool goli
 		if _, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, checkDiskChain(from, before) }); err != nil {
 			return err
 		}
-		source, err := w.checkSameFormat(ctx, w.c, pool, from.volume, before.ImageHeader)
+		source, err := w.checkSameFormat(ctx, w.c, pool, from.Name, before.ImageHeader)
 		if err != nil {
 			return err
 		}
-		stop := reportAllocation(w.unfinished().path(), before.Alloc, func(percent int) { w.in.Progress(percent, "copying "+from.volume) })
+		stop := reportAllocation(w.Unfinished().Path(), before.Alloc, func(percent int) { w.in.Progress(percent, "copying "+from.Name) })
 		err = w.c.Do(ctx, func(l *golibvirt.Libvirt) error {
-			_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.unfinished().volume, newVolumeSpec{format: "qcow2", size: before.Size}), source, 0)
+			_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.Unfinished().Name, newVolumeSpec{format: "qcow2", size: before.Size}), source, 0)
 			return err
 		})
 		stop()
@@ -278,18 +279,18 @@ func (w *volumeJob) flattenDisk(ctx context.Context, from localVolume, pool goli
 		}
 		after, err := w.volumeFile(ctx, w.c, from)
 		if err == nil && (after.ID != before.ID || after.Bytes != before.Bytes || !after.Modified.Equal(before.Modified)) {
-			err = hypervisor.RefuseChangedVolume(from.volume)
+			err = hypervisor.RefuseChangedVolume(from.Name)
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	h, err := w.readAndHash(ctx, w.localVolume, "reading "+w.volume, nil)
+	h, err := w.readAndHash(ctx, w.LocalVolume, "reading "+w.Name, nil)
 	if err != nil {
 		return err
 	}
-	if err := w.checkValidImage(ctx, w.localVolume); err != nil {
+	if err := w.checkValidImage(ctx, w.LocalVolume); err != nil {
 		return err
 	}
 	return w.in.RecordChecksums(h)
@@ -299,32 +300,32 @@ func (w *volumeJob) flattenDisk(ctx context.Context, from localVolume, pool goli
 const maxChainDepth = 64
 
 // checkDiskChain refuses a disk that is not qcow2 or has backing files outside its own pool.
-func checkDiskChain(of localVolume, f hostfile.VolumeFile) error {
+func checkDiskChain(of storage.LocalVolume, f hostfile.VolumeFile) error {
 	if f.Format != "qcow2" {
 		return errInvalidDisk(of)
 	}
-	return checkChain(of, of.path(), 0)
+	return checkChain(of, of.Path(), 0)
 }
 
 // errInvalidDisk is the error for a disk with an invalid file in its backing chain.
-func errInvalidDisk(of localVolume) error {
-	return fleet.Errorf(fleet.Conflict, "The disk %s or one of its backing files is not a valid qcow2 image, so no image can be created from the disk.", of.volume)
+func errInvalidDisk(of storage.LocalVolume) error {
+	return fleet.Errorf(fleet.Conflict, "The disk %s or one of its backing files is not a valid qcow2 image, so no image can be created from the disk.", of.Name)
 }
 
 // checkChain checks the file at path and, recursively, the backing files.
-func checkChain(of localVolume, path string, depth int) error {
+func checkChain(of storage.LocalVolume, path string, depth int) error {
 	h, err := hostfile.ReadHeader(path, false)
 	switch {
 	case err != nil:
-		return translateReadError(localVolume{pool: of.pool, volume: filepath.Base(path)}, err)
+		return translateReadError(storage.LocalVolume{Pool: of.Pool, Name: filepath.Base(path)}, err)
 	case h.Encrypted || h.HeaderFault != "" || h.Format != "qcow2" && h.Format != "raw":
 		return errInvalidDisk(of)
 	case h.RefersTo == "":
 		return nil
 	}
 	names := hostfile.ReadReferences(path)
-	if depth >= maxChainDepth || len(names) != 1 || filepath.Dir(filepath.Clean(names[0].Path)) != filepath.Clean(of.pool.Spec.Path) {
-		return fleet.Errorf(fleet.Conflict, "The disk %s is backed by %s, which is not a file of the pool %s, so no image can be created from the disk.", of.volume, h.RefersTo, of.pool.Name)
+	if depth >= maxChainDepth || len(names) != 1 || filepath.Dir(filepath.Clean(names[0].Path)) != filepath.Clean(of.Pool.Spec.Path) {
+		return fleet.Errorf(fleet.Conflict, "The disk %s is backed by %s, which is not a file of the pool %s, so no image can be created from the disk.", of.Name, h.RefersTo, of.Pool.Name)
 	}
 	if names[0].Opaque {
 		return nil // the content of a raw file names no other files

@@ -15,6 +15,7 @@ import (
 	"quantix/agent/image"
 	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/locks"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/ovf"
 )
@@ -44,7 +45,7 @@ type exportJob struct {
 	*volumeJob
 	locks.Unlockers
 	order       fleet.ExportParams
-	disks       []localVolume
+	disks       []storage.LocalVolume
 	filesBefore []hostfile.VolumeFile
 	layers      []*image.ChainFile
 }
@@ -53,19 +54,19 @@ func (x *exportJob) unlock() { x.Unlockers.Unlock() }
 
 // lockDisk locks a disk against changes and reads its backing chain.
 func (x *exportJob) lockDisk(ctx context.Context, i int, ref fleet.Volref) error {
-	p, err := localVolumeOf(ref, append(slices.Clone(x.in.Pools), x.in.Pool))
+	p, err := storage.LocalVolumeOf(ref, append(slices.Clone(x.in.Pools), x.in.Pool))
 	switch {
 	case err != nil:
 		return err
-	case p.isInBlockPool():
-		return errNotFilePool(p.pool)
-	case !fleet.IsVolumeName(x.order.Appliance.Disks[i].Member) || p.ref() == x.in.Ref():
+	case p.IsInBlockPool():
+		return errNotFilePool(p.Pool)
+	case !fleet.IsVolumeName(x.order.Appliance.Disks[i].Member) || p.Ref() == x.in.Ref():
 		return fleet.Errorf(fleet.Invalid, "%q is not a valid name of a disk in an archive.", x.order.Appliance.Disks[i].Member)
 	}
-	if _, err := x.checkedPool(ctx, x.c, p.pool); err != nil {
+	if _, err := x.pools.CheckedPool(ctx, x.c, p.Pool); err != nil {
 		return err
 	}
-	unlock, err := x.volumeLocks.LockShared(ctx, p.path())
+	unlock, err := x.volumeLocks.LockShared(ctx, p.Path())
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func (x *exportJob) lockDisk(ctx context.Context, i int, ref fleet.Volref) error
 		if err := checkDiskChain(p, f); err != nil {
 			return nil, err
 		}
-		return chainLayers(p.path(), f.Format), nil
+		return chainLayers(p.Path(), f.Format), nil
 	})
 	x.disks, x.filesBefore, x.layers = append(x.disks, p), append(x.filesBefore, f), append(x.layers, layer)
 	return err
@@ -119,7 +120,7 @@ func (x *exportJob) writeArchiveFile(ctx context.Context) error {
 		return err
 	}
 	if need := sum + largest; need > room { // the disk being packed is stored twice
-		return errors.Join(errNoCopySpace(x.localVolume, room, need), to.Close())
+		return errors.Join(errNoCopySpace(x.LocalVolume, room, need), to.Close())
 	}
 	_, err = hostfile.WithinContext(ctx, func() (struct{}, error) { return struct{}{}, errors.Join(x.writeArchive(ctx, to), to.Close()) })
 	if err != nil {
@@ -132,7 +133,7 @@ func (x *exportJob) writeArchiveFile(ctx context.Context) error {
 		}
 		now, err := x.volumeFile(ctx, x.c, p)
 		if err == nil && (now.ID != was.ID || now.Bytes != was.Bytes || !now.Modified.Equal(was.Modified)) {
-			err = hypervisor.RefuseChangedVolume(p.volume)
+			err = hypervisor.RefuseChangedVolume(p.Name)
 		}
 		if err != nil {
 			return err
@@ -170,7 +171,7 @@ func (x *exportJob) packDisk(ctx context.Context, to *os.File, plan ovf.ArchiveP
 	progress := func(percent int, note string) {
 		x.in.Progress((100*i+percent)/len(x.layers), fmt.Sprintf("%s disk %d of %d", note, i+1, len(x.layers)))
 	}
-	packed, err := unnamedFile(x.localVolume.pool.Spec.Path)
+	packed, err := unnamedFile(x.LocalVolume.Pool.Spec.Path)
 	if err != nil {
 		return 0, "", err
 	}

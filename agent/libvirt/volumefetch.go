@@ -39,12 +39,12 @@ func (w *volumeJob) downloadVolume(ctx context.Context) error {
 // createUnfinished creates the unfinished file in the pool's directory. A later replacement of the path does not
 // redirect the write. room is the maximum size of the file in bytes; some space stays reserved for guests.
 func (w *volumeJob) createUnfinished() (f *os.File, room int64, err error) {
-	root, err := os.OpenRoot(w.localVolume.pool.Spec.Path)
+	root, err := os.OpenRoot(w.LocalVolume.Pool.Spec.Path)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	if f, err = root.OpenFile(w.unfinished().volume, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+	if f, err = root.OpenFile(w.Unfinished().Name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return nil, 0, err
 	}
 	if room, err = usableBytes(f); err != nil {
@@ -76,7 +76,7 @@ func (w *volumeJob) downloadInto(ctx context.Context, f *os.File, room int64) er
 // such as "downloaded", for errors. settle syncs the file in its final form.
 func (w *volumeJob) acceptReceived(ctx context.Context, to *hostfile.WithheldHeadFile, action string, settle func() error) error {
 	w.in.Progress(99, "checking the file that was "+action)
-	machine := fleet.ApplianceFormatByName(w.volume)
+	machine := fleet.ApplianceFormatByName(w.Name)
 	inspect := w.inspectImageData
 	if machine != "" {
 		inspect = func(to *hostfile.WithheldHeadFile, action string) (image.Facts, error) {
@@ -106,14 +106,14 @@ func (w *volumeJob) acceptReceived(ctx context.Context, to *hostfile.WithheldHea
 // inspectAppliance refuses an appliance that is no valid source of a VM. It compares all files of an archive with the
 // archive's manifest.
 func (w *volumeJob) inspectAppliance(ctx context.Context, to *hostfile.WithheldHeadFile, action string) (image.Facts, error) {
-	a, err := image.ReadAppliance(to, to.Bytes, w.volume)
+	a, err := image.ReadAppliance(to, to.Bytes, w.Name)
 	if err != nil {
 		return image.Facts{}, fmt.Errorf("read the file that was %s: %w", action, err)
 	}
 	if a.Error != "" {
 		return image.Facts{}, fleet.Errorf(fleet.Invalid, "The file that was %s is refused. %s", action, a.Error)
 	}
-	if fleet.ApplianceFormatByName(w.volume) != fleet.FormatOVA {
+	if fleet.ApplianceFormatByName(w.Name) != fleet.FormatOVA {
 		return image.ReadConvertible(to, to.Bytes)
 	}
 	return image.Facts{Format: "raw", Size: to.Bytes}, image.VerifyManifest(ctx, to, to.Bytes, func(done int64) {
@@ -131,14 +131,14 @@ func (w *volumeJob) inspectImageData(to *hostfile.WithheldHeadFile, action strin
 	case err != nil:
 		return facts, fmt.Errorf("read the file that was %s: %w", action, err)
 	}
-	return facts, facts.CheckReceived(what, strings.HasSuffix(w.volume, ".iso"))
+	return facts, facts.CheckReceived(what, strings.HasSuffix(w.Name, ".iso"))
 }
 
 // checkWithQemuImg checks the file with qemu-img. If qemu-img is missing, it only logs a warning.
 func (w *volumeJob) checkWithQemuImg(ctx context.Context, f *os.File, facts image.Facts) error {
 	err := image.VerifyWithQemuImg(ctx, f, facts)
 	if image.IsQemuImgMissing(err) {
-		w.log.Warn(err.Error(), "pool", w.localVolume.pool.Name, "volume", w.volume)
+		w.log.Warn(err.Error(), "pool", w.LocalVolume.Pool.Name, "volume", w.Name)
 		w.in.Progress(99, err.Error())
 		return nil
 	}

@@ -14,7 +14,7 @@ func (b *Backend) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to f
 	if err != nil {
 		return err
 	}
-	if at.isInBlockPool() {
+	if at.IsInBlockPool() {
 		return hypervisor.RefuseBlockVolume(in.Pool.Name)
 	}
 	return b.readVolumeFile(ctx, "send", at, in, func(ctx context.Context, w *volumeJob) error {

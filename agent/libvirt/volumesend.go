@@ -18,7 +18,7 @@ func (b *Backend) SendVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 		return err
 	}
 	return b.readVolumeFile(ctx, "send", at, in, func(ctx context.Context, w *volumeJob) error {
-		if at.isInBlockPool() {
+		if at.IsInBlockPool() {
 			return errNotFilePool(in.Pool)
 		}
 		return w.sendFile(ctx)
@@ -27,28 +27,28 @@ func (b *Backend) SendVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 
 // sendFile sends the file that it opened, even if another file gets the path during the transfer.
 func (w *volumeJob) sendFile(ctx context.Context) error {
-	before, err := w.volumeFile(ctx, w.c, w.localVolume)
+	before, err := w.volumeFile(ctx, w.c, w.LocalVolume)
 	if err != nil {
 		return err
 	}
-	if err := w.refuseFileOfRunningGuest(ctx, w.localVolume, before.ID); err != nil {
+	if err := w.refuseFileOfRunningGuest(ctx, w.LocalVolume, before.ID); err != nil {
 		return err
 	}
-	sound, err := w.readImageSource(ctx, w.c, w.localVolume)
+	sound, err := w.readImageSource(ctx, w.c, w.LocalVolume)
 	if err != nil {
 		return err
 	}
-	if err := sound.CheckClonable(w.volume); err != nil {
+	if err := sound.CheckClonable(w.Name); err != nil {
 		return err
 	}
 	err = hostfile.WaitUnlessHung(ctx, func() error {
-		f, err := hostfile.OpenImage(w.path(), false)
+		f, err := hostfile.OpenImage(w.Path(), false)
 		if err != nil {
-			return translateReadError(w.localVolume, err)
+			return translateReadError(w.LocalVolume, err)
 		}
 		defer f.Close()
 		if info, err := f.Stat(); err != nil || hostfile.IdentityOf(info) != before.ID {
-			return errors.Join(err, hypervisor.RefuseChangedVolume(w.volume))
+			return errors.Join(err, hypervisor.RefuseChangedVolume(w.Name))
 		}
 		return w.in.Send(ctx, w.failIfChanged(before, transfer.File(f, before.Bytes)), before.Bytes)
 	})
@@ -62,12 +62,12 @@ func (w *volumeJob) failIfChanged(before hostfile.VolumeFile, pieces transfer.Pi
 		if err := pieces(ctx, do); err != nil {
 			return err
 		}
-		if err := w.refuseFileOfRunningGuest(ctx, w.localVolume, before.ID); err != nil {
+		if err := w.refuseFileOfRunningGuest(ctx, w.LocalVolume, before.ID); err != nil {
 			return err
 		}
-		after, err := w.volumeFile(ctx, w.c, w.localVolume)
+		after, err := w.volumeFile(ctx, w.c, w.LocalVolume)
 		if err == nil && (after.ID != before.ID || after.Bytes != before.Bytes || !after.Modified.Equal(before.Modified)) {
-			err = hypervisor.RefuseChangedVolume(w.volume)
+			err = hypervisor.RefuseChangedVolume(w.Name)
 		}
 		return err
 	}
@@ -88,11 +88,11 @@ func (b *Backend) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) e
 		if err != nil {
 			return err
 		}
-		id, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.Version, error) { return hostfile.VersionAt(w.path()), nil })
+		id, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.Version, error) { return hostfile.VersionAt(w.Path()), nil })
 		if err != nil {
 			return err
 		}
-		return in.RecordChecksums(hypervisor.VolumeChecksum{Ref: w.ref(), SHA256: received.SHA256(), FileStamp: id.Stamp()})
+		return in.RecordChecksums(hypervisor.VolumeChecksum{Ref: w.Ref(), SHA256: received.SHA256(), FileStamp: id.Stamp()})
 	})
 }
 
@@ -124,7 +124,7 @@ func (w *volumeJob) receiveInto(ctx context.Context, f *os.File, room int64) (hy
 		return received, err
 	}
 	if want, has := strings.CutPrefix(w.in.Params.Checksum, "sha256:"); has && want != received.SHA256() {
-		return received, hypervisor.RefuseDifferentCopy(w.volume, received.SHA256(), want)
+		return received, hypervisor.RefuseDifferentCopy(w.Name, received.SHA256(), want)
 	}
 	head := &hostfile.WithheldHeadFile{File: f, Head: to.Head[:min(received.Bytes, hostfile.WithheldHeadBytes)], Bytes: received.Bytes}
 	if err := w.acceptReceived(ctx, head, "sent", f.Sync); err != nil {

@@ -34,7 +34,7 @@ func (b *Backend) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) er
 			w.removeUnfinished(ctx)
 		}
 		if err == nil {
-			w.refreshPool(ctx, w.c, w.pool)
+			w.pools.Refresh(ctx, w.c, w.pool)
 		}
 		return err
 	})
@@ -71,7 +71,7 @@ func (w *volumeJob) openUpload(ctx context.Context) (*hostfile.ResumableUpload, 
 	if err != nil || to != nil {
 		return to, err
 	}
-	if err := w.removeVolume(ctx, w.c, w.unfinished()); err != nil {
+	if err := w.removeVolume(ctx, w.c, w.Unfinished()); err != nil {
 		return nil, err
 	}
 	return hostfile.WithinContext(ctx, func() (*hostfile.ResumableUpload, error) {
@@ -79,14 +79,14 @@ func (w *volumeJob) openUpload(ctx context.Context) (*hostfile.ResumableUpload, 
 		if err != nil {
 			return nil, err
 		}
-		to := hostfile.NewResumable(f, w.localVolume.pool.Name, o, sum)
+		to := hostfile.NewResumable(f, w.LocalVolume.Pool.Name, o, sum)
 		if o.SizeBytes > room {
 			err = fetch.NoSpaceError("upload", fleet.FormatBytes(o.SizeBytes), room)
 		} else {
 			err = to.Keep()
 		}
 		if err != nil {
-			return nil, errors.Join(err, f.Close(), os.Remove(w.unfinished().path()))
+			return nil, errors.Join(err, f.Close(), os.Remove(w.Unfinished().Path()))
 		}
 		return to, nil
 	})
@@ -94,12 +94,12 @@ func (w *volumeJob) openUpload(ctx context.Context) (*hostfile.ResumableUpload, 
 
 // continueUpload returns the upload's unfinished file with its progress. It returns nil if there is none.
 func (w *volumeJob) continueUpload(sum hostfile.UploadChecksum) (_ *hostfile.ResumableUpload, err error) {
-	root, err := os.OpenRoot(w.localVolume.pool.Spec.Path)
+	root, err := os.OpenRoot(w.LocalVolume.Pool.Spec.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	name := w.unfinished().volume
+	name := w.Unfinished().Name
 	info, err := root.Lstat(name)
 	switch {
 	case hostfile.IsMissing(err):
@@ -113,11 +113,11 @@ func (w *volumeJob) continueUpload(sum hostfile.UploadChecksum) (_ *hostfile.Res
 	if err != nil {
 		return nil, err
 	}
-	to, err := hostfile.ReadResumable(f, w.localVolume.pool.Name, w.in.Params, sum)
+	to, err := hostfile.ReadResumable(f, w.LocalVolume.Pool.Name, w.in.Params, sum)
 	if err == nil && to == nil && w.in.RecordedFile != "" && info.Size() == w.in.Params.SizeBytes {
 		// The earlier attempt was interrupted just before its end. The data was received and inspected; only the final
 		// name is missing.
-		if word, err := inodeOf(w.unfinished().path()); err == nil && word == w.in.RecordedFile {
+		if word, err := inodeOf(w.Unfinished().Path()); err == nil && word == w.in.RecordedFile {
 			to = hostfile.CompleteResumable(f, w.in.Params)
 		}
 	}
@@ -142,7 +142,7 @@ func (w *volumeJob) receiveUpload(ctx context.Context, to *hostfile.ResumableUpl
 	_, err := hostfile.WithinContext(ctx, func() (struct{}, error) {
 		return struct{}{}, w.acceptReceived(ctx, &to.WithheldHeadFile, "uploaded", func() error {
 			return to.Complete(func() error {
-				file, err := inodeOf(w.unfinished().path())
+				file, err := inodeOf(w.Unfinished().Path())
 				if err != nil {
 					return err
 				}

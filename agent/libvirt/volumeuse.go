@@ -10,13 +10,13 @@ import (
 	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
-	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/image"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
@@ -29,7 +29,7 @@ type volumeUser struct {
 
 // fileUsers returns the domains that currently use the file under any path. It does not use a cache. It returns an
 // error if storage that may have a user's disk does not answer.
-func (b *Backend) volumeUsers(ctx context.Context, c *conn.Conn, p localVolume, id hostfile.ID) ([]volumeUser, error) {
+func (b *Backend) volumeUsers(ctx context.Context, c *conn.Conn, p storage.LocalVolume, id hostfile.ID) ([]volumeUser, error) {
 	all, err := b.readDomains(ctx, c)
 	if err != nil {
 		return nil, err
@@ -41,13 +41,13 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn.Conn, p localVolume, 
 	var out []volumeUser
 	for _, s := range all {
 		for _, use := range filesUsedBy(s) {
-			at := dirs.path(use.Path)
+			at := dirs.Path(use.Path)
 			if !filepath.IsAbs(at) {
-				if pool := dirs.unlistedPool(at); pool != "" && !complete && b.mayHavePool(ctx, pool) {
+				if pool := dirs.UnlistedPool(at); pool != "" && !complete && b.mayHavePool(ctx, pool) {
 					return nil, fleet.Errorf(fleet.Unavailable, "The directory of the pool %s, which the VM %s uses, is unknown, so it is unknown whether the VM uses %s. Try again when libvirt lists its pools.",
-						pool, s.ref.Name, p.volume)
+						pool, s.ref.Name, p.Name)
 				}
-				if at == p.path() || use.Path == domxml.VolumeRefPath(p.pool.Name, p.volume) {
+				if at == p.Path() || use.Path == domxml.VolumeRefPath(p.Pool.Name, p.Name) {
 					out = append(out, volumeUser{s.ref.Name, use.usage, s.live != nil})
 				}
 				continue
@@ -55,10 +55,10 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn.Conn, p localVolume, 
 			chain, err := hostfile.WithinLookupTimeout(ctx, func() ([]hostfile.ID, error) { return hostfile.BackingChainIDs(at, use.Opaque), nil })
 			if err != nil {
 				return nil, fleet.Errorf(fleet.Unavailable, "The storage of the file %s, which the VM %s uses, does not answer, so it is unknown whether this file is %s. Try again when the storage answers.",
-					filepath.Base(at), s.ref.Name, p.volume)
+					filepath.Base(at), s.ref.Name, p.Name)
 			}
 			i := slices.Index(chain, id)
-			if at != p.path() && i < 0 {
+			if at != p.Path() && i < 0 {
 				continue
 			}
 			how := use.usage
@@ -95,20 +95,20 @@ func filesUsedBy(s observedDomain) []struct {
 
 // mayHavePool reports whether libvirt has a pool with this name. It also returns true if libvirt does not answer.
 func (b *Backend) mayHavePool(ctx context.Context, name string) bool {
-	ctx, cancel := context.WithTimeout(ctx, poolReadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storage.ReadTimeout)
 	defer cancel()
 	c, err := b.daemon.Dial(ctx)
 	if err != nil {
 		return true
 	}
 	defer c.Disconnect()
-	_, err = lookupPool(ctx, c, name)
+	_, err = storage.LookupPool(ctx, c, name)
 	return !conn.IsLibvirtCode(err, golibvirt.ErrNoStoragePool)
 }
 
 // currentPoolLocations reads the directories of libvirt's pools if a domain names a disk by pool and volume; otherwise
 // it returns none. complete reports that the list has every pool.
-func (b *Backend) currentPoolLocations(ctx context.Context, all []observedDomain) (dirs poolLocations, complete bool, err error) {
+func (b *Backend) currentPoolLocations(ctx context.Context, all []observedDomain) (dirs storage.Locations, complete bool, err error) {
 	byPool := func(f string) bool { return strings.HasPrefix(f, domxml.VolumeRefPrefix) }
 	if !slices.ContainsFunc(all, func(s observedDomain) bool { return slices.ContainsFunc(s.allFiles(), byPool) }) {
 		return nil, true, nil
@@ -119,22 +119,22 @@ func (b *Backend) currentPoolLocations(ctx context.Context, all []observedDomain
 // allPoolLocations returns the directories of all pools. It opens a new connection, because a hanging pool would block
 // the shared one. If libvirt does not answer, it reads libvirt's definition files and the last known list, and returns
 // complete as false. That list lacks new pools without a definition file.
-func (b *Backend) allPoolLocations(ctx context.Context) (dirs poolLocations, complete bool, err error) {
-	soon, cancel := context.WithTimeout(ctx, poolReadTimeout)
+func (b *Backend) allPoolLocations(ctx context.Context) (dirs storage.Locations, complete bool, err error) {
+	soon, cancel := context.WithTimeout(ctx, storage.ReadTimeout)
 	defer cancel()
 	c, err := b.daemon.Dial(soon)
 	if err != nil {
 		return nil, false, err
 	}
 	defer c.Disconnect()
-	dirs, err = conn.Call(soon, c, listPoolLocations)
+	dirs, err = conn.Call(soon, c, storage.ListLocations)
 	if err == nil || conn.IsLibvirtError(err) || ctx.Err() != nil {
 		if err != nil {
 			err = fmt.Errorf("read the directories of the host's pools: %w", err)
 		}
 		return dirs, err == nil, err
 	}
-	defined, readErr := definedPoolLocations(storageDir)
+	defined, readErr := storage.DefinedLocations(storage.DefinitionDir)
 	if readErr != nil {
 		return nil, false, fmt.Errorf("read the directories of the host's pools: %w", errors.Join(err, readErr))
 	}
@@ -146,36 +146,9 @@ func (b *Backend) allPoolLocations(ctx context.Context) (dirs poolLocations, com
 	return defined, false, nil
 }
 
-// storageDir is the directory of libvirt's pool definitions.
-const storageDir = "/etc/libvirt/storage"
-
-// definedPoolLocations reads the pools from libvirt's definition files.
-func definedPoolLocations(dir string) (poolLocations, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.xml"))
-	if err != nil {
-		return nil, err
-	}
-	out := poolLocations{}
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if hostfile.IsMissing(err) {
-			continue // libvirt has undefined the pool since
-		}
-		var x libvirtxml.StoragePool
-		if err == nil {
-			err = x.Unmarshal(string(text))
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", f, err)
-		}
-		out[x.Name] = poolLocationOf(x)
-	}
-	return out, nil
-}
-
 // overlayOf returns the name of a volume in the host's pools that is backed by the file. It is empty if there is
 // none.
-func (b *Backend) overlayOf(ctx context.Context, c *conn.Conn, p localVolume, id hostfile.ID) (string, error) {
+func (b *Backend) overlayOf(ctx context.Context, c *conn.Conn, p storage.LocalVolume, id hostfile.ID) (string, error) {
 	is, err := b.readFileFormats(ctx, c)
 	if err != nil {
 		return "", err
@@ -185,12 +158,12 @@ func (b *Backend) overlayOf(ctx context.Context, c *conn.Conn, p localVolume, id
 		return "", err
 	}
 	for pool, dir := range dirs {
-		if dir.path == "" || dir.blocks != nil {
+		if dir.Path == "" || dir.Blocks != nil {
 			continue
 		}
-		name, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return findOverlayInDir(dir.path, id, is) })
+		name, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return findOverlayInDir(dir.Path, id, is) })
 		if err != nil {
-			return "", fleet.Errorf(fleet.Unavailable, "The pool %s cannot be read, so it is unknown whether one of its volumes is backed by %s. Repair the pool, or remove the pool from this host: %s", pool, p.volume, err)
+			return "", fleet.Errorf(fleet.Unavailable, "The pool %s cannot be read, so it is unknown whether one of its volumes is backed by %s. Repair the pool, or remove the pool from this host: %s", pool, p.Name, err)
 		}
 		if name != "" {
 			return name, nil
@@ -224,17 +197,17 @@ func findOverlayInDir(dir string, id hostfile.ID, is hostfile.Formats) (string, 
 
 // volumeFile reads the file of a volume, which must be a regular file of its pool. If a definition has the volume as
 // raw, volumeFile ignores the content, which the guest wrote.
-func (b *Backend) volumeFile(ctx context.Context, c *conn.Conn, p localVolume) (hostfile.VolumeFile, error) {
-	f, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.VolumeFile, error) { return hostfile.ReadVolumeFile(p.path()) })
+func (b *Backend) volumeFile(ctx context.Context, c *conn.Conn, p storage.LocalVolume) (hostfile.VolumeFile, error) {
+	f, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.VolumeFile, error) { return hostfile.ReadVolumeFile(p.Path()) })
 	if hostfile.IsMissing(err) {
-		return f, hypervisor.NoVolumeError(p.volume, p.pool.Name)
+		return f, hypervisor.NoVolumeError(p.Name, p.Pool.Name)
 	}
 	if errors.Is(err, image.ErrHeaderTruncated) || err == nil && f.Format != fleet.Raw {
 		is, unseen := b.readFileFormats(ctx, c)
 		if unseen != nil {
 			return f, unseen
 		}
-		if is.IsRaw(p.path(), f.ID) {
+		if is.IsRaw(p.Path(), f.ID) {
 			return f.WithoutContent(), nil
 		}
 	}
@@ -247,47 +220,47 @@ func (b *Backend) volumeFile(ctx context.Context, c *conn.Conn, p localVolume) (
 // checkUnusedVolume refuses a volume that has a user. Users are running and stopped domains of the host that name the
 // volume as a disk, a backing file or a medium; volumes backed by this volume; and any QEMU, also on another host, that
 // has the file open.
-func (b *Backend) checkUnusedVolume(ctx context.Context, c *conn.Conn, p localVolume, id hostfile.ID) error {
+func (b *Backend) checkUnusedVolume(ctx context.Context, c *conn.Conn, p storage.LocalVolume, id hostfile.ID) error {
 	users, err := b.volumeUsers(ctx, c, p, id)
 	if err != nil {
 		return err
 	}
 	if len(users) > 0 {
-		return hypervisor.RefuseUsedVolume(p.volume, users[0].domain)
+		return hypervisor.RefuseUsedVolume(p.Name, users[0].domain)
 	}
 	other, err := b.overlayOf(ctx, c, p, id)
 	if err != nil {
 		return err
 	}
 	if other != "" {
-		return hypervisor.RefuseBackingVolume(p.volume, other)
+		return hypervisor.RefuseBackingVolume(p.Name, other)
 	}
 	return checkNotOpen(ctx, p)
 }
 
 // checkUnwritten refuses a volume that a running guest may write to. Stopped guests do not write, and guests only read
 // a medium.
-func (b *Backend) checkUnwritten(ctx context.Context, c *conn.Conn, p localVolume, id hostfile.ID) error {
+func (b *Backend) checkUnwritten(ctx context.Context, c *conn.Conn, p storage.LocalVolume, id hostfile.ID) error {
 	users, err := b.volumeUsers(ctx, c, p, id)
 	if err != nil {
 		return err
 	}
 	for _, u := range users {
 		if u.running && u.usage != domxml.UsedAsMedium {
-			return hypervisor.RefuseVolumeOfRunningVM(p.volume, u.domain)
+			return hypervisor.RefuseVolumeOfRunningVM(p.Name, u.domain)
 		}
 	}
 	return nil
 }
 
 // checkNotOpen returns an error if a QEMU has the volume open.
-func checkNotOpen(ctx context.Context, p localVolume) error {
-	open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.OpenByQEMU(p.path()) })
+func checkNotOpen(ctx context.Context, p storage.LocalVolume) error {
+	open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.OpenByQEMU(p.Path()) })
 	if err != nil {
-		return fmt.Errorf("check whether %s is in use: %w", p.volume, err)
+		return fmt.Errorf("check whether %s is in use: %w", p.Name, err)
 	}
 	if open {
-		return fleet.Errorf(fleet.Conflict, "A QEMU on this or another host has the volume %s open. Find that QEMU, and stop it first.", p.volume)
+		return fleet.Errorf(fleet.Conflict, "A QEMU on this or another host has the volume %s open. Find that QEMU, and stop it first.", p.Name)
 	}
 	return nil
 }
@@ -296,7 +269,7 @@ func checkNotOpen(ctx context.Context, p localVolume) error {
 // formats, because libvirt and QEMU use the format from the pool's last refresh.
 func (b *Backend) checkSameFormat(ctx context.Context, c *conn.Conn, pool golibvirt.StoragePool, name string, h hostfile.ImageHeader) (golibvirt.StorageVol, error) {
 	for refreshed := false; ; refreshed = true {
-		volume, format, err := volumeFormat(ctx, c, pool, name)
+		volume, format, err := storage.VolumeFormat(ctx, c, pool, name)
 		switch {
 		case err == nil && format == h.Format:
 			return volume, nil
@@ -305,6 +278,6 @@ func (b *Backend) checkSameFormat(ctx context.Context, c *conn.Conn, pool golibv
 		case refreshed || err != nil && !conn.IsLibvirtCode(err, golibvirt.ErrNoStorageVol):
 			return volume, err
 		}
-		b.refreshPool(ctx, c, pool)
+		b.pools.Refresh(ctx, c, pool)
 	}
 }

@@ -16,25 +16,25 @@ import (
 // and then creates an empty qcow2 volume. It ends as soon as ctx ends; the data overwritten until then is lost.
 func (b *Backend) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.runVolumeJob(ctx, "wipe", in, (*volumeJob).wipeBlock, func(ctx context.Context, w *volumeJob) error {
-		f, err := w.volumeFile(ctx, w.c, w.localVolume)
+		f, err := w.volumeFile(ctx, w.c, w.LocalVolume)
 		if err != nil {
 			return err
 		}
 		if f.RefersTo != "" {
-			return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so only a part of its data would be wiped. Delete the volume instead.", w.volume, f.RefersTo)
+			return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so only a part of its data would be wiped. Delete the volume instead.", w.Name, f.RefersTo)
 		}
-		if err := w.checkUnusedVolume(ctx, w.c, w.localVolume, f.ID); err != nil {
+		if err := w.checkUnusedVolume(ctx, w.c, w.LocalVolume, f.ID); err != nil {
 			return err
 		}
 		if f.Format == "qcow2" && f.Encrypted {
-			return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, but a wiped volume would not be encrypted. Delete the volume instead.", w.volume)
+			return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, but a wiped volume would not be encrypted. Delete the volume instead.", w.Name)
 		}
 		if f.Format != fleet.Raw {
-			if _, err := w.checkSameFormat(ctx, w.c, w.pool, w.volume, f.ImageHeader); err != nil {
+			if _, err := w.checkSameFormat(ctx, w.c, w.pool, w.Name, f.ImageHeader); err != nil {
 				return err
 			}
 		}
-		in.Progress(0, "overwriting with zeros: "+w.volume)
+		in.Progress(0, "overwriting with zeros: "+w.Name)
 		if err := hostfile.WaitUnlessHung(ctx, func() error { return w.overwriteWithZeros(ctx, f) }); err != nil {
 			return err
 		}
@@ -47,12 +47,12 @@ func (b *Backend) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 
 // overwriteWithZeros overwrites the file that was checked. It refuses another file at the same path.
 func (w *volumeJob) overwriteWithZeros(ctx context.Context, was hostfile.VolumeFile) (err error) {
-	root, err := os.OpenRoot(w.localVolume.pool.Spec.Path)
+	root, err := os.OpenRoot(w.LocalVolume.Pool.Spec.Path)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	f, err := root.OpenFile(w.volume, os.O_RDWR, 0)
+	f, err := root.OpenFile(w.Name, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
@@ -62,29 +62,29 @@ func (w *volumeJob) overwriteWithZeros(ctx context.Context, was hostfile.VolumeF
 		return err
 	}
 	if !info.Mode().IsRegular() || hostfile.IdentityOf(info) != was.ID {
-		return fleet.Errorf(fleet.Conflict, "Another file has replaced the volume %s. Nothing was written. Check the pool, and try again.", w.volume)
+		return fleet.Errorf(fleet.Conflict, "Another file has replaced the volume %s. Nothing was written. Check the pool, and try again.", w.Name)
 	}
-	return transfer.ZeroFile(ctx, f, info.Size(), w.newMeter("overwriting with zeros: "+w.volume, was.Alloc))
+	return transfer.ZeroFile(ctx, f, info.Size(), w.newMeter("overwriting with zeros: "+w.Name, was.Alloc))
 }
 
 // recreateEmpty replaces the wiped file by an empty volume. It fails if another file has replaced the wiped one.
 func (w *volumeJob) recreateEmpty(ctx context.Context, was hostfile.VolumeFile) error {
-	if err := w.removeVolume(ctx, w.c, w.unfinished()); err != nil {
+	if err := w.removeVolume(ctx, w.c, w.Unfinished()); err != nil {
 		return err
 	}
 	err := w.createEmpty(ctx, newVolumeSpec{format: was.Format, size: was.Size})
 	if err == nil {
 		_, err = hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) {
-			if info, err := os.Lstat(w.path()); err != nil && !hostfile.IsMissing(err) || err == nil && hostfile.IdentityOf(info) != was.ID {
-				return struct{}{}, errors.Join(err, fleet.Errorf(fleet.Conflict, "Another file replaced the volume %s during the job. That file was not changed.", w.volume))
+			if info, err := os.Lstat(w.Path()); err != nil && !hostfile.IsMissing(err) || err == nil && hostfile.IdentityOf(info) != was.ID {
+				return struct{}{}, errors.Join(err, fleet.Errorf(fleet.Conflict, "Another file replaced the volume %s during the job. That file was not changed.", w.Name))
 			}
-			return struct{}{}, os.Rename(w.unfinished().path(), w.path())
+			return struct{}{}, os.Rename(w.Unfinished().Path(), w.Path())
 		})
 	}
 	if err != nil {
 		w.removeUnfinished(ctx)
 		return fmt.Errorf("all data of the volume is wiped, but the empty volume was not created: %w", err)
 	}
-	w.refreshPool(ctx, w.c, w.pool)
+	w.pools.Refresh(ctx, w.c, w.pool)
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -14,6 +13,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/storage"
 	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
@@ -24,7 +24,7 @@ const cleanupTimeout = 20 * time.Second
 // volumeJob is a running job for a volume.
 type volumeJob struct {
 	*Backend
-	localVolume
+	storage.LocalVolume
 	c    *conn.Conn
 	in   hypervisor.VolumeWork
 	pool golibvirt.StoragePool
@@ -43,19 +43,19 @@ func (b *Backend) runVolumeJob(ctx context.Context, verb string, in hypervisor.V
 	if err != nil {
 		return err
 	}
-	unlock, err := b.volumeLocks.LockExclusive(ctx, at.finalName().path())
+	unlock, err := b.volumeLocks.LockExclusive(ctx, at.FinalName().Path())
 	if err != nil {
 		return conn.WrapAction(act, err)
 	}
 	defer unlock()
 	return conn.WrapAction(act, b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
-		pool, err := b.checkedPool(ctx, c, in.Pool)
+		pool, err := b.pools.CheckedPool(ctx, c, in.Pool)
 		if err != nil {
 			return err
 		}
-		w := &volumeJob{Backend: b, localVolume: at, c: c, in: in, pool: pool}
+		w := &volumeJob{Backend: b, LocalVolume: at, c: c, in: in, pool: pool}
 		defer b.expireVolume(in.Pool)
-		if at.isInBlockPool() {
+		if at.IsInBlockPool() {
 			return block(w, ctx)
 		}
 		return hostfile.TranslateNoSpace(in.Pool.Name, do(ctx, w))
@@ -63,69 +63,36 @@ func (b *Backend) runVolumeJob(ctx context.Context, verb string, in hypervisor.V
 }
 
 // volumeOfJob returns the job's volume. It fails if the volume's name is invalid.
-func volumeOfJob(in hypervisor.VolumeWork) (localVolume, error) {
+func volumeOfJob(in hypervisor.VolumeWork) (storage.LocalVolume, error) {
 	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.MarkerFile {
-		return localVolume{}, fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
+		return storage.LocalVolume{}, fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
 	}
-	return localVolumeOf(in.Ref(), []fleet.Pool{in.Pool})
+	return storage.LocalVolumeOf(in.Ref(), []fleet.Pool{in.Pool})
 }
 
 // readVolumeFile runs a job that only reads the volume at, which volumeOfJob returned. It holds a shared lock of the
 // volume, so other jobs may read the volume at the same time. Before it calls do, it checks that the pool is active on
 // the recorded directory.
-func (b *Backend) readVolumeFile(ctx context.Context, verb string, at localVolume, in hypervisor.VolumeWork, do func(context.Context, *volumeJob) error) error {
+func (b *Backend) readVolumeFile(ctx context.Context, verb string, at storage.LocalVolume, in hypervisor.VolumeWork, do func(context.Context, *volumeJob) error) error {
 	act := verb + " volume " + in.Name
-	unlock, err := b.volumeLocks.LockShared(ctx, at.path())
+	unlock, err := b.volumeLocks.LockShared(ctx, at.Path())
 	if err != nil {
 		return conn.WrapAction(act, err)
 	}
 	defer unlock()
 	return conn.WrapAction(act, b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
-		pool, err := b.checkedPool(ctx, c, in.Pool)
+		pool, err := b.pools.CheckedPool(ctx, c, in.Pool)
 		if err != nil {
 			return err
 		}
-		w := &volumeJob{Backend: b, localVolume: at, c: c, in: in, pool: pool}
+		w := &volumeJob{Backend: b, LocalVolume: at, c: c, in: in, pool: pool}
 		return do(ctx, w)
 	}))
 }
 
-// finalName returns the volume under its final name.
-func (p localVolume) finalName() localVolume {
-	p.volume = strings.TrimSuffix(p.volume, partialSuffix)
-	return p
-}
-
-// checkedPool returns libvirt's pool for an assigned pool. The pool must be active, have the spec's source, and be on
-// the recorded directory, which the agent's settings must allow.
-func (b *Backend) checkedPool(ctx context.Context, c *conn.Conn, p fleet.Pool) (golibvirt.StoragePool, error) {
-	none := golibvirt.StoragePool{}
-	if _, known := b.pools.book.RecordOf(p); !known {
-		return none, fleet.Errorf(fleet.Conflict, "The pool %s is not set up on this host. Assign the pool first.", p.Name)
-	}
-	if err := b.checkPoolAllowed(ctx, p); err != nil {
-		return none, err
-	}
-	if err := b.pools.checkAnswers(p.Name); err != nil {
-		return none, err
-	}
-	pool, x, err := findPool(ctx, c, p.Name)
-	switch {
-	case err != nil:
-		return none, err
-	case !isSameStorage(x, p.Spec):
-		return none, errPoolHasOtherSource(p.Name, x)
-	}
-	active, err := poolActive(ctx, c, p.Name)
-	if err == nil && !active {
-		err = fleet.Errorf(fleet.Conflict, "The pool %s is not active on %s. Start the pool.", p.Name, hostname())
-	}
-	return pool, err
-}
-
 // expireVolume makes the next pool check re-read the pool, and drops cached facts about the pool's files.
 func (b *Backend) expireVolume(p fleet.Pool) {
-	b.pools.expirePool(p.Name)
+	b.pools.ExpirePool(p.Name)
 	if !p.Spec.Kind.Info().FilePool {
 		return
 	}
@@ -142,11 +109,11 @@ func (b *Backend) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) er
 			return fleet.Errorf(fleet.Invalid, "A volume needs the format qcow2 or raw, and a size above 0.")
 		}
 		return w.createFilled(ctx, func() error {
-			note, total := "creating "+w.volume, int64(0)
+			note, total := "creating "+w.Name, int64(0)
 			if n.full {
-				note, total = "allocating "+w.volume, n.size
+				note, total = "allocating "+w.Name, n.size
 			}
-			stop := reportAllocation(w.unfinished().path(), total, func(percent int) { in.Progress(percent, note) })
+			stop := reportAllocation(w.Unfinished().Path(), total, func(percent int) { in.Progress(percent, note) })
 			defer stop()
 			return w.createEmpty(ctx, n)
 		})
@@ -161,7 +128,7 @@ func (w *volumeJob) createEmpty(ctx context.Context, n newVolumeSpec) error {
 		flags = golibvirt.StorageVolCreatePreallocMetadata
 	}
 	return w.c.Do(ctx, func(l *golibvirt.Libvirt) error {
-		_, err := l.StorageVolCreateXML(w.pool, volumeXML(w.unfinished().volume, n), flags)
+		_, err := l.StorageVolCreateXML(w.pool, volumeXML(w.Unfinished().Name, n), flags)
 		return err
 	})
 }
@@ -172,8 +139,8 @@ func (b *Backend) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) err
 		if !fleet.IsVolumeName(in.Params.Source) || in.Params.Source == in.Name {
 			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", in.Params.Source)
 		}
-		from := localVolume{pool: in.Pool, volume: in.Params.Source}
-		unlock, err := b.volumeLocks.LockShared(ctx, from.path())
+		from := storage.LocalVolume{Pool: in.Pool, Name: in.Params.Source}
+		unlock, err := b.volumeLocks.LockShared(ctx, from.Path())
 		if err != nil {
 			return err
 		}
@@ -189,7 +156,7 @@ func (w *volumeJob) createFilled(ctx context.Context, fill func() error) error {
 	if err != nil || there {
 		return err
 	}
-	if err := w.removeVolume(ctx, w.c, w.unfinished()); err != nil {
+	if err := w.removeVolume(ctx, w.c, w.Unfinished()); err != nil {
 		return err
 	}
 	err = fill()
@@ -200,24 +167,24 @@ func (w *volumeJob) createFilled(ctx context.Context, fill func() error) error {
 		w.removeUnfinished(ctx)
 		return err
 	}
-	w.refreshPool(ctx, w.c, w.pool)
+	w.pools.Refresh(ctx, w.c, w.pool)
 	return nil
 }
 
 // isAlreadyCreated reports whether this job has already created the volume. It refuses another volume with the same
 // name.
 func (w *volumeJob) isAlreadyCreated(ctx context.Context) (bool, error) {
-	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(w.path()) })
+	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(w.Path()) })
 	switch {
 	case hostfile.IsMissing(err):
 		return false, nil
 	case err != nil:
 		return false, err
 	case w.in.RecordedFile != "" && file == w.in.RecordedFile: // the job was interrupted during the rename, when the file had both names
-		_, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, hostfile.UnlinkOldName(w.unfinished().path(), w.path()) })
+		_, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, hostfile.UnlinkOldName(w.Unfinished().Path(), w.Path()) })
 		return true, err
 	}
-	return false, hypervisor.RefuseTakenVolumeName(w.volume, w.localVolume.pool.Name)
+	return false, hypervisor.RefuseTakenVolumeName(w.Name, w.LocalVolume.Pool.Name)
 }
 
 // renameToFinalName records the file's identity and then renames the file to its final name. So a retried job
@@ -226,26 +193,26 @@ func (w *volumeJob) renameToFinalName(ctx context.Context) error {
 	if err := w.checkRawName(ctx); err != nil {
 		return err
 	}
-	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(w.unfinished().path()) })
+	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(w.Unfinished().Path()) })
 	if err != nil {
 		return err
 	}
 	if err := w.in.RecordFile(file); err != nil {
 		return err
 	}
-	_, err = hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(w.localVolume) })
+	_, err = hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(w.LocalVolume) })
 	return err
 }
 
 // checkRawName refuses a raw disk's name for a file of another format. Nothing probes the format of a file with such a
 // name.
 func (w *volumeJob) checkRawName(ctx context.Context) error {
-	if !fleet.IsRawName(w.volume) || w.guestData {
+	if !fleet.IsRawName(w.Name) || w.guestData {
 		return nil
 	}
-	h, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(w.unfinished().path(), false) })
+	h, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(w.Unfinished().Path(), false) })
 	if err == nil && h.Format != fleet.Raw {
-		err = hypervisor.RefuseVolumeSuffix(w.volume, h.Format)
+		err = hypervisor.RefuseVolumeSuffix(w.Name, h.Format)
 	}
 	return err
 }
@@ -265,31 +232,31 @@ func inodeOf(path string) (string, error) {
 func (w *volumeJob) removeUnfinished(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	err := w.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error { return w.removeVolume(ctx, c, w.unfinished()) })
+	err := w.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error { return w.removeVolume(ctx, c, w.Unfinished()) })
 	if err != nil {
-		w.log.Warn("an unfinished volume cannot be removed yet", "pool", w.in.Pool.Name, "volume", w.unfinished().volume, "error", err)
+		w.log.Warn("an unfinished volume cannot be removed yet", "pool", w.in.Pool.Name, "volume", w.Unfinished().Name, "error", err)
 	}
 }
 
 // GrowVolume implements hypervisor.Storage.
 func (b *Backend) GrowVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.runVolumeJob(ctx, "grow", in, (*volumeJob).growBlockVolume, func(ctx context.Context, w *volumeJob) error {
-		f, err := w.volumeFile(ctx, w.c, w.localVolume)
+		f, err := w.volumeFile(ctx, w.c, w.LocalVolume)
 		switch {
 		case err != nil:
 			return err
 		case f.Size == in.Params.SizeBytes:
 			return nil
 		case f.Size > in.Params.SizeBytes:
-			return hypervisor.RefuseShrink(w.volume, f.Size, in.Params.SizeBytes)
+			return hypervisor.RefuseShrink(w.Name, f.Size, in.Params.SizeBytes)
 		}
-		if err := checkCanGrow(w.volume, f.ImageHeader); err != nil {
+		if err := checkCanGrow(w.Name, f.ImageHeader); err != nil {
 			return err
 		}
-		if err := w.checkUnusedVolume(ctx, w.c, w.localVolume, f.ID); err != nil {
+		if err := w.checkUnusedVolume(ctx, w.c, w.LocalVolume, f.ID); err != nil {
 			return err
 		}
-		return w.growVolumeTo(ctx, w.c, w.pool, w.localVolume, f, in.Params.SizeBytes)
+		return w.growVolumeTo(ctx, w.c, w.pool, w.LocalVolume, f, in.Params.SizeBytes)
 	})
 }
 
@@ -309,22 +276,22 @@ func checkCanGrow(volume string, h hostfile.ImageHeader) error {
 // DeleteVolume implements hypervisor.Storage.
 func (b *Backend) DeleteVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.runVolumeJob(ctx, "delete", in, (*volumeJob).deleteBlock, func(ctx context.Context, w *volumeJob) error {
-		f, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.VolumeFile, error) { return hostfile.ReadVolumeFile(w.path()) })
+		f, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.VolumeFile, error) { return hostfile.ReadVolumeFile(w.Path()) })
 		var odd *os.PathError
 		switch {
 		case hostfile.IsMissing(err):
-			return w.deleteDiskSecret(ctx, w.c, w.ref())
+			return w.deleteDiskSecret(ctx, w.c, w.Ref())
 		case errors.As(err, &odd) && errors.Is(err, hostfile.ErrNotRegular):
-			return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s. Links, directories and devices are not deleted.", w.volume, w.localVolume.pool.Name)
+			return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s. Links, directories and devices are not deleted.", w.Name, w.LocalVolume.Pool.Name)
 		case err != nil && f.ID == (hostfile.ID{}):
 			return fmt.Errorf("read the volume: %w", err)
 		}
-		if err := w.checkUnusedVolume(ctx, w.c, w.localVolume, f.ID); err != nil {
+		if err := w.checkUnusedVolume(ctx, w.c, w.LocalVolume, f.ID); err != nil {
 			return err
 		}
-		if err := w.removeVolume(ctx, w.c, w.localVolume); err != nil {
+		if err := w.removeVolume(ctx, w.c, w.LocalVolume); err != nil {
 			return err
 		}
-		return w.deleteDiskSecret(ctx, w.c, w.ref())
+		return w.deleteDiskSecret(ctx, w.c, w.Ref())
 	})
 }

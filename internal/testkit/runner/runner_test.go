@@ -149,9 +149,9 @@ func TestFlakyTestRowAppended(t *testing.T) {
 
 func TestChangedFileSelectsItsShards(t *testing.T) {
 	t.Parallel()
-	p := shardTests{shard: shard{pkg: "agent/libvirt", watches: `^agent/libvirt/pool`}}
+	p := shardTests{shard: shard{pkg: "agent/libvirt", watches: `^agent/libvirt/volume`}}
 	for file, want := range map[string]bool{
-		"agent/libvirt/poolstate.go":   true,
+		"agent/libvirt/volumework.go":  true,
 		"agent/libvirt/domain.go":      false,
 		"agent/libvirt/domain_test.go": true,
 		"web/pools.go":                 false,

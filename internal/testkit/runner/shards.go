@@ -28,7 +28,7 @@ const (
 var shards = []shard{
 	{"conformance", libvirtPkg, `^Test(Conformance|Pair)$`, `^agent/(hypervisor|libvirt|mock|pooldir|state)/|^agent/[^/]+\.go$|^internal/(fleet|lab)/`, false},
 	{"cut-off", libvirtPkg, `CutOff|Interrupted|ChangesOver|Pivot|HasLost`, `^agent/libvirt/(faults|cutoff|childagent|wholeagent|snap|move|merge|apply|orphan)|^agent/(hypervisor|state)/|^agent/[^/]+\.go$`, false},
-	{"storage", libvirtPkg, `Pool|NFS|RBD|Gluster|ISCSI|Volume|Wipe|Rename|Storage|Download|Upload`, `^agent/(libvirt/(hostfile|pool|volume|ceph|iscsi|rename)|pooldir|state|fetch|upload|image|transfer|blockdev)|^internal/lab/`, false},
+	{"storage", libvirtPkg, `Pool|NFS|RBD|Gluster|ISCSI|Volume|Wipe|Rename|Storage|Download|Upload`, `^agent/(libvirt/(hostfile|storage|pool|volume|ceph|iscsi|rename)|pooldir|state|fetch|upload|image|transfer|blockdev)|^internal/lab/`, false},
 	{"networks", libvirtPkg, `Network|SecurityGroup|Spoof|Frames|Firewall|DHCP|PortGroup|Reserved|MTU|Filter`, `^agent/(libvirt/(network|filter|portgroup|reserv)|link)|^internal/lab/`, false},
 	{"guests", libvirtPkg, `.`, `^agent/libvirt/|^internal/lab/`, false},
 	{"lab", labPkg, `.`, `^internal/lab/`, false},

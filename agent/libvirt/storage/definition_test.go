@@ -1,4 +1,4 @@
-package libvirt
+package storage
 
 import (
 	"os"
@@ -81,7 +81,7 @@ func TestPoolGapsNameMissingPackages(t *testing.T) {
 			{Kind: fleet.PoolFS, Why: "This libvirt has no fs driver. Install its storage drivers."},
 		}},
 	} {
-		if diff := cmp.Diff(c.want, poolGaps(c.missing, c.lookPath)); diff != "" {
+		if diff := cmp.Diff(c.want, PoolGaps(c.missing, c.lookPath)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package libvirt
+package storage
 
 import (
 	"os"
@@ -20,7 +20,7 @@ func TestBusyPoolListsNewFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	for _, args := range [][]string{{at("come.qcow2"), "4M"}, {at("a.qcow2" + partialSuffix), "1M"}, {"-b", at("come.qcow2"), "-F", "qcow2", at("overlay.qcow2")}} {
+	for _, args := range [][]string{{at("come.qcow2"), "4M"}, {at("a.qcow2" + PartialSuffix), "1M"}, {"-b", at("come.qcow2"), "-F", "qcow2", at("overlay.qcow2")}} {
 		if out, err := exec.CommandContext(t.Context(), "qemu-img", append([]string{"create", "-q", "-f", "qcow2"}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}

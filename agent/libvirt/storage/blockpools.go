@@ -1,4 +1,4 @@
-package libvirt
+package storage
 
 import (
 	"context"
@@ -11,10 +11,8 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
-	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
@@ -27,11 +25,11 @@ type blockVolumeMapping struct {
 	prefix   func(libvirtxml.StoragePool) string
 	suffixOf func(volume string) string // the address after prefix; empty if no volume can have this name
 	nameOf   func(below string) string  // the inverse of suffixOf
-	source   func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource
+	Source   func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource
 }
 
-// blockMappingOf returns the mapping of the pool's kind. It returns nil for a file pool.
-func blockMappingOf(s fleet.PoolSpec) *blockVolumeMapping { return poolSourcesByKind[s.Kind].blocks }
+// BlockMappingOf returns the mapping of the pool's kind. It returns nil for a file pool.
+func BlockMappingOf(s fleet.PoolSpec) *blockVolumeMapping { return poolSourcesByKind[s.Kind].blocks }
 
 // address returns the volume's address. It is empty if no volume of the pool can have this name.
 func (b *blockVolumeMapping) address(p fleet.Pool, volume string) string {
@@ -79,7 +77,7 @@ var (
 			}
 			return ""
 		},
-		source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
+		Source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
 			return &libvirtxml.DomainDiskSource{Network: &libvirtxml.DomainDiskSourceNetwork{
 				Protocol: "iscsi", Name: p.Spec.Target + "/" + lunSuffix(volume), Hosts: diskServers(p.Spec), Auth: diskAuth(p, "iscsi"),
 				Initiator: &libvirtxml.DomainDiskSourceNetworkInitiator{IQN: &libvirtxml.DomainDiskSourceNetworkIQN{Name: p.Spec.Initiator}},
@@ -91,7 +89,7 @@ var (
 	// libvirt pool instead.
 	iscsiKernelMapping = &blockVolumeMapping{
 		format: fleet.FormatLUN, suffixOf: lunSuffix, nameOf: unchanged, prefix: func(libvirtxml.StoragePool) string { return "" },
-		source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
+		Source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
 			return &libvirtxml.DomainDiskSource{Volume: &libvirtxml.DomainDiskSourceVolume{Pool: p.Name, Volume: volume, Mode: "host"}}
 		},
 	}
@@ -104,7 +102,7 @@ var (
 			}
 			return "rbd:" + x.Source.Name + "/"
 		},
-		source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
+		Source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
 			return &libvirtxml.DomainDiskSource{Network: &libvirtxml.DomainDiskSourceNetwork{
 				Protocol: "rbd", Name: p.Spec.CephPool + "/" + volume, Hosts: diskServers(p.Spec), Auth: diskAuth(p, "ceph"),
 			}}
@@ -119,7 +117,7 @@ var (
 			}
 			return "/dev/" + x.Source.Name + "/"
 		},
-		source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
+		Source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
 			return &libvirtxml.DomainDiskSource{Block: &libvirtxml.DomainDiskSourceBlock{Dev: path.Join("/dev", p.Spec.Group, volume)}}
 		},
 	}
@@ -244,7 +242,7 @@ func secretXML(p fleet.Pool) libvirtxml.Secret {
 
 // SetPoolSecret implements hypervisor.Storage. libvirt never returns the value of a private secret. The secret survives
 // restarts of the host, because guests with autostart need it.
-func (b *Backend) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string) error {
+func (ps *Pools) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string) error {
 	kind := poolSourcesByKind[p.Spec.Kind].secret
 	if kind == nil {
 		return fleet.Errorf(fleet.Invalid, "A pool of kind %q has no secret.", string(p.Spec.Kind))
@@ -257,7 +255,7 @@ func (b *Backend) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string
 	if err != nil {
 		return err
 	}
-	return conn.WrapAction("set the credentials of pool "+p.Name, b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
+	return conn.WrapAction("set the credentials of pool "+p.Name, ps.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		return c.Do(ctx, func(l *golibvirt.Libvirt) error {
 			ref, err := l.SecretDefineXML(text, 0)
 			if err != nil {
@@ -269,7 +267,7 @@ func (b *Backend) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string
 }
 
 // removePoolSecret removes the libvirt secret of a released pool.
-func (b *Backend) removePoolSecret(ctx context.Context, c *conn.Conn, p fleet.Pool) error {
+func (ps *Pools) removePoolSecret(ctx context.Context, c *conn.Conn, p fleet.Pool) error {
 	if poolSourcesByKind[p.Spec.Kind].secret == nil {
 		return nil
 	}
@@ -288,88 +286,4 @@ func (b *Backend) removePoolSecret(ctx context.Context, c *conn.Conn, p fleet.Po
 		return nil
 	}
 	return err
-}
-
-// lookupVolume looks up the volume in libvirt, and again after a refresh of the pool. It returns nil if the volume does
-// not exist.
-func (b *Backend) lookupVolume(ctx context.Context, c *conn.Conn, p localVolume) (*golibvirt.StorageVol, fleet.Volume, error) {
-	pool, err := lookupPool(ctx, c, p.pool.Name)
-	if err != nil {
-		return nil, fleet.Volume{}, err
-	}
-	for refreshed := false; ; refreshed = true {
-		v, volume, err := b.readVolumeInfo(ctx, c, pool, p)
-		if err == nil || !conn.IsLibvirtCode(err, golibvirt.ErrNoStorageVol) {
-			return v, volume, err
-		}
-		if refreshed {
-			return nil, volume, nil
-		}
-		if err := c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(pool, 0) }); err != nil && !isPoolBusyError(err) {
-			return nil, volume, err
-		}
-	}
-}
-
-// readVolumeInfo reads the volume from libvirt, without a refresh of the pool.
-func (b *Backend) readVolumeInfo(ctx context.Context, c *conn.Conn, pool golibvirt.StoragePool, p localVolume) (*golibvirt.StorageVol, fleet.Volume, error) {
-	var x libvirtxml.StorageVolume
-	v, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (v golibvirt.StorageVol, err error) {
-		var text string
-		if v, err = l.StorageVolLookupByName(pool, p.volume); err == nil {
-			text, err = l.StorageVolGetXMLDesc(v, 0)
-		}
-		if err == nil {
-			err = x.Unmarshal(text)
-		}
-		return v, err
-	})
-	return &v, volumeFromXML(p.pool, x), err
-}
-
-// volumeFromXML returns the volume as libvirt's pool reports it. The name is empty if the volume is unusable, such as
-// an iSCSI controller.
-func volumeFromXML(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
-	v, kind := volumeFromLibvirt(x), blockMappingOf(p.Spec)
-	if kind == nil {
-		return v
-	}
-	v.Format, v.Backing, v.Path, v.Unfinished = kind.format, "", kind.address(p, v.Name), false
-	if v.CapacityBytes == 0 || v.Path == "" {
-		return fleet.Volume{}
-	}
-	return v
-}
-
-// requireVolume returns the volume, or an error if the volume is missing.
-func (b *Backend) requireVolume(ctx context.Context, c *conn.Conn, p localVolume) (golibvirt.StorageVol, fleet.Volume, error) {
-	ref, v, err := b.lookupVolume(ctx, c, p)
-	if err == nil && ref == nil {
-		err = hypervisor.NoVolumeError(p.volume, p.pool.Name)
-	}
-	if err != nil {
-		return golibvirt.StorageVol{}, v, err
-	}
-	return *ref, v, nil
-}
-
-// diskSizesOf returns the sizes of disks. It reads files directly, and takes other volumes from the latest listing of
-// their pool. The size of an unlisted volume is unknown, because the volume may be newer than the listing.
-func (b *Backend) diskSizesOf(ctx context.Context, paths hostfile.DiskPaths) map[string]hostfile.DiskSize {
-	out := b.diskSizes.Read(ctx, paths)
-	for address := range paths {
-		p, volume, ok := b.assignedPools.blockAt(address)
-		if !ok {
-			continue
-		}
-		w := b.pools.watchOf(p.Name)
-		w.mu.Lock()
-		i := slices.IndexFunc(w.reported.Volumes, func(v fleet.Volume) bool { return v.Name == volume })
-		if out[address] = (hostfile.DiskSize{}); i >= 0 && w.reported.State == fleet.PoolActive {
-			v := w.reported.Volumes[i]
-			out[address] = hostfile.DiskSize{Bytes: v.CapacityBytes, Alloc: v.AllocBytes, Presence: hostfile.FilePresent}
-		}
-		w.mu.Unlock()
-	}
-	return out
 }

@@ -1,15 +1,17 @@
-package libvirt
+package storage
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/locks"
 	"quantix/agent/libvirt/watch"
@@ -19,31 +21,58 @@ import (
 	"quantix/internal/wire"
 )
 
+// ReadTimeout is how long a caller waits for the state of a pool.
+const ReadTimeout = 2 * time.Second
+
 const (
 	poolMaxAge          = 5 * time.Second
-	poolReadTimeout     = 2 * time.Second
 	poolRefreshInterval = 30 * time.Second
 	refreshTimeout      = time.Minute     // limit of a refresh within a job
 	minRestartDelay     = 5 * time.Second // time from a failure to the next start; doubles each time
 	maxRestartDelay     = 15 * time.Second
 )
 
-// poolWatches checks each assigned pool on its own connection. libvirt locks a pool while it reads the storage, so
-// hanging storage blocks every call for that pool and the list of all pools.
-type poolWatches struct {
-	roots pooldir.PoolRoots
-	book  *state.PoolBook
-	locks locks.ByKey[string] // by pool name; locked by jobs and by pool checks
+// Pools manages libvirt's storage pools, and checks each assigned pool on its own connection. libvirt locks a pool
+// while it reads the storage, so hanging storage blocks every call for that pool and the list of all pools.
+type Pools struct {
+	daemon *conn.Daemon
+	log    *slog.Logger
+	guests GuestReader
+	roots  pooldir.PoolRoots
+	book   *state.PoolBook
+	locks  locks.ByKey[string] // by pool name; locked by jobs and by pool checks
 
 	mu         sync.Mutex
 	all        map[string]*poolWatch
 	discovered watch.Value[[]fleet.DiscoveredPool]
 }
 
+// NewPools returns the pools of the daemon. roots lists the directories that may hold pools, book records the assigned
+// pools, and guests reads the guests of the host.
+func NewPools(daemon *conn.Daemon, log *slog.Logger, roots pooldir.PoolRoots, book *state.PoolBook, guests GuestReader) *Pools {
+	return &Pools{daemon: daemon, log: log, roots: roots, book: book, guests: guests}
+}
+
+// Book returns the record of the assigned pools.
+func (ps *Pools) Book() *state.PoolBook { return ps.book }
+
+// VolumeSize returns the size of the pool's volume in the newest listing of an active pool, or zero.
+func (ps *Pools) VolumeSize(pool, volume string) hostfile.DiskSize {
+	w := ps.watchOf(pool)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.IndexFunc(w.reported.Volumes, func(v fleet.Volume) bool { return v.Name == volume })
+	if i < 0 || w.reported.State != fleet.PoolActive {
+		return hostfile.DiskSize{}
+	}
+	v := w.reported.Volumes[i]
+	return hostfile.DiskSize{Bytes: v.CapacityBytes, Alloc: v.AllocBytes, Presence: hostfile.FilePresent}
+}
+
 // poolWatch holds the cached status and volumes of one pool.
 type poolWatch struct {
 	watch.Value[fleet.PoolStatus]
-	dirCheck watch.Value[error] // checks that the directory is the recorded one; see poolWatches.checkAnswers
+	dirCheck watch.Value[error] // checks that the directory is the recorded one; see Pools.CheckAnswers
 
 	mu           sync.Mutex
 	failure      string // the error of the last failed job or refresh; empty after a success
@@ -61,33 +90,33 @@ type poolWatch struct {
 }
 
 // watchOf returns the watch of the pool and creates it if necessary.
-func (p *poolWatches) watchOf(name string) *poolWatch {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all == nil {
-		p.all = map[string]*poolWatch{}
+func (ps *Pools) watchOf(name string) *poolWatch {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.all == nil {
+		ps.all = map[string]*poolWatch{}
 	}
-	if p.all[name] == nil {
-		p.all[name] = &poolWatch{}
+	if ps.all[name] == nil {
+		ps.all[name] = &poolWatch{}
 	}
-	return p.all[name]
+	return ps.all[name]
 }
 
-// expirePool makes the next read of the pool, and of the list of pools, check again instead of returning a cached
+// ExpirePool makes the next read of the pool, and of the list of pools, check again instead of returning a cached
 // result.
-func (p *poolWatches) expirePool(name string) {
-	w := p.watchOf(name)
+func (ps *Pools) ExpirePool(name string) {
+	w := ps.watchOf(name)
 	w.mu.Lock()
 	w.refreshed = time.Time{}
 	w.mu.Unlock()
 	w.Expire()
-	p.discovered.Expire()
+	ps.discovered.Expire()
 }
 
 // recordPoolOutcome records the outcome of a job, a refresh or a restart. The pool's status shows the error until the
 // pool is active. A nil err records a success.
-func (b *Backend) recordPoolOutcome(p fleet.Pool, err error) {
-	w := b.pools.watchOf(p.Name)
+func (ps *Pools) recordPoolOutcome(p fleet.Pool, err error) {
+	w := ps.watchOf(p.Name)
 	w.mu.Lock()
 	w.failure, w.timedOut = "", errors.Is(err, context.DeadlineExceeded)
 	if err != nil {
@@ -97,17 +126,17 @@ func (b *Backend) recordPoolOutcome(p fleet.Pool, err error) {
 		w.restartAt, w.restartDelay = time.Time{}, 0
 	}
 	w.mu.Unlock()
-	if record, known := b.pools.book.RecordOf(p); known && err != nil {
+	if record, known := ps.book.RecordOf(p); known && err != nil {
 		record.Failing, record.ByOthers = true, false
-		b.recordPool(p, record)
+		ps.recordPool(p, record)
 	}
 }
 
 // recordPool writes the pool to the pool book. It only logs a failed write, because the record matters only after a
 // restart of the agent.
-func (b *Backend) recordPool(p fleet.Pool, record pooldir.RecordedPool) {
-	if err := b.pools.book.Put(p.Name, record); err != nil {
-		b.log.Error("the record of a storage pool cannot be written", "pool", p.Name, "error", err)
+func (ps *Pools) recordPool(p fleet.Pool, record pooldir.RecordedPool) {
+	if err := ps.book.Put(p.Name, record); err != nil {
+		ps.log.Error("the record of a storage pool cannot be written", "pool", p.Name, "error", err)
 	}
 }
 
@@ -118,40 +147,40 @@ func (w *poolWatch) isRestartDue() bool {
 	return !time.Now().Before(w.restartAt)
 }
 
-// expireAll makes the next read of every pool check again instead of returning a cached result.
-func (p *poolWatches) expireAll() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, w := range p.all {
+// ExpireAll makes the next read of every pool check again instead of returning a cached result.
+func (ps *Pools) ExpireAll() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, w := range ps.all {
 		w.Expire()
 	}
-	p.discovered.Expire()
+	ps.discovered.Expire()
 }
 
 // checkHanging returns an error if the pool's storage hangs, because another call would only block one more thread of
 // libvirtd.
-func (p *poolWatches) checkHanging(name string) error {
-	if s := p.watchOf(name).State(); s.Running > watch.StalledAfter {
+func (ps *Pools) checkHanging(name string) error {
+	if s := ps.watchOf(name).State(); s.Running > watch.StalledAfter {
 		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledText(s.Began))
 	}
 	return nil
 }
 
-// checkAnswers returns an error if the pool's storage hangs, or if the pool's directory is not the recorded one.
-func (p *poolWatches) checkAnswers(name string) error {
-	if err := p.checkHanging(name); err != nil {
+// CheckAnswers returns an error if the pool's storage hangs, or if the pool's directory is not the recorded one.
+func (ps *Pools) CheckAnswers(name string) error {
+	if err := ps.checkHanging(name); err != nil {
 		return err
 	}
-	record, known := p.book.RecordNamed(name)
+	record, known := ps.book.RecordNamed(name)
 	if !known || record.Place == nil || record.Path == "" {
 		return nil // only libvirt knows whether the pool is active
 	}
-	s := p.watchOf(name).dirCheck.Read(context.Background(), 0, poolReadTimeout, func() (error, error) {
+	s := ps.watchOf(name).dirCheck.Read(context.Background(), 0, ReadTimeout, func() (error, error) {
 		now, err := pooldir.InspectDir(record.Path)
 		return record.CheckDir(now), err
 	})
 	switch {
-	case s.Running > poolReadTimeout/2: // a shorter delay belongs to a later, concurrent check
+	case s.Running > ReadTimeout/2: // a shorter delay belongs to a later, concurrent check
 		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledText(s.Began))
 	case s.Err != nil:
 		return fmt.Errorf("look at the pool %s: %w", name, s.Err)
@@ -163,37 +192,37 @@ func stalledText(since time.Time) string {
 	return fmt.Sprintf("Its storage has not answered since %s UTC.", since.UTC().Format(time.DateTime))
 }
 
-// poolReports has the pools for the host's report.
-type poolReports struct {
-	assigned []wire.PoolReport
-	others   []fleet.DiscoveredPool
+// Reports has the pools for the host's report.
+type Reports struct {
+	Assigned []wire.PoolReport
+	Others   []fleet.DiscoveredPool
 }
 
-// reportPools returns the status of the assigned pools and lists all other pools. The pools are read concurrently.
-func (b *Backend) reportPools(ctx context.Context, pools []fleet.Pool) poolReports {
-	reports := poolReports{assigned: make([]wire.PoolReport, len(pools))}
+// Report returns the status of the assigned pools and lists all other pools. The pools are read concurrently.
+func (ps *Pools) Report(ctx context.Context, pools []fleet.Pool) Reports {
+	reports := Reports{Assigned: make([]wire.PoolReport, len(pools))}
 	var done sync.WaitGroup
 	for i, p := range pools {
 		done.Go(func() {
-			reports.assigned[i] = wire.PoolReport{ID: p.ID, Name: p.Name, Status: b.poolStatus(ctx, p)}
+			reports.Assigned[i] = wire.PoolReport{ID: p.ID, Name: p.Name, Status: ps.poolStatus(ctx, p)}
 		})
 	}
-	all := b.pools.discovered.Read(ctx, poolMaxAge, poolReadTimeout, b.discoveredPools).Value
+	all := ps.discovered.Read(ctx, poolMaxAge, ReadTimeout, ps.discoveredPools).Value
 	done.Wait()
 	for _, other := range all {
 		if !slices.ContainsFunc(pools, func(p fleet.Pool) bool { return p.Name == other.Name }) {
-			reports.others = append(reports.others, other)
+			reports.Others = append(reports.Others, other)
 		}
 	}
-	slices.SortFunc(reports.assigned, func(a, b wire.PoolReport) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(reports.Assigned, func(a, b wire.PoolReport) int { return cmp.Compare(a.Name, b.Name) })
 	return reports
 }
 
 // poolStatus returns the pool's recent status. A pool that has not answered for watch.StalledAfter is reported as
 // stalled, with the sizes last read.
-func (b *Backend) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus {
-	w := b.pools.watchOf(p.Name)
-	s := w.Read(ctx, poolMaxAge, poolReadTimeout, func() (fleet.PoolStatus, error) { return b.checkPool(p, w) })
+func (ps *Pools) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus {
+	w := ps.watchOf(p.Name)
+	s := w.Read(ctx, poolMaxAge, ReadTimeout, func() (fleet.PoolStatus, error) { return ps.checkPool(p, w) })
 	st := w.smoothSizes(s.Value)
 	switch {
 	case s.Running > watch.StalledAfter && s.Known && st.State == fleet.PoolFailed && st.Error != "":
@@ -234,17 +263,30 @@ func (w *poolWatch) smoothSizes(st fleet.PoolStatus) fleet.PoolStatus {
 			}
 		}
 	}
-	st.ProvisionedBytes = unallocatedBytes(st.Volumes)
+	st.ProvisionedBytes = UnallocatedBytes(st.Volumes)
 	w.reported = st
 	return st
 }
 
-// unallocatedBytes returns how much the listed volumes may still grow, in bytes. ISOs do not grow.
-func unallocatedBytes(volumes []fleet.Volume) (n int64) {
+// UnallocatedBytes returns how much the listed volumes may still grow, in bytes. ISOs do not grow.
+func UnallocatedBytes(volumes []fleet.Volume) (n int64) {
 	for _, v := range volumes {
 		if !v.IsISO() {
 			n += max(0, v.CapacityBytes-v.AllocBytes)
 		}
 	}
 	return n
+}
+
+// SeenInactive reports whether the newest check found the pool inactive. It returns false for a pool that hangs or was
+// never checked.
+func (ps *Pools) SeenInactive(name string) bool {
+	ps.mu.Lock()
+	w := ps.all[name]
+	ps.mu.Unlock()
+	if w == nil {
+		return false
+	}
+	s := w.State()
+	return s.Known && s.Err == nil && s.Running < watch.StalledAfter && s.Value.State == fleet.PoolInactive
 }

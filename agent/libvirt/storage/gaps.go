@@ -1,4 +1,4 @@
-package libvirt
+package storage
 
 import (
 	"cmp"
@@ -11,9 +11,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// missingPoolTypes returns the pool types without a libvirt driver. It returns none if libvirt is too old to report its
+// MissingPoolTypes returns the pool types without a libvirt driver. It returns none if libvirt is too old to report its
 // drivers.
-func missingPoolTypes(l *golibvirt.Libvirt) (types []string, err error) {
+func MissingPoolTypes(l *golibvirt.Libvirt) (types []string, err error) {
 	text, err := l.ConnectGetStoragePoolCapabilities(0)
 	if err != nil {
 		if conn.IsLibvirtError(err) {
@@ -38,9 +38,9 @@ func missingPoolTypes(l *golibvirt.Libvirt) (types []string, err error) {
 	return types, nil
 }
 
-// poolGaps returns the pool kinds that the host does not support, because libvirt lacks the driver or the host lacks
+// PoolGaps returns the pool kinds that the host does not support, because libvirt lacks the driver or the host lacks
 // the mount program.
-func poolGaps(missing []string, lookPath func(program string) (string, error)) (gaps []fleet.PoolGap) {
+func PoolGaps(missing []string, lookPath func(program string) (string, error)) (gaps []fleet.PoolGap) {
 	lacks := map[string]bool{}
 	for _, t := range missing {
 		lacks[t] = true

@@ -1,4 +1,4 @@
-package libvirt
+package storage
 
 import (
 	"cmp"
@@ -22,7 +22,7 @@ import (
 
 // poolCheckRun is one check of a pool. The check also restarts a failed pool.
 type poolCheckRun struct {
-	*Backend
+	*Pools
 	watch     *poolWatch
 	c         *conn.Conn
 	pool      fleet.Pool
@@ -32,18 +32,18 @@ type poolCheckRun struct {
 
 // checkPool checks a pool and blocks as long as the pool's storage hangs. It has no deadline, because a second call
 // would hang behind the first.
-func (b *Backend) checkPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, error) {
-	c, err := b.daemon.Dial(b.daemon.RunContext)
+func (ps *Pools) checkPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, error) {
+	c, err := ps.daemon.Dial(ps.daemon.RunContext)
 	if err != nil {
 		return fleet.PoolStatus{}, err
 	}
 	defer c.Disconnect()
-	check := poolCheckRun{Backend: b, watch: w, c: c, pool: p}
-	if unlock, _ := b.pools.locks.TryLock(p.Name); unlock != nil {
+	check := poolCheckRun{Pools: ps, watch: w, c: c, pool: p}
+	if unlock, _ := ps.locks.TryLock(p.Name); unlock != nil {
 		defer unlock()
 		check.exclusive = true
 	}
-	return conn.Call(b.daemon.RunContext, c, func(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
+	return conn.Call(ps.daemon.RunContext, c, func(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 		st, err := check.checkStatus(l)
 		if err != nil && conn.IsLibvirtError(err) {
 			return check.failedStatus(conn.TranslateError(err).Error()), nil
@@ -91,7 +91,7 @@ func (g *poolCheckRun) checkStatus(l *golibvirt.Libvirt) (fleet.PoolStatus, erro
 		return g.handleInactive(l, st, autostart != 0)
 	}
 	if g.exclusive {
-		record, _ := g.pools.book.RecordOf(g.pool)
+		record, _ := g.book.RecordOf(g.pool)
 		now, problem := g.recordPoolDir(g.daemon.RunContext, g.pool, record)
 		if problem != nil {
 			return g.handleWrongPlace(l, record, problem)
@@ -118,7 +118,7 @@ func (g *poolCheckRun) handleWrongPlace(l *golibvirt.Libvirt, record pooldir.Rec
 // handleInactive handles an inactive pool that somebody stopped or that failed. It starts a failed pool again once a
 // retry is due.
 func (g *poolCheckRun) handleInactive(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart bool) (fleet.PoolStatus, error) {
-	record, known := g.pools.book.RecordOf(g.pool)
+	record, known := g.book.RecordOf(g.pool)
 	if !g.exclusive || !known {
 		return g.watch.inactiveStatus(st), nil
 	}
@@ -129,7 +129,7 @@ func (g *poolCheckRun) handleInactive(l *golibvirt.Libvirt, st fleet.PoolStatus,
 			return g.failedStatus(problem.Error()), nil
 		}
 	}
-	if record.IsStoppedByOthers(g.pools.book.Boot(), autostart) {
+	if record.IsStoppedByOthers(g.book.Boot(), autostart) {
 		record.ByOthers, st.StoppedOutside = true, true
 		g.recordPool(g.pool, record)
 		return st, nil
@@ -263,7 +263,7 @@ func addNewFiles(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 	}
 	for _, e := range files {
 		name := e.Name()
-		if len(known) >= maxListedVolumes || names[name] || hypervisor.EscapeInvalidText(name) != name || !e.Type().IsRegular() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, partialSuffix) || pooldir.IsQuantixFile(name) {
+		if len(known) >= maxListedVolumes || names[name] || hypervisor.EscapeInvalidText(name) != name || !e.Type().IsRegular() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, PartialSuffix) || pooldir.IsQuantixFile(name) {
 			continue
 		}
 		if raw, is := rawVolumeFile(p, name); is {
@@ -300,7 +300,7 @@ func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool) 
 		return nil, 0, err
 	}
 	refs = slices.DeleteFunc(refs, func(v golibvirt.StorageVol) bool {
-		return strings.HasSuffix(v.Name, partialSuffix) && !isUnfinishedAbandoned(v.Key) || pooldir.IsQuantixFile(v.Name)
+		return strings.HasSuffix(v.Name, PartialSuffix) && !isUnfinishedAbandoned(v.Key) || pooldir.IsQuantixFile(v.Name)
 	})
 	slices.SortFunc(refs, func(a, b golibvirt.StorageVol) int { return cmp.Compare(a.Name, b.Name) })
 	for _, v := range refs[:min(len(refs), maxListedVolumes)] {
@@ -355,7 +355,7 @@ func rawVolumeFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
 	if err != nil || !info.Mode().IsRegular() {
 		return v, false
 	}
-	return hostfile.RawVolumeListing(fleet.Volume{Name: name, Path: at, AllocBytes: hostfile.Allocated(info, info.Size()), Unfinished: strings.HasSuffix(name, partialSuffix)}, info.Size()), true
+	return hostfile.RawVolumeListing(fleet.Volume{Name: name, Path: at, AllocBytes: hostfile.Allocated(info, info.Size()), Unfinished: strings.HasSuffix(name, PartialSuffix)}, info.Size()), true
 }
 
 // unfinishedMaxAge is the time since the last write after which an unfinished file counts as abandoned.
@@ -365,25 +365,4 @@ const unfinishedMaxAge = 10 * time.Minute
 func isUnfinishedAbandoned(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && time.Since(info.ModTime()) > unfinishedMaxAge
-}
-
-// volumeFromLibvirt converts libvirt's description of a volume.
-func volumeFromLibvirt(x libvirtxml.StorageVolume) fleet.Volume {
-	v := fleet.Volume{Name: x.Name, Unfinished: strings.HasSuffix(x.Name, partialSuffix)}
-	if x.Target != nil {
-		v.Path = x.Target.Path
-		if x.Target.Format != nil {
-			v.Format = x.Target.Format.Type
-		}
-	}
-	if x.Capacity != nil {
-		v.CapacityBytes = int64(x.Capacity.Value)
-	}
-	if x.Allocation != nil {
-		v.AllocBytes = int64(x.Allocation.Value)
-	}
-	if x.BackingStore != nil {
-		v.Backing = x.BackingStore.Path
-	}
-	return v
 }

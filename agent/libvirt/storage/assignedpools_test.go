@@ -1,4 +1,4 @@
-package libvirt
+package storage
 
 import (
 	"testing"
@@ -12,9 +12,9 @@ func TestAssignedPoolsFindVolumesByPath(t *testing.T) {
 	t.Parallel()
 	files := fleet.Pool{ID: "01a20f00-0000-7000-8000-0000000000aa", Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/pool/"}}
 	blocks := fleet.Pool{ID: "01a20f00-0000-7000-8000-0000000000ab", Name: "lvm", Spec: fleet.PoolSpec{Kind: fleet.PoolLogical, Group: "vg0"}}
-	var pools assignedPools
-	pools.record([]fleet.Pool{files, blocks})
-	volumes := pools.lookup()
+	var pools AssignedPools
+	pools.Record([]fleet.Pool{files, blocks})
+	volumes := pools.Lookup()
 	applied := hypervisor.Applied{Pools: map[fleet.PoolID]hypervisor.AppliedPool{
 		files.ID: {Name: files.Name, Path: "/srv/pool"}, blocks.ID: {Name: blocks.Name, Spec: &blocks.Spec},
 	}}

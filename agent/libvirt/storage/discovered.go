@@ -1,4 +1,4 @@
-package libvirt
+package storage
 
 import (
 	"context"
@@ -45,19 +45,19 @@ func readPoolState(ctx context.Context, c *conn.Conn, ref golibvirt.StoragePool)
 
 // releasePreexisting releases a preexisting pool. The pool stays defined, and its active and autostart states become
 // what they were before Quantix used the pool. It stays active while unmanaged domains of the host use it.
-func (b *Backend) releasePreexisting(ctx context.Context, c *conn.Conn, p fleet.Pool, ref golibvirt.StoragePool) error {
-	if err := b.checkPoolUnused(ctx, c, p, func(s observedDomain) bool { return s.managed }); err != nil {
+func (ps *Pools) releasePreexisting(ctx context.Context, c *conn.Conn, p fleet.Pool, ref golibvirt.StoragePool) error {
+	if err := ps.checkPoolUnused(ctx, c, p, func(s Guest) bool { return s.Managed }); err != nil {
 		return err
 	}
-	record, _ := b.pools.book.RecordOf(p)
+	record, _ := ps.book.RecordOf(p)
 	now, err := readPoolState(ctx, c, ref)
 	if err != nil {
 		return err
 	}
-	if err := b.removeMarker(ctx, p); err != nil {
+	if err := ps.removeMarker(ctx, p); err != nil {
 		return err
 	}
-	was, used := record.Preexisting, b.checkPoolUnused(ctx, c, p, func(observedDomain) bool { return true })
+	was, used := record.Preexisting, ps.checkPoolUnused(ctx, c, p, func(Guest) bool { return true })
 	err = c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		if was.Defined && !was.Autostart && now.Autostart {
 			if err := l.StoragePoolSetAutostart(ref, 0); err != nil {
@@ -70,13 +70,13 @@ func (b *Backend) releasePreexisting(ctx context.Context, c *conn.Conn, p fleet.
 		return nil
 	})
 	if err != nil {
-		b.restoreMarker(ctx, p)
+		ps.restoreMarker(ctx, p)
 		return err
 	}
-	if err := b.removePoolSecret(ctx, c, p); err != nil {
+	if err := ps.removePoolSecret(ctx, c, p); err != nil {
 		return err
 	}
-	return b.pools.book.Forget(p.Name)
+	return ps.book.Forget(p.Name)
 }
 
 var sourceConflict = regexp.MustCompile(`conflict with pool: '(.+)'`)
@@ -98,13 +98,13 @@ func translateSourceConflict(ctx context.Context, c *conn.Conn, err error) error
 }
 
 // discoveredPools returns all pools of libvirt, sorted by name. It lists an unreadable pool with the error.
-func (b *Backend) discoveredPools() ([]fleet.DiscoveredPool, error) {
-	c, err := b.daemon.Dial(b.daemon.RunContext)
+func (ps *Pools) discoveredPools() ([]fleet.DiscoveredPool, error) {
+	c, err := ps.daemon.Dial(ps.daemon.RunContext)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Disconnect()
-	out, err := conn.Call(b.daemon.RunContext, c, func(l *golibvirt.Libvirt) (out []fleet.DiscoveredPool, err error) {
+	out, err := conn.Call(ps.daemon.RunContext, c, func(l *golibvirt.Libvirt) (out []fleet.DiscoveredPool, err error) {
 		all, _, err := l.ConnectListAllStoragePools(1, 0)
 		if err != nil {
 			return nil, err
