@@ -17,6 +17,7 @@ import (
 	machine "quantix/agent/hardware"
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/guest"
 	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/locks"
 	"quantix/agent/libvirt/network"
@@ -63,10 +64,7 @@ type Backend struct {
 	assignedPools   storage.AssignedPools
 	ioErrors        ioErrors
 	watchdogs       watchdogExpiries
-	checkPrograms   checkPrograms
-	addressWatch    watch.Value[map[fleet.VMID]nicAddresses]
-	arpHistory      arpHistory
-	guests          guests
+	agents          *guest.Agents
 	diskSizes       hostfile.DiskSizes
 	fileWatches     fileWatches
 	pools           *storage.Pools
@@ -115,6 +113,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	runContext, cancel := context.WithCancel(context.Background())
 	b.daemon, b.cancelRun = conn.NewDaemon(runContext, o.Socket), cancel
 	b.networks, b.filters = network.NewNetworks(b.daemon, b.networkGuests), network.NewFilters(b.daemon, b.networkGuests, o.Filters)
+	b.agents = guest.NewAgents(b.daemon, b.log, b.readGuest)
 	b.pools = storage.NewPools(b.daemon, b.log, o.PoolRoots, o.PoolBook, b.poolGuests)
 	b.diskSizes.IsReplaced = b.isReplaced
 	link, err := b.connect(ctx)

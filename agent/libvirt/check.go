@@ -4,14 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
@@ -40,8 +37,7 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 	}
 	switch check.Kind {
 	case fleet.HealthTCP, fleet.HealthHTTP:
-		reach := dialTargets(b.addressWatch.State().Value[id], neighbours())
-		return hypervisor.CheckPort(ctx, check, func(ctx context.Context, port int) (net.Conn, error) { return dialFirstReachable(ctx, reach, port) })
+		return b.agents.CheckPort(ctx, id, check)
 	case fleet.HealthWatchdog:
 		return hypervisor.CheckResult{Answer: "The guest resets its watchdog.", ChangeMark: b.watchdogs.expiryMark(s.ref.UUID)}, nil
 	}
@@ -53,22 +49,7 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 	if check.Kind == fleet.HealthScreen {
 		return hashScreen(ctx, c, s)
 	}
-	if s.live.FieldValues.Devices.GuestAgent == "none" {
-		return hypervisor.CheckResult{}, hypervisor.CannotCheckError("The running guest has no guest agent channel.")
-	}
-	if !s.agentConnected {
-		return hypervisor.CheckResult{}, errNoAgentAnswer
-	}
-	if check.Kind == fleet.HealthExec {
-		return b.checkPrograms.runCheck(ctx, newAgentCaller(ctx, c, s), s, check)
-	}
-	limit := time.Duration(check.Timeout) * time.Second
-	if _, err := callAgent[struct{}](newAgentCaller(ctx, c, s), limit, "guest-ping", nil); errors.Is(err, errNoAgentAnswer) {
-		return hypervisor.CheckResult{}, errNoAgentAnswer
-	} else if err != nil {
-		return hypervisor.CheckResult{}, err
-	}
-	return hypervisor.CheckResult{Answer: "The guest agent answers."}, nil
+	return b.agents.Check(ctx, c, s.guest(), check)
 }
 
 // hashScreen returns a checksum of the picture on the guest's first screen.
@@ -95,61 +76,6 @@ func (b *pictureHash) Write(p []byte) (int, error) {
 		return 0, fmt.Errorf("the screenshot has more than %d MiB", maxScreenshotBytes>>20)
 	}
 	return b.hashBytes(p)
-}
-
-// dialTarget is an address of a guest's NIC. An address known only from ARP is dialed through the device of its ARP
-// entry. So a guest that claims another machine's address cannot direct the check to that machine.
-type dialTarget struct {
-	ip     net.IP
-	device string // empty for an address from the host's own DHCP lease, which is on the NIC's network
-}
-
-// neighbour is an entry of the host's ARP table.
-type neighbour struct{ ip, mac, device string }
-
-// dialTargets returns the guest's addresses that a health check may dial. An address from the guest agent alone is not
-// trusted.
-func dialTargets(seen nicAddresses, arp []neighbour) []dialTarget {
-	var leased, others []dialTarget
-	for mac, all := range seen {
-		for _, a := range all {
-			ip := net.ParseIP(a.IP)
-			i := slices.IndexFunc(arp, func(n neighbour) bool { return n.ip == a.IP && n.mac == mac })
-			switch {
-			case ip == nil:
-			case slices.Contains(a.By, fleet.FromLease):
-				leased = append(leased, dialTarget{ip: ip})
-			case slices.Contains(a.By, fleet.FromARP) && i >= 0:
-				others = append(others, dialTarget{ip, arp[i].device})
-			}
-		}
-	}
-	const most = 4
-	all := slices.Concat(leased, others)
-	return all[:min(len(all), most)]
-}
-
-// dialFirstReachable connects to the first address that accepts. It shares the remaining time among the addresses.
-func dialFirstReachable(ctx context.Context, all []dialTarget, port int) (net.Conn, error) {
-	if len(all) == 0 {
-		return nil, hypervisor.CannotCheckError("The host knows no address of the guest's NICs, neither from a DHCP lease nor from ARP.")
-	}
-	var first error
-	for i, to := range all {
-		within, cancel := ctx, context.CancelFunc(func() {})
-		if end, ok := ctx.Deadline(); ok && i < len(all)-1 {
-			within, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(len(all)-i))
-		}
-		conn, err := dialerOn(to.device).DialContext(within, "tcp", net.JoinHostPort(to.ip.String(), strconv.Itoa(port)))
-		cancel()
-		if err == nil {
-			return conn, nil
-		}
-		if first == nil {
-			first = err
-		}
-	}
-	return nil, first
 }
 
 // watchdogExpiries counts the expiries of each guest's watchdog, as reported by QEMU events.

@@ -308,7 +308,7 @@ func (b *Backend) readDomains(ctx context.Context, c *conn.Conn) ([]observedDoma
 	b.domains.keepOnly(here)
 	b.ioErrors.keepOnly(here)
 	b.watchdogs.keepOnly(here)
-	b.checkPrograms.keepOnly(here)
+	b.agents.KeepPrograms(guestsOf(here))
 	return here, nil
 }
 

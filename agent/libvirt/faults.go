@@ -14,6 +14,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/guest"
 	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
@@ -80,10 +81,10 @@ func (d specDisk) missingFault(why string) fleet.Fault {
 
 // statusWithFaults returns the domain's status with its faults, for the portal. A disk with a fault has no volume in
 // the status.
-func (b *Backend) statusWithFaults(s observedDomain, sizes map[string]hostfile.DiskSize, addresses nicAddresses) fleet.VMStatus {
+func (b *Backend) statusWithFaults(s observedDomain, sizes map[string]hostfile.DiskSize, addresses guest.NICAddresses) fleet.VMStatus {
 	st := s.status(sizes, addresses)
 	st.Faults = b.faults(s, sizes)
-	st.Guest = b.guests.statusOf(s)
+	st.Guest = b.agents.StatusOf(s.guest())
 	if changed := b.filters.LastChanged(); s.managed && len(changed) > 0 {
 		for _, n := range s.persistent.NICs {
 			if message := changed[n.Filter]; message != "" {

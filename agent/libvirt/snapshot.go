@@ -62,8 +62,8 @@ func (b *Backend) readHostState(ctx context.Context, on hypervisor.Assignment) (
 	}
 	sizes := b.diskSizesOf(ctx, diskPathsOf(all...))
 	b.diskSizes.KeepOnly(sizes)
-	b.guests.startDueQueries(b, all)
-	addresses := b.addressesOf(ctx, all)
+	b.agents.StartDueQueries(guestsOf(all))
+	addresses := b.agents.Addresses(ctx, guestsOf(all))
 	seen := <-poolsDone
 	changed := b.filters.Changed(ctx)
 	state.Groups = network.ChangedGroupReports(changed)
@@ -109,7 +109,7 @@ func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64,
 		generation = 0
 	}
 	b.filters.Changed(ctx)
-	return b.statusWithFaults(s, b.diskSizesOf(ctx, diskPathsOf(s)), b.addressWatch.State().Value[id]), generation, nil
+	return b.statusWithFaults(s, b.diskSizesOf(ctx, diskPathsOf(s)), b.agents.LastAddresses(id)), generation, nil
 }
 
 // readVM reads one domain over the backend's connection for state.

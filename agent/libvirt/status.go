@@ -13,13 +13,14 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/guest"
 	"quantix/agent/libvirt/hostfile"
 	"quantix/internal/fleet"
 )
 
 // status returns the domain's status. It smooths the sizes with hostfile.SteadySize, so that small fluctuations do not
 // change the status.
-func (s observedDomain) status(sizes map[string]hostfile.DiskSize, addresses nicAddresses) fleet.VMStatus {
+func (s observedDomain) status(sizes map[string]hostfile.DiskSize, addresses guest.NICAddresses) fleet.VMStatus {
 	hw := s.currentHardware()
 	st := fleet.VMStatus{CPUs: hw.CPUs, MemoryMiB: hw.MemoryMiB, StartedAt: s.startedAt, Accelerator: s.accelerator}
 	st.Power, st.Reason = translatePower(s.state, s.reason)
@@ -61,7 +62,7 @@ func (s observedDomain) status(sizes map[string]hostfile.DiskSize, addresses nic
 	for _, n := range hw.NICs {
 		nic := fleet.NICState{MAC: n.MAC, Source: n.Source, Filter: n.Filter}
 		if s.live != nil {
-			nic.Seen, nic.Addresses = addresses[n.MAC], ipsOf(addresses[n.MAC])
+			nic.Seen, nic.Addresses = addresses[n.MAC], guest.IPsOf(addresses[n.MAC])
 		}
 		st.NICs = append(st.NICs, nic)
 	}

@@ -48,6 +48,7 @@ var allowedImports = map[string][]string{
 	"agent/libvirt":                {"agent/libvirt/", "agent/hypervisor", "agent/pooldir", "agent/state", "agent/blockdev", "agent/hardware", "agent/image", "agent/fetch", "agent/seed", "agent/transfer", "agent/upload", "internal/ovf", "internal/wire", "internal/fleet"},
 	"agent/libvirt/conn":           {"agent/libvirt/domxml", "agent/hypervisor", "internal/fleet"},
 	"agent/libvirt/domxml":         {"agent/hypervisor", "agent/blockdev", "agent/hardware", "agent/seed", "internal/fleet"},
+	"agent/libvirt/guest":          {"agent/libvirt/conn", "agent/libvirt/domxml", "agent/libvirt/watch", "agent/hypervisor", "internal/fleet", "internal/wire"},
 	"agent/libvirt/hostfile":       {"agent/libvirt/watch", "agent/hypervisor", "agent/image", "agent/transfer", "internal/fleet"},
 	"agent/libvirt/locks":          {},
 	"agent/libvirt/network":        {"agent/libvirt/conn", "agent/libvirt/domxml", "agent/libvirt/locks", "agent/libvirt/watch", "agent/hypervisor", "agent/state", "internal/fleet", "internal/wire"},
@@ -139,7 +140,7 @@ var restricted = map[string][]string{
 
 	"github.com/labstack/echo":           {"web", "web/pages", "web/vmpages", "web/form", "web/render", "web/api", "web/agents", "web/problem"},
 	"github.com/danielgtaylor/huma":      {"web/api"},
-	"github.com/digitalocean/go-libvirt": {"agent/libvirt", "agent/libvirt/conn", "agent/libvirt/network", "agent/libvirt/storage"},
+	"github.com/digitalocean/go-libvirt": {"agent/libvirt", "agent/libvirt/conn", "agent/libvirt/guest", "agent/libvirt/network", "agent/libvirt/storage"},
 	"libvirt.org/go/libvirtxml":          {"agent/libvirt", "agent/libvirt/conn", "agent/libvirt/domxml", "agent/libvirt/network", "agent/libvirt/storage"},
 	"github.com/jackc/pgx":               append([]string{"db", "internal/notify", "internal/auth", "internal/pglocal", "internal/testkit", "internal/cli", "internal/bench", "internal/load"}, controlPackages...),
 	"github.com/a-h/templ":               {"views/", "web/pages", "web/form", "web/render"},

@@ -1,9 +1,12 @@
-package libvirt
+// Package guest queries guests: their guest agents (Agents), the addresses of their NICs, and the ports and programs of
+// health checks. A guest can hang or send any answer, so every call has a time limit and a maximum size.
+package guest
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -14,6 +17,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/watch"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -26,12 +30,25 @@ const (
 	maxGuestQueries    = 4
 )
 
-// guests caches the reports of running guests' agents. It queries the guests in the background, at most maxGuestQueries
+// Agents caches the reports of running guests' agents. It queries the guests in the background, at most maxGuestQueries
 // at a time. A guest that hangs is queried less and less often and does not delay other guests.
-type guests struct {
+type Agents struct {
+	daemon *conn.Daemon
+	log    *slog.Logger
+	read   DomainReader
+
+	programs     checkPrograms
+	addressWatch watch.Value[map[fleet.VMID]NICAddresses]
+	arpHistory   arpHistory
+
 	mu             sync.Mutex
 	all            map[fleet.VMID]*guestRun
 	runningQueries int // number of running queries
+}
+
+// NewAgents returns the guest agents of the daemon's guests. read reads one domain.
+func NewAgents(daemon *conn.Daemon, log *slog.Logger, read DomainReader) *Agents {
+	return &Agents{daemon: daemon, log: log, read: read}
 }
 
 // guestRun is the state of one run of one guest.
@@ -44,55 +61,55 @@ type guestRun struct {
 	managed     bool
 	status      fleet.GuestStatus
 	reading     fleet.GuestReading
-	nics        nicAddresses
+	nics        NICAddresses
 }
 
-// startDueQueries starts queries of all guests that are due. It does not wait for them.
-func (g *guests) startDueQueries(b *Backend, all []observedDomain) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.all == nil {
-		g.all = map[fleet.VMID]*guestRun{}
+// StartDueQueries starts queries of all guests that are due. It does not wait for them.
+func (as *Agents) StartDueQueries(all []Domain) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	if as.all == nil {
+		as.all = map[fleet.VMID]*guestRun{}
 	}
 	on := make(map[fleet.VMID]bool, len(all))
 	now := time.Now()
 	for _, s := range all {
-		if s.live == nil || !s.agentConnected {
+		if s.Live == nil || !s.AgentConnected {
 			continue
 		}
-		on[s.id] = true
-		seen := g.all[s.id]
-		if seen == nil || seen.domainRunID != s.ref.ID {
-			seen = &guestRun{domainRunID: s.ref.ID, managed: s.managed, status: fleet.GuestStatus{Agent: fleet.AgentNotResponding}}
-			g.all[s.id] = seen
+		on[s.ID] = true
+		seen := as.all[s.ID]
+		if seen == nil || seen.domainRunID != s.Ref.ID {
+			seen = &guestRun{domainRunID: s.Ref.ID, managed: s.Managed, status: fleet.GuestStatus{Agent: fleet.AgentNotResponding}}
+			as.all[s.ID] = seen
 		}
-		if seen.querying || now.Before(seen.dueAt) || g.runningQueries >= maxGuestQueries || golibvirt.DomainState(s.state) != golibvirt.DomainRunning {
+		if seen.querying || now.Before(seen.dueAt) || as.runningQueries >= maxGuestQueries || s.State != golibvirt.DomainRunning {
 			continue
 		}
 		seen.querying = true
-		g.runningQueries++
-		go g.queryGuest(b, s, seen)
+		as.runningQueries++
+		go as.queryGuest(s, seen)
 	}
-	for id, seen := range g.all {
+	for id, seen := range as.all {
 		if !on[id] && !seen.querying {
-			delete(g.all, id)
+			delete(as.all, id)
 		}
 	}
 }
 
 // queryGuest queries one guest and stores its answers.
-func (g *guests) queryGuest(b *Backend, s observedDomain, seen *guestRun) {
-	ctx, cancel := context.WithTimeout(b.daemon.RunContext, guestQueryTimeout)
+func (as *Agents) queryGuest(s Domain, seen *guestRun) {
+	ctx, cancel := context.WithTimeout(as.daemon.RunContext, guestQueryTimeout)
 	defer cancel()
 	begun := time.Now()
-	next := guestRun{status: seen.status, reading: fleet.GuestReading{ID: s.id}}
-	c, err := b.daemon.Dial(ctx)
+	next := guestRun{status: seen.status, reading: fleet.GuestReading{ID: s.ID}}
+	c, err := as.daemon.Dial(ctx)
 	if err == nil {
 		err = next.queryGuest(ctx, c, s)
 		c.Disconnect()
 	}
-	g.mu.Lock()
-	g.runningQueries--
+	as.mu.Lock()
+	as.runningQueries--
 	seen.querying = false
 	was := seen.status
 	switch {
@@ -100,7 +117,7 @@ func (g *guests) queryGuest(b *Backend, s observedDomain, seen *guestRun) {
 	case errors.Is(err, hypervisor.ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded):
 		seen.dueAt = begun.Add(agentAnswerTimeout)
 	case err != nil:
-		b.log.Debug("a guest's agent does not answer", "vm", s.ref.Name, "error", err)
+		as.log.Debug("a guest's agent does not answer", "vm", s.Ref.Name, "error", err)
 		seen.backoff = min(max(2*seen.backoff, guestQueryInterval), maxGuestBackoff)
 		seen.dueAt, seen.status = time.Now().Add(seen.backoff), fleet.GuestStatus{Agent: fleet.AgentNotResponding}
 		seen.answeredAt, seen.nics = time.Time{}, nil
@@ -111,20 +128,20 @@ func (g *guests) queryGuest(b *Backend, s observedDomain, seen *guestRun) {
 		}
 	}
 	changed := seen.status != was
-	g.mu.Unlock()
+	as.mu.Unlock()
 	if changed {
-		b.daemon.Subscribers.WakeAll()
+		as.daemon.Subscribers.WakeAll()
 	}
 }
 
 // queryGuest queries the agent. Values that the agent does not report stay empty. It fails if the agent does not
 // answer.
-func (n *guestRun) queryGuest(ctx context.Context, c *conn.Conn, s observedDomain) error {
-	if !s.managed { // unmanaged guests are only queried for addresses, with libvirt's own call
+func (n *guestRun) queryGuest(ctx context.Context, c *conn.Conn, s Domain) error {
+	if !s.Managed { // unmanaged guests are only queried for addresses, with libvirt's own call
 		found, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainInterface, error) {
-			return l.DomainInterfaceAddresses(s.ref, uint32(golibvirt.DomainInterfaceAddressesSrcAgent), 0)
+			return l.DomainInterfaceAddresses(s.Ref, uint32(golibvirt.DomainInterfaceAddressesSrcAgent), 0)
 		})
-		n.nics = nicAddresses{}
+		n.nics = NICAddresses{}
 		n.nics.addSource(found, fleet.FromAgent)
 		n.status = fleet.GuestStatus{}
 		return err
@@ -132,32 +149,39 @@ func (n *guestRun) queryGuest(ctx context.Context, c *conn.Conn, s observedDomai
 	return n.queryAgent(newAgentCaller(ctx, c, s))
 }
 
+// QueryStatus queries the agent of a managed VM once. It fails if the agent does not answer.
+func QueryStatus(ask Caller) (fleet.GuestStatus, error) {
+	var n guestRun
+	err := n.queryAgent(ask)
+	return n.status, err
+}
+
 // queryAgent queries the agent of a managed VM. It fails if the agent does not answer.
-func (n *guestRun) queryAgent(ask agentCaller) error {
-	info, err := callAgent[struct {
+func (n *guestRun) queryAgent(ask Caller) error {
+	info, err := Call[struct {
 		Version string `json:"version"`
 	}](ask, agentAnswerTimeout, "guest-info", nil)
 	if err != nil {
 		return err
 	}
 	n.status.Agent, n.status.Version = fleet.AgentAnswers, guestText(info.Version)
-	frozen, err := callAgent[string](ask, agentAnswerTimeout, "guest-fsfreeze-status", nil)
-	if errors.Is(err, errNoAgentAnswer) {
+	frozen, err := Call[string](ask, agentAnswerTimeout, "guest-fsfreeze-status", nil)
+	if errors.Is(err, ErrNoAnswer) {
 		return err
 	}
 	if n.status.Frozen = frozen == "frozen"; n.status.Frozen {
 		return nil
 	}
-	for _, read := range []func(agentCaller) error{n.readSystem, n.readHostName, n.readNICs, n.readFileSystems, n.readUsers, n.readClock} {
-		if err := read(ask); errors.Is(err, errNoAgentAnswer) || errors.Is(err, hypervisor.ErrUnreachable) {
+	for _, read := range []func(Caller) error{n.readSystem, n.readHostName, n.readNICs, n.readFileSystems, n.readUsers, n.readClock} {
+		if err := read(ask); errors.Is(err, ErrNoAnswer) || errors.Is(err, hypervisor.ErrUnreachable) {
 			return err
 		}
 	}
 	return nil
 }
 
-func (n *guestRun) readSystem(ask agentCaller) error {
-	os, err := callAgent[struct {
+func (n *guestRun) readSystem(ask Caller) error {
+	os, err := Call[struct {
 		Pretty  string `json:"pretty-name"`
 		Name    string `json:"name"`
 		Version string `json:"version"`
@@ -168,22 +192,22 @@ func (n *guestRun) readSystem(ask agentCaller) error {
 	return err
 }
 
-func (n *guestRun) readHostName(ask agentCaller) error {
-	host, err := callAgent[struct {
+func (n *guestRun) readHostName(ask Caller) error {
+	host, err := Call[struct {
 		Name string `json:"host-name"`
 	}](ask, agentAnswerTimeout, "guest-get-host-name", nil)
 	n.status.Hostname = guestText(host.Name)
 	return err
 }
 
-func (n *guestRun) readNICs(ask agentCaller) error {
-	answer, err := callAgent[[]struct {
+func (n *guestRun) readNICs(ask Caller) error {
+	answer, err := Call[[]struct {
 		MAC       string `json:"hardware-address"`
 		Addresses []struct {
 			IP string `json:"ip-address"`
 		} `json:"ip-addresses"`
 	}](ask, agentAnswerTimeout, "guest-network-get-interfaces", nil)
-	n.nics = nicAddresses{}
+	n.nics = NICAddresses{}
 	for _, iface := range answer[:min(len(answer), maxGuestNICs)] {
 		mac, wrong := net.ParseMAC(iface.MAC)
 		if wrong != nil {
@@ -201,8 +225,8 @@ func (n *guestRun) readNICs(ask agentCaller) error {
 // maxGuestNICs limits the NICs read from one guest.
 const maxGuestNICs = 256
 
-func (n *guestRun) readFileSystems(ask agentCaller) error {
-	answer, err := callAgent[[]struct {
+func (n *guestRun) readFileSystems(ask Caller) error {
+	answer, err := Call[[]struct {
 		Path  string  `json:"mountpoint"`
 		Type  string  `json:"type"`
 		Used  float64 `json:"used-bytes"`
@@ -219,8 +243,8 @@ func (n *guestRun) readFileSystems(ask agentCaller) error {
 	return err
 }
 
-func (n *guestRun) readUsers(ask agentCaller) error {
-	answer, err := callAgent[[]struct {
+func (n *guestRun) readUsers(ask Caller) error {
+	answer, err := Call[[]struct {
 		User   string `json:"user"`
 		Domain string `json:"domain"`
 	}](ask, agentAnswerTimeout, "guest-get-users", nil)
@@ -237,9 +261,9 @@ func (n *guestRun) readUsers(ask agentCaller) error {
 }
 
 // readClock compares the guest's clock with the host's clock at the middle of the call.
-func (n *guestRun) readClock(ask agentCaller) error {
+func (n *guestRun) readClock(ask Caller) error {
 	sent := time.Now()
-	nanos, err := callAgent[int64](ask, agentAnswerTimeout, "guest-get-time", nil)
+	nanos, err := Call[int64](ask, agentAnswerTimeout, "guest-get-time", nil)
 	if err != nil {
 		return err
 	}
@@ -255,52 +279,52 @@ func guestText(text string) string { return wire.SanitizeLine(text, fleet.MaxGue
 // guestBytes limits a byte count from the guest to the range from 0 to 2^53.
 func guestBytes(n float64) int64 { return int64(min(max(n, 0), 1<<53)) }
 
-// statusOf returns the guest's status, or nil if the guest is off or unmanaged.
-func (g *guests) statusOf(s observedDomain) *fleet.GuestStatus {
+// StatusOf returns the guest's status, or nil if the guest is off or unmanaged.
+func (as *Agents) StatusOf(s Domain) *fleet.GuestStatus {
 	switch {
-	case s.live == nil || !s.managed:
+	case s.Live == nil || !s.Managed:
 		return nil
-	case s.live.FieldValues.Devices.GuestAgent == "none":
+	case s.Live.FieldValues.Devices.GuestAgent == "none":
 		return &fleet.GuestStatus{Agent: fleet.AgentNone}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	as.mu.Lock()
+	defer as.mu.Unlock()
 	out := fleet.GuestStatus{Agent: fleet.AgentNotResponding}
-	if seen := g.all[s.id]; seen != nil && seen.domainRunID == s.ref.ID && s.agentConnected {
+	if seen := as.all[s.ID]; seen != nil && seen.domainRunID == s.Ref.ID && s.AgentConnected {
 		out = seen.status
 	}
 	return &out
 }
 
 // nicsOf returns the addresses that the guest agent reported in the guest's current run, or nil.
-func (g *guests) nicsOf(s observedDomain) nicAddresses {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if seen := g.all[s.id]; seen != nil && seen.domainRunID == s.ref.ID && s.agentConnected {
+func (as *Agents) nicsOf(s Domain) NICAddresses {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	if seen := as.all[s.ID]; seen != nil && seen.domainRunID == s.Ref.ID && s.AgentConnected {
 		return seen.nics
 	}
 	return nil
 }
 
 // updateStatus updates the cached status after a job, and makes the next query due at once.
-func (g *guests) updateStatus(s observedDomain, change func(*fleet.GuestStatus)) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if seen := g.all[s.id]; seen != nil && seen.domainRunID == s.ref.ID {
+func (as *Agents) updateStatus(s Domain, change func(*fleet.GuestStatus)) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	if seen := as.all[s.ID]; seen != nil && seen.domainRunID == s.Ref.ID {
 		change(&seen.status)
 		seen.dueAt = time.Time{}
 	}
 }
 
 // GuestReadings implements hypervisor.Guests.
-func (b *Backend) GuestReadings(ctx context.Context) ([]hypervisor.GuestReading, error) {
+func (as *Agents) GuestReadings(ctx context.Context) ([]hypervisor.GuestReading, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	b.guests.mu.Lock()
-	defer b.guests.mu.Unlock()
+	as.mu.Lock()
+	defer as.mu.Unlock()
 	var out []hypervisor.GuestReading
-	for _, seen := range b.guests.all {
+	for _, seen := range as.all {
 		if seen.managed && !seen.answeredAt.IsZero() {
 			out = append(out, hypervisor.GuestReading{GuestReading: seen.reading, At: seen.answeredAt})
 		}

@@ -1,4 +1,4 @@
-package libvirt
+package guest
 
 import (
 	"cmp"
@@ -25,26 +25,26 @@ const (
 	arpMaxAge = 5 * time.Minute
 )
 
-// nicAddresses maps the MAC address of each NIC of a guest to the NIC's IP addresses.
-type nicAddresses map[string][]fleet.SeenAddress
+// NICAddresses maps the MAC address of each NIC of a guest to the NIC's IP addresses.
+type NICAddresses map[string][]fleet.SeenAddress
 
-// addressesOf returns the last known IP addresses of each running guest, by MAC address. A background read refreshes
+// Addresses returns the last known IP addresses of each running guest, by MAC address. A background read refreshes
 // the addresses, four guests at a time.
-func (b *Backend) addressesOf(ctx context.Context, all []observedDomain) map[fleet.VMID]nicAddresses {
-	running := slices.DeleteFunc(slices.Clone(all), func(s observedDomain) bool { return s.live == nil || len(s.live.NICs) == 0 })
-	look := func() (map[fleet.VMID]nicAddresses, error) {
-		c, err := b.daemon.Dial(b.daemon.RunContext)
+func (as *Agents) Addresses(ctx context.Context, all []Domain) map[fleet.VMID]NICAddresses {
+	running := slices.DeleteFunc(slices.Clone(all), func(s Domain) bool { return s.Live == nil || len(s.Live.NICs) == 0 })
+	look := func() (map[fleet.VMID]NICAddresses, error) {
+		c, err := as.daemon.Dial(as.daemon.RunContext)
 		if err != nil {
 			return nil, err
 		}
 		defer c.Disconnect()
-		found := make([]nicAddresses, len(running))
+		found := make([]NICAddresses, len(running))
 		var g errgroup.Group
 		g.SetLimit(4)
 		for i, s := range running {
 			g.Go(func() (err error) {
-				found[i], err = conn.Call(b.daemon.RunContext, c, func(l *golibvirt.Libvirt) (nicAddresses, error) {
-					return readAddresses(l, s.ref, b.guests.nicsOf(s)), nil
+				found[i], err = conn.Call(as.daemon.RunContext, c, func(l *golibvirt.Libvirt) (NICAddresses, error) {
+					return readAddresses(l, s.Ref, as.nicsOf(s)), nil
 				})
 				return err
 			})
@@ -52,17 +52,20 @@ func (b *Backend) addressesOf(ctx context.Context, all []observedDomain) map[fle
 		if err := g.Wait(); err != nil {
 			return nil, err
 		}
-		out := make(map[fleet.VMID]nicAddresses, len(running))
+		out := make(map[fleet.VMID]NICAddresses, len(running))
 		for i, s := range running {
-			out[s.id] = found[i]
+			out[s.ID] = found[i]
 		}
-		b.arpHistory.addRecent(out, time.Now())
+		as.arpHistory.addRecent(out, time.Now())
 		return out, nil
 	}
-	return b.addressWatch.Read(ctx, addressMaxAge, addressReadTimeout, look).Value
+	return as.addressWatch.Read(ctx, addressMaxAge, addressReadTimeout, look).Value
 }
 
-// addressSources lists the address sources that libvirt offers, most reliable first. The guest agent, see guests, is
+// LastAddresses returns the guest's IP addresses of the last call of Addresses.
+func (as *Agents) LastAddresses(id fleet.VMID) NICAddresses { return as.addressWatch.State().Value[id] }
+
+// addressSources lists the address sources that libvirt offers, most reliable first. The guest agent, see Agents, is
 // more reliable than these sources.
 var addressSources = []struct {
 	ask    golibvirt.DomainInterfaceAddressesSource
@@ -74,8 +77,8 @@ var addressSources = []struct {
 
 // readAddresses merges the guest agent's addresses with the DHCP leases of libvirt's networks and the host's ARP table.
 // A source that fails adds no address.
-func readAddresses(l *golibvirt.Libvirt, ref golibvirt.Domain, reported nicAddresses) nicAddresses {
-	out := nicAddresses{}
+func readAddresses(l *golibvirt.Libvirt, ref golibvirt.Domain, reported NICAddresses) NICAddresses {
+	out := NICAddresses{}
 	for mac, all := range reported {
 		out[mac] = slices.Clone(all)
 	}
@@ -89,7 +92,7 @@ func readAddresses(l *golibvirt.Libvirt, ref golibvirt.Domain, reported nicAddre
 
 // addSource merges the addresses of one source. It skips loopback and link-local addresses; each NIC's list stays
 // sorted.
-func (k nicAddresses) addSource(found []golibvirt.DomainInterface, by fleet.AddressSource) {
+func (k NICAddresses) addSource(found []golibvirt.DomainInterface, by fleet.AddressSource) {
 	for _, n := range found {
 		if len(n.Hwaddr) == 0 {
 			continue
@@ -104,7 +107,7 @@ func (k nicAddresses) addSource(found []golibvirt.DomainInterface, by fleet.Addr
 }
 
 // addAddress adds one address and its source to the NIC's list, which has at most maxAddresses entries.
-func (k nicAddresses) addAddress(mac, ip string, by fleet.AddressSource) {
+func (k NICAddresses) addAddress(mac, ip string, by fleet.AddressSource) {
 	all := k[mac]
 	i, known := slices.BinarySearchFunc(all, ip, func(a fleet.SeenAddress, ip string) int { return cmp.Compare(a.IP, ip) })
 	switch {
@@ -115,8 +118,8 @@ func (k nicAddresses) addAddress(mac, ip string, by fleet.AddressSource) {
 	}
 }
 
-// ipsOf returns the IP addresses without their sources.
-func ipsOf(seen []fleet.SeenAddress) (ips []string) {
+// IPsOf returns the IP addresses without their sources.
+func IPsOf(seen []fleet.SeenAddress) (ips []string) {
 	for _, a := range seen {
 		ips = append(ips, a.IP)
 	}
@@ -135,7 +138,7 @@ type arpKey struct {
 
 // addRecent adds addresses from recent ARP entries to found, for NICs without an address from another source. It is not
 // safe for concurrent use.
-func (h *arpHistory) addRecent(found map[fleet.VMID]nicAddresses, now time.Time) {
+func (h *arpHistory) addRecent(found map[fleet.VMID]NICAddresses, now time.Time) {
 	current := map[arpKey]time.Time{}
 	for vm, k := range found {
 		for mac, all := range k {

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package libvirt
+package guest
 
 import "net"
 

@@ -1,4 +1,4 @@
-package libvirt
+package guest
 
 import (
 	"bufio"
@@ -24,11 +24,11 @@ func TestHealthCheckDialsOnlyAddressesKnownToHost(t *testing.T) {
 10.0.0.7         0x1         0x2         52:54:00:00:00:99     *        eth0
 10.0.0.8         0x1         0x0         52:54:00:00:00:01     *        eth0
 `)
-	seen := func(ip string, by ...fleet.AddressSource) nicAddresses {
-		return nicAddresses{mac: {{IP: ip, By: by}}}
+	seen := func(ip string, by ...fleet.AddressSource) NICAddresses {
+		return NICAddresses{mac: {{IP: ip, By: by}}}
 	}
 	for name, c := range map[string]struct {
-		seen nicAddresses
+		seen NICAddresses
 		want string
 	}{
 		"guest agent only":           {seen("10.0.0.1", fleet.FromAgent), ""},

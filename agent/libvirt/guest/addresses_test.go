@@ -1,4 +1,4 @@
-package libvirt
+package guest
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ func TestReportedAddressesAreLimitedPerNIC(t *testing.T) {
 	for i := range 5000 {
 		ips = append(ips, fmt.Sprintf("10.1.%d.%d", i/250, i%250))
 	}
-	k := nicAddresses{}
+	k := NICAddresses{}
 	k.addSource([]golibvirt.DomainInterface{domainInterface("52:54:00:00:00:01", ips...)}, fleet.FromAgent)
 	if n := len(k["52:54:00:00:00:01"]); n != maxAddresses {
 		t.Errorf("%d addresses are reported", n)
@@ -34,7 +34,7 @@ func TestReportedAddressesAreLimitedPerNIC(t *testing.T) {
 
 func TestAddressesListTheirSources(t *testing.T) {
 	t.Parallel()
-	k := nicAddresses{}
+	k := NICAddresses{}
 	k.addSource([]golibvirt.DomainInterface{domainInterface("52:54:00:00:00:0A", "10.0.0.9", "fe80::1", "127.0.0.1", "10.0.0.5"), domainInterface("", "10.9.9.9")}, fleet.FromAgent)
 	k.addSource([]golibvirt.DomainInterface{domainInterface("52:54:00:00:00:0a", "10.0.0.5"), {}}, fleet.FromLease)
 	k.addSource([]golibvirt.DomainInterface{domainInterface("52:54:00:00:00:0a", "10.0.0.7", "10.0.0.5")}, fleet.FromARP)
@@ -56,13 +56,13 @@ func TestAddressFromARPStaysAfterKernelDropsIt(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	see := func(after time.Duration, by ...fleet.AddressSource) []string {
 		now = now.Add(after)
-		k := nicAddresses{}
+		k := NICAddresses{}
 		for _, b := range by {
 			k.addAddress("m", map[fleet.AddressSource]string{fleet.FromARP: "10.0.0.7", fleet.FromLease: "10.0.0.8"}[b], b)
 		}
-		found := map[fleet.VMID]nicAddresses{"vm": k}
+		found := map[fleet.VMID]NICAddresses{"vm": k}
 		h.addRecent(found, now)
-		return ipsOf(found["vm"]["m"])
+		return IPsOf(found["vm"]["m"])
 	}
 	for _, c := range []struct {
 		after time.Duration
