@@ -1,7 +1,15 @@
 // Package libvirt is the agent's real backend. It runs QEMU guests through this machine's libvirtd, over its local
 // socket. Only this package and its subpackages import go-libvirt or libvirtxml. Stock virsh remains usable: elements
-// that an administrator adds to a definition are preserved. Package domxml translates between VM specs and domain
-// definitions.
+// that an administrator adds to a definition are preserved.
+//
+// This package has the jobs of VMs, snapshots, disk migrations and volumes, and the host's report. Its subpackages are:
+//   - conn: connections to libvirtd, RPC helpers, events, classification of errors
+//   - domxml: translation between VM specs and domain definitions
+//   - storage: storage pools, block pools, the volumes of pools on this host
+//   - network: networks, bridges, network filters and their counters
+//   - guest: guest agents, addresses of guests, health checks of ports and programs
+//   - hostfile: files on storage that may hang
+//   - watch, locks: cached readings, locks of jobs
 //
 // The backend has one connection for state and one for events. Every job, every pool check and every other call that
 // may hang opens its own connection, which takes a millisecond on a local socket. So a hung pool or guest delays
@@ -50,7 +58,7 @@ type Options struct {
 type Backend struct {
 	log        *slog.Logger
 	daemon     *conn.Daemon
-	cancelRun  context.CancelFunc // ends the daemon's runContext
+	cancelRun  context.CancelFunc // ends the daemon's RunContext
 	goroutines sync.WaitGroup
 
 	vmLocks     locks.ByKey[fleet.VMID]

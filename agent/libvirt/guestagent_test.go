@@ -17,7 +17,8 @@ import (
 	"quantix/internal/lab"
 )
 
-// unixAgentCaller is vsockAgentCaller over a Unix socket, because the tests' kernel has no vsock to a guest.
+// unixAgentCaller sends commands like the vsock caller of package guest, but over a Unix socket, because the tests'
+// kernel has no vsock to a guest.
 func unixAgentCaller(t *testing.T, socket string) guest.Caller {
 	return func(command string, limit time.Duration) (string, error) {
 		c, err := net.Dial("unix", socket)

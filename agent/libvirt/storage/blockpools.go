@@ -16,8 +16,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// blockVolumeMapping maps the volumes of a block pool to addresses. An address is the result of pathOf for a disk and
-// identifies a volume in every definition.
+// blockVolumeMapping maps the volumes of a block pool to addresses. An address is the result of domxml.DiskPathOf for a
+// disk and identifies a volume in every definition.
 type blockVolumeMapping struct {
 	format string // the format in volume lists
 	// prefix returns the address prefix of the pool's volumes, also for a pool that somebody else defined. An empty
