@@ -13,7 +13,7 @@ import (
 	poolview "quantix/views/pool"
 	taskview "quantix/views/task"
 	templateview "quantix/views/template"
-	vmview "quantix/views/vm"
+	"quantix/views/vmlist"
 )
 
 // unfilteredColumns are the visible columns without a filter, and why.
@@ -39,8 +39,8 @@ func TestVisibleColumnsHaveFilterKeys(t *testing.T) {
 	t.Parallel()
 	used := 0
 	for list, columns := range map[string]kit.Columns{
-		"vms": vmview.Columns, "hosts": hostview.Columns, "pools": poolview.Columns, "networks": networkview.Columns, "images": imageview.Columns,
-		"templates": templateview.Columns, "tasks": taskview.Columns, "found": vmview.DiscoveredVMColumns,
+		"vms": vmlist.Columns, "hosts": hostview.Columns, "pools": poolview.Columns, "networks": networkview.Columns, "images": imageview.Columns,
+		"templates": templateview.Columns, "tasks": taskview.Columns, "found": vmlist.DiscoveredVMColumns,
 	} {
 		resource, known := fleet.ResourceByPlural(list)
 		if !known {

@@ -11,7 +11,7 @@ import templruntime "github.com/a-h/templ/runtime"
 import (
 	"quantix/views"
 	"quantix/views/kit"
-	"quantix/views/vm"
+	"quantix/views/vmlist"
 	"strconv"
 )
 
@@ -36,7 +36,7 @@ func vmsTab(p Page) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = vm.VMTable("Virtual machines", p.VMs, false, kit.NewPager(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, "Quantix has placed no VM on this host yet.").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = vmlist.VMTable("Virtual machines", p.VMs, false, kit.NewPager(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, "Quantix has placed no VM on this host yet.").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -32,6 +32,9 @@ func CountText(n int, singular string) string {
 	return strconv.Itoa(n) + " " + singular + "s"
 }
 
+// MoreText is the number of items that a list leaves out: "and 3 more".
+func MoreText(n int) string { return "and " + strconv.Itoa(n) + " more" }
+
 // Percent is part in percent of whole, 0 to 100.
 func Percent(part, whole int64) int {
 	if whole <= 0 || part <= 0 {

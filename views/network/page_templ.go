@@ -13,7 +13,7 @@ import (
 	"quantix/views"
 	"quantix/views/kit"
 	"quantix/views/topology"
-	"quantix/views/vm"
+	"quantix/views/vmlist"
 )
 
 func NetworkPage(p Page) templ.Component {
@@ -231,7 +231,7 @@ func currentTab(p Page) templ.Component {
 			}
 			ctx = templ.InitializeContext(ctx)
 			if p.Tab == "vms" {
-				templ_7745c5c3_Err = vm.VMTable("VMs on this network", p.VMs, policy.May(p.Actor, policy.InfraSee, ""), kit.NewPager(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, "No VM that you can see has a NIC on this network.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = vmlist.VMTable("VMs on this network", p.VMs, policy.May(p.Actor, policy.InfraSee, ""), kit.NewPager(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, "No VM that you can see has a NIC on this network.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

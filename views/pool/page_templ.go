@@ -11,7 +11,7 @@ import templruntime "github.com/a-h/templ/runtime"
 import (
 	"quantix/views/kit"
 	"quantix/views/task"
-	"quantix/views/vm"
+	"quantix/views/vmlist"
 )
 
 func PoolPage(p Page) templ.Component {
@@ -245,7 +245,7 @@ func vmsTab(p Page) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = vm.VMTable("VMs with disks in this pool", p.VMs, p.seesHosts(), kit.NewPager(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, p.noVMsText()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = vmlist.VMTable("VMs with disks in this pool", p.VMs, p.seesHosts(), kit.NewPager(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, p.noVMsText()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -46,8 +46,8 @@ func actionButton(vm fleet.VMView, s fleet.ActionState) kit.ActionButton {
 	return a
 }
 
-// powerActions are the actions of the power submenu, in vCenter's order.
-var powerActions = []fleet.Action{
+// PowerActions are the actions of the power submenu, in vCenter's order.
+var PowerActions = []fleet.Action{
 	fleet.ActStart, fleet.ActShutdown, fleet.ActRestart, fleet.ActReboot, fleet.ActPause, fleet.ActResume, fleet.ActReset, fleet.ActStop,
 }
 
@@ -57,8 +57,8 @@ func (p Page) actionMenu() []kit.ActionButton {
 	if len(p.Actions) == 0 {
 		return nil
 	}
-	power := make([]kit.ActionButton, len(powerActions))
-	for i, a := range powerActions {
+	power := make([]kit.ActionButton, len(PowerActions))
+	for i, a := range PowerActions {
 		power[i] = p.actionButton(a)
 	}
 	why := p.whyNotEdit()

@@ -1,8 +1,6 @@
 package vm
 
 import (
-	"strconv"
-
 	"quantix/internal/fleet"
 	"quantix/internal/vmedit"
 	"quantix/views/kit"
@@ -71,5 +69,3 @@ func changeCountText(n int) string {
 	}
 	return kit.CountText(n, "change")
 }
-
-func moreText(n int) string { return "and " + strconv.Itoa(n) + " more" }

@@ -19,7 +19,7 @@ func (p DeletePage) dialog() kit.Dialog {
 	if len(p.VM.Spec.Disks) == 0 {
 		d.Button = "Delete VM"
 	} else {
-		d.ButtonContent = deleteButtonLabel("VM")
+		d.ButtonContent = DeleteButtonLabel("VM")
 	}
 	if fate := p.diskChoice(); len(p.VM.Spec.Disks) > 0 && fate.WhyKeep != "" && fate.WhyDelete != "" {
 		d.Button, d.Why = "Delete VM", fate.WhyKeep

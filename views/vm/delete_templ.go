@@ -146,7 +146,7 @@ func DeleteDialog(p DeletePage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = diskChoiceField(p.diskChoice()).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = DiskChoiceField(p.diskChoice()).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -270,9 +270,9 @@ func DeleteDialog(p DeletePage) templ.Component {
 	})
 }
 
-// diskChoiceField is the choice to keep or delete disks. Parts of the form for one choice only have the class if-keep or
+// DiskChoiceField is the choice to keep or delete disks. Parts of the form for one choice only have the class if-keep or
 // if-delete.
-func diskChoiceField(f DiskDeletionChoice) templ.Component {
+func DiskChoiceField(f DiskDeletionChoice) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -373,8 +373,8 @@ func diskChoiceField(f DiskDeletionChoice) templ.Component {
 	})
 }
 
-// deleteButtonLabel is the label of the delete button. It depends on the choice for the disks.
-func deleteButtonLabel(what string) templ.Component {
+// DeleteButtonLabel is the label of the delete button. It depends on the choice for the disks.
+func DeleteButtonLabel(what string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -52,7 +52,7 @@ func pageHeader(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var3 string
-			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.ResolveAttributeValue(lastReportedStateText(p.VM))
+			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.ResolveAttributeValue(LastReportedStateText(p.VM))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/head.templ`, Line: 13, Col: 43}
 			}
@@ -72,7 +72,7 @@ func pageHeader(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = warningChips(&p.VM).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = WarningChips(&p.VM).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

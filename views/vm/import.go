@@ -77,15 +77,6 @@ func (f ImportFile) contentsText() string {
 	return strings.Join(words, ", ")
 }
 
-// importAction is the action that opens the import page.
-func (p *ListPage) importAction() kit.ActionButton {
-	a := kit.ActionButton{Icon: "upload", Word: "Import", Href: ImportPath}
-	if !p.MayChangeHosts {
-		a.Why = "You do not have permission to upload files. Ask an administrator."
-	}
-	return a
-}
-
 // ExportPage is the dialog that exports a VM, with the list of its exports.
 type ExportPage struct {
 	VM     fleet.VMView

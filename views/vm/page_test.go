@@ -74,10 +74,10 @@ func TestVMPageNamesPoolsFieldsAndActions(t *testing.T) {
 	if got := p.actionState(fleet.ActDelete); got.Allowed || got.Action != fleet.ActDelete {
 		t.Errorf("an action without an action state: %+v", got)
 	}
-	if got := ipAddresses(p.VM); !cmp.Equal(got, []string{"10.0.0.1", "10.0.0.2", "fe80::1"}) {
+	if got := IPAddresses(p.VM); !cmp.Equal(got, []string{"10.0.0.1", "10.0.0.2", "fe80::1"}) {
 		t.Errorf("addresses %v", got)
 	}
-	if p.VM.Status = nil; ipAddresses(p.VM) != nil {
+	if p.VM.Status = nil; IPAddresses(p.VM) != nil {
 		t.Error("a VM without a status has addresses")
 	}
 	for field, want := range map[string]string{"cpus": "vCPUs", "memoryMiB": "memory", "watchdog": "watchdog"} {

@@ -6,15 +6,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-func firstAddress(vm fleet.VMView) string {
-	if all := ipAddresses(vm); len(all) > 0 {
+// FirstAddress is the first of the VM's IP addresses, or "–".
+func FirstAddress(vm fleet.VMView) string {
+	if all := IPAddresses(vm); len(all) > 0 {
 		return all[0]
 	}
 	return "–"
 }
 
-// ipAddresses are the IP addresses of all NICs, as the guest's host reports them.
-func ipAddresses(vm fleet.VMView) []string {
+// IPAddresses are the IP addresses of all NICs, as the guest's host reports them.
+func IPAddresses(vm fleet.VMView) []string {
 	var out []string
 	if vm.Status == nil {
 		return nil
@@ -25,16 +26,16 @@ func ipAddresses(vm fleet.VMView) []string {
 	return out
 }
 
-// cpuLoadText is the VM's use of its vCPUs: "37 %". The load is unknown while the host is offline.
-func cpuLoadText(vm *fleet.VMView) string {
+// CPULoadText is the VM's use of its vCPUs: "37 %". The load is unknown while the host is offline.
+func CPULoadText(vm *fleet.VMView) string {
 	if vm.CPUPercent == nil || vm.Spec.CPUs == 0 || vm.Phase == fleet.PhaseUnknown {
 		return "–"
 	}
 	return strconv.FormatFloat(*vm.CPUPercent/float64(vm.Spec.CPUs), 'f', 0, 64) + " %"
 }
 
-// lastReportedStateText describes an unknown VM's last reported state.
-func lastReportedStateText(vm fleet.VMView) string {
+// LastReportedStateText describes an unknown VM's last reported state.
+func LastReportedStateText(vm fleet.VMView) string {
 	if vm.Phase != fleet.PhaseUnknown || vm.Status == nil {
 		return ""
 	}

@@ -13,8 +13,8 @@ import (
 	"quantix/views/kit"
 )
 
-// warningChips are the warnings that the phase does not show: a fault, a failed last task, or drift.
-func warningChips(vm *fleet.VMView) templ.Component {
+// WarningChips are the warnings that the phase does not show: a fault, a failed last task, or drift.
+func WarningChips(vm *fleet.VMView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

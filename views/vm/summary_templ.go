@@ -120,7 +120,7 @@ func summaryTab(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if list := ipAddresses(p.VM); len(list) > 0 {
+		if list := IPAddresses(p.VM); len(list) > 0 {
 			var templ_7745c5c3_Var5 string
 			templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(strings.Join(list, ", "))
 			if templ_7745c5c3_Err != nil {

@@ -13,6 +13,7 @@ import (
 	"quantix/views"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
+	"quantix/views/vmlist"
 	"quantix/web/form"
 	"quantix/web/render"
 )
@@ -158,7 +159,7 @@ func (s *Site) DiscoveredVMPage(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	f := shell.PageLayout{Title: vm.Name, ObjectKeys: []string{"host:" + string(vm.HostID), "found:" + string(vm.ID)}}
-	return s.ShowPage(c, a, f, vmview.DiscoveredVMPage(vmview.DiscoveredPage{VM: vm, Now: time.Now()}))
+	return s.ShowPage(c, a, f, vmlist.DiscoveredVMPage(vmlist.DiscoveredPage{VM: vm, Now: time.Now()}))
 }
 
 type vmActionForm struct {

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views/kit"
 	"quantix/views/shell"
-	vmview "quantix/views/vm"
+	"quantix/views/vmlist"
 	"quantix/web/form"
 	"quantix/web/options"
 	"quantix/web/render"
@@ -33,10 +33,10 @@ type bulkActionForm struct {
 // StartBulkAction starts one action on many VMs and redirects to the task's page, so that a reload does not repeat the
 // action. Destructive actions, and actions that need more input, show a dialog first.
 func (s *Site) StartBulkAction(c echo.Context, a fleet.Actor, in bulkActionForm) (form.Response, error) {
-	if in.Action == vmview.BulkCompare {
+	if in.Action == vmlist.BulkCompare {
 		return redirectToComparison(in.IDs)
 	}
-	if in.Confirmed == "" && vmview.BulkActionOpensDialog(in.Action) {
+	if in.Confirmed == "" && vmlist.BulkActionOpensDialog(in.Action) {
 		return func(c echo.Context) error { return s.ShowBulkActionDialog(c, a, in, form.FirstDisplay) }, nil
 	}
 	task, err := s.queueBulkAction(c.Request().Context(), a, in)
@@ -64,18 +64,18 @@ func (s *Site) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkAction
 		if err != nil {
 			return fleet.Task{}, err
 		}
-		p := vmview.BulkActionPage{VMs: vms}
+		p := vmlist.BulkActionPage{VMs: vms}
 		if (in.Disks == "delete" || p.RunningCount() > 0) && strings.TrimSpace(in.Confirm) != p.ConfirmationNumber() {
 			var checks fleet.Checks
 			checks.Add("confirm", "Type %s, the number of VMs, to delete them.", p.ConfirmationNumber())
 			return fleet.Task{}, checks.Err()
 		}
 		return s.Control.DeleteVMs(ctx, a, in.IDs, in.Disks == "delete")
-	case vmview.BulkSnapshot:
+	case vmlist.BulkSnapshot:
 		return s.Control.SnapshotVMs(ctx, a, in.IDs, control.NewSnapshot{
 			Name: in.Name, Description: in.Description, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
 		})
-	case vmview.BulkMigrate:
+	case vmlist.BulkMigrate:
 		var checks fleet.Checks
 		order := control.MigrateVM{HostID: fleet.HostID(in.Host), RateBytes: form.ParseField(&checks, "rateBytes", in.Rate, parseTransferRate)}
 		if err := checks.Err(); err != nil {
@@ -89,7 +89,7 @@ func (s *Site) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkAction
 // ShowBulkActionDialog shows the dialog that asks for the details of an action on many VMs, or for its confirmation.
 func (s *Site) ShowBulkActionDialog(c echo.Context, a fleet.Actor, in bulkActionForm, how form.Display) error {
 	ctx := c.Request().Context()
-	if !vmview.BulkActionOpensDialog(in.Action) {
+	if !vmlist.BulkActionOpensDialog(in.Action) {
 		return fleet.Errorf(fleet.Invalid, "%s", how.Errors.Form)
 	}
 	vms, err := s.Control.VMsByID(ctx, a, in.IDs)
@@ -99,10 +99,10 @@ func (s *Site) ShowBulkActionDialog(c echo.Context, a fleet.Actor, in bulkAction
 	if len(vms) == 0 {
 		return fleet.Errorf(fleet.NotFound, "None of these VMs exists any more. Reload the page.")
 	}
-	p := vmview.BulkActionPage{Action: in.Action, VMs: vms, Back: render.LocalPath(in.Back), Errors: how.Errors, In: vmview.BulkActionForm{
+	p := vmlist.BulkActionPage{Action: in.Action, VMs: vms, Back: render.LocalPath(in.Back), Errors: how.Errors, In: vmlist.BulkActionForm{
 		Disks: in.Disks, Name: in.Name, Description: in.Description, Host: in.Host, Rate: in.Rate, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
 	}}
-	if in.Action == vmview.BulkMigrate {
+	if in.Action == vmlist.BulkMigrate {
 		if p.Hosts, err = s.Options.Select(ctx, a, options.Query{Kind: "hosts", Chosen: []string{in.Host}, FormAddress: "/vms"}); err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func (s *Site) ShowBulkActionDialog(c echo.Context, a fleet.Actor, in bulkAction
 			p.Hosts.Options = p.Hosts.Options[1:]
 		}
 	}
-	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: "Virtual machines"}, vmview.BulkActionDialog(p))
+	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: "Virtual machines"}, vmlist.BulkActionDialog(p))
 }
 
 // RedirectOldBulkPage redirects the addresses of bulk results in older versions to the tasks that replaced these pages.

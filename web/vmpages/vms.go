@@ -7,7 +7,7 @@ import (
 	"quantix/internal/policy"
 	"quantix/views/kit"
 	"quantix/views/shell"
-	vmview "quantix/views/vm"
+	"quantix/views/vmlist"
 	"quantix/web/render"
 )
 
@@ -24,17 +24,17 @@ func (s *Site) ListVMs(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	f, columns := kit.Filter{Label: "Filter VMs", Placeholder: "state:running host:h1 memory>8G name:web* label:env=prod"}, vmview.Columns
+	f, columns := kit.Filter{Label: "Filter VMs", Placeholder: "state:running host:h1 memory>8G name:web* label:env=prod"}, vmlist.Columns
 	if tab == "found" {
-		f.Type, f.Placeholder, columns = "found", "name:web* host:h1 state:running", vmview.DiscoveredVMColumns
+		f.Type, f.Placeholder, columns = "found", "name:web* host:h1 state:running", vmlist.DiscoveredVMColumns
 	}
 	if tab == "restart" {
-		columns = vmview.RestartColumns
+		columns = vmlist.RestartColumns
 	}
 	if !policy.May(a, policy.InfraSee, "") {
 		f.Placeholder, columns = "state:running name:web* label:env=prod", columns.WithoutHost()
 	}
-	p := &vmview.ListPage{
+	p := &vmlist.ListPage{
 		List: s.NewList(c, "vms", "name", columns, f), Tab: tab,
 		MayCreate: policy.May(a, policy.VMChange, ""), MayChangeHosts: policy.May(a, policy.InfraChange, ""), MayUseVMs: policy.May(a, policy.VMUse, ""),
 		IsRestricted: tab != "all" || q.Filter != "" || q.Project != "",
@@ -54,7 +54,7 @@ func (s *Site) ListVMs(c echo.Context, a fleet.Actor) error {
 			return err
 		}
 	}
-	return s.ShowList(c, a, shell.PageLayout{Title: "Virtual machines", Project: q.Project}, p.List, vmview.List(p))
+	return s.ShowList(c, a, shell.PageLayout{Title: "Virtual machines", Project: q.Project}, p.List, vmlist.List(p))
 }
 
 // ExportVMs writes all pages of the list as CSV.
@@ -65,7 +65,7 @@ func (s *Site) ExportVMs(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	if tab == "found" {
-		return render.ExportCSV(s.Renderer, c, a, "discovered-vms.csv", q, s.Control.ListDiscoveredVMs, vmview.DiscoveredVMCSV)
+		return render.ExportCSV(s.Renderer, c, a, "discovered-vms.csv", q, s.Control.ListDiscoveredVMs, vmlist.DiscoveredVMCSV)
 	}
-	return render.ExportCSV(s.Renderer, c, a, "vms.csv", q, s.Control.ListVMsBriefly, vmview.CSV)
+	return render.ExportCSV(s.Renderer, c, a, "vms.csv", q, s.Control.ListVMsBriefly, vmlist.CSV)
 }

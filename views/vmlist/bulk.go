@@ -1,4 +1,4 @@
-package vm
+package vmlist
 
 import (
 	"strconv"
@@ -7,6 +7,7 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/views/kit"
+	vmview "quantix/views/vm"
 )
 
 // Actions that exist only for several VMs.
@@ -57,7 +58,7 @@ func (p BulkActionPage) dialog() kit.Dialog {
 		Title: p.verb() + " " + p.count() + "?", Action: "/vms/bulk", Button: p.verb() + " " + p.count(), Danger: p.Action == fleet.ActDelete || p.Action.JobKind().Info().InterruptsWaits, Back: p.Back,
 	}
 	if p.Action == fleet.ActDelete {
-		d.ButtonContent = deleteButtonLabel(p.count())
+		d.ButtonContent = vmview.DeleteButtonLabel(p.count())
 	}
 	return d
 }
@@ -106,7 +107,7 @@ type bulkActionButton struct {
 
 // bulkPowerActions are the power submenu for the selected VMs, in the order of one VM's menu.
 func bulkPowerActions() (out []bulkActionButton) {
-	for _, a := range powerActions {
+	for _, a := range vmview.PowerActions {
 		m := bulkActionButton{a, a.Label()}
 		if BulkActionOpensDialog(a) {
 			m.word += "…"

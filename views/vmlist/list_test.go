@@ -1,4 +1,4 @@
-package vm
+package vmlist
 
 import (
 	"net/url"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"quantix/internal/fleet"
 	"quantix/views/kit"
 )
 
@@ -28,23 +27,5 @@ func TestTabsKeepFilterAndDropCursor(t *testing.T) {
 	want := []string{"/vms?filter=web", "/vms?filter=web&tab=attention", "/vms?filter=web&tab=restart", "/vms?tab=found", "/customizations"} // unmanaged VMs have another filter language
 	if !cmp.Equal(here, []string{"Needs restart"}) || !cmp.Equal(all, want) {
 		t.Errorf("here %v, %v", here, all)
-	}
-}
-
-func TestVMLoadIsAverageOverCurrentVCPUs(t *testing.T) {
-	t.Parallel()
-	vm := reportedVM(fleet.PhaseRunning)
-	if got := cpuLoadText(&vm); got != "37 %" {
-		t.Errorf("running: %q", got)
-	}
-	for name, change := range map[string]func(*fleet.VMView){
-		"not measured": func(vm *fleet.VMView) { vm.CPUPercent = nil },
-		"no CPUs":      func(vm *fleet.VMView) { vm.Spec.CPUs = 0 },
-		"offline":      func(vm *fleet.VMView) { vm.Phase = fleet.PhaseUnknown },
-	} {
-		vm := reportedVM(fleet.PhaseRunning)
-		if change(&vm); cpuLoadText(&vm) != "–" {
-			t.Errorf("%s: %q", name, cpuLoadText(&vm))
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package vm
+package vmlist
 
 import (
 	"strconv"
@@ -9,6 +9,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
+	vmview "quantix/views/vm"
 )
 
 // ListPage is the list of VMs, or of unmanaged VMs.
@@ -94,6 +95,15 @@ func (p *ListPage) newVMAction() kit.ActionButton {
 	a := kit.ActionButton{Icon: "plus", Word: "New VM", Href: "/vms/new"}
 	if !p.MayCreate {
 		a.Why = "You do not have permission to create VMs in any project. Ask an administrator."
+	}
+	return a
+}
+
+// importAction is the action that opens the import page.
+func (p *ListPage) importAction() kit.ActionButton {
+	a := kit.ActionButton{Icon: "upload", Word: "Import", Href: vmview.ImportPath}
+	if !p.MayChangeHosts {
+		a.Why = "You do not have permission to upload files. Ask an administrator."
 	}
 	return a
 }

@@ -1,4 +1,4 @@
-package vm
+package vmlist
 
 import (
 	"time"
