@@ -20,7 +20,7 @@ import (
 
 const (
 	fewAgents     = 1000
-	allAgents     = 9900
+	allAgents     = 5000
 	intentSamples = 1000
 	warmIntents   = 400 // warm-up: the portal's database connections prepare their statements
 	parkBatch     = 200 // number of agents that park at the same time

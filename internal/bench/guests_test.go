@@ -27,7 +27,7 @@ import (
 
 const (
 	guestSamples   = 7
-	bulkGuests     = 100
+	bulkGuests     = 50
 	bulkAtATime    = 4 // number of slow jobs that an agent runs at the same time
 	bulkMemoryMiB  = 128
 	guestRunsLimit = 2 * time.Minute

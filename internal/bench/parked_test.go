@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	parkedAgents    = 4_000
+	parkedAgents    = 2_000
 	connectedAgents = 1_000
 )
 
@@ -149,7 +149,7 @@ func startAgent(ctx context.Context, portal string, shown wire.Credentials, agen
 	return err
 }
 
-// BenchmarkParkedAgents measures the memory of 4,000 parked claims in the portal's process. Limit: 24 KiB each, over
+// BenchmarkParkedAgents measures the memory of 2,000 parked claims in the portal's process. Limit: 24 KiB each, over
 // plain HTTP. The reference is the same number of requests parked in a plain echo handler. For mutual TLS, see
 // BenchmarkAgentConnections.
 func BenchmarkParkedAgents(b *testing.B) {

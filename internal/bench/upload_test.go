@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	uploadBytes  = 4 << 30
+	uploadBytes  = 2 << 30
 	uploadGrowth = 32 << 20 // maximum growth of the portal's memory during the upload
 	uploadShare  = 0.6      // minimum share of the plain server's rate
 )
 
-// BenchmarkUpload uploads one file of 4 GiB with curl in two ways: to a plain net/http server that writes it to the
+// BenchmarkUpload uploads one file of 2 GiB with curl in two ways: to a plain net/http server that writes it to the
 // same disk, and through the portal and a relay to a real libvirt host, which also inspects the file. Each answers only
 // when the storage has the complete file.
 func BenchmarkUpload(b *testing.B) {
