@@ -39,6 +39,8 @@ type Resource struct {
 	// within returns the page of another object that shows the object; set only for a type without pages of its own
 	within func(id string) string
 
+	TabOf ResourceType // resource type whose list links this type's list as a tab; empty: none
+
 	HasParts         bool     // a change of any of the object's many parts wakes the object's pages
 	FollowsOwnKey    bool     // the page of an object follows only that object's key; pages of all objects follow AllKey instead
 	AllKey           string   // wake-up key of all objects, for users who see all projects; empty: pages follow no such key
@@ -79,13 +81,13 @@ var resourceTypes = []Resource{
 	},
 	{
 		Key: TypeImage, Label: "image", Plural: "images", Title: "Images", Icon: "disc",
-		Path: "/images", See: MaySeeStorage,
+		Path: "/images", See: MaySeeStorage, TabOf: TypePool,
 		FollowsOwnKey: true, AllKey: "image:*",
 		Filter: ImageKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{
 		Key: TypeTemplate, Label: "template", Plural: "templates", Title: "Templates", Icon: "copy",
-		Path: "/templates", See: MaySeeStorage,
+		Path: "/templates", See: MaySeeStorage, TabOf: TypePool,
 		FollowsOwnKey: true, AllKey: "template:*",
 		Filter: TemplateKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
@@ -103,15 +105,18 @@ var resourceTypes = []Resource{
 	{Key: TypeVolume, Label: "volume", Plural: "volumes", Title: "Volumes", Icon: "hard-drive", See: MaySeeStorage, within: volumesTabPath},
 	{
 		Key: TypeSecurityGroup, Label: "secgroup", Plural: "security-groups", Title: "Security groups", Icon: "shield-check",
-		Path: "/security-groups", See: MaySeeVMs, AllKey: "secgroup:*", ProjectKeyPrefix: "secgroups:",
+		Path: "/security-groups", See: MaySeeVMs, TabOf: TypeNetwork, AllKey: "secgroup:*", ProjectKeyPrefix: "secgroups:",
 		Filter: SecurityGroupKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{
 		Key: TypeCustomization, Label: "customization", Plural: "customizations", Title: "Customization specs", Icon: "file-text",
-		Path: "/customizations", See: MaySeeVMs,
+		Path: "/customizations", See: MaySeeVMs, TabOf: TypeVM,
 	},
 	{Key: TypeUser, Label: "user", Plural: "users", Title: "Users", Icon: "users", Path: "/users", See: MayManage},
 }
+
+// ResourceTypes returns all resource types, in the order of search results.
+func ResourceTypes() []Resource { return slices.Clone(resourceTypes) }
 
 func findResource(is func(Resource) bool) (Resource, bool) {
 	if i := slices.IndexFunc(resourceTypes, is); i >= 0 {

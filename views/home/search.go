@@ -1,6 +1,7 @@
 package home
 
 import (
+	"slices"
 	"strings"
 
 	"quantix/internal/fleet"
@@ -19,10 +20,12 @@ func (p SearchPage) empty() bool { return len(p.Hits) == 0 && len(p.Help) == 0 }
 
 func helpPath(h docs.Hit) string { return views.HelpPath(h.Chapter.Name, h.Section.Anchor) }
 
-// searchGroups are the searched resource types, in the order of the page.
-var searchGroups = []fleet.Resource{
-	fleet.TypeVM.Info(), fleet.TypeDiscovered.Info(), fleet.TypeHost.Info(), fleet.TypePool.Info(), fleet.TypeNetwork.Info(), fleet.TypeImage.Info(), fleet.TypeTemplate.Info(), fleet.TypeProject.Info(),
-}
+// searchGroups are the resource types of hits, in the order of the page: discovered VMs follow VMs.
+var searchGroups = func() []fleet.Resource {
+	isDiscovered := func(t fleet.Resource) bool { return t.Key == fleet.TypeDiscovered }
+	others := slices.DeleteFunc(fleet.ResourceTypes(), isDiscovered)
+	return slices.Insert(others, 1, fleet.TypeDiscovered.Info())
+}()
 
 func (p SearchPage) hitsOf(kind string) []fleet.SearchHit {
 	var out []fleet.SearchHit

@@ -12,8 +12,7 @@ func StorageTabs(a fleet.Actor, here string) []Tab {
 	if policy.May(a, policy.InfraSee, "") {
 		tabs = append(tabs, Tab{Text: "On each host", Href: "/pools/matrix"})
 	}
-	tabs = append(tabs, Tab{Text: "Images", Href: "/images"}, Tab{Text: "Templates", Href: "/templates"})
-	return markCurrentTab(tabs, here)
+	return markCurrentTab(append(tabs, ResourceTabs(fleet.TypePool)...), here)
 }
 
 // NetworkTabs link the network lists in the same way.
@@ -22,7 +21,18 @@ func NetworkTabs(a fleet.Actor, here string) []Tab {
 	if policy.May(a, policy.InfraSee, "") {
 		tabs = append(tabs, Tab{Text: "Topology", Href: "/networks/topology"})
 	}
-	return markCurrentTab(append(tabs, Tab{Text: "Security groups", Href: "/security-groups"}, Tab{Text: "Traffic test", Href: "/security-groups/test"}), here)
+	tabs = append(tabs, ResourceTabs(fleet.TypeNetwork)...)
+	return markCurrentTab(append(tabs, Tab{Text: "Traffic test", Href: "/security-groups/test"}), here)
+}
+
+// ResourceTabs link the lists of the resource types that are tabs of another type's list.
+func ResourceTabs(list fleet.ResourceType) (tabs []Tab) {
+	for _, t := range fleet.ResourceTypes() {
+		if t.TabOf == list {
+			tabs = append(tabs, Tab{Key: t.Plural, Text: t.Title, Href: t.Path})
+		}
+	}
+	return tabs
 }
 
 func markCurrentTab(tabs []Tab, here string) []Tab {

@@ -65,11 +65,13 @@ func (p *ListPage) tabs() []kit.Tab {
 		}
 		return strconv.Itoa(n)
 	}
-	return kit.LinkTabs(ours, "tab", p.Tab, kit.Tab{Key: "all", Text: "All"},
-		kit.Tab{Key: "attention", Text: "Needs attention", Severity: "bad", Count: count(p.Total.NeedingAttention)},
-		kit.Tab{Key: "restart", Text: "Needs restart", Count: count(p.Total.Phases[fleet.PhaseNeedsRestart])},
-		kit.Tab{Key: "found", Text: "Discovered", Href: found.With("tab", "found").String(), Count: count(p.Total.Discovered)},
-		kit.Tab{Key: "customizations", Text: "Customization specs", Href: fleet.TypeCustomization.Info().Path})
+	tabs := []kit.Tab{
+		{Key: "all", Text: "All"},
+		{Key: "attention", Text: "Needs attention", Severity: "bad", Count: count(p.Total.NeedingAttention)},
+		{Key: "restart", Text: "Needs restart", Count: count(p.Total.Phases[fleet.PhaseNeedsRestart])},
+		{Key: "found", Text: "Discovered", Href: found.With("tab", "found").String(), Count: count(p.Total.Discovered)},
+	}
+	return kit.LinkTabs(ours, "tab", p.Tab, append(tabs, kit.ResourceTabs(fleet.TypeVM)...)...)
 }
 
 // summary is the line under the title: "40 · 29 running · 8 unknown". The line counts the whole fleet, so a filtered
