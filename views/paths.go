@@ -14,7 +14,7 @@ import (
 // "delete").
 
 // VMPath is the address of a VM's page, or of a path below it.
-func VMPath(id fleet.VMID, below ...string) string { return objectPath(fleet.TypeVM, id, below) }
+func VMPath(id fleet.VMID, below ...string) string { return ObjectPath(fleet.TypeVM, id, below...) }
 
 // DiscoveredVMPath is the address of an unmanaged VM's page.
 func DiscoveredVMPath(host fleet.HostID, id fleet.VMID) string {
@@ -22,46 +22,54 @@ func DiscoveredVMPath(host fleet.HostID, id fleet.VMID) string {
 }
 
 // HostPath is the address of a host's page, or of a path below it.
-func HostPath(id fleet.HostID, below ...string) string { return objectPath(fleet.TypeHost, id, below) }
+func HostPath(id fleet.HostID, below ...string) string {
+	return ObjectPath(fleet.TypeHost, id, below...)
+}
 
 // PoolPath is the address of a pool's page, or of a path below it.
-func PoolPath(id fleet.PoolID, below ...string) string { return objectPath(fleet.TypePool, id, below) }
+func PoolPath(id fleet.PoolID, below ...string) string {
+	return ObjectPath(fleet.TypePool, id, below...)
+}
 
 // NetworkPath is the address of a network's page, or of a path below it.
 func NetworkPath(id fleet.NetworkID, below ...string) string {
-	return objectPath(fleet.TypeNetwork, id, below)
+	return ObjectPath(fleet.TypeNetwork, id, below...)
 }
 
 // SecurityGroupPath is the address of a security group's page, or of a path below it.
 func SecurityGroupPath(id fleet.SecurityGroupID, below ...string) string {
-	return objectPath(fleet.TypeSecurityGroup, id, below)
+	return ObjectPath(fleet.TypeSecurityGroup, id, below...)
 }
 
 // CustomizationPath is the address of a customization spec's page, or of a path below it.
 func CustomizationPath(id fleet.CustomizationID, below ...string) string {
-	return objectPath(fleet.TypeCustomization, id, below)
+	return ObjectPath(fleet.TypeCustomization, id, below...)
 }
 
 // ImagePath is the address of an image's page, or of a path below it.
 func ImagePath(id fleet.ImageID, below ...string) string {
-	return objectPath(fleet.TypeImage, id, below)
+	return ObjectPath(fleet.TypeImage, id, below...)
 }
 
 // TemplatePath is the address of a template's page, or of a path below it.
 func TemplatePath(id fleet.TemplateID, below ...string) string {
-	return objectPath(fleet.TypeTemplate, id, below)
+	return ObjectPath(fleet.TypeTemplate, id, below...)
 }
 
 // ProjectPath is the address of a project's page, or of a path below it.
 func ProjectPath(id fleet.ProjectID, below ...string) string {
-	return objectPath(fleet.TypeProject, id, below)
+	return ObjectPath(fleet.TypeProject, id, below...)
 }
 
 // UserPath is the address of a user's page, or of a path below it.
-func UserPath(id fleet.UserID, below ...string) string { return objectPath(fleet.TypeUser, id, below) }
+func UserPath(id fleet.UserID, below ...string) string {
+	return ObjectPath(fleet.TypeUser, id, below...)
+}
 
 // TaskPath is the address of a task's page, or of a path below it.
-func TaskPath(id fleet.TaskID, below ...string) string { return objectPath(fleet.TypeTask, id, below) }
+func TaskPath(id fleet.TaskID, below ...string) string {
+	return ObjectPath(fleet.TypeTask, id, below...)
+}
 
 // ContextMenuPath is the address of an object's context menu.
 func ContextMenuPath[I ~string](n fleet.ResourceType, id I) string {
@@ -102,7 +110,8 @@ func SubjectPath(s fleet.Subject) string {
 	return fleet.ResourceType(typ).Info().PagePath(id)
 }
 
-func objectPath[I ~string](n fleet.ResourceType, id I, below []string) string {
+// ObjectPath is the address of an object's page, or of a path below it.
+func ObjectPath[I ~string](n fleet.ResourceType, id I, below ...string) string {
 	return joinPath(n.Info().PagePath(string(id)), below)
 }
 
