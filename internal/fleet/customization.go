@@ -5,6 +5,9 @@ import "time"
 // MaxCustomizations is the maximum number of customization specs of a project, and of those without a project.
 const MaxCustomizations = 200
 
+// CustomizationID identifies a customization spec.
+type CustomizationID string
+
 // Customization is a stored guest initialization for many VMs. Variables such as {{vm.name}} or {{var.color}} get a
 // value per VM.
 type Customization struct {

@@ -14,7 +14,8 @@ import (
 )
 
 // Identifiers are UUIDs in lower-case text form. Each resource type has its own ID type, so that the compiler catches a
-// mix-up. A VMID is also the libvirt domain's UUID.
+// mix-up. A VMID is also the libvirt domain's UUID. The ID types that are not here are
+// beside their resource types.
 type (
 	VMID        string
 	HostID      string
@@ -30,11 +31,9 @@ type (
 	ViewID      string
 	PlanID      string
 
-	SecurityGroupID string
-	CustomizationID string
-	ImageID         string
-	ImageVersionID  string
-	StartImageID    string
+	ImageID        string
+	ImageVersionID string
+	StartImageID   string
 
 	TemplateID        string
 	TemplateVersionID string

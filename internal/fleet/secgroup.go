@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// SecurityGroupID identifies a security group.
+type SecurityGroupID string
+
 // SecurityGroup is a set of traffic rules for NICs. It belongs to one project, or is shared by all projects. A NIC in
 // groups passes only traffic that a rule of one of these groups allows, in both directions; replies of allowed
 // connections pass, too. A NIC without groups is not filtered.
