@@ -6,10 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"quantix/db"
-	"quantix/internal/control/network"
 	"quantix/internal/control/store"
 	"quantix/internal/firstboot"
 	"quantix/internal/fleet"
@@ -52,7 +50,7 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Customization{}, err
 	}
-	if err := network.CheckSecurityGroupPermission(a, in.ProjectID); err != nil {
+	if err := policy.CheckOwner(a, in.ProjectID); err != nil {
 		return fleet.Customization{}, err
 	}
 	id := fleet.NewID[fleet.CustomizationID]()
@@ -108,12 +106,7 @@ func (c *Control) sealCustomization(id fleet.CustomizationID, in CustomizationIn
 }
 
 func customizationNameTakenError(err error, name string) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.ConstraintName == "customization_name_taken" {
-		text := "A customization spec named \"" + name + "\" exists already. Choose another name."
-		return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}
-	}
-	return err
+	return store.NameTakenError(err, "customization_name_taken", "A customization spec named %q exists already. Choose another name.", name)
 }
 
 // UpdateCustomization changes a spec. VMs created with it do not change.
@@ -177,7 +170,7 @@ func (c *Control) lockCustomization(ctx context.Context, a fleet.Actor, id fleet
 		if err != nil {
 			return store.NotFoundError(err, "customization spec")
 		}
-		if err := network.CheckSecurityGroupPermission(a, customizationProject(row)); err != nil {
+		if err := policy.CheckOwner(a, customizationProject(row)); err != nil {
 			return err
 		}
 		return do(q, row)
@@ -214,7 +207,7 @@ func (c *Control) GetCustomization(ctx context.Context, a fleet.Actor, id fleet.
 		return fleet.Customization{}, store.UserError(err)
 	}
 	out := customizationFromRow(row.Customization, row.ProjectName)
-	if refused := network.CheckSecurityGroupPermission(a, out.ProjectID); refused != nil {
+	if refused := policy.CheckOwner(a, out.ProjectID); refused != nil {
 		return out, nil //nolint:nilerr // people who may not change the spec see it without content
 	}
 	var boot fleet.FirstBoot

@@ -2,11 +2,8 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"quantix/db"
 	"quantix/internal/control/assign"
@@ -192,10 +189,5 @@ func addImageCopy(ctx context.Context, q *db.Queries, a fleet.Actor, version fle
 }
 
 func imageNameTakenError(err error, name string) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.ConstraintName == "image_name_taken" {
-		text := fmt.Sprintf("An image named %q is in the library already. Add a version to it, or choose another name.", name)
-		return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}
-	}
-	return err
+	return store.NameTakenError(err, "image_name_taken", "An image named %q is in the library already. Add a version to it, or choose another name.", name)
 }

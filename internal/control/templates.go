@@ -2,11 +2,8 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"quantix/db"
 	"quantix/internal/control/store"
@@ -154,10 +151,7 @@ func (c *Control) getChangeableTemplate(ctx context.Context, a fleet.Actor, id f
 	if err != nil {
 		return v, err
 	}
-	if v.ProjectID == "" { // the actor does not see the template's project
-		return v, policy.Check(a, policy.InfraChange, "")
-	}
-	return v, policy.Check(a, policy.VMChange, v.ProjectID)
+	return v, policy.CheckOwner(a, v.ProjectID) // empty if the actor does not see the template's project
 }
 
 // EditTemplate changes a template's name and description.
@@ -244,9 +238,5 @@ func (c *Control) setTemplateGrant(ctx context.Context, a fleet.Actor, id fleet.
 }
 
 func templateNameTakenError(err error, name, project string) error {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.ConstraintName == "template_name_taken" {
-		text := fmt.Sprintf("A template named %q exists in %s already. Add a version to it, or choose another name.", name, project)
-		return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}
-	}
-	return err
+	return store.NameTakenError(err, "template_name_taken", "A template named %q exists in %s already. Add a version to it, or choose another name.", name, project)
 }

@@ -2,13 +2,10 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"quantix/db"
 	"quantix/internal/control/placing"
@@ -279,12 +276,7 @@ func (n vmCreation) queueJobs(ctx context.Context, q *db.Queries, a fleet.Actor)
 // vmNameTakenError returns a Conflict with the VM's name and project if err is a unique violation of VM names;
 // otherwise err.
 func vmNameTakenError(err error, name, project string) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.ConstraintName == "vm_name_taken" {
-		text := fmt.Sprintf("A VM named %q exists in %s already. Choose another name.", name, project)
-		return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}
-	}
-	return err
+	return store.NameTakenError(err, "vm_name_taken", "A VM named %q exists in %s already. Choose another name.", name, project)
 }
 
 // chooseHost returns the named host if it can run the VM, otherwise placement's choice. others are further pools to

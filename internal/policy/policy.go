@@ -49,6 +49,14 @@ func Check(a fleet.Actor, r Permission, project fleet.ProjectID) error {
 	return fleet.Errorf(fleet.Forbidden, "You do not have permission to %s. Ask an administrator.", string(r))
 }
 
+// CheckOwner refuses actors who may not change the objects of a project, or fleet-wide objects if project is empty.
+func CheckOwner(a fleet.Actor, project fleet.ProjectID) error {
+	if project == "" {
+		return Check(a, InfraChange, "")
+	}
+	return Check(a, VMChange, project)
+}
+
 // May reports whether Check allows the actor.
 func May(a fleet.Actor, r Permission, project fleet.ProjectID) bool {
 	return Check(a, r, project) == nil

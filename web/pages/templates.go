@@ -120,11 +120,8 @@ func (s *Site) TemplateDialog(show func(templateview.Form) templ.Component) form
 		if err != nil {
 			return err
 		}
-		right := policy.VMChange
-		if v.ProjectID == "" { // the template belongs to a project that the user may not see
-			right = policy.InfraChange
-		}
-		if err := policy.Check(a, right, v.ProjectID); err != nil {
+		// Without a project, the template belongs to a project that the user may not see.
+		if err := policy.CheckOwner(a, v.ProjectID); err != nil {
 			return err
 		}
 		f := templateview.Form{Template: v, In: in.view(), Errors: how.Errors}

@@ -2,12 +2,9 @@ package network
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"quantix/db"
 	"quantix/internal/control/assign"
@@ -31,21 +28,12 @@ type UpdateSecurityGroup struct {
 	IfGeneration int64                    `json:"ifGeneration,omitempty"` // expected generation; 0: not checked
 }
 
-// CheckSecurityGroupPermission refuses actors who may not change the security groups of the project, or the global ones
-// if project is empty.
-func CheckSecurityGroupPermission(a fleet.Actor, project fleet.ProjectID) error {
-	if project == "" {
-		return policy.Check(a, policy.InfraChange, "")
-	}
-	return policy.Check(a, policy.VMChange, project)
-}
-
 // CreateSecurityGroup writes a new group without NICs.
 func (n *Networks) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in CreateSecurityGroup) (fleet.SecurityGroupView, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.SecurityGroupView{}, err
 	}
-	if err := CheckSecurityGroupPermission(a, in.ProjectID); err != nil {
+	if err := policy.CheckOwner(a, in.ProjectID); err != nil {
 		return fleet.SecurityGroupView{}, err
 	}
 	if in.Spec.Rules == nil {
@@ -133,12 +121,7 @@ func checkRemoteGroups(ctx context.Context, q *db.Queries, project fleet.Project
 }
 
 func securityGroupNameTakenError(err error, name string) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.ConstraintName == "security_group_name_taken" {
-		text := fmt.Sprintf("A security group named %q exists already. Choose another name.", name)
-		return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}
-	}
-	return err
+	return store.NameTakenError(err, "security_group_name_taken", "A security group named %q exists already. Choose another name.", name)
 }
 
 // describeRuleCount formats the number of rules for the audit.
@@ -170,7 +153,7 @@ func (n *Networks) changeSecurityGroup(ctx context.Context, a fleet.Actor, id fl
 		if of != "" && !policy.May(a, policy.VMSee, of) {
 			return store.NotFoundError(store.NoRows, "security group")
 		}
-		if err := CheckSecurityGroupPermission(a, of); err != nil {
+		if err := policy.CheckOwner(a, of); err != nil {
 			return err
 		}
 		if row.DeletedAt != nil {

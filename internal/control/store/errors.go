@@ -29,6 +29,17 @@ func ChangedMeanwhileError(resource string, now, had int64) error {
 	return fleet.Errorf(fleet.Conflict, "Somebody changed this %s meanwhile (generation %d, you had %d). Reload and try again.", resource, now, had)
 }
 
+// NameTakenError returns the refusal of a name if err is a violation of the unique constraint, and otherwise err. The
+// refusal is also the error of the field "name".
+func NameTakenError(err error, constraint, format string, args ...any) error {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || pg.ConstraintName != constraint {
+		return err
+	}
+	text := fmt.Sprintf(format, args...)
+	return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}
+}
+
 // UserError maps PostgreSQL errors to errors for users: constraint violations to Conflict, an unreachable or overloaded
 // server to Unavailable. Other errors are returned unchanged.
 func UserError(err error) error {
