@@ -28,7 +28,7 @@ var imageSortOrders = sortOrders[fleet.ImageView]{
 
 // whereImageVisible limits images (alias i) to those that the actor may know: without permission to see hosts, only
 // images published to the actor's projects.
-func (s *statementBuilder) whereImageVisible(a fleet.Actor) {
+func (s *statementBuilder) whereImageVisible(a fleet.Actor, _ fleet.ProjectID) {
 	if !policy.May(a, policy.InfraSee, "") {
 		s.addCondition("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)) + "))")
 	}
@@ -51,28 +51,19 @@ var imageFilter = listFilter{
 	"uuid":      lowerText("i.id"),
 }
 
+var imageList = list[fleet.ImageView]{
+	name: "image", see: policy.StorageSee, orders: imageSortOrders, sort: "name", keys: fleet.ImageKeys, filter: imageFilter, id: "i.id",
+	restrict: (*statementBuilder).whereImageVisible, read: (*Queries).readImages,
+}
+
 // ListImages returns one page of the image library. Sorts: name, created.
 func (b *Queries) ListImages(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.ImageView], error) {
-	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
-		return fleet.Page[fleet.ImageView]{}, err
-	}
-	p, terms, err := imageSortOrders.parseQuery(q, "name", fleet.ImageKeys)
-	if err != nil {
-		return fleet.Page[fleet.ImageView]{}, err
-	}
-	var s statementBuilder
-	s.whereImageVisible(a)
-	if _, err := b.applyFilter(ctx, &s, a, imageFilter, terms); err != nil {
-		return fleet.Page[fleet.ImageView]{}, err
-	}
-	tail := p.applyCursor(&s)
-	views, err := b.readImages(ctx, a, s, tail)
-	return p.buildPage(views), err
+	return imageList.readPage(ctx, b, a, q)
 }
 
 // readImages reads the images (alias i) that s selects, with their versions, copies and grants, redacted for the actor.
-func (b *Queries) readImages(ctx context.Context, a fleet.Actor, s statementBuilder, tail string) ([]fleet.ImageView, error) {
-	views, err := collectRows(ctx, b, imageSQL+s.whereClause()+tail, &s, func(x pgx.CollectableRow) (v fleet.ImageView, err error) {
+func (b *Queries) readImages(ctx context.Context, a fleet.Actor, s *statementBuilder, tail string) ([]fleet.ImageView, error) {
+	views, err := collectRows(ctx, b, imageSQL+s.whereClause()+tail, s, func(x pgx.CollectableRow) (v fleet.ImageView, err error) {
 		v.Grants, v.Versions = []fleet.ImageGrant{}, []fleet.ImageVersion{}
 		err = x.Scan(&v.ID, &v.Name, &v.ProjectID, &v.ProjectName, &v.Description, &v.OS, &v.CreatedBy, &v.CreatedAt, &v.TemplateID, &v.Template)
 		return v, err
@@ -146,23 +137,7 @@ func (b *Queries) addImageGrants(ctx context.Context, a fleet.Actor, views []fle
 
 // GetImage returns one image of the library.
 func (b *Queries) GetImage(ctx context.Context, a fleet.Actor, id fleet.ImageID) (fleet.ImageView, error) {
-	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
-		return fleet.ImageView{}, err
-	}
-	if err := store.CheckID(id, "image"); err != nil {
-		return fleet.ImageView{}, err
-	}
-	var s statementBuilder
-	s.addCondition("i.id = " + s.keyArg(string(id)))
-	s.whereImageVisible(a)
-	views, err := b.readImages(ctx, a, s, "")
-	if err == nil && len(views) == 0 {
-		err = store.NotFoundError(pgx.ErrNoRows, "image")
-	}
-	if err != nil {
-		return fleet.ImageView{}, err
-	}
-	return views[0], nil
+	return imageList.readOne(ctx, b, a, string(id))
 }
 
 // UsableImages lists the images for new VMs of the project, by name, each with its offered versions. Actors who may
@@ -180,7 +155,7 @@ func (b *Queries) UsableImages(ctx context.Context, a fleet.Actor, project fleet
 		}
 		s.addCondition("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", projects) + "))")
 	}
-	all, err := b.readImages(ctx, a, s, " ORDER BY i.name, i.id")
+	all, err := b.readImages(ctx, a, &s, " ORDER BY i.name, i.id")
 	var out []fleet.ImageView
 	for _, v := range all {
 		v.Versions = slices.DeleteFunc(v.Versions, func(x fleet.ImageVersion) bool { return !x.Usable || x.IsISO() })

@@ -19,7 +19,7 @@ func (b *Queries) UsableNetworks(ctx context.Context, a fleet.Actor) ([]fleet.Ne
 		s.whereNetworkUsable("n", store.ProjectsWithPermission(a, policy.VMChange))
 	}
 	s.addCondition("EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)")
-	return b.readNetworks(ctx, a, s, " ORDER BY n.name, n.id")
+	return b.readNetworks(ctx, a, &s, " ORDER BY n.name, n.id")
 }
 
 // NetworksForVM lists the networks of the VM's host to which the actor may connect the VM, by name.
@@ -33,7 +33,7 @@ func (b *Queries) NetworksForVM(ctx context.Context, a fleet.Actor, id fleet.VMI
 	if !policy.May(a, policy.InfraChange, "") {
 		s.whereNetworkUsable("n", []string{string(vm.ProjectID)})
 	}
-	return b.readNetworks(ctx, a, s, " ORDER BY n.name, n.id")
+	return b.readNetworks(ctx, a, &s, " ORDER BY n.name, n.id")
 }
 
 // whereNetworkVisible limits networks (alias n) to those that the actor may know: without permission to see hosts,

@@ -36,30 +36,26 @@ var networkFilter = listFilter{
 	"uuid": lowerText("n.id"),
 }
 
-// ListNetworks returns one page of networks with the hosts that have them. Sorts: name, kind.
-func (b *Queries) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
-	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
-		return fleet.Page[fleet.NetworkView]{}, err
-	}
-	p, terms, err := networkSortOrders.parseQuery(q, "name", fleet.NetworkKeys)
-	if err != nil {
-		return fleet.Page[fleet.NetworkView]{}, err
-	}
-	var s statementBuilder
+var networkList = list[fleet.NetworkView]{
+	name: "network", see: policy.StorageSee, orders: networkSortOrders, sort: "name", keys: fleet.NetworkKeys, filter: networkFilter, id: "n.id",
+	restrict: (*statementBuilder).whereNetworkListed, read: (*Queries).readNetworks,
+}
+
+// whereNetworkListed limits networks (alias n) to those that lists and the search show to the actor.
+func (s *statementBuilder) whereNetworkListed(a fleet.Actor, _ fleet.ProjectID) {
 	s.addCondition(networkVisibleSQL)
 	s.whereNetworkVisible(a)
-	if _, err := b.applyFilter(ctx, &s, a, networkFilter, terms); err != nil {
-		return fleet.Page[fleet.NetworkView]{}, err
-	}
-	tail := p.applyCursor(&s)
-	views, err := b.readNetworks(ctx, a, s, tail)
-	return p.buildPage(views), err
+}
+
+// ListNetworks returns one page of networks with the hosts that have them. Sorts: name, kind.
+func (b *Queries) ListNetworks(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
+	return networkList.readPage(ctx, b, a, q)
 }
 
 // readNetworks reads the networks (alias n) that s selects, with their health, and the hosts of networks with at most
 // maxHostsNamed hosts.
-func (b *Queries) readNetworks(ctx context.Context, a fleet.Actor, s statementBuilder, tail string) ([]fleet.NetworkView, error) {
-	views, err := collectRows(ctx, b, networkSQL+s.whereClause()+tail, &s, scanNetwork)
+func (b *Queries) readNetworks(ctx context.Context, a fleet.Actor, s *statementBuilder, tail string) ([]fleet.NetworkView, error) {
+	views, err := collectRows(ctx, b, networkSQL+s.whereClause()+tail, s, scanNetwork)
 	if err != nil || len(views) == 0 {
 		return views, err
 	}
@@ -92,24 +88,7 @@ func (b *Queries) GetNetwork(ctx context.Context, a fleet.Actor, id fleet.Networ
 
 // NetworkBrief returns one network. Its hosts are included only if there are at most maxHostsNamed.
 func (b *Queries) NetworkBrief(ctx context.Context, a fleet.Actor, id fleet.NetworkID) (fleet.NetworkView, error) {
-	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
-		return fleet.NetworkView{}, err
-	}
-	if err := store.CheckID(id, "network"); err != nil {
-		return fleet.NetworkView{}, err
-	}
-	var s statementBuilder
-	s.addCondition("n.id = " + s.addArg(string(id)))
-	s.whereNetworkVisible(a)
-	s.addCondition(networkVisibleSQL)
-	views, err := b.readNetworks(ctx, a, s, "")
-	if err == nil && len(views) == 0 {
-		err = store.NotFoundError(pgx.ErrNoRows, "network")
-	}
-	if err != nil {
-		return fleet.NetworkView{}, err
-	}
-	return views[0], nil
+	return networkList.readOne(ctx, b, a, string(id))
 }
 
 // NetworksOnHost lists the networks and bridges of one host by name, each with only that host's status.

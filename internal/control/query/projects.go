@@ -15,33 +15,31 @@ var projectSortOrders = sortOrders[fleet.Project]{
 	"created": {[]sortColumn{timeColumn("p.created_at"), textColumn("p.id")}, func(p fleet.Project) []string { return []string{formatTime(p.CreatedAt), string(p.ID)} }},
 }
 
+var projectList = list[fleet.Project]{
+	see: policy.VMSee, orders: projectSortOrders, sort: "name", keys: fleet.ProjectKeys, filter: listFilter{"name": lowerText("lower(p.name)")},
+	restrict: func(s *statementBuilder, a fleet.Actor, project fleet.ProjectID) {
+		s.whereProjectVisible(a, "p.id", project)
+	},
+	read: (*Queries).readProjects,
+}
+
 // ListProjects returns one page of the projects that the actor sees. VMs comes from the counters. Sorts: name
 // (default), created.
 func (b *Queries) ListProjects(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.Project], error) {
-	if err := policy.Check(a, policy.VMSee, ""); err != nil {
-		return fleet.Page[fleet.Project]{}, err
-	}
-	p, err := projectSortOrders.parsePaging(q, "name")
-	if err != nil {
-		return fleet.Page[fleet.Project]{}, err
-	}
-	var s statementBuilder
-	s.whereProjectVisible(a, "p.id", q.Project)
-	if err := s.whereNameMatches(fleet.ProjectKeys, q.Filter, "p.name"); err != nil {
-		return fleet.Page[fleet.Project]{}, err
-	}
+	return projectList.readPage(ctx, b, a, q)
+}
+
+func (b *Queries) readProjects(ctx context.Context, _ fleet.Actor, s *statementBuilder, tail string) ([]fleet.Project, error) {
 	n, err := b.currentCounters(ctx)
 	if err != nil {
-		return fleet.Page[fleet.Project]{}, err
+		return nil, err
 	}
-	tail := p.applyCursor(&s)
-	items, err := collectRows(ctx, b, "SELECT p.id, p.name, p.description, p.created_at, COALESCE(p.default_pool_id, ''), COALESCE(p.default_network_id, '') FROM projects p"+s.whereClause()+tail, &s,
+	return collectRows(ctx, b, "SELECT p.id, p.name, p.description, p.created_at, COALESCE(p.default_pool_id, ''), COALESCE(p.default_network_id, '') FROM projects p"+s.whereClause()+tail, s,
 		func(x pgx.CollectableRow) (v fleet.Project, err error) {
 			err = x.Scan(&v.ID, &v.Name, &v.Description, &v.CreatedAt, &v.DefaultPoolID, &v.DefaultNetworkID)
 			v.VMs = n.projects[v.ID].vms
 			return v, err
 		})
-	return p.buildPage(items), err
 }
 
 // GetProject returns one project that the actor sees.

@@ -154,6 +154,29 @@ func nameContains(part string) func(*statementBuilder) string {
 	}
 }
 
+// searchedType is a resource type whose objects the search finds by part of the name or the beginning of the ID.
+type searchedType struct {
+	fleet.ResourceType
+	table    string // with its alias
+	hint     string // SQL of the text beside the name
+	restrict func(s *statementBuilder, a fleet.Actor, _ fleet.ProjectID)
+}
+
+// searchedTypes are the searched resource types, except VMs, discovered VMs and hosts, which are also found by other
+// values.
+var searchedTypes = []searchedType{
+	{fleet.TypePool, "pools p", "p.spec->>'kind'", nil},
+	{fleet.TypeNetwork, "networks n", "n.kind", (*statementBuilder).whereNetworkListed},
+	{fleet.TypeImage, "images i", "concat_ws(' ', i.os->>'name', i.os->>'version', i.os->>'arch')", func(s *statementBuilder, a fleet.Actor, _ fleet.ProjectID) {
+		s.whereImageVisible(a, "")
+		s.addCondition("i.template_id IS NULL") // the search returns its template instead
+	}},
+	{fleet.TypeTemplate, "templates t", "concat_ws(' ', t.os->>'name', t.os->>'version', t.os->>'arch')", (*statementBuilder).whereTemplateVisible},
+	{fleet.TypeProject, "projects p", "p.description", func(s *statementBuilder, a fleet.Actor, _ fleet.ProjectID) {
+		s.whereProjectVisible(a, "p.id", "")
+	}},
+}
+
 // searchObjectsWithoutVMs searches all resource types except VMs; each has few objects.
 func (b *Queries) searchObjectsWithoutVMs(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
 	var s statementBuilder
@@ -176,32 +199,20 @@ func (b *Queries) searchObjectsWithoutVMs(ctx context.Context, a fleet.Actor, te
 			CROSS JOIN LATERAL (SELECT min(n.word) AS word FROM words_of('{}', f.status, '{}') n WHERE ` + address + `) a
 			WHERE f.name ILIKE ` + part + ` OR f.id LIKE ` + start + ` OR a.word IS NOT NULL ORDER BY f.name`)
 	}
-	if policy.May(a, policy.StorageSee, "") {
-		add(`'pool', p.id, p.name, p.spec->>'kind', '' FROM pools p WHERE p.name ILIKE ` + part + ` OR p.id LIKE ` + start + ` ORDER BY p.name`)
-		known := statementBuilder{args: s.args}
-		known.addCondition(networkVisibleSQL)
-		known.whereNetworkVisible(a)
-		s.args = known.args
-		add(`'network', n.id, n.name, n.kind, '' FROM networks n` + known.whereClause() + ` AND (n.name ILIKE ` + part + ` OR n.id LIKE ` + start + `) ORDER BY n.name`)
+	for _, t := range searchedTypes {
+		typ := t.Info()
+		if !policy.May(a, typ.See, "") {
+			continue
+		}
+		_, row, _ := strings.Cut(t.table, " ")
+		of := statementBuilder{args: s.args}
+		of.addCondition(row + ".name ILIKE " + part + " OR " + row + ".id LIKE " + start)
+		if t.restrict != nil {
+			t.restrict(&of, a, "")
+		}
+		s.args = of.args
+		add("'" + typ.Label + "', " + row + ".id, " + row + ".name, " + t.hint + ", '' FROM " + t.table + of.whereClause() + " ORDER BY " + row + ".name")
 	}
-	if policy.May(a, policy.StorageSee, "") {
-		known := statementBuilder{args: s.args}
-		known.addCondition("i.name ILIKE " + part + " OR i.id LIKE " + start)
-		known.whereImageVisible(a)
-		known.addCondition("i.template_id IS NULL") // the search returns its template instead
-		s.args = known.args
-		add(`'image', i.id, i.name, concat_ws(' ', i.os->>'name', i.os->>'version', i.os->>'arch'), '' FROM images i` + known.whereClause() + ` ORDER BY i.name`)
-		known = statementBuilder{args: s.args}
-		known.addCondition("t.name ILIKE " + part + " OR t.id LIKE " + start)
-		known.whereTemplateVisible(a)
-		s.args = known.args
-		add(`'template', t.id, t.name, concat_ws(' ', t.os->>'name', t.os->>'version', t.os->>'arch'), '' FROM templates t` + known.whereClause() + ` ORDER BY t.name`)
-	}
-	seen := "true"
-	if !policy.AllProjects(a) {
-		seen = s.oneOfSQL("p.id", store.VisibleProjects(a))
-	}
-	add(`'project', p.id, p.name, p.description, '' FROM projects p WHERE ` + seen + ` AND (p.name ILIKE ` + part + ` OR p.id LIKE ` + start + `) ORDER BY p.name`)
 	// PostgreSQL rejects unused arguments, and the label is unused if the actor sees few resource types. The label
 	// condition always holds.
 	sql := "SELECT * FROM (" + strings.Join(parts, " UNION ALL ") + ") AS f (kind, id, name, hint, phase) WHERE " + label + "::jsonb IS NOT NULL"

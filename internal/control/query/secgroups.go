@@ -31,38 +31,23 @@ func securityGroupSQL(s *statementBuilder, a fleet.Actor) string {
 		FROM security_groups g LEFT JOIN projects p ON p.id = g.project_id`
 }
 
+var securityGroupList = list[fleet.SecurityGroupView]{
+	name: "security group", see: policy.VMSee, orders: securityGroupSortOrders, sort: "name", keys: fleet.SecurityGroupKeys, id: "g.id",
+	filter: listFilter{"name": lowerText("lower(g.name)")},
+	restrict: func(s *statementBuilder, a fleet.Actor, project fleet.ProjectID) {
+		s.whereOwnerVisible(a, "g.project_id", project)
+	},
+	read: (*Queries).readSecurityGroups,
+}
+
 // ListSecurityGroups returns one page of the groups of the actor's projects and of the global groups. Sort: name.
 func (b *Queries) ListSecurityGroups(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.SecurityGroupView], error) {
-	if err := policy.Check(a, policy.VMSee, ""); err != nil {
-		return fleet.Page[fleet.SecurityGroupView]{}, err
-	}
-	p, err := securityGroupSortOrders.parsePaging(q, "name")
-	if err != nil {
-		return fleet.Page[fleet.SecurityGroupView]{}, err
-	}
-	var s statementBuilder
-	s.whereGroupVisible(a)
-	if q.Project != "" {
-		s.addCondition("g.project_id IS NULL OR g.project_id = " + s.keyArg(string(q.Project)))
-	}
-	if err := s.whereNameMatches(fleet.SecurityGroupKeys, q.Filter, "g.name"); err != nil {
-		return fleet.Page[fleet.SecurityGroupView]{}, err
-	}
-	read := securityGroupSQL(&s, a)
-	tail := p.applyCursor(&s)
-	views, err := b.readSecurityGroups(ctx, a, read, &s, tail)
-	return p.buildPage(views), err
+	return securityGroupList.readPage(ctx, b, a, q)
 }
 
-// whereGroupVisible limits groups (alias g) to global groups and those of projects that the actor sees.
-func (s *statementBuilder) whereGroupVisible(a fleet.Actor) {
-	if !policy.AllProjects(a) {
-		s.addCondition("g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)))
-	}
-}
-
-func (b *Queries) readSecurityGroups(ctx context.Context, a fleet.Actor, read string, s *statementBuilder, tail string) ([]fleet.SecurityGroupView, error) {
-	views, err := collectRows(ctx, b, read+s.whereClause()+tail, s, func(x pgx.CollectableRow) (v fleet.SecurityGroupView, err error) {
+func (b *Queries) readSecurityGroups(ctx context.Context, a fleet.Actor, s *statementBuilder, tail string) ([]fleet.SecurityGroupView, error) {
+	sql := securityGroupSQL(s, a)
+	views, err := collectRows(ctx, b, sql+s.whereClause()+tail, s, func(x pgx.CollectableRow) (v fleet.SecurityGroupView, err error) {
 		err = x.Scan(&v.ID, &v.ProjectID, &v.ProjectName, &v.Name, &v.Spec, &v.Generation, &v.Revision, &v.CreatedAt, &v.DeletedAt, &v.NICs)
 		return v, err
 	})
@@ -119,23 +104,10 @@ func (b *Queries) addGroupHosts(ctx context.Context, a fleet.Actor, views []flee
 // GetSecurityGroup returns one group, its member NICs of VMs that the actor sees, and the names of the groups
 // referenced by its rules.
 func (b *Queries) GetSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID) (fleet.SecurityGroupView, error) {
-	if err := policy.Check(a, policy.VMSee, ""); err != nil {
-		return fleet.SecurityGroupView{}, err
-	}
-	if err := store.CheckID(id, "security group"); err != nil {
-		return fleet.SecurityGroupView{}, err
-	}
-	var s statementBuilder
-	s.addCondition("g.id = " + s.keyArg(string(id)))
-	s.whereGroupVisible(a)
-	views, err := b.readSecurityGroups(ctx, a, securityGroupSQL(&s, a), &s, "")
-	if err == nil && len(views) == 0 {
-		err = store.NotFoundError(pgx.ErrNoRows, "security group")
-	}
+	v, err := securityGroupList.readOne(ctx, b, a, string(id))
 	if err != nil {
-		return fleet.SecurityGroupView{}, err
+		return v, err
 	}
-	v := views[0]
 	if v.Names, err = b.securityGroupNames(ctx, a, v.Spec.ReferencedGroups()); err != nil {
 		return v, err
 	}
@@ -164,7 +136,7 @@ func (b *Queries) securityGroupNames(ctx context.Context, a fleet.Actor, ids []f
 	}
 	var s statementBuilder
 	s.addCondition("g.id = ANY (" + s.keyArg(store.ToStrings(ids)) + "::text[])")
-	s.whereGroupVisible(a)
+	s.whereOwnerVisible(a, "g.project_id", "")
 	_, err := collectRows(ctx, b, "SELECT g.id, g.name FROM security_groups g"+s.whereClause(), &s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var id, name string
 		err = x.Scan(&id, &name)
@@ -183,7 +155,7 @@ func (b *Queries) SecurityGroupsForProject(ctx context.Context, a fleet.Actor, p
 	var s statementBuilder
 	s.addCondition("g.project_id IS NULL OR g.project_id = " + s.keyArg(string(project)))
 	s.addCondition("g.deleted_at IS NULL")
-	return b.readSecurityGroups(ctx, a, securityGroupSQL(&s, a), &s, " ORDER BY g.name, g.id")
+	return b.readSecurityGroups(ctx, a, &s, " ORDER BY g.name, g.id")
 }
 
 // SharedSecurityGroups lists the global groups by name.
@@ -193,7 +165,7 @@ func (b *Queries) SharedSecurityGroups(ctx context.Context, a fleet.Actor) ([]fl
 	}
 	var s statementBuilder
 	s.addCondition("g.project_id IS NULL AND g.deleted_at IS NULL")
-	return b.readSecurityGroups(ctx, a, securityGroupSQL(&s, a), &s, " ORDER BY g.name, g.id")
+	return b.readSecurityGroups(ctx, a, &s, " ORDER BY g.name, g.id")
 }
 
 // addUnappliedGroups adds the groups that hosts failed to apply. Those hosts keep applying the previous filters.

@@ -32,7 +32,7 @@ func (b *Queries) StartImages(ctx context.Context, a fleet.Actor) ([]fleet.Start
 	}
 	var s statementBuilder
 	s.addCondition("EXISTS (SELECT 1 FROM image_versions v WHERE v.image_id = i.id AND v.start_id IS NOT NULL) AND i.project_id IS NULL")
-	images, err := b.readImages(ctx, fleet.SystemActor, s, " ORDER BY i.created_at DESC, i.id DESC")
+	images, err := b.readImages(ctx, fleet.SystemActor, &s, " ORDER BY i.created_at DESC, i.id DESC")
 	for _, image := range images {
 		for _, version := range image.Versions {
 			i, ok := at[version.StartID]

@@ -158,15 +158,6 @@ func (s *statementBuilder) whereProjectVisible(a fleet.Actor, column string, onl
 	}
 }
 
-// whereNameMatches adds the terms of a filter that has no key but the name.
-func (s *statementBuilder) whereNameMatches(keys fleet.FilterKeys, filter, column string) error {
-	terms, err := fleet.ParseFilter(keys, filter)
-	for _, t := range terms {
-		s.addConditionOrNegation(t.Not, s.matchText("lower("+column+")", lowerMatches(t.Alternatives)))
-	}
-	return err
-}
-
 func lowerMatches(any []fleet.FilterMatch) []fleet.FilterMatch {
 	out := make([]fleet.FilterMatch, len(any))
 	for i, m := range any {

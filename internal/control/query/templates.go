@@ -25,7 +25,7 @@ var templateSortOrders = sortOrders[fleet.TemplateView]{
 
 // whereTemplateVisible limits templates (alias t) to those that the actor may know: without permission to see hosts,
 // only templates published to the actor's projects.
-func (s *statementBuilder) whereTemplateVisible(a fleet.Actor) {
+func (s *statementBuilder) whereTemplateVisible(a fleet.Actor, _ fleet.ProjectID) {
 	if !policy.May(a, policy.InfraSee, "") {
 		s.addCondition("EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND (g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)) + "))")
 	}
@@ -50,49 +50,24 @@ var templateProject = conditionOf(func(f filterScope, t fleet.FilterTerm) string
 	return condition
 })
 
+var templateList = list[fleet.TemplateView]{
+	name: "template", see: policy.StorageSee, orders: templateSortOrders, sort: "name", keys: fleet.TemplateKeys, filter: templateFilter, id: "t.id",
+	restrict: (*statementBuilder).whereTemplateVisible, read: (*Queries).readTemplates,
+}
+
 // ListTemplates returns one page of templates. Sorts: name, created.
 func (b *Queries) ListTemplates(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.TemplateView], error) {
-	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
-		return fleet.Page[fleet.TemplateView]{}, err
-	}
-	p, terms, err := templateSortOrders.parseQuery(q, "name", fleet.TemplateKeys)
-	if err != nil {
-		return fleet.Page[fleet.TemplateView]{}, err
-	}
-	var s statementBuilder
-	s.whereTemplateVisible(a)
-	if _, err := b.applyFilter(ctx, &s, a, templateFilter, terms); err != nil {
-		return fleet.Page[fleet.TemplateView]{}, err
-	}
-	tail := p.applyCursor(&s)
-	views, err := b.readTemplates(ctx, a, s, tail)
-	return p.buildPage(views), err
+	return templateList.readPage(ctx, b, a, q)
 }
 
 // GetTemplate returns one template.
 func (b *Queries) GetTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID) (fleet.TemplateView, error) {
-	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
-		return fleet.TemplateView{}, err
-	}
-	if err := store.CheckID(id, "template"); err != nil {
-		return fleet.TemplateView{}, err
-	}
-	var s statementBuilder
-	s.addCondition("t.id = " + s.keyArg(string(id)))
-	s.whereTemplateVisible(a)
-	views, err := b.readTemplates(ctx, a, s, "")
-	if err == nil && len(views) == 0 {
-		err = store.NotFoundError(pgx.ErrNoRows, "template")
-	}
-	if err != nil {
-		return fleet.TemplateView{}, err
-	}
-	return views[0], nil
+	return templateList.readOne(ctx, b, a, string(id))
 }
 
 // readTemplates reads the templates (alias t) that s selects, with their versions and grants, redacted for the actor.
-func (b *Queries) readTemplates(ctx context.Context, a fleet.Actor, s statementBuilder, tail string) ([]fleet.TemplateView, error) {
-	views, err := collectRows(ctx, b, templateSQL+s.whereClause()+tail, &s, func(x pgx.CollectableRow) (v fleet.TemplateView, err error) {
+func (b *Queries) readTemplates(ctx context.Context, a fleet.Actor, s *statementBuilder, tail string) ([]fleet.TemplateView, error) {
+	views, err := collectRows(ctx, b, templateSQL+s.whereClause()+tail, s, func(x pgx.CollectableRow) (v fleet.TemplateView, err error) {
 		v.Grants, v.Versions = []fleet.ImageGrant{}, []fleet.TemplateVersion{}
 		err = x.Scan(&v.ID, &v.Name, &v.ProjectID, &v.ProjectName, &v.Description, &v.OS, &v.CreatedBy, &v.CreatedAt)
 		return v, err

@@ -22,21 +22,17 @@ var userFilter = listFilter{
 	"role": exactText("COALESCE(NULLIF(u.role, ''), 'none')"),
 }
 
+var userList = list[fleet.User]{
+	see: policy.Manage, orders: userSortOrders, sort: "name", keys: fleet.UserKeys, filter: userFilter, read: (*Queries).readUsers,
+}
+
 // ListUsers returns one page of users. Sorts: name (default), created.
 func (b *Queries) ListUsers(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.User], error) {
-	if err := policy.Check(a, policy.Manage, ""); err != nil {
-		return fleet.Page[fleet.User]{}, err
-	}
-	p, terms, err := userSortOrders.parseQuery(q, "name", fleet.UserKeys)
-	if err != nil {
-		return fleet.Page[fleet.User]{}, err
-	}
-	var s statementBuilder
-	if _, err := b.applyFilter(ctx, &s, a, userFilter, terms); err != nil {
-		return fleet.Page[fleet.User]{}, err
-	}
-	tail := p.applyCursor(&s)
-	items, err := collectRows(ctx, b, userRowsSQL+s.whereClause()+tail, &s, func(x pgx.CollectableRow) (fleet.User, error) {
+	return userList.readPage(ctx, b, a, q)
+}
+
+func (b *Queries) readUsers(ctx context.Context, _ fleet.Actor, s *statementBuilder, tail string) ([]fleet.User, error) {
+	return collectRows(ctx, b, userRowsSQL+s.whereClause()+tail, s, func(x pgx.CollectableRow) (fleet.User, error) {
 		var row db.User
 		var projects []byte
 		if err := x.Scan(&row.ID, &row.Name, &row.Role, &row.MustChange, &row.Disabled, &row.CreatedAt, &row.LastSeenAt, &projects); err != nil {
@@ -44,7 +40,6 @@ func (b *Queries) ListUsers(ctx context.Context, a fleet.Actor, q fleet.Query) (
 		}
 		return store.UserWithProjects(row, projects)
 	})
-	return p.buildPage(items), err
 }
 
 const userRowsSQL = `SELECT u.id, u.name, u.role, u.must_change, u.disabled, u.created_at, u.last_seen_at,
