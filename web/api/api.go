@@ -1,6 +1,6 @@
 // Package api serves the REST API of the portal, /api/v1. An operation decodes its input, calls control and returns its
-// output; table.go lists all operations. Each resource type has a file with its operations: vms.go, hosts.go and so on.
-// Only this package uses huma.
+// output; table.go lists all operations. list.go and object.go have the operations of all lists and of plain objects.
+// Resource types with other operations have a file: vms.go, hosts.go and so on. Only this package uses huma.
 package api
 
 import (

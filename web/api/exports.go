@@ -34,11 +34,6 @@ func (api *API) convertVolume(ctx context.Context, a fleet.Actor, in *convertVol
 	return &taskOutput{task}, err
 }
 
-// ExportPath holds the id of an export, from the request's path.
-type ExportPath struct {
-	ID fleet.ExportID `path:"id"`
-}
-
 type exportOutput struct{ Body fleet.Export }
 
 type exportsOutput struct {
@@ -62,13 +57,4 @@ func (api *API) listExports(ctx context.Context, a fleet.Actor, in *VMPath) (*ex
 	var err error
 	out.Body.Items, err = api.Control.ListExports(ctx, a, in.ID)
 	return out, err
-}
-
-func (api *API) getExport(ctx context.Context, a fleet.Actor, in *ExportPath) (*exportOutput, error) {
-	e, err := api.Control.GetExport(ctx, a, in.ID)
-	return &exportOutput{e}, err
-}
-
-func (api *API) deleteExport(ctx context.Context, a fleet.Actor, in *ExportPath) (*emptyOutput, error) {
-	return nil, api.Control.DeleteExport(ctx, a, in.ID)
 }

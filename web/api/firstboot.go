@@ -7,13 +7,6 @@ import (
 	"quantix/internal/fleet"
 )
 
-type firstBootOutput struct{ Body control.FirstBootDetails }
-
-func (api *API) getFirstBoot(ctx context.Context, a fleet.Actor, in *VMPath) (*firstBootOutput, error) {
-	out, err := api.Control.FirstBoot(ctx, a, in.ID)
-	return &firstBootOutput{out}, err
-}
-
 type setFirstBootInput struct {
 	VMPath
 	Body control.FirstBootInput
@@ -27,39 +20,6 @@ func (api *API) setFirstBoot(ctx context.Context, a fleet.Actor, in *setFirstBoo
 	out := vmAnswer(a, vm)
 	out.Task = string(task)
 	return out, err
-}
-
-// CustomizationPath holds the id of a customization spec, from the request's path.
-type CustomizationPath struct {
-	ID fleet.CustomizationID `path:"id"`
-}
-
-type customizationOutput struct{ Body fleet.Customization }
-
-type customizationInput struct{ Body control.CustomizationInput }
-
-type updateCustomizationInput struct {
-	CustomizationPath
-	Body control.CustomizationInput
-}
-
-func (api *API) createCustomization(ctx context.Context, a fleet.Actor, in *customizationInput) (*customizationOutput, error) {
-	out, err := api.Control.CreateCustomization(ctx, a, in.Body)
-	return &customizationOutput{out}, err
-}
-
-func (api *API) getCustomization(ctx context.Context, a fleet.Actor, in *CustomizationPath) (*customizationOutput, error) {
-	out, err := api.Control.GetCustomization(ctx, a, in.ID)
-	return &customizationOutput{out}, err
-}
-
-func (api *API) updateCustomization(ctx context.Context, a fleet.Actor, in *updateCustomizationInput) (*customizationOutput, error) {
-	out, err := api.Control.UpdateCustomization(ctx, a, in.ID, in.Body)
-	return &customizationOutput{out}, err
-}
-
-func (api *API) deleteCustomization(ctx context.Context, a fleet.Actor, in *CustomizationPath) (*struct{}, error) {
-	return nil, api.Control.DeleteCustomization(ctx, a, in.ID)
 }
 
 type customizationsOutput struct {

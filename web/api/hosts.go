@@ -64,10 +64,6 @@ func (api *API) updateHost(ctx context.Context, a fleet.Actor, in *updateHostInp
 	})
 }
 
-func (api *API) deleteHost(ctx context.Context, a fleet.Actor, in *HostPath) (*emptyOutput, error) {
-	return nil, api.Control.DeleteHost(ctx, a, in.ID)
-}
-
 type actOnHostInput struct {
 	HostPath
 	Body struct {

@@ -58,10 +58,6 @@ func (api *API) updateProject(ctx context.Context, a fleet.Actor, in *updateProj
 	return projectAnswer(a, p), err
 }
 
-func (api *API) deleteProject(ctx context.Context, a fleet.Actor, in *ProjectPath) (*emptyOutput, error) {
-	return nil, api.Control.DeleteProject(ctx, a, in.ID)
-}
-
 func (api *API) listMembers(ctx context.Context, a fleet.Actor, in *ProjectPath) (*pageOutput[identity.Member], error) {
 	return asSinglePage(api.Control.ListMembers(ctx, a, in.ID))
 }

@@ -51,14 +51,6 @@ func (api *API) updateSecurityGroup(ctx context.Context, a fleet.Actor, in *upda
 	return &securityGroupOutput{Body: g}, err
 }
 
-func (api *API) deleteSecurityGroup(ctx context.Context, a fleet.Actor, in *SecurityGroupPath) (*emptyOutput, error) {
-	return nil, api.Control.DeleteSecurityGroup(ctx, a, in.ID)
-}
-
-func (api *API) retrySecurityGroup(ctx context.Context, a fleet.Actor, in *SecurityGroupPath) (*emptyOutput, error) {
-	return nil, api.Control.RetrySecurityGroup(ctx, a, in.ID)
-}
-
 type passOutput struct{ Body connectivity.PassAnswer }
 
 type passInput struct {

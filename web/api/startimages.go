@@ -71,10 +71,6 @@ func (api *API) editCatalogEntry(ctx context.Context, a fleet.Actor, in *editCat
 	return api.getCatalogEntry(ctx, a, &in.CatalogEntryPath)
 }
 
-func (api *API) removeCatalogEntry(ctx context.Context, a fleet.Actor, in *CatalogEntryPath) (*emptyOutput, error) {
-	return nil, api.Control.RemoveStartImage(ctx, a, in.ID)
-}
-
 func (api *API) restoreCatalog(ctx context.Context, a fleet.Actor, _ *struct{}) (*emptyOutput, error) {
 	_, err := api.Control.RestoreStartImages(ctx, a)
 	return nil, err

@@ -32,13 +32,6 @@ func (api *API) createToken(ctx context.Context, a fleet.Actor, in *createTokenI
 	return &tokenOutput{t}, err
 }
 
-func (api *API) deleteToken(ctx context.Context, a fleet.Actor, in *struct {
-	ID fleet.TokenID `path:"id"`
-},
-) (*emptyOutput, error) {
-	return nil, api.Control.DeleteToken(ctx, a, in.ID)
-}
-
 type joinTokenOutput struct{ Body fleet.JoinToken }
 
 type createJoinTokenInput struct {
@@ -54,11 +47,4 @@ func (api *API) createJoinToken(ctx context.Context, a fleet.Actor, in *createJo
 	}
 	t, err := api.Control.CreateJoinToken(ctx, a, again)
 	return &joinTokenOutput{t}, err
-}
-
-func (api *API) revokeJoinToken(ctx context.Context, a fleet.Actor, in *struct {
-	ID fleet.JoinTokenID `path:"id"`
-},
-) (*emptyOutput, error) {
-	return nil, api.Control.RevokeJoinToken(ctx, a, in.ID)
 }

@@ -6,18 +6,6 @@ import (
 	"quantix/internal/fleet"
 )
 
-// UploadPath holds the id of an upload, from the request's path.
-type UploadPath struct {
-	ID fleet.UploadID `path:"id"`
-}
-
-type uploadOutput struct{ Body fleet.Upload }
-
-func (api *API) getUpload(ctx context.Context, a fleet.Actor, in *UploadPath) (*uploadOutput, error) {
-	u, err := api.Control.GetUpload(ctx, a, in.ID)
-	return &uploadOutput{u}, err
-}
-
 type uploadsInput struct {
 	Pool fleet.PoolID `query:"pool" doc:"Only uploads into this pool; empty: all pools"`
 }

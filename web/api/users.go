@@ -66,10 +66,6 @@ func (api *API) updateUser(ctx context.Context, a fleet.Actor, in *updateUserInp
 	return userAnswer(a, u), err
 }
 
-func (api *API) deleteUser(ctx context.Context, a fleet.Actor, in *UserPath) (*emptyOutput, error) {
-	return nil, api.Control.DeleteUser(ctx, a, in.ID)
-}
-
 type passwordInput struct {
 	UserPath
 	Body struct {

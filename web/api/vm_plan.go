@@ -6,11 +6,6 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PlanPath holds the id of a plan, from the request's path.
-type PlanPath struct {
-	ID fleet.PlanID `path:"id"`
-}
-
 type planOutput struct {
 	Body fleet.Plan
 }
@@ -31,10 +26,5 @@ func (api *API) planNewVM(ctx context.Context, a fleet.Actor, in *newVMInput) (*
 		return nil, err
 	}
 	plan, err := api.Control.PlanNewVM(ctx, a, in.Body.CreateVM)
-	return &planOutput{plan}, err
-}
-
-func (api *API) getPlan(ctx context.Context, a fleet.Actor, in *PlanPath) (*planOutput, error) {
-	plan, err := api.Control.GetPlan(ctx, a, in.ID)
 	return &planOutput{plan}, err
 }
