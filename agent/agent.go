@@ -41,9 +41,9 @@ type Options struct {
 // timing holds all periods and deadlines of an agent.
 type timing struct {
 	// reportInterval and leaseInterval are the intervals of reports and lease renewals. hostReadLimit limits one read
-	// of the host. reportSpacing is the pause after a report.
+	// of the host's state. reportSpacing is the pause after a report.
 	reportInterval, hostReadLimit, reportSpacing, leaseInterval time.Duration
-	// inventoryInterval is the interval of hardware reads, inventoryReadLimit the limit of one.
+	// inventoryInterval is the interval of hardware reads. inventoryReadLimit limits one hardware read.
 	inventoryInterval, inventoryReadLimit time.Duration
 	nicReadLimit                          time.Duration // longest wait of a report for the network devices
 	passiveRetry                          time.Duration // interval of attempts to become this host's active agent
@@ -107,8 +107,8 @@ type Agent struct {
 	ports        transfer.PortRange
 
 	seq                atomic.Int64 // newest sequence number: see nextSeq
-	hostChanged        changeSignal // rung when something on the host may have changed
-	certificateRenewed changeSignal // rung when there is a new certificate
+	hostChanged        changeSignal // signalled when something on the host may have changed
+	certificateRenewed changeSignal // signalled when there is a new certificate
 
 	runContext     context.Context // the context of Run: consoles and waiting jobs end with it
 	unreportedJobs []journalEntry  // unfinished jobs of the last run; reported after the first hello
@@ -155,7 +155,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.journal.close()
 	a.runContext = ctx
-	inWork, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
+	jobsCtx, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWork(nil)
 	var loops sync.WaitGroup
 	loops.Go(func() { a.restoreLinks(ctx) })
@@ -169,8 +169,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if a.helloUntilAccepted(ctx) {
 			a.running.resetEpochs()
-			a.reportUnreportedJobs(inWork)
-			a.runSession(ctx, inWork)
+			a.reportUnreportedJobs(jobsCtx)
+			a.runSession(ctx, jobsCtx)
 		}
 	}
 	loops.Wait()
@@ -245,7 +245,7 @@ func errorDetail(err error) string {
 	return fmt.Sprint(err)
 }
 
-// changeSignal is a broadcast: ring wakes all waiters.
+// changeSignal is a broadcast without data: broadcast wakes all goroutines that wait on the channel of wait.
 type changeSignal struct {
 	mu sync.Mutex
 	ch chan struct{}

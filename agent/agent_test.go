@@ -134,7 +134,7 @@ func TestUnchangedHostSendsHeartbeatsWithoutState(t *testing.T) {
 		n := len(p.reports)
 		return n >= 3 && p.reports[n-1].State == nil && p.reports[n-2].State == nil && p.reports[n-1].Digest == p.reports[n-2].Digest
 	}
-	// A report that was triggered between two periods has no meters.
+	// Only periodic reports contain load measurements (meters).
 	p.waitUntil("two heartbeats, one with the host's load", func() bool { return quiet() && p.reports[len(p.reports)-1].Load != nil })
 	p.update(func() { p.resend = true })
 	p.waitNextState("the full report that was asked for", func(wire.State) bool { return true })

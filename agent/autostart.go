@@ -112,10 +112,10 @@ func (a *Agent) autostartNextVM(ctx context.Context, all map[fleet.VMID]vmState)
 	case k.bootTries[id] < maxBootTries:
 		k.bootQueue = append(k.bootQueue[1:], id) // retried after the other VMs, which do not wait for this one
 		k.nextStart = time.Now().Add(a.timing.restartDelayMin / time.Duration(min(len(k.bootQueue), 10)))
-		a.noteStartError(id, err)
+		a.recordStartError(id, err)
 		return
 	default:
-		a.noteStartError(id, err)
+		a.recordStartError(id, err)
 	}
 	k.bootQueue = k.bootQueue[1:]
 	if err := a.state.updateVM(id, func(k *vmState) {
@@ -208,8 +208,8 @@ func (a *Agent) startByPolicy(ctx context.Context, id fleet.VMID) error {
 	return withLimitCause(ctx, a.hypervisor.StartVM(ctx, id))
 }
 
-// noteStartError records the error of a failed autostart for the next report.
-func (a *Agent) noteStartError(id fleet.VMID, err error) {
+// recordStartError records the error of a failed autostart for the next report.
+func (a *Agent) recordStartError(id fleet.VMID, err error) {
 	a.log.Warn("A VM could not be started after the boot of its host.", "vm", id, "error", err)
 	if err := a.state.updateVM(id, func(k *vmState) { k.StartError = err.Error() }); err != nil {
 		a.log.Error("The agent's state file cannot be written.", "error", err)

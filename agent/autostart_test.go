@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// counted is a host that records started guests in order.
+// counted is a host that records the IDs of started guests in order.
 type counted struct {
 	rebooted
 	mu      sync.Mutex
@@ -111,7 +111,8 @@ func TestStoppedGuestsAreRestartedByPolicy(t *testing.T) {
 		t.Error("a guest that was shut down from within was started, though it did not fail")
 	}
 
-	// A user powers the guest off: through Quantix, by a shutdown, and on the host.
+	// A user can power the guest off through Quantix, by a shutdown in the guest, or on the host. The guest then stays
+	// off.
 	p.waitStateSince(0, "it is seen on", func(s wire.State) bool {
 		r, _ := reportedVM(s, always.ID)
 		return r.Status.Power == fleet.Running && r.Status.Restarts == 2
@@ -159,8 +160,8 @@ func TestGuestsAreRestartedWithoutPortal(t *testing.T) {
 	p.waitUntil("and again", func() bool { return host.startCount(vm.ID) >= 3 && host.powerOf(vm.ID) == fleet.Running })
 }
 
-// A host that boots starts its VMs in order, each once, without the portal. It does not start VMs that users powered
-// off.
+// A host that boots starts its VMs in start order, each VM once, also without the portal. VMs that users powered off
+// stay off.
 func TestVMsAutostartOncePerHostBoot(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newCounted()

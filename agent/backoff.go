@@ -7,12 +7,12 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// newBackoff returns a backoff that doubles from first, each wait randomized by half, so that a thousand agents do not
-// reconnect at once. No wait is longer than most.
-func newBackoff(first, most time.Duration) *backoff.ExponentialBackOff {
+// newBackoff returns an exponential backoff: the wait starts at initial, doubles, and never exceeds maximum. Each wait
+// is randomized by half, so that a thousand agents do not reconnect at once.
+func newBackoff(initial, maximum time.Duration) *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
-	b.InitialInterval, b.Multiplier, b.RandomizationFactor = first, 2, 0.5
-	b.MaxInterval = most * 2 / 3 // randomization raises it up to most
+	b.InitialInterval, b.Multiplier, b.RandomizationFactor = initial, 2, 0.5
+	b.MaxInterval = maximum * 2 / 3 // randomization raises a wait up to maximum
 	b.Reset()
 	return b
 }

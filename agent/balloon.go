@@ -19,9 +19,10 @@ const (
 	memoryStepPercent   = 5
 )
 
-// BalanceMemory resizes guests by one step: it shrinks guests with a memory minimum if the host is short of memory, and
+// BalanceMemory resizes guests by one step. It shrinks guests with a memory minimum if the host is short of memory, and
 // grows guests if the host has plenty. A guest's share is proportional to the memory that the guest can give or lacks.
-// Guests for which skip returns true stay unchanged. below: some guest has less than its maximum memory.
+// Guests for which skip returns true stay unchanged. below reports that at least one guest has less than its maximum
+// memory.
 func BalanceMemory(ctx context.Context, hv hypervisor.Hypervisor, availableBytes, totalBytes int64, skip func(fleet.VMID) bool) (below bool, err error) {
 	all, err := hv.Balloons(ctx)
 	if err != nil {

@@ -7,16 +7,16 @@ import (
 	"quantix/internal/wire"
 )
 
-// Limits of claimed jobs. The backlog is large, so that slow jobs never keep a console job from being claimed. Jobs
-// that wait for a slot keep their leases, while the claim stays open at the portal.
+// Limits of claimed jobs. maxQueuedJobs is large, so that slow jobs never prevent the claim of a console job. While a
+// job waits for a slot, the agent renews the job's lease and keeps its claim open at the portal.
 const (
 	maxQueuedJobs   = 256
 	maxJobsPerClaim = 32
 )
 
-// claimLoop keeps one claim, a long poll for jobs, open at the portal and starts the jobs that the portal returns.
-// inWork is the context of jobs.
-func (a *Agent) claimLoop(ctx, inWork context.Context) error {
+// claimLoop keeps one claim, a long poll for jobs, open at the portal and starts the jobs that the portal returns. Jobs
+// run under jobsCtx.
+func (a *Agent) claimLoop(ctx, jobsCtx context.Context) error {
 	wait := newBackoff(a.timing.retry, a.timing.retryMax)
 	for ctx.Err() == nil {
 		room := maxQueuedJobs - a.running.len()
@@ -52,39 +52,39 @@ func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 		}
 		wait.Reset()
 		for _, w := range got.Jobs {
-			a.startJob(inWork, w)
+			a.startJob(jobsCtx, w)
 		}
 	}
 	return nil
 }
 
 // startJob registers a claimed job and runs it.
-func (a *Agent) startJob(inWork context.Context, w wire.Work) {
-	j, newest := a.running.acceptJob(inWork, w)
+func (a *Agent) startJob(jobsCtx context.Context, w wire.Work) {
+	j, newest := a.running.acceptJob(jobsCtx, w)
 	if newest > 0 {
 		a.log.Warn("A job with an outdated epoch was refused. This happens after the portal's database was restored; the portal gives out the job again.",
 			"job", w.ID, "subject", w.Subject, "epoch", w.Epoch, "newest", newest)
-		a.jobGoroutines.Go(func() { a.reportOutdatedEpoch(inWork, w, newest) })
+		a.jobGoroutines.Go(func() { a.reportOutdatedEpoch(jobsCtx, w, newest) })
 	}
 	if j == nil {
 		return
 	}
 	j.notifier.send = func(p wire.Progress) { a.progress(j, p) }
-	a.jobGoroutines.Go(func() { a.runQueued(inWork, j) })
+	a.jobGoroutines.Go(func() { a.runQueued(jobsCtx, j) })
 }
 
 // runQueued waits for earlier jobs of the same object and for a slot, runs the job, and delivers the result.
-func (a *Agent) runQueued(inWork context.Context, j *job) {
-	var taken int64
+func (a *Agent) runQueued(jobsCtx context.Context, j *job) {
+	var acceptedEpoch int64
 	defer func() {
-		if again := a.running.removeJob(j, taken); again != nil {
-			a.startJob(inWork, *again)
+		if again := a.running.removeJob(j, acceptedEpoch); again != nil {
+			a.startJob(jobsCtx, *again)
 		}
 	}()
 	out := a.runAfterPreviousJob(j)
 	close(j.done)
 	if out != nil {
-		taken = a.deliverResult(j, *out)
+		acceptedEpoch = a.deliverResult(j, *out)
 	}
 }
 
@@ -100,7 +100,7 @@ func (a *Agent) runAfterPreviousJob(j *job) *wire.Finish {
 			j.notifier.notify(0, "Waiting for other jobs of this host")
 			if err := a.acquireJobSlot(j); err != nil {
 				if _, ok := cancellationReason(err); ok {
-					return a.result(j, err)
+					return a.completeJob(j, err)
 				}
 				return nil
 			}

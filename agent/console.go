@@ -18,7 +18,7 @@ const (
 	vncWriteTimeout = 30 * time.Second // timeout of a write to the VNC server
 )
 
-// consoleBuffers are shared by all consoles: 32 KiB per direction.
+// consoleBuffers holds the copy buffers of all consoles: 32 KiB per direction.
 var consoleBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // openConsole dials the VM's VNC server and the portal in parallel, and returns once both connections are open. Bytes
@@ -35,7 +35,7 @@ func openConsole(ctx context.Context, a *Agent, j *job) error {
 	}
 	a.metrics.consoles.Inc()
 	a.jobGoroutines.Go(func() {
-		splice(a.runContext, portal, patient{screen})
+		splice(a.runContext, portal, writeDeadlineConn{screen})
 		a.metrics.consoles.Dec()
 		a.consoleCount.Add(-1)
 	})
@@ -98,14 +98,14 @@ func copyOneWay(to io.Writer, from io.Reader) {
 	_, _ = io.CopyBuffer(to, from, buf[:]) // the end of either side ends both
 }
 
-// patient sets a deadline for each write. It hides the connection's ReadFrom and WriteTo, so that io.CopyBuffer uses
-// the shared buffers.
-type patient struct{ conn net.Conn }
+// writeDeadlineConn sets a deadline for each write. It hides the connection's ReadFrom and WriteTo methods, so that
+// io.CopyBuffer uses the shared buffers.
+type writeDeadlineConn struct{ conn net.Conn }
 
-func (p patient) Read(b []byte) (int, error) { return p.conn.Read(b) }
-func (p patient) Close() error               { return p.conn.Close() }
+func (p writeDeadlineConn) Read(b []byte) (int, error) { return p.conn.Read(b) }
+func (p writeDeadlineConn) Close() error               { return p.conn.Close() }
 
-func (p patient) Write(b []byte) (int, error) {
+func (p writeDeadlineConn) Write(b []byte) (int, error) {
 	p.conn.SetWriteDeadline(time.Now().Add(vncWriteTimeout))
 	return p.conn.Write(b)
 }

@@ -35,7 +35,7 @@ func TestConsoleConnectsToVNC(t *testing.T) {
 	if _, types, err := ws.ReadMessage(); err != nil || !slices.Equal(types, []byte{1, 1}) {
 		t.Errorf("security types are %v, %v", types, err)
 	}
-	// The guest's end closes the console.
+	// A stop of the guest closes the console.
 	p.runJob(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3})
 	ws.WriteMessage(websocket.BinaryMessage, []byte{1, 1})
 	for err == nil {

@@ -23,15 +23,15 @@ type nicKey struct {
 	mac string
 }
 
-// nicCounter is a NIC with packet counters.
+// nicCounter holds the sums and the last reading of one NIC's packet counters.
 type nicCounter struct {
 	countedSince time.Time
 	lastChains   map[string]map[string]fleet.PassCount // counters by chain and rule when last read
 	totals       map[string]fleet.PassCount
 }
 
-// addReading adds one reading of the packet counters to the sums. The first reading is the baseline of its NICs. A NIC
-// that appears later is counted since the previous reading.
+// addReading adds one reading of all NICs' packet counters to the sums. The first reading is the baseline. A NIC that
+// appears in a later reading is counted from the previous reading on.
 func (t *filterCounter) addReading(now time.Time, all []hypervisor.NICPacketCounts) {
 	next := make(map[nicKey]*nicCounter, len(all))
 	for _, c := range all {

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// runningVMWithDisk returns a VM in a pool of the host, whose file systems can be frozen.
+// runningVMWithDisk returns a running VM with a disk in a pool of the host, so that its file systems can be frozen.
 func runningVMWithDisk(p *portal, name string) *fleet.VM {
 	p.t.Helper()
 	pool := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: "pool-" + name, Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/" + name}}

@@ -205,7 +205,7 @@ func TestRestartEndsOnlyTheGuestRunNamedByJob(t *testing.T) {
 	}
 	host.readsWithoutStartTime.Store(0)
 
-	// If the agent is interrupted once the guest is off, the next agent starts it.
+	// If the agent is interrupted once the guest is off, the next agent starts the guest.
 	host.Host.BackdateStart(vm.ID)
 	seen, _, err = host.VM(t.Context(), vm.ID)
 	if err != nil {

@@ -333,7 +333,7 @@ func (a *Agent) restartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedV
 		return err
 	})
 	over := k.RestartBoot != a.bootID() || status.Power == fleet.Paused || status.Power == fleet.Absent ||
-		// The guest's run is not the one that the pending restart must end: the VM was restarted by other means.
+		// The guest's run began after the pending restart did, or at an unknown time: the VM was already restarted.
 		status.Power == fleet.Running && (status.StartedAt == nil || status.StartedAt.After(k.RestartAt))
 	switch {
 	case err != nil:

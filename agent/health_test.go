@@ -101,8 +101,8 @@ func (p *portal) startAgentOnUnhealthyHost(t *testing.T, vms ...*fleet.VM) (*unh
 	return host, stop
 }
 
-// A failing guest is reported with its answer until it is healthy again. A check without an action does not touch the
-// guest.
+// A failing guest is reported with the result of its check until the guest is healthy again. A check without an action
+// does not touch the guest.
 func TestHealthIsReportedWithoutAction(t *testing.T) {
 	t.Parallel()
 	p, vm := newPortal(t), vmWithHealthChecks("web", httpCheck)

@@ -78,7 +78,8 @@ func lockDir(dir string) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
-	// A child process that is being started holds copies of all open files for a moment, including a released lock.
+	// A child process that is just being started briefly holds copies of all open files, and with them a lock that was
+	// already released. So the lock is tried again.
 	for tries := 0; ; tries++ {
 		if err = flock(f); err == nil || tries == 10 {
 			break

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// inventory holds the hardware as last read.
+// inventory holds the hardware from the newest read.
 type inventory struct {
 	read            func(context.Context) (fleet.Inventory, error)
 	refreshRequests chan struct{} // buffer of one
@@ -47,7 +47,7 @@ func (i *inventory) current() fleet.Inventory {
 	return i.newest
 }
 
-// bootID returns the id of the host's current boot; empty: not known yet.
+// bootID returns the ID of the host's current boot; empty: not known yet.
 func (a *Agent) bootID() string { return a.inventory.current().BootID }
 
 // store stores the hardware as read now, and reports whether it differs from the previous one.

@@ -147,7 +147,7 @@ func TestLostJobSendsNoResult(t *testing.T) {
 	job := p.queueJob(wire.Work{Kind: fleet.VMShutdown, VM: vm, Epoch: 2})
 	p.waitUntil("the wait for the guest", func() bool { return len(p.notes) > 0 })
 	p.update(func() { p.lostJobs = []fleet.JobID{job} })
-	// The next job of the VM starts at once, and the lost job sends no result.
+	// The VM's next job starts at once, and the lost job sends no result.
 	p.runJob(wire.Work{Kind: fleet.VMStop, VM: vm, Epoch: 3})
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -55,7 +55,8 @@ func openJournal(path string) (*journal, error) {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var e journalEntry
-		// A crash during a write leaves a torn line: that job had not begun, or its outcome is unknown.
+		// A line that a crash left incomplete is skipped. Its job either has not begun, or has an earlier entry without
+		// an outcome.
 		if json.Unmarshal(lines.Bytes(), &e) == nil && e.ID != "" {
 			j.addEntry(e)
 		}
@@ -186,7 +187,7 @@ func (j *journal) reopen(size int64) error {
 		return fmt.Errorf("open the journal: %w", err)
 	}
 	j.file, j.size = f, size
-	// Many open entries may keep the file large. Without a higher limit, each write would compact it again.
+	// Many open entries may keep the file large. Without a higher limit, each write would compact the file again.
 	j.limit = max(journalLimit, 2*size)
 	return nil
 }

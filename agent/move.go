@@ -11,16 +11,16 @@ import (
 	"quantix/internal/wire"
 )
 
-// moveUndoTime is reserved at the end of a move's time limit to undo an unfinished move.
+// moveUndoTime is the part of a disk migration's time limit that is reserved to undo an unfinished migration.
 const moveUndoTime = 2 * time.Minute
 
-// moveDisk runs a disk migration. To stop the copy it asks the hypervisor: a copy in QEMU would outlive a cancelled
-// context.
+// moveDisk runs a disk migration. It stops the copy through the hypervisor, because QEMU continues a copy after ctx
+// ends.
 func moveDisk(ctx context.Context, a *Agent, j *job) error {
 	if j.Args.Move == nil || !fleet.IsVolumeName(j.Args.Move.To.Volume) {
 		return errors.New("the portal sent this job without the disk's destination")
 	}
-	stop := newStopper()
+	stop := newStopSignal()
 	defer j.whenStopped(stop.stop)()
 	stalled := time.AfterFunc(a.timing.stallLimit, func() { stop.stop(errNoProgress) })
 	defer stalled.Stop()

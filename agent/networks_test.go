@@ -31,8 +31,8 @@ func (p *portal) waitForStatus(n fleet.Network, what string, ok func(fleet.Netwo
 	})
 }
 
-// A network stopped or removed on the host is reported that way, also by the next agent. A network that is off since
-// the host's boot is not.
+// A network stopped or removed on the host is reported as such, also by the next agent. A network that has been
+// inactive since the host's boot is not reported as stopped.
 func TestNetworkStoppedOnHostIsReported(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &rebooted{Host: mock.New(mock.Options{Name: "host-1"}), boot: "boot-1"}

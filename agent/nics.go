@@ -17,9 +17,9 @@ type nicReader struct {
 	value   []fleet.HostNIC
 }
 
-// get reads the devices; fresh: the list is current. A read that takes longer than patience continues in the
-// background, and a later get returns its result.
-func (w *nicReader) get(patience time.Duration) (nics []fleet.HostNIC, fresh bool) {
+// get reads the devices; fresh: the list is current. If a read takes longer than maxWait, get returns the previous
+// list. The read continues in the background, and a later get returns its result.
+func (w *nicReader) get(maxWait time.Duration) (nics []fleet.HostNIC, fresh bool) {
 	w.mu.Lock()
 	if w.reading == nil {
 		w.reading = make(chan struct{})
@@ -27,7 +27,7 @@ func (w *nicReader) get(patience time.Duration) (nics []fleet.HostNIC, fresh boo
 	}
 	under := w.reading
 	w.mu.Unlock()
-	t := time.NewTimer(patience)
+	t := time.NewTimer(maxWait)
 	defer t.Stop()
 	select {
 	case <-under:

@@ -110,7 +110,7 @@ func (p *portal) sign(tmpl, parent *x509.Certificate, key any) *x509.Certificate
 	return cert
 }
 
-// certificate answers a CSR.
+// certificate issues a certificate for a CSR.
 func (p *portal) certificate(csr string) wire.Certificate {
 	block, _ := pem.Decode([]byte(csr))
 	req, err := x509.ParseCertificateRequest(block.Bytes)
@@ -165,7 +165,7 @@ func (p *portal) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refusal is the status of a refused request.
+// refusal is the HTTP status of a refused request.
 type refusal int
 
 func writeRefusal(w http.ResponseWriter, status int) {
@@ -175,7 +175,7 @@ func writeRefusal(w http.ResponseWriter, status int) {
 }
 
 func read[T any](p *portal, r *http.Request) (in T) {
-	// A stopped agent aborts its requests.
+	// An agent that stops aborts its requests.
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && r.Context().Err() == nil {
 		p.t.Errorf("%s: %v", r.URL.Path, err)
 	}
@@ -246,7 +246,7 @@ func (p *portal) answer(r *http.Request, name string) any {
 	return nil
 }
 
-// finish accepts or refuses a result.
+// finish accepts or refuses the result of a job.
 func (p *portal) finish(id fleet.JobID, in wire.Finish) any {
 	defer p.lockForChange()()
 	if in.Seq>>32 != int64(p.session) {
@@ -273,7 +273,7 @@ func (p *portal) delayAck() {
 	}
 }
 
-// claim is parked until there is work; a newer claim replaces it.
+// claim blocks until there is work. It returns without work when a newer claim arrives.
 func (p *portal) claim(ctx context.Context, session string) any {
 	unlock := p.lockForChange()
 	p.claims++

@@ -131,7 +131,7 @@ func (r *reporter) leaseLoop(ctx context.Context) error {
 func (r *reporter) report(ctx context.Context, periodic bool) error {
 	out := wire.Report{Seq: r.a.nextSeq()} // before the read: see Agent.nextSeq
 	if periodic {
-		out.Meters, out.Load = r.meters(ctx)
+		out.Meters, out.Load = r.readMeters(ctx)
 		out.Filters = r.readFilterCounts(ctx)
 		out.Guests = r.unsentGuestReadings(ctx)
 	}
@@ -160,7 +160,7 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	})
 }
 
-// send delivers one report; setAssigned gets the portal's answer.
+// send delivers one report and passes the portal's answer to setAssigned, unless setAssigned is nil.
 func (r *reporter) send(ctx context.Context, out wire.Report, setAssigned func(wire.ReportAnswer)) error {
 	answer, err := r.a.client.Report(ctx, out)
 	if err = r.handleAnswer(out, answer, err); err == nil && setAssigned != nil {
@@ -232,7 +232,7 @@ func (r *reporter) writeOwnershipMarks(ctx context.Context, marks map[fleet.VMID
 	}
 }
 
-// readState reads the host's state. If the hypervisor does not answer, it returns the newest known state with that
+// readState reads the host's state. If the hypervisor does not answer, it returns the newest known state with the
 // error. Without a known state the lists are null, which means unknown, not empty.
 func (r *reporter) readState(ctx context.Context) wire.State {
 	within, cancel := context.WithTimeout(ctx, r.a.timing.hostReadLimit)
@@ -299,8 +299,8 @@ func cloneLists(s wire.State) wire.State {
 	return s
 }
 
-// meters reads the load of the host and the VMs. A load that cannot be read is left out.
-func (r *reporter) meters(ctx context.Context) ([]wire.Meter, *wire.HostMeter) {
+// readMeters reads the load of the host and the VMs. It omits a load that cannot be read.
+func (r *reporter) readMeters(ctx context.Context) ([]wire.Meter, *wire.HostMeter) {
 	ctx, cancel := context.WithTimeout(ctx, r.a.timing.hostReadLimit/2)
 	defer cancel()
 	var host *wire.HostMeter

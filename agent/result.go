@@ -10,9 +10,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// result records how the job ended, reads the resulting state of the host, and returns the result for the portal; nil:
-// there is no result to send.
-func (a *Agent) result(j *job, err error) *wire.Finish {
+// completeJob records how the job ended, reads the resulting state of the host, and returns the result for the portal;
+// nil: there is no result to send.
+func (a *Agent) completeJob(j *job, err error) *wire.Finish {
 	single := j.Kind.IsSingleShot(j.Args)
 	if err != nil && j.ctx.Err() != nil {
 		// The job was interrupted. The portal sends a job that may run twice again; the journal reports a single-shot
@@ -79,14 +79,14 @@ func (a *Agent) resultFromJournal(j *job, old journalEntry) *wire.Finish {
 
 // reportUnreportedJobs delivers, after a restart, the journal's results that the portal does not have, including
 // unknown outcomes of interrupted jobs.
-func (a *Agent) reportUnreportedJobs(inWork context.Context) {
+func (a *Agent) reportUnreportedJobs(jobsCtx context.Context) {
 	for _, e := range a.unreportedJobs {
 		w := wire.Work{ID: e.ID, Kind: e.Kind, Subject: e.Subject, Epoch: e.Epoch, Generation: e.Generation}
-		w.Args.DeleteDisks = e.Kind.Info().SingleShotWithData // such a job is single-shot, and in the journal, only with DeleteDisks
+		w.Args.DeleteDisks = e.Kind.Info().SingleShotWithData // only with DeleteDisks is such a job single-shot, and thus in the journal
 		if kind, id := e.Subject.Split(); kind == string(fleet.TypeVM) {
 			w.VM = &fleet.VM{Meta: fleet.Meta{ID: fleet.VMID(id)}}
 		}
-		a.startJob(inWork, w)
+		a.startJob(jobsCtx, w)
 	}
 	a.unreportedJobs = nil
 }
@@ -114,9 +114,9 @@ func (a *Agent) reportOutdatedEpoch(ctx context.Context, w wire.Work, newest int
 	}
 }
 
-// deliverResult sends a result until the portal accepts or refuses it. taken is the epoch under which the portal
-// accepted it; 0: it did not.
-func (a *Agent) deliverResult(j *job, out wire.Finish) (taken int64) {
+// deliverResult sends a result until the portal accepts or refuses it. It returns the epoch under which the portal
+// accepted the result, or 0 if the portal did not accept it.
+func (a *Agent) deliverResult(j *job, out wire.Finish) (acceptedEpoch int64) {
 	wait := newBackoff(a.timing.retry, a.timing.retryMax)
 	for j.ctx.Err() == nil && !j.lost.Load() {
 		if !a.isCurrentSeq(out.Seq) {
@@ -125,7 +125,7 @@ func (a *Agent) deliverResult(j *job, out wire.Finish) (taken int64) {
 		out.Epoch = j.epoch.Load()
 		_, err := a.client.Finish(j.ctx, j.ID, out)
 		if err == nil {
-			taken = out.Epoch
+			acceptedEpoch = out.Epoch
 			break
 		}
 		status := wire.StatusOf(err)
@@ -133,7 +133,8 @@ func (a *Agent) deliverResult(j *job, out wire.Finish) (taken int64) {
 			continue // there is a new session, or this agent got the job again
 		}
 		if status/100 == 4 && status != 401 && status != 408 && status != 429 {
-			// 409: the portal has given out the job again, or the job is over. A retry cannot solve any other 4xx.
+			// HTTP 409 means that the portal has given out the job again, or that the job is over. No retry helps after
+			// any other 4xx status either.
 			a.log.Warn("The portal refused a job's result.", "job", j.ID, "portal", errorDetail(err))
 			break
 		}
@@ -152,5 +153,5 @@ func (a *Agent) deliverResult(j *job, out wire.Finish) (taken int64) {
 	if !j.Kind.Info().Background {
 		a.reports.triggerFull()
 	}
-	return taken
+	return acceptedEpoch
 }

@@ -78,7 +78,7 @@ func (b *runningJobs) acceptJob(ctx context.Context, w wire.Work) (j *job, newes
 	j = &job{Work: w, previous: b.lastBySubject[w.Subject], done: make(chan struct{})}
 	if j.previous != nil && j.previous.ID != w.ID && j.previous.Kind.Info().WaitsForGuest {
 		j.previous.markLost()
-		// This also applies to single-shot jobs: only the wait ends, and the guest's shutdown continues.
+		// A single-shot job is cancelled, too, because only its wait ends: the guest's shutdown continues.
 		j.previous.cancel(errJobLost)
 	}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
@@ -88,13 +88,13 @@ func (b *runningJobs) acceptJob(ctx context.Context, w wire.Work) (j *job, newes
 	return j, 0
 }
 
-// removeJob removes an ended job. taken is the epoch under which the portal accepted the job's result; 0: the portal
-// did not accept it. again is the job if it must run again, because the portal sent it again before the agent received
-// the acknowledgement of the result.
-func (b *runningJobs) removeJob(j *job, taken int64) (again *wire.Work) {
+// removeJob removes an ended job. acceptedEpoch is the epoch under which the portal accepted the job's result; 0: the
+// portal did not accept it. again is the job if it must run again, because the portal sent it again before the agent
+// received the acknowledgement of the result.
+func (b *runningJobs) removeJob(j *job, acceptedEpoch int64) (again *wire.Work) {
 	j.cancel(nil)
 	b.mu.Lock()
-	if taken > 0 && j.epoch.Load() > taken {
+	if acceptedEpoch > 0 && j.epoch.Load() > acceptedEpoch {
 		again = j.reclaimed
 	}
 	if b.jobs[j.ID] == j {

@@ -81,8 +81,8 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 	return stopCause(ctx, err)
 }
 
-// sendKeepAlives sends keep-alives to the sender until over is called.
-func sendKeepAlives(in *transfer.Incoming) (over func()) {
+// sendKeepAlives sends keep-alives to the sender until the caller calls stop.
+func sendKeepAlives(in *transfer.Incoming) (stop func()) {
 	done, gone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)
@@ -185,7 +185,7 @@ type sentDisk struct {
 // fails without losing data.
 const maxSentDisks = 256
 
-// recordSentDisk records the stamp of a disk's file, which identifies the content, before the file is sent.
+// recordSentDisk records the stamp of a disk's file before the file is sent. The stamp identifies the content.
 func (m *stateFile) recordSentDisk(id fleet.TransferID, stamp string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

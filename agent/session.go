@@ -31,7 +31,7 @@ func (a *Agent) helloUntilAccepted(ctx context.Context) bool {
 				"portal", errorDetail(err))
 			pace = a.timing.passiveRetry
 		case 401, 403:
-			// An expired certificate is renewed meanwhile.
+			// If the certificate has expired, renewLoop renews it while this loop retries.
 			a.log.Error("The portal does not accept this host's certificate.", "portal", errorDetail(err))
 			pace = a.timing.passiveRetry
 		default:
@@ -66,13 +66,13 @@ func (a *Agent) sendHello(ctx context.Context) error {
 	return nil
 }
 
-// runSession runs the loops of one session until ctx or the session ends. inWork is the context of jobs: running jobs
+// runSession runs the loops of one session until ctx or the session ends. Jobs run under jobsCtx, because running jobs
 // outlast the session.
-func (a *Agent) runSession(ctx, inWork context.Context) {
+func (a *Agent) runSession(ctx, jobsCtx context.Context) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return a.reports.loop(ctx) })
 	g.Go(func() error { return a.reports.leaseLoop(ctx) })
-	g.Go(func() error { return a.claimLoop(ctx, inWork) })
+	g.Go(func() error { return a.claimLoop(ctx, jobsCtx) })
 	if err := g.Wait(); err != nil {
 		a.log.Warn("The portal has ended this agent's session; asking for a new one.", "portal", errorDetail(err))
 	}

@@ -31,7 +31,8 @@ func (p *portal) lastJoin() wire.JoinRequest {
 	return p.joined
 }
 
-// startAgent starts an agent over a backend; stop ends it and waits. It ends with the test.
+// startAgent starts an agent over a backend. stop ends the agent and waits for its end; the test's cleanup calls stop,
+// too.
 func (p *portal) startAgent(dir string, hv hypervisor.Hypervisor, host hostHardware) (a *agent.Agent, stop func()) {
 	p.t.Helper()
 	id, err := agent.OpenIdentity(dir)
@@ -42,7 +43,7 @@ func (p *portal) startAgent(dir string, hv hypervisor.Hypervisor, host hostHardw
 	return a, p.waitHello(id, run)
 }
 
-// startAgentOnRebootedHost starts an agent like running, on a host whose boot ID can change.
+// startAgentOnRebootedHost is startAgent for a host whose boot ID can change.
 func (p *portal) startAgentOnRebootedHost(dir string, host *rebooted) (a *agent.Agent, stop func()) {
 	p.t.Helper()
 	id, err := agent.OpenIdentity(dir)
@@ -53,8 +54,8 @@ func (p *portal) startAgentOnRebootedHost(dir string, host *rebooted) (a *agent.
 	return a, p.waitHello(id, run)
 }
 
-// waitHello runs the agent and returns when it has a session or was refused one. From then on no claim of an earlier
-// agent takes the jobs of this agent.
+// waitHello runs the agent and returns once the portal has given the agent a session or refused it. From then on, no
+// claim of an earlier agent takes the jobs of this agent.
 func (p *portal) waitHello(id *agent.Identity, run func(context.Context)) (stop func()) {
 	p.t.Helper()
 	p.mu.Lock()
@@ -65,7 +66,7 @@ func (p *portal) waitHello(id *agent.Identity, run func(context.Context)) (stop 
 	return stop
 }
 
-// runAgent runs an agent until stop, which waits for its end.
+// runAgent runs an agent until the caller calls stop, which waits for the agent's end.
 func (p *portal) runAgent(id *agent.Identity, run func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -136,7 +137,7 @@ func newVM(name string) *fleet.VM {
 	}
 }
 
-// reportedVM returns the VM's report in a state.
+// reportedVM returns the VM's entry in a host state.
 func reportedVM(s wire.State, id fleet.VMID) (wire.VMReport, bool) {
 	for _, r := range s.VMs {
 		if r.ID == id {

@@ -9,14 +9,14 @@ import (
 	"quantix/internal/wire"
 )
 
-// snapshotHandler returns a job handler for one snapshot method of the hypervisor. To stop the method, the handler asks
-// the hypervisor: a merge in QEMU would outlive a cancelled context.
+// snapshotHandler returns a job handler for one snapshot method of the hypervisor. The handler stops the method through
+// the hypervisor, because QEMU continues a merge after ctx ends.
 func snapshotHandler(call func(hypervisor.Snapshots, context.Context, hypervisor.SnapshotWork) error) func(context.Context, *Agent, *job) error {
 	return vmHandler(func(ctx context.Context, a *Agent, j *job) error {
 		if j.Args.Snapshot == nil {
 			return errors.New("the portal sent this job without its snapshot")
 		}
-		stop := newStopper()
+		stop := newStopSignal()
 		defer j.whenStopped(stop.stop)()
 		stalled := time.AfterFunc(a.timing.stallLimit, func() { stop.stop(errNoProgress) })
 		defer stalled.Stop()

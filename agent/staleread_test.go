@@ -56,7 +56,7 @@ func (p *portal) reportCount() int {
 	return len(p.reports)
 }
 
-// waitReports waits for that many more reports.
+// waitReports waits for n more reports.
 func (p *portal) waitReports(n int) {
 	p.t.Helper()
 	from := p.reportCount()

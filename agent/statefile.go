@@ -26,8 +26,8 @@ type stateFile struct {
 	path string
 	mu   sync.Mutex
 	data savedState
-	// jobEntryAt is the time of the newest entry of a VM, network or pool (by name) that a job wrote, and not a read of
-	// the host: see hasEntrySince.
+	// jobEntryAt holds the time when a job last wrote the entry of a VM or network (by ID) or of a pool (by name).
+	// Reads of the host do not change it: see hasEntrySince.
 	jobEntryAt map[any]time.Time
 }
 
@@ -36,10 +36,10 @@ type savedState struct {
 	Pools map[string]string      `json:"pools"` // by name: error of the last failure
 	// Networks are the networks that jobs have applied and not released.
 	Networks map[fleet.NetworkID]networkState `json:"networks,omitempty"`
-	// Volumes are the files created by the newest volume jobs: a repeated job must recognize its own file.
+	// Volumes are the files created by the newest volume jobs. A repeated job recognizes its own file by its entry.
 	Volumes []createdVolume `json:"volumes,omitempty"`
-	// Sent are disks of VMs that migrate to other hosts: a repeated job must detect whether a disk has changed since it
-	// was sent.
+	// Sent are disks of VMs that migrate to other hosts. A repeated job detects by the entry whether a disk has changed
+	// since it was sent.
 	Sent []sentDisk `json:"sent,omitempty"`
 	// Hashed are checksums of volumes, oldest first.
 	Hashed []hypervisor.VolumeChecksum `json:"hashed,omitempty"`
@@ -74,8 +74,8 @@ func openStateFile(path string) (*stateFile, error) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(path), state.PoolBookFile)); errors.Is(err, fs.ErrNotExist) {
-		// An agent that had no pool book wrote this file, and nothing retries the pools that failed under that agent.
-		// Once their stored errors are deleted, the portal applies those pools again.
+		// The file is from an agent that did not store records of pools (state.PoolBook), so nothing retries the pools
+		// that failed under that agent. Once their stored errors are deleted, the portal applies those pools again.
 		m.data.Pools = nil
 	}
 	if m.data.VMs == nil {
@@ -90,18 +90,19 @@ func openStateFile(path string) (*stateFile, error) {
 	return m, nil
 }
 
-// maxReadDuration exceeds the duration of any read of the host: every new read reflects entries that are older.
+// maxReadDuration exceeds the duration of any read of the host, so a read that begins now ends after every entry that
+// is older than maxReadDuration.
 const maxReadDuration = time.Hour
 
-// hasEntrySince reports whether an entry was written after a read of the host began. The read is then older than the
-// entry and is ignored.
+// hasEntrySince reports whether a job wrote the object's entry after a read of the host began. The read is then older
+// than the entry and is ignored.
 func (m *stateFile) hasEntrySince(of any, begun time.Time) bool {
 	return !m.jobEntryAt[of].Before(begun)
 }
 
-// setVMResult records that a generation was acted on; errText is empty after a success. turned: a success has powered
-// the guest on or off.
-func (m *stateFile) setVMResult(vm fleet.VM, generation int64, kind fleet.JobKind, errText string, turned bool, boot string) error {
+// setVMResult records the result of a job for a generation of the VM; errText is empty after a success. powerChanged: a
+// successful job has powered the guest on or off.
+func (m *stateFile) setVMResult(vm fleet.VM, generation int64, kind fleet.JobKind, errText string, powerChanged bool, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.jobEntryAt[vm.ID] = time.Now()
@@ -109,7 +110,7 @@ func (m *stateFile) setVMResult(vm fleet.VM, generation int64, kind fleet.JobKin
 	next := old
 	next.Name, next.Generation, next.Error, next.ErrorOf = cmp.Or(vm.Name, old.Name), max(old.Generation, generation), errText, ""
 	if errText == "" {
-		next.recordSuccess(kind, turned, boot)
+		next.recordSuccess(kind, powerChanged, boot)
 	} else {
 		next.ErrorOf = kind
 	}

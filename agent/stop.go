@@ -7,29 +7,29 @@ import (
 	"quantix/internal/fleet"
 )
 
-// jobCancelledError is the error of a job that users cancelled; words is a sentence that names the users.
-type jobCancelledError struct{ words string }
+// jobCancelledError is the error of a job that users cancelled; reason is a sentence that names the users.
+type jobCancelledError struct{ reason string }
 
-func (c jobCancelledError) Error() string { return c.words }
+func (c jobCancelledError) Error() string { return c.reason }
 
-// firstStop is a request to stop, with its cause. Only the first call of stop counts.
-type firstStop struct {
+// stopSignal is a request to stop, with its cause. Only the first call of stop has an effect.
+type stopSignal struct {
 	done  chan struct{}
 	once  sync.Once
 	cause error
 }
 
-func newStopper() *firstStop { return &firstStop{done: make(chan struct{})} }
+func newStopSignal() *stopSignal { return &stopSignal{done: make(chan struct{})} }
 
-func (s *firstStop) stop(cause error) {
+func (s *stopSignal) stop(cause error) {
 	s.once.Do(func() {
 		s.cause = cause
 		close(s.done)
 	})
 }
 
-// firstCause returns the first cause. It blocks until stop has been called.
-func (s *firstStop) firstCause() error {
+// firstCause returns the cause given to the first call of stop. It blocks until that call.
+func (s *stopSignal) firstCause() error {
 	<-s.done
 	return s.cause
 }
@@ -41,27 +41,28 @@ type stopRequest struct {
 	notify func(error)
 }
 
-// stop asks the job to stop because users cancelled it. It does nothing if words is empty.
-func (j *job) stop(words string) {
-	if words == "" {
+// stop stops the job because users cancelled it. It does nothing if reason is empty.
+func (j *job) stop(reason string) {
+	if reason == "" {
 		return
 	}
 	j.stopReq.mu.Lock()
 	defer j.stopReq.mu.Unlock()
-	j.stopReq.reason = words
+	j.stopReq.reason = reason
 	if j.stopReq.notify != nil {
-		j.stopReq.notify(jobCancelledError{words})
+		j.stopReq.notify(jobCancelledError{reason})
 	}
 }
 
-// whenStopped calls notify when users cancel the job, or at once if they already have.
+// whenStopped calls notify when users cancel the job, or at once if they have already cancelled it. After forget, it
+// does not call notify any more.
 func (j *job) whenStopped(notify func(error)) (forget func()) {
 	j.stopReq.mu.Lock()
 	j.stopReq.notify = notify
-	words := j.stopReq.reason
+	reason := j.stopReq.reason
 	j.stopReq.mu.Unlock()
-	if words != "" {
-		notify(jobCancelledError{words})
+	if reason != "" {
+		notify(jobCancelledError{reason})
 	}
 	return func() {
 		j.stopReq.mu.Lock()
@@ -70,20 +71,20 @@ func (j *job) whenStopped(notify func(error)) (forget func()) {
 	}
 }
 
-// cancellationReason returns the sentence of the users who cancelled the job; ok: the job was cancelled.
-func cancellationReason(err error) (words string, ok bool) {
+// cancellationReason returns the sentence that names the users who cancelled the job; ok: the job was cancelled.
+func cancellationReason(err error) (reason string, ok bool) {
 	var c jobCancelledError
 	ok = errors.As(err, &c)
-	return c.words, ok
+	return c.reason, ok
 }
 
-// stop asks the jobs in words to stop, because users cancelled them. A job's value in words names the users.
-func (b *runningJobs) stop(words map[fleet.JobID]string) {
+// stop stops the jobs that users cancelled. reasons maps each of these jobs to a sentence that names the users.
+func (b *runningJobs) stop(reasons map[fleet.JobID]string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for id, why := range words {
+	for id, reason := range reasons {
 		if j, ok := b.jobs[id]; ok {
-			j.stop(why)
+			j.stop(reason)
 		}
 	}
 }

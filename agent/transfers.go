@@ -56,7 +56,7 @@ func (m *rendezvous) exchangeMessage(ctx context.Context, msg wire.Meet) (wire.M
 	}
 }
 
-// checkPeer returns an error if the other host has stopped or does not begin.
+// checkPeer returns an error if the other host has failed, or has not begun its part in time.
 func (m *rendezvous) checkPeer(out wire.MeetAnswer) error {
 	if out.PeerName != "" {
 		m.peerName = out.PeerName
@@ -160,8 +160,8 @@ type relayAddr struct{}
 func (relayAddr) Network() string { return "pair" }
 func (relayAddr) String() string  { return "portal" }
 
-// receive admits the sender and calls take with the connection. After a lost connection it does so again.
-func (m *rendezvous) receive(ctx context.Context, take func(context.Context, *transfer.Incoming) error) (*transfer.Incoming, error) {
+// receive admits the sender and calls handle with the connection. After a lost connection it admits the sender again.
+func (m *rendezvous) receive(ctx context.Context, handle func(context.Context, *transfer.Incoming) error) (*transfer.Incoming, error) {
 	used := ""
 	for try := 1; ; try++ {
 		in, ticket, err := m.admit(ctx, used)
@@ -169,7 +169,7 @@ func (m *rendezvous) receive(ctx context.Context, take func(context.Context, *tr
 			return nil, err
 		}
 		used = ticket
-		if err = take(ctx, in); err == nil {
+		if err = handle(ctx, in); err == nil {
 			return in, nil
 		}
 		in.Answer(err)
@@ -189,7 +189,7 @@ func (m *rendezvous) admit(ctx context.Context, used string) (in *transfer.Incom
 		if err != nil {
 			return nil, "", err
 		}
-		in, err := m.admitWith(ctx, remote)
+		in, err := m.admitWithTicket(ctx, remote)
 		if in != nil || err != nil {
 			return in, remote.Ticket, err
 		}
@@ -197,8 +197,8 @@ func (m *rendezvous) admit(ctx context.Context, used string) (in *transfer.Incom
 	}
 }
 
-// admitWith waits for the sender with that ticket; nil: the sender uses another ticket now.
-func (m *rendezvous) admitWith(ctx context.Context, remote wire.MeetAnswer) (*transfer.Incoming, error) {
+// admitWithTicket waits for the sender with the ticket in remote; nil: the sender uses another ticket now.
+func (m *rendezvous) admitWithTicket(ctx context.Context, remote wire.MeetAnswer) (*transfer.Incoming, error) {
 	own, peer := m.a.identity.transferCredentials(), m.peerOf(remote)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -234,10 +234,10 @@ func (m *rendezvous) admitWith(ctx context.Context, remote wire.MeetAnswer) (*tr
 		case err != nil:
 			return nil, err
 		case out.Ticket != remote.Ticket:
-			return admittedNow(admitted), nil
+			return takeAdmitted(admitted), nil
 		}
 		if out.RelayTicket == remote.Ticket {
-			if in := admittedNow(admitted); in != nil {
+			if in := takeAdmitted(admitted); in != nil {
 				return in, nil
 			}
 			conn, err := m.dialRelay(ctx, out)
@@ -264,8 +264,8 @@ func (m *rendezvous) admitWith(ctx context.Context, remote wire.MeetAnswer) (*tr
 	}
 }
 
-// admittedNow returns a sender that was admitted a moment ago; nil: none.
-func admittedNow(admitted <-chan *transfer.Incoming) *transfer.Incoming {
+// takeAdmitted returns a sender that was admitted a moment ago; nil: none.
+func takeAdmitted(admitted <-chan *transfer.Incoming) *transfer.Incoming {
 	select {
 	case in := <-admitted:
 		return in

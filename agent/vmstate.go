@@ -36,7 +36,7 @@ type vmState struct {
 	Checks []fleet.HealthCheck `json:"checks,omitempty"` // the newest health checks seen
 	// actions of the host after failed checks, since the guest was last healthy for a while
 	HealthActions int `json:"acted,omitempty"`
-	// the host boot when a failed check restarts the guest; empty: no restart is pending
+	// the host boot that a pending restart after a failed check belongs to; empty: no restart is pending
 	RestartBoot string `json:"again,omitempty"`
 	// when that restart began: a run that started earlier is forced off
 	RestartAt time.Time `json:"againAt,omitzero"`
@@ -151,12 +151,12 @@ func restartReason(p fleet.VMPolicy, s fleet.VMStatus) string {
 }
 
 // recordSuccess updates the entry after a successful job; turned: the job has powered the guest on or off.
-func (k *vmState) recordSuccess(kind fleet.JobKind, turned bool, boot string) {
-	if turned {
+func (k *vmState) recordSuccess(kind fleet.JobKind, powerChanged bool, boot string) {
+	if powerChanged {
 		k.OnInBoot, k.StoppedBy, k.StartError, k.Restarts = "", "", "", 0
 		k.HealthActions, k.RestartBoot = 0, ""
 	}
-	if turned && kind.Info().Power == fleet.Running {
+	if powerChanged && kind.Info().Power == fleet.Running {
 		// the guest may power off again before the next read of the host
 		k.OnInBoot, k.AutostartBoot = boot, cmp.Or(boot, k.AutostartBoot)
 	}

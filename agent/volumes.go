@@ -13,7 +13,8 @@ import (
 )
 
 // volumeHandler returns a job handler that calls the hypervisor for a volume. The handler requires the volume's pool,
-// and refuses a job that the users of the volume forbid. The call may take long, but must report progress.
+// and refuses a job that the volume's use forbids (fleet.VolumeUsers). The call may take long, but must report
+// progress.
 func volumeHandler(call func(hypervisor.Storage, context.Context, hypervisor.VolumeWork) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		ref, ok := j.Subject.Volume()

@@ -27,7 +27,7 @@ func (a *Agent) runJobOnce(j *job) *wire.Finish {
 		if j.lost.Load() {
 			return nil
 		}
-		return a.result(j, a.runHandler(j))
+		return a.completeJob(j, a.runHandler(j))
 	}
 	if old, ok := a.journal.lookup(j.ID); ok {
 		return a.resultFromJournal(j, old)
@@ -37,9 +37,9 @@ func (a *Agent) runJobOnce(j *job) *wire.Finish {
 	}
 	durable := !j.Kind.Info().Background // a power loss ends such a job anyway, so its entry need not be synced
 	if err := a.journal.recordBegin(j.Work, j.epoch.Load(), durable); err != nil {
-		return a.result(j, fmt.Errorf("nothing was done, because the agent cannot write its journal: %w", err))
+		return a.completeJob(j, fmt.Errorf("nothing was done, because the agent cannot write its journal: %w", err))
 	}
-	r := a.result(j, a.runHandler(j))
+	r := a.completeJob(j, a.runHandler(j))
 	if r == nil {
 		return nil
 	}
@@ -157,8 +157,8 @@ func restartVM(ctx context.Context, a *Agent, j *job) error {
 		case isOff(s.Power):
 			return true, false
 		case s.StartedAt == nil:
-			// This happens for a moment after a guest has ended and libvirt has not noticed, for example during a
-			// restart of libvirt.
+			// libvirt reports no start time for a moment after a guest has ended and libvirt has not noticed, for
+			// example during a restart of libvirt.
 			if since.IsZero() {
 				since = time.Now()
 			}
@@ -197,9 +197,9 @@ func restartVM(ctx context.Context, a *Agent, j *job) error {
 	return startVM(ctx, a, j)
 }
 
-// shutDownGuestUntil asks the guest to shut down until look reports that the wait is over. look also reports whether
+// shutDownGuestUntil asks the guest to shut down until check reports that the wait is over. check also reports whether
 // the guest may be asked in its current state.
-func (a *Agent) shutDownGuestUntil(ctx context.Context, j *job, look func(fleet.VMStatus) (over, ask bool)) error {
+func (a *Agent) shutDownGuestUntil(ctx context.Context, j *job, check func(fleet.VMStatus) (over, ask bool)) error {
 	if err := a.state.recordStopRequest(j.VM.ID, a.bootID()); err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (a *Agent) shutDownGuestUntil(ctx context.Context, j *job, look func(fleet.
 		status, err := a.vmStatus(ctx, j.VM.ID)
 		var over, ask bool
 		if err == nil { // an unavailable hypervisor may be restarting: try again later
-			over, ask = look(status)
+			over, ask = check(status)
 		}
 		if over {
 			return nil

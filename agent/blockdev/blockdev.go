@@ -1,5 +1,5 @@
-// Package blockdev finds the host's whole disks that a guest could use. It names a disk by its udev name, which does
-// not depend on the port.
+// Package blockdev finds the host's whole disks that a guest could use. It identifies a disk by its udev name
+// (/dev/disk/by-id), which stays the same at any port.
 package blockdev
 
 import (
@@ -19,7 +19,7 @@ const DiskNameDir = "dev/disk/by-id"
 
 // Device is a whole disk.
 type Device struct {
-	Name      string // file name in Dir
+	Name      string // file name in DiskNameDir
 	Kernel    string // "sda"
 	SizeBytes int64
 	Busy      string // how the host uses the disk, completing "it is …"; empty: no use is known

@@ -93,8 +93,8 @@ func (c *Client) Get(ctx context.Context, o Request, w io.Writer, report func(do
 	})
 }
 
-// withStallTimeout calls do and cancels it if the server sends nothing for too long. It returns do's error as a
-// sentence.
+// withStallTimeout calls do, and cancels it if the server sends nothing for stallTimeout. It returns the error of do as
+// a sentence.
 func (c *Client) withStallTimeout(ctx context.Context, at *url.URL, do func(context.Context, *time.Timer) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -108,7 +108,7 @@ func (c *Client) withStallTimeout(ctx context.Context, at *url.URL, do func(cont
 	return userError(ctx, at, err)
 }
 
-// fetchChecksum downloads a small checksum file within the silence limit, and returns the digest for the name.
+// fetchChecksum downloads a small checksum file within stallTimeout, and returns the digest for the name.
 func (c *Client) fetchChecksum(ctx context.Context, address, name string) (algorithm, digest string, err error) {
 	at, err := fleet.ParseChecksumFile(address)
 	if err != nil {
@@ -146,14 +146,14 @@ type download struct {
 	report            func(done, total, rate int64)
 }
 
-// download downloads the file. It resets watch whenever the server sends something.
-func (c *Client) download(ctx context.Context, d download, watch *time.Timer) error {
+// download downloads the file. It resets stallTimer whenever the server sends something.
+func (c *Client) download(ctx context.Context, d download, stallTimer *time.Timer) error {
 	response, err := c.openURL(ctx, d.at, d.digest != "")
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
-	watch.Reset(c.stallTimeout)
+	stallTimer.Reset(c.stallTimeout)
 	total := response.ContentLength
 	switch {
 	case total == 0:
@@ -171,7 +171,7 @@ func (c *Client) download(ctx context.Context, d download, watch *time.Timer) er
 	for {
 		n, err := response.Body.Read(part)
 		if n > 0 {
-			watch.Stop() // the limit must not count the time of slow storage
+			stallTimer.Stop() // the limit must not count the time of slow storage
 			if meter.done += int64(n); meter.done > most {
 				return c.tooLargeError("more than "+fleet.FormatBytes(most), most)
 			}
@@ -181,7 +181,7 @@ func (c *Client) download(ctx context.Context, d download, watch *time.Timer) er
 			if sum != nil {
 				sum.Write(part[:n])
 			}
-			watch.Reset(c.stallTimeout)
+			stallTimer.Reset(c.stallTimeout)
 			meter.update()
 		}
 		if errors.Is(err, io.EOF) {
@@ -204,10 +204,9 @@ func (c *Client) tooLargeError(has string, most int64) error {
 	return fleet.Errorf(fleet.Conflict, "The download has %s, but this host downloads %s at most. The agent's setting fetchMost changes that.", has, fleet.FormatBytes(most))
 }
 
-// NoSpaceError returns the error for a file that is larger than the pool's free space. what and has are the file's kind
-// and size.
-func NoSpaceError(what, has string, room int64) error {
-	return fleet.Errorf(fleet.Conflict, "The %s has %s, but the pool has room for %s on this host. Make room, or choose another pool.", what, has, fleet.FormatBytes(max(room, 0)))
+// NoSpaceError returns the error for a file that is larger than the pool's free space. kind and size describe the file.
+func NoSpaceError(kind, size string, room int64) error {
+	return fleet.Errorf(fleet.Conflict, "The %s has %s, but the pool has room for %s on this host. Make room, or choose another pool.", kind, size, fleet.FormatBytes(max(room, 0)))
 }
 
 // NewHash returns a new hash of that algorithm; nil: the algorithm is unknown.
@@ -268,7 +267,8 @@ func (c *Client) openURL(ctx context.Context, at *url.URL, checked bool) (*http.
 	return nil, fleet.Errorf(fleet.Conflict, "The server redirects more than %d times, so the download was given up.", maxRedirects)
 }
 
-// redirectTarget returns a redirect's target, or an error if it must not be followed, as from https to http.
+// redirectTarget returns the target of a redirect. It returns an error if the redirect must not be followed, such as
+// one from https to http.
 func redirectTarget(from *url.URL, location string, checked bool) (*url.URL, error) {
 	to, err := from.Parse(location)
 	if err == nil && location != "" {

@@ -211,7 +211,7 @@ func TestRedirectsAreLimited(t *testing.T) {
 			_, _ = w.Write(emptyDiskFile)
 		}
 	})
-	// chunked, without a Content-Length
+	// a chunked response without a Content-Length
 	if got, err := c.get(t, s.URL+"/5", ""); err != nil || !bytes.Equal(got, emptyDiskFile) {
 		t.Errorf("five redirects: %v", err)
 	}
@@ -233,8 +233,8 @@ func TestRedirectsAreLimited(t *testing.T) {
 	}
 }
 
-// rawAnswer returns a handler that sends text as the raw response and then calls after.
-func rawAnswer(text string, after func(net.Conn)) http.HandlerFunc {
+// rawAnswer returns a handler that sends text as the raw response and then calls onSent with the connection.
+func rawAnswer(text string, onSent func(net.Conn)) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, buffered, err := w.(http.Hijacker).Hijack()
 		if err != nil {
@@ -243,8 +243,8 @@ func rawAnswer(text string, after func(net.Conn)) http.HandlerFunc {
 		defer conn.Close()
 		_, _ = buffered.WriteString(text)
 		_ = buffered.Flush()
-		if after != nil {
-			after(conn)
+		if onSent != nil {
+			onSent(conn)
 		}
 	}
 }
@@ -317,8 +317,8 @@ func gzipped(text []byte) []byte {
 	return out.Bytes()
 }
 
-// The downloaded file is stored unchanged: compressed data stays compressed, and a web page stays one. Neither is an
-// image.
+// The downloaded file is stored unchanged: compressed data stays compressed, and a web page stays a web page. Neither
+// is an image.
 func TestDownloadedFileIsStoredUnchanged(t *testing.T) {
 	t.Parallel()
 	bomb := gzipped(make([]byte, 64<<20))

@@ -15,7 +15,7 @@ func TestUSBDeviceIsFoundByPort(t *testing.T) {
 	if got, err := d.USBAt("1-4.1"); err != nil || got != (USBDevice{1, 12, "0529", "0620"}) {
 		t.Errorf("at 1-4.1: %+v, %v", got, err)
 	}
-	// a hub, free ports, a port that does not exist, a port without its number
+	// a hub, two free ports, a port that does not exist, and a port whose device has no number
 	for _, port := range []string{"1-4", "1-4.2", "1-10", "9-9", "1-1"} {
 		if got, err := d.USBAt(port); !errors.Is(err, ErrUSBPortEmpty) {
 			t.Errorf("at %s: %+v, %v", port, got, err)

@@ -72,7 +72,7 @@ func (t hostTree) osName(ctx context.Context) string {
 	if field["NAME"] != "" {
 		return strings.TrimSpace(field["NAME"] + " " + field["VERSION_ID"])
 	}
-	// Other systems report it themselves; unknown values stay empty.
+	// Systems without /etc/os-release report name and version in their own ways; unknown values stay empty.
 	platform, _, version, _ := host.PlatformInformationWithContext(ctx)
 	return strings.TrimSpace(platform + " " + version)
 }

@@ -37,8 +37,8 @@ type DefinedSpec struct {
 	Inexpressible map[string]string // by field of the spec: a description of a value that no spec can express
 }
 
-// NewAppliedRecord returns the record to store once the job is applied under the domain name. It takes pools that the
-// job does not have from old.
+// NewAppliedRecord returns the record to store once the job is applied under the domain name. A pool that the job does
+// not have is taken from old.
 func NewAppliedRecord(in ApplyWork, domain, was string, old map[fleet.PoolID]AppliedPool) Applied {
 	out := Applied{Name: in.VM.Name, Domain: domain, FormerDomain: was, Spec: in.VM.Spec, Pools: map[fleet.PoolID]AppliedPool{}, SpecHash: in.SpecHash}
 	out.Spec.Power = ""
@@ -63,18 +63,18 @@ func appliedPool(p fleet.Pool) AppliedPool {
 }
 
 // AssumeAppliedRecord returns a substitute for the last applied spec, for a definition without one or a restored portal
-// without a record of it. The substitute is the job's spec without the disks that fresh reports as not created yet. So
+// without a record of it. The substitute is the job's spec without the disks that isNew reports as not created yet. So
 // ApplyVM overwrites no edit made on the host; such an edit shows as drift.
-func AssumeAppliedRecord(in ApplyWork, domain, was string, fresh func(fleet.Disk) bool) Applied {
+func AssumeAppliedRecord(in ApplyWork, domain, was string, isNew func(fleet.Disk) bool) Applied {
 	out := NewAppliedRecord(in, domain, was, nil)
-	out.Spec.Disks = slices.DeleteFunc(slices.Clone(out.Spec.Disks), fresh)
+	out.Spec.Disks = slices.DeleteFunc(slices.Clone(out.Spec.Disks), isNew)
 	return out
 }
 
 // DefinitionEdit lists the changes to a definition. Everything else in the definition stays.
 type DefinitionEdit struct {
 	SetName            bool             // set the wanted name
-	Fields             []*fleet.VMField // fields to set; the values of merged lists are in lists
+	Fields             []*fleet.VMField // fields to set; the values of merged lists are in mergedLists
 	Disks, RemoveDisks []fleet.Disk     // disks to add, and disks to remove
 	// disks larger than last applied; a disk that somebody grew further on the host keeps its size
 	GrowDisks             []fleet.Disk
@@ -97,7 +97,7 @@ func (s DeviceChange[T]) SetsField(field string) bool {
 }
 
 // planDeviceChanges returns the changes to devices that the definition already has.
-func planDeviceChanges[T any](was, is, want []T, one func(a, b T) bool, fields []fleet.Field[T], reapply bool) []DeviceChange[T] {
+func planDeviceChanges[T any](applied, defined, wanted []T, one func(a, b T) bool, fields []fleet.Field[T], reapply bool) []DeviceChange[T] {
 	find := func(all []T, v T) (T, bool) {
 		i := slices.IndexFunc(all, func(o T) bool { return one(o, v) })
 		if i < 0 {
@@ -107,13 +107,13 @@ func planDeviceChanges[T any](was, is, want []T, one func(a, b T) bool, fields [
 		return all[i], true
 	}
 	var out []DeviceChange[T]
-	for _, w := range want {
-		here, ok := find(is, w)
+	for _, w := range wanted {
+		here, ok := find(defined, w)
 		if !ok {
 			continue
 		}
 		set, before := DeviceChange[T]{Device: w}, w
-		if o, ok := find(was, w); ok {
+		if o, ok := find(applied, w); ok {
 			before = o
 		}
 		for _, f := range fields {
@@ -149,7 +149,8 @@ func (e DefinitionEdit) WithAllFields(s fleet.VMSpec) DefinitionEdit {
 	return e
 }
 
-// MergeLists returns the spec with merged lists, which have the users' changes and otherwise the definition's values.
+// MergeLists returns the spec with its list fields replaced by the merged lists. A merged list has the users' changes
+// and otherwise the definition's values.
 func (e DefinitionEdit) MergeLists(s fleet.VMSpec) fleet.VMSpec {
 	for _, f := range e.Fields {
 		if f.Merge != nil {
@@ -159,50 +160,51 @@ func (e DefinitionEdit) MergeLists(s fleet.VMSpec) fleet.VMSpec {
 	return s
 }
 
-// PlanEdit does a three-way comparison. A difference between was and want is a user's change, and Plan returns only
-// such changes. With reapply, Plan returns every difference between is and want.
-func PlanEdit(was Applied, is DefinedSpec, want fleet.VM, reapply bool) DefinitionEdit {
-	out := DefinitionEdit{SetName: was.Name != want.Name || reapply && was.isRenamedOnHost(is), RemoveUnwantedDevices: reapply, Fields: make([]*fleet.VMField, 0, len(fleet.VMFields))}
+// PlanEdit does a three-way comparison of the applied, the defined and the wanted spec. A difference between the
+// applied and the wanted spec is a user's change, and PlanEdit returns only such changes. With reapply, PlanEdit
+// returns every difference between the defined and the wanted spec.
+func PlanEdit(applied Applied, defined DefinedSpec, wanted fleet.VM, reapply bool) DefinitionEdit {
+	out := DefinitionEdit{SetName: applied.Name != wanted.Name || reapply && applied.isRenamedOnHost(defined), RemoveUnwantedDevices: reapply, Fields: make([]*fleet.VMField, 0, len(fleet.VMFields))}
 	for i := range fleet.VMFields {
 		f := &fleet.VMFields[i]
-		here := is.Inexpressible[f.Name] == "" && f.SameValue(&is.Spec, &want.Spec)
-		if here || !reapply && f.SameValue(&was.Spec, &want.Spec) {
+		here := defined.Inexpressible[f.Name] == "" && f.SameValue(&defined.Spec, &wanted.Spec)
+		if here || !reapply && f.SameValue(&applied.Spec, &wanted.Spec) {
 			continue
 		}
 		if out.Fields = append(out.Fields, f); f.Merge == nil {
 			continue
 		}
-		if f.Copy(&out.mergedLists, want.Spec); !reapply {
-			f.Merge(&out.mergedLists, was.Spec, is.Spec)
+		if f.Copy(&out.mergedLists, wanted.Spec); !reapply {
+			f.Merge(&out.mergedLists, applied.Spec, defined.Spec)
 		}
 	}
-	for _, d := range want.Spec.Disks {
-		if reapply || specHasDisk(is.Spec, d) || !specHasDisk(was.Spec, d) {
+	for _, d := range wanted.Spec.Disks {
+		if reapply || specHasDisk(defined.Spec, d) || !specHasDisk(applied.Spec, d) {
 			out.Disks = append(out.Disks, d)
 		}
 	}
-	for _, d := range want.Spec.Disks {
-		if slices.ContainsFunc(was.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() && d.SizeBytes > o.SizeBytes }) {
+	for _, d := range wanted.Spec.Disks {
+		if slices.ContainsFunc(applied.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() && d.SizeBytes > o.SizeBytes }) {
 			out.GrowDisks = append(out.GrowDisks, d)
 		}
 	}
-	for _, d := range was.Spec.Disks {
-		if !specHasDisk(want.Spec, d) {
+	for _, d := range applied.Spec.Disks {
+		if !specHasDisk(wanted.Spec, d) {
 			out.RemoveDisks = append(out.RemoveDisks, d)
 		}
 	}
-	for _, n := range want.Spec.NICs {
-		if reapply || !slices.ContainsFunc(was.Spec.NICs, func(o fleet.NIC) bool { return isSameNIC(o, n) }) {
+	for _, n := range wanted.Spec.NICs {
+		if reapply || !slices.ContainsFunc(applied.Spec.NICs, func(o fleet.NIC) bool { return isSameNIC(o, n) }) {
 			out.NICs = append(out.NICs, n)
 		}
 	}
-	for _, n := range was.Spec.NICs {
-		if !slices.ContainsFunc(want.Spec.NICs, func(o fleet.NIC) bool { return strings.EqualFold(o.MAC, n.MAC) }) {
+	for _, n := range applied.Spec.NICs {
+		if !slices.ContainsFunc(wanted.Spec.NICs, func(o fleet.NIC) bool { return strings.EqualFold(o.MAC, n.MAC) }) {
 			out.RemoveNICs = append(out.RemoveNICs, n)
 		}
 	}
-	out.SetDisks = planDeviceChanges(was.Spec.Disks, is.Spec.Disks, want.Spec.Disks, func(a, b fleet.Disk) bool { return a.Ref() == b.Ref() }, fleet.DiskFields, reapply)
-	out.SetNICs = planDeviceChanges(was.Spec.NICs, is.Spec.NICs, want.Spec.NICs, func(a, b fleet.NIC) bool { return strings.EqualFold(a.MAC, b.MAC) }, fleet.NICFields, reapply)
+	out.SetDisks = planDeviceChanges(applied.Spec.Disks, defined.Spec.Disks, wanted.Spec.Disks, func(a, b fleet.Disk) bool { return a.Ref() == b.Ref() }, fleet.DiskFields, reapply)
+	out.SetNICs = planDeviceChanges(applied.Spec.NICs, defined.Spec.NICs, wanted.Spec.NICs, func(a, b fleet.NIC) bool { return strings.EqualFold(a.MAC, b.MAC) }, fleet.NICFields, reapply)
 	return out
 }
 

@@ -56,7 +56,7 @@ type GuestReading struct {
 // program is never started again.
 var ErrOutcomeUnknown = errors.New("it is unknown how the program ended")
 
-// RefuseGuestProgram refuses to run a program in a guest.
+// RefuseGuestProgram refuses to run a program in a guest whose VM's policy does not allow programs.
 func RefuseGuestProgram() error {
 	return fleet.Errorf(fleet.Conflict, "The VM's policy does not allow programs in the guest. Allow programs in the VM's configuration.")
 }

@@ -10,10 +10,10 @@ type VolumeChecksum struct {
 	FileStamp string `json:"stamp"`
 }
 
-// AddTo adds the checksum to the volume if same is set, and otherwise marks the volume as altered. same means that the
-// file has not changed since the checksum, as far as the host knows.
-func (h VolumeChecksum) AddTo(v *fleet.Volume, same bool) {
-	if v.Altered = !same; same {
+// AddTo adds the checksum to the volume if unchanged is set, and otherwise marks the volume as altered. unchanged means
+// that the file has not changed since the checksum, as far as the host knows.
+func (h VolumeChecksum) AddTo(v *fleet.Volume, unchanged bool) {
+	if v.Altered = !unchanged; unchanged {
 		v.SHA256 = h.SHA256
 	}
 }

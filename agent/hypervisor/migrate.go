@@ -27,7 +27,7 @@ type MigrateVMWork struct {
 	Progress         Progress
 }
 
-// RefuseMigration refuses to migrate a VM. Both backends use it. why is a format for args.
+// RefuseMigration refuses to migrate a VM. Both backends use it. why is a format string for args.
 func RefuseMigration(vm, why string, args ...any) error {
 	return fleet.Errorf(fleet.Conflict, "%s cannot migrate to another host: %s", vm, strings.TrimSpace(fmt.Sprintf(why, args...)))
 }

@@ -21,8 +21,8 @@ type MoveDiskWork struct {
 	// RecordDisk receives the new disk before the definition names it, once the guest no longer needs the old disk. If
 	// RecordDisk fails, the job ends.
 	RecordDisk func(fleet.Volref) error
-	// Stop closes to cancel the move: all changes are undone, and the error is ErrCancelled. If the guest already uses
-	// the new disk, the move completes instead.
+	// Stop is closed to cancel the move: all changes are undone, and the error is ErrCancelled. If the guest already
+	// uses the new disk, the move completes instead.
 	Stop     <-chan struct{}
 	Progress Progress
 }

@@ -31,12 +31,12 @@ type ApplyWork struct {
 	Progress   Progress
 }
 
-// LacksMergeBase reports whether the definition, which has the generation stamped, cannot be the base of a three-way
-// merge. Either an administrator restored an older definition, or the portal's database was restored and has no record
-// of the applied spec.
-func (in ApplyWork) LacksMergeBase(stamped int64, was Applied) bool {
-	return stamped < in.AppliedGeneration || stamped > in.VM.Generation ||
-		stamped == in.VM.Generation && in.SpecHash != "" && was.SpecHash != "" && was.SpecHash != in.SpecHash
+// LacksMergeBase reports whether the definition cannot be the base of a three-way merge; definedGeneration is the
+// generation in the definition's metadata. Either an administrator restored an older definition, or the portal's
+// database was restored and has no record of the applied spec.
+func (in ApplyWork) LacksMergeBase(definedGeneration int64, was Applied) bool {
+	return definedGeneration < in.AppliedGeneration || definedGeneration > in.VM.Generation ||
+		definedGeneration == in.VM.Generation && in.SpecHash != "" && was.SpecHash != "" && was.SpecHash != in.SpecHash
 }
 
 // DomainNames returns the candidates for the VM's domain name in order of preference: the VM's name, the VM's name with
@@ -95,11 +95,11 @@ func UndefinedDomainFault() fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultUndefined, Text: "Somebody removed the VM's definition on the host. The VM still runs, but is lost when it stops. Reapply the VM's configuration to define the VM again."}
 }
 
-// LostGuestFault returns the fault of a running guest that libvirt reports as off. pid is QEMU's process ID. kept is
-// the path of the status file that libvirt could not read.
-func LostGuestFault(pid int, kept string) fleet.Fault {
+// LostGuestFault returns the fault of a running guest that libvirt reports as off. pid is QEMU's process ID. statusFile
+// is the path of the file that libvirt could not read.
+func LostGuestFault(pid int, statusFile string) fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultLost, Text: fmt.Sprintf("libvirt has lost the VM: libvirt reports the VM as off, but its QEMU (process %d) is still running. Quantix refuses all jobs for the VM. "+
-		"libvirt's log says why libvirt could not read %s. Repair that file and restart libvirt, or end that process.", pid, kept)}
+		"libvirt's log says why libvirt could not read %s. Repair that file and restart libvirt, or end that process.", pid, statusFile)}
 }
 
 // StorageFault returns the fault of a guest that QEMU paused because of a disk. full reports that the disk's storage is

@@ -29,7 +29,7 @@ type SnapshotWork struct {
 	Pools  []fleet.Pool // the pools that the VM's spec names
 	Job    fleet.JobID  // the job's ID: a repeated job runs once
 	Params fleet.SnapshotParams
-	// Stop closes to cancel a merge: merged data stays merged, and the error is ErrCancelled.
+	// Stop is closed to cancel a merge: merged data stays merged, and the error is ErrCancelled.
 	Stop     <-chan struct{}
 	Progress Progress
 }

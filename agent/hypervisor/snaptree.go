@@ -197,22 +197,22 @@ func (t *SnapTree) AllFiles() (out []string) {
 	return slices.Compact(out)
 }
 
-// PlanSnapshot returns the snapshot that a job requests, and the new top files of the VM. at returns the path of a
-// disk's own volume.
-func (t *SnapTree) PlanSnapshot(w SnapshotWork, spec fleet.VMSpec, at func(fleet.Volref) string) (node SnapNode, next []SnapLayer) {
+// PlanSnapshot returns the snapshot that a job requests, and the new top files of the VM. volumePath returns the path
+// of a disk's own volume.
+func (t *SnapTree) PlanSnapshot(w SnapshotWork, spec fleet.VMSpec, volumePath func(fleet.Volref) string) (node SnapNode, next []SnapLayer) {
 	o := w.Params
 	node = SnapNode{Spec: spec, Snapshot: fleet.Snapshot{ID: o.ID, Parent: t.Current, Name: o.Name, Description: o.Description, By: o.By}}
 	for _, d := range spec.Disks {
-		now := SnapLayer{Disk: d.Ref(), File: at(d.Ref())}
+		now := SnapLayer{Disk: d.Ref(), File: volumePath(d.Ref())}
 		if l := layerOfDisk(t.Active, d.Ref()); l != nil {
 			now = *l
 		}
 		node.Layers = append(node.Layers, now)
 		node.Disks = append(node.Disks, d.Ref())
-		next = append(next, SnapLayer{Disk: d.Ref(), File: overlayPath(at(d.Ref()), string(o.ID), ".qcow2"), Base: now.File})
+		next = append(next, SnapLayer{Disk: d.Ref(), File: overlayPath(volumePath(d.Ref()), string(o.ID), ".qcow2"), Base: now.File})
 	}
 	if o.Memory && len(node.Layers) > 0 {
-		node.Memory = overlayPath(at(node.Layers[0].Disk), string(o.ID), ".mem")
+		node.Memory = overlayPath(volumePath(node.Layers[0].Disk), string(o.ID), ".mem")
 	}
 	return node, next
 }
@@ -245,16 +245,16 @@ func (t *SnapTree) setActive(next []SnapLayer) {
 	}
 }
 
-// PlanRevert returns the VM's new top files after a revert to the snapshot. id makes their names unique. at returns the
-// path of a disk's own volume.
-func (t *SnapTree) PlanRevert(to SnapNode, id string, at func(fleet.Volref) string) (next []SnapLayer) {
+// PlanRevert returns the VM's new top files after a revert to the snapshot. id makes their names unique. volumePath
+// returns the path of a disk's own volume.
+func (t *SnapTree) PlanRevert(to SnapNode, id string, volumePath func(fleet.Volref) string) (next []SnapLayer) {
 	for _, l := range to.Layers {
-		next = append(next, SnapLayer{Disk: l.Disk, File: overlayPath(at(l.Disk), id, ".qcow2"), Base: l.File})
+		next = append(next, SnapLayer{Disk: l.Disk, File: overlayPath(volumePath(l.Disk), id, ".qcow2"), Base: l.File})
 	}
 	return next
 }
 
-// FinishRevert makes next the top files of the VM, and moves the previous ones to Trash.
+// FinishRevert makes the layers in next the top files of the VM, and moves the previous top files to Trash.
 func (t *SnapTree) FinishRevert(to fleet.SnapshotID, next []SnapLayer) {
 	for _, n := range next {
 		if l := layerOfDisk(t.Active, n.Disk); l != nil && l.File != n.File {
@@ -286,10 +286,10 @@ func (t *SnapTree) ChainDepth() (deepest int) {
 // maxReportedChanges limits the changes that are reported for one snapshot.
 const maxReportedChanges = 8
 
-// ReportedTree returns the tree for the host's report. now is the spec applied to the VM; nil: unknown. others are
-// libvirt's own snapshots. over are the unmanaged overlays on the VM's disks.
-func (t *SnapTree) ReportedTree(now *fleet.VMSpec, others []string, over []fleet.Overlay) *fleet.SnapshotTree {
-	out := &fleet.SnapshotTree{Others: others[:min(len(others), fleet.MaxSnapshots)], Overlays: over}
+// ReportedTree returns the tree for the host's report. applied is the spec applied to the VM; nil: unknown. others are
+// the names of libvirt's own snapshots. overlays are the unmanaged overlays on the VM's disks.
+func (t *SnapTree) ReportedTree(applied *fleet.VMSpec, others []string, overlays []fleet.Overlay) *fleet.SnapshotTree {
+	out := &fleet.SnapshotTree{Others: others[:min(len(others), fleet.MaxSnapshots)], Overlays: overlays}
 	if t != nil {
 		out.Current, out.Depth, out.Merges = t.Current, t.ChainDepth(), len(t.PendingMerges())
 		if t.Work != nil {
@@ -303,8 +303,8 @@ func (t *SnapTree) ReportedTree(now *fleet.VMSpec, others []string, over []fleet
 					s.Bytes += l.Bytes
 				}
 			}
-			if now != nil && !n.Deleted {
-				for _, c := range n.Spec.Diff(*now, false) {
+			if applied != nil && !n.Deleted {
+				for _, c := range n.Spec.Diff(*applied, false) {
 					s.Changed = append(s.Changed, c.Words)
 				}
 				if more := len(s.Changed) - maxReportedChanges; more > 0 {

@@ -11,9 +11,9 @@ import (
 type Storage interface {
 	// ApplyPool defines, builds (directory created if missing), starts, autostarts and refreshes the pool. It refuses
 	// if a libvirt pool with that name has another source, or if a pool with another name has the same source (see
-	// RefuseTakenPoolSource). It also refuses a directory outside the agent's pooldir.Roots and a directory with another
-	// pool's marker. Once the pool was active, it refuses any directory but the recorded one, and creates and starts
-	// nothing there. It never builds block pools: their storage must exist.
+	// RefuseTakenPoolSource). It also refuses a directory outside the agent's pooldir.PoolRoots and a directory with
+	// another pool's marker. Once the pool was active, it refuses any directory but the recorded one, and creates and
+	// starts nothing there. It never builds block pools: their storage must exist.
 	ApplyPool(ctx context.Context, pool fleet.Pool) error
 	// SetPoolSecret stores the credential for the pool's storage in the hypervisor, and only the hypervisor can read
 	// it. The caller calls it before ApplyPool. ReleasePool removes the credential. An equal credential changes
@@ -26,10 +26,10 @@ type Storage interface {
 	ReleasePool(ctx context.Context, pool fleet.Pool) error
 
 	// The following methods work on one volume. The pool must be active, on its recorded directory and within
-	// pooldir.Roots. The volume is a regular file of that directory, or libvirt's volume in a block pool; a volume to
-	// create must not exist. The backend searches for users of the file at the time of the call. It compares the file
-	// itself and not the paths in definitions, and the error names the domain that uses the file. An unfinished file
-	// does not count as a volume: the next attempt removes it, and until then it is listed as unfinished.
+	// pooldir.PoolRoots. The volume is a regular file of that directory, or libvirt's volume in a block pool; a volume
+	// to create must not exist. The backend searches for users of the file at the time of the call. It compares the
+	// file itself and not the paths in definitions, and the error names the domain that uses the file. An unfinished
+	// file does not count as a volume: the next attempt removes it, and until then it is listed as unfinished.
 
 	// CreateVolume creates an empty volume.
 	CreateVolume(ctx context.Context, in VolumeWork) error
@@ -46,10 +46,10 @@ type Storage interface {
 	// RenameVolume renames Params.Source, an unused volume of the pool, to in.Name, unless that name exists. It first
 	// reports the file to in.RecordFile, so that a repeated job recognizes its own file.
 	RenameVolume(ctx context.Context, in VolumeWork) error
-	// ReadVolume writes all bytes of the volume's file to the writer that to returns. It calls to with the size in
-	// bytes after all checks have passed. It refuses a volume that a running guest uses or that has a backing file. It
-	// delivers the last bytes only if nobody wrote to the file during the read.
-	ReadVolume(ctx context.Context, in VolumeWork, to func(size int64) (io.Writer, error)) error
+	// ReadVolume writes all bytes of the volume's file to the writer that open returns. It calls open with the file's
+	// size in bytes after all checks have passed. It refuses a volume that a running guest uses or that has a backing
+	// file. It delivers the last bytes only if nobody wrote to the file during the read.
+	ReadVolume(ctx context.Context, in VolumeWork, open func(size int64) (io.Writer, error)) error
 	// HashVolume computes the SHA-256 of the volume's file and reports it to in.RecordChecksums. It refuses a volume
 	// that a running guest uses, or that changes during the read.
 	HashVolume(ctx context.Context, in VolumeWork) error

@@ -9,12 +9,12 @@ import (
 
 // Telemetry reports the host's state and load.
 type Telemetry interface {
-	// Snapshot returns the full state of the host. It reports a part that cannot be read as unreadable (a pool as
+	// HostState returns the full state of the host. It reports a part that cannot be read as unreadable (a pool as
 	// stalled) and never omits it. It lists volumes only of pools assigned to this host; other pools go to
 	// HostStatus.DiscoveredPools. It reports assigned pools and networks that the host lacks as missing, and edited
 	// networks with the differences.
 	//
-	// Snapshot leaves Host.AgentVersion and Host.Inventory to the caller, except Inventory.Accelerators, .Firmwares,
+	// HostState leaves Host.AgentVersion and Host.Inventory to the caller, except Inventory.Accelerators, .Firmwares,
 	// .PoolGaps, .VMGaps and .CPUModels. It also leaves VMStatus.Error and ErrorOf to the caller.
 	//
 	// HostState restarts a failed pool as soon as a restart may succeed. A pool stopped by somebody else stays stopped
@@ -37,6 +37,6 @@ type Telemetry interface {
 type Assignment struct {
 	Pools    []fleet.Pool
 	Networks []fleet.Network
-	// checksums computed on this host; Snapshot reports the checksums of unchanged files
+	// checksums computed on this host; HostState reports the checksums of unchanged files
 	Checksums map[fleet.Volref]VolumeChecksum
 }

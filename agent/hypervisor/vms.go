@@ -19,9 +19,9 @@ type VMs interface {
 	// spec.
 	//
 	// ApplyVM never starts or stops the guest. Changes that a running guest gets only at its next start show in
-	// VMStatus.WhenNextBoot; pending unplugs show in VMStatus.PendingUnplug, too. A VM without a definition gets a new
-	// one that uses its existing disks. If a disk that was created before is missing, ApplyVM changes nothing and
-	// returns the text of VMStatus.Faults.
+	// VMStatus.NextBoot; pending unplugs show in VMStatus.PendingUnplug, too. A VM without a definition gets a new one
+	// that uses its existing disks. If a disk that was created before is missing, ApplyVM changes nothing and returns
+	// the text of VMStatus.Faults.
 	//
 	// Changes to a NIC's security groups and anti-spoofing take effect immediately. ApplyVM never changes a security
 	// group that the host already has: only ApplySecurityGroup does. An unmanaged network filter of a NIC stays, and
@@ -41,7 +41,7 @@ type VMs interface {
 
 	// SetOwnershipMark writes the VM's ownership mark into the metadata of the domain's definition and of the running
 	// domain, so that the ownership mark follows a migration. It changes nothing else, and does nothing if the domain
-	// already has this ownership mark. The host reports the ownership mark in wire.VMReport.Proof.
+	// already has this ownership mark. The host's report proves with wire.VMReport.Proof that the domain has the mark.
 	SetOwnershipMark(ctx context.Context, id fleet.VMID, mark string) error
 
 	// StartVM starts the VM. It refuses if a disk is missing, and does nothing if the VM is already running.
@@ -61,10 +61,10 @@ type VMs interface {
 	// changed.
 	MoveDisk(ctx context.Context, in MoveDiskWork) error
 
-	// MigrateVMWork sends each disk of a stopped VM with Send, and removes the VM's definition once WaitDisksArrived
-	// returns. The disks stay, but nothing refers to them any more. A failure leaves the VM unchanged. It refuses VMs with
-	// state outside their disk files: snapshots, NVRAM, a TPM, or disks with backing files. If an earlier call has removed
-	// the definition, MigrateVMWork only calls WaitDisksArrived.
+	// MigrateVM sends each disk of a stopped VM with Send, and removes the VM's definition once WaitDisksArrived
+	// returns. The disks stay, but nothing refers to them any more. A failure leaves the VM unchanged. It refuses VMs
+	// with state outside their disk files: snapshots, NVRAM, a TPM, or disks with backing files. If an earlier call has
+	// removed the definition, MigrateVM only calls WaitDisksArrived.
 	MigrateVM(ctx context.Context, in MigrateVMWork) error
 
 	// DeleteVM forces the guest off and undefines the domain with its NVRAM. With disks, it deletes the volumes of the

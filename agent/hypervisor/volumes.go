@@ -49,7 +49,8 @@ type VolumeWork struct {
 	UploadConns UploadConns // upload: the incoming data
 	// Send sends a file to another host and returns once that host has the whole file.
 	Send func(ctx context.Context, pieces transfer.Pieces, size int64) error
-	// Receive writes a file from another host into dst, at most room bytes of data. It may truncate dst and start again.
+	// Receive writes a file from another host into dst, with at most room bytes of data. It may truncate dst and start
+	// again.
 	Receive func(ctx context.Context, dst transfer.Sink, room int64) (ReceivedFile, error)
 }
 

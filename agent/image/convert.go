@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// DiskPart is a disk in a file: the whole file if At is 0, else a part of an archive. qemu-img reads the file through
-// an open descriptor, never by its path.
+// DiskPart is a disk in a file: the whole file if Offset is 0 and Size is the file's, else a part of an archive.
+// qemu-img reads the file through an open descriptor, never by its path.
 type DiskPart struct {
 	File   *os.File
 	Offset int64
@@ -87,32 +87,33 @@ func (p DiskPart) qemuImgOutput(ctx context.Context, args ...string) ([]byte, er
 	return out.Bytes(), nil
 }
 
-// Convert copies the disk into to as an unprivileged user. to must be an empty qcow2 image of the disk's size that
-// nobody else uses. most limits the bytes of a written file; report receives the percentage.
-func (p DiskPart) Convert(ctx context.Context, to *os.File, most int64, report func(percent int)) error {
-	limits := []string{"--as=2147483648", "--nofile=64", "--core=0", "--fsize=" + strconv.FormatInt(most, 10)}
-	return p.runQemuImg(ctx, &progressParser{report: report}, limits, to, "convert", "-p", "-n", "--target-is-zero", "-O", "qcow2", nodeJSON(p.blockNode()), targetPath)
+// Convert copies the disk into the target file as an unprivileged user. The target must be an empty qcow2 image of the
+// disk's size that nobody else uses. maxBytes limits the size of a written file; report receives the percentage.
+func (p DiskPart) Convert(ctx context.Context, target *os.File, maxBytes int64, report func(percent int)) error {
+	limits := []string{"--as=2147483648", "--nofile=64", "--core=0", "--fsize=" + strconv.FormatInt(maxBytes, 10)}
+	return p.runQemuImg(ctx, &progressParser{report: report}, limits, target, "convert", "-p", "-n", "--target-is-zero", "-O", "qcow2", nodeJSON(p.blockNode()), targetPath)
 }
 
-// runQemuImg runs qemu-img as an unprivileged user. The process gets the disk's file and the optional output file to.
-func (p DiskPart) runQemuImg(ctx context.Context, out io.Writer, limits []string, to *os.File, args ...string) (err error) {
-	call, err := qemuImg(ctx, limits, args...)
+// runQemuImg runs qemu-img as an unprivileged user. The process gets the disk's file and, unless it is nil, the target
+// file.
+func (p DiskPart) runQemuImg(ctx context.Context, out io.Writer, limits []string, target *os.File, args ...string) (err error) {
+	call, err := newQemuImgCall(ctx, limits, args...)
 	if err != nil {
 		return err
 	}
 	call.Stdout, call.ExtraFiles = out, []*os.File{p.File}
-	back, err := asNobody(call.Cmd, p.File)
+	revoke, err := runAsNobody(call.Cmd, p.File)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, back()) }()
-	if to != nil {
-		call.ExtraFiles = append(call.ExtraFiles, to)
-		taken, wrong := grant(to, 0o060)
+	defer func() { err = errors.Join(err, revoke()) }()
+	if target != nil {
+		call.ExtraFiles = append(call.ExtraFiles, target)
+		revokeTarget, wrong := grantToNobody(target, 0o060)
 		if wrong != nil {
 			return wrong
 		}
-		defer func() { err = errors.Join(err, taken()) }()
+		defer func() { err = errors.Join(err, revokeTarget()) }()
 	}
 	return call.run(ctx)
 }
@@ -159,7 +160,7 @@ func (l *ChainFile) blockNode() map[string]any {
 
 // MeasureQcow2 returns the number of bytes that the disk takes as a qcow2 file.
 func (l *ChainFile) MeasureQcow2(ctx context.Context) (int64, error) {
-	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "measure", "--output=json", "-O", "qcow2", nodeJSON(l.blockNode()))
+	call, err := newQemuImgCall(ctx, []string{"--as=2147483648", "--core=0"}, "measure", "--output=json", "-O", "qcow2", nodeJSON(l.blockNode()))
 	if err != nil {
 		return 0, err
 	}
@@ -171,19 +172,19 @@ func (l *ChainFile) MeasureQcow2(ctx context.Context) (int64, error) {
 	return parseMeasuredSize(out.Bytes())
 }
 
-// WriteVMDK writes the disk into to as a VMDK for archives. name is the file name in the VMDK's descriptor. report
-// receives the percentage.
-func (l *ChainFile) WriteVMDK(ctx context.Context, to *os.File, name string, report func(percent int)) error {
-	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "convert", "-p", "-O", "vmdk", "-o", "subformat=streamOptimized,adapter_type=lsilogic", nodeJSON(l.blockNode()), inputPath)
+// WriteVMDK writes the disk as a VMDK for archives into the target file. name is the file name in the VMDK's
+// descriptor. report receives the percentage.
+func (l *ChainFile) WriteVMDK(ctx context.Context, target *os.File, name string, report func(percent int)) error {
+	call, err := newQemuImgCall(ctx, []string{"--as=2147483648", "--core=0"}, "convert", "-p", "-O", "vmdk", "-o", "subformat=streamOptimized,adapter_type=lsilogic", nodeJSON(l.blockNode()), inputPath)
 	if err != nil {
 		return err
 	}
-	call.Stdout, call.ExtraFiles = &progressParser{report: report}, []*os.File{to}
+	call.Stdout, call.ExtraFiles = &progressParser{report: report}, []*os.File{target}
 	if err := call.run(ctx); err != nil {
 		return err
 	}
 	text := make([]byte, vmdkDescriptor)
-	if _, err := to.ReadAt(text, sectorSize); err != nil {
+	if _, err := target.ReadAt(text, sectorSize); err != nil {
 		return fmt.Errorf("read the packed VMDK: %w", err)
 	}
 	// qemu-img wrote the descriptor number as the file name
@@ -191,6 +192,6 @@ func (l *ChainFile) WriteVMDK(ctx context.Context, to *os.File, name string, rep
 	if n := len(bytes.TrimRight(named, "\x00")); n > vmdkDescriptor {
 		return fmt.Errorf("the name %q is too long for a descriptor", name)
 	}
-	_, err = to.WriteAt(named[:vmdkDescriptor], sectorSize)
+	_, err = target.WriteAt(named[:vmdkDescriptor], sectorSize)
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ReadConvertible is Read for images to convert: it also reads the size and the references of other products' disk
+// ReadConvertible is ReadFacts for images to convert: it also reads the size and the references of other products' disk
 // formats.
 func ReadConvertible(r io.ReaderAt, size int64) (Facts, error) {
 	f, err := ReadFacts(r, size, true)
@@ -35,8 +35,8 @@ func ReadConvertible(r io.ReaderAt, size int64) (Facts, error) {
 	return f, at.err
 }
 
-// CheckConvertible returns an error if the disk cannot be converted: a sentence that names the disk by name. claimed is
-// the expected format; empty: any.
+// CheckConvertible returns an error if the disk cannot be converted: a sentence that names the disk as name. claimed is
+// the expected format; empty: any format.
 func (f Facts) CheckConvertible(name, claimed string) error {
 	refuse := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.Invalid, "The disk "+name+" "+format, args...)
@@ -180,10 +180,10 @@ func (b *headerReader) readVHDX() Facts {
 	return f
 }
 
-// readVHD reads the footer at offset at. Dynamic disks have a copy of the footer at the beginning.
-func (b *headerReader) readVHD(at int64) Facts {
+// readVHD reads the footer at the offset. Dynamic disks have a copy of the footer at the beginning of the file.
+func (b *headerReader) readVHD(offset int64) Facts {
 	f := Facts{Format: "vpc"}
-	foot := b.bytes(at, sectorSize)
+	foot := b.bytes(offset, sectorSize)
 	f.Size = int64(binary.BigEndian.Uint64(foot[48:]) & (1<<62 - 1))
 	switch kind := binary.BigEndian.Uint32(foot[60:]); kind {
 	case 2, 3:

@@ -20,7 +20,7 @@ type Facts struct {
 	IsDisc         bool   // the file has an ISO 9660 or UDF volume descriptor at sector 16
 	HeaderFault    string // an invalid property of the header, as a clause; empty: none
 	NonDiskContent string // raw only: the kind of the content if it is certainly not a disk, such as "a web page"
-	IsArchive      bool   // Content is a compressed or archive file
+	IsArchive      bool   // NonDiskContent describes an archive or a compressed file
 }
 
 // headBytes is enough for every magic and the header of a qcow2 image, without long header extensions.
@@ -29,8 +29,8 @@ const headBytes = 64 << 10
 // ErrHeaderTruncated is the error of a truncated header.
 var ErrHeaderTruncated = errors.New("the qcow2 header is cut off")
 
-// ReadFacts reads the facts of an image of size bytes. deep also checks the tables; deep must be false while a running
-// guest may change them.
+// ReadFacts reads the facts of an image of size bytes. deep also checks the tables. deep must be false while a running
+// guest may change the tables.
 func ReadFacts(r io.ReaderAt, size int64, deep bool) (Facts, error) {
 	head := make([]byte, min(max(size, 0), headBytes))
 	n, err := r.ReadAt(head, 0)
@@ -115,11 +115,11 @@ const otherFormatAdvice = "Give a VMDK, VHDX, VHD or VDI disk a name with that e
 // CheckDownloaded is CheckReceived for a download.
 func (f Facts) CheckDownloaded(iso bool) error { return f.CheckReceived("What was downloaded", iso) }
 
-// CheckReceived returns an error if a received file is not a usable image. what names the file in the error. iso: the
-// file must be an ISO image.
-func (f Facts) CheckReceived(what string, iso bool) error {
+// CheckReceived returns an error if a received file is not a usable image. subject names the file in the error, such as
+// "What was downloaded". iso: the file must be an ISO image.
+func (f Facts) CheckReceived(subject string, iso bool) error {
 	refuse := func(format string, args ...any) error {
-		return fleet.Errorf(fleet.Invalid, what+" "+format, args...)
+		return fleet.Errorf(fleet.Invalid, subject+" "+format, args...)
 	}
 	switch {
 	case f.RefersTo != "":
@@ -135,7 +135,7 @@ func (f Facts) CheckReceived(what string, iso bool) error {
 	case iso && (f.Format != "raw" || !f.IsDisc) && f.NonDiskContent == "":
 		return refuse("is no ISO image: it has neither an ISO 9660 nor a UDF volume descriptor at sector 16. Choose a name without .iso if it is a disk.")
 	}
-	return f.checkDisk(what, fleet.Invalid)
+	return f.checkDisk(subject, fleet.Invalid)
 }
 
 func (f Facts) checkDisk(what string, code fleet.ErrorCode) error {

@@ -82,7 +82,8 @@ var archiveMagics = []struct {
 // textSampleBytes is enough to distinguish text from a disk.
 const textSampleBytes = 4 << 10
 
-// nonDiskContent returns what a file without a magic contains if the file is certainly not a disk.
+// nonDiskContent returns a description of the file's content if the file has no magic and is certainly not a disk.
+// isPacked reports that the content is an archive or compressed.
 func nonDiskContent(head []byte) (what string, isPacked bool) {
 	for _, p := range archiveMagics {
 		if len(head) >= p.at && bytes.HasPrefix(head[p.at:], []byte(p.magic)) {

@@ -10,21 +10,21 @@ import (
 
 const nobody = 65534
 
-// asNobody makes the command run as an unprivileged user who may only read the file; back revokes that access. Without
-// root privileges it does nothing.
-func asNobody(cmd *exec.Cmd, file *os.File) (back func() error, err error) {
+// runAsNobody makes the command run as an unprivileged user who may only read the file; revoke ends that access.
+// Without root privileges, runAsNobody does nothing.
+func runAsNobody(cmd *exec.Cmd, file *os.File) (revoke func() error, err error) {
 	if os.Geteuid() != 0 {
 		return func() error { return nil }, nil
 	}
-	if back, err = grant(file, 0o040); err != nil {
+	if revoke, err = grantToNobody(file, 0o040); err != nil {
 		return nil, err
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Pdeathsig: syscall.SIGKILL}
-	return back, nil
+	return revoke, nil
 }
 
-// grant gives the group of user nobody the rights to the file; back restores the file's group and mode.
-func grant(file *os.File, rights os.FileMode) (back func() error, err error) {
+// grantToNobody gives the group of user nobody the rights to the file; revoke restores the file's group and mode.
+func grantToNobody(file *os.File, rights os.FileMode) (revoke func() error, err error) {
 	if os.Geteuid() != 0 {
 		return func() error { return nil }, nil
 	}
@@ -36,16 +36,16 @@ func grant(file *os.File, rights os.FileMode) (back func() error, err error) {
 	if !ok {
 		return nil, errors.New("the file's owner cannot be read")
 	}
-	back = func() error { return errors.Join(file.Chmod(info.Mode().Perm()), file.Chown(-1, int(was.Gid))) }
+	revoke = func() error { return errors.Join(file.Chmod(info.Mode().Perm()), file.Chown(-1, int(was.Gid))) }
 	if err := errors.Join(file.Chown(-1, nobody), file.Chmod(info.Mode().Perm()|rights)); err != nil {
-		return nil, errors.Join(err, back())
+		return nil, errors.Join(err, revoke())
 	}
-	return back, nil
+	return revoke, nil
 }
 
-// deletedDir returns the path of a directory that is already deleted: it stays empty, and no directory is left if this
-// process is killed. leave must be called once the program runs.
-func deletedDir() (dir string, leave func() error, err error) {
+// newDeletedDir returns the path of a new directory that is already deleted. The directory stays empty, and no
+// directory is left if this process is killed. The caller must call closeDir once the program runs.
+func newDeletedDir() (dir string, closeDir func() error, err error) {
 	name, err := os.MkdirTemp("", "quantix-image-")
 	if err != nil {
 		return "", nil, err

@@ -25,13 +25,13 @@ func VerifyWithQemuImg(ctx context.Context, file *os.File, f Facts) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	limits := []string{"--as=1073741824", "--cpu=10", "--nofile=64", "--core=0", "--fsize=0"}
-	call, err := qemuImg(ctx, limits, "info", "-U", "--output=json", "-f", f.Format, inputPath)
+	call, err := newQemuImgCall(ctx, limits, "info", "-U", "--output=json", "-f", f.Format, inputPath)
 	if err != nil {
 		return err
 	}
 	var out limitedOutput
 	call.Stdout, call.ExtraFiles = &out, []*os.File{file}
-	back, err := asNobody(call.Cmd, file)
+	back, err := runAsNobody(call.Cmd, file)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func checkQemuImgAgrees(text []byte, f Facts) error {
 	if f.Format == "raw" {
 		size = (size + 511) / 512 * 512
 	}
-	// some products store less than the real size
+	// a VHD header (vpc) may record less than the real size
 	if number, _ := info["virtual-size"].(json.Number); number.String() != strconv.FormatInt(size, 10) && f.Format != "vpc" {
 		return untrustedImageError("qemu-img reports a size of %v bytes, but its header says %d.", info["virtual-size"], size)
 	}

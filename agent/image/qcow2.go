@@ -29,7 +29,7 @@ const (
 	extensionLUKS     = 0x0537be77
 	maxExtensions     = 64
 
-	// QEMU's own limits.
+	// Limits that QEMU enforces, too.
 	maxL1Bytes       = 32 << 20
 	maxRefcountBytes = 8 << 20
 	maxSnapshots     = 65536

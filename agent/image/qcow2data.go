@@ -16,8 +16,8 @@ const (
 	refcountMask    = ^uint64(0x1ff) // offset bits of a refcount table entry
 )
 
-// dataFault checks that all data clusters are inside the file. The reference counts usually prove it. The L2 tables are
-// read only if clusters after the file's end have a count.
+// dataFault checks that all data clusters are inside the file. Usually the reference counts prove it: no cluster after
+// the file's end has a count. Otherwise dataFault reads the L2 tables.
 func (q *qcow2) dataFault(r io.ReaderAt) (string, error) {
 	last, err := q.lastCountedCluster(r)
 	if err != nil || last < 0 || last*q.cluster < q.size {

@@ -34,9 +34,9 @@ const threadStackBytes = 1 << 20
 // maxErrorOutputBytes limits the stored error output in bytes.
 const maxErrorOutputBytes = 1 << 20
 
-// qemuImg returns a call of qemu-img within limits. limits are arguments of prlimit, and ignored if prlimit is not
-// installed.
-func qemuImg(ctx context.Context, limits []string, args ...string) (*qemuImgCall, error) {
+// newQemuImgCall returns a call of qemu-img within limits. limits are arguments of prlimit, and ignored if prlimit is
+// not installed.
+func newQemuImgCall(ctx context.Context, limits []string, args ...string) (*qemuImgCall, error) {
 	program, err := exec.LookPath("qemu-img")
 	if err != nil {
 		return nil, fmt.Errorf("%w: install qemu-utils", errNoQemuImg)
@@ -53,7 +53,7 @@ func qemuImg(ctx context.Context, limits []string, args ...string) (*qemuImgCall
 
 // run runs qemu-img in an empty directory, so that a relative name refers to no file.
 func (c *qemuImgCall) run(ctx context.Context) error {
-	dir, leave, err := deletedDir()
+	dir, leave, err := newDeletedDir()
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func TestQemuImgLimitsApplyToAllThreads(t *testing.T) {
 		t.Fatal(err)
 	}
 	limits := []string{"--as=1073741824", "--nofile=64", "--core=0"}
-	call, err := qemuImg(t.Context(), limits, "bench", "-f", "raw", "-c", "20000", "-d", "64", "-s", "65536", path)
+	call, err := newQemuImgCall(t.Context(), limits, "bench", "-f", "raw", "-c", "20000", "-d", "64", "-s", "65536", path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestQemuImgWorkingDirectoryIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	call, err := qemuImg(ctx, nil, "info", "-f", "raw", never)
+	call, err := newQemuImgCall(ctx, nil, "info", "-f", "raw", never)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -275,7 +275,7 @@ func (a *applyRun) checkDiskExists(ctx context.Context, p storage.LocalVolume, o
 		}
 	}
 	if !made {
-		if err := a.pools.CheckAnswers(p.Pool.Name); err != nil {
+		if err := a.pools.CheckPoolUsable(p.Pool.Name); err != nil {
 			return false, fmt.Errorf("disk %d: %w", p.Number, err)
 		}
 	}

@@ -86,7 +86,7 @@ type Backend struct {
 	stateConnection *conn.Conn // state connection; nil while libvirtd is unreachable, for the reason in lostReason
 	lostReason      error
 	version         string
-	lastState       *wire.State // the host state that the newest Snapshot returned
+	lastState       *wire.State // the host state that the newest HostState call returned
 }
 
 var _ hypervisor.Hypervisor = (*Backend)(nil)

@@ -15,8 +15,8 @@ import (
 	"quantix/internal/testkit/goals"
 )
 
-// BenchmarkSnapshot reads a host with 200 unchanged VMs.
-func BenchmarkSnapshot(b *testing.B) {
+// BenchmarkHostState reads a host with 200 unchanged VMs.
+func BenchmarkHostState(b *testing.B) {
 	hv := openBench(b)
 	for i := range 200 {
 		id := fleet.NewID[fleet.VMID]()

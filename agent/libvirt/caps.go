@@ -40,7 +40,8 @@ type capabilities struct {
 	bandwidthGaps    []fleet.VMGap // NIC limits that the kernel does not support
 }
 
-// capabilityInventory returns the capabilities as Snapshot reports them. They are empty until libvirtd has probed QEMU.
+// capabilityInventory returns the capabilities as HostState reports them. They are empty until libvirtd has probed
+// QEMU.
 func (b *Backend) capabilityInventory(ctx context.Context) fleet.Inventory {
 	var inv fleet.Inventory
 	s := b.capabilityWatch.Read(ctx, capabilityMaxAge, capabilityReportTimeout, b.readCapabilities)
@@ -59,7 +60,7 @@ func (b *Backend) capabilityInventory(ctx context.Context) fleet.Inventory {
 	return inv
 }
 
-// missingProgramGaps returns the VM fields that libvirt, QEMU or the kernel do not support.
+// vmGaps returns the VM fields that libvirt, QEMU or the kernel do not support.
 func (c capabilities) vmGaps() (gaps []fleet.VMGap) {
 	gaps = append(gaps, c.bandwidthGaps...)
 	if !c.spice {
@@ -130,7 +131,7 @@ func queryCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 	for _, accelerator := range accelerators(host, caps.arch) {
 		k := domxml.AcceleratorKind{Accelerator: accelerator}
 		for _, machine := range domxml.SupportedMachines {
-			// libvirt returns an error for a combination that it cannot run.
+			// libvirt returns an error for a combination of machine type and accelerator that it cannot run.
 			text, err := l.ConnectGetDomainCapabilities(nil, golibvirt.OptString{caps.arch}, golibvirt.OptString{machine}, golibvirt.OptString{accelerator}, 0)
 			if err != nil && !conn.IsLibvirtError(err) {
 				return capabilities{}, err

@@ -211,7 +211,7 @@ func TestRBDPoolServesDisksAndRecoversFromHang(t *testing.T) {
 	}
 	waitPoolStatus(t, b, p, "active", isPoolActive)
 
-	// Create, grow and delete a volume.
+	// Volumes of the pool are created, grown and deleted.
 	f.requireNoError(b.CreateVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{Format: "raw", SizeBytes: 8 << 20})))
 	if err := b.CreateVolume(t.Context(), f.volumeJob("data", fleet.VolumeParams{Format: "raw", SizeBytes: 8 << 20})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "already has a volume named data") {
 		t.Errorf("create a second volume with the same name: %v", err)
@@ -246,7 +246,7 @@ func TestRBDPoolServesDisksAndRecoversFromHang(t *testing.T) {
 		f.requireNoError(b.DeleteVolume(t.Context(), f.volumeJob("gone", fleet.VolumeParams{})))
 	}
 
-	// A VM's disk.
+	// A VM uses a volume of the pool as its disk.
 	vm := f.newVM()
 	vm.Spec.Disks = []fleet.Disk{{PoolID: p.ID, Volume: "disk-1.raw", SizeBytes: 8 << 20}}
 	whole := 0

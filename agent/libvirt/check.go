@@ -49,7 +49,7 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 	if check.Kind == fleet.HealthScreen {
 		return hashScreen(ctx, c, s)
 	}
-	return b.agents.Check(ctx, c, s.guest(), check)
+	return b.agents.CheckInGuest(ctx, c, s.guestDomain(), check)
 }
 
 // hashScreen returns a checksum of the picture on the guest's first screen.

@@ -27,7 +27,7 @@ const childSocketEnv = "QUANTIX_TEST_AGENT_SOCKET"
 
 // childJob is the job of the child agent. Either VM or Volume is set.
 type childJob struct {
-	Book      string // the pool book shared by the agents of the host
+	Book      string // the PoolBook shared by the agents of the host
 	VM        *fleet.VM
 	Pools     []fleet.Pool
 	Made      []fleet.Volref

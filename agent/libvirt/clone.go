@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// cloneImage copies the image into the partial volume and grows it to the disk's size.
+// cloneImage copies the image into the unfinished volume and grows the volume to the disk's size.
 func (a *applyRun) cloneImage(ctx context.Context, pool golibvirt.StoragePool, p storage.LocalVolume, progress func(percent int)) error {
 	source, h, err := a.cloneSource(ctx, *p.Image, p.InLibrary)
 	if err != nil {
@@ -66,8 +66,8 @@ func (a *applyRun) cloneSource(ctx context.Context, p storage.LocalVolume, libra
 	return volume, h, err
 }
 
-// reportAllocation reports the copy's progress until stop is called. The progress is the space allocated so far
-// relative to total, in bytes.
+// reportAllocation reports the progress of a copy until the caller calls stop. The progress is the allocated space as a
+// percentage of total, in bytes.
 func reportAllocation(path string, total int64, progress func(percent int)) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -82,7 +82,7 @@ func reportAllocation(path string, total int64, progress func(percent int)) (sto
 			case <-tick.C:
 			}
 			if info, err := os.Lstat(path); err == nil && total > 0 {
-				last = max(last, int(min(99, hostfile.Allocated(info, info.Size())*100/total)))
+				last = max(last, int(min(99, hostfile.AllocatedBytes(info, info.Size())*100/total)))
 			}
 			progress(last)
 		}
@@ -96,8 +96,8 @@ func reportAllocation(path string, total int64, progress func(percent int)) (sto
 	}
 }
 
-// createOverlay creates the volume, still under its name of unfinished volumes, as an overlay of the image. Both must be
-// in the same pool, so that checks before the image or the overlay is moved find the other one.
+// createOverlay creates the volume, still under its unfinished name, as a qcow2 overlay of the image. The image and the
+// overlay must be in the same pool, so that a check before either file is moved finds the other file.
 func (a *applyRun) createOverlay(ctx context.Context, pool golibvirt.StoragePool, p storage.LocalVolume) error {
 	if p.Image.Pool.ID != p.Pool.ID {
 		return fleet.Errorf(fleet.Invalid, "The image %s is not in the disk's pool, so the image cannot be the disk's backing file. Copy the image to the pool %s first.", p.Image.Name, p.Pool.Name)

@@ -27,7 +27,7 @@ import (
 type faultRunner struct {
 	fixture
 	proxy       *libvirtProxy
-	book        string         // the pool book shared by the agents of the host
+	book        string         // the PoolBook shared by the agents of the host
 	stepCount   int            // number of steps of the last job
 	faultCount  int            // number of places interrupted in this run
 	faultCounts map[string]int // number of places interrupted in this run, by fault

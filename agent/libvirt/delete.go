@@ -78,7 +78,7 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 			return err
 		}
 		for _, p := range places {
-			if err := b.pools.CheckAnswers(p.Pool.Name); err != nil {
+			if err := b.pools.CheckPoolUsable(p.Pool.Name); err != nil {
 				return err
 			}
 			all := []storage.LocalVolume{p, p.Unfinished()}
@@ -174,7 +174,8 @@ func (b *Backend) undefine(ctx context.Context, c *conn.Conn, id fleet.VMID) err
 				return fmt.Errorf("remove the state of the VM's TPM: %w", err)
 			}
 		}
-		// libvirt removes only the file of UEFI variables in the definition. A change of secure boot leaves another one.
+		// libvirt removes only the file of UEFI variables in the definition. A change of secure boot has left a second
+		// file.
 		other := domxml.SecureVarsSuffix
 		if s.persistent.FieldValues.Security.SecureBoot {
 			other = domxml.PlainVarsSuffix

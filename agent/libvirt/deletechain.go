@@ -124,8 +124,8 @@ func (b *Backend) overlaysToDelete(ctx context.Context, c *conn.Conn, ref golibv
 	return out, b.checkFilesDeletable(ctx, c, vm, out)
 }
 
-// filesAbove returns the overlays of a backing chain, from the file top down to the first file in own (exclusive). It
-// returns nil if the chain contains no file of own.
+// filesAbove returns the overlays in the backing chain of the file top, down to but without the first file in own. It
+// returns nil if the chain contains no file in own.
 func filesAbove(top string, own map[string]bool) (out []string) {
 	for at := top; len(out) < hostfile.MaxChainFiles; {
 		out = append(out, at)

@@ -76,7 +76,7 @@ func (b *Backend) deleteOrphanedSecrets(ctx context.Context, c *conn.Conn, disks
 	var failed error
 	for _, d := range disks {
 		p, err := storage.LocalVolumeOf(d.Ref(), pools)
-		if d.Encryption == "" || err != nil || p.IsInBlockPool() || b.pools.CheckAnswers(p.Pool.Name) != nil {
+		if d.Encryption == "" || err != nil || p.IsInBlockPool() || b.pools.CheckPoolUsable(p.Pool.Name) != nil {
 			continue
 		}
 		why, err := b.diskUnavailableReason(ctx, c, p.Pool.Name, p.Path())

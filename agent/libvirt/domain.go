@@ -97,7 +97,7 @@ func (d *domain) snapshotFiles() (out []domxml.DiskFile) {
 type domainCache struct {
 	mu            sync.Mutex
 	all           map[golibvirt.UUID]*domain
-	invalidations int // number of invalidations, so that put never stores a definition read before an invalidation
+	invalidations int // number of invalidations, so that store never stores a definition read before an invalidation
 }
 
 func (k *domainCache) invalidate(id golibvirt.UUID) {
@@ -115,8 +115,8 @@ func (k *domainCache) clear() {
 }
 
 // get returns the cached domain, or nil. A cached domain is valid if its run, name and definition file are unchanged
-// and the entry is younger than domainMaxAge. The caller passes forgets to put.
-func (k *domainCache) get(ref golibvirt.Domain, file fileStamp) (d *domain, forgets int) {
+// and the entry is younger than domainMaxAge. The caller passes invalidations to store.
+func (k *domainCache) get(ref golibvirt.Domain, file fileStamp) (d *domain, invalidations int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	d = k.all[ref.UUID]
@@ -126,11 +126,11 @@ func (k *domainCache) get(ref golibvirt.Domain, file fileStamp) (d *domain, forg
 	return nil, k.invalidations
 }
 
-// store stores the domain, unless an invalidation happened after the call of get that returned forgets.
-func (k *domainCache) store(d *domain, forgets int) {
+// store stores the domain, unless an entry was invalidated after the call of get that returned invalidations.
+func (k *domainCache) store(d *domain, invalidations int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.invalidations != forgets {
+	if k.invalidations != invalidations {
 		return
 	}
 	if k.all == nil {
@@ -308,7 +308,7 @@ func (b *Backend) readDomains(ctx context.Context, c *conn.Conn) ([]observedDoma
 	b.domains.keepOnly(here)
 	b.ioErrors.keepOnly(here)
 	b.watchdogs.keepOnly(here)
-	b.agents.KeepPrograms(guestsOf(here))
+	b.agents.KeepProgramsOf(guestsOf(here))
 	return here, nil
 }
 

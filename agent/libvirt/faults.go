@@ -84,8 +84,8 @@ func (d specDisk) missingFault(why string) fleet.Fault {
 func (b *Backend) statusWithFaults(s observedDomain, sizes map[string]hostfile.DiskSize, addresses guest.NICAddresses) fleet.VMStatus {
 	st := s.status(sizes, addresses)
 	st.Faults = b.faults(s, sizes)
-	st.Guest = b.agents.StatusOf(s.guest())
-	if changed := b.filters.LastChanged(); s.managed && len(changed) > 0 {
+	st.Guest = b.agents.StatusOf(s.guestDomain())
+	if changed := b.filters.LastChangeMessages(); s.managed && len(changed) > 0 {
 		for _, n := range s.persistent.NICs {
 			if message := changed[n.Filter]; message != "" {
 				st.RecordFilterDrift(n.MAC, message)
@@ -119,7 +119,7 @@ func (b *Backend) faults(s observedDomain, sizes map[string]hostfile.DiskSize) [
 			out = append(out, d.missingFault(hypervisor.FileReplacedReason))
 		}
 	}
-	out = append(out, replacedMedia(s, sizes)...)
+	out = append(out, replacedMediaFaults(s, sizes)...)
 	if golibvirt.DomainState(s.state) == golibvirt.DomainPaused && golibvirt.DomainPausedReason(s.reason) == golibvirt.DomainPausedIoerror {
 		out = append(out, b.ioErrors.faultOf(s))
 	}
@@ -136,7 +136,7 @@ func (b *Backend) faults(s observedDomain, sizes map[string]hostfile.DiskSize) [
 // is unknown.
 func (b *Backend) diskUnavailableReason(ctx context.Context, c *conn.Conn, pool, path string) (string, error) {
 	if pool != "" {
-		switch err := b.pools.CheckAnswers(pool); {
+		switch err := b.pools.CheckPoolUsable(pool); {
 		case fleet.CodeOf(err) == fleet.Conflict:
 			return hypervisor.PoolReplacedReason, nil
 		case err != nil:

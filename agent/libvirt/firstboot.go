@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// createSeed sets in.seed if the spec has first-boot data and the definition uses it. It creates the seed file if the
+// createSeed sets in.Seed if the spec has first-boot data and the definition uses it. It creates the seed file if the
 // file is missing. defined is the first-boot setting of the current definition.
 func (a *applyRun) createSeed(ctx context.Context, defined fleet.VMFirstBoot, in *domxml.EditContent) error {
 	want := a.in.VM.Spec.FirstBoot

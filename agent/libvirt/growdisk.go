@@ -62,7 +62,8 @@ func (a *applyRun) growDisk(ctx context.Context, old observedDomain, kept *libvi
 		if err != nil || running == nil {
 			return err
 		}
-		// An earlier job may have grown the volume and then ended before it notified the guest of the new size.
+		// The guest is notified of the size in any case: an earlier job may have ended after it grew the volume and
+		// before it notified the guest.
 		return a.resizeLive(ctx, old.ref, running, max(p.Size, v.CapacityBytes))
 	}
 	f, err := a.volumeFile(ctx, a.c, p)

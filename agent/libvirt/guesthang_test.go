@@ -25,7 +25,7 @@ func TestHangingGuestAgentDoesNotBlockHost(t *testing.T) {
 	f.requireNoError(f.StartVM(t.Context(), vm.ID))
 	is := func(want fleet.GuestAgent) func() bool {
 		return func() bool {
-			// Snapshot has its own time limit
+			// HostState has its own time limit
 			_, err := f.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{f.pool}})
 			f.requireNoError(err)
 			s, _, err := f.VM(t.Context(), vm.ID)

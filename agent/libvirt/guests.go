@@ -57,11 +57,11 @@ func (b *Backend) readGuest(ctx context.Context, c *conn.Conn, id fleet.VMID) (g
 	case !s.managed:
 		return guest.Domain{}, errUnmanaged()
 	}
-	return s.guest(), nil
+	return s.guestDomain(), nil
 }
 
-// guest returns the domain as its guest agent needs it.
-func (s observedDomain) guest() guest.Domain {
+// guestDomain returns the domain as its guest agent needs it.
+func (s observedDomain) guestDomain() guest.Domain {
 	return guest.Domain{ID: s.id, Ref: s.ref, State: golibvirt.DomainState(s.state), Managed: s.managed, Live: s.live, AgentConnected: s.agentConnected, CID: s.cid}
 }
 
@@ -69,7 +69,7 @@ func (s observedDomain) guest() guest.Domain {
 func guestsOf(all []observedDomain) []guest.Domain {
 	out := make([]guest.Domain, len(all))
 	for i, s := range all {
-		out[i] = s.guest()
+		out[i] = s.guestDomain()
 	}
 	return out
 }

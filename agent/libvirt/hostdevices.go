@@ -43,7 +43,7 @@ func (b *Backend) prepareHostDevice(vm string, d *libvirtxml.DomainHostdev) (cha
 		if err != nil {
 			return false, err
 		}
-		return domxml.SetUSB(d, is), nil
+		return domxml.SetUSBDevice(d, is), nil
 	}
 	kind, ok := strings.CutPrefix(name, "mdev/")
 	if !ok {

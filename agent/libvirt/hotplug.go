@@ -18,8 +18,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The agent repeats an unplug request after unplugRetry, because a booting guest ignores requests. The limit is short,
-// because other jobs wait.
+// The agent repeats an unplug request after unplugRetry, because a booting guest ignores requests. unplugTimeout is
+// short, because other jobs of the VM wait.
 const (
 	unplugTimeout = 6 * time.Second
 	unplugRetry   = 2 * time.Second
@@ -107,7 +107,7 @@ func reportUnplugs(all []pluggable) (out []fleet.PendingUnplug) {
 
 // hotPlugChanges hot-plugs the devices that the edit adds and unplugs the devices that the definition no longer has. If
 // the guest has no slot for a device, or does not release one, the change waits for the next start and is reported.
-// again marks an edit that an earlier job applied, perhaps incompletely.
+// again marks an edit that an earlier job may have applied incompletely.
 func (a *applyRun) hotPlugChanges(ctx context.Context, guest observedDomain, plan hypervisor.DefinitionEdit, again bool) error {
 	kept, err := conn.ReadDefinition(ctx, a.c, guest.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
@@ -160,13 +160,13 @@ func (a *applyRun) attachDevice(ctx context.Context, ref golibvirt.Domain, p plu
 		}
 	}
 	if drive := p.address != nil && p.address.Drive != nil; drive && !has("scsi") {
-		c := domxml.NewSCSI()
+		c := domxml.NewSCSIController()
 		text, err := c.Marshal()
 		if err != nil {
 			return err
 		}
 		if err := a.attachXML(ctx, ref, text); err != nil {
-			return ignoreNoSlot(err)
+			return ignoreNoSlotError(err)
 		}
 	}
 	var err error
@@ -182,7 +182,7 @@ func (a *applyRun) attachDevice(ctx context.Context, ref golibvirt.Domain, p plu
 			return none
 		}
 	}
-	return ignoreNoSlot(err)
+	return ignoreNoSlotError(err)
 }
 
 func (a *applyRun) attachXML(ctx context.Context, ref golibvirt.Domain, text string) error {
@@ -191,9 +191,9 @@ func (a *applyRun) attachXML(ctx context.Context, ref golibvirt.Domain, text str
 	})
 }
 
-// ignoreNoSlot returns nil for an error about a missing slot, because the guest gets the device at its next start. It
-// returns other errors unchanged.
-func ignoreNoSlot(err error) error {
+// ignoreNoSlotError returns nil for an error about a missing slot, because the guest gets the device at its next start.
+// It returns other errors unchanged.
+func ignoreNoSlotError(err error) error {
 	if strings.Contains(err.Error(), "No more available PCI slots") || strings.Contains(err.Error(), "No free USB port") {
 		return nil
 	}

@@ -178,8 +178,8 @@ func (b *Backend) isReplaced(path string, folder bool) bool {
 	return err == nil && is == pathReplaced
 }
 
-// replacedMedia returns the faults of replaced media and shared folders, which prevent the guest's start.
-func replacedMedia(s observedDomain, sizes map[string]hostfile.DiskSize) (out []fleet.Fault) {
+// replacedMediaFaults returns the faults of replaced media and shared folders, which prevent the guest's start.
+func replacedMediaFaults(s observedDomain, sizes map[string]hostfile.DiskSize) (out []fleet.Fault) {
 	for path := range mediaPaths(s) {
 		if sizes[path].Presence == hostfile.FileReplaced {
 			out = append(out, hypervisor.OutsideFileFault(path, conn.Hostname()))

@@ -214,7 +214,8 @@ func openBench(b *testing.B) hypervisor.Hypervisor {
 	return hv
 }
 
-// All backends of the tests share one pool book. The pools are in temporary directories of the tests.
+// All backends of the tests share one PoolBook (the agent's records of pools). The pools are in temporary directories
+// of the tests.
 var (
 	sharedPoolBook = must(state.OpenPoolBook(""))
 	tempDirRoots   = pooldir.PoolRoots{Allowed: []string{os.TempDir()}}

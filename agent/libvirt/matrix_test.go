@@ -128,7 +128,7 @@ func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 	f := newFixture(t)
 	vm := f.newVM()
 	vm.Spec.CPUs, vm.Spec.Disks = 4, []fleet.Disk{conformance.DiskWithAllFields(fleet.Disk{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 8 << 20})}
-	// The second disk has the limits that exclude the limits of the first disk.
+	// The second disk has the limits that cannot be combined with the limits of the first disk.
 	second := fleet.Disk{PoolID: f.pool.ID, Volume: "second.qcow2", SizeBytes: 1 << 20}
 	second.Limits = fleet.DiskLimits{ReadIOPS: 101, WriteIOPS: 102, TotalKiB: 4096, BurstKiB: 8192}
 	vm.Spec.Disks = append(vm.Spec.Disks, second)

@@ -30,7 +30,7 @@ func (a *applyRun) checkISO(ctx context.Context, old *observedDomain, in domxml.
 	if err != nil {
 		return err
 	}
-	if err := a.pools.CheckAnswers(p.Pool.Name); err != nil {
+	if err := a.pools.CheckPoolUsable(p.Pool.Name); err != nil {
 		return err
 	}
 	h, err := hostfile.WithinContext(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(p.Path(), false) })
@@ -88,7 +88,7 @@ func (a *applyRun) checkFloppiesAndShares(ctx context.Context, old *observedDoma
 		if err != nil {
 			return err
 		}
-		if err := a.pools.CheckAnswers(p.Pool.Name); err != nil {
+		if err := a.pools.CheckPoolUsable(p.Pool.Name); err != nil {
 			return err
 		}
 		if m.Kind == fleet.MediumFolder {

@@ -17,7 +17,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// migrationRun is the state of one MigrateVMWork call.
+// migrationRun is the state of one MigrateVM call.
 type migrationRun struct {
 	*Backend
 	c         *conn.Conn
@@ -152,7 +152,7 @@ func (l *migrationRun) checkMigratable(ctx context.Context, s diskMigrationState
 // also fails if the file changed since an earlier call, because the destination keeps the data that it already
 // received.
 func (l *migrationRun) sendDisk(ctx context.Context, m *diskMigration, d fleet.MigratingDisk) error {
-	before, err := m.unusedFile(ctx)
+	before, err := m.readUnusedFile(ctx)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (l *migrationRun) sendDisk(ctx context.Context, m *diskMigration, d fleet.M
 		}
 		defer f.Close()
 		return l.in.Send(ctx, d, func(ctx context.Context, do func(int64, []byte, int64) error) error {
-			if err := transfer.File(f, before.Bytes)(ctx, do); err != nil {
+			if err := transfer.FilePieces(f, before.Bytes)(ctx, do); err != nil {
 				return err
 			}
 			return l.checkVMUnchanged(ctx, m, before)
@@ -182,7 +182,7 @@ func (l *migrationRun) sendDisk(ctx context.Context, m *diskMigration, d fleet.M
 }
 
 func (l *migrationRun) checkVMUnchanged(ctx context.Context, m *diskMigration, before hostfile.VolumeFile) error {
-	after, err := m.unusedFile(ctx)
+	after, err := m.readUnusedFile(ctx)
 	if err == nil && (after.ID != before.ID || after.Bytes != before.Bytes || !after.Modified.Equal(before.Modified)) {
 		err = hypervisor.RefuseChangedVM(l.in.VM.Name)
 	}

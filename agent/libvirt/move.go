@@ -178,7 +178,7 @@ func (m *diskMigration) runMigration(ctx context.Context) error {
 	if s.live != nil {
 		return m.copyRunning(ctx, s, h)
 	}
-	return m.copyStopped(ctx)
+	return m.copyStoppedDisk(ctx)
 }
 
 // definitionNamesNewDisk reports whether the persistent definition names the new disk.
@@ -264,8 +264,8 @@ func (m *diskMigration) recordFile(ctx context.Context) error {
 	return m.in.RecordFile(file)
 }
 
-// undoMigration undoes the migration and returns why. If libvirt does not answer or ctx has ended, revert changes
-// nothing, because the job is retried.
+// undoMigration undoes the migration and returns the error why. If libvirt does not answer or ctx has ended,
+// undoMigration changes nothing, because the job is retried.
 func (m *diskMigration) undoMigration(ctx context.Context, why error) error {
 	if errors.Is(why, hypervisor.ErrUnreachable) || ctx.Err() != nil {
 		return why

@@ -15,16 +15,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// copyStopped copies the disk of a stopped guest, verifies the copy and changes the definition to the copy.
-func (m *diskMigration) copyStopped(ctx context.Context) error {
-	before, err := m.unusedFile(ctx)
+// copyStoppedDisk copies the disk of a stopped guest, verifies the copy and changes the definition to the copy.
+func (m *diskMigration) copyStoppedDisk(ctx context.Context) error {
+	before, err := m.readUnusedFile(ctx)
 	if err != nil {
 		return err
 	}
 	if err := m.writeCopy(ctx, before); err != nil {
 		return m.undoMigration(ctx, err)
 	}
-	after, err := m.unusedFile(ctx)
+	after, err := m.readUnusedFile(ctx)
 	if err == nil && (after.ID != before.ID || after.Bytes != before.Bytes || !after.Modified.Equal(before.Modified)) {
 		err = fleet.Errorf(fleet.Conflict, "The disk %s was written to while it was being copied, so the copy is incomplete. The disk was not moved; move the disk again.", m.from.Name)
 	}
@@ -41,8 +41,8 @@ func (m *diskMigration) copyStopped(ctx context.Context) error {
 	return m.redefineStopped(ctx, before)
 }
 
-// unusedFile returns the state of the disk's file. It fails if somebody writes to the file.
-func (m *diskMigration) unusedFile(ctx context.Context) (hostfile.VolumeFile, error) {
+// readUnusedFile returns the state of the disk's file. It fails if somebody writes to the file.
+func (m *diskMigration) readUnusedFile(ctx context.Context) (hostfile.VolumeFile, error) {
 	f, err := m.volumeFile(ctx, m.c, m.from)
 	if err == nil {
 		err = m.checkUnwritten(ctx, m.c, m.from, f.ID)
@@ -135,10 +135,11 @@ func (m *diskMigration) redefineStopped(ctx context.Context, before hostfile.Vol
 	return m.undoMigration(ctx, errStartedDuringCopy())
 }
 
-// isWrittenSince reports whether the old file was modified since before. It returns false for a missing file.
-func (m *diskMigration) isWrittenSince(ctx context.Context, before hostfile.VolumeFile) bool {
+// isWrittenSince reports whether the old file was modified after the reading earlier. It returns false for a missing
+// file.
+func (m *diskMigration) isWrittenSince(ctx context.Context, earlier hostfile.VolumeFile) bool {
 	f, err := m.volumeFile(ctx, m.c, m.from)
-	return err == nil && !f.Modified.Equal(before.Modified)
+	return err == nil && !f.Modified.Equal(earlier.Modified)
 }
 
 func errStartedDuringCopy() error {

@@ -51,9 +51,9 @@ func (m *diskMigration) startMirror(ctx context.Context, s diskMigrationState) e
 	if rate := m.in.Params.RateBytes; rate > 0 {
 		params = append(params, golibvirt.TypedParam{Field: golibvirt.DomainBlockCopyBandwidth, Value: *golibvirt.NewTypedParamValueUllong(uint64(rate))})
 	}
-	// By default, QEMU copies the guest's new writes later. QEMU can also write to both disks at once (write-blocking),
-	// so that the copy always catches up with the guest. But in that mode QEMU 7.2 on a busy host sometimes hangs a
-	// guest whose copy is cancelled, exits, or loses a write in the copy.
+	// By default, QEMU copies the guest's new writes later. In write-blocking mode, QEMU writes to both disks at once,
+	// so that the copy always catches up with the guest. But in that mode QEMU 7.2 on a busy host sometimes exits,
+	// loses a write in the copy, or hangs the guest when the copy is cancelled.
 	const flags = golibvirt.DomainBlockCopyReuseExt | golibvirt.DomainBlockCopyTransientJob
 	return m.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainBlockCopy(s.ref, domxml.DiskTargetOf(s.liveDisk), text, params, flags)
@@ -99,7 +99,7 @@ func (m *diskMigration) waitForMirror(ctx context.Context) error {
 			return m.undoMigration(ctx, hypervisor.ErrCancelled)
 		case d.Mirror.Ready == "yes":
 			if err := m.pivotToCopy(ctx, s); err != nil {
-				return m.undoMigration(ctx, err) // revert detects a pivot that succeeded despite the error
+				return m.undoMigration(ctx, err) // undoMigration detects a pivot that succeeded despite the error
 			}
 			continue
 		}
@@ -116,7 +116,7 @@ func (m *diskMigration) waitForMirror(ctx context.Context) error {
 }
 
 // pivotToCopy switches the guest to the new disk. It records the switch first, because the old disk may miss the
-// guest's later writes. If the record cannot be written, pivot does not start the switch.
+// guest's later writes. If the record cannot be written, pivotToCopy does not start the switch.
 func (m *diskMigration) pivotToCopy(ctx context.Context, s diskMigrationState) error {
 	m.in.Progress(99, "switching to the new disk")
 	if !m.pivoted {
@@ -133,9 +133,9 @@ func (m *diskMigration) pivotToCopy(ctx context.Context, s diskMigrationState) e
 	})
 }
 
-// findEndedMirror detects a copy that libvirt still lists although QEMU has ended it. libvirtd had stopped before QEMU
-// ended the copy. gone reports that QEMU has no such job; over reports that QEMU uses the new disk.
-func (m *diskMigration) findEndedMirror(ctx context.Context, s diskMigrationState) (gone, over bool, err error) {
+// findEndedMirror detects a copy that libvirt still lists although QEMU ended it while libvirtd was stopped. gone
+// reports that QEMU has no such job; pivoted reports that QEMU uses the new disk.
+func (m *diskMigration) findEndedMirror(ctx context.Context, s diskMigrationState) (gone, pivoted bool, err error) {
 	for began := time.Now(); time.Since(began) < endedJobTimeout; {
 		found, err := conn.Call(ctx, m.c, func(l *golibvirt.Libvirt) (int32, error) {
 			found, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, domxml.DiskTargetOf(s.liveDisk), 0)
@@ -154,13 +154,13 @@ func (m *diskMigration) findEndedMirror(ctx context.Context, s diskMigrationStat
 			return false, false, err
 		}
 	}
-	over, err = m.usesNewDisk(ctx, s)
-	return err == nil, over, err
+	pivoted, err = m.usesNewDisk(ctx, s)
+	return err == nil, pivoted, err
 }
 
 // usesNewDisk asks QEMU whether the guest uses the new disk.
 func (m *diskMigration) usesNewDisk(ctx context.Context, s diskMigrationState) (bool, error) {
-	return m.diskChangedTo(ctx, m.c, s.observedDomain, m.from.Path(), m.to.Path())
+	return m.usesNewFile(ctx, m.c, s.observedDomain, m.from.Path(), m.to.Path())
 }
 
 // finishMoveOfLostGuest handles a guest that libvirt lost during the pivot. If the guest's QEMU runs and uses the new

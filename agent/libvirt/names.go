@@ -46,8 +46,8 @@ func (a *applyRun) isNameTaken(ctx context.Context, name string) (bool, error) {
 	return conn.FormatUUID(other.UUID) != a.in.VM.ID, nil
 }
 
-// renameDomain gives the domain its pending name, or a new name if choose is set. A running guest keeps the old name
-// until it is off, because libvirt renames only inactive domains.
+// renameDomain gives the domain its pending name; with choose set, it chooses a new name. A running guest keeps the old
+// name until it is off, because libvirt renames only inactive domains.
 func (a *applyRun) renameDomain(ctx context.Context, s *observedDomain, was hypervisor.Applied, choose bool) (domain, old string, err error) {
 	wanted := was.PendingDomainName(s.ref.Name)
 	if !choose && wanted == "" {

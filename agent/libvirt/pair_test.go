@@ -31,7 +31,7 @@ func TestPair(t *testing.T) {
 		}
 	}}
 	for i, socket := range []string{libvirt.DefaultSocket, sockets[1]} {
-		known := must(state.OpenPoolBook("")) // one pool book for each host's agent
+		known := must(state.OpenPoolBook("")) // one PoolBook for each host's agent
 		p.Hosts[i] = conformance.Harness{
 			Open:     func(t *testing.T) hypervisor.Hypervisor { return openBackendWithBook(t, socket, known) },
 			PoolPath: func(t *testing.T) string { return filepath.Join(t.TempDir(), "pool") },

@@ -117,7 +117,8 @@ func renderXML(x *libvirtxml.Domain) (string, error) {
 	return text + "\n", err
 }
 
-// checkEditPlan runs the checks of prepare but creates nothing. missing are the disks whose volumes were never created.
+// checkEditPlan runs the checks of prepareEdit but creates nothing. missing are the disks whose volumes were never
+// created.
 func (a *applyRun) checkEditPlan(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.DefinitionEdit) (in domxml.EditContent, places, missing []storage.LocalVolume, err error) {
 	if in, places, err = a.resolveHostPaths(plan); err != nil {
 		return in, nil, nil, err

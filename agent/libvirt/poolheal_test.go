@@ -134,8 +134,8 @@ func TestPoolRecoversAfterLibvirtdRestart(t *testing.T) {
 	waitPoolStatus(t, stays, stays.pool, "active", isPoolActive)
 }
 
-// An agent from before pools had markers left its pool without a marker and without an entry in the pool book. The
-// first check adds both.
+// An agent from before pools had markers left its pool without a marker and without a record in its PoolBook. The first
+// check adds both.
 func TestPoolOfOlderAgentGetsMarkerOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -85,7 +85,7 @@ func (b *Backend) ShutdownVM(ctx context.Context, id fleet.VMID) error {
 		if s.live == nil {
 			return nil
 		}
-		return ignoreIfOff(l, s.ref, l.DomainShutdown(s.ref))
+		return ignoreErrorIfOff(l, s.ref, l.DomainShutdown(s.ref))
 	})
 }
 
@@ -95,12 +95,12 @@ func (b *Backend) StopVM(ctx context.Context, id fleet.VMID) error {
 		if s.live == nil {
 			return nil
 		}
-		return ignoreIfOff(l, s.ref, l.DomainDestroy(s.ref))
+		return ignoreErrorIfOff(l, s.ref, l.DomainDestroy(s.ref))
 	})
 }
 
-// ignoreIfOff returns err, or nil if the guest has stopped on its own.
-func ignoreIfOff(l *golibvirt.Libvirt, ref golibvirt.Domain, err error) error {
+// ignoreErrorIfOff returns err, or nil if the guest has stopped on its own.
+func ignoreErrorIfOff(l *golibvirt.Libvirt, ref golibvirt.Domain, err error) error {
 	if conn.IsLibvirtCode(err, golibvirt.ErrOperationInvalid) {
 		if active, checkErr := l.DomainIsActive(ref); checkErr == nil && active == 0 {
 			return nil

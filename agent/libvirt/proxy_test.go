@@ -120,7 +120,7 @@ func (p *libvirtProxy) serve(client net.Conn) {
 }
 
 // changeObserver is called for each changing call: before libvirtd gets the call, after libvirtd got the call, and
-// before the proxy forwards the answer. If at returns false, the proxy closes the connection.
+// before the proxy forwards the answer. If onChange returns false, the proxy closes the connection.
 type changeObserver struct{ onChange func(what string) bool }
 
 // changingProcedures maps procedure numbers of libvirt's protocol to the changes that they make to VMs, volumes and

@@ -72,7 +72,7 @@ func hypervisorVersions(l *golibvirt.Libvirt) (string, error) {
 	return "libvirt " + dotted(lib) + ", QEMU " + dotted(qemu), nil
 }
 
-// reconnectLoop reconnects after each loss of the link, until Close. l is the first link, or nil.
+// reconnectLoop reconnects after each loss of the connections, until Close. l holds the first connections, or is nil.
 func (b *Backend) reconnectLoop(l *libvirtConnections) {
 	for {
 		if l == nil {
@@ -101,8 +101,8 @@ func (b *Backend) setUnreachable(why error) {
 	b.daemon.Subscribers.WakeAll()
 }
 
-// waitConnectionLost waits for the loss of the link, or for Close, and returns the reason. It pings libvirtd, so that a
-// hanging libvirtd counts as lost too.
+// waitConnectionLost waits for the loss of a connection, or for Close, and returns the reason. It pings libvirtd, so
+// that a hanging libvirtd counts as lost too.
 func (b *Backend) waitConnectionLost(l *libvirtConnections) error {
 	ping := time.NewTicker(pingPeriod)
 	defer ping.Stop()
@@ -127,7 +127,7 @@ func (b *Backend) waitConnectionLost(l *libvirtConnections) error {
 	}
 }
 
-// reconnect retries until the link is open, and returns nil after Close.
+// reconnect retries until both connections are open. It returns nil after Close.
 func (b *Backend) reconnect() *libvirtConnections {
 	retry := time.NewTicker(fastRetry)
 	defer retry.Stop()

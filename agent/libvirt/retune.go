@@ -27,7 +27,8 @@ func (a *applyRun) applyToRunningGuest(ctx context.Context, ref golibvirt.Domain
 			return err
 		}
 	}
-	// The host later lowers the balloon again if the host runs short of memory.
+	// The guest gets its balloon size from the definition. If the host runs short of memory, it shrinks the balloon
+	// again later.
 	if plan.SetsField("memory.balloonMiB") || plan.SetsField("memory.minMiB") || plan.SetsField("memoryMiB") {
 		if err := a.setLiveBalloon(ctx, ref, inactive, live); err != nil {
 			return err

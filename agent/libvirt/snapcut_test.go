@@ -83,9 +83,9 @@ func (s *snapper) readDisk() byte {
 	return byte(must(strconv.ParseUint(strings.Fields(out)[0], 16, 8)))
 }
 
-// stopAndCheckDisk stops the guest and checks the first disk, which must start with want. It fails the test if
-// unfinished work, a broken backing chain or an extra file is left.
-func (s *snapper) stopAndCheckDisk(when string, want byte) {
+// stopAndCheckDisk stops the guest and checks the first disk, which must start with the wanted byte. It fails the test
+// if unfinished work, a broken backing chain or an extra file is left.
+func (s *snapper) stopAndCheckDisk(when string, wanted byte) {
 	s.t.Helper()
 	st := s.status()
 	if st.Snapshots != nil && (st.Snapshots.Unfinished != "" || st.Snapshots.Merges > 0) || len(st.Faults)+len(st.Drift) > 0 {
@@ -95,8 +95,8 @@ func (s *snapper) stopAndCheckDisk(when string, want byte) {
 	for _, d := range s.status().Disks {
 		checkChain(s.t, d.Path)
 	}
-	if got := s.readDisk(); got != want {
-		s.t.Fatalf("%s: the disk has %q, want %q", when, got, want)
+	if got := s.readDisk(); got != wanted {
+		s.t.Fatalf("%s: the disk has %q, want %q", when, got, wanted)
 	}
 	files, err := os.ReadDir(s.pool.Spec.Path)
 	s.requireNoError(err)
@@ -130,17 +130,17 @@ func goroutineName() string {
 	return string(name)
 }
 
-// runUntilStep runs the job and calls happens at the job's nth step. seen is the number of steps that the job reached;
-// it is below n if the job ended earlier. Progress from other goroutines, such as the progress of a long write, does
-// not count as a step, because a panic there would not end the job.
-func runUntilStep(n int, in hypervisor.SnapshotWork, do func(hypervisor.SnapshotWork) error, happens func()) (seen int, err error) {
+// runUntilStep runs the job and calls interrupt at the job's nth step. seen is the number of steps that the job
+// reached; it is below n if the job ended earlier. Progress from other goroutines, such as the progress of a long
+// write, does not count as a step, because a panic there would not end the job.
+func runUntilStep(n int, in hypervisor.SnapshotWork, do func(hypervisor.SnapshotWork) error, interrupt func()) (seen int, err error) {
 	own := goroutineName()
 	in.Progress = func(int, string) {
 		if goroutineName() != own {
 			return
 		}
 		if seen++; seen == n {
-			happens()
+			interrupt()
 		}
 	}
 	defer func() {

@@ -97,8 +97,8 @@ func syncDir(dir string) error {
 }
 
 // saveFirmwareState copies the current UEFI variables and TPM state. It does nothing if the VM has neither or if the
-// copy exists, because a copy gets its final name only when complete. kept reports whether a copy exists now.
-func saveFirmwareState(x *libvirtxml.Domain, to string) (kept bool, err error) {
+// copy exists, because a copy gets its final name only when complete. saved reports whether a copy exists now.
+func saveFirmwareState(x *libvirtxml.Domain, to string) (saved bool, err error) {
 	if _, err := os.Stat(to); err == nil {
 		return true, nil
 	}
@@ -114,9 +114,9 @@ func saveFirmwareState(x *libvirtxml.Domain, to string) (kept bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		kept = true
+		saved = true
 	}
-	if !kept {
+	if !saved {
 		return false, nil
 	}
 	if err := syncDir(partial); err != nil {
@@ -312,7 +312,7 @@ func recordLayerSizes(t *hypervisor.SnapTree) {
 		if err != nil {
 			return 0
 		}
-		return hostfile.Allocated(info, info.Size())
+		return hostfile.AllocatedBytes(info, info.Size())
 	}
 	for i := range t.Nodes {
 		for k := range t.Nodes[i].Layers {
@@ -351,7 +351,7 @@ func (a *applyRun) refuseSnapshotDisks(disks []fleet.Disk) error {
 	return nil
 }
 
-// removeSnapshotFiles removes all files of the VM's snapshots and the snapshot tree, except the files in own.
+// removeSnapshotFiles removes all files of the VM's snapshots and the snapshot tree. It keeps the files in own.
 func removeSnapshotFiles(t *hypervisor.SnapTree, own map[string]bool) error {
 	for _, f := range t.AllFiles() {
 		if own[f] {

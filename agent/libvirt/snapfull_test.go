@@ -34,8 +34,8 @@ func (f fixture) newTmpfsPool(size string) fleet.Pool {
 	return p
 }
 
-// fillStorage fills the storage until only left bytes are free. free removes the filler.
-func fillStorage(t *testing.T, dir string, left int64) (free func()) {
+// fillStorage fills the storage until only remaining bytes are free. free removes the filler.
+func fillStorage(t *testing.T, dir string, remaining int64) (free func()) {
 	t.Helper()
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
@@ -43,7 +43,7 @@ func fillStorage(t *testing.T, dir string, left int64) (free func()) {
 	}
 	at := filepath.Join(dir, ".filler")
 	f := must(os.Create(at))
-	if err := errors.Join(syscall.Fallocate(int(f.Fd()), 0, 0, max(int64(s.Bavail)*s.Bsize-left, 4096)), f.Close()); err != nil {
+	if err := errors.Join(syscall.Fallocate(int(f.Fd()), 0, 0, max(int64(s.Bavail)*s.Bsize-remaining, 4096)), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return func() {

@@ -54,7 +54,7 @@ func (s *snapper) openGuestShell() *guestShell {
 }
 
 // run runs a command in the guest's shell and returns the last line of the output. A booting guest may lose input, so
-// ask sends the first command until the guest answers. It sends each later command once, because a repeated command
+// run repeats the first command until the guest answers. It sends each later command once, because a repeated command
 // would run twice.
 func (k *guestShell) run(command string) (answer string) {
 	k.s.t.Helper()

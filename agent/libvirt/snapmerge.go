@@ -111,7 +111,7 @@ func (w *snapshotJob) findGuestOfMerge(ctx context.Context, m hypervisor.SnapMer
 		if err != nil || live != nil && isInBackingChain(domainDiskOf(live, m.Disk), m.Top) {
 			return s, err == nil, err
 		}
-		open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.OpenByQEMU(m.Top) })
+		open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.IsOpenByQEMU(m.Top) })
 		if err != nil || !open || time.Since(began) > unplugTimeout {
 			return s, false, err
 		}
@@ -249,7 +249,7 @@ func (w *snapshotJob) commitFile(ctx context.Context, m hypervisor.SnapMerge, pr
 	defer stop()
 	within, cancel := w.contextUntilCancelled(ctx)
 	defer cancel()
-	err := qemuImg(within, "commit", "-q", "-f", "qcow2", "-d", "-b", m.Base, m.Top)
+	err := runQemuImg(within, "commit", "-q", "-f", "qcow2", "-d", "-b", m.Base, m.Top)
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return err // after an interruption, the tree still records the merge
@@ -262,7 +262,7 @@ func (w *snapshotJob) commitFile(ctx context.Context, m hypervisor.SnapMerge, pr
 // checkFilesUnused returns an error if a QEMU has one of the files open.
 func checkFilesUnused(ctx context.Context, files ...string) error {
 	for _, f := range files {
-		open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.OpenByQEMU(f) })
+		open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.IsOpenByQEMU(f) })
 		if err == nil && open {
 			err = fleet.Errorf(fleet.Conflict, "A QEMU on this or another host has %s open. Find that QEMU, and stop it first.", f)
 		}
@@ -286,8 +286,8 @@ func (w *snapshotJob) contextUntilCancelled(ctx context.Context) (context.Contex
 	return within, cancel
 }
 
-// qemuImg runs qemu-img without a shell and with a minimal environment. All path arguments must be absolute.
-func qemuImg(ctx context.Context, args ...string) error {
+// runQemuImg runs qemu-img without a shell and with a minimal environment. All path arguments must be absolute.
+func runQemuImg(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "qemu-img", args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
 	cmd.WaitDelay = hostfile.HungStorageTimeout
@@ -318,7 +318,7 @@ func (w *snapshotJob) finishMerge(ctx context.Context, m hypervisor.SnapMerge) e
 		if len(refs) == 1 && filepath.Clean(refs[0].Path) == m.Base {
 			continue
 		}
-		if err := qemuImg(ctx, "rebase", "-q", "-u", "-f", "qcow2", "-F", "qcow2", "-b", m.Base, l.File); err != nil {
+		if err := runQemuImg(ctx, "rebase", "-q", "-u", "-f", "qcow2", "-F", "qcow2", "-b", m.Base, l.File); err != nil {
 			return err
 		}
 	}

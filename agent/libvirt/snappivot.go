@@ -112,7 +112,7 @@ func errGuestEndedDuringMerge() error {
 
 // usesBase asks QEMU whether the guest uses the base of the merge.
 func (w *snapshotJob) usesBase(ctx context.Context, s diskMigrationState, m hypervisor.SnapMerge) (bool, error) {
-	return w.diskChangedTo(ctx, w.c, s.observedDomain, m.Top, m.Base)
+	return w.usesNewFile(ctx, w.c, s.observedDomain, m.Top, m.Base)
 }
 
 // checkSameContent checks that the base has the same content as the top, after the guest ended during a pivot. With
@@ -123,7 +123,7 @@ func (w *snapshotJob) checkSameContent(ctx context.Context, m hypervisor.SnapMer
 	}
 	within, cancel := w.contextUntilCancelled(ctx)
 	defer cancel()
-	err := qemuImg(within, "compare", "-q", "-f", "qcow2", "-F", "qcow2", m.Top, m.Base)
+	err := runQemuImg(within, "compare", "-q", "-f", "qcow2", "-F", "qcow2", m.Top, m.Base)
 	var ended *exec.ExitError
 	switch {
 	case err == nil || ctx.Err() != nil:
@@ -163,19 +163,19 @@ func refuseUnknownPivot(s observedDomain) error {
 	return fleet.Errorf(fleet.Conflict, "The guest ended while QEMU switched the guest away from the file %s. First consolidate the VM's disks (Snapshots), which determines the current file.", filepath.Base(top))
 }
 
-// diskChangedTo asks the guest's QEMU whether a disk uses the file to instead of from. It fails if QEMU has neither
-// file.
-func (b *Backend) diskChangedTo(ctx context.Context, c *conn.Conn, s observedDomain, from, to string) (bool, error) {
+// usesNewFile asks the guest's QEMU whether a disk uses newFile instead of oldFile. It fails if QEMU has neither file
+// open.
+func (b *Backend) usesNewFile(ctx context.Context, c *conn.Conn, s observedDomain, oldFile, newFile string) (bool, error) {
 	files, err := b.diskFilesInQEMU(ctx, c, s)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("ask QEMU for the guest's disk files: %w", err)
-	case slices.Contains(files, from):
+	case slices.Contains(files, oldFile):
 		return false, nil
-	case slices.Contains(files, to):
+	case slices.Contains(files, newFile):
 		return true, nil
 	}
-	return false, fleet.Errorf(fleet.Conflict, "QEMU uses neither %s nor %s for the guest, so the disk's file is unknown. Check with virsh qemu-monitor-command query-block.", from, to)
+	return false, fleet.Errorf(fleet.Conflict, "QEMU uses neither %s nor %s for the guest, so the disk's file is unknown. Check with virsh qemu-monitor-command query-block.", oldFile, newFile)
 }
 
 // diskFilesInQEMU returns the files of the guest's disks as QEMU reports them. It asks QEMU through libvirt. If libvirt
@@ -268,9 +268,9 @@ func sendQMP(ctx context.Context, statusFile, question string) (string, error) {
 	return "", io.ErrUnexpectedEOF
 }
 
-// settleMerge resumes an interrupted merge. It waits for a job that QEMU still runs and finishes a job that QEMU has
+// recoverMerge resumes an interrupted merge. It waits for a job that QEMU still runs and finishes a job that QEMU has
 // ended. Otherwise the next merge starts from the beginning.
-func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapOperation) error {
+func (w *snapshotJob) recoverMerge(ctx context.Context, note *hypervisor.SnapOperation) error {
 	m := *note.Merge
 	if note.Step == hypervisor.SnapStepCommitted {
 		return w.finishMerge(ctx, m)
@@ -310,7 +310,7 @@ func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapOper
 			}
 			return w.finishMerge(ctx, m)
 		}
-		over := !active && w.rebasedOnBase(m)
+		over := !active && w.isRebasedOnBase(m)
 		if active {
 			if over, err = w.hasPivoted(ctx, m, active); err != nil {
 				return err
@@ -319,28 +319,28 @@ func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapOper
 		if over {
 			return w.finishMerge(ctx, m)
 		}
-	case live == nil && active && definedOnBase(s.persistentXML, m):
+	case live == nil && active && isDefinedOnBase(s.persistentXML, m):
 		return w.finishMerge(ctx, m)
 	case live == nil && active && note.Step == hypervisor.SnapStepPivoting:
 		if err := w.checkSameContent(ctx, m); err != nil {
 			return err
 		}
 		return w.finishMerge(ctx, m)
-	case live == nil && !active && w.rebasedOnBase(m):
+	case live == nil && !active && w.isRebasedOnBase(m):
 		return w.finishMerge(ctx, m)
 	}
 	return w.removeOperationRecord()
 }
 
-// definedOnBase reports whether the inactive definition names the base as the disk's file.
-func definedOnBase(x *libvirtxml.Domain, m hypervisor.SnapMerge) bool {
+// isDefinedOnBase reports whether the inactive definition names the base as the disk's file.
+func isDefinedOnBase(x *libvirtxml.Domain, m hypervisor.SnapMerge) bool {
 	d := domainDiskOf(x, m.Disk)
 	return d != nil && domxml.DiskPathOf(d) == m.Base
 }
 
-// rebasedOnBase reports whether an overlay of the top is already backed by the base, which is the last step of QEMU's
+// isRebasedOnBase reports whether an overlay of the top is already backed by the base, which is the last step of QEMU's
 // merge.
-func (w *snapshotJob) rebasedOnBase(m hypervisor.SnapMerge) bool {
+func (w *snapshotJob) isRebasedOnBase(m hypervisor.SnapMerge) bool {
 	for _, l := range w.tree.LayersBackedBy(m.Top) {
 		if refs := hostfile.ReadReferences(l.File); len(refs) == 1 && filepath.Clean(refs[0].Path) == m.Base {
 			return true

@@ -63,7 +63,7 @@ func (w *snapshotJob) revertToSnapshot(ctx context.Context) error {
 		if isInterrupted(ctx, err) {
 			return err
 		}
-		return preferFirstError(w.settleRevert(ctx, w.tree.Work), err)
+		return preferFirstError(w.recoverRevert(ctx, w.tree.Work), err)
 	}
 	w.in.Progress(25, "stopping the guest")
 	w.tree.Work.Step = hypervisor.SnapStepGuestOff
@@ -73,9 +73,9 @@ func (w *snapshotJob) revertToSnapshot(ctx context.Context) error {
 	return w.applyRevert(ctx, true)
 }
 
-// applyRevert does the steps of a revert that cannot be undone. If power is set, it also restores the guest's power
-// state, as the snapshot and the job require.
-func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
+// applyRevert does the steps of a revert that cannot be undone. If restorePower is set, it also restores the guest's
+// power state, as the snapshot and the job require.
+func (w *snapshotJob) applyRevert(ctx context.Context, restorePower bool) error {
 	note := w.tree.Work
 	node := w.tree.Node(fleet.SnapshotID(note.To))
 	s, err := w.readState(ctx)
@@ -105,7 +105,7 @@ func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 	}
 	w.in.Progress(60, "the disks are reverted")
 	failed := error(nil)
-	if power {
+	if restorePower {
 		failed = w.restorePower(ctx, *node)
 		if failed != nil && isInterrupted(ctx, failed) {
 			return failed
@@ -307,10 +307,10 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, i
 	return x.Marshal()
 }
 
-// settleRevert finishes an interrupted revert. If the guest was not stopped yet, it undoes the revert; otherwise it
+// recoverRevert finishes an interrupted revert. If the guest was not stopped yet, it undoes the revert; otherwise it
 // completes the revert. It completes the revert with new overlays, because the guest may have written to the old
 // overlays, which then no longer match the saved memory.
-func (w *snapshotJob) settleRevert(ctx context.Context, note *hypervisor.SnapOperation) error {
+func (w *snapshotJob) recoverRevert(ctx context.Context, note *hypervisor.SnapOperation) error {
 	drop := func() {
 		for _, n := range note.New {
 			w.tree.Trash = append(w.tree.Trash, n.File)
@@ -336,8 +336,8 @@ func (w *snapshotJob) settleRevert(ctx context.Context, note *hypervisor.SnapOpe
 	if err != nil {
 		return err
 	}
-	// The guest already runs. A paused guest may lack a part of its memory that nobody loads any more, so it is
-	// restored again.
+	// A guest that runs on the new overlays needs no further step. A paused guest may lack memory that the interrupted
+	// restore did not load, so it is restored again.
 	if all, _ := compareLayers(live, note.New); live != nil && all && golibvirt.DomainState(s.state) == golibvirt.DomainRunning {
 		w.tree.FinishRevert(node.ID, note.New)
 		recordLayerSizes(w.tree)

@@ -65,7 +65,7 @@ func (b *Backend) readHostState(ctx context.Context, on hypervisor.Assignment) (
 	b.agents.StartDueQueries(guestsOf(all))
 	addresses := b.agents.Addresses(ctx, guestsOf(all))
 	seen := <-poolsDone
-	changed := b.filters.Changed(ctx)
+	changed := b.filters.ChangeMessages(ctx)
 	state.Groups = network.ChangedGroupReports(changed)
 	for _, s := range all {
 		st := b.statusWithFaults(s, sizes, addresses[s.id])
@@ -108,7 +108,7 @@ func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64,
 	if !s.managed {
 		generation = 0
 	}
-	b.filters.Changed(ctx)
+	b.filters.ChangeMessages(ctx)
 	return b.statusWithFaults(s, b.diskSizesOf(ctx, diskPathsOf(s)), b.agents.LastAddresses(id)), generation, nil
 }
 

@@ -81,7 +81,7 @@ func (b *Backend) runSnapshotJob(ctx context.Context, act string, in hypervisor.
 		if err := b.refuseLostGuest(s.observedDomain); err != nil {
 			return errors.Join(err, w.finishMergeOfLostGuest(ctx, s))
 		}
-		if err := w.settleUnfinished(ctx); err != nil {
+		if err := w.recoverInterruptedJob(ctx); err != nil {
 			return err
 		}
 		if w.tree.IsDone(in.Job) {
@@ -94,22 +94,22 @@ func (b *Backend) runSnapshotJob(ctx context.Context, act string, in hypervisor.
 	}))
 }
 
-// readSnapshot replaces the volume in from by the file that the disk had at the time of the snapshot. No job changes
-// the files of the VM's snapshots until the caller calls release.
-func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *storage.LocalVolume) (release func(), err error) {
+// readSnapshot changes volume to the file that the disk had at the time of the snapshot. No job changes the files of
+// the VM's snapshots until the caller calls release.
+func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, volume *storage.LocalVolume) (release func(), err error) {
 	release, err = b.snapshotLocks.LockShared(ctx, string(of.VMID))
 	if err != nil {
 		return nil, err
 	}
 	tree, err := hostfile.WithinLookupTimeout(ctx, func() (*hypervisor.SnapTree, error) { return readSnapshotTree(of.VMID) })
 	if err == nil {
-		switch file := tree.SnapshotFile(of.ID, from.Ref()); {
-		case file == "" || filepath.Dir(file) != filepath.Dir(from.Path()):
-			err = fleet.Errorf(fleet.NotFound, "The host no longer has this snapshot of the disk %s.", from.Name)
+		switch file := tree.SnapshotFile(of.ID, volume.Ref()); {
+		case file == "" || filepath.Dir(file) != filepath.Dir(volume.Path()):
+			err = fleet.Errorf(fleet.NotFound, "The host no longer has this snapshot of the disk %s.", volume.Name)
 		case tree.Work != nil:
 			err = hypervisor.RefuseUnfinishedSnapshots()
 		default:
-			from.Name = filepath.Base(file)
+			volume.Name = filepath.Base(file)
 			return release, nil
 		}
 	}
@@ -159,8 +159,8 @@ func domainDiskOf(x *libvirtxml.Domain, ref fleet.Volref) *libvirtxml.DomainDisk
 	return &x.Devices.Disks[i]
 }
 
-// compareLayers compares the domain's disks with the layers. It returns all if every disk uses the file of its layer,
-// and none if no disk does.
+// compareLayers compares the domain's disks with the layers. all: every disk uses the file of its layer. none: no disk
+// uses it.
 func compareLayers(x *libvirtxml.Domain, next []hypervisor.SnapLayer) (all, none bool) {
 	all, none = true, true
 	for _, n := range next {
@@ -329,8 +329,8 @@ func setDiskFile(d *libvirtxml.DomainDisk, file string) {
 	d.BackingStore, d.Mirror = nil, nil
 }
 
-// settleUnfinished finishes or undoes a job that was interrupted, including an earlier attempt of this job.
-func (w *snapshotJob) settleUnfinished(ctx context.Context) error {
+// recoverInterruptedJob finishes or undoes a job that was interrupted, including an earlier attempt of this job.
+func (w *snapshotJob) recoverInterruptedJob(ctx context.Context) error {
 	note := w.tree.Work
 	if note == nil {
 		return nil
@@ -338,11 +338,11 @@ func (w *snapshotJob) settleUnfinished(ctx context.Context) error {
 	w.log.Info("settling an interrupted snapshot job", "vm", w.in.VM.ID, "kind", note.Kind, "step", note.Step)
 	switch note.Kind {
 	case hypervisor.SnapTake:
-		return w.settleTake(ctx, note)
+		return w.recoverSnapshot(ctx, note)
 	case hypervisor.SnapRevert:
-		return w.settleRevert(ctx, note)
+		return w.recoverRevert(ctx, note)
 	case hypervisor.SnapMergeKind:
-		return w.settleMerge(ctx, note)
+		return w.recoverMerge(ctx, note)
 	}
 	return fleet.Errorf(fleet.Conflict, "A newer agent has started a snapshot job that this agent does not know. Upgrade this agent.")
 }

@@ -72,18 +72,18 @@ func (w *snapshotJob) takeSnapshot(ctx context.Context) error {
 	}
 	w.in.Progress(5, "taking the snapshot")
 	if on {
-		err = w.takeLive(ctx, s)
+		err = w.snapshotRunning(ctx, s)
 	} else {
-		err = w.takeOffline(ctx)
+		err = w.snapshotStopped(ctx)
 	}
 	if err != nil {
 		if isInterrupted(ctx, err) {
 			return err
 		}
-		return w.undoTake(ctx, translateNoSnapshotSpace(filepath.Dir(next[0].File), err))
+		return w.undoSnapshot(ctx, translateNoSnapshotSpace(filepath.Dir(next[0].File), err))
 	}
 	w.in.Progress(80, "saving the firmware's variables")
-	return w.finishTake(ctx)
+	return w.finishSnapshot(ctx)
 }
 
 // snapshotReserveBytes is the free space required beyond the estimate, in bytes.
@@ -107,9 +107,9 @@ func (w *snapshotJob) checkSpace(ctx context.Context, s diskMigrationState, node
 	return nil
 }
 
-// checkFreeSpace returns an error if the directory's file system has fewer free bytes than bytes. what names the user
-// of the space in the error.
-func checkFreeSpace(ctx context.Context, dir string, bytes int64, what string) error {
+// checkFreeSpace returns an error if the directory's file system has fewer free bytes than needed. purpose names the
+// use of the space in the error.
+func checkFreeSpace(ctx context.Context, dir string, needed int64, purpose string) error {
 	free, err := hostfile.WithinLookupTimeout(ctx, func() (int64, error) {
 		f, err := os.Open(dir)
 		if err != nil {
@@ -118,8 +118,8 @@ func checkFreeSpace(ctx context.Context, dir string, bytes int64, what string) e
 		defer f.Close()
 		return hostfile.FreeBytes(f)
 	})
-	if err == nil && free < bytes {
-		err = fleet.Errorf(fleet.Conflict, "%s has %s free, but %s may need %s. Free space there first.", dir, fleet.FormatBytes(free), what, fleet.FormatBytes(bytes))
+	if err == nil && free < needed {
+		err = fleet.Errorf(fleet.Conflict, "%s has %s free, but %s may need %s. Free space there first.", dir, fleet.FormatBytes(free), purpose, fleet.FormatBytes(needed))
 	}
 	return err
 }
@@ -132,8 +132,8 @@ func translateNoSnapshotSpace(dir string, err error) error {
 	return fleet.Errorf(fleet.Conflict, "%s has no space left. The VM's disks are unchanged (%s). Free space there, and try again.", dir, err)
 }
 
-// takeOffline takes the snapshot of a VM that is off: new overlays and a changed definition.
-func (w *snapshotJob) takeOffline(ctx context.Context) error {
+// snapshotStopped takes the snapshot of a VM that is off: new overlays and a changed definition.
+func (w *snapshotJob) snapshotStopped(ctx context.Context) error {
 	if err := w.createOverlays(ctx, w.tree.Work.New); err != nil {
 		return err
 	}
@@ -141,9 +141,9 @@ func (w *snapshotJob) takeOffline(ctx context.Context) error {
 	return w.redefineOnLayers(ctx, w.tree.Work.New)
 }
 
-// takeLive takes the snapshot through libvirt without libvirt's snapshot metadata. It pauses the guest first, so that
-// the UEFI variables and TPM state copied later are from the same moment.
-func (w *snapshotJob) takeLive(ctx context.Context, s diskMigrationState) error {
+// snapshotRunning takes the snapshot through libvirt without libvirt's snapshot metadata. It pauses the guest first, so
+// that the UEFI variables and TPM state copied later are from the same moment.
+func (w *snapshotJob) snapshotRunning(ctx context.Context, s diskMigrationState) error {
 	note := w.tree.Work
 	if w.in.Params.Quiesce && note.Node.Memory == "" && !note.Node.Paused {
 		note.Frozen = true
@@ -243,9 +243,9 @@ func snapshotXML(live *libvirtxml.Domain, note hypervisor.SnapOperation) (string
 	return x.Marshal()
 }
 
-// finishTake finishes a snapshot whose overlays are in use. It copies the UEFI variables and TPM state, resumes the
+// finishSnapshot finishes a snapshot whose overlays are in use. It copies the UEFI variables and TPM state, resumes the
 // guest and adds the snapshot to the tree.
-func (w *snapshotJob) finishTake(ctx context.Context) error {
+func (w *snapshotJob) finishSnapshot(ctx context.Context) error {
 	note := w.tree.Work
 	s, err := w.readState(ctx)
 	if err != nil {
@@ -254,8 +254,8 @@ func (w *snapshotJob) finishTake(ctx context.Context) error {
 	state := filepath.Join(snapshotDirOf(w.in.VM.ID), string(note.Node.ID))
 	kept, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return saveFirmwareState(s.persistentXML, state) })
 	if err != nil {
-		// The disks already use the new overlays, and only a stopped guest could switch back. A snapshot without the
-		// copies is still usable.
+		// The snapshot is not undone, because only a stopped guest could switch back from the new overlays. A snapshot
+		// without copies of the firmware state is still usable.
 		note.Node.Note = "The firmware's variables and the TPM's state could not be saved: " + err.Error()
 		w.log.Warn("a snapshot lacks the VM's firmware variables and TPM state", "vm", w.in.VM.ID, "error", err)
 	}
@@ -297,12 +297,12 @@ func (w *snapshotJob) resumeGuest(ctx context.Context, s diskMigrationState, not
 	return nil
 }
 
-// undoTake restores the VM if the failed job took no snapshot. If the snapshot exists despite the error, undoTake
-// finishes the snapshot.
-func (w *snapshotJob) undoTake(ctx context.Context, why error) error {
+// undoSnapshot restores the VM if the failed job took no snapshot. If the snapshot exists despite the error,
+// undoSnapshot finishes the snapshot.
+func (w *snapshotJob) undoSnapshot(ctx context.Context, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*cleanupTimeout)
 	defer cancel()
-	if err := w.settleTake(ctx, w.tree.Work); err != nil {
+	if err := w.recoverSnapshot(ctx, w.tree.Work); err != nil {
 		return errors.Join(why, err)
 	}
 	if w.tree.IsDone(w.in.Job) {
@@ -311,8 +311,9 @@ func (w *snapshotJob) undoTake(ctx context.Context, why error) error {
 	return why
 }
 
-// settleTake finishes an interrupted snapshot job. The files of the domain's disks show whether the snapshot was taken.
-func (w *snapshotJob) settleTake(ctx context.Context, note *hypervisor.SnapOperation) error {
+// recoverSnapshot finishes an interrupted snapshot job. The files of the domain's disks show whether the snapshot was
+// taken.
+func (w *snapshotJob) recoverSnapshot(ctx context.Context, note *hypervisor.SnapOperation) error {
 	s, err := w.readState(ctx)
 	if err != nil {
 		return err
@@ -327,13 +328,13 @@ func (w *snapshotJob) settleTake(ctx context.Context, note *hypervisor.SnapOpera
 	}
 	all, none := compareLayers(now, note.New)
 	if all {
-		return w.finishTake(ctx)
+		return w.finishSnapshot(ctx)
 	}
 	if !none {
 		return fleet.Errorf(fleet.Conflict, "Only some of the VM's disks use the files of an interrupted snapshot. Merge those files on the host (virsh blockcommit), and try again.")
 	}
 	for _, n := range note.New {
-		open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.OpenByQEMU(n.File) })
+		open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.IsOpenByQEMU(n.File) })
 		if err != nil && !hostfile.IsMissing(err) {
 			return err
 		}

@@ -93,7 +93,7 @@ func translatePower(state, reason int32) (fleet.Power, string) {
 	return fleet.Running, why(runningReasons)
 }
 
-// These are indexed by libvirt's reason numbers. An empty reason is of no use to people.
+// Reasons in virsh's words, indexed by libvirt's reason numbers. A reason that is of no use to people is empty.
 var (
 	runningReasons = []string{
 		"", "", "migrated", "restored", "from snapshot", "", "migration cancelled", "save cancelled", "woken up", "",
@@ -109,7 +109,7 @@ var (
 // startedAt returns the start time of the guest's QEMU, to the second. It returns nil if the time is unknown. libvirt
 // does not report it.
 func (b *Backend) startedAt(name string) *time.Time {
-	at, err := processStart(filepath.Join(filepath.Dir(b.daemon.Socket), "qemu", name+".pid"))
+	at, err := processStartTime(filepath.Join(filepath.Dir(b.daemon.Socket), "qemu", name+".pid"))
 	if err != nil {
 		b.log.Debug("start time unknown", "vm", name, "error", err)
 		return nil
@@ -117,8 +117,8 @@ func (b *Backend) startedAt(name string) *time.Time {
 	return &at
 }
 
-// processStart returns the start time of the process with the ID in the file.
-func processStart(pidFile string) (time.Time, error) {
+// processStartTime returns the start time of the process with the ID in the file.
+func processStartTime(pidFile string) (time.Time, error) {
 	pid, err := os.ReadFile(pidFile)
 	if err != nil {
 		return time.Time{}, err

@@ -96,18 +96,18 @@ func (u fileUsers) usersOfVolume(pool, volume, path string, id hostfile.ID) []fi
 	return out
 }
 
-// domainUsing returns the name of a domain other than except that uses the file. It is empty if there is none. It
-// ignores domains that share an existing shareable disk, and overlays that an administrator created on a disk of
-// except.
-func (b *Backend) domainUsing(ctx context.Context, all []observedDomain, except fleet.VMID, p storage.LocalVolume) (string, error) {
+// domainUsing returns the name of a domain that uses the file, other than the VM's own domain; empty: there is none. It
+// ignores domains that share an existing shareable disk, and overlays that an administrator created on a disk of the
+// VM.
+func (b *Backend) domainUsing(ctx context.Context, all []observedDomain, vm fleet.VMID, p storage.LocalVolume) (string, error) {
 	id, err := p.ReadFileID(ctx)
 	if err != nil {
 		return "", err
 	}
 	users := b.findFileUsers(ctx, hostfile.DecisionRecency, all).usersOfVolume(p.Pool.Name, p.Name, p.Path(), id)
-	mine := slices.ContainsFunc(users, func(u fileUser) bool { return u.id == except && u.usage == domxml.UsedAsDisk })
+	mine := slices.ContainsFunc(users, func(u fileUser) bool { return u.id == vm && u.usage == domxml.UsedAsDisk })
 	for _, u := range users {
-		if u.id == except || mine && u.usage == domxml.UsedAsBacking || p.Shared && u.shared && u.usage == domxml.UsedAsDisk {
+		if u.id == vm || mine && u.usage == domxml.UsedAsBacking || p.Shared && u.shared && u.usage == domxml.UsedAsDisk {
 			continue
 		}
 		return u.name, nil
@@ -121,8 +121,8 @@ func (a *applyRun) checkNotGuestDisk(ctx context.Context, p storage.LocalVolume)
 	return a.checkReadable(ctx, p, false)
 }
 
-// checkReadable is checkNotGuestDisk but, if library is set, accepts an image that backs disks: library images are
-// read-only and may back disks.
+// checkReadable is checkNotGuestDisk, but with library set it accepts an image that backs disks. Images in the library
+// are read-only, so they may back disks.
 func (a *applyRun) checkReadable(ctx context.Context, p storage.LocalVolume, library bool) error {
 	all, err := a.readDomains(ctx, a.c)
 	if err != nil {

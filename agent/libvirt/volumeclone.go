@@ -24,7 +24,7 @@ func (w *volumeJob) copyFile(ctx context.Context, from storage.LocalVolume) erro
 	if err := w.checkUnwritten(ctx, w.c, from, before.ID); err != nil {
 		return err
 	}
-	if before.LooksFormatted() {
+	if before.LooksLikeOtherFormat() {
 		if w.guestData = true; !fleet.IsRawName(w.Name) {
 			return hypervisor.RefuseVolumeSuffix(w.Name, before.ContentFormat)
 		}
@@ -77,7 +77,7 @@ func (w *volumeJob) newMeter(note string, total int64) *transfer.Meter {
 	return &transfer.Meter{Total: total, Report: func(done, total, rate int64) { w.in.Progress(hypervisor.FormatCopyProgress(note, done, total, rate)) }}
 }
 
-// errNoCopySpace is the error for a copy that needs more space than the pool has. room and needs are in bytes.
-func errNoCopySpace(to storage.LocalVolume, room, needs int64) error {
-	return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the copy needs %s.", to.Pool.Name, fleet.FormatBytes(room), fleet.FormatBytes(needs))
+// errNoCopySpace is the error for a copy that needs more space than the pool has. free and needed are in bytes.
+func errNoCopySpace(to storage.LocalVolume, free, needed int64) error {
+	return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the copy needs %s.", to.Pool.Name, fleet.FormatBytes(free), fleet.FormatBytes(needed))
 }

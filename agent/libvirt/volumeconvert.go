@@ -31,7 +31,7 @@ func (b *Backend) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) e
 		if _, err := b.pools.CheckedPool(ctx, w.c, from.Pool); err != nil {
 			return err
 		}
-		// qemu-img runs with the group nobody, so the file's group must change during the conversion.
+		// The lock is exclusive, because the conversion changes the file's group: qemu-img runs with the group nobody.
 		unlock, err := b.volumeLocks.LockExclusive(ctx, from.Path())
 		if err != nil {
 			return err

@@ -60,9 +60,9 @@ func (w *volumeJob) checkValidImage(ctx context.Context, at storage.LocalVolume)
 	return h.CheckClonable(at.Name)
 }
 
-// readAndHash reads a volume to its end and hashes it. It also writes the bytes to to, unless to is nil. It fails if
+// readAndHash reads a volume to its end and hashes it. It also writes the bytes to dst, unless dst is nil. It fails if
 // the volume changes during the read.
-func (w *volumeJob) readAndHash(ctx context.Context, from storage.LocalVolume, note string, to io.Writer) (hypervisor.VolumeChecksum, error) {
+func (w *volumeJob) readAndHash(ctx context.Context, from storage.LocalVolume, note string, dst io.Writer) (hypervisor.VolumeChecksum, error) {
 	none := hypervisor.VolumeChecksum{}
 	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
@@ -76,7 +76,7 @@ func (w *volumeJob) readAndHash(ctx context.Context, from storage.LocalVolume, n
 		return none, err
 	}
 	sum := sha256.New()
-	id, err := hostfile.WithinContext(ctx, func() (hostfile.Version, error) { return w.hashFile(ctx, from, before.Bytes, note, sum, to) })
+	id, err := hostfile.WithinContext(ctx, func() (hostfile.Version, error) { return w.hashFile(ctx, from, before.Bytes, note, sum, dst) })
 	if err != nil {
 		return none, err
 	}
@@ -100,7 +100,7 @@ func (w *volumeJob) hashFile(ctx context.Context, from storage.LocalVolume, tota
 		return hostfile.Version{}, translateReadError(from, err)
 	}
 	defer f.Close()
-	piece, done, reported := make([]byte, hostfile.ReadBytes), int64(0), time.Now()
+	piece, done, reported := make([]byte, hostfile.ReadBlockBytes), int64(0), time.Now()
 	for ctx.Err() == nil {
 		n, err := f.Read(piece)
 		sum.Write(piece[:n])

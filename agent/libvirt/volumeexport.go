@@ -190,7 +190,7 @@ func (x *exportJob) packDisk(ctx context.Context, to *os.File, plan ovf.ArchiveP
 	if _, err := to.WriteAt(text, header); err != nil {
 		return 0, "", err
 	}
-	sum, piece := sha256.New(), make([]byte, hostfile.ReadBytes)
+	sum, piece := sha256.New(), make([]byte, hostfile.ReadBlockBytes)
 	for at := int64(0); at < size; {
 		if err := ctx.Err(); err != nil {
 			return 0, "", err

@@ -23,7 +23,7 @@ func (b *Backend) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) err
 }
 
 // downloadVolume downloads into the unfinished file and inspects the file before it becomes a volume. If the storage
-// hangs, fetch abandons the file, which keeps its unfinished name.
+// hangs, downloadVolume abandons the file, which keeps its unfinished name.
 func (w *volumeJob) downloadVolume(ctx context.Context) error {
 	_, err := hostfile.WithinContext(ctx, func() (struct{}, error) {
 		f, room, err := w.createUnfinished()
@@ -73,8 +73,8 @@ func (w *volumeJob) downloadInto(ctx context.Context, f *os.File, room int64) er
 }
 
 // acceptReceived inspects the received data, and then writes the withheld head of the file. action is a past participle
-// such as "downloaded", for errors. settle syncs the file in its final form.
-func (w *volumeJob) acceptReceived(ctx context.Context, to *hostfile.WithheldHeadFile, action string, settle func() error) error {
+// such as "downloaded", for errors. sync syncs the file in its final form.
+func (w *volumeJob) acceptReceived(ctx context.Context, to *hostfile.WithheldHeadFile, action string, sync func() error) error {
 	w.in.Progress(99, "checking the file that was "+action)
 	machine := fleet.ApplianceFormatByName(w.Name)
 	inspect := w.inspectImageData
@@ -87,7 +87,7 @@ func (w *volumeJob) acceptReceived(ctx context.Context, to *hostfile.WithheldHea
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(to.WriteHead(), settle()); err != nil {
+	if err := errors.Join(to.WriteHead(), sync()); err != nil {
 		return fmt.Errorf("sync the file that was %s: %w", action, err)
 	}
 	switch machine {

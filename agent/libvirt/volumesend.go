@@ -50,7 +50,7 @@ func (w *volumeJob) sendFile(ctx context.Context) error {
 		if info, err := f.Stat(); err != nil || hostfile.IdentityOf(info) != before.ID {
 			return errors.Join(err, hypervisor.RefuseChangedVolume(w.Name))
 		}
-		return w.in.Send(ctx, w.failIfChanged(before, transfer.File(f, before.Bytes)), before.Bytes)
+		return w.in.Send(ctx, w.failIfChanged(before, transfer.FilePieces(f, before.Bytes)), before.Bytes)
 	})
 	return err
 }

@@ -83,7 +83,7 @@ func (w *volumeJob) openUpload(ctx context.Context) (*hostfile.ResumableUpload, 
 		if o.SizeBytes > room {
 			err = fetch.NoSpaceError("upload", fleet.FormatBytes(o.SizeBytes), room)
 		} else {
-			err = to.Keep()
+			err = to.Sync()
 		}
 		if err != nil {
 			return nil, errors.Join(err, f.Close(), os.Remove(w.Unfinished().Path()))

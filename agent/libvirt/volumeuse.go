@@ -27,7 +27,7 @@ type volumeUser struct {
 	running bool
 }
 
-// fileUsers returns the domains that currently use the file under any path. It does not use a cache. It returns an
+// volumeUsers returns the domains that currently use the file under any path. It does not use a cache. It returns an
 // error if storage that may have a user's disk does not answer.
 func (b *Backend) volumeUsers(ctx context.Context, c *conn.Conn, p storage.LocalVolume, id hostfile.ID) ([]volumeUser, error) {
 	all, err := b.readDomains(ctx, c)
@@ -172,8 +172,8 @@ func (b *Backend) overlayOf(ctx context.Context, c *conn.Conn, p storage.LocalVo
 	return "", nil
 }
 
-// findOverlayInDir returns the name of a file in the directory with the file id in its backing chain. It is empty if
-// there is none.
+// findOverlayInDir returns the name of a file in the directory whose backing chain contains the file with the ID;
+// empty: there is none.
 func findOverlayInDir(dir string, id hostfile.ID, is hostfile.Formats) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if hostfile.IsMissing(err) {
@@ -255,7 +255,7 @@ func (b *Backend) checkUnwritten(ctx context.Context, c *conn.Conn, p storage.Lo
 
 // checkNotOpen returns an error if a QEMU has the volume open.
 func checkNotOpen(ctx context.Context, p storage.LocalVolume) error {
-	open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.OpenByQEMU(p.Path()) })
+	open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.IsOpenByQEMU(p.Path()) })
 	if err != nil {
 		return fmt.Errorf("check whether %s is in use: %w", p.Name, err)
 	}
@@ -265,8 +265,8 @@ func checkNotOpen(ctx context.Context, p storage.LocalVolume) error {
 	return nil
 }
 
-// checkSameFormat returns libvirt's volume for a file with the header h. It fails if libvirt and h have different
-// formats, because libvirt and QEMU use the format from the pool's last refresh.
+// checkSameFormat returns libvirt's volume for a file with the given header. It fails if libvirt's format differs from
+// the header's, because libvirt and QEMU use the format from the pool's last refresh.
 func (b *Backend) checkSameFormat(ctx context.Context, c *conn.Conn, pool golibvirt.StoragePool, name string, h hostfile.ImageHeader) (golibvirt.StorageVol, error) {
 	for refreshed := false; ; refreshed = true {
 		volume, format, err := storage.VolumeFormat(ctx, c, pool, name)
@@ -298,7 +298,7 @@ func (b *Backend) readImageSource(ctx context.Context, c *conn.Conn, p storage.L
 	if err != nil {
 		return hostfile.ImageHeader{}, err
 	}
-	if f.LooksFormatted() {
+	if f.LooksLikeOtherFormat() {
 		return hostfile.ImageHeader{}, hypervisor.RefuseImageOfRawDisk(p.Name, f.ContentFormat)
 	}
 	h, err := hostfile.WithinContext(ctx, func() (hostfile.ImageHeader, error) { return hostfile.InspectImage(p.Path()) })

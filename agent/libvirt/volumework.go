@@ -70,12 +70,12 @@ func volumeOfJob(in hypervisor.VolumeWork) (storage.LocalVolume, error) {
 	return storage.LocalVolumeOf(in.Ref(), []fleet.Pool{in.Pool})
 }
 
-// readVolumeFile runs a job that only reads the volume at, which volumeOfJob returned. It holds a shared lock of the
-// volume, so other jobs may read the volume at the same time. Before it calls do, it checks that the pool is active on
-// the recorded directory.
-func (b *Backend) readVolumeFile(ctx context.Context, verb string, at storage.LocalVolume, in hypervisor.VolumeWork, do func(context.Context, *volumeJob) error) error {
+// readVolumeFile runs a job that only reads a volume, as returned by volumeOfJob. It holds a shared lock of the volume,
+// so other jobs may read the volume at the same time. Before it calls do, it checks that the pool is active on the
+// recorded directory.
+func (b *Backend) readVolumeFile(ctx context.Context, verb string, volume storage.LocalVolume, in hypervisor.VolumeWork, do func(context.Context, *volumeJob) error) error {
 	act := verb + " volume " + in.Name
-	unlock, err := b.volumeLocks.LockShared(ctx, at.Path())
+	unlock, err := b.volumeLocks.LockShared(ctx, volume.Path())
 	if err != nil {
 		return conn.WrapAction(act, err)
 	}
@@ -85,7 +85,7 @@ func (b *Backend) readVolumeFile(ctx context.Context, verb string, at storage.Lo
 		if err != nil {
 			return err
 		}
-		w := &volumeJob{Backend: b, LocalVolume: at, c: c, in: in, pool: pool}
+		w := &volumeJob{Backend: b, LocalVolume: volume, c: c, in: in, pool: pool}
 		return do(ctx, w)
 	}))
 }
@@ -227,8 +227,8 @@ func inodeOf(path string) (string, error) {
 	return strconv.FormatUint(hostfile.IdentityOf(info).Ino, 10), nil
 }
 
-// removeUnfinished removes the unfinished file. It only logs a failure, as while libvirt still writes the file. Then
-// the next attempt removes the file, or a user who sees it in the volume list.
+// removeUnfinished removes the unfinished file. It only logs a failure, for example while libvirt still writes the
+// file. Then the next attempt removes the file, or a user who sees it in the volume list.
 func (w *volumeJob) removeUnfinished(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()

@@ -92,7 +92,7 @@ func TestVolumeInUseRefusedUnderAnyPathOfFile(t *testing.T) {
 		}
 	}
 
-	// A backing file of a volume in another pool of the host.
+	// The volume is the backing file of a volume in another pool of the host.
 	addImage(t, f.pool, conformance.Image{Name: "base", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
 	other := newFixtureOn(t, f.backend)
 	run(t, "qemu-img", "create", "-f", "qcow2", "-b", filepath.Join(dir, "link", "base"), "-F", "qcow2", other.volumePath("top"))
@@ -103,7 +103,7 @@ func TestVolumeInUseRefusedUnderAnyPathOfFile(t *testing.T) {
 	}
 	f.requireNoError(other.DeleteVolume(t.Context(), other.volumeJob("top", fleet.VolumeParams{})))
 
-	// A QEMU that libvirt does not know.
+	// A QEMU program that libvirt does not know has the volume open.
 	io := exec.CommandContext(t.Context(), "qemu-io", "-f", "qcow2", f.volumePath("base"))
 	in, err := io.StdinPipe()
 	f.requireNoError(err)

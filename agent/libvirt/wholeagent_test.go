@@ -90,7 +90,7 @@ func newTestPortal(t *testing.T, p *libvirtProxy) *testPortal {
 	d := &testPortal{t: t, ca: must(auth.NewAuthority()), dir: filepath.Join(t.TempDir(), "agent"), results: make(chan wire.Finish, 1), changed: make(chan struct{})}
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(d.serve))
 	srv.TLS = must(d.ca.ServerTLS([]string{"127.0.0.1"}))
-	// Otherwise httptest adds its own certificate.
+	// The certificate is set, because httptest otherwise adds its own certificate.
 	srv.TLS.Certificates = []tls.Certificate{must(d.ca.IssueServer([]string{"127.0.0.1"}))}
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // killed agents would fill the log
 	srv.StartTLS()
@@ -110,12 +110,12 @@ func (d *testPortal) update(f func()) {
 	d.changed = make(chan struct{})
 }
 
-// reachStep calls at for the step and reports whether the agent continues.
+// reachStep calls onStep for the step and reports whether the agent continues.
 func (d *testPortal) reachStep(what string) bool {
 	d.mu.Lock()
-	at := d.onStep
+	onStep := d.onStep
 	d.mu.Unlock()
-	return at == nil || at(what)
+	return onStep == nil || onStep(what)
 }
 
 func (d *testPortal) serve(w http.ResponseWriter, r *http.Request) {

@@ -25,9 +25,9 @@ const (
 
 // changeWithRollback makes a change that may cut the host off from its portal. If the portal is not reached afterwards,
 // the change is rolled back. A separate rollback process, started by Options.RollbackCommand, undoes an unconfirmed
-// change even if this process dies. changeWithRollback sets the ID and the boot of c. If carries is true, the portal
-// must be reached through device, else through any device.
-func (k *Devices) changeWithRollback(ctx context.Context, c unconfirmedChange, steps []step, carries bool, device string) error {
+// change even if this process dies. changeWithRollback sets the ID and the boot of c. If onPathToPortal is true, the
+// portal must be reached through device, else through any device.
+func (k *Devices) changeWithRollback(ctx context.Context, c unconfirmedChange, steps []step, onPathToPortal bool, device string) error {
 	c.ID, c.Boot = rand.Text(), k.options.BootID
 	if err := saveJSON(k.options.Dir, journalFile, c); err != nil {
 		return fmt.Errorf("nothing was changed, because the agent cannot record the state before the change: %w", err)
@@ -38,7 +38,7 @@ func (k *Devices) changeWithRollback(ctx context.Context, c unconfirmedChange, s
 	}
 	defer disarm()
 	until := time.Now().Add(k.options.PortalTimeout)
-	lock, err := lockFor(k.options.Dir, lockTimeout)
+	lock, err := lockDir(k.options.Dir, lockTimeout)
 	if err != nil {
 		return errors.Join(err, removeFile(k.options.Dir, journalFile))
 	}
@@ -47,7 +47,7 @@ func (k *Devices) changeWithRollback(ctx context.Context, c unconfirmedChange, s
 	if err != nil {
 		return errors.Join(err, undoChange(k.options.Dir, k.kernel, c, true, fmt.Sprintf("The change was undone: %v", err)))
 	}
-	if !carries {
+	if !onPathToPortal {
 		device = ""
 	}
 	var words string
@@ -87,7 +87,7 @@ func (k *Devices) waitForPortal(ctx context.Context, device string, until time.T
 
 // confirm marks the change as confirmed. It fails if the rollback process has undone the change already.
 func (k *Devices) confirm(c unconfirmedChange) error {
-	lock, err := lockFor(k.options.Dir, lockTimeout)
+	lock, err := lockDir(k.options.Dir, lockTimeout)
 	if err != nil {
 		return err
 	}
@@ -103,14 +103,14 @@ func (k *Devices) confirm(c unconfirmedChange) error {
 	return removeFile(k.options.Dir, journalFile)
 }
 
-// startRollbackProcess starts the rollback process and returns once the process reports that it waits; disarm ends the
+// startRollbackProcess starts the rollback process and returns once the process reports that it waits. stop ends the
 // process.
-func (k *Devices) startRollbackProcess() (disarm func(), err error) {
+func (k *Devices) startRollbackProcess() (stop func(), err error) {
 	cmd, err := k.options.RollbackCommand(k.options.PortalTimeout + rollbackMargin)
 	if err != nil {
 		return nil, err
 	}
-	detach(cmd)
+	detachProcess(cmd)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -142,8 +142,8 @@ func (k *Devices) startRollbackProcess() (disarm func(), err error) {
 
 const rollbackReadyLine = "armed"
 
-// RollBackUnlessConfirmed waits, then rolls back the change recorded in the agent's directory unless the change was
-// confirmed. It runs in a process of its own, which outlives the agent.
+// RollBackUnlessConfirmed waits for the given time. Then it rolls back the change recorded in the agent's directory
+// unless the change was confirmed. It runs in a process of its own, which outlives the agent.
 func RollBackUnlessConfirmed(ctx context.Context, dir string, after time.Duration) error {
 	var c unconfirmedChange
 	found, err := loadJSON(dir, journalFile, &c)
@@ -159,16 +159,16 @@ func RollBackUnlessConfirmed(ctx context.Context, dir string, after time.Duratio
 	return undoChange(dir, newKernel(), c, false, "The change was undone: the agent did not confirm it in time. The host is as it was before.")
 }
 
-// undoChange rolls back a change. If maker is false, it skips a change that is confirmed or undone already. The maker
+// undoChange rolls back a change. If byMaker is false, it skips a change that is confirmed or undone already. The maker
 // of the change rolls back in any case, because it may have made steps after the rollback process ran. If the lock
-// cannot be acquired in time, undo works without it, because restoring the host takes precedence.
-func undoChange(dir string, kernel kernel, c unconfirmedChange, maker bool, words string) error {
-	if lock, err := lockFor(dir, lockTimeout); err == nil {
+// cannot be acquired in time, undoChange works without it, because restoring the host takes precedence.
+func undoChange(dir string, kernel kernel, c unconfirmedChange, byMaker bool, words string) error {
+	if lock, err := lockDir(dir, lockTimeout); err == nil {
 		defer lock.Close()
 	}
 	var now unconfirmedChange
 	found, err := loadJSON(dir, journalFile, &now)
-	if over := err == nil && (!found || now.ID != c.ID); over && !maker {
+	if over := err == nil && (!found || now.ID != c.ID); over && !byMaker {
 		return nil
 	}
 	var errs []error
@@ -190,7 +190,7 @@ func runRollbackSteps(kernel kernel, c unconfirmedChange) (errs []error) {
 		return []error{err}
 	}
 	for _, s := range planRollback(c.Network, c.Before, p) {
-		if err := kernel.do(s); err != nil {
+		if err := kernel.runStep(s); err != nil {
 			errs = append(errs, stepError(s, err))
 		}
 	}

@@ -173,7 +173,7 @@ func TestRestoreCreatesDevicesOnce(t *testing.T) {
 	if err := k.Restore(t.Context()); err == nil || !strings.Contains(err.Error(), "no device eth2") || f.devices["qx-wire"] == nil {
 		t.Fatalf("%v\n%s", err, f)
 	}
-	if err := f.do(step{kind: removeLink, device: "qx-wire"}); err != nil {
+	if err := f.runStep(step{kind: removeLink, device: "qx-wire"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.Restore(t.Context()); err == nil || f.devices["qx-wire"] != nil {

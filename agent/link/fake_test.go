@@ -59,13 +59,13 @@ func (f *fakeKernel) read(n fleet.Network, _ bool) (p hostState, err error) {
 
 func (f *fakeKernel) doAll(steps []step) {
 	for _, s := range steps {
-		if err := f.do(s); err != nil {
+		if err := f.runStep(s); err != nil {
 			panic(err)
 		}
 	}
 }
 
-func (f *fakeKernel) do(s step) error {
+func (f *fakeKernel) runStep(s step) error {
 	if f.failingStep == s.kind {
 		f.failingStep = ""
 		return fmt.Errorf("operation not permitted")
@@ -120,6 +120,6 @@ func (f *fakeKernel) do(s step) error {
 	return nil
 }
 
-func (f *fakeKernel) carrier(string) []string                  { return f.carrierDevices }
-func (f *fakeKernel) functions(string) fleet.NetworkNICs       { return fleet.NetworkNICs{} }
-func (f *fakeKernel) openSwitch(context.Context, string) error { return nil }
+func (f *fakeKernel) devicesTo(string) []string                      { return f.carrierDevices }
+func (f *fakeKernel) virtualFunctions(string) fleet.NetworkNICs      { return fleet.NetworkNICs{} }
+func (f *fakeKernel) checkOpenVSwitch(context.Context, string) error { return nil }

@@ -22,12 +22,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// linux is the kernel of the agent's network namespace.
-type linux struct{ sysfs string }
+// linuxKernel is the kernel of the agent's network namespace. sysfs is the mount point of sysfs.
+type linuxKernel struct{ sysfs string }
 
-func newKernel() kernel { return linux{"/sys"} }
+func newKernel() kernel { return linuxKernel{"/sys"} }
 
-func (l linux) do(s step) error {
+func (l linuxKernel) runStep(s step) error {
 	switch s.kind {
 	case addBridge:
 		return makeBridge(s)
@@ -206,7 +206,7 @@ func (r Route) netlink(link int) (*netlink.Route, error) {
 	}, nil
 }
 
-func (l linux) carrier(host string) (out []string) {
+func (l linuxKernel) devicesTo(host string) (out []string) {
 	var ips []net.IP
 	if ip := net.ParseIP(host); ip != nil {
 		ips = []net.IP{ip}
@@ -229,8 +229,8 @@ func (l linux) carrier(host string) (out []string) {
 	return out
 }
 
-// functions counts the device's enabled virtual functions, and those whose driver passes them to guests.
-func (l linux) functions(device string) (c fleet.NetworkNICs) {
+// virtualFunctions counts the device's enabled virtual functions, and those whose driver passes them to guests.
+func (l linuxKernel) virtualFunctions(device string) (c fleet.NetworkNICs) {
 	at := filepath.Join(l.sysfs, "class/net", device, "device")
 	text, err := os.ReadFile(filepath.Join(at, "sriov_numvfs"))
 	if err != nil {
@@ -246,7 +246,7 @@ func (l linux) functions(device string) (c fleet.NetworkNICs) {
 	return c
 }
 
-func (l linux) openSwitch(ctx context.Context, bridge string) error {
+func (l linuxKernel) checkOpenVSwitch(ctx context.Context, bridge string) error {
 	out, err := exec.CommandContext(ctx, "ovs-vsctl", "--timeout=5", "br-exists", bridge).CombinedOutput()
 	exit := (*exec.ExitError)(nil)
 	switch {
@@ -260,16 +260,17 @@ func (l linux) openSwitch(ctx context.Context, bridge string) error {
 	return nil
 }
 
-// detach makes the command's process outlive the agent's process.
-func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+// detachProcess makes the command's process outlive the agent's process.
+func detachProcess(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
-// lockFor acquires the lock for changes in a directory, or fails after patience. Closing the file releases the lock.
-func lockFor(dir string, patience time.Duration) (*os.File, error) {
+// lockDir acquires the lock for changes in a directory. It fails if the lock is not free within the timeout. Closing
+// the file releases the lock.
+func lockDir(dir string, timeout time.Duration) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	for until := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for until := time.Now().Add(timeout); ; time.Sleep(20 * time.Millisecond) {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return file, nil

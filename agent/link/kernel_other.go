@@ -14,19 +14,19 @@ import (
 
 var errNoKernel = errors.New("network devices are created on Linux only")
 
-type none struct{}
+type noKernel struct{}
 
-func newKernel() kernel { return none{} }
+func newKernel() kernel { return noKernel{} }
 
-func (none) read(fleet.Network, bool) (hostState, error) { return hostState{}, errNoKernel }
-func (none) do(step) error                               { return errNoKernel }
-func (none) carrier(string) []string                     { return nil }
-func (none) functions(string) fleet.NetworkNICs          { return fleet.NetworkNICs{} }
-func (none) openSwitch(context.Context, string) error    { return errNoKernel }
+func (noKernel) read(fleet.Network, bool) (hostState, error)    { return hostState{}, errNoKernel }
+func (noKernel) runStep(step) error                             { return errNoKernel }
+func (noKernel) devicesTo(string) []string                      { return nil }
+func (noKernel) virtualFunctions(string) fleet.NetworkNICs      { return fleet.NetworkNICs{} }
+func (noKernel) checkOpenVSwitch(context.Context, string) error { return errNoKernel }
 
-func detach(*exec.Cmd) {}
+func detachProcess(*exec.Cmd) {}
 
-func lockFor(string, time.Duration) (*os.File, error) { return nil, errNoKernel }
+func lockDir(string, time.Duration) (*os.File, error) { return nil, errNoKernel }
 
 // Gaps returns nil, which means unknown.
 func Gaps(context.Context) []fleet.NetworkGap { return nil }

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func (l linux) read(n fleet.Network, routes bool) (p hostState, err error) {
+func (l linuxKernel) read(n fleet.Network, routes bool) (p hostState, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {
 		return p, fmt.Errorf("list the host's network devices: %w", err)
@@ -109,7 +109,7 @@ func readDevice(x netlink.Link, names map[int]string) (*device, error) {
 	case *netlink.Vlan:
 		d.VLAN = x.VlanId
 	case *netlink.Bridge:
-		// sysfs only: netlink does not report it
+		// netlink does not report the spanning tree's state, so it is read from sysfs
 		state, _ := os.ReadFile("/sys/class/net/" + a.Name + "/bridge/stp_state")
 		d.STP = strings.TrimSpace(string(state)) != "0" && len(state) > 0
 	}

@@ -28,8 +28,8 @@ type Options struct {
 	// Portal is the host name in the portal's address.
 	Portal string
 	// RollbackCommand returns the command of the rollback process, which undoes a change that is not confirmed within
-	// after.
-	RollbackCommand func(after time.Duration) (*exec.Cmd, error)
+	// timeout.
+	RollbackCommand func(timeout time.Duration) (*exec.Cmd, error)
 	Log             *slog.Logger
 }
 
@@ -37,10 +37,10 @@ type Options struct {
 type kernel interface {
 	// read returns the host's devices for a network; with their routes if routes is true.
 	read(n fleet.Network, routes bool) (hostState, error)
-	do(step) error
-	carrier(host string) (devices []string)    // devices through which this host reaches another
-	functions(device string) fleet.NetworkNICs // numbers of enabled virtual functions and of those for guests
-	openSwitch(ctx context.Context, bridge string) error
+	runStep(step) error
+	devicesTo(host string) (devices []string)         // devices through which this host reaches another
+	virtualFunctions(device string) fleet.NetworkNICs // numbers of enabled virtual functions and of those for guests
+	checkOpenVSwitch(ctx context.Context, bridge string) error
 }
 
 // Devices manages the network devices of one host.
@@ -85,7 +85,7 @@ func (k *Devices) Apply(ctx context.Context, job string, n fleet.Network) error 
 	switch n.Spec.Mode {
 	case fleet.NetworkVXLAN, fleet.NetworkUplink:
 	case fleet.NetworkOVS:
-		return k.kernel.openSwitch(ctx, n.Spec.Bridge)
+		return k.kernel.checkOpenVSwitch(ctx, n.Spec.Bridge)
 	default:
 		if n.Spec.Mode.Info().HostAddresses {
 			return nil
@@ -96,7 +96,7 @@ func (k *Devices) Apply(ctx context.Context, job string, n fleet.Network) error 
 		}
 		return checkDevicesPresent(n, p, k.nicCapacity(n, p))
 	}
-	if u, ok := k.rolledBack(n.ID); ok && u.JobID == job {
+	if u, ok := k.readRolledBack(n.ID); ok && u.JobID == job {
 		return fleet.Errorf(fleet.Conflict, "%s", u.Words)
 	}
 	if err := k.createDevices(ctx, job, n, true); err != nil {
@@ -105,9 +105,9 @@ func (k *Devices) Apply(ctx context.Context, job string, n fleet.Network) error 
 	return k.recordApplied(n)
 }
 
-// createDevices creates or updates the network's devices. asked: for a user's job; else to restore the devices after a
-// boot.
-func (k *Devices) createDevices(ctx context.Context, job string, n fleet.Network, asked bool) error {
+// createDevices creates or updates the network's devices: for a user's job if byJob is set, else to restore the devices
+// after a boot.
+func (k *Devices) createDevices(ctx context.Context, job string, n fleet.Network, byJob bool) error {
 	p, err := k.kernel.read(n, true)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (k *Devices) createDevices(ctx context.Context, job string, n fleet.Network
 	if n.Spec.Mode == fleet.NetworkVXLAN {
 		steps, err = planOverlay(n, p)
 	} else {
-		if !asked {
+		if !byJob {
 			k.restoreAddresses(n, p.uplink)
 		}
 		steps, moves, err = planUplink(n, p)
@@ -125,11 +125,11 @@ func (k *Devices) createDevices(ctx context.Context, job string, n fleet.Network
 	if err != nil {
 		return err
 	}
-	if asked && moves {
-		carries := k.isPathToPortal(n.Spec.Device, n.BridgeDevice())
-		if carries || len(p.uplink.Addresses) > 0 || p.bridge != nil && len(p.bridge.Addresses) > 0 {
+	if byJob && moves {
+		onPathToPortal := k.isPathToPortal(n.Spec.Device, n.BridgeDevice())
+		if onPathToPortal || len(p.uplink.Addresses) > 0 || p.bridge != nil && len(p.bridge.Addresses) > 0 {
 			c := unconfirmedChange{JobID: job, Network: n, Before: beforeApply(p)}
-			return k.changeWithRollback(ctx, c, steps, carries, n.BridgeDevice())
+			return k.changeWithRollback(ctx, c, steps, onPathToPortal, n.BridgeDevice())
 		}
 	}
 	if err := k.runSteps(steps, time.Time{}); err != nil {
@@ -141,7 +141,7 @@ func (k *Devices) createDevices(ctx context.Context, job string, n fleet.Network
 	return nil
 }
 
-// restoreAddresses restores the recorded addresses of a device that came up without them.
+// restoreAddresses sets the addresses and routes of a device without addresses to the recorded ones.
 func (k *Devices) restoreAddresses(n fleet.Network, d *device) {
 	if d == nil || n.Spec.VLAN > 0 || len(d.Addresses) > 0 {
 		return
@@ -153,7 +153,7 @@ func (k *Devices) restoreAddresses(n fleet.Network, d *device) {
 
 // isPathToPortal reports whether the host reaches its portal through one of the devices.
 func (k *Devices) isPathToPortal(devices ...string) bool {
-	return slices.ContainsFunc(k.kernel.carrier(k.options.Portal), func(d string) bool { return slices.Contains(devices, d) })
+	return slices.ContainsFunc(k.kernel.devicesTo(k.options.Portal), func(d string) bool { return slices.Contains(devices, d) })
 }
 
 // removeIncomplete removes the incomplete devices of a failed creation.
@@ -169,28 +169,29 @@ func (k *Devices) removeIncomplete(n fleet.Network) error {
 	return k.runSteps(steps, time.Time{})
 }
 
-// runSteps runs the steps in order. It starts no step after until, because the rollback process may have undone the
-// change by then; zero: no limit.
-func (k *Devices) runSteps(steps []step, until time.Time) error {
+// runSteps runs the steps in order. It starts no step after the deadline, because the rollback process may have undone
+// the change by then. A zero deadline sets no limit.
+func (k *Devices) runSteps(steps []step, deadline time.Time) error {
 	for _, s := range steps {
-		if !until.IsZero() && !time.Now().Before(until) {
+		if !deadline.IsZero() && !time.Now().Before(deadline) {
 			return stepError(s, errors.New("the time limit passed before this step, because the agent was delayed"))
 		}
-		if err := k.kernel.do(s); err != nil {
+		if err := k.kernel.runStep(s); err != nil {
 			return stepError(s, err)
 		}
 	}
 	return nil
 }
 
-// Release removes the network's devices. Devices of another owner stay. job is as for Apply.
+// Release removes the network's devices. Devices of another owner stay. job is the job's ID: a job whose change was
+// rolled back fails at once when repeated.
 func (k *Devices) Release(ctx context.Context, job string, n fleet.Network) error {
 	k.change.Lock()
 	defer k.change.Unlock()
 	if !n.Spec.Mode.Info().CreatesDevices {
 		return nil
 	}
-	if u, ok := k.rolledBack(n.ID); ok && u.JobID == job {
+	if u, ok := k.readRolledBack(n.ID); ok && u.JobID == job {
 		return fleet.Errorf(fleet.Conflict, "%s", u.Words)
 	}
 	p, err := k.kernel.read(n, true)
@@ -268,8 +269,8 @@ func (k *Devices) removeRecord(id fleet.NetworkID) error {
 	return errors.Join(saveJSON(k.options.Dir, stateFile, k.state), k.clearRolledBack(id))
 }
 
-// rolledBack reads the file each time, because the rollback process may have written it.
-func (k *Devices) rolledBack(id fleet.NetworkID) (rolledBackChange, bool) {
+// readRolledBack reads the file each time it is called, because the rollback process may have written the file.
+func (k *Devices) readRolledBack(id fleet.NetworkID) (rolledBackChange, bool) {
 	all := map[fleet.NetworkID]rolledBackChange{}
 	if _, err := loadJSON(k.options.Dir, rolledBackFile, &all); err != nil {
 		return rolledBackChange{}, false
@@ -295,7 +296,7 @@ func (k *Devices) AddStatus(n fleet.Network, st *fleet.NetworkStatus) {
 	if n.Spec == nil || n.Spec.Mode.Info().HostAddresses || n.Spec.Mode == "" {
 		return
 	}
-	if u, ok := k.rolledBack(n.ID); ok {
+	if u, ok := k.readRolledBack(n.ID); ok {
 		at := u.At
 		st.RolledBack, st.Error = &at, u.Words
 	}
@@ -319,7 +320,7 @@ func (k *Devices) nicCapacity(n fleet.Network, p hostState) *fleet.NetworkNICs {
 	case !n.Spec.HasExclusiveNICs():
 		return nil
 	case n.Spec.Mode == fleet.NetworkSRIOV:
-		c := k.kernel.functions(n.Spec.Device)
+		c := k.kernel.virtualFunctions(n.Spec.Device)
 		return &c
 	}
 	c := fleet.NetworkNICs{Used: p.guestTaps}
@@ -329,7 +330,7 @@ func (k *Devices) nicCapacity(n fleet.Network, p hostState) *fleet.NetworkNICs {
 	return &c
 }
 
-// addDeviceStatus adds the state of the devices for Look.
+// addDeviceStatus adds the state of the network's devices to the status.
 func addDeviceStatus(n fleet.Network, p hostState, st *fleet.NetworkStatus) {
 	if !n.Spec.Mode.Info().CreatesDevices {
 		st.Uplink = n.Spec.Device
@@ -390,9 +391,9 @@ func addFirstFault(st *fleet.NetworkStatus, words string) {
 	}
 }
 
-// MarkPortalNICs sets for each device whether the agent reaches its portal through it.
+// MarkPortalNICs sets for each device whether the agent reaches its portal through the device.
 func (k *Devices) MarkPortalNICs(nics []fleet.HostNIC) {
-	carriers := k.kernel.carrier(k.options.Portal)
+	carriers := k.kernel.devicesTo(k.options.Portal)
 	for i := range nics {
 		nics[i].Agent = slices.Contains(carriers, nics[i].Name)
 	}

@@ -264,7 +264,7 @@ func planRelease(n fleet.Network, p hostState) (steps []step, moves bool, err er
 	return append(steps, step{kind: removeLink, device: p.bridge.Name}), moves, nil
 }
 
-// planRollback returns the steps to roll back an unconfirmed change, from any point at which it was interrupted.
+// planRollback returns the steps to roll back an unconfirmed change, wherever the change was interrupted.
 func planRollback(n fleet.Network, before previousState, p hostState) (steps []step) {
 	bridge, nic := n.BridgeDevice(), n.Spec.Device
 	if p.uplink == nil {
@@ -277,7 +277,8 @@ func planRollback(n fleet.Network, before previousState, p hostState) (steps []s
 	} else if stood && mine && p.bridge.STP != before.STP {
 		steps = append(steps, stp)
 	}
-	// The addresses leave the change's target. Addresses that the target had before the change stay.
+	// The change moved addresses to the target. They leave the target again, except addresses that the target had
+	// before the change.
 	other := p.uplink
 	if !before.Bridged {
 		other = p.bridge

@@ -42,8 +42,8 @@ func planUplink(n fleet.Network, p hostState) (steps []step, moves bool, err err
 	}
 	if p.bridge == nil || p.bridge.STP != n.Spec.STP {
 		steps = append(steps, step{kind: setSTP, device: bridge, number: boolToInt(n.Spec.STP)})
-		// The bridge's ports learn MAC addresses again, and a switch may block a port that receives spanning tree
-		// packets.
+		// Changing the spanning tree interrupts traffic: the bridge's ports learn MAC addresses again, and a switch may
+		// block a port that receives spanning tree packets.
 		moves = p.bridge != nil
 	}
 	if p.bridge == nil || !p.bridge.Up {

@@ -81,8 +81,8 @@ type rolledBackChange struct {
 	Words string    `json:"words"`
 }
 
-// loadJSON reads a JSON file into into. If the file does not exist, into stays unchanged and found is false.
-func loadJSON(dir, name string, into any) (found bool, err error) {
+// loadJSON decodes a JSON file into value. If the file does not exist, value stays unchanged and found is false.
+func loadJSON(dir, name string, value any) (found bool, err error) {
 	path := filepath.Join(dir, name)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +91,7 @@ func loadJSON(dir, name string, into any) (found bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := json.Unmarshal(data, into); err != nil {
+	if err := json.Unmarshal(data, value); err != nil {
 		return false, fmt.Errorf("read %s: %w; remove the file to start without it", path, err)
 	}
 	return true, nil

@@ -67,7 +67,7 @@ func (h *Host) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 		if !ok {
 			return fleet.Volume{}, hypervisor.NoVolumeError(in.Params.Source, of.Name)
 		}
-		if err := h.checkNotRunning(p, from); err != nil {
+		if err := h.refuseFileOfRunningGuest(p, from); err != nil {
 			return fleet.Volume{}, err
 		}
 		if nameContains(in.Name, FailVolume) {
@@ -142,7 +142,7 @@ func (h *Host) buildArchive(in hypervisor.VolumeWork, e fleet.ExportParams) ([]b
 		if f == nil {
 			return nil, hypervisor.NoVolumeError(ref.Volume, p.spec.Path)
 		}
-		if err := h.checkNotRunning(p, f); err != nil {
+		if err := h.refuseFileOfRunningGuest(p, f); err != nil {
 			return nil, err
 		}
 		text := simulatedVMDK(f.CapacityBytes, f.chainText(p))

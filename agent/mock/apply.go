@@ -107,7 +107,7 @@ type newVolume struct {
 	image bool
 }
 
-// volumesToCreate checks the spec against the host and returns the volumes to create.
+// volumesToCreate checks the spec against the host and returns the volumes that the job must create.
 func (h *Host) volumesToCreate(in hypervisor.ApplyWork) ([]newVolume, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -197,7 +197,7 @@ func (h *Host) checkMedium(in hypervisor.ApplyWork, m fleet.Medium) error {
 	return nil
 }
 
-// checkDisk returns the volume to create for a disk that was never created. It returns nil if the disk exists.
+// checkDisk returns the volume to create for a disk that was never created, or nil if the disk exists.
 func (h *Host) checkDisk(in hypervisor.ApplyWork, d fleet.Disk, made bool) (*newVolume, error) {
 	i := slices.IndexFunc(in.Pools, func(p fleet.Pool) bool { return p.ID == d.PoolID })
 	if i < 0 {

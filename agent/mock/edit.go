@@ -34,13 +34,14 @@ func editedSpec(spec fleet.VMSpec, plan hypervisor.DefinitionEdit, want fleet.VM
 	return spec
 }
 
-// setDeviceFields sets the edited fields of disks and NICs if so accepts the time at which the field takes effect.
-func setDeviceFields(spec *fleet.VMSpec, plan hypervisor.DefinitionEdit, so func(fleet.EffectTime) bool) {
+// setDeviceFields sets the edited fields of disks and NICs whose effect time (immediate or next start) isSelected
+// accepts.
+func setDeviceFields(spec *fleet.VMSpec, plan hypervisor.DefinitionEdit, isSelected func(fleet.EffectTime) bool) {
 	spec.Disks, spec.NICs = slices.Clone(spec.Disks), slices.Clone(spec.NICs)
 	for _, set := range plan.SetDisks {
 		if i := slices.IndexFunc(spec.Disks, func(d fleet.Disk) bool { return d.Ref() == set.Device.Ref() }); i >= 0 {
 			for _, f := range set.Fields {
-				if so(f.TakesEffect) {
+				if isSelected(f.TakesEffect) {
 					f.Copy(&spec.Disks[i], set.Device)
 				}
 			}
@@ -49,7 +50,7 @@ func setDeviceFields(spec *fleet.VMSpec, plan hypervisor.DefinitionEdit, so func
 	for _, set := range plan.SetNICs {
 		if i := indexOfNIC(spec.NICs, set.Device); i >= 0 {
 			for _, f := range set.Fields {
-				if so(f.TakesEffect) {
+				if isSelected(f.TakesEffect) {
 					f.Copy(&spec.NICs[i], set.Device)
 				}
 			}

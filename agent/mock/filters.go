@@ -36,12 +36,12 @@ func (h *Host) updateGroup(g fleet.FlatGroup) error {
 	return nil
 }
 
-// editFilter simulates somebody's edit of a Quantix network filter, or with gone its removal.
-func (h *Host) editFilter(name string, gone bool) {
+// editFilter changes a Quantix network filter as an administrator would; with remove set, it removes the filter.
+func (h *Host) editFilter(name string, remove bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer h.notify()
-	if h.changedFilters[name] = hypervisor.FilterChangedText(name); gone {
+	if h.changedFilters[name] = hypervisor.FilterChangedText(name); remove {
 		h.changedFilters[name] = hypervisor.FilterMissingText(name)
 	}
 }
@@ -86,8 +86,8 @@ func (h *Host) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) erro
 	return nil
 }
 
-// FilterCounts implements hypervisor.Telemetry. Each rule accepts one packet per second, and one packet in five seconds
-// is dropped.
+// FilterCounts implements hypervisor.Telemetry. Each rule accepts one packet per second, and every five seconds one
+// packet is dropped.
 func (h *Host) FilterCounts(ctx context.Context) ([]hypervisor.NICPacketCounts, error) {
 	if err := h.simulateCall(ctx); err != nil {
 		return nil, err

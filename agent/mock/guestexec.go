@@ -12,8 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// RunInGuest implements hypervisor.Guests. A guest has the programs echo, false and sleep, which never ends in time.
-// Any other program only prints that it ran.
+// RunInGuest implements hypervisor.Guests. Each guest has the programs echo, false and sleep; sleep never ends before
+// the time limit. Any other program only prints that it ran.
 func (h *Host) RunInGuest(ctx context.Context, id fleet.VMID, program fleet.GuestProgram) (out fleet.GuestOutput, err error) {
 	err = h.withGuestAgent(ctx, id, func(g *guest) error {
 		if nameContains(g.name, NoExec) {

@@ -20,7 +20,7 @@ func (h *Host) checkHostDevices(g *guest) error {
 	return nil
 }
 
-// hasHostDevice refuses a USB port without a device, and a mediated device type without capacity. The caller holds
+// checkHostDevice refuses a USB port without a device, and a mediated device type without capacity. The caller holds
 // h.mu.
 func (h *Host) checkHostDevice(want fleet.VMHostDevice) error {
 	i := slices.IndexFunc(h.inventory.Devices, func(d fleet.HostDevice) bool { return d.Device == want.Device && !d.Empty })

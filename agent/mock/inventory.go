@@ -54,12 +54,12 @@ func (h *Host) Inventory(ctx context.Context) (fleet.Inventory, error) {
 	return h.inventory, ctx.Err()
 }
 
-// checkPhysicals refuses physical disks that do not exist, that the host uses, or that another guest has. had are the
-// guest's earlier devices. The caller holds h.mu.
-func (h *Host) checkPhysicals(id fleet.VMID, devices, had []fleet.VMHostDevice) error {
+// checkPhysicals refuses physical disks that do not exist, that the host uses, or that another guest has. It accepts
+// the disks in earlier, which the guest already has. The caller holds h.mu.
+func (h *Host) checkPhysicals(id fleet.VMID, devices, earlier []fleet.VMHostDevice) error {
 	for _, w := range devices {
 		is := func(o fleet.VMHostDevice) bool { return o.Device == w.Device }
-		if w.PhysicalDiskName() == "" || slices.ContainsFunc(had, is) {
+		if w.PhysicalDiskName() == "" || slices.ContainsFunc(earlier, is) {
 			continue
 		}
 		i := slices.IndexFunc(h.inventory.Devices, func(d fleet.HostDevice) bool { return d.Device == w.Device })

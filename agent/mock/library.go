@@ -50,8 +50,8 @@ func (f *file) addChecksum(v *fleet.Volume, sum hypervisor.VolumeChecksum) {
 	}
 }
 
-// checkNotRunning refuses a file that a running guest uses. The caller holds h.mu.
-func (h *Host) checkNotRunning(p *pool, f *file) error {
+// refuseFileOfRunningGuest refuses a file that a running guest uses. The caller holds h.mu.
+func (h *Host) refuseFileOfRunningGuest(p *pool, f *file) error {
 	for _, host := range h.hostsSharing(p) {
 		for _, g := range host.guests {
 			if g.isRunning() && slices.ContainsFunc(g.live.disks(), func(at string) bool { return host.volumeAt(at) == &f.Volume }) {
@@ -95,7 +95,7 @@ func (h *Host) HashVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 				return err
 			}
 			*sum = hypervisor.VolumeChecksum{Ref: in.Ref(), SHA256: f.dataDigest(), FileStamp: f.fileStamp()}
-			return h.checkNotRunning(p, f)
+			return h.refuseFileOfRunningGuest(p, f)
 		}
 	}
 	var before, after hypervisor.VolumeChecksum
@@ -159,8 +159,8 @@ func (h *Host) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 		if !ok {
 			return none, hypervisor.NoVolumeError(name, of.Name)
 		}
-		// A running guest does not write to a snapshot's file.
-		if err := h.checkNotRunning(p, from); err != nil && in.Params.Snapshot == nil {
+		// A snapshot's file may be copied while the guest runs, because the guest does not write to the file.
+		if err := h.refuseFileOfRunningGuest(p, from); err != nil && in.Params.Snapshot == nil {
 			return none, err
 		}
 		want, has := strings.CutPrefix(in.Params.Checksum, "sha256:")

@@ -259,8 +259,8 @@ func errUnmanaged() error {
 	return fleet.Errorf(fleet.Conflict, "The domain with this UUID was not created by Quantix, so Quantix does not change the domain.")
 }
 
-// nameContains reports whether the VM's name contains the word how.
-func nameContains(name, how string) bool { return strings.Contains(name, how) }
+// nameContains reports whether the VM's name contains the word.
+func nameContains(name, word string) bool { return strings.Contains(name, word) }
 
 func hashText(s string) uint64 {
 	f := fnv.New64a()

@@ -35,7 +35,7 @@ type network struct {
 	peerCount    int      // overlay network: the number of known peers
 }
 
-// underlayAddress returns the host's address in the underlay of an overlay network. Each host has another address.
+// underlayAddress returns the host's address in the underlay of an overlay network. Each host has a different address.
 func underlayAddress(s fleet.NetworkSpec, host string) string {
 	p, err := netip.ParsePrefix(s.Underlay)
 	if err != nil || s.Mode != fleet.NetworkVXLAN {

@@ -14,8 +14,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// Storage has the volumes of each source, so that all hosts with a source have the same volumes. Its lock also protects
-// the hosts that share the storage.
+// Storage has the volumes of each pool source, such as an NFS export. All hosts with a pool on that source have the
+// same volumes. The lock of Storage also protects the hosts that share it.
 type Storage struct {
 	mu    sync.Mutex
 	dirs  map[string]*sourceDirectory
@@ -25,7 +25,8 @@ type Storage struct {
 // NewStorage creates an empty storage.
 func NewStorage() *Storage { return &Storage{dirs: map[string]*sourceDirectory{}} }
 
-// sourceDirectory has the volumes of one source. misplaced is another directory that replaces it on a host.
+// sourceDirectory has the volumes of one pool source. misplaced simulates that another directory is mounted at the
+// pool's path.
 type sourceDirectory struct {
 	capacity  int64
 	files     map[string]*file
@@ -52,7 +53,7 @@ type file struct {
 	externalChanges int // number of external changes that reset the file times
 }
 
-// pool is a pool on one host. If the pool could not start, dir is nil and words is the error.
+// pool is a pool on one host. If the pool could not start, dir is nil and startError is the error.
 type pool struct {
 	spec        fleet.PoolSpec
 	dir         *sourceDirectory
@@ -70,13 +71,13 @@ func fileSystem(s fleet.PoolSpec) *fleet.FileSystem {
 	return &fleet.FileSystem{ID: path.Dir(s.Path)}
 }
 
-// directoryOf returns the directory of a source. It creates a new directory with the initial volumes first. The caller
-// holds the hosts' lock.
-func (s *Storage) directoryOf(source string, first []fleet.Volume) *sourceDirectory {
+// directoryOf returns the directory of a pool source. It creates a missing directory with the initial volumes. The
+// caller holds the hosts' lock.
+func (s *Storage) directoryOf(source string, volumes []fleet.Volume) *sourceDirectory {
 	d, ok := s.dirs[source]
 	if !ok {
 		d = &sourceDirectory{capacity: 4 << 40, files: map[string]*file{}}
-		for _, v := range first {
+		for _, v := range volumes {
 			d.files[v.Name] = &file{Volume: v}
 		}
 		s.dirs[source] = d

@@ -35,7 +35,7 @@ func (h *Host) piecesOf(f *file) (transfer.Pieces, int64) {
 	}, int64(len(text))
 }
 
-// parsePieces parses the bytes that simulated sends.
+// parsePieces parses the bytes that piecesOf returns.
 func parsePieces(text []byte) (v fleet.Volume, data string, err error) {
 	line, rest, ok := bytes.Cut(text, []byte{'\n'})
 	if _, err := fmt.Sscanf(string(line), "%s %d %d", &v.Format, &v.CapacityBytes, &v.AllocBytes); err != nil || !ok {
@@ -77,7 +77,7 @@ func (h *Host) SendVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 		}
 		pieces, size = h.piecesOf(f)
 		sum = hypervisor.VolumeChecksum{Ref: in.Ref(), SHA256: f.dataDigest(), FileStamp: f.fileStamp()}
-		return h.checkNotRunning(p, f)
+		return h.refuseFileOfRunningGuest(p, f)
 	})
 	if err != nil {
 		return err
@@ -204,8 +204,8 @@ func (h *Host) migrateUndefined(ctx context.Context, in hypervisor.MigrateVMWork
 	return nil
 }
 
-// migratingFiles returns the disks' files of a guest that may migrate. there reports that the guest is defined.
-func (h *Host) migratingFiles(in hypervisor.MigrateVMWork) (there bool, files []file, err error) {
+// migratingFiles returns the files of the disks of a guest that may migrate. defined reports that the guest is defined.
+func (h *Host) migratingFiles(in hypervisor.MigrateVMWork) (defined bool, files []file, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g, ok := h.guests[in.VM.ID]

@@ -46,8 +46,8 @@ func (s *receivedUpload) Write(b []byte) (int, error) {
 // Size implements upload.File.
 func (s *receivedUpload) Size() int64 { return s.size }
 
-// Keep implements upload.File.
-func (s *receivedUpload) Keep() error { return nil }
+// Sync implements upload.File.
+func (s *receivedUpload) Sync() error { return nil }
 
 // UploadVolume implements hypervisor.Storage.
 func (h *Host) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error {

@@ -182,13 +182,13 @@ func (h *Host) StopVM(ctx context.Context, id fleet.VMID) error {
 }
 
 // RebootVM implements hypervisor.VMs.
-func (h *Host) RebootVM(ctx context.Context, id fleet.VMID) error { return h.restart(ctx, id) }
+func (h *Host) RebootVM(ctx context.Context, id fleet.VMID) error { return h.simulateReboot(ctx, id) }
 
 // ResetVM implements hypervisor.VMs.
-func (h *Host) ResetVM(ctx context.Context, id fleet.VMID) error { return h.restart(ctx, id) }
+func (h *Host) ResetVM(ctx context.Context, id fleet.VMID) error { return h.simulateReboot(ctx, id) }
 
-// restart shows the initial screen, because nothing else of a reboot is visible from outside.
-func (h *Host) restart(ctx context.Context, id fleet.VMID) error {
+// simulateReboot shows the initial screen, because nothing else of a reboot is visible from outside.
+func (h *Host) simulateReboot(ctx context.Context, id fleet.VMID) error {
 	return h.withRunningGuest(ctx, id, func(g *guest) { g.screen.showInitialText() })
 }
 

@@ -91,7 +91,7 @@ func (h *Host) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) error 
 		case from.Format != "qcow2" && from.Format != "raw" && p.spec.Kind.Info().FilePool && !from.IsISO():
 			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "The image %s has the format %s; only qcow2 and raw images can be cloned.", from.Name, from.Format)
 		}
-		if err := h.checkNotRunning(p, from); err != nil {
+		if err := h.refuseFileOfRunningGuest(p, from); err != nil {
 			return fleet.Volume{}, err
 		}
 		return fleet.Volume{Format: from.Format, CapacityBytes: from.CapacityBytes, AllocBytes: from.AllocBytes}, nil
@@ -164,8 +164,9 @@ func (h *Host) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error 
 	})
 }
 
-// makeVolume simulates the duration in ten steps, or with the steps of first, and then adds the volume.
-func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, what func(*pool) (fleet.Volume, error), first ...func() error) error {
+// makeVolume simulates the creation of a volume, in ten steps of fixed duration or by the given functions, and then
+// adds the volume that describe returns.
+func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, describe func(*pool) (fleet.Volume, error), first ...func() error) error {
 	made := false
 	look := func(p *pool, f *file) error {
 		switch {
@@ -175,7 +176,7 @@ func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, what fu
 		case f != nil:
 			return hypervisor.RefuseTakenVolumeName(in.Name, in.Pool.Name)
 		}
-		_, err := what(p)
+		_, err := describe(p)
 		return err
 	}
 	if err := h.withVolumeOfJob(ctx, in, look); err != nil || made {
@@ -203,7 +204,7 @@ func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, what fu
 		if there != nil {
 			return hypervisor.RefuseTakenVolumeName(in.Name, in.Pool.Name)
 		}
-		v, err := what(p)
+		v, err := describe(p)
 		if err == nil && fleet.IsRawName(in.Name) && v.Format == "qcow2" {
 			err = hypervisor.RefuseVolumeSuffix(in.Name, v.Format)
 		}
@@ -297,7 +298,7 @@ func (h *Host) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to func
 			return hypervisor.RefuseVolumeWithBackingFile(in.Name, "another file")
 		}
 		data = f.dataText()
-		return h.checkNotRunning(p, f)
+		return h.refuseFileOfRunningGuest(p, f)
 	}); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 // CheckDevice refuses a block device that the agent's settings do not allow for pools, or that is mounted anywhere but
 // at dir. Without this check a compromised portal could mount the host's own file systems as pools.
 func (r PoolRoots) CheckDevice(device, dir string) error {
-	if err := r.AllowDevice(device); err != nil {
+	if err := r.CheckDeviceAllowed(device); err != nil {
 		return err
 	}
 	info, err := os.Stat(device)
@@ -40,8 +40,8 @@ func (r PoolRoots) CheckDevice(device, dir string) error {
 	return nil
 }
 
-// AllowDevice refuses a device, or a volume group's directory, that the agent's settings do not allow for pools.
-func (r PoolRoots) AllowDevice(device string) error {
+// CheckDeviceAllowed refuses a device, or a volume group's directory, that the agent's settings do not allow for pools.
+func (r PoolRoots) CheckDeviceAllowed(device string) error {
 	if !matchesAnyPattern(r.Devices, device) {
 		return fleet.Errorf(fleet.Forbidden, "The host refuses the device %s: its agent allows %s for pools. Add the device to poolDevices in the agent's settings.",
 			device, listDevicePatterns(r.Devices))

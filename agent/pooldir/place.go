@@ -17,7 +17,7 @@ import (
 )
 
 // MarkerFile is the file in a pool's directory that contains the pool's ID. All hosts of a shared pool use the same
-// file. A volume's name must not begin with Marker, and lists of volumes leave the file out.
+// file. A volume's name must not begin with the name of MarkerFile, and lists of volumes omit the file.
 const MarkerFile = ".quantix-pool"
 
 // Mount describes the mount of a path, as the kernel reports it.
@@ -39,9 +39,9 @@ type DirReading struct {
 	FileSystem *fleet.FileSystem
 }
 
-// RecordedDir identifies the directory that a pool was first used in, by the marker. Mount and inode identify it only
-// if no marker could be written, because device numbers change with reboots and mounts. Otherwise they only explain an
-// error.
+// RecordedDir identifies the directory that a pool was first used in, by the marker. Mount and inode identify the
+// directory only if no marker could be written, because device numbers change with reboots and mounts. With a marker,
+// they only explain an error.
 type RecordedDir struct {
 	Marked bool   `json:"marked"`
 	Mount  Mount  `json:"mount"`

@@ -14,7 +14,7 @@ type RecordedPool struct {
 	Boot    string       `json:"boot,omitempty"`    // the host boot when the pool was last seen active
 	Shared  bool         `json:"shared,omitempty"`  // other hosts or a server write to the pool's directory
 	Failing bool         `json:"failing,omitempty"` // the pool has failed since, and must be restarted
-	// somebody stopped the pool on the host since; then a missing directory is no failure
+	// somebody stopped the pool on the host since its first use; a missing directory is then no failure
 	ByOthers    bool           `json:"byOthers,omitempty"`
 	Preexisting PriorPoolState `json:"before,omitzero"` // state before Quantix first used the pool
 }
@@ -27,25 +27,25 @@ type PriorPoolState struct {
 	Autostart bool `json:"autostart"`
 }
 
-// CheckDir returns an error unless now describes the directory that the pool was first used in.
-func (k RecordedPool) CheckDir(now DirReading) error {
+// CheckDir returns an error unless reading describes the directory that the pool was first used in.
+func (k RecordedPool) CheckDir(reading DirReading) error {
 	switch {
-	case now.Marker != "" && now.Marker != k.ID:
+	case reading.Marker != "" && reading.Marker != k.ID:
 		return fleet.Errorf(fleet.Conflict, "The directory %s belongs to another pool (ID %s), according to its file %s. Choose another directory, or remove that file if the other pool no longer exists.",
-			k.Path, shortenText(string(now.Marker)), MarkerFile)
-	case k.Place == nil || now.Marker == k.ID:
+			k.Path, shortenText(string(reading.Marker)), MarkerFile)
+	case k.Place == nil || reading.Marker == k.ID:
 		return nil
-	case !now.Exists:
+	case !reading.Exists:
 		return fleet.Errorf(fleet.Conflict, "The directory %s is gone. When the directory is back or mounted again, the pool is used again automatically.", k.Path)
-	case now.Mount != k.Place.Mount && isBelow(now.Mount.Point, k.Place.Mount.Point):
+	case reading.Mount != k.Place.Mount && isBelow(reading.Mount.Point, k.Place.Mount.Point):
 		return fleet.Errorf(fleet.Conflict, "Another file system lies over %s: %s, mounted at %s. When that file system is unmounted, the pool is used again automatically.",
-			k.Path, now.Mount.describe(), now.Mount.Point)
-	case now.Mount != k.Place.Mount:
+			k.Path, reading.Mount.describe(), reading.Mount.Point)
+	case reading.Mount != k.Place.Mount:
 		return fleet.Errorf(fleet.Conflict, "The file system of %s is not mounted: %s belongs at %s. When the file system is mounted again, the pool is used again automatically.",
 			k.Path, k.Place.Mount.describe(), k.Place.Mount.Point)
 	case k.Place.Marked:
 		return fleet.Errorf(fleet.Conflict, "The directory %s is not the one that this pool was created in: its marker %s is missing. Bring that directory back, or release the pool.", k.Path, MarkerFile)
-	case now.Inode != k.Place.Inode:
+	case reading.Inode != k.Place.Inode:
 		return fleet.Errorf(fleet.Conflict, "The directory %s is not the one that this pool was created in. Bring that directory back, or release the pool.", k.Path)
 	}
 	return nil

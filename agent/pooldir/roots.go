@@ -78,7 +78,7 @@ func resolvePath(p string) (string, error) {
 		return "", fleet.Errorf(fleet.Invalid, "%q is not an absolute path.", p)
 	}
 	done, rest, links := "/", strings.Split(path.Clean(p), "/"), 0
-	// number of last elements of rest that belong to p; earlier elements belong to a link's target
+	// number of the last elements of rest that belong to p; earlier elements belong to a link's target
 	own := len(rest)
 	for len(rest) > 0 {
 		part := rest[0]

@@ -18,8 +18,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// DefaultDir is the directory of the first-boot files. QEMU runs as another user: it can open files in Dir by name but
-// cannot list Dir.
+// DefaultDir is the directory of the first-boot files. QEMU runs as another user: it can open files in the directory by
+// name but cannot list the directory.
 const DefaultDir = "/var/lib/libvirt/quantix"
 
 const (
@@ -34,7 +34,7 @@ var (
 	fileNamePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9.-]{0,31}$`)
 )
 
-// Store is a directory of first-boot data. A zero Store uses the constant Dir.
+// Store is a directory of first-boot data. A zero Store uses DefaultDir.
 type Store struct{ Dir string }
 
 func (s Store) dirOf(id fleet.VMID) (string, error) {

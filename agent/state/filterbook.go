@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// filterBookFile is the name of the filter book in the agent's directory.
+// filterBookFile is the name of FilterBook's file in the agent's directory.
 const filterBookFile = "filters.json"
 
 // FilterBook stores, across restarts, the digests of network filters that Quantix defined on the host. A different
@@ -21,7 +21,7 @@ type FilterBook struct {
 	digests map[string]string // digest by filter name
 }
 
-// OpenFilterBook reads the filter book of an agent's directory. With an empty dir the book exists in memory only.
+// OpenFilterBook reads the FilterBook of an agent's directory. With an empty dir the records exist in memory only.
 func OpenFilterBook(dir string) (*FilterBook, error) {
 	b := &FilterBook{digests: map[string]string{}}
 	if dir == "" {

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PoolBookFile is the name of the pool book in the agent's directory.
+// PoolBookFile is the name of PoolBook's file in the agent's directory.
 const PoolBookFile = "pools.json"
 
 // PoolBook stores, across restarts, the agent's records of the host's pools that libvirt does not store. It is safe for
@@ -26,7 +26,7 @@ type PoolBook struct {
 	records map[string]pooldir.RecordedPool // by name
 }
 
-// OpenPoolBook reads the pool book of an agent's directory. With an empty dir the book exists in memory only.
+// OpenPoolBook reads the PoolBook of an agent's directory. With an empty dir the records exist in memory only.
 func OpenPoolBook(dir string) (*PoolBook, error) {
 	b := &PoolBook{records: map[string]pooldir.RecordedPool{}}
 	if boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {

@@ -23,7 +23,7 @@ type FileSum [sha256.Size]byte
 var ErrDiffers = errors.New("the data written differs from the data read")
 
 // CopyFile writes all of src into dst, which must be empty, and returns the sum of the bytes read. Holes stay holes.
-// When Copy returns, the data is synced to the storage.
+// When CopyFile returns, the data is synced to the storage.
 func CopyFile(ctx context.Context, dst, src *os.File, size int64, rate *RateLimit, meter *Meter) (FileSum, error) {
 	sum := sha256.New()
 	err := eachExtent(ctx, src, size, func(at int64, block []byte, n int64) error {
@@ -51,14 +51,14 @@ func CopyFile(ctx context.Context, dst, src *os.File, size int64, rate *RateLimi
 }
 
 // VerifyFile reads size bytes of the file back from the storage, past the page cache if possible, and compares their
-// sum with want.
-func VerifyFile(ctx context.Context, f *os.File, size int64, want FileSum, meter *Meter) error {
+// sum with the wanted sum.
+func VerifyFile(ctx context.Context, f *os.File, size int64, wanted FileSum, meter *Meter) error {
 	got, err := fileSum(ctx, f, size, meter)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the copy back: %w", err)
-	case got != want:
-		return fmt.Errorf("%w: the copy has the SHA-256 %x, its source has %x", ErrDiffers, got, want)
+	case got != wanted:
+		return fmt.Errorf("%w: the copy has the SHA-256 %x, its source has %x", ErrDiffers, got, wanted)
 	}
 	return nil
 }

@@ -224,7 +224,7 @@ func TestReceivedFileIsWrittenBackBeforeSync(t *testing.T) {
 	const size = 40 << 20
 	src, dst := newRandomFile(t, size), &writebackRecorder{FileSink: transfer.FileSink{File: newEmptyFile(t, "dst")}}
 	done := startReceive(t.Context(), in, dst, size)
-	if err := out.Send(t.Context(), transfer.File(src, size), size, nil, nil); err != nil || (<-done).err != nil {
+	if err := out.Send(t.Context(), transfer.FilePieces(src, size), size, nil, nil); err != nil || (<-done).err != nil {
 		t.Fatal(err)
 	}
 	if dst.bytesBeforeSync < size*3/4 {
@@ -259,7 +259,7 @@ func TestFileIsReceivedCompleteAndSparse(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := startReceive(t.Context(), in, transfer.FileSink{File: dst}, 16<<20)
-	err := out.Send(t.Context(), transfer.File(src, size), size, nil, nil)
+	err := out.Send(t.Context(), transfer.FilePieces(src, size), size, nil, nil)
 	got := <-done
 	if err != nil || got.err != nil {
 		t.Fatalf("sent %v, received %v", err, got.err)
@@ -282,7 +282,7 @@ func TestEmptyFileIsReceived(t *testing.T) {
 	out, in := connectedPair(t)
 	src, dst := newRandomFile(t, 0), newEmptyFile(t, "dst")
 	done := startReceive(t.Context(), in, transfer.FileSink{File: dst}, 0)
-	if err := out.Send(t.Context(), transfer.File(src, 0), 0, nil, nil); err != nil || (<-done).err != nil {
+	if err := out.Send(t.Context(), transfer.FilePieces(src, 0), 0, nil, nil); err != nil || (<-done).err != nil {
 		t.Error(err)
 	}
 }
@@ -294,7 +294,7 @@ func TestTransferIsRateLimited(t *testing.T) {
 	src, dst := newRandomFile(t, size), newEmptyFile(t, "dst")
 	done := startReceive(t.Context(), in, transfer.FileSink{File: dst}, size)
 	began := time.Now()
-	if err := out.Send(t.Context(), transfer.File(src, size), size, &transfer.RateLimit{Bytes: 4 << 20}, nil); err != nil || (<-done).err != nil {
+	if err := out.Send(t.Context(), transfer.FilePieces(src, size), size, &transfer.RateLimit{Bytes: 4 << 20}, nil); err != nil || (<-done).err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took < 600*time.Millisecond {
@@ -314,7 +314,7 @@ func TestIncompleteTransferFailsForSenderAndReceiver(t *testing.T) {
 		t.Parallel()
 		out, in := connectedPair(t)
 		done := startReceive(t.Context(), in, transfer.FileSink{File: newEmptyFile(t, "dst")}, 2<<20)
-		err := out.Send(t.Context(), transfer.File(newRandomFile(t, size), size), size, nil, nil)
+		err := out.Send(t.Context(), transfer.FilePieces(newRandomFile(t, size), size), size, nil, nil)
 		if got := <-done; got.err == nil || err == nil || !strings.Contains(err.Error(), "exceeds the free space") {
 			t.Errorf("sent %v, received %v", err, got.err)
 		}
@@ -323,7 +323,7 @@ func TestIncompleteTransferFailsForSenderAndReceiver(t *testing.T) {
 		t.Parallel()
 		out, in := connectedPair(t)
 		done := startReceive(t.Context(), in, fullDisk{transfer.FileSink{File: newEmptyFile(t, "dst")}}, size)
-		err := out.Send(t.Context(), transfer.File(newRandomFile(t, size), size), size, nil, nil)
+		err := out.Send(t.Context(), transfer.FilePieces(newRandomFile(t, size), size), size, nil, nil)
 		if got := <-done; got.err == nil || err == nil || !strings.Contains(err.Error(), "no space left") {
 			t.Errorf("sent %v, received %v", err, got.err)
 		}
@@ -348,7 +348,7 @@ func TestIncompleteTransferFailsForSenderAndReceiver(t *testing.T) {
 	t.Run("holes of unbounded size", func(t *testing.T) {
 		t.Parallel()
 		out, in := connectedPair(t)
-		// 4 EiB, which would take years to hash
+		// The announced size is 4 EiB. A hole of that size would take years to hash.
 		if _, err := out.Raw().Write([]byte{64, 0, 0, 0, 0, 0, 0, 0}); err != nil {
 			t.Fatal(err)
 		}
@@ -360,7 +360,7 @@ func TestIncompleteTransferFailsForSenderAndReceiver(t *testing.T) {
 		t.Parallel()
 		out, in := connectedPair(t)
 		in.Answer(nil)
-		if err := out.Send(t.Context(), transfer.File(newRandomFile(t, size), size), size, nil, nil); err == nil {
+		if err := out.Send(t.Context(), transfer.FilePieces(newRandomFile(t, size), size), size, nil, nil); err == nil {
 			t.Error("half a file counts as complete")
 		}
 	})
@@ -371,7 +371,7 @@ func TestIncompleteTransferFailsForSenderAndReceiver(t *testing.T) {
 		done := startReceive(t.Context(), in, transfer.FileSink{File: newEmptyFile(t, "dst")}, size)
 		err := out.Send(ctx, func(ctx context.Context, do func(int64, []byte, int64) error) error {
 			cancel(errors.New("taken back"))
-			return transfer.File(newRandomFile(t, size), size)(ctx, do)
+			return transfer.FilePieces(newRandomFile(t, size), size)(ctx, do)
 		}, size, nil, nil)
 		if got := <-done; !errors.Is(got.err, transfer.ErrConnectionLost) || err == nil || err.Error() != "taken back" {
 			t.Errorf("sent %v, received %v", err, got.err)
@@ -384,7 +384,7 @@ func TestIncompleteTransferFailsForSenderAndReceiver(t *testing.T) {
 		done := startReceive(ctx, in, transfer.FileSink{File: newEmptyFile(t, "dst")}, size)
 		err := out.Send(t.Context(), func(ctx context.Context, do func(int64, []byte, int64) error) error {
 			cancel(errors.New("taken back"))
-			return transfer.File(newRandomFile(t, size), size)(ctx, do)
+			return transfer.FilePieces(newRandomFile(t, size), size)(ctx, do)
 		}, size, nil, nil)
 		if got := <-done; got.err == nil || got.err.Error() != "taken back" || err == nil {
 			t.Errorf("sent %v, received %v", err, got.err)

@@ -62,8 +62,8 @@ func (p Peer) checkCertificate(ca *x509.CertPool, state tls.ConnectionState) err
 	return nil
 }
 
-// tlsConfig requires TLS 1.3 with certificates of both hosts. Hosts have no DNS names, so check verifies the key
-// instead of a name.
+// tlsConfig requires TLS 1.3 with certificates of both hosts. Hosts have no DNS names, so checkCertificate verifies the
+// key instead of a name.
 func tlsConfig(own HostIdentity, peer Peer) *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,

@@ -95,7 +95,7 @@ func (p *hashWritePipeline) takeBuffer(n int64) ([]byte, error) {
 
 func (p *hashWritePipeline) enqueue(x filePiece) { p.hashes <- x }
 
-// abandon skips unhashed holes and waits until all writes have ended. After finish it does nothing.
+// abandon discards unhashed holes and waits until all writes have ended. After finish it does nothing.
 func (p *hashWritePipeline) abandon() {
 	p.cancel()
 	p.close()

@@ -46,8 +46,8 @@ func (r *RateLimit) Wait(ctx context.Context, n int) error {
 	}
 }
 
-// Meter reports the progress of a transfer, at most twice a second. Report gets bytes, and the rate in bytes per
-// second.
+// Meter reports the progress of a transfer, at most twice a second. Report receives the bytes done and the rate in
+// bytes per second.
 type Meter struct {
 	Total  int64
 	Report func(done, total, rate int64) // nil: no reports

@@ -38,8 +38,8 @@ var ErrConnectionLost = errors.New("the connection to the other host was lost")
 // bytes.
 type Pieces func(ctx context.Context, do func(at int64, block []byte, n int64) error) error
 
-// File returns the pieces of a file.
-func File(f *os.File, size int64) Pieces {
+// FilePieces returns the pieces of a file.
+func FilePieces(f *os.File, size int64) Pieces {
 	return func(ctx context.Context, do func(at int64, block []byte, n int64) error) error {
 		return eachExtent(ctx, f, size, do)
 	}

@@ -8,8 +8,8 @@ import (
 // zeroSyncBytes is the number of bytes written between two syncs, which limits the delay of a cancel.
 const zeroSyncBytes = 32 << 20
 
-// ZeroFile overwrites all data of the file with zeros; holes stay holes. When Zero returns, the zeros are synced to the
-// storage. After a cancel, the data overwritten so far is lost.
+// ZeroFile overwrites all data of the file with zeros; holes stay holes. When ZeroFile returns, the zeros are synced to
+// the storage. After a cancel, the data overwritten so far is lost.
 func ZeroFile(ctx context.Context, f *os.File, size int64, meter *Meter) error {
 	block, waits := make([]byte, blockBytes), int64(0)
 	for at := int64(0); at < size; {

@@ -43,7 +43,7 @@ func TestZeroOverwritesAllData(t *testing.T) {
 	}
 }
 
-// A cancelled Zero ends at the next block and leaves the rest unchanged.
+// A cancelled ZeroFile ends at the next block and leaves the rest unchanged.
 func TestZeroEndsWhenCancelled(t *testing.T) {
 	t.Parallel()
 	f, back := newSparseFile(t), errors.New("taken back")

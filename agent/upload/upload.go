@@ -21,13 +21,13 @@ type File interface {
 	io.Writer
 	// Size returns the number of bytes written.
 	Size() int64
-	// Keep syncs the written bytes to the storage, so that they survive a crash.
-	Keep() error
+	// Sync writes the received bytes to the storage, so that they survive a crash.
+	Sync() error
 }
 
 // Receive fills the file up to total bytes with the data of the connections. A new connection ends the previous one,
-// whose sender may be gone. report periodically receives the number of bytes done. Receive returns nil once the
-// complete file is synced. It returns an error of the file at once, and ignores errors of connections.
+// whose sender may be gone. report periodically receives the number of bytes received so far. Receive returns nil once
+// the complete file is synced. It returns an error of the file at once, and ignores errors of connections.
 func Receive(ctx context.Context, conns <-chan io.ReadWriteCloser, total int64, to File, report func(done, total, rate int64)) error {
 	meter := &uploadMeter{total: total, report: report, began: to.Size()}
 	meter.update(to.Size())
@@ -42,7 +42,7 @@ func Receive(ctx context.Context, conns <-chan io.ReadWriteCloser, total int64, 
 		if now != nil {
 			left = now.released
 		} else if to.Size() == total {
-			return to.Keep()
+			return to.Sync()
 		}
 		select {
 		case <-ctx.Done():
@@ -99,7 +99,7 @@ func (v *uploadConn) closeConn() { v.once.Do(func() { v.conn.Close() }) }
 // error.
 func (v *uploadConn) copyToFile(total int64, to File, m *uploadMeter) error {
 	answer := func() (bool, error) {
-		if err := to.Keep(); err != nil {
+		if err := to.Sync(); err != nil {
 			return false, err
 		}
 		return wire.WriteUploadAnswer(v.conn, wire.UploadAnswer{Offset: to.Size()}) == nil, nil
@@ -116,7 +116,7 @@ func (v *uploadConn) copyToFile(total int64, to File, m *uploadMeter) error {
 		n, err := wire.ReadUploadHeader(v.conn)
 		switch {
 		case err != nil:
-			return to.Keep()
+			return to.Sync()
 		case n == 0:
 			if ok, err := answer(); !ok || to.Size() == total {
 				return err
@@ -124,7 +124,7 @@ func (v *uploadConn) copyToFile(total int64, to File, m *uploadMeter) error {
 			continue
 		case int64(n) > total-to.Size():
 			_ = wire.WriteUploadAnswer(v.conn, wire.UploadAnswer{Offset: to.Size(), Error: "The client sent more bytes than it had announced. Start the upload again."})
-			return to.Keep()
+			return to.Sync()
 		}
 		got, err := io.ReadFull(v.conn, piece[:n])
 		if _, failed := to.Write(piece[:got]); failed != nil {
@@ -135,7 +135,7 @@ func (v *uploadConn) copyToFile(total int64, to File, m *uploadMeter) error {
 		}
 		m.update(to.Size())
 		if err != nil {
-			return to.Keep()
+			return to.Sync()
 		}
 	}
 }

@@ -178,7 +178,7 @@ func (h transferHosts) sendFile(b *testing.B, src *os.File, to string) time.Dura
 	go func() { done <- receiveTransfer(b.Context(), listener, to) }()
 	out, err := transfer.Dial(b.Context(), []string{fmt.Sprintf("127.0.0.1:%d", listener.Port())}, h.self[0], h.peer[1], ticket)
 	if err == nil {
-		err = out.Send(b.Context(), transfer.File(src, transferBytes), transferBytes, nil, nil)
+		err = out.Send(b.Context(), transfer.FilePieces(src, transferBytes), transferBytes, nil, nil)
 	}
 	if got := <-done; err != nil || got != nil {
 		b.Fatal(err, got)

@@ -27,8 +27,8 @@ type Harness struct {
 	// ForbiddenPoolPath is a path that the agent's settings do not allow for pools.
 	ForbiddenPoolPath string
 
-	// ReplacePoolDir replaces the pool's directory. back restores the directory.
-	ReplacePoolDir func(t *testing.T, pool fleet.Pool, how PoolDirReplacement) (back func())
+	// ReplacePoolDir replaces the pool's directory. restore restores the directory.
+	ReplacePoolDir func(t *testing.T, pool fleet.Pool, how PoolDirReplacement) (restore func())
 
 	// AddImage copies a file into a pool that the suite has applied, as a user does.
 	AddImage func(t *testing.T, pool fleet.Pool, image Image)
@@ -89,8 +89,9 @@ type Harness struct {
 	ReadDisk  func(t *testing.T, path string) byte
 	CheckDisk func(t *testing.T, path string)
 
-	// TakeUnmanagedSnapshot takes a snapshot of a stopped VM, like virsh snapshot-create-as. drop deletes the snapshot.
-	TakeUnmanagedSnapshot func(t *testing.T, id fleet.VMID, name string) (drop func())
+	// TakeUnmanagedSnapshot takes a snapshot of a stopped VM, like virsh snapshot-create-as. remove deletes the
+	// snapshot.
+	TakeUnmanagedSnapshot func(t *testing.T, id fleet.VMID, name string) (remove func())
 
 	// CreateUnmanagedOverlay creates an overlay with the name in the pool on the first disk of a stopped VM, like virsh
 	// snapshot-create-as --disk-only.
@@ -129,7 +130,7 @@ type Harness struct {
 	UnusedNetworkDevice func(t *testing.T) string
 
 	// AddBootableVolume adds a bootable qcow2 volume with a guest agent to a pool. Once that guest's agent answers,
-	// Prepare creates a file system on the guest's second disk and installs a command to set passwords.
+	// PrepareGuest creates a file system on the guest's second disk and installs a command to set passwords.
 	AddBootableVolume func(t *testing.T, pool fleet.Pool, name string)
 	PrepareGuest      func(t *testing.T, id fleet.VMID)
 
@@ -140,9 +141,9 @@ type Harness struct {
 	// ActiveNetwork is the name of an active libvirt network of the host.
 	ActiveNetwork string
 
-	// DisconnectHypervisor makes the hypervisor unreachable while its guests run, and plug makes it reachable again. Both
-	// return once the change is complete.
-	DisconnectHypervisor func(t *testing.T) (plug func())
+	// DisconnectHypervisor makes the hypervisor unreachable while its guests run, and reconnect makes it reachable
+	// again. Both return once the change is complete.
+	DisconnectHypervisor func(t *testing.T) (reconnect func())
 
 	// FreezeHypervisor makes the hypervisor accept calls without answering, until the suite calls thaw. Optional.
 	FreezeHypervisor func(t *testing.T) (thaw func())
@@ -201,7 +202,7 @@ type testCase struct {
 	test func(*testing.T, *testHost)
 }
 
-// core are the cases of each area that show that a backend works. more are all other cases, except interruptionTests.
+// core has the cases of each area that show that a backend works. more has all other cases, except interruptionTests.
 var (
 	coreTests = []testCase{
 		{"a new VM is defined and stopped", testCreateVM},

@@ -9,11 +9,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// agentKilledPanic is the panic that interrupts a job at a step, as the end of its agent would.
+// agentKilledPanic is the panic that interrupts a job at a step. It simulates the end of the job's agent.
 type agentKilledPanic struct{}
 
-// stepCounter counts the steps of a job and interrupts the job at step interruptAt, counted from 1. Each call of a job's
-// functions is a step: a call of Progress, and the start and the end of each record. The zero value interrupts nothing.
+// stepCounter counts the steps of a job and interrupts the job at step interruptAt, counted from 1. Each call of
+// progress is a step, and so are the start and the end of each call of record. The zero value interrupts nothing.
 type stepCounter struct{ interruptAt, seen int }
 
 func (s *stepCounter) next() {
@@ -24,10 +24,10 @@ func (s *stepCounter) next() {
 
 func (s *stepCounter) progress(int, string) { s.next() }
 
-// record calls keep, which simulates the agent's write to disk, between two steps.
-func (s *stepCounter) record(keep func()) error {
+// record calls write, which simulates the agent's write to disk, between two steps.
+func (s *stepCounter) record(write func()) error {
 	s.next()
-	keep()
+	write()
 	s.next()
 	return nil
 }

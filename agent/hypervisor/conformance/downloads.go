@@ -19,7 +19,7 @@ const (
 	RemoteNoServer      RemoteFile = "gone"   // no server listens at the address
 	RemoteStalled       RemoteFile = "silent" // the server sends a part of the file, and then nothing
 
-	// For the following files the checksum is the address of a checksum file.
+	// For the following files, ServeFile returns the address of a checksum file instead of a checksum.
 	RemoteWithChecksumFile RemoteFile = "sums"   // a qcow2 image as above
 	RemoteChecksumMissing  RemoteFile = "nosum"  // the file contains only checksums of other files
 	RemoteFileMissing      RemoteFile = "nofile" // no server listens at the file's address

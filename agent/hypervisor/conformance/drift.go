@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// reportedDrift returns the VM's drift, and whether Snapshot and VM report the same drift. A change between the two
+// reportedDrift returns the VM's drift, and whether HostState and VM report the same drift. A change between the two
 // reads is a temporary contradiction.
 func (h *testHost) reportedDrift(id fleet.VMID) ([]fleet.Drift, bool) {
 	h.t.Helper()
@@ -35,7 +35,7 @@ func (h *testHost) wantDrift(id fleet.VMID, when string, fields ...string) []fle
 	return got
 }
 
-// driftValue returns the spec's value for the field's drift, as if the user accepted the drift.
+// driftValue returns the value that the field of the spec gets if the user accepts the drift.
 func driftValue[T any](t *testing.T, all []fleet.Drift, field string) (v T) {
 	t.Helper()
 	d, ok := find(all, func(d fleet.Drift) bool { return d.Field == field })
@@ -156,7 +156,7 @@ func testDetachedDiskIsDrift(t *testing.T, h *testHost) {
 	if s := h.wantStatus(vm.ID, 2); len(s.Disks) != 2 || s.NICs[0].Source != "network "+h.harness.ActiveNetwork {
 		t.Errorf("after the reapply: %+v", s)
 	}
-	// Accepting the drift removes the disk from the spec, so the VM has no drift.
+	// If the user accepts the drift, the spec loses the disk and the VM has no drift.
 	h.harness.EditVM(t, vm.ID, VMEdit{DetachDisk: "vdb"})
 	got = h.wantDrift(vm.ID, "after another detach", "disks")
 	vm.Generation, vm.Spec.Disks = 3, driftValue[[]fleet.Disk](t, got, "disks")

@@ -60,13 +60,13 @@ func testGrowDiskRefused(t *testing.T, h *testHost) {
 	over := newDisk(p)
 	over.Image, over.Overlay, over.VersionID = &base, true, "version"
 	vm := h.definedVM(over)
-	// An overlay of an image grows without the image.
+	// A disk that is an overlay of an image grows, and the image keeps its size.
 	vm = vmWithDiskSize(vm, 16<<20)
 	h.apply(vm)
 	if s := h.wantStatus(vm.ID, vm.Generation); s.Disks[0].SizeBytes != 16<<20 {
 		t.Errorf("the overlay has %d bytes", s.Disks[0].SizeBytes)
 	}
-	// A disk with an overlay in another volume does not grow.
+	// A disk does not grow while an unmanaged overlay in another volume is backed by it.
 	below := h.definedVM(newDisk(p))
 	top := newDisk(p)
 	ref := below.Spec.Disks[0].Ref()

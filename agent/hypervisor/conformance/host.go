@@ -127,7 +127,7 @@ func (h *testHost) requireRefusal(act string, err error, word string) {
 	}
 }
 
-// requireNoNameOf fails the test if the text of err contains the name of the VM other.
+// requireNoNameOf fails the test if the text of err contains the name of another VM.
 func (h *testHost) requireNoNameOf(act string, err error, other fleet.VM) {
 	h.t.Helper()
 	if err != nil && (strings.Contains(err.Error(), other.Name) || strings.Contains(err.Error(), string(other.ID))) {
@@ -153,13 +153,14 @@ func changedJob(in hypervisor.ApplyWork, f func(*hypervisor.ApplyWork)) hypervis
 	return in
 }
 
-// wantStatus returns the VM's status from the backend. It fails the test unless the generation is want.
-func (h *testHost) wantStatus(id fleet.VMID, want int64) fleet.VMStatus {
+// wantStatus returns the VM's status from the backend. It fails the test unless the definition has the wanted
+// generation.
+func (h *testHost) wantStatus(id fleet.VMID, wanted int64) fleet.VMStatus {
 	h.t.Helper()
 	s, generation, err := h.VM(h.ctx, id)
 	h.requireNoError("read the VM", err)
-	if generation != want {
-		h.t.Fatalf("generation is %d, want %d", generation, want)
+	if generation != wanted {
+		h.t.Fatalf("generation is %d, want %d", generation, wanted)
 	}
 	return s
 }

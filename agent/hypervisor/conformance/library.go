@@ -172,7 +172,7 @@ func testDiskBackedByImage(t *testing.T, h *testHost) {
 		if !slices.Equal(base.UsedBy, want) || !slices.Equal(base.BackingUsers, want) || len(base.BaseOf) != 2 || base.SHA256 == "" || base.Altered {
 			t.Errorf("the shared backing file is %+v", base)
 		}
-		// The next disks are another overlay, a full copy, and a copy in another pool, while a guest uses the image.
+		// While a guest uses the image, the next disks are another overlay, a full copy, and a copy in another pool.
 		full := over(p, 0)
 		full.Overlay = false
 		third := h.definedVM(full)
@@ -182,7 +182,7 @@ func testDiskBackedByImage(t *testing.T, h *testHost) {
 		w := known.recordingJob(h.newVolumeJob(other, name, fleet.VolumeParams{Source: name, SourcePool: p.ID, Checksum: "sha256:" + base.SHA256}))
 		w.SourcePool = &p
 		h.requireNoError("copy the image", h.CopyVolume(h.ctx, w))
-		// A volume that is not in the library may be the disk of a VM.
+		// A volume outside the image library may be the disk of a VM, so no disk can be copied from it.
 		plain := full
 		plain.Volume, plain.VersionID = name+"-plain.qcow2", ""
 		h.requireRefusal("clone a volume that backs others and is not in the library", h.ApplyVM(h.ctx, h.applyJob(h.newVM(plain))), "disk of a VM")
@@ -190,7 +190,7 @@ func testDiskBackedByImage(t *testing.T, h *testHost) {
 		h.requireRefusal("too small an overlay", h.ApplyVM(h.ctx, h.applyJob(h.newVM(over(p, 1<<20)))), "at least")
 		h.requireRefusal("delete the base", h.DeleteVolume(h.ctx, h.newVolumeJob(p, name, fleet.VolumeParams{})), "")
 
-		// An image of the disk of a stopped VM is self-contained.
+		// The image made from the disk of a stopped VM is self-contained.
 		h.requireNoError("stop", h.StopVM(h.ctx, first.ID))
 		w = known.recordingJob(h.newVolumeJob(other, "flat-"+name+".qcow2", fleet.VolumeParams{Source: first.Spec.Disks[0].Volume, SourcePool: p.ID, Flatten: true}))
 		w.SourcePool = &p

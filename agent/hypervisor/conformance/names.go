@@ -35,7 +35,7 @@ func testVMsOfOneName(t *testing.T, h *testHost) {
 	if got := h.harness.PowerOf(t, foreign); got != fleet.Running {
 		t.Errorf("the unmanaged domain is %q now", got)
 	}
-	// The domain's name stays as long as the VM's name does, even if a better candidate becomes free.
+	// The domain keeps its name as long as the VM's name stays the same, even if a better candidate becomes free.
 	h.requireNoError("delete the first", h.DeleteVM(h.ctx, first, nil, true))
 	third.Generation, third.Spec.CPUs = 2, 2
 	h.requireNoError("apply the third", h.ApplyVM(h.ctx, h.applyJobInProject(third, "acme")))

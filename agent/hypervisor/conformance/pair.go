@@ -12,13 +12,13 @@ import (
 
 // Pair gives the suite two hosts with the same storage, and a function to migrate guests between them.
 type Pair struct {
-	// Hosts are two hosts with the same storage. The suite uses only Open, Power and PoolPath of each Harness. A
+	// Hosts are two hosts with the same storage. The suite uses only Open, PowerOf and PoolPath of each Harness. A
 	// PoolPath of the first host must be the same directory on both hosts.
 	Hosts [2]Harness
 
 	// Migrate moves a running guest with its definition to the other host, like virsh migrate, and returns after the
-	// migration. With leave, the first host also keeps the definition.
-	Migrate func(t *testing.T, id fleet.VMID, from, to int, leave bool)
+	// migration. If keepDefinition is set, the first host also keeps the definition.
+	Migrate func(t *testing.T, id fleet.VMID, from, to int, keepDefinition bool)
 }
 
 // RunTwoHosts tests the guarantees of hypervisor.Hypervisor for one VM on two hosts.

@@ -52,7 +52,7 @@ func testEveryDefinitionField(t *testing.T, h *testHost) {
 	}
 	vm.Spec = specWithHostFields(specWithAllFields(vm.Spec), p)
 	for _, f := range fleet.VMFields {
-		// testMemoryEncryption and testOldMachineType cover these two fields.
+		// testMemoryEncryption and testOldMachineType cover the two excluded fields.
 		if f.Input.Section != "" && f.Default(vm.Spec) && f.Name != "security.confidential" && f.Name != "boot.machine" {
 			t.Errorf("%s has its default, so the test does not cover it", f.Name)
 		}
@@ -82,7 +82,7 @@ func testEveryDefinitionField(t *testing.T, h *testHost) {
 			h.t.Errorf("next boot %q, want %q; drift %+v", s.NextBoot, waits, s.Drift)
 		}
 	}
-	// These fields need another field.
+	// Each of these fields (keys) takes effect only together with the other field (value).
 	with := map[string]string{"display.video": "display.heads", "devices.watchdog": "devices.watchdogAction", "display.spice": "display.usbRedirection", "memory.shared": "shares"}
 	together := []string{"cpu.sockets", "cpu.cores", "cpu.threads", "cpu.max"}
 	for _, f := range fleet.VMFields {

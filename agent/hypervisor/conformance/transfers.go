@@ -20,7 +20,7 @@ type sentFile struct {
 	size int64
 }
 
-// send is a Send function that stores the data in the parcel.
+// send is a Send function that stores the data in p.
 func (p *sentFile) send(ctx context.Context, pieces transfer.Pieces, size int64) error {
 	p.size, p.data = size, make([]byte, size)
 	return pieces(ctx, func(at int64, block []byte, _ int64) error {
@@ -29,7 +29,7 @@ func (p *sentFile) send(ctx context.Context, pieces transfer.Pieces, size int64)
 	})
 }
 
-// receive is an Arrive function that delivers the first half of the data and then, as after a lost connection, all
+// receive is a Receive function that delivers the first half of the data and then, as after a lost connection, all
 // data.
 func (p *sentFile) receive(_ context.Context, dst transfer.Sink, room int64) (hypervisor.ReceivedFile, error) {
 	if room <= 0 {
@@ -55,7 +55,7 @@ func (p *sentFile) receive(_ context.Context, dst transfer.Sink, room int64) (hy
 	return hypervisor.ReceivedFile{Bytes: p.size, Sum: sha256.Sum256(p.data)}, nil
 }
 
-// packVolume returns the volume as another host would receive it.
+// packVolume sends the volume and returns the sent file.
 func (h *testHost) packVolume(p fleet.Pool, name string) *sentFile {
 	h.t.Helper()
 	out := &sentFile{}
@@ -65,7 +65,7 @@ func (h *testHost) packVolume(p fleet.Pool, name string) *sentFile {
 	return out
 }
 
-// receiveJob returns the job that receives the parcel.
+// receiveJob returns the job that receives the sent file.
 func (h *testHost) receiveJob(in *sentFile, to fleet.Pool, name string, known recordedChecksums, o fleet.VolumeParams) hypervisor.VolumeWork {
 	w := known.recordingJob(h.newVolumeJob(to, name, o))
 	w.Receive = in.receive
@@ -137,9 +137,9 @@ func testReceivedVolumeVerified(t *testing.T, h *testHost) {
 	h.requireNoError("receive the whole file", h.ReceiveVolume(h.ctx, h.receiveJob(in, to, "came.qcow2", known, fleet.VolumeParams{})))
 }
 
-// migrateJob returns the job that sends the VM's disks into parcels.
+// migrateJob returns the job that sends the VM's disks, and the sent files by disk.
 func (h *testHost) migrateJob(vm fleet.VM, to fleet.Pool) (hypervisor.MigrateVMWork, map[fleet.Volref]*sentFile) {
-	parcels := map[fleet.Volref]*sentFile{}
+	sentFiles := map[fleet.Volref]*sentFile{}
 	in := hypervisor.MigrateVMWork{
 		VM: vm, Pools: h.pools, Params: fleet.MigrationParams{To: fleet.NewID[fleet.HostID](), ToName: "elsewhere"}, Progress: func(int, string) {},
 		WaitDisksArrived: func(context.Context) error { return nil },
@@ -151,16 +151,16 @@ func (h *testHost) migrateJob(vm fleet.VM, to fleet.Pool) (hypervisor.MigrateVMW
 		in.Params.Disks = append(in.Params.Disks, fleet.MigratingDisk{Disk: d.Ref(), To: fleet.Volref{PoolID: to.ID, Volume: "gone-" + d.Volume}, Transfer: fleet.NewID[fleet.TransferID]()})
 	}
 	in.Send = func(ctx context.Context, d fleet.MigratingDisk, pieces transfer.Pieces, size int64) error {
-		parcels[d.To] = &sentFile{}
-		return parcels[d.To].send(ctx, pieces, size)
+		sentFiles[d.To] = &sentFile{}
+		return sentFiles[d.To].send(ctx, pieces, size)
 	}
-	return in, parcels
+	return in, sentFiles
 }
 
 func testColdMigration(t *testing.T, h *testHost) {
 	from, to, known := h.newPool(), h.newPool(), recordedChecksums{}
 	vm := h.definedVM(newDisk(from), newDisk(from))
-	in, parcels := h.migrateJob(vm, to)
+	in, sentFiles := h.migrateJob(vm, to)
 	h.requireNoError("leave", h.MigrateVM(h.ctx, in))
 	if s, _, err := h.VM(h.ctx, vm.ID); err != nil || s.Power != fleet.Absent {
 		t.Fatalf("the migrated VM is %+v, %v", s, err)
@@ -176,12 +176,12 @@ func testColdMigration(t *testing.T, h *testHost) {
 	in.WaitDisksArrived = func(context.Context) error { return errors.New("no host has the VM") }
 	h.requireRefusal("before another host has the VM", h.MigrateVM(h.ctx, in), "no host has the VM")
 
-	// The VM's new host may be the same host.
+	// The source host may also be the destination of a migration, so one host suffices for this test.
 	next := vm
 	next.Generation, next.Spec.Disks = 2, slices.Clone(vm.Spec.Disks)
 	order := h.applyJob(next)
 	for i, d := range in.Params.Disks {
-		h.requireNoError("receive", h.ReceiveVolume(h.ctx, h.receiveJob(parcels[d.To], to, d.To.Volume, known, fleet.VolumeParams{Transfer: &fleet.TransferParams{Check: true}})))
+		h.requireNoError("receive", h.ReceiveVolume(h.ctx, h.receiveJob(sentFiles[d.To], to, d.To.Volume, known, fleet.VolumeParams{Transfer: &fleet.TransferParams{Check: true}})))
 		next.Spec.Disks[i].PoolID, next.Spec.Disks[i].Volume = d.To.PoolID, d.To.Volume
 		order.CreatedDisks = append(order.CreatedDisks, d.To)
 	}
@@ -216,7 +216,7 @@ func testColdMigrationOfChangedVM(t *testing.T, h *testHost) {
 			h.harness.UndefineVM(t, vm.ID)
 		}
 		in.WaitDisksArrived = func(context.Context) error { return nil }
-		// The other host has all data.
+		// The other host already has all data, so Send does nothing.
 		in.Send = func(context.Context, fleet.MigratingDisk, transfer.Pieces, int64) error { return nil }
 		h.requireRefusal("migrate a VM that changed after it was sent", h.MigrateVM(h.ctx, in), "while it was being sent")
 		if !gone {

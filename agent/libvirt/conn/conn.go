@@ -32,7 +32,7 @@ type Conn struct {
 	shared bool // true: a caller's deadline does not close the connection, but the owner's failed ping does
 }
 
-// watchedConn closes its channel closed at the first failed read. go-libvirt's Disconnected misses a loss during the
+// watchedConn closes the channel closed at the first failed read. go-libvirt's Disconnected misses a loss during the
 // handshake.
 type watchedConn struct {
 	net.Conn

@@ -9,7 +9,8 @@ import (
 	"quantix/agent/libvirt/domxml"
 )
 
-// Daemon is the host's libvirtd as the parts of the backend use it. Its methods may be called from several goroutines.
+// Daemon gives the parts of the backend access to the host's libvirtd. Its methods may be called from several
+// goroutines.
 type Daemon struct {
 	Socket      string
 	RunContext  context.Context // ends when the backend closes
@@ -38,7 +39,7 @@ func (d *Daemon) WithConn(ctx context.Context, f func(context.Context, *Conn) er
 }
 
 // CancelOnClose returns a copy of ctx that is also cancelled when the backend closes. The caller must call the returned
-// function at the end.
+// function when it no longer needs the context.
 func (d *Daemon) CancelOnClose(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(d.RunContext, cancel)

@@ -9,7 +9,7 @@ import (
 )
 
 // subscribedEvents are the events that can change a VM's status. go-libvirt delivers no events of networks and pools,
-// so Snapshot polls networks and pools.
+// so HostState polls networks and pools.
 var subscribedEvents = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDLifecycle, golibvirt.DomainEventIDReboot, golibvirt.DomainEventIDIoErrorReason,
 	golibvirt.DomainEventIDDiskChange, golibvirt.DomainEventIDTrayChange, golibvirt.DomainEventIDDeviceAdded,

@@ -214,53 +214,53 @@ func nilIfZero[T comparable](v *T) *T {
 	return v
 }
 
-// ReadDisk reads the fields of a disk; was is the disk as last applied. Cache mode "none" counts as the default if the
-// spec sets no mode, because setDisk chooses it for storage with direct I/O.
-func ReadDisk(d libvirtxml.DomainDisk, was fleet.Disk) fleet.Disk {
-	x, out := expandDisk(d), was
+// ReadDisk reads the fields of a disk; applied is the disk as last applied. Cache mode "none" counts as the default if
+// the spec sets no mode, because setDisk chooses it for storage with direct I/O.
+func ReadDisk(d libvirtxml.DomainDisk, applied fleet.Disk) fleet.Disk {
+	x, out := expandDisk(d), applied
 	for _, p := range diskFieldCodecs {
 		p.read(&x, &out)
 	}
-	if was.Cache == "" && out.Cache == "none" {
+	if applied.Cache == "" && out.Cache == "none" {
 		out.Cache = ""
 	}
 	return out
 }
 
-// ReadNIC returns out with the fields of the definition's NIC.
-func ReadNIC(n libvirtxml.DomainInterface, out fleet.NIC) fleet.NIC {
+// ReadNIC returns the spec's NIC with its fields read from the definition's NIC.
+func ReadNIC(n libvirtxml.DomainInterface, spec fleet.NIC) fleet.NIC {
 	x := expandNIC(n)
 	for _, p := range nicFieldCodecs {
-		p.read(&x, &out)
+		p.read(&x, &spec)
 	}
-	return out
+	return spec
 }
 
-// setDisk writes the fields for which has returns true. With direct, a disk without a cache mode gets the mode "none".
-func setDisk(d libvirtxml.DomainDisk, want fleet.Disk, direct bool, has func(field string) bool) libvirtxml.DomainDisk {
+// setDisk writes the fields that selected accepts. If direct is set, a disk without a cache mode gets the mode "none".
+func setDisk(d libvirtxml.DomainDisk, want fleet.Disk, direct bool, selected func(field string) bool) libvirtxml.DomainDisk {
 	x := expandDisk(d)
 	if want.Cache == "" && direct {
 		want.Cache = "none"
 	}
 	for _, p := range diskFieldCodecs {
-		if has(p.field) {
+		if selected(p.field) {
 			p.write(&x, want)
 		}
 	}
 	return compactDisk(x)
 }
 
-func setNIC(n libvirtxml.DomainInterface, want fleet.NIC, has func(field string) bool) libvirtxml.DomainInterface {
+func setNIC(n libvirtxml.DomainInterface, want fleet.NIC, selected func(field string) bool) libvirtxml.DomainInterface {
 	x := expandNIC(n)
 	for _, p := range nicFieldCodecs {
-		if has(p.field) {
+		if selected(p.field) {
 			p.write(&x, want)
 		}
 	}
 	return compactNIC(x)
 }
 
-// allFields selects all fields in setDisk and setNIC.
+// allFields makes setDisk and setNIC write every field.
 func allFields(string) bool { return true }
 
 // assignTargetNames assigns target names to disks without one. The guest orders its disks by these names.
@@ -332,11 +332,11 @@ func addSCSIController(devices *libvirtxml.DomainDeviceList) {
 		slices.ContainsFunc(devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == "scsi" }) {
 		return
 	}
-	devices.Controllers = append(devices.Controllers, NewSCSI())
+	devices.Controllers = append(devices.Controllers, NewSCSIController())
 }
 
-// NewSCSI returns a virtio-scsi controller.
-func NewSCSI() libvirtxml.DomainController {
+// NewSCSIController returns a virtio-scsi controller.
+func NewSCSIController() libvirtxml.DomainController {
 	return libvirtxml.DomainController{Type: "scsi", Index: new(uint), Model: "virtio-scsi"}
 }
 
@@ -360,9 +360,9 @@ func bootDevices() []libvirtxml.DomainBootDevice {
 	return []libvirtxml.DomainBootDevice{{Dev: "hd"}, {Dev: "cdrom"}, {Dev: "network"}}
 }
 
-// plannedChange returns the first planned change whose device satisfies is, or nil.
-func plannedChange[T any](all []hypervisor.DeviceChange[T], is func(T) bool) *hypervisor.DeviceChange[T] {
-	i := slices.IndexFunc(all, func(s hypervisor.DeviceChange[T]) bool { return is(s.Device) })
+// plannedChange returns the first planned change whose device match accepts, or nil.
+func plannedChange[T any](all []hypervisor.DeviceChange[T], match func(T) bool) *hypervisor.DeviceChange[T] {
+	i := slices.IndexFunc(all, func(s hypervisor.DeviceChange[T]) bool { return match(s.Device) })
 	if i < 0 {
 		return nil
 	}

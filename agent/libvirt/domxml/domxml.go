@@ -31,7 +31,7 @@ func DefinitionText(x *libvirtxml.Domain) (string, error) {
 	return b.String(), nil
 }
 
-// ParseDefinition parses libvirt's text of a definition. live is set for the definition of a running guest.
+// ParseDefinition parses libvirt's text of a definition. live must be set for the definition of a running guest.
 func ParseDefinition(text string, live bool) (*libvirtxml.Domain, error) {
 	x := &libvirtxml.Domain{}
 	// A live definition contains backing file names from disk headers, which may have characters that XML forbids. The

@@ -31,7 +31,7 @@ type EditContent struct {
 	Name         string
 	Metadata     QuantixMetadata
 	Spec         fleet.VMSpec
-	LocatedDisks []LocatedDisk // resolved paths of Edit.Disks
+	LocatedDisks []LocatedDisk // the disks in DefinitionEdit.Disks with their paths on this host
 	ISO          string        // path; empty: no medium
 	Seed         string        // path of the first-boot seed; empty: none
 }
@@ -57,7 +57,7 @@ func DiskAlias(ref fleet.Volref) string {
 	return DiskAliasPrefix + hex.EncodeToString(sum[:6])
 }
 
-// Edit writes the content of in into the definition x, and preserves everything that an administrator added or changed.
+// Edit applies the edit to the definition, and preserves everything that an administrator added or changed.
 func Edit(x *libvirtxml.Domain, in EditContent) {
 	if x.Devices == nil {
 		x.Devices = &libvirtxml.DomainDeviceList{}

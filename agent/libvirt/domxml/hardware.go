@@ -51,7 +51,7 @@ func (c NICHardware) isSameDevice(kept NICHardware) bool {
 	return c.MAC == kept.MAC && c.Source == kept.Source && c.Filter == kept.Filter && c.fields == kept.fields && (kept.limits == "" || c.limits == kept.limits)
 }
 
-func nicFrom(n *libvirtxml.DomainInterface) NICHardware {
+func nicHardwareOf(n *libvirtxml.DomainInterface) NICHardware {
 	is := ReadNIC(*n, fleet.NIC{})
 	limits := fleet.NIC{Limits: is.Limits}
 	is.Limits = fleet.NICLimits{}
@@ -94,7 +94,7 @@ func ReadHardware(x *libvirtxml.Domain) Hardware {
 	})
 	for i := range x.Devices.Interfaces {
 		n := &x.Devices.Interfaces[i]
-		h.NICs = append(h.NICs, nicFrom(n))
+		h.NICs = append(h.NICs, nicHardwareOf(n))
 	}
 	return h
 }

@@ -53,7 +53,7 @@ func newHostDevice(vm, name string) libvirtxml.DomainHostdev {
 		out.Alias.Name = usbPortAliasPrefix + strings.ReplaceAll(rest, ".", "_")
 		bus, _ := strconv.ParseUint(strings.Split(rest, "-")[0], 10, 8)
 		// no device has the number 0, so no device is passed through before the guest's start sets the number
-		SetUSB(&out, machine.USBDevice{Bus: uint(bus)})
+		SetUSBDevice(&out, machine.USBDevice{Bus: uint(bus)})
 	case kind == "mdev":
 		out.Managed, out.Alias.Name = "", mdevAliasPrefix+rest
 		out.SubsysMDev = &libvirtxml.DomainHostdevSubsysMDev{
@@ -71,9 +71,9 @@ func newHostDevice(vm, name string) libvirtxml.DomainHostdev {
 	return out
 }
 
-// SetUSB sets the USB device to pass through and reports whether the definition changed. It also sets vendor and
-// product, so that a start without the agent does not use another device that has got the same number.
-func SetUSB(d *libvirtxml.DomainHostdev, is machine.USBDevice) (changed bool) {
+// SetUSBDevice sets the USB device to pass through and reports whether the definition changed. It also sets vendor and
+// product. So a start without the agent does not use another device that has got the same number.
+func SetUSBDevice(d *libvirtxml.DomainHostdev, is machine.USBDevice) (changed bool) {
 	src := &libvirtxml.DomainHostdevSubsysUSBSource{Address: &libvirtxml.DomainAddressUSB{Bus: &is.Bus, Device: &is.Number}}
 	if is.Vendor != "" {
 		src.Vendor, src.Product = &libvirtxml.DomainHostDevProductVendorID{ID: "0x" + is.Vendor}, &libvirtxml.DomainHostDevProductVendorID{ID: "0x" + is.Product}

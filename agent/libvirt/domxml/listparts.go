@@ -209,7 +209,7 @@ func writeRedirection(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-// SpecHasMedium reports whether the spec was already has the file at path as a medium of the same kind as m.
-func SpecHasMedium(was fleet.VMSpec, m fleet.Medium, path string) bool {
-	return slices.ContainsFunc(was.Media(), func(o fleet.Medium) bool { return o.Kind == m.Kind && cmp.Or(o.Volume) == path })
+// SpecHasMedium reports whether the applied spec already has the file at path as a medium of the same kind as m.
+func SpecHasMedium(applied fleet.VMSpec, m fleet.Medium, path string) bool {
+	return slices.ContainsFunc(applied.Media(), func(o fleet.Medium) bool { return o.Kind == m.Kind && cmp.Or(o.Volume) == path })
 }

@@ -20,8 +20,9 @@ var SupportedMachines = []string{q35, fleet.MachinePC}
 // MachineTypeOf returns the machine type of the spec; the default is q35.
 func MachineTypeOf(s fleet.VMSpec) string { return cmp.Or(s.Boot.Machine, q35) }
 
-// isPC reports whether the definition has the old PC machine type, as an alias or a version: pc-i440fx-7.2, pc-1.3.
-func isPC(x *libvirtxml.Domain) bool {
+// isPCMachine reports whether the definition has the old PC machine type, as an alias or a version: pc-i440fx-7.2,
+// pc-1.3.
+func isPCMachine(x *libvirtxml.Domain) bool {
 	return !isQ35(x) && x.OS != nil && x.OS.Type != nil && (x.OS.Type.Machine == fleet.MachinePC || strings.HasPrefix(x.OS.Type.Machine, "pc-"))
 }
 
@@ -33,7 +34,7 @@ func isQ35(x *libvirtxml.Domain) bool {
 // a machine type, which libvirt never returns.
 func readMachineType(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	switch {
-	case isPC(x):
+	case isPCMachine(x):
 		s.Boot.Machine = fleet.MachinePC
 	case !isQ35(x) && x.OS != nil && x.OS.Type != nil:
 		return x.OS.Type.Machine
@@ -109,7 +110,7 @@ func newCDROMOnFreeTarget(x *libvirtxml.Domain) libvirtxml.DomainDisk {
 	free := func(name string) bool {
 		return !slices.ContainsFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return DiskTargetOf(&d) == name })
 	}
-	if isPC(x) {
+	if isPCMachine(x) {
 		if i := slices.IndexFunc(ideTargets, free); i >= 0 {
 			drive := newCDROM(fleet.MachinePC)
 			drive.Target.Dev = ideTargets[i]

@@ -10,8 +10,8 @@ import (
 // with this prefix.
 const MemoryModuleAliasPrefix = "ua-quantix-dimm-"
 
-// moduleOf returns the memory module of a device, or false if the device is not a DIMM with a size.
-func moduleOf(m libvirtxml.DomainMemorydev) (fleet.Module, bool) {
+// memoryModuleOf returns the memory module of a device, or false if the device is not a DIMM with a size.
+func memoryModuleOf(m libvirtxml.DomainMemorydev) (fleet.Module, bool) {
 	if m.Model != "dimm" || m.Target == nil || m.Target.Size == nil {
 		return fleet.Module{}, false
 	}
@@ -27,7 +27,7 @@ func moduleOf(m libvirtxml.DomainMemorydev) (fleet.Module, bool) {
 func ModulesOf(x *libvirtxml.Domain) (all []fleet.Module, aliases []string, others map[int]int) {
 	others = map[int]int{}
 	for _, d := range x.Devices.Memorydevs {
-		switch m, ok := moduleOf(d); {
+		switch m, ok := memoryModuleOf(d); {
 		case ok && HasAliasPrefix(d.Alias, MemoryModuleAliasPrefix):
 			all, aliases = append(all, m), append(aliases, AliasOf(d.Alias))
 		case ok:

@@ -29,14 +29,14 @@ type QuantixMetadata struct {
 	OwnershipMark string     `xml:"mark"`    // the VM's ownership mark; empty: none yet
 }
 
-// NewQuantixMetadata returns the element that records the applied spec of a VM. It keeps the ownership mark had unless
-// the work contains a mark.
-func NewQuantixMetadata(in hypervisor.ApplyWork, applied hypervisor.Applied, had string) QuantixMetadata {
+// NewQuantixMetadata returns the element that records the applied spec of a VM. It keeps the ownership mark oldMark
+// unless the work contains a mark.
+func NewQuantixMetadata(in hypervisor.ApplyWork, applied hypervisor.Applied, oldMark string) QuantixMetadata {
 	text, err := json.Marshal(applied)
 	if err != nil {
 		panic(err) // cannot happen: the value has only texts and numbers
 	}
-	return QuantixMetadata{ID: in.VM.ID, Generation: in.VM.Generation, Applied: string(text), OwnershipMark: cmp.Or(in.OwnershipMark, had)}
+	return QuantixMetadata{ID: in.VM.ID, Generation: in.VM.Generation, Applied: string(text), OwnershipMark: cmp.Or(in.OwnershipMark, oldMark)}
 }
 
 // ReadQuantixMetadata reads Quantix's element from a domain's metadata. It returns false if there is no such element or

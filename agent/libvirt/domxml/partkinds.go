@@ -77,8 +77,8 @@ func writeTopology(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-// backingOf returns the domain's memory backing; zero if it has none.
-func backingOf(x *libvirtxml.Domain) libvirtxml.DomainMemoryBacking {
+// memoryBackingOf returns the domain's memory backing; zero if it has none.
+func memoryBackingOf(x *libvirtxml.Domain) libvirtxml.DomainMemoryBacking {
 	if x.MemoryBacking == nil {
 		return libvirtxml.DomainMemoryBacking{}
 	}
@@ -93,7 +93,7 @@ func setMemoryBacking(x *libvirtxml.Domain, b libvirtxml.DomainMemoryBacking) {
 }
 
 func writeHugePages(x *libvirtxml.Domain, s fleet.VMSpec) {
-	b := backingOf(x)
+	b := memoryBackingOf(x)
 	if b.MemoryHugePages = nil; s.Memory.HugePageKiB != 0 {
 		b.MemoryHugePages = &libvirtxml.DomainMemoryHugepages{Hugepages: []libvirtxml.DomainMemoryHugepage{{Size: uint(s.Memory.HugePageKiB), Unit: "KiB"}}}
 	}
@@ -101,7 +101,7 @@ func writeHugePages(x *libvirtxml.Domain, s fleet.VMSpec) {
 }
 
 func readHugePages(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-	h := backingOf(x).MemoryHugePages
+	h := memoryBackingOf(x).MemoryHugePages
 	switch {
 	case h == nil:
 		return ""
@@ -116,7 +116,7 @@ func readHugePages(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 
 // writeSharedMemory makes the memory shareable, which virtiofs requires.
 func writeSharedMemory(x *libvirtxml.Domain, s fleet.VMSpec) {
-	b := backingOf(x)
+	b := memoryBackingOf(x)
 	b.MemoryAccess = nil
 	switch {
 	case s.Memory.Shared:

@@ -84,18 +84,18 @@ var definitionFieldCodecs = []definitionField{
 
 	{"memory.hugePageKiB", writeHugePages, readHugePages},
 	{"memory.locked", func(x *libvirtxml.Domain, s fleet.VMSpec) {
-		b := backingOf(x)
+		b := memoryBackingOf(x)
 		b.MemoryLocked = nil
 		if s.Memory.Locked {
 			b.MemoryLocked = &libvirtxml.DomainMemoryLocked{}
 		}
 		setMemoryBacking(x, b)
 	}, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		s.Memory.Locked = backingOf(x).MemoryLocked != nil
+		s.Memory.Locked = memoryBackingOf(x).MemoryLocked != nil
 		return ""
 	}},
 	{"memory.shared", writeSharedMemory, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		b := backingOf(x)
+		b := memoryBackingOf(x)
 		s.Memory.Shared = b.MemoryAccess != nil && b.MemoryAccess.Mode == "shared"
 		return ""
 	}},

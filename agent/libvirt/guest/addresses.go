@@ -65,7 +65,7 @@ func (as *Agents) Addresses(ctx context.Context, all []Domain) map[fleet.VMID]NI
 // LastAddresses returns the guest's IP addresses of the last call of Addresses.
 func (as *Agents) LastAddresses(id fleet.VMID) NICAddresses { return as.addressWatch.State().Value[id] }
 
-// addressSources lists the address sources that libvirt offers, most reliable first. The guest agent, see Agents, is
+// addressSources lists the address sources that libvirt offers, most reliable first. The guest agent (see Agents) is
 // more reliable than these sources.
 var addressSources = []struct {
 	ask    golibvirt.DomainInterfaceAddressesSource

@@ -64,7 +64,7 @@ type guestRun struct {
 	nics        NICAddresses
 }
 
-// StartDueQueries starts queries of all guests that are due. It does not wait for them.
+// StartDueQueries starts the queries of all guests whose next query is due. It does not wait for the queries.
 func (as *Agents) StartDueQueries(all []Domain) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -134,8 +134,8 @@ func (as *Agents) queryGuest(s Domain, seen *guestRun) {
 	}
 }
 
-// queryGuest queries the agent. Values that the agent does not report stay empty. It fails if the agent does not
-// answer.
+// queryGuest queries the agent of a guest that may be unmanaged. Values that the agent does not report stay empty. It
+// fails if the agent does not answer.
 func (n *guestRun) queryGuest(ctx context.Context, c *conn.Conn, s Domain) error {
 	if !s.Managed { // unmanaged guests are only queried for addresses, with libvirt's own call
 		found, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainInterface, error) {

@@ -74,8 +74,8 @@ func (as *Agents) CheckPort(ctx context.Context, id fleet.VMID, check fleet.Heal
 	return hypervisor.CheckPort(ctx, check, func(ctx context.Context, port int) (net.Conn, error) { return dialFirstReachable(ctx, reach, port) })
 }
 
-// Check runs the program of a health check in the running guest, or pings the guest agent.
-func (as *Agents) Check(ctx context.Context, c *conn.Conn, s Domain, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
+// CheckInGuest runs the program of a health check in the running guest, or pings the guest agent.
+func (as *Agents) CheckInGuest(ctx context.Context, c *conn.Conn, s Domain, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
 	if s.Live.FieldValues.Devices.GuestAgent == "none" {
 		return hypervisor.CheckResult{}, hypervisor.CannotCheckError("The running guest has no guest agent channel.")
 	}

@@ -119,8 +119,8 @@ type checkProgram struct {
 	pid int64
 }
 
-// KeepPrograms removes the programs of VMs that are not in all, and of earlier runs.
-func (as *Agents) KeepPrograms(all []Domain) { as.programs.keepOnly(all) }
+// KeepProgramsOf removes the programs of all other VMs, and of earlier runs.
+func (as *Agents) KeepProgramsOf(all []Domain) { as.programs.keepOnly(all) }
 
 // keepOnly removes the programs of VMs that are not in all, and of earlier runs.
 func (e *checkPrograms) keepOnly(all []Domain) {

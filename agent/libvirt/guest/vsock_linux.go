@@ -20,7 +20,7 @@ func dialVSOCK(ctx context.Context, cid, port uint32) (*os.File, error) {
 	defer stop()
 	raw, err := f.SyscallConn()
 	if err == nil {
-		err = connect(raw, cid, port)
+		err = connectVSOCK(raw, cid, port)
 	}
 	if err != nil {
 		f.Close()
@@ -29,8 +29,8 @@ func dialVSOCK(ctx context.Context, cid, port uint32) (*os.File, error) {
 	return f, nil
 }
 
-// connect waits until the guest has accepted or refused the connection.
-func connect(raw interface {
+// connectVSOCK connects and waits until the guest has accepted or refused the connection.
+func connectVSOCK(raw interface {
 	Write(func(uintptr) bool) error
 }, cid, port uint32,
 ) error {

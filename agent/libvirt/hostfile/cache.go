@@ -14,7 +14,7 @@ import (
 // CacheRecency is the maximum age of a cached value, and the time to wait for storage before the cached value is used.
 type CacheRecency struct{ Age, timeout time.Duration }
 
-// ReportRecency is for reports.
+// ReportRecency is for reports, which may contain values that are a few seconds old.
 var ReportRecency = CacheRecency{20 * time.Second, time.Second}
 
 // DecisionRecency is for decisions, because a file may have been moved, removed or replaced meanwhile.
@@ -26,9 +26,9 @@ type DirCache[T any] struct {
 	dirs map[string]*watch.Value[map[string]T]
 }
 
-// Read returns the results of look by path. Cached results are used up to the age in how; hanging storage has no
-// result.
-func (d *DirCache[T]) Read(ctx context.Context, how CacheRecency, paths []string, look func(path string) T) map[string]T {
+// Read returns the results of inspect by path. It uses cached results up to the age in recency. A path on hanging
+// storage has no result.
+func (d *DirCache[T]) Read(ctx context.Context, recency CacheRecency, paths []string, inspect func(path string) T) map[string]T {
 	in := map[string][]string{}
 	for _, p := range paths {
 		if filepath.IsAbs(p) {
@@ -42,7 +42,7 @@ func (d *DirCache[T]) Read(ctx context.Context, how CacheRecency, paths []string
 	)
 	for dir, files := range in {
 		done.Go(func() {
-			seen := d.readDir(ctx, how, dir, files, look)
+			seen := d.readDir(ctx, recency, dir, files, inspect)
 			mu.Lock()
 			defer mu.Unlock()
 			maps.Copy(found, seen)
@@ -80,7 +80,7 @@ func (d *DirCache[T]) readDir(ctx context.Context, how CacheRecency, dir string,
 	}
 	seen := read()
 	// Files are missing if a concurrent reader refreshed only other files, or if the storage hangs. If the storage
-	// hangs, read does not wait a second time.
+	// hangs, readDir does not wait a second time.
 	if lacks(seen) {
 		w.Expire()
 		seen = read()

@@ -61,7 +61,7 @@ const (
 	CheckFolderExists                       // check existence
 )
 
-// Read returns the sizes of the paths; unknown sizes are zero. Allocations change only in steps, see SteadySize.
+// Read returns the sizes of the paths; unknown sizes are zero. Allocations change only in steps (see SteadySize).
 func (d *DiskSizes) Read(ctx context.Context, paths DiskPaths) map[string]DiskSize {
 	byDir := map[string]DiskPaths{}
 	for p, kind := range paths {
@@ -211,8 +211,8 @@ func IsMissing(err error) bool {
 // change every report.
 const minReportedChange = 64 << 20
 
-// SteadySize returns the value to report. It returns reported until newest differs from it by minReportedChange, or by
-// a thousandth of total if that is more.
+// SteadySize returns the size to report. It returns reported unless newest differs from it by at least
+// minReportedChange, or by a thousandth of total if that is more.
 func SteadySize(reported, newest, total int64) int64 {
 	diff := newest - reported
 	if diff < 0 {

@@ -41,7 +41,7 @@ func IdentityOf(info os.FileInfo) ID {
 	return ID{dev: st.Dev, Ino: st.Ino}
 }
 
-// CopyOwner gives the file at path the owner and group of info.
+// CopyOwner gives the file at path the owner and group in info.
 func CopyOwner(path string, info os.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return os.Lchown(path, int(st.Uid), int(st.Gid))
@@ -57,8 +57,8 @@ func ChangedAt(info os.FileInfo) int64 {
 	return 0
 }
 
-// Allocated returns the file's allocation on storage in bytes; for a device it returns size.
-func Allocated(info os.FileInfo, size int64) int64 {
+// AllocatedBytes returns the file's allocation on storage in bytes; for a device it returns size.
+func AllocatedBytes(info os.FileInfo, size int64) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() {
 		return st.Blocks * 512
 	}
@@ -83,8 +83,8 @@ const (
 	ofdGetLock  = 36 // F_OFD_GETLK
 )
 
-// OpenByQEMU reports whether a program holds one of QEMU's locks on the file.
-func OpenByQEMU(path string) (bool, error) {
+// IsOpenByQEMU reports whether a program holds one of QEMU's locks on the file.
+func IsOpenByQEMU(path string) (bool, error) {
 	f, err := OpenImage(path, false)
 	if err != nil {
 		return false, err

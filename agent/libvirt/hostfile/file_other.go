@@ -19,13 +19,13 @@ func CopyOwner(string, os.FileInfo) error { return nil }
 // ChangedAt is complete only on Linux.
 func ChangedAt(os.FileInfo) int64 { return 0 }
 
-// Allocated is complete only on Linux.
-func Allocated(_ os.FileInfo, size int64) int64 { return size }
+// AllocatedBytes is complete only on Linux.
+func AllocatedBytes(_ os.FileInfo, size int64) int64 { return size }
 
 func supportsDirectIO(string) bool { return false }
 
-// OpenByQEMU is complete only on Linux.
-func OpenByQEMU(string) (bool, error) { return false, nil }
+// IsOpenByQEMU is complete only on Linux.
+func IsOpenByQEMU(string) (bool, error) { return false, nil }
 
 // FreeBytes is complete only on Linux.
 func FreeBytes(*os.File) (int64, error) { return 0, errors.ErrUnsupported }

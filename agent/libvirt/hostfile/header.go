@@ -55,5 +55,5 @@ func withOpenImage(path string, follow bool, read func(f *os.File, size int64) (
 	if err != nil {
 		return ImageHeader{}, fmt.Errorf("%s: %w", path, err)
 	}
-	return ImageHeader{facts, Allocated(info, size)}, nil
+	return ImageHeader{facts, AllocatedBytes(info, size)}, nil
 }

@@ -115,7 +115,7 @@ func (p *ResumableUpload) Size() int64 { return p.Bytes }
 // Write implements upload.File. It writes checkpoints in the background, so that the sender does not wait for the
 // storage.
 func (p *ResumableUpload) Write(b []byte) (int, error) {
-	p.synced = p.Bytes // suppresses the sync of WithheldHeadFile, because Keep syncs
+	p.synced = p.Bytes // suppresses the sync of WithheldHeadFile, because Sync syncs
 	n, err := p.WithheldHeadFile.Write(b)
 	if p.Sum.Hash != nil {
 		p.Sum.Hash.Write(b[:n])
@@ -144,8 +144,8 @@ func (p *ResumableUpload) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// Keep implements upload.File.
-func (p *ResumableUpload) Keep() error {
+// Sync implements upload.File. It waits until a checkpoint of all received data is on the storage.
+func (p *ResumableUpload) Sync() error {
 	if err := p.waitCheckpoint(); err != nil || p.checkpointed == p.Bytes {
 		return err
 	}

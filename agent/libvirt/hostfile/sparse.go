@@ -2,8 +2,8 @@ package hostfile
 
 import "bytes"
 
-// ReadBytes is the size of the blocks that are read from a file.
-const ReadBytes = 1 << 20
+// ReadBlockBytes is the size of the blocks that are read from a file.
+const ReadBlockBytes = 1 << 20
 
 // SparseFile writes blocks of zeros as holes.
 type SparseFile struct{ WithheldHeadFile }
@@ -17,7 +17,7 @@ func (s *SparseFile) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-var zeroBytes = make([]byte, ReadBytes)
+var zeroBytes = make([]byte, ReadBlockBytes)
 
 // isAllZeros reports whether all bytes are zero.
 func isAllZeros(p []byte) bool { return len(p) <= len(zeroBytes) && bytes.Equal(p, zeroBytes[:len(p)]) }

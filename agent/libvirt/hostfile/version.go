@@ -27,7 +27,7 @@ func (v Version) Stamp() string {
 }
 
 // compareWithStamp compares the file with an earlier stamp. same reports that inode, length and modification time are
-// equal. touched reports that the inode change time differs; it is false for a stamp of an older agent, which has no
+// equal. touched reports that the inode change time differs. It is false for the stamp of an older agent, which has no
 // inode change time.
 func (v Version) compareWithStamp(stamp string) (same, touched bool) {
 	core, changed, recorded := stamp, "", false

@@ -18,8 +18,8 @@ import (
 const bandwidthTimeout = 5 * time.Second
 
 // bandwidthProbeSteps are the tc commands that libvirt runs for a NIC's <bandwidth>: first those for traffic to the
-// device, then those for traffic from the device. module is the kernel module that the command needs. The failure of a
-// step is ignored if the module in after has failed.
+// device, then those for traffic from the device. module is the kernel module that the command needs. If the step of
+// the module named in after has failed, the failure of this step is ignored.
 var bandwidthProbeSteps = []struct{ module, after, command string }{
 	{"sch_htb", "", "qdisc add dev lo root handle 1: htb default 1"},
 	{"sch_htb", "", "class add dev lo parent 1: classid 1:1 htb rate 1000kbps quantum 87"},

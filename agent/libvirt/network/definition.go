@@ -123,8 +123,8 @@ type networkMetadata struct {
 	Groups     string `xml:"groups"` // digest of the port groups as Quantix wrote them; empty if there were none
 }
 
-// definitionWithStamp returns the definition with Quantix's metadata.
-func definitionWithStamp(n fleet.Network) (string, error) {
+// definitionWithMetadata returns the definition with Quantix's metadata.
+func definitionWithMetadata(n fleet.Network) (string, error) {
 	x := networkDefinition(n)
 	groups := portGroupsOf(n.Spec)
 	of := ""
@@ -137,8 +137,8 @@ func definitionWithStamp(n fleet.Network) (string, error) {
 	return groups.insertInto(text), err
 }
 
-// networkStamp reads Quantix's metadata from a definition. It returns the zero stamp if there is none.
-func networkStamp(x libvirtxml.Network) (s networkMetadata) {
+// readNetworkMetadata reads Quantix's metadata from a definition. It returns the zero value if there is none.
+func readNetworkMetadata(x libvirtxml.Network) (s networkMetadata) {
 	if x.Metadata == nil {
 		return s
 	}

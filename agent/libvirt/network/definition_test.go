@@ -44,7 +44,7 @@ func sampleNetworks() map[string]fleet.Network {
 func TestNetworkDefinitionsMatchGoldenFiles(t *testing.T) {
 	t.Parallel()
 	for name, n := range sampleNetworks() {
-		text, err := definitionWithStamp(n)
+		text, err := definitionWithMetadata(n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestNetworkDifferencesNameEditedParts(t *testing.T) {
 	t.Parallel()
 	n := sampleNetworks()["nat"]
 	n.Spec.Bridge = ""
-	text, err := definitionWithStamp(n)
+	text, err := definitionWithMetadata(n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestNetworkDifferencesNameEditedParts(t *testing.T) {
 		if got := editedParts(networkDefinition(n), is); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
-		if untouched := networkStamp(is).matchesDefinition(is); untouched != (c.want == nil) {
+		if untouched := readNetworkMetadata(is).matchesDefinition(is); untouched != (c.want == nil) {
 			t.Errorf("%s: untouched %v", name, untouched)
 		}
 	}
@@ -105,7 +105,7 @@ func TestNetworkDifferencesNameEditedParts(t *testing.T) {
 func TestOnlyUneditedNetworkIsOverwritten(t *testing.T) {
 	t.Parallel()
 	old, next := sampleNetworks()["nat"], sampleNetworks()["isolated"]
-	text, err := definitionWithStamp(old)
+	text, err := definitionWithMetadata(old)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,15 +113,15 @@ func TestOnlyUneditedNetworkIsOverwritten(t *testing.T) {
 	if err := is.Unmarshal(text); err != nil {
 		t.Fatal(err)
 	}
-	if len(editedParts(networkDefinition(next), is)) == 0 || !networkStamp(is).matchesDefinition(is) || networkStamp(is).Generation != 3 {
-		t.Errorf("the older definition: differences %v, stamp %+v", editedParts(networkDefinition(next), is), networkStamp(is))
+	if len(editedParts(networkDefinition(next), is)) == 0 || !readNetworkMetadata(is).matchesDefinition(is) || readNetworkMetadata(is).Generation != 3 {
+		t.Errorf("the older definition: differences %v, stamp %+v", editedParts(networkDefinition(next), is), readNetworkMetadata(is))
 	}
 	is.Metadata = nil
-	if networkStamp(is).matchesDefinition(is) {
+	if readNetworkMetadata(is).matchesDefinition(is) {
 		t.Error("a definition without a stamp counts as written by Quantix")
 	}
 	is.Metadata = &libvirtxml.NetworkMetadata{XML: `<quantix:network xmlns:quantix="https://quantix.dev/xmlns/network/1"><quantix:digest></quantix:digest></quantix:network>`}
-	if networkStamp(is).matchesDefinition(is) {
+	if readNetworkMetadata(is).matchesDefinition(is) {
 		t.Error("an empty stamp matches a definition")
 	}
 }

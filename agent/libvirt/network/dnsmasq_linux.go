@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// serverRuns reports whether the network's dnsmasq runs. libvirt does not check dnsmasq, but stores its process ID in a
-// file beside libvirt's socket. serverRuns returns true if libvirtd's processes are not visible to this process.
-func serverRuns(socket, network string) bool {
+// isDnsmasqRunning reports whether the network's dnsmasq runs. libvirt does not check dnsmasq, but stores its process
+// ID in a file beside libvirt's socket. isDnsmasqRunning returns true if libvirtd's processes are not visible to this
+// process.
+func isDnsmasqRunning(socket, network string) bool {
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(socket), "network", network+".pid"))
 	if err != nil && !os.IsNotExist(err) {
 		return true
@@ -21,7 +22,7 @@ func serverRuns(socket, network string) bool {
 	if pid, bad := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && bad == nil && isDnsmasqOf(pid, network) {
 		return true
 	}
-	if !processVisible(socket) {
+	if !isListenerVisible(socket) {
 		return true
 	}
 	// libvirtd may run in another PID namespace, so the stored process ID may be wrong in this namespace.
@@ -55,8 +56,8 @@ func isDnsmasqOf(pid int, network string) bool {
 	return false
 }
 
-// processVisible reports whether the process that listens on the socket is visible to this process.
-func processVisible(socket string) bool {
+// isListenerVisible reports whether the process that listens on the socket is visible to this process.
+func isListenerVisible(socket string) bool {
 	c, err := net.DialTimeout("unix", socket, time.Second)
 	if err != nil {
 		return false

@@ -14,7 +14,7 @@ func TestMissingDnsmasqReportedOnlyIfProcessesVisible(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "libvirt-sock")
-	if !serverRuns(socket, "lan") {
+	if !isDnsmasqRunning(socket, "lan") {
 		t.Error("dnsmasq is reported missing although libvirtd is not visible")
 	}
 	l, err := net.Listen("unix", socket)
@@ -22,7 +22,7 @@ func TestMissingDnsmasqReportedOnlyIfProcessesVisible(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if serverRuns(socket, "lan-of-nobody") {
+	if isDnsmasqRunning(socket, "lan-of-nobody") {
 		t.Error("a dnsmasq that never ran counts as running")
 	}
 	if err := os.Mkdir(filepath.Join(dir, "network"), 0o755); err != nil {
@@ -31,7 +31,7 @@ func TestMissingDnsmasqReportedOnlyIfProcessesVisible(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "network", "lan-of-nobody.pid"), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if serverRuns(socket, "lan-of-nobody") {
+	if isDnsmasqRunning(socket, "lan-of-nobody") {
 		t.Error("another process with the recorded ID counts as dnsmasq")
 	}
 }

@@ -2,4 +2,4 @@
 
 package network
 
-func serverRuns(string, string) bool { return true }
+func isDnsmasqRunning(string, string) bool { return true }

@@ -110,7 +110,7 @@ type ruleCountFunc func(device, chain, rule string, n fleet.PassCount)
 
 var (
 	countedRulePattern = regexp.MustCompile(`^\[(\d+):(\d+)\] -A (\S+) (.*)$`)
-	// The chains FJ, FP and HJ do not match, because libvirt is still building them.
+	// The pattern does not match the chains FJ, FP and HJ, because libvirt is still building them.
 	iptablesChainPattern = regexp.MustCompile(`^(F[IO]|HI)-(\S+)$`)
 	ebtablesChainPattern = regexp.MustCompile(`^(?:libvirt-)?(I)-([^-\s]+)`) // traffic from the guest
 	ruleCommentPattern   = regexp.MustCompile(`--comment "?([^\s"]+)"?`)
@@ -144,7 +144,7 @@ func parseEbtables(listed []byte, each ruleCountFunc) {
 	})
 }
 
-// eachCountedRule calls each for every rule with counters in the output of a program.
+// eachCountedRule calls each for every rule with counters in a program's output.
 func eachCountedRule(listed []byte, each func(n fleet.PassCount, chain, rest string)) {
 	scan := bufio.NewScanner(bytes.NewReader(listed))
 	for scan.Scan() {

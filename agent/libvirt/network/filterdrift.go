@@ -22,14 +22,15 @@ const (
 	filterReadTimeout = time.Second
 )
 
-// Changed returns the messages about Quantix's network filters that were changed outside Quantix, by filter
-// name. It does not detect a change of a filter from an older agent until Quantix writes that filter again.
-func (fs *Filters) Changed(ctx context.Context) map[string]string {
+// ChangeMessages returns the messages about Quantix's network filters that were changed outside Quantix, by filter
+// name. A filter that an older agent wrote has no digest, so ChangeMessages detects its changes only once Quantix has
+// written the filter again.
+func (fs *Filters) ChangeMessages(ctx context.Context) map[string]string {
 	return fs.drift.Read(ctx, filterMaxAge, filterReadTimeout, fs.compareFilters).Value
 }
 
-// LastChanged returns the messages of the last reading of Changed.
-func (fs *Filters) LastChanged() map[string]string { return fs.drift.State().Value }
+// LastChangeMessages returns the result of the last call of ChangeMessages.
+func (fs *Filters) LastChangeMessages() map[string]string { return fs.drift.State().Value }
 
 func (fs *Filters) compareFilters() (map[string]string, error) {
 	known := fs.book.All()

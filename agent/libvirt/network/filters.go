@@ -135,8 +135,8 @@ func (fs *Filters) ensureGroupFilter(ctx context.Context, c *conn.Conn, g fleet.
 	return err
 }
 
-// RemoveNICFilters removes the filters of all NICs of the VM except keep. A filter that libvirt reports as in use
-// stays.
+// RemoveNICFilters removes the filters of all NICs of the VM except the filters in keep. A filter that libvirt reports
+// as in use stays.
 func (fs *Filters) RemoveNICFilters(ctx context.Context, c *conn.Conn, vm fleet.VMID, keep []fleet.NIC) error {
 	all, err := listNICFilters(ctx, c)
 	if conn.IsLibvirtError(err) {
@@ -176,8 +176,8 @@ func filterXML(ctx context.Context, c *conn.Conn, f golibvirt.Nwfilter) (x libvi
 	return x, x.Unmarshal(text)
 }
 
-// defineFilter writes the filter if it is missing or differs, and records its digest. If somebody changed the filter
-// outside Quantix and Quantix's own content is the same as before, that change stays unless force is set.
+// defineFilter writes the filter if it is missing or differs, and records its digest. A change of the filter made
+// outside Quantix stays if Quantix's own content is the same as before, unless force is set.
 func (fs *Filters) defineFilter(ctx context.Context, c *conn.Conn, want libvirtxml.NWFilter, force bool) error {
 	text, err := want.Marshal()
 	if err != nil {

@@ -247,7 +247,7 @@ func TestDHCPAndDiscoveryIgnoreSecurityGroupRules(t *testing.T) {
 		{"redirect from the guest", icmp(fleet.Egress, 137), false, true, false, false},
 		{"neighbour solicitation from the guest", icmp(fleet.Egress, 135), true, true, true, true},
 		{"ARP", firstFrame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "arp"}, true, true, true, true},
-		// With anti-spoofing clean-traffic drops these frames, but filterVerdict does not evaluate clean-traffic.
+		// With anti-spoofing, clean-traffic drops these frames, but filterVerdict does not evaluate clean-traffic.
 		{"VLAN-tagged frame to the guest", firstFrame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "vlan"}, false, false, true, true},
 		{"VLAN-tagged frame from the guest", firstFrame{Packet: fleet.Packet{Direction: fleet.Egress}, kind: "vlan"}, false, false, true, true},
 	} {

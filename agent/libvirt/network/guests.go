@@ -20,7 +20,7 @@ type Guest struct {
 // GuestReader reads the guests of the host.
 type GuestReader func(context.Context, *conn.Conn) ([]Guest, error)
 
-// hasNIC reports whether the persistent or the running definition has a NIC for which is returns true.
-func (g Guest) hasNIC(is func(domxml.NICHardware) bool) bool {
-	return slices.ContainsFunc(g.Persistent.NICs, is) || g.Live != nil && slices.ContainsFunc(g.Live.NICs, is)
+// hasNIC reports whether the persistent or the running definition has a NIC for which match returns true.
+func (g Guest) hasNIC(match func(domxml.NICHardware) bool) bool {
+	return slices.ContainsFunc(g.Persistent.NICs, match) || g.Live != nil && slices.ContainsFunc(g.Live.NICs, match)
 }

@@ -64,7 +64,7 @@ func networkMTU(ctx context.Context, c *conn.Conn, name string) (uint, error) {
 	if err := x.Unmarshal(text); err != nil {
 		return 0, fmt.Errorf("read the network %s: %w", name, err)
 	}
-	if networkStamp(x).Digest == "" || x.Bridge == nil || x.Bridge.Name == "" {
+	if readNetworkMetadata(x).Digest == "" || x.Bridge == nil || x.Bridge.Name == "" {
 		return 0, nil
 	}
 	size, err := os.ReadFile(filepath.Join("/sys/class/net", filepath.Base(x.Bridge.Name), "mtu"))

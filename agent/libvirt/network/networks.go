@@ -102,7 +102,7 @@ func (ns *Networks) definedNetwork(ctx context.Context, c *conn.Conn, n fleet.Ne
 	switch {
 	case len(parts) == 0:
 		return ref, nil
-	case networkStamp(inactive).matchesDefinition(inactive) && networkStamp(inactive).Groups == groups.digest():
+	case readNetworkMetadata(inactive).matchesDefinition(inactive) && readNetworkMetadata(inactive).Groups == groups.digest():
 		return defineNetwork(ctx, c, n)
 	}
 	return ref, fleet.Errorf(fleet.Conflict, "%s", hypervisor.NetworkEditedText(parts))
@@ -214,7 +214,7 @@ func findNetwork(ctx context.Context, c *conn.Conn, id fleet.NetworkID) (golibvi
 
 // defineNetwork defines or redefines the network in libvirt.
 func defineNetwork(ctx context.Context, c *conn.Conn, n fleet.Network) (golibvirt.Network, error) {
-	text, err := definitionWithStamp(n)
+	text, err := definitionWithMetadata(n)
 	if err != nil {
 		return golibvirt.Network{}, fmt.Errorf("write the network's definition: %w", err)
 	}

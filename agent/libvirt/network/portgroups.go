@@ -27,11 +27,11 @@ type portGroupXML struct {
 	Bandwidth *libvirtxml.NetworkBandwidth `xml:"bandwidth"`
 }
 
-// groups are the port groups of a network definition, sorted by name.
-type groups []portGroupXML
+// portGroupList has the port groups of a network definition, sorted by name.
+type portGroupList []portGroupXML
 
 // portGroupsOf returns the spec's port groups for libvirt.
-func portGroupsOf(s *fleet.NetworkSpec) (out groups) {
+func portGroupsOf(s *fleet.NetworkSpec) (out portGroupList) {
 	for _, g := range s.PortGroups {
 		x := portGroupXML{Name: g.Name}
 		if g.VLAN != nil {
@@ -75,15 +75,15 @@ func bandwidthXML(r *fleet.Rate) *libvirtxml.NetworkBandwidthParams {
 }
 
 // parsePortGroups reads the port groups of a network's XML.
-func parsePortGroups(text string) (groups, error) {
+func parsePortGroups(text string) (portGroupList, error) {
 	var x struct {
-		Groups groups `xml:"portgroup"`
+		Groups portGroupList `xml:"portgroup"`
 	}
 	err := xml.Unmarshal([]byte(text), &x)
 	return x.Groups.sorted(), err
 }
 
-func (g groups) sorted() groups {
+func (g portGroupList) sorted() portGroupList {
 	slices.SortFunc(g, func(a, b portGroupXML) int { return cmp.Compare(a.Name, b.Name) })
 	return g
 }
@@ -97,7 +97,7 @@ func (g portGroupXML) text() string {
 	return string(text)
 }
 
-func (g groups) text() string {
+func (g portGroupList) text() string {
 	var b strings.Builder
 	for _, x := range g {
 		b.WriteString(x.text())
@@ -105,7 +105,7 @@ func (g groups) text() string {
 	return b.String()
 }
 
-func (g groups) digest() string {
+func (g portGroupList) digest() string {
 	if len(g) == 0 {
 		return ""
 	}
@@ -114,7 +114,7 @@ func (g groups) digest() string {
 }
 
 // groupText returns the text of the group with this name. It is empty if there is none.
-func (g groups) groupText(name string) string {
+func (g portGroupList) groupText(name string) string {
 	if i := slices.IndexFunc(g, func(x portGroupXML) bool { return x.Name == name }); i >= 0 {
 		return g[i].text()
 	}
@@ -122,7 +122,7 @@ func (g groups) groupText(name string) string {
 }
 
 // insertInto inserts the port groups into a network's XML.
-func (g groups) insertInto(text string) string {
+func (g portGroupList) insertInto(text string) string {
 	const end = "</network>"
 	i := strings.LastIndex(text, end)
 	if i < 0 || len(g) == 0 {
@@ -131,17 +131,17 @@ func (g groups) insertInto(text string) string {
 	return text[:i] + g.text() + text[i:]
 }
 
-// updatesTo returns the changes that turn the running network's groups into want.
-func (g groups) updatesTo(want groups) (out []networkUpdate) {
+// updatesTo returns the changes that turn the running network's port groups into the wanted ones.
+func (g portGroupList) updatesTo(wanted portGroupList) (out []networkUpdate) {
 	add := func(command golibvirt.NetworkUpdateCommand, text string) {
 		out = append(out, networkUpdate{command, golibvirt.NetworkSectionPortgroup, -1, text})
 	}
 	for _, x := range g {
-		if want.groupText(x.Name) == "" {
+		if wanted.groupText(x.Name) == "" {
 			add(golibvirt.NetworkUpdateCommandDelete, x.text())
 		}
 	}
-	for _, x := range want {
+	for _, x := range wanted {
 		switch g.groupText(x.Name) {
 		case x.text():
 		case "":
@@ -154,7 +154,7 @@ func (g groups) updatesTo(want groups) (out []networkUpdate) {
 }
 
 // readNetworkXML reads a network's definition and its port groups.
-func readNetworkXML(ctx context.Context, c *conn.Conn, ref golibvirt.Network, flags uint32) (x libvirtxml.Network, g groups, err error) {
+func readNetworkXML(ctx context.Context, c *conn.Conn, ref golibvirt.Network, flags uint32) (x libvirtxml.Network, g portGroupList, err error) {
 	text, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.NetworkGetXMLDesc(ref, flags) })
 	if err != nil {
 		return x, nil, err

@@ -41,7 +41,7 @@ type networkState struct {
 	persistent *libvirtxml.Network
 	live       libvirtxml.Network // the running definition, if the network is active
 
-	persistentGroups, liveGroups groups
+	persistentGroups, liveGroups portGroupList
 	leases                       []fleet.DHCPLease
 	status                       fleet.NetworkStatus
 }
@@ -112,7 +112,7 @@ func networkProblem(n networkState, a fleet.Network) string {
 		return hypervisor.NetworkUndefinedText
 	case n.persistent == nil || a.Spec == nil:
 		return ""
-	case networkStamp(*n.persistent).matchesDefinition(*n.persistent) && networkStamp(*n.persistent).Groups == n.persistentGroups.digest():
+	case readNetworkMetadata(*n.persistent).matchesDefinition(*n.persistent) && readNetworkMetadata(*n.persistent).Groups == n.persistentGroups.digest():
 		if n.status.Active && len(networkUpdates(n.live, *n.persistent))+len(n.liveGroups.updatesTo(n.persistentGroups)) > 0 {
 			return hypervisor.NetworkOutdatedText
 		}
@@ -201,7 +201,7 @@ func (ns *Networks) readNetwork(ctx context.Context, c *conn.Conn, ref golibvirt
 	if st.Active {
 		n.leases = leasesOf(ctx, c, ref)
 	}
-	if st.Active && hasDnsmasq(x) && !serverRuns(ns.daemon.Socket, ref.Name) {
+	if st.Active && hasDnsmasq(x) && !isDnsmasqRunning(ns.daemon.Socket, ref.Name) {
 		st.Error = hypervisor.NoDnsmasqText
 	}
 	return n, nil

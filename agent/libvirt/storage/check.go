@@ -186,8 +186,8 @@ func (w *poolWatch) probeDir(dir string, now pooldir.DirReading) {
 	}
 }
 
-// readActive reads an active pool. It refreshes less often than it is called, because a refresh opens each volume. It
-// passes the error to failed if libvirt deactivates the pool.
+// readActive reads an active pool. A refresh opens each volume, so readActive refreshes the pool only once per
+// poolRefreshInterval. If libvirt deactivates the pool, readActive calls failed with the error.
 func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool, st fleet.PoolStatus, failed func(error)) (fleet.PoolStatus, error) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > poolRefreshInterval
@@ -355,7 +355,7 @@ func rawVolumeFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
 	if err != nil || !info.Mode().IsRegular() {
 		return v, false
 	}
-	return hostfile.RawVolumeListing(fleet.Volume{Name: name, Path: at, AllocBytes: hostfile.Allocated(info, info.Size()), Unfinished: strings.HasSuffix(name, PartialSuffix)}, info.Size()), true
+	return hostfile.RawVolumeListing(fleet.Volume{Name: name, Path: at, AllocBytes: hostfile.AllocatedBytes(info, info.Size()), Unfinished: strings.HasSuffix(name, PartialSuffix)}, info.Size()), true
 }
 
 // unfinishedMaxAge is the time since the last write after which an unfinished file counts as abandoned.

@@ -111,7 +111,8 @@ func (ps *Pools) withPoolLock(ctx context.Context, verb string, pool fleet.Pool,
 	return conn.WrapAction(act, ps.daemon.WithConn(ctx, f))
 }
 
-// checkPoolUnused refuses if a running or stopped domain that selects accepts has a file of the pool.
+// checkPoolUnused refuses if a running or stopped domain has a file of the pool. It considers only the domains that
+// selects accepts.
 func (ps *Pools) checkPoolUnused(ctx context.Context, c *conn.Conn, pool fleet.Pool, selects func(Guest) bool) error {
 	all, err := ps.guests(ctx, c)
 	if err != nil {
@@ -201,7 +202,7 @@ func (ps *Pools) CheckedPool(ctx context.Context, c *conn.Conn, p fleet.Pool) (g
 	if err := ps.checkPoolAllowed(ctx, p); err != nil {
 		return none, err
 	}
-	if err := ps.CheckAnswers(p.Name); err != nil {
+	if err := ps.CheckPoolUsable(p.Name); err != nil {
 		return none, err
 	}
 	pool, x, err := findPool(ctx, c, p.Name)

@@ -72,7 +72,7 @@ func (ps *Pools) VolumeSize(pool, volume string) hostfile.DiskSize {
 // poolWatch holds the cached status and volumes of one pool.
 type poolWatch struct {
 	watch.Value[fleet.PoolStatus]
-	dirCheck watch.Value[error] // checks that the directory is the recorded one; see Pools.CheckAnswers
+	dirCheck watch.Value[error] // checks that the directory is the recorded one; see Pools.CheckPoolUsable
 
 	mu           sync.Mutex
 	failure      string // the error of the last failed job or refresh; empty after a success
@@ -132,8 +132,8 @@ func (ps *Pools) recordPoolOutcome(p fleet.Pool, err error) {
 	}
 }
 
-// recordPool writes the pool to the pool book. It only logs a failed write, because the record matters only after a
-// restart of the agent.
+// recordPool writes the pool's record to the PoolBook. It only logs a failed write, because the record matters only
+// after a restart of the agent.
 func (ps *Pools) recordPool(p fleet.Pool, record pooldir.RecordedPool) {
 	if err := ps.book.Put(p.Name, record); err != nil {
 		ps.log.Error("the record of a storage pool cannot be written", "pool", p.Name, "error", err)
@@ -166,8 +166,8 @@ func (ps *Pools) checkHanging(name string) error {
 	return nil
 }
 
-// CheckAnswers returns an error if the pool's storage hangs, or if the pool's directory is not the recorded one.
-func (ps *Pools) CheckAnswers(name string) error {
+// CheckPoolUsable returns an error if the pool's storage hangs, or if the pool's directory is not the recorded one.
+func (ps *Pools) CheckPoolUsable(name string) error {
 	if err := ps.checkHanging(name); err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (ps *Pools) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus 
 	st := w.smoothSizes(s.Value)
 	switch {
 	case s.Running > watch.StalledAfter && s.Known && st.State == fleet.PoolFailed && st.Error != "":
-		// While a restart of the pool hangs, the error of the earlier failure says more than a stalled state.
+		// While a restart of the pool hangs, the error of the earlier failure is more useful than the state "stalled".
 	case !s.Known && w.hasFailure():
 		return w.inactiveStatus(fleet.PoolStatus{MountPath: p.Spec.Path})
 	case s.Running > watch.StalledAfter:

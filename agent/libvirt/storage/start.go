@@ -65,7 +65,7 @@ func (ps *Pools) definedPool(ctx context.Context, c *conn.Conn, p fleet.Pool) (g
 	return ref, nil
 }
 
-// IsActive reports whether the pool is active in libvirt. It stops a pool with a lost mount, because libvirt mounts
+// poolActive reports whether the pool is active in libvirt. It stops a pool with a lost mount, because libvirt mounts
 // only when it starts a pool.
 func (ps *Pools) poolActive(ctx context.Context, c *conn.Conn, ref golibvirt.StoragePool, record pooldir.RecordedPool) (bool, error) {
 	active, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.StoragePoolIsActive(ref) })
@@ -114,7 +114,7 @@ func (ps *Pools) checkPoolAllowed(ctx context.Context, p fleet.Pool) error {
 	_, err := hostfile.WithinContext(ctx, func() (struct{}, error) {
 		switch {
 		case kind.blocks != nil && kind.device != nil:
-			return struct{}{}, ps.roots.AllowDevice(kind.device(p.Spec))
+			return struct{}{}, ps.roots.CheckDeviceAllowed(kind.device(p.Spec))
 		case kind.blocks != nil:
 			return struct{}{}, nil
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// StalledAfter is the duration of a read after which the host's report says that the storage or libvirt hangs.
+// StalledAfter is the duration of a read after which the host's report describes the storage or libvirt as hanging.
 const StalledAfter = 10 * time.Second
 
 // Value caches the newest result of a read that may hang, such as a read of network storage. Only one read runs at
@@ -24,7 +24,7 @@ type Value[T any] struct {
 	readError   error         // error of the newest read; value then comes from an earlier one
 }
 
-// State is the content of a watch at one time.
+// State is the content of a Value at one time.
 type State[T any] struct {
 	Value   T
 	Known   bool          // false: no read has succeeded yet
@@ -33,12 +33,12 @@ type State[T any] struct {
 	Err     error         // error of the newest read
 }
 
-// Read returns the newest result. If the result is older than age, read waits at most patience for a new one.
-func (w *Value[T]) Read(ctx context.Context, age, patience time.Duration, load func() (T, error)) State[T] {
-	limit := time.NewTimer(patience)
+// Read returns the newest result. If the result is older than age, Read waits at most maxWait for a new one.
+func (w *Value[T]) Read(ctx context.Context, age, maxWait time.Duration, load func() (T, error)) State[T] {
+	limit := time.NewTimer(maxWait)
 	defer limit.Stop()
 	for {
-		done := w.refresh(age, patience, load)
+		done := w.refresh(age, maxWait, load)
 		if done == nil {
 			break
 		}
@@ -57,13 +57,13 @@ func (w *Value[T]) Read(ctx context.Context, age, patience time.Duration, load f
 }
 
 // refresh starts a read if one is due and returns a channel that closes when the read ends. It returns nil if the value
-// is recent, or if the running read has already exceeded patience.
-func (w *Value[T]) refresh(age, patience time.Duration, load func() (T, error)) <-chan struct{} {
+// is recent, or if the running read has already taken longer than maxWait.
+func (w *Value[T]) refresh(age, maxWait time.Duration, load func() (T, error)) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
 	if w.readDone != nil {
-		if now.Sub(w.readBegan) > patience {
+		if now.Sub(w.readBegan) > maxWait {
 			return nil
 		}
 		return w.readDone
@@ -86,14 +86,14 @@ func (w *Value[T]) refresh(age, patience time.Duration, load func() (T, error)) 
 	return w.readDone
 }
 
-// isFresh reports whether the newest read began after the last call of expire.
+// isFresh reports whether the newest read began after the last call of Expire.
 func (w *Value[T]) isFresh() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.valueReadAt.After(w.staleBefore)
 }
 
-// Expire makes the next call of read start a new read.
+// Expire makes the next call of Read start a new read.
 func (w *Value[T]) Expire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,7 +18,7 @@ func TestValueWatchRunsOneReadAtATime(t *testing.T) {
 		load := func() (int64, error) { n := loads.Add(1); <-open; return n, nil }
 		ctx := context.Background()
 
-		// The first caller waits for its patience. The next caller does not wait, because the read hangs.
+		// The first caller waits for its maxWait. The next caller does not wait, because the read hangs.
 		if s := w.Read(ctx, time.Second, 2*time.Second, load); s.Known || s.Running != 2*time.Second {
 			t.Errorf("while the read hangs: %+v", s)
 		}
@@ -52,7 +52,7 @@ func TestValueWatchRunsOneReadAtATime(t *testing.T) {
 	})
 }
 
-// A read that began before a call of expire does not count as new.
+// A read that began before a call of Expire does not count as new.
 func TestValueWatchIgnoresReadsBegunBeforeExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
