@@ -31,11 +31,11 @@ func VerifyWithQemuImg(ctx context.Context, file *os.File, f Facts) error {
 	}
 	var out limitedOutput
 	call.Stdout, call.ExtraFiles = &out, []*os.File{file}
-	back, err := runAsNobody(call.Cmd, file)
+	revoke, err := runAsNobody(call.Cmd, file)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(call.run(ctx), back())
+	err = errors.Join(call.run(ctx), revoke())
 	switch {
 	case ctx.Err() != nil:
 		return untrustedImageError("qemu-img did not finish within %s.", verifyTimeout)

@@ -53,13 +53,13 @@ func newQemuImgCall(ctx context.Context, limits []string, args ...string) (*qemu
 
 // run runs qemu-img in an empty directory, so that a relative name refers to no file.
 func (c *qemuImgCall) run(ctx context.Context) error {
-	dir, leave, err := newDeletedDir()
+	dir, closeDir, err := newDeletedDir()
 	if err != nil {
 		return err
 	}
 	c.Dir = dir
 	err = c.Start()
-	if err = errors.Join(err, leave()); c.Process == nil {
+	if err = errors.Join(err, closeDir()); c.Process == nil {
 		return err
 	}
 	return errors.Join(programError(ctx, c.Wait(), &c.stderr), err)

@@ -256,12 +256,12 @@ func (w *snapshotJob) checkOnlyManagedState(ctx context.Context, s diskMigration
 			return refuse("Somebody attached the disk %s on the host. Quantix does not manage this disk. Detach the disk first.", domxml.DiskTargetOf(d))
 		}
 	}
-	return w.checkNoUnmanagedState(ctx, s)
+	return w.refuseVirshSnapshotsAndSaves(ctx, s)
 }
 
-// checkNoUnmanagedState refuses while the domain has snapshots of libvirt, backup checkpoints or a saved memory image,
-// which depend on the current disks.
-func (w *snapshotJob) checkNoUnmanagedState(ctx context.Context, s diskMigrationState) error {
+// refuseVirshSnapshotsAndSaves refuses while the domain has snapshots made with virsh, backup checkpoints or a saved
+// memory image. All of these depend on the current disks.
+func (w *snapshotJob) refuseVirshSnapshotsAndSaves(ctx context.Context, s diskMigrationState) error {
 	others, err := virshSnapshotNames(ctx, w.c, s.ref)
 	if err != nil {
 		return err

@@ -276,7 +276,7 @@ var (
 		{"a definition restored from an old copy shows as drift", testRestoredDefinition},
 		{"a restored portal does not overwrite newer applied specs", testRestoredPortal},
 		{"a VM's ownership mark is stored in its domain's metadata", testOwnershipMarkStored},
-		{"VMs with the same name run on one host", testVMsOfOneName},
+		{"VMs with the same name run on one host", testVMsWithSameName},
 		{"a VM renamed to a taken name gets another domain name", testRenameToTakenName},
 		{"a disk cloned from an image does not need the image's pool", testImagePoolMissing},
 		{"volumes report the VMs that use them", testVolumeUsers},

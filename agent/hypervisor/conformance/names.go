@@ -21,7 +21,7 @@ func (h *testHost) wantDomainName(id fleet.VMID, want string) {
 	}
 }
 
-func testVMsOfOneName(t *testing.T, h *testHost) {
+func testVMsWithSameName(t *testing.T, h *testHost) {
 	db := uniqueName("db")
 	foreign := h.harness.DefineUnmanagedVM(t, db)
 	first, second, third := h.newVM(), h.newVM(), h.newVM()

@@ -28,7 +28,7 @@ func RunTwoHosts(t *testing.T, p Pair) {
 		test func(*testing.T, *twoHosts)
 	}{
 		{"a VM is reported only by the host that has it", testVMOnOneHost},
-		{"a guest migrated outside Quantix is unchanged on the other host", testMigratedOutside},
+		{"a guest migrated outside Quantix is unchanged on the other host", testMigratedOutsideQuantix},
 		{"applying a migrated guest changes nothing", testApplyAfterMigration},
 		{"a guest that runs on the other host is not started", testStartOnSecondHost},
 		{"deleting a leftover definition leaves the guest running", testDeleteLeftoverDefinition},
@@ -113,7 +113,7 @@ func testVMOnOneHost(t *testing.T, p *twoHosts) {
 	}
 }
 
-func testMigratedOutside(t *testing.T, p *twoHosts) {
+func testMigratedOutsideQuantix(t *testing.T, p *twoHosts) {
 	vm, _ := p.migratedGuest(true)
 	whole := func(h *testHost, power fleet.Power) {
 		t.Helper()

@@ -89,7 +89,7 @@ func TestPoolGapsNameMissingPackages(t *testing.T) {
 
 // Pools that differ in any part of their storage's identity are different pools. The spelling of the file system's type
 // does not matter.
-func TestSameSourceComparesPoolStorage(t *testing.T) {
+func TestPoolsWithDifferentStorageDiffer(t *testing.T) {
 	t.Parallel()
 	const fs = `<pool type="fs"><source><device path="/dev/sdb1"/><format type="%"/></source><target><path>/srv/vm</path></target></pool>`
 	const net = `<pool type="netfs"><source><host name="nas"/><dir path="/vm"/><format type="%"/></source><target><path>/srv/vm/</path></target></pool>`
