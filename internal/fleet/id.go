@@ -14,8 +14,7 @@ import (
 )
 
 // Identifiers are UUIDs in lower-case text form. Each resource type has its own ID type, so that the compiler catches a
-// mix-up. A VMID is also the libvirt domain's UUID. The ID types that are not here are
-// beside their resource types.
+// mix-up. A VMID is also the libvirt domain's UUID. The ID types of other resource types are declared beside them.
 type (
 	VMID        string
 	HostID      string
