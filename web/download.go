@@ -57,7 +57,7 @@ func (s *Server) streamVolume(c echo.Context, a fleet.Actor, of storage.Volume) 
 	}
 	may := func(a fleet.Actor) bool { return policy.May(a, policy.InfraChange, "") }
 	return s.streamFromHost(c, a, may, func(ctx context.Context) (relay.End, string, string, error) {
-		end, host, err := s.Control.ReadVolume(ctx, a, of)
+		end, host, err := s.Control.DownloadVolume(ctx, a, of)
 		return end, host, of.Volume, err
 	})
 }
@@ -162,6 +162,6 @@ func (s *Server) sendExport(c echo.Context, a fleet.Actor) error {
 	}
 	may := func(a fleet.Actor) bool { return policy.May(a, policy.VMChange, e.ProjectID) }
 	return s.streamFromHost(c, a, may, func(ctx context.Context) (end relay.End, host, name string, err error) {
-		return s.Control.ReadExport(ctx, a, id)
+		return s.Control.DownloadExport(ctx, a, id)
 	})
 }

@@ -124,7 +124,7 @@ func permissionKeys(a fleet.Actor) []string {
 
 // streamStillAllowed reports whether the stream may continue: the user's session is valid and the user may still follow
 // exactly the allowed keys. Otherwise the page must open a new stream.
-func (s *Server) streamStillAllowed(r *http.Request, asked []string, allowed []query.Watched) bool {
+func (s *Server) streamStillAllowed(r *http.Request, asked []string, allowed []query.FollowedKey) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), pageTimeout)
 	defer cancel()
 	a, err := s.currentActor(ctx, r)
@@ -135,7 +135,7 @@ func (s *Server) streamStillAllowed(r *http.Request, asked []string, allowed []q
 	if err != nil {
 		return !isLostPermission(err)
 	}
-	return slices.EqualFunc(now, allowed, func(x, y query.Watched) bool { return x.Key == y.Key && slices.Equal(x.WakeUps, y.WakeUps) })
+	return slices.EqualFunc(now, allowed, func(x, y query.FollowedKey) bool { return x.Key == y.Key && slices.Equal(x.WakeUps, y.WakeUps) })
 }
 
 // isRateLimitedKey reports whether the page key is that of a list, or of an object with many parts. Events of such a
@@ -162,7 +162,7 @@ type eventScheduler struct {
 	timer           *time.Timer
 }
 
-func newEventScheduler(watched []query.Watched, pace func(time.Time) (gap, spread time.Duration)) *eventScheduler {
+func newEventScheduler(watched []query.FollowedKey, pace func(time.Time) (gap, spread time.Duration)) *eventScheduler {
 	p := &eventScheduler{wakeUps: map[string][]string{}, pageKeys: map[string]string{}, lastSent: map[string]time.Time{}, delayedUntil: map[string]time.Time{}, interval: pace}
 	for _, w := range watched {
 		p.wakeUps[w.Key] = w.WakeUps

@@ -85,7 +85,7 @@ func (openJobsCollector) Describe(out chan<- *prometheus.Desc) { out <- openJobs
 func (o openJobsCollector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	open, err := o.control.OpenJobs(ctx, fleet.SystemActor)
+	open, err := o.control.CountOpenJobs(ctx, fleet.SystemActor)
 	for _, state := range []fleet.JobState{fleet.JobQueued, fleet.JobRunning} {
 		n := float64(open[state])
 		if err != nil {

@@ -44,7 +44,7 @@ func (s *reportingAgent) reportVM(id fleet.VMID, power fleet.Power) {
 		VMs:  []wire.VMReport{{ID: id, Name: "web-01", Generation: 1, Status: fleet.VMStatus{Power: power, CPUs: 2, MemoryMiB: 4096}, Proof: wire.OwnershipProof(id, mark)}},
 	}})
 	if err == nil {
-		err = s.control.SettleVMLocations(s.t.Context(), fleet.SystemActor)
+		err = s.control.ReassignMovedVMs(s.t.Context(), fleet.SystemActor)
 	}
 	if err != nil {
 		s.t.Fatal(err)

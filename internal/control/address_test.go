@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The address of the portal started last counts, and only that portal removes it.
+// Agents connect to the portal that started last. Only that portal removes its own address from the database.
 func TestAgentAddressComesFromNewestRunningPortal(t *testing.T) {
 	h := newIdentityFixture(t)
 	ctx, system := t.Context(), fleet.SystemActor

@@ -26,8 +26,8 @@ func (r *hostFixture) assignmentList() string {
 		FROM assignments a JOIN objects o ON o.noun = a.noun AND o.id = a.object_id`)
 }
 
-// A reported pool counts only if it is assigned to the host. Pools match by id or, for older agents, by name. A
-// reported network also counts as discovered.
+// The portal stores the status of a reported pool only if the pool is assigned to the host. Pools match by id or, for
+// older agents, by name. A reported network without an assignment is stored as discovered.
 func TestReportedPoolsMatchByIDOrName(t *testing.T) {
 	r := newHostFixture(t)
 	for _, name := range []string{"fast", "slow", "others"} {
@@ -46,7 +46,8 @@ func TestReportedPoolsMatchByIDOrName(t *testing.T) {
 	}
 }
 
-// The drift pass queues jobs for lost pools and networks, except for objects that a person stopped on the host.
+// The drift pass queues jobs for pools and networks that are missing or inactive on the host. It skips objects that a
+// person stopped on the host.
 func TestLostPoolsAndNetworksAreReapplied(t *testing.T) {
 	r := newHostFixture(t)
 	r.execSQL(`INSERT INTO networks (id, name, kind, spec) SELECT n, n, 'libvirt', '{}' FROM unnest(ARRAY['new', 'leaving', 'off', 'stopped', 'failed', 'fine']) n`)
@@ -84,7 +85,7 @@ func TestUnchangedReportWritesNoRows(t *testing.T) {
 	}
 }
 
-// A NIC may name its network by id or name. The database stores the id; pages and hosts get both.
+// A NIC refers to its network by id or by name. The database stores only the id; pages and hosts get both.
 func TestNICNetworkStoredByID(t *testing.T) {
 	s := newProjectFixture(t)
 	var id fleet.NetworkID
@@ -133,7 +134,7 @@ func TestNICNetworkStoredByID(t *testing.T) {
 		nic fleet.NIC
 	}{
 		"There is no such network.": {chief, fleet.NIC{NetworkID: fleet.NewID[fleet.NetworkID]()}},
-		// The error must not reveal that the bridge exists.
+		// The error is the same as for an unknown network, so that it does not reveal the bridge.
 		"There is no such net":                 {s.member, fleet.NIC{NetworkID: bridge}},
 		"There is no such":                     {chief, fleet.NIC{NetworkID: "default"}},
 		"no such network that is named lan.":   {chief, fleet.NIC{NetworkID: id, Network: "lan"}},

@@ -57,7 +57,7 @@ func TestHeartbeatsReadAssignmentsOnce(t *testing.T) {
 	r := newHostFixture(t)
 	c, statements := recordedControl(t, r.pool.Config().ConnString())
 	first := len(statements.statementsOnTable(t, "name: AssignedPools", func() error {
-		// Longer than the batching interval of changes.
+		// Send heartbeats for longer than assignmentCacheMinAge, within which changes are batched.
 		for until := time.Now().Add(1200 * time.Millisecond); time.Now().Before(until); {
 			if _, err := c.Report(t.Context(), r.agent, wire.Report{Seq: r.seq, Digest: "d"}); err != nil {
 				return err

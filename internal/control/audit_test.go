@@ -10,7 +10,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// The audit has one partition per month. Expired months are dropped, the others stay, and every line finds a partition.
+// The audit log has one partition per month. Partitions of expired months are dropped. A line without a partition for
+// its month goes to the default partition.
 func TestAuditPartitionsFollowRetention(t *testing.T) {
 	r := newHostFixture(t)
 	keep := func(months int) {
@@ -29,13 +30,13 @@ func TestAuditPartitionsFollowRetention(t *testing.T) {
 	if got, want := months(), []string{month(1), month(2), month(3), "audit_before", "audit_rest"}; !slices.Equal(got, want) {
 		t.Fatalf("a new portal has %v, want %v", got, want)
 	}
-	// Simulate three years of operation.
+	// Make the log look like that of a portal that has run for three years.
 	r.execSQL(`DROP TABLE audit_before`)
 	for away := -36; away <= 0; away++ {
 		r.execSQL(`SELECT make_audit($1)`, away)
 		r.execSQL(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month($1), 'ann', $2, ''), (audit_month($1 + 1) - interval '1 ms', 'ann', $2, '')`, away, strconv.Itoa(away))
 	}
-	// These lines are of months without a partition.
+	// These two months have no partition of their own.
 	r.execSQL(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month(-40), 'ann', 'lost long ago', ''), (audit_month(5), 'ann', 'ahead', '')`)
 	keep(24)
 	for action, want := range map[string]int{"lost long ago": 0, "-36": 0, "-25": 0, "-24": 2, "-1": 2, "0": 2, "ahead": 1} {

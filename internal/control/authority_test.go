@@ -11,8 +11,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// Access to the database does not allow anyone to sign host certificates: the CA key is encrypted. A key that an older
-// release stored in plain text is encrypted too.
+// The CA key is stored encrypted, so a reader of the database cannot sign host certificates. A portal encrypts a key
+// that an older release stored in plain text.
 func TestAuthorityKeyIsSealedInTheDatabase(t *testing.T) {
 	t.Parallel()
 	pool, vault := testkit.DB(t), auth.NewVault()
@@ -41,7 +41,7 @@ func TestAuthorityKeyIsSealedInTheDatabase(t *testing.T) {
 		t.Errorf("a portal with another key: %v", err)
 	}
 
-	// The command "quantix host token" runs without the portals' key.
+	// The command "quantix host token" does not have the key of the portals' vault.
 	second := control.New(pool, control.Options{AgentURL: "https://portal.example:8444"})
 	if _, err := second.CreateJoinToken(t.Context(), chief, ""); err != nil {
 		t.Errorf("a join token without the key: %v", err)

@@ -10,7 +10,7 @@ import (
 )
 
 var agentUseCases = map[string]useCase{
-	// Agents, each for its own host. Calls that a portal never makes as a host are not tested.
+	// Use cases for agents. The system actor is not tested, because the portal never acts as a host.
 	"Hello": {permittedActors: allAgents, args: func(w *authzFixture) []any {
 		return []any{wire.Hello{Instance: w.uniqueName("instance"), Fingerprint: "f"}}
 	}},
@@ -42,7 +42,7 @@ var agentUseCases = map[string]useCase{
 		w.execSQL(`INSERT INTO transfers (id, send_job, receive_job, from_host, to_host) VALUES ($1, $2, $2, $3, $4)`, id, job, w.h1, other)
 		return []any{id, wire.Meet{Job: job, Epoch: 7}}
 	}},
-	"JoinPair": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
+	"JoinRelay": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
 		w.renewAgentSessions()
 		id, secret := w.console()
 		if _, err := w.RedeemConsole(w.t.Context(), w.actors["member"], id, secret); err != nil {
@@ -89,7 +89,7 @@ var agentUseCases = map[string]useCase{
 		return []any{someCSR()}
 	}},
 
-	// The portal itself.
+	// Use cases that only the portal itself calls.
 	"ActorOf":   {permittedActors: onlyPortal, args: func(*authzFixture) []any { return []any{fleet.UserID("wes"), time.Now().Add(time.Hour)} }},
 	"Authority": {permittedActors: onlyPortal, args: noArgs},
 
@@ -106,5 +106,5 @@ var agentUseCases = map[string]useCase{
 	"AssignLabelled":     {permittedActors: onlyPortal, args: noArgs},
 	"UpdateOverlayPeers": {permittedActors: onlyPortal, args: noArgs},
 	"QueueDrifted":       {permittedActors: onlyPortal, args: noArgs},
-	"SettleVMLocations":  {permittedActors: onlyPortal, args: noArgs},
+	"ReassignMovedVMs":  {permittedActors: onlyPortal, args: noArgs},
 }

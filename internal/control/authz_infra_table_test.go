@@ -38,7 +38,7 @@ var infraUseCases = map[string]useCase{
 	"PoolVMs":          {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{w.nfs, fleet.Query{}} }},
 	"PoolVolumes":      {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{w.nfs} }},
 
-	// Infrastructure.
+	// Hosts, pools and networks.
 	"GetDiscoveredVM":             {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, discoveredVMID} }},
 	"GetHost":                     {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
 	"ListDiscoveredVMs":           {permittedActors: actorsSeeingInfra, args: readUseCase},
@@ -59,14 +59,14 @@ var infraUseCases = map[string]useCase{
 	"PreviewHostsByLabel/pool":    {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectPool(w.nfs), "rack=4"} }},
 	"PreviewHostsByLabel/network": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectNetwork(w.definedNetwork()), "rack=4"} }},
 	"PoolsOnHost":                 {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
-	"OpenJobs":                    {permittedActors: actorsSeeingInfra, args: noArgs},
+	"CountOpenJobs":                    {permittedActors: actorsSeeingInfra, args: noArgs},
 
 	"VolumeOn": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.volume()} }},
 	"CreateVolume": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		return []any{w.nfs, storage.NewVolume{Name: w.uniqueName("volume"), Format: "raw", SizeBytes: 1 << 20}}
 	}},
 	"GrowVolume":   {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.volume(), int64(1 << 30), false} }},
-	"ReadVolume":   {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any { return []any{w.volume()} }},
+	"DownloadVolume":   {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any { return []any{w.volume()} }},
 	"AbandonRelay": {permittedActors: actorsUsingAnyProject, args: func(w *authzFixture) []any { return []any{fleet.NewID[fleet.PairID]()} }},
 	"RenameVolume": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.volume(), w.uniqueName("renamed")} }},
 	"ConvertVolume": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {

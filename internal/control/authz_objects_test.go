@@ -8,7 +8,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// network returns a bridge of h1 that is granted to no project.
+// network returns a bridge network of h1 that no project has a grant for.
 func (w *authzFixture) network() fleet.NetworkID {
 	id := fleet.NewID[fleet.NetworkID]()
 	w.execSQL(`INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'bridge')`, id, w.uniqueName("br"))
@@ -23,7 +23,7 @@ func (w *authzFixture) job(state string) fleet.JobID {
 	return fleet.JobID(id)
 }
 
-// ownPool returns a pool that only h1 has.
+// ownPool returns a pool that is assigned only to h1.
 func (w *authzFixture) ownPool() fleet.PoolID {
 	name := w.uniqueName("pool")
 	return w.addPool(name, `{"kind":"dir","path":"/srv/`+name+`","shared":false}`, w.h1)
@@ -69,7 +69,7 @@ func (w *authzFixture) upload() fleet.UploadID {
 	return u.ID
 }
 
-// imageCopy returns one of two copies of a new image that is published to every project.
+// imageCopy publishes a new image with two copies to every project, and returns one of the copies.
 func (w *authzFixture) imageCopy() control.ImageCopy {
 	of, other := w.volume(), w.volume()
 	id, version := w.publishImage(w.nfs, []fleet.HostID{w.h1}, of.Volume, "raw", 1<<20)
@@ -90,7 +90,7 @@ func (w *authzFixture) startImage() fleet.StartImageID {
 	return id
 }
 
-// vmWithoutDisks returns a VM without disks; a template of it needs no job.
+// vmWithoutDisks returns a VM without disks. A template of such a VM needs no job.
 func (w *authzFixture) vmWithoutDisks() control.TemplateSource {
 	return control.TemplateSource{VMID: w.vm()}
 }
@@ -112,14 +112,14 @@ func (w *authzFixture) someUser() fleet.UserID {
 	return w.addUser(w.uniqueName("user"), fleet.RoleNone).UserID
 }
 
-// insertOwnedByMia inserts a row owned by mia and returns its id.
+// insertOwnedByMia runs the INSERT statement sql with a new id as argument, and returns the id. The row belongs to mia.
 func (w *authzFixture) insertOwnedByMia(sql string) string {
 	id := string(fleet.NewID[fleet.TokenID]())
 	w.execSQL(sql, id)
 	return id
 }
 
-// console returns a ticket of mia for a VM of project red. The host's job is queued.
+// console returns the id and the secret of a console ticket of mia for a VM of project red.
 func (w *authzFixture) console() (fleet.PairID, string) {
 	ticket, err := w.OpenConsole(w.t.Context(), w.actors["member"], w.vm())
 	if err != nil {

@@ -57,7 +57,7 @@ var projectUseCases = map[string]useCase{
 	"PreviewVM": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		return []any{control.CreateVM{ProjectID: w.red, Name: w.uniqueName("red"), Spec: smallSpec}}
 	}},
-	"PlanOrder":   {permittedActors: onlyMia, args: func(w *authzFixture) []any { return []any{w.plan()} }},
+	"PlannedRequest":   {permittedActors: onlyMia, args: func(w *authzFixture) []any { return []any{w.plan()} }},
 	"ExecutePlan": {permittedActors: onlyMia, args: func(w *authzFixture) []any { return []any{w.plan()} }},
 	"DetachDisk":  {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { id, disk := w.vmWithPartlyMissingDisk(); return []any{id, disk} }},
 	"ReplaceDisk": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
@@ -101,7 +101,7 @@ var projectUseCases = map[string]useCase{
 	"ListExports":  {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"GetExport":    {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.export()} }},
 	"DeleteExport": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.export()} }},
-	"ReadExport":   {permittedActors: without(actorsUsingRed, "system"), args: func(w *authzFixture) []any { return []any{w.export()} }},
+	"DownloadExport":   {permittedActors: without(actorsUsingRed, "system"), args: func(w *authzFixture) []any { return []any{w.export()} }},
 	"ImageOfDisk": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		id, disk := w.vmWithDisk()
 		w.execSQL(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, id)
@@ -132,9 +132,9 @@ var projectUseCases = map[string]useCase{
 		return []any{id, control.MigrateVM{HostID: w.h2}}
 	}},
 	"MigrationTargets":   {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { id, _ := w.vmWithDisk(); return []any{id} }},
-	"OpenMigration":      {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"MigrationInProgress":      {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"MoveTargets":        {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { id, disk := w.vmWithDisk(); return []any{id, disk} }},
-	"OpenDiskMigrations": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"DiskMigrationsInProgress": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"AcceptDrift": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		id, _ := w.vmWithPartlyMissingDisk()
 		return []any{id, map[string]string{"cpus": "2 vCPUs"}}
@@ -151,7 +151,7 @@ var projectUseCases = map[string]useCase{
 	"VMHistory":   {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"VMMeter":     {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"OpenConsole": {permittedActors: without(actorsUsingRed, "system"), args: func(w *authzFixture) []any { return []any{w.vm()} }},
-	// Use cases that run inside RunOnce check their own permissions.
+	// RunOnce itself needs only an account: the use cases that it runs check their own permissions.
 	"RunOnce": {permittedActors: without(signedInActors, "system") + " system?", args: func(w *authzFixture) []any {
 		do := func(context.Context) ([]byte, error) { return []byte("answer"), nil }
 		return []any{control.IdempotencyKey{Name: w.uniqueName("key"), Request: []byte("request"), Secret: auth.NewSecret(auth.TokenPrefix)}, do}
@@ -172,7 +172,7 @@ var projectUseCases = map[string]useCase{
 	}},
 	"CancelTask": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{fleet.TaskID(w.job("queued"))} }},
 
-	// Lists, filtered to what the actor sees.
+	// Lists, which contain only the objects that the actor may see.
 	"Complete":       {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return []any{"vms", "red"} }},
 	"ListProjects":   {permittedActors: actorsWithAnyRole, args: readUseCase},
 	"ListTasks":      {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.job("queued"); return readUseCase(w) }},
@@ -268,7 +268,7 @@ var projectUseCases = map[string]useCase{
 		},
 	},
 
-	// Security groups of project red; see TestTenantPermissionsOnSecurityGroups for global ones.
+	// Security groups of project red. TestTenantPermissionsOnSecurityGroups tests global groups.
 	"ApplyPortGroupDefaults":         {permittedActors: onlyPortal, args: noArgs},
 	"AssignAndReleaseSecurityGroups": {permittedActors: onlyPortal, args: noArgs},
 	"ListSecurityGroups":             {permittedActors: actorsWithAnyRole, args: readUseCase},

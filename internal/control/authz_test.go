@@ -18,8 +18,9 @@ import (
 	"quantix/internal/schedules"
 )
 
-// useCase is one entry of the table. permitted lists the actors by their names in authzFixture.actors; an actor with
-// "?" is not tested. args returns the arguments, new for each call: objects of project red, or mia's own.
+// useCase describes one method in the table of use cases. permittedActors lists the actors by their names in
+// authzFixture.actors; an actor marked "?" is not tested. args makes new arguments for each call: objects of project
+// red, or objects that belong to mia.
 type useCase struct {
 	permittedActors string
 	args            func(w *authzFixture) []any
@@ -27,11 +28,11 @@ type useCase struct {
 	badArgs func(w *authzFixture) []any
 }
 
-// Permitted actors. These lists are the specification; they do not depend on package policy.
+// Lists of permitted actors. They specify the permissions independently of package policy.
 const (
 	everybody      = "nobody newcomer roleless blueMember viewer member watcher operator admin agent alien system"
 	signedInActors = "newcomer roleless blueMember viewer member watcher operator admin system" // actors with an account
-	// Actors who see at least one project, and the infrastructure that belongs to no project.
+	// Actors with a role in at least one project. They also see objects that belong to no project, such as networks.
 	actorsWithAnyRole     = "blueMember viewer member watcher operator admin system"
 	actorsUsingAnyProject = "blueMember member operator admin system"
 	actorsSeeingRed       = "viewer member watcher operator admin system"
@@ -76,7 +77,7 @@ type authzFixture struct {
 func newAuthzFixture(t *testing.T) *authzFixture {
 	t.Helper()
 	w := &authzFixture{projectFixture: newProjectFixture(t)}
-	// Enough capacity for all entries.
+	// Give the hosts enough capacity for the VMs of all entries.
 	w.execSQL(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,cpu,threads}', '256'), '{inventory,memoryBytes}', '1099511627776')`)
 	w.Control = control.New(w.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
 	w.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '8796093022208')`)
@@ -101,8 +102,8 @@ func newAuthzFixture(t *testing.T) *authzFixture {
 const discoveredVMID fleet.VMID = "0190f0f0-0000-7000-8000-0000000000f0"
 
 // TestEveryUseCaseChecksItsPermission calls every exported method of control as every actor, with existing objects. It
-// fails for a method without an entry, for a permitted actor who is not listed, for a change before a refusal, and for
-// an answer that shows objects of project red to blueMember, a user without a role in it.
+// fails if a method has no entry, if an unlisted actor is permitted, or if a refused call changed something. It also
+// fails if a result shows objects of project red to blueMember, who has no role in that project.
 func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 	w := newAuthzFixture(t)
 	v := reflect.ValueOf(w.Control)
@@ -116,7 +117,7 @@ func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 				continue
 			}
 			entries++
-			// Earlier entries may have taken longer than the freshness limit of host reports.
+			// Renew the hosts' reports, because the earlier entries may have taken longer than fleet.Freshness.
 			w.execSQL(`UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL`)
 			w.checkCase(key, v.Method(i), entry)
 		}
@@ -131,8 +132,8 @@ func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 	}
 }
 
-// TestNoMethodEmbeddedInControlIsShadowed checks that Control has each exported method of its embedded types. A method
-// with the name of another one would be hidden, and would be missing from the table of use cases.
+// TestNoMethodEmbeddedInControlIsShadowed checks that Control has each exported method of its embedded types. Go hides
+// embedded methods of equal names, so the table of use cases would not test them.
 func TestNoMethodEmbeddedInControlIsShadowed(t *testing.T) {
 	t.Parallel()
 	facade, embedded := reflect.TypeFor[*control.Control](), 0
@@ -158,8 +159,9 @@ func TestNoMethodEmbeddedInControlIsShadowed(t *testing.T) {
 	}
 }
 
-// checkCase calls the method as every actor. First it calls the method as each refused actor with the same objects,
-// which must not change, then as each permitted actor with new objects.
+// checkCase calls the method as every actor. It first calls the method as each refused actor, all with the same
+// objects, and checks that nothing changed. It then calls the method as each permitted actor, with new objects for
+// each.
 func (w *authzFixture) checkCase(name string, method reflect.Value, entry useCase) {
 	w.t.Helper()
 	may := strings.Fields(entry.permittedActors)
@@ -263,7 +265,7 @@ func (w *authzFixture) callUseCase(name string, method reflect.Value, who string
 	return out, err
 }
 
-// The functions below make objects for the entries.
+// The functions below make the arguments of the use cases.
 
 func (w *authzFixture) uniqueName(prefix string) string {
 	w.lastNumber++
@@ -304,7 +306,8 @@ func (w *authzFixture) vm() fleet.VMID {
 	return id
 }
 
-// vmWithPartlyMissingDisk returns a VM that is off, with a missing disk and drift in the number of vCPUs.
+// vmWithPartlyMissingDisk returns a VM that is off. Its host reports one of its disks as missing, and drift in the
+// number of vCPUs.
 func (w *authzFixture) vmWithPartlyMissingDisk() (fleet.VMID, fleet.Volref) {
 	id, disk := w.vm(), fleet.Volref{PoolID: w.nfs, Volume: w.uniqueName("lost") + ".qcow2"}
 	w.execSQL(`UPDATE vms SET spec = spec || jsonb_build_object('power', 'stopped', 'disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', $3::text, 'sizeBytes', 1048576))),

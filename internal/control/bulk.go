@@ -17,12 +17,12 @@ import (
 	"quantix/internal/policy"
 )
 
-// MaxBulkVMs limits the number of VMs in one bulk task.
+// MaxBulkVMs is the maximum number of VMs in one bulk task.
 const MaxBulkVMs = 500
 
-// RequestPowerActions requests a power action for many VMs, each once. It writes a task with one child per VM and
-// returns without waiting for the children. Children refused by the portal's own checks have already ended. BeginTasks
-// starts the others later, with the permissions that the person has then.
+// RequestPowerActions requests a power action for many VMs. It writes a task with one child per VM and returns without
+// waiting for the children. A child for a VM whose state forbids the action ends at once with the reason. BeginTasks
+// starts the other children later, with the person's permissions at that time.
 func (c *Control) RequestPowerActions(ctx context.Context, a fleet.Actor, act fleet.Action, ids []fleet.VMID) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return fleet.Task{}, err
@@ -40,14 +40,14 @@ func (c *Control) RequestPowerActions(ctx context.Context, a fleet.Actor, act fl
 	})
 }
 
-// bulkRequest is a request that concerns many VMs.
+// bulkRequest is a request for the same operation on many VMs.
 type bulkRequest struct {
 	kind       fleet.JobKind
 	action     string // audit action
 	permission policy.Permission
 	ids        []fleet.VMID
 	refuseVM   func(fleet.VMView) error // refuses a VM by its state in the database at the time of the request
-	// Start order (stage and wait in seconds); nil: all at once.
+	// startOrder returns a VM's stage and its delay in seconds; nil: all children start at once.
 	startOrder  func(fleet.VMPolicy) (startOrder, wait int)
 	afterInsert func(q *db.Queries, parent fleet.TaskID) error // stores further rows for the task; nil: nothing
 }
@@ -114,8 +114,8 @@ func visibleVMs(ctx context.Context, q *db.Queries, a fleet.Actor, ids []fleet.V
 	return vms, nil
 }
 
-// buildChildSteps makes one child per VM. A child that in.refuse refuses, or for which a permission is missing, stores
-// the refusal. forbidden is the first refusal for a missing permission.
+// buildChildSteps makes one child per VM. The child of a VM that in.refuseVM refuses, or for which the actor lacks the
+// permission, ends at once with that error. forbidden is the first error about a missing permission.
 func buildChildSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkRequest) (steps db.AddStepsParams, forbidden *fleet.Error, err error) {
 	vms, err := visibleVMs(ctx, q, a, in.ids)
 	if err != nil {
@@ -165,7 +165,7 @@ func buildChildSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkR
 }
 
 // setStartStages sets the stages of the children that were not refused. A stage starts when all children of earlier
-// stages have ended and the longest wait of the previous stage is over.
+// stages have ended and the longest delay of the previous stage has passed.
 func setStartStages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, startOrder func(fleet.VMPolicy) (startOrder, wait int)) {
 	waits := map[int]int{} // longest wait in seconds, by start order
 	at := make([]int, len(steps.Ids))
@@ -235,7 +235,7 @@ func (c *Control) startPendingChildren(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// deleteUnneededInputs deletes the stored input of tasks without pending children.
+// deleteUnneededInputs deletes the stored input of the children's tasks that have no more pending children.
 func deleteUnneededInputs(ctx context.Context, q *db.Queries, children []db.PendingTasksRow) error {
 	var parents []string
 	for _, p := range children {
@@ -265,7 +265,7 @@ func (c *Control) startChild(ctx context.Context, q *db.Queries, actors map[flee
 	return err
 }
 
-// readTaskCreator returns the person who requested the task, with that person's current permissions.
+// readTaskCreator returns the person who requested the child's task, with that person's current permissions.
 func readTaskCreator(ctx context.Context, q *db.Queries, actors map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) (fleet.Actor, error) {
 	noAccount := fleet.Errorf(fleet.Unauthorized, "Not done: the account of %s is deleted or disabled.", p.CreatedBy)
 	if p.UserID == nil {
@@ -290,8 +290,8 @@ func readTaskCreator(ctx context.Context, q *db.Queries, actors map[fleet.UserID
 	return a, nil
 }
 
-// refusalText returns the error text stored for a refused child. refused is false for temporary faults and for faults
-// that concern all children: those children are retried.
+// refusalText returns the error text stored for a refused child. refused is false for a temporary error and for an
+// error that concerns all children: BeginTasks then retries the child later.
 func (c *Control) refusalText(ctx context.Context, p db.PendingTasksRow, err error) (note string, refused bool) {
 	var refusal *fleet.Error
 	var pg *pgconn.PgError

@@ -16,8 +16,8 @@ import (
 	"quantix/internal/vmedit"
 )
 
-// EditVMs applies the same edit to many VMs, each once. It writes a task with one child per VM and returns without
-// waiting for the children; BeginTasks runs them, as for RequestPowerActions.
+// EditVMs applies the same edit to many VMs. It writes a task with one child per VM and returns without waiting for the
+// children. BeginTasks runs the children later, with the person's permissions at that time.
 func (c *Control) EditVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, edit vmedit.BulkEdit) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Task{}, err
@@ -56,8 +56,8 @@ func checkVMCount(a fleet.Actor, ids []fleet.VMID) error {
 	return nil
 }
 
-// applyBulkEdit returns the VM after the edit and the changed fields. It refuses edits that no VM in this state allows;
-// it does not check the host.
+// applyBulkEdit returns the VM after the edit and the changed fields. It refuses edits that a VM in this state does not
+// allow. It does not check whether the host supports them.
 func applyBulkEdit(edit vmedit.BulkEdit, old fleet.VMView) (vm fleet.VMView, changes []fleet.Change, err error) {
 	if ok, why := old.Allows(fleet.ActEdit); !ok {
 		return vm, nil, fleet.Errorf(fleet.Conflict, "%s", why)

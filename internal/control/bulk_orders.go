@@ -11,7 +11,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// DeleteVMs deletes many VMs, each as by DeleteVM.
+// DeleteVMs writes a task that deletes many VMs, each with the checks of DeleteVM.
 func (c *Control) DeleteVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, disks bool) (fleet.Task, error) {
 	return c.addBulkTaskWithInput(ctx, a, policy.VMChange, disks, bulkRequest{
 		kind: fleet.VMDelete, action: "vms.delete", permission: policy.VMChange, ids: ids,
@@ -19,7 +19,8 @@ func (c *Control) DeleteVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID
 	})
 }
 
-// SnapshotVMs takes a snapshot of many VMs, each as by TakeSnapshot. Memory is included only for running VMs.
+// SnapshotVMs writes a task that takes a snapshot of many VMs, each with the checks of TakeSnapshot. Memory is included
+// only for running VMs.
 func (c *Control) SnapshotVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, in NewSnapshot) (fleet.Task, error) {
 	if err := in.checkFields(); err != nil {
 		return fleet.Task{}, err
@@ -30,7 +31,8 @@ func (c *Control) SnapshotVMs(ctx context.Context, a fleet.Actor, ids []fleet.VM
 	})
 }
 
-// MigrateVMs migrates many VMs that are off to another host, each as by MigrateVM.
+// MigrateVMs writes a task that migrates many VMs to another host while they are off, each with the checks of
+// MigrateVM.
 func (c *Control) MigrateVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, in MigrateVM) (fleet.Task, error) {
 	if err := in.checkFields(); err != nil {
 		return fleet.Task{}, err
@@ -42,7 +44,8 @@ func (c *Control) MigrateVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMI
 }
 
 // addBulkTaskWithInput writes a task with one child per VM and stores the input with the task until all children have
-// started. The actor needs the permission required in any project, and in.permission for each VM.
+// started. The actor needs the permission required in at least one project, and in.permission in the project of each
+// VM.
 func (c *Control) addBulkTaskWithInput(ctx context.Context, a fleet.Actor, required policy.Permission, input any, in bulkRequest) (fleet.Task, error) {
 	if err := policy.Check(a, required, ""); err != nil {
 		return fleet.Task{}, err
@@ -60,8 +63,8 @@ func (c *Control) addBulkTaskWithInput(ctx context.Context, a fleet.Actor, requi
 	return c.addBulkTask(ctx, a, in)
 }
 
-// bulkChildRunners runs one child of addBulkTaskWithInput through the use case for a single VM. name is the VM's name
-// at the time of the request.
+// bulkChildRunners maps the kind of a bulk task to the function that calls the use case for one VM. name is the VM's
+// name at the time of the request.
 var bulkChildRunners = map[fleet.JobKind]func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, input json.RawMessage) error{
 	fleet.VMDelete: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, input json.RawMessage) error {
 		return decodeInputAndRun(input, func(disks bool) (fleet.Task, error) { return c.DeleteVM(ctx, a, id, disks, name) })
@@ -83,7 +86,7 @@ func decodeInputAndRun[T any](input json.RawMessage, do func(T) (fleet.Task, err
 	return joinFieldErrors(err)
 }
 
-// runChild runs one child of addBulkTaskWithInput.
+// runChild runs one child of a task that addBulkTaskWithInput wrote.
 func (c *Control) runChild(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
 	text, err := q.TaskEdit(ctx, p.ID)
 	if err != nil {

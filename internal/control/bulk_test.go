@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// newTaskFixture returns a projectFixture whose database has mia's project roles, because they are read again when
-// children of a task run.
+// newTaskFixture returns a projectFixture with mia's project roles in the database. The portal reads a person's roles
+// again when it starts a child of the person's task.
 func newTaskFixture(t *testing.T) *projectFixture {
 	s := newProjectFixture(t)
 	s.execSQL(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
@@ -223,8 +223,9 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 	}
 }
 
-// A bulk start checks where each VM runs, like a single start. A domain running on another host blocks the start, even
-// if that host is offline, if the domain has the VM's ownership mark, unless a user has ruled the domain out.
+// A bulk start checks the host of each VM, as a single start does. The start is refused while another host runs a
+// domain with the VM's ownership mark, even if that host is offline. A user can rule out such a domain by choosing the
+// VM's host.
 func TestBulkStartRefusedWhenVMRunsOnOtherHost(t *testing.T) {
 	s := newTaskFixture(t)
 	online, offline := s.addHostWithMemory("h3", 4096), s.h2

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/notify"
 )
 
-// pageData is the data that pages show about objects on many hosts.
+// pageData is the part of the pages' data that is computed from many hosts.
 type pageData struct {
 	Pool        fleet.PoolHealth
 	Counts      query.PoolCounts
@@ -84,7 +84,7 @@ func loadPages(t *testing.T, c *control.Control, pool fleet.PoolID, network flee
 }
 
 // Totals over many hosts are cached. Soon after a change, pages show the same data that a new portal reads from the
-// database. Pages are woken even if the change's own wake-up came before the cache was refreshed.
+// database. The cache sends a wake-up after its refresh, because the change's own wake-up came before the refresh.
 func TestCachedTotalsFollowChanges(t *testing.T) {
 	s := newProjectFixture(t)
 	network := fleet.NewID[fleet.NetworkID]()

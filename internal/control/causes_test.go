@@ -10,7 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// attentionRows returns the rows of the dashboard's Needs attention list, as "2 vm [a b]: text -> remedy (list)".
+// attentionRows returns the rows of the dashboard's Needs attention list. The format is "count kind [names]: text ->
+// remedy (link)", such as "2 vm [a b]: …".
 func (s *projectFixture) attentionRows(a fleet.Actor) (rows []string) {
 	s.t.Helper()
 	if _, err := s.RefreshCounters(s.t.Context(), fleet.SystemActor); err != nil {

@@ -24,7 +24,7 @@ func (r *hostFixture) addHosts(n int) []*hostFixture {
 	return hosts
 }
 
-// waitForLock returns once a transaction waits for a lock.
+// waitForLock returns as soon as some transaction waits for a lock.
 func (r *hostFixture) waitForLock() {
 	r.t.Helper()
 	for timeout := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -37,16 +37,17 @@ func (r *hostFixture) waitForLock() {
 	}
 }
 
-// runConcurrently runs do for each host, while a lock on the row that sql selects blocks the first host's call. All
-// other calls must end before the lock is released, and the first call must succeed afterwards.
+// runConcurrently calls do for each host concurrently. It locks the row that sql selects, so that the call for the
+// first host waits. It checks that the other calls end while the row is locked, and that the first call ends after the
+// unlock.
 func (r *hostFixture) runConcurrently(n int, do func(i int), sql string, arg any) {
 	r.t.Helper()
 	tx, err := r.pool.Begin(r.t.Context())
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	forgetCopy := sync.OnceFunc(func() { tx.Rollback(r.t.Context()) })
-	defer forgetCopy()
+	rollback := sync.OnceFunc(func() { tx.Rollback(r.t.Context()) })
+	defer rollback()
 	if _, err := tx.Exec(r.t.Context(), sql, arg); err != nil {
 		r.t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func (r *hostFixture) runConcurrently(n int, do func(i int), sql string, arg any
 		r.t.Error("the first call did not wait for the lock")
 	default:
 	}
-	forgetCopy()
+	rollback()
 	<-first
 	<-others
 }

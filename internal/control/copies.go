@@ -30,7 +30,7 @@ type NewCopy struct {
 	HostID    fleet.HostID         `json:"hostId,omitempty"` // the destination, for a local pool
 }
 
-// noCopyToSendText is the reason when no host can supply a copy.
+// noCopyToSendText is the reason shown if no online host can read a copy or receive it.
 const noCopyToSendText = "No online host has an unchanged copy of the image, or none has the pool"
 
 // imageCopyRequest is a request for an image copy: one host copies between two of its pools, or receives the file from
@@ -147,16 +147,16 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 		if j.Host, err = storage.FindHostForVolumeJob(ctx, q, a, j, storage.HostChoice{Named: o.host.ID}); err != nil {
 			return j, err
 		}
-		way.markReceiver(&j)
+		way.setReceiveParams(&j)
 		to = o.ref
 		return j, o.addPendingCopy(ctx, q, a)
 	}, func(q *db.Queries, task fleet.TaskID) error {
-		return way.addSender(ctx, q, task, fleet.JobID(task), to)
+		return way.addSendStep(ctx, q, task, fleet.JobID(task), to)
 	})
 }
 
-// findExistingCopy returns the version's copy in the destination pool, and refuses if that copy is good or pending. It
-// returns nil if the pool has no copy, or if another file replaced the copy's file.
+// findExistingCopy returns the version's copy in the destination pool if the copy's file is missing. It refuses if the
+// copy is usable or a task uses it, and returns nil if the pool has no copy or another file replaced the copy's file.
 func findExistingCopy(copies query.Copies, version fleet.ImageVersionID, in NewCopy) (*query.CopyOn, error) {
 	for i, c := range copies {
 		if c.VersionID != version || c.PoolID != in.PoolID || c.HostID != in.HostID {
@@ -185,7 +185,7 @@ func findVolumeWithBytes(all []query.VolumeOn, v fleet.ImageVersion, host fleet.
 	return nil
 }
 
-// registerCopy registers a file with the version's bytes as a copy.
+// registerCopy adds a file with the same content as the version to the library, as a copy of the version.
 func (c *Control) registerCopy(ctx context.Context, a fleet.Actor, image fleet.ImageView, v fleet.ImageVersion, file query.VolumeOn) error {
 	return assign.PoolType.ChangeObject(ctx, c.store, a, string(file.PoolID), func(q *db.Queries, pool assign.AssignableObject) error {
 		if err := checkVolumeIdle(ctx, q, file); err != nil {
@@ -198,8 +198,8 @@ func (c *Control) registerCopy(ctx context.Context, a fleet.Actor, image fleet.I
 	})
 }
 
-// findCopy chooses a host that has the pool and can read a copy of the version. If there is none, it chooses a sending
-// host and a receiving host that has the pool.
+// findCopy chooses a host that has the destination pool and can read a copy of the version. If there is none, it
+// chooses a host that sends a copy and a host with the destination pool that receives it.
 func (c *Control) findCopy(ctx context.Context, copies query.Copies, v fleet.ImageVersion, pool fleet.PoolID, host fleet.HostID) (imageCopyRequest, error) {
 	var best *imageCopyRequest
 	better := func(o imageCopyRequest) {

@@ -65,7 +65,8 @@ func TestCPUModelProposalsComeFromHosts(t *testing.T) {
 	}
 }
 
-// The baseline is resolved to a CPU model when it is requested. The model does not change later.
+// The model name "baseline" is replaced by a CPU model when the VM is created or edited. The VM keeps that model when
+// hosts change.
 func TestCPUBaselineResolvedOnceToCommonModel(t *testing.T) {
 	s := newProjectFixture(t)
 	s.setCPUModels(s.h1, "Nehalem", "Penryn", "Westmere")

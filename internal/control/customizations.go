@@ -92,9 +92,9 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 	return c.GetCustomization(ctx, a, id)
 }
 
-// sealCustomization checks and encrypts the input. Passwords that the input leaves unchanged come from had.
-func (c *Control) sealCustomization(id fleet.CustomizationID, in CustomizationInput, had fleet.FirstBoot) (boot fleet.FirstBoot, key string, sealed []byte, err error) {
-	in.FirstBoot = in.FirstBoot.WithoutBOM().WithUnchangedPasswords(had)
+// sealCustomization checks and encrypts the input. Passwords that the input leaves unchanged come from old.
+func (c *Control) sealCustomization(id fleet.CustomizationID, in CustomizationInput, old fleet.FirstBoot) (boot fleet.FirstBoot, key string, sealed []byte, err error) {
+	in.FirstBoot = in.FirstBoot.WithoutBOM().WithUnchangedPasswords(old)
 	if err := in.checkFields(); err != nil {
 		return boot, "", nil, err
 	}
@@ -157,7 +157,7 @@ func (c *Control) DeleteCustomization(ctx context.Context, a fleet.Actor, id fle
 	})
 }
 
-// lockCustomization runs do with a locked spec that the actor may change.
+// lockCustomization locks a spec that the actor may change, and calls do with it in the same transaction.
 func (c *Control) lockCustomization(ctx context.Context, a fleet.Actor, id fleet.CustomizationID, do func(*db.Queries, db.Customization) error) error {
 	if err := store.CheckID(id, "customization spec"); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The dashboard lists the hosts that need attention: first those with a known problem, then by name.
+// The dashboard lists the hosts that need attention by name. Hosts with a known problem come before the others.
 func TestDashboardListsHostsNeedingAttention(t *testing.T) {
 	r := newHostFixture(t)
 	r.execSQL(`UPDATE hosts SET status = '{}'`)

@@ -21,7 +21,7 @@ func (c *Control) VMDefaults(ctx context.Context, a fleet.Actor, project fleet.P
 	return c.VMDefaultsOf(ctx, a, project, pools, networks)
 }
 
-// VMDefaultsOf works like VMDefaults for pools and networks that the caller has read: see
+// VMDefaultsOf works like VMDefaults, but chooses among the pools and networks that the caller passes: see
 // fleet.VMDefaults.WithFallbacks.
 func (c *Control) VMDefaultsOf(ctx context.Context, a fleet.Actor, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
 	if err := policy.Check(a, policy.VMSee, project); err != nil {
@@ -88,8 +88,8 @@ func (c *Control) fillPoolAndNetworkDefaults(ctx context.Context, a fleet.Actor,
 	return in, nil
 }
 
-// applianceNICs returns the NICs that an appliance proposes. Each gets the network of the same name, or else the
-// default network. A NIC without either is left out.
+// applianceNICs returns the NICs that an appliance file proposes. Each NIC gets the network of the same name, or else
+// the default network. A NIC is left out if neither exists.
 func (c *Control) applianceNICs(ctx context.Context, a fleet.Actor, in CreateVM, from fleet.Appliance, nics []fleet.NIC) ([]fleet.NIC, error) {
 	if len(nics) == 0 || in.ProjectID == "" {
 		return nil, nil

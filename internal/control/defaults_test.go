@@ -18,7 +18,8 @@ func (s *projectFixture) networkOnBothHosts(kind fleet.NetworkKind, name, forwar
 	return id
 }
 
-// newDefaultsFixture returns a fixture whose default pool and network are not the first by name.
+// newDefaultsFixture returns a fixture whose defaults are not the first pool and network by name, so that a test
+// notices a wrong choice.
 func newDefaultsFixture(t *testing.T) *projectFixture {
 	t.Helper()
 	s := newProjectFixture(t)
@@ -119,8 +120,8 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 		t.Errorf("%+v %v", d, err)
 	}
 
-	// A network whose grant was revoked is no longer the default, and the project can still be renamed. A deleted pool
-	// or network is no longer a default.
+	// A network is no longer the project's default after its grant was revoked, and the project can still be renamed. A
+	// deleted pool or network is no longer a default either.
 	if err := s.RevokeNetwork(t.Context(), chief, lan, s.red); err != nil {
 		t.Fatal(err)
 	}

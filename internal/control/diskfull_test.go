@@ -9,15 +9,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// If PostgreSQL's disk is full, error texts name the disk and the portal is not ready, although the row of the
-// readiness check still fits into its page. The portal is ready again when the disk has space.
+// If PostgreSQL's disk is full, errors say so and the portal is not ready. The readiness check notices the full disk
+// although its own row still fits into an existing page. The portal is ready again when the disk has space.
 func TestPortalNotReadyWhenDatabaseDiskFull(t *testing.T) {
 	r := newHostFixture(t)
 	ready := func() error { return r.Ready(t.Context(), fleet.SystemActor) }
 	if err := ready(); err != nil {
 		t.Fatal(err)
 	}
-	// Statements that extend a file fail: new project rows, and new tables.
+	// Simulate a full disk: statements that need new disk space fail. Here these are new project rows and new tables.
 	r.execSQL(`CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$`)
 	r.execSQL(`CREATE FUNCTION no_room_for_tables() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN

@@ -20,18 +20,18 @@ const (
 	maxReadsOfHost = 8
 )
 
-// ReadVolume asks a host to send a volume's file to this portal, and returns the person's end of the relay. The volume
-// counts as in use until the transfer or the connection ends.
-func (c *Control) ReadVolume(ctx context.Context, a fleet.Actor, of storage.Volume) (end relay.End, host string, err error) {
+// DownloadVolume asks a host to send a volume's file to this portal, and returns the person's end of the relay. The
+// volume counts as in use until the transfer or the connection ends.
+func (c *Control) DownloadVolume(ctx context.Context, a fleet.Actor, of storage.Volume) (end relay.End, host string, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return end, "", err
 	}
-	return c.readVolume(ctx, a, a, of)
+	return c.downloadVolume(ctx, a, a, of)
 }
 
-// readVolume works like ReadVolume. poolActor is the actor with which the pool is read; the caller has checked the
-// permission of the person, a.
-func (c *Control) readVolume(ctx context.Context, poolActor, a fleet.Actor, of storage.Volume) (end relay.End, host string, err error) {
+// downloadVolume works like DownloadVolume, but reads the pool as poolActor instead of a, the person. The caller has checked
+// the person's permission.
+func (c *Control) downloadVolume(ctx context.Context, poolActor, a fleet.Actor, of storage.Volume) (end relay.End, host string, err error) {
 	if a.UserID == "" || a.Session == "" {
 		return end, "", fleet.Errorf(fleet.Unauthorized, "Sign in first.")
 	}
@@ -79,7 +79,8 @@ func (c *Control) readVolume(ctx context.Context, poolActor, a fleet.Actor, of s
 	return end, on.Name, err
 }
 
-// AbandonRelay records that the person no longer waits for the host on a relay of ReadVolume or ContinueUpload.
+// AbandonRelay records that the person closed the connection before the host connected to a relay of DownloadVolume or
+// ContinueUpload.
 func (c *Control) AbandonRelay(ctx context.Context, a fleet.Actor, at fleet.PairID) error {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err

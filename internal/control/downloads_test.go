@@ -18,9 +18,9 @@ func chiefWithSession() fleet.Actor {
 	return a
 }
 
-// readVolume requests a volume's file.
-func (s *projectFixture) readVolume(of storage.Volume) (relay.End, error) {
-	end, _, err := s.ReadVolume(s.t.Context(), chiefWithSession(), of)
+// downloadVolume requests a volume's file.
+func (s *projectFixture) downloadVolume(of storage.Volume) (relay.End, error) {
+	end, _, err := s.DownloadVolume(s.t.Context(), chiefWithSession(), of)
 	return end, err
 }
 
@@ -28,7 +28,7 @@ func TestVolumeDownloadGoesToRequester(t *testing.T) {
 	m := newMoveFixture(t)
 	of := m.unusedVolume("data.raw")
 	of.HostID = m.h1
-	end, err := m.readVolume(of)
+	end, err := m.downloadVolume(of)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,30 +47,30 @@ func TestVolumeDownloadGoesToRequester(t *testing.T) {
 	if err := m.cloneRequest(chief, m.nfs, of.Volume)(); err != nil {
 		t.Errorf("a VM created from the volume: %v", err)
 	}
-	if _, err := m.JoinPair(t.Context(), m.agent, end.ID()); err != nil {
+	if _, err := m.JoinRelay(t.Context(), m.agent, end.ID()); err != nil {
 		t.Errorf("the host cannot join the relay: %v", err)
 	}
 	other := fleet.Actor{HostID: m.h2, Name: "host h2", Session: m.agent.Session}
-	m.wantRefused("another host", fleet.CodeOf(func() error { _, err := m.JoinPair(t.Context(), other, end.ID()); return err }()), "", func() error {
-		_, err := m.JoinPair(t.Context(), other, end.ID())
+	m.wantRefused("another host", fleet.CodeOf(func() error { _, err := m.JoinRelay(t.Context(), other, end.ID()); return err }()), "", func() error {
+		_, err := m.JoinRelay(t.Context(), other, end.ID())
 		return err
 	})
 	m.execSQL(`UPDATE volume_reads SET at = now() - interval '1 minute'`)
-	if _, err := m.JoinPair(t.Context(), m.agent, end.ID()); err == nil {
+	if _, err := m.JoinRelay(t.Context(), m.agent, end.ID()); err == nil {
 		t.Error("the host can join the relay long afterwards")
 	}
 	m.execSQL(`DELETE FROM jobs WHERE kind = 'volume.read'`)
 	if m.countRows("volume_reads") != 0 {
 		t.Error("an ended download is still stored")
 	}
-	m.wantRefused("without a session", fleet.Unauthorized, "Sign in", func() error { _, _, err := m.ReadVolume(t.Context(), chief, of); return err })
+	m.wantRefused("without a session", fleet.Unauthorized, "Sign in", func() error { _, _, err := m.DownloadVolume(t.Context(), chief, of); return err })
 }
 
 // If the person stops waiting, the host's job is cancelled.
 func TestAbandonedDownloadCancelsItsJob(t *testing.T) {
 	s := newProjectFixture(t)
 	of := s.unusedVolume("data.raw")
-	end, err := s.readVolume(of)
+	end, err := s.downloadVolume(of)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestConcurrentTransferLimitHolds(t *testing.T) {
 	reads, uploads := make(chan error, 12), make(chan error, 16)
 	for n := range 12 {
 		of := s.unusedVolume("data-" + string(rune('a'+n)) + ".raw")
-		wait.Go(func() { _, err := s.readVolume(of); reads <- err })
+		wait.Go(func() { _, err := s.downloadVolume(of); reads <- err })
 	}
 	for n := range 16 {
 		wait.Go(func() {
@@ -126,7 +126,8 @@ func TestConcurrentTransferLimitHolds(t *testing.T) {
 	}
 }
 
-// Pools have separate locks. Concurrent transfers in two pools are counted under one more lock, for which both wait.
+// Each pool has its own lock. Requests for volumes of two pools therefore take a further common lock before they count
+// the host's transfers.
 func TestTransferLimitHoldsAcrossPools(t *testing.T) {
 	s := newProjectFixture(t)
 	of := s.unusedVolume("data.raw")
@@ -135,7 +136,7 @@ func TestTransferLimitHoldsAcrossPools(t *testing.T) {
 			_, err := s.CreateUpload(t.Context(), chief, s.local, control.NewUpload{Name: "sent.raw", SizeBytes: 1 << 20, HostID: s.h1})
 			return err
 		},
-		"a download": func() error { _, err := s.readVolume(of); return err },
+		"a download": func() error { _, err := s.downloadVolume(of); return err },
 	} {
 		tx, err := s.pool.Begin(t.Context())
 		if err != nil {

@@ -12,12 +12,12 @@ func outdatedFinish(newest int64) wire.Finish {
 	return wire.Finish{Outcome: wire.Outdated, Newest: newest}
 }
 
-// A restored database issues epochs that its hosts have already seen. The host reports that, and the job is queued
-// again with a higher epoch, if needed several times.
+// A restored database issues epochs that its hosts have already seen. The host reports such an epoch as outdated. The
+// job is then queued again with a higher epoch, several times if necessary.
 func TestOutdatedEpochRequeuesJobWithHigherEpoch(t *testing.T) {
 	r := newHostFixture(t)
 	id := r.addVM("web")
-	// The epoch sequence as restored from a backup.
+	// Reset the epoch sequence, as a restored backup does.
 	ahead := queryValue[int64](r, `SELECT setval('job_epoch', 5000) << 28`)
 	r.execSQL(`SELECT setval('job_epoch', 7)`)
 	for n := range 7 {

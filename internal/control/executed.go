@@ -9,8 +9,8 @@ import (
 )
 
 // resolveAssignable returns the assignable resource type (pool or network) of a subject, and the object's id.
-func resolveAssignable(a fleet.Actor, of fleet.Subject, right policy.Permission) (*assign.AssignableType, string, error) {
-	if err := policy.Check(a, right, ""); err != nil {
+func resolveAssignable(a fleet.Actor, of fleet.Subject, permission policy.Permission) (*assign.AssignableType, string, error) {
+	if err := policy.Check(a, permission, ""); err != nil {
 		return nil, "", err
 	}
 	typ, id := of.Split()
@@ -39,7 +39,7 @@ func (c *Control) Release(ctx context.Context, a fleet.Actor, of fleet.Subject, 
 	return n.Release(ctx, c.store, a, id, host)
 }
 
-// Retry queues the set-up of an object on a host again, without waiting for the retry interval.
+// Retry queues the set-up of an object on a host again at once, instead of after the retry delay.
 func (c *Control) Retry(ctx context.Context, a fleet.Actor, of fleet.Subject, host fleet.HostID) (fleet.TaskID, error) {
 	n, id, err := resolveAssignable(a, of, policy.InfraChange)
 	if err != nil {
@@ -68,8 +68,8 @@ func (c *Control) DeleteEverywhere(ctx context.Context, a fleet.Actor, of fleet.
 	return n.Delete(ctx, c.store, a, id)
 }
 
-// AssignByLabel sets the label selector by which hosts get an object automatically; empty: no host does. Matching
-// hosts get the object at once.
+// AssignByLabel sets the label selector by which the portal assigns an object to hosts automatically. An empty selector
+// removes the old one. The object is assigned to matching hosts at once.
 func (c *Control) AssignByLabel(ctx context.Context, a fleet.Actor, of fleet.Subject, selector string) (fleet.ByLabel, error) {
 	n, id, err := resolveAssignable(a, of, policy.InfraChange)
 	if err != nil {
@@ -78,7 +78,8 @@ func (c *Control) AssignByLabel(ctx context.Context, a fleet.Actor, of fleet.Sub
 	return n.SetSelector(ctx, c.store, a, id, selector)
 }
 
-// ByLabel returns how an object is assigned to hosts by their labels.
+// ByLabel returns an object's label selector, the matching hosts without the object, and the assigned hosts that do not
+// match.
 func (c *Control) ByLabel(ctx context.Context, a fleet.Actor, of fleet.Subject) (fleet.ByLabel, error) {
 	n, id, err := resolveAssignable(a, of, policy.InfraSee)
 	if err != nil {

@@ -115,7 +115,7 @@ func exportName(vm fleet.VMView, id fleet.ExportID, in NewExport) string {
 	return fmt.Sprintf("%s%s-%s.%s", vm.Name, part, id[len(id)-6:], in.Format)
 }
 
-// exportJob returns the job that makes an archive of all disks, or a copy of one disk.
+// exportJob returns the job that exports the VM: an archive of all disks, or a copy of one disk.
 func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.ExportID, in NewExport) (storage.VolumeJob, error) {
 	j := storage.VolumeJob{
 		Kind: fleet.VolumeExport, Ref: fleet.Volref{PoolID: in.PoolID, Volume: exportName(vm, id, in)}, AuditByCaller: true, Project: &vm.ProjectID,
@@ -143,7 +143,7 @@ func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.Exp
 			return j, err
 		}
 		e.Disks = append(e.Disks, d.Ref())
-		// This is an upper estimate; the host measures the disk before it starts.
+		// Reserve an upper estimate of the space. The host measures the disk before it starts.
 		j.Params.TakesBytes += min(vm.DiskBytes(d), 2*allocatedBytes(vm, d.Ref())+1<<30)
 	}
 	if in.Disk == 0 {
@@ -262,8 +262,8 @@ func (c *Control) DeleteStaleExports(ctx context.Context, a fleet.Actor) error {
 	})
 }
 
-// ReadExport works like ReadVolume for an export's file, for people who may read the export.
-func (c *Control) ReadExport(ctx context.Context, a fleet.Actor, id fleet.ExportID) (end relay.End, host, name string, err error) {
+// DownloadExport works like DownloadVolume for an export's file, for people who may read the export.
+func (c *Control) DownloadExport(ctx context.Context, a fleet.Actor, id fleet.ExportID) (end relay.End, host, name string, err error) {
 	e, err := c.GetExport(ctx, a, id)
 	if err != nil {
 		return end, "", "", err
@@ -275,7 +275,7 @@ func (c *Control) ReadExport(ctx context.Context, a fleet.Actor, id fleet.Export
 	if err != nil {
 		return end, "", "", store.NotFoundError(err, "export")
 	}
-	end, host, err = c.readVolume(ctx, fleet.SystemActor, a, storage.Volume{PoolID: r.Export.PoolID, Volume: r.Export.Volume, HostID: r.Export.HostID})
+	end, host, err = c.downloadVolume(ctx, fleet.SystemActor, a, storage.Volume{PoolID: r.Export.PoolID, Volume: r.Export.Volume, HostID: r.Export.HostID})
 	if fleet.CodeOf(err) == fleet.NotFound {
 		err = fleet.Errorf(fleet.Conflict, "The export file was not found: the host has not reported it yet, or it was deleted. Try again in a moment, or export the VM again.")
 	}

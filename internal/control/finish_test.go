@@ -24,7 +24,7 @@ func TestFailedCreationCancelsStart(t *testing.T) {
 	}
 }
 
-// A task's note names devices with a pending unplug, and the VM's list names them until the guest releases them.
+// A task's note names devices with a pending unplug. The VM's status lists such a device until the guest releases it.
 func TestTaskNoteNamesPendingUnplugs(t *testing.T) {
 	r := newHostFixture(t)
 	id := r.addVM("web")

@@ -26,7 +26,7 @@ type FirstBootInput struct {
 	NetworkConfig   string                `json:"networkConfig,omitempty"`
 	CustomizationID fleet.CustomizationID `json:"customizationId,omitempty"`
 	Variables       map[string]string     `json:"variables,omitempty"` // values of {{var.…}}
-	// Run the same first-boot data again at the next start.
+	// Run the stored first-boot data again at the next start, and ignore the fields above.
 	Again bool `json:"again,omitempty"`
 	// Expected generation of the VM; 0: not checked.
 	IfGeneration int64 `json:"ifGeneration,omitempty"`
@@ -68,7 +68,8 @@ func (s secretSealer) openJSON(label, key string, sealed []byte, into any) error
 // firstBootLabel binds the encrypted first-boot data to one VM: it cannot be decrypted for another VM's row.
 func firstBootLabel(id fleet.VMID) string { return "first boot of VM " + string(id) }
 
-// firstBootContent returns the first-boot data before the VM's own values are inserted.
+// firstBootContent returns the checked first-boot data from the input or from the customization spec. Placeholders for
+// the VM's values are not yet replaced.
 func (s secretSealer) firstBootContent(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, in FirstBootInput) (fleet.FirstBoot, error) {
 	var checks fleet.Checks
 	firstboot.CheckVariables(&checks, "firstBoot.variables", in.Variables)
@@ -88,8 +89,8 @@ func (s secretSealer) firstBootContent(ctx context.Context, q *db.Queries, a fle
 	return out, checks.Err()
 }
 
-// newFirstBoot returns the first-boot data of a new VM; nil: none. It also sets the kind in the VM's spec, because not
-// every agent supports each kind.
+// newFirstBoot returns the first-boot data of a new VM; nil: none. It also sets the kind in the VM's spec, so that
+// placement chooses a host whose agent supports the kind.
 func (s secretSealer) newFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, in *CreateVM) (*fleet.FirstBoot, error) {
 	if in.FirstBoot == nil {
 		return nil, nil
@@ -102,8 +103,8 @@ func (s secretSealer) newFirstBoot(ctx context.Context, q *db.Queries, a fleet.A
 	return &boot, nil
 }
 
-// renderFirstBoot returns the complete, checked first-boot data with the VM's values inserted. The VM's NICs must
-// already have their addresses.
+// renderFirstBoot checks the first-boot data and replaces its placeholders by the VM's values. The VM's NICs must
+// already have their MAC addresses.
 func renderFirstBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm fleet.VM, project string, own map[string]string) (sealedFirstBoot, error) {
 	mac, ip, err := firstBootNIC(ctx, q, vm.Spec.NICs)
 	if err != nil {
@@ -197,8 +198,8 @@ func (s secretSealer) loadFirstBoot(ctx context.Context, q *db.Queries, id fleet
 	return out, row, s.openJSON(firstBootLabel(id), row.ByKey, row.Sealed, &out)
 }
 
-// applyFirstBootEdit applies an edit of the complete spec to the first-boot data. Such an edit can only remove the
-// data.
+// applyFirstBootEdit deletes the first-boot data if an edit of the complete spec removes it. It refuses any other
+// change of first-boot data.
 func applyFirstBootEdit(ctx context.Context, q *db.Queries, old, vm fleet.VM) error {
 	switch vm.Spec.FirstBoot {
 	case old.Spec.FirstBoot:
@@ -211,8 +212,8 @@ func applyFirstBootEdit(ctx context.Context, q *db.Queries, old, vm fleet.VM) er
 	return checks.Err()
 }
 
-// SetFirstBoot sets the first-boot data for the VM's next start; a zero Kind removes it. A running guest gets the data
-// at its next start. No response, job or audit line has the content.
+// SetFirstBoot sets the first-boot data for the VM's next start. Input without a Kind and without a customization spec
+// removes the data. No response, job or audit line contains the data.
 func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID, in FirstBootInput) (fleet.VMView, fleet.TaskID, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.VMView{}, "", err
@@ -281,9 +282,9 @@ func (s secretSealer) setFirstBoot(ctx context.Context, q *db.Queries, a fleet.A
 	return s.storeFirstBoot(ctx, q, a, vm.VM, storedBoot)
 }
 
-// copyUnchangedPasswords copies the unchanged passwords of had into the input.
-func (in *FirstBootInput) copyUnchangedPasswords(had fleet.FirstBoot) {
-	in.CloudInit = in.content().WithUnchangedPasswords(had).CloudInit
+// copyUnchangedPasswords copies the passwords that the input leaves unchanged from the stored data.
+func (in *FirstBootInput) copyUnchangedPasswords(stored fleet.FirstBoot) {
+	in.CloudInit = in.content().WithUnchangedPasswords(stored).CloudInit
 }
 
 // FirstBoot returns the VM's first-boot data without passwords, for people who may change the VM.

@@ -155,8 +155,8 @@ func TestByteOrderMarkStrippedFromUserData(t *testing.T) {
 	}
 }
 
-// First-boot data that is set again makes a new instance. Passwords that the input leaves out stay the same. A host
-// with a job from before the change gets nothing.
+// Setting first-boot data again gives it a new number, so that the guest runs it again. Passwords that the input leaves
+// out stay the same. A host with a job from before the change gets no data.
 func TestRepeatedFirstBootMakesNewInstance(t *testing.T) {
 	s := newSealedFixture(t)
 	ctx := t.Context()
@@ -268,8 +268,8 @@ func TestInvalidFirstBootRefused(t *testing.T) {
 	}
 }
 
-// A customization spec serves the VMs of its project, or of all projects. Each VM gets its own values, and later
-// changes of the spec do not affect existing VMs.
+// A customization spec is used by VMs of its project, or of all projects if it is global. Each VM gets its own values.
+// Later changes of the spec do not affect existing VMs.
 func TestCustomizationSpecServesManyVMs(t *testing.T) {
 	s := newSealedFixture(t)
 	ctx := t.Context()

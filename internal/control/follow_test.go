@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// twoHostFixture has two hosts: the rig's own host, which has the VM, and another host.
+// twoHostFixture has a VM and two hosts: the hostFixture's own host, to which the VM is assigned, and another host.
 type twoHostFixture struct {
 	*hostFixture
 	otherHost     *hostFixture
@@ -45,10 +45,10 @@ func (p twoHostFixture) reportFromOtherHost(power fleet.Power) {
 	p.otherHost.reportState("there "+string(power), p.vmReport(power))
 }
 
-// runLocationsPass runs the pass SettleVMLocations and returns the VM.
+// runLocationsPass runs the pass ReassignMovedVMs and returns the VM.
 func (p twoHostFixture) runLocationsPass() fleet.VMView {
 	p.t.Helper()
-	if err := p.SettleVMLocations(p.t.Context(), fleet.SystemActor); err != nil {
+	if err := p.ReassignMovedVMs(p.t.Context(), fleet.SystemActor); err != nil {
 		p.t.Fatal(err)
 	}
 	vm, err := p.GetVM(p.t.Context(), chief, p.vmID)
@@ -97,7 +97,7 @@ func TestVMHostUpdatedAfterExternalMigration(t *testing.T) {
 	if n := queryValue[int](p.hostFixture, `SELECT count(*) FROM audit WHERE action = 'vm.follow' AND detail LIKE 'h1 → h2:%'`); n != 1 {
 		t.Errorf("%d audit lines", n)
 	}
-	// The new host's reports count from now on; the old host's reports no longer count.
+	// The VM's status now comes from the new host's reports. A report of the old host does not change the status.
 	p.reportState("left", p.vmReport(fleet.Stopped))
 	p.wantOnOtherHost("with its definition left behind")
 	if !p.isListedUnmanaged(p.hostFixture) {
@@ -107,7 +107,7 @@ func TestVMHostUpdatedAfterExternalMigration(t *testing.T) {
 	if vm := p.runLocationsPass(); vm.Phase != fleet.PhaseStopped {
 		t.Fatalf("the new host reports off, the VM is %s", vm.Phase)
 	}
-	// A single report moves the VM back: the old host runs the VM again.
+	// The VM is assigned to the old host again as soon as that host reports the VM as running.
 	p.reportFromOwnHost(fleet.Running)
 	p.otherHost.reportState("off", p.vmReport(fleet.Stopped))
 	if vm := p.runLocationsPass(); vm.HostID != p.agent.HostID || vm.Phase != fleet.PhaseRunning {
@@ -188,7 +188,7 @@ func TestVMHostNotUpdatedWhileOwnHostOffline(t *testing.T) {
 	}
 }
 
-// reportRunningOnBothHosts makes both hosts run the VM.
+// reportRunningOnBothHosts reports the VM as running on both hosts and runs the locations pass.
 func (p twoHostFixture) reportRunningOnBothHosts() fleet.VMView {
 	p.t.Helper()
 	p.reportFromOtherHost(fleet.Running)

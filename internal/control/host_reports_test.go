@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// A host's false report about its own domains must not affect other hosts.
+// A false report of one host about its domains must not affect files and VMs of other hosts.
 func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
 	s := newProjectFixture(t)
 	rogue := s.addHostWithMemory("rogue", 16384)
@@ -73,7 +73,8 @@ func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
 		t.Errorf("h1's VM uses the files; offered: %s", got)
 	}
 
-	// A host's report on a file in a local pool does not concern another host's file of the same name.
+	// Files of the same name in a local pool are different files on each host, so one host's report says nothing about
+	// another host's file.
 	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
 		SELECT noun, object_id, $2, asked, status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, rogue)
 	claim(rogue, "/v/debian.qcow2")

@@ -49,8 +49,8 @@ func (s *projectFixture) assignManyHosts(r *rand.Rand) {
 	}
 }
 
-// For any reports, the total computed by PostgreSQL equals the total of the host statuses' health. Pages list each
-// status once, those that need attention first.
+// For any reports, the pool health that PostgreSQL computes equals the health that Go computes from all host statuses.
+// Pages list each host status once, those that need attention first.
 func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 	s := newProjectFixture(t)
 	seed := rand.Uint64()
@@ -133,7 +133,7 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 	}
 }
 
-// As TestPoolHealthInSQLMatchesHostStatuses, for networks.
+// See TestPoolHealthInSQLMatchesHostStatuses; this is the same test for networks.
 func TestNetworkHealthInSQLMatchesHostStatuses(t *testing.T) {
 	s := newProjectFixture(t)
 	s.execSQL(`INSERT INTO networks (id, name, kind) VALUES ('00000000-0000-7000-8000-000000000001', 'lan', 'libvirt')`)

@@ -20,7 +20,7 @@ const (
 	maxAnswerBytes = 1 << 20 // bytes of a stored response
 )
 
-// IdempotencyKey is an Idempotency-Key and its request.
+// IdempotencyKey is the value of an Idempotency-Key header, with the request that carried it.
 type IdempotencyKey struct {
 	Name    string
 	Request []byte // the operation and its input; only their hash is stored
@@ -32,9 +32,9 @@ type IdempotencyKey struct {
 // RunOnce runs do at most once per key and stores its response for 24 h. do must call use cases with the context passed
 // to it. All changes of do, the key and the response share one transaction, so a crash stores all of them or none.
 //
-// A repeated request of the same person with the same key gets the stored response, after a wait if the first request
-// is still running. A different request with the key is a Conflict. Refused requests are not stored. After a deadlock
-// do runs again.
+// A repeated request of the same person with the same key gets the stored response. It waits while the first request is
+// still running. A different request with the same key is a Conflict. Refused requests are not stored. After a deadlock
+// RunOnce runs do again.
 func (c *Control) RunOnce(ctx context.Context, a fleet.Actor, k IdempotencyKey, do func(ctx context.Context) (answer []byte, err error)) ([]byte, error) {
 	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return nil, err

@@ -46,7 +46,8 @@ func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
 			t.Errorf("try %d: %q, want %q", i, got[i], got[0])
 		}
 	}
-	// While the reset runs on the host, a second reset would not coalesce with it.
+	// A second reset coalesces only with a queued one. Mark the first reset as running, so that a repeated request would
+	// queue another job.
 	s.execSQL(`UPDATE jobs SET state = 'running', epoch = 1 WHERE kind = 'vm.reset'`)
 	if again, err := s.RunOnce(t.Context(), s.member, requestKey("order-1", "reset"), s.resetOnce(v.ID)); err != nil || string(again) != got[0] {
 		t.Errorf("later: %q %v", again, err)
@@ -74,7 +75,8 @@ func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
 	}
 }
 
-// A crash is a transaction that never commits: neither its changes nor its key may remain.
+// The key is stored in the transaction of the changes. If the portal crashes before the commit, neither the changes nor
+// the key remain.
 func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.createVM("web", fleet.Running)
@@ -93,7 +95,7 @@ func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			// Reads within the transaction see its changes; other reads do not.
+			// The request's context reads within the transaction and sees its changes. Other connections do not see them.
 			if seen, err := s.ListTasks(ctx, s.member, fleet.Query{Filter: "kind:vm.reset"}); err != nil || len(seen.Items) != 1 {
 				t.Errorf("%s: the transaction sees %d resets, %v", name, len(seen.Items), err)
 			}

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// identityFixture is a Control with a database that has users.
+// identityFixture is a Control on a new database to which tests add users.
 type identityFixture struct {
 	*control.Control
 	t    *testing.T
@@ -23,7 +23,7 @@ type identityFixture struct {
 
 const goodPassword = "correct horse battery"
 
-// goodHash is computed once per process, because hashing is slow by design.
+// goodHash is the hash of goodPassword. It is computed once per process, because password hashing is slow by design.
 var goodHash = sync.OnceValues(func() (string, error) { return auth.HashPassword(context.Background(), goodPassword) })
 
 var (

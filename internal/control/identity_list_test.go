@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Lists of users and their objects page by key: with every sort, pages of two rows give the same rows as one large
-// page.
+// Lists of users, projects, API tokens and join tokens page by key. With every sort, pages of two rows contain the same
+// rows as one large page.
 func TestIdentityListPagesHaveNoGapOrOverlap(t *testing.T) {
 	h := newIdentityFixture(t)
 	for i, role := range []fleet.Role{fleet.RoleViewer, fleet.RoleOperator, fleet.RoleNone, fleet.RoleNone} {

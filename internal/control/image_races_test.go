@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// createConcurrently creates n VMs from the image: all requests are planned before the first one is written.
+// createConcurrently creates n VMs from the image. All requests have chosen their image copies before the first
+// transaction commits.
 func (s *libraryFixture) createConcurrently(id fleet.ImageID, n int, ask func(name string) (fleet.VMView, error)) []fleet.VMView {
 	s.t.Helper()
 	hold := beginTx(s.t, s.pool)
@@ -73,8 +74,8 @@ func TestConcurrentCreatesCopyImageOnce(t *testing.T) {
 	}
 }
 
-// A copy that ends between the check and the wait must not leave the VM's job waiting, because nothing would wake the
-// job.
+// A copy job may end after the VM's request has seen it as unfinished. The VM's job must not wait for the ended copy,
+// because nothing would start the VM's job later.
 func TestVMDoesNotMissEndOfAwaitedImageCopy(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)

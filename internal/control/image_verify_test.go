@@ -8,8 +8,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// If a host completed an image but could not read its pool afterwards, the image is verified. Otherwise its size and
-// checksum would stay unknown.
+// If a host completed an image but did not report the pool's volumes afterwards, a job verifies the image. Otherwise
+// the image's size and checksum would stay unknown.
 func TestImageMissingInPoolReportIsVerifiedAgain(t *testing.T) {
 	s := newLibraryFixture(t)
 	in := control.NewImage{Name: "Debian", Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-13.qcow2"}}
@@ -35,8 +35,8 @@ func TestImageMissingInPoolReportIsVerifiedAgain(t *testing.T) {
 	}
 }
 
-// An image's files stay while a VM is created from one of them. Otherwise the image would be deleted without its files,
-// and nothing would delete the files later.
+// The deletion of an image with its files is refused while a VM is created from one of the files. Otherwise the image
+// would be deleted without that file, and nothing would delete the file later.
 func TestImageDeleteRefusedWhileVMIsCreatedFromIt(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+someSHA256+`"}`)

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// ImageFile identifies a volume to publish or withdraw.
+// ImageFile identifies a volume that is published as an image, or withdrawn from the library.
 type ImageFile struct {
 	PoolID fleet.PoolID
 	Volume string
@@ -92,8 +92,8 @@ func (in ImageFile) auditDetail() string {
 	return in.Volume + " on host " + string(in.HostID)
 }
 
-// volumesUsableAsImage returns the volumes that in names. It refuses if one of them is unusable as an image or on no
-// online host.
+// volumesUsableAsImage returns the volumes that the input names, several if hosts have a local pool with files of that
+// name. It refuses if one of them is unusable as an image or on no online host.
 func (c *Control) volumesUsableAsImage(ctx context.Context, a fleet.Actor, in ImageFile) ([]query.VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (c *Control) volumesUsableAsImage(ctx context.Context, a fleet.Actor, in Im
 	return files, nil
 }
 
-// checkVolumeIdle refuses a volume with running or queued work. Its pool must be locked.
+// checkVolumeIdle refuses to publish a volume that has an unfinished job. The volume's pool must be locked.
 func checkVolumeIdle(ctx context.Context, q *db.Queries, v query.VolumeOn) error {
 	work, err := storage.UnfinishedVolumeWork(ctx, q, v.PoolID, v.Name, v.LocalHost())
 	if err == nil && work != "" {
@@ -128,8 +128,8 @@ func checkVolumeIdle(ctx context.Context, q *db.Queries, v query.VolumeOn) error
 	return err
 }
 
-// removeImageCopies removes files from the library, with versions and images that have no other copy. It returns the
-// number of removed copies.
+// removeImageCopies removes the copies in the named file from the library, with versions and images that have no other
+// copy. It returns the number of removed copies.
 func removeImageCopies(ctx context.Context, q *db.Queries, in ImageFile) (int64, error) {
 	at, err := q.CopiesAt(ctx, db.CopiesAtParams{PoolID: in.PoolID, Volume: in.Volume, Host: string(in.HostID)})
 	if err != nil || len(at) == 0 {
@@ -155,7 +155,8 @@ func checkNoOverlays(ctx context.Context, q *db.Queries, in ImageFile) error {
 	return err
 }
 
-// addPublicImage adds a global image, published to every project. It takes the first unused name that begins with name.
+// addPublicImage adds a global image that is published to every project. If another image has the name, it appends a
+// number.
 func addPublicImage(ctx context.Context, q *db.Queries, a fleet.Actor, name string) (fleet.ImageID, error) {
 	id := fleet.NewID[fleet.ImageID]()
 	free, err := q.FreeImageName(ctx, name)

@@ -32,8 +32,8 @@ func volumeNames(t *testing.T) func([]query.VolumeOn, error) string {
 	}
 }
 
-// cloneRequest returns a request for a VM with a disk cloned from an image of the pool. insertRequest returns one for a
-// VM with an ISO of the pool.
+// cloneRequest returns a function that creates a VM with a disk cloned from an image of the pool. insertRequest returns
+// a function that creates a VM with an ISO of the pool in its drive.
 func (s *projectFixture) cloneRequest(a fleet.Actor, pool fleet.PoolID, volume string) func() error {
 	in := control.CreateVM{ProjectID: s.red, Name: "clone", Spec: smallSpec}
 	in.Spec.Disks = []fleet.Disk{{PoolID: pool, Image: &fleet.Volref{PoolID: pool, Volume: volume}}}
@@ -132,7 +132,7 @@ func TestPublishRefusedForNonImages(t *testing.T) {
 		s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, '11111111-1111-7111-8111-111111111111', 'old-erp', '{"power":"running"}') ON CONFLICT DO NOTHING`, s.h1)
 		in := control.ImageFile{PoolID: s.local, Volume: name}
 		s.wantRefused(name, fleet.Conflict, says, func() error { return s.PublishImage(t.Context(), chief, in) })
-		// A volume that was published before it became unsuitable is not offered either.
+		// The volume is not offered even if it was published before it became unsuitable.
 		s.publishImage(s.local, []fleet.HostID{s.h1}, name, "raw", 0)
 		for kind, got := range map[string]string{"images": volumeNames(t)(s.Images(t.Context(), s.blueMember)), "ISOs": volumeNames(t)(s.ISOs(t.Context(), s.blueMember)), "volumes": volumeNames(t)(s.PoolVolumes(t.Context(), s.blueMember, s.local))} {
 			if strings.Contains(got, name) {
@@ -254,7 +254,8 @@ func TestPublishRefusedForCopyOfImage(t *testing.T) {
 	s.wantRefused("a copy of a project's own image", fleet.Conflict, "is a copy of the image", publish)
 	s.wantRefused("seen by another project", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.blueMember, id); return err })
 
-	// A replaced file is a different image. It cannot be published while disks use the file as a backing file.
+	// A file that replaced the image's file has other content and is a different image. It cannot be published while disks
+	// are backed by the file.
 	s.setReportedVolumeFields(storage.Volume{PoolID: s.local, Volume: "own.qcow2"}, s.h1, `{"capacityBytes":2097152}`)
 	vm := s.createVM("on-it", fleet.Stopped)
 	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'd.qcow2', 'sizeBytes', 0, 'overlay', true,
@@ -266,7 +267,7 @@ func TestPublishRefusedForCopyOfImage(t *testing.T) {
 	}
 }
 
-// An image that its host reports as damaged is refused wherever it could enter the library.
+// A volume that its host reports as damaged is refused by each use case that adds volumes to the library.
 func TestPublishRefusedForDamagedImage(t *testing.T) {
 	s := newProjectFixture(t)
 	const why = "It is not sound: its data lies outside the file, which has 9 B. It may be cut off. Put a whole one in its place."

@@ -184,7 +184,7 @@ func TestConsoleTicketWorksOnce(t *testing.T) {
 	}
 	s.wantRefused("wrong secret", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, "x"); return err })
 	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)
-	s.wantRefused("no browser yet", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, ticket.ID); return err })
+	s.wantRefused("no browser yet", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), h1, ticket.ID); return err })
 	if n := s.countRows("jobs WHERE kind = 'console.open'"); n != 0 {
 		t.Errorf("%d jobs are queued before a browser connects", n)
 	}
@@ -196,16 +196,16 @@ func TestConsoleTicketWorksOnce(t *testing.T) {
 	if err := s.pool.QueryRow(t.Context(), `SELECT args->>'console' || ' ' || (args->>'portalUrl') FROM jobs WHERE kind = 'console.open'`).Scan(&args); err != nil || args != string(ticket.ID)+" https://portal-2:8444" {
 		t.Errorf("the agent gets %q %v", args, err)
 	}
-	if _, err := s.JoinPair(t.Context(), h1, ticket.ID); err != nil {
+	if _, err := s.JoinRelay(t.Context(), h1, ticket.ID); err != nil {
 		t.Error(err)
 	}
-	s.wantRefused("another host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h2, ticket.ID); return err })
+	s.wantRefused("another host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), h2, ticket.ID); return err })
 	s.wantRefused("an ended session", fleet.Conflict, "session has ended", func() error {
-		_, err := s.JoinPair(t.Context(), fleet.Actor{HostID: s.h1, Session: "old"}, ticket.ID)
+		_, err := s.JoinRelay(t.Context(), fleet.Actor{HostID: s.h1, Session: "old"}, ticket.ID)
 		return err
 	})
 	s.execSQL(`UPDATE console_tickets SET used_at = now() - interval '31 seconds' WHERE console_id = $1`, ticket.ID)
-	s.wantRefused("too late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, ticket.ID); return err })
+	s.wantRefused("too late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), h1, ticket.ID); return err })
 	s.wantRefused("used", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, ticket.Secret); return err })
 
 	late, err := s.OpenConsole(t.Context(), s.member, v.ID)
@@ -214,7 +214,7 @@ func TestConsoleTicketWorksOnce(t *testing.T) {
 	}
 	s.execSQL(`UPDATE console_tickets SET expires_at = now() WHERE console_id = $1`, late.ID)
 	s.wantRefused("late", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, late.ID, late.Secret); return err })
-	s.wantRefused("late host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, late.ID); return err })
+	s.wantRefused("late host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), h1, late.ID); return err })
 	s.wantRefused("viewer", fleet.Forbidden, "do not have permission", func() error { _, err := s.OpenConsole(t.Context(), s.viewer, v.ID); return err })
 	s.wantRefused("another project's user", fleet.NotFound, "There is no such VM.", func() error { _, err := s.OpenConsole(t.Context(), s.blueMember, v.ID); return err })
 	gone, err := s.OpenConsole(t.Context(), s.member, v.ID)

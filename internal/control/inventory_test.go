@@ -97,7 +97,8 @@ func TestSearchFindsOnlyVisibleObjects(t *testing.T) {
 			t.Errorf("by %q a user of another project finds %+v %v", text, hits, err)
 		}
 	}
-	// A user of project blue only finds the network "default", the project "blue" and the published images.
+	// Of the names that contain "e", a user of project blue finds only the network "default", the project "blue" and the
+	// published images.
 	hits, err := s.Search(t.Context(), s.blueMember, "e", 8)
 	if hits = slices.DeleteFunc(hits, func(f fleet.SearchHit) bool { return f.Kind == "image" }); err != nil || len(hits) != 2 {
 		t.Errorf("a user of another project finds %+v %v", hits, err)

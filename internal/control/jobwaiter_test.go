@@ -8,7 +8,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// Repeated claims on a connection query the database only periodically and after each wake-up.
+// Repeated claims on one connection query the database only at intervals and after a wake-up.
 func TestJobWaiterQueriesDatabaseOnlyWhenNeeded(t *testing.T) {
 	r := newHostFixture(t)
 	r.drainHub() // the listener wakes all subscribers when it starts
@@ -59,7 +59,7 @@ func TestJobWaiterQueriesDatabaseOnlyWhenNeeded(t *testing.T) {
 	if got, err := out.Wait(t.Context(), one, time.Millisecond, nil); err != nil || len(got.Jobs) > 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// A claim that got fewer jobs than its limit leaves none queued, so the next claim need not query.
+	// After a claim that got fewer jobs than its limit, no job is queued. The next claim need not query the database.
 	one.Max = 3
 	woken := r.hub.Subscribe("jobs:" + string(r.agent.HostID))
 	defer woken.Close()
@@ -86,7 +86,7 @@ func TestJobWaiterQueriesDatabaseOnlyWhenNeeded(t *testing.T) {
 	}
 }
 
-// A job waiter grants no permission: an ended agent session gets no jobs, even if its waiter was open before.
+// An ended agent session gets no jobs, even through a job waiter that it opened while it was current.
 func TestJobWaiterOfEndedAgentSessionGetsNoJobs(t *testing.T) {
 	r := newHostFixture(t)
 	old := r.agent

@@ -71,7 +71,8 @@ func (s *projectFixture) assignPoolByLabel(id fleet.PoolID, selector string) fle
 	return now
 }
 
-// passChangeMarks returns a summary of everything that the assignment pass may write.
+// passChangeMarks returns row counts and row versions of the tables that the assignment pass writes. An equal result
+// means that the pass wrote nothing.
 func (s *projectFixture) passChangeMarks() string {
 	s.t.Helper()
 	var out string
@@ -85,8 +86,8 @@ func (s *projectFixture) passChangeMarks() string {
 
 var rack4Labels = map[string]string{"rack": "4", "ssd": "yes"}
 
-// A pool is assigned to hosts with matching labels: to existing hosts at once, to joining or relabelled hosts by the
-// pass. A host that loses the labels keeps the pool.
+// A pool is assigned to existing hosts with matching labels at once. The assignment pass assigns it to hosts that join
+// or get new labels later. A host that loses the labels keeps the pool.
 func TestPoolAssignedByLabel(t *testing.T) {
 	s := newProjectFixture(t)
 	s.setLabels(s.h1, rack4Labels)
@@ -173,8 +174,8 @@ func TestReleasedHostNotReassignedByLabel(t *testing.T) {
 	}
 }
 
-// A host that cannot have the object is reported with the reason and retried later. It does not delay other hosts, and
-// passes without a change write nothing.
+// A host that cannot have the object is listed with the reason, and later passes try it again. It does not delay other
+// hosts. A pass that changes nothing writes nothing.
 func TestLabelAssignmentConflictAffectsOneHost(t *testing.T) {
 	s := newProjectFixture(t)
 	for i := range 5 {
@@ -345,7 +346,7 @@ func TestRetryEverywhereRetriesAllFailedHosts(t *testing.T) {
 	lan := s.defineNetwork("lan", fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, s.h1, s.h2)
 	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"error":"dnsmasq is away"}`)
 	s.setNetworkStatus(lan.ID, s.h2, `{"active":false,"byOthers":true}`)
-	// A network that others stopped on the host is not started again.
+	// A network that somebody stopped on the host without Quantix is not started again.
 	if r, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectNetwork(lan.ID)); err != nil || len(r.Tasks) != 1 {
 		t.Errorf("%+v %v", r, err)
 	}

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// ImageSource is the source of an image version: a file in a pool, a URL that a host downloads, or a disk of a VM
-// that is off. A disk is copied into the pool with its complete backing chain.
+// ImageSource is the source of an image version: a file in a pool, a URL that a host downloads, or a disk of a VM that
+// is off. The copy of a disk contains the data of the disk's complete backing chain.
 type ImageSource struct {
 	PoolID fleet.PoolID `json:"poolId"`
 	HostID fleet.HostID `json:"hostId,omitempty"` // the file's host, for a local pool
@@ -32,7 +32,7 @@ type ImageSource struct {
 // NewImage is the input of AddImage.
 type NewImage struct {
 	Name string `json:"name"`
-	// Owner, to which the image is published; empty: global and not yet published.
+	// The project that owns the image and to which it is published. Empty: the image is global.
 	ProjectID   fleet.ProjectID `json:"projectId,omitempty"`
 	Description string          `json:"description,omitempty"`
 	OS          fleet.OSFacts   `json:"os,omitzero"`
@@ -47,7 +47,8 @@ type EditImage struct {
 	OS          *fleet.OSFacts `json:"os,omitempty"`
 }
 
-// AddImage adds an image with its first version. The returned task is the host's work for the version.
+// AddImage adds an image with its first version. In the returned task a host downloads, copies or verifies the
+// version's file.
 func (c *Control) AddImage(ctx context.Context, a fleet.Actor, in NewImage) (id fleet.ImageID, task fleet.Task, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return "", task, err
@@ -155,7 +156,7 @@ func checkNotTemplateImage(image db.Image) error {
 	return fleet.Errorf(fleet.Conflict, "The image %s belongs to a template, which determines its name, versions and projects. Change the template.", image.Name)
 }
 
-// changeImage runs do with the locked image.
+// changeImage locks the image and calls do with it in the same transaction.
 func (c *Control) changeImage(ctx context.Context, a fleet.Actor, id fleet.ImageID, do func(*db.Queries, db.Image) error) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
@@ -285,8 +286,8 @@ func hideInUseDetails(a fleet.Actor, err error) error {
 	return fleet.Errorf(fleet.Conflict, "The image cannot be deleted now: disks are backed by it, a task uses a copy of it, or a host with a copy is offline. Try again later, or ask an administrator.")
 }
 
-// queueFileDeletion removes a copy from the library and asks a host to delete its file. If the file is in use, it
-// returns an error and the copy stays in the library; otherwise the file could never be deleted.
+// queueFileDeletion asks a host to delete a copy's file. It returns an error if the file is in use or no online host
+// has it. The caller then keeps the copy in the library, because nothing would delete the file later.
 func queueFileDeletion(ctx context.Context, q *db.Queries, a fleet.Actor, copy query.CopyOn) (fleet.TaskID, error) {
 	if len(copy.On.Hosts) == 0 {
 		return "", fleet.Errorf(fleet.Conflict, "The file in %s cannot be deleted now: no online host has it. Delete the image alone, and the file later.", copy.LocationText())

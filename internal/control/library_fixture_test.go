@@ -40,7 +40,8 @@ func (s *libraryFixture) claimedWork(host fleet.HostID, kind fleet.JobKind) []wi
 	return slices.DeleteFunc(claim.Jobs, func(w wire.Work) bool { return w.Kind != kind })
 }
 
-// finishVolume finishes a volume job. The volume is then in its pool, with the additional properties in more.
+// finishVolume reports a volume job as done, and reports the volume in its pool. more is JSON of further properties of
+// the volume.
 func (s *libraryFixture) finishVolume(host fleet.HostID, w wire.Work, more string) {
 	s.t.Helper()
 	ref, _ := w.Subject.Volume()

@@ -16,23 +16,24 @@ import (
 	"quantix/internal/policy"
 )
 
-// addSourceVersion adds a version to the image that first inserts or locks, and queues the host's job for the version.
-func (c *Control) addSourceVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
+// addSourceVersion calls insertOrLock, which inserts or locks the image, adds a version to the image, and queues the
+// host's job for the version.
+func (c *Control) addSourceVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, insertOrLock func(*db.Queries) error) (fleet.Task, error) {
 	switch {
 	case from.URL != "" && from.VMID != "":
 		var checks fleet.Checks
 		checks.Add("source.url", "Give an address or a VM, not both.")
 		return fleet.Task{}, checks.Err()
 	case from.URL != "":
-		return c.addDownloadVersion(ctx, a, id, from, first)
+		return c.addDownloadVersion(ctx, a, id, from, insertOrLock)
 	case from.VMID != "":
-		return c.addDiskVersion(ctx, a, id, name, from, first)
+		return c.addDiskVersion(ctx, a, id, name, from, insertOrLock)
 	}
-	return c.addFileVersion(ctx, a, id, from, first)
+	return c.addFileVersion(ctx, a, id, from, insertOrLock)
 }
 
 // addFileVersion adds a version whose file is already in a pool. The file's host computes its checksum.
-func (c *Control) addFileVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
+func (c *Control) addFileVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, insertOrLock func(*db.Queries) error) (fleet.Task, error) {
 	files, err := c.volumesUsableAsImage(ctx, a, ImageFile{PoolID: from.PoolID, Volume: from.Volume, HostID: from.HostID})
 	switch {
 	case err != nil:
@@ -47,7 +48,7 @@ func (c *Control) addFileVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 		if err := checkVolumeIdle(ctx, q, v); err != nil {
 			return storage.VolumeJob{}, err
 		}
-		if err := first(q); err != nil {
+		if err := insertOrLock(q); err != nil {
 			return storage.VolumeJob{}, err
 		}
 		version, err := addImageVersion(ctx, q, a, fleet.ImageVersion{ImageID: id, Format: v.Format, CapacityBytes: v.CapacityBytes, Source: "a file of pool " + pool.Name})
@@ -59,8 +60,8 @@ func (c *Control) addFileVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 	})
 }
 
-// addPendingVersion records a version of the image v.ImageID whose file the job will make. The host reports its facts
-// when the file is complete. shared reports whether the file's pool is shared.
+// addPendingVersion records a version of the image v.ImageID whose file the job will make. The host reports the
+// version's size, format and checksum when the file is complete. shared is whether the file's pool is shared.
 func addPendingVersion(ctx context.Context, q *db.Queries, a fleet.Actor, v fleet.ImageVersion, j storage.VolumeJob, shared bool) (fleet.ImageVersionID, error) {
 	id, err := addImageVersion(ctx, q, a, v)
 	if err != nil {
@@ -82,14 +83,14 @@ func addPendingCopy(ctx context.Context, q *db.Queries, a fleet.Actor, version f
 	return err
 }
 
-func (c *Control) addDownloadVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
+func (c *Control) addDownloadVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, insertOrLock func(*db.Queries) error) (fleet.Task, error) {
 	j, err := storage.NewDownloadJob(from.PoolID, storage.NewDownload{URL: from.URL, Checksum: from.Checksum, ChecksumURL: from.ChecksumURL, Name: from.Volume, HostID: from.HostID})
 	if err != nil {
 		return fleet.Task{}, prefixSourceFields("source", err)
 	}
 	j.AuditByCaller = true
 	return storage.QueueVolumeJob(ctx, c.store, a, from.PoolID, func(q *db.Queries, _ assign.AssignableObject) (storage.VolumeJob, error) {
-		if err := first(q); err != nil {
+		if err := insertOrLock(q); err != nil {
 			return j, err
 		}
 		spec, err := storage.ReadPoolSpec(ctx, q, from.PoolID)
@@ -106,7 +107,7 @@ func (c *Control) addDownloadVersion(ctx context.Context, a fleet.Actor, id flee
 }
 
 // addDiskVersion adds a version as a copy of a disk of a VM that is off.
-func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
+func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, insertOrLock func(*db.Queries) error) (fleet.Task, error) {
 	vm, err := c.GetVM(ctx, a, from.VMID)
 	if err != nil {
 		return fleet.Task{}, err
@@ -143,7 +144,7 @@ func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 		case now.Generation != vm.Generation || now.HasGuest() || now.RequestedPower != "" && now.RequestedPower != fleet.Stopped:
 			return j, fleet.Errorf(fleet.Conflict, "The VM %s was changed or started meanwhile. Check the VM and try again.", vm.Name)
 		}
-		if err := first(q); err != nil {
+		if err := insertOrLock(q); err != nil {
 			return j, err
 		}
 		spec, err := storage.ReadPoolSpec(ctx, q, from.PoolID)

@@ -38,7 +38,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 		}
 	}
 
-	// The host computes the checksum, which becomes the version's checksum.
+	// A host computes the file's checksum and reports it. The portal records it as the version's checksum.
 	works := append(s.claimedWork(s.h1, fleet.VolumeHash), s.claimedWork(s.h2, fleet.VolumeHash)...)
 	if len(works) != 1 {
 		t.Fatalf("%+v", works)
@@ -110,7 +110,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	}
 	refused("a VM after it was withdrawn", s.member, s.red)
 
-	// Projects may have images of the same name, also the name of a global image.
+	// Images of two projects and a global image may have the same name.
 	for n, project := range []fleet.ProjectID{s.red, s.blue} {
 		file := fmt.Sprintf("own-%d.qcow2", n)
 		s.addVolume(s.nfs, s.h1, `{"name":"`+file+`","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
@@ -164,8 +164,8 @@ func TestHostReportAffectsOnlyItsOwnImageCopies(t *testing.T) {
 	}
 }
 
-// If a VM is placed where its image is missing, a host with both pools copies the image first, as part of the VM's
-// task.
+// If the VM's pool has no copy of the image, a host that has the VM's pool and a pool with a copy makes a copy first.
+// The copy is part of the VM's task.
 func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"only-here.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+someSHA256+`"}`)
@@ -204,7 +204,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	if task != "running" {
 		t.Errorf("the task of the VM is %s while its image is copied", task)
 	}
-	// An edit in between joins the waiting job and does not start it early.
+	// An edit of the VM coalesces with the waiting job and does not start the job before the copy has ended.
 	text := "edited"
 	if _, _, err := s.UpdateVM(t.Context(), s.member, first.ID, control.UpdateVM{Description: &text}); err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 		t.Errorf("%d jobs still wait for others", n)
 	}
 
-	// Files that back disks cannot be deleted.
+	// Files of the image cannot be deleted while they back disks.
 	v := s.getImage(chief, id)
 	s.wantRefused("delete it", fleet.Conflict, "VM first", func() error { _, err := s.DeleteImage(t.Context(), chief, id, v.Name, true); return err })
 	s.wantRefused("delete the copy", fleet.Conflict, "VM first", func() error {

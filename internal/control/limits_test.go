@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A host named by a member is checked like one that placement chooses: h1 has 16384 MiB, and VMs may use 15360 of them.
+// A host that a member names is checked like a host that placement chooses. Host h1 has 16384 MiB of memory, and VMs
+// may use 15360 MiB.
 func TestOnlyAdministratorsMayOvercommitMemory(t *testing.T) {
 	s := newProjectFixture(t)
 	create := func(a fleet.Actor, name string, mib int) (fleet.VMView, error) {

@@ -20,8 +20,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// A connection keeps statement plans. A plan made for empty tables must be fast for full tables, and a statement that
-// is planned each time must be fast before the next ANALYZE.
+// PostgreSQL keeps plans of prepared statements as long as the connection. A plan made for empty tables must be fast
+// for full tables. A statement that is planned each time must be fast even before the next ANALYZE.
 func TestListQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
@@ -34,7 +34,7 @@ func TestListQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 	pool := r.openPool(t, url, 1) // one connection, so that plans made first are used later
 	c := control.New(pool, control.Options{})
 	for _, table := range []string{"vms", "vm_words", "host_meters", "tasks", "hosts", "host_sessions", "projects", "users", "networks"} {
-		// Autovacuum would invalidate the plans.
+		// Switch autovacuum off, because it would invalidate the plans.
 		for _, sql := range []string{`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`, `ANALYZE ` + table} {
 			if _, err := admin.Exec(t.Context(), sql); err != nil {
 				t.Fatal(err)
@@ -137,13 +137,13 @@ func TestListQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 	}
 }
 
-// countBlocksRead counts the 8 KiB blocks that PostgreSQL reads for the statements of do. It uses the plans of the
-// pool's connection.
+// countBlocksRead calls do, explains do's statements on the pool's only connection with the plans kept there, and
+// returns the number of 8 KiB blocks that PostgreSQL read.
 func (r *queryRecorder) countBlocksRead(t *testing.T, pool *pgxpool.Pool, do func() error) (blocks int, plans string) {
 	t.Helper()
 	var all []string
 	for _, q := range r.statementsOnTable(t, "SELECT", do) {
-		// Explain the statement with the plan_cache_mode of its batch.
+		// The batch sets plan_cache_mode for its following statements. Set the same mode for their EXPLAIN.
 		if strings.HasPrefix(q.SQL, "SELECT set_config('plan_cache_mode'") {
 			if _, err := pool.Exec(t.Context(), "SET plan_cache_mode = force_custom_plan"); err != nil {
 				t.Fatal(err)

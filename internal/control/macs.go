@@ -15,14 +15,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// macAllocator is the MAC prefix of new NICs. Its addresses are all MAC addresses with this prefix.
+// macAllocator is the prefix of the MAC addresses that new NICs get.
 type macAllocator string
 
 func (c *Control) macPrefix() macAllocator { return macAllocator(cmp.Or(c.opts.MACPrefix, "52:54:00")) }
 
 // assignMACs assigns a free address to each NIC without one, and refuses new addresses that another VM has. Actors who
-// do not administer hosts may only choose from the project's own range: a refusal for other addresses would reveal
-// other projects' VMs.
+// may not change infrastructure may only choose addresses from the project's own range. Otherwise a refusal would
+// reveal addresses of other projects' VMs.
 func (p macAllocator) assignMACs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, nics []fleet.NIC) error {
 	chosen, added := map[string]bool{}, map[string]int{}
 	var checks fleet.Checks
@@ -70,22 +70,24 @@ func (p macAllocator) assignMACs(ctx context.Context, q *db.Queries, a fleet.Act
 	return nil
 }
 
-// checkMAC records a fault if NIC i has a chosen address outside the project's range.
+// checkMAC records an error if the chosen address of NIC i is outside the project's range and the actor may not change
+// infrastructure.
 func checkMAC(c *fleet.Checks, a fleet.Actor, project fleet.ProjectID, i int, mac string) {
 	if own := fleet.ProjectMACPrefix(project); !strings.HasPrefix(mac, own) && !policy.May(a, policy.InfraChange, "") {
 		c.Add(fmt.Sprintf("spec.nics[%d].mac", i), "MAC addresses chosen in this project must begin with %s. Leave the address out to get a free one.", own)
 	}
 }
 
-// free tries a batch of addresses at a time, from a random start. maxTries covers all addresses of a prefix of four or
-// five bytes.
+// findFreeMAC tries macBatchSize addresses at a time, from a random start, and at most maxMACTries addresses. These are
+// all addresses with a prefix of four or five bytes.
 const (
 	macBatchSize = 256
 	maxMACTries  = 1 << 16
 )
 
-// findFreeMAC returns an address of the pool that no VM has. In a small pool it reserves the address until the
-// transaction ends. In a large pool collisions are rare: the unique index refuses the second VM.
+// findFreeMAC returns an address with the prefix that no VM has. With a long prefix, which has few addresses, it
+// reserves the address until the transaction ends. With a short prefix collisions are rare, and the unique index
+// refuses the second VM.
 func (p macAllocator) findFreeMAC(ctx context.Context, q *db.Queries, vm fleet.VMID, chosen map[string]bool) (string, error) {
 	size := uint32(1) << (8 * (6 - len(strings.Split(string(p), ":"))))
 	var start [4]byte
@@ -127,7 +129,7 @@ func reserveMAC(ctx context.Context, q *db.Queries, vm fleet.VMID, mac string) (
 	return len(taken) == 0, err
 }
 
-// formatMAC returns the pool's n-th address.
+// formatMAC returns the n-th address with the prefix.
 func (p macAllocator) formatMAC(n uint32) string {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], n)

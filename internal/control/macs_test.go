@@ -19,7 +19,7 @@ func (s *projectFixture) addUnmanagedVM(name, mac string) {
 		s.h2, fleet.NewID[fleet.VMID](), name, mac)
 }
 
-// A MAC address belongs to one VM. It is free again after the VM gives it up or is deleted.
+// A MAC address belongs to one VM. It is free again after the VM's NIC is removed or the VM is deleted.
 func TestMACIsUnique(t *testing.T) {
 	s := newProjectFixture(t)
 	one, two := s.createVM("one", fleet.Stopped), s.createVM("two", fleet.Stopped)
@@ -76,7 +76,7 @@ func TestOnlyOneOfConcurrentRequestsGetsMAC(t *testing.T) {
 	}
 }
 
-// Concurrent requests to a small pool each get an address as long as one is free.
+// With a prefix that has few addresses, concurrent requests get different addresses as long as some are free.
 func TestConcurrentRequestsGetDifferentMACsOfSmallRange(t *testing.T) {
 	s := newProjectFixture(t)
 	s.Control = control.New(s.pool, control.Options{MACPrefix: "52:54:00:ab:cd"})

@@ -54,8 +54,8 @@ func TestHostCannotTakeVMsOfOtherHosts(t *testing.T) {
 	if ok, why := p.wantOnOwnHost("with the other host silent", fleet.PhaseStopped).Allows(fleet.ActStart); !ok {
 		t.Errorf("a host that is offline and shows no mark keeps it from starting: %s", why)
 	}
-	// The other host proves the right ownership mark while the VM's own host runs the VM: this raises an alarm, and the
-	// VM stays on its own host.
+	// Both hosts report the VM as running and prove its ownership mark. This raises an alarm, and the VM stays assigned to
+	// its own host.
 	p.reportFromOwnHost(fleet.Running)
 	p.reportRunningOnBothHosts()
 }
@@ -73,7 +73,7 @@ func TestVMsWithoutOwnershipMarkGetOne(t *testing.T) {
 	if answer := p.reportState("marked", p.vmReport(fleet.Running)); len(answer.Marks) != 0 {
 		t.Errorf("the host is given %v again", answer.Marks)
 	}
-	// No host gets the ownership mark of another host's VM or of an unknown VM.
+	// A host does not get the ownership mark of a VM that is assigned to another host or that does not exist.
 	if answer := p.otherHost.reportState("claim", bare); len(answer.Marks) != 0 {
 		t.Errorf("another host is given %v", answer.Marks)
 	}

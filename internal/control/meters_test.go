@@ -10,8 +10,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// Two meter readings ten seconds apart give the VM's CPU load. A counter that restarted or is new between them gives
-// none.
+// Two meter readings ten seconds apart give the VM's CPU load. If the counter restarted or first appeared between the
+// readings, there is no load.
 func TestVMLoadComputedFromTwoMeters(t *testing.T) {
 	r := newHostFixture(t)
 	web, db, late := r.addVM("web"), r.addVM("db"), r.addVM("late")

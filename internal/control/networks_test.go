@@ -130,7 +130,8 @@ func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
 	})
 }
 
-// A host cannot have one address range twice, neither in defined or discovered networks nor on bridges.
+// Address ranges on one host must not overlap: neither those of defined networks nor those of discovered networks and
+// bridges.
 func TestOverlappingNetworksRefusedPerHost(t *testing.T) {
 	s := newProjectFixture(t)
 	s.execSQL(`UPDATE assignments SET status = '{"active":true,"bridge":"virbr0","subnets":["192.168.122.0/24","nonsense","0.0.0.0/0"]}' WHERE noun = 'net' AND host_id = $1`, s.h1)
@@ -202,7 +203,8 @@ func TestConcurrentOverlappingNetworksRefused(t *testing.T) {
 	}
 }
 
-// A network cannot be released while VMs have NICs on it. Its page counts these VMs on hosts where the network failed.
+// A network cannot be released from a host while VMs there have NICs on it. The network's page counts these VMs on
+// hosts where the network failed.
 func TestReleaseRefusedForNetworkInUse(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1, s.h2)
@@ -253,8 +255,8 @@ func TestTenantViewOfNetworkIsRedacted(t *testing.T) {
 	}
 }
 
-// A host's job sets up the network, and its result has the reported status. A different network of that name on any
-// host is a conflict.
+// A host's job sets up the network and returns the network's status. A new network cannot have the name of a network
+// that Quantix did not define on any host.
 func TestNetworkJobSetsHostStatus(t *testing.T) {
 	r := newHostFixture(t)
 	other := r.addHost("other")
@@ -316,7 +318,8 @@ func TestNetworkJobSetsHostStatus(t *testing.T) {
 	}
 }
 
-// A VM is placed only on hosts that have its network. A different network of the same name does not count.
+// A VM is placed only on hosts where its network is assigned and active, not on hosts with a different network of the
+// same name.
 func TestVMPlacedOnlyOnHostsWithItsNetwork(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1)
@@ -328,7 +331,7 @@ func TestVMPlacedOnlyOnHostsWithItsNetwork(t *testing.T) {
 	}
 	s.wantRefused("before it is there", fleet.Invalid, "no active network", func() error { return create() })
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"foreign":true}`)
-	// A network's status on a host without an assignment does not count.
+	// Host h2 reports the network as active without an assignment. The VM is not placed there.
 	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true}')`, v.ID, s.h2)
 	s.wantRefused("where only a different network of the same name is active", fleet.Invalid, "no active network", func() error { return create() })
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true}`)
@@ -347,8 +350,8 @@ func TestVMPlacedOnlyOnHostsWithItsNetwork(t *testing.T) {
 	}
 }
 
-// A network of the same name on an unassigned host is a different network. It does not affect grants, and VMs are not
-// placed there.
+// A network of the same name on a host without the assignment is a different network. Its forward mode does not make a
+// grant necessary, and VMs are not placed there.
 func TestUnassignedNetworkOfSameNameIsIgnored(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1)

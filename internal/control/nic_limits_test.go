@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// withoutNICLimitsSQL makes h1 report that its kernel cannot limit NICs.
+// withoutNICLimitsSQL is SQL that makes h1 report that its kernel cannot limit the bandwidth of NICs.
 const withoutNICLimitsSQL = `UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}',
 	'[{"field":"nics.limits.inKiB","why":"The kernel lacks sch_sfq."},{"field":"nics.limits.outKiB","why":"The kernel lacks sch_sfq."}]') WHERE id = $1`
 
@@ -72,7 +72,7 @@ func TestNICLimitsRefusedWithoutKernelSupport(t *testing.T) {
 		t.Errorf("a port group without a limit: %v", err)
 	}
 
-	// A VM's existing NIC limits are not checked again, and can be removed.
+	// An edit does not check NIC limits that the VM has already, and can remove them on a host without support.
 	s.execSQL(`UPDATE hosts SET status = status #- '{inventory,vmGaps}' WHERE id = $1`, s.h1)
 	if err := edit(in)(); err != nil {
 		t.Fatal(err)

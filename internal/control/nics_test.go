@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// At most as many NICs as there are virtual functions get one, also with concurrent requests. A deleted VM or removed
-// NIC frees its function.
+// A virtual function is given to only one NIC, also with concurrent requests. Without a free function the request is
+// refused. A deleted VM or removed NIC frees its function.
 func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	s := newProjectFixture(t)
 	fast := s.defineNetwork("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1, s.h2)
@@ -76,13 +76,13 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 		t.Errorf("%d of 4 VMs got the last virtual function", got)
 	}
 	s.wantRefused("on another network of the device", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("late", s.h1, also); return err })
-	// Placement chooses a host with free functions, or the error gives the reason.
+	// Placement chooses a host with free virtual functions. If there is none, the error says so.
 	s.wantRefused("nowhere", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("anywhere", "", fast); return err })
 	s.setNetworkStatus(fast.ID, s.h2, `{"active":true,"nics":{"total":1,"used":0}}`)
 	if v, err := create("anywhere", "", fast); err != nil || v.HostID != s.h2 {
 		t.Errorf("placed on %s, %v", v.HostID, err)
 	}
-	// Edits are checked too. A NIC that moves to another network of the same device frees its own function first.
+	// An edit is checked too. The function of a NIC that moves to another network of the same device counts as free.
 	edit := func(v fleet.VMView, nics ...fleet.NIC) (fleet.VMView, error) {
 		spec := s.getVM(v.ID).Spec
 		spec.NICs = nics
@@ -106,8 +106,8 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	if _, err := edit(other, fleet.NIC{NetworkID: fast.ID}); err != nil {
 		t.Errorf("a freed function cannot be used: %v", err)
 	}
-	// Functions used by other software count when the host reports them. Members do not see VMs of other projects in
-	// the error.
+	// Functions that the host reports as used by other software are not free. For members the error does not name VMs of
+	// other projects.
 	s.setNetworkStatus(fast.ID, s.h2, `{"active":true,"nics":{"total":2,"used":2}}`)
 	s.wantRefused("functions used by other software", fleet.Invalid, "2 of 2 are used by anywhere and machines that Quantix did not create", func() error { _, err := create("late", s.h2, fast); return err })
 	s.execSQL(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2)`, fast.ID, s.red)

@@ -30,8 +30,8 @@ func (r *hostFixture) appendPhase(id fleet.VMID, seen *[]fleet.Phase) {
 	}
 }
 
-// createAndFinishVM creates a VM that starts at once, and finishes the creation. It also records the phases after
-// reports in between.
+// createAndFinishVM creates a VM that starts at once, and finishes the creation. It appends the phase after each step
+// to seen.
 func (r *hostFixture) createAndFinishVM(name string, seen *[]fleet.Phase) fleet.VMID {
 	r.t.Helper()
 	r.execSQL(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '') ON CONFLICT DO NOTHING`)
@@ -42,7 +42,7 @@ func (r *hostFixture) createAndFinishVM(name string, seen *[]fleet.Phase) fleet.
 	if len(make) != 1 || make[0].Kind != fleet.VMApply {
 		r.t.Fatalf("claimed %+v", make)
 	}
-	// An intermediate report.
+	// The host reports the VM as stopped between its creation and its start.
 	r.reportState("made", wire.VMReport{ID: id, Name: name, Status: fleet.VMStatus{Power: fleet.Stopped}})
 	r.appendPhase(id, seen)
 	if err := r.finishJob(make[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {

@@ -21,7 +21,7 @@ func (s *projectFixture) runPeersPass() {
 	}
 }
 
-// wantPeers checks the overlay network's generation and peers.
+// wantPeers checks the generation of the overlay network and the peers' addresses.
 func (s *projectFixture) wantPeers(id fleet.NetworkID, generation int64, peers ...string) {
 	s.t.Helper()
 	v, err := s.GetNetwork(s.t.Context(), chief, id)
@@ -53,7 +53,7 @@ func TestOverlayPeersFollowHostReports(t *testing.T) {
 	if work, err := s.Claim(t.Context(), s.agentSession(s.h1), wire.ClaimRequest{Max: 4}, 0); err != nil || len(work.Jobs) != 1 || work.Jobs[0].Network == nil || !slices.Equal(work.Jobs[0].Network.Peers, []string{"10.50.0.1", "10.50.0.9"}) || work.Jobs[0].Generation != 3 {
 		t.Errorf("the host gets %+v, %v", work, err)
 	}
-	// A host reports only its own address: it cannot displace another peer or name addresses outside the underlay.
+	// A host cannot take over another peer's address, and addresses outside the underlay's subnet are ignored.
 	for _, lie := range []string{`10.50.0.1`, `192.0.2.1`, `10.50.0.7%eth0`, `no address`, ``} {
 		s.setNetworkStatus(v.ID, s.h1, `{"active":true,"vtep":"`+lie+`"}`)
 		s.runPeersPass()

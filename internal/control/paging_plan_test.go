@@ -13,7 +13,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// The previous page reads its index backwards, without a sort and without more rows than the page.
+// A query for the previous page reads the index backwards. It sorts nothing and reads no more rows than the page has.
 func TestPreviousPageReadsIndexBackwards(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)

@@ -125,7 +125,7 @@ func TestPagingForwardAndBackwardHasNoGapOrOverlap(t *testing.T) {
 	}
 }
 
-// The previous page shows rows that were added or removed after the current page was read.
+// The previous page is read anew: it contains rows added, and lacks rows removed, since the current page was read.
 func TestPreviousPageShowsCurrentRows(t *testing.T) {
 	s := newProjectFixture(t)
 	for _, name := range []string{"b", "c", "d", "e", "f"} {

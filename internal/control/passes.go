@@ -12,10 +12,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The passes below take no input and are idempotent. Package reconcile runs them on events and periodically. If
-// several portals share a database, one of them runs a pass at a time and the others skip it.
+// A pass is a background task of the portal. The passes below are idempotent and take no input. Package reconcile runs
+// them on events and periodically. If several portals share a database, one of them runs a pass at a time and the
+// others skip it.
 
-// QueueDrifted queues jobs for objects whose hosts have not applied the newest generation and have no job for it.
+// QueueDrifted queues a job for each VM, pool and network whose host has not applied the newest generation and has no
+// unfinished job to do so.
 func (c *Control) QueueDrifted(ctx context.Context, a fleet.Actor) error {
 	return c.store.RunPass(ctx, a, "drift", func(q *db.Queries) error {
 		vms, err := q.DriftedVMs(ctx, fleet.Freshness)
@@ -53,7 +55,7 @@ func (c *Control) AssignAndReleaseSecurityGroups(ctx context.Context, a fleet.Ac
 	return c.store.RunPass(ctx, a, "security groups", func(q *db.Queries) error { return assign.AssignAndReleaseSecurityGroups(ctx, q, a) })
 }
 
-// sweepBatchSize is the number of rows deleted from a table per transaction.
+// sweepBatchSize is the maximum number of rows that one transaction deletes from a table.
 const sweepBatchSize = 5000
 
 // Sweep deletes expired rows: tickets, idempotency keys, throttle counters, unused browser sessions, discovered
@@ -111,7 +113,8 @@ func (c *Control) VMsOnHosts(ctx context.Context, a fleet.Actor, hosts []fleet.H
 // HostLiveness reports whether a host is online, and whether the portal's last report from its hypervisor is fresh.
 type HostLiveness struct{ Online, ReportFresh bool }
 
-// HostsNotFresh returns the liveness of joined hosts whose last contact or last report is older than fleet.Freshness.
+// HostsNotFresh returns the joined hosts whose last contact or last report is older than fleet.Freshness, with their
+// liveness.
 func (c *Control) HostsNotFresh(ctx context.Context, a fleet.Actor) (map[fleet.HostID]HostLiveness, error) {
 	if err := store.CheckSystemActor(a); err != nil {
 		return nil, err

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// Periodic queries read blocks in proportion to their result, not to the number of hosts and VMs. This also holds with
-// plans made for empty tables.
+// Periodic queries read blocks in proportion to their result, not to the number of hosts and VMs. They do so even with
+// plans that PostgreSQL made while the tables were empty.
 func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 	t.Parallel()
 	pool, err := db.Open(t.Context(), testkit.URL(t), 1) // one connection, so that plans made first are used later
@@ -38,7 +38,7 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 	}
 	const vms = 20_000
 	fillTables(t, r, 500, vms)
-	// 100 VMs.
+	// The arguments name 100 VMs and 20 hosts.
 	ids := queryValue[string](r, `SELECT array_agg(id)::text FROM (SELECT id FROM vms WHERE name LIKE 'vm-0001%') v`)
 	hosts := queryValue[string](r, `SELECT array_agg(id)::text FROM (SELECT id FROM hosts ORDER BY name LIMIT 20) h`)
 	for name, x := range map[string]struct {
@@ -71,7 +71,8 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 	}
 }
 
-// fillTables fills the tables, makes 100 VMs drift and gives each tenth VM an ended job. Plans stay valid.
+// fillTables adds hosts, VMs and jobs without invalidating the connection's plans. 100 VMs have drifted, and each tenth
+// VM has an ended job.
 func fillTables(t *testing.T, r *hostFixture, hosts, vms int) {
 	t.Helper()
 	r.execSQL(`SET session_replication_role = replica`) // without notifications, which would invalidate no plan but take time
@@ -112,7 +113,8 @@ func TestStatusReportUpdatesNoIndex(t *testing.T) {
 		if err := tx.QueryRow(t.Context(), counts).Scan(&allBefore, &onPageBefore); err != nil {
 			t.Fatal(err)
 		}
-		// One of ten rows changes. The free fifth of each page has room for the new versions, so these are HOT updates.
+		// Update one row in ten. The fillfactor leaves a fifth of each page free, so each new row version fits on the page of
+		// the old one.
 		_, err = tx.Exec(t.Context(), `UPDATE vms SET `+set+` WHERE name LIKE '%5' AND heard = 'running'`)
 		if err == nil {
 			err = tx.QueryRow(t.Context(), counts).Scan(&all, &onPage)

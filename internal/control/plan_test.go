@@ -153,7 +153,7 @@ func TestListsReadOnePageWhenHostsAreOffline(t *testing.T) {
 				}
 			}
 		}
-		// Each pair of filters covers all VMs.
+		// The filter and its negation together list all VMs.
 		var unknown int
 		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM vms JOIN host_sessions USING (host_id) WHERE looked_at < now() - interval '30 seconds'`).Scan(&unknown); err != nil {
 			t.Fatal(err)

@@ -66,7 +66,7 @@ func TestPoolOvercommitNeedsConsent(t *testing.T) {
 	}
 }
 
-// A disk with the size of its image uses the pool's free space from the time of the request.
+// Space for a disk created from an image is reserved in the pool as soon as the VM is requested.
 func TestImageDisksReservePoolSpaceBeforeCreation(t *testing.T) {
 	s := newProjectFixture(t)
 	image, _ := s.publishImage(s.local, []fleet.HostID{s.h1}, "large.qcow2", "qcow2", 20<<20)
@@ -148,7 +148,7 @@ func TestPoolStoppedExternallyIsNotRestarted(t *testing.T) {
 		return s.jobList(fleet.SubjectPool(s.local))
 	}
 	for status, want := range map[string]string{
-		// The agent repairs pools in these states itself.
+		// The drift pass queues no job for a pool that is active, that a person stopped, or that the agent repairs itself.
 		`{"state":"active"}`: "", `{"state":"inactive","byOthers":true}`: "", `{"state":"failed","error":"gone"}`: "",
 		`{"state":"inactive","error":"no storage pool with matching name"}`: "pool.apply queued",
 	} {

@@ -59,8 +59,8 @@ func TestPoolHealthFollowsHosts(t *testing.T) {
 	}
 }
 
-// A pool that is active with a fault on a host is degraded there: it is counted, filtered and shown with the host's
-// error.
+// A host that reports an active pool with an error makes the pool's status on that host degraded. Counts and filters
+// include it, and the page shows the host's error.
 func TestFaultyActivePoolIsDegraded(t *testing.T) {
 	s := newProjectFixture(t)
 	s.execSQL(`UPDATE assignments SET status = status || '{"error":"It is mounted read-only."}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
@@ -83,7 +83,7 @@ func TestFaultyActivePoolIsDegraded(t *testing.T) {
 	}
 }
 
-// An unhealthy host status lists the affected VMs of that host, with their disks in the pool.
+// A host status that is not healthy lists the VMs of that host with disks in the pool.
 func TestUnhealthyHostStatusListsAffectedVMs(t *testing.T) {
 	s := newProjectFixture(t)
 	disks := func(pools ...fleet.PoolID) (out []fleet.Disk) {
@@ -124,8 +124,8 @@ func TestUnhealthyHostStatusListsAffectedVMs(t *testing.T) {
 	}
 }
 
-// The dashboard and the list compute the health of pools with different statements. Both ignore reports of offline
-// hosts.
+// The dashboard and the list compute pool health with different SQL statements, which must agree. Both ignore reports
+// of offline hosts.
 func TestDashboardPoolCountsMatchList(t *testing.T) {
 	s := newProjectFixture(t)
 	for _, step := range []struct {

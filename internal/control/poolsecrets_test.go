@@ -30,7 +30,7 @@ func (w *authzFixture) poolWithSecret() fleet.PoolID {
 	return v.ID
 }
 
-// tablesContaining lists the tables that contain the text, including binary columns.
+// tablesContaining lists the tables that contain the text in any column, including binary columns.
 func (s *projectFixture) tablesContaining(text string) string {
 	s.t.Helper()
 	rows, err := s.pool.Query(s.t.Context(), `SELECT c.table_name, c.column_name, c.data_type FROM information_schema.columns c
@@ -111,7 +111,7 @@ func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 	}
 	has(h1, "")
 
-	// A reader of the database has no key, and a portal with another key cannot decrypt the secret.
+	// A portal with another key cannot decrypt the secret, and neither can a reader of the database, who has no key.
 	s.execSQL(`UPDATE assignments SET asked = 'assign' WHERE pool_id = $1`, san.ID)
 	other := control.New(s.pool, control.Options{Hub: notify.NewHub(), Vault: auth.NewVault()})
 	if _, err := other.PoolSecret(ctx, h1, san.ID); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "another key") {
@@ -159,7 +159,8 @@ func TestInvalidPoolCredentialsRefused(t *testing.T) {
 	}))
 }
 
-// An administrator gives a LUN unchanged to one VM. A LUN cannot be an image, and is not deleted with its VM.
+// An administrator can attach a LUN with its content to one VM. A LUN cannot become an image, and is not deleted with
+// its VM.
 func TestLUNBelongsToOneVM(t *testing.T) {
 	s := newProjectFixture(t)
 	san := s.addPool("san", `{"kind":"iscsi-direct","path":"","portal":"10.0.0.5","target":"iqn.2026-01.org.example:vms","shared":true}`, s.h1, s.h2)

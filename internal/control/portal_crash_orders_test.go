@@ -20,7 +20,7 @@ type portalRequest func(ctx context.Context, portal *control.Control) (any, erro
 type crashScenario struct {
 	crashPointDistance int // the value of crashFixture.every for this scenario
 	minCrashPoints     int // minimum number of crash points
-	// prepare prepares objects and returns the request.
+	// prepare creates the objects that the request needs, and returns the request.
 	prepare func(m *crashFixture) portalRequest
 	// checkResult checks the outcome, in addition to equality with a run without crashes.
 	checkResult func(m *crashFixture)
@@ -117,9 +117,9 @@ func (m *crashFixture) wantSnapshots(names ...string) {
 	}
 }
 
-// A portal may crash before any statement while a request is made, begun, claimed and finished. Each step is done
-// completely or not at all, and the next portal repeats it. The outcome equals that of a run without crashes. A
-// repeated step whose response was lost changes nothing.
+// The portal crashes before each SQL statement of the four steps of a request: the request itself, the start of pending
+// children, the claim and the result of a job. Each step is done completely or not at all, and the next portal repeats
+// it. The outcome equals that of a run without crashes. Repeating a step whose response was lost changes nothing.
 func TestRequestsSurvivePortalCrashBeforeAnyStatement(t *testing.T) {
 	t.Parallel()
 	for name, o := range crashScenarios {

@@ -24,7 +24,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// portalProcess simulates a portal's process: after its end, none of its requests and loops sends a message to the
+// portalProcess simulates the process of a portal. After its end, no connection of the portal sends a message to the
 // database.
 type portalProcess struct {
 	mu             sync.Mutex
@@ -56,7 +56,7 @@ func (l *portalProcess) crashBefore(n int) {
 	l.statementsLeft = n
 }
 
-// stopWithoutCrash ends a process without a crash; killed reports whether it had already crashed.
+// stopWithoutCrash ends the process. killed reports whether the process had crashed before.
 func (l *portalProcess) stopWithoutCrash() (killed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +67,8 @@ func (l *portalProcess) stopWithoutCrash() (killed bool) {
 	return killed
 }
 
-// shouldSend reports whether the process still sends the message.
+// shouldSend reports whether the process is still alive and may send the message. It ends the process before the
+// statement chosen by crashBefore.
 func (l *portalProcess) shouldSend(message []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,8 +85,8 @@ func (l *portalProcess) shouldSend(message []byte) bool {
 	return false
 }
 
-// executesStatement reports whether a protocol message makes PostgreSQL execute a statement. A message is a letter, a
-// length and a body.
+// executesStatement reports whether a message of PostgreSQL's protocol makes the server execute a statement. A message
+// consists of a type letter, a length and a body.
 func executesStatement(message []byte) bool {
 	for len(message) >= 5 && message[0] != 0 {
 		if message[0] == 'E' || message[0] == 'Q' {
@@ -108,7 +109,7 @@ func (c crashConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// crashFixture is a libraryFixture whose portal crashes before statements of each step of a request.
+// crashFixture is a libraryFixture that runs each step of a request with portals that crash before a chosen statement.
 type crashFixture struct {
 	*libraryFixture
 	crashPointDistance int // distance between crash points of a step with many statements; 1: before each statement; 0: no crash
@@ -135,7 +136,7 @@ func (m *crashFixture) watchedRows() []string {
 	return queryValue[[]string](&hostFixture{t: m.t, pool: m.pool}, m.watchedSQL)
 }
 
-// wantUnchanged fails if anything was written.
+// wantUnchanged fails the test if the watched rows differ from before.
 func (m *crashFixture) wantUnchanged(when string, before []string) {
 	m.t.Helper()
 	now := m.watchedRows()
@@ -148,8 +149,8 @@ func (m *crashFixture) wantUnchanged(when string, before []string) {
 	m.t.Fatalf("%s: there is\n%s\nand was\n%s", when, other(now, before), other(before, now))
 }
 
-// startPortal returns a portal that crashes before its nth statement; 0: never. end stops the portal and reports
-// whether it had crashed.
+// startPortal returns a portal that crashes before its nth statement, or never if n is 0. end stops the portal and
+// reports whether it had crashed.
 func (m *crashFixture) startPortal(n int) (portal *control.Control, end func() (killed bool)) {
 	m.t.Helper()
 	l := &portalProcess{}
@@ -179,12 +180,13 @@ func (m *crashFixture) startPortal(n int) (portal *control.Control, end func() (
 	}
 }
 
-// maxStatementsCrashedEach is the largest number of statements in a step for which each statement is a crash point.
+// maxStatementsCrashedEach is the number of statements at the start of a step that are all crash points. Of the later
+// statements only some are, at crashPointDistance.
 const maxStatementsCrashedEach = 6
 
-// wantCrashSafe runs a step of the request with portals that crash one statement later each time, until one completes.
-// A step in one transaction leaves nothing after a crash; a pass of several transactions may leave complete
-// transactions.
+// wantCrashSafe runs a step of the request again and again, with a portal that crashes at a later statement each time,
+// until a portal completes the step. A step in one transaction must leave nothing after a crash. If pass is set, the
+// step has several transactions, and some of them may be complete.
 func (m *crashFixture) wantCrashSafe(what string, pass bool, do func(context.Context, *control.Control) error) {
 	m.t.Helper()
 	for n := min(1, m.crashPointDistance); ; n++ {
@@ -211,7 +213,7 @@ func (m *crashFixture) wantCrashSafe(what string, pass bool, do func(context.Con
 	}
 }
 
-// wantRepeatable repeats a completed step whose response was lost: the step must change nothing.
+// wantRepeatable repeats a completed step, as a client does that lost the response, and checks that nothing changes.
 func (m *crashFixture) wantRepeatable(what string, do func(context.Context, *control.Control) error) {
 	m.t.Helper()
 	if m.crashPointDistance == 0 {
@@ -227,8 +229,8 @@ func (m *crashFixture) wantRepeatable(what string, do func(context.Context, *con
 	m.crashPoints++
 }
 
-// sendRequest sends the request with an idempotency key, as the API does: repeated requests must give the same
-// response.
+// sendRequest sends the request with an idempotency key, as the API does, and checks that a repeated request has the
+// same response.
 func (m *crashFixture) sendRequest(do portalRequest) {
 	m.t.Helper()
 	var firstAnswer string
@@ -250,10 +252,10 @@ func (m *crashFixture) sendRequest(do portalRequest) {
 	m.wantRepeatable("it is asked for", ask)
 }
 
-// maxJobRounds limits the rounds of claims; a job still queued afterwards would stay queued forever.
+// maxJobRounds limits the rounds of claims. A job that is still queued after them would never run.
 const maxJobRounds = 12
 
-// runJobs makes the hosts run their jobs until no job is left.
+// runJobs starts pending children, claims jobs for both hosts and finishes them until no job is left.
 func (m *crashFixture) runJobs() {
 	m.t.Helper()
 	for range maxJobRounds {
@@ -367,7 +369,7 @@ func (m *crashFixture) finishOfJob(host fleet.HostID, w wire.Work) wire.Finish {
 	return wire.Finish{VM: &s}
 }
 
-// outcomeText returns everything written for a request, without ids and times.
+// outcomeText returns the rows written for a request as text, without ids and times, so that two runs are comparable.
 func (m *crashFixture) outcomeText() string {
 	m.t.Helper()
 	return queryValue[string](&hostFixture{t: m.t, pool: m.pool}, `SELECT string_agg(line, E'\n' ORDER BY line) FROM (

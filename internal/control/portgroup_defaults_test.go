@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NICs on a port group are in its default security groups, unless they name groups of their own. Changes of the
-// defaults apply to existing NICs, also of running VMs.
+// A NIC on a port group has the default security groups of the port group, unless the NIC names its own. A changed
+// default applies to existing NICs, also of running VMs.
 func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
@@ -107,8 +107,8 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	})
 	is("a NIC that names its own", late.ID, "own guard true, of the port group []")
 
-	// A NIC that no longer names security groups has the port group's defaults again. Changes of the port group reach
-	// only such NICs.
+	// A NIC whose own security groups are removed has the port group's defaults again. A change of the defaults affects
+	// only NICs without groups of their own.
 	if _, err := s.setSecurityGroups(s.member, late.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +126,8 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	if follow(); s.getVM(late.ID).Generation != generation {
 		t.Error("a pass in which nothing changed changes a VM")
 	}
-	// An edit of another field, with the NIC unchanged as the page shows it, leaves the NIC with the port group's
-	// defaults.
+	// An edit of another field sends the NIC as the page shows it, with the default groups. The NIC still follows the port
+	// group's defaults.
 	spec := s.getVM(late.ID).Spec
 	spec.CPUs = 2
 	if _, _, err := s.UpdateVM(t.Context(), s.member, late.ID, control.UpdateVM{Spec: &spec}); err != nil {
@@ -142,7 +142,8 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	}
 	router := made(s.member, "router")
 	is("a tenant's NIC where the port group says off", router.ID, "strict guard false, of the port group [securityGroups antiSpoofing]")
-	// On another network a tenant's NIC gets anti-spoofing, even if it moved there from the port group.
+	// A tenant's NIC on another network has anti-spoofing, also after it moved there from the port group without
+	// anti-spoofing.
 	stray := made(s.member, "stray")
 	spec = s.getVM(stray.ID).Spec
 	spec.CPUs = 2
@@ -173,7 +174,8 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 		_, _, err := s.UpdateVM(t.Context(), s.member, router.ID, control.UpdateVM{Spec: &spec})
 		return err
 	})
-	// A NIC that leaves the port group loses its defaults, except anti-spoofing, which only administrators switch off.
+	// A NIC that leaves the port group loses the default security groups. It keeps anti-spoofing, which only
+	// administrators may switch off.
 	spec = s.getVM(router.ID).Spec
 	spec.NICs[0].PortGroup = ""
 	if _, _, err := s.UpdateVM(t.Context(), s.member, router.ID, control.UpdateVM{Spec: &spec}); err != nil {

@@ -40,8 +40,8 @@ func TestPortGroupCreatedGrantedAndDropped(t *testing.T) {
 	})
 	s.wantRefused("a VLAN without support", fleet.Invalid, "The bridge of this kind of network does not", func() error { return set(fleet.PortGroup{Name: "x", VLAN: &fleet.VLAN{ID: 20}}, true) })
 
-	// A member may use unrestricted port groups, and restricted ones only after a grant. Without a grant the error is
-	// the one for an unknown port group.
+	// A member may use a restricted port group only with a grant. Without a grant the error is the same as for an unknown
+	// port group.
 	create := func(a fleet.Actor, name, group string) (fleet.VMView, error) {
 		return s.CreateVM(t.Context(), a, control.CreateVM{
 			ProjectID: s.red, Name: name, HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{Network: "lab", PortGroup: group}}},

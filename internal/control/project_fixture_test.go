@@ -12,8 +12,8 @@ import (
 )
 
 // projectFixture is an identityFixture with projects red and blue, and online hosts h1 and h2. Both hosts have the
-// shared pool "nfs", with a published image and ISO, and the network "default". h1 also has the local pool "local".
-// Tests write the agents' reports.
+// shared pool "nfs", with a published image and ISO, and the network "default". h1 also has the local pool "local". The
+// hosts have no agents; tests write the hosts' reports to the database.
 type projectFixture struct {
 	*identityFixture
 	red, blue      fleet.ProjectID
@@ -87,8 +87,8 @@ func (s *projectFixture) addPool(name, spec string, hosts ...fleet.HostID) fleet
 	return id
 }
 
-// publishedName returns the name of an image made by publishImage. The name has no letters of the pool's id, which a
-// search could match.
+// publishedName returns the name of an image made by publishImage. In the name, '+' replaces the letters of the pool's
+// id, so that a search for letters does not match the id.
 func publishedName(volume string, pool fleet.PoolID) string {
 	return volume + " of " + strings.Map(func(r rune) rune {
 		if r >= 'a' {
@@ -124,7 +124,8 @@ func (s *projectFixture) stateSummary() string {
 		s.countRows("hosts"), s.countRows("console_tickets"), s.countRows("vms WHERE generation > 1"))
 }
 
-// wantRefused checks the code and text of an error, and that the request wrote nothing. name describes the request.
+// wantRefused calls the request do, checks the code and the text of its error, and checks that it wrote nothing. name
+// describes the request in failures.
 func (s *projectFixture) wantRefused(name string, code fleet.ErrorCode, says string, do func() error) {
 	s.t.Helper()
 	before := s.stateSummary()
@@ -137,7 +138,7 @@ func (s *projectFixture) wantRefused(name string, code fleet.ErrorCode, says str
 	}
 }
 
-// createVM creates a VM in project red on h1 and writes a host report with the given power.
+// createVM creates a VM in project red on h1 and writes the host's report that the VM has the given power state.
 func (s *projectFixture) createVM(name string, power fleet.Power) fleet.VMView {
 	s.t.Helper()
 	v, err := s.CreateVM(s.t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: smallSpec, Start: power == fleet.Running})
@@ -150,7 +151,7 @@ func (s *projectFixture) createVM(name string, power fleet.Power) fleet.VMView {
 	return s.getVM(v.ID)
 }
 
-// reportPower writes a host's report on the VM's newest generation.
+// reportPower writes the host's report that the VM has the given power state at its newest generation.
 func (s *projectFixture) reportPower(id fleet.VMID, power fleet.Power) {
 	s.t.Helper()
 	s.execSQL(`UPDATE vms SET observed_generation = generation, status = jsonb_build_object('power', $2::text, 'cpus', 1, 'memoryMiB', 256) WHERE id = $1`, id, power)

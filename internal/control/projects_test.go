@@ -17,7 +17,7 @@ func (h *identityFixture) addProject(name string) fleet.Project {
 	return p
 }
 
-// readTaskCreator returns the user with the current roles in the database.
+// currentActor returns the user with the roles that the database has now.
 func (h *identityFixture) currentActor(name string) fleet.Actor {
 	h.t.Helper()
 	a, err := h.ActorOf(h.t.Context(), fleet.SystemActor, fleet.UserID(name), h.signInTime(name))

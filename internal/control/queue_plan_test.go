@@ -16,7 +16,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// A connection keeps statement plans. A plan made for an empty queue must be fast for a full queue.
+// PostgreSQL keeps plans of prepared statements as long as the connection. A plan made for an empty job queue must be
+// fast for a full one.
 func TestQueueQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 	t.Parallel()
 	for name, history := range map[string]int{"with plans made for empty tables": 0, "with plans made while no job was queued": 60_000} {
@@ -37,13 +38,13 @@ func TestQueueQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 			r.agent = r.addHost("h1")
 			r.sendHello("one", "here")
 			for _, table := range []string{"jobs", "tasks", "host_sessions", "vms", "pools", "assignments"} {
-				// Autovacuum would invalidate the plans.
+				// Switch autovacuum off, because it would invalidate the plans.
 				r.execSQL(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`)
 			}
 			r.execSQL(`INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, 2000) n`)
 			r.execSQL(`INSERT INTO host_sessions (host_id) SELECT id FROM hosts ON CONFLICT DO NOTHING`)
 			r.addJobs(others, 0, history)
-			// The indexes become large and have no live entries.
+			// End all jobs and vacuum, so that the indexes are large but have no live entries.
 			for _, sql := range []string{`UPDATE jobs SET state = 'done', ended_at = now()`, `VACUUM jobs`, `ANALYZE`} {
 				if _, err := others.Exec(t.Context(), sql); err != nil {
 					t.Fatal(err)
@@ -79,8 +80,9 @@ func TestQueueQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 	}
 }
 
-// addJobs adds n jobs: a quarter queued for the rig's host, a quarter running on other hosts, the others ended, some of
-// them for consoles. It sends no notification and invalidates no plan.
+// addJobs adds n jobs: a quarter are queued for r's host, a quarter are running on other hosts, and the others have
+// ended, some of them console jobs. It uses another connection and sends no notification, so that no plan is
+// invalidated.
 func (r *hostFixture) addJobs(others *pgx.Conn, after, n int) {
 	r.t.Helper()
 	_, err := others.Exec(r.t.Context(), `SET session_replication_role = replica`)

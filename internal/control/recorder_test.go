@@ -41,7 +41,7 @@ func (r *queryRecorder) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBat
 
 func (r *queryRecorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// recordedControl returns another Control on the database at url, whose statements are recorded.
+// recordedControl returns another Control on the database at url, and the recorder of its statements.
 func recordedControl(t *testing.T, url string) (*control.Control, *queryRecorder) {
 	t.Helper()
 	r := &queryRecorder{}
@@ -67,7 +67,7 @@ func (r *queryRecorder) openPool(t *testing.T, url string, conns int32) *pgxpool
 	return pool
 }
 
-// statementsOnTable returns the statements about table that do runs.
+// statementsOnTable calls do and returns those of its statements that contain the text table.
 func (r *queryRecorder) statementsOnTable(t *testing.T, table string, do func() error) []pgx.TraceQueryStartData {
 	t.Helper()
 	r.statements = nil
@@ -77,7 +77,8 @@ func (r *queryRecorder) statementsOnTable(t *testing.T, table string, do func() 
 	return slices.DeleteFunc(r.statements, func(q pgx.TraceQueryStartData) bool { return !strings.Contains(q.SQL, table) })
 }
 
-// explainStatements returns PostgreSQL's plans, with actual arguments, for the statements about table that do runs.
+// explainStatements calls do and returns PostgreSQL's plans of those of its statements that contain the text table,
+// with their actual arguments.
 func (r *queryRecorder) explainStatements(t *testing.T, pool *pgxpool.Pool, table string, do func() error) string {
 	t.Helper()
 	var plans []string
@@ -95,7 +96,7 @@ func (r *queryRecorder) explainStatements(t *testing.T, pool *pgxpool.Pool, tabl
 	return strings.Join(plans, "\n\n")
 }
 
-// countVisitedRows counts the rows of vms that scans and indexes return for the statements that do runs.
+// countVisitedRows calls do, explains its statements, and returns the number of rows of vms that their scans read.
 func (r *queryRecorder) countVisitedRows(t *testing.T, pool *pgxpool.Pool, do func() error) (rows int, plans string) {
 	t.Helper()
 	var all []string
@@ -135,7 +136,8 @@ func (n planNode) visitedRows() int {
 	return rows
 }
 
-// explainPrepared runs a prepared statement and rolls back. read is the number of 8 KiB blocks that the statement read.
+// explainPrepared runs a prepared statement of the connection and rolls back. read is the number of 8 KiB blocks that
+// the statement read.
 func (r *hostFixture) explainPrepared(name, args string) (read int, plan string) {
 	r.t.Helper()
 	prepared := queryValue[string](r, `SELECT name FROM pg_prepared_statements WHERE statement LIKE '-- name: ' || $1 || ' %'`, name)

@@ -9,11 +9,11 @@ import (
 	"quantix/internal/wire"
 )
 
-// reportFrom sends a full report with an inventory that began the given time ago.
-func (r *hostFixture) reportFrom(ago time.Duration, networks ...wire.NetworkReport) {
+// reportFrom sends a full report whose inventory has the given age.
+func (r *hostFixture) reportFrom(age time.Duration, networks ...wire.NetworkReport) {
 	r.t.Helper()
 	seq := r.nextSeq()
-	_, err := r.Report(r.t.Context(), r.agent, wire.Report{Seq: seq, Digest: string(rune(seq)), StateAgeMs: ago.Milliseconds(), State: &wire.State{
+	_, err := r.Report(r.t.Context(), r.agent, wire.Report{Seq: seq, Digest: string(rune(seq)), StateAgeMs: age.Milliseconds(), State: &wire.State{
 		Host: fleet.HostStatus{Connected: true}, Networks: networks,
 	}})
 	if err != nil {
@@ -21,8 +21,8 @@ func (r *hostFixture) reportFrom(ago time.Duration, networks ...wire.NetworkRepo
 	}
 }
 
-// A network that the host has just released is not discovered from a report that was already on its way, nor from one
-// after a report of its absence. A network that an administrator makes later is discovered.
+// A released network must not be listed as discovered because of a report whose inventory is older than the release. A
+// network of that name that an administrator creates on the host later is discovered.
 func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 	r := newHostFixture(t)
 	r.execSQL(`UPDATE hosts SET status = '{}'`)
@@ -69,8 +69,8 @@ func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 	want("and removed there", "net br0  true")
 }
 
-// A failed release is retried after 5 minutes, then after 10, and so on up to six hours. Other lost pools and networks,
-// and other hosts, are not delayed.
+// A failed release is retried after 5 minutes, then after 10 minutes, and so on up to six hours. Jobs for other pools
+// and networks, and for other hosts, are not delayed.
 func TestFailedReleaseOfNetworkOrPoolIsRetriedWithBackoff(t *testing.T) {
 	r := newHostFixture(t)
 	other := r.addHost("other")

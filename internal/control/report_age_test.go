@@ -9,12 +9,13 @@ import (
 	"quantix/internal/wire"
 )
 
-// reportWithAge sends a report of a running VM with the given ages of the inventory and of the report itself.
-func (r *hostFixture) reportWithAge(digest string, full bool, looked, underWay time.Duration, vms ...wire.VMReport) {
+// reportWithAge sends a report that left the host transit ago, with an inventory that was inventoryAge old at that
+// time. A full report contains the VMs.
+func (r *hostFixture) reportWithAge(digest string, full bool, inventoryAge, transit time.Duration, vms ...wire.VMReport) {
 	r.t.Helper()
 	in := wire.Report{
-		Seq: r.nextSeq(), Digest: digest, StateAgeMs: looked.Milliseconds(),
-		Stamp: &wire.Stamp{At: queryValue[time.Time](r, `SELECT now()`).Add(-underWay - time.Minute), AgoMs: time.Minute.Milliseconds()},
+		Seq: r.nextSeq(), Digest: digest, StateAgeMs: inventoryAge.Milliseconds(),
+		Stamp: &wire.Stamp{At: queryValue[time.Time](r, `SELECT now()`).Add(-transit - time.Minute), AgoMs: time.Minute.Milliseconds()},
 	}
 	if full {
 		in.State = &wire.State{Host: fleet.HostStatus{Connected: true}, VMs: vms}
@@ -24,7 +25,7 @@ func (r *hostFixture) reportWithAge(digest string, full bool, looked, underWay t
 	}
 }
 
-// A report's age counts from the time of its inventory, not from its arrival.
+// The age of a report is the time since its inventory began, not since its arrival.
 func TestReportAgeCountsFromHypervisorInventory(t *testing.T) {
 	r := newHostFixture(t)
 	id := r.addVM("web")
@@ -80,7 +81,8 @@ func TestReportAgeCountsFromHypervisorInventory(t *testing.T) {
 	}
 }
 
-// The state of a host without its hypervisor ages from the last inventory, whatever the host reports later.
+// While an agent has no connection to its hypervisor, the host's state is as old as the last inventory. Later reports
+// do not make it newer.
 func TestHostWithoutHypervisorAgesFromLastInventory(t *testing.T) {
 	r := newHostFixture(t)
 	r.reportWithAge("a", true, time.Second, 0)

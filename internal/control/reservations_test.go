@@ -50,7 +50,8 @@ func TestAddressReservationAppliedOnEachHost(t *testing.T) {
 	if _, tasks, err = s.ReserveAddress(t.Context(), chief, n.ID, lease); err != nil || len(tasks) != 0 {
 		t.Errorf("the same again: %v %v", tasks, err)
 	}
-	// For an unused MAC it reserves the next free address, which is neither a host's nor the VM db's.
+	// A request for a MAC address without a VM reserves the next free address. The addresses of the gateway and of VM "db"
+	// are skipped.
 	if lease, _, err = s.ReserveAddress(t.Context(), chief, n.ID, fleet.StaticLease{MAC: "52:54:00:00:07:09"}); err != nil || lease.IP != "10.7.0.3" {
 		t.Errorf("%+v %v", lease, err)
 	}

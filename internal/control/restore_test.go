@@ -13,8 +13,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// restoreDump returns a rig on a database restored from dump. The host's agent has the session it had at the time of
-// the dump.
+// restoreDump restores the dump into a new database and returns a hostFixture on it. The host's agent has the session
+// of the time of the dump.
 func (r *hostFixture) restoreDump(dump string) *hostFixture {
 	r.t.Helper()
 	url := testkit.EmptyURL(r.t)
@@ -29,7 +29,7 @@ func (r *hostFixture) restoreDump(dump string) *hostFixture {
 	return &next
 }
 
-// runPostgresProgram runs one of PostgreSQL's programs.
+// runPostgresProgram runs a program from PostgreSQL's installation, such as pg_dump.
 func runPostgresProgram(t *testing.T, program string, args ...string) {
 	t.Helper()
 	bin, err := pglocal.FindBinaries()
@@ -44,9 +44,9 @@ func runPostgresProgram(t *testing.T, program string, args ...string) {
 	}
 }
 
-// The host continues to work after the dump. After the restore its agent session is the same, but epochs and
-// generations are lower. The next job gets an epoch above those that the host has seen, and the next report finds the
-// edit that the database lost.
+// The host runs further jobs after the dump. The restored database has the same agent session but lower epochs and
+// generations. The next job gets an epoch above those that the host has seen. The next report shows the edit that the
+// database lost as drift.
 func TestRestoredDatabaseUsesHigherEpochs(t *testing.T) {
 	r := newHostFixture(t)
 	id := r.addVM("web")

@@ -56,7 +56,7 @@ func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
 		t.Errorf("the delays are %v, want %v", waits, want)
 	}
 	last := r.claimJobs()[0]
-	// Only now does an agent crash while it runs this job.
+	// Simulate the first crash of an agent while it runs the job.
 	r.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
 	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,8 @@ func TestNewerRequestReplacesRetriedJob(t *testing.T) {
 	if len(stop) != 1 || stop[0].Kind != fleet.VMStop {
 		t.Fatalf("claimed %+v", stop)
 	}
-	// A start is requested while the stop is retried. A failure of the stop then has no effect.
+	// A start is requested while the stop job is running. The stop job then fails, and is not retried because the start is
+	// newer.
 	r.execSQL(`UPDATE vms SET ordered = '', observed_generation = generation WHERE id = $1`, id)
 	if _, err := r.RequestPowerAction(t.Context(), chief, id, fleet.ActStart); err != nil {
 		t.Fatal(err)

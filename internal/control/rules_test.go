@@ -28,7 +28,8 @@ func (s *projectFixture) settleRules() {
 	}
 }
 
-// Anti-affinity applies whichever of the two VMs has the rule, and also to named hosts.
+// An anti-affinity rule applies if the new VM has it or if an existing VM has it. It also applies if the request names
+// the host.
 func TestPlacementFollowsRules(t *testing.T) {
 	s := newProjectFixture(t)
 	one, err := s.createWithRules(chief, "web-1", "", webAntiAffinityRule)
@@ -65,7 +66,7 @@ func TestPlacementFollowsRules(t *testing.T) {
 	})
 }
 
-// Anti-affinity also applies between VMs created concurrently.
+// Anti-affinity rules also separate VMs that are created concurrently.
 func TestPlacementRulesHoldForConcurrentCreates(t *testing.T) {
 	s := newProjectFixture(t)
 	made := make(chan error, 4)
@@ -118,8 +119,8 @@ func TestPlacementRulesHideHostsFromTenants(t *testing.T) {
 	}
 }
 
-// A rule that an edit violates is shown, with a text for each actor, and no VM moves. The problem ends when the rule is
-// satisfied again.
+// An edit may violate a placement rule: the VM stays on its host and needs attention. The text for members names no
+// hosts. The VM no longer needs attention once the rule is satisfied.
 func TestVMViolatingPlacementRuleNeedsAttention(t *testing.T) {
 	s := newProjectFixture(t)
 	one, err := s.createWithRules(chief, "web-1", s.h1)
@@ -174,7 +175,7 @@ func TestVMViolatingPlacementRuleNeedsAttention(t *testing.T) {
 	}
 }
 
-// The preview names the chosen host, with the reasons against the others. A member sees no host names.
+// The preview names the chosen host and gives a reason for each other host. The preview for a member names no hosts.
 func TestPlacementPreviewFollowsRules(t *testing.T) {
 	s := newProjectFixture(t)
 	if _, err := s.createWithRules(chief, "web-1", s.h1); err != nil {
@@ -199,7 +200,7 @@ func TestPlacementPreviewFollowsRules(t *testing.T) {
 	}
 }
 
-// A VM that must stay on its host is not migrated, and migrations respect the VM's bandwidth limit.
+// A migration is refused for a VM whose policy pins it to its host. The VM's bandwidth limit applies to its migrations.
 func TestMigrationPolicyLimitsMigrations(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.imageOnOneHost()

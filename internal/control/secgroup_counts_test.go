@@ -23,8 +23,8 @@ func (s *projectFixture) sendHeartbeat(a fleet.Actor, counts fleet.FilterCounts)
 	return err
 }
 
-// Packet counts of NICs are summed per rule and shown per NIC. Counts of other hosts' NICs and outdated counts are
-// ignored, and shown as unknown instead of zero.
+// Packet counts of NICs are summed per rule and shown per NIC. Outdated counts, and counts that a host reports for NICs
+// of another host, are ignored. Without a valid count the page shows unknown instead of zero.
 func TestPacketCountsSummedPerSecurityGroupRule(t *testing.T) {
 	s := newProjectFixture(t)
 	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)
@@ -100,7 +100,7 @@ func TestPacketCountsSummedPerSecurityGroupRule(t *testing.T) {
 	if err := s.sendHeartbeat(h1, fleet.FilterCounts{NICs: bulkOrder}); fleet.CodeOf(err) != fleet.Invalid {
 		t.Errorf("more rules than a report has: %v", err)
 	}
-	// Outdated counts are unknown, like counts that a host cannot provide.
+	// An outdated count is shown as unknown, as for a host that cannot count packets.
 	s.execSQL(`UPDATE host_filter_counts SET at = at - interval '5 minutes'`)
 	shows(chief, "0 of 2: false 0 0, dropped 0")
 	if nics, err := s.NICFilterStates(t.Context(), s.member, a.ID); err != nil || nics[0].Hits != nil {
@@ -114,7 +114,7 @@ func TestPacketCountsSummedPerSecurityGroupRule(t *testing.T) {
 	}
 }
 
-// Rule ids are unique: a rule with the id of another group's rule gets a new id.
+// Rule ids are unique among all groups: a new rule with the id of another group's rule gets a new id.
 func TestSecurityGroupRuleIDsAreUnique(t *testing.T) {
 	s := newProjectFixture(t)
 	first := s.addSecurityGroup(s.member, s.red, "first", allowRule(fleet.Ingress, fleet.TCP, 80))
@@ -133,8 +133,8 @@ func TestSecurityGroupRuleIDsAreUnique(t *testing.T) {
 	}
 }
 
-// A group that somebody changed on a host does not count as applied: at the group, at its NICs, and in the attention
-// list. The group is reapplied only on request.
+// A security group that somebody changed on a host is shown as not applied on the group's page, at its NICs and in the
+// Needs attention list. The group is reapplied only on request.
 func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
@@ -196,7 +196,7 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	if work := s.claimAndFinishJobs(h1, ""); len(work) != 0 {
 		t.Errorf("a changed group is reapplied without a request: %+v", work)
 	}
-	// A report of another host on the group is ignored.
+	// A report on the group by a host without the group is ignored.
 	says(s.agentSession(s.h2), fleet.VMStatus{})
 	if got, _ := state(); got != "changed on the host, 1, changed on the host" {
 		t.Errorf("after another host's word: %s", got)

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Two groups name each other in their rules. Each gets the other's current member addresses in one step, and neither
-// can be deleted while the other names it.
+// Two security groups refer to each other in their rules. One run of the pass sends each group the member addresses of
+// the other. Neither group can be deleted while the other refers to it.
 func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
@@ -67,7 +67,7 @@ func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 	if pass(db.ID, web.ID, 5432).Pass || !pass(db.ID, web.ID, 80).Pass {
 		t.Error("the two rules have the same id")
 	}
-	// A changed address of a member reaches the hosts of both groups at once.
+	// After an address of a member changed, one run of the pass sends it to the hosts of both groups.
 	s.reportAddress(web.ID, "10.0.0.9")
 	if got := members(); got != "back[10.0.0.9/32]" {
 		t.Errorf("after a member's address changed the host gets %q", got)
@@ -90,7 +90,8 @@ func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 	}
 }
 
-// A group that a rule names again does not admit its former members.
+// After a rule refers to a group again that it did not refer to for a while, former members of the group are not
+// admitted.
 func TestSecurityGroupReferencedAgainDropsFormerMembers(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)

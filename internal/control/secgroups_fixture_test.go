@@ -52,14 +52,15 @@ func (s *projectFixture) runSecurityGroupPass() {
 	}
 }
 
-// reportAddress writes the host's report of an address of the VM's NIC, with the NIC's network filter.
+// reportAddress writes the host's report that the VM's NIC has the address and a network filter.
 func (s *projectFixture) reportAddress(vm fleet.VMID, address string) {
 	s.t.Helper()
 	mac := s.getVM(vm).Spec.NICs[0].MAC
 	s.execSQL(`UPDATE vms SET status = COALESCE(status, '{"power":"running","cpus":1,"memoryMiB":128}') || jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', $2::text, 'source', 'network default', 'filter', 'quantix-nic', 'addresses', jsonb_build_array($3::text)))) WHERE id = $1`, vm, mac, address)
 }
 
-// groupStatus returns the hosts of a group, each followed by "assign" or "release".
+// groupStatus returns the hosts with an assignment of the group, each followed by the requested state: "assign" or
+// "release".
 func (s *projectFixture) groupStatus(id fleet.SecurityGroupID) string {
 	s.t.Helper()
 	var out string
@@ -70,11 +71,11 @@ func (s *projectFixture) groupStatus(id fleet.SecurityGroupID) string {
 	return out
 }
 
-// finishSeq counts the results, so that each gets a new number.
+// finishSeq counts the job results, so that each has a new sequence number.
 var finishSeq atomic.Int64
 
-// claimAndFinishJobs claims the host's jobs and finishes each with the error says; empty: success.
-func (s *projectFixture) claimAndFinishJobs(a fleet.Actor, says string) []wire.Work {
+// claimAndFinishJobs claims the host's jobs and finishes them all with the error text, or successfully if it is empty.
+func (s *projectFixture) claimAndFinishJobs(a fleet.Actor, errText string) []wire.Work {
 	s.t.Helper()
 	claim, err := s.Claim(s.t.Context(), a, wire.ClaimRequest{Max: 8}, 0)
 	if err != nil {
@@ -84,10 +85,10 @@ func (s *projectFixture) claimAndFinishJobs(a fleet.Actor, says string) []wire.W
 	for _, w := range claim.Jobs {
 		f := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: base + finishSeq.Add(1), Outcome: wire.Done}
 		if w.SecurityGroup != nil {
-			f.SecurityGroup = &fleet.SecurityGroupStatus{Active: says == "", Error: says}
+			f.SecurityGroup = &fleet.SecurityGroupStatus{Active: errText == "", Error: errText}
 		}
-		if says != "" {
-			f.Outcome, f.Error = wire.Failed, says
+		if errText != "" {
+			f.Outcome, f.Error = wire.Failed, errText
 		}
 		if _, _, err := s.Finish(s.t.Context(), a, w.ID, f); err != nil {
 			s.t.Fatal(err)

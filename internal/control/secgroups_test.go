@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A group is applied on the hosts of its NICs, with its members' addresses, and removed from a host with the host's
-// last NIC.
+// A security group is applied on the hosts of its member NICs, with the addresses of the groups that its rules name. It
+// is removed from a host after the host's last member NIC.
 func TestSecurityGroupAppliedOnHostsOfItsNICs(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
@@ -38,7 +38,7 @@ func TestSecurityGroupAppliedOnHostsOfItsNICs(t *testing.T) {
 	if s.runSecurityGroupPass(); len(s.claimAndFinishJobs(h1, "")) != 0 {
 		t.Error("a pass in which nothing changed gives work")
 	}
-	// A new member's address is sent to the host of the other NIC.
+	// A NIC joins the group that a rule of the first group names. The rule on the host then contains the NIC's address.
 	if _, err := s.setSecurityGroups(s.member, a.ID, clients.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +60,8 @@ func TestSecurityGroupAppliedOnHostsOfItsNICs(t *testing.T) {
 	if work = s.claimAndFinishJobs(h1, ""); len(work) != 1 || fmt.Sprint(work[0].SecurityGroup.Rules[0].Remotes) != "[10.0.0.8/32]" {
 		t.Errorf("with another address: %+v", work)
 	}
-	// When the last NIC leaves the group, the group's removal waits for the VM's job, so that the NIC does not lose its
-	// filter early.
+	// After the last NIC has left the group, the host keeps the group until the VM's job has ended, because the NIC uses
+	// the group's filter until then.
 	if _, err := s.setSecurityGroups(s.member, b.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestSecurityGroupAppliedOnHostsOfItsNICs(t *testing.T) {
 	}
 }
 
-// A group whose rule names the group itself: its members may connect to one another.
+// A rule may name its own group: the members of the group may then connect to one another.
 func TestSelfReferringSecurityGroupAdmitsItsMembers(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
@@ -141,7 +141,7 @@ func TestSelfReferringSecurityGroupAdmitsItsMembers(t *testing.T) {
 	}
 }
 
-// A host's error for a group is shown at the group, at the NIC, and in the attention list.
+// A host's error for a group is shown on the group's page, at the NIC and in the Needs attention list.
 func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
@@ -194,7 +194,8 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 	}
 }
 
-// Tenants have their own groups and use global ones; groups of other projects are refused as unknown.
+// Tenants create groups in their projects and can use global groups. A group of another project is refused with the
+// error for an unknown group.
 func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 	s := newProjectFixture(t)
 	mine, theirs := s.addSecurityGroup(s.member, s.red, "web"), s.addSecurityGroup(s.blueMember, s.blue, "web")
@@ -292,7 +293,8 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 	}
 }
 
-// Anti-spoofing is on by default for tenants and off for administrators; existing NICs do not change.
+// A new NIC has anti-spoofing by default if a tenant creates it, but not if an administrator does. Existing NICs do not
+// change.
 func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 	s := newProjectFixture(t)
 	make := func(a fleet.Actor, name string, on *bool) fleet.VMView {

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// An ended agent session gets no jobs and changes nothing, even if its request shares a batch with a request of the
+// A request of an ended agent session gets no jobs and changes nothing, even in a batch with a request of the host's
 // current session.
 func TestEndedAgentSessionGetsNoJobsInSharedBatch(t *testing.T) {
 	r := newHostFixture(t)

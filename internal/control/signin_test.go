@@ -128,11 +128,11 @@ func TestAddressThrottleSpansAccounts(t *testing.T) {
 			t.Errorf("from %s: %v", address, err)
 		}
 	}
-	// A refusal because of one limit does not count against the other limit.
+	// An attempt refused by the address's limit does not count against the account's limit.
 	if n := h.countRowsOf("login_throttle WHERE key LIKE 'account:chief%' AND failures <> 0"); n != 0 {
 		t.Error("the refused attempt counts against the account")
 	}
-	// A success with one's own account does not clear failures with other accounts.
+	// A successful sign-in does not clear the failures that other accounts had from the same address.
 	h.execSQL("INSERT INTO login_throttle (key, failures, last_at) VALUES ('address:192.0.2.7', 19, now())")
 	h.signInTime("chief")
 	if n := h.countRowsOf("login_throttle WHERE key = 'address:192.0.2.7' AND failures = 19"); n != 1 {
@@ -240,7 +240,8 @@ func TestLastVisitUpdatedOncePerMinute(t *testing.T) {
 	}
 }
 
-// Five wrong passwords delay other clients in the same network, not the account's owner.
+// After five wrong passwords from one network, unknown browsers of that network must wait. A known browser of the
+// account need not wait.
 func TestSignInFailuresOfOtherClientsDoNotLockOutKnownBrowser(t *testing.T) {
 	h := newIdentityFixture(t)
 	from := func(address, browser, password string) error {
@@ -268,7 +269,8 @@ func TestSignInFailuresOfOtherClientsDoNotLockOutKnownBrowser(t *testing.T) {
 	if err := from("203.0.113.1", secret, goodPassword); err != nil {
 		t.Errorf("a known browser: %v", err)
 	}
-	// A browser is known to one account only, and a stolen browser secret does not allow guesses without limit.
+	// A browser is known only to the account that signed in with it. Attempts with a stolen browser secret are limited
+	// too.
 	h.addUser("ann", fleet.RoleViewer)
 	h.execSQL("INSERT INTO login_throttle (key, failures, last_at) VALUES ('account:ann', 100, now())")
 	_, err = h.SignIn(t.Context(), fleet.Actor{Address: "203.0.113.1", Browser: secret}, "ann", goodPassword)
@@ -277,7 +279,7 @@ func TestSignInFailuresOfOtherClientsDoNotLockOutKnownBrowser(t *testing.T) {
 		wantCode(t, from("203.0.113.1", secret, "wrong password"), fleet.Unauthorized)
 	}
 	wantCode(t, from("203.0.113.1", secret, goodPassword), fleet.TooMany)
-	// A password set by an administrator makes all browsers unknown.
+	// After an administrator sets the password, no browser is known to the account.
 	if err := h.SetPassword(t.Context(), fleet.SystemActor, "chief", "another password"); err != nil {
 		t.Fatal(err)
 	}

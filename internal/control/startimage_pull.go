@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// imagePull is one request to download a catalog image.
+// imagePull is a request to download an image of the catalog into a pool.
 type imagePull struct {
 	PullDestination
 	actor   fleet.Actor
@@ -24,8 +24,8 @@ type imagePull struct {
 	image   fleet.ImageID // the library image, once findOrAddImage has found or added it
 }
 
-// prepareDownloadJob finds or adds the library image and returns the host's download job. The pool must be locked; the
-// returned function locks the catalog entry.
+// prepareDownloadJob returns a function for storage.QueueVolumeJob. The function locks the catalog entry, finds or adds
+// the library image, and returns the host's download job.
 func (p *imagePull) prepareDownloadJob(ctx context.Context) func(*db.Queries, assign.AssignableObject) (storage.VolumeJob, error) {
 	return func(q *db.Queries, _ assign.AssignableObject) (storage.VolumeJob, error) {
 		entry, err := lockStartImage(ctx, q, p.entryID)
@@ -117,8 +117,8 @@ func (p *imagePull) checkContentIsNew(ctx context.Context, q *db.Queries, entry 
 	return fleet.Errorf(fleet.Conflict, "Version %d of the image %s has the same content already. Copy that version to the pool on the image's page.", number, image)
 }
 
-// freeFileName returns a name for the volume, with a numeric suffix if needed. No volume of the pool and no missing
-// copy of the library has that name.
+// freeFileName returns the volume's name, with a numeric suffix if a volume of the pool or an image copy with a missing
+// file has the name.
 func freeFileName(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) (string, error) {
 	end := path.Ext(ref.Volume)
 	stem := strings.TrimSuffix(ref.Volume, end)

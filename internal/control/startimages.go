@@ -131,7 +131,7 @@ func (c *Control) RestoreStartImages(ctx context.Context, a fleet.Actor) (n int6
 	return n, err
 }
 
-// changeStartImage runs do with the locked entry.
+// changeStartImage locks the entry and calls do with it in the same transaction.
 func (c *Control) changeStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, do func(*db.Queries, fleet.StartImage) error) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err

@@ -97,8 +97,8 @@ func TestCatalogRestoreResetsShippedEntries(t *testing.T) {
 	}
 }
 
-// A pull makes an image with the entry's facts, and a second pull adds a version. A failed pull shows its error at the
-// entry and leaves no version.
+// The first pull of a catalog entry adds an image with the entry's name and operating system; the second pull adds a
+// version. A failed pull shows its error at the entry and leaves no version.
 func TestPullCatalogImageAddsImageVersion(t *testing.T) {
 	s := newLibraryFixture(t)
 	debian := s.catalogEntry("Debian 12")
@@ -117,7 +117,7 @@ func TestPullCatalogImageAddsImageVersion(t *testing.T) {
 	}
 	s.wantRefused("twice at once", fleet.Conflict, "being pulled already", func() error { _, _, err := pull(control.PullDestination{PoolID: s.nfs}); return err })
 
-	// The host reports a failed download: the host has no network.
+	// The host reports that the download failed because the host has no network.
 	work := s.claimedWork(task.HostID, fleet.VolumeFetch)
 	if o := work[0].Args.Volume; len(work) != 1 || o.URL != debian.URL || o.ChecksumURL != debian.ChecksumURL || o.Checksum != "" {
 		t.Fatalf("%+v", work)
@@ -144,7 +144,7 @@ func TestPullCatalogImageAddsImageVersion(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 
-	// A newer build becomes another version in another file. In a local pool a host is chosen.
+	// A pull into a pool that has a file of that name uses another file name. For a local pool the portal chooses a host.
 	if _, task, err = pull(control.PullDestination{PoolID: s.nfs}); err != nil || task.SubjectName != "debian-12-2.qcow2" {
 		t.Fatalf("%+v %v", task, err)
 	}

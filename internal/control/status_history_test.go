@@ -9,8 +9,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// The history of a host status has the reported states and the unknown periods. An offline period ends with a heartbeat
-// or with a full report.
+// The history of a host status contains the reported states and, while the host was offline, unknown. An offline period
+// ends with a heartbeat or with a full report.
 func TestHostStatusHistoryOfOneDay(t *testing.T) {
 	r := newHostFixture(t)
 	fast := fleet.NewID[fleet.PoolID]()
@@ -32,7 +32,7 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 		t.Helper()
 		r.reportPoolsAndNetworks([]wire.PoolReport{{ID: fast, Name: "fast", Status: fleet.PoolStatus{State: state, Error: words}}})
 	}
-	// before moves all recorded quarters of an hour back in time.
+	// before moves the recorded history back by a number of quarters of an hour.
 	before := func(quarters int) {
 		t.Helper()
 		// Moving by 100 years first avoids collisions with rows that already have the new time.

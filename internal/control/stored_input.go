@@ -2,15 +2,16 @@ package control
 
 import "encoding/json"
 
-// storedInput is user input stored until its task has run. The input is encrypted if it has first-boot data, which may
-// have secrets.
+// storedInput is user input stored until its task has run. The input is encrypted if it contains first-boot data,
+// because that may contain secrets.
 type storedInput struct {
 	Plain  json.RawMessage `json:"plain,omitempty"`
 	Key    string          `json:"key,omitempty"`
 	Sealed []byte          `json:"sealed,omitempty"`
 }
 
-// encodeInput encodes v for the row that label identifies. Sealed input can be opened only with the same label.
+// encodeInput encodes v as JSON, encrypted if secret is set. Encrypted input can be decrypted only with the same label,
+// which identifies its row.
 func (s secretSealer) encodeInput(label string, v any, secret bool) (out []byte, err error) {
 	var k storedInput
 	if secret {

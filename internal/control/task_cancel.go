@@ -10,9 +10,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// CancelTask cancels a task that no host has begun, or whose kind the host can undo. Cancelling a deletion restores the
-// VM. For a task with children, CancelTask cancels the children not yet begun. Jobs that apply the current spec cannot
-// be cancelled, because the drift pass would queue them again.
+// CancelTask cancels a task whose job no host has begun, or whose job kind a host can stop and undo. Cancelling a
+// deletion restores the VM. For a bulk task, CancelTask cancels the children that no host has begun. Jobs that apply
+// the current spec cannot be cancelled, because the drift pass would queue them again.
 func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.TaskID) (fleet.Task, error) {
 	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
 		return fleet.Task{}, err
@@ -78,8 +78,8 @@ func cancelJobTask(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Ta
 	return nil
 }
 
-// cancelTaskSteps cancels the pending children before the queued jobs, because another portal may turn a pending child
-// into a queued job in between.
+// cancelTaskSteps cancels the children of a bulk task. It cancels pending children before queued jobs, because another
+// portal may start a pending child in between.
 func cancelTaskSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) error {
 	projects, err := q.StepProjects(ctx, &t.ID)
 	if err != nil {
@@ -109,7 +109,8 @@ func cancelTaskSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.
 
 func cancelledByText(a fleet.Actor) string { return fmt.Sprintf("Cancelled by %s.", a.Name) }
 
-// checkCancellable refuses if the actor lacks the task's own permission, or if cancelling has no effect.
+// checkCancellable refuses if the actor lacks the permission to request such a task, or if cancelling the task has no
+// effect.
 func checkCancellable(a fleet.Actor, t fleet.Task) error {
 	if err := policy.Check(a, policy.CancelPermission(t), t.ProjectID); err != nil {
 		return err

@@ -17,7 +17,7 @@ func (r *hostFixture) getTask(id fleet.TaskID) fleet.Task {
 	return t
 }
 
-// A task has the state of its job after every change of the job.
+// After every change of a job, its task has the same state.
 func TestTaskStateFollowsJob(t *testing.T) {
 	r := newHostFixture(t)
 	id := r.addVM("web")

@@ -8,7 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// VMs from a template have overlays on its images, or full copies. A version cannot be deleted while overlays use it.
+// Disks of VMs from a template are overlays backed by the template's images, or full copies. A version cannot be
+// deleted while overlays are backed by its images.
 func TestVMsFromTemplateUseOverlaysOrCopies(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web")
@@ -126,7 +127,7 @@ func TestInvalidTemplateAsVMSourceRefused(t *testing.T) {
 	if tasks, err := s.DeleteTemplateVersion(t.Context(), s.member, control.TemplateVersion{TemplateID: other.ID, VersionID: told.ID}, "Other"); err != nil || len(tasks) != 0 {
 		t.Errorf("%v %v", tasks, err)
 	}
-	// The older version is offered again: only the VM's name, which is in use, is refused.
+	// The older version is the newest again. The request is refused only because the VM's name is in use.
 	if err := with(control.VMSource{TemplateID: other.ID})(); fleet.CodeOf(err) != fleet.Conflict {
 		t.Error(err)
 	}

@@ -117,8 +117,8 @@ func checkConfirmation(confirm, name, what string) error {
 	return checks.Err()
 }
 
-// getTemplateVersion returns the named version of a template that the actor may change, if the version allows the
-// action.
+// getTemplateVersion returns a version and its template. It refuses if the actor may not change the template, or if the
+// version does not allow the action.
 func (c *Control) getTemplateVersion(ctx context.Context, a fleet.Actor, of TemplateVersion, act fleet.Action) (fleet.TemplateView, fleet.TemplateVersion, error) {
 	v, err := c.getChangeableTemplate(ctx, a, of.TemplateID)
 	if err != nil {
@@ -134,8 +134,8 @@ func (c *Control) getTemplateVersion(ctx context.Context, a fleet.Actor, of Temp
 	return v, v.Versions[i], nil
 }
 
-// copiesOwnedBy returns the copies of images made for the version, or for any version if version is empty, and the ids
-// of their image versions.
+// copiesOwnedBy returns the copies of images that were made for the given version, or for all versions if version is
+// empty, and the ids of the image versions.
 func (c *Control) copiesOwnedBy(ctx context.Context, v fleet.TemplateView, version fleet.TemplateVersionID) (query.Copies, []string, error) {
 	var out query.Copies
 	ids := []string{}
@@ -165,8 +165,8 @@ func (c *Control) copiesOwnedBy(ctx context.Context, v fleet.TemplateView, versi
 	return out, ids, nil
 }
 
-// checkTemplateRemovable locks the template with its images. It refuses while a copy backs disks or is in use by a
-// host's job.
+// checkTemplateRemovable locks the template with its images. It refuses while one of the copies backs disks or has an
+// unfinished job.
 func checkTemplateRemovable(ctx context.Context, q *db.Queries, id fleet.TemplateID, copies query.Copies) error {
 	if _, err := q.LockTemplateImages(ctx, &id); err != nil {
 		return err
@@ -203,7 +203,7 @@ func queueFileDeletions(ctx context.Context, q *db.Queries, a fleet.Actor, copie
 	return tasks, nil
 }
 
-// addTemplateVersion adds a version of a locked VM to a locked template.
+// addTemplateVersion adds a version made from the VM to the template. Both must be locked.
 func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, in TemplateSource) (task fleet.Task, err error) {
 	versions, err := q.TemplateVersions(ctx, t.ID)
 	switch {
@@ -217,7 +217,7 @@ func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.
 		number = int(versions[len(versions)-1].Number) + 1
 	}
 	bare := vm.Spec.WithoutIdentity()
-	// Rules of other kinds name hosts or VMs, which do not apply to a new VM.
+	// Keep only rules about VM labels. Other rules name hosts or VMs, which do not apply to a new VM.
 	bare.Rules = slices.DeleteFunc(slices.Clone(bare.Rules), func(r fleet.PlacementRule) bool { return r.Of != fleet.RuleVMLabels })
 	spec, err := completeSpecForStorage(ctx, q, vm.ProjectID, bare)
 	if err != nil {
@@ -238,7 +238,7 @@ func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.
 	return task, err
 }
 
-// newTemplateVersion is a version of a locked template, to be made from a locked VM.
+// newTemplateVersion is a template version that is being made from a VM. The template and the VM are locked.
 type newTemplateVersion struct {
 	template db.Template
 	number   int
@@ -270,8 +270,7 @@ func (v newTemplateVersion) useImagesOfVM(ctx context.Context, q *db.Queries, a 
 	return nil
 }
 
-// copyDisksToImages queues a full copy of each disk in the disk's pool, without a backing file: one task with one job
-// per disk.
+// copyDisksToImages queues one task with a copy job per disk. Each copy is in the disk's pool and has no backing file.
 func (v newTemplateVersion) copyDisksToImages(ctx context.Context, q *db.Queries, a fleet.Actor) (task fleet.Task, err error) {
 	t := v.template
 	own, err := q.LockTemplateImages(ctx, &t.ID)
@@ -307,8 +306,8 @@ func (v newTemplateVersion) copyDisksToImages(ctx context.Context, q *db.Queries
 // diskRole is the role of the job that makes the n-th disk.
 func diskRole(n int) string { return fmt.Sprintf("disk-%02d", n) }
 
-// copyDiskToImage queues a copy of the VM's disk i as a version of the disk's image. The copy reads from the snapshot
-// shot, if given. The job joins the given task, or a new task if that is empty.
+// copyDiskToImage queues a copy of the VM's disk i as a version of the image v.disks[i].ImageID. The job copies from
+// the temporary snapshot unless it is zero. The job is added to the task, or to a new task if task is zero.
 func (v newTemplateVersion) copyDiskToImage(ctx context.Context, q *db.Queries, a fleet.Actor, i int, shot tempSnapshot, task fleet.Task) (fleet.Task, error) {
 	t, vm, disk := v.template, v.vm, v.vm.Spec.Disks[i]
 	j, err := diskImageJob(ctx, q, vm, i, t.Name)

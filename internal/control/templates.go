@@ -18,7 +18,8 @@ type TemplateSource struct {
 	Note     string     `json:"note,omitempty" doc:"A note about the version"`
 }
 
-// NewTemplate is the input of AddTemplate. The template belongs to the VM's project; other projects need a grant.
+// NewTemplate is the input of AddTemplate. The template belongs to the VM's project. Other projects can use it only
+// with a grant.
 type NewTemplate struct {
 	Name        string        `json:"name"`
 	Description string        `json:"description,omitempty"`
@@ -33,8 +34,8 @@ type EditTemplate struct {
 	OS          *fleet.OSFacts `json:"os,omitempty"`
 }
 
-// AddTemplate makes a template from a VM. The task is the host's work for the template's images. It is empty for a VM
-// without disks, or if the template uses existing images.
+// AddTemplate makes a template from a VM. In the returned task the host copies the VM's disks to images. The task is
+// zero for a VM without disks, or if the template uses existing images.
 func (c *Control) AddTemplate(ctx context.Context, a fleet.Actor, in NewTemplate) (fleet.TemplateID, fleet.Task, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return "", fleet.Task{}, err
@@ -103,8 +104,9 @@ func (in TemplateSource) checkFields(c *fleet.Checks) {
 	fleet.CheckDescription(c, "note", in.Note)
 }
 
-// createTemplateVersion adds a version of the VM to the template that first inserts or locks.
-func (c *Control) createTemplateVersion(ctx context.Context, a fleet.Actor, in TemplateSource, first func(*db.Queries, fleet.VMView) (db.Template, error)) (task fleet.Task, err error) {
+// createTemplateVersion calls insertOrLock, which inserts or locks the template, and adds a version made from the VM to
+// the template.
+func (c *Control) createTemplateVersion(ctx context.Context, a fleet.Actor, in TemplateSource, insertOrLock func(*db.Queries, fleet.VMView) (db.Template, error)) (task fleet.Task, err error) {
 	was, err := c.GetVM(ctx, a, in.VMID)
 	if err != nil {
 		return task, err
@@ -131,7 +133,7 @@ func (c *Control) createTemplateVersion(ctx context.Context, a fleet.Actor, in T
 		if ok, why := allows(); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s", why)
 		}
-		t, err := first(q, vm)
+		t, err := insertOrLock(q, vm)
 		if err != nil {
 			return err
 		}

@@ -61,8 +61,8 @@ func (s *libraryFixture) finishCopies(host fleet.HostID, sum string) {
 	}
 }
 
-// A member makes a template of a VM that is off: each disk becomes an image of the template, and the spec has no
-// identity of the VM.
+// A member makes a template from a VM that is off. Each disk is copied to an image of the template. The template's spec
+// lacks the VM's name and addresses.
 func TestMembersCreateTemplates(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
@@ -99,7 +99,7 @@ func TestMembersCreateTemplates(t *testing.T) {
 		t.Errorf("the disk of a template is offered alone: %v %v", all, err)
 	}
 
-	// A second version uses the same images. The images have the template's name.
+	// The disks of a second version become new versions of the same images. The images are named after the template.
 	if _, err := s.AddTemplateVersion(t.Context(), s.member, id, control.TemplateSource{VMID: vm.ID}); err != nil {
 		t.Fatal(err)
 	}
@@ -271,8 +271,8 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 	s.wantRefused("more than a project may have", fleet.Conflict, "which is the maximum", ask(control.NewTemplate{Name: "Last", TemplateSource: of}))
 }
 
-// A template of existing images is ready at once, even if its VM is running. The images do not belong to the template
-// and stay after its deletion.
+// A template can refer to the library images that the VM's disks were created from. Such a template is ready at once,
+// even if the VM is running. The images stay when the template is deleted.
 func TestTemplateOfExistingImages(t *testing.T) {
 	s := newLibraryFixture(t)
 	image, version := s.publishImage(s.nfs, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)

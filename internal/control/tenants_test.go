@@ -16,7 +16,7 @@ import (
 	"quantix/internal/notify"
 )
 
-// listErrors requests a page of each list with the query and returns the errors by list.
+// listErrors requests a page of each list with the query q, and returns the error of each list by name.
 func (s *projectFixture) listErrors(q fleet.Query) map[string]error {
 	out := map[string]error{}
 	add := func(name string, _ any, err error) { out[name] = err }
@@ -44,7 +44,7 @@ func (s *projectFixture) listErrors(q fleet.Query) map[string]error {
 	return out
 }
 
-// Every forged cursor is refused or leads to a page; none causes a database error.
+// A list with a forged cursor returns a refusal or a page, but never a database error.
 func TestForgedCursorsRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	s.createVM("web", fleet.Running)
@@ -160,7 +160,7 @@ func TestRefusalAuditLinesAreLimited(t *testing.T) {
 	}
 }
 
-// hostSecrets returns texts that must not occur in data for tenants: host names and paths.
+// hostSecrets returns texts that must not occur in data for tenants: IDs and names of hosts, paths and host devices.
 func (s *projectFixture) hostSecrets(v fleet.VMView) []string {
 	return []string{string(s.h1), string(s.h2), "host-of-the-house", "/v/", "/mnt/", "/srv/", "virbr0"}
 }
@@ -236,7 +236,7 @@ func TestHostNamesHiddenFromTenants(t *testing.T) {
 			t.Errorf("an administrator is not shown %q", secret)
 		}
 	}
-	// Filters and sorts do not reveal hidden values either.
+	// Filters and sorts by host are refused for tenants, because they would reveal hidden values.
 	for _, q := range []fleet.Query{{Filter: "host:host-of-the-house"}, {Sort: "host"}} {
 		_, err := s.ListVMs(t.Context(), s.member, q)
 		wantCode(t, err, fleet.Invalid)
@@ -263,7 +263,7 @@ func TestMACsOfOtherProjectsHidden(t *testing.T) {
 	}
 }
 
-// Only VMs and tasks of a tenant's own projects wake the tenant's pages.
+// A tenant's pages get wake-ups only for VMs and tasks of the tenant's own projects.
 func TestTenantWakeUpsLimitedToOwnProjects(t *testing.T) {
 	r := newHostFixture(t)
 	mine, theirs := r.addVM("mine"), r.addVM("theirs")

@@ -78,7 +78,7 @@ func TestTenantTopologyHidesHosts(t *testing.T) {
 	s.wantRefused("a bridged network", fleet.NotFound, "", func() error { _, err := s.NetworkTopology(t.Context(), s.member, lan.ID); return err })
 }
 
-// A topology has a limited number of VMs, among them those that need attention.
+// A topology shows a limited number of VMs. VMs that need attention come first.
 func TestTopologyLimitsVMs(t *testing.T) {
 	s := newProjectFixture(t)
 	lan := s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1)

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// Totals are shown however large the values are that a host reports, and no report breaks the page.
+// A host may report absurdly large values. Pages still show totals, without an error.
 func TestImplausibleReportsDoNotBreakTotals(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
@@ -41,7 +41,8 @@ func TestImplausibleReportsDoNotBreakTotals(t *testing.T) {
 	}
 }
 
-// Pools on the same file system of a host, and mounts of the same export, share their space.
+// The storage total counts a file system only once: for several pools on one file system of a host, and for several
+// mounts of one export.
 func TestSharedFileSystemCountedOnce(t *testing.T) {
 	s := newProjectFixture(t)
 	total := func(want string) {
@@ -70,10 +71,11 @@ func TestSharedFileSystemCountedOnce(t *testing.T) {
 	says(cluster, s.h1, 70_000, other) // shared: the hosts report different devices with the same size
 	says(cluster, s.h2, 70_000, other)
 	total("7530 of 75300")
-	// Older agents report no file systems: then a shared pool counts once, and a local pool once per host.
+	// Older agents do not report the file systems of pools. A shared pool then counts once, and a local pool once per
+	// host.
 	s.execSQL(`UPDATE assignments SET status = status - 'fileSystem'`)
 	total("8540 of 85400")
-	// Reports of offline hosts and inactive pools do not count.
+	// Pools of offline hosts and inactive pools do not count.
 	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
 	s.execSQL(`UPDATE assignments SET status = status || '{"state":"failed"}' WHERE pool_id = $1`, cluster)
 	total("1020 of 10200")

@@ -18,7 +18,8 @@ const (
 	roleSend    = "send"
 )
 
-// transferRoute is the route of a file from one host to another; the zero value: no transfer is needed.
+// transferRoute describes the transfer of a file from one host to another. The zero value means that no transfer is
+// needed.
 type transferRoute struct {
 	id             fleet.TransferID
 	from, to       query.HostRef
@@ -27,8 +28,8 @@ type transferRoute struct {
 	checksum       string
 }
 
-// routeOfCopyRequest returns the route for an image copy; the zero value if the destination host reads the source file
-// itself.
+// routeOfCopyRequest returns the transfer for an image copy, or the zero value if the destination host can read the
+// source file itself.
 func routeOfCopyRequest(o *imageCopyRequest) transferRoute {
 	if o.from.ID == "" {
 		return transferRoute{}
@@ -36,15 +37,15 @@ func routeOfCopyRequest(o *imageCopyRequest) transferRoute {
 	return transferRoute{id: fleet.NewID[fleet.TransferID](), from: o.from, to: o.host, source: o.source.Ref(), checksum: o.checksum()}
 }
 
-// markReceiver turns a volume job into the job of the receiving host.
-func (b transferRoute) markReceiver(j *storage.VolumeJob) {
+// setReceiveParams adds the parameters of the receiving side to a volume job, unless the transfer is zero.
+func (b transferRoute) setReceiveParams(j *storage.VolumeJob) {
 	if b.id != "" {
 		j.Params.Transfer = &fleet.TransferParams{ID: b.id, Peer: b.from.ID, PeerName: b.from.Name, RateBytes: b.bytesPerSecond}
 	}
 }
 
-// addSender adds the sender's job to the receiver's task, and makes the receiver's job name the sender's job as a step.
-func (b transferRoute) addSender(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) error {
+// addSendStep adds the sender's job to the receiver's task, and records it as a step of the receiver's job.
+func (b transferRoute) addSendStep(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) error {
 	if b.id == "" {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// imageOnOneHost returns an image with one copy, on the first host, in a local pool that both hosts have.
+// imageOnOneHost returns an image whose only copy is on the first host, in a local pool that is assigned to both hosts.
 func (s *libraryFixture) imageOnOneHost() fleet.ImageID {
 	s.t.Helper()
 	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', jsonb_set(status, '{volumes}', '[]'), 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
@@ -61,7 +61,7 @@ func TestImageSentBetweenHosts(t *testing.T) {
 		t.Fatalf("the sender gets %+v with %+v", out.Args.Volume, out.Pools)
 	}
 
-	// Both hosts meet: each gets the other's key, and no other actor gets anything.
+	// Both hosts exchange the data of the transfer: each gets the other host's key. All other actors are refused.
 	ticket, next := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
 	if got := s.meetTransfer(s.h2, in, way.ID, wire.Meet{}); got.Peer != s.h1 || got.KeyHash != strings.Repeat("11", 32) || got.Ticket != "" || !got.Begun {
 		t.Errorf("the receiver hears %+v", got)
@@ -88,19 +88,19 @@ func TestImageSentBetweenHosts(t *testing.T) {
 	s.wantRefused("no hash", fleet.Malformed, "SHA-256", says(s.agents[s.h1], wire.Meet{Job: out.ID, Epoch: out.Epoch, Ticket: "12"}))
 	s.wantRefused("a person", fleet.Unauthorized, "joined host", says(chief, wire.Meet{Job: out.ID, Epoch: out.Epoch}))
 
-	// If the hosts cannot connect to each other, they use the portal's relay, and no other actor can.
+	// Hosts that cannot connect to each other use the portal's relay. All other actors are refused at the relay.
 	at := s.meetTransfer(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true})
 	if again := s.meetTransfer(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true}); at.RelayID == "" || at.RelayTicket != ticket || again.RelayID != at.RelayID {
 		t.Errorf("to meet at %+v, then %+v", at, again)
 	}
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
-		if end, err := s.JoinPair(t.Context(), s.agents[h], at.RelayID); err != nil || end.ID() != at.RelayID {
+		if end, err := s.JoinRelay(t.Context(), s.agents[h], at.RelayID); err != nil || end.ID() != at.RelayID {
 			t.Errorf("%v", err)
 		}
 	}
-	s.wantRefused("another host at the relay", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), otherAgent, at.RelayID); return err })
+	s.wantRefused("another host at the relay", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), otherAgent, at.RelayID); return err })
 	s.execSQL(`UPDATE transfers SET paired_at = now() - interval '31 seconds'`)
-	s.wantRefused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), s.agents[s.h1], at.RelayID); return err })
+	s.wantRefused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), s.agents[s.h1], at.RelayID); return err })
 	if new := s.meetTransfer(s.h1, out, way.ID, wire.Meet{Ticket: next, Relay: true}); new.RelayID == at.RelayID || new.RelayTicket != next {
 		t.Errorf("another ticket meets at %+v", new)
 	}
@@ -159,7 +159,8 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 		t.Errorf("it is %s", got)
 	}
 
-	// A failure of one host's job ends the other job: a queued job at once, a running job at its next request.
+	// If the job of one host fails, the job of the other host ends too: a queued job at once, a running job at its next
+	// request to the portal.
 	task = ask()
 	in = s.claimOnlyJob(s.h2, fleet.VolumeReceive)
 	s.finishJobWith(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "No space left on device"})
@@ -178,8 +179,8 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 	}
 }
 
-// If a VM is placed where its image is missing, another host sends the image first, as part of the VM's task. Hosts
-// with the image are preferred.
+// If the VM's host has no copy of the image, another host sends it a copy first, as part of the VM's task. Placement
+// prefers hosts with a copy.
 func TestMissingImageIsSentBeforeVM(t *testing.T) {
 	s := newLibraryFixture(t)
 	id := s.imageOnOneHost()
@@ -197,7 +198,7 @@ func TestMissingImageIsSentBeforeVM(t *testing.T) {
 	if w := s.claimedWork(s.h2, fleet.VMApply); len(w) != 0 {
 		t.Fatalf("the VM is created before its image is sent: %+v", w)
 	}
-	// Return the job to the queue, as before the report.
+	// Put the receive job back into the queue, because claimedWork has claimed it with the host's other jobs.
 	s.execSQL(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE kind = 'volume.receive'`)
 	w, out := s.claimOnlyJob(s.h2, fleet.VolumeReceive), s.claimOnlyJob(s.h1, fleet.VolumeSend)
 	if w.Args.Volume.Transfer.ID != out.Args.Volume.Transfer.ID {

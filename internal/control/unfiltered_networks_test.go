@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// On a network without traffic filters, filter settings are refused because they would have no effect. A NIC that
-// leaves such a network gets anti-spoofing.
+// Hosts cannot filter the traffic of some networks. Filter settings of NICs on them are refused, because they would
+// have no effect. A NIC that moves to another network gets anti-spoofing.
 func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 	s := newProjectFixture(t)
 	group := s.addSecurityGroup(chief, s.red, "web")
@@ -48,7 +48,7 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 		if v, err = move(v, n, &yes); err != nil || v.Spec.NICs[0].HasAntiSpoofing() {
 			t.Errorf("%s: a NIC with anti-spoofing moved to the network by a form: %+v %v", name, v.Spec.NICs, err)
 		}
-		// Settings stored by an older release stay until changed, and do not block edits.
+		// Filter settings stored by an older release stay until an edit changes them, and do not block other edits.
 		s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{nics,0,antiSpoofing}', 'true') WHERE id = $1`, v.ID)
 		if v, err = move(v, n, nil); err != nil || !v.Spec.NICs[0].HasAntiSpoofing() {
 			t.Errorf("%s: an edit of another field: %+v %v", name, v.Spec.NICs, err)

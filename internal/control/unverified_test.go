@@ -8,7 +8,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// An unverified or modified copy is verified before a VM is created from it. A copy with other bytes is not used.
+// An image copy that is unverified or was modified is verified before a VM is created from it. A copy with a wrong
+// checksum is not used.
 func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 	s := newLibraryFixture(t)
 	id := s.catalogEntry("Debian 12").ID
@@ -49,7 +50,8 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 		t.Errorf("after the verification %d VMs are created: %+v", n, newest())
 	}
 
-	// The modified file is verified against the image's known checksum, and has other bytes.
+	// The file was modified since its verification. A job verifies it against the image's checksum, and the checksum is
+	// wrong.
 	lay("")
 	if x := newest(); x.Verified || !x.Usable {
 		t.Errorf("touched: %+v", x)

@@ -30,7 +30,7 @@ type NewUpload struct {
 	File      string // identifies the sender's local file
 }
 
-// CreateUpload asks a host to receive a file. A repeated request for the same local file and destination returns the
+// CreateUpload asks a host to receive a file. A repeated request with the same local file and destination returns the
 // existing upload, so that the client can resume it. The host checks the free space when it begins.
 func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.PoolID, in NewUpload) (fleet.Upload, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
@@ -65,7 +65,7 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 	_, err := storage.QueueVolumeJobWithRows(ctx, c.store, a, pool, func(q *db.Queries, _ assign.AssignableObject) (storage.VolumeJob, error) {
 		ref := fleet.Volref{PoolID: pool, Volume: in.Name}
 		j := storage.VolumeJob{Kind: fleet.VolumeUpload, Ref: ref, Params: order, Detail: fleet.FormatBytes(in.SizeBytes)}
-		// Overcommit: the host checks free space.
+		// Skip the portal's check of free space, because the host checks it before the upload begins.
 		j, err := storage.NewVolumeJobOnHost(ctx, q, a, j, storage.HostChoice{Named: in.HostID, Overcommit: true})
 		host = j.Host.ID
 		return j, err
@@ -88,7 +88,8 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 	return c.GetUpload(ctx, a, id)
 }
 
-// findSameUpload returns the person's unfinished upload of the same file to the same destination; zero value: none.
+// findSameUpload returns the person's unfinished upload of the same file to the same destination, or the zero value if
+// there is none.
 func (c *Control) findSameUpload(ctx context.Context, a fleet.Actor, pool fleet.PoolID, in NewUpload) (fleet.Upload, error) {
 	if in.File == "" {
 		return fleet.Upload{}, nil
@@ -141,8 +142,8 @@ func (c *Control) ListUploads(ctx context.Context, a fleet.Actor, pool fleet.Poo
 	return out, store.UserError(err)
 }
 
-// ContinueUpload asks the upload's host to connect to this portal for the next bytes, and returns the person's end of
-// the relay.
+// ContinueUpload asks the upload's host to connect to this portal and receive the next bytes. It returns the end of the
+// relay to which the person's bytes are written.
 func (c *Control) ContinueUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) (relay.End, error) {
 	u, err := c.GetUpload(ctx, a, id)
 	if err != nil {
@@ -196,7 +197,7 @@ func (c *Control) CancelUpload(ctx context.Context, a fleet.Actor, id fleet.Uplo
 	return err
 }
 
-// cancelStartedTask cancels a task that a host may have begun, and makes the host remove partial results.
+// cancelStartedTask cancels a task that a host may have begun, and queues the deletion of partial files.
 func cancelStartedTask(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task, why string) error {
 	stops := fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool { return k.CancelledAtOnce })
 	jobs, err := q.StopTask(ctx, db.StopTaskParams{ID: &t.ID, Error: why, Kinds: store.ToStrings(stops)})
@@ -222,7 +223,7 @@ func cancelStartedTask(ctx context.Context, q *db.Queries, a fleet.Actor, t flee
 	return nil
 }
 
-// CancelStaleUploads cancels abandoned uploads.
+// CancelStaleUploads cancels uploads that were idle for fleet.UploadIdleTimeout or are older than fleet.UploadLifetime.
 func (c *Control) CancelStaleUploads(ctx context.Context, a fleet.Actor) error {
 	return c.store.RunPass(ctx, a, "end uploads", func(q *db.Queries) error {
 		tasks, err := q.StaleUploads(ctx, db.StaleUploadsParams{Patience: fleet.UploadIdleTimeout, Life: fleet.UploadLifetime})

@@ -86,13 +86,13 @@ func TestUploadAccessLimitedToOwnerAndHost(t *testing.T) {
 	}
 	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)
 	for _, id := range []fleet.PairID{end.ID(), second.ID()} {
-		s.wantRefused("another host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h2, id); return err })
-		if got, err := s.JoinPair(t.Context(), h1, id); err != nil || got.ID() != id || got.Kind() != end.Kind() {
+		s.wantRefused("another host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), h2, id); return err })
+		if got, err := s.JoinRelay(t.Context(), h1, id); err != nil || got.ID() != id || got.Kind() != end.Kind() {
 			t.Errorf("the host joins the relay as %v, %v", got, err)
 		}
 	}
 	s.execSQL(`UPDATE upload_pairs SET at = now() - interval '31 seconds'`)
-	s.wantRefused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, end.ID()); return err })
+	s.wantRefused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), h1, end.ID()); return err })
 
 	// A host can finish only its own jobs.
 	claim := s.claimUntil(h1, fleet.VolumeUpload)
@@ -105,7 +105,7 @@ func TestUploadAccessLimitedToOwnerAndHost(t *testing.T) {
 	}
 }
 
-// claimUntil claims until the host gets a job of the kind.
+// claimUntil claims the host's jobs repeatedly until one of them has the kind, and returns that job.
 func (s *projectFixture) claimUntil(host fleet.Actor, kind fleet.JobKind) wire.Work {
 	s.t.Helper()
 	for range 20 {
@@ -146,7 +146,7 @@ func TestAbandonedUploadsAreCancelled(t *testing.T) {
 	if now, err := s.GetUpload(t.Context(), uploading, fresh.ID); err != nil || now.State.IsFinal() {
 		t.Errorf("the fresh one is %+v, %v", now, err)
 	}
-	// The host gets jobs to delete partial files, but not for uploads that it never began.
+	// The portal queues the deletion of partial files, except for uploads that the host has not begun.
 	if n := s.countRows("jobs WHERE kind = 'volume.delete' AND subject LIKE '%.raw.partial'"); n != 2 {
 		t.Errorf("%d jobs delete partial files, want one per begun upload", n)
 	}
@@ -157,7 +157,8 @@ func TestAbandonedUploadsAreCancelled(t *testing.T) {
 	s.wantRefused("continue an ended upload", fleet.Invalid, "Nobody continued the upload", func() error { _, err := s.ContinueUpload(t.Context(), uploading, stale.ID); return err })
 }
 
-// The pending connection job of an ended upload must not block the volume: a VM may use the volume at once.
+// When an upload ends, a job may still be queued that asks the host to connect for the next bytes. This job must not
+// block the volume: a VM can use the volume at once.
 func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 	s := newProjectFixture(t)
 	uploading, h1 := s.addUploader("sender", fleet.RoleOperator), s.agentSession(s.h1)
@@ -168,7 +169,7 @@ func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 	}
 	sent := s.unusedVolume("sent.raw")
 	s.wantRefused("a VM of a volume that is being uploaded", fleet.Conflict, "in use: upload", s.cloneRequest(chief, s.nfs, "sent.raw"))
-	if work := s.volumeOn(sent).Use().Work; work != fleet.VolumeUpload.Info().Verb {
+	if work := s.volumeOn(sent).VolumeUse().Work; work != fleet.VolumeUpload.Info().Verb {
 		t.Errorf("at work: %q", work)
 	}
 	if _, _, err := s.Finish(t.Context(), h1, claim.ID, wire.Finish{Epoch: claim.Epoch, Seq: s.nextSeq(), Outcome: wire.Done}); err != nil {
@@ -180,7 +181,7 @@ func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 	if done, err := s.GetUpload(t.Context(), uploading, u.ID); err != nil || done.SizeBytes != u.SizeBytes || done.Note != "uploaded "+fleet.FormatBytes(u.SizeBytes) {
 		t.Errorf("the finished upload is %+v, %v", done, err)
 	}
-	if work := s.volumeOn(sent).Use().Work; work != "" {
+	if work := s.volumeOn(sent).VolumeUse().Work; work != "" {
 		t.Errorf("at work, afterwards: %q", work)
 	}
 	if err := s.cloneRequest(chief, s.nfs, "sent.raw")(); err != nil {
@@ -191,7 +192,7 @@ func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 	}
 }
 
-// An upload job has no attempt limit: it waits for its sender, however often the host's agent is lost.
+// An upload job has no attempt limit: it waits for its client, however often the host's agent restarts.
 func TestUploadJobHasNoAttemptLimit(t *testing.T) {
 	s := newProjectFixture(t)
 	u := s.createUpload(s.addUploader("sender", fleet.RoleOperator), "image.raw")
@@ -208,8 +209,9 @@ func TestUploadJobHasNoAttemptLimit(t *testing.T) {
 	}
 }
 
-// Other hosts do not remove a paused upload's partial file. While one host has yet to remove a partial file, another
-// host of the pool cannot use its name, because the removal would delete the new file.
+// The partial file of a paused upload cannot be deleted, and is no orphan on any host of the shared pool. While a host
+// has yet to delete a partial file, no host can create a file of that name, because the deletion would remove the new
+// file.
 func TestPartialUploadKeptByOtherHostsOfSharedPool(t *testing.T) {
 	s := newProjectFixture(t)
 	uploading := s.addUploader("sender", fleet.RoleOperator)

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// powerActionList lists the actions for the error text: "start, stop or reset".
+// powerActionList lists the power actions for an error text, such as "start, stop or reset".
 var powerActionList = func() string {
 	var texts []string
 	for _, k := range store.PowerJobKinds {
@@ -22,7 +22,7 @@ var powerActionList = func() string {
 	return strings.Join(texts[:last], ", ") + " or " + texts[last]
 }()
 
-// jobKindsChangingVM lists the job kinds that change a VM, except its deletion and kinds that a host can undo.
+// jobKindsChangingVM lists the job kinds that change a VM, except its deletion and kinds that a host can stop and undo.
 var jobKindsChangingVM = fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool {
 	return k.Type == fleet.TypeVM && !k.Background && !k.Stoppable && k.Name != fleet.VMDelete
 })
@@ -30,9 +30,9 @@ var jobKindsChangingVM = fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool {
 // jobKindsWaitingForGuest lists the job kinds that make a host wait for the guest.
 var jobKindsWaitingForGuest = store.ToStrings(fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool { return k.WaitsForGuest }))
 
-// RequestPowerAction requests a power action. It queues the job and returns its task without waiting for the host.
-// fleet.VMView.Allows decides whether the action is possible; if not, the error is a Conflict with the reason. Queued
-// jobs that contradict the action are cancelled.
+// RequestPowerAction requests a power action. It queues the job and returns its task without waiting for the host. If
+// fleet.VMView.Allows forbids the action, the error is a Conflict with the reason. Queued jobs of other power actions
+// are cancelled.
 func (c *Control) RequestPowerAction(ctx context.Context, a fleet.Actor, id fleet.VMID, act fleet.Action) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return fleet.Task{}, err
@@ -63,8 +63,8 @@ func checkPowerAction(act fleet.Action) error {
 	return checks.Err()
 }
 
-// queuePowerAction is RequestPowerAction within a transaction. child is the task's child that runs the action; empty:
-// the action becomes a task or joins a queued one.
+// queuePowerAction works like RequestPowerAction within a transaction. child is the child of a bulk task for the
+// action. Without a child, the action gets a new task, or coalesces with a queued task of its kind.
 func queuePowerAction(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act fleet.Action, child fleet.TaskID) (fleet.TaskID, error) {
 	vm, err := store.LockVM(ctx, q, a, id, policy.VMUse)
 	if err != nil {
@@ -118,8 +118,8 @@ func storeChangedVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error 
 	return err
 }
 
-// cancelContradictingJobs cancels queued power jobs of other kinds; jobs of the same kind coalesce. A forced action
-// also aborts a shutdown that waits for the guest.
+// cancelContradictingJobs cancels queued power jobs of other kinds; jobs of the same kind coalesce. Actions such as
+// force off also abort running jobs that wait for the guest.
 func cancelContradictingJobs(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobKind, action string) error {
 	kinds := slices.DeleteFunc(store.ToStrings(store.PowerJobKinds), func(k string) bool { return k == string(by) })
 	subject := fleet.SubjectVM(vm.ID)
@@ -155,8 +155,8 @@ func vmJobParams(vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) db.Joi
 }
 
 // DeleteVM asks the host to remove a VM. If disks is set, the VM's disks are deleted too, and confirmName must be the
-// VM's name. Queued jobs of the VM are cancelled. A VM that its host has never created is removed at once, and the
-// returned task is done.
+// VM's name. Queued jobs of the VM are cancelled. If the host has begun no job of the VM, the VM is removed at once,
+// and the returned task is done.
 func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, disks bool, confirmName string) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Task{}, err
@@ -198,7 +198,8 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 	return store.RedactTask(a, job), err
 }
 
-// checkRemovableVM refuses a deletion that the VM's disks, snapshots or protection forbid.
+// checkRemovableVM refuses the deletion of a protected VM. With disks, it also refuses if disks are in use; without
+// disks, it refuses if snapshots need the VM.
 func checkRemovableVM(vm fleet.VMView, disks bool) error {
 	if ok, why := vm.Allows(fleet.ActDelete); !ok {
 		return fleet.Errorf(fleet.Conflict, "%s", why)
@@ -218,7 +219,7 @@ func queueVMDeletion(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	// A VM that is not yet defined may have disks too: copies are made before the definition.
+	// The host may have disks of a VM that is not yet defined, because it copies disks before it defines the VM.
 	hasDisks, err := q.HasCreatedDisks(ctx, vm.ID)
 	if err != nil {
 		return fleet.Task{}, err

@@ -12,8 +12,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// checkDiskKinds refuses disks that the kinds of their pools do not support, and sets volume names as each kind needs.
-// For disks on existing volumes it locks the pool, so that no other VM gets the volume until the transaction ends.
+// checkDiskKinds refuses disks that the kind of their pool does not support, and adapts names of new volumes to the
+// kind. For disks on existing volumes it locks the pool, so that no other VM gets the volume until the transaction
+// ends.
 func checkDiskKinds(ctx context.Context, q *db.Queries, a fleet.Actor, disks []fleet.Disk) error {
 	ids := store.ToStrings(fleet.VMSpec{Disks: disks}.Pools())
 	slices.Sort(ids)
@@ -44,8 +45,8 @@ func checkDiskKinds(ctx context.Context, q *db.Queries, a fleet.Actor, disks []f
 	return checks.Err()
 }
 
-// checkDiskKind refuses a disk that the kind of its pool does not support, and reports whether it is supported. It sets
-// the name of a new volume as the kind needs.
+// checkDiskKind reports whether the kind of the disk's pool supports the disk, and records an error in c if not. It
+// adapts the name of a new volume to the kind.
 func checkDiskKind(a fleet.Actor, c *fleet.Checks, at string, d *fleet.Disk, pool db.Pool) bool {
 	is := pool.Spec.Kind.Info()
 	switch {
@@ -111,8 +112,8 @@ func checkVolumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at
 	return err
 }
 
-// checkNotShared refuses to make a disk exclusive if other VMs share its volume, or if its pool provisions a volume per
-// disk. Until the transaction ends, no other VM gets the volume.
+// checkNotShared refuses to make a shareable disk exclusive if other VMs use its volume, or if its pool creates a
+// volume per disk. It locks the pool, so that no other VM gets the volume until the transaction ends.
 func checkNotShared(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VMSpec) error {
 	var checks fleet.Checks
 	for i, d := range to.Disks {

@@ -15,20 +15,20 @@ import (
 	"quantix/internal/vmedit"
 )
 
-// CreateVMs is the input of Control.CreateVMs: several equal VMs. In the name, {n} is the VM's number, and {nn} the
-// number with at least two digits.
+// CreateVMs is the input of Control.CreateVMs: several VMs with equal settings. In the name, {n} stands for the VM's
+// number, and {nn} for the number with at least two digits.
 type CreateVMs struct {
 	CreateVM
 	vmedit.BulkNames
 }
 
-// errRollBackTrial rolls back the transaction of a trial creation.
+// errRollBackTrial is returned from the transaction of a trial creation to roll it back.
 var errRollBackTrial = errors.New("only tried")
 
-// CreateVMs writes a task with one child per VM and returns without waiting for the children. A fault of the first VM
-// or of any name refuses all VMs. BeginTasks then creates one VM after the other with the person's permissions at that
-// time; a child reports why its VM could not be created. A single VM without a counter in its name is created at once,
-// by a task without children.
+// CreateVMs writes a task with one child per VM and returns without waiting for the children. An error in the first
+// VM's settings or in any name refuses the whole request. BeginTasks later creates one VM after the other, with the
+// person's permissions at that time. A failed child has the reason as its error. A single VM whose name has no {n} is
+// created at once, by a task without children.
 func (c *Control) CreateVMs(ctx context.Context, a fleet.Actor, in CreateVMs) (fleet.Task, error) {
 	none := fleet.Task{}
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
@@ -131,8 +131,8 @@ func (c *Control) addBulkCreateTask(ctx context.Context, tx pgx.Tx, a fleet.Acto
 	return store.GetTask(ctx, q, fleet.SystemActor, id)
 }
 
-// tryCreate creates a VM and rolls back, so that faults are reported at their fields in advance. The returned input has
-// defaults resolved: the template's version, or the source VM's spec.
+// tryCreate creates a VM and rolls back, to find errors before the task is written. In the returned input, the
+// template's version or the source VM's spec is filled in, so that all VMs are created from the same source.
 func (c *Control) tryCreate(ctx context.Context, tx pgx.Tx, a fleet.Actor, in CreateVM) (CreateVM, error) {
 	completed := in
 	err := pgx.BeginFunc(ctx, tx, func(sub pgx.Tx) error {
@@ -148,7 +148,7 @@ func (c *Control) tryCreate(ctx context.Context, tx pgx.Tx, a fleet.Actor, in Cr
 	return completed, err
 }
 
-// createVMInTx is CreateVM within the context's transaction.
+// createVMInTx works like CreateVM within the transaction of ctx.
 func (c *Control) createVMInTx(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, in CreateVM, child fleet.TaskID) (CreateVM, fleet.VMView, error) {
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return in, fleet.VMView{}, err
@@ -161,7 +161,7 @@ func (c *Control) createVMInTx(ctx context.Context, q *db.Queries, a fleet.Actor
 	return completed, vm, err
 }
 
-// createPendingVM creates the VM of a pending child as the person who requested the task.
+// createPendingVM creates the VM of a pending child. a is the person who requested the task.
 func (c *Control) createPendingVM(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
 	if p.ParentID == nil {
 		return fleet.Errorf(fleet.Conflict, "Not done: the stored request is missing.")

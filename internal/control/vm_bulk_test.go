@@ -27,7 +27,7 @@ func TestBulkCreateIsOneTaskWithChildPerVM(t *testing.T) {
 	if n := s.countRows("vms"); n != 1 {
 		t.Errorf("%d VMs exist before their children ran", n)
 	}
-	// Another person used the name before this VM's turn.
+	// Another person creates a VM named w-10 before the child for w-10 runs.
 	s.execSQL(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ('x', $1, $2, 'w-10', '{"power":"stopped","cpus":1,"memoryMiB":128,"firmware":"bios"}')`, s.red, s.h1)
 	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestBulkCreateIsOneTaskWithChildPerVM(t *testing.T) {
 			t.Errorf("%s: %s %q", c.SubjectName, c.State, c.Error)
 		}
 	}
-	// A child ends when its VM is created and started.
+	// The child ends only when its VM has been created and started.
 	first := queryWithArgs[string](s.projectFixture, `SELECT id FROM vms WHERE name = 'w-08'`)
 	subject := fleet.SubjectVM(fleet.VMID(first))
 	if jobs := queryWithArgs[string](s.projectFixture, `SELECT string_agg(kind, ' ' ORDER BY id) FROM jobs WHERE subject = $1`, subject); jobs != "vm.apply vm.start" {
@@ -121,8 +121,8 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 	}
 }
 
-// Once the person has lost the permission, no further VM is created. All VMs use the template version that was the
-// newest at the time of the request.
+// No further VM is created after the person has lost the permission. All VMs are created from the template version that
+// was the newest at the time of the request.
 func TestBulkCreateUsesRequestedVersionAndCurrentPermissions(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.execSQL(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)

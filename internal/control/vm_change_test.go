@@ -182,7 +182,8 @@ func TestDeleteVMUnknownToHostIsImmediate(t *testing.T) {
 	}
 }
 
-// An older agent ignores fields that it does not know, and a host may lack support for a field. Placement checks both.
+// A VM with an optional field needs a host whose agent knows the field and that supports it: an older agent would
+// ignore the field.
 func TestVMFieldNeedsHostSupport(t *testing.T) {
 	s := newProjectFixture(t)
 	v, admin := s.createVM("web", fleet.Running), s.addUser("ada", fleet.RoleAdmin)
@@ -208,7 +209,8 @@ func TestVMFieldNeedsHostSupport(t *testing.T) {
 	if err := try(); err != nil || !v.Spec.Security.TPM {
 		t.Fatalf("%+v, %v", v.Spec.Security, err)
 	}
-	// A VM's existing settings are not checked again, and can be removed on any host.
+	// The host now reports no supported fields. An edit does not check settings that the VM has already, and can remove
+	// them.
 	inventory(`[]`, `[]`)
 	var err error
 	if v, _, err = s.UpdateVM(t.Context(), admin, v.ID, editedSpec(v, func(s *fleet.VMSpec) { s.CPUs = 2 })); err != nil {
@@ -219,7 +221,7 @@ func TestVMFieldNeedsHostSupport(t *testing.T) {
 	}
 }
 
-// Tenants cannot set fields that affect other VMs or expose the host, but can remove them.
+// Only administrators may set fields that affect other VMs or expose the host. Tenants can remove such settings.
 func TestReservedFieldsNeedAdministrator(t *testing.T) {
 	s := newProjectFixture(t)
 	v, admin := s.createVM("web", fleet.Stopped), s.addUser("ada", fleet.RoleAdmin)

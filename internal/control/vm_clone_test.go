@@ -14,8 +14,8 @@ func (s *libraryFixture) failJob(host fleet.HostID, w wire.Work, words string) {
 	s.finishJobWith(host, w, wire.Finish{Outcome: wire.Failed, Error: words, Generation: 1})
 }
 
-// The VM's host copies the clone's disks, and defines the clone only when the copies are complete. A missing copy is
-// never replaced by an empty disk.
+// The source VM's host copies the disks, and defines the clone only when the copies are complete. The host must not
+// create an empty disk in place of a missing copy.
 func TestCloneVMWaitsForDiskCopies(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
@@ -53,7 +53,8 @@ func TestCloneVMWaitsForDiskCopies(t *testing.T) {
 	s.finishVolume(s.h1, works[0], `{}`)
 	s.failJob(s.h1, works[1], "No space left on device")
 	made := s.claimedWork(s.h1, fleet.VMApply)
-	// The job names both disks as created; the host therefore reports the missing one.
+	// The job lists both disks as created. The host therefore reports the second one as missing instead of creating it
+	// empty.
 	if len(made) != 1 || len(made[0].CreatedDisks) != 2 {
 		t.Fatalf("%+v", made)
 	}
@@ -115,8 +116,8 @@ func TestInvalidCloneRefused(t *testing.T) {
 	s.wantRefused("of a host that is offline", fleet.Conflict, "offline", ask(s.member, s.red, control.CreateVM{}))
 }
 
-// A VM is created from a snapshot of a running VM: its host copies the disks' state in the snapshot. Changes of the
-// snapshots are refused until the copies are complete.
+// A VM can be created from a snapshot of a running VM. The host copies the disks in their state at the snapshot.
+// Changes of the snapshots are refused until the copies are complete.
 func TestCreateVMFromSnapshotCopiesSnapshotState(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})

@@ -23,13 +23,13 @@ type CreateVM struct {
 	HostID      fleet.HostID      `json:"hostId,omitempty"` // empty: placement chooses
 	Labels      map[string]string `json:"labels,omitempty"`
 	Description string            `json:"description,omitempty"`
-	// Power, firmware, MAC addresses, pools and networks may be empty; disks[].volume must be empty. With From, all
-	// may be empty.
+	// Power, firmware, MAC addresses, pools and networks may be empty and get defaults. disks[].volume must be empty. With
+	// From, the whole spec may be empty.
 	Spec      fleet.VMSpec    `json:"spec,omitzero"`
 	From      *VMSource       `json:"from,omitempty"`      // nil: from the spec alone
 	Start     bool            `json:"start,omitempty"`     // same as spec.power "running"
 	FirstBoot *FirstBootInput `json:"firstBoot,omitempty"` // first-boot data for the first start
-	// Allow more storage, memory or CPUs than exist; needs the permission to change infrastructure.
+	// Allow the VM to overcommit the pools and the host. This needs the permission to change infrastructure.
 	Overcommit bool `json:"overcommit,omitempty"`
 }
 
@@ -116,7 +116,7 @@ func (in *CreateVM) completeInput(id fleet.VMID) error {
 	return nil
 }
 
-// placementMeta returns the new VM's metadata for placement rules.
+// placementMeta returns the new VM's name, project and labels, against which placement rules match.
 func (in CreateVM) placementMeta() fleet.Meta {
 	return fleet.Meta{Name: in.Name, ProjectID: in.ProjectID, Labels: in.Labels}
 }
@@ -148,7 +148,8 @@ func normalizeMACs(nics []fleet.NIC) []fleet.NIC {
 	return out
 }
 
-// createVM creates the planned VM. child is the task's child for the creation; empty: the creation becomes a new task.
+// createVM writes the VM that planSource prepared and queues its creation. child is the child of a bulk task for the
+// creation. Without a child, the creation gets a new task.
 func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, input CreateVM, from plannedSource, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
 	id, plans, in, seals := from.newVMID, from.images, input, secretSealer{c.opts.Vault}
 	if err := in.completeInput(id); err != nil { // on a copy of the input, because the transaction may run again
@@ -232,7 +233,7 @@ func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, in
 	return vm, task, store.Audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s%s%s", project, host.Name, from.auditDetail, overcommitAuditSuffix(in.Overcommit)))
 }
 
-// vmCreation is a new VM in the database that its host has yet to create.
+// vmCreation is a new VM that is in the database, but not yet on its host.
 type vmCreation struct {
 	vm    fleet.VMView
 	first preparationSteps // the steps that must run before the definition
@@ -240,8 +241,8 @@ type vmCreation struct {
 	child fleet.TaskID // the task's child for the creation; empty: the creation becomes a new task
 }
 
-// queueJobs queues the jobs that create the VM: preparations, definition, and the start if requested. With a child, all
-// of them are jobs of the child's task; otherwise the start is a separate task. It returns the task of the definition.
+// queueJobs queues the jobs that prepare the disks, define the VM and start it if requested. They all belong to the
+// child's task; without a child, the start is a separate task. queueJobs returns the task of the definition.
 func (n vmCreation) queueJobs(ctx context.Context, q *db.Queries, a fleet.Actor) (fleet.TaskID, error) {
 	order := func(kind fleet.JobKind) (fleet.TaskID, error) {
 		o := vmJobParams(n.vm, kind, fleet.JobArgs{})
@@ -279,8 +280,8 @@ func vmNameTakenError(err error, name, project string) error {
 	return store.NameTakenError(err, "vm_name_taken", "A VM named %q exists in %s already. Choose another name.", name, project)
 }
 
-// chooseHost returns the named host if it can run the VM, otherwise placement's choice. others are further pools to
-// read.
+// chooseHost returns the host named in the input if it can run the VM, or else the host that placement chooses. others
+// are further pools that are read and locked.
 func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, plans []imagePlan, others ...fleet.PoolID) (placement.Host, error) {
 	var checks fleet.Checks
 	may := policy.May(a, policy.InfraChange, "")
@@ -334,10 +335,10 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 	return placement.Host{}, checks.Err()
 }
 
-// overcommitHint is shown to administrators who request more storage than a pool has.
+// overcommitHint is the hint for administrators who request more storage than a pool has.
 const overcommitHint = "To proceed anyway, overcommit the pool."
 
-// hostOvercommitHint is overcommitHint for memory and CPUs.
+// hostOvercommitHint is the hint for administrators who request more memory or CPUs than a host has.
 const hostOvercommitHint = "To proceed anyway, overcommit the host."
 
 // faultText returns the fault's text for the actor. Actors without access to hosts get neither host names nor hosts'

@@ -205,7 +205,8 @@ func TestInvalidDevicesRefused(t *testing.T) {
 	}
 }
 
-// A host device belongs to one VM, can be chosen only by administrators, and ties the VM to the host.
+// A host device belongs to one VM, and only administrators can assign it. A VM with a host device cannot leave its
+// host.
 func TestHostDeviceIsExclusive(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevicesJSON)
@@ -244,15 +245,15 @@ func TestHostDeviceIsExclusive(t *testing.T) {
 	if err := taking("usb/046d:c52b")(); err != nil {
 		t.Errorf("one that is free: %v", err)
 	}
-	// An edit of other fields, or of the same device list, is not checked again.
+	// An edit that does not change the device list is not checked against the host's devices.
 	to := editedSpec(vm, func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{Device: "pci/0000:41:00.0"}}; v.CPUs = 2 })
 	if got, _, err := s.UpdateVM(t.Context(), chief, vm.ID, to); err != nil || got.Spec.HostDevices[0].HostID != s.h1 {
 		t.Errorf("an edit of the vCPUs: %+v, %v", got.Spec.HostDevices, err)
 	}
 }
 
-// A disk that two hosts see under the same name is one disk. It belongs to one VM, ties the VM to the host, and
-// excludes snapshots.
+// A physical disk that two hosts report under the same name is one disk, which belongs to one VM. A VM with a physical
+// disk cannot leave its host or have snapshots.
 func TestPhysicalDiskIsExclusive(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevicesJSON)
@@ -282,7 +283,8 @@ func TestPhysicalDiskIsExclusive(t *testing.T) {
 	}
 }
 
-// A medium in any drive keeps its pool from being released, and a missing medium is refused at its field.
+// A pool cannot be released while a VM's drive contains a volume of the pool. A drive with a missing volume is refused
+// at its field.
 func TestDriveMediumKeepsItsPoolAssigned(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevicesJSON)
@@ -306,8 +308,8 @@ func TestDriveMediumKeepsItsPoolAssigned(t *testing.T) {
 	}
 }
 
-// A disk value that a host does not support is refused for new VMs and edits. Existing values are not checked again,
-// and the machine type cannot change.
+// A value of a disk field that the host does not support is refused for new VMs and for edits. An edit does not check
+// values that the disk has already. The machine type of a VM cannot change.
 func TestDiskFieldValueNeedsHostSupport(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevicesJSON)
@@ -345,7 +347,7 @@ func TestDiskFieldValueNeedsHostSupport(t *testing.T) {
 	}
 }
 
-// A host that reports null instead of a list does not affect VMs on other hosts.
+// A host that reports null instead of a list does not break placement on other hosts.
 func TestNullsInHostReportDoNotBreakPlacement(t *testing.T) {
 	s := newProjectFixture(t)
 	for _, list := range []string{"firmwares", "vmFields", "vmGaps", "devices"} {

@@ -19,18 +19,18 @@ type addedDiskSet struct {
 	spec    fleet.VMSpec // a spec with only these disks
 }
 
-// findAddedDisks returns the disks of to that the spec was lacks.
-func findAddedDisks(was, to fleet.VMSpec) addedDiskSet {
+// findAddedDisks returns the disks of the edited spec that are not in the old spec.
+func findAddedDisks(old, edited fleet.VMSpec) addedDiskSet {
 	out := addedDiskSet{}
-	for i, d := range to.Disks {
-		if d.Volume == "" || !slices.ContainsFunc(was.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
+	for i, d := range edited.Disks {
+		if d.Volume == "" || !slices.ContainsFunc(old.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
 			out.indexes, out.spec.Disks = append(out.indexes, i), append(out.spec.Disks, d)
 		}
 	}
 	return out
 }
 
-// mapFieldToEdit maps a field of the spec of new disks to the field in the edited spec.
+// mapFieldToEdit maps the name of a field in n.spec to the name of the same field in the edited spec.
 func (n addedDiskSet) mapFieldToEdit(name string) string {
 	for k, i := range n.indexes {
 		if rest, ok := strings.CutPrefix(name, fmt.Sprintf("spec.disks[%d]", k)); ok {
@@ -40,7 +40,7 @@ func (n addedDiskSet) mapFieldToEdit(name string) string {
 	return name
 }
 
-// mapErrorToEdit renames a refusal's fields to the fields of the edited spec.
+// mapErrorToEdit returns err with field names of n.spec mapped to those of the edited spec.
 func (n addedDiskSet) mapErrorToEdit(err error) error {
 	wrong, ok := err.(*fleet.Error) //nolint:errorlint // a wrapped error has no fields
 	if !ok {
@@ -54,7 +54,8 @@ func (n addedDiskSet) mapErrorToEdit(err error) error {
 	return &out
 }
 
-// planNewDisks finds the image copies for the new disks of an edit. It runs before the transaction takes locks.
+// planNewDisks finds the image copies for the new disks of an edit. It must be called before the transaction takes
+// locks.
 func (c *Control) planNewDisks(ctx context.Context, a fleet.Actor, id fleet.VMID, to *fleet.VMSpec) ([]imagePlan, error) {
 	if to == nil || !slices.ContainsFunc(to.Disks, func(d fleet.Disk) bool { return d.Volume == "" && d.ImageID != "" }) {
 		return nil, nil
@@ -68,8 +69,8 @@ func (c *Control) planNewDisks(ctx context.Context, a fleet.Actor, id fleet.VMID
 	return plans, fresh.mapErrorToEdit(err)
 }
 
-// prepareAddedDisks completes the disks that an edit adds, and returns the steps that must run before the host can
-// create them.
+// prepareAddedDisks fills in names and sources of the disks that an edit adds, and returns the jobs that must end
+// before the host can create them.
 func (e vmEdit) prepareAddedDisks(ctx context.Context, q *db.Queries, a fleet.Actor) (preparationSteps, error) {
 	to := &e.vm.Spec
 	fresh := findAddedDisks(e.old.Spec, *to)
@@ -101,7 +102,7 @@ func (n *addedDiskSet) completeAddedDisks(ctx context.Context, q *db.Queries, a 
 		case d.Volume != "":
 			checks.Add(at+".volume", "The VM has no disk of this name. Leave the name out for a new disk; it gets one.")
 		default:
-			// A name that no earlier disk of the VM has had.
+			// The generation in the name makes it differ from the names of all earlier disks of the VM.
 			d.Volume = fmt.Sprintf("%s-%s-%d-%d.qcow2", old.Name, old.ID[len(old.ID)-12:], old.Generation+1, k+1)
 		}
 	}
@@ -151,7 +152,8 @@ func (n *addedDiskSet) completeAddedDisks(ctx context.Context, q *db.Queries, a 
 	return chooseImageSources(ctx, q, plans, &n.spec, hosts[0])
 }
 
-// checkDetachable refuses the removal of disks that have unfinished jobs. The data of removed disks stays.
+// checkDetachable refuses the removal of disks that belong to a snapshot or are being moved. The data of removed disks
+// stays.
 func checkDetachable(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VMSpec) error {
 	var removed []fleet.Disk
 	for _, d := range old.Spec.Disks {
@@ -178,7 +180,8 @@ func checkDetachable(ctx context.Context, q *db.Queries, old fleet.VMView, to fl
 	return nil
 }
 
-// changedDiskFields returns a spec with only those disk fields that the edit changes to a value other than the default.
+// changedDiskFields returns a spec that contains only the disk fields that the edit changes to a value other than the
+// default.
 func changedDiskFields(old, to fleet.VMSpec) fleet.VMSpec {
 	out := fleet.VMSpec{Disks: make([]fleet.Disk, len(to.Disks))}
 	for i, d := range to.Disks {

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// An edit adds disks like a creation: the portal names and places them, and the host creates them. Removed disks keep
-// their data.
+// The portal chooses names and pools of disks that an edit adds, as for a new VM, and the host creates them. The data
+// of removed disks stays.
 func TestEditAddsAndRemovesDisks(t *testing.T) {
 	s := newProjectFixture(t)
 	v, _ := s.vmWithMissingDisk("web")
@@ -68,8 +68,8 @@ func TestEditAddsAndRemovesDisks(t *testing.T) {
 	}
 }
 
-// The name of a raw file ends in .raw, whether the portal or the agent creates or replaces the disk. In a block pool
-// every disk is raw, and names have no suffix.
+// The name of a raw file ends in .raw, for created and for replaced disks. In a block pool every disk is raw, and names
+// have no suffix.
 func TestRawDiskFileNamesEndInRaw(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevicesJSON)
@@ -165,7 +165,7 @@ func TestInvalidNewDisksRefused(t *testing.T) {
 	})
 }
 
-// A disk that is part of a snapshot cannot be removed. A disk that no host has created can.
+// A disk in a snapshot cannot be removed from the VM. A disk that the host has not created yet can be removed.
 func TestRemovalRefusedForDiskInSnapshot(t *testing.T) {
 	s := newProjectFixture(t)
 	v, _ := s.vmWithMissingDisk("web")

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// A member makes an image of a VM's disk. The image belongs to the project, is in the disk's pool, and is invisible to
-// other projects.
+// A member makes an image from a VM's disk. The image belongs to the VM's project, and other projects cannot see it.
+// Its file is in the disk's pool.
 func TestMembersMakeImagesOfDisks(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm, err := s.createFromImage(s.member, s.red, "web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20})
@@ -59,8 +59,8 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Members delete the image with its file, but not while it backs a disk. Members of other projects cannot delete
-	// it.
+	// Members of the project can delete the image with its file, except while it backs a disk. Members of other projects
+	// cannot.
 	remove := func(a fleet.Actor) func() error {
 		return func() error { _, err := s.DeleteImage(t.Context(), a, id, "Web", false); return err }
 	}
@@ -81,7 +81,8 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	s.wantRefused("more than a project may have", fleet.Conflict, "which is the maximum", ask(s.member, disk, "Last"))
 }
 
-// Members delete the files of their project's images, but not a file that replaced one of them.
+// When a member deletes an image of the project, its files are deleted. A file that somebody put in the place of an
+// image file stays.
 func TestImageDeleteKeepsReplacedFile(t *testing.T) {
 	s := newProjectFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"own.qcow2","path":"/v/own.qcow2","format":"qcow2","capacityBytes":2097152}`)

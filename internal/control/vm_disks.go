@@ -53,8 +53,8 @@ func (c *Control) ReplaceDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	})
 }
 
-// repairDisk runs do on disk i of the locked VM and applies the result as an edit. It refuses a disk that the host does
-// not report as missing. do returns the audit action.
+// repairDisk calls do, which changes disk i of the locked VM and returns the audit action, and applies the change as an
+// edit. It refuses a disk that the host does not report as missing.
 func (c *Control) repairDisk(
 	ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, do func(q *db.Queries, vm *fleet.VMView, i int) (action string, err error),
 ) (vm fleet.VMView, job fleet.TaskID, err error) {
@@ -97,7 +97,7 @@ type vmChange struct {
 	vm     fleet.VMView // with its new spec and name
 	action string       // audit action
 	detail string       // audit detail
-	// The child of a bulk task that runs the edit. If it is empty, the edit becomes a task or joins a queued one.
+	// The child of a bulk task for the edit. Empty: the edit gets a new task, or coalesces with a queued one.
 	child fleet.TaskID
 }
 
@@ -167,8 +167,8 @@ func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 	return checkPublished(ctx, q, a, vm.ProjectID, map[string]fleet.Volref{"clone": *d.Image})
 }
 
-// NewDiskName returns a generated name for the replacement of a disk. Its number is above the VM's generation, so no
-// earlier replacement had it.
+// NewDiskName returns a generated name for the replacement of a disk. It contains a number above the VM's generation,
+// so that no earlier replacement had the name.
 func NewDiskName(vm fleet.VMView, old fleet.Disk) string {
 	name := newVolumeName(vm.Name, vm.ID, max(len(vm.Spec.Disks), int(vm.Generation))+1)
 	if path.Ext(old.Volume) == "."+fleet.Raw {

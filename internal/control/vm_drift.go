@@ -15,9 +15,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// AcceptDrift writes the host's actual values of the given fields into the VM's spec. seen has the values shown to the
-// actor; it is a Conflict if the host now reports other values. The change is checked as an edit by the actor, because
-// a host's report grants no permissions.
+// AcceptDrift writes the host's actual values of the given fields into the VM's spec. seen contains the values that the
+// page showed; if the host now reports other values, the error is a Conflict. The change is checked like an edit by the
+// actor, because a host's report grants no permissions.
 func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID, seen map[string]string) (vm fleet.VMView, job fleet.TaskID, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return vm, "", err
@@ -106,8 +106,7 @@ func invalidHostValueError(field string) error {
 	return fleet.Errorf(fleet.Conflict, "The host's value of %s is not valid for a VM. Reapply Quantix's definition, or change the value on the host.", field)
 }
 
-// checkAcceptedSpec refuses drift that cannot be accepted: disks that are not the VM's own, and NICs without an
-// address.
+// checkAcceptedSpec refuses to accept disks that are not in the VM's spec, and NICs without a MAC address.
 func checkAcceptedSpec(old, vm fleet.VMView) error {
 	var checks fleet.Checks
 	for i, d := range vm.Spec.Disks {
@@ -132,7 +131,7 @@ func equalUneditableFields(a, b fleet.Disk) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// Reapply asks the host to undo changes made outside Quantix: the VM returns to the last applied spec.
+// Reapply asks the host to define the VM by its spec again, which undoes changes made outside Quantix.
 func (c *Control) Reapply(ctx context.Context, a fleet.Actor, id fleet.VMID) (job fleet.Task, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return job, err

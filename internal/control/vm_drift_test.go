@@ -143,7 +143,7 @@ func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 	}
 }
 
-// Accepting drift of disks covers only the fields that an edit can change.
+// Drift of a disk can be accepted only in the fields that an edit can change.
 func TestAcceptDriftChangesOnlyEditableDiskFields(t *testing.T) {
 	s := newProjectFixture(t)
 	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.OptionalFieldNames())

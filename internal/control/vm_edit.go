@@ -20,7 +20,7 @@ type UpdateVM struct {
 	Labels      map[string]string // the complete set
 	Description *string
 	Spec        *fleet.VMSpec // the complete spec; missing MAC addresses and volumes are filled in
-	// Allow more storage, memory or CPUs than exist; needs the permission to change infrastructure.
+	// Allow the edit to overcommit pools and the host. This needs the permission to change infrastructure.
 	Overcommit   bool
 	IfGeneration int64 // expected generation; 0: not checked
 
@@ -53,8 +53,8 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	return store.RedactVM(a, vm), job, nil
 }
 
-// updateVM is UpdateVM within a transaction. old is the VM before the change. child is the task's child that runs the
-// edit: see vmChange.
+// updateVM works like UpdateVM within a transaction. It returns the VM before and after the edit. child is the child of
+// a bulk task for the edit: see vmChange.
 func (c *Control) updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, in UpdateVM, child fleet.TaskID) (old, vm fleet.VMView, job fleet.TaskID, err error) {
 	if old, err = store.LockVM(ctx, q, a, id, policy.VMChange); err != nil {
 		return old, vm, "", err
@@ -187,7 +187,7 @@ func describeChanges(changes []fleet.Change) string {
 	return strings.Join(texts, ", ")
 }
 
-// vmEdit is an edit of a locked VM that is not yet written.
+// vmEdit is an edit of a VM. The VM is locked, and the edit is not yet written to the database.
 type vmEdit struct {
 	old         fleet.VMView
 	vm          *fleet.VMView // the edited VM; gets the addresses of new NICs and the names of new disks
@@ -216,9 +216,11 @@ func (e vmEdit) check(ctx context.Context, q *db.Queries, a fleet.Actor, macs ma
 	isChanged := func(field string) bool { // a list's name covers its elements
 		return isFresh(field) || slices.ContainsFunc(fresh, func(f string) bool { return strings.HasPrefix(f, field+"[") })
 	}
-	// Placement rules do not block an edit; the page shows rules that the current host violates.
+	// needed contains only what the host must support. It has no placement rules: an edit may violate them, and the page
+	// then shows the violated rules.
 	needed := fleet.VMSpec{Firmware: vm.Spec.Firmware, NICs: make([]fleet.NIC, len(vm.Spec.NICs))}
-	// The sums of allocated memory and CPUs are known while the host is offline; other host facts are not.
+	// needsHost is whether the check needs facts that are unknown while the host is offline. Allocated memory and CPUs are
+	// known.
 	needsHost := isFresh("spec.firmware")
 	for _, f := range fleet.OptionalFields() {
 		if isChanged("spec."+f.Name) && !f.Default(vm.Spec) && !f.PortalOnly {

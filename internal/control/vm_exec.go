@@ -13,8 +13,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// storeGuestProgram stores a program to run in a guest: the public part with the task, and the complete input encrypted
-// until the job ends.
+// storeGuestProgram stores the part of a guest program that everybody may see with its task. It also stores the
+// complete program, encrypted, until the job ends.
 func (c *Control) storeGuestProgram(ctx context.Context, q *db.Queries, task fleet.TaskID, vm fleet.VMID, in GuestRequest, seconds int) error {
 	text, err := json.Marshal(in.publicProgram())
 	if err != nil {
@@ -30,8 +30,8 @@ func (c *Control) storeGuestProgram(ctx context.Context, q *db.Queries, task fle
 	return q.DropGuestRuns(ctx, db.DropGuestRunsParams{VMID: vm, Keep: fleet.MaxGuestRuns})
 }
 
-// GuestRun returns the program that the task ran in a guest, and its result. The output is only for people who may run
-// programs in the guest.
+// GuestRun returns the program that the task ran in a guest, and its result. Only people who may run programs in the
+// guest get the output.
 func (c *Control) GuestRun(ctx context.Context, a fleet.Actor, id fleet.TaskID) (fleet.GuestRun, error) {
 	none := fleet.GuestRun{}
 	if err := policy.Check(a, policy.TasksSee, ""); err != nil {

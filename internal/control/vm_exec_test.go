@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// vmAllowingPrograms returns a vmWithGuestAgent that allows programs, on a host that supports them.
+// vmAllowingPrograms returns a VM with a guest agent that may run programs. Its host supports guest programs.
 func (s *projectFixture) vmAllowingPrograms(name string) fleet.VMView {
 	s.t.Helper()
 	v := s.vmWithGuestAgent(name)
@@ -137,7 +137,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 		t.Errorf("the VM whose program failed is %s, %+v", now.Phase, now.Status)
 	}
 
-	// The newest runs of each VM are stored. A run cancelled while queued leaves nothing for the host.
+	// Only the newest runs of each VM are stored. If a run is cancelled while it is queued, its program is deleted.
 	for range fleet.MaxGuestRuns {
 		next, err := s.SendGuestRequest(ctx, s.member, v.ID, order)
 		if err != nil {
@@ -158,14 +158,14 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	}
 }
 
-// setStartedAt sets the VM's start time.
+// setStartedAt sets the start time that the VM's host reports.
 func (s *projectFixture) setStartedAt(id fleet.VMID, at time.Time) {
 	s.t.Helper()
 	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{startedAt}', to_jsonb($2::text)) WHERE id = $1`, id, at.Format(time.RFC3339))
 }
 
-// A restart is one job, which names the VM's run (by its start time) that the host must end. The VM's phase is then
-// Starting.
+// A restart is one job. It contains the VM's start time, so that the host shuts down only that run of the VM. The VM's
+// phase is Starting meanwhile.
 func TestRestartJobNamesStartTimeOfRunToEnd(t *testing.T) {
 	s := newTaskFixture(t)
 	h1 := s.agentSession(s.h1)

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// unfilteredNetworks returns the names, by id, of the NICs' networks whose traffic hosts cannot filter.
+// unfilteredNetworks returns, by id, the names of those of the NICs' networks whose traffic hosts cannot filter.
 func unfilteredNetworks(ctx context.Context, q *db.Queries, old, nics []fleet.NIC) (map[fleet.NetworkID]string, error) {
 	var ids []string
 	for _, n := range slices.Concat(old, nics) {
@@ -32,15 +32,15 @@ func unfilteredNetworks(ctx context.Context, q *db.Queries, old, nics []fleet.NI
 	return out, err
 }
 
-// nicWithoutFilters returns the NIC for a network without traffic filters. New security groups or anti-spoofing are
-// refused, because they would have no effect; a NIC already on the network keeps its settings. Anti-spoofing that the
-// NIC has from its former network is switched off.
-func nicWithoutFilters(c *fleet.Checks, i int, network string, n fleet.NIC, was *fleet.NIC) fleet.NIC {
-	if was != nil && was.NetworkID == n.NetworkID {
+// disableNICFilters returns NIC n with its filters off, because hosts cannot filter traffic of its network. It refuses
+// security groups or anti-spoofing that the edit adds. A NIC that was on the network before keeps its settings. old is
+// the NIC before the edit; nil: a new NIC.
+func disableNICFilters(c *fleet.Checks, i int, network string, n fleet.NIC, old *fleet.NIC) fleet.NIC {
+	if old != nil && old.NetworkID == n.NetworkID {
 		if n.AntiSpoofing == nil {
-			n.AntiSpoofing = was.AntiSpoofing
+			n.AntiSpoofing = old.AntiSpoofing
 		}
-		if n.HasSameFilter(*was) {
+		if n.HasSameFilter(*old) {
 			return n
 		}
 	}
@@ -48,7 +48,7 @@ func nicWithoutFilters(c *fleet.Checks, i int, network string, n fleet.NIC, was 
 	if len(n.SecurityGroups) > 0 {
 		c.Add(fmt.Sprintf("spec.nics[%d].securityGroups", i), why, network, "a security group")
 	}
-	if n.HasAntiSpoofing() && (was == nil || !was.HasAntiSpoofing()) {
+	if n.HasAntiSpoofing() && (old == nil || !old.HasAntiSpoofing()) {
 		c.Add(fmt.Sprintf("spec.nics[%d].antiSpoofing", i), why, network, "anti-spoofing")
 	}
 	off := false
@@ -56,8 +56,8 @@ func nicWithoutFilters(c *fleet.Checks, i int, network string, n fleet.NIC, was 
 	return n
 }
 
-// fillFilterSettings fills in the filter settings that the input left out: an existing NIC keeps its settings, a new
-// NIC gets anti-spoofing unless an administrator creates it. Only administrators may switch anti-spoofing off. Security
+// fillFilterSettings fills in filter settings that the input left out. An existing NIC keeps its settings. A new NIC
+// gets anti-spoofing unless an administrator creates it. Only administrators may switch anti-spoofing off. Security
 // groups must be the project's own or global; a group of another project is refused as unknown.
 func fillFilterSettings(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, old, nics []fleet.NIC) error {
 	runs := policy.May(a, policy.InfraChange, "") || a.System
@@ -75,9 +75,9 @@ func fillFilterSettings(ctx context.Context, q *db.Queries, a fleet.Actor, proje
 		k := slices.IndexFunc(old, func(o fleet.NIC) bool { return n.MAC != "" && strings.EqualFold(o.MAC, n.MAC) })
 		if name := bare[n.NetworkID]; name != "" {
 			if k >= 0 {
-				nics[i] = nicWithoutFilters(&checks, i, name, n, &old[k])
+				nics[i] = disableNICFilters(&checks, i, name, n, &old[k])
 			} else {
-				nics[i] = nicWithoutFilters(&checks, i, name, n, nil)
+				nics[i] = disableNICFilters(&checks, i, name, n, nil)
 			}
 			continue
 		}
@@ -85,8 +85,8 @@ func fillFilterSettings(ctx context.Context, q *db.Queries, a fleet.Actor, proje
 			k = -1 // the old network had no filters, so treat it as a new NIC
 		}
 		was := k >= 0 && old[k].HasAntiSpoofing()
-		// A port group's permission to use other addresses ends when the NIC leaves the port group: treat it as a new
-		// NIC.
+		// Treat a NIC that leaves a port group as new if it had the port group's anti-spoofing setting, which may be off only
+		// in that port group.
 		fresh := k < 0 || old[k].DefaultAntiSpoofing && (old[k].NetworkID != n.NetworkID || old[k].PortGroup != n.PortGroup)
 		var before *fleet.NIC
 		if k >= 0 {
@@ -166,8 +166,8 @@ func readPortGroups(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[p
 // portGroupBatchSize limits the VMs updated by one pass of ApplyPortGroupDefaults.
 const portGroupBatchSize = 200
 
-// ApplyPortGroupDefaults applies changed defaults of port groups to NICs without settings of their own. Each VM changes
-// as by an edit. The next pass retries VMs that cannot be edited now.
+// ApplyPortGroupDefaults applies changed defaults of port groups to NICs without settings of their own, by an edit of
+// each VM. The next pass retries VMs that cannot be edited now.
 func (c *Control) ApplyPortGroupDefaults(ctx context.Context, a fleet.Actor) error {
 	return c.store.RunPass(ctx, a, "port groups' defaults", func(q *db.Queries) error {
 		ids, err := q.NICsOffDefault(ctx, portGroupBatchSize)

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// VMSource is the source of new VMs besides images in the spec: a template, a VM or an appliance.
+// VMSource is the source of a new VM: a template, a VM or an appliance file.
 type VMSource struct {
 	TemplateID fleet.TemplateID        `json:"templateId,omitempty"`
 	VersionID  fleet.TemplateVersionID `json:"versionId,omitempty" doc:"The template's version; empty: the newest one that is not deprecated"`
@@ -25,7 +25,7 @@ type VMSource struct {
 	PoolID     fleet.PoolID            `json:"poolId,omitempty" doc:"The pool for all disks; empty: each disk's pool in the template or source VM. Only without a spec"`
 }
 
-// plannedSource is the source of a new VM, as read before the transaction.
+// plannedSource is what planSource read about the source of a new VM before the transaction.
 type plannedSource struct {
 	images      []imagePlan
 	vm          *fleet.VMView    // the VM whose disks are copied, or nil
@@ -36,8 +36,8 @@ type plannedSource struct {
 	auditDetail string           // for the audit: " from template web, version 2"
 }
 
-// planSource completes the input from the source, and finds the images for the disks. It is idempotent: with its output
-// as input, it returns the same output.
+// planSource fills in the spec from the source and finds image copies for the disks. It is idempotent: a call with the
+// returned input returns the same input.
 func (c *Control) planSource(ctx context.Context, a fleet.Actor, id fleet.VMID, in CreateVM) (CreateVM, plannedSource, error) {
 	from := plannedSource{newVMID: id}
 	var err error
@@ -115,8 +115,8 @@ func (c *Control) planFromTemplate(ctx context.Context, a fleet.Actor, in *Creat
 	return nil
 }
 
-// SpecOfTemplateVersion returns the spec of a new VM from the template version. Its disks are overlays, or full copies,
-// in the given pool, or in the template's pools if pool is empty.
+// SpecOfTemplateVersion returns the spec of a new VM from the template version. Its disks are full copies if full is
+// set, otherwise overlays. They are in the given pool, or in the template's pools if pool is empty.
 func SpecOfTemplateVersion(v fleet.TemplateVersion, full bool, pool fleet.PoolID) fleet.VMSpec {
 	spec := v.Spec.WithoutIdentity()
 	for i, d := range v.Spec.Disks {
@@ -202,11 +202,11 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 	return checks.Err()
 }
 
-// disksToCopy returns the VM's disks to copy and a description of the source. It refuses if the VM cannot be copied
-// now.
+// disksToCopy returns the disks of the source VM or of its snapshot, and a description of the source. It refuses if
+// they cannot be copied now.
 func (p plannedSource) disksToCopy(ctx context.Context, q *db.Queries, vm fleet.VMView) (disks []fleet.Disk, source string, err error) {
 	if p.snapshotID == "" {
-		return vm.Spec.Disks, vm.Name, refusalErrorWithPrefix(vm.Name + " cannot be cloned now: ")(vm.AllowsClone())
+		return vm.Spec.Disks, vm.Name, conflictUnlessAllowed(vm.Name + " cannot be cloned now: ")(vm.AllowsClone())
 	}
 	s, err := findSnapshot(vm, p.snapshotID)
 	if err != nil {
@@ -217,10 +217,10 @@ func (p plannedSource) disksToCopy(ctx context.Context, q *db.Queries, vm fleet.
 		return nil, "", err
 	}
 	source = fmt.Sprintf("the snapshot %s of %s", s.Name, vm.Name)
-	return vm.DisksInSnapshot(s), source, refusalErrorWithPrefix("No VM is made from " + source + " now: ")(vm.AllowsVMFromSnapshot(s, busy))
+	return vm.DisksInSnapshot(s), source, conflictUnlessAllowed("No VM is made from " + source + " now: ")(vm.AllowsVMFromSnapshot(s, busy))
 }
 
-func refusalErrorWithPrefix(prefix string) func(ok bool, why string) error {
+func conflictUnlessAllowed(prefix string) func(ok bool, why string) error {
 	return func(ok bool, why string) error {
 		if ok {
 			return nil
@@ -229,7 +229,8 @@ func refusalErrorWithPrefix(prefix string) func(ok bool, why string) error {
 	}
 }
 
-// CloneSpec returns the spec of a clone with the given disks, in the given pool, or in the VM's pools if pool is empty.
+// CloneSpec returns the spec of a clone of the VM with copies of the given disks. The copies are in the given pool, or
+// in the disks' own pools if pool is empty.
 func CloneSpec(vm fleet.VMView, pool fleet.PoolID, disks []fleet.Disk) fleet.VMSpec {
 	of := vm.Spec
 	of.Disks = disks
@@ -243,7 +244,7 @@ func CloneSpec(vm fleet.VMView, pool fleet.PoolID, disks []fleet.Disk) fleet.VMS
 	return spec
 }
 
-// sourcePools returns the pools of the source.
+// sourcePools returns the pools that contain the source VM's disks or the appliance file.
 func (p plannedSource) sourcePools() []fleet.PoolID {
 	switch {
 	case p.file != nil:
@@ -290,7 +291,7 @@ func (p *plannedSource) lockSourceVM(ctx context.Context, q *db.Queries, a fleet
 	return nil
 }
 
-// countSources returns how many sources are set.
+// countSources returns how many of the fields TemplateID, VMID and Appliance are set.
 func (f VMSource) countSources() (n int) {
 	for _, named := range []bool{f.TemplateID != "", f.VMID != "", f.Appliance != nil} {
 		if named {

@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// diskJobs returns the volume jobs that make the VM's disks before its definition, by disk index, and their kind. snap
-// is the snapshot to copy from; nil: the current state.
+// diskJobs returns the kind and, by disk index, the parameters of the volume jobs that make the VM's disks before the
+// VM is defined. snap is the snapshot to copy from; nil: the current state.
 func (p plannedSource) diskJobs(vm fleet.VMView, snap *fleet.SnapshotOf) (fleet.JobKind, map[int]fleet.VolumeParams) {
 	out := map[int]fleet.VolumeParams{}
 	if p.file != nil {
@@ -28,7 +28,8 @@ func (p plannedSource) diskJobs(vm fleet.VMView, snap *fleet.SnapshotOf) (fleet.
 	return fleet.VolumeCopy, out
 }
 
-// snapshotToCopy returns the temporary snapshot to copy from; the zero value means the VM's current state.
+// snapshotToCopy returns the snapshot to copy from: the requested one, or a temporary one of a running source VM. The
+// zero value means that the disks themselves are copied.
 func (p plannedSource) snapshotToCopy(ctx context.Context, q *db.Queries, task fleet.TaskID) (tempSnapshot, error) {
 	switch {
 	case p.vm == nil:
@@ -39,8 +40,9 @@ func (p plannedSource) snapshotToCopy(ctx context.Context, q *db.Queries, task f
 	return sharedTempSnapshot(ctx, q, *p.vm, task)
 }
 
-// queueDiskJobs adds jobs that make the disks to the VM's creation task; the definition waits for them. From then on
-// the disks count as created, so that a host reports a failed disk as missing and never replaces it by an empty one.
+// queueDiskJobs adds the jobs that make the disks to the VM's creation task. The definition waits for them. It also
+// marks the disks as created, so that the host reports a disk whose job failed as missing instead of creating an empty
+// one.
 func (p plannedSource) queueDiskJobs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, task fleet.TaskID) error {
 	shot, err := p.snapshotToCopy(ctx, q, task)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// GrowDisk is the input of Control.GrowDiskDialog.
+// GrowDisk is the input of Control.GrowDisk.
 type GrowDisk struct {
 	SizeBytes  int64 `json:"sizeBytes" doc:"The disk's new size as the guest sees it, larger than the current size. A requested size that no host could provide can be reduced, down to the disk's actual size"`
 	Overcommit bool  `json:"overcommit,omitempty" doc:"Allow overcommit of the pool; needs the permission to change infrastructure"`
@@ -55,16 +55,16 @@ func (g diskGrowth) growDisk(spec fleet.VMSpec) (fleet.VMSpec, error) {
 	return spec, nil
 }
 
-// checkDiskGrowth refuses disks that cannot grow to the requested size. of is the one disk to grow; nil: the edit is a
-// complete spec.
-func checkDiskGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to fleet.VMSpec, of *diskGrowth) error {
+// checkDiskGrowth refuses disks that cannot grow to the requested size. single is the request of GrowDisk; nil: the
+// edit is a complete spec.
+func checkDiskGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to fleet.VMSpec, single *diskGrowth) error {
 	growing := old.GrowingDisks(to)
 	if len(growing) == 0 {
 		return nil
 	}
 	var checks fleet.Checks
 	at := func(i int) string {
-		if of != nil {
+		if single != nil {
 			return "sizeBytes"
 		}
 		return fmt.Sprintf("spec.disks[%d].sizeBytes", i)
@@ -101,7 +101,7 @@ func checkDiskGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old flee
 		return err
 	}
 	h, may := hosts[0], policy.May(a, policy.InfraChange, "")
-	h.Overcommit = of != nil && of.Overcommit
+	h.Overcommit = single != nil && single.Overcommit
 	if h.Overcommit && !may {
 		checks.Add("overcommit", "Only those who may change infrastructure may overcommit pools.")
 	}
@@ -115,7 +115,7 @@ func checkDiskGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old flee
 				f.Message = fmt.Sprintf("Pool %s on %s has %s not provisioned to volumes, and the disk would take %s more.", p.Name, h.Name, fleet.FormatBytes(max(0, p.FreeBytes)), fleet.FormatBytes(d.SizeBytes))
 			}
 			checks.Add(at(i), "%s", faultText(a, f))
-			if f.Overcommittable && of != nil && may {
+			if f.Overcommittable && single != nil && may {
 				checks.Add("overcommit", overcommitHint)
 			}
 		}
@@ -126,12 +126,12 @@ func checkDiskGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old flee
 	return checks.Err()
 }
 
-// checkDisksGrowable refuses disks that back other volumes, or that unfinished jobs change or read. more has the
-// growing disks.
-func checkDisksGrowable(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMSpec, more []fleet.Disk) error {
+// checkDisksGrowable refuses disks that back other volumes, or that unfinished jobs change or read. Elements of growing
+// without a pool are disks that do not grow.
+func checkDisksGrowable(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMSpec, growing []fleet.Disk) error {
 	var params db.VolumesNamedParams
 	for i, d := range to.Disks {
-		if more[i].PoolID == "" {
+		if growing[i].PoolID == "" {
 			continue
 		}
 		params.Pools, params.Volumes = append(params.Pools, string(d.PoolID)), append(params.Volumes, d.Volume)
@@ -179,7 +179,7 @@ func (in UpdateVM) auditAction() string {
 	return "vm.edit"
 }
 
-// editedSpec returns the edited spec; nil: no change.
+// editedSpec returns the spec after the edit, or nil if the edit does not change the spec.
 func (in UpdateVM) editedSpec(old fleet.VMView) (*fleet.VMSpec, error) {
 	if in.grow == nil {
 		return in.Spec, nil

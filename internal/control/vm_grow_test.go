@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// growRequest returns a request for the disk's new size.
+// growRequest returns a function that requests the disk's new size.
 func (s *projectFixture) growRequest(a fleet.Actor, v fleet.VMView, disk fleet.Volref, in control.GrowDisk) func() error {
 	return func() error { _, _, err := s.GrowDisk(s.t.Context(), a, v.ID, disk, in); return withFieldErrors(err) }
 }
@@ -48,7 +48,7 @@ func TestGrowDiskChangesOnlySize(t *testing.T) {
 	s.wantRefused("a viewer", fleet.Forbidden, "", s.growRequest(s.viewer, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
 	s.wantRefused("a user of another project", fleet.NotFound, "", s.growRequest(s.blueMember, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
 
-	// An edit of the complete spec through the API has the same effect. It cannot change other fields of a disk.
+	// An edit of the complete spec can also grow a disk, but cannot change fields such as its format.
 	edit := func(f func(*fleet.Disk)) error {
 		spec := s.getVM(v.ID).Spec
 		spec.Disks = append([]fleet.Disk{}, spec.Disks...)
@@ -62,14 +62,14 @@ func TestGrowDiskChangesOnlySize(t *testing.T) {
 	s.wantRefused("to shrink", fleet.Invalid, "cannot shrink: disk "+disk.Volume+" 3 GiB → 0 B", func() error { return edit(func(d *fleet.Disk) { d.SizeBytes = 0 }) })
 	s.wantRefused("another file", fleet.Invalid, "spec.disks[0].volume: The VM has no disk of this name", func() error { return edit(func(d *fleet.Disk) { d.Volume = "other.qcow2" }) })
 
-	// A size that no host could provide can be reduced, down to the disk's actual size.
+	// A spec with a size that the host could not provide can be corrected, down to the disk's actual size.
 	if err := edit(func(d *fleet.Disk) { d.SizeBytes = 1 << 30 }); err != nil {
 		t.Fatal(err)
 	}
 	s.wantRefused("less than the host has", fleet.Invalid, "cannot shrink", func() error { return edit(func(d *fleet.Disk) { d.SizeBytes = 1 << 29 }) })
 }
 
-// A disk that an administrator enlarged on the host keeps its size, and later growth starts from that size.
+// A disk that an administrator enlarged on the host keeps its size in later edits. Later growth starts from that size.
 func TestEditKeepsDiskGrownOnHost(t *testing.T) {
 	s := newProjectFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
@@ -100,7 +100,7 @@ func TestInvalidDiskGrowthRefused(t *testing.T) {
 	}
 	undo()
 
-	// The growth of one disk is reserved, so the next disk finds less space.
+	// Space for the requested growth of one disk is reserved, so less is free for another disk.
 	other, second := s.vmWithLocalDisk("db")
 	undo = set("{availableBytes}", "1600000000")
 	s.wantRefused("space reserved for another disk", fleet.Invalid, "would take 1 GiB more", s.growRequest(chief, other, second, more))

@@ -52,7 +52,7 @@ func (in GuestRequest) jobParams(c *fleet.Checks) *fleet.GuestParams {
 	return nil
 }
 
-// publicProgram returns the part of the program to run that anyone who sees the task may see.
+// publicProgram returns the part of the program that everybody may see who sees the task.
 func (in GuestRequest) publicProgram() fleet.GuestProgram {
 	return fleet.GuestProgram{Program: in.Program, Args: in.Args}
 }
@@ -73,11 +73,11 @@ func (in GuestRequest) auditDetail(o *fleet.GuestParams) string {
 // SendGuestRequest sends a request to the guest agent and returns its task without waiting for the guest. A password is
 // stored encrypted in the database, and sent only to the host that runs the job.
 func (c *Control) SendGuestRequest(ctx context.Context, a fleet.Actor, id fleet.VMID, in GuestRequest) (task fleet.Task, err error) {
-	right := policy.VMUse
+	permission := policy.VMUse
 	if in.Action.JobKind().Info().Permission == fleet.MayChangeVMs {
-		right = policy.VMChange
+		permission = policy.VMChange
 	}
-	if err := policy.Check(a, right, ""); err != nil {
+	if err := policy.Check(a, permission, ""); err != nil {
 		return task, err
 	}
 	if err := store.CheckID(id, "VM"); err != nil {
@@ -90,14 +90,14 @@ func (c *Control) SendGuestRequest(ctx context.Context, a fleet.Actor, id fleet.
 	}
 	kind := in.Action.JobKind()
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
-		vm, err := store.LockVM(ctx, q, a, id, right)
+		vm, err := store.LockVM(ctx, q, a, id, permission)
 		if err != nil {
 			return err
 		}
 		if err := checkActionAllowed(vm, in.Action); err != nil {
 			return err
 		}
-		// Jobs of these kinds do not coalesce: the second job would replace the first job's password or program.
+		// Jobs of these kinds must not coalesce: the second request would replace the password or program of the first.
 		if kind == fleet.VMPassword || kind == fleet.VMExec {
 			open, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVM(id), Kind: kind})
 			if err != nil {
@@ -166,7 +166,7 @@ func (c *Control) GuestSecret(ctx context.Context, a fleet.Actor, id fleet.JobID
 	return wire.GuestSecret{Secret: string(secret)}, nil
 }
 
-// VMGuest returns the last report of guest values that change without a job, such as addresses.
+// VMGuest returns the latest values that the VM's guest agent reported, such as addresses and file systems.
 func (c *Control) VMGuest(ctx context.Context, a fleet.Actor, id fleet.VMID) (fleet.GuestView, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.GuestView{}, err
@@ -185,7 +185,7 @@ func (c *Control) VMGuest(ctx context.Context, a fleet.Actor, id fleet.VMID) (fl
 		return out, nil
 	case err != nil:
 		return out, store.UserError(err)
-	// The report is older than the VM's last start.
+	// The VM's run is unknown, or started after the report.
 	case vm.Status == nil || vm.Status.StartedAt != nil && row.At.Before(*vm.Status.StartedAt):
 		return out, nil
 	}

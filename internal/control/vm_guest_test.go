@@ -86,8 +86,8 @@ func TestInvalidGuestRequestRefused(t *testing.T) {
 	s.wantRefused("an older agent", fleet.Conflict, "too old", s.guestRequest(chief, v.ID, trim))
 }
 
-// A password is sent only to the host that runs its task, until the task ends. No column, response, job or audit line
-// has it.
+// A password is sent only to the host that runs the password's task, and only until the task ends. No column, response,
+// job or audit line contains it in plain text.
 func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 	s := newProjectFixture(t)
 	ctx := t.Context()
@@ -136,7 +136,7 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 		t.Errorf("the task ended %+v, %v", got, err)
 	}
 
-	// The password is also deleted if the task is cancelled before a host has it.
+	// The password is also deleted if the task is cancelled before the host gets the job.
 	if task, err = s.SendGuestRequest(ctx, s.member, v.ID, order); err != nil {
 		t.Fatal(err)
 	}
@@ -175,8 +175,8 @@ func TestForceOffAbortsGuestJobs(t *testing.T) {
 	s.claimUntil(h1, fleet.VMStop)
 }
 
-// The guest's report is shown with its age to people who see the VM. Reports about other hosts' VMs, and about an
-// earlier run, are ignored.
+// People who see the VM see the guest agent's report with its age. Reports about VMs of other hosts, and reports from
+// before the VM's start, are ignored.
 func TestGuestReportShownWithAge(t *testing.T) {
 	s := newProjectFixture(t)
 	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A mediated device type serves as many VMs as the host can create devices. A USB port belongs to one VM.
+// As many VMs can use a mediated device type as the host can create devices of it. A USB port belongs to one VM.
 func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevicesJSON)
@@ -71,7 +71,8 @@ func TestNUMAPinningNeedsAdministrator(t *testing.T) {
 	}
 }
 
-// Encrypted memory needs an administrator and support by the processor, and excludes snapshots.
+// Only an administrator can enable encrypted memory, which needs support by the host's processor. A VM with encrypted
+// memory cannot have snapshots.
 func TestEncryptedMemoryNeedsHostSupportAndForbidsSnapshots(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevicesJSON)

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// imagePlan is a disk to be made from a library image, with the copies that can serve as its source.
+// imagePlan is a new disk that is made from a library image, with the image copies that can be its source.
 type imagePlan struct {
 	disk        int
 	image       fleet.ImageView
@@ -23,7 +23,7 @@ type imagePlan struct {
 	pools       []fleet.PoolID
 }
 
-// diskSource is the source of a disk on one host.
+// diskSource is the image copy that one host makes a disk from, with the jobs that must run first.
 type diskSource struct {
 	ref       fleet.Volref
 	host      fleet.HostID      // the file's host, for a local pool
@@ -33,8 +33,8 @@ type diskSource struct {
 	verifyFirst *query.CopyOn // the copy whose checksum a host must verify first; nil: none
 }
 
-// planImages finds the copies that can serve as sources for the disks that name library images. Actors who do not
-// administer hosts may only use images published to the project.
+// planImages finds the image copies that the spec's disks can be made from. Actors who may not change infrastructure
+// can only use images published to the project.
 func (c *Control) planImages(ctx context.Context, a fleet.Actor, project fleet.ProjectID, spec fleet.VMSpec) ([]imagePlan, error) {
 	var plans []imagePlan
 	var checks fleet.Checks
@@ -133,7 +133,7 @@ func (p imagePlan) sourceOnHost(h placement.Host, d fleet.Disk) *diskSource {
 	return nil
 }
 
-// sourceFromOtherHost returns a source for the host that another host sends first; nil: none.
+// sourceFromOtherHost returns a source that another host must first send to host h; nil: none.
 func (p imagePlan) sourceFromOtherHost(h placement.Host) *diskSource {
 	var best *imageCopyRequest
 	for _, c := range p.copies {
@@ -150,7 +150,7 @@ func (p imagePlan) sourceFromOtherHost(h placement.Host) *diskSource {
 	return &diskSource{awaitsJob: true, copyFirst: best}
 }
 
-// sourceFromCopy returns an existing copy as source. An unverified copy is verified first.
+// sourceFromCopy returns a source that uses the existing copy. A copy that is not verified must be verified first.
 func sourceFromCopy(c *query.CopyOn) *diskSource {
 	if c.State == fleet.CopyReady {
 		return &diskSource{ref: c.Ref(), host: c.HostID}
@@ -158,7 +158,7 @@ func sourceFromCopy(c *query.CopyOn) *diskSource {
 	return &diskSource{ref: c.Ref(), host: c.HostID, awaitsJob: true, verifyFirst: c}
 }
 
-// addImageSources adds the possible sources for the VM's disks to the host's facts for placement.
+// addImageSources records in h, for placement, whether the host has or can get a copy of each image in plans.
 func addImageSources(plans []imagePlan, spec fleet.VMSpec, h *placement.Host) {
 	h.Images = map[int]placement.Image{}
 	for _, p := range plans {
@@ -174,7 +174,7 @@ func addImageSources(plans []imagePlan, spec fleet.VMSpec, h *placement.Host) {
 	}
 }
 
-// poolsWithCopies returns the pools of the plans' copies.
+// poolsWithCopies returns the pools that contain copies of the images in plans.
 func poolsWithCopies(plans []imagePlan) (out []fleet.PoolID) {
 	for _, p := range plans {
 		out = append(out, p.pools...)
@@ -223,7 +223,8 @@ func lockImageVersions(ctx context.Context, q *db.Queries, plans []imagePlan) er
 	return nil
 }
 
-// checkPublished refuses volumes in a spec that are not published to the project, unless the actor administers hosts.
+// checkPublished refuses volumes in a spec that are not published to the project, unless the actor may change
+// infrastructure.
 func checkPublished(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, refs map[string]fleet.Volref) error {
 	if len(refs) == 0 || policy.May(a, policy.InfraChange, "") {
 		return nil
@@ -247,7 +248,7 @@ func checkPublished(ctx context.Context, q *db.Queries, a fleet.Actor, project f
 	return checks.Err()
 }
 
-// sourceVolumes returns the volumes that a new VM's spec reads, by field name of the spec.
+// sourceVolumes returns the existing volumes that a new VM's spec refers to, by field name of the spec.
 func sourceVolumes(spec fleet.VMSpec) map[string]fleet.Volref {
 	refs := map[string]fleet.Volref{}
 	for i, d := range spec.Disks {

@@ -11,7 +11,8 @@ import (
 	"quantix/internal/placement"
 )
 
-// preparationSteps are the jobs that must end before the host can make the VM's disks.
+// preparationSteps are the jobs that must end before the host can make a VM's disks: copies to make, copies to verify,
+// and jobs of other requests.
 type preparationSteps struct {
 	copies        []imageCopyRequest
 	verifications []storage.VolumeJob
@@ -21,12 +22,13 @@ type preparationSteps struct {
 // awaitedFile is a source file that an unfinished job makes or verifies.
 type awaitedFile struct {
 	ref fleet.Volref
-	// The file's host, for a local pool, because other hosts may have files of that name; empty: shared pool.
+	// host is the host of a file in a local pool, where other hosts may have files of the same name. Empty: the pool is
+	// shared.
 	host fleet.HostID
 }
 
-// chooseImageSources writes each disk's source on the chosen host into the spec, and returns the steps that must run
-// first.
+// chooseImageSources writes the source of each disk on host h into the spec, and returns the jobs that must end before
+// the host can make the disks.
 func chooseImageSources(ctx context.Context, q *db.Queries, plans []imagePlan, spec *fleet.VMSpec, h placement.Host) (preparationSteps, error) {
 	var out preparationSteps
 	for _, p := range plans {
@@ -75,8 +77,8 @@ func chooseImageSources(ctx context.Context, q *db.Queries, plans []imagePlan, s
 	return out, nil
 }
 
-// nameForCopy returns the copy's file name in its pool: the name of a missing copy, or an unused name. ordered reports
-// that another request already makes the copy. siblings has the other copies requested for this VM.
+// nameForCopy returns the file name of copy o in its pool: the name of a copy whose file is missing, or an unused name.
+// ordered reports whether another request already makes the copy. siblings are the other copies requested for this VM.
 func (p imagePlan) nameForCopy(ctx context.Context, q *db.Queries, o imageCopyRequest, siblings []imageCopyRequest) (name string, ordered bool, err error) {
 	pool, on := o.ref.PoolID, o.fileHost()
 	rows, err := q.CopiesIn(ctx, db.CopiesInParams{VersionID: p.version.ID, PoolID: pool, Host: string(on)})
@@ -114,15 +116,16 @@ const (
 	roleVM     = "vm"
 )
 
-// newVerifyJob returns the job that verifies a copy, on the VM's host if it has the file, or else on another host.
-func newVerifyJob(c query.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (storage.VolumeJob, error) {
+// newVerifyJob returns the job that verifies a copy. It runs on the preferred host if that host has the file, or else
+// on another host.
+func newVerifyJob(c query.CopyOn, v fleet.ImageVersion, preferred fleet.HostID) (storage.VolumeJob, error) {
 	j := storage.VolumeJob{Kind: fleet.VolumeHash, Ref: c.Ref(), Detail: "as a copy of an image"}
 	if c.On == nil || len(c.On.Hosts) == 0 {
 		return j, fleet.Errorf(fleet.Conflict, "No online host has %s now, so it cannot be verified.", c.Volume)
 	}
 	j.Host = c.On.Hosts[0]
 	for _, h := range c.On.Hosts {
-		if h.ID == prefer {
+		if h.ID == preferred {
 			j.Host = h
 		}
 	}
@@ -132,8 +135,8 @@ func newVerifyJob(c query.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (st
 	return j, nil
 }
 
-// queuePrepJobs adds the copies' jobs to the task that creates the VM. The creation waits for these copies and for
-// copies requested by other tasks.
+// queuePrepJobs adds the jobs that make and verify copies to the task that creates the VM. The creation waits for these
+// jobs and for unfinished jobs of other tasks for the copies.
 func (s preparationSteps) queuePrepJobs(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID) error {
 	if len(s.awaitedFiles) == 0 {
 		return nil
@@ -169,7 +172,7 @@ func (s preparationSteps) queuePrepJobs(ctx context.Context, q *db.Queries, a fl
 		var way transferRoute
 		if p.copy != nil {
 			way = routeOfCopyRequest(p.copy)
-			way.markReceiver(&p.VolumeJob)
+			way.setReceiveParams(&p.VolumeJob)
 		}
 		if err := q.AddStep(ctx, db.AddStepParams{ID: id, TaskID: &task, Role: p.role, HostID: p.Host.ID, Kind: p.Kind, Subject: subject, Args: fleet.JobArgs{Volume: &p.Params}}); err != nil {
 			return err

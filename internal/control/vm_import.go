@@ -12,7 +12,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// ApplianceFile identifies a file in a pool for the import of a VM.
+// ApplianceFile identifies an appliance file in a pool. A VM can be imported from it.
 type ApplianceFile struct {
 	PoolID fleet.PoolID `json:"poolId"`
 	HostID fleet.HostID `json:"hostId,omitempty" doc:"Host (local pools only); may be empty if only one host has the file"`
@@ -58,14 +58,15 @@ func (c *Control) ListAppliances(ctx context.Context, a fleet.Actor) ([]query.Vo
 	return out, nil
 }
 
-// planAppliance completes the input from the appliance's file. The VM's disks are made on a host with the file.
+// planAppliance fills in the VM's spec from the appliance file. The VM must be on a host that has the file, because
+// that host converts the disks.
 func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM, from *plannedSource) error {
 	at := *in.From.Appliance
 	v, err := c.GetAppliance(ctx, a, at)
 	if err != nil {
 		return err
 	}
-	if ok, why := v.Use().Allows(fleet.ActImport); !ok {
+	if ok, why := v.VolumeUse().Allows(fleet.ActImport); !ok {
 		return fleet.Errorf(fleet.Conflict, "%s: %s", v.Name, why)
 	}
 	var checks fleet.Checks
@@ -74,7 +75,7 @@ func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM
 		checks.Add("hostId", "The appliance's disks are converted on a host that has its file. Choose such a host, and move the VM afterwards.")
 		return checks.Err()
 	case in.HostID == "":
-		in.HostID = v.Hosts[0].ID // an online host: v.Use checked that
+		in.HostID = v.Hosts[0].ID // an online host: v.VolumeUse checked that
 	}
 	if isSpecEmpty(in.Spec) {
 		in.Spec = v.Appliance.Spec(at.PoolID)

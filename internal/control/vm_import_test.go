@@ -155,14 +155,14 @@ func TestExportVisibleOnlyToItsProject(t *testing.T) {
 	}
 	s.auditActions("vm.export")
 	member := s.member
-	s.wantRefused("fetched before it exists", fleet.Conflict, "still being created", func() error { _, _, _, err := s.ReadExport(t.Context(), member, e.ID); return err })
+	s.wantRefused("fetched before it exists", fleet.Conflict, "still being created", func() error { _, _, _, err := s.DownloadExport(t.Context(), member, e.ID); return err })
 	s.wantRefused("deleted before it is there", fleet.Conflict, "being made", func() error { return s.DeleteExport(t.Context(), member, e.ID) })
 	s.finishVolume(s.h1, w, `{"format":"ova"}`)
 
 	outsider := s.blueMember
 	for _, who := range []fleet.Actor{outsider, s.viewer} {
 		s.wantRefused("seen by "+who.Name, fleet.CodeOf(func() error { _, err := s.GetExport(t.Context(), who, e.ID); return err }()), "", func() error { _, err := s.GetExport(t.Context(), who, e.ID); return err })
-		s.wantRefused("fetched by "+who.Name, fleet.CodeOf(func() error { _, _, _, err := s.ReadExport(t.Context(), who, e.ID); return err }()), "", func() error { _, _, _, err := s.ReadExport(t.Context(), who, e.ID); return err })
+		s.wantRefused("fetched by "+who.Name, fleet.CodeOf(func() error { _, _, _, err := s.DownloadExport(t.Context(), who, e.ID); return err }()), "", func() error { _, _, _, err := s.DownloadExport(t.Context(), who, e.ID); return err })
 		s.wantRefused("deleted by "+who.Name, fleet.CodeOf(s.DeleteExport(t.Context(), who, e.ID)), "", func() error { return s.DeleteExport(t.Context(), who, e.ID) })
 	}
 	s.wantRefused("made by a user of another project", fleet.NotFound, "", func() error {
@@ -172,7 +172,7 @@ func TestExportVisibleOnlyToItsProject(t *testing.T) {
 	if all, err := s.ListExports(t.Context(), member, vm.ID); err != nil || len(all) != 1 || all[0].State != fleet.JobDone {
 		t.Errorf("%+v %v", all, err)
 	}
-	_, host, name, err := s.ReadExport(t.Context(), member, e.ID)
+	_, host, name, err := s.DownloadExport(t.Context(), member, e.ID)
 	if err != nil || name != e.Volume || host == "h1" {
 		t.Errorf("%q of %q, %v", name, host, err)
 	}

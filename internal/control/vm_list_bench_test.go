@@ -36,7 +36,7 @@ func BenchmarkListVMs(b *testing.B) {
 	}
 }
 
-// BenchmarkListVMsBack reads a previous page deep in the list.
+// BenchmarkListVMsBack reads the page before a cursor in the middle of the list.
 func BenchmarkListVMsBack(b *testing.B) {
 	pool := testkit.DB(b)
 	testkit.Seed(b, pool, 100, 100_000)

@@ -108,7 +108,7 @@ func TestVMListFiltersAndSorts(t *testing.T) {
 		"state:running label:env=prod host:h1 name:web*": "web-1",
 		"state:running label:env=test":                   "",
 	} {
-		// IDs created at the same time begin with the same characters.
+		// VM IDs begin with a time, so a prefix can match several VMs that were created at the same time.
 		if strings.HasSuffix(filter, "*") && strings.HasPrefix(filter, "id:") {
 			want = strings.Join(slices.DeleteFunc([]string{"db1", "off", "web-1"}, func(name string) bool {
 				v := map[string]fleet.VMID{"db1": db.ID, "off": off.ID, "web-1": web.ID}[name]
@@ -226,9 +226,8 @@ func (s *projectFixture) firstTaskID() fleet.TaskID {
 	return id
 }
 
-// The phase is computed in three places: in Go for pages, by vm_phase in SQL, and by the list's filter on the stored
-// phase. The need for attention is also computed in three places: in Go, by a column for online hosts, and by the
-// filter.
+// Three implementations of a VM's phase must agree: Go for pages, vm_phase in SQL, and the list's filter. So must three
+// implementations of the need for attention: Go, the column for VMs on online hosts, and the list's filter.
 func TestVMPhaseInSQLMatchesGo(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.createVM("web", fleet.Running)
@@ -258,7 +257,7 @@ func TestVMPhaseInSQLMatchesGo(t *testing.T) {
 		}
 		var now time.Time
 		var seen *time.Time
-		// Half the freshness limit leaves the other half for the queries below.
+		// The ages are far enough from the freshness limit that the queries below can take some seconds.
 		age := rapid.SampledFrom([]time.Duration{0, fleet.Freshness / 6, fleet.Freshness + time.Second, -1}).Draw(t, "age")
 		if err := s.pool.QueryRow(s.t.Context(), "SELECT now()").Scan(&now); err != nil {
 			t.Fatal(err)
@@ -309,7 +308,8 @@ func TestVMPhaseInSQLMatchesGo(t *testing.T) {
 	})
 }
 
-// wantSameRows checks that lists of reduced VMs agree with the complete list on the columns that they show.
+// wantSameRows checks that ListVMRows and ListVMsBriefly return the same values as ListVMs in the columns that lists
+// show.
 func wantSameRows(s *projectFixture, t *rapid.T, a fleet.Actor) {
 	full, err := s.ListVMs(s.t.Context(), a, fleet.Query{})
 	if err != nil || len(full.Items) != 1 {
@@ -332,7 +332,7 @@ func wantSameRows(s *projectFixture, t *rapid.T, a fleet.Actor) {
 	}
 }
 
-// listRowPart returns v with only those parts of spec and status that every list row shows.
+// listRowPart returns v with only the parts of spec and status that a list row shows for every VM.
 func listRowPart(v fleet.VMView) fleet.VMView {
 	v.Spec = fleet.VMSpec{CPUs: v.Spec.CPUs, MemoryMiB: v.Spec.MemoryMiB}
 	if v.Status != nil {

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// MigrateVM is the destination of a VM that is off.
+// MigrateVM is the input of Control.MigrateVM: the destination of a cold migration.
 type MigrateVM struct {
 	HostID     fleet.HostID `json:"hostId" doc:"The target host"`
 	PoolID     fleet.PoolID `json:"poolId,omitempty" doc:"The target host's pool for the disks; empty: each disk's own pool. Disks in a shared pool that the target host has stay in place"`
@@ -48,7 +48,7 @@ func (c *Control) MigrateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, i
 		return task, err
 	}
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
-		// Pools before VMs: the global lock order.
+		// All transactions lock pools before VMs, so that they do not deadlock.
 		if err := q.LockPools(ctx, sortedPoolIDs(was.Spec, in.PoolID)); err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (c *Control) MigrateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, i
 		if err != nil {
 			return err
 		}
-		order, host, err := decideMigrationParams(ctx, q, a, vm, in)
+		order, host, err := migrationParams(ctx, q, a, vm, in)
 		if err != nil {
 			return err
 		}
@@ -74,8 +74,8 @@ func sortedPoolIDs(spec fleet.VMSpec, more ...fleet.PoolID) []string {
 	return slices.Compact(ids)
 }
 
-// decideMigrationParams returns the migration job's arguments for a locked VM, and the target host's name.
-func decideMigrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, in MigrateVM) (order fleet.MigrationParams, host string, err error) {
+// migrationParams returns the arguments of the migration job, and the target host's name. The VM must be locked.
+func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, in MigrateVM) (order fleet.MigrationParams, host string, err error) {
 	if err := checkMigratable(ctx, q, vm); err != nil {
 		return order, "", err
 	}
@@ -123,8 +123,8 @@ func decideMigrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm
 	return order, order.ToName, err
 }
 
-// freeDiskName returns a disk name that no volume of the pool has or has had, and the name's number, which is above
-// last.
+// freeDiskName returns a name for the VM's disk that is not reserved in the pool, and the number in that name, which is
+// above last.
 func freeDiskName(ctx context.Context, q *db.Queries, vm fleet.VMView, pool fleet.PoolID, last int) (fleet.Volref, int, error) {
 	for next := last + 1; next <= last+50; next++ {
 		to := fleet.Volref{PoolID: pool, Volume: newVolumeName(vm.Name, vm.ID, next)}
@@ -151,7 +151,7 @@ func checkMigratable(ctx context.Context, q *db.Queries, vm fleet.VMView) error 
 	return nil
 }
 
-// queueMigrationJobs makes one task with the sender's job and the receiver's jobs, one per disk.
+// queueMigrationJobs adds one task with the source host's job, and one receive job of the target host per disk.
 func queueMigrationJobs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, order fleet.MigrationParams) (fleet.Task, error) {
 	task, err := queueVMJob(ctx, q, a, vm, fleet.VMMigrate, fleet.JobArgs{Migrate: &order})
 	if err != nil {
@@ -207,7 +207,7 @@ func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.
 		targets, err := migrationTargets(ctx, q, a, vm, "", destinationPools{ids: append(pools, "")})
 		out = nil
 		for _, t := range targets {
-			// Without disks to send, list a host once; otherwise only with pools that the host has.
+			// A host to which no disk is sent is listed once, without a pool. Every other host is listed once per assigned pool.
 			if t.sendsDisks == (t.pool != "") && (t.pool == "" || t.hostHasPool) {
 				out = append(out, t.target)
 			}
@@ -220,7 +220,7 @@ func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.
 	return out, err
 }
 
-// migrationTarget is a target host with the destination pool of each disk.
+// migrationTarget is a possible target host, with the destination pool of each disk.
 type migrationTarget struct {
 	target       fleet.MigrationTarget
 	pool         fleet.PoolID   // one pool for all sent disks; empty: each disk's own
@@ -236,8 +236,8 @@ type destinationPools struct {
 	overcommit bool           // allow overcommit
 }
 
-// migrationTargets checks, for each other host or only the named one, whether the VM can migrate there: with all disks
-// in one of the pools, and with each disk in its own pool.
+// migrationTargets checks whether the VM can migrate to each other host, or to the named host. It checks each host once
+// per ID in pools.ids: with all disks in that pool, or with each disk in its own pool if the ID is empty.
 func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, named fleet.HostID, pools destinationPools) ([]migrationTarget, error) {
 	bare := vm.Spec
 	bare.Disks = nil
@@ -306,8 +306,8 @@ func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, 
 	return t
 }
 
-// OpenMigration returns the VM's migration in progress; nil: none.
-func (c *Control) OpenMigration(ctx context.Context, a fleet.Actor, id fleet.VMID) (*fleet.MigratingVM, error) {
+// MigrationInProgress returns the VM's unfinished cold migration; nil: none.
+func (c *Control) MigrationInProgress(ctx context.Context, a fleet.Actor, id fleet.VMID) (*fleet.MigratingVM, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}

@@ -9,7 +9,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// vmToMigrate returns a VM of project red that is off, on h1, with two disks in a local pool that both hosts have.
+// vmToMigrate returns a VM of project red on h1 that is off. It has two disks in a local pool that is assigned to both
+// hosts.
 func (s *libraryFixture) vmToMigrate(name string) fleet.VMView {
 	s.t.Helper()
 	spec := smallSpec
@@ -37,7 +38,7 @@ func (s *libraryFixture) migrateToH2(v fleet.VMView) fleet.Task {
 	return task
 }
 
-// finishReceiveJobs finishes n receive jobs of the second host.
+// finishReceiveJobs claims the second host's receive jobs, checks that there are n, and finishes them.
 func (s *libraryFixture) finishReceiveJobs(n int) {
 	s.t.Helper()
 	w := s.claimedWork(s.h2, fleet.VolumeReceive)
@@ -82,7 +83,7 @@ func TestColdMigrationSwitchesHostAfterSendAndReceiveSucceed(t *testing.T) {
 		t.Fatalf("the order is %+v", order)
 	}
 
-	// Jobs requested for the VM during the migration wait until the VM's host is settled.
+	// Jobs requested for the VM during the migration wait until the migration has ended.
 	if _, err := s.RequestPowerAction(t.Context(), chief, v.ID, fleet.ActStart); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,7 @@ func TestColdMigrationSwitchesHostAfterSendAndReceiveSucceed(t *testing.T) {
 		t.Errorf("the audit tells of %q", got)
 	}
 
-	// The old disks stay until the new host has defined the VM, which is then started there.
+	// The new host gets the waiting start job. The old disks stay until the new host has defined the VM.
 	if got := s.claimedWork(s.h1, fleet.VolumeDelete); len(got) != 0 {
 		t.Fatalf("the old disks are deleted before the new host has the VM: %+v", got)
 	}
@@ -161,7 +162,7 @@ func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 			t.Errorf("%d copies are deleted, want %d", len(got), n)
 		}
 	}
-	// A migration cancelled after all disks were received.
+	// Cancel a migration after the target host has received all disks.
 	task := s.migrateToH2(v)
 	w := s.claimOnlyJob(s.h1, fleet.VMMigrate)
 	s.finishReceiveJobs(2)
@@ -172,13 +173,13 @@ func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 	stays("taken back")
 	dropped(2)
 
-	// The source host reports the end of its job before the target host has received all disks.
+	// The source host reports success before the target host has received all disks.
 	s.migrateToH2(v)
 	w = s.claimOnlyJob(s.h1, fleet.VMMigrate)
 	s.finishJobWith(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: v.Status})
 	stays("without its disks")
 
-	// A receive job that ends after its sender has failed.
+	// The receive jobs end after the source host's job has failed.
 	s.migrateToH2(v)
 	w = s.claimOnlyJob(s.h1, fleet.VMMigrate)
 	late := s.claimedWork(s.h2, fleet.VolumeReceive)
@@ -189,7 +190,7 @@ func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 	stays("after a failure")
 	dropped(len(late))
 
-	// The VM is deleted during the migration: the migration is cancelled, and the VM is deleted on its host.
+	// A deletion of the VM during the migration cancels the migration, and the VM is deleted on its host.
 	s.migrateToH2(v)
 	w = s.claimOnlyJob(s.h1, fleet.VMMigrate)
 	if _, err := s.DeleteVM(t.Context(), chief, v.ID, true, "web"); err != nil {
@@ -226,7 +227,7 @@ func TestUnsuitableMigrationTargetsHaveReasons(t *testing.T) {
 		return err
 	})
 
-	// A disk in a pool that both hosts have stays in place.
+	// A disk in a shared pool of both hosts is not sent.
 	task, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2, PoolID: s.nfs})
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// MoveDisk is the destination of a disk migration.
+// MoveDisk is the input of Control.MoveDisk: the destination of a disk migration.
 type MoveDisk struct {
 	PoolID     fleet.PoolID `json:"poolId" doc:"The destination pool, on the VM's host"`
 	RateBytes  int64        `json:"rateBytes,omitempty" doc:"The bandwidth limit in bytes per second; 0: no limit"`
@@ -42,7 +42,7 @@ func (c *Control) MoveDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 		if err != nil {
 			return err
 		}
-		order, err := decideMoveParams(ctx, q, a, vm, disk, in)
+		order, err := diskMigrationParams(ctx, q, a, vm, disk, in)
 		if err != nil {
 			return err
 		}
@@ -54,8 +54,8 @@ func (c *Control) MoveDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 	return store.RedactTask(a, task), err
 }
 
-// decideMoveParams returns the job's arguments for a locked VM. The destination pool must be locked too.
-func decideMoveParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, disk fleet.Volref, in MoveDisk) (fleet.MoveParams, error) {
+// diskMigrationParams returns the arguments of the disk migration job. The VM and the destination pool must be locked.
+func diskMigrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, disk fleet.Volref, in MoveDisk) (fleet.MoveParams, error) {
 	i := slices.IndexFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == disk })
 	if i < 0 {
 		return fleet.MoveParams{}, fleet.Errorf(fleet.NotFound, "The VM has no disk %q any more. Reload and try again.", disk.Volume)
@@ -166,8 +166,8 @@ func diskMigrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm 
 	return out, nil
 }
 
-// OpenDiskMigrations returns the VM's disk migrations in progress.
-func (c *Control) OpenDiskMigrations(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.MovingDisk, error) {
+// DiskMigrationsInProgress returns the VM's unfinished disk migrations.
+func (c *Control) DiskMigrationsInProgress(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.MovingDisk, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}

@@ -103,7 +103,8 @@ func TestMoveDiskChangesSpecOnSuccess(t *testing.T) {
 		t.Errorf("the host is notified of the pools %v", pools)
 	}
 
-	// Until the host reports success, other changes of the disk are refused, and both volume names are in use.
+	// Until the host reports success, other changes of the disk are refused, and neither the old nor the new volume name
+	// is free.
 	s.wantRefused("move it again", fleet.Conflict, "being moved", func() error {
 		_, err := s.MoveDisk(t.Context(), chief, v.ID, disk, control.MoveDisk{PoolID: s.nfs})
 		return err
@@ -188,7 +189,7 @@ func TestCancelDiskMigrationKeepsOldDisk(t *testing.T) {
 		t.Fatalf("the host gets %+v %v", answer, err)
 	}
 
-	// An agent that restarts gets the cancellation with the job.
+	// A restarted agent claims the job again and gets the cancellation with it.
 	s.execSQL(`UPDATE jobs SET state = 'queued', lease_until = NULL WHERE id = $1`, w.ID)
 	s.wantRefused("while it waits for its host", fleet.Conflict, "being cancelled already", func() error { _, err := s.CancelTask(t.Context(), chief, task.ID); return err })
 	again := s.claimMove(v)
@@ -293,7 +294,7 @@ func queryText(s *projectFixture, sql string) (out string) {
 	return out
 }
 
-// A disk migration has no attempt limit, because only the host knows which pool has the disk.
+// A disk migration has no attempt limit, because only the host knows which pool has the disk after an interruption.
 func TestDiskMigrationHasNoAttemptLimit(t *testing.T) {
 	s := newMoveFixture(t)
 	v, disk := s.vmWithLocalDisk("web")

@@ -12,11 +12,11 @@ import (
 	"quantix/internal/policy"
 )
 
-// A stored spec has only the id of a NIC's network. Elsewhere a complete NIC also has the network's name.
+// The database stores only the id of a NIC's network. Everywhere else a complete NIC also has the network's name.
 
-// findNetworks fills in the NICs' networks by id or name. An unknown id is an error; NICs with an unknown name do not
-// change. The known networks are locked until the transaction ends. closed has the networks that are not available to
-// the project.
+// findNetworks fills in the id, kind and name of each NIC's network, which a NIC gives by id or name. An unknown id is
+// an error; a NIC with an unknown name does not change. The networks are locked until the transaction ends. closed
+// contains the networks that the project may not use.
 func findNetworks(ctx context.Context, q *db.Queries, project fleet.ProjectID, nics []fleet.NIC) (closed map[fleet.NetworkID]bool, err error) {
 	params := db.FindNetworksParams{ProjectID: string(project)}
 	for _, n := range nics {
@@ -51,8 +51,8 @@ func findNetworks(ctx context.Context, q *db.Queries, project fleet.ProjectID, n
 	return closed, checks.Err()
 }
 
-// noNetworkText returns the same error for missing and unavailable networks, so that the error does not reveal which
-// exist.
+// noNetworkText returns the error text for a network that does not exist or that the project may not use. One text for
+// both does not reveal which networks exist.
 func noNetworkText(name string) string {
 	if name == "" {
 		return "There is no such network."
@@ -60,8 +60,8 @@ func noNetworkText(name string) string {
 	return fmt.Sprintf("There is no such network that is named %s. Give its id or its name.", name)
 }
 
-// checkNetworks fills in the NICs' networks, and refuses networks that are not available to the project.
-// Administrators may use any network.
+// checkNetworks fills in the NICs' networks, and refuses networks that the project may not use. Actors who may change
+// infrastructure may use any network.
 func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) error {
 	entered := slices.Clone(nics)
 	closed, err := findNetworks(ctx, q, project, nics)
@@ -74,7 +74,8 @@ func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 	}
 	var checks fleet.Checks
 	for i, n := range nics {
-		// The existence of a bridge is hidden from actors who may not use it.
+		// An unknown bridge is refused with the same text as a closed one, so that the error does not reveal which bridges
+		// exist.
 		if granted[i] || !closed[n.NetworkID] && (n.NetworkID != "" || n.Bridge == "") {
 			continue
 		}
@@ -89,8 +90,8 @@ func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 	return checks.Err()
 }
 
-// changedNICFields returns the NIC without the fields that equal those of the old NIC with the same MAC address. The
-// host need not check those again.
+// changedNICFields returns NIC n without the fields that the old NIC of the same MAC address has too. The host's
+// support for those fields need not be checked again.
 func changedNICFields(old []fleet.NIC, n fleet.NIC) fleet.NIC {
 	k := slices.IndexFunc(old, func(o fleet.NIC) bool { return n.MAC != "" && strings.EqualFold(o.MAC, n.MAC) })
 	for _, f := range fleet.NICFields {
@@ -101,7 +102,7 @@ func changedNICFields(old []fleet.NIC, n fleet.NIC) fleet.NIC {
 	return n
 }
 
-// completeSpecForStorage returns the spec as written to the database.
+// completeSpecForStorage returns the spec as the database stores it: each NIC has the id of its network.
 func completeSpecForStorage(ctx context.Context, q *db.Queries, project fleet.ProjectID, spec fleet.VMSpec) (fleet.VMSpec, error) {
 	spec.NICs = slices.Clone(spec.NICs)
 	if slices.ContainsFunc(spec.NICs, func(n fleet.NIC) bool { return n.NetworkID == "" }) {

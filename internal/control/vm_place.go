@@ -10,9 +10,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// ChooseVMHost resolves a conflict between hosts that both have the VM: a person chooses the VM's host. Other hosts'
-// domains of the VM are shown as unmanaged and do not change. The chosen host must have the VM's domain with the VM's
-// ownership mark; otherwise it is a Conflict.
+// ChooseVMHost assigns the VM to the host that a person chooses, after several hosts reported a domain of the VM. The
+// VM's domains on other hosts do not change and are shown as unmanaged. If the chosen host has no domain with the VM's
+// ownership mark, the error is a Conflict.
 func (c *Control) ChooseVMHost(ctx context.Context, a fleet.Actor, id fleet.VMID, host fleet.HostID) (vm fleet.VMView, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return vm, err
@@ -56,11 +56,11 @@ func (c *Control) ChooseVMHost(ctx context.Context, a fleet.Actor, id fleet.VMID
 	return store.RedactVM(a, vm), err
 }
 
-// moveToChosenHost moves the VM to the chosen host and marks the domains on all other hosts, including the former one,
-// as unmanaged.
+// moveToChosenHost assigns the VM to the chosen host. The VM's domains on all other hosts, including the former one,
+// then count as unmanaged.
 func moveToChosenHost(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMLocation) error {
-	// Domains are not marked while the former host is offline or has no domain of the VM: if that host later runs the
-	// VM too, an alarm must be raised.
+	// Skip this while the former host is offline or has no domain of the VM: if that host later runs the VM, an alarm must
+	// be raised.
 	if own := vm.Locations()[0]; !own.Offline && own.Power != fleet.Absent {
 		if err := q.KeepAsDiscovered(ctx, vm.ID); err != nil {
 			return err

@@ -12,14 +12,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// Limits per person: pending plans, and all stored plans.
+// Limits of one person's plans: those whose host has not answered yet, and all stored plans.
 const (
 	maxPendingPlans = 8
 	maxStoredPlans  = 20
 )
 
-// PlanOrder is the input of a plan; one field is set.
-type PlanOrder struct {
+// PlannedRequest is the request whose effect a plan predicts. Either Update or Create is set.
+type PlannedRequest struct {
 	VM     fleet.VMID `json:"-"`
 	Update *UpdateVM  `json:"update,omitempty"`
 	Create *CreateVM  `json:"create,omitempty"`
@@ -27,12 +27,12 @@ type PlanOrder struct {
 
 func planInputLabel(id fleet.PlanID) string { return "order of plan " + string(id) }
 
-// errRollBackDryRun rolls back a trial run.
+// errRollBackDryRun is returned from the transaction of dryRun to roll it back.
 var errRollBackDryRun = errors.New("only tried")
 
 // PlanVM predicts the effect of UpdateVM with the same input, and changes nothing. It returns the same errors as
-// UpdateVM. The VM's host computes the new domain definition, which GetPlan returns once it is ready. Without changes
-// the host computes nothing and the plan has no id.
+// UpdateVM. The VM's host computes the new domain definition, which GetPlan returns once it is ready. If the input
+// changes nothing, the host computes nothing and the plan has no id.
 func (c *Control) PlanVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in UpdateVM) (fleet.Plan, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Plan{}, err
@@ -44,7 +44,7 @@ func (c *Control) PlanVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in U
 	if in.plans, err = c.planNewDisks(ctx, a, id, in.Spec); err != nil {
 		return fleet.Plan{}, err
 	}
-	return c.addPlan(ctx, a, func(ctx context.Context, tx pgx.Tx) (params db.AddPlanParams, order PlanOrder, err error) {
+	return c.addPlan(ctx, a, func(ctx context.Context, tx pgx.Tx) (params db.AddPlanParams, order PlannedRequest, err error) {
 		var old, vm fleet.VMView
 		if err := dryRun(ctx, tx, func(q *db.Queries) error {
 			old, vm, _, err = c.updateVM(ctx, q, a, id, in, "")
@@ -54,12 +54,12 @@ func (c *Control) PlanVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in U
 		}
 		in.IfGeneration = old.Generation // the plan is only valid for this generation
 		params = db.AddPlanParams{ProjectID: vm.ProjectID, HostID: vm.HostID, VMID: (*string)(&id), VM: vm.VM, Changes: old.Diff(vm.VM)}
-		return params, PlanOrder{Update: &in}, nil
+		return params, PlannedRequest{Update: &in}, nil
 	})
 }
 
-// PlanNewVM works like PlanVM for CreateVM. The plan names the host of the creation. The VM's id and its NICs'
-// addresses are chosen again at creation.
+// PlanNewVM predicts the effect of CreateVM with the same input, as PlanVM does for UpdateVM. The plan names the VM's
+// host. The creation chooses another VM id and other NIC addresses.
 func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fleet.Plan, error) {
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return fleet.Plan{}, err
@@ -69,7 +69,7 @@ func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fl
 	if err != nil {
 		return fleet.Plan{}, err
 	}
-	return c.addPlan(ctx, a, func(ctx context.Context, tx pgx.Tx) (params db.AddPlanParams, order PlanOrder, err error) {
+	return c.addPlan(ctx, a, func(ctx context.Context, tx pgx.Tx) (params db.AddPlanParams, order PlannedRequest, err error) {
 		var vm fleet.VMView
 		if err := dryRun(ctx, tx, func(q *db.Queries) error {
 			vm, _, err = c.createVM(ctx, q, a, completed, from, "")
@@ -84,7 +84,7 @@ func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fl
 	})
 }
 
-// dryRun runs do and rolls back, so that plans use the code of the real operation.
+// dryRun calls do in a transaction and rolls it back. Plans thereby use the code of the real operation.
 func dryRun(ctx context.Context, tx pgx.Tx, do func(q *db.Queries) error) error {
 	err := pgx.BeginFunc(ctx, tx, func(sub pgx.Tx) error {
 		if err := do(db.New(sub)); err != nil {
@@ -98,7 +98,7 @@ func dryRun(ctx context.Context, tx pgx.Tx, do func(q *db.Queries) error) error 
 	return err
 }
 
-func (c *Control) addPlan(ctx context.Context, a fleet.Actor, try func(ctx context.Context, tx pgx.Tx) (db.AddPlanParams, PlanOrder, error)) (out fleet.Plan, err error) {
+func (c *Control) addPlan(ctx context.Context, a fleet.Actor, try func(ctx context.Context, tx pgx.Tx) (db.AddPlanParams, PlannedRequest, error)) (out fleet.Plan, err error) {
 	if a.UserID == "" {
 		return out, fleet.Errorf(fleet.Forbidden, "Only a person can ask for a plan.")
 	}
@@ -146,7 +146,7 @@ func (c *Control) addPlan(ctx context.Context, a fleet.Actor, try func(ctx conte
 	return out, err
 }
 
-// GetPlan returns one of the person's own plans, up to fleet.PlanLifetime after the request.
+// GetPlan returns one of the person's own plans. Plans expire fleet.PlanLifetime after the request.
 func (c *Control) GetPlan(ctx context.Context, a fleet.Actor, id fleet.PlanID) (fleet.Plan, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Plan{}, err
@@ -195,8 +195,8 @@ func getPlan(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PlanID)
 	return out, nil
 }
 
-// PlanOrder returns the input of one of the person's own plans, for editing.
-func (c *Control) PlanOrder(ctx context.Context, a fleet.Actor, id fleet.PlanID) (out PlanOrder, err error) {
+// PlannedRequest returns the request of one of the person's own plans, so that the person can edit it.
+func (c *Control) PlannedRequest(ctx context.Context, a fleet.Actor, id fleet.PlanID) (out PlannedRequest, err error) {
 	if _, err := c.GetPlan(ctx, a, id); err != nil {
 		return out, err
 	}
@@ -217,8 +217,8 @@ func planNotFoundError() error {
 	return fleet.Errorf(fleet.NotFound, "There is no such plan: it was carried out, or is older than an hour. Ask for a new one.")
 }
 
-// ExecutePlan executes a plan once: it edits the VM, unless the VM changed after the plan, or creates the new VM. It
-// returns the VM's id.
+// ExecutePlan carries out the request of a plan, once: it creates the new VM, or edits the VM unless the VM changed
+// after the plan. It returns the VM's id.
 func (c *Control) ExecutePlan(ctx context.Context, a fleet.Actor, id fleet.PlanID) (vm fleet.VMID, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return "", err
@@ -234,7 +234,7 @@ func (c *Control) ExecutePlan(ctx context.Context, a fleet.Actor, id fleet.PlanI
 		if err != nil {
 			return err
 		}
-		var order PlanOrder
+		var order PlannedRequest
 		if err := (secretSealer{c.opts.Vault}).decodeInput(planInputLabel(id), row.Asked, &order); err != nil {
 			return err
 		}

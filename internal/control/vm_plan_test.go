@@ -14,7 +14,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// claimPlan claims the plan queued for the host's agent.
+// claimPlan claims the plan job that is queued for the agent's host.
 func (s *projectFixture) claimPlan(agent fleet.Actor) wire.Work {
 	s.t.Helper()
 	claim, err := s.Claim(s.t.Context(), agent, wire.ClaimRequest{Max: 8}, 0)
@@ -175,7 +175,7 @@ func TestPendingPlansAreLimited(t *testing.T) {
 	}
 }
 
-// A host may send any answer, so the portal limits its size.
+// The portal cuts the host's answer to a plan to a maximum size, because a host may send anything.
 func TestPlanAnswerIsLimited(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.createVM("web", fleet.Stopped)
@@ -197,8 +197,8 @@ func TestPlanAnswerIsLimited(t *testing.T) {
 	}
 }
 
-// A plan is stored for an hour, and its first-boot data may have secrets. The data is therefore encrypted, and
-// decrypted only when the plan is carried out.
+// A plan is stored for an hour, and its first-boot data may contain secrets. The request of such a plan is therefore
+// stored encrypted.
 func TestPlanSealsFirstBoot(t *testing.T) {
 	s := newProjectFixture(t)
 	s.Control = control.New(s.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
@@ -211,7 +211,7 @@ func TestPlanSealsFirstBoot(t *testing.T) {
 	if n := s.countRows("vm_plans WHERE row_to_json(vm_plans)::text LIKE '%violet%'"); n != 0 {
 		t.Error("the plan has first-boot data in plain text")
 	}
-	if order, err := s.PlanOrder(t.Context(), chief, p.ID); err != nil || order.Create == nil || order.Create.FirstBoot == nil {
+	if order, err := s.PlannedRequest(t.Context(), chief, p.ID); err != nil || order.Create == nil || order.Create.FirstBoot == nil {
 		t.Errorf("the plan's input for editing is %+v, %v", order, err)
 	}
 	vm, err := s.ExecutePlan(t.Context(), chief, p.ID)

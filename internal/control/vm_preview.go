@@ -31,15 +31,15 @@ type Preview struct {
 	Labels map[string]string `json:"-"`
 }
 
-// PreviewedHost is a host that was not chosen.
+// PreviewedHost is a host that placement would not choose.
 type PreviewedHost struct {
 	Name  string `json:"name"`
 	Could bool   `json:"could"` // suitable, but another host is better
 	Why   string `json:"why"`
 }
 
-// PreviewVM predicts where CreateVM with the same input would place the VM, with reasons against other hosts. It
-// returns the same errors as CreateVM, except that a preview without a suitable host is no error. It reserves nothing.
+// PreviewVM predicts the host that CreateVM with the same input would choose, with reasons against the other hosts. It
+// returns the same errors as CreateVM, except if no host is suitable. It reserves nothing.
 func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (out Preview, err error) {
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return out, err

@@ -22,7 +22,7 @@ type ProtectVM struct {
 	ExpiryStops bool       `json:"expiryStops,omitempty" doc:"Whether the VM is shut down when it expires; otherwise it only needs attention"`
 }
 
-// newProtection returns the new protection, based on the old one.
+// newProtection returns the protection with the settings of the input. An unchanged lock keeps its owner and time.
 func (in ProtectVM) newProtection(a fleet.Actor, was fleet.VMProtection, now time.Time) (fleet.VMProtection, error) {
 	var checks fleet.Checks
 	out := fleet.VMProtection{Protected: in.Protected, ExpiresAt: in.ExpiresAt, ExpiryStops: in.ExpiryStops}
@@ -89,7 +89,7 @@ func (c *Control) SetVMProtection(ctx context.Context, a fleet.Actor, id fleet.V
 	return store.RedactVM(a, vm), err
 }
 
-// describeProtection describes the changes for the audit.
+// describeProtection describes the changes for the audit line.
 func describeProtection(was, is fleet.VMProtection) string {
 	var out []string
 	if was.Protected != is.Protected {
@@ -114,8 +114,8 @@ func describeProtection(was, is fleet.VMProtection) string {
 	return strings.Join(out, ", ")
 }
 
-// ExpireVMs marks VMs near their expiry, and shuts down expired VMs whose protection requests it. A locked VM is not
-// shut down.
+// ExpireVMs marks VMs as near their expiry or expired, so that they need attention. It shuts down expired VMs whose
+// protection says so, except locked ones.
 func (c *Control) ExpireVMs(ctx context.Context, a fleet.Actor) error {
 	return c.store.RunPass(ctx, a, "expire VMs", func(q *db.Queries) error {
 		rows, err := q.ExpiringVMs(ctx, fleet.ExpiryNotice)

@@ -73,8 +73,8 @@ func TestDeleteRefusedForProtectedVM(t *testing.T) {
 	}
 }
 
-// Only the person who locked a VM, and administrators, can change or unlock it. Everyone who sees the VM sees who
-// locked it and why.
+// Only administrators and the person who locked a VM can change or unlock it. Everybody who sees the VM sees the reason
+// of the lock and the person's name.
 func TestChangesRefusedForLockedVM(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vmWithGuestAgent("web")
@@ -144,8 +144,8 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 	}
 }
 
-// A VM near its expiry needs attention, and is shut down at its expiry if its protection says so. A lock prevents the
-// shutdown, and a later expiry time ends the need for attention.
+// A VM near its expiry needs attention, and is shut down at its expiry if its protection says so. A locked VM is not
+// shut down. After the expiry time is moved into the future, the VM no longer needs attention.
 func TestExpiredVMShutsDownIfConfigured(t *testing.T) {
 	s := newProjectFixture(t)
 	announced, stops, locked, later := s.createVM("told", fleet.Running), s.createVM("stops", fleet.Running), s.createVM("locked", fleet.Running), s.createVM("later", fleet.Running)

@@ -10,9 +10,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// checkAllocation refuses more memory or CPUs than the host can allocate, unless h.Overcommit is set, and CPU
-// reservations beyond the host's CPUs. previous is the VM's spec before the change. It locks the host and reads the
-// sums again, so that no other transaction can allocate the same capacity.
+// checkAllocation refuses a spec that needs more memory or CPUs than the host has left, unless h.Overcommit is set. It
+// also refuses CPU reservations beyond the host's CPUs. Only increases over the previous spec are checked. It locks the
+// host's capacity and reads the sums again, so that no other transaction can allocate the same capacity.
 func checkAllocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, h placement.Host, previous fleet.VMSpec) error {
 	more, reserves := spec.MemoryMiB > previous.MemoryMiB || spec.CPUs > previous.CPUs, spec.ReservedCPU() > previous.ReservedCPU()
 	if !more && !reserves {
@@ -68,7 +68,7 @@ func checkMayOvercommit(a fleet.Actor, chosen bool) error {
 	return checks.Err()
 }
 
-// overcommitAuditSuffix returns the suffix for the audit line of a change with overcommit.
+// overcommitAuditSuffix returns the text that the audit line of a change with overcommit ends with.
 func overcommitAuditSuffix(chosen bool) string {
 	if chosen {
 		return ", overcommit chosen"

@@ -8,14 +8,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// createWithReservation creates a VM with the given number of vCPUs. percent is the reserved share of each vCPU.
+// createWithReservation creates a VM that reserves the given percentage of each of its vCPUs.
 func (s *projectFixture) createWithReservation(a fleet.Actor, name string, host fleet.HostID, cpus, percent int) (fleet.VMView, error) {
 	spec := smallSpec
 	spec.CPUs, spec.CPU.Reserved = cpus, percent
 	return s.CreateVM(s.t.Context(), a, control.CreateVM{ProjectID: s.red, HostID: host, Name: name, Spec: spec})
 }
 
-// Reserved CPU is not allocated twice, neither by other actors nor for VMs that are off.
+// CPU capacity that a VM has reserved is not reserved again, not even by an administrator or while the VM is off.
 func TestCPUReservationIsNotExceeded(t *testing.T) {
 	s := newProjectFixture(t) // both hosts have 8 CPUs
 	one, err := s.createWithReservation(chief, "db-1", s.h1, 8, 75)

@@ -24,10 +24,10 @@ const (
 	maxDeletionRetryDelay = time.Hour        // between two attempts to delete old snapshots
 )
 
-// scheduleBatchSize limits one pass over the schedules.
+// scheduleBatchSize is the maximum number of schedules that one pass checks.
 const scheduleBatchSize = 100
 
-// RunSnapshotSchedules requests the due snapshots, and the deletion of snapshots beyond their schedules' retention. A
+// RunSnapshotSchedules requests due snapshots, and the deletion of snapshots that exceed their schedule's retention. A
 // failure of one schedule does not affect the others.
 func (c *Control) RunSnapshotSchedules(ctx context.Context, a fleet.Actor) error {
 	for range scheduleBatchSize {
@@ -59,7 +59,7 @@ func (c *Control) RunSnapshotSchedules(ctx context.Context, a fleet.Actor) error
 	return nil
 }
 
-// scheduleCheck is the state of one schedule's check.
+// scheduleCheck checks one schedule within a transaction.
 type scheduleCheck struct {
 	q            *db.Queries
 	actor        fleet.Actor
@@ -122,8 +122,8 @@ func (s *scheduleCheck) checkAgainAfter(after time.Duration) {
 	}
 }
 
-// setDelayReason sets the reason shown for a delay or failure. With attention, the VM is listed as needing attention,
-// because a person must act.
+// setDelayReason sets the reason shown for a delay or failure. If attention is set, a person must act and the VM needs
+// attention.
 func (s *scheduleCheck) setDelayReason(attention bool, format string, args ...any) {
 	s.row.Trouble, s.row.Attention = fmt.Sprintf(format, args...), attention
 }
@@ -154,7 +154,7 @@ func (s *scheduleCheck) recordEndedRuns(ctx context.Context) error {
 	return nil
 }
 
-// takeDueSnapshot requests the newest due snapshot. Older missed snapshots are skipped.
+// takeDueSnapshot requests a snapshot if one is due. Of several due times, only the newest gets a snapshot.
 func (s *scheduleCheck) takeDueSnapshot(ctx context.Context) error {
 	if s.row.NextAt == nil || s.row.NextAt.After(s.now) {
 		return nil
@@ -209,8 +209,8 @@ func (s *scheduleCheck) snapshotTree() *fleet.SnapshotTree {
 	return s.vm.Status.Snapshots
 }
 
-// deleteExpiredSnapshot requests the deletion of the schedule's oldest snapshot beyond its retention. It deletes one
-// snapshot at a time, and only after the newest snapshot was taken.
+// deleteExpiredSnapshot requests the deletion of the oldest snapshot that exceeds the schedule's retention. It waits
+// for all snapshot jobs of the VM, so it deletes one snapshot at a time.
 func (s *scheduleCheck) deleteExpiredSnapshot(ctx context.Context) error {
 	if !s.row.Spec.Enabled || len(s.runningKinds) > 0 || len(s.runs) == 0 {
 		if len(s.runningKinds) > 0 && len(s.runs) > 0 {
@@ -218,7 +218,7 @@ func (s *scheduleCheck) deleteExpiredSnapshot(ctx context.Context) error {
 		}
 		return nil
 	}
-	// The VM's snapshots are unknown, or the VM is locked.
+	// Wait while the VM's snapshots are unknown or cannot change, or the VM is locked.
 	if ok, _ := s.vm.AllowsSnapshots(s.runningKinds); !ok || s.vm.Protection.Lock != nil {
 		s.checkAgainAfter(5 * scheduleCheckLater)
 		return nil

@@ -106,7 +106,7 @@ func noScheduleError() error {
 	return fleet.Errorf(fleet.NotFound, "The VM has no such schedule any more. Reload the page.")
 }
 
-// changeSchedules runs do with the VM locked. No job is queued.
+// changeSchedules locks the VM, calls do with its schedules, and writes the audit line. No job is queued.
 func (c *Control) changeSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID, do func(*db.Queries, fleet.VMView, []db.SnapshotSchedule, time.Time) (detail string, err error)) error {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err
@@ -141,9 +141,9 @@ func (c *Control) changeSchedules(ctx context.Context, a fleet.Actor, id fleet.V
 	})
 }
 
-// completeSchedule checks a schedule and returns it as stored, with its first due time, or nil if disabled. rows has
-// all schedules of the VM.
-func completeSchedule(in schedules.SnapshotSchedule, own schedules.ScheduleID, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (schedules.SnapshotSchedule, *time.Time, error) {
+// completeSchedule checks a schedule and fills in what it leaves out. It also returns the schedule's next due time, or
+// nil if it is disabled. rows are all schedules of the VM; id is the schedule's id.
+func completeSchedule(in schedules.SnapshotSchedule, id schedules.ScheduleID, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (schedules.SnapshotSchedule, *time.Time, error) {
 	in.Name, in.NameAs, in.Times.Zone = strings.TrimSpace(in.Name), strings.TrimSpace(in.NameAs), strings.TrimSpace(in.Times.Zone)
 	var checks fleet.Checks
 	in.Check(&checks, "")
@@ -152,7 +152,7 @@ func completeSchedule(in schedules.SnapshotSchedule, own schedules.ScheduleID, v
 	}
 	others := 0
 	for _, r := range rows {
-		if r.ID == own {
+		if r.ID == id {
 			continue
 		}
 		others += r.Spec.Keep.MaxKept()

@@ -26,7 +26,7 @@ var hourlySchedule = schedules.SnapshotSchedule{
 	Name: "hourly", Enabled: true, Times: schedules.SnapshotTimes{EveryHours: 1, At: "00:00", Zone: farHourZone.zone}, Keep: schedules.SnapshotRetention{Last: 2},
 }
 
-// farHourZone is a time zone whose full hours are at least a quarter of an hour away from now, so that hourly schedules
+// farHourZone is a time zone where the next full hour is at least a quarter of an hour away, so that hourly schedules
 // do not become due during the tests.
 var farHourZone = func() (far struct {
 	zone    string
@@ -57,7 +57,7 @@ func (s *scheduleFixture) runSchedulePass() {
 	}
 }
 
-// makeScheduleDue moves the schedule's next time back by an hour, so that the schedule is due.
+// makeScheduleDue moves the schedule's next due time into the past.
 func (s *scheduleFixture) makeScheduleDue() {
 	s.t.Helper()
 	s.execSQL(`UPDATE snapshot_runs SET due = due - interval '1 hour' WHERE schedule_id = $1`, s.id)
@@ -81,16 +81,16 @@ func (s *scheduleFixture) scheduleView() schedules.ScheduleView {
 	return all[0]
 }
 
-// reportSnapshotTree sends the host's snapshot tree.
+// reportSnapshotTree sends a host report with the VM's snapshots.
 func (s *scheduleFixture) reportSnapshotTree() {
 	s.t.Helper()
 	s.tree.Depth = len(s.tree.Snapshots) + 1
 	s.execSQL(`UPDATE vms SET status = status || jsonb_build_object('snapshots', $2::jsonb) WHERE id = $1`, s.vm.ID, s.tree)
 }
 
-// finishJobs finishes all snapshot jobs of the host and returns their kinds and snapshots. wrong is the jobs' error;
-// empty: success.
-func (s *scheduleFixture) finishJobs(wrong string) string {
+// finishJobs finishes all snapshot jobs of the host with the error text, or successfully if it is empty. It returns the
+// jobs' kinds and snapshots.
+func (s *scheduleFixture) finishJobs(errText string) string {
 	s.t.Helper()
 	var did strings.Builder
 	for _, w := range s.claimJobs() {
@@ -100,8 +100,8 @@ func (s *scheduleFixture) finishJobs(wrong string) string {
 		}
 		out := wire.Finish{Outcome: wire.Done}
 		switch {
-		case wrong != "":
-			out = wire.Finish{Outcome: wire.Failed, Error: wrong}
+		case errText != "":
+			out = wire.Finish{Outcome: wire.Failed, Error: errText}
 		case w.Kind == fleet.VMSnapshot:
 			s.tree.Snapshots = append(s.tree.Snapshots, fleet.Snapshot{ID: o.ID, Name: o.Name, By: o.By, Parent: s.tree.Current, Disks: []fleet.Volref{s.vm.Spec.Disks[0].Ref()}})
 			s.tree.Current = o.ID
@@ -125,7 +125,8 @@ func (s *scheduleFixture) finishJobs(wrong string) string {
 	return did.String()
 }
 
-// A schedule requests snapshots like a person, retains the configured number, and deletes only its own snapshots.
+// A schedule requests snapshots with the checks that apply to a person. It retains the configured number and deletes
+// only its own snapshots.
 func TestScheduleTakesAndRetainsSnapshots(t *testing.T) {
 	s := newScheduleFixture(t, hourlySchedule)
 	if v := s.scheduleView(); v.NextAt == nil || v.LastAt != nil || v.Trouble != "" || v.NextAt.Minute() != farHourZone.minutes || v.CreatedBy != s.member.Name {
@@ -169,8 +170,8 @@ func TestScheduleTakesAndRetainsSnapshots(t *testing.T) {
 	}
 }
 
-// If several times were missed, one snapshot is taken, and the missed times are shown. A concurrent pass of another
-// portal requests nothing.
+// If a schedule has missed several due times, one snapshot is taken and the number of missed times is shown. A
+// concurrent pass of another portal requests no snapshot.
 func TestMissedSnapshotScheduleRunsOnce(t *testing.T) {
 	s := newScheduleFixture(t, hourlySchedule)
 	s.execSQL(`UPDATE snapshot_schedules SET next_at = date_trunc('hour', now() - make_interval(mins => $1)) + make_interval(mins => $1) - interval '5 hours', look_at = now()`, farHourZone.minutes)
@@ -195,8 +196,8 @@ func TestMissedSnapshotScheduleRunsOnce(t *testing.T) {
 	}
 }
 
-// The reason for a delay is shown, and the schedule continues when the reason ends. The VM needs attention only for
-// problems that a person must solve.
+// A schedule that must wait shows the reason, and continues when the reason no longer applies. The VM needs attention
+// only if a person must act.
 func TestSnapshotScheduleShowsReasonForDelay(t *testing.T) {
 	s := newScheduleFixture(t, hourlySchedule)
 	waits := func(when, says string, attention bool) {

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// sharedDisk adds raw volumes to both pools and returns a shareable disk on the shared pool's volume.
+// sharedDisk adds a raw volume to each pool. It returns a shareable disk that uses the volume of the shared pool.
 func (s *projectFixture) sharedDisk() fleet.Disk {
 	s.t.Helper()
 	raw := `{"name":"quorum.raw","path":"/v/quorum.raw","format":"raw","capacityBytes":1073741824}`
@@ -23,7 +23,7 @@ func (s *projectFixture) sharedDisk() fleet.Disk {
 	return fleet.Disk{PoolID: s.nfs, Volume: "quorum.raw", Existing: true, Shareable: true}
 }
 
-// Invalid sharing is refused at its field, and nothing is written.
+// Invalid settings of shareable disks are refused at their field, and nothing is written.
 func TestInvalidShareableDiskRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevicesJSON)
@@ -87,7 +87,8 @@ func TestInvalidShareableDiskRefused(t *testing.T) {
 	}
 }
 
-// Encryption that no host supports is refused at its field, and nothing is written. An encrypted disk cannot change.
+// Invalid encryption settings are refused at their field, and nothing is written. The encryption of an existing disk
+// cannot change.
 func TestInvalidDiskEncryptionRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevicesJSON)
@@ -165,8 +166,8 @@ func TestInvalidDiskEncryptionRefused(t *testing.T) {
 	})
 }
 
-// VMs of all hosts can share a volume of a shared pool. While it is shared, no VM can make it exclusive, and the volume
-// cannot be changed.
+// VMs on any host can share a volume of a shared pool. While several VMs use the volume, no VM can make its disk
+// exclusive, and the volume cannot be changed.
 func TestSharedVolumeCannotBecomeExclusive(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevicesJSON)
@@ -196,7 +197,7 @@ func TestSharedVolumeCannotBecomeExclusive(t *testing.T) {
 		_, err := create("copy", s.h1, fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "quorum.raw"}})
 		return err
 	})
-	// A volume of a local pool exists on one host only.
+	// Volumes of the same name in a local pool are different volumes on each host, so they are not shared.
 	local := disk
 	local.PoolID = s.local
 	if _, err := create("three", s.h1, local); err != nil {
@@ -209,8 +210,8 @@ func TestSharedVolumeCannotBecomeExclusive(t *testing.T) {
 	if err != nil || four.HostID != s.h1 {
 		t.Errorf("placed on %s: %v", four.HostID, err)
 	}
-	// A disk cannot become exclusive while other VMs share its volume, and never in a pool that creates a volume per
-	// disk.
+	// A disk cannot become exclusive while other VMs share its volume. In a pool that creates a volume per disk, it can
+	// never become exclusive.
 	s.wantRefused("for itself", fleet.Invalid, "only as a shareable disk", func() error {
 		_, _, err := s.UpdateVM(t.Context(), chief, one.ID, editedSpec(one, func(v *fleet.VMSpec) { v.Disks[0].Shareable = false }))
 		return err

@@ -28,7 +28,7 @@ func (in NewSnapshot) checkFields() error {
 	return checks.Err()
 }
 
-// RevertSnapshot is the input of Control.RevertSnapshotDialog.
+// RevertSnapshot is the input of Control.RevertSnapshot.
 type RevertSnapshot struct {
 	Start bool `json:"start,omitempty" doc:"Start the VM afterwards, if the snapshot has no memory"`
 }
@@ -94,9 +94,9 @@ func (c *Control) SnapshotWork(ctx context.Context, a fleet.Actor, id fleet.VMID
 	return c.store.SnapshotWork(ctx, fleet.SubjectVM(id))
 }
 
-// queueSnapshotJob queues one snapshot job. wrong is a fault of the input; queueSnapshotJob returns it only after the
-// permission checks.
-func (c *Control) queueSnapshotJob(ctx context.Context, a fleet.Actor, id fleet.VMID, kind fleet.JobKind, wrong error,
+// queueSnapshotJob queues one snapshot job. inputErr is an error in the input; queueSnapshotJob returns it only after
+// the permission checks.
+func (c *Control) queueSnapshotJob(ctx context.Context, a fleet.Actor, id fleet.VMID, kind fleet.JobKind, inputErr error,
 	decide func(fleet.VMView, []fleet.JobKind) (order fleet.SnapshotParams, detail string, err error),
 ) (task fleet.Task, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
@@ -105,8 +105,8 @@ func (c *Control) queueSnapshotJob(ctx context.Context, a fleet.Actor, id fleet.
 	if err := store.CheckID(id, "VM"); err != nil {
 		return task, err
 	}
-	if wrong != nil {
-		return task, wrong
+	if inputErr != nil {
+		return task, inputErr
 	}
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
 		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)

@@ -101,7 +101,7 @@ func TestRevertAndDeleteSnapshotsQueueJobs(t *testing.T) {
 	if err := s.finishJob(w, wire.Finish{Outcome: wire.Done, VM: &status}); err != nil {
 		t.Fatal(err)
 	}
-	// Changes that would separate disks from their snapshots are refused without a job for the host.
+	// Changes that would separate disks from their snapshots are refused, and no job is queued.
 	for what, do := range map[string]func() error{
 		"move": func() error {
 			_, err := s.MoveDisk(t.Context(), chief, v.ID, disk, control.MoveDisk{PoolID: s.nfs})

@@ -17,8 +17,8 @@ import (
 // roleSnapshot is the role of the job that takes the snapshot for a task's disk copies.
 const roleSnapshot = "snapshot"
 
-// tempSnapshot is a task's temporary snapshot of a locked VM, the source of disk copies. With the zero value, disks are
-// copied without a snapshot.
+// tempSnapshot is a temporary snapshot of a VM that a task copies disks from. The VM is locked. The zero value means
+// that disks are copied without a snapshot.
 type tempSnapshot struct {
 	vm      fleet.VMView
 	id      fleet.SnapshotID
@@ -26,7 +26,7 @@ type tempSnapshot struct {
 	queued  bool        // whether the job is queued
 }
 
-// snapshotRef returns the snapshot reference for a copy job; nil: no snapshot.
+// snapshotRef returns the reference to the snapshot for a copy job, or nil if there is no snapshot.
 func (t tempSnapshot) snapshotRef() *fleet.SnapshotOf {
 	if t.id == "" {
 		return nil
@@ -34,8 +34,8 @@ func (t tempSnapshot) snapshotRef() *fleet.SnapshotOf {
 	return &fleet.SnapshotOf{VMID: t.vm.ID, ID: t.id}
 }
 
-// newTempSnapshot returns a new snapshot for copies of the VM's disks, if the copies need one. It queues nothing. It
-// refuses if no snapshot can be taken now.
+// newTempSnapshot returns a new temporary snapshot, without queueing its job. It returns the zero value if the VM's
+// disks can be copied without a snapshot, and an error if no snapshot can be taken now.
 func newTempSnapshot(ctx context.Context, q *db.Queries, vm fleet.VMView) (tempSnapshot, error) {
 	if !vm.NeedsTemporarySnapshot() {
 		return tempSnapshot{}, nil
@@ -44,11 +44,11 @@ func newTempSnapshot(ctx context.Context, q *db.Queries, vm fleet.VMView) (tempS
 	if err != nil {
 		return tempSnapshot{}, err
 	}
-	return tempSnapshot{vm: vm, id: fleet.NewID[fleet.SnapshotID]()}, refusalErrorWithPrefix(vm.Name + " cannot be copied now: ")(vm.AllowsNewSnapshot(busy))
+	return tempSnapshot{vm: vm, id: fleet.NewID[fleet.SnapshotID]()}, conflictUnlessAllowed(vm.Name + " cannot be copied now: ")(vm.AllowsNewSnapshot(busy))
 }
 
-// sharedTempSnapshot returns the existing snapshot of the bulk task, so that all clones have the same state, or else a
-// newTempSnapshot.
+// sharedTempSnapshot returns the temporary snapshot that the bulk task already has, so that all clones have the same
+// state, or else a new one.
 func sharedTempSnapshot(ctx context.Context, q *db.Queries, vm fleet.VMView, task fleet.TaskID) (tempSnapshot, error) {
 	if !vm.NeedsTemporarySnapshot() {
 		return tempSnapshot{}, nil
@@ -65,13 +65,14 @@ func sharedTempSnapshot(ctx context.Context, q *db.Queries, vm fleet.VMView, tas
 	return newTempSnapshot(ctx, q, vm) // the task has no snapshot, or it was deleted
 }
 
-// queueTakeJob adds the snapshot's job to the task. of names the copy in the snapshot's name.
-func (t *tempSnapshot) queueTakeJob(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID, of string) error {
+// queueTakeJob adds the job that takes the snapshot to the task. The snapshot's name contains copyName, the name of the
+// new VM or template.
+func (t *tempSnapshot) queueTakeJob(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID, copyName string) error {
 	if t.id == "" || t.queued {
 		return nil
 	}
 	order := fleet.SnapshotParams{
-		ID: t.id, Name: fleet.CutSnapshotName("Temporary, for " + of), By: a.Name, Quiesce: true,
+		ID: t.id, Name: fleet.CutSnapshotName("Temporary, for " + copyName), By: a.Name, Quiesce: true,
 		Description: "Disks are copied from this snapshot while the VM continues. Quantix deletes it afterwards.",
 	}
 	subject := fleet.SubjectVM(t.vm.ID)
@@ -88,7 +89,7 @@ func (t *tempSnapshot) queueTakeJob(ctx context.Context, q *db.Queries, a fleet.
 	return store.Audit(ctx, q, a, string(fleet.VMSnapshot), subject, t.vm.Name, order.Name)
 }
 
-// makeCopiesWait makes the task's copy jobs wait for the snapshot's job.
+// makeCopiesWait makes the task's copy jobs wait for the job that takes the snapshot.
 func (t tempSnapshot) makeCopiesWait(ctx context.Context, q *db.Queries, task fleet.TaskID) error {
 	if t.takeJob == "" {
 		return nil
@@ -102,11 +103,11 @@ const (
 	tempRetryDelay = 15 * time.Second // after the first failed deletion; doubled after each further one
 )
 
-// tempSnapshotBatchSize limits one pass over temporary snapshots.
+// tempSnapshotBatchSize is the maximum number of temporary snapshots that one pass checks.
 const tempSnapshotBatchSize = 100
 
-// DeleteTemporarySnapshots requests the deletion of temporary snapshots without unfinished disk copies, and retries
-// failed deletions. A deletion merges the overlays into the VM's disks.
+// DeleteTemporarySnapshots requests the deletion of temporary snapshots whose disk copies have ended, and retries
+// failed deletions. A deletion merges the snapshot's overlays into the VM's disks.
 func (c *Control) DeleteTemporarySnapshots(ctx context.Context, a fleet.Actor) error {
 	for range tempSnapshotBatchSize {
 		more := false

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// runningVM returns a running VM on h1 with a disk in each pool.
+// runningVM returns a running VM on h1 with one disk in the local pool and one in the shared pool.
 func (s *libraryFixture) runningVM(name string) fleet.VMView {
 	s.t.Helper()
 	vm := s.stoppedVM(name, fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
@@ -44,7 +44,7 @@ func (s *libraryFixture) finishTemporarySnapshot(vm fleet.VMView) fleet.Snapshot
 	return o.ID
 }
 
-// deleteTemporarySnapshots ends all delays and runs the pass over temporary snapshots.
+// deleteTemporarySnapshots makes the checks of all temporary snapshots due and runs the pass.
 func (s *libraryFixture) deleteTemporarySnapshots() {
 	s.t.Helper()
 	s.execSQL(`UPDATE temporary_snapshots SET look_at = now()`)

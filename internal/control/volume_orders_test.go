@@ -19,7 +19,7 @@ func TestRenameVolumeReservesBothNames(t *testing.T) {
 		t.Fatalf("%+v %v", task, err)
 	}
 	s.auditActions("volume.rename")
-	// Both names are in use: for other jobs, for new volumes and for VMs.
+	// Until the job ends, other jobs, new volumes and VMs cannot use the old or the new name.
 	for act, ask := range s.volumeRequests(of) {
 		s.wantRefused(string(act)+" what is being renamed", fleet.Conflict, "rename volume", ask)
 	}
@@ -39,8 +39,8 @@ func TestRenameVolumeReservesBothNames(t *testing.T) {
 	}
 }
 
-// fleet's table of job kinds lists those that can be cancelled while running. All of them are cancelled in the same
-// way.
+// The test covers all job kinds that package fleet marks as stoppable: their jobs can be cancelled while they are
+// running.
 func TestRunningJobsOfStoppableKindsCanBeCancelled(t *testing.T) {
 	s := newProjectFixture(t)
 	of := s.unusedVolume("data.raw")

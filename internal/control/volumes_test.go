@@ -87,7 +87,7 @@ func TestVolumeOperationsQueueJobs(t *testing.T) {
 		s.wantRefused(name, fleet.Invalid, c.says, func() error { _, err := s.CreateVolume(t.Context(), chief, s.nfs, wrong); return err })
 	}
 
-	// Space for pending jobs is reserved.
+	// Space is reserved for volumes whose jobs have not ended.
 	for n := range 2 {
 		most := storage.NewVolume{Name: fmt.Sprintf("most-%d.raw", n), Format: "raw", SizeBytes: 600 << 30}
 		ask := func() error { _, err := s.CreateVolume(t.Context(), chief, s.nfs, most); return err }
@@ -97,7 +97,7 @@ func TestVolumeOperationsQueueJobs(t *testing.T) {
 			}
 			continue
 		}
-		// The size, and overcommit.
+		// The two fields are the size and overcommit.
 		s.wantRefused("space that is reserved already", fleet.Invalid, "2 fields", ask)
 		most.Overcommit = true
 		if err := ask(); err != nil {
@@ -164,21 +164,21 @@ func TestVolumeInUseCannotBeChanged(t *testing.T) {
 	}
 }
 
-// setSpecField writes a part of a VM's spec, as an edit does.
+// setSpecField writes one field of a VM's spec to the database.
 func (s *projectFixture) setSpecField(id fleet.VMID, part, value string) {
 	s.t.Helper()
 	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, ARRAY[$2], $3::jsonb) WHERE id = $1`, id, part, value)
 }
 
-// setReportedVolumeFields adds properties to a volume in a host's report.
+// setReportedVolumeFields adds the JSON properties in more to a volume in the host's report.
 func (s *projectFixture) setReportedVolumeFields(of storage.Volume, host fleet.HostID, more string) {
 	s.t.Helper()
 	s.execSQL(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $3 THEN v || $4::jsonb ELSE v END) FROM jsonb_array_elements(status->'volumes') v))
 		WHERE pool_id = $1 AND host_id = $2`, of.PoolID, host, of.Volume, more)
 }
 
-// Of two concurrent requests for one volume, one succeeds. Other requests for the volume or its source are refused
-// until the job ends.
+// Only one of several concurrent requests for a volume succeeds. Further requests for the volume or for its source
+// volume are refused until the job ends.
 func TestSecondJobOnVolumeRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	of := s.unusedVolume("data.raw")
@@ -226,7 +226,7 @@ func TestVolumeBeingDeletedIsNotUsableByVM(t *testing.T) {
 	}
 	s.wantRefused("delete a volume that a VM is created from", fleet.Conflict, "The VM clone is being created from the volume.", s.volumeRequests(kept)[fleet.ActDelete])
 
-	// Of two concurrent requests, at most one succeeds.
+	// The deletion of a volume and the creation of a VM from it cannot both succeed.
 	for n := range 4 {
 		of := s.unusedVolume(fmt.Sprintf("race-%d.raw", n))
 		in := control.CreateVM{ProjectID: s.red, Name: fmt.Sprintf("race-%d", n), Spec: smallSpec}

@@ -35,7 +35,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"gather peers", time.Minute, []string{"peers"}, withMinInterval(time.Second, c.UpdateOverlayPeers)},
 		{"follow port groups", 15 * time.Second, []string{"filters"}, c.ApplyPortGroupDefaults},
 		{"settle security groups", 15 * time.Second, []string{"filters"}, c.AssignAndReleaseSecurityGroups},
-		{"settle places", time.Second, nil, c.SettleVMLocations},
+		{"settle places", time.Second, nil, c.ReassignMovedVMs},
 		{"watch hosts", 2 * time.Second, nil, live.compareLiveness},
 		{"settle rules", 5 * time.Second, nil, c.RecordBrokenRules},
 		{"expire VMs", time.Minute, nil, c.ExpireVMs},

@@ -192,7 +192,7 @@ func (e *Endpoints) joinRelay(c echo.Context, a fleet.Actor) error {
 	if !c.IsWebSocket() {
 		return relay.NotWebsocketError()
 	}
-	end, err := e.Control.JoinPair(c.Request().Context(), a, fleet.PairID(c.Param("id")))
+	end, err := e.Control.JoinRelay(c.Request().Context(), a, fleet.PairID(c.Param("id")))
 	if err != nil {
 		return err
 	}

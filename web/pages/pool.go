@@ -70,7 +70,7 @@ func (s *Site) PoolPage(c echo.Context, a fleet.Actor) error {
 // poolTabCounts formats the numbers that the tabs show. A user who does not see all projects gets no number of volumes.
 func poolTabCounts(a fleet.Actor, n query.PoolCounts) poolview.TabCounts {
 	out := poolview.TabCounts{VMs: strconv.Itoa(n.VMs)}
-	if n.VMs == query.MaxCounted {
+	if n.VMs == query.MaxCountedVMs {
 		out.VMs += "+"
 	}
 	if policy.AllProjects(a) {

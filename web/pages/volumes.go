@@ -123,7 +123,7 @@ func (s *Site) VolumeDialog(dialog func(poolview.VolumePage) templ.Component) fo
 		if err != nil {
 			return err
 		}
-		p := poolview.VolumePage{Pool: v, Volume: on.Use(), Host: of.HostID, In: in.view(), Errors: how.Errors}
+		p := poolview.VolumePage{Pool: v, Volume: on.VolumeUse(), Host: of.HostID, In: in.view(), Errors: how.Errors}
 		if !how.WasRefused() {
 			p.In.Size, p.In.Name = form.GiBText(on.CapacityBytes), "copy-of-"+on.Name
 			switch path.Base(c.Path()) {

@@ -97,10 +97,10 @@ func (s *Site) fillVMTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 			p.Guest, err = s.Control.VMGuest(ctx, a, p.VM.ID)
 		}
 		if err == nil && p.MoveWhy == "" {
-			p.DiskMigrations, err = s.Control.OpenDiskMigrations(ctx, a, p.VM.ID)
+			p.DiskMigrations, err = s.Control.DiskMigrationsInProgress(ctx, a, p.VM.ID)
 		}
 		if err == nil && p.MigrateWhy == "" {
-			p.RunningMigration, err = s.Control.OpenMigration(ctx, a, p.VM.ID)
+			p.RunningMigration, err = s.Control.MigrationInProgress(ctx, a, p.VM.ID)
 		}
 	case "configure":
 		if p.Edit, err = s.newEditForm(c, a, p.VM); err == nil {

@@ -134,7 +134,7 @@ func (s *Site) applyPlannedEdit(c echo.Context, a fleet.Actor, vm *fleet.VMView)
 	if id == "" {
 		return nil
 	}
-	order, err := s.Control.PlanOrder(c.Request().Context(), a, id)
+	order, err := s.Control.PlannedRequest(c.Request().Context(), a, id)
 	if err != nil || order.Update == nil || order.VM != vm.ID || order.Update.IfGeneration != vm.Generation {
 		return err
 	}

@@ -36,7 +36,7 @@ func (s *Site) ShowImportPage(c echo.Context, a fleet.Actor) error {
 		if !v.Shared && len(v.Hosts) > 0 {
 			f.HostID, f.Host = v.Hosts[0].ID, kit.NamedLink{Name: v.Hosts[0].Name}
 		}
-		_, f.Why = v.Use().Allows(fleet.ActImport)
+		_, f.Why = v.VolumeUse().Allows(fleet.ActImport)
 		p.Files = append(p.Files, f)
 	}
 	found, err := s.Options.PoolOptions(ctx, a, options.Query{})
@@ -65,7 +65,7 @@ func (s *Site) sourceFromAppliance(c echo.Context, a fleet.Actor, of control.App
 		Sent: map[string]string{"from.appliance.poolId": string(of.PoolID), "from.appliance.hostId": string(of.HostID), "from.appliance.volume": of.Volume},
 		Note: applianceNote(v),
 	}
-	if ok, why := v.Use().Allows(fleet.ActImport); !ok {
+	if ok, why := v.VolumeUse().Allows(fleet.ActImport); !ok {
 		out.Note = why
 	}
 	if len(v.Hosts) > 0 {

@@ -26,11 +26,11 @@ func (s *Site) ShowMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, ho
 		return err
 	}
 	out := vmview.MigratePage{VM: p.VM, Errors: how.Errors, In: vmview.MigrateForm{To: in.To, Rate: in.Rate, Overcommit: in.Overcommit != ""}}
-	moving, err := s.Control.OpenDiskMigrations(ctx, a, p.VM.ID)
+	moving, err := s.Control.DiskMigrationsInProgress(ctx, a, p.VM.ID)
 	if err != nil {
 		return err
 	}
-	leaving, err := s.Control.OpenMigration(ctx, a, p.VM.ID)
+	leaving, err := s.Control.MigrationInProgress(ctx, a, p.VM.ID)
 	if err != nil {
 		return err
 	}

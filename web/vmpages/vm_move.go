@@ -35,7 +35,7 @@ func (s *Site) ShowMoveDiskForm(c echo.Context, a fleet.Actor, in moveDiskForm, 
 	if err != nil {
 		return err
 	}
-	moving, err := s.Control.OpenDiskMigrations(ctx, a, p.VM.ID)
+	moving, err := s.Control.DiskMigrationsInProgress(ctx, a, p.VM.ID)
 	if err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func (s *Site) plannedFormValues(c echo.Context, a fleet.Actor) (url.Values, err
 	if id == "" {
 		return nil, nil
 	}
-	order, err := s.Control.PlanOrder(c.Request().Context(), a, id)
+	order, err := s.Control.PlannedRequest(c.Request().Context(), a, id)
 	if err != nil || order.Create == nil {
 		return nil, err
 	}

@@ -18,8 +18,8 @@ import (
 )
 
 // Hello opens a session for the agent and ends its previous session, whose jobs return to the queue. While an agent is
-// alive, a second one with the same host identity, on another machine or from a copied data directory, is refused and
-// the host is flagged.
+// alive, an agent with the same host identity on another machine is refused, for example one with a copied data
+// directory. The host is then flagged with the conflict.
 func (api *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.HelloAnswer, error) {
 	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return wire.HelloAnswer{}, err
@@ -55,7 +55,8 @@ func (api *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.H
 			return q.NumberAnew(ctx, db.NumberAnewParams{HostID: a.HostID, Base: answer.SeqBase})
 		})
 		host := string(a.HostID)
-		// The agent process is new: a job may have crashed the previous process.
+		// The agent has restarted, perhaps because a job crashed it. End jobs with too many attempts instead of queueing them
+		// again.
 		if err == nil && now.Instance != in.Instance {
 			err = endExhaustedJobs(ctx, q, &host)
 		}
@@ -83,8 +84,8 @@ func checkSession(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	return err
 }
 
-// lockAgentSession works like CheckSession and locks the session until the transaction ends. A later session of the
-// host has a higher number.
+// lockAgentSession works like CheckSession, locks the session until the transaction ends, and returns its number. A
+// later session of the host has a higher number.
 func lockAgentSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int64, err error) {
 	number, err = q.LockSessionOfHost(ctx, db.LockSessionOfHostParams{HostID: a.HostID, Session: hashAgentSession(a)})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -100,7 +101,7 @@ func checkSessionNumber(ctx context.Context, q *db.Queries, a fleet.Actor, seq i
 	return store.FirstErrorOf(err, func() error { return checkSequenceNumber(number, seq) })
 }
 
-// checkSequenceNumber works like checkSessionNumber for a session whose number is known.
+// checkSequenceNumber works like checkSessionNumber, but takes the number of the session.
 func checkSequenceNumber(session, seq int64) error {
 	if seq>>32 != session {
 		return fleet.Errorf(fleet.Invalid, "The number %d is too low for this session: its numbers are above %d. Send hello again.", seq, session<<32)

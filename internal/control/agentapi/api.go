@@ -1,5 +1,5 @@
-// Package agentapi implements the agent API: joining, sessions, reports, claims and results of jobs. It also recovers
-// jobs of offline agents, and reassigns VMs that have moved to another host.
+// Package agentapi implements the agent API: joining, sessions, reports, claims and results of jobs. It also requeues
+// jobs of offline agents, and reassigns VMs that run on another host.
 package agentapi
 
 import (
@@ -21,13 +21,14 @@ type API struct {
 	relayURL        string     // URL of this portal's relay, for hosts
 }
 
-// maxBatchSize is the number of hosts served by one statement. Larger batches save little and delay the first callers.
+// maxBatchSize is the maximum number of hosts served by one statement. Larger batches would save little and delay the
+// first callers.
 const maxBatchSize = 200
 
 // New returns an API over s.
 func New(s *store.Store, hub *notify.Hub, pairURL string, vault auth.Vault) *API {
 	api := &API{store: s, hub: hub, relayURL: pairURL, vault: vault, assignmentCache: assignmentCache{changes: hub.Subscribe(assignmentsChangedKey)}}
 	api.claims.process, api.claims.maxBatch = api.claimBatch, maxBatchSize
-	api.results.process, api.results.maxBatch = api.settleResults, maxBatchSize
+	api.results.process, api.results.maxBatch = api.processResults, maxBatchSize
 	return api
 }

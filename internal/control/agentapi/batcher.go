@@ -9,11 +9,11 @@ import (
 	"quantix/internal/control/store"
 )
 
-// callBatcher batches concurrent calls: while one batch runs, it collects further calls for the next batch. A call that
-// finds no batch running starts at once.
+// callBatcher processes concurrent calls in batches. While one batch is running, it collects further calls for the next
+// batch. A call starts at once if no batch is running.
 type callBatcher[I, O any] struct {
-	// process processes a batch and returns one O for each I. It waits at most patience for locks, or without limit if
-	// patience is 0.
+	// process processes the inputs of a batch and returns one output for each. It waits at most patience for a lock, or
+	// without limit if patience is 0.
 	process      func(ctx context.Context, patience time.Duration, in []I) ([]O, error)
 	maxBatch     int // maximum batch size
 	mu           sync.Mutex
@@ -33,14 +33,14 @@ type pendingCall[I, O any] struct {
 // lockTimeout is how long a batch of several calls may wait for a lock.
 const lockTimeout = 100 * time.Millisecond
 
-// processOne processes in, possibly in a batch. If a batch fails or waits for a lock, its calls are repeated one by
-// one, so that no call fails or waits because of another.
+// processOne processes one input, possibly in a batch with other calls. If a batch fails or waits for a lock, its calls
+// are repeated one by one, so that no call fails or waits because of another.
 func (t *callBatcher[I, O]) processOne(ctx context.Context, in I) (O, error) {
 	out, errs := t.processAll(ctx, []I{in})
 	return out[0], errs[0]
 }
 
-// processAll processes each of in like do, concurrently.
+// processAll processes each input as processOne does, all concurrently.
 func (t *callBatcher[I, O]) processAll(ctx context.Context, in []I) (out []O, errs []error) {
 	all := make([]*pendingCall[I, O], len(in))
 	for i, one := range in {

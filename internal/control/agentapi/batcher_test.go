@@ -12,14 +12,15 @@ import (
 	"quantix/internal/control/store"
 )
 
-// batchRecorder records batches; the first batch blocks until release is closed.
+// batchRecorder records the batches that a callBatcher processes. The first batch blocks until release is closed.
 type batchRecorder struct {
 	callBatcher[int, int]
 	mu      sync.Mutex
 	batches [][]int
 	started chan struct{} // closed when the first batch has started
 	release chan struct{} // closed by the test; the first batch then finishes
-	// failsWithLock makes the first batch fail with ErrLocked. Its repetition without a time limit waits for release.
+	// failsWithLock makes the first batch fail with ErrLocked. The repeated call of that batch, which has no time limit,
+	// blocks until release is closed.
 	failsWithLock bool
 }
 
@@ -52,7 +53,8 @@ func newRecorder(maxBatch int, fails func(in []int) error) *batchRecorder {
 	return a
 }
 
-// callResults returns the results of call 1, which runs first, and of the others, which arrive while call 1 runs.
+// callResults calls the batcher with input 1, and with the other inputs while call 1 is running, and returns all
+// results by input.
 func (a *batchRecorder) callResults(t *testing.T, others ...int) (out map[int]int, errs map[int]error) {
 	t.Helper()
 	out, errs = map[int]int{}, map[int]error{}

@@ -18,8 +18,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// Claim returns the next jobs of the agent's host, at most one per subject, each with the current spec. Without jobs it
-// waits until one is queued. If none is queued within wait, it returns an empty claim.
+// Claim assigns queued jobs of the host to the agent and returns them, at most one per subject, each with the current
+// spec. If no job is queued, it waits until one is. After wait it returns an empty claim.
 func (api *API) Claim(ctx context.Context, a fleet.Actor, in wire.ClaimRequest, wait time.Duration) (wire.Claim, error) {
 	out, err := api.NewJobWaiter(ctx, a)
 	if err != nil {
@@ -33,9 +33,9 @@ func (api *API) Claim(ctx context.Context, a fleet.Actor, in wire.ClaimRequest, 
 	return out.Wait(ctx, in, wait, nil)
 }
 
-// runOnOwnStack runs do on a separate goroutine to keep the caller's stack small. A parked claim then keeps a stack of
-// 4 KiB instead of the 8 KiB that a database query needs, which matters with ten thousand agents. BenchmarkParkedAgents
-// measures it.
+// runOnOwnStack calls do on a separate goroutine to keep the caller's stack small. A claim that waits for jobs then
+// keeps a stack of 4 KiB instead of the 8 KiB that a database query needs. This matters with ten thousand agents;
+// BenchmarkParkedAgents measures it.
 func runOnOwnStack[T any](do func() (T, error)) (out T, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -47,9 +47,9 @@ func runOnOwnStack[T any](do func() (T, error)) (out T, err error) {
 	return out, err
 }
 
-// claimIfWaiting checks whether a job is queued before it calls claimNow. Usually none is, and the check costs much
-// less than a claim.
-func (api *API) claimIfWaiting(ctx context.Context, a fleet.Actor, limit int32) ([]wire.Work, error) {
+// claimIfJobQueued claims jobs only if one is queued. Usually none is queued, and this check costs much less than a
+// claim.
+func (api *API) claimIfJobQueued(ctx context.Context, a fleet.Actor, limit int32) ([]wire.Work, error) {
 	check, err := api.store.CheckForWork(ctx, db.CheckForWorkParams{HostID: a.HostID, Session: hashAgentSession(a)})
 	switch {
 	case err != nil:
@@ -70,13 +70,13 @@ func (api *API) claimNow(ctx context.Context, a fleet.Actor, limit int32) ([]wir
 	return got.work, store.UserError(cmp.Or(err, got.err))
 }
 
-// claimingHost is a host that takes at most limit jobs.
+// claimingHost is an agent that claims at most limit jobs for its host.
 type claimingHost struct {
 	fleet.Actor
 	limit int32
 }
 
-// claimResult is the result for one claimant.
+// claimResult is the result of one agent's claim.
 type claimResult struct {
 	work []wire.Work
 	err  error // error in building the work of claimed jobs; the jobs stay claimed
@@ -89,16 +89,16 @@ func (api *API) claimBatch(ctx context.Context, patience time.Duration, all []cl
 		params.Hosts, params.Sessions, params.Most = append(params.Hosts, string(c.HostID)), append(params.Sessions, hashAgentSession(c.Actor)), append(params.Most, c.limit)
 	}
 	var jobs []db.ClaimJobsRow
-	err := api.store.RunQuickTx(ctx, patience, func(t store.QuickTx) (err error) {
-		jobs, err = t.FinalQueries().ClaimJobs(ctx, params)
+	err := api.store.RunPipelinedTx(ctx, patience, func(t store.PipelinedTx) (err error) {
+		jobs, err = t.QueriesWithCommit().ClaimJobs(ctx, params)
 		return err
 	})
 	out := make([]claimResult, len(all))
 	if err != nil || len(jobs) == 0 {
 		return out, err
 	}
-	// Keyed by agent session, because an ended session of the same host may claim too. If one session sends two
-	// requests, only one gets the jobs.
+	// The key is the agent session, because an ended session of the same host may claim in the same batch. If one session
+	// sends two claims, only the first gets jobs.
 	of := map[string]*claimResult{}
 	for i, c := range slices.Backward(all) {
 		of[string(hashAgentSession(c.Actor))] = &out[i]
@@ -128,8 +128,8 @@ type jobSubjectData struct {
 	Pools          []fleet.Pool       `json:"pools"`
 }
 
-// workFromRow returns the job with the current spec of its subject. For a deleted VM it returns no spec; the agent then
-// ends the job.
+// workFromRow returns the job with the current spec of its subject. If the subject is a VM that no longer exists, the
+// spec is missing and the agent ends the job.
 func workFromRow(row db.ClaimJobsRow) (wire.Work, error) {
 	j := row.Job
 	w := wire.Work{
@@ -174,7 +174,8 @@ func workFromRow(row db.ClaimJobsRow) (wire.Work, error) {
 	return w, addPoolsToWork(&w, row.MovePools)
 }
 
-// addPoolsToWork adds pools that the VM's spec does not name: the target of a disk move, or the source of an export.
+// addPoolsToWork adds further pools that the job needs, such as the destination pool of a disk migration or the source
+// pools of an export.
 func addPoolsToWork(w *wire.Work, text []byte) error {
 	var more []fleet.Pool
 	if len(text) > 0 {

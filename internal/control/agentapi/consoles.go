@@ -13,31 +13,31 @@ import (
 	"quantix/internal/relay"
 )
 
-// ConsoleRelayTicket returns the relay ticket of a console: the user's session and the VM's host.
+// ConsoleRelayTicket returns the relay ticket of a console. It admits the user's session and the VM's host.
 func ConsoleRelayTicket(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Console, Parties: [2]relay.Party{
 		relay.Asker: {User: user, Session: session}, relay.Answerer: {Host: host},
 	}}
 }
 
-// UploadRelayTicket returns the relay ticket of an upload: the user's session and the receiving host.
+// UploadRelayTicket returns the relay ticket of an upload. It admits the user's session and the receiving host.
 func UploadRelayTicket(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Upload, Parties: [2]relay.Party{
 		relay.Asker: {User: user, Session: session}, relay.Answerer: {Host: host},
 	}}
 }
 
-// DownloadRelayTicket returns the relay ticket of a volume download: the user's session and the sending host.
+// DownloadRelayTicket returns the relay ticket of a volume download. It admits the user's session and the sending host.
 func DownloadRelayTicket(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Download, Parties: [2]relay.Party{
 		relay.Asker: {User: user, Session: session}, relay.Answerer: {Host: host},
 	}}
 }
 
-// JoinPair admits a host to its end of a relayed connection. The host must own the VM of a console opened within the
-// last 30 s, receive an upload that a user continues, receive a transfer whose sender has requested a relay, or have a
-// volume that a user is downloading.
-func (api *API) JoinPair(ctx context.Context, a fleet.Actor, id fleet.PairID) (relay.End, error) {
+// JoinRelay admits a host to its end of a relayed connection. It admits the VM's host for a console opened within the
+// last 30 s, the receiving host of an upload that a user continues, the hosts of a transfer whose sender has requested
+// the relay, and the sending host of a volume download.
+func (api *API) JoinRelay(ctx context.Context, a fleet.Actor, id fleet.PairID) (relay.End, error) {
 	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return relay.End{}, err
 	}

@@ -7,8 +7,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// groupFilterData is the JSON of security groups from the SQL function work_of_filters: the group of a job, or the
-// groups of the VM's NICs.
+// groupFilterData is the JSON of security groups from the SQL function work_of_filters: the group that is the job's
+// subject, or the groups of the VM's NICs.
 type groupFilterData struct {
 	Groups  []fleet.SecurityGroup              `json:"groups"`
 	Members map[fleet.SecurityGroupID][]string `json:"members"`

@@ -19,8 +19,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// Finish closes a job and stores the state that the host observed. If the spec has changed since the claim, it queues
-// the subject again. ended is the closed job. If the job's epoch is no longer current, it ignores the result and
+// Finish ends a job and stores the state that the host observed. If the spec has changed since the claim, it queues a
+// job for the subject again. ended is the job after its end. If the result has an old epoch, Finish ignores it and
 // returns Conflict.
 func (api *API) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Finish) (answer wire.FinishAnswer, ended fleet.Job, err error) {
 	each, err := api.FinishAll(ctx, a, []wire.Result{{Job: id, Finish: in}})
@@ -30,15 +30,15 @@ func (api *API) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in wi
 	return each[0].Answer, each[0].Job, nil
 }
 
-// FinishResult is the outcome of one result.
+// FinishResult is what the portal did with one result of FinishAll.
 type FinishResult struct {
 	Answer wire.FinishAnswer
 	Job    fleet.Job // current state
 	Err    error     // why the result was rejected
 }
 
-// FinishAll works like Finish for several results, each independent of the others. If all are rejected, it returns the
-// first error.
+// FinishAll works like Finish for several results, which do not affect each other. If all results are rejected, it
+// returns the first error.
 func (api *API) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result) ([]FinishResult, error) {
 	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ type jobResult struct {
 	in    wire.Finish
 }
 
-// resultOutcome is the outcome of a result.
+// resultOutcome is what processResults did with one result.
 type resultOutcome struct {
 	answer  wire.FinishAnswer
 	ended   fleet.Job
@@ -87,13 +87,13 @@ type resultOutcome struct {
 	unknown bool // the host has no such job, or the agent's session has ended
 }
 
-// settleResults processes the results of many hosts in one transaction.
-func (api *API) settleResults(ctx context.Context, patience time.Duration, all []jobResult) (out []resultOutcome, err error) {
+// processResults processes the results of many hosts in one transaction.
+func (api *API) processResults(ctx context.Context, patience time.Duration, all []jobResult) (out []resultOutcome, err error) {
 	var hold db.LockResultsParams
 	for _, r := range all {
 		hold.Ids, hold.Hosts, hold.Sessions = append(hold.Ids, string(r.job)), append(hold.Hosts, string(r.HostID)), append(hold.Sessions, hashAgentSession(r.Actor))
 	}
-	err = api.store.RunQuickTx(ctx, patience, func(t store.QuickTx) error {
+	err = api.store.RunPipelinedTx(ctx, patience, func(t store.PipelinedTx) error {
 		out = make([]resultOutcome, len(all))
 		rows, err := t.LockResults(ctx, hold)
 		if err != nil {
@@ -107,7 +107,7 @@ func (api *API) settleResults(ctx context.Context, patience time.Duration, all [
 		of := map[fleet.JobID]int{}
 		for i, r := range all {
 			row, known := held[r.job]
-			// Another agent session may report on the same job.
+			// The same batch may contain a result of another session of the host for the same job.
 			if known = known && bytes.Equal(row.Session, hashAgentSession(r.Actor)); !known {
 				out[i].unknown = true
 				continue
@@ -135,8 +135,8 @@ func (api *API) settleResults(ctx context.Context, patience time.Duration, all [
 				return err
 			}
 			e.state = r.state
-			// A withdrawn deletion or a disk in a new pool may require another apply at once, so the subject is checked
-			// for requeueing.
+			// After a failed deletion or a disk migration, too, the spec may be newer than the host's. Such a job ends at once,
+			// so that vm.apply can be queued.
 			if ahead := row.Generation > r.in.Generation || job.Kind == fleet.VMDelete || job.Kind.Info().Stoppable; !ahead {
 				later, of[job.ID] = append(later, e), i
 				continue
@@ -152,7 +152,7 @@ func (api *API) settleResults(ctx context.Context, patience time.Duration, all [
 		if len(later) == 0 {
 			return nil
 		}
-		now, err := endJobs(ctx, t.FinalQueries(), t.DeferredQueries(), later)
+		now, err := endJobs(ctx, t.QueriesWithCommit(), t.DeferredQueries(), later)
 		for _, j := range now {
 			out[of[j.ID]].ended = jobFromRow(j)
 		}
@@ -178,15 +178,15 @@ func checkJobResult(row db.LockResultsRow, in wire.Finish) error {
 	return nil
 }
 
-// Limits for epochs reported by hosts. Epochs have 28 random bits, so a jump of maxEpochJump means 2^28 claims since
-// the backup. Beyond maxEpoch a host's offset or the sequence might overflow 64 bits.
+// Limits of the epochs that hosts report. The low 28 bits of an epoch are random, so a difference of maxEpochJump means
+// 2^28 claims since the backup. With epochs above maxEpoch, the host's offset or the sequence might overflow 64 bits.
 const (
 	maxEpochJump = 1 << 56
 	maxEpoch     = 1 << 61
 )
 
-// requeueOutdated requeues a job that its host rejected as outdated: the database was restored from a backup, and its
-// epoch sequence is behind the host's latest epoch. It raises the next epochs of this host only. The attempt does not
+// requeueOutdated requeues a job that its host rejected because of a low epoch, and raises the next epochs of this
+// host. This happens after the database was restored from a backup, with an older epoch sequence. The attempt does not
 // count, because the host did nothing.
 func requeueOutdated(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (fleet.Job, error) {
 	if err := q.LiftEpochs(ctx, db.LiftEpochsParams{Host: string(job.HostID), Newest: in.Newest}); err != nil {
@@ -196,7 +196,8 @@ func requeueOutdated(ctx context.Context, q *db.Queries, job db.Job, in wire.Fin
 	return requeueAfterPause(ctx, q, job, in, 100*time.Millisecond)
 }
 
-// jobEnd is how a job ends, with the state that its host observed afterwards. If typ is empty, no state is written.
+// jobEnd is the final state of a job, with the state of the object that its host observed. If typ is empty, no object's
+// state is written.
 type jobEnd struct {
 	id              fleet.JobID
 	state           fleet.JobState
@@ -208,8 +209,8 @@ type jobEnd struct {
 	observed        any
 }
 
-// endJobs ends jobs that the transaction has locked. It writes the observed states through observed, which may be q or
-// the Deferred queries of a store.Quick.
+// endJobs ends jobs that the transaction has locked. It writes the states of objects with the queries observed: q
+// itself, or the DeferredQueries of a store.PipelinedTx.
 func endJobs(ctx context.Context, q, observed *db.Queries, ends []jobEnd) ([]db.Job, error) {
 	var p db.EndJobsParams
 	var vms db.SettleVMsParams
@@ -255,8 +256,8 @@ func jobFromRow(r db.Job) fleet.Job {
 	return fleet.Job{ID: r.ID, Kind: r.Kind, State: r.State, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
 }
 
-// requeueAfterPause requeues a convergent job that failed only because the hypervisor was unreachable. If a newer job
-// for the subject is queued, it cancels the failed job instead. pause is the delay before the first retry.
+// requeueAfterPause puts a job that its host could not run into the queue for a retry. If a newer job for the subject
+// is queued, it cancels the job instead. pause is the delay before the first retry.
 func requeueAfterPause(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, pause time.Duration) (fleet.Job, error) {
 	next, err := q.Overtaken(ctx, job.ID)
 	if err == nil && next {
@@ -269,8 +270,8 @@ func requeueAfterPause(ctx context.Context, q *db.Queries, job db.Job, in wire.F
 	return jobFromRow(waits), err
 }
 
-// recordJobEffects records the effects of a job's end on the job's subject, except the observed state, which endJobs
-// writes. The caller sets the state of the returned jobEnd.
+// recordJobEffects writes what the end of a job changes besides the job and the object's observed state. It returns the
+// jobEnd with which endJobs writes both; the caller sets the job's state in it.
 func recordJobEffects(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (jobEnd, error) {
 	e := jobEnd{id: job.ID, error: in.Error}
 	if job.Kind == fleet.VMPlan {
@@ -287,9 +288,9 @@ func recordJobEffects(ctx context.Context, q *db.Queries, job db.Job, in wire.Fi
 	var stays bool
 	var err error
 	if n := assign.AssignableTypeByName(typ); n != nil {
-		observed, stays, err = n.SettleJob(ctx, q, job, id, in)
-		// The result of a volume job reports the volume's pool. The generation is 0, because the job applied no change
-		// of the pool itself.
+		observed, stays, err = n.RecordJobEnd(ctx, q, job, id, in)
+		// The result of a volume job reports the state of the volume's pool. Its generation is 0, because the job did not
+		// apply the pool's spec.
 	} else if ref, ok := job.Subject.Volume(); ok {
 		typ, id, in.Generation = string(fleet.TypePool), string(ref.PoolID), 0
 		observed, stays = in.Pool, in.Pool != nil
@@ -303,10 +304,10 @@ func recordJobEffects(ctx context.Context, q *db.Queries, job db.Job, in wire.Fi
 			e.note = "uploaded " + fleet.FormatBytes(job.Args.Volume.SizeBytes)
 		}
 		if err == nil && (job.Kind == fleet.VolumeSend || job.Kind == fleet.VolumeReceive) {
-			err = settleTransfer(ctx, q, job, in)
+			err = recordTransferJobEnd(ctx, q, job, in)
 		}
 	} else {
-		observed, stays, err = in.VM, in.VM != nil, settleVMJob(ctx, q, job, fleet.VMID(id), in)
+		observed, stays, err = in.VM, in.VM != nil, recordVMJobEnd(ctx, q, job, fleet.VMID(id), in)
 	}
 	if in.VM != nil && in.Outcome == wire.Done && job.Kind.Info().AppliesSpec {
 		e.note = in.VM.PendingUnplugText()
@@ -317,17 +318,19 @@ func recordJobEffects(ctx context.Context, q *db.Queries, job db.Job, in wire.Fi
 	return e, err
 }
 
-func settleVMJob(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
+func recordVMJobEnd(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
 	if job.Kind == fleet.VMDelete {
 		if in.Outcome == wire.Done {
 			_, err := q.RemoveVM(ctx, db.RemoveVMParams{ID: vm, HostID: job.HostID})
 			return err
 		}
-		// The VM still exists: withdraw the deletion, so that users can see the error and delete again.
+		// The deletion failed and the VM still exists. Withdraw the deletion, so that users see the error and can delete the
+		// VM again.
 		if err := q.UndoDeletion(ctx, db.UndoDeletionParams{ID: vm, HostID: job.HostID}); err != nil {
 			return err
 		}
-		// safe, because nothing was deleted that the job could create again
+		// The host still has the VM's domain, so vm.apply cannot create deleted disks again. Requeue changes that the
+		// deletion cancelled.
 		if in.VM != nil && in.VM.Power != fleet.Absent {
 			if err := q.ReissueChange(ctx, db.ReissueChangeParams{ID: vm, HostID: job.HostID}); err != nil {
 				return err
@@ -335,10 +338,10 @@ func settleVMJob(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, 
 		}
 	}
 	if job.Kind == fleet.VMDiskMove { // a failed or cancelled disk move leaves the VM unchanged
-		return settleDiskMigration(ctx, q, job, vm, in)
+		return finishDiskMigration(ctx, q, job, vm, in)
 	}
 	if job.Kind == fleet.VMMigrate {
-		return settleTransfer(ctx, q, job, in)
+		return recordTransferJobEnd(ctx, q, job, in)
 	}
 	if err := queueOldDiskDeletion(ctx, q, job, vm, in); err != nil {
 		return err
@@ -357,10 +360,10 @@ func settleVMJob(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, 
 	return nil
 }
 
-// requeueVMIfChanged queues vm.apply if the VM's generation is newer than acted, the generation that the host has
-// applied, and no queued job covers it.
-func requeueVMIfChanged(ctx context.Context, q *db.Queries, id fleet.VMID, host fleet.HostID, acted int64) (bool, error) {
-	vm, err := q.MovedOnVM(ctx, db.MovedOnVMParams{ID: id, HostID: host, Generation: acted})
+// requeueVMIfChanged queues vm.apply if the VM's generation is newer than applied, the generation that the host has
+// applied, unless such a job is queued.
+func requeueVMIfChanged(ctx context.Context, q *db.Queries, id fleet.VMID, host fleet.HostID, applied int64) (bool, error) {
+	vm, err := q.MovedOnVM(ctx, db.MovedOnVMParams{ID: id, HostID: host, Generation: applied})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}

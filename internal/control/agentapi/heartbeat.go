@@ -15,8 +15,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// Heartbeats are written in batches: the first heartbeat of a batch waits batchGatherTime for others, then one
-// statement writes all heartbeats and one writes all meters. No user waits for a heartbeat, so the delay is harmless.
+// Heartbeats are written in batches. The first heartbeat of a batch waits batchGatherTime for others. Then one
+// statement writes all heartbeats, and another one all meters. No user waits for a heartbeat, so the delay is harmless.
 const (
 	batchGatherTime = 10 * time.Millisecond
 	maxHeartbeats   = 500
@@ -67,8 +67,8 @@ func (api *API) recordHeartbeat(ctx context.Context, a fleet.Actor, in wire.Repo
 	return row.Now, row.Digest != in.Digest, b.meterErrors[a.HostID]
 }
 
-// reportSentAt returns a lower bound of the time a report was sent, by the database's clock. For an agent that sends no
-// timestamp it is in the far future, which the database replaces by its current time.
+// reportSentAt returns the earliest time at which the report can have been sent, by the database's clock. If an old
+// agent sends no timestamp, the result is in the far future, and the SQL statements use the current time instead.
 func reportSentAt(in wire.Report) time.Time {
 	if in.Stamp == nil {
 		return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -101,8 +101,8 @@ func (s *heartbeatBatcher) joinBatch(a fleet.Actor, in wire.Report, load string)
 	return b, first
 }
 
-// writeHeartbeats waits for further heartbeats, then writes the batch. It does not use the request's context, because
-// other requests wait for the same batch.
+// writeHeartbeats waits for further heartbeats and then writes the batch. It does not use the context of its request,
+// because other requests wait for the same batch.
 func (api *API) writeHeartbeats(b *heartbeatBatch) {
 	timer := time.NewTimer(batchGatherTime)
 	defer timer.Stop()
@@ -140,7 +140,8 @@ func (api *API) writeBatch(ctx context.Context, b *heartbeatBatch) (err error) {
 	if err := api.writeMeters(ctx, proven...); err == nil || len(proven) == 1 || ctx.Err() != nil {
 		return err
 	}
-	// Hosts are written one by one, so that a host removed in between does not fail the others.
+	// Write the hosts' meters one by one after a failure, so that an error for one host, such as a deleted one, does not
+	// affect the others.
 	b.meterErrors = map[fleet.HostID]error{}
 	for _, m := range proven {
 		if err := api.writeMeters(ctx, m); err != nil {
@@ -150,8 +151,8 @@ func (api *API) writeBatch(ctx context.Context, b *heartbeatBatch) (err error) {
 	return nil
 }
 
-// assignmentCache caches the pools and networks assigned to each host, so that a heartbeat needs no query. The cache is
-// read again after changes and after assignmentCacheMaxAge.
+// assignmentCache caches the pools and networks assigned to each host, so that a heartbeat needs no query for them. It
+// reads them again after a change and after assignmentCacheMaxAge.
 type assignmentCache struct {
 	changes     *notify.Subscription // subscribed to assignmentsChangedKey
 	mu          sync.Mutex
@@ -168,8 +169,8 @@ type hostAssignments struct {
 
 const (
 	assignmentsChangedKey = "assigned"
-	// The cache only decides for which objects a host reports details; assignments travel as jobs. It may therefore lag
-	// behind changes and lost wake-ups.
+	// The cached assignments only determine the objects that a host reports on. Hosts get new assignments as jobs. The
+	// cache may therefore be outdated for a short time.
 	assignmentCacheMinAge = time.Second
 	assignmentCacheMaxAge = 2 * time.Minute
 )

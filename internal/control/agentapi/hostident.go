@@ -17,7 +17,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// RenewHost issues the next certificate of a host, for the key with which it joined.
+// RenewHost issues a new certificate for a host. The key must be the one with which the host joined.
 func (api *API) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.Certificate, error) {
 	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return wire.Certificate{}, err
@@ -53,7 +53,7 @@ func (api *API) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.
 	return wire.Certificate{Cert: cert, CA: authority.CertPEM()}, nil
 }
 
-// checkSameKey rejects an agent whose key is from before its host joined again.
+// checkSameKey rejects an agent whose key is not the one of the host's last join.
 func checkSameKey(key []byte, a fleet.Actor) error {
 	if key == nil || string(key) == a.KeyHash {
 		return nil

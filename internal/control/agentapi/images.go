@@ -11,8 +11,8 @@ import (
 )
 
 // recordImageVersionFacts records the format, size and checksum that a host reports for a copy of an image version, if
-// the version lacks them. If the job specified a checksum, that checksum is recorded instead of the reported one: a
-// file with other contents is no copy.
+// the version lacks them. If the job specified a checksum, it records that one, because a file with another checksum is
+// not a copy of the version.
 func recordImageVersionFacts(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, volumes []fleet.Volume) error {
 	if !slices.Contains([]fleet.JobKind{fleet.VolumeHash, fleet.VolumeCopy, fleet.VolumeReceive, fleet.VolumeFetch}, job.Kind) {
 		return nil
@@ -48,7 +48,7 @@ func reportedVolumes(pool *fleet.PoolStatus) []fleet.Volume {
 }
 
 // queueVolumeHash queues volume.hash for a file of the image library, so that the host reports the file's format, size
-// and checksum. It does not repeat a volume.hash job that had no result.
+// and checksum. After a volume.hash job it queues no other one, to avoid a loop.
 func queueVolumeHash(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, known fleet.VolumeParams) error {
 	if job.Kind == fleet.VolumeHash {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// JobWaiter serves the successive claims of one agent. It stays subscribed between claims, so that a claim soon after
-// another needs no query.
+// JobWaiter serves the successive claims of one agent. It stays subscribed to the host's job wake-ups between claims. A
+// claim soon after another one therefore needs no query.
 type JobWaiter struct {
 	api       *API
 	agent     fleet.Actor
@@ -19,10 +19,11 @@ type JobWaiter struct {
 	lastClaim time.Time // time of the last claim that took all queued jobs; zero if the next claim must query
 }
 
-// minParkTime is the shortest wait for which the query at its start is skipped.
-const minParkTime = 2 * time.Second
+// minSkippedWait is the shortest remaining wait with which a claim skips its query.
+const minSkippedWait = 2 * time.Second
 
-// NewJobWaiter subscribes before the first query, so that no job is missed in between.
+// NewJobWaiter returns a JobWaiter for the agent. It subscribes before the first query, so that it misses no job that
+// is queued in between.
 func (api *API) NewJobWaiter(_ context.Context, a fleet.Actor) (*JobWaiter, error) {
 	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return nil, err
@@ -41,8 +42,8 @@ func (l *JobWaiter) Close() error {
 	return nil
 }
 
-// Claim claims queued jobs. Without jobs it returns the time until the next query is due: wait minus the time since the
-// last query. Queries repeat because wake-ups may be lost.
+// Claim claims queued jobs. If there are none, it returns the time until the next query is due. Queries are repeated at
+// intervals of wait, because wake-ups may be lost.
 func (l *JobWaiter) Claim(ctx context.Context, in wire.ClaimRequest, wait time.Duration) (wire.Claim, time.Duration, error) {
 	woken := false
 	select {
@@ -50,14 +51,15 @@ func (l *JobWaiter) Claim(ctx context.Context, in wire.ClaimRequest, wait time.D
 		woken = true
 	default:
 	}
-	if rest := wait - time.Since(l.lastClaim); !woken && !l.lastClaim.IsZero() && rest > minParkTime {
+	if rest := wait - time.Since(l.lastClaim); !woken && !l.lastClaim.IsZero() && rest > minSkippedWait {
 		return wire.Claim{}, rest, nil
 	}
-	work, err := l.claimAndRecord(in, func(most int32) ([]wire.Work, error) { return l.api.claimIfWaiting(ctx, l.agent, most) })
+	work, err := l.claimAndRecord(in, func(most int32) ([]wire.Work, error) { return l.api.claimIfJobQueued(ctx, l.agent, most) })
 	return wire.Claim{Jobs: work}, wait, err
 }
 
-// claimAndRecord claims jobs. Fewer jobs than requested mean an empty queue, which it records for later claims.
+// claimAndRecord claims jobs. If it gets fewer jobs than the limit, no job is queued any more, and it records the time
+// in lastClaim.
 func (l *JobWaiter) claimAndRecord(in wire.ClaimRequest, claim func(most int32) ([]wire.Work, error)) ([]wire.Work, error) {
 	now, most := time.Now(), int32(min(max(in.Max, 1), 32))
 	work, err := runOnOwnStack(func() ([]wire.Work, error) { return claim(most) })
@@ -67,8 +69,8 @@ func (l *JobWaiter) claimAndRecord(in wire.ClaimRequest, claim func(most int32) 
 	return work, err
 }
 
-// Wait waits until a job is queued, wait has passed or stop is closed. It still returns a claim that was in progress
-// when stop closed.
+// Wait waits until a job is queued, wait has passed or stop is closed, and returns the claimed jobs. If stop is closed
+// during a claim, Wait still returns the claim's jobs.
 func (l *JobWaiter) Wait(ctx context.Context, in wire.ClaimRequest, wait time.Duration, stop <-chan struct{}) (wire.Claim, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

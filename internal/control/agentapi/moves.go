@@ -15,9 +15,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// settleDiskMigration updates the VM's spec after a disk migration and queues the deletion of the old file. The
-// deletion fails if another VM or volume uses the file by then.
-func settleDiskMigration(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
+// finishDiskMigration updates the VM's spec after a successful disk migration and queues the deletion of the old file.
+// The deletion job fails if another VM or volume uses the file by then.
+func finishDiskMigration(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
 	move := job.Args.Move
 	if in.Outcome != wire.Done || move == nil {
 		return nil

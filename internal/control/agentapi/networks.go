@@ -10,8 +10,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// networkNameConflictText is the error for a network on the host with the name of a Quantix network but another
-// identity.
+// networkNameConflictText is the error for a host network that has the name of an assigned network but was not made by
+// Quantix.
 const networkNameConflictText = "The host has another network of this name, which Quantix did not make. Remove it with virsh, then try again."
 
 // writeAssignments stores a host's report on assigned pools and networks and on discovered networks.
@@ -37,12 +37,12 @@ func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, in 
 	return DeleteUnusedDiscoveredNetworks(ctx, q)
 }
 
-// maxInventoryLag is how much older than reported a host's network inventory may be, because of transfer time and slow
+// maxInventoryLag is how much older than its reported age a network inventory may be, because of transfer time and slow
 // libvirt calls.
 const maxInventoryLag = 10 * time.Second
 
-// discoveredNetworks returns the reported networks, without assigned networks that the host lacks and networks released
-// since the inventory.
+// discoveredNetworks returns the reported networks, except assigned networks that the host lacks and networks that were
+// released after the inventory.
 func discoveredNetworks(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) ([]wire.NetworkReport, error) {
 	params := db.NetworksLeftParams{HostID: string(host), Looked: time.Duration(in.StateAgeMs)*time.Millisecond + maxInventoryLag}
 	for _, n := range in.State.Networks {

@@ -14,12 +14,12 @@ import (
 	"quantix/internal/policy"
 )
 
-// A VM is identified by its UUID. Its host is the one that reports the VM as running. See ADR 17.
+// A VM is identified by its UUID. If a host proves that it runs the VM, the VM is assigned to that host. See ADR 17.
 
-// SettleVMLocations processes VMs that another host than their own reports as running. If the own host no longer runs
-// such a VM, the VM is assigned to the other host; if both run it, an alarm is raised. Both hosts must have reported
-// since.
-func (api *API) SettleVMLocations(ctx context.Context, a fleet.Actor) error {
+// ReassignMovedVMs processes VMs that run on another host than their own, according to both hosts' latest reports. If
+// the own host no longer runs the VM, the VM is assigned to the other host. If both hosts run the VM, an alarm is
+// raised.
+func (api *API) ReassignMovedVMs(ctx context.Context, a fleet.Actor) error {
 	if err := store.CheckSystemActor(a); err != nil {
 		return err
 	}
@@ -29,15 +29,15 @@ func (api *API) SettleVMLocations(ctx context.Context, a fleet.Actor) error {
 	}
 	var errs []error
 	for _, m := range moves {
-		if err := api.settleVMLocation(ctx, a, m); err != nil {
+		if err := api.reassignOrRaiseAlarm(ctx, a, m); err != nil {
 			errs = append(errs, fmt.Errorf("place of VM %s: %w", m.VMID, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// settleVMLocation checks the VM again under its lock, and moves it or raises the alarm.
-func (api *API) settleVMLocation(ctx context.Context, a fleet.Actor, was db.PlacesToSettleRow) error {
+// reassignOrRaiseAlarm checks the VM again under its lock, and moves it or raises the alarm.
+func (api *API) reassignOrRaiseAlarm(ctx context.Context, a fleet.Actor, was db.PlacesToSettleRow) error {
 	return api.store.Tx(ctx, func(q *db.Queries) error {
 		if err := q.RequestFullReports(ctx, store.ToStrings([]fleet.HostID{was.OwnID, was.HostID})); err != nil {
 			return err
@@ -100,9 +100,9 @@ func raiseTwoHostsAlarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 	return store.Audit(ctx, q, a, "vm.alarm", fleet.SubjectVM(vm.ID), vm.Name, vm.HostName+" and "+other.HostName+" both run it")
 }
 
-// SetVMHost assigns the VM to another host, which has the VM's domain. The caller has locked the VM and requested a
-// full report from the old host, so that leftovers there are shown. Queued jobs move with the VM, except jobs that must
-// not run twice or that delete data: a user must request a deletion again.
+// SetVMHost assigns the VM to another host, which has the VM's domain. The VM must be locked. The caller has requested
+// a full report from the old host, so that remaining domains there are shown. Queued jobs are moved to the new host,
+// except jobs that must not run twice or that delete data, which a user must request again.
 func SetVMHost(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMLocation) error {
 	move := hostChange{subject: fleet.SubjectVM(vm.ID), from: vm.HostID, to: to.HostID, toName: to.HostName}
 	if err := moveQueuedJobsToHost(ctx, q, move); err != nil {
@@ -118,7 +118,7 @@ func SetVMHost(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VML
 	return err
 }
 
-// hostChange is a VM's move to another host.
+// hostChange is the reassignment of a VM to another host.
 type hostChange struct {
 	subject  fleet.Subject // the VM
 	from, to fleet.HostID

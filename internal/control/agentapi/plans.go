@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// storeGuestProgramOutput stores the output of a program run in a guest, with its task.
+// storeGuestProgramOutput stores the output of a guest program with the program's task.
 func storeGuestProgramOutput(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
 	if in.Output == nil || job.TaskID == nil {
 		return nil

@@ -17,8 +17,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// Report stores an agent's report. A heartbeat updates one narrow row, batched with other hosts; a full report writes
-// only values that have changed. Leases of the listed jobs are renewed.
+// Report stores an agent's report and renews the leases of the jobs that it lists. A heartbeat updates one narrow row,
+// in a batch with other hosts. A full report writes only values that have changed.
 func (api *API) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wire.ReportAnswer, error) {
 	var answer wire.ReportAnswer
 	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
@@ -43,8 +43,8 @@ func (api *API) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wire
 	return answer, err
 }
 
-// renewLeases renews the leases. It returns the jobs that no longer belong to the host, and the jobs that users
-// cancelled.
+// renewLeases renews the leases of jobs. It returns the jobs that no longer belong to the host, and those that users
+// cancelled, with the reason.
 func (api *API) renewLeases(ctx context.Context, host fleet.HostID, leases []wire.Lease) (lost []fleet.JobID, stop map[fleet.JobID]string, err error) {
 	if len(leases) == 0 {
 		return nil, nil, nil
@@ -75,8 +75,9 @@ func (api *API) renewLeases(ctx context.Context, host fleet.HostID, leases []wir
 	return lost, stop, nil
 }
 
-// writeFullReport writes a host's full state in one transaction. It returns the transaction's time and the ownership
-// marks that the host's domains lack in their metadata. A report older than the latest one changes nothing.
+// writeFullReport writes a host's full state in one transaction. It returns the transaction's time and, by VM, the
+// ownership marks that are missing in the metadata of the host's domains. A report older than the latest one changes
+// nothing.
 func (api *API) writeFullReport(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, marks map[fleet.VMID]string, err error) {
 	begin := db.BeginReportParams{
 		HostID: a.HostID, Session: hashAgentSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected, Sent: reportSentAt(in), Fresh: fleet.Freshness,
@@ -109,8 +110,8 @@ func writeHostState(ctx context.Context, q *db.Queries, host fleet.HostID, in wi
 		return nil, fmt.Errorf("report host: %w", err)
 	}
 	if !s.Host.Connected {
-		// Without a hypervisor the agent does not know the VMs, pools and networks. Their absence from the report must
-		// not count as removal.
+		// The agent has no connection to its hypervisor, so the report lacks VMs, pools and networks. They must not count as
+		// removed.
 		return nil, nil
 	}
 	if marks, err = writeReportedVMs(ctx, q, host, seq, s); err != nil {
@@ -137,7 +138,7 @@ func writeReportedVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq
 	if err != nil {
 		return nil, err
 	}
-	if err := queueVMsNewerThanBackup(ctx, q, host, seq, s.VMs); err != nil {
+	if err := queueApplyOfVMsAheadOfRestoredDatabase(ctx, q, host, seq, s.VMs); err != nil {
 		return nil, err
 	}
 	d, err := classifyDomains(ctx, q, host, s)
@@ -155,9 +156,9 @@ func writeReportedVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq
 	return d.missingMarks, q.ReportDiscoveredVMs(ctx, db.ReportDiscoveredVMsParams{HostID: host, Found: mustJSON(d.unmanaged)})
 }
 
-// queueVMsNewerThanBackup queues vm.apply for VMs that were changed after the restored backup. The agent then keeps
-// their definitions and reports the difference as drift.
-func queueVMsNewerThanBackup(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, vms []wire.VMReport) error {
+// queueApplyOfVMsAheadOfRestoredDatabase queues vm.apply for VMs whose domain has a newer generation than the database,
+// which was restored from a backup. The agent does not change such a domain and reports the difference as drift.
+func queueApplyOfVMsAheadOfRestoredDatabase(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, vms []wire.VMReport) error {
 	if !slices.ContainsFunc(vms, func(r wire.VMReport) bool { return r.Stamped > 0 }) {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// RescueJobs requeues jobs whose lease has expired and ends those with too many attempts.
+// RescueJobs requeues jobs whose lease has expired. It ends such jobs with too many attempts.
 func (api *API) RescueJobs(ctx context.Context, a fleet.Actor) error {
 	return api.store.RunPass(ctx, a, "rescue", func(q *db.Queries) error {
 		if err := endExhaustedJobs(ctx, q, nil); err != nil {
@@ -25,8 +25,9 @@ func (api *API) RescueJobs(ctx context.Context, a fleet.Actor) error {
 	})
 }
 
-// endExhaustedJobs ends expired jobs with too many attempts, and such jobs of a host whose agent has restarted. It
-// records a failure on their subjects, because otherwise the drift pass would queue the same job again.
+// endExhaustedJobs ends jobs that had too many attempts: those with an expired lease, or, if host is set, those of the
+// ended agent session of that host. It records the failure at the jobs' subjects, because otherwise the drift pass
+// would queue the same jobs again.
 func endExhaustedJobs(ctx context.Context, q *db.Queries, host *string) error {
 	ids, err := q.WornOut(ctx, host)
 	if err != nil {
@@ -63,7 +64,8 @@ func endExhaustedJobs(ctx context.Context, q *db.Queries, host *string) error {
 	return nil
 }
 
-// requeueExpiredJobs requeues expired jobs, or, if host is set, all jobs of that host's ended agent session.
+// requeueExpiredJobs requeues jobs with an expired lease, or, if host is set, the jobs of the ended agent session of
+// that host.
 func requeueExpiredJobs(ctx context.Context, q *db.Queries, host *string) error {
 	if err := q.ReplaceLapsed(ctx, host); err != nil {
 		return err

@@ -8,11 +8,13 @@ import (
 	"quantix/internal/wire"
 )
 
-// maxMissingMarks is the maximum number of ownership marks (secrets for the metadata of VMs' domains) in one response.
-// The agent reports marked VMs again, and the next response carries further marks.
+// maxMissingMarks is the maximum number of ownership marks in one response. An ownership mark is a secret in the
+// metadata of a VM's domain. After the agent has written the marks it reports again, and the next response contains
+// further marks.
 const maxMissingMarks = 256
 
-// classifiedDomains has a host's domains that are not its own VMs, and the ownership marks for its own VMs.
+// classifiedDomains are a host's domains that are not VMs of the host, and the missing ownership marks of the host's
+// VMs.
 type classifiedDomains struct {
 	unmanaged     []fleet.DiscoveredVM  // unmanaged domains: shown, never changed
 	otherHostsVMs []otherHostsVM        // domains in unmanaged with the UUID of another host's VM
@@ -27,8 +29,8 @@ type otherHostsVM struct {
 	Proven     bool        `json:"proven"`
 }
 
-// classifyDomains classifies a host's domains. A domain with Quantix metadata that is not a VM of this host counts as
-// unmanaged.
+// classifyDomains finds the unmanaged domains of a host, the domains of other hosts' VMs, and missing ownership marks.
+// A domain with Quantix metadata that is not a VM of this host counts as unmanaged.
 func classifyDomains(ctx context.Context, q *db.Queries, host fleet.HostID, s wire.State) (d classifiedDomains, err error) {
 	type domain struct {
 		ID    fleet.VMID `json:"id"`

@@ -20,13 +20,15 @@ import (
 	"quantix/internal/wire"
 )
 
-// TransferRelayTicket returns the relay ticket of two hosts that cannot connect directly.
+// TransferRelayTicket returns the relay ticket of a transfer between two hosts that cannot connect directly. It admits
+// only these hosts.
 func TransferRelayTicket(id fleet.PairID, from, to fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Transfer, Parties: [2]relay.Party{relay.Asker: {Host: from}, relay.Answerer: {Host: to}}}
 }
 
-// ExchangeTransferData exchanges the data that both hosts of a transfer need: the other host's name and key, the
-// sender's ticket, the receiver's addresses, and the portal that relays if no direct connection works.
+// ExchangeTransferData stores what one host of a transfer sends and returns what it needs of the other: the other
+// host's name and key, the sender's ticket, the receiver's addresses, and the portal whose relay they use if no direct
+// connection works.
 func (api *API) ExchangeTransferData(ctx context.Context, a fleet.Actor, id fleet.TransferID, in wire.Meet) (out wire.MeetAnswer, err error) {
 	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return out, err
@@ -84,15 +86,15 @@ func checkMeetRequest(in wire.Meet) error {
 	return nil
 }
 
-// settleTransfer records the effects of one job's end on the other job of the transfer. A copy received for a failed
-// migration is deleted.
-func settleTransfer(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
+// recordTransferJobEnd ends the other job of a transfer if one job failed. It also deletes a copy that was received for
+// a failed migration.
+func recordTransferJobEnd(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
 	rows, err := q.TransfersOf(ctx, string(job.ID))
 	if err != nil {
 		return err
 	}
 	if job.Kind == fleet.VMMigrate {
-		return settleMigration(ctx, q, job, rows, in)
+		return finishMigration(ctx, q, job, rows, in)
 	}
 	var others []string
 	for _, r := range rows {
@@ -133,9 +135,9 @@ func queueVolumeDeletion(ctx context.Context, q *db.Queries, host fleet.HostID, 
 	return err
 }
 
-// settleMigration assigns a VM to its new host once the old host has sent all disks and undefined the domain. The old
+// finishMigration assigns a VM to its new host once the old host has sent all disks and undefined the domain. The old
 // disks stay until the new host has defined the VM. If the migration failed, the copies are deleted.
-func settleMigration(ctx context.Context, q *db.Queries, job db.Job, parts []db.TransfersOfRow, in wire.Finish) error {
+func finishMigration(ctx context.Context, q *db.Queries, job db.Job, parts []db.TransfersOfRow, in wire.Finish) error {
 	order := job.Args.Migrate
 	whole := order != nil && len(parts) == len(order.Disks)
 	for _, p := range parts {
@@ -160,7 +162,7 @@ func settleMigration(ctx context.Context, q *db.Queries, job db.Job, parts []db.
 	return cancelOtherJobs(ctx, q, job, others, in.Error)
 }
 
-// reassignVM assigns the VM to the new host. It returns false if the VM was deleted or moved elsewhere in between.
+// reassignVM assigns the migrated VM to the new host. It returns false if the VM was deleted or reassigned in between.
 func reassignVM(ctx context.Context, q *db.Queries, job db.Job, order fleet.MigrationParams) (bool, error) {
 	_, text := job.Subject.Split()
 	id := fleet.VMID(text)

@@ -1,6 +1,6 @@
 // Package assign handles objects that are defined once and assigned to hosts: pools, networks and security groups.
-// Hosts execute their assignments and report on them. An Assignable has the functions that differ between the resource
-// types.
+// Hosts execute their assignments and report on them. An AssignableType has the functions that differ between the
+// resource types.
 package assign
 
 import (
@@ -30,13 +30,14 @@ type AssignableType struct {
 	checkUnusedOnHost func(ctx context.Context, q *db.Queries, o AssignableObject, host fleet.HostID) error
 	// actionAllowed reports whether the status of an assignment allows the action, and if not, why.
 	actionAllowed func(on db.AssignmentOnRow, act fleet.Action) (ok bool, why string, err error)
-	// raises the generation; the row is deleted with the last assignment
+	// markDeleted marks the object as deleted and raises its generation. The row is deleted with the object's last
+	// assignment.
 	markDeleted    func(ctx context.Context, q *db.Queries, id string) error
 	deleteRow      func(ctx context.Context, q *db.Queries, id string) error
 	observedStatus func(wire.Finish) any // returns the state that the host observed after the job; nil if it reported none
 }
 
-// AssignableObject is an object of an Assignable whose row is locked or newly created by the transaction.
+// AssignableObject is an object of an AssignableType. The transaction has locked or created its row.
 type AssignableObject struct {
 	Name          string
 	assignable    *AssignableType
@@ -51,14 +52,14 @@ type AssignableObject struct {
 
 var assignableTypesByName = map[string]*AssignableType{PoolType.typ: PoolType, NetworkType.typ: NetworkType, SecurityGroupType.typ: SecurityGroupType}
 
-// AssignableTypeByName returns the Assignable with this subject prefix, or nil if the resource type is not assigned to
-// hosts.
+// AssignableTypeByName returns the AssignableType with this subject prefix, or nil if objects of the resource type are
+// not assigned to hosts.
 func AssignableTypeByName(typ string) *AssignableType { return assignableTypesByName[typ] }
 
 // typeLabel returns the label of the resource type for error texts.
 func (n *AssignableType) typeLabel() string { return fleet.ResourceType(n.typ).Info().Label }
 
-// createdObject completes an object whose row the transaction has just created.
+// createdObject fills in type, ID and generation of an object whose row the transaction has just created.
 func (n *AssignableType) createdObject(id string, o AssignableObject) AssignableObject {
 	o.assignable, o.id, o.generation = n, id, 1
 	return o
@@ -74,7 +75,8 @@ func (o AssignableObject) Audit(ctx context.Context, q *db.Queries, a fleet.Acto
 	return store.Audit(ctx, q, a, o.assignable.typeLabel()+"."+act, o.Subject(), o.Name, detail)
 }
 
-// ChangeObject runs do with the locked object. It refuses if the object is being deleted.
+// ChangeObject locks the object and calls do with it in the same transaction. It refuses if the object is being
+// deleted.
 func (n *AssignableType) ChangeObject(ctx context.Context, s *store.Store, a fleet.Actor, id string, do func(*db.Queries, AssignableObject) error) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
@@ -129,7 +131,7 @@ func (o AssignableObject) Assign(ctx context.Context, q *db.Queries, a fleet.Act
 	return jobs, nil
 }
 
-// queueJob queues a job on one host and cancels queued jobs of the opposite kind.
+// queueJob queues a job of the object on one host, and cancels the object's queued jobs of the opposite kind there.
 func (o AssignableObject) queueJob(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, kind, opposite fleet.JobKind) (fleet.TaskID, error) {
 	err := q.CancelWaiting(ctx, db.CancelWaitingParams{
 		Subject: o.Subject(), HostID: host, Kinds: []string{string(opposite)}, Error: "Not done: the opposite was requested before this task started.",
@@ -175,8 +177,8 @@ func (o AssignableObject) checkAction(ctx context.Context, q *db.Queries, host f
 	return err
 }
 
-// Release removes the object from one host, unless VMs there need it. The host is excluded from the object's selector,
-// so that its labels do not assign the object again.
+// Release removes the object's assignment to one host, unless VMs there need the object. It also excludes the host from
+// the object's selector, so that the host's labels do not cause the object to be assigned again.
 func (n *AssignableType) Release(ctx context.Context, s *store.Store, a fleet.Actor, id string, host fleet.HostID) (fleet.TaskID, error) {
 	var job fleet.TaskID
 	err := n.ChangeObject(ctx, s, a, id, func(q *db.Queries, o AssignableObject) error {
@@ -256,16 +258,16 @@ func (n *AssignableType) Delete(ctx context.Context, s *store.Store, a fleet.Act
 	return jobs, err
 }
 
-// SettleJob records the effects of a job's end on the assignment, except the observed state saw, which the caller
-// writes. stays is true if the assignment still exists.
-func (n *AssignableType) SettleJob(ctx context.Context, q *db.Queries, job db.Job, id string, in wire.Finish) (saw any, stays bool, err error) {
+// RecordJobEnd deletes the assignment after a successful release. Otherwise it returns the state that the host
+// observed, which the caller writes. exists reports whether the assignment still exists.
+func (n *AssignableType) RecordJobEnd(ctx context.Context, q *db.Queries, job db.Job, id string, in wire.Finish) (saw any, exists bool, err error) {
 	if job.Kind == n.releaseKind && in.Outcome == wire.Done {
 		return nil, false, q.EndRelease(ctx, db.EndReleaseParams{Noun: n.typ, ObjectID: id, HostID: job.HostID})
 	}
 	return n.observedStatus(in), true, nil
 }
 
-// QueueDrifted queues jobs for assignments whose job was lost or whose host differs from the spec.
+// QueueDrifted queues a job for each assignment that its host has not applied and that has no unfinished job.
 func QueueDrifted(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	rows, err := q.DriftedAssignments(ctx, db.DriftedAssignmentsParams{Fresh: fleet.Freshness, Nouns: slices.Sorted(maps.Keys(assignableTypesByName))})
 	if err != nil {

@@ -17,14 +17,15 @@ import (
 	"quantix/internal/policy"
 )
 
-// maxHostsByLabel limits the hosts assigned by label in one transaction. Further hosts follow in the next transaction.
+// maxHostsByLabel is the maximum number of hosts that one transaction assigns by label. Further hosts follow in the
+// next transaction.
 const maxHostsByLabel = 200
 
 // maxHostsNamed is the number of hosts listed by name in the audit log.
 const maxHostsNamed = 8
 
-// SetSelector sets the object's selector and assigns the object to matching hosts. An empty selector removes the old
-// one. Earlier exclusions of hosts are cleared. more is true if further matching hosts remain.
+// SetSelector sets the object's selector and assigns the object to matching hosts, including hosts that were excluded
+// before. An empty selector removes the old one. more reports whether further matching hosts remain.
 func (o AssignableObject) SetSelector(ctx context.Context, q *db.Queries, a fleet.Actor, s fleet.Selector) (tasks []fleet.TaskID, more bool, err error) {
 	old, err := q.SelectorOf(ctx, db.SelectorOfParams{Noun: o.assignable.typ, ObjectID: o.id})
 	if err != nil || old == s.String() {
@@ -48,8 +49,8 @@ func (o AssignableObject) SetSelector(ctx context.Context, q *db.Queries, a flee
 	return o.assignToMatching(ctx, q, s.String())
 }
 
-// assignToMatching assigns the object to hosts that match the selector. A host that cannot have the object is excluded
-// with the reason and does not block the others.
+// assignToMatching assigns the object to hosts that match the selector. It excludes hosts that cannot have the object,
+// with the reason, so that they do not block the others.
 func (o AssignableObject) assignToMatching(ctx context.Context, q *db.Queries, selector string) (tasks []fleet.TaskID, more bool, err error) {
 	rows, err := q.LabelledWithout(ctx, db.LabelledWithoutParams{Noun: o.assignable.typ, ObjectID: o.id, Most: maxHostsByLabel})
 	if err != nil || len(rows) == 0 {
@@ -102,35 +103,36 @@ func (o AssignableObject) assignToMatching(ctx context.Context, q *db.Queries, s
 // refusedHosts are hosts that cannot have an object, with the reasons.
 type refusedHosts struct{ hosts, reasons []string }
 
-// suitableHosts returns the hosts that can have the object, and adds the others to no. It finds unsuitable hosts by
-// bisection. If only one host can have the object and several match, it returns none: an administrator must choose.
-func (o AssignableObject) suitableHosts(ctx context.Context, q *db.Queries, hosts []string, no *refusedHosts) ([]string, error) {
+// suitableHosts returns the hosts that can have the object, and adds the others to refused. It finds unsuitable hosts
+// by bisection. If only one host can have the object but several match, it returns none, because an administrator must
+// choose.
+func (o AssignableObject) suitableHosts(ctx context.Context, q *db.Queries, hosts []string, refused *refusedHosts) ([]string, error) {
 	if len(hosts) == 0 {
 		return nil, nil
 	}
 	err := o.assignable.checkHostsFit(ctx, q, o, hosts)
-	refused, ok := errors.AsType[*fleet.Error](err)
+	refusal, ok := errors.AsType[*fleet.Error](err)
 	switch {
 	case err == nil:
 		return hosts, nil
-	case !ok || refused.Code != fleet.Invalid:
+	case !ok || refusal.Code != fleet.Invalid:
 		return nil, err
 	case len(hosts) == 1 || o.oneHostReason != "":
-		why := refused.Message
-		if len(refused.Fields) > 0 {
-			why = refused.Fields[0].Message
+		why := refusal.Message
+		if len(refusal.Fields) > 0 {
+			why = refusal.Fields[0].Message
 		}
 		for _, h := range hosts {
-			no.hosts, no.reasons = append(no.hosts, h), append(no.reasons, why)
+			refused.hosts, refused.reasons = append(refused.hosts, h), append(refused.reasons, why)
 		}
 		return nil, nil
 	}
 	half := len(hosts) / 2
-	first, err := o.suitableHosts(ctx, q, hosts[:half], no)
+	first, err := o.suitableHosts(ctx, q, hosts[:half], refused)
 	if err != nil {
 		return nil, err
 	}
-	second, err := o.suitableHosts(ctx, q, hosts[half:], no)
+	second, err := o.suitableHosts(ctx, q, hosts[half:], refused)
 	return slices.Concat(first, second), err
 }
 
@@ -160,8 +162,8 @@ func ParseSelector(text string) (fleet.Selector, error) {
 	return selector, checks.Err()
 }
 
-// ByLabel returns the object's selector, the matching hosts without the object, and the assigned hosts that do not
-// match.
+// ByLabel returns the object's selector, the matching hosts that do not have the object, and the hosts that have it but
+// do not match.
 func (n *AssignableType) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.ByLabel, error) {
 	var out fleet.ByLabel
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {

@@ -40,8 +40,8 @@ func NewNetworkObject(id fleet.NetworkID, name string, spec fleet.NetworkSpec) A
 	return NetworkType.createdObject(string(id), AssignableObject{Name: name, spec: &spec})
 }
 
-// networkActionAllowed reports whether the assignment's status allows the action, by the table of actions that the
-// network's page uses.
+// networkActionAllowed reports whether the assignment's status allows the action. It uses the same rules as the
+// network's page.
 func networkActionAllowed(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 	status := fleet.NetworkHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned, Releasing: !on.Assigned}
 	if len(on.Status) > 0 {
@@ -54,7 +54,8 @@ func networkActionAllowed(on db.AssignmentOnRow, act fleet.Action) (bool, string
 	return ok, why, nil
 }
 
-// checkNetworkFits rejects a host if another network there has the same name, the same bridge or an overlapping subnet.
+// checkNetworkFits rejects hosts that have another network with the same name, the same bridge or an overlapping
+// subnet.
 func checkNetworkFits(ctx context.Context, q *db.Queries, o AssignableObject, hosts []string) error {
 	if err := q.AssignNetworksAlone(ctx); err != nil {
 		return err
@@ -108,8 +109,8 @@ func checkNetworkFits(ctx context.Context, q *db.Queries, o AssignableObject, ho
 	return checks.Err()
 }
 
-// checkDeviceAndVNIConflicts reports conflicts between two networks of one host: equal VNIs, or a device that both need
-// exclusively. Two bridges on one device would form a loop if anything connected them.
+// checkDeviceAndVNIConflicts reports that two networks of one host have the same VNI, or that one of them needs a
+// device of the other exclusively. Two bridges on one device could form a loop.
 func checkDeviceAndVNIConflicts(c *fleet.Checks, mine fleet.NetworkSpec, other db.NetworksOnRow) {
 	theirs := *other.Spec
 	sameDevice := mine.Device != "" && mine.Device == theirs.Device && mine.VLAN == theirs.VLAN

@@ -14,9 +14,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// UpdateOverlayPeers updates the peers of each overlay network from the hosts' reports, and queues jobs that send
-// changed peers to the hosts. Each overlay network has its own transaction, so that an error for one does not affect
-// the others.
+// UpdateOverlayPeers updates the peer list of each overlay network from the hosts' reports, and queues jobs that send a
+// changed list to the network's hosts. Each overlay network has its own transaction, so that an error for one does not
+// affect the others.
 func UpdateOverlayPeers(ctx context.Context, s *store.Store, a fleet.Actor) error {
 	if err := store.CheckSystemActor(a); err != nil {
 		return err
@@ -35,7 +35,7 @@ func UpdateOverlayPeers(ctx context.Context, s *store.Store, a fleet.Actor) erro
 	return errors.Join(errs...)
 }
 
-// setOverlayPeers computes the peers again with the network locked.
+// setOverlayPeers locks the network, computes its peers again, and writes them if they have changed.
 func setOverlayPeers(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.NetworkID) error {
 	o, err := NetworkType.lockObject(ctx, q, string(id))
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.changeRefusal != "" {
@@ -72,8 +72,8 @@ func setOverlayPeers(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet
 	return nil
 }
 
-// overlayPeers returns the reported addresses within the overlay network's underlay. An address that two hosts report
-// counts once: routing decides which host gets the packets, and no host can displace another.
+// overlayPeers returns the addresses that hosts report as their own, without those outside the underlay's subnet. If
+// two hosts report one address, it is listed once; routing decides which host gets the packets.
 func overlayPeers(r db.OverlaysRow) []string {
 	peers := []string{}
 	if r.Spec == nil {

@@ -35,14 +35,14 @@ var PoolType = &AssignableType{
 	},
 }
 
-// poolObjectWithoutID returns the Object of a pool, without its ID and generation.
+// poolObjectWithoutID returns a pool as an AssignableObject without ID and generation.
 func poolObjectWithoutID(name string, spec fleet.PoolSpec) AssignableObject {
 	field, place := spec.Location()
 	return AssignableObject{Name: name, locationField: field, location: place, oneHostReason: spec.WhySingleHost()}
 }
 
-// poolActionAllowed reports whether the assignment's status allows the action, by the table of actions that the pool's
-// page uses.
+// poolActionAllowed reports whether the assignment's status allows the action. It uses the same rules as the pool's
+// page.
 func poolActionAllowed(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 	status := fleet.PoolHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned}
 	if len(on.Status) > 0 {
@@ -55,8 +55,8 @@ func poolActionAllowed(on db.AssignmentOnRow, act fleet.Action) (bool, string, e
 	return ok, why, nil
 }
 
-// checkPoolFits rejects a host with another pool that uses the same directory, target, cluster pool or volume group. It
-// also rejects a second host for a pool that only one host can have.
+// checkPoolFits rejects hosts that have another pool with the same storage location, such as a directory or volume
+// group. It also rejects a second host for a pool that only one host can have.
 func checkPoolFits(ctx context.Context, q *db.Queries, o AssignableObject, hosts []string) error {
 	if o.oneHostReason != "" {
 		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.assignable.typ, ObjectID: o.id})
@@ -120,8 +120,8 @@ func NewPoolObject(id fleet.PoolID, name string, spec fleet.PoolSpec) Assignable
 	return PoolType.createdObject(string(id), poolObjectWithoutID(name, spec))
 }
 
-// QueueRepeatedSetup queues the pool's setup on its hosts again. The drift pass later covers offline hosts and hosts
-// beyond the limit, because the pool's generation is newer than theirs.
+// QueueRepeatedSetup raises the pool's generation and queues its setup on its hosts again, up to a limit. The drift
+// pass later queues the setup on the other hosts, whose applied generation is then older.
 func (o AssignableObject) QueueRepeatedSetup(ctx context.Context, q *db.Queries, a fleet.Actor) ([]fleet.TaskID, error) {
 	if err := q.RenewPool(ctx, fleet.PoolID(o.id)); err != nil {
 		return nil, err

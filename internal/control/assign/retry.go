@@ -9,11 +9,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// maxRetriedHosts limits the hosts of one RetryAll.
+// maxRetriedHosts is the maximum number of hosts of one RetryAll.
 const maxRetriedHosts = 200
 
-// RetryAll queues the object's setup again on all hosts where it failed, by host name, with one task each. Offline
-// hosts are only counted. Hosts where others stopped the object are skipped.
+// RetryAll queues the object's setup again on all hosts where it failed, with one task per host, in the order of host
+// names. Offline hosts are only counted. Hosts where somebody stopped the object without Quantix are skipped.
 func (n *AssignableType) RetryAll(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.RetryResult, error) {
 	var out fleet.RetryResult
 	err := n.ChangeObject(ctx, s, a, id, func(q *db.Queries, o AssignableObject) error {

@@ -46,7 +46,7 @@ var SecurityGroupType = &AssignableType{
 
 const groupAssignedByNICsText = "Quantix assigns a security group to exactly the hosts that have NICs in it. Add a NIC to the group, or remove its NICs."
 
-// groupOnHost is a security group on one host, for which queue queues a job.
+// groupOnHost identifies a security group on one host for a job.
 type groupOnHost struct {
 	id       fleet.SecurityGroupID
 	name     string
@@ -62,8 +62,9 @@ func (g groupOnHost) queueJob(ctx context.Context, q *db.Queries, a fleet.Actor,
 	return err
 }
 
-// AssignAndReleaseSecurityGroups assigns groups to the hosts of their member NICs, releases them on other hosts,
-// updates member addresses, and queues outdated groups. It locks no row that host reports write.
+// AssignAndReleaseSecurityGroups assigns security groups to the hosts of their member NICs and releases them on other
+// hosts. It updates member addresses and queues jobs for hosts with outdated groups. It locks no row that host reports
+// write.
 func AssignAndReleaseSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	moved, err := q.RefreshMembers(ctx, fleet.MaxNICAddresses)
 	if err != nil {
@@ -116,10 +117,10 @@ func assignSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) err
 	return nil
 }
 
-// QueueSecurityGroupUpdates queues outdated groups on hosts without an open job for the group. It handles the group of,
-// or all groups if of is empty.
-func QueueSecurityGroupUpdates(ctx context.Context, q *db.Queries, a fleet.Actor, of fleet.SecurityGroupID) error {
-	rows, err := q.OutdatedSecurityGroups(ctx, string(of))
+// QueueSecurityGroupUpdates queues a job on each host that has an outdated revision of the given group, unless the host
+// has an unfinished job for it. If group is empty, all groups are checked.
+func QueueSecurityGroupUpdates(ctx context.Context, q *db.Queries, a fleet.Actor, group fleet.SecurityGroupID) error {
+	rows, err := q.OutdatedSecurityGroups(ctx, string(group))
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SetAgentAddress records the URL where agents reach this portal. Commands that use the database directly read the URL
-// to make join commands. The call writes no audit line, because the portal makes it without a user.
+// SetAgentAddress records the URL where agents reach this portal. A command that creates join tokens directly in the
+// database reads this URL. SetAgentAddress writes no audit line, because the portal calls it without a user.
 func (hs *Hosts) SetAgentAddress(ctx context.Context, a fleet.Actor) error {
 	if err := store.CheckSystemActor(a); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (hs *Hosts) ForgetAddress(ctx context.Context, a fleet.Actor) error {
 	return store.UserError(hs.store.ForgetAddress(ctx, hs.agentURL))
 }
 
-// AgentAddress returns the URL where agents reach the portal that uses this database, or "" if no portal runs.
+// AgentAddress returns the URL where agents reach the portal, or "" if no portal is running on this database.
 func (hs *Hosts) AgentAddress(ctx context.Context, a fleet.Actor) (string, error) {
 	if err := store.CheckSystemActor(a); err != nil {
 		return "", err

@@ -23,7 +23,7 @@ type Hosts struct {
 	agentURL string         // the URL that agents dial
 }
 
-// New returns Hosts over s.
+// New returns Hosts that use the store, the queries and the agent API.
 func New(s *store.Store, b *query.Queries, agents *agentapi.API, agentURL string) *Hosts {
 	return &Hosts{store: s, queries: b, agents: agents, agentURL: agentURL}
 }
@@ -36,7 +36,8 @@ type UpdateHost struct {
 	IfGeneration int64    // expected generation; 0: not checked
 }
 
-// UpdateHost changes a host's labels, taints and description. The host itself does not change, and no VM leaves it.
+// UpdateHost changes a host's labels, taints and description in the database. The machine does not change, and VMs stay
+// on the host.
 func (hs *Hosts) UpdateHost(ctx context.Context, a fleet.Actor, id fleet.HostID, in UpdateHost) (fleet.HostView, error) {
 	err := hs.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
 		if in.IfGeneration != 0 && in.IfGeneration != h.Generation {
@@ -74,7 +75,7 @@ func auditHost(ctx context.Context, q *db.Queries, a fleet.Actor, action string,
 	return store.Audit(ctx, q, a, action, fleet.Subject("host:"+string(h.ID)), h.Name, "")
 }
 
-// changeHost runs do with the locked host.
+// changeHost locks the host and calls do with it in the same transaction.
 func (hs *Hosts) changeHost(ctx context.Context, a fleet.Actor, id fleet.HostID, do func(*db.Queries, db.Host) error) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
@@ -120,7 +121,7 @@ func (hs *Hosts) DeleteHost(ctx context.Context, a fleet.Actor, id fleet.HostID)
 	})
 }
 
-// ClearConflict clears the flag that a second agent used the host's identity. A person calls it after a check of both
+// ClearConflict clears the flag that a second agent used the host's identity. A person does so after checking both
 // machines.
 func (hs *Hosts) ClearConflict(ctx context.Context, a fleet.Actor, id fleet.HostID) error {
 	return hs.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {

@@ -14,8 +14,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// CreateJoinToken makes a token with which one machine can join within 15 minutes: as a new host, or again as the
-// given host. The secret and the join command are only in this answer.
+// CreateJoinToken creates a token with which one machine can join within 15 minutes, as a new host or again as the
+// given host. Only this response contains the token's secret and the join command.
 func (hs *Hosts) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet.HostID) (fleet.JoinToken, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.JoinToken{}, err

@@ -13,5 +13,5 @@ type Identity struct {
 	refusals auditRefusalLimiter
 }
 
-// New returns an Identity over s.
+// New returns an Identity that uses the store and the queries.
 func New(s *store.Store, b *query.Queries) *Identity { return &Identity{store: s, queries: b} }

@@ -16,8 +16,8 @@ import (
 )
 
 // ChangePassword sets the actor's password and ends all the actor's sessions. With endTokens it also deletes the
-// actor's API tokens. It returns the database time with which the caller renews its own session. Wrong old passwords
-// are throttled like sign-ins.
+// actor's API tokens. It returns the start of the caller's new session, in database time. Attempts with a wrong old
+// password are limited like sign-ins.
 func (p *Identity) ChangePassword(ctx context.Context, a fleet.Actor, old, password string, endTokens bool) (signedInAt time.Time, err error) {
 	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return time.Time{}, err
@@ -62,8 +62,8 @@ func (p *Identity) verifyOldPassword(ctx context.Context, a fleet.Actor, user db
 	return p.store.Tx(ctx, func(q *db.Queries) error { return clearFailures(ctx, q, at) })
 }
 
-// SetPassword sets a one-time password for another user, for example one from auth.NewPassword. It ends the user's
-// sessions, forgets known browsers and deletes API tokens, because any of them may be compromised.
+// SetPassword sets a one-time password for another user. It ends the user's sessions and deletes the user's known
+// browsers and API tokens, because any of them may be compromised.
 func (p *Identity) SetPassword(ctx context.Context, a fleet.Actor, id fleet.UserID, password string) error {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return err

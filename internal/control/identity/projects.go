@@ -52,7 +52,8 @@ func (p *Identity) CreateProject(ctx context.Context, a fleet.Actor, in ProjectI
 	return p.queries.GetProject(ctx, a, id)
 }
 
-// storeDefaults sets the project's default pool and network. A changed default is rejected if new VMs could not use it.
+// storeDefaults sets the project's default pool and network. It rejects a changed default that VMs of the project could
+// not use.
 func (in ProjectInput) storeDefaults(ctx context.Context, q *db.Queries, was fleet.Project) error {
 	set, err := q.SetProjectDefaults(ctx, db.SetProjectDefaultsParams{PoolID: string(in.DefaultPoolID), NetworkID: string(in.DefaultNetworkID), ID: was.ID})
 	if err != nil {
@@ -127,7 +128,7 @@ func (p *Identity) DeleteProject(ctx context.Context, a fleet.Actor, id fleet.Pr
 		}
 		return store.Audit(ctx, q, a, "project.delete", projectSubject(id), name, "")
 	})
-	// The foreign key decides, because it also covers a VM that is created concurrently.
+	// Instead of a query, rely on the foreign key, which also covers VMs that are created concurrently.
 	const stillReferenced = "23503"
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == stillReferenced {

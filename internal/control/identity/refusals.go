@@ -11,14 +11,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Limits for refusals that one portal writes to the audit log per minute: per user, or per network for anonymous
-// requests, and in total. They keep an attacker from flooding the audit log.
+// Limits of the refusals that one portal writes to the audit log per minute, so that an attacker cannot flood the log:
+// for one user, or one network for anonymous requests, and for all together.
 const (
 	maxRefusalsPerActor = 10
 	maxRefusalsTotal    = 120
 )
 
-// auditRefusalLimiter counts the refusals written in the current minute.
+// auditRefusalLimiter counts the refusals that the portal has written to the audit log in the current minute.
 type auditRefusalLimiter struct {
 	mu           sync.Mutex
 	started      time.Time
@@ -44,15 +44,15 @@ func (r *auditRefusalLimiter) allowEntry(who string, now time.Time) (skipped int
 	return skipped, true
 }
 
-// AuditRefusal writes a refused request of the actor who to the audit log, within the limits. Only the system actor may
-// call it.
-func (p *Identity) AuditRefusal(ctx context.Context, a fleet.Actor, who fleet.Actor, asked string, why *fleet.Error) error {
+// AuditRefusal writes a refused request to the audit log, within the limits. refusedActor made the request. Only the
+// system actor may call AuditRefusal.
+func (p *Identity) AuditRefusal(ctx context.Context, a fleet.Actor, refusedActor fleet.Actor, asked string, why *fleet.Error) error {
 	if err := store.CheckSystemActor(a); err != nil {
 		return err
 	}
-	key := string(who.UserID)
+	key := string(refusedActor.UserID)
 	if key == "" {
-		key = singleClientNetwork(who.Address)
+		key = singleClientNetwork(refusedActor.Address)
 	}
 	skipped, ok := p.refusals.allowEntry(key, time.Now())
 	if !ok {
@@ -63,5 +63,5 @@ func (p *Identity) AuditRefusal(ctx context.Context, a fleet.Actor, who fleet.Ac
 		detail += fmt.Sprintf(" (%d others were not written down)", skipped)
 	}
 	action := map[fleet.ErrorCode]string{fleet.TooMany: "user.throttled"}[why.Code]
-	return store.UserError(store.Audit(ctx, p.store.Queries, who, cmp.Or(action, "user.refused"), userSubject(who.UserID), who.Name, detail))
+	return store.UserError(store.Audit(ctx, p.store.Queries, refusedActor, cmp.Or(action, "user.refused"), userSubject(refusedActor.UserID), refusedActor.Name, detail))
 }

@@ -14,9 +14,9 @@ import (
 )
 
 // SignIn verifies a name and password. a is anonymous and carries the remote address and the browser's secret.
-// LastSeenAt of the returned user is the start of the session in database time; the caller passes it to ActorOf. All
-// failures return the same Unauthorized error after the same work. After several failures it returns TooMany (see
-// throttle.go).
+// LastSeenAt of the returned user is the start of the session in database time; the caller passes it to ActorOf later.
+// All failures return the same Unauthorized error, after computations of the same duration. After several failures
+// SignIn returns TooMany (see throttle.go).
 func (p *Identity) SignIn(ctx context.Context, a fleet.Actor, name, password string) (fleet.User, error) {
 	at, err := p.signInLimits(ctx, name, a)
 	if err != nil {
@@ -53,8 +53,8 @@ func (p *Identity) SignIn(ctx context.Context, a fleet.Actor, name, password str
 	return user, err
 }
 
-// verifyPassword reads the account and verifies the password. For an unknown account it does the same work, so that
-// timing does not reveal which accounts exist.
+// verifyPassword reads the account and verifies the password. It takes as long for an unknown account, so that the
+// duration does not reveal which accounts exist.
 func (p *Identity) verifyPassword(ctx context.Context, name, password string) (row db.User, same bool, err error) {
 	row, err = p.store.UserByName(ctx, name)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -64,8 +64,8 @@ func (p *Identity) verifyPassword(ctx context.Context, name, password string) (r
 	return row, same, err
 }
 
-// recordFailedSignIn writes the failure to the audit log and returns the common error. The throttle limits the number
-// of entries. Unknown names are not logged, because users type passwords into the wrong field.
+// recordFailedSignIn writes the failure to the audit log and returns the common error. Attempt limits also limit the
+// number of these entries. Unknown names are not logged, because users may type their password into the name field.
 func (p *Identity) recordFailedSignIn(ctx context.Context, a fleet.Actor, row db.User) error {
 	subject, detail := userSubject(row.ID), "wrong password"
 	switch {

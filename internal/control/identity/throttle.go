@@ -14,9 +14,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Failures allowed in 15 minutes before each further attempt must wait. Many users may share an address. The limit per
-// account is far above the limit per account and network, so that a remote attacker does not lock a user out; it stops
-// guessing from many networks. Browsers that have signed in before have their own limit.
+// Numbers of failures in 15 minutes after which each further attempt must wait. The limit per address allows for many
+// users behind one address. The limit per account stops guesses from many networks; it is high, so that an attacker
+// elsewhere does not lock the user out. A browser that has signed in before has its own limit.
 const (
 	freeAttemptsPerAccountAndNetwork = 5
 	freeAttemptsPerBrowser           = 10
@@ -24,7 +24,7 @@ const (
 	freeAttemptsPerAccount           = 100
 )
 
-// attemptLimit is a key under which password attempts are counted, with its limit.
+// attemptLimit is a key by which failed password attempts are counted, with the number of free attempts.
 type attemptLimit struct {
 	key            string
 	freeAttempts   int32
@@ -64,7 +64,8 @@ func clientAddressLimits(a fleet.Actor) attemptLimits {
 	return attemptLimits{{"address:" + singleClientNetwork(a.Address), freeAttemptsPerAddress, false}}
 }
 
-// neighbourSubnet returns the network within which an attacker easily gets another address: an IPv4 /24 or an IPv6 /64.
+// neighbourSubnet returns the network of the address, an IPv4 /24 or an IPv6 /64, within which an attacker can easily
+// change addresses.
 func neighbourSubnet(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -76,7 +77,7 @@ func neighbourSubnet(address string) string {
 	return netip.PrefixFrom(ip, 24).Masked().String()
 }
 
-// singleClientNetwork returns the addresses that one attacker easily holds: an IPv4 address or an IPv6 /64.
+// singleClientNetwork returns the range of addresses that one client usually has: an IPv4 address or an IPv6 /64.
 func singleClientNetwork(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -92,7 +93,8 @@ func singleClientNetwork(address string) string {
 	return prefix.String()
 }
 
-// countAttempt counts an attempt as failed in advance, or returns TooMany with the waiting time.
+// countAttempt counts an attempt as failed before the password is verified. If a limit is reached, it returns TooMany
+// with the waiting time.
 func (p *Identity) countAttempt(ctx context.Context, at attemptLimits) error {
 	return p.store.Tx(ctx, func(q *db.Queries) error {
 		for _, b := range at {
@@ -127,7 +129,7 @@ func formatWait(seconds int32) string {
 	return fmt.Sprintf("%d minutes", (seconds+59)/60)
 }
 
-// undoAttempt undoes countAttempt for an attempt whose password was not verified.
+// undoAttempt undoes countAttempt if the password could not be verified, for example because of a database error.
 func (p *Identity) undoAttempt(ctx context.Context, at attemptLimits) error {
 	return p.store.Tx(ctx, func(q *db.Queries) error {
 		for _, b := range at {
@@ -139,9 +141,9 @@ func (p *Identity) undoAttempt(ctx context.Context, at attemptLimits) error {
 	})
 }
 
-// clearFailures clears the account's failures from this network after a success. For the address and the account as a
-// whole it only removes this attempt: otherwise an attacker with one account could guess at others without limit, and a
-// user's sign-in would clear an attacker's failures elsewhere.
+// clearFailures clears the account's failures from this network or browser after a success. For the address, and for
+// the account in all networks, it only removes this attempt. Otherwise an attacker with an own account could clear
+// failures with other accounts, and a user's sign-in would clear an attacker's failures elsewhere.
 func clearFailures(ctx context.Context, q *db.Queries, at attemptLimits) error {
 	for _, b := range at {
 		undo := q.GiveBackAttempt
@@ -155,11 +157,13 @@ func clearFailures(ctx context.Context, q *db.Queries, at attemptLimits) error {
 	return nil
 }
 
-// maxRememberedBrowsers limits the known browsers of an account. The least recently used ones are forgotten.
+// maxRememberedBrowsers is the maximum number of known browsers of an account. The least recently used one is deleted
+// first.
 const maxRememberedBrowsers = 20
 
-// RememberBrowser makes the browser of a sign-in known to the account, so that failures from elsewhere do not lock the
-// browser out. It returns the secret that the browser presents next time. Only the system actor may call it.
+// RememberBrowser stores the browser of a successful sign-in as known to the account. Failures of other clients do not
+// lock a known browser out. It returns the secret that the browser presents next time. Only the system actor may call
+// it.
 func (p *Identity) RememberBrowser(ctx context.Context, a fleet.Actor, id fleet.UserID, secret string) (string, error) {
 	if err := store.CheckSystemActor(a); err != nil {
 		return "", err

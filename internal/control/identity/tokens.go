@@ -94,8 +94,8 @@ func (p *Identity) CreateToken(ctx context.Context, a fleet.Actor, name string, 
 	return token, nil
 }
 
-// DeleteToken deletes one of the actor's API tokens and all tokens created with it, so that a thief of the deleted
-// token has none left.
+// DeleteToken deletes one of the actor's API tokens and all tokens that were created with it, because a thief of the
+// token may have created some.
 func (p *Identity) DeleteToken(ctx context.Context, a fleet.Actor, id fleet.TokenID) error {
 	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return err

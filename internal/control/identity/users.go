@@ -25,8 +25,8 @@ func (in UserInput) checkFields() error {
 	return c.Err()
 }
 
-// EnsureAdmin creates the user "admin" with a one-time password if there are no users. Only the system actor may call
-// it. Of several portals starting at once, one creates the user.
+// EnsureAdmin creates the user "admin" with a one-time password if there are no users. If several portals start at
+// once, only one creates the user. Only the system actor may call EnsureAdmin.
 func (p *Identity) EnsureAdmin(ctx context.Context, a fleet.Actor) (password string, made bool, err error) {
 	if err := store.CheckSystemActor(a); err != nil {
 		return "", false, err
@@ -55,11 +55,11 @@ func (p *Identity) EnsureAdmin(ctx context.Context, a fleet.Actor) (password str
 
 // GetUser returns one user. Every user may read its own entry.
 func (p *Identity) GetUser(ctx context.Context, a fleet.Actor, id fleet.UserID) (fleet.User, error) {
-	right := policy.Manage
+	permission := policy.Manage
 	if a.UserID == id {
-		right = policy.OwnAccount
+		permission = policy.OwnAccount
 	}
-	if err := policy.Check(a, right, ""); err != nil {
+	if err := policy.Check(a, permission, ""); err != nil {
 		return fleet.User{}, err
 	}
 	return getUser(ctx, p.store.Queries, id)
@@ -94,8 +94,8 @@ func (p *Identity) CreateUser(ctx context.Context, a fleet.Actor, in UserInput) 
 	return user, password, nil
 }
 
-// UpdateUser replaces the values of UserInput. A new role or disabling ends the user's sessions. Administrators cannot
-// change their own role, and the last administrator is protected.
+// UpdateUser replaces the user's data with the input. A new role or disabling ends the user's sessions. Administrators
+// cannot change their own role, and the last administrator is protected.
 func (p *Identity) UpdateUser(ctx context.Context, a fleet.Actor, id fleet.UserID, in UserInput) (user fleet.User, err error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.User{}, err
@@ -161,7 +161,8 @@ func (p *Identity) DeleteUser(ctx context.Context, a fleet.Actor, id fleet.UserI
 	})
 }
 
-// checkLastAdmin returns a conflict if user is the only one of the locked administrators.
+// checkLastAdmin returns a conflict if the user is the only administrator. The rows of all administrators must be
+// locked.
 func checkLastAdmin(admins []fleet.UserID, user db.User) error {
 	if len(admins) == 1 && slices.Contains(admins, user.ID) {
 		return fleet.Errorf(fleet.Conflict, "%s is the last administrator. Make another user an administrator first.", user.Name)

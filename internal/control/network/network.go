@@ -12,5 +12,5 @@ type Networks struct {
 	queries *query.Queries // reads the results of changes
 }
 
-// New returns Networks over s.
+// New returns Networks that use the store and the queries.
 func New(s *store.Store, b *query.Queries) *Networks { return &Networks{store: s, queries: b} }

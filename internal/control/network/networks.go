@@ -19,7 +19,7 @@ type CreateNetwork struct {
 	Spec    fleet.NetworkSpec `json:"spec"`
 	HostIDs []fleet.HostID    `json:"hostIds"`
 
-	// Label selector of hosts that get the network automatically, now and later: "rack=4, ssd".
+	// Label selector of the hosts to which the network is assigned automatically, now and later, such as "rack=4, ssd".
 	Selector string `json:"selector,omitempty"`
 }
 
@@ -61,8 +61,8 @@ func (n *Networks) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNe
 	return n.queries.GetNetwork(ctx, a, id)
 }
 
-// checkNetworkName refuses the name of another libvirt network. A unique index refuses a name that is discovered
-// concurrently.
+// checkNetworkName refuses the name of another defined or discovered libvirt network. If a network of that name is
+// discovered concurrently, a unique index refuses the insertion.
 func checkNetworkName(ctx context.Context, q *db.Queries, name string) error {
 	taken, err := q.NetworkNamed(ctx, name)
 	if errors.Is(err, pgx.ErrNoRows) {

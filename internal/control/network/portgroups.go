@@ -13,9 +13,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// SetPortGroup adds a port group to a defined network, or changes the port group of that name. If fresh is set, the
+// SetPortGroup adds a port group to a defined network, or changes the port group of that name. If mustBeNew is set, the
 // name must be unused. Each host of the network applies the change at once, also to existing NICs.
-func (n *Networks) SetPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, in fleet.PortGroup, fresh bool) ([]fleet.TaskID, error) {
+func (n *Networks) SetPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, in fleet.PortGroup, mustBeNew bool) ([]fleet.TaskID, error) {
 	if in.SecurityGroups = slices.Compact(slices.Sorted(slices.Values(in.SecurityGroups))); len(in.SecurityGroups) == 0 {
 		in.SecurityGroups = nil
 	}
@@ -24,7 +24,7 @@ func (n *Networks) SetPortGroup(ctx context.Context, a fleet.Actor, id fleet.Net
 			return "", err
 		}
 		switch g := s.PortGroupByName(in.Name); {
-		case g != nil && fresh:
+		case g != nil && mustBeNew:
 			var checks fleet.Checks
 			checks.Add("name", "The network has a port group named %s already. Choose another name.", in.Name)
 			return "", checks.Err()
@@ -101,14 +101,15 @@ func (n *Networks) RevokePortGroup(ctx context.Context, a fleet.Actor, id fleet.
 	})
 }
 
-// portGroupGrant makes a port group available to a project.
+// portGroupGrant identifies the grant of a port group to a project.
 type portGroupGrant struct {
 	network   fleet.NetworkID
 	portGroup string
 	project   fleet.ProjectID // empty: all projects
 }
 
-// setPortGroupGrant changes the grant by set and writes the audit line. set returns the number of changed rows.
+// setPortGroupGrant calls set, which adds or removes the grant and returns the number of changed rows, and writes the
+// audit line.
 func (n *Networks) setPortGroupGrant(ctx context.Context, a fleet.Actor, grant portGroupGrant, action string, set func(*db.Queries, *fleet.ProjectID) (int64, error)) error {
 	return assign.NetworkType.ChangeObject(ctx, n.store, a, string(grant.network), func(q *db.Queries, o assign.AssignableObject) error {
 		specs, err := q.NetworkSpecs(ctx, []string{string(grant.network)})
@@ -133,8 +134,9 @@ func (n *Networks) setPortGroupGrant(ctx context.Context, a fleet.Actor, grant p
 	})
 }
 
-// CheckPortGroupsUsable refuses NICs on port groups that do not exist or are not available to the project. granted has
-// the indexes of NICs whose port group is granted to the project, whether or not the network is.
+// CheckPortGroupsUsable refuses NICs on port groups that do not exist or that the project may not use. granted contains
+// the indexes of NICs whose port group is granted to the project. Such a grant suffices, even if the network is not
+// granted.
 func CheckPortGroupsUsable(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) (granted map[int]bool, err error) {
 	params := db.GroupsForParams{ProjectID: string(project)}
 	for _, n := range nics {
@@ -158,7 +160,8 @@ func CheckPortGroupsUsable(ctx context.Context, q *db.Queries, a fleet.Actor, pr
 		}
 		k := slices.IndexFunc(rows, func(r db.GroupsForRow) bool { return r.ID == n.NetworkID && r.Name == n.PortGroup })
 		switch {
-		// One error for unavailable and unknown port groups hides which port groups exist.
+		// Closed and unknown port groups are refused with the same text, so that the error does not reveal which port groups
+		// exist.
 		case k < 0 || rows[k].Restricted && !rows[k].Granted && !all:
 			checks.Add(fmt.Sprintf("spec.nics[%d].portGroup", i), "The network has no port group %s that is open to this project.", n.PortGroup)
 		default:

@@ -14,9 +14,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// ReserveAddress reserves an IPv4 address of a defined network for a NIC's MAC address; an earlier reservation for the
-// MAC ends. Without an address in the input, it chooses the NIC's current lease, or else the next free address. Each
-// host of the network applies the reservation at once, also for running guests.
+// ReserveAddress reserves an IPv4 address of a defined network for a NIC's MAC address. It replaces an earlier
+// reservation for the MAC address. If the input has no address, it chooses the NIC's current address, or else the next
+// free one. Each host of the network applies the reservation at once, also for running guests.
 func (n *Networks) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.NetworkID, in fleet.StaticLease) (fleet.StaticLease, []fleet.TaskID, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.StaticLease{}, nil, err
@@ -44,7 +44,7 @@ func (n *Networks) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.N
 			return "", noDHCPError()
 		}
 		leases := &s.IPv4.DHCP.Leases
-		// Chosen under the network's lock, so concurrent requests get different addresses.
+		// Choose the address while the network is locked, so that concurrent requests get different addresses.
 		if in = request; book != nil {
 			in.IP = nextFreeAddress(book(*s), in.MAC)
 		}
@@ -64,7 +64,7 @@ func noDHCPError() error {
 	return fleet.Errorf(fleet.Conflict, "DHCP for IPv4 is off in this network, so no address can be reserved.")
 }
 
-// checkLease checks the complete network definition and reports faults at the fields of the new lease.
+// checkLease checks the complete network spec, and reports all errors at the field "ip" of the new reservation.
 func checkLease(s fleet.NetworkSpec) error {
 	var all, checks fleet.Checks
 	s.Check(&all, "spec")
@@ -76,8 +76,8 @@ func checkLease(s fleet.NetworkSpec) error {
 	return checks.Err()
 }
 
-// nextFreeAddress returns the address already reserved for the MAC, or else the MAC's only current lease, or else the
-// next free address; empty: none is free.
+// nextFreeAddress returns the address already reserved for the MAC address, or else its current address if no other NIC
+// has that too, or else the next free address. Empty: none is free.
 func nextFreeAddress(addresses fleet.NetworkAddresses, mac string) string {
 	if i := slices.IndexFunc(addresses.Reservations, func(r fleet.ReservedAddress) bool { return r.MAC == mac }); i >= 0 {
 		return addresses.Reservations[i].IP

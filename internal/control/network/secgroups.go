@@ -61,7 +61,7 @@ func (n *Networks) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cr
 		if err := q.AddSecurityGroup(ctx, add); err != nil {
 			return securityGroupNameTakenError(err, in.Name)
 		}
-		return store.Audit(ctx, q, a, "secgroup.create", fleet.SubjectOf(fleet.TypeSecurityGroup, id), in.Name, describeRuleCount(in.Spec))
+		return store.Audit(ctx, q, a, "secgroup.create", fleet.SubjectOf(fleet.TypeSecurityGroup, id), in.Name, describeRules(in.Spec))
 	})
 	if err != nil {
 		return fleet.SecurityGroupView{}, err
@@ -104,8 +104,8 @@ func withRuleIDs(s, old fleet.SecurityGroupSpec) fleet.SecurityGroupSpec {
 	return s
 }
 
-// checkRemoteGroups refuses rules that name a group not available to the project. Rules of global groups may only name
-// global groups. A group may name itself.
+// checkRemoteGroups refuses rules that refer to a group that the project may not use. Rules of global groups may refer
+// only to global groups. A rule may refer to its own group, self.
 func checkRemoteGroups(ctx context.Context, q *db.Queries, project fleet.ProjectID, self fleet.SecurityGroupID, spec fleet.SecurityGroupSpec) error {
 	usable, err := assign.UsableSecurityGroups(ctx, q, project, spec.ReferencedGroups())
 	if err != nil {
@@ -124,8 +124,8 @@ func securityGroupNameTakenError(err error, name string) error {
 	return store.NameTakenError(err, "security_group_name_taken", "A security group named %q exists already. Choose another name.", name)
 }
 
-// describeRuleCount formats the number of rules for the audit.
-func describeRuleCount(s fleet.SecurityGroupSpec) string {
+// describeRules formats the rules for the audit line.
+func describeRules(s fleet.SecurityGroupSpec) string {
 	rules := make([]string, len(s.Rules))
 	for i, r := range s.Rules {
 		rules[i] = r.Text("group " + string(r.GroupID))
@@ -136,7 +136,7 @@ func describeRuleCount(s fleet.SecurityGroupSpec) string {
 	return strings.Join(rules, ", ")
 }
 
-// changeSecurityGroup runs do with the locked group if the actor may change it.
+// changeSecurityGroup locks a group that the actor may change, and calls do with it in the same transaction.
 func (n *Networks) changeSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID, do func(*db.Queries, db.SecurityGroup) error) error {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err
@@ -163,7 +163,8 @@ func (n *Networks) changeSecurityGroup(ctx context.Context, a fleet.Actor, id fl
 	})
 }
 
-// UpdateSecurityGroup changes a group. Hosts with NICs in it apply new rules at once, also to running guests.
+// UpdateSecurityGroup changes a group. Hosts with member NICs of the group apply new rules at once, also to running
+// guests.
 func (n *Networks) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID, in UpdateSecurityGroup) (fleet.SecurityGroupView, error) {
 	err := n.changeSecurityGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
 		if in.IfGeneration != 0 && in.IfGeneration != old.Generation {
@@ -189,7 +190,7 @@ func (n *Networks) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fl
 		if err := assign.QueueSecurityGroupUpdates(ctx, q, a, id); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "secgroup.update", fleet.SubjectOf(fleet.TypeSecurityGroup, id), name, describeRuleCount(spec))
+		return store.Audit(ctx, q, a, "secgroup.update", fleet.SubjectOf(fleet.TypeSecurityGroup, id), name, describeRules(spec))
 	})
 	if err != nil {
 		return fleet.SecurityGroupView{}, err
@@ -214,8 +215,8 @@ func (n *Networks) DeleteSecurityGroup(ctx context.Context, a fleet.Actor, id fl
 	})
 }
 
-// securityGroupInUseError returns the refusal to delete a group. The error names only dependents that the actor may
-// see.
+// securityGroupInUseError returns the Conflict for the deletion of a group that is in use. It names only users of the
+// group that the actor may see.
 func securityGroupInUseError(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) error {
 	var vms, groups, nets []string
 	hidden := false

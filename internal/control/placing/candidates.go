@@ -15,8 +15,8 @@ import (
 	"quantix/internal/placement"
 )
 
-// CandidateHosts reads the facts about hosts that placement needs: of all hosts, or of the given host. Until the
-// transaction ends, no host can release a pool of the spec.
+// CandidateHosts reads what placement needs to know about all hosts, or about the given host, for a VM with the spec.
+// It locks the spec's pools, so that no host can release one until the transaction ends.
 func CandidateHosts(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec) ([]placement.Host, error) {
 	return CandidatesWithPools(ctx, q, a, host, spec, nil)
 }
@@ -129,8 +129,8 @@ func CandidatesWithPools(ctx context.Context, q *db.Queries, a fleet.Actor, host
 	return hosts, nil
 }
 
-// checkVolumesIdle refuses a spec that reads a volume which an unfinished job makes, changes or deletes. The volumes'
-// pools must be locked, so that no job is queued in between.
+// checkVolumesIdle refuses a spec that uses an existing volume while an unfinished job makes, changes or deletes the
+// volume. The volumes' pools must be locked, so that no job is queued in between.
 func checkVolumesIdle(ctx context.Context, q *db.Queries, spec fleet.VMSpec) error {
 	var refs []fleet.Volref
 	for _, d := range spec.Disks {
@@ -157,7 +157,7 @@ func checkVolumesIdle(ctx context.Context, q *db.Queries, spec fleet.VMSpec) err
 		}
 		for _, w := range works[ref.PoolID] {
 			about, _ := w.Subject.Volume()
-			// VolumeHash and VolumeRead only read.
+			// Jobs of the kinds VolumeHash and VolumeRead are allowed, because they only read the volume.
 			if about == ref && w.Kind != fleet.VolumeHash && w.Kind != fleet.VolumeRead || w.Kind == fleet.VolumeRename && w.Source == ref.Volume {
 				return fleet.Errorf(fleet.Conflict, "The volume %sis in use: %s. Wait until that has ended, and try again.", ref.Volume, strings.ToLower(w.Kind.Info().Verb))
 			}
@@ -166,8 +166,8 @@ func checkVolumesIdle(ctx context.Context, q *db.Queries, spec fleet.VMSpec) err
 	return nil
 }
 
-// localVolumeSharers returns, by volume, the VMs that use the spec's shareable disks in local pools. A volume of a
-// local pool exists on one host only.
+// localVolumeSharers returns the other VMs that share the spec's volumes in local pools, by volume. Placement needs
+// them because such a volume exists on one host only.
 func localVolumeSharers(ctx context.Context, q *db.Queries, spec fleet.VMSpec, pools []db.Pool) (map[fleet.Volref][]db.VolumeSharersRow, error) {
 	out := map[fleet.Volref][]db.VolumeSharersRow{}
 	for _, d := range spec.Disks {
@@ -194,7 +194,7 @@ func CPUReservations(ctx context.Context, q *db.Queries, host fleet.HostID) (map
 	return out, err
 }
 
-// pendingBytes is the space for disks and volumes whose creation is pending, by pool and host.
+// pendingBytes is the space that disks and volumes will need whose creation has not ended, by pool and host.
 type pendingBytes map[fleet.PoolID]map[fleet.HostID]int64
 
 func pendingDiskBytes(ctx context.Context, q *db.Queries, pools []string) (pendingBytes, error) {
@@ -235,8 +235,8 @@ func (c pendingBytes) bytesOn(p db.Pool, host fleet.HostID) int64 {
 	return n
 }
 
-// hostDevices returns the requested devices that each host has. Until the transaction ends, no other transaction can
-// assign a host device to a VM.
+// hostDevices returns which of the requested devices each host has. It takes a lock, so that no other transaction can
+// assign a host device to a VM until the transaction ends.
 func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, requested []fleet.VMHostDevice) (map[fleet.HostID]map[string]placement.Device, error) {
 	if len(requested) == 0 {
 		return nil, nil
@@ -261,7 +261,7 @@ func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, requeste
 	return out, err
 }
 
-// FillDeviceHost returns the devices; each device without a host gets the given host.
+// FillDeviceHost returns the devices, with the given host filled in for each device without a host.
 func FillDeviceHost(devices []fleet.VMHostDevice, host fleet.HostID) []fleet.VMHostDevice {
 	out := slices.Clone(devices)
 	for i := range out {

@@ -10,8 +10,9 @@ import (
 	"quantix/internal/placement"
 )
 
-// readNICCapacity returns the free capacity of hosts for NICs that each need a host device. Until the transaction ends,
-// no other transaction can reserve that capacity.
+// readNICCapacity returns, by host and network, the capacity for NICs that each occupy a part of a host device, such as
+// a virtual function. It locks the devices, so that no other transaction can reserve their capacity until the
+// transaction ends.
 func readNICCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics []fleet.NIC) (map[fleet.HostID]map[fleet.NetworkID]*placement.NICCapacity, error) {
 	var ids []fleet.NetworkID
 	for _, n := range nics {
@@ -71,7 +72,7 @@ func readNICCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics
 	return out, nil
 }
 
-// ReleaseNICCapacity adds the capacity used by NICs that an edit removes to the host's free capacity.
+// ReleaseNICCapacity counts the capacity of NICs that an edit removes as free on the host.
 func ReleaseNICCapacity(h *placement.Host, removed []fleet.NIC) {
 	for _, n := range removed {
 		if c := h.NICs[n.NetworkID]; c != nil {

@@ -14,8 +14,8 @@ import (
 	"quantix/internal/placement"
 )
 
-// MergeRules merges the edited rules with the old rules that the actor cannot see. Actors without access to hosts
-// neither see nor change rules that name hosts.
+// MergeRules returns the edited rules, together with those old rules that the actor cannot see. Actors who cannot see
+// hosts neither see nor change rules that name hosts.
 func MergeRules(a fleet.Actor, old, edited []fleet.PlacementRule) ([]fleet.PlacementRule, error) {
 	if store.SeesHosts(a) {
 		return edited, nil
@@ -33,7 +33,7 @@ func MergeRules(a fleet.Actor, old, edited []fleet.PlacementRule) ([]fleet.Place
 	return append(hosts, edited...), checks.Err()
 }
 
-// vmQuery is a query for VMs of a project, by name or by labels.
+// vmQuery selects VMs of a project by name or by labels.
 type vmQuery struct {
 	project               fleet.ProjectID
 	name                  string // a VM's name; empty: match by labels
@@ -49,7 +49,7 @@ func vmQueryForRule(project fleet.ProjectID, r fleet.PlacementRule) (vmQuery, er
 	return vmQuery{project, "", string(pairs), strings.Join(s.Keys, ",")}, err
 }
 
-// ruleMatches holds the VMs that match each query, by host.
+// ruleMatches holds, for each query, the matching VMs by host.
 type ruleMatches map[vmQuery]map[fleet.HostID]db.RuleMatesRow
 
 func findRuleMatches(ctx context.Context, q *db.Queries, queries map[vmQuery]bool) (ruleMatches, error) {
@@ -74,7 +74,7 @@ func findRuleMatches(ctx context.Context, q *db.Queries, queries map[vmQuery]boo
 	return out, err
 }
 
-// otherVMsOn returns the VMs on the host that match the rule, without the VM itself.
+// otherVMsOn returns the number of VMs that match the rule on the host and on all hosts, not counting the VM itself.
 func (all ruleMatches) otherVMsOn(vm fleet.Meta, r fleet.PlacementRule, host fleet.HostID) (placement.RuleMatches, error) {
 	var out placement.RuleMatches
 	if r.NamesHosts() {
@@ -98,8 +98,8 @@ func (all ruleMatches) otherVMsOn(vm fleet.Meta, r fleet.PlacementRule, host fle
 	return out, nil
 }
 
-// AddPlacementRules adds to each host the rules of the VM, and other VMs' rules that match the VM. Until the
-// transaction ends, no other VM of the project with rules or labels is placed.
+// AddPlacementRules adds to each host what the VM's rules and other VMs' anti-affinity rules need for their evaluation.
+// It takes a lock, so that no other VM of the project with rules or labels is placed until the transaction ends.
 func AddPlacementRules(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, hosts []placement.Host) error {
 	if len(rules) > 0 || len(vm.Labels) > 0 {
 		if err := q.LockRules(ctx, string(vm.ProjectID)); err != nil {
@@ -136,7 +136,7 @@ func AddPlacementRules(ctx context.Context, q *db.Queries, vm fleet.Meta, rules 
 	return nil
 }
 
-// vmsExcluding returns the project's VMs, by host, whose required anti-affinity rules match this VM.
+// vmsExcluding returns the names of the project's VMs whose required anti-affinity rules match this VM, by host.
 func vmsExcluding(ctx context.Context, q *db.Queries, vm fleet.Meta) (map[fleet.HostID][]string, error) {
 	rows, err := q.RulesOfProject(ctx, vm.ProjectID)
 	if err != nil {

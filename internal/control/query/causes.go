@@ -16,8 +16,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// hostProblemTexts holds the text in the Needs attention list for each host phase that needs an administrator. The
-// argument is the recorded conflict or the host's own error.
+// hostProblemTexts holds, for each host phase that needs attention, the text in the Needs attention list. errorText is
+// the recorded conflict or the error that the host reports.
 var hostProblemTexts = map[fleet.HostPhase]func(errorText string) string{
 	fleet.HostConflict: func(errorText string) string { return "A second agent showed this host's identity: " + errorText },
 	fleet.HostDegraded: func(errorText string) string {
@@ -26,12 +26,12 @@ var hostProblemTexts = map[fleet.HostPhase]func(errorText string) string{
 	fleet.HostUnknown: func(string) string { return "Its agent is offline. Its last report may be outdated." },
 }
 
-// firstValuesByHostSQL returns SQL for the first values of a column, ordered by host name.
+// firstValuesByHostSQL returns SQL for an array of the column's values of the first hosts by name.
 func firstValuesByHostSQL(column string) string {
 	return "(array_agg(" + column + " ORDER BY x.name))[1:" + strconv.Itoa(fleet.AttentionNames) + "]"
 }
 
-// hostsNeedingAttention returns the hosts that need an administrator, grouped by cause.
+// hostsNeedingAttention returns the rows of the Needs attention list for hosts, one row per cause.
 func (b *Queries) hostsNeedingAttention(ctx context.Context, sums hostSums) ([]fleet.Attention, error) {
 	if !slices.ContainsFunc(sums.phases, func(x hostSum) bool { return hostProblemTexts[x.phase] != nil }) {
 		return nil, nil
@@ -62,7 +62,7 @@ func attentionObjects(ids, names []string) []fleet.AttentionObject {
 	return out
 }
 
-// poolCause is one cause for which a pool needs an administrator, with the number of affected hosts.
+// poolCause is a reason why a pool needs attention, with the number of hosts where it applies.
 type poolCause struct {
 	pool      fleet.PoolID
 	key       policy.PoolHealthKey
@@ -72,10 +72,10 @@ type poolCause struct {
 	at        *time.Time
 }
 
-// maxPoolCauses limits the pool causes read from the database.
+// maxPoolCauses is the maximum number of poolCauses that are read from the database.
 const maxPoolCauses = 500
 
-// poolCauses returns the causes for which pools need an administrator, each with its hosts counted.
+// poolCauses returns the reasons why pools need attention, one per pool, kind of problem and error text.
 func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolGroup) ([]poolCause, error) {
 	var notable []poolGroup
 	var of []string
@@ -112,7 +112,8 @@ func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolG
 	})
 }
 
-// describeHosts names or counts the affected hosts; for a single host it adds how full the pool is.
+// describeHosts returns the number of affected hosts as text, or the name of the only one. For a pool that is nearly
+// full on one host it adds the used percentage.
 func (c poolCause) describeHosts() string {
 	switch {
 	case c.hosts > 1:
@@ -123,7 +124,8 @@ func (c poolCause) describeHosts() string {
 	return "on " + c.first
 }
 
-// poolAttention builds one row of the Needs attention list per cause, merged across pools and hosts.
+// poolAttention returns rows of the Needs attention list for pools. Equal causes of several pools and hosts share one
+// row.
 func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []fleet.Attention {
 	var rows fleet.AttentionCauses
 	type place struct {
@@ -157,12 +159,12 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 	return rows.Rows
 }
 
-// maxAttentionVMsRead limits the VMs that are read and grouped by cause. An extra row of the Needs attention list
-// reports further VMs.
+// maxAttentionVMsRead is the maximum number of VMs that are read and grouped by cause. If there are more, another row
+// of the Needs attention list says so.
 const maxAttentionVMsRead = 500
 
-// vmsNeedingAttention reads VMs on online hosts that need attention. VMs without drift come first: drift has a single
-// attention row for all VMs and must not hide other causes. more is true if further VMs without drift exist.
+// vmsNeedingAttention reads VMs on online hosts that need attention. VMs without drift are read separately and come
+// first, because many drifted VMs must not hide other causes. more reports whether further VMs without drift exist.
 func (b *Queries) vmsNeedingAttention(ctx context.Context, a fleet.Actor) (vms []fleet.VMView, more bool, err error) {
 	for _, which := range []string{"v.drifted", "NOT v.drifted"} {
 		var s statementBuilder
@@ -177,8 +179,8 @@ func (b *Queries) vmsNeedingAttention(ctx context.Context, a fleet.Actor) (vms [
 	return vms, more, nil
 }
 
-// vmCauses builds one row of the Needs attention list per cause, for VMs on online hosts. It excludes drift, which
-// comes from the counters.
+// vmCauses returns rows of the Needs attention list for VMs on online hosts, one row per cause, and the VMs in them. It
+// excludes drift: addAttentionFromCounters adds one row for all drifted VMs.
 func (b *Queries) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Attention, vms map[fleet.Subject]bool, err error) {
 	read, more, err := b.vmsNeedingAttention(ctx, a)
 	if err != nil {

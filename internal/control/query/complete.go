@@ -17,14 +17,14 @@ const maxCompletions = 16
 // maxLabelSample limits the search for labels to the newest VMs: a completion need not be exhaustive.
 const maxLabelSample = 1000
 
-// Completion is one suggestion for the filter word before the caret.
+// Completion is a suggestion that replaces the last word of a filter before the caret.
 type Completion struct {
 	Value string `json:"value"` // replacement for the word, such as "state:running"
 	Hint  string `json:"hint,omitempty"`
 }
 
-// Complete returns suggestions for the last word of text, which is a filter up to the caret. list names a resource
-// list, such as "vms" or "found".
+// Complete returns suggestions for the last word of text, which is a filter up to the caret. list is the name of the
+// list that is filtered, such as "vms", or "found" for discovered VMs.
 func (b *Queries) Complete(ctx context.Context, a fleet.Actor, list, text string) ([]Completion, error) {
 	of, known := fleet.ResourceByPlural(list)
 	if !known {
@@ -62,8 +62,8 @@ func (b *Queries) Complete(ctx context.Context, a fleet.Actor, list, text string
 	return out, err
 }
 
-// quoteFilterValue quotes a value that contains special characters of the filter syntax. Of a label, it quotes only the
-// value after the key.
+// quoteFilterValue quotes a value that contains special characters of the filter syntax. In a label it quotes only the
+// part after "=".
 func quoteFilterValue(key, value string) string {
 	start := ""
 	if name, rest, ok := strings.Cut(value, "="); ok && key == "label" {

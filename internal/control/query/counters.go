@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// publishedTotals are totals over all VMs, cached between requests so that no page counts every VM. A published value
-// is immutable; vmCounts publishes a new one.
+// publishedTotals are totals over all VMs, which pages read instead of counting all VMs. A published value never
+// changes: publishCounters replaces it by a new one.
 type publishedTotals struct {
 	countedAt  time.Time
 	hosts      map[fleet.HostID]vmUsage
@@ -25,16 +25,16 @@ type publishedTotals struct {
 	onlineAt   time.Time                   // local time at which staleHosts was read
 }
 
-// livenessMaxAge is how long the liveness of hosts is reused when counts change.
+// livenessMaxAge is the maximum age of the hosts' liveness that publishCounters reuses when only counts have changed.
 const livenessMaxAge = 5 * time.Second
 
-// staleReportAge is an inventory age: a host with an older inventory may go offline before liveness is read again.
+// staleReportAge is an inventory age. A host with an older inventory may go offline before liveness is read again.
 const staleReportAge = fleet.Freshness - countersMaxAge - livenessMaxAge
 
-// countersMaxAge is the maximum age of the counters. Older counters mean that the background counting has stopped.
+// countersMaxAge is the maximum age of published counters. They are only older if the background counting has stopped.
 const countersMaxAge = fleet.Freshness / 2
 
-// offlineHosts returns the hosts with VMs whose reports are no longer fresh.
+// offlineHosts returns those hosts with VMs that are offline now.
 func (n *publishedTotals) offlineHosts() []fleet.HostID {
 	now := n.now.Add(time.Since(n.onlineAt))
 	var out []fleet.HostID
@@ -53,7 +53,7 @@ func (s phaseTotals) plusGroup(r vmGroup) phaseTotals {
 	return phaseTotals{s.vms + r.Vms, s.attention + r.Attention, s.drifted + r.Drifted, s.cpus + r.Cpus, s.memoryMiB + r.MemoryMib}
 }
 
-// groupKey identifies a group of VMs: their project, host and phase.
+// groupKey identifies the VMs that have the same project, host and phase.
 type groupKey struct {
 	ProjectID   fleet.ProjectID
 	HostID      fleet.HostID
@@ -66,14 +66,15 @@ type vmGroup struct {
 	Vms, Attention, Drifted, Cpus, MemoryMib int64
 }
 
-// vmUsage holds the resource totals of a set of VMs.
+// vmUsage holds the number of VMs of a host or project, and their CPUs and memory.
 type vmUsage struct {
 	vms, cpus int
 	memoryMiB int64
 	deleting  int // how many of the VMs have a requested deletion
 }
 
-// plusVM returns the usage with a VM added, or removed if n is -1.
+// plusVM returns the usage with a VM added if n is 1, or removed if n is -1. online is the VM's phase if its host is
+// online.
 func (u vmUsage) plusVM(v vmCount, online string, n int) vmUsage {
 	sum := vmUsage{u.vms + n, u.cpus + n*int(v.cpus), u.memoryMiB + int64(n)*v.memoryMiB, u.deleting}
 	if online == string(fleet.PhaseDeleting) {
@@ -82,7 +83,7 @@ func (u vmUsage) plusVM(v vmCount, online string, n int) vmUsage {
 	return sum
 }
 
-// RefreshCounters counts all VMs again. It returns the VMs whose previous counts were wrong.
+// RefreshCounters counts all VMs again. It returns the VMs that the previous counters had counted differently.
 func (b *Queries) RefreshCounters(ctx context.Context, a fleet.Actor) (other []fleet.VMID, err error) {
 	if err := store.CheckSystemActor(a); err != nil {
 		return nil, err
@@ -92,8 +93,8 @@ func (b *Queries) RefreshCounters(ctx context.Context, a fleet.Actor) (other []f
 	return b.countAll(ctx)
 }
 
-// CountChanged updates the counters for changed or deleted VMs and for hosts with changed unmanaged VMs. It reads only
-// those rows.
+// CountChanged updates the counters for changed or deleted VMs, and for hosts whose unmanaged VMs changed. It reads
+// only those VMs.
 func (b *Queries) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.VMID, discoveredOn []fleet.HostID) error {
 	if err := store.CheckSystemActor(a); err != nil {
 		return err
@@ -135,7 +136,7 @@ func (b *Queries) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.V
 	return b.publishCounters(ctx, livenessMaxAge)
 }
 
-// countAll reads all VMs page by page and publishes the totals. The caller holds the lock of vmCounts.
+// countAll counts all VMs, page by page, and publishes the totals. The caller must hold the lock of vmCounts.
 func (b *Queries) countAll(ctx context.Context) (other []fleet.VMID, err error) {
 	t := &b.vmCounts
 	next := newVMSums()
@@ -166,8 +167,8 @@ func (b *Queries) countAll(ctx context.Context) (other []fleet.VMID, err error) 
 	return other, b.publishCounters(ctx, 0)
 }
 
-// publishCounters publishes the sums of vmCounts as the counters of all pages. It reuses liveness of hosts that is
-// younger than maxAge.
+// publishCounters publishes the totals of vmCounts, for all pages. It reads the hosts' liveness again if that is older
+// than maxAge.
 func (b *Queries) publishCounters(ctx context.Context, maxAge time.Duration) error {
 	t, was, n := &b.vmCounts, b.counters.Load(), &publishedTotals{countedAt: time.Now()}
 	if was != nil && n.countedAt.Sub(was.onlineAt) < maxAge {
@@ -193,7 +194,7 @@ func (b *Queries) publishCounters(ctx context.Context, maxAge time.Duration) err
 	return nil
 }
 
-// sumByPhase sums the groups by project and phase, and lists the groups by host.
+// sumByPhase adds up the groups by project and phase, and returns the groups by host.
 func sumByPhase(groups []vmGroup) (online map[fleet.ProjectID]map[fleet.Phase]phaseTotals, of map[fleet.HostID][]vmGroup) {
 	online, of = map[fleet.ProjectID]map[fleet.Phase]phaseTotals{}, map[fleet.HostID][]vmGroup{}
 	for _, g := range groups {
@@ -209,8 +210,8 @@ func sumByPhase(groups []vmGroup) (online map[fleet.ProjectID]map[fleet.Phase]ph
 	return online, of
 }
 
-// currentCounters returns the current counters. It counts all VMs if there are none, or if they exceed countersMaxAge
-// because background counting has stopped.
+// currentCounters returns the published counters. If there are none, or if they are older than countersMaxAge, it
+// counts all VMs first.
 func (b *Queries) currentCounters(ctx context.Context) (*publishedTotals, error) {
 	if n := b.freshCounters(); n != nil {
 		return n, nil

@@ -11,8 +11,8 @@ import (
 // countPageSize is the number of VMs read at a time.
 const countPageSize = 5000
 
-// vmCounts is the mutable state behind the counters. It remembers how each VM was counted, so that a change costs one
-// read of that VM.
+// vmCounts holds how each VM was counted. publishCounters makes publishedTotals from it. After a change of a VM, only
+// that VM is read again.
 type vmCounts struct {
 	mu sync.Mutex
 	vmSums
@@ -29,7 +29,7 @@ type vmSums struct {
 	changed    bool // since the counters were published
 }
 
-// vmCount is what one VM contributes to the totals.
+// vmCount is the contribution of one VM to the totals.
 type vmCount struct {
 	group     int32
 	attention bool
@@ -45,7 +45,7 @@ func newVMSums() vmSums {
 	}
 }
 
-// setVM counts a VM with its current row, in place of its previous one.
+// setVM counts a VM by its current row r, and removes the VM's previous count.
 func (s *vmSums) setVM(id fleet.VMID, r db.CountedVMsRow) {
 	p := groupKey{r.ProjectID, r.HostID, r.Heard}
 	g, known := s.groupIndex[p]
@@ -88,7 +88,7 @@ func (s *vmSums) addCount(v vmCount, n int) {
 	s.projects[g.ProjectID] = s.projects[g.ProjectID].plusVM(v, g.OnlinePhase, n)
 }
 
-// clearDiscovered clears the counts of unmanaged VMs on the hosts.
+// clearDiscovered sets the numbers of unmanaged VMs on the hosts to zero.
 func (s *vmSums) clearDiscovered(hosts []fleet.HostID) {
 	s.changed = true
 	for _, h := range hosts {
@@ -96,7 +96,7 @@ func (s *vmSums) clearDiscovered(hosts []fleet.HostID) {
 	}
 }
 
-// differingVMs returns the VMs that are counted differently in other.
+// differingVMs returns the VMs that s and other count differently.
 func (s *vmSums) differingVMs(other *vmSums) (ids []fleet.VMID) {
 	what := func(of *vmSums, id fleet.VMID) (vmGroup, bool) {
 		v, ok := of.vms[id]

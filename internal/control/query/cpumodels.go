@@ -15,7 +15,7 @@ import (
 )
 
 // cpuModelsMaxAge is how long the CPU models of all hosts are cached. Every VM form reads them, and they change only
-// with host software.
+// when host software is updated.
 const cpuModelsMaxAge = 10 * time.Second
 
 // cachedCPUModels is the cached list of CPU models and the time it was read.
@@ -24,8 +24,8 @@ type cachedCPUModels struct {
 	models []fleet.CPUModelUse
 }
 
-// CPUModels returns the named CPU models available to guests, those supported by most hosts first. An actor who cannot
-// see hosts gets only models supported by all hosts, without host counts.
+// CPUModels returns the named CPU models that hosts support for guests, with those first that most hosts support. An
+// actor who cannot see hosts gets only models supported by all hosts, without host counts.
 func (b *Queries) CPUModels(ctx context.Context, a fleet.Actor) ([]fleet.CPUModelUse, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, err

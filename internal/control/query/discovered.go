@@ -22,8 +22,8 @@ var discoveredSortOrders = sortOrders[fleet.DiscoveredVM]{
 	"host": discoveredByName.after(textColumn("h.name"), func(f fleet.DiscoveredVM) string { return f.HostName }),
 }
 
-// discoveredFilter are the conditions of fleet.DiscoveredKeys. The state is that of a managed VM whose generation 1 was
-// observed.
+// discoveredFilter are the conditions of fleet.DiscoveredKeys. vm_phase computes the state with the generation 1 for
+// the spec and the host, so that no change appears pending.
 var discoveredFilter = listFilter{
 	"name":   lowerText("lower(f.name)"),
 	"host":   rowByName("f.host_id", "hosts"),

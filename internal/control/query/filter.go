@@ -10,7 +10,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// filterScope is what the conditions of one list's filter are built with.
+// filterScope holds what a filterCondition needs: the context, the queries, the statement under construction and the
+// actor.
 type filterScope struct {
 	context.Context
 	*Queries
@@ -41,7 +42,7 @@ func (b *Queries) applyFilter(ctx context.Context, s *statementBuilder, a fleet.
 	return rest, nil
 }
 
-// conditionOf returns the condition whose SQL comes from sql.
+// conditionOf returns a filterCondition that adds the SQL condition returned by sql, negated if the term is.
 func conditionOf(sql func(f filterScope, t fleet.FilterTerm) string) filterCondition {
 	return func(f filterScope, t fleet.FilterTerm) error {
 		f.addConditionOrNegation(t.Not, sql(f, t))
@@ -49,26 +50,27 @@ func conditionOf(sql func(f filterScope, t fleet.FilterTerm) string) filterCondi
 	}
 }
 
-// exactText matches texts of the same case.
+// exactText returns a condition on a text column that distinguishes upper and lower case.
 func exactText(column string) filterCondition {
 	return conditionOf(func(f filterScope, t fleet.FilterTerm) string { return f.matchText(column, t.Alternatives) })
 }
 
-// lowerText matches texts in any case; column is in lower case.
+// lowerText returns a condition on a text column that ignores case. The column's values must be in lower case.
 func lowerText(column string) filterCondition {
 	return conditionOf(func(f filterScope, t fleet.FilterTerm) string {
 		return f.matchText(column, lowerMatches(t.Alternatives))
 	})
 }
 
-// partOfText finds texts that contain one of the alternatives, in any case.
+// partOfText returns a condition that holds if a text column contains one of the alternatives. It ignores case.
 func partOfText(column string) filterCondition {
 	return conditionOf(func(f filterScope, t fleet.FilterTerm) string {
 		return f.matchText("lower("+column+")", anywhere(t.Alternatives))
 	})
 }
 
-// anywhere returns the alternatives in lower case; those without asterisks match anywhere in a text.
+// anywhere returns the alternatives in lower case. Alternatives without asterisks are changed to match anywhere in a
+// text.
 func anywhere(any []fleet.FilterMatch) []fleet.FilterMatch {
 	out := lowerMatches(any)
 	for i, m := range out {
@@ -79,15 +81,16 @@ func anywhere(any []fleet.FilterMatch) []fleet.FilterMatch {
 	return out
 }
 
-// relatedText finds rows with a related row whose column, in lower case, matches. related is the subquery up to the
-// condition on the column.
+// relatedText returns a condition on a text column, in lower case, of a related row, such as an image of a copy.
+// related is the SQL of the subquery before the condition on the column.
 func relatedText(related, column string) filterCondition {
 	return conditionOf(func(f filterScope, t fleet.FilterTerm) string {
 		return "EXISTS (" + related + f.matchText(column, lowerMatches(t.Alternatives)) + ")"
 	})
 }
 
-// yesOrNo is the filter by a condition whose values are yes and no.
+// yesOrNo returns the condition of a filter key with the values "yes" and "no". "yes" matches rows where the SQL
+// condition holds.
 func yesOrNo(condition string) filterCondition {
 	return func(f filterScope, t fleet.FilterTerm) error {
 		f.whereYesOrNo(t, func() string { return condition }, func() string { return "NOT COALESCE((" + condition + "), false)" })
@@ -95,8 +98,9 @@ func yesOrNo(condition string) filterCondition {
 	}
 }
 
-// assignedHost finds rows with an assignment to a host of the name; column is the assignment's column of the row's ID.
-// It matches nothing for actors who cannot see hosts, so that they cannot learn which pools and networks are where.
+// assignedHost returns a condition that holds for pools or networks assigned to a host of the given name. column is the
+// column of assignments that refers to the object, and id is the SQL of the object's ID. For actors who cannot see
+// hosts the condition never holds, so that it does not reveal the hosts of an object.
 func assignedHost(column, id string) filterCondition {
 	return func(f filterScope, t fleet.FilterTerm) error {
 		ids, err := []string{}, error(nil)
@@ -108,8 +112,8 @@ func assignedHost(column, id string) filterCondition {
 	}
 }
 
-// rowByName finds rows whose column refers to a row of the table with the name. The names are resolved to IDs first:
-// with literal IDs PostgreSQL estimates the number of rows and chooses its plan well.
+// rowByName returns a condition on the name of the row that a column refers to, such as a host. It first reads the IDs
+// of the rows with such a name, because PostgreSQL chooses better plans for conditions on literal IDs.
 func rowByName(column, table string) filterCondition {
 	return func(f filterScope, t fleet.FilterTerm) error {
 		ids, err := f.idsByName(f, table, t.Alternatives)
@@ -118,7 +122,8 @@ func rowByName(column, table string) filterCondition {
 	}
 }
 
-// number compares an integer column. unit is the number of the key's units in one unit of the column.
+// number returns a condition that compares an integer column with numbers. A number in the filter is divided by unit
+// first, such as 1 MiB for a column in MiB.
 func number(column string, unit float64) filterCondition {
 	return conditionOf(func(f filterScope, t fleet.FilterTerm) string { return f.compareSQL(column, unit, t.Comparisons) })
 }
@@ -126,7 +131,7 @@ func number(column string, unit float64) filterCondition {
 // mebibyte is the number of bytes in one MiB, the unit of memory columns.
 const mebibyte = 1 << 20
 
-// day compares the day in UTC of a column with times.
+// day returns a condition that compares the day, in UTC, of a column with times.
 func day(column string) filterCondition {
 	return conditionOf(func(f filterScope, t fleet.FilterTerm) string {
 		parts := make([]string, len(t.Comparisons))
@@ -150,13 +155,13 @@ func day(column string) filterCondition {
 	})
 }
 
-// labels matches a jsonb column of labels.
+// labels returns a condition on the labels in a jsonb column.
 func labels(column string) filterCondition {
 	return conditionOf(func(f filterScope, t fleet.FilterTerm) string { return f.matchLabels(column, t.Alternatives) })
 }
 
-// compareSQL is the condition that one of the comparisons holds for an integer column. The numbers are rounded to
-// integers with the same meaning, because PostgreSQL uses no index of an integer column for fractions.
+// compareSQL returns the condition that one of the comparisons holds for an integer column. It rounds the numbers to
+// integers so that the result is the same, because PostgreSQL cannot use the column's index for fractions.
 func (s *statementBuilder) compareSQL(column string, unit float64, all []fleet.Comparison) string {
 	parts := make([]string, len(all))
 	for i, c := range all {

@@ -7,7 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Each filter key that a list offers has a condition, and no condition has a key that nobody can type.
+// Each filter key of a list has a condition in the list's listFilter, and each condition belongs to a filter key of the
+// list.
 func TestFilterKeysHaveConditions(t *testing.T) {
 	t.Parallel()
 	for list, c := range map[string]struct {

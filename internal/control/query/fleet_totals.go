@@ -8,10 +8,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fleetKey is the only key of the fleet-wide cache.
+// fleetKey is the key type of the cache Queries.fleetTotals, which has only one entry.
 type fleetKey struct{}
 
-// fleetTotals are totals over all hosts and pools, with what needs attention.
+// fleetTotals are totals over all hosts and pools, and the hosts and pools that need attention.
 type fleetTotals struct {
 	hostSums
 	hostProblems     []fleet.Attention // hosts that need attention, by cause
@@ -21,7 +21,7 @@ type fleetTotals struct {
 	poolCauses       []poolCause                      // pools that need attention, by cause
 }
 
-// sumFleet counts the whole fleet. Pages read the cached value in Queries.fleetTotals.
+// sumFleet computes the totals from the database. Pages read them from the cache Queries.fleetTotals.
 func (b *Queries) sumFleet(ctx context.Context, _ []fleetKey) (map[fleetKey]fleetTotals, error) {
 	var w fleetTotals
 	var err error
@@ -60,7 +60,7 @@ func (b *Queries) sumFleet(ctx context.Context, _ []fleetKey) (map[fleetKey]flee
 	return map[fleetKey]fleetTotals{{}: w}, nil
 }
 
-// notifyPools notifies the pages that show pools on many hosts whose health has changed.
+// notifyPools sends a wake-up for each pool on many hosts whose health has changed, to the pages that show the pool.
 func (b *Queries) notifyPools(_ fleetKey, was, now fleetTotals) {
 	for id, groups := range was.pools {
 		if countPoolStatuses(groups) > maxUncachedHosts && !equalPoolGroups(groups, now.pools[id]) {
@@ -69,7 +69,7 @@ func (b *Queries) notifyPools(_ fleetKey, was, now fleetTotals) {
 	}
 }
 
-// poolSums returns the groups of these pools, from the cache for pools on many hosts.
+// poolSums returns the poolGroups of the given pools. For pools on many hosts they come from the cache.
 func (b *Queries) poolSums(ctx context.Context, ids ...fleet.PoolID) (map[fleet.PoolID][]poolGroup, error) {
 	out := make(map[fleet.PoolID][]poolGroup, len(ids))
 	rest := ids
@@ -115,7 +115,7 @@ func (h hostSums) hostCount() (n int) {
 	return n
 }
 
-// hostSums returns the totals over all hosts, cached or counted now.
+// hostSums returns the totals over all hosts, from the cache or computed now.
 func (b *Queries) hostSums(ctx context.Context) (hostSums, error) {
 	if totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetKey{}); ok {
 		return totals.hostSums, nil

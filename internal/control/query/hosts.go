@@ -42,14 +42,14 @@ var hostFilter = listFilter{
 	"uuid":        lowerText("h.id"),
 }
 
-// usesHostCounters reports whether a sort or a term needs the usage by the hosts' VMs in SQL.
+// usesHostCounters reports whether a sort or a filter term needs the vmUsage of hosts in SQL.
 func usesHostCounters(sort string, terms []fleet.FilterTerm) bool {
 	counted := []string{"vms", "vcpus", "cpus", "memory"}
 	return slices.Contains(counted, strings.TrimPrefix(sort, "-")) ||
 		slices.ContainsFunc(terms, func(t fleet.FilterTerm) bool { return slices.Contains(counted, t.Key) })
 }
 
-// joinHostCounters returns the join of hosts h with the usage by their VMs as c.
+// joinHostCounters returns SQL that joins hosts (alias h) with their vmUsage in sums (alias c).
 func (s *statementBuilder) joinHostCounters(sums map[fleet.HostID]vmUsage) string {
 	ids, vms, cpus, memory := make([]string, 0, len(sums)), make([]int64, 0, len(sums)), make([]int64, 0, len(sums)), make([]int64, 0, len(sums))
 	for id, sum := range sums {
@@ -59,13 +59,13 @@ func (s *statementBuilder) joinHostCounters(sums map[fleet.HostID]vmUsage) strin
 		s.keyArg(memory) + "::bigint[]) c(id, vms, cpus, memory) ON c.id = h.id"
 }
 
-// hostPhaseSQL is fleet.Host.Phase in SQL, for filters and the tree. It does not read into the host's status, which
-// contains the large hardware inventory.
+// hostPhaseSQL is fleet.Host.Phase in SQL, for filters and the tree. It uses only columns, not the host's status JSON,
+// which contains the large hardware inventory.
 var hostPhaseSQL = "CASE WHEN s.seen_at IS NULL OR h.status IS NULL THEN 'pending' WHEN s.conflict <> '' THEN 'conflict' WHEN NOT " + agentOnlineSQL +
 	" THEN 'unknown' WHEN s.blind_since IS NULL AND " + reportsFreshSQL + " THEN 'online' ELSE 'degraded' END"
 
-// ListHosts returns one page of hosts. The usage by their VMs comes from the counters and is up to five seconds old.
-// Sorts: name, created, vms, cpus, memory.
+// ListHosts returns one page of hosts. The number, CPUs and memory of their VMs come from the counters and are up to
+// five seconds old. Sorts: name, created, vms, cpus, memory.
 func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.HostView], error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.Page[fleet.HostView]{}, err

@@ -16,14 +16,15 @@ import (
 const pausedVMsSQL = `SELECT v.host_id, d->>'poolId' AS pool_id, count(DISTINCT v.id)::integer AS vms FROM vms v CROSS JOIN LATERAL jsonb_array_elements(v.spec->'disks') AS d
 	WHERE v.starved GROUP BY 1, 2`
 
-// statusKeySQL selects a host's report on an object as plain columns, without long values. The columns said, fresh,
-// used, starving, by_others and faulty form a policy.PoolHealthKey; said, fresh and faulty form a fleet.NetworkState.
+// statusKeySQL are the columns of a host status that determine its health, without the complete report. For a pool,
+// said, fresh, used, starving, by_others and faulty determine the policy.PoolHealthKey. For a network, said, fresh and
+// faulty determine the fleet.NetworkState.
 var statusKeySQL = `a.object_id, a.host_id, COALESCE(a.said, '') AS said, ` + reportsFreshSQL + ` AS fresh, a.used_percent AS used, w.vms IS NOT NULL AS starving, a.by_others, a.faulty`
 
 // statusesFromSQL joins host statuses (alias a) with the agent sessions of their hosts (alias s).
 const statusesFromSQL = ` FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id` + joinPausedVMsSQL
 
-// joinPausedVMsSQL joins host statuses (alias a) with the number of paused VMs (alias w).
+// joinPausedVMsSQL joins host statuses (alias a) with the number of paused VMs per host and pool (alias w).
 const joinPausedVMsSQL = ` LEFT JOIN (` + pausedVMsSQL + `) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`
 
 // hostStatusSQL selects host statuses with the names of their hosts (alias h).
@@ -89,8 +90,9 @@ type hostStatusKey struct {
 	host   fleet.HostID
 }
 
-// firstHostStatuses returns, for each object that s selects, the positions of its first host statuses in the order of
-// the ranks from g, and a condition on assignments (alias a) that selects exactly these statuses.
+// firstHostStatuses finds the first host statuses by rank of each object that s selects. It returns their positions in
+// order, and a statement whose condition selects these assignments (alias a). g returns the SQL table of ranks (alias
+// g).
 func (b *Queries) firstHostStatuses(ctx context.Context, s *statementBuilder, g func(*statementBuilder) string) (map[hostStatusKey]int, statementBuilder, error) {
 	statuses := hostStatusSQL + s.whereClause()
 	all, err := collectRows(ctx, b, `SELECT c.object_id, c.host_id FROM (
@@ -110,8 +112,8 @@ func (b *Queries) firstHostStatuses(ctx context.Context, s *statementBuilder, g 
 	return place, of, err
 }
 
-// hostStatusPageHosts returns the hosts of one page of host statuses, ordered by rank. With fits, it lists only
-// statuses that have a rank. apply adds the page's order and limit.
+// hostStatusPageHosts returns the hosts of one page of host statuses, ordered by rank. If fits is set, statuses that
+// are not in the table of ranks are left out. apply adds the page's cursor, order and limit.
 func (b *Queries) hostStatusPageHosts(ctx context.Context, s *statementBuilder, conditions, ranks string, fits bool, apply func(*statementBuilder) string) ([]string, error) {
 	if fits {
 		s.addCondition("c.fits")
@@ -122,7 +124,7 @@ func (b *Queries) hostStatusPageHosts(ctx context.Context, s *statementBuilder, 
 		s.whereClause()+tail, s, pgx.RowTo[string])
 }
 
-// statusList is the list of one object's host statuses, with the functions that read a page of it.
+// statusList holds the functions that read a page of one object's host statuses.
 type statusList[T any] struct {
 	statuses  int                                             // total number
 	readFirst func(context.Context) (firstStatusHosts, error) // start of the list, possibly cached
@@ -172,8 +174,8 @@ func (f firstStatusHosts) equal(other firstStatusHosts) bool {
 	return slices.Equal(f.hosts, other.hosts)
 }
 
-// offlineHostsFirst returns the first hosts of a list whose only unhealthy hosts are offline, without ranking every
-// status.
+// offlineHostsFirst returns the first hosts of a list whose unhealthy hosts are all offline. It need not compute the
+// rank of every status.
 func (b *Queries) offlineHostsFirst(ctx context.Context, n fleet.ResourceType, id string, offline []fleet.HostID) ([]string, error) {
 	var s statementBuilder
 	assignment := " JOIN assignments a ON a.noun = " + s.keyArg(string(n)) + " AND a.object_id = " + s.keyArg(id) + " AND a.host_id = h.id "
@@ -185,7 +187,7 @@ func (b *Queries) offlineHostsFirst(ctx context.Context, n fleet.ResourceType, i
 	) c ORDER BY c.part, c.name, c.id LIMIT `+strconv.Itoa(fleet.HostStatusesListed+1), &s, pgx.RowTo[string])
 }
 
-// forEachKey applies find to several objects.
+// forEachKey returns a function for totalsCache.count that calls find for each key.
 func forEachKey[K comparable](find func(context.Context, K) (firstStatusHosts, error)) func(context.Context, []K) (map[K]firstStatusHosts, error) {
 	return func(ctx context.Context, of []K) (map[K]firstStatusHosts, error) {
 		out := make(map[K]firstStatusHosts, len(of))

@@ -16,7 +16,7 @@ import (
 // Copies are copies of image versions, each with its volume if a host reports one.
 type Copies []CopyOn
 
-// CopyOn is a copy of an image version and its volume. On is nil if no host reports the volume.
+// CopyOn is a copy of an image version with the volume that hosts report for it. On is nil if no host reports one.
 type CopyOn struct {
 	fleet.ImageCopy
 	VersionID fleet.ImageVersionID
@@ -90,7 +90,8 @@ func (b *Queries) readCopies(ctx context.Context, versions []fleet.ImageVersion)
 	return copies, b.addRunningOperations(ctx, pools, copies)
 }
 
-// deriveCopyState derives the copy's state. reachable reports that an online host of the copy has the pool active.
+// deriveCopyState sets the copy's state from its volume. reachable is whether an online host that could have the copy
+// has the pool active.
 func (c *CopyOn) deriveCopyState(v fleet.ImageVersion, reachable bool) {
 	switch on := c.On; {
 	case on == nil && reachable:
@@ -113,7 +114,7 @@ func (c *CopyOn) deriveCopyState(v fleet.ImageVersion, reachable bool) {
 	c.Overlays = slices.Clone(c.On.BaseOf)
 }
 
-// addRunningOperations adds the running operations on the copies.
+// addRunningOperations fills in Work, the unfinished operation on each copy.
 func (b *Queries) addRunningOperations(ctx context.Context, pools []string, copies Copies) error {
 	rows, err := b.store.WorkOnVolumes(ctx, pools)
 	if err != nil {
@@ -177,7 +178,7 @@ func (b *Queries) addImageCopies(ctx context.Context, versions []fleet.ImageVers
 	return nil
 }
 
-// addBackedVMs adds the VMs with disks backed by the copies, including disks not created yet.
+// addBackedVMs fills in the VMs with disks that are backed by each copy, including disks not created yet.
 func (b *Queries) addBackedVMs(ctx context.Context, copies Copies) error {
 	on, err := overlaysOf(ctx, b.store.Queries, copies)
 	for i := range copies {

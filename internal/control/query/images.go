@@ -15,7 +15,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// Published identifies the image whose copy a volume is.
+// Published is the image version that a volume is a copy of.
 type Published struct {
 	By    string    `json:"by,omitempty"`
 	At    time.Time `json:"at"`
@@ -35,9 +35,9 @@ func (p Published) publishedTo(projects []string) bool {
 	return p.toAllProjects || slices.ContainsFunc(p.projects, func(id string) bool { return slices.Contains(projects, id) })
 }
 
-// Images lists the volumes that the actor may clone as disks: used by no VM, without a backing file, on an online host.
-// A shared pool's volume is listed once for all hosts with the same report. Tenants see only published images; actors
-// who may change the infrastructure see all.
+// Images lists the volumes that the actor may clone as disks: those that no VM uses, without a backing file, on an
+// online host. Tenants get only published images; actors who may change infrastructure get all. A volume of a shared
+// pool is listed once for all hosts with the same report.
 func (b *Queries) Images(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
 	all, err := b.Media(ctx, a)
 	return all.Images, err
@@ -49,11 +49,11 @@ func (b *Queries) ISOs(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
 	return all.ISOs, err
 }
 
-// Media holds the results of Images, ISOs and LUNs from a single read.
+// Media holds the results of Images, ISOs and LUNs, which are read together.
 type Media struct{ Images, ISOs, LUNs []VolumeOn }
 
-// LUNs lists the volumes that can be attached to a VM directly: LUNs used by no domain, and shareable volumes. It
-// requires permission to change the infrastructure.
+// LUNs lists the existing volumes that can be attached to a VM as disks: LUNs that no domain uses, and volumes that VMs
+// can share. It requires the permission to change infrastructure.
 func (b *Queries) LUNs(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -92,8 +92,8 @@ func (b *Queries) Media(ctx context.Context, a fleet.Actor) (Media, error) {
 }
 
 // readNonDiskVolumeReports returns the reported volumes in these pools, or in all pools if pools is nil, except volumes
-// named like a VM's disk. One host represents all hosts of a shared pool with identical reports, preferably an online
-// one with the pool active.
+// named like a VM's disk. If several hosts of a shared pool have identical reports, it returns the report of one of
+// them, preferably of an online host with the pool active.
 func (b *Queries) readNonDiskVolumeReports(ctx context.Context, pools []string) ([]poolVolumeReport, error) {
 	var s statementBuilder
 	s.addCondition("p.deleted_at IS NULL AND a.asked = 'assign' AND a.plain_digest IS NOT NULL")
@@ -152,13 +152,13 @@ func (v VolumeOn) readableByActor(a fleet.Actor) bool {
 // offeredToActor reports whether the volume is published to one of the actor's projects.
 func (v VolumeOn) offeredToActor(a fleet.Actor) bool { return v.OfferedTo(store.VisibleProjects(a)) }
 
-// OfferedTo reports whether the volume is published to one of the projects and unchanged since, so that VMs may be
-// created from it.
+// OfferedTo reports whether the volume is published to one of the projects and unchanged since then. Only then may VMs
+// of the project be created from it.
 func (v VolumeOn) OfferedTo(projects []string) bool {
 	return v.Published != nil && v.Published.Stale == "" && v.Published.publishedTo(projects)
 }
 
-// unpublishableReason returns why the volume must not be published, or an empty string.
+// unpublishableReason returns why the volume must not be published, or an empty string if it may be.
 func (v VolumeOn) unpublishableReason() string {
 	switch {
 	case v.VM != nil:
@@ -180,7 +180,7 @@ type volumeKey struct {
 	host   fleet.HostID
 }
 
-// copiesByVolume are the copies in the library, by volume.
+// copiesByVolume are the image copies in the library, by volume.
 type copiesByVolume map[volumeKey]db.LibraryOfRow
 
 func copiesOfVolumes(ctx context.Context, q *db.Queries, volumes []VolumeOn) (copiesByVolume, error) {
@@ -204,16 +204,16 @@ func copiesOfVolumes(ctx context.Context, q *db.Queries, volumes []VolumeOn) (co
 	return out, nil
 }
 
-// excludeOverlays removes from a library copy's users those domains whose disks only have the copy as backing file,
-// because they only read the copy.
+// excludeOverlays removes domains whose disks are only backed by an image copy from the copy's users, because such
+// domains only read the copy.
 func (p copiesByVolume) excludeOverlays(v *VolumeOn) {
 	if _, ok := p[volumeKey{v.PoolID, v.Name, v.hostID}]; ok {
 		v.diskDomains = slices.DeleteFunc(slices.Clone(v.diskDomains), func(u domainKey) bool { return slices.Contains(v.overlayDomains, u) })
 	}
 }
 
-// markPublished records which image the volume is a copy of, and whether the volume has changed since it was published.
-// The volume's owner must be known.
+// markPublished fills in the image version if the volume is a copy of one, and whether the volume has changed since.
+// v.VM must be filled in before.
 func (p copiesByVolume) markPublished(v *VolumeOn) {
 	v.Unfit = v.unpublishableReason()
 	r, ok := p[volumeKey{v.PoolID, v.Name, v.hostID}]
@@ -228,8 +228,8 @@ func (p copiesByVolume) markPublished(v *VolumeOn) {
 	}
 }
 
-// staleCopyReason returns how the reported volume differs from the library's record, or an empty string if no
-// difference is known.
+// staleCopyReason returns how the reported volume differs from the image version in the library, or an empty string if
+// no difference is known.
 func staleCopyReason(r db.LibraryOfRow, v fleet.Volume) string {
 	switch {
 	case r.Format == "":

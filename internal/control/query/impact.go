@@ -8,11 +8,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// maxShownImpacts limits the host statuses that show their impact: one page of the list.
+// maxShownImpacts is the maximum number of host statuses with affected VMs, which fills one page of the list.
 const maxShownImpacts = 25
 
-// fillPoolImpact adds the affected VMs and disks to the first unhealthy host statuses of a pool. VMs with a requested
-// deletion still count, because their disks still exist.
+// fillPoolImpact fills in the affected VMs and disks of the first unhealthy host statuses of a pool. VMs with a
+// requested deletion are included, because their disks still exist.
 func (b *Queries) fillPoolImpact(ctx context.Context, id fleet.PoolID, statuses []fleet.PoolHost) error {
 	at := map[fleet.HostID]*fleet.PoolImpact{}
 	var hosts []string

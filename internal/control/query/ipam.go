@@ -13,14 +13,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// Limits of one listing of a network's addresses. Larger networks are listed per host.
+// Limits of one list of a network's addresses. The addresses of a larger network can be listed host by host.
 const (
 	maxNICs       = 5000
 	maxLeaseHosts = 500 // hosts whose leases are read
 )
 
-// NetworkAddresses returns the addresses of a network defined in Quantix with their users, the reservations, and the
-// conflicts. It covers one host, or all hosts if host is empty.
+// NetworkAddresses returns the used addresses, reservations and address conflicts of a network that is defined in
+// Quantix, on one host, or on all hosts if host is empty.
 func (b *Queries) NetworkAddresses(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (out fleet.NetworkAddresses, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return out, err
@@ -39,8 +39,8 @@ func (b *Queries) NetworkAddresses(ctx context.Context, a fleet.Actor, id fleet.
 	return of(*n.Spec), nil
 }
 
-// AddressBook reads the hosts' reports on a network's addresses. The returned function combines them with a network
-// spec.
+// AddressBook reads what hosts report about a network's addresses. The returned function combines this with a spec of
+// the network.
 func (b *Queries) AddressBook(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (of func(fleet.NetworkSpec) fleet.NetworkAddresses, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
@@ -92,7 +92,8 @@ func addressNICs(r db.NICsOnRow) (out []policy.AddressNIC, err error) {
 	return out, nil
 }
 
-// seenAddresses returns the NIC's addresses with their sources. Old agents report addresses without a source.
+// seenAddresses returns the NIC's reported addresses with their sources. For older agents, which report no sources, the
+// source is empty.
 func seenAddresses(n fleet.NICState) []fleet.SeenAddress {
 	out := slices.Clone(n.Seen)
 	for _, ip := range n.Addresses {
@@ -183,7 +184,8 @@ func (b *Queries) vmAddresses(ctx context.Context, a fleet.Actor, vm fleet.VMVie
 	return out, nil
 }
 
-// reservedAddress returns the address reserved for the NIC, or why the network cannot reserve one.
+// reservedAddress returns the address that the network reserves for the NIC; empty: none. If the network cannot reserve
+// addresses, whyNot is the reason.
 func reservedAddress(s *fleet.NetworkSpec, mac string) (ip, whyNot string) {
 	switch {
 	case s == nil:
@@ -199,7 +201,7 @@ func reservedAddress(s *fleet.NetworkSpec, mac string) (ip, whyNot string) {
 	return "", ""
 }
 
-// redactMACHolder redacts the VM that has the MAC address unless the actor may see hosts.
+// redactMACHolder removes the name of the unmanaged VM that has the MAC address, unless the actor may see hosts.
 func redactMACHolder(a fleet.Actor, h fleet.MACHolder) fleet.MACHolder {
 	if store.SeesHosts(a) {
 		return h

@@ -10,15 +10,15 @@ import (
 	"quantix/internal/policy"
 )
 
-// PageLayout holds the data shown around every page.
+// PageLayout holds the data of the parts that every page has: the tasks and the inventory tree.
 type PageLayout struct {
 	Tasks   []fleet.Task // first page, newest first
 	Running int          // waiting and running tasks, up to 1000
 	Tree    TreeLevel    // root level of the inventory tree
 }
 
-// Layout reads the data shown around every page in as few round trips as possible. An actor without permission to see
-// tasks gets none. tree is a view that the actor may see.
+// Layout reads the data of the PageLayout in as few round trips as possible. An actor without the permission to see
+// tasks gets no tasks. tree must be a view that the actor may see.
 func (b *Queries) Layout(ctx context.Context, a fleet.Actor, tasks fleet.Query, tree TreeQuery) (PageLayout, error) {
 	var out PageLayout
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {

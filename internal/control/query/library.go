@@ -26,7 +26,7 @@ var imageSortOrders = sortOrders[fleet.ImageView]{
 	"created": imagesByName.after(timeColumn("i.created_at"), func(v fleet.ImageView) string { return formatTime(v.CreatedAt) }),
 }
 
-// whereImageVisible limits images (alias i) to those that the actor may know: without permission to see hosts, only
+// whereImageVisible limits images (alias i) to those that the actor may see. An actor who cannot see hosts sees only
 // images published to the actor's projects.
 func (s *statementBuilder) whereImageVisible(a fleet.Actor, _ fleet.ProjectID) {
 	if !policy.May(a, policy.InfraSee, "") {
@@ -34,7 +34,7 @@ func (s *statementBuilder) whereImageVisible(a fleet.Actor, _ fleet.ProjectID) {
 	}
 }
 
-// newestVersionSQL is a column of the newest version of an image i.
+// newestVersionSQL returns SQL for a column of the newest version of the image with the alias i.
 func newestVersionSQL(column string) string {
 	return "(SELECT n." + column + " FROM image_versions n WHERE n.image_id = i.id ORDER BY n.number DESC LIMIT 1)"
 }
@@ -182,7 +182,7 @@ func redactImage(a fleet.Actor, v fleet.ImageView) fleet.ImageView {
 	return v
 }
 
-// ImageTitle is the label of an image version in form choices.
+// ImageTitle returns the text of an image version in selection lists of forms.
 func ImageTitle(v fleet.ImageView, x fleet.ImageVersion) string {
 	title := v.Name
 	if v.ProjectName != "" {
@@ -198,8 +198,8 @@ func ImageTitle(v fleet.ImageView, x fleet.ImageVersion) string {
 	}
 }
 
-// OnlineHostWithPools returns an online host with both pools active, or nil if there is none. It considers only the
-// given host unless host is empty. Only the system actor may call it.
+// OnlineHostWithPools returns an online host with both pools active, or nil if there is none. If host is not empty,
+// only that host is considered. Only the system actor may call OnlineHostWithPools.
 func (b *Queries) OnlineHostWithPools(ctx context.Context, a fleet.Actor, one, other fleet.PoolID, host fleet.HostID) (*HostRef, error) {
 	if err := store.CheckSystemActor(a); err != nil {
 		return nil, err

@@ -12,9 +12,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// addPhaseTerm adds the condition for derived phases. For a VM on an online host, the phase is the one stored in the
-// VM's row. For a VM on an offline host, the phase is unknown, unless the VM is being deleted or was never observed. A
-// test keeps the condition equal to fleet.VM.Phase.
+// addPhaseTerm adds the condition of a filter term on the VM's phase. The VM's row contains the phase that applies
+// while the VM's host is online. While the host is offline, the phase is unknown, unless the VM is being deleted or its
+// host has never reported it. A test checks that the condition agrees with fleet.VM.Phase.
 func (b *Queries) addPhaseTerm(ctx context.Context, s *statementBuilder, t fleet.FilterTerm) error {
 	var wanted []string
 	for _, p := range fleet.VMPhases {
@@ -37,26 +37,28 @@ func (b *Queries) addPhaseTerm(ctx context.Context, s *statementBuilder, t fleet
 		if slices.ContainsFunc(wanted, func(p string) bool { return slices.Contains(unobservedPhases, p) }) {
 			condition += " OR " + unobservedSQL
 		}
-		// The phases are literals: PostgreSQL then estimates the rows from its statistics.
+		// The phases are literals in the statement, so that PostgreSQL can estimate the number of rows from its statistics.
 		parts = append(parts, "v.heard IN ('"+strings.Join(wanted, "', '")+"') AND ("+condition+")")
 	}
 	s.addCondition("((" + strings.Join(parts, ") OR (") + "))")
 	return nil
 }
 
-// unobservedPhases do not depend on the host's liveness for VMs without an observed generation.
+// unobservedPhases are the phases of VMs that their host has not reported or that are being deleted. They do not depend
+// on the host's liveness.
 var unobservedPhases = []string{string(fleet.PhaseCreating), string(fleet.PhaseDeleting)}
 
 const (
-	// observedSQL is true of VMs whose phase depends on the host's reports.
+	// observedSQL is the condition that the VM's phase depends on reports of its host.
 	observedSQL = "v.deleted_at IS NULL AND v.status IS NOT NULL AND v.observed_generation > 0"
-	// unobservedSQL is the negation of observedSQL. It names the two phases of such VMs because an index covers them.
+	// unobservedSQL is the negation of observedSQL. It also contains the two phases of such VMs, so that PostgreSQL can
+	// use an index.
 	unobservedSQL = "v.heard IN ('creating', 'deleting') AND NOT (" + observedSQL + ")"
 )
 
-// hostLiveness counts the online and offline hosts, and lists their IDs if they are few. With literal IDs PostgreSQL
-// estimates rows well; planning a condition on every host would take longer than reading the page. If no host is
-// online, or none is offline, the condition is constant and PostgreSQL scans no VM.
+// hostLiveness holds the numbers of online and offline hosts, and their IDs if they are few. With a few literal IDs
+// PostgreSQL estimates the number of rows well. With many IDs, planning would take longer than reading the page. If no
+// host is online, or none is offline, the condition is constant.
 type hostLiveness struct{ online, offline hostSet }
 
 type hostSet struct {
@@ -64,11 +66,11 @@ type hostSet struct {
 	ids  []string // nil if there are more than maxHostsInSQL
 }
 
-// maxHostsInSQL is the maximum number of hosts named in a statement. For more hosts, PostgreSQL scans the VMs in list
-// order.
+// maxHostsInSQL is the maximum number of host IDs in a statement. For more hosts, PostgreSQL reads the VMs in the order
+// of the list and checks the host of each.
 const maxHostsInSQL = 200
 
-// livenessSQL reads the host IDs only if they are few.
+// livenessSQL reads the numbers of online and offline hosts, and the hosts' IDs if there are at most maxHostsInSQL.
 var livenessSQL = func() string {
 	few := strconv.Itoa(maxHostsInSQL)
 	ids := func(n, which string) string {
@@ -78,10 +80,10 @@ var livenessSQL = func() string {
 		FROM (SELECT count(*) FILTER (WHERE ` + reportsFreshSQL + `) AS online, count(*) FILTER (WHERE NOT ` + reportsFreshSQL + `) AS offline FROM host_sessions s) h`
 }()
 
-// manyOnlineSQL counts the online hosts, but stops as soon as there are more than maxHostsInSQL.
+// manyOnlineSQL counts the online hosts, up to maxHostsInSQL+1.
 var manyOnlineSQL = "SELECT count(*) FROM (SELECT 1 FROM host_sessions s WHERE " + reportsFreshSQL + " LIMIT " + strconv.Itoa(maxHostsInSQL+1) + ") h"
 
-// readHostLiveness reads the liveness of hosts. In a large fleet the offline hosts come from the cache. The number of
+// readHostLiveness reads the liveness of hosts. With many hosts, the offline hosts come from the cache. The number of
 // online hosts is always read, because all hosts may have gone offline since the cache was filled.
 func (b *Queries) readHostLiveness(ctx context.Context) (hostLiveness, error) {
 	if totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetKey{}); ok {
@@ -107,16 +109,16 @@ func (b *Queries) readHostLiveness(ctx context.Context) (hostLiveness, error) {
 	return rows[0], nil
 }
 
-// inSetSQL returns the condition that the VM's host is in the set. The parameter is has the condition on the host's
-// agent session that defines the set; the IDs of a small set only narrow that condition.
-func (h hostSet) inSetSQL(s *statementBuilder, is string) string {
+// inSetSQL returns the condition that the VM's host is in the set. liveness is the SQL condition that a host of the set
+// fulfils now. The IDs of a small set only help PostgreSQL to plan, because the set may be outdated.
+func (h hostSet) inSetSQL(s *statementBuilder, liveness string) string {
 	switch {
 	case h.size == 0:
 		return "false"
 	case h.ids == nil:
-		return is
+		return liveness
 	}
-	return s.oneOfSQL("v.host_id", h.ids) + " AND " + is
+	return s.oneOfSQL("v.host_id", h.ids) + " AND " + liveness
 }
 
 // hostOfflineSQL is the condition that the VM's host is offline and the VM's phase therefore unknown.
@@ -124,8 +126,8 @@ func (s *statementBuilder) hostOfflineSQL(h hostLiveness) string {
 	return h.offline.inSetSQL(s, "NOT "+reportsFreshSQL+" AND "+observedSQL)
 }
 
-// hostOnlineSQL is the condition that the VM's host is online. The explicit check that the host has an agent session is
-// redundant, but lets PostgreSQL read the small table of agent sessions first.
+// hostOnlineSQL is the condition that the VM's host is online. The redundant check that the host has an agent session
+// lets PostgreSQL read the small table of agent sessions first.
 func (s *statementBuilder) hostOnlineSQL(h hostLiveness) string {
 	const hasSession = "s.host_id IS NOT NULL AND "
 	if h.offline.size == 0 {
@@ -134,8 +136,8 @@ func (s *statementBuilder) hostOnlineSQL(h hostLiveness) string {
 	return h.online.inSetSQL(s, hasSession+reportsFreshSQL)
 }
 
-// addAttentionTerm adds the condition for VMs that need attention, or for those that do not. A test keeps it equal to
-// fleet.VM.NeedsAttention.
+// addAttentionTerm adds the condition of a filter term on whether a VM needs attention. A test checks that it agrees
+// with fleet.VM.NeedsAttention.
 func (b *Queries) addAttentionTerm(ctx context.Context, s *statementBuilder, t fleet.FilterTerm) error {
 	hosts, err := b.readHostLiveness(ctx)
 	if err != nil {
@@ -146,8 +148,8 @@ func (b *Queries) addAttentionTerm(ctx context.Context, s *statementBuilder, t f
 	return nil
 }
 
-// addDriftTerm adds the condition for VMs that have drifted, or for those that have not. Drift reported by an offline
-// host does not count, as on pages.
+// addDriftTerm adds the condition of a filter term on whether a VM has drifted. Drift that an offline host has reported
+// does not count, as on pages.
 func (b *Queries) addDriftTerm(ctx context.Context, s *statementBuilder, t fleet.FilterTerm) error {
 	hosts, err := b.readHostLiveness(ctx)
 	if err != nil {
@@ -158,7 +160,8 @@ func (b *Queries) addDriftTerm(ctx context.Context, s *statementBuilder, t fleet
 	return nil
 }
 
-// whereYesOrNo adds the condition for each of "yes" and "no" that the term matches.
+// whereYesOrNo adds the SQL condition yes if the term matches "yes", and no if it matches "no"; if both, one of them
+// must hold.
 func (s *statementBuilder) whereYesOrNo(t fleet.FilterTerm, yes, no func() string) {
 	parts := []string{"false"}
 	matches := func(answer string) bool {

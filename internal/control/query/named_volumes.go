@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NamedVolume is an image, ISO or existing volume referenced by a spec, as one host reports it.
+// NamedVolume is one host's report on an image, ISO or existing volume that a spec refers to.
 type NamedVolume struct {
 	fleet.Volume
 	Ref    fleet.Volref
@@ -18,8 +18,8 @@ type NamedVolume struct {
 	Shared bool // whether the report of one host holds for all hosts of a shared pool
 }
 
-// NamedVolumes reads the images, ISOs and existing volumes referenced by the spec. It omits volumes that the actor may
-// not use, and returns a conflict for a volume that is a VM's disk.
+// NamedVolumes reads the hosts' reports on images, ISOs and existing volumes that the spec refers to. It omits volumes
+// that the actor may not use. If a volume is a VM's disk, it returns a conflict.
 func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, pools []db.Pool) ([]NamedVolume, error) {
 	var params db.VolumesNamedParams
 	for _, ref := range volumesOf(spec) {
@@ -71,7 +71,7 @@ func isShareableIn(spec fleet.VMSpec, ref fleet.Volref) bool {
 	return slices.ContainsFunc(spec.Disks, func(d fleet.Disk) bool { return d.Shareable && d.Ref() == ref })
 }
 
-// volumesOf lists the volumes that a spec clones from or attaches directly.
+// volumesOf lists the volumes that the spec's disks and drives clone or use.
 func volumesOf(spec fleet.VMSpec) []fleet.Volref {
 	var refs []fleet.Volref
 	for _, d := range spec.Disks {

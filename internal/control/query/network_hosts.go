@@ -19,14 +19,14 @@ import (
 // maxHostsNamed is the maximum number of hosts listed by name for a network.
 const maxHostsNamed = 6
 
-// networkStatusGroup is a group of host statuses with equal state, and the forwarding modes and subnets that its hosts
-// report.
+// networkStatusGroup counts a network's host statuses with equal state. It also has the forwarding modes and subnets
+// that these hosts report.
 type networkStatusGroup struct {
 	policy.NetworkHealthGroup
 	forwards, subnets []string
 }
 
-// countNetworkStatuses returns the number of host statuses in the sums.
+// countNetworkStatuses returns the total number of host statuses in the groups.
 func countNetworkStatuses(sums []networkStatusGroup) (n int) {
 	for _, s := range sums {
 		n += s.Hosts
@@ -49,7 +49,8 @@ func networkHealth(sums []networkStatusGroup) fleet.NetworkHealth {
 	return health
 }
 
-// groupNetworkStatuses aggregates host statuses in PostgreSQL. Pages read its results from the cache networkSums.
+// groupNetworkStatuses groups and counts the host statuses of networks in PostgreSQL. Pages read the result from the
+// cache networkSums.
 func (b *Queries) groupNetworkStatuses(ctx context.Context, of []fleet.NetworkID) (map[fleet.NetworkID][]networkStatusGroup, error) {
 	var s statementBuilder
 	s.whereObjects(fleet.TypeNetwork, store.ToStrings(of))
@@ -90,7 +91,7 @@ func (b *Queries) addNetworkHealth(ctx context.Context, views []fleet.NetworkVie
 	return err
 }
 
-// addHostsIfFew fills in the hosts of networks with at most maxHostsNamed hosts, by name.
+// addHostsIfFew fills in the host statuses of networks with at most maxHostsNamed hosts, sorted by host name.
 func (b *Queries) addHostsIfFew(ctx context.Context, a fleet.Actor, views []fleet.NetworkView) error {
 	at := map[fleet.NetworkID]*fleet.NetworkView{}
 	ids := []string{}
@@ -118,8 +119,8 @@ func (b *Queries) addHostsIfFew(ctx context.Context, a fleet.Actor, views []flee
 var networkHostSortOrders = sortOrdersByRank(func(h fleet.NetworkHost) int { return hostStatusRank(h.State.Severity(), false) },
 	func(h fleet.NetworkHost) (string, fleet.HostID) { return h.HostName, h.HostID })
 
-// NetworkHosts returns one page of a network's host statuses: those that need an administrator first, then by host
-// name.
+// NetworkHosts returns one page of a network's host statuses. Those that need an administrator come first; otherwise
+// they are sorted by host name.
 func (b *Queries) NetworkHosts(ctx context.Context, a fleet.Actor, id fleet.NetworkID, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.Page[fleet.NetworkHost]{}, err
@@ -137,8 +138,8 @@ func (b *Queries) NetworkHosts(ctx context.Context, a fleet.Actor, id fleet.Netw
 	return page, err
 }
 
-// networkStateCombinations lists every combination that determines a status: the reported state (empty for none),
-// whether it is faulty, and whether the report is fresh.
+// networkStateCombinations lists every combination of the values that determine a network's state on a host: the
+// reported state (empty without a report), whether it is faulty, and whether the report is fresh.
 var networkStateCombinations = func() (all []struct {
 	reported      fleet.NetworkState
 	faulty, fresh bool
@@ -157,8 +158,8 @@ var networkStateCombinations = func() (all []struct {
 	return all
 }()
 
-// networkRanksSQL returns a SQL table of the states that match the severity terms in tones, each with its rank, and the
-// condition that joins the table with host statuses (alias x).
+// networkRanksSQL returns a SQL table with the rank of each networkStateCombination whose severity matches the filter
+// terms in tones. It also contains the ON condition that joins the table with host statuses (alias x).
 func networkRanksSQL(s *statementBuilder, tones []fleet.FilterTerm) string {
 	reported, faulty, fresh, rank := []string{}, []bool{}, []bool{}, []int32{}
 	for _, x := range networkStateCombinations {
@@ -170,7 +171,8 @@ func networkRanksSQL(s *statementBuilder, tones []fleet.FilterTerm) string {
 		"::integer[]) AS g (said, faulty, fresh, rank) ON g.said = x.said AND g.faulty = x.faulty AND g.fresh = x.fresh"
 }
 
-// ListNetworksInFull works like ListNetworks, with the first hosts of each network as in GetNetwork.
+// ListNetworksInFull works like ListNetworks, but each network has the first page of its host statuses, as in
+// GetNetwork.
 func (b *Queries) ListNetworksInFull(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
 	page, err := b.ListNetworks(ctx, a, q)
 	at := map[fleet.NetworkID]*fleet.NetworkView{}
@@ -228,7 +230,8 @@ func (b *Queries) networkHosts(ctx context.Context, id fleet.NetworkID, q fleet.
 	return p.buildPage(statuses), err
 }
 
-// addAffectedVMs fills in the number of VMs with a NIC on the network for hosts where the network has failed.
+// addAffectedVMs fills in the number of VMs with a NIC on the network, in the statuses of hosts where the network has
+// failed.
 func (b *Queries) addAffectedVMs(ctx context.Context, id fleet.NetworkID, statuses []fleet.NetworkHost) error {
 	params := db.CountOnNetworkParams{NetworkID: string(id)}
 	for _, h := range statuses {
@@ -264,7 +267,7 @@ func (b *Queries) NetworkHost(ctx context.Context, a fleet.Actor, id fleet.Netwo
 	return statuses[0], nil
 }
 
-// findFirstNetworkHosts returns the first hosts of a network's status list.
+// findFirstNetworkHosts returns the hosts of the first page of a network's host statuses.
 func (b *Queries) findFirstNetworkHosts(ctx context.Context, id fleet.NetworkID) (first firstStatusHosts, err error) {
 	p, err := networkHostSortOrders.parsePaging(fleet.Query{Limit: fleet.HostStatusesListed}, "worst")
 	if err != nil {
@@ -299,8 +302,8 @@ func (b *Queries) networkStatusPage(ctx context.Context, id fleet.NetworkID, fil
 	return b.hostStatusPageHosts(ctx, &page, s.whereClause(), ranks, len(tones) > 0, apply)
 }
 
-// readNetworkStatuses reads the host statuses of networks (alias a) that s selects, unordered. Reports are complete
-// except for leases.
+// readNetworkStatuses reads the host statuses (alias a) of networks that s selects, in no order. They contain the
+// hosts' reports without DHCP leases.
 func (b *Queries) readNetworkStatuses(ctx context.Context, s statementBuilder) ([]fleet.NetworkHost, error) {
 	return collectRows(ctx, b, `SELECT a.network_id, a.host_id, h.name, a.status - 'leases', s.looked_at, a.asked = 'assign', a.asked = 'release', now()
 		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.whereClause(), &s, func(x pgx.CollectableRow) (h fleet.NetworkHost, err error) {

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// UsableNetworks lists the networks for the actor's new VMs in any of its projects, by name.
+// UsableNetworks lists the networks that new VMs may use in at least one of the actor's projects, by name.
 func (b *Queries) UsableNetworks(ctx context.Context, a fleet.Actor) ([]fleet.NetworkView, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err
@@ -36,15 +36,15 @@ func (b *Queries) NetworksForVM(ctx context.Context, a fleet.Actor, id fleet.VMI
 	return b.readNetworks(ctx, a, &s, " ORDER BY n.name, n.id")
 }
 
-// whereNetworkVisible limits networks (alias n) to those that the actor may know: without permission to see hosts,
-// restricted networks are visible only by a grant.
+// whereNetworkVisible limits networks (alias n) to those that the actor may see. An actor who cannot see hosts sees a
+// restricted network only with a grant.
 func (s *statementBuilder) whereNetworkVisible(a fleet.Actor) {
 	if !policy.May(a, policy.InfraSee, "") {
 		s.whereNetworkUsable("n", store.VisibleProjects(a))
 	}
 }
 
-// whereNetworkUsable adds the condition that VMs of one of the projects may use network n.
+// whereNetworkUsable adds the condition that VMs of at least one of the projects may use the network with the alias n.
 func (s *statementBuilder) whereNetworkUsable(n string, projects []string) {
 	s.addCondition("NOT leads_out(" + n + ".id, " + n + ".kind) OR EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = " + n +
 		".id AND (g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", projects) + "))")

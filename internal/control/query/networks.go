@@ -86,7 +86,7 @@ func (b *Queries) GetNetwork(ctx context.Context, a fleet.Actor, id fleet.Networ
 	return v, err
 }
 
-// NetworkBrief returns one network. Its hosts are included only if there are at most maxHostsNamed.
+// NetworkBrief returns one network. It contains the host statuses only if there are at most maxHostsNamed.
 func (b *Queries) NetworkBrief(ctx context.Context, a fleet.Actor, id fleet.NetworkID) (fleet.NetworkView, error) {
 	return networkList.readOne(ctx, b, a, string(id))
 }

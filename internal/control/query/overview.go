@@ -52,8 +52,8 @@ func (b *Queries) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, 
 	return o, nil
 }
 
-// VMTotals counts the VMs that the actor may see. The counters are up to five seconds old, so every list page can show
-// them cheaply.
+// VMTotals returns the numbers of VMs that the actor may see, by phase. They come from counters that are up to five
+// seconds old, so that every list page can show them cheaply.
 func (b *Queries) VMTotals(ctx context.Context, a fleet.Actor) (fleet.VMTotals, error) {
 	var totals fleet.VMTotals
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
@@ -76,8 +76,8 @@ func (b *Queries) VMTotals(ctx context.Context, a fleet.Actor) (fleet.VMTotals, 
 
 var severityRank = map[fleet.Severity]int{fleet.SeverityBad: 0, fleet.SeverityUnknown: 1, fleet.SeverityWarn: 2}
 
-// addVMTotals adds up the VMs of the actor's projects. VMs on an offline host count as unknown, except while being
-// created or deleted.
+// addVMTotals adds the numbers of VMs in the actor's projects to o. VMs on an offline host count as unknown, except
+// those that are being created or deleted.
 func addVMTotals(o *fleet.Overview, a fleet.Actor, sums *publishedTotals, offline []fleet.HostID) {
 	sees := func(id fleet.ProjectID) bool { return policy.AllProjects(a) || policy.May(a, policy.VMSee, id) }
 	for project, phases := range sums.byPhase {
@@ -118,7 +118,7 @@ func (b *Queries) HostTotals(ctx context.Context, a fleet.Actor) (map[fleet.Host
 	return totals, err
 }
 
-// addHostTotals counts hosts by phase and adds the hosts that need attention.
+// addHostTotals adds the numbers of hosts by phase to o, and the rows of the Needs attention list for hosts.
 func addHostTotals(o *fleet.Overview, sums *publishedTotals, totals fleetTotals) {
 	for _, n := range sums.discovered {
 		o.DiscoveredVMs += n
@@ -132,8 +132,8 @@ func addHostTotals(o *fleet.Overview, sums *publishedTotals, totals fleetTotals)
 	o.Attention = append(o.Attention, totals.hostProblems...)
 }
 
-// addPoolTotals counts pools by health and adds those that need attention: by cause if the actor sees hosts, otherwise
-// by the pool's summary.
+// addPoolTotals adds the numbers of pools by health to o, and the rows of the Needs attention list for pools. An actor
+// who sees hosts gets one row per cause; any other actor gets the summary of each pool.
 func (b *Queries) addPoolTotals(ctx context.Context, a fleet.Actor, o *fleet.Overview, totals fleetTotals) error {
 	pools, err := b.readPoolRows(ctx, statementBuilder{}, " ORDER BY p.name, p.id")
 	if err != nil {
@@ -168,8 +168,8 @@ func (b *Queries) addPoolTotals(ctx context.Context, a fleet.Actor, o *fleet.Ove
 	return nil
 }
 
-// addVMAndTaskAttention adds VMs that need attention, and tasks that failed within the last hour. A failed task is
-// omitted if its object already shows the cause.
+// addVMAndTaskAttention adds the rows of the Needs attention list for VMs, and for tasks that failed within the last
+// hour. It omits a failed task whose object already has a row.
 func (b *Queries) addVMAndTaskAttention(ctx context.Context, a fleet.Actor, o *fleet.Overview) error {
 	pools := map[fleet.Subject]string{}
 	for _, row := range o.Attention {

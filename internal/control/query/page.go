@@ -22,8 +22,8 @@ const (
 	defaultRowLimit = defaultPageSize + 1 // rows read for a page: one extra row shows whether another page follows
 )
 
-// sortColumn is one column of a list's order. valid reports whether a cursor value has exactly the form that the portal
-// writes for this column; any other value could fail in SQL.
+// sortColumn is a column by which a list is sorted. valid reports whether a cursor's value for the column has exactly
+// the form that the portal writes, because other values could cause SQL errors.
 type sortColumn struct {
 	sql   string
 	valid func(string) bool
@@ -51,23 +51,23 @@ func timeColumn(sql string) sortColumn {
 	}}
 }
 
-// sortOrder is a way to sort a list of T: columns that together are unique, and a function that returns an item's
-// values of these columns for the cursor.
+// sortOrder is a sort order of a list. Its columns together identify one row. values returns an item's values of these
+// columns, for a cursor.
 type sortOrder[T any] struct {
 	columns []sortColumn
 	values  func(T) []string
 }
 
-// after returns the order by another column first, and then as o.
+// after returns the sort order by the column first, and among equal values by o.
 func (o sortOrder[T]) after(first sortColumn, value func(T) string) sortOrder[T] {
 	return sortOrder[T]{append([]sortColumn{first}, o.columns...), func(item T) []string { return append([]string{value(item)}, o.values(item)...) }}
 }
 
-// sortOrders are the ways to sort one list, by sort key.
+// sortOrders are the sort orders of one list, by sort key.
 type sortOrders[T any] map[string]sortOrder[T]
 
-// pagePosition is the position of one page in a list. For a backward page, SQL returns the rows in reverse order,
-// nearest to the cursor first, and buildPage reverses them again.
+// pagePosition is the position of a page in a list: the sort order, the cursor and the limit. For a backward page, SQL
+// returns the rows in reverse order, nearest to the cursor first, and buildPage reverses them again.
 type pagePosition[T any] struct {
 	sortOrder[T]
 	sort     string
@@ -77,9 +77,9 @@ type pagePosition[T any] struct {
 	limit    int
 }
 
-// parseQuery works like page and also parses the filter of q.
-func (all sortOrders[T]) parseQuery(q fleet.Query, own string, keys fleet.FilterKeys) (pagePosition[T], []fleet.FilterTerm, error) {
-	p, err := all.parsePaging(q, own)
+// parseQuery works like parsePaging and also parses the filter of q.
+func (all sortOrders[T]) parseQuery(q fleet.Query, defaultSort string, keys fleet.FilterKeys) (pagePosition[T], []fleet.FilterTerm, error) {
+	p, err := all.parsePaging(q, defaultSort)
 	if err != nil {
 		return p, nil, err
 	}
@@ -87,11 +87,11 @@ func (all sortOrders[T]) parseQuery(q fleet.Query, own string, keys fleet.Filter
 	return p, terms, err
 }
 
-// parsePaging parses q's sort, cursor and limit. own is the default sort.
-func (all sortOrders[T]) parsePaging(q fleet.Query, own string) (pagePosition[T], error) {
+// parsePaging parses sort, cursor and limit of q. defaultSort is the sort if q has none.
+func (all sortOrders[T]) parsePaging(q fleet.Query, defaultSort string) (pagePosition[T], error) {
 	p := pagePosition[T]{sort: q.Sort, limit: q.Limit}
 	if p.sort == "" {
-		p.sort = own
+		p.sort = defaultSort
 	}
 	if p.limit < 1 {
 		p.limit = defaultPageSize
@@ -125,9 +125,9 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// applyCursor adds the cursor's condition to s and returns ORDER BY and LIMIT. It reads one row more than the page, to
-// detect whether another page follows. The statement is planned each time: a cached plan made for an empty table sorts
-// all rows, which is too slow for a large table.
+// applyCursor adds the cursor's condition to s and returns ORDER BY and LIMIT. The limit is one row more than the page,
+// to detect whether another page follows. PostgreSQL plans the statement each time, because a cached plan that was made
+// for an empty table would sort all rows of a large table.
 func (p pagePosition[T]) applyCursor(s *statementBuilder) string {
 	s.planEachTime = true
 	if p.cursor != nil {
@@ -136,24 +136,24 @@ func (p pagePosition[T]) applyCursor(s *statementBuilder) string {
 			names[i], values[i] = c.sql, s.keyArg(p.cursor[i])
 		}
 		row, at := "("+strings.Join(names, ", ")+")", "("+strings.Join(values, ", ")+")"
-		// The condition includes the cursor's row and excludes it separately. For a strict comparison PostgreSQL would
-		// estimate no rows with an equal first column, and sort them instead of using the index order.
+		// A >= or <= condition includes the cursor's row, which a second condition excludes. With > or <, PostgreSQL would
+		// expect no rows with the same first column and would sort instead of using the index order.
 		s.addCondition(row + p.cursorOperator() + at)
 		s.addCondition(row + " <> " + at)
 	}
 	return " ORDER BY " + p.orderBySQL() + " LIMIT " + s.keyArg(p.limit+1)
 }
 
-// applyCursorToFirstColumn adds the cursor's condition on the first column only. applyCursor's condition implies it,
-// but an index can use this one if the columns come from several tables. If all columns come from one table, PostgreSQL
-// would count the condition twice in its estimate.
+// applyCursorToFirstColumn adds the cursor's condition for the first column alone. applyCursor's condition implies it,
+// but if the sort columns belong to several tables, PostgreSQL can use an index only for this one. Do not use it for
+// columns of one table, because PostgreSQL would then expect too few rows.
 func (p pagePosition[T]) applyCursorToFirstColumn(s *statementBuilder) {
 	if p.cursor != nil {
 		s.addCondition(p.columns[0].sql + p.cursorOperator() + s.keyArg(p.cursor[0]))
 	}
 }
 
-// cursorOperator returns the comparison that selects rows from the cursor on.
+// cursorOperator returns the SQL operator that selects the cursor's row and all rows behind it.
 func (p pagePosition[T]) cursorOperator() string {
 	if p.desc {
 		return " <= "
@@ -172,7 +172,7 @@ func (p pagePosition[T]) orderBySQL() string {
 	return strings.Join(parts, ", ")
 }
 
-// buildPage builds the page from the rows of the statement extended by applyCursor.
+// buildPage returns the page with the rows that the statement with applyCursor's conditions has returned.
 func (p pagePosition[T]) buildPage(items []T) fleet.Page[T] {
 	more := len(items) > p.limit
 	if more {

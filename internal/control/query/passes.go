@@ -14,9 +14,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// CheckConnection predicts whether a connection would pass the filters of the NICs at both ends, and by which rules. It
-// uses specs and the addresses last reported; no packet is sent. An address of another project's VM is treated like any
-// external address.
+// CheckConnection predicts whether the filters of the NICs at both ends would let a connection pass, and which rules
+// decide that. It uses specs and the last reported addresses, and sends no packet. An address of another project's VM
+// is treated like an external address.
 func (b *Queries) CheckConnection(ctx context.Context, a fleet.Actor, q connectivity.PassQuestion) (connectivity.PassAnswer, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return connectivity.PassAnswer{}, err
@@ -41,13 +41,13 @@ func (b *Queries) CheckConnection(ctx context.Context, a fleet.Actor, q connecti
 	return connectivity.AnswerPassQuestion(q, from, to, func(g fleet.SecurityGroupID, rule string) string { return known.rules[string(g)+"/"+rule] }), nil
 }
 
-// connectionCheckSources collects the NICs of a connection check.
+// connectionCheckSources reads the NICs and security groups for a connection check.
 type connectionCheckSources struct {
 	b     *Queries
 	rules map[string]string // rule texts by group and rule
 }
 
-// readNIC returns the NIC of an endpoint, or nil if the endpoint is no VM.
+// readNIC returns the NIC of an end of the connection, or nil if that end is not a VM.
 func (p connectionCheckSources) readNIC(ctx context.Context, a fleet.Actor, e connectivity.PassEnd, at string, checks *fleet.Checks) (*connectivity.PassNIC, error) {
 	if e.VMID == "" {
 		return nil, nil
@@ -83,7 +83,8 @@ func (p connectionCheckSources) readNIC(ctx context.Context, a fleet.Actor, e co
 	return passNIC, err
 }
 
-// readGroups returns the security groups in the flat form used on hosts, by name.
+// readGroups returns the security groups in the form that hosts get, with member addresses instead of group references,
+// sorted by name.
 func (p connectionCheckSources) readGroups(ctx context.Context, ids []fleet.SecurityGroupID) ([]fleet.FlatGroup, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -115,8 +116,8 @@ func (p connectionCheckSources) readGroups(ctx context.Context, ids []fleet.Secu
 	return out, nil
 }
 
-// nicFilterState returns whether the host of the VM applies the NIC's current groups: the worst of the groups' states
-// and the host's state for the NIC.
+// nicFilterState returns whether the VM's host applies the NIC's current security groups. It is the worst of the states
+// of the groups and of the NIC on the host.
 func (b *Queries) nicFilterState(ctx context.Context, vm fleet.VM, nic fleet.NIC) (fleet.SecurityGroupState, error) {
 	rows, err := b.store.GroupsOfVM(ctx, db.GroupsOfVMParams{VMID: vm.ID, Fresh: fleet.Freshness})
 	if err != nil {
@@ -130,7 +131,7 @@ func (b *Queries) nicFilterState(ctx context.Context, vm fleet.VM, nic fleet.NIC
 	return states[0].State, nil
 }
 
-// nicFilterStates returns the filter of each NIC of a VM, and whether the host applies it.
+// nicFilterStates returns the filter settings of each NIC of a VM, with the state of its security groups on the host.
 func nicFilterStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.NICFilter, error) {
 	out := make([]fleet.NICFilter, len(nics))
 	for i, n := range nics {

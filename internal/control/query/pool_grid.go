@@ -33,8 +33,8 @@ func (b *Queries) PoolGrid(ctx context.Context, a fleet.Actor, hosts, pools flee
 	return g, err
 }
 
-// poolGridStatuses reads the statuses by indexes into hosts and pools, because two numbers are shorter to transfer and
-// parse than two IDs.
+// poolGridStatuses reads the status of each pool on each host. The query returns indexes into hosts and pools, which
+// are shorter to transfer and parse than IDs.
 func (b *Queries) poolGridStatuses(ctx context.Context, hosts []fleet.HostID, pools []fleet.PoolID) ([][]fleet.GridStatus, error) {
 	statuses := make([][]fleet.GridStatus, len(hosts))
 	all := make([]fleet.GridStatus, len(hosts)*len(pools))

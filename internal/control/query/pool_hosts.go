@@ -14,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// poolGroup is a group of host statuses with equal key, last reported state and freshness.
+// poolGroup counts a pool's host statuses with equal policy.PoolHealthKey, reported state and freshness.
 type poolGroup struct {
 	policy.PoolHealthGroup
 	reported    fleet.PoolState
@@ -23,7 +23,7 @@ type poolGroup struct {
 	mostVolumes int64 // largest number in one report
 }
 
-// countPoolStatuses returns the number of host statuses in the groups.
+// countPoolStatuses returns the total number of host statuses in the groups.
 func countPoolStatuses(groups []poolGroup) (n int) {
 	for _, g := range groups {
 		n += g.Hosts
@@ -40,15 +40,16 @@ func equalPoolGroups(a, b []poolGroup) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(b, func(g poolGroup) bool { return !in[g] })
 }
 
-// poolGroups aggregates the host statuses of these pools in PostgreSQL, without reading complete reports. Pages call
-// poolSums, which caches.
+// poolGroups groups and counts the host statuses of these pools in PostgreSQL, without reading complete reports. Pages
+// call poolSums instead, which uses the cache.
 func (b *Queries) poolGroups(ctx context.Context, ids []fleet.PoolID) (map[fleet.PoolID][]poolGroup, error) {
 	var s statementBuilder
 	s.whereObjects(fleet.TypePool, store.ToStrings(ids))
 	return b.readPoolGroups(ctx, &s, reportsFreshSQL, statusesFromSQL)
 }
 
-// allPoolGroups returns the groups of all pools. The caller supplies the offline hosts, so no agent session is read.
+// allPoolGroups works like poolGroups for all pools. It gets the offline hosts from its caller instead of reading agent
+// sessions.
 func (b *Queries) allPoolGroups(ctx context.Context, offline []fleet.HostID) (map[fleet.PoolID][]poolGroup, error) {
 	var s statementBuilder
 	s.whereObjects(fleet.TypePool, nil)
@@ -71,8 +72,8 @@ func (b *Queries) readPoolGroups(ctx context.Context, s *statementBuilder, fresh
 	return groups, err
 }
 
-// sharedCapacities returns the capacity of each shared pool, as its first healthy host by name reports it. For pools on
-// many hosts it comes from the cache.
+// sharedCapacities returns the capacity of each shared pool, as reported by the first host by name that has the pool
+// active. For pools on many hosts it comes from the cache.
 func (b *Queries) sharedCapacities(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.PoolSpace, error) {
 	totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetKey{})
 	if !ok {
@@ -88,8 +89,8 @@ func (b *Queries) sharedCapacities(ctx context.Context, rows []db.Pool, groups m
 	return rooms, err
 }
 
-// readSharedCapacities reads the capacities of shared pools that are healthy on some host. Hosts are tried in order of
-// their names, and usually the first one has a value.
+// readSharedCapacities reads the capacities of shared pools that are active on some host. The query tries hosts in the
+// order of their names, and usually the first one has the value.
 func (b *Queries) readSharedCapacities(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.PoolSpace, error) {
 	var ids []string
 	for _, r := range rows {
@@ -123,7 +124,7 @@ func poolHealth(spec fleet.PoolSpec, groups []poolGroup, first fleet.PoolSpace) 
 	return policy.PoolHealth(spec, all, first)
 }
 
-// ListPoolsInFull works like ListPools, with the first hosts of each pool as in GetPool.
+// ListPoolsInFull works like ListPools, but each pool has the first page of its host statuses, as in GetPool.
 func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolView], error) {
 	page, err := b.ListPools(ctx, a, q)
 	if err != nil || len(page.Items) == 0 || !store.SeesHosts(a) {
@@ -166,8 +167,8 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 	return page, err
 }
 
-// poolRanksSQL returns a SQL table of the groups that match the severity terms in tones, each with its rank, and the
-// condition that joins the table with host statuses (alias x).
+// poolRanksSQL returns a SQL table with the rank of each group whose severity matches the filter terms in tones. It
+// also contains the ON condition that joins the table with host statuses (alias x).
 func poolRanksSQL(s *statementBuilder, groups []poolGroup, tones []fleet.FilterTerm) string {
 	reported, fresh, used, starving, byOthers, faulty, rank := []string{}, []bool{}, []int32{}, []bool{}, []bool{}, []bool{}, []int32{}
 	for _, g := range groups {
@@ -188,7 +189,8 @@ func poolStatusRank(h fleet.PoolHost) int {
 
 var poolHostSortOrders = sortOrdersByRank(poolStatusRank, func(h fleet.PoolHost) (string, fleet.HostID) { return h.HostName, h.HostID })
 
-// PoolHosts returns one page of a pool's host statuses: those that need an administrator first, then by host name.
+// PoolHosts returns one page of a pool's host statuses. Those that need an administrator come first; otherwise they are
+// sorted by host name.
 func (b *Queries) PoolHosts(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.Page[fleet.PoolHost]{}, err
@@ -230,7 +232,7 @@ func (b *Queries) PoolHost(ctx context.Context, a fleet.Actor, id fleet.PoolID, 
 	return statuses[0], nil
 }
 
-// poolHosts returns a page of one pool's host statuses. The caller passes the pool's groups.
+// poolHosts returns a page of the host statuses of one pool, whose groups the caller has read.
 func (b *Queries) poolHosts(ctx context.Context, id fleet.PoolID, groups []poolGroup, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
 	q.Limit = cmp.Or(q.Limit, fleet.HostStatusesListed)
 	p, err := poolHostSortOrders.parsePaging(q, "worst")
@@ -252,7 +254,7 @@ func (b *Queries) poolHosts(ctx context.Context, id fleet.PoolID, groups []poolG
 	return p.buildPage(statuses), err
 }
 
-// findFirstPoolHosts returns the first hosts of a pool's status list.
+// findFirstPoolHosts returns the hosts of the first page of a pool's host statuses.
 func (b *Queries) findFirstPoolHosts(ctx context.Context, id fleet.PoolID) (first firstStatusHosts, err error) {
 	p, err := poolHostSortOrders.parsePaging(fleet.Query{Limit: fleet.HostStatusesListed}, "worst")
 	if err != nil {
@@ -285,8 +287,8 @@ func (b *Queries) poolStatusPage(ctx context.Context, id fleet.PoolID, groups []
 	return b.hostStatusPageHosts(ctx, &page, s.whereClause(), ranks, len(tones) > 0, apply)
 }
 
-// readPoolStatuses reads the host statuses of pools (alias a) that s selects, unordered. Reports are complete except
-// for volumes.
+// readPoolStatuses reads the host statuses (alias a) of pools that s selects, in no order. They contain the hosts'
+// reports without volumes.
 func (b *Queries) readPoolStatuses(ctx context.Context, s statementBuilder) ([]fleet.PoolHost, error) {
 	return collectRows(ctx, b, `SELECT a.pool_id, a.host_id, h.name, a.asked = 'assign', s.seen_at, s.looked_at, COALESCE(s.conflict, ''),
 		CASE WHEN h.status IS NOT NULL THEN s.blind_since IS NULL END, a.status - 'volumes', COALESCE(w.vms, 0), now()

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// poolViews returns pools with their health. Storage locations are included only for actors who see hosts.
+// poolViews returns pools with their health. It removes storage locations for actors who cannot see hosts.
 func (b *Queries) poolViews(ctx context.Context, a fleet.Actor, rows []db.Pool) ([]fleet.PoolView, error) {
 	ids, views := make([]fleet.PoolID, len(rows)), make([]fleet.PoolView, len(rows))
 	for i, r := range rows {
@@ -94,7 +94,8 @@ func (b *Queries) ListPools(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	return b.readPoolPage(ctx, a, p, s, rest)
 }
 
-// readPoolPage reads pages until one is full, because the terms rest remove rows after reading.
+// readPoolPage reads pages of pools until enough pools match the filter terms in rest, which cannot be evaluated in
+// SQL.
 func (b *Queries) readPoolPage(ctx context.Context, a fleet.Actor, p pagePosition[fleet.PoolView], s statementBuilder, rest []fleet.FilterTerm) (fleet.Page[fleet.PoolView], error) {
 	matching := []fleet.PoolView{}
 	for at := p; ; {
@@ -124,8 +125,8 @@ func (b *Queries) readPoolPage(ctx context.Context, a fleet.Actor, p pagePositio
 	}
 }
 
-// matchesPoolTerms reports whether a pool matches the terms on its health, source and capacity. A pool of unknown
-// capacity matches no term on it.
+// matchesPoolTerms reports whether a pool matches the filter terms on its health, source and capacity. A pool of
+// unknown capacity matches no term on capacity.
 func matchesPoolTerms(terms []fleet.FilterTerm, v fleet.PoolView) bool {
 	for _, t := range terms {
 		matches := false
@@ -166,8 +167,8 @@ func (b *Queries) GetPool(ctx context.Context, a fleet.Actor, id fleet.PoolID) (
 	return v, err
 }
 
-// PoolMatrix works like GetPool, with the page of host statuses that q selects, as in PoolHosts. Actors who cannot see
-// hosts get an empty page.
+// PoolMatrix works like GetPool, but returns the page of host statuses that q selects, as PoolHosts does. Actors who
+// cannot see hosts get an empty page.
 func (b *Queries) PoolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.PoolView, fleet.Page[fleet.PoolHost], error) {
 	v, page, err := b.poolMatrix(ctx, a, id, q)
 	if err == nil {
@@ -285,14 +286,14 @@ func (b *Queries) PoolVMs(ctx context.Context, a fleet.Actor, id fleet.PoolID, q
 // PoolCounts holds the numbers of a pool's volumes and VMs.
 type PoolCounts struct {
 	Volumes int // 0 unless the actor sees all projects
-	VMs     int // visible VMs with a disk in the pool; MaxCounted means at least MaxCounted
+	VMs     int // visible VMs with a disk in the pool; MaxCountedVMs means at least MaxCountedVMs
 }
 
-// MaxCounted is the number at which counting VMs stops.
-const MaxCounted = 1000
+// MaxCountedVMs is the number of VMs at which PoolCounts stops counting.
+const MaxCountedVMs = 1000
 
-// PoolCounts counts a pool's volumes from its hosts' reports and its VMs from their specs. For a shared pool the
-// largest report counts.
+// PoolCounts counts the volumes that hosts report for a pool, and the VMs with a disk in the pool. For a shared pool it
+// returns the largest number of volumes that a host reports.
 func (b *Queries) PoolCounts(ctx context.Context, a fleet.Actor, id fleet.PoolID) (PoolCounts, error) {
 	var out PoolCounts
 	r, err := b.readPoolRow(ctx, a, id)
@@ -315,7 +316,7 @@ func (b *Queries) PoolCounts(ctx context.Context, a fleet.Actor, id fleet.PoolID
 	var s statementBuilder
 	s.addCondition(s.specContainsSQL(diskInPoolPattern, []string{string(id)}))
 	s.whereProjectVisible(a, "v.project_id", "")
-	count, err := collectRows(ctx, b, "SELECT count(*) FROM (SELECT 1 FROM vms v"+s.whereClause()+" LIMIT "+strconv.Itoa(MaxCounted)+") x", &s, pgx.RowTo[int])
+	count, err := collectRows(ctx, b, "SELECT count(*) FROM (SELECT 1 FROM vms v"+s.whereClause()+" LIMIT "+strconv.Itoa(MaxCountedVMs)+") x", &s, pgx.RowTo[int])
 	if err == nil {
 		out.VMs = count[0]
 	}

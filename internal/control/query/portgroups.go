@@ -31,7 +31,7 @@ func (b *Queries) UsablePortGroups(ctx context.Context, a fleet.Actor) ([]PortGr
 	return out, store.UserError(err)
 }
 
-// PortGroups lists a network's port groups that the actor may know, with their grants.
+// PortGroups lists those port groups of a network that the actor may see, with their grants.
 func (b *Queries) PortGroups(ctx context.Context, a fleet.Actor, id fleet.NetworkID) ([]fleet.PortGroupUse, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err

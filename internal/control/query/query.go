@@ -1,5 +1,5 @@
-// Package query answers read requests of users: lists, the inventory tree, search, completion, the overview and single
-// objects. It writes only saved views.
+// Package query implements the use cases that only read: lists, the inventory tree, search, completion, the dashboard
+// and single objects. It writes only saved views.
 package query
 
 import (
@@ -22,7 +22,7 @@ type Queries struct {
 	firstNetworkHosts totalsCache[fleet.NetworkID, firstStatusHosts]
 }
 
-// New returns Queries over s.
+// New returns Queries that use the store.
 func New(s *store.Store) *Queries {
 	network := func(id fleet.NetworkID) { s.Wake(fleet.SubjectOf(fleet.TypeNetwork, id)) }
 	b := &Queries{store: s}
@@ -33,7 +33,7 @@ func New(s *store.Store) *Queries {
 	return b
 }
 
-// notifyIfChanged returns a function that calls notify with the key if the value has changed.
+// notifyIfChanged returns a function for totalsCache.changed that calls notify with the key if the two values differ.
 func notifyIfChanged[K, V any](same func(a, b V) bool, notify func(K)) func(of K, was, now V) {
 	return func(of K, was, now V) {
 		if !same(was, now) {

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// withoutHostFilterKey removes the filter key "host" if the actor cannot see hosts: a filter must not reveal what pages
-// hide.
+// withoutHostFilterKey removes the filter key "host" for actors who cannot see hosts, because a filter would reveal the
+// hidden host names.
 func withoutHostFilterKey(a fleet.Actor, keys fleet.FilterKeys) fleet.FilterKeys {
 	if store.SeesHosts(a) {
 		return keys
@@ -24,7 +24,7 @@ func redactNetwork(a fleet.Actor, v fleet.NetworkView) fleet.NetworkView {
 		return v
 	}
 	spec := *v.Spec
-	// spec.PortGroups is removed, because the use case PortGroups lists only the port groups that the actor may know.
+	// Port groups are removed too: the actor may see only some of them, which the use case PortGroups returns.
 	spec.Bridge, spec.Device, spec.Underlay, spec.PortGroups, v.Peers = "", "", "", nil, nil
 	if spec.IPv4 != nil && spec.IPv4.DHCP != nil {
 		spec.IPv4 = &fleet.Subnet{Gateway: spec.IPv4.Gateway, DHCP: &fleet.DHCP{Ranges: spec.IPv4.DHCP.Ranges}}
@@ -74,7 +74,7 @@ func redactAuditEntry(a fleet.Actor, e fleet.AuditEntry) fleet.AuditEntry {
 	return e
 }
 
-// redactAll redacts the items for the actor, in place.
+// redactAll replaces each item by the result of shown, which redacts it for the actor.
 func redactAll[T any](a fleet.Actor, items []T, shown func(fleet.Actor, T) T) []T {
 	for i := range items {
 		items[i] = shown(a, items[i])

@@ -22,9 +22,9 @@ const (
 	maxSearchKinds = 8   // results of one kind
 )
 
-// Search finds objects of all kinds by part of their name or the beginning of their ID. VMs are also found by the
-// beginning of a MAC address, IP address or label (key=value). It returns at most limit (1 to 8) hits of each kind. The
-// ID of a discovered VM is "<host ID>/<domain UUID>".
+// Search finds objects of all resource types by a part of their name or the beginning of their ID. VMs are also found
+// by the beginning of a MAC address, IP address or label (key=value). It returns at most limit (1 to 8) hits per
+// resource type. The ID of a discovered VM is "<host ID>/<domain UUID>".
 func (b *Queries) Search(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, err
@@ -47,8 +47,8 @@ func (b *Queries) Search(ctx context.Context, a fleet.Actor, text string, limit 
 	return append(vms, others...), err
 }
 
-// searchVMs tries each interpretation of text until there are enough hits. After an exact match of an address, label or
-// ID it skips the search by part of a name, which is the only one without a suitable index.
+// searchVMs tries each interpretation of the text until there are enough hits. After an exact match of an address,
+// label or ID it skips searches by name, because a search by a part of a name is slow.
 func (b *Queries) searchVMs(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
 	found, had := []fleet.SearchHit{}, map[fleet.VMID]bool{}
 	exactMatch := false
@@ -77,7 +77,7 @@ func (b *Queries) searchVMs(ctx context.Context, a fleet.Actor, text string, lim
 	return found, nil
 }
 
-// vmSearchHint returns the VM's project and, if visible, its host.
+// vmSearchHint returns the name of the VM's project, and of its host if the actor may see hosts.
 func vmSearchHint(a fleet.Actor, v fleet.VMView) string {
 	if store.SeesHosts(a) {
 		return v.ProjectName + " on " + v.HostName
@@ -85,7 +85,7 @@ func vmSearchHint(a fleet.Actor, v fleet.VMView) string {
 	return v.ProjectName
 }
 
-// vmWithHint is a VM with the value that contains the searched text.
+// vmWithHint is a VM with the value that matches the searched text, such as an IP address; empty for the name.
 type vmWithHint struct {
 	fleet.VMView
 	hint string
@@ -96,7 +96,7 @@ func scanVMWithHint(row pgx.CollectableRow) (v vmWithHint, err error) {
 	return v, err
 }
 
-// rowWithExtraColumn is a row with one column more than the scanning function knows.
+// rowWithExtraColumn is a row with one more column than its scan function scans. Scan stores that column in extra.
 type rowWithExtraColumn struct {
 	pgx.CollectableRow
 	extra any
@@ -106,7 +106,7 @@ func (r rowWithExtraColumn) Scan(dest ...any) error {
 	return r.CollectableRow.Scan(append(dest, r.extra)...)
 }
 
-// searchInterpretation is one interpretation of the searched text.
+// searchInterpretation is SQL for one interpretation of the searched text, such as a label or the beginning of an ID.
 type searchInterpretation struct {
 	tables, order string
 	hint          string // SQL for the value that contains the text; empty for the name
@@ -122,7 +122,7 @@ func searchInterpretations(text string) []searchInterpretation {
 	}
 	matchesWord := searchInterpretation{" JOIN vm_words w ON w.vm_id = v.id", "w.word, w.kind, w.vm_id", "w.word", func(s *statementBuilder) string {
 		begun := s.likePattern(fleet.Pattern{word, ""})
-		// Only the VM's first matching search word counts, so each VM is found once.
+		// Use only the first matching search word of each VM, so that each VM is found once.
 		return "w.word LIKE " + begun + " AND NOT EXISTS (SELECT 1 FROM vm_words o WHERE o.vm_id = w.vm_id AND o.word < w.word AND o.word LIKE " + begun + ")"
 	}}
 	var all []searchInterpretation
@@ -142,14 +142,14 @@ func searchInterpretations(text string) []searchInterpretation {
 	return all
 }
 
-// nameContains returns the condition that a VM's name contains part.
+// nameContains returns a function that returns the SQL condition that a VM's name contains part.
 func nameContains(part string) func(*statementBuilder) string {
 	return func(s *statementBuilder) string {
 		any := []fleet.FilterMatch{{Pattern: []string{"", part, ""}}}
 		if utf8.RuneCountInString(part) >= trigramLength {
 			return s.matchTextByTrigrams(false, "v.name", any)
 		}
-		// The subquery reads only the index of names, not the VMs.
+		// The subquery only reads the index of names, so that the scan is fast.
 		return "v.id IN (SELECT n.id FROM vms n WHERE " + s.matchText("n.name", any) + ")"
 	}
 }
@@ -177,7 +177,8 @@ var searchedTypes = []searchedType{
 	}},
 }
 
-// searchObjectsWithoutVMs searches all resource types except VMs; each has few objects.
+// searchObjectsWithoutVMs searches all resource types except VMs. There are few objects of each, so it needs no
+// indexes.
 func (b *Queries) searchObjectsWithoutVMs(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
 	var s statementBuilder
 	part := s.likePattern(fleet.Pattern{"", text, ""})
@@ -190,7 +191,7 @@ func (b *Queries) searchObjectsWithoutVMs(ctx context.Context, a fleet.Actor, te
 	if policy.May(a, policy.InfraSee, "") {
 		add(`'host', h.id, h.name, COALESCE(h.status->>'hypervisor', ''), ` + hostPhaseSQL + ` FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 			WHERE h.name ILIKE ` + part + ` OR h.id LIKE ` + start + ` OR (h.spec->'labels') @> ` + label + `::jsonb ORDER BY h.name`)
-		// Addresses of unmanaged VMs have no index, but such VMs are few.
+		// There is no index of unmanaged VMs' addresses, because there are few such VMs.
 		address := "false"
 		if word := searchWord(text); addressPrefixPattern.MatchString(word) {
 			address = "n.word LIKE " + s.likePattern(fleet.Pattern{word, ""})
@@ -213,8 +214,8 @@ func (b *Queries) searchObjectsWithoutVMs(ctx context.Context, a fleet.Actor, te
 		s.args = of.args
 		add("'" + typ.Label + "', " + row + ".id, " + row + ".name, " + t.hint + ", '' FROM " + t.table + of.whereClause() + " ORDER BY " + row + ".name")
 	}
-	// PostgreSQL rejects unused arguments, and the label is unused if the actor sees few resource types. The label
-	// condition always holds.
+	// PostgreSQL rejects a statement with unused arguments. The label is unused if the actor sees few resource types, so
+	// add a condition that uses it and always holds.
 	sql := "SELECT * FROM (" + strings.Join(parts, " UNION ALL ") + ") AS f (kind, id, name, hint, phase) WHERE " + label + "::jsonb IS NOT NULL"
 	found, err := collectRows(ctx, b, sql, &s, func(row pgx.CollectableRow) (fleet.SearchHit, error) {
 		var f fleet.SearchHit

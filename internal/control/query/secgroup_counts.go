@@ -12,10 +12,11 @@ import (
 	"quantix/internal/policy"
 )
 
-// packetCountMaxAge is the maximum age of hosts' packet counts. Hosts count with each heartbeat.
+// packetCountMaxAge is the maximum age of packet counts; older ones are ignored. Hosts report them with each heartbeat.
 const packetCountMaxAge = 2 * fleet.Freshness
 
-// groupPacketCounts adds up the packets that the group's rules accepted at NICs of VMs that the actor sees.
+// groupPacketCounts returns, for each rule of the group, the packets that it accepted at all NICs of VMs that the actor
+// sees.
 func (b *Queries) groupPacketCounts(ctx context.Context, a fleet.Actor, g fleet.SecurityGroup) (*fleet.GroupCount, error) {
 	all, projects := policy.AllProjects(a), store.VisibleProjects(a)
 	run, err := b.store.GroupRuns(ctx, db.GroupRunsParams{ID: g.ID, Fresh: packetCountMaxAge, AllProjects: all, Projects: projects})
@@ -67,8 +68,8 @@ func (b *Queries) nicPacketCounts(ctx context.Context, vm fleet.VMID) (map[strin
 	return out, nil
 }
 
-// currentRuleCounts reduces the counts of a NIC to the current rules of its groups, with zero for rules without a
-// count.
+// currentRuleCounts returns the NIC's counts for the current rules of its groups: zero for a rule without a count, and
+// none for rules that no longer exist.
 func currentRuleCounts(h *fleet.NICHits, groups []fleet.NICGroup, rules map[fleet.SecurityGroupID][]fleet.SecurityRule, names map[string]string) *fleet.NICHits {
 	if h == nil {
 		return nil

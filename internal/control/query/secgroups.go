@@ -21,7 +21,8 @@ var securityGroupSortOrders = sortOrders[fleet.SecurityGroupView]{
 	"name": {[]sortColumn{textColumn("g.name"), textColumn("g.id")}, func(v fleet.SecurityGroupView) []string { return []string{v.Name, string(v.ID)} }},
 }
 
-// securityGroupSQL selects groups under the alias g. It counts NICs only of VMs that the actor sees.
+// securityGroupSQL returns SQL that selects security groups under the alias g. It counts only member NICs of VMs that
+// the actor sees.
 func securityGroupSQL(s *statementBuilder, a fleet.Actor) string {
 	nicCount := "SELECT count(*) FROM nic_groups n WHERE n.group_id = g.id"
 	if !policy.AllProjects(a) {
@@ -57,8 +58,8 @@ func (b *Queries) readSecurityGroups(ctx context.Context, a fleet.Actor, s *stat
 	return views, b.addGroupHosts(ctx, a, views)
 }
 
-// addGroupHosts fills in the hosts of each group and the states there. Actors who cannot see hosts get only the number
-// of hosts, the states and the errors.
+// addGroupHosts fills in the hosts of each group and the group's state on each. Actors who cannot see hosts get only
+// the number of hosts, the states and the errors.
 func (b *Queries) addGroupHosts(ctx context.Context, a fleet.Actor, views []fleet.SecurityGroupView) error {
 	at := make(map[string]*fleet.SecurityGroupView, len(views))
 	ids := make([]string, len(views))
@@ -128,7 +129,7 @@ func (b *Queries) GetSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.
 	return v, nil
 }
 
-// securityGroupNames returns the names of those of the groups that the actor may know, by ID.
+// securityGroupNames returns, by ID, the names of those groups that the actor may see.
 func (b *Queries) securityGroupNames(ctx context.Context, a fleet.Actor, ids []fleet.SecurityGroupID) (map[string]string, error) {
 	names := map[string]string{}
 	if len(ids) == 0 {
@@ -168,7 +169,8 @@ func (b *Queries) SharedSecurityGroups(ctx context.Context, a fleet.Actor) ([]fl
 	return b.readSecurityGroups(ctx, a, &s, " ORDER BY g.name, g.id")
 }
 
-// addUnappliedGroups adds the groups that hosts failed to apply. Those hosts keep applying the previous filters.
+// addUnappliedGroups adds rows to the Needs attention list for security groups that hosts failed to apply. Those hosts
+// still apply the previous filters.
 func (b *Queries) addUnappliedGroups(ctx context.Context, a fleet.Actor, o *fleet.Overview, shown map[fleet.Subject]bool) error {
 	rows, err := b.store.SecurityGroupsFailed(ctx, db.SecurityGroupsFailedParams{AllProjects: policy.AllProjects(a), Projects: store.VisibleProjects(a)})
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// StartImages lists the image catalog by name, with the pulled copies of each image and the result of the last pull.
+// StartImages lists the entries of the image catalog by name. Each has the copies pulled from it and the result of the
+// last pull.
 func (b *Queries) StartImages(ctx context.Context, a fleet.Actor) ([]fleet.StartImageView, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err

@@ -12,9 +12,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// agentOnlineSQL is a SQL condition: the agent of host_sessions s is online. reportsFreshSQL is the condition that the
-// agent's reports on VMs, pools and networks are fresh too: an agent without a connection to its hypervisor reports
-// none of these. Both are fleet.Fresh in SQL.
+// agentOnlineSQL is the condition that the agent of the session (alias s of host_sessions) is online. reportsFreshSQL
+// is the condition that the agent's last report on VMs, pools and networks is fresh, which an agent without its
+// hypervisor cannot send. Both compute fleet.IsFresh in SQL.
 var (
 	agentOnlineSQL  = isFreshSQL("s.seen_at")
 	reportsFreshSQL = isFreshSQL("s.looked_at")
@@ -24,13 +24,14 @@ func isFreshSQL(column string) string {
 	return fmt.Sprintf("COALESCE(is_fresh(%s, interval '%d seconds'), false)", column, int(fleet.Freshness/time.Second))
 }
 
-// saturatingSumSQL sums a quantity that hosts report. It saturates at the largest bigint, so that an absurd value from
-// one host does not fail the query. The total of no rows is 0.
+// saturatingSumSQL returns SQL for the sum of a column, limited to the largest bigint, so that an absurd value from one
+// host does not cause an error. The sum of no rows is 0.
 func saturatingSumSQL(column string) string {
 	return "LEAST(COALESCE(sum(" + column + "), 0), 9223372036854775807)::bigint"
 }
 
-// statementBuilder is a SQL statement under construction. User input only ever becomes a bound argument.
+// statementBuilder collects the conditions and arguments of a SQL statement. User input may only be added as an
+// argument.
 type statementBuilder struct {
 	where        []string
 	args         []any
@@ -39,31 +40,33 @@ type statementBuilder struct {
 	isSearch bool // contains a substring search, which may scan the whole table
 }
 
-// addArg binds a value that may change the plan and returns its placeholder.
+// addArg adds an argument and returns its placeholder. The best plan may depend on the argument, so PostgreSQL plans
+// the statement each time.
 func (s *statementBuilder) addArg(v any) string {
 	s.planEachTime = true
 	return s.keyArg(v)
 }
 
-// keyArg binds a value that does not change the plan, such as an ID or a cursor position.
+// keyArg adds an argument that does not influence the best plan, such as an ID or a cursor's value, and returns its
+// placeholder.
 func (s *statementBuilder) keyArg(v any) string {
 	s.args = append(s.args, v)
 	return "$" + strconv.Itoa(len(s.args))
 }
 
-// likePattern binds the pattern of a LIKE.
+// likePattern adds the pattern as the argument of LIKE and returns its placeholder.
 func (s *statementBuilder) likePattern(p fleet.Pattern) string {
 	s.isSearch = true
 	return s.addArg(p.LikePattern())
 }
 
-// addCondition adds a condition to the WHERE clause. The parentheses keep an OR within it from widening the other
-// conditions.
+// addCondition adds a condition to the WHERE clause. It puts the condition in parentheses, because it may contain OR.
 func (s *statementBuilder) addCondition(condition string) {
 	s.where = append(s.where, "("+condition+")")
 }
 
-// addConditionOrNegation adds a condition, or its negation if negate is set. The negation holds for NULL.
+// addConditionOrNegation adds a condition, or its negation if negate is set. The negation also holds if the condition
+// is NULL.
 func (s *statementBuilder) addConditionOrNegation(negate bool, condition string) {
 	if negate {
 		condition = "NOT COALESCE((" + condition + "), false)"
@@ -79,20 +82,20 @@ func (s *statementBuilder) whereClause() string {
 	return " WHERE " + strings.Join(s.where, " AND ")
 }
 
-// whereClauseWith returns the WHERE clause with one more condition, without changing s.
+// whereClauseWith returns the WHERE clause with one more condition. It does not change s.
 func (s *statementBuilder) whereClauseWith(condition string) string {
 	more := statementBuilder{where: slices.Clone(s.where)}
 	more.addCondition(condition)
 	return more.whereClause()
 }
 
-// matchText returns the condition that a text column matches any of the alternatives.
+// matchText returns the condition that a text column matches one of the alternatives.
 func (s *statementBuilder) matchText(column string, any []fleet.FilterMatch) string {
 	return s.anyOf(column, any, func(m fleet.FilterMatch) string { return column + " LIKE " + s.likePattern(m.Pattern) })
 }
 
-// matchTextByTrigrams works like text for a column with a trigram index (pieces_of), which finds matches in the middle
-// or at the end. A negated condition cannot use the index.
+// matchTextByTrigrams works like matchText for a column with a trigram index (SQL function pieces_of). The index finds
+// matches in the middle or at the end of a text. A negated condition cannot use it.
 func (s *statementBuilder) matchTextByTrigrams(negate bool, column string, any []fleet.FilterMatch) string {
 	return s.anyOf(column, any, func(m fleet.FilterMatch) string {
 		like := column + " LIKE " + s.likePattern(m.Pattern)
@@ -122,7 +125,7 @@ func (s *statementBuilder) anyOf(column string, any []fleet.FilterMatch, like fu
 	return "(" + strings.Join(parts, " OR ") + ")"
 }
 
-// matchLabels returns the condition that a jsonb column of labels matches any of the alternatives.
+// matchLabels returns the condition that the labels in a jsonb column match one of the alternatives.
 func (s *statementBuilder) matchLabels(column string, any []fleet.FilterMatch) string {
 	parts := make([]string, len(any))
 	for i, m := range any {
@@ -148,12 +151,13 @@ func (s *statementBuilder) oneOfSQL(column string, values []string) string {
 	return column + " = ANY (" + s.addArg(values) + "::text[])"
 }
 
-// whereProjectVisible limits rows to the projects that the actor sees, and to one project unless only is empty.
-func (s *statementBuilder) whereProjectVisible(a fleet.Actor, column string, only fleet.ProjectID) {
-	if only != "" {
-		s.addCondition(column + " = " + s.keyArg(string(only)))
+// whereProjectVisible limits rows to the projects that the actor sees. If project is not empty, it limits them to that
+// project.
+func (s *statementBuilder) whereProjectVisible(a fleet.Actor, column string, project fleet.ProjectID) {
+	if project != "" {
+		s.addCondition(column + " = " + s.keyArg(string(project)))
 	}
-	if !policy.AllProjects(a) && (only == "" || !slices.Contains(store.VisibleProjects(a), string(only))) {
+	if !policy.AllProjects(a) && (project == "" || !slices.Contains(store.VisibleProjects(a), string(project))) {
 		s.addCondition(s.oneOfSQL(column, store.VisibleProjects(a)))
 	}
 }

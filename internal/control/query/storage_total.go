@@ -8,9 +8,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// storageTotalSQL sums active pools on online hosts, each file system once. For a shared pool, the report of its first
-// healthy host by name counts. If no file system is reported, a pool on a storage server is identified by its source,
-// and any other pool by its ID, with the host if it is local.
+// storageTotalSQL adds up the capacity and used space of active pools on online hosts, each file system once. The space
+// of a shared pool is the one that its first suitable host by name reports. If no file system is reported, a shared
+// pool counts once per source on a storage server, or else per pool. A local pool then counts once per host.
 var storageTotalSQL = `WITH shared AS MATERIALIZED (
 		SELECT COALESCE(f.file_system, CASE WHEN p.spec->>'path' = '' THEN (p.spec - '{description,user,initiator}'::text[])::text ELSE p.id END) AS place,
 			f.capacity_bytes, f.used_bytes

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// taskSortOrders sorts tasks only by creation, which is the order of task IDs.
+// taskSortOrders has only the order by creation, which is the order of task IDs.
 var taskSortOrders = sortOrders[fleet.Task]{
 	"created": {[]sortColumn{textColumn("t.id")}, func(t fleet.Task) []string { return []string{string(t.ID)} }},
 }
@@ -23,7 +23,7 @@ const taskRowsSQL = `SELECT t.id, t.parent_id, t.host_id, t.project_id, t.kind, 
 	t.note, t.error, t.retry_at, t.created_by, t.created_at, t.started_at, t.ended_at, COALESCE(h.name, '') FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id`
 
 // ListTasks returns one page of the tasks of the projects that the actor sees. Tasks of hosts and pools are visible
-// only to global roles. Subtasks are listed only if the filter has one of the keys parent, target, name or host.
+// only to global roles. Child tasks are listed only if the filter has one of the keys parent, target, name or host.
 func (b *Queries) ListTasks(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.Task], error) {
 	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
 		return fleet.Page[fleet.Task]{}, err
@@ -64,20 +64,20 @@ func (b *Queries) tasksQuery(ctx context.Context, a fleet.Actor, q fleet.Query) 
 	return p, rowQuery[fleet.Task]{sql, s, scanTask}, nil
 }
 
-// Every task is either finished or open. Each condition has its own indexes.
+// Every task is either finished or open. There are separate partial indexes for both conditions.
 const (
 	taskFinishedSQL = "t.state IN ('done', 'failed', 'cancelled', 'unknown')"
 	taskOpenSQL     = "t.state IN ('queued', 'running')"
 )
 
-// usesFinishedIndex reports whether the term is best served by an index that exists only for finished tasks.
+// usesFinishedIndex reports whether a suitable index for the term exists only for finished tasks.
 func usesFinishedIndex(t fleet.FilterTerm) bool {
 	return !t.Not && (t.Key == "kind" || t.Key == "who" && !slices.ContainsFunc(t.Alternatives, func(m fleet.FilterMatch) bool { return len(m.Pattern) == 1 && m.Pattern[0] == "me" }))
 }
 
-// whereTaskVisible limits tasks to those that the actor sees. A task over several projects belongs to no project: its
-// subtasks are listed in their projects, and the task itself only for its creator. The result listed is true if the
-// terms select only top-level entries.
+// whereTaskVisible limits tasks to those that the actor sees. A task for VMs of several projects belongs to no project:
+// only its creator sees it, while its child tasks belong to the VMs' projects. listed reports whether the conditions
+// exclude child tasks.
 func (s *statementBuilder) whereTaskVisible(a fleet.Actor, only fleet.ProjectID, terms []fleet.FilterTerm) (listed bool) {
 	has := func(keys ...string) bool {
 		return slices.ContainsFunc(terms, func(t fleet.FilterTerm) bool { return !t.Not && slices.Contains(keys, t.Key) })
@@ -114,8 +114,8 @@ var taskTarget = conditionOf(func(f filterScope, t fleet.FilterTerm) string {
 	return "(" + f.matchText("t.subject_name", lowerMatches(t.Alternatives)) + " OR " + f.matchText("t.subject", lowerMatches(t.Alternatives)) + ")"
 })
 
-// matchingCreators replaces patterns by the matching names of creators of listed tasks; prefixes stay unchanged. Such
-// names are few, and the recursive query steps through the index from name to name.
+// matchingCreators replaces patterns, except prefixes, by the matching names of task creators. There are few creators,
+// and a recursive query steps through the index from one name to the next.
 func (b *Queries) matchingCreators(ctx context.Context, any []fleet.FilterMatch) ([]fleet.FilterMatch, error) {
 	var patterns, rest []fleet.FilterMatch
 	for _, m := range any {
@@ -143,8 +143,8 @@ const creatorsSQL = `WITH RECURSIVE over (name) AS (
 		FROM over o WHERE o.name IS NOT NULL)
 	SELECT n.name FROM (SELECT name FROM over UNION SELECT t.created_by FROM tasks t WHERE ` + taskOpenSQL + `) n`
 
-// createdBySQL is the condition that a task was created by any of the names, or by the actor for "me". If the term has
-// no other names, an index finds the actor's own tasks.
+// createdBySQL returns the condition that a task's creator has one of the names. The name "me" stands for the actor; if
+// it is the only name, an index finds the actor's tasks.
 func (s *statementBuilder) createdBySQL(a fleet.Actor, any []fleet.FilterMatch) string {
 	var names []fleet.FilterMatch
 	parts := []string{"false"}
@@ -181,7 +181,7 @@ func (b *Queries) GetTask(ctx context.Context, a fleet.Actor, id fleet.TaskID) (
 	return store.RedactTask(a, t), err
 }
 
-// RunningTasks counts the waiting and running tasks that the actor sees, up to 1000.
+// RunningTasks returns the number of queued and running tasks that the actor sees, up to 1000.
 func (b *Queries) RunningTasks(ctx context.Context, a fleet.Actor) (int, error) {
 	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
 		return 0, err
@@ -194,8 +194,7 @@ func (b *Queries) RunningTasks(ctx context.Context, a fleet.Actor) (int, error) 
 	return n[0], nil
 }
 
-// runningTasksQuery builds the query of RunningTasks. The limit keeps the count cheap; nobody needs a number above
-// 1000.
+// runningTasksQuery returns the query of RunningTasks. It stops counting at 1000 to limit its cost.
 func runningTasksQuery(a fleet.Actor) rowQuery[int] {
 	s := new(statementBuilder)
 	s.whereTaskVisible(a, "", nil)
@@ -203,8 +202,9 @@ func runningTasksQuery(a fleet.Actor) rowQuery[int] {
 	return rowQuery[int]{"SELECT count(*) FROM (SELECT 1 FROM tasks t" + s.whereClause() + " LIMIT " + s.keyArg(1000) + ") bounded", s, pgx.RowTo[int]}
 }
 
-// OpenJobs counts the waiting (fleet.JobQueued) and running (fleet.JobRunning) jobs of all hosts, including consoles.
-func (b *Queries) OpenJobs(ctx context.Context, a fleet.Actor) (map[fleet.JobState]int64, error) {
+// CountOpenJobs returns the numbers of queued (fleet.JobQueued) and running (fleet.JobRunning) jobs of all hosts,
+// including console jobs.
+func (b *Queries) CountOpenJobs(ctx context.Context, a fleet.Actor) (map[fleet.JobState]int64, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
 	}

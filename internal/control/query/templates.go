@@ -23,7 +23,7 @@ var templateSortOrders = sortOrders[fleet.TemplateView]{
 	"created": templatesByName.after(timeColumn("t.created_at"), func(v fleet.TemplateView) string { return formatTime(v.CreatedAt) }),
 }
 
-// whereTemplateVisible limits templates (alias t) to those that the actor may know: without permission to see hosts,
+// whereTemplateVisible limits templates (alias t) to those that the actor may see. An actor who cannot see hosts sees
 // only templates published to the actor's projects.
 func (s *statementBuilder) whereTemplateVisible(a fleet.Actor, _ fleet.ProjectID) {
 	if !policy.May(a, policy.InfraSee, "") {
@@ -41,7 +41,8 @@ var templateFilter = listFilter{
 	"uuid":      lowerText("t.id"),
 }
 
-// templateProject matches only projects that the actor sees: the names of the others are redacted.
+// templateProject is the condition on the name of a template's project. It matches only projects that the actor sees,
+// because the others' names are redacted.
 var templateProject = conditionOf(func(f filterScope, t fleet.FilterTerm) string {
 	condition := "EXISTS (SELECT 1 FROM projects w WHERE w.id = t.project_id AND " + f.matchText("w.name", lowerMatches(t.Alternatives)) + ")"
 	if !policy.AllProjects(f.actor) {
@@ -139,7 +140,8 @@ func (b *Queries) addTemplateVersions(ctx context.Context, a fleet.Actor, at map
 	return nil
 }
 
-// imageVersionsByID reads image versions with their copies, and the templates that own the images.
+// imageVersionsByID returns image versions with their copies, and the IDs of the templates that own the versions'
+// images.
 func (b *Queries) imageVersionsByID(ctx context.Context, ids []string) (map[fleet.ImageVersionID]*fleet.ImageVersion, map[fleet.ImageVersionID]fleet.TemplateID, error) {
 	out, own := map[fleet.ImageVersionID]*fleet.ImageVersion{}, map[fleet.ImageVersionID]fleet.TemplateID{}
 	if len(ids) == 0 {
@@ -176,8 +178,8 @@ func (b *Queries) imageVersionsByID(ctx context.Context, ids []string) (map[flee
 // copyStatesBestFirst orders the states of copies from best to worst.
 var copyStatesBestFirst = []fleet.CopyState{fleet.CopyReady, fleet.CopyUnverified, fleet.CopyInProgress, fleet.CopyUnknown, fleet.CopyChanged, fleet.CopyMissing}
 
-// templateDisk returns the state of a disk's image: the best state of its copies. hosts is set if the actor may see
-// where the copies are.
+// templateDisk returns a template's disk with the state of its image, which is the best state of the image's copies. If
+// hosts is set, the actor may see the location of the copies.
 func templateDisk(image *fleet.ImageVersion, d fleet.Disk, hosts bool) fleet.TemplateDisk {
 	out := fleet.TemplateDisk{ImageID: d.ImageID, VersionID: d.VersionID, State: fleet.CopyMissing, Why: "The library no longer has its image.", SizeBytes: d.SizeBytes}
 	if image == nil {

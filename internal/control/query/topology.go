@@ -36,8 +36,8 @@ func (b *Queries) HostTopology(ctx context.Context, a fleet.Actor, id fleet.Host
 	return t, nil
 }
 
-// limitTopologyVMs limits the VMs to the number that a topology shows. It prefers VMs that need attention; a shortened
-// result is sorted by name.
+// limitTopologyVMs limits the VMs to the number that a topology shows. If there are more, it prefers VMs that need
+// attention and sorts the result by name.
 func limitTopologyVMs(all []fleet.VMView) []fleet.VMView {
 	rank := func(v fleet.VMView) int { return hostStatusRank(v.Phase.Severity(), v.Attention) }
 	if len(all) > fleet.TopologyVMs {

@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// maxUncachedHosts is the largest number of hosts for which each request computes the totals.
+	// maxUncachedHosts is the maximum number of hosts of a total that is not cached: each request computes it.
 	maxUncachedHosts = 1000
-	// refreshInterval is the interval at which cached totals are counted again. maxTotalAge is the maximum age of a
-	// total: requests for an older one wait for a new count.
+	// refreshInterval is the interval at which cached totals are computed again. maxTotalAge is the maximum age of a total
+	// that requests get. If it is older, they wait for a new one.
 	refreshInterval, maxTotalAge = 3 * time.Second, 5 * time.Second
-	// idleTimeout is how long a total is refreshed after the last request for it.
+	// idleTimeout is how long a total is still refreshed after the last request for it.
 	idleTimeout    = time.Minute
 	refreshTimeout = 10 * time.Second // limit for one background count
 )
 
-// totalsCache caches totals over many hosts by key. It refreshes them in the background at a fixed interval, so that
-// the cost does not grow with the number of requests.
+// totalsCache caches totals over many hosts, by key such as a pool's ID. It refreshes them in the background at a fixed
+// interval, so that the load on the database does not grow with the number of requests.
 type totalsCache[K comparable, V any] struct {
 	count   func(ctx context.Context, of []K) (map[K]V, error)
 	hosts   func(V) int            // number of hosts in the total
@@ -36,8 +36,8 @@ type cachedTotal[V any] struct {
 	done            chan struct{} // closed at the end of the running count; nil if none runs
 }
 
-// getTotals returns the totals of the keys, from the cache or counted now. Within a transaction it always counts,
-// because the transaction must see its own changes.
+// getTotals returns the totals of the keys, from the cache or computed now. Within a transaction it always computes
+// them, because the transaction must see its own changes.
 func (k *totalsCache[K, V]) getTotals(ctx context.Context, of ...K) (map[K]V, error) {
 	if store.InTx(ctx) {
 		return k.count(ctx, of)
@@ -67,7 +67,7 @@ func (k *totalsCache[K, V]) getTotals(ctx context.Context, of ...K) (map[K]V, er
 	return out, nil
 }
 
-// getTotal works like get for a single key.
+// getTotal works like getTotals for a single key.
 func (k *totalsCache[K, V]) getTotal(ctx context.Context, of K) (V, error) {
 	out, err := k.getTotals(ctx, of)
 	return out[of], err
@@ -82,7 +82,7 @@ func (k *totalsCache[K, V]) prefetchTotal(of K) {
 	}
 }
 
-// startCaching starts caching a key. The caller holds the lock.
+// startCaching adds the entry of a key and schedules its first refresh. The caller must hold the lock.
 func (k *totalsCache[K, V]) startCaching(of K, entry *cachedTotal[V], after time.Duration) {
 	if k.entries == nil {
 		k.entries = map[K]*cachedTotal[V]{}
@@ -91,8 +91,8 @@ func (k *totalsCache[K, V]) startCaching(of K, entry *cachedTotal[V], after time
 	time.AfterFunc(after, func() { k.refreshUntilIdle(of, entry) })
 }
 
-// lookUpTotal returns the cached total. If the total is too old, it waits for the count in progress, so that concurrent
-// requests share one count. ok is false for few hosts or within a transaction.
+// lookUpTotal returns the cached total. If it is too old, lookUpTotal waits for a running count, so that concurrent
+// requests share one count. ok is false if the total is not cached, or within a transaction.
 func (k *totalsCache[K, V]) lookUpTotal(ctx context.Context, of K) (v V, ok bool) {
 	if store.InTx(ctx) {
 		return v, false
@@ -109,8 +109,8 @@ func (k *totalsCache[K, V]) lookUpTotal(ctx context.Context, of K) (v V, ok bool
 	return v, ok
 }
 
-// latestTotal returns the cached total. If the total is too old, it returns the channel that closes when the count in
-// progress ends.
+// latestTotal returns the cached total. If it is too old, latestTotal returns the channel that is closed when the
+// running count ends.
 func (k *totalsCache[K, V]) latestTotal(of K) (v V, done <-chan struct{}, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -125,8 +125,8 @@ func (k *totalsCache[K, V]) latestTotal(of K) (v V, done <-chan struct{}, ok boo
 	return entry.value, nil, true
 }
 
-// markCounting marks the keys as being counted until ended is called. Keys not in the cache are not marked: they may
-// have few hosts, which each request counts itself.
+// markCounting marks the cached keys as being counted, until ended is called. Other requests then wait instead of
+// counting too. Keys that are not cached are not marked, because their totals may have few hosts.
 func (k *totalsCache[K, V]) markCounting(of []K) (ended func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -148,8 +148,8 @@ func (k *totalsCache[K, V]) markCounting(of []K) (ended func()) {
 	}
 }
 
-// storeTotal caches a total counted since began, if it covers many hosts and is newer than the cached one. A new entry
-// schedules its first refresh.
+// storeTotal caches a total whose count started at began, if it covers many hosts and is newer than the cached one. A
+// total of few hosts is removed from the cache.
 func (k *totalsCache[K, V]) storeTotal(of K, v V, began time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -164,15 +164,15 @@ func (k *totalsCache[K, V]) storeTotal(of K, v V, began time.Time) {
 	}
 }
 
-// pauseAfterCount returns the pause after a count that started at began. Counts start refreshInterval apart, so that a
-// slow count finishes before its value expires. The pause is at least as long as the count took, to limit the load on
-// the database.
+// pauseAfterCount returns the pause between a count that started at began and the next one. Counts start
+// refreshInterval apart, so that the next count ends before the total is too old. After a slow count the pause is as
+// long as the count took, to limit the load on the database.
 func pauseAfterCount(began time.Time) time.Duration {
 	took := time.Since(began)
 	return max(refreshInterval-took, took)
 }
 
-// countInBackground runs count without a request, and returns a panic as an error.
+// countInBackground computes one total outside a request, and returns a panic as an error.
 func (k *totalsCache[K, V]) countInBackground(ctx context.Context, of K) (now map[K]V, err error) {
 	defer store.RecoverAsError(&err)
 	return k.count(ctx, []K{of})

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/control/store"
 )
 
-// testCache is a totalsCache whose counted value the test sets.
+// testCache is a totalsCache of one key, whose next counted value the test sets.
 type testCache struct {
 	totalsCache[string, int]
 	truthMu sync.Mutex // protects the fields below
@@ -57,7 +57,7 @@ func (c *testCache) currentCount() fakeCount {
 	return c.fakeCount
 }
 
-// changeCount changes what the next counts return.
+// changeCount changes the fake count with so, which sets what the next counts return.
 func (c *testCache) changeCount(so func(*fakeCount)) {
 	c.truthMu.Lock()
 	defer c.truthMu.Unlock()
@@ -67,14 +67,15 @@ func (c *testCache) changeCount(so func(*fakeCount)) {
 // setValue sets the value.
 func (c *testCache) setValue(value int) { c.changeCount(func(t *fakeCount) { t.value = value }) }
 
-// countsAndChanges returns the number of counts and of reported changes.
+// countsAndChanges returns how often the cache has counted, and how many changes it has reported.
 func (c *testCache) countsAndChanges() (times, reported int) {
 	c.truthMu.Lock()
 	defer c.truthMu.Unlock()
 	return c.counts, c.reportedChanges
 }
 
-// wantValue reads the value and compares it, and the number of counts, with the expected ones.
+// wantValue reads the value from the cache and fails the test if the value or the number of counts so far is not the
+// expected one.
 func (c *testCache) wantValue(t *testing.T, what string, value, times int) {
 	t.Helper()
 	got, err := c.getTotal(t.Context(), "a")
@@ -140,7 +141,7 @@ func TestFewHostsTotalIsCountedPerRequest(t *testing.T) {
 	}
 }
 
-// A key whose number of hosts grows past the limit is cached; one that shrinks below the limit is no longer cached.
+// A total is cached once its number of hosts exceeds maxUncachedHosts, and no longer once it is below.
 func TestTotalsAreCachedOnlyForManyHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCache(maxUncachedHosts)
@@ -157,7 +158,7 @@ func TestTotalsAreCachedOnlyForManyHosts(t *testing.T) {
 	})
 }
 
-// A transaction sees its own changes, and its counts do not enter the cache.
+// A transaction computes totals itself and sees its own changes. Its results are not cached.
 func TestTransactionBypassesCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCache(maxUncachedHosts + 1)

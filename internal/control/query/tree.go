@@ -25,11 +25,12 @@ type TreeQuery struct {
 	Project  fleet.ProjectID // empty for all visible projects
 }
 
-// TreeNode is one row of the tree. Key is the TreeQuery.Node of its children. The keys "host:<id>", "vm:<id>",
-// "pool:<id>" and "net:<id>" are also wake-up keys.
+// TreeNode is one row of the tree. With Key as TreeQuery.Node, Tree returns the node's children. The keys "host:<id>",
+// "vm:<id>", "pool:<id>" and "net:<id>" are also wake-up keys.
 type TreeNode struct {
 	Key string `json:"key"`
-	// "host", "found" (a group), "foundVM", "vm", "project", "label", "storage", "pool", "network"
+	// Kind is "host", "found" (the group of a host's unmanaged VMs), "foundVM", "vm", "project", "label", "storage",
+	// "pool" or "network".
 	Kind        string         `json:"kind"`
 	ID          string         `json:"id"`               // of the object; empty for groups
 	HostID      fleet.HostID   `json:"hostId,omitempty"` // host of the kinds found and foundVM
@@ -135,7 +136,7 @@ func vmTreeNode(v fleet.VMView) TreeNode {
 	return newTreeNode(fleet.TypeVM, v.ID, v.Name).withPhase(v.Phase.Severity(), v.Phase.DisplayName())
 }
 
-// hostTreeLevel returns a host's VMs, preceded by the group of its unmanaged VMs.
+// hostTreeLevel returns a node for the group of the host's unmanaged VMs, and then the host's VMs.
 func (b *Queries) hostTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Query, id fleet.HostID) (TreeLevel, error) {
 	var s statementBuilder
 	s.addCondition("v.host_id = " + s.addArg(validIDOrEmpty(string(id))))
@@ -152,7 +153,7 @@ func (b *Queries) hostTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Quer
 	return l, err
 }
 
-// validIDOrEmpty returns id, or an empty string, which matches no object, if id is malformed.
+// validIDOrEmpty returns id, or an empty string if id is malformed. An empty string matches no object.
 func validIDOrEmpty(id string) string {
 	if !fleet.IsID(id) {
 		return ""
@@ -183,7 +184,7 @@ func (b *Queries) projectsTreeLevel(ctx context.Context, a fleet.Actor, only fle
 	return l, err
 }
 
-// projectTreeLevel returns a project's VMs, or their groups by a label's value.
+// projectTreeLevel returns a project's VMs, or, with a label key, the groups of VMs with equal values of that label.
 func (b *Queries) projectTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Query, id fleet.ProjectID, key string) (TreeLevel, error) {
 	if err := policy.Check(a, policy.VMSee, id); err != nil {
 		return TreeLevel{}, store.UnknownProjectError(err)

@@ -41,8 +41,8 @@ func (b *Queries) ListViews(ctx context.Context, a fleet.Actor, list string) ([]
 	return views, nil
 }
 
-// SaveView saves a view of a list for the actor. It stores only the parameters of the URL query that define a view, and
-// replaces a view of the same name. The filter is not validated before the view is opened.
+// SaveView saves a view of a list for the actor. It stores only those parameters of the URL query that define a view,
+// and replaces a view of the same name. The filter is validated only when the view is opened.
 func (b *Queries) SaveView(ctx context.Context, a fleet.Actor, list, name, query string) (fleet.SavedView, error) {
 	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return fleet.SavedView{}, err
@@ -57,7 +57,7 @@ func (b *Queries) SaveView(ctx context.Context, a fleet.Actor, list, name, query
 	}
 	var view fleet.SavedView
 	err = b.store.Tx(ctx, func(q *db.Queries) error {
-		// The lock keeps concurrent saves from exceeding the limit.
+		// Lock the user, so that concurrent requests cannot exceed the limit.
 		if _, err := q.LockUser(ctx, a.UserID); err != nil {
 			return store.NotFoundError(err, "user")
 		}
@@ -93,7 +93,7 @@ func (b *Queries) DeleteView(ctx context.Context, a fleet.Actor, id fleet.ViewID
 	return view, err
 }
 
-// checkSavedView validates the arguments and returns the part of query to save.
+// checkSavedView checks the arguments and returns the part of query that is stored.
 func checkSavedView(list, name, query string) (string, error) {
 	address, err := url.ParseQuery(query)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// vmSortOrders are the sorts that an index supports. The sorts by host and project read the VMs of one host or project
-// after the other, each in index order.
+// vmSortOrders are the sort orders for which indexes exist. Sorted by host or project, the VMs of one host or project
+// after the other are read in index order.
 var vmSortOrders = sortOrders[fleet.VMView]{
 	"name":    vmsByName,
 	"created": vmsByID.after(timeColumn("v.created_at"), func(v fleet.VMView) string { return formatTime(v.CreatedAt) }),
@@ -39,8 +39,9 @@ func (b *Queries) ListVMs(ctx context.Context, a fleet.Actor, q fleet.Query) (fl
 	return b.listVMs(ctx, a, q, new(statementBuilder))
 }
 
-// ListVMRows works like ListVMs with only the values of a table row: CPUs and memory of the spec; power state, pending
-// changes and addresses of the status. VMs that need attention have their full spec and status.
+// ListVMRows works like ListVMs, but returns only the values that a table row shows: of the spec CPUs and memory, of
+// the status the power state, pending changes and addresses. VMs that need attention have their complete spec and
+// status.
 func (b *Queries) ListVMRows(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Page[fleet.VMView]{}, err
@@ -56,7 +57,7 @@ func (b *Queries) ListVMsBriefly(ctx context.Context, a fleet.Actor, q fleet.Que
 	return b.listVMsWithShape(ctx, a, q, new(statementBuilder), vmLineShape)
 }
 
-// listVMs works like ListVMs with the conditions already in s.
+// listVMs works like ListVMs, with the additional conditions in s.
 func (b *Queries) listVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s *statementBuilder) (fleet.Page[fleet.VMView], error) {
 	return b.listVMsWithShape(ctx, a, q, s, fullVMShape)
 }
@@ -93,18 +94,19 @@ func (b *Queries) listVMsWithShape(ctx context.Context, a fleet.Actor, q fleet.Q
 	return p.buildPage(redactAll(a, items, store.RedactVM)), err
 }
 
-// maxSortedVMs is the largest number of VMs that are sorted. More VMs are read host by host or project by project.
+// maxSortedVMs is the maximum number of VMs that groupVMQuery lets PostgreSQL sort. If more VMs match, they are read
+// host by host or project by project.
 const maxSortedVMs = 1000
 
-// outerTable is a table that groups VMs: hosts or projects.
+// outerTable is the table by whose names VMs are sorted: hosts or projects.
 type outerTable struct {
 	from string // the table with its alias
 	on   string // the condition for a group's VMs
 }
 
-// groupVMQuery returns SQL that reads the rows of outer (hosts or projects) by name and takes at most one page of VMs
-// for each row, so that it stops early in any fleet. With a filter that few VMs match, it would scan all rows of outer;
-// the matching VMs are therefore read first and then sorted.
+// groupVMQuery returns SQL for VMs sorted by the name of their host or project. The SQL reads the rows of outer by
+// name, and at most one page of VMs for each, so that it can stop after one page. If few VMs match a filter, that would
+// read all rows of outer. The matching VMs are then read first and sorted.
 func (b *Queries) groupVMQuery(ctx context.Context, p pagePosition[fleet.VMView], s *statementBuilder, shape vmShape, filtered bool, outer outerTable) (string, error) {
 	if filtered {
 		s.planEachTime = true // like the statement of a page
@@ -166,8 +168,9 @@ var vmWord = conditionOf(func(f filterScope, t fleet.FilterTerm) string {
 	return f.matchesWordSQL(t.Not, searchWordKinds[t.Key], lowerMatches(t.Alternatives))
 })
 
-// vmLoadsSQL is a query for the IDs of VMs by their CPU load, up to the condition on vmLoadColumn: the percentage that
-// lists show, where 100 % is all vCPUs. It reads each host's samples once; vmLoadSQL would search them for each VM.
+// vmLoadsSQL is a query for the IDs of VMs by their CPU load, before the condition on vmLoadColumn. vmLoadColumn is the
+// percentage that lists show; 100 % is the load of all vCPUs. It reads the meters of each host once, while vmLoadSQL
+// would search them for each VM.
 const (
 	vmLoadsSQL = `SELECT a.id FROM host_meters m CROSS JOIN LATERAL unnest(m.vm_ids, m.cpu_nanos) a(id, nanos)
 		CROSS JOIN LATERAL unnest(COALESCE(m.before_ids, m.vm_ids), m.before_cpu) o(id, nanos)
@@ -176,23 +179,23 @@ const (
 	vmLoadColumn = "round((a.nanos - o.nanos) / NULLIF(extract(epoch FROM m.at - m.before_at) * 1e7 * w.cpus, 0))"
 )
 
-// diskInPoolPattern is the JSON pattern of a spec with a disk in a pool.
+// diskInPoolPattern is the JSON pattern, for specContainsSQL, of a VM spec with a disk in a pool.
 const diskInPoolPattern = `{"disks":[{"poolId":?}]}`
 
-// specContainsSQL is the condition that a VM's spec contains the JSON pattern shape, with one of the ids in place of
-// "?". A GIN index supports it.
-func (s *statementBuilder) specContainsSQL(shape string, ids []string) string {
+// specContainsSQL returns the condition that a VM's spec contains the JSON pattern with one of the ids in place of "?".
+// A GIN index supports it.
+func (s *statementBuilder) specContainsSQL(pattern string, ids []string) string {
 	parts := []string{"false"}
 	for _, id := range ids {
-		parts = append(parts, "v.spec @> "+s.addArg(jsonPattern(shape, id))+"::jsonb")
+		parts = append(parts, "v.spec @> "+s.addArg(jsonPattern(pattern, id))+"::jsonb")
 	}
 	return "(" + strings.Join(parts, " OR ") + ")"
 }
 
-// jsonPattern returns shape with text, as a JSON string, in place of "?".
-func jsonPattern(shape, text string) string {
+// jsonPattern returns the pattern with text, as a JSON string, in place of "?".
+func jsonPattern(pattern, text string) string {
 	value, _ := json.Marshal(text) // strings always marshal
-	return strings.Replace(shape, "?", string(value), 1)
+	return strings.Replace(pattern, "?", string(value), 1)
 }
 
 // idsByName returns the IDs of the hosts, projects or pools whose names match.

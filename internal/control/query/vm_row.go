@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// vmRow is a reusable scan target for the rows of a vmShape with vmRowColumnsSQL. Values shared by many VMs, such as
-// host and project names, are kept once per result; callers must not modify them.
+// vmRow is the scan target for all rows of a result with the columns vmRowColumnsSQL. Values that many VMs have, such
+// as project names and labels, are decoded once per result and shared, so callers must not modify them.
 type vmRow struct {
 	db.VM
 	scanTargets []any
@@ -67,7 +67,8 @@ func (r *vmRow) scanRow(row pgx.CollectableRow) (fleet.VMView, error) {
 	return withCPULoad(store.VMView(r.VM, r.hostName.value, r.projectName.value, r.seen, r.now), r.load), err
 }
 
-// cachedColumn is a column with few distinct values; each value is decoded once. known is false for NULL.
+// cachedColumn is the scan target for a column with few different values. It decodes each value once. known is false if
+// the value is NULL.
 type cachedColumn[T any] struct {
 	value   T
 	known   bool
@@ -75,7 +76,8 @@ type cachedColumn[T any] struct {
 	decoded map[string]T
 }
 
-// maxCachedValues limits the cached values. A column with more distinct values gains too little from the cache.
+// maxCachedValues is the maximum number of cached values of a column. With more different values the cache would hardly
+// help.
 const maxCachedValues = 1000
 
 // ScanBytes implements pgtype.BytesScanner.
@@ -106,7 +108,7 @@ func (t *stringList) ScanBytes(text []byte) error {
 	if bytes.IndexByte(text, '\\') >= 0 {
 		return json.Unmarshal(text, t)
 	}
-	// Without escapes, every second part between quotes is a string.
+	// The text contains no escapes, so every second part between quotation marks is a string.
 	parts := strings.Split(string(text), `"`)
 	for i := 1; i < len(parts); i += 2 {
 		parts[i/2] = parts[i]

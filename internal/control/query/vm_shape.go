@@ -10,15 +10,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// vmShape defines how much of each VM a list reads.
+// vmShape defines the columns of VMs that a list reads.
 type vmShape struct {
 	columns string
 	scan    func() pgx.RowToFunc[fleet.VMView] // returns a scanner for the rows of one result
 	maxVMs  int                                // maximum number of VMs in a page
 }
 
-// Names and meters are subqueries, evaluated only for the rows of the page. Joins would take longer to plan than to
-// execute, although only one join order makes sense.
+// Names and meters are subqueries, which PostgreSQL evaluates only for the rows of the page. Joins would take longer to
+// plan than to execute.
 const (
 	vmNamesSQL = `(SELECT h.name FROM hosts h WHERE h.id = v.host_id) AS host_name, (SELECT p.name FROM projects p WHERE p.id = v.project_id) AS project_name,
 		s.looked_at, now()`
@@ -29,12 +29,12 @@ const (
 		v.status, v.observed_generation, v.ordered, v.elsewhere, v.misplaced, ` + expiryAndScheduleColumnsSQL + `, ` + vmNamesSQL + `, ` + vmLoadSQL + `,
 		ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
 			WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}'))) AS networks`
-	// expiryAndScheduleColumnsSQL are the columns (expiry, failed snapshot schedule) that the portal itself evaluates to
-	// decide whether a VM needs attention. All other reasons come from the host's report.
+	// expiryAndScheduleColumnsSQL are the columns for the reasons to need attention that the portal itself finds: the
+	// expiry and a failed snapshot schedule. All other reasons come from the host's report.
 	expiryAndScheduleColumnsSQL = `v.expires_at, v.expiry_stops, v.expiry, v.schedule_trouble`
 	vmTablesSQL                 = ` FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id`
 
-	// needsFullRowSQL is true for each VM whose displayed phase may depend on more than vmRowColumnsSQL.
+	// needsFullRowSQL is the condition that the VM's displayed phase may depend on its complete spec and status.
 	needsFullRowSQL = `v.attention OR v.elsewhere IS NOT NULL`
 	vmRowColumnsSQL = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.cpus, v.memory_mib, v.generation, v.created_at, v.deleted_at,
 		v.observed_generation, v.ordered, v.elsewhere, v.misplaced, CASE WHEN v.status IS NOT NULL THEN COALESCE(v.status->>'power', '') END AS power,
@@ -46,8 +46,7 @@ const (
 var (
 	// fullVMShape reads complete VMs.
 	fullVMShape = vmShape{vmColumnsSQL, func() pgx.RowToFunc[fleet.VMView] { return scanVM }, maxPageSize}
-	// vmRowShape reads the values of a table row: CPUs and memory of the spec; power state, pending changes and addresses
-	// of the status. VMs that need attention have their full spec and status.
+	// vmRowShape reads the values that a table row shows: see ListVMRows.
 	vmRowShape = vmShape{vmRowColumnsSQL + ", " + vmLoadSQL, scanVMRows, maxPageSize}
 	// vmLineShape is vmRowShape without CPU load.
 	vmLineShape = vmShape{vmRowColumnsSQL + ", NULL::real AS cpu_percent", scanVMRows, 4 * maxPageSize}
@@ -75,8 +74,8 @@ func withCPULoad(v fleet.VMView, load *float64) fleet.VMView {
 	return v
 }
 
-// cpuLoadOrNil returns the CPU load between two meter readings, or nil if the CPU time decreased because the VM
-// restarted between them.
+// cpuLoadOrNil returns the CPU load between two meter readings, or nil if it is negative because the VM restarted
+// between them.
 func cpuLoadOrNil(load *float64) *float64 {
 	if load == nil || *load < 0 {
 		return nil

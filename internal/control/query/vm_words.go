@@ -10,25 +10,27 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The table vm_words holds the search terms of VMs besides names and IDs: MAC addresses, IP addresses and labels.
+// The table vm_words contains the search words of VMs: MAC addresses, IP addresses and labels. Names and IDs are
+// searched in the table vms.
 
-// searchWordKinds maps filter keys to kinds of words in vm_words.
+// searchWordKinds maps filter keys to the kind of search word in vm_words.
 var searchWordKinds = map[string]string{"mac": "mac", "address": "ip"}
 
-// matchesWordSQL is the condition that the VM has a matching word of that kind in vm_words. Indexes support exact
-// words, prefixes and trigrams.
+// matchesWordSQL returns the condition that the VM has a matching search word of the kind. Indexes support exact words,
+// prefixes and trigrams.
 func (s *statementBuilder) matchesWordSQL(negate bool, kind string, any []fleet.FilterMatch) string {
 	return "EXISTS (SELECT 1 FROM vm_words w WHERE w.vm_id = v.id AND w.kind = '" + kind + "' AND " + s.matchTextByTrigrams(negate, "w.word", any) + ")"
 }
 
-// Markers of a word's start and end in its trigrams, and the length of a trigram.
+// Trigrams contain markers for the start and the end of a word.
 const (
 	wordStartMarker, wordEndMarker = "\x02", "\x03"
 	trigramLength                  = 3
 )
 
 // patternTrigrams returns the trigrams that every word matching the pattern contains, as pieces_of in SQL computes
-// them, without duplicates. It is empty for a prefix, which the ordered index serves, and for parts that are too short.
+// them, without duplicates. It is empty for a prefix, for which the ordered index is used, and for parts that are
+// shorter than a trigram.
 func patternTrigrams(p fleet.Pattern) []string {
 	if len(p) == 2 && p[1] == "" {
 		return nil
@@ -51,8 +53,8 @@ func patternTrigrams(p fleet.Pattern) []string {
 	return found
 }
 
-// vmLabelsSQL is the condition that a VM's labels match. Exact labels are checked in the VM's own row, which is
-// cheapest combined with other terms; patterns use vm_words.
+// vmLabelsSQL returns the condition that one of a VM's labels matches. Exact labels are checked in the VM's row, which
+// is fastest together with other conditions. Patterns are checked in vm_words.
 func (s *statementBuilder) vmLabelsSQL(negate bool, any []fleet.FilterMatch) string {
 	var exactLabels, prefixes []fleet.FilterMatch
 	for _, m := range any {
@@ -78,8 +80,8 @@ var (
 	addressPrefixPattern = regexp.MustCompile(`^[0-9a-f.:]+$`)
 )
 
-// searchWord normalizes typed text to the start of a word: MAC addresses with colons, complete IP addresses in
-// canonical form, and all but a label's value in lower case.
+// searchWord converts text that a user typed to the form of search words. MAC addresses get colons, complete IP
+// addresses their canonical form, and everything except a label's value is in lower case.
 func searchWord(text string) string {
 	if key, value, ok := strings.Cut(text, "="); ok {
 		return strings.ToLower(key) + "=" + value

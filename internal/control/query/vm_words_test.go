@@ -13,7 +13,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// A word that matches a pattern contains all trigrams of the pattern. Otherwise the index would miss the word.
+// A word that matches a pattern must contain all trigrams of the pattern, as SQL computes them. Otherwise the index
+// would not find the word.
 func TestTrigramsInSQLEqualTrigramsInGo(t *testing.T) {
 	pool := testkit.DB(t)
 	inSQL := func(t *rapid.T, word string) (found []string) {

@@ -22,7 +22,7 @@ type History struct {
 type VMMeter struct {
 	At time.Time `json:"at"`
 	fleet.Meter
-	// since the previous reading, in percent of one core; nil after the first reading
+	// CPUPercent is the CPU load since the previous reading, in percent of one CPU; nil: there is no previous reading.
 	CPUPercent *float64 `json:"cpuPercent,omitempty"`
 }
 
@@ -38,7 +38,7 @@ func (b *Queries) GetVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (flee
 	return store.RedactVM(a, v), err
 }
 
-// VMRetry returns the VM's task that failed because the hypervisor was unreachable and that will be retried, or nil.
+// VMRetry returns the VM's task whose job waits for a retry because the hypervisor was unreachable, or nil.
 func (b *Queries) VMRetry(ctx context.Context, a fleet.Actor, id fleet.VMID) (*fleet.Task, error) {
 	if _, err := b.GetVM(ctx, a, id); err != nil {
 		return nil, err

@@ -11,12 +11,13 @@ import (
 	"quantix/internal/policy"
 )
 
-// Use returns the facts that decide which actions the volume allows.
-func (v VolumeOn) Use() fleet.VolumeUse {
+// VolumeUse returns what uses the volume, which determines the allowed actions.
+func (v VolumeOn) VolumeUse() fleet.VolumeUse {
 	return fleet.VolumeUse{Volume: v.Volume, Held: v.inUse, Online: len(v.Hosts) > 0, Work: v.runningWork, Busy: v.runningVM}
 }
 
-// addVolumeActions adds usage and actions to the volumes of one pool, for actors who may change them.
+// addVolumeActions fills in what uses the volumes of one pool, and the allowed actions. The actor must be permitted to
+// change infrastructure.
 func addVolumeActions(ctx context.Context, q *db.Queries, a fleet.Actor, pool db.Pool, volumes []VolumeOn) ([]VolumeOn, error) {
 	var params db.DrivesWithParams
 	var domains []string
@@ -66,7 +67,7 @@ func addVolumeActions(ctx context.Context, q *db.Queries, a fleet.Actor, pool db
 				v.FetchUntil, v.Orphan = &e.ExpiresAt, false
 			}
 		}
-		v.Actions = policy.RestrictActions(a, "volume", "", v.Use().Actions())
+		v.Actions = policy.RestrictActions(a, "volume", "", v.VolumeUse().Actions())
 	}
 	return volumes, nil
 }
@@ -78,7 +79,8 @@ func (v VolumeOn) ownerID() fleet.VMID {
 	return v.VM.ID
 }
 
-// driveVMNames are the names of VMs with volumes in their CD-ROM drives, from VM specs and from hosts' reports.
+// driveVMNames are the names of VMs that have a volume in a CD-ROM drive, according to their specs and to hosts'
+// reports.
 type driveVMNames struct {
 	bySpec   map[fleet.Volref]string
 	byReport map[domainKey]string
@@ -115,7 +117,7 @@ func (d driveVMNames) driveVMName(v VolumeOn) string {
 	return cmp.Or(d.byReport[v.driveDomains[0]], string(v.driveDomains[0].id))
 }
 
-// runningVMsUsing returns the names of VMs that use the volumes and are running, or whose power state is unknown.
+// runningVMsUsing returns the names of those VMs that use the volumes and are not known to be off.
 func runningVMsUsing(ctx context.Context, q *db.Queries, volumes []VolumeOn) (map[fleet.VMID]string, error) {
 	var ids []string
 	for _, v := range volumes {
@@ -138,7 +140,7 @@ func runningVMsUsing(ctx context.Context, q *db.Queries, volumes []VolumeOn) (ma
 	return out, nil
 }
 
-// runningOperationOn returns the running operation on the volume, or with the volume as source, or an empty string.
+// runningOperationOn returns the verb of an unfinished job that changes or reads the volume, or an empty string.
 func runningOperationOn(works []db.VolumesAtWorkRow, v VolumeOn) string {
 	for _, w := range works {
 		ref, _ := w.Subject.Volume()

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// VolumeOn is a volume of a pool, with its hosts and the VM whose disk it is.
+// VolumeOn is a volume as hosts report it, with these hosts and the VM that has the volume as a disk.
 type VolumeOn struct {
 	fleet.Volume
 	PoolID   fleet.PoolID `json:"poolId"`
@@ -25,12 +25,12 @@ type VolumeOn struct {
 	VM       *VMRef       `json:"vm,omitempty"` // VM whose disk the volume is
 	// Published is the image published from the volume; nil if there is none.
 	Published *Published `json:"published,omitempty"`
-	// why the volume cannot be published, for actors who could publish it
+	// Unfit is the reason why the volume cannot be published, for actors who may publish volumes.
 	Unfit string `json:"unfit,omitempty"`
-	// Orphan is set if nothing uses the volume: no domain on a host, no VM spec, no other volume and no image. It is
-	// never set for LUNs, because only their target knows all users.
+	// Orphan is set if nothing uses the volume: no domain on a host, no VM spec, no other volume and no image. It is never
+	// set for LUNs, which computers outside Quantix may use.
 	Orphan bool `json:"orphan,omitempty"`
-	// FetchUntil is when the volume, a VM export, is deleted automatically; nil for other volumes.
+	// FetchUntil is the time at which a VM export is deleted automatically; nil for other volumes.
 	FetchUntil *time.Time          `json:"fetchUntil,omitempty"`
 	Actions    []fleet.ActionState `json:"actions,omitempty"` // actions for actors with permission
 
@@ -46,7 +46,7 @@ type VolumeOn struct {
 	overlayDomains []domainKey  // users that have the volume only as backing file
 }
 
-// LocalHost returns the host of a local pool's volume; empty for a shared pool.
+// LocalHost returns the host of a volume in a local pool; empty: the pool is shared.
 func (v VolumeOn) LocalHost() fleet.HostID { return v.hostID }
 
 // domainKey identifies a domain by host and UUID, because two hosts may have domains with the same UUID.
@@ -107,7 +107,8 @@ type poolVolumeReport struct {
 	volumes  []fleet.Volume
 }
 
-// visibleVolumes returns the volumes that the actor may know, each with its owner and published image.
+// visibleVolumes returns the volumes that the actor may see, each with its owner (a VM) and, for an image copy, the
+// image.
 func visibleVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, volumes []VolumeOn) ([]VolumeOn, error) {
 	published, err := copiesOfVolumes(ctx, q, volumes)
 	if err != nil {
@@ -132,8 +133,8 @@ func visibleVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, volumes [
 	return shown, nil
 }
 
-// newVolumeOnHost returns a volume as one host reports it. Volumes of a local pool belong to one host; those of a
-// shared pool are the same on all hosts.
+// newVolumeOnHost returns a volume as one host reports it. It records the host only for a local pool, because a volume
+// of a shared pool is the same on all hosts.
 func newVolumeOnHost(pool db.Pool, host fleet.HostID, v fleet.Volume) VolumeOn {
 	out := VolumeOn{
 		Volume: v, PoolID: pool.ID, PoolName: pool.Name, Shared: pool.Spec.Shared, Hosts: []HostRef{}, hostID: host, paths: []string{v.Path}, diskDomains: domainsOnHost(host, v.UsedBy), driveDomains: domainsOnHost(host, v.InDrive), overlayDomains: domainsOnHost(host, v.BackingUsers),
@@ -177,7 +178,8 @@ func mergeVolumes(statuses []poolVolumeReport) []VolumeOn {
 	return out
 }
 
-// mergeReport merges another host's report on a volume of a shared pool: uses reported by any host count.
+// mergeReport merges another host's report on a volume of a shared pool. The result contains the users that any host
+// reports.
 func (v *VolumeOn) mergeReport(host fleet.HostID, said fleet.Volume) {
 	v.Backing = cmp.Or(v.Backing, said.Backing)
 	v.diskDomains = append(v.diskDomains, domainsOnHost(host, said.UsedBy)...)
@@ -194,7 +196,7 @@ func (v *VolumeOn) mergeReport(host fleet.HostID, said fleet.Volume) {
 	}
 }
 
-// sortedUnion returns the sorted union, cut to fleet.MaxUsers.
+// sortedUnion returns the sorted union of a and b, at most fleet.MaxUsers elements.
 func sortedUnion[T cmp.Ordered](a, b []T) []T {
 	if len(b) == 0 {
 		return a
@@ -220,8 +222,8 @@ func domainsOnHost(host fleet.HostID, ids []fleet.VMID) []domainKey {
 	return domains
 }
 
-// volumeOwners finds the owners of volumes: managed VMs by pool and volume name, all VMs by the users their hosts
-// report, and unmanaged VMs by path. A path counts on its own host, or in a shared pool on any host.
+// volumeOwners holds the VMs that own volumes: managed VMs by pool and volume name, VMs that hosts report as users, and
+// unmanaged VMs by path. In a shared pool, a path is the same on all hosts.
 type volumeOwners struct {
 	vms        map[fleet.Volref]db.VolumeOwnersRow
 	users      map[domainKey]db.DomainsNamedRow
@@ -273,7 +275,8 @@ func readVolumeOwners(ctx context.Context, q *db.Queries, volumes []VolumeOn) (v
 	return o, nil
 }
 
-// findOwner returns the VM whose disk the volume is, or nil. seen reports whether the actor may know the VM.
+// findOwner returns the VM that has the volume as a disk, or nil. seen reports whether the actor may see the volume
+// because of that VM.
 func (o volumeOwners) findOwner(a fleet.Actor, v VolumeOn) (owner *VMRef, seen bool) {
 	seesAll := policy.AllProjects(a)
 	if r, ok := o.vms[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; ok {

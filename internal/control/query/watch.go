@@ -10,29 +10,30 @@ import (
 	"quantix/internal/policy"
 )
 
-// Watched is a wake-up key that a page follows, and the keys that wake it. For actors who see only some projects, only
-// changes in their own projects wake a fleet-wide key: the timing of changes in other projects must not leak.
-type Watched struct {
+// FollowedKey is a key that a page follows, such as "vms", and the wake-up keys to which it subscribes for that. An
+// actor who sees only some projects gets wake-ups only for changes in these projects, because even the time of other
+// changes is confidential.
+type FollowedKey struct {
 	Key     string
 	WakeUps []string
 }
 
-// watchedType returns the resource type of a key. one is true if the key names one object ("vm:<id>") and false if it
-// names all ("vms"). The resource is empty if pages cannot follow the key.
-func watchedType(key string) (t fleet.Resource, one bool) {
-	typ, _, one := strings.Cut(key, ":")
-	if one {
+// watchedType returns the resource type of a key, or a zero Resource if pages cannot follow the key. single reports
+// whether the key names one object ("vm:<id>") instead of all ("vms").
+func watchedType(key string) (t fleet.Resource, single bool) {
+	typ, _, single := strings.Cut(key, ":")
+	if single {
 		if t = fleet.ResourceType(typ).Info(); !t.FollowsOwnKey {
 			t = fleet.Resource{}
 		}
 	} else if t, _ = fleet.ResourceByPlural(typ); t.AllKey == "" {
 		t = fleet.Resource{}
 	}
-	return t, one
+	return t, single
 }
 
-// wakeUpKeys returns the keys that wake a followed key for the actor. Resources without a project do not wake actors
-// who see only some projects: their pages poll instead.
+// wakeUpKeys returns the wake-up keys to which the actor's page subscribes for a followed key. An actor who sees only
+// some projects gets none for resources without a project; the actor's pages poll instead.
 func wakeUpKeys(a fleet.Actor, key string, t fleet.Resource, one bool) []string {
 	sees := policy.AllProjects(a)
 	switch {
@@ -54,7 +55,7 @@ func wakeUpKeys(a fleet.Actor, key string, t fleet.Resource, one bool) []string 
 
 // WatchKeys returns the keys that the actor may follow, in the given order. It omits forbidden keys without an error,
 // so that they look like keys of objects that do not exist.
-func (b *Queries) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) ([]Watched, error) {
+func (b *Queries) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) ([]FollowedKey, error) {
 	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return nil, err
 	}
@@ -62,18 +63,19 @@ func (b *Queries) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) (
 	if err != nil {
 		return nil, err
 	}
-	totalsCache := make([]Watched, 0, len(keys))
+	followed := make([]FollowedKey, 0, len(keys))
 	for _, key := range keys {
 		t, one := watchedType(key)
 		ofProject := one && t.ProjectKeyPrefix != ""
 		if t.Key != "" && policy.May(a, t.See, "") && (!ofProject || seen == nil || seen[key]) {
-			totalsCache = append(totalsCache, Watched{key, wakeUpKeys(a, key, t, one)})
+			followed = append(totalsCache, FollowedKey{key, wakeUpKeys(a, key, t, one)})
 		}
 	}
-	return totalsCache, nil
+	return followed, nil
 }
 
-// visibleWatchKeys returns which keys of single VMs and tasks the actor sees, or nil if the actor sees all.
+// visibleWatchKeys returns those keys of single VMs and tasks whose object the actor sees, or nil if the actor sees
+// all.
 func (b *Queries) visibleWatchKeys(ctx context.Context, a fleet.Actor, keys []string) (map[string]bool, error) {
 	if policy.AllProjects(a) {
 		return nil, nil

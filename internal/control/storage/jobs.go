@@ -24,20 +24,21 @@ type VolumeJob struct {
 	Detail  string
 }
 
-// QueueVolumeJob queues the job that decide returns, under the pool's lock. Transactions that assign a volume of the
-// pool to a VM or publish one wait for the lock.
+// QueueVolumeJob locks the pool, calls decide and queues the job that it returns. Transactions that publish a volume of
+// the pool or assign one to a VM wait for the lock.
 func QueueVolumeJob(ctx context.Context, s *store.Store, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.AssignableObject) (VolumeJob, error)) (task fleet.Task, err error) {
 	return QueueVolumeJobWithRows(ctx, s, a, pool, decide, func(*db.Queries, fleet.TaskID) error { return nil })
 }
 
-// QueueVolumeJobWithRows works like QueueVolumeJob; then adds rows that refer to the task, in the same transaction.
-func QueueVolumeJobWithRows(ctx context.Context, s *store.Store, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.AssignableObject) (VolumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
-	return QueueVolumeJobAsActor(ctx, s, a, a, pool, decide, then)
+// QueueVolumeJobWithRows works like QueueVolumeJob and then calls addRows in the same transaction, which adds rows that
+// refer to the task.
+func QueueVolumeJobWithRows(ctx context.Context, s *store.Store, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.AssignableObject) (VolumeJob, error), addRows func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
+	return QueueVolumeJobAsActor(ctx, s, a, a, pool, decide, addRows)
 }
 
-// QueueVolumeJobAsActor works like QueueVolumeJobWithRows. poolActor is the actor that changes the pool; the caller has
-// checked the permission of the person, a.
-func QueueVolumeJobAsActor(ctx context.Context, s *store.Store, poolActor, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.AssignableObject) (VolumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
+// QueueVolumeJobAsActor works like QueueVolumeJobWithRows, but changes the pool as poolActor instead of a, the person.
+// The caller has checked the person's permission.
+func QueueVolumeJobAsActor(ctx context.Context, s *store.Store, poolActor, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.AssignableObject) (VolumeJob, error), addRows func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
 	err = assign.PoolType.ChangeObject(ctx, s, poolActor, string(pool), func(q *db.Queries, on assign.AssignableObject) error {
 		j, err := decide(q, on)
 		if err != nil {
@@ -50,7 +51,7 @@ func QueueVolumeJobAsActor(ctx context.Context, s *store.Store, poolActor, a fle
 		if err != nil {
 			return err
 		}
-		if err := then(q, id); err != nil {
+		if err := addRows(q, id); err != nil {
 			return err
 		}
 		detail := fmt.Sprintf("in pool %s on %s: %s", on.Name, j.Host.Name, j.Detail)
@@ -65,7 +66,7 @@ func QueueVolumeJobAsActor(ctx context.Context, s *store.Store, poolActor, a fle
 	return store.RedactTask(a, task), err
 }
 
-// NewVolumeJobOnHost chooses the host of a new volume and returns the job with it.
+// NewVolumeJobOnHost chooses the host of a new volume and returns the job for that host.
 func NewVolumeJobOnHost(ctx context.Context, q *db.Queries, a fleet.Actor, j VolumeJob, choice HostChoice) (VolumeJob, error) {
 	spec, err := ReadPoolSpec(ctx, q, j.Ref.PoolID)
 	if err != nil {
@@ -86,7 +87,8 @@ func NewVolumeJobOnHost(ctx context.Context, q *db.Queries, a fleet.Actor, j Vol
 	return j, err
 }
 
-// CheckPoolKind refuses a job that makes a volume or format that the pool's kind does not support.
+// CheckPoolKind refuses a job that the kind of its pool does not support, such as a new volume whose format must be
+// different.
 func (j VolumeJob) CheckPoolKind(spec fleet.PoolSpec) error {
 	is := spec.Kind.Info()
 	var checks fleet.Checks

@@ -14,10 +14,9 @@ import (
 	"quantix/internal/placement"
 )
 
-// CurrentVolumeUse returns how the volume is used now, including requests made after v was read. The pool must be
-// locked.
+// CurrentVolumeUse returns what uses the volume now, including requests made after v was read. The pool must be locked.
 func CurrentVolumeUse(ctx context.Context, q *db.Queries, v query.VolumeOn) (fleet.VolumeUse, error) {
-	use := v.Use()
+	use := v.VolumeUse()
 	text, err := q.VolumeInUse(ctx, db.VolumeInUseParams{PoolID: string(v.PoolID), Volume: v.Name, Host: string(v.LocalHost())})
 	if err != nil {
 		return use, err
@@ -33,13 +32,13 @@ func CurrentVolumeUse(ctx context.Context, q *db.Queries, v query.VolumeOn) (fle
 	return use, err
 }
 
-// UnfinishedVolumeWork returns the verb of an unfinished job that changes or reads the volume; empty: none. For a local
-// pool, on is the host whose jobs count; empty: all hosts.
-func UnfinishedVolumeWork(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, on fleet.HostID) (string, error) {
+// UnfinishedVolumeWork returns the verb of an unfinished job that changes or reads the volume; empty: none. If host is
+// not empty, only jobs of that host count, as for a local pool.
+func UnfinishedVolumeWork(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, host fleet.HostID) (string, error) {
 	rows, err := q.VolumesAtWork(ctx, string(pool))
 	for _, r := range rows {
 		ref, _ := r.Subject.Volume()
-		if (ref.IsVolumeOrPartialFile(name) || r.Source == name) && (on == "" || on == r.HostID) {
+		if (ref.IsVolumeOrPartialFile(name) || r.Source == name) && (host == "" || host == r.HostID) {
 			return r.Kind.Info().Verb, err
 		}
 	}
@@ -58,11 +57,11 @@ func ReadPoolSpec(ctx context.Context, q *db.Queries, pool fleet.PoolID) (fleet.
 	return rows[0].Spec, nil
 }
 
-// CheckNameFree refuses a name that a volume of the pool has, has had or will have. It also refuses a name with a
-// partial file that a host has yet to remove, because the removal would delete the new file. If on is set and the pool
-// is local, only that host's files count.
-func CheckNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) error {
-	of := string(on)
+// CheckNameFree refuses a name that a volume of the pool has, has had or will have. It also refuses the name of a
+// partial file that a host has yet to delete, because the deletion would remove the new file. If host is not empty and
+// the pool is local, only files of that host count.
+func CheckNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, host fleet.HostID, shared bool) error {
+	of := string(host)
 	if shared {
 		of = ""
 	}
@@ -88,15 +87,15 @@ func IsNameTakenOrInvalid(err error) bool {
 	return code == fleet.Invalid || code == fleet.Conflict
 }
 
-// HostChoice says which hosts may run a volume job.
+// HostChoice limits the hosts that may run a volume job.
 type HostChoice struct {
 	Named      fleet.HostID    // empty: any host
 	Among      []query.HostRef // the hosts with the volume; nil: any host
 	Overcommit bool            // allow overcommit of the pool
 }
 
-// FindHostForVolumeJob returns the host for the job: the named host, or an online host with the pool active and enough
-// space. It refuses if none is suitable.
+// FindHostForVolumeJob returns the named host, or else an online host with the pool active and enough space. It refuses
+// if no host, or not the named host, is suitable.
 func FindHostForVolumeJob(ctx context.Context, q *db.Queries, a fleet.Actor, j VolumeJob, choice HostChoice) (query.HostRef, error) {
 	disks := []fleet.Disk{{PoolID: j.Ref.PoolID, SizeBytes: j.Params.TakesBytes}}
 	hosts, err := placing.CandidateHosts(ctx, q, a, choice.Named, fleet.VMSpec{Disks: disks})

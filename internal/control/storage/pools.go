@@ -17,7 +17,7 @@ type CreatePool struct {
 	HostIDs []fleet.HostID `json:"hostIds"`
 	Secret  string         `json:"secret,omitempty" doc:"The secret with which hosts log in to the storage as spec.user: a CHAP password, or a Ceph key. No response contains it"`
 
-	// Label selector of hosts that get the pool automatically, now and later: "rack=4, ssd".
+	// Label selector of the hosts to which the pool is assigned automatically, now and later, such as "rack=4, ssd".
 	Selector string `json:"selector,omitempty"`
 }
 

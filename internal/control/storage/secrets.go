@@ -15,8 +15,8 @@ import (
 )
 
 // ChangePoolSecret replaces the secret with which hosts log in to a pool's storage. All hosts of the pool set the pool
-// up again with the new secret. A running guest uses it from its next start. No response, job or audit line has the
-// secret.
+// up again with the new secret. A running guest uses the new secret from its next start on. No response, job or audit
+// line contains the secret.
 func (st *Storage) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet.PoolID, secret string) ([]fleet.TaskID, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (st *Storage) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet
 	return tasks, err
 }
 
-// storePoolSecret stores the secret, sealed with a key that the database does not have.
+// storePoolSecret stores the secret encrypted, with a key that is not in the database.
 func (st *Storage) storePoolSecret(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PoolID, secret string) error {
 	by := st.vault.KeyID()
 	if by == "" {

@@ -15,7 +15,7 @@ type Storage struct {
 	vault   auth.Vault     // seals pool secrets
 }
 
-// New returns a Storage over s.
+// New returns a Storage that uses the store, the queries and the vault.
 func New(s *store.Store, b *query.Queries, v auth.Vault) *Storage {
 	return &Storage{store: s, queries: b, vault: v}
 }

@@ -55,7 +55,7 @@ func (st *Storage) CreateVolume(ctx context.Context, a fleet.Actor, pool fleet.P
 	})
 }
 
-// GrowVolume asks a host to grow a volume to size bytes.
+// GrowVolume asks a host to enlarge a volume to size bytes.
 func (st *Storage) GrowVolume(ctx context.Context, a fleet.Actor, of Volume, size int64, overcommit bool) (fleet.Task, error) {
 	return st.changeVolume(ctx, a, of, fleet.ActGrow, func(q *db.Queries, v query.VolumeOn) (VolumeJob, error) {
 		var checks fleet.Checks
@@ -90,8 +90,8 @@ func (st *Storage) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to
 	})
 }
 
-// RenameVolume renames a volume within its pool. The job's subject is the new name and its source the old name, so that
-// no VM can get either name until the job ends.
+// RenameVolume asks a host to rename a volume within its pool. The job's subject is the new name and its source is the
+// old name. Both names are therefore in use until the job ends.
 func (st *Storage) RenameVolume(ctx context.Context, a fleet.Actor, of Volume, to string) (fleet.Task, error) {
 	return st.changeVolume(ctx, a, of, fleet.ActRename, func(q *db.Queries, v query.VolumeOn) (VolumeJob, error) {
 		var checks fleet.Checks
@@ -196,7 +196,8 @@ func (st *Storage) queueDestructiveJob(ctx context.Context, a fleet.Actor, of Vo
 	})
 }
 
-// changeVolume works like QueueVolumeJob for an existing volume. It refuses if the volume does not allow the action.
+// changeVolume works like QueueVolumeJob for an action on an existing volume. It refuses an action that the volume's
+// use forbids.
 func (st *Storage) changeVolume(ctx context.Context, a fleet.Actor, of Volume, act fleet.Action, decide func(*db.Queries, query.VolumeOn) (VolumeJob, error)) (fleet.Task, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Task{}, err
@@ -217,7 +218,7 @@ func (st *Storage) changeVolume(ctx context.Context, a fleet.Actor, of Volume, a
 	})
 }
 
-// VolumeOn returns a volume with its uses and unfinished jobs, which may block changes.
+// VolumeOn returns a volume with the VMs and images that use it and its unfinished jobs, which may block changes.
 func (st *Storage) VolumeOn(ctx context.Context, a fleet.Actor, of Volume) (query.VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return query.VolumeOn{}, err

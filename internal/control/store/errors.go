@@ -24,7 +24,8 @@ func FirstErrorOf(err error, next func() error) error {
 	return next()
 }
 
-// ChangedMeanwhileError returns the refusal of a change that expects another generation of the object.
+// ChangedMeanwhileError returns the Conflict for a change that expects generation had of an object, whose generation is
+// now another.
 func ChangedMeanwhileError(resource string, now, had int64) error {
 	return fleet.Errorf(fleet.Conflict, "Somebody changed this %s meanwhile (generation %d, you had %d). Reload and try again.", resource, now, had)
 }
@@ -59,7 +60,7 @@ func UserError(err error) error {
 			text := cmp.Or(resourceErrorTexts[pg.Code], "The database lacks resources for this request. VMs keep running; try again in a moment.")
 			return fmt.Errorf("%w (%w)", fleet.Errorf(fleet.Unavailable, "%s", text), err)
 		}
-		// Shutdown, connection failure, or a server that has become a standby.
+		// Class 57 is a shutdown and class 08 a failed connection. A read-only server has become a standby.
 		if pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code == db.SQLStateReadOnly {
 			return UnavailableError(err)
 		}
@@ -117,8 +118,8 @@ func NotFoundError(err error, resource string) error {
 	return UserError(err)
 }
 
-// UnknownProjectError replaces a NotFoundError error by the error for an unknown project, so that the error does not
-// reveal whether the project exists.
+// UnknownProjectError replaces a NotFound error, such as that of a hidden project, by the common error for an unknown
+// project. The error thus does not reveal whether the project exists.
 func UnknownProjectError(err error) error {
 	if fleet.CodeOf(err) == fleet.NotFound {
 		return fleet.Errorf(fleet.NotFound, "There is no such project.")

@@ -7,7 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// HostView returns the view of a host row. seen is the agent's last contact and looked its last inventory.
+// HostView returns the view of a host row at time now. seen is the time of the agent's last contact, and looked the
+// time of its last inventory.
 func HostView(r db.Host, seen, looked *time.Time, conflict string, now time.Time) fleet.HostView {
 	h := fleet.Host{
 		ID: r.ID, Name: r.Name, Spec: r.Spec, Generation: r.Generation, Status: r.Status, SeenAt: seen, InventoryAt: looked, Conflict: conflict, CreatedAt: r.CreatedAt,
@@ -22,7 +23,8 @@ func HostViewFromRow(r db.GetHostRow) fleet.HostView {
 	return v
 }
 
-// HostPhase returns fleet.Host.Phase computed from these values. connected is nil if the host has never reported.
+// HostPhase computes fleet.Host.Phase from columns of the host, without the host's complete status. connected is nil if
+// the host has never reported.
 func HostPhase(seen, looked *time.Time, connected *bool, conflict string, now time.Time) fleet.HostPhase {
 	h := fleet.Host{SeenAt: seen, InventoryAt: looked, Conflict: conflict}
 	if connected != nil {
@@ -31,7 +33,8 @@ func HostPhase(seen, looked *time.Time, connected *bool, conflict string, now ti
 	return h.Phase(now)
 }
 
-// ConnectedIfReported returns whether a host is connected to its hypervisor, or nil if the host has never reported.
+// ConnectedIfReported returns connected, whether the agent reaches its hypervisor, or nil if the host has never
+// reported.
 func ConnectedIfReported(ever, connected bool) *bool {
 	if !ever {
 		return nil

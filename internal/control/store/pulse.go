@@ -13,8 +13,8 @@ const (
 	readinessMaxAge  = time.Second     // how long the result of a check is reused
 )
 
-// useDiskSpaceSQL needs 1 MiB of disk until the transaction ends. On a full disk a plain pulse could still succeed,
-// because it changes an existing page.
+// useDiskSpaceSQL needs 1 MiB of disk space until the transaction ends. Without it the readiness check could succeed on
+// a full disk, because its row fits into an existing page.
 const useDiskSpaceSQL = `CREATE TEMPORARY TABLE room ON COMMIT DROP AS SELECT * FROM generate_series(1, 30000)`
 
 // readinessCheck caches whether the database accepts changes. One check runs at a time.
@@ -50,9 +50,9 @@ func (s *Store) Ready(ctx context.Context) error {
 	return p.state
 }
 
-// checkReadiness runs one check. After the first failed check, all connections are dropped once: they may lead to a
-// server that hangs or became a standby, and new connections find the primary. If all connections are busy, they are
-// not dropped, because the failure may only mean that none was free.
+// checkReadiness runs one check. After the first failed check it closes all connections once: they may lead to a server
+// that hangs or became a standby, and new connections find the primary. It does not close them if all are busy, because
+// the check may have failed only for lack of a free connection.
 func (s *Store) checkReadiness() {
 	ctx, cancel := context.WithTimeout(context.Background(), readinessTimeout)
 	defer cancel()

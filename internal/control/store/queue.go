@@ -9,18 +9,20 @@ import (
 
 type childTaskKey struct{}
 
-// WithChildTask returns a context for Queue, which then adds the job to the given subtask. The subtask has no job yet.
+// WithChildTask returns a context with which JoinOrQueueJob adds the job to the given child of a bulk task instead of a
+// new task.
 func WithChildTask(ctx context.Context, child fleet.TaskID) context.Context {
 	return context.WithValue(ctx, childTaskKey{}, child)
 }
 
-// ChildTask returns the subtask set by WithChildTask, or an empty ID.
+// ChildTask returns the child task that WithChildTask has set in ctx, or an empty ID.
 func ChildTask(ctx context.Context) fleet.TaskID {
 	child, _ := ctx.Value(childTaskKey{}).(fleet.TaskID)
 	return child
 }
 
-// JoinOrQueueJob adds a job, or raises the generation of an equal queued job. It returns the job's task.
+// JoinOrQueueJob adds a job, unless an equal job is queued: then it only raises that job's generation. It returns the
+// job's task.
 func JoinOrQueueJob(ctx context.Context, q *db.Queries, a fleet.Actor, j db.JoinQueueParams) (fleet.TaskID, error) {
 	j.ID, j.CreatedBy, j.UserID = fleet.NewID[fleet.JobID](), a.Name, ActorUserID(a)
 	if child := ChildTask(ctx); child != "" && j.Child == nil {
@@ -43,5 +45,5 @@ func JoinOrQueueJob(ctx context.Context, q *db.Queries, a fleet.Actor, j db.Join
 	return task, err
 }
 
-// PowerJobKinds are the job kinds whose newest job alone counts.
+// PowerJobKinds are the kinds of power jobs. A new job of one kind cancels queued jobs of the others.
 var PowerJobKinds = fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool { return k.NewestOnly })

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// Actors who cannot see hosts get no host names, host IDs or paths. Every use case for users redacts its results last,
-// with the functions below; inside control all values are complete.
+// Actors who cannot see hosts get no host names, host IDs or paths. Each use case for users redacts its result as its
+// last step, with the functions below. Within package control all values are complete.
 
 // SeesHosts reports whether the actor may see hosts.
 func SeesHosts(a fleet.Actor) bool { return policy.May(a, policy.InfraSee, "") }
@@ -60,8 +60,8 @@ func mayUnlock(a fleet.Actor, l fleet.VMLock) bool {
 	return policy.May(a, policy.Manage, "") || a.UserID != "" && a.UserID == l.UserID
 }
 
-// RedactVMForActions redacts the parts of a VM that decide about changes: it sets ChangeRefusal if another user's lock
-// blocks the actor, and removes host names and host messages for actors who cannot see hosts.
+// RedactVMForActions prepares a VM for checks of allowed actions. It sets ChangeRefusal if another user has locked the
+// VM. For actors who cannot see hosts, it removes host names and host messages, because reasons may contain them.
 func RedactVMForActions(a fleet.Actor, v fleet.VMView) fleet.VMView {
 	if l := v.Protection.Lock; l != nil && !mayUnlock(a, *l) {
 		v.ChangeRefusal = l.Refusal()

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NoRows is the error that NotFoundError maps.
+// NoRows is the error that NotFoundError maps to NotFound, for packages that do not import pgx.
 var NoRows = pgx.ErrNoRows
 
 // ProjectIDOrEmpty returns the project ID, or an empty ID for a global object.

@@ -24,7 +24,7 @@ type statementExecutor interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// txDispatcher directs each statement to the transaction in its context, or to the pool.
+// txDispatcher executes each statement in the transaction that its context carries, or else on the pool.
 type txDispatcher struct{ pool *pgxpool.Pool }
 
 type txKey struct{}
@@ -78,13 +78,13 @@ func (l txDispatcher) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResu
 	return l.executorFor(ctx).SendBatch(ctx, b)
 }
 
-// Querier runs queries: a Store or a separate transaction.
+// Querier executes queries: a Store, or the transaction of WithTimeLimit.
 type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// WithTimeLimit runs the read-only function do and returns ErrTimeLimitExceeded if one of its statements takes longer
-// than limit. Within a transaction there is no such limit.
+// WithTimeLimit calls do, which only reads, and returns ErrTimeLimitExceeded if one of its statements takes longer than
+// limit. If ctx carries a transaction, there is no limit.
 func (l txDispatcher) WithTimeLimit(ctx context.Context, limit time.Duration, do func(Querier) error) error {
 	if InTx(ctx) {
 		return UserError(do(l))
@@ -103,7 +103,7 @@ func (l txDispatcher) WithTimeLimit(ctx context.Context, limit time.Duration, do
 // ErrTimeLimitExceeded is returned by WithTimeLimit for a statement that takes too long.
 var ErrTimeLimitExceeded = errors.New("the question takes too long")
 
-// boundedRows cancels its context when the rows are closed.
+// boundedRows are rows of a query with a deadline. Close also releases the deadline's context.
 type boundedRows struct {
 	pgx.Rows
 	cancel context.CancelFunc

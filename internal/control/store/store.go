@@ -32,16 +32,16 @@ func New(pool *pgxpool.Pool, hub *notify.Hub) *Store {
 	return &Store{Queries: db.New(l), txDispatcher: l, hub: hub, notifier: notify.NewNotifier(hub, pool)}
 }
 
-// Wake notifies the subject's subscribers on this portal, but not those on other portals.
+// Wake sends a wake-up to the subject's subscribers on this portal, but not to those on other portals.
 func (s *Store) Wake(of fleet.Subject) { s.hub.Wake(string(of)) }
 
-// Tx runs do in a transaction and rolls back on an error. After a deadlock it runs do again, so do must not rely on
-// variables of an earlier run. Within another transaction, do runs as part of that transaction.
+// Tx calls do in a transaction and rolls back if do returns an error. After a deadlock it calls do again, so do must
+// reset variables that an earlier call has set. If ctx carries a transaction, do becomes part of that transaction.
 func (s *Store) Tx(ctx context.Context, do func(q *db.Queries) error) error {
 	return s.RunPgxTx(ctx, func(tx pgx.Tx) error { return do(db.New(tx)) })
 }
 
-// RunPgxTx works like Tx; do gets the transaction itself.
+// RunPgxTx works like Tx, but passes the transaction itself to do.
 func (s *Store) RunPgxTx(ctx context.Context, do func(tx pgx.Tx) error) error {
 	ctx, cancel := withStatementTimeout(ctx)
 	defer cancel()
@@ -65,7 +65,7 @@ func retryDeadlocks(run func() error) error {
 	}
 }
 
-// RunPass runs do in a transaction. It does nothing if another portal is running the pass of that name.
+// RunPass calls do in a transaction, as the pass of that name. It does nothing while another portal runs the same pass.
 func (s *Store) RunPass(ctx context.Context, a fleet.Actor, name string, do func(q *db.Queries) error) error {
 	if err := CheckSystemActor(a); err != nil {
 		return err

@@ -32,8 +32,8 @@ func intsFromInt32s(all []int32) (out []int) {
 	return out
 }
 
-// ReadLocations marks which of the other hosts that report a domain with the VM's ID are offline. For a VM that no
-// other host reports, which is the usual case, it runs no query.
+// ReadLocations marks the offline hosts among the other hosts that report a domain with the VM's ID. It runs no query
+// in the usual case that no other host reports one.
 func ReadLocations(ctx context.Context, q *db.Queries, v *fleet.VMView, now time.Time) error {
 	if len(v.Sightings) == 0 {
 		return nil
@@ -49,7 +49,7 @@ func ReadLocations(ctx context.Context, q *db.Queries, v *fleet.VMView, now time
 	return UserError(err)
 }
 
-// FillNetworkNames adds kinds and names of networks to NICs. Each network is "id kind name".
+// FillNetworkNames adds kinds and names of networks to NICs. Each element of networks has the form "id kind name".
 func FillNetworkNames(nics []fleet.NIC, networks []string) {
 	for _, network := range networks {
 		id, on, _ := strings.Cut(network, " ")
@@ -62,7 +62,7 @@ func FillNetworkNames(nics []fleet.NIC, networks []string) {
 	}
 }
 
-// GetVM returns a VM that the actor may see, not redacted: use cases call VMFor.
+// GetVM returns a VM that the actor may see. The VM is not redacted: use cases redact it with RedactVM.
 func GetVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fleet.VMView, error) {
 	r, err := q.GetVM(ctx, db.GetVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: VisibleProjects(a)})
 	if err != nil {
@@ -76,12 +76,12 @@ func GetVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fl
 
 // LockVM works like GetVM and locks the row until the transaction ends. It checks the permission in the VM's project,
 // and returns a conflict if another user has locked the VM against changes.
-func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, right policy.Permission) (fleet.VMView, error) {
+func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, permission policy.Permission) (fleet.VMView, error) {
 	r, err := q.LockVM(ctx, db.LockVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: VisibleProjects(a)})
 	if err != nil {
 		return fleet.VMView{}, NotFoundError(err, "VM")
 	}
-	if err := policy.Check(a, right, r.VM.ProjectID); err != nil {
+	if err := policy.Check(a, permission, r.VM.ProjectID); err != nil {
 		return fleet.VMView{}, err
 	}
 	FillNetworkNames(r.VM.Spec.NICs, r.Networks)
@@ -95,7 +95,7 @@ func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, ri
 	return v, nil
 }
 
-// VMView returns the view of a VM row at time now. seen is the last inventory of the VM's host.
+// VMView returns the view of a VM row at time now. seen is the time of the last inventory of the VM's host.
 func VMView(r db.VM, host, project string, seen *time.Time, now time.Time) fleet.VMView {
 	vm := VMFromRow(r)
 	if f := vm.LocationFault(host, seen, now); f != nil && vm.Status != nil {

@@ -18,22 +18,23 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// quickFixture is a store whose hub receives only the wake-ups sent by the store.
-type quickFixture struct {
+// pipelinedFixture is a store whose hub is not connected to PostgreSQL, so it receives only wake-ups that the store
+// itself sends.
+type pipelinedFixture struct {
 	*store.Store
 	t    *testing.T
 	pool *pgxpool.Pool
 	sub  *notify.Subscription
 }
 
-func newQuickFixture(t *testing.T, keys ...string) *quickFixture {
+func newPipelinedFixture(t *testing.T, keys ...string) *pipelinedFixture {
 	t.Helper()
 	hub, pool := notify.NewHub(), testkit.DB(t)
-	return &quickFixture{Store: store.New(pool, hub), t: t, pool: pool, sub: hub.Subscribe(keys...)}
+	return &pipelinedFixture{Store: store.New(pool, hub), t: t, pool: pool, sub: hub.Subscribe(keys...)}
 }
 
 // receivedWakeUps returns the wake-up keys received so far.
-func (q *quickFixture) receivedWakeUps() []string {
+func (q *pipelinedFixture) receivedWakeUps() []string {
 	select {
 	case <-q.sub.C:
 		return q.sub.TakeKeys()
@@ -42,7 +43,7 @@ func (q *quickFixture) receivedWakeUps() []string {
 	}
 }
 
-func (q *quickFixture) countTasks() (n int) {
+func (q *pipelinedFixture) countTasks() (n int) {
 	q.t.Helper()
 	if err := q.pool.QueryRow(q.t.Context(), `SELECT count(*) FROM tasks`).Scan(&n); err != nil {
 		q.t.Fatal(err)
@@ -57,13 +58,13 @@ func addTask(ctx context.Context, q *db.Queries) (fleet.TaskID, error) {
 	return id, err
 }
 
-func TestQuickTransactionSendsWakeUpsAfterCommit(t *testing.T) {
+func TestPipelinedTransactionSendsWakeUpsAfterCommit(t *testing.T) {
 	t.Parallel()
 	for name, last := range map[string]bool{"with Last": true, "without Last": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q := newQuickFixture(t, "tasks", "vm:1")
-			err := q.RunQuickTx(t.Context(), 0, func(tx store.QuickTx) error {
+			q := newPipelinedFixture(t, "tasks", "vm:1")
+			err := q.RunPipelinedTx(t.Context(), 0, func(tx store.PipelinedTx) error {
 				if _, err := addTask(t.Context(), tx.Queries); err != nil {
 					return err
 				}
@@ -71,7 +72,7 @@ func TestQuickTransactionSendsWakeUpsAfterCommit(t *testing.T) {
 					t.Errorf("before the commit: wake-ups %q and %d tasks", wakeUps, seen)
 				}
 				if last {
-					_, err := addTask(t.Context(), tx.FinalQueries())
+					_, err := addTask(t.Context(), tx.QueriesWithCommit())
 					return err
 				}
 				return nil
@@ -93,11 +94,11 @@ func TestQuickTransactionSendsWakeUpsAfterCommit(t *testing.T) {
 	}
 }
 
-func TestQuickTransactionSendsWakeUpsOfDeferredTriggers(t *testing.T) {
+func TestPipelinedTransactionSendsWakeUpsOfDeferredTriggers(t *testing.T) {
 	t.Parallel()
 	parent, child := fleet.NewID[fleet.TaskID](), fleet.NewID[fleet.TaskID]()
 	project := fleet.NewID[fleet.ProjectID]() // only the parent belongs to the project, so no other task wakes its key
-	q := newQuickFixture(t, "tasks:"+string(project))
+	q := newPipelinedFixture(t, "tasks:"+string(project))
 	if _, err := q.pool.Exec(t.Context(), `INSERT INTO projects (id, name) VALUES ($1, 'lab')`, project); err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +109,8 @@ func TestQuickTransactionSendsWakeUpsOfDeferredTriggers(t *testing.T) {
 	if err := q.AddSteps(t.Context(), steps); err != nil {
 		t.Fatal(err)
 	}
-	err := q.RunQuickTx(t.Context(), 0, func(tx store.QuickTx) error {
-		return tx.FinalQueries().RefuseTask(t.Context(), db.RefuseTaskParams{ID: child, Error: "no"})
+	err := q.RunPipelinedTx(t.Context(), 0, func(tx store.PipelinedTx) error {
+		return tx.QueriesWithCommit().RefuseTask(t.Context(), db.RefuseTaskParams{ID: child, Error: "no"})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -123,15 +124,15 @@ func TestQuickTransactionSendsWakeUpsOfDeferredTriggers(t *testing.T) {
 	}
 }
 
-func TestFailedQuickTransactionRollsBack(t *testing.T) {
+func TestFailedPipelinedTransactionRollsBack(t *testing.T) {
 	t.Parallel()
 	no := errors.New("no")
-	for name, fail := range map[string]func(ctx context.Context, tx store.QuickTx) error{
-		"error of the caller": func(ctx context.Context, tx store.QuickTx) error {
+	for name, fail := range map[string]func(ctx context.Context, tx store.PipelinedTx) error{
+		"error of the caller": func(ctx context.Context, tx store.PipelinedTx) error {
 			_, err := addTask(ctx, tx.Queries)
 			return errors.Join(err, no)
 		},
-		"failing statement": func(ctx context.Context, tx store.QuickTx) error {
+		"failing statement": func(ctx context.Context, tx store.PipelinedTx) error {
 			id, err := addTask(ctx, tx.Queries)
 			if err != nil {
 				return err
@@ -139,19 +140,19 @@ func TestFailedQuickTransactionRollsBack(t *testing.T) {
 			_, err = tx.NoteDone(ctx, db.NoteDoneParams{ID: id})
 			return err
 		},
-		"failing last statement": func(ctx context.Context, tx store.QuickTx) error {
+		"failing last statement": func(ctx context.Context, tx store.PipelinedTx) error {
 			id, err := addTask(ctx, tx.Queries)
 			if err != nil {
 				return err
 			}
-			_, err = tx.FinalQueries().NoteDone(ctx, db.NoteDoneParams{ID: id})
+			_, err = tx.QueriesWithCommit().NoteDone(ctx, db.NoteDoneParams{ID: id})
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q := newQuickFixture(t, "tasks")
-			if err := q.RunQuickTx(t.Context(), 0, func(tx store.QuickTx) error { return fail(t.Context(), tx) }); err == nil {
+			q := newPipelinedFixture(t, "tasks")
+			if err := q.RunPipelinedTx(t.Context(), 0, func(tx store.PipelinedTx) error { return fail(t.Context(), tx) }); err == nil {
 				t.Error("it did not fail")
 			}
 			if wakeUps, seen := q.receivedWakeUps(), q.countTasks(); wakeUps != nil || seen != 0 {
@@ -160,18 +161,18 @@ func TestFailedQuickTransactionRollsBack(t *testing.T) {
 			if idle := q.pool.Stat(); idle.TotalConns() != idle.IdleConns() || idle.TotalConns() == 0 {
 				t.Errorf("%d connections, %d idle", idle.TotalConns(), idle.IdleConns())
 			}
-			if err := q.RunQuickTx(t.Context(), 0, func(tx store.QuickTx) error { _, err := addTask(t.Context(), tx.FinalQueries()); return err }); err != nil || q.countTasks() != 1 {
+			if err := q.RunPipelinedTx(t.Context(), 0, func(tx store.PipelinedTx) error { _, err := addTask(t.Context(), tx.QueriesWithCommit()); return err }); err != nil || q.countTasks() != 1 {
 				t.Errorf("next transaction: %v", err)
 			}
 		})
 	}
 }
 
-func TestStatementAfterFinalStatementIsRefused(t *testing.T) {
+func TestStatementAfterCommitIsRefused(t *testing.T) {
 	t.Parallel()
-	q := newQuickFixture(t)
-	err := q.RunQuickTx(t.Context(), 0, func(tx store.QuickTx) error {
-		if _, err := addTask(t.Context(), tx.FinalQueries()); err != nil {
+	q := newPipelinedFixture(t)
+	err := q.RunPipelinedTx(t.Context(), 0, func(tx store.PipelinedTx) error {
+		if _, err := addTask(t.Context(), tx.QueriesWithCommit()); err != nil {
 			return err
 		}
 		_, err := addTask(t.Context(), tx.Queries)
@@ -182,11 +183,11 @@ func TestStatementAfterFinalStatementIsRefused(t *testing.T) {
 	}
 }
 
-func TestQuickTransactionIsRetriedAfterDeadlock(t *testing.T) {
+func TestPipelinedTransactionIsRetriedAfterDeadlock(t *testing.T) {
 	t.Parallel()
-	q := newQuickFixture(t, "tasks")
+	q := newPipelinedFixture(t, "tasks")
 	tries := 0
-	err := q.RunQuickTx(t.Context(), 0, func(tx store.QuickTx) error {
+	err := q.RunPipelinedTx(t.Context(), 0, func(tx store.PipelinedTx) error {
 		tries++
 		if _, err := addTask(t.Context(), tx.Queries); err != nil {
 			return err
@@ -202,12 +203,13 @@ func TestQuickTransactionIsRetriedAfterDeadlock(t *testing.T) {
 }
 
 // deadlockError returns PostgreSQL's deadlock error.
-func (q *quickFixture) deadlockError() error {
+func (q *pipelinedFixture) deadlockError() error {
 	_, err := q.pool.Exec(q.t.Context(), `DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END $$`)
 	return err
 }
 
-// Statements of Deferred are sent with the next statement or the commit. Their errors fail the transaction.
+// Statements of DeferredQueries are sent with the next other statement or with the commit. If one of them fails, the
+// transaction fails.
 func TestDeferredStatementsAreSentWithNextStatement(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ fails, last bool }{
@@ -218,12 +220,12 @@ func TestDeferredStatementsAreSentWithNextStatement(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			q := newQuickFixture(t)
+			q := newPipelinedFixture(t)
 			if _, err := q.pool.Exec(t.Context(), `INSERT INTO hosts (id, name) VALUES ('h', 'h')`); err != nil {
 				t.Fatal(err)
 			}
 			testkit.TaskWithJob{Host: "h", Kind: fleet.VMApply, Subject: "vm:1"}.Add(t, q.pool)
-			err := q.RunQuickTx(t.Context(), 0, func(tx store.QuickTx) error {
+			err := q.RunPipelinedTx(t.Context(), 0, func(tx store.PipelinedTx) error {
 				pipelined := tx.DeferredQueries()
 				if err := pipelined.CancelWaitingOf(t.Context(), db.CancelWaitingOfParams{Subject: "vm:1", Kinds: []string{string(fleet.VMApply)}}); err != nil {
 					return err
@@ -239,7 +241,7 @@ func TestDeferredStatementsAreSentWithNextStatement(t *testing.T) {
 				if !c.last {
 					return nil
 				}
-				_, err := addTask(t.Context(), tx.FinalQueries())
+				_, err := addTask(t.Context(), tx.QueriesWithCommit())
 				return err
 			})
 			if (err != nil) != c.fails {
@@ -253,11 +255,11 @@ func TestDeferredStatementsAreSentWithNextStatement(t *testing.T) {
 	}
 }
 
-// The first claims and results on a new connection find their statements already prepared. The warm-up changes nothing
+// After the warm-up of a new connection, the statements of claims and results are prepared. The warm-up changes nothing
 // and sends no wake-up. On a database without tables it returns no error.
 func TestWarmUpPreparesStatementsOfNewConnection(t *testing.T) {
 	t.Parallel()
-	q := newQuickFixture(t, "tasks", "jobs")
+	q := newPipelinedFixture(t, "tasks", "jobs")
 	pool, err := db.OpenWithSetup(t.Context(), q.pool.Config().ConnString(), 8, store.WarmUp)
 	if err != nil {
 		t.Fatal(err)
