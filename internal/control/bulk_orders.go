@@ -27,7 +27,7 @@ func (c *Control) SnapshotVMs(ctx context.Context, a fleet.Actor, ids []fleet.VM
 	}
 	return c.addBulkTaskWithInput(ctx, a, policy.VMChange, in, bulkRequest{
 		kind: fleet.VMSnapshot, action: "vms.snapshot", permission: policy.VMChange, ids: ids,
-		refuseVM: func(vm fleet.VMView) error { return isRefusal(vm.AllowsNewSnapshot(nil)) },
+		refuseVM: func(vm fleet.VMView) error { return conflictIfNotAllowed(vm.AllowsNewSnapshot(nil)) },
 	})
 }
 
@@ -39,7 +39,7 @@ func (c *Control) MigrateVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMI
 	}
 	return c.addBulkTaskWithInput(ctx, a, policy.InfraChange, in, bulkRequest{
 		kind: fleet.VMMigrate, action: "vms.leave", permission: policy.VMChange, ids: ids,
-		refuseVM: func(vm fleet.VMView) error { return isRefusal(vm.AllowsMigration(nil, nil)) },
+		refuseVM: func(vm fleet.VMView) error { return conflictIfNotAllowed(vm.AllowsMigration(nil, nil)) },
 	})
 }
 

@@ -54,8 +54,8 @@ func TestWaitingClaimReturnsWhenJobQueued(t *testing.T) {
 	}
 }
 
-// The end of a job wakes the agent only if another job is queued, possibly for the same subject. Otherwise the agent's
-// claim would find no job.
+// The end of a job wakes the agent only if another job of its host is queued, possibly one for the same subject.
+// Otherwise the agent would claim in vain.
 func TestJobEndWakesAgentOnlyForWaitingJobs(t *testing.T) {
 	r := newHostFixture(t)
 	woken := r.countWakeUps()

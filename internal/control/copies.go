@@ -292,7 +292,7 @@ func (c *Control) RemoveCopyFromLibrary(ctx context.Context, a fleet.Actor, of I
 		return err
 	}
 	return c.changeImage(ctx, a, of.ImageID, func(q *db.Queries, image db.Image) error {
-		if err := forgetCopy(ctx, q, copy); err != nil {
+		if err := removeCopyFromLibrary(ctx, q, copy); err != nil {
 			return err
 		}
 		return store.Audit(ctx, q, a, "image.copy.forget", fleet.SubjectImage(v.ID), image.Name, copy.Volume+" in "+copy.LocationText())
@@ -312,7 +312,7 @@ func (c *Control) DeleteCopy(ctx context.Context, a fleet.Actor, of ImageCopy, c
 		return "", checks.Err()
 	}
 	err = c.changeImage(ctx, a, of.ImageID, func(q *db.Queries, image db.Image) error {
-		if err := forgetCopy(ctx, q, copy); err != nil {
+		if err := removeCopyFromLibrary(ctx, q, copy); err != nil {
 			return err
 		}
 		if copy.On != nil {
@@ -325,7 +325,7 @@ func (c *Control) DeleteCopy(ctx context.Context, a fleet.Actor, of ImageCopy, c
 	return task, err
 }
 
-func forgetCopy(ctx context.Context, q *db.Queries, copy query.CopyOn) error {
+func removeCopyFromLibrary(ctx context.Context, q *db.Queries, copy query.CopyOn) error {
 	in := ImageFile{PoolID: copy.PoolID, Volume: copy.Volume, HostID: copy.HostID}
 	if err := checkNoOverlays(ctx, q, in); err != nil {
 		return err

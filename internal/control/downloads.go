@@ -29,8 +29,8 @@ func (c *Control) DownloadVolume(ctx context.Context, a fleet.Actor, of storage.
 	return c.downloadVolume(ctx, a, a, of)
 }
 
-// downloadVolume works like DownloadVolume, but reads the pool as poolActor instead of a, the person. The caller has checked
-// the person's permission.
+// downloadVolume works like DownloadVolume but reads the pool as poolActor instead of a, the person. The caller has
+// checked the person's permission.
 func (c *Control) downloadVolume(ctx context.Context, poolActor, a fleet.Actor, of storage.Volume) (end relay.End, host string, err error) {
 	if a.UserID == "" || a.Session == "" {
 		return end, "", fleet.Errorf(fleet.Unauthorized, "Sign in first.")

@@ -47,7 +47,7 @@ func (c *Control) TakeSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID
 		if why := vm.Spec.WhyNoMemorySnapshot(); in.Memory && why != "" && vm.HasGuest() {
 			return order, order.Name, fleet.Errorf(fleet.Conflict, "%s", why)
 		}
-		return order, order.Name, isRefusal(vm.AllowsNewSnapshot(busy))
+		return order, order.Name, conflictIfNotAllowed(vm.AllowsNewSnapshot(busy))
 	})
 }
 
@@ -59,7 +59,7 @@ func (c *Control) RevertSnapshot(ctx context.Context, a fleet.Actor, id fleet.VM
 		if err != nil {
 			return fleet.SnapshotParams{}, "", err
 		}
-		return fleet.SnapshotParams{ID: s.ID, Name: s.Name, Start: in.Start && !s.Memory}, s.Name, isRefusal(vm.AllowsRevert(s, busy))
+		return fleet.SnapshotParams{ID: s.ID, Name: s.Name, Start: in.Start && !s.Memory}, s.Name, conflictIfNotAllowed(vm.AllowsRevert(s, busy))
 	})
 }
 
@@ -75,14 +75,14 @@ func (c *Control) DeleteSnapshot(ctx context.Context, a fleet.Actor, id fleet.VM
 		if below := len(vm.Status.Snapshots.Descendants(s.ID)); subtree && below > 0 {
 			detail += fmt.Sprintf(", and %d that came after it", below)
 		}
-		return fleet.SnapshotParams{ID: s.ID, Name: s.Name, Subtree: subtree}, detail, isRefusal(vm.AllowsSnapshots(busy))
+		return fleet.SnapshotParams{ID: s.ID, Name: s.Name, Subtree: subtree}, detail, conflictIfNotAllowed(vm.AllowsSnapshots(busy))
 	})
 }
 
 // ConsolidateVM asks the VM's host to merge overlays left by deleted snapshots.
 func (c *Control) ConsolidateVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (fleet.Task, error) {
 	return c.queueSnapshotJob(ctx, a, id, fleet.VMConsolidate, nil, func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotParams, string, error) {
-		return fleet.SnapshotParams{}, "", isRefusal(vm.AllowsSnapshotMerge(busy))
+		return fleet.SnapshotParams{}, "", conflictIfNotAllowed(vm.AllowsSnapshotMerge(busy))
 	})
 }
 
@@ -138,7 +138,7 @@ func findSnapshot(vm fleet.VMView, id fleet.SnapshotID) (fleet.Snapshot, error) 
 	return fleet.Snapshot{}, fleet.Errorf(fleet.NotFound, "The VM has no such snapshot any more. Reload the page.")
 }
 
-func isRefusal(ok bool, why string) error {
+func conflictIfNotAllowed(ok bool, why string) error {
 	if ok {
 		return nil
 	}

@@ -50,7 +50,7 @@ func (t *callBatcher[I, O]) processAll(ctx context.Context, in []I) (out []O, er
 	t.waiting = append(t.waiting, all...)
 	if !t.batchRunning && len(all) > 0 {
 		t.batchRunning = true
-		go t.runLoop()
+		go t.runBatches()
 	}
 	t.mu.Unlock()
 	out, errs = make([]O, len(in)), make([]error, len(in))
@@ -65,9 +65,9 @@ func (t *callBatcher[I, O]) processAll(ctx context.Context, in []I) (out []O, er
 	return out, errs
 }
 
-// runLoop runs batches until no call waits. It does not use a request's context, because other requests wait for the
-// same batch.
-func (t *callBatcher[I, O]) runLoop() {
+// runBatches runs batches until no call is waiting. It does not use a request's context, because other requests wait
+// for the same batch.
+func (t *callBatcher[I, O]) runBatches() {
 	for {
 		t.mu.Lock()
 		n := min(len(t.waiting), t.maxBatch)

@@ -135,8 +135,8 @@ func (api *API) processResults(ctx context.Context, patience time.Duration, all 
 				return err
 			}
 			e.state = r.state
-			// After a failed deletion or a disk migration, too, the spec may be newer than the host's. Such a job ends at once,
-			// so that vm.apply can be queued.
+			// After a deletion or a stoppable job, too, check for a newer spec: a withdrawn deletion or a disk's new pool may
+			// need vm.apply at once.
 			if ahead := row.Generation > r.in.Generation || job.Kind == fleet.VMDelete || job.Kind.Info().Stoppable; !ahead {
 				later, of[job.ID] = append(later, e), i
 				continue

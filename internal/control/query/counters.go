@@ -117,9 +117,9 @@ func (b *Queries) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.V
 		}
 		for _, id := range ids {
 			if r, ok := now[id]; ok {
-				t.setVM(id, db.CountedVMsRow(r))
+				t.countVM(id, db.CountedVMsRow(r))
 			} else {
-				t.removeVM(id)
+				t.uncountVM(id)
 			}
 		}
 	}
@@ -146,7 +146,7 @@ func (b *Queries) countAll(ctx context.Context) (other []fleet.VMID, err error) 
 			return nil, store.UserError(err)
 		}
 		for _, r := range rows {
-			next.setVM(r.ID, r)
+			next.countVM(r.ID, r)
 			after = r.ID
 		}
 		if len(rows) < countPageSize {

@@ -45,8 +45,8 @@ func newVMSums() vmSums {
 	}
 }
 
-// setVM counts a VM by its current row r, and removes the VM's previous count.
-func (s *vmSums) setVM(id fleet.VMID, r db.CountedVMsRow) {
+// countVM counts a VM by its current row r, and removes the VM's previous count.
+func (s *vmSums) countVM(id fleet.VMID, r db.CountedVMsRow) {
 	p := groupKey{r.ProjectID, r.HostID, r.Heard}
 	g, known := s.groupIndex[p]
 	if !known {
@@ -64,8 +64,8 @@ func (s *vmSums) setVM(id fleet.VMID, r db.CountedVMsRow) {
 	s.addCount(now, 1)
 }
 
-// removeVM removes a VM from the totals.
-func (s *vmSums) removeVM(id fleet.VMID) {
+// uncountVM removes a VM from the totals.
+func (s *vmSums) uncountVM(id fleet.VMID) {
 	if was, ok := s.vms[id]; ok {
 		delete(s.vms, id)
 		s.addCount(was, -1)

@@ -21,8 +21,8 @@ type fleetTotals struct {
 	poolCauses       []poolCause                      // pools that need attention, by cause
 }
 
-// sumFleet computes the totals from the database. Pages read them from the cache Queries.fleetTotals.
-func (b *Queries) sumFleet(ctx context.Context, _ []fleetKey) (map[fleetKey]fleetTotals, error) {
+// computeFleetTotals computes the totals from the database. Pages read them from the cache Queries.fleetTotals.
+func (b *Queries) computeFleetTotals(ctx context.Context, _ []fleetKey) (map[fleetKey]fleetTotals, error) {
 	var w fleetTotals
 	var err error
 	if w.hostSums, err = b.countHosts(ctx); err != nil {

@@ -26,7 +26,7 @@ type Queries struct {
 func New(s *store.Store) *Queries {
 	network := func(id fleet.NetworkID) { s.Wake(fleet.SubjectOf(fleet.TypeNetwork, id)) }
 	b := &Queries{store: s}
-	b.fleetTotals = totalsCache[fleetKey, fleetTotals]{count: b.sumFleet, hosts: func(w fleetTotals) int { return w.hostSums.hostCount() }, changed: b.notifyPools}
+	b.fleetTotals = totalsCache[fleetKey, fleetTotals]{count: b.computeFleetTotals, hosts: func(w fleetTotals) int { return w.hostSums.hostCount() }, changed: b.notifyPools}
 	b.networkSums = totalsCache[fleet.NetworkID, []networkStatusGroup]{count: b.groupNetworkStatuses, hosts: countNetworkStatuses, changed: notifyIfChanged(equalNetworkSums, network)}
 	b.firstPoolHosts = totalsCache[fleet.PoolID, firstStatusHosts]{count: forEachKey(b.findFirstPoolHosts), hosts: firstStatusHosts.statusCount, changed: notifyIfChanged(firstStatusHosts.equal, b.notifyPool)}
 	b.firstNetworkHosts = totalsCache[fleet.NetworkID, firstStatusHosts]{count: forEachKey(b.findFirstNetworkHosts), hosts: firstStatusHosts.statusCount, changed: notifyIfChanged(firstStatusHosts.equal, network)}

@@ -39,8 +39,8 @@ func (b *Queries) ListVMs(ctx context.Context, a fleet.Actor, q fleet.Query) (fl
 	return b.listVMs(ctx, a, q, new(statementBuilder))
 }
 
-// ListVMRows works like ListVMs, but returns only the values that a table row shows: of the spec CPUs and memory, of
-// the status the power state, pending changes and addresses. VMs that need attention have their complete spec and
+// ListVMRows works like ListVMs, but returns only the values that a table row shows: CPUs and memory from the spec, and
+// power state, pending changes and addresses from the status. VMs that need attention have their complete spec and
 // status.
 func (b *Queries) ListVMRows(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {

@@ -68,7 +68,7 @@ func (b *Queries) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) (
 		t, one := watchedType(key)
 		ofProject := one && t.ProjectKeyPrefix != ""
 		if t.Key != "" && policy.May(a, t.See, "") && (!ofProject || seen == nil || seen[key]) {
-			followed = append(totalsCache, FollowedKey{key, wakeUpKeys(a, key, t, one)})
+			followed = append(followed, FollowedKey{key, wakeUpKeys(a, key, t, one)})
 		}
 	}
 	return followed, nil
