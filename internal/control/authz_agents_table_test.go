@@ -106,5 +106,5 @@ var agentUseCases = map[string]useCase{
 	"AssignLabelled":     {permittedActors: onlyPortal, args: noArgs},
 	"UpdateOverlayPeers": {permittedActors: onlyPortal, args: noArgs},
 	"QueueDrifted":       {permittedActors: onlyPortal, args: noArgs},
-	"ReassignMovedVMs":  {permittedActors: onlyPortal, args: noArgs},
+	"ReassignMovedVMs":   {permittedActors: onlyPortal, args: noArgs},
 }

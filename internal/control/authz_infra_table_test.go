@@ -59,16 +59,16 @@ var infraUseCases = map[string]useCase{
 	"PreviewHostsByLabel/pool":    {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectPool(w.nfs), "rack=4"} }},
 	"PreviewHostsByLabel/network": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectNetwork(w.definedNetwork()), "rack=4"} }},
 	"PoolsOnHost":                 {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
-	"CountOpenJobs":                    {permittedActors: actorsSeeingInfra, args: noArgs},
+	"CountOpenJobs":               {permittedActors: actorsSeeingInfra, args: noArgs},
 
 	"VolumeOn": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.volume()} }},
 	"CreateVolume": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		return []any{w.nfs, storage.NewVolume{Name: w.uniqueName("volume"), Format: "raw", SizeBytes: 1 << 20}}
 	}},
-	"GrowVolume":   {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.volume(), int64(1 << 30), false} }},
-	"DownloadVolume":   {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any { return []any{w.volume()} }},
-	"AbandonRelay": {permittedActors: actorsUsingAnyProject, args: func(w *authzFixture) []any { return []any{fleet.NewID[fleet.PairID]()} }},
-	"RenameVolume": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.volume(), w.uniqueName("renamed")} }},
+	"GrowVolume":     {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.volume(), int64(1 << 30), false} }},
+	"DownloadVolume": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any { return []any{w.volume()} }},
+	"AbandonRelay":   {permittedActors: actorsUsingAnyProject, args: func(w *authzFixture) []any { return []any{fleet.NewID[fleet.PairID]()} }},
+	"RenameVolume":   {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.volume(), w.uniqueName("renamed")} }},
 	"ConvertVolume": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		return []any{w.volumeOfFormat("vmdk"), w.uniqueName("converted"), false}
 	}},

@@ -57,9 +57,9 @@ var projectUseCases = map[string]useCase{
 	"PreviewVM": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		return []any{control.CreateVM{ProjectID: w.red, Name: w.uniqueName("red"), Spec: smallSpec}}
 	}},
-	"PlannedRequest":   {permittedActors: onlyMia, args: func(w *authzFixture) []any { return []any{w.plan()} }},
-	"ExecutePlan": {permittedActors: onlyMia, args: func(w *authzFixture) []any { return []any{w.plan()} }},
-	"DetachDisk":  {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { id, disk := w.vmWithPartlyMissingDisk(); return []any{id, disk} }},
+	"PlannedRequest": {permittedActors: onlyMia, args: func(w *authzFixture) []any { return []any{w.plan()} }},
+	"ExecutePlan":    {permittedActors: onlyMia, args: func(w *authzFixture) []any { return []any{w.plan()} }},
+	"DetachDisk":     {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { id, disk := w.vmWithPartlyMissingDisk(); return []any{id, disk} }},
 	"ReplaceDisk": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		id, disk := w.vmWithPartlyMissingDisk()
 		return []any{id, disk, control.NewDisk{Volume: w.uniqueName("new") + ".qcow2", SizeBytes: 1 << 20}}
@@ -98,10 +98,10 @@ var projectUseCases = map[string]useCase{
 		w.execSQL(`DELETE FROM exports`) // the number of exports per project is limited
 		return []any{w.stoppedVMWithDisk(), control.NewExport{Format: "ova"}}
 	}},
-	"ListExports":  {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
-	"GetExport":    {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.export()} }},
-	"DeleteExport": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.export()} }},
-	"DownloadExport":   {permittedActors: without(actorsUsingRed, "system"), args: func(w *authzFixture) []any { return []any{w.export()} }},
+	"ListExports":    {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"GetExport":      {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.export()} }},
+	"DeleteExport":   {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.export()} }},
+	"DownloadExport": {permittedActors: without(actorsUsingRed, "system"), args: func(w *authzFixture) []any { return []any{w.export()} }},
 	"ImageOfDisk": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		id, disk := w.vmWithDisk()
 		w.execSQL(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, id)
@@ -131,9 +131,9 @@ var projectUseCases = map[string]useCase{
 		w.execSQL(`UPDATE vms SET spec = spec || '{"power":"stopped"}', status = status || '{"power":"stopped"}' WHERE id = $1`, id)
 		return []any{id, control.MigrateVM{HostID: w.h2}}
 	}},
-	"MigrationTargets":   {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { id, _ := w.vmWithDisk(); return []any{id} }},
+	"MigrationTargets":         {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { id, _ := w.vmWithDisk(); return []any{id} }},
 	"MigrationInProgress":      {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.vm()} }},
-	"MoveTargets":        {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { id, disk := w.vmWithDisk(); return []any{id, disk} }},
+	"MoveTargets":              {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { id, disk := w.vmWithDisk(); return []any{id, disk} }},
 	"DiskMigrationsInProgress": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"AcceptDrift": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		id, _ := w.vmWithPartlyMissingDisk()
