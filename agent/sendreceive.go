@@ -156,7 +156,7 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 		},
 		WaitDisksArrived: func(ctx context.Context) error {
 			for _, d := range order.Disks {
-				if _, err := a.newRendezvous(j, d.Transfer, order.ToName).pollUntil(ctx, wire.Meet{}, "waiting for", func(o wire.MeetAnswer) bool { return o.Received }); err != nil {
+				if _, err := a.newRendezvous(j, d.Transfer, order.ToName).pollUntil(ctx, wire.TransferState{}, "waiting for", func(o wire.TransferPeerState) bool { return o.Received }); err != nil {
 					return err
 				}
 			}

@@ -35,7 +35,7 @@ func (a *Agent) newRendezvous(j *job, id fleet.TransferID, peer string) *rendezv
 
 // exchangeMessage sends a message to the other host and returns that host's newest message. It retries until the
 // message reaches the portal.
-func (m *rendezvous) exchangeMessage(ctx context.Context, msg wire.Meet) (wire.MeetAnswer, error) {
+func (m *rendezvous) exchangeMessage(ctx context.Context, msg wire.TransferState) (wire.TransferPeerState, error) {
 	wait := newBackoff(m.a.timing.retry, m.a.timing.retryMax)
 	for {
 		msg.Job, msg.Epoch = m.j.ID, m.j.epoch.Load()
@@ -57,7 +57,7 @@ func (m *rendezvous) exchangeMessage(ctx context.Context, msg wire.Meet) (wire.M
 }
 
 // checkPeer returns an error if the other host has failed, or has not begun its part in time.
-func (m *rendezvous) checkPeer(out wire.MeetAnswer) error {
+func (m *rendezvous) checkPeer(out wire.TransferPeerState) error {
 	if out.PeerName != "" {
 		m.peerName = out.PeerName
 	}
@@ -73,7 +73,7 @@ func (m *rendezvous) checkPeer(out wire.MeetAnswer) error {
 }
 
 // pollUntil repeats the message until ready accepts the other host's answer.
-func (m *rendezvous) pollUntil(ctx context.Context, msg wire.Meet, note string, ready func(wire.MeetAnswer) bool) (wire.MeetAnswer, error) {
+func (m *rendezvous) pollUntil(ctx context.Context, msg wire.TransferState, note string, ready func(wire.TransferPeerState) bool) (wire.TransferPeerState, error) {
 	for {
 		out, err := m.exchangeMessage(ctx, msg)
 		if err != nil || ready(out) {
@@ -86,7 +86,7 @@ func (m *rendezvous) pollUntil(ctx context.Context, msg wire.Meet, note string, 
 	}
 }
 
-func (m *rendezvous) peerOf(out wire.MeetAnswer) transfer.Peer {
+func (m *rendezvous) peerOf(out wire.TransferPeerState) transfer.Peer {
 	return transfer.Peer{Host: out.Peer, KeyHash: out.KeyHash}
 }
 
@@ -94,7 +94,7 @@ func (m *rendezvous) peerOf(out wire.MeetAnswer) transfer.Peer {
 func (m *rendezvous) send(ctx context.Context, pieces transfer.Pieces, size int64, rate *transfer.RateLimit, report func(done, total, rate int64, way string)) error {
 	for try := 1; ; try++ {
 		ticket := transfer.NewTicket()
-		remote, err := m.pollUntil(ctx, wire.Meet{Ticket: ticket.Hash()}, "waiting for", func(o wire.MeetAnswer) bool { return o.Online == ticket.Hash() || o.Received })
+		remote, err := m.pollUntil(ctx, wire.TransferState{Ticket: ticket.Hash()}, "waiting for", func(o wire.TransferPeerState) bool { return o.Online == ticket.Hash() || o.Received })
 		if err != nil || remote.Received {
 			return err
 		}
@@ -117,14 +117,14 @@ func (m *rendezvous) send(ctx context.Context, pieces transfer.Pieces, size int6
 const RelayedNote = "relayed by the portal, because the hosts cannot reach each other"
 
 // connectReceiver connects to the receiver directly, or else through the portal's relay.
-func (m *rendezvous) connectReceiver(ctx context.Context, remote wire.MeetAnswer, ticket transfer.Ticket) (*transfer.Outgoing, string, error) {
+func (m *rendezvous) connectReceiver(ctx context.Context, remote wire.TransferPeerState, ticket transfer.Ticket) (*transfer.Outgoing, string, error) {
 	own, peer := m.a.identity.transferCredentials(), m.peerOf(remote)
 	out, err := transfer.Dial(ctx, remote.Listens, own, peer, ticket)
 	if err == nil {
 		return out, "", nil
 	}
 	m.a.log.Info("The other host cannot be reached directly; using the portal's relay.", "job", m.j.ID, "peer", m.peerName, "error", err)
-	at, err := m.pollUntil(ctx, wire.Meet{Ticket: ticket.Hash(), Relay: true}, "waiting at the portal for", func(o wire.MeetAnswer) bool { return o.RelayTicket == ticket.Hash() })
+	at, err := m.pollUntil(ctx, wire.TransferState{Ticket: ticket.Hash(), Relay: true}, "waiting at the portal for", func(o wire.TransferPeerState) bool { return o.RelayTicket == ticket.Hash() })
 	if err != nil {
 		return nil, "", err
 	}
@@ -138,7 +138,7 @@ func (m *rendezvous) connectReceiver(ctx context.Context, remote wire.MeetAnswer
 	return out, ", " + RelayedNote, nil
 }
 
-func (m *rendezvous) dialRelay(ctx context.Context, at wire.MeetAnswer) (net.Conn, error) {
+func (m *rendezvous) dialRelay(ctx context.Context, at wire.TransferPeerState) (net.Conn, error) {
 	ws, err := m.a.client.DialRelay(ctx, at.PortalURL, at.RelayID)
 	if err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (m *rendezvous) receive(ctx context.Context, handle func(context.Context, *
 // admit waits for a sender with an unused ticket, at a listener of this host and at the portal.
 func (m *rendezvous) admit(ctx context.Context, used string) (in *transfer.Incoming, ticket string, err error) {
 	for {
-		remote, err := m.pollUntil(ctx, wire.Meet{}, "waiting for", func(o wire.MeetAnswer) bool { return o.Ticket != "" && o.Ticket != used })
+		remote, err := m.pollUntil(ctx, wire.TransferState{}, "waiting for", func(o wire.TransferPeerState) bool { return o.Ticket != "" && o.Ticket != used })
 		if err != nil {
 			return nil, "", err
 		}
@@ -198,11 +198,11 @@ func (m *rendezvous) admit(ctx context.Context, used string) (in *transfer.Incom
 }
 
 // admitWithTicket waits for the sender with the ticket in remote; nil: the sender uses another ticket now.
-func (m *rendezvous) admitWithTicket(ctx context.Context, remote wire.MeetAnswer) (*transfer.Incoming, error) {
+func (m *rendezvous) admitWithTicket(ctx context.Context, remote wire.TransferPeerState) (*transfer.Incoming, error) {
 	own, peer := m.a.identity.transferCredentials(), m.peerOf(remote)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	msg := wire.Meet{Ticket: remote.Ticket}
+	msg := wire.TransferState{Ticket: remote.Ticket}
 	admitted := make(chan *transfer.Incoming, 1)
 	listener, err := transfer.Open(own, peer, remote.Ticket, m.a.ports)
 	if err == nil {

@@ -134,8 +134,8 @@ type CountedNetworksRow struct {
 	Device string
 }
 
-// Networks among these whose NICs each need a host device or a function of one (see NetworkSpec.Counted), and all other
-// networks on the same devices. The order by device makes all transactions lock in one order.
+// Networks among these whose NICs each need a host device or a function of one (see NetworkSpec.HasExclusiveNICs), and
+// all other networks on the same devices. The order by device makes all transactions lock in one order.
 func (q *Queries) CountedNetworks(ctx context.Context, ids []string) ([]CountedNetworksRow, error) {
 	rows, err := q.db.Query(ctx, countedNetworks, ids)
 	if err != nil {

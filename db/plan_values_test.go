@@ -13,7 +13,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// IDs of rows created by fill.
+// IDs of rows that fillTables creates.
 const (
 	someHostID    = "00000000-0000-7000-8000-000000000001"
 	someProjectID = "00000000-0000-7000-8000-000000001001"

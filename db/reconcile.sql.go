@@ -203,7 +203,7 @@ const tryPassLock = `-- name: TryPassLock :one
 SELECT pg_try_advisory_xact_lock(hashtext('quantix pass ' || $1::text))
 `
 
-// Makes sure that only one portal at a time runs a periodic pass.
+// Makes sure that only one portal at a time runs the reconciler of this name.
 func (q *Queries) TryPassLock(ctx context.Context, pass string) (bool, error) {
 	row := q.db.QueryRow(ctx, tryPassLock, pass)
 	var pg_try_advisory_xact_lock bool

@@ -178,7 +178,7 @@ type ScheduleFailedParams struct {
 	ID      schedules.ScheduleID
 }
 
-// The pass retries the schedule after five minutes.
+// The portal retries the schedule after five minutes.
 func (q *Queries) ScheduleFailed(ctx context.Context, arg ScheduleFailedParams) error {
 	_, err := q.db.Exec(ctx, scheduleFailed, arg.Trouble, arg.ID)
 	return err
@@ -250,7 +250,7 @@ type ScheduleToCheckRow struct {
 	VMID fleet.VMID
 }
 
-// The next schedule that a pass must check. VMs being deleted are skipped.
+// The next schedule that the portal must check. VMs being deleted are skipped.
 func (q *Queries) ScheduleToCheck(ctx context.Context) (ScheduleToCheckRow, error) {
 	row := q.db.QueryRow(ctx, scheduleToCheck)
 	var i ScheduleToCheckRow
@@ -422,7 +422,7 @@ type TemporarySnapshotToCheckRow struct {
 	VMID       fleet.VMID
 }
 
-// The next temporary snapshot that a pass must check. VMs being deleted are skipped.
+// The next temporary snapshot that the portal must check. VMs being deleted are skipped.
 func (q *Queries) TemporarySnapshotToCheck(ctx context.Context) (TemporarySnapshotToCheckRow, error) {
 	row := q.db.QueryRow(ctx, temporarySnapshotToCheck)
 	var i TemporarySnapshotToCheckRow

@@ -12,7 +12,7 @@ import (
 // projects into grants.
 func TestUpgradeTurnsPublishedVolumesIntoImages(t *testing.T) {
 	t.Parallel()
-	// a database with debian.qcow2 of the shared pool1, published to all projects
+	// The older database has published debian.qcow2 of the shared pool1 to all projects.
 	url := testkit.Schema14(t, os.DirFS("migration"), 3, 20)
 	p, conn := testkit.Migrator(t, url, os.DirFS("migration"))
 	if _, err := p.UpTo(t.Context(), 31); err != nil {

@@ -100,7 +100,7 @@ func Handler() http.Handler {
 	})
 }
 
-// bestEncoding returns the best encoding of compressed files that an Accept-Encoding header with the value accepted
+// bestEncoding returns the best encoding of compressed files that accepted, the value of an Accept-Encoding header,
 // allows; empty: none.
 func bestEncoding(accepted string) string {
 	for _, coding := range encodings {
@@ -111,7 +111,7 @@ func bestEncoding(accepted string) string {
 	return ""
 }
 
-// AcceptsEncoding reports whether an Accept-Encoding header with the value accepted allows the encoding coding.
+// AcceptsEncoding reports whether accepted, the value of an Accept-Encoding header, allows the content coding.
 func AcceptsEncoding(accepted, coding string) bool {
 	for one := range strings.SplitSeq(accepted, ",") {
 		name, quality, _ := strings.Cut(strings.TrimSpace(one), ";")

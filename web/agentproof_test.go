@@ -43,7 +43,7 @@ func callsOfAgentRoutes(t *testing.T, m *simulatedAgent, work, screen wire.Work)
 			{Job: work.ID, Finish: wire.Finish{Epoch: work.Epoch, Generation: work.Generation, Seq: m.seq, Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Crashed}}},
 			{Job: screen.ID, Finish: wire.Finish{Epoch: screen.Epoch, Seq: m.seq, Outcome: wire.Done}},
 		}})},
-		"POST " + wire.PathTransfers + ":id/meet": {wire.PathTransfers + string(work.ID) + "/meet", marshalJSON(t, wire.Meet{Job: work.ID, Epoch: work.Epoch, Ticket: strings.Repeat("ab", 32)})},
+		"POST " + wire.PathTransfers + ":id/meet": {wire.PathTransfers + string(work.ID) + "/meet", marshalJSON(t, wire.TransferState{Job: work.ID, Epoch: work.Epoch, Ticket: strings.Repeat("ab", 32)})},
 		"POST " + wire.PathJobs + ":id/secret":    {wire.PathJobs + string(m.guestSecretJob) + "/secret", `{}`},
 		"POST " + wire.PathFirstBoots + ":id":     {wire.PathFirstBoots + string(work.VM.ID), marshalJSON(t, wire.FirstBootRequest{FirstBoot: fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}})},
 		"POST " + wire.PathPools + ":id/secret":   {wire.PathPools + string(m.secretPool) + "/secret", `{}`},

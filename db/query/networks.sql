@@ -48,8 +48,8 @@ GROUP BY v.host_id;
 SELECT id, name FROM networks WHERE id = ANY (@ids::text[]) AND spec->>'mode' = ANY (@modes::text[]);
 
 -- name: CountedNetworks :many
--- Networks among these whose NICs each need a host device or a function of one (see NetworkSpec.Counted), and all other
--- networks on the same devices. The order by device makes all transactions lock in one order.
+-- Networks among these whose NICs each need a host device or a function of one (see NetworkSpec.HasExclusiveNICs), and
+-- all other networks on the same devices. The order by device makes all transactions lock in one order.
 SELECT n.id, (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device
 FROM networks n WHERE (n.spec->>'mode' = 'sriov' OR n.spec->>'direct' = 'passthrough')
   AND EXISTS (SELECT FROM networks a WHERE a.id = ANY (@ids::text[]) AND a.spec->>'mode' = n.spec->>'mode' AND a.spec->>'device' = n.spec->>'device')

@@ -42,5 +42,5 @@ DELETE FROM cell_quarters q WHERE (q.noun, q.object_id, q.host_id, q.quarter) IN
 DELETE FROM host_silences WHERE until < now() - interval '25 hours';
 
 -- name: TryPassLock :one
--- Makes sure that only one portal at a time runs a periodic pass.
+-- Makes sure that only one portal at a time runs the reconciler of this name.
 SELECT pg_try_advisory_xact_lock(hashtext('quantix pass ' || @pass::text));

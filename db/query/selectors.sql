@@ -40,8 +40,8 @@ WHERE EXISTS (SELECT h.id FROM hosts h WHERE h.spec->'labels' @> s.pairs AND h.s
 ORDER BY s.noun, s.object_id;
 
 -- name: LabelledWithout :many
--- The hosts of LabelWork for one object: first the hosts not tried yet, then excluded hosts in random order, so that
--- each host is retried eventually.
+-- The hosts where an object of LabelWork is missing: first the hosts not tried yet, then excluded hosts in random order,
+-- so that each host is retried eventually.
 SELECT h.id, (l.host_id IS NULL)::boolean AS fresh FROM hosts h
 LEFT JOIN left_out l ON l.noun = @noun AND l.object_id = @object_id AND l.host_id = h.id
 WHERE h.id IN (

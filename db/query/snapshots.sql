@@ -28,7 +28,7 @@ LEFT JOIN tasks t ON t.id = r.task_id LEFT JOIN tasks d ON d.id = r.tidy_task
 WHERE s.vm_id = @vm_id ORDER BY r.due DESC;
 
 -- name: ScheduleToCheck :one
--- The next schedule that a pass must check. VMs being deleted are skipped.
+-- The next schedule that the portal must check. VMs being deleted are skipped.
 SELECT s.id, s.vm_id FROM snapshot_schedules s JOIN vms v ON v.id = s.vm_id
 WHERE s.look_at <= now() AND v.deleted_at IS NULL ORDER BY s.look_at LIMIT 1;
 
@@ -36,7 +36,7 @@ WHERE s.look_at <= now() AND v.deleted_at IS NULL ORDER BY s.look_at LIMIT 1;
 UPDATE snapshot_schedules SET next_at = sqlc.narg(next_at), look_at = sqlc.narg(look_at), missed = @missed, trouble = @trouble, attention = @attention WHERE id = @id;
 
 -- name: ScheduleFailed :exec
--- The pass retries the schedule after five minutes.
+-- The portal retries the schedule after five minutes.
 UPDATE snapshot_schedules SET look_at = now() + interval '5 minutes', trouble = @trouble WHERE id = @id;
 
 -- name: AddScheduleRun :execrows
@@ -70,7 +70,7 @@ JOIN jobs j ON j.id = s.job_id
 WHERE s.vm_id = @vm_id AND s.deletions = 0 AND j.state IN ('queued', 'running', 'done') FOR SHARE OF j;
 
 -- name: TemporarySnapshotToCheck :one
--- The next temporary snapshot that a pass must check. VMs being deleted are skipped.
+-- The next temporary snapshot that the portal must check. VMs being deleted are skipped.
 SELECT s.snapshot_id, s.vm_id FROM temporary_snapshots s JOIN vms v ON v.id = s.vm_id
 WHERE s.look_at <= now() AND v.deleted_at IS NULL ORDER BY s.look_at LIMIT 1;
 

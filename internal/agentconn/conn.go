@@ -186,8 +186,8 @@ func (p *ParkedConn) Answer(a *http.Response) {
 	}
 }
 
-// resumedConn is a connection after it was parked. ahead is the start of the next request, which was read during the
-// parking.
+// resumedConn is a connection after it was parked. ahead is the start of the next request, which was read while the
+// connection was parked.
 type resumedConn struct {
 	*tls.Conn
 	ahead []byte

@@ -76,7 +76,7 @@ func (l *Listener) Addr() net.Addr { return l.inner.Addr() }
 
 type connKey struct{}
 
-// ConnContext adds the Conn to the context of its requests, where Of finds it.
+// ConnContext adds the Conn to the context of its requests, where ConnFromContext finds it.
 func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if wrapped, ok := c.(interface{ NetConn() net.Conn }); ok {
 		if own, ok := wrapped.NetConn().(*Conn); ok {

@@ -41,7 +41,7 @@ var allowedImports = map[string][]string{
 	"static/":        {"static/"},
 	"agent":          {"agent/hypervisor", "agent/state", "agent/transfer", "internal/wire", "internal/fleet"},
 
-	// Backends import the contract and never the agent.
+	// Hypervisor backends import agent/hypervisor, which defines their interface, and never the agent.
 	"agent/hypervisor":             {"agent/transfer", "internal/wire", "internal/fleet"},
 	"agent/hypervisor/conformance": {"agent/hypervisor", "agent/pooldir", "agent/transfer", "internal/wire", "internal/fleet", "internal/testkit/tier"},
 	"agent/pooldir":                {"agent/hypervisor", "internal/fleet"},

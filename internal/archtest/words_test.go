@@ -215,7 +215,7 @@ func readBudgets(t *testing.T) map[string]int {
 	return budgets
 }
 
-// writeBudgets writes the counts that are lower than their budgets.
+// writeBudgets lowers each budget to the current count, where the count is lower.
 func writeBudgets(t *testing.T, counts, budgets map[string]int) {
 	t.Helper()
 	var out strings.Builder

@@ -60,7 +60,7 @@ func (a *Authority) NewServerCert(hosts []string) (*ServerCert, error) {
 	return &ServerCert{authority: a, hosts: hosts, cert: &first}, nil
 }
 
-// ServerTLS returns the TLS configuration of a listener that uses the certificate from Server.
+// ServerTLS returns the TLS configuration of a listener that uses a certificate from NewServerCert.
 func (a *Authority) ServerTLS(hosts []string) (*tls.Config, error) {
 	s, err := a.NewServerCert(hosts)
 	if err != nil {

@@ -54,14 +54,14 @@ func BenchmarkAgents(b *testing.B) {
 	flushCommits(b, r.pool, true)
 	for range b.N {
 		raw := measureRawNotify(b, r)
-		took, alone := measureIntentLatency(b, r, few, got)
+		took, alone := measureJobDelivery(b, r, few, got)
 		goals.Intent.Record(b, took.percentile(0.99) <= 4*time.Millisecond, took.String()+" ms, one at a time "+alone.String(), "bare INSERT + NOTIFY "+raw.String(), took.ratioTo(raw))
 		flushCommits(b, r.pool, false)
 		all := slices.Concat(few, p.openSessions(b, certs, fewAgents+1, allAgents))
 		park(all[fewAgents:], allAgents)
 		flushCommits(b, r.pool, true)
 		raw = measureRawNotify(b, r)
-		took, alone = measureIntentLatency(b, r, all, got)
+		took, alone = measureJobDelivery(b, r, all, got)
 		goals.IntentAll.Record(b, took.percentile(0.99) <= 8*time.Millisecond, took.String()+" ms, one at a time "+alone.String(), "bare INSERT + NOTIFY "+raw.String(), took.ratioTo(raw))
 		measureMassJobs(b, r, p, got)
 		measureThroughput(b, r, p, got)
@@ -81,10 +81,10 @@ func fleet10kURL(b *testing.B) string {
 	return durableURL(b, fleet10kTemplate)
 }
 
-// measureIntentLatency measures how long it takes from the SQL statement that queues a job, including the commit, until
-// the host's agent has the job. The portal is warm. In took, jobs follow one another while earlier results are still
-// being sent. In alone, each job is queued after the end of the job before it.
-func measureIntentLatency(b *testing.B, r *rig, callers []*agentCaller, got chan fleet.HostID) (took, alone durations) {
+// measureJobDelivery measures how long it takes from the SQL statement that queues a job, including the commit, until
+// the host's agent has the job. The portal is warm. The times took are of jobs that follow one another while earlier
+// results are still being sent. The times alone are of jobs that are each queued after the end of the job before.
+func measureJobDelivery(b *testing.B, r *rig, callers []*agentCaller, got chan fleet.HostID) (took, alone durations) {
 	b.Helper()
 	one := func() time.Duration {
 		c := callers[rand.IntN(len(callers))]
@@ -113,7 +113,7 @@ func measureIntentLatency(b *testing.B, r *rig, callers []*agentCaller, got chan
 	return took, alone
 }
 
-// measureMassJobs measures one job for each parked agent, all queued at once. The reference is the time that plain
+// measureMassJobs measures one job for each waiting agent, all queued at once. The reference is the time that plain
 // net/http takes to handle two requests of each agent.
 func measureMassJobs(b *testing.B, r *rig, p *portal, got chan fleet.HostID) {
 	b.Helper()

@@ -16,9 +16,9 @@ const (
 )
 
 // BenchmarkLabels measures assignments by label to 10,000 hosts. First it measures the time until a network is assigned
-// to all hosts, with a job for each host. Then, with 40 such networks, it measures a pass without changes, and a pass
-// after one new host has the label. The reference is the insertion of as many plain rows, with one statement per batch
-// of a pass.
+// to all hosts, with a job for each host. Then, with 40 such networks, it measures a run of the label reconciler
+// without changes, and a run after one new host has the label. The reference is the insertion of as many plain rows,
+// with one statement for each of the reconciler's batches.
 func BenchmarkLabels(b *testing.B) {
 	r := newRig(b)
 	r.exec(b, `INSERT INTO users (id, name, role, password_hash) VALUES ('ann', 'ann', 'admin', '')`)

@@ -22,8 +22,8 @@ const (
 
 // BenchmarkAgentConnections measures how much memory of the portal's process each agent over mutual TLS uses. Each
 // agent has all its connections, has reported 40 VMs and a heartbeat, and waits for jobs. Limit: 48 KB. The references
-// are agents with one connection for claims and another for calls, and a plain net/http server with one parked request
-// per connection.
+// are agents with one connection for claims and another for calls, and a plain net/http server with one unanswered
+// request per connection.
 func BenchmarkAgentConnections(b *testing.B) {
 	for range b.N {
 		r := newRig(b)
@@ -164,8 +164,8 @@ func BenchmarkParkedAgents(b *testing.B) {
 	}
 }
 
-// measureParkedMemory starts a server process, parks all agents at it, and returns how much memory the process gained
-// per agent.
+// measureParkedMemory starts a server process, lets all agents wait at it for jobs, and returns how much memory the
+// process gained per agent.
 func measureParkedMemory(b *testing.B, r *rig, kind string) float64 {
 	b.Helper()
 	s := startServerProcess(b, r, kind)
@@ -203,7 +203,7 @@ func dialTCP(b *testing.B, address string) net.Conn {
 }
 
 // issueCerts makes the process create every host's certificate in advance. The certificates replace TLS here and are no
-// cost of parking.
+// cost of a waiting claim.
 func issueCerts(b *testing.B, address string, hosts []hostSession) {
 	b.Helper()
 	client := newClient()
@@ -215,8 +215,8 @@ func issueCerts(b *testing.B, address string, hosts []hostSession) {
 	client.CloseIdleConnections()
 }
 
-// parkClaims sends a claim for each host on its own connection, and returns when all claims are parked. It reads no
-// answers, because the portal answers no claim before wire.ClaimWait has passed.
+// parkClaims sends a claim for each host on its own connection, and returns when the server holds all claims. It reads
+// no answers, because the portal answers no claim before wire.ClaimWait has passed.
 func parkClaims(b *testing.B, s *serverProcess, hosts []hostSession, dial func(hostSession) net.Conn) (leave func()) {
 	b.Helper()
 	conns := make([]net.Conn, len(hosts))

@@ -167,7 +167,7 @@ func (p *portal) metric(name string) float64 {
 	return n
 }
 
-// agentsParked reports whether n agents are parked and no agent's claim still queries the database.
+// agentsParked reports whether the claims of n agents wait for jobs and no claim still queries the database.
 func (p *portal) agentsParked(n int) bool {
 	return p.metric("quantix_claims_parked") == float64(n) && p.metric("quantix_db_conns_acquired") == 0
 }

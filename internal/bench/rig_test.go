@@ -198,7 +198,8 @@ func (r *rig) exec(b *testing.B, sql string, args ...any) {
 	}
 }
 
-// parkedCount returns the number of parked agents. ok is false while any agent's claim still queries the database.
+// parkedCount returns the number of agents whose claims wait for jobs. ok is false while any claim still queries the
+// database.
 func (r *rig) parkedCount() (n int, ok bool) {
 	ask := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	ask.RemoteAddr = "127.0.0.1:1"

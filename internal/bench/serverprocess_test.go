@@ -73,8 +73,8 @@ func (s *serverProcess) readLine() string {
 }
 
 // sendCommand sends a command to the process and returns its answer. "resident" and "raw" are the bytes of memory after
-// and before a garbage collection. "parked" is the number of parked requests, or -1 while some requests are being
-// handled.
+// and before a garbage collection. "parked" is the number of requests that wait for an answer, or -1 while some
+// requests are being handled.
 func (s *serverProcess) sendCommand(command string) int64 {
 	fmt.Fprintln(s.in, command)
 	n, err := strconv.ParseInt(s.readLine(), 10, 64)
@@ -162,7 +162,7 @@ func runServerProcess() bool {
 	return true
 }
 
-// parkingPeer parks requests and does nothing else.
+// parkingPeer leaves requests unanswered until their clients disconnect, and does nothing else.
 type parkingPeer struct{ parked atomic.Int64 }
 
 func (p *parkingPeer) ServeHTTP(_ http.ResponseWriter, r *http.Request) {

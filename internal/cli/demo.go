@@ -46,7 +46,7 @@ the demo; without it, no data stays.`,
 func runDemo(ctx context.Context, f playgroundFlags, out, progress io.Writer) (err error) {
 	if os.Geteuid() == 0 && !doctor.AllRequiredOK(doctor.Inspect(ctx, doctor.Demo)) {
 		fmt.Fprintln(progress, "Installing what the demo needs …")
-		if err := doctor.Install(ctx, doctor.Demo, progress); err != nil {
+		if err := doctor.InstallMissingPackages(ctx, doctor.Demo, progress); err != nil {
 			return err
 		}
 	}

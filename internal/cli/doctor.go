@@ -27,7 +27,7 @@ the benchmarks. With --install, as root on Debian or Ubuntu, the missing package
 				purpose = doctor.Purpose(args[0])
 			}
 			if install {
-				if err := doctor.Install(cmd.Context(), purpose, cmd.ErrOrStderr()); err != nil {
+				if err := doctor.InstallMissingPackages(cmd.Context(), purpose, cmd.ErrOrStderr()); err != nil {
 					return err
 				}
 			}

@@ -150,7 +150,7 @@ func labHints(hosts []*labHost) []string {
 func prepareLab(ctx context.Context, progress io.Writer) error {
 	if os.Geteuid() == 0 && !doctor.AllRequiredOK(doctor.Inspect(ctx, doctor.Lab)) {
 		fmt.Fprintln(progress, "Installing what the lab needs …")
-		if err := doctor.Install(ctx, doctor.Lab, progress); err != nil {
+		if err := doctor.InstallMissingPackages(ctx, doctor.Lab, progress); err != nil {
 			return err
 		}
 	}

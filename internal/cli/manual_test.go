@@ -83,8 +83,8 @@ func TestManualNamesEveryCommandAndFlag(t *testing.T) {
 	visit(newRoot())
 }
 
-// constantValues returns the values of the constants of the type of, from a file of package fleet.
-func constantValues(t *testing.T, file, of string) (out []string) {
+// constantValues returns the values of the constants of the named type, from a file of package fleet.
+func constantValues(t *testing.T, file, typeName string) (out []string) {
 	t.Helper()
 	tree, err := parser.ParseFile(token.NewFileSet(), "../fleet/"+file, nil, 0)
 	if err != nil {
@@ -96,13 +96,13 @@ func constantValues(t *testing.T, file, of string) (out []string) {
 			return true
 		}
 		typed, ok := spec.Type.(*ast.Ident)
-		if value, literal := spec.Values[0].(*ast.BasicLit); ok && literal && typed.Name == of {
+		if value, literal := spec.Values[0].(*ast.BasicLit); ok && literal && typed.Name == typeName {
 			out = append(out, strings.Trim(value.Value, `"`))
 		}
 		return true
 	})
 	if len(out) < 3 {
-		t.Fatalf("%s has %d constants of type %s", file, len(out), of)
+		t.Fatalf("%s has %d constants of type %s", file, len(out), typeName)
 	}
 	return out
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // TuneMemory adapts GOGC to the size of the live heap. A small heap may grow more than Go's default of 100 %, because
-// rendered pages are mostly short-lived garbage. A large heap, with thousands of parked agent requests, may grow less,
+// rendered pages are mostly short-lived garbage. A large heap, with thousands of waiting agent requests, may grow less,
 // because 100 % would only waste memory. GOGC or GOMEMLIMIT in the environment disables this.
 func TuneMemory() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
@@ -20,7 +20,7 @@ func TuneMemory() {
 func adaptGC(set int) {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
-	// each change of GOGC stops all goroutines for a moment
+	// Small differences are ignored, because each change of GOGC stops all goroutines for a moment.
 	if percent := gcPercent(live[0].Value.Uint64()); percent < set*9/10 || percent > set*11/10 {
 		debug.SetGCPercent(percent)
 		set = percent
@@ -28,8 +28,8 @@ func adaptGC(set int) {
 	runtime.AddCleanup(&struct{ collected *int }{}, adaptGC, set)
 }
 
-// gcPercent returns the value of GOGC, in percent, for a live heap of live bytes: 400, reduced so that the heap grows
-// by at most 192 MiB, but at least 50.
+// gcPercent returns the value of GOGC in percent. live is the size of the live heap in bytes. The value is 400, or less
+// so that the heap grows by at most 192 MiB, but at least 50.
 func gcPercent(live uint64) int {
 	const most, percent, least = 192 << 20, 400, 50
 	return int(max(min(percent, most*100/max(live, 1)), least))

@@ -26,7 +26,7 @@ The portal uses a renewed TLS certificate within seconds, or at once after SIGHU
 			}
 			log := newLog(cfg.Log, cmd.ErrOrStderr())
 			hangups := make(chan os.Signal, 1)
-			// not earlier, because until then SIGHUP must end the process
+			// Until the settings are loaded, SIGHUP ends the process. From now on it reloads the certificates.
 			signal.Notify(hangups, syscall.SIGHUP)
 			defer signal.Stop(hangups)
 			p, err := startPortal(cmd.Context(), cfg, log, false, hangups)

@@ -199,7 +199,7 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 }
 
 // runServer serves until ctx ends. Requests in progress then have the grace period to finish. After that, their
-// contexts are cancelled, which ends streams, parked claims and consoles.
+// contexts are cancelled, which ends streams, waiting claims and consoles.
 func runServer(ctx context.Context, listener net.Listener, server *http.Server, grace time.Duration, log *slog.Logger) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()

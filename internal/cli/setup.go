@@ -66,7 +66,7 @@ func (s *fleetSetup) ensureProject(ctx context.Context, name, description string
 	return p.ID, err
 }
 
-// waitFor polls until done returns true or an error. The error after a timeout contains what.
+// waitFor polls until done returns true or an error. what describes the awaited state in the error after a timeout.
 func waitFor(ctx context.Context, what string, done func() (bool, error)) error {
 	limit, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()

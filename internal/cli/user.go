@@ -132,7 +132,7 @@ func existingDatabase(ctx context.Context, cfg config.Portal, log *slog.Logger) 
 	if _, err := os.Stat(dir); err != nil {
 		return "", nil, fmt.Errorf("%s contains no portal database; give the portal's --data-dir or --database-url, and run as the portal's user", strings.TrimSuffix(dir, "/postgres"))
 	}
-	server, err := pglocal.Visit(ctx, pglocal.Options{Dir: dir, Log: log})
+	server, err := pglocal.StartOrReuse(ctx, pglocal.Options{Dir: dir, Log: log})
 	if err != nil {
 		return "", nil, err
 	}

@@ -40,7 +40,7 @@ var agentUseCases = map[string]useCase{
 		w.renewAgentSessions()
 		id, job, other := fleet.NewID[fleet.TransferID](), w.job("running"), w.someHost()
 		w.execSQL(`INSERT INTO transfers (id, send_job, receive_job, from_host, to_host) VALUES ($1, $2, $2, $3, $4)`, id, job, w.h1, other)
-		return []any{id, wire.Meet{Job: job, Epoch: 7}}
+		return []any{id, wire.TransferState{Job: job, Epoch: 7}}
 	}},
 	"JoinRelay": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
 		w.renewAgentSessions()

@@ -90,10 +90,10 @@ func (c *Control) ByLabel(ctx context.Context, a fleet.Actor, of fleet.Subject) 
 
 // PreviewHostsByLabel returns the hosts that a selector matches, and which of them have the object. A subject without
 // an id means a new object.
-func (c *Control) PreviewHostsByLabel(ctx context.Context, a fleet.Actor, of fleet.Subject, selector string) (fleet.Labelled, error) {
+func (c *Control) PreviewHostsByLabel(ctx context.Context, a fleet.Actor, of fleet.Subject, selector string) (fleet.MatchingHosts, error) {
 	n, id, err := resolveAssignable(a, of, policy.InfraSee)
 	if err != nil {
-		return fleet.Labelled{}, err
+		return fleet.MatchingHosts{}, err
 	}
 	return n.PreviewSelector(ctx, c.store, a, id, selector)
 }

@@ -31,7 +31,7 @@ func (s *libraryFixture) claimOnlyJob(host fleet.HostID, kind fleet.JobKind) wir
 	return w[0]
 }
 
-func (s *libraryFixture) meetTransfer(host fleet.HostID, w wire.Work, id fleet.TransferID, in wire.Meet) wire.MeetAnswer {
+func (s *libraryFixture) meetTransfer(host fleet.HostID, w wire.Work, id fleet.TransferID, in wire.TransferState) wire.TransferPeerState {
 	s.t.Helper()
 	in.Job, in.Epoch = w.ID, w.Epoch
 	out, err := s.ExchangeTransferData(s.t.Context(), s.agents[host], id, in)
@@ -63,34 +63,34 @@ func TestImageSentBetweenHosts(t *testing.T) {
 
 	// Both hosts exchange the data of the transfer: each gets the other host's key. All other actors are refused.
 	ticket, next := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
-	if got := s.meetTransfer(s.h2, in, way.ID, wire.Meet{}); got.Peer != s.h1 || got.KeyHash != strings.Repeat("11", 32) || got.Ticket != "" || !got.Begun {
+	if got := s.meetTransfer(s.h2, in, way.ID, wire.TransferState{}); got.Peer != s.h1 || got.KeyHash != strings.Repeat("11", 32) || got.Ticket != "" || !got.Begun {
 		t.Errorf("the receiver hears %+v", got)
 	}
-	s.meetTransfer(s.h1, out, way.ID, wire.Meet{Ticket: ticket})
-	if got := s.meetTransfer(s.h2, in, way.ID, wire.Meet{Ticket: ticket, Listens: []string{"192.0.2.7:4000"}}); got.Ticket != ticket {
+	s.meetTransfer(s.h1, out, way.ID, wire.TransferState{Ticket: ticket})
+	if got := s.meetTransfer(s.h2, in, way.ID, wire.TransferState{Ticket: ticket, Listens: []string{"192.0.2.7:4000"}}); got.Ticket != ticket {
 		t.Errorf("the receiver hears %+v", got)
 	}
-	if got := s.meetTransfer(s.h1, out, way.ID, wire.Meet{Ticket: ticket}); got.Online != ticket || !slices.Equal(got.Listens, []string{"192.0.2.7:4000"}) || got.Peer != s.h2 || got.KeyHash != strings.Repeat("22", 32) || got.RelayID != "" {
+	if got := s.meetTransfer(s.h1, out, way.ID, wire.TransferState{Ticket: ticket}); got.Online != ticket || !slices.Equal(got.Listens, []string{"192.0.2.7:4000"}) || got.Peer != s.h2 || got.KeyHash != strings.Repeat("22", 32) || got.RelayID != "" {
 		t.Errorf("the sender hears %+v", got)
 	}
 	other := s.addHostWithMemory("h3", 1024)
 	otherAgent := s.agentSession(other)
 	s.markOnline()
-	says := func(a fleet.Actor, word wire.Meet) func() error {
+	says := func(a fleet.Actor, word wire.TransferState) func() error {
 		return func() error { _, err := s.ExchangeTransferData(t.Context(), a, way.ID, word); return err }
 	}
-	s.wantRefused("an agent of another host", fleet.Conflict, "no longer yours", says(otherAgent, wire.Meet{Job: in.ID, Epoch: in.Epoch}))
-	s.wantRefused("an older epoch", fleet.Conflict, "no longer yours", says(s.agents[s.h2], wire.Meet{Job: in.ID, Epoch: in.Epoch - 1, Ticket: next}))
-	s.wantRefused("the other's job", fleet.Conflict, "no longer yours", says(s.agents[s.h2], wire.Meet{Job: out.ID, Epoch: out.Epoch, Ticket: next}))
+	s.wantRefused("an agent of another host", fleet.Conflict, "no longer yours", says(otherAgent, wire.TransferState{Job: in.ID, Epoch: in.Epoch}))
+	s.wantRefused("an older epoch", fleet.Conflict, "no longer yours", says(s.agents[s.h2], wire.TransferState{Job: in.ID, Epoch: in.Epoch - 1, Ticket: next}))
+	s.wantRefused("the other's job", fleet.Conflict, "no longer yours", says(s.agents[s.h2], wire.TransferState{Job: out.ID, Epoch: out.Epoch, Ticket: next}))
 	for _, at := range []string{"127.0.0.1:1", "[fe80::1]:1", "portal:1", "192.0.2.7"} {
-		s.wantRefused("listening at "+at, fleet.Malformed, "cannot connect", says(s.agents[s.h2], wire.Meet{Job: in.ID, Epoch: in.Epoch, Ticket: next, Listens: []string{at}}))
+		s.wantRefused("listening at "+at, fleet.Malformed, "cannot connect", says(s.agents[s.h2], wire.TransferState{Job: in.ID, Epoch: in.Epoch, Ticket: next, Listens: []string{at}}))
 	}
-	s.wantRefused("no hash", fleet.Malformed, "SHA-256", says(s.agents[s.h1], wire.Meet{Job: out.ID, Epoch: out.Epoch, Ticket: "12"}))
-	s.wantRefused("a person", fleet.Unauthorized, "joined host", says(chief, wire.Meet{Job: out.ID, Epoch: out.Epoch}))
+	s.wantRefused("no hash", fleet.Malformed, "SHA-256", says(s.agents[s.h1], wire.TransferState{Job: out.ID, Epoch: out.Epoch, Ticket: "12"}))
+	s.wantRefused("a person", fleet.Unauthorized, "joined host", says(chief, wire.TransferState{Job: out.ID, Epoch: out.Epoch}))
 
 	// Hosts that cannot connect to each other use the portal's relay. All other actors are refused at the relay.
-	at := s.meetTransfer(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true})
-	if again := s.meetTransfer(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true}); at.RelayID == "" || at.RelayTicket != ticket || again.RelayID != at.RelayID {
+	at := s.meetTransfer(s.h1, out, way.ID, wire.TransferState{Ticket: ticket, Relay: true})
+	if again := s.meetTransfer(s.h1, out, way.ID, wire.TransferState{Ticket: ticket, Relay: true}); at.RelayID == "" || at.RelayTicket != ticket || again.RelayID != at.RelayID {
 		t.Errorf("to meet at %+v, then %+v", at, again)
 	}
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
@@ -101,12 +101,12 @@ func TestImageSentBetweenHosts(t *testing.T) {
 	s.wantRefused("another host at the relay", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), otherAgent, at.RelayID); return err })
 	s.execSQL(`UPDATE transfers SET paired_at = now() - interval '31 seconds'`)
 	s.wantRefused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), s.agents[s.h1], at.RelayID); return err })
-	if new := s.meetTransfer(s.h1, out, way.ID, wire.Meet{Ticket: next, Relay: true}); new.RelayID == at.RelayID || new.RelayTicket != next {
+	if new := s.meetTransfer(s.h1, out, way.ID, wire.TransferState{Ticket: next, Relay: true}); new.RelayID == at.RelayID || new.RelayTicket != next {
 		t.Errorf("another ticket meets at %+v", new)
 	}
 
 	s.finishVolume(s.h2, in, `{"sha256":"`+someSHA256+`"}`)
-	if got := s.meetTransfer(s.h1, out, way.ID, wire.Meet{}); !got.Received || got.PeerError != "" {
+	if got := s.meetTransfer(s.h1, out, way.ID, wire.TransferState{}); !got.Received || got.PeerError != "" {
 		t.Errorf("in the end the sender hears %+v", got)
 	}
 	s.finishJobWith(s.h1, out, wire.Finish{Outcome: wire.Done})
@@ -170,7 +170,7 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 	task = ask()
 	in, out = s.claimOnlyJob(s.h2, fleet.VolumeReceive), s.claimOnlyJob(s.h1, fleet.VolumeSend)
 	s.finishJobWith(s.h1, out, wire.Finish{Outcome: wire.Failed, Error: "Input/output error"})
-	if got := s.meetTransfer(s.h2, in, in.Args.Volume.Transfer.ID, wire.Meet{}); !strings.Contains(got.PeerError, "Input/output") || got.Received {
+	if got := s.meetTransfer(s.h2, in, in.Args.Volume.Transfer.ID, wire.TransferState{}); !strings.Contains(got.PeerError, "Input/output") || got.Received {
 		t.Errorf("the receiver hears %+v", got)
 	}
 	s.finishJobWith(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "The part of h1 did not end well"})

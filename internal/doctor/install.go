@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Install installs the missing Debian or Ubuntu packages that the purpose needs, as root, and writes its progress to
-// out. On other systems the error names the command to run. Services are started or enabled only for Agent, because the
-// lab runs its own daemons and the portal its own PostgreSQL. Install waits up to five minutes for another package
-// manager to finish.
-func Install(ctx context.Context, p Purpose, out io.Writer) error {
+// InstallMissingPackages installs the missing Debian or Ubuntu packages that the purpose needs, as root, and writes its
+// progress to out. On other systems the error names the command to run. Services are started or enabled only for Agent,
+// because the lab runs its own daemons and the portal its own PostgreSQL. It waits up to five minutes for another
+// package manager to finish.
+func InstallMissingPackages(ctx context.Context, p Purpose, out io.Writer) error {
 	return thisMachine().install(ctx, p, out)
 }
 

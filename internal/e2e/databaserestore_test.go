@@ -51,7 +51,6 @@ func TestDatabaseRestoreKeepsHostsWorking(t *testing.T) {
 
 	// The first job after the restore gets an epoch that the host has already seen. The job must still complete within
 	// its first lease.
-	// first lease.
 	began := time.Now()
 	a.waitTask(t, act(cycled, "start"), fleet.JobDone)
 	if took := time.Since(began); took > fleet.Lease {

@@ -6,8 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Check adds an error for each invalid field of f, with at as the path prefix. If template is true, values may contain
-// variables; such values must be checked again after Fill.
+// Check adds an error for each invalid field of f. at is the path prefix of the fields. If template is true, values may
+// contain variables; such values must be checked again after FillVariables.
 func Check(c *fleet.Checks, at string, f fleet.FirstBoot, template bool) {
 	in := checker{c, template}
 	if at != "" {
@@ -51,8 +51,8 @@ type checker struct {
 
 func (in checker) add(field, format string, args ...any) { in.c.Add(field, format, args...) }
 
-// require adds an error unless ok is true. A value with a variable is also accepted in a template, because Fill
-// supplies the value later.
+// require adds an error unless ok is true. A value with a variable is also accepted in a template, because
+// FillVariables supplies the value later.
 func (in checker) require(ok bool, field, value, format string, args ...any) {
 	if deferred := in.template && variableForm.MatchString(value); !ok && !deferred {
 		in.add(field, format, args...)

@@ -68,7 +68,7 @@ type userData struct {
 	Timezone string `yaml:"timezone,omitempty"`
 	Locale   string `yaml:"locale,omitempty"`
 	Users    []any  `yaml:"users,omitempty"` // "default" for the image's default user, a userLine for every other user
-	// keys of the image's default user; the password below belongs to that user, too
+	// The keys belong to the image's default user, and so does the password below.
 	Keys       []string   `yaml:"ssh_authorized_keys,omitempty"`
 	Hash       string     `yaml:"password,omitempty"`
 	ChPasswd   *chPasswd  `yaml:"chpasswd,omitempty"`
@@ -129,8 +129,8 @@ func userDataOf(f fleet.CloudInitForm) userData {
 	return out
 }
 
-// checkDefaultUser adds the image's default user. If there are other users, cloud-init creates the default user only if
-// the list contains "default".
+// defaultUser adds the image's default user. If there are other users, cloud-init creates the default user only if the
+// list contains "default".
 func (out *userData) defaultUser(u fleet.FirstUser, others bool) {
 	if others {
 		out.Users = append(out.Users, "default")

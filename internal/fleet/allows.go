@@ -230,21 +230,21 @@ var taskActions = actionTable[Task]{{ActCancel, func(t Task) string {
 // Allows reports whether the task allows the action now; the string is the reason if not.
 func (t Task) Allows(a Action) (bool, string) { return taskActions.allows(t, a) }
 
-// userActedOn is a user together with the user who acts on it.
-type userActedOn struct {
+// userWithActor is a user together with the user who acts on the account.
+type userWithActor struct {
 	User
 	by UserID
 }
 
-var userActions = actionTable[userActedOn]{
+var userActions = actionTable[userWithActor]{
 	{ActEdit, nil},
-	{ActPassword, func(u userActedOn) string {
+	{ActPassword, func(u userWithActor) string {
 		if u.ID == u.by {
 			return "Change your own password on your account's page."
 		}
 		return ""
 	}},
-	{ActDelete, func(u userActedOn) string {
+	{ActDelete, func(u userWithActor) string {
 		if u.ID == u.by {
 			return "You cannot delete yourself. Ask another administrator."
 		}
@@ -255,7 +255,7 @@ var userActions = actionTable[userActedOn]{
 // AllowsActionBy reports whether user by may do the action to u now; the string is the reason if not. ActionsBy lists
 // the state of every action.
 func (u User) AllowsActionBy(by UserID, a Action) (bool, string) {
-	return userActions.allows(userActedOn{u, by}, a)
+	return userActions.allows(userWithActor{u, by}, a)
 }
 
-func (u User) ActionsBy(by UserID) []ActionState { return userActions.actionStates(userActedOn{u, by}) }
+func (u User) ActionsBy(by UserID) []ActionState { return userActions.actionStates(userWithActor{u, by}) }

@@ -39,7 +39,7 @@ type Appliance struct {
 
 // ApplianceDisk is a disk of an appliance.
 type ApplianceDisk struct {
-	// Member is the disk's file in the archive. Empty: an empty disk of an archive, or the appliance file is the disk.
+	// Member is the disk's file in the archive. Empty: the disk is empty, or the appliance is a single disk file.
 	Member    string `json:"member,omitempty"`
 	Format    string `json:"format,omitempty"`    // vmdk, vhdx, vpc, vdi, qcow2 or raw; empty: an empty disk
 	SizeBytes int64  `json:"sizeBytes"`           // virtual size

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestChecksumInReadsCommonFormats(t *testing.T) {
+func TestFindChecksumReadsCommonFormats(t *testing.T) {
 	t.Parallel()
 	a, b, long := strings.Repeat("ab", 32), strings.Repeat("cd", 32), strings.Repeat("0f", 64)
 	for name, c := range map[string]struct{ text, want, says string }{

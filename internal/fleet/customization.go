@@ -45,16 +45,16 @@ func (f FirstBoot) WithoutPasswordHashes() FirstBoot {
 	return f
 }
 
-// WithUnchangedPasswords returns f with the stored password hash from had for each user whose password is
+// WithUnchangedPasswords returns f with the password hash from stored for each user whose password is
 // UnchangedPassword.
-func (f FirstBoot) WithUnchangedPasswords(had FirstBoot) FirstBoot {
-	if f.CloudInit == nil || had.CloudInit == nil {
+func (f FirstBoot) WithUnchangedPasswords(stored FirstBoot) FirstBoot {
+	if f.CloudInit == nil || stored.CloudInit == nil {
 		return f
 	}
 	form := *f.CloudInit
 	form.Users = append([]FirstUser(nil), form.Users...)
 	for i := range form.Users {
-		for _, o := range had.CloudInit.Users {
+		for _, o := range stored.CloudInit.Users {
 			if form.Users[i].PasswordHash == UnchangedPassword && o.Name == form.Users[i].Name {
 				form.Users[i].PasswordHash = o.PasswordHash
 			}

@@ -89,7 +89,7 @@ var NICFields = []Field[NIC]{
 	rateLimitField("limits.outBurstKiB", "outbound burst", "KiB", "Outbound burst", func(n *NIC) *int { return &n.Limits.OutBurstKiB }),
 }
 
-// rateLimitField builds a limit field, which takes effect at once.
+// rateLimitField builds a field for an I/O or bandwidth limit. Its changes take effect at once.
 func rateLimitField[S any](name, title, unit, label string, at func(*S) *int) Field[S] {
 	return effectiveNow(numberField(name, title, at, FormInput{Section: SectionLimits, Label: label, Unit: unit}, 1, MaxRate))
 }

@@ -33,24 +33,24 @@ func (vm VM) HasGuest() bool {
 	return vm.Status != nil && (vm.Status.Power == Running || vm.Status.Power == Paused)
 }
 
-// Diff lists the changes of an edit from vm to to, in the order of the fields.
-func (vm VM) Diff(to VM) []Change {
+// Diff lists the changes of an edit from vm to edited, in the order of the fields.
+func (vm VM) Diff(edited VM) []Change {
 	var out []Change
 	add := func(field, format string, args ...any) {
 		out = append(out, Change{field, fmt.Sprintf(format, args...), WhenNow})
 	}
-	if vm.Name != to.Name {
-		add("name", "name %s → %s", vm.Name, to.Name)
+	if vm.Name != edited.Name {
+		add("name", "name %s → %s", vm.Name, edited.Name)
 	}
-	if !maps.Equal(vm.Labels, to.Labels) {
+	if !maps.Equal(vm.Labels, edited.Labels) {
 		add("labels", "labels")
 	}
-	if vm.Description != to.Description {
+	if vm.Description != edited.Description {
 		add("description", "description")
 	}
-	for _, c := range vm.Spec.Diff(to.Spec, vm.HasGuest()) {
+	for _, c := range vm.Spec.Diff(edited.Spec, vm.HasGuest()) {
 		switch f, _ := FieldByName(strings.TrimPrefix(c.Field, "spec.")); {
-		case c.When == WhenNever && vm.cancelsGrowth(c, to), c.When == WhenNextBoot && f.Live != nil && f.Live(vm, to.Spec):
+		case c.When == WhenNever && vm.cancelsGrowth(c, edited), c.When == WhenNextBoot && f.Live != nil && f.Live(vm, edited.Spec):
 			c.When = WhenNow
 		}
 		out = append(out, c)
@@ -58,13 +58,13 @@ func (vm VM) Diff(to VM) []Change {
 	return out
 }
 
-// Diff lists the changes from s to to. on is whether the VM has a running guest. Power is not compared: jobs change
-// it, not edits.
-func (s VMSpec) Diff(to VMSpec, on bool) []Change {
+// Diff lists the changes from s to edited. running is whether the VM has a running guest. Power is not compared: jobs
+// change it, not edits.
+func (s VMSpec) Diff(edited VMSpec, running bool) []Change {
 	var out []Change
 	for _, f := range VMFields {
-		for _, c := range f.diff(s, to) {
-			if !on && c.When != WhenNever {
+		for _, c := range f.diff(s, edited) {
+			if !running && c.When != WhenNever {
 				c.When = WhenNow
 			}
 			out = append(out, c)
@@ -120,9 +120,10 @@ type VMField struct {
 	Field[VMSpec]
 	// Live: whether this change takes effect in the running guest at once, despite TakesEffect; nil: never
 	Live func(vm VM, to VMSpec) bool
-	// Merge prepares the spec want for comparison with a host's definition is. Fields that users changed since was keep
-	// the value of want; all other fields take the value of is. Nil: the value of want always wins.
-	Merge func(want *VMSpec, was, is VMSpec)
+	// Merge prepares the spec want for comparison with defined, the spec in the host's definition. Fields that users
+	// changed since the spec applied keep the value of want; all other fields take the value of defined. Nil: the value
+	// of want always wins.
+	Merge func(want *VMSpec, applied, defined VMSpec)
 	diff  func(old, to VMSpec) []Change
 }
 
@@ -173,7 +174,7 @@ func withHotPlug(takes func(vm VM, to VMSpec) bool, f VMField) VMField {
 	return f
 }
 
-// valueField builds a field with a single value. change formats a change of the value; nil: print both values.
+// valueField builds a field with a single value. change returns the text of a change; nil: print both values.
 func valueField[T any](name, title string, on EffectTime, at func(*VMSpec) *T, words func(T) string, change func(a, b T) string) VMField {
 	return vmField(valueFieldWithEqual(name, title, on, at, valueType[T]{
 		words: words, change: change, equal: func(a, b T) bool { return reflect.DeepEqual(a, b) },

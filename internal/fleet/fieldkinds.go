@@ -33,7 +33,8 @@ func operatorOnly[S any](why string, f Field[S]) Field[S] {
 	return f
 }
 
-// operatorOnlyAbove marks a number as reserved only above maximum; why is a clause.
+// operatorOnlyAbove marks a number field whose values above maximum only operators may set. why is the reason, as a
+// clause.
 func operatorOnlyAbove(maximum int, why string, at func(VMSpec) int, f Field[VMSpec]) Field[VMSpec] {
 	f.ReservedReason = why
 	f.ReservedPaths = func(was, want VMSpec) []string {
@@ -45,7 +46,7 @@ func operatorOnlyAbove(maximum int, why string, at func(VMSpec) int, f Field[VMS
 	return f
 }
 
-// neverEditable marks a field that no edit changes; why is a clause.
+// neverEditable marks a field that no edit changes. why is the reason, as a clause.
 func neverEditable[S any](why string, f Field[S]) Field[S] {
 	f.TakesEffect, f.FixedReason = WhenNever, why
 	return f

@@ -113,7 +113,7 @@ func ParseFilter(keys FilterKeys, text string) ([]FilterTerm, error) {
 	return terms, nil
 }
 
-// checkAsterisks bounds the cost of matching.
+// checkAsterisks limits the number of asterisks, and so the cost of matching.
 func checkAsterisks(words []filterWord) error {
 	all := 0
 	for _, w := range words {

@@ -23,7 +23,8 @@ type HealthCheck struct {
 	Args     string     `json:"args,omitempty"`     // exec: arguments, one per line
 	Interval int        `json:"interval,omitempty"` // seconds; 0: 10, for screen 60
 	Timeout  int        `json:"timeout,omitempty"`  // seconds; 0: 5
-	// Threshold: failures in a row until the guest counts as failing; 0: 3, for watchdog 1, for screen 10
+	// Threshold: failures in a row until the guest counts as failing; 0: the default, which is 1 for watchdog, 10 for
+	// screen, and 3 for all others
 	Threshold int          `json:"threshold,omitempty"`
 	Grace     int          `json:"grace,omitempty"` // seconds after the guest's start without checks; 0: 60
 	Action    HealthAction `json:"action,omitempty"`

@@ -48,21 +48,21 @@ func DayStart(now time.Time) time.Time {
 	return now.Truncate(Quarter).Add(-(DayQuarters - 1) * Quarter)
 }
 
-// ComputeDay computes the history that ends now. turns are ordered by time; the first of them is the last change before
-// the history starts.
-func ComputeDay(now time.Time, turns []SeverityChange, offline []OfflinePeriod) Day {
+// ComputeDay computes the history that ends now. changes are ordered by time. The first is the last change before the
+// start of the history.
+func ComputeDay(now time.Time, changes []SeverityChange, offline []OfflinePeriod) Day {
 	var day Day
 	var current Severity
 	for n, at := 0, DayStart(now); n < DayQuarters; n, at = n+1, at.Add(Quarter) {
 		end := at.Add(Quarter)
 		severity := current
-		for len(turns) > 0 && turns[0].Quarter.Before(end) {
-			if !turns[0].Quarter.Before(at) {
-				severity = worseSeverity(severity, turns[0].Worst)
+		for len(changes) > 0 && changes[0].Quarter.Before(end) {
+			if !changes[0].Quarter.Before(at) {
+				severity = worseSeverity(severity, changes[0].Worst)
 			} else {
-				severity = turns[0].Last
+				severity = changes[0].Last
 			}
-			current, turns = turns[0].Last, turns[1:]
+			current, changes = changes[0].Last, changes[1:]
 		}
 		if severity != "" && slices.ContainsFunc(offline, func(s OfflinePeriod) bool { return s.Since.Before(end) && s.Until.After(at) }) {
 			severity = worseSeverity(severity, SeverityUnknown)

@@ -31,7 +31,8 @@ type JobArgs struct {
 	// agent's own portal.
 	PortalURL string        `json:"portalUrl,omitempty"`
 	Volume    *VolumeParams `json:"volume,omitempty"` // volume.*
-	// Upload is, for upload.open, the upload to receive. The portal at PortalURL sends the data over the relay Pair.
+	// Upload is, for upload.open, the upload to receive. The portal at PortalURL sends the data over the relay with the
+	// ID in Pair.
 	Upload  UploadID         `json:"upload,omitempty"`
 	Pair    PairID           `json:"pair,omitempty"`
 	Move    *MoveParams      `json:"move,omitempty"`    // vm.move

@@ -12,7 +12,8 @@ const (
 	VMStop     JobKind = "vm.stop"     // force off
 	VMReboot   JobKind = "vm.reboot"   // ask the guest to reboot
 	VMReset    JobKind = "vm.reset"    // reset the VM without notice to the guest
-	// VMRestart: ask the guest to power off, wait, apply and start, so that WhenNextBoot changes take effect
+	// VMRestart: ask the guest to power off, wait until it is off, apply the spec, and start it, so that WhenNextBoot
+	// changes take effect
 	VMRestart      JobKind = "vm.restart"
 	VMPause        JobKind = "vm.pause"
 	VMResume       JobKind = "vm.resume"
@@ -86,7 +87,8 @@ type JobKindInfo struct {
 	// blocks them.
 	Background bool
 
-	// Reasons why the job cannot be cancelled while it is queued, and after a host has begun it. Empty: it can be.
+	// Reasons why the job cannot be cancelled while it is queued, and after a host has begun it. Empty: the job can be
+	// cancelled.
 	WhyNotCancellable, WhyNotCancellableOnceBegun string
 }
 

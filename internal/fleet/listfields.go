@@ -16,9 +16,11 @@ type element[T any] struct {
 	fields     []Field[T]     // fields that an edit can change
 	// takesEffect returns when an added or removed element takes effect; nil: the time of the list applies
 	takesEffect func(T) EffectTime
-	// live formats an element's change that takes effect at once; empty: this change must wait; nil: all must wait
+	// live returns the text of an element's change that takes effect at once, or empty if the change waits for the next
+	// boot. Nil: every change waits.
 	live func(old, to T) string
-	// changeText formats a change that neither fields nor live cover; nil: print the old and the new element
+	// changeText returns the text of a change that neither fields nor live cover; nil: print the old and the new
+	// element
 	changeText func(old, to T) string
 	// check adds the errors of an element, whose path in the spec is at; vmListField requires it
 	check func(c *Checks, at string, v T)
@@ -31,7 +33,8 @@ func (e element[T]) changeDescription(old, to T) string {
 	return e.words(old) + " → " + e.words(to)
 }
 
-// fieldsChanged returns the changed fields as text and when they take effect. rest is old with these fields as in to.
+// fieldsChanged returns the changed fields as text and when they take effect. rest is the old element with the new
+// values of these fields.
 func (e element[T]) fieldsChanged(old, to T) (rest T, words string, when EffectTime) {
 	rest, when = old, WhenNow
 	var all []string

@@ -17,7 +17,7 @@ const (
 	NetworkSRIOV   NetworkMode = "sriov"   // each NIC on a virtual function of a device of the host
 )
 
-// Bounds and constants of these modes.
+// Bounds and constants of networks whose layer 2 is outside libvirt.
 const (
 	MaxVNI  = 1<<24 - 1
 	MaxVLAN = 4094
@@ -176,7 +176,8 @@ func (t NetworkType) HasField(field string) bool {
 	return slices.Contains(t.RequiredFields, field) || slices.Contains(t.OptionalFields, field)
 }
 
-// ModesWithField lists the modes that may have the field; "served" selects the modes that give hosts addresses.
+// ModesWithField lists the modes that may have the field. The pseudo-field "served" selects the modes that give hosts
+// addresses.
 func ModesWithField(field string) (out []NetworkMode) {
 	for _, t := range networkTypes {
 		if t.HasField(field) || field == "served" && t.HostAddresses {

@@ -146,7 +146,7 @@ func (s NetworkSpec) Check(c *Checks, prefix string) {
 	CheckDescription(c, prefix+".description", s.Description)
 }
 
-// checkWithoutAddresses is Check for modes without addresses of the hosts.
+// checkWithoutAddresses is Check for modes whose networks give the hosts no address.
 func (s NetworkSpec) checkWithoutAddresses(c *Checks, prefix string) {
 	checkDevice(c, prefix+".bridge", s.Bridge, "bridge")
 	if s.Mode.Info().CreatesDevices && systemDevice.MatchString(s.Bridge) {

@@ -80,13 +80,13 @@ func NormalizeNumberSet(text string) string {
 	return strings.Join(out, ",")
 }
 
-// MemoryGainPerNode returns how much memory each node gains from was to to, in MiB. ok is false if the nodes also
-// differ in other ways, or if a gain is not a multiple of MemoryStep.
-func MemoryGainPerNode(was, to []VMNUMANode) (more []int, ok bool) {
-	if len(was) != len(to) {
+// MemoryGainPerNode returns how much memory each node has more in want than in was, in MiB. ok is false if the nodes
+// also differ in other ways, or if a gain is not a multiple of MemoryStep.
+func MemoryGainPerNode(was, want []VMNUMANode) (more []int, ok bool) {
+	if len(was) != len(want) {
 		return nil, false
 	}
-	for i, v := range to {
+	for i, v := range want {
 		n := v.MemoryMiB - was[i].MemoryMiB
 		before := was[i].normalized()
 		if before.MemoryMiB = v.MemoryMiB; before != v.normalized() || n < 0 || n%MemoryStep != 0 {

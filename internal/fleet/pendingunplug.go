@@ -42,14 +42,14 @@ type Module struct {
 	NUMANode int `json:"cell,omitempty"` // guest NUMA node of the module
 }
 
-// ModulesToUnplug selects modules to unplug: it returns the indexes of modules whose sizes add up to less, the memory
-// to remove per NUMA node in MiB. ok is false if no selection fits. Lists over MaxModules are refused: they can only
-// come from a faulty host, and the search is exponential.
-func ModulesToUnplug(all []Module, less []int) (which []int, ok bool) {
+// ModulesToUnplug returns the indexes of modules that together have exactly the memory to unplug from each NUMA node,
+// in MiB. ok is false if no selection fits. Lists over MaxModules are refused: they can only come from a faulty host,
+// and the search is exponential.
+func ModulesToUnplug(all []Module, unplug []int) (which []int, ok bool) {
 	if len(all) > MaxModules {
 		return nil, false
 	}
-	for node, mib := range less {
+	for node, mib := range unplug {
 		var in []int
 		for i, m := range all {
 			if m.NUMANode == node {
@@ -66,17 +66,17 @@ func ModulesToUnplug(all []Module, less []int) (which []int, ok bool) {
 	return which, true
 }
 
-// pickModules selects modules with the indexes among whose sizes add up to mib, newest first. ok is false if no
-// selection fits.
-func pickModules(all []Module, among []int, mib int) (which []int, ok bool) {
+// pickModules selects modules that together have mib, newest first, from the modules at the indexes candidates. ok is
+// false if no selection fits.
+func pickModules(all []Module, candidates []int, mib int) (which []int, ok bool) {
 	if mib == 0 {
 		return nil, true
 	}
-	for k, i := range slices.Backward(among) {
+	for k, i := range slices.Backward(candidates) {
 		if all[i].MiB > mib {
 			continue
 		}
-		if rest, ok := pickModules(all, among[:k], mib-all[i].MiB); ok {
+		if rest, ok := pickModules(all, candidates[:k], mib-all[i].MiB); ok {
 			return append(rest, i), true
 		}
 	}

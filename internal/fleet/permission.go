@@ -5,7 +5,7 @@ package fleet
 type Permission string
 
 const (
-	// Within a project.
+	// Permissions within a project.
 	MaySeeVMs    Permission = "see VMs"
 	MayUseVMs    Permission = "use VMs"    // power and console
 	MayChangeVMs Permission = "change VMs" // create, edit, delete

@@ -100,7 +100,7 @@ type Volume struct {
 	// domain has the volume as a disk.
 	ModifiedAt *time.Time `json:"modifiedAt,omitempty"`
 	Unfinished bool       `json:"unfinished,omitempty"` // an incomplete volume that nothing has written to for a long time
-	// Fault is the reason why the listed volume cannot be used. Name and Path then contain only valid text.
+	// Fault is the reason why the listed volume cannot be used. Invalid characters in Name and Path are then escaped.
 	Fault string `json:"fault,omitempty"`
 	// SHA256 is the checksum that the host computed on request. Altered: the file has changed since then.
 	SHA256  string `json:"sha256,omitempty"`

@@ -100,8 +100,8 @@ type Packet struct {
 	Remote    netip.Addr // remote address; invalid: unknown
 }
 
-// Passing is the result of the rules for one packet: whether it passes the NIC, and which rule allows it.
-type Passing struct {
+// PacketVerdict is the result of the rules for one packet: whether it passes the NIC, and which rule allows it.
+type PacketVerdict struct {
 	Pass    bool            `json:"pass"`
 	Known   bool            `json:"known"`             // false: the result depends on an unknown address
 	GroupID SecurityGroupID `json:"groupId,omitempty"` // group of the rule that allows the packet
@@ -110,22 +110,22 @@ type Passing struct {
 
 // EvaluatePacket applies the groups of a NIC to a packet: the first rule that allows the packet wins. A NIC without
 // groups passes every packet.
-func EvaluatePacket(groups []FlatGroup, p Packet) Passing {
+func EvaluatePacket(groups []FlatGroup, p Packet) PacketVerdict {
 	if len(groups) == 0 {
-		return Passing{Pass: true, Known: true}
+		return PacketVerdict{Pass: true, Known: true}
 	}
 	uncertain := false
 	for g := range groups {
 		for r := range groups[g].Rules {
 			switch rule := &groups[g].Rules[r]; rule.allows(p) {
 			case yes:
-				return Passing{Pass: true, Known: true, GroupID: groups[g].ID, RuleID: rule.ID}
+				return PacketVerdict{Pass: true, Known: true, GroupID: groups[g].ID, RuleID: rule.ID}
 			case maybe:
 				uncertain = true
 			}
 		}
 	}
-	return Passing{Known: !uncertain}
+	return PacketVerdict{Known: !uncertain}
 }
 
 type verdict int

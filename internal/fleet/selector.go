@@ -123,7 +123,8 @@ func (s Selector) String() string {
 // ByLabel is the automatic assignment of a pool or network to the hosts whose labels match a selector.
 type ByLabel struct {
 	Selector string `json:"selector"` // "rack=4, ssd"; empty: no assignment by label
-	// LeftOut are the first matching hosts that do not have the object; first those that cannot have it.
+	// LeftOut lists matching hosts that do not have the object. Hosts that cannot have it come first, and the list may
+	// be incomplete.
 	LeftOut        []LeftOutHost `json:"left"`
 	LeftOutCount   int           `json:"leftAll"`   // number of all matching hosts that do not have the object
 	Unmatched      []NamedHost   `json:"beside"`    // first hosts that have the object although they do not match
@@ -151,8 +152,8 @@ const ReleasedByPerson = "Released by a user; not assigned again by label."
 // WhyNotAssigned returns the stored reason as text. An empty reason means that a user released the object on the host.
 func WhyNotAssigned(why string) string { return cmp.Or(why, ReleasedByPerson) }
 
-// Labelled lists the hosts that a selector matches now.
-type Labelled struct {
+// MatchingHosts lists the hosts that a selector matches now.
+type MatchingHosts struct {
 	Hosts   []MatchingHost // first few hosts, those without the object first
 	All     int
 	Without int // matching hosts without the object

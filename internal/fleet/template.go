@@ -288,8 +288,8 @@ func (v VMView) NeedsTemporarySnapshot() bool {
 	return len(v.Spec.Disks) > 0 && (on || v.WhySnapshotsBlockDiskJobs() != "")
 }
 
-// whyNotCopyable returns why the VM's disks cannot be copied now; empty: they can be copied. The argument is the
-// subject of the phrase "… of it can be created".
+// whyNotCopyable returns why the VM's disks cannot be copied now; empty: they can be copied. what names the refused
+// copy, such as "no image".
 func (v VMView) whyNotCopyable(what string) string {
 	if v.Phase == PhaseDeleting {
 		return "The VM is being deleted."

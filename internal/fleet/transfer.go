@@ -60,17 +60,17 @@ type MigrationTarget struct {
 }
 
 // AllowsMigration reports whether the VM can migrate to another host now; the string is the reason if not. moving lists
-// the VM's disks under migration; leaving is the VM's own migration, or nil. The host checks more, such as for
-// snapshots made with virsh.
-func (v VMView) AllowsMigration(moving []MovingDisk, leaving *MigratingVM) (bool, string) {
+// the VM's disks under migration. current is the VM's running or queued migration, or nil. The host checks more, such
+// as for snapshots made with virsh.
+func (v VMView) AllowsMigration(moving []MovingDisk, current *MigratingVM) (bool, string) {
 	ok, why := v.Allows(ActEdit)
 	switch {
 	case !ok:
 		return false, why
 	case v.Spec.Migration.Stays:
 		return false, "The VM's configuration forbids migration. Allow it first, in the section Migration."
-	case leaving != nil:
-		return false, "The VM is already migrating to " + leaving.ToName + ". Wait for that task, or cancel it."
+	case current != nil:
+		return false, "The VM is already migrating to " + current.ToName + ". Wait for that task, or cancel it."
 	case len(moving) > 0:
 		return false, "A disk of the VM is being moved. Wait for that task, or cancel it."
 	case v.Phase == PhaseUnknown:

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Choices of the fields below. The empty value is the default.
+// Choices of optional VM fields. The empty value is the default.
 var (
 	CPUModels = []Option{
 		{"", "Default (best of the host)"},
@@ -62,7 +62,7 @@ var (
 	}
 )
 
-// Bounds of the fields below.
+// Bounds of optional VM fields.
 const (
 	MaxHeads      = 16
 	MaxRNGRate    = 1 << 30

@@ -36,11 +36,11 @@ type DeviceKind struct {
 var DeviceKinds = []DeviceKind{
 	{Prefix: "pci/", Place: true, form: regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]$`)},
 	{Prefix: "usb/", form: regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{4}$`)},
-	// names the device that is plugged into the port when the guest starts
+	// A USB port stands for the device that is plugged into it when the guest starts.
 	{Prefix: "usb-port/", Place: true, form: regexp.MustCompile(`^[0-9]{1,3}-[0-9]{1,3}(\.[0-9]{1,3}){0,5}$`)},
-	// names a disk by its name in /dev/disk/by-id
+	// A physical disk is named as in /dev/disk/by-id.
 	{Prefix: PhysicalDevice, form: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199}$`)},
-	// names a mediated device type; the host creates an instance for the guest
+	// A mediated device is named by its type. The host creates an instance for the guest.
 	{Prefix: "mdev/", Shared: true, form: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)},
 }
 
@@ -48,7 +48,8 @@ var DeviceKinds = []DeviceKind{
 func (d VMHostDevice) Kind() (DeviceKind, bool) {
 	for _, k := range DeviceKinds {
 		if rest, ok := strings.CutPrefix(d.Device, k.Prefix); ok {
-			// A mediated device with a UUID was created outside Quantix and disappears when the host boots.
+			// A mediated device with a UUID as its name is refused: it was created outside Quantix and disappears when
+			// the host boots.
 			return k, k.form.MatchString(rest) && !IsID(rest)
 		}
 	}
@@ -215,35 +216,37 @@ func vmListField[T any](name, title string, at func(*VMSpec) *[]T, e element[T],
 			}
 		}
 	}
-	f.Merge = func(to *VMSpec, was, is VMSpec) { *at(to) = e.mergeEdits(*at(&was), *at(&is), *at(to)) }
+	f.Merge = func(want *VMSpec, applied, defined VMSpec) {
+		*at(want) = e.mergeEdits(*at(&applied), *at(&defined), *at(want))
+	}
 	return f
 }
 
-// mergeEdits returns the list to write to the host's definition: the edits from was to want, applied to the current
-// definition is. All other elements and fields stay unchanged.
-func (e element[T]) mergeEdits(was, is, want []T) []T {
+// mergeEdits returns the list to write to the host's definition: the edits from applied to want, made to the list
+// defined there. All other elements and fields stay unchanged.
+func (e element[T]) mergeEdits(applied, defined, want []T) []T {
 	find := func(all []T, v T) int {
 		return slices.IndexFunc(all, func(o T) bool { return e.key(o) == e.key(v) })
 	}
 	var out []T
 	for _, w := range want {
-		before, here := find(was, w), find(is, w)
+		before, here := find(applied, w), find(defined, w)
 		switch {
 		case before >= 0 && here >= 0:
-			one := is[here]
+			one := defined[here]
 			for _, f := range e.fields {
-				if !f.Same(was[before], w) {
+				if !f.Same(applied[before], w) {
 					f.Copy(&one, w)
 				}
 			}
 			out = append(out, one)
-		case before >= 0 && e.fullDefinition(was[before]) == e.fullDefinition(w): // the element was removed on the host outside Quantix
+		case before >= 0 && e.fullDefinition(applied[before]) == e.fullDefinition(w): // the element was removed on the host outside Quantix
 		default:
 			out = append(out, w)
 		}
 	}
-	for _, v := range is {
-		if find(want, v) < 0 && find(was, v) < 0 {
+	for _, v := range defined {
+		if find(want, v) < 0 && find(applied, v) < 0 {
 			out = append(out, v)
 		}
 	}
@@ -256,7 +259,7 @@ func hotPluggable(f VMField) VMField {
 	return f
 }
 
-// operatorOnlyList marks a list field that only operators may set; why is a clause.
+// operatorOnlyList marks a list field that only operators may set. why is the reason, as a clause.
 func operatorOnlyList(why string, f VMField) VMField {
 	f.Field = operatorOnly(why, f.Field)
 	return f
@@ -293,12 +296,12 @@ func (s VMSpec) Media() []Medium {
 	return out
 }
 
-// MapMedia returns the spec with each medium of an optional field replaced by the result of to. It does not change the
-// ISO in the first CD-ROM drive.
-func (s VMSpec) MapMedia(to func(Medium) Volref) VMSpec {
+// MapMedia returns the spec with each medium of an optional field replaced by the result of replace. It does not change
+// the ISO in the first CD-ROM drive.
+func (s VMSpec) MapMedia(replace func(Medium) Volref) VMSpec {
 	one := func(field string, kind MediumKind, at **Volref) {
 		if *at != nil {
-			v := to(Medium{field, kind, **at})
+			v := replace(Medium{field, kind, **at})
 			*at = &v
 		}
 	}
@@ -314,7 +317,7 @@ func (s VMSpec) MapMedia(to func(Medium) Volref) VMSpec {
 	one("boot.initrd", MediumFile, &s.Boot.Initrd)
 	s.Shares = slices.Clone(s.Shares)
 	for i := range s.Shares {
-		s.Shares[i].Folder = to(Medium{fmt.Sprintf("shares[%d].folder", i), MediumFolder, s.Shares[i].Folder})
+		s.Shares[i].Folder = replace(Medium{fmt.Sprintf("shares[%d].folder", i), MediumFolder, s.Shares[i].Folder})
 	}
 	return s
 }

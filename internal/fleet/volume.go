@@ -55,8 +55,8 @@ type VolumeParams struct {
 	// Member is, for convert, the disk's file in the archive Source. Empty: Source is the disk.
 	Member string        `json:"member,omitempty"`
 	Export *ExportParams `json:"export,omitempty"` // export: what to export
-	// LeftBy is, for delete, the disk migration that left this volume behind. The task of that job names
-	// another volume, which stays.
+	// LeftBy is, for delete, the job of the disk migration whose source this volume was. A failed deletion is noted in
+	// that job's task.
 	LeftBy JobID `json:"leftBy,omitempty"`
 }
 
@@ -139,22 +139,22 @@ const (
 
 var volumeActions = actionTable[VolumeUse]{
 	{ActGrow, func(v VolumeUse) string {
-		switch why := firstReason(v.unavailableRefusal(), v.lunRefusal(), v.unsupportedFormatRefusal(), v.overlayRefusal("grown"), v.backingFileOfOthersRefusal()); {
+		switch why := firstReason(v.whyUnavailable(), v.whyLUNUnchangeable(), v.whyFormatUnsupported(), v.whyOverlayUnsupported("grown"), v.whyBackingFileInUse()); {
 		case why != "":
 			return why
 		case v.Disk != "":
 			return fmt.Sprintf("The volume is a disk of the VM %s. Grow the disk on the VM's page.", v.Disk)
 		}
-		return v.inUseRefusal()
+		return v.whyInUse()
 	}},
 	{ActClone, func(v VolumeUse) string {
-		if why := firstReason(v.unavailableRefusal(), v.lunRefusal(), v.unsupportedFormatRefusal(), v.overlayRefusal("cloned")); why != "" || v.Busy == "" {
+		if why := firstReason(v.whyUnavailable(), v.whyLUNUnchangeable(), v.whyFormatUnsupported(), v.whyOverlayUnsupported("cloned")); why != "" || v.Busy == "" {
 			return why
 		}
 		return fmt.Sprintf("The running VM %s uses the volume, so a copy would be inconsistent. Shut the VM down first.", v.Busy)
 	}},
 	{ActConvert, func(v VolumeUse) string {
-		switch why := firstReason(v.unavailableRefusal(), v.incompleteRefusal()); {
+		switch why := firstReason(v.whyUnavailable(), v.whyIncomplete()); {
 		case why != "":
 			return why
 		case v.Appliance == nil || v.Format == FormatOVA:
@@ -163,7 +163,7 @@ var volumeActions = actionTable[VolumeUse]{
 		return v.Appliance.Error
 	}},
 	{ActImport, func(v VolumeUse) string {
-		switch why := firstReason(v.unavailableRefusal(), v.incompleteRefusal()); {
+		switch why := firstReason(v.whyUnavailable(), v.whyIncomplete()); {
 		case why != "":
 			return why
 		case v.Appliance == nil:
@@ -172,7 +172,7 @@ var volumeActions = actionTable[VolumeUse]{
 		return v.Appliance.Error
 	}},
 	{ActDownload, func(v VolumeUse) string {
-		switch why := firstReason(v.unavailableRefusal(), v.incompleteRefusal()); {
+		switch why := firstReason(v.whyUnavailable(), v.whyIncomplete()); {
 		case why != "":
 			return why
 		case v.Format == FormatRBD || v.Format == FormatLV || v.Format == FormatLUN:
@@ -185,25 +185,25 @@ var volumeActions = actionTable[VolumeUse]{
 		return ""
 	}},
 	{ActRename, func(v VolumeUse) string {
-		if why := firstReason(v.unavailableRefusal(), v.lunRefusal(), v.incompleteRefusal(), v.backingFileOfOthersRefusal()); why != "" {
+		if why := firstReason(v.whyUnavailable(), v.whyLUNUnchangeable(), v.whyIncomplete(), v.whyBackingFileInUse()); why != "" {
 			return why
 		}
 		if v.Format == FormatRBD || v.Format == FormatLV {
 			return "libvirt cannot rename a volume of this storage. Clone it under the new name, and delete this one."
 		}
-		return firstReason(v.diskOfVMRefusal("renamed"), v.inUseRefusal())
+		return firstReason(v.whyDiskOfVM("renamed"), v.whyInUse())
 	}},
 	{ActWipe, func(v VolumeUse) string {
-		switch why := firstReason(v.unavailableRefusal(), v.lunRefusal(), v.incompleteRefusal(), v.backingFileOfOthersRefusal()); {
+		switch why := firstReason(v.whyUnavailable(), v.whyLUNUnchangeable(), v.whyIncomplete(), v.whyBackingFileInUse()); {
 		case why != "":
 			return why
 		case v.Backing != "":
 			return "The volume has a backing file, so only a part of its content would be wiped. Delete it instead."
 		}
-		return firstReason(v.diskOfVMRefusal("wiped"), v.inUseRefusal())
+		return firstReason(v.whyDiskOfVM("wiped"), v.whyInUse())
 	}},
 	{ActDelete, func(v VolumeUse) string {
-		return firstReason(v.unavailableRefusal(), v.lunRefusal(), v.backingFileOfOthersRefusal(), v.diskOfVMRefusal("deleted"), v.inUseRefusal())
+		return firstReason(v.whyUnavailable(), v.whyLUNUnchangeable(), v.whyBackingFileInUse(), v.whyDiskOfVM("deleted"), v.whyInUse())
 	}},
 }
 
@@ -221,7 +221,7 @@ func firstReason(whys ...string) string {
 	return ""
 }
 
-func (v VolumeUse) unavailableRefusal() string {
+func (v VolumeUse) whyUnavailable() string {
 	switch {
 	case v.Work != "":
 		return fmt.Sprintf("Another task for the volume has not ended: %s. Wait for that task, or cancel it.", strings.ToLower(v.Work))
@@ -233,26 +233,26 @@ func (v VolumeUse) unavailableRefusal() string {
 	return ""
 }
 
-func (v VolumeUse) incompleteRefusal() string {
+func (v VolumeUse) whyIncomplete() string {
 	if v.Unfinished {
 		return "The volume is incomplete, because its creation was interrupted. Delete it."
 	}
 	return ""
 }
 
-// lunRefusal returns why the volume cannot be changed because it is a LUN, which the storage provides; empty: it is not
+// whyLUNUnchangeable returns why the volume cannot be changed because it is a LUN, which the storage provides; empty: it is not
 // a LUN.
-func (v VolumeUse) lunRefusal() string {
+func (v VolumeUse) whyLUNUnchangeable() string {
 	if v.Format == FormatLUN {
 		return "The volume is a LUN, which other systems may use. Change it on the storage target."
 	}
 	return ""
 }
 
-func (v VolumeUse) unsupportedFormatRefusal() string {
+func (v VolumeUse) whyFormatUnsupported() string {
 	switch {
 	case v.Unfinished:
-		return v.incompleteRefusal()
+		return v.whyIncomplete()
 	case v.Format == FormatRBD || v.Format == FormatLV:
 	case v.Format != "qcow2" && v.Format != "raw" && !v.IsISO():
 		return fmt.Sprintf("The volume has the format %s, and only qcow2 and raw volumes can be changed. Convert it first.", v.Format)
@@ -260,7 +260,7 @@ func (v VolumeUse) unsupportedFormatRefusal() string {
 	return ""
 }
 
-func (v VolumeUse) overlayRefusal(done string) string {
+func (v VolumeUse) whyOverlayUnsupported(done string) string {
 	switch {
 	case v.Backing != "":
 		return fmt.Sprintf("The volume has a backing file, so it cannot be %s. Create an image from the VM's disk instead.", done)
@@ -270,33 +270,33 @@ func (v VolumeUse) overlayRefusal(done string) string {
 	return ""
 }
 
-func (v VolumeUse) backingFileOfOthersRefusal() string {
+func (v VolumeUse) whyBackingFileInUse() string {
 	if len(v.BaseOf) > 0 {
 		return fmt.Sprintf("The volume %s is backed by this volume and would be broken. Flatten or delete it first.", v.BaseOf[0])
 	}
 	return ""
 }
 
-func (v VolumeUse) diskOfVMRefusal(done string) string {
+func (v VolumeUse) whyDiskOfVM(done string) string {
 	if v.Disk != "" {
 		return fmt.Sprintf("The volume is a disk of the VM %s, so it cannot be %s here. Detach it from the VM, or delete the VM with its disks.", v.Disk, done)
 	}
 	return ""
 }
 
-func (v VolumeUse) inUseRefusal() string {
+func (v VolumeUse) whyInUse() string {
 	switch {
 	case v.CreatedVM != "":
 		return fmt.Sprintf("The VM %s is being created from the volume. Wait until the creation has ended.", v.CreatedVM)
 	case v.Drive != "":
 		return fmt.Sprintf("The VM %s has the volume in a drive. Eject it on the VM's page first.", v.Drive)
 	case v.Published:
-		return publishedImageRefusal(v.Image)
+		return whyPublishedImage(v.Image)
 	}
 	return ""
 }
 
-func publishedImageRefusal(image string) string {
+func whyPublishedImage(image string) string {
 	if image == "" {
 		return "The volume is a copy of a library image. Withdraw it from the library first."
 	}

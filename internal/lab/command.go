@@ -18,9 +18,9 @@ import (
 //go:embed command.sh
 var commandScript string
 
-// Command returns a command that runs inside the host. The local process stands for the command: it forwards signals, a
-// kill of it kills the command, and it returns the command's exit status. The working directory and all paths are paths
-// inside the host.
+// Command returns a command that runs inside the host. The local process acts for the command: it forwards signals and
+// returns the command's exit status, and a kill of the local process also kills the command. The working directory and
+// all paths are paths inside the host.
 func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "bash", append([]string{"-c", commandScript, "lab-host", strconv.Itoa(h.supervisor.Process.Pid), name}, args...)...)
 	cmd.Env = commandEnvironment(h.opts.Env)

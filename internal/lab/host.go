@@ -31,7 +31,7 @@ type Host struct {
 
 	supervisor *exec.Cmd
 	hold       io.Closer // stdin of the supervisor; the host exists while it is open
-	// closed when no process runs inside any more; set, like hold, once the supervisor has started
+	// gone is closed once no process runs inside the host. gone and hold are set once the supervisor has started.
 	gone chan struct{}
 
 	stop    sync.Once

@@ -65,7 +65,7 @@ func TestStopRemovesProcessesBridgesAndRules(t *testing.T) {
 		t.Errorf("the bridge %s is left", bridge)
 	}
 	rules, _ := exec.Command("iptables-save").Output()
-	// compare complete words: qxlab20 of another lab is not this lab's qxlab2
+	// Compare complete words: qxlab20 of another lab is not this lab's qxlab2.
 	if now == "" && slices.Contains(strings.Fields(string(rules)), bridge) {
 		t.Errorf("firewall rules of %s are left:\n%s", bridge, rules)
 	}

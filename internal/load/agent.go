@@ -22,7 +22,7 @@ const (
 )
 
 // agent is the agent of one simulated host. It uses the agent protocol in the same way as package agent. It needs few
-// goroutines: one for the parked claim, and one from a timer while a report is sent.
+// goroutines: one for the claim that waits for jobs, and one from a timer while a report is sent.
 type agent struct {
 	run      *loadRun
 	id       fleet.HostID
@@ -122,7 +122,7 @@ func (a *agent) runSession(ctx context.Context) {
 	a.claimJobs(ctx)
 }
 
-// claimJobs keeps one claim parked at the portal, and runs the jobs that the claim returns.
+// claimJobs keeps one claim waiting at the portal, and runs the jobs that the claim returns.
 func (a *agent) claimJobs(ctx context.Context) {
 	wait := minRetry
 	for ctx.Err() == nil {

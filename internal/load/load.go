@@ -47,7 +47,7 @@ type Options struct {
 	Keep        bool // do not remove what the run created
 	SkipCleanup bool // do not clean up, because the portal is discarded after the run
 	// Database is the URL of the portal's database. VMs are then written directly into the database instead of being
-	// created through the API. See seed.
+	// created through the API. See seedVMs.
 	Database string
 
 	Portals, Postgres Processes // processes whose CPU and memory are measured; nil: none
@@ -96,7 +96,7 @@ func Run(ctx context.Context, o Options) (out Figures, err error) {
 	switch {
 	case o.Hosts < 1 && len(o.Joined) == 0:
 		return out, errors.New("a load run needs at least one host")
-	// the negation also refuses NaN
+	// The negation also refuses NaN.
 	case min(o.VMs, o.Pools, o.Tabs, o.People) < 0 || !(o.Change >= 0) || min(o.Pause, o.For) < 0:
 		return out, errors.New("a load run takes no negative numbers or durations")
 	}
@@ -192,7 +192,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// poll calls done until it returns true or an error. After the time limit it returns an error that contains what.
+// poll calls done until it returns true or an error. After the time limit it returns an error. what describes the
+// awaited state in that error.
 func poll(ctx context.Context, what string, limit time.Duration, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s: not within %s", what, limit))
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 )
 
 // seedVMs writes the VMs directly into the portal's database, as if their hosts had created them long ago. Use it for
-// fleets that are too large to create through the API, in portals without other objects: seed checks no rules, creates
-// no tasks and writes no audit entries.
+// fleets that are too large to create through the API, in portals without other objects: seedVMs checks no rules,
+// creates no tasks and writes no audit entries.
 func (r *loadRun) seedVMs(ctx context.Context) error {
 	return r.withDatabase(ctx, func(conn *pgx.Conn) error {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -55,7 +55,7 @@ const seedPoolsSQL = `
 	SELECT 'pool', p.id, h.id, 'assign', jsonb_build_object('state', 'active', 'capacityBytes', 1125899906842624, 'availableBytes', 1125899906842624, 'mountPath', p.spec->'path'), 1, now()
 	FROM pools p, unnest($2::text[]) h (id) WHERE p.id = ANY ($1::text[])`
 
-// deleteSeeded deletes the VMs that seed wrote.
+// deleteSeeded deletes the VMs that seedVMs wrote.
 func (r *loadRun) deleteSeeded(ctx context.Context) error {
 	return r.withDatabase(ctx, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "DELETE FROM vms WHERE project_id = $1", r.created.project)

@@ -23,7 +23,7 @@ type Hub struct {
 // NewHub returns a hub without a source; Listen feeds it.
 func NewHub() *Hub { return &Hub{name: rand.Text(), subs: map[string]map[*Subscription]struct{}{}} }
 
-// Subscription is a subscription to keys. C is buffered for one wake-up; Take returns the keys of all wake-ups.
+// Subscription is a subscription to keys. C is buffered for one wake-up; TakeKeys returns the keys of all wake-ups.
 type Subscription struct {
 	C         chan struct{}
 	hub       *Hub
@@ -34,7 +34,7 @@ type Subscription struct {
 	mutedKeys map[string]bool // muted keys
 }
 
-// defaultMaxKeys suits subscribers that read little after a Resync.
+// defaultMaxKeys suits subscribers that read few rows after a ResyncKey.
 const defaultMaxKeys = 256
 
 // Subscribe subscribes to keys; "vm:*" matches all keys that start with "vm:". Close it when done.
@@ -42,8 +42,8 @@ func (h *Hub) Subscribe(keys ...string) *Subscription {
 	return h.SubscribeUpTo(defaultMaxKeys, keys...)
 }
 
-// SubscribeUpTo is Subscribe for subscribers that read many rows after a Resync: a Subscription stores up to limit keys
-// between two calls of Take.
+// SubscribeUpTo is Subscribe for subscribers that read many rows after a ResyncKey: a Subscription stores up to limit
+// keys between two calls of TakeKeys.
 func (h *Hub) SubscribeUpTo(limit int, keys ...string) *Subscription {
 	s := &Subscription{C: make(chan struct{}, 1), hub: h, keys: keys, limit: limit}
 	h.mu.Lock()
@@ -59,7 +59,7 @@ func (h *Hub) SubscribeUpTo(limit int, keys ...string) *Subscription {
 	return s
 }
 
-// TakeKeys returns the keys of the wake-ups since the last Take, sorted, and clears them.
+// TakeKeys returns the keys of the wake-ups since its last call, sorted, and clears them.
 func (s *Subscription) TakeKeys() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (h *Hub) Wake(key string) {
 	}
 }
 
-// WakeAll sends Resync to every subscriber.
+// WakeAll sends ResyncKey to every subscriber.
 func (h *Hub) WakeAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,7 +128,7 @@ func (h *Hub) WakeAll() {
 	}
 }
 
-// wakeIfSubscribed adds the key, which matches the subscribed pattern. When the limit is reached, Resync replaces
+// wakeIfSubscribed adds the key, which matches the subscribed pattern. When the limit is reached, ResyncKey replaces
 // further keys.
 func (s *Subscription) wakeIfSubscribed(key, pattern string) {
 	s.mu.Lock()

@@ -14,8 +14,8 @@ import (
 // PostgresChannel is the PostgreSQL channel of the triggers' notifications.
 const PostgresChannel = "quantix"
 
-// Listen feeds the hub from its own database connection until ctx ends. After each (re)connection every subscriber
-// gets Resync, because notifications in between are lost.
+// Listen feeds the hub from its own database connection until ctx ends. After each (re)connection every subscriber gets
+// ResyncKey, because notifications in between are lost.
 func (h *Hub) Listen(ctx context.Context, config *pgx.ConnConfig, log *slog.Logger) error {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = 50*time.Millisecond, 5*time.Second

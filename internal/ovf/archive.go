@@ -161,10 +161,10 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 	return out, err
 }
 
-// readSmallFile reads a small file of the archive, of at most most bytes.
-func (a Archive) readSmallFile(r io.ReaderAt, f File, most int64) ([]byte, error) {
-	if f.Size > most {
-		return nil, invalidError("%s has more than %d KiB.", f.Name, most>>10)
+// readSmallFile reads a file of the archive that has at most limit bytes.
+func (a Archive) readSmallFile(r io.ReaderAt, f File, limit int64) ([]byte, error) {
+	if f.Size > limit {
+		return nil, invalidError("%s has more than %d KiB.", f.Name, limit>>10)
 	}
 	text := make([]byte, f.Size)
 	if _, err := r.ReadAt(text, f.Offset); err != nil && (f.Size > 0 || !errors.Is(err, io.EOF)) {
@@ -175,9 +175,9 @@ func (a Archive) readSmallFile(r io.ReaderAt, f File, most int64) ([]byte, error
 
 var sumForm = regexp.MustCompile(`^(SHA1|SHA256|SHA512) ?\((.+)\) ?= ?([0-9A-Fa-f]+)$`)
 
-// parseManifest parses the checksums in the manifest, whose file name is own. Every checksum must have a file in the
-// archive, and every file a checksum.
-func (a Archive) parseManifest(own string, text []byte) (out []Checksum, err error) {
+// parseManifest parses the checksums in the manifest. manifestName is the manifest's own file name. Every checksum must
+// have a file in the archive, and every other file a checksum.
+func (a Archive) parseManifest(manifestName string, text []byte) (out []Checksum, err error) {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)
 		if len(line) == 0 {
@@ -188,13 +188,13 @@ func (a Archive) parseManifest(own string, text []byte) (out []Checksum, err err
 			return nil, invalidError("The manifest has the line %q, which is no checksum by SHA-1, SHA-256 or SHA-512.", cleanLine(string(line[:min(len(line), 100)])))
 		}
 		s := Checksum{string(m[1]), string(m[2]), strings.ToLower(string(m[3]))}
-		all := append([]File{a.Descriptor, {Name: own}}, a.Files...)
+		all := append([]File{a.Descriptor, {Name: manifestName}}, a.Files...)
 		i := fileIndex(all, s.Name)
 		if i >= 0 {
 			s.Name = all[i].Name
 		}
 		switch {
-		case s.Name == own: // some tools list the manifest itself, whose checksum is meaningless
+		case s.Name == manifestName: // some tools list the manifest itself, whose checksum is meaningless
 			continue
 		case i < 0:
 			return nil, invalidError("The manifest has a checksum of %q, which is not in the archive. The archive is incomplete.", cleanLine(s.Name))

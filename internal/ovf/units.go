@@ -16,15 +16,15 @@ var oldUnits = map[string]int64{
 
 const maxBytes = 1 << 50
 
-// parseBytes converts a quantity to bytes. Without a unit, the quantity is in units of usual bytes. Invalid and
-// excessive quantities are errors; what names the quantity in the error.
-func parseBytes(what, number, unit string, usual int64) (int64, error) {
+// parseBytes converts a quantity to bytes. defaultUnit is the size in bytes of a quantity's unit if the unit is
+// missing. Invalid and excessive quantities are errors; what names the quantity in the error.
+func parseBytes(what, number, unit string, defaultUnit int64) (int64, error) {
 	bad := invalidError("The descriptor gives %s as %q of %q, which is no quantity that a machine can have.", what, cleanLine(number), cleanLine(unit))
 	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
 	if err != nil || n < 0 {
 		return 0, bad
 	}
-	by := big.NewInt(usual)
+	by := big.NewInt(defaultUnit)
 	if text := strings.ToLower(strings.ReplaceAll(strings.TrimSpace(unit), " ", "")); text != "" {
 		if old, ok := oldUnits[text]; ok {
 			by.SetInt64(old)

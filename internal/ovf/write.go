@@ -151,7 +151,7 @@ func paddedSize(n int64) int64 { return (n + 511) / 512 * 512 }
 // NextOffsets returns the offsets of the next file: of its tar header and of its data.
 func (p ArchivePlan) NextOffsets() (header, data int64) { return p.next, p.next + 512 }
 
-// AddFile records the size of the file at Next, in bytes.
+// AddFile records the size in bytes of the file at the offsets that NextOffsets returned.
 func (p *ArchivePlan) AddFile(size int64) { p.next += 512 + paddedSize(size) }
 
 // Size returns the size of the complete archive in bytes.

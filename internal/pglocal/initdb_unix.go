@@ -22,7 +22,6 @@ func (c *cluster) initdb(ctx context.Context) error {
 	fresh := c.data + ".new"
 	// LC_CTYPE is Unicode, so that upper and lower also handle letters beyond ASCII. Collation is by code point, which
 	// is equal on every machine.
-	// machine.
 	locales := []string{"C"}
 	if runtime.GOOS == "linux" {
 		locales = []string{"C.UTF-8", "C"}

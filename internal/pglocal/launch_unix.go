@@ -136,7 +136,7 @@ func (s *postmaster) waitReady(ctx context.Context) error {
 			return false, nil
 		}
 		s.socketDir = file.socketDir
-		last = s.checkAnswers(ctx)
+		last = s.checkServer(ctx)
 		return last == nil, nil
 	})
 	if err != nil && ctx.Err() != nil {
@@ -145,8 +145,8 @@ func (s *postmaster) waitReady(ctx context.Context) error {
 	return err
 }
 
-// checkAnswers checks that the server at the socket answers and that it runs on this data directory.
-func (s *postmaster) checkAnswers(ctx context.Context) error {
+// checkServer checks that the server at the socket answers and that it runs on this data directory.
+func (s *postmaster) checkServer(ctx context.Context) error {
 	return queryOnce(ctx, s.socketDir, "postgres", func(ctx context.Context, conn *pgx.Conn) error {
 		var pid string
 		err := conn.QueryRow(ctx, `SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)`).Scan(&pid)

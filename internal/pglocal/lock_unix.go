@@ -28,7 +28,7 @@ func (e *ownedError) Error() string {
 }
 
 // lockDirectory locks the directory for this process until the returned file is closed. The kernel also releases the
-// lock when the process ends. claim waits briefly for an owner that is exiting.
+// lock when the process ends. lockDirectory waits briefly for an owner that is exiting.
 func (c *cluster) lockDirectory(ctx context.Context) (*os.File, error) {
 	waitCtx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
@@ -50,7 +50,7 @@ func (c *cluster) lockDirectory(ctx context.Context) (*os.File, error) {
 	return lock, err
 }
 
-// tryLockDirectory is claim without the wait.
+// tryLockDirectory is lockDirectory without the wait.
 func (c *cluster) tryLockDirectory() (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(c.dir, "pglocal.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

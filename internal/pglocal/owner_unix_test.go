@@ -61,27 +61,27 @@ func TestDataDirectoryHasOneOwner(t *testing.T) {
 	if want := fmt.Sprintf("belongs to process %d", helper.Process.Pid); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q in it", err, want)
 	}
-	guest, err := Visit(contextWithDeadline(t), Options{Dir: dir})
+	guest, err := StartOrReuse(contextWithDeadline(t), Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := queryValue[string](t, guest, "SHOW fsync"); got != "off" || guest.Pid() != pid {
-		t.Errorf("a visitor sees the server %d with fsync %s, want the owner's", guest.Pid(), got)
+		t.Errorf("a second user sees the server %d with fsync %s, want the owner's", guest.Pid(), got)
 	}
 	if err := guest.Stop(contextWithDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	if !isRunning(pid) {
-		t.Fatal("a visitor stopped the owner's server")
+		t.Fatal("a second user stopped the owner's server")
 	}
 
 	_ = helper.Process.Kill()
 	_ = helper.Wait()
-	if guest, err = Visit(contextWithDeadline(t), Options{Dir: dir, Unsafe: true}); err != nil {
+	if guest, err = StartOrReuse(contextWithDeadline(t), Options{Dir: dir, Unsafe: true}); err != nil {
 		t.Fatal(err)
 	}
 	if err := guest.Stop(contextWithDeadline(t)); err != nil || !isRunning(pid) {
-		t.Errorf("a visitor of a server without an owner: %v; it runs: %t", err, isRunning(pid))
+		t.Errorf("a user of a server without an owner: %v; it runs: %t", err, isRunning(pid))
 	}
 	s := startTestServer(t, dir)
 	if s.Pid() != pid {
@@ -90,11 +90,11 @@ func TestDataDirectoryHasOneOwner(t *testing.T) {
 	if err := s.Stop(contextWithDeadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	if guest, err = Visit(contextWithDeadline(t), Options{Dir: dir, Unsafe: true, DieWithParent: true}); err != nil {
+	if guest, err = StartOrReuse(contextWithDeadline(t), Options{Dir: dir, Unsafe: true, DieWithParent: true}); err != nil {
 		t.Fatal(err)
 	}
 	if err := guest.Stop(contextWithDeadline(t)); err != nil || isRunning(guest.Pid()) {
-		t.Errorf("a visitor leaves the server that it started: %v, %t", err, isRunning(guest.Pid()))
+		t.Errorf("a second user leaves the server that it started: %v, %t", err, isRunning(guest.Pid()))
 	}
 }
 

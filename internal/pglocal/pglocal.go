@@ -20,7 +20,7 @@ const (
 
 	startLimit = 2 * time.Minute // crash recovery of a large database included
 	stopLimit  = time.Minute
-	// lockWait is how long a start waits for a lock whose owner or visitor is exiting.
+	// lockWait is how long a start waits for a lock whose holder is exiting.
 	lockWait = 2 * time.Second
 )
 
@@ -52,10 +52,10 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return start(ctx, o, systemSearch())
 }
 
-// Visit is Start for short-lived programs. If the directory has an owner, Visit uses the owner's server, and Stop does
-// not stop it. If a server runs without an owner, Stop leaves it running, too.
-func Visit(ctx context.Context, o Options) (*Server, error) {
-	return visit(ctx, o, systemSearch())
+// StartOrReuse is Start for short-lived programs. If the directory has an owner, StartOrReuse uses the owner's server,
+// and Stop does not stop it. If a server runs without an owner, Stop leaves it running, too.
+func StartOrReuse(ctx context.Context, o Options) (*Server, error) {
+	return startOrReuse(ctx, o, systemSearch())
 }
 
 // databaseURL returns a URL with port and TLS mode, so that PGPORT or PGSSLMODE in the environment cannot change them.

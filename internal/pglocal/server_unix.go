@@ -70,7 +70,7 @@ func start(ctx context.Context, o Options, find programSearch) (*Server, error) 
 
 func startError(err error) error { return fmt.Errorf("start the private PostgreSQL: %w", err) }
 
-func visit(ctx context.Context, o Options, find programSearch) (*Server, error) {
+func startOrReuse(ctx context.Context, o Options, find programSearch) (*Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	c, err := newCluster(o)
@@ -109,7 +109,7 @@ func (c *cluster) ownersServer(ctx context.Context) *Server {
 		return nil
 	}
 	run := &postmaster{pid: file.pid, data: c.data, socketDir: file.socketDir, log: c.Log}
-	if run.checkAnswers(ctx) != nil {
+	if run.checkServer(ctx) != nil {
 		return nil
 	}
 	return &Server{socketDir: run.socketDir, log: c.Log, run: run, done: make(chan struct{})}

@@ -15,7 +15,7 @@ func start(context.Context, Options, programSearch) (*Server, error) {
 		"run a PostgreSQL server and name it with --database-url, QUANTIX_DATABASE_URL or database.url")
 }
 
-func visit(ctx context.Context, o Options, find programSearch) (*Server, error) {
+func startOrReuse(ctx context.Context, o Options, find programSearch) (*Server, error) {
 	return start(ctx, o, find)
 }
 

@@ -89,7 +89,7 @@ type Refusal struct {
 type Fault struct {
 	Field   string
 	Message string // names the host, and includes the host's error text
-	// A phrase without host name and error text, equal for all hosts with the same fault: "no UEFI firmware".
+	// Plain is a phrase without host name and error text, equal for all hosts with the same fault: "no UEFI firmware".
 	Plain           string
 	Overcommittable bool // a pool or the host is too small; Host.Overcommit permits the VM anyway
 }
@@ -134,8 +134,8 @@ func (c Choice) RefusalText(limit int) string {
 	return joinHostReasons(parts, limit)
 }
 
-// RefusalTextWithoutHosts is Why for users who may not see hosts: the number of hosts by reason, the most frequent
-// reason first.
+// RefusalTextWithoutHosts is RefusalText for users who may not see hosts: the number of hosts by reason, the most
+// frequent reason first.
 func (c Choice) RefusalTextWithoutHosts(limit int) string {
 	if len(c.Refused) == 0 {
 		return "There is no host yet. Ask an administrator to add one."

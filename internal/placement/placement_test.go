@@ -122,7 +122,7 @@ func TestOvercommitAllowedOnNamedHost(t *testing.T) {
 }
 
 // Users who may not see hosts get the number of hosts by reason, without host names and the hosts' error texts.
-func TestWhyPlainHidesHostNames(t *testing.T) {
+func TestRefusalTextWithoutHostsHidesHostNames(t *testing.T) {
 	t.Parallel()
 	failed := func(h *placement.Host) {
 		h.Pools["ssd"] = placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolFailed, Error: "mount.nfs: nas-7 timed out"}
@@ -145,7 +145,7 @@ func TestWhyPlainHidesHostNames(t *testing.T) {
 	}
 }
 
-func TestWhyLimitsHosts(t *testing.T) {
+func TestRefusalTextLimitsHosts(t *testing.T) {
 	t.Parallel()
 	hosts := []placement.Host{newHost("c", 512, 0), newHost("a", 512, 0), newHost("b", 512, 0)}
 	why := placement.Place(newSpec(), hosts).RefusalText(2)

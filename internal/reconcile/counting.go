@@ -19,8 +19,8 @@ const (
 	maxChangedKeys    = 20_000 // maximum number of changed keys; above it everything is counted
 )
 
-// vmCounter maintains the counters. It counts the resources named by wake-ups. After lost wake-ups, and once an hour
-// as a check, it counts everything. Each portal does this independently from the same rows.
+// vmCounter maintains the portal's VM counters. It counts the resources named by wake-ups. After lost wake-ups, and
+// once an hour as a check, it counts everything. Each portal counts independently, from the same database rows.
 type vmCounter struct {
 	control       *control.Control
 	log           *slog.Logger

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// The wake-up of a label change must run the pass long before its next periodic run.
+// The wake-up of a label change must run the assignment by label long before its next periodic run.
 func TestRelabelledHostGetsAssignments(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
@@ -26,7 +26,7 @@ func TestRelabelledHostGetsAssignments(t *testing.T) {
 	ended := make(chan struct{}, 2)
 	go func() { hub.Listen(ctx, pool.Config().ConnConfig, slog.New(slog.DiscardHandler)); ended <- struct{}{} }()
 	go func() {
-		p := labelPass(c)
+		p := labelReconciler(c)
 		run := p.run
 		p.period = time.Hour
 		p.run = func(ctx context.Context, a fleet.Actor) error { err := run(ctx, a); passed <- struct{}{}; return err }

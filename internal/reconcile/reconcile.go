@@ -1,6 +1,6 @@
-// Package reconcile runs the portal's idempotent passes, periodically and on wake-ups: rescue of expired jobs, tasks
-// with many subjects, drift, assignments by label, peers of overlay networks, VM locations, host liveness, counters,
-// cleanup. No pass depends on an exact schedule.
+// Package reconcile runs the portal's idempotent reconcilers, periodically and on wake-ups: requeueing of jobs with
+// expired leases, tasks with many subjects, drift, assignments by label, peers of overlay networks, VM locations, host
+// liveness, counters, cleanup. No reconciler depends on an exact schedule.
 package reconcile
 
 import (
@@ -16,22 +16,23 @@ import (
 	"quantix/internal/notify"
 )
 
-// reconcilePass is one reconciler, its period, and the wake-ups that run it at once.
-type reconcilePass struct {
+// reconciler is one function that the portal runs repeatedly: its period, and the keys of the wake-ups that run it at
+// once.
+type reconciler struct {
 	name     string
 	period   time.Duration
 	wakeKeys []string
 	run      func(ctx context.Context, a fleet.Actor) error
 }
 
-// Run runs all passes until ctx ends. A failed pass is logged and runs again at its next time.
+// Run runs all reconcilers until ctx ends. A failed run is logged and repeated after the reconciler's period.
 func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Logger) error {
-	live := livenessPass{control: c, hub: hub}
-	passes := []reconcilePass{
+	live := livenessReconciler{control: c, hub: hub}
+	reconcilers := []reconciler{
 		{"rescue jobs", 2 * time.Second, nil, c.RescueJobs},
 		{"begin tasks", 2 * time.Second, []string{"orders"}, c.BeginTasks},
 		{"queue drift", 15 * time.Second, nil, c.QueueDrifted},
-		labelPass(c),
+		labelReconciler(c),
 		{"gather peers", time.Minute, []string{"peers"}, withMinInterval(time.Second, c.UpdateOverlayPeers)},
 		{"follow port groups", 15 * time.Second, []string{"filters"}, c.ApplyPortGroupDefaults},
 		{"settle security groups", 15 * time.Second, []string{"filters"}, c.AssignAndReleaseSecurityGroups},
@@ -48,8 +49,8 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return newVMCounter(c, hub, log).runLoop(ctx) })
-	for _, p := range passes {
-		group.Go(func() error { return p.runLoop(ctx, hub, log) })
+	for _, r := range reconcilers {
+		group.Go(func() error { return r.runLoop(ctx, hub, log) })
 	}
 	return group.Wait()
 }
@@ -71,26 +72,27 @@ func withMinInterval(interval time.Duration, run func(context.Context, fleet.Act
 	}
 }
 
-// labelPass runs mostly on wake-ups; the period retries failed assignments.
-func labelPass(c *control.Control) reconcilePass {
-	return reconcilePass{"assign by label", time.Minute, []string{"labels"}, c.AssignLabelled}
+// labelReconciler assigns pools and networks by label. It runs mostly on wake-ups; the period retries failed
+// assignments.
+func labelReconciler(c *control.Control) reconciler {
+	return reconciler{"assign by label", time.Minute, []string{"labels"}, c.AssignLabelled}
 }
 
-func (p reconcilePass) runLoop(ctx context.Context, hub *notify.Hub, log *slog.Logger) error {
-	wake := hub.Subscribe(p.wakeKeys...)
+func (r reconciler) runLoop(ctx context.Context, hub *notify.Hub, log *slog.Logger) error {
+	wake := hub.Subscribe(r.wakeKeys...)
 	defer wake.Close()
-	tick := time.NewTicker(p.period)
+	tick := time.NewTicker(r.period)
 	defer tick.Stop()
 	failing := false
 	for {
 		once, cancel := context.WithTimeout(ctx, 30*time.Second)
-		err := p.run(once, fleet.SystemActor)
+		err := r.run(once, fleet.SystemActor)
 		cancel()
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil && !failing {
-			log.Warn("pass failed; retrying", "pass", p.name, "error", err)
+			log.Warn("pass failed; retrying", "pass", r.name, "error", err)
 		}
 		failing = err != nil
 		select {
@@ -102,15 +104,15 @@ func (p reconcilePass) runLoop(ctx context.Context, hub *notify.Hub, log *slog.L
 	}
 }
 
-// livenessPass notifies the pages of a host and its VMs when the host goes offline or comes online, and when its
+// livenessReconciler notifies the pages of a host and its VMs when the host goes offline or comes online, and when its
 // inventory becomes stale or fresh. These changes write no row, so no trigger announces them.
-type livenessPass struct {
+type livenessReconciler struct {
 	control  *control.Control
 	hub      *notify.Hub
 	notFresh map[fleet.HostID]control.HostLiveness // hosts that are not fresh; nil before the first run
 }
 
-func (l *livenessPass) compareLiveness(ctx context.Context, a fleet.Actor) error {
+func (l *livenessReconciler) compareLiveness(ctx context.Context, a fleet.Actor) error {
 	notFresh, err := l.control.HostsNotFresh(ctx, a)
 	if err != nil {
 		return err

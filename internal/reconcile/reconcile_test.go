@@ -40,7 +40,7 @@ func TestHostLivenessChangesNotifyPages(t *testing.T) {
 	exec(`INSERT INTO vms (id, project_id, host_id, name, spec) SELECT 'of-' || id, 'p', id, 'of-' || id, '{"cpus":1,"memoryMiB":128}' FROM hosts`)
 	hub := notify.NewHub()
 	pages := hub.Subscribe("host:*", "vm:*")
-	live := livenessPass{control: control.New(pool, control.Options{Hub: hub}), hub: hub}
+	live := livenessReconciler{control: control.New(pool, control.Options{Hub: hub}), hub: hub}
 	look := func(when string, want ...string) {
 		t.Helper()
 		if err := live.compareLiveness(t.Context(), fleet.SystemActor); err != nil {
@@ -71,7 +71,7 @@ func TestFailedPassLoggedOnceAndRetried(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var log bytes.Buffer
 		runs, began := 0, time.Now()
-		p := reconcilePass{"count sheep", time.Minute, nil, func(_ context.Context, a fleet.Actor) error {
+		p := reconciler{"count sheep", time.Minute, nil, func(_ context.Context, a fleet.Actor) error {
 			if runs++; runs == 5 {
 				stop()
 			}

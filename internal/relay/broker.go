@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Errors of a relay whose two sides did not meet.
+// Errors of a relay whose two sides were never connected to each other.
 var (
 	ErrNoPeer      = errors.New("the other side did not connect in time")
 	ErrTaken       = errors.New("this side of the relay is taken")
@@ -82,7 +82,7 @@ func (b *Broker) Serve(ctx context.Context, end End, ws *websocket.Conn, onMessa
 	if onMessage == nil {
 		onMessage = func() {}
 	}
-	session, err := b.meet(ctx, use, end, peer{ws, onMessage})
+	session, err := b.awaitSession(ctx, use, end, peer{ws, onMessage})
 	if err != nil {
 		code, text := websocket.CloseTryAgainLater, use.NoPeer[end.side]
 		switch {
@@ -122,8 +122,9 @@ func stopReason(ctx context.Context) (int, string) {
 	return websocket.CloseGoingAway, "The portal is stopping."
 }
 
-// meet returns the same session to both ends of a relay. The first end waits; the second one creates the session.
-func (b *Broker) meet(ctx context.Context, use *KindConfig, end End, own peer) (*session, error) {
+// awaitSession returns the same session to both ends of a relay. The first end waits; the second one creates the
+// session.
+func (b *Broker) awaitSession(ctx context.Context, use *KindConfig, end End, own peer) (*session, error) {
 	id := end.ticket.ID
 	b.mu.Lock()
 	if other := b.waiting[id]; other != nil {

@@ -14,7 +14,7 @@ func (b *Broker) ConnectPortalSide(ctx context.Context, end End) (ws *websocket.
 	if use == nil {
 		return nil, nil, fmt.Errorf("no relays of the kind %q are configured", end.Kind())
 	}
-	both, err := b.meet(ctx, use, end, peer{})
+	both, err := b.awaitSession(ctx, use, end, peer{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -34,7 +34,7 @@ func (b *Broker) leaveSession(p *session) {
 	b.mu.Unlock()
 }
 
-// hasPortalSide reports whether one of the two sides is the portal's own side, from Hold.
+// hasPortalSide reports whether one of the two sides is the portal's own side, from ConnectPortalSide.
 func (p *session) hasPortalSide() bool {
 	return p.peers[Asker].ws == nil || p.peers[Answerer].ws == nil
 }

@@ -46,7 +46,7 @@ func newSession(use *KindConfig, s Side, own, other peer) *session {
 	for _, l := range p.peers {
 		ws := l.ws
 		ws.SetReadLimit(ReadLimit)
-		// end sends the close frame later, after the other side has received all bytes.
+		// closeBothSides sends the close frame later, after the other side has received all bytes.
 		ws.SetCloseHandler(func(int, string) error { return nil })
 		ws.SetPongHandler(func(string) error { p.extendReadDeadline(ws); return nil })
 	}
@@ -55,7 +55,7 @@ func newSession(use *KindConfig, s Side, own, other peer) *session {
 	return p
 }
 
-// detachSide reports whether the caller was the last of the session's two sides.
+// detachSide removes the caller's side from the session, and reports whether it was the last side.
 func (p *session) detachSide() bool { return p.running.Add(-1) == 0 }
 
 // copyFromSide copies from side s to the other side until either side ends, and then ends both.

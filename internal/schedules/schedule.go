@@ -179,7 +179,7 @@ func (t SnapshotTimes) NextAfter(after time.Time) time.Time {
 	return after.Add(24 * time.Hour).UTC()
 }
 
-// maxMissed is the highest number of missed times that Due counts.
+// maxMissed is the highest number of missed times that NewestDue counts.
 const maxMissed = 1000
 
 // NewestDue returns the newest scheduled time between due and now. missed is the number of earlier times since due,
@@ -243,8 +243,8 @@ type ScheduledSnapshot struct {
 }
 
 // ExpiredSnapshots returns the snapshots that none of the counts keeps, oldest first. Hours, days and weeks are in the
-// time zone of in.
-func (k SnapshotRetention) ExpiredSnapshots(all []ScheduledSnapshot, in SnapshotTimes) (out []ScheduledSnapshot) {
+// time zone of times.
+func (k SnapshotRetention) ExpiredSnapshots(all []ScheduledSnapshot, times SnapshotTimes) (out []ScheduledSnapshot) {
 	newest := slices.Clone(all)
 	slices.SortFunc(newest, func(a, b ScheduledSnapshot) int { return b.Due.Compare(a.Due) })
 	kept := map[fleet.SnapshotID]bool{}
@@ -254,7 +254,7 @@ func (k SnapshotRetention) ExpiredSnapshots(all []ScheduledSnapshot, in Snapshot
 	keep := func(n int, of func(time.Time) string) {
 		seen := map[string]bool{}
 		for _, s := range newest {
-			if span := of(in.InZone(s.Due)); !seen[span] && len(seen) < n {
+			if span := of(times.InZone(s.Due)); !seen[span] && len(seen) < n {
 				seen[span], kept[s.ID] = true, true
 			}
 		}

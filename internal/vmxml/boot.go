@@ -32,12 +32,11 @@ func (r *conversion) resolveBootOrder() {
 	}
 }
 
-// setBootOrderOfKind sets the boot order of the first device of the kind to place. It reports whether there is such a
-// device.
-func (r *conversion) setBootOrderOfKind(kind string, place int) bool {
+// setBootOrderOfKind sets the boot order of the first device of the kind. It reports whether there is such a device.
+func (r *conversion) setBootOrderOfKind(kind string, order int) bool {
 	if kind == "network" {
 		if len(r.Spec.NICs) > 0 {
-			r.Spec.NICs[0].BootOrder = place
+			r.Spec.NICs[0].BootOrder = order
 		}
 		return len(r.Spec.NICs) > 0
 	}
@@ -45,7 +44,7 @@ func (r *conversion) setBootOrderOfKind(kind string, place int) bool {
 		return kind == "cdrom" && d.CDROM || kind == "fd" && d.Floppy || kind == "hd" && !d.CDROM && !d.Floppy
 	})
 	if i >= 0 {
-		r.Disks[i].As.BootOrder = place
+		r.Disks[i].As.BootOrder = order
 	}
 	return i >= 0
 }

@@ -124,7 +124,7 @@ func readVSOCK(r *conversion, e *element) error {
 	return nil
 }
 
-// readRedirection counts USB redirection ports. resolve drops them later if the VM has no SPICE.
+// readRedirection counts USB redirection ports. resolveSettings drops them later if the VM has no SPICE.
 func readRedirection(r *conversion, e *element) error {
 	if e.attr("type") != "spicevmc" {
 		r.addNote(e, Refused, "A port that ends in a file, a device or a network of the host.")

@@ -39,7 +39,7 @@ func readMemory(r *conversion, e *element) (err error) {
 	return err
 }
 
-// readCurrentMemory may run before readMemory, so resolve compares the two values later.
+// readCurrentMemory may run before readMemory, so resolveSettings compares the two values later.
 func readCurrentMemory(r *conversion, e *element) error {
 	n, err := parseKiB(e, e.text, e.attr("unit"))
 	if err != nil {

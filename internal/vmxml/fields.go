@@ -57,10 +57,10 @@ type elementRule struct {
 	why  string
 }
 
-// readChildren handles the child elements of in as the table describes.
-func (r *conversion) readChildren(in *element, table map[string]elementRule) error {
+// readChildren handles the child elements of parent as the table describes.
+func (r *conversion) readChildren(parent *element, table map[string]elementRule) error {
 	seen := map[string]bool{}
-	for _, e := range in.children {
+	for _, e := range parent.children {
 		p, known := table[e.name]
 		switch {
 		case e.foreign && e.name == "commandline":
@@ -93,11 +93,11 @@ const (
 	hostChoice = "The host chooses this."
 )
 
-// parseNumber parses a whole number from 0 to most.
-func parseNumber(e *element, text string, most int) (int, error) {
+// parseNumber parses a whole number from 0 to maximum.
+func parseNumber(e *element, text string, maximum int) (int, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
-	if err != nil || n < 0 || n > most {
-		return 0, lineError(e.line, "%q in <%s> is no whole number up to %d.", shortenForError(text), shortenForError(e.name), most)
+	if err != nil || n < 0 || n > maximum {
+		return 0, lineError(e.line, "%q in <%s> is no whole number up to %d.", shortenForError(text), shortenForError(e.name), maximum)
 	}
 	return n, nil
 }
@@ -127,7 +127,7 @@ func (r *conversion) parseMiB(e *element) (int, error) {
 	return int(n >> 10), nil
 }
 
-// fieldWriter writes values of the definition into the fields of to. Notes go to r.
+// fieldWriter writes values of the definition into the fields of the struct to, and notes into the conversion r.
 type fieldWriter[S any] struct {
 	r      *conversion
 	fields []fleet.Field[S]
@@ -182,21 +182,21 @@ func (w fieldWriter[S]) setNumber(e *element, name, text string) error {
 	return w.setQuotient(e, name, text, 1)
 }
 
-// setQuotient works like setNumber, but divides the number by by (1024 converts bytes to KiB) and rounds up.
-func (w fieldWriter[S]) setQuotient(e *element, name, text string, by uint64) error {
+// setQuotient works like setNumber, but divides the number by divisor (1024 converts bytes to KiB) and rounds up.
+func (w fieldWriter[S]) setQuotient(e *element, name, text string, divisor uint64) error {
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 62)
 	if err != nil {
 		return lineError(e.line, "%q in <%s> is no whole number.", shortenForError(text), shortenForError(e.name))
 	}
 	if n > 0 {
-		w.setValue(e, name, int64((n+by-1)/by))
+		w.setValue(e, name, int64((n+divisor-1)/divisor))
 	}
 	return nil
 }
 
-// noteOtherAttributes adds a note if the element has attributes other than known. of describes the element in the note:
+// noteOtherAttributes adds a note if the element has attributes other than known. what names the element in the note:
 // "NIC driver".
-func (r *conversion) noteOtherAttributes(e *element, of string, known ...string) {
+func (r *conversion) noteOtherAttributes(e *element, what string, known ...string) {
 	var more []string
 	for name := range e.attrs {
 		if !slices.Contains(known, name) {
@@ -204,7 +204,7 @@ func (r *conversion) noteOtherAttributes(e *element, of string, known ...string)
 		}
 	}
 	if slices.Sort(more); len(more) > 0 {
-		r.addNote(e, Left, fmt.Sprintf("These attributes of a %s cannot be chosen here: %s.", of, shortenForError(strings.Join(more, ", "))))
+		r.addNote(e, Left, fmt.Sprintf("These attributes of a %s cannot be chosen here: %s.", what, shortenForError(strings.Join(more, ", "))))
 	}
 }
 

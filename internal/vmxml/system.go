@@ -146,7 +146,7 @@ func readQuota(r *conversion, tune, e *element) error {
 	return nil
 }
 
-// readNUMATune may run before readNUMANodes, so resolve combines the two results later.
+// readNUMATune may run before readNUMANodes, so resolveSettings combines the two results later.
 func readNUMATune(r *conversion, e *element) error {
 	const strict = "The memory comes only from the named nodes of the host: another mode cannot be chosen here."
 	for _, in := range e.children {

@@ -11,7 +11,7 @@ import (
 func TestBoundsNameExistingFields(t *testing.T) {
 	t.Parallel()
 	fields := map[string]bool{}
-	for _, m := range []any{JoinRequest{}, RenewRequest{}, Hello{}, Report{}, ClaimRequest{}, Progress{}, Finish{}, Results{}, Meet{}} {
+	for _, m := range []any{JoinRequest{}, RenewRequest{}, Hello{}, Report{}, ClaimRequest{}, Progress{}, Finish{}, Results{}, TransferState{}} {
 		collectFields(reflect.TypeOf(m), fields)
 	}
 	for name := range boundsByField {

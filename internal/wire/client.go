@@ -110,7 +110,8 @@ func (c *Client) Renew(ctx context.Context, in RenewRequest) (Certificate, error
 	return out, err
 }
 
-// Report sends the host's state or a heartbeat, stamped with the portal's time.
+// Report sends the host's state or a heartbeat. It sets the report's Stamp. The portal computes from it when the
+// report was sent.
 func (c *Client) Report(ctx context.Context, in Report) (ReportAnswer, error) {
 	var out ReportAnswer
 	in.Stamp = c.clock.stamp()
@@ -152,10 +153,10 @@ func (c *Client) PoolSecret(ctx context.Context, id fleet.PoolID) (PoolSecret, e
 	return out, err
 }
 
-// FirstBoot fetches the first-boot files of a VM on this host. of identifies the VM's first-boot data, as in its spec.
-func (c *Client) FirstBoot(ctx context.Context, id fleet.VMID, of fleet.VMFirstBoot) (FirstBoot, error) {
+// FirstBoot fetches the first-boot files of a VM on this host. ref identifies the VM's first-boot data, as in its spec.
+func (c *Client) FirstBoot(ctx context.Context, id fleet.VMID, ref fleet.VMFirstBoot) (FirstBoot, error) {
 	var out FirstBoot
-	err := c.call(ctx, PathFirstBoots+url.PathEscape(string(id)), FirstBootRequest{of}, &out)
+	err := c.call(ctx, PathFirstBoots+url.PathEscape(string(id)), FirstBootRequest{ref}, &out)
 	return out, err
 }
 

@@ -17,7 +17,7 @@ type exchange struct {
 	req     *http.Request
 	claim   bool
 	written time.Time
-	parked  bool // the portal confirmed that the claim is parked
+	parked  bool // the portal has confirmed that it holds the claim
 	ended   bool
 	answer  answer
 	err     error
@@ -33,8 +33,9 @@ func (t *exchange) setResult(a answer, err error) {
 	}
 }
 
-// connection is one connection to the portal. It sends the requests of its exchanges in order: one claim and at most
-// one call behind the claim. Answers arrive in the same order. The pool's lock protects exchanges and all later fields.
+// connection is one connection to the portal. It sends the requests of its exchanges in order: one claim (a long poll
+// for jobs), and at most one call behind the claim. Answers arrive in the same order. The pool's lock protects
+// exchanges and all later fields.
 type connection struct {
 	pool      *connPool
 	conn      net.Conn
@@ -50,8 +51,9 @@ type connState int
 const (
 	idle   connState = iota // accepts any exchange
 	busy                    // with a call in progress, which ends soon
-	parked                  // accepts a call, which ends the parked claim
-	// blocked by a claim that the portal has not confirmed as parked: the portal is of an older version, or stalled
+	parked                  // the portal holds a claim; a call is accepted and ends the claim
+	// a claim is in progress, and the portal has not confirmed that it holds the claim: its version is older, or it is
+	// stalled
 	blocked
 )
 
@@ -61,7 +63,7 @@ func (c *connection) state() connState {
 		return idle
 	case len(c.exchanges) > 1 || !c.exchanges[0].claim:
 		return busy
-	// The confirmation can arrive before the writer has set written.
+	// The portal's confirmation can arrive before the writing goroutine has set written.
 	case c.exchanges[0].parked && !c.exchanges[0].written.IsZero():
 		return parked
 	case !c.pool.olderPortal && (c.exchanges[0].written.IsZero() || time.Since(c.exchanges[0].written) < busyWait):
@@ -175,18 +177,18 @@ func (c *connection) handleAnswer(t *exchange, a answer) {
 	}
 }
 
-// closeWhenIdle closes the connection if no call has used it since then. If another connection exists, it waits only
-// for spareIdleLimit.
-func (c *connection) closeWhenIdle(since time.Time) {
+// closeWhenIdle closes the connection after an idle time. lastUse is the time of the last call: the timer stops once a
+// later call has used the connection. If another connection exists, the idle time is only spareIdleLimit.
+func (c *connection) closeWhenIdle(lastUse time.Time) {
 	time.AfterFunc(spareIdleLimit, func() {
 		c.pool.mu.Lock()
 		defer c.pool.mu.Unlock()
 		switch {
-		case c.closed || len(c.exchanges) > 0 || c.lastUsed != since:
-		case c.pool.isRedundant(c) || time.Since(since) >= soleIdleLimit:
+		case c.closed || len(c.exchanges) > 0 || c.lastUsed != lastUse:
+		case c.pool.isRedundant(c) || time.Since(lastUse) >= soleIdleLimit:
 			c.close(errClosed)
 		default:
-			c.closeWhenIdle(since)
+			c.closeWhenIdle(lastUse)
 		}
 	})
 }

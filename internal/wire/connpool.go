@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// Limits of an agent's connections. One connection is nearly always enough: a call is written behind a parked claim,
-// and the portal answers both. A second connection is dialled only when the first one is blocked.
+// Limits of an agent's connections. One connection is nearly always enough: while the portal holds a claim that waits
+// for jobs, a call is sent behind the claim, and the portal answers both. A second connection is dialled only when the
+// first one is blocked.
 const (
 	busyWait       = 250 * time.Millisecond // longest wait for a busy connection
 	maxConns       = 4
@@ -76,7 +77,7 @@ func (p *connPool) send(ctx context.Context, req *http.Request, claim bool) (ans
 	return t.answer, t.err
 }
 
-// acquire queues the exchange on an idle connection, behind a parked claim, or on a new connection.
+// acquire queues the exchange on an idle connection, behind a claim that the portal holds, or on a new connection.
 func (p *connPool) acquire(ctx context.Context, t *exchange) (*connection, error) {
 	if !t.claim {
 		p.addWaiting(1)

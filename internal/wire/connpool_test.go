@@ -14,8 +14,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// olderPortal is a portal that does not confirm parked claims: a request behind a parked claim waits for the claim's
-// end.
+// olderPortal is a portal that does not confirm that it holds a claim. A request behind the claim waits until the claim
+// ends.
 type olderPortal struct {
 	parked chan struct{} // receives one value for each claim
 	free   chan struct{} // ends one claim

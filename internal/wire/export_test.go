@@ -43,7 +43,7 @@ func (c *Client) WaitForQueued(t *testing.T, n int) {
 	}
 }
 
-// IsClaimParked reports whether the portal has confirmed a parked claim.
+// IsClaimParked reports whether the portal has confirmed that it holds a claim.
 func (c *Client) IsClaimParked() bool {
 	p := c.transport.Load().conns
 	p.mu.Lock()

@@ -119,7 +119,7 @@ func (r *Report) checkRuleCount() error {
 	return c.Err()
 }
 
-// violation is a value that Fit refuses, and its path: ".state.vms[3].id".
+// violation is a value that EnforceBounds refuses, and its path: ".state.vms[3].id".
 type violation struct{ path, text string }
 
 func (m *violation) withPathPrefix(step string) *violation { return &violation{step + m.path, m.text} }
@@ -287,7 +287,7 @@ func sanitize(s string, b fieldBound) string {
 // cannot be displayed.
 func SanitizeLine(text string, limit int) string { return sanitize(text, fieldBound{limit: limit}) }
 
-// SanitizeLines is Shown for text with several lines.
+// SanitizeLines is SanitizeLine for text with several lines.
 func SanitizeLines(text string, limit int) string {
 	return sanitize(text, fieldBound{limit: limit, keepLines: true})
 }

@@ -12,8 +12,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// fillValue puts one entry into every list and sets every pointer, so that a test of Fit reaches each field of a
-// message.
+// fillValue puts one entry into every list and sets every pointer, so that a test of EnforceBounds reaches each field
+// of a message.
 func fillValue(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -10,9 +10,9 @@ import (
 // MaxListens is the maximum number of addresses that a receiving host may report.
 const MaxListens = 16
 
-// Meet is the message of a host that runs one of a transfer's two jobs. Without a ticket, the host only polls for the
-// answer.
-type Meet struct {
+// TransferState is the message of a host that runs one of a transfer's two jobs, the sending or the receiving one.
+// Without a ticket, the host only polls for the answer.
+type TransferState struct {
 	Job   fleet.JobID `json:"job"`
 	Epoch int64       `json:"epoch"`
 	// Ticket is the SHA-256 of a ticket, in hexadecimal. A sender sends its current ticket, a receiver the ticket that
@@ -22,8 +22,8 @@ type Meet struct {
 	Relay   bool     `json:"relay,omitempty"`   // only from the sender: it cannot reach any of the receiver's addresses
 }
 
-// MeetAnswer contains what the portal knows about the transfer's other host.
-type MeetAnswer struct {
+// TransferPeerState contains what the portal knows about the transfer's other host.
+type TransferPeerState struct {
 	Peer     fleet.HostID `json:"peer"`
 	PeerName string       `json:"peerName"`
 	// KeyHash is the SHA-256 of the other host's public key, in hexadecimal. The host accepts no other key.
@@ -40,8 +40,8 @@ type MeetAnswer struct {
 }
 
 // ReportTransferState reports this host's state of a transfer and returns the other host's state.
-func (c *Client) ReportTransferState(ctx context.Context, id fleet.TransferID, in Meet) (MeetAnswer, error) {
-	var out MeetAnswer
+func (c *Client) ReportTransferState(ctx context.Context, id fleet.TransferID, in TransferState) (TransferPeerState, error) {
+	var out TransferPeerState
 	err := c.call(ctx, PathTransfers+url.PathEscape(string(id))+"/meet", in, &out)
 	return out, err
 }

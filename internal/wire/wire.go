@@ -31,8 +31,8 @@ const (
 	PathResults = "/agent/v1/results" // Results → ResultsAnswer: several job results at once. Older portals lack it.
 	// PathPools + <id>/secret: nothing → PoolSecret, for a host with the pool assigned. Older portals lack it.
 	PathPools = "/agent/v1/pools/"
-	// PathTransfers + <id>/meet: Meet → MeetAnswer: the two hosts of a transfer exchange tickets. Older portals lack
-	// it.
+	// PathTransfers + <id>/meet: TransferState → TransferPeerState: the two hosts of a transfer exchange tickets. Older
+	// portals lack it.
 	PathTransfers = "/agent/v1/transfers/"
 
 	// PathFirstBoots + <VM id>: FirstBootRequest → FirstBoot, for the VM's own host. Older portals lack it.
@@ -45,12 +45,12 @@ const (
 // SessionHeader carries the session from HelloAnswer in every call after Hello.
 const SessionHeader = "Quantix-Session"
 
-// SharedConnHeader is set on claims of agents that use one connection for claims and calls. Once the portal has parked
-// such a claim, it answers 102. The agent may then send its next request behind the claim, which ends the claim at
-// once: with 204, or with jobs if the portal was just assigning some. Older portals send no 102.
+// SharedConnHeader is set on claims of agents that use one connection for claims and calls. Once the portal holds such
+// a claim until a job arrives, it answers 102. The agent may then send its next request behind the claim, which ends
+// the claim at once: with 204, or with jobs if the portal was just assigning some. Older portals send no 102.
 const SharedConnHeader = "Quantix-Turns"
 
-// ClaimWait is how long the portal parks a claim while there are no jobs.
+// ClaimWait is how long the portal holds a claim before it answers without jobs.
 const ClaimWait = 25 * time.Second
 
 // ReportPeriod is the interval of reports while nothing changes.
@@ -205,7 +205,7 @@ type ReportAnswer struct {
 	Networks []fleet.Network `json:"networks,omitempty"` // networks assigned to this host, with their specs
 	Lost     []fleet.JobID   `json:"lost,omitempty"`     // jobs whose lease this agent has lost: discard their results
 	At       time.Time       `json:"at"`                 // the portal's time: see Stamp
-	// Stop are jobs of the report's leases that were cancelled, each with the text of Work.Stop.
+	// Stop lists the cancelled jobs among the report's leases, each with the text of Work.Stop.
 	Stop map[fleet.JobID]string `json:"stop,omitempty"`
 	// Marks are ownership marks that VMs of this host lack: write them into the domains' metadata.
 	Marks map[fleet.VMID]string `json:"marks,omitempty"`

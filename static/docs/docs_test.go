@@ -120,13 +120,13 @@ func TestReadmeLinksIntoTheManualHaveTargets(t *testing.T) {
 	}
 }
 
-// sourceText returns the text of all files below the directories for which fit returns true.
-func sourceText(t *testing.T, fit func(name string) bool, dirs ...string) string {
+// sourceText returns the text of all files below the directories for which match returns true.
+func sourceText(t *testing.T, match func(name string) bool, dirs ...string) string {
 	t.Helper()
 	var out strings.Builder
 	for _, dir := range dirs {
 		err := filepath.WalkDir(filepath.Join(repositoryRoot, dir), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || !fit(path) {
+			if err != nil || entry.IsDir() || !match(path) {
 				return err
 			}
 			text, err := os.ReadFile(path)

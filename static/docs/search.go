@@ -145,10 +145,10 @@ func (w queryWord) countMatches(text string) int {
 	return n
 }
 
-// wordPosition returns the position of the first word in text that begins with begun; -1: none.
-func wordPosition(text, begun string) int {
+// wordPosition returns the position of the first word in text that has the prefix; -1: none.
+func wordPosition(text, prefix string) int {
 	for from := 0; ; {
-		at := strings.Index(text[from:], begun)
+		at := strings.Index(text[from:], prefix)
 		if at < 0 {
 			return -1
 		}
@@ -160,11 +160,11 @@ func wordPosition(text, begun string) int {
 	}
 }
 
-func countWordsBeginning(text, begun string) int {
+func countWordsBeginning(text, prefix string) int {
 	n := 0
-	for at := wordPosition(text, begun); at >= 0; at = wordPosition(text, begun) {
+	for at := wordPosition(text, prefix); at >= 0; at = wordPosition(text, prefix) {
 		n++
-		text = text[at+len(begun):]
+		text = text[at+len(prefix):]
 	}
 	return n
 }

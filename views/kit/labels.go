@@ -19,7 +19,7 @@ type HostLabelForm struct {
 
 // HostLabelPreview lists the hosts that currently have the labels typed in the form.
 type HostLabelPreview struct {
-	fleet.Labelled
+	fleet.MatchingHosts
 	HasLabels bool   // the form has labels, so hosts were searched
 	Error     string // why the labels are invalid
 }

@@ -181,7 +181,7 @@ func (e *Endpoints) sendPoolSecret(c echo.Context, a fleet.Actor, _ struct{}) (*
 
 // exchangeTransferAddresses exchanges addresses and tickets between the two hosts of a transfer: it stores those of
 // the calling host and returns those of the other host.
-func (e *Endpoints) exchangeTransferAddresses(c echo.Context, a fleet.Actor, in wire.Meet) (*wire.MeetAnswer, error) {
+func (e *Endpoints) exchangeTransferAddresses(c echo.Context, a fleet.Actor, in wire.TransferState) (*wire.TransferPeerState, error) {
 	out, err := e.Control.ExchangeTransferData(c.Request().Context(), a, fleet.TransferID(c.Param("id")), in)
 	return &out, err
 }

@@ -197,7 +197,7 @@ func (s *Site) previewLabelSelector(ctx context.Context, a fleet.Actor, of fleet
 	if e, _, ok := form.ErrorsFrom(err); ok && e.At("selector") != "" {
 		return kit.HostLabelPreview{Error: e.At("selector")}, nil
 	}
-	return kit.HostLabelPreview{Labelled: found, HasLabels: strings.TrimSpace(text) != ""}, err
+	return kit.HostLabelPreview{MatchingHosts: found, HasLabels: strings.TrimSpace(text) != ""}, err
 }
 
 // ShowLabelledHosts shows the matching hosts below the selector while the user types.

@@ -29,7 +29,7 @@ func TransferRelayTicket(id fleet.PairID, from, to fleet.HostID) relay.Ticket {
 // ExchangeTransferData stores what one host of a transfer sends and returns what it needs of the other: the other
 // host's name and key, the sender's ticket, the receiver's addresses, and the portal whose relay they use if no direct
 // connection works.
-func (api *API) ExchangeTransferData(ctx context.Context, a fleet.Actor, id fleet.TransferID, in wire.Meet) (out wire.MeetAnswer, err error) {
+func (api *API) ExchangeTransferData(ctx context.Context, a fleet.Actor, id fleet.TransferID, in wire.TransferState) (out wire.TransferPeerState, err error) {
 	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return out, err
 	}
@@ -59,7 +59,7 @@ func (api *API) ExchangeTransferData(ctx context.Context, a fleet.Actor, id flee
 	if m.Sends {
 		state, words = m.ReceiveState, m.ReceiveError
 	}
-	out = wire.MeetAnswer{
+	out = wire.TransferPeerState{
 		Peer: m.Peer, PeerName: m.PeerName, KeyHash: hex.EncodeToString(m.PeerKey), Ticket: m.Ticket, Online: m.Heard, Listens: m.Listens,
 		RelayTicket: m.Paired, RelayID: m.PairID, PortalURL: m.PairUrl, Begun: state != fleet.JobQueued, Received: m.ReceiveState == fleet.JobDone,
 	}
@@ -70,7 +70,7 @@ func (api *API) ExchangeTransferData(ctx context.Context, a fleet.Actor, id flee
 }
 
 // checkMeetRequest rejects malformed requests.
-func checkMeetRequest(in wire.Meet) error {
+func checkMeetRequest(in wire.TransferState) error {
 	if text, err := hex.DecodeString(in.Ticket); err != nil || len(text) != 0 && len(text) != 32 {
 		return fleet.Errorf(fleet.Malformed, "A ticket is identified by its SHA-256.")
 	}

@@ -198,8 +198,8 @@ func (n *AssignableType) ByLabel(ctx context.Context, s *store.Store, a fleet.Ac
 
 // PreviewSelector returns the hosts that a selector matches now, and whether each has the object. An empty id means a
 // new object.
-func (n *AssignableType) PreviewSelector(ctx context.Context, s *store.Store, a fleet.Actor, id, text string) (fleet.Labelled, error) {
-	var out fleet.Labelled
+func (n *AssignableType) PreviewSelector(ctx context.Context, s *store.Store, a fleet.Actor, id, text string) (fleet.MatchingHosts, error) {
+	var out fleet.MatchingHosts
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return out, err
 	}

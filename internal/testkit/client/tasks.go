@@ -55,7 +55,7 @@ func (c *Client) WaitVM(ctx context.Context, id fleet.VMID, wanted func(fleet.VM
 	return vm, nil
 }
 
-// pollUntil calls ask at once and then periodically. If ask succeeds at the moment when ctx ends, wait returns the
+// pollUntil calls ask at once and then periodically. If ask succeeds at the moment when ctx ends, pollUntil returns the
 // answer.
 func pollUntil[T any](ctx context.Context, ask func() (T, bool, error)) (T, error) {
 	again := time.NewTicker(pollInterval)

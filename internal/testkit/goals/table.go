@@ -12,7 +12,7 @@ import (
 // Chapter is the chapter of the manual that contains the table, as a path from the repository's root.
 const Chapter = "static/docs/figures.md"
 
-// head is the header of the table. Replace finds the table in Chapter by this header.
+// head is the header of the table. ReplaceTable finds the table in Chapter by this header.
 const head = "| Path | Goal | Result | Verdict | Reference | Ratio |\n|---|---|---|---|---|---|\n"
 
 // ReadRows reads the rows that benchmarks have recorded.

@@ -110,11 +110,11 @@ func mergeShapes(a, b any) any {
 	return a
 }
 
-// removedNames lists the names that the shape was has and the shape now lacks. at is the path of both shapes.
-func removedNames(at string, was, now any) (lost []string) {
-	switch x := was.(type) {
+// removedNames lists the names that the shape before has and the shape after lacks. at is the path of both shapes.
+func removedNames(at string, before, after any) (lost []string) {
+	switch x := before.(type) {
 	case map[string]any:
-		y, ok := now.(map[string]any)
+		y, ok := after.(map[string]any)
 		if !ok {
 			break
 		}
@@ -128,14 +128,14 @@ func removedNames(at string, was, now any) (lost []string) {
 		}
 		return lost
 	case []any:
-		if y, ok := now.([]any); ok {
+		if y, ok := after.([]any); ok {
 			return removedNames(at+"[]", x[0], y[0])
 		}
 	case nil:
 		return nil
 	}
-	if typeName(was) != typeName(now) {
-		lost = append(lost, fmt.Sprintf("%s was %s and is %s", at, typeName(was), typeName(now)))
+	if typeName(before) != typeName(after) {
+		lost = append(lost, fmt.Sprintf("%s was %s and is %s", at, typeName(before), typeName(after)))
 	}
 	return lost
 }

@@ -21,10 +21,11 @@ var Seed = sync.OnceValue(func() int {
 	return rand.IntN(1 << 20) //nolint:gosec // not a secret
 })
 
-// InterruptionOffset returns the number of the first interruption point to test, of every every-th point: 0 … every-1.
-// Different seeds select different points. The test's log contains the seed, so that a failure can be repeated.
-func InterruptionOffset(t testing.TB, every int) int {
+// InterruptionOffset returns the number of the first interruption point to test, from 0 to step-1, for a test that then
+// tests every point at a distance of step. Different seeds select different points. The test's log contains the seed,
+// so that a failure can be repeated.
+func InterruptionOffset(t testing.TB, step int) int {
 	t.Helper()
-	t.Logf("interruption points %d, %d, … of every %d: repeat with %s=%d", Seed()%every, Seed()%every+every, every, SeedVariable, Seed())
-	return Seed() % every
+	t.Logf("interruption points %d, %d, … of every %d: repeat with %s=%d", Seed()%step, Seed()%step+step, step, SeedVariable, Seed())
+	return Seed() % step
 }
