@@ -31,15 +31,15 @@ import (
 	"quantix/web"
 )
 
-// newPortalWithAgents returns a portal with both listeners. Agents dial agentURL over mutual TLS, and new jobs wake
-// their claims.
+// newPortalWithAgents returns a portal with both listeners. Agents dial agentURL over mutual TLS. A new job is sent at
+// once to the agent that waits for jobs.
 func newPortalWithAgents(t testing.TB) (p *portal, agentURL string) {
 	t.Helper()
 	return newPortalWithAgentsOn(t, testkit.DB(t))
 }
 
-// newPortalWithAgentsOn is newPortalWithAgents on the database of pool, which another portal may share. Hosts dial the
-// portal's consoles at agentURL.
+// newPortalWithAgentsOn is newPortalWithAgents on the database of pool, so that two portals can share one database.
+// Hosts dial the portal's console relays at agentURL.
 func newPortalWithAgentsOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentURL string) {
 	t.Helper()
 	p = &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}}
@@ -81,7 +81,7 @@ func newPortalWithAgentsOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentUR
 	p.agents = agents
 	go agents.Serve(lines)
 	t.Cleanup(func() {
-		cancel() // ends parked claims and open consoles
+		cancel() // ends the agents' waiting requests for jobs, and open consoles
 		agents.Close()
 		pages.CloseClientConnections()
 		pages.Close()
@@ -89,7 +89,7 @@ func newPortalWithAgentsOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentUR
 	return p, agentURL
 }
 
-// simulatedAgent is a simulated agent of a host, which uses the real protocol.
+// simulatedAgent is an agent without a hypervisor, which uses the real protocol.
 type simulatedAgent struct {
 	secretPool fleet.PoolID // a pool with a secret, assigned to this host
 
@@ -142,7 +142,7 @@ func (m *simulatedAgent) sendReport(t testing.TB, vms ...wire.VMReport) {
 	}
 }
 
-// claimJob claims until the portal returns a job.
+// claimJob requests jobs until the portal returns one.
 func (m *simulatedAgent) claimJob(t testing.TB) wire.Work {
 	t.Helper()
 	for {
@@ -184,7 +184,8 @@ func agentCredentials(t testing.TB, key *ecdsa.PrivateKey, c wire.Certificate) w
 	return wire.Credentials{Certificate: tls.Certificate{Certificate: [][]byte{block.Bytes}, PrivateKey: key}, CA: trust}
 }
 
-// The result for a pool with thousands of volumes is long. If the portal refused it, the agent would retry forever.
+// The result of a job on a pool with thousands of volumes is long. If the portal refused it, the agent would retry
+// forever.
 func TestLongJobResultAccepted(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
@@ -327,7 +328,7 @@ func TestAgentCallsWithoutProofRefused(t *testing.T) {
 	}
 }
 
-func TestClaimEndsWhenAgentDisconnects(t *testing.T) {
+func TestJobRequestEndsWhenAgentDisconnects(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	m := p.joinHost(agentURL, "h1")

@@ -103,7 +103,7 @@ func waitUntil(t testing.TB, what string, so func() bool) {
 	}
 }
 
-// claimInBackground claims in the background and returns a channel that receives the host's next job.
+// claimInBackground requests jobs in the background and returns a channel that receives the host's next job.
 func (m *simulatedAgent) claimInBackground(t *testing.T) <-chan wire.Work {
 	work := make(chan wire.Work, 1)
 	go func() {
@@ -130,7 +130,7 @@ func (m *simulatedAgent) finishJobAsDone(t *testing.T, w wire.Work) {
 	}
 }
 
-// awaitSingleConnection waits until a single connection is open, and sets the number of connections so far to 1.
+// awaitSingleConnection waits until only one connection is open, and resets the count of accepted connections to 1.
 func (g *agentProxy) awaitSingleConnection(t *testing.T, m *simulatedAgent) {
 	t.Helper()
 	waitUntil(t, "the connection that the join used is closed", func() bool { return g.openCount.Load() == 1 })
@@ -153,8 +153,8 @@ func TestAgentUsesOneConnection(t *testing.T) {
 	for range 3 {
 		work := s.host.claimInBackground(t)
 		s.awaitParkedClaims(1)
-		s.host.sendReport(t, running) // queued behind the parked claim
-		s.awaitParkedClaims(1)        // the agent has claimed again
+		s.host.sendReport(t, running) // sent while the request for jobs waits, so the portal must end that request first
+		s.awaitParkedClaims(1)        // the agent has requested jobs again
 		k := s.requestTicket(ann)
 		var browser *websocket.Conn
 		var opened sync.WaitGroup
@@ -183,14 +183,14 @@ func TestAgentUsesOneConnection(t *testing.T) {
 		s.execSQL(`DELETE FROM jobs`)
 		s.execSQL(`DELETE FROM console_tickets`)
 	}
-	// More than 20 calls share one connection. On a slow machine, the client dials another one after 250 ms without a
-	// response.
+	// More than 20 calls share one connection. The limit of 3 allows for a slow machine, where the client dials another
+	// connection after 250 ms without a response.
 	if n := g.acceptedCount.Load(); n > 3 {
 		t.Errorf("%d connections", n)
 	}
 }
 
-func TestParkedClaimSurvivesPortalRestart(t *testing.T) {
+func TestWaitingJobRequestSurvivesPortalRestart(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	_, otherURL := newPortalWithAgentsOn(t, p.pool)
@@ -216,7 +216,7 @@ func TestParkedClaimSurvivesPortalRestart(t *testing.T) {
 	m.finishJobAsDone(t, <-work)
 }
 
-func TestStoppingPortalAnswersParkedClaims(t *testing.T) {
+func TestStoppingPortalAnswersWaitingJobRequests(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	m := p.joinHost(agentURL, "h1")
@@ -237,7 +237,7 @@ func TestStoppingPortalAnswersParkedClaims(t *testing.T) {
 	}
 }
 
-func TestNewCertificateUsedWhileClaimParked(t *testing.T) {
+func TestNewCertificateUsedWhileJobRequestWaits(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	g := newAgentProxy(t, agentURL)
@@ -262,7 +262,7 @@ func TestNewCertificateUsedWhileClaimParked(t *testing.T) {
 	waitUntil(t, "the old certificate's connection is closed", func() bool { return g.openCount.Load() == 1 })
 }
 
-// Older agents use two connections: one for claims and one for all other calls.
+// Older agents use two connections: one to request jobs, and one for all other calls.
 func TestAgentWithTwoConnectionsServed(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
@@ -351,7 +351,7 @@ func TestStuckReportDoesNotDelayConsole(t *testing.T) {
 	waitUntil(t, "there is one connection again", func() bool { return g.openCount.Load() == 1 })
 }
 
-// The next request may arrive in the same TLS record as the claim, before the claim is parked.
+// The next request may arrive in the same TLS record as a request for jobs, before the portal lets that request wait.
 func TestPipelinedRequestsAnsweredInOrder(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)

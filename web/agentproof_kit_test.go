@@ -17,7 +17,7 @@ import (
 
 var rootActor = fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
 
-// agentCaller is a client of the agent listener, with or without a certificate and an agent session.
+// agentCaller is a client of the agent listener, with or without a client certificate and an agent session.
 type agentCaller struct {
 	t       *testing.T
 	url     string
@@ -25,7 +25,7 @@ type agentCaller struct {
 	session string
 }
 
-// newAgentCaller returns a caller that trusts the machine's CA and sends the given certificate (nil: none) and agent
+// newAgentCaller returns a caller that trusts the CA of agent m and sends the given certificate (nil: none) and agent
 // session.
 func newAgentCaller(t *testing.T, url string, m *simulatedAgent, cert *tls.Certificate, session string) agentCaller {
 	conf := &tls.Config{RootCAs: m.credentials.CA, MinVersion: tls.VersionTLS13}
@@ -85,7 +85,7 @@ func (m *simulatedAgent) sendHello(t *testing.T, instance string) (session strin
 	return hello.Session
 }
 
-// rejoinHost joins the machine's existing host with a new key, as administrators do after a lost key.
+// rejoinHost joins the existing host of agent m with a new key, as an administrator does after the key was lost.
 func (p *portal) rejoinHost(agentURL string, m *simulatedAgent) {
 	p.t.Helper()
 	token, err := p.control.CreateJoinToken(p.t.Context(), rootActor, m.id)
@@ -101,7 +101,7 @@ func (p *portal) rejoinHost(agentURL string, m *simulatedAgent) {
 	m.Rekey()
 }
 
-// rowsChangedByAgents returns the rows that a host's messages may change, as text by table.
+// rowsChangedByAgents returns the rows that agents' requests may change: for each table, its rows as text.
 func (p *portal) rowsChangedByAgents() map[string]string {
 	p.t.Helper()
 	out := map[string]string{}

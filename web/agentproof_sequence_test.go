@@ -10,8 +10,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// The portal ignores reports with older sequence numbers. A report numbered beyond its session's range would make all
-// later reports stale.
+// The portal ignores reports with older sequence numbers. If it accepted a number beyond the session's range, it would
+// ignore all later reports of that session.
 func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
@@ -30,14 +30,14 @@ func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 			Networks: []wire.NetworkReport{{Name: "default", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Bridge: string(power)}}},
 		}
 	}
-	say := func(seq int64, power fleet.Power) error {
+	sendReport := func(seq int64, power fleet.Power) error {
 		_, err := m.Report(t.Context(), wire.Report{Seq: seq, Digest: string(power), State: state(power)})
 		return err
 	}
-	heard := func(power fleet.Power) {
+	expectReportStored := func(power fleet.Power) {
 		t.Helper()
 		m.seq++
-		if err := say(m.seq, power); err != nil {
+		if err := sendReport(m.seq, power); err != nil {
 			t.Fatal(err)
 		}
 		var got string
@@ -47,11 +47,11 @@ func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 			t.Fatalf("after a valid report the database contains %q, want %q: %v", got, want, err)
 		}
 	}
-	heard(fleet.Running)
+	expectReportStored(fleet.Running)
 	work := m.claimJob(t)
 	before := p.rowsChangedByAgents()
 	for _, seq := range []int64{1 << 62, 1<<63 - 1, m.seq + 1<<32, (m.seq>>32 + 1) << 32, m.seq - 1<<32, 0, -1} {
-		if err := say(seq, fleet.Crashed); wire.StatusOf(err) != http.StatusUnprocessableEntity {
+		if err := sendReport(seq, fleet.Crashed); wire.StatusOf(err) != http.StatusUnprocessableEntity {
 			t.Errorf("a report numbered %d: %v", seq, err)
 		}
 		_, err := m.Finish(t.Context(), work.ID, wire.Finish{
@@ -66,7 +66,7 @@ func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 			t.Errorf("%s has changed:\n%s\n-- before:\n%s", table, rows, before[table])
 		}
 	}
-	heard(fleet.Paused)
+	expectReportStored(fleet.Paused)
 	m.seq++
 	done := wire.Finish{Epoch: work.Epoch, Generation: 1 << 62, Seq: m.seq, Outcome: wire.Done, Pool: &state(fleet.Paused).Pools[0].Status}
 	if _, err := m.Finish(t.Context(), work.ID, done); err != nil {
@@ -77,18 +77,18 @@ func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 		t.Errorf("the observed generation is %d, want 1: %v", observed, err)
 	}
 
-	// A new hello of the agent, or a new join of the host, begins a new range of sequence numbers.
-	freeze := func() {
+	// When the agent says hello again, or the host joins again, a new range of sequence numbers begins.
+	storeMaxSequences := func() {
 		t.Helper()
 		for _, table := range []string{"hosts", "host_sessions", "vms", "assignments"} {
 			p.execSQL(`UPDATE ` + table + ` SET report_seq = 1::bigint << 62`)
 		}
 	}
-	freeze()
+	storeMaxSequences()
 	m.sendHello(t, "h1")
-	heard(fleet.Running)
-	freeze()
+	expectReportStored(fleet.Running)
+	storeMaxSequences()
 	p.rejoinHost(agentURL, m)
 	m.sendHello(t, "h1-again")
-	heard(fleet.Stopped)
+	expectReportStored(fleet.Stopped)
 }

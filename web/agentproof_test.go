@@ -18,8 +18,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// callsOfAgentRoutes returns one call for each agent route, by method and path, with valid ids and epochs. work and
-// screen (a console) are jobs that the machine has claimed.
+// callsOfAgentRoutes returns a valid request for each agent route, by method and path. Agent m has claimed the jobs
+// work and screen; screen opens a console.
 func callsOfAgentRoutes(t *testing.T, m *simulatedAgent, work, screen wire.Work) map[string]struct{ path, body string } {
 	type line = struct{ path, body string }
 	m.seq++
@@ -52,8 +52,8 @@ func callsOfAgentRoutes(t *testing.T, m *simulatedAgent, work, screen wire.Work)
 	}
 }
 
-// Agent routes require a certificate with the host's current key and, with few exceptions, the agent's current
-// session. No refused call may change the database.
+// Agent routes require a certificate with the host's current key. Most also require the agent's current session. No
+// refused request may change the database.
 func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
@@ -92,7 +92,7 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	if asked.Kind != fleet.ConsoleOpen || work.VM == nil {
 		t.Fatalf("claimed %+v and %+v", work, asked)
 	}
-	// With a queued job, the claims below return at once.
+	// With a job queued, the requests for jobs below return at once instead of waiting.
 	testkit.TaskWithJob{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
 
 	p.execSQL(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, vm)
@@ -154,7 +154,7 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 			}
 		}
 	}
-	// Another host's agent with a valid session must not finish the job either, even with the job's epoch.
+	// Another host's agent must not finish the job either, even with a valid session and the job's epoch.
 	otherHost := newAgentCaller(t, agentURL, m, &foreign, others)
 	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "POST " + wire.PathResults, "POST " + wire.PathTransfers + ":id/meet", "POST " + wire.PathPools + ":id/secret", "POST " + wire.PathJobs + ":id/secret", "POST " + wire.PathFirstBoots + ":id", "GET " + wire.PathRelay + ":id", "GET " + wire.PathConsole + ":id"} {
 		method, _, _ := strings.Cut(route, " ")
@@ -169,7 +169,7 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 		}
 	}
 
-	// The host's own calls succeed, so only the missing proof caused the refusals above.
+	// The host's own requests succeed, so the requests above were refused only because of the missing proof.
 	self := newAgentCaller(t, agentURL, m, &key, now)
 	for route, want := range map[string]int{
 		"POST " + wire.PathClaim: http.StatusOK, "POST " + wire.PathReport: http.StatusOK, "POST " + wire.PathRenew: http.StatusOK,
@@ -184,7 +184,8 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	if a := self.request(http.MethodPost, finish.path, finish.body); a.status != http.StatusOK {
 		t.Errorf("the host's own result: %d: %s", a.status, a.body)
 	}
-	// Each result is accepted or refused separately. One of these results was accepted before.
+	// The portal accepts or refuses each result separately: the first result was already accepted above, the second one
+	// is new.
 	both := callsOfAgentRoutes(t, m, work, asked)["POST "+wire.PathResults]
 	var each wire.ResultsAnswer
 	a := self.request(http.MethodPost, both.path, both.body)

@@ -32,7 +32,7 @@ func TestAPIListsCanBePagedFilteredAndSorted(t *testing.T) {
 	if want := []string{"web-3", "web-2", "web-1"}; !cmp.Equal(names, want) {
 		t.Errorf("got %v, want %v", names, want)
 	}
-	// Page backwards, first through a list that control pages, then through one that control returns as a single page.
+	// The list of VMs has several pages: read the last page, then go back to the first.
 	first, err := member.VMs(t.Context(), fleet.Query{Limit: 3})
 	if err != nil || len(first.Items) != 3 || first.Prev != "" {
 		t.Fatalf("%+v, %v", first, err)

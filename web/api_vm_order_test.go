@@ -12,7 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A client may send a default value explicitly. The portal stores and returns the value as it does without it.
+// A client may send a field's default value. The portal then stores and returns the VM as if the field had been
+// omitted.
 func TestExplicitDefaultsAccepted(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -49,7 +49,8 @@ func TestCreatedVMHasLocationAndETag(t *testing.T) {
 	golden.JSON(t, "testdata/vm.json", json.RawMessage(times.ReplaceAllString(names.Replace(got), `"TIME"`)))
 }
 
-// lossyTransport is a transport that loses the first response: the request takes effect, but the client gets an error.
+// lossyTransport is a transport that loses the first response: the portal handles the request, but the client gets an
+// error.
 type lossyTransport struct{ lost bool }
 
 func (l *lossyTransport) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -16,8 +16,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// An expired host certificate can be renewed for 30 days, so that a host that was offline returns without an
-// administrator. Other calls refuse it.
+// For 30 days after its expiry, a host certificate can be renewed, so that a host that was offline returns without an
+// administrator. All other calls refuse an expired certificate.
 func TestExpiredHostCertificateRenewed(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
@@ -51,7 +51,7 @@ func TestExpiredHostCertificateRenewed(t *testing.T) {
 	}
 }
 
-// expiredCertificate returns a certificate for the machine's key, signed by the portal's CA, that has been expired for
+// expiredCertificate returns a certificate for the key of agent m, signed by the portal's CA. It expired the given time
 // ago.
 func (p *portal) expiredCertificate(t *testing.T, m *simulatedAgent, ago time.Duration) tls.Certificate {
 	t.Helper()

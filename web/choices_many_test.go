@@ -69,7 +69,7 @@ func TestSelectFindsOptionAmongSixHundred(t *testing.T) {
 	a.excludes(t, "project-577")
 	ann.get("/vms/"+string(vm)+"?tab=configure").requireStatus(t, http.StatusOK).contains(t, `hx-get="/choices/isos"`)
 
-	// The choice stays selected when the form is shown again with an error.
+	// After an error, the form is shown again with the chosen option selected.
 	value := func(typ, name string) string {
 		_, rest, _ := strings.Cut(ann.get("/choices/"+typ+"?q="+name, "HX-Request", "true").body, `value="`)
 		id, _, _ := strings.Cut(rest, `"`)

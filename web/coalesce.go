@@ -19,9 +19,9 @@ import (
 	"quantix/web/render"
 )
 
-// Request coalescing: the pages of many users show the same rows of a list and refresh them after the same change.
-// Concurrent requests for the same part with the same permissions share one response. Nothing is cached: a response
-// is rendered after its requests arrived, so it includes every change announced before by any portal.
+// Request coalescing: the pages of many users show the same list and refresh it after the same change. Concurrent
+// requests for the same part of a page, by users with the same permissions, share one response. Nothing is cached: a
+// response is rendered after its requests arrived, so it includes every change announced before by any portal.
 
 const (
 	renderPauseFactor = 9                      // multiple of a part's rendering time to wait before its next rendering
@@ -29,7 +29,7 @@ const (
 	maxEncodings      = 4                      // compressed copies of one part; nearly all browsers accept the same encoding
 )
 
-// sharedRequestKey identifies a part of a page by everything that its content depends on.
+// sharedRequestKey identifies a part of a page by everything that determines its content.
 type sharedRequestKey struct{ path, query, htmxTarget, permissions string }
 
 // permissionsText returns the actor's permissions as text, equal for all users with the same permissions.
@@ -42,14 +42,14 @@ func permissionsText(a fleet.Actor) string {
 	return fmt.Sprintf("%q %t %s", a.Role, a.MustChangePassword, strings.Join(parts, " "))
 }
 
-// anonymousActor returns an actor with a's permissions but without identity, so that a shared response contains no data
-// of one user.
+// anonymousActor returns an actor with a's permissions but without a user, so that a shared response contains no user's
+// data.
 func anonymousActor(a fleet.Actor) fleet.Actor {
 	return fleet.Actor{UserID: "somebody", Name: "somebody", Role: a.Role, Projects: a.Projects, MustChangePassword: a.MustChangePassword}
 }
 
-// coalesceRefreshes wraps h so that concurrent automatic refreshes of the same part share one response. h must depend
-// only on the address and the permissions: for such requests it gets neither the user nor a cookie.
+// coalesceRefreshes wraps h so that concurrent automatic refreshes of the same part share one response. The response of
+// h must depend only on the address and the permissions, because h then gets neither the user nor a cookie.
 func (s *Server) coalesceRefreshes(h handler) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		id := render.HTMXTarget(c)
@@ -58,7 +58,7 @@ func (s *Server) coalesceRefreshes(h handler) handler {
 		}
 		r, a := c.Request(), anonymousActor(a)
 		asked := sharedRequestKey{r.URL.Path, r.URL.RawQuery, id, permissionsText(a)}
-		// A shared rendering may outlive the request, so the rendering gets a copy of the request.
+		// A shared rendering may outlive the request that started it, so it gets a copy of the request.
 		plain := &http.Request{
 			Method: http.MethodGet, URL: &url.URL{Path: asked.path, RawQuery: asked.query}, Host: r.Host, Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor,
 			Header: http.Header{"Hx-Request": {"true"}, "Hx-Target": {id}, "Hx-Trigger": {id}}, Body: http.NoBody,
@@ -91,7 +91,7 @@ type sharedRenderer struct {
 	queues map[sharedRequestKey]*renderQueue
 }
 
-// renderQueue holds the next rendering of a part, which waiting requests share; nil: no request waits.
+// renderQueue holds the next rendering of a part, which all waiting requests share; next is nil if no request waits.
 type renderQueue struct{ next *rendering }
 
 type rendering struct {
@@ -101,7 +101,8 @@ type rendering struct {
 	err      error
 }
 
-// render returns a rendering that started after this call. One call of do serves all waiting requests.
+// render returns the result of a rendering that started after this call. Requests that wait for the same part share one
+// call of do.
 func (n *sharedRenderer) render(ctx context.Context, q sharedRequestKey, do func(context.Context) (*sharedResponse, error)) (*sharedResponse, error) {
 	n.mu.Lock()
 	a, busy := n.queues[q]
@@ -125,8 +126,8 @@ func (n *sharedRenderer) render(ctx context.Context, q sharedRequestKey, do func
 	}
 }
 
-// renderLoop renders the part again and again until no request waits. It runs in its own goroutine, because other
-// requests may wait longer than the first one.
+// renderLoop renders the part again and again until no request waits. It runs in a separate goroutine, because the
+// request that started it may end before the others.
 func (n *sharedRenderer) renderLoop(q sharedRequestKey, a *renderQueue) {
 	for {
 		n.mu.Lock()
@@ -139,13 +140,13 @@ func (n *sharedRenderer) renderLoop(q sharedRequestKey, a *renderQueue) {
 		}
 		n.mu.Unlock()
 		began := time.Now()
-		m.run()
+		m.renderOnce()
 		close(m.done)
 		time.Sleep(min(renderPauseFactor*time.Since(began), maxRenderPause))
 	}
 }
 
-func (m *rendering) run() {
+func (m *rendering) renderOnce() {
 	ctx, cancel := context.WithTimeout(context.Background(), pageTimeout)
 	defer cancel()
 	defer func() {
@@ -200,8 +201,8 @@ func (p *sharedResponse) writeTo(c echo.Context) error {
 	return err
 }
 
-// inAcceptedEncoding returns the part in an encoding that the browser accepts, and keeps the compressed copy for other
-// requests.
+// inAcceptedEncoding returns the part in an encoding that the browser accepts, and keeps the compressed copy for the
+// other requests.
 func (p *sharedResponse) inAcceptedEncoding(r *http.Request) (*sharedResponse, error) {
 	takes := strings.Join(r.Header.Values("Accept-Encoding"), ",")
 	p.mu.Lock()

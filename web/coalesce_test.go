@@ -18,8 +18,8 @@ import (
 	"quantix/web/render"
 )
 
-// slowRenderer renders a shared response slowly. Each rendering sends the state at its start on began, and then blocks
-// until goOn receives a value.
+// slowRenderer renders a shared response slowly. Each rendering sends the value of state at its start to began, then
+// blocks until proceed receives a value.
 type slowRenderer struct {
 	mu      sync.Mutex
 	state   int
@@ -67,7 +67,7 @@ func TestSharedResponseRenderedAfterItsRequestsArrive(t *testing.T) {
 	}
 	ask("0")
 	<-s.began
-	s.changeState() // a client asks after the change, while the old state is being rendered
+	s.changeState() // requests arrive after the change, while the old state is still being rendered
 	for range 50 {
 		ask("1")
 	}
@@ -188,7 +188,7 @@ func TestActorsWithDifferentPermissionsHaveDifferentPermissionTexts(t *testing.T
 		{Role: fleet.RoleViewer},
 		{Role: fleet.RoleViewer, MustChangePassword: true},
 		in("a", "member"), in("a", "viewer"), in("b", "member"), in("a", "member", "b", "member"), in("a", "member", "b", "viewer"), in("a", "viewer", "b", "member"),
-		in(`a"="member" "b`, "member"), // quoting keeps an id from looking like two
+		in(`a"="member" "b`, "member"), // ids are quoted, so that one id cannot look like two
 	} {
 		if other, ok := seen[permissionsText(a)]; ok {
 			t.Errorf("%+v and %+v have the same key", a, other)
@@ -215,7 +215,7 @@ func TestRefreshIntervalFollowsLoad(t *testing.T) {
 	if gap, spread := load(0.01); gap != minListInterval || spread > 50*time.Millisecond {
 		t.Errorf("at low load: every %s, spread over %s", gap, spread)
 	}
-	// A thousand pages whose refreshes need one CPU second in total, at any interval.
+	// The refreshes of one interval take one CPU second, however long the interval is.
 	var gap, spread time.Duration
 	for range 20 {
 		gap, _ = p.currentInterval(now)

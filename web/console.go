@@ -28,8 +28,8 @@ const (
 	maxTransfersPerUser = 64 // consoles, uploads and downloads of one user on this portal
 )
 
-// consoleRelayConfig configures the relay for consoles. The host may connect first: its job is queued before the
-// browser has upgraded.
+// consoleRelayConfig configures the relay for consoles. The host may connect before the browser: its job is queued
+// before the websocket of the browser is upgraded.
 var consoleRelayConfig = relay.KindConfig{
 	Kind:         relay.Console,
 	Wait:         [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 30 * time.Second},
@@ -40,7 +40,7 @@ var consoleRelayConfig = relay.KindConfig{
 	NotBinary:    "A console carries binary messages only.",
 }
 
-// newConsoleTicket creates a ticket for a VM's console. The ticket's address begins with base.
+// newConsoleTicket creates a ticket for a VM's console. base is the prefix of the websocket's address in the ticket.
 func (s *Server) newConsoleTicket(ctx context.Context, a fleet.Actor, vm fleet.VMID, base string) (api.ConsoleTicket, error) {
 	t, err := s.Control.OpenConsole(ctx, a, vm)
 	return api.ConsoleTicket{URL: base + string(t.ID), Protocol: ticketSubprotocolPrefix + t.Secret}, err
@@ -59,8 +59,8 @@ func (s *Server) createConsoleTicket(c echo.Context, a fleet.Actor) error {
 	return c.JSON(http.StatusOK, t)
 }
 
-// consoleSocket accepts the browser's end of a console. It refuses a user only before the websocket upgrade, so that
-// the client gets an error response. The console ends when the user's session ends.
+// consoleSocket serves the browser's end of a console. It refuses a user only before the websocket upgrade, because the
+// client gets an error response only then. The console ends when the user's session ends.
 func (s *Server) consoleSocket(c echo.Context, a fleet.Actor) error {
 	if err := s.checkConsoleOrigin(c.Request()); err != nil {
 		return err
@@ -68,8 +68,8 @@ func (s *Server) consoleSocket(c echo.Context, a fleet.Actor) error {
 	return s.serveConsole(c, a, s.currentConsoleActor)
 }
 
-// currentConsoleActor returns the user of the request's session, with current permissions. used reports input from the
-// browser since the last call: only input extends the session.
+// currentConsoleActor returns the user of the request's session, with current permissions. used reports whether the
+// browser has sent input since the last call: only input extends the session.
 func (s *Server) currentConsoleActor(ctx context.Context, r *http.Request, used bool) (fleet.Actor, error) {
 	a, err := s.currentActor(ctx, r)
 	if err != nil || !used {
@@ -100,9 +100,9 @@ func (s *Server) apiConsoleSocket(c echo.Context, a fleet.Actor) error {
 	})
 }
 
-// serveConsole connects the browser's end to the relay. It calls now at intervals to check the user's permission; used
-// reports whether the user has typed or moved the mouse since the last call of now.
-func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx context.Context, r *http.Request, used bool) (fleet.Actor, error)) error {
+// serveConsole connects the browser's end to the relay. It calls currentActor at intervals and then checks the actor's
+// permission. used reports whether the user has typed or moved the mouse since the last call.
+func (s *Server) serveConsole(c echo.Context, a fleet.Actor, currentActor func(ctx context.Context, r *http.Request, used bool) (fleet.Actor, error)) error {
 	r := c.Request()
 	if !c.IsWebSocket() {
 		return relay.NotWebsocketError()
@@ -127,7 +127,7 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 	}
 	var typed atomic.Bool
 	ctx, stop := s.watchPermission(r, a, func(ctx context.Context) error {
-		a, err := now(ctx, r, typed.Swap(false))
+		a, err := currentActor(ctx, r, typed.Swap(false))
 		if err != nil {
 			return err
 		}
@@ -142,8 +142,8 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 	return nil
 }
 
-// checkConsoleOrigin refuses a console to pages of other sites. Behind a proxy, a missing publicUrl causes the same
-// refusal, so the error names that setting.
+// checkConsoleOrigin refuses a console to pages of other sites. A portal behind a proxy without the setting publicUrl
+// refuses its own pages too, so the error names that setting.
 func (s *Server) checkConsoleOrigin(r *http.Request) error {
 	if s.isSameOriginWebsocket(r) {
 		return nil
@@ -180,9 +180,9 @@ func consoleTicketOf(r *http.Request) string {
 	return ""
 }
 
-// watchPermission returns the request's context, which also ends when may reports a lost permission or session. It
-// calls may at intervals and whenever the permissions of a change. The returned function ends the context.
-func (s *Server) watchPermission(r *http.Request, a fleet.Actor, may func(context.Context) error) (context.Context, func()) {
+// watchPermission returns the request's context, which also ends when check reports a lost permission or session. It
+// calls check at intervals, and when the permissions of actor a change. The returned function ends the context.
+func (s *Server) watchPermission(r *http.Request, a fleet.Actor, check func(context.Context) error) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	sub := s.Hub.Subscribe(permissionKeys(a)...)
 	go func() {
@@ -197,7 +197,7 @@ func (s *Server) watchPermission(r *http.Request, a fleet.Actor, may func(contex
 			case <-sub.C:
 			}
 			ask, end := context.WithTimeout(context.Background(), pageTimeout)
-			err := may(ask)
+			err := check(ask)
 			end()
 			switch {
 			case fleet.CodeOf(err) == fleet.Unauthorized:
@@ -237,8 +237,8 @@ func (n *userTransferCounts) release(id fleet.UserID) {
 	}
 }
 
-// serveRelay connects ws, one end of a relay that control has admitted, with the relay's other end. It returns when
-// the relay has ended. It calls onMessage, unless nil, for each message from ws.
+// serveRelay connects ws, one end of a relay, with the other end, and returns when the relay has ended. control has
+// checked that the client may join the relay. serveRelay calls onMessage, unless nil, for each message from ws.
 func (s *Server) serveRelay(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, onMessage func()) {
 	if err := s.relayBroker.Serve(ctx, end, ws, onMessage); err != nil {
 		s.Log.Info("relay ended before both ends connected", "pair", end.ID(), "kind", end.Kind(), "side", end.Side(), "who", a.Name, "error", err)

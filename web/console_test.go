@@ -22,7 +22,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// consoleHost is a portal with one host and its running VM. The host's simulated agent dials consoles back.
+// consoleHost is a portal with one host and a running VM on that host. The simulated agent of the host dials the relays
+// of consoles.
 type consoleHost struct {
 	*portal
 	host *simulatedAgent
@@ -39,7 +40,7 @@ func newConsoleHost(t testing.TB) *consoleHost {
 	return s
 }
 
-// dialRelay claims the next console.open job and dials the host's end of the relay.
+// dialRelay claims the next console.open job and dials the relay as the host.
 func (s *consoleHost) dialRelay() *websocket.Conn {
 	s.t.Helper()
 	w := s.host.claimJob(s.t)
@@ -70,7 +71,7 @@ func (s *consoleHost) requestTicket(b *browser) consoleTicketBody {
 	return t
 }
 
-// newConsoleTicket dials the browser's end as noVNC does. If the upgrade is refused, it returns a nil connection and
+// openConsole dials the relay as noVNC does in a browser. If the upgrade is refused, it returns a nil connection and
 // the response.
 func (s *consoleHost) openConsole(b *browser, t consoleTicketBody, header ...string) (*websocket.Conn, answer) {
 	s.t.Helper()
@@ -205,7 +206,7 @@ func TestConsoleRelaysTenMegabytesInEachDirection(t *testing.T) {
 	wg.Wait()
 }
 
-// Behind a load balancer, a page's request for the ticket and its websocket may reach different portals.
+// Behind a load balancer, the request for the ticket and the websocket of the same page may reach different portals.
 func TestConsoleRelayedByPortalOfItsWebsocket(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)
@@ -229,7 +230,7 @@ func TestConsoleRelayedByPortalOfItsWebsocket(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
-	// The host connects only to portals whose certificate its CA has signed, whatever address the job names.
+	// The host connects only to portals with a certificate from its CA, even if a job names another address.
 	foreign := httptest.NewTLSServer(http.NotFoundHandler())
 	defer foreign.Close()
 	if _, err := s.host.DialRelay(t.Context(), foreign.URL, fleet.NewID[fleet.PairID]()); !errors.As(err, new(*tls.CertificateVerificationError)) {

@@ -11,7 +11,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// largePortal is a portal with many hosts, each with three shared pools and two networks. It always has a thousand VMs.
+// largePortal is a portal with a given number of hosts, each with three shared pools and two networks. The number of
+// VMs is always 1,000.
 type largePortal struct {
 	*portal
 	listener *queryRecorder
@@ -101,8 +102,9 @@ const (
 	aToken        = "00000000-0000-7000-8000-000000005002"
 )
 
-// measuredAddresses maps each page's path to the addresses that the test requests. sums is the number of rows per host
-// that PostgreSQL aggregates for the page. all marks pages that show all hosts, whose cost may grow with them.
+// measuredAddresses maps the route of each page to the addresses that the test requests. sums is the number of rows per
+// host that PostgreSQL aggregates for the page. all marks pages that show all hosts: their cost may grow with the
+// number of hosts.
 var measuredAddresses = map[string][]struct {
 	at   string
 	sums int
@@ -237,8 +239,8 @@ var measuredAddresses = map[string][]struct {
 	"/pools/:id/volumes/delete":           {{at: "/pools/" + aPool + "/volumes/delete?volume=" + aVolume, all: true}},
 }
 
-// A page has a constant number of queries, and its queries return only rows that the page and its tree show. The other
-// costs may also grow with the rows that PostgreSQL aggregates.
+// The number of queries of a page is constant, and the queries return only the rows shown on the page and in its tree.
+// Scanned rows and read blocks may also grow with the rows that PostgreSQL aggregates.
 func TestPageQueriesScaleWithShownRows(t *testing.T) {
 	t.Parallel()
 	const most = 1000
@@ -251,7 +253,7 @@ func TestPageQueriesScaleWithShownRows(t *testing.T) {
 	for _, looks := range measuredAddresses {
 		for _, x := range looks {
 			f, m := few.measure(x.at), many.measure(x.at)
-			// statements differ if a cache became stale between the two requests, so try again
+			// the number of statements differs if a cache became stale between the two requests, so try again
 			for tries := 0; f.statements != m.statements && tries < 3; tries++ {
 				f, m = few.measure(x.at), many.measure(x.at)
 			}

@@ -91,7 +91,7 @@ func newStallingProxy(t *testing.T) (*stallingProxy, string) {
 	return l, through.String()
 }
 
-// getUntil repeats a request as long as the response has another status. It fails after a time limit.
+// getUntil repeats a request until the response has the given status. It fails after a time limit.
 func (b *browser) getUntil(t *testing.T, path string, status int) {
 	t.Helper()
 	for late := time.Now().Add(30 * time.Second); b.get(path).status != status; time.Sleep(50 * time.Millisecond) {

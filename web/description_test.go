@@ -53,8 +53,8 @@ type openAPISchema struct {
 	Minimum              *float64
 }
 
-// readDescription decodes the document. It fails on unknown keywords, because the check of responses would ignore
-// them.
+// readDescription decodes the document. It fails on unknown keywords, because the check of responses would ignore these
+// keywords.
 func readDescription(text []byte) (*openAPIDocument, error) {
 	var d openAPIDocument
 	if err := json.Unmarshal(text, &d); err != nil {
@@ -100,7 +100,7 @@ func allIndexes(s []string) []int {
 	return out
 }
 
-// differences returns the differences between a response and the document; none for a correct response.
+// differences returns the differences between a response and the document. A correct response has none.
 func (d *openAPIDocument) differences(method, path string, status int, kind string, body []byte) []string {
 	template, ok := d.pathTemplateOf(path)
 	if !ok {
@@ -132,7 +132,7 @@ func (d *openAPIDocument) differences(method, path string, status int, kind stri
 	return d.violations("", media.Schema, value)
 }
 
-// violations returns the paths, below at, where the value violates the schema.
+// violations returns the paths of all values, in the value at path at, that violate the schema.
 func (d *openAPIDocument) violations(at string, s openAPISchema, v any) (out []string) {
 	s = d.resolve(s)
 	if len(s.AnyOf) > 0 {
@@ -185,7 +185,7 @@ func (d *openAPIDocument) violations(at string, s openAPISchema, v any) (out []s
 	return out
 }
 
-// allowedTypes returns a schema's type keyword, a string or a list, as a list of types.
+// allowedTypes returns the value of a schema's type keyword, a string or a list, as a list of types.
 func allowedTypes(types any) (out []string) {
 	switch types := types.(type) {
 	case string:
@@ -198,7 +198,7 @@ func allowedTypes(types any) (out []string) {
 	return out
 }
 
-// jsonTypesOf returns the JSON Schema types that a decoded value has: a whole number has two.
+// jsonTypesOf returns the JSON Schema types of a decoded value. A whole number has two types: integer and number.
 func jsonTypesOf(v any) []string {
 	switch v := v.(type) {
 	case nil:
@@ -218,7 +218,7 @@ func jsonTypesOf(v any) []string {
 	return []string{"object"}
 }
 
-// servedDocument is the OpenAPI document, which is read once because it is the same for all portals of this process.
+// servedDocument is the OpenAPI document. It is read once, because it is the same for all portals of this process.
 var servedDocument struct {
 	once sync.Once
 	doc  *openAPIDocument

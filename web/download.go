@@ -55,23 +55,23 @@ func (s *Server) streamVolume(c echo.Context, a fleet.Actor, of storage.Volume) 
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
 	}
-	may := func(a fleet.Actor) bool { return policy.May(a, policy.InfraChange, "") }
-	return s.streamFromHost(c, a, may, func(ctx context.Context) (relay.End, string, string, error) {
+	mayRead := func(a fleet.Actor) bool { return policy.May(a, policy.InfraChange, "") }
+	return s.streamFromHost(c, a, mayRead, func(ctx context.Context) (relay.End, string, string, error) {
 		end, host, err := s.Control.DownloadVolume(ctx, a, of)
 		return end, host, of.Volume, err
 	})
 }
 
-// streamFromHost sends the client a file that a host streams. ask requests the stream and returns its relay end, and
-// the names of the host and the file. The stream ends when may no longer allows the user.
-func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, may func(fleet.Actor) bool, ask func(context.Context) (end relay.End, host, name string, err error)) error {
+// streamFromHost sends the client a file that a host streams. request asks the host for the stream, and returns the
+// relay end and the names of the host and the file. The stream ends when mayRead returns false for the user.
+func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, mayRead func(fleet.Actor) bool, request func(context.Context) (end relay.End, host, name string, err error)) error {
 	if !s.transfersPerUser.tryAcquire(a.UserID) {
 		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxTransfersPerUser)
 	}
 	defer s.transfersPerUser.release(a.UserID)
 	ctx, cancel := context.WithCancel(c.Request().Context())
 	defer cancel()
-	end, host, name, err := ask(ctx)
+	end, host, name, err := request(ctx)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, may func(fleet.Ac
 	case head.Error != "":
 		return fleet.Errorf(fleet.Conflict, "%s", head.Error)
 	}
-	go s.endTransferWhenForbidden(ctx, c, may, cancel)
+	go s.endTransferWhenForbidden(ctx, c, mayRead, cancel)
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, echo.MIMEOctetStream)
 	h.Set(echo.HeaderContentDisposition, mime.FormatMediaType("attachment", map[string]string{"filename": name}))
@@ -117,7 +117,7 @@ func copyToClient(c echo.Context, from io.Reader, size int64) error {
 		n, err := from.Read(piece[:min(int64(len(piece)), size)])
 		if n > 0 {
 			size -= int64(n)
-			// a connection without deadlines (a test's recorder) is written to without one
+			// The error for a connection that supports no deadlines, such as a test's recorder, is ignored.
 			_ = out.SetWriteDeadline(time.Now().Add(downloadStallLimit))
 			if _, err := c.Response().Write(piece[:n]); err != nil {
 				return err
@@ -133,8 +133,9 @@ func copyToClient(c echo.Context, from io.Reader, size int64) error {
 	return nil
 }
 
-// endTransferWhenForbidden checks the user at intervals and calls end when the session ends or may returns false.
-func (s *Server) endTransferWhenForbidden(ctx context.Context, c echo.Context, may func(fleet.Actor) bool, end context.CancelFunc) {
+// endTransferWhenForbidden checks the user at intervals. It calls end when the user's session ends or mayRead returns
+// false.
+func (s *Server) endTransferWhenForbidden(ctx context.Context, c echo.Context, mayRead func(fleet.Actor) bool, end context.CancelFunc) {
 	look := time.NewTicker(downloadPermissionCheckInterval)
 	defer look.Stop()
 	for {
@@ -146,22 +147,22 @@ func (s *Server) endTransferWhenForbidden(ctx context.Context, c echo.Context, m
 		asking, done := context.WithTimeout(ctx, pageTimeout)
 		a, err := s.currentTransferActor(asking, c)
 		done()
-		if code := fleet.CodeOf(err); err == nil && !may(a) || code == fleet.Unauthorized || code == fleet.Forbidden {
+		if code := fleet.CodeOf(err); err == nil && !mayRead(a) || code == fleet.Unauthorized || code == fleet.Forbidden {
 			end()
 			return
 		}
 	}
 }
 
-// sendExport sends the file of an export, authorized by a session or a token.
+// sendExport sends the file of an export to a client with a session or a token.
 func (s *Server) sendExport(c echo.Context, a fleet.Actor) error {
 	id := fleet.ExportID(c.Param("id"))
 	e, err := s.Control.GetExport(c.Request().Context(), a, id)
 	if err != nil {
 		return err
 	}
-	may := func(a fleet.Actor) bool { return policy.May(a, policy.VMChange, e.ProjectID) }
-	return s.streamFromHost(c, a, may, func(ctx context.Context) (end relay.End, host, name string, err error) {
+	mayRead := func(a fleet.Actor) bool { return policy.May(a, policy.VMChange, e.ProjectID) }
+	return s.streamFromHost(c, a, mayRead, func(ctx context.Context) (end relay.End, host, name string, err error) {
 		return s.Control.DownloadExport(ctx, a, id)
 	})
 }

@@ -16,8 +16,8 @@ var (
 	sendsPattern  = regexp.MustCompile(`(?:name|value|formaction)="[^"]*"`)
 )
 
-// Browsers activate the first submit button of a form when the user presses Enter, even an invisible button. So the
-// first button must be the primary one.
+// When the user presses Enter, browsers activate the first submit button of a form, even an invisible one. So the first
+// button must be the primary one.
 func TestEnterActivatesPrimaryButton(t *testing.T) {
 	p, _, pool, vms := newFleetPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)

@@ -20,7 +20,7 @@ import (
 	"quantix/web/render"
 )
 
-// refusal is an error response: a status and a sentence. reference is set if only the log has the details.
+// refusal is an error response: a status and a sentence. logReference is set if only the log has the details.
 type refusal struct {
 	status       int
 	message      string
@@ -28,8 +28,8 @@ type refusal struct {
 	fields       []fleet.FieldError
 }
 
-// writeError writes the response for a request that failed with err. No other function maps errors to statuses or logs
-// them.
+// writeError writes the response for a request that failed with err. All other functions return their errors to this
+// one, which maps them to statuses and logs them.
 func (s *Server) writeError(err error, c echo.Context) {
 	if c.Response().Committed || errors.Is(c.Request().Context().Err(), context.Canceled) {
 		s.Log.Debug("request ended early", "path", c.Request().URL.Path, "error", err)
@@ -44,13 +44,13 @@ func (s *Server) writeError(err error, c echo.Context) {
 	case expectsJSONError(c):
 		sent = problem.Write(c, r.problem())
 	case render.IsHTMXRequest(c):
-		c.Response().Header().Set("X-Quantix-Message", url.PathEscape(r.sentence()))
+		c.Response().Header().Set("X-Quantix-Message", url.PathEscape(r.userMessage()))
 		sent = c.NoContent(r.status)
 	case routeOf(c).kind == unauthenticated: // for programs, such as load balancers and Prometheus
 		if r.status == http.StatusUnauthorized {
 			c.Response().Header().Set("WWW-Authenticate", "Bearer")
 		}
-		sent = c.String(r.status, r.sentence()+"\n")
+		sent = c.String(r.status, r.userMessage()+"\n")
 	case r.status == http.StatusUnauthorized:
 		sent = c.Redirect(http.StatusSeeOther, signInPathReturningTo(c.Request()))
 	case actorOf(c).MustChangePassword && r.status == http.StatusForbidden:
@@ -63,8 +63,8 @@ func (s *Server) writeError(err error, c echo.Context) {
 	}
 }
 
-// refusalFromError converts err to a refusal. For an unknown error, the refusal and the log line carry the same
-// reference.
+// refusalFromError converts err to a refusal. For an unknown error, the refusal and the log line contain the same
+// random reference.
 func (s *Server) refusalFromError(c echo.Context, err error) refusal {
 	var known *fleet.Error
 	if errors.As(err, &known) && problem.StatusByCode[known.Code] != 0 {
@@ -92,7 +92,7 @@ func (s *Server) refusalFromError(c echo.Context, err error) refusal {
 	}
 }
 
-// apiProblem converts err to a problem response, by the same rules as errors of pages.
+// apiProblem converts err to an error response of the API, with the same statuses and texts as the error pages.
 func (s *Server) apiProblem(c echo.Context, err error) *problem.Body {
 	if errors.Is(c.Request().Context().Err(), context.Canceled) { // the client has disconnected
 		return refusal{status: http.StatusServiceUnavailable, message: "The client disconnected. Send the request again."}.problem()
@@ -104,13 +104,13 @@ func (s *Server) apiProblem(c echo.Context, err error) *problem.Body {
 	return r.problem()
 }
 
-// agentProblem converts err to the response to an agent, by the same rules as errors of pages.
+// agentProblem converts err to an error response for an agent, with the same statuses and texts as the error pages.
 func (s *Server) agentProblem(c echo.Context, err error) *problem.Body {
 	return s.refusalFromError(c, bodylimit.ConvertTooLarge(err)).problem()
 }
 
-// auditRefusal writes the user and the route of a refused request to the audit log. It omits the address, which may
-// contain secrets.
+// auditRefusal writes the user and the route of a refused request to the audit log. It omits the request's address,
+// which may contain secrets.
 func (s *Server) auditRefusal(c echo.Context, e *fleet.Error) {
 	a := actorOf(c)
 	if e.Code != fleet.Forbidden && e.Code != fleet.TooMany || a.MustChangePassword {
@@ -129,7 +129,7 @@ var textsByHTTPStatus = map[int]string{
 	http.StatusBadRequest:       "The request cannot be read.",
 }
 
-func (r refusal) sentence() string {
+func (r refusal) userMessage() string {
 	switch {
 	case r.logReference != "":
 		return "Something went wrong in the portal. Reference " + r.logReference + "."
@@ -141,7 +141,7 @@ func (r refusal) sentence() string {
 
 // problem returns the response in the format of RFC 9457.
 func (r refusal) problem() *problem.Body {
-	p := problem.New(r.status, r.sentence())
+	p := problem.New(r.status, r.userMessage())
 	p.Reference = r.logReference
 	for _, f := range r.fields {
 		p.Errors = append(p.Errors, problem.Field{Location: f.Field, Message: f.Message})
@@ -153,7 +153,7 @@ func (r refusal) problem() *problem.Body {
 func (s *Server) writeErrorPage(c echo.Context, r refusal) error {
 	p := shell.ErrorPage{Status: r.status, Message: r.message, Reference: r.logReference, Path: currentPathForRetry(c.Request())}
 	if p.Message == "" {
-		p.Message = r.sentence()
+		p.Message = r.userMessage()
 	}
 	if a := actorOf(c); a.UserID != "" && !a.MustChangePassword && r.status != http.StatusServiceUnavailable {
 		p.NoRole = r.status == http.StatusForbidden && !policy.May(a, policy.VMSee, "")

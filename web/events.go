@@ -122,8 +122,8 @@ func permissionKeys(a fleet.Actor) []string {
 	return []string{"user:" + string(a.UserID), "session:" + a.Session}
 }
 
-// streamStillAllowed reports whether the stream may continue: the user's session is valid and the user may still follow
-// exactly the allowed keys. Otherwise the page must open a new stream.
+// streamStillAllowed reports whether the stream may continue: the user's session is valid and the permissions still
+// allow exactly the same keys. Otherwise the page must open a new stream.
 func (s *Server) streamStillAllowed(r *http.Request, asked []string, allowed []query.FollowedKey) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), pageTimeout)
 	defer cancel()
@@ -138,8 +138,8 @@ func (s *Server) streamStillAllowed(r *http.Request, asked []string, allowed []q
 	return slices.EqualFunc(now, allowed, func(x, y query.FollowedKey) bool { return x.Key == y.Key && slices.Equal(x.WakeUps, y.WakeUps) })
 }
 
-// isRateLimitedKey reports whether the page key is that of a list, or of an object with many parts. Events of such a
-// key are sent at most once per refresh interval.
+// isRateLimitedKey reports whether the key is that of a list, or of an object with many parts, such as a task with
+// child tasks. The stream sends at most one event of such a key per refresh interval.
 func isRateLimitedKey(key string) bool {
 	typ, _, one := strings.Cut(key, ":")
 	if one {
@@ -149,8 +149,8 @@ func isRateLimitedKey(key string) bool {
 	return t.FollowsOwnKey && !t.HasParts
 }
 
-// eventScheduler translates wake-ups of the hub to events named after the page's keys, and delays events of lists. It
-// is not safe for concurrent use.
+// eventScheduler translates the hub's wake-ups to events named after the page's keys, and delays events of lists. It is
+// not safe for concurrent use.
 type eventScheduler struct {
 	sub             *notify.Subscription
 	wakeUps         map[string][]string  // wake-up keys by page key
@@ -175,8 +175,8 @@ func newEventScheduler(watched []query.FollowedKey, pace func(time.Time) (gap, s
 
 func (p *eventScheduler) subscriptions() []string { return slices.Collect(maps.Keys(p.pageKeys)) }
 
-// eventsNow returns the events to send now, after wake-ups with these keys. Events of single objects are sent at once;
-// events of lists are delayed within the refresh interval.
+// eventsNow returns the events to send now, after wake-ups with these keys. Events of single objects are sent at once.
+// Events of lists are delayed, at most by the refresh interval.
 func (p *eventScheduler) eventsNow(keys []string, now time.Time) []string {
 	gap, spread := p.interval(now)
 	p.refreshInterval = gap
@@ -201,8 +201,8 @@ func (p *eventScheduler) eventsNow(keys []string, now time.Time) []string {
 	return append(out, p.dueEvents(now)...)
 }
 
-// delayEvent schedules the event name for the given time, unless it is already scheduled. Until then, the hub's
-// wake-ups for that event are muted.
+// delayEvent schedules the event for the given time, unless it is already scheduled. Until then, the hub's wake-ups for
+// the event are muted.
 func (p *eventScheduler) delayEvent(name string, at time.Time) {
 	if _, waits := p.delayedUntil[name]; !waits {
 		p.delayedUntil[name] = at
@@ -210,7 +210,7 @@ func (p *eventScheduler) delayEvent(name string, at time.Time) {
 	}
 }
 
-// timerC returns a channel that receives when a delayed event can be sent; nil: no event is delayed.
+// timerC returns a channel that receives a value when the next delayed event is due; nil: no event is delayed.
 func (p *eventScheduler) timerC() <-chan time.Time {
 	if p.timer == nil {
 		return nil
@@ -275,7 +275,7 @@ func (o *eventWriter) write(text string) {
 	if o.err != nil {
 		return
 	}
-	// A connection without deadlines (a test's recorder) is written to without one.
+	// The error for a connection that supports no deadlines, such as a test's recorder, is ignored.
 	_ = o.control.SetWriteDeadline(time.Now().Add(eventWriteTimeout))
 	if _, o.err = o.w.Write([]byte(text)); o.err == nil {
 		o.err = o.control.Flush()

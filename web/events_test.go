@@ -106,7 +106,8 @@ func TestTooManyStreamsRefused(t *testing.T) {
 	p.newBrowser().get("/events?key=tasks", "Accept", "text/event-stream", "HX-Request", "true").requireStatus(t, http.StatusUnauthorized)
 }
 
-// expectStreamEnd fails unless the stream closes before its next periodic permission check, so because of a wake-up.
+// expectStreamEnd fails unless the stream ends within 10 s. The periodic permission check comes later, so only a
+// wake-up can end the stream in that time.
 func expectStreamEnd(t *testing.T, lines <-chan string) {
 	t.Helper()
 	limit := time.After(10 * time.Second)

@@ -27,7 +27,7 @@ func (s *Server) Pages() []string {
 	return out
 }
 
-// SetRefreshLoad makes the server assume that refreshes need this much time per interval, until the next call.
+// SetRefreshLoad sets the time that the server assumes for the refreshes of one interval.
 func (s *Server) SetRefreshLoad(need time.Duration) {
 	s.refreshRate.mu.Lock()
 	defer s.refreshRate.mu.Unlock()

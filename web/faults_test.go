@@ -14,8 +14,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// The pages of the pool and the host show storage faults as agents report them. Only host-2 has the fault: host-1 has
-// the same pool at the same path and stays healthy. The agent's tests cause each of these faults for real.
+// The pages of the pool and the host show storage faults as agents report them. The pool has the fault only on host-2;
+// on host-1 it has the same path and is healthy. The agent's tests cause each of these faults for real.
 func TestStorageFaultsShownOnPoolAndHostPages(t *testing.T) {
 	p, pool, hosts := newPoolPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
@@ -61,8 +61,8 @@ func TestStorageFaultsShownOnPoolAndHostPages(t *testing.T) {
 	}
 }
 
-// The page of a VM that QEMU paused because its storage failed or is full shows the reason, with a link to the pool's
-// fault.
+// QEMU paused the VM because the VM's storage failed or is full. The VM's page shows the reason, with a link to the
+// pool's fault.
 func TestVMPausedByStorageFaultShown(t *testing.T) {
 	p, pool, hosts := newPoolPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
@@ -81,7 +81,8 @@ func TestVMPausedByStorageFaultShown(t *testing.T) {
 	b.get("/vms?tab=attention").requireStatus(t, http.StatusOK).contains(t, "web-01")
 }
 
-// The host's page lists all 200 pools that existed before the host joined. None of them becomes a pool of Quantix.
+// The host's page lists all 200 pools that existed in libvirt before the host joined. No such pool becomes a managed
+// pool.
 func TestUnmanagedPoolsListedOnHostPageOnly(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -118,7 +119,7 @@ func TestInvalidDefinitionsRefusedAtField(t *testing.T) {
 	b.get(path).requireStatus(t, http.StatusOK).contains(t, "host-1")
 }
 
-// The page of a task that the host refused or that failed shows the host's message.
+// The page of a failed task shows the error message from the host.
 func TestTaskPageShowsRefusalOfHost(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -149,7 +150,8 @@ func TestTaskPageShowsRefusalOfHost(t *testing.T) {
 	}
 }
 
-// A rule may refer to its own group: the members may reach each other, and the group's page shows the group's name.
+// A rule may name its own group as remote side, so that the members may reach each other. The group's page shows the
+// name of that remote group.
 func TestSelfReferencingSecurityGroupShown(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -33,8 +33,9 @@ func (s *Server) readinessProbe(c echo.Context, _ fleet.Actor) error {
 	return c.String(http.StatusOK, "ready\n")
 }
 
-// serveAsset serves embedded files without the headers that matter only for documents: a first page loads ten files,
-// some smaller than these headers. SVG files and workers keep the content security policy.
+// serveAsset serves embedded files without the security headers that matter only for documents: a new browser loads ten
+// files for its first page, and these headers would be larger than some of the files. SVG files and workers keep the
+// content security policy.
 func (s *Server) serveAsset(c echo.Context, _ fleet.Actor) error {
 	h, path := c.Response().Header(), c.Request().URL.Path
 	for _, name := range []string{"Cross-Origin-Opener-Policy", "X-Frame-Options", "Referrer-Policy", "X-Request-Id"} {

@@ -95,7 +95,7 @@ func TestHostEditRefusedForInvalidAndOutdatedInput(t *testing.T) {
 	a.excludes(t, "<html")
 	b.post(path, url.Values{"labels": {"rack=4"}, "description": {"by the door"}, "generation": {"1"}}).requireStatus(t, http.StatusSeeOther)
 	b.get("/hosts/"+string(well)).contains(t, "rack=4", "by the door")
-	// The form was rendered at an older generation.
+	// The form's generation is older than the host's, because the host was changed above.
 	b.post(path, url.Values{"labels": {"rack=5"}, "generation": {"1"}}).requireStatus(t, http.StatusConflict).contains(t, "Reload and try again")
 	p.newSignedInBrowser("vera", fleet.RoleViewer).post(path, url.Values{"labels": {"rack=9"}}).requireStatus(t, http.StatusForbidden)
 }

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// For every POST of the API: the same request with the same key is done once, and another body with that key is
-// refused.
+// The portal executes a repeated POST with the same idempotency key and body only once. It refuses the same key with
+// another body. The test covers every POST of the API.
 func TestEveryPostIsIdempotent(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)

@@ -54,7 +54,8 @@ func TestSlowBodyTimesOut(t *testing.T) {
 	if w := send(p.server.Handler(), "/sign-in"); len(w.set) == 0 || !soon(w.set[0]) {
 		t.Errorf("a form's read deadlines are %v", w.set)
 	}
-	// A parked claim outlasts the read deadline, so the handler must clear the deadline after the body.
+	// A request for jobs waits longer than the read deadline, so the handler must clear the deadline once it has read
+	// the body.
 	if w := send(p.server.AgentHandler(), wire.PathJoin); len(w.set) != 2 || !soon(w.set[0]) || !w.set[1].IsZero() {
 		t.Errorf("an agent request's read deadlines are %v", w.set)
 	}

@@ -88,7 +88,7 @@ func newPortalOn(t testing.TB, pool *pgxpool.Pool) *portal {
 	return p
 }
 
-// vaultsByPool maps database pools to vaults, because portals with the same database must share a secrets key.
+// vaultsByPool maps database pools to vaults, because portals on the same database must share the key for secrets.
 var vaultsByPool sync.Map
 
 func vaultOfPool(pool *pgxpool.Pool) auth.Vault {
@@ -252,8 +252,8 @@ func mustJSON(v any) string {
 	return string(text)
 }
 
-// addProject writes a project's row. Like addHost, addPool and addVM, it writes what control and a host's report would
-// write.
+// addProject writes a project's row. Like addHost, addPool and addVM, it writes the same rows as control and a host's
+// report.
 func (p *portal) addProject(name string) fleet.ProjectID {
 	p.t.Helper()
 	id := fleet.NewID[fleet.ProjectID]()

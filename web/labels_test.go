@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The form of a new pool shows errors of the label selector at its field, and the matching hosts before the pool is
-// saved.
+// The form of a new pool shows errors of the label selector at the selector's field. It lists the matching hosts before
+// the pool is saved.
 func TestPoolAssignedByLabelSelector(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The page of an image shows no pools, hosts and users to tenants. Infrastructure administrators see each copy and its
-// actions.
+// An image's page shows no pools, hosts and users to tenants. To infrastructure administrators it shows each copy with
+// its actions.
 func TestImagePageDependsOnPermissions(t *testing.T) {
 	p, pool, hosts := newPoolPortal(t)
 	p.execSQL("UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL")

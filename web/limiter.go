@@ -14,7 +14,7 @@ import (
 const (
 	maxConcurrentRequests = 8  // concurrent pages and lists of one user, in all browsers and API clients; see newUserLimiter
 	maxWaitingRequests    = 64 // requests of one user that may wait for a slot
-	// longest wait: well below pageTimeout, so that the refusal is still sent in time
+	// maxSlotWait is well below pageTimeout, so that the refusal is still sent in time.
 	maxSlotWait = 1500 * time.Millisecond
 )
 
@@ -41,7 +41,7 @@ type userRequestQueue struct {
 }
 
 // acquire waits for a slot of the user; the caller must call leave to free the slot. It fails with TooMany after
-// maxSlotWait. Requests without a user need no slot, because the handlers of public pages have limits of their own.
+// maxSlotWait. Requests without a user need no slot, because the handlers of public pages have separate limits.
 func (n *userLimiter) acquire(ctx context.Context, id fleet.UserID) (leave func(), err error) {
 	if id == "" {
 		return func() {}, nil
@@ -92,8 +92,8 @@ func (n *userLimiter) leaveQueue(id fleet.UserID) {
 	}
 }
 
-// limitPerUser is the middleware of the per-user limiter. It does not limit writes, which are short and which control
-// bounds.
+// limitPerUser is the middleware of the per-user limiter. It does not limit writes, which are short and which package
+// control limits.
 func (s *Server) limitPerUser(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if k := routeOf(c).kind; c.Request().Method != http.MethodGet || k != page && k != apiCall {
@@ -110,7 +110,8 @@ func (s *Server) limitPerUser(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// beginExportRead gives ctx the time limit of a page and takes one of the user's slots. The returned function ends both.
+// beginExportRead gives ctx the time limit of a page and takes one of the user's slots. The returned function ends the
+// context and frees the slot.
 func (s *Server) beginExportRead(ctx context.Context, user fleet.UserID) (context.Context, func(), error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	leave, err := s.userLimiter.acquire(ctx, user)

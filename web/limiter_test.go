@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A user with too many slow searches must wait, but other users are served. The test locks a table to make searches
+// Further slow searches of a user must wait, while other users are served. The test locks a table to make searches
 // slow.
 func TestSlowSearchesDelayOnlyTheirUser(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 	"quantix/views/vmlist"
 )
 
-// unfilteredColumns are the visible columns without a filter, and why.
+// unfilteredColumns maps each visible column without a filter key to the reason.
 var unfilteredColumns = map[string]string{
 	"found/Last seen":          "the state unknown marks outdated reports",
 	"hosts/Last seen":          "the state says whether a host is online",
@@ -34,7 +34,7 @@ var unfilteredColumns = map[string]string{
 	"tasks/Result":             "state: separates failed tasks",
 }
 
-// The word in a column's heading is the key of its filter.
+// The first word of a visible column's heading is also a filter key of the list.
 func TestVisibleColumnsHaveFilterKeys(t *testing.T) {
 	t.Parallel()
 	used := 0

@@ -92,8 +92,8 @@ func TestListsPageForwardAndBack(t *testing.T) {
 	}
 }
 
-// The refreshed rows bring a new next-page link. After a row was inserted, the next page begins after the last row now
-// shown.
+// A live update of the rows also replaces the link to the next page. After a row was inserted, the next page begins
+// after the last row that is now shown.
 func TestNextPageLinkFollowsLiveUpdates(t *testing.T) {
 	p := newListsPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
@@ -149,8 +149,8 @@ func TestListsShowColumnsInQuery(t *testing.T) {
 			t.Errorf("%s shows %s, not %s", path, got, want)
 		}
 	}
-	// Each menu item adds or removes one column. A link to the default columns names none, and the last column cannot
-	// be removed.
+	// Each menu item adds or removes one column. The link to the default columns has no columns parameter, and the last
+	// column cannot be removed.
 	a := b.get("/pools?columns=free&filter=x&limit=9&tree=storage").requireStatus(t, http.StatusOK)
 	a.contains(t, `href="/pools?columns=kind%2Cfree&amp;filter=x&amp;limit=9"`, `href="/pools?columns=free&amp;filter=x&amp;limit=9" aria-current="true"`)
 	b.get("/networks?columns=kind,health,forward,subnets").requireStatus(t, http.StatusOK).contains(t, `<a class="menu-item" href="/networks">Hosts</a>`)
@@ -162,7 +162,7 @@ func TestListsExportAsCSV(t *testing.T) {
 	for path, first := range map[string]string{
 		"/hosts.csv": "host-0", "/pools.csv": "pool-0", "/networks.csv": "net-0", "/tasks.csv": "Assign pool", "/vms.csv": "vm-0", "/vms.csv?tab=found": "old-0",
 	} {
-		// The export ignores the limit and the position of the page.
+		// The export ignores the query's limit and page cursors.
 		a := b.get(path+map[bool]string{true: "&", false: "?"}[strings.Contains(path, "?")]+"limit=2&after=x&before=y").requireStatus(t, http.StatusOK)
 		rows, err := csv.NewReader(strings.NewReader(a.body)).ReadAll()
 		if err != nil || len(rows) != 6 || rows[1][1] != first || rows[0][0] != "id" || !strings.Contains(a.header.Get("Content-Disposition"), ".csv") {

@@ -12,7 +12,7 @@ import (
 
 var listToolbarLinks = regexp.MustCompile(`href="(/[^"]+\.csv[^"]*)"|hx-get="(/views/[^"]+)"|href="(/views/[^"]+)"`)
 
-// The links above each list work: CSV export, saved views (as menu and as page), and completion of the filter.
+// The links above each list work: CSV export, saved views (as menu and as page), and the completion of filters.
 func TestListToolbarLinksWork(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -21,8 +21,8 @@ import (
 const (
 	maxFormBytes = 64 << 10 // bytes of a form
 
-	// bodyDrainTimeout is how long the portal reads on after it refused a request, so that the client can read the reason.
-	// net/http waits the same time.
+	// bodyDrainTimeout is how long the portal continues to read the body of a refused request, so that the client can
+	// read the reason. net/http uses the same time.
 	bodyDrainTimeout = 500 * time.Millisecond
 
 	// pageTimeout is how long a page may wait for the database. The error response is sent within 5 s.
@@ -41,7 +41,7 @@ func routeOf(c echo.Context) route {
 	return r
 }
 
-// actorOf returns the actor of the request, or the zero Actor before the middleware authenticate has run.
+// actorOf returns the actor of the request. Before the middleware authenticate has run, it is the zero Actor.
 func actorOf(c echo.Context) fleet.Actor {
 	a, _ := c.Get(actorContextKey).(fleet.Actor)
 	return a
@@ -112,8 +112,8 @@ func unescapeParams(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// findRoute stores the request's route from the table in the context. An unknown route counts as a page without a
-// required permission, which answers 404 or 405.
+// findRoute stores the request's row of the table of routes in the context. An unknown route counts as a page without a
+// required permission, whose response is 404 or 405.
 func (s *Server) findRoute(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r, ok := s.routeTable[c.Request().Method+" "+c.Path()]
@@ -165,7 +165,7 @@ func limitBodySize(next echo.HandlerFunc) echo.HandlerFunc {
 		case whole.ContentLength > limit:
 			return bodylimit.TooLarge(limit)
 		}
-		// the handler gets a copy, because net/http inspects its own request for an unread body
+		// The handler gets a copy, because net/http later checks its own request for an unread body.
 		r := whole.WithContext(whole.Context())
 		r.Body = http.MaxBytesReader(c.Response().Writer, r.Body, limit)
 		c.SetRequest(r)
@@ -174,7 +174,7 @@ func limitBodySize(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// drainBodyAfterRefusal reads the rest of the body for bodyDrainTimeout after a refusal on a connection that will close,
+// drainBodyAfterRefusal reads the rest of a refused request's body for bodyDrainTimeout if the connection will close,
 // as Python's urllib requests it. Otherwise the client would get a TCP reset instead of the reason. On keep-alive
 // connections net/http drains the body.
 func drainBodyAfterRefusal(next echo.HandlerFunc) echo.HandlerFunc {
@@ -191,7 +191,7 @@ func drainBodyAfterRefusal(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// limitRequestTime gives each request except streams a deadline, which ends waits for the database.
+// limitRequestTime gives each request except streams a deadline, so that no request waits longer for the database.
 func limitRequestTime(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if routeOf(c).kind.isLongLived() {
@@ -201,14 +201,14 @@ func limitRequestTime(next echo.HandlerFunc) echo.HandlerFunc {
 		ctx, cancel := context.WithTimeout(whole.Context(), pageTimeout)
 		defer cancel()
 		c.SetRequest(whole.WithContext(ctx))
-		// writeError runs later: it detects a disconnected browser by the original context, which has no deadline
+		// writeError, which runs later, detects a disconnected browser by the original context, which has no deadline.
 		defer c.SetRequest(whole)
 		return next(c)
 	}
 }
 
-// requireSameOrigin refuses writes that a page of another site makes the browser send (CSRF). It lets websocket
-// requests pass, which are GETs: their handlers check the origin.
+// requireSameOrigin refuses writes that a page of another site makes the browser send (CSRF). Websocket requests pass,
+// because they are GETs: their handlers check the origin.
 func (s *Server) requireSameOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := s.origin.Check(c.Request()); err != nil {

@@ -133,7 +133,7 @@ func TestNetworkFormShowsErrorsAndCreatesNetwork(t *testing.T) {
 	p, _, hosts := newNetworkPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	b.get("/networks/new").requireStatus(t, http.StatusOK).contains(t, "host-1", "Isolated", "Static leases", `value="nat" checked`)
-	// Each error is shown at its field, and the form keeps the input.
+	// Each error is shown at its field, and the form keeps the typed values.
 	a := b.post("/networks", url.Values{
 		"name": {"Lan!"}, "mode": {"nat"}, "gateway4": {"10.6.0.1/24"}, "dhcp4": {"yes"}, "ranges4": {"10.6.0.10 - 10.6.0.20\n10.7.0.1-10.7.0.9"},
 		"leases4": {"52:54:00:12:34:56 10.6.0.9 web\n52:54:00:12:34:56, 10.6.0.8"}, "gateway6": {"10.9.0.1/24"}, "bridge": {"docker0"}, "mtu": {"many"}, "host": {string(hosts[0])},
@@ -144,7 +144,7 @@ func TestNetworkFormShowsErrorsAndCreatesNetwork(t *testing.T) {
 		contains(t, "10.5.0.128/25 of network b overlaps 10.5.0.0/24 of network lan on host-1.")
 	p.addNetwork("theirs", hosts[1])
 	b.post("/networks", url.Values{"name": {"theirs"}, "mode": {"isolated"}}, htmxFormHeaders("network-form")...).requireStatus(t, 422).contains(t, "A network named theirs was found on hosts: host-2.")
-	// Without scripts the form also sends the fields of unselected options.
+	// Without JavaScript the form also sends the fields of options that are not chosen.
 	form := url.Values{
 		"name": {"quiet"}, "mode": {"isolated"}, "device": {"eth1"}, "gateway4": {" 10.8.0.1/24 "}, "ranges4": {"10.8.0.10-10.8.0.20"}, "dns": {"yes"}, "mtu": {"1400"}, "host": {string(hosts[0]), string(hosts[1])},
 	}

@@ -122,7 +122,7 @@ func TestFirstPageWithinSizeBudget(t *testing.T) {
 	for _, path := range []string{"/", "/vms", "/hosts", "/tasks"} {
 		files, in, out := b.loadWithAssets(path)
 		report := fmt.Sprintf("%s with %d files: %d bytes received, %d sent", path, files, in, out)
-		// fewer than 9 files mean that the test does not find the assets
+		// fewer than 9 files mean that the test no longer finds the page's assets
 		if t.Log(report); in > firstPageBudget || files < 9 {
 			t.Errorf("%s; at most %d", report, firstPageBudget)
 		}

@@ -16,7 +16,7 @@ var (
 	gridMore   = regexp.MustCompile(`href="(/pools/matrix\?pools=[^"]*)"`)
 )
 
-// The matrix shows all pools on all hosts: the reported status, "unknown" for offline hosts, and no status where a pool
+// The matrix shows all pools on all hosts: the reported status, "unknown" for offline hosts, and nothing where a pool
 // is not assigned.
 func TestPoolGridShowsAllHosts(t *testing.T) {
 	p := newPortal(t)
@@ -55,7 +55,7 @@ func TestPoolGridShowsAllHosts(t *testing.T) {
 	b.get("/pools/matrix?filter=x:y").requireStatus(t, http.StatusUnprocessableEntity).contains(t, "filter-error")
 	b.get("/pools/matrix?pools=nonsense").requireStatus(t, http.StatusBadRequest)
 
-	// Pools that do not fit into the columns of one page are on the next page.
+	// Pools beyond the columns of one page are on the next page.
 	for i := range 40 {
 		p.addPool(fmt.Sprintf("more-%02d", i), h1)
 	}

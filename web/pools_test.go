@@ -81,7 +81,7 @@ func TestPoolFormShowsErrorsAndCreatesPool(t *testing.T) {
 	b.get("/pools/new").requireStatus(t, http.StatusOK).contains(t, "host-1", "host-3", "Shared storage")
 	a := b.post("/pools", url.Values{"name": {"Scratch!"}, "kind": {"dir"}, "path": {"/etc"}, "host": {string(hosts[0])}}, htmxFormHeaders("pool-form")...).requireStatus(t, 422)
 	a.contains(t, "A name has 1–63 lower-case letters", "/etc belongs to the system", `value="Scratch!"`, "checked")
-	// Without scripts the form also sends the fields of the pool kinds that are not chosen.
+	// Without JavaScript the form also sends the fields of pool kinds that are not chosen.
 	form := url.Values{"name": {"scratch"}, "kind": {"dir"}, "path": {"/srv/scratch"}, "source[server]": {"nas"}, "source[format]": {"xfs"}, "host": {string(hosts[0]), string(hosts[1])}}
 	a = b.post("/pools", form).requireStatus(t, http.StatusSeeOther)
 	b.get(a.header.Get("Location")).requireStatus(t, http.StatusOK).contains(t, "scratch", "0 of 2 hosts healthy", "Pending", "each host has its own data")
@@ -149,8 +149,8 @@ func TestAssignReleaseAndDeletePool(t *testing.T) {
 	p.newSignedInBrowser("vera", fleet.RoleViewer).post(path+"/delete", url.Values{}).requireStatus(t, http.StatusForbidden)
 }
 
-// A typed secret appears on no page, in no response and in no log. Kinds of pool that need a secret refuse a form
-// without one, at the secret's field.
+// A typed secret appears on no page, in no response and in no log. A pool kind that needs a secret refuses a form
+// without one, with the error at the secret's field.
 func TestPoolSecretsNeverReturned(t *testing.T) {
 	p, _, hosts := newPoolPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)

@@ -64,8 +64,8 @@ func (l *queryRecorder) takeQueries() []recordedQuery {
 	return out
 }
 
-// queryCost is the database work for a page: statements, rows returned (rows), rows scanned (visited), blocks read, and
-// bytes returned. worst is the statement that scanned most rows.
+// queryCost is the database work for a page: statements, returned rows, scanned rows, read blocks and returned bytes.
+// worst is the statement that scanned the most rows (worstN).
 type queryCost struct {
 	statements, rows, scannedRows, blocks, bytes int
 	worst                                        string
@@ -95,7 +95,7 @@ func (s planNode) visited() int {
 	return n
 }
 
-// explainCost runs the queries again with EXPLAIN ANALYZE and returns the sum of their costs.
+// explainCost runs the recorded queries again with EXPLAIN ANALYZE and returns the sum of their costs.
 func explainCost(t *testing.T, pool *pgxpool.Pool, asked []recordedQuery) queryCost {
 	t.Helper()
 	var all queryCost

@@ -18,17 +18,17 @@ const (
 	minListInterval   = time.Second      // minimum interval between two events of a list; several changes share one event
 	maxListInterval   = 15 * time.Second // maximum interval, under any load
 	loadMeasureWindow = 4 * time.Second  // maximum time over which the load is measured
-	// automatic page refreshes may use 1/refreshCPUShare of the processors
+	// automatic refreshes of pages may use one part in refreshCPUShare of the CPU time
 	refreshCPUShare = 8
 
 	maxRefreshWait = 10 * time.Second // maximum wait for a refresh slot; below the browser's timeout for a refresh
 )
 
-// refreshRate computes the refresh interval: how often an open list gets an event. The interval is one second, and
-// longer if refreshes use more than their share of the CPU. Events are spread at random over the time that the
-// refreshes need, to avoid bursts. It is safe for concurrent use.
+// refreshRate computes the refresh interval, the time between two events of an open list. The interval is one second,
+// or longer if refreshes use more than their share of the CPU. To avoid bursts, events are spread at random over the
+// time that the refreshes need. It is safe for concurrent use.
 type refreshRate struct {
-	budget float64 // processors
+	budget float64 // budget of refreshes, in processors
 
 	mu              sync.Mutex
 	since           time.Time
@@ -46,7 +46,7 @@ func (p *refreshRate) addBusyTime(d time.Duration) {
 	p.busyTime += d
 }
 
-// currentInterval returns the refresh interval for the time now, and the part of the interval over which events are
+// currentInterval returns the refresh interval at the time now, and the part of the interval over which events are
 // spread.
 func (p *refreshRate) currentInterval(now time.Time) (gap, spread time.Duration) {
 	p.mu.Lock()
@@ -56,7 +56,7 @@ func (p *refreshRate) currentInterval(now time.Time) (gap, spread time.Duration)
 	case p.since.IsZero():
 		p.since, p.busyTime = now, 0
 	case passed >= min(gap, loadMeasureWindow):
-		// The moving average keeps one slow second from changing the interval much.
+		// The average with the previous value keeps one slow second from changing the interval much.
 		took := time.Duration(float64(gap) * p.busyTime.Seconds() / passed.Seconds() / p.budget)
 		p.timePerInterval, p.since, p.busyTime = (p.timePerInterval+took)/2, now, 0
 		gap = p.clampedInterval()
@@ -80,8 +80,8 @@ func randomDelay(spread time.Duration) time.Duration {
 	return rand.N(spread)
 }
 
-// Context keys of a refresh: how long the request waited for other requests, and the function that frees its refresh
-// slot.
+// Context keys of a refresh: the time that the request waited for other requests, and the function that frees its
+// refresh slot.
 const (
 	idleTimeContextKey    = "idle"
 	releaseSlotContextKey = "leave"
@@ -100,8 +100,8 @@ func releaseRefreshSlot(c echo.Context) {
 	}
 }
 
-// limitRefreshes is the middleware that limits concurrent refreshes, so that they do not delay users and hosts, and
-// records how long each refresh worked. The wait for a slot or for other requests does not count as work.
+// limitRefreshes is the middleware that limits concurrent refreshes, so that they do not delay users and hosts. It also
+// records the work time of each refresh, without the time that the refresh waited for a slot or for other requests.
 func (s *Server) limitRefreshes(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if r := routeOf(c); r.kind != page || !isAutomaticRefresh(c) || strings.Contains(r.path, "/:id") {

@@ -12,7 +12,7 @@ import (
 
 var boundsErrorText = regexp.MustCompile(`^Enter a whole number from (\d+) to (\d+), or leave the field empty\.$`)
 
-// specErrorAt returns the message of the spec's validation at the field; "" if the field is valid.
+// specErrorAt returns the error message at a field after validation of the spec; "" if the field is valid.
 func specErrorAt(s fleet.VMSpec, at string) (out string) {
 	var c fleet.Checks
 	s.Check(&c, "spec")
@@ -26,21 +26,21 @@ func specErrorAt(s fleet.VMSpec, at string) (out string) {
 	return ""
 }
 
-// hostileTexts maps descriptions to texts that every text field must refuse.
+// hostileTexts maps a description to each text that all text fields must refuse.
 var hostileTexts = map[string]string{
 	"markup": `x'/><evil a="`, "a CDATA end": "x]]>", "NUL": "x\x00", "a bidirectional control character": "x\u202ey", "two lines": "x\ny", "an option and a command": "-x;id", "a path traversal": "../../etc/x",
 }
 
-// fieldCases returns cases with values that the field with input in must refuse. at is the field's path. try returns a
-// spec with the value, which is JSON.
-func fieldCases(t *testing.T, at string, in fleet.FormInput, try func(value string) fleet.VMSpec) (out []refusal) {
+// fieldCases returns cases with values that the field must refuse. at is the field's path. setField returns a spec with
+// the field set to a value in JSON.
+func fieldCases(t *testing.T, at string, input fleet.FormInput, setField func(value string) fleet.VMSpec) (out []refusal) {
 	t.Helper()
 	add := func(what string, value any, says string) {
 		out = append(out, refusal{what: at + ": " + what, sent: requestValues{at: value}, says: says})
 	}
-	switch in.Kind {
+	switch input.Kind {
 	case fleet.InputNumber:
-		says := specErrorAt(try("1099511627776"), at)
+		says := specErrorAt(setField("1099511627776"), at)
 		m := boundsErrorText.FindStringSubmatch(says)
 		if m == nil {
 			t.Fatalf("%s: the message %q contains no bounds", at, says)
@@ -55,17 +55,17 @@ func fieldCases(t *testing.T, at string, in fleet.FormInput, try func(value stri
 		add("above the maximum", most+1, says)
 	case fleet.InputChoice:
 		var all []string
-		for _, o := range in.Options[1:] {
+		for _, o := range input.Options[1:] {
 			all = append(all, o.Value)
 		}
-		if in.DefaultName != "" {
-			all = append(all, in.DefaultName)
+		if input.DefaultName != "" {
+			all = append(all, input.DefaultName)
 		}
 		says := fmt.Sprintf("Choose one of %s, or leave the field empty.", strings.Join(all, ", "))
 		add("a word that is none", "no-such", says)
 		add("the end of a section", all[0]+"]]>", says)
 	case fleet.InputText:
-		says := specErrorAt(try(`"\u0000"`), at)
+		says := specErrorAt(setField(`"\u0000"`), at)
 		if says == "" {
 			t.Fatalf("%s accepts NUL", at)
 		}

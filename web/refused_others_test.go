@@ -11,7 +11,7 @@ import (
 // sourceCases returns cases about templates, VMs, snapshots and files as sources of new VMs.
 func (r *refusalPortal) sourceCases() []refusal {
 	c := func(what, at, says string, from requestValues) refusal {
-		return refusal{what: what, sent: requestValues{"from": from}, at: at, says: says, how: created}
+		return refusal{what: what, sent: requestValues{"from": from}, at: at, says: says, operation: newVM}
 	}
 	return []refusal{
 		c("from nothing", "from", "Name a template, a VM or an appliance.", requestValues{}),
@@ -21,14 +21,14 @@ func (r *refusalPortal) sourceCases() []refusal {
 		c("from a VM that is none", "from.vmId", "There is no such VM.", requestValues{"vmId": fleet.NewID[string]()}),
 		c("from a VM of a strange name", "from.vmId", "There is no such VM.", requestValues{"vmId": "-rf\x00"}),
 		c("from a snapshot of no VM", "from.snapshotId", "Name the VM that has the snapshot.", requestValues{"snapshotId": "s1", "templateId": fleet.NewID[string]()}),
-		c("from a snapshot that is none", "-", "snapshot", requestValues{"vmId": r.off, "snapshotId": fleet.NewID[string]()}).as(http.StatusNotFound),
-		c("from a file that is none", "-", "no-such.ova", requestValues{"appliance": requestValues{"poolId": r.stored, "volume": "no-such.ova"}}).as(http.StatusNotFound),
-		c("from a file that climbs", "-", ".", requestValues{"appliance": requestValues{"poolId": r.stored, "volume": "../../x.ova"}}).as(http.StatusNotFound),
-		c("from a file that is no appliance", "-", "is not an appliance", requestValues{"appliance": requestValues{"poolId": r.stored, "volume": "debian-12.qcow2"}}).as(http.StatusNotFound),
-		caseWithValues("a clone on another host", "hostId", "Disks are copied on the host of the VM.", requestValues{"from": requestValues{"vmId": r.off}, "hostId": r.other}, created),
-		caseWithValues("a linked clone of a VM", "spec.disks[0].overlay", "A clone of a VM is a full copy", requestValues{"from": requestValues{"vmId": r.off}, "spec.disks[0].overlay": true}, created),
-		caseWithValues("a clone with more disks", "spec.disks", "has 1 disks, and each is copied", requestValues{"from": requestValues{"vmId": r.off}, "spec.disks[1].sizeBytes": 1}, created),
-		caseWithValues("a clone with an image", "spec.disks[0].image", "This disk is a copy of disk 1 of off and cannot have another source.", requestValues{"from": requestValues{"vmId": r.off}, "spec.disks[0].image": r.volumeRef("debian-12.qcow2")}, created),
+		c("from a snapshot that is none", "-", "snapshot", requestValues{"vmId": r.off, "snapshotId": fleet.NewID[string]()}).withStatus(http.StatusNotFound),
+		c("from a file that is none", "-", "no-such.ova", requestValues{"appliance": requestValues{"poolId": r.stored, "volume": "no-such.ova"}}).withStatus(http.StatusNotFound),
+		c("from a file that climbs", "-", ".", requestValues{"appliance": requestValues{"poolId": r.stored, "volume": "../../x.ova"}}).withStatus(http.StatusNotFound),
+		c("from a file that is no appliance", "-", "is not an appliance", requestValues{"appliance": requestValues{"poolId": r.stored, "volume": "debian-12.qcow2"}}).withStatus(http.StatusNotFound),
+		caseWithValues("a clone on another host", "hostId", "Disks are copied on the host of the VM.", requestValues{"from": requestValues{"vmId": r.off}, "hostId": r.other}, newVM),
+		caseWithValues("a linked clone of a VM", "spec.disks[0].overlay", "A clone of a VM is a full copy", requestValues{"from": requestValues{"vmId": r.off}, "spec.disks[0].overlay": true}, newVM),
+		caseWithValues("a clone with more disks", "spec.disks", "has 1 disks, and each is copied", requestValues{"from": requestValues{"vmId": r.off}, "spec.disks[1].sizeBytes": 1}, newVM),
+		caseWithValues("a clone with an image", "spec.disks[0].image", "This disk is a copy of disk 1 of off and cannot have another source.", requestValues{"from": requestValues{"vmId": r.off}, "spec.disks[0].image": r.volumeRef("debian-12.qcow2")}, newVM),
 	}
 }
 
@@ -36,7 +36,7 @@ func (r *refusalPortal) sourceCases() []refusal {
 func (r *refusalPortal) firstBootCases() []refusal {
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEbZLH8iO5fLDpZlZYlPcv0fbU0iFxmrX5vYVyOTuAmk ann@example.org"
 	c := func(what, at, says string, boot any) refusal {
-		return refusal{what: what, sent: requestValues{"firstBoot": boot}, at: "firstBoot." + at, says: says, how: created}
+		return refusal{what: what, sent: requestValues{"firstBoot": boot}, at: "firstBoot." + at, says: says, operation: newVM}
 	}
 	cloud := func(text string) requestValues {
 		return requestValues{"kind": "cloud-config", "userData": "#cloud-config\n" + text}
@@ -73,9 +73,9 @@ func (r *refusalPortal) firstBootCases() []refusal {
 	}
 }
 
-// reservedValues maps fields that only infrastructure administrators may set to valid values, if the kind of the field
-// gives none.
-var reservedValues = map[string]any{"cpu.pinned": "0", "memory.nodes": "0", "boot.cmdline": "quiet", "memory.hugePageKiB": 2048, "placement.tolerations": "gpu", "cpu.reserved": 10}
+// restrictedValues maps fields that only infrastructure administrators may set to valid values. Fields whose kind
+// determines a valid value are omitted.
+var restrictedValues = map[string]any{"cpu.pinned": "0", "memory.nodes": "0", "boot.cmdline": "quiet", "memory.hugePageKiB": 2048, "placement.tolerations": "gpu", "cpu.reserved": 10}
 
 // tenantCases returns cases about values that only infrastructure administrators may set, sent by a tenant.
 func (r *refusalPortal) tenantCases(t *testing.T) (out []refusal) {
@@ -84,7 +84,7 @@ func (r *refusalPortal) tenantCases(t *testing.T) (out []refusal) {
 		if f.ReservedReason == "" || f.ReservedPaths != nil {
 			continue
 		}
-		value, known := reservedValues[f.Name]
+		value, known := restrictedValues[f.Name]
 		switch {
 		case known:
 		case f.Input.Kind == fleet.InputFlag:
@@ -98,7 +98,7 @@ func (r *refusalPortal) tenantCases(t *testing.T) (out []refusal) {
 		case f.Name == "shares":
 			value = []any{requestValues{"tag": "src", "folder": r.volumeRef("src")}}
 		default:
-			t.Fatalf("%s: add a valid value to reservedValues", f.Name)
+			t.Fatalf("%s: add a valid value to restrictedValues", f.Name)
 		}
 		s, says := requestValues{"spec." + f.Name: value}, "Only those who may change infrastructure may choose "+f.Type
 		switch f.Name {
@@ -108,8 +108,8 @@ func (r *refusalPortal) tenantCases(t *testing.T) (out []refusal) {
 			s["spec.memory.shared"] = true
 		}
 		out = append(out,
-			refusal{what: "a tenant's " + f.Name, sent: s, at: "spec." + f.Name, says: says, how: tenantCreate},
-			refusal{what: "a tenant's edit of " + f.Name, sent: s, at: "spec." + f.Name, says: says, how: tenantEdit})
+			refusal{what: "a tenant's " + f.Name, sent: s, at: "spec." + f.Name, says: says, operation: tenantCreate},
+			refusal{what: "a tenant's edit of " + f.Name, sent: s, at: "spec." + f.Name, says: says, operation: tenantEdit})
 	}
 	nodes := []any{requestValues{"cpus": "0", "memoryMiB": 512, "nodes": "0"}, requestValues{"cpus": "1", "memoryMiB": 512}}
 	return append(out,
@@ -126,7 +126,7 @@ func (r *refusalPortal) tenantCases(t *testing.T) (out []refusal) {
 		caseWithValues("a tenant's unpublished volume", "hostId", `2 hosts: no volume "secret.qcow2" in pool nfs.`, requestValues{"spec.disks[0].image": r.volumeRef("secret.qcow2")}, tenantCreate),
 		caseWithValues("a tenant's unpublished disc", "hostId", `2 hosts: no volume "secret.iso" in pool nfs.`, requestValues{"spec.iso": r.volumeRef("secret.iso")}, tenantCreate),
 		caseWithValues("a tenant's volume as it is", "spec.disks[0].existing", "Pool nfs makes a volume for each disk.", requestValues{"spec.disks[0]": requestValues{"poolId": r.stored, "volume": "lun-1", "existing": true}}, tenantCreate),
-		caseWithValues("a tenant's other project", "-", "There is no such object, or you may not see it.", requestValues{"projectId": fleet.NewID[string]()}, tenantCreate).as(http.StatusNotFound),
+		caseWithValues("a tenant's other project", "-", "There is no such object, or you may not see it.", requestValues{"projectId": fleet.NewID[string]()}, tenantCreate).withStatus(http.StatusNotFound),
 	)
 }
 
@@ -136,7 +136,7 @@ func (r *refusalPortal) editCases() []refusal {
 		caseWithValue("a disk that shrinks", "spec.disks[0].sizeBytes", 1<<30, "Disks cannot shrink", editedVM),
 		caseWithValue("another volume", "spec.disks[0].volume", "other.qcow2", "The VM has no disk of this name.", editedVM),
 		caseWithValues("a disk twice", "spec.disks[1].volume", "Disk 1 is this volume already.", requestValues{"spec.disks[1]": requestValues{"poolId": r.stored, "volume": "off-1.qcow2", "sizeBytes": 2 << 30}}, editedVM),
-		caseWithValue("another firmware while it is on", "spec.firmware", "bios", "This can be changed only while the VM is off", onlineVM),
+		caseWithValue("another firmware while it is on", "spec.firmware", "bios", "This can be changed only while the VM is off", editedRunningVM),
 		caseWithValues("a disk that is encrypted afterwards", "spec.disks[0]", "This cannot be changed by an edit", requestValues{"spec.disks[0].encryption": "luks"}, editedVM),
 		caseWithValue("a number that is a word", "spec.cpus", "two", "Enter a whole number."),
 		caseWithValue("a number that is broken", "spec.cpus", 1.5, "Enter a whole number."),

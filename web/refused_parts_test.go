@@ -7,11 +7,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// caseWithValues returns a case with several values. The value at the path at is wrong. how is both unless given.
-func caseWithValues(what, at, says string, s requestValues, how ...caseSender) refusal {
+// caseWithValues returns a case that sets several values. The value at the path at is wrong. Without how, the sender is
+// newAndEditedVM.
+func caseWithValues(what, at, says string, s requestValues, operation ...caseOperation) refusal {
 	c := refusal{what: what, sent: s, at: at, says: says}
-	if len(how) > 0 {
-		c.how = how[0]
+	if len(operation) > 0 {
+		c.operation = operation[0]
 	}
 	return c
 }
@@ -57,12 +58,12 @@ func (r *refusalPortal) deviceCases() []refusal {
 		caseWithValues("a device twice", "spec.hostDevices[1]", "usb/046d:c52b is listed twice.", requestValues{"spec.hostDevices": repeatedValue(2, map[string]any{"device": "usb/046d:c52b"})}),
 		caseWithValue("17 devices", "spec.hostDevices", repeatedValue(17, map[string]any{"device": "usb/046d:c52b"}), "at most 16 host devices."),
 		caseWithValues("a device of a host that is none", "spec.hostDevices[0].hostId", "There is no such host.", requestValues{"spec.hostDevices": []any{map[string]any{"device": "usb/046d:c52b", "hostId": "-rf"}}}),
-		caseWithValues("a place without its host", "spec.hostDevices[0].device", "Choose the host that has the device.", requestValues{"spec.hostDevices": dev("pci/0000:41:00.0")}, created),
-		caseWithValues("a device of another host", "spec.hostDevices[0].device", "is a device of another host than host-2", requestValues{"hostId": r.other, "spec.hostDevices": []any{map[string]any{"device": "usb/046d:c52b", "hostId": r.host}}}, created),
+		caseWithValues("a place without its host", "spec.hostDevices[0].device", "Choose the host that has the device.", requestValues{"spec.hostDevices": dev("pci/0000:41:00.0")}, newVM),
+		caseWithValues("a device of another host", "spec.hostDevices[0].device", "is a device of another host than host-2", requestValues{"hostId": r.other, "spec.hostDevices": []any{map[string]any{"device": "usb/046d:c52b", "hostId": r.host}}}, newVM),
 		caseWithValues("a device of another host, by an edit", "spec.hostDevices[0].device", "is a device of another host than host-1", requestValues{"spec.hostDevices": []any{map[string]any{"device": "usb/046d:c52b", "hostId": r.other}}}, editedVM),
-		caseWithValues("a device that the host has not", "spec.hostDevices[0].device", "host-2 has no device usb/046d:c52b", requestValues{"hostId": r.other, "spec.hostDevices": dev("usb/046d:c52b")}, created),
-		caseWithValues("a device that stays with its host", "spec.hostDevices[0].device", "the device has no IOMMU group", requestValues{"hostId": r.host, "spec.hostDevices": dev("pci/0000:42:00.0")}, created),
-		caseWithValues("a disk that its host uses", "spec.hostDevices[0].device", "host-1 uses blk/ata-A itself: the disk is mounted.", requestValues{"hostId": r.host, "spec.hostDevices": dev("blk/ata-A")}, created),
+		caseWithValues("a device that the host has not", "spec.hostDevices[0].device", "host-2 has no device usb/046d:c52b", requestValues{"hostId": r.other, "spec.hostDevices": dev("usb/046d:c52b")}, newVM),
+		caseWithValues("a device that stays with its host", "spec.hostDevices[0].device", "the device has no IOMMU group", requestValues{"hostId": r.host, "spec.hostDevices": dev("pci/0000:42:00.0")}, newVM),
+		caseWithValues("a disk that its host uses", "spec.hostDevices[0].device", "host-1 uses blk/ata-A itself: the disk is mounted.", requestValues{"hostId": r.host, "spec.hostDevices": dev("blk/ata-A")}, newVM),
 
 		caseWithValues("a folder without shared memory", "spec.memory.shared", "Shared folders need shared memory.", requestValues{"spec.shares": folder("src", r.volumeRef("src"))}),
 		caseWithValues("a tag with a blank", "spec.shares[0].tag", "A tag has 1–36 letters", requestValues{"spec.shares": folder("a b", r.volumeRef("src"))}),
@@ -97,10 +98,10 @@ func (r *refusalPortal) contradictionCases() []refusal {
 		caseWithValues("sockets that miss the most", "spec.cpu.sockets", "and the VM has 8 vCPUs.", requestValues{"spec.cpu.max": 8, "spec.cpu.cores": 2}),
 		caseWithValue("a feature twice", "spec.cpu.features", "+aes -aes", "aes is listed twice."),
 		caseWithValue("huge pages of an odd size", "spec.memory.hugePageKiB", 3072, "A page size must be a power of 2:"),
-		caseWithValues("huge pages that no host has", "spec.memory.hugePageKiB", "host-1 has no huge pages of 1048576 KiB.", requestValues{"hostId": r.host, "spec.memory.hugePageKiB": 1 << 20}, created),
-		caseWithValues("huge pages that placement finds nowhere", "hostId", "no huge pages of 1048576 KiB", requestValues{"spec.memory.hugePageKiB": 1 << 20}, created),
+		caseWithValues("huge pages that no host has", "spec.memory.hugePageKiB", "host-1 has no huge pages of 1048576 KiB.", requestValues{"hostId": r.host, "spec.memory.hugePageKiB": 1 << 20}, newVM),
+		caseWithValues("huge pages that placement finds nowhere", "hostId", "no huge pages of 1048576 KiB", requestValues{"spec.memory.hugePageKiB": 1 << 20}, newVM),
 		caseWithValue("huge pages that its host has not", "spec.memory.hugePageKiB", 1<<20, "host-1 has no huge pages of 1048576 KiB.", editedVM),
-		caseWithValues("more huge pages than a host has", "spec.memory.hugePageKiB", "host-1 has 600 huge pages of 2048 KiB, and the VM needs 1024.", requestValues{"hostId": r.host, "spec.memoryMiB": 2048, "spec.memory.hugePageKiB": 2048}, created),
+		caseWithValues("more huge pages than a host has", "spec.memory.hugePageKiB", "host-1 has 600 huge pages of 2048 KiB, and the VM needs 1024.", requestValues{"hostId": r.host, "spec.memoryMiB": 2048, "spec.memory.hugePageKiB": 2048}, newVM),
 		caseWithValue("more to use than there is", "spec.memory.balloonMiB", 2048, "The balloon target must not exceed the VM's 1024 MiB."),
 		caseWithValues("less to use without a balloon", "spec.memory.balloonMiB", "A balloon target needs a balloon.", requestValues{"spec.memory.balloonMiB": 512, "spec.devices.balloon": "none"}),
 		caseWithValues("screens of a NIC that has one", "spec.display.heads", "Only a virtio or QXL graphics card can have several screens.", requestValues{"spec.display.heads": 2, "spec.display.video": "bochs"}),
@@ -131,11 +132,11 @@ func (r *refusalPortal) contradictionCases() []refusal {
 		caseWithValue("an inbound burst of no limit", "spec.nics[0].limits.inBurstKiB", 5, "Enter a limit, or remove the burst."),
 		caseWithValue("an outbound burst of no limit", "spec.nics[0].limits.outBurstKiB", 5, "Enter a limit, or remove the burst."),
 		caseWithValues("a limit that the kernel cannot keep", "spec.nics[0].limits.inKiB", "host-1 does not support this: inbound limit. The kernel lacks sch_sfq.",
-			requestValues{"hostId": r.host, "spec.nics[0].limits": requestValues{"inKiB": 9}}, created),
+			requestValues{"hostId": r.host, "spec.nics[0].limits": requestValues{"inKiB": 9}}, newVM),
 		caseWithValues("a limit that its kernel cannot keep", "spec.nics[0].limits.outKiB", "host-1 does not support this: outbound limit. The kernel lacks sch_sfq.",
 			requestValues{"spec.nics[0].network": "default", "spec.nics[0].limits": requestValues{"outKiB": 9}}, editedVM),
 		caseWithValues("a limit of a running VM that its kernel cannot keep", "spec.nics[0].limits.outKiB", "does not support this: outbound limit.",
-			requestValues{"spec.nics[0].network": "default", "spec.nics[0].limits": requestValues{"outKiB": 9}}, onlineVM),
+			requestValues{"spec.nics[0].network": "default", "spec.nics[0].limits": requestValues{"outKiB": 9}}, editedRunningVM),
 
 		caseWithValue("one node", "spec.numa", []any{node("0-1", 1024)}, "Define two or more NUMA nodes, or none."),
 		caseWithValue("65 nodes", "spec.numa", repeatedValue(65, node("0", 1)), "at most 64 NUMA nodes."),

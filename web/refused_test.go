@@ -26,27 +26,27 @@ type refusal struct {
 	at   string // path of the field with the error; empty: the path of the only value
 	says string
 
-	how    caseSender
-	status int // 0: 422
+	operation caseOperation
+	status    int // 0: 422
 }
 
-// as returns a copy of the case that expects another status.
-func (c refusal) as(status int) refusal {
+// withStatus returns a copy of the case that expects another status.
+func (c refusal) withStatus(status int) refusal {
 	c.status = status
 	return c
 }
 
-// caseSender is the sender and the operation of a case's request.
-type caseSender int
+// caseOperation is the operation of a case's request, and the user who sends it.
+type caseOperation int
 
 const (
-	newAndEditedVM caseSender = iota // a new VM, and an edit of a stopped VM
-	created                          // a new VM only
-	editedVM                         // an edit only
-	onlineVM                         // an edit of a running VM
-	bulkCreate                       // a bulk create
-	tenantCreate                     // a new VM, by a tenant
-	tenantEdit                       // an edit, by a tenant
+	newAndEditedVM  caseOperation = iota // a new VM, and an edit of a stopped VM
+	newVM                                // a new VM only
+	editedVM                             // an edit only
+	editedRunningVM                      // an edit of a running VM
+	bulkCreate                           // a bulk create
+	tenantCreate                         // a new VM, by a tenant
+	tenantEdit                           // an edit, by a tenant
 )
 
 // refusalPortal is a portal with the objects to which the refused requests refer.
@@ -137,50 +137,50 @@ func (r *refusalPortal) unchangedEdit(t *testing.T, id fleet.VMID) map[string]an
 		t.Fatal(err)
 	}
 	spec := vm["spec"].(map[string]any)
-	spec["iso"] = nil // null in the response, but present here so that put can set fields of it
+	spec["iso"] = nil // the response has null here; the key lets setJSONValue set fields of the ISO
 	return map[string]any{"name": vm["name"], "labels": vm["labels"], "description": vm["description"], "spec": spec}
 }
 
 var pathElement = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9]*)(?:\[(\d+)\])?$`)
 
-// put sets the value at the path place in the JSON object in. Lists grow as needed, with empty objects.
-func put(t *testing.T, in map[string]any, place string, value any) {
+// setJSONValue sets the value at a path in a JSON object. It extends lists as needed, with empty objects.
+func setJSONValue(t *testing.T, object map[string]any, path string, value any) {
 	t.Helper()
-	name, rest, more := strings.Cut(place, ".")
+	name, rest, more := strings.Cut(path, ".")
 	m := pathElement.FindStringSubmatch(name)
 	if m == nil {
-		t.Fatalf("%q is not a valid path", place)
+		t.Fatalf("%q is not a valid path", path)
 	}
 	if m[2] == "" {
 		if !more {
-			in[name] = value
+			object[name] = value
 			return
 		}
-		below, _ := in[name].(map[string]any)
+		below, _ := object[name].(map[string]any)
 		if below == nil {
 			below = map[string]any{}
 		}
-		in[name] = below
-		put(t, below, rest, value)
+		object[name] = below
+		setJSONValue(t, below, rest, value)
 		return
 	}
-	all, _ := in[m[1]].([]any)
+	all, _ := object[m[1]].([]any)
 	i, _ := strconv.Atoi(m[2])
 	for len(all) <= i {
 		all = append(all, map[string]any{})
 	}
-	in[m[1]] = all
+	object[m[1]] = all
 	if !more {
 		all[i] = value
 		return
 	}
-	put(t, all[i].(map[string]any), rest, value)
+	setJSONValue(t, all[i].(map[string]any), rest, value)
 }
 
-// deepCopy returns a deep copy of in.
-func deepCopy(t *testing.T, in map[string]any) (out map[string]any) {
+// deepCopy returns a deep copy of a JSON object.
+func deepCopy(t *testing.T, object map[string]any) (out map[string]any) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(mustJSON(in)), &out); err != nil {
+	if err := json.Unmarshal([]byte(mustJSON(object)), &out); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -189,13 +189,13 @@ func deepCopy(t *testing.T, in map[string]any) (out map[string]any) {
 // maxErrorSize is the maximum size of an error response, so that errors do not echo large requests.
 const maxErrorSize = 32 << 10
 
-// expectRefusal sends the case's values in body and fails unless the response is the refusal that the case expects.
+// expectRefusal sends body with the case's values. It fails unless the portal refuses the request as the case expects.
 func (r *refusalPortal) expectRefusal(t *testing.T, c refusal, by *apiClient, method, path string, body map[string]any) {
 	t.Helper()
 	at := c.at
 	body = deepCopy(t, body)
 	for _, place := range slices.Sorted(maps.Keys(c.sent)) {
-		if put(t, body, place, c.sent[place]); at == "" {
+		if setJSONValue(t, body, place, c.sent[place]); at == "" {
 			at = place
 		}
 	}
@@ -222,20 +222,20 @@ func (r *refusalPortal) expectRefusal(t *testing.T, c refusal, by *apiClient, me
 	}
 }
 
-// runCase sends the case's request for all its operations. off and on are unchanged edits of a stopped and a running
-// VM.
+// runCase sends the case's request for each part of its operation. off and on are unchanged edits of a stopped and a
+// running VM.
 func (r *refusalPortal) runCase(t *testing.T, c refusal, off, on map[string]any) {
 	t.Helper()
 	const all, one = "/api/v1/vms", "/api/v1/vms/"
-	switch c.how {
-	case created:
+	switch c.operation {
+	case newVM:
 		r.expectRefusal(t, c, r.admin, "POST", all, r.fresh)
 	case newAndEditedVM:
 		r.expectRefusal(t, c, r.admin, "POST", all, r.fresh)
 		r.expectRefusal(t, c, r.admin, "PATCH", one+string(r.off), off)
 	case editedVM:
 		r.expectRefusal(t, c, r.admin, "PATCH", one+string(r.off), off)
-	case onlineVM:
+	case editedRunningVM:
 		r.expectRefusal(t, c, r.admin, "PATCH", one+string(r.on), on)
 	case bulkCreate:
 		r.expectRefusal(t, c, r.admin, "POST", all+"/bulk-create", r.fresh)
@@ -246,7 +246,7 @@ func (r *refusalPortal) runCase(t *testing.T, c refusal, off, on map[string]any)
 	}
 }
 
-// minRefusalCases is the minimum number of cases. It detects generated cases that went missing.
+// minRefusalCases is the minimum number of cases, so that a missing table of generated cases is noticed.
 const minRefusalCases = 250
 
 func TestInvalidRequestsRefusedAtFieldWithoutWrites(t *testing.T) {
@@ -268,8 +268,8 @@ func TestInvalidRequestsRefusedAtFieldWithoutWrites(t *testing.T) {
 	}
 	t.Logf("%d refusals", len(seen))
 
-	// Requests without a wrong value are accepted, so each wrong value caused its refusal.
+	// The same requests without a wrong value are accepted, so each refusal above was caused by its wrong value.
 	r.admin.call("POST", "/api/v1/vms", mustJSON(r.fresh)).requireStatus(t, http.StatusCreated)
-	put(t, off, "spec.cpus", 4)
+	setJSONValue(t, off, "spec.cpus", 4)
 	r.admin.call("PATCH", "/api/v1/vms/"+string(r.off), mustJSON(off)).requireStatus(t, http.StatusOK)
 }

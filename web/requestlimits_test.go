@@ -17,7 +17,7 @@ import (
 // maxValues is the number of JSON values that an API request may contain.
 const maxValues = 25_000
 
-// unlimitedList is a list or map in a request body, at the path at, whose size the schema does not limit.
+// unlimitedList is a list or map in a request body whose size the schema does not limit. at is its path.
 type unlimitedList struct {
 	at      string
 	element string // smallest valid element, as JSON
@@ -49,7 +49,7 @@ func (d *openAPIDocument) smallestValue(s openAPISchema) string {
 	return "1"
 }
 
-// unlimitedLists returns the lists and maps below a schema that have no size limit. at is the path of the schema.
+// unlimitedLists returns the lists and maps in a schema that have no size limit. at is the path of the schema.
 func (d *openAPIDocument) unlimitedLists(t *testing.T, s openAPISchema, at string) (out []unlimitedList) {
 	t.Helper()
 	s = d.resolve(s)
@@ -64,15 +64,15 @@ func (d *openAPIDocument) unlimitedLists(t *testing.T, s openAPISchema, at strin
 		out = append(out, d.unlimitedLists(t, s.Properties[name], strings.TrimPrefix(at+"."+name, "."))...)
 	}
 	var of openAPISchema
-	// additionalProperties is either a schema or a boolean
+	// The keyword additionalProperties is either a schema or a boolean.
 	if len(s.AdditionalProperties) > 0 && json.Unmarshal(s.AdditionalProperties, &of) == nil {
 		out = append(out, unlimitedList{at: at, element: d.smallestValue(of), named: true})
 	}
 	return out
 }
 
-// For every unlimited list of a request: a list with as many values as allowed must be answered in time and with a
-// small response, and a longer list must be refused before the request is decoded.
+// Each unlimited list of a request is sent twice. A list with the maximum number of values must be answered in time and
+// with a small response. A longer list must be refused before the request is decoded.
 func TestLargeListsInRequestsBounded(t *testing.T) {
 	t.Parallel()
 	r := newRefusalPortal(t)

@@ -68,7 +68,7 @@ func TestRogueHostAffectsOnlyItself(t *testing.T) {
 	report(ok, `{"seq":SEQ,"digest":"\u0000","load":{"cpuPercent":-1e300,"memoryUsed":-1}}`)
 	report(unread, `{"seq":SEQ,"digest":"d","load":{"cpuPercent":1e999}}`)
 	report(unread, `{"seq":SEQ,"digest":"d","load":{"cpuPercent":NaN}}`)
-	// a VM of another host
+	// a report about a VM of another host
 	report(ok, state("", `,"vms":[{"id":"`+string(vm)+`","generation":1,"name":"web","status":{"power":"crashed"}}]`))
 	report(ok, state("", `,"vms":[{"id":"`+mine+`","status":{"power":"running"}},{"id":"`+mine+`","status":{"power":"running"}}],"found":[{"id":"`+mine+`","status":{}},{"id":"`+id+`","status":{}},{"id":"`+id+`","status":{}}]`))
 	report(ok, state("", `,"pools":[{"name":"not-given","status":{"state":"failed"}},{"name":"no\u0000where","status":{"state":"active"}},{"name":"given","status":{"state":"active","capacityBytes":-5,"usedBytes":9223372036854775807}}]`))

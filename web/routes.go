@@ -20,7 +20,7 @@ import (
 // the permission is per project).
 type handler func(c echo.Context, a fleet.Actor) error
 
-// routeKind determines the middleware's checks and limits of a route.
+// routeKind determines which checks and limits the middleware applies to a route.
 type routeKind int
 
 const (

@@ -75,7 +75,7 @@ func (s *Server) actorOfBearerToken(c echo.Context, nobody fleet.Actor) (fleet.A
 	return s.Control.ActorOfToken(c.Request().Context(), nobody, strings.TrimSpace(secret))
 }
 
-// loadSession loads the browser's session into the request's context, where the sign-in handler can change it, and
+// loadSession loads the browser's session into the request's context, where handlers can change the session, and
 // returns the signed-in user.
 func (s *Server) loadSession(c echo.Context) (fleet.Actor, error) {
 	r := c.Request()
@@ -110,8 +110,8 @@ func (s *Server) actorOfLoadedSession(ctx context.Context, address string) (flee
 	return a, nil
 }
 
-// currentActor reads the browser session of the request and the user's permissions from the database again. ctx must
-// not be the request's own context, which still contains the session as first loaded.
+// currentActor reads the request's browser session and the user's permissions from the database again. ctx must not be
+// the request's context, which already contains the session as it was loaded at the beginning.
 func (s *Server) currentActor(ctx context.Context, r *http.Request) (fleet.Actor, error) {
 	cookie, err := r.Cookie(s.Sessions.Cookie.Name)
 	if err != nil {

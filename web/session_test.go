@@ -143,7 +143,7 @@ func TestPagesHaveSecurityHeaders(t *testing.T) {
 	}
 }
 
-// A cookie stores the view and grouping of the tree, so links need not contain them.
+// A cookie stores the view and the grouping of the tree, so links to pages need not contain them.
 func TestTreeViewAndGroupingKeptPerBrowser(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)

@@ -20,7 +20,8 @@ type signInForm struct {
 	Next     string `form:"next"`
 }
 
-// signInPathReturningTo returns the address of the sign-in page, which returns to the address of r afterwards.
+// signInPathReturningTo returns the address of the sign-in page. After the sign-in, that page redirects to the address
+// of r.
 func signInPathReturningTo(r *http.Request) string {
 	if r.Method != http.MethodGet || r.URL.Path == "/" {
 		return "/sign-in"
@@ -45,7 +46,7 @@ func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
 	user, err := s.Control.SignIn(c.Request().Context(), fleet.Actor{Address: a.Address, Browser: s.knownBrowserID(c.Request())}, in.Name, in.Password)
 	switch fleet.CodeOf(err) {
 	case fleet.Unauthorized, fleet.TooMany, fleet.Invalid:
-		p := peopleview.SignInPage{Name: in.Name, Next: next, Error: s.refusalFromError(c, err).sentence()}
+		p := peopleview.SignInPage{Name: in.Name, Next: next, Error: s.refusalFromError(c, err).userMessage()}
 		return s.renderer.WritePage(c, problem.StatusByCode[fleet.CodeOf(err)], peopleview.SignInForm(p))
 	}
 	if err != nil {
@@ -67,7 +68,7 @@ func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
 const knownBrowserCookieLifetime = 180 * 24 * time.Hour
 
 // knownBrowserCookieName returns the name of the cookie of a known browser, which outlives the session cookie. The
-// cookie grants no access: it only exempts the browser from the delay after other clients' wrong passwords.
+// cookie grants no access. Wrong passwords from other clients delay sign-ins, but not those of a known browser.
 func (s *Server) knownBrowserCookieName() string { return s.Sessions.Cookie.Name + "-browser" }
 
 func (s *Server) knownBrowserID(r *http.Request) string {

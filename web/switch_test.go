@@ -23,7 +23,8 @@ func TestProjectMenuLinksFilteredLists(t *testing.T) {
 		t.Errorf("%d projects are marked as current, want 1", n)
 	}
 
-	// Without scripts the same address is a page. If back is not a list that can be filtered, the links go to the VMs.
+	// Without JavaScript the same address is a page. If back is no list with a project filter, the links lead to the
+	// list of VMs.
 	for _, back := range []string{"", "/hosts", "https://elsewhere.example/vms", "//elsewhere.example/vms"} {
 		a := b.get("/projects/switch?back="+back).requireStatus(t, http.StatusOK)
 		a.contains(t, "<html", `href="/vms?project=`+string(shop)+`"`)
@@ -36,7 +37,7 @@ func TestProjectMenuLinksFilteredLists(t *testing.T) {
 	b.get("/projects/"+string(finance)).requireStatus(t, http.StatusOK).contains(t, `aria-label="Project: finance"`)
 	b.get("/hosts").requireStatus(t, http.StatusOK).contains(t, `aria-label="Project: All projects"`, `href="/projects/switch"`)
 
-	// A project that the user may not see is answered like a missing project.
+	// For a project that the user may not see, the response is the same as for a missing project.
 	tom := p.newSignedInBrowser("tom", fleet.RoleNone)
 	p.execSQL("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'tom', 'viewer')", shop)
 	for _, id := range []string{string(finance), string(fleet.NewID[fleet.ProjectID]())} {

@@ -139,16 +139,16 @@ func TestVMComparedWithTemplateVersion(t *testing.T) {
 	a = tom.get(at+"&"+of+"&all=1").requireStatus(t, http.StatusOK)
 	a.contains(t, "Watchdog", "Intel 6300ESB", "of 3 GiB", "Show differences only")
 	a.excludes(t, "Labels</th>", "Shared folders")
-	// without a version the newest is compared
+	// Without a version, the VM is compared with the template's newest version.
 	tom.get(at+"&template="+template).requireStatus(t, http.StatusOK).contains(t, "Web base, version 1", "1 field of")
 
-	// On the page reached from the template, the user chooses the VM.
+	// On the page that is opened from the template, the user chooses the VM.
 	tom.get("/templates/"+template).requireStatus(t, http.StatusOK).contains(t, "Compare with a VM…", "/vms/compare?"+of)
 	tom.get("/vms/compare?"+of).requireStatus(t, http.StatusOK).contains(t, "Web base, version 1", "Compare with a VM", "web · shop")
 	tom.get("/vms/"+string(vm)).requireStatus(t, http.StatusOK).contains(t, "Compare…")
 
-	// A disk without a size gets the size of the template's image, and the default of anti-spoofing depends on the
-	// creator. Neither counts as a difference.
+	// A disk without a size gets the size of the template's image, and the default for anti-spoofing depends on the
+	// creator. The comparison shows neither as a difference.
 	p.execSQL(`UPDATE template_versions SET spec = (SELECT jsonb_set(spec - 'power', '{disks,0}', (spec->'disks'->0) || '{"volume":"","sizeBytes":0}') FROM vms WHERE id = $1) WHERE id = $2`, vm, version)
 	p.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{nics,0,antiSpoofing}', 'true') WHERE id = $1`, vm)
 	tom.get(at+"&"+of).requireStatus(t, http.StatusOK).contains(t, "No field differs", "those of a new VM from the template")

@@ -100,7 +100,7 @@ func TestHostTopologyShowsDevicesAndFaults(t *testing.T) {
 	p.addVM(shop, h, "lost", fleet.Running, func(vm *fleet.VM) { vm.Status.NICs[0].Source = "bridge br7" })
 	b.get(path).requireStatus(t, http.StatusOK).contains(t, "1 object needs attention.", "host-1 has no bridge br7, and VMs have NICs on it.", "lost: NIC 52:54:00:3a:01:12 is on bridge br7, which host-1 does not have")
 
-	// For an offline host, the picture shows the last report as unknown, not as a fault.
+	// For an offline host, the picture shows the values of the last report as unknown, not as faults.
 	p.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '5 minutes'`)
 	a = b.get(path).requireStatus(t, http.StatusOK)
 	a.excludes(t, "attention.")

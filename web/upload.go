@@ -50,7 +50,7 @@ func (s *Server) uploadRoutes() []route {
 	)
 }
 
-// uploadRequest is one HTTP request of an upload. tusd passes it through the context to tusStore.
+// uploadRequest is one HTTP request of an upload. tusd passes it to tusStore in the request's context.
 type uploadRequest struct {
 	s         *Server
 	c         echo.Context
@@ -65,7 +65,7 @@ func uploadRequestOf(ctx context.Context) *uploadRequest {
 	return ctx.Value(uploadRequestKey{}).(*uploadRequest)
 }
 
-// newTusHandler returns a handler for tus 1.0 uploads below base, which stores them by tusStore.
+// newTusHandler returns a handler for tus 1.0 uploads at addresses below base. Its data store is tusStore.
 func newTusHandler(base string) *tus.UnroutedHandler {
 	composer := tus.NewStoreComposer()
 	composer.UseCore(tusStore{})
@@ -80,7 +80,8 @@ func newTusHandler(base string) *tus.UnroutedHandler {
 	return h
 }
 
-// uploadHandler returns a route's handler for one of tusd's handlers.
+// uploadHandler returns the portal's handler for a route. do selects the method of tusd's handler that serves the
+// route.
 func (s *Server) uploadHandler(base string, do func(*tus.UnroutedHandler) http.HandlerFunc) handler {
 	h := newTusHandler(base)
 	serve := h.Middleware(do(h))
@@ -90,7 +91,7 @@ func (s *Server) uploadHandler(base string, do func(*tus.UnroutedHandler) http.H
 		}
 		defer s.transfersPerUser.release(a.UserID)
 		at := &uploadRequest{s: s, c: c, a: a}
-		defer at.releaseHost()
+		defer at.closeHostConnection()
 		r := c.Request().WithContext(context.WithValue(c.Request().Context(), uploadRequestKey{}, at))
 		r.Header.Del("X-HTTP-Method-Override") // the permission was checked for the route's real method
 		c.Response().Before(func() {
@@ -104,13 +105,13 @@ func (s *Server) uploadHandler(base string, do func(*tus.UnroutedHandler) http.H
 	}
 }
 
-func (at *uploadRequest) releaseHost() {
+func (at *uploadRequest) closeHostConnection() {
 	if at.closeHost != nil {
 		at.release.Do(at.closeHost)
 	}
 }
 
-// tusError converts an error to an error of tusd.
+// tusError converts an error to an error of package tusd.
 func (at *uploadRequest) tusError(err error) error {
 	if _, own := errors.AsType[tus.Error](err); err == nil || own {
 		return err
@@ -120,14 +121,14 @@ func (at *uploadRequest) tusError(err error) error {
 	}
 	r := at.s.refusalFromError(at.c, bodylimit.ConvertTooLarge(err))
 	body, _ := json.Marshal(r.problem()) // not reached: plain values always encode
-	out := tus.NewError("ERR_REFUSED", r.sentence(), r.status)
+	out := tus.NewError("ERR_REFUSED", r.userMessage(), r.status)
 	out.HTTPResponse.Body = string(body)
-	out.HTTPResponse.Header = tus.HTTPHeader{"Content-Type": "application/problem+json", errorMessageHeader: url.PathEscape(r.sentence())}
+	out.HTTPResponse.Header = tus.HTTPHeader{"Content-Type": "application/problem+json", errorMessageHeader: url.PathEscape(r.userMessage())}
 	return out
 }
 
-// tusStore implements tusd's data store without storing data: control manages the uploads, and the host stores the data
-// and reports how much of it has arrived.
+// tusStore implements tusd's data store, but stores no data: control manages the uploads, and the host stores the data
+// and reports how many bytes have arrived.
 type tusStore struct{}
 
 // NewUpload implements tus.DataStore. The client describes the upload in its metadata.
@@ -184,7 +185,7 @@ func (u *tusUpload) GetInfo(context.Context) (tus.FileInfo, error) {
 	return info, u.tusError(err)
 }
 
-// connectToHost connects to the host once per request and returns the current offset.
+// connectToHost connects to the host, once per request, and returns the current offset.
 func (u *tusUpload) connectToHost() (int64, error) {
 	if u.conn == nil {
 		line, err := u.s.openUploadConn(u.c.Request().Context(), u.a, u.upload)
@@ -219,7 +220,7 @@ func (u *tusUpload) WriteChunk(_ context.Context, offset int64, src io.Reader) (
 	return n, u.tusError(err)
 }
 
-// checkSender checks that the client still has permission, and records that the upload is still active.
+// checkSender checks that the user still has permission, and records that the upload is still active.
 func (u *tusUpload) checkSender(ctx context.Context) error {
 	a, err := u.s.currentTransferActor(ctx, u.c)
 	if err == nil && a.UserID != u.a.UserID {
@@ -243,7 +244,7 @@ func (s *Server) currentTransferActor(ctx context.Context, c echo.Context) (flee
 // FinishUpload implements tus.Upload. The client gets the host's result if the host finishes soon enough; the task
 // always shows the result.
 func (u *tusUpload) FinishUpload(context.Context) error {
-	u.releaseHost()
+	u.closeHostConnection()
 	now, err := u.s.awaitUpload(u.c.Request().Context(), u.a, u.upload)
 	if err == nil {
 		err = now.EndedError()
@@ -283,7 +284,7 @@ func (s *Server) uploadVolumeInOneRequest(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	at := &uploadRequest{s: s, c: c, a: a}
-	defer at.releaseHost()
+	defer at.closeHostConnection()
 	u := &tusUpload{uploadRequest: at, upload: of}
 	if _, err = u.connectToHost(); err == nil && u.conn != nil { // otherwise the host ended the upload before any data was sent
 		watch, stop := s.watchPermission(r, a, u.checkSender)
@@ -291,7 +292,7 @@ func (s *Server) uploadVolumeInOneRequest(c echo.Context, a fleet.Actor) error {
 		_, err = u.conn.sendChunks(watch, r.Body)
 	}
 	whole := u.conn != nil && u.conn.offset == of.SizeBytes
-	at.releaseHost()
+	at.closeHostConnection()
 	if err == nil && !whole || err != nil && !errors.Is(err, errUploadEnded) {
 		fresh, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageTimeout)
 		defer cancel()

@@ -27,7 +27,7 @@ var uploadRelayConfig = relay.KindConfig{
 	NotBinary:    "An upload carries binary messages only.",
 }
 
-// transferBuffers pools the buffers of transfers. Each upload or download uses one buffer, whatever its size.
+// transferBuffers pools the buffers of transfers. Each upload or download uses one buffer, however large the file is.
 var transferBuffers = sync.Pool{New: func() any { return new([wire.UploadHeader + wire.MaxUploadPiece]byte) }}
 
 // uploadConn is the portal's connection to the host that receives an upload.
@@ -40,8 +40,8 @@ type uploadConn struct {
 	ended   chan struct{} // closed when the host's connection has ended
 }
 
-// maxConnectTries is how often the host is asked to connect if its connection ends before it reports the offset. An
-// earlier request of the same upload, whose client has already disconnected, may have taken the connection.
+// maxConnectTries is how often the portal asks the host to connect if the connection ends before the host reports the
+// offset. An earlier request of the same upload, whose client has disconnected, may have taken the host's connection.
 const maxConnectTries = 3
 
 // openUploadConn asks the upload's host to connect, and reads the offset from the host. If the upload has ended
@@ -169,8 +169,8 @@ func (l *uploadConn) hostLostError() error {
 	return fleet.Errorf(fleet.Unavailable, "The connection to the host %s was lost. Continue the upload.", l.host)
 }
 
-// sendChunks forwards the data of from to the host piece by piece, and returns how many of these bytes the host has
-// stored durably. It buffers only one piece.
+// sendChunks forwards the data of from to the host in chunks, and returns how many of these bytes the host has stored
+// durably. It buffers only one chunk.
 func (l *uploadConn) sendChunks(ctx context.Context, from io.Reader) (int64, error) {
 	piece := transferBuffers.Get().(*[wire.UploadHeader + wire.MaxUploadPiece]byte)
 	defer transferBuffers.Put(piece)
@@ -209,7 +209,7 @@ func (l *uploadConn) sendChunks(ctx context.Context, from io.Reader) (int64, err
 	return came, cut
 }
 
-// lastAnswer waits for the last message of a host that no longer accepts data, and returns the message's result.
+// lastAnswer waits for the last message of a host that accepts no more data, and returns the result in that message.
 func (l *uploadConn) lastAnswer(ctx context.Context) (int64, error) {
 	a, err := l.nextAnswer(ctx)
 	switch {

@@ -34,7 +34,7 @@ func TestListViewsSavedAndDeletedPerUser(t *testing.T) {
 	a.excludes(t, "<html")
 	b.get("/views/vms", "HX-Request", "true").requireStatus(t, http.StatusOK).excludes(t, "<html", "autofocus")
 
-	// Lists do not load the saved views.
+	// The page of a list does not load the saved views.
 	b.get("/vms?"+query).requireStatus(t, http.StatusOK).excludes(t, "Prod &lt;1&gt;", ">My own<")
 	b.get("/views/hosts").requireStatus(t, http.StatusOK).contains(t, "No saved views yet")
 	p.newSignedInBrowser("otto", fleet.RoleAdmin).get("/views/vms").requireStatus(t, http.StatusOK).contains(t, "No saved views yet")

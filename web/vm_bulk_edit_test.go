@@ -25,7 +25,7 @@ func TestBulkEditPreviewsAndAppliesChanges(t *testing.T) {
 	}
 	a := b.post("/vms/edit", form).requireStatus(t, http.StatusOK)
 	a.contains(t, "Preview", "Change 2 VMs", `<dt>Changes immediately</dt><dd>1 VM</dd>`, `<dt>At the next start</dt><dd>1 VM</dd>`, `name="set.cpus" value="yes" checked`)
-	form.Del("set.display.sound") // unsupported by the hosts' version, which would add a message each
+	form.Del("set.display.sound") // the hosts in this test do not support it, and each would add a message
 	form.Set("step", "do")
 	to := b.post("/vms/edit", form).requireStatus(t, http.StatusSeeOther).header.Get("Location")
 	p.runTaskStarter()

@@ -40,7 +40,7 @@ func TestBulkActionTaskShowsResultPerVM(t *testing.T) {
 		t.Errorf("%d jobs after the page was shown, and %d before; want 1 both times", n, tasks)
 	}
 
-	// The results can be filtered and paged, and the page of each result links back.
+	// The results can be filtered and paged. The page of each result links back to the bulk task.
 	some := b.get(to+"&filter=target:web-02").requireStatus(t, http.StatusOK)
 	some.contains(t, `">web-02</a>`)
 	some.excludes(t, `">web-01</a></th>`)

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A VM's page shows the guest agent's data with their age, or why the agent has sent none and what to do. Unavailable
-// actions show the reason.
+// A VM's page shows the guest agent's data and their age. Without data, it shows why and what to do. Actions that are
+// not available show the reason.
 func TestVMPageShowsGuestAgentData(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

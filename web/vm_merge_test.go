@@ -33,7 +33,7 @@ func fieldsSentBy(a answer, id string) url.Values {
 	return out
 }
 
-// Two users edit one VM at the same time. The second user to save sees both changes and chooses between them.
+// Two users edit one VM at the same time. The second user to save sees both changes and chooses a value for each field.
 func TestConcurrentEditsMerged(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
 	first, second := p.newSignedInBrowser("mara", fleet.RoleAdmin), p.newSignedInBrowser("nils", fleet.RoleOperator)
@@ -73,7 +73,7 @@ func TestConcurrentEditsMerged(t *testing.T) {
 	second.post(path+"/edit", chosen).requireStatus(t, http.StatusSeeOther)
 	second.get(path+"?tab=configure").requireStatus(t, http.StatusOK).contains(t, `name="spec.cpus" type="text" value="4"`, "env=test", `value="6"`)
 
-	// The same form sent again conflicts with the VM as the previous submission left it.
+	// The same form is sent again. It conflicts, because the first submission has changed the VM.
 	second.post(path+"/edit", chosen).requireStatus(t, http.StatusConflict).contains(t, "This VM was changed while you edited it.")
 	chosen.Set("was", "{nonsense")
 	second.post(path+"/edit", chosen).requireStatus(t, http.StatusBadRequest)

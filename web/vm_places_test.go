@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// reportingAgent is a simulated agent of a host, with a session, that reports directly to control.
+// reportingAgent is the simulated agent of a host, with a session. It passes its reports directly to control.
 type reportingAgent struct {
 	*portal
 	actor fleet.Actor
@@ -30,8 +30,7 @@ func (p *portal) newReportingAgent(name string) *reportingAgent {
 	return s
 }
 
-// reportVM sends a report with this VM only, in the given power state and with the VM's ownership mark in the
-// domain's metadata.
+// reportVM reports only this VM, in the given power state and with the VM's ownership mark in the domain's metadata.
 func (s *reportingAgent) reportVM(id fleet.VMID, power fleet.Power) {
 	s.t.Helper()
 	var mark string
@@ -110,8 +109,8 @@ func TestStartRefusedWhileVMRunsElsewhere(t *testing.T) {
 	b.post("/vms/"+string(id)+"/actions", url.Values{"action": {"start"}}).requireStatus(t, http.StatusConflict).contains(t, "host-1 reports a guest with this UUID, running.")
 }
 
-// Any host can report a domain with any UUID. A domain without the VM's ownership mark in its metadata is shown, but
-// does not block actions while the VM's own host is online.
+// Any host can report a domain with any UUID. A domain without the ownership mark in its metadata is shown, but blocks
+// no actions on the VM while the VM's own host is online.
 func TestStartAllowedWhenAnotherHostOnlyNamesTheUUID(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
 	id := vms["web-02"]

@@ -28,7 +28,7 @@ func TestWizardSummaryShowsVMAndPlacement(t *testing.T) {
 	form["spec.memoryMiB"] = []string{"900", "GiB"}
 	b.post("/vms/new/summary", form, htmxFormHeaders("vm-summary-body")...).requireStatus(t, http.StatusOK).contains(t, "No suitable host.", "0 other hosts suitable, 2 hosts not suitable.")
 
-	// Users who may not see hosts see whether the VM can be placed, but no name of a host.
+	// Users who may not see hosts learn whether the VM can be placed, but not on which host.
 	tom := p.newTenantBrowser("tom", project)
 	a = tom.post("/vms/new/summary", newVMForm(project, pool), htmxFormHeaders("vm-summary-body")...).requireStatus(t, http.StatusOK)
 	a.contains(t, "The host has enough capacity.")
@@ -53,7 +53,7 @@ func TestPasswordWithoutUserSetsImagesDefaultUser(t *testing.T) {
 	b.post("/vms", form).requireStatus(t, http.StatusSeeOther)
 }
 
-// The form preselects the default pool and network with the reason, wherever they are in the lists.
+// The form preselects the default pool and network and shows the reason, even if they are not among the first options.
 func TestFormPreselectsDefaultPoolAndNetwork(t *testing.T) {
 	p, project, pool, _ := newFleetPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
@@ -71,7 +71,7 @@ func TestFormPreselectsDefaultPoolAndNetwork(t *testing.T) {
 		}
 	}
 
-	// When the user changes the project, the preselected defaults change too, but the user's own choices stay.
+	// When the user changes the project, the preselected defaults change too. Options that the user chose stay.
 	other := p.addProject("other")
 	p.execSQL(`UPDATE projects SET default_pool_id = $1 WHERE id = $2`, small, other)
 	form := url.Values{
@@ -87,8 +87,8 @@ func TestFormPreselectsDefaultPoolAndNetwork(t *testing.T) {
 		t.Errorf("the network is %s, want the user's choice", got)
 	}
 
-	// A network in pasted XML that no host has is replaced by the default network. Without a default, the form chooses
-	// no network and is refused.
+	// No host has the network of the pasted XML, so the form chooses the default network. Without a default network it
+	// chooses none, and the form is refused.
 	xml := strings.Replace(strings.ReplaceAll(pastedXML, "MORE", ""), "network='default'", "network='VM Network'", 1)
 	a = b.post("/vms", url.Values{"key": {"k"}, "projectId": {string(project)}, "source": {"xml"}, "xml": {xml}, "begin": {"read"}}).requireStatus(t, http.StatusOK)
 	if got := fieldValueShown(t, a, "spec.nics[0].network"); got != "libvirt:default" {
@@ -102,7 +102,7 @@ func TestFormPreselectsDefaultPoolAndNetwork(t *testing.T) {
 	b.post("/vms", want).requireStatus(t, http.StatusUnprocessableEntity).contains(t, "Choose a network.")
 }
 
-// The heading of each section summarizes the section's values, and is updated while the user types.
+// The heading of each section summarizes the section's values. The page updates the headings while the user types.
 func TestSectionHeadingsSummarizeFormValues(t *testing.T) {
 	p, project, pool, _ := newFleetPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
@@ -202,7 +202,7 @@ func TestPastedXMLPrefillsForm(t *testing.T) {
 	a.contains(t, `value="old-shop"`, `name="spec.cpus" type="text" value="6"`, "TPM 2.0: on", `<option value="image:`, `value="`+string(pool)+`/installer.iso" selected`,
 		"Ignored, because it affects more than the VM: 1 line.", "Line 12", "A device of the host.", "The file of the disk vdb is not an image in a pool", "becomes a copy of the volume debian-12.qcow2", `value="libvirt:default" selected`)
 
-	// The form also imports drives, the bus of disks and the model of NICs.
+	// The form also takes drives, the bus of disks and the model of NICs from the XML.
 	a = send(b, strings.NewReplacer("dev='vda' bus='virtio'/>", "dev='vda' bus='sata'/><iotune><total_iops_sec>543</total_iops_sec></iotune><boot order='2'/>", "type='virtio'/>", "type='e1000e'/><boot order='1'/>").Replace(xml(
 		"<disk device='floppy'><target dev='fda'/></disk><disk device='cdrom'><target dev='sdb'/><boot order='3'/></disk>"))).requireStatus(t, http.StatusOK)
 	for field, value := range map[string]string{

@@ -49,7 +49,7 @@ func TestVMListFiltersAndUpdatesRows(t *testing.T) {
 	b.get("/vms?filter=nosuch:x").requireStatus(t, http.StatusUnprocessableEntity).contains(t, `role="alert"`, "nosuch")
 	b.get("/vms?filter=name:zzz*").requireStatus(t, http.StatusOK).contains(t, "No VM matches")
 
-	// The same address returns only the rows when htmx requests them.
+	// At the same address, a request by htmx gets only the rows.
 	rows := b.getFragment("/vms?filter=state:stopped", "vm-rows").requireStatus(t, http.StatusOK)
 	rows.contains(t, ">web-02<")
 	rows.excludes(t, "<html", "<form")
@@ -178,7 +178,8 @@ func TestCreateVMFormKeepsInput(t *testing.T) {
 	b.post("/vms", form).requireStatus(t, http.StatusOK).excludes(t, `name="spec.disks[1].sizeBytes"`)
 }
 
-// A disk larger than the pool's free space is refused with the reason. Users who may overcommit get that option.
+// A disk larger than the pool's free space is refused with the reason. Users with the permission can then choose to
+// overcommit.
 func TestCreateVMLargerThanPoolRefused(t *testing.T) {
 	p, project, pool, _ := newFleetPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
@@ -300,7 +301,7 @@ func TestDeletingRunningVMRequiresName(t *testing.T) {
 	b.post(path, url.Values{"disks": {"keep"}, "confirm": {"web-01"}}, htmxFormHeaders("dialog")...).requireStatus(t, http.StatusNoContent)
 }
 
-// An object that the user may not see is answered exactly like a missing object.
+// For an object that the user may not see, the response is the same as for a missing object.
 func TestVMsOfOtherProjectsHidden(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
 	other := p.addProject("finance")

@@ -24,12 +24,12 @@ const (
 func limitClientReadTime(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		control := http.NewResponseController(c.Response().Writer)
-		// A connection without deadlines (a test's recorder) is written to without one.
+		// The errors for a connection that supports no deadlines, such as a test's recorder, are ignored.
 		if routeOf(c).kind.isLongLived() {
 			_ = control.SetWriteDeadline(time.Time{}) // clears the deadline of the previous response on this connection
 			return next(c)
 		}
-		// the deadline until the handler begins to write
+		// This deadline applies until the handler begins to write.
 		_ = control.SetWriteDeadline(time.Now().Add(pageTimeout + bodylimit.ReadTimeout + writeDeadlineInterval))
 		c.Response().Writer = &deadlineWriter{c.Response().Writer, control}
 		return next(c)
@@ -64,14 +64,14 @@ func (w *deadlineWriter) extendDeadline() {
 	_ = w.control.SetWriteDeadline(time.Now().Add(writeDeadlineInterval))
 }
 
-// LimitPerAddress returns a listener on l that closes connections beyond most concurrent ones per client address (per
-// /64 network for IPv6). This machine and the exempt networks, such as proxies for many users, have no limit; most 0
-// means no limit at all.
-func LimitPerAddress(l net.Listener, most int, exempt []netip.Prefix) net.Listener {
-	if most == 0 {
+// LimitPerAddress wraps l in a listener that allows maxConns concurrent connections per client address (per /64 network
+// for IPv6) and closes all others. Connections from this machine and from the exempt networks, such as proxies for many
+// users, are not limited. With maxConns 0, there is no limit at all.
+func LimitPerAddress(l net.Listener, maxConns int, exempt []netip.Prefix) net.Listener {
+	if maxConns == 0 {
 		return l
 	}
-	return &limitedListener{Listener: l, maxPerAddress: most, exemptNetworks: exempt, open: map[netip.Addr]int{}}
+	return &limitedListener{Listener: l, maxPerAddress: maxConns, exemptNetworks: exempt, open: map[netip.Addr]int{}}
 }
 
 type limitedListener struct {
@@ -107,8 +107,8 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// countedAddress returns the address or IPv6 network for which a connection from remote counts, and whether connections
-// from there are limited.
+// countedAddress returns the address (or IPv6 network) whose count includes a connection from remote, and whether that
+// count is limited.
 func (l *limitedListener) countedAddress(remote net.Addr) (netip.Addr, bool) {
 	at, err := netip.ParseAddrPort(remote.String())
 	if err != nil {
@@ -147,7 +147,7 @@ func (l *limitedListener) release(from netip.Addr) {
 	}
 }
 
-// addressCountedConn is a connection that calls leave when it is closed, which lowers the connection count of the
+// addressCountedConn is a connection that calls leave when it is closed. leave lowers the connection count of the
 // client's address.
 type addressCountedConn struct {
 	net.Conn

@@ -59,7 +59,7 @@ func TestWriteDeadlineExtendedPerChunk(t *testing.T) {
 	}
 }
 
-// requestWithoutReading requests the file many times on one connection and reads no response.
+// requestWithoutReading sends many requests for the file on one connection and reads no response.
 func requestWithoutReading(t *testing.T, address, path string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)

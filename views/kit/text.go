@@ -65,11 +65,11 @@ func ElementIDSlug(s string) string {
 	}, s)
 }
 
-// HostOrIts names a host within a sentence. An actor who may not see hosts gets "its host".
-func HostOrIts(name string) string { return cmp.Or(name, "its host") }
+// HostNameInText names a host within a sentence. An actor who may not see hosts gets "its host".
+func HostNameInText(name string) string { return cmp.Or(name, "its host") }
 
-// CapitalHostOrIts is HostOrIts at the beginning of a sentence.
-func CapitalHostOrIts(name string) string { return cmp.Or(name, "Its host") }
+// HostNameAtSentenceStart is HostNameInText at the beginning of a sentence.
+func HostNameAtSentenceStart(name string) string { return cmp.Or(name, "Its host") }
 
 // Capitalize is the text with a capital first letter.
 func Capitalize(text string) string {

@@ -50,8 +50,8 @@ func (p PlanPage) submitLabel() string {
 	return "Save these changes"
 }
 
-// hostNameOrIts names the host in a sentence.
-func (p PlanPage) hostNameOrIts() string { return kit.HostOrIts(p.Plan.HostName) }
+// hostName names the host in a sentence.
+func (p PlanPage) hostName() string { return kit.HostNameInText(p.Plan.HostName) }
 
 // pollTrigger is the polling trigger while the host has not answered.
 func (p PlanPage) pollTrigger() string {

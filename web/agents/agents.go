@@ -41,14 +41,14 @@ type Endpoints struct {
 
 	// Problem returns the response to a request that failed with an error, and logs the error.
 	Problem func(echo.Context, error) *problem.Body
-	// ServeRelay connects ws, one end of a relay that control has admitted, with the relay's other end. It returns when
-	// the relay has ended. It calls onMessage, unless nil, for each message from ws.
+	// ServeRelay connects ws, one end of a relay, with the other end, and returns when the relay has ended. control has
+	// checked that the agent may join the relay. ServeRelay calls onMessage, unless nil, for each message from ws.
 	ServeRelay func(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, onMessage func())
 
 	// Metrics.
 	CountClaim   func(wire.Claim, error) // counts a claim by its result
 	RecordJob    func(fleet.Job)         // records a job's result and duration
-	ParkedClaims *atomic.Int64           // number of claims that wait for a job
+	ParkedClaims *atomic.Int64           // number of agents' requests that wait for jobs
 
 	echo *echo.Echo
 }
@@ -72,7 +72,8 @@ func (e *Endpoints) checkProof(c echo.Context, r Route) (a fleet.Actor, err erro
 	return a, err
 }
 
-// agentActor returns the host of the verified client certificate, with the agent's session from the request's header.
+// agentActor returns the host of the verified client certificate as an actor, with the agent's session from the
+// request's header.
 func agentActor(c echo.Context, hostOf func(*x509.Certificate) (fleet.HostID, bool)) (fleet.Actor, error) {
 	r := c.Request()
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
@@ -145,7 +146,7 @@ func (e *Endpoints) finishJob(c echo.Context, a fleet.Actor, in wire.Finish) (*w
 	return &answer, err
 }
 
-// finishJobs takes the results of several jobs in one request. Each result is accepted or refused separately.
+// finishJobs accepts the results of several jobs in one request. Each result is accepted or refused separately.
 func (e *Endpoints) finishJobs(c echo.Context, a fleet.Actor, in wire.Results) (*wire.ResultsAnswer, error) {
 	if len(in.Results) == 0 {
 		return nil, fleet.Errorf(fleet.Malformed, "Send at least one result.")
@@ -167,13 +168,13 @@ func (e *Endpoints) finishJobs(c echo.Context, a fleet.Actor, in wire.Results) (
 	return out, nil
 }
 
-// sendGuestSecret sends a host the secret, such as a password, that a job passes to the VM's guest.
+// sendGuestSecret sends a host the secret, such as a password, that a job sets in the VM's guest.
 func (e *Endpoints) sendGuestSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.GuestSecret, error) {
 	out, err := e.Control.GuestSecret(c.Request().Context(), a, fleet.JobID(c.Param("id")))
 	return &out, err
 }
 
-// sendPoolSecret sends a host the secret of a pool that is assigned to it.
+// sendPoolSecret sends a host the secret of a pool that is assigned to the host.
 func (e *Endpoints) sendPoolSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.PoolSecret, error) {
 	out, err := e.Control.PoolSecret(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
 	return &out, err
@@ -186,8 +187,8 @@ func (e *Endpoints) exchangeTransferAddresses(c echo.Context, a fleet.Actor, in 
 	return &out, err
 }
 
-// joinRelay accepts the host's end of a relay, which the agent dials for a job. An open relay stays open when the
-// agent begins a new session.
+// joinRelay serves the host's end of a relay, which the agent dials for a job. An open relay stays open when the agent
+// begins a new session.
 func (e *Endpoints) joinRelay(c echo.Context, a fleet.Actor) error {
 	if !c.IsWebSocket() {
 		return relay.NotWebsocketError()
@@ -207,7 +208,7 @@ func (e *Endpoints) joinRelay(c echo.Context, a fleet.Actor) error {
 // stoppingProblem is the error response to agents while the portal shuts down.
 var stoppingProblem = problem.New(http.StatusServiceUnavailable, "The portal is stopping. Send the request again.")
 
-// writeError writes the response for an agent's request that failed with err.
+// writeError writes the response for a failed request of an agent.
 func (e *Endpoints) writeError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
@@ -221,11 +222,11 @@ func (e *Endpoints) writeError(err error, c echo.Context) {
 	}
 }
 
-// bodyBuffers pools the buffers that request data is read into. A buffer returns to the pool before the handler's work
-// begins.
+// bodyBuffers pools the buffers for request bodies. A buffer returns to the pool before the handler uses the decoded
+// request.
 var bodyBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// readJSON reads a whole JSON message of at most limit bytes and checks its bounds. It ignores unknown fields, because
+// readJSON reads a whole JSON message of at most limit bytes and checks its limits. It ignores unknown fields, because
 // a newer agent may send more.
 func readJSON[T any](c echo.Context, limit int64) (T, error) {
 	var in T
@@ -241,7 +242,7 @@ func readJSON[T any](c echo.Context, limit int64) (T, error) {
 		}
 	}()
 	bodylimit.SetReadDeadline(c.Response(), time.Now().Add(bodylimit.ReadTimeout))
-	defer bodylimit.SetReadDeadline(c.Response(), time.Time{}) // a parked claim outlasts the read deadline
+	defer bodylimit.SetReadDeadline(c.Response(), time.Time{}) // the read deadline must not end a request that then waits for jobs
 	if _, err := buf.ReadFrom(http.MaxBytesReader(c.Response(), r.Body, limit)); err != nil {
 		if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return in, bodylimit.TooLarge(e.Limit)

@@ -21,8 +21,8 @@ import (
 
 var claimURL = &url.URL{Path: wire.PathClaim}
 
-// claimHandler returns the handler of agents' requests for jobs, which waits for a job. On an agent connection the
-// handler waits outside of net/http, on other connections within the request.
+// claimHandler returns the handler of agents' requests for jobs (claims), which wait until the host has a job. On an
+// agent connection a claim waits outside of net/http, on other connections within its HTTP request.
 func (e *Endpoints) claimHandler(r Route) echo.HandlerFunc {
 	here := e.claimWithinRequest(r)
 	return func(c echo.Context) error {
@@ -35,8 +35,8 @@ func (e *Endpoints) claimHandler(r Route) echo.HandlerFunc {
 	}
 }
 
-// claimOnConnection answers with the host's queued jobs. Without queued jobs, the claim stays parked on its agent
-// connection.
+// claimOnConnection answers with the host's queued jobs. Without queued jobs, it parks the claim: the HTTP request ends
+// without a response, and the claim waits on its agent connection.
 func (e *Endpoints) claimOnConnection(conn *agentconn.Conn, c echo.Context, r Route) error {
 	a, err := e.checkProof(c, r)
 	if err != nil {
@@ -65,8 +65,8 @@ func (e *Endpoints) claimOnConnection(conn *agentconn.Conn, c echo.Context, r Ro
 	return nil // Park fails only on a lost connection, where nobody can receive an answer
 }
 
-// waitWithParkedClaim is the only code that runs while a claim is parked. Its stack is small on purpose:
-// BenchmarkParkedAgents measures it.
+// waitWithParkedClaim waits for a job and then answers the parked claim. No other code runs for a parked claim. The
+// stack is small on purpose: BenchmarkParkedAgents measures it.
 func (e *Endpoints) waitWithParkedClaim(p *agentconn.ParkedConn, out *control.JobWaiter, in wire.ClaimRequest, wait time.Duration) {
 	e.ParkedClaims.Add(1)
 	claim, err := out.Wait(p.Context(), in, wait, p.AnswerDue())
@@ -74,9 +74,9 @@ func (e *Endpoints) waitWithParkedClaim(p *agentconn.ParkedConn, out *control.Jo
 	e.answerParkedClaim(p, claim, err)
 }
 
-// claimWithinRequest returns a handler whose claim waits within the request. The handler reads the body to its end
-// first, so that net/http notices a disconnect and cancels the claim. A separate goroutine checks the proof and reads
-// the body: its stack is freed before the claim waits (see control.Claim).
+// claimWithinRequest returns a handler whose claim waits within the HTTP request. The body is read to its end first,
+// because net/http notices a disconnect only then. A separate goroutine checks the proof and reads the body, so that
+// its stack is freed before the claim waits (see control.Claim).
 func (e *Endpoints) claimWithinRequest(r Route) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		var a fleet.Actor
@@ -115,7 +115,7 @@ func (e *Endpoints) answerClaim(c echo.Context, out wire.Claim, err error) error
 	return c.JSON(http.StatusOK, out)
 }
 
-// answerParkedClaim is answerClaim for a parked claim, whose HTTP request has ended.
+// answerParkedClaim is answerClaim for a parked claim, whose HTTP request has already ended.
 func (e *Endpoints) answerParkedClaim(p *agentconn.ParkedConn, out wire.Claim, err error) {
 	e.CountClaim(out, err)
 	answer := &http.Response{StatusCode: http.StatusNoContent, Header: http.Header{}}
@@ -134,7 +134,7 @@ func (e *Endpoints) answerParkedClaim(p *agentconn.ParkedConn, out wire.Claim, e
 	}
 	if body != nil {
 		text, err := json.Marshal(body)
-		if err != nil { // the host gets the jobs again after their lease has expired
+		if err != nil { // the host gets the jobs again when their lease has expired
 			e.Log.Error("write a claim's answer", "error", err)
 			answer.StatusCode = http.StatusInternalServerError
 		}

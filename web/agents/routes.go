@@ -10,8 +10,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// Proof is the proof of the host's identity that an endpoint requires. All except JoinTokenProof also require that the
-// host exists and uses the key of its latest join.
+// Proof is the proof of the host's identity that an endpoint requires. Every proof except JoinTokenProof also requires
+// that the host exists and uses the key of its latest join.
 type Proof int
 
 // The proofs.
@@ -20,10 +20,10 @@ const (
 	ExpiredCertificateProof              // the host's certificate, which may have expired: for its renewal
 	CertificateProof                     // the host's certificate; the call opens a session of the agent
 	SessionProof                         // the certificate and the agent's session, checked before the body is read
-	TransactionProof                     // as SessionProof, but control checks the session in the call's own transaction, which saves a query
+	TransactionProof                     // like SessionProof, but control checks the session in the transaction of the call, which saves a query
 )
 
-// handler answers requests for one endpoint. a is the host of the proof.
+// handler answers requests for one endpoint. a is the host that the proof identifies.
 type handler func(c echo.Context, a fleet.Actor) error
 
 // Route is the route of an endpoint. Permission is empty for JoinTokenProof.
@@ -31,7 +31,7 @@ type Route struct {
 	Method, Path string
 	Proof        Proof
 	Permission   policy.Permission
-	handle       handler // nil: the claim (see Register)
+	handle       handler // nil: the handler is claimHandler (see Register)
 }
 
 const (
@@ -59,14 +59,15 @@ func (e *Endpoints) Routes() []Route {
 	}
 }
 
-// Register adds all endpoints to on, and sets its error handler. Each request passes the middleware, except claims. A
-// handler runs only after the agent has given the proof that its route requires.
+// Register adds all endpoints to on, and sets its error handler. The middleware applies to all endpoints except
+// requests for jobs. A handler runs only after the agent has given the proof that its route requires.
 func (e *Endpoints) Register(on *echo.Echo, middleware ...echo.MiddlewareFunc) {
 	e.echo = on
 	on.HTTPErrorHandler = e.writeError
 	for _, r := range e.Routes() {
 		if r.Path == wire.PathClaim {
-			// without middleware, whose stack frames would take memory for each of ten thousand parked claims
+			// Requests for jobs bypass the middleware: its stack frames would take memory for each of ten thousand
+			// waiting agents.
 			on.Add(r.Method, r.Path, e.claimHandler(r))
 			continue
 		}

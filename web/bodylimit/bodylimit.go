@@ -15,8 +15,8 @@ import (
 // connection forever.
 const ReadTimeout = 15 * time.Second
 
-// SetReadDeadline sets the read deadline of the response's connection; the zero time means none. Connections without
-// deadlines (a test's recorder) ignore it.
+// SetReadDeadline sets the read deadline of the response's connection; the zero time means none. It ignores connections
+// that support no deadlines, such as a test's recorder.
 func SetReadDeadline(w http.ResponseWriter, t time.Time) {
 	_ = http.NewResponseController(w).SetReadDeadline(t)
 }
@@ -32,11 +32,11 @@ func TooManyValues(most int) error {
 }
 
 // CheckValueCount returns TooManyValues for a body of more than most JSON values. Each list and object counts as one
-// value. It runs before the body is decoded: an empty object has three bytes but takes a kilobyte to decode, so a size
-// limit alone does not bound memory.
+// value. It runs before the body is decoded: an empty object in JSON has three bytes but takes a kilobyte when decoded,
+// so a size limit alone does not bound memory.
 func CheckValueCount(text []byte, most int) error {
 	if quick := 1 + bytes.Count(text, []byte{','}) + bytes.Count(text, []byte{'{'}) + bytes.Count(text, []byte{'['}); quick <= most {
-		return nil // an upper bound of the number of values, because strings may contain these characters too
+		return nil // quick is an upper bound, because these characters may also occur in strings
 	}
 	if countJSONValues(text) > most {
 		return TooManyValues(most)
@@ -73,8 +73,8 @@ func countJSONValues(text []byte) (n int) {
 
 var endsJSONScalar = [256]bool{' ': true, '\t': true, '\r': true, '\n': true, ',': true, ']': true, '}': true, ':': true, '"': true, '[': true, '{': true}
 
-// ConvertTooLarge converts err to TooLarge if a body exceeded the bound of http.MaxBytesReader while it was read; else
-// it returns err.
+// ConvertTooLarge converts err to TooLarge if http.MaxBytesReader ended the read because the body was too long. It
+// returns any other error unchanged.
 func ConvertTooLarge(err error) error {
 	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return TooLarge(e.Limit)

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// countDecodedValues returns the number of values that encoding/json reads from the text.
+// countDecodedValues returns the number of values that encoding/json decodes from the text.
 func countDecodedValues(text []byte) (n int) {
 	from := json.NewDecoder(bytes.NewReader(text))
-	var in []bool // whether each enclosing container is an object
+	var in []bool // for each open list or object: whether it is an object
 	name := false // the next token is a name, unless it ends the object
 	for {
 		token, err := from.Token()

@@ -30,7 +30,7 @@ func (r *Reader) isoOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.
 	return r.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return all.ISOs })
 }
 
-// discOptions lists the media for further drives: ISO images and floppies.
+// discOptions lists the media for additional drives: ISO images and floppy images.
 func (r *Reader) discOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	return r.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn {
 		return slices.Concat(all.ISOs, plainFilesUpToSize(all.Images, fleet.MaxFloppyBytes))

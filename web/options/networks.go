@@ -28,7 +28,7 @@ func (r *Reader) networkOptions(ctx context.Context, a fleet.Actor, c Query) ([]
 	return r.appendPortGroupOptions(ctx, a, out, nil)
 }
 
-// projectNetworkOptions lists the networks that project c.parentID may use; the option values are network ids.
+// projectNetworkOptions lists the networks that project c.ParentID may use; the option values are network ids.
 func (r *Reader) projectNetworkOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return nil, err
@@ -43,8 +43,8 @@ func (r *Reader) projectNetworkOptions(ctx context.Context, a fleet.Actor, c Que
 	return out, err
 }
 
-// vmNetworkOptions lists the networks for VM c.parentID. A NIC keeps its current network, even where the user could
-// not choose it now.
+// vmNetworkOptions lists the networks for VM c.ParentID. It includes the current networks of the VM's NICs, even those
+// that the user may no longer choose.
 func (r *Reader) vmNetworkOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	networks, err := c.Networks, error(nil)
 	if networks == nil {
@@ -65,7 +65,7 @@ func (r *Reader) vmNetworkOptions(ctx context.Context, a fleet.Actor, c Query) (
 	return out, err
 }
 
-// networkGrantOptions lists the projects without access to network c.parentID; none if all projects have access.
+// networkGrantOptions lists the projects without access to network c.ParentID; none if all projects have access.
 func (r *Reader) networkGrantOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (r *Reader) appendPortGroupOptions(ctx context.Context, a fleet.Actor, out 
 	return out, err
 }
 
-// portGroupGrantOptions lists the projects that a port group can be opened to.
+// portGroupGrantOptions lists the projects that can get access to a port group, and a first option for all projects.
 func (r *Reader) portGroupGrantOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err

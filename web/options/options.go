@@ -31,7 +31,7 @@ type Query struct {
 	ParentID    string   // id of the object that the options are for, such as a project; empty: none
 	Text        string   // search text; only options that contain it are shown
 	Chosen      []string // currently chosen values, which are always shown
-	FormAddress string   // address of the form; with "all" in its query the form shows all options, for browsers without scripts
+	FormAddress string   // address of the form. With "all" in its query, the form shows all options, for browsers without JavaScript.
 	ShowAll     bool
 
 	Media    *query.Media            // set if another select of the same form has already read them
@@ -40,8 +40,8 @@ type Query struct {
 	Networks []fleet.NetworkView     // set if already read
 }
 
-// optionReader lists the options of one kind of select. It may omit options that do not contain c.text, and those
-// beyond the limit.
+// optionReader lists the options of one kind of select. It may omit options that do not contain c.Text, and options
+// beyond maxOptions.
 type optionReader func(r *Reader, ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error)
 
 var optionReaders = map[string]optionReader{
@@ -101,14 +101,14 @@ func (r *Reader) Search(ctx context.Context, a fleet.Actor, q Query) ([]kit.Opti
 		return nil, err
 	}
 	found := q.matchingOptions(all)
-	// Browsers choose the first option, so a search puts its first match there. Without a search text the option for
-	// "no choice" comes first.
+	// Browsers preselect the first option. After a search, that is the first match. Without a search text, it is the
+	// option that chooses nothing.
 	switch text, ok := emptyOptionTexts[q.Kind]; {
 	case ok && q.Text == "":
 		found = slices.Insert(found, 0, kit.Option{Text: text})
 	case ok:
 		found = append(found, kit.Option{Text: text})
-	// Pools and networks have "Default" in place of "no choice"
+	// Selects of pools and networks have the option "Default" instead of one that chooses nothing.
 	case q.Text == "" && (q.Kind == "pools" || q.Kind == "networks") && len(found) > 0:
 		found = slices.Insert(found, 0, kit.Option{Text: "Default"})
 	case len(found) == 0:
@@ -160,7 +160,7 @@ func (r *Reader) hostOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit
 		if id == "" || slices.ContainsFunc(hosts, func(h fleet.HostView) bool { return string(h.ID) == id }) {
 			continue
 		}
-		// if the host no longer exists, nothing is chosen
+		// A chosen host that no longer exists is omitted.
 		if h, err := r.Control.GetHost(ctx, a, fleet.HostID(id)); err == nil {
 			hosts = append(hosts, h)
 		}
@@ -205,7 +205,7 @@ func (r *Reader) imageOptions(ctx context.Context, a fleet.Actor, c Query) ([]ki
 	return out, nil
 }
 
-// imageGrantOptions lists the projects that image c.parentID is not published to; none if the image is published to
+// imageGrantOptions lists the projects that image c.ParentID is not published to; none if the image is published to
 // all.
 func (r *Reader) imageGrantOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
@@ -226,7 +226,7 @@ func (r *Reader) imageGrantOptions(ctx context.Context, a fleet.Actor, c Query) 
 	return append(out, kit.Option{Value: networkview.GrantToAllProjects, Text: "All projects"}), err
 }
 
-// templateGrantOptions lists the projects that template c.parentID is not published to; none if the template is
+// templateGrantOptions lists the projects that template c.ParentID is not published to; none if the template is
 // published to all.
 func (r *Reader) templateGrantOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
@@ -240,8 +240,8 @@ func (r *Reader) templateGrantOptions(ctx context.Context, a fleet.Actor, c Quer
 	return append(out, kit.Option{Value: networkview.GrantToAllProjects, Text: "All projects"}), err
 }
 
-// memberOptions lists the users who can become members of project c.parentID: users who are not members yet and have
-// no role in all projects.
+// memberOptions lists the users who can become members of project c.ParentID: users who are not members yet and have no
+// role in all projects.
 func (r *Reader) memberOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return nil, err

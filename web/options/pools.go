@@ -15,7 +15,7 @@ func (r *Reader) PoolOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit
 	if c.Pools == nil {
 		pools, err = query.ReadAllPages(ctx, a, fleet.Query{}, r.Control.ListPools)
 	}
-	// Forms choose the first pool by default, so usable pools come first.
+	// Forms preselect the first pool, so usable pools come first.
 	slices.SortStableFunc(pools, func(p, q fleet.PoolView) int { return cmp.Compare(poolUnusableRank(p), poolUnusableRank(q)) })
 	var out []kit.Option
 	for _, p := range pools {
@@ -33,7 +33,7 @@ func (r *Reader) PoolOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit
 	return out, err
 }
 
-// PoolFreeSpaceText returns a pool's free and provisioned space as text, for people who size a disk.
+// PoolFreeSpaceText describes a pool's free and provisioned space, as a hint for users who choose a disk size.
 func PoolFreeSpaceText(h fleet.PoolHealth) string {
 	text := kit.Bytes(h.AvailableBytes) + " free"
 	switch {
@@ -47,7 +47,8 @@ func PoolFreeSpaceText(h fleet.PoolHealth) string {
 	return text
 }
 
-// poolUnusableRank returns 1 for a pool where no host can create a disk now, else 0. Selects sort pools by this value.
+// poolUnusableRank returns 1 for a pool where no host can create a disk now, else 0. Selects sort pools by this rank,
+// so usable pools come first.
 func poolUnusableRank(p fleet.PoolView) int {
 	if p.Health.Healthy == 0 || p.DeletedAt != nil {
 		return 1

@@ -26,7 +26,7 @@ func (r *Reader) TemplateVersion(ctx context.Context, a fleet.Actor, value strin
 	return t, v, nil
 }
 
-// versionOptions lists the template versions that the user may see: first the version that VM c.parentID was created
+// versionOptions lists the template versions that the user may see: first the version that VM c.ParentID was created
 // from, then the newest version of each template.
 func (r *Reader) versionOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	q := fleet.Query{Limit: maxOptions + 1, Sort: "name"}
@@ -99,7 +99,7 @@ func (r *Reader) vmOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.O
 	return out, nil
 }
 
-// migrateOptions lists the hosts and pools that VM c.parentID can migrate to.
+// migrateOptions lists the hosts and pools that VM c.ParentID can migrate to.
 func (r *Reader) migrateOptions(ctx context.Context, a fleet.Actor, c Query) (out []kit.Option, err error) {
 	if c.Targets == nil {
 		c.Targets, err = r.Control.MigrationTargets(ctx, a, fleet.VMID(c.ParentID))

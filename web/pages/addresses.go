@@ -12,8 +12,8 @@ import (
 	"quantix/web/form"
 )
 
-// addressBook returns the data of a network's Addresses tab.
-func (s *Site) addressBook(c echo.Context, a fleet.Actor, id fleet.NetworkID) (networkview.AddressTab, error) {
+// readAddressesTab returns the data of a network's Addresses tab.
+func (s *Site) readAddressesTab(c echo.Context, a fleet.Actor, id fleet.NetworkID) (networkview.AddressTab, error) {
 	host := fleet.HostID(c.QueryParam("host"))
 	all, err := s.Control.NetworkAddresses(c.Request().Context(), a, id, host)
 	return networkview.NewAddressTab(all, c.QueryParam("find"), host), err

@@ -60,7 +60,7 @@ func (s *Site) showNetwork(c echo.Context, a fleet.Actor, tab string, how form.D
 		}
 	}
 	if tab == "addresses" && n.Spec != nil && render.HTMXTarget(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
-		if p.Book, err = s.addressBook(c, a, n.ID); err != nil {
+		if p.Book, err = s.readAddressesTab(c, a, n.ID); err != nil {
 			return err
 		}
 	}

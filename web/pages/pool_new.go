@@ -53,19 +53,19 @@ func (s *Site) ShowPoolForm(c echo.Context, a fleet.Actor, in poolForm, how form
 
 // assignableHosts lists the hosts that an object can be assigned to, each with its unmet requirements. It omits hosts
 // for which have returns true. A nil have means that no host has the object; a nil lacks means no requirements.
-func (s *Site) assignableHosts(ctx context.Context, a fleet.Actor, chosen []fleet.HostID, have func(fleet.HostID) bool, lacks func(fleet.Host) []kit.MissingCapability) ([]kit.HostChoice, error) {
+func (s *Site) assignableHosts(ctx context.Context, a fleet.Actor, chosen []fleet.HostID, isAssigned func(fleet.HostID) bool, unmetRequirements func(fleet.Host) []kit.MissingCapability) ([]kit.HostChoice, error) {
 	hosts, err := query.ReadAllPages(ctx, a, fleet.Query{}, s.Control.ListHosts)
 	if err != nil {
 		return nil, err
 	}
 	var out []kit.HostChoice
 	for _, h := range hosts {
-		if have != nil && have(h.ID) {
+		if isAssigned != nil && isAssigned(h.ID) {
 			continue
 		}
 		choice := kit.HostChoice{ID: h.ID, Name: h.Name, Phase: h.Phase, Chosen: slices.Contains(chosen, h.ID)}
-		if lacks != nil {
-			choice.MissingCapabilities = lacks(h.Host)
+		if unmetRequirements != nil {
+			choice.MissingCapabilities = unmetRequirements(h.Host)
 		}
 		out = append(out, choice)
 	}

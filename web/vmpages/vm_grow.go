@@ -46,11 +46,11 @@ func (s *Site) GrowDisk(c echo.Context, a fleet.Actor, in growDiskForm) (form.Re
 	}
 	id := fleet.VMID(c.Param("id"))
 	vm, _, err := s.Control.GrowDisk(c.Request().Context(), a, id, form.ParseVolumeValue(c.QueryParam("disk")), order)
-	return form.StayOnPage(views.VMPath(id), "The disk grows to "+kit.Bytes(order.SizeBytes)+": queued on "+hostNameOrIts(vm)+"."), err
+	return form.StayOnPage(views.VMPath(id), "The disk grows to "+kit.Bytes(order.SizeBytes)+": queued on "+hostNameInText(vm)+"."), err
 }
 
-// hostNameOrIts returns the name of the VM's host, or "its host" for users who may not see hosts.
-func hostNameOrIts(vm fleet.VMView) string {
+// hostNameInText returns the name of the VM's host, or "its host" for users who may not see hosts.
+func hostNameInText(vm fleet.VMView) string {
 	if vm.HostName == "" {
 		return "its host"
 	}
