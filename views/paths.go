@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Addresses of the portal's objects. The arguments below are path segments under the object's page: VMPath(id,
-// "delete").
+// Addresses of the portal's objects. Each parameter named below holds path segments after the path of the object's
+// page, as in VMPath(id, "delete").
 
 // VMPath is the address of a VM's page, or of a path below it.
 func VMPath(id fleet.VMID, below ...string) string { return ObjectPath(fleet.TypeVM, id, below...) }
@@ -86,12 +86,12 @@ func JoinTokenPath(id fleet.JoinTokenID, below ...string) string {
 	return joinPath("/hosts/join/"+url.PathEscape(string(id)), below)
 }
 
-// RejoinHostPath is the address of the page that gives a known host a new identity.
+// RejoinHostPath is the address of the page with the steps to join a known host again.
 func RejoinHostPath(id fleet.HostID) string {
 	return withQuery("/hosts/join", "host="+url.QueryEscape(string(id)))
 }
 
-// AwaitJoinPath is the address that shows the host that joins with the token.
+// AwaitJoinPath is the address of the page that waits until a host joins with the token.
 func AwaitJoinPath(id fleet.JoinTokenID) string {
 	return withQuery("/hosts/join", "token="+url.QueryEscape(string(id)))
 }
@@ -104,7 +104,7 @@ func ProjectListPath(n fleet.ResourceType, id fleet.ProjectID) string {
 // TabPath is the address of one tab of the page at path.
 func TabPath(path, tab string) string { return withQuery(path, "tab="+tab) }
 
-// SubjectPath is the address of the object that a task or an audit entry names; empty: the object has no page.
+// SubjectPath is the address of the object that a task or an audit entry names. It is empty if the object has no page.
 func SubjectPath(s fleet.Subject) string {
 	typ, id := s.Split()
 	return fleet.ResourceType(typ).Info().PagePath(id)
@@ -141,13 +141,14 @@ func PlanPath(id fleet.PlanID, below ...string) string {
 	return joinPath("/plans/"+url.PathEscape(string(id)), below)
 }
 
-// ComparePath is the address of the page that compares two VMs. With right empty, the page offers a choice.
+// ComparePath is the address of the page that compares two VMs. If right is empty, the page lets the user choose the
+// second VM.
 func ComparePath(left, right fleet.VMID) string {
 	return comparePath(url.Values{"id": {string(left)}, "with": {string(right)}})
 }
 
-// CompareTemplatePath is the address of the page that compares a VM with a template version. With vm empty, the page
-// offers a choice.
+// CompareTemplatePath is the address of the page that compares a VM with a template version. If vm is empty, the page
+// lets the user choose the VM.
 func CompareTemplatePath(vm fleet.VMID, t fleet.TemplateID, v fleet.TemplateVersionID) string {
 	return comparePath(url.Values{"id": {string(vm)}, "template": {TemplateVersionValue(t, v)}})
 }
@@ -157,12 +158,12 @@ func comparePath(sides url.Values) string {
 	return withQuery("/vms/compare", sides.Encode())
 }
 
-// TemplateVersionValue is the form value of a template version.
+// TemplateVersionValue is a template version as the value of a form field.
 func TemplateVersionValue(t fleet.TemplateID, v fleet.TemplateVersionID) string {
 	return string(t) + "/" + string(v)
 }
 
-// HelpPath is the address of the manual, one of its chapters, or a heading of a chapter.
+// HelpPath is the address of the manual's contents, of a chapter, or of a heading of a chapter.
 func HelpPath(chapter, anchor string) string {
 	path := "/help"
 	if chapter != "" {

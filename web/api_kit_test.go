@@ -11,7 +11,7 @@ import (
 	"quantix/internal/testkit/client"
 )
 
-// newAPIClient is an API client with the token of one user.
+// apiClient is an API client with the token of one user.
 type apiClient struct {
 	*client.Client
 	browser

@@ -21,10 +21,10 @@ const (
 	maxKeysPerStream  = 170             // per stream; the address of more keys would be too long for some proxies
 	maxStreamsPerUser = 40              // per user, in all browsers
 	pingInterval      = 5 * time.Second // the browser reconnects after 12 s without data
-	// interval at which a stream or console checks the user's session and permissions, in addition to wake-ups about
-	// changes
+	// permissionCheckInterval is the interval at which a stream or console checks the user's session and permissions.
+	// Wake-ups about changes cause additional checks.
 	permissionCheckInterval = 30 * time.Second
-	// interval at which a stream checks whether the refresh interval has changed
+	// refreshRateCheckInterval is the interval at which a stream checks whether the refresh interval has changed.
 	refreshRateCheckInterval = 5 * time.Second
 	eventWriteTimeout        = 10 * time.Second
 )

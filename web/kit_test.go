@@ -319,7 +319,8 @@ func (s *consoleHost) addVolumes(name string, volumes ...string) fleet.PoolID {
 	return id
 }
 
-// networkID returns the id of the libvirt network of that name. It creates the network without hosts if there is none.
+// networkID returns the id of the libvirt network of that name. If there is none, it creates one that is assigned to no
+// host.
 func (p *portal) networkID(name string) (id fleet.NetworkID) {
 	p.t.Helper()
 	p.execSQL("INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'libvirt') ON CONFLICT DO NOTHING", fleet.NewID[fleet.NetworkID](), name)

@@ -38,7 +38,7 @@ func TestPoolAssignedByLabelSelector(t *testing.T) {
 
 	page := "/pools/" + string(fast)
 	b.get(page+"?tab=configure").requireStatus(t, http.StatusOK).contains(t, "Assigned by label", "none: no automatic assignment", page+"/labels")
-	b.get(page+"/labels?selector=ssd").requireStatus(t, http.StatusOK).contains(t, `value="ssd"`, "2 hosts match", "Show the hosts with these labels") // without scripts
+	b.get(page+"/labels?selector=ssd").requireStatus(t, http.StatusOK).contains(t, `value="ssd"`, "2 hosts match", "Show the hosts with these labels") // without JavaScript
 	b.post(page+"/labels", url.Values{"selector": {"rack="}}, htmxFormHeaders("dialog")...).requireStatus(t, 422).contains(t, "Write rack=value")
 	mia.post(page+"/labels", url.Values{"selector": {"rack"}}).requireStatus(t, http.StatusForbidden)
 	b.post(page+"/labels", url.Values{"selector": {"rack=4"}}, htmxFormHeaders("dialog")...).requireStatus(t, http.StatusNoContent)

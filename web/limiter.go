@@ -14,7 +14,8 @@ import (
 const (
 	maxConcurrentRequests = 8  // concurrent pages and lists of one user, in all browsers and API clients; see newUserLimiter
 	maxWaitingRequests    = 64 // requests of one user that may wait for a slot
-	// maxSlotWait is well below pageTimeout, so that the refusal is still sent in time.
+	// maxSlotWait is the maximum wait for a slot. It is well below pageTimeout, so that the refusal is still sent in
+	// time.
 	maxSlotWait = 1500 * time.Millisecond
 )
 

@@ -111,7 +111,7 @@ func (c certificateEndCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// countClaim counts a claim by its result.
+// countClaim counts an agent's request for jobs (claim) by its result.
 func (m *metrics) countClaim(out wire.Claim, err error) {
 	end := "work"
 	switch {

@@ -48,7 +48,8 @@ func TestPoolPageShowsFaultAndRemedyPerHost(t *testing.T) {
 	b.get("/pools?filter=health:ok").contains(t, "No pool matches")
 }
 
-// The page of a pool that was stopped outside of Quantix shows that and offers a start. A full pool is shown as full.
+// The page of a pool that was stopped outside of Quantix shows the stopped state and offers to start the pool. A full
+// pool is shown as full.
 func TestStoppedPoolOffersStartAndFullPoolShown(t *testing.T) {
 	p, pool, hosts := newPoolPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)

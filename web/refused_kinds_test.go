@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// caseWithValue returns a case that sets only the value at the path at, which is wrong. Without how, the sender is
+// caseWithValue returns a case that sets only the value at the path at, which is wrong. Without operation, it is
 // newAndEditedVM.
 func caseWithValue(what, at string, value any, says string, operation ...caseOperation) refusal {
 	c := refusal{what: what, sent: requestValues{at: value}, says: says}

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// caseWithValues returns a case that sets several values. The value at the path at is wrong. Without how, the sender is
+// caseWithValues returns a case that sets several values. The value at the path at is wrong. Without operation, it is
 // newAndEditedVM.
 func caseWithValues(what, at, says string, s requestValues, operation ...caseOperation) refusal {
 	c := refusal{what: what, sent: s, at: at, says: says}

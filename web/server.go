@@ -1,9 +1,10 @@
 // Package web serves HTTP: pages, fragments and event streams for browsers, /api/v1 for API clients, /agent/v1 for
-// agents. It has the server, the middleware, sessions, errors, event streams, consoles, uploads and downloads. A handler
-// decodes the request, calls control and renders the result: package web/vmpages has the pages of VMs, web/pages all
-// other pages, web/api the operations of /api/v1, web/agents the endpoints of /agent/v1. routes.go lists all routes
-// except those of web/api and web/agents. Each resource type has files like those of pools: pages/pools.go for the list,
-// pages/pool.go for the object's page, pages/pool_new.go and others for its forms, api/pools.go for the API.
+// agents. It has the server, the middleware, sessions, errors, event streams, consoles, uploads and downloads. A
+// handler decodes the request, calls control and renders the result: package web/vmpages has the pages of VMs,
+// web/pages all other pages, web/api the operations of /api/v1, web/agents the endpoints of /agent/v1. routes.go lists
+// all routes except those of web/api and web/agents. Each resource type has files like those of pools: pages/pools.go
+// for the list, pages/pool.go for the object's page, pages/pool_new.go and others for its forms, api/pools.go for the
+// API.
 package web
 
 import (
@@ -72,7 +73,7 @@ type Server struct {
 	agents *agents.Endpoints // the endpoints of /agent/v1
 }
 
-// New returns a server for o. The caller serves Handler and AgentHandler on listeners of its own.
+// New returns a server for o. The caller serves Handler and AgentHandler on its listeners.
 func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -95,7 +96,8 @@ func New(o Options) *Server {
 		CountClaim: s.metrics.countClaim, RecordJob: s.metrics.recordJob, ParkedClaims: &s.metrics.parkedClaims,
 	}
 	if u, err := url.Parse(o.PublicURL); err == nil && u.Host != "" {
-		// A proxy may forward another Host than browsers see. An invalid PublicURL is ignored here.
+		// Behind a proxy, the Host header may differ from the address that the browser shows. An invalid PublicURL is
+		// ignored here.
 		_ = s.origin.AddTrustedOrigin(u.Scheme + "://" + u.Host)
 	}
 	s.pageEcho = s.newEcho()
@@ -103,7 +105,7 @@ func New(o Options) *Server {
 		s.metrics.measureRequests,
 		drainBodyAfterRefusal,
 		requestID,
-		s.logAccess, // outermost: turns errors into responses and logs each request
+		s.logAccess, // turns errors of the middleware and handlers below into responses, and logs each request
 		recoverPanic,
 		unescapeParams,
 		s.findRoute, // looks up the route, which the middleware below uses

@@ -111,7 +111,7 @@ func (s *Server) actorOfLoadedSession(ctx context.Context, address string) (flee
 }
 
 // currentActor reads the request's browser session and the user's permissions from the database again. ctx must not be
-// the request's context, which already contains the session as it was loaded at the beginning.
+// the request's context, which contains an earlier copy of the session.
 func (s *Server) currentActor(ctx context.Context, r *http.Request) (fleet.Actor, error) {
 	cookie, err := r.Cookie(s.Sessions.Cookie.Name)
 	if err != nil {

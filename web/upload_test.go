@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// If a host reports that it has the whole file before the client has sent any data, the client gets an error.
+// If a host reports the whole file as received before the client has sent any data, the client gets an error.
 func TestUploadFailsWhenHostClaimsUnsentData(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

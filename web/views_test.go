@@ -16,7 +16,7 @@ func TestListViewsSavedAndDeletedPerUser(t *testing.T) {
 	const query = "filter=label%3Aenv%3Dprod&sort=-name"
 	b.get("/vms?"+query+"&tree=vms").requireStatus(t, http.StatusOK).contains(t, `hx-get="/views/vms?filter=label%3Aenv%3Dprod&amp;sort=-name"`, `href="/views/vms?filter=label%3Aenv%3Dprod&amp;sort=-name"`)
 
-	// Without scripts, the menu is a page, and saving redirects to the list.
+	// Without JavaScript, the menu is a page, and saving redirects to the list.
 	menu := "/views/vms?" + query
 	b.get(menu).requireStatus(t, http.StatusOK).contains(t, "<html", "No saved views yet", `value="filter=label%3Aenv%3Dprod&amp;sort=-name"`)
 	a := b.post("/views/vms", url.Values{"name": {"Prod <1>"}, "query": {query + "&after=x&tree=vms"}}).requireStatus(t, http.StatusSeeOther)

@@ -28,7 +28,7 @@ func TestWizardSummaryShowsVMAndPlacement(t *testing.T) {
 	form["spec.memoryMiB"] = []string{"900", "GiB"}
 	b.post("/vms/new/summary", form, htmxFormHeaders("vm-summary-body")...).requireStatus(t, http.StatusOK).contains(t, "No suitable host.", "0 other hosts suitable, 2 hosts not suitable.")
 
-	// Users who may not see hosts learn whether the VM can be placed, but not on which host.
+	// Users who may not see hosts learn whether the VM can be placed, but not the name of the host.
 	tom := p.newTenantBrowser("tom", project)
 	a = tom.post("/vms/new/summary", newVMForm(project, pool), htmxFormHeaders("vm-summary-body")...).requireStatus(t, http.StatusOK)
 	a.contains(t, "The host has enough capacity.")

@@ -24,7 +24,8 @@ const (
 func limitClientReadTime(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		control := http.NewResponseController(c.Response().Writer)
-		// The errors for a connection that supports no deadlines, such as a test's recorder, are ignored.
+		// SetWriteDeadline fails for a connection that supports no deadlines, such as a test's recorder. These errors
+		// are ignored.
 		if routeOf(c).kind.isLongLived() {
 			_ = control.SetWriteDeadline(time.Time{}) // clears the deadline of the previous response on this connection
 			return next(c)

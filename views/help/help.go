@@ -24,7 +24,7 @@ func (p Page) Title() string {
 	return p.Chapter.Title
 }
 
-// headings are the sections of the chapter for the navigation; the table of contents has none.
+// headings are the sections of the current chapter, for navigation. The table of contents has none.
 func (p Page) headings() []docs.Section {
 	if p.Text != "" || p.Chapter == p.Manual.Index {
 		return nil

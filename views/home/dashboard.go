@@ -82,7 +82,7 @@ func needsAttentionCountText(x fleet.Attention) string {
 	return kit.CountText(x.Count, word)
 }
 
-// needsAttentionHostName names the host where the cause lies, for a Needs attention row of one object.
+// needsAttentionHostName names the host with the cause, for a Needs attention row about one object.
 func needsAttentionHostName(x fleet.Attention) string {
 	if x.Count == 1 && len(x.Objects) == 1 && x.Objects[0].Text != "" {
 		return "(" + x.Objects[0].Text + ")"

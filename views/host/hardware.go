@@ -10,7 +10,7 @@ import (
 
 var diskKindNames = map[string]string{"nvme": "NVMe", "ssd": "SSD", "hdd": "Hard disk", "virtual": "Virtual", "unknown": "Unknown"}
 
-// disksByKind sorts disks by kind, fastest first, then by name.
+// disksByKind sorts disks by kind, the fastest kind first, then by name.
 func disksByKind(disks []fleet.HostDisk) []fleet.HostDisk {
 	rank := []string{"nvme", "ssd", "hdd", "virtual"}
 	out := slices.Clone(disks)
@@ -30,7 +30,7 @@ func disksByKind(disks []fleet.HostDisk) []fleet.HostDisk {
 	return out
 }
 
-func gpuSharing(g fleet.GPU) string {
+func gpuSharingText(g fleet.GPU) string {
 	var ways []string
 	if g.VFsTotal > 0 {
 		ways = append(ways, strconv.Itoa(g.VFsTotal)+" SR-IOV functions")
@@ -60,7 +60,7 @@ func speedText(mbps int) string {
 	return strconv.Itoa(mbps) + " Mbit/s"
 }
 
-func capitalized(word string) string {
+func capitalizedOrDash(word string) string {
 	if word == "" {
 		return "–"
 	}

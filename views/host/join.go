@@ -7,8 +7,8 @@ import (
 	"quantix/views/kit"
 )
 
-// JoinPage is the page that adds hosts. Created is the token that this request created, with its secret. The page
-// waits until a host joins with the Watched token.
+// JoinPage is the page that joins hosts. Created is the token created by this request, with its secret. If Watched is
+// set, the page waits until a host joins with that token.
 type JoinPage struct {
 	Created       *fleet.JoinToken
 	RejoiningHost *fleet.HostView // known host that joins again; nil: a new host

@@ -85,7 +85,7 @@ func (p Page) mayEdit() bool   { return policy.May(p.Actor, policy.InfraChange, 
 
 func (p Page) path(below ...string) string { return views.ImagePath(p.Image.ID, below...) }
 
-// liveKeys are the wake-up keys of the page: the image and the status of the pools that hold its copies.
+// liveKeys are the wake-up keys of the page: those of the image, and of the status of the pools that hold its copies.
 func (p Page) liveKeys() string {
 	keys := []string{"image:" + string(p.Image.ID)}
 	for _, v := range p.Image.Versions {
@@ -131,8 +131,8 @@ func (p Page) copyActions(c fleet.ImageCopy) []kit.ActionButton {
 	return []kit.ActionButton{verify, forget, remove}
 }
 
-// deletionEffect describes what the portal deletes together with the copy: the version or the image. Empty: nothing
-// else.
+// deletionEffect describes what the portal deletes together with the copy: the version or the image. It is empty if
+// only the copy is deleted.
 func (p Page) deletionEffect(c fleet.ImageCopy) string {
 	last := false
 	for _, v := range p.Image.Versions {

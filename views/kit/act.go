@@ -37,8 +37,8 @@ func (a ActionButton) RequirePermission(actor fleet.Actor, r policy.Permission) 
 	return a
 }
 
-// WithReasonFrom sets Why to the reason that states give for the action: the object's state or the person's permissions
-// forbid the action. Without such a reason, Why is empty. An action that states do not list keeps Why.
+// WithReasonFrom sets Why to the reason that states give against the action: the object's state or the person's
+// permissions. If states allow the action, Why becomes empty. If states do not contain the action, Why is unchanged.
 func (a ActionButton) WithReasonFrom(states []fleet.ActionState, action fleet.Action) ActionButton {
 	for _, s := range states {
 		if s.Action == action {
@@ -48,11 +48,11 @@ func (a ActionButton) WithReasonFrom(states []fleet.ActionState, action fleet.Ac
 	return a
 }
 
-// DisableFor disables the action for the reason why. It changes nothing if why is empty or the action is disabled
-// already.
-func (a ActionButton) DisableFor(why string) ActionButton {
+// DisableFor disables the action with the given reason. It changes nothing if the reason is empty or the action is
+// already disabled.
+func (a ActionButton) DisableFor(reason string) ActionButton {
 	if a.Why == "" {
-		a.Why = why
+		a.Why = reason
 	}
 	return a
 }

@@ -113,7 +113,7 @@ func TestDisabledActionKeepsFirstReason(t *testing.T) {
 	}
 }
 
-// withChildren renders a component with children, as a template does.
+// withChildren renders a component with another one nested in it, as a template does.
 func withChildren(around, inside templ.Component) templ.Component {
 	return templ.ComponentFunc(func(ctx context.Context, w io.Writer) error { return around.Render(templ.WithChildren(ctx, inside), w) })
 }

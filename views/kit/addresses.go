@@ -20,7 +20,7 @@ func ReservationPath(id fleet.NetworkID, mac, ip, name, card string) string {
 	return l.String()
 }
 
-// ReleaseAddressAction is the action that releases a NIC's reserved address.
+// ReleaseAddressAction is the action that deletes the reservation of a NIC's address.
 func ReleaseAddressAction(a fleet.Actor, id fleet.NetworkID, mac, ip string) ActionButton {
 	return ActionButton{
 		Icon: "trash-2", Word: "Free " + ip, Danger: true, Post: views.NetworkPath(id, "reservations", mac, "free"), Back: views.TabPath(views.NetworkPath(id), "addresses"),
@@ -28,7 +28,7 @@ func ReleaseAddressAction(a fleet.Actor, id fleet.NetworkID, mac, ip string) Act
 	}.RequirePermission(a, policy.InfraChange)
 }
 
-// AddressSources lists where an address was reported: DHCP lease, guest agent and so on.
+// AddressSources names the sources of a reported address: DHCP lease, guest agent and so on.
 func AddressSources(by []fleet.AddressSource) string {
 	words := make([]string, len(by))
 	for i, s := range by {

@@ -7,7 +7,7 @@ type dayBarSegment struct {
 	startQuarterHour int // number of quarter hours before the part
 }
 
-// dayBarSegments are the drawn parts of the day. Periods without data are left out.
+// dayBarSegments are the parts of the day with data, which the bar shows.
 func dayBarSegments(d fleet.Day) (out []dayBarSegment) {
 	at := 0
 	for _, p := range d {
@@ -19,8 +19,8 @@ func dayBarSegments(d fleet.Day) (out []dayBarSegment) {
 	return out
 }
 
-// topOffset is the part's offset from the top. Worse severities are drawn higher, so the bar is readable without
-// colours.
+// topOffset is the segment's offset from the top of the bar. Worse severities are drawn higher, so that the bar is
+// readable without colours.
 func (p dayBarSegment) topOffset() string {
 	switch p.Severity {
 	case fleet.SeverityBad:

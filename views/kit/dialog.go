@@ -19,8 +19,8 @@ func (d Dialog) tone() string {
 	return "primary"
 }
 
-// enterLabel is the label for HiddenDefaultButton in the dialog's form: the button's, or none while the button is
-// disabled.
+// enterLabel is the word for the HiddenDefaultButton of the dialog's form. It is empty while the button is disabled, so
+// that Enter does nothing.
 func (d Dialog) enterLabel() string {
 	if d.Why != "" {
 		return ""
@@ -28,5 +28,5 @@ func (d Dialog) enterLabel() string {
 	return d.Button
 }
 
-// ReasonOf is the reason part of an (allowed, reason) result.
+// ReasonOf returns the reason from a result of two values, whether an action is allowed and the reason if not.
 func ReasonOf(_ bool, reason string) string { return reason }

@@ -15,7 +15,7 @@ type Errors struct {
 // At is the error of a field; empty: none.
 func (e Errors) At(path string) string { return e.Fields[path] }
 
-// ForFieldOrBelow is the error of a field, or else the first error below it in the order of names.
+// ForFieldOrBelow is the error of a field or, without one, the first error of the fields nested in it, by name.
 func (e Errors) ForFieldOrBelow(path string) string {
 	if text := e.Fields[path]; text != "" {
 		return text

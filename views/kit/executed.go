@@ -6,7 +6,7 @@ import (
 	"quantix/views"
 )
 
-// AssignedObject is an object assigned to hosts (a pool or a network), as the actor sees it. The pages of pools and
+// AssignedObject is a pool or a network, which are assigned to hosts, as the actor sees it. The pages of pools and
 // networks share its dialogs and actions.
 type AssignedObject struct {
 	Actor  fleet.Actor
@@ -31,22 +31,22 @@ func (e AssignedObject) actionStates(states []fleet.ActionState) []fleet.ActionS
 	return policy.RestrictActions(e.Actor, e.Type.Info().Label, "", states)
 }
 
-// AssignAction is the action that assigns the object to more hosts.
+// AssignAction opens the dialog that assigns the object to more hosts.
 func (e AssignedObject) AssignAction() ActionButton {
 	return ActionButton{Icon: "plug", Word: "Assign to hosts", Href: e.page() + "/assign", Dialog: true}.WithReasonFrom(e.actionStates(e.States), fleet.ActAssign)
 }
 
-// DeleteAction is the action that deletes the object everywhere.
+// DeleteAction opens the dialog that deletes the object from Quantix and from all hosts.
 func (e AssignedObject) DeleteAction() ActionButton {
 	return ActionButton{Icon: "trash-2", Word: "Delete " + e.Type.Info().Label, Href: e.page() + "/delete", Dialog: true, Danger: true}.WithReasonFrom(e.actionStates(e.States), fleet.ActDelete)
 }
 
-// EditLabelsAction is the action that edits the host labels for automatic assignment.
+// EditLabelsAction opens the dialog of the host labels. Hosts with these labels get the object automatically.
 func (e AssignedObject) EditLabelsAction() ActionButton {
 	return ActionButton{Icon: "pencil", Word: "Edit", Label: "Edit labels", Href: e.page() + "/labels", Dialog: true}.WithReasonFrom(e.actionStates(e.States), fleet.ActEdit)
 }
 
-// HostActions are the actions on the object on one host. vms is the action that lists the VMs that use the object on
+// HostActions are the actions on the object on one host. vms is an action that lists the VMs that use the object on
 // that host.
 func (e AssignedObject) HostActions(c AssignedHostStatus, vms ActionButton) []ActionButton {
 	at, can := e.page()+"/hosts/"+string(c.HostID), e.actionStates(c.States)
@@ -62,7 +62,7 @@ func (e AssignedObject) HostActions(c AssignedHostStatus, vms ActionButton) []Ac
 	}
 }
 
-// helpTopic is the topic in the manual about assignment to hosts.
+// helpTopic is the manual's topic about the assignment to hosts.
 func (e AssignedObject) helpTopic() Topic {
 	if e.Type == fleet.TypeNetwork {
 		return HelpNetworkHosts
@@ -70,9 +70,9 @@ func (e AssignedObject) helpTopic() Topic {
 	return HelpAssign
 }
 
-// RetryActions returns the retry action of the page's head: for all failed hosts, or for the only failed host. Without
-// a failed host, or without permission to see hosts, it returns nil. statuses are the first hosts' statuses, all is the
-// number of hosts, failed the number of failed hosts.
+// RetryActions returns the retry action in the page's head: one for all failed hosts, or for the only failed host. It
+// returns nil if no host failed or the actor may not see hosts. statuses are those of the first hosts; all and failed
+// are the numbers of all hosts and of failed hosts.
 func (e AssignedObject) RetryActions(statuses []AssignedHostStatus, all, failed int) []ActionButton {
 	if !policy.May(e.Actor, policy.InfraSee, "") {
 		return nil
@@ -111,8 +111,8 @@ func (e AssignedObject) withLabelDialog(f HostLabelForm) HostLabelForm {
 	return f
 }
 
-// whyNot is the reason why the object's state does not allow the action; empty: allowed. Permissions are checked before
-// a dialog opens.
+// whyNot is the reason why the object's state forbids the action; empty: allowed. It ignores permissions, which are
+// checked before a dialog opens.
 func (e AssignedObject) whyNot(a fleet.Action) string {
 	return ActionButton{}.WithReasonFrom(e.States, a).Why
 }

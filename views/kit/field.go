@@ -8,7 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Field is one labelled input of a form. Name is the form key, ID the element's id (empty: Name).
+// Field is one labelled input of a form. Name is the key in the form's values. ID is the element's id; empty: Name is
+// also the id.
 type Field struct {
 	Name, ID, Label, Value string
 	Type                   string // input type; empty: text

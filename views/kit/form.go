@@ -2,9 +2,9 @@ package kit
 
 import "github.com/a-h/templ"
 
-// PostForm makes a form submit to the path. With JavaScript, the response replaces the element target; swap is the htmx
-// swap style. Without JavaScript, the response is the next page. With an empty target, the response is ignored and the
-// live page updates itself.
+// PostForm returns the attributes of a form that is sent to path. With JavaScript, the response replaces the element
+// target; swap is the htmx swap style. Without JavaScript, the response is the next page. With an empty target, the
+// response is ignored and the live page updates itself.
 func PostForm(path, target, swap string) templ.OrderedAttributes {
 	out := templ.OrderedAttributes{{Key: "method", Value: "post"}, {Key: "action", Value: path}, {Key: "hx-post", Value: path}}
 	if target != "" {

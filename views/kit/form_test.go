@@ -7,8 +7,8 @@ import (
 	"quantix/internal/testkit/rendered"
 )
 
-// TestPostFormNamesPathAndTarget checks that a form submits to one path, with and without JavaScript, and names the
-// replaced element, if any.
+// TestPostFormNamesPathAndTarget checks that a form names one path, for requests with and without JavaScript, and the
+// element to replace, if any.
 func TestPostFormNamesPathAndTarget(t *testing.T) {
 	t.Parallel()
 	const dialog = `<form method="post" action="/x?a=1&amp;b=2" hx-post="/x?a=1&amp;b=2" hx-target="#dialog" hx-swap="innerHTML" class="dialog-form">`

@@ -10,13 +10,13 @@ type Grid struct {
 	Hosts, Columns PageExtent
 }
 
-// PageExtent is the size of a list's shown page, and the cursors of the pages before and after.
+// PageExtent is the number of items on the current page of a list, and the cursors of the pages before and after.
 type PageExtent struct {
 	Items      int
 	Prev, Next string
 }
 
-// PageExtentOf is the extent of one page of a list.
+// PageExtentOf returns the PageExtent of one page of a list.
 func PageExtentOf[T any](p fleet.Page[T]) PageExtent { return PageExtent{len(p.Items), p.Prev, p.Next} }
 
 // Empty reports whether the grid has no rows or no columns.

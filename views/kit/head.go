@@ -9,7 +9,7 @@ import (
 // Breadcrumb is one breadcrumb.
 type Breadcrumb struct{ Text, Href string }
 
-// InventoryBreadcrumb is the breadcrumb of the lists.
+// InventoryBreadcrumb is the first breadcrumb of pages below the inventory's start page.
 var InventoryBreadcrumb = []Breadcrumb{{"Inventory", "/"}}
 
 // PageHeader is the top of a page: breadcrumbs, title, actions and tabs.
@@ -22,7 +22,7 @@ type PageHeader struct {
 	TabsLabel string // accessible label of the tabs; empty: "Views"
 }
 
-// LiveUpdates configures how the head of an object's page follows the object's changes.
+// LiveUpdates configures the live updates of the head of an object's page.
 type LiveUpdates struct {
 	ID, Keys, Href, Every    string
 	MinInterval              string           // seconds: minimum time between two updates; empty: no minimum

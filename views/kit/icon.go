@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// cachedMarkup is markup that is the same on every page. It is rendered once, since a list holds hundreds of icons and
-// chips.
+// cachedMarkup is markup that is the same on every page. It is rendered only once, because a list holds hundreds of
+// icons and chips.
 type cachedMarkup string
 
 // Render writes the cached markup.
@@ -21,7 +21,7 @@ func (d cachedMarkup) Render(_ context.Context, w io.Writer) error {
 	return err
 }
 
-// markupCache caches rendered markup. The keys come from the templates' literals, so there are few.
+// markupCache caches rendered markup by key. The keys are constants in the templates, so the cache stays small.
 type markupCache[K comparable] struct {
 	mu       sync.RWMutex
 	rendered map[K]templ.Component

@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// HostLabelForm edits the host labels of an object: hosts with these labels get the object automatically.
+// HostLabelForm is the form of an object's host labels. Hosts with these labels get the object automatically.
 type HostLabelForm struct {
 	Dialog   Dialog // dialog around the form; empty if the form is part of another form
 	Of       string // the object that gets the labels: "pool:<id>", or "pool" for a new pool
@@ -68,8 +68,8 @@ func unlabelledHostNames(b fleet.ByLabel) string {
 	return namesWithRest(names, b.UnmatchedCount)
 }
 
-// unassignedHosts lists the hosts that match the object's labels but that do not have the object, without the hosts
-// that a person released from the object.
+// unassignedHosts lists the hosts that match the object's labels but are not assigned. It omits hosts whose assignment
+// a person has ended.
 func unassignedHosts(b fleet.ByLabel) (out []fleet.LeftOutHost) {
 	for _, h := range b.LeftOut {
 		if h.Why != fleet.ReleasedByPerson {

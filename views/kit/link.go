@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// Link is an address with a query whose values can be changed one at a time.
+// Link is an address with a query. Its methods return copies with changed values.
 type Link struct {
 	Path  string
 	Query url.Values
 }
 
-// With is the link with one value of the query set; an empty value removes the name.
+// With returns the link with one value of the query set. An empty value removes the name from the query.
 func (l Link) With(name, value string) Link {
 	q := url.Values{}
 	maps.Copy(q, l.Query)
@@ -24,7 +24,7 @@ func (l Link) With(name, value string) Link {
 	return Link{l.Path, q}
 }
 
-// Without is the link without the names.
+// Without returns the link without these names in its query.
 func (l Link) Without(names ...string) Link {
 	for _, n := range names {
 		l = l.With(n, "")
@@ -32,13 +32,13 @@ func (l Link) Without(names ...string) Link {
 	return l
 }
 
-// First is the link to the first page of the list.
+// First returns the link to the first page of the list.
 func (l Link) First() Link { return l.Without("after", "before") }
 
-// At is the link with the same query at another path.
+// At returns the link with the same query at another path.
 func (l Link) At(path string) Link { return Link{path, l.Query} }
 
-// String is the link as a URL.
+// String returns the link as a URL.
 func (l Link) String() string {
 	if q := l.Query.Encode(); q != "" {
 		return l.Path + "?" + q
@@ -46,7 +46,7 @@ func (l Link) String() string {
 	return l.Path
 }
 
-// QueryNames are the query's names except some, sorted.
+// QueryNames returns the names in the query except those in but, sorted.
 func (l Link) QueryNames(but ...string) []string {
 	out := slices.Sorted(maps.Keys(l.Query))
 	return slices.DeleteFunc(out, func(n string) bool { return slices.Contains(but, n) })

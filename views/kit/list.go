@@ -55,7 +55,8 @@ func CSVLabels(labels map[string]string) string {
 // Columns are the columns of a list in order, without the name column, which always comes first.
 type Columns []Column
 
-// ChosenInAddress are the columns named by the address l; without names, all columns that are not Extra.
+// ChosenInAddress returns the columns that the query of l names. Without names, it returns all columns except those
+// OnRequest.
 func (all Columns) ChosenInAddress(l Link) Columns {
 	keys := strings.Split(l.Query.Get("columns"), ",")
 	chosen := slices.DeleteFunc(slices.Clone(all), func(c Column) bool { return !slices.Contains(keys, c.Key) })
@@ -75,8 +76,8 @@ func (all Columns) keys() string {
 
 func (all Columns) hasKey(c Column) bool { return slices.Contains(all, c) }
 
-// toggleColumnPath is the address of the list with the column added or removed. The default choice is left out of the
-// address, so that one view has one address. The last column cannot be removed.
+// toggleColumnPath is the address of the list with the column added or removed. It names no columns if they are the
+// default ones, so that the same view has only one address. The last column cannot be removed.
 func (l *List) toggleColumnPath(c Column) string {
 	next := slices.DeleteFunc(slices.Clone(l.Columns), func(other Column) bool { return l.Shown.hasKey(other) == (other == c) })
 	switch keys := next.keys(); {

@@ -10,7 +10,7 @@ func SeverityClass(t fleet.Severity) string {
 	return string(t)
 }
 
-// phaseIcon is the icon of a VM's phase. spin: the phase is transitional.
+// phaseIcon is the icon of a VM's phase. spin is true for transitional phases.
 func phaseIcon(p fleet.Phase) (name string, spin bool) {
 	switch p {
 	case fleet.PhaseRunning, fleet.PhaseNeedsRestart:

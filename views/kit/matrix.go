@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// StatusMatrix is a table with the status of assigned objects, one row for each T: one object on all its hosts, or all
-// objects of one host.
+// StatusMatrix is a table of statuses with one row for each T. It shows one object on all its hosts, or all objects of
+// one host.
 type StatusMatrix[T any] struct {
 	Title        string
 	TitleAside   templ.Component // shown next to the title

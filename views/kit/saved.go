@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SavedViewsPage lists a person's saved views of a list, with the form that saves another one.
+// SavedViewsPage lists a person's saved views of a list, with the form that saves the current view.
 type SavedViewsPage struct {
 	List   string // "vms"
 	Query  string // query of the list as shown, which the form saves; in the format of fleet.SavedViewQuery

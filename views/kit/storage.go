@@ -5,8 +5,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// StorageTabs link the storage lists. The grid of all hosts needs the permission to see hosts. here is the address of
-// the current list.
+// StorageTabs are the links between the lists about storage. The grid of pools and hosts requires permission to see
+// hosts. here is the address of the current list.
 func StorageTabs(a fleet.Actor, here string) []Tab {
 	tabs := []Tab{{Text: "Pools", Href: "/pools"}}
 	if policy.May(a, policy.InfraSee, "") {
@@ -15,7 +15,8 @@ func StorageTabs(a fleet.Actor, here string) []Tab {
 	return markCurrentTab(append(tabs, ResourceTabs(fleet.TypePool)...), here)
 }
 
-// NetworkTabs link the network lists in the same way.
+// NetworkTabs are the links between the lists about networks. The topology requires permission to see hosts. here is
+// the address of the current list.
 func NetworkTabs(a fleet.Actor, here string) []Tab {
 	tabs := []Tab{{Text: "Networks", Href: "/networks"}}
 	if policy.May(a, policy.InfraSee, "") {

@@ -2,8 +2,8 @@ package kit
 
 import "github.com/a-h/templ"
 
-// Table is a table with one row for each T. On a list page, the column headers link to the list in another order. On
-// an object's page (as a host's VMs), Link is empty and the table cannot be sorted.
+// Table is a table with one row for each T. On a list page, the column headers are links that sort the list. On another
+// object's page (such as a host's VMs), Link is empty and the table cannot be sorted.
 type Table[T any] struct {
 	*List
 	ID           string // id of the live element
@@ -20,7 +20,7 @@ type Table[T any] struct {
 	EmptyContent templ.Component                   // shown where there are no rows
 }
 
-// Row is what rows of all tables have: the first column and the row's menu.
+// Row holds the parts of a row that all tables have: the first column and the row's menu.
 type Row struct {
 	ID         string // element id
 	Name, Href string
@@ -31,7 +31,7 @@ type Row struct {
 // NameColumn is the first column of a list of named objects.
 var NameColumn = Column{Label: "Name", Sort: "name"}
 
-// width is the number of the table's columns.
+// width is the number of columns in the table.
 func (t Table[T]) width() int {
 	n := 1 + len(t.Shown)
 	if t.HasRowMenus {

@@ -12,9 +12,9 @@ type Tab struct {
 	Here     bool
 }
 
-// LinkTabs are the tabs with their links; the tab whose key is here is current. A tab links to the page's address l
-// with its key as the value of name. The first tab is the default and needs no key. A tab that already has an address
-// keeps that address.
+// LinkTabs sets the links of the tabs. The tab with the key here is the current one. A tab links to the address l with
+// its key as the query value name. The first tab is the default, so its link has no key. A tab that already has an
+// address keeps that address.
 func LinkTabs(l Link, name, here string, tabs ...Tab) []Tab {
 	for i := range tabs {
 		t := &tabs[i]

@@ -35,7 +35,7 @@ func CountText(n int, singular string) string {
 // MoreText is the number of items that a list leaves out: "and 3 more".
 func MoreText(n int) string { return "and " + strconv.Itoa(n) + " more" }
 
-// Percent is part in percent of whole, 0 to 100.
+// Percent is part as a percentage of whole, from 0 to 100.
 func Percent(part, whole int64) int {
 	if whole <= 0 || part <= 0 {
 		return 0
@@ -52,10 +52,10 @@ func labelList(labels map[string]string) []string {
 	return out
 }
 
-// LabelLines formats labels as in a form, one per line.
+// LabelLines formats labels as in a form field, one per line.
 func LabelLines(labels map[string]string) string { return strings.Join(labelList(labels), "\n") }
 
-// ElementIDSlug makes text safe inside an element id.
+// ElementIDSlug replaces all characters of a text that are not safe in an element id.
 func ElementIDSlug(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -65,10 +65,10 @@ func ElementIDSlug(s string) string {
 	}, s)
 }
 
-// HostNameInText names a host within a sentence. An actor who may not see hosts gets "its host".
+// HostNameInText is a host's name for use within a sentence. An actor who may not see hosts gets "its host".
 func HostNameInText(name string) string { return cmp.Or(name, "its host") }
 
-// HostNameAtSentenceStart is HostNameInText at the beginning of a sentence.
+// HostNameAtSentenceStart is HostNameInText for the beginning of a sentence.
 func HostNameAtSentenceStart(name string) string { return cmp.Or(name, "Its host") }
 
 // Capitalize is the text with a capital first letter.

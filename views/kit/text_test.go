@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// checkResults checks a function against a table of inputs and results.
+// checkResults checks the results of a function for each input in a table.
 func checkResults[I comparable, O any](t *testing.T, name string, do func(I) O, table map[I]O) {
 	t.Helper()
 	for in, want := range table {

@@ -11,7 +11,7 @@ import (
 // uploadPath is the tus address of an upload.
 func uploadPath(id fleet.UploadID) string { return "/uploads/" + url.PathEscape(string(id)) }
 
-// cancelUploadAction is the action that cancels an upload and deletes its data.
+// cancelUploadAction is the action that cancels an upload. The host then deletes the uploaded data.
 func cancelUploadAction(u fleet.Upload, back string) ActionButton {
 	return ActionButton{
 		Icon: "x", Word: "Cancel", Label: "Cancel the upload of " + u.Volume, Post: views.TaskPath(u.TaskID, "cancel"), Back: back,

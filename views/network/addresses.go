@@ -23,8 +23,8 @@ type AddressTab struct {
 // maxShownAddresses is how many addresses in use a page shows.
 const maxShownAddresses = 200
 
-// NewAddressTab filters the addresses in use by a search text: a part of an address, or of the name of a VM, a guest
-// or a host.
+// NewAddressTab returns the tab with the addresses in use that match the search text find: a part of an address, or of
+// the name of a VM, guest or host.
 func NewAddressTab(all fleet.NetworkAddresses, find string, host fleet.HostID) AddressTab {
 	b := AddressTab{NetworkAddresses: all, Search: find, Host: host}
 	text := strings.ToLower(strings.TrimSpace(find))

@@ -21,7 +21,7 @@ type Form struct {
 	Errors                                               kit.Errors
 }
 
-// SubnetForm holds the addresses of one family: ranges and leases, one per line.
+// SubnetForm holds the typed addresses of one address family: ranges and static leases, one per line.
 type SubnetForm struct {
 	Gateway, Ranges, Leases string
 	DHCP                    bool
@@ -30,7 +30,7 @@ type SubnetForm struct {
 // networkModes are the network modes, in the form's order.
 func networkModes() []fleet.NetworkType { return fleet.NetworkTypes() }
 
-// showWhenModeHasField shows a part of the form only for modes with the field.
+// showWhenModeHasField returns attributes that show a part of the form only for network modes with the field.
 func showWhenModeHasField(field string) templ.Attributes {
 	var words []string
 	for _, m := range fleet.ModesWithField(field) {
@@ -43,8 +43,8 @@ func showWhenMode(m fleet.NetworkMode) templ.Attributes {
 	return templ.Attributes{"data-show-when": "mode=" + string(m)}
 }
 
-// showWhenModeSpansHosts shows a part of the form only for modes that connect guests of different hosts; with false,
-// only for the other modes.
+// showWhenModeSpansHosts returns attributes that show a part of the form only for some network modes. If across is
+// true, these are the modes that connect guests of different hosts, else all other modes.
 func showWhenModeSpansHosts(across bool) templ.Attributes {
 	var words []string
 	for _, t := range fleet.NetworkTypes() {
@@ -55,8 +55,8 @@ func showWhenModeSpansHosts(across bool) templ.Attributes {
 	return templ.Attributes{"data-show-when": "mode=" + strings.Join(words, "|")}
 }
 
-// MissingCapabilities are the capabilities that a host lacks for networks of the mode; with an empty mode, notes for
-// each mode that the form can choose.
+// MissingCapabilities are the capabilities that a host lacks for networks of the mode. If mode is empty, they are notes
+// for each mode of the form, and the form shows only those of the chosen mode.
 func MissingCapabilities(h fleet.Host, mode fleet.NetworkMode) (out []kit.MissingCapability) {
 	if h.Status == nil {
 		return nil

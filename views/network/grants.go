@@ -10,7 +10,7 @@ import (
 // GrantToAllProjects is the value for "all projects" in a grant's form and path.
 const GrantToAllProjects = "all"
 
-// GrantForm shares the network with one more project. Projects are the projects without a grant.
+// GrantForm is the form that gives one more project access to the network. Projects are the projects without access.
 type GrantForm struct {
 	Projects kit.SelectChoices
 	Errors   kit.Errors

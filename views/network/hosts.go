@@ -20,7 +20,7 @@ var libvirtNetworkColumns = kit.Columns{
 	{Key: "heard", Label: "Last seen"},
 }
 
-// bridgeColumns are the columns for networks without an address on the hosts.
+// bridgeColumns are the columns for networks for which hosts have no IP address.
 var bridgeColumns = kit.Columns{
 	{Key: "state", Label: "State"},
 	{Key: "bridge", Label: "Bridge"},
@@ -31,11 +31,11 @@ var bridgeColumns = kit.Columns{
 	{Key: "heard", Label: "Last seen"},
 }
 
-// overlayColumns are the columns for overlays: bridgeColumns with the host's tunnel endpoint and peers.
+// overlayColumns are the columns for overlays: bridgeColumns, and the host's tunnel endpoint and peers.
 var overlayColumns = slices.Insert(slices.Clone(bridgeColumns), 3, kit.Column{Key: "vtep", Label: "Tunnel endpoint"}, kit.Column{Key: "peers", Label: "Peers"})
 
-// deviceColumns are the columns for networks without a bridge. limitedNICColumns adds the number of used NIC slots, for
-// modes that limit it.
+// deviceColumns are the columns for networks without a bridge. limitedNICColumns also has the number of NICs in use,
+// for modes that limit this number.
 var (
 	deviceColumns     = slices.Delete(slices.Clone(bridgeColumns), 1, 2)
 	limitedNICColumns = slices.Insert(slices.Clone(deviceColumns), 1, kit.Column{Key: "nics", Label: "NICs"})

@@ -22,7 +22,7 @@ func StatusOnHost(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 	return fleet.NetworkHost{NetworkID: n.ID, HostID: host}
 }
 
-// reportedValue is the text of the column key, from the host's report about the network.
+// reportedValue is the text in the column with the given key, from the host's report about the network.
 func reportedValue(key string, kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
 	switch key {
 	case "forward":
@@ -59,7 +59,7 @@ func networkKindName(n fleet.NetworkView) string {
 	return "libvirt network"
 }
 
-// knownPeersText describes how many of the overlay's other hosts the host sends packets to: "2 of 3".
+// knownPeersText describes to how many of the overlay's other hosts this host can send packets: "2 of 3".
 func knownPeersText(n fleet.NetworkView, s *fleet.NetworkStatus) string {
 	if s.VTEP == "" {
 		return ""
@@ -71,14 +71,14 @@ func knownPeersText(n fleet.NetworkView, s *fleet.NetworkStatus) string {
 	return strconv.Itoa(s.Peers) + " of " + strconv.Itoa(others)
 }
 
-// rolledBack reports whether the host has rolled back the newest change of the network, according to a current
-// report.
+// rolledBack reports whether the host has rolled back the newest change of the network. It is false if the host's
+// report is not current.
 func rolledBack(h fleet.NetworkHost) bool {
 	return h.State != fleet.NetworkUnknown && h.Status != nil && h.Status.RolledBack != nil
 }
 
-// sourceText describes a managed network: its subnets, its VNI and underlay, or its device and VLAN. Empty for
-// discovered networks.
+// sourceText describes where a managed network's addresses or traffic come from: its subnets, its VNI and underlay, or
+// its device and VLAN. It is empty for discovered networks.
 func sourceText(n fleet.NetworkView) string {
 	if n.Spec == nil {
 		return ""
@@ -123,15 +123,15 @@ func onOrOff(on bool) string {
 	return "off"
 }
 
-func createdLabel(n fleet.NetworkView) string {
+func createdOrDiscovered(n fleet.NetworkView) string {
 	if n.Spec == nil {
 		return "Discovered"
 	}
 	return "Created"
 }
 
-// stoppedByOthers reports whether the network was stopped on the host outside of Quantix, according to a current
-// report.
+// stoppedByOthers reports whether the network was stopped on the host outside of Quantix. It is false if the host's
+// report is not current.
 func stoppedByOthers(h fleet.NetworkHost) bool {
 	return h.State == fleet.NetworkInactive && h.Status != nil && h.Status.StoppedOutside
 }
@@ -158,10 +158,10 @@ func forwardModeName(kind fleet.NetworkKind, forward string) string {
 	return forward
 }
 
-// maxReportedValues is how many of the values that hosts report a text lists.
+// maxReportedValues is the maximum number of reported values in a text.
 const maxReportedValues = 4
 
-// joinReported joins the values that hosts report, at most maxReportedValues of them.
+// joinReported joins reported values, at most maxReportedValues of them.
 func joinReported(values []string) string {
 	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
 	if len(values) > maxReportedValues {
@@ -170,7 +170,7 @@ func joinReported(values []string) string {
 	return kit.TextOrDash(strings.Join(values, "; "))
 }
 
-// ModeText is the network's mode in the spec, or else as hosts report it.
+// ModeText is the network's mode in the spec. For a network without a spec, it is the mode that hosts report.
 func ModeText(n fleet.NetworkView) string {
 	if n.Spec != nil {
 		return n.Spec.Mode.Info().Word
@@ -182,7 +182,7 @@ func ModeText(n fleet.NetworkView) string {
 	return joinReported(words)
 }
 
-// SubnetsText are the subnets in the spec, or else those that hosts report.
+// SubnetsText lists the subnets in the spec. For a network without a spec, it lists the subnets that hosts report.
 func SubnetsText(n fleet.NetworkView) string {
 	if n.Spec != nil {
 		return kit.TextOrDash(sourceText(n))
@@ -190,7 +190,7 @@ func SubnetsText(n fleet.NetworkView) string {
 	return joinReported(n.Health.Subnets)
 }
 
-// hostNamesOrCount lists the hosts by name if they are few, else their number.
+// hostNamesOrCount lists the hosts by name if all names are known, else it is the number of hosts.
 func hostNamesOrCount(n fleet.NetworkView) string {
 	if len(n.Hosts) < n.Health.Hosts || len(n.Hosts) > 0 && n.Hosts[0].HostName == "" {
 		return kit.CountText(n.Health.Hosts, "host")

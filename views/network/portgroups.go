@@ -48,7 +48,7 @@ type PortGroupPage struct {
 	Errors  kit.Errors
 }
 
-// PortGroupFormOf is the form of an existing port group.
+// PortGroupFormOf returns the form values of an existing port group.
 func PortGroupFormOf(g fleet.PortGroup) PortGroupForm {
 	f := PortGroupForm{Name: g.Name, Description: g.Description, Restricted: g.Restricted}
 	f.ToAverage, f.ToPeak, f.ToBurst = rateTexts(g.ToGuest)
@@ -91,10 +91,10 @@ func (p PortGroupPage) dialog() kit.Dialog {
 	return d
 }
 
-// whyNoVLANTags is the reason why the network cannot tag VLANs; empty: the network can.
+// whyNoVLANTags is the reason why the network does not support VLAN tags; empty: the network supports them.
 func whyNoVLANTags(n fleet.NetworkView) string { return kit.ReasonOf(n.Spec.TagsVLANs()) }
 
-// whyNoNICFilters is the reason why hosts cannot filter traffic of the network's NICs; empty: the hosts can.
+// whyNoNICFilters is the reason why hosts cannot filter the traffic of the network's NICs; empty: hosts can filter it.
 func whyNoNICFilters(n fleet.NetworkView) string { return kit.ReasonOf(n.Spec.FiltersNICs()) }
 
 func (p Page) newPortGroupAction() kit.ActionButton {

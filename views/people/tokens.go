@@ -17,7 +17,7 @@ type TokensPage struct {
 	Now     time.Time
 }
 
-// TokenForm is the form of a new token, as typed. Life is in hours; "0" means no expiry.
+// TokenForm is the form of a new token, as typed. Life is the lifetime in hours; "0" means no expiry.
 type TokenForm struct {
 	Name, Life string
 	Errors     kit.Errors

@@ -1,4 +1,4 @@
-// Package people renders identities and permissions: users, projects and their members, sign-in, one's own account and
+// Package people renders users and permissions: users, projects and their members, sign-in, the user's own account and
 // API tokens.
 package people
 

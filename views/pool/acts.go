@@ -64,7 +64,7 @@ func retryActions(p Page) []kit.ActionButton {
 	return assignedObject(p.Actor, p.Pool).RetryActions(statuses, p.Pool.Health.Hosts, p.Pool.Health.Failed)
 }
 
-// firstFailingHosts returns the first hosts where the pool is unusable, at most the number most.
+// firstFailingHosts returns the first hosts where the pool is unusable, up to the number most.
 func firstFailingHosts(statuses []fleet.PoolHost, most int) []fleet.PoolHost {
 	var out []fleet.PoolHost
 	for _, c := range statuses {

@@ -19,7 +19,7 @@ type Form struct {
 	Errors kit.Errors
 }
 
-// sourceFields are the fields of a pool's source, each shown only for pool kinds with the field.
+// sourceFields are the fields of a pool's source. Each is shown only for the pool kinds that have the field.
 func (f Form) sourceFields() (out []sourceField) {
 	for _, p := range fleet.PoolFields() {
 		out = append(out, sourceField{kit.Field{
@@ -44,7 +44,7 @@ func (f sourceField) options() []kit.Option {
 	return out
 }
 
-// showForKinds shows a part of the form only for the given pool kinds.
+// showForKinds returns attributes that show a part of the form only for the given pool kinds.
 func showForKinds(kinds []fleet.PoolKind) templ.Attributes {
 	words := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -85,7 +85,7 @@ func fileKinds() (out []fleet.PoolKind) {
 	return out
 }
 
-// sharableKinds are the pool kinds that can be shared or local, as the person chooses.
+// sharableKinds are the pool kinds for which the person chooses between shared and local.
 func sharableKinds() (out []fleet.PoolKind) {
 	for _, t := range fleet.PoolTypes() {
 		if !t.Shared && !t.Local {
@@ -95,8 +95,8 @@ func sharableKinds() (out []fleet.PoolKind) {
 	return out
 }
 
-// MissingCapabilities are the capabilities that a host lacks for pools of the kind; with an empty kind, notes for each
-// kind that the form can choose.
+// MissingCapabilities are the capabilities that a host lacks for pools of the kind. If kind is empty, they are notes
+// for each kind, and the form shows only those of the chosen kind.
 func MissingCapabilities(h fleet.Host, kind fleet.PoolKind) (out []kit.MissingCapability) {
 	if h.Status == nil {
 		return nil

@@ -21,7 +21,8 @@ type GridPage struct {
 	States fleet.PoolGrid
 }
 
-// gridColumn holds what all host statuses of one pool's column have in common.
+// gridColumn holds the constant parts of a pool's column: the beginning of its accessible texts, and the path of the
+// pool's page.
 type gridColumn struct{ sharedOn, path string }
 
 func (p GridPage) columns() []gridColumn {
@@ -32,7 +33,7 @@ func (p GridPage) columns() []gridColumn {
 	return out
 }
 
-// hostFilterQuery is the query that filters a pool's own matrix by the host.
+// hostFilterQuery is the query that filters the table on a pool's page by the host.
 func hostFilterQuery(h fleet.HostView) string {
 	return kit.Link{}.With("filter", "name:"+strconv.Quote(h.Name)).String()
 }

@@ -10,9 +10,9 @@ import (
 	"quantix/views/kit"
 )
 
-// TestGridAllocationsPerStatusAreBounded bounds the allocations of a full page of 50 hosts and 40 pools. The 2,000 host
-// statuses take most of the page's time. The bound leaves room for the race detector, under which buffer pools reuse
-// less.
+// TestGridAllocationsPerStatusAreBounded limits the allocations for a full page of 50 hosts and 40 pools, because its
+// 2,000 statuses take most of the page's time. The limit leaves room for the race detector, under which buffer pools
+// reuse less.
 func TestGridAllocationsPerStatusAreBounded(t *testing.T) {
 	p := GridPage{Actor: fleet.Actor{Role: fleet.RoleAdmin}}
 	for i := range MaxGridPools {

@@ -10,7 +10,7 @@ import (
 	"quantix/views/kit"
 )
 
-// maxHostsNamed is the maximum number of hosts that a text names; it gives the number of the others.
+// maxHostsNamed is the maximum number of hosts that a text names. The text gives the number of the others.
 const maxHostsNamed = 12
 
 func sortedByName(statuses []fleet.PoolHost) []fleet.PoolHost {
@@ -39,7 +39,8 @@ func SourceText(s fleet.PoolSpec) string {
 	return s.Source()
 }
 
-// stoppedByOthers reports whether the pool was stopped on the host outside of Quantix, according to a current report.
+// stoppedByOthers reports whether the pool was stopped on the host outside of Quantix. It is false if the host's report
+// is not current.
 func stoppedByOthers(status fleet.PoolHost) bool {
 	return status.State == fleet.PoolInactive && status.Status != nil && status.Status.StoppedOutside
 }
@@ -51,8 +52,8 @@ func freeSpaceText(status fleet.PoolHost) string {
 	return kit.Bytes(status.Status.AvailableBytes)
 }
 
-// latencyText describes the latency of a small write and read: "write 1.2 ms, read 0.3 ms"; empty: not measured, or the
-// host is offline.
+// latencyText describes how long a small write and a small read take: "write 1.2 ms, read 0.3 ms". It is empty if they
+// were not measured or the host is offline.
 func latencyText(status fleet.PoolHost) string {
 	if status.Status == nil || status.Status.WriteMicros == 0 || status.State == fleet.PoolUnknown {
 		return ""

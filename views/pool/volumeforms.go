@@ -32,7 +32,7 @@ func (p VolumePage) actionPath(act string) string {
 	return volumeActionPath(views.PoolPath(p.Pool.ID, "volumes", act), p.Volume.Name, p.Host)
 }
 
-// actionDialog is the confirmation dialog of an action on a volume.
+// actionDialog is the dialog that confirms an action on a volume.
 func (p VolumePage) actionDialog(title, act, button string, action fleet.Action, danger bool) kit.Dialog {
 	return kit.Dialog{Title: title, Action: p.actionPath(act), Button: button, Danger: danger, Why: kit.ReasonOf(p.Volume.Allows(action)), Back: p.Back()}
 }
@@ -47,7 +47,7 @@ func (p VolumePage) uploadCommand() string {
 	return "curl -T FILE -H 'Authorization: Bearer TOKEN' 'https://PORTAL/api/v1/pools/" + string(p.Pool.ID) + "/uploads/NAME'"
 }
 
-// checksumHint explains why a checksum matters; for a catalog image, why its checksum is not filled in.
+// checksumHint explains why a checksum is useful. For a catalog image, it explains why the checksum is not filled in.
 func checksumHint(p VolumePage) string {
 	const stake = " Without a checksum, an attacker who controls the server or its DNS name decides what your VMs run."
 	if p.Start.ChecksumURL != "" {

@@ -22,12 +22,12 @@ type VolumeRow struct {
 	Published        *VolumePublication // nil: not offered to tenants
 	WhyUnpublishable string             // why the volume cannot be published
 	Orphan           bool               // nothing uses the volume
-	// FetchUntil is when an export is deleted automatically; nil: the volume is no export.
+	// time at which an export is deleted automatically; nil: the volume is no export
 	FetchUntil   *time.Time
 	ActionStates []fleet.ActionState
 }
 
-// id is the row's element id. It is stable, so an open menu stays with its volume when other rows change.
+// id is the row's element id. It does not depend on other rows, so an open menu stays with its volume when they change.
 func (v VolumeRow) id() string { return "volume-" + string(v.Host) + "-" + url.PathEscape(v.Name) }
 
 // VolumesTab are the rows of the volumes tab.
@@ -39,7 +39,8 @@ type VolumesTab struct {
 	OrphansOnly bool  // only unused volumes are shown
 }
 
-// FilterUnusedVolumes counts the unused volumes of rows and their bytes. With only set, it drops all other rows.
+// FilterUnusedVolumes returns the rows, and the number and total size of unused volumes. If only is true, it omits
+// volumes in use.
 func FilterUnusedVolumes(rows []VolumeRow, only bool) VolumesTab {
 	out := VolumesTab{All: len(rows), OrphansOnly: only}
 	for _, v := range rows {
@@ -54,7 +55,7 @@ func FilterUnusedVolumes(rows []VolumeRow, only bool) VolumesTab {
 	return out
 }
 
-func (v VolumesTab) orphansText() string {
+func (v VolumesTab) unusedVolumesText() string {
 	return kit.CountText(v.Orphans, "orphan") + ", " + kit.Bytes(v.Wasted)
 }
 
@@ -140,7 +141,7 @@ func volumeActionPath(path, volume string, host fleet.HostID) string {
 	return link.String()
 }
 
-// blockVolumePath is the path of a volume that is no file; empty for a file, which is below the pool's directory.
+// blockVolumePath is the path of a volume that is no file. It is empty for a file, which is in the pool's directory.
 func (p Page) blockVolumePath(v VolumeRow) string {
 	if p.Pool.Spec.Kind.Info().FilePool {
 		return ""

@@ -74,7 +74,7 @@ func (p Page) tabs() []kit.Tab {
 // Tabs are the keys of the security group page's tabs; the first tab is the default.
 func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
-// whyNotEdit is the reason why the actor may not change the group; empty: allowed.
+// whyNotEdit is the reason why the actor may not change the group; empty: the actor may change it.
 func (p Page) whyNotEdit() string {
 	switch {
 	case p.Group.DeletedAt != nil:
@@ -142,7 +142,7 @@ func ownerName(g fleet.SecurityGroupView) string {
 	return g.ProjectName
 }
 
-// sortedRules are the rules: inbound before outbound.
+// sortedRules returns the rules, inbound rules first.
 func (p Page) sortedRules() []fleet.SecurityRule {
 	out := slices.Clone(p.Group.Spec.Rules)
 	slices.SortStableFunc(out, func(a, b fleet.SecurityRule) int { return strings.Compare(string(b.Direction), string(a.Direction)) })
@@ -166,7 +166,7 @@ func (p Page) remoteOptions() []kit.Option {
 	return slices.Concat([]kit.Option{{Value: "anybody", Text: "anybody"}, {Value: "cidr", Text: "addresses …"}}, p.Groups)
 }
 
-// PacketTestPage is the form that tests whether a packet would pass.
+// PacketTestPage is the page that tests whether the filters would pass a packet between two endpoints.
 type PacketTestPage struct {
 	Actor                                    fleet.Actor
 	From, FromNIC, To, ToNIC, Protocol, Port string
@@ -188,7 +188,7 @@ type NICForm struct {
 	Errors       kit.Errors
 }
 
-// NICChoice is a group to choose for a NIC.
+// NICChoice is a security group that can be chosen for a NIC.
 type NICChoice struct {
 	ID     fleet.SecurityGroupID
 	Name   string
@@ -197,7 +197,7 @@ type NICChoice struct {
 	Chosen bool
 }
 
-// NICChoices are all groups as choices; the NIC's groups, in chosen, are selected.
+// NICChoices returns all groups as choices. The groups in chosen, which the NIC already has, are selected.
 func NICChoices(all []fleet.SecurityGroupView, chosen []fleet.SecurityGroupID) []NICChoice {
 	out := make([]NICChoice, len(all))
 	for i, g := range all {

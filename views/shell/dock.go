@@ -13,8 +13,8 @@ type TaskDock struct {
 	Now   time.Time
 }
 
-// liveTrigger is the htmx trigger of the layout's live parts. On an error page (Quiet) these parts have no content
-// yet, so they load immediately.
+// liveTrigger is the htmx trigger of the layout's live parts. On an error page, these parts are still empty, so they
+// load immediately.
 func (f PageLayout) liveTrigger(every string) string {
 	if f.IsErrorPage {
 		return "load, poke, every " + every

@@ -14,7 +14,7 @@ import (
 )
 
 // PageLayout is the data of the layout around a signed-in user's page. A handler sets the fields up to Scripts; package
-// web fills the others.
+// web/render fills the others.
 type PageLayout struct {
 	Title      string          // title of the browser's tab: "web-01"
 	ObjectKeys []string        // keys of the page's object, outermost first: "host:<id>", "vm:<id>"; marks the tree's row

@@ -46,10 +46,10 @@ func (l *TreeLevel) levelPath(after string) string {
 // id is the row's element id, unique on the page: the same VM may appear below several pools.
 func (l *TreeLevel) id(key string) string { return "t-" + kit.ElementIDSlug(l.Node+"-"+key) }
 
-// defaultLevelKeys are the wake-up keys of most levels of the tree.
+// defaultLevelKeys are the wake-up keys of rows without a key of their own.
 const defaultLevelKeys = "vms"
 
-// liveKeys are the wake-up keys of an expanded row: its object's own key, and for a host also "vms".
+// liveKeys are the wake-up keys of an expanded row: the key of its object, and for a host also "vms".
 func (i *TreeItem) liveKeys() string {
 	switch t, _ := fleet.ResourceByLabel(i.Kind); {
 	case t.Key == fleet.TypeHost:

@@ -35,7 +35,8 @@ func newTaskTable(l *kit.List, id string, tasks []fleet.Task, none templ.Compone
 	}
 }
 
-// TaskTable is the table of tasks on another object's page. With target, it has a column for the object of each task.
+// TaskTable is the table of tasks on another object's page. If target is true, the table has a column for the object of
+// each task.
 func TaskTable(id string, tasks []fleet.Task, target bool) templ.Component {
 	shown := Columns.ChosenInAddress(kit.Link{})
 	if !slices.ContainsFunc(tasks, func(j fleet.Task) bool { return j.HostName != "" }) {

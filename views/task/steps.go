@@ -18,7 +18,7 @@ var ChildTaskColumns = kit.Columns{
 	{Key: "task", Label: "Task"},
 }
 
-// tabs of a task with children filter the children by state, one tab for each state in use.
+// tabs of a task with children filter the children by state. There is one tab for each state that occurs.
 func (p Page) tabs() []kit.Tab {
 	if p.ChildTasks == nil {
 		return nil

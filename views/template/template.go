@@ -66,7 +66,8 @@ func (p Page) mayPublish() bool { return policy.May(p.Actor, policy.InfraChange,
 
 func (p Page) path(below ...string) string { return views.TemplatePath(p.Template.ID, below...) }
 
-// liveKeys are the wake-up keys of the page: the template, its images, and the pools proposed for its disks.
+// liveKeys are the wake-up keys of the page: those of the template, of its images, and of the pools proposed for its
+// disks.
 func (p Page) liveKeys() string {
 	keys := []string{"template:" + string(p.Template.ID)}
 	add := func(key string) {
@@ -90,7 +91,7 @@ func (p Page) poolName(id fleet.PoolID) string {
 	return "a pool"
 }
 
-// NewVMPath is the address of the form of a new VM from a template version; with version empty, from the newest
+// NewVMPath is the address of the form for a new VM from a template version. If version is empty, it is the newest
 // version.
 func NewVMPath(id fleet.TemplateID, version fleet.TemplateVersionID) string {
 	at := kit.Link{Path: "/vms/new"}.With("template", string(id))
@@ -148,7 +149,7 @@ func nonDefaultFields(s fleet.VMSpec) []nonDefaultField {
 
 func memoryText(s fleet.VMSpec) string { return kit.Bytes(int64(s.MemoryMiB) << 20) }
 
-// nicText describes a NIC in words.
+// nicText describes a NIC in one phrase.
 func nicText(n fleet.NIC) string {
 	_, name := n.NetworkKindAndName()
 	if n.PortGroup != "" {
@@ -230,8 +231,8 @@ func (f Form) field(name string, in kit.Field, at ...string) kit.Field {
 
 func (f Form) back() string { return views.TemplatePath(f.Template.ID) }
 
-// whyNotCreate is the reason why no template can be created from the VM, neither from copies of the disks nor from
-// their images; empty: possible.
+// whyNotCreate is the reason why no template can be created from the VM, neither from copies of its disks nor from its
+// disks' images. Empty: a template can be created.
 func (f Form) whyNotCreate() string {
 	ok, why := f.VM.AllowsTemplate()
 	if images, _ := f.VM.AllowsTemplateOfImages(); ok || images {

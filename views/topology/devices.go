@@ -12,8 +12,8 @@ import (
 // maxDrawnDevices is how many devices of a host one picture shows.
 const maxDrawnDevices = 48
 
-// wiring holds a host's network devices as its agent reported them.
-type wiring struct {
+// reportedDevices holds a host's network devices as its agent reported them.
+type reportedDevices struct {
 	host     fleet.HostID
 	prefix   string // prefix of node ids
 	nics     []fleet.HostNIC
@@ -21,9 +21,9 @@ type wiring struct {
 	complete bool // the device list is complete, so a device that is not listed does not exist
 }
 
-func (w wiring) id(name string) string { return w.prefix + "dev:" + name }
+func (w reportedDevices) id(name string) string { return w.prefix + "dev:" + name }
 
-func (w wiring) deviceByName(name string) (fleet.HostNIC, bool) {
+func (w reportedDevices) deviceByName(name string) (fleet.HostNIC, bool) {
 	i := slices.IndexFunc(w.nics, func(n fleet.HostNIC) bool { return n.Name == name })
 	if name == "" || i < 0 {
 		return fleet.HostNIC{}, false
@@ -31,8 +31,8 @@ func (w wiring) deviceByName(name string) (fleet.HostNIC, bool) {
 	return w.nics[i], true
 }
 
-// devicesBelow are the devices directly below n: its ports, and a VLAN's parent device.
-func (w wiring) devicesBelow(n fleet.HostNIC) (out []fleet.HostNIC) {
+// devicesBelow returns the devices directly below n: the ports of a bridge or bond, and the parent device of a VLAN.
+func (w reportedDevices) devicesBelow(n fleet.HostNIC) (out []fleet.HostNIC) {
 	for _, d := range w.nics {
 		if d.Name != n.Name && (d.Master == n.Name || d.Name == n.Over) {
 			out = append(out, d)
@@ -44,9 +44,9 @@ func (w wiring) devicesBelow(n fleet.HostNIC) (out []fleet.HostNIC) {
 // maxDeviceDepth is the maximum depth of stacked devices: physical NICs, bonds, VLANs, bridges, and VLANs on bridges.
 const maxDeviceDepth = 5
 
-// deviceDepths is each device's distance from the physical NICs. All bridges share one depth, except bridges on a VLAN
-// of another bridge.
-func (w wiring) deviceDepths() map[string]int {
+// deviceDepths returns each device's distance from the physical NICs, by name. All bridges have the same depth, except
+// bridges on a VLAN of another bridge.
+func (w reportedDevices) deviceDepths() map[string]int {
 	var of func(n fleet.HostNIC, bridges, left int) (depth int, bridged bool)
 	of = func(n fleet.HostNIC, bridges, left int) (depth int, bridged bool) {
 		switch n.Kind {
@@ -82,7 +82,7 @@ func (w wiring) deviceDepths() map[string]int {
 
 // isInUse reports whether the device has a master device, an IP address or a device on top, or carries the agent's
 // connection.
-func (w wiring) isInUse(n fleet.HostNIC) bool {
+func (w reportedDevices) isInUse(n fleet.HostNIC) bool {
 	return n.Master != "" || n.Agent || len(n.Addresses) > 0 || slices.ContainsFunc(w.nics, func(d fleet.HostNIC) bool { return d.Over == n.Name || d.Master == n.Name })
 }
 
@@ -95,7 +95,7 @@ var deviceKinds = map[string]struct{ icon, one, many string }{
 }
 
 // deviceNode is the node of a network device.
-func (w wiring) deviceNode(n fleet.HostNIC, column int) Node {
+func (w reportedDevices) deviceNode(n fleet.HostNIC, column int) Node {
 	kind := deviceKinds[n.Kind]
 	out := Node{
 		ID: w.id(n.Name), Column: column, Name: n.Name, Kind: kind.one, Icon: cmp.Or(kind.icon, "ethernet-port"), Detail: speedText(n.SpeedMbps),
@@ -119,7 +119,7 @@ func (w wiring) deviceNode(n fleet.HostNIC, column int) Node {
 	return out
 }
 
-func (w wiring) deviceState(n fleet.HostNIC) (tone fleet.Severity, word, says string) {
+func (w reportedDevices) deviceState(n fleet.HostNIC) (tone fleet.Severity, word, says string) {
 	switch {
 	case !w.online:
 		return fleet.SeverityUnknown, "Unknown", ""
@@ -135,9 +135,9 @@ func (w wiring) deviceState(n fleet.HostNIC) (tone fleet.Severity, word, says st
 	return fleet.SeverityIdle, "Not connected", ""
 }
 
-// addDevices adds the devices and their connections, devices in use first, and returns the number of columns. needed
-// holds the names of the devices that networks use.
-func (w wiring) addDevices(g *Graph, needed map[string]bool) (columns int) {
+// addDevices adds the devices and their connections to the graph, devices in use first, and returns the number of
+// columns. needed holds the names of the devices that networks use.
+func (w reportedDevices) addDevices(g *Graph, needed map[string]bool) (columns int) {
 	depth := w.deviceDepths()
 	var shown []fleet.HostNIC
 	for _, n := range w.nics {
@@ -184,8 +184,8 @@ func (w wiring) addDevices(g *Graph, needed map[string]bool) (columns int) {
 	return columns
 }
 
-// lineSeverity is the severity of a line that starts at the device.
-func (w wiring) lineSeverity(n fleet.HostNIC) fleet.Severity {
+// lineSeverity is the severity of a line that begins at the device.
+func (w reportedDevices) lineSeverity(n fleet.HostNIC) fleet.Severity {
 	tone, _, _ := w.deviceState(n)
 	return tone
 }

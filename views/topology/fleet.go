@@ -31,7 +31,7 @@ type NetworkRail struct {
 	Severity    fleet.Severity
 }
 
-// RailCrossing is a network's status on a host, drawn where the host's line meets the network's rail.
+// RailCrossing is the status of a network on a host. It is drawn where the host's line crosses the network's rail.
 type RailCrossing struct {
 	X, Y     int
 	Severity fleet.Severity
@@ -39,7 +39,7 @@ type RailCrossing struct {
 	Href     string
 }
 
-// HostRow is a host with its horizontal line to its last rail.
+// HostRow is a host with a horizontal line. The line leads to the rail of the last network that the host has.
 type HostRow struct {
 	Box
 	Y  int
@@ -111,7 +111,7 @@ func hostNode(h fleet.HostView) Node {
 	if h.Phase != fleet.HostOnline || h.Status == nil {
 		return out
 	}
-	w := wiring{host: h.ID, nics: h.Status.Inventory.NICs, online: true}
+	w := reportedDevices{host: h.ID, nics: h.Status.Inventory.NICs, online: true}
 	lost := 0
 	for _, n := range w.nics {
 		if tone, _, _ := w.deviceState(n); tone == fleet.SeverityBad {
@@ -124,7 +124,7 @@ func hostNode(h fleet.HostView) Node {
 	return out
 }
 
-// lineSeverity is the severity of the host's line. The host's box shows faults, the line does not.
+// lineSeverity is the severity of the host's line. Faults are shown by the host's box, not by its line.
 func (r HostRow) lineSeverity() fleet.Severity {
 	if r.Severity == fleet.SeverityUnknown {
 		return r.Severity
@@ -132,7 +132,7 @@ func (r HostRow) lineSeverity() fleet.Severity {
 	return fleet.SeverityOK
 }
 
-// networksOnHost lists the host's networks for whose status on the host matches returns true.
+// networksOnHost lists the host's networks for whose status matches returns true.
 func networksOnHost(in fleet.NetworkGrid, h fleet.HostView, matches func(fleet.NetworkHostStatus) bool) (out []Node) {
 	for _, n := range in.Networks.Items {
 		if c, ok := in.Statuses[fleet.NetworkOn{Network: n.ID, Host: h.ID}]; ok && matches(c) {

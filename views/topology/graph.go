@@ -47,7 +47,7 @@ func (g *Graph) nodeByID(id string) *Node {
 
 func (g *Graph) addNode(n Node) { g.Nodes = append(g.Nodes, n) }
 
-// addEdge adds an edge. Of two edges between the same nodes, the worse one stays.
+// addEdge adds an edge. Of two edges between the same nodes, it keeps the one with the worse severity.
 func (g *Graph) addEdge(e Edge) {
 	for i, x := range g.Edges {
 		if x.From == e.From && x.To == e.To {
@@ -72,7 +72,7 @@ func (g Graph) Faults() (out []Node) {
 	return out
 }
 
-// Neighbours are the neighbours of a node, to the left and to the right.
+// Neighbours returns the neighbours of a node, to the left and to the right.
 func (g Graph) Neighbours(id string) (left, right []Node) {
 	for _, e := range g.Edges {
 		from, to := g.nodeByID(e.From), g.nodeByID(e.To)

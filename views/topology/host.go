@@ -12,7 +12,7 @@ import (
 // hostGraphBuilder builds a host's picture.
 type hostGraphBuilder struct {
 	Graph
-	wiring
+	reportedDevices
 	in       fleet.HostTopology
 	now      time.Time
 	current  bool // the host's report about networks and VMs is current
@@ -22,7 +22,7 @@ type hostGraphBuilder struct {
 // HostGraph is the network picture of one host: its devices, their networks, and the VMs on the networks.
 func HostGraph(in fleet.HostTopology, now time.Time) Graph {
 	h := in.Host
-	g := &hostGraphBuilder{in: in, now: now, current: fleet.IsFresh(h.InventoryAt, now), wiring: wiring{host: h.ID, online: fleet.IsFresh(h.SeenAt, now)}}
+	g := &hostGraphBuilder{in: in, now: now, current: fleet.IsFresh(h.InventoryAt, now), reportedDevices: reportedDevices{host: h.ID, online: fleet.IsFresh(h.SeenAt, now)}}
 	if h.Status != nil {
 		g.nics, g.complete = h.Status.Inventory.NICs, h.Status.Inventory.NICsCurrent
 	}
@@ -128,8 +128,8 @@ func (g *hostGraphBuilder) addMissingBridge(bridge, network, id string, column i
 	g.addEdge(Edge{From: g.id(bridge), To: id, Severity: fleet.SeverityBad, Description: says})
 }
 
-// isBelow reports whether a device is below another one, at any depth.
-func (w wiring) isBelow(from, to string, left int) bool {
+// isBelow reports whether the device from is below the device to, with at most left devices between them.
+func (w reportedDevices) isBelow(from, to string, left int) bool {
 	if from == to {
 		return true
 	}
@@ -154,8 +154,8 @@ func (g *hostGraphBuilder) addVM(node Node, phase fleet.Phase, nics []vmNIC) {
 	g.addNode(node)
 }
 
-// nicNode returns the node to which a NIC is connected: a port group, a network, or a missing object. It also returns
-// the severity and the description of the line.
+// nicNode returns the id of the node to which a NIC is connected: a port group, a network, or a missing object. It also
+// returns the severity and the description of the line.
 func (g *hostGraphBuilder) nicNode(c vmNIC, phase fleet.Phase) (id string, tone fleet.Severity, says string) {
 	i := slices.IndexFunc(g.in.Networks, func(n fleet.NetworkView) bool {
 		if c.id != "" {
@@ -182,7 +182,8 @@ func (g *hostGraphBuilder) nicNode(c vmNIC, phase fleet.Phase) (id string, tone 
 	return id, tone, says
 }
 
-// addMissingNetwork adds a node for the network or bridge that a VM's NIC names but the host does not have.
+// addMissingNetwork adds a node for the network or bridge that a VM's NIC refers to but that does not exist on the
+// host.
 func (g *hostGraphBuilder) addMissingNetwork(c vmNIC) (id string, tone fleet.Severity, says string) {
 	id = "gone:" + string(c.kind) + ":" + c.name
 	node := Node{ID: id, Column: g.networks, Icon: "network", Kind: "Network", Name: c.name, Severity: fleet.SeverityUnknown, Word: "Unknown"}
@@ -202,7 +203,7 @@ func (g *hostGraphBuilder) addMissingNetwork(c vmNIC) (id string, tone fleet.Sev
 	return id, tone, says
 }
 
-// lineSeverityTo is the severity of a line to a node of severity t.
+// lineSeverityTo is the severity of a line that leads to a node of severity t.
 func lineSeverityTo(t fleet.Severity) fleet.Severity {
 	if t == fleet.SeverityWarn {
 		return fleet.SeverityIdle // the node at the line's end shows the warning

@@ -57,10 +57,10 @@ func newVMView(name string, sources ...string) fleet.VMView {
 	return v
 }
 
-// changedServer is the server after a modification.
-func changedServer(how func(*fleet.HostTopology)) fleet.HostTopology {
+// changedServer returns bondedServer after change has modified it.
+func changedServer(change func(*fleet.HostTopology)) fleet.HostTopology {
 	t := bondedServer()
-	how(&t)
+	change(&t)
 	return t
 }
 

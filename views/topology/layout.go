@@ -18,8 +18,7 @@ const (
 	columnGap     = 36
 	headHeight    = 28
 	pictureMargin = 4
-	// signDistance is the distance of a fault sign from the end of its line, so that signs of several lines do not
-	// overlap.
+	// signDistance is the distance of a fault sign from the end of its line. It keeps the signs of several lines apart.
 	signDistance = 18
 )
 
@@ -50,9 +49,10 @@ type Picture struct {
 	Lines []Line
 }
 
-// LayOut computes the layout of the graph; the same graph always gives the same picture. Columns without nodes are left
-// out. Rows are sorted so that few lines cross. A node is placed close to the first node to its right, so the picture
-// begins at its top. An edge that leads to the left is reversed. An edge within one column is left out.
+// LayOut computes the layout of the graph; the same graph always gives the same picture. It omits columns without
+// nodes, and edges within one column. It sorts the nodes of each column so that few lines cross, and places each node
+// as level as possible with its first neighbour to the right. It draws an edge that leads to the left in the opposite
+// direction.
 func LayOut(g Graph) Picture {
 	column, heads := drawnColumns(g)
 	at := map[string]int{}
@@ -120,7 +120,7 @@ func LayOut(g Graph) Picture {
 	return out
 }
 
-// joinItems records two items as neighbours on a path, once.
+// joinItems records two items as neighbours on a path, unless they already are.
 func joinItems(a, b *columnItem) {
 	if !slices.Contains(a.right, b) {
 		a.right, b.left = append(a.right, b), append(b.left, a)
@@ -166,7 +166,7 @@ func linePath(e Edge, c int, via []*columnItem, left func(int) int, middle func(
 	return out
 }
 
-// drawingOrder is the drawing order of lines: a higher rank is drawn on top.
+// drawingOrder is the rank of a line: lines with a higher rank are drawn on top.
 func (e Edge) drawingOrder() int {
 	return slices.Index([]fleet.Severity{fleet.SeverityIdle, fleet.SeverityOK, fleet.SeverityUnknown, fleet.SeverityWarn, fleet.SeverityBad}, e.Severity)
 }

@@ -11,7 +11,7 @@ import (
 	"quantix/views/topology"
 )
 
-// checkPicture fails where boxes overlap, leave the picture or their column, or where a line does not lead to the
+// checkPicture fails if boxes overlap, if a box leaves the picture or its column, or if a line does not lead to the
 // right.
 func checkPicture(t *testing.T, p topology.Picture) {
 	t.Helper()

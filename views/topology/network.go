@@ -10,7 +10,8 @@ import (
 	"quantix/views"
 )
 
-// networkState is the state of a network on a host, with the same words as the table of hosts on the network's page.
+// networkState describes the state of a network on a host, in the same words as the table of hosts on the network's
+// page.
 func networkState(h fleet.NetworkHost) (tone fleet.Severity, word, says string) {
 	switch st := h.Status; {
 	case h.State == fleet.NetworkUnknown:
@@ -98,7 +99,7 @@ func addPortGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Severit
 	}
 }
 
-// vmNIC is one NIC of a VM, as its host reports it, or as in the spec while the host has not reported.
+// vmNIC is one NIC of a VM, as reported by the VM's host. Before the host's first report, it is a NIC of the spec.
 type vmNIC struct {
 	id    fleet.NetworkID // empty: unknown
 	kind  fleet.NetworkKind
@@ -153,7 +154,8 @@ func vmNode(v fleet.VMView) Node {
 	return vmNodeFromStatus("vm:"+string(v.ID), v.Name, views.VMPath(v.ID), v.Phase, v.Status)
 }
 
-// nicLineSeverity is the severity of a line to a VM's NIC, from the network's severity on the host and the VM's phase.
+// nicLineSeverity is the severity of the line between a network and a VM's NIC. It depends on the network's severity on
+// the host and the VM's phase.
 func nicLineSeverity(network fleet.Severity, vm fleet.Phase) fleet.Severity {
 	if network == fleet.SeverityOK && vm.Severity() == fleet.SeverityIdle {
 		return fleet.SeverityIdle

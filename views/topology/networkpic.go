@@ -61,7 +61,7 @@ func NetworkGraph(in fleet.NetworkTopology, now time.Time) Graph {
 
 // addHost adds one host: its bridge and the uplink devices.
 func (g *Graph) addHost(n fleet.Network, h fleet.NetworkHost, d fleet.HostDevices, now time.Time) {
-	w := wiring{host: h.HostID, prefix: string(h.HostID) + ":", nics: d.NICs, online: fleet.IsFresh(h.SeenAt, now), complete: d.Current}
+	w := reportedDevices{host: h.HostID, prefix: string(h.HostID) + ":", nics: d.NICs, online: fleet.IsFresh(h.SeenAt, now), complete: d.Current}
 	node := Node{ID: "host:" + string(h.HostID), Column: columnHosts, Icon: "server", Kind: "Host", Name: h.HostName, Href: views.TabPath(views.HostPath(h.HostID), "topology")}
 	node.Severity, node.Word, node.Explanation = networkState(h)
 	bridge := bridgeOnHost(n, h)

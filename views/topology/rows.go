@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// columnItem is an entry of a column in the layout: a node, or a line that passes the column.
+// columnItem is an entry of a column in the layout: a node, or a line that crosses the column on its way to a later
+// one.
 type columnItem struct {
-	node   int // index of the node; -1: a line from the node from, which passes the column
+	node   int // index of the node; -1: a line that crosses the column and starts at the node with the index from
 	from   int
 	center float64
 	left   []*columnItem // neighbours in the column before
@@ -23,7 +24,8 @@ func (i *columnItem) height() float64 {
 
 type columnItems [][]*columnItem
 
-// sorted returns the row order with the fewest line crossings that eight sweeps find.
+// sorted returns the order of items with the fewest line crossings among the orders that eight sweeps over the columns
+// produce.
 func (l columnItems) sorted() columnItems {
 	best, least := l.clone(), l.crossings()
 	for sweep := 0; sweep < 8 && least > 0; sweep++ {
@@ -50,7 +52,8 @@ func (l columnItems) clone() columnItems {
 	return out
 }
 
-// reordered is a column sorted by its items' average neighbour position. An item without neighbours keeps its place.
+// reordered returns a column sorted by the average position of each item's neighbours. An item without neighbours keeps
+// its place.
 func (l columnItems) reordered(c int, forward bool) []*columnItem {
 	beside := c - 1
 	if !forward {
@@ -85,14 +88,14 @@ func (l columnItems) reordered(c int, forward bool) []*columnItem {
 	return row
 }
 
-// crossings counts the line crossings between neighbouring columns.
+// crossings returns the number of line crossings between neighbouring columns.
 func (l columnItems) crossings() (n int) {
 	for c := 1; c < len(l); c++ {
 		place := map[*columnItem]int{}
 		for i, x := range l[c] {
 			place[x] = i
 		}
-		var before []int // ends of the lines that begin further up
+		var before []int // ends of the lines that begin at items further up
 		for _, x := range l[c-1] {
 			ends := make([]int, len(x.right))
 			for i, r := range x.right {
@@ -169,8 +172,8 @@ func alignColumn(row []*columnItem, forward bool) {
 	}
 }
 
-// preferredCenter is the item's preferred position: level with its first neighbour to the right, or at the average of
-// its neighbours to the left.
+// preferredCenter is the item's preferred position. Forward, it is the average of the neighbours to the left; backward,
+// it is level with the first neighbour to the right.
 func (i *columnItem) preferredCenter(forward bool) float64 {
 	near := i.left
 	if !forward {

@@ -26,7 +26,8 @@ func (b Box) textWidth() int {
 	return b.W - textLeft - 8
 }
 
-// hasIcon reports whether the box has an icon for its severity. Boxes without a fault have none.
+// hasIcon reports whether the box has an icon for its severity. Only boxes with a warning, a fault or an unknown state
+// have one.
 func (b Box) hasIcon() bool {
 	return b.Severity != fleet.SeverityOK && b.Severity != fleet.SeverityIdle
 }
@@ -50,7 +51,7 @@ func (b Box) secondLine() string {
 	return cutToWidth(b.stateAndDetail(), detailSize, b.textWidth())
 }
 
-// tooltip is the tooltip of a box, with everything known.
+// tooltip is the tooltip of a box: its kind, name, state and details, and the full text of its fault.
 func (n Node) tooltip() string {
 	out := n.Kind + " " + n.Name
 	if line := n.stateAndDetail(); line != "" {
@@ -83,7 +84,7 @@ func someNodeNames(nodes []Node) string {
 	return joinWords(out)
 }
 
-// nodesInListOrder are the nodes in the order of the list, column by column.
+// nodesInListOrder returns the nodes column by column, as in the list below the picture.
 func (g Graph) nodesInListOrder() []Node {
 	out := slices.Clone(g.Nodes)
 	slices.SortStableFunc(out, func(a, b Node) int { return cmp.Compare(a.Column, b.Column) })

@@ -14,7 +14,8 @@ var actionIcons = map[fleet.Action]string{
 	fleet.ActPause: "pause", fleet.ActResume: "play", fleet.ActConsole: "monitor", fleet.ActEdit: "pencil", fleet.ActProtect: "shield", fleet.ActDelete: "trash-2",
 }
 
-// confirmText is the browser's confirmation text for an action that loses unwritten guest data; empty: no confirmation.
+// confirmText is the browser's confirmation text for an action that may lose data which the guest has not written yet;
+// empty: no confirmation.
 func confirmText(a fleet.Action, name string) string {
 	if !a.JobKind().Info().InterruptsWaits {
 		return ""

@@ -89,8 +89,8 @@ func TestVMMenuHasEveryAction(t *testing.T) {
 	}
 }
 
-// TestOnlyForcedActionsAskForConfirmation checks that only actions that lose guest writes ask for confirmation. Actions
-// without an action state are disabled.
+// TestOnlyForcedActionsAskForConfirmation checks that only actions that may lose the guest's unwritten data ask for
+// confirmation. Actions without an action state are disabled.
 func TestOnlyForcedActionsAskForConfirmation(t *testing.T) {
 	t.Parallel()
 	vm := reportedVM(fleet.PhaseRunning)

@@ -22,7 +22,7 @@ type BulkEditPreview struct {
 // changedVMCount counts the VMs that the edit would change.
 func (p BulkEditPreview) changedVMCount() int { return p.Now + p.NextBoot }
 
-func (p BulkEditPreview) refused() int { return len(p.Refused) + p.Left }
+func (p BulkEditPreview) refusedCount() int { return len(p.Refused) + p.Left }
 
 func (p BulkEditData) title() string { return "Edit " + kit.CountText(len(p.IDs), "VM") }
 
@@ -33,7 +33,8 @@ type bulkEditSection struct {
 	fields []fleet.VMField
 }
 
-// bulkEditSections are the fields that several VMs can share, by section. Fields with an input of their own come first.
+// bulkEditSections are the fields that can have the same value in several VMs, by section. The first section has the
+// fields that belong to none of fleet.VMSections.
 func bulkEditSections() []bulkEditSection {
 	out := []bulkEditSection{{title: "CPU and memory", open: true}}
 	for _, s := range fleet.VMSections {

@@ -20,7 +20,7 @@ type ComparePage struct {
 	Templates   kit.SelectChoices      // template versions to compare with
 }
 
-// BaseAddress is the page's address without the choice between all and different fields.
+// BaseAddress is the page's address without the query value that also shows equal fields.
 func (p ComparePage) BaseAddress() string {
 	if p.Version != nil {
 		return views.CompareTemplatePath(p.Left.ID, p.Template.ID, p.Version.ID)
@@ -28,7 +28,7 @@ func (p ComparePage) BaseAddress() string {
 	return views.ComparePath(p.Left.ID, p.Right.ID)
 }
 
-// versionValue is the form value of the template version; empty: none.
+// versionValue is the template version as the value of a form field; empty: none.
 func (p ComparePage) versionValue() string {
 	if p.Version == nil {
 		return ""

@@ -31,7 +31,7 @@ func (f Form) proposedNetwork() string {
 	return NetworkValue(f.Default.Network.Kind, f.Default.Network.Name)
 }
 
-// projectField is the project choice; a change loads that project's defaults.
+// projectField is the select of the project. After a change, the page loads the defaults of the chosen project.
 func (f Form) projectField() kit.Field {
 	return f.field("projectId", kit.Field{Label: "Project", Attrs: templ.Attributes{
 		"hx-post": "/vms", "hx-trigger": "change", "hx-include": "#vm-form", "hx-target": "#vm-form", "hx-swap": "outerHTML", "hx-vals": `{"begin":"` + PrefillProjectDefaults + `"}`,
@@ -50,8 +50,8 @@ func (f Form) poolField(name string, in kit.Field) kit.Field {
 	return in
 }
 
-// networkField is a network choice that preselects the default network. A NIC of an imported or cloned VM keeps the
-// network of the same name.
+// networkField is the select of a network, which preselects the default network. A NIC of an imported or cloned VM
+// keeps a network of the same name.
 func (f Form) networkField(name string, in kit.Field) kit.Field {
 	in = f.field(name, in)
 	if was := in.Value; !hasOption(f.Networks.Options, was) {
@@ -76,8 +76,7 @@ func defaultHintText(hint, name, why string) string {
 	return strings.TrimSpace(hint + " Default: " + name + " (" + why + ").")
 }
 
-// withEmptyChoice adds an empty first choice where there is no default. Without it, a browser would preselect the
-// first entry.
+// withEmptyChoice adds an empty first option if value is empty. Without it, a browser would preselect the first option.
 func withEmptyChoice(in kit.SelectChoices, value, text string) kit.SelectChoices {
 	if value == "" && len(in.Options) > 0 {
 		in.Options = slices.Insert(slices.Clone(in.Options), 0, kit.Option{Text: text})
@@ -85,7 +84,7 @@ func withEmptyChoice(in kit.SelectChoices, value, text string) kit.SelectChoices
 	return in
 }
 
-func (f Form) pools(value string) kit.SelectChoices {
+func (f Form) poolChoices(value string) kit.SelectChoices {
 	return withEmptyChoice(f.Pools, value, "Choose a pool")
 }
 

@@ -21,23 +21,24 @@ func (p DeletePage) dialog() kit.Dialog {
 	} else {
 		d.ButtonContent = DeleteButtonLabel("VM")
 	}
-	if fate := p.diskChoice(); len(p.VM.Spec.Disks) > 0 && fate.WhyKeep != "" && fate.WhyDelete != "" {
+	if fate := p.diskDeletionChoice(); len(p.VM.Spec.Disks) > 0 && fate.WhyKeep != "" && fate.WhyDelete != "" {
 		d.Button, d.Why = "Delete VM", fate.WhyKeep
 	}
 	return d
 }
 
-// DiskDeletionChoice is the choice between keeping and deleting disks. A choice that is not possible has a reason.
+// DiskDeletionChoice is the choice between keeping and deleting disks, with the reason if one of them is not possible.
 type DiskDeletionChoice struct {
 	Chosen             string
 	WhyKeep, WhyDelete string
 }
 
-func (p DeletePage) diskChoice() DiskDeletionChoice {
+func (p DeletePage) diskDeletionChoice() DiskDeletionChoice {
 	return DiskDeletionChoice{Chosen: p.Disks, WhyKeep: p.VM.WhySnapshotsBlockDiskJobs(), WhyDelete: p.VM.WhyDisksInUse()}
 }
 
-// deletesDisks reports whether the form currently deletes disks. The default is keep, unless keeping is not possible.
+// deletesDisks reports whether the form deletes the disks. Without a choice, the form keeps the disks, unless that is
+// not possible.
 func (f DiskDeletionChoice) deletesDisks() bool {
 	return f.WhyDelete == "" && (f.Chosen == "delete" || f.WhyKeep != "")
 }

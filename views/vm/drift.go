@@ -20,7 +20,7 @@ func (p Page) whyNotResolveDrift(a fleet.Action) string {
 	return why
 }
 
-// actualValue is the host's value of a field with drift. Without drift, it is wanted, the value in the spec.
+// actualValue is the value of a field on the host. Without drift, that is the value in the spec (wanted).
 func actualValue(vm fleet.VMView, field, wanted string) string {
 	if d := fieldDrift(vm, field); d != nil {
 		return d.Actual
@@ -49,8 +49,8 @@ func fieldDrift(vm fleet.VMView, field string) *fleet.Drift {
 	return nil
 }
 
-// acceptDriftAction is the action that accepts the drift of one field. It sends the shown value, since the host's value
-// may change before the click.
+// acceptDriftAction is the action that accepts the drift of one field. The request contains the value shown on the
+// page, because the host's value may change before the click.
 func (p Page) acceptDriftAction(d fleet.Drift) kit.ActionButton {
 	a := kit.ActionButton{
 		Word: "Accept drift", Label: "Accept drift " + fieldLabel(d.Field), Post: p.path("accept-drift"), Why: p.whyNotResolveDrift(fleet.ActAcceptDrift),

@@ -78,7 +78,7 @@ func (f FirstBootForm) specOptions() []kit.Option {
 	return out
 }
 
-// DefaultUserLabel is the label of a user without a name: see fleet.FirstUser.
+// DefaultUserLabel is the label of a first-boot user without a name: see fleet.FirstUser.
 const DefaultUserLabel = "the image's default user"
 
 // summary summarizes the typed values; empty: nothing typed.
@@ -116,7 +116,7 @@ func textArea(in kit.Field, rows, placeholder string) kit.Field {
 	return in
 }
 
-// codeArea is an area for preformatted text in a monospaced font.
+// codeArea is a text area with a monospaced font.
 func codeArea(in kit.Field, rows, placeholder string) kit.Field {
 	in = textArea(in, rows, placeholder)
 	in.Attrs["class"], in.Attrs["wrap"] = "mono", "off"

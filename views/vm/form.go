@@ -34,7 +34,7 @@ type Form struct {
 	Default fleet.VMDefaults // defaults that the form preselects
 }
 
-// NewVMSource is the source that filled the form of a new VM.
+// NewVMSource is the source that the form of a new VM was prefilled from.
 type NewVMSource struct {
 	Title, Back string
 	Note        string            // one sentence for the form
@@ -61,7 +61,7 @@ func (f Form) back() string {
 	return "/vms"
 }
 
-// cloneSource names the source of the disk with index i of a clone; empty: the disk is no copy.
+// cloneSource describes the original of disk i of a clone. It is empty if the disk is no copy.
 func (f Form) cloneSource(i string) string {
 	n, err := strconv.Atoi(i)
 	if f.Source == nil || err != nil || n >= len(f.Source.Disks) {
@@ -70,7 +70,7 @@ func (f Form) cloneSource(i string) string {
 	return f.Source.Disks[n]
 }
 
-// originalNetwork names the original network of an imported NIC; empty: none.
+// originalNetwork names the network of a NIC in the imported appliance; empty: none.
 func (f Form) originalNetwork(at string) string {
 	n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(at, "spec.nics["), "]"))
 	if f.Source == nil || err != nil || n >= len(f.Source.NICs) {
@@ -125,7 +125,8 @@ func (f Form) isCountSectionOpen() bool {
 	return f.vmCountText() != "one VM" || f.Errors.At("count") != "" || f.Errors.At("first") != ""
 }
 
-// field is one input with its typed value, its errors (also those of nested fields), and when an edit takes effect.
+// field is the input with the given name: its typed value, its errors (also those of nested fields), and when an edit
+// takes effect.
 func (f Form) field(name string, in kit.Field) kit.Field {
 	in.Name = name
 	if texts := f.Typed[name]; len(texts) > 0 {
@@ -146,7 +147,7 @@ func (f Form) field(name string, in kit.Field) kit.Field {
 	return in
 }
 
-// memoryUnit is the unit of the typed memory.
+// memoryUnit is the typed unit of the memory size.
 func (f Form) memoryUnit() string {
 	if texts := f.Typed["spec.memoryMiB"]; len(texts) > 1 {
 		return texts[1]
@@ -154,7 +155,7 @@ func (f Form) memoryUnit() string {
 	return "GiB"
 }
 
-// rowIndexes are the indexes of a list's rows.
+// rowIndexes are the numbers of the rows of a list in the form.
 func (f Form) rowIndexes(list string) []string {
 	var out []string
 	for name := range f.Typed {
@@ -169,17 +170,17 @@ func (f Form) rowIndexes(list string) []string {
 	return out
 }
 
-// VolumeValue is the form value of a volume.
+// VolumeValue is a volume as the value of a form field.
 func VolumeValue(pool fleet.PoolID, volume string) string { return string(pool) + "/" + volume }
 
-// LibraryImageValue is the form value of an image version.
+// LibraryImageValue is an image version as the value of a form field.
 func LibraryImageValue(image fleet.ImageID, version fleet.ImageVersionID) string {
 	return libraryPrefix + string(image) + ":" + string(version)
 }
 
 const libraryPrefix = "image:"
 
-// ParseLibraryImageValue parses a LibraryImageValue value, which forms send in a volume's pool field.
+// ParseLibraryImageValue parses a LibraryImageValue, which forms send in place of a pool.
 func ParseLibraryImageValue(value fleet.PoolID) (fleet.ImageID, fleet.ImageVersionID, bool) {
 	rest, ok := strings.CutPrefix(string(value), libraryPrefix)
 	image, version, _ := strings.Cut(rest, ":")
@@ -192,8 +193,8 @@ var memoryUnitOptions = []kit.Option{{Value: "GiB", Text: "GiB"}, {Value: "MiB",
 
 var diskSources = []kit.Option{{Value: "empty", Text: "Empty disk"}, {Value: "image", Text: "Copy of an image"}, {Value: "overlay", Text: "Overlay on an image"}}
 
-// diskSourceOptions are the kinds of a new disk. The form offers an existing volume only if one exists or was already
-// chosen.
+// diskSourceOptions are the kinds of sources for a new disk. An existing volume is offered only if there is one or it
+// was already chosen.
 func (f Form) diskSourceOptions() []kit.Option {
 	if len(f.LUNs.Options) < 2 {
 		return diskSources
@@ -211,7 +212,7 @@ func firstFieldError(e kit.Errors, paths ...string) string {
 	return ""
 }
 
-// firmwareField is the firmware choice, disabled while the guest is running.
+// firmwareField is the select of the firmware, which is disabled while the guest is running.
 func (f Form) firmwareField() kit.Field {
 	in := kit.Field{Label: "Firmware"}
 	if of, ok := fleet.FieldByName("firmware"); ok && f.GuestRuns && of.TakesEffect == fleet.WhenPoweredOff {

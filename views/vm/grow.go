@@ -54,7 +54,7 @@ func (p Page) growAction(d fleet.Disk) kit.ActionButton {
 	return kit.ActionButton{Icon: "expand", Word: "Grow…", Href: diskActionPath(p.VM.ID, "grow", d.Ref()), Dialog: true}.WithReasonFrom(p.Actions, fleet.ActEdit).DisableFor(why)
 }
 
-// diskActions are the actions on a disk. Only actors who may see hosts learn about other pools.
+// diskActions are the actions on a disk. Moving a disk is offered only to actors who may see hosts.
 func (p Page) diskActions(d fleet.Disk) []kit.ActionButton {
 	acts := []kit.ActionButton{p.growAction(d), p.createImageAction(d)}
 	if p.MaySeeHosts {
@@ -63,8 +63,8 @@ func (p Page) diskActions(d fleet.Disk) []kit.ActionButton {
 	return acts
 }
 
-// pendingDiskSize is the requested size of a disk that its host has not grown yet; empty: the disk has the requested
-// size.
+// pendingDiskSize is the requested size of a disk that the host has not grown yet. It is empty if the disk already has
+// the requested size.
 func pendingDiskSize(vm fleet.VMView, d fleet.Disk) string {
 	if has := vm.DiskBytes(d); vm.Status != nil && d.SizeBytes > has && has > 0 {
 		return kit.Bytes(d.SizeBytes)

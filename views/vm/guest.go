@@ -64,7 +64,7 @@ func guestAgentLook(g fleet.GuestStatus) (icon, tone, word string) {
 	return "circle-check", "ok", "Answers"
 }
 
-// guestAgentHelp explains how to make the guest agent respond; empty: the agent responds.
+// guestAgentHelp explains how to make the guest agent respond. It is empty if the agent responds.
 func guestAgentHelp(g fleet.GuestStatus) string {
 	switch g.Agent {
 	case fleet.AgentNone:
@@ -75,8 +75,8 @@ func guestAgentHelp(g fleet.GuestStatus) string {
 	return "Install and start qemu-guest-agent in the guest. Without it, addresses come from DHCP and ARP, and snapshots are not quiesced."
 }
 
-// clockOffset describes the offset between the guest's and the host's clock. bad: the offset is large enough to break
-// certificates and logs.
+// clockOffset describes how far the guest's clock differs from the host's. bad is true if the difference is large
+// enough to cause problems with certificates and logs.
 func clockOffset(g fleet.GuestReading) (text string, bad bool) {
 	off := time.Duration(g.ClockMs) * time.Millisecond
 	way := "ahead"
@@ -105,7 +105,7 @@ func signedInGuestUsers(users []fleet.GuestUser) string {
 	return strings.Join(out, ", ")
 }
 
-// reportedGuest is the running guest's reported status; nil: the VM is off, or its host is offline.
+// reportedGuest is the reported status of the running guest; nil if the VM is off or its host is offline.
 func (p Page) reportedGuest() *fleet.GuestStatus {
 	if p.VM.Status == nil || p.VM.Phase == fleet.PhaseUnknown {
 		return nil

@@ -14,7 +14,7 @@ func guestHasNIC(vm fleet.VMView, mac string) bool {
 	return vm.Status != nil && slices.ContainsFunc(vm.Status.NICs, func(n fleet.NICState) bool { return strings.EqualFold(n.MAC, mac) })
 }
 
-// nicsOutsideSpec returns the guest's NICs that are not in the spec, without NICs of a pending unplug.
+// nicsOutsideSpec returns the guest's NICs that are not in the spec. It omits NICs with a pending unplug.
 func nicsOutsideSpec(vm fleet.VMView) []fleet.NICState {
 	if vm.Status == nil || fieldDrift(vm, "nics") != nil {
 		return nil
@@ -43,7 +43,8 @@ func reportedMemoryMiB(vm fleet.VMView) int {
 	return vm.Status.MemoryMiB
 }
 
-// balloonText describes how far the balloon has reduced the guest's memory; empty: the guest has all its memory.
+// balloonText describes by how much the balloon has reduced the guest's memory. It is empty if the guest has all its
+// memory.
 func balloonText(vm fleet.VMView) string {
 	if vm.Status == nil || vm.Status.BalloonMiB == 0 {
 		return ""
@@ -51,7 +52,7 @@ func balloonText(vm fleet.VMView) string {
 	return kit.MiB(vm.Status.BalloonMiB) + " of " + kit.MiB(cmp.Or(vm.Spec.Memory.BalloonMiB, vm.Status.MemoryMiB)) + " in use: the host is short of memory"
 }
 
-// diskSize is a disk's size as reported by its host, else the size in the spec.
+// diskSize is the size of a disk as its host reports it. Without a report, it is the size in the spec.
 func diskSize(vm fleet.VMView, i int) string {
 	if vm.Status != nil && i < len(vm.Status.Disks) && vm.Status.Disks[i].SizeBytes > 0 {
 		return kit.Bytes(vm.Status.Disks[i].SizeBytes)

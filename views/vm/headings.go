@@ -16,7 +16,7 @@ const (
 	healthSectionID    = "vm-health"
 )
 
-// PrefillSectionHeadings is the request value that asks for the section headings only.
+// PrefillSectionHeadings is the value of the request that gets only the section headings.
 const PrefillSectionHeadings = "headings"
 
 func summaryID(section string) string { return section + "-now" }
@@ -26,8 +26,8 @@ func (f FirstBootForm) summaryOrNone() string {
 	return cmp.Or(f.summary(), "none")
 }
 
-// sectionSummaries returns the sections of the form with their summaries. sent holds the values as the browser sent
-// them, under the row numbers of the page.
+// sectionSummaries returns the sections of the form with their summaries. sent holds the form's values with the row
+// numbers of the page, before the server has renumbered the rows.
 func (f Form) sectionSummaries(sent url.Values) []formSection {
 	out := f.sections()
 	out = append(out, formSection{id: rulesSectionID, summary: f.rowsSummary("spec.rules", "rule")}, formSection{id: healthSectionID, summary: f.rowsSummary("spec.health", "check")})
@@ -46,7 +46,8 @@ func (f Form) sectionSummaries(sent url.Values) []formSection {
 	return slices.DeleteFunc(out, func(s formSection) bool { return len(s.fields) > 0 && !f.hasSection(s) })
 }
 
-// hasSection reports whether the page has the section. A removed row leaves a gap in the row numbers.
+// hasSection reports whether the page has the section. The section of a row that the user removed has no fields on the
+// page.
 func (f Form) hasSection(s formSection) bool {
 	return slices.ContainsFunc(s.fields, func(p formField) bool { return f.Typed.Has(p.name) })
 }

@@ -20,8 +20,8 @@ var healthStateLooks = map[fleet.Health]struct{ icon, tone, word string }{
 	fleet.HealthUnknown: {"circle-question-mark", "unknown", "Unknown"},
 }
 
-// healthCheckRows are the VM's configured health checks with the results of its host. Results of an offline host are
-// not shown.
+// healthCheckRows are the VM's health checks with the results from its host. The results of an offline host are
+// omitted.
 func (p Page) healthCheckRows() []healthCheckRow {
 	var out []healthCheckRow
 	s := p.VM.Status
@@ -78,7 +78,7 @@ type placementRuleRow struct {
 	broken bool
 }
 
-// placementRuleRows are those of the VM's placement rules that the actor may read.
+// placementRuleRows are the VM's placement rules as sentences, each with whether the VM's host breaks the rule.
 func (p Page) placementRuleRows() []placementRuleRow {
 	var out []placementRuleRow
 	for i, r := range p.VM.Spec.Rules {
@@ -92,8 +92,8 @@ var (
 	ruleSideOptions  = []kit.Option{{Value: "false", Text: "be with, or on"}, {Value: "true", Text: "be apart from"}}
 )
 
-// ruleKinds are the targets that the actor may name in a rule.
-func (f Form) ruleKinds() []kit.Option {
+// ruleTargetOptions are the kinds of targets that the actor may name in a placement rule.
+func (f Form) ruleTargetOptions() []kit.Option {
 	var out []kit.Option
 	for _, o := range fleet.RuleKinds {
 		if f.MaySeeHosts || !(fleet.PlacementRule{Of: fleet.RuleTarget(o.Value)}).NamesHosts() {
@@ -119,7 +119,7 @@ func (f Form) rowsSummary(list, what string) string {
 	return "none"
 }
 
-// rowsOpen reports whether a section of rows is open: a row has an error, or the person has just added a row.
+// rowsOpen reports whether the section of a list is open: a row has an error, or the person has just added a row.
 func (f Form) rowsOpen(list string) bool {
 	return f.Errors.ForFieldOrBelow(list) != "" || f.Typed.Get("add") == list
 }

@@ -6,8 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestStaleHealthCheckResultsHidden checks that the page does not show results of an offline host, or of a check that
-// has changed since.
+// TestStaleHealthCheckResultsHidden checks that the page shows no results of an offline host, and no results from
+// before the check was changed.
 func TestStaleHealthCheckResultsHidden(t *testing.T) {
 	t.Parallel()
 	check := fleet.HealthCheck{Kind: fleet.HealthTCP, Port: 22}

@@ -91,7 +91,7 @@ type ExportPage struct {
 // ExportForm holds the format and the pool that a person chose for an export.
 type ExportForm struct{ What, Pool string }
 
-// deletedAtText is the time at which the exported file is deleted, in words.
+// deletedAtText describes when the exported file is deleted.
 func (p ExportPage) deletedAtText(e fleet.Export) string {
 	left := e.ExpiresAt.Sub(p.Now)
 	if left < time.Hour {

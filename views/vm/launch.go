@@ -14,7 +14,7 @@ func encryptionText(vm fleet.VMView) string {
 	return fleet.FormInput{Options: fleet.ConfidentialKinds}.ValueText(kind)
 }
 
-// launchMeasurement is the launch measurement of the running guest; nil: none is known.
+// launchMeasurement is the launch measurement of the running guest; nil if it is not known.
 func launchMeasurement(vm fleet.VMView) *fleet.LaunchInfo {
 	if vm.Status == nil || !vm.HasGuest() || vm.Phase == fleet.PhaseUnknown {
 		return nil

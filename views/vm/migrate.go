@@ -47,8 +47,8 @@ func migrationTargetText(t fleet.MigrationTarget) string {
 	return migrationTargetName(t) + ", " + kit.Bytes(t.FreeBytes) + " free"
 }
 
-// MigrateOptions are the targets that a person may choose. The options include targets that only lack capacity, since a
-// permitted person may overcommit them.
+// MigrateOptions are the targets that a person can choose. They include targets that lack only capacity, because people
+// with the permission may overcommit these.
 func MigrateOptions(targets []fleet.MigrationTarget) (out []kit.Option) {
 	for _, t := range targets {
 		if t.Allowed || t.Room {
@@ -61,7 +61,7 @@ func MigrateOptions(targets []fleet.MigrationTarget) (out []kit.Option) {
 // maxRefusedTargets is how many refused targets the dialog shows with their reasons.
 const maxRefusedTargets = 10
 
-// refusedTargets are the first refused targets, and the number of targets beyond them.
+// refusedTargets returns the first refused targets, and the number of the other refused targets.
 func (p MigratePage) refusedTargets() (first []fleet.MigrationTarget, more int) {
 	for _, t := range p.Targets {
 		switch {

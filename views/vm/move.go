@@ -39,8 +39,8 @@ func diskActionPath(id fleet.VMID, act string, disk fleet.Volref) string {
 	return kit.Link{Path: views.VMPath(id, "disks", act), Query: url.Values{"disk": {VolumeValue(disk.PoolID, disk.Volume)}}}.String()
 }
 
-// selectable reports whether a person may choose the target. A target that only lacks space is open to people who may
-// overcommit.
+// selectable reports whether a person may choose the target. A target that lacks only space can be chosen by people who
+// may overcommit.
 func (p MoveDiskPage) selectable(t fleet.MoveTarget) bool {
 	return t.Allowed || t.LacksOnlySpace && p.needsOvercommit()
 }

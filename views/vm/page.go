@@ -73,7 +73,7 @@ func (p Page) tabs() []kit.Tab {
 // liveKey is the VM's wake-up key.
 func (p Page) liveKey() string { return "vm:" + string(p.VM.ID) }
 
-// consoleAttrs are the attributes that report the VM's phase to the console's scripts. A VM without a console has none.
+// consoleAttrs are attributes that pass the VM's phase to the console's scripts. A VM without a console has none.
 func (p Page) consoleAttrs() templ.Attributes {
 	if !p.actionState(fleet.ActConsole).Allowed {
 		return nil
@@ -105,7 +105,7 @@ func (p Page) poolName(id fleet.PoolID) string {
 	return "a pool"
 }
 
-// nicFilter is the filter of a NIC; nil: unknown.
+// nicFilter is the filter status of the NIC with index i; nil: unknown.
 func (p Page) nicFilter(i int) *fleet.NICFilter {
 	if i < len(p.Filters) {
 		return &p.Filters[i]

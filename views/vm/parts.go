@@ -13,7 +13,7 @@ import (
 	"quantix/views/kit"
 )
 
-// formSection is a collapsible section of the form, closed until it is used.
+// formSection is a section of the form that the user can open. It is closed unless one of its fields has an error.
 type formSection struct {
 	id, title string
 	summary   string // summary of its values
@@ -62,8 +62,8 @@ func (f Form) formFieldOf(v fleet.VMField) formField {
 	return part
 }
 
-// rowSections are the sections of a disk's or NIC's row. If stays is true, the row edits an existing device, whose
-// changes may take effect only later.
+// rowSections are the sections of a row of a disk or NIC. If stays is true, the row edits an existing device: fields
+// that only a new device can have are omitted, and the others may take effect later.
 func rowSections[S any](f Form, at string, fields []fleet.Field[S], stays bool) []formSection {
 	var out []formSection
 	for _, s := range []fleet.FormSection{fleet.SectionDevice, fleet.SectionLimits} {
@@ -83,7 +83,7 @@ func rowSections[S any](f Form, at string, fields []fleet.Field[S], stays bool) 
 	return out
 }
 
-// withSummary returns the section with the summary of its fields' values. Set values come before defaults.
+// withSummary returns the section with a summary of its values. Values that the user set come before defaults.
 func (f Form) withSummary(one formSection) formSection {
 	var set, defaults []string
 	for i, p := range one.fields {
@@ -107,7 +107,7 @@ func (f Form) withSummary(one formSection) formSection {
 	return one
 }
 
-// valueText is a value of the field in words.
+// valueText describes a value of the field in words.
 func (p formField) valueText(value string) string {
 	if p.input.Kind == fleet.InputMedium || p.input.Kind == fleet.InputFile {
 		_, volume, _ := strings.Cut(value, "/")
@@ -116,7 +116,7 @@ func (p formField) valueText(value string) string {
 	return p.input.ValueText(value)
 }
 
-// typedValue is the typed value of a field; empty: nothing, "0" or "false".
+// typedValue is the typed value of a field. It is empty for no value, "0" and "false".
 func (f Form) typedValue(name string) string {
 	texts := f.Typed[name]
 	if len(texts) == 0 || slices.Contains([]string{"0", "false"}, texts[len(texts)-1]) {
@@ -131,19 +131,20 @@ func (f Form) inputOf(p formField, section fleet.EffectTime) kit.Field {
 	if section != "" {
 		out.TakesEffect = "" // the section's heading shows when an edit takes effect
 	}
-	if f.isReserved(p) {
+	if f.isForbidden(p) {
 		out.Hint = "Requires permission to change infrastructure: " + p.reserved + "."
 	}
 	return out
 }
 
-// isReserved reports whether the actor may not set the field. A value that is set can still be reset.
-func (f Form) isReserved(p formField) bool {
+// isForbidden reports whether the actor may not set the field. A field that already has a value is allowed, so that the
+// value can be removed.
+func (f Form) isForbidden(p formField) bool {
 	return p.reserved != "" && !f.MayChangeHosts && f.typedValue(p.name) == "" && len(f.rowIndexes(p.name)) == 0
 }
 
-// suggestions are the suggestions of a text field. CPU models come from the hosts, each with its number of supporting
-// hosts, for actors who may see hosts.
+// suggestions are the suggestions for a text field. Those for CPU models come from the hosts; actors who may see hosts
+// also get the number of hosts that support the model.
 func (f Form) suggestions(p formField) []fleet.Option {
 	if p.name != "spec.cpu.model" {
 		return p.input.Options
@@ -163,7 +164,7 @@ func (f Form) suggestions(p formField) []fleet.Option {
 	return out
 }
 
-// fieldOptions are the options of a choice. A typed value outside the options stays visible.
+// fieldOptions are the options of a select. A typed value that is no option is added, so that it stays visible.
 func fieldOptions(in fleet.FormInput, value string) []kit.Option {
 	var out []kit.Option
 	for _, o := range in.Options {
@@ -186,7 +187,7 @@ func nonDefaultFields(vm fleet.VMView) []fleet.VMField {
 	return out
 }
 
-// existingDisk is the existing disk of a form row; nil: a new disk.
+// existingDisk is the existing disk that a row of the form edits; nil if the row is a new disk.
 func (f Form) existingDisk(at string) *fleet.Disk {
 	for i, d := range f.VM.Spec.Disks {
 		if f.Typed.Get(at+".keep") == VolumeValue(d.PoolID, d.Volume) {
@@ -201,7 +202,8 @@ func (f Form) isExistingNIC(at string) bool {
 	return slices.ContainsFunc(f.VM.Spec.NICs, func(n fleet.NIC) bool { return strings.EqualFold(n.MAC, f.Typed.Get(at+".mac")) })
 }
 
-// growthHint describes how far the running guest can grow without a restart; empty: not at all.
+// growthHint describes how far CPUs or memory of the running guest can grow without a restart. It is empty if they
+// cannot.
 func (f Form) growthHint(field string) string {
 	s := f.VM.Status
 	switch {
@@ -227,23 +229,23 @@ func memoryModulesText(all []fleet.Module) string {
 	return strings.Join(out, ", ")
 }
 
-func listID(in kit.Field) string { return kit.ElementIDSlug(in.Name) + "-list" }
+func suggestionListID(in kit.Field) string { return kit.ElementIDSlug(in.Name) + "-list" }
 
 func withSuggestionList(in kit.Field, of fleet.FormInput) kit.Field {
-	in.Attrs = templ.Attributes{"list": listID(in), "spellcheck": "false", "autocomplete": "off", "placeholder": cmp.Or(of.Example, "default")}
+	in.Attrs = templ.Attributes{"list": suggestionListID(in), "spellcheck": "false", "autocomplete": "off", "placeholder": cmp.Or(of.Example, "default")}
 	return in
 }
 
-func asNumberInput(in kit.Field, closed bool, of fleet.FormSection) kit.Field {
+func asNumberInput(in kit.Field, disabled bool, of fleet.FormSection) kit.Field {
 	none := "default"
 	if of == fleet.SectionLimits {
 		none = "none"
 	}
-	in.Short, in.Attrs = true, templ.Attributes{"inputmode": "numeric", "placeholder": none, "disabled": closed}
+	in.Short, in.Attrs = true, templ.Attributes{"inputmode": "numeric", "placeholder": none, "disabled": disabled}
 	return in
 }
 
-func asCheckbox(in kit.Field, closed bool) kit.Field {
-	in.Attrs = templ.Attributes{"disabled": closed}
+func disabledIf(in kit.Field, disabled bool) kit.Field {
+	in.Attrs = templ.Attributes{"disabled": disabled}
 	return in
 }

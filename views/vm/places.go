@@ -17,7 +17,7 @@ func reportedPowerText(p fleet.VMLocation) string {
 	return strings.ToUpper(word[:1]) + word[1:]
 }
 
-// locationNotes are notes about the VM's domain on one of the hosts that report the VM.
+// locationNotes are notes about a domain that a host reports as this VM.
 func locationNotes(p fleet.VMLocation) []string {
 	var out []string
 	if p.Own {
@@ -46,7 +46,7 @@ func setHostConfirmText(vm fleet.VMView, p fleet.VMLocation) string {
 	return "Does " + vm.Name + " belong to " + p.HostName + "? Quantix then manages the domain on this host. Domains on other hosts keep running until they are stopped there."
 }
 
-// setHostAction is the action that makes the reporting host the VM's host.
+// setHostAction is the action that makes a host with a domain of the VM the VM's host.
 func (p Page) setHostAction(place fleet.VMLocation) kit.ActionButton {
 	return kit.ActionButton{
 		Word: setHostLabel(p.VM, place), Post: p.path("place", string(place.HostID)), Confirm: setHostConfirmText(p.VM, place), Why: cmp.Or(place.Why, p.PlaceWhy),

@@ -18,10 +18,10 @@ type PlanPage struct {
 	Now    time.Time
 }
 
-func (p PlanPage) creates() bool { return p.Plan.VMID == "" }
+func (p PlanPage) createsVM() bool { return p.Plan.VMID == "" }
 
 func (p PlanPage) title() string {
-	if p.creates() {
+	if p.createsVM() {
 		return "Review " + p.Plan.Name
 	}
 	return "Review changes"
@@ -29,7 +29,7 @@ func (p PlanPage) title() string {
 
 func (p PlanPage) crumbs() []kit.Breadcrumb {
 	out := []kit.Breadcrumb{{Text: "Virtual machines", Href: "/vms"}}
-	if p.creates() {
+	if p.createsVM() {
 		return append(out, kit.Breadcrumb{Text: "New VM", Href: p.formPath()})
 	}
 	return append(out, kit.Breadcrumb{Text: p.Plan.Name, Href: views.VMPath(p.Plan.VMID)})
@@ -37,23 +37,23 @@ func (p PlanPage) crumbs() []kit.Breadcrumb {
 
 // formPath is the address of the form with the values of the plan.
 func (p PlanPage) formPath() string {
-	if p.creates() {
+	if p.createsVM() {
 		return kit.Link{Path: "/vms/new"}.With("plan", string(p.Plan.ID)).String()
 	}
 	return kit.Link{Path: views.VMPath(p.Plan.VMID)}.With("tab", "configure").With("plan", string(p.Plan.ID)).String()
 }
 
 func (p PlanPage) submitLabel() string {
-	if p.creates() {
+	if p.createsVM() {
 		return "Create VM"
 	}
 	return "Save these changes"
 }
 
-// hostName names the host in a sentence.
+// hostName is the host's name for use within a sentence.
 func (p PlanPage) hostName() string { return kit.HostNameInText(p.Plan.HostName) }
 
-// pollTrigger is the polling trigger while the host has not answered.
+// pollTrigger is the htmx trigger of the page, which polls while the host has not answered.
 func (p PlanPage) pollTrigger() string {
 	if p.Plan.State == fleet.PlanRequested {
 		return "poke, every 1s"
@@ -62,7 +62,7 @@ func (p PlanPage) pollTrigger() string {
 }
 
 func (p PlanPage) idempotencyKey() string {
-	if p.creates() {
+	if p.createsVM() {
 		return ""
 	}
 	return "vm:" + string(p.Plan.VMID)
@@ -96,13 +96,12 @@ func diffPrefix(op fleet.LineOp) string {
 	return " "
 }
 
-// hasOnlyAddedLines reports whether the XML has only added lines, as for a new VM, whose definition replaces no older
-// one.
+// hasOnlyAddedLines reports whether the definition is new and therefore has only added lines.
 func hasOnlyAddedLines(d fleet.DefinitionDiff) bool {
 	return !slices.ContainsFunc(d.Lines, func(l fleet.DefinitionLine) bool { return l.Op != fleet.LineAdded && l.Op != fleet.LineHidden })
 }
 
-// addedLinesText is the XML of a new definition.
+// addedLinesText is the XML of a new definition, without diff marks.
 func addedLinesText(d fleet.DefinitionDiff) string {
 	var b strings.Builder
 	for _, l := range d.Lines {
@@ -113,7 +112,7 @@ func addedLinesText(d fleet.DefinitionDiff) string {
 	return b.String()
 }
 
-// diffScreenReaderText is the screen reader's text for a diff line's colour.
+// diffScreenReaderText is a text for screen readers with the same meaning as a diff line's colour.
 func diffScreenReaderText(op fleet.LineOp) string {
 	switch op {
 	case fleet.LineAdded:

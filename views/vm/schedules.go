@@ -67,7 +67,7 @@ var scheduleContentOptions = []kit.Option{
 	{Value: "memory", Text: "Disks and memory; the guest is paused meanwhile"},
 }
 
-// maxSnapshots is the maximum number of snapshots for this schedule: the VM's limit, less the snapshots of its other
+// maxSnapshots is the maximum number of snapshots of this schedule: the VM's limit minus the snapshots of its other
 // schedules.
 func (p SchedulePage) maxSnapshots() int {
 	left := schedules.MaxScheduledSnapshots

@@ -21,8 +21,8 @@ type snapshotNode struct {
 	Branches []snapshotChain // branches that start at this snapshot
 }
 
-// snapshotChains are the chains that start at the root snapshots. The chain to the VM's current position is drawn
-// straight.
+// snapshotChains returns the chains that start at the root snapshots. The snapshots up to the VM's current position
+// form one chain, which is drawn as a straight line.
 func snapshotChains(t *fleet.SnapshotTree) (out []snapshotChain) {
 	if t == nil {
 		return nil
@@ -104,7 +104,7 @@ func (p Page) snapshotActions(s fleet.Snapshot) []kit.ActionButton {
 	return acts
 }
 
-// snapshotTotalText describes the number of snapshots and their size.
+// snapshotTotalText describes the number of snapshots and their total size.
 func snapshotTotalText(t *fleet.SnapshotTree) string {
 	n := 0
 	for _, s := range t.Snapshots {
@@ -191,7 +191,7 @@ func (p SnapshotPage) deleteDialog() kit.Dialog {
 	return d
 }
 
-// unsavedSince is the start of the period whose writes are in no snapshot.
+// unsavedSince names the snapshot after which the VM's writes are in no snapshot.
 func (p SnapshotPage) unsavedSince() string {
 	if p.VM.Status != nil && p.VM.Status.Snapshots != nil {
 		if s := p.VM.Status.Snapshots.SnapshotByID(p.VM.Status.Snapshots.Current); s != nil {
@@ -201,7 +201,7 @@ func (p SnapshotPage) unsavedSince() string {
 	return "the last snapshot"
 }
 
-// firstDeletedNames are the names of the first snapshots that are deleted together with the chosen snapshot.
+// firstDeletedNames names the first of the snapshots that are deleted together with the chosen one.
 func (p SnapshotPage) firstDeletedNames() string {
 	var names []string
 	for _, s := range p.Below {
@@ -213,8 +213,8 @@ func (p SnapshotPage) firstDeletedNames() string {
 	return strings.Join(names, ", ")
 }
 
-// memoryField is the box that includes the guest's memory in the snapshot. Where no host can save the VM's memory, the
-// box is disabled with the reason.
+// memoryField is the checkbox that includes the guest's memory in the snapshot. It is disabled with a reason if no host
+// can save the memory of this VM.
 func memoryField(p SnapshotPage) kit.Field {
 	out := kit.Field{
 		Name: "memory", Label: "Include the guest's memory", Error: p.Errors.At("memory"),

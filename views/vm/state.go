@@ -34,7 +34,7 @@ func CPULoadText(vm *fleet.VMView) string {
 	return strconv.FormatFloat(*vm.CPUPercent/float64(vm.Spec.CPUs), 'f', 0, 64) + " %"
 }
 
-// LastReportedStateText describes an unknown VM's last reported state.
+// LastReportedStateText describes the last reported state of a VM whose current state is unknown.
 func LastReportedStateText(vm fleet.VMView) string {
 	if vm.Phase != fleet.PhaseUnknown || vm.Status == nil {
 		return ""

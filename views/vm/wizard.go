@@ -5,7 +5,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Wizard is the data of a new VM's form that is not a form field: source, preset, notes and summary.
+// Wizard is the data of a new VM's form besides the form fields: source, preset, notes and summary.
 type Wizard struct {
 	Source      vmedit.VMSource
 	Preset      string
@@ -43,7 +43,7 @@ type OtherHost struct {
 	Suitable  bool
 }
 
-// firstDiskField is the disk of the image choice at the top of the form.
+// firstDiskField is the path of the disk whose image is chosen at the top of the form.
 const firstDiskField = "spec.disks[0]"
 
 // isImageChosenAtTop reports whether this disk's image is chosen next to the VM's name, at the top of the form.

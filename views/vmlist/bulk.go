@@ -63,7 +63,7 @@ func (p BulkActionPage) dialog() kit.Dialog {
 	return d
 }
 
-// firstVMs are the first VMs, and the number of VMs beyond them.
+// firstVMs returns the first VMs, and the number of the other VMs.
 func (p BulkActionPage) firstVMs() (first []fleet.VMView, more int) {
 	n := min(len(p.VMs), maxShownNames)
 	return p.VMs[:n], len(p.VMs) - n
@@ -80,7 +80,7 @@ func (p BulkActionPage) RunningCount() int {
 	return n
 }
 
-// ConfirmationNumber is the text to type as confirmation.
+// ConfirmationNumber is the number that the user must type as confirmation.
 func (p BulkActionPage) ConfirmationNumber() string { return strconv.Itoa(len(p.VMs)) }
 
 // deletionText describes the deletion, and how many VMs are powered off before it.
@@ -99,7 +99,7 @@ func (p BulkActionPage) deletionText() (text, off string) {
 	}
 }
 
-// bulkActionButton is a button for the selected rows. It sends the list's form; actions that ask first open a dialog.
+// bulkActionButton is a button for an action on the selected rows. It sends the list's form, or first opens a dialog.
 type bulkActionButton struct {
 	action fleet.Action
 	word   string
@@ -117,7 +117,7 @@ func bulkPowerActions() (out []bulkActionButton) {
 	return out
 }
 
-// otherBulkActions are the other actions on the selected VMs.
+// otherBulkActions are the actions on the selected VMs other than power actions.
 func (p *ListPage) otherBulkActions() (out []bulkActionButton) {
 	if p.MayCreate {
 		out = append(out, bulkActionButton{BulkSnapshot, "Snapshot…"})

@@ -51,8 +51,8 @@ func (p *ListPage) discoveredVMTable() kit.Table[fleet.DiscoveredVM] {
 	}
 }
 
-// tabs are the list's tabs. Their links drop the page cursor and the order. The discovered tab drops the filter as
-// well: it has its own filter language and columns.
+// tabs are the list's tabs. Their links omit the page cursor and the order. The link of the discovered tab also omits
+// the filter, because that list has other filter keys and columns.
 func (p *ListPage) tabs() []kit.Tab {
 	l := p.Link.First().Without("tab")
 	ours, found := l, l.Without("filter", "sort", "columns")

@@ -1,4 +1,4 @@
-// Package agents serves the endpoints of the hosts' agents, /agent/v1, on a listener of their own. routes.go lists all
+// Package agents serves the endpoints of the hosts' agents, /agent/v1, on a separate listener. routes.go lists all
 // endpoints, each with the proof of the host's identity that it requires.
 package agents
 
@@ -46,7 +46,7 @@ type Endpoints struct {
 	ServeRelay func(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, onMessage func())
 
 	// Metrics.
-	CountClaim   func(wire.Claim, error) // counts a claim by its result
+	CountClaim   func(wire.Claim, error) // counts a request for jobs by its result
 	RecordJob    func(fleet.Job)         // records a job's result and duration
 	ParkedClaims *atomic.Int64           // number of agents' requests that wait for jobs
 

@@ -32,7 +32,7 @@ type reserveInput struct {
 	}
 }
 
-// ReservedBody is the address reserved for a NIC, and the tasks that apply it on hosts.
+// ReservedBody is the address reserved for a NIC, and the tasks that apply the reservation on hosts.
 type ReservedBody struct {
 	fleet.StaticLease
 	Items []fleet.Task `json:"items"`

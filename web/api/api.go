@@ -40,7 +40,8 @@ type API struct {
 	Actor func(echo.Context) fleet.Actor
 	// Problem returns the response to a request that failed with an error, and logs the error.
 	Problem func(echo.Context, error) *problem.Body
-	// NewConsoleTicket creates a ticket for a VM's console. The ticket's address begins with base.
+	// NewConsoleTicket creates a ticket for a VM's console. base is the prefix of the websocket's address in the
+	// ticket.
 	NewConsoleTicket func(ctx context.Context, a fleet.Actor, vm fleet.VMID, base string) (ConsoleTicket, error)
 
 	description func() ([]byte, error) // the OpenAPI description
@@ -58,8 +59,8 @@ type operation struct {
 	register   func(api *API, router huma.API, op huma.Operation)
 }
 
-// newOperation returns an operation that answers with status on success. path is relative to Base, with {id} for a
-// parameter.
+// newOperation returns an operation that answers with the given status on success. path is relative to Base and may
+// contain {id} and other parameters.
 func newOperation[I, O any](method, path string, permission policy.Permission, status int, id, summary string, do operationFunc[I, O]) operation {
 	typ, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	o := operation{permission: permission, Operation: huma.Operation{
@@ -103,14 +104,14 @@ func answer[I, O any](ctx context.Context, api *API, c echo.Context, in *I, do o
 	return out, err
 }
 
-// echoContextKey is the context key under which huma passes the echo request on to answer, which reads the actor from
-// it.
+// echoContextKey is the context key of the echo request. huma passes the context on to answer, which reads the actor
+// from the request.
 type echoContextKey struct{}
 
 // emptyOutput is the response of an operation that answers 204: it has no body.
 type emptyOutput struct{}
 
-// Offered lists the actions that the user may start on the object now, with reasons for those refused. It is exported
+// Offered lists the actions on the object that the user may start now, and the others with the reason. It is exported
 // because huma describes no unexported embedded types.
 type Offered struct {
 	Actions []fleet.ActionState `json:"actions" doc:"The actions on the object, each with the reason if it is not possible now"`
@@ -224,7 +225,7 @@ func requireResponseFields(doc *huma.OpenAPI) {
 			schema.Required = nil
 			for _, f := range requiredFieldsOf(t) {
 				schema.Required = append(schema.Required, f.name)
-				// huma supports null only for plain types, not for references to other schemas.
+				// huma supports null only for plain types, but not for references to other schemas.
 				if p := schema.Properties[f.name]; f.nullable && p != nil && p.Ref != "" {
 					schema.Properties[f.name] = &huma.Schema{AnyOf: []*huma.Schema{{Ref: p.Ref}, {Type: "null"}}}
 				}
@@ -255,13 +256,14 @@ func collectSchemas(all huma.Registry, s *huma.Schema, seen map[string]bool) {
 	}
 }
 
-// requiredField is a JSON field that is never omitted. null: the field's value may be nil, which is written as null.
+// requiredField is a JSON field that is never omitted. nullable means that the value may be nil, which is written as
+// null.
 type requiredField struct {
 	name     string
 	nullable bool
 }
 
-// requiredFieldsOf returns the fields of t that are never omitted.
+// requiredFieldsOf returns the JSON fields of t that are never omitted.
 func requiredFieldsOf(t reflect.Type) (fields []requiredField) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -6,7 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// subjectPath is implemented by the path parameters of a pool or a network, which are assigned to hosts.
+// subjectPath is implemented by the path parameters of a pool or network. Pools and networks are assigned to hosts by
+// the same operations.
 type subjectPath interface{ subject() fleet.Subject }
 
 func (p PoolPath) subject() fleet.Subject    { return fleet.SubjectPool(p.ID) }
@@ -35,7 +36,7 @@ func assignToHost[P hostStatusPath](api *API) operationFunc[P, pageOutput[fleet.
 	}
 }
 
-// hostTask returns an operation that starts a task for a pool or a network on one host, by do.
+// hostTask returns an operation that calls do to start a task for a pool or network on one host.
 func hostTask[P hostStatusPath](api *API, do func(context.Context, fleet.Actor, fleet.Subject, fleet.HostID) (fleet.TaskID, error)) operationFunc[P, pageOutput[fleet.Task]] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
 		id, err := do(ctx, a, (*in).subject(), (*in).hostID())
@@ -43,7 +44,7 @@ func hostTask[P hostStatusPath](api *API, do func(context.Context, fleet.Actor, 
 	}
 }
 
-// RetriedBody is the result of a retry on all failed hosts.
+// RetriedBody is the result of a retry on all hosts where a pool or network failed.
 type RetriedBody struct {
 	Items   []fleet.Task `json:"items"`
 	Offline int          `json:"offline" doc:"Number of offline hosts; they retry when they are online again"`
@@ -63,7 +64,7 @@ func retryOnAllFailedHosts[P subjectPath](api *API) operationFunc[P, retriedOutp
 	}
 }
 
-// SelectorBody is the label selector of hosts that get an object automatically.
+// SelectorBody is a label selector. Hosts that match it get the pool or network automatically.
 type SelectorBody struct {
 	Selector string `json:"selector" doc:"Labels that a host must all have, separated by commas: key=value or a key alone. Empty: no assignment by label" example:"rack=4, ssd"`
 }

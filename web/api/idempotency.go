@@ -23,7 +23,8 @@ func idempotencyKeyParam() *huma.Param {
 // replayedResponseHeader marks a response as the stored response of an earlier request with the same Idempotency-Key.
 const replayedResponseHeader = "Idempotent-Replay"
 
-// idempotencyKeyOf returns the idempotency key of an API request, together with its operation, object and input.
+// idempotencyKeyOf returns the idempotency key of an API request, together with the request's operation, object and
+// input.
 func idempotencyKeyOf(c echo.Context, in any) (control.IdempotencyKey, error) {
 	r := c.Request()
 	request, err := json.Marshal(struct {

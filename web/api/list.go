@@ -39,7 +39,7 @@ func listOperation[T any](get func(context.Context, fleet.Actor, fleet.Query) (f
 	}
 }
 
-// asSinglePage returns all items as the only page of a list.
+// asSinglePage returns all items as a list with a single page.
 func asSinglePage[T any](items []T, err error) (*pageOutput[T], error) {
 	if items == nil {
 		items = []T{}

@@ -78,8 +78,8 @@ func (p mergePatch[T]) applyTo(old T) (T, error) {
 	return out, nil
 }
 
-// mergePatchText applies the patch to old, in time linear in the size of the patch. The common library would need
-// quadratic time.
+// mergePatchText applies the patch to old, in time linear in the size of the patch. The common Go library for merge
+// patches would need quadratic time.
 func mergePatchText(old, patch []byte) ([]byte, error) {
 	before, err := decodeJSON(old)
 	if err != nil {

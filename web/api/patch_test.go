@@ -2,7 +2,7 @@ package api
 
 import "testing"
 
-// The examples of RFC 7396, appendix A.
+// The test cases are the examples in appendix A of RFC 7396.
 func TestMergePatchMatchesRFC7396(t *testing.T) {
 	for _, c := range [][3]string{
 		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`},
@@ -20,7 +20,7 @@ func TestMergePatchMatchesRFC7396(t *testing.T) {
 		{`{"e":null}`, `{"a":1}`, `{"a":1,"e":null}`},
 		{`[1,2]`, `{"a":"b","c":null}`, `{"a":"b"}`},
 		{`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
-		// numbers keep their text
+		// numbers keep their decimal text
 		{`{"n":12345678901234567890}`, `{"m":1.10}`, `{"m":1.10,"n":12345678901234567890}`},
 	} {
 		got, err := mergePatchText([]byte(c[0]), []byte(c[1]))

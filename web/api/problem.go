@@ -13,8 +13,7 @@ import (
 	"quantix/web/problem"
 )
 
-// init sets the package variables by which huma formats and words its validation errors, to the portal's format and
-// wording.
+// init replaces huma's package variables for validation errors, so that errors have the portal's format and wording.
 func init() {
 	huma.ValidateStrictCasing = true // otherwise "CPUs" would be accepted and ignored beside "cpus"
 	huma.NewError = func(status int, text string, errs ...error) huma.StatusError {
@@ -30,7 +29,7 @@ func init() {
 	validation.MsgExpectedRequiredProperty = "The field %s is missing."
 }
 
-// textsByHumaText maps those texts of huma that are not in package variables to the portal's texts.
+// textsByHumaText maps the texts of huma that are not in package variables to the portal's texts.
 var textsByHumaText = map[string]string{
 	"invalid integer": "Enter a whole number.", "invalid boolean": "Give true or false.", "request body is required": "Send a JSON object as the request's body.",
 	"unknown query parameter": "There is no such parameter.",

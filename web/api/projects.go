@@ -77,7 +77,8 @@ type setMemberInput struct {
 
 func (api *API) setMember(ctx context.Context, a fleet.Actor, in *setMemberInput) (*emptyOutput, error) {
 	if in.Body.Role == fleet.RoleNone {
-		// control removes the member for an empty role, but here an empty role only means a missing field
+		// control removes the member if the role is empty. An empty role in this request only means a missing field, so
+		// it becomes an invalid role.
 		in.Body.Role = "none"
 	}
 	return nil, api.Control.SetMember(ctx, a, in.ID, in.User, in.Body.Role)
@@ -87,8 +88,8 @@ func (api *API) removeMember(ctx context.Context, a fleet.Actor, in *MemberPath)
 	return nil, api.Control.SetMember(ctx, a, in.ID, in.User, fleet.RoleNone)
 }
 
-// GrantProjectID converts the project of a form or a path to an id: the empty id for all projects. Empty text becomes
-// an invalid id, which control refuses.
+// GrantProjectID returns the project id for the project in a form or path. The text "all" becomes the empty id, which
+// means all projects. Empty text becomes an invalid id, which control refuses.
 func GrantProjectID(text string) fleet.ProjectID {
 	switch text {
 	case "all":

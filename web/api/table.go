@@ -19,8 +19,8 @@ const (
 	noContent = http.StatusNoContent
 )
 
-// operations lists all operations of /api/v1. Status 202 means that hosts still have work to do: the response holds
-// the tasks of this work.
+// operations lists all operations of /api/v1. Status 202 means that hosts still have work to do; the response then
+// holds the tasks.
 func (api *API) operations() []operation {
 	return []operation{
 		newOperation(get, "/vms", policy.VMSee, ok, "list-vms", "List VMs", listOperation(api.Control.ListVMs)),

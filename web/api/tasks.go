@@ -30,8 +30,8 @@ func (api *API) cancelTask(ctx context.Context, a fleet.Actor, in *TaskPath) (*t
 	return &taskOutput{task}, err
 }
 
-// readTasks returns the response with the tasks of these ids, or err if it is set. The list is empty if hosts have
-// nothing to do.
+// readTasks returns a response with the tasks of these ids. The list is empty if hosts have nothing to do. If err is
+// not nil, readTasks returns err.
 func (api *API) readTasks(ctx context.Context, a fleet.Actor, ids []fleet.TaskID, err error) (*pageOutput[fleet.Task], error) {
 	if err != nil {
 		return nil, err

@@ -73,7 +73,7 @@ func (api *API) deleteTemplate(ctx context.Context, a fleet.Actor, in *deleteTem
 	return queuedDeletionOutput(tasks), err
 }
 
-// queuedDeletionOutput returns the response with the ids of the tasks that delete files.
+// queuedDeletionOutput returns the response with the ids of the tasks that delete the files.
 func queuedDeletionOutput(tasks []fleet.TaskID) *queuedTasksOutput {
 	out := &queuedTasksOutput{}
 	out.Body.Tasks = append([]fleet.TaskID{}, tasks...)

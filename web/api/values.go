@@ -33,8 +33,8 @@ var limitedJSON = huma.Format{
 	},
 }
 
-// checkDuplicateNames refuses an object with a duplicate name, because some decoders take the first value and others
-// the last. It ignores all other errors, which the decoder reports.
+// checkDuplicateNames refuses an object with a duplicate name, because some JSON decoders take the first value and
+// others the last. It ignores all other errors, which the decoder reports later.
 func checkDuplicateNames(text []byte) error {
 	_, err := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true)).ReadValue()
 	if twice, ok := errors.AsType[*jsontext.SyntacticError](err); ok && errors.Is(err, jsontext.ErrDuplicateName) {

@@ -58,7 +58,8 @@ func (api *API) reapplyDefinition(ctx context.Context, a fleet.Actor, in *VMPath
 	return &taskOutput{task}, err
 }
 
-// changedVMResponder answers with the changed VM and the task that applies the change on the host.
+// changedVMResponder returns a function for the response with the changed VM, and the task that applies the change on
+// the host.
 func changedVMResponder(a fleet.Actor) func(fleet.VMView, fleet.TaskID, error) (*vmOutput, error) {
 	return func(vm fleet.VMView, task fleet.TaskID, err error) (*vmOutput, error) {
 		out := vmAnswer(a, vm)

@@ -159,8 +159,8 @@ func (api *API) actOnVMs(ctx context.Context, a fleet.Actor, in *actOnVMsInput) 
 	return &taskOutput{task}, err
 }
 
-// ConsoleTicket holds the address of a console's websocket, and the subprotocol that the browser must offer beside
-// "binary".
+// ConsoleTicket holds the address of a console's websocket, and the subprotocol that the browser must offer in addition
+// to "binary".
 type ConsoleTicket struct {
 	URL      string `json:"url"`
 	Protocol string `json:"protocol"`

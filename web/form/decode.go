@@ -15,7 +15,7 @@ import (
 	"quantix/web/render"
 )
 
-// MaxRows limits repeated parts of a form: disks, NICs, selected VMs.
+// MaxRows limits the number of rows of a list in a form: disks, NICs, selected VMs.
 const MaxRows = control.MaxBulkVMs
 
 var formDecoder = newFormDecoder()
@@ -51,8 +51,8 @@ func UnreadableError() error {
 	return fleet.Errorf(fleet.Malformed, "The form cannot be read. Reload the page and try again.")
 }
 
-// ErrorsFrom converts an error of code Invalid or Conflict to the errors that a form shows at its fields or above
-// its button. For every other error ok is false, and the handler must return the error.
+// ErrorsFrom converts an error of code Invalid or Conflict to the errors that a form shows at its fields or above its
+// button. For any other error ok is false: the form cannot show it, so the handler must return the error.
 func ErrorsFrom(err error) (e kit.Errors, status int, ok bool) {
 	var refused *fleet.Error
 	if !errors.As(err, &refused) || refused.Code != fleet.Invalid && refused.Code != fleet.Conflict {
@@ -67,16 +67,16 @@ func ErrorsFrom(err error) (e kit.Errors, status int, ok bool) {
 	return e, problem.StatusByCode[refused.Code], true
 }
 
-// StatusOfRefused returns the status for a form that is shown again: always 422 to htmx, which swaps no other
-// error.
-func StatusOfRefused(c echo.Context, status int) int {
+// RefusedFormStatus returns the status for a refused form, which is shown again: always 422 to htmx, which swaps no
+// other error.
+func RefusedFormStatus(c echo.Context, status int) int {
 	if render.IsHTMXRequest(c) {
 		return 422
 	}
 	return status
 }
 
-// JoinErrors joins the errors found while a form was decoded with the errors from control.
+// JoinErrors joins the errors found while a form was decoded with the error from control.
 func JoinErrors(checks *fleet.Checks, err error) error {
 	own := checks.Err()
 	switch {

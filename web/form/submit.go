@@ -19,25 +19,27 @@ import (
 	"quantix/web/render"
 )
 
-// Renderer shows the page or dialog of a form F, filled with in. how holds the status and errors of a refused form.
+// Renderer shows the page or dialog of a form F with the values of in. how holds the status and the errors of a refused
+// form.
 type Renderer[F any] func(c echo.Context, a fleet.Actor, in F, how Display) error
 
-// Action passes a submitted form F to control and returns the response after success.
+// Action passes a submitted form F to control. After success, it returns the response to send.
 type Action[F any] func(c echo.Context, a fleet.Actor, in F) (Response, error)
 
-// Response writes the response after a successful form: stay, redirect, redraw, or a page that is shown only once.
+// Response sends the response to a form after success: stay on the page, redirect, redraw, or a page that is shown only
+// once.
 type Response func(c echo.Context) error
 
 // Empty is a form without fields, only a button.
 type Empty struct{}
 
-// Display is how a form is shown: for the first time, or again after a refusal, with its status and errors.
+// Display describes how a form is shown: for the first time, or again after a refusal, with its status and errors.
 type Display struct {
 	Status int
 	Errors kit.Errors
 }
 
-// FirstDisplay shows a form for the first time.
+// FirstDisplay is the Display of a form that is shown for the first time.
 var FirstDisplay = Display{Status: http.StatusOK}
 
 // WasRefused reports whether the form was submitted and refused.
@@ -70,20 +72,20 @@ func Submit[F any](do Action[F], show Renderer[F]) func(c echo.Context, a fleet.
 			return taken(c)
 		}
 		if e, status, ok := ErrorsFrom(err); ok && show != nil {
-			return show(c, a, in, Display{StatusOfRefused(c, status), e})
+			return show(c, a, in, Display{RefusedFormStatus(c, status), e})
 		}
 		return err
 	}
 }
 
-// SubmitWithoutForm is Submit for a form that is not shown again. An error is shown as a toast, or without scripts
-// as a page.
+// SubmitWithoutForm is Submit for a form that is not shown again. Errors are shown as a toast, or as a page without
+// JavaScript.
 func SubmitWithoutForm[F any](do Action[F]) func(c echo.Context, a fleet.Actor) error {
 	return Submit(do, nil)
 }
 
-// StayOnPage keeps the user on the page. With scripts it closes the dialog and shows text as a toast; the live page
-// refreshes itself. Without scripts it redirects to back.
+// StayOnPage keeps the user on the page. With JavaScript, the dialog closes and text is shown as a toast; the live page
+// updates itself. Without JavaScript, the response redirects to back.
 func StayOnPage(back, text string) Response {
 	return func(c echo.Context) error {
 		if !render.IsHTMXRequest(c) {
@@ -107,7 +109,8 @@ func RedirectTo(to string) Response {
 	}
 }
 
-// Redraw answers with show, which renders the form's part of the page again. Without scripts it redirects to back.
+// Redraw calls show, which renders the part of the page with the form again. Without JavaScript, the response redirects
+// to back.
 func Redraw(back string, show func(c echo.Context) error) Response {
 	return func(c echo.Context) error {
 		if !render.IsHTMXRequest(c) {

@@ -16,7 +16,7 @@ type greetingForm struct {
 	Name string `form:"name"`
 }
 
-// Each outcome of a form has the same response for all forms, with and without scripts.
+// All forms have the same responses for the same outcomes, with and without JavaScript.
 func TestFormErrorsShownWithAndWithoutScripts(t *testing.T) {
 	t.Parallel()
 	invalid := func() error {

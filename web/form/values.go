@@ -10,9 +10,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ParseField parses text by as. It adds a parse error to c at field and then returns the zero value.
-func ParseField[T any](c *fleet.Checks, field, text string, as func(string) (T, error)) T {
-	v, err := as(text)
+// ParseField parses text with parse. After a parse error, it adds the error to c at the field and returns the zero
+// value.
+func ParseField[T any](c *fleet.Checks, field, text string, parse func(string) (T, error)) T {
+	v, err := parse(text)
 	if err != nil {
 		c.Add(field, "%s", err)
 	}
@@ -63,13 +64,14 @@ func ParseDiskSize(text string) (int64, error) {
 // GiBText formats bytes as GiB, so that ParseDiskSize returns the same bytes.
 func GiBText(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', -1, 64) }
 
-// ParseVolumeValue parses a select's value from vmview.Volume; empty text is the zero Volref.
+// ParseVolumeValue parses a volume as the value of a form field (see vmview.VolumeValue). Empty text is the zero
+// Volref.
 func ParseVolumeValue(value string) fleet.Volref {
 	pool, volume, _ := strings.Cut(value, "/")
 	return fleet.Volref{PoolID: fleet.PoolID(pool), Volume: volume}
 }
 
-// OSFacts returns the guest operating system as typed.
+// OSFacts returns the typed facts about a guest operating system.
 func OSFacts(family, system, release, arch string) fleet.OSFacts {
 	return fleet.OSFacts{Family: family, Name: strings.TrimSpace(system), Version: strings.TrimSpace(release), Arch: strings.TrimSpace(arch)}
 }

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Run runs do under an idempotency key. If the key was used before, it returns the result of that first run
-// instead, with replayed set. Without a key, every call runs do.
+// Run runs do under an idempotency key. If the key was used before, it returns the stored result of the first run, with
+// replayed set. Without a key, every call runs do.
 func Run[O any](ctx context.Context, c *control.Control, a fleet.Actor, k control.IdempotencyKey, do func(context.Context) (O, error)) (out O, replayed bool, err error) {
 	if k.Name == "" || a.UserID == "" {
 		out, err = do(ctx)

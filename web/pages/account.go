@@ -59,6 +59,6 @@ func (s *Site) ChangePassword(c echo.Context, a fleet.Actor, in passwordForm) (f
 	if err != nil {
 		return nil, err
 	}
-	// ChangePassword has ended all older sessions, so this browser gets a new session token.
+	// ChangePassword has ended all older sessions of the user, so this browser gets a new session.
 	return form.RedirectTo(render.LocalPath(in.Next)), s.BeginSession(c, a.UserID, began)
 }

@@ -62,7 +62,7 @@ func (s *Site) FreeAddress(c echo.Context, a fleet.Actor, _ form.Empty) (form.Re
 	return form.StayOnPage(addressesTab(c), "The reservation for "+mac+" is removed"+queuedOnHostsText(len(tasks))), err
 }
 
-// queuedOnHostsText returns the end of a message: the number of hosts that got a task, or only a full stop without any.
+// queuedOnHostsText returns the end of a sentence: on how many hosts a task was queued, or only a full stop if on none.
 func queuedOnHostsText(hosts int) string {
 	if hosts == 0 {
 		return "."

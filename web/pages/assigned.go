@@ -17,8 +17,8 @@ import (
 	"quantix/web/form"
 )
 
-// AssignedPages describes the pages of a resource type whose objects T are assigned to hosts, each with a host status
-// C: pools and networks share their handlers and differ in these fields.
+// AssignedPages describes the pages about the assignment of objects to hosts. T is the type of the objects, pools or
+// networks, and C their status on a host. Both resource types share the handlers and differ in these fields.
 type AssignedPages[ID ~string, T, C any] struct {
 	site              *Site
 	typ               fleet.ResourceType
@@ -135,7 +135,8 @@ func (e AssignedPages[ID, T, C]) ConfirmDeleteObject(c echo.Context, a fleet.Act
 	return form.ConfirmDialog(e.site.Renderer, e.loadBrief, e.frame, dialog)(c, a, in, how)
 }
 
-// DeleteObject deletes the object and redirects to the list, which shows the state of a deletion that is not finished.
+// DeleteObject deletes the object and redirects to the list, which shows the object until the hosts have finished the
+// deletion.
 func (e AssignedPages[ID, T, C]) DeleteObject(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	_, err := e.site.Control.DeleteEverywhere(c.Request().Context(), a, e.subject(c))
 	return form.RedirectTo(e.typ.Info().Path), err
@@ -145,7 +146,7 @@ type labelSelectorForm struct {
 	Selector string `form:"selector"`
 }
 
-// ShowLabelSelectorForm shows the form for the label selector, with the matching hosts. Without scripts, the form
+// ShowLabelSelectorForm shows the form for the label selector, with the matching hosts. Without JavaScript, the form
 // reloads its own address to update the matching hosts.
 func (e AssignedPages[ID, T, C]) ShowLabelSelectorForm(c echo.Context, a fleet.Actor, in labelSelectorForm, how form.Display) error {
 	ctx := c.Request().Context()
@@ -190,8 +191,8 @@ func (s *Site) newLabelSelectorForm(ctx context.Context, a fleet.Actor, typ flee
 	return f, err
 }
 
-// previewLabelSelector returns the hosts that match the selector text. For an invalid selector it returns no error, but
-// a preview with the reason.
+// previewLabelSelector returns the hosts that match the selector text. For an invalid selector it returns no error; the
+// preview then contains the reason.
 func (s *Site) previewLabelSelector(ctx context.Context, a fleet.Actor, of fleet.Subject, text string) (kit.HostLabelPreview, error) {
 	found, err := s.Control.PreviewHostsByLabel(ctx, a, of, text)
 	if e, _, ok := form.ErrorsFrom(err); ok && e.At("selector") != "" {

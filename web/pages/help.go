@@ -17,8 +17,8 @@ const (
 	maxHelpHits       = 15  // sections that a search of the manual shows
 )
 
-// HelpPage shows a chapter of the manual, its table of contents, or search results. It needs no session: the manual is
-// public, and users who cannot sign in need it too. The page shows nothing of the inventory.
+// HelpPage shows a chapter of the manual, the table of contents, or search results. The manual is public, because users
+// who cannot sign in need it too. The page shows no data of the inventory.
 func (s *Site) HelpPage(c echo.Context, a fleet.Actor) error {
 	manual := docs.Open()
 	p := help.Page{Manual: manual, Chapter: manual.Index, Text: strings.TrimSpace(c.QueryParam("q"))}

@@ -8,8 +8,8 @@ import (
 	"quantix/web/render"
 )
 
-// newHostGrid returns the matrix of hosts and objects of typ, with the queries for its hosts and its other objects
-// (side). Hosts are filtered and paged as in their list; the other objects have separate paging parameters.
+// newHostGrid returns the grid of hosts and objects of typ, with the queries for the hosts and for the objects (side).
+// Hosts are filtered and paged as in their list. The objects have separate paging parameters.
 func newHostGrid(c echo.Context, typ fleet.ResourceType, rows, columns int) (g kit.Grid, hosts, side fleet.Query) {
 	name := typ.Info().Plural
 	hosts = render.QueryFromURL(c)

@@ -69,7 +69,7 @@ func (s *Site) showImage(c echo.Context, a fleet.Actor, tab string, how form.Dis
 	return s.ShowPageWithStatus(c, how.Status, a, imagePageLayout(v), imageview.ImagePage(p))
 }
 
-// SetImageGrant publishes an image to a project, or withdraws it.
+// SetImageGrant publishes an image to a project, or withdraws it from the project.
 func (s *Site) SetImageGrant(c echo.Context, a fleet.Actor, in grantForm) (form.Response, error) {
 	set := s.Control.GrantImage
 	if in.Revoke != "" {
@@ -114,7 +114,8 @@ func (in imageForm) os() fleet.OSFacts {
 	return form.OSFacts(in.Family, in.System, in.Release, in.Arch)
 }
 
-// source returns the typed source of an image version. It ignores fields of the kinds of source that are not chosen.
+// source returns the typed source of an image version. It ignores the fields of other kinds of sources, which the form
+// also sends.
 func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
 	out := control.ImageSource{PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host), Volume: strings.TrimSpace(in.Volume)}
 	switch in.From {
@@ -196,8 +197,8 @@ func (s *Site) CreateImage(c echo.Context, a fleet.Actor, in imageForm) (form.Re
 	return form.RedirectTo(views.ImagePath(id)), err
 }
 
-// ImageDialog returns the handler that shows a dialog about one image. fill, which may be nil, prepares the form when
-// it is first shown.
+// ImageDialog returns the handler that shows a dialog about one image. fill prepares the form when it is first shown;
+// it may be nil.
 func (s *Site) ImageDialog(show func(imageview.Form) templ.Component, fill func(c echo.Context, f *imageview.Form) error) form.Renderer[imageForm] {
 	return func(c echo.Context, a fleet.Actor, in imageForm, how form.Display) error {
 		v, err := s.Control.GetImage(c.Request().Context(), a, fleet.ImageID(c.Param("id")))

@@ -41,8 +41,8 @@ type networkForm struct {
 	Selector    string         `form:"selector"`
 }
 
-// spec returns the network's spec as typed, and adds invalid numbers to checks. It ignores the fields of modes that are
-// not chosen, because the form without scripts shows all fields.
+// spec returns the network's spec as typed, and adds an error to checks for each invalid number. It ignores the fields
+// of other modes, because without JavaScript the form shows and sends all fields.
 func (in networkForm) spec(checks *fleet.Checks) fleet.NetworkSpec {
 	s := fleet.NetworkSpec{
 		Mode: fleet.NetworkMode(in.Mode), DNS: in.DNS != "", Domain: in.Domain, Bridge: in.Bridge, Device: in.Device, Description: in.Description,
@@ -92,11 +92,12 @@ func subnetFromForm(gateway, dhcp, ranges, leases string) *fleet.Subnet {
 	return out
 }
 
-// splitAddressWords splits a line into words. Words may also be separated by a hyphen or dash, and followed by a comma.
+// splitAddressWords splits a line into words. A hyphen, a dash or a space separates words, and a comma may follow a
+// word.
 func splitAddressWords(line string) []string {
 	words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n,–", r) })
 	words = slices.DeleteFunc(words, func(w string) bool { return w == "-" })
-	if len(words) == 1 { // a hyphen separates two addresses, which contain none
+	if len(words) == 1 { // addresses contain no hyphens, so a hyphen separates two addresses
 		if from, to, ok := strings.Cut(words[0], "-"); ok {
 			return []string{from, to}
 		}

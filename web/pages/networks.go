@@ -27,7 +27,7 @@ func (s *Site) ExportNetworks(c echo.Context, a fleet.Actor) error {
 	return render.ExportCSV(s.Renderer, c, a, "networks.csv", render.QueryFromURL(c), s.networksWithHostStatuses, networkview.CSV)
 }
 
-// networksWithHostStatuses is ListNetworks, but returns all host statuses of each network to users who may see hosts.
+// networksWithHostStatuses is ListNetworks with all host statuses of each network, if the user may see hosts.
 func (s *Site) networksWithHostStatuses(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
 	page, err := s.Control.ListNetworks(ctx, a, q)
 	if err != nil || !policy.May(a, policy.InfraSee, "") {

@@ -24,8 +24,8 @@ func requestedTab(c echo.Context, all []string, resource string) (string, error)
 	return tab, nil
 }
 
-// readHostStatuses returns the requested page of an object's host statuses, with the counts per severity (tones) over
-// all hosts. For an invalid filter it returns no error, but statuses with the reason.
+// readHostStatuses returns the requested page of an object's host statuses, with the number of hosts by severity
+// (tones). For an invalid filter it returns no error; the result then contains the reason.
 func readHostStatuses[T any](c echo.Context, tones fleet.SeverityCounts, list func(fleet.Query) (fleet.Page[T], error)) (kit.HostStatuses[T], error) {
 	q := render.QueryFromURL(c)
 	q.Sort, q.Limit = "", kit.MaxHostStatusesShown
@@ -37,7 +37,7 @@ func readHostStatuses[T any](c echo.Context, tones fleet.SeverityCounts, list fu
 // objectGetter reads the object with an id. It returns NotFound for an object that the actor may not see.
 type objectGetter[ID ~string, T any] func(ctx context.Context, a fleet.Actor, id ID) (T, error)
 
-// actionMenu returns the handler of an object's action menu. acts lists the actions.
+// actionMenu returns the handler of an object's action menu. acts returns the menu's actions.
 func actionMenu[ID ~string, T any](s *Site, get objectGetter[ID, T], frame func(T) shell.PageLayout, acts func(fleet.Actor, T) []kit.ActionButton) func(echo.Context, fleet.Actor) error {
 	return func(c echo.Context, a fleet.Actor) error {
 		object, err := get(c.Request().Context(), a, ID(c.Param("id")))

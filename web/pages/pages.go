@@ -1,7 +1,7 @@
-// Package pages serves the pages and forms of the portal, except those of VMs, which are in package web/vmpages, and the
-// sign-in, which is in package web beside the sessions. The exported methods of Site are the handlers of the rows in
-// web/routes.go. A resource type has files like those of pools: pools.go for the list, pool.go for the object's page,
-// pool_new.go and others for its forms.
+// Package pages serves the pages and forms of the portal, except those of VMs, which are in package web/vmpages, and
+// the sign-in, which is in package web beside the sessions. The exported methods of Site are the handlers of the rows
+// in web/routes.go. A resource type has files like those of pools: pools.go for the list, pool.go for the object's
+// page, pool_new.go and others for its forms.
 package pages
 
 import (

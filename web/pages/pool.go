@@ -67,7 +67,8 @@ func (s *Site) PoolPage(c echo.Context, a fleet.Actor) error {
 	return s.ShowPageWithStatus(c, render.ListResponseStatus(p.Filter), a, f, poolview.PoolPage(p))
 }
 
-// poolTabCounts formats the numbers that the tabs show. A user who does not see all projects gets no number of volumes.
+// poolTabCounts returns the numbers shown on the tabs as text. A user who may not see all projects gets no number of
+// volumes.
 func poolTabCounts(a fleet.Actor, n query.PoolCounts) poolview.TabCounts {
 	out := poolview.TabCounts{VMs: strconv.Itoa(n.VMs)}
 	if n.VMs == query.MaxCountedVMs {

@@ -10,7 +10,7 @@ import (
 	"quantix/web/form"
 )
 
-// credentialsForm contains a secret. No response may repeat the secret.
+// credentialsForm contains a secret, which no response may repeat.
 type credentialsForm struct {
 	Secret string `form:"secret"`
 }

@@ -52,7 +52,8 @@ func (s *Site) ShowPoolForm(c echo.Context, a fleet.Actor, in poolForm, how form
 }
 
 // assignableHosts lists the hosts that an object can be assigned to, each with its unmet requirements. It omits hosts
-// for which have returns true. A nil have means that no host has the object; a nil lacks means no requirements.
+// that already have the object, as isAssigned reports. A nil isAssigned means that no host has the object, a nil
+// unmetRequirements that hosts need to meet none.
 func (s *Site) assignableHosts(ctx context.Context, a fleet.Actor, chosen []fleet.HostID, isAssigned func(fleet.HostID) bool, unmetRequirements func(fleet.Host) []kit.MissingCapability) ([]kit.HostChoice, error) {
 	hosts, err := query.ReadAllPages(ctx, a, fleet.Query{}, s.Control.ListHosts)
 	if err != nil {
@@ -74,7 +75,7 @@ func (s *Site) assignableHosts(ctx context.Context, a fleet.Actor, chosen []flee
 
 func (s *Site) CreatePool(c echo.Context, a fleet.Actor, in poolForm) (form.Response, error) {
 	want := storage.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec().OfKind(), HostIDs: in.Hosts, Selector: in.Selector}
-	if want.Spec.Kind.Info().Secret != nil { // without scripts the form sends the field for all kinds
+	if want.Spec.Kind.Info().Secret != nil { // without JavaScript the form sends this field for all kinds of pool
 		want.Secret = in.Secret
 	}
 	pool, err := s.Control.CreatePool(c.Request().Context(), a, want)

@@ -41,8 +41,8 @@ func (s *Site) ShowProjectMenu(c echo.Context, a fleet.Actor) error {
 	return s.ShowPage(c, a, shell.PageLayout{Title: title, Project: p.Project}, shell.FragmentPage(title, shell.ProjectSwitcherList(p)))
 }
 
-// linkIfFilterableByProject returns the address as a link if the address is a list that can be filtered by project;
-// else the zero Link.
+// linkIfFilterableByProject returns the address as a link if it is a list that can be filtered by project, else the
+// zero Link.
 func linkIfFilterableByProject(address string) kit.Link {
 	u, err := url.Parse(render.LocalPath(address))
 	if err != nil || !shell.HasProjectFilter(u.Path) {

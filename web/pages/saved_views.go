@@ -14,20 +14,20 @@ import (
 	"quantix/web/render"
 )
 
-// savedViewForm is the form of a list's saved views. Query is the URL query of the list as shown.
+// savedViewForm is the form that saves or deletes a view of a list. Query is the URL query of the list as shown.
 type savedViewForm struct {
 	Name  string `form:"name"`
 	Query string `form:"query"`
 }
 
-// savedQuery returns the part of Query that a saved view stores.
+// savedQuery returns the part of Query that is stored in a saved view.
 func (in savedViewForm) savedQuery(list string) string {
 	address, _ := url.ParseQuery(in.Query) // unreadable parts are ignored
 	query, _ := fleet.SavedViewQuery(list, address)
 	return query
 }
 
-// SavedViewsPage shows the menu of a list's saved views, with the form that saves another one.
+// SavedViewsPage shows the menu of a list's saved views, with the form that saves the current view.
 func (s *Site) SavedViewsPage(c echo.Context, a fleet.Actor, in savedViewForm, how form.Display) error {
 	p := kit.SavedViewsPage{List: c.Param("list"), Name: in.Name, Errors: how.Errors, Focus: how.WasRefused()}
 	if how.WasRefused() {
@@ -59,7 +59,7 @@ func (s *Site) DeleteSavedView(c echo.Context, a fleet.Actor, in savedViewForm) 
 	return s.redrawSavedViews(a, view.List, in.savedQuery(view.List)), err
 }
 
-// redrawSavedViews redraws the menu; without scripts it redirects to the list as shown.
+// redrawSavedViews redraws the menu; without JavaScript it redirects to the list as shown.
 func (s *Site) redrawSavedViews(a fleet.Actor, list, query string) form.Response {
 	return form.Redraw(views.SavedViewPath(list, query), func(c echo.Context) error {
 		return s.showSavedViews(c, a, http.StatusOK, kit.SavedViewsPage{List: list, Query: query, Focus: true})

@@ -103,7 +103,7 @@ func (s *Site) RetrySecurityGroup(c echo.Context, a fleet.Actor, _ form.Empty) (
 	return form.StayOnPage(views.SecurityGroupPath(id), "The hosts retry the security group."), s.Control.RetrySecurityGroup(c.Request().Context(), a, id)
 }
 
-// securityRuleForm is the form that adds a rule to a security group, or removes a rule.
+// securityRuleForm is the form that adds a rule to a security group, and the form that removes a rule.
 type securityRuleForm struct {
 	Generation  int64           `form:"generation"`
 	Direction   fleet.Direction `form:"direction"`
@@ -115,7 +115,7 @@ type securityRuleForm struct {
 	Remove      string          `form:"remove"` // the id of a rule
 }
 
-// rule returns the typed rule to add. Its error is at the field of the form.
+// rule returns the typed rule. Its error is at the field of the form.
 func (in securityRuleForm) rule() (fleet.SecurityRule, error) {
 	r := fleet.SecurityRule{Direction: in.Direction, Protocol: in.Protocol, Description: strings.TrimSpace(in.Description)}
 	switch in.Remote {
@@ -169,7 +169,7 @@ func (s *Site) SecurityGroupPage(c echo.Context, a fleet.Actor, in securityRuleF
 	return s.ShowPageWithStatus(c, how.Status, a, securityGroupPageLayout(g), groupview.GroupPage(p))
 }
 
-// remoteGroupOptions lists the groups that the rules of the group may refer to.
+// remoteGroupOptions lists the groups that the rules of group g may refer to.
 func (s *Site) remoteGroupOptions(c echo.Context, a fleet.Actor, g fleet.SecurityGroupView) ([]kit.Option, error) {
 	out := []kit.Option{{Value: string(g.ID), Text: "members of this group"}}
 	var all []fleet.SecurityGroupView
@@ -191,7 +191,7 @@ func (s *Site) ShowSecurityGroupRules(c echo.Context, a fleet.Actor, in security
 	return s.SecurityGroupPage(c, a, in, how)
 }
 
-// ChangeSecurityGroupRules adds the form's rule to the security group, or removes the chosen rule.
+// ChangeSecurityGroupRules adds the form's rule to the security group, or removes the rule that the form names.
 func (s *Site) ChangeSecurityGroupRules(c echo.Context, a fleet.Actor, in securityRuleForm) (form.Response, error) {
 	ctx := c.Request().Context()
 	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupInPath(c))
@@ -221,7 +221,7 @@ func (s *Site) ChangeSecurityGroupRules(c echo.Context, a fleet.Actor, in securi
 	return form.Redraw(views.SecurityGroupPath(g.ID), func(c echo.Context) error { return s.SecurityGroupPage(c, a, securityRuleForm{}, form.FirstDisplay) }), moveErrorsToRuleForm(err, at)
 }
 
-// moveErrorsToRuleForm maps control's errors about the added rule, at index at of the group's rules, to the fields of
+// moveErrorsToRuleForm maps control's errors about the added rule, which has index at in the group, to the fields of
 // the form.
 func moveErrorsToRuleForm(err error, at int) error {
 	var e *fleet.Error

@@ -16,7 +16,7 @@ import (
 	"quantix/web/form"
 )
 
-// TrafficTestPage shows the traffic test: its form and, once submitted, the result. The form is sent by GET, so that
+// TrafficTestPage shows the form of the traffic test and, once submitted, the result. The form is sent by GET, so that
 // users can share the address of a result.
 func (s *Site) TrafficTestPage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
@@ -72,8 +72,8 @@ func (s *Site) runTrafficTest(c echo.Context, a fleet.Actor, p groupview.PacketT
 	return s.Control.CheckConnection(c.Request().Context(), a, q)
 }
 
-// resolveTrafficEndpoint resolves an endpoint of the traffic test from the typed text: an address, or a VM by name or
-// id. nic selects the VM's NIC by MAC or IP address. Errors are added to checks, at fields below at.
+// resolveTrafficEndpoint resolves one endpoint of the traffic test: text is an address, or the name or id of a VM. nic
+// selects a NIC of the VM by its MAC or IP address. Errors are added to checks, at fields below at.
 func (s *Site) resolveTrafficEndpoint(c echo.Context, a fleet.Actor, text, nic, at string, checks *fleet.Checks) (e connectivity.PassEnd, err error) {
 	if _, err := netip.ParseAddr(text); err == nil || text == "" {
 		return connectivity.PassEnd{Address: text}, nil

@@ -81,7 +81,7 @@ func (s *Site) showTemplate(c echo.Context, a fleet.Actor, tab string, how form.
 	return s.ShowPageWithStatus(c, how.Status, a, templatePageLayout(v), templateview.TemplatePage(p))
 }
 
-// SetTemplateGrant publishes a template to a project, or withdraws it.
+// SetTemplateGrant publishes a template to a project, or withdraws it from the project.
 func (s *Site) SetTemplateGrant(c echo.Context, a fleet.Actor, in grantForm) (form.Response, error) {
 	set := s.Control.GrantTemplate
 	if in.Revoke != "" {

@@ -19,7 +19,7 @@ import (
 // defaultTokenHours is the default lifetime of a new token in its form, in hours.
 const defaultTokenHours = "2160"
 
-// maxTokenHours bounds the typed lifetime: longer than any token may live, and short enough for a time.Duration.
+// maxTokenHours is the maximum typed lifetime. It is longer than control allows, and short enough for a time.Duration.
 const maxTokenHours = 1_000_000
 
 func tokenPageLayout(fleet.Token) shell.PageLayout { return shell.PageLayout{Title: "API tokens"} }

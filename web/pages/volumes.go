@@ -40,7 +40,7 @@ func (in volumeForm) view() poolview.VolumeForm {
 	}
 }
 
-// VolumeInPath returns the pool's volume in the request's path and query.
+// VolumeInPath returns the pool's volume that the request's path and query name.
 func VolumeInPath(c echo.Context) storage.Volume {
 	return storage.Volume{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
 }
@@ -67,7 +67,7 @@ func (s *Site) DownloadVolume(c echo.Context, a fleet.Actor, in volumeForm) (for
 	return s.stayOnVolumesTab(c, t, err)
 }
 
-// showNewVolumeDialog shows the dialog of a new volume. scripts are the scripts that the dialog needs as a separate
+// showNewVolumeDialog shows the dialog of a new volume. scripts are the scripts needed if the dialog is shown as a
 // page.
 func (s *Site) showNewVolumeDialog(c echo.Context, a fleet.Actor, in volumeForm, how form.Display, dialog func(poolview.VolumePage) templ.Component, scripts ...string) error {
 	ctx := c.Request().Context()
@@ -105,7 +105,7 @@ func (s *Site) CreateVolume(c echo.Context, a fleet.Actor, in volumeForm) (form.
 		Name: strings.TrimSpace(in.Name), Format: in.Format, SizeBytes: form.ParseField(&checks, "sizeBytes", in.Size, form.ParseDiskSize), Full: in.Full != "",
 		HostID: fleet.HostID(in.Host), Overcommit: in.Overcommit != "",
 	}
-	// an unreadable size is 0 here, which control refuses
+	// a size that cannot be parsed is 0 here, which control refuses
 	t, err := s.Control.CreateVolume(c.Request().Context(), a, fleet.PoolID(c.Param("id")), order)
 	return s.stayOnVolumesTab(c, t, form.JoinErrors(&checks, err))
 }

@@ -22,7 +22,7 @@ type Body struct {
 
 // Field is the error of one field.
 type Field struct {
-	Location string `json:"location"` // "spec.disks[0].sizeBytes"; "query.limit" and "header.If-Match" outside the body
+	Location string `json:"location"` // examples: "spec.disks[0].sizeBytes" in the body, "query.limit" and "header.If-Match" outside of it
 	Message  string `json:"message"`
 }
 

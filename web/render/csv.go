@@ -43,7 +43,7 @@ func ExportCSV[T any](r *Renderer, c echo.Context, a fleet.Actor, name string, q
 	for {
 		q.After = p.Next
 		next := readInBackground(func() (fleet.Page[T], error) { return readExportPage(ctx, r, a, q, list) }, q.After != "")
-		// A connection without deadlines (a test's recorder) is written to without one.
+		// The error for a connection that supports no deadlines, such as a test's recorder, is ignored.
 		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(exportWriteTimeout))
 		for i := range p.Items {
 			for k, column := range columns {
@@ -52,7 +52,7 @@ func ExportCSV[T any](r *Renderer, c echo.Context, a fleet.Actor, name string, q
 			writeCSVRow(out, row)
 		}
 		out.Flush()
-		p, err = next() // also after a disconnect, because no read may outlive its request
+		p, err = next() // also after a disconnect, because a read must not outlive its request
 		if q.After == "" || out.Error() != nil {
 			return nil //nolint:nilerr // the export is complete, or the browser has disconnected
 		}
@@ -93,7 +93,7 @@ func readExportPage[T any](ctx context.Context, r *Renderer, a fleet.Actor, q fl
 	return list(ctx, a, q)
 }
 
-// escapeFormula returns text, with a prefix if a spreadsheet would treat the text as a formula.
+// escapeFormula returns text unchanged, or with a prefix if a spreadsheet would otherwise treat the text as a formula.
 func escapeFormula(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
 		return "'" + text
@@ -101,7 +101,7 @@ func escapeFormula(text string) string {
 	return text
 }
 
-// writeCSVRow writes a row with escaped formulas. w.Error reports a failure.
+// writeCSVRow writes a row with all formulas escaped. w.Error reports a failure.
 func writeCSVRow(w *csv.Writer, row []string) {
 	for i := range row {
 		row[i] = escapeFormula(row[i])

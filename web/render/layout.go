@@ -71,8 +71,8 @@ func (r *Renderer) readTaskDock(c echo.Context, a fleet.Actor, all bool) (shell.
 	return shell.TaskDock{All: all, Tasks: tasks.Items, Now: time.Now()}, err
 }
 
-// readTreeLevel reads the children of one node of the tree, and expands the nodes on the path to the page's object
-// (here).
+// readTreeLevel reads the children of one node of the tree. It expands the nodes on the path (here) to the page's
+// object.
 func (r *Renderer) readTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, here []string) (shell.TreeLevel, error) {
 	rows, err := r.Control.Tree(c.Request().Context(), a, q)
 	if err != nil {
@@ -91,8 +91,8 @@ func (r *Renderer) buildTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQue
 			Key: n.Key, Kind: n.Kind, ID: n.ID, HostID: string(n.HostID), Name: n.Name, Icon: n.Icon,
 			Severity: n.Severity, Word: n.PhaseWord, Count: n.Count, HasChildren: n.HasChildren,
 		}
-		// Only ancestors of the page's object are expanded, not the object itself. An ancestor has children even if its
-		// count of them is still 0.
+		// Only ancestors of the page's object are expanded, not the object. An ancestor has children even if its child
+		// count is still 0.
 		if at := slices.Index(here, n.Key); at >= 0 && at < len(here)-1 {
 			below, err := r.readTreeLevel(c, a, query.TreeQuery{View: q.View, Node: n.Key, LabelKey: q.LabelKey}, here)
 			if err != nil {
@@ -104,8 +104,8 @@ func (r *Renderer) buildTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQue
 	return l, nil
 }
 
-// displayPreference returns the browser's display preference called name: from the query, which it stores in a cookie,
-// or from that cookie, or the first of allowed.
+// displayPreference returns the display preference called name of this browser: from the query, else from a cookie,
+// else the first allowed value. It stores a value from the query in the cookie.
 func displayPreference(c echo.Context, name string, allowed ...string) string {
 	if v := c.QueryParam(name); slices.Contains(allowed, v) {
 		storePreferenceCookie(c, name, v)
@@ -124,8 +124,8 @@ func resourceTypeAtPath(path string) (t fleet.Resource, rest string) {
 	return t, rest
 }
 
-// chosenTreeView returns the user's choice among the allowed views of the tree. If the query chooses none and the
-// stored choice does not show the page's object, it returns a view that shows the object.
+// chosenTreeView returns the tree view that the user has chosen. If the query chooses none and the stored view does not
+// show the page's object, it returns a view that shows the object.
 func chosenTreeView(c echo.Context, allowed []string) string {
 	chosen := displayPreference(c, "tree", allowed...)
 	if c.QueryParam("tree") != "" {
@@ -150,8 +150,8 @@ func storePreferenceCookie(c echo.Context, name, value string) {
 	})
 }
 
-// treeGroupingLabel returns the label key by which the tree groups VMs; empty: no grouping. Like displayPreference, it
-// stores a valid key from the query in a cookie.
+// treeGroupingLabel returns the key of the label by which the tree groups VMs; empty: no grouping. Like
+// displayPreference, it stores a valid key from the query in a cookie.
 func treeGroupingLabel(c echo.Context) string {
 	valid := func(key string) bool {
 		var checks fleet.Checks

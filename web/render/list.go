@@ -26,7 +26,7 @@ func QueryFromURL(c echo.Context) fleet.Query {
 		Filter: c.QueryParam("filter"), Sort: c.QueryParam("sort"), After: c.QueryParam("after"), Before: c.QueryParam("before"),
 		Project: fleet.ProjectID(c.QueryParam("project")),
 	}
-	// control bounds the limit; text that is no number counts as 0, the default limit
+	// text that is no number becomes 0, the default limit; control limits larger values
 	q.Limit, _ = strconv.Atoi(c.QueryParam("limit"))
 	return q
 }
@@ -44,8 +44,8 @@ func (r *Renderer) NewList(c echo.Context, name, sort string, columns kit.Column
 	return kit.List{Name: name, Link: link, Share: r.PublicURL + link.String(), Columns: columns, Shown: columns.ChosenInAddress(link), Sort: sort, Filter: f, Now: time.Now()}
 }
 
-// FillList reads the page of the list for q into l and returns its rows. An invalid filter is no error: l shows the
-// reason.
+// FillList reads the page of a list for q into l and returns the page's rows. For an invalid filter it returns no
+// error: l shows the reason.
 func FillList[T any](c echo.Context, a fleet.Actor, l *kit.List, q fleet.Query, list listPageReader[T]) ([]T, error) {
 	page, err := list(c.Request().Context(), a, q)
 	if l.Filter.Error, err = SplitFilterError(err); err != nil {
@@ -63,7 +63,7 @@ func (r *Renderer) ShowList(c echo.Context, a fleet.Actor, f shell.PageLayout, l
 	return r.ShowPageWithStatus(c, ListResponseStatus(l.Filter), a, f, body)
 }
 
-// ListResponseStatus returns the status for a list, whose filter may be invalid.
+// ListResponseStatus returns the HTTP status for the page of a list. It depends on whether the filter f is valid.
 func ListResponseStatus(f kit.Filter) int {
 	if f.Error != "" {
 		return http.StatusUnprocessableEntity
@@ -71,8 +71,8 @@ func ListResponseStatus(f kit.Filter) int {
 	return http.StatusOK
 }
 
-// SplitFilterError returns the reason for an invalid filter if err is one, so that the list can show it; else it
-// returns err.
+// SplitFilterError returns the reason as text if err means an invalid filter, so that the list can show it. It returns
+// any other error as an error.
 func SplitFilterError(err error) (string, error) {
 	var refused *fleet.Error
 	if errors.As(err, &refused) && refused.Code == fleet.Invalid &&
@@ -82,13 +82,13 @@ func SplitFilterError(err error) (string, error) {
 	return "", err
 }
 
-// ApplyTabFilter prepends the filter of the request's tab to the filter of q. own holds the filter of each tab of the
-// list, by the tab's key.
-func ApplyTabFilter(c echo.Context, own map[string]string, resource string, q *fleet.Query) (tab string, err error) {
+// ApplyTabFilter adds the filter of the request's tab to the filter of q. tabFilters maps the tabs of the list to their
+// filters.
+func ApplyTabFilter(c echo.Context, tabFilters map[string]string, resource string, q *fleet.Query) (tab string, err error) {
 	if tab = c.QueryParam("tab"); tab == "" {
 		tab = "all"
 	}
-	filter, known := own[tab]
+	filter, known := tabFilters[tab]
 	if !known {
 		return "", fleet.Errorf(fleet.NotFound, "The list of %s has no view %q.", resource, tab)
 	}

@@ -29,16 +29,17 @@ type Renderer struct {
 	Control   *control.Control
 	PublicURL string // address of the portal in browsers
 
-	// BeforeResponse is called before a rendered page is sent, which a slow client can delay.
+	// BeforeResponse is called before a rendered page is sent. Sending may take long, because the client may read
+	// slowly.
 	BeforeResponse func(echo.Context)
 	// BeginExportRead returns ctx with the limits for reading one page of an export, and a function that ends the read.
 	BeginExportRead func(ctx context.Context, user fleet.UserID) (context.Context, func(), error)
 }
 
 // gzipMiddleware is the middleware that compresses fragments, and pages for browsers without brotli, with gzip from
-// 1400 bytes on. Pages contain no constant secret, such as an anti-forgery token, so their compressed size reveals none
-// (BREACH attack). Streams and exports bypass it; static files are compressed in advance, at a higher level. zstd is
-// off, because browsers accept zstd over TLS only and its encoders hold megabytes.
+// 1400 bytes on. Pages contain no constant secret, such as an anti-forgery token, so the BREACH attack cannot guess one
+// from their compressed size. Streams and exports bypass it; static files are compressed in advance, at a higher level.
+// zstd is off, because browsers accept zstd over TLS only and its encoders hold megabytes.
 var gzipMiddleware = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(1400), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.EnableZstd(false))
 	if err != nil {
@@ -47,8 +48,8 @@ var gzipMiddleware = func() func(http.Handler) http.HandlerFunc {
 	return wrap
 }()
 
-// brotliWriters pools brotli encoders. Brotli makes a full page a third smaller than gzip, in twice the time. It is
-// used for pages that a user opens, not for automatic refreshes.
+// brotliWriters pools brotli encoders. Brotli makes a full page a third smaller than gzip does, in twice the time. It
+// is used for pages that a user opens, not for automatic refreshes.
 var brotliWriters = sync.Pool{New: func() any { return brotli.NewWriterV2(nil, 1) }}
 
 func acceptsBrotli(c echo.Context) bool {
@@ -58,7 +59,8 @@ func acceptsBrotli(c echo.Context) bool {
 // IsHTMXRequest reports whether htmx sent the request, which expects a fragment.
 func IsHTMXRequest(c echo.Context) bool { return c.Request().Header.Get("HX-Request") == "true" }
 
-// HTMXTarget returns the id of the element that htmx will fill with the response; empty for a request without htmx.
+// HTMXTarget returns the id of the element whose content htmx replaces with the response. It is empty for a request
+// without htmx.
 func HTMXTarget(c echo.Context) string {
 	if !IsHTMXRequest(c) {
 		return ""
@@ -67,7 +69,7 @@ func HTMXTarget(c echo.Context) string {
 }
 
 // ShowPage answers with body inside the page layout f. If htmx requests one element, the answer is only the part of
-// body inside @templ.Fragment(id) with that element's id. First render and update share this code path.
+// body inside @templ.Fragment(id) with that element's id. So the first page and its updates share one template.
 func (r *Renderer) ShowPage(c echo.Context, a fleet.Actor, f shell.PageLayout, body templ.Component) error {
 	return r.ShowPageWithStatus(c, http.StatusOK, a, f, body)
 }
@@ -92,7 +94,7 @@ func (r *Renderer) ShowPageWithStatus(c echo.Context, status int, a fleet.Actor,
 }
 
 // WriteFragment answers htmx with a fragment that has a separate address: a menu, a level of the tree, suggestions.
-// Without scripts it answers with a page that contains the fragment.
+// Without JavaScript, it answers with a page that contains the fragment.
 func (r *Renderer) WriteFragment(c echo.Context, a fleet.Actor, title string, piece templ.Component) error {
 	if IsHTMXRequest(c) {
 		return r.WritePage(c, http.StatusOK, piece)
@@ -105,7 +107,7 @@ func (r *Renderer) WriteFragment(c echo.Context, a fleet.Actor, title string, pi
 func (r *Renderer) WritePage(c echo.Context, status int, page templ.Component) error {
 	out := getBuffer()
 	defer returnBuffer(out)
-	// An error page must be rendered even after the request's deadline; rendering makes no queries that could hang.
+	// An error page must be rendered even after the request's deadline. Rendering makes no queries, so it cannot hang.
 	if err := page.Render(context.WithoutCancel(c.Request().Context()), out); err != nil {
 		return err
 	}
@@ -117,7 +119,7 @@ var pageBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 func getBuffer() *bytes.Buffer { return pageBuffers.Get().(*bytes.Buffer) }
 
-// returnBuffer returns a buffer to the pool, unless an unusually large page has enlarged it.
+// returnBuffer returns a buffer to the pool. It drops a buffer that an unusually large page has enlarged.
 func returnBuffer(b *bytes.Buffer) {
 	if b.Cap() <= 1<<20 {
 		b.Reset()
@@ -175,5 +177,5 @@ func LocalPath(path string) string {
 	return path
 }
 
-// UploadScript is the script by which pages upload files.
+// UploadScript is the path of the script that uploads files.
 const UploadScript = "bundle/upload.js"

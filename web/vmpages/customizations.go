@@ -16,7 +16,7 @@ import (
 	"quantix/web/options"
 )
 
-// formValues is a submitted form as url.Values, for handlers that read the fields one by one.
+// formValues is a submitted form as url.Values, for handlers that read single fields.
 type formValues struct{ url.Values }
 
 // ReadForm sets the form to the values that the browser sent.

@@ -43,8 +43,8 @@ func (s *Site) StartBulkAction(c echo.Context, a fleet.Actor, in bulkActionForm)
 	return form.RedirectTo(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", render.LocalPath(in.Back)).String()), err
 }
 
-// redirectToComparison redirects to the comparison of the selected VMs: two, or one that the user compares with another
-// VM chosen there.
+// redirectToComparison redirects to the comparison of the selected VMs. If only one VM is selected, the user chooses
+// the other one on that page.
 func redirectToComparison(ids []fleet.VMID) (form.Response, error) {
 	switch len(ids) {
 	case 0:
@@ -113,7 +113,7 @@ func (s *Site) ShowBulkActionDialog(c echo.Context, a fleet.Actor, in bulkAction
 	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: "Virtual machines"}, vmlist.BulkActionDialog(p))
 }
 
-// RedirectOldBulkPage redirects the addresses of bulk results in older versions to the tasks that replaced these pages.
+// RedirectOldBulkPage redirects addresses of bulk results, as used by older versions, to the pages of the tasks.
 func (s *Site) RedirectOldBulkPage(c echo.Context, _ fleet.Actor) error {
 	l := kit.Link{Path: "/tasks/" + c.Param("id")}
 	return c.Redirect(http.StatusMovedPermanently, l.With("back", render.LocalPath(c.QueryParam("back"))).String())

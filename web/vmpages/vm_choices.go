@@ -22,15 +22,15 @@ func (s *Site) fillNewVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form) e
 	})
 }
 
-// fillEditVMChoices is fillNewVMChoices for the form that edits the VM.
+// fillEditVMChoices is fillNewVMChoices for the form that edits vm.
 func (s *Site) fillEditVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm fleet.VMID) error {
 	return s.readVMFormChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*kit.SelectChoices{
 		"isos": &f.ISOs, "vm-networks": &f.Networks, "pools": &f.Pools, "images": &f.Images, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
 }
 
-// readVMFormChoices reads the options of each select in lists, whose keys are kinds of package options. The chosen
-// options are always included.
+// readVMFormChoices reads the options of each select in lists, by kind (see package options). The chosen options are
+// always included.
 func (s *Site) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.SelectChoices) error {
 	now := map[string][]string{"projects": f.Typed["projectId"], "hosts": f.Typed["hostId"], "isos": f.Typed["spec.iso"]}
 	for name, values := range f.Typed {
@@ -85,7 +85,8 @@ func (s *Site) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form, 
 	return nil
 }
 
-// usableNetworks returns the networks that a new VM can use or, if edits is true, the networks that the VM can use.
+// usableNetworks returns the networks that a new VM can use. If edits is true, it returns the networks that the
+// existing VM can use.
 func (s *Site) usableNetworks(c echo.Context, a fleet.Actor, edits bool, vm fleet.VMID) ([]fleet.NetworkView, error) {
 	if edits {
 		return s.Control.NetworksForVM(c.Request().Context(), a, vm)
@@ -93,8 +94,8 @@ func (s *Site) usableNetworks(c echo.Context, a fleet.Actor, edits bool, vm flee
 	return s.Control.UsableNetworks(c.Request().Context(), a)
 }
 
-// defaultPoolAndNetwork returns the pool and the network that the form preselects for new devices: the defaults of the
-// project and host, but the pool of the first disk when a VM with disks is edited.
+// defaultPoolAndNetwork returns the pool and the network that the form preselects for new devices. These are the
+// defaults of the project and host. An edited VM with disks has the pool of its first disk as default.
 func (s *Site) defaultPoolAndNetwork(ctx context.Context, a fleet.Actor, f *vmview.Form, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
 	if project == "" {
 		return fleet.VMDefaults{}, nil
@@ -112,8 +113,8 @@ func (s *Site) defaultPoolAndNetwork(ctx context.Context, a fleet.Actor, f *vmvi
 	return out, err
 }
 
-// noDefaultsIfNotFound returns no defaults instead of NotFound, for a project that was deleted or is hidden. The form
-// stays usable, and control reports the error when the VM is created.
+// noDefaultsIfNotFound returns empty defaults instead of NotFound, so that the form stays usable if the project was
+// deleted or is hidden. control reports the error when the VM is created.
 func noDefaultsIfNotFound(d fleet.VMDefaults, err error) (fleet.VMDefaults, error) {
 	if fleet.CodeOf(err) == fleet.NotFound {
 		return fleet.VMDefaults{}, nil

@@ -22,8 +22,8 @@ import (
 	"quantix/web/options"
 )
 
-// CompareVMsPage compares two VMs field by field, or a VM and a template version. The query has two ids from a list's
-// selection, one id from a VM's page, and none from a template's page.
+// CompareVMsPage compares two VMs field by field, or a VM and a template version. The query has two VM ids from a
+// list's selection, one VM id from a VM's page, and none from a template's page.
 func (s *Site) CompareVMsPage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
 	ids := c.Request().URL.Query()["id"]
@@ -82,8 +82,8 @@ type vmState struct {
 	Spec        fleet.VMSpec      `json:"spec"`
 }
 
-// encodeVMState encodes the VM as JSON for a hidden field of the edit form. From that field and the other values,
-// merging finds the user's own changes.
+// encodeVMState encodes the VM as JSON for a hidden field of the edit form. The difference between this field and the
+// form's other fields are the user's own changes.
 func encodeVMState(vm fleet.VM) string {
 	text, err := json.Marshal(vmState{Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: vm.Spec})
 	if err != nil {
@@ -92,8 +92,8 @@ func encodeVMState(vm fleet.VM) string {
 	return string(text)
 }
 
-// mergeConcurrentChanges merges the user's change with the changes that others made to the VM meanwhile. fields lists
-// the fields that anybody changed. For fields that both changed, the choices in the form ("take.<field>") decide.
+// mergeConcurrentChanges merges the user's change with the changes that others made to the VM meanwhile. fields are all
+// fields that someone changed. If the user and another changed the same field, the form's value "take.<field>" decides.
 func mergeConcurrentChanges(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged fleet.VM, fields []vmedit.MergedField, err error) {
 	var was vmState
 	if err := json.Unmarshal([]byte(typed.Get("was")), &was); err != nil {
@@ -115,8 +115,8 @@ func mergeConcurrentChanges(typed url.Values, change control.UpdateVM, vm fleet.
 	return merged, fields, nil
 }
 
-// restoreNICs completes the NICs of a form, which contains only networks and MAC addresses, from the NICs in was.
-// Unchanged NICs get all their values back, changed NICs their security groups and anti-spoofing.
+// restoreNICs completes NICs from a form, which contain only the network and the MAC address. Unchanged NICs get all
+// their other values from was, changed NICs only their security groups and anti-spoofing.
 func restoreNICs(nics, was []fleet.NIC) {
 	for i, n := range nics {
 		for _, o := range was {

@@ -21,7 +21,8 @@ type diskImageForm struct {
 	Arch        string `form:"arch"`
 }
 
-// diskInPath returns the page of the VM in the path, and the request's disk with its number in the VM, from 1.
+// diskInPath returns the page of the VM in the path, the disk in the query, and the disk's number in the VM, counted
+// from 1.
 func (s *Site) diskInPath(c echo.Context, a fleet.Actor) (p vmview.Page, disk fleet.Disk, number int, err error) {
 	if p, err = s.readVMPage(c, a, ""); err != nil {
 		return p, disk, 0, err

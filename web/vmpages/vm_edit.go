@@ -95,7 +95,7 @@ func changeFromForm(typed url.Values, vm fleet.VMView) (control.UpdateVM, error)
 }
 
 // mergedChangeFromForm returns the change that the form requests. If another user changed the VM meanwhile, it merges
-// both changes by the choices in the form.
+// both changes as the user chose in the form.
 func mergedChangeFromForm(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	change, err := changeFromForm(typed, vm)
 	if err != nil || typed.Get("merged") == "" || change.IfGeneration != vm.Generation {
@@ -115,8 +115,8 @@ func mergedChangeFromForm(typed url.Values, vm fleet.VMView) (control.UpdateVM, 
 	return change, checks.Err()
 }
 
-// restoreNICFilters copies the security groups and anti-spoofing of each NIC from was, because the form has no fields
-// for them: each NIC has a separate dialog.
+// restoreNICFilters copies the security groups and anti-spoofing of each NIC from was. The form has no fields for them,
+// because they have a separate dialog.
 func restoreNICFilters(spec *fleet.VMSpec, was fleet.VMSpec) {
 	for i, n := range spec.NICs {
 		for _, o := range was.NICs {
@@ -127,7 +127,7 @@ func restoreNICFilters(spec *fleet.VMSpec, was fleet.VMSpec) {
 	}
 }
 
-// applyPlannedEdit changes vm to the values of the plan in the query, so that the form begins with them. It does
+// applyPlannedEdit sets vm to the values of the plan in the query, so that the form begins with these values. It does
 // nothing without a plan, or if the VM has changed since the plan was made.
 func (s *Site) applyPlannedEdit(c echo.Context, a fleet.Actor, vm *fleet.VMView) error {
 	id := fleet.PlanID(c.QueryParam("plan"))

@@ -13,7 +13,7 @@ import (
 	"quantix/web/form"
 )
 
-// ShowFirstBootForm shows the form for the first-boot data that the guest gets at the VM's next start.
+// ShowFirstBootForm shows the form of the first-boot data that the guest reads at the VM's next start.
 func (s *Site) ShowFirstBootForm(c echo.Context, a fleet.Actor, in formValues, how form.Display) error {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))

@@ -12,8 +12,8 @@ import (
 
 const firstBootPrefix = "firstBoot.cloudInit."
 
-// firstBootFromForm reads the first-boot data from the form; nil: none. Further users and files, which the form does
-// not show, are taken from had.
+// firstBootFromForm reads the first-boot data from the form; nil: none. Data that the form does not show, such as
+// further users and files, come from had.
 func firstBootFromForm(checks *fleet.Checks, typed url.Values, had fleet.FirstBoot) *control.FirstBootInput {
 	text := func(name string) string { return strings.TrimSpace(typed.Get(firstBootPrefix + name)) }
 	out := &control.FirstBootInput{}
@@ -49,8 +49,8 @@ func firstBootFromForm(checks *fleet.Checks, typed url.Values, had fleet.FirstBo
 	return out
 }
 
-// firstBootUsersFromForm returns the users of had, the first one replaced by the typed user. An empty name means the
-// image's default user. A form without any value of a user has no first user.
+// firstBootUsersFromForm returns the users in had, with the typed user as the first one. An empty name means the
+// image's default user. If the form has no value about a user, there is no first user.
 func firstBootUsersFromForm(typed url.Values, had []fleet.FirstUser) []fleet.FirstUser {
 	const at = firstBootPrefix + "users[0]."
 	u := fleet.FirstUser{}
@@ -148,8 +148,8 @@ func fillFirstBootForm(typed url.Values, f fleet.FirstBoot) {
 	}
 }
 
-// firstBootDataOutsideForm returns a sentence about the parts of the first-boot data that the form does not show, or ""
-// without such parts. Saving the form leaves them unchanged.
+// firstBootDataOutsideForm returns a sentence about the first-boot data that the form does not show and saving does not
+// change. It is empty if the form shows all data.
 func firstBootDataOutsideForm(f fleet.FirstBoot) string {
 	var out []string
 	if f.CloudInit != nil {

@@ -19,9 +19,9 @@ import (
 	"quantix/web/form"
 )
 
-// The form's fields have the names of the API's fields, such as "spec.cpus", and are decoded into a VM spec. This file
-// converts only values that users write differently: memory as a number with a unit, sizes in GiB, a volume or network
-// as one choice.
+// specDecoder and specEncoder convert between the form and a VM spec. The form's fields have the names of the API's
+// fields, such as "spec.cpus". This file converts only values that users write differently: memory as a number with a
+// unit, sizes in GiB, a volume or network as one option of a select.
 var specDecoder, specEncoder = newSpecDecoder(), newSpecEncoder()
 
 var specKeyPattern = regexp.MustCompile(`^spec(\.[A-Za-z]+(\[[0-9]{1,3}\])?)+$`)
@@ -40,7 +40,7 @@ func newSpecDecoder() *playform.Decoder {
 		}
 		return form.ParseNumber(texts[0])
 	}, 0)
-	// a ticked checkbox sends its value after the hidden default of the field
+	// A checkbox field has a hidden default; when ticked, it also sends its own value.
 	d.RegisterCustomTypeFunc(func(texts []string) (any, error) {
 		return slices.Contains(texts, "yes") || slices.Contains(texts, "true"), nil
 	}, false)
@@ -65,7 +65,7 @@ func newSpecEncoder() *playform.Encoder {
 	return e
 }
 
-// formRowLists holds the names of the spec's lists that the form sends as rows, such as "spec.disks".
+// formRowLists holds the names of the spec's lists that the form shows as rows, such as "spec.disks".
 var formRowLists = func() []string {
 	out := []string{"spec.nics", "spec.disks", "spec.rules", "spec.health"}
 	for _, l := range fleet.VMLists {
@@ -74,7 +74,7 @@ var formRowLists = func() []string {
 	return out
 }()
 
-// specFromForm returns spec with the valid values of the form; fields that the form lacks are unchanged. It adds an
+// specFromForm returns spec with the valid values of the form. Fields that the form lacks are unchanged. It adds an
 // error to checks for each invalid value.
 func specFromForm(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMSpec {
 	into := specForm{spec}
@@ -86,7 +86,7 @@ func specFromForm(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fle
 			f.Copy(&into.Spec, fleet.VMSpec{})
 		}
 	}
-	for name := range typed { // a select without a choice also replaces the old value
+	for name := range typed { // a select without a choice also replaces the spec's value
 		if k := strings.TrimPrefix(name, "spec.boot."); k == "kernel" {
 			into.Spec.Boot.Kernel = nil
 		} else if k == "initrd" {
@@ -163,8 +163,8 @@ func specFromForm(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fle
 	return out
 }
 
-// restoreDisks replaces each disk whose row is that of an existing disk by the disk in was, with the typed values of
-// its fields.
+// restoreDisks completes the disks of the form that are existing disks. All values come from the same disk in was,
+// except the fields that the form has.
 func restoreDisks(disks, was []fleet.Disk, typed url.Values) {
 	for i := range disks {
 		at := fmt.Sprintf("spec.disks[%d].", i)
@@ -222,7 +222,7 @@ func editFormValues(vm fleet.VMView) (url.Values, error) {
 type vmForm struct {
 	url.Values
 	sentValues url.Values // the values from the browser, with gaps between row numbers
-	redrawOnly bool       // the button only redraws the form: to add or remove a row without scripts, or to prefill
+	redrawOnly bool       // the button only redraws the form: to add or remove a row without JavaScript, or to prefill
 
 	prefillKey  string              // key of the source or preset that prefills the form: see Site.prefillNewVM
 	notes       []vmview.ImportNote // notes about the pasted definition, such as settings that are not imported
@@ -275,8 +275,8 @@ func addFormRow(typed url.Values, list string) {
 
 var rowKeyPattern = regexp.MustCompile(`^(spec\.[A-Za-z]+)\[([0-9]{1,9})\](\..+)$`)
 
-// renumberFormRows returns the values with the rows of each list renumbered from 0. Rows that the browser removed leave
-// gaps in the numbers; rows without values are dropped.
+// renumberFormRows returns the values with the rows of each list renumbered from 0. Rows that were removed in the
+// browser leave gaps in the numbers. Rows without values are dropped.
 func renumberFormRows(sent url.Values) url.Values {
 	out := url.Values{}
 	rows := map[string]map[int]bool{}

@@ -122,7 +122,7 @@ func TestFormErrorsUseAPIFieldPaths(t *testing.T) {
 	}
 }
 
-// An unticked box sends only its hidden default. A cleared number is unset.
+// An unticked checkbox sends only its hidden default. A cleared number field unsets the value.
 func TestUntickedBoxesAndClearedNumbersReset(t *testing.T) {
 	t.Parallel()
 	var checks fleet.Checks
@@ -199,7 +199,8 @@ func TestPresetAddsItsDrives(t *testing.T) {
 	}
 }
 
-// Values of fields that the form hides for the chosen kind of check are ignored. Removed rows are deleted.
+// The form hides some fields, depending on the kind of health check; their values are ignored. Removed rows are
+// deleted.
 func TestRuleAndHealthCheckRowsOfFormMapToSpec(t *testing.T) {
 	t.Parallel()
 	was := fleet.VMSpec{

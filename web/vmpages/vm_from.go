@@ -17,7 +17,8 @@ import (
 	"quantix/web/form"
 )
 
-// sourceFromForm returns the form's source of the new VM: a template, VM, snapshot or appliance. nil: none of these.
+// sourceFromForm returns the source of the new VM: a template, VM, snapshot or appliance. It is nil if the form has
+// none of these.
 func sourceFromForm(typed url.Values) *control.VMSource {
 	from := control.VMSource{
 		TemplateID: fleet.TemplateID(typed.Get("from.templateId")), VersionID: fleet.TemplateVersionID(typed.Get("from.versionId")), VMID: fleet.VMID(typed.Get("from.vmId")),
@@ -34,8 +35,8 @@ func sourceFromForm(typed url.Values) *control.VMSource {
 	return &from
 }
 
-// readFormSource returns the source of a new VM for the form, and image options for a template. If fresh is true, the
-// source is in the query and prefills typed; else the source is in typed.
+// readFormSource returns the source of a new VM for the form, and image options if the source is a template. If fresh
+// is true, the query names the source, which prefills typed. Otherwise typed names the source.
 func (s *Site) readFormSource(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.NewVMSource, []kit.Option, error) {
 	from := sourceFromForm(typed)
 	if fresh {
@@ -150,8 +151,8 @@ func (s *Site) sourceFromVM(c echo.Context, a fleet.Actor, from control.VMSource
 	return out, nil
 }
 
-// snapshotToClone returns the snapshot whose disks are copied to the new VM, and sets the heading and note of the form
-// (out).
+// snapshotToClone returns the snapshot whose disks are copied to the new VM. It sets the heading and the note of the
+// form in out.
 func (s *Site) snapshotToClone(c echo.Context, a fleet.Actor, vm fleet.VMView, id fleet.SnapshotID, out *vmview.NewVMSource) (fleet.Snapshot, error) {
 	if vm.Status == nil || vm.Status.Snapshots.SnapshotByID(id) == nil {
 		return fleet.Snapshot{}, fleet.Errorf(fleet.NotFound, "The VM has no such snapshot any more. Reload the page.")
@@ -192,8 +193,8 @@ func bulkNamesFromForm(checks *fleet.Checks, typed url.Values) (out vmedit.BulkN
 	return out
 }
 
-// prependOptions prepends options to the choices, after an option without a value. If the choices already have an
-// option with the same value, it gets the new text instead.
+// prependOptions adds options to the beginning of the choices, but after an option without a value. An option that the
+// choices already have moves there and gets the new text.
 func prependOptions(in kit.SelectChoices, more []kit.Option) kit.SelectChoices {
 	if len(more) == 0 {
 		return in

@@ -27,8 +27,8 @@ type freezeForm struct {
 	Seconds string `form:"seconds"`
 }
 
-// newGuestDialog returns the data that all dialogs about guest actions share, with the reason (Why) if the action act
-// is not possible now.
+// newGuestDialog returns the data that all dialogs about guest actions share. Why is the reason if the action act is
+// not possible now.
 func (s *Site) newGuestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how form.Display) (vmview.GuestPage, error) {
 	p, err := s.readVMPage(c, a, "")
 	out := vmview.GuestPage{VM: p.VM, Errors: how.Errors}
@@ -55,7 +55,7 @@ func (s *Site) FreezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (form.R
 	var checks fleet.Checks
 	n := form.ParseField(&checks, "seconds", in.Seconds, form.ParseNumber)
 	if checks.Err() == nil {
-		fleet.CheckFreeze(&checks, "seconds", n) // control would take the default for an empty field
+		fleet.CheckFreeze(&checks, "seconds", n) // checked here, because control would use the default for an empty field
 	}
 	if err := checks.Err(); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (s *Site) FreezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (form.R
 	return s.queueGuestAction(c, a, control.GuestRequest{Action: fleet.ActFreeze, Seconds: n})
 }
 
-// guestPasswordForm contains a password. No response may repeat the password.
+// guestPasswordForm contains a password, which no response may repeat.
 type guestPasswordForm struct {
 	User     string `form:"user"`
 	Password string `form:"password"`
@@ -84,7 +84,7 @@ func (s *Site) SetGuestPassword(c echo.Context, a fleet.Actor, in guestPasswordF
 	return s.queueGuestAction(c, a, control.GuestRequest{Action: fleet.ActGuestPassword, User: in.User, Password: in.Password})
 }
 
-// guestProgramForm contains arguments, one per line, which may be secrets. Only the form itself may repeat them.
+// guestProgramForm contains arguments, one per line, which may be secrets. Only the form may show them again.
 type guestProgramForm struct {
 	Program string `form:"program"`
 	Args    string `form:"args"`
@@ -109,7 +109,7 @@ func (s *Site) RunGuestProgram(c echo.Context, a fleet.Actor, in guestProgramFor
 	var checks fleet.Checks
 	order.Seconds = form.ParseField(&checks, "seconds", in.Seconds, form.ParseNumber)
 	if checks.Err() == nil {
-		fleet.CheckExec(&checks, "seconds", order.Seconds) // control would take the default for an empty field
+		fleet.CheckExec(&checks, "seconds", order.Seconds) // checked here, because control would use the default for an empty field
 	}
 	fleet.CheckProgram(&checks, "program", "args", fleet.GuestProgram{Program: order.Program, Args: order.Args})
 	if err := checks.Err(); err != nil {

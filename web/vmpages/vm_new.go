@@ -88,7 +88,7 @@ func (s *Site) CreateVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response
 	return form.RedirectTo(views.VMPath(vm)), err
 }
 
-// newVMFromForm returns the form's new VM, and the count and names of a bulk create.
+// newVMFromForm returns the new VM of the form, and the number and names of the VMs of a bulk create.
 func newVMFromForm(in url.Values) (control.CreateVM, vmedit.BulkNames, error) {
 	var checks fleet.Checks
 	want := control.CreateVM{
@@ -99,7 +99,7 @@ func newVMFromForm(in url.Values) (control.CreateVM, vmedit.BulkNames, error) {
 	}
 	series := bulkNamesFromForm(&checks, in)
 	if checks.Err() != nil {
-		// The form shows all errors at once, so this adds those that control would find later.
+		// The form shows all errors at once, so this code adds the errors that control would find later.
 		var rest fleet.Checks
 		series.ExpandPattern(&rest, want.Name)
 		want.Spec.Power = fleet.Stopped
@@ -109,8 +109,8 @@ func newVMFromForm(in url.Values) (control.CreateVM, vmedit.BulkNames, error) {
 	return want, series, nil
 }
 
-// createOncePerForm runs do, but only once for the same form, even if the form is sent twice. form is the form's
-// idempotency key; the second call returns the id from the first call.
+// createOncePerForm runs do only once for the same form, even if the browser sends the form twice. form is the form's
+// idempotency key. A second call returns the id from the first call.
 func createOncePerForm[I ~string](ctx context.Context, s *Site, a fleet.Actor, form string, want any, do func(context.Context) (I, error)) (I, error) {
 	request, err := json.Marshal(want)
 	if err != nil {
@@ -120,7 +120,7 @@ func createOncePerForm[I ~string](ctx context.Context, s *Site, a fleet.Actor, f
 	return id, err
 }
 
-// redrawNewVMForm shows the form of a new VM again after a button that adds or removes rows, or prefills the form.
+// redrawNewVMForm shows the form of a new VM again after a button that adds a row, removes a row or prefills the form.
 func (s *Site) redrawNewVMForm(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
 	how := form.FirstDisplay
 	if in.prefillKey != "" {
@@ -128,7 +128,7 @@ func (s *Site) redrawNewVMForm(c echo.Context, a fleet.Actor, in vmForm) (form.R
 		e, status, ok := form.ErrorsFrom(err)
 		switch {
 		case ok:
-			how = form.Display{Status: form.StatusOfRefused(c, status), Errors: e}
+			how = form.Display{Status: form.RefusedFormStatus(c, status), Errors: e}
 		case err != nil:
 			return nil, err
 		}
@@ -136,7 +136,7 @@ func (s *Site) redrawNewVMForm(c echo.Context, a fleet.Actor, in vmForm) (form.R
 	return func(c echo.Context) error { return s.ShowNewVMForm(c, a, in, how) }, nil
 }
 
-// plannedFormValues returns the form that the plan in the query was made from; nil: the query names no plan.
+// plannedFormValues returns the form values that the plan in the query was made from; nil if the query names no plan.
 func (s *Site) plannedFormValues(c echo.Context, a fleet.Actor) (url.Values, error) {
 	id := fleet.PlanID(c.QueryParam("plan"))
 	if id == "" {

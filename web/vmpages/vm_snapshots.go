@@ -23,7 +23,7 @@ func (f snapshotForm) view() vmview.SnapshotForm {
 }
 
 // newSnapshotPage returns the data that all dialogs about a snapshot share. allows reports whether the dialog's action
-// is possible, and the reason if not.
+// is possible and, if not, the reason.
 func (s *Site) newSnapshotPage(c echo.Context, a fleet.Actor, in snapshotForm, how form.Display, allows func(vmview.SnapshotPage, []fleet.JobKind) (bool, string)) (vmview.SnapshotPage, error) {
 	p, err := s.readVMPage(c, a, "")
 	if err != nil {

@@ -73,7 +73,7 @@ func (s *Site) ShowNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (form.
 	}, nil
 }
 
-// newVMSummaryFacts returns the labels and values of a summary.
+// newVMSummaryFacts returns the rows of the summary of a new VM.
 func newVMSummaryFacts(vm control.CreateVM) (out []vmview.SummaryFact) {
 	add := func(word, text string) {
 		if text != "" {
@@ -160,7 +160,7 @@ func newVMRequestTexts(c echo.Context, vm control.CreateVM) (call, object string
 	word := func(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
 	body.Content = append([]*yaml.Node{word("apiVersion"), word(api.VMDocumentVersion), word("kind"), word(api.VMDocumentKind)}, body.Content...)
 	object, err = yamlText(body)
-	// An apostrophe would end the shell's quoted string.
+	// An apostrophe would end the quoted string of the shell command.
 	quoted := strings.ReplaceAll(strings.TrimSpace(pretty.String()), "'", `'\''`)
 	return fmt.Sprintf("curl %s://%s%s/vms \\\n  -H \"Authorization: Bearer $QUANTIX_TOKEN\" \\\n  -H 'Content-Type: application/json' \\\n  -d '%s'", c.Scheme(), c.Request().Host, api.Base, quoted), object, err
 }
@@ -173,7 +173,7 @@ func yamlText(n *yaml.Node) (string, error) {
 	return b.String(), errors.Join(err, e.Close())
 }
 
-// removeEmptyValues removes empty values from n and sets the other values to YAML's block style.
+// removeEmptyValues removes empty values from n and sets the remaining values to YAML's block style.
 func removeEmptyValues(n *yaml.Node) {
 	n.Style = 0
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); {

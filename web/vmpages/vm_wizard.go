@@ -21,8 +21,8 @@ import (
 	"quantix/web/form"
 )
 
-// prefillNewVM prefills the form of a new VM by the key in in.begin: for a source, for a preset, or from pasted XML.
-// Errors about the pasted XML are at the field "xml".
+// prefillNewVM prefills the form of a new VM from the source, the preset or the pasted XML that in.prefillKey names.
+// Errors in the pasted XML are at the field "xml".
 func (s *Site) prefillNewVM(ctx context.Context, a fleet.Actor, in *vmForm) error {
 	switch key, preset := strings.CutPrefix(in.prefillKey, "preset:"); {
 	case preset:
@@ -41,8 +41,8 @@ func (s *Site) prefillNewVM(ctx context.Context, a fleet.Actor, in *vmForm) erro
 	return nil
 }
 
-// clearProposedDefaults clears the pools and networks that the form proposed by default, so that the defaults of the
-// newly chosen project apply.
+// clearProposedDefaults clears the pools and networks that the form preselected by default, so that the form preselects
+// the defaults of the newly chosen project.
 func clearProposedDefaults(typed url.Values) {
 	for name, was := range map[string]string{".poolId": typed.Get(vmview.ProposedPoolField), ".network": typed.Get(vmview.ProposedNetworkField)} {
 		for field := range typed {
@@ -123,7 +123,7 @@ func prefillFromPreset(typed url.Values, key string) error {
 	return nil
 }
 
-// fillPresetRows writes a preset's values into all rows of one list of devices, and resets their other fields to
+// fillPresetRows sets all rows of one list of devices to a preset's values, and the other fields of the rows to their
 // defaults.
 func fillPresetRows[S any](typed url.Values, list string, fields []fleet.Field[S], values map[string]string) {
 	for i := range form.MaxRows {
@@ -178,8 +178,8 @@ func (s *Site) importPastedXML(ctx context.Context, a fleet.Actor, in *vmForm) e
 	return nil
 }
 
-// addPastedDisks adds the disks and drives of the definition r to spec, in the forms that Quantix supports: copies of
-// volumes that the user may use, and empty disks. It adds a note to r for each difference.
+// addPastedDisks adds the disks and drives of the pasted definition r to spec, as far as Quantix supports them: copies
+// of volumes that the user may use, and empty disks. It adds a note to r for each difference.
 func (s *Site) addPastedDisks(ctx context.Context, a fleet.Actor, r *vmxml.Result, spec *fleet.VMSpec, runs bool) error {
 	var pools []fleet.PoolView
 	var media query.Media
@@ -251,8 +251,8 @@ func addPastedDrive(spec *fleet.VMSpec, d vmxml.Disk, nth int, medium *fleet.Vol
 	return true
 }
 
-// findVolumeOfPastedDisk returns the volume in all that the disk's definition refers to, by pool and name or by path;
-// nil: none.
+// findVolumeOfPastedDisk returns the volume in all to which the disk's definition refers, by pool and name or by path;
+// nil if there is none.
 func findVolumeOfPastedDisk(pools []fleet.PoolView, all []query.VolumeOn, d vmxml.Disk) *query.VolumeOn {
 	dir, file := path.Split(path.Clean(d.Path))
 	for _, p := range pools {
