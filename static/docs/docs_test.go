@@ -259,6 +259,13 @@ func TestManualSearchFindsAnswers(t *testing.T) {
 		"keep two VMs apart":                 "virtual-machines#placement-rules",
 		"how is a disk moved to other pool?": "virtual-machines#move-a-disk-to-another-pool",
 		"prometheus metrics":                 "monitoring#metrics-of-the-portal",
+		"which ports must be open":           "install#ports",
+		"ports firewall":                     "install#ports",
+		"portal died":                        "upgrade-backup-restore#restore-the-portal",
+		"rights of a colleague":              "tenants#permissions",
+		"two-factor login":                   "tenants#sign-in-rules",
+		"grafana":                            "monitoring#metrics-of-the-portal",
+		"reboot required":                    "virtual-machines#states",
 		"maintenance of a host":              "hosts#keep-new-vms-away-from-a-host",
 	} {
 		var got []string

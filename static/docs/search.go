@@ -21,17 +21,21 @@ const (
 )
 
 // commonWords are ignored in a search, since they occur in most sections.
-var commonWords = strings.Fields("a an and another are be can do does for from get how i if in into is it my of on or other the there to what when where which why with")
+var commonWords = strings.Fields("a an and another are be can do does for from get how i if in into is it must my of on or other the there to what when where which why with")
 
 // synonyms maps words of queries to synonyms that the manual uses.
 var synonyms = map[string][]string{
 	"add": {"create", "new"}, "create": {"add", "new"}, "new": {"create", "add"}, "make": {"create", "add"}, "delete": {"remove"}, "remove": {"delete", "release"},
 	"upgrade": {"update"}, "update": {"upgrade"}, "machine": {"vm", "host"}, "server": {"host"}, "datastore": {"pool"}, "disk": {"volume"}, "vms": {"vm"}, "ip": {"address"}, "ips": {"address"},
 	"resize": {"grow"}, "enlarge": {"grow"}, "expand": {"grow"}, "migrate": {"move"}, "move": {"migration"}, "down": {"away"}, "quota": {"limit"},
+	"right": {"permission", "role"}, "colleague": {"user", "member"}, "invite": {"add"}, "login": {"sign"}, "two-factor": {"factor"}, "2fa": {"factor"}, "mfa": {"factor"}, "ldap": {"single"}, "sso": {"single"}, "saml": {"single"},
+	"died": {"restore"}, "dead": {"restore"}, "disaster": {"restore"}, "recovery": {"restore"}, "recover": {"restore"}, "firewall": {"port"}, "grafana": {"prometheus"}, "hotplug": {"hot-plug"}, "reboot": {"restart"}, "extend": {"grow"}, "required": {"needs"},
+	"ha": {"availability"},
 }
 
 // Search returns at most limit sections, the best first. A match in the heading counts most, then a match in the
-// chapter's title, then a match in the text. A section must contain at least two thirds of the words.
+// chapter's title, then a match in the text. A section must contain at least two thirds of the words, or fewer if no
+// section contains as many.
 func (m *Manual) Search(text string, limit int) []Hit {
 	words := queryWords(text)
 	if len(words) == 0 {
@@ -42,12 +46,13 @@ func (m *Manual) Search(text string, limit int) []Hit {
 		score float64
 	}
 	var all []scored
-	least := max(1, (2*len(words)+2)/3)
-	for _, g := range m.Groups {
-		for _, c := range g.Chapters {
-			for _, s := range c.Sections {
-				if found, score := s.scoreFor(c.Title, words); found >= least {
-					all = append(all, scored{Hit{Chapter: c, Section: s}, score * float64(found*found)})
+	for least := max(1, (2*len(words)+2)/3); len(all) == 0 && least > 0; least-- {
+		for _, g := range m.Groups {
+			for _, c := range g.Chapters {
+				for _, s := range c.Sections {
+					if found, score := s.scoreFor(c.Title, words); found >= least {
+						all = append(all, scored{Hit{Chapter: c, Section: s}, score * float64(found*found)})
+					}
 				}
 			}
 		}

@@ -6,6 +6,7 @@ import "./age.js";
 import "./toast.js";
 import "./submit.js";
 import "./menu.js";
+import "./tip.js";
 import "./context.js";
 import "./dialog.js";
 import "./confirm.js";

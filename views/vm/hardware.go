@@ -63,5 +63,5 @@ func diskSize(vm fleet.VMView, i int) string {
 	if vm.Spec.Disks[i].Existing {
 		return "current size"
 	}
-	return "image size"
+	return "size of the image"
 }
