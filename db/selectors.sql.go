@@ -298,8 +298,8 @@ type LabelledWithoutRow struct {
 	Fresh bool
 }
 
-// The hosts where an object of LabelWork is missing: first the hosts not tried yet, then excluded hosts in random order, so that
-// each host is retried eventually.
+// The hosts where an object of LabelWork is missing: first the hosts not tried yet, then excluded hosts in random order,
+// so that each host is retried eventually.
 func (q *Queries) LabelledWithout(ctx context.Context, arg LabelledWithoutParams) ([]LabelledWithoutRow, error) {
 	rows, err := q.db.Query(ctx, labelledWithout, arg.Noun, arg.ObjectID, arg.Most)
 	if err != nil {

@@ -258,4 +258,6 @@ func (u User) AllowsActionBy(by UserID, a Action) (bool, string) {
 	return userActions.allows(userWithActor{u, by}, a)
 }
 
-func (u User) ActionsBy(by UserID) []ActionState { return userActions.actionStates(userWithActor{u, by}) }
+func (u User) ActionsBy(by UserID) []ActionState {
+	return userActions.actionStates(userWithActor{u, by})
+}
