@@ -166,7 +166,7 @@ func TestLabelsInTheManualAreOnThePages(t *testing.T) {
 	pages := sourceText(t, func(name string) bool {
 		return strings.HasSuffix(name, ".templ") || strings.HasSuffix(name, ".js") ||
 			strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_templ.go") && !strings.HasSuffix(name, "_test.go")
-	}, "views", "internal/fleet", "internal/control", "web", "static/js")
+	}, "views", "internal/fleet", "internal/vmedit", "internal/control", "web", "static/js")
 	for _, c := range allChapters() {
 		for _, m := range emphasisPattern.FindAllStringSubmatch(c.HTML, -1) {
 			if label := html.UnescapeString(m[1]); !isWholeLabel(pages, label) {
