@@ -230,3 +230,26 @@ func writeBudgets(t *testing.T, counts, budgets map[string]int) {
 		t.Fatal(err)
 	}
 }
+
+// identifierText matches an element of a template whose text is the name of a Go type or function.
+var identifierText = regexp.MustCompile(`>\s*([A-Z][a-z]+(?:[A-Z][a-z]*)+)\s*<`)
+
+// TestTemplatesShowNoIdentifiers guards against a renaming that also changes the text of a page.
+func TestTemplatesShowNoIdentifiers(t *testing.T) {
+	t.Parallel()
+	files := 0
+	err := filepath.WalkDir("../../views", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".templ") {
+			return err
+		}
+		files++
+		text, err := os.ReadFile(path) //nolint:gosec // a file of this module
+		for _, m := range identifierText.FindAllSubmatch(text, -1) {
+			t.Errorf("%s shows the text %q", path, m[1])
+		}
+		return err
+	})
+	if err != nil || files < 50 {
+		t.Fatalf("%d templates, %v", files, err)
+	}
+}

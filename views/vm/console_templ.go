@@ -157,7 +157,7 @@ func consoleTab(p Page, window bool) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "Not connected")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "Connecting…")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -1141,7 +1141,7 @@ func newDiskFields(f Form, at string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field(at+".sizeBytes", kit.Field{Label: "Size", Value: "20", Unit: "GiB", Short: true, Attrs: templ.Attributes{"inputmode": "decimal"}, WrapperAttrs: templ.Attributes{"data-show-when": at + ".source=empty|image|overlay"}})).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field(at+".sizeBytes", kit.Field{Label: "Size", Value: "20", Unit: "GiB", Short: true, Hint: "With an image, empty means the size of the image.", Attrs: templ.Attributes{"inputmode": "decimal"}, WrapperAttrs: templ.Attributes{"data-show-when": at + ".source=empty|image|overlay"}})).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

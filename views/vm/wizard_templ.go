@@ -451,7 +451,7 @@ func SummaryAside(s *NewVMSummary) templ.Component {
 			templ_7745c5c3_Var20 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "<aside class=\"card summary\" id=\"vm-summary\" aria-label=\"Summary\" hx-post=\"/vms/new/summary\" hx-include=\"#vm-form\" hx-trigger=\"load, change from:#vm-wizard delay:300ms, input from:#vm-wizard delay:700ms\" hx-target=\"#vm-summary-body\" hx-swap=\"innerHTML\" hx-sync=\"this:replace\"><header><h2>NewVMSummary</h2></header><div id=\"vm-summary-body\" aria-live=\"polite\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "<aside class=\"card summary\" id=\"vm-summary\" aria-label=\"Summary\" hx-post=\"/vms/new/summary\" hx-include=\"#vm-form\" hx-trigger=\"load, change from:#vm-wizard delay:300ms, input from:#vm-wizard delay:700ms\" hx-target=\"#vm-summary-body\" hx-swap=\"innerHTML\" hx-sync=\"this:replace\"><header><h2>Summary</h2></header><div id=\"vm-summary-body\" aria-live=\"polite\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
