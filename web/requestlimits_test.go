@@ -99,7 +99,7 @@ func TestLargeListsInRequestsBounded(t *testing.T) {
 						if body == nil {
 							body = map[string]any{}
 						}
-						put(t, body, room.at, room.withElements(n))
+						setJSONValue(t, body, room.at, room.withElements(n))
 						return r.admin.call(strings.ToUpper(method), strings.ReplaceAll(path, "{id}", id), mustJSON(body), "If-Match", "")
 					}
 					if a := asked(maxValues - 500); a.status >= http.StatusInternalServerError || len(a.body) > maxErrorSize {
