@@ -30,20 +30,6 @@ const joinPausedVMsSQL = ` LEFT JOIN (` + pausedVMsSQL + `) w ON w.host_id = a.h
 // hostStatusSQL selects host statuses with the names of their hosts (alias h).
 var hostStatusSQL = `SELECT h.name, ` + statusKeySQL + statusesFromSQL + ` JOIN hosts h ON h.id = a.host_id`
 
-// whereObjects adds the condition that assignments (alias a) belong to these objects, or to any object if ids is nil.
-func (s *statementBuilder) whereObjects(n fleet.ResourceType, ids []string) {
-	column := map[fleet.ResourceType]string{fleet.TypePool: "a.pool_id", fleet.TypeNetwork: "a.network_id"}[n]
-	if ids == nil {
-		s.addCondition(column + " IS NOT NULL")
-		return
-	}
-	if len(ids) == 1 {
-		s.addCondition(column + " = " + s.keyArg(ids[0]))
-		return
-	}
-	s.addCondition(column + " = ANY (" + s.keyArg(ids) + "::text[])")
-}
-
 // hostStatusRank ranks host statuses; a status that needs an administrator ranks first.
 func hostStatusRank(tone fleet.Severity, stopped bool) int {
 	switch {

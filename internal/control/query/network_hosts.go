@@ -53,7 +53,7 @@ func networkHealth(sums []networkStatusGroup) fleet.NetworkHealth {
 // cache networkSums.
 func (b *Queries) groupNetworkStatuses(ctx context.Context, of []fleet.NetworkID) (map[fleet.NetworkID][]networkStatusGroup, error) {
 	var s statementBuilder
-	s.whereObjects(fleet.TypeNetwork, store.ToStrings(of))
+	s.whereObjects(networkColumn, store.ToStrings(of))
 	sums := map[fleet.NetworkID][]networkStatusGroup{}
 	_, err := collectRows(ctx, b, `SELECT x.object_id, x.said, x.fresh, x.faulty, sum(x.hosts)::bigint, (array_agg(DISTINCT x.forward) FILTER (WHERE x.said <> ''))[1:8], (array_agg(DISTINCT x.subnets))[1:8]
 		FROM (SELECT a.object_id, COALESCE(a.said, '') AS said, `+reportsFreshSQL+` AS fresh, a.faulty, COALESCE(a.forward, '') AS forward, a.subnets, count(*) AS hosts
@@ -116,21 +116,35 @@ func (b *Queries) addHostsIfFew(ctx context.Context, a fleet.Actor, views []flee
 	return err
 }
 
-var networkHostSortOrders = sortOrdersByRank(func(h fleet.NetworkHost) int { return hostStatusRank(h.State.Severity(), false) },
-	func(h fleet.NetworkHost) (string, fleet.HostID) { return h.HostName, h.HostID })
+// networkColumn is the column of assignments (alias a) with the network's ID.
+const networkColumn = "a.network_id"
+
+type networkStatusKind = statusKind[fleet.NetworkID, networkStatusGroup, fleet.NetworkHost]
+
+func newNetworkStatuses(b *Queries) networkStatusKind {
+	return networkStatusKind{
+		b: b, typ: fleet.TypeNetwork, column: networkColumn, countOf: countNetworkStatuses, ranksSQL: networkRanksSQL, read: b.readNetworkStatuses,
+		groupsOf: func(ctx context.Context, id fleet.NetworkID) ([]networkStatusGroup, error) {
+			return b.networkSums.getTotal(ctx, id)
+		},
+		isFaulty: func(g networkStatusGroup) bool {
+			return g.State != fleet.NetworkUnknown && g.State.Severity() != fleet.SeverityOK
+		},
+		keyOf: func(h fleet.NetworkHost) hostStatusKey { return hostStatusKey{string(h.NetworkID), h.HostID} },
+		orders: sortOrdersByRank(func(h fleet.NetworkHost) int { return hostStatusRank(h.State.Severity(), false) },
+			func(h fleet.NetworkHost) (string, fleet.HostID) { return h.HostName, h.HostID }),
+	}
+}
 
 // NetworkHosts returns one page of a network's host statuses. Those that need an administrator come first; otherwise
 // they are sorted by host name.
 func (b *Queries) NetworkHosts(ctx context.Context, a fleet.Actor, id fleet.NetworkID, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
-	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
-		return fleet.Page[fleet.NetworkHost]{}, err
-	}
-	if err := store.CheckID(id, "network"); err != nil {
-		return fleet.Page[fleet.NetworkHost]{}, err
-	}
-	page, err := b.networkHosts(ctx, id, q)
-	if err == nil && len(page.Items) == 0 {
-		_, err = b.NetworkBrief(ctx, a, id) // distinguishes an unknown network from one without hosts
+	page, err := b.networkStatuses.listStatuses(ctx, a, id, q, func() error {
+		_, err := b.NetworkBrief(ctx, a, id)
+		return err
+	})
+	if err == nil {
+		err = b.addAffectedVMs(ctx, id, page.Items)
 	}
 	if err == nil {
 		err = fillHistory(ctx, b, fleet.TypeNetwork, string(id), page.Items, networkHistory)
@@ -159,8 +173,9 @@ var networkStateCombinations = func() (all []struct {
 }()
 
 // networkRanksSQL returns a SQL table with the rank of each networkStateCombination whose severity matches the filter
-// terms in tones. It also contains the ON condition that joins the table with host statuses (alias x).
-func networkRanksSQL(s *statementBuilder, tones []fleet.FilterTerm) string {
+// terms in tones. It also contains the ON condition that joins the table with host statuses (alias x). It needs no
+// groups.
+func networkRanksSQL(s *statementBuilder, _ []networkStatusGroup, tones []fleet.FilterTerm) string {
 	reported, faulty, fresh, rank := []string{}, []bool{}, []bool{}, []int32{}
 	for _, x := range networkStateCombinations {
 		if tone := fleet.NetworkStateOf(x.reported, x.faulty, x.fresh).Severity(); matchesSeverity(tones, tone) {
@@ -186,48 +201,24 @@ func (b *Queries) ListNetworksInFull(ctx context.Context, a fleet.Actor, q fleet
 	if err != nil || len(ids) == 0 {
 		return page, err
 	}
-	var s statementBuilder
-	s.whereObjects(fleet.TypeNetwork, ids)
-	place, of, err := b.firstHostStatuses(ctx, &s, func(s *statementBuilder) string { return networkRanksSQL(s, nil) })
-	if err != nil {
-		return page, err
-	}
-	statuses, err := b.readNetworkStatuses(ctx, of)
-	slices.SortFunc(statuses, func(x, y fleet.NetworkHost) int {
-		return place[hostStatusKey{string(x.NetworkID), x.HostID}] - place[hostStatusKey{string(y.NetworkID), y.HostID}]
-	})
+	statuses, err := b.networkStatuses.firstStatuses(ctx, ids, nil)
 	for _, h := range statuses {
 		at[h.NetworkID].Hosts = append(at[h.NetworkID].Hosts, redactNetworkHost(a, h))
 	}
 	return page, err
 }
 
+// networkHosts returns one page of a network's host statuses, with the numbers of affected VMs.
 func (b *Queries) networkHosts(ctx context.Context, id fleet.NetworkID, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
-	q.Limit = cmp.Or(q.Limit, fleet.HostStatusesListed)
-	p, err := networkHostSortOrders.parsePaging(q, "worst")
-	if err != nil {
-		return fleet.Page[fleet.NetworkHost]{}, err
-	}
 	sums, err := b.networkSums.getTotal(ctx, id)
 	if err != nil {
 		return fleet.Page[fleet.NetworkHost]{}, err
 	}
-	statuses, err := statusList[fleet.NetworkHost]{
-		statuses: countNetworkStatuses(sums), hostOf: func(h fleet.NetworkHost) fleet.HostID { return h.HostID },
-		readFirst: func(ctx context.Context) (firstStatusHosts, error) { return b.firstNetworkHosts.getTotal(ctx, id) },
-		findHosts: func(ctx context.Context) ([]string, error) {
-			return b.networkStatusPage(ctx, id, q.Filter, p.applyCursor)
-		},
-		readStatuses: func(ctx context.Context, hosts []string) ([]fleet.NetworkHost, error) {
-			var of statementBuilder
-			of.addCondition("a.network_id = " + of.keyArg(string(id)) + " AND a.host_id = ANY (" + of.keyArg(hosts) + "::text[])")
-			return b.readNetworkStatuses(ctx, of)
-		},
-	}.readPage(ctx, q, p.limit)
+	page, err := b.networkStatuses.statusPage(ctx, id, sums, q)
 	if err == nil {
-		err = b.addAffectedVMs(ctx, id, statuses)
+		err = b.addAffectedVMs(ctx, id, page.Items)
 	}
-	return p.buildPage(statuses), err
+	return page, err
 }
 
 // addAffectedVMs fills in the number of VMs with a NIC on the network, in the statuses of hosts where the network has
@@ -252,54 +243,7 @@ func (b *Queries) addAffectedVMs(ctx context.Context, id fleet.NetworkID, status
 
 // NetworkHost returns the status of a network on one host.
 func (b *Queries) NetworkHost(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (fleet.NetworkHost, error) {
-	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
-		return fleet.NetworkHost{}, err
-	}
-	var s statementBuilder
-	s.addCondition("a.network_id = " + s.keyArg(string(id)) + " AND a.host_id = " + s.keyArg(string(host)))
-	statuses, err := b.readNetworkStatuses(ctx, s)
-	if err == nil && len(statuses) == 0 {
-		err = fleet.Errorf(fleet.NotFound, "The network is not assigned to this host.")
-	}
-	if err != nil {
-		return fleet.NetworkHost{}, err
-	}
-	return statuses[0], nil
-}
-
-// findFirstNetworkHosts returns the hosts of the first page of a network's host statuses.
-func (b *Queries) findFirstNetworkHosts(ctx context.Context, id fleet.NetworkID) (first firstStatusHosts, err error) {
-	p, err := networkHostSortOrders.parsePaging(fleet.Query{Limit: fleet.HostStatusesListed}, "worst")
-	if err != nil {
-		return first, err
-	}
-	sums, err := b.networkSums.getTotal(ctx, id)
-	if err != nil {
-		return first, err
-	}
-	first.statuses = countNetworkStatuses(sums)
-	totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetKey{})
-	if ok && !slices.ContainsFunc(sums, func(s networkStatusGroup) bool {
-		return s.State != fleet.NetworkUnknown && s.State.Severity() != fleet.SeverityOK
-	}) {
-		first.hosts, err = b.offlineHostsFirst(ctx, fleet.TypeNetwork, string(id), totals.offline)
-		return first, err
-	}
-	first.hosts, err = b.networkStatusPage(ctx, id, "", p.applyCursor)
-	return first, err
-}
-
-// networkStatusPage returns the hosts of one page of a network's status list.
-func (b *Queries) networkStatusPage(ctx context.Context, id fleet.NetworkID, filter string, apply func(*statementBuilder) string) ([]string, error) {
-	var s, page statementBuilder
-	s.whereObjects(fleet.TypeNetwork, []string{string(id)})
-	tones, err := s.parseStatusFilter(filter)
-	if err != nil {
-		return nil, err
-	}
-	page.args, page.planEachTime, page.isSearch = s.args, s.planEachTime, s.isSearch
-	ranks := networkRanksSQL(&page, tones)
-	return b.hostStatusPageHosts(ctx, &page, s.whereClause(), ranks, len(tones) > 0, apply)
+	return b.networkStatuses.statusOn(ctx, a, id, host)
 }
 
 // readNetworkStatuses reads the host statuses (alias a) of networks that s selects, in no order. They contain the

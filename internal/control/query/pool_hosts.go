@@ -1,7 +1,6 @@
 package query
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -44,7 +43,7 @@ func equalPoolGroups(a, b []poolGroup) bool {
 // call poolSums instead, which uses the cache.
 func (b *Queries) poolGroups(ctx context.Context, ids []fleet.PoolID) (map[fleet.PoolID][]poolGroup, error) {
 	var s statementBuilder
-	s.whereObjects(fleet.TypePool, store.ToStrings(ids))
+	s.whereObjects(poolColumn, store.ToStrings(ids))
 	return b.readPoolGroups(ctx, &s, reportsFreshSQL, statusesFromSQL)
 }
 
@@ -52,7 +51,7 @@ func (b *Queries) poolGroups(ctx context.Context, ids []fleet.PoolID) (map[fleet
 // sessions.
 func (b *Queries) allPoolGroups(ctx context.Context, offline []fleet.HostID) (map[fleet.PoolID][]poolGroup, error) {
 	var s statementBuilder
-	s.whereObjects(fleet.TypePool, nil)
+	s.whereObjects(poolColumn, nil)
 	return b.readPoolGroups(ctx, &s, "q.host_id IS NULL", " FROM assignments a LEFT JOIN unnest("+s.keyArg(store.ToStrings(offline))+"::text[]) AS q (host_id) ON q.host_id = a.host_id"+joinPausedVMsSQL)
 }
 
@@ -151,16 +150,7 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 			}
 		}
 	}
-	var s statementBuilder
-	s.whereObjects(fleet.TypePool, store.ToStrings(ids))
-	place, of, err := b.firstHostStatuses(ctx, &s, func(s *statementBuilder) string { return poolRanksSQL(s, groups, nil) })
-	if err != nil {
-		return page, err
-	}
-	statuses, err := b.readPoolStatuses(ctx, of)
-	slices.SortFunc(statuses, func(x, y fleet.PoolHost) int {
-		return place[hostStatusKey{string(x.PoolID), x.HostID}] - place[hostStatusKey{string(y.PoolID), y.HostID}]
-	})
+	statuses, err := b.poolStatuses.firstStatuses(ctx, store.ToStrings(ids), groups)
 	for _, h := range statuses {
 		at[h.PoolID].Hosts = append(at[h.PoolID].Hosts, h)
 	}
@@ -187,25 +177,31 @@ func poolStatusRank(h fleet.PoolHost) int {
 	return hostStatusRank(h.Severity, h.State == fleet.PoolInactive && h.Status != nil && h.Status.StoppedOutside)
 }
 
-var poolHostSortOrders = sortOrdersByRank(poolStatusRank, func(h fleet.PoolHost) (string, fleet.HostID) { return h.HostName, h.HostID })
+// poolColumn is the column of assignments (alias a) with the pool's ID.
+const poolColumn = "a.pool_id"
+
+type poolStatusKind = statusKind[fleet.PoolID, poolGroup, fleet.PoolHost]
+
+func newPoolStatuses(b *Queries) poolStatusKind {
+	return poolStatusKind{
+		b: b, typ: fleet.TypePool, column: poolColumn, countOf: countPoolStatuses, ranksSQL: poolRanksSQL, read: b.readPoolStatuses,
+		groupsOf: func(ctx context.Context, id fleet.PoolID) ([]poolGroup, error) {
+			groups, err := b.poolSums(ctx, id)
+			return groups[id], err
+		},
+		isFaulty: func(g poolGroup) bool { return g.fresh && g.Severity() != fleet.SeverityOK },
+		keyOf:    func(h fleet.PoolHost) hostStatusKey { return hostStatusKey{string(h.PoolID), h.HostID} },
+		orders:   sortOrdersByRank(poolStatusRank, func(h fleet.PoolHost) (string, fleet.HostID) { return h.HostName, h.HostID }),
+	}
+}
 
 // PoolHosts returns one page of a pool's host statuses. Those that need an administrator come first; otherwise they are
 // sorted by host name.
 func (b *Queries) PoolHosts(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
-	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
-		return fleet.Page[fleet.PoolHost]{}, err
-	}
-	if err := store.CheckID(id, "pool"); err != nil {
-		return fleet.Page[fleet.PoolHost]{}, err
-	}
-	groups, err := b.poolSums(ctx, id)
-	if err != nil {
-		return fleet.Page[fleet.PoolHost]{}, err
-	}
-	page, err := b.poolHosts(ctx, id, groups[id], q)
-	if err == nil && len(page.Items) == 0 {
-		_, err = b.readPoolRow(ctx, a, id) // distinguishes an unknown pool from one without hosts
-	}
+	page, err := b.poolStatuses.listStatuses(ctx, a, id, q, func() error {
+		_, err := b.readPoolRow(ctx, a, id)
+		return err
+	})
 	if err == nil {
 		err = b.fillPoolImpact(ctx, id, page.Items)
 	}
@@ -217,74 +213,7 @@ func (b *Queries) PoolHosts(ctx context.Context, a fleet.Actor, id fleet.PoolID,
 
 // PoolHost returns the status of a pool on one host.
 func (b *Queries) PoolHost(ctx context.Context, a fleet.Actor, id fleet.PoolID, host fleet.HostID) (fleet.PoolHost, error) {
-	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
-		return fleet.PoolHost{}, err
-	}
-	var s statementBuilder
-	s.addCondition("a.pool_id = " + s.keyArg(string(id)) + " AND a.host_id = " + s.keyArg(string(host)))
-	statuses, err := b.readPoolStatuses(ctx, s)
-	if err == nil && len(statuses) == 0 {
-		err = fleet.Errorf(fleet.NotFound, "The pool is not assigned to this host.")
-	}
-	if err != nil {
-		return fleet.PoolHost{}, err
-	}
-	return statuses[0], nil
-}
-
-// poolHosts returns a page of the host statuses of one pool, whose groups the caller has read.
-func (b *Queries) poolHosts(ctx context.Context, id fleet.PoolID, groups []poolGroup, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
-	q.Limit = cmp.Or(q.Limit, fleet.HostStatusesListed)
-	p, err := poolHostSortOrders.parsePaging(q, "worst")
-	if err != nil {
-		return fleet.Page[fleet.PoolHost]{}, err
-	}
-	statuses, err := statusList[fleet.PoolHost]{
-		statuses: countPoolStatuses(groups), hostOf: func(h fleet.PoolHost) fleet.HostID { return h.HostID },
-		readFirst: func(ctx context.Context) (firstStatusHosts, error) { return b.firstPoolHosts.getTotal(ctx, id) },
-		findHosts: func(ctx context.Context) ([]string, error) {
-			return b.poolStatusPage(ctx, id, groups, q.Filter, p.applyCursor)
-		},
-		readStatuses: func(ctx context.Context, hosts []string) ([]fleet.PoolHost, error) {
-			var of statementBuilder
-			of.addCondition("a.pool_id = " + of.keyArg(string(id)) + " AND a.host_id = ANY (" + of.keyArg(hosts) + "::text[])")
-			return b.readPoolStatuses(ctx, of)
-		},
-	}.readPage(ctx, q, p.limit)
-	return p.buildPage(statuses), err
-}
-
-// findFirstPoolHosts returns the hosts of the first page of a pool's host statuses.
-func (b *Queries) findFirstPoolHosts(ctx context.Context, id fleet.PoolID) (first firstStatusHosts, err error) {
-	p, err := poolHostSortOrders.parsePaging(fleet.Query{Limit: fleet.HostStatusesListed}, "worst")
-	if err != nil {
-		return first, err
-	}
-	groups, err := b.poolSums(ctx, id)
-	if err != nil {
-		return first, err
-	}
-	first.statuses = countPoolStatuses(groups[id])
-	totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetKey{})
-	if ok && !slices.ContainsFunc(groups[id], func(g poolGroup) bool { return g.fresh && g.Severity() != fleet.SeverityOK }) {
-		first.hosts, err = b.offlineHostsFirst(ctx, fleet.TypePool, string(id), totals.offline)
-		return first, err
-	}
-	first.hosts, err = b.poolStatusPage(ctx, id, groups[id], "", p.applyCursor)
-	return first, err
-}
-
-// poolStatusPage returns the hosts of one page of a pool's status list.
-func (b *Queries) poolStatusPage(ctx context.Context, id fleet.PoolID, groups []poolGroup, filter string, apply func(*statementBuilder) string) ([]string, error) {
-	var s, page statementBuilder
-	s.whereObjects(fleet.TypePool, []string{string(id)})
-	tones, err := s.parseStatusFilter(filter)
-	if err != nil {
-		return nil, err
-	}
-	page.args, page.planEachTime, page.isSearch = s.args, s.planEachTime, s.isSearch
-	ranks := poolRanksSQL(&page, groups, tones)
-	return b.hostStatusPageHosts(ctx, &page, s.whereClause(), ranks, len(tones) > 0, apply)
+	return b.poolStatuses.statusOn(ctx, a, id, host)
 }
 
 // readPoolStatuses reads the host statuses (alias a) of pools that s selects, in no order. They contain the hosts'

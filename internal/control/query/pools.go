@@ -197,7 +197,7 @@ func (b *Queries) poolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID
 		page.Items = []fleet.PoolHost{}
 		return v, page, nil
 	}
-	first, err := b.poolHosts(ctx, id, groups[id], fleet.Query{Limit: q.Limit})
+	first, err := b.poolStatuses.statusPage(ctx, id, groups[id], fleet.Query{Limit: q.Limit})
 	if err == nil {
 		err = b.fillPoolImpact(ctx, id, first.Items)
 	}
@@ -208,7 +208,7 @@ func (b *Queries) poolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID
 	if q.Filter == "" && q.After == "" && q.Before == "" {
 		return v, first, nil
 	}
-	if page, err = b.poolHosts(ctx, id, groups[id], q); err == nil {
+	if page, err = b.poolStatuses.statusPage(ctx, id, groups[id], q); err == nil {
 		err = b.fillPoolImpact(ctx, id, page.Items)
 	}
 	return v, page, err

@@ -16,10 +16,10 @@ type Queries struct {
 	vmCounts vmCounts
 	models   atomic.Pointer[cachedCPUModels]
 
-	fleetTotals       totalsCache[fleetKey, fleetTotals]
-	networkSums       totalsCache[fleet.NetworkID, []networkStatusGroup]
-	firstPoolHosts    totalsCache[fleet.PoolID, firstStatusHosts]
-	firstNetworkHosts totalsCache[fleet.NetworkID, firstStatusHosts]
+	fleetTotals     totalsCache[fleetKey, fleetTotals]
+	networkSums     totalsCache[fleet.NetworkID, []networkStatusGroup]
+	poolStatuses    poolStatusKind
+	networkStatuses networkStatusKind
 }
 
 // New returns Queries that use the store.
@@ -28,8 +28,9 @@ func New(s *store.Store) *Queries {
 	b := &Queries{store: s}
 	b.fleetTotals = totalsCache[fleetKey, fleetTotals]{count: b.computeFleetTotals, hosts: func(w fleetTotals) int { return w.hostSums.hostCount() }, changed: b.notifyPools}
 	b.networkSums = totalsCache[fleet.NetworkID, []networkStatusGroup]{count: b.groupNetworkStatuses, hosts: countNetworkStatuses, changed: notifyIfChanged(equalNetworkSums, network)}
-	b.firstPoolHosts = totalsCache[fleet.PoolID, firstStatusHosts]{count: forEachKey(b.findFirstPoolHosts), hosts: firstStatusHosts.statusCount, changed: notifyIfChanged(firstStatusHosts.equal, b.notifyPool)}
-	b.firstNetworkHosts = totalsCache[fleet.NetworkID, firstStatusHosts]{count: forEachKey(b.findFirstNetworkHosts), hosts: firstStatusHosts.statusCount, changed: notifyIfChanged(firstStatusHosts.equal, network)}
+	b.poolStatuses, b.networkStatuses = newPoolStatuses(b), newNetworkStatuses(b)
+	b.poolStatuses.cacheFirstHosts(b.notifyPool)
+	b.networkStatuses.cacheFirstHosts(network)
 	return b
 }
 
