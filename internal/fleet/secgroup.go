@@ -311,5 +311,8 @@ type SecurityGroupView struct {
 	Count *GroupCount `json:"count,omitempty"`
 }
 
+// ObjectID returns the group's ID.
+func (g SecurityGroup) ObjectID() string { return string(g.ID) }
+
 // SecurityGroupKeys are the filter keys of the list of security groups.
 var SecurityGroupKeys = FilterKeys{textKey("name", "part of the name")}

@@ -6,40 +6,35 @@ import (
 	"quantix/internal/fleet"
 )
 
-// subjectPath is implemented by the path parameters of a pool or network. Pools and networks are assigned to hosts by
-// the same operations.
-type subjectPath interface{ subject() fleet.Subject }
-
-func (p PoolPath) subject() fleet.Subject    { return fleet.SubjectPool(p.ID) }
-func (p NetworkPath) subject() fleet.Subject { return fleet.SubjectNetwork(p.ID) }
-
-// hostStatusPath is implemented by the path parameters of a pool or a network on one host.
-type hostStatusPath interface {
-	subjectPath
-	hostID() fleet.HostID
+// AssignedPath holds the id of an object that is assigned to hosts, from the request's path.
+type AssignedPath struct {
+	ID string `path:"id"`
 }
 
-func (p PoolHostPath) hostID() fleet.HostID    { return p.Host }
-func (p NetworkHostPath) hostID() fleet.HostID { return p.Host }
+// AssignedHostPath holds the ids of such an object and of one host, from the request's path.
+type AssignedHostPath struct {
+	AssignedPath
+	Host fleet.HostID `path:"host"`
+}
 
-func deleteObject[P subjectPath](api *API) operationFunc[P, pageOutput[fleet.Task]] {
-	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
-		ids, err := api.Control.DeleteEverywhere(ctx, a, (*in).subject())
+func deleteObject(api *API, typ fleet.ResourceType) operationFunc[AssignedPath, pageOutput[fleet.Task]] {
+	return func(ctx context.Context, a fleet.Actor, in *AssignedPath) (*pageOutput[fleet.Task], error) {
+		ids, err := api.Control.DeleteEverywhere(ctx, a, fleet.SubjectOf(typ, in.ID))
 		return api.readTasks(ctx, a, ids, err)
 	}
 }
 
-func assignToHost[P hostStatusPath](api *API) operationFunc[P, pageOutput[fleet.Task]] {
-	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
-		ids, err := api.Control.Assign(ctx, a, (*in).subject(), []fleet.HostID{(*in).hostID()})
+func assignToHost(api *API, typ fleet.ResourceType) operationFunc[AssignedHostPath, pageOutput[fleet.Task]] {
+	return func(ctx context.Context, a fleet.Actor, in *AssignedHostPath) (*pageOutput[fleet.Task], error) {
+		ids, err := api.Control.Assign(ctx, a, fleet.SubjectOf(typ, in.ID), []fleet.HostID{in.Host})
 		return api.readTasks(ctx, a, ids, err)
 	}
 }
 
-// hostTask returns an operation that calls do to start a task for a pool or network on one host.
-func hostTask[P hostStatusPath](api *API, do func(context.Context, fleet.Actor, fleet.Subject, fleet.HostID) (fleet.TaskID, error)) operationFunc[P, pageOutput[fleet.Task]] {
-	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
-		id, err := do(ctx, a, (*in).subject(), (*in).hostID())
+// hostTask returns an operation that starts a task for an object on one host, by do.
+func hostTask(api *API, typ fleet.ResourceType, do func(context.Context, fleet.Actor, fleet.Subject, fleet.HostID) (fleet.TaskID, error)) operationFunc[AssignedHostPath, pageOutput[fleet.Task]] {
+	return func(ctx context.Context, a fleet.Actor, in *AssignedHostPath) (*pageOutput[fleet.Task], error) {
+		id, err := do(ctx, a, fleet.SubjectOf(typ, in.ID), in.Host)
 		return api.readTasks(ctx, a, []fleet.TaskID{id}, err)
 	}
 }
@@ -53,9 +48,9 @@ type RetriedBody struct {
 
 type retriedOutput struct{ Body RetriedBody }
 
-func retryOnAllFailedHosts[P subjectPath](api *API) operationFunc[P, retriedOutput] {
-	return func(ctx context.Context, a fleet.Actor, in *P) (*retriedOutput, error) {
-		r, err := api.Control.RetryEverywhere(ctx, a, (*in).subject())
+func retryOnAllFailedHosts(api *API, typ fleet.ResourceType) operationFunc[AssignedPath, retriedOutput] {
+	return func(ctx context.Context, a fleet.Actor, in *AssignedPath) (*retriedOutput, error) {
+		r, err := api.Control.RetryEverywhere(ctx, a, fleet.SubjectOf(typ, in.ID))
 		tasks, err := api.readTasks(ctx, a, r.Tasks, err)
 		if err != nil {
 			return nil, err
@@ -71,34 +66,21 @@ type SelectorBody struct {
 
 type byLabelOutput struct{ Body fleet.ByLabel }
 
-type selectorPath interface {
-	subjectPath
-	selector() string
-}
-
-type poolSelectorInput struct {
-	PoolPath
+type selectorInput struct {
+	AssignedPath
 	Body SelectorBody
 }
 
-type networkSelectorInput struct {
-	NetworkPath
-	Body SelectorBody
-}
-
-func (p poolSelectorInput) selector() string    { return p.Body.Selector }
-func (p networkSelectorInput) selector() string { return p.Body.Selector }
-
-func getLabelSelector[P subjectPath](api *API) operationFunc[P, byLabelOutput] {
-	return func(ctx context.Context, a fleet.Actor, in *P) (*byLabelOutput, error) {
-		now, err := api.Control.ByLabel(ctx, a, (*in).subject())
+func getLabelSelector(api *API, typ fleet.ResourceType) operationFunc[AssignedPath, byLabelOutput] {
+	return func(ctx context.Context, a fleet.Actor, in *AssignedPath) (*byLabelOutput, error) {
+		now, err := api.Control.ByLabel(ctx, a, fleet.SubjectOf(typ, in.ID))
 		return &byLabelOutput{now}, err
 	}
 }
 
-func setLabelSelector[P selectorPath](api *API) operationFunc[P, byLabelOutput] {
-	return func(ctx context.Context, a fleet.Actor, in *P) (*byLabelOutput, error) {
-		now, err := api.Control.AssignByLabel(ctx, a, (*in).subject(), (*in).selector())
+func setLabelSelector(api *API, typ fleet.ResourceType) operationFunc[selectorInput, byLabelOutput] {
+	return func(ctx context.Context, a fleet.Actor, in *selectorInput) (*byLabelOutput, error) {
+		now, err := api.Control.AssignByLabel(ctx, a, fleet.SubjectOf(typ, in.ID), in.Body.Selector)
 		return &byLabelOutput{now}, err
 	}
 }

@@ -12,12 +12,6 @@ type NetworkPath struct {
 	ID fleet.NetworkID `path:"id"`
 }
 
-// NetworkHostPath holds the ids of a network and one of its hosts, from the request's path.
-type NetworkHostPath struct {
-	NetworkPath
-	Host fleet.HostID `path:"host"`
-}
-
 type networkOutput struct {
 	Location string `header:"Location"`
 	Body     networkOutputBody

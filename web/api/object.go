@@ -53,3 +53,20 @@ func onObject[I ~string](do func(context.Context, fleet.Actor, I) error) operati
 		return nil, do(ctx, a, in.ID)
 	}
 }
+
+// identified is a view with the ID of its object.
+type identified interface{ ObjectID() string }
+
+// locatedOutput is the response of an operation that created an object. Location is the object's address in the API.
+type locatedOutput[T any] struct {
+	Location string `header:"Location"`
+	Body     T
+}
+
+// createObjectAt works like createObject and also answers with the object's address.
+func createObjectAt[In any, T identified](typ fleet.ResourceType, create func(context.Context, fleet.Actor, In) (T, error)) operationFunc[bodyInput[In], locatedOutput[T]] {
+	return func(ctx context.Context, a fleet.Actor, in *bodyInput[In]) (*locatedOutput[T], error) {
+		object, err := create(ctx, a, in.Body)
+		return &locatedOutput[T]{Base + typ.Info().PagePath(object.ObjectID()), object}, err
+	}
+}

@@ -13,12 +13,6 @@ type PoolPath struct {
 	ID fleet.PoolID `path:"id"`
 }
 
-// PoolHostPath holds the ids of a pool and one of its hosts, from the request's path.
-type PoolHostPath struct {
-	PoolPath
-	Host fleet.HostID `path:"host"`
-}
-
 type poolOutput struct {
 	Location string `header:"Location"`
 	Body     poolBody

@@ -13,21 +13,6 @@ type SecurityGroupPath struct {
 	ID fleet.SecurityGroupID `path:"id"`
 }
 
-type securityGroupOutput struct {
-	Location string `header:"Location"`
-	Body     fleet.SecurityGroupView
-}
-
-func (api *API) createSecurityGroup(ctx context.Context, a fleet.Actor, in *struct{ Body network.CreateSecurityGroup }) (*securityGroupOutput, error) {
-	g, err := api.Control.CreateSecurityGroup(ctx, a, in.Body)
-	return &securityGroupOutput{Location: Base + "/security-groups/" + string(g.ID), Body: g}, err
-}
-
-func (api *API) getSecurityGroup(ctx context.Context, a fleet.Actor, in *SecurityGroupPath) (*securityGroupOutput, error) {
-	g, err := api.Control.GetSecurityGroup(ctx, a, in.ID)
-	return &securityGroupOutput{Body: g}, err
-}
-
 type securityGroupPatch struct {
 	Name string                  `json:"name"`
 	Spec fleet.SecurityGroupSpec `json:"spec"`
@@ -38,7 +23,7 @@ type updateSecurityGroupInput struct {
 	Body mergePatch[securityGroupPatch]
 }
 
-func (api *API) updateSecurityGroup(ctx context.Context, a fleet.Actor, in *updateSecurityGroupInput) (*securityGroupOutput, error) {
+func (api *API) updateSecurityGroup(ctx context.Context, a fleet.Actor, in *updateSecurityGroupInput) (*objectOutput[fleet.SecurityGroupView], error) {
 	old, err := api.Control.GetSecurityGroup(ctx, a, in.ID)
 	if err != nil {
 		return nil, err
@@ -48,7 +33,7 @@ func (api *API) updateSecurityGroup(ctx context.Context, a fleet.Actor, in *upda
 		return nil, err
 	}
 	g, err := api.Control.UpdateSecurityGroup(ctx, a, in.ID, network.UpdateSecurityGroup{Name: &to.Name, Spec: &to.Spec, IfGeneration: old.Generation})
-	return &securityGroupOutput{Body: g}, err
+	return &objectOutput[fleet.SecurityGroupView]{Body: g}, err
 }
 
 type passOutput struct{ Body connectivity.PassAnswer }

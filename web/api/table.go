@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 
+	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
 
@@ -84,7 +85,7 @@ func (api *API) operations() []operation {
 		newOperation(get, "/pools", policy.StorageSee, ok, "list-pools", "List storage pools", listOperation(api.Control.ListPoolsInFull)),
 		newOperation(post, "/pools", policy.InfraChange, created, "create-pool", "Create a storage pool on some hosts", api.createPool),
 		newOperation(get, "/pools/{id}", policy.StorageSee, ok, "get-pool", "Get a storage pool with its health and its first 50 hosts, those that need attention first", api.getPool),
-		newOperation(remove, "/pools/{id}", policy.InfraChange, accepted, "delete-pool", "Delete a storage pool; its data stays", deleteObject[PoolPath](api)),
+		newOperation(remove, "/pools/{id}", policy.InfraChange, accepted, "delete-pool", "Delete a storage pool; its data stays", deleteObject(api, fleet.TypePool)),
 		newOperation(get, "/pools/{id}/volumes", policy.StorageSee, ok, "list-pool-volumes", "List the volumes of a pool", api.poolVolumes),
 		newOperation(post, "/pools/{id}/volumes", policy.InfraChange, accepted, "create-volume", "Create a volume in a pool", api.createVolume),
 		newOperation(post, "/pools/{id}/downloads", policy.InfraChange, accepted, "download-volume", "Download a file from a URL into a pool, by one of its hosts", api.fetchVolume),
@@ -99,12 +100,12 @@ func (api *API) operations() []operation {
 		newOperation(post, "/pools/{id}/credentials", policy.InfraChange, accepted, "change-pool-credentials", "Change the secret by which hosts authenticate to a pool's storage; one task for each host, 200 at most", api.changeCredentials),
 		newOperation(get, "/pools/{id}/vms", policy.VMSee, ok, "list-pool-vms", "List the VMs that have disks in a pool", api.poolVMs),
 		newOperation(get, "/pools/{id}/hosts", policy.InfraSee, ok, "list-pool-hosts", "List a pool's status on each host, those that need attention first", api.poolHosts),
-		newOperation(put, "/pools/{id}/hosts/{host}", policy.InfraChange, accepted, "assign-pool", "Assign a pool to a host", assignToHost[PoolHostPath](api)),
-		newOperation(remove, "/pools/{id}/hosts/{host}", policy.InfraChange, accepted, "release-pool", "Release a pool from a host; its data stays", hostTask[PoolHostPath](api, api.Control.Release)),
-		newOperation(post, "/pools/{id}/hosts/{host}/retry", policy.InfraChange, accepted, "retry-pool", "Retry a pool's setup on a host", hostTask[PoolHostPath](api, api.Control.Retry)),
-		newOperation(post, "/pools/{id}/retry", policy.InfraChange, accepted, "retry-pool-everywhere", "Retry a pool's setup on all hosts where it failed, 200 at most; one task for each host", retryOnAllFailedHosts[PoolPath](api)),
-		newOperation(get, "/pools/{id}/selector", policy.InfraSee, ok, "get-pool-selector", "Get the label selector of hosts that get a pool automatically, and the hosts whose assignment differs from it", getLabelSelector[PoolPath](api)),
-		newOperation(put, "/pools/{id}/selector", policy.InfraChange, ok, "set-pool-selector", "Set the label selector of hosts that get a pool automatically; matching hosts get the pool at once", setLabelSelector[poolSelectorInput](api)),
+		newOperation(put, "/pools/{id}/hosts/{host}", policy.InfraChange, accepted, "assign-pool", "Assign a pool to a host", assignToHost(api, fleet.TypePool)),
+		newOperation(remove, "/pools/{id}/hosts/{host}", policy.InfraChange, accepted, "release-pool", "Release a pool from a host; its data stays", hostTask(api, fleet.TypePool, api.Control.Release)),
+		newOperation(post, "/pools/{id}/hosts/{host}/retry", policy.InfraChange, accepted, "retry-pool", "Retry a pool's setup on a host", hostTask(api, fleet.TypePool, api.Control.Retry)),
+		newOperation(post, "/pools/{id}/retry", policy.InfraChange, accepted, "retry-pool-everywhere", "Retry a pool's setup on all hosts where it failed, 200 at most; one task for each host", retryOnAllFailedHosts(api, fleet.TypePool)),
+		newOperation(get, "/pools/{id}/selector", policy.InfraSee, ok, "get-pool-selector", "Get the label selector of hosts that get a pool automatically, and the hosts whose assignment differs from it", getLabelSelector(api, fleet.TypePool)),
+		newOperation(put, "/pools/{id}/selector", policy.InfraChange, ok, "set-pool-selector", "Set the label selector of hosts that get a pool automatically; matching hosts get the pool at once", setLabelSelector(api, fleet.TypePool)),
 
 		newOperation(get, "/images", policy.StorageSee, ok, "list-images", "List the images of the library", listOperation(api.Control.ListImages)),
 		newOperation(post, "/images", policy.InfraChange, created, "add-image", "Add an image: a file of a pool, a download, or a VM's disk", api.addImage),
@@ -140,13 +141,13 @@ func (api *API) operations() []operation {
 		newOperation(post, "/networks", policy.InfraChange, created, "create-network", "Define a libvirt network on some hosts", api.createNetwork),
 		newOperation(get, "/networks/{id}", policy.StorageSee, ok, "get-network", "Get a network with its first 50 hosts, those that need attention first", api.getNetwork),
 		newOperation(get, "/networks/{id}/hosts", policy.InfraSee, ok, "list-network-hosts", "List a network's status on each host, those that need attention first", api.networkHosts),
-		newOperation(remove, "/networks/{id}", policy.InfraChange, accepted, "delete-network", "Delete a network that Quantix defined; refused while VMs have NICs on it", deleteObject[NetworkPath](api)),
-		newOperation(put, "/networks/{id}/hosts/{host}", policy.InfraChange, accepted, "assign-network", "Assign a network to a host", assignToHost[NetworkHostPath](api)),
-		newOperation(remove, "/networks/{id}/hosts/{host}", policy.InfraChange, accepted, "release-network", "Release a network from a host", hostTask[NetworkHostPath](api, api.Control.Release)),
-		newOperation(post, "/networks/{id}/hosts/{host}/retry", policy.InfraChange, accepted, "retry-network", "Retry a network's setup on a host", hostTask[NetworkHostPath](api, api.Control.Retry)),
-		newOperation(post, "/networks/{id}/retry", policy.InfraChange, accepted, "retry-network-everywhere", "Retry a network's setup on all hosts where it failed, 200 at most; one task for each host", retryOnAllFailedHosts[NetworkPath](api)),
-		newOperation(get, "/networks/{id}/selector", policy.InfraSee, ok, "get-network-selector", "Get the label selector of hosts that get a network automatically, and the hosts whose assignment differs from it", getLabelSelector[NetworkPath](api)),
-		newOperation(put, "/networks/{id}/selector", policy.InfraChange, ok, "set-network-selector", "Set the label selector of hosts that get a network automatically; matching hosts get the network at once", setLabelSelector[networkSelectorInput](api)),
+		newOperation(remove, "/networks/{id}", policy.InfraChange, accepted, "delete-network", "Delete a network that Quantix defined; refused while VMs have NICs on it", deleteObject(api, fleet.TypeNetwork)),
+		newOperation(put, "/networks/{id}/hosts/{host}", policy.InfraChange, accepted, "assign-network", "Assign a network to a host", assignToHost(api, fleet.TypeNetwork)),
+		newOperation(remove, "/networks/{id}/hosts/{host}", policy.InfraChange, accepted, "release-network", "Release a network from a host", hostTask(api, fleet.TypeNetwork, api.Control.Release)),
+		newOperation(post, "/networks/{id}/hosts/{host}/retry", policy.InfraChange, accepted, "retry-network", "Retry a network's setup on a host", hostTask(api, fleet.TypeNetwork, api.Control.Retry)),
+		newOperation(post, "/networks/{id}/retry", policy.InfraChange, accepted, "retry-network-everywhere", "Retry a network's setup on all hosts where it failed, 200 at most; one task for each host", retryOnAllFailedHosts(api, fleet.TypeNetwork)),
+		newOperation(get, "/networks/{id}/selector", policy.InfraSee, ok, "get-network-selector", "Get the label selector of hosts that get a network automatically, and the hosts whose assignment differs from it", getLabelSelector(api, fleet.TypeNetwork)),
+		newOperation(put, "/networks/{id}/selector", policy.InfraChange, ok, "set-network-selector", "Set the label selector of hosts that get a network automatically; matching hosts get the network at once", setLabelSelector(api, fleet.TypeNetwork)),
 		newOperation(get, "/networks/{id}/addresses", policy.InfraSee, ok, "get-network-addresses", "Get the addresses of a network that Quantix defined: those in use, reserved and in conflict", api.networkAddresses),
 		newOperation(put, "/networks/{id}/reservations/{mac}", policy.InfraChange, accepted, "reserve-address", "Reserve an IPv4 address for a NIC, by its MAC address, on all hosts of the network; one task for each host", api.reserveAddress),
 		newOperation(remove, "/networks/{id}/reservations/{mac}", policy.InfraChange, accepted, "free-address", "Remove the address reservation of a NIC", api.freeAddress),
@@ -160,9 +161,9 @@ func (api *API) operations() []operation {
 		newOperation(remove, "/networks/{id}/grants/{project}", policy.InfraChange, noContent, "revoke-network", "Revoke a project's access to a network, or that of \"all\"; VMs on it stay", api.revokeNetwork),
 
 		newOperation(get, "/security-groups", policy.VMSee, ok, "list-security-groups", "List the fleet-wide security groups and those of your projects", listOperation(api.Control.ListSecurityGroups)),
-		newOperation(post, "/security-groups", policy.VMChange, created, "create-security-group", "Create a security group in a project, or a fleet-wide one", api.createSecurityGroup),
+		newOperation(post, "/security-groups", policy.VMChange, created, "create-security-group", "Create a security group in a project, or a fleet-wide one", createObjectAt(fleet.TypeSecurityGroup, api.Control.CreateSecurityGroup)),
 		newOperation(get, "/security-groups/test", policy.VMSee, ok, "would-pass", "Predict whether a connection would pass the filters of the NICs at both ends, and by which rules", api.testTraffic),
-		newOperation(get, "/security-groups/{id}", policy.VMSee, ok, "get-security-group", "Get a security group with its NICs and hosts", api.getSecurityGroup),
+		newOperation(get, "/security-groups/{id}", policy.VMSee, ok, "get-security-group", "Get a security group with its NICs and hosts", getObject(api.Control.GetSecurityGroup)),
 		newOperation(patch, "/security-groups/{id}", policy.VMChange, ok, "update-security-group", "Change a security group by a JSON merge patch; hosts apply new rules at once", api.updateSecurityGroup),
 		newOperation(remove, "/security-groups/{id}", policy.VMChange, noContent, "delete-security-group", "Delete a security group without NICs; refused while rules of other groups name it", onObject(api.Control.DeleteSecurityGroup)),
 		newOperation(post, "/security-groups/{id}/retry", policy.VMChange, noContent, "retry-security-group", "Retry a security group on the hosts that failed to apply it", onObject(api.Control.RetrySecurityGroup)),
