@@ -13,6 +13,11 @@ import (
 // Addresses of the portal's objects. Each parameter named below holds path segments after the path of the object's
 // page, as in VMPath(id, "delete").
 
+// ObjectPath is the address of an object's page, or of a path below it. VMPath and so on are for one type each.
+func ObjectPath[I ~string](n fleet.ResourceType, id I, below ...string) string {
+	return joinPath(n.Info().PagePath(string(id)), below)
+}
+
 // VMPath is the address of a VM's page, or of a path below it.
 func VMPath(id fleet.VMID, below ...string) string { return ObjectPath(fleet.TypeVM, id, below...) }
 
@@ -108,11 +113,6 @@ func TabPath(path, tab string) string { return withQuery(path, "tab="+tab) }
 func SubjectPath(s fleet.Subject) string {
 	typ, id := s.Split()
 	return fleet.ResourceType(typ).Info().PagePath(id)
-}
-
-// ObjectPath is the address of an object's page, or of a path below it.
-func ObjectPath[I ~string](n fleet.ResourceType, id I, below ...string) string {
-	return joinPath(n.Info().PagePath(string(id)), below)
 }
 
 func joinPath(path string, below []string) string {

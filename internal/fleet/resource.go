@@ -36,6 +36,8 @@ type Resource struct {
 	Path   string     // path of the list; with an ID appended, the path of one object
 	See    Permission // permission to see objects of the type and to receive their events
 
+	Assigned bool // users assign objects of the type to hosts
+
 	// within returns the page of another object that shows the object; set only for a type without pages of its own
 	within func(id string) string
 
@@ -68,13 +70,13 @@ var resourceTypes = []Resource{
 		Filter: HostKeys, View: []string{"tab", "filter", "sort", "columns", "limit"},
 	},
 	{
-		Key: TypePool, Label: "pool", Plural: "pools", Title: "Storage", Icon: "database",
+		Key: TypePool, Label: "pool", Plural: "pools", Title: "Storage", Icon: "database", Assigned: true,
 		Path: poolsPath, See: MaySeeStorage,
 		FollowsOwnKey: true, AllKey: "pool:*", Trees: []string{TreeStorage},
 		Filter: PoolKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{
-		Key: TypeNetwork, Label: "network", Plural: "networks", Title: "Networks", Icon: "network",
+		Key: TypeNetwork, Label: "network", Plural: "networks", Title: "Networks", Icon: "network", Assigned: true,
 		Path: "/networks", See: MaySeeStorage,
 		FollowsOwnKey: true, AllKey: "net:*", Trees: []string{TreeNetworks},
 		Filter: NetworkKeys, View: []string{"filter", "sort", "columns", "limit"},
@@ -143,6 +145,11 @@ func ResourceByLabel(word string) (t Resource, place int) {
 		t = resourceTypes[place]
 	}
 	return t, place
+}
+
+// AssignedResources returns the types whose objects users assign to hosts.
+func AssignedResources() []Resource {
+	return slices.DeleteFunc(slices.Clone(resourceTypes), func(t Resource) bool { return !t.Assigned })
 }
 
 // SubjectOf returns the subject of an object, which is also the key of its wake-ups: "vm:<id>".

@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 

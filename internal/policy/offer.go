@@ -8,10 +8,10 @@ import (
 
 // permissionsByAction is the required permission by resource type and action. An action on a VM needs the permission of
 // its job kind.
-var permissionsByAction = map[string]map[fleet.Action]Permission{
+var permissionsByAction = withAssignedTypes(map[string]map[fleet.Action]Permission{
 	"host":    {fleet.ActEdit: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange},
-	"pool":    {fleet.ActEdit: InfraChange, fleet.ActCredentials: InfraChange, fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
-	"network": {fleet.ActEdit: InfraChange, fleet.ActGrant: InfraChange, fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
+	"pool":    {fleet.ActCredentials: InfraChange},
+	"network": {fleet.ActGrant: InfraChange},
 	"image": {
 		fleet.ActPublish: InfraChange, fleet.ActWithdraw: InfraChange, fleet.ActVersion: InfraChange, fleet.ActCopy: InfraChange, fleet.ActVerify: InfraChange,
 		fleet.ActForget: InfraChange, fleet.ActPull: InfraChange, fleet.ActEdit: InfraChange, fleet.ActDelete: InfraChange,
@@ -22,6 +22,19 @@ var permissionsByAction = map[string]map[fleet.Action]Permission{
 	"volume":  {fleet.ActGrow: InfraChange, fleet.ActClone: InfraChange, fleet.ActWipe: InfraChange, fleet.ActDelete: InfraChange},
 	"project": {fleet.ActEdit: Manage, fleet.ActDelete: Manage},
 	"user":    {fleet.ActEdit: Manage, fleet.ActPassword: Manage, fleet.ActDelete: Manage},
+})
+
+// withAssignedTypes adds the actions that all types have whose objects users assign to hosts.
+func withAssignedTypes(all map[string]map[fleet.Action]Permission) map[string]map[fleet.Action]Permission {
+	for _, t := range fleet.AssignedResources() {
+		if all[t.Label] == nil {
+			all[t.Label] = map[fleet.Action]Permission{}
+		}
+		for _, act := range []fleet.Action{fleet.ActEdit, fleet.ActAssign, fleet.ActDelete, fleet.ActRetry, fleet.ActRelease} {
+			all[t.Label][act] = InfraChange
+		}
+	}
+	return all
 }
 
 // RequiredPermission returns the permission that an action on a resource type requires.

@@ -16,9 +16,16 @@ type SavedViewsPage struct {
 	Focus  bool // the page is the response to the form, so the name field gets the focus back
 }
 
-var objectNamesByList = map[string]string{
-	"vms": "Virtual machines", "hosts": "Hosts", "pools": "Storage pools", "networks": "Networks", "tasks": "Tasks",
-	"images": "Images", "security-groups": "Security groups",
+// objectNames returns the name of the list's objects in a heading.
+func objectNames(list string) string {
+	switch list {
+	case "vms":
+		return "Virtual machines"
+	case "pools":
+		return "Storage pools"
+	}
+	t, _ := fleet.ResourceByPlural(list)
+	return t.Title
 }
 
 // errorText is the reason why the view was not saved: an error of its name, or of the form.

@@ -23,7 +23,7 @@ type updateSecurityGroupInput struct {
 	Body mergePatch[securityGroupPatch]
 }
 
-func (api *API) updateSecurityGroup(ctx context.Context, a fleet.Actor, in *updateSecurityGroupInput) (*objectOutput[fleet.SecurityGroupView], error) {
+func (api *API) updateSecurityGroup(ctx context.Context, a fleet.Actor, in *updateSecurityGroupInput) (*bodyOutput[fleet.SecurityGroupView], error) {
 	old, err := api.Control.GetSecurityGroup(ctx, a, in.ID)
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (api *API) updateSecurityGroup(ctx context.Context, a fleet.Actor, in *upda
 		return nil, err
 	}
 	g, err := api.Control.UpdateSecurityGroup(ctx, a, in.ID, network.UpdateSecurityGroup{Name: &to.Name, Spec: &to.Spec, IfGeneration: old.Generation})
-	return &objectOutput[fleet.SecurityGroupView]{Body: g}, err
+	return &bodyOutput[fleet.SecurityGroupView]{Body: g}, err
 }
 
 type passOutput struct{ Body connectivity.PassAnswer }
