@@ -166,7 +166,7 @@ func addPoolStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return
 	}
-	if state, err := a.hypervisor.HostState(ctx, hypervisor.Assignment{Pools: []fleet.Pool{*j.Pool}, Checksums: a.state.checksums()}); err == nil && state.Host.Connected {
+	if state, err := a.hypervisor.HostState(ctx, hypervisor.Assignment{Assigned: hypervisor.Assigned{Pools: []fleet.Pool{*j.Pool}}, Checksums: a.state.checksums()}); err == nil && state.Host.Connected {
 		state = cloneLists(state)
 		a.state.addAgentState(&state, a.bootID())
 		for _, p := range state.Pools {
@@ -195,7 +195,7 @@ func addNetworkStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Network == nil {
 		return
 	}
-	if state, err := a.hypervisor.HostState(ctx, hypervisor.Assignment{Networks: []fleet.Network{*j.Network}}); err == nil && state.Host.Connected {
+	if state, err := a.hypervisor.HostState(ctx, hypervisor.Assignment{Assigned: hypervisor.Assigned{Networks: []fleet.Network{*j.Network}}}); err == nil && state.Host.Connected {
 		state = cloneLists(state)
 		a.state.addAgentState(&state, a.bootID())
 		a.addLinkStatus(&state, []fleet.Network{*j.Network})

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"time"
 
@@ -20,11 +19,11 @@ import (
 type reporter struct {
 	a            *Agent
 	load         func(context.Context) (wire.HostMeter, error)
-	wake         chan struct{}         // buffer of one
-	assigned     hypervisor.Assignment // the portal's newest assignment to this host; used by the loop only
-	newestState  wire.State            // the hypervisor's newest state; used by the loop only
-	filterCounts filterCounter         // packet counts of NICs; used by the loop only
-	guestReports guestReports          // used by the loop only
+	wake         chan struct{} // buffer of one
+	assigned     wire.Assigned // the portal's newest assignment to this host; used by the loop only
+	newestState  wire.State    // the hypervisor's newest state; used by the loop only
+	filterCounts filterCounter // packet counts of NICs; used by the loop only
+	guestReports guestReports  // used by the loop only
 
 	mu        sync.Mutex
 	readAt    time.Time // when the read that returned last began; zero: no read has succeeded
@@ -155,7 +154,7 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	}
 	out.StateAgeMs = max(1, r.stateAge().Milliseconds()) // 0 would mean an agent that cannot report the age
 	return r.send(ctx, out, func(answer wire.ReportAnswer) {
-		r.setAssigned(hypervisor.Assignment{Pools: answer.Pools, Networks: answer.Networks})
+		r.setAssigned(answer.Assigned)
 		r.writeOwnershipMarks(ctx, answer.Marks)
 	})
 }
@@ -201,11 +200,8 @@ func (r *reporter) stateAge() time.Duration {
 }
 
 // setAssigned stores the portal's assignment to this host. A changed assignment triggers a report with its volumes.
-func (r *reporter) setAssigned(on hypervisor.Assignment) {
-	same := func(a, b hypervisor.Assignment) bool {
-		return (len(a.Pools)+len(b.Pools) == 0 || reflect.DeepEqual(a.Pools, b.Pools)) && (len(a.Networks)+len(b.Networks) == 0 || reflect.DeepEqual(a.Networks, b.Networks))
-	}
-	if !same(on, r.assigned) {
+func (r *reporter) setAssigned(on wire.Assigned) {
+	if !on.Equal(r.assigned) {
 		r.assigned = on
 		r.trigger()
 	}
@@ -238,8 +234,7 @@ func (r *reporter) readState(ctx context.Context) wire.State {
 	within, cancel := context.WithTimeout(ctx, r.a.timing.hostReadLimit)
 	defer cancel()
 	begun := time.Now()
-	on := r.assigned
-	on.Checksums = r.a.state.checksums()
+	on := hypervisor.Assignment{Assigned: r.assigned, Checksums: r.a.state.checksums()}
 	state, err := r.a.hypervisor.HostState(within, on)
 	if err != nil {
 		state.Host = fleet.HostStatus{Hypervisor: r.newestState.Host.Hypervisor, Error: err.Error()}

@@ -70,7 +70,7 @@ func addVolumePoolStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish
 	if j.Pool == nil {
 		return
 	}
-	state, err := a.hypervisor.HostState(ctx, hypervisor.Assignment{Pools: []fleet.Pool{*j.Pool}, Checksums: a.state.checksums()})
+	state, err := a.hypervisor.HostState(ctx, hypervisor.Assignment{Assigned: hypervisor.Assigned{Pools: []fleet.Pool{*j.Pool}}, Checksums: a.state.checksums()})
 	if err != nil || !state.Host.Connected {
 		return
 	}

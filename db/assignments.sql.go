@@ -344,8 +344,9 @@ func (q *Queries) Release(ctx context.Context, arg ReleaseParams) error {
 
 const reportAssignments = `-- name: ReportAssignments :one
 WITH said AS MATERIALIZED (
-    SELECT 'pool' AS noun, COALESCE(r.pool->>'id', p.id) AS object_id, r.pool->'status' AS status
-    FROM jsonb_array_elements($1::jsonb) AS r (pool) LEFT JOIN pools p ON r.pool->>'id' IS NULL AND p.name = r.pool->>'name'
+    SELECT r.object->>'type' AS noun, COALESCE(r.object->>'id', p.id) AS object_id, r.object->'status' AS status
+    FROM jsonb_array_elements($1::jsonb) AS r (object)
+    LEFT JOIN pools p ON r.object->>'type' = 'pool' AND r.object->>'id' IS NULL AND p.name = r.object->>'name'
     UNION ALL SELECT 'net', n.id, CASE WHEN n.spec IS NULL OR r.net->>'id' = n.id THEN r.net->'status'
         ELSE jsonb_build_object('error', $2::text) || (r.net->'status') || '{"foreign": true}' END
     FROM jsonb_array_elements($3::jsonb) AS r (net) JOIN networks n ON n.kind = r.net->>'kind' AND n.name = r.net->>'name'
@@ -367,7 +368,7 @@ SELECT count(*)::bigint AS lost FROM lost
 `
 
 type ReportAssignmentsParams struct {
-	Pools    []byte
+	Objects  []byte
 	Strange  string
 	Networks []byte
 	Seq      int64
@@ -375,13 +376,13 @@ type ReportAssignmentsParams struct {
 }
 
 // Stores changed reports on the objects of a host. lost is the number of discovered networks that the host no longer
-// has. Reports on pools count only for assigned pools; older agents name the pool instead of its ID. Objects missing in
-// the report were not inventoried: assigned pools that the host lacks are reported as such. Networks are matched by
+// has. Reports on objects count only for assigned objects; older agents name a pool instead of its ID. Objects missing
+// in the report were not inventoried: assigned pools that the host lacks are reported as such. Networks are matched by
 // kind and name, assigned or not. A network with the name of a defined one but another UUID is marked as foreign, with
 // the error @strange.
 func (q *Queries) ReportAssignments(ctx context.Context, arg ReportAssignmentsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, reportAssignments,
-		arg.Pools,
+		arg.Objects,
 		arg.Strange,
 		arg.Networks,
 		arg.Seq,

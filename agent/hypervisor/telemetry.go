@@ -33,10 +33,12 @@ type Telemetry interface {
 	WatchChanges(ctx context.Context) <-chan struct{}
 }
 
-// Assignment lists the pools and networks that the portal has most recently assigned to this host.
+// Assigned lists the objects that are assigned to a host.
+type Assigned = wire.Assigned
+
+// Assignment lists the objects that the portal has most recently assigned to this host.
 type Assignment struct {
-	Pools    []fleet.Pool
-	Networks []fleet.Network
+	Assigned
 	// checksums computed on this host; HostState reports the checksums of unchanged files
 	Checksums map[fleet.Volref]VolumeChecksum
 }

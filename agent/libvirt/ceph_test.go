@@ -300,7 +300,7 @@ func TestRBDPoolServesDisksAndRecoversFromHang(t *testing.T) {
 	cancel()
 	waitFor(t, "the pool is stalled", func() bool {
 		// A check that waits for the storage returns librados' error after 30 s and misses the stalled state.
-		s, err := b.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{p, beside.pool}})
+		s, err := b.HostState(t.Context(), hypervisor.Assignment{Assigned: hypervisor.Assigned{Pools: []fleet.Pool{p, beside.pool}}})
 		for _, r := range s.Pools {
 			if err == nil && r.ID == beside.pool.ID && r.Status.State != fleet.PoolActive {
 				t.Errorf("the other pool is %+v", r.Status)

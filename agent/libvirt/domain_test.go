@@ -231,7 +231,7 @@ func TestApplyAdoptsDefinitionOfOlderAgent(t *testing.T) {
 		t.Fatalf("the definition has no record of the applied spec:\n%s", xml)
 	}
 	edit(t, id, xml[from:to+len("</quantix:applied>")], "")
-	_, err := f.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{f.pool}})
+	_, err := f.HostState(t.Context(), hypervisor.Assignment{Assigned: hypervisor.Assigned{Pools: []fleet.Pool{f.pool}}})
 	f.requireNoError(err)
 	st, _, err := f.VM(t.Context(), vm.ID)
 	f.requireNoError(err)

@@ -20,7 +20,7 @@ func cleanupContext() (context.Context, context.CancelFunc) {
 
 func poolStatusOf(t *testing.T, b backend, p fleet.Pool) fleet.PoolStatus {
 	t.Helper()
-	s, err := b.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{p}})
+	s, err := b.HostState(t.Context(), hypervisor.Assignment{Assigned: hypervisor.Assigned{Pools: []fleet.Pool{p}}})
 	if err != nil || !s.Host.Connected || len(s.Pools) != 1 {
 		t.Fatalf("snapshot: %v, %+v", err, s)
 	}

@@ -26,7 +26,7 @@ func TestHangingGuestAgentDoesNotBlockHost(t *testing.T) {
 	is := func(want fleet.GuestAgent) func() bool {
 		return func() bool {
 			// HostState has its own time limit
-			_, err := f.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{f.pool}})
+			_, err := f.HostState(t.Context(), hypervisor.Assignment{Assigned: hypervisor.Assigned{Pools: []fleet.Pool{f.pool}}})
 			f.requireNoError(err)
 			s, _, err := f.VM(t.Context(), vm.ID)
 			f.requireNoError(err)

@@ -57,7 +57,7 @@ func TestStartRefusesPathLeadingOutOfPool(t *testing.T) {
 			c.spec(f, &vm.Spec)
 			f.apply(vm)
 			faults := func() []fleet.Fault {
-				s, err := f.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{f.pool}})
+				s, err := f.HostState(t.Context(), hypervisor.Assignment{Assigned: hypervisor.Assigned{Pools: []fleet.Pool{f.pool}}})
 				f.requireNoError(err)
 				for _, r := range s.VMs {
 					if r.ID == vm.ID {

@@ -26,7 +26,7 @@ func TestUnreadableDefinitionHidesNoOther(t *testing.T) {
 	proxy.garbled.Store(&[]string{"<name>" + bad.Name + "</", "<name>strange-" + id + "</", "<name>bad-" + id + "</"})
 	b := openBackendAt(t, proxy.socket)
 	t.Cleanup(func() { b.Close() })
-	s, err := b.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{f.pool}})
+	s, err := b.HostState(t.Context(), hypervisor.Assignment{Assigned: hypervisor.Assigned{Pools: []fleet.Pool{f.pool}}})
 	if err != nil || !s.Host.Connected {
 		t.Fatalf("the host is offline: %v, %+v", err, s.Host)
 	}

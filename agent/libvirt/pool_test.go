@@ -162,7 +162,7 @@ func TestHangingPoolBlocksNoOtherPoolOrVM(t *testing.T) {
 	proxy.drop.Store(0)
 	proxy.closeConnections()
 	waitFor(t, "the pool answers again", func() bool {
-		s, err := b.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{f.pool}})
+		s, err := b.HostState(t.Context(), hypervisor.Assignment{Assigned: hypervisor.Assigned{Pools: []fleet.Pool{f.pool}}})
 		return err == nil && s.Host.Connected && s.Pools[0].Status.State == fleet.PoolActive
 	})
 }

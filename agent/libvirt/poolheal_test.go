@@ -124,7 +124,7 @@ func TestPoolRecoversAfterLibvirtdRestart(t *testing.T) {
 	}
 	startLibvirtd(t)
 	waitFor(t, "the pool has failed", func() bool {
-		s, err := f.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{f.pool}})
+		s, err := f.HostState(t.Context(), hypervisor.Assignment{Assigned: hypervisor.Assigned{Pools: []fleet.Pool{f.pool}}})
 		return err == nil && s.Host.Connected && s.Pools[0].Status.State == fleet.PoolFailed && strings.Contains(s.Pools[0].Status.Error, "is gone")
 	})
 	if err := os.Rename(aside, f.pool.Spec.Path); err != nil {

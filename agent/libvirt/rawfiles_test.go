@@ -78,7 +78,7 @@ func TestRawDiskContentAffectsNoOtherVM(t *testing.T) {
 	seen := func(what string) (volumes []fleet.Volume, disks []fleet.DiskState) {
 		t.Helper()
 		f.requireNoError(f.ApplyPool(t.Context(), f.pool))
-		s, err := f.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{f.pool}})
+		s, err := f.HostState(t.Context(), hypervisor.Assignment{Assigned: hypervisor.Assigned{Pools: []fleet.Pool{f.pool}}})
 		f.requireNoError(err)
 		if len(s.Pools) != 1 || s.Pools[0].Status.State != fleet.PoolActive {
 			t.Fatalf("%s: the pool is %+v", what, s.Pools)

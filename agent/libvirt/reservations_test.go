@@ -43,7 +43,7 @@ func TestGuestGetsReservedAddress(t *testing.T) {
 	var nic fleet.NICState
 	var leases []fleet.DHCPLease
 	waitFor(t, "the guest's addresses are reported by agent and lease", func() bool {
-		state, err := f.HostState(t.Context(), hypervisor.Assignment{Networks: []fleet.Network{n}})
+		state, err := f.HostState(t.Context(), hypervisor.Assignment{Assigned: hypervisor.Assigned{Networks: []fleet.Network{n}}})
 		f.requireNoError(err)
 		for _, v := range state.VMs {
 			if v.ID == vm.ID && len(v.Status.NICs) == 1 {

@@ -165,7 +165,7 @@ func TestDeleteChecksFileUsersWithoutCache(t *testing.T) {
 	}
 	keeper, other, third := made("keeper.qcow2"), made("other.qcow2"), made("third.qcow2")
 	at := func(volume string) string { return filepath.Join(f.pool.Spec.Path, volume) }
-	_, err := f.HostState(t.Context(), hypervisor.Assignment{Pools: []fleet.Pool{f.pool}}) // fills the cache of file users
+	_, err := f.HostState(t.Context(), hypervisor.Assignment{Assigned: hypervisor.Assigned{Pools: []fleet.Pool{f.pool}}}) // fills the cache of file users
 	f.requireNoError(err)
 
 	f.requireNoError(os.Remove(at("keeper.qcow2")))

@@ -28,13 +28,14 @@ WHERE a.noun = @noun AND a.object_id = @object_id AND a.host_id = @host_id AND a
 
 -- name: ReportAssignments :one
 -- Stores changed reports on the objects of a host. lost is the number of discovered networks that the host no longer
--- has. Reports on pools count only for assigned pools; older agents name the pool instead of its ID. Objects missing in
--- the report were not inventoried: assigned pools that the host lacks are reported as such. Networks are matched by
+-- has. Reports on objects count only for assigned objects; older agents name a pool instead of its ID. Objects missing
+-- in the report were not inventoried: assigned pools that the host lacks are reported as such. Networks are matched by
 -- kind and name, assigned or not. A network with the name of a defined one but another UUID is marked as foreign, with
 -- the error @strange.
 WITH said AS MATERIALIZED (
-    SELECT 'pool' AS noun, COALESCE(r.pool->>'id', p.id) AS object_id, r.pool->'status' AS status
-    FROM jsonb_array_elements(@pools::jsonb) AS r (pool) LEFT JOIN pools p ON r.pool->>'id' IS NULL AND p.name = r.pool->>'name'
+    SELECT r.object->>'type' AS noun, COALESCE(r.object->>'id', p.id) AS object_id, r.object->'status' AS status
+    FROM jsonb_array_elements(@objects::jsonb) AS r (object)
+    LEFT JOIN pools p ON r.object->>'type' = 'pool' AND r.object->>'id' IS NULL AND p.name = r.object->>'name'
     UNION ALL SELECT 'net', n.id, CASE WHEN n.spec IS NULL OR r.net->>'id' = n.id THEN r.net->'status'
         ELSE jsonb_build_object('error', @strange::text) || (r.net->'status') || '{"foreign": true}' END
     FROM jsonb_array_elements(@networks::jsonb) AS r (net) JOIN networks n ON n.kind = r.net->>'kind' AND n.name = r.net->>'name'

@@ -2,7 +2,6 @@ package fleet_test
 
 import (
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 

@@ -13,6 +13,7 @@ package wire
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"reflect"
 	"time"
 
 	"quantix/internal/fleet"
@@ -169,6 +170,24 @@ func OwnershipProof(id fleet.VMID, mark string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// ObjectReport is a host's report on an object that is assigned to it, whatever the object's type.
+type ObjectReport struct {
+	Type   fleet.ResourceType `json:"type"`
+	ID     string             `json:"id,omitempty"`
+	Name   string             `json:"name,omitempty"`
+	Status any                `json:"status"` // fleet.PoolStatus or the status of another type
+}
+
+// AssignedReports returns the reports on assigned objects of all types except networks, which the portal matches by
+// name.
+func (s State) AssignedReports() []ObjectReport {
+	out := make([]ObjectReport, 0, len(s.Pools))
+	for _, p := range s.Pools {
+		out = append(out, ObjectReport{Type: fleet.TypePool, ID: string(p.ID), Name: p.Name, Status: p.Status})
+	}
+	return out
+}
+
 // PoolReport is a libvirt pool. Older agents report only its name.
 type PoolReport struct {
 	ID     fleet.PoolID     `json:"id,omitempty"`
@@ -198,13 +217,29 @@ type (
 	HostMeter = fleet.HostMeter
 )
 
+// Assigned lists the objects that are assigned to a host and that the host reports.
+type Assigned struct {
+	Pools    []fleet.Pool    `json:"pools"`              // reported with their volumes
+	Networks []fleet.Network `json:"networks,omitempty"` // with their specs
+}
+
+// Equal reports whether both list the same objects. A nil list equals an empty one.
+func (a Assigned) Equal(b Assigned) bool {
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	for i := range x.NumField() {
+		if x.Field(i).Len()+y.Field(i).Len() > 0 && !reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
+			return false
+		}
+	}
+	return true
+}
+
 // ReportAnswer is the portal's answer to a report.
 type ReportAnswer struct {
-	Resend   bool            `json:"resend,omitempty"`   // the digest differs from the portal's: send a full report
-	Pools    []fleet.Pool    `json:"pools"`              // pools assigned to this host: report them with their volumes
-	Networks []fleet.Network `json:"networks,omitempty"` // networks assigned to this host, with their specs
-	Lost     []fleet.JobID   `json:"lost,omitempty"`     // jobs whose lease this agent has lost: discard their results
-	At       time.Time       `json:"at"`                 // the portal's time: see Stamp
+	Resend bool `json:"resend,omitempty"` // the digest differs from the portal's: send a full report
+	Assigned
+	Lost []fleet.JobID `json:"lost,omitempty"` // jobs whose lease this agent has lost: discard their results
+	At   time.Time     `json:"at"`             // the portal's time: see Stamp
 	// Stop lists the cancelled jobs among the report's leases, each with the text of Work.Stop.
 	Stop map[fleet.JobID]string `json:"stop,omitempty"`
 	// Marks are ownership marks that VMs of this host lack: write them into the domains' metadata.
@@ -259,6 +294,20 @@ type Work struct {
 
 	SecurityGroup  *fleet.FlatGroup  `json:"securityGroup,omitempty"`  // secgroup.*
 	SecurityGroups []fleet.FlatGroup `json:"securityGroups,omitempty"` // every security group of the VM's NICs
+}
+
+// SubjectGeneration returns the generation of the job's subject in this message. A volume has no generation of its own,
+// so its job keeps Generation.
+func (w Work) SubjectGeneration() int64 {
+	switch {
+	case w.VM != nil:
+		return w.VM.Generation
+	case w.Network != nil:
+		return w.Network.Generation
+	case w.Pool != nil && w.VolumeUsers == nil:
+		return w.Pool.Generation
+	}
+	return w.Generation
 }
 
 // Progress reports a job's progress and renews its lease.

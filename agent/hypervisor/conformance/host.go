@@ -177,7 +177,7 @@ func (h *testHost) wantPower(id fleet.VMID, want fleet.Power) fleet.VMStatus {
 
 func (h *testHost) hostState(pools ...fleet.Pool) wire.State {
 	h.t.Helper()
-	s, err := h.HostState(h.ctx, hypervisor.Assignment{Pools: pools})
+	s, err := h.HostState(h.ctx, hypervisor.Assignment{Assigned: hypervisor.Assigned{Pools: pools}})
 	h.requireNoError("snapshot", err)
 	return s
 }

@@ -30,7 +30,7 @@ func (s recordedChecksums) recordingJob(w hypervisor.VolumeWork) hypervisor.Volu
 // volumeWithChecksums returns a volume as a backend with these checksums reports it.
 func (h *testHost) volumeWithChecksums(s recordedChecksums, p fleet.Pool, name string) fleet.Volume {
 	h.t.Helper()
-	state, err := h.HostState(h.ctx, hypervisor.Assignment{Pools: []fleet.Pool{p}, Checksums: s})
+	state, err := h.HostState(h.ctx, hypervisor.Assignment{Assigned: hypervisor.Assigned{Pools: []fleet.Pool{p}}, Checksums: s})
 	h.requireNoError("snapshot", err)
 	for _, r := range state.Pools {
 		if v, ok := find(r.Status.Volumes, func(v fleet.Volume) bool { return v.Name == name }); ok && r.Name == p.Name {

@@ -46,7 +46,7 @@ func (h *testHost) newRunningNetwork(mode fleet.NetworkMode) fleet.Network {
 // networkStatus returns the assigned network's entry in the host state. ok reports that the entry has the network's ID.
 func (h *testHost) networkStatus(n fleet.Network) (st fleet.NetworkStatus, ok bool) {
 	h.t.Helper()
-	s, err := h.HostState(h.ctx, hypervisor.Assignment{Networks: []fleet.Network{n}})
+	s, err := h.HostState(h.ctx, hypervisor.Assignment{Assigned: hypervisor.Assigned{Networks: []fleet.Network{n}}})
 	h.requireNoError("snapshot", err)
 	r, found := find(s.Networks, func(r wire.NetworkReport) bool { return r.Kind == fleet.NetworkLibvirt && r.Name == n.Name })
 	if !found {

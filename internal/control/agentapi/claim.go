@@ -115,17 +115,10 @@ func (api *API) claimBatch(ctx context.Context, patience time.Duration, all []cl
 }
 
 // jobSubjectData is the JSON of a job's subject from the SQL functions work_of and work_of_volume: a pool, a volume's
-// pool, a network, or a VM with its dependencies.
+// pool, a network, or a VM with its dependencies. Its keys are those of wire.Work.
 type jobSubjectData struct {
-	Pool           *fleet.Pool        `json:"pool"` // also for a volume
-	VolumeInUse    *fleet.VolumeInUse `json:"held"`
-	Network        *fleet.Network     `json:"network"`
-	VM             *fleet.VM          `json:"vm"`
-	Project        string             `json:"project"` // project name
-	OwnershipMark  string             `json:"mark"`
-	CreatedVolumes []fleet.Volref     `json:"made"`
-	Networks       []string           `json:"networks"` // each "id kind name"
-	Pools          []fleet.Pool       `json:"pools"`
+	*wire.Work
+	Networks []string `json:"networks"` // each "id kind name"
 }
 
 // workFromRow returns the job with the current spec of its subject. If the subject is a VM that no longer exists, the
@@ -150,28 +143,29 @@ func workFromRow(row db.ClaimJobsRow) (wire.Work, error) {
 	if len(row.Work) == 0 {
 		return w, nil
 	}
-	var data jobSubjectData
+	data := jobSubjectData{Work: &w}
 	if err := json.Unmarshal(row.Work, &data); err != nil {
 		return w, fmt.Errorf("subject of job %s: %w", j.ID, err)
 	}
-	w.VolumeUsers = data.VolumeInUse
-	if w.Pool = data.Pool; w.Pool != nil && w.VolumeUsers == nil {
-		w.Generation = w.Pool.Generation
+	w.Generation = w.SubjectGeneration()
+	if w.Network != nil {
+		w.Network.Peers = row.Peers
 	}
-	if w.Network = data.Network; w.Network != nil {
-		w.Generation, w.Network.Peers = w.Network.Generation, row.Peers
-	}
-	if w.VM = data.VM; w.VM == nil {
-		return w, addPoolsToWork(&w, row.MovePools)
-	}
-	store.FillNetworkNames(w.VM.Spec.NICs, data.Networks)
-	w.Generation, w.SpecHash, w.CreatedDisks, w.Project, w.Mark = w.VM.Generation, row.SpecHash, data.CreatedVolumes, data.Project, data.OwnershipMark
-	for _, id := range w.VM.Spec.Pools() {
-		if i := slices.IndexFunc(data.Pools, func(p fleet.Pool) bool { return p.ID == id }); i >= 0 {
-			w.Pools = append(w.Pools, data.Pools[i])
-		}
+	if w.VM != nil {
+		store.FillNetworkNames(w.VM.Spec.NICs, data.Networks)
+		w.SpecHash, w.Pools = row.SpecHash, poolsInOrder(w.VM.Spec.Pools(), w.Pools)
 	}
 	return w, addPoolsToWork(&w, row.MovePools)
+}
+
+// poolsInOrder returns the pools with these IDs, in the order of the IDs.
+func poolsInOrder(ids []fleet.PoolID, pools []fleet.Pool) (out []fleet.Pool) {
+	for _, id := range ids {
+		if i := slices.IndexFunc(pools, func(p fleet.Pool) bool { return p.ID == id }); i >= 0 {
+			out = append(out, pools[i])
+		}
+	}
+	return out
 }
 
 // addPoolsToWork adds further pools that the job needs, such as the destination pool of a disk migration or the source

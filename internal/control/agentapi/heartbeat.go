@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"slices"
 	"sync"
 	"time"
 
 	"quantix/db"
+	"quantix/internal/control/assign"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
@@ -158,13 +158,7 @@ type assignmentCache struct {
 	mu          sync.Mutex
 	readAt      time.Time // start of the latest read
 	stale       bool
-	assignments *hostAssignments
-}
-
-// hostAssignments lists the pools and networks assigned to each host. Hosts with equal assignments share the slices.
-type hostAssignments struct {
-	pools    map[fleet.HostID][]fleet.Pool
-	networks map[fleet.HostID][]fleet.Network
+	assignments map[fleet.HostID]wire.Assigned
 }
 
 const (
@@ -175,7 +169,7 @@ const (
 	assignmentCacheMaxAge = 2 * time.Minute
 )
 
-func (api *API) assignmentsOfHost(ctx context.Context, host fleet.HostID) ([]fleet.Pool, []fleet.Network, error) {
+func (api *API) assignmentsOfHost(ctx context.Context, host fleet.HostID) (wire.Assigned, error) {
 	m := &api.assignmentCache
 	now := time.Now()
 	m.mu.Lock()
@@ -190,58 +184,16 @@ func (api *API) assignmentsOfHost(ctx context.Context, host fleet.HostID) ([]fle
 		m.stale, m.readAt = false, now // one request reads the new value, the others use the old one
 	} else if on != nil {
 		m.mu.Unlock()
-		return on.pools[host], on.networks[host], nil
+		return on[host], nil
 	}
 	m.mu.Unlock()
-	on, err := api.readAssignments(ctx)
+	on, err := assign.ReadAssigned(ctx, api.store.Queries)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
 		m.stale = true
-		return nil, nil, store.UserError(err)
+		return wire.Assigned{}, store.UserError(err)
 	}
 	m.assignments = on
-	return on.pools[host], on.networks[host], nil
-}
-
-func (api *API) readAssignments(ctx context.Context) (*hostAssignments, error) {
-	pools, err := api.store.AssignedPools(ctx)
-	if err != nil {
-		return nil, err
-	}
-	networks, err := api.store.AssignedNetworks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &hostAssignments{
-		pools: groupByHost(pools, func(r db.AssignedPoolsRow) (fleet.Pool, []string) { return store.PoolFromRow(r.Pool), r.Hosts }),
-		networks: groupByHost(networks, func(r db.AssignedNetworksRow) (fleet.Network, []string) {
-			return store.NetworkFromRow(r.Network), r.Hosts
-		}),
-	}, nil
-}
-
-// groupByHost returns the objects of each host, in the order of the rows.
-func groupByHost[R, T any](rows []R, of func(R) (T, []string)) map[fleet.HostID][]T {
-	type set struct { // linked list of objects; hosts with equal objects share it
-		before *set
-		object int
-	}
-	sets, at, lists := map[set]*set{}, map[fleet.HostID]*set{}, map[*set][]T{}
-	for i, r := range rows {
-		object, hosts := of(r)
-		for _, host := range hosts {
-			key := set{at[fleet.HostID(host)], i}
-			if sets[key] == nil {
-				sets[key] = &key
-				lists[&key] = append(slices.Clip(lists[key.before]), object)
-			}
-			at[fleet.HostID(host)] = sets[key]
-		}
-	}
-	out := make(map[fleet.HostID][]T, len(at))
-	for host, s := range at {
-		out[host] = lists[s]
-	}
-	return out
+	return on[host], nil
 }

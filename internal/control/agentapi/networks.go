@@ -30,7 +30,7 @@ func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, in 
 	if err != nil {
 		return err
 	}
-	lost, err := q.ReportAssignments(ctx, db.ReportAssignmentsParams{HostID: host, Seq: seq, Pools: mustJSON(s.Pools), Networks: mustJSON(s.Networks), Strange: networkNameConflictText})
+	lost, err := q.ReportAssignments(ctx, db.ReportAssignmentsParams{HostID: host, Seq: seq, Objects: mustJSON(s.AssignedReports()), Networks: mustJSON(s.Networks), Strange: networkNameConflictText})
 	if err != nil || lost == 0 {
 		return err
 	}

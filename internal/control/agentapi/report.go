@@ -36,7 +36,7 @@ func (api *API) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wire
 	if err != nil {
 		return answer, err
 	}
-	if answer.Pools, answer.Networks, err = api.assignmentsOfHost(ctx, a.HostID); err != nil {
+	if answer.Assigned, err = api.assignmentsOfHost(ctx, a.HostID); err != nil {
 		return answer, err
 	}
 	answer.Lost, answer.Stop, err = api.renewLeases(ctx, a.HostID, in.Leases)

@@ -7,8 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -35,6 +35,8 @@ type AssignableType struct {
 	markDeleted    func(ctx context.Context, q *db.Queries, id string) error
 	deleteRow      func(ctx context.Context, q *db.Queries, id string) error
 	observedStatus func(wire.Finish) any // returns the state that the host observed after the job; nil if it reported none
+	// readAssigned returns the objects with their hosts, by name, for types that hosts report in full. nil: they do not
+	readAssigned func(ctx context.Context, q *db.Queries) ([]assignedObject, error)
 }
 
 // AssignableObject is an object of an AssignableType. The transaction has locked or created its row.
@@ -50,11 +52,32 @@ type AssignableObject struct {
 	spec          *fleet.NetworkSpec // networks only
 }
 
-var assignableTypesByName = map[string]*AssignableType{PoolType.typ: PoolType, NetworkType.typ: NetworkType, SecurityGroupType.typ: SecurityGroupType}
+// assignableTypes are all types, in the order of their names.
+var assignableTypes []*AssignableType
+
+// newAssignableType adds a type to assignableTypes. Each type is a package variable in its own file.
+func newAssignableType(n AssignableType) *AssignableType {
+	assignableTypes = append(assignableTypes, &n)
+	slices.SortFunc(assignableTypes, func(a, b *AssignableType) int { return strings.Compare(a.typ, b.typ) })
+	return &n
+}
 
 // AssignableTypeByName returns the AssignableType with this subject prefix, or nil if objects of the resource type are
 // not assigned to hosts.
-func AssignableTypeByName(typ string) *AssignableType { return assignableTypesByName[typ] }
+func AssignableTypeByName(typ string) *AssignableType {
+	if i := slices.IndexFunc(assignableTypes, func(n *AssignableType) bool { return n.typ == typ }); i >= 0 {
+		return assignableTypes[i]
+	}
+	return nil
+}
+
+func assignableTypeNames() []string {
+	names := make([]string, len(assignableTypes))
+	for i, n := range assignableTypes {
+		names[i] = n.typ
+	}
+	return names
+}
 
 // typeLabel returns the label of the resource type for error texts.
 func (n *AssignableType) typeLabel() string { return fleet.ResourceType(n.typ).Info().Label }
@@ -269,12 +292,12 @@ func (n *AssignableType) RecordJobEnd(ctx context.Context, q *db.Queries, job db
 
 // QueueDrifted queues a job for each assignment that its host has not applied and that has no unfinished job.
 func QueueDrifted(ctx context.Context, q *db.Queries, a fleet.Actor) error {
-	rows, err := q.DriftedAssignments(ctx, db.DriftedAssignmentsParams{Fresh: fleet.Freshness, Nouns: slices.Sorted(maps.Keys(assignableTypesByName))})
+	rows, err := q.DriftedAssignments(ctx, db.DriftedAssignmentsParams{Fresh: fleet.Freshness, Nouns: assignableTypeNames()})
 	if err != nil {
 		return err
 	}
 	for _, r := range rows {
-		n := assignableTypesByName[r.Noun]
+		n := AssignableTypeByName(r.Noun)
 		kind := n.applyKind
 		if !r.Assigned {
 			kind = n.releaseKind

@@ -237,8 +237,8 @@ func AssignByLabels(ctx context.Context, s *store.Store, a fleet.Actor) error {
 	until := time.Now().Add(20 * time.Second)
 	var failed error
 	for _, w := range work {
-		n, ok := assignableTypesByName[w.Noun]
-		for more := ok; more && time.Now().Before(until); {
+		n := AssignableTypeByName(w.Noun)
+		for more := n != nil; more && time.Now().Before(until); {
 			err := s.RunPass(ctx, a, "labels", func(q *db.Queries) (err error) {
 				more, err = n.assignLabelled(ctx, q, w.ObjectID)
 				return err

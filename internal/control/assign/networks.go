@@ -14,7 +14,7 @@ import (
 
 // NetworkType is the resource type of networks defined in Quantix. Hosts execute them as libvirt networks. Discovered
 // networks cannot be assigned.
-var NetworkType = &AssignableType{
+var NetworkType = newAssignableType(AssignableType{
 	typ: string(fleet.TypeNetwork), applyKind: fleet.NetworkApply, releaseKind: fleet.NetworkRelease,
 	lockObject: func(ctx context.Context, q *db.Queries, id string) (AssignableObject, error) {
 		row, err := q.LockNetwork(ctx, fleet.NetworkID(id))
@@ -27,13 +27,22 @@ var NetworkType = &AssignableType{
 		return q.MarkNetworkDeleted(ctx, fleet.NetworkID(id))
 	},
 	deleteRow: func(ctx context.Context, q *db.Queries, id string) error { return q.EndNetwork(ctx, id) },
+	readAssigned: func(ctx context.Context, q *db.Queries) ([]assignedObject, error) {
+		rows, err := q.AssignedNetworks(ctx)
+		out := make([]assignedObject, len(rows))
+		for i, r := range rows {
+			network := store.NetworkFromRow(r.Network)
+			out[i] = assignedObject{r.Hosts, func(on *wire.Assigned) { on.Networks = appendClipped(on.Networks, network) }}
+		}
+		return out, err
+	},
 	observedStatus: func(in wire.Finish) any {
 		if in.Network == nil {
 			return nil
 		}
 		return in.Network
 	},
-}
+})
 
 // NewNetworkObject returns a network whose row the transaction has just created.
 func NewNetworkObject(id fleet.NetworkID, name string, spec fleet.NetworkSpec) AssignableObject {

@@ -13,7 +13,7 @@ import (
 )
 
 // PoolType is the resource type of storage pools. Hosts execute them as libvirt pools.
-var PoolType = &AssignableType{
+var PoolType = newAssignableType(AssignableType{
 	typ: "pool", applyKind: fleet.PoolApply, releaseKind: fleet.PoolRelease,
 	lockObject: func(ctx context.Context, q *db.Queries, id string) (AssignableObject, error) {
 		p, err := q.LockPool(ctx, fleet.PoolID(id))
@@ -27,13 +27,22 @@ var PoolType = &AssignableType{
 		return q.MarkPoolDeleted(ctx, fleet.PoolID(id))
 	},
 	deleteRow: func(ctx context.Context, q *db.Queries, id string) error { return q.DropPool(ctx, fleet.PoolID(id)) },
+	readAssigned: func(ctx context.Context, q *db.Queries) ([]assignedObject, error) {
+		rows, err := q.AssignedPools(ctx)
+		out := make([]assignedObject, len(rows))
+		for i, r := range rows {
+			pool := store.PoolFromRow(r.Pool)
+			out[i] = assignedObject{r.Hosts, func(on *wire.Assigned) { on.Pools = appendClipped(on.Pools, pool) }}
+		}
+		return out, err
+	},
 	observedStatus: func(in wire.Finish) any {
 		if in.Pool == nil {
 			return nil
 		}
 		return in.Pool
 	},
-}
+})
 
 // poolObjectWithoutID returns a pool as an AssignableObject without ID and generation.
 func poolObjectWithoutID(name string, spec fleet.PoolSpec) AssignableObject {

@@ -12,7 +12,7 @@ import (
 
 // SecurityGroupType is the resource type of security groups. Hosts execute them as libvirt network filters. A group is
 // assigned automatically to the hosts of its member NICs.
-var SecurityGroupType = &AssignableType{
+var SecurityGroupType = newAssignableType(AssignableType{
 	typ: string(fleet.TypeSecurityGroup), applyKind: fleet.SecurityGroupApply, releaseKind: fleet.SecurityGroupRelease,
 	lockObject: func(ctx context.Context, q *db.Queries, id string) (AssignableObject, error) {
 		g, err := q.LockSecurityGroup(ctx, fleet.SecurityGroupID(id))
@@ -42,7 +42,7 @@ var SecurityGroupType = &AssignableType{
 		}
 		return fleet.SecurityGroupStatus{Active: true}
 	},
-}
+})
 
 const groupAssignedByNICsText = "Quantix assigns a security group to exactly the hosts that have NICs in it. Add a NIC to the group, or remove its NICs."
 
