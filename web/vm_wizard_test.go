@@ -130,7 +130,7 @@ func TestSectionHeadingsSummarizeFormValues(t *testing.T) {
 }
 
 // The form shows the select for the VM's source beside the name, at the top.
-func TestImageAndISOAreChosenBesideTheName(t *testing.T) {
+func TestNameSectionOfNewVMOffersImageAndISO(t *testing.T) {
 	p, project, pool, _ := newFleetPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	beside := func(a answer, field string) {

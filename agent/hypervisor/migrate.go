@@ -14,10 +14,11 @@ type MigrateVMWork struct {
 	VM     fleet.VM
 	Pools  []fleet.Pool
 	Params fleet.MigrationParams
-	// SentStamp returns the stamp that RecordSending received for the disk's file in an earlier attempt of this job. It
-	// is empty if the disk was not sent.
+	// SentStamp returns the stamp of the disk's file that RecordSending stored in an earlier attempt of this job. It is
+	// empty if the disk was not sent.
 	SentStamp func(disk fleet.MigratingDisk) (stamp string)
-	// RecordSending receives the stamp of a disk's file before any data is sent. If RecordSending fails, the job ends.
+	// RecordSending stores the stamp of a disk's file, which is its size and modification time, before any data is sent.
+	// An error ends the job.
 	RecordSending func(disk fleet.MigratingDisk, stamp string) error
 	// Send sends a disk and returns once the other host has all data. It returns immediately if an earlier call sent
 	// all data.

@@ -66,8 +66,8 @@ type Storage interface {
 	// ExportVolume creates an OVA archive of the disks of Params.Export, each with its backing chain, and of their
 	// description. It refuses disks that a running guest uses, and fails at the start if the pool has not enough space.
 	ExportVolume(ctx context.Context, in VolumeWork) error
-	// SendVolume passes the volume's file to Send, and reports the file's checksum to in.RecordChecksums if it reads
-	// the whole file. It refuses a volume that a running guest uses, or that changes during the transfer.
+	// SendVolume passes the volume's file to in.Send. If the transfer reads the whole file, SendVolume reports its checksum
+	// to in.RecordChecksums. It refuses a volume that a running guest uses, or that changes during the transfer.
 	SendVolume(ctx context.Context, in VolumeWork) error
 	// ReceiveVolume receives a file from another host through in.Receive. It verifies Params.Checksum if set and
 	// inspects the file like a download. With Params.Transfer.Check it also reads the file back from the storage. It

@@ -139,7 +139,8 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// stateConn returns the state connection, or the reason why there is none.
+// stateConn returns the libvirt connection that reads the state of VMs, pools and networks. The error says why there is
+// none.
 func (b *Backend) stateConn(ctx context.Context) (*conn.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

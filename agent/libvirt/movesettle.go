@@ -42,7 +42,7 @@ func (m *diskMigration) finishMove(ctx context.Context) error {
 	over := m.definitionNamesNewDisk(s) || s.liveDisk != nil && domxml.DiskPathOf(s.liveDisk) == m.to.Path()
 	err = m.redefineOnCopy(ctx, s)
 	if err != nil && over && conn.IsLibvirtError(err) {
-		// The job must not fail: after a failed job the portal would believe that the VM uses the old disk.
+		// Unavailable makes the agent retry. If the job failed, the portal would assume that the VM uses the old disk.
 		return fleet.Errorf(fleet.Unavailable, "The VM is on its new disk, %s in pool %s, but its definition cannot be written. The agent retries until the write succeeds: %s", m.to.Name, m.to.Pool.Name, err)
 	}
 	return err
@@ -55,7 +55,7 @@ func (m *diskMigration) verifyNewDisk(ctx context.Context, s diskMigrationState)
 		return err
 	}
 	if f.Format != "qcow2" || f.RefersTo != "" || f.HeaderFault != "" {
-		return fleet.Errorf(fleet.Conflict, "The copy in pool %s is not a valid qcow2 disk without a backing file, so the VM's definition was not changed.", m.to.Pool.Name)
+		return fleet.Errorf(fleet.Conflict, "The copy in pool %s is damaged, not in the format qcow2, or has a backing file, so the VM's definition was not changed.", m.to.Pool.Name)
 	}
 	if s.live != nil {
 		return nil // QEMU has the file open and reported the copy as complete

@@ -54,8 +54,8 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn.Conn, p storage.Local
 			}
 			chain, err := hostfile.WithinLookupTimeout(ctx, func() ([]hostfile.ID, error) { return hostfile.BackingChainIDs(at, use.Opaque), nil })
 			if err != nil {
-				return nil, fleet.Errorf(fleet.Unavailable, "The storage of the file %s, which the VM %s uses, does not answer, so it is unknown whether this file is %s. Try again when the storage answers.",
-					filepath.Base(at), s.ref.Name, p.Name)
+				return nil, fleet.Errorf(fleet.Unavailable, "It is unknown whether the VM %s uses %s: the storage of the VM's file %s does not answer. Try again when the storage answers.",
+					s.ref.Name, p.Name, filepath.Base(at))
 			}
 			i := slices.Index(chain, id)
 			if at != p.Path() && i < 0 {

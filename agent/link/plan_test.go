@@ -177,8 +177,8 @@ func TestBridgePlanRefusesLoopsAndUnmanagedPorts(t *testing.T) {
 		"no such device":     {func(p *hostState) { p.uplink = nil }, "no device eth1"},
 		"in another bridge":  {func(p *hostState) { p.uplink.Master = "br0" }, "a part of br0"},
 		"a bridge":           {func(p *hostState) { p.uplink.Kind = "bridge" }, "is a bridge"},
-		"a guest's NIC":      {func(p *hostState) { p.uplink.Kind = "tuntap" }, "no device by which"},
-		"device of Quantix":  {func(p *hostState) { p.uplink.Owner = "quantix:x" }, "no device by which"},
+		"a guest's NIC":      {func(p *hostState) { p.uplink.Kind = "tuntap" }, "cannot be an uplink"},
+		"device of Quantix":  {func(p *hostState) { p.uplink.Owner = "quantix:x" }, "cannot be an uplink"},
 		"an address by DHCP": {func(p *hostState) { p.uplink.Addresses[0].Dynamic = true }, "DHCP"},
 		"several ways out":   {func(p *hostState) { p.uplink.InMultipath = true }, "several devices at once"},
 		"a second uplink": {func(p *hostState) {

@@ -107,12 +107,12 @@ func uplinkPort(n fleet.Network, p hostState) (string, error) {
 	case nic.Kind == "bridge":
 		return "", fleet.Errorf(fleet.Conflict, "%s is a bridge. Define a network on an existing bridge instead.", nic.Name)
 	case nic.Kind == "tuntap" || nic.Kind == "macvtap" || nic.Kind == "loopback" || strings.HasPrefix(nic.Owner, ownerPrefix):
-		return "", fleet.Errorf(fleet.Conflict, "%s is no device by which this host reaches others. Choose another device.", nic.Name)
+		return "", fleet.Errorf(fleet.Conflict, "%s cannot be an uplink, because it does not connect this host to other machines. Choose a physical NIC, a bond or a VLAN device.", nic.Name)
 	case nic.InMultipath && nic.Master == "":
 		return "", fleet.Errorf(fleet.Conflict, "A route of this host uses several devices at once, %s among them, which cannot be moved to a bridge. Choose another device.", nic.Name)
 	}
 	if nic.UnsupportedRoute != "" && nic.Master == "" {
-		return "", fleet.Errorf(fleet.Conflict, "The route %s through %s uses a gateway of another address family, a tunnel or one kind of traffic, so it cannot be moved to a bridge. Choose another device, or remove the route first.", nic.UnsupportedRoute, nic.Name)
+		return "", fleet.Errorf(fleet.Conflict, "The route %s through %s uses a gateway of another address family or a tunnel, or applies to one traffic class only, so it cannot be moved to a bridge. Choose another device, or remove the route first.", nic.UnsupportedRoute, nic.Name)
 	}
 	for _, a := range nic.Addresses {
 		if a.Dynamic && nic.Master == "" && strings.Contains(a.CIDR, ".") {

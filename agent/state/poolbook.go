@@ -17,8 +17,8 @@ import (
 // PoolBookFile is the name of PoolBook's file in the agent's directory.
 const PoolBookFile = "pools.json"
 
-// PoolBook stores, across restarts, the agent's records of the host's pools that libvirt does not store. It is safe for
-// concurrent use.
+// PoolBook stores what the agent must know about the host's pools across restarts, and libvirt does not store. It is
+// safe for concurrent use.
 type PoolBook struct {
 	path    string // empty: only in memory
 	boot    string

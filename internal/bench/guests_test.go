@@ -327,8 +327,8 @@ func measureBulkStarts(l *guestLab) {
 	goals.BulkStart.Record(l, ours.Seconds() <= theirs.Seconds()*1.1, fmt.Sprintf("%.1f s", ours.Seconds()), fmt.Sprintf("loops over libvirt: %.1f s", theirs.Seconds()), ours.Seconds()/theirs.Seconds())
 }
 
-// startInLoops starts the VMs, which alternate between the two hosts. Each host has as many concurrent callers as its
-// agent would have.
+// startInLoops starts the VMs, which alternate between the two hosts, and returns how long that took. For each host, as
+// many goroutines start VMs concurrently as in its agent.
 func (l *guestLab) startInLoops(ids []fleet.VMID) time.Duration {
 	l.Helper()
 	queues := []chan libvirt.Domain{make(chan libvirt.Domain, len(ids)), make(chan libvirt.Domain, len(ids))}

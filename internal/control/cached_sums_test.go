@@ -29,7 +29,8 @@ type pageData struct {
 	Running     []string
 }
 
-// loadPages reads the pages' data. An existing portal reads its caches; a new portal reads the database.
+// loadPages reads the data of the pages of the pool and the network. A Control that was used before answers from its
+// caches; a new Control reads the database.
 func loadPages(t *testing.T, c *control.Control, pool fleet.PoolID, network fleet.NetworkID) (l pageData) {
 	t.Helper()
 	ctx := t.Context()

@@ -205,7 +205,7 @@ func TestConcurrentOverlappingNetworksRefused(t *testing.T) {
 
 // A network cannot be released from a host while VMs there have NICs on it. The network's page counts these VMs on
 // hosts where the network failed.
-func TestReleaseRefusedForNetworkInUse(t *testing.T) {
+func TestNetworkInUseNotRemovedFromHost(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1, s.h2)
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true}`)

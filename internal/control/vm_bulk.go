@@ -59,7 +59,7 @@ func (c *Control) CreateVMs(ctx context.Context, a fleet.Actor, in CreateVMs) (f
 	return store.RedactTask(a, task), err
 }
 
-func bulkInputLabel(id fleet.TaskID) string { return "order of task " + string(id) }
+func sealedInputLabel(id fleet.TaskID) string { return "order of task " + string(id) }
 
 // checkNoUniqueSettings refuses settings that two VMs cannot share.
 func (in CreateVMs) checkNoUniqueSettings(c *fleet.Checks) {
@@ -102,7 +102,7 @@ func (c *Control) addBulkCreateTask(ctx context.Context, tx pgx.Tx, a fleet.Acto
 		return none, err
 	}
 	id := fleet.NewID[fleet.TaskID]()
-	sealedInput, err := secretSealer{c.opts.Vault}.encodeInput(bulkInputLabel(id), completed, completed.FirstBoot != nil)
+	sealedInput, err := secretSealer{c.opts.Vault}.encodeInput(sealedInputLabel(id), completed, completed.FirstBoot != nil)
 	if err != nil {
 		return none, err
 	}
@@ -174,7 +174,7 @@ func (c *Control) createPendingVM(ctx context.Context, q *db.Queries, a fleet.Ac
 		return err
 	}
 	var in CreateVM
-	if err := (secretSealer{c.opts.Vault}).decodeInput(bulkInputLabel(*p.ParentID), text, &in); err != nil {
+	if err := (secretSealer{c.opts.Vault}).decodeInput(sealedInputLabel(*p.ParentID), text, &in); err != nil {
 		return err
 	}
 	in.Name = p.SubjectName

@@ -140,7 +140,7 @@ func (c *Control) addPlan(ctx context.Context, a fleet.Actor, try func(ctx conte
 		if err := store.Audit(ctx, q, a, "vm.plan", about, params.VM.Name, describeChanges(params.Changes)); err != nil {
 			return err
 		}
-		out, err = getPlan(ctx, q, a, params.ID)
+		out, err = readPlan(ctx, q, a, params.ID)
 		return err
 	})
 	return out, err
@@ -151,10 +151,11 @@ func (c *Control) GetPlan(ctx context.Context, a fleet.Actor, id fleet.PlanID) (
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Plan{}, err
 	}
-	return getPlan(ctx, c.store.Queries, a, id)
+	return readPlan(ctx, c.store.Queries, a, id)
 }
 
-func getPlan(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PlanID) (fleet.Plan, error) {
+// readPlan reads a plan of the actor.
+func readPlan(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PlanID) (fleet.Plan, error) {
 	if !fleet.IsID(string(id)) {
 		return fleet.Plan{}, planNotFoundError()
 	}

@@ -51,7 +51,7 @@ func TestVirshMigrationFollowed(t *testing.T) {
 		t.Errorf("the guest was restarted instead of migrated live: %v %q", err, args)
 	}
 
-	// The migration back leaves a stopped definition on its source host.
+	// Migrate the VM back to host-1 with --persistent only. The source host keeps a definition of the VM that is shut off.
 	p.open(page)
 	p.markDocument()
 	s.virshMigrate(t, name, 1, 0, "--persistent")

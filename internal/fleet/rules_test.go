@@ -124,7 +124,7 @@ func TestPlacementRulesAndHealthChecksAreValidated(t *testing.T) {
 }
 
 // Users who may not see hosts read a broken rule without host names.
-func TestBrokenPlacementRuleHidesHostNames(t *testing.T) {
+func TestPlacementRuleViolationOmitsHostNamesForTenants(t *testing.T) {
 	t.Parallel()
 	vm := fleet.VM{Meta: fleet.Meta{Misplaced: []int{0, 1, 7}}, Status: &fleet.VMStatus{}, Spec: fleet.VMSpec{Rules: []fleet.PlacementRule{
 		{Of: fleet.RuleHost, Name: "node-1"}, {Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"},

@@ -304,7 +304,7 @@ type SecurityGroupView struct {
 	Names       map[string]string     `json:"names,omitempty"` // names of referenced groups by ID
 	NICs        int                   `json:"nics"`            // NICs in the group, of VMs that the user may see
 	Members     []SecurityGroupMember `json:"members,omitempty"`
-	// Hosts are the hosts with NICs in the group; only for users who may see hosts do they have names.
+	// Hosts are the hosts of VMs whose NICs are in the group. Their names are set only for users who may see hosts.
 	Hosts          []SecurityGroupHost `json:"hosts,omitempty"`
 	SeverityCounts SeverityCounts      `json:"severityCounts"`
 	// Count: packets that the group's rules allowed; only for a single group

@@ -22,7 +22,7 @@ func BulkFields() []fleet.VMField {
 	})
 }
 
-// Check returns an error if the edit is invalid for every VM.
+// Check returns an error if the edit is invalid, whichever VM it is applied to.
 func (e BulkEdit) Check() error {
 	var c fleet.Checks
 	if len(e.Labels) == 0 && len(e.Fields) == 0 {

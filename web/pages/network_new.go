@@ -57,7 +57,7 @@ func (in networkForm) spec(checks *fleet.Checks) fleet.NetworkSpec {
 			*n.to = form.ParseField(checks, "spec."+n.at, text, func(text string) (int, error) {
 				number, err := strconv.Atoi(text)
 				if err != nil || number == 0 {
-					return 0, fleet.Errorf(fleet.Invalid, "Give the %s, or leave it empty.", n.what)
+					return 0, fleet.Errorf(fleet.Invalid, "%q is not a positive number. Give the %s, or leave the field empty.", text, n.what)
 				}
 				return number, nil
 			})

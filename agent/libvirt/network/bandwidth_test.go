@@ -69,7 +69,7 @@ func TestBandwidthProbeEndsWhenTCHangs(t *testing.T) {
 	}
 }
 
-func TestNICLimitGapsNameSpecFields(t *testing.T) {
+func TestUnsupportedNICLimitsReportedBySpecField(t *testing.T) {
 	t.Parallel()
 	used := fleet.VMSpec{NICs: []fleet.NIC{{Limits: fleet.NICLimits{InKiB: 10, OutKiB: 20}}}}.UsedFields()
 	for i, g := range fleet.NICLimitGaps("why") {

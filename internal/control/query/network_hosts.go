@@ -208,7 +208,8 @@ func (b *Queries) ListNetworksInFull(ctx context.Context, a fleet.Actor, q fleet
 	return page, err
 }
 
-// networkHosts returns one page of a network's host statuses, with the numbers of affected VMs.
+// networkHosts returns one page of a network's statuses on its hosts. On hosts where the network has failed, a status
+// includes the number of VMs with NICs on the network.
 func (b *Queries) networkHosts(ctx context.Context, id fleet.NetworkID, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
 	sums, err := b.networkSums.getTotal(ctx, id)
 	if err != nil {

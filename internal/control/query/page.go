@@ -136,8 +136,9 @@ func (p pagePosition[T]) applyCursor(s *statementBuilder) string {
 			names[i], values[i] = c.sql, s.keyArg(p.cursor[i])
 		}
 		row, at := "("+strings.Join(names, ", ")+")", "("+strings.Join(values, ", ")+")"
-		// A >= or <= condition includes the cursor's row, which a second condition excludes. With > or <, PostgreSQL would
-		// expect no rows with the same first column and would sort instead of using the index order.
+		// A >= or <= condition includes the cursor's row, which a second condition excludes. With > or <, PostgreSQL's
+		// planner would estimate that no row has the cursor's value in the first column, and would sort instead of reading
+		// the index in order.
 		s.addCondition(row + p.cursorOperator() + at)
 		s.addCondition(row + " <> " + at)
 	}

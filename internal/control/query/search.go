@@ -34,7 +34,7 @@ func (b *Queries) Search(ctx context.Context, a fleet.Actor, text string, limit 
 		return []fleet.SearchHit{}, nil
 	}
 	if len(text) > maxSearchText || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-		return nil, fleet.Errorf(fleet.Malformed, "Search for one line of at most %d bytes.", maxSearchText)
+		return nil, fleet.Errorf(fleet.Malformed, "The search text must be one line of at most %d bytes.", maxSearchText)
 	}
 	if limit < 1 || limit > maxSearchKinds {
 		limit = maxSearchKinds
