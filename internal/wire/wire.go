@@ -13,7 +13,6 @@ package wire
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"reflect"
 	"time"
 
 	"quantix/internal/fleet"
@@ -170,24 +169,6 @@ func OwnershipProof(id fleet.VMID, mark string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ObjectReport is a host's report on an object that is assigned to it, whatever the object's type.
-type ObjectReport struct {
-	Type   fleet.ResourceType `json:"type"`
-	ID     string             `json:"id,omitempty"`
-	Name   string             `json:"name,omitempty"`
-	Status any                `json:"status"` // fleet.PoolStatus or the status of another type
-}
-
-// AssignedReports returns the reports on assigned objects of all types except networks, which the portal matches by
-// name.
-func (s State) AssignedReports() []ObjectReport {
-	out := make([]ObjectReport, 0, len(s.Pools))
-	for _, p := range s.Pools {
-		out = append(out, ObjectReport{Type: fleet.TypePool, ID: string(p.ID), Name: p.Name, Status: p.Status})
-	}
-	return out
-}
-
 // PoolReport is a libvirt pool. Older agents report only its name.
 type PoolReport struct {
 	ID     fleet.PoolID     `json:"id,omitempty"`
@@ -216,23 +197,6 @@ type (
 	Meter     = fleet.Meter
 	HostMeter = fleet.HostMeter
 )
-
-// Assigned lists the objects that are assigned to a host and that the host reports.
-type Assigned struct {
-	Pools    []fleet.Pool    `json:"pools"`              // reported with their volumes
-	Networks []fleet.Network `json:"networks,omitempty"` // with their specs
-}
-
-// Equal reports whether both list the same objects. A nil list equals an empty one.
-func (a Assigned) Equal(b Assigned) bool {
-	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
-	for i := range x.NumField() {
-		if x.Field(i).Len()+y.Field(i).Len() > 0 && !reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
-			return false
-		}
-	}
-	return true
-}
 
 // ReportAnswer is the portal's answer to a report.
 type ReportAnswer struct {

@@ -149,39 +149,32 @@ func (n *guestRun) queryGuest(ctx context.Context, c *conn.Conn, s Domain) error
 	return n.queryAgent(newAgentCaller(ctx, c, s))
 }
 
-// QueryStatus queries the agent of a managed VM once. It fails if the agent does not answer.
-func QueryStatus(ask Caller) (fleet.GuestStatus, error) {
-	var n guestRun
-	err := n.queryAgent(ask)
-	return n.status, err
-}
-
 // queryAgent queries the agent of a managed VM. It fails if the agent does not answer.
-func (n *guestRun) queryAgent(ask Caller) error {
-	info, err := Call[struct {
+func (n *guestRun) queryAgent(ask agentCaller) error {
+	info, err := callAgent[struct {
 		Version string `json:"version"`
 	}](ask, agentAnswerTimeout, "guest-info", nil)
 	if err != nil {
 		return err
 	}
 	n.status.Agent, n.status.Version = fleet.AgentAnswers, guestText(info.Version)
-	frozen, err := Call[string](ask, agentAnswerTimeout, "guest-fsfreeze-status", nil)
-	if errors.Is(err, ErrNoAnswer) {
+	frozen, err := callAgent[string](ask, agentAnswerTimeout, "guest-fsfreeze-status", nil)
+	if errors.Is(err, errNoAnswer) {
 		return err
 	}
 	if n.status.Frozen = frozen == "frozen"; n.status.Frozen {
 		return nil
 	}
-	for _, read := range []func(Caller) error{n.readSystem, n.readHostName, n.readNICs, n.readFileSystems, n.readUsers, n.readClock} {
-		if err := read(ask); errors.Is(err, ErrNoAnswer) || errors.Is(err, hypervisor.ErrUnreachable) {
+	for _, read := range []func(agentCaller) error{n.readSystem, n.readHostName, n.readNICs, n.readFileSystems, n.readUsers, n.readClock} {
+		if err := read(ask); errors.Is(err, errNoAnswer) || errors.Is(err, hypervisor.ErrUnreachable) {
 			return err
 		}
 	}
 	return nil
 }
 
-func (n *guestRun) readSystem(ask Caller) error {
-	os, err := Call[struct {
+func (n *guestRun) readSystem(ask agentCaller) error {
+	os, err := callAgent[struct {
 		Pretty  string `json:"pretty-name"`
 		Name    string `json:"name"`
 		Version string `json:"version"`
@@ -192,16 +185,16 @@ func (n *guestRun) readSystem(ask Caller) error {
 	return err
 }
 
-func (n *guestRun) readHostName(ask Caller) error {
-	host, err := Call[struct {
+func (n *guestRun) readHostName(ask agentCaller) error {
+	host, err := callAgent[struct {
 		Name string `json:"host-name"`
 	}](ask, agentAnswerTimeout, "guest-get-host-name", nil)
 	n.status.Hostname = guestText(host.Name)
 	return err
 }
 
-func (n *guestRun) readNICs(ask Caller) error {
-	answer, err := Call[[]struct {
+func (n *guestRun) readNICs(ask agentCaller) error {
+	answer, err := callAgent[[]struct {
 		MAC       string `json:"hardware-address"`
 		Addresses []struct {
 			IP string `json:"ip-address"`
@@ -225,8 +218,8 @@ func (n *guestRun) readNICs(ask Caller) error {
 // maxGuestNICs limits the NICs read from one guest.
 const maxGuestNICs = 256
 
-func (n *guestRun) readFileSystems(ask Caller) error {
-	answer, err := Call[[]struct {
+func (n *guestRun) readFileSystems(ask agentCaller) error {
+	answer, err := callAgent[[]struct {
 		Path  string  `json:"mountpoint"`
 		Type  string  `json:"type"`
 		Used  float64 `json:"used-bytes"`
@@ -243,8 +236,8 @@ func (n *guestRun) readFileSystems(ask Caller) error {
 	return err
 }
 
-func (n *guestRun) readUsers(ask Caller) error {
-	answer, err := Call[[]struct {
+func (n *guestRun) readUsers(ask agentCaller) error {
+	answer, err := callAgent[[]struct {
 		User   string `json:"user"`
 		Domain string `json:"domain"`
 	}](ask, agentAnswerTimeout, "guest-get-users", nil)
@@ -261,9 +254,9 @@ func (n *guestRun) readUsers(ask Caller) error {
 }
 
 // readClock compares the guest's clock with the host's clock at the middle of the call.
-func (n *guestRun) readClock(ask Caller) error {
+func (n *guestRun) readClock(ask agentCaller) error {
 	sent := time.Now()
-	nanos, err := Call[int64](ask, agentAnswerTimeout, "guest-get-time", nil)
+	nanos, err := callAgent[int64](ask, agentAnswerTimeout, "guest-get-time", nil)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // fakeAgent returns a guest agent that answers the given commands and rejects all others.
-func fakeAgent(answers map[string]string) Caller {
+func fakeAgent(answers map[string]string) agentCaller {
 	return func(command string, _ time.Duration) (string, error) {
 		var in struct{ Execute string }
 		if err := json.Unmarshal([]byte(command), &in); err != nil {
@@ -41,14 +41,14 @@ func TestInvalidAgentAnswerCountsAsNoAnswer(t *testing.T) {
 	} {
 		var n guestRun
 		err := n.queryAgent(fakeAgent(map[string]string{"guest-info": answer}))
-		if !errors.Is(err, ErrNoAnswer) || len(err.Error()) > 200 {
+		if !errors.Is(err, errNoAnswer) || len(err.Error()) > 200 {
 			t.Errorf("%s: %.300v", name, err)
 		}
 	}
 	for _, command := range []string{"guest-fsfreeze-status", "guest-get-osinfo", "guest-get-host-name", "guest-network-get-interfaces", "guest-get-fsinfo", "guest-get-users", "guest-get-time"} {
 		for _, answer := range []string{`{"return": {"x": {}}`, `{"return": true}`, strings.Repeat("a", 1<<20)} {
 			var n guestRun
-			if err := n.queryAgent(fakeAgent(map[string]string{"guest-info": validVersionReply, command: answer})); !errors.Is(err, ErrNoAnswer) {
+			if err := n.queryAgent(fakeAgent(map[string]string{"guest-info": validVersionReply, command: answer})); !errors.Is(err, errNoAnswer) {
 				t.Errorf("%s answered with %.20q: %v", command, answer, err)
 			}
 		}
@@ -167,7 +167,7 @@ func TestGuestProgramErrorsReportUnknownResult(t *testing.T) {
 	blocked := func(string, time.Duration) (string, error) {
 		return "", errors.New("internal error: unable to execute QEMU agent command 'guest-exec': Command guest-exec has been disabled: the command is not allowed")
 	}
-	for name, ask := range map[string]Caller{"blocked": blocked, "not known": fakeAgent(nil)} {
+	for name, ask := range map[string]agentCaller{"blocked": blocked, "not known": fakeAgent(nil)} {
 		if _, err := startGuestProgram(ask, fleet.GuestProgram{Program: "x"}); err == nil || errors.Is(err, hypervisor.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "list of blocked commands") || !strings.Contains(err.Error(), "guest-exec") {
 			t.Errorf("%s: %v", name, err)
 		}

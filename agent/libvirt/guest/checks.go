@@ -80,14 +80,14 @@ func (as *Agents) CheckInGuest(ctx context.Context, c *conn.Conn, s Domain, chec
 		return hypervisor.CheckResult{}, hypervisor.CannotCheckError("The running guest has no guest agent channel.")
 	}
 	if !s.AgentConnected {
-		return hypervisor.CheckResult{}, ErrNoAnswer
+		return hypervisor.CheckResult{}, errNoAnswer
 	}
 	if check.Kind == fleet.HealthExec {
 		return as.programs.runCheck(ctx, newAgentCaller(ctx, c, s), s, check)
 	}
 	limit := time.Duration(check.Timeout) * time.Second
-	if _, err := Call[struct{}](newAgentCaller(ctx, c, s), limit, "guest-ping", nil); errors.Is(err, ErrNoAnswer) {
-		return hypervisor.CheckResult{}, ErrNoAnswer
+	if _, err := callAgent[struct{}](newAgentCaller(ctx, c, s), limit, "guest-ping", nil); errors.Is(err, errNoAnswer) {
+		return hypervisor.CheckResult{}, errNoAnswer
 	} else if err != nil {
 		return hypervisor.CheckResult{}, err
 	}

@@ -22,12 +22,12 @@ const (
 
 // FreezeGuest implements hypervisor.Guests.
 func (as *Agents) FreezeGuest(ctx context.Context, id fleet.VMID) error {
-	return as.withGuestAgent(ctx, id, "freeze", func(ask Caller, s Domain) error {
-		state, err := Call[string](ask, agentAnswerTimeout, "guest-fsfreeze-status", nil)
+	return as.withGuestAgent(ctx, id, "freeze", func(ask agentCaller, s Domain) error {
+		state, err := callAgent[string](ask, agentAnswerTimeout, "guest-fsfreeze-status", nil)
 		if err != nil || state == "frozen" {
 			return err
 		}
-		n, err := Call[int](ask, guestFreezeLimit, "guest-fsfreeze-freeze", nil)
+		n, err := callAgent[int](ask, guestFreezeLimit, "guest-fsfreeze-freeze", nil)
 		if err != nil {
 			return err
 		}
@@ -41,9 +41,9 @@ func (as *Agents) FreezeGuest(ctx context.Context, id fleet.VMID) error {
 
 // ThawGuest implements hypervisor.Guests.
 func (as *Agents) ThawGuest(ctx context.Context, id fleet.VMID) error {
-	err := as.withGuestAgent(ctx, id, "thaw", func(ask Caller, s Domain) error {
-		_, err := Call[int](ask, guestFreezeLimit, "guest-fsfreeze-thaw", nil)
-		if err == nil || IsCommandUnavailable(err) {
+	err := as.withGuestAgent(ctx, id, "thaw", func(ask agentCaller, s Domain) error {
+		_, err := callAgent[int](ask, guestFreezeLimit, "guest-fsfreeze-thaw", nil)
+		if err == nil || isCommandUnavailable(err) {
 			as.updateStatus(s, func(g *fleet.GuestStatus) { g.Frozen = false })
 			return nil
 		}
@@ -57,8 +57,8 @@ func (as *Agents) ThawGuest(ctx context.Context, id fleet.VMID) error {
 
 // SetGuestPassword implements hypervisor.Guests.
 func (as *Agents) SetGuestPassword(ctx context.Context, id fleet.VMID, user, password string) error {
-	return as.withGuestAgent(ctx, id, "set a password in", func(ask Caller, s Domain) error {
-		_, err := Call[struct{}](ask, guestCommandLimit, "guest-set-user-password", map[string]any{
+	return as.withGuestAgent(ctx, id, "set a password in", func(ask agentCaller, s Domain) error {
+		_, err := callAgent[struct{}](ask, guestCommandLimit, "guest-set-user-password", map[string]any{
 			"username": user, "password": base64.StdEncoding.EncodeToString([]byte(password)), "crypted": false,
 		})
 		return err
@@ -67,8 +67,8 @@ func (as *Agents) SetGuestPassword(ctx context.Context, id fleet.VMID, user, pas
 
 // SyncGuestTime implements hypervisor.Guests.
 func (as *Agents) SyncGuestTime(ctx context.Context, id fleet.VMID) error {
-	return as.withGuestAgent(ctx, id, "set the clock of", func(ask Caller, s Domain) error {
-		_, err := Call[struct{}](ask, guestCommandLimit, "guest-set-time", map[string]any{"time": time.Now().UnixNano()})
+	return as.withGuestAgent(ctx, id, "set the clock of", func(ask agentCaller, s Domain) error {
+		_, err := callAgent[struct{}](ask, guestCommandLimit, "guest-set-time", map[string]any{"time": time.Now().UnixNano()})
 		as.updateStatus(s, func(*fleet.GuestStatus) {})
 		return err
 	})
@@ -76,8 +76,8 @@ func (as *Agents) SyncGuestTime(ctx context.Context, id fleet.VMID) error {
 
 // TrimGuest implements hypervisor.Guests.
 func (as *Agents) TrimGuest(ctx context.Context, id fleet.VMID) error {
-	return as.withGuestAgent(ctx, id, "trim", func(ask Caller, s Domain) error {
-		_, err := Call[struct{}](ask, guestTrimLimit, "guest-fstrim", nil)
+	return as.withGuestAgent(ctx, id, "trim", func(ask agentCaller, s Domain) error {
+		_, err := callAgent[struct{}](ask, guestTrimLimit, "guest-fstrim", nil)
 		as.updateStatus(s, func(*fleet.GuestStatus) {})
 		return err
 	})
@@ -85,7 +85,7 @@ func (as *Agents) TrimGuest(ctx context.Context, id fleet.VMID) error {
 
 // withGuestAgent runs f with the agent of a running, managed guest, over a connection of its own. It does not take the
 // VM's lock, because a forced stop must remain possible while a guest is slow.
-func (as *Agents) withGuestAgent(ctx context.Context, id fleet.VMID, verb string, f func(Caller, Domain) error) error {
+func (as *Agents) withGuestAgent(ctx context.Context, id fleet.VMID, verb string, f func(agentCaller, Domain) error) error {
 	return as.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		s, err := as.read(ctx, c, id)
 		switch {

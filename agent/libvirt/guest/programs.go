@@ -35,7 +35,7 @@ type execStatus struct {
 
 // RunInGuest implements hypervisor.Guests.
 func (as *Agents) RunInGuest(ctx context.Context, id fleet.VMID, program fleet.GuestProgram) (out fleet.GuestOutput, err error) {
-	err = as.withGuestAgent(ctx, id, "run a program in", func(ask Caller, _ Domain) error {
+	err = as.withGuestAgent(ctx, id, "run a program in", func(ask agentCaller, _ Domain) error {
 		pid, err := startGuestProgram(ask, program)
 		if err != nil {
 			return err
@@ -52,18 +52,18 @@ func (as *Agents) RunInGuest(ctx context.Context, id fleet.VMID, program fleet.G
 
 // startGuestProgram starts a program in the guest and returns its process ID. If the agent does not answer, the program
 // may have started.
-func startGuestProgram(ask Caller, program fleet.GuestProgram) (int64, error) {
+func startGuestProgram(ask agentCaller, program fleet.GuestProgram) (int64, error) {
 	args := program.Args
 	if args == nil {
 		args = []string{}
 	}
-	begun, err := Call[struct {
+	begun, err := callAgent[struct {
 		PID int64 `json:"pid"`
 	}](ask, guestCommandLimit, "guest-exec", map[string]any{"path": program.Program, "arg": args, "capture-output": true})
 	switch {
-	case IsCommandUnavailable(err):
+	case isCommandUnavailable(err):
 		return 0, fleet.Errorf(fleet.Conflict, "The guest agent runs no programs: %s. Remove guest-exec and guest-exec-status from the list of blocked commands in the agent's configuration in the guest.", err)
-	case errors.Is(err, ErrNoAnswer), errors.Is(err, hypervisor.ErrUnreachable):
+	case errors.Is(err, errNoAnswer), errors.Is(err, hypervisor.ErrUnreachable):
 		return 0, fmt.Errorf("%w: the guest's agent did not answer: %w", hypervisor.ErrOutcomeUnknown, err)
 	}
 	return begun.PID, err
@@ -71,7 +71,7 @@ func startGuestProgram(ask Caller, program fleet.GuestProgram) (int64, error) {
 
 // waitGuestProgram polls until the program has ended. If ctx or the agent ends first, the error wraps
 // hypervisor.ErrOutcomeUnknown.
-func waitGuestProgram(ctx context.Context, ask Caller, pid int64) (execStatus, error) {
+func waitGuestProgram(ctx context.Context, ask agentCaller, pid int64) (execStatus, error) {
 	wait := minExecPoll
 	for {
 		end, err := callAgentLimited[execStatus](ask, guestCommandLimit, maxExecAnswer, "guest-exec-status", map[string]any{"pid": pid})
@@ -165,13 +165,13 @@ func (e *checkPrograms) drop(key checkProgramKey) {
 }
 
 // runCheck runs the program of a health check. It fails if the previous run of the program has not ended.
-func (e *checkPrograms) runCheck(ctx context.Context, ask Caller, s Domain, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
+func (e *checkPrograms) runCheck(ctx context.Context, ask agentCaller, s Domain, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
 	key := checkProgramKey{s.ID, check}
 	if was, ok := e.get(key); ok && was.run == s.Ref.ID {
 		end, err := callAgentLimited[execStatus](ask, agentAnswerTimeout, maxExecAnswer, "guest-exec-status", map[string]any{"pid": was.pid})
 		switch {
-		case errors.Is(err, ErrNoAnswer):
-			return hypervisor.CheckResult{}, ErrNoAnswer
+		case errors.Is(err, errNoAnswer):
+			return hypervisor.CheckResult{}, errNoAnswer
 		case err == nil && !end.Exited:
 			return hypervisor.CheckResult{}, errors.New("the program of the previous check still runs")
 		}

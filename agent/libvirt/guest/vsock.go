@@ -20,24 +20,24 @@ import (
 // vsockAgentCaller returns a function that sends a command to the guest agent on the guest's vsock, which libvirt does
 // not support. Each command uses a new connection: the agent serves one connection at a time, so an open connection
 // would block all others.
-func vsockAgentCaller(ctx context.Context, cid uint32) Caller {
+func vsockAgentCaller(ctx context.Context, cid uint32) agentCaller {
 	return func(command string, limit time.Duration) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		f, err := dialVSOCK(ctx, cid, fleet.AgentPort)
 		if err != nil {
-			return "", fmt.Errorf("%w: connect to port %d of the guest's vsock: %w", ErrNoAnswer, fleet.AgentPort, err)
+			return "", fmt.Errorf("%w: connect to port %d of the guest's vsock: %w", errNoAnswer, fleet.AgentPort, err)
 		}
 		defer f.Close()
 		stop := context.AfterFunc(ctx, func() { _ = f.SetDeadline(time.Unix(1, 0)) })
 		defer stop()
-		return SendCommand(f, command)
+		return sendCommand(f, command)
 	}
 }
 
-// SendCommand sends one command to the agent over a new connection and returns the answer. It skips bytes that the
+// sendCommand sends one command to the agent over a new connection and returns the answer. It skips bytes that the
 // agent still sends to an earlier client.
-func SendCommand(rw io.ReadWriter, command string) (string, error) {
+func sendCommand(rw io.ReadWriter, command string) (string, error) {
 	var number [4]byte
 	_, _ = rand.Read(number[:]) // never fails: without randomness, the program exits
 	id := int64(binary.BigEndian.Uint32(number[:]))
@@ -80,9 +80,9 @@ func SendCommand(rw io.ReadWriter, command string) (string, error) {
 // agentConnError converts a read or write error to the error for a guest agent that does not answer.
 func agentConnError(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Errorf("%w in time", ErrNoAnswer)
+		return fmt.Errorf("%w in time", errNoAnswer)
 	}
-	return fmt.Errorf("%w: %w", ErrNoAnswer, err)
+	return fmt.Errorf("%w: %w", errNoAnswer, err)
 }
 
 // maxSkippedBytes limits how many bytes of an answer to an earlier client are skipped.

@@ -66,9 +66,9 @@ func TestGuestAgentAnswersAreBounded(t *testing.T) {
 			var n guestRun
 			err := n.queryAgent(func(command string, _ time.Duration) (string, error) {
 				_ = here.SetDeadline(time.Now().Add(time.Second)) // the connection may have ended already
-				return SendCommand(here, command)
+				return sendCommand(here, command)
 			})
-			if c.want != "" && n.status.Version != c.want || c.want == "" && (!errors.Is(err, ErrNoAnswer) || len(err.Error()) > 200) {
+			if c.want != "" && n.status.Version != c.want || c.want == "" && (!errors.Is(err, errNoAnswer) || len(err.Error()) > 200) {
 				t.Errorf("%+v, %.300v", n.status, err)
 			}
 		})
@@ -79,12 +79,12 @@ func TestGuestAgentAnswersAreBounded(t *testing.T) {
 func TestVSOCKWithoutAgentTimesOut(t *testing.T) {
 	t.Parallel()
 	_, err := vsockAgentCaller(t.Context(), 4_000_000)(`{"execute":"guest-ping"}`, 200*time.Millisecond)
-	if !errors.Is(err, ErrNoAnswer) {
+	if !errors.Is(err, errNoAnswer) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := vsockAgentCaller(ctx, 4_000_000)(`{"execute":"guest-ping"}`, time.Hour); !errors.Is(err, ErrNoAnswer) {
+	if _, err := vsockAgentCaller(ctx, 4_000_000)(`{"execute":"guest-ping"}`, time.Hour); !errors.Is(err, errNoAnswer) {
 		t.Error(err)
 	}
 }

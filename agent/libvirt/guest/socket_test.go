@@ -1,6 +1,6 @@
 //go:build linux
 
-package libvirt
+package guest
 
 import (
 	"errors"
@@ -12,14 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent/libvirt/guest"
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
 )
 
-// unixAgentCaller sends commands like the vsock caller of package guest, but over a Unix socket, because the tests'
-// kernel has no vsock to a guest.
-func unixAgentCaller(t *testing.T, socket string) guest.Caller {
+// unixAgentCaller sends commands like the vsock caller, but over a Unix socket, because the tests'
+// kernel has no vsock to a
+func unixAgentCaller(t *testing.T, socket string) agentCaller {
 	return func(command string, limit time.Duration) (string, error) {
 		c, err := net.Dial("unix", socket)
 		if err != nil {
@@ -29,7 +28,7 @@ func unixAgentCaller(t *testing.T, socket string) guest.Caller {
 		if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
 			t.Fatal(err)
 		}
-		return guest.SendCommand(c, command)
+		return sendCommand(c, command)
 	}
 }
 
@@ -68,8 +67,9 @@ func TestGuestAgentAnswersOverSocket(t *testing.T) {
 	}
 	ask := unixAgentCaller(t, socket)
 	for range 3 {
-		if seen, err := guest.QueryStatus(ask); err != nil || seen.Agent != fleet.AgentAnswers || seen.Version == "" || seen.Hostname == "" {
-			t.Fatalf("%+v, %v", seen, err)
+		var seen guestRun
+		if err := seen.queryAgent(ask); err != nil || seen.status.Agent != fleet.AgentAnswers || seen.status.Version == "" || seen.status.Hostname == "" {
+			t.Fatalf("%+v, %v", seen.status, err)
 		}
 		broken, err := net.Dial("unix", socket)
 		if err != nil {
@@ -78,7 +78,7 @@ func TestGuestAgentAnswersOverSocket(t *testing.T) {
 		fmt.Fprint(broken, `{"execute":"guest-info","argum`)
 		broken.Close()
 	}
-	if _, err := guest.Call[struct{}](ask, 5*time.Second, "guest-no-such-thing", nil); !guest.IsCommandUnavailable(err) || errors.Is(err, guest.ErrNoAnswer) {
+	if _, err := callAgent[struct{}](ask, agentAnswerTimeout, "guest-no-such-thing", nil); !isCommandUnavailable(err) || errors.Is(err, errNoAnswer) {
 		t.Errorf("an unknown command: %v", err)
 	}
 }
