@@ -3,4 +3,7 @@ import { on } from "./dom.js";
 import { place } from "./menu.js";
 
 for (const event of ["pointerover", "focusin"])
-  on(event, ".reason", (_, reason) => place(reason.querySelector(".tip"), reason.getBoundingClientRect(), true));
+  on(event, ".reason", (_, reason) => {
+    const tip = reason.querySelector(".tip"), box = reason.getBoundingClientRect();
+    place(tip, box, box.left + tip.offsetWidth > innerWidth);
+  });
