@@ -162,7 +162,7 @@ func TestAssignedPoolsAreReported(t *testing.T) {
 	}
 }
 
-func TestFailureIsReportedAfterAgentRestart(t *testing.T) {
+func TestJobFailureIsReportedAfterAgentRestart(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	dir := p.join()
@@ -244,7 +244,7 @@ func TestShutdownWaitsUntilGuestIsOff(t *testing.T) {
 	}
 }
 
-func TestAgentRefusedByPortalStaysPassive(t *testing.T) {
+func TestAgentRefusedByPortalClaimsNoJobs(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	p.refusals["hello"] = 409
@@ -267,7 +267,7 @@ func TestAgentRefusedByPortalStaysPassive(t *testing.T) {
 	}
 }
 
-func TestResultIsDeliveredAfterPortalOutage(t *testing.T) {
+func TestJobResultIsDeliveredAfterPortalOutage(t *testing.T) {
 	t.Parallel()
 	p, _ := newPortalWithAgent(t)
 	p.update(func() { p.refusals["jobs"], p.refusals["report"] = 503, 503 })
@@ -286,7 +286,7 @@ func TestResultIsDeliveredAfterPortalOutage(t *testing.T) {
 
 // The agent's session ends while a result is being delivered: the portal sends the job again, and the result needs a
 // sequence number of the new session.
-func TestResultOfEndedSessionGetsNewSequenceNumber(t *testing.T) {
+func TestJobResultOfEndedSessionGetsNewSequenceNumber(t *testing.T) {
 	t.Parallel()
 	p, _ := newPortalWithAgent(t)
 	p.update(func() { p.refusals["jobs"] = 503 })

@@ -18,7 +18,7 @@ type autostarter struct {
 	mu     sync.Mutex
 	readAt time.Time // when the reporter last read the host
 
-	// restart times of stopped guests; only autostartLoop uses this field and the following ones
+	// restart times of stopped guests; only autostartLoop uses restartAt and the fields below
 	restartAt    map[fleet.VMID]time.Time
 	runningSince map[fleet.VMID]time.Time // when guests restarted by policy were first seen on
 	bootQueue    []fleet.VMID             // VMs still to autostart after the host's boot, in start order

@@ -26,7 +26,7 @@ const (
 func BalanceMemory(ctx context.Context, hv hypervisor.Hypervisor, availableBytes, totalBytes int64, skip func(fleet.VMID) bool) (below bool, err error) {
 	all, err := hv.Balloons(ctx)
 	if err != nil {
-		return true, fmt.Errorf("look at the guests' balloons: %w", err)
+		return true, fmt.Errorf("read the guests' memory balloons: %w", err)
 	}
 	wanted := memoryShares(availableBytes>>20, totalBytes>>20, all)
 	for _, g := range all {

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestMemorySharesAreProportional(t *testing.T) {
+func TestBalloonMemoryIsSharedProportionally(t *testing.T) {
 	t.Parallel()
 	guest := func(id string, has, floor, most int) hypervisor.BalloonGuest {
 		return hypervisor.BalloonGuest{ID: fleet.VMID(id), CurrentMiB: has, MinMiB: floor, MaxMiB: most}

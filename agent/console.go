@@ -26,7 +26,7 @@ var consoleBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 func openConsole(ctx context.Context, a *Agent, j *job) error {
 	if a.consoleCount.Add(1) > maxConsoles {
 		a.consoleCount.Add(-1)
-		return fleet.Errorf(fleet.TooMany, "This host has %d consoles open already. Close one and try again.", maxConsoles)
+		return fleet.Errorf(fleet.TooMany, "This host has %d consoles open already. Close a console and try again.", maxConsoles)
 	}
 	screen, portal, err := a.dialVNCAndPortal(ctx, j)
 	if err != nil {
@@ -74,7 +74,7 @@ func (a *Agent) dialVNCAndPortal(ctx context.Context, j *job) (net.Conn, *wire.S
 	}
 	// A failure of one dial cancels the other one, so the error of the failure that came first is reported.
 	if portalErr != nil && (err == nil || errors.Is(err, context.Canceled)) {
-		return nil, nil, fmt.Errorf("open the console at the portal: %w", portalErr)
+		return nil, nil, fmt.Errorf("connect the console to the portal: %w", portalErr)
 	}
 	return nil, nil, fmt.Errorf("open the VM's screen: %w", err)
 }

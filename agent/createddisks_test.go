@@ -35,7 +35,7 @@ func (c interruptedApply) ApplyVM(ctx context.Context, in hypervisor.ApplyWork) 
 
 // A created disk is recorded before any definition names it, across a restart of the agent, until the VM's spec no
 // longer contains the disk.
-func TestCreatedDisksAreKnownAfterAgentRestart(t *testing.T) {
+func TestRecordOfCreatedDisksSurvivesAgentRestart(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), interruptedApply{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.ApplyWork, 1), make(chan bool, 1)}
 	dir := p.join()

@@ -22,7 +22,7 @@ func readVolume(ctx context.Context, a *Agent, j *job) error {
 	case j.Pool == nil || j.Args.Volume == nil:
 		return errors.New("the portal sent this job without its pool or its volume")
 	case !fleet.IsVolumeName(j.Args.Volume.Source):
-		return fleet.Errorf(fleet.Invalid, "%q is no volume.", j.Args.Volume.Source)
+		return fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", j.Args.Volume.Source)
 	}
 	ws, err := a.client.DialRelay(ctx, j.Args.PortalURL, j.Args.Pair)
 	if err != nil {

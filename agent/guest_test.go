@@ -36,7 +36,7 @@ func freezeJob(vm *fleet.VM, seconds int) wire.Work {
 
 // A guest stays frozen only for the requested time and only while the agent runs. If the agent ends early, the next one
 // thaws the guest.
-func TestFrozenGuestIsThawedInTime(t *testing.T) {
+func TestFrozenGuestIsThawedAfterRequestedTime(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
 	dir := p.join()
@@ -59,7 +59,7 @@ func TestFrozenGuestIsThawedInTime(t *testing.T) {
 		t.Fatalf("thaw: %+v", f)
 	}
 
-	// An agent that ends thaws the guest. Restoring the old state file simulates an agent that was killed instead.
+	// An agent that is stopped thaws the guest. The test simulates a killed agent by restoring the old state file.
 	p.runJob(freezeJob(vm, 600))
 	kept, err := os.ReadFile(filepath.Join(dir, "memory.json"))
 	if err != nil || !strings.Contains(string(kept), `"frozen"`) {

@@ -181,7 +181,7 @@ func TestRestartEndsOnlyTheGuestRunNamedByJob(t *testing.T) {
 		t.Errorf("a restart without a run: %+v", f)
 	}
 
-	// If the host reports no start time, the agent reads the VM again. It does not shut the guest down, because the
+	// If the host reports no start time, the agent reads the VM again and does not shut the guest down yet, because the
 	// guest may be in a later run.
 	host.Host.BackdateStart(vm.ID)
 	seen, _, err = host.VM(t.Context(), vm.ID)
@@ -205,7 +205,7 @@ func TestRestartEndsOnlyTheGuestRunNamedByJob(t *testing.T) {
 	}
 	host.readsWithoutStartTime.Store(0)
 
-	// If the agent is interrupted once the guest is off, the next agent starts the guest.
+	// If the agent stops while the guest is off, the restarted agent starts the guest when the job is repeated.
 	host.Host.BackdateStart(vm.ID)
 	seen, _, err = host.VM(t.Context(), vm.ID)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // jobHandler runs one kind of job on this agent.
 type jobHandler struct {
 	run func(context.Context, *Agent, *job) error
-	// addStatus adds to the job's result the state of the job's object on the host after the job.
+	// addStatus runs after the job and adds the state of the job's object on the host to the job's result.
 	addStatus   func(context.Context, *Agent, *job, *wire.Finish)
 	recordState func(*Agent, *job, *wire.Finish) error // records state that later reports must contain
 }
@@ -29,9 +29,11 @@ var jobHandlers = map[fleet.JobKind]jobHandler{
 	fleet.VMPause:          {vmIDHandler(hypervisor.Hypervisor.PauseVM), addVMStatus, recordVM},
 	fleet.VMResume:         {vmIDHandler(hypervisor.Hypervisor.ResumeVM), addVMStatus, recordVM},
 	fleet.VMDelete:         {vmHandler(deleteVM), addVMStatus, forgetVM},
-	fleet.PoolApply:        {applyPool, addPoolStatus, recordPool},
+	fleet.PoolApply:        {poolSetUpHandler(hypervisor.Storage.ApplyPool), addPoolStatus, recordPool},
+	fleet.PoolReapply:      {poolSetUpHandler(hypervisor.Storage.ReapplyPool), addPoolStatus, recordPool},
 	fleet.PoolRelease:      {poolHandler(hypervisor.Storage.ReleasePool), addReleasedPoolStatus, recordPool},
-	fleet.NetworkApply:     {applyNetwork, addNetworkStatus, recordNetwork},
+	fleet.NetworkApply:     {networkHandler(hypervisor.Networks.ApplyNetwork), addNetworkStatus, recordNetwork},
+	fleet.NetworkReapply:   {networkHandler(hypervisor.Networks.ReapplyNetwork), addNetworkStatus, recordNetwork},
 	fleet.NetworkRelease:   {releaseNetwork, addReleasedNetworkStatus, forgetNetwork},
 	fleet.ConsoleOpen:      {vmHandler(openConsole), clearGeneration, recordNothing},
 	fleet.VolumeCreate:     {volumeHandler(hypervisor.Storage.CreateVolume), addVolumePoolStatus, recordNothing},

@@ -103,7 +103,7 @@ func (p *portal) startAgentOnUnhealthyHost(t *testing.T, vms ...*fleet.VM) (*unh
 
 // A failing guest is reported with the result of its check until the guest is healthy again. A check without an action
 // does not touch the guest.
-func TestHealthIsReportedWithoutAction(t *testing.T) {
+func TestFailingHealthCheckWithoutActionIsReported(t *testing.T) {
 	t.Parallel()
 	p, vm := newPortal(t), vmWithHealthChecks("web", httpCheck)
 	host, _ := p.startAgentOnUnhealthyHost(t, vm)
@@ -176,7 +176,7 @@ func TestUnhealthyGuestIsRestarted(t *testing.T) {
 }
 
 // A guest that a user powered off stays off, and a paused or frozen guest is not checked.
-func TestPausedAndStoppedGuestsAreNotChecked(t *testing.T) {
+func TestPausedAndStoppedGuestsGetNoHealthCheck(t *testing.T) {
 	t.Parallel()
 	check := httpCheck
 	check.Action = fleet.HealthRestart

@@ -72,14 +72,14 @@ func OpenIdentity(dir string) (*Identity, error) {
 
 func lockDir(dir string) (*Identity, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the data directory: %w", err)
+		return nil, fmt.Errorf("create the data directory: %w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
-	// A child process that is just being started briefly holds copies of all open files, and with them a lock that was
-	// already released. So the lock is tried again.
+	// Between fork and exec, a child process has copies of all open file descriptors, so a lock that its parent has
+	// released stays locked for a moment. The loop retries for 200 ms.
 	for tries := 0; ; tries++ {
 		if err = flock(f); err == nil || tries == 10 {
 			break
@@ -88,7 +88,7 @@ func lockDir(dir string) (*Identity, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("another agent works in %s: stop it first, or start this agent with another --data-dir", dir)
+		return nil, fmt.Errorf("another agent uses the data directory %s: stop that agent first, or start this agent with another --data-dir", dir)
 	}
 	return &Identity{dir: dir, lock: f}, nil
 }
@@ -139,7 +139,7 @@ func (id *Identity) saveKey() error {
 func (id *Identity) csr(name string) (string, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, id.key)
 	if err != nil {
-		return "", fmt.Errorf("make a certificate request: %w", err)
+		return "", fmt.Errorf("create a certificate request: %w", err)
 	}
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})), nil
 }
@@ -167,7 +167,7 @@ func (id *Identity) setCertificate(saved savedIdentity) error {
 	}
 	cert, err := tls.X509KeyPair([]byte(saved.Cert), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: key}))
 	if err != nil {
-		return fmt.Errorf("the host's certificate: %w", err)
+		return fmt.Errorf("read the host's certificate: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM([]byte(saved.CA)) {

@@ -81,7 +81,8 @@ func TestReclaimedRunningJobFinishesOnceUnderNewEpoch(t *testing.T) {
 	if f := p.waitResult(job); f.Outcome != wire.Done || f.Epoch != 3 {
 		t.Errorf("the job ended %+v", f)
 	}
-	// The portal gives out the job again after the job has ended: the agent answers from its journal.
+	// The portal sends the job again after the job has ended: the agent returns the result from its journal and does
+	// not run the job.
 	p.waitIdle()
 	p.update(func() { p.finishes = nil })
 	p.queueJob(wire.Work{ID: job, Kind: fleet.VMReset, VM: vm, Epoch: 4})
@@ -139,7 +140,7 @@ func TestRepeatedStartSucceedsWhenGuestRuns(t *testing.T) {
 	}
 }
 
-func TestLostJobSendsNoResult(t *testing.T) {
+func TestJobWithLostLeaseSendsNoResult(t *testing.T) {
 	t.Parallel()
 	p, _ := newPortalWithAgent(t)
 	vm := newVM(mock.NoShutdown)

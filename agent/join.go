@@ -32,7 +32,7 @@ func Join(ctx context.Context, o JoinOptions) (name string, err error) {
 	_ = id.readFiles()
 	before := id.HostID()
 	if id.key, err = newKey(); err != nil {
-		return "", fmt.Errorf("make the host's key: %w", err)
+		return "", fmt.Errorf("generate the host's key: %w", err)
 	}
 	csr, err := id.csr(o.Name)
 	if err != nil {
@@ -42,7 +42,7 @@ func Join(ctx context.Context, o JoinOptions) (name string, err error) {
 	var refused *wire.Error
 	switch {
 	case errors.As(err, &refused):
-		return "", fmt.Errorf("the portal refused: %s", refused.Detail)
+		return "", fmt.Errorf("the portal refused the join: %s", refused.Detail)
 	case err != nil:
 		return "", fmt.Errorf("join %s: %w", o.Portal, err)
 	}

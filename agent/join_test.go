@@ -62,7 +62,7 @@ func TestSecondAgentInSameDirectoryIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := agent.OpenIdentity(dir); err == nil || !strings.Contains(err.Error(), "another agent works in") {
+	if _, err := agent.OpenIdentity(dir); err == nil || !strings.Contains(err.Error(), "another agent uses the data directory") {
 		t.Errorf("the second: %v", err)
 	}
 	first.Close()

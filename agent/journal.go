@@ -131,7 +131,7 @@ func (j *journal) write(e journalEntry, durable bool) error {
 	defer j.mu.Unlock()
 	n, err := j.file.Write(append(line, '\n'))
 	if err != nil {
-		// A partly written line must not corrupt the next one.
+		// A partly written line would corrupt the next line, so the file is truncated to its previous size.
 		return fmt.Errorf("write the journal: %w", errors.Join(err, j.file.Truncate(j.size)))
 	}
 	j.size += int64(n)

@@ -98,7 +98,7 @@ func TestCertificateRenewalAtTwoThirdsOfLifetime(t *testing.T) {
 	}
 }
 
-func TestJobProgressIsSpacedAndKeepsNewestValue(t *testing.T) {
+func TestJobProgressIsThrottledToNewestValue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var sent []string

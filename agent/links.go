@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -31,16 +32,19 @@ func (noLinks) Release(context.Context, string, fleet.Network) error { return ni
 func (noLinks) AddStatus(fleet.Network, *fleet.NetworkStatus)        {}
 func (noLinks) Restore(context.Context) error                        { return nil }
 
-// applyNetwork creates the devices first, because the hypervisor's network uses them.
-func applyNetwork(ctx context.Context, a *Agent, j *job) error {
-	if err := validateNetwork(j.Network); err != nil {
-		return err
+// networkHandler returns a handler that sets up the job's network. It creates the devices first, because the
+// hypervisor's network uses them.
+func networkHandler(apply func(hypervisor.Networks, context.Context, fleet.Network) error) func(context.Context, *Agent, *job) error {
+	return func(ctx context.Context, a *Agent, j *job) error {
+		if err := validateNetwork(j.Network); err != nil {
+			return err
+		}
+		if err := a.links.Apply(ctx, string(j.ID), *j.Network); err != nil {
+			return err
+		}
+		a.refreshNetworkDevices(*j.Network)
+		return apply(a.hypervisor, ctx, *j.Network)
 	}
-	if err := a.links.Apply(ctx, string(j.ID), *j.Network); err != nil {
-		return err
-	}
-	a.refreshNetworkDevices(*j.Network)
-	return a.hypervisor.ApplyNetwork(ctx, *j.Network)
 }
 
 // releaseNetwork removes the hypervisor's network first, which fails while a VM uses it, and then the devices.

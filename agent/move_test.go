@@ -119,7 +119,7 @@ func (h stoppableMigrator) MigrateVM(ctx context.Context, in hypervisor.MigrateV
 }
 
 // After an agent restart, a migration knows the state of a disk that it began to send.
-func TestSentDisksAreKnownAfterAgentRestart(t *testing.T) {
+func TestMigrationDiskStateSurvivesAgentRestart(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), stoppableMigrator{mock.New(mock.Options{Name: "host-1"}), make(chan string, 1)}
 	dir := p.join()

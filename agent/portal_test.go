@@ -175,7 +175,7 @@ func writeRefusal(w http.ResponseWriter, status int) {
 }
 
 func read[T any](p *portal, r *http.Request) (in T) {
-	// An agent that stops aborts its requests.
+	// A request that a stopping agent has aborted is not a test failure.
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && r.Context().Err() == nil {
 		p.t.Errorf("%s: %v", r.URL.Path, err)
 	}

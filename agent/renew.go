@@ -15,7 +15,7 @@ func (a *Agent) renewLoop(ctx context.Context) {
 	for {
 		from, until := a.identity.certificateValidity()
 		a.metrics.certificateEnds.Set(float64(until.Unix()))
-		// Never wait longer than two thirds of the certificate's lifetime, whatever this machine's clock shows.
+		// The limit of two thirds of the certificate's lifetime applies even if this machine's clock is wrong.
 		if !sleepContext(ctx, min(time.Until(renewAt(from, until, rand.Float64())), until.Sub(from)*2/3)) {
 			return
 		}
@@ -50,7 +50,7 @@ func (a *Agent) renew(ctx context.Context) error {
 	}
 	cert, err := a.client.Renew(ctx, wire.RenewRequest{CSR: csr})
 	if err != nil {
-		return fmt.Errorf("renew: %w", err)
+		return fmt.Errorf("renew the certificate: %w", err)
 	}
 	saved := savedIdentity{Portal: a.identity.Portal(), HostID: a.identity.HostID(), Certificate: cert}
 	if err := a.identity.replaceCertificate(saved); err != nil {

@@ -112,8 +112,8 @@ func (r *reporter) leaseLoop(ctx context.Context) error {
 			continue
 		}
 		if leases := r.a.running.leases(); len(leases) > 0 {
-			// No read of the host precedes this report, so it must not refresh the age of the state: a newer read may
-			// contain changes that the portal does not know yet.
+			// This report only renews leases, without a new read of the host. The report must not refresh the age of
+			// the state, because a newer read may contain changes that the portal does not know yet.
 			out := wire.Report{Seq: r.a.nextSeq(), Digest: digest, Leases: leases, StateAgeMs: wire.NeverRead.Milliseconds()}
 			err := r.send(ctx, out, nil)
 			if isSessionEnded(err) {
@@ -173,7 +173,7 @@ func (r *reporter) handleAnswer(out wire.Report, answer wire.ReportAnswer, err e
 	defer r.mu.Unlock()
 	if err != nil {
 		r.forceFull = r.forceFull || out.State != nil
-		return fmt.Errorf("report: %w", err)
+		return fmt.Errorf("send the report: %w", err)
 	}
 	r.a.metrics.report(out)
 	r.sentAt = time.Now()
@@ -275,12 +275,13 @@ func (r *reporter) fullState(host fleet.HostStatus) wire.State {
 	}
 	inv := r.a.inventory.current()
 	inv.Accelerators, inv.Firmwares, inv.PoolGaps = known.Inventory.Accelerators, known.Inventory.Firmwares, known.Inventory.PoolGaps
-	inv.CPUModels = known.Inventory.CPUModels
+	inv.CPUModels, inv.CPUModelGaps = known.Inventory.CPUModels, known.Inventory.CPUModelGaps
 	inv.VMFields, inv.VMGaps = fleet.OptionalFieldNames(), known.Inventory.VMGaps
 	nics, fresh := r.a.nics.get(r.a.timing.nicReadLimit)
 	if inv.NICsCurrent = fresh; fresh || nics != nil {
 		inv.NICs = nics
 	}
+	inv.Reapplies = true
 	out.Host.Inventory, out.Host.AgentVersion = inv, r.a.version
 	return out
 }

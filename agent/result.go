@@ -15,8 +15,8 @@ import (
 func (a *Agent) completeJob(j *job, err error) *wire.Finish {
 	single := j.Kind.IsSingleShot(j.Args)
 	if err != nil && j.ctx.Err() != nil {
-		// The job was interrupted. The portal sends a job that may run twice again; the journal reports a single-shot
-		// job at the next start.
+		// The job was interrupted, so there is no result yet. If the job may run twice, the portal sends the job again.
+		// Otherwise the agent reports the job from its journal at the next start.
 		return nil
 	}
 	out := &wire.Finish{Generation: j.Generation, Outcome: wire.Done}
@@ -133,8 +133,8 @@ func (a *Agent) deliverResult(j *job, out wire.Finish) (acceptedEpoch int64) {
 			continue // there is a new session, or this agent got the job again
 		}
 		if status/100 == 4 && status != 401 && status != 408 && status != 429 {
-			// HTTP 409 means that the portal has given out the job again, or that the job is over. No retry helps after
-			// any other 4xx status either.
+			// A retry would not help. HTTP 409, for example, means that the portal has sent the job again, or that the
+			// job has already ended.
 			a.log.Warn("The portal refused a job's result.", "job", j.ID, "portal", errorDetail(err))
 			break
 		}

@@ -78,7 +78,7 @@ func (b *runningJobs) acceptJob(ctx context.Context, w wire.Work) (j *job, newes
 	j = &job{Work: w, previous: b.lastBySubject[w.Subject], done: make(chan struct{})}
 	if j.previous != nil && j.previous.ID != w.ID && j.previous.Kind.Info().WaitsForGuest {
 		j.previous.markLost()
-		// A single-shot job is cancelled, too, because only its wait ends: the guest's shutdown continues.
+		// A single-shot job may be cancelled, too: only the agent's wait ends, while the guest's shutdown continues.
 		j.previous.cancel(errJobLost)
 	}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)

@@ -38,7 +38,7 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 	ref, ok := j.Subject.Volume()
 	switch {
 	case !ok || !fleet.IsVolumeName(ref.Volume):
-		return fleet.Errorf(fleet.Invalid, "%q is no volume.", string(j.Subject))
+		return fleet.Errorf(fleet.Invalid, "%q is not a valid volume.", string(j.Subject))
 	case j.Pool == nil || j.Pool.ID != ref.PoolID || j.Args.Volume == nil || j.Args.Volume.Transfer == nil:
 		return errors.New("the portal sent this job without its pool or its transfer")
 	}

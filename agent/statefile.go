@@ -36,10 +36,10 @@ type savedState struct {
 	Pools map[string]string      `json:"pools"` // by name: error of the last failure
 	// Networks are the networks that jobs have applied and not released.
 	Networks map[fleet.NetworkID]networkState `json:"networks,omitempty"`
-	// Volumes are the files created by the newest volume jobs. A repeated job recognizes its own file by its entry.
+	// Volumes are the files created by the newest volume jobs. A repeated job recognizes its own file by the entry.
 	Volumes []createdVolume `json:"volumes,omitempty"`
-	// Sent are disks of VMs that migrate to other hosts. A repeated job detects by the entry whether a disk has changed
-	// since it was sent.
+	// Sent are the disks of VMs that migrate to other hosts. A repeated job compares the stored stamp to detect whether
+	// a disk has changed since the disk was sent.
 	Sent []sentDisk `json:"sent,omitempty"`
 	// Hashed are checksums of volumes, oldest first.
 	Hashed []hypervisor.VolumeChecksum `json:"hashed,omitempty"`
@@ -74,8 +74,8 @@ func openStateFile(path string) (*stateFile, error) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(path), state.PoolBookFile)); errors.Is(err, fs.ErrNotExist) {
-		// The file is from an agent that did not store records of pools (state.PoolBook), so nothing retries the pools
-		// that failed under that agent. Once their stored errors are deleted, the portal applies those pools again.
+		// The state file is from an older agent without pool records (state.PoolBook), so this agent cannot retry a pool
+		// that has failed. If no pool errors are reported, the portal applies those pools again.
 		m.data.Pools = nil
 	}
 	if m.data.VMs == nil {

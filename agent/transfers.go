@@ -67,7 +67,7 @@ func (m *rendezvous) checkPeer(out wire.TransferPeerState) error {
 	case out.Begun:
 		m.idleSince = time.Now()
 	case time.Since(m.idleSince) > rendezvousTimeout:
-		return fleet.Errorf(fleet.Conflict, "%s has not started its part of the transfer within %d minutes. Check that it is online, and try again.", m.peerName, int(rendezvousTimeout.Minutes()))
+		return fleet.Errorf(fleet.Conflict, "%s has not started its part of the transfer within %d minutes. Check that the host is online, and try again.", m.peerName, int(rendezvousTimeout.Minutes()))
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (c *uploadWaiters) register(id fleet.UploadID) (*waitingUpload, error) {
 	case c.byUpload[id] != nil:
 		return nil, fleet.Errorf(fleet.Conflict, "This upload is in progress already.")
 	case len(c.byUpload) >= maxUploads:
-		return nil, fleet.Errorf(fleet.TooMany, "This host has %d uploads in progress already. Finish or cancel some.", maxUploads)
+		return nil, fleet.Errorf(fleet.TooMany, "This host has %d uploads in progress already. Finish or cancel an upload.", maxUploads)
 	}
 	if c.byUpload == nil {
 		c.byUpload = map[fleet.UploadID]*waitingUpload{}
@@ -76,7 +76,7 @@ func uploadVolume(ctx context.Context, a *Agent, j *job) error {
 	ref, ok := j.Subject.Volume()
 	switch {
 	case !ok || !fleet.IsVolumeName(ref.Volume):
-		return fleet.Errorf(fleet.Invalid, "%q is no volume.", string(j.Subject))
+		return fleet.Errorf(fleet.Invalid, "%q is not a valid volume.", string(j.Subject))
 	case j.Pool == nil || j.Pool.ID != ref.PoolID || j.Args.Volume == nil || j.Args.Volume.Upload == "" || j.Args.Volume.SizeBytes <= 0:
 		return errors.New("the portal sent this job without its pool or its upload")
 	}

@@ -20,25 +20,26 @@ type vmState struct {
 	// CreatedDisks are disks of the VM that this agent created: the definition may be removed before the portal knows the
 	// disks.
 	CreatedDisks []fleet.Volref `json:"made,omitempty"`
-	// OnInBoot is the host boot when the guest was last seen on; empty: the guest was seen off, or a job powered it off.
+	// OnInBoot is the ID of the host's boot at the last read that found the guest on. It is empty if the guest was
+	// found off, or if a job powered the guest off.
 	OnInBoot string `json:"ran,omitempty"`
 
-	// Autostart and restart policy. Policy is the newest policy seen. The following fields belong to this boot of the
-	// host or to this run of the guest.
+	// Policy is the autostart and restart policy at the newest read of the VM. The fields below apply only to the
+	// current boot of the host or the current run of the guest.
 	Policy        fleet.VMPolicy `json:"policy,omitzero"`
 	AutostartBoot string         `json:"booted,omitempty"` // the host boot when the VM's autostart was decided
 	StopRequested bool           `json:"asked,omitempty"`  // a user asked to power the VM off, so it stays off
-	// the guest powered off without a request and is to be restarted: "crashed" or "shut down"
+	// how the guest powered off without a request: "crashed" or "shut down"; empty if no restart is pending
 	StoppedBy  string `json:"down,omitempty"`
 	Restarts   int    `json:"restarts,omitempty"` // restarts by policy since the guest last ran for a while
 	StartError string `json:"trouble,omitempty"`  // error of the newest start by policy
 
 	Checks []fleet.HealthCheck `json:"checks,omitempty"` // the newest health checks seen
-	// actions of the host after failed checks, since the guest was last healthy for a while
+	// number of the host's actions after failed health checks since the guest was last healthy for a while
 	HealthActions int `json:"acted,omitempty"`
-	// the host boot that a pending restart after a failed check belongs to; empty: no restart is pending
+	// the ID of the host's boot when a restart after a failed health check began; empty if no restart is pending
 	RestartBoot string `json:"again,omitempty"`
-	// when that restart began: a run that started earlier is forced off
+	// when the pending restart began; a run of the guest that started earlier is forced off
 	RestartAt time.Time `json:"againAt,omitzero"`
 }
 
@@ -157,7 +158,7 @@ func (k *vmState) recordSuccess(kind fleet.JobKind, powerChanged bool, boot stri
 		k.HealthActions, k.RestartBoot = 0, ""
 	}
 	if powerChanged && kind.Info().Power == fleet.Running {
-		// the guest may power off again before the next read of the host
+		// the entry is updated now, because the guest may power off again before the next read of the host
 		k.OnInBoot, k.AutostartBoot = boot, cmp.Or(boot, k.AutostartBoot)
 	}
 	if power := kind.Info().Power; power == fleet.Running || kind == fleet.VMReboot || kind == fleet.VMReset {

@@ -20,7 +20,7 @@ func volumeHandler(call func(hypervisor.Storage, context.Context, hypervisor.Vol
 		ref, ok := j.Subject.Volume()
 		switch {
 		case !ok || !fleet.IsVolumeName(ref.Volume):
-			return fleet.Errorf(fleet.Invalid, "%q is no volume.", string(j.Subject))
+			return fleet.Errorf(fleet.Invalid, "%q is not a valid volume.", string(j.Subject))
 		case j.Pool == nil || j.Pool.ID != ref.PoolID || j.Args.Volume == nil:
 			return errors.New("the portal sent this job without its pool or its volume")
 		case j.VolumeUsers != nil:

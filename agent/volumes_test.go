@@ -19,7 +19,7 @@ func volumeJobWork(kind fleet.JobKind, name string, o fleet.VolumeParams) wire.W
 	return wire.Work{Kind: kind, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: stockPool.ID, Volume: name}), Pool: &stockPool, Args: args, VolumeUsers: &fleet.VolumeInUse{}}
 }
 
-func TestVolumeJobsReportTheirPool(t *testing.T) {
+func TestVolumeJobResultContainsPoolStatus(t *testing.T) {
 	t.Parallel()
 	p, _ := newPortalWithAgent(t)
 	p.runJob(wire.Work{Kind: fleet.PoolApply, Pool: &stockPool})
@@ -37,7 +37,7 @@ func TestVolumeJobsReportTheirPool(t *testing.T) {
 	astray := volumeJobWork(fleet.VolumeDelete, "data.raw", fleet.VolumeParams{})
 	astray.Subject = fleet.SubjectVolume(fleet.Volref{PoolID: "other", Volume: "data.raw"})
 	outside := volumeJobWork(fleet.VolumeDelete, "../data.raw", fleet.VolumeParams{})
-	for why, w := range map[string]wire.Work{"VM web": needed, "without its pool": astray, "is no volume": outside} {
+	for why, w := range map[string]wire.Work{"VM web": needed, "without its pool": astray, "is not a valid volume": outside} {
 		if f := p.runJob(w); f.Outcome != wire.Failed || !strings.Contains(f.Error, why) {
 			t.Errorf("%s: the deletion ended %+v", why, f)
 		}

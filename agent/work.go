@@ -17,7 +17,7 @@ import (
 // Causes of contexts that ended at a limit.
 var (
 	errCallTimedOut = fleet.Errorf(fleet.Unavailable, "The hypervisor did not answer in time.")
-	errNoProgress   = fleet.Errorf(fleet.Unavailable, "The hypervisor made no progress for too long.")
+	errNoProgress   = fleet.Errorf(fleet.Unavailable, "The hypervisor made no progress within the time limit.")
 	errPanic        = errors.New("the agent had an internal error")
 )
 
@@ -53,7 +53,7 @@ func (a *Agent) runJobOnce(j *job) *wire.Finish {
 func (a *Agent) runHandler(j *job) (err error) {
 	d, known := jobHandlers[j.Kind]
 	if !known {
-		return fmt.Errorf("this agent (version %s) does not know jobs of kind %q: upgrade the agent", a.version, j.Kind)
+		return fmt.Errorf("this agent (version %s) does not support jobs of the kind %q: upgrade the agent", a.version, j.Kind)
 	}
 	ctx, cancel := context.WithTimeoutCause(j.ctx, j.Kind.Info().Limit, errCallTimedOut)
 	defer cancel()
@@ -83,6 +83,7 @@ func withLimitCause(ctx context.Context, err error) error {
 
 func applyVM(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, a, j, false) }
 
+// reapplyVM overwrites edits made on the host: those of the job's fields, or all.
 func reapplyVM(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, a, j, true) }
 
 // checkImageChecksums refuses to create a VM if this host has read the copy of its image and found another checksum,
@@ -119,7 +120,7 @@ func applySpec(ctx context.Context, a *Agent, j *job, isReapply bool) error {
 		a.log.Error("The agent's state file cannot be written.", "error", err)
 	}
 	return withLimitCause(ctx, a.hypervisor.ApplyVM(ctx, hypervisor.ApplyWork{
-		VM: *j.VM, SpecHash: j.SpecHash, Project: j.Project, OwnershipMark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, Reapply: isReapply,
+		VM: *j.VM, SpecHash: j.SpecHash, Project: j.Project, OwnershipMark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, Reapply: isReapply, ReapplyFields: j.Args.Fields,
 		AppliedGeneration: a.state.appliedGeneration(j.VM.ID), CreatedDisks: slices.Concat(j.CreatedDisks, a.state.createdDisks(j.VM.ID)),
 		FirstBoot: func(ctx context.Context) (map[string][]byte, error) { return fetchFirstBoot(ctx, a, *j.VM) },
 		RecordDisk: func(ref fleet.Volref) error {
@@ -157,7 +158,7 @@ func restartVM(ctx context.Context, a *Agent, j *job) error {
 		case isOff(s.Power):
 			return true, false
 		case s.StartedAt == nil:
-			// libvirt reports no start time for a moment after a guest has ended and libvirt has not noticed, for
+			// libvirt reports no start time for a moment if a guest has ended and libvirt has not noticed the end, for
 			// example during a restart of libvirt.
 			if since.IsZero() {
 				since = time.Now()
@@ -235,7 +236,7 @@ func (a *Agent) shutDownGuestUntil(ctx context.Context, j *job, check func(fleet
 			if err != nil {
 				return err
 			}
-			return fleet.Errorf(fleet.Conflict, "The guest did not power off within %s. Force it off, or look at its console.", formatDuration(a.timing.shutdownLimit))
+			return fleet.Errorf(fleet.Conflict, "The guest did not power off within %s. Force off the VM, or check the VM's console.", formatDuration(a.timing.shutdownLimit))
 		case <-moved:
 		case <-poll.C:
 		}

@@ -153,7 +153,7 @@ func (q *Queries) AssignedPools(ctx context.Context) ([]AssignedPoolsRow, error)
 }
 
 const assignmentOn = `-- name: AssignmentOn :one
-SELECT (a.asked = 'assign')::boolean AS assigned, h.name AS host_name, (a.status - '{volumes,leases}'::text[])::jsonb AS status, s.looked_at, now()::timestamptz AS now
+SELECT (a.asked = 'assign')::boolean AS assigned, h.name AS host_name, (a.status - '{volumes,leases}'::text[])::jsonb AS status, a.ignored_drift, s.looked_at, now()::timestamptz AS now
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.noun = $1 AND a.object_id = $2 AND a.host_id = $3 AND a.asked <> ''
 `
@@ -165,11 +165,12 @@ type AssignmentOnParams struct {
 }
 
 type AssignmentOnRow struct {
-	Assigned bool
-	HostName string
-	Status   []byte
-	LookedAt *time.Time
-	Now      time.Time
+	Assigned     bool
+	HostName     string
+	Status       []byte
+	IgnoredDrift []fleet.Drift
+	LookedAt     *time.Time
+	Now          time.Time
 }
 
 // One assignment with its host's report, without volumes and leases. The status is NULL before the first report.
@@ -180,10 +181,57 @@ func (q *Queries) AssignmentOn(ctx context.Context, arg AssignmentOnParams) (Ass
 		&i.Assigned,
 		&i.HostName,
 		&i.Status,
+		&i.IgnoredDrift,
 		&i.LookedAt,
 		&i.Now,
 	)
 	return i, err
+}
+
+const driftOnOtherHosts = `-- name: DriftOnOtherHosts :many
+SELECT h.name AS host_name, (d.drift->>'field')::text AS field, (d.drift->>'actual')::text AS actual
+FROM assignments a JOIN hosts h ON h.id = a.host_id CROSS JOIN LATERAL jsonb_array_elements(CASE WHEN a.changed THEN a.status->'drift' END) AS d (drift)
+WHERE a.noun = $1 AND a.object_id = $2 AND a.host_id <> $3 AND a.asked = 'assign' AND a.changed AND d.drift->>'field' = ANY ($4::text[])
+ORDER BY h.name
+`
+
+type DriftOnOtherHostsParams struct {
+	Noun     string
+	ObjectID string
+	HostID   fleet.HostID
+	Fields   []string
+}
+
+type DriftOnOtherHostsRow struct {
+	HostName string
+	Field    string
+	Actual   string
+}
+
+// The drift of the object in these fields on other hosts.
+func (q *Queries) DriftOnOtherHosts(ctx context.Context, arg DriftOnOtherHostsParams) ([]DriftOnOtherHostsRow, error) {
+	rows, err := q.db.Query(ctx, driftOnOtherHosts,
+		arg.Noun,
+		arg.ObjectID,
+		arg.HostID,
+		arg.Fields,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DriftOnOtherHostsRow{}
+	for rows.Next() {
+		var i DriftOnOtherHostsRow
+		if err := rows.Scan(&i.HostName, &i.Field, &i.Actual); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const driftedAssignments = `-- name: DriftedAssignments :many
@@ -246,6 +294,23 @@ func (q *Queries) DriftedAssignments(ctx context.Context, arg DriftedAssignments
 		return nil, err
 	}
 	return items, nil
+}
+
+const endIgnoredDrift = `-- name: EndIgnoredDrift :exec
+UPDATE assignments SET ignored_drift = without_ignored(ignored_drift, $1::text[])
+WHERE noun = $2 AND object_id = $3 AND ignored_drift <> '[]'
+`
+
+type EndIgnoredDriftParams struct {
+	Fields   []string
+	Noun     string
+	ObjectID string
+}
+
+// Drift in these fields is not ignored any more, on no host of the object.
+func (q *Queries) EndIgnoredDrift(ctx context.Context, arg EndIgnoredDriftParams) error {
+	_, err := q.db.Exec(ctx, endIgnoredDrift, arg.Fields, arg.Noun, arg.ObjectID)
+	return err
 }
 
 const endRelease = `-- name: EndRelease :exec
@@ -391,6 +456,27 @@ func (q *Queries) ReportAssignments(ctx context.Context, arg ReportAssignmentsPa
 	var lost int64
 	err := row.Scan(&lost)
 	return lost, err
+}
+
+const setIgnoredDrift = `-- name: SetIgnoredDrift :exec
+UPDATE assignments SET ignored_drift = $1 WHERE noun = $2 AND object_id = $3 AND host_id = $4
+`
+
+type SetIgnoredDriftParams struct {
+	IgnoredDrift []fleet.Drift
+	Noun         string
+	ObjectID     string
+	HostID       fleet.HostID
+}
+
+func (q *Queries) SetIgnoredDrift(ctx context.Context, arg SetIgnoredDriftParams) error {
+	_, err := q.db.Exec(ctx, setIgnoredDrift,
+		arg.IgnoredDrift,
+		arg.Noun,
+		arg.ObjectID,
+		arg.HostID,
+	)
+	return err
 }
 
 const statusQuarters = `-- name: StatusQuarters :many

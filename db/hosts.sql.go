@@ -44,13 +44,12 @@ func (q *Queries) CPUModelSets(ctx context.Context) ([]CPUModelSetsRow, error) {
 }
 
 const candidates = `-- name: Candidates :many
-SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+SELECT h.id, h.name, h.spec, cl.id, cl.name, cl.spec, cl.generation, cl.created_at, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
        COALESCE((h.status->'inventory'->'cpu'->>'threads')::bigint, 0)::bigint AS processors,
-       ARRAY(SELECT t #>> '{}' FROM jsonb_path_query(h.spec, '$.taints[*]') AS t)::text[] AS taints,
-       COALESCE($1::text <> '' AND jsonb_typeof(h.status->'inventory'->'cpuModels') = 'array' AND NOT h.status->'inventory'->'cpuModels' ? $1, false)::boolean AS lacks_model,
+       missing_cpu_features(h.status, CASE WHEN $1::boolean THEN COALESCE(cl.spec->>'cpuModel', '') ELSE $2::text END)::text[] AS missing_features,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*] ? (@ != null)') AS f)::text[] AS firmwares,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*] ? (@ != null)') AS f)::text[] AS vm_fields,
        COALESCE(h.status->'inventory'->'vmGaps', '[]')::jsonb AS vm_gaps, COALESCE(h.status->'inventory'->'hugePages', '[]')::jsonb AS huge_pages,
@@ -60,44 +59,54 @@ SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_a
                      'assigned', ph.asked = 'assign', 'state', COALESCE(ph.status->>'state', 'pending'), 'error', COALESCE(ph.status->>'error', ''),
                      'capacityBytes', COALESCE((ph.status->>'capacityBytes')::bigint, 0),
                      'freeBytes', COALESCE((ph.status->>'availableBytes')::bigint, 0) - COALESCE((ph.status->>'provisionedBytes')::bigint, 0)))
-                 FROM assignments ph WHERE ph.host_id = h.id AND ph.pool_id = ANY ($2::text[])), '{}')::jsonb AS pools
-FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
-WHERE $3::text = '' OR h.id = $3
+                 FROM assignments ph WHERE ph.host_id = h.id AND ph.pool_id = ANY ($3::text[])), '{}')::jsonb AS pools
+FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id
+WHERE ($4::text = '' OR h.id = $4) AND ($5::text = '' OR h.cluster_id = $5)
 ORDER BY h.name
 `
 
 type CandidatesParams struct {
-	Model string
-	Pools []string
-	Host  string
+	UseBaseline bool
+	Model       string
+	Pools       []string
+	Host        string
+	Cluster     string
 }
 
 type CandidatesRow struct {
-	ID          fleet.HostID
-	Name        string
-	Labels      []byte
-	SeenAt      *time.Time
-	LookedAt    *time.Time
-	Conflict    string
-	Now         time.Time
-	Reported    bool
-	Connected   bool
-	Error       string
-	MemoryBytes int64
-	Processors  int64
-	Taints      []string
-	LacksModel  bool
-	Firmwares   []string
-	VmFields    []string
-	VmGaps      []byte
-	HugePages   []byte
-	Networks    []string
-	Pools       []byte
+	ID              fleet.HostID
+	Name            string
+	Spec            fleet.HostSpec
+	Cluster         Cluster
+	SeenAt          *time.Time
+	LookedAt        *time.Time
+	Conflict        string
+	Now             time.Time
+	Reported        bool
+	Connected       bool
+	Error           string
+	MemoryBytes     int64
+	Processors      int64
+	MissingFeatures []string
+	Firmwares       []string
+	VmFields        []string
+	VmGaps          []byte
+	HugePages       []byte
+	Networks        []string
+	Pools           []byte
 }
 
-// The data that placement needs about one host, or about all hosts if @host is empty.
+// The data that placement needs about one host, or about all hosts if @host is empty; only those of the cluster unless
+// @cluster is empty. missing_features are those for @model, or with @use_baseline for the baseline of the host's cluster;
+// NULL if the host supports the model.
 func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]CandidatesRow, error) {
-	rows, err := q.db.Query(ctx, candidates, arg.Model, arg.Pools, arg.Host)
+	rows, err := q.db.Query(ctx, candidates,
+		arg.UseBaseline,
+		arg.Model,
+		arg.Pools,
+		arg.Host,
+		arg.Cluster,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +117,12 @@ func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]Candi
 		if err := rows.Scan(
 			&i.ID,
 			&i.Name,
-			&i.Labels,
+			&i.Spec,
+			&i.Cluster.ID,
+			&i.Cluster.Name,
+			&i.Cluster.Spec,
+			&i.Cluster.Generation,
+			&i.Cluster.CreatedAt,
 			&i.SeenAt,
 			&i.LookedAt,
 			&i.Conflict,
@@ -118,8 +132,7 @@ func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]Candi
 			&i.Error,
 			&i.MemoryBytes,
 			&i.Processors,
-			&i.Taints,
-			&i.LacksModel,
+			&i.MissingFeatures,
 			&i.Firmwares,
 			&i.VmFields,
 			&i.VmGaps,
@@ -166,6 +179,8 @@ func (q *Queries) ClearConflict(ctx context.Context, hostID fleet.HostID) (int64
 const committed = `-- name: Committed :many
 SELECT host_id, sum(memory_mib)::bigint AS mib, sum(cpus)::bigint AS cpus FROM vms WHERE host_id = $1::text GROUP BY host_id
 UNION ALL SELECT host_id, sum(memory_mib)::bigint, sum(cpus)::bigint FROM vms WHERE $1 = '' GROUP BY host_id
+UNION ALL SELECT j.args->'migrate'->>'to', sum(v.memory_mib)::bigint, sum(v.cpus)::bigint FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
+    WHERE j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') AND j.args->'migrate'->>'to' <> v.host_id AND ($1 = '' OR j.args->'migrate'->>'to' = $1) GROUP BY 1
 `
 
 type CommittedRow struct {
@@ -174,7 +189,8 @@ type CommittedRow struct {
 	Cpus   int64
 }
 
-// Memory in MiB and vCPUs of each host's VMs, for one host, or for all hosts if @host is empty.
+// Memory in MiB and vCPUs of each host's VMs, and, in another row, of the VMs that are migrating to the host; for one
+// host, or for all hosts if @host is empty.
 func (q *Queries) Committed(ctx context.Context, host string) ([]CommittedRow, error) {
 	rows, err := q.db.Query(ctx, committed, host)
 	if err != nil {
@@ -256,15 +272,16 @@ func (q *Queries) ForgetVMs(ctx context.Context, hostID fleet.HostID) error {
 }
 
 const getHost = `-- name: GetHost :one
-SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, h.key_hash, h.threads, h.memory_bytes, s.seen_at, s.looked_at, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, h.key_hash, h.threads, h.memory_bytes, h.cluster_id, cl.id, cl.name, cl.spec, cl.generation, cl.created_at, s.seen_at, s.looked_at, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        c.vms::bigint AS vms, c.leaving::bigint AS leaving, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib
-FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
+FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id
 CROSS JOIN LATERAL (SELECT count(*) AS vms, count(*) FILTER (WHERE v.deleted_at IS NOT NULL) AS leaving, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id) c
 WHERE h.id = $1
 `
 
 type GetHostRow struct {
 	Host      Host
+	Cluster   Cluster
 	SeenAt    *time.Time
 	LookedAt  *time.Time
 	Load      *fleet.HostMeter
@@ -291,6 +308,12 @@ func (q *Queries) GetHost(ctx context.Context, id fleet.HostID) (GetHostRow, err
 		&i.Host.KeyHash,
 		&i.Host.Threads,
 		&i.Host.MemoryBytes,
+		&i.Host.ClusterID,
+		&i.Cluster.ID,
+		&i.Cluster.Name,
+		&i.Cluster.Spec,
+		&i.Cluster.Generation,
+		&i.Cluster.CreatedAt,
 		&i.SeenAt,
 		&i.LookedAt,
 		&i.Load,
@@ -363,8 +386,85 @@ func (q *Queries) HostDevicesOn(ctx context.Context, arg HostDevicesOnParams) ([
 	return items, nil
 }
 
+const hostForStart = `-- name: HostForStart :one
+SELECT h.name, h.spec, cl.spec AS cluster_spec, COALESCE(h.threads, 0)::bigint AS threads, COALESCE(h.memory_bytes, 0)::bigint AS memory_bytes,
+       c.mib::bigint AS mib, c.cpus::bigint AS cpus
+FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id CROSS JOIN LATERAL (
+    SELECT COALESCE(sum(v.memory_mib), 0) AS mib, COALESCE(sum(v.cpus), 0) AS cpus FROM vms v
+    WHERE v.host_id = h.id AND v.id <> $1 AND (v.spec->>'power' <> 'stopped' OR COALESCE(v.status->>'power', 'stopped') IN ('running', 'paused'))) c
+WHERE h.id = $2
+`
+
+type HostForStartParams struct {
+	VM fleet.VMID
+	ID fleet.HostID
+}
+
+type HostForStartRow struct {
+	Name        string
+	Spec        fleet.HostSpec
+	ClusterSpec fleet.ClusterSpec
+	Threads     int64
+	MemoryBytes int64
+	Mib         int64
+	Cpus        int64
+}
+
+// The host's capacity, and the memory in MiB and vCPUs of its running VMs but @vm. VMs with a requested start count as
+// running.
+func (q *Queries) HostForStart(ctx context.Context, arg HostForStartParams) (HostForStartRow, error) {
+	row := q.db.QueryRow(ctx, hostForStart, arg.VM, arg.ID)
+	var i HostForStartRow
+	err := row.Scan(
+		&i.Name,
+		&i.Spec,
+		&i.ClusterSpec,
+		&i.Threads,
+		&i.MemoryBytes,
+		&i.Mib,
+		&i.Cpus,
+	)
+	return i, err
+}
+
+const hostReapplies = `-- name: HostReapplies :one
+SELECT COALESCE((status->'inventory'->>'reapplies')::boolean, false)::boolean FROM hosts WHERE id = $1
+`
+
+// Whether the host's agent can reapply single fields of a VM, pools and networks.
+func (q *Queries) HostReapplies(ctx context.Context, id fleet.HostID) (bool, error) {
+	row := q.db.QueryRow(ctx, hostReapplies, id)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const hostsWithoutStorageRole = `-- name: HostsWithoutStorageRole :many
+SELECT name FROM hosts WHERE id = ANY ($1::text[]) AND spec->'roles'->>'storage' = 'false' ORDER BY name
+`
+
+func (q *Queries) HostsWithoutStorageRole(ctx context.Context, ids []string) ([]string, error) {
+	rows, err := q.db.Query(ctx, hostsWithoutStorageRole, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockHost = `-- name: LockHost :one
-SELECT id, name, machine, spec, generation, created_at, status, report_seq, key_hash, threads, memory_bytes FROM hosts WHERE id = $1 FOR UPDATE
+SELECT id, name, machine, spec, generation, created_at, status, report_seq, key_hash, threads, memory_bytes, cluster_id FROM hosts WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockHost(ctx context.Context, id fleet.HostID) (Host, error) {
@@ -382,6 +482,7 @@ func (q *Queries) LockHost(ctx context.Context, id fleet.HostID) (Host, error) {
 		&i.KeyHash,
 		&i.Threads,
 		&i.MemoryBytes,
+		&i.ClusterID,
 	)
 	return i, err
 }

@@ -74,7 +74,7 @@ func refuseNewerSchema(ctx context.Context, conn *sql.DB, p *goose.Provider) err
 	}
 	sources := p.ListSources()
 	if want := sources[len(sources)-1].Version; have > want {
-		return fmt.Errorf("%w: it has schema %d, this program knows up to %d; start that release, or restore a backup from before it",
+		return fmt.Errorf("%w: the database has schema %d, but this program supports schemas up to %d; start the newer release, or restore a backup from before the migration",
 			ErrNewerSchema, have, want)
 	}
 	return nil

@@ -37,6 +37,9 @@ type Assignment struct {
 	Error              string
 	FileSystem         *string
 	ProvisionedBytes   int64
+	IgnoredDrift       []fleet.Drift
+	Changed            bool
+	Drifted            bool
 }
 
 type Audit struct {
@@ -98,6 +101,14 @@ type CellQuarter struct {
 	Quarter  time.Time
 	Worst    int16
 	Last     int16
+}
+
+type Cluster struct {
+	ID         fleet.ClusterID
+	Name       string
+	Spec       fleet.ClusterSpec
+	Generation int64
+	CreatedAt  time.Time
 }
 
 type ConsoleTicket struct {
@@ -179,6 +190,7 @@ type Host struct {
 	KeyHash     []byte
 	Threads     int64
 	MemoryBytes int64
+	ClusterID   fleet.ClusterID
 }
 
 type HostFilterCount struct {
@@ -673,6 +685,7 @@ type VM struct {
 	Misplaced          []int32
 	ScheduleTrouble    string
 	Drifted            bool
+	IgnoredDrift       []fleet.Drift
 }
 
 type VMPlan struct {

@@ -15,7 +15,7 @@ import (
 
 // PostgreSQL keeps a statement's plan as long as its connection. A plan made for empty tables must also be fast for
 // full tables.
-func TestPlansMadeOnEmptyTablesAreFastOnFullTables(t *testing.T) {
+func TestCachedQueryPlansStayFastAfterTablesFill(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
 	full, err := db.Open(t.Context(), url, 4)

@@ -67,7 +67,7 @@ func (p plannedStatement) argumentValue(t *testing.T, field string, of reflect.T
 		return v
 	}
 	if id, ok := map[reflect.Type]string{
-		reflect.TypeFor[fleet.HostID](): someHostID, reflect.TypeFor[fleet.ProjectID](): someProjectID, reflect.TypeFor[fleet.PoolID](): somePoolID, reflect.TypeFor[fleet.NetworkID](): someNetworkID,
+		reflect.TypeFor[fleet.HostID](): someHostID, reflect.TypeFor[fleet.ClusterID](): string(fleet.DefaultClusterID), reflect.TypeFor[fleet.ProjectID](): someProjectID, reflect.TypeFor[fleet.PoolID](): somePoolID, reflect.TypeFor[fleet.NetworkID](): someNetworkID,
 		reflect.TypeFor[fleet.VMID](): someVMID, reflect.TypeFor[fleet.TaskID](): someTaskID, reflect.TypeFor[fleet.JobID](): someTaskID, reflect.TypeFor[fleet.UserID](): someUserID,
 		reflect.TypeFor[fleet.Subject](): "vm:" + someVMID, reflect.TypeFor[fleet.ImageID](): someID, reflect.TypeFor[fleet.ImageVersionID](): someID, reflect.TypeFor[fleet.TemplateID](): someID, reflect.TypeFor[fleet.TemplateVersionID](): someID, reflect.TypeFor[schedules.ScheduleID](): someID, reflect.TypeFor[fleet.StartImageID](): someID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
 	}[of]; ok {
@@ -126,6 +126,7 @@ var argumentsByField = map[string]any{
 	"AddAuthority.KeyPem": (*string)(nil), "AddHost.ID": fleet.HostID("new"), "AddHost.Name": "new", "AddHostSession.": fleet.HostID("bare"), "DropHost.": fleet.HostID("bare"), "AddJoinToken.ID": fleet.JoinTokenID("new"),
 	"AddJoinToken.Hash": []byte("new"), "AddPool.ID": fleet.PoolID("new"), "AddProject.ID": fleet.ProjectID("new"), "DeleteProject.": fleet.ProjectID("bare"),
 	"AddSteps.ID": new(fleet.TaskID("new")), "AddSteps.Ids": []string{"new-1"}, "AddTicket.Hash": []byte("new"), "AddUser.ID": fleet.UserID("new"), "AddUser.Name": "new",
+	"AddCluster.ID": fleet.ClusterID("new"), "AddCluster.Name": "new", "ChangeCluster.Name": "another", "DeleteCluster.": fleet.ClusterID("bare"), "HostsBelowModel.Cluster": string(fleet.DefaultClusterID),
 	"AddExport.Format": "ova", "AddExport.ID": fleet.ExportID("new"),
 	"AddVM.ID": fleet.VMID("new"), "AddVM.Labels": map[string]string{}, "ChangeVM.Labels": map[string]string{}, "NoteDone.ID": fleet.TaskID("new"),
 	"DiskMoved.Disk": []byte(`{"poolId":"` + somePoolID + `","volume":"none"}`), "DiskMoved.Moved": []byte(`{}`),

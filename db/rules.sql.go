@@ -12,13 +12,13 @@ import (
 )
 
 const hostsForRules = `-- name: HostsForRules :many
-SELECT id, name, COALESCE(spec->'labels', '{}')::jsonb AS labels FROM hosts
+SELECT id, name, spec FROM hosts
 `
 
 type HostsForRulesRow struct {
-	ID     fleet.HostID
-	Name   string
-	Labels []byte
+	ID   fleet.HostID
+	Name string
+	Spec fleet.HostSpec
 }
 
 func (q *Queries) HostsForRules(ctx context.Context) ([]HostsForRulesRow, error) {
@@ -30,7 +30,7 @@ func (q *Queries) HostsForRules(ctx context.Context) ([]HostsForRulesRow, error)
 	items := []HostsForRulesRow{}
 	for rows.Next() {
 		var i HostsForRulesRow
-		if err := rows.Scan(&i.ID, &i.Name, &i.Labels); err != nil {
+		if err := rows.Scan(&i.ID, &i.Name, &i.Spec); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

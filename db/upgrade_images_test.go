@@ -19,10 +19,12 @@ func TestUpgradeTurnsPublishedVolumesIntoImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, sql := range []string{
-		// In the local pool2 two hosts have equal files of one name, and a third host a different one.
+		// In the local pool2, hosts h1 and h2 have equal files named golden.raw, and host h3 has a different file with
+		// that name.
 		`INSERT INTO published_images (pool_id, host_id, volume, format, capacity_bytes, published_by, published_at) VALUES
 			('pool2', 'h1', 'golden.raw', 'raw', 1048576, 'ann', '2026-01-02'), ('pool2', 'h2', 'golden.raw', 'raw', 1048576, 'bob', '2026-01-01'), ('pool2', 'h3', 'golden.raw', 'raw', 2097152, 'ann', '2026-01-03')`,
-		// Volumes published to two projects and to all. One has the name of a volume in another pool.
+		// In pool3, debian.qcow2 is published to two projects, and tools.iso to all projects. pool1 also has a
+		// debian.qcow2.
 		`INSERT INTO published_images (pool_id, volume, project_id, format, capacity_bytes, published_by, published_at) VALUES
 			('pool3', 'debian.qcow2', 'p1', 'qcow2', 4294967296, 'ann', '2027-01-01'), ('pool3', 'debian.qcow2', 'p2', 'qcow2', 4294967296, 'ann', '2027-01-02'), ('pool3', 'tools.iso', NULL, 'iso', 4096, 'ann', '2026-01-01')`,
 		// A VM has a disk cloned from a published volume.

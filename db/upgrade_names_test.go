@@ -10,7 +10,7 @@ import (
 
 // The upgrade renames stored kinds of jobs and tasks, and fields of specs, statuses and job arguments. It does not
 // change audit lines.
-func TestUpgradeRenamesStoredKindsAndFields(t *testing.T) {
+func TestUpgradeRenamesStoredJobKindsAndJSONFields(t *testing.T) {
 	t.Parallel()
 	url := testkit.EmptyURL(t)
 	before, conn := testkit.Migrator(t, url, os.DirFS("migration"))

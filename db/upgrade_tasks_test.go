@@ -49,7 +49,7 @@ func TestUpgradeTurnsJobsIntoTasks(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		`SELECT string_agg(id || ' ' || COALESCE(task_id, 'none'), ', ' ORDER BY id) FROM jobs`: "1 1, 2 2, 3 none, 4 4",
-		// The tasks of the jobs that existed before the upgrade.
+		// Jobs that existed before the upgrade have these tasks.
 		`SELECT string_agg(concat_ws(' ', id, parent_id, kind, subject, state, project_id, user_id, error), ', ' ORDER BY id) FROM tasks WHERE length(id) = 1`:           "1 many vm.start vm:a failed p mia no, 2 vm.apply vm:a queued p mia away, 4 many vm.start vm:b running p mia ",
 		`SELECT string_agg(id, ', ') FROM tasks WHERE retry_at IS NOT NULL`:                                                                                              "2",
 		`SELECT concat_ws(' ', subject, subject_name, state, progress, steps->>'failed', steps->>'refused', steps->>'running', created_by) FROM tasks WHERE id = 'many'`: "task:many 3 VMs running 66 2 1 1 mia",

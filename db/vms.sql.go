@@ -85,7 +85,7 @@ func (q *Queries) DropVM(ctx context.Context, id fleet.VMID) error {
 }
 
 const getVM = `-- name: GetVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
@@ -140,6 +140,7 @@ func (q *Queries) GetVM(ctx context.Context, arg GetVMParams) (GetVMRow, error) 
 		&i.VM.Misplaced,
 		&i.VM.ScheduleTrouble,
 		&i.VM.Drifted,
+		&i.VM.IgnoredDrift,
 		&i.HostName,
 		&i.ProjectName,
 		&i.LookedAt,
@@ -147,6 +148,17 @@ func (q *Queries) GetVM(ctx context.Context, arg GetVMParams) (GetVMRow, error) 
 		&i.Networks,
 	)
 	return i, err
+}
+
+const ignoredVMDrift = `-- name: IgnoredVMDrift :one
+SELECT ignored_drift FROM vms WHERE id = $1
+`
+
+func (q *Queries) IgnoredVMDrift(ctx context.Context, id fleet.VMID) ([]fleet.Drift, error) {
+	row := q.db.QueryRow(ctx, ignoredVMDrift, id)
+	var ignored_drift []fleet.Drift
+	err := row.Scan(&ignored_drift)
+	return ignored_drift, err
 }
 
 const lockMACs = `-- name: LockMACs :exec
@@ -160,7 +172,7 @@ func (q *Queries) LockMACs(ctx context.Context, macs []string) error {
 }
 
 const lockVM = `-- name: LockVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
@@ -216,6 +228,7 @@ func (q *Queries) LockVM(ctx context.Context, arg LockVMParams) (LockVMRow, erro
 		&i.VM.Misplaced,
 		&i.VM.ScheduleTrouble,
 		&i.VM.Drifted,
+		&i.VM.IgnoredDrift,
 		&i.HostName,
 		&i.ProjectName,
 		&i.LookedAt,
@@ -285,6 +298,20 @@ func (q *Queries) ProjectName(ctx context.Context, id fleet.ProjectID) (string, 
 	var name string
 	err := row.Scan(&name)
 	return name, err
+}
+
+const setIgnoredVMDrift = `-- name: SetIgnoredVMDrift :exec
+UPDATE vms SET ignored_drift = $1 WHERE id = $2
+`
+
+type SetIgnoredVMDriftParams struct {
+	IgnoredDrift []fleet.Drift
+	ID           fleet.VMID
+}
+
+func (q *Queries) SetIgnoredVMDrift(ctx context.Context, arg SetIgnoredVMDriftParams) error {
+	_, err := q.db.Exec(ctx, setIgnoredVMDrift, arg.IgnoredDrift, arg.ID)
+	return err
 }
 
 const tryMAC = `-- name: TryMAC :one
@@ -489,7 +516,7 @@ func (q *Queries) VMTouched(ctx context.Context, subject fleet.Subject) (bool, e
 }
 
 const vMsNamed = `-- name: VMsNamed :many
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.id = ANY ($1::text[]) AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 `
@@ -547,6 +574,7 @@ func (q *Queries) VMsNamed(ctx context.Context, arg VMsNamedParams) ([]VMsNamedR
 			&i.VM.Misplaced,
 			&i.VM.ScheduleTrouble,
 			&i.VM.Drifted,
+			&i.VM.IgnoredDrift,
 			&i.HostName,
 			&i.ProjectName,
 			&i.LookedAt,

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -74,24 +73,29 @@ func TestBrowserModulesPassTheirTests(t *testing.T) {
 
 type moduleResult struct{ Name, Error string }
 
-// runModule runs one test file in a page. It repeats the run if the browser aborts requests because a network device
-// appeared or disappeared, because other tests create and delete devices on this machine.
+// runModule runs one test file in a page. Other tests create and delete network devices on this machine, and the
+// browser then aborts its requests. A page whose modules are not loaded never reports results, so an aborted request
+// ends the attempt, and the page is loaded again.
 func runModule(t *testing.T, browser context.Context, address string) (results []moduleResult) {
 	t.Helper()
 	tab, closeTab := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	defer closeTab()
 	ctx, cancel := context.WithTimeout(tab, time.Minute)
 	defer cancel()
-	var cuts atomic.Int32
+	aborted := make(chan struct{}, 1)
 	err := chromedp.Listen(ctx, func(event any) {
 		if e, is := event.(*network.EventLoadingFailed); is && strings.Contains(e.ErrorText, "ERR_NETWORK_CHANGED") {
-			cuts.Add(1)
+			select {
+			case aborted <- struct{}{}:
+			default:
+			}
 		}
 	})
-	for again := err == nil; again; again = cuts.Swap(0) > 0 && ctx.Err() == nil {
-		if err = chromedp.Do(ctx, chromedp.Navigate(address)); err == nil {
-			results, err = chromedp.Run(ctx, chromedp.Evaluate[[]moduleResult]("window.results", chromedp.EvalAwaitPromise))
-		}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for again := true; again && ctx.Err() == nil; {
+		again, results, err = loadModulePage(ctx, aborted, address)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -100,6 +104,26 @@ func runModule(t *testing.T, browser context.Context, address string) (results [
 		t.Error("no test ran")
 	}
 	return results
+}
+
+// loadModulePage loads the page and waits for its results. again is true if the browser aborted a request meanwhile.
+func loadModulePage(ctx context.Context, aborted <-chan struct{}, address string) (again bool, results []moduleResult, err error) {
+	attempt, end := context.WithCancel(ctx)
+	watched := make(chan bool)
+	go func() {
+		select {
+		case <-aborted:
+			end()
+			watched <- true
+		case <-attempt.Done():
+			watched <- false
+		}
+	}()
+	if err = chromedp.Do(attempt, chromedp.Navigate(address)); err == nil {
+		results, err = chromedp.Run(attempt, chromedp.Evaluate[[]moduleResult]("window.results", chromedp.EvalAwaitPromise))
+	}
+	end()
+	return <-watched, results, err
 }
 
 // startBrowser starts a browser, which is stopped when the test ends.

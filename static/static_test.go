@@ -105,7 +105,7 @@ func TestAssetEncodingFollowsAcceptEncoding(t *testing.T) {
 	}
 }
 
-func TestAssetRequestsForOtherBuildFolderOrMethodRefused(t *testing.T) {
+func TestAssetRequestsWithWrongPathOrMethodRefused(t *testing.T) {
 	t.Parallel()
 	tree := strings.TrimSuffix(static.Path("app.css"), "app.css")
 	for _, url := range []string{"/static/0123456789ab/app.css", "/static/app.css", "/static/", tree, tree + "js/", tree + "js", tree + "static.go", tree + "js/../app.css", tree + "vendor.json"} {
@@ -199,7 +199,7 @@ func TestEveryImportedModuleExists(t *testing.T) {
 }
 
 // A first page may have 55 KB with its HTML and all headers, which leaves 44 KB for its assets.
-func TestFirstPageAssetsWithinSizeBudget(t *testing.T) {
+func TestUncachedPageAssetsWithinSizeBudget(t *testing.T) {
 	t.Parallel()
 	const most = 44 << 10
 	names := []string{"bundle/app.css", "icons.svg", "mark.svg", "bundle/theme.js", "bundle/app.js", "bundle/live-worker.js", "vendor/htmx/htmx.min.js", "vendor/idiomorph/idiomorph-ext.min.js"}

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Addresses of the portal's objects. Each parameter named below holds path segments after the path of the object's
-// page, as in VMPath(id, "delete").
+// Addresses of the portal's objects. In each function, the parameter below holds path segments that follow the path of
+// the object's page: VMPath(id, "delete").
 
 // ObjectPath is the address of an object's page, or of a path below it. VMPath and so on are for one type each.
 func ObjectPath[I ~string](n fleet.ResourceType, id I, below ...string) string {
@@ -29,6 +29,11 @@ func DiscoveredVMPath(host fleet.HostID, id fleet.VMID) string {
 // HostPath is the address of a host's page, or of a path below it.
 func HostPath(id fleet.HostID, below ...string) string {
 	return ObjectPath(fleet.TypeHost, id, below...)
+}
+
+// ClusterPath is the address of a cluster's page, or of a path below it.
+func ClusterPath(id fleet.ClusterID, below ...string) string {
+	return ObjectPath(fleet.TypeCluster, id, below...)
 }
 
 // PoolPath is the address of a pool's page, or of a path below it.

@@ -261,7 +261,7 @@ func TestAgentJoinsReportsAndFinishesJobs(t *testing.T) {
 	m.sendReport(t)
 }
 
-func TestAgentCallsWithoutProofRefused(t *testing.T) {
+func TestAgentCallsWithoutValidCertificateRefused(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	m := p.joinHost(agentURL, "h1")

@@ -12,7 +12,7 @@ import (
 
 // The portal ignores reports with older sequence numbers. If it accepted a number beyond the session's range, it would
 // ignore all later reports of that session.
-func TestReportSequenceBeyondSessionRefused(t *testing.T) {
+func TestReportSequenceNumberBeyondSessionRangeRefused(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
 	m := p.joinHost(agentURL, "h1")
@@ -77,7 +77,7 @@ func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 		t.Errorf("the observed generation is %d, want 1: %v", observed, err)
 	}
 
-	// When the agent says hello again, or the host joins again, a new range of sequence numbers begins.
+	// A new range of sequence numbers begins when the agent sends another hello, or the host joins again.
 	storeMaxSequences := func() {
 		t.Helper()
 		for _, table := range []string{"hosts", "host_sessions", "vms", "assignments"} {

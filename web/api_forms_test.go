@@ -8,7 +8,7 @@ import (
 )
 
 // curl -d sends the form content type by default. With a token, the portal reads the body as JSON nevertheless.
-func TestFormContentTypeReadAsJSONWithToken(t *testing.T) {
+func TestTokenRequestWithFormContentTypeReadAsJSON(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	chief := p.newAPIClient("ann", fleet.RoleAdmin, nil)

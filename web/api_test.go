@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +13,9 @@ import (
 	"quantix/internal/testkit/client"
 )
 
-// TestErrorStatusOfEachRefusal runs its subtests in sequence, because it checks afterwards that none changed the VM.
-func TestErrorStatusOfEachRefusal(t *testing.T) { //nolint:tparallel
+// TestRefusedAPIRequestsReturnHTTPStatusPerReason runs its subtests in sequence, because it checks afterwards that none
+// changed the VM.
+func TestRefusedAPIRequestsReturnHTTPStatusPerReason(t *testing.T) { //nolint:tparallel
 	t.Parallel()
 	p := newPortal(t)
 	shop, lab := p.addProject("shop"), p.addProject("lab")
@@ -140,6 +142,18 @@ func TestAPIClientManagesHostsPoolsProjectsAndUsers(t *testing.T) {
 	check("update a host", err, h.Spec.Labels["rack"] == "r1" && h.Spec.Description == "old")
 	h, err = admin.UpdateHost(ctx, host, client.Patch{"spec": client.Patch{"labels": client.Patch{"rack": nil}}})
 	check("update a host again", err, len(h.Spec.Labels) == 0 && h.Spec.Description == "old")
+	taint := fleet.Taint{Key: "gpu", Value: "a100", Effect: fleet.NoExecute}
+	h, err = admin.UpdateHost(ctx, host, client.Patch{"spec": client.Patch{
+		"taints": []fleet.Taint{taint}, "overcommit": client.Patch{"memory": 1.5}, "reserved": client.Patch{"cpu": 2, "memoryMiB": 512}, "roles": client.Patch{"controlPlane": true},
+	}})
+	check("set a host's capacity", err, slices.Equal(h.Spec.Taints, []fleet.Taint{taint}) && h.Capacity.ReservedThreads == 2 && h.Capacity.ReservedMemoryMiB == 512 &&
+		h.Capacity.Overcommit == fleet.Overcommit{CPU: 4, Memory: 1.5} && h.Spec.Roles == fleet.HostRoles{Compute: true, Storage: true, ControlPlane: true} && h.Spec.Schedulable)
+	h, err = admin.UpdateHost(ctx, host, client.Patch{"spec": client.Patch{"taints": nil, "overcommit": nil, "reserved": nil, "roles": nil}})
+	check("reset a host's capacity", err, h.Capacity.Overcommit == fleet.DefaultOvercommit && h.Spec.Roles == fleet.DefaultHostSpec().Roles)
+	h, err = admin.ActOnHost(ctx, host, fleet.ActCordon)
+	check("cordon a host", err, !h.Spec.Schedulable)
+	h, err = admin.ActOnHost(ctx, host, fleet.ActUncordon)
+	check("uncordon a host", err, h.Spec.Schedulable)
 	p.execSQL("UPDATE host_sessions SET conflict = 'two' WHERE host_id = $1", host)
 	h, err = admin.ClearConflict(ctx, host)
 	check("clear a conflict", err, h.Conflict == "")

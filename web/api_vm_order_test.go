@@ -14,7 +14,7 @@ import (
 
 // A client may send a field's default value. The portal then stores and returns the VM as if the field had been
 // omitted.
-func TestExplicitDefaultsAccepted(t *testing.T) {
+func TestExplicitDefaultValuesStoredAsOmitted(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	project, host := p.addProject("shop"), p.addHost("h1", 0)
@@ -80,7 +80,7 @@ func TestDuplicateJSONNamesRefused(t *testing.T) {
 }
 
 // The curl command and the YAML document shown by the form create the same VM as the form.
-func TestFormsCurlAndYAMLAccepted(t *testing.T) {
+func TestCurlAndYAMLFromVMFormCreateVM(t *testing.T) {
 	p, project, pool, _ := newFleetPortal(t)
 	admin := p.newAPIClient("ann", fleet.RoleAdmin, nil)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)

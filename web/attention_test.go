@@ -14,7 +14,7 @@ func TestDriftShownAsBadgeAndFilterInVMList(t *testing.T) {
 		WHERE name = 'web-01'`)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	const badge = `title="Changed on its host: vCPUs, memory"`
-	b.get("/vms").requireStatus(t, http.StatusOK).contains(t, badge)
+	b.get("/vms").requireStatus(t, http.StatusOK).contains(t, badge, "Drift (2)")
 	b.get("/vms?filter="+url.QueryEscape("drift:yes")).requireStatus(t, http.StatusOK).contains(t, "web-01", badge)
 	b.get("/vms?filter="+url.QueryEscape("drift:no")).requireStatus(t, http.StatusOK).excludes(t, "web-01", badge)
 	b.get("/vms?tab=attention").requireStatus(t, http.StatusOK).contains(t, "web-01", badge)

@@ -85,6 +85,6 @@ func TestSelectFindsOptionAmongSixHundred(t *testing.T) {
 			again.contains(t, `value="`+v[0]+`" selected`)
 		}
 	}
-	// The form lists all hosts.
+	// The form of a new pool lists all hosts, however many there are.
 	ann.get("/pools/new").requireStatus(t, http.StatusOK).contains(t, "host-577")
 }

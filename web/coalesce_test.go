@@ -52,7 +52,7 @@ func (n *sharedRenderer) hasWaiting(q sharedRequestKey) bool {
 	return a != nil && a.next != nil
 }
 
-func TestSharedResponseRenderedAfterItsRequestsArrive(t *testing.T) {
+func TestRunningRenderingNotSharedWithLaterRequests(t *testing.T) {
 	t.Parallel()
 	n := sharedRenderer{queues: map[sharedRequestKey]*renderQueue{}}
 	s := &slowRenderer{began: make(chan int), proceed: make(chan struct{})}

@@ -22,7 +22,7 @@ import (
 
 const (
 	// ticketSubprotocolPrefix is the prefix of the websocket subprotocol that carries the ticket. Browsers can set no
-	// other header, and the access log contains addresses.
+	// other header for a websocket, and a ticket in the address would appear in the access log.
 	ticketSubprotocolPrefix = "quantix.ticket."
 
 	maxTransfersPerUser = 64 // consoles, uploads and downloads of one user on this portal
@@ -148,7 +148,7 @@ func (s *Server) checkConsoleOrigin(r *http.Request) error {
 	if s.isSameOriginWebsocket(r) {
 		return nil
 	}
-	return fleet.Errorf(fleet.Forbidden, "A page of %s requested the console, but this portal is %s. Open Quantix at that address. "+
+	return fleet.Errorf(fleet.Forbidden, "A page of %s requested the console, but the portal's address is %s. Open Quantix at the portal's address. "+
 		"Behind a proxy, set publicUrl to the address that browsers open, or let the proxy forward the Host header.",
 		cmp.Or(r.Header.Get("Origin"), "an unknown site"), cmp.Or(s.PublicURL, "http://"+r.Host))
 }

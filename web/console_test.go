@@ -116,7 +116,7 @@ func receiveBytes(ws *websocket.Conn, size int) ([]byte, error) {
 	return got.Bytes(), nil
 }
 
-func TestConsoleRefusedBeforeUpgrade(t *testing.T) {
+func TestConsoleRefusedBeforeWebsocketUpgrade(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)
 	ann, bob := s.newSignedInBrowser("ann", fleet.RoleAdmin), s.newSignedInBrowser("bob", fleet.RoleAdmin)
@@ -207,7 +207,7 @@ func TestConsoleRelaysTenMegabytesInEachDirection(t *testing.T) {
 }
 
 // Behind a load balancer, the request for the ticket and the websocket of the same page may reach different portals.
-func TestConsoleRelayedByPortalOfItsWebsocket(t *testing.T) {
+func TestConsoleRelayedByPortalThatAcceptedWebsocket(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)
 	ann := s.newSignedInBrowser("ann", fleet.RoleAdmin)

@@ -93,6 +93,7 @@ const (
 	aMAC          = "52:54:00:00:00:01"
 	aNet          = "00000000-0000-7000-8000-000000003000"
 	aBridge       = "00000000-0000-7000-8000-000000003001"
+	aCluster      = string(fleet.DefaultClusterID)
 	aProject      = "00000000-0000-7000-8000-000000001001"
 	aTask         = "00000000-0000-7000-8000-000000005001"
 	aVolume       = "debian.qcow2" // of each pool
@@ -164,6 +165,12 @@ var measuredAddresses = map[string][]struct {
 	"/hosts/:id":                          {{at: "/hosts/" + aHost}, {at: "/hosts/" + aHost + "?tab=vms"}, {at: "/hosts/" + aHost + "?tab=hardware"}, {at: "/hosts/" + aHost + "?tab=storage"}, {at: "/hosts/" + aHost + "?tab=networks"}, {at: "/hosts/" + aHost + "?tab=topology"}, {at: "/hosts/" + aHost + "?tab=configure"}, {at: "/hosts/" + aHost + "?tab=tasks"}},
 	"/hosts/:id/delete":                   {{at: "/hosts/" + aHost + "/delete"}},
 	"/menus/host/:id":                     {{at: "/menus/host/" + aHost}},
+	"/clusters":                           {{at: "/clusters", sums: 1}},
+	"/clusters/new":                       {{at: "/clusters/new", sums: 1}},
+	"/clusters/:id":                       {{at: "/clusters/" + aCluster, sums: 3}, {at: "/clusters/" + aCluster + "?tab=hosts", sums: 4}, {at: "/clusters/" + aCluster + "?tab=vms", sums: 3}, {at: "/clusters/" + aCluster + "?tab=configure", sums: 2}},
+	"/clusters/:id/hosts":                 {{at: "/clusters/" + aCluster + "/hosts", sums: 2}},
+	"/clusters/:id/delete":                {{at: "/clusters/" + aCluster + "/delete", sums: 1}},
+	"/menus/cluster/:id":                  {{at: "/menus/cluster/" + aCluster, sums: 1}},
 	"/pools":                              {{at: "/pools", sums: 3}},
 	"/pools/matrix":                       {{at: "/pools/matrix", sums: 3}},
 	"/pools/new":                          {{at: "/pools/new", all: true}},

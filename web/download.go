@@ -93,7 +93,7 @@ func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, mayRead func(flee
 	case err != nil:
 		return fleet.Errorf(fleet.Unavailable, "The host %s ended the connection before it sent any data. Try again.", host)
 	case head.Error != "":
-		return fleet.Errorf(fleet.Conflict, "%s", head.Error)
+		return fleet.RefusalError(head.Error)
 	}
 	go s.endTransferWhenForbidden(ctx, c, mayRead, cancel)
 	h := c.Response().Header()

@@ -80,7 +80,7 @@ func (endlessSpaces) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestUnknownErrorsShowReference(t *testing.T) {
+func TestUnexpectedErrorsShowLogReference(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)

@@ -62,7 +62,7 @@ func expectLine(t *testing.T, lines <-chan string, want string) {
 	}
 }
 
-func TestStreamSendsEventsOfItsKeysOnly(t *testing.T) {
+func TestEventStreamSendsOnlySubscribedKeys(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	id := string(vms["web-01"])
@@ -96,7 +96,7 @@ func TestEventsOfOtherProjectsHidden(t *testing.T) {
 	expectLine(t, lines, "event: tasks")
 }
 
-func TestTooManyStreamsRefused(t *testing.T) {
+func TestTooManyEventStreamsRefused(t *testing.T) {
 	p, _, _, _ := newFleetPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	for range 40 {
@@ -123,7 +123,7 @@ func expectStreamEnd(t *testing.T, lines <-chan string) {
 	}
 }
 
-func TestStreamEndsWhenPermissionsChange(t *testing.T) {
+func TestEventStreamEndsWhenPermissionsChange(t *testing.T) {
 	t.Parallel()
 	p, _ := newPortalWithAgents(t)
 	shop := p.addProject("shop")
@@ -167,7 +167,7 @@ func TestStreamEndsWhenPermissionsChange(t *testing.T) {
 
 // Under load the stream sends the refresh interval to the page and delays events of lists by the interval. It sends
 // events of single objects at once.
-func TestStreamSendsRefreshInterval(t *testing.T) {
+func TestEventStreamSendsRefreshInterval(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
 	p.server.SetRefreshLoad(3 * time.Second)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)

@@ -35,7 +35,7 @@ func TestStorageFaultsShownOnPoolAndHostPages(t *testing.T) {
 		"a read-only remount":   {active("Nothing can be written to /srv/shared-nfs: it is mounted read-only."), []string{"degraded", "Degraded"}},
 		"a device that is gone": {failed("A trial of writing to /srv/shared-nfs and reading it back failed: input/output error"), []string{"host-2 cannot use this pool."}},
 		"an export that is gone": {
-			failed(kept.CheckDir(pooldir.DirReading{}).Error()), []string{"host-2 cannot use this pool.", "is gone"},
+			failed(kept.CheckDir(pooldir.DirReading{}).Error()), []string{"host-2 cannot use this pool.", "is missing"},
 		},
 		"one export by two names": {
 			failed(kept.CheckDir(pooldir.DirReading{Exists: true, Marker: "00000000-0000-7000-8000-00000000bbbb"}).Error()), []string{"host-2 cannot use this pool.", "belongs to another pool"},
@@ -105,7 +105,7 @@ func TestUnmanagedPoolsListedOnHostPageOnly(t *testing.T) {
 }
 
 // Forms refuse impossible values at the field where they were typed.
-func TestInvalidDefinitionsRefusedAtField(t *testing.T) {
+func TestImpossibleFormValuesRefusedAtField(t *testing.T) {
 	p, path, hosts := newNetworkPortal(t)
 	p.addPool("fast", hosts[0])
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
@@ -120,7 +120,7 @@ func TestInvalidDefinitionsRefusedAtField(t *testing.T) {
 }
 
 // The page of a failed task shows the error message from the host.
-func TestTaskPageShowsRefusalOfHost(t *testing.T) {
+func TestTaskPageShowsErrorFromHost(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)

@@ -11,7 +11,7 @@ import (
 func TestManualShownWithoutSignIn(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	p.addHost("host-1", 0)
+	p.addHost("inventory-host", 0)
 	signedOut := p.newBrowser()
 	for path, want := range map[string][]string{
 		"/help":                    {"Quick start", `href="/help/storage"`},
@@ -23,7 +23,7 @@ func TestManualShownWithoutSignIn(t *testing.T) {
 		a := signedOut.get(path).requireStatus(t, http.StatusOK)
 		a.contains(t, want...)
 		a.contains(t, "/sign-in")
-		a.excludes(t, "host-1", `id="tree"`, `id="dock"`, "data-user", "<script>alert")
+		a.excludes(t, "inventory-host", `id="tree"`, `id="dock"`, "data-user", "<script>alert")
 		if csp := a.header.Get("Content-Security-Policy"); !strings.Contains(csp, "style-src 'self'") {
 			t.Errorf("%s: the content security policy is %q", path, csp)
 		}

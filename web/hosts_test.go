@@ -57,12 +57,12 @@ func TestHostPageShowsEachTab(t *testing.T) {
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	path := "/hosts/" + string(well)
 	for tab, texts := range map[string][]string{
-		"":               {"AMD EPYC 7443P", "48 threads", "Debian GNU/Linux 12", "KVM", "2 vCPUs on 48 threads"},
+		"":               {"AMD EPYC 7443P", "48 threads", "Debian GNU/Linux 12", "KVM", "2 of 192 vCPUs", "48 threads × CPU overcommit 4.0"},
 		"?tab=vms":       {"web-01", "legacy-erp"},
 		"?tab=hardware":  {"Disks", "NICs", "reports no disks"},
 		"?tab=storage":   {"shared-nfs", "Active", "/srv/shared-nfs"},
 		"?tab=networks":  {"default", "NAT", "virbr0", "192.168.122.0/24"},
-		"?tab=configure": {`name="labels"`, `name="description"`},
+		"?tab=configure": {`name="labels"`, `name="description"`, `name="schedulable" value="yes" checked`, `name="reservedMiB"`},
 		"?tab=tasks":     {"No tasks yet"},
 	} {
 		b.get(path+tab).requireStatus(t, http.StatusOK).contains(t, texts...)
@@ -93,14 +93,51 @@ func TestHostEditRefusedForInvalidAndOutdatedInput(t *testing.T) {
 	a := b.post(path, url.Values{"labels": {"Rack 4"}, "description": {"by the door"}, "generation": {"1"}}, htmxFormHeaders("host-form")...).requireStatus(t, 422)
 	a.contains(t, "Write one label per line as key=value", "Rack 4", "by the door")
 	a.excludes(t, "<html")
-	b.post(path, url.Values{"labels": {"rack=4"}, "description": {"by the door"}, "generation": {"1"}}).requireStatus(t, http.StatusSeeOther)
-	b.get("/hosts/"+string(well)).contains(t, "rack=4", "by the door")
+	a = b.post(path, url.Values{"taints": {"GPU"}, "memoryRatio": {"much"}, "reservedMiB": {"x"}, "generation": {"1"}}, htmxFormHeaders("host-form")...).requireStatus(t, 422)
+	a.contains(t, "Enter a number above 0, such as 1.5.", "Enter a whole number.", ">GPU</textarea>")
+	a = b.post(path, url.Values{"taints": {"GPU"}, "cpuRatio": {"100"}, "generation": {"1"}}, htmxFormHeaders("host-form")...).requireStatus(t, 422)
+	a.contains(t, "write gpu or gpu=a100", "Give a ratio from 0.1 to 64")
+	valid := url.Values{"schedulable": {"yes"}, "compute": {"yes"}, "taints": {"gpu=a100:NoExecute"}, "labels": {"rack=4"}, "memoryRatio": {"1.5"}, "description": {"by the door"}, "generation": {"1"}}
+	b.post(path, valid).requireStatus(t, http.StatusSeeOther)
+	b.get("/hosts/"+string(well)).contains(t, "rack=4", "by the door", "gpu=a100:NoExecute", "× memory overcommit 1.5")
 	// The form's generation is older than the host's, because the host was changed above.
 	b.post(path, url.Values{"labels": {"rack=5"}, "generation": {"1"}}).requireStatus(t, http.StatusConflict).contains(t, "Reload and try again")
 	p.newSignedInBrowser("vera", fleet.RoleViewer).post(path, url.Values{"labels": {"rack=9"}}).requireStatus(t, http.StatusForbidden)
 }
 
-func TestHostConflictClearedAndEmptyHostDeleted(t *testing.T) {
+func TestHostIsCordonedAndUncordoned(t *testing.T) {
+	p, well, _ := newHostsPortal(t)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	path := "/hosts/" + string(well)
+	b.get(path).excludes(t, ">Cordoned<")
+	b.post(path+"/cordon", url.Values{}, htmxFormHeaders("")...).requireStatus(t, http.StatusNoContent)
+	b.get(path).contains(t, ">Cordoned<")
+	b.get("/hosts?filter=cordoned:yes").contains(t, ">host-1</a>", ">Cordoned<")
+	b.get("/menus/host/"+string(well), "HX-Request", "true").contains(t, "The host is cordoned already.")
+	b.post(path+"/cordon", url.Values{}, htmxFormHeaders("")...).requireStatus(t, http.StatusConflict)
+	b.post(path+"/uncordon", url.Values{}, htmxFormHeaders("")...).requireStatus(t, http.StatusNoContent)
+	b.get(path).excludes(t, ">Cordoned<")
+	p.newSignedInBrowser("vera", fleet.RoleViewer).post(path+"/cordon", url.Values{}).requireStatus(t, http.StatusForbidden)
+}
+
+// A start beyond the host's capacity opens a dialog that offers overcommit to users who may change hosts.
+func TestStartBeyondCapacityOffersOvercommit(t *testing.T) {
+	p, well, _ := newHostsPortal(t)
+	project := p.addProject("lab")
+	vm := p.addVM(project, well, "big-01", fleet.Stopped)
+	p.execSQL(`UPDATE hosts SET spec = jsonb_set(spec, '{overcommit}', '{"memory": 0.1}') WHERE id = $1`, well)
+	p.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{memoryMiB}', '200000') WHERE id = $1`, vm)
+	path := "/vms/" + string(vm) + "/actions"
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	a := b.post(path, url.Values{"action": {"start"}}, htmxFormHeaders("")...).requireStatus(t, http.StatusOK)
+	a.contains(t, "MiB of memory left after", "Start anyway", `name="overcommit"`)
+	if a.header.Get("HX-Retarget") != "#dialog" {
+		t.Errorf("the answer goes to %q", a.header.Get("HX-Retarget"))
+	}
+	b.post(path, url.Values{"action": {"start"}, "overcommit": {"yes"}}, htmxFormHeaders("dialog")...).requireStatus(t, http.StatusNoContent)
+}
+
+func TestSecondAgentConflictClearedAndEmptyHostDeleted(t *testing.T) {
 	p, well, silent := newHostsPortal(t)
 	p.execSQL("UPDATE host_sessions SET conflict = 'from 10.0.0.9' WHERE host_id = $1", silent)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)

@@ -23,7 +23,7 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	}
 	vm := "/vms/" + string(s.vm)
 	sick := map[string]string{} // ids of VMs with a problem, one for each action that resolves a problem
-	for _, act := range []string{"detach", "replace", "accept-drift", "reapply", "place", "migrate"} {
+	for _, act := range []string{"detach", "replace", "accept-drift", "ignore-drift", "show-drift", "reapply", "place", "migrate"} {
 		id, disk := addTroubledVM(s.portal, s.addProject("of-"+act), "host-"+act)
 		sick[act] = "/vms/" + string(id)
 		sick[act+" disk"] = `{"disk":{"poolId":"` + string(disk.PoolID) + `","volume":"` + disk.Volume + `"}`
@@ -55,6 +55,14 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	lan := fleet.NewID[fleet.NetworkID]()
 	s.execSQL(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, 'lan', 'libvirt', '{"mode":"isolated"}')`, lan)
 	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status) VALUES ('net', $1, $2, 'assign', '{"active":false}')`, lan, s.host.id)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,reapplies}', 'true') WHERE id = $1`, s.host.id)
+	edited := s.addPool("edited", s.host.id)
+	s.execSQL(`UPDATE assignments SET status = '{"state":"active","drift":[{"field":"path","applied":"/a","actual":"/b"}]}' WHERE pool_id = $1`, edited)
+	editedPool := "/pools/" + string(edited) + "/hosts/" + string(s.host.id)
+	wan := fleet.NewID[fleet.NetworkID]()
+	s.execSQL(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, 'wan', 'libvirt', '{"mode":"isolated"}')`, wan)
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status) VALUES ('net', $1, $2, 'assign', '{"active":true,"drift":[{"field":"mtu","applied":"default","actual":"9000","take":9000}]}')`, wan, s.host.id)
+	editedNetwork := "/networks/" + string(wan) + "/hosts/" + string(s.host.id)
 	group := fleet.NewID[fleet.SecurityGroupID]()
 	s.execSQL(`INSERT INTO security_groups (id, project_id, name, spec) VALUES ($1, $2, 'web', '{"rules":[]}')`, group, project)
 	disk, slow := `{"disk":{"poolId":"`+string(pool)+`","volume":"web-1.qcow2"},"poolId":"`, s.addPool("slow-disks", s.host.id)
@@ -109,8 +117,18 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		"/vms/{id}/disks/detach":                       {sick["detach"] + "/disks/detach", sick["detach disk"] + `}`, sick["replace disk"] + `}`},
 		"/vms/{id}/disks/replace":                      {sick["replace"] + "/disks/replace", sick["replace disk"] + `,"volume":"new.qcow2"}`, sick["replace disk"] + `,"volume":"x.qcow2"}`},
 		"/vms/{id}/accept-drift":                       {sick["accept-drift"] + "/accept-drift", `{"fields":{"cpus":"3"}}`, `{"fields":{"cpus":"4"}}`},
+		"/vms/{id}/ignore-drift":                       {sick["ignore-drift"] + "/ignore-drift", `{"fields":["cpus"]}`, `{"fields":["watchdog"]}`},
+		"/vms/{id}/show-drift":                         {sick["show-drift"] + "/show-drift", `{"fields":["cpus"]}`, `{"fields":["watchdog"]}`},
+		"/pools/{id}/hosts/{host}/reapply":             {editedPool + "/reapply", ``, ``},
+		"/pools/{id}/hosts/{host}/ignore-drift":        {editedPool + "/ignore-drift", `{"fields":["path"]}`, `{"fields":["kind"]}`},
+		"/pools/{id}/hosts/{host}/show-drift":          {editedPool + "/show-drift", `{"fields":["path"]}`, `{"fields":["kind"]}`},
+		"/networks/{id}/hosts/{host}/reapply":          {editedNetwork + "/reapply", ``, ``},
+		"/networks/{id}/hosts/{host}/accept-drift":     {editedNetwork + "/accept-drift", `{"fields":{"mtu":"9000"}}`, `{"fields":{"mtu":"1400"}}`},
+		"/networks/{id}/hosts/{host}/ignore-drift":     {editedNetwork + "/ignore-drift", `{"fields":["mtu"]}`, `{"fields":["domain"]}`},
+		"/networks/{id}/hosts/{host}/show-drift":       {editedNetwork + "/show-drift", `{"fields":["mtu"]}`, `{"fields":["domain"]}`},
 		"/vms/{id}/reapply":                            {sick["reapply"] + "/reapply", ``, ``},
 		"/hosts/{id}/actions":                          {"/hosts/" + string(s.host.id) + "/actions", `{"action":"clear-conflict"}`, `{"action":"x"}`},
+		"/clusters":                                    {"/clusters", `{"name":"rack-4"}`, `{"name":"rack-5"}`},
 		"/pools":                                       {"/pools", `{"name":"slow","spec":{"kind":"dir","path":"/srv/slow"},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other"}`},
 		"/pools/{id}/credentials":                      {"/pools/" + string(san) + "/credentials", `{"secret":"secretsecret1"}`, `{"secret":"secretsecret2"}`},
 		"/pools/{id}/hosts/{host}/retry":               {"/pools/" + string(pool) + "/hosts/" + string(s.host.id) + "/retry", ``, ``},

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestNoPageLinksToAnotherSite(t *testing.T) {
+func TestDoubleSlashPathCausesNoExternalLink(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
@@ -20,7 +20,7 @@ func TestNoPageLinksToAnotherSite(t *testing.T) {
 	b.get("//elsewhere.example/vms").requireStatus(t, http.StatusInternalServerError).excludes(t, `"//elsewhere.example`)
 }
 
-func TestInvalidPathTextRefused(t *testing.T) {
+func TestNULByteInURLCausesNoServerError(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)

@@ -46,7 +46,7 @@ func TestJoinTokenRevoked(t *testing.T) {
 	p.newSignedInBrowser("otto", fleet.RoleOperator).post("/hosts/join", url.Values{}).requireStatus(t, http.StatusForbidden)
 }
 
-func TestHostRejoinsFromItsPage(t *testing.T) {
+func TestJoinTokenCreatedForExistingHost(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	host := p.addHost("host-7", time.Minute)

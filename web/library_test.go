@@ -12,7 +12,7 @@ import (
 
 // An image's page shows no pools, hosts and users to tenants. To infrastructure administrators it shows each copy with
 // its actions.
-func TestImagePageDependsOnPermissions(t *testing.T) {
+func TestImagePageHidesHostsAndCopiesFromTenants(t *testing.T) {
 	p, pool, hosts := newPoolPortal(t)
 	p.execSQL("UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL")
 	p.execSQL("DELETE FROM vms") // a VM of the test fleet has a disk of that name
@@ -68,7 +68,7 @@ func TestImagePageDependsOnPermissions(t *testing.T) {
 		"Choose the pool":             {"name": {"X"}, "from": {"file"}, "volume": {"a.qcow2"}},
 		"Give the UUID":               {"name": {"X"}, "from": {"vm"}, "pool": {string(pool)}},
 		"no volume":                   {"name": {"X"}, "from": {"file"}, "pool": {string(pool)}, "volume": {"nothing.qcow2"}},
-		"The name of the image must":  {"name": {""}, "from": {"url"}, "pool": {string(pool)}, "url": {"https://example.org/x.qcow2"}},
+		"Enter a name: one line":      {"name": {""}, "from": {"url"}, "pool": {string(pool)}, "url": {"https://example.org/x.qcow2"}},
 		"Plain http needs a checksum": {"name": {"X"}, "from": {"url"}, "pool": {string(pool)}, "url": {"http://example.org/x.qcow2"}},
 		"is in the library alre":      {"name": {"debian-12.qcow2 of " + p.poolNameByID(pool)}, "from": {"url"}, "pool": {string(pool)}, "host": {string(hosts[0])}, "url": {"https://example.org/y.qcow2"}},
 	} {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
+	clusterview "quantix/views/cluster"
 	hostview "quantix/views/host"
 	imageview "quantix/views/image"
 	"quantix/views/kit"
@@ -39,7 +40,7 @@ func TestVisibleColumnsHaveFilterKeys(t *testing.T) {
 	t.Parallel()
 	used := 0
 	for list, columns := range map[string]kit.Columns{
-		"vms": vmlist.Columns, "hosts": hostview.Columns, "pools": poolview.Columns, "networks": networkview.Columns, "images": imageview.Columns,
+		"vms": vmlist.Columns, "hosts": hostview.Columns, "clusters": clusterview.Columns, "pools": poolview.Columns, "networks": networkview.Columns, "images": imageview.Columns,
 		"templates": templateview.Columns, "tasks": taskview.Columns, "found": vmlist.DiscoveredVMColumns,
 	} {
 		resource, known := fleet.ResourceByPlural(list)
@@ -72,7 +73,7 @@ func TestManualNamesAllFilterKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	for list, keys := range map[string]fleet.FilterKeys{
-		"VMs": fleet.VMKeys, "hosts": fleet.HostKeys, "pools": fleet.PoolKeys, "networks": fleet.NetworkKeys, "images": fleet.ImageKeys,
+		"VMs": fleet.VMKeys, "hosts": fleet.HostKeys, "clusters": fleet.ClusterKeys, "pools": fleet.PoolKeys, "networks": fleet.NetworkKeys, "images": fleet.ImageKeys,
 		"templates": fleet.TemplateKeys, "tasks": fleet.TaskKeys, "users": fleet.UserKeys, "discovered VMs": fleet.DiscoveredKeys,
 	} {
 		cells := make([]string, len(keys))

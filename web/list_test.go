@@ -59,7 +59,7 @@ func pagerLinks(a answer) map[string]string {
 	return links
 }
 
-func TestListsPageForwardAndBack(t *testing.T) {
+func TestListPagesLinkToNextAndPreviousPage(t *testing.T) {
 	p := newListsPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	for path, want := range map[string][]string{
@@ -94,7 +94,7 @@ func TestListsPageForwardAndBack(t *testing.T) {
 
 // A live update of the rows also replaces the link to the next page. After a row was inserted, the next page begins
 // after the last row that is now shown.
-func TestNextPageLinkFollowsLiveUpdates(t *testing.T) {
+func TestLiveUpdateReplacesNextPageLink(t *testing.T) {
 	p := newListsPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	path := "/vms?columns=state&limit=2"
@@ -106,7 +106,7 @@ func TestNextPageLinkFollowsLiveUpdates(t *testing.T) {
 	}
 }
 
-func TestEmptyPageRedirectsToFirst(t *testing.T) {
+func TestEmptyListPageRedirectsToFirstPage(t *testing.T) {
 	p := newListsPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	path := "/vms?columns=state&limit=2"
@@ -123,7 +123,7 @@ func TestEmptyPageRedirectsToFirst(t *testing.T) {
 	b.get(path).requireStatus(t, http.StatusOK).contains(t, "No VMs yet")
 }
 
-func TestListsShowColumnsInQuery(t *testing.T) {
+func TestListsShowColumnsFromQueryParameter(t *testing.T) {
 	p := newListsPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	head := func(a answer) string {
@@ -188,7 +188,7 @@ func TestListsExportAsCSV(t *testing.T) {
 
 // An export of several pages is complete, in order and without duplicates. For users who may not see hosts it contains
 // no host names.
-func TestExportOfSeveralPagesComplete(t *testing.T) {
+func TestCSVExportContainsRowsOfAllPages(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	const vms = 4_500

@@ -165,7 +165,7 @@ func limitBodySize(next echo.HandlerFunc) echo.HandlerFunc {
 		case whole.ContentLength > limit:
 			return bodylimit.TooLarge(limit)
 		}
-		// The handler gets a copy, because net/http later checks its own request for an unread body.
+		// The handler receives a copy of the request, because net/http later checks its own request for an unread body.
 		r := whole.WithContext(whole.Context())
 		r.Body = http.MaxBytesReader(c.Response().Writer, r.Body, limit)
 		c.SetRequest(r)

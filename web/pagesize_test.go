@@ -114,7 +114,7 @@ func (b *browser) loadWithAssets(path string) (files int, in, out int64) {
 	return len(seen), received.Load(), sent.Load()
 }
 
-func TestFirstPageWithinSizeBudget(t *testing.T) {
+func TestUncachedPageLoadWithinSizeBudget(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	testkit.Seed(t, p.pool, 200, 5000)

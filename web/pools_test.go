@@ -50,7 +50,7 @@ func TestPoolPageShowsFaultAndRemedyPerHost(t *testing.T) {
 
 // The page of a pool that was stopped outside of Quantix shows the stopped state and offers to start the pool. A full
 // pool is shown as full.
-func TestStoppedPoolOffersStartAndFullPoolShown(t *testing.T) {
+func TestPoolPageShowsStoppedAndFullPools(t *testing.T) {
 	p, pool, hosts := newPoolPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	path := "/pools/" + string(pool)
@@ -66,7 +66,7 @@ func TestStoppedPoolOffersStartAndFullPoolShown(t *testing.T) {
 	b.get("/pools?filter=health:bad").contains(t, "shared-nfs", "1 of 3 hosts healthy, full")
 }
 
-func TestTenantSeesPoolWithoutHosts(t *testing.T) {
+func TestPoolPageHidesHostsFromTenants(t *testing.T) {
 	p, pool, _ := newPoolPortal(t)
 	b := p.newSignedInBrowser("tom", fleet.RoleNone)
 	p.execSQL("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")

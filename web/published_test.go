@@ -11,7 +11,7 @@ import (
 
 // Tenants may use a discovered bridge, and a restricted port group of a bridged network, only after a grant to their
 // project. Until then the API answers as for a missing object.
-func TestUnpublishedObjectsAnsweredAsMissing(t *testing.T) {
+func TestInaccessibleObjectsAnsweredAsMissing(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	h := p.addHost("host-1", 0)

@@ -18,7 +18,7 @@ const (
 	minListInterval   = time.Second      // minimum interval between two events of a list; several changes share one event
 	maxListInterval   = 15 * time.Second // maximum interval, under any load
 	loadMeasureWindow = 4 * time.Second  // maximum time over which the load is measured
-	// automatic refreshes of pages may use one part in refreshCPUShare of the CPU time
+	// automatic refreshes of pages may use 1/refreshCPUShare of the CPU time
 	refreshCPUShare = 8
 
 	maxRefreshWait = 10 * time.Second // maximum wait for a refresh slot; below the browser's timeout for a refresh

@@ -94,7 +94,7 @@ func (r *refusalPortal) hardwareCases() []refusal {
 		caseWithValue("too many vCPUs", "spec.cpus", 769, "Enter 1 to 768 vCPUs."),
 		caseWithValue("little memory", "spec.memoryMiB", 127, "Enter at least 128 MiB of memory"),
 		caseWithValue("too much memory", "spec.memoryMiB", 16<<20+1, "at most 16 TiB"),
-		caseWithValues("more memory than a host has", "hostId", "host-1 has 65536 MiB of memory in all", requestValues{"spec.memoryMiB": 900 << 10}, newVM),
+		caseWithValues("more memory than a host has", "hostId", "host-1 has 65,536 MiB of memory in all", requestValues{"spec.memoryMiB": 900 << 10}, newVM),
 		caseWithValue("no firmware that is known", "spec.firmware", "coreboot", `The firmware must be "bios" or "uefi".`),
 		caseWithValue("a firmware with markup", "spec.firmware", "bios'/>]]>", `The firmware must be "bios" or "uefi".`),
 		caseWithValue("a power that is reported", "spec.power", "crashed", `The power state must be "running", "paused" or "stopped".`, newVM),

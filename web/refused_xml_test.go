@@ -53,7 +53,7 @@ func TestPastedXMLWithHostAccessRefusedToTenant(t *testing.T) {
 	}
 	for what, c := range map[string]struct{ xml, says string }{
 		"an external entity":   {"<!DOCTYPE d [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><domain/>", "Line 1: a document type is not read"},
-		"NUL":                  {domain("", "\x00"), "This is no text in UTF-8."},
+		"NUL":                  {domain("", "\x00"), "The XML must be UTF-8 text without NUL characters."},
 		"a CDATA end":          {domain("]]>", ""), "well-formed"},
 		"another XML document": {"<network/>", "the outermost element is <network>"},
 		"depth":                {strings.Repeat("<domain type='kvm'>", 60), "more elements, or deeper ones"},

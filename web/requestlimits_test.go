@@ -73,7 +73,7 @@ func (d *openAPIDocument) unlimitedLists(t *testing.T, s openAPISchema, at strin
 
 // Each unlimited list of a request is sent twice. A list with the maximum number of values must be answered in time and
 // with a small response. A longer list must be refused before the request is decoded.
-func TestLargeListsInRequestsBounded(t *testing.T) {
+func TestTooLongRequestListsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRefusalPortal(t)
 	edit := r.unchangedEdit(t, r.off)
@@ -109,7 +109,7 @@ func TestLargeListsInRequestsBounded(t *testing.T) {
 					if i > 0 {
 						continue
 					}
-					if a := asked(maxValues + 1); a.status != http.StatusRequestEntityTooLarge || !strings.Contains(a.body, "more than 25000 values") {
+					if a := asked(maxValues + 1); a.status != http.StatusRequestEntityTooLarge || !strings.Contains(a.body, "more than 25000 JSON values") {
 						t.Errorf("%s with too many at %s: %d: %.400s", what, room.at, a.status, a.body)
 					}
 				}

@@ -65,7 +65,7 @@ const (
 	remove = http.MethodDelete
 )
 
-// routes lists all routes for browsers, API clients and agents. TestEveryRouteIsInTheTable and
+// routes lists all routes for browsers, API clients and agents. TestEveryRegisteredRouteIsInRouteTable and
 // TestEveryAgentRouteRequiresProof verify that no other route exists.
 func (s *Server) routes() []route {
 	pools, networks := s.pages.AssignedPools(), s.pages.AssignedNetworks()
@@ -172,6 +172,8 @@ func (s *Server) routes() []route {
 		{get, "/vms/:id/first-boot", page, policy.VMChange, form.Show(s.vmPages.ShowFirstBootForm)},
 		{post, "/vms/:id/first-boot", page, policy.VMChange, form.Submit(s.vmPages.SetFirstBoot, s.vmPages.ShowFirstBootForm)},
 		{post, "/vms/:id/accept-drift", page, policy.VMChange, form.SubmitWithoutForm(s.vmPages.AcceptDrift)},
+		{post, "/vms/:id/ignore-drift", page, policy.VMChange, form.SubmitWithoutForm(s.vmPages.IgnoreDrift)},
+		{post, "/vms/:id/show-drift", page, policy.VMChange, form.SubmitWithoutForm(s.vmPages.ShowDrift)},
 		{post, "/vms/:id/reapply", page, policy.VMChange, form.SubmitWithoutForm(s.vmPages.ReapplyVM)},
 		{post, "/vms/:id/place/:host", page, policy.InfraChange, form.SubmitWithoutForm(s.vmPages.SetVMHost)},
 		{get, "/vms/:id/console", page, policy.VMUse, s.vmPages.ConsolePage},
@@ -198,10 +200,25 @@ func (s *Server) routes() []route {
 		{get, "/hosts/labelled", page, policy.InfraSee, s.pages.ShowLabelledHosts},
 		{get, "/hosts/:id", page, policy.InfraSee, s.pages.HostPage},
 		{post, "/hosts/:id/edit", page, policy.InfraChange, form.Submit(s.pages.EditHost, s.pages.ShowHostForm)},
+		{post, "/hosts/:id/cordon", page, policy.InfraChange, form.SubmitWithoutForm(s.pages.CordonHost(fleet.ActCordon))},
+		{post, "/hosts/:id/uncordon", page, policy.InfraChange, form.SubmitWithoutForm(s.pages.CordonHost(fleet.ActUncordon))},
 		{post, "/hosts/:id/conflict", page, policy.InfraChange, form.SubmitWithoutForm(s.pages.ClearHostConflict)},
 		{get, "/hosts/:id/delete", page, policy.InfraChange, form.Show(s.pages.ConfirmDeleteHost())},
 		{post, "/hosts/:id/delete", page, policy.InfraChange, form.Submit(s.pages.DeleteHost, s.pages.ConfirmDeleteHost())},
 		{get, "/menus/host/:id", page, policy.InfraSee, s.pages.HostMenu()},
+
+		// Clusters.
+		{get, "/clusters", page, policy.InfraSee, s.coalesceRefreshes(s.pages.ListClusters)},
+		{get, "/clusters.csv", stream, policy.InfraSee, s.pages.ExportClusters},
+		{get, "/clusters/new", page, policy.InfraChange, form.Show(s.pages.ShowNewClusterForm)},
+		{post, "/clusters", page, policy.InfraChange, form.Submit(s.pages.CreateCluster, s.pages.ShowNewClusterForm)},
+		{get, "/clusters/:id", page, policy.InfraSee, s.pages.ClusterPage},
+		{post, "/clusters/:id/edit", page, policy.InfraChange, form.Submit(s.pages.EditCluster, s.pages.ShowClusterForm)},
+		{get, "/clusters/:id/hosts", page, policy.InfraChange, form.Show(s.pages.ShowAddHostsForm)},
+		{post, "/clusters/:id/hosts", page, policy.InfraChange, form.Submit(s.pages.AddHostsToCluster, s.pages.ShowAddHostsForm)},
+		{get, "/clusters/:id/delete", page, policy.InfraChange, form.Show(s.pages.ConfirmDeleteCluster())},
+		{post, "/clusters/:id/delete", page, policy.InfraChange, form.Submit(s.pages.DeleteCluster, s.pages.ConfirmDeleteCluster())},
+		{get, "/menus/cluster/:id", page, policy.InfraSee, s.pages.ClusterMenu()},
 
 		// Pools.
 		{get, "/pools", page, policy.StorageSee, s.coalesceRefreshes(s.pages.ListPools)},
@@ -215,6 +232,9 @@ func (s *Server) routes() []route {
 		{get, "/pools/:id/hosts/:host/release", page, policy.InfraChange, form.Show(pools.ConfirmReleaseFromHost)},
 		{post, "/pools/:id/hosts/:host/release", page, policy.InfraChange, form.Submit(pools.ReleaseFromHost, pools.ConfirmReleaseFromHost)},
 		{post, "/pools/:id/hosts/:host/retry", page, policy.InfraChange, form.SubmitWithoutForm(pools.RetryOnHost)},
+		{post, "/pools/:id/hosts/:host/reapply", page, policy.InfraChange, form.SubmitWithoutForm(pools.ReapplyOnHost)},
+		{post, "/pools/:id/hosts/:host/ignore-drift", page, policy.InfraChange, form.SubmitWithoutForm(pools.IgnoreDriftOnHost)},
+		{post, "/pools/:id/hosts/:host/show-drift", page, policy.InfraChange, form.SubmitWithoutForm(pools.ShowDriftOnHost)},
 		{post, "/pools/:id/retry", page, policy.InfraChange, form.SubmitWithoutForm(pools.RetryOnAllFailedHosts)},
 		{get, "/pools/:id/labels", page, policy.InfraChange, form.Show(pools.ShowLabelSelectorForm)},
 		{post, "/pools/:id/labels", page, policy.InfraChange, form.Submit(pools.SubmitLabelSelectorForm, pools.ShowLabelSelectorForm)},
@@ -281,6 +301,10 @@ func (s *Server) routes() []route {
 		{get, "/networks/:id/hosts/:host/release", page, policy.InfraChange, form.Show(networks.ConfirmReleaseFromHost)},
 		{post, "/networks/:id/hosts/:host/release", page, policy.InfraChange, form.Submit(networks.ReleaseFromHost, networks.ConfirmReleaseFromHost)},
 		{post, "/networks/:id/hosts/:host/retry", page, policy.InfraChange, form.SubmitWithoutForm(networks.RetryOnHost)},
+		{post, "/networks/:id/hosts/:host/reapply", page, policy.InfraChange, form.SubmitWithoutForm(networks.ReapplyOnHost)},
+		{post, "/networks/:id/hosts/:host/accept-drift", page, policy.InfraChange, form.SubmitWithoutForm(networks.AcceptDriftOnHost)},
+		{post, "/networks/:id/hosts/:host/ignore-drift", page, policy.InfraChange, form.SubmitWithoutForm(networks.IgnoreDriftOnHost)},
+		{post, "/networks/:id/hosts/:host/show-drift", page, policy.InfraChange, form.SubmitWithoutForm(networks.ShowDriftOnHost)},
 		{post, "/networks/:id/retry", page, policy.InfraChange, form.SubmitWithoutForm(networks.RetryOnAllFailedHosts)},
 		{get, "/networks/:id/labels", page, policy.InfraChange, form.Show(networks.ShowLabelSelectorForm)},
 		{post, "/networks/:id/labels", page, policy.InfraChange, form.Submit(networks.SubmitLabelSelectorForm, networks.ShowLabelSelectorForm)},

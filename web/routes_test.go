@@ -12,7 +12,7 @@ import (
 )
 
 // A handler that is registered outside of the table would be reachable without any permission check.
-func TestEveryRouteIsInTheTable(t *testing.T) {
+func TestEveryRegisteredRouteIsInRouteTable(t *testing.T) {
 	t.Parallel()
 	s := New(Options{Control: control.New(nil, control.Options{}), Hub: notify.NewHub()})
 	for of, served := range map[bool][]*echo.Route{false: s.pageEcho.Routes(), true: s.agentEcho.Routes()} {
@@ -28,7 +28,7 @@ func TestEveryRouteIsInTheTable(t *testing.T) {
 }
 
 // Routes without a required permission are open to the whole network, so the list of these routes must stay short.
-func TestRoutesWithoutPermissionListed(t *testing.T) {
+func TestOnlyListedRoutesRequireNoPermission(t *testing.T) {
 	t.Parallel()
 	open := map[string]bool{
 		"GET /healthz": true, "GET /readyz": true, "GET /static/*": true, "GET /metrics": true,

@@ -175,7 +175,7 @@ func (s *Server) endSession(c echo.Context) error {
 }
 
 func sessionsUnavailableError(err error) error {
-	return fmt.Errorf("sessions: %w (%w)",
+	return fmt.Errorf("session store: %w (%w)",
 		fleet.Errorf(fleet.Unavailable, "The database does not answer. VMs keep running; try again in a moment."), err)
 }
 

@@ -71,7 +71,7 @@ func TestFirstPasswordMustBeChanged(t *testing.T) {
 	b.get("/tasks").requireStatus(t, http.StatusOK)
 }
 
-func TestNewPasswordDeletesAPITokensUnlessUnticked(t *testing.T) {
+func TestPasswordChangeDeletesAPITokensByDefault(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
@@ -144,7 +144,7 @@ func TestPagesHaveSecurityHeaders(t *testing.T) {
 }
 
 // A cookie stores the view and the grouping of the tree, so links to pages need not contain them.
-func TestTreeViewAndGroupingKeptPerBrowser(t *testing.T) {
+func TestTreeViewAndGroupingStoredInCookie(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	a := b.get("/vms/"+string(vms["web-01"])).requireStatus(t, http.StatusOK)
@@ -156,7 +156,7 @@ func TestTreeViewAndGroupingKeptPerBrowser(t *testing.T) {
 	b.get("/tree/nosuch").requireStatus(t, http.StatusNotFound)
 }
 
-func TestSignInMakesBrowserKnown(t *testing.T) {
+func TestKnownBrowserExemptFromSignInThrottle(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)

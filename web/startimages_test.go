@@ -39,7 +39,7 @@ func TestImageCatalogShownAndPulled(t *testing.T) {
 		"Plain http needs a checksum": {"name": {"X"}, "url": {"http://example.org/x.qcow2"}},
 		"not both":                    {"name": {"X"}, "url": {"https://example.org/x.qcow2"}, "checksum": {digest64}, "checksumUrl": {"https://example.org/SUMS"}},
 		"http needs a checksum":       {"name": {"X"}, "url": {"https://example.org/x.qcow2"}, "checksumUrl": {"http://example.org/SUMS"}},
-		"The name of the image must":  {"name": {""}, "url": {"https://example.org/x.qcow2"}},
+		"Enter a name: one line":      {"name": {""}, "url": {"https://example.org/x.qcow2"}},
 	} {
 		mara.post(list+"/new", in).requireStatus(t, http.StatusUnprocessableEntity).contains(t, says)
 	}

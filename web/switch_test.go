@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestProjectMenuLinksFilteredLists(t *testing.T) {
+func TestProjectSwitcherLinksToFilteredLists(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	shop, finance := p.addProject("shop"), p.addProject("finance")
@@ -23,8 +23,8 @@ func TestProjectMenuLinksFilteredLists(t *testing.T) {
 		t.Errorf("%d projects are marked as current, want 1", n)
 	}
 
-	// Without JavaScript the same address is a page. If back is no list with a project filter, the links lead to the
-	// list of VMs.
+	// Without JavaScript, the project menu is a page. If back is not the address of a list with a project filter, the
+	// page's links lead to the list of VMs.
 	for _, back := range []string{"", "/hosts", "https://elsewhere.example/vms", "//elsewhere.example/vms"} {
 		a := b.get("/projects/switch?back="+back).requireStatus(t, http.StatusOK)
 		a.contains(t, "<html", `href="/vms?project=`+string(shop)+`"`)
@@ -46,7 +46,7 @@ func TestProjectMenuLinksFilteredLists(t *testing.T) {
 	tom.get("/projects/switch").requireStatus(t, http.StatusOK).excludes(t, "finance")
 }
 
-func TestProjectMenuSearchesManyProjects(t *testing.T) {
+func TestProjectSwitcherSearchesManyProjects(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	for i := range 120 {

@@ -94,7 +94,7 @@ func TestFormsCreateTemplatesAndClones(t *testing.T) {
 	at := "/vms/" + string(vm)
 	tom.get("/menus/vm/"+string(vm)).requireStatus(t, http.StatusOK).contains(t, "Clone", "/vms/new?clone="+string(vm), "Make a template", at+"/template")
 	tom.get(at+"/template").requireStatus(t, http.StatusOK).contains(t, "A new template", "A version of Web base", "The images of the disks")
-	tom.post(at+"/template", url.Values{"name": {" "}}).requireStatus(t, http.StatusUnprocessableEntity).contains(t, "The name of the template must be one line of at most 200 bytes.")
+	tom.post(at+"/template", url.Values{"name": {" "}}).requireStatus(t, http.StatusUnprocessableEntity).contains(t, "Enter a name: one line of at most 200 bytes.")
 	tom.post(at+"/template", url.Values{"to": {template}, "disks": {"images"}, "note": {"two"}}).requireStatus(t, http.StatusSeeOther)
 	tom.get("/templates/"+template).requireStatus(t, http.StatusOK).contains(t, "Version 2", "two")
 	tom.post("/templates/"+template+"/deprecate", url.Values{"version": {version}, "deprecated": {"yes"}}).requireStatus(t, http.StatusSeeOther)

@@ -117,7 +117,7 @@ func (at *uploadRequest) tusError(err error) error {
 		return err
 	}
 	if errors.Is(err, context.Canceled) {
-		err = fleet.Errorf(fleet.Unavailable, "The portal is stopping. Continue the upload.")
+		err = fleet.Errorf(fleet.Unavailable, "The portal is stopping. Continue the upload when the portal runs again.")
 	}
 	r := at.s.refusalFromError(at.c, bodylimit.ConvertTooLarge(err))
 	body, _ := json.Marshal(r.problem()) // not reached: plain values always encode
@@ -271,7 +271,7 @@ func (s *Server) uploadVolumeInOneRequest(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	if r.ContentLength <= 0 {
-		return fleet.Errorf(fleet.Malformed, "Send the size of the file as Content-Length. To upload from a pipe, use tus instead.")
+		return fleet.Errorf(fleet.Malformed, "Send the size of the file as Content-Length. To upload from a pipe, use the tus protocol.")
 	}
 	if !s.transfersPerUser.tryAcquire(a.UserID) {
 		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxTransfersPerUser)

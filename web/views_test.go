@@ -28,7 +28,7 @@ func TestListViewsSavedAndDeletedPerUser(t *testing.T) {
 	a.excludes(t, "after=x")
 	b.get("/views/vms").requireStatus(t, http.StatusOK).excludes(t, "aria-current=\"true\">Prod")
 
-	// With scripts, saving redraws the menu.
+	// With JavaScript, the response to saving a view is the updated menu.
 	a = b.post("/views/vms", url.Values{"name": {"My own"}, "query": {""}}, htmxFormHeaders("")...).requireStatus(t, http.StatusOK)
 	a.contains(t, `href="/vms" aria-current="true">My own</a>`, "Prod &lt;1&gt;", `id="view-name"`)
 	a.excludes(t, "<html")

@@ -131,8 +131,8 @@ func TestInvalidBulkActionsRefused(t *testing.T) {
 	p.newSignedInBrowser("vera", fleet.RoleViewer).post("/vms/bulk", url.Values{"action": {"start"}, "id": {id}}).requireStatus(t, http.StatusForbidden)
 }
 
-// The first click on a destructive action changes nothing: it shows a dialog with the number and names of the VMs.
-func TestDestructiveBulkActionConfirmed(t *testing.T) {
+// The first click on an action that destroys data or interrupts guests changes nothing: it shows a dialog with the number and names of the VMs.
+func TestInterruptingBulkActionConfirmed(t *testing.T) {
 	p, project, _, vms := newFleetPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	list := b.get("/vms").requireStatus(t, http.StatusOK)
@@ -140,7 +140,9 @@ func TestDestructiveBulkActionConfirmed(t *testing.T) {
 	list.excludes(t, "data-confirm", `value="start" hx-post`)
 	ids := []string{string(vms["web-01"]), string(vms["web-02"])}
 	for action, words := range map[string][]string{
-		"stop": {"Force off 2 VMs?"}, "reset": {"Reset 2 VMs?"}, "migrate": {"Migrate 2 VMs?", "host-2"},
+		"stop": {"Force off 2 VMs?", "unwritten data is lost", "btn danger"}, "reset": {"Reset 2 VMs?"}, "restart": {"Restart 2 VMs?"}, "reboot": {"Reboot 2 VMs?"},
+		"shutdown": {"Shut down 2 VMs?", "The guests shut down, and the VMs stay off until they are started.", "btn primary"},
+		"migrate":  {"Migrate 2 VMs?", "host-2"},
 		"snapshot": {"Take snapshots of 2 VMs?", `name="name"`, `name="memory"`},
 		"delete":   {"Delete 2 VMs?", "1 of them is running and will be powered off first.", `data-confirm-name="2"`, `value="keep" checked`},
 	} {

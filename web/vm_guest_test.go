@@ -24,12 +24,19 @@ func TestVMPageShowsGuestAgentData(t *testing.T) {
 		FileSystems: []fleet.GuestFileSystem{{Path: "/srv", Type: "xfs", UsedBytes: 512 << 20, TotalBytes: 1 << 30}, {Path: "/old"}},
 	})
 	silent := p.addVM(shop, host, "silent", fleet.Running, func(vm *fleet.VM) { vm.Status.Guest = &fleet.GuestStatus{Agent: fleet.AgentNotResponding} })
+	started := time.Now().Add(-time.Minute)
+	booting := p.addVM(shop, host, "booting", fleet.Running, func(vm *fleet.VM) {
+		vm.Status.Guest, vm.Status.StartedAt = &fleet.GuestStatus{Agent: fleet.AgentNotResponding}, &started
+	})
 	none := p.addVM(shop, host, "none", fleet.Running, func(vm *fleet.VM) { vm.Status.Guest = &fleet.GuestStatus{Agent: fleet.AgentNone} })
 	off := p.addVM(shop, host, "off", fleet.Stopped)
 	b := p.newSignedInBrowser("olga", fleet.RoleOperator)
 	at := func(id fleet.VMID, below string) string { return "/vms/" + string(id) + below }
 	b.get(at(on, "")).contains(t, "Debian &lt;12&gt;", "kernel 6.1.0", "version 7.2.19", "inside", `CORP\ann`, "1 min behind", "/srv", "512 MiB of 1 GiB", "The guest&#39;s file systems are not frozen.")
 	b.get(at(silent, "")).contains(t, "Does not answer", "Install and start qemu-guest-agent in the guest.", "The guest agent does not answer.")
+	early := b.get(at(booting, ""))
+	early.contains(t, "No answer yet", "The guest is starting.")
+	early.excludes(t, "Does not answer", "Install and start qemu-guest-agent in the guest. Without it")
 	b.get(at(none, "")).contains(t, "No channel", "Enable the guest agent under Configure", "The VM has no channel for a guest agent.")
 	stopped := b.get(at(off, ""))
 	stopped.contains(t, "The VM is not running, so its guest agent is not running either.")

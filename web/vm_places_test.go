@@ -98,7 +98,7 @@ func TestVMRunningOnTwoHostsShown(t *testing.T) {
 	admin.call("POST", api+"/place", `{"hostId":"`+string(h1.actor.HostID)+`"}`).requireStatus(t, http.StatusOK).contains(t, `"hostName":"host-1"`)
 }
 
-func TestStartRefusedWhileVMRunsElsewhere(t *testing.T) {
+func TestStartRefusedWhileVMRunsOnDifferentHost(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
 	id := vms["web-02"]
 	p.execSQL(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT $1, id, 'running', 1, true FROM hosts WHERE name = 'host-1'`, id)
@@ -111,7 +111,7 @@ func TestStartRefusedWhileVMRunsElsewhere(t *testing.T) {
 
 // Any host can report a domain with any UUID. A domain without the ownership mark in its metadata is shown, but blocks
 // no actions on the VM while the VM's own host is online.
-func TestStartAllowedWhenAnotherHostOnlyNamesTheUUID(t *testing.T) {
+func TestDomainWithoutOwnershipMarkDoesNotBlockStart(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
 	id := vms["web-02"]
 	p.execSQL(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT $1, id, 'running', 1, false FROM hosts WHERE name = 'host-1'`, id)
@@ -121,7 +121,7 @@ func TestStartAllowedWhenAnotherHostOnlyNamesTheUUID(t *testing.T) {
 }
 
 // Deleting a VM that still runs on another host keeps its disks, and the page says why.
-func TestDeleteKeepsDisksOfVMRunningElsewhere(t *testing.T) {
+func TestDeleteKeepsDisksWhileVMRunsOnDifferentHost(t *testing.T) {
 	p, project, pool, _ := newFleetPortal(t)
 	var host fleet.HostID
 	if err := p.pool.QueryRow(t.Context(), "SELECT id FROM hosts WHERE name = 'host-1'").Scan(&host); err != nil {

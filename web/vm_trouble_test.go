@@ -90,12 +90,22 @@ func TestVMDriftShownAndResolved(t *testing.T) {
 	id, _ := addTroubledVM(p, project, "host-7")
 	page := "/vms/" + string(id)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
-	b.get(page).requireStatus(t, http.StatusOK).contains(t, "Changed on its host", "changed on its host", "i6300esb of host-7", "Accept drift", "Reapply", "Quantix has no setting for this value")
+	b.get(page).requireStatus(t, http.StatusOK).contains(t, "Changed on its host", "changed on its host", "i6300esb of host-7", "Accept drift", "Reapply all", "Quantix has no setting for this value",
+		"<th>Wanted</th><th>Last applied</th><th>On the host</th>", "Ignore drift: vCPUs", "Drift (2)")
 	tenant := p.newTenantBrowser("mia", project)
 	a := tenant.get(page).requireStatus(t, http.StatusOK)
 	a.contains(t, "Changed on its host", "as defined")
 	a.excludes(t, "i6300esb")
 	b.post(page+"/accept-drift", url.Values{"field": {"cpus"}, "actual": {"5"}}).requireStatus(t, http.StatusConflict)
+	b.post(page+"/ignore-drift", url.Values{"field": {"cpus"}, "actual": {"5"}}).requireStatus(t, http.StatusConflict)
+	tenant.post(page+"/ignore-drift", url.Values{"field": {"cpus"}, "actual": {"3"}}).requireStatus(t, http.StatusSeeOther)
+	b.get(page).requireStatus(t, http.StatusOK).contains(t, "Drift (1)", `<h3 class="pad">Ignored</h3>`, "Show again drift: vCPUs", "show-drift")
+	tenant.post(page+"/ignore-drift", url.Values{"field": {"watchdog"}, "actual": {"changed"}}).requireStatus(t, http.StatusSeeOther)
+	b.get("/vms").requireStatus(t, http.StatusOK).excludes(t, "Drift (")
+	b.post(page+"/show-drift", url.Values{"field": {"cpus"}}).requireStatus(t, http.StatusSeeOther)
+	b.get(page).requireStatus(t, http.StatusOK).contains(t, "Drift (1)")
+	p.newSignedInBrowser("vic", fleet.RoleViewer).post(page+"/ignore-drift", url.Values{"field": {"cpus"}}).requireStatus(t, http.StatusForbidden)
+	b.post(page+"/reapply", url.Values{"field": {"cpus"}}).requireStatus(t, http.StatusConflict).contains(t, "Upgrade the host&#39;s agent")
 	b.post(page+"/reapply", url.Values{}).requireStatus(t, http.StatusSeeOther)
 	tenant.post(page+"/accept-drift", url.Values{"field": {"cpus"}, "actual": {"3"}}).requireStatus(t, http.StatusSeeOther)
 	if n := p.countRows("vms WHERE spec->>'cpus' = '3'"); n != 1 {
@@ -104,6 +114,11 @@ func TestVMDriftShownAndResolved(t *testing.T) {
 	api := p.newAPIClient("ann", fleet.RoleAdmin, nil)
 	api.call("POST", "/api/v1/vms/"+string(id)+"/accept-drift", `{"fields":{"cpus":"4"}}`).requireStatus(t, http.StatusConflict)
 	api.call("POST", "/api/v1/vms/"+string(id)+"/reapply", ``).requireStatus(t, http.StatusAccepted).contains(t, `"kind":"vm.reapply"`)
+	p.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,reapplies}', 'true')`)
+	api.call("POST", "/api/v1/vms/"+string(id)+"/reapply", `{"fields":["watchdog"]}`).requireStatus(t, http.StatusAccepted).contains(t, `"kind":"vm.reapply"`)
+	api.call("POST", "/api/v1/vms/"+string(id)+"/ignore-drift", `{"fields":[]}`).requireStatus(t, http.StatusUnprocessableEntity)
+	api.call("POST", "/api/v1/vms/"+string(id)+"/ignore-drift", `{"fields":["watchdog"]}`).requireStatus(t, http.StatusOK).contains(t, `"actual":"i6300esb of host-7","ignored":true`)
+	api.call("POST", "/api/v1/vms/"+string(id)+"/show-drift", `{"fields":["watchdog"]}`).requireStatus(t, http.StatusOK).excludes(t, `"ignored":true`)
 }
 
 func TestTaskWaitingForRetryShowsNextAttempt(t *testing.T) {

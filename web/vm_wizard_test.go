@@ -39,7 +39,7 @@ func TestWizardSummaryShowsVMAndPlacement(t *testing.T) {
 }
 
 // A password without a user name applies to the image's default user.
-func TestPasswordWithoutUserSetsImagesDefaultUser(t *testing.T) {
+func TestPasswordWithoutUserNameAppliesToDefaultUser(t *testing.T) {
 	p, project, pool, _ := newFleetPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	p.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["firstBoot"]')`)
@@ -87,8 +87,8 @@ func TestFormPreselectsDefaultPoolAndNetwork(t *testing.T) {
 		t.Errorf("the network is %s, want the user's choice", got)
 	}
 
-	// No host has the network of the pasted XML, so the form chooses the default network. Without a default network it
-	// chooses none, and the form is refused.
+	// No host has the network of the pasted XML, so the form chooses the default network. Without a default network,
+	// the form chooses no network and is refused.
 	xml := strings.Replace(strings.ReplaceAll(pastedXML, "MORE", ""), "network='default'", "network='VM Network'", 1)
 	a = b.post("/vms", url.Values{"key": {"k"}, "projectId": {string(project)}, "source": {"xml"}, "xml": {xml}, "begin": {"read"}}).requireStatus(t, http.StatusOK)
 	if got := fieldValueShown(t, a, "spec.nics[0].network"); got != "libvirt:default" {
@@ -202,7 +202,7 @@ func TestPastedXMLPrefillsForm(t *testing.T) {
 	a.contains(t, `value="old-shop"`, `name="spec.cpus" type="text" value="6"`, "TPM 2.0: on", `<option value="image:`, `value="`+string(pool)+`/installer.iso" selected`,
 		"Ignored, because it affects more than the VM: 1 line.", "Line 12", "A device of the host.", "The file of the disk vdb is not an image in a pool", "becomes a copy of the volume debian-12.qcow2", `value="libvirt:default" selected`)
 
-	// The form also takes drives, the bus of disks and the model of NICs from the XML.
+	// The form also reads drives, the bus of disks and the model of NICs from the XML.
 	a = send(b, strings.NewReplacer("dev='vda' bus='virtio'/>", "dev='vda' bus='sata'/><iotune><total_iops_sec>543</total_iops_sec></iotune><boot order='2'/>", "type='virtio'/>", "type='e1000e'/><boot order='1'/>").Replace(xml(
 		"<disk device='floppy'><target dev='fda'/></disk><disk device='cdrom'><target dev='sdb'/><boot order='3'/></disk>"))).requireStatus(t, http.StatusOK)
 	for field, value := range map[string]string{

@@ -49,7 +49,7 @@ func TestVMListFiltersAndUpdatesRows(t *testing.T) {
 	b.get("/vms?filter=nosuch:x").requireStatus(t, http.StatusUnprocessableEntity).contains(t, `role="alert"`, "nosuch")
 	b.get("/vms?filter=name:zzz*").requireStatus(t, http.StatusOK).contains(t, "No VM matches")
 
-	// At the same address, a request by htmx gets only the rows.
+	// An htmx request for the table's id receives only the table rows, not the page.
 	rows := b.getFragment("/vms?filter=state:stopped", "vm-rows").requireStatus(t, http.StatusOK)
 	rows.contains(t, ">web-02<")
 	rows.excludes(t, "<html", "<form")
@@ -138,7 +138,7 @@ func TestCreateVMFormSentTwiceCreatesOneVM(t *testing.T) {
 }
 
 // Sections for rarely used settings are closed and summarize their values. A section with an error is open.
-func TestCreateVMSectionOpensAtItsError(t *testing.T) {
+func TestCreateVMFormOpensSectionWithError(t *testing.T) {
 	p, project, pool, _ := newFleetPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	b.get("/vms/new").requireStatus(t, http.StatusOK).contains(t, `<details class="section fold" id="vm-CPU">`, `name="spec.cpu.model"`, "Model: Default (best of the host)")
@@ -154,7 +154,7 @@ func TestCreateVMSectionOpensAtItsError(t *testing.T) {
 	b.get(to+"?tab=configure").requireStatus(t, http.StatusOK).contains(t, "TPM 2.0: on", `value="2"`)
 }
 
-func TestCreateVMFormKeepsInput(t *testing.T) {
+func TestRefusedCreateVMFormShowsEnteredValues(t *testing.T) {
 	p, project, pool, _ := newFleetPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	form := newVMForm(project, pool)
@@ -180,7 +180,7 @@ func TestCreateVMFormKeepsInput(t *testing.T) {
 
 // A disk larger than the pool's free space is refused with the reason. Users with the permission can then choose to
 // overcommit.
-func TestCreateVMLargerThanPoolRefused(t *testing.T) {
+func TestCreateVMRefusedWhenDiskExceedsPoolFreeSpace(t *testing.T) {
 	p, project, pool, _ := newFleetPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	a := b.get("/vms/new").requireStatus(t, http.StatusOK)
@@ -287,7 +287,7 @@ func TestDeleteVMDialogKeepsDisksByDefault(t *testing.T) {
 	b.get("/vms/"+string(id)).requireStatus(t, http.StatusOK).contains(t, "Deleting")
 }
 
-func TestDeletingRunningVMRequiresName(t *testing.T) {
+func TestDeletingRunningVMRequiresTypedName(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	path := "/vms/" + string(vms["web-01"]) + "/delete"

@@ -59,9 +59,12 @@ func TestVolumeFormsQueueVolumeTasks(t *testing.T) {
 	if start := b.get(at("fetch") + "?start=00000000-0000-7000-8000-000000440001"); !strings.Contains(start.body, `value="https://cloud.debian.org/images/cloud/bookworm/latest/SHA512SUMS"`) || !strings.Contains(start.body, "The checksum differs for each build of Debian 12") {
 		t.Errorf("the form of a well-known image: %s", start.pageContent())
 	}
+	b.get(one).contains(t, `name="size" type="text" value="1"`, `<option value="MiB" selected>`)
 	send("no larger", one, url.Values{"size": {"0.0009"}}, http.StatusUnprocessableEntity, "cannot shrink")
+	send("no larger in MiB", one, url.Values{"size": {"0.9"}, "unit": {"MiB"}}, http.StatusUnprocessableEntity, "cannot shrink")
+	send("no number of MiB", one, url.Values{"size": {"lots"}, "unit": {"MiB"}}, http.StatusUnprocessableEntity, "number of MiB")
 	send("a wrong name", at("delete")+"?volume=data.raw", url.Values{"confirm": {"data"}}, http.StatusUnprocessableEntity, "Type the volume")
-	send("larger", one, url.Values{"size": {"1"}}, http.StatusSeeOther, "")
+	send("larger", one, url.Values{"size": {"2"}, "unit": {"MiB"}}, http.StatusSeeOther, "")
 	send("a second order", at("delete")+"?volume=data.raw", url.Values{"confirm": {"data.raw"}}, http.StatusConflict, "grow volume")
 	b.get("/pools/"+string(pool)+"?tab=tasks").requireStatus(t, http.StatusOK)
 	if list := b.get("/pools/" + string(pool) + "?tab=tasks").body; !strings.Contains(list, "Grow volume") || !strings.Contains(list, "Create volume") {

@@ -72,7 +72,7 @@ func requestWithoutReading(t *testing.T, address, path string) {
 	}
 }
 
-func TestClientThatDoesNotReadDisconnected(t *testing.T) {
+func TestNonReadingClientIsDisconnected(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	closed := make(chan struct{})
@@ -162,7 +162,7 @@ func TestConnectionsPerAddressLimited(t *testing.T) {
 	}
 }
 
-func TestStreamsLimitedPerUser(t *testing.T) {
+func TestEventStreamsLimitedPerUser(t *testing.T) {
 	p, _, _, _ := newFleetPortal(t)
 	first := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	second := p.newBrowser()

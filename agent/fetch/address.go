@@ -74,7 +74,7 @@ func (c *Client) checkAddressAllowed(given netip.Addr) error {
 	for _, o := range own {
 		if n, ok := o.(*net.IPNet); ok {
 			if ownAddr, ok := netip.AddrFromSlice(n.IP); ok && ownAddr.Unmap() == a {
-				return fleet.Errorf(fleet.Conflict, "The address %s is the host's own. %s", given, advice)
+				return fleet.Errorf(fleet.Conflict, "The address %s belongs to this host. %s", given, advice)
 			}
 		}
 	}

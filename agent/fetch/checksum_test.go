@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"quantix/internal/fleet"
 )
 
 // A checksum file is downloaded by the same rules as the image, and its size is limited.
@@ -26,7 +24,7 @@ func TestChecksumFileIsDownloaded(t *testing.T) {
 		case "/wrong":
 			_, _ = w.Write([]byte(strings.Repeat("0", 64) + "  image.qcow2\n"))
 		case "/long":
-			_, _ = w.Write(make([]byte, fleet.MaxChecksumFile+1))
+			_, _ = w.Write(make([]byte, maxChecksumFile+1))
 		case "/to":
 			http.Redirect(w, r, "/SUMS", http.StatusFound)
 		case "/inside":
@@ -59,7 +57,7 @@ func TestChecksumFileIsDownloaded(t *testing.T) {
 	}
 	before := asked.Load()
 	for at, says := range map[string]string{
-		"/long": "has more than", "/inside": "private or reserved", "/http": "redirects to an address that is not allowed", "/none": "404", "/silent": "sent nothing",
+		"/long": "is larger than", "/inside": "private or reserved", "/http": "redirects to an address that is not allowed", "/none": "404", "/silent": "sent nothing",
 	} {
 		wantErrorText(t, at, get(Request{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + at}), says)
 	}
@@ -69,6 +67,6 @@ func TestChecksumFileIsDownloaded(t *testing.T) {
 	if asked.Load() != before {
 		t.Error("the image was requested without its checksum")
 	}
-	wantErrorText(t, "other bytes", get(Request{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + "/wrong"}), "nothing of it was kept")
+	wantErrorText(t, "other bytes", get(Request{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + "/wrong"}), "was deleted")
 	wantErrorText(t, "http without TLS for its checksum", get(Request{URL: "http://127.0.0.1:1/image.qcow2", ChecksumURL: s.URL + "/SUMS"}), "cannot reach")
 }

@@ -67,7 +67,8 @@ type Request struct {
 	Checksum  string // "sha256:…", "sha512:…", or empty
 	FreeBytes int64  // free space for the file in bytes
 
-	// address of a file with the checksums of files by name, for the last element of URL's path; then Checksum is empty
+	// URL of a checksum file such as SHA256SUMS, with an entry for the last element of URL's path; Checksum is then
+	// empty
 	ChecksumURL string
 }
 
@@ -98,7 +99,7 @@ func (c *Client) Get(ctx context.Context, o Request, w io.Writer, report func(do
 func (c *Client) withStallTimeout(ctx context.Context, at *url.URL, do func(context.Context, *time.Timer) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stalled := fleet.Errorf(fleet.Conflict, "The server %s sent nothing for %s, so the download was given up. Try again later.", at.Host, c.stallTimeout)
+	stalled := fleet.Errorf(fleet.Conflict, "The server %s sent nothing for %s, so the download was stopped. Try again later.", at.Host, c.stallTimeout)
 	watch := time.AfterFunc(c.stallTimeout, func() { cancel(stalled) })
 	defer watch.Stop()
 	err := do(ctx, watch)
@@ -121,18 +122,18 @@ func (c *Client) fetchChecksum(ctx context.Context, address, name string) (algor
 			return err
 		}
 		defer response.Body.Close()
-		if text, err = io.ReadAll(io.LimitReader(response.Body, fleet.MaxChecksumFile+1)); err != nil {
+		if text, err = io.ReadAll(io.LimitReader(response.Body, maxChecksumFile+1)); err != nil {
 			return truncatedError{err, int64(len(text)), response.ContentLength}
 		}
-		if len(text) > fleet.MaxChecksumFile {
-			return fleet.Errorf(fleet.Conflict, "The file of checksums at %s has more than %s, so it is not a file of checksums. Check its address.", at.Host, fleet.FormatBytes(fleet.MaxChecksumFile))
+		if len(text) > maxChecksumFile {
+			return fleet.Errorf(fleet.Conflict, "The file at %s is larger than %s, so it is not a checksum file. Check the address of the checksum file.", at.Host, fleet.FormatBytes(maxChecksumFile))
 		}
 		return nil
 	})
 	if err != nil {
 		return "", "", err
 	}
-	sum, err := fleet.FindChecksum(string(text), name)
+	sum, err := FindChecksum(string(text), name)
 	algorithm, digest, _ = strings.Cut(sum, ":")
 	return algorithm, digest, err
 }
@@ -159,7 +160,7 @@ func (c *Client) download(ctx context.Context, d download, stallTimer *time.Time
 	case total == 0:
 		return fleet.Errorf(fleet.Conflict, "The server %s sent nothing: the file is empty.", d.at.Host)
 	case total < 0 && len(response.TransferEncoding) == 0 && d.digest == "":
-		return fleet.Errorf(fleet.Conflict, "The server %s does not say how much it sends, so a truncated download could not be detected. Give the file's checksum.", d.at.Host)
+		return fleet.Errorf(fleet.Conflict, "The server %s does not report the size of the file, so a truncated download could not be detected. Give the file's checksum.", d.at.Host)
 	}
 	most := min(c.settings.MaxBytes, d.freeBytes)
 	if total > most {
@@ -192,7 +193,7 @@ func (c *Client) download(ctx context.Context, d download, stallTimer *time.Time
 		}
 	}
 	if got := formatDigest(sum); got != d.digest {
-		return fleet.Errorf(fleet.Conflict, "The download's %s is %s, but %s was expected. The file is not the expected one, and nothing of it was kept.", d.algorithm, got, d.digest)
+		return fleet.Errorf(fleet.Conflict, "The download's %s is %s, but %s was expected. The file is not the expected file and was deleted.", d.algorithm, got, d.digest)
 	}
 	return nil
 }
@@ -201,12 +202,12 @@ func (c *Client) tooLargeError(has string, most int64) error {
 	if most < c.settings.MaxBytes {
 		return NoSpaceError("download", has, most)
 	}
-	return fleet.Errorf(fleet.Conflict, "The download has %s, but this host downloads %s at most. The agent's setting fetchMost changes that.", has, fleet.FormatBytes(most))
+	return fleet.Errorf(fleet.Conflict, "The download's size is %s, but this host accepts at most %s. The limit is the agent's setting fetchMost.", has, fleet.FormatBytes(most))
 }
 
 // NoSpaceError returns the error for a file that is larger than the pool's free space. kind and size describe the file.
 func NoSpaceError(kind, size string, room int64) error {
-	return fleet.Errorf(fleet.Conflict, "The %s has %s, but the pool has room for %s on this host. Make room, or choose another pool.", kind, size, fleet.FormatBytes(max(room, 0)))
+	return fleet.Errorf(fleet.Conflict, "The %s has a size of %s, but the pool has room for %s on this host. Free space in the pool, or choose another pool.", kind, size, fleet.FormatBytes(max(room, 0)))
 }
 
 // NewHash returns a new hash of that algorithm; nil: the algorithm is unknown.
@@ -257,14 +258,14 @@ func (c *Client) openURL(ctx context.Context, at *url.URL, checked bool) (*http.
 		case response.StatusCode != http.StatusOK:
 			err = fleet.Errorf(fleet.Conflict, "The server %s answered %q instead of sending the file. Check the address.", at.Host, response.Status)
 		case encoding != "" && encoding != "identity":
-			err = fleet.Errorf(fleet.Conflict, "The server %s sends the file packed as %q, which was not requested. Choose another address.", at.Host, encoding)
+			err = fleet.Errorf(fleet.Conflict, "The server %s sends the file with the encoding %q, which was not requested. Choose another address.", at.Host, encoding)
 		default:
 			return response, nil
 		}
 		response.Body.Close()
 		return nil, err
 	}
-	return nil, fleet.Errorf(fleet.Conflict, "The server redirects more than %d times, so the download was given up.", maxRedirects)
+	return nil, fleet.Errorf(fleet.Conflict, "The server redirects more than %d times, so the download was stopped.", maxRedirects)
 }
 
 // redirectTarget returns the target of a redirect. It returns an error if the redirect must not be followed, such as
@@ -279,7 +280,7 @@ func redirectTarget(from *url.URL, location string, checked bool) (*url.URL, err
 	case err != nil || location == "":
 		return nil, fleet.Errorf(fleet.Conflict, "The server %s redirects to an address that is not allowed. Give the address of the file itself.", from.Host)
 	case from.Scheme == "https" && to.Scheme != "https":
-		return nil, fleet.Errorf(fleet.Conflict, "The server %s redirects from https to http, where anybody on the way could change the file. Give another address.", from.Host)
+		return nil, fleet.Errorf(fleet.Conflict, "The server %s redirects from https to http, which does not protect the file against changes in transit. Give another address.", from.Host)
 	}
 	return to, nil
 }
@@ -305,15 +306,15 @@ func userError(ctx context.Context, at *url.URL, err error) error {
 	case isRefusal:
 		return refusal
 	case isCut && cut.total > 0:
-		return fleet.Errorf(fleet.Conflict, "The download was cut off after %s of %s: %s. Nothing of it was kept; try again.", fleet.FormatBytes(cut.done), fleet.FormatBytes(cut.total), cut.error)
+		return fleet.Errorf(fleet.Conflict, "The download was cut off after %s of %s: %s. The partial file was deleted. Try again.", fleet.FormatBytes(cut.done), fleet.FormatBytes(cut.total), cut.error)
 	case isCut:
-		return fleet.Errorf(fleet.Conflict, "The download was cut off after %s: %s. Nothing of it was kept; try again.", fleet.FormatBytes(cut.done), cut.error)
+		return fleet.Errorf(fleet.Conflict, "The download was cut off after %s: %s. The partial file was deleted. Try again.", fleet.FormatBytes(cut.done), cut.error)
 	case isDNS:
-		return fleet.Errorf(fleet.Conflict, "The host cannot find %s: %s. Check the address, and whether the host has a network and DNS that reach it.", at.Host, dns)
+		return fleet.Errorf(fleet.Conflict, "The host cannot find %s: %s. Check the address, and the host's network connection and DNS.", at.Host, dns)
 	case isCert:
-		return fleet.Errorf(fleet.Conflict, "The server %s does not prove its identity: %s.", at.Host, err)
+		return fleet.Errorf(fleet.Conflict, "The certificate of the server %s cannot be verified: %s.", at.Host, err)
 	case isDial:
-		return fleet.Errorf(fleet.Conflict, "The host cannot reach %s: %s. Check the address, and whether the host has a network that reaches it.", at.Host, err)
+		return fleet.Errorf(fleet.Conflict, "The host cannot reach %s: %s. Check the address, and the host's network connection to this address.", at.Host, err)
 	}
 	return fmt.Errorf("download from %s: %w", at.Host, err)
 }

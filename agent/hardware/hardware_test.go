@@ -181,7 +181,7 @@ func writeFile(t *testing.T, name, content string) {
 	}
 }
 
-func TestInventoryOfRecordedServer(t *testing.T) {
+func TestInventoryReadFromRecordedServerFiles(t *testing.T) {
 	t.Parallel()
 	inv, err := readInventoryBelow(t.Context(), unpackTree(t, recordedServerTree))
 	if err != nil {
@@ -232,7 +232,7 @@ func TestInventoryOfRecordedServer(t *testing.T) {
 	}})
 }
 
-func TestInventoryOfThisMachine(t *testing.T) {
+func TestInventoryOfTestMachineIsComplete(t *testing.T) {
 	t.Parallel()
 	inv, err := Read(t.Context())
 	if err != nil {

@@ -49,7 +49,7 @@ type USBDevice struct {
 // USBAt returns the device plugged into a port such as "1-2.3", or ErrUSBPortEmpty.
 func (d HostDevices) USBAt(port string) (USBDevice, error) {
 	if !usbPortPattern.MatchString(port) {
-		return USBDevice{}, fmt.Errorf("%q is no USB port", port)
+		return USBDevice{}, fmt.Errorf("%q is not a USB port", port)
 	}
 	t := d.tree()
 	out := USBDevice{
@@ -147,7 +147,7 @@ func MdevID(vm, kind string) string {
 // does nothing if the mediated device exists.
 func (d HostDevices) CreateMdev(vm, kind string) error {
 	if !mdevTypePattern.MatchString(kind) {
-		return fmt.Errorf("%q is no type of mediated devices", kind)
+		return fmt.Errorf("%q is not a type of mediated devices", kind)
 	}
 	t, id := d.tree(), MdevID(vm, kind)
 	if t.exists(mdevDevicesDir, id) {

@@ -76,13 +76,14 @@ type DefinitionEdit struct {
 	SetName            bool             // set the wanted name
 	Fields             []*fleet.VMField // fields to set; the values of merged lists are in mergedLists
 	Disks, RemoveDisks []fleet.Disk     // disks to add, and disks to remove
-	// disks larger than last applied; a disk that somebody grew further on the host keeps its size
-	GrowDisks             []fleet.Disk
-	NICs, RemoveNICs      []fleet.NIC                // NICs to add, and NICs to remove
-	SetDisks              []DeviceChange[fleet.Disk] // changes of disks that the definition has
-	SetNICs               []DeviceChange[fleet.NIC]
-	mergedLists           fleet.VMSpec // values of fields that are merged lists
-	RemoveUnwantedDevices bool         // remove devices that Quantix created and the spec does not name
+	// disks that the spec has grown since it was last applied; a disk that is already larger on the host keeps its size
+	GrowDisks           []fleet.Disk
+	NICs, RemoveNICs    []fleet.NIC                // NICs to add, and NICs to remove
+	SetDisks            []DeviceChange[fleet.Disk] // changes of disks that the definition has
+	SetNICs             []DeviceChange[fleet.NIC]
+	mergedLists         fleet.VMSpec // values of fields that are merged lists
+	RemoveUnwantedDisks bool         // remove disks that Quantix created and the spec does not name
+	RemoveUnwantedNICs  bool         // the same for NICs
 }
 
 // DeviceChange is a device of the definition, and the fields to set to the values of Device.
@@ -161,25 +162,29 @@ func (e DefinitionEdit) MergeLists(s fleet.VMSpec) fleet.VMSpec {
 }
 
 // PlanEdit does a three-way comparison of the applied, the defined and the wanted spec. A difference between the
-// applied and the wanted spec is a user's change, and PlanEdit returns only such changes. With reapply, PlanEdit
-// returns every difference between the defined and the wanted spec.
-func PlanEdit(applied Applied, defined DefinedSpec, wanted fleet.VM, reapply bool) DefinitionEdit {
-	out := DefinitionEdit{SetName: applied.Name != wanted.Name || reapply && applied.isRenamedOnHost(defined), RemoveUnwantedDevices: reapply, Fields: make([]*fleet.VMField, 0, len(fleet.VMFields))}
+// applied and the wanted spec is a user's change, and PlanEdit returns only such changes. For the fields that reapply
+// accepts, PlanEdit returns every difference between the defined and the wanted spec.
+func PlanEdit(applied Applied, defined DefinedSpec, wanted fleet.VM, reapply func(field string) bool) DefinitionEdit {
+	disks, nics := reapply("disks"), reapply("nics")
+	out := DefinitionEdit{
+		SetName:             applied.Name != wanted.Name || reapply("name") && applied.isRenamedOnHost(defined),
+		RemoveUnwantedDisks: disks, RemoveUnwantedNICs: nics, Fields: make([]*fleet.VMField, 0, len(fleet.VMFields)),
+	}
 	for i := range fleet.VMFields {
 		f := &fleet.VMFields[i]
 		here := defined.Inexpressible[f.Name] == "" && f.SameValue(&defined.Spec, &wanted.Spec)
-		if here || !reapply && f.SameValue(&applied.Spec, &wanted.Spec) {
+		if here || !reapply(f.Name) && f.SameValue(&applied.Spec, &wanted.Spec) {
 			continue
 		}
 		if out.Fields = append(out.Fields, f); f.Merge == nil {
 			continue
 		}
-		if f.Copy(&out.mergedLists, wanted.Spec); !reapply {
+		if f.Copy(&out.mergedLists, wanted.Spec); !reapply(f.Name) {
 			f.Merge(&out.mergedLists, applied.Spec, defined.Spec)
 		}
 	}
 	for _, d := range wanted.Spec.Disks {
-		if reapply || specHasDisk(defined.Spec, d) || !specHasDisk(applied.Spec, d) {
+		if disks || specHasDisk(defined.Spec, d) || !specHasDisk(applied.Spec, d) {
 			out.Disks = append(out.Disks, d)
 		}
 	}
@@ -194,7 +199,7 @@ func PlanEdit(applied Applied, defined DefinedSpec, wanted fleet.VM, reapply boo
 		}
 	}
 	for _, n := range wanted.Spec.NICs {
-		if reapply || !slices.ContainsFunc(applied.Spec.NICs, func(o fleet.NIC) bool { return isSameNIC(o, n) }) {
+		if nics || !slices.ContainsFunc(applied.Spec.NICs, func(o fleet.NIC) bool { return isSameNIC(o, n) }) {
 			out.NICs = append(out.NICs, n)
 		}
 	}
@@ -203,8 +208,8 @@ func PlanEdit(applied Applied, defined DefinedSpec, wanted fleet.VM, reapply boo
 			out.RemoveNICs = append(out.RemoveNICs, n)
 		}
 	}
-	out.SetDisks = planDeviceChanges(applied.Spec.Disks, defined.Spec.Disks, wanted.Spec.Disks, func(a, b fleet.Disk) bool { return a.Ref() == b.Ref() }, fleet.DiskFields, reapply)
-	out.SetNICs = planDeviceChanges(applied.Spec.NICs, defined.Spec.NICs, wanted.Spec.NICs, func(a, b fleet.NIC) bool { return strings.EqualFold(a.MAC, b.MAC) }, fleet.NICFields, reapply)
+	out.SetDisks = planDeviceChanges(applied.Spec.Disks, defined.Spec.Disks, wanted.Spec.Disks, func(a, b fleet.Disk) bool { return a.Ref() == b.Ref() }, fleet.DiskFields, disks)
+	out.SetNICs = planDeviceChanges(applied.Spec.NICs, defined.Spec.NICs, wanted.Spec.NICs, func(a, b fleet.NIC) bool { return strings.EqualFold(a.MAC, b.MAC) }, fleet.NICFields, nics)
 	return out
 }
 

@@ -48,8 +48,8 @@ func TestPlanComparesAppliedDefinedAndWantedSpecs(t *testing.T) {
 		},
 		"detached by the user": {newSpec(1, "a", "b"), newSpec(1, "a", "b"), newSpec(1, "b"), false, false, "b", "a"},
 	} {
-		e := hypervisor.PlanEdit(hypervisor.Applied{Name: "web", Spec: c.was}, hypervisor.DefinedSpec{Spec: c.is}, newVM(c.want), c.putBack)
-		if e.SetsField("cpus") != c.cpus || volumeNames(e.Disks) != c.disks || volumeNames(e.RemoveDisks) != c.drop || e.SetName || e.SetsField("memoryMiB") || e.RemoveUnwantedDevices != c.putBack {
+		e := hypervisor.PlanEdit(hypervisor.Applied{Name: "web", Spec: c.was}, hypervisor.DefinedSpec{Spec: c.is}, newVM(c.want), hypervisor.ApplyWork{Reapply: c.putBack}.Overwrites)
+		if e.SetsField("cpus") != c.cpus || volumeNames(e.Disks) != c.disks || volumeNames(e.RemoveDisks) != c.drop || e.SetName || e.SetsField("memoryMiB") || e.RemoveUnwantedDisks != c.putBack || e.RemoveUnwantedNICs != c.putBack {
 			t.Errorf("%s: the edit is %+v", name, e)
 		}
 	}
@@ -62,7 +62,7 @@ func TestJobOverwritesNoEditWithoutAppliedSpec(t *testing.T) {
 	in := hypervisor.ApplyWork{VM: newVM(newSpec(2, "a", "b", "new"))}
 	is := hypervisor.DefinedSpec{Domain: "web", Spec: newSpec(4, "a")}
 	was := hypervisor.AssumeAppliedRecord(in, "web", "", func(d fleet.Disk) bool { return d.Volume == "new" })
-	e := hypervisor.PlanEdit(was, is, in.VM, false)
+	e := hypervisor.PlanEdit(was, is, in.VM, hypervisor.OverwriteNothing)
 	if e.SetsField("cpus") || volumeNames(e.Disks) != "a new" {
 		t.Errorf("the edit is %+v", e)
 	}
@@ -93,7 +93,7 @@ func TestDriftOffersOnlyValuesThatSpecCanExpress(t *testing.T) {
 	}
 }
 
-func TestDomainNamesAvoidTakenNames(t *testing.T) {
+func TestDomainNameCandidatesAddProjectAndID(t *testing.T) {
 	t.Parallel()
 	id := fleet.VMID("019cb0de-1111-7222-8333-44445555abcd")
 	if got := hypervisor.DomainNames("db", "acme", id); !slices.Equal(got, []string{"db", "db_acme", "db_acme_44445555"}) {

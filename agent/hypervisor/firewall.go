@@ -29,7 +29,7 @@ func FilterMissingText(name string) string {
 
 // RefuseUsedSecurityGroup refuses to remove a group that still has a NIC on the host.
 func RefuseUsedSecurityGroup(group, domain string) error {
-	return fleet.Errorf(fleet.Conflict, "The security group %s is used by a NIC of %s. Remove the NIC from it first.", group, domain)
+	return fleet.Errorf(fleet.Conflict, "The security group %s is used by a NIC of %s. Remove the NIC from the group first.", group, domain)
 }
 
 // RefuseMissingSecurityGroup refuses a NIC whose security group is not in the job.

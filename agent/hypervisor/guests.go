@@ -30,7 +30,7 @@ type Guests interface {
 	// returns unused blocks of the guest's file systems to the storage
 	TrimGuest(ctx context.Context, id fleet.VMID) error
 	// RunInGuest runs a program once through the guest agent and waits within ctx for the end of the program, whatever
-	// the exit code. ErrOutcomeUnknown: nobody knows whether the program ran, or how it ended.
+	// the exit code. ErrOutcomeUnknown means that the program may have run, with an unknown result.
 	RunInGuest(ctx context.Context, id fleet.VMID, program fleet.GuestProgram) (fleet.GuestOutput, error)
 
 	// CheckGuest runs one health check of a running guest, within ctx. check has its defaults filled in. Network checks
@@ -40,8 +40,8 @@ type Guests interface {
 	CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (CheckResult, error)
 
 	// Balloons lists the running guests with a memory minimum, and their current memory. SetBalloon requests that such
-	// a guest shrinks or grows to mib MiB. It does not wait for the guest and does not change the definition. It never
-	// requests less than the guest's memory minimum, and ignores guests without one.
+	// a guest shrinks or grows to mib MiB. SetBalloon does not wait for the guest and does not change the definition.
+	// SetBalloon never requests less than the guest's memory minimum, and ignores guests without a memory minimum.
 	Balloons(ctx context.Context) ([]BalloonGuest, error)
 	SetBalloon(ctx context.Context, id fleet.VMID, mib int) error
 }

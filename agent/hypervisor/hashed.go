@@ -20,12 +20,12 @@ func (h VolumeChecksum) AddTo(v *fleet.Volume, unchanged bool) {
 
 // RefuseDifferentCopy refuses a copy whose bytes differ from the job's checksum.
 func RefuseDifferentCopy(name, got, want string) error {
-	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, but the image has %s. The copy was removed.", name, got, want)
+	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: the volume's SHA-256 is %s, but the image's SHA-256 is %s. The copy was removed.", name, got, want)
 }
 
 // DifferentVolumeError reports that a copy no longer matches its image.
 func DifferentVolumeError(name, got, want string) error {
-	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, but the image has %s.", name, got, want)
+	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: the volume's SHA-256 is %s, but the image's SHA-256 is %s.", name, got, want)
 }
 
 // RefuseChangedVolume refuses a volume that somebody wrote to during a read.
@@ -35,5 +35,5 @@ func RefuseChangedVolume(name string) error {
 
 // NoSourcePoolError reports that the job has no pool to read from.
 func NoSourcePoolError() error {
-	return fleet.Errorf(fleet.Invalid, "The job names no pool to copy from, or a pool that is not set up on this host. Assign that pool first.")
+	return fleet.Errorf(fleet.Invalid, "The job names no source pool, or a source pool that is not set up on this host. Assign the source pool to this host first.")
 }

@@ -9,5 +9,5 @@ func RefuseEmptyUSBPort(port, host string) error {
 
 // RefuseUnavailableMdev refuses to start a guest with a mediated device if the host cannot create another one.
 func RefuseUnavailableMdev(kind, host string) error {
-	return fleet.Errorf(fleet.Conflict, "%s cannot create another mediated device of the type %s. Stop a VM that has one, or remove the device from this VM.", host, kind)
+	return fleet.Errorf(fleet.Conflict, "%s cannot create another mediated device of the type %s. Stop a VM that uses a device of this type, or remove the device from this VM.", host, kind)
 }

@@ -46,7 +46,7 @@ func escapedXML(text string) string {
 	return string(out)
 }
 
-func TestUnreadableVolumesAreNamed(t *testing.T) {
+func TestFaultyVolumeSummaryNamesFirstVolume(t *testing.T) {
 	t.Parallel()
 	bad := func(name string) fleet.Volume { return fleet.Volume{Name: name, Fault: "Why."} }
 	for want, in := range map[string][]fleet.Volume{

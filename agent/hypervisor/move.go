@@ -14,7 +14,8 @@ type MoveDiskWork struct {
 	VM     fleet.VM
 	Pools  []fleet.Pool // the pools that the VM's spec names, and the target pool
 	Params fleet.MoveParams
-	// the file in the destination pool that an earlier attempt of this job passed to RecordFile; empty: none
+	// the file in the destination pool that an earlier attempt of this job passed to RecordFile; empty if no file was
+	// recorded
 	RecordedFile string
 	// RecordFile receives the file in the destination pool before the file has data. If RecordFile fails, the job ends.
 	RecordFile func(file string) error

@@ -15,6 +15,10 @@ type Networks interface {
 	// differences. It restarts a network whose DHCP and DNS server has ended, unless a domain is connected to the
 	// network.
 	ApplyNetwork(ctx context.Context, network fleet.Network) error
+	// ReapplyNetwork works like ApplyNetwork, but overwrites an edited definition. It restarts a network that runs with
+	// the edited definition, and refuses the restart while a domain is connected to the network; the definition is then
+	// already overwritten.
+	ReapplyNetwork(ctx context.Context, network fleet.Network) error
 	// ReleaseNetwork stops and undefines the network with the UUID, never another one with the same name. It refuses
 	// while a running or stopped domain on this host has a NIC on the network.
 	ReleaseNetwork(ctx context.Context, network fleet.Network) error
@@ -31,7 +35,13 @@ const (
 
 // NetworkEditedText returns the fault of a network whose definition somebody edited on the host.
 func NetworkEditedText(parts []string) string {
-	return fmt.Sprintf("The network's definition on the host was edited: %s. Undo the edit with virsh net-edit, or release the network from this host and assign it again.", strings.Join(parts, ", "))
+	return fmt.Sprintf("The network's definition on the host was edited: %s. Reapply the network, accept the edit, or undo it with virsh net-edit.", strings.Join(parts, ", "))
+}
+
+// RefuseNetworkRestart refuses to restart a network that runs with an edited definition while a domain uses it.
+func RefuseNetworkRestart(parts []string, domain string) error {
+	return fleet.Errorf(fleet.Conflict, "The network's definition is restored, but the network still runs with the edited one (%s). "+
+		"A restart of the network would cut off %s. Disconnect that VM, then reapply again.", strings.Join(parts, ", "), domain)
 }
 
 // RefuseTakenNetworkName refuses a network if an unmanaged network of the host has the same name.
@@ -46,5 +56,5 @@ func RefuseUsedNetwork(network, domain string) error {
 
 // RefuseNICWithoutDevice refuses a NIC on a network that needs a host device or virtual function for each NIC.
 func RefuseNICWithoutDevice(network string) error {
-	return fleet.Errorf(fleet.Conflict, "This host has no free device for a NIC on the network %s: each NIC needs a device or virtual function of its own. Stop a VM that uses one, or connect the NIC to another network.", network)
+	return fleet.Errorf(fleet.Conflict, "This host has no free device for a NIC on the network %s: each NIC needs its own device or virtual function. Stop a VM on this network, or connect the NIC to another network.", network)
 }

@@ -3,6 +3,7 @@ package hypervisor
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"quantix/internal/fleet"
 )
@@ -22,6 +23,7 @@ type ApplyWork struct {
 	OwnershipMark string            // the VM's ownership mark, stored in the domain's metadata; empty: preserve the present one
 	Groups        []fleet.FlatGroup // all security groups of the VM's NICs
 	Reapply       bool              // write the complete spec, and overwrite edits made on the host
+	ReapplyFields []string          // with Reapply: overwrite only edits of these fields; empty: of all
 	// FirstBoot fetches the first-boot files, by name. It is called only if the host does not have the files; nil: the
 	// files cannot be fetched.
 	FirstBoot func(context.Context) (map[string][]byte, error)
@@ -30,6 +32,15 @@ type ApplyWork struct {
 	RecordDisk func(fleet.Volref) error
 	Progress   Progress
 }
+
+// Overwrites reports whether the job overwrites an edit of the field that was made on the host.
+func (in ApplyWork) Overwrites(field string) bool {
+	return in.Reapply && (len(in.ReapplyFields) == 0 || slices.Contains(in.ReapplyFields, field))
+}
+
+// OverwriteAll and OverwriteNothing are ApplyWork.Overwrites of jobs without a VM's edits.
+func OverwriteAll(string) bool     { return true }
+func OverwriteNothing(string) bool { return false }
 
 // LacksMergeBase reports whether the definition cannot be the base of a three-way merge; definedGeneration is the
 // generation in the definition's metadata. Either an administrator restored an older definition, or the portal's
@@ -81,7 +92,7 @@ const (
 )
 
 // FaultError returns the fault as the error of a job.
-func FaultError(f fleet.Fault) error { return fleet.Errorf(fleet.Conflict, "%s", f.Text) }
+func FaultError(f fleet.Fault) error { return fleet.RefusalError(f.Text) }
 
 // OutsideFileFault returns the fault of a VM that uses a file outside the pools as a medium, a kernel or a backing
 // file.

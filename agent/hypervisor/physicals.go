@@ -2,7 +2,7 @@ package hypervisor
 
 import "quantix/internal/fleet"
 
-// The following errors say why a guest cannot get a physical disk of the host. Both backends use them.
+// The following errors explain why a guest cannot use a physical disk of the host. Both backends use these errors.
 
 // NoPhysicalDiskError reports that the host has no such disk.
 func NoPhysicalDiskError(device string) error {

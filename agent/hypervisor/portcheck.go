@@ -34,7 +34,7 @@ func CheckPort(ctx context.Context, check fleet.HealthCheck, dial func(ctx conte
 	// The host name is only a placeholder, because dial chooses the address.
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://guest:"+strconv.Itoa(check.Port)+check.Path, http.NoBody)
 	if err != nil {
-		return CheckResult{}, fmt.Errorf("the path cannot be requested: %w", err)
+		return CheckResult{}, fmt.Errorf("the path of the check is invalid: %w", err)
 	}
 	request.Header.Set("User-Agent", "quantix-health")
 	answer, err := client.Do(request)

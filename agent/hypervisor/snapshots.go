@@ -19,7 +19,8 @@ type Snapshots interface {
 	// Params.Start is set. The VM's definition stays as the current spec requires.
 	RevertSnapshot(ctx context.Context, in SnapshotWork) error
 	// DeleteSnapshot marks the snapshot as deleted, and merges the files of deleted snapshots that back exactly one
-	// file, while the guest runs or is off. Without Params.ID it only merges.
+	// file, while the guest runs or is off. Without Params.ID, DeleteSnapshot only merges files of snapshots deleted
+	// earlier.
 	DeleteSnapshot(ctx context.Context, in SnapshotWork) error
 }
 
@@ -78,5 +79,5 @@ func RefuseLeftoverOverlay(vm, file, why string) error {
 
 // RefuseDeleteWithoutDisks refuses to delete a VM without its disks, because the disks need the files of the snapshots.
 func RefuseDeleteWithoutDisks(vm string) error {
-	return fleet.Errorf(fleet.Conflict, "The VM %s has snapshots, whose files its disks need. Delete the VM's snapshots first, or delete the VM with its disks.", vm)
+	return fleet.Errorf(fleet.Conflict, "The VM %s has snapshots, and the VM's disks need the snapshots' files. Delete the VM's snapshots first, or delete the VM with its disks.", vm)
 }

@@ -26,7 +26,7 @@ type SnapTree struct {
 	Trash []string `json:"trash,omitempty"`
 	// files outside the tree that are removed after the VM's definition
 	RemoveWithVM []string `json:"doomed,omitempty"`
-	// the newest job that deleted snapshots; if repeated, the job does not report them missing
+	// the newest job that deleted snapshots: if this job is repeated, a missing snapshot is not an error
 	Deleted fleet.JobID   `json:"deleted,omitempty"`
 	Done    []fleet.JobID `json:"done,omitempty"` // jobs that succeeded and are not executed again
 }
@@ -43,7 +43,8 @@ type SnapNode struct {
 	// directory with copies of the firmware's variables and the TPM state
 	State   string `json:"state,omitempty"`
 	MemSize int64  `json:"memoryBytes,omitempty"`
-	// the guest's first-boot data at the time of the snapshot; the memory is restored only with that drive
+	// file of the guest's first-boot drive at the time of the snapshot; the snapshot's memory can be restored only with
+	// this file
 	Seed string `json:"seed,omitempty"`
 }
 

@@ -12,24 +12,30 @@ type Storage interface {
 	// ApplyPool defines, builds (directory created if missing), starts, autostarts and refreshes the pool. It refuses
 	// if a libvirt pool with that name has another source, or if a pool with another name has the same source (see
 	// RefuseTakenPoolSource). It also refuses a directory outside the agent's pooldir.PoolRoots and a directory with
-	// another pool's marker. Once the pool was active, it refuses any directory but the recorded one, and creates and
-	// starts nothing there. It never builds block pools: their storage must exist.
+	// another pool's marker. Once the pool has been active, ApplyPool refuses every directory except the recorded one.
+	// In a refused directory it creates nothing and does not start the pool. It never builds block pools: their storage
+	// must exist.
 	ApplyPool(ctx context.Context, pool fleet.Pool) error
+	// ReapplyPool works like ApplyPool, but first defines a pool that Quantix created again, which overwrites edits of its
+	// definition. It stops a pool that runs with the edited definition. It does not change the definition of a pool that
+	// the host had before Quantix.
+	ReapplyPool(ctx context.Context, pool fleet.Pool) error
 	// SetPoolSecret stores the credential for the pool's storage in the hypervisor, and only the hypervisor can read
-	// it. The caller calls it before ApplyPool. ReleasePool removes the credential. An equal credential changes
-	// nothing.
+	// it. Call SetPoolSecret before ApplyPool. ReleasePool removes the credential. If the stored credential is equal,
+	// SetPoolSecret changes nothing.
 	SetPoolSecret(ctx context.Context, pool fleet.Pool, secret string) error
 	// ReleasePool stops and undefines the pool and preserves its data. It refuses while a domain on this host uses the
 	// pool's volumes. A pool that the host had before Quantix stays defined, becomes active or inactive as before, and
-	// may still have unmanaged domains as users. ReleasePool removes the pool's marker; the marker of a shared pool
-	// stays until the pool itself is deleted.
+	// unmanaged domains may still use it. ReleasePool removes the pool's marker; the marker of a shared pool stays
+	// until the pool itself is deleted.
 	ReleasePool(ctx context.Context, pool fleet.Pool) error
 
 	// The following methods work on one volume. The pool must be active, on its recorded directory and within
 	// pooldir.PoolRoots. The volume is a regular file of that directory, or libvirt's volume in a block pool; a volume
-	// to create must not exist. The backend searches for users of the file at the time of the call. It compares the
-	// file itself and not the paths in definitions, and the error names the domain that uses the file. An unfinished
-	// file does not count as a volume: the next attempt removes it, and until then it is listed as unfinished.
+	// to create must not exist. The backend searches for users of the file at the time of the call. The backend
+	// compares the file itself, not the paths in definitions. The error names the domain that uses the file. An
+	// unfinished file does not count as a volume: the next attempt removes it, and until then it is listed as
+	// unfinished.
 
 	// CreateVolume creates an empty volume.
 	CreateVolume(ctx context.Context, in VolumeWork) error
@@ -58,10 +64,11 @@ type Storage interface {
 	// source is a disk, and CopyVolume makes one qcow2 image from the disk's backing chain within its pool. It refuses
 	// a volume that a running guest uses, or that changes during the copy. Other volumes may be backed by the source.
 	CopyVolume(ctx context.Context, in VolumeWork) error
-	// ConvertVolume creates a qcow2 image from Params.Source of the pool in.SourcePool (nil: the same pool). The source
-	// is a disk in another format, or an OVA archive with the disk Params.Member, whose checksum it verifies. It opens
-	// no file but the source, even if the source refers to other files. It refuses sources with backing files, sources
-	// whose header declares more than the free space, and sources that a running guest uses.
+	// ConvertVolume creates a qcow2 image from the volume Params.Source in pool in.SourcePool (nil: the same pool). The
+	// source is a disk in another format, or an OVA archive; ConvertVolume then verifies the checksum of the disk
+	// Params.Member in the archive. It opens no file but the source, even if the source refers to other files. It refuses
+	// sources with backing files, sources whose header declares more than the free space, and sources that a running
+	// guest uses.
 	ConvertVolume(ctx context.Context, in VolumeWork) error
 	// ExportVolume creates an OVA archive of the disks of Params.Export, each with its backing chain, and of their
 	// description. It refuses disks that a running guest uses, and fails at the start if the pool has not enough space.

@@ -15,7 +15,7 @@ type Telemetry interface {
 	// networks with the differences.
 	//
 	// HostState leaves Host.AgentVersion and Host.Inventory to the caller, except Inventory.Accelerators, .Firmwares,
-	// .PoolGaps, .VMGaps and .CPUModels. It also leaves VMStatus.Error and ErrorOf to the caller.
+	// .PoolGaps, .VMGaps, .CPUModels and .CPUModelGaps. It also leaves VMStatus.Error and ErrorOf to the caller.
 	//
 	// HostState restarts a failed pool as soon as a restart may succeed. A pool stopped by somebody else stays stopped
 	// (PoolStatus.StoppedOutside).
@@ -28,8 +28,9 @@ type Telemetry interface {
 	// by each rule, and the packets dropped. It lists a rule without matches with the count 0.
 	FilterCounts(ctx context.Context) ([]NICPacketCounts, error)
 
-	// WatchChanges delivers a wake-up (no data) when the host's state may have changed. The channel has a buffer of one,
-	// and deliveries end with ctx. A lost connection to the hypervisor and its return are wake-ups, too.
+	// WatchChanges delivers a wake-up (no data) when the host's state may have changed. The channel has a buffer of
+	// one, and deliveries end when ctx ends. Losing or restoring the connection to the hypervisor also causes a
+	// wake-up.
 	WatchChanges(ctx context.Context) <-chan struct{}
 }
 

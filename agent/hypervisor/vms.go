@@ -54,17 +54,17 @@ type VMs interface {
 	ResumeVM(ctx context.Context, id fleet.VMID) error // no-op if running
 
 	// MoveDisk copies a disk of the VM into another pool under the given name. It switches the running guest to the
-	// copy without a pause, and then the definition and the stored applied spec. The old file stays, but nothing refers
-	// to it any more. A failed or cancelled move leaves the VM on the old disk and removes the copy. After an
-	// interrupted call, MoveDisk waits for a copy that QEMU still makes, and restarts everything else that is
-	// incomplete. It refuses a disk with snapshots, a disk with a backing file, and a disk whose definition somebody
-	// changed.
+	// copy without a pause, and then updates the definition and the stored applied spec. The old file stays, but
+	// nothing refers to the old file any more. A failed or cancelled move leaves the VM on the old disk and removes the
+	// copy. After an interrupted call, MoveDisk waits for a copy that QEMU is still writing, and repeats every other
+	// incomplete step. It refuses a disk with snapshots, a disk with a backing file, and a disk whose definition
+	// somebody changed.
 	MoveDisk(ctx context.Context, in MoveDiskWork) error
 
 	// MigrateVM sends each disk of a stopped VM with Send, and removes the VM's definition once WaitDisksArrived
-	// returns. The disks stay, but nothing refers to them any more. A failure leaves the VM unchanged. It refuses VMs
-	// with state outside their disk files: snapshots, NVRAM, a TPM, or disks with backing files. If an earlier call has
-	// removed the definition, MigrateVM only calls WaitDisksArrived.
+	// returns. The disk files stay, but nothing refers to these files any more. A failure leaves the VM unchanged.
+	// MigrateVM refuses VMs with state outside their disk files: snapshots, NVRAM, a TPM, or disks with backing files.
+	// If an earlier call has removed the definition, MigrateVM only calls WaitDisksArrived.
 	MigrateVM(ctx context.Context, in MigrateVMWork) error
 
 	// DeleteVM forces the guest off and undefines the domain with its NVRAM. With disks, it deletes the volumes of the

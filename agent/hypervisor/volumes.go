@@ -69,7 +69,7 @@ func FormatDownloadProgress(done, total, rate int64) (percent int, note string) 
 	return percent, note
 }
 
-// The following errors refuse volume jobs. Both backends use them.
+// Both backends return the following errors when they refuse a volume job.
 
 // RefuseTakenVolumeName refuses to create a volume in place of an existing one.
 func RefuseTakenVolumeName(name, pool string) error {
@@ -94,7 +94,7 @@ func RefuseUsedVolume(name, domain string) error {
 
 // RefuseVolumeOfRunningVM refuses to read a volume that a running guest may write to.
 func RefuseVolumeOfRunningVM(name, domain string) error {
-	return fleet.Errorf(fleet.Conflict, "The VM %s runs with the volume %s, so a copy would be inconsistent. Shut the VM down first.", domain, name)
+	return fleet.Errorf(fleet.Conflict, "The VM %s is running and uses the volume %s, so a copy would be inconsistent. Shut the VM down first.", domain, name)
 }
 
 // RefuseBackingVolume refuses to change a volume that backs another volume.
@@ -104,7 +104,7 @@ func RefuseBackingVolume(name, other string) error {
 
 // RefuseVolumeRename refuses a new name in pools whose volumes cannot be renamed.
 func RefuseVolumeRename(pool string) error {
-	return fleet.Errorf(fleet.Conflict, "libvirt cannot rename volumes of the pool %s. Clone the volume under the new name, and delete this one.", pool)
+	return fleet.Errorf(fleet.Conflict, "libvirt cannot rename volumes of the pool %s. Clone the volume under the new name, and delete this volume.", pool)
 }
 
 // RefuseBlockVolume refuses to send a volume of a block pool.
@@ -114,7 +114,7 @@ func RefuseBlockVolume(pool string) error {
 
 // RefuseVolumeWithBackingFile refuses to send a volume without its backing file.
 func RefuseVolumeWithBackingFile(name, other string) error {
-	return fleet.Errorf(fleet.Conflict, "The volume %s is backed by %s, so the volume is incomplete alone. Create an image from the VM with this disk, which has all data in one file.", name, other)
+	return fleet.Errorf(fleet.Conflict, "The volume %s is backed by %s, so the volume alone is incomplete. Create an image from the VM that uses this disk. The image has all data in one file.", name, other)
 }
 
 // RefuseImageOfRawDisk refuses to create an image from a raw disk whose content looks like another format, because

@@ -67,7 +67,7 @@ func (p DiskPart) Inspect(ctx context.Context, f Facts) (need int64, err error) 
 func parseMeasuredSize(text []byte) (int64, error) {
 	var out struct{ Required int64 }
 	if err := json.Unmarshal(text, &out); err != nil || out.Required <= 0 {
-		return 0, fmt.Errorf("read what qemu-img measured: %w", errors.Join(err, errors.New("the size is missing")))
+		return 0, fmt.Errorf("read the output of qemu-img measure: %w", errors.Join(err, errors.New("the size is missing")))
 	}
 	return out.Required, nil
 }
@@ -185,12 +185,12 @@ func (l *ChainFile) WriteVMDK(ctx context.Context, target *os.File, name string,
 	}
 	text := make([]byte, vmdkDescriptor)
 	if _, err := target.ReadAt(text, sectorSize); err != nil {
-		return fmt.Errorf("read the packed VMDK: %w", err)
+		return fmt.Errorf("read the compressed VMDK: %w", err)
 	}
-	// qemu-img wrote the descriptor number as the file name
+	// qemu-img wrote the number of the file descriptor (3) as the file name into the VMDK's descriptor
 	named := bytes.Replace(text, []byte(` SPARSE "3"`), []byte(` SPARSE "`+name+`"`), 1)
 	if n := len(bytes.TrimRight(named, "\x00")); n > vmdkDescriptor {
-		return fmt.Errorf("the name %q is too long for a descriptor", name)
+		return fmt.Errorf("the name %q is too long for a VMDK descriptor", name)
 	}
 	_, err = target.WriteAt(named[:vmdkDescriptor], sectorSize)
 	return err

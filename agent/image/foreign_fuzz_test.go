@@ -59,7 +59,7 @@ var otherFormatHeaders = map[string]func() []byte{
 	},
 }
 
-func TestHeadersOfOtherFormatsAreRead(t *testing.T) {
+func TestForeignDiskFormatHeadersAreRead(t *testing.T) {
 	t.Parallel()
 	for kind, head := range otherFormatHeaders {
 		text := head()

@@ -66,11 +66,11 @@ func ReadFacts(r io.ReaderAt, size int64, deep bool) (Facts, error) {
 func (f Facts) CheckClonable(volume string) error {
 	switch {
 	case f.RefersTo != "":
-		return fleet.Errorf(fleet.Conflict, "The image %s refers to %s, so it cannot be cloned. Choose a self-contained image.", volume, f.RefersTo)
+		return fleet.Errorf(fleet.Conflict, "The image %s refers to %s, so the image cannot be cloned. Choose a self-contained image.", volume, f.RefersTo)
 	case f.Encrypted:
-		return fleet.Errorf(fleet.Conflict, "The image %s is encrypted, so it cannot be cloned. Choose an unencrypted image.", volume)
+		return fleet.Errorf(fleet.Conflict, "The image %s is encrypted, so the image cannot be cloned. Choose an unencrypted image.", volume)
 	case f.Format != "qcow2" && f.Format != "raw":
-		return fleet.Errorf(fleet.Conflict, "The image %s has the format %s; only qcow2 and raw images are cloned. Convert the image to qcow2 first, in its pool.", volume, f.Format)
+		return fleet.Errorf(fleet.Conflict, "The image %s has the format %s; only qcow2 and raw images can be cloned. Convert the image to qcow2 in its pool first.", volume, f.Format)
 	case f.HeaderFault != "":
 		return fleet.Errorf(fleet.Conflict, "The image %s is invalid: %s. Replace it with a complete image.", volume, f.HeaderFault)
 	}
@@ -104,7 +104,7 @@ func (f Facts) InvalidReason() string {
 // CheckISO returns an error, a sentence that names volume, if the file is not an ISO image.
 func (f Facts) CheckISO(volume string) error {
 	if f.Format != "raw" || !f.IsDisc {
-		return fleet.Errorf(fleet.Conflict, "The volume %s is no ISO image: it has neither an ISO 9660 nor a UDF volume descriptor. Choose another volume.", volume)
+		return fleet.Errorf(fleet.Conflict, "The volume %s is not an ISO image: the volume has neither an ISO 9660 nor a UDF volume descriptor. Choose another volume.", volume)
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (f Facts) CheckReceived(subject string, iso bool) error {
 	case f.HeaderFault != "":
 		return refuse("is invalid: %s.", f.HeaderFault)
 	case iso && (f.Format != "raw" || !f.IsDisc) && f.NonDiskContent == "":
-		return refuse("is no ISO image: it has neither an ISO 9660 nor a UDF volume descriptor at sector 16. Choose a name without .iso if it is a disk.")
+		return refuse("is not an ISO image: it has neither an ISO 9660 nor a UDF volume descriptor at sector 16. Choose a name without .iso if it is a disk.")
 	}
 	return f.checkDisk(subject, fleet.Invalid)
 }
@@ -141,13 +141,13 @@ func (f Facts) CheckReceived(subject string, iso bool) error {
 func (f Facts) checkDisk(what string, code fleet.ErrorCode) error {
 	switch {
 	case f.IsArchive:
-		return fleet.Errorf(code, "%s is %s, not an image. Unpack it first, and use the image in it.", what, f.NonDiskContent)
+		return fleet.Errorf(code, "%s is %s, not an image. Unpack it first, and use the unpacked image.", what, f.NonDiskContent)
 	case f.NonDiskContent == fixedVHDText || f.NonDiskContent == dmgText:
 		return fleet.Errorf(code, "%s ends like %s; under its name only qcow2, raw and ISO images are accepted. "+otherFormatAdvice, what, f.NonDiskContent)
 	case f.NonDiskContent != "":
 		return fleet.Errorf(code, "%s is %s, not an image.", what, f.NonDiskContent)
 	case f.Format == "raw" && f.Size == 0:
-		return fleet.Errorf(code, "%s is empty, so it is no image.", what)
+		return fleet.Errorf(code, "%s is empty, so it is not an image.", what)
 	}
 	return nil
 }

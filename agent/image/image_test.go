@@ -60,7 +60,7 @@ func rawDiskContaining(where int, word string, text []byte) []byte {
 	return text
 }
 
-func TestDownloadedImagesAreChecked(t *testing.T) {
+func TestInvalidDownloadedImagesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		text    []byte
@@ -74,9 +74,9 @@ func TestDownloadedImagesAreChecked(t *testing.T) {
 		"iso":                          {text: rawDiskContaining(32769, "CD001", rawDiskStartingWith("")), iso: true},
 		"iso as a disk":                {text: rawDiskContaining(32769, "CD001", rawDiskStartingWith("\x33\xed"))},
 		"udf":                          {text: rawDiskContaining(32769+2048, "NSR02", rawDiskContaining(32769, "BEA01", rawDiskStartingWith(""))), iso: true},
-		"no disc":                      {text: rawDiskStartingWith(""), iso: true, refused: "no ISO image"},
-		"descriptor elsewhere":         {text: rawDiskContaining(32769+4096, "CD001", rawDiskStartingWith("")), iso: true, refused: "no ISO image"},
-		"qcow2 as a disc":              {text: rawDiskContaining(32769, "CD001", validQcow2(3, nil)), iso: true, refused: "no ISO image"},
+		"no disc":                      {text: rawDiskStartingWith(""), iso: true, refused: "not an ISO image"},
+		"descriptor elsewhere":         {text: rawDiskContaining(32769+4096, "CD001", rawDiskStartingWith("")), iso: true, refused: "not an ISO image"},
+		"qcow2 as a disc":              {text: rawDiskContaining(32769, "CD001", validQcow2(3, nil)), iso: true, refused: "not an ISO image"},
 		"backing file":                 {text: validQcow2(3, putUint64(8, 200)), refused: "a backing file"},
 		"backing format alone":         {text: validQcow2(3, headerExtension(0xe2792aca)), refused: "a backing file"},
 		"data file":                    {text: validQcow2(3, putUint64(72, 4)), refused: "an external data file"},

@@ -15,7 +15,7 @@ const (
 	headerV2  = 72
 	headerV3  = 104
 
-	// Incompatible features: a reader that does not know one must not open the image.
+	// Bits of incompatible features: an image with an unknown bit must not be opened.
 	featureDirty       = 1 << 0
 	featureCorrupt     = 1 << 1
 	featureDataFile    = 1 << 2

@@ -90,7 +90,7 @@ func (q *qcow2) lastCountedCluster(r io.ReaderAt) (int64, error) {
 		}
 		for k := got - 1; k >= 0; k-- {
 			if block[k] != 0 {
-				// a count of less than a byte begins at the byte's lowest bit
+				// reference counts smaller than a byte are stored from the byte's lowest bit upwards
 				last := int64(k*8 + bits.Len8(block[k]) - 1)
 				return i*inBlock + last>>order, nil
 			}

@@ -111,7 +111,7 @@ func (a *applyRun) existingDomain(ctx context.Context) (*observedDomain, error) 
 // createDomain defines a VM without a definition: a new VM, or one whose definition an administrator removed.
 func (a *applyRun) createDomain(ctx context.Context) error {
 	want := a.in.VM
-	plan := hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, want, true)
+	plan := hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, want, hypervisor.OverwriteAll)
 	in, err := a.prepareEdit(ctx, nil, nil, plan)
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 		}
 	}
 	is := domxml.ReadDefinedSpec(x, *was, a.assignedPools.Lookup())
-	plan := hypervisor.PlanEdit(*was, is, a.in.VM, a.in.Reapply)
+	plan := hypervisor.PlanEdit(*was, is, a.in.VM, a.in.Overwrites)
 	in, err := a.prepareEdit(ctx, &old, was, plan)
 	if err != nil {
 		return err
@@ -362,7 +362,7 @@ func (a *applyRun) checkDisksUnused(ctx context.Context, places []storage.LocalV
 			return err
 		}
 		if user != "" {
-			return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s is in use by another VM of the host. Choose another volume, or detach this one from the other VM.", p.Name, p.Pool.Name)
+			return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s is in use by another VM of the host. Choose another volume, or detach this volume from the other VM.", p.Name, p.Pool.Name)
 		}
 	}
 	return nil

@@ -35,7 +35,8 @@ type capabilities struct {
 	version      uint64 // libvirt's version; 9001000 is 9.1
 	// reason why a kind of memory encryption is unavailable, by kind; no entry: available
 	encryptionGaps   map[string]string
-	cpuModels        []string      // named CPU models that guests of the best kind can use
+	cpuModels        []string // named CPU models that guests of the best kind can use
+	cpuModelGaps     []fleet.CPUModelGap
 	missingPoolTypes []string      // libvirt's names of pool types without a driver
 	bandwidthGaps    []fleet.VMGap // NIC limits that the kernel does not support
 }
@@ -48,7 +49,7 @@ func (b *Backend) capabilityInventory(ctx context.Context) fleet.Inventory {
 	for _, k := range s.Value.accelerators {
 		inv.Accelerators = append(inv.Accelerators, k.Accelerator)
 	}
-	inv.Firmwares, inv.CPUModels = s.Value.firmware, s.Value.cpuModels
+	inv.Firmwares, inv.CPUModels, inv.CPUModelGaps = s.Value.firmware, s.Value.cpuModels, s.Value.cpuModelGaps
 	inv.PoolGaps = storage.PoolGaps(s.Value.missingPoolTypes, exec.LookPath)
 	inv.VMGaps = missingProgramGaps(exec.LookPath, os.Stat)
 	if s.Known && !s.Value.secureBoot {
@@ -145,7 +146,7 @@ func queryCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 			}
 			if caps.firmware == nil {
 				caps.firmware, caps.secureBoot, caps.spice = firmwares(x), hasSecureBootFirmware(x), hasSpice(x)
-				caps.encryptionGaps, caps.cpuModels = encryptionGapsByKind(x, caps.version), cpuModels(x)
+				caps.encryptionGaps, caps.cpuModels, caps.cpuModelGaps = encryptionGapsByKind(x, caps.version), cpuModels(x), cpuModelGaps(x, readCPUMap)
 			}
 		}
 		if len(k.Machines) > 0 {

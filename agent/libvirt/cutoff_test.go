@@ -193,8 +193,7 @@ type interruptedJob struct {
 	check func(when string, o childJob)
 }
 
-// runAllFaults runs the job once for each fault and each place that this run selects, and injects the fault at that
-// place.
+// runAllFaults runs the job once for each fault and each selected step of the job, and injects the fault at that step.
 func (c *faultRunner) runAllFaults(d interruptedJob, faults ...injectedFault) {
 	c.t.Helper()
 	for _, f := range faults {

@@ -174,14 +174,14 @@ func (b *Backend) undefine(ctx context.Context, c *conn.Conn, id fleet.VMID) err
 				return fmt.Errorf("remove the state of the VM's TPM: %w", err)
 			}
 		}
-		// libvirt removes only the file of UEFI variables in the definition. A change of secure boot has left a second
-		// file.
+		// libvirt removes only the UEFI variables file that the definition names. An earlier change of secure boot may
+		// have left a second file.
 		other := domxml.SecureVarsSuffix
 		if s.persistent.FieldValues.Security.SecureBoot {
 			other = domxml.PlainVarsSuffix
 		}
 		if err := os.Remove(filepath.Join(domxml.NVRAMDir, string(id)+other)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove the variables of the VM's firmware: %w", err)
+			return fmt.Errorf("remove the file of the VM's UEFI variables: %w", err)
 		}
 		err := l.DomainUndefineFlags(s.ref, all)
 		if conn.IsLibvirtCode(err, golibvirt.ErrNoDomain) {

@@ -37,7 +37,7 @@ func TestInterruptedRestartHappensOnce(t *testing.T) {
 	turn := 0
 	for _, f := range []injectedFault{
 		{name: "the agent is killed", first: 1, every: 1, inject: killAgent},
-		// The places skip the start of QEMU: libvirt 9 never releases a guest whose start was interrupted.
+		// These steps skip the start of QEMU: libvirt 9 blocks a guest whose start was interrupted for all later calls.
 		{name: "libvirtd is killed", first: 2, every: 4, inject: killServer},
 	} {
 		for n := f.first; ; n += f.every { // all places, because there are few

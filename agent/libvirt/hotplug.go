@@ -118,7 +118,7 @@ func (a *applyRun) hotPlugChanges(ctx context.Context, guest observedDomain, pla
 		return err
 	}
 	tuned := plan
-	if again && (a.in.Reapply || a.in.AppliedGeneration < a.in.VM.Generation) { // the earlier attempt did not complete
+	if again && (a.in.Reapply && len(a.in.ReapplyFields) == 0 || a.in.AppliedGeneration < a.in.VM.Generation) { // the earlier attempt did not complete
 		tuned = plan.WithAllFields(a.in.VM.Spec)
 	}
 	if err := a.applyToRunningGuest(ctx, guest.ref, tuned, kept, live); err != nil {

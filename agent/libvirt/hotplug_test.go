@@ -61,7 +61,7 @@ func TestNICsAreHotPluggedAndUnplugged(t *testing.T) {
 	if s := edit(); len(s.NICs) != 1 || s.NICs[0].MAC != "52:54:00:0a:00:09" || len(s.NextBoot) != 0 {
 		t.Errorf("without the spec's NICs: %+v", s)
 	}
-	// A NIC without a free port waits for the next start.
+	// If no PCI port is free, a NIC is added at the next start.
 	var many []fleet.NIC
 	for i := range 8 {
 		many = append(many, fleet.NIC{Network: "default", MAC: fmt.Sprintf("52:54:00:0a:01:%02d", i)})
@@ -78,7 +78,7 @@ func TestNICsAreHotPluggedAndUnplugged(t *testing.T) {
 
 // An emulated guest with secure boot would hang after vCPU hot-plug. The vCPU waits for the next start, and the host
 // reports the limit in advance.
-func TestVCPUWaitsForRestartWhenEmulatedWithSecureBoot(t *testing.T) {
+func TestVCPUHotPlugDeferredForEmulatedSecureBootGuest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.newVM()

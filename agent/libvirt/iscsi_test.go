@@ -224,8 +224,8 @@ func TestISCSIPoolAttachesLUNsAndRecovers(t *testing.T) {
 	f.requireNoError(b.ApplyVM(t.Context(), back))
 	f.requireNoError(b.StartVM(t.Context(), vm.ID))
 
-	// If the iSCSI server ends, the running guest waits. After the server's restart the pool and the guest recover
-	// without a job.
+	// If the iSCSI server stops, the guest stays running and its I/O waits. After the server's restart the pool and the
+	// guest recover without a job.
 	g.stop()
 	f.requireNoError(b.ApplyVM(t.Context(), applyJob(f.newVM(), p)))
 	waitPoolStatus(t, b, p, "failed", func(s fleet.PoolStatus) bool {

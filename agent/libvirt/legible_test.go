@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestUnreadableDefinitionHidesNoOther(t *testing.T) {
+func TestUnreadableDefinitionDoesNotHideReadableDefinitions(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	bad, good := f.newVM(), f.newVM()

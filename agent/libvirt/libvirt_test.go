@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -36,7 +37,7 @@ var errNoLabHost error
 
 // Hooks that an init function of the long tests sets.
 var (
-	// runAsChild runs the child agent if this process is one. Otherwise ran is false.
+	// runAsChild runs the child agent if this process was started as a child agent; otherwise ran is false.
 	runAsChild = func() (ran bool, err error) { return false, nil }
 	// prepareLabHost prepares the lab host before the tests.
 	prepareLabHost = func() error { return nil }
@@ -174,6 +175,14 @@ func TestConformance(t *testing.T) {
 		StopNetwork:         func(t *testing.T, name string) { virsh(t, "net-destroy", name) }, UndefineNetwork: func(t *testing.T, name string) { virsh(t, "net-undefine", name) },
 		EditNetwork: func(t *testing.T, name string) {
 			virsh(t, "net-update", name, "add", "ip-dhcp-host", "<host mac='52:54:00:00:00:aa' name='theirs' ip='"+unleasedAddress(t, name)+"'/>", "--live", "--config")
+		},
+		EditPool: func(t *testing.T, name, path string) {
+			file := filepath.Join(t.TempDir(), "pool.xml")
+			x := regexp.MustCompile(`<path>[^<]*</path>`).ReplaceAllString(virsh(t, "pool-dumpxml", name, "--inactive"), "<path>"+path+"</path>")
+			if err := os.WriteFile(file, []byte(x), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			virsh(t, "pool-define", file)
 		},
 		Reservations: reservations, DropReservations: dropReservations, PortGroups: portGroups,
 		KillDnsmasq: killDnsmasq, DefineUnmanagedNetwork: defineUnmanagedNetwork,

@@ -123,7 +123,7 @@ var undefinableFields = map[string]string{"security.confidential": "tests of its
 
 // Each field of a VM, its disks and its NICs is created, defined, started and observed in the running QEMU. The test
 // prints how each field is proved.
-func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
+func TestEveryVMFieldTakesEffectInQEMU(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.newVM()

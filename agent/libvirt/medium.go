@@ -65,7 +65,7 @@ func (a *applyRun) specWithMediaPaths(plan hypervisor.DefinitionEdit) (fleet.VMS
 		}
 		p, err := storage.LocalVolumeOf(m.Volref, a.in.Pools)
 		if err == nil && p.IsInBlockPool() {
-			err = fleet.Errorf(fleet.Conflict, "The pool %s holds no files. Choose a volume of another pool.", p.Pool.Name)
+			err = fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which has no files. Choose a volume of another pool.", p.Pool.Name)
 		}
 		if err != nil {
 			wrong = cmp.Or(wrong, err)
@@ -128,7 +128,7 @@ func (a *applyRun) checkSharedFolder(ctx context.Context, p storage.LocalVolume)
 	case errors.Is(err, fs.ErrNotExist):
 		return fleet.Errorf(fleet.NotFound, "There is no folder %s in the pool %s of this host. Create the folder first.", p.Name, p.Pool.Name)
 	case err != nil:
-		return fmt.Errorf("look at the folder %s: %w", p.Name, err)
+		return fmt.Errorf("read the folder %s: %w", p.Name, err)
 	case !info.IsDir():
 		return fleet.Errorf(fleet.Conflict, "%s is not a folder of the pool %s. Files and links cannot be shared. Choose a folder.", p.Name, p.Pool.Name)
 	}

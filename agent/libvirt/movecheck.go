@@ -28,7 +28,7 @@ func (m *diskMigration) checkMovable(ctx context.Context, s diskMigrationState) 
 	case s.applied == nil || !specHasVolume(s.applied.Spec, m.from.Ref()) || s.persistentDisk == nil:
 		return refuse("the VM's definition on this host does not have the disk. Reapply the VM's configuration first.")
 	case domxml.DiskPathOf(s.persistentDisk) != m.from.Path() || s.live != nil && (s.liveDisk == nil || domxml.DiskPathOf(s.liveDisk) != m.from.Path()):
-		return refuse("the VM uses the file %s instead, as after a snapshot or a change on the host. Merge that file first.", filepath.Base(domxml.DiskPathOf(s.persistentDisk)))
+		return refuse("the VM uses the file %s instead, for example because of a snapshot or a change on the host. Merge that file first.", filepath.Base(domxml.DiskPathOf(s.persistentDisk)))
 	case s.persistentDisk.ReadOnly != nil || s.persistentDisk.Shareable != nil:
 		return refuse("the VM's definition has the disk as shared or read-only.")
 	case s.persistentDisk.Driver != nil && s.persistentDisk.Driver.Type == fleet.Raw:

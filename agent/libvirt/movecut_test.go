@@ -15,7 +15,7 @@ import (
 
 // A guest may end during the pivot. If libvirt reports that the pivot happened, the job succeeds. Otherwise the copy
 // may have the last writes, so neither this agent, nor the next agent, nor a retry with a running guest deletes it.
-func TestCopyNotDeletedWhenGuestEndsDuringPivot(t *testing.T) {
+func TestDiskCopyNotDeletedWhenGuestEndsDuringPivot(t *testing.T) {
 	t.Parallel()
 	m := newDiskMoveFixture(t, 2)
 	to := m.newTargetPool("")
@@ -79,7 +79,7 @@ func TestInterruptedDiskMigrationRestoresOldDisk(t *testing.T) {
 }
 
 // If the guest uses the new disk but its definition cannot be written, the job does not fail: it retries the write.
-func TestDiskMigrationAfterPivotWaitsForDefinition(t *testing.T) {
+func TestDiskMigrationRetriesDefinitionWriteAfterPivot(t *testing.T) {
 	t.Parallel()
 	m := newDiskMoveFixture(t, 2)
 	to := m.newTargetPool("")

@@ -219,5 +219,5 @@ func (m *diskMigration) mirrorFailure(ctx context.Context, s diskMigrationState)
 	if err == nil && free < minFreeBytes {
 		return fleet.Errorf(fleet.Conflict, "The pool %s is full: No space left on device. The disk was not moved. Free space in the pool, and move the disk again.", m.to.Pool.Name)
 	}
-	return fleet.Errorf(fleet.Conflict, "QEMU or somebody on the host (virsh blockjob --abort) stopped the copy. The disk was not moved. The host's /var/log/libvirt/qemu/%s.log may say why.", s.ref.Name)
+	return fleet.Errorf(fleet.Conflict, "QEMU or somebody on the host (virsh blockjob --abort) stopped the copy. The disk was not moved. The host's /var/log/libvirt/qemu/%s.log may have the reason.", s.ref.Name)
 }

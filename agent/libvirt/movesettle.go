@@ -43,7 +43,7 @@ func (m *diskMigration) finishMove(ctx context.Context) error {
 	err = m.redefineOnCopy(ctx, s)
 	if err != nil && over && conn.IsLibvirtError(err) {
 		// Unavailable makes the agent retry. If the job failed, the portal would assume that the VM uses the old disk.
-		return fleet.Errorf(fleet.Unavailable, "The VM is on its new disk, %s in pool %s, but its definition cannot be written. The agent retries until the write succeeds: %s", m.to.Name, m.to.Pool.Name, err)
+		return fleet.Errorf(fleet.Unavailable, "The VM uses its new disk, %s in pool %s, but its definition cannot be written. The agent retries until the write succeeds: %s", m.to.Name, m.to.Pool.Name, err)
 	}
 	return err
 }

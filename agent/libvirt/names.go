@@ -67,7 +67,7 @@ func (a *applyRun) renameDomain(ctx context.Context, s *observedDomain, was hype
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("rename: %w", err)
+			return fmt.Errorf("rename the domain: %w", err)
 		}
 		s.ref.Name = name
 		return nil

@@ -14,6 +14,11 @@ func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 	return b.networks.ApplyNetwork(ctx, n)
 }
 
+// ReapplyNetwork implements hypervisor.Networks.
+func (b *Backend) ReapplyNetwork(ctx context.Context, n fleet.Network) error {
+	return b.networks.ReapplyNetwork(ctx, n)
+}
+
 // ReleaseNetwork implements hypervisor.Networks.
 func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	return b.networks.ReleaseNetwork(ctx, n)

@@ -54,7 +54,7 @@ func TestJobsRefusedForGuestLibvirtHasLost(t *testing.T) {
 	pid := qemuPIDOf(t, s.vm)
 	stopLibvirtd(t)
 	original := must(os.ReadFile(statusFileOf(s.vm)))
-	// libvirt 9.0 writes this mirror if it is killed as it begins to merge a snapshot's file.
+	// libvirt 9.0 leaves this mirror in the status file if libvirtd is killed at the start of a snapshot's merge.
 	mirror := fmt.Sprintf("<mirror type='file' job=''><format type='qcow2'/><source file='%s'/></mirror>\n        <target dev='vda'",
 		filepath.Join(s.pool.Spec.Path, "disk.qcow2"))
 	torn := strings.Replace(string(original), "<target dev='vda'", mirror, 1)

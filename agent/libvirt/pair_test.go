@@ -15,8 +15,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestPair runs the two-host suite. The lab hosts share all files except libvirt's own.
-func TestPair(t *testing.T) {
+// TestTwoHostConformance runs the two-host suite. The lab hosts share all files except libvirt's own.
+func TestTwoHostConformance(t *testing.T) {
 	requireLabHost(t)
 	sockets := strings.Fields(os.Getenv(insideLabHostEnv))
 	uri := func(host int) string { return "qemu+unix:///system?socket=" + sockets[host] }

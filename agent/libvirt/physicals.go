@@ -18,7 +18,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The definition of a guest with an assigned physical disk has an ordinary disk with the alias of a host device.
+// libvirt has no host device for a whole physical disk. A domain has such a disk as an ordinary disk element, whose alias
+// marks it as an assigned host device.
 
 // checkPhysicalDisks refuses physical disks that are missing, in use by the host, or assigned to another domain. It
 // does not check disks that the VM already has.

@@ -38,7 +38,7 @@ func (b *Backend) PlanVM(ctx context.Context, in hypervisor.ApplyWork) (before, 
 
 // planNewDefinition returns the definition that a new VM would get.
 func (a *applyRun) planNewDefinition(ctx context.Context) (string, error) {
-	in, _, _, err := a.checkEditPlan(ctx, nil, nil, hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, a.in.VM, true))
+	in, _, _, err := a.checkEditPlan(ctx, nil, nil, hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, a.in.VM, hypervisor.OverwriteAll))
 	if err != nil {
 		return "", err
 	}
@@ -77,7 +77,7 @@ func (a *applyRun) planDefinitionEdit(ctx context.Context, old observedDomain) (
 			return "", "", err
 		}
 	}
-	plan := hypervisor.PlanEdit(*was, domxml.ReadDefinedSpec(x, *was, a.assignedPools.Lookup()), a.in.VM, false)
+	plan := hypervisor.PlanEdit(*was, domxml.ReadDefinedSpec(x, *was, a.assignedPools.Lookup()), a.in.VM, hypervisor.OverwriteNothing)
 	in, _, _, err := a.checkEditPlan(ctx, &old, was, plan)
 	if err != nil {
 		return "", "", err

@@ -98,7 +98,7 @@ func TestNFSPoolRecoversWithoutJob(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "other"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), "Another file system lies over") {
+	if err := b.ApplyPool(t.Context(), p); err == nil || !strings.Contains(err.Error(), "Another file system hides") {
 		t.Errorf("apply on another export: %v", err)
 	}
 	if mounts, _ := os.ReadFile("/proc/mounts"); strings.Contains(string(mounts), p.Spec.Path) {
@@ -125,7 +125,7 @@ func TestPoolRecoversAfterLibvirtdRestart(t *testing.T) {
 	startLibvirtd(t)
 	waitFor(t, "the pool has failed", func() bool {
 		s, err := f.HostState(t.Context(), hypervisor.Assignment{Assigned: hypervisor.Assigned{Pools: []fleet.Pool{f.pool}}})
-		return err == nil && s.Host.Connected && s.Pools[0].Status.State == fleet.PoolFailed && strings.Contains(s.Pools[0].Status.Error, "is gone")
+		return err == nil && s.Host.Connected && s.Pools[0].Status.State == fleet.PoolFailed && strings.Contains(s.Pools[0].Status.Error, "is missing. When")
 	})
 	if err := os.Rename(aside, f.pool.Spec.Path); err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func TestPoolBehindSymlinkRefused(t *testing.T) {
 	}
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(link, "new-secrets")}}
 	p.Name = "link-" + string(p.ID)
-	if err := f.ApplyPool(t.Context(), p); fleet.CodeOf(err) != fleet.Forbidden || !strings.Contains(err.Error(), "which is really /var/lib/libvirt/new-secrets") {
+	if err := f.ApplyPool(t.Context(), p); fleet.CodeOf(err) != fleet.Forbidden || !strings.Contains(err.Error(), "which resolves to /var/lib/libvirt/new-secrets") {
 		t.Errorf("apply: %v", err)
 	}
 	if _, err := tryVirsh("pool-info", p.Name); err == nil {

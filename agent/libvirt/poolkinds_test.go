@@ -127,7 +127,7 @@ func TestDevicePoolRefusalNamesReason(t *testing.T) {
 		"not allowed":         {nil, device, "allows no device for pools"},
 		"only others allowed": {[]string{"/dev/sd*"}, device, "allows /dev/sd* only"},
 		"device missing":      {[]string{"/dev/*"}, "/dev/none-such", "The host has no device /dev/none-such."},
-		"not a block device":  {[]string{"/dev/*"}, "/dev/null", "/dev/null is no block device."},
+		"not a block device":  {[]string{"/dev/*"}, "/dev/null", "/dev/null is not a block device."},
 		"no file system":      {[]string{"/dev/loop*"}, blank, "wrong fs type"},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -29,7 +29,7 @@ func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
 		case err != nil || !underWay:
 			return err
 		case time.Since(began) > earlierStartTimeout:
-			return fleet.Errorf(fleet.Conflict, "An earlier start of the VM has not ended. If libvirtd was killed during that start, the start never ends. Then stop libvirtd, remove the guest's file in /run/libvirt/qemu, and start libvirtd.")
+			return fleet.Errorf(fleet.Conflict, "An earlier start of the VM has not ended. If libvirtd was killed during that start, the start never ends. In this case, stop libvirtd, remove the guest's file in /run/libvirt/qemu, and start libvirtd.")
 		}
 		select {
 		case <-ctx.Done():

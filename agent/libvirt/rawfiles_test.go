@@ -138,7 +138,7 @@ func TestRawDiskContentAffectsNoOtherVM(t *testing.T) {
 
 // A raw disk that looks like another format is no source of an image. The error does not suggest a program that would
 // probe the format.
-func TestCopyRefusedForRawDiskThatLooksLikeAnotherFormat(t *testing.T) {
+func TestRawDiskWithFormatHeaderRefusedAsImageSource(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.requireNoError(f.CreateVolume(t.Context(), f.volumeJob("guest.raw", fleet.VolumeParams{Format: fleet.Raw, SizeBytes: 4 << 20})))

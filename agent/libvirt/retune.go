@@ -27,8 +27,8 @@ func (a *applyRun) applyToRunningGuest(ctx context.Context, ref golibvirt.Domain
 			return err
 		}
 	}
-	// The guest gets its balloon size from the definition. If the host runs short of memory, it shrinks the balloon
-	// again later.
+	// The guest gets its balloon size from the definition. If the host runs short of memory, the agent shrinks the
+	// balloon later.
 	if plan.SetsField("memory.balloonMiB") || plan.SetsField("memory.minMiB") || plan.SetsField("memoryMiB") {
 		if err := a.setLiveBalloon(ctx, ref, inactive, live); err != nil {
 			return err

@@ -199,7 +199,8 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 	s := newSnapper(t)
 	s.writeDisk('a')
 	ended := false // the test stopped the guest, because libvirt had lost it or its block job
-	// reached runs after each interrupted job.
+	// reached waits until the backend has reconnected after an interrupted job, and kills the QEMU of a guest that
+	// libvirt has lost.
 	reached := func() {
 		t.Helper()
 		ended = false
@@ -209,8 +210,8 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 		}
 		waitFor(t, "the backend has reconnected to libvirt", func() bool { _, _, err := s.VM(t.Context(), s.vm.ID); return err == nil })
 		if s.isLostByLibvirt() {
-			// libvirt 9, killed just as a merge begins, loses the guest. The agent refuses jobs for the guest until
-			// somebody ends its QEMU.
+			// If libvirt 9 is killed just as a merge begins, libvirt loses track of the guest. The agent refuses jobs
+			// for the guest until somebody ends its QEMU.
 			t.Log("libvirt has lost the guest")
 			killQEMUProcess(t, qemuPIDOf(t, s.vm))
 			ended = true
@@ -255,7 +256,8 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 			return false, err
 		}
 		for _, on := range []bool{true, false} {
-			// A stopped guest has no QEMU to kill, and libvirt writes the definition to one file only.
+			// For a stopped guest, only the agent's end is tested: there is no QEMU to kill, and libvirt writes only
+			// the definition.
 			if !on && c.name != "the agent ends" {
 				continue
 			}
@@ -290,8 +292,8 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 			}
 			begin()
 			id := s.takeSnapshot(on)
-			// If libvirt 9 is killed in the middle of a guest's start, it never releases the guest, not even after a
-			// restart.
+			// If libvirt 9 is killed in the middle of a guest's start, it blocks the guest for all later calls, even
+			// after a restart.
 			for n := first; canStartAfter(c); n += every {
 				when := fmt.Sprintf("revert, %s, %s at step %d", state, c.name, n)
 				s.stopGuest()

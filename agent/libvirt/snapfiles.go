@@ -52,7 +52,7 @@ func readSnapshotTree(id fleet.VMID) (*hypervisor.SnapTree, error) {
 		return nil, fmt.Errorf("read %s: %w", f.Name(), err)
 	}
 	if t.VM != id {
-		return nil, fmt.Errorf("%s belongs to the VM %q", f.Name(), t.VM)
+		return nil, fmt.Errorf("the file %s belongs to another VM, %q", f.Name(), t.VM)
 	}
 	return t, nil
 }
@@ -195,7 +195,7 @@ func copyFileOrDir(from, to string) error {
 			}
 		case d.Type().IsRegular():
 			if left -= info.Size(); left < 0 {
-				return fleet.Errorf(fleet.Conflict, "%s is larger than the state of a VM can be.", from)
+				return fleet.Errorf(fleet.Conflict, "The VM's firmware or TPM state in %s is larger than 64 MiB.", from)
 			}
 			if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
 				return err

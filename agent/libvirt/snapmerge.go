@@ -264,7 +264,7 @@ func checkFilesUnused(ctx context.Context, files ...string) error {
 	for _, f := range files {
 		open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.IsOpenByQEMU(f) })
 		if err == nil && open {
-			err = fleet.Errorf(fleet.Conflict, "A QEMU on this or another host has %s open. Find that QEMU, and stop it first.", f)
+			err = fleet.Errorf(fleet.Conflict, "A QEMU process on this or another host has %s open. Find that process, and stop it first.", f)
 		}
 		if err != nil {
 			return err

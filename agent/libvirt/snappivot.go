@@ -25,9 +25,9 @@ import (
 )
 
 // A pivot moves a running guest from the merged top file to the base. If libvirt is killed during the pivot, libvirt
-// does not know the outcome. It may then name the old file with a copy job that QEMU does not have, or lose the guest,
-// while the guest writes to the base. A start from the old file would lose these writes. So the agent first records the
-// pivot in the tree, and later asks QEMU for the outcome.
+// does not know the outcome. The live definition may then list the old file and a block job that QEMU does not have, or
+// libvirt may lose the guest, while the guest writes to the base. A start from the old file would lose these writes. So
+// the agent first records the pivot in the tree, and later queries QEMU for the outcome.
 
 // recordPivot records in the tree that the guest is about to pivot.
 func (w *snapshotJob) recordPivot() error {
@@ -169,7 +169,7 @@ func (b *Backend) usesNewFile(ctx context.Context, c *conn.Conn, s observedDomai
 	files, err := b.diskFilesInQEMU(ctx, c, s)
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("ask QEMU for the guest's disk files: %w", err)
+		return false, fmt.Errorf("read the guest's disk files from QEMU: %w", err)
 	case slices.Contains(files, oldFile):
 		return false, nil
 	case slices.Contains(files, newFile):
@@ -201,7 +201,7 @@ func (b *Backend) diskFilesInQEMU(ctx context.Context, c *conn.Conn, s observedD
 		} `json:"return"`
 	}
 	if err := json.Unmarshal([]byte(reply), &answer); err != nil {
-		return nil, fmt.Errorf("QEMU's answer: %w", err)
+		return nil, fmt.Errorf("decode QEMU's answer: %w", err)
 	}
 	out := make([]string, len(answer.Return))
 	for i, d := range answer.Return {

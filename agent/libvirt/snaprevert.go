@@ -268,7 +268,7 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, i
 		a := applyRun{Backend: w.Backend, c: w.c, in: hypervisor.ApplyWork{VM: w.in.VM}}
 		taken, err := a.isNameTaken(ctx, x.Name)
 		if err == nil && taken {
-			err = fleet.Errorf(fleet.Conflict, "At the time of the snapshot the VM had the name %s on the host, which another VM has now. libvirt restores memory only under the same name.", x.Name)
+			err = fleet.Errorf(fleet.Conflict, "The VM was named %s on the host when the snapshot was taken, and another VM has that name now. libvirt restores memory only under the same name.", x.Name)
 		}
 		if err != nil {
 			return "", err

@@ -223,7 +223,7 @@ func (w *snapshotJob) checkOnlyManagedState(ctx context.Context, s diskMigration
 			case disk.Mirror != nil:
 				return w.diskCopyError(ctx, s, disk, "disk "+strconv.Itoa(i+1)+" ("+d.Volume+")")
 			case domxml.DiskPathOf(disk) != want:
-				return refuse("The VM uses the file %s instead of %s, as after a snapshot or a change on the host. Merge that file first.", filepath.Base(domxml.DiskPathOf(disk)), filepath.Base(want))
+				return refuse("The VM uses the file %s instead of %s, for example because of a snapshot or a change on the host. Merge that file first.", filepath.Base(domxml.DiskPathOf(disk)), filepath.Base(want))
 			case disk.ReadOnly != nil || disk.Shareable != nil:
 				return refuse("Disk %d (%s) is shared or read-only in the VM's definition, so the disk cannot have snapshots.", i+1, d.Volume)
 			}
@@ -344,7 +344,7 @@ func (w *snapshotJob) recoverInterruptedJob(ctx context.Context) error {
 	case hypervisor.SnapMergeKind:
 		return w.recoverMerge(ctx, note)
 	}
-	return fleet.Errorf(fleet.Conflict, "A newer agent has started a snapshot job that this agent does not know. Upgrade this agent.")
+	return fleet.Errorf(fleet.Conflict, "A newer agent has started a snapshot job that this agent does not support. Upgrade this agent.")
 }
 
 // isInterrupted reports whether err comes from an interruption and not from a refusal. After an interruption everything

@@ -50,7 +50,7 @@ func (w *snapshotJob) takeSnapshot(ctx context.Context) error {
 	}
 	switch {
 	case on && o.Memory && s.live.FieldValues.WhyNoMemorySnapshot() != "":
-		return fleet.Errorf(fleet.Conflict, "%s", s.live.FieldValues.WhyNoMemorySnapshot())
+		return fleet.RefusalError(s.live.FieldValues.WhyNoMemorySnapshot())
 	case on && o.Memory && golibvirt.DomainState(s.state) != golibvirt.DomainRunning && !node.Paused:
 		return fleet.Errorf(fleet.Conflict, "The guest is neither running nor paused, so its memory cannot be saved now. Try again, or take a snapshot without memory.")
 	case on && !o.Memory:
@@ -175,7 +175,7 @@ func (w *snapshotJob) snapshotRunning(ctx context.Context, s diskMigrationState)
 	w.in.Progress(20, "saving the guest's current state")
 	live, err := w.runningDefinition(ctx, s)
 	if err == nil && live == nil {
-		err = fleet.Errorf(fleet.Conflict, "The guest ended during the snapshot. Try again.")
+		err = fleet.Errorf(fleet.Conflict, "The guest stopped during the snapshot. Try again.")
 	}
 	if err != nil {
 		return err

@@ -127,8 +127,8 @@ func processStartTime(pidFile string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	// The command's name may contain spaces and parentheses, so the fields are counted after it. The start time is
-	// field 22 of the line.
+	// The command's name may contain spaces and parentheses, so the fields are counted from its closing parenthesis.
+	// The start time is field 22 of the line.
 	rest := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
 	fields := strings.Fields(rest)
 	if len(fields) < 20 {

@@ -13,6 +13,11 @@ func (b *Backend) ApplyPool(ctx context.Context, pool fleet.Pool) error {
 	return b.pools.ApplyPool(ctx, pool)
 }
 
+// ReapplyPool implements hypervisor.Storage.
+func (b *Backend) ReapplyPool(ctx context.Context, pool fleet.Pool) error {
+	return b.pools.ReapplyPool(ctx, pool)
+}
+
 // ReleasePool implements hypervisor.Storage. It removes the marker, except from a pool that other hosts share.
 func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 	return b.pools.ReleasePool(ctx, pool)

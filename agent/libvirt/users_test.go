@@ -37,7 +37,7 @@ func fileDiskXML(path, format string) string {
 }
 
 // The agent finds the users of a file under every path that a definition may use for the file.
-func TestFileUsersFoundUnderAnyPath(t *testing.T) {
+func TestDomainsUsingFileFoundUnderAnyPath(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	dir := t.TempDir()
@@ -48,7 +48,7 @@ func TestFileUsersFoundUnderAnyPath(t *testing.T) {
 	f.requireNoError(bindMount(f.pool.Spec.Path, bound))
 	t.Cleanup(func() { f.requireNoError(syscall.Unmount(bound, 0)) })
 	other := "other-" + string(f.pool.ID)
-	// libvirt refuses a second pool with the same path, but not one with a path through a link.
+	// libvirt refuses a second pool with the same path, but accepts a second pool whose path contains a symbolic link.
 	virsh(t, "pool-define-as", other, "dir", "--target", filepath.Join(dir, "link"))
 	t.Cleanup(func() { virsh(t, "pool-undefine", other) })
 

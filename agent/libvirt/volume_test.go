@@ -10,7 +10,7 @@ import (
 )
 
 // If somebody else creates the final file just as a volume is completed, either the file or the volume gets the name.
-func TestFinalFileNameNeverReplacesFile(t *testing.T) {
+func TestCompletedVolumeNeverReplacesExistingFile(t *testing.T) {
 	t.Parallel()
 	p := storage.LocalVolume{Pool: fleet.Pool{Spec: fleet.PoolSpec{Path: t.TempDir()}}, Name: "disk.qcow2"}
 	for range 3000 {

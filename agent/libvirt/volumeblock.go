@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// libvirt creates, changes and deletes the volumes of block pools under their final names. They have no unfinished
-// name, because nothing can rename them. A new volume is empty or an immediate copy by the storage.
+// libvirt creates, changes and deletes the volumes of block pools under their final names. These volumes never get an
+// unfinished name, because libvirt cannot rename them. A new volume is empty or an immediate copy by the storage.
 
 // checkBlockDisk reports whether a disk in a block pool exists; false means that the disk was never created. It refuses
 // a disk that was created and is now missing.

@@ -26,7 +26,7 @@ func (b *Backend) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) er
 	return b.runVolumeJob(ctx, "export", in, (*volumeJob).refuseBlockPool, func(ctx context.Context, w *volumeJob) error {
 		e := in.Params.Export
 		if e == nil || len(e.Disks) != len(e.Appliance.Disks) || len(e.Disks) == 0 || len(e.Disks) > fleet.MaxDisks {
-			return fleet.Errorf(fleet.Invalid, "The export job names no appliance to export.")
+			return fleet.Errorf(fleet.Invalid, "The export job does not describe a valid appliance.")
 		}
 		x := exportJob{volumeJob: w, order: *e}
 		x.order.Appliance.Disks = slices.Clone(e.Appliance.Disks)

@@ -54,7 +54,7 @@ func TestInvalidDownloadRefused(t *testing.T) {
 		"vhdx.raw":        {qemuImgCreate(t, "-f", "vhdx", "FILE", "64M"), "vhdx"},
 		"disk.qed":        {qemuImgCreate(t, "-f", "qed", "FILE", "64M"), "qed"},
 		"disk.luks":       {append([]byte("LUKS\xba\xbe"), make([]byte, 1<<20)...), "encrypted LUKS"},
-		"image.iso":       {boot, "no ISO image"},
+		"image.iso":       {boot, "not an ISO image"},
 		"packed.qcow2":    {append([]byte("\xfd7zXZ\x00"), make([]byte, 100)...), "Unpack it first"},
 		"none.raw":        {nil, "empty"},
 	} {

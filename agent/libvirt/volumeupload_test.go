@@ -41,7 +41,7 @@ func TestUploadRefusedWithoutFreeSpace(t *testing.T) {
 		return conns, ended
 	}
 	_, ended := upload(8 << 20)
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "The upload has 8 MiB, but the pool has room for 7.6 MiB") {
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "The upload has a size of 8 MiB, but the pool has room for 7.6 MiB") {
 		t.Errorf("an upload larger than the free space: %v", err)
 	}
 

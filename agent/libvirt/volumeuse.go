@@ -260,7 +260,7 @@ func checkNotOpen(ctx context.Context, p storage.LocalVolume) error {
 		return fmt.Errorf("check whether %s is in use: %w", p.Name, err)
 	}
 	if open {
-		return fleet.Errorf(fleet.Conflict, "A QEMU on this or another host has the volume %s open. Find that QEMU, and stop it first.", p.Name)
+		return fleet.Errorf(fleet.Conflict, "A QEMU process on this or another host has the volume %s open. Find that process, and stop it first.", p.Name)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // If somebody replaces the file during a wipe, the new file is not changed.
-func TestWipeKeepsReplacedFile(t *testing.T) {
+func TestWipeDoesNotChangeReplacementFile(t *testing.T) {
 	t.Parallel()
 	m := newDiskMoveFixture(t, 48)
 	for range 10 { // a wipe may end before the rename

@@ -264,7 +264,7 @@ func (b *Backend) GrowVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 func checkCanGrow(volume string, h hostfile.ImageHeader) error {
 	switch {
 	case h.RefersTo != "":
-		return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so the volume cannot grow. Create an image from the VM with this disk, and grow a disk of a VM from that image.", volume, h.RefersTo)
+		return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so the volume cannot grow. Create an image from the VM that uses this disk, and grow a disk of a VM from that image.", volume, h.RefersTo)
 	case h.Encrypted:
 		return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so the volume cannot grow.", volume)
 	case h.Format != "qcow2" && h.Format != "raw":

@@ -46,7 +46,7 @@ func (f fixture) readVolume(name string) []byte {
 }
 
 // A volume in use is not changed, whatever path a definition uses for it.
-func TestVolumeInUseRefusedUnderAnyPathOfFile(t *testing.T) {
+func TestJobOnVolumeInUseRefusedUnderAnyPath(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	dir := t.TempDir()
@@ -227,7 +227,7 @@ func TestFullPoolKeepsNoUnfinishedVolume(t *testing.T) {
 
 // The unfinished file of a killed agent is not listed at first. Once abandoned, the file is listed as unfinished. The
 // next attempt removes the file, and a user can delete it.
-func TestUnfinishedFileIsNotAVolume(t *testing.T) {
+func TestUnfinishedVolumeFileListedOnlyWhenAbandoned(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	left := f.volumePath("data.raw" + fleet.PartialSuffix)
@@ -292,8 +292,8 @@ func TestConcurrentVolumeJobsSucceedOrChangeNothing(t *testing.T) {
 		t.Errorf("the volume was created %d times", created)
 	}
 
-	// A VM is created from an image while another job deletes the image. The VM gets all of the image, or its creation
-	// is refused.
+	// A VM is created from an image while another job deletes the image. The VM gets a complete copy of the image, or
+	// the VM's creation is refused.
 	for n := range 4 {
 		image := fmt.Sprintf("image-%d", n)
 		addImage(t, f.pool, conformance.Image{Name: image, Kind: conformance.Qcow2, SizeBytes: 4 << 20})

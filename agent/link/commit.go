@@ -34,7 +34,7 @@ func (k *Devices) changeWithRollback(ctx context.Context, c unconfirmedChange, s
 	}
 	disarm, err := k.startRollbackProcess()
 	if err != nil {
-		return errors.Join(fmt.Errorf("nothing was changed, because no process could be started to undo the change: %w", err), removeFile(k.options.Dir, journalFile))
+		return errors.Join(fmt.Errorf("nothing was changed, because the rollback process could not be started: %w", err), removeFile(k.options.Dir, journalFile))
 	}
 	defer disarm()
 	until := time.Now().Add(k.options.PortalTimeout)
@@ -58,7 +58,7 @@ func (k *Devices) changeWithRollback(ctx context.Context, c unconfirmedChange, s
 	} else {
 		words = fmt.Sprintf("The change was undone: the portal was reached, but the confirmation could not be recorded (%v). The host is as it was before. Try again.", err)
 	}
-	return errors.Join(fleet.Errorf(fleet.Conflict, "%s", words), undoChange(k.options.Dir, k.kernel, c, true, words))
+	return errors.Join(fleet.RefusalError(words), undoChange(k.options.Dir, k.kernel, c, true, words))
 }
 
 // waitForPortal tries to connect to the portal until it answers or the time is up, with a new connection for each
@@ -133,7 +133,7 @@ func (k *Devices) startRollbackProcess() (stop func(), err error) {
 			return end, nil
 		}
 		end()
-		return nil, fmt.Errorf("%s said %q", filepath.Base(cmd.Path), line)
+		return nil, fmt.Errorf("%s wrote %q instead of its ready line", filepath.Base(cmd.Path), line)
 	case <-time.After(rollbackStartTimeout):
 		end()
 		return nil, errors.New("the process did not answer in time")

@@ -126,7 +126,7 @@ func TestDelayedAgentDoesNotRepeatRolledBackChange(t *testing.T) {
 	}
 }
 
-func TestNoStepRunsAfterDeadline(t *testing.T) {
+func TestNoNetworkChangeStepRunsAfterDeadline(t *testing.T) {
 	t.Parallel()
 	f := newFakeKernel()
 	k := newFakeDevices(t, f, t.TempDir(), portalReachable)

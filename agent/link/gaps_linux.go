@@ -62,12 +62,12 @@ func tryDeviceKinds(ctx context.Context) map[string]error {
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() != unix.Getpid() {
-			// the locked thread ends with the goroutine, and the namespace with the thread
+			// the end of the goroutine ends the locked thread, and the end of the thread removes the namespace
 			done <- tryDeviceKindsInNamespace()
 			return
 		}
-		// The main thread cannot end, and its namespace is that of the process. Block it, so that another thread is
-		// used.
+		// The main thread cannot end, and its namespace is the process's namespace. Block the main thread, so that the
+		// runtime uses another thread.
 		defer runtime.UnlockOSThread()
 		ended := make(chan struct{})
 		go func() {

@@ -253,7 +253,7 @@ func (l linuxKernel) checkOpenVSwitch(ctx context.Context, bridge string) error 
 	case errors.Is(err, exec.ErrNotFound):
 		return fleet.Errorf(fleet.NotFound, "This host has no Open vSwitch (ovs-vsctl). Install openvswitch-switch.")
 	case errors.As(err, &exit) && exit.ExitCode() == 2:
-		return fleet.Errorf(fleet.NotFound, "This host's Open vSwitch has no bridge %s. Create the bridge there: ovs-vsctl add-br %s.", bridge, bridge)
+		return fleet.Errorf(fleet.NotFound, "This host's Open vSwitch has no bridge %s. Create the bridge on the host: ovs-vsctl add-br %s.", bridge, bridge)
 	case err != nil:
 		return fmt.Errorf("ovs-vsctl br-exists %s: %w: %s", bridge, err, strings.TrimSpace(string(out)))
 	}
@@ -277,7 +277,7 @@ func lockDir(dir string, timeout time.Duration) (*os.File, error) {
 		}
 		if time.Now().After(until) {
 			file.Close()
-			return nil, fmt.Errorf("wait for another change of the network: %w", err)
+			return nil, fmt.Errorf("another change of the network is still running: %w", err)
 		}
 	}
 }

@@ -186,7 +186,7 @@ func TestOverlayDevicesAreCreatedAndRemoved(t *testing.T) {
 	}
 }
 
-func TestBridgeTakesAddressesOfAgentsDevice(t *testing.T) {
+func TestUplinkAddressesAndRoutesMoveToBridge(t *testing.T) {
 	if !runsInNamespace(t) {
 		return
 	}
@@ -308,7 +308,7 @@ func waitUntil(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func TestNoChangeWithoutRollbackProcess(t *testing.T) {
+func TestNetworkChangeRefusedWithoutRollbackProcess(t *testing.T) {
 	if !runsInNamespace(t) {
 		return
 	}

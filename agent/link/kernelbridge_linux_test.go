@@ -11,7 +11,7 @@ import (
 
 // The bridge gets its device's routes, including a route to a gateway behind another route, and its router
 // advertisement settings.
-func TestBridgeGetsDeviceSettings(t *testing.T) {
+func TestBridgeGetsUplinkRoutesAndRouterAdvertisementSettings(t *testing.T) {
 	if !runsInNamespace(t) {
 		return
 	}

@@ -22,8 +22,8 @@ type Options struct {
 	Dir           string        // the agent's data directory
 	BootID        string        // id of the host's current boot
 	PortalTimeout time.Duration // time to reach the portal after a change that may cut the host off; 0: 30 s
-	// ReachPortal makes a new connection to the portal and returns nil once the portal has answered. It uses only the
-	// given device; empty: any.
+	// ReachPortal makes a new connection to the portal and returns nil once the portal has answered. The connection
+	// uses only the given network device; empty: any device.
 	ReachPortal func(ctx context.Context, device string) error
 	// Portal is the host name in the portal's address.
 	Portal string
@@ -97,7 +97,7 @@ func (k *Devices) Apply(ctx context.Context, job string, n fleet.Network) error 
 		return checkDevicesPresent(n, p, k.nicCapacity(n, p))
 	}
 	if u, ok := k.readRolledBack(n.ID); ok && u.JobID == job {
-		return fleet.Errorf(fleet.Conflict, "%s", u.Words)
+		return fleet.RefusalError(u.Words)
 	}
 	if err := k.createDevices(ctx, job, n, true); err != nil {
 		return err
@@ -192,7 +192,7 @@ func (k *Devices) Release(ctx context.Context, job string, n fleet.Network) erro
 		return nil
 	}
 	if u, ok := k.readRolledBack(n.ID); ok && u.JobID == job {
-		return fleet.Errorf(fleet.Conflict, "%s", u.Words)
+		return fleet.RefusalError(u.Words)
 	}
 	p, err := k.kernel.read(n, true)
 	if err != nil {

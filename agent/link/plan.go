@@ -124,7 +124,7 @@ func checkDeviceOwner(n fleet.Network, d *device, kind string) error {
 	case strings.HasPrefix(d.Owner, ownerPrefix) && d.Owner != ownerAlias(n):
 		return fleet.Errorf(fleet.Conflict, "The device %s on this host belongs to another network of Quantix. Give this network another bridge device.", d.Name)
 	}
-	return fleet.Errorf(fleet.Conflict, "The host has a device %s already, which was not made by Quantix, so it is left alone. Give the network another bridge device, or remove that device.", d.Name)
+	return fleet.Errorf(fleet.Conflict, "The host already has a device %s, which was not created by Quantix, so Quantix does not change the device. Give the network another bridge device, or remove the device from the host.", d.Name)
 }
 
 // planOverlay returns the steps to create or update an overlay; no steps if the overlay is up to date.
@@ -142,7 +142,7 @@ func planOverlay(n fleet.Network, p hostState) (steps []step, err error) {
 	}
 	mtu := at.mtu - fleet.VXLANOverhead(at.addr)
 	if n.Spec.MTU > mtu {
-		return nil, fleet.Errorf(fleet.Conflict, "An MTU of %d does not fit into the MTU of %s, which is %d: the tunnel's header leaves %d bytes. Give a smaller MTU, or leave it empty.", n.Spec.MTU, at.on, at.mtu, mtu)
+		return nil, fleet.Errorf(fleet.Conflict, "An MTU of %d does not fit into the MTU of %s, which is %d: the tunnel's header leaves %d bytes. Give a smaller MTU, or leave the MTU empty.", n.Spec.MTU, at.on, at.mtu, mtu)
 	}
 	if n.Spec.MTU > 0 {
 		mtu = n.Spec.MTU
@@ -208,7 +208,7 @@ func underlayAddress(n fleet.Network, p hostState) (localAddress, error) {
 		}
 	}
 	if len(found) == 0 {
-		return localAddress{}, fleet.Errorf(fleet.Conflict, "None of this host's addresses is in %s, the network between the overlay's hosts. Give the host such an address, or choose other hosts.", in)
+		return localAddress{}, fleet.Errorf(fleet.Conflict, "None of this host's addresses is in %s, the network between the overlay's hosts. Give the host an address in this network, or choose other hosts.", in)
 	}
 	return slices.MinFunc(found, func(a, b localAddress) int { return a.addr.Compare(b.addr) }), nil
 }
@@ -277,8 +277,8 @@ func planRollback(n fleet.Network, before previousState, p hostState) (steps []s
 	} else if stood && mine && p.bridge.STP != before.STP {
 		steps = append(steps, stp)
 	}
-	// The change moved addresses to the target. They leave the target again, except addresses that the target had
-	// before the change.
+	// The change moved addresses and routes to the other device. Remove them from that device, except those that the
+	// device had before the change.
 	other := p.uplink
 	if !before.Bridged {
 		other = p.bridge
@@ -331,7 +331,7 @@ func checkDevicesPresent(n fleet.Network, p hostState, nics *fleet.NetworkNICs) 
 	case fleet.NetworkBridged:
 		switch {
 		case p.bridge == nil:
-			return fleet.Errorf(fleet.NotFound, "This host has no bridge %s. Create the bridge there, or define a network whose bridge the hosts create.", s.Bridge)
+			return fleet.Errorf(fleet.NotFound, "This host has no bridge %s. Create the bridge on the host, or define a network whose bridge the hosts create.", s.Bridge)
 		case p.bridge.Kind != "bridge":
 			return fleet.Errorf(fleet.Conflict, "The device %s of this host is not a bridge.", s.Bridge)
 		}
@@ -340,14 +340,14 @@ func checkDevicesPresent(n fleet.Network, p hostState, nics *fleet.NetworkNICs) 
 		case p.uplink == nil:
 			return fleet.Errorf(fleet.NotFound, "This host has no device %s.", s.Device)
 		case p.uplink.Master != "":
-			return fleet.Errorf(fleet.Conflict, "The device %s is a part of %s: no other network can use it. Define a network on that bridge.", s.Device, p.uplink.Master)
+			return fleet.Errorf(fleet.Conflict, "The device %s is a part of %s, so no other network can use the device. Define a network on that bridge.", s.Device, p.uplink.Master)
 		}
 	case fleet.NetworkSRIOV:
 		switch {
 		case p.uplink == nil:
 			return fleet.Errorf(fleet.NotFound, "This host has no device %s.", s.Device)
 		case nics == nil || nics.Total == 0:
-			return fleet.Errorf(fleet.Conflict, "The device %s of this host has no virtual functions. Enable them there: write their number to /sys/class/net/%s/device/sriov_numvfs.", s.Device, s.Device)
+			return fleet.Errorf(fleet.Conflict, "The device %s of this host has no virtual functions. Enable virtual functions on the host: write their number to /sys/class/net/%s/device/sriov_numvfs.", s.Device, s.Device)
 		}
 	}
 	return nil

@@ -90,7 +90,7 @@ func TestPlanRefusesUnmanagedDevices(t *testing.T) {
 	strange := existingOverlay(n)
 	strange.bridge.Owner = ""
 	_, err := planOverlay(n, strange)
-	refused("an administrator's bridge", err, "not made by Quantix")
+	refused("an administrator's bridge", err, "not created by Quantix")
 	if steps, _, err := planRelease(n, strange); err != nil || joinSteps(steps) != "remove "+n.TunnelDevice() {
 		t.Errorf("its release: %v %s", err, joinSteps(steps))
 	}
@@ -100,7 +100,7 @@ func TestPlanRefusesUnmanagedDevices(t *testing.T) {
 	kind := existingOverlay(n)
 	kind.tunnel.Kind = "dummy"
 	_, err = planOverlay(n, kind)
-	refused("a device of another kind", err, "left alone")
+	refused("a device of another kind", err, "does not change the device")
 	_, err = planOverlay(n, hostState{localAddresses: []localAddress{newLocalAddress("192.0.2.1", "eth0", 1500)}})
 	refused("no address in the underlay", err, "None of this host's addresses is in 10.50.0.0/24")
 	n.Spec.MTU = 1500
@@ -180,11 +180,11 @@ func TestBridgePlanRefusesLoopsAndUnmanagedPorts(t *testing.T) {
 		"a guest's NIC":      {func(p *hostState) { p.uplink.Kind = "tuntap" }, "cannot be an uplink"},
 		"device of Quantix":  {func(p *hostState) { p.uplink.Owner = "quantix:x" }, "cannot be an uplink"},
 		"an address by DHCP": {func(p *hostState) { p.uplink.Addresses[0].Dynamic = true }, "DHCP"},
-		"several ways out":   {func(p *hostState) { p.uplink.InMultipath = true }, "several devices at once"},
+		"several ways out":   {func(p *hostState) { p.uplink.InMultipath = true }, "multipath route"},
 		"a second uplink": {func(p *hostState) {
 			p.bridge, p.nonGuestPorts = &device{Name: "qx-wire", Kind: "bridge", Owner: ownerAlias(newUplinkNetwork()), Up: true}, []string{"eth2"}
 		}, "form a loop"},
-		"an unmanaged bridge": {func(p *hostState) { p.bridge = &device{Name: "qx-wire", Kind: "bridge"} }, "not made by Quantix"},
+		"an unmanaged bridge": {func(p *hostState) { p.bridge = &device{Name: "qx-wire", Kind: "bridge"} }, "not created by Quantix"},
 	} {
 		p := hostState{uplink: newUplinkDevice()}
 		c.change(&p)

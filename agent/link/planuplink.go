@@ -109,7 +109,7 @@ func uplinkPort(n fleet.Network, p hostState) (string, error) {
 	case nic.Kind == "tuntap" || nic.Kind == "macvtap" || nic.Kind == "loopback" || strings.HasPrefix(nic.Owner, ownerPrefix):
 		return "", fleet.Errorf(fleet.Conflict, "%s cannot be an uplink, because it does not connect this host to other machines. Choose a physical NIC, a bond or a VLAN device.", nic.Name)
 	case nic.InMultipath && nic.Master == "":
-		return "", fleet.Errorf(fleet.Conflict, "A route of this host uses several devices at once, %s among them, which cannot be moved to a bridge. Choose another device.", nic.Name)
+		return "", fleet.Errorf(fleet.Conflict, "A multipath route of this host uses several devices, including %s, and cannot be moved to a bridge. Choose another device.", nic.Name)
 	}
 	if nic.UnsupportedRoute != "" && nic.Master == "" {
 		return "", fleet.Errorf(fleet.Conflict, "The route %s through %s uses a gateway of another address family or a tunnel, or applies to one traffic class only, so it cannot be moved to a bridge. Choose another device, or remove the route first.", nic.UnsupportedRoute, nic.Name)

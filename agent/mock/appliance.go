@@ -107,7 +107,7 @@ func (h *Host) setVolumeData(ctx context.Context, in hypervisor.VolumeWork, data
 func (h *Host) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	e := in.Params.Export
 	if e == nil || len(e.Disks) == 0 || len(e.Disks) != len(e.Appliance.Disks) {
-		return fleet.Errorf(fleet.Invalid, "The export job names no appliance to export.")
+		return fleet.Errorf(fleet.Invalid, "The export job does not describe a valid appliance.")
 	}
 	told := in.Progress
 	in.Progress = func(percent int, _ string) {

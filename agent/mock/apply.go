@@ -127,9 +127,9 @@ func (h *Host) planEdit(in hypervisor.ApplyWork) hypervisor.DefinitionEdit {
 				return !hasDiskOfVolume(was.Spec.Disks, d) && !slices.Contains(in.CreatedDisks, d.Ref())
 			})
 		}
-		return hypervisor.PlanEdit(was, g.definedSpec(), in.VM, in.Reapply)
+		return hypervisor.PlanEdit(was, g.definedSpec(), in.VM, in.Overwrites)
 	}
-	return hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, in.VM, true)
+	return hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, in.VM, hypervisor.OverwriteAll)
 }
 
 // checkApply refuses an invalid job, and otherwise returns the volumes to create. The caller holds h.mu.
@@ -192,7 +192,7 @@ func (h *Host) checkMedium(in hypervisor.ApplyWork, m fleet.Medium) error {
 	case m.Kind == fleet.MediumISO && (f.Format != "iso" || f.hasExternalData):
 		return fleet.Errorf(fleet.Conflict, "The volume %s is not an ISO image, or is a link. Choose another volume.", m.Volume)
 	case m.Kind != fleet.MediumISO && (f.Format != "raw" || f.hasExternalData), m.Kind == fleet.MediumFloppy && f.CapacityBytes > fleet.MaxFloppyBytes:
-		return fleet.Errorf(fleet.Conflict, "The volume %s does not fit the drive, or is a link. Choose another volume.", m.Volume)
+		return fleet.Errorf(fleet.Conflict, "The volume %s is too large for the drive, is not a raw image, or is a link. Choose another volume.", m.Volume)
 	}
 	return nil
 }

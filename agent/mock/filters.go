@@ -62,7 +62,7 @@ func (h *Host) reportGroups() (out []wire.GroupReport) {
 func (h *Host) rewriteFilters(in hypervisor.ApplyWork, was []fleet.NIC) {
 	for _, n := range in.VM.Spec.NICs {
 		same := slices.ContainsFunc(was, func(o fleet.NIC) bool { return strings.EqualFold(o.MAC, n.MAC) && o.HasSameFilter(n) })
-		if in.Reapply || !same {
+		if in.Overwrites("nics") || !same {
 			delete(h.changedFilters, hypervisor.FilterName(in.VM.ID, n.MAC))
 		}
 	}

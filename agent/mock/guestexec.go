@@ -17,7 +17,7 @@ import (
 func (h *Host) RunInGuest(ctx context.Context, id fleet.VMID, program fleet.GuestProgram) (out fleet.GuestOutput, err error) {
 	err = h.withGuestAgent(ctx, id, func(g *guest) error {
 		if nameContains(g.name, NoExec) {
-			return fleet.Errorf(fleet.Conflict, "The guest agent runs no programs: Command guest-exec has been disabled. Remove guest-exec and guest-exec-status from the list of blocked commands in the agent's configuration in the guest.")
+			return fleet.Errorf(fleet.Conflict, "The guest agent does not run programs: Command guest-exec has been disabled. Remove guest-exec and guest-exec-status from the list of blocked commands in the agent's configuration in the guest.")
 		}
 		g.programs = append(slices.Clone(g.programs), program)
 		return nil

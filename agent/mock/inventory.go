@@ -23,6 +23,14 @@ type machineModel struct {
 	os, kernel                        string
 	features                          []string
 	models                            []string // additional CPU models for its guests
+	gaps                              []fleet.CPUModelGap
+}
+
+// intelServerGaps are Intel's server models on an AMD processor.
+var intelServerGaps = []fleet.CPUModelGap{
+	{Model: "Cascadelake-Server", Missing: []string{"hle", "pcid", "rtm"}},
+	{Model: "Icelake-Server", Missing: []string{"hle", "pcid", "rtm"}},
+	{Model: "Skylake-Server", Missing: []string{"hle", "pcid", "rtm"}},
 }
 
 var machines = []machineModel{
@@ -31,18 +39,21 @@ var machines = []machineModel{
 		memoryGiB: 384, driver: "mlx5_core", nicSpeedMbps: 25000, maxVirtualFunctions: 64, os: "Debian GNU/Linux 12", kernel: "6.1.0-26-amd64",
 		features: []string{"svm", "npt", "avx2", "avx512f", "aes", "sha_ni", "x2apic"},
 		models:   []string{"EPYC", "EPYC-Milan", "EPYC-Rome"},
+		gaps:     intelServerGaps,
 	},
 	{
 		product: "HPE ProLiant DL380 Gen10", vendor: "GenuineIntel", model: "Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz", sockets: 2, coresPerSocket: 32,
 		memoryGiB: 512, driver: "i40e", nicSpeedMbps: 10000, maxVirtualFunctions: 32, os: "Ubuntu 24.04 LTS", kernel: "6.8.0-45-generic",
 		features: []string{"vmx", "ept", "avx2", "avx512f", "aes", "sha_ni", "x2apic"},
 		models:   []string{"Cascadelake-Server", "Icelake-Server", "Skylake-Server"},
+		gaps:     []fleet.CPUModelGap{{Model: "EPYC", Missing: []string{"sse4a", "svm"}}, {Model: "EPYC-Rome", Missing: []string{"sse4a", "svm", "wbnoinvd"}}},
 	},
 	{
 		product: "Supermicro AS-4125GS-TNRT", vendor: "AuthenticAMD", model: "AMD EPYC 9554 64-Core Processor", sockets: 2, coresPerSocket: 64,
 		memoryGiB: 1024, driver: "mlx5_core", nicSpeedMbps: 100000, maxVirtualFunctions: 128, os: "Rocky Linux 9.4", kernel: "5.14.0-427.el9.x86_64",
 		features: []string{"svm", "npt", "avx2", "avx512f", "aes", "sha_ni", "x2apic"},
 		models:   []string{"EPYC", "EPYC-Milan", "EPYC-Rome"},
+		gaps:     intelServerGaps,
 		gpu:      &fleet.GPU{Address: "0000:41:00.0", Vendor: "NVIDIA", Product: "L40S", Driver: "nvidia", VFsTotal: 32, MdevTypes: []string{"nvidia-1147", "nvidia-1148"}},
 	},
 }
@@ -99,6 +110,7 @@ func simulatedInventory(name string) fleet.Inventory {
 		NetworkGaps: []fleet.NetworkGap{{Mode: fleet.NetworkOVS, Why: "Open vSwitch is not installed. Install openvswitch-switch."}},
 	}
 	out.VMGaps = append(out.VMGaps, m.missingEncryptionKinds()...)
+	out.CPUModelGaps = append([]fleet.CPUModelGap{{Model: "SapphireRapids", Missing: []string{"amx-bf16", "amx-int8", "amx-tile"}}}, m.gaps...)
 	out.CPUModels = append([]string{"Nehalem", "Penryn", "SandyBridge", "Westmere", "kvm64", "qemu64"}, m.models...)
 	for n := range m.sockets {
 		node := fleet.NUMANode{ID: n, MemoryBytes: m.memoryGiB << 30 / int64(m.sockets)}

@@ -213,7 +213,7 @@ func (h *Host) HostState(ctx context.Context, on hypervisor.Assignment) (wire.St
 	s.Host.Inventory.Accelerators = slices.Clone(h.inventory.Accelerators)
 	s.Host.Inventory.Firmwares = slices.Clone(h.inventory.Firmwares)
 	s.Host.Inventory.VMGaps = slices.Clone(h.inventory.VMGaps)
-	s.Host.Inventory.CPUModels = slices.Clone(h.inventory.CPUModels)
+	s.Host.Inventory.CPUModels, s.Host.Inventory.CPUModelGaps = slices.Clone(h.inventory.CPUModels), slices.Clone(h.inventory.CPUModelGaps)
 	for _, g := range h.guests {
 		if g.managed {
 			s.VMs = append(s.VMs, wire.VMReport{

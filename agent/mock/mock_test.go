@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -156,8 +157,18 @@ func TestConformance(t *testing.T) {
 		StopPool:    func(_ *testing.T, p fleet.Pool) { h.stopPool(p) },
 		StopNetwork: func(_ *testing.T, name string) { h.StopNetwork(name) }, UndefineNetwork: func(_ *testing.T, name string) { h.UndefineNetwork(name) },
 		EditNetwork: func(_ *testing.T, name string) {
-			h.changeNetwork(name, func(n *network) { n.editedParts = []string{"addresses and DHCP"} })
+			h.EditNetwork(name, func(s *fleet.NetworkSpec) {
+				subnet, dhcp := *s.IPv4, fleet.DHCP{}
+				if subnet.DHCP != nil {
+					dhcp = *subnet.DHCP
+				}
+				address := subnet.Prefix().Addr().As4()
+				address[3] = 200
+				dhcp.Leases = append(slices.Clone(dhcp.Leases), fleet.StaticLease{MAC: "52:54:00:00:00:aa", IP: netip.AddrFrom4(address).String(), Name: "theirs"})
+				subnet.DHCP, s.IPv4 = &dhcp, &subnet
+			})
 		},
+		EditPool:               func(_ *testing.T, name, path string) { h.EditPool(name, path) },
 		Reservations:           func(_ *testing.T, name string) []string { return h.Reservations(name) },
 		DropReservations:       func(_ *testing.T, name string) { h.DropReservations(name) },
 		PortGroups:             func(_ *testing.T, name string) []string { return h.PortGroups(name) },

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"quantix/agent/hypervisor"
+	"quantix/internal/drift"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -26,13 +27,18 @@ const CutsHostOff = "cuts-off"
 type network struct {
 	id           fleet.NetworkID
 	spec         fleet.NetworkSpec // the persistent definition
+	applied      fleet.NetworkSpec // the persistent definition without an administrator's edits
 	live         fleet.NetworkSpec // the definition of the running network
 	active       bool
-	undefined    bool     // the network runs without a definition
-	editedParts  []string // parts that an administrator edited
-	dnsmasqEnded bool     // the network's dnsmasq has ended
-	ownAddress   string   // overlay network: the host's own address
-	peerCount    int      // overlay network: the number of known peers
+	undefined    bool   // the network runs without a definition
+	dnsmasqEnded bool   // the network's dnsmasq has ended
+	ownAddress   string // overlay network: the host's own address
+	peerCount    int    // overlay network: the number of known peers
+}
+
+// drift lists an administrator's edits that the wanted spec does not have.
+func (n *network) drift(wanted fleet.NetworkSpec) []fleet.Drift {
+	return drift.OfNetwork(n.applied, n.spec, wanted, nil)
 }
 
 // underlayAddress returns the host's address in the underlay of an overlay network. Each host has a different address.
@@ -64,6 +70,15 @@ func (n *network) addDeviceState(st *fleet.NetworkStatus) {
 
 // ApplyNetwork implements hypervisor.Networks.
 func (h *Host) ApplyNetwork(ctx context.Context, n fleet.Network) error {
+	return h.applyNetwork(ctx, n, false)
+}
+
+// ReapplyNetwork implements hypervisor.Networks.
+func (h *Host) ReapplyNetwork(ctx context.Context, n fleet.Network) error {
+	return h.applyNetwork(ctx, n, true)
+}
+
+func (h *Host) applyNetwork(ctx context.Context, n fleet.Network, overwrite bool) error {
 	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
@@ -84,14 +99,14 @@ func (h *Host) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 	case mine == nil:
 		mine = &network{id: n.ID, spec: *n.Spec, ownAddress: underlayAddress(*n.Spec, h.options.Name)}
 		h.networks[n.Name] = mine
-	case len(mine.editedParts) > 0:
-		return fleet.Errorf(fleet.Conflict, "%s", hypervisor.NetworkEditedText(mine.editedParts))
+	case len(mine.drift(*n.Spec)) > 0 && !overwrite:
+		return fleet.RefusalError(hypervisor.NetworkEditedText(drift.NetworkParts(mine.drift(*n.Spec))))
 	}
 	if nameContains(n.Name, CutsHostOff) && n.Spec.Mode == fleet.NetworkUplink {
 		delete(h.networks, n.Name)
 		return fleet.Errorf(fleet.Conflict, "The change was undone: the portal was not reached through %s within 30 s (dial tcp: i/o timeout). The host is unchanged. Repair the network there, then try again.", n.BridgeDevice())
 	}
-	mine.undefined, mine.spec, mine.peerCount = false, *n.Spec, len(slices.DeleteFunc(slices.Clone(n.Peers), func(a string) bool { return a == mine.ownAddress }))
+	mine.undefined, mine.spec, mine.applied, mine.peerCount = false, *n.Spec, *n.Spec, len(slices.DeleteFunc(slices.Clone(n.Peers), func(a string) bool { return a == mine.ownAddress }))
 	if user := h.guestOnNetwork(n.Name, mine.bridgeName()); mine.dnsmasqEnded && user != "" {
 		return fleet.Errorf(fleet.Conflict, "%s Stop %s first.", hypervisor.NoDnsmasqText, user)
 	}
@@ -164,7 +179,7 @@ func (h *Host) networkStatus(n *network) fleet.NetworkStatus {
 	case n.undefined:
 		st.Error = hypervisor.NetworkUndefinedText
 	case n.spec.Mode == fleet.NetworkSRIOV && st.NICs != nil && st.NICs.Total == 0:
-		st.Error = "The device " + n.spec.Device + " of this host has no virtual functions. Enable them on the host: write their number to /sys/class/net/" + n.spec.Device + "/device/sriov_numvfs."
+		st.Error = "The device " + n.spec.Device + " of this host has no virtual functions. Enable virtual functions on the host: write their number to /sys/class/net/" + n.spec.Device + "/device/sriov_numvfs."
 	case n.active && n.dnsmasqEnded:
 		st.Error = hypervisor.NoDnsmasqText
 	case n.active && !reflect.DeepEqual(n.spec, n.live):
@@ -178,11 +193,11 @@ func (h *Host) reportNetworks(assigned []fleet.Network) []wire.NetworkReport {
 	out := fixedNetworks()
 	for name, n := range h.networks {
 		r := wire.NetworkReport{ID: n.id, Name: name, Kind: fleet.NetworkLibvirt, Status: h.networkStatus(n)}
-		if len(n.editedParts) > 0 && slices.ContainsFunc(assigned, func(a fleet.Network) bool { return a.ID == n.id }) {
-			r.Status.Error = cmp.Or(r.Status.Error, hypervisor.NetworkEditedText(n.editedParts))
-		}
-		if slices.ContainsFunc(assigned, func(a fleet.Network) bool { return a.ID == n.id }) {
-			r.Status.Leases = h.leases(name)
+		if i := slices.IndexFunc(assigned, func(a fleet.Network) bool { return a.ID == n.id }); i >= 0 {
+			r.Status.Leases, r.Status.Drift = h.leases(name), n.drift(*assigned[i].Spec)
+			if parts := drift.NetworkParts(r.Status.Drift); len(parts) > 0 && (r.Status.Error == "" || r.Status.Error == hypervisor.NetworkOutdatedText) {
+				r.Status.Error = hypervisor.NetworkEditedText(parts)
+			}
 		}
 		out = append(out, r)
 	}
@@ -209,6 +224,14 @@ func (h *Host) UndefineNetwork(name string) {
 	h.changeNetwork(name, func(n *network) { n.undefined = true })
 }
 
+// EditNetwork changes the definition of a network and the running network, like virsh net-update --config --live.
+func (h *Host) EditNetwork(name string, change func(*fleet.NetworkSpec)) {
+	h.changeNetwork(name, func(n *network) {
+		change(&n.spec)
+		n.live = n.spec
+	})
+}
+
 // EndDNSMasq ends a network's DHCP and DNS server.
 func (h *Host) EndDNSMasq(name string) {
 	h.changeNetwork(name, func(n *network) { n.dnsmasqEnded = true })
@@ -218,7 +241,7 @@ func (h *Host) EndDNSMasq(name string) {
 func (h *Host) DefineNetwork(name string, spec fleet.NetworkSpec) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.networks[name] = &network{id: fleet.NewID[fleet.NetworkID](), spec: spec, live: spec, active: true}
+	h.networks[name] = &network{id: fleet.NewID[fleet.NetworkID](), spec: spec, applied: spec, live: spec, active: true}
 	h.notify()
 }
 

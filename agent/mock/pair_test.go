@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestPair(t *testing.T) {
+func TestTwoHostConformance(t *testing.T) {
 	t.Parallel()
 	storage := NewStorage()
 	hosts := [2]*Host{New(Options{Name: "mock-1", SharedStorage: storage}), New(Options{Name: "mock-2", SharedStorage: storage})}

@@ -48,7 +48,7 @@ func (v rfbClient) update(incremental byte, pixel int) map[int][]byte {
 	return out
 }
 
-func TestScreenEchoesKeys(t *testing.T) {
+func TestVNCScreenEchoesKeys(t *testing.T) {
 	t.Parallel()
 	h := New(Options{Name: "h"})
 	vm := fleet.VM{Meta: fleet.Meta{ID: fleet.NewID[fleet.VMID](), Name: "web"}, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128}}

@@ -28,7 +28,7 @@ func (h *Host) TakeSnapshot(ctx context.Context, in hypervisor.SnapshotWork) err
 		case len(t.Nodes) >= fleet.MaxSnapshots:
 			return fleet.Errorf(fleet.Conflict, "The VM has %d snapshots, which is the maximum. Delete a snapshot first.", fleet.MaxSnapshots)
 		case g.isRunning() && in.Params.Memory && g.live.spec.WhyNoMemorySnapshot() != "":
-			return fleet.Errorf(fleet.Conflict, "%s", g.live.spec.WhyNoMemorySnapshot())
+			return fleet.RefusalError(g.live.spec.WhyNoMemorySnapshot())
 		case nameContains(in.VM.Name, FailSnapshot):
 			return fleet.Errorf(fleet.Conflict, "/srv/full has 3 MiB free, but the snapshot may need %s. Free space there first.", fleet.FormatBytes(int64(in.VM.Spec.MemoryMiB)<<20))
 		}
@@ -187,7 +187,7 @@ func (h *Host) checkSnapshots(g *guest, in hypervisor.SnapshotWork) error {
 		return fleet.Errorf(fleet.Conflict, "Somebody made snapshots of the VM with virsh on the host (%s), which would be lost. Delete those snapshots first (virsh snapshot-list, snapshot-delete).", g.foreignSnapshots[0])
 	}
 	if len(g.foreignOverlays) > 0 {
-		return fleet.Errorf(fleet.Conflict, "The VM uses the file %s instead of %s, as after a snapshot or a change on the host. Merge that file first.", g.foreignOverlays[0].File, g.foreignOverlays[0].Disk.Volume)
+		return fleet.Errorf(fleet.Conflict, "The VM uses the file %s instead of %s, for example because of a snapshot or a change on the host. Merge that file first.", g.foreignOverlays[0].File, g.foreignOverlays[0].Disk.Volume)
 	}
 	if i := slices.IndexFunc(g.persistent.spec.HostDevices, func(d fleet.VMHostDevice) bool { return d.PhysicalDiskName() != "" }); i >= 0 {
 		return fleet.Errorf(fleet.Conflict, "The VM has the physical disk %s. Physical disks cannot have snapshots.", g.persistent.spec.HostDevices[i].Device)

@@ -10,6 +10,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/pooldir"
+	"quantix/internal/drift"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -59,8 +60,20 @@ type pool struct {
 	dir         *sourceDirectory
 	startError  string
 	record      pooldir.RecordedPool
-	stopped     bool // somebody else stopped the pool
-	preexisting bool // the host had the pool before Quantix
+	stopped     bool            // somebody else stopped the pool
+	preexisting bool            // the host had the pool before Quantix
+	edited      *fleet.PoolSpec // the definition after an administrator's edit; nil: spec
+}
+
+// drift lists an administrator's edits of the pool's definition.
+func (p *pool) drift() []fleet.Drift {
+	if p.edited == nil {
+		return nil
+	}
+	source := func(s fleet.PoolSpec) drift.PoolSource {
+		return drift.PoolSource{Kind: string(s.Kind), Path: s.Path, Server: s.Server, Export: s.Export, Device: s.Device}
+	}
+	return drift.OfPool(source(p.spec), source(*p.edited))
 }
 
 // fileSystem returns the file system of the pool. Exports of a server share one, and all local directories share one.
@@ -86,7 +99,12 @@ func (s *Storage) directoryOf(source string, volumes []fleet.Volume) *sourceDire
 }
 
 // ApplyPool implements hypervisor.Storage.
-func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
+func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error { return h.applyPool(ctx, p, false) }
+
+// ReapplyPool implements hypervisor.Storage.
+func (h *Host) ReapplyPool(ctx context.Context, p fleet.Pool) error { return h.applyPool(ctx, p, true) }
+
+func (h *Host) applyPool(ctx context.Context, p fleet.Pool, overwrite bool) error {
 	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
@@ -95,6 +113,9 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 	h.mu.Unlock()
 	if ok && old.spec.Source() != p.Spec.Source() {
 		return fleet.Errorf(fleet.Conflict, "The host already has a pool %q with the source %s. Release that pool first.", p.Name, old.spec.Source())
+	}
+	if ok && len(old.drift()) > 0 && (!overwrite || old.preexisting) {
+		return fleet.Errorf(fleet.Conflict, "The host already has a pool %q with the source %s. Undo that edit first.", p.Name, old.edited.Source())
 	}
 	err := h.checkPoolAllowed(p.Spec)
 	if err == nil {
@@ -200,6 +221,17 @@ func (h *Host) DefinePool(name string, spec fleet.PoolSpec) {
 	h.notify()
 }
 
+// EditPool changes the path in a pool's definition, like virsh pool-edit. An active pool keeps its directory.
+func (h *Host) EditPool(name, path string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.pools[name]
+	edited := p.spec
+	edited.Path = path
+	p.edited = &edited
+	h.notify()
+}
+
 // activePool returns the active pool with the ID on this host. The caller holds h.mu.
 func (h *Host) activePool(id fleet.PoolID, pools []fleet.Pool) (*pool, error) {
 	i := slices.IndexFunc(pools, func(p fleet.Pool) bool { return p.ID == id })
@@ -257,6 +289,7 @@ func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]hyperv
 		status := fleet.PoolStatus{State: fleet.PoolInactive, Error: fmt.Sprintf("Storage pool not found: no storage pool with matching name '%s'", a.Name)}
 		if p, ok := h.pools[a.Name]; ok {
 			status = p.status(users)
+			status.Drift = p.drift()
 			for i := range status.Volumes {
 				v := &status.Volumes[i]
 				if sum, ok := hashed[fleet.Volref{PoolID: a.ID, Volume: v.Name}]; ok {

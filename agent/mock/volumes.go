@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"quantix/agent/fetch"
 	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
@@ -137,7 +138,7 @@ func (h *Host) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error 
 	return h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) {
 		var err error
 		if sums.Hostname() == FetchChecksumMissing {
-			_, err = fleet.FindChecksum("", path.Base(at.Path))
+			_, err = fetch.FindChecksum("", path.Base(at.Path))
 			return fleet.Volume{}, err
 		}
 		if slices.Contains([]string{FetchRefused, FetchUnresolved}, sums.Hostname()) {
@@ -145,13 +146,13 @@ func (h *Host) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error 
 		}
 		switch at.Hostname() {
 		case FetchRefused:
-			err = fleet.Errorf(fleet.Conflict, "The host cannot reach %s: connection refused. Check the address, and whether the host has a network that reaches it.", at.Host)
+			err = fleet.Errorf(fleet.Conflict, "The host cannot reach %s: connection refused. Check the address, and the host's network connection to this address.", at.Host)
 		case FetchUnresolved:
-			err = fleet.Errorf(fleet.Conflict, "The host cannot find %s: no such host. Check the address, and whether the host has a network and DNS that reach it.", at.Host)
+			err = fleet.Errorf(fleet.Conflict, "The host cannot find %s: no such host. Check the address, and the host's network connection and DNS.", at.Host)
 		case FetchPage:
 			err = fleet.Errorf(fleet.Invalid, "The file that was downloaded is a web page, not an image.")
 		case FetchWrongChecksum:
-			err = fleet.Errorf(fleet.Conflict, "The download's checksum differs from the expected one, %s. The download was discarded, and nothing of it was kept.", in.Params.Checksum)
+			err = fleet.Errorf(fleet.Conflict, "The download's checksum differs from the expected checksum, %s. The downloaded file was deleted.", in.Params.Checksum)
 		}
 		v := fleet.Volume{Format: "raw", CapacityBytes: downloadedBytes, AllocBytes: downloadedBytes}
 		switch path.Ext(in.Name) {

@@ -24,7 +24,7 @@ func (r PoolRoots) CheckDevice(device, dir string) error {
 	case err != nil:
 		return err
 	case info.Mode()&fs.ModeDevice == 0 || info.Mode()&fs.ModeCharDevice != 0:
-		return fleet.Errorf(fleet.Conflict, "%s is no block device.", device)
+		return fleet.Errorf(fleet.Conflict, "%s is not a block device.", device)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

@@ -33,12 +33,12 @@ func TestPoolDirectoryIsVerified(t *testing.T) {
 		"its marker":                              {marked, DirReading{true, ownPoolID, disk, 7, "", nil}, ""},
 		"its marker on another device":            {marked, DirReading{true, ownPoolID, Mount{"/srv", "ext4", "/dev/sdc1"}, 9, "", nil}, ""},
 		"another pool's marker":                   {marked, DirReading{true, otherPoolID, disk, 7, "", nil}, "belongs to another pool"},
-		"missing":                                 {marked, DirReading{}, "is gone"},
+		"missing":                                 {marked, DirReading{}, "is missing. When"},
 		"recreated directory":                     {marked, DirReading{true, "", disk, 8, "", nil}, "its marker .quantix-pool is missing"},
 		"only the marker is missing":              {marked, DirReading{true, "", disk, 7, "", nil}, "its marker .quantix-pool is missing"},
-		"not mounted":                             {marked, DirReading{true, "", root, 8, "", nil}, "is not mounted: ext4 of /dev/sdb1 belongs at /srv"},
-		"another file system mounted over it":     {marked, DirReading{true, "", Mount{"/srv/vm", "tmpfs", "tmpfs"}, 1, "", nil}, "lies over /srv/vm: tmpfs, mounted at /srv/vm"},
-		"another file system at its mount":        {marked, DirReading{true, "", Mount{"/srv", "xfs", "/dev/sdc1"}, 1, "", nil}, "lies over /srv/vm: xfs of /dev/sdc1, mounted at /srv"},
+		"not mounted":                             {marked, DirReading{true, "", root, 8, "", nil}, "is not mounted: ext4 of /dev/sdb1 must be mounted at /srv"},
+		"another file system mounted over it":     {marked, DirReading{true, "", Mount{"/srv/vm", "tmpfs", "tmpfs"}, 1, "", nil}, "hides /srv/vm: tmpfs, mounted at /srv/vm"},
+		"another file system at its mount":        {marked, DirReading{true, "", Mount{"/srv", "xfs", "/dev/sdc1"}, 1, "", nil}, "Another file system hides /srv/vm: xfs of /dev/sdc1, mounted at /srv"},
 		"no marker could be written":              {unmarked, DirReading{true, "", nas, 7, "", nil}, ""},
 		"no marker, another directory":            {unmarked, DirReading{true, "", nas, 8, "", nil}, "not the one"},
 		"no marker, not mounted":                  {unmarked, DirReading{true, "", disk, 7, "", nil}, "is not mounted: nfs4 of nas:/vm"},
@@ -52,7 +52,7 @@ func TestPoolDirectoryIsVerified(t *testing.T) {
 }
 
 // A pool stays stopped only if somebody else stopped it.
-func TestPoolStoppedByOthersStaysStopped(t *testing.T) {
+func TestPoolStoppedOutsideQuantixStaysStopped(t *testing.T) {
 	t.Parallel()
 	used := &RecordedDir{Marked: true}
 	for name, c := range map[string]struct {

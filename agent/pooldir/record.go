@@ -36,17 +36,17 @@ func (k RecordedPool) CheckDir(reading DirReading) error {
 	case k.Place == nil || reading.Marker == k.ID:
 		return nil
 	case !reading.Exists:
-		return fleet.Errorf(fleet.Conflict, "The directory %s is gone. When the directory is back or mounted again, the pool is used again automatically.", k.Path)
+		return fleet.Errorf(fleet.Conflict, "The directory %s is missing. When the directory is back or mounted again, the pool is used again automatically.", k.Path)
 	case reading.Mount != k.Place.Mount && isBelow(reading.Mount.Point, k.Place.Mount.Point):
-		return fleet.Errorf(fleet.Conflict, "Another file system lies over %s: %s, mounted at %s. When that file system is unmounted, the pool is used again automatically.",
+		return fleet.Errorf(fleet.Conflict, "Another file system hides %s: %s, mounted at %s. When that file system is unmounted, the pool is used again automatically.",
 			k.Path, reading.Mount.describe(), reading.Mount.Point)
 	case reading.Mount != k.Place.Mount:
-		return fleet.Errorf(fleet.Conflict, "The file system of %s is not mounted: %s belongs at %s. When the file system is mounted again, the pool is used again automatically.",
+		return fleet.Errorf(fleet.Conflict, "The file system of %s is not mounted: %s must be mounted at %s. When the file system is mounted again, the pool is used again automatically.",
 			k.Path, k.Place.Mount.describe(), k.Place.Mount.Point)
 	case k.Place.Marked:
-		return fleet.Errorf(fleet.Conflict, "The directory %s is not the one that this pool was created in: its marker %s is missing. Bring that directory back, or release the pool.", k.Path, MarkerFile)
+		return fleet.Errorf(fleet.Conflict, "The directory %s is not the one that this pool was created in: its marker %s is missing. Restore that directory, or release the pool.", k.Path, MarkerFile)
 	case reading.Inode != k.Place.Inode:
-		return fleet.Errorf(fleet.Conflict, "The directory %s is not the one that this pool was created in. Bring that directory back, or release the pool.", k.Path)
+		return fleet.Errorf(fleet.Conflict, "The directory %s is not the one that this pool was created in. Restore that directory, or release the pool.", k.Path)
 	}
 	return nil
 }

@@ -34,11 +34,11 @@ func (r PoolRoots) CheckDir(dir string) error {
 	}
 	what := dir
 	if real != dir {
-		what += ", which is really " + real + ","
+		what += ", which resolves to " + real + ","
 	}
 	for _, root := range r.Forbidden {
 		if at := resolveRoot(root); isBelow(real, at) || isBelow(at, real) {
-			return fleet.Errorf(fleet.Forbidden, "The host refuses a pool at %s: Quantix keeps its own files in %s.", what, at)
+			return fleet.Errorf(fleet.Forbidden, "The host refuses a pool at %s: Quantix stores its own files in %s.", what, at)
 		}
 	}
 	for _, root := range r.Allowed {
@@ -46,7 +46,7 @@ func (r PoolRoots) CheckDir(dir string) error {
 			return nil
 		}
 	}
-	return fleet.Errorf(fleet.Forbidden, "The host refuses a pool at %s: its agent allows pools in %s only. Choose a directory there, or add one to poolRoots in the agent's settings.",
+	return fleet.Errorf(fleet.Forbidden, "The host refuses a pool at %s: its agent allows pools in %s only. Choose an allowed directory, or add a directory to poolRoots in the agent's settings.",
 		what, listDirs(r.Allowed))
 }
 
@@ -95,7 +95,7 @@ func resolvePath(p string) (string, error) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
 			if len(rest) >= own {
-				return "", fleet.Errorf(fleet.Conflict, "The path %s leads through a symbolic link to %s, which does not exist.", p, next)
+				return "", fleet.Errorf(fleet.Conflict, "The path %s contains a symbolic link to %s, which does not exist.", p, next)
 			}
 			return path.Join(append([]string{next}, rest...)...), nil
 		case err != nil:
@@ -109,7 +109,7 @@ func resolvePath(p string) (string, error) {
 			return "", err
 		}
 		if links++; links > maxLinks {
-			return "", fleet.Errorf(fleet.Conflict, "The path %s leads through too many symbolic links.", p)
+			return "", fleet.Errorf(fleet.Conflict, "The path %s contains too many symbolic links.", p)
 		}
 		if path.IsAbs(target) {
 			done = "/"

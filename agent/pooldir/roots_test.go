@@ -35,7 +35,7 @@ func TestPoolsOutsideRootsAreRefused(t *testing.T) {
 	}
 	roots := pooldir.PoolRoots{Allowed: []string{at("srv"), at("mnt/"), at("not-there-yet")}, Forbidden: []string{at("srv/own/quantix")}}
 	for p, want := range map[string]string{
-		"srv":                    "keeps its own files", // the root contains Quantix's files
+		"srv":                    "stores its own files", // the root contains Quantix's files
 		"srv/vm":                 "",
 		"srv/vm/new/below":       "",
 		"srv/inside":             "",
@@ -50,18 +50,18 @@ func TestPoolsOutsideRootsAreRefused(t *testing.T) {
 		"srv2":                   "allows pools in",
 		"disk":                   "allows pools in",
 		"etc/secrets":            "allows pools in",
-		"srv/outside":            "which is really " + at("etc/secrets"),
-		"srv/outside/new":        "which is really " + at("etc/secrets/new"),
-		"srv/up/secrets":         "which is really " + at("etc/secrets"),
-		"srv/vm/deep":            "which is really " + at("etc/secrets"),
+		"srv/outside":            "which resolves to " + at("etc/secrets"),
+		"srv/outside/new":        "which resolves to " + at("etc/secrets/new"),
+		"srv/up/secrets":         "which resolves to " + at("etc/secrets"),
+		"srv/vm/deep":            "which resolves to " + at("etc/secrets"),
 		"srv/vm/../../etc":       "allows pools in",
 		"srv/dangling":           "which does not exist",
 		"srv/dangling/new":       "which does not exist",
 		"srv/danglingOut":        "which does not exist",
 		"srv/loop":               "too many",
-		"srv/own/quantix":        "keeps its own files",
-		"srv/own/quantix/images": "keeps its own files",
-		"srv/own":                "keeps its own files",
+		"srv/own/quantix":        "stores its own files",
+		"srv/own/quantix/images": "stores its own files",
+		"srv/own":                "stores its own files",
 		"srv/own/quantix2":       "",
 	} {
 		err := roots.CheckDir(dir + "/" + p)

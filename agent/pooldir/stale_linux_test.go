@@ -95,7 +95,7 @@ func serveFUSE(dev *os.File, stale *atomic.Bool) {
 }
 
 // A stale handle is reported both by the probe of a pool's directory and by InspectDir.
-func TestStaleHandleIsReported(t *testing.T) {
+func TestStaleFileHandleIsReported(t *testing.T) {
 	t.Parallel()
 	dir, forget := mountStaleableDir(t)
 	if _, err := pooldir.InspectDir(dir); err != nil {

@@ -60,7 +60,7 @@ func (s Store) PathOf(id fleet.VMID, of fleet.VMFirstBoot) (string, error) {
 	}
 	name := fmt.Sprintf("%s-%d.%s", of.Kind, of.Number, ending)
 	if !seedFilePattern.MatchString(name) {
-		return "", fmt.Errorf("%q is not a version of first-boot data", name)
+		return "", fmt.Errorf("%q is not a valid file name for first-boot data", name)
 	}
 	return filepath.Join(dir, name), nil
 }
@@ -146,7 +146,7 @@ func checkFiles(of fleet.VMFirstBoot, files map[string][]byte) error {
 		all += len(data)
 	}
 	if len(files) == 0 || len(files) > 8 || all > maxDiscBytes || of.Kind == fleet.Ignition && len(files["config.ign"]) == 0 {
-		return fmt.Errorf("the portal sent first-boot data that is empty or larger than %d KiB", maxDiscBytes>>10)
+		return fmt.Errorf("the portal sent first-boot data that is empty or incomplete, or has more than 8 files or %d KiB", maxDiscBytes>>10)
 	}
 	return nil
 }

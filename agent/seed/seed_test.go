@@ -138,7 +138,7 @@ func TestInterruptedSeedIsRecreatedAndUnusedSeedsAreRemoved(t *testing.T) {
 	}
 }
 
-func TestOtherFilesStayInSeedDirectory(t *testing.T) {
+func TestSeedCleanupKeepsUnknownFiles(t *testing.T) {
 	t.Parallel()
 	s := seed.Store{Dir: t.TempDir()}
 	path, _ := s.PathOf(testVMID, fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1})

@@ -99,7 +99,7 @@ func (d *Listener) WaitPeer(ctx context.Context) (*Incoming, error) {
 		}
 		d.Close()
 		visits.Wait()
-		ended <- fmt.Errorf("%w: %d others did", ErrPeerNotConnected, maxListenerConnections)
+		ended <- fmt.Errorf("%w: all %d accepted connections failed", ErrPeerNotConnected, maxListenerConnections)
 	}()
 	select {
 	case in := <-came:
@@ -131,7 +131,7 @@ func Admit(ctx context.Context, conn net.Conn, own HostIdentity, peer Peer, tick
 	want, err := hex.DecodeString(ticketHash)
 	if err != nil || subtle.ConstantTimeCompare(sum[:], want) != 1 {
 		_ = conn.Close()
-		return nil, fmt.Errorf("%w: the ticket is another one", ErrWrongPeer)
+		return nil, fmt.Errorf("%w: the ticket does not match", ErrWrongPeer)
 	}
 	if _, err := secure.Write([]byte{ticketAccepted}); err != nil {
 		_ = conn.Close()

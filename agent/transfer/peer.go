@@ -49,7 +49,7 @@ var ErrWrongPeer = errors.New("the connected host is not the one that the portal
 // checkCertificate accepts only a currently valid certificate of the authority for the peer's host and key.
 func (p Peer) checkCertificate(ca *x509.CertPool, state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
-		return fmt.Errorf("%w: there is no certificate", ErrWrongPeer)
+		return fmt.Errorf("%w: the host sent no certificate", ErrWrongPeer)
 	}
 	cert := state.PeerCertificates[0]
 	want, err := hex.DecodeString(p.KeyHash)

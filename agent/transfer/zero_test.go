@@ -31,7 +31,7 @@ func newSparseFile(t *testing.T) *os.File {
 	return f
 }
 
-func TestZeroOverwritesAllData(t *testing.T) {
+func TestZeroFileOverwritesAllData(t *testing.T) {
 	t.Parallel()
 	f := newSparseFile(t)
 	if err := transfer.ZeroFile(t.Context(), f, 24<<20, &transfer.Meter{}); err != nil {
@@ -44,7 +44,7 @@ func TestZeroOverwritesAllData(t *testing.T) {
 }
 
 // A cancelled ZeroFile ends at the next block and leaves the rest unchanged.
-func TestZeroEndsWhenCancelled(t *testing.T) {
+func TestZeroFileEndsWhenCancelled(t *testing.T) {
 	t.Parallel()
 	f, back := newSparseFile(t), errors.New("taken back")
 	ctx, cancel := context.WithCancelCause(t.Context())

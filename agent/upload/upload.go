@@ -142,5 +142,5 @@ func (v *uploadConn) copyToFile(total int64, to File, m *uploadMeter) error {
 
 // ChecksumMismatch returns the error for an upload whose checksum is not the expected one.
 func ChecksumMismatch(algorithm, got, want string) error {
-	return fleet.Errorf(fleet.Conflict, "The upload's %s is %s, but %s was expected. The file is not the expected one, and nothing of it was kept.", algorithm, got, want)
+	return fleet.Errorf(fleet.Conflict, "The upload's %s is %s, but %s was expected. The file is not the expected file and was deleted.", algorithm, got, want)
 }

@@ -22,9 +22,24 @@ SELECT host_id FROM assignments WHERE noun = @noun AND object_id = @object_id AN
 
 -- name: AssignmentOn :one
 -- One assignment with its host's report, without volumes and leases. The status is NULL before the first report.
-SELECT (a.asked = 'assign')::boolean AS assigned, h.name AS host_name, (a.status - '{volumes,leases}'::text[])::jsonb AS status, s.looked_at, now()::timestamptz AS now
+SELECT (a.asked = 'assign')::boolean AS assigned, h.name AS host_name, (a.status - '{volumes,leases}'::text[])::jsonb AS status, a.ignored_drift, s.looked_at, now()::timestamptz AS now
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.noun = @noun AND a.object_id = @object_id AND a.host_id = @host_id AND a.asked <> '';
+
+-- name: SetIgnoredDrift :exec
+UPDATE assignments SET ignored_drift = @ignored_drift WHERE noun = @noun AND object_id = @object_id AND host_id = @host_id;
+
+-- name: EndIgnoredDrift :exec
+-- Drift in these fields is not ignored any more, on no host of the object.
+UPDATE assignments SET ignored_drift = without_ignored(ignored_drift, @fields::text[])
+WHERE noun = @noun AND object_id = @object_id AND ignored_drift <> '[]';
+
+-- name: DriftOnOtherHosts :many
+-- The drift of the object in these fields on other hosts.
+SELECT h.name AS host_name, (d.drift->>'field')::text AS field, (d.drift->>'actual')::text AS actual
+FROM assignments a JOIN hosts h ON h.id = a.host_id CROSS JOIN LATERAL jsonb_array_elements(CASE WHEN a.changed THEN a.status->'drift' END) AS d (drift)
+WHERE a.noun = @noun AND a.object_id = @object_id AND a.host_id <> @host_id AND a.asked = 'assign' AND a.changed AND d.drift->>'field' = ANY (@fields::text[])
+ORDER BY h.name;
 
 -- name: ReportAssignments :one
 -- Stores changed reports on the objects of a host. lost is the number of discovered networks that the host no longer

@@ -1,15 +1,22 @@
 -- name: GetHost :one
-SELECT sqlc.embed(h), s.seen_at, s.looked_at, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+SELECT sqlc.embed(h), sqlc.embed(cl), s.seen_at, s.looked_at, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        c.vms::bigint AS vms, c.leaving::bigint AS leaving, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib
-FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
+FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id
 CROSS JOIN LATERAL (SELECT count(*) AS vms, count(*) FILTER (WHERE v.deleted_at IS NOT NULL) AS leaving, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id) c
 WHERE h.id = @id;
+
+-- name: HostReapplies :one
+-- Whether the host's agent can reapply single fields of a VM, pools and networks.
+SELECT COALESCE((status->'inventory'->>'reapplies')::boolean, false)::boolean FROM hosts WHERE id = @id;
 
 -- name: LockHost :one
 SELECT * FROM hosts WHERE id = @id FOR UPDATE;
 
 -- name: ChangeHost :exec
 UPDATE hosts SET spec = @spec, generation = generation + 1 WHERE id = @id;
+
+-- name: HostsWithoutStorageRole :many
+SELECT name FROM hosts WHERE id = ANY (@ids::text[]) AND spec->'roles'->>'storage' = 'false' ORDER BY name;
 
 -- name: VMsOnHost :many
 -- The first few VMs that prevent the removal of a host.
@@ -26,14 +33,15 @@ DELETE FROM hosts WHERE id = @id;
 UPDATE host_sessions SET conflict = '', conflict_at = NULL WHERE host_id = @host_id AND conflict <> '';
 
 -- name: Candidates :many
--- The data that placement needs about one host, or about all hosts if @host is empty.
-SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+-- The data that placement needs about one host, or about all hosts if @host is empty; only those of the cluster unless
+-- @cluster is empty. missing_features are those for @model, or with @use_baseline for the baseline of the host's cluster;
+-- NULL if the host supports the model.
+SELECT h.id, h.name, h.spec, sqlc.embed(cl), s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
        COALESCE((h.status->'inventory'->'cpu'->>'threads')::bigint, 0)::bigint AS processors,
-       ARRAY(SELECT t #>> '{}' FROM jsonb_path_query(h.spec, '$.taints[*]') AS t)::text[] AS taints,
-       COALESCE(@model::text <> '' AND jsonb_typeof(h.status->'inventory'->'cpuModels') = 'array' AND NOT h.status->'inventory'->'cpuModels' ? @model, false)::boolean AS lacks_model,
+       missing_cpu_features(h.status, CASE WHEN @use_baseline::boolean THEN COALESCE(cl.spec->>'cpuModel', '') ELSE @model::text END)::text[] AS missing_features,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*] ? (@ != null)') AS f)::text[] AS firmwares,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*] ? (@ != null)') AS f)::text[] AS vm_fields,
        COALESCE(h.status->'inventory'->'vmGaps', '[]')::jsonb AS vm_gaps, COALESCE(h.status->'inventory'->'hugePages', '[]')::jsonb AS huge_pages,
@@ -44,8 +52,8 @@ SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_a
                      'capacityBytes', COALESCE((ph.status->>'capacityBytes')::bigint, 0),
                      'freeBytes', COALESCE((ph.status->>'availableBytes')::bigint, 0) - COALESCE((ph.status->>'provisionedBytes')::bigint, 0)))
                  FROM assignments ph WHERE ph.host_id = h.id AND ph.pool_id = ANY (@pools::text[])), '{}')::jsonb AS pools
-FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
-WHERE @host::text = '' OR h.id = @host
+FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id
+WHERE (@host::text = '' OR h.id = @host) AND (@cluster::text = '' OR h.cluster_id = @cluster)
 ORDER BY h.name;
 
 -- name: CPUModelSets :many
@@ -84,9 +92,22 @@ WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.o
 GROUP BY 1, 2;
 
 -- name: Committed :many
--- Memory in MiB and vCPUs of each host's VMs, for one host, or for all hosts if @host is empty.
+-- Memory in MiB and vCPUs of each host's VMs, and, in another row, of the VMs that are migrating to the host; for one
+-- host, or for all hosts if @host is empty.
 SELECT host_id, sum(memory_mib)::bigint AS mib, sum(cpus)::bigint AS cpus FROM vms WHERE host_id = @host::text GROUP BY host_id
-UNION ALL SELECT host_id, sum(memory_mib)::bigint, sum(cpus)::bigint FROM vms WHERE @host = '' GROUP BY host_id;
+UNION ALL SELECT host_id, sum(memory_mib)::bigint, sum(cpus)::bigint FROM vms WHERE @host = '' GROUP BY host_id
+UNION ALL SELECT j.args->'migrate'->>'to', sum(v.memory_mib)::bigint, sum(v.cpus)::bigint FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
+    WHERE j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') AND j.args->'migrate'->>'to' <> v.host_id AND (@host = '' OR j.args->'migrate'->>'to' = @host) GROUP BY 1;
+
+-- name: HostForStart :one
+-- The host's capacity, and the memory in MiB and vCPUs of its running VMs but @vm. VMs with a requested start count as
+-- running.
+SELECT h.name, h.spec, cl.spec AS cluster_spec, COALESCE(h.threads, 0)::bigint AS threads, COALESCE(h.memory_bytes, 0)::bigint AS memory_bytes,
+       c.mib::bigint AS mib, c.cpus::bigint AS cpus
+FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id CROSS JOIN LATERAL (
+    SELECT COALESCE(sum(v.memory_mib), 0) AS mib, COALESCE(sum(v.cpus), 0) AS cpus FROM vms v
+    WHERE v.host_id = h.id AND v.id <> @vm AND (v.spec->>'power' <> 'stopped' OR COALESCE(v.status->>'power', 'stopped') IN ('running', 'paused'))) c
+WHERE h.id = @id;
 
 -- name: ReservedCPU :many
 -- Reserved CPU per host, in percent of one processor: of its VMs in any power state, and of VMs migrating to it. For

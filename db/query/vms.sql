@@ -37,6 +37,12 @@ WHERE v.id = @id AND NOT EXISTS (
     WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.migrate' AND j.state IN ('queued', 'running')
       AND NOT @spec::jsonb @> jsonb_build_object('disks', jsonb_build_array(d->'disk')));
 
+-- name: IgnoredVMDrift :one
+SELECT ignored_drift FROM vms WHERE id = @id;
+
+-- name: SetIgnoredVMDrift :exec
+UPDATE vms SET ignored_drift = @ignored_drift WHERE id = @id;
+
 -- name: MarkVMDeleted :exec
 UPDATE vms SET deleted_at = now(), generation = generation + 1 WHERE id = @id;
 

@@ -57,8 +57,8 @@ func TestReadmeAndGuideLinksAreValid(t *testing.T) {
 	}
 }
 
-// TestReadmeNamesTheCommandOfCI checks that README contains the command that .ci/run runs.
-func TestReadmeNamesTheCommandOfCI(t *testing.T) {
+// TestReadmeContainsCICommand checks that README contains the command that .ci/run runs.
+func TestReadmeContainsCICommand(t *testing.T) {
 	t.Parallel()
 	_, command, found := strings.Cut(readFile(t, filepath.Join(repositoryRoot, ".ci/run")), "\nexec ")
 	if command = strings.TrimSpace(command); !found || !strings.Contains(readFile(t, filepath.Join(repositoryRoot, "README.md")), "\n"+command+"\n") {

@@ -83,7 +83,7 @@ func TestStoredAuthorityIsRestored(t *testing.T) {
 	}
 }
 
-func TestHostCertificateIgnoresRequestNames(t *testing.T) {
+func TestHostCertificateIgnoresNamesInCSR(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	_, edKey, err := ed25519.GenerateKey(rand.Reader)

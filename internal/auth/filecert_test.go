@@ -32,7 +32,7 @@ func writePEMPair(t *testing.T, name, certFile, keyFile string) {
 	}
 }
 
-func TestRenewedCertificateFilesServedOnceTheyMatch(t *testing.T) {
+func TestRenewedCertificateServedOnceKeyMatches(t *testing.T) {
 	t.Parallel()
 	cert, key := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
 	writePEMPair(t, "first.example", cert, key)

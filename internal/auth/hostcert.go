@@ -71,13 +71,13 @@ func (a *Authority) verifyHost(state tls.ConnectionState) error {
 	}
 	cert := state.PeerCertificates[0]
 	if err := cert.CheckSignatureFrom(a.cert); err != nil {
-		return fmt.Errorf("not of this portal's authority: %w", err)
+		return fmt.Errorf("the certificate is not signed by this portal's authority: %w", err)
 	}
 	if !slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageClientAuth) {
-		return errors.New("not a client's certificate")
+		return errors.New("the certificate is not a client certificate")
 	}
 	if now := time.Now(); now.Before(cert.NotBefore) || now.After(cert.NotAfter.Add(renewalGrace)) {
-		return fmt.Errorf("valid from %s to %s", cert.NotBefore, cert.NotAfter)
+		return fmt.Errorf("the certificate is valid only from %s to %s", cert.NotBefore, cert.NotAfter)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func TestPasswordMatchesOnlyItsHash(t *testing.T) {
 	}
 }
 
-func TestMissingAccountTakesSameHashingTime(t *testing.T) {
+func TestDummyHashHasCurrentHashParameters(t *testing.T) {
 	t.Parallel()
 	params, salt, key, err := argon2id.DecodeHash(dummyHash)
 	if err != nil {

@@ -31,7 +31,7 @@ func Unseal(secret, label string, sealed []byte) ([]byte, bool) {
 func newCipher(secret, label string) (cipher.AEAD, error) {
 	key, err := hkdf.Key(sha256.New, []byte(secret), nil, "quantix seal "+label, 32)
 	if err != nil {
-		return nil, fmt.Errorf("derive the seal's key: %w", err)
+		return nil, fmt.Errorf("derive the encryption key: %w", err)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {

@@ -31,7 +31,7 @@ func (s *fleetSetup) restoreHost(ctx context.Context, host *mock.Host, id fleet.
 			continue
 		}
 		all.Go(func() {
-			// Some demo VMs fail on purpose, as they did in the earlier run. The host's report shows the failure.
+			// Ignore errors: some demo VMs fail on purpose, as in the earlier run, and the host's report shows the failure.
 			in := hypervisor.ApplyWork{
 				VM: vm.VM, Project: vm.ProjectName, Pools: pools,
 				RecordDisk: func(fleet.Volref) error { return nil }, Progress: func(int, string) {},

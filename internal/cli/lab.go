@@ -204,7 +204,7 @@ func (s *fleetSetup) joinLabHost(ctx context.Context, h *labHost) error {
 	}
 	id, joined, err := s.hostID(ctx, h.name)
 	if err == nil && !joined {
-		err = fmt.Errorf("the portal does not know %s, though it has an identity: remove %s", h.name, h.agentDir())
+		err = fmt.Errorf("the portal has no host %s, but the host's agent has an identity: remove %s", h.name, h.agentDir())
 	}
 	h.id = id
 	return err

@@ -8,7 +8,7 @@ import (
 )
 
 // The error of the load command names missing or contradictory flags, before the command starts or contacts a portal.
-func TestLoadNamesMissingOrContradictoryFlags(t *testing.T) {
+func TestLoadErrorNamesMissingOrContradictoryFlags(t *testing.T) {
 	t.Parallel()
 	canceled, stop := context.WithCancel(t.Context())
 	stop() // so that not even accepted flags start anything

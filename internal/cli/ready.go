@@ -51,7 +51,7 @@ func (f *playgroundFlags) openDataDir(name string) (string, func(), error) {
 		return dir, func() { os.RemoveAll(dir) }, os.Chmod(dir, mode)
 	}
 	if err := os.MkdirAll(f.dataDir, mode); err != nil {
-		return "", nil, fmt.Errorf("make the data directory: %w", err)
+		return "", nil, fmt.Errorf("create the data directory: %w", err)
 	}
 	info, err := os.Stat(f.dataDir)
 	if err != nil {

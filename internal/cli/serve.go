@@ -133,7 +133,7 @@ func openVault(ctx context.Context, cfg config.Portal, pool *pgxpool.Pool) (auth
 			}
 			if len(keys) > 0 {
 				return auth.Vault{}, fmt.Errorf("the key %s is missing, and the database contains secrets that only that key decrypts (%s): credentials of pools, first-boot data or the key of the "+
-					"hosts' authority. Restore the file from the backup of the portal's data directory, or name it by --secrets-key", file, strings.Join(keys, ", "))
+					"hosts' authority. Restore the file from the backup of the portal's data directory, or set its path with --secrets-key", file, strings.Join(keys, ", "))
 			}
 			generate = true
 		}

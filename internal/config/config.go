@@ -24,13 +24,13 @@ type Portal struct {
 	Listen string `koanf:"listen"`
 	// AgentListen is the host:port of the mutual-TLS listener for agents.
 	AgentListen string `koanf:"agentListen"`
-	// DataDir holds the portal's keys and the private PostgreSQL.
+	// DataDir is the directory of the portal's keys and its private PostgreSQL.
 	DataDir string `koanf:"dataDir"`
 	// SecretsKey is the file with the key that encrypts the host authority's key, pool credentials and first-boot
-	// files. It is in DataDir by default. All portals of one database share it.
+	// files. By default the file is in DataDir. All portals of one database need the same key.
 	SecretsKey string `koanf:"secretsKey"`
-	// PublicURL is the address for browsers and for the join command. By default it is derived from Listen. It is empty
-	// while the port in Listen is 0, because only the open listener knows its port.
+	// PublicURL is the address for browsers and for the join command. By default it is derived from Listen. If the port
+	// in Listen is 0, PublicURL stays empty, because the port is chosen when the listener opens.
 	PublicURL string `koanf:"publicUrl"`
 	// AgentURL is the address that agents connect to, by default derived from AgentListen. With several portals it is
 	// the address of the load balancer.
@@ -82,12 +82,12 @@ type Agent struct {
 	Portal string `koanf:"portal"`
 	// Name is the host's name in the portal; the machine's hostname by default.
 	Name string `koanf:"name"`
-	// DataDir holds the agent's key, certificate and journal.
+	// DataDir is the directory of the agent's key, certificate and journal.
 	DataDir string `koanf:"dataDir"`
 	// Hypervisor is "libvirt" or "mock".
 	Hypervisor string  `koanf:"hypervisor"`
 	Libvirt    Libvirt `koanf:"libvirt"`
-	// PoolRoots are the directories below which pools may be.
+	// PoolRoots are the directories that may contain directory pools.
 	PoolRoots []string `koanf:"poolRoots"`
 	// PoolDevices are patterns (path.Match) of block devices for pools.
 	PoolDevices []string `koanf:"poolDevices"`
@@ -98,8 +98,8 @@ type Agent struct {
 	// TransferPorts are the ports for disks and images from other hosts: "first-last", one port, empty for any, or
 	// "none".
 	TransferPorts string `koanf:"transferPorts"`
-	// NetworkConfirm is the time in seconds for the agent to reach the portal after a change of the host's network. If
-	// it fails, the agent reverts the change.
+	// NetworkConfirm is the time in seconds that the agent has to reach the portal after a change of the host's
+	// network. If the agent cannot reach the portal in this time, it reverts the change.
 	NetworkConfirm int `koanf:"networkConfirm"`
 	// MetricsListen is the host:port of /metrics; empty disables it.
 	MetricsListen string `koanf:"metricsListen"`

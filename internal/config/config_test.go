@@ -293,7 +293,7 @@ func TestConfigFlagSelectsSettingsFile(t *testing.T) {
 	}
 }
 
-func TestHelpNamesAllThreeSpellings(t *testing.T) {
+func TestHelpListsFlagEnvironmentVariableAndFileKey(t *testing.T) {
 	t.Parallel()
 	fs := pflag.NewFlagSet("portal", pflag.ContinueOnError)
 	PortalFlags(fs)
@@ -306,7 +306,7 @@ func TestHelpNamesAllThreeSpellings(t *testing.T) {
 }
 
 // A database URL may name several servers for failover; net/url rejects such hosts in other schemes.
-func TestDatabaseURLWithSeveralHosts(t *testing.T) {
+func TestDatabaseURLWithSeveralHostsAccepted(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"postgres://quantix@pg1.example.org,pg2.example.org/quantix?target_session_attrs=read-write", "postgres://q:s@127.0.0.1:5432,127.0.0.1:5433/q"} {
 		p, err := LoadPortal(nil, []string{"QUANTIX_DATABASE_URL=" + url}, os.DevNull)

@@ -91,7 +91,7 @@ type PassSide struct {
 	VMName  string     `json:"vmName,omitempty"`
 	MAC     string     `json:"mac,omitempty"`
 	Address string     `json:"address,omitempty"` // address used for the evaluation; empty: unknown
-	fleet.PacketVerdict
+	PacketVerdict
 	GroupName string                   `json:"groupName,omitempty"` // group of the rule that allows the connection
 	Groups    []string                 `json:"groups,omitempty"`    // names of all groups of the NIC
 	Rule      string                   `json:"rule,omitempty"`      // the rule that allows the connection, as text
@@ -144,7 +144,7 @@ func endAddress(e PassEnd, nic *PassNIC, v6 *bool) netip.Addr {
 }
 
 func evaluatePassSide(q PassQuestion, way fleet.Direction, nic *PassNIC, own, remote netip.Addr, rule func(fleet.SecurityGroupID, string) string) PassSide {
-	s := PassSide{PacketVerdict: fleet.PacketVerdict{Pass: true, Known: true}}
+	s := PassSide{PacketVerdict: PacketVerdict{Pass: true, Known: true}}
 	if own.IsValid() {
 		s.Address = own.String()
 	}
@@ -153,7 +153,7 @@ func evaluatePassSide(q PassQuestion, way fleet.Direction, nic *PassNIC, own, re
 		return s
 	}
 	s.VMID, s.VMName, s.MAC, s.State = nic.VMID, nic.VMName, nic.MAC, nic.State
-	s.PacketVerdict = fleet.EvaluatePacket(nic.Groups, fleet.Packet{Direction: way, Protocol: q.Protocol, Port: q.Port, Remote: remote})
+	s.PacketVerdict = EvaluatePacket(nic.Groups, Packet{Direction: way, Protocol: q.Protocol, Port: q.Port, Remote: remote})
 	for _, g := range nic.Groups {
 		s.Groups = append(s.Groups, g.Name)
 		if g.ID == s.GroupID {
@@ -161,7 +161,7 @@ func evaluatePassSide(q PassQuestion, way fleet.Direction, nic *PassNIC, own, re
 		}
 	}
 	if four := slices.ContainsFunc(nic.Addresses, netip.Addr.Is4); way == fleet.Egress && nic.AntiSpoofing && four && own.Is4() && !slices.Contains(nic.Addresses, own) {
-		s.PacketVerdict, s.Why = fleet.PacketVerdict{Known: true}, "Anti-spoofing drops the packet: "+s.Address+" is not an address of the NIC."
+		s.PacketVerdict, s.Why = PacketVerdict{Known: true}, "Anti-spoofing drops the packet: "+s.Address+" is not an address of the NIC."
 		return s
 	}
 	word := map[fleet.Direction]string{fleet.Ingress: "incoming", fleet.Egress: "outgoing"}[way]

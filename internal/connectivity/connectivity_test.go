@@ -14,7 +14,7 @@ import (
 const someID = "01a206b5-2a62-7003-a101-340befa69b68"
 
 // Questions about impossible packets are refused, because the evaluation would answer that the packets pass.
-func TestPassQuestionRefusesMixedAddressFamilies(t *testing.T) {
+func TestConnectivityCheckRefusesMixedAddressFamilies(t *testing.T) {
 	t.Parallel()
 	const four, six = "10.0.0.7", "2001:db8::7"
 	for _, c := range []struct {

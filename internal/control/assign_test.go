@@ -28,7 +28,7 @@ func (r *hostFixture) assignmentList() string {
 
 // The portal stores the status of a reported pool only if the pool is assigned to the host. Pools match by id or, for
 // older agents, by name. A reported network without an assignment is stored as discovered.
-func TestReportedPoolsMatchByIDOrName(t *testing.T) {
+func TestReportedPoolsMatchAssignmentsByIDOrName(t *testing.T) {
 	r := newHostFixture(t)
 	for _, name := range []string{"fast", "slow", "others"} {
 		r.execSQL(`INSERT INTO pools (id, name, spec) VALUES ($1, $1, '{}')`, name)

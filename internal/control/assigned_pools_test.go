@@ -53,7 +53,7 @@ func TestHostListsAssignedPools(t *testing.T) {
 }
 
 // Heartbeats of many hosts read the pool assignments once, not every second.
-func TestHeartbeatsReadAssignmentsOnce(t *testing.T) {
+func TestPoolAssignmentsReadOnceForManyHeartbeats(t *testing.T) {
 	r := newHostFixture(t)
 	c, statements := recordedControl(t, r.pool.Config().ConnString())
 	first := len(statements.statementsOnTable(t, "name: AssignedPools", func() error {

@@ -36,7 +36,7 @@ func TestAuditPartitionsFollowRetention(t *testing.T) {
 		r.execSQL(`SELECT make_audit($1)`, away)
 		r.execSQL(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month($1), 'ann', $2, ''), (audit_month($1 + 1) - interval '1 ms', 'ann', $2, '')`, away, strconv.Itoa(away))
 	}
-	// These two months have no partition of their own.
+	// The default partition receives the rows of months without a partition.
 	r.execSQL(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month(-40), 'ann', 'lost long ago', ''), (audit_month(5), 'ann', 'ahead', '')`)
 	keep(24)
 	for action, want := range map[string]int{"lost long ago": 0, "-36": 0, "-25": 0, "-24": 2, "-1": 2, "0": 2, "ahead": 1} {
@@ -56,8 +56,8 @@ func TestAuditPartitionsFollowRetention(t *testing.T) {
 			t.Errorf("%s can be changed", part)
 		}
 	}
-	// Adding the partition of a new month succeeds although the default partition has lines of that month. The lines
-	// stay there.
+	// The partition of a new month is added even if the default partition already has rows of that month. These rows
+	// stay in the default partition.
 	r.execSQL(`DROP TABLE ` + month(2))
 	r.execSQL(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month(2), 'ann', 'early', '')`)
 	keep(24)

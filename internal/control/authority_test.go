@@ -13,7 +13,7 @@ import (
 
 // The CA key is stored encrypted, so a reader of the database cannot sign host certificates. A portal encrypts a key
 // that an older release stored in plain text.
-func TestAuthorityKeyIsSealedInTheDatabase(t *testing.T) {
+func TestCAKeyStoredEncrypted(t *testing.T) {
 	t.Parallel()
 	pool, vault := testkit.DB(t), auth.NewVault()
 	fingerprint := func(v auth.Vault) (string, error) {

@@ -22,7 +22,7 @@ var infraUseCases = map[string]useCase{
 	"ListPoolsInFull":    {permittedActors: actorsWithAnyRole, args: readUseCase},
 	"ListNetworksInFull": {permittedActors: actorsWithAnyRole, args: readUseCase},
 
-	"VMDefaults":       {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red, fleet.HostID("")} }},
+	"VMDefaults":       {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red, fleet.HostID(""), fleet.ClusterID("")} }},
 	"VMDefaultsOf":     {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red, []fleet.PoolView(nil), []fleet.NetworkView(nil)} }},
 	"UsableNetworks":   {permittedActors: actorsWithAnyRole, args: noArgs},
 	"NetworksForVM":    {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
@@ -37,6 +37,20 @@ var infraUseCases = map[string]useCase{
 	"PoolNames":        {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{[]fleet.PoolID{w.nfs}} }},
 	"PoolVMs":          {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{w.nfs, fleet.Query{}} }},
 	"PoolVolumes":      {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{w.nfs} }},
+
+	// Clusters: members of every project may list them for new VMs.
+	"AllClusters":  {permittedActors: actorsWithAnyRole, args: noArgs},
+	"ClusterBrief": {permittedActors: actorsWithAnyRole, args: func(*authzFixture) []any { return []any{fleet.DefaultClusterID} }},
+	"GetCluster":   {permittedActors: actorsWithAnyRole, args: func(*authzFixture) []any { return []any{fleet.DefaultClusterID} }},
+	"ListClusters": {permittedActors: actorsWithAnyRole, args: readUseCase},
+	"CreateCluster": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		return []any{hosts.ClusterInput{Name: w.uniqueName("cluster")}}
+	}},
+	"UpdateCluster": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		return []any{w.cluster(), hosts.ClusterInput{Name: w.uniqueName("cluster")}}
+	}},
+	"DeleteCluster":     {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.cluster()} }},
+	"AddHostsToCluster": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.cluster(), []fleet.HostID{w.someHost()}} }},
 
 	// Hosts, pools and networks.
 	"GetDiscoveredVM":             {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, discoveredVMID} }},
@@ -94,6 +108,7 @@ var infraUseCases = map[string]useCase{
 	"DeleteVolume":   {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { v := w.volume(); return []any{v, v.Volume} }},
 
 	"Assign/pool":   {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectPool(w.ownPool()), []fleet.HostID{w.h2}} }},
+	"CordonHost":    {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.someHost(), fleet.ActCordon} }},
 	"ClearConflict": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.someHost()} }},
 	"CreatePool": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		name := w.uniqueName("pool")
@@ -152,6 +167,23 @@ var infraUseCases = map[string]useCase{
 		w.setPoolState(id, w.h1, fleet.PoolFailed)
 		return []any{fleet.SubjectPool(id), w.h1}
 	}},
+	"ReapplyOnHost/pool": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectPool(w.driftedPool()), w.h1} }},
+	"IgnoreDriftOnHost/pool": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		return []any{fleet.SubjectPool(w.driftedPool()), w.h1, map[string]string{"path": "/b"}}
+	}},
+	"ShowDriftOnHost/pool":  {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectPool(w.driftedPool()), w.h1, []string{"path"}} }},
+	"PoolDrift":             {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.driftedPool()} }},
+	"ReapplyOnHost/network": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectNetwork(w.driftedNetwork()), w.h1} }},
+	"AcceptDriftOnHost": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		return []any{fleet.SubjectNetwork(w.driftedNetwork()), w.h1, map[string]string{"mtu": "9000"}}
+	}},
+	"IgnoreDriftOnHost/network": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		return []any{fleet.SubjectNetwork(w.driftedNetwork()), w.h1, map[string]string{"mtu": "9000"}}
+	}},
+	"ShowDriftOnHost/network": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		return []any{fleet.SubjectNetwork(w.driftedNetwork()), w.h1, []string{"mtu"}}
+	}},
+	"NetworkDrift":          {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.driftedNetwork()} }},
 	"AssignByLabel/pool":    {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectPool(w.ownPool()), "rack=4"} }},
 	"AssignByLabel/network": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectNetwork(w.definedNetwork()), "rack=4"} }},
 	"RetryEverywhere/pool": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
@@ -165,7 +197,7 @@ var infraUseCases = map[string]useCase{
 		return []any{fleet.SubjectNetwork(id)}
 	}},
 	"UpdateHost": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
-		return []any{w.h1, hosts.UpdateHost{Labels: map[string]string{"rack": "r1"}}}
+		return []any{w.h1, hosts.UpdateHost{Spec: specWithLabels(map[string]string{"rack": "r1"})}}
 	}},
 	"WithdrawImage": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		return []any{control.ImageFile{PoolID: w.ownPool(), Volume: "debian.qcow2"}}

@@ -33,3 +33,19 @@ func definedNetworkArgs(w *authzFixture) []any {
 	}
 	return []any{page.Items[0].ID}
 }
+
+// driftedNetwork returns a network that was edited on host h1.
+func (w *authzFixture) driftedNetwork() fleet.NetworkID {
+	id := w.definedNetwork()
+	w.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,reapplies}', 'true')`)
+	w.execSQL(`UPDATE assignments SET status = '{"active":true,"drift":[{"field":"mtu","applied":"default","actual":"9000","take":9000}]}', ignored_drift = '[{"field":"mtu","actual":"1"}]' WHERE network_id = $1`, id)
+	return id
+}
+
+// driftedPool returns a pool that was edited on host h1.
+func (w *authzFixture) driftedPool() fleet.PoolID {
+	id := w.ownPool()
+	w.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,reapplies}', 'true')`)
+	w.execSQL(`UPDATE assignments SET status = '{"state":"active","drift":[{"field":"path","applied":"/a","actual":"/b"}]}', ignored_drift = '[{"field":"path","actual":"/c"}]' WHERE pool_id = $1`, id)
+	return id
+}

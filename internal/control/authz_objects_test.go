@@ -147,3 +147,10 @@ func (w *authzFixture) renewAgentSessions() {
 		w.actors[who] = a
 	}
 }
+
+// cluster returns a new cluster without hosts.
+func (w *authzFixture) cluster() fleet.ClusterID {
+	id := fleet.NewID[fleet.ClusterID]()
+	w.execSQL(`INSERT INTO clusters (id, name) VALUES ($1, $2)`, id, w.uniqueName("cluster"))
+	return id
+}

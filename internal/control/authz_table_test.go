@@ -35,7 +35,10 @@ var projectUseCases = map[string]useCase{
 	"DeleteCustomization": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.addCustomization(w.customization()).ID} }},
 	"GetCustomization":    {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.addCustomization(w.customization()).ID} }},
 	"ListCustomizations":  {permittedActors: actorsWithAnyRole, args: noArgs},
-	"RequestPowerAction":  {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.vm(), fleet.ActShutdown} }},
+	"RequestPowerActionWith": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
+		return []any{w.vm(), fleet.ActShutdown, control.PowerOptions{}}
+	}},
+	"RequestPowerAction": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.vm(), fleet.ActShutdown} }},
 	"CreateVM": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		return []any{control.CreateVM{ProjectID: w.red, Name: w.uniqueName("red"), Spec: smallSpec}}
 	}},
@@ -139,7 +142,19 @@ var projectUseCases = map[string]useCase{
 		id, _ := w.vmWithPartlyMissingDisk()
 		return []any{id, map[string]string{"cpus": "2 vCPUs"}}
 	}},
-	"Reapply":         {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { id, _ := w.vmWithPartlyMissingDisk(); return []any{id} }},
+	"Reapply": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
+		id, _ := w.vmWithPartlyMissingDisk()
+		return []any{id, []string{}}
+	}},
+	"IgnoreDrift": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
+		id, _ := w.vmWithPartlyMissingDisk()
+		return []any{id, map[string]string{"cpus": "2 vCPUs"}}
+	}},
+	"ShowDrift": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
+		id, _ := w.vmWithPartlyMissingDisk()
+		w.execSQL(`UPDATE vms SET ignored_drift = '[{"field": "cpus", "actual": "2 vCPUs"}]' WHERE id = $1`, id)
+		return []any{id, []string{"cpus"}}
+	}},
 	"SetVMProtection": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.vm(), control.ProtectVM{Protected: true}} }},
 	"VMGuest":         {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"SendGuestRequest": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
@@ -268,7 +283,7 @@ var projectUseCases = map[string]useCase{
 		},
 	},
 
-	// Security groups of project red. TestTenantPermissionsOnSecurityGroups tests global groups.
+	// Security groups of project red. TestTenantsUseOnlyOwnAndGlobalSecurityGroups tests global groups.
 	"ApplyPortGroupDefaults":         {permittedActors: onlyPortal, args: noArgs},
 	"AssignAndReleaseSecurityGroups": {permittedActors: onlyPortal, args: noArgs},
 	"ListSecurityGroups":             {permittedActors: actorsWithAnyRole, args: readUseCase},

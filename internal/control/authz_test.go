@@ -132,9 +132,9 @@ func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 	}
 }
 
-// TestNoMethodEmbeddedInControlIsShadowed checks that Control has each exported method of its embedded types. Go hides
+// TestControlShadowsNoEmbeddedMethod checks that Control has each exported method of its embedded types. Go hides
 // embedded methods of equal names, so the table of use cases would not test them.
-func TestNoMethodEmbeddedInControlIsShadowed(t *testing.T) {
+func TestControlShadowsNoEmbeddedMethod(t *testing.T) {
 	t.Parallel()
 	facade, embedded := reflect.TypeFor[*control.Control](), 0
 	for _, field := range reflect.VisibleFields(facade.Elem()) {

@@ -261,7 +261,7 @@ func (c *Control) startChild(ctx context.Context, q *db.Queries, actors map[flee
 		return c.runChild(ctx, q, a, p)
 	}
 	_, id := p.Subject.Split()
-	_, err = queuePowerAction(ctx, q, a, fleet.VMID(id), fleet.ActionOfJobKind(p.Kind), p.ID)
+	_, err = queuePowerAction(ctx, q, a, fleet.VMID(id), fleet.ActionOfJobKind(p.Kind), PowerOptions{}, p.ID)
 	return err
 }
 

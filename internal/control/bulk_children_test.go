@@ -29,7 +29,7 @@ func TestBulkTaskStateFollowsChildren(t *testing.T) {
 	}
 }
 
-func TestBulkChildTaskCheckedWhenItRuns(t *testing.T) {
+func TestBulkChildTaskChecksVMStateAtStart(t *testing.T) {
 	s := newTaskFixture(t)
 	task, vms := s.addBulkShutdown("web", "db")
 	s.reportPower(vms[0].ID, fleet.Stopped)
@@ -78,7 +78,7 @@ func TestCancelBulkTaskCancelsPendingChildren(t *testing.T) {
 	}
 }
 
-func TestBulkChildTasksStartOnce(t *testing.T) {
+func TestConcurrentPassesStartBulkChildTasksOnce(t *testing.T) {
 	s := newTaskFixture(t)
 	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,cpu}', '{"threads": 64}')`)
 	var names []string

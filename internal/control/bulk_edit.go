@@ -51,7 +51,7 @@ func checkVMCount(a fleet.Actor, ids []fleet.VMID) error {
 	case len(ids) > MaxBulkVMs:
 		return fleet.Errorf(fleet.TooLarge, "Select at most %d VMs at once.", MaxBulkVMs)
 	case slices.ContainsFunc(ids, func(id fleet.VMID) bool { return !fleet.IsID(string(id)) }):
-		return fleet.Errorf(fleet.Malformed, "An id of a VM is a UUID in lower case.")
+		return fleet.Errorf(fleet.Malformed, "A VM ID must be a UUID in lower case.")
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func checkVMCount(a fleet.Actor, ids []fleet.VMID) error {
 // allow. It does not check whether the host supports them.
 func applyBulkEdit(edit vmedit.BulkEdit, old fleet.VMView) (vm fleet.VMView, changes []fleet.Change, err error) {
 	if ok, why := old.Allows(fleet.ActEdit); !ok {
-		return vm, nil, fleet.Errorf(fleet.Conflict, "%s", why)
+		return vm, nil, fleet.RefusalError(why)
 	}
 	vm = old
 	if vm.VM, err = edit.ApplyTo(old.VM); err != nil {

@@ -239,7 +239,7 @@ func TestBulkStartRefusedWhenVMRunsOnOtherHost(t *testing.T) {
 		t.Fatalf("%+v %v", page.Items, err)
 	}
 	for _, child := range page.Items {
-		// Mia cannot see hosts, so the error names none.
+		// Mia cannot see hosts, so the error does not name the other host.
 		blocked := strings.HasPrefix(child.Error, "Start is not possible: Another host reports a guest with this UUID, ")
 		if blocked != want[child.SubjectName] || blocked != child.WasRefusedBeforeHost() || child.State.IsFinal() != blocked {
 			t.Errorf("%s is %s: %q", child.SubjectName, child.State, child.Error)

@@ -86,7 +86,7 @@ func loadPages(t *testing.T, c *control.Control, pool fleet.PoolID, network flee
 
 // Totals over many hosts are cached. Soon after a change, pages show the same data that a new portal reads from the
 // database. The cache sends a wake-up after its refresh, because the change's own wake-up came before the refresh.
-func TestCachedTotalsFollowChanges(t *testing.T) {
+func TestCachedTotalsRefreshedAfterChanges(t *testing.T) {
 	s := newProjectFixture(t)
 	network := fleet.NewID[fleet.NetworkID]()
 	s.execSQL(`INSERT INTO networks (id, name, kind) VALUES ($1, 'lan', 'libvirt')`, network)

@@ -56,7 +56,7 @@ func TestWaitingClaimReturnsWhenJobQueued(t *testing.T) {
 
 // The end of a job wakes the agent only if another job of its host is queued, possibly one for the same subject.
 // Otherwise the agent would claim in vain.
-func TestJobEndWakesAgentOnlyForWaitingJobs(t *testing.T) {
+func TestJobEndWakesAgentOnlyWhenJobsQueued(t *testing.T) {
 	r := newHostFixture(t)
 	woken := r.countWakeUps()
 	wakes := func() bool {
@@ -167,7 +167,7 @@ func TestDriftPassRequeuesLostJobs(t *testing.T) {
 	}
 }
 
-func TestForceOffAbortsWaitingShutdown(t *testing.T) {
+func TestForceOffAbortsRunningShutdown(t *testing.T) {
 	r := newHostFixture(t)
 	id := r.addVM("web")
 	r.reportState("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})

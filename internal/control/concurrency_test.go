@@ -98,7 +98,7 @@ func TestConcurrentClaimsSurviveLockedRow(t *testing.T) {
 	}
 }
 
-func TestConcurrentFinishesSurviveLockedRow(t *testing.T) {
+func TestConcurrentJobResultsSurviveLockedRow(t *testing.T) {
 	r := newHostFixture(t)
 	hosts := r.addHosts(30)
 	work := make([]wire.Work, len(hosts))
@@ -140,7 +140,7 @@ func TestConcurrentFinishesSurviveLockedRow(t *testing.T) {
 	}
 }
 
-func TestConcurrentDuplicateFinishCountsOnce(t *testing.T) {
+func TestConcurrentDuplicateJobResultAcceptedOnce(t *testing.T) {
 	r := newHostFixture(t)
 	r.addVM("web")
 	w := r.claimJobs()[0]

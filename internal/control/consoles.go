@@ -50,7 +50,7 @@ func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID)
 			return err
 		}
 		if ok, why := vm.Allows(fleet.ActConsole); !ok {
-			return fleet.Errorf(fleet.Conflict, "%s", why)
+			return fleet.RefusalError(why)
 		}
 		added, err := q.AddTicket(ctx, db.AddTicketParams{
 			Hash: hashTicketSecret(ticket.Secret), ConsoleID: ticket.ID, VMID: id, UserID: a.UserID, Session: a.Session, Max: maxTickets,
@@ -108,7 +108,7 @@ func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.Pai
 			return err
 		}
 		if ok, why := view.Allows(fleet.ActConsole); !ok {
-			return fleet.Errorf(fleet.Conflict, "%s", why)
+			return fleet.RefusalError(why)
 		}
 		return q.QueueConsole(ctx, db.QueueConsoleParams{
 			ID: fleet.NewID[fleet.JobID](), HostID: view.HostID, Subject: fleet.SubjectVM(view.ID),

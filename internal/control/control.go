@@ -47,7 +47,8 @@ type Options struct {
 	AgentURL string      // the URL that agents dial, possibly a load balancer's; part of join commands
 	PairURL  string      // the URL of this portal itself, part of console jobs; empty: AgentURL
 
-	// Seals pool secrets, first-boot data and the CA key. Without a key, pool secrets and first-boot data are refused.
+	// Vault encrypts pool secrets, first-boot data and the CA key. Without a key, requests to store pool secrets or
+	// first-boot data are refused.
 	Vault     auth.Vault
 	MACPrefix string // prefix of new NICs' MAC addresses, checked by config; empty: QEMU's 52:54:00
 

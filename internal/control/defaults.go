@@ -11,10 +11,10 @@ import (
 	"quantix/internal/policy"
 )
 
-// VMDefaults returns the default pool and network for a new VM of the project. If a host is named, only its pools and
-// networks count.
-func (c *Control) VMDefaults(ctx context.Context, a fleet.Actor, project fleet.ProjectID, host fleet.HostID) (fleet.VMDefaults, error) {
-	pools, networks, err := c.readPoolsAndNetworks(ctx, host)
+// VMDefaults returns the default pool and network for a new VM of the project. If a host or a cluster is named, only its
+// pools and networks count.
+func (c *Control) VMDefaults(ctx context.Context, a fleet.Actor, project fleet.ProjectID, host fleet.HostID, cluster fleet.ClusterID) (fleet.VMDefaults, error) {
+	pools, networks, err := c.readPoolsAndNetworks(ctx, host, cluster)
 	if err != nil {
 		return fleet.VMDefaults{}, err
 	}
@@ -38,14 +38,20 @@ func (c *Control) VMDefaultsOf(ctx context.Context, a fleet.Actor, project fleet
 	return set.WithFallbacks(project, pools, networks), nil
 }
 
-// readPoolsAndNetworks returns all pools and networks with their health, or those of the named host with the host's
-// status.
-func (c *Control) readPoolsAndNetworks(ctx context.Context, host fleet.HostID) (pools []fleet.PoolView, networks []fleet.NetworkView, err error) {
+// readPoolsAndNetworks returns the pools and networks that are active on a host of the named cluster, or of any cluster,
+// with their health; or those of the named host with the host's status.
+func (c *Control) readPoolsAndNetworks(ctx context.Context, host fleet.HostID, cluster fleet.ClusterID) (pools []fleet.PoolView, networks []fleet.NetworkView, err error) {
 	if !fleet.IsID(string(host)) {
 		if pools, err = query.ReadAllPages(ctx, fleet.SystemActor, fleet.Query{}, c.ListPools); err == nil {
 			networks, err = c.UsableNetworks(ctx, fleet.SystemActor)
 		}
-		return pools, networks, err
+		if err != nil || !fleet.IsID(string(cluster)) {
+			return pools, networks, err
+		}
+		active, err := c.store.ActiveInCluster(ctx, cluster)
+		pools = slices.DeleteFunc(pools, func(p fleet.PoolView) bool { return !slices.Contains(active, string(p.ID)) })
+		networks = slices.DeleteFunc(networks, func(n fleet.NetworkView) bool { return !slices.Contains(active, string(n.ID)) })
+		return pools, networks, store.UserError(err)
 	}
 	if pools, err = c.PoolsOnHost(ctx, fleet.SystemActor, host); err == nil {
 		networks, err = c.NetworksOnHost(ctx, fleet.SystemActor, host)
@@ -70,7 +76,7 @@ func (c *Control) fillPoolAndNetworkDefaults(ctx context.Context, a fleet.Actor,
 	if in.ProjectID == "" || !slices.ContainsFunc(in.Spec.Disks, noPool) && !slices.ContainsFunc(in.Spec.NICs, noNetwork) {
 		return in, nil
 	}
-	d, err := c.VMDefaults(ctx, a, in.ProjectID, in.HostID)
+	d, err := c.VMDefaults(ctx, a, in.ProjectID, in.HostID, in.ClusterID)
 	if err != nil {
 		return in, err
 	}
@@ -94,7 +100,7 @@ func (c *Control) applianceNICs(ctx context.Context, a fleet.Actor, in CreateVM,
 	if len(nics) == 0 || in.ProjectID == "" {
 		return nil, nil
 	}
-	pools, networks, err := c.readPoolsAndNetworks(ctx, in.HostID)
+	pools, networks, err := c.readPoolsAndNetworks(ctx, in.HostID, in.ClusterID)
 	if err != nil {
 		return nil, err
 	}

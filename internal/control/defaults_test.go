@@ -115,7 +115,7 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 	if spec := s.getVM(vm.ID).Spec; spec.Disks[0].PoolID != s.local || spec.NICs[0].Bridge != "lan" {
 		t.Errorf("%+v %+v", spec.Disks, spec.NICs)
 	}
-	d, err := s.VMDefaults(t.Context(), s.member, s.red, "")
+	d, err := s.VMDefaults(t.Context(), s.member, s.red, "", "")
 	if err != nil || d.Pool.Why != "default of the project" || d.Network.Why != "default of the project" {
 		t.Errorf("%+v %v", d, err)
 	}
@@ -125,7 +125,7 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 	if err := s.RevokeNetwork(t.Context(), chief, lan, s.red); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := s.VMDefaults(t.Context(), s.member, s.red, ""); err != nil || d.Network.Name != "default" || !strings.Contains(d.Network.Why, "NAT") {
+	if d, err := s.VMDefaults(t.Context(), s.member, s.red, "", ""); err != nil || d.Network.Name != "default" || !strings.Contains(d.Network.Why, "NAT") {
 		t.Errorf("%+v %v", d, err)
 	}
 	set.Description = "again"
@@ -138,7 +138,7 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 	if project, err := s.GetProject(t.Context(), chief, s.red); err != nil || project.DefaultPoolID != "" {
 		t.Errorf("%+v %v", project, err)
 	}
-	if _, err := s.VMDefaults(t.Context(), s.blueMember, s.red, ""); fleet.CodeOf(err) != fleet.NotFound {
+	if _, err := s.VMDefaults(t.Context(), s.blueMember, s.red, "", ""); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("a user of another project gets %v", err)
 	}
 }

@@ -24,7 +24,7 @@ func (s *projectFixture) downloadVolume(of storage.Volume) (relay.End, error) {
 	return end, err
 }
 
-func TestVolumeDownloadGoesToRequester(t *testing.T) {
+func TestVolumeDownloadSentToRequester(t *testing.T) {
 	m := newMoveFixture(t)
 	of := m.unusedVolume("data.raw")
 	of.HostID = m.h1
@@ -91,7 +91,7 @@ func TestAbandonedDownloadCancelsItsJob(t *testing.T) {
 }
 
 // Concurrent download requests do not exceed the limit of transfers.
-func TestConcurrentTransferLimitHolds(t *testing.T) {
+func TestConcurrentTransfersDoNotExceedLimit(t *testing.T) {
 	s := newProjectFixture(t)
 	var wait sync.WaitGroup
 	reads, uploads := make(chan error, 12), make(chan error, 16)
@@ -128,7 +128,7 @@ func TestConcurrentTransferLimitHolds(t *testing.T) {
 
 // Each pool has its own lock. Requests for volumes of two pools therefore take a further common lock before they count
 // the host's transfers.
-func TestTransferLimitHoldsAcrossPools(t *testing.T) {
+func TestTransferLimitCountsAllPools(t *testing.T) {
 	s := newProjectFixture(t)
 	of := s.unusedVolume("data.raw")
 	for what, open := range map[string]func() error{

@@ -48,6 +48,45 @@ func (c *Control) Retry(ctx context.Context, a fleet.Actor, of fleet.Subject, ho
 	return n.Retry(ctx, c.store, a, id, host)
 }
 
+// ReapplyOnHost asks a host to define an object by its spec again, which undoes changes made outside Quantix.
+func (c *Control) ReapplyOnHost(ctx context.Context, a fleet.Actor, of fleet.Subject, host fleet.HostID) (fleet.TaskID, error) {
+	n, id, err := resolveAssignable(a, of, policy.InfraChange)
+	if err != nil {
+		return "", err
+	}
+	return n.Reapply(ctx, c.store, a, id, host)
+}
+
+// AcceptDriftOnHost writes a host's values of the given fields into a network's spec and returns one task per host of
+// the network. seen contains the value of each field that the page showed, or an empty one; if the host now reports
+// another value, the error is a Conflict.
+func (c *Control) AcceptDriftOnHost(ctx context.Context, a fleet.Actor, of fleet.Subject, host fleet.HostID, seen map[string]string) ([]fleet.TaskID, error) {
+	n, id, err := resolveAssignable(a, of, policy.InfraChange)
+	if err != nil {
+		return nil, err
+	}
+	return n.AcceptDrift(ctx, c.store, a, id, host, seen)
+}
+
+// IgnoreDriftOnHost makes an object's drift of the given fields on a host count no more, until the host's value
+// changes. seen works as for AcceptDriftOnHost.
+func (c *Control) IgnoreDriftOnHost(ctx context.Context, a fleet.Actor, of fleet.Subject, host fleet.HostID, seen map[string]string) error {
+	n, id, err := resolveAssignable(a, of, policy.InfraChange)
+	if err != nil {
+		return err
+	}
+	return n.IgnoreDrift(ctx, c.store, a, id, host, seen)
+}
+
+// ShowDriftOnHost makes an object's ignored drift of the given fields on a host count again.
+func (c *Control) ShowDriftOnHost(ctx context.Context, a fleet.Actor, of fleet.Subject, host fleet.HostID, fields []string) error {
+	n, id, err := resolveAssignable(a, of, policy.InfraChange)
+	if err != nil {
+		return err
+	}
+	return n.ShowDrift(ctx, c.store, a, id, host, fields)
+}
+
 // RetryEverywhere sets up an object again on all hosts where it failed.
 func (c *Control) RetryEverywhere(ctx context.Context, a fleet.Actor, of fleet.Subject) (fleet.RetryResult, error) {
 	n, id, err := resolveAssignable(a, of, policy.InfraChange)

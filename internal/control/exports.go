@@ -269,7 +269,7 @@ func (c *Control) DownloadExport(ctx context.Context, a fleet.Actor, id fleet.Ex
 		return end, "", "", err
 	}
 	if ok, why := e.AllowsDownload(); !ok {
-		return end, "", "", fleet.Errorf(fleet.Conflict, "%s", why)
+		return end, "", "", fleet.RefusalError(why)
 	}
 	r, err := c.store.GetExport(ctx, id)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestFailedCreationCancelsStart(t *testing.T) {
+func TestFailedVMCreationCancelsQueuedStart(t *testing.T) {
 	r := newHostFixture(t)
 	id := r.addVM("web")
 	r.queueVMJob(id, fleet.VMStart)

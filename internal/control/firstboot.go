@@ -19,16 +19,17 @@ import (
 
 // FirstBootInput is the first-boot data for a VM: its content, or a customization spec with values for its variables.
 type FirstBootInput struct {
-	// Empty: the customization spec is used; without one, the first-boot data is removed.
+	// If Kind is empty, the customization spec is used; without a customization spec, the first-boot data is removed.
 	Kind            fleet.FirstBootKind   `json:"kind,omitempty"`
 	CloudInit       *fleet.CloudInitForm  `json:"cloudInit,omitempty"`
 	UserData        string                `json:"userData,omitempty"`
 	NetworkConfig   string                `json:"networkConfig,omitempty"`
 	CustomizationID fleet.CustomizationID `json:"customizationId,omitempty"`
 	Variables       map[string]string     `json:"variables,omitempty"` // values of {{var.…}}
-	// Run the stored first-boot data again at the next start, and ignore the fields above.
+	// Again requests that the guest runs the stored first-boot data again at its next start. The fields above are then
+	// ignored.
 	Again bool `json:"again,omitempty"`
-	// Expected generation of the VM; 0: not checked.
+	// IfGeneration is the expected generation of the VM; 0 means that the generation is not checked.
 	IfGeneration int64 `json:"ifGeneration,omitempty"`
 }
 
@@ -234,7 +235,7 @@ func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID
 			return store.ChangedMeanwhileError("VM", old.Generation, in.IfGeneration)
 		}
 		if ok, why := old.Allows(fleet.ActEdit); !ok {
-			return fleet.Errorf(fleet.Conflict, "%s", why)
+			return fleet.RefusalError(why)
 		}
 		vm = old
 		if in.Kind == "" && in.CustomizationID == "" && !in.Again {
@@ -325,7 +326,7 @@ func (c *Control) FirstBootFor(ctx context.Context, a fleet.Actor, id fleet.VMID
 		return wire.FirstBoot{}, store.UserError(err)
 	}
 	if now := (fleet.VMFirstBoot{Kind: fleet.FirstBootKind(row.Kind), Number: int(row.Number)}); now != in.FirstBoot {
-		return wire.FirstBoot{}, fleet.Errorf(fleet.Conflict, "The VM's first-boot data has changed since. The next job has the new data.")
+		return wire.FirstBoot{}, fleet.Errorf(fleet.Conflict, "The VM's first-boot data has changed since this job was assigned. The next job has the new data.")
 	}
 	var storedBoot sealedFirstBoot
 	if err := (secretSealer{c.opts.Vault}).openJSON(firstBootLabel(id), row.ByKey, row.Sealed, &storedBoot); err != nil {

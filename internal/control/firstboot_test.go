@@ -157,7 +157,7 @@ func TestByteOrderMarkStrippedFromUserData(t *testing.T) {
 
 // Setting first-boot data again gives it a new number, so that the guest runs it again. Passwords that the input leaves
 // out stay the same. A host with a job from before the change gets no data.
-func TestRepeatedFirstBootMakesNewInstance(t *testing.T) {
+func TestRepeatedFirstBootChangesInstanceID(t *testing.T) {
 	s := newSealedFixture(t)
 	ctx := t.Context()
 	vm := s.vmWithFirstBoot("web", secretFirstBoot())

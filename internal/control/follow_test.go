@@ -115,7 +115,7 @@ func TestVMHostUpdatedAfterExternalMigration(t *testing.T) {
 	}
 }
 
-func TestVMHostUpdatedWhenOldDefinitionRemains(t *testing.T) {
+func TestVMHostUpdatedWhenDefinitionRemainsOnOldHost(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.reportFromOtherHost(fleet.Paused)
 	p.reportFromOwnHost(fleet.Stopped) // newer than the report from the start of the guest's migration
@@ -168,7 +168,7 @@ func TestDeletionWithdrawnWhenVMRunsOnOtherHost(t *testing.T) {
 	}
 }
 
-func TestVMHostNotUpdatedWhileOwnHostOffline(t *testing.T) {
+func TestVMHostNotUpdatedWhileAssignedHostOffline(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.reportFromOtherHost(fleet.Running)
 	p.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, p.agent.HostID)
@@ -256,7 +256,7 @@ func TestVMRunningOnTwoHostsRaisesAlarm(t *testing.T) {
 	}
 }
 
-func TestPlaceVMMovesVMToChosenHost(t *testing.T) {
+func TestChooseVMHostAssignsVMToChosenHost(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.reportRunningOnBothHosts()
 	vm, err := p.ChooseVMHost(t.Context(), chief, p.vmID, p.otherHost.agent.HostID)
@@ -321,7 +321,7 @@ func TestReportsOfOtherHostsVMsWrittenOnlyOnChange(t *testing.T) {
 	}
 }
 
-func TestVMHostUpdatedOnlyAfterNewerReportOfOwnHost(t *testing.T) {
+func TestVMHostUpdatedOnlyAfterNewReportFromAssignedHost(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.reportFromOwnHost(fleet.Stopped)
 	p.reportFromOtherHost(fleet.Running)

@@ -73,8 +73,8 @@ func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
 		t.Errorf("h1's VM uses the files; offered: %s", got)
 	}
 
-	// Files of the same name in a local pool are different files on each host, so one host's report says nothing about
-	// another host's file.
+	// Files of the same name in a local pool are different files on each host, so one host's report does not affect the
+	// use of another host's file.
 	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
 		SELECT noun, object_id, $2, asked, status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, rogue)
 	claim(rogue, "/v/debian.qcow2")
@@ -92,7 +92,7 @@ func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
 	}
 }
 
-func TestVanishedNetworksAreRemoved(t *testing.T) {
+func TestNetworksMissingInReportAreRemoved(t *testing.T) {
 	r := newHostFixture(t)
 	other := r.addHost("h2")
 	network := func(kind fleet.NetworkKind, name string) wire.NetworkReport {

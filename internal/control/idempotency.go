@@ -24,8 +24,8 @@ const (
 type IdempotencyKey struct {
 	Name    string
 	Request []byte // the operation and its input; only their hash is stored
-	// The API token of the request. The stored response is encrypted with it, because responses may have secrets; the
-	// database never has the token.
+	// Secret is the API token of the request. The stored response is encrypted with the token, because responses may
+	// contain secrets. The token is never stored in the database.
 	Secret string
 }
 

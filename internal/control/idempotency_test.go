@@ -25,7 +25,7 @@ func (s *projectFixture) resetOnce(id fleet.VMID) func(context.Context) ([]byte,
 	}
 }
 
-func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
+func TestRequestWithRepeatedIdempotencyKeyRunsOnce(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.createVM("web", fleet.Running)
 	before := s.countRows("audit")
@@ -77,7 +77,7 @@ func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
 
 // The key is stored in the transaction of the changes. If the portal crashes before the commit, neither the changes nor
 // the key remain.
-func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
+func TestIdempotencyKeyStoredInTransactionOfChanges(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.createVM("web", fleet.Running)
 	do := s.resetOnce(v.ID)
@@ -113,7 +113,7 @@ func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
 	}
 }
 
-func TestStoredAnswerReadableOnlyWithTokenOfRequest(t *testing.T) {
+func TestStoredResponseDecryptedOnlyWithOriginalTokenAndKey(t *testing.T) {
 	t.Parallel()
 	sealed, err := auth.Seal("qx_a", "order-1", []byte("text"))
 	if err != nil {

@@ -76,7 +76,7 @@ func TestConcurrentCreatesCopyImageOnce(t *testing.T) {
 
 // A copy job may end after the VM's request has seen it as unfinished. The VM's job must not wait for the ended copy,
 // because nothing would start the VM's job later.
-func TestVMDoesNotMissEndOfAwaitedImageCopy(t *testing.T) {
+func TestVMJobDoesNotWaitForEndedImageCopy(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
 	id, _ := s.publishImage(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)

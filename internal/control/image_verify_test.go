@@ -10,7 +10,7 @@ import (
 
 // If a host completed an image but did not report the pool's volumes afterwards, a job verifies the image. Otherwise
 // the image's size and checksum would stay unknown.
-func TestImageMissingInPoolReportIsVerifiedAgain(t *testing.T) {
+func TestImageMissingInPoolReportIsVerified(t *testing.T) {
 	s := newLibraryFixture(t)
 	in := control.NewImage{Name: "Debian", Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-13.qcow2"}}
 	id, _, err := s.AddImage(t.Context(), chief, in)

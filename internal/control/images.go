@@ -150,7 +150,7 @@ func removeImageCopies(ctx context.Context, q *db.Queries, in ImageFile) (int64,
 func checkNoOverlays(ctx context.Context, q *db.Queries, in ImageFile) error {
 	on, err := query.VMsBackedBy(ctx, q, fleet.ImageCopy{PoolID: in.PoolID, Volume: in.Volume, HostID: in.HostID})
 	if err == nil && len(on) > 0 {
-		err = fleet.Errorf(fleet.Conflict, "Disks are backed by %s, so the file stays in the library: %s. Delete those disks first.", in.Volume, on[0])
+		err = fleet.Errorf(fleet.Conflict, "Disks are backed by %s, so the file cannot be removed from the library (%s). Delete those disks first.", in.Volume, on[0])
 	}
 	return err
 }

@@ -12,8 +12,9 @@ import (
 func TestHostsAreListedEditedAndDeleted(t *testing.T) {
 	s := newProjectFixture(t)
 	s.createVM("web", fleet.Running)
-	text := "rack 7"
-	v, err := s.UpdateHost(t.Context(), chief, s.h1, hosts.UpdateHost{Labels: map[string]string{"rack": "r7"}, Description: &text, IfGeneration: 1})
+	edited := fleet.DefaultHostSpec()
+	edited.Labels, edited.Description = map[string]string{"rack": "r7"}, "rack 7"
+	v, err := s.UpdateHost(t.Context(), chief, s.h1, hosts.UpdateHost{Spec: edited, IfGeneration: 1})
 	if err != nil || v.Generation != 2 || v.Spec.Labels["rack"] != "r7" || v.VMs != 1 || v.CommittedMiB != 256 || v.Phase != fleet.HostOnline {
 		t.Fatalf("%+v %v", v, err)
 	}
@@ -48,7 +49,7 @@ func TestHostsAreListedEditedAndDeleted(t *testing.T) {
 		t.Errorf("%s %v", got.Phase, err)
 	}
 	s.wantRefused("stale", fleet.Conflict, "(generation 2, you had 1)", func() error {
-		_, err := s.UpdateHost(t.Context(), chief, s.h1, hosts.UpdateHost{Labels: map[string]string{}, IfGeneration: 1})
+		_, err := s.UpdateHost(t.Context(), chief, s.h1, hosts.UpdateHost{IfGeneration: 1})
 		return err
 	})
 	s.wantRefused("member sees", fleet.Forbidden, "do not have permission", func() error { _, err := s.GetHost(t.Context(), s.member, s.h1); return err })
@@ -170,7 +171,7 @@ func TestTasksAreListedCountedAndCancelled(t *testing.T) {
 	s.wantRefused("cancel twice", fleet.Conflict, "The task has ended.", func() error { _, err := s.CancelTask(t.Context(), s.member, job.ID); return err })
 }
 
-func TestConsoleTicketWorksOnce(t *testing.T) {
+func TestConsoleTicketRedeemedOnce(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.createVM("web", fleet.Running)
 	ticket, err := s.OpenConsole(t.Context(), s.member, v.ID)
@@ -184,7 +185,7 @@ func TestConsoleTicketWorksOnce(t *testing.T) {
 	}
 	s.wantRefused("wrong secret", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, "x"); return err })
 	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)
-	s.wantRefused("no browser yet", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), h1, ticket.ID); return err })
+	s.wantRefused("no browser yet", fleet.NotFound, "was not requested", func() error { _, err := s.JoinRelay(t.Context(), h1, ticket.ID); return err })
 	if n := s.countRows("jobs WHERE kind = 'console.open'"); n != 0 {
 		t.Errorf("%d jobs are queued before a browser connects", n)
 	}
@@ -199,13 +200,13 @@ func TestConsoleTicketWorksOnce(t *testing.T) {
 	if _, err := s.JoinRelay(t.Context(), h1, ticket.ID); err != nil {
 		t.Error(err)
 	}
-	s.wantRefused("another host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), h2, ticket.ID); return err })
+	s.wantRefused("another host", fleet.NotFound, "was not requested", func() error { _, err := s.JoinRelay(t.Context(), h2, ticket.ID); return err })
 	s.wantRefused("an ended session", fleet.Conflict, "session has ended", func() error {
 		_, err := s.JoinRelay(t.Context(), fleet.Actor{HostID: s.h1, Session: "old"}, ticket.ID)
 		return err
 	})
 	s.execSQL(`UPDATE console_tickets SET used_at = now() - interval '31 seconds' WHERE console_id = $1`, ticket.ID)
-	s.wantRefused("too late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), h1, ticket.ID); return err })
+	s.wantRefused("too late", fleet.NotFound, "was not requested", func() error { _, err := s.JoinRelay(t.Context(), h1, ticket.ID); return err })
 	s.wantRefused("used", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, ticket.Secret); return err })
 
 	late, err := s.OpenConsole(t.Context(), s.member, v.ID)
@@ -214,7 +215,7 @@ func TestConsoleTicketWorksOnce(t *testing.T) {
 	}
 	s.execSQL(`UPDATE console_tickets SET expires_at = now() WHERE console_id = $1`, late.ID)
 	s.wantRefused("late", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, late.ID, late.Secret); return err })
-	s.wantRefused("late host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), h1, late.ID); return err })
+	s.wantRefused("late host", fleet.NotFound, "was not requested", func() error { _, err := s.JoinRelay(t.Context(), h1, late.ID); return err })
 	s.wantRefused("viewer", fleet.Forbidden, "do not have permission", func() error { _, err := s.OpenConsole(t.Context(), s.viewer, v.ID); return err })
 	s.wantRefused("another project's user", fleet.NotFound, "There is no such VM.", func() error { _, err := s.OpenConsole(t.Context(), s.blueMember, v.ID); return err })
 	gone, err := s.OpenConsole(t.Context(), s.member, v.ID)

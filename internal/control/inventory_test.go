@@ -73,7 +73,7 @@ func TestSearchFindsOnlyVisibleObjects(t *testing.T) {
 		"web": "vm web-1, found Web-old", "WEB-1": "vm web-1", "eb-": "vm web-1, found Web-old", string(web.ID): "vm web-1", "10.0.0.5": "vm web-1",
 		"52:54:00:00:00:01": "vm web-1", "52-54-00-00-00-01": "vm web-1", "env=prod": "vm web-1", "env=nope": "",
 		"10.0.": "vm web-1, found Web-old", "10.0.0": "vm web-1", "10.0.7": "found Web-old", "10.1": "", "FE80::5": "vm web-1", "fe80:0:0::5054:ff:fe00:1": "vm web-1",
-		"52:54": "vm web-1, found Web-old", "52:54:00:a": "found Web-old", "52-54-00-0": "vm web-1", "54:00": "", "env=pr": "vm web-1", "ENV": "vm web-1", "nv=": "", "prod": "", "h1": "host h1", "nfs": "pool nfs", "default": "network default", "red": "project red", " ": "", "%": "", `\`: "",
+		"52:54": "vm web-1, found Web-old", "52:54:00:a": "found Web-old", "52-54-00-0": "vm web-1", "54:00": "", "env=pr": "vm web-1", "ENV": "vm web-1", "nv=": "", "prod": "", "h1": "host h1", "nfs": "pool nfs", "default": "cluster default, network default", "red": "project red", " ": "", "%": "", `\`: "",
 	} {
 		hits, err := s.Search(t.Context(), chief, text, 8)
 		var rows []string
@@ -148,7 +148,7 @@ func TestOverviewCountsOnlyVisibleObjects(t *testing.T) {
 	}
 }
 
-func TestCompleteSuggestsOnlyVisibleValues(t *testing.T) {
+func TestFilterCompletionSuggestsOnlyVisibleValues(t *testing.T) {
 	s := newProjectFixture(t)
 	web := s.createVM("web", fleet.Running)
 	s.execSQL(`UPDATE vms SET labels = '{"env":"prod","note":"two words"}',
@@ -169,6 +169,7 @@ func TestCompleteSuggestsOnlyVisibleValues(t *testing.T) {
 		{chief, "vms", "mac:52:54", `mac:"52:54:00:00:00:01"`},
 		{s.blueMember, "vms", "address:10.0", ""},
 		{chief, "vms", "state:st", "state:starting state:stopping state:stopped"},
+		{chief, "vms", "state=st", "state:starting state:stopping state:stopped"},
 		{chief, "vms", "state:running,cra", "state:running,crashed"},
 		{chief, "vms", "host:h", "host:h1 host:h2"},
 		{s.member, "vms", "host:h", ""},

@@ -111,7 +111,7 @@ func TestMachineJoinsAsHost(t *testing.T) {
 	wantCode(t, err, fleet.Unauthorized)
 }
 
-func TestJoinTokenWorksOnce(t *testing.T) {
+func TestJoinTokenUsableOnce(t *testing.T) {
 	h := newIdentityFixture(t)
 	secret := h.createJoinToken().Secret
 	got := countCodes(runConcurrently(4, func(i int) error {
@@ -123,7 +123,7 @@ func TestJoinTokenWorksOnce(t *testing.T) {
 	}
 }
 
-func TestBadJoinTokensGiveSameError(t *testing.T) {
+func TestJoinErrorDoesNotRevealTokenState(t *testing.T) {
 	h := newIdentityFixture(t)
 	used, revoked, expired := h.createJoinToken(), h.createJoinToken(), h.createJoinToken()
 	if _, err := h.joinHost(used.Secret, "node-1", ""); err != nil {

@@ -17,7 +17,7 @@ import (
 // setLabels sets the host's labels.
 func (s *projectFixture) setLabels(host fleet.HostID, labels map[string]string) {
 	s.t.Helper()
-	if _, err := s.UpdateHost(s.t.Context(), chief, host, hosts.UpdateHost{Labels: labels}); err != nil {
+	if _, err := s.UpdateHost(s.t.Context(), chief, host, hosts.UpdateHost{Spec: specWithLabels(labels)}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -341,7 +341,7 @@ func TestRetryEverywhereRetriesAllFailedHosts(t *testing.T) {
 		t.Errorf("%d lines in the audit", n)
 	}
 	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
-	s.wantRefused("where no host is online", fleet.Conflict, "They retry automatically", func() error { _, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id)); return err })
+	s.wantRefused("where no host is online", fleet.Conflict, "These hosts retry automatically", func() error { _, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id)); return err })
 	s.execSQL(`UPDATE host_sessions SET seen_at = now()`)
 	lan := s.defineNetwork("lan", fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, s.h1, s.h2)
 	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"error":"dnsmasq is away"}`)

@@ -32,7 +32,7 @@ type ImageSource struct {
 // NewImage is the input of AddImage.
 type NewImage struct {
 	Name string `json:"name"`
-	// The project that owns the image and to which it is published. Empty: the image is global.
+	// ProjectID is the project that owns the image and that the image is published to. If empty, the image is global.
 	ProjectID   fleet.ProjectID `json:"projectId,omitempty"`
 	Description string          `json:"description,omitempty"`
 	OS          fleet.OSFacts   `json:"os,omitzero"`

@@ -166,7 +166,7 @@ func TestHostReportAffectsOnlyItsOwnImageCopies(t *testing.T) {
 
 // If the VM's pool has no copy of the image, a host that has the VM's pool and a pool with a copy makes a copy first.
 // The copy is part of the VM's task.
-func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
+func TestMissingImageIsCopiedBeforeVMCreation(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"only-here.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+someSHA256+`"}`)
 	id, version := s.publishImage(s.local, []fleet.HostID{s.h1}, "only-here.qcow2", "qcow2", 1<<20)
@@ -254,8 +254,8 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 		t.Errorf("after a copy that failed: %+v", w)
 	}
 
-	// If no host has both pools, a host with a copy sends it to one with the pool. If no such host is online, the error
-	// gives that reason.
+	// If no host has both pools, a host with a copy of the image sends the copy to a host with the target pool. If no
+	// host with a copy is online, the request is refused.
 	s.execSQL(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h1)
 	s.execSQL(`DELETE FROM image_copies WHERE pool_id = $1`, s.nfs)
 	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '1 hour' WHERE host_id = $1`, s.h1)

@@ -50,6 +50,9 @@ func TestListQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 	tasks := func(a fleet.Actor, filter string) func() error {
 		return func() error { _, err := c.ListTasks(t.Context(), a, fleet.Query{Filter: filter}); return err }
 	}
+	hosts := func(filter string) func() error {
+		return func() error { _, err := c.ListHosts(t.Context(), chief, fleet.Query{Filter: filter}); return err }
+	}
 	search := func(text string) func() error {
 		return func() error { _, err := c.Search(t.Context(), chief, text, 4); return err }
 	}
@@ -81,6 +84,10 @@ func TestListQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 		"VMs of a MAC's end":        rows(fleet.Query{Filter: "mac:*:0b:4d"}),
 		"VMs with many vCPUs":       rows(fleet.Query{Filter: "vcpu>1000"}),
 		"VMs with much memory":      rows(fleet.Query{Filter: "memory>=900T", Sort: "host"}),
+		"VMs of a cluster":          rows(fleet.Query{Filter: "cluster:default"}),
+		"VMs of no cluster":         rows(fleet.Query{Filter: "cluster:nothing"}),
+		"hosts of a cluster":        hosts("cluster:default"),
+		"hosts of no cluster":       hosts("cluster:nothing"),
 		"VMs of a day":              rows(fleet.Query{Filter: "created:2020-01-01"}),
 		"tasks":                     tasks(chief, ""),
 		"tasks of a tenant":         tasks(tenant, ""),

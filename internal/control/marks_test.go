@@ -9,7 +9,7 @@ import (
 )
 
 // A stolen host key and known UUIDs must not let a host take VMs of other hosts.
-func TestHostCannotTakeVMsOfOtherHosts(t *testing.T) {
+func TestHostCannotClaimVMsOfOtherHosts(t *testing.T) {
 	p := newTwoHostFixture(t)
 	claim := func(proof string, power fleet.Power) {
 		t.Helper()
@@ -60,7 +60,7 @@ func TestHostCannotTakeVMsOfOtherHosts(t *testing.T) {
 	p.reportRunningOnBothHosts()
 }
 
-func TestVMsWithoutOwnershipMarkGetOne(t *testing.T) {
+func TestReportAnswerContainsMissingOwnershipMark(t *testing.T) {
 	p := newTwoHostFixture(t)
 	bare := p.vmReport(fleet.Running)
 	bare.Proof = ""

@@ -331,7 +331,7 @@ func TestVMPlacedOnlyOnHostsWithItsNetwork(t *testing.T) {
 	}
 	s.wantRefused("before it is there", fleet.Invalid, "no active network", func() error { return create() })
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"foreign":true}`)
-	// Host h2 reports the network as active without an assignment. The VM is not placed there.
+	// Host h2 reports the network as active without an assignment. The VM is not placed on h2.
 	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true}')`, v.ID, s.h2)
 	s.wantRefused("where only a different network of the same name is active", fleet.Invalid, "no active network", func() error { return create() })
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true}`)

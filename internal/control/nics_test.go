@@ -32,7 +32,7 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of concurrent requests for the last function, one succeeds.
+	// Of several concurrent requests for the last virtual function, only one succeeds.
 	tx, err := s.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,8 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 		t.Errorf("%d of 4 VMs got the last virtual function", got)
 	}
 	s.wantRefused("on another network of the device", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("late", s.h1, also); return err })
-	// Placement chooses a host with free virtual functions. If there is none, the error says so.
+	// Placement chooses a host with a free virtual function. If no host has a free virtual function, the create is
+	// refused.
 	s.wantRefused("nowhere", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("anywhere", "", fast); return err })
 	s.setNetworkStatus(fast.ID, s.h2, `{"active":true,"nics":{"total":1,"used":0}}`)
 	if v, err := create("anywhere", "", fast); err != nil || v.HostID != s.h2 {

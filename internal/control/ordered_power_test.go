@@ -52,7 +52,7 @@ func (r *hostFixture) createAndFinishVM(name string, seen *[]fleet.Phase) fleet.
 	return id
 }
 
-func TestPhaseIsStartingUntilStartEnds(t *testing.T) {
+func TestVMPhaseIsStartingUntilStartJobEnds(t *testing.T) {
 	r := newHostFixture(t)
 	var seen []fleet.Phase
 	id := r.createAndFinishVM("web", &seen)

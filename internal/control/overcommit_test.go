@@ -10,7 +10,7 @@ import (
 )
 
 // Naming a host does not bypass the checks of memory and CPUs: an administrator must choose overcommit.
-func TestFullNamedHostRefusedWithoutOvercommit(t *testing.T) {
+func TestFullRequestedHostRefusedWithoutOvercommit(t *testing.T) {
 	s := newProjectFixture(t)
 	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,cpu}', '{"threads": 2}') WHERE id = $1`, s.h1)
 	ask := func(a fleet.Actor, name string, mib, cpus int, overcommit bool) func() error {

@@ -13,8 +13,8 @@ import (
 )
 
 // A pass is a background task of the portal. The passes below are idempotent and take no input. Package reconcile runs
-// them on events and periodically. If several portals share a database, one of them runs a pass at a time and the
-// others skip it.
+// them on events and periodically. If several portals share a database, only one portal runs a pass at a time, and the
+// other portals skip that pass.
 
 // QueueDrifted queues a job for each VM, pool and network whose host has not applied the newest generation and has no
 // unfinished job to do so.

@@ -21,7 +21,7 @@ func (s *projectFixture) poolView(a fleet.Actor, id fleet.PoolID) fleet.PoolView
 	return v
 }
 
-func TestPoolHealthFollowsHosts(t *testing.T) {
+func TestPoolHealthDerivesFromHostStatuses(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.poolView(chief, s.nfs)
 	if v.Health.Summary != "2 of 2 hosts healthy" || v.Health.Severity != fleet.SeverityOK || v.Health.CapacityBytes != 1000<<30 || len(v.Hosts) != 2 || v.Hosts[0].Status.Volumes != nil {
@@ -263,7 +263,7 @@ func TestInvalidPoolsRefused(t *testing.T) {
 	}
 }
 
-func TestOnlySharedVolumesAreMergedAcrossHosts(t *testing.T) {
+func TestOnlyVolumesOfSharedPoolsAreMergedAcrossHosts(t *testing.T) {
 	s := newProjectFixture(t)
 	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status) SELECT noun, object_id, $1, asked, status FROM assignments WHERE pool_id = $2`, s.h2, s.local)
 	for pool, want := range map[fleet.PoolID]string{s.nfs: "cd.iso 2, debian.qcow2 2", s.local: "cd.iso 1, cd.iso 1, debian.qcow2 1, debian.qcow2 1"} {

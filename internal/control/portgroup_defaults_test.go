@@ -126,8 +126,8 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	if follow(); s.getVM(late.ID).Generation != generation {
 		t.Error("a pass in which nothing changed changes a VM")
 	}
-	// An edit of another field sends the NIC as the page shows it, with the default groups. The NIC still follows the port
-	// group's defaults.
+	// An edit of the vCPUs also sends the NIC's groups, which are the port group's defaults. After the edit, the NIC still
+	// follows the port group's defaults.
 	spec := s.getVM(late.ID).Spec
 	spec.CPUs = 2
 	if _, _, err := s.UpdateVM(t.Context(), s.member, late.ID, control.UpdateVM{Spec: &spec}); err != nil {
@@ -142,8 +142,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	}
 	router := made(s.member, "router")
 	is("a tenant's NIC where the port group says off", router.ID, "strict guard false, of the port group [securityGroups antiSpoofing]")
-	// A tenant's NIC on another network has anti-spoofing, also after it moved there from the port group without
-	// anti-spoofing.
+	// A tenant's NIC that leaves the port group gets anti-spoofing, which only administrators may switch off.
 	stray := made(s.member, "stray")
 	spec = s.getVM(stray.ID).Spec
 	spec.CPUs = 2

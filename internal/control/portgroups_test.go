@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestPortGroupCreatedGrantedAndDropped(t *testing.T) {
+func TestPortGroupIsCreatedGrantedAndDeleted(t *testing.T) {
 	s := newProjectFixture(t)
 	n := s.dhcpNetwork("lab", "10.7.0.")
 	s.setNetworkStatus(n.ID, s.h1, `{"active":true}`)

@@ -82,7 +82,7 @@ func TestJobFinishWaitsForConcurrentChangeOfVM(t *testing.T) {
 	wantCode(t, end(), fleet.Conflict)
 }
 
-func TestReleaseFinishWaitsForConcurrentAssign(t *testing.T) {
+func TestPoolReleaseResultWaitsForConcurrentAssignment(t *testing.T) {
 	r := newHostFixture(t)
 	pool := fleet.NewID[fleet.PoolID]()
 	r.execSQL(`INSERT INTO pools (id, name, spec) VALUES ($1, 'p', '{}')`, pool)
@@ -154,7 +154,7 @@ func TestVMFailsWhenCreationExhaustsAttempts(t *testing.T) {
 	}
 }
 
-func TestDeletionUndoneWhenAttemptsExhausted(t *testing.T) {
+func TestVMDeletionUndoneAfterLastAttempt(t *testing.T) {
 	r := newHostFixture(t)
 	id := r.addVM("web")
 	r.reportState("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Stopped}})
@@ -211,7 +211,7 @@ func TestJobFailsAfterRepeatedAgentCrashes(t *testing.T) {
 	}
 }
 
-func TestAgentKeepsJobAfterNewHello(t *testing.T) {
+func TestRepeatedHelloDoesNotExhaustJobAttempts(t *testing.T) {
 	r := newHostFixture(t)
 	r.addVM("web")
 	for range 7 {
@@ -239,7 +239,7 @@ func TestNewVMRefusedOnPoolBeingReleased(t *testing.T) {
 	wantCode(t, end(), fleet.Invalid)
 }
 
-func TestConcurrentCreatesWithSameMAC(t *testing.T) {
+func TestConcurrentCreateWithUsedMACRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	spec := smallSpec
 	spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:07"}}
@@ -276,7 +276,7 @@ func TestNewVMRefusedOnHostBeingDeleted(t *testing.T) {
 	wantCode(t, end(), fleet.Conflict)
 }
 
-func TestTextInvalidForPostgreSQLRefused(t *testing.T) {
+func TestTextWithNULByteRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	nul := "a\x00b"
 	for name, do := range map[string]func() error{

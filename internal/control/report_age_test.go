@@ -83,7 +83,7 @@ func TestReportAgeCountsFromHypervisorInventory(t *testing.T) {
 
 // While an agent has no connection to its hypervisor, the host's state is as old as the last inventory. Later reports
 // do not make it newer.
-func TestHostWithoutHypervisorAgesFromLastInventory(t *testing.T) {
+func TestHostStateAgeIgnoresReportsWithoutHypervisor(t *testing.T) {
 	r := newHostFixture(t)
 	r.reportWithAge("a", true, time.Second, 0)
 	_, err := r.Report(t.Context(), r.agent, wire.Report{

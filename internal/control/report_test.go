@@ -46,7 +46,7 @@ func TestReportWithoutHypervisorKeepsVMStatus(t *testing.T) {
 	}
 }
 
-func TestUnchangedHeartbeatWritesNoVM(t *testing.T) {
+func TestUnchangedHeartbeatWritesNoVMRow(t *testing.T) {
 	r := newHostFixture(t)
 	id := r.addVM("web")
 	report := wire.VMReport{ID: id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, NICs: []fleet.NICState{{MAC: "52:54:00:00:00:01"}}}}

@@ -179,7 +179,7 @@ func TestDHCPLeasesOfUnassignedHostIgnored(t *testing.T) {
 }
 
 // An unmanaged VM that uses a NIC's MAC address is shown. Only actors who see hosts see its name.
-func TestUnmanagedVMWithMACOfVMIsShownAsConflict(t *testing.T) {
+func TestUnmanagedVMUsingManagedMACShownAsConflict(t *testing.T) {
 	s := newProjectFixture(t)
 	n := s.dhcpNetwork("lab", "10.7.0.")
 	id := s.vmOnNetwork("web", n.ID, "52:54:00:00:07:01")

@@ -153,7 +153,7 @@ func TestRetriedJobCanBeCancelled(t *testing.T) {
 	}
 }
 
-func TestOnlyConvergentJobsAreRetried(t *testing.T) {
+func TestSingleShotJobIsNotRetried(t *testing.T) {
 	r := newHostFixture(t)
 	id := r.addVM("web")
 	if err := r.finishJob(r.claimJobs()[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil {

@@ -52,7 +52,7 @@ func TestPlacementFollowsRules(t *testing.T) {
 	if n := s.countRows("vms"); n != before {
 		t.Errorf("refused requests created %d VMs", n-before)
 	}
-	// VMs of other projects do not match.
+	// An anti-affinity rule does not match VMs of other projects.
 	spec := smallSpec
 	spec.Rules = []fleet.PlacementRule{webAntiAffinityRule}
 	other, err := s.CreateVM(t.Context(), s.blueMember, control.CreateVM{ProjectID: s.blue, Name: "web", Labels: map[string]string{"tier": "web"}, Spec: spec})

@@ -211,7 +211,7 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	if got, _ := state(); got != "applied, 0, applied" {
 		t.Errorf("after it was reapplied: %s", got)
 	}
-	// Somebody also changed the filter of the NIC itself.
+	// The host reports that the NIC's own network filter was removed outside Quantix.
 	status.RecordFilterDrift(well.Spec.NICs[0].MAC, "Somebody removed the network filter quantix-nic-x from the host.")
 	says(h1, status)
 	if got, nic := state(); got != "applied, 0, changed on the host" || !strings.Contains(nic.Problem, "removed") {

@@ -67,7 +67,7 @@ func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 	if pass(db.ID, web.ID, 5432).Pass || !pass(db.ID, web.ID, 80).Pass {
 		t.Error("the two rules have the same id")
 	}
-	// After an address of a member changed, one run of the pass sends it to the hosts of both groups.
+	// One run of the security group pass sends a member's new address to the hosts of both groups.
 	s.reportAddress(web.ID, "10.0.0.9")
 	if got := members(); got != "back[10.0.0.9/32]" {
 		t.Errorf("after a member's address changed the host gets %q", got)

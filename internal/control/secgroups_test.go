@@ -196,7 +196,7 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 
 // Tenants create groups in their projects and can use global groups. A group of another project is refused with the
 // error for an unknown group.
-func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
+func TestTenantsUseOnlyOwnAndGlobalSecurityGroups(t *testing.T) {
 	s := newProjectFixture(t)
 	mine, theirs := s.addSecurityGroup(s.member, s.red, "web"), s.addSecurityGroup(s.blueMember, s.blue, "web")
 	shared := s.addSecurityGroup(chief, "", "web")
@@ -323,7 +323,8 @@ func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "d", Spec: spec})
 		return err
 	})
-	// A NIC that is older than the anti-spoofing setting does not change, even if a tenant edits another field.
+	// A NIC without anti-spoofing, such as a NIC from before the setting, does not change when a tenant edits another
+	// field.
 	old := s.vmWithNIC("old")
 	g := s.addSecurityGroup(s.member, s.red, "web")
 	if v, err := s.setSecurityGroups(s.member, old.ID, g.ID); err != nil || v.Spec.NICs[0].HasAntiSpoofing() {

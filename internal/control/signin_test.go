@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestFirstStartCreatesAdminWithPasswordChange(t *testing.T) {
+func TestFirstStartCreatesAdminWhoMustChangePassword(t *testing.T) {
 	h := newIdentityFixture(t)
 	h.execSQL("DELETE FROM users")
 	passwords := make([]string, 3)
@@ -56,7 +56,7 @@ func TestFirstStartCreatesAdminWithPasswordChange(t *testing.T) {
 	}
 }
 
-func TestSignInFailuresGiveSameError(t *testing.T) {
+func TestSignInErrorDoesNotRevealCause(t *testing.T) {
 	h := newIdentityFixture(t)
 	h.addUser("idle", fleet.RoleViewer)
 	h.execSQL("UPDATE users SET disabled = true WHERE id = 'idle'")
@@ -119,7 +119,7 @@ func TestAccountThrottleUsesDatabaseTime(t *testing.T) {
 	}
 }
 
-func TestAddressThrottleSpansAccounts(t *testing.T) {
+func TestSignInThrottledPerAddressAcrossAccounts(t *testing.T) {
 	h := newIdentityFixture(t)
 	h.execSQL("INSERT INTO login_throttle (key, failures, last_at) VALUES ('address:2001:db8:1:2::/64', 20, now())")
 	for address, code := range map[string]fleet.ErrorCode{"2001:db8:1:2:ffff::9": fleet.TooMany, "2001:db8:1:3::9": "", "198.51.100.1": ""} {
@@ -226,7 +226,7 @@ func TestPasswordSetByAdminMustBeChanged(t *testing.T) {
 	}
 }
 
-func TestLastVisitUpdatedOncePerMinute(t *testing.T) {
+func TestUserLastSeenUpdatedOncePerMinute(t *testing.T) {
 	h := newIdentityFixture(t)
 	began := h.signInTime("chief")
 	h.isSessionValid("chief", began)
@@ -279,7 +279,7 @@ func TestSignInFailuresOfOtherClientsDoNotLockOutKnownBrowser(t *testing.T) {
 		wantCode(t, from("203.0.113.1", secret, "wrong password"), fleet.Unauthorized)
 	}
 	wantCode(t, from("203.0.113.1", secret, goodPassword), fleet.TooMany)
-	// After an administrator sets the password, no browser is known to the account.
+	// After an administrator sets the password, the account has no known browsers.
 	if err := h.SetPassword(t.Context(), fleet.SystemActor, "chief", "another password"); err != nil {
 		t.Fatal(err)
 	}

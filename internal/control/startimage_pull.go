@@ -37,7 +37,7 @@ func (p *imagePull) prepareDownloadJob(ctx context.Context) func(*db.Queries, as
 		case err != nil:
 			return storage.VolumeJob{}, err
 		case busy:
-			return storage.VolumeJob{}, fleet.Errorf(fleet.Conflict, "%s is being pulled already. Wait for that, or cancel its task.", entry.Name)
+			return storage.VolumeJob{}, fleet.Errorf(fleet.Conflict, "%s is being pulled already. Wait until its task has ended, or cancel the task.", entry.Name)
 		}
 		if err := p.findOrAddImage(ctx, q, entry); err != nil {
 			return storage.VolumeJob{}, err

@@ -122,7 +122,7 @@ func TestPullCatalogImageAddsImageVersion(t *testing.T) {
 	if o := work[0].Args.Volume; len(work) != 1 || o.URL != debian.URL || o.ChecksumURL != debian.ChecksumURL || o.Checksum != "" {
 		t.Fatalf("%+v", work)
 	}
-	says := "The host cannot find cloud.debian.org: no such host. Check the address, and whether the host has a network and DNS that reach it."
+	says := "The host cannot find cloud.debian.org: no such host. Check the address, and the host's network connection and DNS."
 	s.finishJobWith(task.HostID, work[0], wire.Finish{Outcome: wire.Failed, Error: says})
 	v = s.catalogEntry("Debian 12")
 	if ok, _ := v.Allows(fleet.ActPull); !ok || v.Last.State != fleet.JobFailed || v.Last.Error != says || len(v.Pulled) != 0 {
@@ -144,7 +144,8 @@ func TestPullCatalogImageAddsImageVersion(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 
-	// A pull into a pool that has a file of that name uses another file name. For a local pool the portal chooses a host.
+	// A pull into a pool that already has the image's file uses another file name. For a local pool the portal chooses a
+	// host.
 	if _, task, err = pull(control.PullDestination{PoolID: s.nfs}); err != nil || task.SubjectName != "debian-12-2.qcow2" {
 		t.Fatalf("%+v %v", task, err)
 	}

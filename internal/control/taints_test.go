@@ -1,7 +1,6 @@
 package control_test
 
 import (
-	"slices"
 	"testing"
 
 	"quantix/internal/control"
@@ -9,11 +8,36 @@ import (
 	"quantix/internal/fleet"
 )
 
+// changeHost changes the host's spec with change.
+func (s *projectFixture) changeHost(host fleet.HostID, change func(*fleet.HostSpec)) error {
+	s.t.Helper()
+	h, err := s.GetHost(s.t.Context(), chief, host)
+	if err != nil {
+		return err
+	}
+	change(&h.Spec)
+	_, err = s.UpdateHost(s.t.Context(), chief, host, hosts.UpdateHost{Spec: h.Spec})
+	return err
+}
+
+// specWithLabels returns the spec of a new host, with labels.
+func specWithLabels(labels map[string]string) fleet.HostSpec {
+	s := fleet.DefaultHostSpec()
+	s.Labels = labels
+	return s
+}
+
+func parseTaints(texts []string) (out []fleet.Taint) {
+	for _, t := range texts {
+		out = append(out, fleet.ParseTaint(t))
+	}
+	return out
+}
+
 func (s *projectFixture) setTaints(host fleet.HostID, taints ...string) {
 	s.t.Helper()
-	h, err := s.UpdateHost(s.t.Context(), chief, host, hosts.UpdateHost{Taints: append([]string{}, taints...)})
-	if err != nil || !slices.Equal(h.Spec.Taints, taints) {
-		s.t.Fatalf("%q: %v", h.Spec.Taints, err)
+	if err := s.changeHost(host, func(h *fleet.HostSpec) { h.Taints = parseTaints(taints) }); err != nil {
+		s.t.Fatalf("set the taints %q: %v", taints, err)
 	}
 }
 
@@ -51,11 +75,10 @@ func TestTaintedHostNeedsToleration(t *testing.T) {
 		t.Errorf("without taints on %s: %v", v.HostName, err)
 	}
 	for text, taints := range map[string][]string{
-		"write gpu or gpu=a100": {"GPU"}, "is listed twice": {"gpu", "gpu"}, "at most 16 taints": make([]string, 17), `Taint "a=b c"`: {"a=b c"}, `Taint "*"`: {"*"},
+		"write gpu or gpu=a100": {"GPU"}, "is listed twice": {"gpu", "gpu:NoSchedule"}, `there is no effect "Never"`: {"gpu:Never"}, "at most 16 taints": make([]string, 17), `Taint "a=b c"`: {"a=b c"}, `Taint "*"`: {"*"},
 	} {
 		s.wantRefused(text, fleet.Invalid, text, func() error {
-			_, err := s.UpdateHost(t.Context(), chief, s.h1, hosts.UpdateHost{Taints: taints})
-			return err
+			return s.changeHost(s.h1, func(h *fleet.HostSpec) { h.Taints = parseTaints(taints) })
 		})
 	}
 }

@@ -116,7 +116,7 @@ func checkCancellable(a fleet.Actor, t fleet.Task) error {
 		return err
 	}
 	if ok, why := t.Allows(fleet.ActCancel); !ok {
-		return fleet.Errorf(fleet.Conflict, "%s", why)
+		return fleet.RefusalError(why)
 	}
 	return nil
 }

@@ -129,7 +129,7 @@ func (c *Control) getTemplateVersion(ctx context.Context, a fleet.Actor, of Temp
 		return v, fleet.TemplateVersion{}, fleet.Errorf(fleet.NotFound, "The template has no such version.")
 	}
 	if ok, why := v.Versions[i].Allows(act); !ok {
-		return v, v.Versions[i], fleet.Errorf(fleet.Conflict, "%s", why)
+		return v, v.Versions[i], fleet.RefusalError(why)
 	}
 	return v, v.Versions[i], nil
 }
@@ -180,7 +180,7 @@ func checkTemplateRemovable(ctx context.Context, q *db.Queries, id fleet.Templat
 		}
 		if work, err := storage.UnfinishedVolumeWork(ctx, q, o.PoolID, o.Volume, o.HostID); err != nil || work != "" {
 			return store.FirstErrorOf(err, func() error {
-				return fleet.Errorf(fleet.Conflict, "The file %sis in use: %s. Wait until that has ended.", o.Volume, work)
+				return fleet.Errorf(fleet.Conflict, "The file %s is in use: %s. Wait until that task has ended.", o.Volume, work)
 			})
 		}
 	}
@@ -260,11 +260,11 @@ func (v newTemplateVersion) useImagesOfVM(ctx context.Context, q *db.Queries, a 
 	for i, d := range v.vm.Spec.Disks {
 		k := slices.IndexFunc(rows, func(r db.LockImagesRow) bool { return r.ID == d.ImageID })
 		if k < 0 || !rows[k].Open && !policy.May(a, policy.InfraChange, "") {
-			return fleet.Errorf(fleet.Conflict, "The image of disk %d is not in the library any more, or not published to the project. Make the template of copies of its disks as they are now.", i+1)
+			return fleet.Errorf(fleet.Conflict, "The image of disk %d is not in the library any more, or not published to the project. Make the template from copies of the VM's disks.", i+1)
 		}
 		version, err := q.GetImageVersion(ctx, d.VersionID)
 		if err != nil || version.ImageVersion.ImageID != d.ImageID {
-			return fleet.Errorf(fleet.Conflict, "The image of disk %d no longer has that version. Make the template of copies of its disks as they are now.", i+1)
+			return fleet.Errorf(fleet.Conflict, "The image of disk %d no longer has that version. Make the template from copies of the VM's disks.", i+1)
 		}
 	}
 	return nil

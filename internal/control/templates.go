@@ -131,7 +131,7 @@ func (c *Control) createTemplateVersion(ctx context.Context, a fleet.Actor, in T
 			allows = vm.AllowsTemplateOfImages
 		}
 		if ok, why := allows(); !ok {
-			return fleet.Errorf(fleet.Conflict, "%s", why)
+			return fleet.RefusalError(why)
 		}
 		t, err := insertOrLock(q, vm)
 		if err != nil {

@@ -235,7 +235,7 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 		says string
 		in   control.NewTemplate
 	}{
-		{"no name", fleet.Invalid, "The name of the template", control.NewTemplate{TemplateSource: of}},
+		{"no name", fleet.Invalid, "Enter a name: one line", control.NewTemplate{TemplateSource: of}},
 		{"two lines", fleet.Invalid, "one line", control.NewTemplate{Name: "a\nb", TemplateSource: of}},
 		{"spaces around", fleet.Invalid, "one line", control.NewTemplate{Name: " a", TemplateSource: of}},
 		{"NUL", fleet.Invalid, "The name of the template", control.NewTemplate{Name: "a\x00", TemplateSource: of}},
@@ -273,7 +273,7 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 
 // A template can refer to the library images that the VM's disks were created from. Such a template is ready at once,
 // even if the VM is running. The images stay when the template is deleted.
-func TestTemplateOfExistingImages(t *testing.T) {
+func TestTemplateCanReferToExistingImages(t *testing.T) {
 	s := newLibraryFixture(t)
 	image, version := s.publishImage(s.nfs, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
 	s.execSQL(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || '[{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576}]') WHERE pool_id = $1`, s.nfs)

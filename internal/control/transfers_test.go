@@ -61,7 +61,7 @@ func TestImageSentBetweenHosts(t *testing.T) {
 		t.Fatalf("the sender gets %+v with %+v", out.Args.Volume, out.Pools)
 	}
 
-	// Both hosts exchange the data of the transfer: each gets the other host's key. All other actors are refused.
+	// Each of the two hosts gets the other host's key hash, and its ticket or addresses. All other actors are refused.
 	ticket, next := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
 	if got := s.meetTransfer(s.h2, in, way.ID, wire.TransferState{}); got.Peer != s.h1 || got.KeyHash != strings.Repeat("11", 32) || got.Ticket != "" || !got.Begun {
 		t.Errorf("the receiver hears %+v", got)
@@ -79,9 +79,9 @@ func TestImageSentBetweenHosts(t *testing.T) {
 	says := func(a fleet.Actor, word wire.TransferState) func() error {
 		return func() error { _, err := s.ExchangeTransferData(t.Context(), a, way.ID, word); return err }
 	}
-	s.wantRefused("an agent of another host", fleet.Conflict, "no longer yours", says(otherAgent, wire.TransferState{Job: in.ID, Epoch: in.Epoch}))
-	s.wantRefused("an older epoch", fleet.Conflict, "no longer yours", says(s.agents[s.h2], wire.TransferState{Job: in.ID, Epoch: in.Epoch - 1, Ticket: next}))
-	s.wantRefused("the other's job", fleet.Conflict, "no longer yours", says(s.agents[s.h2], wire.TransferState{Job: out.ID, Epoch: out.Epoch, Ticket: next}))
+	s.wantRefused("an agent of another host", fleet.Conflict, "no longer assigned to this agent", says(otherAgent, wire.TransferState{Job: in.ID, Epoch: in.Epoch}))
+	s.wantRefused("an older epoch", fleet.Conflict, "no longer assigned to this agent", says(s.agents[s.h2], wire.TransferState{Job: in.ID, Epoch: in.Epoch - 1, Ticket: next}))
+	s.wantRefused("the other's job", fleet.Conflict, "no longer assigned to this agent", says(s.agents[s.h2], wire.TransferState{Job: out.ID, Epoch: out.Epoch, Ticket: next}))
 	for _, at := range []string{"127.0.0.1:1", "[fe80::1]:1", "portal:1", "192.0.2.7"} {
 		s.wantRefused("listening at "+at, fleet.Malformed, "cannot connect", says(s.agents[s.h2], wire.TransferState{Job: in.ID, Epoch: in.Epoch, Ticket: next, Listens: []string{at}}))
 	}
@@ -98,9 +98,9 @@ func TestImageSentBetweenHosts(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	s.wantRefused("another host at the relay", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), otherAgent, at.RelayID); return err })
+	s.wantRefused("another host at the relay", fleet.NotFound, "was not requested", func() error { _, err := s.JoinRelay(t.Context(), otherAgent, at.RelayID); return err })
 	s.execSQL(`UPDATE transfers SET paired_at = now() - interval '31 seconds'`)
-	s.wantRefused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), s.agents[s.h1], at.RelayID); return err })
+	s.wantRefused("late", fleet.NotFound, "was not requested", func() error { _, err := s.JoinRelay(t.Context(), s.agents[s.h1], at.RelayID); return err })
 	if new := s.meetTransfer(s.h1, out, way.ID, wire.TransferState{Ticket: next, Relay: true}); new.RelayID == at.RelayID || new.RelayTicket != next {
 		t.Errorf("another ticket meets at %+v", new)
 	}
@@ -181,7 +181,7 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 
 // If the VM's host has no copy of the image, another host sends it a copy first, as part of the VM's task. Placement
 // prefers hosts with a copy.
-func TestMissingImageIsSentBeforeVM(t *testing.T) {
+func TestMissingImageIsSentToHostBeforeVMCreation(t *testing.T) {
 	s := newLibraryFixture(t)
 	id := s.imageOnOneHost()
 	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', to_jsonb(65536::bigint << 20)) WHERE id = $1`, s.h2)

@@ -78,7 +78,7 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 			OfUser: maxUploadsOfUser, OfHost: maxUploadsOfHost,
 		})
 		if err == nil && n == 0 {
-			err = fleet.Errorf(fleet.TooMany, "You have %d uploads that have not ended, or the host has %d. Finish or cancel some.", maxUploadsOfUser, maxUploadsOfHost)
+			err = fleet.Errorf(fleet.TooMany, "You have %d uploads that have not ended, or the host has %d. Finish or cancel an upload.", maxUploadsOfUser, maxUploadsOfHost)
 		}
 		return err
 	})

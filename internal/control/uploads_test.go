@@ -27,7 +27,7 @@ func (s *projectFixture) createUpload(a fleet.Actor, name string) fleet.Upload {
 	return u
 }
 
-func TestCreateUploadResumesSameFile(t *testing.T) {
+func TestCreateUploadResumesUnfinishedUpload(t *testing.T) {
 	s := newProjectFixture(t)
 	uploading := s.addUploader("sender", fleet.RoleOperator)
 	order := func(in control.NewUpload) func() error {
@@ -57,7 +57,7 @@ func TestCreateUploadResumesSameFile(t *testing.T) {
 	for i := range 7 {
 		s.createUpload(uploading, fmt.Sprintf("more-%d.raw", i))
 	}
-	s.wantRefused("a ninth upload", fleet.TooMany, "Finish or cancel some", order(control.NewUpload{Name: "ninth.raw", SizeBytes: 1, HostID: s.h1}))
+	s.wantRefused("a ninth upload", fleet.TooMany, "Finish or cancel an upload", order(control.NewUpload{Name: "ninth.raw", SizeBytes: 1, HostID: s.h1}))
 	s.createUpload(other, "of-another.raw")
 }
 
@@ -86,13 +86,13 @@ func TestUploadAccessLimitedToOwnerAndHost(t *testing.T) {
 	}
 	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)
 	for _, id := range []fleet.PairID{end.ID(), second.ID()} {
-		s.wantRefused("another host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), h2, id); return err })
+		s.wantRefused("another host", fleet.NotFound, "was not requested", func() error { _, err := s.JoinRelay(t.Context(), h2, id); return err })
 		if got, err := s.JoinRelay(t.Context(), h1, id); err != nil || got.ID() != id || got.Kind() != end.Kind() {
 			t.Errorf("the host joins the relay as %v, %v", got, err)
 		}
 	}
 	s.execSQL(`UPDATE upload_pairs SET at = now() - interval '31 seconds'`)
-	s.wantRefused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinRelay(t.Context(), h1, end.ID()); return err })
+	s.wantRefused("late", fleet.NotFound, "was not requested", func() error { _, err := s.JoinRelay(t.Context(), h1, end.ID()); return err })
 
 	// A host can finish only its own jobs.
 	claim := s.claimUntil(h1, fleet.VolumeUpload)

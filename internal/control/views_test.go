@@ -21,7 +21,7 @@ func (h *identityFixture) viewList(a fleet.Actor, list string) string {
 	return strings.Join(rows, " ")
 }
 
-func TestSavedViewKeepsListParameters(t *testing.T) {
+func TestSavedViewStoresOnlyListParameters(t *testing.T) {
 	h := newIdentityFixture(t)
 	for _, c := range []struct{ list, query, want string }{
 		{"vms", "tab=attention&filter=label%3Aenv%3Dprod&sort=-name&columns=state,host&project=p&limit=10", "columns=state%2Chost&filter=label%3Aenv%3Dprod&limit=10&project=p&sort=-name&tab=attention"},

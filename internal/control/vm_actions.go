@@ -34,6 +34,18 @@ var jobKindsWaitingForGuest = store.ToStrings(fleet.JobKindsWhere(func(k fleet.J
 // fleet.VMView.Allows forbids the action, the error is a Conflict with the reason. Queued jobs of other power actions
 // are cancelled.
 func (c *Control) RequestPowerAction(ctx context.Context, a fleet.Actor, id fleet.VMID, act fleet.Action) (fleet.Task, error) {
+	return c.RequestPowerActionWith(ctx, a, id, act, PowerOptions{})
+}
+
+// PowerOptions modify a power action.
+type PowerOptions struct {
+	// Overcommit starts the VM although its host has not enough capacity. This needs the permission to change
+	// infrastructure.
+	Overcommit bool
+}
+
+// RequestPowerActionWith works like RequestPowerAction, with options.
+func (c *Control) RequestPowerActionWith(ctx context.Context, a fleet.Actor, id fleet.VMID, act fleet.Action, with PowerOptions) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return fleet.Task{}, err
 	}
@@ -45,7 +57,7 @@ func (c *Control) RequestPowerAction(ctx context.Context, a fleet.Actor, id flee
 	}
 	var task fleet.Task
 	err := c.store.Tx(ctx, func(q *db.Queries) error {
-		id, err := queuePowerAction(ctx, q, a, id, act, "")
+		id, err := queuePowerAction(ctx, q, a, id, act, with, "")
 		if err != nil {
 			return err
 		}
@@ -63,15 +75,21 @@ func checkPowerAction(act fleet.Action) error {
 	return checks.Err()
 }
 
-// queuePowerAction works like RequestPowerAction within a transaction. child is the child of a bulk task for the
+// queuePowerAction works like RequestPowerActionWith within a transaction. child is the child of a bulk task for the
 // action. Without a child, the action gets a new task, or coalesces with a queued task of its kind.
-func queuePowerAction(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act fleet.Action, child fleet.TaskID) (fleet.TaskID, error) {
+func queuePowerAction(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act fleet.Action, with PowerOptions, child fleet.TaskID) (fleet.TaskID, error) {
 	vm, err := store.LockVM(ctx, q, a, id, policy.VMUse)
 	if err != nil {
 		return "", err
 	}
 	if err := checkActionAllowed(vm, act); err != nil {
 		return "", err
+	}
+	if act == fleet.ActStart {
+		if err := checkStartCapacity(ctx, q, a, vm, with.Overcommit); err != nil {
+			return "", err
+		}
+		vm.Spec.Placement.Overcommit = vm.Spec.Placement.Overcommit || with.Overcommit
 	}
 	if power := act.Power(); power != "" {
 		vm.Spec.Power = power
@@ -94,7 +112,7 @@ func queuePowerAction(ctx context.Context, q *db.Queries, a fleet.Actor, id flee
 	if err != nil {
 		return "", fmt.Errorf("queue %s: %w", order.Kind, err)
 	}
-	return task, store.Audit(ctx, q, a, "vm."+string(act), fleet.SubjectVM(id), vm.Name, "")
+	return task, store.Audit(ctx, q, a, "vm."+string(act), fleet.SubjectVM(id), vm.Name, strings.TrimPrefix(overcommitAuditSuffix(with.Overcommit), ", "))
 }
 
 func checkActionAllowed(vm fleet.VMView, act fleet.Action) error {
@@ -113,7 +131,7 @@ func storeChangedVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error 
 	vm.Generation++
 	n, err := q.ChangeVM(ctx, db.ChangeVMParams{ID: vm.ID, Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: spec})
 	if err == nil && n == 0 {
-		err = fleet.Errorf(fleet.Conflict, "A disk of the VM is being moved to another pool, so it cannot be changed. Wait until that has ended, or cancel it in the VM's tasks.")
+		err = fleet.Errorf(fleet.Conflict, "A disk of the VM is being moved to another pool, so the VM cannot be changed. Wait until the disk migration has ended, or cancel it in the VM's tasks.")
 	}
 	return err
 }
@@ -183,7 +201,7 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 			return err
 		}
 		if slices.Contains(work, fleet.VolumeCopy) {
-			return fleet.Errorf(fleet.Conflict, "Disks of a new VM are being copied from its snapshots. Wait until that has ended, or cancel it.")
+			return fleet.Errorf(fleet.Conflict, "Disks of a new VM are being copied from this VM's snapshots. Wait until the copy has ended, or cancel it.")
 		}
 		detail := "disks are kept"
 		if disks {
@@ -202,13 +220,13 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 // disks, it refuses if snapshots need the VM.
 func checkRemovableVM(vm fleet.VMView, disks bool) error {
 	if ok, why := vm.Allows(fleet.ActDelete); !ok {
-		return fleet.Errorf(fleet.Conflict, "%s", why)
+		return fleet.RefusalError(why)
 	}
 	if why := vm.WhyDisksInUse(); disks && why != "" {
 		return fleet.Errorf(fleet.Conflict, "The VM's disks cannot be deleted now: %s", why)
 	}
 	if why := vm.WhySnapshotsBlockDiskJobs(); !disks && why != "" {
-		return fleet.Errorf(fleet.Conflict, "The VM is not deleted without its disks: %s", why)
+		return fleet.Errorf(fleet.Conflict, "The VM cannot be deleted without its disks: %s", why)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func TestBulkCreateIsOneTaskWithChildPerVM(t *testing.T) {
 	if n := s.countRows("vms"); n != 1 {
 		t.Errorf("%d VMs exist before their children ran", n)
 	}
-	// Another person creates a VM named w-10 before the child for w-10 runs.
+	// Another user creates a VM named w-10 before the child task for w-10 runs.
 	s.execSQL(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ('x', $1, $2, 'w-10', '{"power":"stopped","cpus":1,"memoryMiB":128,"firmware":"bios"}')`, s.red, s.h1)
 	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestBulkCreateIsOneTaskWithChildPerVM(t *testing.T) {
 			t.Errorf("%s: %s %q", c.SubjectName, c.State, c.Error)
 		}
 	}
-	// The child ends only when its VM has been created and started.
+	// A child task ends only after its VM has been created and started.
 	first := queryWithArgs[string](s.projectFixture, `SELECT id FROM vms WHERE name = 'w-08'`)
 	subject := fleet.SubjectVM(fleet.VMID(first))
 	if jobs := queryWithArgs[string](s.projectFixture, `SELECT string_agg(kind, ' ' ORDER BY id) FROM jobs WHERE subject = $1`, subject); jobs != "vm.apply vm.start" {

@@ -209,8 +209,7 @@ func TestVMFieldNeedsHostSupport(t *testing.T) {
 	if err := try(); err != nil || !v.Spec.Security.TPM {
 		t.Fatalf("%+v, %v", v.Spec.Security, err)
 	}
-	// The host now reports no supported fields. An edit does not check settings that the VM has already, and can remove
-	// them.
+	// After the host reports no supported fields, an edit may still keep or remove the VM's existing settings.
 	inventory(`[]`, `[]`)
 	var err error
 	if v, _, err = s.UpdateVM(t.Context(), admin, v.ID, editedSpec(v, func(s *fleet.VMSpec) { s.CPUs = 2 })); err != nil {

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -21,6 +22,7 @@ type CreateVM struct {
 	ProjectID   fleet.ProjectID   `json:"projectId"`
 	Name        string            `json:"name"`
 	HostID      fleet.HostID      `json:"hostId,omitempty"` // empty: placement chooses
+	ClusterID   fleet.ClusterID   `json:"clusterId,omitempty" doc:"The VM is placed on a host of this cluster; empty: any cluster"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Description string            `json:"description,omitempty"`
 	// Power, firmware, MAC addresses, pools and networks may be empty and get defaults. disks[].volume must be empty. With
@@ -68,6 +70,9 @@ func (in *CreateVM) completeInput(id fleet.VMID) error {
 	}
 	if in.HostID != "" && !fleet.IsID(string(in.HostID)) {
 		checks.Add("hostId", "There is no such host.")
+	}
+	if in.ClusterID != "" && !fleet.IsID(string(in.ClusterID)) {
+		checks.Add("clusterId", "There is no such cluster.")
 	}
 	fleet.CheckName(&checks, "name", in.Name)
 	fleet.CheckLabels(&checks, "labels", in.Labels)
@@ -188,6 +193,9 @@ func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, in
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
+	if in.Overcommit && exceedsCapacity(in.Spec, host) {
+		in.Spec.Placement.Overcommit = true
+	}
 	if err := checkPublished(ctx, q, a, in.ProjectID, sourceVolumes(in.Spec)); err != nil {
 		return fleet.VMView{}, "", err
 	}
@@ -195,6 +203,7 @@ func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, in
 		return fleet.VMView{}, "", err
 	}
 	in.Spec.HostDevices = placing.FillDeviceHost(in.Spec.HostDevices, host.ID)
+	in.Spec.CPU.Model = cmp.Or(in.Spec.CPU.Model, host.CPUModel)
 	first, err := chooseImageSources(ctx, q, plans, &in.Spec, host)
 	if err != nil {
 		return fleet.VMView{}, "", err
@@ -288,7 +297,7 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 	if err := checkMayOvercommit(a, in.Overcommit); err != nil {
 		return placement.Host{}, err
 	}
-	hosts, err := placing.CandidatesWithPools(ctx, q, a, in.HostID, in.Spec, append(poolsWithCopies(plans), others...))
+	hosts, err := in.candidates(in.HostID, append(poolsWithCopies(plans), others...)).Read(ctx, q, a)
 	if err != nil {
 		return placement.Host{}, err
 	}
@@ -304,6 +313,9 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 			checks.Add("hostId", "There is no such host.")
 			return placement.Host{}, checks.Err()
 		}
+		if in.ClusterID != "" && in.ClusterID != hosts[0].Cluster.ID {
+			checks.Add("clusterId", "%s", otherClusterText(a, hosts[0]))
+		}
 		faults := placement.Faults(in.Spec, hosts[0])
 		for _, f := range faults {
 			checks.Add(f.Field, "%s", faultText(a, f))
@@ -315,6 +327,10 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 			return placement.Host{}, err
 		}
 		return hosts[0], checkAllocation(ctx, q, a, in.Spec, hosts[0], fleet.VMSpec{})
+	}
+	if in.ClusterID != "" && len(hosts) == 0 {
+		checks.Add("clusterId", "There is no such cluster, or it has no hosts.")
+		return placement.Host{}, checks.Err()
 	}
 	choice := placement.Place(in.Spec, hosts)
 	if choice.Host != nil {
@@ -333,6 +349,23 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 		checks.Add("overcommit", "%s", hint)
 	}
 	return placement.Host{}, checks.Err()
+}
+
+// candidates returns the selection of hosts for the new VM: the given host, or all hosts of the cluster.
+func (in CreateVM) candidates(host fleet.HostID, pools []fleet.PoolID) placing.Candidates {
+	c := placing.Candidates{Host: host, Spec: in.Spec, Pools: pools, NewVM: true}
+	if host == "" {
+		c.Cluster = in.ClusterID
+	}
+	return c
+}
+
+// otherClusterText is the refusal of a host that is not in the chosen cluster.
+func otherClusterText(a fleet.Actor, h placement.Host) string {
+	if store.SeesHosts(a) {
+		return fmt.Sprintf("%s is in the cluster %s. Choose that cluster, or another host.", h.Name, h.Cluster.Name)
+	}
+	return "The VM's host is in another cluster. Leave the cluster out."
 }
 
 // overcommitHint is the hint for administrators who request more storage than a pool has.

@@ -65,7 +65,7 @@ func TestInvalidCreateVMRefused(t *testing.T) {
 		"taken name":         {chief, func(in *control.CreateVM) { in.Name = "taken" }, fleet.Conflict, `A VM named "taken" exists in red`},
 		"bad label":          {chief, func(in *control.CreateVM) { in.Labels = map[string]string{"Env": "x"} }, fleet.Invalid, "Label key"},
 		"no memory":          {chief, func(in *control.CreateVM) { in.Spec.MemoryMiB = 64 }, fleet.Invalid, "at least 128 MiB"},
-		"more than the host": {chief, func(in *control.CreateVM) { in.Spec.MemoryMiB = 20000 }, fleet.Invalid, "16384 MiB of memory in all"},
+		"more than the host": {chief, func(in *control.CreateVM) { in.Spec.MemoryMiB = 20000 }, fleet.Invalid, "16,384 MiB of memory in all"},
 		"paused":             {chief, func(in *control.CreateVM) { in.Spec.Power = fleet.Paused }, fleet.Invalid, "running or stopped"},
 		"own volume name": {chief, func(in *control.CreateVM) {
 			in.Spec.Disks = []fleet.Disk{{PoolID: s.local, SizeBytes: 1, Volume: "mine"}}
@@ -108,7 +108,7 @@ func TestRefusalsHideHostsFromMembers(t *testing.T) {
 		return func() error { _, err := s.CreateVM(t.Context(), a, in); return err }
 	}
 	s.wantRefused("a member's choice", fleet.Invalid, "No host can take this VM. 1 host: not enough memory; 1 host: pool nfs is failed.", create(s.member))
-	s.wantRefused("an administrator's", fleet.Invalid, "No host can take this VM. h1: h1 has 0 MiB of memory in all; h2: Pool nfs is failed on h2: mount.nfs: nas timed out.", create(chief))
+	s.wantRefused("an administrator's", fleet.Invalid, "No host can take this VM. h1: h1 has 0 MiB of memory in all; this VM needs 256; h2: Pool nfs is failed on h2: mount.nfs: nas timed out.", create(chief))
 	in.HostID = s.h2
 	s.wantRefused("a host named by a member", fleet.Invalid, "Pool nfs is failed.", create(s.member))
 	s.wantRefused("a host named by an administrator", fleet.Invalid, "Pool nfs is failed on h2: mount.nfs: nas timed out", create(chief))
@@ -132,7 +132,7 @@ func TestPlacementSpreadsByFreeMemory(t *testing.T) {
 	}
 }
 
-func TestDisksOfOtherVMsAreNotImages(t *testing.T) {
+func TestVMDiskRefusedAsImageOfNewVM(t *testing.T) {
 	s := newProjectFixture(t)
 	v, err := s.CreateVM(t.Context(), chief, control.CreateVM{
 		ProjectID: s.blue, Name: "secret", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1 << 30}}},

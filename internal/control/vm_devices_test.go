@@ -285,7 +285,7 @@ func TestPhysicalDiskIsExclusive(t *testing.T) {
 
 // A pool cannot be released while a VM's drive contains a volume of the pool. A drive with a missing volume is refused
 // at its field.
-func TestDriveMediumKeepsItsPoolAssigned(t *testing.T) {
+func TestPoolReleaseRefusedWhileMediumInserted(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevicesJSON)
 	order := control.CreateVM{ProjectID: s.red, Name: "win", HostID: s.h1, Spec: fleet.VMSpec{

@@ -171,10 +171,10 @@ func checkDetachable(ctx context.Context, q *db.Queries, old fleet.VMView, to fl
 	for _, d := range removed {
 		created := old.Status != nil && slices.ContainsFunc(old.Status.Disks, func(on fleet.DiskState) bool { return on.Volume != nil && *on.Volume == d.Ref() })
 		if why := old.WhySnapshotsBlockDiskJobs(); created && why != "" {
-			return fleet.Errorf(fleet.Conflict, "The disk %s stays: %s", d.Volume, why)
+			return fleet.Errorf(fleet.Conflict, "The disk %s cannot be detached: %s", d.Volume, why)
 		}
 		if slices.ContainsFunc(moving, func(m fleet.MovingDisk) bool { return m.Disk == d.Ref() }) {
-			return fleet.Errorf(fleet.Conflict, "The disk %s is being moved to another pool, so it cannot be detached. Wait until that has ended, or cancel it in the VM's tasks.", d.Volume)
+			return fleet.Errorf(fleet.Conflict, "The disk %s is being moved to another pool, so it cannot be detached. Wait until the disk migration has ended, or cancel it in the VM's tasks.", d.Volume)
 		}
 	}
 	return nil

@@ -178,7 +178,7 @@ func TestRemovalRefusedForDiskInSnapshot(t *testing.T) {
 			return err
 		}
 	}
-	s.wantRefused("a disk that the host has created", fleet.Conflict, "stays: ", without(1))
+	s.wantRefused("a disk that the host has created", fleet.Conflict, "cannot be detached: ", without(1))
 	if err := without(0)(); err != nil {
 		t.Errorf("a disk that the host has not created: %v", err)
 	}

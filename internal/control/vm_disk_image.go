@@ -57,7 +57,7 @@ func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 			return storage.VolumeJob{}, noDisk
 		}
 		if ok, why := vm.AllowsImage(disk); !ok {
-			return storage.VolumeJob{}, fleet.Errorf(fleet.Conflict, "%s", why)
+			return storage.VolumeJob{}, fleet.RefusalError(why)
 		}
 		if err := createProjectImage(ctx, q, a, vm.ProjectID, image, in); err != nil {
 			return storage.VolumeJob{}, err
@@ -110,7 +110,7 @@ func diskImageJob(ctx context.Context, q *db.Queries, vm fleet.VMView, i int, na
 	disk := vm.Spec.Disks[i]
 	work, err := storage.UnfinishedVolumeWork(ctx, q, disk.PoolID, disk.Volume, vm.HostID)
 	if err == nil && work != "" {
-		err = fleet.Errorf(fleet.Conflict, "The disk is in use (%s). Wait until that has ended.", work)
+		err = fleet.Errorf(fleet.Conflict, "The disk is in use (%s). Wait until that task has ended.", work)
 	}
 	return storage.VolumeJob{
 		Kind: fleet.VolumeCopy, Ref: fleet.Volref{PoolID: disk.PoolID, Volume: fleet.DefaultCopyName(name, 1, "qcow2")}, AuditByCaller: true, Project: &vm.ProjectID,
@@ -123,5 +123,5 @@ func redactHostNames(a fleet.Actor, err error) error {
 	if err == nil || store.SeesHosts(a) || fleet.CodeOf(err) != fleet.Invalid && fleet.CodeOf(err) != fleet.Conflict {
 		return err
 	}
-	return fleet.Errorf(fleet.Conflict, "The disk's pool cannot take an image now: it has no room, or its host does not answer. Ask an administrator.")
+	return fleet.Errorf(fleet.Conflict, "The disk's pool cannot store an image now: the pool has too little free space, or its host does not answer. Ask an administrator.")
 }

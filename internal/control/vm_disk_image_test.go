@@ -11,7 +11,7 @@ import (
 
 // A member makes an image from a VM's disk. The image belongs to the VM's project, and other projects cannot see it.
 // Its file is in the disk's pool.
-func TestMembersMakeImagesOfDisks(t *testing.T) {
+func TestMemberCreatesImageFromVMDisk(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm, err := s.createFromImage(s.member, s.red, "web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20})
 	if err != nil {
@@ -32,7 +32,7 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	s.wantRefused("of another project's VM", fleet.NotFound, "no such", ask(s.blueMember, disk, "Web"))
 	s.wantRefused("a viewer", fleet.Forbidden, "do not have permission", ask(s.viewer, disk, "Web"))
 	s.wantRefused("an unknown disk", fleet.Conflict, "no disk", ask(s.member, fleet.Volref{PoolID: s.nfs, Volume: "other.qcow2"}, "Web"))
-	s.wantRefused("without a name", fleet.Invalid, "The name of the image must be one line", ask(s.member, disk, ""))
+	s.wantRefused("without a name", fleet.Invalid, "Enter a name: one line", ask(s.member, disk, ""))
 	id, task, err := s.ImageOfDisk(t.Context(), s.member, vm.ID, disk, control.DiskImage{Name: "Web", OS: fleet.OSFacts{Family: "linux"}})
 	if err != nil || task.HostName != "" || task.ProjectID != s.red {
 		t.Fatalf("%+v %v", task, err)

@@ -69,7 +69,7 @@ func (c *Control) repairDisk(
 			return err
 		}
 		if ok, why := vm.Allows(fleet.ActEdit); !ok {
-			return fleet.Errorf(fleet.Conflict, "%s", why)
+			return fleet.RefusalError(why)
 		}
 		i := slices.IndexFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == disk })
 		if i < 0 {
@@ -97,7 +97,7 @@ type vmChange struct {
 	vm     fleet.VMView // with its new spec and name
 	action string       // audit action
 	detail string       // audit detail
-	// The child of a bulk task for the edit. Empty: the edit gets a new task, or coalesces with a queued one.
+	// child is the child task of a bulk edit. Empty: the edit gets a new task, or coalesces with a queued task.
 	child fleet.TaskID
 }
 

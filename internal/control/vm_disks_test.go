@@ -31,7 +31,7 @@ func (s *projectFixture) vmWithMissingDisk(name string) (fleet.VMView, fleet.Vol
 	return s.getVM(v.ID), first
 }
 
-func TestDiskIsCreatedOnce(t *testing.T) {
+func TestVMJobListsAlreadyCreatedDisks(t *testing.T) {
 	r := newHostFixture(t)
 	id := r.addVM("web")
 	a, b, foreign := fleet.Volref{PoolID: "p", Volume: "a.qcow2"}, fleet.Volref{PoolID: "p", Volume: "b.qcow2"}, fleet.Volref{PoolID: "p", Volume: "other.qcow2"}

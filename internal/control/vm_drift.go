@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/assign"
 	"quantix/internal/control/store"
+	"quantix/internal/drift"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -36,7 +38,7 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 			return err
 		}
 		if ok, why := old.Allows(fleet.ActAcceptDrift); !ok {
-			return fleet.Errorf(fleet.Conflict, "%s", why)
+			return fleet.RefusalError(why)
 		}
 		vm = old
 		if vm.Name, vm.Spec, err = acceptedSpec(old, seen); err != nil {
@@ -131,8 +133,9 @@ func equalUneditableFields(a, b fleet.Disk) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// Reapply asks the host to define the VM by its spec again, which undoes changes made outside Quantix.
-func (c *Control) Reapply(ctx context.Context, a fleet.Actor, id fleet.VMID) (job fleet.Task, err error) {
+// Reapply asks the host to define the VM by its spec again, which undoes changes made outside Quantix: in the given
+// fields, or in all if none is given. It also ends the ignoring of drift in these fields.
+func (c *Control) Reapply(ctx context.Context, a fleet.Actor, id fleet.VMID, fields []string) (job fleet.Task, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return job, err
 	}
@@ -145,16 +148,100 @@ func (c *Control) Reapply(ctx context.Context, a fleet.Actor, id fleet.VMID) (jo
 			return err
 		}
 		if ok, why := vm.Allows(fleet.ActReapply); !ok {
-			return fleet.Errorf(fleet.Conflict, "%s", why)
+			return fleet.RefusalError(why)
 		}
-		if job, err = queueVMJob(ctx, q, a, vm, fleet.VMReapply, fleet.JobArgs{}); err != nil {
+		fields := slices.Sorted(slices.Values(fields))
+		for _, f := range fields {
+			if drift.Find(vm.Status.Drift, f) == nil {
+				return fleet.Errorf(fleet.Conflict, "The VM has no drift of %s any more. Reload the page.", f)
+			}
+		}
+		if len(fields) > 0 && len(fields) < len(vm.Status.Drift) {
+			if err := assign.CheckReapplies(ctx, q, vm.HostID, vm.HostName); err != nil {
+				return err
+			}
+		}
+		if job, err = queueVMJob(ctx, q, a, vm, fleet.VMReapply, fleet.JobArgs{Fields: fields}); err != nil {
 			return err
 		}
-		fields := make([]string, len(vm.Status.Drift))
-		for i, d := range vm.Status.Drift {
-			fields[i] = d.Field
+		if len(fields) == 0 {
+			fields = drift.Fields(vm.Status.Drift)
+		}
+		if err := changeIgnoredVMDrift(ctx, q, id, func(ignored []fleet.Drift) ([]fleet.Drift, error) { return drift.Forget(ignored, fields), nil }); err != nil {
+			return err
 		}
 		return store.Audit(ctx, q, a, "vm.reapply", fleet.SubjectVM(id), vm.Name, strings.Join(fields, ", "))
 	})
 	return store.RedactTask(a, job), err
+}
+
+// IgnoreDrift makes the drift of the given fields count no more, until the host's value of a field changes or a user
+// changes the field. seen contains the value of each field that the page showed, or an empty one; if the host now
+// reports another value, the error is a Conflict.
+func (c *Control) IgnoreDrift(ctx context.Context, a fleet.Actor, id fleet.VMID, seen map[string]string) (fleet.VMView, error) {
+	return c.changeIgnoredDrift(ctx, a, id, "vm.ignore-drift", slices.Sorted(maps.Keys(seen)), func(q *db.Queries, vm fleet.VMView, ignored []fleet.Drift) ([]fleet.Drift, error) {
+		if ok, why := vm.Allows(fleet.ActIgnoreDrift); !ok {
+			return nil, fleet.RefusalError(why)
+		}
+		if _, err := drift.Ignore(nil, vm.Status.Drift, seen); err != nil {
+			return nil, err
+		}
+		// The values that the actor sees may lack details of the host; ignored are those that the host reports.
+		full, err := store.GetVM(ctx, q, fleet.SystemActor, id)
+		if err != nil {
+			return nil, err
+		}
+		all := make(map[string]string, len(seen))
+		for field := range seen {
+			all[field] = ""
+		}
+		return drift.Ignore(ignored, full.Status.Drift, all)
+	})
+}
+
+// ShowDrift makes ignored drift of the given fields count again.
+func (c *Control) ShowDrift(ctx context.Context, a fleet.Actor, id fleet.VMID, fields []string) (fleet.VMView, error) {
+	return c.changeIgnoredDrift(ctx, a, id, "vm.show-drift", slices.Sorted(slices.Values(fields)), func(_ *db.Queries, _ fleet.VMView, ignored []fleet.Drift) ([]fleet.Drift, error) {
+		return drift.Forget(ignored, fields), nil
+	})
+}
+
+// changeIgnoredDrift replaces the ignored drift of a VM by the result of change, with an audit line.
+func (c *Control) changeIgnoredDrift(ctx context.Context, a fleet.Actor, id fleet.VMID, action string, fields []string, change func(*db.Queries, fleet.VMView, []fleet.Drift) ([]fleet.Drift, error)) (vm fleet.VMView, err error) {
+	if err := policy.Check(a, policy.VMChange, ""); err != nil {
+		return vm, err
+	}
+	if err := store.CheckID(id, "VM"); err != nil {
+		return vm, err
+	}
+	if err := drift.CheckFields(fields); err != nil {
+		return vm, err
+	}
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
+		was, err := store.LockVM(ctx, q, a, id, policy.VMChange)
+		if err != nil {
+			return err
+		}
+		if err := changeIgnoredVMDrift(ctx, q, id, func(ignored []fleet.Drift) ([]fleet.Drift, error) { return change(q, was, ignored) }); err != nil {
+			return err
+		}
+		if vm, err = store.GetVM(ctx, q, a, id); err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, action, fleet.SubjectVM(id), vm.Name, strings.Join(fields, ", "))
+	})
+	return store.RedactVM(a, vm), err
+}
+
+// changeIgnoredVMDrift replaces the ignored drift of a locked VM by the result of change.
+func changeIgnoredVMDrift(ctx context.Context, q *db.Queries, id fleet.VMID, change func([]fleet.Drift) ([]fleet.Drift, error)) error {
+	ignored, err := q.IgnoredVMDrift(ctx, id)
+	if err != nil {
+		return err
+	}
+	next, err := change(ignored)
+	if err != nil {
+		return err
+	}
+	return q.SetIgnoredVMDrift(ctx, db.SetIgnoredVMDriftParams{ID: id, IgnoredDrift: next})
 }

@@ -111,7 +111,7 @@ func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 	s.execSQL(`UPDATE vms SET spec = spec || `+defaultNICSQL("52:54:00:00:00:07")+` WHERE id = $1`, other.ID)
 	for says, drift := range map[string]fleet.Drift{
 		"at most 16 TiB":            {Field: "memoryMiB", Take: rawJSON("99999999999")},
-		"16384 MiB of memory in":    {Field: "memoryMiB", Take: rawJSON("1000000")},
+		"16,384 MiB of memory in":   {Field: "memoryMiB", Take: rawJSON("1000000")},
 		"Enter 1 to 768 vCPUs":      {Field: "cpus", Take: rawJSON("0")},
 		"A name has":                {Field: "name", Take: rawJSON(`"../x"`)},
 		"is not defined in Quantix": {Field: "disks", Take: rawJSON(`[{"poolId":"p","volume":"theirs.qcow2","sizeBytes":1}]`)},
@@ -195,7 +195,7 @@ func TestTenantAcceptsDriftOnlyOfGrantedNetworks(t *testing.T) {
 func TestReapplyUndoesDrift(t *testing.T) {
 	s := newProjectFixture(t)
 	same := s.createVM("same", fleet.Stopped)
-	put := func(a fleet.Actor, id fleet.VMID) error { _, err := s.Reapply(t.Context(), a, id); return err }
+	put := func(a fleet.Actor, id fleet.VMID) error { _, err := s.Reapply(t.Context(), a, id, nil); return err }
 	s.wantRefused("nothing was changed", fleet.Conflict, "The VM was not changed on its host outside", func() error { return put(chief, same.ID) })
 	v := s.driftedVM("web", fleet.Drift{Field: "cpus", Applied: "1", Actual: "3"})
 	s.wantRefused("a viewer", fleet.Forbidden, "", func() error { return put(s.viewer, v.ID) })

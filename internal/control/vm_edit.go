@@ -63,7 +63,7 @@ func (c *Control) updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, id
 		return old, vm, "", store.ChangedMeanwhileError("VM", old.Generation, in.IfGeneration)
 	}
 	if ok, why := old.Allows(fleet.ActEdit); !ok {
-		return old, vm, "", fleet.Errorf(fleet.Conflict, "%s", why)
+		return old, vm, "", fleet.RefusalError(why)
 	}
 	if in.Spec, err = in.editedSpec(old); err != nil {
 		return old, vm, "", err
@@ -82,6 +82,9 @@ func (c *Control) updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, id
 	}
 	if err := fillFilterSettings(ctx, q, a, old.ProjectID, old.Spec.NICs, vm.Spec.NICs); err != nil {
 		return old, vm, "", err
+	}
+	if in.Overcommit && (vm.Spec.MemoryMiB > old.Spec.MemoryMiB || vm.Spec.CPUs > old.Spec.CPUs) {
+		vm.Spec.Placement.Overcommit = true
 	}
 	changes := old.Diff(vm.VM)
 	if err := checkEditable(old, vm, changes); err != nil || len(changes) == 0 {
@@ -216,8 +219,8 @@ func (e vmEdit) check(ctx context.Context, q *db.Queries, a fleet.Actor, macs ma
 	isChanged := func(field string) bool { // a list's name covers its elements
 		return isFresh(field) || slices.ContainsFunc(fresh, func(f string) bool { return strings.HasPrefix(f, field+"[") })
 	}
-	// needed contains only what the host must support. It has no placement rules: an edit may violate them, and the page
-	// then shows the violated rules.
+	// needed contains only the fields that the host must support. Placement rules are left out: an edit may violate them,
+	// and the page then shows the violated rules.
 	needed := fleet.VMSpec{Firmware: vm.Spec.Firmware, NICs: make([]fleet.NIC, len(vm.Spec.NICs))}
 	// needsHost is whether the check needs facts that are unknown while the host is offline. Allocated memory and CPUs are
 	// known.

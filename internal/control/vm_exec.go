@@ -52,7 +52,7 @@ func (c *Control) GuestRun(ctx context.Context, a fleet.Actor, id fleet.TaskID) 
 	}
 	run, err := c.store.GuestRun(ctx, id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return none, fleet.Errorf(fleet.NotFound, "The output of this program is no longer stored: only the newest %d runs of each VM are.", fleet.MaxGuestRuns)
+		return none, fleet.Errorf(fleet.NotFound, "The output of this program is no longer stored: Quantix stores only the output of the newest %d runs of each VM.", fleet.MaxGuestRuns)
 	}
 	return run, store.UserError(err)
 }

@@ -85,7 +85,7 @@ func TestGuestProgramsNeedAdministrator(t *testing.T) {
 
 // Arguments are sent only to the host that runs the task, only until the task ends, and are stored nowhere in plain
 // text. Only people who may run programs see the output.
-func TestGuestProgramArgumentsAreSealed(t *testing.T) {
+func TestGuestProgramArgumentsStoredEncrypted(t *testing.T) {
 	s := newProjectFixture(t)
 	ctx := t.Context()
 	h1 := s.agentSession(s.h1)
@@ -166,7 +166,7 @@ func (s *projectFixture) setStartedAt(id fleet.VMID, at time.Time) {
 
 // A restart is one job. It contains the VM's start time, so that the host shuts down only that run of the VM. The VM's
 // phase is Starting meanwhile.
-func TestRestartJobNamesStartTimeOfRunToEnd(t *testing.T) {
+func TestRestartJobContainsStartTimeOfCurrentRun(t *testing.T) {
 	s := newTaskFixture(t)
 	h1 := s.agentSession(s.h1)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -125,7 +125,7 @@ func fillFilterSettings(ctx context.Context, q *db.Queries, a fleet.Actor, proje
 		return err
 	}
 	for i, n := range nics {
-		// The check of the complete spec refuses duplicates.
+		// A list with duplicates stays unchanged, so that the later check of the complete spec refuses the duplicates.
 		if distinct := slices.Compact(slices.Sorted(slices.Values(n.SecurityGroups))); len(distinct) == len(n.SecurityGroups) {
 			nics[i] = n.TidyFilter()
 		}

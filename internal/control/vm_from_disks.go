@@ -97,7 +97,7 @@ func cancelDiskCopies(ctx context.Context, q *db.Queries, vm fleet.VMView) error
 	}
 	for _, r := range rows {
 		if r.State == fleet.JobRunning {
-			return fleet.Errorf(fleet.Conflict, "A disk of the VM is being copied. Wait until that has ended.")
+			return fleet.Errorf(fleet.Conflict, "A disk of the VM is being copied. Wait until the copy has ended.")
 		}
 		err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: r.Subject, Kinds: []string{string(fleet.VolumeCopy), string(fleet.VolumeConvert)}, Error: "Not done: the deletion of the VM was requested."})
 		if err != nil {
@@ -115,7 +115,7 @@ func checkDiskIdle(ctx context.Context, q *db.Queries, vm fleet.VMView, disk fle
 		switch {
 		case r.HostID != vm.HostID:
 		case about.IsVolumeOrPartialFile(disk.Volume), r.Source == disk.Volume && r.Kind == fleet.VolumeRename:
-			return fleet.Errorf(fleet.Conflict, "The disk %sis in use: %s. Wait until that has ended.", disk.Volume, r.Kind.Info().Verb)
+			return fleet.Errorf(fleet.Conflict, "The disk %s is in use: %s. Wait until that task has ended.", disk.Volume, r.Kind.Info().Verb)
 		}
 	}
 	return err

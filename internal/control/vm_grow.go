@@ -92,7 +92,7 @@ func checkDiskGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old flee
 		return err
 	}
 	pools := slices.DeleteFunc(slices.Clone(more), func(d fleet.Disk) bool { return d.PoolID == "" })
-	// Reading candidates locks the pools, so no new volume job is queued in between.
+	// CandidateHosts locks the pools, so no new volume job can be queued until this transaction ends.
 	hosts, err := placing.CandidateHosts(ctx, q, a, old.HostID, fleet.VMSpec{Disks: pools})
 	if err != nil || len(hosts) == 0 {
 		return err
@@ -140,7 +140,7 @@ func checkDisksGrowable(ctx context.Context, q *db.Queries, vm fleet.VMView, to 
 			return err
 		}
 		if work != "" {
-			return fleet.Errorf(fleet.Conflict, "The disk %sis in use: %s. Wait until that has ended, and try again.", d.Volume, strings.ToLower(work))
+			return fleet.Errorf(fleet.Conflict, "The disk %s is in use: %s. Wait until that task has ended, and try again.", d.Volume, strings.ToLower(work))
 		}
 	}
 	rows, err := q.VolumesNamed(ctx, params)

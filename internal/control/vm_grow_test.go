@@ -70,7 +70,7 @@ func TestGrowDiskChangesOnlySize(t *testing.T) {
 }
 
 // A disk that an administrator enlarged on the host keeps its size in later edits. Later growth starts from that size.
-func TestEditKeepsDiskGrownOnHost(t *testing.T) {
+func TestEditKeepsSizeOfDiskGrownOnHost(t *testing.T) {
 	s := newProjectFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
 	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{disks,0,sizeBytes}', '4294967296') WHERE id = $1`, v.ID)

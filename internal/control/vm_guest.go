@@ -107,7 +107,7 @@ func (c *Control) SendGuestRequest(ctx context.Context, a fleet.Actor, id fleet.
 				return fleet.Errorf(fleet.Conflict, "Another program is being run in this guest. Wait until it has ended, or cancel it in the VM's tasks while it waits.")
 			}
 			if len(open) > 0 {
-				return fleet.Errorf(fleet.Conflict, "Another password is being set in this guest. Wait until that has ended, or cancel it in the VM's tasks.")
+				return fleet.Errorf(fleet.Conflict, "Another password is being set in this guest. Wait until that task has ended, or cancel it in the VM's tasks.")
 			}
 		}
 		if task, err = queueVMJob(ctx, q, a, vm, kind, fleet.JobArgs{Guest: order}); err != nil {
@@ -185,7 +185,7 @@ func (c *Control) VMGuest(ctx context.Context, a fleet.Actor, id fleet.VMID) (fl
 		return out, nil
 	case err != nil:
 		return out, store.UserError(err)
-	// The VM's run is unknown, or started after the report.
+	// Ignore the guest agent's report if the guest was started after the report, or if the host has not reported the VM.
 	case vm.Status == nil || vm.Status.StartedAt != nil && row.At.Before(*vm.Status.StartedAt):
 		return out, nil
 	}

@@ -199,7 +199,7 @@ func lockImages(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet
 	for _, p := range plans {
 		i := slices.IndexFunc(rows, func(r db.LockImagesRow) bool { return r.ID == p.image.ID })
 		if i < 0 || !rows[i].Open && !policy.May(a, policy.InfraChange, "") {
-			return fleet.Errorf(fleet.Conflict, "The image %s was withdrawn meanwhile. Reload and choose another.", p.image.Name)
+			return fleet.Errorf(fleet.Conflict, "The image %s was withdrawn meanwhile. Reload the page and choose another image.", p.image.Name)
 		}
 	}
 	return lockImageVersions(ctx, q, plans)
@@ -217,7 +217,7 @@ func lockImageVersions(ctx context.Context, q *db.Queries, plans []imagePlan) er
 	}
 	for _, p := range plans {
 		if !slices.Contains(existing, p.version.ID) {
-			return fleet.Errorf(fleet.Conflict, "That version of the image %s was deleted meanwhile. Reload and choose another.", p.image.Name)
+			return fleet.Errorf(fleet.Conflict, "That version of the image %s was deleted meanwhile. Reload the page and choose another version.", p.image.Name)
 		}
 	}
 	return nil

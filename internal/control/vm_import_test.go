@@ -52,8 +52,8 @@ func TestImportApplianceConvertsDisksFirst(t *testing.T) {
 	}
 	s.auditActions("vm.create")
 
-	// Without a spec the file's proposal is used. Disks are in the file's pool, and NICs on the network of the same
-	// name, or else on the default network. Errors are shown.
+	// Without a spec, the VM gets the spec that the portal derives from the appliance file. Its disks are placed in the
+	// file's pool. Its NICs use the network of the same name, or else the default network.
 	other, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web-2", From: &control.VMSource{Appliance: of}})
 	if err != nil {
 		t.Fatal(err)

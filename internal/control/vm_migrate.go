@@ -79,10 +79,8 @@ func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 	if err := checkMigratable(ctx, q, vm); err != nil {
 		return order, "", err
 	}
-	if vm.Spec.ReservedCPU() > 0 { // the reservation moves to the target host
-		if err := q.LockMemory(ctx, string(in.HostID)); err != nil {
-			return order, "", err
-		}
+	if err := q.LockMemory(ctx, string(in.HostID)); err != nil { // the VM counts on the target host from the request on
+		return order, "", err
 	}
 	targets, err := migrationTargets(ctx, q, a, vm, in.HostID, destinationPools{ids: []fleet.PoolID{in.PoolID}, overcommit: in.Overcommit})
 	if err != nil {
@@ -94,6 +92,9 @@ func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 		return order, "", checks.Err()
 	}
 	switch t := targets[0]; {
+	case !t.target.Allowed && t.hostFull:
+		checks.Add("hostId", "%s", t.target.Reason)
+		checks.Add("overcommit", hostOvercommitHint)
 	case !t.target.Allowed && t.target.Room:
 		checks.Add("poolId", "%s", t.target.Reason)
 		checks.Add("overcommit", "To proceed anyway, overcommit the pool.")
@@ -146,7 +147,7 @@ func checkMigratable(ctx context.Context, q *db.Queries, vm fleet.VMView) error 
 		return err
 	}
 	if ok, why := vm.AllowsMigration(moving, leaving); !ok {
-		return fleet.Errorf(fleet.Conflict, "%s", why)
+		return fleet.RefusalError(why)
 	}
 	return nil
 }
@@ -159,7 +160,7 @@ func queueMigrationJobs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 	}
 	sending, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVM(vm.ID), Kind: fleet.VMMigrate})
 	if err == nil && len(sending) != 1 {
-		err = fmt.Errorf("%d jobs send %s, want one", len(sending), vm.ID)
+		err = fmt.Errorf("found %d migration jobs of VM %s, want one", len(sending), vm.ID)
 	}
 	if err != nil {
 		return task, err
@@ -228,6 +229,7 @@ type migrationTarget struct {
 	stayingDisks []fleet.Volref
 	sendsDisks   bool // some disk is sent
 	hostHasPool  bool // the host has the pool
+	hostFull     bool // the host's memory or processors do not suffice
 }
 
 // destinationPools are the pools to check as destinations of a migration.
@@ -295,12 +297,13 @@ func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, 
 	if h.ID == vm.HostID {
 		why = "The VM is on this host already."
 	}
-	faults := placement.Faults(spec, h)
+	faults := append(placement.Faults(spec, h), placement.OvercommitFaults(spec, h)...)
 	if f := placement.ReservedCPUFault(spec, h); f != nil {
 		faults = append(faults, *f)
 	}
 	if why == "" && len(faults) > 0 {
 		why, t.target.Room = faults[0].Message, faults[0].Overcommittable
+		t.hostFull = t.target.Room && !strings.HasPrefix(faults[0].Field, "spec.disks")
 	}
 	t.target.Allowed, t.target.Reason = why == "", why
 	return t

@@ -65,7 +65,7 @@ func diskMigrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm f
 		return fleet.MoveParams{}, err
 	}
 	if ok, why := vm.AllowsDiskMigration(disk, moving); !ok {
-		return fleet.MoveParams{}, fleet.Errorf(fleet.Conflict, "%s", why)
+		return fleet.MoveParams{}, fleet.RefusalError(why)
 	}
 	targets, err := diskMigrationTargets(ctx, q, a, vm, i, destinationPools{ids: []fleet.PoolID{in.PoolID}, overcommit: in.Overcommit})
 	if err != nil {

@@ -83,7 +83,7 @@ func (m *moveFixture) claimMove(v fleet.VMView) wire.Work {
 	return wire.Work{}
 }
 
-func TestMoveDiskChangesSpecOnSuccess(t *testing.T) {
+func TestDiskMigrationUpdatesSpecOnSuccess(t *testing.T) {
 	s := newMoveFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
 	task := s.moveDisk(v, disk)

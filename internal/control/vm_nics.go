@@ -74,8 +74,8 @@ func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 	}
 	var checks fleet.Checks
 	for i, n := range nics {
-		// An unknown bridge is refused with the same text as a closed one, so that the error does not reveal which bridges
-		// exist.
+		// An unknown bridge and a bridge that the project may not use are refused with the same text, so that the error does
+		// not reveal which bridges exist.
 		if granted[i] || !closed[n.NetworkID] && (n.NetworkID != "" || n.Bridge == "") {
 			continue
 		}

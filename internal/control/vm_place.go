@@ -34,11 +34,11 @@ func (c *Control) ChooseVMHost(ctx context.Context, a fleet.Actor, id fleet.VMID
 		to := agentapi.ReportedLocation(vm, host)
 		switch {
 		case was.HostID != vm.HostID:
-			return fleet.Errorf(fleet.Conflict, "The VM has moved meanwhile. Reload the page.")
+			return fleet.Errorf(fleet.Conflict, "The VM's host has changed meanwhile. Reload the page.")
 		case to.HostID == "":
 			return fleet.Errorf(fleet.Conflict, "The chosen host does not report this VM. Choose a host that reports it.")
 		case to.Why != "":
-			return fleet.Errorf(fleet.Conflict, "%s", to.Why)
+			return fleet.RefusalError(to.Why)
 		case to.Own:
 			err = q.SettleSightings(ctx, id)
 		default:
@@ -59,8 +59,8 @@ func (c *Control) ChooseVMHost(ctx context.Context, a fleet.Actor, id fleet.VMID
 // moveToChosenHost assigns the VM to the chosen host. The VM's domains on all other hosts, including the former one,
 // then count as unmanaged.
 func moveToChosenHost(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMLocation) error {
-	// Skip this while the former host is offline or has no domain of the VM: if that host later runs the VM, an alarm must
-	// be raised.
+	// Do not store the former host's domain as discovered while that host is offline or has no domain of the VM. If that
+	// host later runs the VM, the portal must raise an alarm.
 	if own := vm.Locations()[0]; !own.Offline && own.Power != fleet.Absent {
 		if err := q.KeepAsDiscovered(ctx, vm.ID); err != nil {
 			return err

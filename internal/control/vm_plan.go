@@ -100,7 +100,7 @@ func dryRun(ctx context.Context, tx pgx.Tx, do func(q *db.Queries) error) error 
 
 func (c *Control) addPlan(ctx context.Context, a fleet.Actor, try func(ctx context.Context, tx pgx.Tx) (db.AddPlanParams, PlannedRequest, error)) (out fleet.Plan, err error) {
 	if a.UserID == "" {
-		return out, fleet.Errorf(fleet.Forbidden, "Only a person can ask for a plan.")
+		return out, fleet.Errorf(fleet.Forbidden, "Only a person can request a plan.")
 	}
 	err = c.store.RunPgxTx(ctx, func(tx pgx.Tx) error {
 		q := db.New(tx)
@@ -215,7 +215,7 @@ func (c *Control) PlannedRequest(ctx context.Context, a fleet.Actor, id fleet.Pl
 }
 
 func planNotFoundError() error {
-	return fleet.Errorf(fleet.NotFound, "There is no such plan: it was carried out, or is older than an hour. Ask for a new one.")
+	return fleet.Errorf(fleet.NotFound, "There is no such plan: it was carried out, or is older than an hour. Request a new plan.")
 }
 
 // ExecutePlan carries out the request of a plan, once: it creates the new VM, or edits the VM unless the VM changed

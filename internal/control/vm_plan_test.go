@@ -109,7 +109,7 @@ func TestPlanOfNewVMIsPlacedAndExecuted(t *testing.T) {
 	}
 }
 
-func TestPlanRefusedLikeItsOperation(t *testing.T) {
+func TestPlanRefusedWhenEditWouldBeRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.createVM("web", fleet.Stopped)
 	plan := func(a fleet.Actor, in control.UpdateVM) func() error {
@@ -176,7 +176,7 @@ func TestPendingPlansAreLimited(t *testing.T) {
 }
 
 // The portal cuts the host's answer to a plan to a maximum size, because a host may send anything.
-func TestPlanAnswerIsLimited(t *testing.T) {
+func TestHostAnswerToPlanIsTruncated(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.createVM("web", fleet.Stopped)
 	agent := s.agentSession(s.h1)
@@ -199,7 +199,7 @@ func TestPlanAnswerIsLimited(t *testing.T) {
 
 // A plan is stored for an hour, and its first-boot data may contain secrets. The request of such a plan is therefore
 // stored encrypted.
-func TestPlanSealsFirstBoot(t *testing.T) {
+func TestPlanEncryptsFirstBootData(t *testing.T) {
 	s := newProjectFixture(t)
 	s.Control = control.New(s.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
 	s.agentSession(s.h1)

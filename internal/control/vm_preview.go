@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -80,7 +81,9 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 		if err := checkDiskKinds(ctx, q, a, spec.Disks); err != nil {
 			return err
 		}
-		if hosts, err = placing.CandidatesWithPools(ctx, q, a, "", spec, append(poolsWithCopies(plans), from.sourcePools()...)); err != nil {
+		asked := in
+		asked.Spec = spec
+		if hosts, err = asked.candidates("", append(poolsWithCopies(plans), from.sourcePools()...)).Read(ctx, q, a); err != nil {
 			return err
 		}
 		if err := placing.AddPlacementRules(ctx, q, in.placementMeta(), spec.Rules, hosts); err != nil {
@@ -112,10 +115,13 @@ func (p *Preview) chooseHost(in CreateVM, hosts []placement.Host, seesHosts bool
 		}
 	}
 	p.Placed = chosen != nil
-	if !p.Placed {
-		if p.Why = choice.RefusalTextWithoutHosts(10); in.HostID != "" {
-			p.Why = "The host that was chosen cannot take this VM."
-		}
+	switch {
+	case p.Placed:
+		p.Spec.CPU.Model = cmp.Or(p.Spec.CPU.Model, chosen.CPUModel)
+	case in.HostID != "":
+		p.Why = "The host that was chosen cannot take this VM."
+	default:
+		p.Why = choice.RefusalTextWithoutHosts(10)
 	}
 	if !seesHosts {
 		return
@@ -126,6 +132,9 @@ func (p *Preview) chooseHost(in CreateVM, hosts []placement.Host, seesHosts bool
 			continue
 		}
 		one := PreviewedHost{Name: h.Name, Could: true, Why: "This host has enough resources, but the chosen host has more free memory."}
+		if h.Cluster.Spec.Placement == fleet.PlacementPack {
+			one.Why = "This host has enough resources, but another host has less free memory that still fits."
+		}
 		switch strains := h.BrokenPreferredRules(in.Spec.Rules); {
 		case in.HostID != "":
 			one.Why = "It could take the VM."

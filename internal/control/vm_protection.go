@@ -66,7 +66,7 @@ func (c *Control) SetVMProtection(ctx context.Context, a fleet.Actor, id fleet.V
 			return err
 		}
 		if ok, why := was.Allows(fleet.ActProtect); !ok {
-			return fleet.Errorf(fleet.Conflict, "%s", why)
+			return fleet.RefusalError(why)
 		}
 		now, err := q.TimeNow(ctx)
 		if err != nil {
@@ -140,8 +140,8 @@ func (c *Control) ExpireVMs(ctx context.Context, a fleet.Actor) error {
 			if ok, _ := vm.Allows(fleet.ActShutdown); !ok || vm.Protection.Lock != nil {
 				continue
 			}
-			if _, err := queuePowerAction(ctx, q, a, r.ID, fleet.ActShutdown, ""); err != nil {
-				return fmt.Errorf("shut down %s at its end: %w", r.ID, err)
+			if _, err := queuePowerAction(ctx, q, a, r.ID, fleet.ActShutdown, PowerOptions{}, ""); err != nil {
+				return fmt.Errorf("shut down VM %s at its expiry: %w", r.ID, err)
 			}
 		}
 		return nil

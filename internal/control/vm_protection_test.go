@@ -101,7 +101,7 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 		},
 		"delete":   func(a fleet.Actor) error { _, err := s.DeleteVM(t.Context(), a, v.ID, false, ""); return err },
 		"unlock":   func(a fleet.Actor) error { return s.protectRequest(a, v.ID, control.ProtectVM{})() },
-		"put back": func(a fleet.Actor) error { _, err := s.Reapply(t.Context(), a, v.ID); return err },
+		"put back": func(a fleet.Actor) error { _, err := s.Reapply(t.Context(), a, v.ID, nil); return err },
 		"freeze": func(a fleet.Actor) error {
 			return s.guestRequest(a, v.ID, control.GuestRequest{Action: fleet.ActFreeze})()
 		},

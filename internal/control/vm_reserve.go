@@ -5,6 +5,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/placing"
+	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
 	"quantix/internal/policy"
@@ -55,6 +56,42 @@ func checkAllocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fle
 		if f := placement.ReservedCPUFault(spec, h); f != nil {
 			checks.Add(f.Field, "%s", faultText(a, *f))
 		}
+	}
+	return checks.Err()
+}
+
+// exceedsCapacity reports whether the VM needs more than its host can still allocate.
+func exceedsCapacity(spec fleet.VMSpec, h placement.Host) bool {
+	h.Overcommit = false
+	return len(placement.OvercommitFaults(spec, h)) > 0
+}
+
+// checkStartCapacity refuses the start of a stopped VM, with an Invalid error, if the VM and the host's running VMs together exceed what the
+// host can allocate, unless overcommit is set or the VM's spec permits it. VMs with a requested start count as running. It locks the host's
+// capacity, so that no other transaction can use the same capacity.
+func checkStartCapacity(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, overcommit bool) error {
+	if err := checkMayOvercommit(a, overcommit); err != nil || overcommit || vm.Spec.Placement.Overcommit || vm.Spec.Power != fleet.Stopped {
+		return err
+	}
+	if err := q.LockMemory(ctx, string(vm.HostID)); err != nil {
+		return err
+	}
+	h, err := q.HostForStart(ctx, db.HostForStartParams{ID: vm.HostID, VM: vm.ID})
+	if err != nil {
+		return err
+	}
+	host := placement.Host{
+		ID: vm.HostID, Name: h.Name, CommittedMiB: h.Mib, CommittedCPUs: h.Cpus,
+		Capacity: store.HostCapacity(h.Spec, h.ClusterSpec, h.Threads, h.MemoryBytes),
+	}
+	faults := placement.OvercommitFaults(vm.Spec, host)
+	if len(faults) == 0 || host.Capacity.MemoryMiB == 0 {
+		return nil
+	}
+	var checks fleet.Checks
+	checks.Add("action", "%s", faultText(a, faults[0]))
+	if policy.May(a, policy.InfraChange, "") {
+		checks.Add("overcommit", hostOvercommitHint)
 	}
 	return checks.Err()
 }

@@ -16,7 +16,7 @@ func (s *projectFixture) createWithReservation(a fleet.Actor, name string, host 
 }
 
 // CPU capacity that a VM has reserved is not reserved again, not even by an administrator or while the VM is off.
-func TestCPUReservationIsNotExceeded(t *testing.T) {
+func TestReservedCPUCapacityNotReservedTwice(t *testing.T) {
 	s := newProjectFixture(t) // both hosts have 8 CPUs
 	one, err := s.createWithReservation(chief, "db-1", s.h1, 8, 75)
 	if err != nil {

@@ -194,7 +194,7 @@ func (s *scheduleCheck) takeDueSnapshot(ctx context.Context) error {
 		return err
 	}
 	if n == 0 {
-		return fmt.Errorf("the snapshot of schedule %s for %s was asked for before", s.row.ID, due)
+		return fmt.Errorf("the snapshot of schedule %s for %s was already requested", s.row.ID, due)
 	}
 	s.row.NextAt, s.row.Missed, s.row.Trouble, s.row.Attention = &next, int32(missed), "", false
 	s.runningKinds = append(s.runningKinds, fleet.VMSnapshot)

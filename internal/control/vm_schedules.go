@@ -168,14 +168,14 @@ func completeSchedule(in schedules.SnapshotSchedule, id schedules.ScheduleID, vm
 	}
 	for i, d := range vm.Spec.Disks {
 		if d.Encryption != "" {
-			return in, nil, fleet.Errorf(fleet.Conflict, "Disk %d is encrypted, so the VM has no snapshots.", i+1)
+			return in, nil, fleet.Errorf(fleet.Conflict, "Disk %d is encrypted, so the VM cannot have snapshots.", i+1)
 		}
 		if !d.IsQcow2() {
-			return in, nil, fleet.Errorf(fleet.Conflict, "Disk %d is no qcow2 file of a pool, so the VM has no snapshots.", i+1)
+			return in, nil, fleet.Errorf(fleet.Conflict, "Disk %d is not a qcow2 file of a pool, so the VM cannot have snapshots.", i+1)
 		}
 	}
 	if i := slices.IndexFunc(vm.Spec.HostDevices, func(d fleet.VMHostDevice) bool { return d.PhysicalDiskName() != "" }); i >= 0 {
-		return in, nil, fleet.Errorf(fleet.Conflict, "The VM has the physical disk %s, of which there are no snapshots.", vm.Spec.HostDevices[i].Device)
+		return in, nil, fleet.Errorf(fleet.Conflict, "The VM has the physical disk %s, so the VM cannot have snapshots.", vm.Spec.HostDevices[i].Device)
 	}
 	if !in.Enabled {
 		return in, nil, nil

@@ -210,8 +210,8 @@ func TestSharedVolumeCannotBecomeExclusive(t *testing.T) {
 	if err != nil || four.HostID != s.h1 {
 		t.Errorf("placed on %s: %v", four.HostID, err)
 	}
-	// A disk cannot become exclusive while other VMs share its volume. In a pool whose
-	// volumes are created one per disk, a shareable disk cannot become exclusive at all.
+	// A shareable disk on a LUN cannot become exclusive while other VMs share its volume. In a pool where Quantix creates
+	// volumes, a shareable disk cannot become exclusive at all.
 	s.wantRefused("for itself", fleet.Invalid, "only as a shareable disk", func() error {
 		_, _, err := s.UpdateVM(t.Context(), chief, one.ID, editedSpec(one, func(v *fleet.VMSpec) { v.Disks[0].Shareable = false }))
 		return err

@@ -45,7 +45,7 @@ func (c *Control) TakeSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID
 			return order, order.Name, checks.Err()
 		}
 		if why := vm.Spec.WhyNoMemorySnapshot(); in.Memory && why != "" && vm.HasGuest() {
-			return order, order.Name, fleet.Errorf(fleet.Conflict, "%s", why)
+			return order, order.Name, fleet.RefusalError(why)
 		}
 		return order, order.Name, conflictIfNotAllowed(vm.AllowsNewSnapshot(busy))
 	})
@@ -142,5 +142,5 @@ func conflictIfNotAllowed(ok bool, why string) error {
 	if ok {
 		return nil
 	}
-	return fleet.Errorf(fleet.Conflict, "%s", why)
+	return fleet.RefusalError(why)
 }

@@ -97,7 +97,7 @@ func TestVolumeOperationsQueueJobs(t *testing.T) {
 			}
 			continue
 		}
-		// The two fields are the size and overcommit.
+		// The error names two fields: the size and overcommit.
 		s.wantRefused("space that is reserved already", fleet.Invalid, "2 fields", ask)
 		most.Overcommit = true
 		if err := ask(); err != nil {

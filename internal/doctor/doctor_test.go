@@ -82,7 +82,7 @@ func findCheck(t *testing.T, checks []Check, name string) Check {
 	return checks[i]
 }
 
-func TestInspectListsMissing(t *testing.T) {
+func TestInspectListsMissingPackages(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		purpose Purpose
@@ -259,7 +259,7 @@ func TestInstallForAgentStartsServices(t *testing.T) {
 	}
 }
 
-func TestInstallKeepsAdministratorPolicy(t *testing.T) {
+func TestInstallPreservesExistingServicePolicyFile(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	const own = "#!/bin/sh\nexit 0\n"

@@ -88,7 +88,7 @@ func (m *machine) blockServices(ctx context.Context) (*serviceBlock, error) {
 		q.policy = true // remains of an installation that was killed
 	} else if errors.Is(err, fs.ErrNotExist) {
 		if err := os.WriteFile(m.policyFile, []byte(policy), 0o755); err != nil {
-			return nil, fmt.Errorf("forbid the start of services: %w", err)
+			return nil, fmt.Errorf("block the start of services during the installation: %w", err)
 		}
 		q.policy = true
 	}

@@ -99,9 +99,9 @@ func createRunningVM(t *testing.T, a api) fleet.VMView {
 	return vm
 }
 
-// TestPortalsBehindNginx checks the manual's nginx configuration with agents, consoles, live pages, uploads and a
-// rolling restart.
-func TestPortalsBehindNginx(t *testing.T) {
+// TestPortalsSurviveRollingRestartBehindNginx checks the manual's nginx configuration with agents, consoles, live
+// pages, uploads and a rolling restart.
+func TestPortalsSurviveRollingRestartBehindNginx(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, nginx)
 	s.startMockAgent("mock-1")

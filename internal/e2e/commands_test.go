@@ -84,8 +84,9 @@ func TestLabClosedToOtherUsers(t *testing.T) {
 	}
 }
 
-// TestInterruptedLabLeavesNothing stops a lab by Ctrl-C during its start. No process, mount or bridge may remain.
-func TestInterruptedLabLeavesNothing(t *testing.T) {
+// TestInterruptedLabRemovesProcessesMountsAndBridges stops a lab by Ctrl-C during its start. No process, mount or
+// bridge may remain.
+func TestInterruptedLabRemovesProcessesMountsAndBridges(t *testing.T) {
 	t.Parallel()
 	temp := filepath.Join(root, uniqueName("i"))
 	if err := os.Mkdir(temp, 0o755); err != nil {
@@ -123,8 +124,8 @@ func TestInterruptedLabLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestUnknownSettingRefusedWithLine checks that the error for a misspelt key in a settings file names its line.
-func TestUnknownSettingRefusedWithLine(t *testing.T) {
+// TestUnknownSettingErrorNamesLine checks that the error for a misspelt key in a settings file names its line.
+func TestUnknownSettingErrorNamesLine(t *testing.T) {
 	t.Parallel()
 	path, err := binary()
 	if err != nil {

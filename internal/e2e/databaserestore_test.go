@@ -16,10 +16,10 @@ import (
 	"quantix/internal/pglocal"
 )
 
-// TestDatabaseRestoreKeepsHostsWorking dumps the portal's database, changes VMs, and restores the dump. Actions must
-// then work as before. The changes made after the dump must show as drift and must not be reverted. The agents'
+// TestDatabaseRestoreShowsLaterChangesAsDrift dumps the portal's database, changes VMs, and restores the dump. Actions
+// must then work as before. The changes made after the dump must show as drift and must not be reverted. The agents'
 // sessions stay the same.
-func TestDatabaseRestoreKeepsHostsWorking(t *testing.T) {
+func TestDatabaseRestoreShowsLaterChangesAsDrift(t *testing.T) {
 	t.Parallel()
 	name := uniqueName("restored")
 	pg := newPostgres(t, name+"-pg")

@@ -28,6 +28,7 @@ func demoShots(t *testing.T, a api) []pageShot {
 	for _, name := range []string{"host-1", "host-2"} {
 		requestJSON[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/hosts/"+string(a.hostByName(t, name).ID), map[string]any{"spec": map[string]any{"labels": map[string]string{"rack": "r1"}}})
 	}
+	cluster := "/clusters/" + a.createCluster(t)
 	office := "/api/v1/networks/" + string(lan.ID)
 	requestJSON[any](t, a, http.StatusAccepted, http.MethodPut, office+"/port-groups/printers", map[string]any{"toGuest": map[string]int{"averageKiB": 1024, "peakKiB": 4096}, "restricted": true})
 	requestJSON[any](t, a, http.StatusNoContent, http.MethodPut, office+"/port-groups/printers/grants/"+shop, nil)
@@ -58,6 +59,7 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"task-of-many", "/vms?limit=40", func(p *tab) {
 			p.click("input[data-select-all]", "")
 			p.pickMenuItem(".bulk summary", "Power", "Reboot")
+			p.click("#dialog button.primary", "Reboot ")
 			p.waitPath("/tasks/")
 			p.waitText("#step-rows", "Only a running VM can be rebooted.")
 			p.waitText("#task-sum header", "done ·")
@@ -156,6 +158,23 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"host", h, nil},
 		{"host-topology", h + "?tab=topology", nil},
 		{"host-delete", h + "/delete", nil},
+		{"clusters", "/clusters", nil},
+		{"cluster", cluster, nil},
+		{"cluster-default", "/clusters/" + string(fleet.DefaultClusterID), nil},
+		{"cluster-hosts", cluster + "?tab=hosts", nil},
+		{"cluster-vms", "/clusters/" + string(fleet.DefaultClusterID) + "?tab=vms", nil},
+		{"cluster-configure", cluster + "?tab=configure", nil},
+		{"cluster-add-hosts", cluster + "/hosts", nil},
+		{"cluster-add-hosts-refused", cluster + "?tab=hosts", func(p *tab) {
+			p.allowFaults("422")
+			p.click("#cluster-body a", "Add hosts")
+			p.waitText("#dialog", "Add hosts to")
+			p.click("#dialog button.primary", "Add hosts")
+			p.waitText("#dialog", "Choose at least one host.")
+		}},
+		{"cluster-new", "/clusters/new", nil},
+		{"cluster-delete", cluster + "/delete", nil},
+		{"tree-clusters", "/clusters?tree=hosts", func(p *tab) { p.withTree("rack-2") }},
 		{"pools", "/pools", nil},
 		{"pools-matrix", "/pools/matrix", nil},
 		{"pool", pl, nil},

@@ -11,9 +11,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestDialogWorksAsPage opens dialogs as full pages, as in a new tab. After the form is sent, the page with the result
-// must follow. In an upload form that is a full page, the user must choose the file again.
-func TestDialogWorksAsPage(t *testing.T) {
+// TestDialogOpensAsFullPage opens dialogs as full pages, as in a new tab. After the form is sent, the page with the
+// result must follow. In an upload form that is a full page, the user must choose the file again.
+func TestDialogOpensAsFullPage(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
 	p := newTab(t, s.URL)

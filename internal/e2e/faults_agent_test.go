@@ -15,9 +15,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestAgentKilledMidJob kills a real host's agent while it creates a VM. The lab restarts the agent, as systemd would.
-// After its lease has ended, the job must be claimed again, and the VM must be created exactly once.
-func TestAgentKilledMidJob(t *testing.T) {
+// TestVMCreatedOnceWhenAgentKilled kills a real host's agent while it creates a VM. The lab restarts the agent, as
+// systemd would. After its lease has ended, the job must be claimed again, and the VM must be created exactly once.
+func TestVMCreatedOnceWhenAgentKilled(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	a := s.api()

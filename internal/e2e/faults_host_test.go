@@ -298,7 +298,7 @@ func (r *faultRig) checkUnavailable(t *testing.T) {
 			t.Errorf("%s does not mention the database: %.600s", path, text)
 		}
 	}
-	// Readiness may be as old as the portal's last check.
+	// /readyz may still report the result of the portal's previous database check.
 	eventually(t, pageLimit, "/readyz answers 503", func() (bool, string) {
 		res, err := httpClient.Get(r.url + "/readyz")
 		if err != nil {

@@ -64,9 +64,9 @@ func TestPortalKilledAfterCommitKeepsVM(t *testing.T) {
 	a.waitPhase(t, fleet.Lease+stepLimit, again.ID, fleet.PhaseStopped)
 }
 
-// TestPrivatePostgresAdoptedByNextPortal kills a portal with SIGKILL. Its private PostgreSQL survives, and the next
+// TestPortalUsesPostgreSQLOfKilledPortal kills a portal with SIGKILL. Its private PostgreSQL survives, and the next
 // portal must use it.
-func TestPrivatePostgresAdoptedByNextPortal(t *testing.T) {
+func TestPortalUsesPostgreSQLOfKilledPortal(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, uniqueName("adopted"))
 	requestJSON[fleet.Project](t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "lasting"})

@@ -56,6 +56,8 @@ func TestCreateUseAndDeleteVM(t *testing.T) {
 	p.waitText(".head", "Running")
 	p.markDocument()
 	p.click(".head button", "Shut down")
+	p.waitText("dialog[open] h2", "Shut down "+name+"?")
+	p.typeKeys("\r")
 	p.waitWithin(guestLimit, ".head", "Stopped")
 	p.checkNotReloaded()
 
@@ -118,7 +120,8 @@ func (p *tab) growRunningVM(a api, h readyHost, id fleet.VMID, pool string) {
 	p.Helper()
 	before := a.getVM(p.T, id)
 	had := len(before.Spec.Disks)
-	// The guest agent may crash when a device appears. The guest then restarts it, so failed commands are retried.
+	// The guest agent may crash when a device is hot-plugged. The guest then restarts the agent, so failed commands are
+	// retried.
 	guest := func(command string) int {
 		var out struct{ Return []any }
 		eventually(p, stepLimit, "the guest's answer to "+command, func() (bool, string) {

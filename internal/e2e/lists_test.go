@@ -9,9 +9,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestListPagingViewsAndBulkActions pages through a list and back, saves a view of the list, and runs one action on all
+// TestListSupportsPagingSavedViewsAndBulkActions pages through a list and back, saves a view of the list, and runs one action on all
 // its rows.
-func TestListPagingViewsAndBulkActions(t *testing.T) {
+func TestListSupportsPagingSavedViewsAndBulkActions(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
 	p := newTab(t, s.URL)

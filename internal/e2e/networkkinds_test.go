@@ -67,7 +67,7 @@ func TestNetworkModesConnectAndIsolateGuests(t *testing.T) {
 		s.waitNetwork(t, name, "it is up", isNetworkUp)
 	}
 	// macvtap devices in /dev are named by interface index, and both hosts use the /dev of this machine. So the second
-	// host skips the indexes that the first one uses.
+	// host skips the indexes that the first host uses.
 	s.runInNetwork(t, 1, "sh", "-c", "i=0; while [ $i -lt 200 ]; do ip link add qx-burn type bridge && ip link delete qx-burn; i=$((i+1)); done")
 
 	a := s.bootGuest(t, files, 0, "a", "switched/red", "switched/trunk", "straight", "six@"+nine, "six-alone", "shy")
@@ -126,8 +126,8 @@ func TestNetworkModesConnectAndIsolateGuests(t *testing.T) {
 	}{{a, "eth3", "NAT", "fd00:90::"}, {b, "eth3", "NAT", "fd00:90::"}, {a, "eth4", "isolated", "fd00:91::"}, {b, "eth4", "isolated", "fd00:91::"}} {
 		eventually(t, guestLimit, nic.g.name+" has an IPv6 address in the network with "+nic.what, func() (bool, string) {
 			out := nic.g.runCommand("ip -6 addr show dev " + nic.dev + " scope global")
-			// The kernel sends only three router solicitations after a NIC comes up. On a busy machine, all of them may
-			// be too early.
+			// After a NIC is set up, the kernel sends only three router solicitations. On a busy machine, the router may not be
+			// ready for any of the three, so set the NIC down and up again.
 			if !strings.Contains(out, nic.prefix[:8]) {
 				nic.g.runCommand("ip link set " + nic.dev + " down; ip link set " + nic.dev + " up; sleep 5")
 				return false, out

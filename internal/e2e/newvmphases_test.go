@@ -11,9 +11,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestNewVMIsOnlyCreatingStartingRunning creates a VM that starts at once, on a real host and on a simulated one, and
-// polls its phase. The phase may only change from creating to starting to running.
-func TestNewVMIsOnlyCreatingStartingRunning(t *testing.T) {
+// TestNewVMPhasesAreCreatingStartingRunning creates a VM that starts at once, on a real host and on a simulated one,
+// and polls its phase. The phase may only change from creating to starting to running.
+func TestNewVMPhasesAreCreatingStartingRunning(t *testing.T) {
 	t.Parallel()
 	for name, program := range map[string]struct {
 		*sharedProgram

@@ -31,8 +31,8 @@ func (p *tab) clickAndLoad(sel, text string) {
 	p.waitTrue("the answer's page", `window.quantixMark !== true && document.readyState === "complete"`)
 }
 
-// TestPagesWorkWithoutScripts opens the main pages and submits forms with JavaScript disabled.
-func TestPagesWorkWithoutScripts(t *testing.T) {
+// TestPagesUsableWithoutJavaScript opens the main pages and submits forms with JavaScript disabled.
+func TestPagesUsableWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
 	p := newTab(t, s.URL)

@@ -157,7 +157,7 @@ func (s *switchedLab) checkChangeRolledBack(t *testing.T, g *netGuest) {
 	p.open("/networks/" + string(s.ids["over"]))
 	p.waitText("#network-body", "1 of 1")
 	p.capture("network-overlay")
-	// Without the block, a retry must succeed.
+	// After the blocking iptables rule is deleted, a retry must succeed.
 	s.runInNetwork(t, 0, "iptables", "-D", "OUTPUT", "-o", "qx-mgmt", "-j", "DROP")
 	requestJSON[any](t, s.api, http.StatusAccepted, http.MethodPost, s.networkPath("mgmt-cut")+"/hosts/"+string(s.hosts[0].ID)+"/retry", nil)
 	s.waitNetwork(t, "mgmt-cut", "it is up", isNetworkUp)

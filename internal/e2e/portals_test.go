@@ -212,9 +212,9 @@ func (o *requestLog) waitMore(t *testing.T) {
 	eventually(t, endLimit, "more created projects", func() (bool, string) { return o.createdCount() >= from+10, strconv.Itoa(o.createdCount() - from) })
 }
 
-// TestPortalsBehindHAProxy checks the manual's chapter on several portals: consoles, a rolling restart, and failovers
-// of a database that first hangs and then dies.
-func TestPortalsBehindHAProxy(t *testing.T) {
+// TestPortalsSurviveRestartAndFailoverBehindHAProxy checks the manual's chapter on several portals: consoles, a rolling
+// restart, and failovers of a database that first hangs and then dies.
+func TestPortalsSurviveRestartAndFailoverBehindHAProxy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, haproxy)
 	s.startMockAgent("mock-1")

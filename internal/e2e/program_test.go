@@ -50,7 +50,8 @@ func launch(name string, env []string, args ...string) (*program, error) {
 		return nil, err
 	}
 	started := make(chan error)
-	// Pdeathsig refers to the thread that started the child, so this thread lives as long as the child.
+	// The kernel sends Pdeathsig to the child when the thread that started the child ends, so this thread must not end
+	// before the child.
 	onOwnThread(func() {
 		err := p.cmd.Start()
 		started <- err

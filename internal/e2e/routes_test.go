@@ -29,7 +29,7 @@ func captureEmptyFleet(t *testing.T) {
 	p.waitPath("/")
 	for name, path := range map[string]string{
 		"projects": "/projects", "pools-matrix": "/pools/matrix", "networks-topology": "/networks/topology", "security-groups": "/security-groups", "customizations": "/customizations",
-		"dashboard": "/", "vms": "/vms", "hosts": "/hosts", "pools": "/pools", "networks": "/networks", "images": "/images", "templates": "/templates", "tasks": "/tasks", "vm-new": "/vms/new",
+		"dashboard": "/", "vms": "/vms", "hosts": "/hosts", "clusters": "/clusters", "pools": "/pools", "networks": "/networks", "images": "/images", "templates": "/templates", "tasks": "/tasks", "vm-new": "/vms/new",
 		"would-it-pass": "/security-groups/test", "images-well-known": "/images/well-known",
 	} {
 		p.captureShot(pageShot{"empty-" + name, path, nil})
@@ -71,7 +71,8 @@ func checkEveryRoute(t *testing.T, shots []pageShot) {
 	if len(routes) < 20 {
 		t.Fatalf("only %d pages were found in the table of routes", len(routes))
 	}
-	// Captured by other shots: pages that open only after a click, and pages for users who are not signed in.
+	// seen starts with pages that are captured elsewhere: pages that open only after a click, and pages for users who are
+	// not signed in.
 	seen := []string{"/sign-in", "/plans/p", "/vms/bulk/b", "/hosts/h/found/v", "/tasks/t", "/account/tokens/t/delete", "/vms/v/disks/detach", "/vms/v/disks/replace", "/vms/v/disks/move", "/vms/v/disks/image", "/vms/v/disks/grow", "/images/well-known/i/edit", "/images/well-known/i/delete"}
 	for _, s := range shots {
 		seen = append(seen, s.path)
@@ -82,6 +83,15 @@ func checkEveryRoute(t *testing.T, shots []pageShot) {
 			t.Errorf("no shot captures the page %s %s", http.MethodGet, route)
 		}
 	}
+}
+
+// createCluster creates a cluster with a CPU baseline and one host, and returns its ID.
+func (a api) createCluster(t *testing.T) string {
+	t.Helper()
+	spec := map[string]any{"description": "Second rack", "cpuModel": "Nehalem", "placement": "pack", "overcommit": map[string]any{"cpu": 2}}
+	v := requestJSON[fleet.ClusterView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/clusters", map[string]any{"name": "rack-2", "spec": spec})
+	requestJSON[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/hosts/"+string(a.hostByName(t, "host-3").ID), map[string]any{"clusterId": v.ID})
+	return string(v.ID)
 }
 
 // createBlockPools creates an iSCSI pool with LUNs that VMs can use, and a Ceph pool whose cluster does not answer.

@@ -64,8 +64,8 @@ type faultStorm struct {
 	judged sync.Map // place and phase -> *atomic.Int64: how often shown
 	wrong  atomic.Int64
 
-	// exclusive is closed when the faults that need the portal for themselves have ended. Until then, no other fault
-	// may make pages unavailable, because the probes check these faults in their last seconds.
+	// exclusive is closed when the first two long faults of libvirtd have ended. Until then, no PostgreSQL fault may make
+	// pages unavailable, because the probes must read the pages in the last seconds of these faults.
 	exclusive chan struct{}
 }
 
@@ -223,7 +223,7 @@ func (s *faultStorm) faultsOnSimulated(h *stormHost, number int) {
 	}
 	s.blindHost(h, longFault, stop, cont)
 	s.blindHost(h, longFault, h.cutProxy.pause, h.cutProxy.resume)
-	// The guests die with the agent, and the restarted agent does not have them.
+	// The simulated guests end with the agent's process, and the restarted agent does not start the guests again.
 	s.killVM(h, longFault, kill(syscall.SIGKILL), func() { s.runAgent(h.name, s.simulatedArgs(h)...) })
 	s.killVM(h, shortFault, func() { h.cutProxy.pause(); kill(syscall.SIGKILL)() }, func() {
 		s.pauseBetweenFaults(longFault)

@@ -4,9 +4,9 @@ package e2e
 
 import "testing"
 
-// TestProjectSwitchOnPhone restricts a list to a project and removes the restriction, on a screen whose top bar is too
-// narrow for names.
-func TestProjectSwitchOnPhone(t *testing.T) {
+// TestProjectSwitcherUsableOnPhone restricts a list to a project and removes the restriction, on a screen whose top bar
+// is too narrow for names.
+func TestProjectSwitcherUsableOnPhone(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
 	p := newTab(t, s.URL)

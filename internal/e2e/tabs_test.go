@@ -11,9 +11,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestTenTabsStayLive opens ten pages in one browser. All of them must get live updates, although browsers allow only
-// six connections to a plain HTTP server.
-func TestTenTabsStayLive(t *testing.T) {
+// TestTenTabsReceiveLiveUpdates opens ten pages in one browser. All of them must get live updates, although browsers
+// allow only six connections to a plain HTTP server.
+func TestTenTabsReceiveLiveUpdates(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)
 	vm := findByName[fleet.VMView](t, s.api(), "vms", "desk-01")

@@ -16,10 +16,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestImagesAndVMsMoveBetweenHosts copies an image and migrates a stopped VM from one real host to another, migrates
-// the VM back, and compares the bytes. Then the hosts can no longer reach each other, and another image is copied
-// through the portal.
-func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
+// TestImagesCopiedAndVMsMigratedBetweenHosts copies an image and migrates a stopped VM from one real host to another,
+// migrates the VM back, and compares the bytes. Then the hosts can no longer reach each other, and another image is
+// copied through the portal.
+func TestImagesCopiedAndVMsMigratedBetweenHosts(t *testing.T) {
 	t.Parallel()
 	s := newSwitchedLab(t, "between")
 	dir := "/var/lib/libvirt/images/" + uniqueName("between")

@@ -16,9 +16,9 @@ import (
 // followLimit is the time within which a page must show that its VM was migrated.
 const followLimit = 10 * time.Second
 
-// TestVirshMigrationFollowed migrates a guest to another host and back with virsh, without the portal. The page must
-// name the new host, console and actions must work there, and the guest must continue to run.
-func TestVirshMigrationFollowed(t *testing.T) {
+// TestVirshMigrationUpdatesVMHost migrates a guest to another host and back with virsh, without the portal. The page
+// must name the new host, console and actions must work there, and the guest must continue to run.
+func TestVirshMigrationUpdatesVMHost(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	a := s.api()
@@ -51,7 +51,8 @@ func TestVirshMigrationFollowed(t *testing.T) {
 		t.Errorf("the guest was restarted instead of migrated live: %v %q", err, args)
 	}
 
-	// Migrate the VM back to host-1 with --persistent only. The source host keeps a definition of the VM that is shut off.
+	// Migrate the VM back to host-1 without --undefinesource. A definition of the VM, shut off, remains on the source
+	// host.
 	p.open(page)
 	p.markDocument()
 	s.virshMigrate(t, name, 1, 0, "--persistent")

@@ -40,12 +40,12 @@ func TestDiskGrowsWhileGuestRuns(t *testing.T) {
 
 	p := newTab(t, s.URL)
 	p.signIn(s)
-	grow := func(gib, now string, bytes int64) {
+	grow := func(mib, now string, bytes int64) {
 		t.Helper()
 		p.open("/vms/" + string(vm.ID))
 		p.pickMenuItem("main dl summary", "", "Grow")
 		p.waitText("#dialog", "A disk cannot shrink")
-		p.fillInput("#dialog #size", gib)
+		p.fillInput("#dialog #size", mib)
 		p.click("#dialog button.primary", "Grow disk")
 		eventually(t, stepLimit, "a disk of "+now, func() (bool, string) {
 			v := a.getVM(t, vm.ID)
@@ -53,7 +53,7 @@ func TestDiskGrowsWhileGuestRuns(t *testing.T) {
 		})
 		p.waitText("main dl", now)
 	}
-	grow("0.125", "128 MiB", 128<<20)
+	grow("128", "128 MiB", 128<<20)
 	guest.waitDiskSize("262144")
 	if info := virsh(t, h, "domblkinfo", name, "vda"); !strings.Contains(info, "134217728") {
 		t.Errorf("libvirt reports %s", info)
@@ -68,7 +68,7 @@ func TestDiskGrowsWhileGuestRuns(t *testing.T) {
 	}
 	virsh(t, h, "destroy", name)
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
-	grow("0.25", "256 MiB", 256<<20)
+	grow("256", "256 MiB", 256<<20)
 	guest.close()
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"})

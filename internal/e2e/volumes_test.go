@@ -39,14 +39,14 @@ func TestVolumeLifecycle(t *testing.T) {
 		})
 	}
 	row := func(volume string) string { return "tr:has(th[title$='/" + volume + "'])" }
-	// A dialog that closes gives back the focus, which would close a menu opened at that moment.
+	// A closing dialog returns the focus to its previous element, which would close a menu opened at that moment.
 	menu := func(volume string) {
 		t.Helper()
 		p.waitTrue("no dialog", `document.querySelector("dialog[open]") === null`)
 		p.click(row(volume)+" details:not([open]) summary", "")
 		p.waitText(row(volume)+" details[open] .menu-list", "Delete volume")
 	}
-	// An open menu does not update its items. If the item is still disabled, the menu is opened once more.
+	// An open menu does not update its items. If the item is still disabled, close the menu and open it again.
 	act := func(volume, word string) {
 		t.Helper()
 		eventually(t, stepLimit, word+" of "+volume, func() (bool, string) {
@@ -76,7 +76,7 @@ func TestVolumeLifecycle(t *testing.T) {
 	file("data.raw", 64<<20)
 
 	act("data.raw", "Grow")
-	p.fillInput("#dialog #size", "0.125")
+	p.fillInput("#dialog #size", "128")
 	p.click("#dialog button.primary", "Grow")
 	p.waitText(row("data.raw"), "128 MiB")
 	file("data.raw", 128<<20)

@@ -24,7 +24,7 @@ func RenderFiles(f fleet.FirstBoot, to GuestInstance) (map[string][]byte, error)
 	case fleet.Sysprep: // Windows Setup and sysprep look for different file names
 		return map[string][]byte{"Autounattend.xml": []byte(f.UserData), "unattend.xml": []byte(f.UserData)}, nil
 	}
-	return nil, fmt.Errorf("no first boot of kind %q", f.Kind)
+	return nil, fmt.Errorf("unknown first-boot kind %q", f.Kind)
 }
 
 type metaData struct {
@@ -37,7 +37,7 @@ func cloudFiles(f fleet.FirstBoot, to GuestInstance) (map[string][]byte, error) 
 	userData, network := f.UserData, f.NetworkConfig
 	if f.Kind == fleet.CloudInit {
 		if f.CloudInit == nil {
-			return nil, fmt.Errorf("no form of kind %q", f.Kind)
+			return nil, fmt.Errorf("the first-boot data of kind %q is missing", f.Kind)
 		}
 		if f.CloudInit.Hostname != "" {
 			meta.Hostname = f.CloudInit.Hostname

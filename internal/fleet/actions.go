@@ -35,7 +35,11 @@ const (
 	// Actions on drift. Pages show them beside the changed fields, not in the VM's menu.
 	ActAcceptDrift Action = "accept-drift"
 	ActReapply     Action = "reapply"
+	ActIgnoreDrift Action = "ignore-drift"
 )
+
+// driftActions are the actions that need drift on an online host.
+var driftActions = []Action{ActAcceptDrift, ActReapply, ActIgnoreDrift}
 
 // VMActions lists every action of a VM's menu, in order.
 var VMActions = []Action{
@@ -92,6 +96,7 @@ var actionRules = map[Action]actionRule{
 
 	ActAcceptDrift: {VMApply, "Accept drift", nil, ""},
 	ActReapply:     {VMReapply, "", nil, ""},
+	ActIgnoreDrift: {"", "Ignore drift", nil, ""},
 }
 
 // guestPhases are the phases that allow actions of the guest agent.
@@ -218,9 +223,9 @@ func (v VMView) Allows(a Action) (bool, string) {
 		return false, missing.Text
 	case a == ActStart && ok && v.runsElsewhereRefusal() != "":
 		return false, v.runsElsewhereRefusal() + " Two running instances would destroy the disks."
-	case (a == ActAcceptDrift || a == ActReapply) && ok && v.Phase == PhaseUnknown:
+	case ok && slices.Contains(driftActions, a) && v.Phase == PhaseUnknown:
 		return false, "Its host is offline, so the VM's state is unknown."
-	case (a == ActAcceptDrift || a == ActReapply) && ok && (v.Status == nil || len(v.Status.Drift) == 0 && (a != ActReapply || v.faultByCode(FaultUndefined) == nil)):
+	case ok && slices.Contains(driftActions, a) && (v.Status == nil || len(v.Status.Drift) == 0 && (a != ActReapply || v.faultByCode(FaultUndefined) == nil)):
 		return false, "The VM was not changed on its host outside Quantix."
 	}
 	return ok, why

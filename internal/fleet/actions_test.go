@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestVMPhaseAllowsOnlyItsActions(t *testing.T) {
+func TestVMPhaseDeterminesAllowedActions(t *testing.T) {
 	t.Parallel()
 	// Columns in the order of fleet.VMActions: start, shutdown, stop, restart, reboot, reset, pause, resume, console,
 	// edit, protect, delete.

@@ -5,6 +5,9 @@ import "fmt"
 // Actions on hosts, pools, networks, projects and users. VMActions lists the actions on VMs, which depend on phases.
 // Each resource type has one table of conditions, which buttons, menus, the API and the use cases all query.
 const (
+	ActCordon        Action = "cordon"         // of a host: place no more VMs on it
+	ActUncordon      Action = "uncordon"       // of a host: place VMs on it again
+	ActAddHosts      Action = "add-hosts"      // of a cluster: move hosts into it
 	ActClearConflict Action = "clear-conflict" // of a host: clear an identity conflict
 	ActJoinAgain     Action = "join-again"     // of a host: create a join token for its new agent
 	ActAssign        Action = "assign"         // of a pool or network: assign it to more hosts
@@ -50,6 +53,18 @@ func (o actionTable[T]) actionStates(of T) []ActionState {
 
 var hostActions = actionTable[HostView]{
 	{ActEdit, nil},
+	{ActCordon, func(h HostView) string {
+		if !h.Spec.Schedulable {
+			return "The host is cordoned already."
+		}
+		return ""
+	}},
+	{ActUncordon, func(h HostView) string {
+		if h.Spec.Schedulable {
+			return "The host is not cordoned."
+		}
+		return ""
+	}},
 	{ActClearConflict, func(h HostView) string {
 		if h.Conflict == "" {
 			return "Only one agent shows this host's identity."
@@ -111,6 +126,29 @@ var poolHostActions = actionTable[PoolHost]{
 		return ""
 	}},
 	{ActRelease, poolReleasingRefusal},
+	{ActReapply, poolDriftRefusal},
+	{ActIgnoreDrift, poolDriftRefusal},
+	{ActAcceptDrift, func(PoolHost) string {
+		return "The kind and the location of a pool are fixed. Reapply, or create another pool for this location."
+	}},
+}
+
+func poolDriftRefusal(p PoolHost) string {
+	return hostDriftRefusal(poolReleasingRefusal(p), p.State == PoolUnknown, p.Status != nil && len(p.Status.Drift) > 0)
+}
+
+// hostDriftRefusal returns why the drift of an object on a host cannot be resolved; empty: it can. assigned is the
+// refusal of an object that is not assigned to the host.
+func hostDriftRefusal(assigned string, offline, changed bool) string {
+	switch {
+	case assigned != "":
+		return assigned
+	case !changed:
+		return "The definition was not changed on the host outside Quantix."
+	case offline:
+		return "The host is offline, so its definition is unknown."
+	}
+	return ""
 }
 
 func poolReleasingRefusal(p PoolHost) string {
@@ -175,6 +213,13 @@ var networkHostActions = actionTable[NetworkHost]{
 		return ""
 	}},
 	{ActRelease, networkHostRefusal},
+	{ActReapply, networkDriftRefusal},
+	{ActIgnoreDrift, networkDriftRefusal},
+	{ActAcceptDrift, networkDriftRefusal},
+}
+
+func networkDriftRefusal(h NetworkHost) string {
+	return hostDriftRefusal(networkHostRefusal(h), h.State == NetworkUnknown, h.Status != nil && len(h.Status.Drift) > 0)
 }
 
 // networkHostRefusal returns why the network on the host allows no actions: it is not assigned, or is being released.

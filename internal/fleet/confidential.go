@@ -9,8 +9,8 @@ var ConfidentialKinds = []Option{{"", "None"}, {"sev", "AMD SEV"}, {"sev-es", "A
 // secrets to the guest.
 type LaunchInfo struct {
 	Kind string `json:"kind"` // see ConfidentialKinds
-	// Measurement is the launch measurement with the nonce appended, in base64; empty: the host reports none for this
-	// kind.
+	// Measurement is the launch measurement with the nonce appended, in base64; empty if the host reports no measurement
+	// for this technology.
 	Measurement string `json:"measurement,omitempty"`
 	Policy      int64  `json:"policy"`             // policy bits of the guest's start
 	APIMajor    int    `json:"apiMajor,omitempty"` // firmware version of the processor

@@ -83,13 +83,13 @@ type Field[S any] struct {
 	Copy       func(to *S, from S)
 	Decode     func(to *S, value []byte) error // parses the JSON of Value and rejects anything else
 	Input      FormInput                       // form input; no Section: the form has a special input
-	// ReservedReason: why only operators may set the field, as a clause; empty: everyone who may change the VM
+	// ReservedReason: why only operators may set the field, as a clause; empty: all users who may change the VM may set it
 	ReservedReason string
 	// ReservedPaths returns the paths in the field that an edit newly sets and that only operators may set, such as
-	// "numa[0].nodes"; nil: only operators may set the field at all
+	// "numa[0].nodes"; nil: ReservedReason applies to the whole field
 	ReservedPaths func(was, want S) []string
 	Default       func(S) bool // reports whether the field has its default value; nil if the form has a special input
-	// FixedReason: why no edit can change the field, with the alternative, as a clause; empty: no special text
+	// FixedReason: clause with the reason why no edit can change the field, and an alternative; empty: no specific reason
 	FixedReason string
 	PortalOnly  bool       // only the portal uses the field, so any agent version supports it
 	TakesEffect EffectTime // when a change takes effect for a running guest
@@ -120,9 +120,9 @@ type VMField struct {
 	Field[VMSpec]
 	// Live: whether this change takes effect in the running guest at once, despite TakesEffect; nil: never
 	Live func(vm VM, to VMSpec) bool
-	// Merge prepares the spec want for comparison with defined, the spec in the host's definition. Fields that users
-	// changed since the spec applied keep the value of want; all other fields take the value of defined. Nil: the value
-	// of want always wins.
+	// Merge prepares the spec want for comparison with defined, the spec in the host's definition. Values that users
+	// changed, so that want and applied differ, stay unchanged in want; all other values are copied from defined. Nil: the
+	// field stays unchanged in want.
 	Merge func(want *VMSpec, applied, defined VMSpec)
 	diff  func(old, to VMSpec) []Change
 }

@@ -18,7 +18,7 @@ func changesText(all []fleet.Change) string {
 	return strings.Join(out, "; ")
 }
 
-func TestDiffDescribesChangesAndWhenTheyApply(t *testing.T) {
+func TestSpecDiffDescribesChangesAndEffectTime(t *testing.T) {
 	t.Parallel()
 	old := fleet.VMSpec{
 		Power: fleet.Running, CPUs: 2, MemoryMiB: 512, Firmware: fleet.BIOS,
@@ -82,7 +82,7 @@ func TestVMFieldsCoverEverySpecField(t *testing.T) {
 		Policy:    fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always", StopOrder: 3, StopDelay: 20, HAPriority: "high", GuestExec: true},
 		Rules:     []fleet.PlacementRule{{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}},
 		Health:    []fleet.HealthCheck{{Kind: fleet.HealthTCP, Port: 22}},
-		Migration: fleet.VMMigration{Stays: true, LimitMiB: 100, PostCopy: true, DowntimeMs: 300}, Placement: fleet.VMPlacement{Tolerations: "gpu"},
+		Migration: fleet.VMMigration{Stays: true, LimitMiB: 100, PostCopy: true, DowntimeMs: 300}, Placement: fleet.VMPlacement{Tolerations: "gpu", Overcommit: true},
 		FirstBoot: fleet.VMFirstBoot{Kind: fleet.Ignition, Number: 2},
 		NUMA:      []fleet.VMNUMANode{{CPUs: "0-3", MemoryMiB: 256}, {CPUs: "4-7", MemoryMiB: 256, Nodes: "0"}},
 	}

@@ -41,6 +41,9 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
+// RefusalError returns a Conflict error with the reason why the object refuses an action, in one sentence.
+func RefusalError(reason string) error { return Errorf(Conflict, "%s", reason) }
+
 // Errorf returns an Error with a formatted sentence for users.
 func Errorf(code ErrorCode, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}

@@ -51,7 +51,7 @@ func ParseDownload(address string, checked bool) (*url.URL, error) {
 	case u.Scheme == "http":
 		return nil, Errorf(Invalid, "Plain http needs a checksum, because the file could be changed in transit. Enter the checksum, or an https address.")
 	}
-	return nil, Errorf(Invalid, "Only https is supported, and http with a checksum.")
+	return nil, Errorf(Invalid, "Only https addresses are supported, and http addresses with a checksum.")
 }
 
 // ParseChecksumFile parses the address of a checksum file, or returns why it is refused. Only https is accepted,

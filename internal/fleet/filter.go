@@ -85,8 +85,8 @@ func (p Pattern) Lower() Pattern {
 }
 
 // ParseFilter parses the filter language. Terms are AND-ed: key:value, -key:value for negation, key:a,b for
-// alternatives, label:key=value, label:key. Numbers are compared with key>4, key>=4, key<4, key<=4 and key:4. A bare
-// word matches a part of the name. "*" matches any run of characters; quotes protect spaces, colons, commas, < and >.
+// alternatives, label:key=value, label:key. Numbers are compared with key>4, key>=4, key<4, key<=4 and key:4. After a
+// key, "=" means ":". A bare word matches a part of the name. "*" matches any run of characters; quotes protect spaces, colons, commas, < and >.
 // Errors are Invalid at the field "filter".
 func ParseFilter(keys FilterKeys, text string) ([]FilterTerm, error) {
 	if len(text) > maxFilter || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' }) {
@@ -200,7 +200,7 @@ func (keys FilterKeys) term(w filterWord) (FilterTerm, error) {
 	if len(w.text) > 1 && w.text[0] == '-' && w.plain[0] {
 		t.Not, w = true, filterWord{w.text[1:], w.plain[1:]}
 	}
-	key, operator, value := w.cutAtOperator()
+	key, operator, value := keys.cutAtOperator(w)
 	if operator == "" {
 		p := w.pattern()
 		p = append(append(Pattern{""}, p...), "")
@@ -237,17 +237,23 @@ func (keys FilterKeys) term(w filterWord) (FilterTerm, error) {
 	return t, k.expandValues(&t)
 }
 
-// cutAtOperator splits at the first unquoted colon or comparison operator; without one, operator is empty.
-func (w filterWord) cutAtOperator() (key filterWord, operator string, value filterWord) {
+// cutAtOperator splits at the first unquoted colon or comparison operator; without one, operator is empty. An equals
+// sign after a known key counts as a colon. Anywhere else it is text, because names may contain it.
+func (keys FilterKeys) cutAtOperator(w filterWord) (key filterWord, operator string, value filterWord) {
 	for i, r := range w.text {
-		if !w.plain[i] || r != ':' && r != '<' && r != '>' {
+		if !w.plain[i] || !strings.ContainsRune(":<>=", r) {
 			continue
 		}
-		end := i + 1
-		if r != ':' && end < len(w.text) && w.plain[end] && w.text[end] == '=' {
-			end++
+		before, op, end := filterWord{w.text[:i], w.plain[:i]}, string(r), i+1
+		switch _, known := keys.Find(before.String()); {
+		case r == '=' && !known:
+			continue
+		case r == '=':
+			op = ":"
+		case r != ':' && end < len(w.text) && w.plain[end] && w.text[end] == '=':
+			op, end = op+"=", end+1
 		}
-		return filterWord{w.text[:i], w.plain[:i]}, string(w.text[i:end]), filterWord{w.text[end:], w.plain[end:]}
+		return before, op, filterWord{w.text[end:], w.plain[end:]}
 	}
 	return w, "", filterWord{}
 }

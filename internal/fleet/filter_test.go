@@ -49,6 +49,11 @@ func TestParseFilterParsesTerms(t *testing.T) {
 		"memory<=1.5G":           {{Key: "memory", Comparisons: []fleet.Comparison{{"<=", 1.5 * (1 << 30)}}}},
 		"memory:512MiB":          {{Key: "memory", Comparisons: []fleet.Comparison{{"=", 512 << 20}}}},
 		"created<1970-01-02":     {{Key: "created", Comparisons: []fleet.Comparison{{"<", 86400}}}},
+		"vcpu=2":                 {{Key: "vcpu", Comparisons: []fleet.Comparison{{"=", 2}}}},
+		"-State=running,stopped": {{Key: "state", Not: true, Alternatives: []fleet.FilterMatch{newMatch("running"), newMatch("stopped")}}},
+		"label=env=prod":         {{Key: "label", Alternatives: []fleet.FilterMatch{labelMatch("env", "prod")}}},
+		"env=prod":               {{Key: "name", Alternatives: []fleet.FilterMatch{newMatch("", "env=prod", "")}}},
+		`"vcpu=2"`:               {{Key: "name", Alternatives: []fleet.FilterMatch{newMatch("", "vcpu=2", "")}}},
 		"phase:running":          {{Key: "state", Alternatives: []fleet.FilterMatch{newMatch("running")}}},
 		`name:"a>b"`:             {{Key: "name", Alternatives: []fleet.FilterMatch{newMatch("a>b")}}},
 		"host:h1 web": {

@@ -7,6 +7,7 @@ var (
 		oneOfKey("attention", "whether the VM needs attention", yesNo),
 		oneOfKey("drift", "whether the VM's definition on its host differs from the spec", yesNo),
 		textKey("host", "name of the VM's host"),
+		textKey("cluster", "name of the cluster of the VM's host"),
 		textKey("project", "name of the VM's project"),
 		textKey("name", "part of the name"),
 		textKey("label", "key=value, or a key alone", "labels"),
@@ -34,6 +35,8 @@ var (
 	HostKeys = FilterKeys{
 		oneOfKey("state", "the host's state", toStrings(HostPhases), "phase"),
 		textKey("name", "part of the name"),
+		textKey("cluster", "name of the host's cluster"),
+		oneOfKey("cordoned", "whether the host is cordoned", yesNo),
 		textKey("label", "key=value, or a key alone", "labels"),
 		numberKey("vms", "number of VMs: vms>20", UnitCount),
 		numberKey("vcpus", "number of allocated vCPUs: vcpus>64", UnitCount, "vcpu"),
@@ -46,6 +49,7 @@ var (
 	}
 	PoolKeys = FilterKeys{
 		textKey("name", "part of the name"),
+		oneOfKey("drift", "whether a host has another definition of the pool", yesNo),
 		oneOfKey("health", "the pool's health", toStrings([]Severity{SeverityOK, SeverityWarn, SeverityBad, SeverityUnknown, SeverityIdle}), "tone"),
 		oneOfKey("kind", "the pool's kind", toStrings(poolKinds())),
 		textKey("host", "name of a host with the pool assigned"),
@@ -59,6 +63,7 @@ var (
 	NetworkKeys = FilterKeys{
 		textKey("name", "part of the name"),
 		oneOfKey("kind", "the network's kind", toStrings([]NetworkKind{NetworkLibvirt, NetworkBridge})),
+		oneOfKey("drift", "whether a host has another definition of the network", yesNo),
 		textKey("host", "name of a host with the network", "hosts"),
 		textKey("uuid", "the network's UUID", "id"),
 	}

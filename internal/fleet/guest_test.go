@@ -63,7 +63,7 @@ func TestRefusedGuestActionHasReason(t *testing.T) {
 	}
 }
 
-func TestExpiryFaultDescribesExpiry(t *testing.T) {
+func TestExpiryFaultNamesExpiryTime(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

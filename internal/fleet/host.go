@@ -16,14 +16,6 @@ type Host struct {
 	CreatedAt   time.Time  `json:"createdAt"`
 }
 
-// HostSpec is the configuration of a host by users.
-type HostSpec struct {
-	Labels      map[string]string `json:"labels,omitempty"`
-	Description string            `json:"description,omitempty"`
-	// Taints such as "gpu" or "gpu=a100": VMs are placed on the host only if they tolerate every taint.
-	Taints []string `json:"taints,omitempty"`
-}
-
 // HostStatus is the agent's report on the host itself.
 type HostStatus struct {
 	AgentVersion string    `json:"agentVersion"`
@@ -83,11 +75,14 @@ type Inventory struct {
 	NetworkGaps  []NetworkGap `json:"networkGaps,omitempty"` // network modes that the host does not support
 	// VMFields are the optional VM fields that the agent supports: see OptionalFieldNames. An older agent reports none
 	// and supports none.
-	VMFields  []string     `json:"vmFields,omitempty"`
-	VMGaps    []VMGap      `json:"vmGaps,omitempty"`    // optional VM fields or values that the host does not support
-	CPUModels []string     `json:"cpuModels,omitempty"` // CPU models that guests can have; older agents report none
-	Devices   []HostDevice `json:"devices,omitempty"`   // devices for passthrough
-	Machine   string       `json:"machine,omitempty"`   // vendor and product: "Dell Inc. PowerEdge R650"
+	VMFields  []string `json:"vmFields,omitempty"`
+	VMGaps    []VMGap  `json:"vmGaps,omitempty"`    // optional VM fields or values that the host does not support
+	Reapplies bool     `json:"reapplies,omitempty"` // the agent knows JobArgs.Fields, pool.reapply and network.reapply
+	CPUModels []string `json:"cpuModels,omitempty"` // CPU models that guests can have; older agents report none
+	// CPUModelGaps are other models, each with the features that the host lacks for it.
+	CPUModelGaps []CPUModelGap `json:"cpuModelGaps,omitempty"`
+	Devices      []HostDevice  `json:"devices,omitempty"` // devices for passthrough
+	Machine      string        `json:"machine,omitempty"` // vendor and product: "Dell Inc. PowerEdge R650"
 }
 
 // PoolGap is a kind of pool that a host does not support. Why is a sentence with the reason and the remedy.
@@ -184,7 +179,7 @@ type HostDevice struct {
 	Name   string `json:"name"`             // vendor and product
 	Class  string `json:"class,omitempty"`  // PCI class: "0x020000"
 	Driver string `json:"driver,omitempty"` // driver bound on the host
-	// IOMMU group, whose devices all go to the same guest; empty: passthrough is impossible
+	// IOMMU group, whose devices must all be passed through to the same guest; empty: passthrough is impossible
 	IOMMU string `json:"iommu,omitempty"`
 
 	Empty bool `json:"empty,omitempty"` // nothing is plugged into the USB port
@@ -253,12 +248,16 @@ func (p HostPhase) Severity() Severity { return hostPhaseDisplay[p].severity }
 // HostView is a host as the API and pages show it.
 type HostView struct {
 	Host
-	Phase         HostPhase `json:"phase"`
-	VMs           int       `json:"vms"`
-	Deleting      int       `json:"leaving,omitempty"` // VMs among these with a requested deletion
-	CommittedCPUs int       `json:"committedCpus"`     // vCPUs of all VMs on the host
-	CommittedMiB  int64     `json:"committedMemoryMiB"`
-	// ReservedCPU: total CPU reservation of the VMs on the host, percent of one processor; only for a single host
+	ClusterID     ClusterID    `json:"clusterId"`
+	ClusterName   string       `json:"clusterName"`
+	BaselineGap   *CPUModelGap `json:"baselineGap,omitempty"` // set: the host does not support the cluster's baseline
+	Phase         HostPhase    `json:"phase"`
+	VMs           int          `json:"vms"`
+	Deleting      int          `json:"leaving,omitempty"` // VMs among these with a requested deletion
+	CommittedCPUs int          `json:"committedCpus"`     // vCPUs of all VMs on the host
+	CommittedMiB  int64        `json:"committedMemoryMiB"`
+	Capacity      HostCapacity `json:"capacity"` // zero before the first report
+	// ReservedCPU: total CPU reservation of the VMs on the host, percent of one processor; not set in lists
 	ReservedCPU int64      `json:"reservedCpuPercent,omitempty"`
 	Load        *HostMeter `json:"load,omitempty"` // from the newest report; only for a single host
 }

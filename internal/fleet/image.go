@@ -317,7 +317,9 @@ func joinFirstNames(names []string) string {
 // CheckImageName adds an error at field if an image cannot have the name.
 func CheckImageName(c *Checks, field, name string) {
 	switch {
-	case name == "" || len(name) > 200 || name != strings.TrimSpace(name) || !isPlainText(name):
+	case name == "":
+		c.Add(field, "Enter a name: one line of at most 200 bytes.")
+	case len(name) > 200 || name != strings.TrimSpace(name) || !isPlainText(name):
 		c.Add(field, "The name of the image must be one line of at most 200 bytes.")
 	case strings.ContainsFunc(name, isInvisible):
 		c.Add(field, "The name contains %s", invisibleCharacters)

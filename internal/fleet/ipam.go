@@ -10,7 +10,7 @@ type NetworkAddresses struct {
 	InUse        []AddressInUse    `json:"inUse"` // sorted by host and address
 	Conflicts    []AddressConflict `json:"conflicts"`
 	Next         string            `json:"next,omitempty"` // first free IPv4 address, preferably outside the DHCP ranges
-	// More: some NICs are missing here because there are too many; a request for one host returns all of its NICs
+	// More: some NICs are left out because the network has too many; a request for one host returns all NICs of that host
 	More bool `json:"more,omitempty"`
 }
 

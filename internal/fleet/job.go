@@ -44,6 +44,7 @@ type JobArgs struct {
 	Snapshot *SnapshotParams `json:"snapshot,omitempty"` // vm.snapshot, vm.revert, vm.snapshot.delete, vm.consolidate
 	Guest    *GuestParams    `json:"guest,omitempty"`    // vm.freeze, vm.password
 	Plan     PlanID          `json:"plan,omitempty"`     // vm.plan: the plan
+	Fields   []string        `json:"fields,omitempty"`   // vm.reapply: only these fields of VMStatus.Drift; empty: all
 }
 
 // Subject names the object of a job or task: "vm:<id>", "pool:<id>", "volume:<pool id>/<name>", or "task:<id>" for a

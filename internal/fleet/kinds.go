@@ -12,16 +12,18 @@ const (
 	VMStop     JobKind = "vm.stop"     // force off
 	VMReboot   JobKind = "vm.reboot"   // ask the guest to reboot
 	VMReset    JobKind = "vm.reset"    // reset the VM without notice to the guest
-	// VMRestart: ask the guest to power off, wait until it is off, apply the spec, and start it, so that WhenNextBoot
-	// changes take effect
+	// VMRestart: ask the guest to power off, wait until the VM is off, apply the spec, and start the VM, so that
+	// WhenNextBoot changes take effect
 	VMRestart      JobKind = "vm.restart"
 	VMPause        JobKind = "vm.pause"
 	VMResume       JobKind = "vm.resume"
-	VMReapply      JobKind = "vm.reapply" // apply and overwrite VMStatus.Drift with the spec
+	VMReapply      JobKind = "vm.reapply" // apply and overwrite VMStatus.Drift, or JobArgs.Fields of it, with the spec
 	VMDelete       JobKind = "vm.delete"  // undefine; also delete the disks if JobArgs.DeleteDisks is set
 	PoolApply      JobKind = "pool.apply"
+	PoolReapply    JobKind = "pool.reapply" // apply and overwrite PoolStatus.Drift with the spec
 	PoolRelease    JobKind = "pool.release" // stop and undefine; data remains
 	NetworkApply   JobKind = "network.apply"
+	NetworkReapply JobKind = "network.reapply" // apply and overwrite NetworkStatus.Drift with the spec
 	NetworkRelease JobKind = "network.release" // stop and undefine
 	ConsoleOpen    JobKind = "console.open"
 	VMFreeze       JobKind = "vm.freeze"    // freeze the guest's file systems for some seconds
@@ -109,7 +111,8 @@ var kinds = []JobKindInfo{
 	{Name: VMStop, Type: TypeVM, Verb: "Force off", Permission: MayUseVMs, Limit: time.Minute, NewestOnly: true, Power: Stopped, InterruptsWaits: true},
 	{Name: VMReboot, Type: TypeVM, Verb: "Reboot", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true},
 	{
-		// A job that waits for the guest takes no job slot, but a restart includes a start, which takes a slot.
+		// TakesSlot is not set, because the job waits for the guest's power-off without a job slot. The agent acquires a slot
+		// only for the start that follows.
 		Name: VMRestart, Type: TypeVM, Verb: "Restart", Permission: MayUseVMs, Limit: 36 * time.Minute, AppliesSpec: true, NewestOnly: true, Power: Running, WaitsForGuest: true,
 	},
 	{Name: VMReset, Type: TypeVM, Verb: "Reset", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true, InterruptsWaits: true},
@@ -121,8 +124,10 @@ var kinds = []JobKindInfo{
 		WhyNotCancellableOnceBegun: "The host has already begun to delete the VM, so the task cannot be cancelled.",
 	},
 	{Name: PoolApply, Type: TypePool, Verb: "Assign pool", Permission: MayChangeInfra, Limit: 2 * time.Minute, TakesSlot: true, WhyNotCancellable: notCancellable},
+	{Name: PoolReapply, Type: TypePool, Verb: "Reapply pool", Permission: MayChangeInfra, Limit: 2 * time.Minute, TakesSlot: true},
 	{Name: PoolRelease, Type: TypePool, Verb: "Release pool", Permission: MayChangeInfra, Limit: time.Minute, TakesSlot: true, WhyNotCancellable: notCancellable},
 	{Name: NetworkApply, Type: TypeNetwork, Verb: "Assign network", Permission: MayChangeInfra, Limit: 2 * time.Minute, TakesSlot: true, WhyNotCancellable: notCancellable},
+	{Name: NetworkReapply, Type: TypeNetwork, Verb: "Reapply network", Permission: MayChangeInfra, Limit: 2 * time.Minute, TakesSlot: true},
 	{Name: NetworkRelease, Type: TypeNetwork, Verb: "Release network", Permission: MayChangeInfra, Limit: 2 * time.Minute, TakesSlot: true, WhyNotCancellable: notCancellable},
 	{Name: SecurityGroupApply, Type: TypeSecurityGroup, Verb: "Apply security group", Permission: MayChangeVMs, Limit: 2 * time.Minute, WhyNotCancellable: notCancellable},
 	{Name: SecurityGroupRelease, Type: TypeSecurityGroup, Verb: "Remove security group", Permission: MayChangeVMs, Limit: 2 * time.Minute, WhyNotCancellable: notCancellable},

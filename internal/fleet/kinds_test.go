@@ -46,12 +46,12 @@ func TestJobKindTableIsConsistent(t *testing.T) {
 			}
 		}
 	}
-	if fleet.JobKind("vm.teleport").IsKnown() || !fleet.VMStart.IsKnown() || len(allJobKinds()) != 47 {
+	if fleet.JobKind("vm.teleport").IsKnown() || !fleet.VMStart.IsKnown() || len(allJobKinds()) != 49 {
 		t.Errorf("the kinds are %v", allJobKinds())
 	}
 }
 
-func TestJobKindsExecutedAtMostOnce(t *testing.T) {
+func TestIsSingleShotOnlyForUnrepeatableJobKinds(t *testing.T) {
 	t.Parallel()
 	for _, k := range allJobKinds() {
 		once := slices.Contains([]fleet.JobKind{fleet.VMReboot, fleet.VMReset, fleet.VMExec, fleet.ConsoleOpen, fleet.UploadOpen, fleet.VolumeRead}, k)

@@ -14,7 +14,7 @@ type element[T any] struct {
 	definition func(T) string // representation in a host's definition, without its fields
 	words      func(T) string // text as pages show it
 	fields     []Field[T]     // fields that an edit can change
-	// takesEffect returns when an added or removed element takes effect; nil: the time of the list applies
+	// takesEffect returns when an added or removed element takes effect; nil: at the same time as changes of the list
 	takesEffect func(T) EffectTime
 	// live returns the text of an element's change that takes effect at once, or empty if the change waits for the next
 	// boot. Nil: every change waits.
@@ -22,7 +22,7 @@ type element[T any] struct {
 	// changeText returns the text of a change that neither fields nor live cover; nil: print the old and the new
 	// element
 	changeText func(old, to T) string
-	// check adds the errors of an element, whose path in the spec is at; vmListField requires it
+	// check adds the errors of element v to c; at is the path of v in the spec; vmListField requires check
 	check func(c *Checks, at string, v T)
 }
 

@@ -42,11 +42,12 @@ type NetworkStatus struct {
 	VTEP   string `json:"vtep,omitempty"`   // tunnel address of this host for an overlay
 	Peers  int    `json:"peers,omitempty"`  // number of other hosts that this host sends an overlay's packets to
 	MTU    int    `json:"mtu,omitempty"`    // MTU of the bridge, which limits guests' packets
-	// RolledBack is the time when the host rolled back its newest change because it lost the portal. The host does
-	// not retry automatically.
+	// RolledBack is the time when the host rolled back its newest change because it lost the connection to the portal. The
+	// host does not retry automatically.
 	RolledBack *time.Time   `json:"rolledBack,omitempty"`
 	NICs       *NetworkNICs `json:"nics,omitempty"`   // only for modes that need a host resource for each NIC: how many are in use
 	Leases     []DHCPLease  `json:"leases,omitempty"` // leases given out by the network's DHCP server on an assigned host
+	Drift      []Drift      `json:"drift,omitempty"`  // edits of an assigned network's definition
 }
 
 // NetworkHost is the status of a network on one host.
@@ -66,7 +67,7 @@ type NetworkHost struct {
 // NetworkView is a network as the API and pages show it.
 type NetworkView struct {
 	Network
-	// Restricted: the network leads out of the host, so VMs of a project need a grant to use it
+	// Restricted: the network's layer 2 extends beyond one host, so a project's VMs need a grant to use the network
 	Restricted bool           `json:"restricted"`
 	Grants     []NetworkGrant `json:"grants"` // grants that the user may see
 	Health     NetworkHealth  `json:"health"`
@@ -80,6 +81,7 @@ type NetworkHealth struct {
 	SeverityCounts SeverityCounts `json:"severityCounts"`
 	Forwards       []string       `json:"forwards,omitempty"` // different forward modes that hosts report, at most a few
 	Subnets        []string       `json:"subnets,omitempty"`  // different subnets that hosts report, at most a few
+	Drifted        int            `json:"drifted,omitempty"`  // online hosts with open drift; 0 for users who may not see hosts
 }
 
 // NetworkState is the state of a network on one host.

@@ -35,8 +35,8 @@ type NetworkSpec struct {
 	Domain string      `json:"domain,omitempty"` // DNS domain of the guests
 	Bridge string      `json:"bridge,omitempty"` // bridge device on the hosts; empty: libvirt chooses the name
 	MTU    int         `json:"mtu,omitempty"`    // 0: the default
-	// Device is the host device that guests connect to. In the modes nat and route it is the only device for outgoing
-	// traffic, empty for any.
+	// Device is the host device that guests connect to. In the modes nat and route, Device is the only host device for
+	// outgoing traffic; empty: any device.
 	Device string `json:"device,omitempty"`
 	VLAN   int    `json:"vlan,omitempty"` // 0: untagged
 	VNI    int    `json:"vni,omitempty"`  // VXLAN network identifier of an overlay

@@ -69,7 +69,7 @@ func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 	return reportedPhase(*vm.Status)
 }
 
-// NeedsAttention reports whether the VM needs attention: its host is offline, it has faults or drift, two hosts run
+// NeedsAttention reports whether the VM needs attention: its host is offline, it has faults or open drift, two hosts run
 // it, or it expires. Without a pending change it also needs attention if it is missing, has crashed, or its last task
 // failed and the requested state was not reached otherwise. A later successful task clears only the failure. Column
 // vms.attention implements the same rule for online hosts; a test compares the two.
@@ -79,7 +79,7 @@ func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 		return false
 	case !IsFresh(seen, now):
 		return true
-	case len(vm.Status.Faults) > 0 || len(vm.Status.Drift) > 0 || vm.RunsOnTwoHosts() || vm.Protection.Expiry != "" || vm.ScheduleTrouble != "" || len(vm.Misplaced) > 0:
+	case len(vm.Status.Faults) > 0 || HasOpenDrift(vm.Status.Drift) || vm.RunsOnTwoHosts() || vm.Protection.Expiry != "" || vm.ScheduleTrouble != "" || len(vm.Misplaced) > 0:
 		return true
 	}
 	return vm.hasNoPendingChange() && (vm.Status.Power == Absent || vm.Status.Power == Crashed) || vm.LastTaskFailed()

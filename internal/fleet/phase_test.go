@@ -158,7 +158,7 @@ func TestPoolStateUnknownWhenReportStale(t *testing.T) {
 	}
 }
 
-func TestEveryPhaseHasWordAndSeverity(t *testing.T) {
+func TestEveryPhaseHasDisplayNameAndSeverity(t *testing.T) {
 	t.Parallel()
 	for _, p := range fleet.VMPhases {
 		if p.DisplayName() == "" || p.Severity() == "" {

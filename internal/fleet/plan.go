@@ -17,7 +17,7 @@ type Plan struct {
 	Name      string    `json:"name"`
 	Changes   []Change  `json:"changes"` // empty for a new VM
 	State     PlanState `json:"state"`
-	// Drawing is the host's answer; nil: not yet received.
+	// Drawing is the difference that the host has computed for the plan; nil: the host has not answered yet.
 	Drawing     *DefinitionDiff `json:"drawing,omitempty"`
 	RequestedAt time.Time       `json:"askedAt"`
 }
@@ -50,7 +50,7 @@ type DefinitionDiff struct {
 	Lines []DefinitionLine `json:"lines"`
 	Left  int              `json:"left,omitempty"`  // number of lines cut off beyond MaxDiffLines
 	Error string           `json:"error,omitempty"` // the host's message why it would refuse the definition
-	// Hidden is the number of lines about the host that the user may not see.
+	// Hidden is the number of hidden lines: they describe the host, and the user may not see hosts.
 	Hidden int `json:"hidden,omitempty"`
 }
 

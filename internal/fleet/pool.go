@@ -59,7 +59,7 @@ type PoolStatus struct {
 	CapacityBytes    int64     `json:"capacityBytes"`
 	UsedBytes        int64     `json:"usedBytes"`
 	AvailableBytes   int64     `json:"availableBytes"`
-	ProvisionedBytes int64     `json:"provisionedBytes,omitempty"` // bytes that thin-provisioned volumes may still grow
+	ProvisionedBytes int64     `json:"provisionedBytes,omitempty"` // bytes by which thin-provisioned volumes may still grow
 	MountPath        string    `json:"mountPath"`
 	MountOptions     string    `json:"mountOptions,omitempty"`
 	// WriteMicros is the latency of a small write with sync, in microseconds; 0: not measured.
@@ -73,6 +73,7 @@ type PoolStatus struct {
 	// FileSystem is the file system of the pool's directory. Nil: the pool has no directory, or an older agent does not
 	// report it.
 	FileSystem *FileSystem `json:"fileSystem,omitempty"`
+	Drift      []Drift     `json:"drift,omitempty"` // edits of the pool's definition
 }
 
 // FileSystem identifies the file system of a pool, so that several pools on one file system count once.
@@ -215,8 +216,9 @@ type PoolHealth struct {
 	CapacityBytes  int64          `json:"capacityBytes"`           // a shared pool counts once, from the first healthy host
 	UsedBytes      int64          `json:"usedBytes"`
 	AvailableBytes int64          `json:"availableBytes"`
-	// ProvisionedBytes: bytes that thin-provisioned volumes may still grow
+	// ProvisionedBytes: bytes by which thin-provisioned volumes may still grow
 	ProvisionedBytes int64 `json:"provisionedBytes,omitempty"`
+	Drifted          int   `json:"drifted,omitempty"` // online hosts with open drift; 0 for users who may not see hosts
 }
 
 // PoolView is a pool as the API and pages show it.

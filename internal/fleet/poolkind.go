@@ -29,7 +29,7 @@ type PoolType struct {
 	// other kinds are identified by their source.
 	FilePool bool
 	// CreatesVolumes: Quantix can create, change and delete volumes. Otherwise the storage system provides the volumes,
-	// and a disk uses an existing one.
+	// and each disk uses an existing volume.
 	CreatesVolumes bool
 	Secret         *PoolSecret // credentials for the storage; nil: none
 	source         func(PoolSpec) string

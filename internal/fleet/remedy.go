@@ -98,5 +98,8 @@ var hostRemedies = map[HostPhase]string{
 // Remedy returns the fix for a host's phase; empty: no problem.
 func (p HostPhase) Remedy() string { return hostRemedies[p] }
 
-// DriftRemedy is the fix for drift.
-const DriftRemedy = "Open each VM, and accept the drift or reapply."
+// DriftRemedy is the fix for drift of VMs, and HostDriftRemedy that for drift of pools and networks.
+const (
+	DriftRemedy     = "Open each VM, and accept, reapply or ignore the drift."
+	HostDriftRemedy = "Open the hosts of each object, and reapply, accept or ignore the drift."
+)

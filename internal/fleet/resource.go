@@ -21,6 +21,7 @@ const (
 	TypeVolume     ResourceType = "volume"
 	TypeImage      ResourceType = "image"
 
+	TypeCluster       ResourceType = "cluster"
 	TypeSecurityGroup ResourceType = "secgroup"
 	TypeCustomization ResourceType = "customization"
 	TypeTemplate      ResourceType = "template"
@@ -68,6 +69,12 @@ var resourceTypes = []Resource{
 		Path: "/hosts", See: MaySeeInfra,
 		FollowsOwnKey: true, AllKey: "host:*", Trees: []string{TreeHosts},
 		Filter: HostKeys, View: []string{"tab", "filter", "sort", "columns", "limit"},
+	},
+	{
+		Key: TypeCluster, Label: "cluster", Plural: "clusters", Title: "Clusters", Icon: "layers",
+		Path: "/clusters", See: MaySeeInfra, TabOf: TypeHost,
+		FollowsOwnKey: true, AllKey: "cluster:*", Trees: []string{TreeHosts},
+		Filter: ClusterKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{
 		Key: TypePool, Label: "pool", Plural: "pools", Title: "Storage", Icon: "database", Assigned: true,

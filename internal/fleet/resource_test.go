@@ -12,7 +12,7 @@ func allResourceTypes() map[fleet.ResourceType]fleet.Resource {
 	all := map[fleet.ResourceType]fleet.Resource{}
 	for _, n := range []fleet.ResourceType{
 		fleet.TypeVM, fleet.TypeDiscovered, fleet.TypeHost, fleet.TypePool, fleet.TypeNetwork, fleet.TypeProject, fleet.TypeUser, fleet.TypeTask, fleet.TypeVolume,
-		fleet.TypeImage, fleet.TypeSecurityGroup, fleet.TypeTemplate,
+		fleet.TypeImage, fleet.TypeSecurityGroup, fleet.TypeTemplate, fleet.TypeCluster,
 	} {
 		all[n] = n.Info()
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestPermissionsListAllNamedPermissions(t *testing.T) {
+func TestPermissionsContainEveryReferencedPermission(t *testing.T) {
 	t.Parallel()
 	for _, r := range resourceTypes {
 		if !slices.Contains(Permissions, r.See) {

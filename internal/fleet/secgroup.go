@@ -307,7 +307,7 @@ type SecurityGroupView struct {
 	// Hosts are the hosts of VMs whose NICs are in the group. Their names are set only for users who may see hosts.
 	Hosts          []SecurityGroupHost `json:"hosts,omitempty"`
 	SeverityCounts SeverityCounts      `json:"severityCounts"`
-	// Count: packets that the group's rules allowed; only for a single group
+	// Count: packets that the group's rules allowed; not set in lists
 	Count *GroupCount `json:"count,omitempty"`
 }
 

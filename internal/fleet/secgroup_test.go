@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"quantix/internal/connectivity"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit/goals"
 )
@@ -86,7 +87,7 @@ func TestInvalidSecurityRuleRefused(t *testing.T) {
 	for name, spec := range map[string]fleet.SecurityGroupSpec{
 		"too many": {Rules: make([]rule, fleet.MaxSecurityRules+1)},
 		"twice":    {Rules: []rule{in(func(*rule) {}), in(func(r *rule) { r.Description = "again" })}},
-		// Rules that Tidy makes equal.
+		// Tidy makes the two rules of a spec equal.
 		"one port":   {Rules: []rule{in(func(r *rule) { r.ToPort = 0 }), in(func(r *rule) { r.ToPort = 80 })}},
 		"one subnet": {Rules: []rule{in(func(*rule) {}), in(func(r *rule) { r.CIDR = "10.1.2.3/8" })}},
 		"one id":     {Rules: []rule{in(func(r *rule) { r.ID = "00000000000a" }), in(func(r *rule) { r.ID, r.FromPort = "00000000000a", 85 })}},
@@ -115,8 +116,8 @@ func TestInvalidSecurityRuleRefused(t *testing.T) {
 	}
 }
 
-// evaluateRulesOneByOne evaluates the rules one by one, as the reference for fleet.EvaluatePacket.
-func evaluateRulesOneByOne(groups []fleet.FlatGroup, p fleet.Packet) bool {
+// evaluateRulesOneByOne evaluates the rules one by one, as the reference for connectivity.EvaluatePacket.
+func evaluateRulesOneByOne(groups []fleet.FlatGroup, p connectivity.Packet) bool {
 	if len(groups) == 0 {
 		return true
 	}
@@ -168,11 +169,11 @@ func TestEvaluatePacketMatchesNaiveEvaluation(t *testing.T) {
 		for range r.IntN(4) {
 			groups = append(groups, randomGroup(r, r.IntN(5)))
 		}
-		p := fleet.Packet{
+		p := connectivity.Packet{
 			Direction: randomChoice(r, fleet.Ingress, fleet.Egress), Protocol: randomChoice(r, fleet.Protocols[1:]...), Port: 1 + r.IntN(12),
 			Remote: netip.AddrFrom4([4]byte{10, 0, byte(r.IntN(5)), byte(r.IntN(12))}),
 		}
-		got := fleet.EvaluatePacket(groups, p)
+		got := connectivity.EvaluatePacket(groups, p)
 		if got.Pass != evaluateRulesOneByOne(groups, p) || !got.Known {
 			t.Fatalf("%+v through %+v: %+v", p, groups, got)
 		}
@@ -180,14 +181,14 @@ func TestEvaluatePacketMatchesNaiveEvaluation(t *testing.T) {
 			passed++
 		}
 		slices.Reverse(groups)
-		if fleet.EvaluatePacket(groups, p).Pass != got.Pass {
+		if connectivity.EvaluatePacket(groups, p).Pass != got.Pass {
 			t.Fatal("the order of groups matters")
 		}
-		if more := fleet.EvaluatePacket(append(groups, randomGroup(r, 2)), p); len(groups) > 0 && got.Pass && !more.Pass {
+		if more := connectivity.EvaluatePacket(append(groups, randomGroup(r, 2)), p); len(groups) > 0 && got.Pass && !more.Pass {
 			t.Fatal("a further group blocks the packet")
 		}
 		p.Remote = netip.Addr{}
-		if without := fleet.EvaluatePacket(groups, p); without.Known && without.Pass != got.Pass {
+		if without := connectivity.EvaluatePacket(groups, p); without.Known && without.Pass != got.Pass {
 			t.Fatalf("without the remote address the result is certain and %v, with it %v", without.Pass, got.Pass)
 		}
 	}
@@ -257,11 +258,11 @@ func BenchmarkWouldPass(b *testing.B) {
 			groups[i].Rules[k].Anybody, groups[i].Rules[k].Remotes = false, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
 		}
 	}
-	packet := fleet.Packet{Direction: fleet.Ingress, Protocol: fleet.TCP, Port: 5, Remote: netip.MustParseAddr("192.0.2.1")}
+	packet := connectivity.Packet{Direction: fleet.Ingress, Protocol: fleet.TCP, Port: 5, Remote: netip.MustParseAddr("192.0.2.1")}
 	var all []time.Duration
 	for b.Loop() {
 		began := time.Now()
-		if fleet.EvaluatePacket(groups, packet).Pass {
+		if connectivity.EvaluatePacket(groups, packet).Pass {
 			b.Fatal("it passes")
 		}
 		all = append(all, time.Since(began))

@@ -123,8 +123,8 @@ func (s Selector) String() string {
 // ByLabel is the automatic assignment of a pool or network to the hosts whose labels match a selector.
 type ByLabel struct {
 	Selector string `json:"selector"` // "rack=4, ssd"; empty: no assignment by label
-	// LeftOut lists matching hosts that do not have the object. Hosts that cannot have it come first, and the list may
-	// be incomplete.
+	// LeftOut lists the first matching hosts that do not have the object: hosts to which the object could not be assigned,
+	// then hosts where a user released the object.
 	LeftOut        []LeftOutHost `json:"left"`
 	LeftOutCount   int           `json:"leftAll"`   // number of all matching hosts that do not have the object
 	Unmatched      []NamedHost   `json:"beside"`    // first hosts that have the object although they do not match

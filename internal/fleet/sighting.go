@@ -14,8 +14,8 @@ type Sighting struct {
 	HostID   HostID `json:"hostId,omitempty"`
 	HostName string `json:"hostName,omitempty"`
 	Power    Power  `json:"power"`
-	// HasMark: the domain's metadata carries the VM's ownership mark; otherwise the domain is unrelated and has the
-	// same UUID
+	// HasMark: the domain's metadata contains the VM's ownership mark; false: the domain is unrelated and only has the
+	// VM's UUID
 	HasMark  bool      `json:"proven"`
 	Since    time.Time `json:"since"`             // first report of this power state
 	Alarm    bool      `json:"alarm,omitempty"`   // the VM's own host runs the VM, too

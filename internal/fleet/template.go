@@ -39,7 +39,7 @@ type TemplateVersion struct {
 	CreatedBy    string            `json:"createdBy,omitempty"`
 	CreatedAt    time.Time         `json:"createdAt"`
 	Disks        []TemplateDisk    `json:"disks"` // images of the spec's disks, in the same order
-	// VMs with a disk created from the version, as far as the user may see them, at most a few
+	// VMs with a disk created from the version: only VMs that the user may see, and not all if there are many
 	VMs          []TemplateVM  `json:"vms"`
 	Others       int           `json:"others"`       // number of such VMs in projects that the user may not see
 	OthersLinked int           `json:"othersLinked"` // number of Others that are linked clones
@@ -248,13 +248,13 @@ func CheckTemplateName(c *Checks, field, name string) {
 }
 
 // IdentityFields are the fields that WithoutIdentity clears.
-var IdentityFields = []string{"iso", "boot.kernel", "boot.initrd", "boot.cmdline", "firstBoot", "hostDevices", "shares"}
+var IdentityFields = []string{"placement.overcommit", "iso", "boot.kernel", "boot.initrd", "boot.cmdline", "firstBoot", "hostDevices", "shares"}
 
-// WithoutIdentity returns the spec without the VM's identity: power, media, disk volumes and MAC addresses. It resets a
-// NIC's settings that follow a port group, and a disabled anti-spoofing, to the defaults of the user who creates the
-// next VM.
+// WithoutIdentity returns the spec without the VM's identity: power, media, disk volumes and MAC addresses. It removes
+// the permission to start by overcommit, and resets a NIC's settings that follow a port group, and a disabled
+// anti-spoofing, to the defaults of the user who creates the next VM.
 func (s VMSpec) WithoutIdentity() VMSpec {
-	s.Power, s.ISO, s.FirstBoot = "", nil, VMFirstBoot{}
+	s.Power, s.ISO, s.FirstBoot, s.Placement.Overcommit = "", nil, VMFirstBoot{}, false
 	s.HostDevices, s.Shares, s.Boot.Kernel, s.Boot.Initrd, s.Boot.Cmdline = nil, nil, nil, nil, ""
 	s.Drives = slices.Clone(s.Drives)
 	for i := range s.Drives {

@@ -21,7 +21,7 @@ type TreeView struct {
 
 // TreeViews lists the trees in the order of their buttons.
 var TreeViews = []TreeView{
-	{TreeHosts, "Hosts", "server", MaySeeInfra, "hosts vms", "No hosts yet."}, // the host tree also counts VMs, so it follows their key
+	{TreeHosts, "Hosts", "server", MaySeeInfra, "hosts clusters vms", "No hosts yet."}, // the host tree also counts VMs, so it follows their key
 	{TreeVMs, "VMs", "monitor", MaySeeVMs, "vms projects", "No VMs yet."},
 	{TreeStorage, "Storage", "database", MaySeeStorage, "pools", "No pools yet."},
 	{TreeNetworks, "Networks", "network", MaySeeStorage, "networks", "No networks yet."},

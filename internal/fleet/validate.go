@@ -53,11 +53,12 @@ func ProposeCloneNames(vm string) []string {
 // CheckName adds an error at field if name is not an object name: 1–63 of a–z, 0–9, "-" and ".", alphanumeric at both
 // ends.
 func CheckName(c *Checks, field, name string) {
+	const rules = "A name has 1–63 lower-case letters, digits, dots and hyphens, and starts and ends with a letter or digit."
 	switch {
 	case name == "":
-		c.Add(field, "Enter a name.")
+		c.Add(field, "Enter a name. "+rules)
 	case !nameForm.MatchString(name):
-		c.Add(field, "A name has 1–63 lower-case letters, digits, dots and hyphens, and starts and ends with a letter or digit.")
+		c.Add(field, rules)
 	}
 }
 

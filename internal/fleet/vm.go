@@ -113,7 +113,7 @@ type Volref struct {
 // volume with Existing set is used unchanged: the agent never creates, changes or deletes it.
 type Disk struct {
 	PoolID PoolID `json:"poolId"`
-	// Volume: set by the portal when the disk is added, except for an existing volume
+	// Volume: name of the disk's volume; set by the portal when the disk is added, except for an existing volume
 	Volume string `json:"volume"`
 	// SizeBytes: with Image, 0 means the image's size, and a larger value grows the disk
 	SizeBytes int64   `json:"sizeBytes"`
@@ -129,8 +129,7 @@ type Disk struct {
 	// ImageSHA256 is the image version's checksum, if it was known when the VM was created. The portal sets it for the
 	// host.
 	ImageSHA256 string `json:"imageSha256,omitempty"`
-	// Overlay: the disk is an overlay backed by the image, which needs a copy in the disk's pool; false: the disk is a
-	// full copy
+	// Overlay: the disk is an overlay backed by the image's copy in the disk's pool; false: the disk is a full copy
 	Overlay bool `json:"overlay,omitempty"`
 	// Encryption is "luks" if the disk is created with encryption. The host generates and stores the passphrase. Empty:
 	// no encryption.
@@ -239,7 +238,7 @@ type VMStatus struct {
 	MinCPUs int `json:"minCpus,omitempty"`
 	// Modules: memory modules hot-plugged since the guest's start, oldest first
 	Modules []Module `json:"modules,omitempty"`
-	// PendingUnplug: devices whose hot-unplug the guest has not completed. NextBoot has their spec fields, too.
+	// PendingUnplug: devices whose hot-unplug the guest has not completed. NextBoot also lists the devices' spec fields.
 	PendingUnplug []PendingUnplug `json:"pendingUnplug,omitempty"`
 	// NextBoot: spec fields whose changes take effect at the running guest's next start: "cpus", "memoryMiB", …
 	NextBoot  []string    `json:"nextBoot,omitempty"`
@@ -263,7 +262,7 @@ type VMStatus struct {
 	Health []HealthState `json:"health,omitempty"` // results of Checks
 	// Launch: launch measurement of the running guest, if its memory is encrypted
 	Launch *LaunchInfo `json:"launch,omitempty"`
-	// Restarts: automatic restarts by the host since the VM last ran without a failure for a longer time
+	// Restarts: number of automatic restarts by the host. The host resets the number after the VM has run for some time.
 	Restarts int `json:"restarts,omitempty"`
 }
 
@@ -281,8 +280,8 @@ const (
 	FaultExpiry    FaultCode = "expiry"    // the VM has expired or will soon; the portal finds this
 	FaultHealth    FaultCode = "health"    // the guest fails health checks
 	FaultPlacement FaultCode = "placement" // the VM's host breaks a required placement rule; the portal finds this
-	// FaultUndefined: the VM runs without a persistent definition on the host. It is lost when it stops, unless a user
-	// reapplies it.
+	// FaultUndefined: the VM runs without a persistent definition on the host. The host loses the VM when the guest stops,
+	// unless a user reapplies the VM before.
 	FaultUndefined FaultCode = "undefined"
 	// FaultLost: the VM's QEMU process runs but libvirt reports the VM as off; the agent does not change it
 	FaultLost   FaultCode = "lost"
@@ -310,16 +309,24 @@ func (vm VM) MissingDiskFault(disk Volref) *Fault {
 	return nil
 }
 
-// Drift is a field of the VM whose value in the host's definition differs from the last applied one. The cause is a
-// change outside Quantix, or a restore of the portal's database from a backup. Drift stays until a user reapplies the
-// spec or accepts the drift into the spec.
+// Drift is a field of a VM, pool or network whose value in the host's definition differs from the last applied one. The
+// cause is a change outside Quantix, or a restore of the portal's database from a backup. Drift stays until a user
+// reapplies the spec or accepts the drift into the spec.
 type Drift struct {
-	// "name", or the JSON name of a field of VMSpec: "cpus", "memoryMiB", …
+	// For a VM: "name", or the JSON name of a field of VMSpec: "cpus", "memoryMiB", …
+	// For a pool or network: a field of drift.PoolFields or drift.NetworkFields
 	Field   string `json:"field"`
 	Applied string `json:"applied"` // last applied value, as text
 	Actual  string `json:"actual"`  // value in the host's definition, as text
-	// Take is the actual value as the field's JSON; absent: users cannot accept it; null for an ISO: no ISO
+	// Take is the actual value as the field's JSON; absent: users cannot accept the drift; null for the field iso: no ISO
 	Take json.RawMessage `json:"take,omitempty"`
+	// Ignored: a user ignores the drift until Actual changes. Set by the portal, never by an agent
+	Ignored bool `json:"ignored,omitempty"`
+}
+
+// HasOpenDrift reports whether the list has drift that nobody ignores.
+func HasOpenDrift(all []Drift) bool {
+	return slices.ContainsFunc(all, func(d Drift) bool { return !d.Ignored })
 }
 
 // RecordFilterDrift records that a NIC's network filter on the host differs from the filter that Quantix defined. It
@@ -358,7 +365,7 @@ type NICState struct {
 	Addresses []string `json:"addresses,omitempty"`
 	Filter    string   `json:"filter,omitempty"` // name of the NIC's network filter
 
-	// FilterDrift: difference between that filter and the one that Quantix defined, as text
+	// FilterDrift: difference between Filter and the network filter that Quantix defined, as text
 	FilterDrift string `json:"filterDrift,omitempty"`
 
 	Seen []SeenAddress `json:"seen,omitempty"` // Addresses, each with its sources; older agents do not report it

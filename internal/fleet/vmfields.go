@@ -250,6 +250,9 @@ var optionalFields = []Field[VMSpec]{
 	operatorOnly("the VM could run on hosts that are reserved for others", portalOnly(textField("placement.tolerations", "tolerations", func(s *VMSpec) *string { return &s.Placement.Tolerations }, FormInput{
 		Section: SectionMigration, Label: "Tolerations", Example: "none", Help: "Taints of hosts that the VM tolerates: gpu maintenance=disk. A key alone means any value, * means any taint.",
 	}, tolerationsForm, "Write taints separated by blanks: gpu maintenance=disk, or * for any. At most 16."))),
+	operatorOnly("the VM could take memory from other VMs of its host", portalOnly(flagField("placement.overcommit", "overcommit", func(s *VMSpec) *bool { return &s.Placement.Overcommit }, FormInput{
+		Section: SectionMigration, Label: "Start by overcommit", Help: "The VM can be started although its host has not enough capacity for all running VMs.",
+	}))),
 	portalOnly(flagField("migration.stays", "no migration", func(s *VMSpec) *bool { return &s.Migration.Stays }, FormInput{
 		Section: SectionMigration, Label: "No migration", Help: "The VM cannot migrate to another host. Its disks can move to other pools.",
 	})),

@@ -36,7 +36,7 @@ type DeviceKind struct {
 var DeviceKinds = []DeviceKind{
 	{Prefix: "pci/", Place: true, form: regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]$`)},
 	{Prefix: "usb/", form: regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{4}$`)},
-	// A USB port stands for the device that is plugged into it when the guest starts.
+	// The name of a USB port selects the device that is plugged into the port when the guest starts.
 	{Prefix: "usb-port/", Place: true, form: regexp.MustCompile(`^[0-9]{1,3}-[0-9]{1,3}(\.[0-9]{1,3}){0,5}$`)},
 	// A physical disk is named as in /dev/disk/by-id.
 	{Prefix: PhysicalDevice, form: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199}$`)},

@@ -57,14 +57,14 @@ type VMDisplay struct {
 	Sound    string `json:"sound,omitempty"`    // sound device: see SoundModels; empty: none
 
 	Spice bool `json:"spice,omitempty"` // SPICE server beside the console, on a socket of the host
-	// USBRedirection: number of the viewer's USB devices that the guest can have through SPICE
+	// USBRedirection: maximum number of the viewer's USB devices that SPICE can redirect to the guest
 	USBRedirection int `json:"usbRedirection,omitempty"`
 }
 
 // VMSecurity configures devices and modes that protect the guest's secrets.
 type VMSecurity struct {
 	TPM bool `json:"tpm,omitempty"` // emulated TPM 2.0; its state is stored on the host
-	// UEFI boots only signed code; its variable store comes from the host's secure-boot template
+	// SecureBoot: UEFI boots only signed code, and the UEFI variable store is created from the host's secure-boot template
 	SecureBoot bool `json:"secureBoot,omitempty"`
 
 	// Confidential: memory encryption against the host: see ConfidentialKinds; empty: none
@@ -122,6 +122,6 @@ type VMPolicy struct {
 	// StopDelay: seconds to wait after this VM's power-off before the shutdown of later VMs
 	StopDelay  int    `json:"stopDelay,omitempty"`
 	HAPriority string `json:"haPriority,omitempty"` // stored for host failover: see HAPriorities; empty: normal
-	// GuestExec: users who may change the VM may run programs in the guest, and so may the VM's health checks
+	// GuestExec: the VM's health checks and users who may change the VM may run programs in the guest
 	GuestExec bool `json:"guestExec,omitempty"`
 }

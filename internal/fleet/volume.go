@@ -41,7 +41,8 @@ type VolumeParams struct {
 	// VM's host knows the snapshot's files.
 	Snapshot *SnapshotOf `json:"snapshot,omitempty"`
 	URL      string      `json:"url,omitempty"` // fetch: the address, as ParseDownload accepts it
-	// Checksum is, for fetch, copy and upload, "sha256:…", for fetch also "sha512:…". Empty: unknown.
+	// Checksum is the file's expected checksum for fetch, copy and upload: "sha256:…", for fetch also "sha512:…". Empty:
+	// unknown.
 	Checksum string `json:"checksum,omitempty"`
 	// ChecksumURL is, for fetch, the address of a checksum file that the host reads first. Checksum is then empty.
 	ChecksumURL string `json:"checksumUrl,omitempty"`
@@ -189,7 +190,7 @@ var volumeActions = actionTable[VolumeUse]{
 			return why
 		}
 		if v.Format == FormatRBD || v.Format == FormatLV {
-			return "libvirt cannot rename a volume of this storage. Clone it under the new name, and delete this one."
+			return "libvirt cannot rename a volume of this storage. Clone it under the new name, and delete this volume."
 		}
 		return firstReason(v.whyDiskOfVM("renamed"), v.whyInUse())
 	}},
@@ -311,7 +312,7 @@ func (h VolumeInUse) JobError(kind JobKind) error {
 	}
 	use := VolumeUse{Volume: Volume{Format: "raw"}, Held: h, Online: true}
 	if ok, why := use.Allows(act); !ok {
-		return Errorf(Conflict, "%s", why)
+		return RefusalError(why)
 	}
 	return nil
 }

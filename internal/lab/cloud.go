@@ -125,7 +125,7 @@ func unpackNamed(ctx context.Context, downloads, root string, names []string) er
 	if err := download(); err != nil {
 		// A new machine has no package lists, and old lists name files that the mirrors have removed.
 		if _, uerr := runOutput(ctx, "apt-get", "-q", "update"); uerr != nil {
-			return fmt.Errorf("%w; and apt's package lists cannot be renewed: %w", err, uerr)
+			return fmt.Errorf("%w; and apt's package lists cannot be updated: %w", err, uerr)
 		}
 		if err := download(); err != nil {
 			return err

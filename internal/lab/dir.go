@@ -54,8 +54,8 @@ func prepareDir(o Options, s *slot) (uuid string, err error) {
 			return "", err
 		}
 	}
-	// The host gets copies of the machine's network filters. It gets none of the machine's guests: the rest of
-	// /etc/libvirt is not copied.
+	// Copy only the machine's network filters into the host. The rest of /etc/libvirt, such as the machine's guests, is
+	// not copied.
 	if filters := os.DirFS("/etc/libvirt/nwfilter"); !fileExists(at("etc/nwfilter")) {
 		if err := os.CopyFS(at("etc/nwfilter"), filters); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return "", err

@@ -159,7 +159,7 @@ func singleFile(root, pattern string) (string, error) {
 		return "", err
 	}
 	if len(found) != 1 {
-		return "", fmt.Errorf("the packages hold %d files %s, want one", len(found), pattern)
+		return "", fmt.Errorf("the packages contain %d files that match %s, want one", len(found), pattern)
 	}
 	return found[0], nil
 }

@@ -171,7 +171,7 @@ func (h *Host) stopAll(ctx context.Context) error {
 		select {
 		case <-h.gone:
 		case <-time.After(10 * time.Second):
-			errs = append(errs, fmt.Errorf("process %d does not end after SIGKILL", h.supervisor.Process.Pid))
+			errs = append(errs, fmt.Errorf("process %d did not exit after SIGKILL", h.supervisor.Process.Pid))
 		}
 		if h.opts.Switch != nil {
 			errs = append(errs, h.waitUnplugged(5*time.Second))

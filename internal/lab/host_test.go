@@ -31,7 +31,7 @@ const tinyGuest = `<domain type='qemu'>
   </devices>
 </domain>`
 
-func TestStopRemovesProcessesBridgesAndRules(t *testing.T) {
+func TestLabHostStopRemovesProcessesBridgesAndRules(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, "leaver")
 	startGuest(t, h, tinyGuest, "tiny")

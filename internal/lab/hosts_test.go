@@ -15,7 +15,7 @@ import (
 	"quantix/internal/lab"
 )
 
-func TestHostsAreIsolated(t *testing.T) {
+func TestLabHostsAreIsolated(t *testing.T) {
 	t.Parallel()
 	one, two := make(chan *lab.Host, 1), make(chan *lab.Host, 1)
 	go func() { one <- startHost(t, "host-a") }()
@@ -67,7 +67,7 @@ func TestGuestSurvivesLibvirtdCrash(t *testing.T) {
 	}
 }
 
-func TestHostEndsWhenProgramKilled(t *testing.T) {
+func TestLabHostEndsWhenOwnerProcessKilled(t *testing.T) {
 	t.Parallel()
 	dir := hostDir(t)
 	owner := exec.Command(os.Args[0])
@@ -99,7 +99,7 @@ func TestHostEndsWhenProgramKilled(t *testing.T) {
 	}
 }
 
-func TestRestartKeepsDefinitionsAndUUID(t *testing.T) {
+func TestLabHostRestartPreservesDefinitionsAndUUID(t *testing.T) {
 	t.Parallel()
 	dir := hostDir(t)
 	h := startHostIn(t, dir, "again")
@@ -117,7 +117,7 @@ func TestRestartKeepsDefinitionsAndUUID(t *testing.T) {
 	}
 }
 
-func TestSecondHostInDirectoryRefused(t *testing.T) {
+func TestSecondLabHostInDirectoryRefused(t *testing.T) {
 	t.Parallel()
 	dir := hostDir(t)
 	startHostIn(t, dir, "first")

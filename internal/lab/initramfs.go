@@ -91,7 +91,7 @@ func addLibraries(a *initramfs, root, program string) error {
 		needed, err := file.ImportedLibraries()
 		file.Close()
 		if err != nil {
-			return fmt.Errorf("libraries of %s: %w", queue[0], err)
+			return fmt.Errorf("read the libraries of %s: %w", queue[0], err)
 		}
 		queue = queue[1:]
 		for _, name := range needed {
@@ -131,7 +131,7 @@ func findLibrary(root, name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("the packages lack the library %s", name)
+	return "", fmt.Errorf("the packages do not contain the library %s", name)
 }
 
 // addModules adds the modules with their dependencies, and two lists of them in load order.

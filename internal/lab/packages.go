@@ -31,7 +31,7 @@ func unpackPackages(ctx context.Context, work, root string) error {
 	if err := downloadPackages(ctx, downloads); err != nil {
 		// A new machine has no package lists, and old lists name files that the mirrors have removed.
 		if _, uerr := runOutput(ctx, "apt-get", "-q", "update"); uerr != nil {
-			return fmt.Errorf("%w; and apt's package lists cannot be renewed: %w", err, uerr)
+			return fmt.Errorf("%w; and apt's package lists cannot be updated: %w", err, uerr)
 		}
 		if err := downloadPackages(ctx, downloads); err != nil {
 			return err

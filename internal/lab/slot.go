@@ -96,7 +96,7 @@ func takeSlot(ctx context.Context, first int, dir string, log *slog.Logger) (*sl
 		}
 		s.file.Close()
 	}
-	return nil, fmt.Errorf("%d lab hosts run on this machine, the most that are possible: stop some of them", slots)
+	return nil, fmt.Errorf("%d lab hosts run on this machine, which is the maximum: stop some of them", slots)
 }
 
 // isTaken reports whether another host or another network on the machine uses the slot's number.

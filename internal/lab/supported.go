@@ -29,7 +29,7 @@ func Supported() error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("lab hosts need %s, not found here: run `quantix doctor --install lab`", strings.Join(missing, ", "))
+		return fmt.Errorf("lab hosts need %s, not installed on this machine: run `quantix doctor --install lab`", strings.Join(missing, ", "))
 	}
 	if err := runCommand("unshare", "--mount", "--uts", "--pid", "--fork", "true"); err != nil {
 		return fmt.Errorf("root cannot create namespaces on this machine (a container without CAP_SYS_ADMIN?): %w", err)

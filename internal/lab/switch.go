@@ -45,7 +45,7 @@ func NewSwitch(ctx context.Context) (*Switch, error) {
 		}
 		return s, ctx.Err()
 	}
-	return nil, fmt.Errorf("%d switches of lab hosts exist on this machine, the most that are possible: stop some of the labs", slots)
+	return nil, fmt.Errorf("%d switches of lab hosts exist on this machine, which is the maximum: stop some of the labs", slots)
 }
 
 func (s *Switch) create() error {

@@ -85,7 +85,7 @@ func (b *browser) postOnce(ctx context.Context, path string, form url.Values) (l
 		later = time.Duration(seconds) * time.Second
 	}
 	if res.StatusCode != http.StatusSeeOther {
-		return later, fmt.Errorf("%s was answered with status %d instead of a redirect", path, res.StatusCode)
+		return later, fmt.Errorf("%s returned status %d instead of a redirect", path, res.StatusCode)
 	}
 	return 0, nil
 }
@@ -112,7 +112,7 @@ func (b *browser) get(ctx context.Context, path, part string, to io.Writer) (tim
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("%s was answered with status %d", path, res.StatusCode)
+		return 0, fmt.Errorf("%s returned status %d", path, res.StatusCode)
 	}
 	_, err = io.Copy(to, res.Body)
 	return time.Since(began), err

@@ -57,7 +57,7 @@ func (r *loadRun) createFleet(ctx, life context.Context) error {
 	}
 	err := poll(ctx, "the start of the VMs", r.settleLimit(), func() (bool, error) { return r.runningVMs() >= r.o.VMs, nil })
 	if err != nil {
-		return fmt.Errorf("%w: %d of %d run; %s", err, r.runningVMs(), r.o.VMs, r.firstFault())
+		return fmt.Errorf("%w: %d of %d VMs run; %s", err, r.runningVMs(), r.o.VMs, r.firstFault())
 	}
 	r.progress("%d VMs are created and run after %s", r.o.VMs, elapsedSince(began))
 	return nil
@@ -81,7 +81,7 @@ func (r *loadRun) joinHosts(ctx, life context.Context) error {
 			Name: fmt.Sprintf("%s-h%05d", r.name, i+1), HostUUID: fleet.NewID[string](), CSR: request,
 		})
 		if err != nil {
-			return fmt.Errorf("join at %s: %w", address, err)
+			return fmt.Errorf("join a host at %s: %w", address, err)
 		}
 		r.mu.Lock()
 		r.created.hosts = append(r.created.hosts, answer.HostID)
@@ -217,6 +217,7 @@ func (r *loadRun) serveJoined(ctx, life context.Context) error {
 	if err := r.loadVMs(ctx); err != nil {
 		return err
 	}
+	r.progress("the VMs of %d hosts are read from the portal after %s", len(r.agents), elapsedSince(began))
 	err := forEach(ctx, len(r.agents), joinConcurrency, func(_ context.Context, i int) error { return r.agents[i].serve(life) })
 	r.progress("%d hosts with %d VMs have reported in %s", len(r.agents), r.runningVMs(), elapsedSince(began))
 	return err
@@ -267,7 +268,7 @@ func (r *loadRun) cleanUp(ctx context.Context, end func()) error {
 	var errs []error
 	note := func(what string, err error) {
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s of %s stays: %w", what, r.name, err))
+			errs = append(errs, fmt.Errorf("%s of %s was not deleted: %w", what, r.name, err))
 		}
 	}
 	note("a user", forEach(ctx, len(m.users), 1, func(ctx context.Context, i int) error { return ignoreNotFound(r.api.DeleteUser(ctx, m.users[i])) }))

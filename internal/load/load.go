@@ -195,7 +195,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 // poll calls done until it returns true or an error. After the time limit it returns an error. what describes the
 // awaited state in that error.
 func poll(ctx context.Context, what string, limit time.Duration, done func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s: not within %s", what, limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s: timed out after %s", what, limit))
 	defer cancel()
 	for {
 		if ok, err := done(); ok || err != nil {

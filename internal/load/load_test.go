@@ -217,7 +217,7 @@ func TestSeededVMsMatchReports(t *testing.T) {
 }
 
 // A run refuses a portal with other hosts. If AllowUsed is set, it runs and leaves the other hosts unchanged.
-func TestPortalWithHostsRefused(t *testing.T) {
+func TestLoadRunRefusesPortalWithHosts(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	testkit.Seed(t, p.pool, 1, 2)

@@ -121,7 +121,7 @@ func (r *loadRun) measure(ctx context.Context) (Figures, error) {
 	active, stop := context.WithCancel(ctx)
 	defer stop()
 	if err := r.startPeople(ctx, active); err != nil {
-		return Figures{}, fmt.Errorf("sign people in: %w", err)
+		return Figures{}, fmt.Errorf("sign the simulated users in: %w", err)
 	}
 	r.parked.Go(func() { r.changeVMs(active) })
 	r.reset()

@@ -55,7 +55,7 @@ func (t *tab) open(ctx context.Context, path string) error {
 		return err
 	}
 	if t.parts = liveParts(text, time.Now()); len(t.parts) == 0 {
-		return fmt.Errorf("%s has no part that follows anything", path)
+		return fmt.Errorf("the page %s has no live parts", path)
 	}
 	var keys []string
 	for _, p := range t.parts {
@@ -120,7 +120,7 @@ func (t *tab) stream(ctx context.Context, path string) error {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("the stream was answered with status %d", res.StatusCode)
+		return fmt.Errorf("the event stream returned status %d", res.StatusCode)
 	}
 	t.run.streams.Add(1)
 	defer t.run.streams.Add(-1)

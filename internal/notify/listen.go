@@ -34,7 +34,7 @@ func (h *Hub) Listen(ctx context.Context, config *pgx.ConnConfig, log *slog.Logg
 }
 
 func (h *Hub) listenOnce(ctx context.Context, config *pgx.ConnConfig, connected func()) error {
-	// The timeout lets the client try the URL's next server when one hangs.
+	// The timeout allows the client to try the next server in the URL if a server hangs.
 	dial, cancel := context.WithTimeout(ctx, time.Duration(2+len(config.Fallbacks))*max(config.ConnectTimeout, time.Second))
 	defer cancel()
 	conn, err := pgx.ConnectConfig(dial, config.Copy())

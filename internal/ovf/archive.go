@@ -95,7 +95,7 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 		if n >= MaxFiles {
 			return out, invalidError("The archive has more than %d files.", MaxFiles)
 		}
-		// "tar -c ." adds the directory itself as an entry.
+		// "tar -c ." adds the directory itself as an entry, which does not count as a file.
 		if h.Typeflag == tar.TypeDir && path.Clean(h.Name) == "." && !names["."] {
 			names["."] = true
 			n--

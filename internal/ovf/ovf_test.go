@@ -88,7 +88,7 @@ func readArchiveBytes(text []byte) (fleet.Appliance, ovf.Archive, error) {
 	return ovf.Read(bytes.NewReader(text), int64(len(text)))
 }
 
-func TestArchiveIsRead(t *testing.T) {
+func TestOVAParsedIntoAppliance(t *testing.T) {
 	text := buildArchive(t, plainEntry("web.ovf", good), plainEntry("web.mf", manifestOf("web.ovf", good, "disk.vmdk", "12345")), plainEntry("disk.vmdk", "12345"))
 	a, files, err := readArchiveBytes(text)
 	if err != nil {
@@ -332,7 +332,7 @@ func writeArchive(t testing.TB, a fleet.Appliance, disks ...string) []byte {
 	return to.b
 }
 
-func TestWrittenArchiveIsReadBack(t *testing.T) {
+func TestOVARoundTripPreservesAppliance(t *testing.T) {
 	for _, a := range []fleet.Appliance{
 		{
 			Name: "web-1", OS: "Debian 12 <&\"'>", Family: "linux", CPUs: 4, MemoryMiB: 2048, Firmware: fleet.UEFI, ChecksumAlgorithm: "SHA256",

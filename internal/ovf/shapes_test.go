@@ -127,7 +127,7 @@ func TestChunkedDiskRefused(t *testing.T) {
 	checkRefused(t, "two chunks", err, "disk.vmdk is cut into pieces")
 }
 
-func TestDescriptorsInOtherEncodingsAreRead(t *testing.T) {
+func TestDescriptorEncodingsAreDecoded(t *testing.T) {
 	t.Parallel()
 	in := func(name string) string { return descriptorWith(t, `UTF-8`, name, `Web 01`, "Büro 01") }
 	latin, _ := charmap.ISO8859_1.NewEncoder().String(in("ISO-8859-1"))

@@ -168,7 +168,7 @@ func TarHeader(name string, size int64) ([]byte, error) {
 		return nil, err
 	}
 	if b.Len() != 512 {
-		return nil, fmt.Errorf("the header of %s takes %d bytes", name, b.Len())
+		return nil, fmt.Errorf("the tar header of %s has %d bytes, want 512", name, b.Len())
 	}
 	return b.Bytes(), nil
 }

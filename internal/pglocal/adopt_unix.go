@@ -52,7 +52,7 @@ func (c *cluster) adopt(ctx context.Context) (*postmaster, error) {
 	}
 	safe, err := s.isSafe(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask the running PostgreSQL for its settings: %w", err)
+		return nil, fmt.Errorf("read the settings of the running PostgreSQL: %w", err)
 	}
 	if !safe && !c.Unsafe {
 		c.Log.Warn("the running PostgreSQL does not write safely; restarting it", "pid", s.pid)

@@ -110,13 +110,13 @@ func majorVersion(ctx context.Context, dir string) (string, error) {
 	defer cancel()
 	out, err := exec.CommandContext(ctx, filepath.Join(dir, "postgres"), "--version").Output()
 	if err != nil {
-		return "", fmt.Errorf("ask %s for its version: %w", filepath.Join(dir, "postgres"), err)
+		return "", fmt.Errorf("read the version of %s: %w", filepath.Join(dir, "postgres"), err)
 	}
 	_, version, _ := strings.Cut(string(out), ") ")
 	parts := digits.FindAllString(version, 2)
 	switch {
 	case len(parts) == 0:
-		return "", fmt.Errorf("%s gave no version: %q", filepath.Join(dir, "postgres"), out)
+		return "", fmt.Errorf("%s printed no version: %q", filepath.Join(dir, "postgres"), out)
 	case parts[0] == "9" && len(parts) == 2:
 		return "9." + parts[1], nil
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestFindPrefersPathThenHighestVersion(t *testing.T) {
+func TestFindPrefersPATHThenHighestPostgresVersion(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no executable bit")
@@ -40,7 +40,7 @@ func TestFindPrefersPathThenHighestVersion(t *testing.T) {
 	}
 }
 
-func TestMissingProgramsErrorNamesCommand(t *testing.T) {
+func TestMissingPostgresErrorNamesInstallCommand(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		search programSearch

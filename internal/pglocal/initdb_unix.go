@@ -50,7 +50,7 @@ func refuseOtherData(data string) error {
 		return err
 	}
 	if len(entries) > 0 {
-		return fmt.Errorf("the directory %s is not empty and holds no PostgreSQL cluster; move it away or choose another data directory", data)
+		return fmt.Errorf("the directory %s is not empty and contains no PostgreSQL cluster; move it away or choose another data directory", data)
 	}
 	return nil
 }

@@ -55,8 +55,8 @@ func (c *cluster) launchOnce(ctx context.Context) (*postmaster, error) {
 		cmd.Args = append(cmd.Args, "-c", setting)
 	}
 	if stale, ok := readPidFile(c.data); ok {
-		// Another program may now have the PID in a stale pid file. With this variable, the postmaster does not mistake
-		// that program for a server on this data directory. Its shared memory check still applies.
+		// Another program may now have the PID in a stale pid file. With this variable, the postmaster does not mistake that
+		// program for a server on this data directory. The postmaster still checks the shared memory.
 		cmd.Env = append(cmd.Env, "PG_GRANDPARENT_PID="+strconv.Itoa(stale.pid))
 	}
 	// Setsid detaches the server from the terminal, because Ctrl-C for the portal must not reach the database.

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-func TestStartAdoptsAfterPortalIsKilled(t *testing.T) {
+func TestStartAdoptsServerOfKilledPortal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	helper, pid := startHelper(t, dir, false)
@@ -137,7 +137,7 @@ func TestStalePidFileOfAnotherProgramIgnored(t *testing.T) {
 	}
 }
 
-func TestUnsafeServerIsNotAdoptedBySafeStart(t *testing.T) {
+func TestServerWithoutFsyncIsNotAdopted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	helper, pid := startHelper(t, dir, false)

@@ -119,7 +119,7 @@ func TestStartCreatesClusterAndDatabase(t *testing.T) {
 	if info, err := os.Stat(s.socketDir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the socket's directory: %v, %v", info, err)
 	}
-	// Ctrl-C signals the foreground process group of the terminal's session, so the server must be in neither.
+	// Ctrl-C signals the terminal's foreground process group, so the server must have a process group of its own.
 	if group, err := syscall.Getpgid(s.Pid()); err != nil || group != s.Pid() {
 		t.Errorf("the server's process group is %d (%v), want its own, %d", group, err, s.Pid())
 	}
@@ -205,7 +205,7 @@ func TestStartRefusedWithoutUsableProgramsOrData(t *testing.T) {
 			file("PG_VERSION", "9.4\n"), programSearch{path: []string{binaries}}, "was made by PostgreSQL 9.4, but this machine has PostgreSQL",
 		},
 		"directory with other files": {
-			file("thesis.txt", "mine"), programSearch{path: []string{binaries}}, "is not empty and holds no PostgreSQL cluster",
+			file("thesis.txt", "mine"), programSearch{path: []string{binaries}}, "is not empty and contains no PostgreSQL cluster",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestStartRefusedWithoutUsableProgramsOrData(t *testing.T) {
 	}
 }
 
-func TestStartEndsWithContext(t *testing.T) {
+func TestStartReturnsWhenContextExpires(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c, err := newCluster(Options{Dir: dir})

@@ -34,7 +34,7 @@ func isPostmaster(pid int, data string, uid int) bool {
 	if cwd, err := os.Stat(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil {
 		return os.SameFile(cwd, want)
 	}
-	// In many containers even root cannot read cwd. Then the program name and the user decide.
+	// In many containers even root cannot read cwd. Then a matching program name and user are sufficient.
 	info, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
 	return err == nil && int(info.Sys().(*syscall.Stat_t).Uid) == uid
 }

@@ -40,7 +40,7 @@ func (c *cluster) makeSocketDir(reachable bool) (string, error) {
 		}
 		failed = append(failed, err)
 	}
-	return "", fmt.Errorf("no place for the database's socket; choose a shorter data directory: %w", errors.Join(failed...))
+	return "", fmt.Errorf("no usable directory for the database's socket; choose a shorter data directory: %w", errors.Join(failed...))
 }
 
 func socketPathFits(dir string) bool {

@@ -39,14 +39,14 @@ func newCluster(o Options) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Other users may then enter the directory but not list it, because PostgreSQL runs as another user. Private files
-	// below it have their own mode.
+	// If this process runs as root, PostgreSQL runs as another user, so other users may enter the directory but not list
+	// it. Private files below the directory have their own mode.
 	mode := os.FileMode(0o700)
 	if os.Getuid() == 0 {
 		mode = 0o711
 	}
 	if err := os.MkdirAll(dir, mode); err != nil {
-		return nil, fmt.Errorf("make the data directory: %w", err)
+		return nil, fmt.Errorf("create the data directory: %w", err)
 	}
 	return &cluster{Options: o, dir: dir, data: filepath.Join(dir, "pgdata")}, nil
 }

@@ -29,7 +29,7 @@ func (s *postmaster) stop(ctx context.Context) error {
 		quitCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		if err := s.waitEnded(quitCtx); err != nil {
-			return fmt.Errorf("stop the private PostgreSQL: the server (pid %d) is still there: %w", s.pid, err)
+			return fmt.Errorf("stop the private PostgreSQL: the server (pid %d) is still running after SIGQUIT: %w", s.pid, err)
 		}
 	}
 	if filepath.Dir(s.socketDir) != filepath.Dir(s.data) {

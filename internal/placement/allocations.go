@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"quantix/internal/fleet"
@@ -10,11 +11,12 @@ import (
 // ReservedCPUFault returns a fault if the host has too few unreserved processors for the VM, else nil. Unlike memory,
 // reserved processors cannot be overcommitted.
 func ReservedCPUFault(spec fleet.VMSpec, h Host) *Fault {
-	want, left := spec.ReservedCPU(), 100*int64(h.Processors)-h.ReservedCPU
+	total := 100 * int64(h.Capacity.Threads-h.Capacity.ReservedThreads)
+	want, left := spec.ReservedCPU(), total-h.ReservedCPU
 	if want == 0 || want <= left {
 		return nil
 	}
-	message := fmt.Sprintf("%s has %s left to reserve of %s, and the VM needs %s.", h.Name, formatProcessors(max(left, 0)), formatProcessorNumber(100*int64(h.Processors)), formatProcessors(want))
+	message := fmt.Sprintf("%s has %s left to reserve of %s, and the VM needs %s.", h.Name, formatProcessors(max(left, 0)), formatProcessorNumber(total), formatProcessors(want))
 	return &Fault{"spec.cpu.reserved", message, "not enough processors to reserve", false}
 }
 
@@ -31,27 +33,25 @@ func formatProcessorNumber(percent int64) string {
 	return text + " processors"
 }
 
-// VCPUsPerThread is the largest number of vCPUs for each host thread without overcommit.
-const VCPUsPerThread = 4
-
-// OvercommitFaults lists the spec's memory and vCPUs that exceed the host's uncommitted memory and vCPUs. With
-// h.Overcommit it returns nothing.
+// OvercommitFaults lists the spec's memory and vCPUs that exceed what the host can still allocate. With h.Overcommit it
+// returns nothing.
 func OvercommitFaults(spec fleet.VMSpec, h Host) (faults []Fault) {
 	if h.Overcommit {
 		return nil
 	}
+	c := h.Capacity
 	if free := h.freeMemoryMiB(); spec.MemoryMiB > 0 && int64(spec.MemoryMiB) > free {
 		faults = append(faults, Fault{
 			Field: "spec.memoryMiB", Plain: noMemoryText, Overcommittable: true,
-			Message: fmt.Sprintf("%s has %d MiB of memory left of %d, and the VM needs %d.", h.Name, max(free, 0), h.MemoryMiB, spec.MemoryMiB),
+			Message: fmt.Sprintf("%s has %s of %s MiB of memory left after %s reserved%s; this VM needs %s.", h.Name, fleet.FormatCount(max(free, 0)),
+				fleet.FormatCount(c.MemoryMiB), fleet.FormatCount(c.ReservedMemoryMiB), ratioSuffix(c.Overcommit.Memory), fleet.FormatCount(int64(spec.MemoryMiB))),
 		})
 	}
-	most := int64(h.Processors) * VCPUsPerThread // 0: an older agent does not report processors
-	if left := most - h.CommittedCPUs; most > 0 && spec.CPUs > 0 && int64(spec.CPUs) > left {
+	if left := c.AllocatableCPUs - h.CommittedCPUs; c.Threads > 0 && spec.CPUs > 0 && int64(spec.CPUs) > left { // 0: an older agent does not report threads
 		faults = append(faults, Fault{
 			Field: "spec.cpus", Plain: "not enough processors", Overcommittable: true,
-			Message: fmt.Sprintf("%s has %d vCPUs left of %d (%d for each of its %d threads), and the VM needs %d.",
-				h.Name, max(left, 0), most, VCPUsPerThread, h.Processors, spec.CPUs),
+			Message: fmt.Sprintf("%s has %d of %d vCPUs left (%s for each of its %d threads%s); this VM needs %d.",
+				h.Name, max(left, 0), c.AllocatableCPUs, formatRatio(c.Overcommit.CPU), c.Threads-c.ReservedThreads, reservedSuffix(c.ReservedThreads), spec.CPUs),
 		})
 	}
 	return faults
@@ -59,6 +59,21 @@ func OvercommitFaults(spec fleet.VMSpec, h Host) (faults []Fault) {
 
 const noMemoryText = "not enough memory"
 
-// freeMemoryMiB is the memory available to new VMs in MiB. 10 % of the host's memory, at most 1 GiB, stay reserved for
-// the host.
-func (h Host) freeMemoryMiB() int64 { return h.MemoryMiB - min(h.MemoryMiB/10, 1024) - h.CommittedMiB }
+func ratioSuffix(ratio float64) string {
+	if ratio == 1 {
+		return ""
+	}
+	return ", overcommit ratio " + formatRatio(ratio)
+}
+
+func reservedSuffix(threads int) string {
+	if threads == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d reserved", threads)
+}
+
+func formatRatio(ratio float64) string { return strconv.FormatFloat(ratio, 'f', -1, 64) }
+
+// freeMemoryMiB is the memory available to new VMs in MiB.
+func (h Host) freeMemoryMiB() int64 { return h.Capacity.AllocatableMemoryMiB - h.CommittedMiB }

@@ -18,29 +18,32 @@ type Host struct {
 	Name            string
 	Phase           fleet.HostPhase
 	Error           string // why the host's hypervisor does not answer
-	MemoryMiB       int64
+	Spec            fleet.HostSpec
+	Capacity        fleet.HostCapacity
 	CommittedMiB    int64 // memory of all VMs on the host, running or not
 	CommittedCPUs   int64 // vCPUs of all VMs on the host, running or not
-	Processors      int   // threads for vCPUs
 	ReservedCPU     int64 // for all VMs on the host, running or not; percent of one processor
-	Taints          []string
 	Firmwares       []fleet.Firmware
 	HugePages       []fleet.HugePages
 	AgentFields     []string          // VM features that the host's agent supports
 	Unsupported     map[string]string // unsupported features, with the reason as a sentence
 	Devices         map[string]Device // devices of the spec that the host has
-	LacksCPUModel   bool              // the host does not support the spec's CPU model
+	Cluster         fleet.Cluster     // the host's cluster
+	CPUModel        string            // named CPU model of the VM on this host: the spec's or, for a new VM, the cluster's baseline
+	MissingFeatures []string          // CPU features that the host lacks for CPUModel; nil: it supports the model
 	Networks        []string          // active networks and bridges: "libvirt:<name>", "bridge:<device>"
 	Pools           map[fleet.PoolID]Pool
 	Volumes         map[fleet.Volref]fleet.Volume // volumes of the spec that exist on the host
 	SharedElsewhere map[fleet.Volref]string       // shared volumes of local pools, with the other host's VM that uses the volume
 	Images          map[int]Image                 // library images of the spec's disks, by disk index
-	// Networks whose NICs need an exclusive device; networks on one device share the value.
+	// NICs contains the networks where each NIC uses a device, or a part of it, exclusively. Networks on one device share
+	// one NICCapacity.
 	NICs             map[fleet.NetworkID]*NICCapacity
 	BandwidthLimited map[int]bool // NICs of the spec, by index, whose port group limits bandwidth
 	Overcommit       bool         // pools, memory and processors may be overcommitted
-	Labels           map[string]string
-	Rules            *HostRules // the host's relation to the VM's placement rules; nil: rules are not checked
+	// Rules is the host's relation to the VM's placement rules. nil: the VM is on the host already, so that neither rules
+	// nor the host's taints, roles and cordon are checked.
+	Rules *HostRules
 }
 
 // Device is a host device for passthrough.
@@ -94,22 +97,41 @@ type Fault struct {
 	Overcommittable bool // a pool or the host is too small; Host.Overcommit permits the VM anyway
 }
 
-// Place chooses among the fitting hosts. It prefers the fewest broken preferred rules, then a host that needs no
-// image copied first, then the most free memory, then the first name.
+// Place chooses among the fitting hosts. It prefers the fewest broken preferences (rules, PreferNoSchedule taints, and
+// the role controlPlane), then a host that needs no image copied first, then the most free memory, then the first name.
+// Of the hosts of a cluster with PlacementPack it considers only the one that is best by the least free memory instead.
 func Place(spec fleet.VMSpec, hosts []Host) Choice {
 	var c Choice
+	packed := map[fleet.ClusterID]*Host{} // the best host of each cluster with PlacementPack
 	for i := range hosts {
 		h := &hosts[i]
 		if fault := firstFault(spec, *h); fault != nil {
 			c.Refused = append(c.Refused, Refusal{h.ID, h.Name, *fault})
 			continue
 		}
-		if c.Host == nil || cmp.Or(len(c.Host.BrokenPreferredRules(spec.Rules))-len(h.BrokenPreferredRules(spec.Rules)), c.Host.countCopiesNeeded()-h.countCopiesNeeded(), cmp.Compare(h.freeMemoryMiB(), c.Host.freeMemoryMiB()), strings.Compare(c.Host.Name, h.Name)) > 0 {
-			c.Host = h
+		if h.Cluster.Spec.Placement != fleet.PlacementPack {
+			c.Host = betterHost(spec, c.Host, h, 1)
+			continue
 		}
+		packed[h.Cluster.ID] = betterHost(spec, packed[h.Cluster.ID], h, -1)
+	}
+	for _, h := range packed {
+		c.Host = betterHost(spec, c.Host, h, 1)
 	}
 	slices.SortFunc(c.Refused, func(a, b Refusal) int { return strings.Compare(a.HostName, b.HostName) })
 	return c
+}
+
+// betterHost returns the host that Place prefers. best is nil at first. memory is 1 to prefer much free memory, -1 to
+// prefer little.
+func betterHost(spec fleet.VMSpec, best, h *Host, memory int) *Host {
+	if best == nil || cmp.Or(
+		best.brokenPreferences(spec)-h.brokenPreferences(spec), best.countCopiesNeeded()-h.countCopiesNeeded(),
+		memory*cmp.Compare(h.freeMemoryMiB(), best.freeMemoryMiB()), strings.Compare(best.Name, h.Name),
+	) > 0 {
+		return h
+	}
+	return best
 }
 
 // countCopiesNeeded is 1 if an image must be copied to the host first.
@@ -178,16 +200,22 @@ func Faults(spec fleet.VMSpec, h Host) []Fault {
 	if f.checkHostOnline(); len(f.faults) > 0 {
 		return f.faults
 	}
-	if int64(spec.MemoryMiB) > h.MemoryMiB {
-		f.addFault("spec.memoryMiB", noMemoryText, "%s has %d MiB of memory in all.", h.Name, h.MemoryMiB)
+	if int64(spec.MemoryMiB) > h.Capacity.MemoryMiB {
+		f.addFault("spec.memoryMiB", noMemoryText, "%s has %s MiB of memory in all; this VM needs %s.", h.Name, fleet.FormatCount(h.Capacity.MemoryMiB), fleet.FormatCount(int64(spec.MemoryMiB)))
 	}
 	if !slices.Contains(h.Firmwares, spec.Firmware) {
 		firmware := strings.ToUpper(string(spec.Firmware))
 		f.addFault("spec.firmware", "no "+firmware+" firmware", "%s has no %s firmware.", h.Name, firmware)
 	}
 	f.checkHugePages(spec)
-	if model := spec.NamedCPUModel(); model != "" && h.LacksCPUModel {
-		f.addFault("spec.cpu.model", "no CPU model "+model, "%s does not support the CPU model %s. The host's page lists the supported models.", h.Name, model)
+	role, hint := "CPU model", " The host's page lists the supported models."
+	if spec.CPU.Model == "" && h.CPUModel != "" {
+		spec.CPU.Model = h.CPUModel // so that checkFields refuses an agent that is too old for CPU models
+		role, hint = "cluster's baseline", " Choose another CPU model or host."
+	}
+	if h.CPUModel != "" && h.MissingFeatures != nil {
+		gap := fleet.CPUModelGap{Model: h.CPUModel, Missing: h.MissingFeatures}
+		f.addFault("spec.cpu.model", "no CPU model "+h.CPUModel, "%s%s", gap.Text(h.Name, role), hint)
 	}
 	f.checkRules(spec)
 	f.checkFields(spec)
@@ -287,7 +315,7 @@ func (f *faultCheck) checkHostOnline() {
 }
 
 func (f *faultCheck) checkDisk(d fleet.Disk, at string) {
-	// A degraded pool takes no disks, but its ISOs and images can still be read.
+	// A degraded pool must not get new disks, but its ISOs and images can still be read.
 	if p := f.host.Pools[d.PoolID]; f.requireReadyPool(d.PoolID, at+".poolId") && p.Error != "" {
 		f.addFault(at+".poolId", "pool "+p.Name+" is degraded", "Pool %s is degraded on %s: %s", p.Name, f.host.Name, p.Error)
 	}

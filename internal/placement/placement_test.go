@@ -16,7 +16,8 @@ var (
 // newHost returns a host that fits every VM, modified by change.
 func newHost(name string, memoryMiB, committed int64, change ...func(*placement.Host)) placement.Host {
 	h := placement.Host{
-		ID: fleet.HostID("id-" + name), Name: name, Phase: fleet.HostOnline, MemoryMiB: memoryMiB, CommittedMiB: committed,
+		ID: fleet.HostID("id-" + name), Name: name, Phase: fleet.HostOnline, Spec: fleet.DefaultHostSpec(), CommittedMiB: committed,
+		Capacity:  fleet.DefaultHostSpec().Capacity(0, memoryMiB, fleet.DefaultOvercommit),
 		Firmwares: []fleet.Firmware{fleet.BIOS}, Networks: []string{"libvirt:default", "bridge:br0"},
 		Pools: map[fleet.PoolID]placement.Pool{"ssd": {Name: "fast", Assigned: true, State: fleet.PoolActive}},
 		Volumes: map[fleet.Volref]fleet.Volume{
@@ -40,7 +41,7 @@ func newSpec(change ...func(*fleet.VMSpec)) fleet.VMSpec {
 	return s
 }
 
-func TestPlaceChoosesMostFreeMemory(t *testing.T) {
+func TestPlaceChoosesHostWithMostFreeMemory(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		hosts []placement.Host
@@ -116,8 +117,81 @@ func TestOvercommitAllowedOnNamedHost(t *testing.T) {
 	if faults := placement.Faults(newSpec(), full); len(faults) != 0 {
 		t.Errorf("named: %v", faults)
 	}
-	if choice := placement.Place(newSpec(), []placement.Host{full}); choice.Host != nil || !strings.Contains(choice.RefusalText(1), "has 0 MiB of memory left of") {
+	if choice := placement.Place(newSpec(), []placement.Host{full}); choice.Host != nil || !strings.Contains(choice.RefusalText(1), "a has 0 of 4,096 MiB of memory left after 409 reserved; this VM needs 1,024") {
 		t.Errorf("placed, or not explained: %s", choice.RefusalText(1))
+	}
+}
+
+// The host's overcommit ratios and reservations bound what placement allocates.
+func TestAllocationBoundedByOvercommitAndReservation(t *testing.T) {
+	t.Parallel()
+	on := func(committedMiB, committedCPUs int64, change func(*fleet.HostSpec)) placement.Host {
+		return newHost("a", 8192, committedMiB, func(h *placement.Host) {
+			change(&h.Spec)
+			h.CommittedCPUs, h.Capacity = committedCPUs, h.Spec.Capacity(8, 8192, fleet.DefaultOvercommit)
+		})
+	}
+	none, half := int64(0), int64(4096)
+	for name, c := range map[string]struct {
+		host placement.Host
+		want string // of the first refusal; empty: placed
+	}{
+		"room by default":           {on(8192-819-1024, 31, func(*fleet.HostSpec) {}), ""},
+		"full by default":           {on(8192-819-1023, 0, func(*fleet.HostSpec) {}), "a has 1,023 of 8,192 MiB of memory left after 819 reserved; this VM needs 1,024."},
+		"nothing reserved":          {on(8192-1024, 0, func(s *fleet.HostSpec) { s.Reserved.MemoryMiB = &none }), ""},
+		"half reserved":             {on(4096, 0, func(s *fleet.HostSpec) { s.Reserved.MemoryMiB = &half }), "a has 0 of 8,192 MiB of memory left after 4,096 reserved"},
+		"memory overcommit":         {on(8192, 0, func(s *fleet.HostSpec) { s.Overcommit.Memory = 1.5 }), ""},
+		"memory overcommit, full":   {on(11059, 0, func(s *fleet.HostSpec) { s.Overcommit.Memory = 1.5 }), "left after 819 reserved, overcommit ratio 1.5; this VM needs 1,024."},
+		"all vCPUs allocated":       {on(0, 32, func(*fleet.HostSpec) {}), "a has 0 of 32 vCPUs left (4 for each of its 8 threads); this VM needs 1."},
+		"vCPUs, no overcommit":      {on(0, 8, func(s *fleet.HostSpec) { s.Overcommit.CPU = 1 }), "a has 0 of 8 vCPUs left"},
+		"vCPUs, with reserved ones": {on(0, 3, func(s *fleet.HostSpec) { s.Overcommit.CPU, s.Reserved.CPU = 0.5, 1 }), "a has 0 of 3 vCPUs left (0.5 for each of its 7 threads, 1 reserved); this VM needs 1."},
+		"a reservation of all":      {on(0, 0, func(s *fleet.HostSpec) { s.Reserved.CPU = 7 }), ""},
+	} {
+		choice := placement.Place(newSpec(), []placement.Host{c.host})
+		if why := choice.RefusalText(1); (choice.Host != nil) != (c.want == "") || choice.Host == nil && !strings.Contains(why, strings.TrimSuffix(c.want, ".")) {
+			t.Errorf("%s: placed %t: %s, want %q", name, choice.Host != nil, why, c.want)
+		}
+	}
+	reserving := newSpec(func(s *fleet.VMSpec) { s.CPU.Reserved = 100 })
+	if f := placement.ReservedCPUFault(reserving, on(0, 0, func(s *fleet.HostSpec) { s.Reserved.CPU = 8 })); f == nil || !strings.Contains(f.Message, "0 left to reserve of 0 processors") {
+		t.Errorf("a CPU reservation on reserved threads: %+v", f)
+	}
+}
+
+// No VM is placed on a cordoned host or a host without the role compute, but a VM on such a host keeps it.
+func TestCordonAndRolesKeepNewVMsAway(t *testing.T) {
+	t.Parallel()
+	ruled := func(name string, change func(*fleet.HostSpec)) placement.Host {
+		return newHost(name, 8192, 0, func(h *placement.Host) { change(&h.Spec); h.Rules = &placement.HostRules{} })
+	}
+	plain := ruled("z", func(*fleet.HostSpec) {})
+	for name, c := range map[string]struct {
+		change func(*fleet.HostSpec)
+		want   string // the chosen host of "a" and "z"
+		why    string // of the refusal of "a"
+	}{
+		"nothing":             {func(*fleet.HostSpec) {}, "a", ""},
+		"cordoned":            {func(s *fleet.HostSpec) { s.Schedulable = false }, "z", "a is cordoned: no VM is placed on it."},
+		"not a compute host":  {func(s *fleet.HostSpec) { s.Roles.Compute = false }, "z", "a does not have the role compute"},
+		"control plane":       {func(s *fleet.HostSpec) { s.Roles.ControlPlane = true }, "z", ""},
+		"NoSchedule":          {func(s *fleet.HostSpec) { s.Taints = []fleet.Taint{fleet.ParseTaint("gpu")} }, "z", "a has the taint gpu"},
+		"NoExecute":           {func(s *fleet.HostSpec) { s.Taints = []fleet.Taint{fleet.ParseTaint("gpu=x:NoExecute")} }, "z", "a has the taint gpu=x"},
+		"PreferNoSchedule":    {func(s *fleet.HostSpec) { s.Taints = []fleet.Taint{fleet.ParseTaint("gpu:PreferNoSchedule")} }, "z", ""},
+		"tolerated NoExecute": {func(s *fleet.HostSpec) { s.Taints = []fleet.Taint{fleet.ParseTaint("ssd:NoExecute")} }, "a", ""},
+	} {
+		spec := newSpec(func(s *fleet.VMSpec) { s.Placement.Tolerations = "ssd" })
+		choice := placement.Place(spec, []placement.Host{ruled("a", c.change), plain})
+		if choice.Host == nil || choice.Host.Name != c.want {
+			t.Errorf("%s: placed on %+v, want %s", name, choice.Host, c.want)
+		}
+		if len(choice.Refused) > 0 != (c.why != "") || c.why != "" && !strings.Contains(choice.Refused[0].Message, strings.TrimSuffix(c.why, ".")) {
+			t.Errorf("%s: refused %+v, want %q", name, choice.Refused, c.why)
+		}
+		own := ruled("a", c.change)
+		own.Rules = nil
+		if faults := placement.Faults(spec, own); len(faults) > 0 {
+			t.Errorf("%s: a VM on the host already: %+v", name, faults)
+		}
 	}
 }
 
@@ -145,7 +219,7 @@ func TestRefusalTextWithoutHostsHidesHostNames(t *testing.T) {
 	}
 }
 
-func TestRefusalTextLimitsHosts(t *testing.T) {
+func TestRefusalTextNamesLimitedNumberOfHosts(t *testing.T) {
 	t.Parallel()
 	hosts := []placement.Host{newHost("c", 512, 0), newHost("a", 512, 0), newHost("b", 512, 0)}
 	why := placement.Place(newSpec(), hosts).RefusalText(2)

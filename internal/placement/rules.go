@@ -9,11 +9,9 @@ import (
 
 // HostRules is the state of one host for checking a VM's placement rules.
 type HostRules struct {
-	Labels     map[string]string // of the host
-	Taints     []string          // of the host
-	Matches    []RuleMatches     // for each rule of the VM, in order
-	ExcludedBy []string          // names of VMs on the host whose rules exclude the VM to place
-	VM         fleet.Meta        // name and labels of the VM to place
+	Matches    []RuleMatches // for each rule of the VM, in order
+	ExcludedBy []string      // names of VMs on the host whose rules exclude the VM to place
+	VM         fleet.Meta    // name and labels of the VM to place
 }
 
 // RuleMatches counts the other VMs that match a rule.
@@ -29,7 +27,7 @@ func (h Host) brokenRuleText(i int, r fleet.PlacementRule) (why, plain string) {
 		return "", ""
 	}
 	if r.NamesHosts() {
-		if r.Matches(h.Name, h.Rules.Labels) != r.Apart {
+		if r.Matches(h.Name, h.Spec.Labels) != r.Apart {
 			return "", ""
 		}
 		return "The VM " + r.Text() + ".", "the VM " + r.TextWithoutHosts()
@@ -50,13 +48,24 @@ func (h Host) brokenRuleText(i int, r fleet.PlacementRule) (why, plain string) {
 	return "", ""
 }
 
-// checkRules adds faults for taints that the VM does not tolerate and for required rules that the host breaks.
+// checkRules adds faults for a host that takes no VMs, for taints that the VM does not tolerate, and for required rules
+// that the host breaks.
 func (f *faultCheck) checkRules(spec fleet.VMSpec) {
 	if f.host.Rules == nil {
 		return
 	}
-	if bad := spec.Placement.UntoleratedTaints(f.host.Rules.Taints); len(bad) > 0 {
-		f.addFault("hostId", "reserved for other VMs by a taint", "%s has the taint %s, which the VM does not tolerate.", f.host.Name, strings.Join(bad, ", "))
+	if !f.host.Spec.Schedulable {
+		f.addFault("hostId", "cordoned", "%s is cordoned: no VM is placed on it.", f.host.Name)
+	}
+	if !f.host.Spec.Roles.Compute {
+		f.addFault("hostId", "not a compute host", "%s does not have the role compute: no VM is placed on it.", f.host.Name)
+	}
+	if bad := spec.Placement.Untolerated(f.host.Spec.Taints, fleet.NoSchedule, fleet.NoExecute); len(bad) > 0 {
+		names := make([]string, len(bad))
+		for i, t := range bad {
+			names[i] = t.NameText()
+		}
+		f.addFault("hostId", "reserved for other VMs by a taint", "%s has the taint %s, which the VM does not tolerate.", f.host.Name, strings.Join(names, ", "))
 	}
 	for i, r := range spec.Rules {
 		if why, plain := f.host.brokenRuleText(i, r); why != "" && !r.Preferred {
@@ -70,6 +79,16 @@ func (f *faultCheck) checkRules(spec fleet.VMSpec) {
 		}
 		f.addFault("hostId", "VMs that must be apart from this VM", "%s has %s%s, which must be apart from this VM.", f.host.Name, by[0], more)
 	}
+}
+
+// brokenPreferences counts the reasons to prefer another host: broken preferred rules, PreferNoSchedule taints that the
+// VM does not tolerate, and the role controlPlane.
+func (h Host) brokenPreferences(spec fleet.VMSpec) int {
+	n := len(h.BrokenPreferredRules(spec.Rules)) + len(spec.Placement.Untolerated(h.Spec.Taints, fleet.PreferNoSchedule))
+	if h.Spec.Roles.ControlPlane {
+		n++
+	}
+	return n
 }
 
 // BrokenPreferredRules returns the preferred rules that the host breaks, as text.

@@ -11,12 +11,12 @@ import (
 
 // newHostWithRules returns a host with HostRules.
 func newHostWithRules(name string, memoryMiB int64, labels map[string]string, mates ...placement.RuleMatches) placement.Host {
-	h := newHost(name, memoryMiB, 0, func(h *placement.Host) { h.Labels, h.AgentFields = labels, fleet.OptionalFieldNames() })
-	h.Rules = &placement.HostRules{Labels: labels, Matches: mates, VM: fleet.Meta{Name: "new", Labels: map[string]string{"tier": "web"}}}
+	h := newHost(name, memoryMiB, 0, func(h *placement.Host) { h.Spec.Labels, h.AgentFields = labels, fleet.OptionalFieldNames() })
+	h.Rules = &placement.HostRules{Matches: mates, VM: fleet.Meta{Name: "new", Labels: map[string]string{"tier": "web"}}}
 	return h
 }
 
-func TestRequiredRulesRefuseHostsAndPreferredRulesRankThem(t *testing.T) {
+func TestRequiredRulesExcludeHostsAndPreferredRulesRankHosts(t *testing.T) {
 	t.Parallel()
 	web := fleet.PlacementRule{Of: fleet.RuleVMLabels, Name: "tier=web"}
 	apart, db, gone := web, fleet.PlacementRule{Of: fleet.RuleVM, Name: "db"}, placement.RuleMatches{}

@@ -22,7 +22,7 @@ func seenAddresses(by fleet.AddressSource, ips ...string) (out []fleet.SeenAddre
 	return out
 }
 
-func TestAddressesListConflicts(t *testing.T) {
+func TestAddressListContainsConflicts(t *testing.T) {
 	t.Parallel()
 	h1, h2, away := policy.ReportingHost{ID: "1", Name: "h1", Fresh: true}, policy.ReportingHost{ID: "2", Name: "h2", Fresh: true}, policy.ReportingHost{ID: "3", Name: "h3"}
 	lease := func(h policy.ReportingHost, mac, ip string) policy.AddressLease {
@@ -83,7 +83,7 @@ func TestAddressesListConflicts(t *testing.T) {
 	}
 }
 
-func TestAddressesListRangesReservationsAndNextFreeAddress(t *testing.T) {
+func TestAddressListContainsRangesReservationsAndNextFreeAddress(t *testing.T) {
 	t.Parallel()
 	h1, h2, away := policy.ReportingHost{ID: "1", Name: "h1", Fresh: true}, policy.ReportingHost{ID: "2", Name: "h2", Fresh: true}, policy.ReportingHost{ID: "3", Name: "h3"}
 	got := policy.Addresses(labNetworkSpec(), []policy.AddressNIC{

@@ -9,7 +9,8 @@ import (
 // permissionsByAction is the required permission by resource type and action. An action on a VM needs the permission of
 // its job kind.
 var permissionsByAction = withAssignedTypes(map[string]map[fleet.Action]Permission{
-	"host":    {fleet.ActEdit: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange},
+	"host":    {fleet.ActEdit: InfraChange, fleet.ActCordon: InfraChange, fleet.ActUncordon: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange},
+	"cluster": {fleet.ActEdit: InfraChange, fleet.ActAddHosts: InfraChange, fleet.ActDelete: InfraChange},
 	"pool":    {fleet.ActCredentials: InfraChange},
 	"network": {fleet.ActGrant: InfraChange},
 	"image": {
@@ -30,7 +31,9 @@ func withAssignedTypes(all map[string]map[fleet.Action]Permission) map[string]ma
 		if all[t.Label] == nil {
 			all[t.Label] = map[fleet.Action]Permission{}
 		}
-		for _, act := range []fleet.Action{fleet.ActEdit, fleet.ActAssign, fleet.ActDelete, fleet.ActRetry, fleet.ActRelease} {
+		for _, act := range []fleet.Action{
+			fleet.ActEdit, fleet.ActAssign, fleet.ActDelete, fleet.ActRetry, fleet.ActRelease, fleet.ActReapply, fleet.ActAcceptDrift, fleet.ActIgnoreDrift,
+		} {
 			all[t.Label][act] = InfraChange
 		}
 	}
@@ -42,7 +45,7 @@ func RequiredPermission(kind string, a fleet.Action) Permission {
 	if r, ok := permissionsByAction[kind][a]; ok {
 		return r
 	}
-	if kind == "vm" && a == fleet.ActProtect {
+	if kind == "vm" && (a == fleet.ActProtect || a == fleet.ActIgnoreDrift) {
 		return VMChange
 	}
 	if kind == "vm" {

@@ -11,7 +11,7 @@ func TestEachActionHasRequiredPermission(t *testing.T) {
 	t.Parallel()
 	offered := map[string][]fleet.ActionState{
 		"host": fleet.HostView{}.Actions(), "pool": append(fleet.Pool{}.Actions(), fleet.PoolHost{}.Actions()...), "network": append(fleet.NetworkView{}.Actions(), fleet.NetworkHost{}.Actions()...),
-		"project": fleet.Project{}.Actions(), "user": fleet.User{}.ActionsBy(""),
+		"cluster": fleet.ClusterView{}.Actions(), "project": fleet.Project{}.Actions(), "user": fleet.User{}.ActionsBy(""),
 	}
 	for typ, states := range offered {
 		seen := map[fleet.Action]bool{}

@@ -29,7 +29,7 @@ func roleInOwnProject(role fleet.Role) map[fleet.ProjectID]fleet.Role {
 	return map[fleet.ProjectID]fleet.Role{ownProject: role}
 }
 
-func TestPermissionCheckByRoleAndProject(t *testing.T) {
+func TestPermissionsDependOnRoleAndProject(t *testing.T) {
 	t.Parallel()
 	fresh := actorWithRoles(fleet.RoleAdmin, roleInOwnProject(fleet.RoleMember))
 	fresh.MustChangePassword = true
@@ -69,7 +69,7 @@ func TestPermissionCheckByRoleAndProject(t *testing.T) {
 	}
 }
 
-func TestAllProjectsVisibleByRole(t *testing.T) {
+func TestFleetWideRolesSeeAllProjects(t *testing.T) {
 	t.Parallel()
 	for role, want := range map[fleet.Role]bool{
 		fleet.RoleAdmin: true, fleet.RoleOperator: true, fleet.RoleViewer: true, fleet.RoleMember: false, fleet.RoleNone: false,

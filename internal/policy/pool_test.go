@@ -97,7 +97,7 @@ func TestPoolHealthSummarizesHosts(t *testing.T) {
 	}
 }
 
-func TestPoolHostSeverityAndNotice(t *testing.T) {
+func TestPoolStatusDeterminesSeverityAndNotice(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {

@@ -42,7 +42,7 @@ func TestRelabelledHostGetsAssignments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.UpdateHost(t.Context(), chief, host, hosts.UpdateHost{Labels: map[string]string{"rack": "4"}}); err != nil {
+	if _, err := c.UpdateHost(t.Context(), chief, host, hosts.UpdateHost{Spec: fleet.HostSpec{Schedulable: true, Roles: fleet.DefaultHostSpec().Roles, Labels: map[string]string{"rack": "4"}}}); err != nil {
 		t.Fatal(err)
 	}
 	for late := time.After(30 * time.Second); ; {

@@ -284,7 +284,7 @@ func TestSecondConnectionToWaitingSideRefused(t *testing.T) {
 	}
 }
 
-func TestConcurrentRelaysStaySeparate(t *testing.T) {
+func TestConcurrentRelaysDoNotMixData(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())
 	var wg sync.WaitGroup

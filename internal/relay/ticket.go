@@ -89,5 +89,5 @@ func (t Ticket) Admit(p Party) (End, error) {
 			}
 		}
 	}
-	return End{}, fleet.Errorf(fleet.NotFound, "Nobody waits for this connection any more.")
+	return End{}, fleet.Errorf(fleet.NotFound, "This connection was not requested, has ended, or belongs to another user or host.")
 }

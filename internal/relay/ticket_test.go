@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestTicketAdmitsOnlyItsParties(t *testing.T) {
+func TestRelayTicketAdmitsOnlyListedParties(t *testing.T) {
 	t.Parallel()
 	ann, h1, h2 := fleet.Actor{UserID: "ann", Session: "s1"}, fleet.Actor{HostID: "h1", Session: "of its agent"}, fleet.Actor{HostID: "h2"}
 	console := Ticket{"c", Console, [2]Party{PartyOf(ann), PartyOf(h1)}}
@@ -47,7 +47,7 @@ func TestTicketAdmitsOnlyItsParties(t *testing.T) {
 }
 
 // An end is not connected with the waiting end if their tickets differ because the VM has moved to another host.
-func TestRelayEndsWithDifferentTicketsNotConnected(t *testing.T) {
+func TestConnectionsWithDifferentTicketsNotSpliced(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())
 	asker := p.dial(t, "asker", "c")

@@ -56,7 +56,7 @@ func inBubble(t *testing.T, do func(t *testing.T, p *portal, listener pipes)) {
 	})
 }
 
-func TestAskerTimesOutWithoutAnswerer(t *testing.T) {
+func TestRelayTimesOutWhenAnswererMissing(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *portal, listener pipes) {
 		start := time.Now()
 		closeErr := waitClose(t, listener.dial(t, "asker"))
@@ -72,7 +72,7 @@ func TestAskerTimesOutWithoutAnswerer(t *testing.T) {
 	})
 }
 
-func TestAnswererTimesOutWithoutAsker(t *testing.T) {
+func TestRelayTimesOutWhenAskerMissing(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *portal, listener pipes) {
 		start := time.Now()
 		if closeErr := waitClose(t, listener.dial(t, "answerer")); closeErr.Code != websocket.CloseTryAgainLater {
@@ -113,7 +113,7 @@ func TestIdleRelayStaysOpenWhilePeersAnswerPings(t *testing.T) {
 	})
 }
 
-func TestUnresponsiveSideEndsRelay(t *testing.T) {
+func TestRelayClosedWhenPeerStopsAnsweringPings(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *portal, listener pipes) {
 		asker, answerer := listener.dial(t, "asker"), listener.dial(t, "answerer")
 		answerer.SetPingHandler(func(string) error { return nil }) // receives pings but does not answer them

@@ -61,7 +61,8 @@ type ScheduleView struct {
 	NextAt    *time.Time   `json:"nextAt,omitempty"`   // nil: the schedule is disabled; a time in the past: the snapshot is overdue
 	LastAt    *time.Time   `json:"lastAt,omitempty"`   // scheduled time of the last run; nil: never
 	LastTask  fleet.TaskID `json:"lastTask,omitempty"` // task of the last run
-	// Missed is the number of scheduled times that passed without a snapshot before the last run, which replaces them.
+	// Missed is the number of scheduled times that passed without a snapshot before the last run. The last run takes a
+	// single snapshot for all these times.
 	Missed    int    `json:"missed,omitempty"`
 	Trouble   string `json:"trouble,omitempty"` // why the schedule is overdue or failed, in a sentence
 	Attention bool   `json:"attention,omitempty"`
@@ -132,7 +133,7 @@ func parseMinutes(at string) (int, bool) {
 // location returns the time zone. "Local" is refused because it differs between portals.
 func (t SnapshotTimes) location() (*time.Location, error) {
 	if t.Zone == "Local" || len(t.Zone) > 60 {
-		return nil, fmt.Errorf("no zone %q", t.Zone)
+		return nil, fmt.Errorf("unknown time zone %q", t.Zone)
 	}
 	return time.LoadLocation(t.Zone)
 }

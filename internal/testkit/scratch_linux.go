@@ -37,7 +37,7 @@ func scratch() (dir string, lock *os.File, err error) {
 
 func memoryAvailable() bool {
 	var s syscall.Statfs_t
-	// Bsize is the size of a block.
+	// Bavail counts blocks of Bsize bytes.
 	if err := syscall.Statfs(memoryDir, &s); err != nil || s.Bavail*uint64(s.Bsize) < minFree { //nolint:gosec
 		return false
 	}

@@ -17,7 +17,7 @@ func testVM(change ...func(*fleet.VM)) fleet.VM {
 	return vm
 }
 
-func TestCompareListsEveryFieldDifferencesFirst(t *testing.T) {
+func TestCompareVMsListsDifferencesBeforeEqualFields(t *testing.T) {
 	t.Parallel()
 	rows := vmedit.CompareVMs(testVM(), testVM(func(v *fleet.VM) { v.Spec.Boot.Menu, v.Labels, v.Spec.CPUs = true, nil, 4 }))
 	if len(rows) != 3+len(fleet.VMFields) {

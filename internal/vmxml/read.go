@@ -116,7 +116,7 @@ func parseDomain(text string) (*element, error) {
 	case len(text) > MaxText:
 		return nil, fleet.Errorf(fleet.Invalid, "The XML has more than %d KiB. Leave out what the VM does not need.", MaxText>>10)
 	case strings.ContainsRune(text, 0) || strings.ToValidUTF8(text, "") != text:
-		return nil, fleet.Errorf(fleet.Invalid, "This is no text in UTF-8.")
+		return nil, fleet.Errorf(fleet.Invalid, "The XML must be UTF-8 text without NUL characters.")
 	}
 	d := xml.NewDecoder(strings.NewReader(text))
 	d.CharsetReader = func(string, io.Reader) (io.Reader, error) { return nil, errors.New("only UTF-8 is read") }

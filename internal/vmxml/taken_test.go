@@ -79,7 +79,7 @@ func TestEveryVMSettingIsReadFromXML(t *testing.T) {
 	}
 }
 
-func TestXMLSettingsKeepTheirValues(t *testing.T) {
+func TestImportedXMLSettingsKeepValues(t *testing.T) {
 	t.Parallel()
 	r, err := vmxml.ConvertDomain(allSettings[0])
 	if err != nil {
@@ -155,7 +155,7 @@ func TestBootOrderOfDeviceKindsConverted(t *testing.T) {
 }
 
 // Each dropped line has a note with the reason. An imported line has no note.
-func TestDroppedLinesHaveReasons(t *testing.T) {
+func TestDroppedXMLLinesHaveReasons(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ head, devices, message string }{
 		"explicit default values":            {"", "<disk type='file'><source file='/a'/><driver discard='unmap' cache='default' io='io_uring'/><target bus='virtio'/></disk><watchdog model='i6300esb' action='reset'/>", ""},

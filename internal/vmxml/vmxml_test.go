@@ -133,7 +133,7 @@ func domainWith(more, devices string) string {
 }
 
 // Each line that reaches outside the VM causes a note and changes nothing in the spec.
-func TestHostAccessInXMLIsRefused(t *testing.T) {
+func TestXMLHostAccessIsDroppedWithNote(t *testing.T) {
 	t.Parallel()
 	plain, err := vmxml.ConvertDomain(domainWith("", ""))
 	if err != nil {
@@ -209,8 +209,8 @@ func TestInvalidXMLRefusedWithLine(t *testing.T) {
 		"not XML":                        {"web 4 GiB", "outside of the domain"},
 		"only a comment":                 {"<!-- -->", "contains no domain"},
 		"too long":                       {domainWith(`<description>`+strings.Repeat("a", vmxml.MaxText)+`</description>`, ""), "more than 60 KiB"},
-		"NUL":                            {domainWith("\x00", ""), "no text in UTF-8"},
-		"invalid UTF-8":                  {domainWith("\xff\xfe", ""), "no text in UTF-8"},
+		"NUL":                            {domainWith("\x00", ""), "must be UTF-8 text"},
+		"invalid UTF-8":                  {domainWith("\xff\xfe", ""), "must be UTF-8 text"},
 		"another encoding":               {`<?xml version="1.0" encoding="UTF-16"?>` + domainWith("", ""), "Line 1: this is no well-formed XML"},
 		"cut off":                        {"<domain type='kvm'>\n<name>", "Line 2: this is no well-formed XML"},
 		"crossed tags":                   {"<domain type='kvm'><name></domain></name>", "this is no well-formed XML"},

@@ -241,7 +241,7 @@ func TestInvalidPortalAddressIsRefused(t *testing.T) {
 	}
 }
 
-func TestCallEndsWithContext(t *testing.T) {
+func TestCallReturnsWhenContextExpires(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	srv := a.startServer(loopback, func(_ http.ResponseWriter, r *http.Request) {

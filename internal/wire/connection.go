@@ -52,8 +52,8 @@ const (
 	idle   connState = iota // accepts any exchange
 	busy                    // with a call in progress, which ends soon
 	parked                  // the portal holds a claim; a call is accepted and ends the claim
-	// a claim is in progress, and the portal has not confirmed that it holds the claim: its version is older, or it is
-	// stalled
+	// a claim is in progress, and the portal has not confirmed that it holds the claim, because the portal is of an older
+	// version or is stalled
 	blocked
 )
 

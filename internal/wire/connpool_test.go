@@ -37,7 +37,7 @@ func (o *olderPortal) serve(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func TestCallsBypassParkedClaimOnOlderPortal(t *testing.T) {
+func TestCallsUseSecondConnectionDuringClaimOnOlderPortal(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	o := &olderPortal{parked: make(chan struct{}, 1), free: make(chan struct{}), conns: map[string]int{}}
@@ -130,7 +130,7 @@ func (s slowConn) Write(p []byte) (int, error) {
 
 // A claim's answer may arrive before the writer has recorded the claim as sent. Until then, no other request is written
 // on the connection.
-func TestNoRequestBehindUnwrittenClaim(t *testing.T) {
+func TestConnectionUnusedUntilClaimRecordedAsSent(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	end, release := make(chan struct{}), make(chan struct{})

@@ -119,7 +119,7 @@ func TestQueuedResultsAreBatched(t *testing.T) {
 }
 
 // If a lock in the portal delays one result, other results are not delayed.
-func TestDelayedResultDelaysNoOtherResult(t *testing.T) {
+func TestDelayedJobResultDoesNotDelayFurtherResults(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	p := &resultPortal{release: make(chan struct{}), called: make(chan struct{})}

@@ -25,11 +25,12 @@ const (
 	PathHello  = "/agent/v1/hello"  // Hello → HelloAnswer
 	PathReport = "/agent/v1/report" // Report → ReportAnswer
 	PathClaim  = "/agent/v1/claim"  // ClaimRequest → 200 Claim or 204 after ClaimWait
-	// + <id>/finish: Finish → FinishAnswer; + <id>/progress: Progress → 204, or 200 ProgressAnswer.
-	PathJobs = "/agent/v1/jobs/"
-	// PathJobs + <id>/secret: nothing → GuestSecret, only for the host that runs the job. Older portals lack it.
+	// PathJobs + <id>/finish: Finish → FinishAnswer
+	// PathJobs + <id>/progress: Progress → 204, or 200 ProgressAnswer
+	// PathJobs + <id>/secret: {} → GuestSecret, only for the host that runs the job; older portals have no such path
+	PathJobs    = "/agent/v1/jobs/"
 	PathResults = "/agent/v1/results" // Results → ResultsAnswer: several job results at once. Older portals lack it.
-	// PathPools + <id>/secret: nothing → PoolSecret, for a host with the pool assigned. Older portals lack it.
+	// PathPools + <id>/secret: {} → PoolSecret, for a host with the pool assigned. Older portals lack it.
 	PathPools = "/agent/v1/pools/"
 	// PathTransfers + <id>/meet: TransferState → TransferPeerState: the two hosts of a transfer exchange tickets. Older
 	// portals lack it.
@@ -122,9 +123,8 @@ type Report struct {
 	Guests []fleet.GuestReading `json:"guests,omitempty"` // guests queried since the last report
 	// Filters holds the packet counts of running VMs' NICs; nil: the host does not support packet filters.
 	Filters *fleet.FilterCounts `json:"filters,omitempty"`
-	// StateAgeMs is the age of State when the report is sent, in milliseconds by the agent's monotonic clock. The agent
-	// counts from the start of its last successful read of the hypervisor. The report's VMs, pools and networks are
-	// that old.
+	// StateAgeMs is the age of the VMs, pools and networks in State when the report is sent, in milliseconds by the
+	// agent's monotonic clock. The agent counts from the start of its last successful read of the hypervisor.
 	StateAgeMs int64  `json:"lookedAgoMs,omitempty"`
 	Stamp      *Stamp `json:"stamp,omitempty"` // set by Client
 }
@@ -149,12 +149,12 @@ type VMReport struct {
 	Name       string         `json:"name"`
 	Generation int64          `json:"generation"`
 	Status     fleet.VMStatus `json:"status"`
-	// Proof proves that the agent knows the VM's ownership mark. The mark is in the metadata of the running guest, else
-	// of the definition; empty: no mark.
+	// Proof proves that the agent knows the VM's ownership mark. The agent reads the mark from the metadata of the running
+	// guest, or else of the definition. Empty: no mark.
 	Proof string `json:"proof,omitempty"`
-	// Stamped is the spec generation in the metadata of the VM's libvirt definition, and SpecHash is its Work.SpecHash.
-	// If Stamped is above the portal's generation, or the hashes of one generation differ, the portal's database was
-	// restored from a backup.
+	// Stamped is the spec generation in the metadata of the VM's libvirt definition, and SpecHash is the Work.SpecHash
+	// stored with this generation. If Stamped is above the portal's generation, or the hashes of one generation differ,
+	// the portal's database was restored from a backup.
 	Stamped  int64  `json:"stamped,omitempty"`
 	SpecHash string `json:"specHash,omitempty"`
 }
@@ -206,7 +206,7 @@ type ReportAnswer struct {
 	At   time.Time     `json:"at"`             // the portal's time: see Stamp
 	// Stop lists the cancelled jobs among the report's leases, each with the text of Work.Stop.
 	Stop map[fleet.JobID]string `json:"stop,omitempty"`
-	// Marks are ownership marks that VMs of this host lack: write them into the domains' metadata.
+	// Marks are ownership marks that VMs of this host lack. The agent writes the marks into the domains' metadata.
 	Marks map[fleet.VMID]string `json:"marks,omitempty"`
 }
 
@@ -295,16 +295,16 @@ const (
 	Unknown Outcome = "unknown" // a single-shot job that may or may not have run
 
 	Cancelled Outcome = "cancelled" // cancelled, as Work.Stop requested
-	// Outdated means that the agent did not run the job, because it has seen a higher epoch for the job's subject in
-	// this session. This happens after the portal's database was restored. Finish.Newest is that epoch; the portal
-	// queues the job again with a higher epoch.
+	// Outdated means that the agent did not run the job, because it received a higher epoch for the job's subject in this
+	// session. This happens after the portal's database was restored. Finish.Newest is the higher epoch. The portal queues
+	// the job again with an epoch above Finish.Newest.
 	Outdated Outcome = "outdated"
 )
 
 // Finish is a job's result, with the subject's status after the job.
 type Finish struct {
 	Epoch int64 `json:"epoch"`
-	// Newest is, for Outdated, the highest epoch that the agent has seen for the job's subject.
+	// Newest is, for Outdated, the highest epoch that the agent has received for the job's subject.
 	Newest     int64   `json:"newest,omitempty"`
 	Generation int64   `json:"generation"` // generation of the subject that the job acted on
 	Seq        int64   `json:"seq"`        // a number from the same sequence as reports

@@ -10,6 +10,9 @@ function span(seconds) {
   return `${Math.floor(seconds / size)} ${unit}`;
 }
 
+/** Formats how long ago an event was. Ages below 10 s are within the time that a report takes. */
+const ago = (seconds) => (seconds < 10 ? "just now" : `${span(seconds)} ago`);
+
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -21,7 +24,7 @@ function tick() {
     if (Number.isNaN(at)) continue;
     const seconds = Math.max(0, (Date.now() + ahead - at) / 1000);
     const stale = element.dataset.fresh !== undefined && seconds > Number(element.dataset.fresh);
-    const age = element.dataset.format === "short" ? span(seconds) : `${span(seconds)} ago`;
+    const age = element.dataset.format === "short" ? span(seconds) : ago(seconds);
     const label = element.dataset.staleLabel;
     element.classList.toggle("stale", stale);
     write(element, stale && label ? `${label} · last seen ${span(seconds)} ago` : age);

@@ -13,6 +13,7 @@ import "./confirm.js";
 import "./form.js";
 import "./tree.js";
 import "./list.js";
+import "./tabs.js";
 import "./complete.js";
 import "./search.js";
 import "./copy.js";

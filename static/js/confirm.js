@@ -1,5 +1,5 @@
 // Shows the confirmation before a request ([hx-confirm]) as a dialog of the page. The dialog's button has the text of the
-// clicked button.
+// clicked button, and the tone that the element's data-tone names: "danger" by default.
 import { button, tag } from "./dom.js";
 import { whenUp } from "./portal.js";
 
@@ -8,10 +8,10 @@ document.addEventListener("htmx:confirm", (event) => {
   if (!question) return;
   event.preventDefault();
   const word = (elt.matches("form") ? elt.querySelector("button:not([type=button])") : elt).textContent.trim();
-  ask(question, word, () => whenUp(word, () => issueRequest(true), () => elt.isConnected));
+  ask(question, word, elt.dataset.tone ?? "danger", () => whenUp(word, () => issueRequest(true), () => elt.isConnected));
 });
 
-function ask(question, word, go) {
+function ask(question, word, tone, go) {
   const end = question.indexOf("?") + 1;
   const dialog = tag("dialog", "dialog"), form = tag("form"), header = tag("header"), footer = tag("footer"), title = tag("h2");
   title.id = "confirm-title";
@@ -27,7 +27,7 @@ function ask(question, word, go) {
     body.append(words);
     form.append(body);
   }
-  const cancel = button("btn", "Cancel"), act = button("btn danger", word);
+  const cancel = button("btn", "Cancel"), act = button(`btn ${tone}`, word);
   cancel.dataset.close = "";
   act.type = "submit";
   act.autofocus = true;

@@ -67,6 +67,26 @@ function confirmNames() {
 for (const type of ["input", "change"]) document.addEventListener(type, confirmNames);
 onContent(confirmNames);
 
+// When the user changes a field, its error disappears, because the error is about the previous value. So does the error
+// of the field's row or list. Some settings have two fields of one name, such as a number and its unit.
+function dropErrors({ target }) {
+  if (!(target instanceof Element) || target.matches("form, [data-find]")) return;
+  const own = target.name ? [...target.form?.querySelectorAll(`[name="${CSS.escape(target.name)}"]`) ?? []] : [];
+  for (const field of [target, ...own].map((input) => input.closest(".field.bad")).filter(Boolean)) {
+    field.classList.remove("bad");
+    for (const input of field.querySelectorAll("[aria-invalid]")) {
+      input.removeAttribute("aria-invalid");
+      const rest = (input.getAttribute("aria-describedby") ?? "").split(" ").filter((id) => !id.endsWith("-error")).join(" ");
+      if (rest) input.setAttribute("aria-describedby", rest); else input.removeAttribute("aria-describedby");
+    }
+    field.querySelector(":scope > .error")?.remove();
+  }
+  target.closest(".row-item")?.querySelectorAll(":scope > .error, :scope > .row-kept > .error").forEach((error) => error.remove());
+  target.closest(".part-list")?.querySelectorAll(":scope > div > .error").forEach((error) => error.remove());
+}
+
+for (const type of ["input", "change"]) document.addEventListener(type, dropErrors);
+
 // The server redraws only forms with rows.
 onContent(() => {
   if (document.querySelector("[data-rows]")) import("./redraw.js");

@@ -71,7 +71,7 @@ func needsAttentionRowID(x fleet.Attention) string {
 }
 
 // needsAttentionTypeNames are the resource types whose name on the page differs from the type's key.
-var needsAttentionTypeNames = map[string]string{string(fleet.TypeVM): "VM", string(fleet.TypeSecurityGroup): "security group"}
+var needsAttentionTypeNames = map[string]string{string(fleet.TypeVM): "VM", string(fleet.TypeSecurityGroup): "security group", string(fleet.TypeNetwork): "network"}
 
 // needsAttentionCountText describes the number of objects in a Needs attention row: "3 pools".
 func needsAttentionCountText(x fleet.Attention) string {

@@ -8,7 +8,6 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
-	"quantix/views"
 	"quantix/views/kit"
 )
 
@@ -24,9 +23,7 @@ type ListPage struct {
 func (p *ListPage) table() kit.Table[fleet.HostView] {
 	return kit.Table[fleet.HostView]{
 		List: &p.List, ID: "host-rows", Live: "hosts", Every: "10s", Label: "Hosts", Type: "host", Head: kit.NameColumn, Items: p.Hosts, HasRowMenus: true, EmptyContent: emptyListNote(p),
-		Row: func(h *fleet.HostView) kit.Row {
-			return kit.Row{ID: "host-" + string(h.ID), Name: h.Name, Href: views.HostPath(h.ID), Menu: views.ContextMenuPath(fleet.TypeHost, h.ID)}
-		},
+		Row:      hostRow,
 		RowCells: func(shown kit.Columns, h *fleet.HostView) templ.Component { return row(shown, h, p.Now) },
 	}
 }
@@ -63,6 +60,7 @@ func (p *ListPage) tabs() []kit.Tab {
 		attention = strconv.Itoa(n)
 	}
 	tabs := kit.LinkTabs(p.Link.First(), "tab", p.Tab, kit.Tab{Key: "all", Text: "All"}, kit.Tab{Key: "attention", Text: "Needs attention", Count: attention, Severity: "bad"})
+	tabs = append(tabs, kit.ResourceTabs(fleet.TypeHost)...)
 	if policy.May(p.Actor, policy.Manage, "") {
 		tabs = append(tabs, kit.Tab{Text: "Join tokens", Href: "/hosts/join"})
 	}

@@ -18,7 +18,8 @@ type ActionButton struct {
 	PostValues    []FormValue // values of the POST request
 	Back          string      // with Post: the page to return to without JavaScript
 	ReplaceTarget string      // with Post: selector of the element to replace; empty: the live page updates itself
-	Confirm       string      // with Post: the browser's confirmation text
+	Confirm       string      // with Post: the confirmation text
+	ConfirmTone   string      // tone of the confirming button: "primary"; empty: "danger"
 	Danger        bool
 	Separated     bool           // in a menu: a separator precedes the item, as before dangerous items
 	Why           string         // why the action is not possible now; empty: possible
@@ -72,6 +73,9 @@ func (a ActionButton) formAttrs() templ.OrderedAttributes {
 	out := PostForm(a.Post, a.ReplaceTarget, swap)
 	if a.Confirm != "" {
 		out = append(out, templ.KeyValue[string, any]{Key: "hx-confirm", Value: a.Confirm})
+		if a.ConfirmTone != "" {
+			out = append(out, templ.KeyValue[string, any]{Key: "data-tone", Value: a.ConfirmTone})
+		}
 	}
 	return out
 }

@@ -20,6 +20,8 @@ func TestActionRendersAlikeAsMenuItemAndButton(t *testing.T) {
 	post := ActionButton{Word: "Go", Post: "/x", Back: "/b", PostValues: []FormValue{{"a", "1"}, {"b", `"2"`}}}
 	into, sure := post, post
 	into.ReplaceTarget, sure.Confirm = "#members", "Really?"
+	calm := sure
+	calm.ConfirmTone = "primary"
 	for name, c := range map[string]struct {
 		act   ActionButton
 		has   []string
@@ -29,7 +31,8 @@ func TestActionRendersAlikeAsMenuItemAndButton(t *testing.T) {
 		"dialog":  {ActionButton{Word: "Go", Href: "/x", Dialog: true}, []string{"data-dialog"}, []string{"<form", "<svg"}},
 		"post":    {post, []string{`action="/x"`, `hx-post="/x"`, `hx-swap="none"`, `name="back" value="/b"`, `name="a" value="1"`, `name="b" value="&#34;2&#34;"`}, []string{"hx-target", "hx-confirm"}},
 		"into":    {into, []string{`hx-target="#members"`, `hx-swap="outerHTML"`}, []string{`hx-swap="none"`}},
-		"sure":    {sure, []string{`hx-confirm="Really?"`}, nil},
+		"sure":    {sure, []string{`hx-confirm="Really?"`}, []string{"data-tone"}},
+		"calm":    {calm, []string{`hx-confirm="Really?"`, `data-tone="primary"`}, nil},
 		"no back": {ActionButton{Word: "Go", Post: "/x"}, []string{"<form"}, []string{"<input"}},
 		"label":   {ActionButton{Word: "Go", Label: "Go there", Post: "/x"}, []string{`aria-label="Go there"`}, nil},
 		"why":     {ActionButton{Word: "Go", Post: "/x", Why: "Not <now>."}, []string{`aria-disabled="true"`, "Not &lt;now&gt;."}, []string{"<form", "/x"}},

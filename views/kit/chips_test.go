@@ -11,7 +11,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func TestOfflineHostIsUnknown(t *testing.T) {
+func TestOfflineHostChipShowsUnknown(t *testing.T) {
 	t.Parallel()
 	if chip := rendered.Text(t, HostPhaseChip(fleet.HostUnknown)); chip != "Unknown" {
 		t.Errorf("the host's chip reads %q", chip)
@@ -25,12 +25,14 @@ func TestOldReportsAreMarkedStale(t *testing.T) {
 		at    *time.Time
 		text  string
 		stale bool
-	}{{ago(12 * time.Second), "12 s ago", false}, {ago(30 * time.Second), "30 s ago", false}, {ago(31 * time.Second), "31 s ago", true}, {nil, "never", false}} {
+	}{{ago(9 * time.Second), "just now", false}, {ago(12 * time.Second), "12 s ago", false}, {ago(30 * time.Second), "30 s ago", false}, {ago(31 * time.Second), "31 s ago", true}, {nil, "never", false}} {
 		if seen := LastSeenAge(c.at, noon); rendered.Text(t, seen) != c.text || strings.Contains(rendered.HTML(t, seen), "stale") != c.stale {
 			t.Errorf("%v: %s", c.at, rendered.HTML(t, seen))
 		}
 	}
-	if got := rendered.Text(t, TimeAgo(ago(90*time.Second), noon)); got != "1 min ago" {
-		t.Errorf("an age reads %q", got)
+	for d, want := range map[time.Duration]string{-time.Second: "just now", 10 * time.Second: "10 s ago", 90 * time.Second: "1 min ago"} {
+		if got := rendered.Text(t, TimeAgo(ago(d), noon)); got != want {
+			t.Errorf("an age of %s reads %q, want %q", d, got, want)
+		}
 	}
 }

@@ -3,6 +3,9 @@ package kit
 // Option is one option of a select.
 type Option struct{ Value, Text string }
 
+// SizeUnits are the units of a size field.
+var SizeUnits = []Option{{Value: "GiB", Text: "GiB"}, {Value: "MiB", Text: "MiB"}}
+
 // SelectChoices are the options of a select. If there are too many, Options holds only the first ones, Search is the
 // address of a text search and All the address of a page with all options.
 type SelectChoices struct {

@@ -13,7 +13,7 @@ import (
 	"strconv"
 )
 
-// DayBar is the history of the last 24 hours. The present is at its right end.
+// DayBar shows the history of a status in the last 24 hours. The right end of the bar is the current time.
 func DayBar(d fleet.Day) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -8,8 +8,8 @@ package kit
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// DialogPage is a dialog shown as a separate page, for browsers without JavaScript. With JavaScript, its fragment fills
-// the shared dialog.
+// DialogPage is a dialog shown as a separate page, for browsers without JavaScript. With JavaScript, the browser loads
+// only the fragment "dialog" and shows it in the layout's dialog element.
 func DialogPage(crumbs []Breadcrumb, title string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -31,6 +31,11 @@ func (e AssignedObject) actionStates(states []fleet.ActionState) []fleet.ActionS
 	return policy.RestrictActions(e.Actor, e.Type.Info().Label, "", states)
 }
 
+// HostStates returns the states of actions on the object on a host, with the reasons of the actor's permissions.
+func (e AssignedObject) HostStates(states []fleet.ActionState) []fleet.ActionState {
+	return e.actionStates(states)
+}
+
 // AssignAction opens the dialog that assigns the object to more hosts.
 func (e AssignedObject) AssignAction() ActionButton {
 	return ActionButton{Icon: "plug", Word: "Assign to hosts", Href: e.page() + "/assign", Dialog: true}.WithReasonFrom(e.actionStates(e.States), fleet.ActAssign)

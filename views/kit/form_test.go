@@ -7,9 +7,9 @@ import (
 	"quantix/internal/testkit/rendered"
 )
 
-// TestPostFormNamesPathAndTarget checks that a form names one path, for requests with and without JavaScript, and the
-// element to replace, if any.
-func TestPostFormNamesPathAndTarget(t *testing.T) {
+// TestPostFormHasOnePathAndOptionalTarget checks that a form names one path, for requests with and without JavaScript,
+// and the element to replace, if any.
+func TestPostFormHasOnePathAndOptionalTarget(t *testing.T) {
 	t.Parallel()
 	const dialog = `<form method="post" action="/x?a=1&amp;b=2" hx-post="/x?a=1&amp;b=2" hx-target="#dialog" hx-swap="innerHTML" class="dialog-form">`
 	if got := rendered.HTML(t, DialogForm(Dialog{Title: "T", Action: "/x?a=1&b=2"})); !strings.HasPrefix(got, dialog) {

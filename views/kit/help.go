@@ -14,6 +14,9 @@ type Topic string
 // Topics of the forms.
 const (
 	HelpHostLabels    Topic = "hosts#label-hosts"
+	HelpHostPlacement Topic = "hosts#keep-new-vms-away-from-a-host"
+	HelpHostCapacity  Topic = "hosts#capacity-of-a-host"
+	HelpCluster       Topic = "hosts#clusters"
 	HelpPool          Topic = "storage#create-a-pool"
 	HelpAssign        Topic = "storage#assign-a-pool-to-more-hosts-release-it"
 	HelpImage         Topic = "images#add-an-image"

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestLinkChangesOneValueAtATime(t *testing.T) {
+func TestLinkChangesOnlyNamedQueryParameters(t *testing.T) {
 	t.Parallel()
 	l := Link{"/vms", url.Values{"filter": {"state:running label:env=prod"}, "after": {"x"}}}
 	for name, c := range map[string]struct {

@@ -10,9 +10,9 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "strings"
 
-// LiveElement is a part of a page that follows wake-up keys. href is the page's own address: the same handler renders
-// the page and the fragment with that id, so both share one template. The part also refreshes at an interval ("10s"),
-// and on further triggers.
+// LiveElement is a part of a page that refreshes when one of the wake-up keys changes, at the interval every ("10s"),
+// and on the htmx triggers in also. href is the page's own address: the page's handler also answers with the fragment
+// of that id alone, so both share one template.
 func LiveElement(id, class, keys, href, every string, also ...string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -95,7 +95,7 @@ func LiveElement(id, class, keys, href, every string, also ...string) templ.Comp
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, " ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "  ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

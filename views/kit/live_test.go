@@ -9,9 +9,9 @@ import (
 	"quantix/internal/testkit/rendered"
 )
 
-// TestFragmentOfLivePartIsItsContent checks that the fragment of a live part contains only the content, without the
-// enclosing element.
-func TestFragmentOfLivePartIsItsContent(t *testing.T) {
+// TestLiveElementFragmentOmitsEnclosingElement checks that the fragment of a live part contains only the content,
+// without the enclosing element.
+func TestLiveElementFragmentOmitsEnclosingElement(t *testing.T) {
 	t.Parallel()
 	live := withChildren(LiveElement("rows", "card", "vms hosts", "/vms?tab=x&sort=name", "30s", "poke delay:6s"), StateChip("ok", "eye", "In it"))
 	got := rendered.HTML(t, live)

@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "quantix/internal/fleet"
 
-// StatusMatrixCard renders a matrix.
+// StatusMatrixCard renders a table of statuses: of one object on all its hosts, or of all objects of one host.
 func StatusMatrixCard[T any](m StatusMatrix[T]) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

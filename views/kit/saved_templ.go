@@ -10,8 +10,8 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "quantix/views"
 
-// savedViewsMenu is the menu of saved views. It loads them when it opens, so a list's page does not wait for them.
-// Without JavaScript it links to their page.
+// savedViewsMenu is the menu of saved views. The menu loads the views when it opens, so that the list's page is not
+// delayed. Without JavaScript, the menu contains a link to the page of saved views.
 func savedViewsMenu(l *List) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -280,8 +280,8 @@ func SavedViewsMenu(p SavedViewsPage) templ.Component {
 	})
 }
 
-// savedViewForm is a form that changes the saved views and then shows them again. The caller nests the form's fields in
-// it.
+// savedViewForm is a form that changes the saved views; the response is the updated menu. The caller nests the fields
+// in the form.
 func savedViewForm(p SavedViewsPage, path string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -10,8 +10,8 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "quantix/static"
 
-// Stylesheet adds a stylesheet that only a few pages need. It is separate, so that a new browser's first page stays
-// small.
+// Stylesheet links a stylesheet that only a few pages need. A separate file keeps the first page that a new browser
+// loads small.
 func Stylesheet(name string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

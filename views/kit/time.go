@@ -20,6 +20,15 @@ func ShortDuration(d time.Duration) string {
 	return fmt.Sprintf("%d d", d/(24*time.Hour))
 }
 
+// AgoText formats how long ago an event was: "just now", "12 s ago". Ages below 10 s are within the time that a report
+// takes.
+func AgoText(d time.Duration) string {
+	if d < 10*time.Second {
+		return "just now"
+	}
+	return ShortDuration(d) + " ago"
+}
+
 // ElapsedText formats how long an operation lasted: "0.6 s", "12 s", "3 min".
 func ElapsedText(d time.Duration) string {
 	if d < 100*time.Millisecond {
@@ -35,3 +44,11 @@ func ElapsedText(d time.Duration) string {
 func ScriptTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func utcTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// AgeText is the age of a host's last report, such as "3 h"; a report that never came has none.
+func AgeText(t *time.Time, now time.Time) string {
+	if t == nil {
+		return "unknown"
+	}
+	return ShortDuration(now.Sub(*t))
+}

@@ -16,6 +16,7 @@ type Page struct {
 	Tab      string
 	Network  fleet.NetworkView
 	Statuses kit.HostStatuses[fleet.NetworkHost] // tab hosts
+	Drifted  []fleet.NetworkHost                 // tab hosts: the first hosts with another definition of the network
 	VMs      []fleet.VMView
 	Picture  fleet.NetworkTopology // tab topology
 	Prev     string                // cursors of the previous and next page of VMs

@@ -10,10 +10,10 @@ import (
 	"quantix/views/kit"
 )
 
-// TestGridAllocationsPerStatusAreBounded limits the allocations for a full page of 50 hosts and 40 pools, because its
-// 2,000 statuses take most of the page's time. The limit leaves room for the race detector, under which buffer pools
-// reuse less.
-func TestGridAllocationsPerStatusAreBounded(t *testing.T) {
+// TestPoolGridHeapAllocationsPerStatusAreBounded limits the allocations for a full page of 50 hosts and 40 pools,
+// because its 2,000 statuses take most of the page's time. The limit leaves room for the race detector, under which
+// buffer pools reuse less.
+func TestPoolGridHeapAllocationsPerStatusAreBounded(t *testing.T) {
 	p := GridPage{Actor: fleet.Actor{Role: fleet.RoleAdmin}}
 	for i := range MaxGridPools {
 		p.States.Pools.Items = append(p.States.Pools.Items, fleet.PoolView{Pool: fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: fmt.Sprintf("pool-%02d", i)}})

@@ -18,6 +18,7 @@ type Page struct {
 	Tab      string
 	Pool     fleet.PoolView                   // with only the first few hosts
 	Statuses kit.HostStatuses[fleet.PoolHost] // tab health
+	Drifted  []fleet.PoolHost                 // tab health: the first hosts with another definition of the pool
 	Now      time.Time
 	Volumes  VolumesTab     // tab volumes
 	Uploads  []fleet.Upload // tab volumes: the actor's own unfinished uploads

@@ -8,9 +8,9 @@ import (
 
 // VolumeForm holds the values that a person typed in a volume's dialog.
 type VolumeForm struct {
-	Name, Format, Size, Host, Confirm string
-	URL, Checksum, ChecksumURL, File  string
-	Full, Overcommit                  bool
+	Name, Format, Size, Unit, Host, Confirm string
+	URL, Checksum, ChecksumURL, File        string
+	Full, Overcommit                        bool
 }
 
 // VolumePage is a dialog about a new or existing volume.

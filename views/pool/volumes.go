@@ -22,7 +22,7 @@ type VolumeRow struct {
 	Published        *VolumePublication // nil: not offered to tenants
 	WhyUnpublishable string             // why the volume cannot be published
 	Orphan           bool               // nothing uses the volume
-	// time at which an export is deleted automatically; nil: the volume is no export
+	// time at which an export is deleted automatically; nil if the volume is not an export
 	FetchUntil   *time.Time
 	ActionStates []fleet.ActionState
 }

@@ -129,7 +129,7 @@ func taskDock(f PageLayout) templ.Component {
 	})
 }
 
-// RecentTasks is the dock's table.
+// RecentTasks is the table of recent tasks in the task dock.
 func RecentTasks(d TaskDock) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

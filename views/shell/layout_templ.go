@@ -317,8 +317,8 @@ func Layout(f PageLayout, body templ.Component) templ.Component {
 	})
 }
 
-// PublicPage is a page that visitors can read without signing in. It has only the top bar, which offers such visitors
-// nothing but the sign-in.
+// PublicPage is a page that visitors can read without signing in. Apart from the content, visitors see only the top
+// bar, with the links to the help and to the sign-in.
 func PublicPage(f PageLayout, body templ.Component) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

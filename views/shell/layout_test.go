@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestHtmxSettlesNoStyleAttributes checks that htmx does not copy style attributes while it settles new elements. The
+// TestHtmxCopiesNoStyleAttributes checks that htmx does not copy style attributes while it settles new elements. The
 // content security policy forbids them, but browsers write them when a user resizes a text area.
-func TestHtmxSettlesNoStyleAttributes(t *testing.T) {
+func TestHtmxCopiesNoStyleAttributes(t *testing.T) {
 	t.Parallel()
 	var config struct{ AttributesToSettle []string }
 	if err := json.Unmarshal([]byte(htmxConfig), &config); err != nil {

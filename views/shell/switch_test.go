@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestProjectPickerLinksToCurrentList(t *testing.T) {
+func TestProjectSwitcherLinksToCurrentList(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ path, query, project, want string }{
 		{"/vms", "filter=web&after=x", "1", "/vms?filter=web&project=1"},

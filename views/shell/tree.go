@@ -49,11 +49,14 @@ func (l *TreeLevel) id(key string) string { return "t-" + kit.ElementIDSlug(l.No
 // defaultLevelKeys are the wake-up keys of rows without a key of their own.
 const defaultLevelKeys = "vms"
 
-// liveKeys are the wake-up keys of an expanded row: the key of its object, and for a host also "vms".
+// liveKeys are the wake-up keys of an expanded row: the key of its object, and the keys of the objects that its level
+// shows or counts.
 func (i *TreeItem) liveKeys() string {
 	switch t, _ := fleet.ResourceByLabel(i.Kind); {
 	case t.Key == fleet.TypeHost:
 		return i.Key + " vms"
+	case t.Key == fleet.TypeCluster:
+		return i.Key + " hosts vms"
 	case t.FollowsOwnKey && t.Key != fleet.TypeVM:
 		return i.Key
 	}

@@ -298,7 +298,7 @@ func TreePage(l TreeLevel) templ.Component {
 	})
 }
 
-// TreeRows is the content of one level.
+// TreeRows are the rows of one level of the inventory tree.
 func TreeRows(l TreeLevel) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

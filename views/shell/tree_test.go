@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestTreeViewsFollowPermissions(t *testing.T) {
+func TestVisibleTreeViewsDependOnRole(t *testing.T) {
 	t.Parallel()
 	member := fleet.Actor{UserID: "mia", Projects: map[fleet.ProjectID]fleet.Role{"1": fleet.RoleMember}}
 	for name, c := range map[string]struct {

@@ -9,7 +9,7 @@ import (
 	"quantix/views/kit"
 )
 
-func TestTabsKeepFilterAndDropCursor(t *testing.T) {
+func TestTaskListTabsKeepProjectButNotPageCursor(t *testing.T) {
 	t.Parallel()
 	var tasks ListPage
 	tasks.Link = kit.Link{Path: "/tasks", Query: url.Values{"project": {"1"}, "after": {"x"}, "filter": {"who:me"}}}

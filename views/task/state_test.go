@@ -11,7 +11,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func TestTaskResultFollowsState(t *testing.T) {
+func TestTaskResultTextDependsOnState(t *testing.T) {
 	t.Parallel()
 	ended := noon.Add(640 * time.Millisecond)
 	job := func(state fleet.JobState, change ...func(*fleet.Task)) fleet.Task {

@@ -22,7 +22,7 @@ type FleetPage struct {
 	Statuses fleet.NetworkGrid
 }
 
-// FleetTopology shows the networks by host: a row for each host, a rail for each network.
+// FleetTopology shows the networks by host: a row for each host, and a vertical line (rail) for each network.
 func FleetTopology(p FleetPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

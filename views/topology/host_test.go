@@ -130,9 +130,9 @@ func TestHostFaultsShownAtTheirNodes(t *testing.T) {
 	}
 }
 
-// TestOfflineHostIsUnknown checks that all nodes and lines of an offline host are unknown, also if the last report had
-// faults.
-func TestOfflineHostIsUnknown(t *testing.T) {
+// TestTopologyOfOfflineHostDrawnAsUnknown checks that all nodes and lines of an offline host are unknown, also if the
+// last report had faults.
+func TestTopologyOfOfflineHostDrawnAsUnknown(t *testing.T) {
 	t.Parallel()
 	g := topology.HostGraph(changedServer(func(h *fleet.HostTopology) {
 		h.Host.SeenAt, h.Host.InventoryAt = &staleReport, &staleReport
@@ -212,9 +212,9 @@ func TestOverlayIsConnectedToItsTunnel(t *testing.T) {
 	}
 }
 
-// TestHostReportWithCycleOrTooManyDevicesIsDrawn checks that a report with a device cycle, or with more devices than a
+// TestDeviceCyclesAndLongDeviceListsAreDrawn checks that a report with a device cycle, or with more devices than a
 // picture holds, is drawn.
-func TestHostReportWithCycleOrTooManyDevicesIsDrawn(t *testing.T) {
+func TestDeviceCyclesAndLongDeviceListsAreDrawn(t *testing.T) {
 	t.Parallel()
 	g := topology.HostGraph(changedServer(func(h *fleet.HostTopology) {
 		nics := []fleet.HostNIC{{Name: "a", Kind: "bridge", Master: "b", Up: true}, {Name: "b", Kind: "bridge", Master: "a", Up: true}, {Name: "c", Kind: "vlan", Over: "c", Up: true}}
@@ -237,9 +237,9 @@ func TestHostReportWithCycleOrTooManyDevicesIsDrawn(t *testing.T) {
 	checkPicture(t, topology.LayOut(g))
 }
 
-// TestNetworksUnknownWithoutHypervisor checks that devices stay known while only the hypervisor does not respond,
-// and that networks become unknown.
-func TestNetworksUnknownWithoutHypervisor(t *testing.T) {
+// TestNetworksUnknownWhileHypervisorUnreachable checks that devices stay known while only the hypervisor does not
+// respond, and that networks become unknown.
+func TestNetworksUnknownWhileHypervisorUnreachable(t *testing.T) {
 	t.Parallel()
 	g := topology.HostGraph(changedServer(func(h *fleet.HostTopology) {
 		h.Host.InventoryAt = &staleReport

@@ -18,7 +18,8 @@ const (
 	columnGap     = 36
 	headHeight    = 28
 	pictureMargin = 4
-	// signDistance is the distance of a fault sign from the end of its line. It keeps the signs of several lines apart.
+	// signDistance is the distance of a fault sign from the end of its line, so that the signs of several lines do not
+	// overlap.
 	signDistance = 18
 )
 

@@ -73,8 +73,8 @@ func TestNetworkGraphConnectsHostsToVMs(t *testing.T) {
 	}
 }
 
-// TestHostReportAffectsOnlyDevicesOfThatHost checks that one host's report never affects another host's devices.
-func TestHostReportAffectsOnlyDevicesOfThatHost(t *testing.T) {
+// TestDeviceReportChangesOnlyReportingHost checks that one host's report never affects another host's devices.
+func TestDeviceReportChangesOnlyReportingHost(t *testing.T) {
 	t.Parallel()
 	in := officeNetwork()
 	before := topology.NetworkGraph(in, now)
@@ -112,7 +112,7 @@ func TestNetworkGraphHidesHostsWithoutPermission(t *testing.T) {
 	}
 }
 
-func TestNetworkPictureLinksToHostsItOmits(t *testing.T) {
+func TestNetworkGraphLinksToOmittedHosts(t *testing.T) {
 	t.Parallel()
 	in := officeNetwork()
 	in.MoreHosts = 9995

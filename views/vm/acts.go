@@ -14,13 +14,19 @@ var actionIcons = map[fleet.Action]string{
 	fleet.ActPause: "pause", fleet.ActResume: "play", fleet.ActConsole: "monitor", fleet.ActEdit: "pencil", fleet.ActProtect: "shield", fleet.ActDelete: "trash-2",
 }
 
-// confirmText is the browser's confirmation text for an action that may lose data which the guest has not written yet;
-// empty: no confirmation.
-func confirmText(a fleet.Action, name string) string {
-	if !a.JobKind().Info().InterruptsWaits {
-		return ""
-	}
-	return a.Label() + " " + name + "? The guest is not shut down cleanly: unwritten data is lost."
+// PowerConfirmation is the confirmation of a power action that interrupts the guest's services.
+type PowerConfirmation struct {
+	One, Many string // effect on one guest, and on several
+	LosesData bool   // the guest loses unwritten data
+}
+
+// PowerConfirmations are the power actions that ask for confirmation.
+var PowerConfirmations = map[fleet.Action]PowerConfirmation{
+	fleet.ActShutdown: {"The guest shuts down, and the VM stays off until it is started.", "The guests shut down, and the VMs stay off until they are started.", false},
+	fleet.ActRestart:  {"The guest shuts down, and the VM starts again.", "The guests shut down, and the VMs start again.", false},
+	fleet.ActReboot:   {"The guest reboots.", "The guests reboot.", false},
+	fleet.ActReset:    {"The guest is not shut down cleanly: unwritten data is lost.", "The guests are not shut down cleanly: unwritten data is lost.", true},
+	fleet.ActStop:     {"The guest is not shut down cleanly: unwritten data is lost.", "The guests are not shut down cleanly: unwritten data is lost.", true},
 }
 
 func actionButton(vm fleet.VMView, s fleet.ActionState) kit.ActionButton {
@@ -42,7 +48,13 @@ func actionButton(vm fleet.VMView, s fleet.ActionState) kit.ActionButton {
 			a.Word += "…"
 		}
 	default:
-		a.Post, a.PostValues, a.Confirm = views.VMPath(vm.ID, "actions"), []kit.FormValue{{Name: "action", Value: string(s.Action)}}, confirmText(s.Action, vm.Name)
+		a.Post, a.PostValues = views.VMPath(vm.ID, "actions"), []kit.FormValue{{Name: "action", Value: string(s.Action)}}
+		if c, asks := PowerConfirmations[s.Action]; asks {
+			a.Confirm = a.Word + " " + vm.Name + "? " + c.One
+			if !c.LosesData {
+				a.ConfirmTone = "primary"
+			}
+		}
 	}
 	return a
 }

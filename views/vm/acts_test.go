@@ -89,15 +89,20 @@ func TestVMMenuHasEveryAction(t *testing.T) {
 	}
 }
 
-// TestOnlyForcedActionsAskForConfirmation checks that only actions that may lose the guest's unwritten data ask for
-// confirmation. Actions without an action state are disabled.
-func TestOnlyForcedActionsAskForConfirmation(t *testing.T) {
+// TestActionsThatInterruptGuestAskForConfirmation checks that exactly the actions that end a guest's run ask for
+// confirmation, and that the confirming button warns only if the guest may lose unwritten data. Actions without an
+// action state are disabled.
+func TestActionsThatInterruptGuestAskForConfirmation(t *testing.T) {
 	t.Parallel()
 	vm := reportedVM(fleet.PhaseRunning)
+	interrupts := []fleet.Action{fleet.ActShutdown, fleet.ActRestart, fleet.ActReboot, fleet.ActReset, fleet.ActStop}
 	for _, s := range vm.Actions() {
 		a := actionButton(vm, s)
-		forces := s.Action == fleet.ActStop || s.Action == fleet.ActReset
-		if (a.Confirm != "") != forces || a.Post != "" && (len(a.PostValues) != 1 || a.PostValues[0].Name != "action") {
+		asks, forces := strings.HasPrefix(a.Confirm, a.Word+" "+vm.Name+"? "), s.Action.JobKind().Info().InterruptsWaits
+		if asks != slices.Contains(interrupts, s.Action) || (a.ConfirmTone == "primary") != (asks && !forces) {
+			t.Errorf("%s asks %q with the tone %q", a.Word, a.Confirm, a.ConfirmTone)
+		}
+		if a.Post != "" && (len(a.PostValues) != 1 || a.PostValues[0].Name != "action") {
 			t.Errorf("%+v", a)
 		}
 		if a.Danger != strings.HasSuffix(a.Href, "/delete") || a.Danger && !a.Dialog {

@@ -346,7 +346,7 @@ func bulkEditField(p BulkEditData, v fleet.VMField) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "spec.memoryMiB", ID: "spec-memoryMiB-unit", Label: "Memory unit", Value: p.Form.memoryUnit(), Short: true}, memoryUnitOptions).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "spec.memoryMiB", ID: "spec-memoryMiB-unit", Label: "Memory unit", Value: p.Form.memoryUnit(), Short: true}, kit.SizeUnits).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -3,6 +3,7 @@ package vm
 import (
 	"strings"
 
+	"quantix/internal/drift"
 	"quantix/internal/fleet"
 	"quantix/views/kit"
 )
@@ -28,13 +29,28 @@ func actualValue(vm fleet.VMView, field, wanted string) string {
 	return wanted
 }
 
-// driftFieldsText lists the fields with drift: "vCPUs, memory".
+// openDrift is the drift that nobody ignores.
+func openDrift(vm *fleet.VMView) []fleet.Drift {
+	if vm.Status == nil {
+		return nil
+	}
+	return drift.Open(vm.Status.Drift)
+}
+
+// driftFieldsText lists the fields with drift that nobody ignores: "vCPUs, memory".
 func driftFieldsText(vm *fleet.VMView) string {
-	words := make([]string, len(vm.Status.Drift))
-	for i, d := range vm.Status.Drift {
+	all := openDrift(vm)
+	words := make([]string, len(all))
+	for i, d := range all {
 		words[i] = fieldLabel(d.Field)
 	}
 	return strings.Join(words, ", ")
+}
+
+// isOpenDrift reports whether the field has drift that nobody ignores.
+func isOpenDrift(vm fleet.VMView, field string) bool {
+	d := fieldDrift(vm, field)
+	return d != nil && !d.Ignored
 }
 
 func fieldDrift(vm fleet.VMView, field string) *fleet.Drift {
@@ -49,15 +65,42 @@ func fieldDrift(vm fleet.VMView, field string) *fleet.Drift {
 	return nil
 }
 
-// acceptDriftAction is the action that accepts the drift of one field. The request contains the value shown on the
-// page, because the host's value may change before the click.
-func (p Page) acceptDriftAction(d fleet.Drift) kit.ActionButton {
-	a := kit.ActionButton{
-		Word: "Accept drift", Label: "Accept drift " + fieldLabel(d.Field), Post: p.path("accept-drift"), Why: p.whyNotResolveDrift(fleet.ActAcceptDrift),
-		PostValues: []kit.FormValue{{Name: "field", Value: d.Field}, {Name: "actual", Value: d.Actual}},
-	}
-	if d.Take == nil {
-		a = a.DisableFor("Quantix has no setting for this value. Reapply, or leave the drift.")
+// reapplyAllAction reapplies all fields with drift.
+func (p Page) reapplyAllAction() kit.ActionButton {
+	a := p.reapplyAction()
+	if len(p.VM.Status.Drift) > 1 {
+		a.Word = "Reapply all"
 	}
 	return a
+}
+
+// driftRows are the fields with drift.
+func (p Page) driftRows() []kit.DriftRow {
+	rows := make([]kit.DriftRow, len(p.VM.Status.Drift))
+	for i, d := range p.VM.Status.Drift {
+		rows[i] = kit.DriftRow{ID: d.Field, Wanted: wantedValue(p.VM, d)}
+		acts := kit.DriftActions{
+			Base: p.path(), Back: p.path(), Field: d, Label: fieldLabel(d.Field), WhyNotAccept: p.whyNotResolveDrift(fleet.ActAcceptDrift),
+			WhyNotReapply: p.whyNotResolveDrift(fleet.ActReapply), WhyNotIgnore: p.whyNotResolveDrift(fleet.ActIgnoreDrift),
+		}
+		if s := p.actionState(fleet.ActEdit); !s.Allowed {
+			acts.WhyNotChange = s.Reason
+		}
+		if d.Take == nil && acts.WhyNotAccept == "" {
+			acts.WhyNotAccept = "Quantix has no setting for this value. Reapply, or ignore the drift."
+		}
+		acts.Fill(&rows[i])
+	}
+	return rows
+}
+
+// wantedValue is the spec's value of the field with drift.
+func wantedValue(vm fleet.VMView, d fleet.Drift) string {
+	if d.Field == "name" {
+		return vm.Name
+	}
+	if f, ok := fleet.FieldByName(d.Field); ok {
+		return f.Words(vm.Spec)
+	}
+	return d.Applied
 }

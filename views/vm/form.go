@@ -24,6 +24,8 @@ type Form struct {
 	VM             fleet.VM // edited VM
 	Wizard         Wizard
 	CPUModels      []fleet.CPUModelUse // CPU models available to guests
+	Clusters       []fleet.Cluster     // of a new VM: all clusters
+	HostCluster    fleet.ClusterID     // of a new VM: the chosen host's cluster; empty: no host, or the actor may not see hosts
 
 	Specs []fleet.Customization // customization specs for the first boot of a new VM
 
@@ -188,8 +190,6 @@ func ParseLibraryImageValue(value fleet.PoolID) (fleet.ImageID, fleet.ImageVersi
 }
 
 var firmwareOptions = []kit.Option{{Value: "uefi", Text: "UEFI"}, {Value: "bios", Text: "BIOS"}}
-
-var memoryUnitOptions = []kit.Option{{Value: "GiB", Text: "GiB"}, {Value: "MiB", Text: "MiB"}}
 
 var diskSources = []kit.Option{{Value: "empty", Text: "Empty disk"}, {Value: "image", Text: "Copy of an image"}, {Value: "overlay", Text: "Overlay on an image"}}
 

@@ -22,7 +22,7 @@ type GrowPage struct {
 
 // GrowForm holds the values that a person typed in a GrowPage.
 type GrowForm struct {
-	Size       string
+	Size, Unit string
 	Overcommit bool
 }
 

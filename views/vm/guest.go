@@ -51,11 +51,21 @@ var guestIcons = map[fleet.Action]string{
 	fleet.ActFreeze: "pause", fleet.ActThaw: "play", fleet.ActClock: "clock", fleet.ActTrim: "hard-drive", fleet.ActGuestPassword: "key-round", fleet.ActExec: "terminal",
 }
 
+// guestBootTime is how long a guest may boot before an agent that does not answer counts as a problem.
+const guestBootTime = 5 * time.Minute
+
+// guestIsBooting reports whether the guest started so recently that its agent may not run yet.
+func guestIsBooting(s fleet.VMStatus, now time.Time) bool {
+	return s.Guest != nil && s.Guest.Agent == fleet.AgentNotResponding && s.StartedAt != nil && now.Sub(*s.StartedAt).Abs() < guestBootTime
+}
+
 // guestAgentLook is the icon, tone and word for the guest agent's state.
-func guestAgentLook(g fleet.GuestStatus) (icon, tone, word string) {
+func guestAgentLook(g fleet.GuestStatus, booting bool) (icon, tone, word string) {
 	switch {
 	case g.Agent == fleet.AgentNone:
 		return "circle-dashed", "idle", "No channel"
+	case booting:
+		return "clock", "idle", "No answer yet"
 	case g.Agent != fleet.AgentAnswers:
 		return "circle-question-mark", "warn", "Does not answer"
 	case g.Frozen:
@@ -65,12 +75,14 @@ func guestAgentLook(g fleet.GuestStatus) (icon, tone, word string) {
 }
 
 // guestAgentHelp explains how to make the guest agent respond. It is empty if the agent responds.
-func guestAgentHelp(g fleet.GuestStatus) string {
-	switch g.Agent {
-	case fleet.AgentNone:
+func guestAgentHelp(g fleet.GuestStatus, booting bool) string {
+	switch {
+	case g.Agent == fleet.AgentNone:
 		return "Enable the guest agent under Configure, Other devices. The change takes effect at the guest's next start."
-	case fleet.AgentAnswers:
+	case g.Agent == fleet.AgentAnswers:
 		return ""
+	case booting:
+		return "The guest is starting. Its agent answers when the guest has booted, if qemu-guest-agent is installed in it."
 	}
 	return "Install and start qemu-guest-agent in the guest. Without it, addresses come from DHCP and ARP, and snapshots are not quiesced."
 }

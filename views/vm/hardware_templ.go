@@ -583,7 +583,7 @@ func hardwareTable(p Page) templ.Component {
 	})
 }
 
-// currentUntilNextStart shows the running guest's current value, which stays until its next start.
+// currentUntilNextStart shows the running guest's current value, which stays until the guest's next start.
 func currentUntilNextStart(vm fleet.VMView, field, now string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

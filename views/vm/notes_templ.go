@@ -178,8 +178,8 @@ func vmNotices(p Page) templ.Component {
 	})
 }
 
-// leavePoweredOffNote offers to leave the VM powered off after a failed job. It needs no confirmation, since no guest
-// runs.
+// leavePoweredOffNote offers to clear the fault or error of a stopped VM by leaving the VM powered off. The button
+// needs no confirmation, because no guest runs.
 func leavePoweredOffNote(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

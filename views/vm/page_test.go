@@ -51,7 +51,7 @@ func TestVMTabsAreLinks(t *testing.T) {
 	}
 }
 
-func TestVMCrumbsHideHostsFromTenants(t *testing.T) {
+func TestVMBreadcrumbsHideHostsFromTenants(t *testing.T) {
 	t.Parallel()
 	p := Page{VM: reportedVM(fleet.PhaseRunning), MaySeeHosts: true}
 	if got := p.crumbs(); !cmp.Equal(got, []kit.Breadcrumb{{Text: "Virtual machines", Href: "/vms"}, {Text: "h1", Href: "/hosts/2"}}) {
@@ -62,7 +62,7 @@ func TestVMCrumbsHideHostsFromTenants(t *testing.T) {
 	}
 }
 
-func TestVMPageNamesPoolsFieldsAndActions(t *testing.T) {
+func TestVMPageLabelsPoolsFieldsAndActions(t *testing.T) {
 	t.Parallel()
 	p := Page{VM: reportedVM(fleet.PhaseRunning), Pools: map[fleet.PoolID]string{"1": "fast"}, Actions: []fleet.ActionState{{Action: fleet.ActStart, Reason: "It runs."}}}
 	if p.poolName("1") != "fast" || p.poolName("2") != "a pool" {
@@ -86,9 +86,6 @@ func TestVMPageNamesPoolsFieldsAndActions(t *testing.T) {
 		}
 	}
 	for _, a := range fleet.VMActions {
-		if asked := confirmText(a, "web") != ""; asked != (a == fleet.ActStop || a == fleet.ActReset) {
-			t.Errorf("%s asks for confirmation: %v", a, asked)
-		}
 		if actionIcons[a] == "" {
 			t.Errorf("%s has no icon", a)
 		}

@@ -98,13 +98,21 @@ func (f Form) withSummary(one formSection) formSection {
 		one.open = one.open || f.Errors.ForFieldOrBelow(p.name) != ""
 		if now := f.typedValue(p.name); now != "" {
 			set = append(set, p.input.Label+": "+p.valueText(now))
-		} else if text := p.input.DefaultText(); text != "" {
+		} else if text := f.defaultText(p); text != "" {
 			defaults = append(defaults, p.input.Label+": "+text)
 		}
 		one.open = one.open || f.Errors.At(p.name) != ""
 	}
 	one.summary = cmp.Or(strings.Join(append(set, defaults...), ", "), "none")
 	return one
+}
+
+// defaultText describes the field's default in words.
+func (f Form) defaultText(p formField) string {
+	if p.name == cpuModelField {
+		return cmp.Or(f.cpuModelDefault(), p.input.DefaultText())
+	}
+	return p.input.DefaultText()
 }
 
 // valueText describes a value of the field in words.
@@ -146,7 +154,7 @@ func (f Form) isForbidden(p formField) bool {
 // suggestions are the suggestions for a text field. Those for CPU models come from the hosts; actors who may see hosts
 // also get the number of hosts that support the model.
 func (f Form) suggestions(p formField) []fleet.Option {
-	if p.name != "spec.cpu.model" {
+	if p.name != cpuModelField {
 		return p.input.Options
 	}
 	out := slices.Clone(p.input.Options)

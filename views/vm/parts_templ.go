@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// formSections are the sections of rarely used settings; each heading summarizes its values.
+// formSections are the sections of rarely used settings; each heading summarizes the section's values.
 func formSections(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -421,7 +421,7 @@ func formFieldInput(f Form, v formField, when fleet.EffectTime) templ.Component 
 				return templ_7745c5c3_Err
 			}
 		case fleet.InputText:
-			templ_7745c5c3_Err = kit.TextField(withSuggestionList(in, v.input)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(withSuggestionList(in, f.withClusterDefault(v))).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -15,8 +15,8 @@ import (
 	"strconv"
 )
 
-// PlanBody shows the effects of a change. The effects that the portal computes appear immediately, those that the host
-// computes later.
+// PlanBody shows the effects of a change before the change is applied. The effects that the portal computes appear
+// immediately. The effects that the host computes appear when the host has answered.
 func PlanBody(p PlanPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

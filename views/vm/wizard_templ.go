@@ -15,8 +15,8 @@ import (
 	"strconv"
 )
 
-// sourceSelect is the select of a new VM's source. Its buttons submit the form, and the server prefills it, so they
-// work without JavaScript.
+// sourceSelect is the choice of a new VM's source. Each button submits the form, and the server prefills the form for
+// that source, so the choice works without JavaScript.
 func sourceSelect(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -429,7 +429,7 @@ func importNoteLines(list []ImportNote) templ.Component {
 	})
 }
 
-// SummaryAside is the summary of the new VM next to the form; it follows the typed values.
+// SummaryAside is the summary of the new VM next to the form. Each change in the form updates the summary.
 func SummaryAside(s *NewVMSummary) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -19,10 +19,11 @@ const (
 
 // BulkActionOpensDialog reports whether the action on several VMs opens a dialog first.
 func BulkActionOpensDialog(a fleet.Action) bool {
-	return a == fleet.ActDelete || a == BulkSnapshot || a == BulkMigrate || a.JobKind().Info().InterruptsWaits
+	_, asks := vmview.PowerConfirmations[a]
+	return asks || a == fleet.ActDelete || a == BulkSnapshot || a == BulkMigrate
 }
 
-// BulkActionPage is the dialog of an action on several VMs: forced power off, delete, migrate or take snapshots.
+// BulkActionPage is the dialog of an action on several VMs: a power action that interrupts guests, delete, migrate or take snapshots.
 type BulkActionPage struct {
 	Action fleet.Action
 	VMs    []fleet.VMView
@@ -55,12 +56,21 @@ func (p BulkActionPage) verb() string {
 
 func (p BulkActionPage) dialog() kit.Dialog {
 	d := kit.Dialog{
-		Title: p.verb() + " " + p.count() + "?", Action: "/vms/bulk", Button: p.verb() + " " + p.count(), Danger: p.Action == fleet.ActDelete || p.Action.JobKind().Info().InterruptsWaits, Back: p.Back,
+		Title: p.verb() + " " + p.count() + "?", Action: "/vms/bulk", Button: p.verb() + " " + p.count(), Danger: p.Action == fleet.ActDelete || vmview.PowerConfirmations[p.Action].LosesData, Back: p.Back,
 	}
 	if p.Action == fleet.ActDelete {
 		d.ButtonContent = vmview.DeleteButtonLabel(p.count())
 	}
 	return d
+}
+
+// effectText describes what a power action does to the guests.
+func (p BulkActionPage) effectText() string {
+	c := vmview.PowerConfirmations[p.Action]
+	if len(p.VMs) == 1 {
+		return c.One
+	}
+	return c.Many
 }
 
 // firstVMs returns the first VMs, and the number of the other VMs.

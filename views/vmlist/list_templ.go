@@ -317,7 +317,7 @@ func listBody(p *ListPage) templ.Component {
 	})
 }
 
-// bulkActionBar has the actions on the selected rows, like the menu of one VM.
+// bulkActionBar is the toolbar with the actions on the selected VMs.
 func bulkActionBar(p *ListPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -9,7 +9,7 @@ import (
 	"quantix/views/kit"
 )
 
-func TestTabsKeepFilterAndDropCursor(t *testing.T) {
+func TestVMListTabsKeepFilterButNotPageCursor(t *testing.T) {
 	t.Parallel()
 	hrefs := func(tabs []kit.Tab) (all, here []string) {
 		for _, tab := range tabs {

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// VMTable is the table of VMs on the page of a host, pool or network. If hosts is true, it has a column for the host.
-// The text empty is shown if there are no VMs.
+// VMTable is the table of VMs on the page of a host, pool or network. If hosts is true, the table has a column for the
+// host. If there are no VMs, VMTable shows the text empty instead.
 func VMTable(title string, vms []fleet.VMView, hosts bool, p kit.Pager, now time.Time, empty string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -253,7 +253,7 @@ func readJSON[T any](c echo.Context, limit int64) (T, error) {
 		return in, err
 	}
 	if err := json.Unmarshal(buf.Bytes(), &in); err != nil {
-		return in, fleet.Errorf(fleet.Malformed, "The JSON of the request does not fit this call: %s.", err)
+		return in, fleet.Errorf(fleet.Malformed, "The JSON of the request cannot be decoded: %s.", err)
 	}
 	return in, wire.EnforceBounds(&in)
 }

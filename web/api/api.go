@@ -225,7 +225,7 @@ func requireResponseFields(doc *huma.OpenAPI) {
 			schema.Required = nil
 			for _, f := range requiredFieldsOf(t) {
 				schema.Required = append(schema.Required, f.name)
-				// huma supports null only for plain types, but not for references to other schemas.
+				// huma supports null for plain types, but not for references to other schemas.
 				if p := schema.Properties[f.name]; f.nullable && p != nil && p.Ref != "" {
 					schema.Properties[f.name] = &huma.Schema{AnyOf: []*huma.Schema{{Ref: p.Ref}, {Type: "null"}}}
 				}

@@ -41,7 +41,8 @@ type updateHostInput struct {
 
 // hostEdit holds the editable fields of a host, at the same JSON paths as in the host.
 type hostEdit struct {
-	Spec fleet.HostSpec `json:"spec"`
+	ClusterID fleet.ClusterID `json:"clusterId"`
+	Spec      fleet.HostSpec  `json:"spec"`
 }
 
 func (api *API) updateHost(ctx context.Context, a fleet.Actor, in *updateHostInput) (*hostOutput, error) {
@@ -50,16 +51,11 @@ func (api *API) updateHost(ctx context.Context, a fleet.Actor, in *updateHostInp
 		if err != nil {
 			return nil, err
 		}
-		to, err := in.Body.applyTo(hostEdit{old.Spec})
+		to, err := in.Body.applyTo(hostEdit{old.ClusterID, old.Spec})
 		if err != nil {
 			return nil, err
 		}
-		if to.Spec.Labels == nil {
-			to.Spec.Labels = map[string]string{}
-		}
-		h, err := api.Control.UpdateHost(ctx, a, in.ID, hosts.UpdateHost{
-			Labels: to.Spec.Labels, Taints: append([]string{}, to.Spec.Taints...), Description: &to.Spec.Description, IfGeneration: cmp.Or(wanted, old.Generation),
-		})
+		h, err := api.Control.UpdateHost(ctx, a, in.ID, hosts.UpdateHost{Spec: to.Spec, ClusterID: to.ClusterID, IfGeneration: cmp.Or(wanted, old.Generation)})
 		return hostAnswer(a, h, err)
 	})
 }
@@ -67,17 +63,23 @@ func (api *API) updateHost(ctx context.Context, a fleet.Actor, in *updateHostInp
 type actOnHostInput struct {
 	HostPath
 	Body struct {
-		Action string `json:"action" doc:"clear-conflict"`
+		Action fleet.Action `json:"action" doc:"cordon, uncordon or clear-conflict"`
 	}
 }
 
 func (api *API) actOnHost(ctx context.Context, a fleet.Actor, in *actOnHostInput) (*hostOutput, error) {
-	if in.Body.Action != "clear-conflict" {
+	var err error
+	switch act := in.Body.Action; act {
+	case fleet.ActCordon, fleet.ActUncordon:
+		err = api.Control.CordonHost(ctx, a, in.ID, act)
+	case fleet.ActClearConflict:
+		err = api.Control.ClearConflict(ctx, a, in.ID)
+	default:
 		var c fleet.Checks
-		c.Add("action", "There is no action %q of a host. Use clear-conflict.", in.Body.Action)
-		return nil, c.Err()
+		c.Add("action", "There is no action %q of a host. Use cordon, uncordon or clear-conflict.", string(act))
+		err = c.Err()
 	}
-	if err := api.Control.ClearConflict(ctx, a, in.ID); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return api.getHost(ctx, a, &in.HostPath)

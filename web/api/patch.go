@@ -130,7 +130,7 @@ func (m MatchHeader) generation() (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 {
-		return 0, fleet.Errorf(fleet.Malformed, "If-Match takes a generation, such as \"If-Match: 3\".")
+		return 0, fleet.Errorf(fleet.Malformed, "The If-Match header must be a generation, such as \"If-Match: 3\".")
 	}
 	return n, nil
 }

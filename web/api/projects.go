@@ -77,8 +77,8 @@ type setMemberInput struct {
 
 func (api *API) setMember(ctx context.Context, a fleet.Actor, in *setMemberInput) (*emptyOutput, error) {
 	if in.Body.Role == fleet.RoleNone {
-		// control removes the member if the role is empty. An empty role in this request only means a missing field, so
-		// it becomes an invalid role.
+		// control removes a member whose role is empty. In this request, an empty role only means that the field is
+		// missing, so it is replaced by an invalid role, which control refuses.
 		in.Body.Role = "none"
 	}
 	return nil, api.Control.SetMember(ctx, a, in.ID, in.User, in.Body.Role)

@@ -38,7 +38,7 @@ var limitedJSON = huma.Format{
 func checkDuplicateNames(text []byte) error {
 	_, err := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true)).ReadValue()
 	if twice, ok := errors.AsType[*jsontext.SyntacticError](err); ok && errors.Is(err, jsontext.ErrDuplicateName) {
-		return fleet.Errorf(fleet.Malformed, "The JSON has %q twice. Send each name once.", fieldNameOfPointer(string(twice.JSONPointer)))
+		return fleet.Errorf(fleet.Malformed, "The JSON has the name %q twice. Send each name once.", fieldNameOfPointer(string(twice.JSONPointer)))
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func yamlToJSON(text []byte) ([]byte, error) {
 		return nil, fleet.Errorf(fleet.Malformed, "This is not valid YAML: %s.", strings.TrimPrefix(fieldNameOfPointer(err.Error()), "yaml: "))
 	}
 	if err := read.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, fleet.Errorf(fleet.Malformed, "The YAML has more than one document. Send one at a time.")
+		return nil, fleet.Errorf(fleet.Malformed, "The YAML has more than one document. Send one document per request.")
 	}
 	if hasYAMLAlias(&doc) {
 		return nil, fleet.Errorf(fleet.Malformed, "The YAML has aliases, which are not supported. Replace each alias by its value.")
@@ -77,7 +77,7 @@ func yamlToJSON(text []byte) ([]byte, error) {
 	}
 	asJSON, err := json.Marshal(tree)
 	if err != nil {
-		return nil, fleet.Errorf(fleet.Malformed, "JSON cannot express this YAML: it has names that are no texts, or infinite numbers.")
+		return nil, fleet.Errorf(fleet.Malformed, "JSON cannot express this YAML: the YAML has keys that are not strings, or infinite numbers.")
 	}
 	return asJSON, nil
 }

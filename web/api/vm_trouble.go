@@ -53,11 +53,6 @@ func (api *API) acceptDrift(ctx context.Context, a fleet.Actor, in *acceptDriftI
 	return changedVMResponder(a)(api.Control.AcceptDrift(ctx, a, in.ID, in.Body.Fields))
 }
 
-func (api *API) reapplyDefinition(ctx context.Context, a fleet.Actor, in *VMPath) (*taskOutput, error) {
-	task, err := api.Control.Reapply(ctx, a, in.ID)
-	return &taskOutput{task}, err
-}
-
 // changedVMResponder returns a function for the response with the changed VM, and the task that applies the change on
 // the host.
 func changedVMResponder(a fleet.Actor) func(fleet.VMView, fleet.TaskID, error) (*vmOutput, error) {

@@ -138,12 +138,13 @@ func (api *API) deleteVM(ctx context.Context, a fleet.Actor, in *deleteVMInput) 
 type actOnVMInput struct {
 	VMPath
 	Body struct {
-		Action fleet.Action `json:"action" doc:"start, shutdown, stop, reboot, reset, pause or resume"`
+		Action     fleet.Action `json:"action" doc:"start, shutdown, stop, reboot, reset, pause or resume"`
+		Overcommit bool         `json:"overcommit,omitempty" doc:"Start the VM although its host has not enough capacity; needs the permission to change hosts"`
 	}
 }
 
 func (api *API) actOnVM(ctx context.Context, a fleet.Actor, in *actOnVMInput) (*taskOutput, error) {
-	task, err := api.Control.RequestPowerAction(ctx, a, in.ID, in.Body.Action)
+	task, err := api.Control.RequestPowerActionWith(ctx, a, in.ID, in.Body.Action, control.PowerOptions{Overcommit: in.Body.Overcommit})
 	return &taskOutput{task}, err
 }
 

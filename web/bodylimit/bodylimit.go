@@ -28,7 +28,7 @@ func TooLarge(limit int64) error {
 
 // TooManyValues returns the error for a body of more than most JSON values.
 func TooManyValues(most int) error {
-	return fleet.Errorf(fleet.TooLarge, "The request holds more than %d values. Send less at once.", most)
+	return fleet.Errorf(fleet.TooLarge, "The request has more than %d JSON values. Send fewer values at once.", most)
 }
 
 // CheckValueCount returns TooManyValues for a body of more than most JSON values. Each list and object counts as one

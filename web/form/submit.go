@@ -120,6 +120,19 @@ func Redraw(back string, show func(c echo.Context) error) Response {
 	}
 }
 
+// OpenDialog shows the dialog that show renders, whichever element sent the request. Without JavaScript, the dialog is
+// a page.
+func OpenDialog(show func(c echo.Context) error) Response {
+	return func(c echo.Context) error {
+		if render.IsHTMXRequest(c) {
+			c.Request().Header.Set("HX-Target", "dialog")
+			c.Response().Header().Set("HX-Retarget", "#dialog")
+			c.Response().Header().Set("HX-Reswap", "innerHTML")
+		}
+		return show(c)
+	}
+}
+
 // ConfirmDialog returns the function that shows a confirmation dialog for an action on the object, such as its
 // deletion.
 func ConfirmDialog[ID ~string, T any](r *render.Renderer, get func(context.Context, fleet.Actor, ID) (T, error), frame func(T) shell.PageLayout, dialog func(T, kit.Errors) templ.Component) Renderer[Empty] {

@@ -49,16 +49,55 @@ func ParseNumber(text string) (int, error) {
 	return n, nil
 }
 
-// ParseDiskSize parses a disk size in GiB and returns bytes; empty text is 0.
-func ParseDiskSize(text string) (int64, error) {
+// ParseRatio parses a ratio such as "1.5"; empty text is 0.
+func ParseRatio(text string) (float64, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil
 	}
 	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(n) || n < 0 || n > fleet.MaxDiskBytes>>30 {
-		return 0, fmt.Errorf("Give the size as a number of GiB, up to %d TiB.", fleet.MaxDiskBytes>>40)
+	if err != nil || n <= 0 {
+		return 0, errors.New("Enter a number above 0, such as 1.5.")
 	}
-	return int64(n * (1 << 30)), nil
+	return n, nil
+}
+
+// RatioText formats a ratio as ParseRatio reads it.
+func RatioText(r float64) string {
+	if r == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(r, 'f', -1, 64)
+}
+
+// ParseDiskSize parses a disk size in GiB and returns bytes; empty text is 0.
+func ParseDiskSize(text string) (int64, error) { return ParseDiskSizeIn("GiB")(text) }
+
+// ParseDiskSizeIn returns the function that parses a disk size in MiB or, with any other unit, in GiB.
+func ParseDiskSizeIn(unit string) func(text string) (int64, error) {
+	factor := 1 << 30
+	if unit == "MiB" {
+		factor = 1 << 20
+	} else {
+		unit = "GiB"
+	}
+	return func(text string) (int64, error) {
+		if text = strings.TrimSpace(text); text == "" {
+			return 0, nil
+		}
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(n) || n < 0 || n*float64(factor) > fleet.MaxDiskBytes {
+			return 0, fmt.Errorf("Give the size as a number of %s, up to %d TiB.", unit, fleet.MaxDiskBytes>>40)
+		}
+		return int64(n * float64(factor)), nil
+	}
+}
+
+// DiskSizeText formats bytes as a number and its unit: MiB below 1 GiB, else GiB. ParseDiskSizeIn returns the same bytes.
+func DiskSizeText(n int64) (size, unit string) {
+	if n < 1<<30 {
+		return strconv.FormatFloat(float64(n)/(1<<20), 'f', -1, 64), "MiB"
+	}
+	return GiBText(n), "GiB"
 }
 
 // GiBText formats bytes as GiB, so that ParseDiskSize returns the same bytes.

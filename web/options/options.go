@@ -94,21 +94,21 @@ func (c Query) matchingOptions(all []kit.Option) []kit.Option {
 func (r *Reader) Search(ctx context.Context, a fleet.Actor, q Query) ([]kit.Option, error) {
 	list, ok := optionReaders[q.Kind]
 	if !ok {
-		return nil, fleet.Errorf(fleet.NotFound, "There is no select of this kind.")
+		return nil, fleet.Errorf(fleet.NotFound, "This kind of option list does not exist.")
 	}
 	all, err := list(r, ctx, a, q)
 	if err != nil {
 		return nil, err
 	}
 	found := q.matchingOptions(all)
-	// Browsers preselect the first option. After a search, that is the first match. Without a search text, it is the
-	// option that chooses nothing.
+	// Browsers preselect the first option. After a search, the first option is the first match. Without a search text,
+	// the first option is the empty option, which chooses nothing.
 	switch text, ok := emptyOptionTexts[q.Kind]; {
 	case ok && q.Text == "":
 		found = slices.Insert(found, 0, kit.Option{Text: text})
 	case ok:
 		found = append(found, kit.Option{Text: text})
-	// Selects of pools and networks have the option "Default" instead of one that chooses nothing.
+	// Selects of pools and networks have the option "Default" instead of an empty option.
 	case q.Text == "" && (q.Kind == "pools" || q.Kind == "networks") && len(found) > 0:
 		found = slices.Insert(found, 0, kit.Option{Text: "Default"})
 	case len(found) == 0:

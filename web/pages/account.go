@@ -36,7 +36,8 @@ type passwordForm struct {
 	Next      string `form:"next"`
 }
 
-// PasswordPage shows the form for a new password. It never repeats a typed password, only the address to return to.
+// PasswordPage shows the form for a new password. After a refusal, it never shows a typed password again; it keeps only
+// the address of the page to return to.
 func (s *Site) PasswordPage(c echo.Context, a fleet.Actor, in passwordForm, how form.Display) error {
 	if !how.WasRefused() {
 		in.Next = c.QueryParam("next")

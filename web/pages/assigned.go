@@ -125,6 +125,34 @@ func (e AssignedPages[ID, T, C]) RetryOnHost(c echo.Context, a fleet.Actor, _ fo
 	return form.StayOnPage(e.pagePath(c), "The host will try again."), err
 }
 
+// hostDriftForm names one field with drift, with the host's value that the page showed.
+type hostDriftForm struct {
+	Field  string `form:"field"`
+	Actual string `form:"actual"`
+}
+
+func (in hostDriftForm) seen() map[string]string { return map[string]string{in.Field: in.Actual} }
+
+func (e AssignedPages[ID, T, C]) ReapplyOnHost(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+	_, err := e.site.Control.ReapplyOnHost(c.Request().Context(), a, e.subject(c), fleet.HostID(c.Param("host")))
+	return form.StayOnPage(e.pagePath(c), "The host will define the "+e.typ.Info().Label+" again."), err
+}
+
+func (e AssignedPages[ID, T, C]) AcceptDriftOnHost(c echo.Context, a fleet.Actor, in hostDriftForm) (form.Response, error) {
+	tasks, err := e.site.Control.AcceptDriftOnHost(c.Request().Context(), a, e.subject(c), fleet.HostID(c.Param("host")), in.seen())
+	return form.StayOnPage(e.pagePath(c), "The drift is accepted: "+kit.CountText(len(tasks), "host")+" will get the value."), err
+}
+
+func (e AssignedPages[ID, T, C]) IgnoreDriftOnHost(c echo.Context, a fleet.Actor, in hostDriftForm) (form.Response, error) {
+	err := e.site.Control.IgnoreDriftOnHost(c.Request().Context(), a, e.subject(c), fleet.HostID(c.Param("host")), in.seen())
+	return form.StayOnPage(e.pagePath(c), "The drift is ignored until the host's value changes."), err
+}
+
+func (e AssignedPages[ID, T, C]) ShowDriftOnHost(c echo.Context, a fleet.Actor, in hostDriftForm) (form.Response, error) {
+	err := e.site.Control.ShowDriftOnHost(c.Request().Context(), a, e.subject(c), fleet.HostID(c.Param("host")), []string{in.Field})
+	return form.StayOnPage(e.pagePath(c), "The drift is shown again."), err
+}
+
 func (e AssignedPages[ID, T, C]) RetryOnAllFailedHosts(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
 	r, err := e.site.Control.RetryEverywhere(c.Request().Context(), a, e.subject(c))
 	return form.StayOnPage(e.pagePath(c), kit.RetryResultText(r)), err

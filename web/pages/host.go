@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ func (s *Site) HostPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	p := hostview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Host: h, Now: time.Now(), Form: newHostForm(h)}
+	p := hostview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Host: h, Now: time.Now()}
 	if render.HTMXTarget(c) != "host-head" {
 		if err := s.fillHostTab(c, a, &p); err != nil {
 			return err
@@ -61,6 +62,9 @@ func (s *Site) fillHostTab(c echo.Context, a fleet.Actor, p *hostview.Page) (err
 		p.Devices, err = s.Control.HostDevicesOf(ctx, a, p.Host.ID)
 	case "topology":
 		p.Topology, err = s.Control.HostTopology(ctx, a, p.Host.ID)
+	case "configure":
+		p.Form = newHostForm(p.Host)
+		return s.fillHostClusters(ctx, a, p)
 	case "tasks":
 		tasks, err := s.Control.ListTasks(ctx, a, q)
 		p.Tasks, p.Prev, p.Next = tasks.Items, tasks.Prev, tasks.Next
@@ -69,11 +73,33 @@ func (s *Site) fillHostTab(c echo.Context, a fleet.Actor, p *hostview.Page) (err
 	return err
 }
 
+// fillHostClusters fills the form with the clusters, and the ratios that the host's cluster sets.
+func (s *Site) fillHostClusters(ctx context.Context, a fleet.Actor, p *hostview.Page) error {
+	clusters, err := s.Control.AllClusters(ctx, a)
+	p.Form.Defaults = fleet.DefaultOvercommit
+	for _, v := range clusters {
+		p.Form.Clusters = append(p.Form.Clusters, kit.Option{Value: string(v.ID), Text: v.Name})
+		if v.ID == p.Host.ClusterID {
+			p.Form.Defaults = v.Spec.Overcommit.Or(fleet.DefaultOvercommit)
+		}
+	}
+	return err
+}
+
 type hostForm struct {
-	Labels      string `form:"labels"`
-	Taints      string `form:"taints"`
-	Description string `form:"description"`
-	Generation  string `form:"generation"`
+	ClusterID    string `form:"clusterId"`
+	Labels       string `form:"labels"`
+	Taints       string `form:"taints"`
+	Description  string `form:"description"`
+	Schedulable  string `form:"schedulable"`
+	Compute      string `form:"compute"`
+	Storage      string `form:"storage"`
+	ControlPlane string `form:"controlPlane"`
+	CPURatio     string `form:"cpuRatio"`
+	MemoryRatio  string `form:"memoryRatio"`
+	ReservedCPU  string `form:"reservedCpu"`
+	ReservedMiB  string `form:"reservedMiB"`
+	Generation   string `form:"generation"`
 }
 
 // generation returns the generation in the form's hidden field; 0 if the field is missing, which disables the check for
@@ -83,8 +109,51 @@ func (in hostForm) generation() int64 {
 	return n
 }
 
+// settings returns the form as typed.
+func (in hostForm) settings(errs kit.Errors) hostview.SettingsForm {
+	return hostview.SettingsForm{
+		ClusterID: in.ClusterID, Labels: in.Labels, Taints: in.Taints, Description: in.Description, Schedulable: in.Schedulable != "",
+		Roles:    fleet.HostRoles{Compute: in.Compute != "", Storage: in.Storage != "", ControlPlane: in.ControlPlane != ""},
+		CPURatio: in.CPURatio, MemoryRatio: in.MemoryRatio, ReservedCPU: in.ReservedCPU, ReservedMiB: in.ReservedMiB,
+		Generation: in.generation(), Errors: errs,
+	}
+}
+
+// spec parses the form.
+func (in hostForm) spec() (fleet.HostSpec, error) {
+	var checks fleet.Checks
+	f := in.settings(kit.Errors{})
+	s := fleet.HostSpec{
+		Labels: form.ParseLabels(&checks, "spec.labels", in.Labels), Description: in.Description, Schedulable: f.Schedulable, Roles: f.Roles,
+		Overcommit: fleet.Overcommit{
+			CPU:    form.ParseField(&checks, "spec.overcommit.cpu", in.CPURatio, form.ParseRatio),
+			Memory: form.ParseField(&checks, "spec.overcommit.memory", in.MemoryRatio, form.ParseRatio),
+		},
+		Reserved: fleet.HostReserved{CPU: form.ParseField(&checks, "spec.reserved.cpu", in.ReservedCPU, form.ParseNumber)},
+	}
+	for t := range strings.FieldsSeq(in.Taints) {
+		s.Taints = append(s.Taints, fleet.ParseTaint(t))
+	}
+	if strings.TrimSpace(in.ReservedMiB) != "" {
+		mib := int64(form.ParseField(&checks, "spec.reserved.memoryMiB", in.ReservedMiB, form.ParseNumber))
+		s.Reserved.MemoryMiB = &mib
+	}
+	return s, checks.Err()
+}
+
 func newHostForm(h fleet.HostView) hostview.SettingsForm {
-	return hostview.SettingsForm{Labels: kit.LabelLines(h.Spec.Labels), Taints: strings.Join(h.Spec.Taints, "\n"), Description: h.Spec.Description, Generation: h.Generation}
+	s := h.Spec
+	f := hostview.SettingsForm{
+		ClusterID: string(h.ClusterID), Labels: kit.LabelLines(s.Labels), Taints: hostview.TaintLines(s.Taints), Description: s.Description, Schedulable: s.Schedulable, Roles: s.Roles,
+		CPURatio: form.RatioText(s.Overcommit.CPU), MemoryRatio: form.RatioText(s.Overcommit.Memory), Generation: h.Generation,
+	}
+	if s.Reserved.CPU > 0 {
+		f.ReservedCPU = strconv.Itoa(s.Reserved.CPU)
+	}
+	if s.Reserved.MemoryMiB != nil {
+		f.ReservedMiB = strconv.FormatInt(*s.Reserved.MemoryMiB, 10)
+	}
+	return f
 }
 
 // ShowHostForm shows the host's page with the typed form.
@@ -94,21 +163,33 @@ func (s *Site) ShowHostForm(c echo.Context, a fleet.Actor, in hostForm, how form
 		return err
 	}
 	link := kit.Link{Path: views.HostPath(h.ID)}.With("tab", "configure")
-	f := hostview.SettingsForm{Labels: in.Labels, Taints: in.Taints, Description: in.Description, Generation: in.generation(), Errors: how.Errors}
-	p := hostview.Page{Actor: a, Link: link, Tab: "configure", Host: h, Now: time.Now(), Form: f}
+	p := hostview.Page{Actor: a, Link: link, Tab: "configure", Host: h, Now: time.Now(), Form: in.settings(how.Errors)}
+	if err := s.fillHostClusters(c.Request().Context(), a, &p); err != nil {
+		return err
+	}
 	return s.ShowPageWithStatus(c, how.Status, a, hostPageLayout(h), hostview.HostPage(p))
 }
 
 func (s *Site) EditHost(c echo.Context, a fleet.Actor, in hostForm) (form.Response, error) {
-	var checks fleet.Checks
-	change := hosts.UpdateHost{Labels: form.ParseLabels(&checks, "labels", in.Labels), Description: &in.Description, IfGeneration: in.generation()}
-	change.Taints = append([]string{}, strings.Fields(in.Taints)...)
-	if err := checks.Err(); err != nil {
+	spec, err := in.spec()
+	if err != nil {
 		return nil, err
 	}
 	id := fleet.HostID(c.Param("id"))
-	_, err := s.Control.UpdateHost(c.Request().Context(), a, id, change)
+	_, err = s.Control.UpdateHost(c.Request().Context(), a, id, hosts.UpdateHost{Spec: spec, ClusterID: fleet.ClusterID(in.ClusterID), IfGeneration: in.generation()})
 	return form.RedirectTo(views.HostPath(id)), err
+}
+
+// CordonHost returns the handler that cordons or uncordons the host.
+func (s *Site) CordonHost(act fleet.Action) form.Action[form.Empty] {
+	text := "The host is cordoned: no VM is placed on it."
+	if act == fleet.ActUncordon {
+		text = "The host is schedulable: VMs may be placed on it."
+	}
+	return func(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+		id := fleet.HostID(c.Param("id"))
+		return form.StayOnPage(views.HostPath(id), text), s.Control.CordonHost(c.Request().Context(), a, id, act)
+	}
 }
 
 func (s *Site) ClearHostConflict(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {

@@ -1,6 +1,8 @@
 package pages
 
 import (
+	"slices"
+
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
@@ -20,7 +22,11 @@ func (s *Site) ListHosts(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	f := kit.Filter{Label: "Filter hosts", Placeholder: "state:online vms>20 label:rack=4 name:h*"}
-	p := &hostview.ListPage{List: s.NewList(c, "hosts", "name", hostview.Columns, f), Actor: a, Tab: tab}
+	columns, err := s.hostColumns(c, a)
+	if err != nil {
+		return err
+	}
+	p := &hostview.ListPage{List: s.NewList(c, "hosts", "name", columns, f), Actor: a, Tab: tab}
 	if p.Hosts, err = render.FillList(c, a, &p.List, q, s.Control.ListHosts); err != nil {
 		return err
 	}
@@ -30,6 +36,18 @@ func (s *Site) ListHosts(c echo.Context, a fleet.Actor) error {
 		}
 	}
 	return s.ShowList(c, a, shell.PageLayout{Title: "Hosts"}, p.List, hostview.List(p))
+}
+
+// hostColumns returns the columns of the host list. The column of the cluster is shown by default if there are several.
+func (s *Site) hostColumns(c echo.Context, a fleet.Actor) (kit.Columns, error) {
+	clusters, err := s.Control.AllClusters(c.Request().Context(), a)
+	columns := slices.Clone(hostview.Columns)
+	for i := range columns {
+		if columns[i].Key == "cluster" {
+			columns[i].OnRequest = len(clusters) < 2
+		}
+	}
+	return columns, err
 }
 
 func (s *Site) ExportHosts(c echo.Context, a fleet.Actor) error {

@@ -53,6 +53,9 @@ func (s *Site) showNetwork(c echo.Context, a fleet.Actor, tab string, how form.D
 		}); err != nil {
 			return err
 		}
+		if p.Drifted, err = s.Control.NetworkDrift(ctx, a, n.ID); err != nil {
+			return err
+		}
 	}
 	if (tab == "hosts" || tab == "summary") && n.Spec != nil && render.HTMXTarget(c) != "network-head" && policy.May(a, policy.InfraSee, "") {
 		if p.ByLabel, err = s.Control.ByLabel(ctx, a, fleet.SubjectNetwork(n.ID)); err != nil {

@@ -120,7 +120,7 @@ func (s *Site) TemplateDialog(show func(templateview.Form) templ.Component) form
 		if err != nil {
 			return err
 		}
-		// Without a project, the template belongs to a project that the user may not see.
+		// An empty project ID means that the template belongs to a project that the user may not see.
 		if err := policy.CheckOwner(a, v.ProjectID); err != nil {
 			return err
 		}

@@ -23,6 +23,7 @@ type volumeForm struct {
 	Name        string `form:"name"`
 	Format      string `form:"format"`
 	Size        string `form:"size"`
+	Unit        string `form:"unit"`
 	Host        string `form:"host"`
 	Full        string `form:"full"`
 	Overcommit  string `form:"overcommit"`
@@ -35,7 +36,7 @@ type volumeForm struct {
 
 func (in volumeForm) view() poolview.VolumeForm {
 	return poolview.VolumeForm{
-		Name: in.Name, Format: in.Format, Size: in.Size, Host: in.Host, Confirm: in.Confirm, Full: in.Full != "", Overcommit: in.Overcommit != "",
+		Name: in.Name, Format: in.Format, Size: in.Size, Unit: in.Unit, Host: in.Host, Confirm: in.Confirm, Full: in.Full != "", Overcommit: in.Overcommit != "",
 		URL: in.URL, Checksum: in.Checksum, ChecksumURL: in.ChecksumURL, File: in.File,
 	}
 }
@@ -125,7 +126,8 @@ func (s *Site) VolumeDialog(dialog func(poolview.VolumePage) templ.Component) fo
 		}
 		p := poolview.VolumePage{Pool: v, Volume: on.VolumeUse(), Host: of.HostID, In: in.view(), Errors: how.Errors}
 		if !how.WasRefused() {
-			p.In.Size, p.In.Name = form.GiBText(on.CapacityBytes), "copy-of-"+on.Name
+			p.In.Name = "copy-of-" + on.Name
+			p.In.Size, p.In.Unit = form.DiskSizeText(on.CapacityBytes)
 			switch path.Base(c.Path()) {
 			case "rename":
 				p.In.Name = on.Name
@@ -139,7 +141,7 @@ func (s *Site) VolumeDialog(dialog func(poolview.VolumePage) templ.Component) fo
 
 func (s *Site) GrowVolume(c echo.Context, a fleet.Actor, in volumeForm) (form.Response, error) {
 	var checks fleet.Checks
-	size := form.ParseField(&checks, "sizeBytes", in.Size, form.ParseDiskSize)
+	size := form.ParseField(&checks, "sizeBytes", in.Size, form.ParseDiskSizeIn(in.Unit))
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}

@@ -48,11 +48,19 @@ func (r *Renderer) loadPageLayout(c echo.Context, f *shell.PageLayout) error {
 		f.ProjectName = project.Name
 	}
 	tree := query.TreeQuery{View: f.Tree.View, LabelKey: f.Tree.Group}
+	hostAt := slices.IndexFunc(f.ObjectKeys, func(key string) bool { return strings.HasPrefix(key, string(fleet.TypeHost)+":") })
+	if hostAt >= 0 {
+		_, id := fleet.Subject(f.ObjectKeys[hostAt]).Split()
+		tree.Host = fleet.HostID(id)
+	}
 	around, err := r.Control.Layout(ctx, f.Actor, taskDockQuery(f.Dock.All), tree)
 	if err != nil {
 		return err
 	}
 	f.UnfinishedTasks, f.Dock.Tasks = around.Running, around.Tasks
+	if around.Cluster != "" {
+		f.ObjectKeys = slices.Insert(slices.Clone(f.ObjectKeys), hostAt, string(fleet.SubjectOf(fleet.TypeCluster, around.Cluster)))
+	}
 	f.Tree, err = r.buildTreeLevel(c, f.Actor, tree, around.Tree, f.ObjectKeys)
 	return err
 }
@@ -91,8 +99,8 @@ func (r *Renderer) buildTreeLevel(c echo.Context, a fleet.Actor, q query.TreeQue
 			Key: n.Key, Kind: n.Kind, ID: n.ID, HostID: string(n.HostID), Name: n.Name, Icon: n.Icon,
 			Severity: n.Severity, Word: n.PhaseWord, Count: n.Count, HasChildren: n.HasChildren,
 		}
-		// Only ancestors of the page's object are expanded, not the object. An ancestor has children even if its child
-		// count is still 0.
+		// Only the ancestors of the page's object are expanded, not the object itself. An ancestor has children even if
+		// its child count is still 0.
 		if at := slices.Index(here, n.Key); at >= 0 && at < len(here)-1 {
 			below, err := r.readTreeLevel(c, a, query.TreeQuery{View: q.View, Node: n.Key, LabelKey: q.LabelKey}, here)
 			if err != nil {

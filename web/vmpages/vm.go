@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -163,12 +164,24 @@ func (s *Site) DiscoveredVMPage(c echo.Context, a fleet.Actor) error {
 }
 
 type vmActionForm struct {
-	Action fleet.Action `form:"action"`
+	Action     fleet.Action `form:"action"`
+	Overcommit string       `form:"overcommit"`
 }
 
+// StartVMAction requests a power action. If the host has not enough capacity for a start, and the user may overcommit
+// the host, a dialog offers that.
 func (s *Site) StartVMAction(c echo.Context, a fleet.Actor, in vmActionForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
-	job, err := s.Control.RequestPowerAction(c.Request().Context(), a, id, in.Action)
+	job, err := s.Control.RequestPowerActionWith(c.Request().Context(), a, id, in.Action, control.PowerOptions{Overcommit: in.Overcommit != ""})
+	if e, _, ok := form.ErrorsFrom(err); ok && e.At("overcommit") != "" && in.Overcommit == "" {
+		return form.OpenDialog(func(c echo.Context) error {
+			p, err := s.readVMPage(c, a, "")
+			if err != nil {
+				return err
+			}
+			return s.ShowPage(c, a, vmPageLayout(p.VM), vmview.OvercommitDialog(p.VM, e.At("action")))
+		}), nil
+	}
 	return form.StayOnPage(views.VMPath(id), in.Action.Label()+" "+job.SubjectName+": queued on "+cmp.Or(job.HostName, "its host")+"."), err
 }
 

@@ -111,7 +111,7 @@ func (s *Site) selectedVMIDs(ctx context.Context, a fleet.Actor, q url.Values) (
 		}
 		switch {
 		case len(out) > control.MaxBulkVMs:
-			return nil, fleet.Errorf(fleet.TooLarge, "The filter matches more than %d VMs. Add a word to the filter to select fewer.", control.MaxBulkVMs)
+			return nil, fleet.Errorf(fleet.TooLarge, "The filter matches more than %d VMs. Add a word to the filter to select fewer VMs.", control.MaxBulkVMs)
 		case page.Next == "" && len(out) == 0:
 			return nil, fleet.Errorf(fleet.NotFound, "The filter matches no VM.")
 		case page.Next == "":

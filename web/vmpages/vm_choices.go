@@ -9,6 +9,7 @@ import (
 
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/views"
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
@@ -17,9 +18,30 @@ import (
 
 // fillNewVMChoices fills the selects of the form of a new VM with the options that the user may choose.
 func (s *Site) fillNewVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form) error {
+	if err := s.fillClusters(c.Request().Context(), a, f); err != nil {
+		return err
+	}
 	return s.readVMFormChoices(c, a, f, "/vms/new", "", map[string]*kit.SelectChoices{
 		"projects": &f.Projects, "hosts": &f.Hosts, "pools": &f.Pools, "images": &f.Images, "isos": &f.ISOs, "networks": &f.Networks, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
+}
+
+// fillClusters fills the form of a new VM with all clusters, and with the cluster of the chosen host if the user may see
+// hosts.
+func (s *Site) fillClusters(ctx context.Context, a fleet.Actor, f *vmview.Form) (err error) {
+	if f.Clusters, err = s.Control.AllClusters(ctx, a); err != nil {
+		return err
+	}
+	host := fleet.HostID(f.Typed.Get("hostId"))
+	if host == "" || len(f.Clusters) < 2 || !policy.May(a, policy.InfraSee, "") {
+		return nil
+	}
+	h, err := s.Control.GetHost(ctx, a, host)
+	if err != nil && fleet.CodeOf(err) != fleet.NotFound { // control reports a removed host when the VM is created
+		return err
+	}
+	f.HostCluster = h.ClusterID
+	return nil
 }
 
 // fillEditVMChoices is fillNewVMChoices for the form that edits vm.
@@ -100,8 +122,9 @@ func (s *Site) defaultPoolAndNetwork(ctx context.Context, a fleet.Actor, f *vmvi
 	if project == "" {
 		return fleet.VMDefaults{}, nil
 	}
-	if host := fleet.HostID(f.Typed.Get("hostId")); host != "" && !f.Edits {
-		return noDefaultsIfNotFound(s.Control.VMDefaults(ctx, a, project, host))
+	host, cluster := fleet.HostID(f.Typed.Get("hostId")), fleet.ClusterID(f.Typed.Get("clusterId"))
+	if (host != "" || cluster != "") && !f.Edits {
+		return noDefaultsIfNotFound(s.Control.VMDefaults(ctx, a, project, host, cluster))
 	}
 	out, err := noDefaultsIfNotFound(s.Control.VMDefaultsOf(ctx, a, project, pools, networks))
 	if len(f.VM.Spec.Disks) > 0 {

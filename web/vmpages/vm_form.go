@@ -40,7 +40,7 @@ func newSpecDecoder() *playform.Decoder {
 		}
 		return form.ParseNumber(texts[0])
 	}, 0)
-	// A checkbox field has a hidden default; when ticked, it also sends its own value.
+	// A checkbox field always sends the value of its hidden input, and a ticked checkbox sends a second value.
 	d.RegisterCustomTypeFunc(func(texts []string) (any, error) {
 		return slices.Contains(texts, "yes") || slices.Contains(texts, "true"), nil
 	}, false)

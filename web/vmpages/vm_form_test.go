@@ -186,7 +186,7 @@ func TestDeviceRowsOfFormMapToDevicesOfVM(t *testing.T) {
 	}
 }
 
-func TestPresetAddsItsDrives(t *testing.T) {
+func TestPresetReplacesDrivesAndSetsSecurity(t *testing.T) {
 	t.Parallel()
 	typed := url.Values{"spec.drives[3].slot": {"floppy1"}}
 	if err := prefillFromPreset(typed, "windows-11"); err != nil {

@@ -14,6 +14,7 @@ import (
 
 type growDiskForm struct {
 	Size       string `form:"size"`
+	Unit       string `form:"unit"`
 	Overcommit string `form:"overcommit"`
 }
 
@@ -27,20 +28,20 @@ func (s *Site) ShowGrowDiskForm(c echo.Context, a fleet.Actor, in growDiskForm, 
 		return err
 	}
 	out := vmview.GrowPage{
-		VM: p.VM, Disk: disk, Number: number, Pool: pool.Name, Errors: how.Errors, In: vmview.GrowForm{Size: in.Size, Overcommit: in.Overcommit != ""},
+		VM: p.VM, Disk: disk, Number: number, Pool: pool.Name, Errors: how.Errors, In: vmview.GrowForm{Size: in.Size, Unit: in.Unit, Overcommit: in.Overcommit != ""},
 	}
 	if pool.Health.CapacityBytes > 0 {
 		out.Room = "The pool has " + options.PoolFreeSpaceText(pool.Health) + "."
 	}
 	if _, out.Why = p.VM.AllowsDiskGrowth(out.Disk, nil); !how.WasRefused() {
-		out.In.Size = form.GiBText(p.VM.DiskBytes(out.Disk))
+		out.In.Size, out.In.Unit = form.DiskSizeText(p.VM.DiskBytes(out.Disk))
 	}
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.GrowDiskDialog(out))
 }
 
 func (s *Site) GrowDisk(c echo.Context, a fleet.Actor, in growDiskForm) (form.Response, error) {
 	var checks fleet.Checks
-	order := control.GrowDisk{SizeBytes: form.ParseField(&checks, "sizeBytes", in.Size, form.ParseDiskSize), Overcommit: in.Overcommit != ""}
+	order := control.GrowDisk{SizeBytes: form.ParseField(&checks, "sizeBytes", in.Size, form.ParseDiskSizeIn(in.Unit)), Overcommit: in.Overcommit != ""}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}

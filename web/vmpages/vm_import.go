@@ -101,7 +101,7 @@ func (s *Site) sourceFromAppliance(c echo.Context, a fleet.Actor, of control.App
 		typed.Set(fmt.Sprintf("spec.disks[%d].source", i), "clone")
 	}
 	for i, n := range v.Appliance.NICs {
-		// vmview.Form selects the network of that name, or the default
+		// vmview.Form selects the network with this name, or the default network if there is no network with this name
 		typed.Set(fmt.Sprintf("spec.nics[%d].network", i), n.Network)
 	}
 	return out, nil

@@ -31,7 +31,7 @@ func (s *Site) ShowNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how form.
 	}
 	if fresh {
 		in.Values = url.Values{
-			"key": {fleet.NewID[string]()}, "projectId": {c.QueryParam("project")}, "hostId": {c.QueryParam("host")},
+			"key": {fleet.NewID[string]()}, "projectId": {c.QueryParam("project")}, "hostId": {c.QueryParam("host")}, "clusterId": {c.QueryParam("cluster")},
 			"spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}, "start": {"yes"}, "source": {string(vmedit.SourceImage)},
 		}
 	}
@@ -92,7 +92,7 @@ func (s *Site) CreateVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response
 func newVMFromForm(in url.Values) (control.CreateVM, vmedit.BulkNames, error) {
 	var checks fleet.Checks
 	want := control.CreateVM{
-		ProjectID: fleet.ProjectID(in.Get("projectId")), HostID: fleet.HostID(in.Get("hostId")), Name: strings.TrimSpace(in.Get("name")),
+		ProjectID: fleet.ProjectID(in.Get("projectId")), HostID: fleet.HostID(in.Get("hostId")), ClusterID: fleet.ClusterID(in.Get("clusterId")), Name: strings.TrimSpace(in.Get("name")),
 		Labels: form.ParseLabels(&checks, "labels", in.Get("labels")), Description: in.Get("description"),
 		Spec: specFromForm(&checks, in, fleet.VMSpec{}), From: sourceFromForm(in), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
 		FirstBoot: firstBootFromForm(&checks, in, fleet.FirstBoot{}),

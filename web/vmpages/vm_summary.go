@@ -40,6 +40,9 @@ func (s *Site) ShowNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (form.
 				shown.Spec.Disks = p.Spec.Disks
 				out.Facts = newVMSummaryFacts(shown)
 			}
+			if model := p.Spec.CPU.Model; want.Spec.CPU.Model == "" && model != "" {
+				out.Facts = append(out.Facts, vmview.SummaryFact{Word: "CPU model", Text: model + " (cluster default)"})
+			}
 			for _, h := range p.Hosts {
 				out.Others = append(out.Others, vmview.OtherHost{Name: h.Name, Why: h.Why, Suitable: h.Could})
 			}
@@ -63,6 +66,9 @@ func (s *Site) ShowNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (form.
 		return nil, err
 	}
 	f := vmview.Form{Typed: in.Values}
+	if err := s.fillClusters(c.Request().Context(), a, &f); err != nil {
+		return nil, err
+	}
 	if in.Get(vmview.FirstBootKindField) == vmview.FirstBootBySpec {
 		if f.Specs, err = s.Control.ListCustomizations(c.Request().Context(), a); err != nil {
 			return nil, err

@@ -48,8 +48,8 @@ func (s *Site) ShowTemplateForm(c echo.Context, a fleet.Actor, in newTemplateFor
 		ok, _ := p.VM.AllowsTemplate()
 		f.In.OfImages = !ok
 	}
-	// A new version belongs to a template of the same project. The form offers the first few hundred templates; the API
-	// accepts all ids.
+	// A new version belongs to a template of the same project. The form offers at most 200 templates; the API accepts
+	// the ID of any template.
 	own, err := s.Control.ListTemplates(c.Request().Context(), a, fleet.Query{Filter: "project:" + strconv.Quote(p.VM.ProjectName), Limit: 200})
 	if err != nil {
 		return err

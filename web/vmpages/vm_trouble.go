@@ -77,20 +77,40 @@ func (s *Site) ReplaceDisk(c echo.Context, a fleet.Actor, in replaceDiskForm) (f
 	return form.StayOnPage(views.VMPath(id), "The new disk is queued on the host."), err
 }
 
-type acceptDriftForm struct {
+// driftForm names one field with drift, with the host's value that the page showed.
+type driftForm struct {
 	Field  string `form:"field"`
 	Actual string `form:"actual"`
 }
 
-func (s *Site) AcceptDrift(c echo.Context, a fleet.Actor, in acceptDriftForm) (form.Response, error) {
+func (in driftForm) seen() map[string]string { return map[string]string{in.Field: in.Actual} }
+
+func (s *Site) AcceptDrift(c echo.Context, a fleet.Actor, in driftForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
-	_, _, err := s.Control.AcceptDrift(c.Request().Context(), a, id, map[string]string{in.Field: in.Actual})
+	_, _, err := s.Control.AcceptDrift(c.Request().Context(), a, id, in.seen())
 	return form.StayOnPage(views.VMPath(id), "The drift is accepted: the VM's settings are now those on the host."), err
 }
 
-func (s *Site) ReapplyVM(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) IgnoreDrift(c echo.Context, a fleet.Actor, in driftForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
-	job, err := s.Control.Reapply(c.Request().Context(), a, id)
+	_, err := s.Control.IgnoreDrift(c.Request().Context(), a, id, in.seen())
+	return form.StayOnPage(views.VMPath(id), "The drift is ignored until the host's value or the VM's setting changes."), err
+}
+
+func (s *Site) ShowDrift(c echo.Context, a fleet.Actor, in driftForm) (form.Response, error) {
+	id := fleet.VMID(c.Param("id"))
+	_, err := s.Control.ShowDrift(c.Request().Context(), a, id, []string{in.Field})
+	return form.StayOnPage(views.VMPath(id), "The drift is shown again."), err
+}
+
+// ReapplyVM reapplies one field, or all if the form names none.
+func (s *Site) ReapplyVM(c echo.Context, a fleet.Actor, in driftForm) (form.Response, error) {
+	id := fleet.VMID(c.Param("id"))
+	var fields []string
+	if in.Field != "" {
+		fields = []string{in.Field}
+	}
+	job, err := s.Control.Reapply(c.Request().Context(), a, id, fields)
 	return form.StayOnPage(views.VMPath(id), "Reapply "+job.SubjectName+": queued on "+job.HostName+"."), err
 }
 

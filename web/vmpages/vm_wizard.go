@@ -310,6 +310,7 @@ func newVMFormValues(vm control.CreateVM) (url.Values, error) {
 	}
 	typed.Set("projectId", string(vm.ProjectID))
 	typed.Set("hostId", string(vm.HostID))
+	typed.Set("clusterId", string(vm.ClusterID))
 	if vm.Start {
 		typed.Set("start", "yes")
 	}

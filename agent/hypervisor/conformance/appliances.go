@@ -80,7 +80,7 @@ func testExportAndImportAppliance(t *testing.T, h *testHost) {
 	status, _, err = h.VM(h.ctx, made.ID)
 	h.requireNoError("read", err)
 	if got := h.harness.ReadDisk(t, status.Disks[0].Path); got != 0x5a {
-		t.Errorf("the VM's disk begins with %#x", got)
+		t.Errorf("the VM's disk begins with %#x, want 0x5a", got)
 	}
 	h.harness.CheckDisk(t, status.Disks[0].Path)
 
@@ -88,7 +88,7 @@ func testExportAndImportAppliance(t *testing.T, h *testHost) {
 	missing.SourcePool = &other
 	h.requireRefusal("convert a disk that is not in the archive", h.ConvertVolume(h.ctx, missing), "no disk other.vmdk")
 	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
-	h.requireRefusal("export a running guest", h.ExportVolume(h.ctx, h.newVolumeJob(p, "running.ova", exportParams(vm))), "runs with the volume")
+	h.requireRefusal("export a running guest", h.ExportVolume(h.ctx, h.newVolumeJob(p, "running.ova", exportParams(vm))), "is running and uses the volume")
 	h.wantNoVolume(p, "missing.qcow2")
 	h.wantNoVolume(p, "running.ova")
 	h.requireNoError("delete", h.DeleteVolume(h.ctx, h.newVolumeJob(p, "out.ova", fleet.VolumeParams{})))
@@ -199,7 +199,7 @@ func testAppliancesRefused(t *testing.T, h *testHost) {
 			refused = refused || u.err != nil && fleet.CodeOf(u.err) == fleet.Invalid && strings.Contains(u.err.Error(), word)
 		}
 		if !refused {
-			t.Errorf("%s: %v, and not a refusal with %q", name, u.err, c.says)
+			t.Errorf("%s: the upload's error is %v, want a refusal with %q", name, u.err, c.says)
 		}
 		h.wantNoVolume(p, "bad")
 	}

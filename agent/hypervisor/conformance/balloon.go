@@ -24,12 +24,12 @@ func testBalloons(t *testing.T, h *testHost) {
 		h.requireNoError("read balloons", err)
 		for _, id := range []fleet.VMID{other.ID, off.ID} {
 			if b, ok := find(all, func(b hypervisor.BalloonGuest) bool { return b.ID == id }); ok {
-				t.Errorf("%s: a guest that is off, or has no memory minimum, is listed: %+v", when, b)
+				t.Errorf("%s: Balloons lists a guest that is off or has no memory minimum: %+v", when, b)
 			}
 		}
 		b, ok := find(all, func(b hypervisor.BalloonGuest) bool { return b.ID == vm.ID })
 		if b.CurrentMiB = 0; ok != (want.ID != "") || b != want {
-			t.Errorf("%s: %t %+v, want %+v", when, ok, b, want)
+			t.Errorf("%s: the guest is listed: %t, with the balloon %+v, want %+v", when, ok, b, want)
 		}
 		h.wantNoPendingChanges(vm, when)
 	}

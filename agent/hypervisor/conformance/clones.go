@@ -48,7 +48,7 @@ func testCloneFromSnapshot(t *testing.T, h *testHost) {
 		h.requireNoError("create the VM", h.ApplyVM(h.ctx, order))
 		h.wantDiskData(clone, c.want)
 		if v := h.volumeWithChecksums(known, c.to, copied.Volume); v.Backing != "" || v.CapacityBytes != source.SizeBytes || v.SHA256 == "" {
-			t.Errorf("the disk from %s is %+v", c.of.Name, v)
+			t.Errorf("the disk copied from the snapshot %s is %+v, want a full copy with a checksum", c.of.Name, v)
 		}
 		h.requireNoError("start the new VM", h.StartVM(h.ctx, clone.ID))
 		if i == 0 {
@@ -56,7 +56,7 @@ func testCloneFromSnapshot(t *testing.T, h *testHost) {
 		}
 	}
 	if tree := h.reportedSnapshots(vm); len(tree.Snapshots) != 2 || tree.Current != two.ID || tree.Unfinished != "" {
-		t.Errorf("afterwards the VM reports %+v", tree)
+		t.Errorf("after the copies, the VM's snapshots are %+v, want two, with the second one current", tree)
 	}
 	h.wantVolumeCount(p, volumes)
 	h.deleteSnapshot(vm, one, true)
@@ -105,12 +105,12 @@ func testApplyUsesCopiedDisks(t *testing.T, h *testHost) {
 			h.requireNoError("create the clone", h.ApplyVM(h.ctx, order))
 			v := h.volumeWithChecksums(known, to, copied.Volume)
 			if v.Backing != "" || v.CapacityBytes != source.CapacityBytes || len(v.UsedBy) != 1 || v.UsedBy[0] != clone.ID {
-				t.Errorf("%s: the clone's disk is %+v", c.name, v)
+				t.Errorf("%s: the clone's disk is %+v, want a full copy that only the clone uses", c.name, v)
 			}
 			h.requireNoError("start the clone", h.StartVM(h.ctx, clone.ID))
 		}
 		if now := h.volumeWithChecksums(known, p, c.of.Spec.Disks[0].Volume); now.Backing != source.Backing || now.CapacityBytes != source.CapacityBytes || len(now.BackingUsers) != 0 {
-			t.Errorf("%s: the copied disk is %+v, and was %+v", c.name, now, source)
+			t.Errorf("%s: the copy changed the source disk to %+v, before %+v", c.name, now, source)
 		}
 		h.requireNoError("start the cloned VM", h.StartVM(h.ctx, c.of.ID))
 	}
@@ -151,14 +151,14 @@ func testCloneOfRunningVM(t *testing.T, h *testHost) {
 	h.wantPower(vm.ID, fleet.Running)
 	h.requireNoError("delete the temporary snapshot", h.DeleteSnapshot(h.ctx, in.drop))
 	if s := h.wantPower(vm.ID, fleet.Running); s.Snapshots != nil || len(s.NextBoot)+len(s.Drift)+len(s.Faults) > 0 {
-		t.Errorf("afterwards the VM is %+v", s)
+		t.Errorf("after the snapshot's deletion, the VM's status is %+v, want no snapshot, drift or fault", s)
 	}
 	h.wantVolumeCount(p, 2)
 	order := h.applyJob(clone)
 	order.CreatedDisks = []fleet.Volref{copied.Ref()}
 	h.requireNoError("create the clone", h.ApplyVM(h.ctx, order))
 	if v, _ := h.reportedVolume(p, copied.Volume); v.Backing != "" {
-		t.Errorf("the clone's disk is backed by %s", v.Backing)
+		t.Errorf("the clone's disk is backed by %s, want no backing file", v.Backing)
 	}
 	h.wantDiskData(clone, 'a')
 	h.requireNoError("start the clone", h.StartVM(h.ctx, clone.ID))

@@ -30,11 +30,11 @@ type Harness struct {
 	// ReplacePoolDir replaces the pool's directory. restore restores the directory.
 	ReplacePoolDir func(t *testing.T, pool fleet.Pool, how PoolDirReplacement) (restore func())
 
-	// AddImage copies a file into a pool that the suite has applied, as a user does.
+	// AddImage copies a file into a pool that the suite has applied, without the backend.
 	AddImage func(t *testing.T, pool fleet.Pool, image Image)
 
-	// UnusedDisk returns a whole disk of the host by its name in a spec. use makes the host use the disk until release is
-	// called.
+	// UnusedDisk returns a whole disk of the host by its name in a spec. use mounts the disk on the host, and release
+	// unmounts the disk.
 	UnusedDisk func(t *testing.T) (device string, use func() (release func()))
 
 	// AddOverlay creates a qcow2 volume in the pool that is backed by another volume of the pool, like qemu-img create
@@ -99,6 +99,9 @@ type Harness struct {
 
 	// StopPool stops an active pool, like virsh pool-destroy.
 	StopPool func(t *testing.T, pool fleet.Pool)
+
+	// EditPool changes the path in the definition of an active directory pool, like virsh pool-edit.
+	EditPool func(t *testing.T, name, path string)
 
 	// DefineUnmanagedPool creates and starts a directory pool with the name, without the backend.
 	DefineUnmanagedPool func(t *testing.T, name, path string)
@@ -225,6 +228,7 @@ var (
 		{"a VM whose definition was removed is defined again with its disks", testStoppedVMUndefined},
 		{"edits made on the host are reported as drift and not overwritten", testDrift},
 		{"a reapply overwrites drift", testReapplyOverwritesEdits},
+		{"a reapply of one field leaves other drift", testReapplyOfOneField},
 		{"accepted drift becomes part of the spec", testAcceptDrift},
 		{"a running guest without definition is reported at once", testRunningVMUndefined},
 		{"deleting a VM leaves its disks unless requested", testDeleteVM},
@@ -285,6 +289,7 @@ var (
 		{"a pre-existing pool is unchanged after its release", testPreexistingPool},
 		{"pools on one file system report the same file system", testPoolFileSystem},
 		{"a pool stopped on the host stays stopped until reapplied", testPoolStopped},
+		{"an edited pool is reported as drift and overwritten by a reapply", testPoolEdited},
 		{"a directory that belongs to another pool is refused", testPoolMarker},
 		{"a pool outside the agent's roots is refused", testPoolOutsideRoots},
 		{"existing objects with unusual names are usable", testNamesInvalidForQuantix},
@@ -326,6 +331,8 @@ var (
 		{"a NIC with a device of its own starts when one is free", testNICNeedsDevice},
 		{"a network with the name of an unmanaged network is refused", testNetworkNameTaken},
 		{"an edited network is reported and not overwritten", testNetworkEdited},
+		{"a reapply overwrites an edited network", testEditedNetworkReapplied},
+		{"an accepted edit of a network becomes part of its spec", testNetworkEditAccepted},
 		{"addresses are reserved while a network runs", testReservations},
 		{"reservations changed on the host are reported", testReservationsDropped},
 		{"port groups change while a network runs", testPortGroups},

@@ -64,7 +64,7 @@ func (h *testHost) testInterruptions(act string, begin func() (order func(*stepC
 		check(when)
 		if !reached {
 			if n == 1 {
-				h.t.Errorf("%s has no steps", act)
+				h.t.Errorf("%s reported no step, so no interruption was tested", act)
 			}
 			return
 		}

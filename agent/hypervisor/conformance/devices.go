@@ -44,7 +44,7 @@ func testDiskAndNICFields(t *testing.T, h *testHost) {
 		for range 2 { // a repeated job changes nothing
 			h.apply(vm)
 			if s := h.wantStatus(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
-				t.Errorf("generation %d: next boot %q, want %q; drift %+v", vm.Generation, s.NextBoot, waits, s.Drift)
+				t.Errorf("generation %d: pending fields %q, want %q; drift %+v", vm.Generation, s.NextBoot, waits, s.Drift)
 			}
 		}
 	}
@@ -73,8 +73,8 @@ func testDiskAndNICFields(t *testing.T, h *testHost) {
 	h.wantPower(vm.ID, fleet.Running)
 	h.wantNoPendingChanges(vm, "started with the defaults")
 
-	// Not every host's kernel can limit a NIC's bandwidth or has several queues, but the definition has the values on
-	// each host.
+	// Not every host's kernel supports bandwidth limits or several queues for a NIC, but the VM's definition contains
+	// these settings on each host.
 	other := h.newVM()
 	card.MAC, card.Queues = uniqueMAC(), 4
 	card.Limits = fleet.NICLimits{InKiB: 1000, InPeakKiB: 2000, InBurstKiB: 512, OutKiB: 500, OutPeakKiB: 600, OutBurstKiB: 64}
@@ -113,7 +113,7 @@ func testHotPlugDisks(t *testing.T, h *testHost) {
 	vm.Generation, vm.Spec.Disks = 3, []fleet.Disk{first, second, third, fourth, fifth}
 	h.apply(vm)
 	if s := h.wantStatus(vm.ID, 3); len(s.Disks) != 4 || !slices.Equal(s.NextBoot, []string{"disks"}) || len(s.PendingUnplug) != 0 || len(s.Drift) != 0 {
-		t.Errorf("with a SATA disk: %+v", s)
+		t.Errorf("after a SATA disk was added, the VM's status is %+v, want four disks and disks pending", s)
 	}
 	vm.Generation, vm.Spec.Disks = 4, []fleet.Disk{first, third}
 	h.apply(vm)
@@ -123,16 +123,16 @@ func testHotPlugDisks(t *testing.T, h *testHost) {
 		held = []fleet.PendingUnplug{{Field: "disks", What: "disk vdb (" + second.Volume + ")"}}
 	}
 	if len(s.Disks) > 3 || (held != nil) != slices.Contains(s.NextBoot, "disks") || !slices.Equal(s.PendingUnplug, held) || len(s.Drift) != 0 {
-		t.Errorf("without the second disk and the USB disk: %+v", s)
+		t.Errorf("after two disks were removed, the VM's status is %+v, want at most the second one pending", s)
 	}
 	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 	h.requireNoError("start again", h.StartVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Running); len(s.Disks) != 2 || len(s.NextBoot) != 0 {
-		t.Errorf("after the next start: %+v", s)
+		t.Errorf("after the next start, the VM's status is %+v, want two disks and no pending field", s)
 	}
 	for _, d := range []fleet.Disk{second, fourth, fifth} {
 		if _, there := h.reportedVolume(p, d.Volume); !there {
-			t.Errorf("the disk %s was removed from the VM, and its data is missing", d.Volume)
+			t.Errorf("the disk %s was removed from the VM, and its volume no longer exists", d.Volume)
 		}
 	}
 }
@@ -163,13 +163,13 @@ func (h *testHost) hotUnplugAndReplug(vm *fleet.VM) {
 		held = append(held, fleet.PendingUnplug{Field: "cpus", What: "1 vCPU"})
 	}
 	if !slices.Equal(s.NextBoot, waits) || !slices.Equal(s.PendingUnplug, held) || len(s.Drift) != 0 {
-		h.t.Errorf("with less the VM has %d vCPUs and %d MiB, waiting %q, pending unplug %+v, drift %+v", s.CPUs, s.MemoryMiB, s.NextBoot, s.PendingUnplug, s.Drift)
+		h.t.Errorf("after the removal: %d vCPUs, %d MiB, pending fields %q, pending unplug %+v, drift %+v", s.CPUs, s.MemoryMiB, s.NextBoot, s.PendingUnplug, s.Drift)
 	}
 	vm.Generation++
 	vm.Spec.CPUs, vm.Spec.MemoryMiB = full.CPUs, full.MemoryMiB
 	h.apply(*vm)
 	if s := h.wantStatus(vm.ID, vm.Generation); s.CPUs != full.CPUs || s.MemoryMiB != full.MemoryMiB || len(s.NextBoot)+len(s.PendingUnplug)+len(s.Drift) != 0 {
-		h.t.Errorf("with all again: %+v", s)
+		h.t.Errorf("after vCPUs and memory were added again, the VM's status is %+v, want no pending field", s)
 	}
 }
 
@@ -194,7 +194,7 @@ func testHotPlugCPUsAndMemory(t *testing.T, h *testHost) {
 		for range 2 {
 			h.apply(vm)
 			if s := h.wantStatus(vm.ID, vm.Generation); s.CPUs != cpus || s.MemoryMiB != memory || !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
-				t.Errorf("generation %d: %+v, want %d vCPUs, %d MiB, waiting %q", vm.Generation, s, cpus, memory, waits)
+				t.Errorf("generation %d: status %+v, want %d vCPUs, %d MiB, pending %q", vm.Generation, s, cpus, memory, waits)
 			}
 		}
 	}
@@ -233,6 +233,6 @@ func testHotPlugCPUsAndMemory(t *testing.T, h *testHost) {
 	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 	h.requireNoError("start again", h.StartVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Running); s.CPUs != 1 || s.MemoryMiB != 128 || s.MaxCPUs != 0 || s.MaxMemory != 0 || len(s.NextBoot) != 0 {
-		t.Errorf("after the next start: %+v", s)
+		t.Errorf("after the next start, the VM's status is %+v, want 1 vCPU, 128 MiB and no pending field", s)
 	}
 }

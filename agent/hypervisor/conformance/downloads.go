@@ -45,7 +45,7 @@ func testDownloads(t *testing.T, h *testHost) {
 		told.check(t)
 		v, ok := h.reportedVolume(p, name)
 		if !ok || v.Unfinished || v.IsISO() != (what == RemoteISO) || v.IsImage() == v.IsISO() || v.CapacityBytes <= 0 {
-			t.Errorf("%s is %+v", name, v)
+			t.Errorf("the downloaded volume %s is %+v, want a complete disk image or ISO image", name, v)
 		}
 		h.requireRefusal("download to a name that is taken", do(h.ctx), name)
 	}
@@ -56,7 +56,7 @@ func testDownloads(t *testing.T, h *testHost) {
 	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: "tools.iso"}
 	h.apply(vm)
 
-	for what, says := range map[RemoteFile]string{RemoteWebPage: "a web page", RemoteWrongChecksum: "nothing of it was kept", RemoteNoServer: "connection refused", RemoteChecksumMissing: "no SHA-256 or SHA-512 of", RemoteFileMissing: "cannot reach"} {
+	for what, says := range map[RemoteFile]string{RemoteWebPage: "a web page", RemoteWrongChecksum: "was deleted", RemoteNoServer: "connection refused", RemoteChecksumMissing: "no SHA-256 or SHA-512 of", RemoteFileMissing: "cannot reach"} {
 		_, _, do := h.downloadJob(p, "bad.qcow2", what)
 		h.requireRefusal("download what is "+string(what), do(h.ctx), says)
 		h.wantNoVolume(p, "bad.qcow2")
@@ -71,7 +71,7 @@ func testDownloads(t *testing.T, h *testHost) {
 		{URL: "https://example.org/x", ChecksumURL: "file:///etc/passwd"},
 	} {
 		if err := h.FetchVolume(h.ctx, h.newVolumeJob(p, "bad.qcow2", bad)); fleet.CodeOf(err) != fleet.Invalid {
-			t.Errorf("download %+v: %v", bad, err)
+			t.Errorf("the error of the invalid download %+v is %v, want fleet.Invalid", bad, err)
 		}
 	}
 }

@@ -74,11 +74,11 @@ func testDrift(t *testing.T, h *testHost) {
 	vm.Generation = 2
 	h.apply(vm)
 	if s := h.wantStatus(vm.ID, 2); s.CPUs != 2 || s.MemoryMiB != 192 || s.Domain != other {
-		t.Errorf("after an edit of the description: %+v", s)
+		t.Errorf("after an edit of the description, the VM's status is %+v, want the host's edits unchanged", s)
 	}
 	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Running); s.CPUs != 2 || s.MemoryMiB != 192 || len(s.NextBoot) != 0 {
-		t.Errorf("after the start: %+v", s)
+		t.Errorf("after the start, the VM's status is %+v, want 2 vCPUs, 192 MiB and no pending field", s)
 	}
 	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 	vm.Generation, vm.Spec.Disks = 3, append(slices.Clone(vm.Spec.Disks), newDisk(p))
@@ -89,13 +89,13 @@ func testDrift(t *testing.T, h *testHost) {
 	h.apply(vm)
 	h.wantDrift(vm.ID, "after an edit of the vCPUs", "name", "memoryMiB")
 	if s := h.wantStatus(vm.ID, 4); s.CPUs != 3 || s.MemoryMiB != 192 || len(s.Disks) != 2 {
-		t.Errorf("after the edits: %+v", s)
+		t.Errorf("after the edit of the vCPUs, the VM's status is %+v, want 3 vCPUs, 192 MiB and two disks", s)
 	}
 	vm.Generation, vm.Name = 5, uniqueName("renamed")
 	h.apply(vm)
 	h.wantDrift(vm.ID, "after a rename", "memoryMiB")
 	if r, _ := h.reportedVM(vm.ID); r.Status.Domain != "" {
-		t.Errorf("after the rename, the domain is %q", r.Status.Domain)
+		t.Errorf("after the rename, the status has the domain name %q, want none", r.Status.Domain)
 	}
 }
 
@@ -104,7 +104,18 @@ func testReapplyOverwritesEdits(t *testing.T, h *testHost) {
 	h.requireNoError("reapply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.ApplyWork) { in.Reapply = true })))
 	h.wantDrift(vm.ID, "after the reapply")
 	if s := h.wantStatus(vm.ID, 1); s.CPUs != 1 || s.MemoryMiB != 128 || s.Domain != "" {
-		t.Errorf("after the reapply: %+v", s)
+		t.Errorf("after the reapply, the VM's status is %+v, want 1 vCPU, 128 MiB and no domain name", s)
+	}
+}
+
+func testReapplyOfOneField(t *testing.T, h *testHost) {
+	vm, other := h.newDriftedVM()
+	h.requireNoError("reapply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.ApplyWork) {
+		in.Reapply, in.ReapplyFields = true, []string{"memoryMiB"}
+	})))
+	h.wantDrift(vm.ID, "after the reapply of the memory", "name", "cpus")
+	if s := h.wantStatus(vm.ID, 1); s.CPUs != 2 || s.MemoryMiB != 128 || s.Domain != other {
+		t.Errorf("after the reapply of the memory, the VM's status is %+v, want 2 vCPUs, 128 MiB and the domain name %s", s, other)
 	}
 }
 
@@ -118,12 +129,12 @@ func testAcceptDrift(t *testing.T, h *testHost) {
 	vm.Generation, vm.Name = 2, driftValue[string](t, got, "name")
 	vm.Spec.CPUs, vm.Spec.MemoryMiB, vm.Spec.ISO = driftValue[int](t, got, "cpus"), driftValue[int](t, got, "memoryMiB"), iso
 	if vm.Name != other || iso == nil || *iso != (fleet.Volref{PoolID: p.ID, Volume: "boot.iso"}) {
-		t.Errorf("accepted: %q, %+v", vm.Name, iso)
+		t.Errorf("the drift to accept has the name %q and the ISO image %+v, want the values on the host", vm.Name, iso)
 	}
 	h.apply(vm)
 	h.wantDrift(vm.ID, "after the drift was accepted")
 	if s := h.wantStatus(vm.ID, 2); s.CPUs != 2 || s.MemoryMiB != 192 || s.Domain != "" {
-		t.Errorf("after the drift was accepted: %+v", s)
+		t.Errorf("after the drift was accepted, the VM's status is %+v, want 2 vCPUs and 192 MiB", s)
 	}
 }
 
@@ -136,15 +147,15 @@ func testDetachedDiskIsDrift(t *testing.T, h *testHost) {
 	h.harness.EditVM(t, vm.ID, VMEdit{DetachDisk: "vdb", Network: "elsewhere"})
 	got := h.wantDrift(vm.ID, "after the detach", "disks", "nics")
 	if left := driftValue[[]fleet.Disk](t, got, "disks"); len(left) != 1 || left[0].Ref() != vm.Spec.Disks[0].Ref() || left[0].SizeBytes != vm.Spec.Disks[0].SizeBytes {
-		t.Errorf("the drift to accept: %+v", left)
+		t.Errorf("the disks in the drift are %+v, want only the first disk", left)
 	}
 	if nics := driftValue[[]fleet.NIC](t, got, "nics"); len(nics) != 1 || nics[0].Network != "elsewhere" || nics[0].MAC != vm.Spec.NICs[0].MAC {
-		t.Errorf("the drift to accept: %+v", nics)
+		t.Errorf("the NICs in the drift are %+v, want the NIC on the network elsewhere", nics)
 	}
 	vm.Generation, vm.Spec.CPUs = 2, 2
 	h.apply(vm)
 	if s := h.wantStatus(vm.ID, 2); len(s.Disks) != 1 || s.CPUs != 2 || s.NICs[0].Source != "network elsewhere" {
-		t.Errorf("after an edit of the vCPUs: %+v", s)
+		t.Errorf("after an edit of the vCPUs, the VM's status is %+v, want the host's edits unchanged", s)
 	}
 	h.wantDrift(vm.ID, "after the edit", "disks", "nics")
 	putBack := changedJob(h.applyJob(vm), func(in *hypervisor.ApplyWork) { in.Reapply = true })
@@ -154,9 +165,9 @@ func testDetachedDiskIsDrift(t *testing.T, h *testHost) {
 	h.requireNoError("reapply", h.ApplyVM(h.ctx, putBack))
 	h.wantDrift(vm.ID, "after the reapply")
 	if s := h.wantStatus(vm.ID, 2); len(s.Disks) != 2 || s.NICs[0].Source != "network "+h.harness.ActiveNetwork {
-		t.Errorf("after the reapply: %+v", s)
+		t.Errorf("after the reapply, the VM's status is %+v, want two disks and the spec's network", s)
 	}
-	// If the user accepts the drift, the spec loses the disk and the VM has no drift.
+	// Accepting the drift removes the detached disk from the spec, so the VM has no drift.
 	h.harness.EditVM(t, vm.ID, VMEdit{DetachDisk: "vdb"})
 	got = h.wantDrift(vm.ID, "after another detach", "disks")
 	vm.Generation, vm.Spec.Disks = 3, driftValue[[]fleet.Disk](t, got, "disks")
@@ -175,7 +186,7 @@ func testRestoredDefinition(t *testing.T, h *testHost) {
 	vm.Generation = 3
 	h.requireNoError("apply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.ApplyWork) { in.AppliedGeneration = 2 })))
 	if s := h.wantStatus(vm.ID, 3); s.CPUs != 1 {
-		t.Errorf("after an edit of the description: %+v", s)
+		t.Errorf("after an edit of the restored domain, the VM's status is %+v, want 1 vCPU", s)
 	}
 	h.wantDrift(vm.ID, "after the edit", "cpus")
 }

@@ -34,7 +34,7 @@ func testEncryptedDisks(t *testing.T, h *testHost) {
 	vm.Spec.Disks = append(vm.Spec.Disks, more)
 	h.apply(vm)
 	if s := h.wantStatus(vm.ID, vm.Generation); len(s.Disks) != 3 || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
-		t.Errorf("with another disk: %+v", s)
+		t.Errorf("after a disk was hot-plugged, the VM's status is %+v, want three disks and no pending field", s)
 	}
 	size := func(want int64) {
 		t.Helper()
@@ -64,7 +64,7 @@ func testEncryptedDisks(t *testing.T, h *testHost) {
 	h.requireNoError("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
 	for _, d := range vm.Spec.Disks {
 		if _, there := h.reportedVolume(p, d.Volume); there {
-			t.Errorf("%s still exists", d.Volume)
+			t.Errorf("the volume %s still exists after the VM's deletion", d.Volume)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func testSecurityGroups(t *testing.T, h *testHost) {
 	h.requireNoError("apply", h.ApplyVM(h.ctx, h.applyJobWithGroups(vm, g, other)))
 	filter := hypervisor.FilterName(vm.ID, card.MAC)
 	if s := h.wantStatus(vm.ID, 1); len(s.NICs) != 1 || s.NICs[0].Filter != filter || len(s.Drift) != 0 {
-		t.Errorf("the NIC in groups: %+v", s)
+		t.Errorf("after the NIC joined security groups, the VM's status is %+v, want the NIC's filter", s)
 	}
 	if h.packetCounts(vm.ID) != nil {
 		t.Error("packets are counted at a NIC of a stopped VM")
@@ -80,7 +80,7 @@ func testSecurityGroups(t *testing.T, h *testHost) {
 	vm.Generation, vm.Spec.NICs = 2, []fleet.NIC{card}
 	h.requireNoError("remove the NIC from the group", h.ApplyVM(h.ctx, h.applyJobWithGroups(vm)))
 	if s := h.wantStatus(vm.ID, 2); s.NICs[0].Filter != "" || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
-		t.Errorf("the NIC in no group: %+v", s)
+		t.Errorf("after the NIC left its security groups, the VM's status is %+v, want no filter", s)
 	}
 	guard := true
 	guarded := card
@@ -88,7 +88,7 @@ func testSecurityGroups(t *testing.T, h *testHost) {
 	vm.Generation, vm.Spec.NICs = 3, []fleet.NIC{guarded}
 	h.requireNoError("enable anti-spoofing", h.ApplyVM(h.ctx, h.applyJobWithGroups(vm)))
 	if s := h.wantStatus(vm.ID, 3); s.NICs[0].Filter != filter || len(s.NextBoot) != 0 {
-		t.Errorf("the NIC with anti-spoofing: %+v", s)
+		t.Errorf("after anti-spoofing was enabled, the VM's status is %+v, want the NIC's filter", s)
 	}
 	h.requireNoError("release", h.ReleaseSecurityGroup(h.ctx, g))
 	h.requireNoError("release the group again", h.ReleaseSecurityGroup(h.ctx, g))
@@ -112,7 +112,7 @@ func testFilterDrift(t *testing.T, h *testHost) {
 		return ""
 	}
 	if said := changed(); said != "" {
-		t.Errorf("a group that nobody changed: %q", said)
+		t.Errorf("an unchanged security group is reported as changed: %q", said)
 	}
 	h.harness.EditFilter(t, hypervisor.GroupFilterName(g.ID))
 	h.waitUntil("the group shows that somebody changed it", func() bool { return changed() == hypervisor.FilterChangedText(hypervisor.GroupFilterName(g.ID)) })
@@ -126,7 +126,7 @@ func testFilterDrift(t *testing.T, h *testHost) {
 	h.harness.EditFilter(t, filter)
 	h.wantDrift(vm.ID, "after the NIC's filter was changed", "nics")
 	if s := h.wantStatus(vm.ID, 1); s.NICs[0].FilterDrift != hypervisor.FilterChangedText(filter) || s.Drift[0].Take != nil {
-		t.Errorf("the NIC: %+v, the drift: %+v", s.NICs, s.Drift)
+		t.Errorf("after an edit of the NIC's filter, the NICs are %+v and the drift is %+v", s.NICs, s.Drift)
 	}
 	in.VM.Generation, in.VM.Spec.CPUs = 2, 2
 	h.requireNoError("edit another field", h.ApplyVM(h.ctx, in))

@@ -59,7 +59,7 @@ func (h *testHost) testFirstBootKind(kind fleet.FirstBootKind, from *firstBootSo
 		got := h.harness.FirstBootData(t, vm.ID)
 		slices.SortFunc(got, func(a, b map[string]string) int { return len(a["user-data"]) - len(b["user-data"]) })
 		if !cmp.Equal(got, want) && len(got)+len(want) > 0 {
-			t.Errorf("%s, %s: the guest reads %v", kind, when, cmp.Diff(want, got))
+			t.Errorf("%s, %s: the guest's first-boot data differs (-want +got): %v", kind, when, cmp.Diff(want, got))
 		}
 	}
 	asked := func(when string, want int) {
@@ -71,7 +71,7 @@ func (h *testHost) testFirstBootKind(kind fleet.FirstBootKind, from *firstBootSo
 
 	from.err = errors.New("no portal")
 	if err := give(vm, false); err == nil || h.harness.PowerOf(t, vm.ID) != fleet.Absent {
-		t.Errorf("%s: created without first-boot data: %v", kind, err)
+		t.Errorf("%s: the VM was created without first-boot data: %v", kind, err)
 	}
 	from.err, from.fetches = nil, 0
 	h.requireNoError("apply", give(vm, false))
@@ -98,7 +98,7 @@ func (h *testHost) testFirstBootKind(kind fleet.FirstBootKind, from *firstBootSo
 	from.files = next
 	h.requireNoError("apply new first-boot data", give(vm, false))
 	if s := h.wantStatus(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, []string{"firstBoot"}) || len(s.Drift) != 0 {
-		t.Errorf("%s: next boot %q, drift %+v", kind, s.NextBoot, s.Drift)
+		t.Errorf("%s: pending fields %q, want firstBoot; drift %+v", kind, s.NextBoot, s.Drift)
 	}
 	reads("applied while the guest runs", first, fileTexts(next))
 	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
@@ -114,7 +114,7 @@ func (h *testHost) testFirstBootKind(kind fleet.FirstBootKind, from *firstBootSo
 	}
 	h.requireNoError("apply", give(vm, false))
 	if s := h.wantStatus(vm.ID, vm.Generation); len(s.Drift) != 1 {
-		t.Errorf("%s: another edit restored the removed drive: %+v", kind, s.Drift)
+		t.Errorf("%s: an apply restored the removed first-boot drive; the drift is %+v", kind, s.Drift)
 	}
 	h.requireNoError("reapply", give(vm, true))
 	h.wantNoPendingChanges(vm, "reapplied")

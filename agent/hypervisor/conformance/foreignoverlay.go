@@ -25,7 +25,7 @@ func testUnmanagedOverlay(t *testing.T, h *testHost) {
 		h.requireNoError("apply the pool again", h.ApplyPool(h.ctx, p))
 		for _, file := range []string{own.Volume, vm.Spec.Disks[1].Volume, over} {
 			if _, there := h.reportedVolume(p, file); there == disks {
-				t.Errorf("deleted with its disks: %v; %s exists: %v", disks, file, there)
+				t.Errorf("VM deleted with its disks: %v; the volume %s exists: %v", disks, file, there)
 			}
 		}
 		if !disks {

@@ -64,7 +64,7 @@ func testGrowDiskRefused(t *testing.T, h *testHost) {
 	vm = vmWithDiskSize(vm, 16<<20)
 	h.apply(vm)
 	if s := h.wantStatus(vm.ID, vm.Generation); s.Disks[0].SizeBytes != 16<<20 {
-		t.Errorf("the overlay has %d bytes", s.Disks[0].SizeBytes)
+		t.Errorf("the overlay has %d bytes, want 16 MiB", s.Disks[0].SizeBytes)
 	}
 	// A disk does not grow while an unmanaged overlay in another volume is backed by it.
 	below := h.definedVM(newDisk(p))
@@ -74,7 +74,7 @@ func testGrowDiskRefused(t *testing.T, h *testHost) {
 	grown := vmWithDiskSize(below, 32<<20)
 	h.requireRefusal("grow the backing file of "+top.Volume, h.ApplyVM(h.ctx, h.applyJob(grown)), top.Volume)
 	if v, _ := h.reportedVolume(p, ref.Volume); v.CapacityBytes != 8<<20 {
-		t.Errorf("the refused disk has %d bytes", v.CapacityBytes)
+		t.Errorf("after the refused growth, the disk has %d bytes, want 8 MiB", v.CapacityBytes)
 	}
 	h.harness.DeleteVolume(t, p, top.Volume)
 	h.apply(grown)

@@ -32,7 +32,7 @@ func testGuestAgent(t *testing.T, h *testHost) {
 	}
 	h.waitUntil("the guest's agent answers", func() bool { return says().Agent == fleet.AgentAnswers })
 	if g := says(); g.Version == "" || g.Hostname == "" || g.Frozen {
-		t.Errorf("the guest reports %+v", g)
+		t.Errorf("the guest agent's report is %+v, want a version, a host name and no freeze", g)
 	}
 	h.harness.PrepareGuest(t, vm.ID)
 	h.wantCheckPassed(vm.ID, fleet.HealthAgent)
@@ -71,19 +71,19 @@ func testGuestAgent(t *testing.T, h *testHost) {
 	h.requireRefusal("run a program in a paused guest", err, "paused")
 	must("stop", h.StopVM(h.ctx, vm.ID))
 	if s := h.wantStatus(vm.ID, vm.Generation); s.Guest != nil {
-		t.Errorf("a guest that is off reports %+v", s.Guest)
+		t.Errorf("the guest status of a stopped VM is %+v, want none", s.Guest)
 	}
 	must("thaw a stopped guest", h.ThawGuest(h.ctx, vm.ID))
 	for act, err := range map[string]error{"freeze": h.FreezeGuest(h.ctx, vm.ID), "trim": h.TrimGuest(h.ctx, vm.ID), "set the clock": h.SyncGuestTime(h.ctx, vm.ID)} {
 		if !errors.Is(err, hypervisor.ErrNotRunning) {
-			t.Errorf("%s of a guest that is off: %v", act, err)
+			t.Errorf("%s in a stopped guest: the error is %v, want ErrNotRunning", act, err)
 		}
 	}
 	if _, err := h.RunInGuest(h.ctx, vm.ID, fleet.GuestProgram{Program: "/bin/echo"}); !errors.Is(err, hypervisor.ErrNotRunning) {
-		t.Errorf("a program in a guest that is off: %v", err)
+		t.Errorf("run a program in a stopped guest: the error is %v, want ErrNotRunning", err)
 	}
 	if err := h.SetGuestPassword(h.ctx, vm.ID, "root", "hush-hush"); !errors.Is(err, hypervisor.ErrNotRunning) || strings.Contains(err.Error(), "hush") {
-		t.Errorf("a password for a guest that is off: %v", err)
+		t.Errorf("set a password in a stopped guest: the error is %v, want ErrNotRunning without the password", err)
 	}
 }
 
@@ -97,13 +97,13 @@ func (h *testHost) testGuestPrograms(id fleet.VMID) {
 	}
 	out, err := run(time.Minute, "/bin/echo", "$HOME; a", `"b'`, "–", "", "c")
 	if err != nil || out != (fleet.GuestOutput{Stdout: "$HOME; a \"b' –  c\n"}) {
-		h.t.Errorf("echo wrote %+v, %v", out, err)
+		h.t.Errorf("the program echo returned %+v, %v", out, err)
 	}
 	if out, err = run(time.Minute, "/bin/false"); err != nil || out.ExitCode != 1 || out.Stdout != "" {
-		h.t.Errorf("false ended %+v, %v", out, err)
+		h.t.Errorf("the program false returned %+v, %v, want exit code 1", out, err)
 	}
 	if _, err = run(5*time.Second, "/bin/sleep", "60"); !errors.Is(err, hypervisor.ErrOutcomeUnknown) {
-		h.t.Errorf("a program that does not end: %v", err)
+		h.t.Errorf("run a program past its time limit: the error is %v, want ErrOutcomeUnknown", err)
 	}
 	check := func(within time.Duration, program, args string) error {
 		ctx, cancel := context.WithTimeout(h.ctx, within)
@@ -114,11 +114,11 @@ func (h *testHost) testGuestPrograms(id fleet.VMID) {
 	h.requireNoError("check with a program", check(conditionTimeout, "/bin/echo", "a\nb"))
 	var unsure hypervisor.CannotCheckError
 	if err := check(conditionTimeout, "/bin/false", ""); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "exit code 1") {
-		h.t.Errorf("a check whose program fails: %v", err)
+		h.t.Errorf("health check whose program fails: the error is %v, want exit code 1", err)
 	}
 	for range 2 { // the second check does not start a program while the first runs
 		if err := check(3*time.Second, "/bin/sleep", "30"); err == nil || errors.As(err, &unsure) {
-			h.t.Errorf("a check with a hanging program: %v", err)
+			h.t.Errorf("health check whose program hangs: the error is %v, want a failed check", err)
 		}
 	}
 }
@@ -144,37 +144,37 @@ func testHealthChecks(t *testing.T, h *testHost) {
 	}
 	for _, kind := range []fleet.HealthKind{fleet.HealthAgent, fleet.HealthTCP, fleet.HealthHTTP, fleet.HealthWatchdog, fleet.HealthScreen} {
 		if err := check(kind); !errors.Is(err, hypervisor.ErrNotRunning) {
-			t.Errorf("%s of a guest that is off: %v", kind, err)
+			t.Errorf("health check %s of a stopped guest: the error is %v, want ErrNotRunning", kind, err)
 		}
 	}
 	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	want := func(when string) {
 		t.Helper()
 		if s := h.wantStatus(vm.ID, vm.Generation); !slices.Equal(s.Checks, vm.Spec.Health) || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
-			t.Errorf("%s: the host uses the checks %+v, next boot %q, drift %+v", when, s.Checks, s.NextBoot, s.Drift)
+			t.Errorf("%s: the reported health checks are %+v, pending fields %q, drift %+v", when, s.Checks, s.NextBoot, s.Drift)
 		}
 	}
 	want("made")
 	first := h.wantCheckPassed(vm.ID, fleet.HealthWatchdog)
 	if again := h.wantCheckPassed(vm.ID, fleet.HealthWatchdog); first.ChangeMark == "" || again.ChangeMark != first.ChangeMark {
-		t.Errorf("a watchdog that never expired reports %q, then %q", first.ChangeMark, again.ChangeMark)
+		t.Errorf("the change mark of an unexpired watchdog is %q, then %q", first.ChangeMark, again.ChangeMark)
 	}
 	if h.wantCheckPassed(vm.ID, fleet.HealthScreen).ChangeMark == "" {
 		t.Error("a guest with a screen shows nothing")
 	}
 	var unsure hypervisor.CannotCheckError
 	if err := check(fleet.HealthTCP); !errors.As(err, &unsure) {
-		t.Errorf("a guest without a NIC was checked at an address: %v", err)
+		t.Errorf("TCP check of a guest without a NIC: the error is %v, want CannotCheckError", err)
 	}
 	if err := check(fleet.HealthHTTP); !errors.As(err, &unsure) {
-		t.Errorf("a guest without a NIC was checked at an address: %v", err)
+		t.Errorf("HTTP check of a guest without a NIC: the error is %v, want CannotCheckError", err)
 	}
 	vm.Spec.Health = []fleet.HealthCheck{{Kind: fleet.HealthAgent, Interval: 30}}
 	vm.Generation++
 	h.apply(vm)
 	want("changed while the guest runs")
 	if _, err := h.CheckGuest(h.ctx, fleet.NewID[fleet.VMID](), vm.Spec.Health[0].WithDefaults()); err == nil {
-		t.Errorf("a missing VM: %v", err)
+		t.Errorf("health check of a missing VM: the error is %v, want any error", err)
 	}
 }
 
@@ -187,22 +187,22 @@ func testNoGuestAgent(t *testing.T, h *testHost) {
 	h.requireNoError("start", h.StartVM(h.ctx, silent.ID))
 	h.hostState()
 	if g := h.wantStatus(silent.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNotResponding}) {
-		t.Errorf("a guest without a boot device reports %+v", g)
+		t.Errorf("the guest status without a running agent is %+v, want AgentNotResponding", g)
 	}
 	none := h.newVM()
 	none.Spec.Devices.GuestAgent = "none"
 	h.apply(none)
 	h.requireNoError("start", h.StartVM(h.ctx, none.ID))
 	if g := h.wantStatus(none.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNone}) {
-		t.Errorf("a guest without a channel reports %+v", g)
+		t.Errorf("the guest status without an agent channel is %+v, want AgentNone", g)
 	}
 	var unsure hypervisor.CannotCheckError
 	ping := fleet.HealthCheck{Kind: fleet.HealthAgent, Timeout: 1}.WithDefaults()
 	if _, err := h.CheckGuest(h.ctx, silent.ID, ping); err == nil || errors.As(err, &unsure) {
-		t.Errorf("a silent agent passes its check: %v", err)
+		t.Errorf("health check of an agent that does not respond: the error is %v, want a failed check", err)
 	}
 	if _, err := h.CheckGuest(h.ctx, none.ID, ping); !errors.As(err, &unsure) {
-		t.Errorf("without a channel, the check reports %v", err)
+		t.Errorf("health check without an agent channel: the error is %v, want CannotCheckError", err)
 	}
 	for vm, word := range map[*fleet.VM]string{&silent: "qemu-guest-agent", &none: "channel"} {
 		h.requireRefusal("freeze", h.FreezeGuest(h.ctx, vm.ID), word)
@@ -222,7 +222,7 @@ func testNoGuestAgent(t *testing.T, h *testHost) {
 	none.Generation++
 	h.apply(none)
 	if s := h.wantStatus(none.ID, none.Generation); len(s.NextBoot) != 1 || s.NextBoot[0] != "devices.guestAgent" {
-		t.Errorf("an added channel waits for %q", s.NextBoot)
+		t.Errorf("after an agent channel was added, the pending fields are %q, want devices.guestAgent", s.NextBoot)
 	}
 }
 
@@ -235,7 +235,7 @@ func testStartAndRestartPolicies(t *testing.T, h *testHost) {
 	want := func(when string) {
 		t.Helper()
 		if s := h.wantStatus(vm.ID, vm.Generation); s.Policy != vm.Spec.Policy || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
-			t.Errorf("%s: the host uses the policy %+v, next boot %q, drift %+v", when, s.Policy, s.NextBoot, s.Drift)
+			t.Errorf("%s: the reported policy is %+v, pending fields %q, drift %+v", when, s.Policy, s.NextBoot, s.Drift)
 		}
 	}
 	want("made")
@@ -244,6 +244,6 @@ func testStartAndRestartPolicies(t *testing.T, h *testHost) {
 	h.apply(vm)
 	want("changed while the guest runs")
 	if s, ok := h.reportedVM(vm.ID); !ok || s.Status.Policy != vm.Spec.Policy {
-		t.Errorf("the report has %+v", s.Status.Policy)
+		t.Errorf("the host state has the policy %+v, want the VM's policy", s.Status.Policy)
 	}
 }

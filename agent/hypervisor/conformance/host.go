@@ -35,7 +35,7 @@ func openTestHost(t *testing.T, h Harness) *testHost {
 	hv := h.Open(t)
 	t.Cleanup(func() {
 		if err := hv.Close(); err != nil {
-			t.Errorf("close: %v", err)
+			t.Errorf("close the backend: %v", err)
 		}
 	})
 	return &testHost{Hypervisor: hv, harness: h, t: t, ctx: ctx}
@@ -104,7 +104,7 @@ func (h *testHost) cleanup(act string, f func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(context.Background(), conditionTimeout)
 		defer cancel()
 		if err := f(ctx); err != nil {
-			h.t.Errorf("%s: %v", act, err)
+			h.t.Errorf("cleanup: %s: %v", act, err)
 		}
 	})
 }

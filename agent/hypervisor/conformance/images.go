@@ -22,7 +22,7 @@ func testVolumeUsers(t *testing.T, h *testHost) {
 	}
 	h.requireNoError("delete without its disks", h.DeleteVM(h.ctx, vm, h.pools, false))
 	if v, ok := h.reportedVolume(p, vm.Spec.Disks[0].Volume); !ok || len(v.UsedBy) != 0 {
-		t.Errorf("after the VM's deletion, its disk is %+v", v)
+		t.Errorf("after the VM's deletion, its disk is %+v, want an unused volume", v)
 	}
 	h.apply(vm) // so that the test's cleanup deletes its disk
 }
@@ -65,7 +65,7 @@ func testInvalidImages(t *testing.T, h *testHost) {
 	for name, want := range says {
 		v, ok := h.reportedVolume(p, name)
 		if !ok || want == "" && v.NotImageReason != "" || !strings.Contains(v.NotImageReason, want) {
-			t.Errorf("%s is %+v, want one that reports %q", name, v, want)
+			t.Errorf("the volume %s is %+v, want the NotImageReason %q", name, v, want)
 		}
 	}
 }

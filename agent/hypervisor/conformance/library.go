@@ -57,7 +57,7 @@ func testHashVolume(t *testing.T, h *testHost) {
 	img := Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20}
 	h.harness.AddImage(t, p, img)
 	if v := h.volumeWithChecksums(known, p, img.Name); v.SHA256 != "" || v.Altered {
-		t.Errorf("without a computed checksum the volume is %+v", v)
+		t.Errorf("before the first hash, the volume is reported as %+v, want no checksum", v)
 	}
 	ref := fleet.Volref{PoolID: p.ID, Volume: img.Name}
 	h.requireNoError("hash", h.HashVolume(h.ctx, known.recordingJob(h.newVolumeJob(p, img.Name, fleet.VolumeParams{}))))
@@ -66,7 +66,7 @@ func testHashVolume(t *testing.T, h *testHost) {
 		t.Errorf("the checksum is %q, want %q", sum, want)
 	}
 	if v := h.volumeWithChecksums(known, p, img.Name); v.SHA256 != sum || v.Altered {
-		t.Errorf("reported as %+v, want %s", v, sum)
+		t.Errorf("after the first hash, the volume is reported as %+v, want the checksum %s", v, sum)
 	}
 	bad := h.newVolumeJob(p, img.Name, fleet.VolumeParams{Checksum: "sha256:" + strings.Repeat("0", 64)})
 	h.requireRefusal("verify other bytes", h.HashVolume(h.ctx, known.recordingJob(bad)), "other bytes than the image")
@@ -78,22 +78,22 @@ func testHashVolume(t *testing.T, h *testHost) {
 	// hashed again.
 	h.harness.WriteKeepingTime(t, p, img.Name)
 	if v := h.volumeWithChecksums(known, p, img.Name); v.SHA256 != "" || v.Altered {
-		t.Errorf("after a write, the volume is reported as %+v", v)
+		t.Errorf("after a write, the volume is reported as %+v, want no checksum", v)
 	}
 	h.requireNoError("hash once more", h.HashVolume(h.ctx, known.recordingJob(h.newVolumeJob(p, img.Name, fleet.VolumeParams{}))))
 	if v := h.volumeWithChecksums(known, p, img.Name); v.SHA256 != known[ref].SHA256 || v.SHA256 == "" {
-		t.Errorf("after the second hash, the volume is reported as %+v", v)
+		t.Errorf("after the second hash, the volume is reported as %+v, want the new checksum", v)
 	}
 	h.harness.AddImage(t, p, Image{Name: "layer.qcow2", Kind: Qcow2Backing, SizeBytes: 4 << 20})
 	h.requireRefusal("verify a volume with a backing file", h.HashVolume(h.ctx, known.recordingJob(h.newVolumeJob(p, "layer.qcow2", fleet.VolumeParams{}))), "refers to")
 	h.requireRefusal("hash a missing volume", h.HashVolume(h.ctx, known.recordingJob(h.newVolumeJob(p, "nothing.qcow2", fleet.VolumeParams{}))), "nothing.qcow2")
 	h.requireRefusal("hash an invalid name", h.HashVolume(h.ctx, known.recordingJob(h.newVolumeJob(p, "../golden.qcow2", fleet.VolumeParams{}))), "not a valid volume name")
 
-	// A file that replaces the volume's file is another file, and its checksum is unknown.
+	// A new file with the volume's name is a different volume, so its checksum is unknown.
 	h.harness.DeleteVolume(t, p, img.Name)
 	h.harness.AddImage(t, p, Image{Name: img.Name, Kind: Qcow2, SizeBytes: 8 << 20})
 	if v := h.volumeWithChecksums(known, p, img.Name); v.SHA256 != "" || !v.Altered {
-		t.Errorf("after a replacement, the volume is reported as %+v", v)
+		t.Errorf("after the file was replaced, the volume is reported as %+v, want it altered, without a checksum", v)
 	}
 	vm := h.runningVM(newDisk(p))
 	h.requireRefusal("hash a disk of a running guest", h.HashVolume(h.ctx, known.recordingJob(h.newVolumeJob(p, vm.Spec.Disks[0].Volume, fleet.VolumeParams{}))), vm.Name)
@@ -108,7 +108,7 @@ func testCopyVolume(t *testing.T, h *testHost) {
 		}
 		h.harness.AddImage(t, from, Image{Name: name, Kind: kind, SizeBytes: 4 << 20})
 		w := known.recordingJob(h.newVolumeJob(to, "copy-"+name, fleet.VolumeParams{Source: name, SourcePool: from.ID}))
-		h.requireRefusal("copy without the pool", h.CopyVolume(h.ctx, w), "names no pool")
+		h.requireRefusal("copy without the pool", h.CopyVolume(h.ctx, w), "names no source pool")
 		w.SourcePool = &from
 		made := ""
 		w.RecordFile = func(file string) error { made = file; return nil }
@@ -121,10 +121,10 @@ func testCopyVolume(t *testing.T, h *testHost) {
 		h.requireNoError("copy "+name, h.CopyVolume(h.ctx, w))
 		source, own := h.volumeWithChecksums(known, from, name), h.volumeWithChecksums(known, to, "copy-"+name)
 		if source.SHA256 == "" || source.SHA256 != own.SHA256 || own.Format != source.Format || own.CapacityBytes != source.CapacityBytes {
-			t.Errorf("the copy is %+v of %+v", own, source)
+			t.Errorf("the copy is %+v, want the checksum, format and size of %+v", own, source)
 		}
 		if sum := volumeChecksum(t, to, "copy-"+name); sum != "" && sum != own.SHA256 {
-			t.Errorf("%s has the checksum %s, and is reported to have %s", name, sum, own.SHA256)
+			t.Errorf("the file %s has the checksum %s, but the report has %s", name, sum, own.SHA256)
 		}
 		w.RecordedFile, w.Params.Checksum = made, "sha256:"+own.SHA256
 		h.requireNoError("copy again", h.CopyVolume(h.ctx, w))
@@ -163,21 +163,21 @@ func testDiskBackedByImage(t *testing.T, h *testHost) {
 		}{{first, 4 << 20}, {second, 16 << 20}} {
 			v := h.volumeWithChecksums(known, p, c.vm.Spec.Disks[0].Volume)
 			if filepath.Base(v.Backing) != name || v.CapacityBytes != c.size || !slices.Equal(v.UsedBy, []fleet.VMID{c.vm.ID}) || len(v.BackingUsers) != 0 {
-				t.Errorf("the overlay is %+v", v)
+				t.Errorf("the VM's overlay is %+v, want it backed by the image and used by its VM", v)
 			}
 		}
 		base := h.volumeWithChecksums(known, p, name)
 		want := []fleet.VMID{first.ID, second.ID}
 		slices.Sort(want)
 		if !slices.Equal(base.UsedBy, want) || !slices.Equal(base.BackingUsers, want) || len(base.BaseOf) != 2 || base.SHA256 == "" || base.Altered {
-			t.Errorf("the shared backing file is %+v", base)
+			t.Errorf("the shared backing file is %+v, want two users, two overlays and a checksum", base)
 		}
-		// While a guest uses the image, the next disks are another overlay, a full copy, and a copy in another pool.
+		// While VMs have overlays of the image, a full clone and a copy in another pool can still be made.
 		full := over(p, 0)
 		full.Overlay = false
 		third := h.definedVM(full)
 		if v := h.volumeWithChecksums(known, p, third.Spec.Disks[0].Volume); v.Backing != "" || v.CapacityBytes != 4<<20 {
-			t.Errorf("the full copy is %+v", v)
+			t.Errorf("the full copy is %+v, want 4 MiB and no backing file", v)
 		}
 		w := known.recordingJob(h.newVolumeJob(other, name, fleet.VolumeParams{Source: name, SourcePool: p.ID, Checksum: "sha256:" + base.SHA256}))
 		w.SourcePool = &p
@@ -196,12 +196,12 @@ func testDiskBackedByImage(t *testing.T, h *testHost) {
 		w.SourcePool = &p
 		h.requireNoError("make an image of the disk", h.CopyVolume(h.ctx, w))
 		if v := h.volumeWithChecksums(known, other, w.Name); v.Backing != "" || v.Format != "qcow2" || v.CapacityBytes != 4<<20 || len(v.SHA256) != 64 {
-			t.Errorf("the image of the disk is %+v", v)
+			t.Errorf("the image made from the disk is %+v, want a self-contained qcow2 image with a checksum", v)
 		}
 		h.requireNoError("delete one with its disk", h.DeleteVM(h.ctx, first, h.pools, true))
 		h.requireNoError("delete the other with its disk", h.DeleteVM(h.ctx, second, h.pools, true))
 		if v := h.volumeWithChecksums(known, p, name); v.SHA256 != base.SHA256 || len(v.UsedBy) != 0 || len(v.BaseOf) != 0 {
-			t.Errorf("after the deletion of its overlays, the image is %+v", v)
+			t.Errorf("after the deletion of its overlays, the image is %+v, want its checksum and no user", v)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func testOldMachineType(t *testing.T, h *testHost) {
 		change(&vm.Spec)
 		h.apply(vm)
 		if s := h.wantStatus(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
-			t.Errorf("generation %d: next boot %q, want %q; drift %+v", vm.Generation, s.NextBoot, waits, s.Drift)
+			t.Errorf("generation %d: pending fields %q, want %q; drift %+v", vm.Generation, s.NextBoot, waits, s.Drift)
 		}
 	}
 	edit(nil, func(s *fleet.VMSpec) { s.ISO = nil })

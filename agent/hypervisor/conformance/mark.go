@@ -28,7 +28,7 @@ func testOwnershipMarkStored(t *testing.T, h *testHost) {
 	h.requireNoError("mark", h.SetOwnershipMark(h.ctx, vm.ID, second))
 	h.wantOwnershipMark("marked while off", vm.ID, second)
 	if s := h.wantStatus(vm.ID, 2); s.Power != fleet.Stopped || s.CPUs != 2 || len(s.Drift) != 0 {
-		t.Errorf("marked while off: %+v", s)
+		t.Errorf("after a mark of the stopped VM, its status is %+v, want 2 vCPUs and no drift", s)
 	}
 	restore()
 	h.wantOwnershipMark("defined from an old copy", vm.ID, first)
@@ -44,7 +44,7 @@ func testOwnershipMarkStored(t *testing.T, h *testHost) {
 	h.wantOwnershipMark("marked while running", vm.ID, third)
 	after := h.wantStatus(vm.ID, 3)
 	if after.Power != fleet.Running || !after.StartedAt.Equal(*before.StartedAt) || len(after.NextBoot) != len(before.NextBoot) || len(after.Drift) != len(before.Drift) {
-		t.Errorf("MarkVM changed more than the mark: %+v, before %+v", after, before)
+		t.Errorf("SetOwnershipMark changed the VM's status to %+v, before %+v", after, before)
 	}
 	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 	h.wantOwnershipMark("off again", vm.ID, third)

@@ -65,7 +65,7 @@ func checkMissingDisk(t *testing.T, h *testHost, take func(*testing.T, *testHost
 	s := h.wantStatus(vm.ID, 1)
 	for i, d := range s.Disks {
 		if d.Volume == nil || *d.Volume != vm.Spec.Disks[i].Ref() {
-			t.Errorf("disk %d of a complete VM is %+v", i+1, d)
+			t.Errorf("disk %d of a VM without missing disks is %+v, want the volume of its spec", i+1, d)
 		}
 	}
 	h.reportedVM(vm.ID)
@@ -79,7 +79,7 @@ func checkMissingDisk(t *testing.T, h *testHost, take func(*testing.T, *testHost
 	h.requireRefusal("apply more memory", h.ApplyVM(h.ctx, h.applyJob(memory)), words)
 	h.requireRefusal("restore", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.ApplyWork) { in.Reapply = true })), words)
 	if s := h.wantPower(vm.ID, fleet.Stopped); s.MemoryMiB != 128 {
-		t.Errorf("the refused order changed the definition: %+v", s)
+		t.Errorf("the refused jobs changed the VM's status to %+v, want 128 MiB", s)
 	}
 	h.waitUntil("the fault shows", func() bool {
 		f, ok := h.findFault(vm.ID, fleet.FaultDisk)
@@ -150,7 +150,7 @@ func testStoppedVMUndefined(t *testing.T, h *testHost) {
 	h.wantPower(vm.ID, fleet.Absent)
 	h.requireNoError("apply", h.ApplyVM(h.ctx, changedJob(h.applyJob(vm), func(in *hypervisor.ApplyWork) { in.CreatedDisks = []fleet.Volref{vm.Spec.Disks[0].Ref()} })))
 	if s := h.wantStatus(vm.ID, 1); len(s.Disks) != 1 || s.Disks[0].AllocBytes != before.Disks[0].AllocBytes || s.Disks[0].Volume == nil {
-		t.Errorf("the disks are %+v, before %+v", s.Disks, before.Disks)
+		t.Errorf("after the domain was defined again, the disks are %+v, before %+v", s.Disks, before.Disks)
 	}
 }
 
@@ -169,10 +169,10 @@ func testRunningVMUndefined(t *testing.T, h *testHost) {
 	h.requireRefusal("an edit", h.ApplyVM(h.ctx, h.applyJob(edited)), "removed the VM's definition")
 	h.requireNoError("reapply", h.ApplyVM(h.ctx, changedJob(h.applyJob(edited), func(in *hypervisor.ApplyWork) { in.Reapply = true })))
 	if s := h.wantStatus(vm.ID, 2); len(s.Faults) != 0 || !slices.Equal(s.NextBoot, []string{"cpus"}) || len(s.Drift) != 0 {
-		t.Errorf("after the reapply: %+v", s)
+		t.Errorf("after the reapply, the VM's status is %+v, want no fault or drift, and cpus pending", s)
 	}
 	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Stopped); s.CPUs != 2 {
-		t.Errorf("after the stop: %+v", s)
+		t.Errorf("after the stop, the VM's status is %+v, want 2 vCPUs", s)
 	}
 }

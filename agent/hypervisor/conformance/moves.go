@@ -43,7 +43,7 @@ func testMoveDisk(t *testing.T, h *testHost) {
 		h.requireNoError("move", h.MoveDisk(h.ctx, in))
 		h.wantDiskAt(vm, in.Params.To)
 		if whole != in.Params.To {
-			t.Errorf("the recorded disk is %v", whole)
+			t.Errorf("MoveDisk recorded the disk %v, want the destination", whole)
 		}
 		h.requireNoError("repeat the job", h.MoveDisk(h.ctx, in))
 		h.wantDiskAt(vm, in.Params.To)
@@ -119,7 +119,7 @@ func testMoveDiskRefused(t *testing.T, h *testHost) {
 			in := h.moveJob(vm, to)
 			in.Params.To.Volume = bad
 			if err := h.MoveDisk(h.ctx, in); fleet.CodeOf(err) != fleet.Invalid {
-				t.Errorf("move to %q: %v", bad, err)
+				t.Errorf("move to the invalid name %q: the error is %v, want fleet.Invalid", bad, err)
 			}
 		}
 		other := h.moveJob(vm, to)

@@ -17,7 +17,7 @@ func (h *testHost) wantDomainName(id fleet.VMID, want string) {
 	h.t.Helper()
 	r, ok := h.reportedVM(id)
 	if !ok || r.Status.Domain != want || len(r.Status.Drift) != 0 {
-		h.t.Errorf("the domain is %q, want %q; drift %+v", r.Status.Domain, want, r.Status.Drift)
+		h.t.Errorf("the domain's name is reported as %q, want %q; the drift is %+v", r.Status.Domain, want, r.Status.Drift)
 	}
 }
 
@@ -33,7 +33,7 @@ func testVMsWithSameName(t *testing.T, h *testHost) {
 	h.wantDomainName(second.ID, db+"_umbrella")
 	h.wantDomainName(third.ID, db+"_acme_"+string(third.ID[24:32]))
 	if got := h.harness.PowerOf(t, foreign); got != fleet.Running {
-		t.Errorf("the unmanaged domain is %q now", got)
+		t.Errorf("the unmanaged domain has the power state %q, want it running", got)
 	}
 	// The domain keeps its name as long as the VM's name stays the same, even if a better candidate becomes free.
 	h.requireNoError("delete the first", h.DeleteVM(h.ctx, first, nil, true))
@@ -73,7 +73,7 @@ func testNamesInvalidForQuantix(t *testing.T, h *testHost) {
 	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	s := h.wantStatus(vm.ID, 1)
 	if len(s.Disks) != 1 || s.Disks[0].SizeBytes != 4<<20 || len(s.NICs) != 1 || s.NICs[0].Source != "network "+net || len(s.Drift)+len(s.Faults)+len(s.NextBoot) > 0 {
-		t.Errorf("the VM is %+v", s)
+		t.Errorf("the VM's status is %+v, want one disk of 4 MiB, one NIC, and no drift or fault", s)
 	}
 	h.waitUntil("the medium is in its drive", func() bool {
 		v, ok := h.reportedVolume(p, iso)
@@ -85,7 +85,7 @@ func testNamesInvalidForQuantix(t *testing.T, h *testHost) {
 	h.requireNoError("delete the medium", h.DeleteVolume(h.ctx, h.newVolumeJob(p, iso, fleet.VolumeParams{})))
 	for name, want := range map[string]bool{img: false, iso: false, "copy.qcow2": true, "golden.qcow2": true} {
 		if _, ok := h.reportedVolume(p, name); ok != want {
-			t.Errorf("%s exists: %v", name, ok)
+			t.Errorf("unexpected existence of the volume %s: %v", name, ok)
 		}
 	}
 }

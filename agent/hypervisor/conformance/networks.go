@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"quantix/agent/hypervisor"
+	"quantix/internal/drift"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -53,7 +54,7 @@ func (h *testHost) networkStatus(n fleet.Network) (st fleet.NetworkStatus, ok bo
 		h.t.Fatalf("the assigned network %s is missing in the host state", n.Name)
 	}
 	if lacks := strings.Contains(r.Status.Error, hypervisor.NetworkMissingText); r.ID == n.ID && r.Absent != lacks {
-		h.t.Errorf("the network is reported as absent: %v, %+v", r.Absent, r.Status)
+		h.t.Errorf("the network is reported as absent: %v, with the status %+v", r.Absent, r.Status)
 	}
 	return r.Status, r.ID == n.ID
 }
@@ -77,7 +78,7 @@ func testNetworkLifecycle(t *testing.T, h *testHost) {
 			Active: true, Autostart: true, Bridge: n.Spec.Bridge, Forward: "nat", Subnets: []string{n.Spec.IPv4.Prefix().String()},
 		}
 		if st := h.waitNetwork(n, true, ""); !reflect.DeepEqual(st, want) {
-			t.Errorf("the network is %+v, want %+v", st, want)
+			t.Errorf("the network's status is %+v, want %+v", st, want)
 		}
 	}
 	again := openTestHost(t, h.harness)
@@ -102,7 +103,7 @@ func testNetworkModes(t *testing.T, h *testHost) {
 		h.requireNoError("apply again", h.ApplyNetwork(h.ctx, n))
 		st := h.waitNetwork(n, true, "")
 		if st.Forward != forward || st.Bridge == "" || len(st.Subnets) != 2 {
-			t.Errorf("the network of mode %s is %+v", mode, st)
+			t.Errorf("the network of mode %s has the status %+v, want a bridge and two subnets", mode, st)
 		}
 	}
 	bare := h.newNetwork(fleet.NetworkIsolated)
@@ -135,7 +136,7 @@ func testNetworkOnDevices(t *testing.T, h *testHost) {
 		}
 		st := h.waitNetwork(n, true, "")
 		if !st.Autostart || st.Forward != spec.Mode.Info().Forward || st.Bridge != bridge || len(st.Subnets) > 0 {
-			t.Errorf("the network of mode %s is %+v", spec.Mode, st)
+			t.Errorf("the network of mode %s has the status %+v, want autostart and no subnets", spec.Mode, st)
 		}
 		h.requireNoError("release", h.ReleaseNetwork(h.ctx, n))
 		h.waitNetwork(n, false, hypervisor.NetworkMissingText)
@@ -169,6 +170,45 @@ func testNetworkEdited(t *testing.T, h *testHost) {
 	next.Generation++
 	h.requireRefusal("apply a newer generation", h.ApplyNetwork(h.ctx, next), "addresses and DHCP")
 	h.waitNetwork(n, true, "addresses and DHCP")
+}
+
+// editedNetwork returns a running network with a DHCP reservation that somebody added on the host, and its drift.
+func (h *testHost) editedNetwork() (n fleet.Network, d fleet.Drift) {
+	h.t.Helper()
+	n = h.newRunningNetwork(fleet.NetworkIsolated)
+	h.harness.EditNetwork(h.t, n.Name)
+	st := h.waitNetwork(n, true, "addresses and DHCP")
+	if len(st.Drift) != 1 || st.Drift[0].Field != "ipv4.reservations" || !strings.Contains(st.Drift[0].Actual, "52:54:00:00:00:aa theirs") || strings.Contains(st.Drift[0].Applied, "theirs") {
+		h.t.Fatalf("after an edit of the reserved addresses, the network's drift is %+v", st.Drift)
+	}
+	return n, st.Drift[0]
+}
+
+func testEditedNetworkReapplied(t *testing.T, h *testHost) {
+	n, _ := h.editedNetwork()
+	for range 2 {
+		h.requireNoError("reapply", h.ReapplyNetwork(h.ctx, n))
+		if st := h.waitNetwork(n, true, ""); len(st.Drift) != 0 || !st.Autostart {
+			t.Errorf("after the reapply, the network's status is %+v, want no drift", st)
+		}
+	}
+	if got := strings.Join(h.harness.Reservations(t, n.Name), ", "); strings.Contains(got, "52:54:00:00:00:aa") {
+		t.Errorf("after the reapply, the running network has the reservations %s", got)
+	}
+}
+
+func testNetworkEditAccepted(t *testing.T, h *testHost) {
+	n, d := h.editedNetwork()
+	spec := *n.Spec
+	h.requireNoError("accept", drift.Accept(&spec, d))
+	n.Generation, n.Spec = n.Generation+1, &spec
+	h.requireNoError("apply", h.ApplyNetwork(h.ctx, n))
+	if st := h.waitNetwork(n, true, ""); len(st.Drift) != 0 {
+		t.Errorf("after the edit was accepted, the network's drift is %+v", st.Drift)
+	}
+	if got := strings.Join(h.harness.Reservations(t, n.Name), ", "); !strings.Contains(got, "52:54:00:00:00:aa") {
+		t.Errorf("after the edit was accepted, the running network has the reservations %s", got)
+	}
 }
 
 func testNetworkStopped(t *testing.T, h *testHost) {

@@ -13,7 +13,7 @@ func testNICNeedsDevice(t *testing.T, h *testHost) {
 	n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Direct: fleet.DirectPassthrough, Device: h.harness.UnusedNetworkDevice(t)}
 	h.requireNoError("apply", h.ApplyNetwork(h.ctx, n))
 	if st := h.waitNetwork(n, true, ""); st.Forward != "passthrough" {
-		t.Errorf("the network is %+v", st)
+		t.Errorf("the network's status is %+v, want the forward mode passthrough", st)
 	}
 	first, second := h.newVMOnNetwork(n), h.newVMOnNetwork(n)
 	h.requireNoError("start the first", h.StartVM(h.ctx, first.ID))

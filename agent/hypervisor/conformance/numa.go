@@ -29,7 +29,7 @@ func testNUMANodes(t *testing.T, h *testHost) {
 		for range 2 {
 			h.apply(vm)
 			if s := h.wantStatus(vm.ID, vm.Generation); s.MemoryMiB != memory || !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
-				t.Errorf("generation %d: %d MiB, waiting %q, drift %+v; want %d MiB, waiting %q", vm.Generation, s.MemoryMiB, s.NextBoot, s.Drift, memory, waits)
+				t.Errorf("generation %d: %d MiB, pending fields %q, drift %+v; want %d MiB, pending fields %q", vm.Generation, s.MemoryMiB, s.NextBoot, s.Drift, memory, waits)
 			}
 		}
 	}
@@ -59,7 +59,7 @@ func testMissingHostDevice(t *testing.T, h *testHost) {
 		h.wantNoPendingChanges(vm, "with "+device)
 		refused, ok := errors.AsType[*fleet.Error](h.StartVM(h.ctx, vm.ID))
 		if !ok || refused.Code != fleet.Conflict || !strings.Contains(refused.Message, why) {
-			t.Errorf("a start without %s: %v", device, refused)
+			t.Errorf("start without the host device %s: the error is %v, want a conflict", device, refused)
 		}
 		h.wantPower(vm.ID, fleet.Stopped)
 		h.wantNoPendingChanges(vm, "not started with "+device)
@@ -89,11 +89,11 @@ func testMemoryEncryption(t *testing.T, h *testHost) {
 		h.apply(vm)
 		h.wantNoPendingChanges(vm, "created with "+kind.Value)
 		if s := h.wantStatus(vm.ID, vm.Generation); s.Launch != nil {
-			t.Errorf("%s: measured before the start: %+v", kind.Value, s.Launch)
+			t.Errorf("%s: the VM has a launch measurement before its first start: %+v", kind.Value, s.Launch)
 		}
 		h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 		if s := h.wantPower(vm.ID, fleet.Running); s.Launch == nil || s.Launch.Kind != kind.Value || s.Launch.Policy == 0 && kind.Value != "tdx" {
-			t.Errorf("%s: the measurement is %+v", kind.Value, s.Launch)
+			t.Errorf("%s: the launch measurement is %+v, want one of this kind", kind.Value, s.Launch)
 		}
 		h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 	}

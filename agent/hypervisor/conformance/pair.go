@@ -94,7 +94,7 @@ func (h *testHost) wantAbsent(id fleet.VMID) {
 func (h *testHost) wantSameStatus(when string, id fleet.VMID, before fleet.VMStatus) {
 	h.t.Helper()
 	if after := h.wantPower(id, fleet.Running); !reflect.DeepEqual(before, after) {
-		h.t.Errorf("%s the guest\n%+v became\n%+v", when, before, after)
+		h.t.Errorf("%s, the guest's status changed from\n%+v to\n%+v", when, before, after)
 	}
 }
 
@@ -109,7 +109,7 @@ func testVMOnOneHost(t *testing.T, p *twoHosts) {
 	}
 	p.second.wantAbsent(vm.ID)
 	if v, ok := p.second.reportedVolume(p.second.pools[0], vm.Spec.Disks[0].Volume); !ok || len(v.UsedBy) > 0 {
-		t.Errorf("the other host sees the disk as %+v, %v", v, ok)
+		t.Errorf("the second host reports the disk as %+v, %v, want a volume without users", v, ok)
 	}
 }
 
@@ -123,7 +123,7 @@ func testMigratedOutsideQuantix(t *testing.T, p *twoHosts) {
 		}
 		s := r.Status
 		if len(s.Disks) != 1 || s.Disks[0].Volume == nil || *s.Disks[0].Volume != vm.Spec.Disks[0].Ref() || len(s.Faults)+len(s.Drift)+len(s.NextBoot) > 0 {
-			t.Errorf("the VM is %+v", s)
+			t.Errorf("the VM's status is %+v, want its disk and no fault, drift or pending field", s)
 		}
 	}
 	whole(p.second, fleet.Running)
@@ -166,7 +166,7 @@ func testDeleteLeftoverDefinition(t *testing.T, p *twoHosts) {
 	p.first.wantAbsent(vm.ID)
 	p.second.wantSameStatus("after the deletion", vm.ID, before)
 	if v, ok := p.second.reportedVolume(p.second.pools[0], vm.Spec.Disks[0].Volume); !ok || len(v.UsedBy) != 1 || v.UsedBy[0] != vm.ID {
-		t.Errorf("the VM's disk is %+v, %v", v, ok)
+		t.Errorf("the second host reports the disk as %+v, %v, want it used by the VM", v, ok)
 	}
 }
 

@@ -23,7 +23,7 @@ func specWithAllFields(s fleet.VMSpec) fleet.VMSpec {
 	s.Rules = []fleet.PlacementRule{{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}}
 	s.Health = []fleet.HealthCheck{{Kind: fleet.HealthWatchdog, Action: fleet.HealthReset}}
 	s.Migration = fleet.VMMigration{Stays: true, LimitMiB: 100, PostCopy: true, DowntimeMs: 300}
-	s.Placement = fleet.VMPlacement{Tolerations: "gpu maintenance=disk"}
+	s.Placement = fleet.VMPlacement{Tolerations: "gpu maintenance=disk", Overcommit: true}
 	s.Policy = fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always", StopOrder: 3, StopDelay: 20, HAPriority: "high", GuestExec: true}
 	return s
 }
@@ -54,7 +54,7 @@ func testEveryDefinitionField(t *testing.T, h *testHost) {
 	for _, f := range fleet.VMFields {
 		// testMemoryEncryption and testOldMachineType cover the two excluded fields.
 		if f.Input.Section != "" && f.Default(vm.Spec) && f.Name != "security.confidential" && f.Name != "boot.machine" {
-			t.Errorf("%s has its default, so the test does not cover it", f.Name)
+			t.Errorf("the field %s has its default value, so the test does not cover the field", f.Name)
 		}
 	}
 	h.apply(vm)
@@ -66,7 +66,7 @@ func testEveryDefinitionField(t *testing.T, h *testHost) {
 	h.apply(vm)
 	h.wantNoPendingChanges(vm, "edited while off")
 	if models := h.hostState().Host.Inventory.CPUModels; !slices.Contains(models, vm.Spec.CPU.Model) {
-		t.Errorf("the host reports the CPU models %q", models)
+		t.Errorf("the host's CPU models are %q, want the VM's model among them", models)
 	}
 	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
@@ -79,7 +79,7 @@ func testEveryDefinitionField(t *testing.T, h *testHost) {
 		vm.Generation++
 		h.apply(vm)
 		if s := h.wantStatus(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
-			h.t.Errorf("next boot %q, want %q; drift %+v", s.NextBoot, waits, s.Drift)
+			h.t.Errorf("the fields pending until the next boot are %q, want %q; the drift is %+v", s.NextBoot, waits, s.Drift)
 		}
 	}
 	// Each of these fields (keys) takes effect only together with the other field (value).
@@ -113,6 +113,6 @@ func testEveryDefinitionField(t *testing.T, h *testHost) {
 func (h *testHost) wantNoPendingChanges(vm fleet.VM, when string) {
 	h.t.Helper()
 	if s := h.wantStatus(vm.ID, vm.Generation); len(s.NextBoot) != 0 || len(s.Drift) != 0 {
-		h.t.Errorf("%s: next boot %q, drift %+v", when, s.NextBoot, s.Drift)
+		h.t.Errorf("%s: pending fields %q, want none; drift %+v", when, s.NextBoot, s.Drift)
 	}
 }

@@ -43,7 +43,7 @@ func testPhysicalDisks(t *testing.T, h *testHost) {
 	case len(s.PendingUnplug) == 0:
 		h.wantNoPendingChanges(vm, "after the guest released the disk")
 	case !slices.Equal(s.PendingUnplug, []fleet.PendingUnplug{{Field: "hostDevices", What: device}}) || !slices.Equal(s.NextBoot, []string{"hostDevices"}) || len(s.Drift) != 0:
-		t.Errorf("without the disk: pending unplug %+v, next boot %q, drift %+v", s.PendingUnplug, s.NextBoot, s.Drift)
+		t.Errorf("after the disk's removal: pending unplug %+v, fields %q, drift %+v", s.PendingUnplug, s.NextBoot, s.Drift)
 	default:
 		h.requireRefusal("a disk that another guest still uses", h.ApplyVM(h.ctx, h.applyJob(on(device))), "Another VM of the host uses "+device)
 	}
@@ -59,7 +59,7 @@ func testPhysicalDisks(t *testing.T, h *testHost) {
 	release()
 	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Running); len(s.Disks) == 0 || s.Disks[0].Volume == nil || *s.Disks[0].Volume != vm.Spec.Disks[0].Ref() {
-		t.Errorf("the VM's own disk is not its first: %+v", s.Disks)
+		t.Errorf("the VM's first disk is not its volume; the disks are %+v", s.Disks)
 	}
 	h.wantNoPendingChanges(vm, "started with the disk")
 	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))

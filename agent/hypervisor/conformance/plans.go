@@ -41,7 +41,7 @@ func testPlanVM(t *testing.T, h *testHost) {
 		}
 	}
 	if changedLines(fresh, fleet.LineSame)+changedLines(fresh, fleet.LineRemoved) != "" {
-		t.Errorf("the plan of a new VM has old lines: %+v", fresh)
+		t.Errorf("the plan of a new VM has unchanged or removed lines: %+v", fresh)
 	}
 	if s := h.wantStatus(vm.ID, 0); s.Power != fleet.Absent {
 		t.Errorf("the plan created a VM: %+v", s)
@@ -52,7 +52,7 @@ func testPlanVM(t *testing.T, h *testHost) {
 	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	was := h.wantPower(vm.ID, fleet.Running)
 	if d := h.planVM(vm); len(d.Lines) != 0 {
-		t.Errorf("without a change, the plan is %+v", d)
+		t.Errorf("without a change, the plan is %+v, want no lines", d)
 	}
 	more := vm
 	more.Generation++
@@ -63,16 +63,16 @@ func testPlanVM(t *testing.T, h *testHost) {
 	d := h.planVM(more)
 	comes, goes := changedLines(d, fleet.LineAdded), changedLines(d, fleet.LineRemoved)
 	if !strings.Contains(comes, ">196608</memory>") || !strings.Contains(comes, more.Spec.Disks[1].Volume) || !strings.Contains(goes, ">131072</memory>") || !strings.Contains(goes, vm.Spec.NICs[0].MAC) {
-		t.Errorf("the plan is + %s\n- %s", comes, goes)
+		t.Errorf("the plan adds\n%s\nand removes\n%s", comes, goes)
 	}
 	if strings.Contains(comes+goes, "quantix.dev") || strings.Contains(comes+goes, "generation") {
-		t.Errorf("the plan contains Quantix's stamp: + %s\n- %s", comes, goes)
+		t.Errorf("the plan contains Quantix's metadata; the plan adds\n%s\nand removes\n%s", comes, goes)
 	}
 	if again := h.planVM(more); !reflect.DeepEqual(again, d) {
-		t.Errorf("a second plan differs: %+v", again)
+		t.Errorf("a second plan of the same change differs: %+v", again)
 	}
 	if now := h.wantStatus(vm.ID, vm.Generation); !reflect.DeepEqual(now, was) {
-		t.Errorf("the plan has changed the VM to %+v of %+v", now, was)
+		t.Errorf("the plan changed the VM's status to %+v, before %+v", now, was)
 	}
 	h.wantNoVolume(p, more.Spec.Disks[1].Volume)
 
@@ -80,7 +80,7 @@ func testPlanVM(t *testing.T, h *testHost) {
 	told := d.VisibleToUser(false)
 	text := changedLines(told, fleet.LineAdded) + changedLines(told, fleet.LineRemoved)
 	if told.Hidden == 0 || strings.Contains(text, p.Spec.Path) || !strings.Contains(text, ">196608</memory>") || len(d.VisibleToUser(true).Lines) != len(d.Lines) {
-		t.Errorf("a tenant reads %s, %d hidden", text, told.Hidden)
+		t.Errorf("a user without the permission sees\n%s\nand %d lines are hidden", text, told.Hidden)
 	}
 
 	// ApplySecurityGroup sends the rules of a NIC's groups, so a plan needs no rules.
@@ -88,7 +88,7 @@ func testPlanVM(t *testing.T, h *testHost) {
 	grouped.Spec.NICs = []fleet.NIC{vm.Spec.NICs[0]}
 	grouped.Spec.NICs[0].SecurityGroups = []fleet.SecurityGroupID{fleet.NewID[fleet.SecurityGroupID]()}
 	if _, _, err := h.PlanVM(h.ctx, h.applyJob(grouped)); err != nil {
-		t.Errorf("a NIC that joins a group: %v", err)
+		t.Errorf("plan a NIC that joins a security group: %v", err)
 	}
 
 	gone := more

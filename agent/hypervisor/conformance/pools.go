@@ -20,12 +20,28 @@ func testPoolStopped(t *testing.T, h *testHost) {
 	h.waitPool(p, "stopped by others", stopped)
 	again := openTestHost(t, h.harness)
 	if s := again.poolStatus(p); !stopped(s) {
-		t.Errorf("after the agent's restart the pool is %+v", s)
+		t.Errorf("after the agent's restart, the pool's status is %+v, want it stopped outside Quantix", s)
 	}
 	h.requireNoError("apply", h.ApplyPool(h.ctx, p))
 	if s := h.poolStatus(p); s.State != fleet.PoolActive || s.StoppedOutside {
-		t.Errorf("the pool after another apply is %+v", s)
+		t.Errorf("after another apply, the pool's status is %+v, want it active", s)
 	}
+}
+
+func testPoolEdited(t *testing.T, h *testHost) {
+	p := h.newPool()
+	h.waitPool(p, "active without drift", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && len(s.Drift) == 0 })
+	elsewhere := h.harness.PoolPath(t)
+	h.harness.EditPool(t, p.Name, elsewhere)
+	h.waitPool(p, "active with drift", func(s fleet.PoolStatus) bool {
+		return s.State == fleet.PoolActive && len(s.Drift) == 1 && s.Drift[0].Field == "path" && s.Drift[0].Applied == p.Spec.Path && s.Drift[0].Actual == elsewhere
+	})
+	h.requireRefusal("apply", h.ApplyPool(h.ctx, p), elsewhere)
+	for range 2 {
+		h.requireNoError("reapply", h.ReapplyPool(h.ctx, p))
+		h.waitPool(p, "active without drift", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && len(s.Drift) == 0 })
+	}
+	h.requireNoError("apply", h.ApplyPool(h.ctx, p))
 }
 
 // testPoolFileSystem has two directories on one file system, so that the portal counts the file system's space once.
@@ -41,13 +57,13 @@ func testPoolFileSystem(t *testing.T, h *testHost) {
 		})
 	}
 	if on[0] != on[1] || on[0].ID == "" || on[0].Shared {
-		t.Errorf("the pools are on %+v and %+v", on[0], on[1])
+		t.Errorf("the pools' file systems are %+v and %+v, want the same local file system", on[0], on[1])
 	}
 }
 
 func testPoolMisplaced(t *testing.T, h *testHost) {
 	for how, words := range map[PoolDirReplacement]string{
-		PoolDirMoved: "is gone", PoolDirEmptied: "its marker .quantix-pool is missing", PoolDirCovered: "Another file system lies over",
+		PoolDirMoved: "is missing. When", PoolDirEmptied: "its marker .quantix-pool is missing", PoolDirCovered: "Another file system hides",
 	} {
 		t.Run(string(how), func(t *testing.T) {
 			t.Parallel()
@@ -63,7 +79,7 @@ func testPoolMisplaced(t *testing.T, h *testHost) {
 			})
 			again := openTestHost(t, h.harness)
 			if s := again.poolStatus(p); s.State != fleet.PoolFailed || !strings.Contains(s.Error, words) {
-				t.Errorf("after the agent's restart the pool is %+v", s)
+				t.Errorf("after the agent's restart, the pool's status is %+v, want the same failure", s)
 			}
 			back()
 			healed := func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && len(s.Volumes) == 1 }
@@ -82,7 +98,7 @@ func testPoolMarker(t *testing.T, h *testHost) {
 	h.cleanup("release", h.releaseFunc(other))
 	h.requireRefusal("apply another pool on the pool's directory", h.ApplyPool(h.ctx, other), string(p.ID))
 	if s := h.poolStatus(p); s.State != fleet.PoolActive || len(s.Volumes) != 0 {
-		t.Errorf("the first pool is %+v", s)
+		t.Errorf("the first pool's status is %+v, want it active and empty", s)
 	}
 	h.requireNoError("release the first", h.ReleasePool(h.ctx, p))
 	h.requireNoError("apply the other", h.ApplyPool(h.ctx, other))
@@ -94,7 +110,7 @@ func testPoolOutsideRoots(t *testing.T, h *testHost) {
 	h.cleanup("release", h.releaseFunc(p))
 	h.requireRefusal("apply", h.ApplyPool(h.ctx, p), "poolRoots")
 	if s := h.poolStatus(p); s.State != fleet.PoolFailed || !strings.Contains(s.Error, "poolRoots") {
-		t.Errorf("the refused pool is %+v", s)
+		t.Errorf("the refused pool's status is %+v, want a failure that names poolRoots", s)
 	}
 }
 
@@ -118,10 +134,10 @@ func testVolumeNameNotText(t *testing.T, h *testHost) {
 	}
 	v, ok := h.reportedVolume(p, `bad\xff.img`)
 	if !ok || v.Fault != hypervisor.InvalidVolumeNameText || v.IsImage() || v.IsPlainFile() {
-		t.Errorf("the volume without a name is %+v", v)
+		t.Errorf("the volume with an invalid name is %+v, want a fault", v)
 	}
 	if s := h.poolStatus(p); s.State != fleet.PoolActive || len(s.Volumes) != 3 || !strings.Contains(s.Error, `bad\xff.img`) {
-		t.Errorf("the pool is %s with %d volumes, %q", s.State, len(s.Volumes), s.Error)
+		t.Errorf("the pool is %s, with %d volumes and the error %q", s.State, len(s.Volumes), s.Error)
 	}
 }
 
@@ -145,7 +161,7 @@ func testPreexistingPool(t *testing.T, h *testHost) {
 	h.cleanup("release", h.releaseFunc(p))
 	h.requireNoError("apply", h.ApplyPool(h.ctx, p))
 	if s := h.poolStatus(p); s.State != fleet.PoolActive {
-		t.Errorf("the pool is %+v", s)
+		t.Errorf("the pool's status is %+v, want it active", s)
 	}
 	for range 2 {
 		p.DeletedAt = new(time.Now())

@@ -38,16 +38,16 @@ func testPortGroups(t *testing.T, h *testHost) {
 	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	st := h.wantStatus(vm.ID, vm.Generation)
 	if len(st.NICs) != 1 || st.NICs[0].Source != "network "+n.Name+", port group voice" || len(st.Drift) != 0 || len(st.NextBoot) != 0 {
-		t.Errorf("the VM on the port group is %+v", st)
+		t.Errorf("the VM's status is %+v, want its NIC on the port group voice", st)
 	}
 	h.requireRefusal("release", h.ReleaseNetwork(h.ctx, n), vm.Name)
-	// A change of a NIC's port group waits for the guest's next start, like a change of its network.
+	// A change of a NIC's port group takes effect at the guest's next start, like a change of the NIC's network.
 	vm.Generation++
 	vm.Spec.NICs = slices.Clone(vm.Spec.NICs)
 	vm.Spec.NICs[0].PortGroup = ""
 	h.apply(vm)
 	if st := h.wantStatus(vm.ID, vm.Generation); !slices.Equal(st.NextBoot, []string{"nics"}) {
-		t.Errorf("a NIC that leaves its port group waits for %q", st.NextBoot)
+		t.Errorf("after the NIC left its port group, the pending fields are %q, want nics", st.NextBoot)
 	}
 	n = withPortGroups(n, fleet.PortGroup{Name: "voice", Description: "phones"}, fleet.PortGroup{Name: "guests"})
 	h.requireNoError("change port groups while a guest uses one", h.ApplyNetwork(h.ctx, n))

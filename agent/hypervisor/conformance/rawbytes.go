@@ -29,15 +29,15 @@ func testRawDiskWithQcow2Header(t *testing.T, h *testHost) {
 	h.requireNoError("apply the pool again", h.ApplyPool(h.ctx, p))
 	for _, name := range raw {
 		if v, ok := h.reportedVolume(p, name); !ok || v.Format != fleet.Raw || v.Backing != "" || v.CapacityBytes != 4<<20 {
-			t.Errorf("%s is reported as %+v", name, v)
+			t.Errorf("the raw volume %s is reported as %+v, want the format raw and 4 MiB", name, v)
 		}
 	}
 	if v, _ := h.reportedVolume(p, "image.qcow2"); len(v.BaseOf)+len(v.UsedBy)+len(v.BackingUsers) > 0 {
-		t.Errorf("the volume that the guest names is reported as %+v", v)
+		t.Errorf("the volume named in the raw disks' headers is reported as %+v, want no users", v)
 	}
 	for i, s := range h.wantStatus(vm.ID, 1).Disks {
 		if s.SizeBytes != 4<<20 {
-			t.Errorf("disk %d has %d bytes", i+1, s.SizeBytes)
+			t.Errorf("disk %d has %d bytes, want 4 MiB", i+1, s.SizeBytes)
 		}
 	}
 
@@ -67,7 +67,7 @@ func testRawDiskWithQcow2Header(t *testing.T, h *testHost) {
 	clone := newDisk(p)
 	clone.Image, clone.SizeBytes = &fleet.Volref{PoolID: p.ID, Volume: "loose.raw"}, 0
 	if err := h.ApplyVM(h.ctx, h.applyJob(h.newVM(clone))); err == nil || !strings.Contains(err.Error(), "raw disk") || strings.Contains(err.Error(), "qemu-img") {
-		t.Errorf("a disk cloned from the raw volume: %v", err)
+		t.Errorf("clone a disk from a raw volume with a qcow2 header: the error is %v, want a refusal", err)
 	}
 	h.requireNoError("wipe the raw volume", h.WipeVolume(h.ctx, order("loose.raw", fleet.VolumeParams{})))
 	h.requireNoError("rename the raw volume", h.RenameVolume(h.ctx, order("wiped.img", fleet.VolumeParams{Source: "loose.raw"})))

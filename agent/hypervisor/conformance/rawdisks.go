@@ -52,7 +52,7 @@ func testRawDisks(t *testing.T, h *testHost) {
 	vm.Generation++
 	h.apply(vm)
 	if s := h.wantStatus(vm.ID, vm.Generation); len(s.Disks) != 5 || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
-		t.Errorf("with another disk: %+v", s)
+		t.Errorf("after a disk was hot-plugged, the VM's status is %+v, want five disks and no pending field", s)
 	}
 	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Stopped)
@@ -63,7 +63,7 @@ func testRawDisks(t *testing.T, h *testHost) {
 	h.requireNoError("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
 	for _, d := range vm.Spec.Disks {
 		if _, there := h.reportedVolume(p, d.Volume); there {
-			t.Errorf("%s still exists", d.Volume)
+			t.Errorf("the volume %s still exists after the VM's deletion", d.Volume)
 		}
 	}
 }

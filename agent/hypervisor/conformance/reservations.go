@@ -53,7 +53,7 @@ func testReservations(t *testing.T, h *testHost) {
 	h.requireNoError("remove all reservations", h.ApplyNetwork(h.ctx, n))
 	h.wantReservations(n)
 	if p := h.harness.PowerOf(t, vm.ID); p != fleet.Running {
-		t.Errorf("the guest on the network is %s", p)
+		t.Errorf("the guest on the network has the power state %s, want it running", p)
 	}
 	h.harness.StopNetwork(t, n.Name)
 	n = withReservations(n, "52:54:00:00:00:0c "+at+"12")

@@ -47,7 +47,7 @@ func (h *testHost) wantPending(vm *fleet.VM, when string, edit func(*fleet.VMSpe
 	vm.Generation++
 	h.apply(*vm)
 	if s := h.wantStatus(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, fields) || len(s.Drift) != 0 {
-		h.t.Errorf("%s: next boot %q, want %q; drift %+v", when, s.NextBoot, fields, s.Drift)
+		h.t.Errorf("%s: pending fields %q, want %q; drift %+v", when, s.NextBoot, fields, s.Drift)
 	}
 	vm.Spec = before
 	vm.Generation++

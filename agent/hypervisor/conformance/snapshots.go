@@ -123,7 +123,7 @@ func testSnapshotsOfStoppedVM(t *testing.T, h *testHost) {
 	h.apply(vm)
 	tree := h.reportedSnapshots(vm)
 	if s := tree.SnapshotByID(one.ID); len(s.Changed) != 1 || s.Changed[0] != "vCPUs 1 → 2" {
-		t.Errorf("the changes since the snapshot: %q", s.Changed)
+		t.Errorf("the changes since the snapshot are %q, want the vCPUs", s.Changed)
 	}
 	h.deleteSnapshot(vm, two, false)
 	h.wantDiskData(vm, 'a')
@@ -143,7 +143,7 @@ func testSnapshotsOfRunningVM(t *testing.T, h *testHost) {
 	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	one := h.takeSnapshot(vm, "one", false)
 	if one.Note == "" || one.Memory {
-		t.Errorf("without memory: %+v", one)
+		t.Errorf("the snapshot without memory is %+v, want a note", one)
 	}
 	two, three := h.takeSnapshot(vm, "two", false), h.takeSnapshot(vm, "three", false)
 	h.wantPower(vm.ID, fleet.Running)
@@ -168,7 +168,7 @@ func testSnapshotMemory(t *testing.T, h *testHost) {
 	vm := h.runningVM(newDisk(p))
 	one := h.takeSnapshot(vm, "one", true)
 	if !one.Memory || one.Bytes == 0 || one.Note != "" {
-		t.Errorf("with memory: %+v", one)
+		t.Errorf("the snapshot with memory is %+v, want its size and no note", one)
 	}
 	h.wantPower(vm.ID, fleet.Running)
 	h.requireNoError("pause", h.PauseVM(h.ctx, vm.ID))
@@ -180,14 +180,14 @@ func testSnapshotMemory(t *testing.T, h *testHost) {
 	h.revertToSnapshot(vm, two)
 	h.wantPower(vm.ID, fleet.Paused)
 	if s := h.wantStatus(vm.ID, 1); len(s.NextBoot) > 0 {
-		t.Errorf("at its next start: %v", s.NextBoot)
+		t.Errorf("after the revert, the fields pending until the next boot are %v, want none", s.NextBoot)
 	}
 	h.requireNoError("force off", h.StopVM(h.ctx, vm.ID))
 	vm.Generation, vm.Spec.MemoryMiB, vm.Name = 2, 192, vm.Name+"-else"
 	h.apply(vm)
 	h.revertToSnapshot(vm, one)
 	if s := h.wantPower(vm.ID, fleet.Running); s.MemoryMiB != 128 || !slices.Equal(s.NextBoot, []string{"name", "memoryMiB"}) {
-		t.Errorf("after a change of the memory: the VM has %d MiB, at its next start %v", s.MemoryMiB, s.NextBoot)
+		t.Errorf("after the revert, the VM has %d MiB and the pending fields %v", s.MemoryMiB, s.NextBoot)
 	}
 	h.deleteSnapshot(vm, one, true)
 	h.wantPower(vm.ID, fleet.Running)
@@ -262,10 +262,10 @@ func testSnapshotRefused(t *testing.T, h *testHost) {
 	vm := h.definedVM(newDisk(p))
 	none := h.snapshotJob(vm, fleet.SnapshotParams{ID: fleet.NewID[fleet.SnapshotID]()})
 	if err := h.RevertSnapshot(h.ctx, none); fleet.CodeOf(err) != fleet.NotFound {
-		t.Errorf("revert to a missing snapshot: %v", err)
+		t.Errorf("revert to a missing snapshot: the error is %v, want fleet.NotFound", err)
 	}
 	if err := h.DeleteSnapshot(h.ctx, none); fleet.CodeOf(err) != fleet.NotFound {
-		t.Errorf("delete a missing snapshot: %v", err)
+		t.Errorf("delete a missing snapshot: the error is %v, want fleet.NotFound", err)
 	}
 	h.requireRefusal("take a snapshot of a VM without disks", h.TakeSnapshot(h.ctx, h.snapshotJob(h.definedVM(), none.Params)), "no disk")
 	one := h.takeSnapshot(vm, "one", false)
@@ -274,7 +274,7 @@ func testSnapshotRefused(t *testing.T, h *testHost) {
 	h.revertToSnapshot(vm, one) // so that one file is in no chain in use
 	for _, v := range h.poolStatus(p).Volumes {
 		if !slices.Contains(v.UsedBy, vm.ID) {
-			t.Errorf("%s has no user", v.Name)
+			t.Errorf("the volume %s is not reported as used by the VM", v.Name)
 		}
 		h.requireRefusal("delete the volume "+v.Name, h.DeleteVolume(h.ctx, h.newVolumeJob(p, v.Name, fleet.VolumeParams{})), vm.Name)
 		h.requireRefusal("wipe the volume "+v.Name, h.WipeVolume(h.ctx, h.newVolumeJob(p, v.Name, fleet.VolumeParams{})), "")

@@ -24,7 +24,7 @@ func testNetworks(t *testing.T, h *testHost) {
 		return n.Kind == fleet.NetworkLibvirt && n.Name == h.harness.ActiveNetwork
 	})
 	if !ok || !n.Status.Active {
-		t.Errorf("the network is %+v", n)
+		t.Errorf("the network is reported as %+v, want it active", n)
 	}
 	if n.Status.Bridge == "" {
 		return
@@ -44,7 +44,7 @@ func testConsole(t *testing.T, h *testHost) {
 		conn.SetDeadline(time.Now().Add(conditionTimeout))
 		hello := make([]byte, 12)
 		if _, err := io.ReadFull(conn, hello); err != nil || !strings.HasPrefix(string(hello), "RFB 003") {
-			t.Errorf("the console reports %q, %v", hello, err)
+			t.Errorf("the console's first bytes are %q, %v, want the VNC version", hello, err)
 		}
 		h.requireNoError("close", conn.Close())
 	}
@@ -127,7 +127,7 @@ func testBackendReopened(t *testing.T, h *testHost) {
 		t.Errorf("the new backend reports\n%+v, the old one\n%+v", second, first)
 	}
 	if s := again.poolStatus(p); s.State != fleet.PoolActive {
-		t.Errorf("the new backend reports the pool %+v", s)
+		t.Errorf("the new backend reports the pool as %+v, want it active", s)
 	}
 }
 
@@ -146,7 +146,7 @@ func testCallDeadline(t *testing.T, h *testHost) {
 		"ApplyPool": h.ApplyPool(ended, p), "ReleasePool": h.ReleasePool(ended, p),
 	} {
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%s with an ended context: %v", act, err)
+			t.Errorf("%s with a cancelled context: the error is %v, want context.Canceled", act, err)
 		}
 	}
 	h.wantPower(vm.ID, fleet.Stopped)
@@ -166,7 +166,7 @@ func testHypervisorUnreachable(t *testing.T, h *testHost) {
 		t.Error("the loss of the connection has no reason")
 	}
 	if r, ok := find(s.VMs, func(r wire.VMReport) bool { return r.ID == vm.ID }); !ok || !reflect.DeepEqual(r, before) {
-		t.Errorf("while the hypervisor is unreachable, the VM is %+v, %v", r, ok)
+		t.Errorf("while the hypervisor is unreachable, the VM's report is %+v, %v, want the last report", r, ok)
 	}
 	if _, _, err := h.VM(h.ctx, vm.ID); err == nil {
 		t.Error("a VM was read although the hypervisor is unreachable")
@@ -182,7 +182,7 @@ func testHypervisorUnreachable(t *testing.T, h *testHost) {
 		t.Errorf("the backend reconnected only after %s", took)
 	}
 	if r, ok := h.reportedVM(vm.ID); !ok || r.Status.Power != fleet.Running || r.Generation != before.Generation {
-		t.Errorf("after the return, the VM is %+v", r)
+		t.Errorf("after the reconnection, the VM's report is %+v, want it running", r)
 	}
 	h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 }
@@ -195,7 +195,7 @@ func testHypervisorHangs(t *testing.T, h *testHost) {
 	ctx, cancel := context.WithTimeout(h.ctx, time.Second)
 	defer cancel()
 	if _, _, err := h.VM(ctx, vm.ID); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("VM of a hypervisor that does not answer: %v", err)
+		t.Errorf("read a VM of a hypervisor that does not answer: the error is %v, want DeadlineExceeded", err)
 	}
 	if err := h.StopVM(ctx, vm.ID); err == nil {
 		t.Error("StopVM succeeded on a hypervisor that does not answer")

@@ -25,10 +25,10 @@ func testCloneImage(t *testing.T, h *testHost) {
 			told.check(t)
 			s := h.wantStatus(vm.ID, 1)
 			if len(s.Disks) != 1 || s.Disks[0].SizeBytes != c.get {
-				t.Errorf("%s, requested %d: the disks are %+v", kind, c.ask, s.Disks)
+				t.Errorf("image format %s, requested size %d: the VM's disks are %+v", kind, c.ask, s.Disks)
 			}
 			if v, ok := h.reportedVolume(p, d.Volume); !ok || v.Format != "qcow2" || v.Backing != "" || v.CapacityBytes != c.get {
-				t.Errorf("%s, requested %d: the volume is %+v", kind, c.ask, v)
+				t.Errorf("image format %s, requested size %d: the disk's volume is %+v", kind, c.ask, v)
 			}
 			h.requireNoError("delete with disks", h.DeleteVM(h.ctx, vm, h.pools, true))
 		}
@@ -70,7 +70,7 @@ func (p *progressRecorder) check(t *testing.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.percents) == 0 || !slices.IsSorted(p.percents) || p.percents[0] < 0 || slices.Max(p.percents) > 100 {
-		t.Errorf("progress was %v", p.percents)
+		t.Errorf("the progress reports are %v, want ascending percentages up to 100", p.percents)
 	}
 }
 
@@ -117,7 +117,7 @@ func testUnmanagedVM(t *testing.T, h *testHost) {
 	state := h.hostState()
 	f, ok := find(state.Discovered, func(f fleet.DiscoveredVM) bool { return f.ID == id })
 	if !ok || f.Name != foreign || f.Status.Power != fleet.Running || f.Status.CPUs == 0 || f.Status.MemoryMiB == 0 {
-		t.Errorf("the discovered domain is %+v", f)
+		t.Errorf("the discovered domain is %+v, want it running, with its name, vCPUs and memory", f)
 	}
 	if _, ok := find(state.VMs, func(r wire.VMReport) bool { return r.ID == id }); ok {
 		t.Error("an unmanaged domain is listed as a VM of Quantix")
@@ -131,7 +131,7 @@ func testUnmanagedVM(t *testing.T, h *testHost) {
 	h.requireRefusal("pause the unmanaged domain", h.PauseVM(h.ctx, id), "not created by Quantix")
 	h.requireRefusal("reset the unmanaged domain", h.ResetVM(h.ctx, id), "not created by Quantix")
 	if got := h.harness.PowerOf(t, id); got != fleet.Running {
-		t.Errorf("the unmanaged domain is %q now", got)
+		t.Errorf("the unmanaged domain has the power state %q, want it running", got)
 	}
 }
 
@@ -140,25 +140,25 @@ func testPool(t *testing.T, h *testHost) {
 	h.requireNoError("apply again", h.ApplyPool(h.ctx, p))
 	s := h.poolStatus(p)
 	if s.State != fleet.PoolActive || s.CapacityBytes <= 0 || s.AvailableBytes <= 0 || s.MountPath != p.Spec.Path || s.Error != "" {
-		t.Errorf("the pool is %+v", s)
+		t.Errorf("the pool's status is %+v, want it active, with its size and no error", s)
 	}
 	h.harness.AddImage(t, p, Image{Name: "kept.img", Kind: Raw, SizeBytes: 1 << 20})
 	named := func(f fleet.DiscoveredPool) bool { return f.Name == p.Name }
 	if s := h.hostState(); !slices.ContainsFunc(s.Host.DiscoveredPools, named) || len(s.Pools) != 0 {
-		t.Errorf("not assigned: other pools are %+v, pools %+v", s.Host.DiscoveredPools, s.Pools)
+		t.Errorf("unassigned pool: discovered pools are %+v, assigned pools %+v", s.Host.DiscoveredPools, s.Pools)
 	}
 	if s := h.hostState(p); slices.ContainsFunc(s.Host.DiscoveredPools, named) {
-		t.Errorf("assigned, but among the other pools %+v", s.Host.DiscoveredPools)
+		t.Errorf("the assigned pool is among the discovered pools %+v", s.Host.DiscoveredPools)
 	}
 	for range 2 {
 		h.requireNoError("release", h.ReleasePool(h.ctx, p))
 	}
 	if s := h.poolStatus(p); s.State != fleet.PoolInactive || s.Error == "" || len(s.Volumes) != 0 {
-		t.Errorf("an assigned pool that the host does not have is %+v", s)
+		t.Errorf("the status of an assigned pool that the host does not have is %+v, want an error", s)
 	}
 	h.requireNoError("apply once more", h.ApplyPool(h.ctx, p))
 	if v, ok := h.reportedVolume(p, "kept.img"); !ok || v.Format != "raw" || v.CapacityBytes != 1<<20 || v.Path != p.Spec.Path+"/kept.img" {
-		t.Errorf("the data that must stay is %+v", v)
+		t.Errorf("after the release and another apply, the volume is %+v, want it unchanged", v)
 	}
 }
 
@@ -167,7 +167,7 @@ func testPoolInUse(t *testing.T, h *testHost) {
 	vm := h.definedVM(newDisk(p))
 	h.requireRefusal("release a pool in use", h.ReleasePool(h.ctx, p), vm.Name)
 	if s := h.poolStatus(p); s.State != fleet.PoolActive {
-		t.Errorf("the refused pool is %+v", s)
+		t.Errorf("after the refused release, the pool's status is %+v, want it active", s)
 	}
 	h.requireNoError("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
 	h.requireNoError("release", h.ReleasePool(h.ctx, p))
@@ -178,9 +178,9 @@ func testPoolNameTaken(t *testing.T, h *testHost) {
 	other := p
 	other.ID, other.Spec.Path = fleet.NewID[fleet.PoolID](), h.harness.PoolPath(t)
 	h.requireRefusal("apply another source", h.ApplyPool(h.ctx, other), p.Spec.Path)
-	h.requireNoError("release a network that was never created", h.ReleasePool(h.ctx, other))
+	h.requireNoError("release a pool that was never created", h.ReleasePool(h.ctx, other))
 	if s := h.poolStatus(p); s.State != fleet.PoolActive || s.MountPath != p.Spec.Path {
-		t.Errorf("the first pool is %+v", s)
+		t.Errorf("the first pool's status is %+v, want it active at its path", s)
 	}
 }
 
@@ -191,10 +191,10 @@ func testFailingPool(t *testing.T, h *testHost) {
 	for range 2 {
 		h.requireRefusal("apply", h.ApplyPool(h.ctx, p), words)
 		if s := h.poolStatus(p); s.State != fleet.PoolFailed || !strings.Contains(s.Error, words) {
-			t.Errorf("the pool is %+v, want it failed with %q", s, words)
+			t.Errorf("the pool's status is %+v, want a failure with %q", s, words)
 		}
 	}
 	if s := h.hostState(p); !s.Host.Connected || s.Host.Error != "" {
-		t.Errorf("a pool's fault shows on the host: %+v", s.Host)
+		t.Errorf("a pool's failure changed the host's status to %+v, want it connected without an error", s.Host)
 	}
 }

@@ -89,10 +89,10 @@ func testSendAndReceiveVolume(t *testing.T, h *testHost) {
 		h.requireNoError("receive "+name, h.ReceiveVolume(h.ctx, w))
 		own := h.volumeWithChecksums(known, to, "copy-"+name)
 		if own.SHA256 != source.SHA256 || own.Format != source.Format || own.CapacityBytes != source.CapacityBytes {
-			t.Errorf("the received file is %+v of %+v", own, source)
+			t.Errorf("the received volume is %+v, want the checksum, format and size of %+v", own, source)
 		}
 		if sum := volumeChecksum(t, to, "copy-"+name); sum != "" && sum != own.SHA256 {
-			t.Errorf("%s has the checksum %s, and is reported to have %s", name, sum, own.SHA256)
+			t.Errorf("the file %s has the checksum %s, but the report has %s", name, sum, own.SHA256)
 		}
 		w.Receive = func(context.Context, transfer.Sink, int64) (hypervisor.ReceivedFile, error) {
 			t.Error("a received file is received again")
@@ -132,7 +132,7 @@ func testReceivedVolumeVerified(t *testing.T, h *testHost) {
 	h.requireRefusal("receive half of the file", h.ReceiveVolume(h.ctx, lost), "was lost")
 	h.wantNoVolume(to, "came.qcow2")
 	if state, _ := find(h.hostState(to).Pools, func(r wire.PoolReport) bool { return r.Name == to.Name }); slices.ContainsFunc(state.Status.Volumes, func(v fleet.Volume) bool { return strings.Contains(v.Name, "came") }) {
-		t.Errorf("the failed job left %+v", state.Status.Volumes)
+		t.Errorf("the failed job left one of the volumes %+v", state.Status.Volumes)
 	}
 	h.requireNoError("receive the whole file", h.ReceiveVolume(h.ctx, h.receiveJob(in, to, "came.qcow2", known, fleet.VolumeParams{})))
 }
@@ -191,7 +191,7 @@ func testColdMigration(t *testing.T, h *testHost) {
 	h.requireNoError("start", h.StartVM(h.ctx, next.ID))
 	s := h.wantStatus(next.ID, 2)
 	if s.Power != fleet.Running || len(s.Disks) != 2 || len(s.Faults)+len(s.Drift) > 0 || *s.Disks[0].Volume != next.Spec.Disks[0].Ref() {
-		t.Errorf("the migrated VM started as %+v", s)
+		t.Errorf("the started VM's status is %+v, want two disks and no fault or drift", s)
 	}
 	for _, d := range vm.Spec.Disks {
 		h.requireNoError("delete the old disks", h.DeleteVolume(h.ctx, h.newVolumeJob(from, d.Volume, fleet.VolumeParams{})))

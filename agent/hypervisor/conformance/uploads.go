@@ -134,7 +134,7 @@ func testUploadVolume(t *testing.T, h *testHost) {
 
 	for _, bad := range []fleet.VolumeParams{{}, {SizeBytes: 1}, {Upload: "x"}, {Upload: "x", SizeBytes: 1, Checksum: "md5:00"}} {
 		if err := h.UploadVolume(h.ctx, h.newVolumeJob(p, "bad.raw", bad)); fleet.CodeOf(err) != fleet.Invalid {
-			t.Errorf("upload %+v: %v", bad, err)
+			t.Errorf("the error of the invalid upload %+v is %v, want fleet.Invalid", bad, err)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func testUploadChecksumVerified(t *testing.T, h *testHost) {
 		text           []byte
 		checksum, says string
 	}{
-		"wrong.raw": {validImage(1 << 20), sumOf(nil), "nothing of it was kept"},
+		"wrong.raw": {validImage(1 << 20), sumOf(nil), "was deleted"},
 		"page.raw":  {page, sumOf(page), "The file that was uploaded is a web page"},
 	} {
 		u := h.startUpload(p, name, c.text, c.checksum)
@@ -167,7 +167,7 @@ func testUploadResumes(t *testing.T, h *testHost) {
 	defer silent.Close()
 	u.sendUpTo(t, 1<<20)
 
-	// The received part of an interrupted piece is not sent again.
+	// If the connection breaks within a chunk of the upload, the received bytes of that chunk are not sent again.
 	conn, _, from := u.connect(t)
 	piece := make([]byte, wire.UploadHeader)
 	wire.PutUploadHeader(piece, 200_000)
@@ -188,7 +188,7 @@ func testUploadResumes(t *testing.T, h *testHost) {
 		t.Fatal(err)
 	}
 	if a, err := answer(); err == nil {
-		t.Errorf("the answer to a piece that is too large is %+v", a)
+		t.Errorf("the answer to more data than announced is %+v, want an error", a)
 	}
 	conn.Close()
 
@@ -202,7 +202,7 @@ func testUploadResumes(t *testing.T, h *testHost) {
 	conn, _, has = u.connect(t)
 	conn.Close()
 	if has != 1<<20+50_000 {
-		t.Errorf("after a restart the host has %d", has)
+		t.Errorf("after the job was repeated, the host has %d bytes, want all bytes that arrived before", has)
 	}
 	u.sendUpTo(t, 5<<20)
 	u.wantSuccess(h, "upload")

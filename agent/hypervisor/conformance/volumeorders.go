@@ -34,7 +34,7 @@ func testRenameVolume(t *testing.T, h *testHost) {
 	for _, bad := range []string{"", "..", "../up", "a/b", ".hidden", pooldir.MarkerFile, "new.raw"} {
 		for _, in := range []hypervisor.VolumeWork{rename(bad, "new.raw"), rename("new.raw", bad)} {
 			if err := h.RenameVolume(h.ctx, in); err == nil {
-				t.Errorf("%q became %q", in.Params.Source, in.Name)
+				t.Errorf("the rename of the volume %q to %q succeeded, want an error", in.Params.Source, in.Name)
 			}
 		}
 	}
@@ -54,7 +54,7 @@ func testRenameVolume(t *testing.T, h *testHost) {
 	h.requireRefusal("rename a volume that backs another", h.RenameVolume(h.ctx, rename("new.qcow2", "base.qcow2")), "top.qcow2")
 	h.requireNoError("rename a volume with a backing file", h.RenameVolume(h.ctx, rename("top.qcow2", "upper.qcow2")))
 	if v, ok := h.reportedVolume(p, "upper.qcow2"); !ok || v.Backing == "" {
-		t.Errorf("the renamed volume is %+v", v)
+		t.Errorf("the renamed volume is %+v, want a backing file", v)
 	}
 	for _, name := range []string{"upper.qcow2", "new.qcow2", "new.raw"} {
 		h.requireNoError("delete "+name, h.DeleteVolume(h.ctx, h.newVolumeJob(p, name, fleet.VolumeParams{})))
@@ -82,7 +82,7 @@ func testVolumeJobsCancelled(t *testing.T, h *testHost) {
 		}
 		err := do(ctx, in)
 		if took := time.Since(at); err == nil || !errors.Is(err, back) && !errors.Is(err, context.Canceled) || took > cancelLimit {
-			t.Errorf("%s ended after %v: %v", act, took, err)
+			t.Errorf("the job for %s ended %v after its cancellation: %v", act, took, err)
 		}
 		cancel(nil)
 	}

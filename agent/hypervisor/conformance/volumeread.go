@@ -45,10 +45,10 @@ func testReadVolume(t *testing.T, h *testHost) {
 			t.Errorf("%s: received %d bytes of %d, with the SHA-256 %x", name, got.Len(), size, sum)
 		}
 		if _, err := send(name, &failingWriter{}); !errors.Is(err, errReaderDisconnected) {
-			t.Errorf("send to a disconnected browser: %v", err)
+			t.Errorf("send to a disconnected reader: the error is %v, want errReaderDisconnected", err)
 		}
 		if _, err := send(name, got); err != nil {
-			t.Errorf("send again: %v", err)
+			t.Errorf("send the volume again: %v", err)
 		}
 	}
 	refused := func(act, name, why string) {
@@ -70,6 +70,6 @@ func testReadVolume(t *testing.T, h *testHost) {
 	refused("send a missing volume", "none", "none")
 	refused("send a volume of another pool", "../up", "not a valid volume name")
 	h.harness.AddOverlay(t, p, "top.qcow2", "image-"+string(Qcow2))
-	refused("send a volume with a backing file", "top.qcow2", "incomplete alone")
+	refused("send a volume with a backing file", "top.qcow2", "alone is incomplete")
 	h.harness.DeleteVolume(t, p, "top.qcow2")
 }

@@ -34,7 +34,7 @@ func (h *testHost) wantNoVolume(p fleet.Pool, name string) {
 	h.t.Helper()
 	for _, v := range h.poolStatus(p).Volumes {
 		if strings.HasPrefix(v.Name, name) {
-			h.t.Errorf("the volume %+v exists", v)
+			h.t.Errorf("the volume %+v exists, want no volume of this name", v)
 		}
 	}
 }
@@ -48,7 +48,7 @@ func testVolumeLifecycle(t *testing.T, h *testHost) {
 		h.createVolume(p, name, o)
 		v := h.wantVolume(p, name, o.Format, o.SizeBytes)
 		if full := v.AllocBytes >= o.SizeBytes; full != o.Full || v.ModifiedAt == nil {
-			t.Errorf("%s takes %d bytes and was written at %v", name, v.AllocBytes, v.ModifiedAt)
+			t.Errorf("the volume %s has %d allocated bytes and the modification time %v", name, v.AllocBytes, v.ModifiedAt)
 		}
 		grow := h.newVolumeJob(p, name, fleet.VolumeParams{SizeBytes: 16 << 20})
 		for range 2 {
@@ -70,7 +70,7 @@ func testVolumeLifecycle(t *testing.T, h *testHost) {
 		}
 	}
 	if all := h.poolStatus(p).Volumes; len(all) != 0 {
-		t.Errorf("the pool still has %+v", all)
+		t.Errorf("after the deletions, the pool still has the volumes %+v", all)
 	}
 }
 
@@ -103,7 +103,7 @@ func testVolumeNames(t *testing.T, h *testHost) {
 			"wipe": func() error { return h.WipeVolume(h.ctx, in) }, "delete": func() error { return h.DeleteVolume(h.ctx, in) },
 		} {
 			if err := do(); fleet.CodeOf(err) != fleet.Invalid {
-				t.Errorf("%s %q: %v", act, bad, err)
+				t.Errorf("%s the volume %q: the error is %v, want fleet.Invalid", act, bad, err)
 			}
 		}
 	}
@@ -129,10 +129,10 @@ func testVolumeInUse(t *testing.T, h *testHost) {
 	h.apply(vm)
 	own := vm.Spec.Disks[0].Volume
 	if v, _ := h.reportedVolume(p, "tools.iso"); len(v.InDrive) != 1 || v.InDrive[0] != vm.ID || len(v.UsedBy) != 0 {
-		t.Errorf("the medium is %+v", v)
+		t.Errorf("the volume of the inserted ISO image is %+v, want it in the VM's drive", v)
 	}
 	if v, _ := h.reportedVolume(p, own); v.ModifiedAt != nil {
-		t.Errorf("the report changes with the guest's writes: %v", v.ModifiedAt)
+		t.Errorf("the report of a VM's disk has the modification time %v, want none", v.ModifiedAt)
 	}
 	for _, state := range []string{"off", "on"} {
 		for _, name := range []string{own, "tools.iso"} {

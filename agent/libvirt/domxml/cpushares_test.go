@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestDefaultSharesFollowCgroupVersion(t *testing.T) {
+func TestDefaultCPUSharesDependOnCgroupVersion(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		controllers string // of cgroup v2; empty: no cgroup v2

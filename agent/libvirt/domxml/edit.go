@@ -146,7 +146,7 @@ func editFirmware(x *libvirtxml.Domain, want fleet.Firmware) {
 
 func editDisks(devices *libvirtxml.DomainDeviceList, in EditContent) {
 	drop := func(d libvirtxml.DomainDisk) bool {
-		return in.RemoveUnwantedDevices || slices.ContainsFunc(in.RemoveDisks, func(o fleet.Disk) bool { return DiskAlias(o.Ref()) == AliasOf(d.Alias) })
+		return in.RemoveUnwantedDisks || slices.ContainsFunc(in.RemoveDisks, func(o fleet.Disk) bool { return DiskAlias(o.Ref()) == AliasOf(d.Alias) })
 	}
 	devices.Disks = slices.DeleteFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool {
 		return HasAliasPrefix(d.Alias, DiskAliasPrefix) && drop(d) && !slices.ContainsFunc(in.LocatedDisks, func(w LocatedDisk) bool { return w.Matches(&d) })
@@ -183,7 +183,7 @@ func editNICs(devices *libvirtxml.DomainDeviceList, in EditContent) {
 	}
 	devices.Interfaces = slices.DeleteFunc(devices.Interfaces, func(n libvirtxml.DomainInterface) bool {
 		mac := NICMACOf(&n)
-		return HasAliasPrefix(n.Alias, NICAliasPrefix) && !has(in.Spec.NICs, mac) && (in.RemoveUnwantedDevices || has(in.RemoveNICs, mac))
+		return HasAliasPrefix(n.Alias, NICAliasPrefix) && !has(in.Spec.NICs, mac) && (in.RemoveUnwantedNICs || has(in.RemoveNICs, mac))
 	})
 	for _, w := range in.NICs {
 		source := &libvirtxml.DomainInterfaceSource{Network: &libvirtxml.DomainInterfaceSourceNetwork{Network: w.Network, PortGroup: w.PortGroup}}
@@ -196,7 +196,7 @@ func editNICs(devices *libvirtxml.DomainDeviceList, in EditContent) {
 			if nicSourceOf(n) != nicSourceOf(&libvirtxml.DomainInterface{Source: source}) {
 				n.Source = source
 			}
-			editFilter(n, in.Metadata.ID, w, in.RemoveUnwantedDevices)
+			editFilter(n, in.Metadata.ID, w, in.RemoveUnwantedNICs)
 			continue
 		}
 		devices.Interfaces = append(devices.Interfaces, setNIC(libvirtxml.DomainInterface{

@@ -85,7 +85,7 @@ func AddPCIPorts(x *libvirtxml.Domain) {
 		return
 	}
 	d := x.Devices
-	// 3 ports are for the balloon and the controllers of USB and channels
+	// the memory balloon, the USB controller and the virtio-serial controller need 3 ports
 	missing := sparePCIPorts + len(d.Interfaces) + len(d.RNGs) + len(d.Hostdevs) + len(d.Filesystems) + 3
 	for _, disk := range d.Disks {
 		// each virtio or NVMe disk has its own controller

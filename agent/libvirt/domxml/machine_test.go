@@ -18,7 +18,7 @@ func newDefinitionOf(t *testing.T, spec fleet.VMSpec) *libvirtxml.Domain {
 	t.Helper()
 	vm := fleet.VM{Meta: fleet.Meta{ID: "01a206b5-2a62-7003-a101-340befa69b68", Name: "old", Generation: 1}, Spec: spec}
 	x := NewDefinition(vm.ID, "x86_64", MachineTypeOf(spec), AcceleratorKind{Accelerator: "kvm"})
-	Edit(x, definitionEditOf(vm, hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, vm, true)))
+	Edit(x, definitionEditOf(vm, hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, vm, hypervisor.OverwriteAll)))
 	AddPCIPorts(x)
 	return x
 }
@@ -130,7 +130,7 @@ func TestIDEDevicesOfPCMachineGetFreeTargets(t *testing.T) {
 }
 
 // NVMe controllers created by libvirt are removed with their disks and have the disks' serial numbers.
-func TestNVMeControllersFollowTheirDisks(t *testing.T) {
+func TestNVMeControllersAreRemovedWithDisks(t *testing.T) {
 	t.Parallel()
 	index := func(n uint) *uint { return &n }
 	d := &libvirtxml.DomainDeviceList{

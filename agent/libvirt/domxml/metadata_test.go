@@ -6,7 +6,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-func TestOwnershipMarkLeavesOtherMetadata(t *testing.T) {
+func TestQuantixMetadataPreservesForeignMetadata(t *testing.T) {
 	t.Parallel()
 	const before, after = `<a:x xmlns:a="urn:a"><a:vm>1</a:vm></a:x>`, `<b:y xmlns:b="urn:b"/>`
 	first := QuantixMetadata{ID: "0198-1", Generation: 3}

@@ -26,8 +26,8 @@ const TPMDir = "/var/lib/libvirt/swtpm"
 type definitionField struct {
 	field string
 	write func(x *libvirtxml.Domain, s fleet.VMSpec)
-	// read sets the spec's field from the definition and leaves the zero value for the setting of a new definition. odd
-	// describes a setting that no spec can express, otherwise it is empty.
+	// read sets the spec's field from the definition. If the definition has the default setting of a new definition,
+	// read leaves the field's zero value. odd describes a setting that no spec can express; otherwise odd is empty.
 	read func(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string)
 }
 

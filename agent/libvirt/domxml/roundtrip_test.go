@@ -146,7 +146,7 @@ func roundTrip(t *testing.T, vm fleet.VM, k AcceleratorKind) (hypervisor.Applied
 	t.Helper()
 	pools := []fleet.Pool{{ID: samplePool, Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: samplePath}}}
 	work := hypervisor.ApplyWork{VM: vm, Pools: pools}
-	in := EditContent{DefinitionEdit: hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, vm, true), Name: vm.Name}
+	in := EditContent{DefinitionEdit: hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, vm, hypervisor.OverwriteAll), Name: vm.Name}
 	in.Spec = vm.Spec.MapMedia(func(m fleet.Medium) fleet.Volref { return fleet.Volref{Volume: path.Join(samplePath, m.Volume)} })
 	if vm.Spec.ISO != nil {
 		in.ISO = path.Join(samplePath, vm.Spec.ISO.Volume)
@@ -199,7 +199,7 @@ func checkRoundTrip(t *testing.T, vm fleet.VM, k AcceleratorKind) {
 			t.Errorf("%s: %q is read as %q %q in\n%s", f.Name, f.Words(vm.Spec), f.Words(is.Spec), is.Inexpressible[f.Name], text)
 		}
 	}
-	if more := hypervisor.PlanEdit(applied, is, vm, true); len(more.Fields)+len(more.SetDisks)+len(more.SetNICs)+len(applied.Drift(is)) > 0 {
+	if more := hypervisor.PlanEdit(applied, is, vm, hypervisor.OverwriteAll); len(more.Fields)+len(more.SetDisks)+len(more.SetNICs)+len(applied.Drift(is)) > 0 {
 		t.Errorf("a second apply changes %d fields, %d disks and %d NICs, drift %+v, in\n%s", len(more.Fields), len(more.SetDisks), len(more.SetNICs), applied.Drift(is), text)
 	}
 }

@@ -32,7 +32,7 @@ func TestReportedAddressesAreLimitedPerNIC(t *testing.T) {
 	}
 }
 
-func TestAddressesListTheirSources(t *testing.T) {
+func TestGuestAddressesListSources(t *testing.T) {
 	t.Parallel()
 	k := NICAddresses{}
 	k.addSource([]golibvirt.DomainInterface{domainInterface("52:54:00:00:00:0A", "10.0.0.9", "fe80::1", "127.0.0.1", "10.0.0.5"), domainInterface("", "10.9.9.9")}, fleet.FromAgent)
@@ -50,7 +50,7 @@ func TestAddressesListTheirSources(t *testing.T) {
 
 // An address from ARP stays for a while after the kernel drops it, as long as the guest runs and no other source
 // reports its NIC.
-func TestAddressFromARPStaysAfterKernelDropsIt(t *testing.T) {
+func TestARPAddressStaysReportedAfterKernelDropsEntry(t *testing.T) {
 	t.Parallel()
 	var h arpHistory
 	now := time.Unix(1_700_000_000, 0)

@@ -113,7 +113,7 @@ func (as *Agents) queryGuest(s Domain, seen *guestRun) {
 	seen.querying = false
 	was := seen.status
 	switch {
-	// libvirtd is unreachable, so the guest's status stays
+	// libvirtd is unreachable, so the guest's last known status remains
 	case errors.Is(err, hypervisor.ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded):
 		seen.dueAt = begun.Add(agentAnswerTimeout)
 	case err != nil:

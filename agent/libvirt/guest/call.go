@@ -77,7 +77,7 @@ func callAgentLimited[T any](ask agentCaller, limit time.Duration, maximum int, 
 	case err != nil:
 		return out.Return, err
 	case len(answer) > maximum:
-		return out.Return, fmt.Errorf("%w: more than %d KiB in answer to %s", errNoAnswer, maximum>>10, command)
+		return out.Return, fmt.Errorf("%w: received more than %d KiB in answer to %s", errNoAnswer, maximum>>10, command)
 	}
 	if err := json.Unmarshal([]byte(answer), &out); err != nil {
 		// the error must not include the guest's own text

@@ -62,7 +62,7 @@ func startGuestProgram(ask agentCaller, program fleet.GuestProgram) (int64, erro
 	}](ask, guestCommandLimit, "guest-exec", map[string]any{"path": program.Program, "arg": args, "capture-output": true})
 	switch {
 	case isCommandUnavailable(err):
-		return 0, fleet.Errorf(fleet.Conflict, "The guest agent runs no programs: %s. Remove guest-exec and guest-exec-status from the list of blocked commands in the agent's configuration in the guest.", err)
+		return 0, fleet.Errorf(fleet.Conflict, "The guest agent does not run programs: %s. Remove guest-exec and guest-exec-status from the list of blocked commands in the agent's configuration in the guest.", err)
 	case errors.Is(err, errNoAnswer), errors.Is(err, hypervisor.ErrUnreachable):
 		return 0, fmt.Errorf("%w: the guest's agent did not answer: %w", hypervisor.ErrOutcomeUnknown, err)
 	}

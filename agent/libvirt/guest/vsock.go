@@ -107,7 +107,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	for {
 		part, err := r.ReadSlice('\n')
 		if line = append(line, part...); len(line) > maxExecAnswer {
-			return nil, fmt.Errorf("an answer of more than %d KiB", maxExecAnswer>>10)
+			return nil, fmt.Errorf("the answer is larger than %d KiB", maxExecAnswer>>10)
 		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):

@@ -171,7 +171,7 @@ func (d *DiskSizes) KeepOnly(paths map[string]DiskSize) {
 		dirs[filepath.Dir(p)] = true
 	}
 	maps.DeleteFunc(d.reported, func(p string, _ DiskSize) bool { _, ok := paths[p]; return !ok })
-	// A directory with a hanging read stays, so that no second read of the directory starts.
+	// Keep a directory whose read hangs, so that no second read of the directory starts.
 	maps.DeleteFunc(d.dirs, func(dir string, w *watch.Value[map[string]DiskSize]) bool {
 		return !dirs[dir] && w.State().Running == 0
 	})

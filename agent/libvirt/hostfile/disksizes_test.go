@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-func TestReportedSizeChangesInSteps(t *testing.T) {
+func TestReportedDiskSizeIgnoresSmallChanges(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ reported, newest, total, want int64 }{
 		{100, 100 + minReportedChange - 1, 0, 100},

@@ -217,8 +217,8 @@ func (p *ResumableUpload) Complete(record func() error) error {
 	if p.Settled {
 		return nil
 	}
-	// The head is already at its place, and its stored copy is after the file's end. Truncated to the final size, the
-	// file is complete.
+	// The head (the file's first bytes) is already at offset 0; its checkpoint copy is after the final size. Truncating
+	// the file to its final size removes the copy and the checkpoints.
 	if err := p.File.Sync(); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package network
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/libvirt/domxml"
+	"quantix/internal/drift"
 	"quantix/internal/fleet"
 )
 
@@ -115,12 +117,13 @@ func hasDnsmasq(x libvirtxml.Network) bool {
 	return false
 }
 
-// networkMetadata is the metadata that Quantix writes into its network definitions: the generation, and digests that
-// reveal later edits.
+// networkMetadata is the metadata that Quantix writes into its network definitions: the generation, digests that reveal
+// later edits, and the spec that edits are compared with.
 type networkMetadata struct {
 	Generation int64  `xml:"generation"`
 	Digest     string `xml:"digest"` // digest of the definition as Quantix wrote it
 	Groups     string `xml:"groups"` // digest of the port groups as Quantix wrote them; empty if there were none
+	Spec       string `xml:"spec"`   // the applied spec as JSON; empty in definitions of older agents
 }
 
 // definitionWithMetadata returns the definition with Quantix's metadata.
@@ -131,8 +134,17 @@ func definitionWithMetadata(n fleet.Network) (string, error) {
 	if len(groups) > 0 {
 		of = fmt.Sprintf("<%[1]s:groups>%[2]s</%[1]s:groups>", domxml.MetadataPrefix, groups.digest())
 	}
-	x.Metadata = &libvirtxml.NetworkMetadata{XML: fmt.Sprintf("<%[1]s:network xmlns:%[1]s=%[2]q><%[1]s:generation>%[3]s</%[1]s:generation><%[1]s:digest>%[4]s</%[1]s:digest>%[5]s</%[1]s:network>",
-		domxml.MetadataPrefix, networkNamespace, strconv.FormatInt(n.Generation, 10), definitionDigest(x), of)}
+	spec, err := json.Marshal(n.Spec)
+	if err != nil {
+		return "", err
+	}
+	var applied strings.Builder
+	if err := xml.EscapeText(&applied, spec); err != nil {
+		return "", err
+	}
+	x.Metadata = &libvirtxml.NetworkMetadata{XML: fmt.Sprintf(
+		"<%[1]s:network xmlns:%[1]s=%[2]q><%[1]s:generation>%[3]s</%[1]s:generation><%[1]s:digest>%[4]s</%[1]s:digest>%[5]s<%[1]s:spec>%[6]s</%[1]s:spec></%[1]s:network>",
+		domxml.MetadataPrefix, networkNamespace, strconv.FormatInt(n.Generation, 10), definitionDigest(x), of, applied.String())}
 	text, err := x.Marshal()
 	return groups.insertInto(text), err
 }
@@ -212,12 +224,12 @@ var comparedParts = []struct {
 	name string
 	of   func(libvirtxml.Network) libvirtxml.Network
 }{
-	{"the forward mode", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{Forward: x.Forward} }},
-	{"the bridge", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{Bridge: x.Bridge} }},
-	{"the MTU", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{MTU: x.MTU} }},
-	{"the domain", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{Domain: x.Domain} }},
-	{"DNS", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{DNS: x.DNS} }},
-	{"addresses and DHCP", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{IPs: x.IPs} }},
+	{drift.PartForward, func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{Forward: x.Forward} }},
+	{drift.PartBridge, func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{Bridge: x.Bridge} }},
+	{drift.PartMTU, func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{MTU: x.MTU} }},
+	{drift.PartDomain, func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{Domain: x.Domain} }},
+	{drift.PartDNS, func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{DNS: x.DNS} }},
+	{drift.PartAddresses, func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{IPs: x.IPs} }},
 }
 
 // editedParts returns the names of the differing parts of two definitions. It is empty if the definitions agree.
@@ -237,7 +249,7 @@ func editedParts(want, is libvirtxml.Network) (parts []string) {
 		x.Forward, x.Bridge, x.MTU, x.Domain, x.DNS, x.IPs = nil, nil, nil, nil, nil, nil
 	}
 	if networkXML(want) != networkXML(is) {
-		parts = append(parts, "settings that Quantix does not manage")
+		parts = append(parts, drift.PartOther)
 	}
 	return parts
 }

@@ -126,7 +126,7 @@ func TestOnlyUneditedNetworkIsOverwritten(t *testing.T) {
 	}
 }
 
-func TestServedNetworksHaveDnsmasq(t *testing.T) {
+func TestOnlyNetworksWithDHCPOrDNSHaveDnsmasq(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{"nat": true, "route": false, "isolated": true, "bare": false} {
 		if got := hasDnsmasq(networkDefinition(sampleNetworks()[name])); got != want || got != sampleNetworks()[name].Spec.RunsDHCPOrDNS() {

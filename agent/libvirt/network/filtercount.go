@@ -110,7 +110,7 @@ type ruleCountFunc func(device, chain, rule string, n fleet.PassCount)
 
 var (
 	countedRulePattern = regexp.MustCompile(`^\[(\d+):(\d+)\] -A (\S+) (.*)$`)
-	// The pattern does not match the chains FJ, FP and HJ, because libvirt is still building them.
+	// The pattern does not match FJ, FP and HJ: libvirt builds a changed filter with these temporary chains.
 	iptablesChainPattern = regexp.MustCompile(`^(F[IO]|HI)-(\S+)$`)
 	ebtablesChainPattern = regexp.MustCompile(`^(?:libvirt-)?(I)-([^-\s]+)`) // traffic from the guest
 	ruleCommentPattern   = regexp.MustCompile(`--comment "?([^\s"]+)"?`)
@@ -168,7 +168,7 @@ func listRules(ctx context.Context, program string, args ...string) ([]byte, err
 	if err != nil {
 		path = "/usr/sbin/" + program // /usr/sbin is often not in PATH
 		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("this host has no %s", program)
+			return nil, fmt.Errorf("the program %s is not installed on this host", program)
 		}
 	}
 	cmd := exec.CommandContext(ctx, path, args...)

@@ -114,7 +114,7 @@ func (fs *Filters) DefineNICFilters(ctx context.Context, c *conn.Conn, in hyperv
 				return err
 			}
 		}
-		if err := fs.defineFilter(ctx, c, nicFilter(in.VM.ID, n), in.Reapply); err != nil {
+		if err := fs.defineFilter(ctx, c, nicFilter(in.VM.ID, n), in.Overwrites("nics")); err != nil {
 			return err
 		}
 	}

@@ -12,12 +12,13 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/internal/connectivity"
 	"quantix/internal/fleet"
 )
 
 // firstFrame is the first packet of a new connection at a NIC.
 type firstFrame struct {
-	fleet.Packet
+	connectivity.Packet
 	kind string // Ethernet type: "ipv4", "ipv6", "arp" …
 	from int    // source port
 	icmp int    // ICMP type
@@ -195,14 +196,14 @@ func TestPacketCheckAgreesWithFilters(t *testing.T) {
 		for range 12 {
 			protocol := randomElement(r, fleet.Protocols[1:]...)
 			v6 := protocol == fleet.ICMPv6 || protocol != fleet.ICMP && r.IntN(2) == 0
-			f := firstFrame{Packet: fleet.Packet{Direction: randomElement(r, fleet.Ingress, fleet.Egress), Protocol: protocol, Remote: randomAddress(r, v6)}, kind: "ipv4", from: 40000, icmp: 128}
+			f := firstFrame{Packet: connectivity.Packet{Direction: randomElement(r, fleet.Ingress, fleet.Egress), Protocol: protocol, Remote: randomAddress(r, v6)}, kind: "ipv4", from: 40000, icmp: 128}
 			if v6 {
 				f.kind = "ipv6"
 			}
 			if protocol == fleet.TCP || protocol == fleet.UDP {
 				f.Port = 1 + r.IntN(8)
 			}
-			verdict := fleet.EvaluatePacket(groups, f.Packet)
+			verdict := connectivity.EvaluatePacket(groups, f.Packet)
 			if all++; verdict.Pass {
 				passed++
 			}
@@ -217,7 +218,7 @@ func TestPacketCheckAgreesWithFilters(t *testing.T) {
 }
 
 // DHCP, neighbour discovery and VLAN-tagged frames pass or are dropped regardless of a group's rules.
-func TestDHCPAndDiscoveryIgnoreSecurityGroupRules(t *testing.T) {
+func TestSecurityGroupRulesNeverBlockDHCPAndNeighborDiscovery(t *testing.T) {
 	t.Parallel()
 	const vm, mac = "01a206b5-2a62-7003-a101-340befa69b69", "52:54:00:00:00:01"
 	all := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "all", Rules: []fleet.FlatRule{
@@ -225,10 +226,10 @@ func TestDHCPAndDiscoveryIgnoreSecurityGroupRules(t *testing.T) {
 	}}
 	none := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "none"}
 	udp := func(way fleet.Direction, kind string, from, to int) firstFrame {
-		return firstFrame{Packet: fleet.Packet{Direction: way, Protocol: fleet.UDP, Port: to, Remote: randomAddress(rand.New(rand.NewPCG(1, 1)), kind == "ipv6")}, kind: kind, from: from}
+		return firstFrame{Packet: connectivity.Packet{Direction: way, Protocol: fleet.UDP, Port: to, Remote: randomAddress(rand.New(rand.NewPCG(1, 1)), kind == "ipv6")}, kind: kind, from: from}
 	}
 	icmp := func(way fleet.Direction, kind int) firstFrame {
-		return firstFrame{Packet: fleet.Packet{Direction: way, Protocol: fleet.ICMPv6, Remote: netip.MustParseAddr("fe80::1")}, kind: "ipv6", icmp: kind}
+		return firstFrame{Packet: connectivity.Packet{Direction: way, Protocol: fleet.ICMPv6, Remote: netip.MustParseAddr("fe80::1")}, kind: "ipv6", icmp: kind}
 	}
 	for _, c := range []struct {
 		what           string
@@ -246,10 +247,10 @@ func TestDHCPAndDiscoveryIgnoreSecurityGroupRules(t *testing.T) {
 		{"router advertisement from the guest", icmp(fleet.Egress, 134), false, true, false, false},
 		{"redirect from the guest", icmp(fleet.Egress, 137), false, true, false, false},
 		{"neighbour solicitation from the guest", icmp(fleet.Egress, 135), true, true, true, true},
-		{"ARP", firstFrame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "arp"}, true, true, true, true},
+		{"ARP", firstFrame{Packet: connectivity.Packet{Direction: fleet.Ingress}, kind: "arp"}, true, true, true, true},
 		// With anti-spoofing, clean-traffic drops these frames, but filterVerdict does not evaluate clean-traffic.
-		{"VLAN-tagged frame to the guest", firstFrame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "vlan"}, false, false, true, true},
-		{"VLAN-tagged frame from the guest", firstFrame{Packet: fleet.Packet{Direction: fleet.Egress}, kind: "vlan"}, false, false, true, true},
+		{"VLAN-tagged frame to the guest", firstFrame{Packet: connectivity.Packet{Direction: fleet.Ingress}, kind: "vlan"}, false, false, true, true},
+		{"VLAN-tagged frame from the guest", firstFrame{Packet: connectivity.Packet{Direction: fleet.Egress}, kind: "vlan"}, false, false, true, true},
 	} {
 		for name, k := range map[string]struct {
 			guard  bool

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -13,6 +14,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/internal/drift"
 	"quantix/internal/fleet"
 )
 
@@ -31,42 +33,90 @@ func NewNetworks(daemon *conn.Daemon, guests GuestReader) *Networks {
 // ApplyNetwork implements hypervisor.Networks.
 func (ns *Networks) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 	return ns.withNetworkLock(ctx, "apply", n, func(ctx context.Context, c *conn.Conn) error {
-		ref, err := ns.definedNetwork(ctx, c, n)
-		if err != nil {
+		_, err := ns.applyNetwork(ctx, c, n, false)
+		return err
+	})
+}
+
+// ReapplyNetwork implements hypervisor.Networks.
+func (ns *Networks) ReapplyNetwork(ctx context.Context, n fleet.Network) error {
+	return ns.withNetworkLock(ctx, "reapply", n, func(ctx context.Context, c *conn.Conn) error {
+		ref, err := ns.applyNetwork(ctx, c, n, true)
+		if err != nil || !n.Spec.Mode.Info().HostAddresses {
 			return err
 		}
-		state, err := ns.readNetwork(ctx, c, ref)
-		if err != nil {
+		return ns.restartEditedNetwork(ctx, c, ref, n)
+	})
+}
+
+// applyNetwork defines and starts the network. With overwrite, it overwrites an edited definition.
+func (ns *Networks) applyNetwork(ctx context.Context, c *conn.Conn, n fleet.Network, overwrite bool) (golibvirt.Network, error) {
+	ref, err := ns.definedNetwork(ctx, c, n, overwrite)
+	if err != nil {
+		return ref, err
+	}
+	return ref, ns.startNetwork(ctx, c, ref, n)
+}
+
+// startNetwork starts the defined network, or updates the running network.
+func (ns *Networks) startNetwork(ctx context.Context, c *conn.Conn, ref golibvirt.Network, n fleet.Network) error {
+	state, err := ns.readNetwork(ctx, c, ref)
+	if err != nil {
+		return err
+	}
+	if state.status.Active && state.status.Error == hypervisor.NoDnsmasqText {
+		if err := ns.stopNetworkWithoutDnsmasq(ctx, c, n, state); err != nil {
 			return err
 		}
-		if state.status.Active && state.status.Error == hypervisor.NoDnsmasqText {
-			if err := ns.stopNetworkWithoutDnsmasq(ctx, c, n, state); err != nil {
+		state.status.Active = false
+	}
+	// Set autostart before the start, so that the next boot of the host retries a start that fails now.
+	err = c.Do(ctx, func(l *golibvirt.Libvirt) error {
+		if !state.status.Autostart {
+			if err := l.NetworkSetAutostart(ref, 1); err != nil {
 				return err
 			}
-			state.status.Active = false
 		}
-		// Set autostart before the start, so that the next boot of the host retries a start that fails now.
-		err = c.Do(ctx, func(l *golibvirt.Libvirt) error {
-			if !state.status.Autostart {
-				if err := l.NetworkSetAutostart(ref, 1); err != nil {
-					return err
-				}
-			}
-			if state.status.Active {
-				return nil
-			}
-			return l.NetworkCreate(ref)
-		})
-		if err != nil || !state.status.Active {
+		if state.status.Active {
+			return nil
+		}
+		return l.NetworkCreate(ref)
+	})
+	if err != nil || !state.status.Active {
+		return err
+	}
+	return ns.updateNetwork(ctx, c, ref, n)
+}
+
+// restartEditedNetwork restarts a network that runs with an edited definition. It refuses while guests use the network,
+// because the restart would cut them off.
+func (ns *Networks) restartEditedNetwork(ctx context.Context, c *conn.Conn, ref golibvirt.Network, n fleet.Network) error {
+	live, _, err := readNetworkXML(ctx, c, ref, 0)
+	if err != nil {
+		return err
+	}
+	parts := slices.DeleteFunc(editedParts(networkDefinition(n), live), func(part string) bool { return part == drift.PartOther })
+	if len(parts) == 0 {
+		return nil
+	}
+	user, err := ns.domainOnNetwork(ctx, c, n.Name, bridgeName(live))
+	if err != nil {
+		return err
+	}
+	if user != "" {
+		return hypervisor.RefuseNetworkRestart(parts, user)
+	}
+	return c.Do(ctx, func(l *golibvirt.Libvirt) error {
+		if err := l.NetworkDestroy(ref); err != nil {
 			return err
 		}
-		return ns.updateNetwork(ctx, c, ref, n)
+		return l.NetworkCreate(ref)
 	})
 }
 
 // definedNetwork returns libvirt's network. It defines a missing network. It redefines a network of an older generation
-// that nobody edited since Quantix wrote it.
-func (ns *Networks) definedNetwork(ctx context.Context, c *conn.Conn, n fleet.Network) (golibvirt.Network, error) {
+// that nobody edited since Quantix wrote it, and with overwrite an edited network, too.
+func (ns *Networks) definedNetwork(ctx context.Context, c *conn.Conn, n fleet.Network, overwrite bool) (golibvirt.Network, error) {
 	ref, err := findNetwork(ctx, c, n.ID)
 	if conn.IsLibvirtCode(err, golibvirt.ErrNoNetwork) {
 		_, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Network, error) { return l.NetworkLookupByName(n.Name) })
@@ -82,7 +132,7 @@ func (ns *Networks) definedNetwork(ctx context.Context, c *conn.Conn, n fleet.Ne
 		return ref, err
 	}
 	if ref.Name != n.Name {
-		return ref, fleet.Errorf(fleet.Conflict, "This network has the name %q on the host. Remove that network with virsh, then try again.", ref.Name)
+		return ref, fleet.Errorf(fleet.Conflict, "The host already has this network under the name %q. Remove that network with virsh, then try again.", ref.Name)
 	}
 	persistent, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.NetworkIsPersistent(ref) })
 	if err != nil {
@@ -95,17 +145,15 @@ func (ns *Networks) definedNetwork(ctx context.Context, c *conn.Conn, n fleet.Ne
 	if err != nil {
 		return ref, err
 	}
-	parts := editedParts(networkDefinition(n), inactive)
-	if groups.text() != portGroupsOf(n.Spec).text() {
-		parts = append(parts, "port groups")
-	}
+	parts := differingParts(n, inactive, groups)
+	unedited := readNetworkMetadata(inactive).matchesDefinition(inactive) && readNetworkMetadata(inactive).Groups == groups.digest()
 	switch {
-	case len(parts) == 0:
+	case len(parts) == 0 && unedited:
 		return ref, nil
-	case readNetworkMetadata(inactive).matchesDefinition(inactive) && readNetworkMetadata(inactive).Groups == groups.digest():
+	case len(parts) == 0, unedited, overwrite: // without a difference, a user accepted the edits into the spec
 		return defineNetwork(ctx, c, n)
 	}
-	return ref, fleet.Errorf(fleet.Conflict, "%s", hypervisor.NetworkEditedText(parts))
+	return ref, fleet.RefusalError(hypervisor.NetworkEditedText(parts))
 }
 
 // stopNetworkWithoutDnsmasq stops a network whose dnsmasq has exited, so that the next start runs dnsmasq again. It

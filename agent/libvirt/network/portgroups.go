@@ -38,7 +38,7 @@ func portGroupsOf(s *fleet.NetworkSpec) (out portGroupList) {
 			x.VLAN = vlanXML(*g.VLAN)
 		}
 		if g.ToGuest != nil || g.FromGuest != nil {
-			// libvirt's inbound and outbound are from the guest's view.
+			// In libvirt, inbound is the traffic to the guest, and outbound is the traffic from the guest.
 			x.Bandwidth = &libvirtxml.NetworkBandwidth{Inbound: bandwidthXML(g.ToGuest), Outbound: bandwidthXML(g.FromGuest)}
 		}
 		out = append(out, x)

@@ -81,10 +81,10 @@ func (ns *Networks) Reports(ctx context.Context, assigned []fleet.Network) ([]wi
 		mine := true
 		if k := slices.IndexFunc(assigned, func(a fleet.Network) bool { return a.ID == id }); k >= 0 {
 			st.Error = cmp.Or(st.Error, networkProblem(n, assigned[k]))
-			// A bridged network does not own its bridge. VMs may use the bridge by its own name, so the report also
-			// lists the bridge.
+			// A bridged network does not own its bridge. VMs may also connect to the bridge directly, so the report
+			// also lists the bridge.
 			mine = assigned[k].Spec == nil || assigned[k].Spec.Mode != fleet.NetworkBridged
-			st.Leases = n.leases
+			st.Leases, st.Drift = n.leases, networkDrift(n, assigned[k])
 		}
 		taken[st.Bridge] = taken[st.Bridge] || mine
 		out = append(out, wire.NetworkReport{ID: id, Name: n.ref.Name, Kind: fleet.NetworkLibvirt, Status: st})
@@ -118,11 +118,7 @@ func networkProblem(n networkState, a fleet.Network) string {
 		}
 		return ""
 	}
-	parts := editedParts(networkDefinition(a), *n.persistent)
-	if n.persistentGroups.text() != portGroupsOf(a.Spec).text() {
-		parts = append(parts, "port groups")
-	}
-	if len(parts) > 0 {
+	if parts := differingParts(a, *n.persistent, n.persistentGroups); len(parts) > 0 {
 		return hypervisor.NetworkEditedText(parts)
 	}
 	return ""

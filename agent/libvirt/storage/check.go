@@ -28,6 +28,7 @@ type poolCheckRun struct {
 	pool      fleet.Pool
 	exclusive bool // no job of the pool is running, so the check may act and record
 	started   bool // this check has already tried to start the pool
+	drift     []fleet.Drift
 }
 
 // checkPool checks a pool and blocks as long as the pool's storage hangs. It has no deadline, because a second call
@@ -46,8 +47,9 @@ func (ps *Pools) checkPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, error)
 	return conn.Call(ps.daemon.RunContext, c, func(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 		st, err := check.checkStatus(l)
 		if err != nil && conn.IsLibvirtError(err) {
-			return check.failedStatus(conn.TranslateError(err).Error()), nil
+			st, err = check.failedStatus(conn.TranslateError(err).Error()), nil
 		}
+		st.Drift = check.drift
 		return st, err
 	})
 }
@@ -76,6 +78,10 @@ func (g *poolCheckRun) checkStatus(l *golibvirt.Libvirt) (fleet.PoolStatus, erro
 	if err := x.Unmarshal(hypervisor.EscapeInvalidText(text)); err != nil {
 		return st, err
 	}
+	record, _ := g.book.RecordOf(g.pool)
+	if g.drift, err = poolDrift(l, ref, g.pool, record); err != nil {
+		return st, err
+	}
 	if !isSameStorage(x, g.pool.Spec) {
 		return g.failedStatus(errPoolHasOtherSource(g.pool.Name, x).Error()), nil
 	}
@@ -91,7 +97,6 @@ func (g *poolCheckRun) checkStatus(l *golibvirt.Libvirt) (fleet.PoolStatus, erro
 		return g.handleInactive(l, st, autostart != 0)
 	}
 	if g.exclusive {
-		record, _ := g.book.RecordOf(g.pool)
 		now, problem := g.recordPoolDir(g.daemon.RunContext, g.pool, record)
 		if problem != nil {
 			return g.handleWrongPlace(l, record, problem)

@@ -21,7 +21,12 @@ import (
 
 // ApplyPool implements hypervisor.Storage.
 func (ps *Pools) ApplyPool(ctx context.Context, pool fleet.Pool) error {
-	err := ps.withPoolLock(ctx, "apply", pool, func(ctx context.Context, c *conn.Conn) error {
+	return ps.applyPool(ctx, "apply", pool, func(context.Context, *conn.Conn) error { return nil })
+}
+
+// applyPool calls prepare, and then defines and starts the pool.
+func (ps *Pools) applyPool(ctx context.Context, verb string, pool fleet.Pool, prepare func(context.Context, *conn.Conn) error) error {
+	err := ps.withPoolLock(ctx, verb, pool, func(ctx context.Context, c *conn.Conn) error {
 		record, known := ps.book.RecordOf(pool)
 		if !known {
 			var err error
@@ -31,6 +36,9 @@ func (ps *Pools) ApplyPool(ctx context.Context, pool fleet.Pool) error {
 		}
 		record.ID, record.Path, record.Shared, record.ByOthers = pool.ID, markerDir(pool.Spec), isShared(pool.Spec), false
 		if err := ps.book.Put(pool.Name, record); err != nil {
+			return err
+		}
+		if err := prepare(ctx, c); err != nil {
 			return err
 		}
 		return ps.startPool(ctx, c, pool)
@@ -98,9 +106,9 @@ func (ps *Pools) withPoolLock(ctx context.Context, verb string, pool fleet.Pool,
 	if err := ctx.Err(); err != nil {
 		return conn.WrapAction(act, err)
 	}
-	// Storage may hang instead of refusing wrong credentials. An apply may bring new credentials, so it waits for the
-	// hanging attempt instead of failing.
-	if err := ps.checkHanging(pool.Name); err != nil && (verb != "apply" || pool.Spec.Kind.Info().Secret == nil) {
+	// Storage may hang instead of refusing wrong credentials. An apply may have new credentials, so the apply waits for
+	// the hanging attempt instead of failing.
+	if err := ps.checkHanging(pool.Name); err != nil && (verb == "release" || pool.Spec.Kind.Info().Secret == nil) {
 		return err
 	}
 	unlock, err := ps.locks.Lock(ctx, pool.Name)

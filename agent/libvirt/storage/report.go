@@ -183,7 +183,7 @@ func (ps *Pools) CheckPoolUsable(name string) error {
 	case s.Running > ReadTimeout/2: // a shorter delay belongs to a later, concurrent check
 		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledText(s.Began))
 	case s.Err != nil:
-		return fmt.Errorf("look at the pool %s: %w", name, s.Err)
+		return fmt.Errorf("check the pool %s: %w", name, s.Err)
 	}
 	return s.Value
 }

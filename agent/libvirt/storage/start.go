@@ -109,7 +109,7 @@ func (ps *Pools) stopWrongPool(ctx context.Context, c *conn.Conn, ref golibvirt.
 func (ps *Pools) checkPoolAllowed(ctx context.Context, p fleet.Pool) error {
 	kind, known := poolSourcesByKind[p.Spec.Kind]
 	if !known {
-		return fleet.Errorf(fleet.Conflict, "This agent does not know pools of kind %q. Upgrade the agent.", string(p.Spec.Kind))
+		return fleet.Errorf(fleet.Conflict, "This agent does not support pools of kind %q. Upgrade the agent.", string(p.Spec.Kind))
 	}
 	_, err := hostfile.WithinContext(ctx, func() (struct{}, error) {
 		switch {

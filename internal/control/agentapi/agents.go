@@ -63,7 +63,7 @@ func (api *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.H
 		return store.FirstErrorOf(err, func() error { return requeueExpiredJobs(ctx, q, &host) })
 	})
 	if err == nil && duplicate {
-		err = fleet.Errorf(fleet.Conflict, "Another agent is connected as this host already. Stop it, or remove the copied identity and join again.")
+		err = fleet.Errorf(fleet.Conflict, "Another agent is connected as this host already. Stop that agent, or remove the copied identity and join again.")
 	}
 	return answer, err
 }

@@ -97,8 +97,8 @@ func (api *API) claimBatch(ctx context.Context, patience time.Duration, all []cl
 	if err != nil || len(jobs) == 0 {
 		return out, err
 	}
-	// The key is the agent session, because an ended session of the same host may claim in the same batch. If one session
-	// sends two claims, only the first gets jobs.
+	// The map's key is the agent session, because an ended session of the same host may claim in the same batch. If one
+	// session sends two claims, only the first claim gets jobs.
 	of := map[string]*claimResult{}
 	for i, c := range slices.Backward(all) {
 		of[string(hashAgentSession(c.Actor))] = &out[i]
@@ -129,12 +129,12 @@ func workFromRow(row db.ClaimJobsRow) (wire.Work, error) {
 		ID: j.ID, Kind: j.Kind, Subject: j.Subject, Epoch: j.Epoch, Attempt: int(j.Attempt), Generation: j.Generation, Args: j.Args, Stop: j.Stop,
 	}
 	if err := addFilterData(&w, row.Filters); err != nil {
-		return w, fmt.Errorf("security groups of job %s: %w", j.ID, err)
+		return w, fmt.Errorf("read the security groups of job %s: %w", j.ID, err)
 	}
 	if len(row.Source) > 0 { // source pool of a volume copy
 		w.Pools = make([]fleet.Pool, 1)
 		if err := json.Unmarshal(row.Source, &w.Pools[0]); err != nil {
-			return w, fmt.Errorf("source of job %s: %w", j.ID, err)
+			return w, fmt.Errorf("read the source pool of job %s: %w", j.ID, err)
 		}
 	}
 	if j.Kind == fleet.VMPlan {
@@ -145,7 +145,7 @@ func workFromRow(row db.ClaimJobsRow) (wire.Work, error) {
 	}
 	data := jobSubjectData{Work: &w}
 	if err := json.Unmarshal(row.Work, &data); err != nil {
-		return w, fmt.Errorf("subject of job %s: %w", j.ID, err)
+		return w, fmt.Errorf("read the subject of job %s: %w", j.ID, err)
 	}
 	w.Generation = w.SubjectGeneration()
 	if w.Network != nil {
@@ -174,7 +174,7 @@ func addPoolsToWork(w *wire.Work, text []byte) error {
 	var more []fleet.Pool
 	if len(text) > 0 {
 		if err := json.Unmarshal(text, &more); err != nil {
-			return fmt.Errorf("pools of job %s: %w", w.ID, err)
+			return fmt.Errorf("read the pools of job %s: %w", w.ID, err)
 		}
 	}
 	for _, p := range more {
@@ -198,7 +198,7 @@ func (api *API) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, in 
 		ID:    id, HostID: a.HostID, Epoch: in.Epoch, Progress: int32(min(max(in.Percent, 0), 100)), Note: truncateToBytes(in.Note, 200),
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return out, fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
+		return out, fleet.Errorf(fleet.Conflict, "This job is no longer assigned to this agent.")
 	}
 	return out, store.UserError(err)
 }

@@ -49,7 +49,7 @@ func (api *API) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result) 
 	for i, r := range in {
 		state, known := map[wire.Outcome]fleet.JobState{wire.Done: fleet.JobDone, wire.Failed: fleet.JobFailed, wire.Unknown: fleet.JobUnknown, wire.Cancelled: fleet.JobCancelled, wire.Outdated: fleet.JobQueued}[r.Outcome]
 		if !known {
-			out[i].Err = fleet.Errorf(fleet.Malformed, "The outcome %q is not known.", string(r.Outcome))
+			out[i].Err = fleet.Errorf(fleet.Malformed, "There is no job outcome %q.", string(r.Outcome))
 		} else if out[i].Err = store.CheckID(r.Job, "job"); out[i].Err == nil {
 			ask, of = append(ask, jobResult{a, r.Job, state, r.Finish}), append(of, i)
 		}
@@ -135,8 +135,8 @@ func (api *API) processResults(ctx context.Context, patience time.Duration, all 
 				return err
 			}
 			e.state = r.state
-			// After a deletion or a stoppable job, too, check for a newer spec: a withdrawn deletion or a disk's new pool may
-			// need vm.apply at once.
+			// Check for a newer spec also after a deletion or a stoppable job, because a withdrawn deletion or a disk's new pool
+			// may require vm.apply at once.
 			if ahead := row.Generation > r.in.Generation || job.Kind == fleet.VMDelete || job.Kind.Info().Stoppable; !ahead {
 				later, of[job.ID] = append(later, e), i
 				continue
@@ -167,13 +167,13 @@ func checkJobResult(row db.LockResultsRow, in wire.Finish) error {
 		return err
 	}
 	if row.Job.State != fleet.JobRunning || row.Job.Epoch != in.Epoch {
-		return fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
+		return fleet.Errorf(fleet.Conflict, "This job is no longer assigned to this agent.")
 	}
 	if in.Outcome == wire.Cancelled && row.Job.Stop == "" {
 		return fleet.Errorf(fleet.Malformed, "This job was not cancelled.")
 	}
 	if in.Outcome == wire.Outdated && (in.Newest <= in.Epoch || in.Newest-in.Epoch > maxEpochJump || in.Newest > maxEpoch || row.Job.Kind.Info().Background) {
-		return fleet.Errorf(fleet.Malformed, "The newest epoch %d is not plausible for a job of epoch %d.", in.Newest, in.Epoch)
+		return fleet.Errorf(fleet.Malformed, "The job has epoch %d, so its subject cannot have epoch %d already.", in.Epoch, in.Newest)
 	}
 	return nil
 }

@@ -140,8 +140,8 @@ func (api *API) writeBatch(ctx context.Context, b *heartbeatBatch) (err error) {
 	if err := api.writeMeters(ctx, proven...); err == nil || len(proven) == 1 || ctx.Err() != nil {
 		return err
 	}
-	// Write the hosts' meters one by one after a failure, so that an error for one host, such as a deleted one, does not
-	// affect the others.
+	// After a failure, write each host's meters separately, so that an error for one host, such as a deleted host, does
+	// not affect the other hosts.
 	b.meterErrors = map[fleet.HostID]error{}
 	for _, m := range proven {
 		if err := api.writeMeters(ctx, m); err != nil {

@@ -58,7 +58,7 @@ func checkSameKey(key []byte, a fleet.Actor) error {
 	if key == nil || string(key) == a.KeyHash {
 		return nil
 	}
-	return fleet.Errorf(fleet.Unauthorized, "This host has joined again since, with another agent. Stop this agent and remove its data directory.")
+	return fleet.Errorf(fleet.Unauthorized, "This host has since joined again with another agent. Stop this agent and remove its data directory.")
 }
 
 // Authority returns the portals' certificate authority, and creates it on first use. Only the system actor may call it.
@@ -107,8 +107,8 @@ func (api *API) loadAuthority(ctx context.Context) (*auth.Authority, error) {
 	if row.KeyPem == nil {
 		key, ok := api.vault.Unseal(authorityKeyLabel, row.Sealed)
 		if !ok {
-			return nil, fmt.Errorf("the key of the authority that signs hosts' certificates is sealed with another key (%s) than this portal's (%s): "+
-				"restore the secrets.key of that portal from its backup, or name it by secretsKey", *row.ByKey, cmp.Or(api.vault.KeyID(), "none"))
+			return nil, fmt.Errorf("the key of the authority that signs hosts' certificates is encrypted with another key (%s) than this portal's (%s): "+
+				"restore the file secrets.key with that key from a backup, or set its path in secretsKey", *row.ByKey, cmp.Or(api.vault.KeyID(), "none"))
 		}
 		return auth.ParseAuthority(row.CertPem, string(key))
 	}

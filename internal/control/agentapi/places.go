@@ -30,7 +30,7 @@ func (api *API) ReassignMovedVMs(ctx context.Context, a fleet.Actor) error {
 	var errs []error
 	for _, m := range moves {
 		if err := api.reassignOrRaiseAlarm(ctx, a, m); err != nil {
-			errs = append(errs, fmt.Errorf("place of VM %s: %w", m.VMID, err))
+			errs = append(errs, fmt.Errorf("check the host of VM %s: %w", m.VMID, err))
 		}
 	}
 	return errors.Join(errs...)

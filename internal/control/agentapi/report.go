@@ -107,21 +107,21 @@ func (api *API) writeFullReport(ctx context.Context, a fleet.Actor, in wire.Repo
 func writeHostState(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) (marks map[fleet.VMID]string, err error) {
 	seq, s := in.Seq, *in.State
 	if err := q.ReportHost(ctx, db.ReportHostParams{HostID: host, Seq: seq, Status: &s.Host}); err != nil {
-		return nil, fmt.Errorf("report host: %w", err)
+		return nil, fmt.Errorf("store the host's status: %w", err)
 	}
 	if !s.Host.Connected {
-		// The agent has no connection to its hypervisor, so the report lacks VMs, pools and networks. They must not count as
+		// The agent has no connection to its hypervisor. The VMs, pools and networks that the report lacks must not count as
 		// removed.
 		return nil, nil
 	}
 	if marks, err = writeReportedVMs(ctx, q, host, seq, s); err != nil {
-		return nil, fmt.Errorf("report VMs: %w", err)
+		return nil, fmt.Errorf("store the reported VMs: %w", err)
 	}
 	if err := writeAssignments(ctx, q, host, in); err != nil {
-		return nil, fmt.Errorf("report pools and networks: %w", err)
+		return nil, fmt.Errorf("store the reported pools and networks: %w", err)
 	}
 	if err := q.ReportGroups(ctx, db.ReportGroupsParams{HostID: host, Seq: seq, Groups: mustJSON(s.Groups)}); err != nil {
-		return nil, fmt.Errorf("report security groups: %w", err)
+		return nil, fmt.Errorf("store the reported security groups: %w", err)
 	}
 	return marks, nil
 }

@@ -50,7 +50,7 @@ func (api *API) ExchangeTransferData(ctx context.Context, a fleet.Actor, id flee
 	}
 	m, err := api.store.Meeting(ctx, db.MeetingParams{ID: id, Job: in.Job, HostID: a.HostID, Epoch: in.Epoch})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return out, fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
+		return out, fleet.Errorf(fleet.Conflict, "This job is no longer assigned to this agent.")
 	}
 	if err != nil {
 		return out, store.UserError(err)
@@ -72,10 +72,10 @@ func (api *API) ExchangeTransferData(ctx context.Context, a fleet.Actor, id flee
 // checkMeetRequest rejects malformed requests.
 func checkMeetRequest(in wire.TransferState) error {
 	if text, err := hex.DecodeString(in.Ticket); err != nil || len(text) != 0 && len(text) != 32 {
-		return fleet.Errorf(fleet.Malformed, "A ticket is identified by its SHA-256.")
+		return fleet.Errorf(fleet.Malformed, "The ticket must be a SHA-256 in hexadecimal.")
 	}
 	if len(in.Listens) > wire.MaxListens {
-		return fleet.Errorf(fleet.Malformed, "At most %d addresses.", wire.MaxListens)
+		return fleet.Errorf(fleet.Malformed, "A request may contain at most %d addresses.", wire.MaxListens)
 	}
 	for _, at := range in.Listens {
 		a, err := netip.ParseAddrPort(at)

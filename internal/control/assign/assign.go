@@ -23,6 +23,7 @@ import (
 type AssignableType struct {
 	typ                    string // prefix of subjects and audit actions
 	applyKind, releaseKind fleet.JobKind
+	reapplyKind            fleet.JobKind // empty: the type has no definition that can drift
 	lockObject             func(ctx context.Context, q *db.Queries, id string) (AssignableObject, error)
 	// checkHostsFit returns an Invalid error if one of the hosts cannot have the object.
 	checkHostsFit func(ctx context.Context, q *db.Queries, o AssignableObject, hosts []string) error
@@ -35,7 +36,7 @@ type AssignableType struct {
 	markDeleted    func(ctx context.Context, q *db.Queries, id string) error
 	deleteRow      func(ctx context.Context, q *db.Queries, id string) error
 	observedStatus func(wire.Finish) any // returns the state that the host observed after the job; nil if it reported none
-	// readAssigned returns the objects with their hosts, by name, for types that hosts report in full. nil: they do not
+	// readAssigned returns the objects with their hosts, sorted by name; nil: reports do not list all objects of the type
 	readAssigned func(ctx context.Context, q *db.Queries) ([]assignedObject, error)
 }
 
@@ -114,7 +115,7 @@ func (n *AssignableType) ChangeObject(ctx context.Context, s *store.Store, a fle
 		}
 		o.assignable, o.id = n, id
 		if o.changeRefusal != "" {
-			return fleet.Errorf(fleet.Conflict, "%s", o.changeRefusal)
+			return fleet.RefusalError(o.changeRefusal)
 		}
 		return do(q, o)
 	})
@@ -154,10 +155,15 @@ func (o AssignableObject) Assign(ctx context.Context, q *db.Queries, a fleet.Act
 	return jobs, nil
 }
 
-// queueJob queues a job of the object on one host, and cancels the object's queued jobs of the opposite kind there.
+// queueJob queues a job of the object on one host, and cancels the object's queued jobs of the opposite kind there. The
+// opposite of a release includes a reapply.
 func (o AssignableObject) queueJob(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, kind, opposite fleet.JobKind) (fleet.TaskID, error) {
+	opposites := []string{string(opposite)}
+	if reapply := o.assignable.reapplyKind; opposite == o.assignable.applyKind && reapply != "" {
+		opposites = append(opposites, string(reapply))
+	}
 	err := q.CancelWaiting(ctx, db.CancelWaitingParams{
-		Subject: o.Subject(), HostID: host, Kinds: []string{string(opposite)}, Error: "Not done: the opposite was requested before this task started.",
+		Subject: o.Subject(), HostID: host, Kinds: opposites, Error: "Not done: the opposite was requested before this task started.",
 	})
 	if err != nil {
 		return "", err
@@ -195,7 +201,7 @@ func (o AssignableObject) checkAction(ctx context.Context, q *db.Queries, host f
 	}
 	ok, why, err := o.assignable.actionAllowed(on, act)
 	if err == nil && !ok {
-		err = fleet.Errorf(fleet.Conflict, "%s", why)
+		err = fleet.RefusalError(why)
 	}
 	return err
 }

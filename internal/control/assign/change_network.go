@@ -2,6 +2,7 @@ package assign
 
 import (
 	"context"
+	"encoding/json"
 
 	"quantix/db"
 	"quantix/internal/control/store"
@@ -14,26 +15,31 @@ func ChangeNetwork(ctx context.Context, s *store.Store, a fleet.Actor, id fleet.
 	tasks := []fleet.TaskID{}
 	err := NetworkType.ChangeObject(ctx, s, a, string(id), func(q *db.Queries, o AssignableObject) error {
 		tasks = []fleet.TaskID{}
+		var was fleet.NetworkSpec
+		if err := copySpec(&was, *o.spec); err != nil {
+			return err
+		}
 		detail, err := change(q, o.spec)
 		if err != nil || detail == "" {
 			return err
 		}
-		if err := q.ChangeNetwork(ctx, db.ChangeNetworkParams{ID: id, Spec: o.spec}); err != nil {
-			return err
-		}
-		o.generation++
 		hosts, err := q.HostsGiven(ctx, db.HostsGivenParams{Noun: NetworkType.typ, ObjectID: o.id})
 		if err != nil {
 			return err
 		}
-		for _, h := range hosts {
-			task, err := o.queueJob(ctx, q, a, h, NetworkType.applyKind, NetworkType.releaseKind)
-			if err != nil {
-				return err
-			}
-			tasks = append(tasks, task)
+		if tasks, err = o.storeNetwork(ctx, q, a, was, hosts); err != nil {
+			return err
 		}
 		return o.Audit(ctx, q, a, act, detail)
 	})
 	return tasks, err
+}
+
+// copySpec copies a spec with everything that it refers to, because changes are made in place.
+func copySpec(to *fleet.NetworkSpec, from fleet.NetworkSpec) error {
+	text, err := json.Marshal(from)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, to)
 }

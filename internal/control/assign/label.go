@@ -232,7 +232,7 @@ func AssignByLabels(ctx context.Context, s *store.Store, a fleet.Actor) error {
 	}
 	work, err := s.LabelWork(ctx)
 	if err != nil {
-		return fmt.Errorf("pass labels: %w", store.UserError(err))
+		return fmt.Errorf("read the missing assignments by label: %w", store.UserError(err))
 	}
 	until := time.Now().Add(20 * time.Second)
 	var failed error

@@ -15,7 +15,7 @@ import (
 // NetworkType is the resource type of networks defined in Quantix. Hosts execute them as libvirt networks. Discovered
 // networks cannot be assigned.
 var NetworkType = newAssignableType(AssignableType{
-	typ: string(fleet.TypeNetwork), applyKind: fleet.NetworkApply, releaseKind: fleet.NetworkRelease,
+	typ: string(fleet.TypeNetwork), applyKind: fleet.NetworkApply, releaseKind: fleet.NetworkRelease, reapplyKind: fleet.NetworkReapply,
 	lockObject: func(ctx context.Context, q *db.Queries, id string) (AssignableObject, error) {
 		row, err := q.LockNetwork(ctx, fleet.NetworkID(id))
 		n := fleet.NetworkView{Network: store.NetworkFromRow(row)}

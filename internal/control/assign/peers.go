@@ -23,7 +23,7 @@ func UpdateOverlayPeers(ctx context.Context, s *store.Store, a fleet.Actor) erro
 	}
 	rows, err := s.Overlays(ctx)
 	if err != nil {
-		return fmt.Errorf("pass peers: %w", store.UserError(err))
+		return fmt.Errorf("read the overlay networks: %w", store.UserError(err))
 	}
 	var errs []error
 	for _, r := range rows {

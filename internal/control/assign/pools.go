@@ -14,7 +14,7 @@ import (
 
 // PoolType is the resource type of storage pools. Hosts execute them as libvirt pools.
 var PoolType = newAssignableType(AssignableType{
-	typ: "pool", applyKind: fleet.PoolApply, releaseKind: fleet.PoolRelease,
+	typ: "pool", applyKind: fleet.PoolApply, releaseKind: fleet.PoolRelease, reapplyKind: fleet.PoolReapply,
 	lockObject: func(ctx context.Context, q *db.Queries, id string) (AssignableObject, error) {
 		p, err := q.LockPool(ctx, fleet.PoolID(id))
 		_, leaving := store.PoolFromRow(p).Allows(fleet.ActAssign)
@@ -64,8 +64,8 @@ func poolActionAllowed(on db.AssignmentOnRow, act fleet.Action) (bool, string, e
 	return ok, why, nil
 }
 
-// checkPoolFits rejects hosts that have another pool with the same storage location, such as a directory or volume
-// group. It also rejects a second host for a pool that only one host can have.
+// checkPoolFits rejects hosts without the role storage, and hosts that have another pool with the same storage location,
+// such as a directory or volume group. It also rejects a second host for a pool that only one host can have.
 func checkPoolFits(ctx context.Context, q *db.Queries, o AssignableObject, hosts []string) error {
 	if o.oneHostReason != "" {
 		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.assignable.typ, ObjectID: o.id})
@@ -79,6 +79,15 @@ func checkPoolFits(ctx context.Context, q *db.Queries, o AssignableObject, hosts
 			checks.Add("hostIds", "%s", o.oneHostReason)
 			return checks.Err()
 		}
+	}
+	without, err := q.HostsWithoutStorageRole(ctx, hosts)
+	if err != nil {
+		return err
+	}
+	if len(without) > 0 {
+		var checks fleet.Checks
+		checks.Add("hostIds", "%s does not have the role storage. Give the host the role, or choose other hosts.", without[0])
+		return checks.Err()
 	}
 	taken, err := q.PlacesInUse(ctx, db.PlacesInUseParams{Hosts: hosts, PoolID: fleet.PoolID(o.id), Place: o.location})
 	if err != nil {
@@ -96,7 +105,7 @@ func checkPoolFits(ctx context.Context, q *db.Queries, o AssignableObject, hosts
 func checkPoolUnused(ctx context.Context, q *db.Queries, o AssignableObject, host fleet.HostID) error {
 	coming, err := q.PoolAwaited(ctx, db.PoolAwaitedParams{PoolID: o.id, Host: string(host)})
 	if err == nil && len(coming) > 0 {
-		err = fleet.Errorf(fleet.Conflict, "Disks of %s are being moved to pool %s. Wait until that has ended, or cancel it in the VMs' tasks.", strings.Join(coming, ", "), o.Name)
+		err = fleet.Errorf(fleet.Conflict, "Disks of %s are being moved to pool %s. Wait until the disk migrations have ended, or cancel them in the VMs' tasks.", strings.Join(coming, ", "), o.Name)
 	}
 	if err != nil {
 		return err
@@ -121,7 +130,7 @@ func objectInUseError(o AssignableObject, host fleet.HostID, vms []string, what 
 	if host == "" {
 		where = "still"
 	}
-	return fleet.Errorf(fleet.Conflict, "VMs %s have %s %s %s: %s. Delete or change them first.", where, what, o.assignable.typeLabel(), o.Name, strings.Join(vms, ", "))
+	return fleet.Errorf(fleet.Conflict, "VMs %s have %s %s %s: %s. Delete or change these VMs first.", where, what, o.assignable.typeLabel(), o.Name, strings.Join(vms, ", "))
 }
 
 // NewPoolObject returns a pool whose row the transaction has just created.

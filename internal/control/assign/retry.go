@@ -51,5 +51,5 @@ func nothingToRetryError(n *AssignableType, offline int) error {
 	if offline == 0 {
 		return fleet.Errorf(fleet.Conflict, "The %s has failed on none of its hosts, so there is nothing to try again.", n.typeLabel())
 	}
-	return fleet.Errorf(fleet.Conflict, "Where the %s failed, hosts are offline: %d of them. They retry automatically when they are online again.", n.typeLabel(), offline)
+	return fleet.Errorf(fleet.Conflict, "The %s has failed only on offline hosts (%d). These hosts retry automatically when they are online again.", n.typeLabel(), offline)
 }

@@ -3,9 +3,8 @@ package hosts
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"strings"
+	"time"
 
 	"quantix/db"
 	"quantix/internal/control/agentapi"
@@ -28,47 +27,64 @@ func New(s *store.Store, b *query.Queries, agents *agentapi.API, agentURL string
 	return &Hosts{store: s, queries: b, agents: agents, agentURL: agentURL}
 }
 
-// UpdateHost is the input of Hosts.UpdateHost. nil fields do not change.
+// UpdateHost is the input of Hosts.UpdateHost.
 type UpdateHost struct {
-	Labels       map[string]string // the complete set
-	Description  *string
-	Taints       []string // the complete set
-	IfGeneration int64    // expected generation; 0: not checked
+	Spec         fleet.HostSpec
+	ClusterID    fleet.ClusterID // empty: not changed
+	IfGeneration int64           // expected generation; 0: not checked
 }
 
-// UpdateHost changes a host's labels, taints and description in the database. The machine does not change, and VMs stay
-// on the host.
+// UpdateHost replaces a host's spec, and moves the host to the cluster. The machine does not change, and VMs stay on the
+// host. A cluster whose baseline the host does not support is refused.
 func (hs *Hosts) UpdateHost(ctx context.Context, a fleet.Actor, id fleet.HostID, in UpdateHost) (fleet.HostView, error) {
 	err := hs.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
 		if in.IfGeneration != 0 && in.IfGeneration != h.Generation {
 			return store.ChangedMeanwhileError("host", h.Generation, in.IfGeneration)
 		}
-		var checks fleet.Checks
-		changed := false
-		if in.Labels != nil && !maps.Equal(in.Labels, h.Spec.Labels) {
-			fleet.CheckLabels(&checks, "labels", in.Labels)
-			h.Spec.Labels, changed = in.Labels, true
+		if in.ClusterID != "" && in.ClusterID != h.ClusterID {
+			cluster, err := lockJoinedCluster(ctx, q, in.ClusterID, []fleet.HostID{id})
+			if err != nil {
+				return err
+			}
+			if err := setCluster(ctx, q, a, h, cluster); err != nil {
+				return err
+			}
 		}
-		if in.Description != nil && *in.Description != h.Spec.Description {
-			fleet.CheckDescription(&checks, "description", *in.Description)
-			h.Spec.Description, changed = *in.Description, true
-		}
-		if in.Taints != nil && !slices.Equal(in.Taints, h.Spec.Taints) {
-			fleet.CheckTaints(&checks, "taints", in.Taints)
-			h.Spec.Taints, changed = in.Taints, true
-		}
-		if err := checks.Err(); err != nil || !changed {
-			return err
-		}
-		if err := q.ChangeHost(ctx, db.ChangeHostParams{ID: id, Spec: h.Spec}); err != nil {
-			return err
-		}
-		return auditHost(ctx, q, a, "host.edit", h)
+		return changeSpec(ctx, q, a, h, in.Spec)
 	})
 	if err != nil {
 		return fleet.HostView{}, err
 	}
 	return hs.queries.GetHost(ctx, a, id)
+}
+
+// changeSpec checks and writes the locked host's new spec, unless it equals the old one.
+func changeSpec(ctx context.Context, q *db.Queries, a fleet.Actor, h db.Host, to fleet.HostSpec) error {
+	changes := h.Spec.Changes(to)
+	if len(changes) == 0 {
+		return nil
+	}
+	var checks fleet.Checks
+	to.Check(&checks, "spec", store.HostView(h, db.Cluster{}, nil, nil, "", time.Time{}).Capacity)
+	if err := checks.Err(); err != nil {
+		return err
+	}
+	if err := q.ChangeHost(ctx, db.ChangeHostParams{ID: h.ID, Spec: to}); err != nil {
+		return err
+	}
+	return store.Audit(ctx, q, a, "host.edit", fleet.Subject("host:"+string(h.ID)), h.Name, strings.Join(changes, ", "))
+}
+
+// CordonHost makes a host schedulable or cordons it. VMs on the host do not change.
+func (hs *Hosts) CordonHost(ctx context.Context, a fleet.Actor, id fleet.HostID, act fleet.Action) error {
+	return hs.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
+		if ok, why := store.HostView(h, db.Cluster{}, nil, nil, "", time.Time{}).Allows(act); !ok {
+			return fleet.RefusalError(why)
+		}
+		to := h.Spec
+		to.Schedulable = act == fleet.ActUncordon
+		return changeSpec(ctx, q, a, h, to)
+	})
 }
 
 func auditHost(ctx context.Context, q *db.Queries, a fleet.Actor, action string, h db.Host) error {

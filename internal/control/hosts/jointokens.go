@@ -29,7 +29,7 @@ func (hs *Hosts) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet.
 	}
 	if hs.agentURL == "" {
 		return fleet.JoinToken{}, fleet.Errorf(fleet.Unavailable,
-			"No portal runs on this database, and the settings do not say where agents reach one. Start it, or give --agent-url.")
+			"No portal uses this database now, and the settings contain no address of the portal for agents. Start the portal, or set --agent-url.")
 	}
 	certificate, err := hs.agents.AuthorityCertificate(ctx, fleet.SystemActor)
 	if err != nil {
@@ -77,7 +77,7 @@ func (hs *Hosts) RevokeJoinToken(ctx context.Context, a fleet.Actor, id fleet.Jo
 			if err != nil {
 				return store.NotFoundError(err, "join token")
 			}
-			return fleet.Errorf(fleet.Conflict, "The host %q has joined with this token already. Delete the host if it should not be here.", row.UsedBy)
+			return fleet.Errorf(fleet.Conflict, "The host %q has joined with this token already. Delete the host if Quantix should not manage it.", row.UsedBy)
 		}
 		if err != nil {
 			return err

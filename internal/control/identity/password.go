@@ -69,7 +69,7 @@ func (p *Identity) SetPassword(ctx context.Context, a fleet.Actor, id fleet.User
 		return err
 	}
 	if ok, why := (fleet.User{ID: id}).AllowsActionBy(a.UserID, fleet.ActPassword); !ok {
-		return fleet.Errorf(fleet.Conflict, "%s", why)
+		return fleet.RefusalError(why)
 	}
 	user, err := p.getUserRow(ctx, p.store.Queries, id)
 	if err != nil {

@@ -128,7 +128,8 @@ func (p *Identity) DeleteProject(ctx context.Context, a fleet.Actor, id fleet.Pr
 		}
 		return store.Audit(ctx, q, a, "project.delete", projectSubject(id), name, "")
 	})
-	// Instead of a query, rely on the foreign key, which also covers VMs that are created concurrently.
+	// Detect remaining objects of the project by the foreign key violation, because a query would miss VMs that are
+	// created concurrently.
 	const stillReferenced = "23503"
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == stillReferenced {
@@ -138,7 +139,7 @@ func (p *Identity) DeleteProject(ctx context.Context, a fleet.Actor, id fleet.Pr
 		}
 		project.VMs = max(project.VMs, 1)
 		_, why := project.Allows(fleet.ActDelete)
-		return fleet.Errorf(fleet.Conflict, "%s", why)
+		return fleet.RefusalError(why)
 	}
 	return err
 }

@@ -53,7 +53,7 @@ func (p *Identity) CreateToken(ctx context.Context, a fleet.Actor, name string, 
 	}
 	switch {
 	case a.UserID == "":
-		return fleet.Token{}, fleet.Errorf(fleet.Forbidden, "API tokens belong to people.")
+		return fleet.Token{}, fleet.Errorf(fleet.Forbidden, "Only a person can create API tokens.")
 	case a.MustChangePassword:
 		return fleet.Token{}, fleet.Errorf(fleet.Forbidden, "Change your password first.")
 	}

@@ -140,7 +140,7 @@ func (p *Identity) DeleteUser(ctx context.Context, a fleet.Actor, id fleet.UserI
 		return err
 	}
 	if ok, why := (fleet.User{ID: id}).AllowsActionBy(a.UserID, fleet.ActDelete); !ok {
-		return fleet.Errorf(fleet.Conflict, "%s", why)
+		return fleet.RefusalError(why)
 	}
 	return p.store.Tx(ctx, func(q *db.Queries) error {
 		admins, err := q.LockAdmins(ctx)

@@ -160,8 +160,8 @@ func CheckPortGroupsUsable(ctx context.Context, q *db.Queries, a fleet.Actor, pr
 		}
 		k := slices.IndexFunc(rows, func(r db.GroupsForRow) bool { return r.ID == n.NetworkID && r.Name == n.PortGroup })
 		switch {
-		// Closed and unknown port groups are refused with the same text, so that the error does not reveal which port groups
-		// exist.
+		// An unknown port group and a port group that the project may not use are refused with the same text, so that the
+		// error does not reveal which port groups exist.
 		case k < 0 || rows[k].Restricted && !rows[k].Granted && !all:
 			checks.Add(fmt.Sprintf("spec.nics[%d].portGroup", i), "The network has no port group %s that is open to this project.", n.PortGroup)
 		default:

@@ -80,7 +80,7 @@ func checkSecurityGroupLimit(ctx context.Context, q *db.Queries, project *fleet.
 	}
 	n, err := q.CountSecurityGroups(ctx, (*string)(project))
 	if err == nil && n >= fleet.MaxProjectGroups {
-		err = fleet.Errorf(fleet.Conflict, "There are %d security groups, which is the maximum. Delete some without NICs first.", n)
+		err = fleet.Errorf(fleet.Conflict, "There are %d security groups, which is the maximum. Delete security groups without NICs first.", n)
 	}
 	return err
 }
@@ -243,9 +243,9 @@ func securityGroupInUseError(a fleet.Actor, name string, rows []db.SecurityGroup
 		why = append(why, "port groups of networks give it to NICs: "+strings.Join(nets, ", "))
 	}
 	if hidden {
-		why = append(why, "others use it")
+		why = append(why, "objects of other projects use it")
 	}
-	return fleet.Errorf(fleet.Conflict, "The security group %s is in use: %s. Remove it there first.", name, strings.Join(why, "; "))
+	return fleet.Errorf(fleet.Conflict, "The security group %s is in use: %s. Remove these references first.", name, strings.Join(why, "; "))
 }
 
 // RetrySecurityGroup asks all hosts that failed to apply the group to try again.

@@ -18,12 +18,28 @@ import (
 // CandidateHosts reads what placement needs to know about all hosts, or about the given host, for a VM with the spec.
 // It locks the spec's pools, so that no host can release one until the transaction ends.
 func CandidateHosts(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec) ([]placement.Host, error) {
-	return CandidatesWithPools(ctx, q, a, host, spec, nil)
+	return Candidates{Host: host, Spec: spec}.Read(ctx, q, a)
 }
 
 // CandidatesWithPools works like CandidateHosts and also reads and locks the pools in others.
 func CandidatesWithPools(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec, others []fleet.PoolID) ([]placement.Host, error) {
-	ids := store.ToStrings(append(spec.Pools(), others...))
+	return Candidates{Host: host, Spec: spec, Pools: others}.Read(ctx, q, a)
+}
+
+// Candidates selects the hosts that placement chooses among for a VM with the spec.
+type Candidates struct {
+	Host    fleet.HostID    // only this host; empty: all hosts
+	Cluster fleet.ClusterID // only hosts of this cluster; empty: of all clusters
+	Spec    fleet.VMSpec
+	Pools   []fleet.PoolID // read and locked in addition to the spec's pools
+	NewVM   bool           // without a CPU model, the VM gets the baseline of the host's cluster
+}
+
+// Read reads what placement needs to know about the hosts. It locks the pools, so that no host can release one until the
+// transaction ends.
+func (c Candidates) Read(ctx context.Context, q *db.Queries, a fleet.Actor) ([]placement.Host, error) {
+	host, spec := c.Host, c.Spec
+	ids := store.ToStrings(append(spec.Pools(), c.Pools...))
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	if err := q.LockPools(ctx, ids); err != nil {
@@ -44,7 +60,10 @@ func CandidatesWithPools(ctx context.Context, q *db.Queries, a fleet.Actor, host
 	if err != nil {
 		return nil, err
 	}
-	rows, err := q.Candidates(ctx, db.CandidatesParams{Pools: ids, Host: string(host), Model: spec.NamedCPUModel()})
+	useBaseline := c.NewVM && spec.CPU.Model == ""
+	rows, err := q.Candidates(ctx, db.CandidatesParams{
+		Pools: ids, Host: string(host), Cluster: string(c.Cluster), Model: spec.NamedCPUModel(), UseBaseline: useBaseline,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +73,8 @@ func CandidatesWithPools(ctx context.Context, q *db.Queries, a fleet.Actor, host
 		return nil, err
 	}
 	for _, sum := range sums {
+		sum.Mib += committed[sum.HostID].Mib
+		sum.Cpus += committed[sum.HostID].Cpus
 		committed[sum.HostID] = sum
 	}
 	reserved, err := CPUReservations(ctx, q, host)
@@ -80,14 +101,14 @@ func CandidatesWithPools(ctx context.Context, q *db.Queries, a fleet.Actor, host
 	for i, r := range rows {
 		h := placement.Host{
 			ID: r.ID, Name: r.Name, Phase: store.HostPhase(r.SeenAt, r.LookedAt, store.ConnectedIfReported(r.Reported, r.Connected), r.Conflict, r.Now), Error: cmp.Or(r.Error, fleet.StaleInventoryError),
-			MemoryMiB: r.MemoryBytes >> 20, CommittedMiB: committed[r.ID].Mib, CommittedCPUs: committed[r.ID].Cpus, Networks: r.Networks, NICs: room[r.ID], Unsupported: map[string]string{},
+			Spec: r.Spec, Capacity: store.HostCapacity(r.Spec, r.Cluster.Spec, r.Processors, r.MemoryBytes), CommittedMiB: committed[r.ID].Mib, CommittedCPUs: committed[r.ID].Cpus, Networks: r.Networks, NICs: room[r.ID], Unsupported: map[string]string{},
 			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{}, SharedElsewhere: map[fleet.Volref]string{},
 		}
 		h.AgentFields, h.Devices = r.VmFields, devices[r.ID]
-		h.Processors, h.ReservedCPU, h.Taints = int(r.Processors), reserved[r.ID], r.Taints
-		h.LacksCPUModel, h.BandwidthLimited = r.LacksModel, limited
-		if err := json.Unmarshal(r.Labels, &h.Labels); err != nil {
-			return nil, fmt.Errorf("read the labels of host %s: %w", r.Name, err)
+		h.ReservedCPU, h.BandwidthLimited = reserved[r.ID], limited
+		h.Cluster, h.CPUModel, h.MissingFeatures = store.ClusterFromRow(r.Cluster), spec.NamedCPUModel(), r.MissingFeatures
+		if useBaseline {
+			h.CPUModel = h.Cluster.Spec.CPUModel
 		}
 		var gaps []fleet.VMGap
 		if err := json.Unmarshal(r.VmGaps, &gaps); err != nil {
@@ -157,9 +178,9 @@ func checkVolumesIdle(ctx context.Context, q *db.Queries, spec fleet.VMSpec) err
 		}
 		for _, w := range works[ref.PoolID] {
 			about, _ := w.Subject.Volume()
-			// Jobs of the kinds VolumeHash and VolumeRead are allowed, because they only read the volume.
+			// Jobs of the kinds VolumeHash and VolumeRead do not conflict, because they only read the volume.
 			if about == ref && w.Kind != fleet.VolumeHash && w.Kind != fleet.VolumeRead || w.Kind == fleet.VolumeRename && w.Source == ref.Volume {
-				return fleet.Errorf(fleet.Conflict, "The volume %sis in use: %s. Wait until that has ended, and try again.", ref.Volume, strings.ToLower(w.Kind.Info().Verb))
+				return fleet.Errorf(fleet.Conflict, "The volume %s is in use: %s. Wait until that task has ended, and try again.", ref.Volume, strings.ToLower(w.Kind.Info().Verb))
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/fleet"
+	"quantix/internal/placement"
 )
 
 // ResolveCPUModel replaces fleet.BaselineModel in the spec by the newest CPU model that all hosts support.
@@ -24,7 +25,7 @@ func ResolveCPUModel(ctx context.Context, q *db.Queries, spec *fleet.VMSpec) err
 			return fmt.Errorf("read the CPU models of %d hosts: %w", r.Hosts, err)
 		}
 	}
-	if spec.CPU.Model = fleet.NewestModel(sets); spec.CPU.Model == "" {
+	if spec.CPU.Model = placement.NewestModel(sets); spec.CPU.Model == "" {
 		var checks fleet.Checks
 		checks.Add("spec.cpu.model", "No named CPU model is supported by all hosts. Choose another model.")
 		return checks.Err()

@@ -125,7 +125,7 @@ func AddPlacementRules(ctx context.Context, q *db.Queries, vm fleet.Meta, rules 
 		return err
 	}
 	for i := range hosts {
-		ruling := &placement.HostRules{Labels: hosts[i].Labels, Taints: hosts[i].Taints, Matches: make([]placement.RuleMatches, len(rules)), ExcludedBy: shunned[hosts[i].ID], VM: vm}
+		ruling := &placement.HostRules{Matches: make([]placement.RuleMatches, len(rules)), ExcludedBy: shunned[hosts[i].ID], VM: vm}
 		for k, r := range rules {
 			if ruling.Matches[k], err = all.otherVMsOn(vm, r, hosts[i].ID); err != nil {
 				return err
@@ -172,11 +172,7 @@ func (p *Placing) RecordBrokenRules(ctx context.Context, a fleet.Actor) error {
 		}
 		on := map[fleet.HostID]placement.Host{}
 		for _, h := range hosts {
-			var labels map[string]string
-			if err := json.Unmarshal(h.Labels, &labels); err != nil {
-				return fmt.Errorf("read the labels of host %s: %w", h.Name, err)
-			}
-			on[h.ID] = placement.Host{ID: h.ID, Name: h.Name, Labels: labels}
+			on[h.ID] = placement.Host{ID: h.ID, Name: h.Name, Spec: h.Spec}
 		}
 		ruled := make([][]fleet.PlacementRule, len(rows))
 		queries := map[vmQuery]bool{}
@@ -217,7 +213,7 @@ func (p *Placing) RecordBrokenRules(ctx context.Context, a fleet.Actor) error {
 
 // brokenRules returns the indexes of the VM's required rules that the host violates.
 func (all ruleMatches) brokenRules(vm fleet.Meta, rules []fleet.PlacementRule, h placement.Host) ([]int32, error) {
-	h.Rules = &placement.HostRules{Labels: h.Labels, Matches: make([]placement.RuleMatches, len(rules)), VM: vm}
+	h.Rules = &placement.HostRules{Matches: make([]placement.RuleMatches, len(rules)), VM: vm}
 	var err error
 	for k, r := range rules {
 		if h.Rules.Matches[k], err = all.otherVMsOn(vm, r, h.ID); err != nil {

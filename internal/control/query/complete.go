@@ -43,6 +43,11 @@ func (b *Queries) Complete(ctx context.Context, a fleet.Actor, list, text string
 		not, word = "-", word[1:]
 	}
 	key, value, colon := strings.Cut(word, ":")
+	if name, rest, equals := strings.Cut(word, "="); equals && !colon {
+		if _, known := keys.Find(name); known {
+			key, value, colon = name, rest, true
+		}
+	}
 	if !colon {
 		return completeFilterKey(keys, not, word), nil
 	}
@@ -117,6 +122,8 @@ func (b *Queries) completeFilterValue(ctx context.Context, a fleet.Actor, k flee
 		if policy.May(a, policy.InfraSee, "") {
 			sql = "SELECT name FROM hosts WHERE name LIKE " + like
 		}
+	case "cluster":
+		sql = "SELECT name FROM clusters WHERE name LIKE " + like
 	case "pool":
 		sql = "SELECT name FROM pools WHERE name LIKE " + like
 	case "network":

@@ -9,7 +9,7 @@ import (
 
 // Each filter key of a list has a condition in the list's listFilter, and each condition belongs to a filter key of the
 // list.
-func TestFilterKeysHaveConditions(t *testing.T) {
+func TestEveryFilterKeyHasSQLCondition(t *testing.T) {
 	t.Parallel()
 	for list, c := range map[string]struct {
 		keys       fleet.FilterKeys
@@ -19,6 +19,7 @@ func TestFilterKeysHaveConditions(t *testing.T) {
 		"VMs":            {fleet.VMKeys, vmFilter, nil},
 		"discovered VMs": {fleet.DiscoveredKeys, discoveredFilter, nil},
 		"hosts":          {fleet.HostKeys, hostFilter, nil},
+		"clusters":       {fleet.ClusterKeys, clusterFilter, nil},
 		"pools":          {fleet.PoolKeys, poolFilter, []string{"health", "source", "used", "free"}},
 		"networks":       {fleet.NetworkKeys, networkFilter, nil},
 		"images":         {fleet.ImageKeys, imageFilter, nil},

@@ -19,6 +19,7 @@ type fleetTotals struct {
 	sharedPoolSpaces map[fleet.PoolID]fleet.PoolSpace // capacity of shared pools on many hosts
 	storage          fleet.PoolSpace                  // all pools, each file system counted once
 	poolCauses       []poolCause                      // pools that need attention, by cause
+	drift            []fleet.Attention                // pools and networks with another definition on a host
 }
 
 // computeFleetTotals computes the totals from the database. Pages read them from the cache Queries.fleetTotals.
@@ -38,6 +39,9 @@ func (b *Queries) computeFleetTotals(ctx context.Context, _ []fleetKey) (map[fle
 		return nil, err
 	}
 	if w.poolCauses, err = b.poolCauses(ctx, w.pools); err != nil {
+		return nil, err
+	}
+	if w.drift, err = b.driftAttention(ctx); err != nil {
 		return nil, err
 	}
 	many := []string{}

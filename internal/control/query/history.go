@@ -7,6 +7,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 )
 
 // fillHistory fills in the 24-hour history of each host status of one object.
@@ -20,7 +21,7 @@ func fillHistory[C any](ctx context.Context, b *Queries, n fleet.ResourceType, i
 		hosts[i] = string(host)
 	}
 	now := time.Now()
-	since := fleet.DayStart(now)
+	since := policy.DayStart(now)
 	quarters, err := b.store.StatusQuarters(ctx, db.StatusQuartersParams{Noun: string(n), ObjectID: id, Hosts: hosts, Since: since})
 	if err != nil {
 		return store.UserError(err)
@@ -29,16 +30,16 @@ func fillHistory[C any](ctx context.Context, b *Queries, n fleet.ResourceType, i
 	if err != nil {
 		return store.UserError(err)
 	}
-	changes, offline := map[fleet.HostID][]fleet.SeverityChange{}, map[fleet.HostID][]fleet.OfflinePeriod{}
+	changes, offline := map[fleet.HostID][]policy.SeverityChange{}, map[fleet.HostID][]policy.OfflinePeriod{}
 	for _, q := range quarters {
-		changes[q.HostID] = append(changes[q.HostID], fleet.SeverityChange{Quarter: q.Quarter, Worst: fleet.SeverityByRank(int(q.Worst)), Last: fleet.SeverityByRank(int(q.Last))})
+		changes[q.HostID] = append(changes[q.HostID], policy.SeverityChange{Quarter: q.Quarter, Worst: policy.SeverityByRank(int(q.Worst)), Last: policy.SeverityByRank(int(q.Last))})
 	}
 	for _, q := range periods {
-		offline[q.HostID] = append(offline[q.HostID], fleet.OfflinePeriod{Since: q.Since, Until: q.Until})
+		offline[q.HostID] = append(offline[q.HostID], policy.OfflinePeriod{Since: q.Since, Until: q.Until})
 	}
 	for i := range statuses {
 		host, day := at(&statuses[i])
-		*day = fleet.ComputeDay(now, changes[host], offline[host])
+		*day = policy.ComputeDay(now, changes[host], offline[host])
 	}
 	return nil
 }

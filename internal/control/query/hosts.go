@@ -31,6 +31,8 @@ var hostSortOrders = sortOrders[fleet.HostView]{
 var hostFilter = listFilter{
 	"state":       exactText("(" + hostPhaseSQL + ")"),
 	"name":        lowerText("h.name"),
+	"cluster":     rowByName("h.cluster_id", "clusters"),
+	"cordoned":    exactText("CASE WHEN h.spec->>'schedulable' = 'false' THEN 'yes' ELSE 'no' END"),
 	"label":       labels("(h.spec->'labels')"),
 	"vms":         number("COALESCE(c.vms, 0)", 1),
 	"vcpus":       number("COALESCE(c.cpus, 0)", 1),
@@ -83,18 +85,19 @@ func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	if err != nil {
 		return fleet.Page[fleet.HostView]{}, err
 	}
-	tables := "FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id"
+	tables := "FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id"
 	if usesHostCounters(p.sort, terms) {
 		tables += s.joinHostCounters(sums.hosts)
 	}
-	items, err := collectRows(ctx, b, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, h.status, s.seen_at, s.looked_at, COALESCE(s.conflict, ''), now()
+	items, err := collectRows(ctx, b, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, h.status, cl.id, cl.name, cl.spec, s.seen_at, s.looked_at, COALESCE(s.conflict, ''), now()
 		`+tables+s.whereClause()+tail, &s, func(row pgx.CollectableRow) (fleet.HostView, error) {
 		var r db.Host
+		var cluster db.Cluster
 		var seen, looked *time.Time
 		var conflict string
 		var now time.Time
-		err := row.Scan(&r.ID, &r.Name, &r.Spec, &r.Generation, &r.CreatedAt, &r.Status, &seen, &looked, &conflict, &now)
-		v := store.HostView(r, seen, looked, conflict, now)
+		err := row.Scan(&r.ID, &r.Name, &r.Spec, &r.Generation, &r.CreatedAt, &r.Status, &cluster.ID, &cluster.Name, &cluster.Spec, &seen, &looked, &conflict, &now)
+		v := store.HostView(r, cluster, seen, looked, conflict, now)
 		sum := sums.hosts[r.ID]
 		v.VMs, v.Deleting, v.CommittedCPUs, v.CommittedMiB = sum.vms, sum.deleting, sum.cpus, sum.memoryMiB
 		return v, err

@@ -30,7 +30,7 @@ func (b *Queries) NetworkAddresses(ctx context.Context, a fleet.Actor, id fleet.
 		return out, err
 	}
 	if n.Spec == nil {
-		return out, fleet.Errorf(fleet.Conflict, "This network was found on hosts, so its addresses are not defined in Quantix.")
+		return out, fleet.Errorf(fleet.Conflict, "This network was discovered on hosts, so its addresses are not defined in Quantix.")
 	}
 	of, err := b.AddressBook(ctx, a, id, host)
 	if err != nil {
@@ -76,10 +76,10 @@ func addressNICs(r db.NICsOnRow) (out []policy.AddressNIC, err error) {
 	var macs []string
 	var seen []fleet.NICState
 	if err := json.Unmarshal(r.Macs, &macs); err != nil {
-		return nil, fmt.Errorf("NICs of VM %s: %w", r.ID, err)
+		return nil, fmt.Errorf("read the NICs of VM %s: %w", r.ID, err)
 	}
 	if err := json.Unmarshal(r.Seen, &seen); err != nil {
-		return nil, fmt.Errorf("reported NICs of VM %s: %w", r.ID, err)
+		return nil, fmt.Errorf("read the reported NICs of VM %s: %w", r.ID, err)
 	}
 	host := policy.ReportingHost{ID: r.HostID, Name: r.HostName, SeenAt: r.LookedAt, Fresh: r.Fresh}
 	for _, mac := range macs {
@@ -112,7 +112,7 @@ func (b *Queries) networkLeases(ctx context.Context, id fleet.NetworkID, host fl
 	for _, r := range rows {
 		var leases []fleet.DHCPLease
 		if err := json.Unmarshal(r.Leases, &leases); err != nil {
-			return nil, fmt.Errorf("leases of host %s: %w", r.HostID, err)
+			return nil, fmt.Errorf("read the DHCP leases of host %s: %w", r.HostID, err)
 		}
 		for _, l := range leases {
 			out = append(out, policy.AddressLease{Host: policy.ReportingHost{ID: r.HostID, Name: r.HostName, SeenAt: r.LookedAt, Fresh: r.Fresh}, DHCPLease: l})
@@ -189,7 +189,7 @@ func (b *Queries) vmAddresses(ctx context.Context, a fleet.Actor, vm fleet.VMVie
 func reservedAddress(s *fleet.NetworkSpec, mac string) (ip, whyNot string) {
 	switch {
 	case s == nil:
-		return "", "This network was found on hosts. Reserve addresses in the DHCP server of that network."
+		return "", "This network was discovered on hosts. Reserve addresses in the DHCP server of that network."
 	case s.IPv4 == nil || s.IPv4.DHCP == nil:
 		return "", "DHCP is off in this network."
 	}

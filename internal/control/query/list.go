@@ -20,8 +20,8 @@ type list[T any] struct {
 	filter listFilter // conditions of keys
 	id     string     // column of the ID; empty: objects are not read alone
 
-	// restrict limits the rows to those that the actor may see. A list with a choice of project also limits them to the
-	// project if project is not empty. nil: no limit.
+	// restrict limits the result to rows that the actor may see. In lists that can be limited to a project, restrict also
+	// limits the result to project, unless project is empty. nil: no limit.
 	restrict func(s *statementBuilder, a fleet.Actor, project fleet.ProjectID)
 	// read reads the rows that s selects. tail follows the WHERE clause.
 	read func(b *Queries, ctx context.Context, a fleet.Actor, s *statementBuilder, tail string) ([]T, error)

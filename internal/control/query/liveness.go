@@ -51,8 +51,8 @@ var unobservedPhases = []string{string(fleet.PhaseCreating), string(fleet.PhaseD
 const (
 	// observedSQL is the condition that the VM's phase depends on reports of its host.
 	observedSQL = "v.deleted_at IS NULL AND v.status IS NOT NULL AND v.observed_generation > 0"
-	// unobservedSQL is the negation of observedSQL. It also contains the two phases of such VMs, so that PostgreSQL can
-	// use an index.
+	// unobservedSQL is the negation of observedSQL. PostgreSQL can use an index for the condition on the phases creating
+	// and deleting, which all VMs that fail observedSQL have.
 	unobservedSQL = "v.heard IN ('creating', 'deleting') AND NOT (" + observedSQL + ")"
 )
 

@@ -61,7 +61,7 @@ func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.
 	}
 	for ref, owner := range used { // an owner on one host does not use volumes of the same name on other hosts
 		if !slices.ContainsFunc(usable, func(v NamedVolume) bool { return v.Ref == ref }) {
-			return nil, fleet.Errorf(fleet.Conflict, "%s is a disk of the VM %s. Choose one that no VM uses.", ref.Volume, owner.Name)
+			return nil, fleet.Errorf(fleet.Conflict, "%s is a disk of the VM %s. Choose a volume that no VM uses.", ref.Volume, owner.Name)
 		}
 	}
 	return usable, nil

@@ -12,6 +12,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/store"
+	"quantix/internal/drift"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -79,14 +80,19 @@ func (b *Queries) groupNetworkStatuses(ctx context.Context, of []fleet.NetworkID
 }
 
 // addNetworkHealth fills in the health of the networks.
-func (b *Queries) addNetworkHealth(ctx context.Context, views []fleet.NetworkView) error {
+func (b *Queries) addNetworkHealth(ctx context.Context, a fleet.Actor, views []fleet.NetworkView) error {
 	ids := make([]fleet.NetworkID, len(views))
 	for i, v := range views {
 		ids[i] = v.ID
 	}
 	sums, err := b.networkSums.getTotals(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	drifted, err := b.driftedHosts(ctx, a, networkColumn, store.ToStrings(ids))
 	for i := range views {
 		views[i].Health = networkHealth(sums[views[i].ID])
+		views[i].Health.Drifted = drifted[string(views[i].ID)]
 	}
 	return err
 }
@@ -250,10 +256,14 @@ func (b *Queries) NetworkHost(ctx context.Context, a fleet.Actor, id fleet.Netwo
 // readNetworkStatuses reads the host statuses (alias a) of networks that s selects, in no order. They contain the
 // hosts' reports without DHCP leases.
 func (b *Queries) readNetworkStatuses(ctx context.Context, s statementBuilder) ([]fleet.NetworkHost, error) {
-	return collectRows(ctx, b, `SELECT a.network_id, a.host_id, h.name, a.status - 'leases', s.looked_at, a.asked = 'assign', a.asked = 'release', now()
+	return collectRows(ctx, b, `SELECT a.network_id, a.host_id, h.name, a.status - 'leases', a.ignored_drift, s.looked_at, a.asked = 'assign', a.asked = 'release', now()
 		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.whereClause(), &s, func(x pgx.CollectableRow) (h fleet.NetworkHost, err error) {
 		var now time.Time
-		err = x.Scan(&h.NetworkID, &h.HostID, &h.HostName, &h.Status, &h.SeenAt, &h.Assigned, &h.Releasing, &now)
+		var ignored []fleet.Drift
+		err = x.Scan(&h.NetworkID, &h.HostID, &h.HostName, &h.Status, &ignored, &h.SeenAt, &h.Assigned, &h.Releasing, &now)
+		if h.Status != nil {
+			h.Status.Drift = drift.MarkIgnored(h.Status.Drift, ignored)
+		}
 		h.State = h.StateAt(now)
 		return h, err
 	})

@@ -30,10 +30,11 @@ var networkSortOrders = sortOrders[fleet.NetworkView]{
 
 // networkFilter are the conditions of fleet.NetworkKeys.
 var networkFilter = listFilter{
-	"name": lowerText("lower(n.name)"),
-	"kind": exactText("n.kind"),
-	"host": assignedHost("network_id", "n.id"),
-	"uuid": lowerText("n.id"),
+	"name":  lowerText("lower(n.name)"),
+	"kind":  exactText("n.kind"),
+	"drift": driftedOnHost("network_id", "n.id"),
+	"host":  assignedHost("network_id", "n.id"),
+	"uuid":  lowerText("n.id"),
 }
 
 var networkList = list[fleet.NetworkView]{
@@ -60,7 +61,7 @@ func (b *Queries) readNetworks(ctx context.Context, a fleet.Actor, s *statementB
 		return views, err
 	}
 	views = redactAll(a, views, redactNetwork)
-	if err := b.addNetworkHealth(ctx, views); err != nil {
+	if err := b.addNetworkHealth(ctx, a, views); err != nil {
 		return nil, err
 	}
 	if err := b.addHostsIfFew(ctx, a, views); err != nil {

@@ -133,7 +133,8 @@ func addHostTotals(o *fleet.Overview, sums *publishedTotals, totals fleetTotals)
 }
 
 // addPoolTotals adds the numbers of pools by health to o, and the rows of the Needs attention list for pools. An actor
-// who sees hosts gets one row per cause; any other actor gets the summary of each pool.
+// who sees hosts gets one row per cause, and the drift of pools and networks; any other actor gets the summary of each
+// pool.
 func (b *Queries) addPoolTotals(ctx context.Context, a fleet.Actor, o *fleet.Overview, totals fleetTotals) error {
 	pools, err := b.readPoolRows(ctx, statementBuilder{}, " ORDER BY p.name, p.id")
 	if err != nil {
@@ -161,7 +162,7 @@ func (b *Queries) addPoolTotals(ctx context.Context, a fleet.Actor, o *fleet.Ove
 		}
 	}
 	if store.SeesHosts(a) {
-		o.Attention = append(o.Attention, poolAttention(totals.poolCauses, views)...)
+		o.Attention = slices.Concat(o.Attention, poolAttention(totals.poolCauses, views), totals.drift)
 	} else {
 		o.Attention = append(o.Attention, plain.Rows...)
 	}

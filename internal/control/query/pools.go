@@ -28,8 +28,13 @@ func (b *Queries) poolViews(ctx context.Context, a fleet.Actor, rows []db.Pool) 
 		return nil, err
 	}
 	rooms, err := b.sharedCapacities(ctx, rows, groups)
+	if err != nil {
+		return views, err
+	}
+	drifted, err := b.driftedHosts(ctx, a, poolColumn, store.ToStrings(ids))
 	for i, r := range rows {
 		views[i] = poolView(a, r, groups[r.ID], rooms[r.ID])
+		views[i].Health.Drifted = drifted[string(r.ID)]
 	}
 	return views, err
 }
@@ -71,6 +76,7 @@ var poolSortOrders = sortOrders[fleet.PoolView]{
 var poolFilter = listFilter{
 	"name":        lowerText("p.name"),
 	"kind":        exactText("p.spec->>'kind'"),
+	"drift":       driftedOnHost("pool_id", "p.id"),
 	"host":        assignedHost("pool_id", "p.id"),
 	"description": partOfText("p.spec->>'description'"),
 	"created":     day("p.created_at"),
@@ -197,6 +203,11 @@ func (b *Queries) poolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID
 		page.Items = []fleet.PoolHost{}
 		return v, page, nil
 	}
+	drifted, err := b.driftedHosts(ctx, a, poolColumn, []string{string(id)})
+	if err != nil {
+		return v, page, err
+	}
+	v.Health.Drifted = drifted[string(id)]
 	first, err := b.poolStatuses.statusPage(ctx, id, groups[id], fleet.Query{Limit: q.Limit})
 	if err == nil {
 		err = b.fillPoolImpact(ctx, id, first.Items)

@@ -165,6 +165,7 @@ type searchedType struct {
 // searchedTypes are the searched resource types, except VMs, discovered VMs and hosts, which are also found by other
 // values.
 var searchedTypes = []searchedType{
+	{fleet.TypeCluster, "clusters cl", "COALESCE(cl.spec->>'cpuModel', '')", nil},
 	{fleet.TypePool, "pools p", "p.spec->>'kind'", nil},
 	{fleet.TypeNetwork, "networks n", "n.kind", (*statementBuilder).whereNetworkListed},
 	{fleet.TypeImage, "images i", "concat_ws(' ', i.os->>'name', i.os->>'version', i.os->>'arch')", func(s *statementBuilder, a fleet.Actor, _ fleet.ProjectID) {

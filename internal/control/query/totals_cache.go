@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// maxUncachedHosts is the maximum number of hosts of a total that is not cached: each request computes it.
+	// maxUncachedHosts is the number of hosts up to which a total is not cached: each request computes the total.
 	maxUncachedHosts = 1000
 	// refreshInterval is the interval at which cached totals are computed again. maxTotalAge is the maximum age of a total
-	// that requests get. If it is older, they wait for a new one.
+	// that a request returns. If the cached total is older, the request waits for a new total.
 	refreshInterval, maxTotalAge = 3 * time.Second, 5 * time.Second
 	// idleTimeout is how long a total is still refreshed after the last request for it.
 	idleTimeout    = time.Minute

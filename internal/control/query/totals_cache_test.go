@@ -89,7 +89,7 @@ func advanceTime(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestManyHostsTotalIsRefreshedInBackground(t *testing.T) {
+func TestTotalOverManyHostsIsRefreshedInBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCache(maxUncachedHosts + 1)
 		c.wantValue(t, "first", 0, 1)
@@ -133,7 +133,7 @@ func TestManyHostsTotalIsRefreshedInBackground(t *testing.T) {
 	})
 }
 
-func TestFewHostsTotalIsCountedPerRequest(t *testing.T) {
+func TestTotalOverFewHostsIsCountedPerRequest(t *testing.T) {
 	c := newTestCache(maxUncachedHosts)
 	for n := range 3 {
 		c.setValue(n)

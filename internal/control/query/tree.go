@@ -23,13 +23,14 @@ type TreeQuery struct {
 	After    string          // Next of the previous page
 	LabelKey string          // view "vms": groups a project's VMs by this label; empty for no groups
 	Project  fleet.ProjectID // empty for all visible projects
+	Host     fleet.HostID    // view "hosts", Layout: the host of the page's object; empty: none
 }
 
-// TreeNode is one row of the tree. With Key as TreeQuery.Node, Tree returns the node's children. The keys "host:<id>",
-// "vm:<id>", "pool:<id>" and "net:<id>" are also wake-up keys.
+// TreeNode is one row of the tree. With Key as TreeQuery.Node, Tree returns the node's children. The keys "cluster:<id>",
+// "host:<id>", "vm:<id>", "pool:<id>" and "net:<id>" are also wake-up keys.
 type TreeNode struct {
 	Key string `json:"key"`
-	// Kind is "host", "found" (the group of a host's unmanaged VMs), "foundVM", "vm", "project", "label", "storage",
+	// Kind is "cluster", "host", "found" (the group of a host's unmanaged VMs), "foundVM", "vm", "project", "label", "storage",
 	// "pool" or "network".
 	Kind        string         `json:"kind"`
 	ID          string         `json:"id"`               // of the object; empty for groups
@@ -57,7 +58,12 @@ func (b *Queries) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLev
 	typ, id, _ := strings.Cut(q.Node, ":")
 	switch q.View + "/" + typ {
 	case "hosts/":
-		return b.hostsTreeLevel(ctx, page)
+		return b.hostsTreeRoot(ctx, page)
+	case "hosts/cluster":
+		if validIDOrEmpty(id) == "" {
+			return TreeLevel{Nodes: []TreeNode{}}, nil
+		}
+		return b.hostsTreeLevel(ctx, page, fleet.ClusterID(id))
 	case "hosts/host":
 		return b.hostTreeLevel(ctx, a, page, fleet.HostID(id))
 	case "hosts/found":
@@ -78,8 +84,36 @@ func (b *Queries) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLev
 	return TreeLevel{}, fleet.Errorf(fleet.NotFound, "There is no such node in the inventory.")
 }
 
-func (b *Queries) hostsTreeLevel(ctx context.Context, q fleet.Query) (TreeLevel, error) {
-	p, rq, err := hostsTreeQuery(q)
+// hostsTreeRoot returns the clusters, or the hosts while there is only one cluster.
+func (b *Queries) hostsTreeRoot(ctx context.Context, q fleet.Query) (TreeLevel, error) {
+	rq := clustersTreeQuery()
+	clusters, err := collectRows(ctx, b, rq.sql, rq.s, rq.scan)
+	if err != nil {
+		return TreeLevel{}, err
+	}
+	if len(clusters) < 2 {
+		return b.hostsTreeLevel(ctx, q, "")
+	}
+	return TreeLevel{Nodes: clusters}, nil
+}
+
+// clustersTreeQuery builds the query for all clusters. Their number is limited: see fleet.MaxClusters.
+func clustersTreeQuery() rowQuery[TreeNode] {
+	const sql = "SELECT cl.id, cl.name, EXISTS (SELECT 1 FROM hosts h WHERE h.cluster_id = cl.id) FROM clusters cl ORDER BY cl.name"
+	return rowQuery[TreeNode]{sql, new(statementBuilder), func(row pgx.CollectableRow) (TreeNode, error) {
+		var id fleet.ClusterID
+		var name string
+		var hasHosts bool
+		err := row.Scan(&id, &name, &hasHosts)
+		node := newTreeNode(fleet.TypeCluster, id, name)
+		node.HasChildren = hasHosts
+		return node, err
+	}}
+}
+
+// hostsTreeLevel returns the hosts of a cluster, or all hosts if cluster is empty.
+func (b *Queries) hostsTreeLevel(ctx context.Context, q fleet.Query, cluster fleet.ClusterID) (TreeLevel, error) {
+	p, rq, err := hostsTreeQuery(q, cluster)
 	if err != nil {
 		return TreeLevel{}, err
 	}
@@ -91,13 +125,17 @@ func (b *Queries) hostsTreeLevel(ctx context.Context, q fleet.Query) (TreeLevel,
 	return newTreeLevel(p.buildPage(hosts), sums.hostTreeNode), err
 }
 
-// hostsTreeQuery builds the query for one page of hosts with only their names and phases.
-func hostsTreeQuery(q fleet.Query) (pagePosition[fleet.HostView], rowQuery[fleet.HostView], error) {
+// hostsTreeQuery builds the query for one page of hosts, of all clusters if cluster is empty, with only their names and
+// phases.
+func hostsTreeQuery(q fleet.Query, cluster fleet.ClusterID) (pagePosition[fleet.HostView], rowQuery[fleet.HostView], error) {
 	p, err := hostSortOrders.parsePaging(q, "name")
 	if err != nil {
 		return p, rowQuery[fleet.HostView]{}, err
 	}
 	s := new(statementBuilder)
+	if cluster != "" {
+		s.addCondition("h.cluster_id = " + s.keyArg(string(cluster)))
+	}
 	tail := p.applyCursor(s)
 	sql := "SELECT h.id, h.name, " + hostPhaseSQL + " FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id" + s.whereClause() + tail
 	return p, rowQuery[fleet.HostView]{sql, s, func(row pgx.CollectableRow) (v fleet.HostView, err error) {

@@ -48,7 +48,7 @@ func (b *Queries) SaveView(ctx context.Context, a fleet.Actor, list, name, query
 		return fleet.SavedView{}, err
 	}
 	if a.UserID == "" {
-		return fleet.SavedView{}, fleet.Errorf(fleet.Forbidden, "Views belong to people.")
+		return fleet.SavedView{}, fleet.Errorf(fleet.Forbidden, "Only a person can save views.")
 	}
 	name = strings.TrimSpace(name)
 	query, err := checkSavedView(list, name, query)

@@ -135,7 +135,12 @@ var vmFilter = listFilter{
 	"attention": func(f filterScope, t fleet.FilterTerm) error { return f.addAttentionTerm(f, f.statementBuilder, t) },
 	"drift":     func(f filterScope, t fleet.FilterTerm) error { return f.addDriftTerm(f, f.statementBuilder, t) },
 	"host":      rowByName("v.host_id", "hosts"),
-	"project":   rowByName("v.project_id", "projects"),
+	"cluster": func(f filterScope, t fleet.FilterTerm) error {
+		ids, err := f.idsByName(f, "clusters", t.Alternatives)
+		f.addConditionOrNegation(t.Not, "v.host_id IN (SELECT h.id FROM hosts h WHERE "+f.oneOfSQL("h.cluster_id", ids)+")")
+		return err
+	},
+	"project": rowByName("v.project_id", "projects"),
 	"name": conditionOf(func(f filterScope, t fleet.FilterTerm) string {
 		return f.matchTextByTrigrams(t.Not, "v.name", lowerMatches(t.Alternatives))
 	}),

@@ -43,13 +43,13 @@ func scanVMRows() pgx.RowToFunc[fleet.VMView] {
 	r.scanTargets = []any{
 		&r.ID, &r.project, &r.host, &r.Name, &r.labels, &r.Description, &r.Cpus, &r.MemoryMib, &r.Generation, &r.CreatedAt, &r.DeletedAt,
 		&r.ObservedGeneration, &r.ordered, &r.Elsewhere, &r.Misplaced, &r.power, &r.nextBoot, &r.pendingUnplug, &r.addresses, &r.fullSpec, &r.Status,
-		&r.ExpiresAt, &r.ExpiryStops, &r.Expiry, &r.ScheduleTrouble, &r.hostName, &r.projectName, &r.seen, &r.now, &r.load,
+		&r.IgnoredDrift, &r.ExpiresAt, &r.ExpiryStops, &r.Expiry, &r.ScheduleTrouble, &r.hostName, &r.projectName, &r.seen, &r.now, &r.load,
 	}
 	return r.scanRow
 }
 
 func (r *vmRow) scanRow(row pgx.CollectableRow) (fleet.VMView, error) {
-	r.Misplaced, r.ExpiresAt = nil, nil
+	r.Misplaced, r.ExpiresAt, r.IgnoredDrift = nil, nil, nil
 	// reset the values of the previous row
 	r.Elsewhere, r.nextBoot, r.pendingUnplug, r.fullSpec, r.Status, r.Spec = nil, nil, nil, nil, nil, fleet.VMSpec{}
 	err := row.Scan(r.scanTargets...)

@@ -26,21 +26,23 @@ const (
 			/ NULLIF(extract(epoch FROM m.at - m.before_at) * 1e7, 0))::real
 		FROM host_meters m WHERE m.host_id = v.host_id AND m.at > now() - interval '1 minute') AS cpu_percent`
 	vmColumnsSQL = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at,
-		v.status, v.observed_generation, v.ordered, v.elsewhere, v.misplaced, ` + expiryAndScheduleColumnsSQL + `, ` + vmNamesSQL + `, ` + vmLoadSQL + `,
+		v.status, v.observed_generation, v.ordered, v.elsewhere, v.misplaced, ` + ignoredDriftSQL + `, ` + expiryAndScheduleColumnsSQL + `, ` + vmNamesSQL + `, ` + vmLoadSQL + `,
 		ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
 			WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}'))) AS networks`
-	// expiryAndScheduleColumnsSQL are the columns for the reasons to need attention that the portal itself finds: the
-	// expiry and a failed snapshot schedule. All other reasons come from the host's report.
+	// expiryAndScheduleColumnsSQL are the columns of two problems that the portal detects without the host: the VM's
+	// expiry and a failed snapshot schedule.
 	expiryAndScheduleColumnsSQL = `v.expires_at, v.expiry_stops, v.expiry, v.schedule_trouble`
 	vmTablesSQL                 = ` FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id`
 
+	// ignoredDriftSQL is the ignored drift, which few VMs have.
+	ignoredDriftSQL = `NULLIF(v.ignored_drift, '[]')`
 	// needsFullRowSQL is the condition that the VM's displayed phase may depend on its complete spec and status.
 	needsFullRowSQL = `v.attention OR v.elsewhere IS NOT NULL`
 	vmRowColumnsSQL = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.cpus, v.memory_mib, v.generation, v.created_at, v.deleted_at,
 		v.observed_generation, v.ordered, v.elsewhere, v.misplaced, CASE WHEN v.status IS NOT NULL THEN COALESCE(v.status->>'power', '') END AS power,
 		v.status->'nextBoot' AS next_boot, v.status->'pendingUnplug' AS held_back, jsonb_path_query_array(v.status, '$.nics[*].addresses[*]') AS addresses,
 		CASE WHEN ` + needsFullRowSQL + ` THEN v.spec END AS spec, CASE WHEN ` + needsFullRowSQL + ` THEN v.status END AS status, ` +
-		expiryAndScheduleColumnsSQL + `, ` + vmNamesSQL
+		ignoredDriftSQL + `, ` + expiryAndScheduleColumnsSQL + `, ` + vmNamesSQL
 )
 
 var (
@@ -60,7 +62,7 @@ func scanVM(row pgx.CollectableRow) (fleet.VMView, error) {
 	var load *float64
 	var networks []string
 	err := row.Scan(&r.ID, &r.ProjectID, &r.HostID, &r.Name, &r.Labels, &r.Description, &r.Spec, &r.Generation, &r.CreatedAt, &r.DeletedAt,
-		&r.Status, &r.ObservedGeneration, &r.Ordered, &r.Elsewhere, &r.Misplaced,
+		&r.Status, &r.ObservedGeneration, &r.Ordered, &r.Elsewhere, &r.Misplaced, &r.IgnoredDrift,
 		&r.ExpiresAt, &r.ExpiryStops, &r.Expiry, &r.ScheduleTrouble, &host, &project, &seen, &now, &load, &networks)
 	store.FillNetworkNames(r.Spec.NICs, networks)
 	return withCPULoad(store.VMView(r, host, project, seen, now), load), err

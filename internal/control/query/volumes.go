@@ -25,7 +25,7 @@ type VolumeOn struct {
 	VM       *VMRef       `json:"vm,omitempty"` // VM whose disk the volume is
 	// Published is the image published from the volume; nil if there is none.
 	Published *Published `json:"published,omitempty"`
-	// Unfit is the reason why the volume cannot be published, for actors who may publish volumes.
+	// Unfit is the reason why the volume cannot be published; empty: it can, or the actor may not publish volumes.
 	Unfit string `json:"unfit,omitempty"`
 	// Orphan is set if nothing uses the volume: no domain on a host, no VM spec, no other volume and no image. It is never
 	// set for LUNs, which computers outside Quantix may use.

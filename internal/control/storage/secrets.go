@@ -28,7 +28,7 @@ func (st *Storage) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet
 			return err
 		}
 		if ok, why := (fleet.Pool{Spec: spec}).Allows(fleet.ActCredentials); !ok {
-			return fleet.Errorf(fleet.Conflict, "%s", why)
+			return fleet.RefusalError(why)
 		}
 		var checks fleet.Checks
 		if spec.CheckSecret(&checks, "secret", secret); checks.Err() != nil {

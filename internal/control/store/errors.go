@@ -51,7 +51,7 @@ func UserError(err error) error {
 		return err
 	case errors.As(err, &pg):
 		if text, ok := constraintErrorTexts[pg.ConstraintName]; ok {
-			return fleet.Errorf(fleet.Conflict, "%s", text)
+			return fleet.RefusalError(text)
 		}
 		if pg.Code == "22021" || pg.Code == "22P05" {
 			return fleet.Errorf(fleet.Malformed, "Text must be UTF-8 without NUL characters.")
@@ -60,7 +60,7 @@ func UserError(err error) error {
 			text := cmp.Or(resourceErrorTexts[pg.Code], "The database lacks resources for this request. VMs keep running; try again in a moment.")
 			return fmt.Errorf("%w (%w)", fleet.Errorf(fleet.Unavailable, "%s", text), err)
 		}
-		// Class 57 is a shutdown and class 08 a failed connection. A read-only server has become a standby.
+		// SQLSTATE class 57 means a shutdown, and class 08 a failed connection. A read-only server has become a standby.
 		if pg.Code[:2] == "57" || pg.Code[:2] == "08" || pg.Code == db.SQLStateReadOnly {
 			return UnavailableError(err)
 		}
@@ -104,6 +104,8 @@ var constraintErrorTexts = map[string]string{
 	"pool_name_taken":           "A pool with this name exists already. Choose another name.",
 	"network_name_taken":        "A network with this name exists already, or was found on a host a moment ago. Choose another name.",
 	"host_name_taken":           "A host with this name has joined already. Give the new host another name.",
+	"cluster_name_taken":        "A cluster with this name exists already. Choose another name.",
+	"hosts_cluster_id_fkey":     "The cluster was deleted a moment ago. Choose another one.",
 	"vms_host_id_fkey":          "The host was removed a moment ago. Choose another one.",
 	"security_group_name_taken": "A security group with this name exists already. Choose another name.",
 	"host_machine_taken":        "This machine has joined already under another name. Delete that host first.",

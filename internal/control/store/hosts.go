@@ -7,18 +7,33 @@ import (
 	"quantix/internal/fleet"
 )
 
-// HostView returns the view of a host row at time now. seen is the time of the agent's last contact, and looked the
-// time of its last inventory.
-func HostView(r db.Host, seen, looked *time.Time, conflict string, now time.Time) fleet.HostView {
+// HostView returns the view of a host row at time now. cluster is the host's cluster, seen the time of the agent's last
+// contact, and looked the time of its last inventory.
+func HostView(r db.Host, cluster db.Cluster, seen, looked *time.Time, conflict string, now time.Time) fleet.HostView {
 	h := fleet.Host{
 		ID: r.ID, Name: r.Name, Spec: r.Spec, Generation: r.Generation, Status: r.Status, SeenAt: seen, InventoryAt: looked, Conflict: conflict, CreatedAt: r.CreatedAt,
 	}
-	return fleet.HostView{Host: h, Phase: h.Phase(now)}
+	v := fleet.HostView{Host: h, Phase: h.Phase(now), ClusterID: cluster.ID, ClusterName: cluster.Name}
+	if h.Status != nil {
+		v.Capacity = HostCapacity(h.Spec, cluster.Spec, int64(h.Status.Inventory.CPU.Threads), h.Status.Inventory.MemoryBytes)
+		v.BaselineGap = h.Status.Inventory.GapOf(cluster.Spec.CPUModel)
+	}
+	return v
+}
+
+// HostCapacity returns what a host with this spec, in a cluster with this spec, can allocate.
+func HostCapacity(host fleet.HostSpec, cluster fleet.ClusterSpec, threads, memoryBytes int64) fleet.HostCapacity {
+	return host.Capacity(int(threads), memoryBytes>>20, cluster.Overcommit)
+}
+
+// ClusterFromRow returns a cluster row as a fleet type.
+func ClusterFromRow(r db.Cluster) fleet.Cluster {
+	return fleet.Cluster{ID: r.ID, Name: r.Name, Spec: r.Spec, Generation: r.Generation, CreatedAt: r.CreatedAt}
 }
 
 // HostViewFromRow works like HostView and adds the resources used by the host's VMs.
 func HostViewFromRow(r db.GetHostRow) fleet.HostView {
-	v := HostView(r.Host, r.SeenAt, r.LookedAt, r.Conflict, r.Now)
+	v := HostView(r.Host, r.Cluster, r.SeenAt, r.LookedAt, r.Conflict, r.Now)
 	v.VMs, v.Deleting, v.CommittedCPUs, v.CommittedMiB, v.Load = int(r.Vms), int(r.Leaving), int(r.Cpus), r.MemoryMib, r.Load
 	return v
 }

@@ -109,9 +109,9 @@ type pipelinedTxConn struct {
 }
 
 const (
-	// beginPipelinedSQL makes the transaction collect its wake-ups, and plan only with indexes. PostgreSQL keeps a generic
-	// plan as long as the connection. A plan with a sequential scan, made while a table was nearly empty, would later scan
-	// a full table.
+	// beginPipelinedSQL makes the transaction collect its wake-ups, and plan only with indexes. PostgreSQL caches a
+	// generic plan until the connection closes. A plan with a sequential scan, made while a table was nearly empty, would
+	// later scan a full table.
 	beginPipelinedSQL = `SELECT set_config('quantix.told', '-', true), set_config('lock_timeout', $1, true), set_config('plan_cache_mode', 'force_generic_plan', true),
 		set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
 	// endPipelinedSQL runs deferred triggers and returns the collected wake-ups.

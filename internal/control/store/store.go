@@ -78,7 +78,7 @@ func (s *Store) RunPass(ctx context.Context, a fleet.Actor, name string, do func
 		return do(q)
 	})
 	if err != nil {
-		return fmt.Errorf("pass %s: %w", name, err)
+		return fmt.Errorf("run the pass %s: %w", name, err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"quantix/db"
+	"quantix/internal/drift"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -21,8 +22,18 @@ func VMFromRow(r db.VM) fleet.VM {
 			Protection:      fleet.VMProtection{Protected: r.Protected, Lock: r.Lock, ExpiresAt: r.ExpiresAt, ExpiryStops: r.ExpiryStops, Expiry: r.Expiry},
 			ScheduleTrouble: r.ScheduleTrouble,
 		},
-		Spec: r.Spec, Status: r.Status, Sightings: r.Elsewhere,
+		Spec: r.Spec, Status: withIgnoredDrift(r.Status, r.IgnoredDrift), Sightings: r.Elsewhere,
 	}
+}
+
+// withIgnoredDrift returns the reported status with the drift marked that a user ignores.
+func withIgnoredDrift(reported *fleet.VMStatus, ignored []fleet.Drift) *fleet.VMStatus {
+	if reported == nil || len(reported.Drift) == 0 {
+		return reported
+	}
+	s := *reported
+	s.Drift = drift.MarkIgnored(s.Drift, ignored)
+	return &s
 }
 
 func intsFromInt32s(all []int32) (out []int) {
@@ -90,7 +101,7 @@ func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, pe
 		return v, err
 	}
 	if v = RedactVMForActions(a, v); v.ChangeRefusal != "" {
-		return fleet.VMView{}, fleet.Errorf(fleet.Conflict, "%s", v.ChangeRefusal)
+		return fleet.VMView{}, fleet.RefusalError(v.ChangeRefusal)
 	}
 	return v, nil
 }

@@ -36,7 +36,7 @@ type Client struct {
 func New(portal, token string, via *http.Client) (*Client, error) {
 	u, err := url.Parse(portal)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, fmt.Errorf("%q is no portal address: write it as https://host", portal)
+		return nil, fmt.Errorf("%q is not a portal address: write the address as https://host", portal)
 	}
 	if via == nil {
 		via = &http.Client{Timeout: 30 * time.Second}
@@ -107,7 +107,7 @@ func (c *Client) do(ctx context.Context, r request) (http.Header, error) {
 	}
 	answer, err := c.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("ask the portal: %w", err)
+		return nil, fmt.Errorf("send the request to the portal: %w", err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode/100 != 2 {

@@ -40,7 +40,7 @@ func TestAPIRefusalHasDetailAndFields(t *testing.T) {
 	}
 }
 
-func TestProxyErrorPageIsPlainError(t *testing.T) {
+func TestProxyHTMLErrorReturnsStatusText(t *testing.T) {
 	t.Parallel()
 	c := newTestClient(t, 502, `<html>Bad gateway</html>`)
 	if _, err := c.Hosts(t.Context(), fleet.Query{}); StatusOf(err) != 502 || err.Error() != "Bad Gateway" {
@@ -48,7 +48,7 @@ func TestProxyErrorPageIsPlainError(t *testing.T) {
 	}
 }
 
-func TestWaitEndsWithContext(t *testing.T) {
+func TestWaitVMStopsWhenContextCancelled(t *testing.T) {
 	t.Parallel()
 	c := newTestClient(t, 200, `{"id":"x","name":"web","phase":"starting"}`)
 	ctx, cancel := context.WithCancel(t.Context())

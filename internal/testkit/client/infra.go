@@ -31,7 +31,12 @@ func (c *Client) DeleteHost(ctx context.Context, id fleet.HostID) error {
 
 // ClearConflict clears the flag that a second agent uses the host's identity.
 func (c *Client) ClearConflict(ctx context.Context, id fleet.HostID) (fleet.HostView, error) {
-	return changeObject[fleet.HostView](ctx, c, http.MethodPost, map[string]string{"action": "clear-conflict"}, "hosts", string(id), "actions")
+	return c.ActOnHost(ctx, id, fleet.ActClearConflict)
+}
+
+// ActOnHost executes an action on a host: cordon, uncordon or clear-conflict.
+func (c *Client) ActOnHost(ctx context.Context, id fleet.HostID, act fleet.Action) (fleet.HostView, error) {
+	return changeObject[fleet.HostView](ctx, c, http.MethodPost, map[string]fleet.Action{"action": act}, "hosts", string(id), "actions")
 }
 
 // DiscoveredVMs returns one page of a host's unmanaged VMs.

@@ -37,14 +37,14 @@ func compareWithFile(file string, got []byte, write bool) error {
 			return err
 		}
 		if lost := removedNames("", old, now); len(lost) > 0 {
-			return fmt.Errorf("%s: other programs read these names, so they cannot be removed or change their types:\n\t%s", file, strings.Join(lost, "\n\t"))
+			return fmt.Errorf("%s: other programs read these names, so they must not be removed or change their types:\n\t%s", file, strings.Join(lost, "\n\t"))
 		}
 	}
 	if write {
 		return os.WriteFile(file, got, 0o644)
 	}
 	if diff := cmp.Diff(string(was), string(got)); diff != "" {
-		return fmt.Errorf("%s: run \"go test -update\" here for what was added (-file +now):\n%s", file, diff)
+		return fmt.Errorf("%s: run \"go test -update\" in this package to add the new names (-file +now):\n%s", file, diff)
 	}
 	return nil
 }

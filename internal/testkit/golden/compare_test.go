@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestGoldenFileNamesMayOnlyBeAdded(t *testing.T) {
+func TestGoldenFileRefusesRemovedOrRetypedFields(t *testing.T) {
 	t.Parallel()
 	const was = `{"VM": {"name": "web", "cpus": 1, "load": 1.5, "on": true, "at": "2026-01-02T03:04:05Z", "take": "any JSON",
 		"disks": [{"size": 1}, {"pool": "p"}], "labels": {"a": "b"}, "none": null}}`

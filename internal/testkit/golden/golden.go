@@ -121,6 +121,6 @@ func Text(t *testing.T, file, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s: it is now\n%s\nnot\n%s", file, got, want)
+		t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
 	}
 }

@@ -218,7 +218,7 @@ func (r *runner) checkOutcomes(ctx context.Context, name string, got []testOutco
 	}
 	revision, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output()
 	if err != nil {
-		return fmt.Errorf("name the revision: %w", err)
+		return fmt.Errorf("read the revision: %w", err)
 	}
 	var rows []string
 	for _, o := range flakyTests(got) {

@@ -32,7 +32,7 @@ func TestShardsCoverEveryOrdealTest(t *testing.T) {
 	}
 }
 
-func TestTestWithoutShardRefused(t *testing.T) {
+func TestAssignTestsRefusesTestWithoutShard(t *testing.T) {
 	t.Parallel()
 	one := []shard{{name: "a", pkg: "p", tests: "^TestA"}}
 	for name, c := range map[string]struct {
@@ -49,7 +49,7 @@ func TestTestWithoutShardRefused(t *testing.T) {
 	}
 }
 
-func TestOnlyTaggedFilesBelongToOrdeal(t *testing.T) {
+func TestOrdealIncludesOnlyFilesWithBuildTag(t *testing.T) {
 	t.Parallel()
 	for head, want := range map[string]int{
 		"//go:build linux && ordeal":  1,
@@ -97,7 +97,7 @@ func outcomeNames(all []testOutcome) (out []string) {
 	return out
 }
 
-func TestFailureThatPassesWhenRepeatedIsFlaky(t *testing.T) {
+func TestFailedTestThatPassesOnRerunIsFlaky(t *testing.T) {
 	t.Parallel()
 	all, err := readOutcomes(strings.NewReader(sampleEvents + samplePassed))
 	if err != nil {

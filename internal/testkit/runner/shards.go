@@ -26,7 +26,7 @@ const (
 
 // shards are all shards of the ordeal. The last shard of a package contains the package's remaining tests.
 var shards = []shard{
-	{"conformance", libvirtPkg, `^Test(Conformance|Pair)$`, `^agent/(hypervisor|libvirt|mock|pooldir|state)/|^agent/[^/]+\.go$|^internal/(fleet|lab)/`, false},
+	{"conformance", libvirtPkg, `^Test(TwoHost)?Conformance$`, `^agent/(hypervisor|libvirt|mock|pooldir|state)/|^agent/[^/]+\.go$|^internal/(fleet|lab)/`, false},
 	{"cut-off", libvirtPkg, `CutOff|Interrupted|ChangesOver|Pivot|HasLost`, `^agent/libvirt/(faults|cutoff|childagent|wholeagent|snap|move|merge|apply|orphan|domxml/metadata|hostfile/wait|storage/(pools|report))|^agent/(hypervisor|state)/|^agent/[^/]+\.go$`, false},
 	{"storage", libvirtPkg, `Pool|NFS|RBD|Gluster|ISCSI|Volume|Wipe|Rename|Storage|Download|Upload`, `^agent/(libvirt/(hostfile|storage|pool|volume|ceph|iscsi|rename|status)|pooldir|state|fetch|upload|image|transfer|blockdev)|^internal/lab/`, false},
 	{"networks", libvirtPkg, `Network|SecurityGroup|Spoof|Frames|Firewall|DHCP|PortGroup|Reserved|MTU|Filter`, `^agent/(libvirt/(network|filter|portgroup|reserv|retune|domxml/nicfilter)|link)|^internal/lab/`, false},

@@ -22,7 +22,7 @@ func GuestSlot() (release func(), err error) {
 func lockSlotFile(path string) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("take the guest slot: %w", err)
+		return nil, fmt.Errorf("acquire the guest slot: %w", err)
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -38,7 +38,7 @@ func lockSlotFile(path string) (release func(), err error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("take the guest slot: %w", err)
+		return nil, fmt.Errorf("acquire the guest slot: %w", err)
 	}
 	return func() { f.Close() }, nil
 }

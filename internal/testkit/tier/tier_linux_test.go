@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestGuestSlotIsExclusive(t *testing.T) {
+func TestGuestTestsRunInOneProcessAtATime(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "slot")
 	release, err := lockSlotFile(path)

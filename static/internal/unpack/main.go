@@ -68,7 +68,7 @@ func (p vendoredPackage) install() error {
 	}
 	for from, to := range p.Take {
 		if err := copyFiles(content, from, filepath.Join(staticFolder, p.Into, filepath.FromSlash(to))); err != nil {
-			return fmt.Errorf("take %s: %w", from, err)
+			return fmt.Errorf("copy %s: %w", from, err)
 		}
 	}
 	if len(p.Icons) == 0 {
@@ -110,7 +110,7 @@ func copyFiles(content map[string][]byte, from, to string) error {
 		taken++
 	}
 	if taken == 0 {
-		return fmt.Errorf("the package has no such folder")
+		return fmt.Errorf("the folder is not in the package, or has no .js and license files")
 	}
 	return nil
 }

@@ -19,8 +19,18 @@ test("a destructive request is sent only after confirmation in a dialog", async 
   is([asked(), sent.length], [null, 0], "cancelled:");
   $("form button").click();
   await settle();
+  is(document.activeElement.className, "btn danger");
   gone = heard("close", asked());
   document.activeElement.click();
   await gone;
   is([asked(), sent], [null, ["/vms/1/actions"]], "confirmed:");
+});
+
+test("the confirming button of an action that loses no data has the primary tone", async () => {
+  page(`<form hx-post="/vms/1/actions" hx-confirm="Shut down web? The guest shuts down." data-tone="primary" hx-swap="none"><button>Shut down</button></form>`);
+  htmx.process(document.body);
+  $("form button").click();
+  await settle();
+  is([document.activeElement.className, document.activeElement.textContent], ["btn primary", "Shut down"]);
+  $("dialog [data-close]").click();
 });

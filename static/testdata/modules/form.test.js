@@ -40,6 +40,23 @@ test("a search field works in a new row, and Enter in it does not submit the for
   is([press(box, "Enter"), press(box, "a")], [true, false]);
 });
 
+test("a field's error disappears when the user changes the field", () => {
+  const bad = (name, inner) => `<div class="field bad" id="at-${name}">${inner}<p class="error" id="${name}-error">Wrong.</p></div>`;
+  page(`<form>${bad("name", `<input name="name" aria-invalid="true" aria-describedby="name-hint name-error">`)}
+    ${bad("memory", `<input name="memory" aria-invalid="true" aria-describedby="memory-error">`)}<div class="field"><select name="memory"><option>GiB</option><option>MiB</option></select></div>
+    ${bad("pool", `<input data-find name="q"><select name="pool" aria-invalid="true"><option>a</option></select>`)}
+    <div class="part-list"><div><p class="error">No row.</p></div><div data-rows><div class="row-item">${bad("size", `<input name="size">`)}<p class="error">This row.</p></div><div class="row-item"><p class="error">That row.</p></div></div></div></form>`);
+  const errors = () => $$(".error").map((error) => error.id || error.textContent);
+  write($("[data-find]"), "nfs");
+  is(errors(), ["name-error", "memory-error", "pool-error", "No row.", "size-error", "This row.", "That row."], "a search for the value is no change:");
+  write($("[name=name]"), "web-01");
+  is([errors()[0], $("#at-name").className, $("[name=name]").hasAttribute("aria-invalid"), $("[name=name]").getAttribute("aria-describedby")], ["memory-error", "field", false, "name-hint"]);
+  $("select[name=memory]").dispatchEvent(new Event("change", { bubbles: true }));
+  is([errors()[0], $("input[name=memory]").hasAttribute("aria-describedby")], ["pool-error", false], "the unit is changed:");
+  write($("[name=size]"), "20");
+  is(errors(), ["pool-error", "That row."]);
+});
+
 test("the delete button is disabled until the required name is typed", () => {
   page(`<style>form:has([value=keep]:checked) .if-delete { display: none }</style><form><input type="radio" name="disks" value="keep" checked>
     <input type="radio" name="disks" value="delete"><div class="if-delete"><input id="name" data-confirm-name="web"></div><button class="danger">Delete</button></form>`);

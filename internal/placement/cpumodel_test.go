@@ -1,12 +1,12 @@
-package fleet_test
+package placement_test
 
 import (
 	"testing"
 
-	"quantix/internal/fleet"
+	"quantix/internal/placement"
 )
 
-func TestNewestModelIsNewestCommonCPUModel(t *testing.T) {
+func TestNewestModelReturnsNewestCommonCPUModel(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		sets [][]string
@@ -25,7 +25,7 @@ func TestNewestModelIsNewestCommonCPUModel(t *testing.T) {
 		"model named like a variant": {[][]string{{"Haswell-noTSX", "Haswell"}, {"Haswell-noTSX"}}, "Haswell-noTSX"},
 		"name with a known prefix":   {[][]string{{"EPYCXX", "EPYC-Turin"}}, ""},
 	} {
-		if got := fleet.NewestModel(c.sets); got != c.want {
+		if got := placement.NewestModel(c.sets); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

@@ -1,12 +1,14 @@
-package fleet
+package fetch
 
 import (
 	"encoding/hex"
 	"strings"
+
+	"quantix/internal/fleet"
 )
 
-// MaxChecksumFile is the maximum size of a checksum file, in bytes.
-const MaxChecksumFile = 1 << 20
+// maxChecksumFile is the maximum size of a checksum file, in bytes.
+const maxChecksumFile = 1 << 20
 
 // FindChecksum returns the checksum of the named file in a checksum file, as "sha256:…" or "sha512:…"; SHA-512 is
 // preferred. It reads lines of coreutils ("<digits>  name", "<digits> *name"), of BSD ("SHA256 (name) = <digits>"), or
@@ -28,7 +30,7 @@ func FindChecksum(text, name string) (string, error) {
 			alone = append(alone, algorithm+":"+digest)
 		case strings.TrimPrefix(of, "./") == name:
 			if was := found[algorithm]; was != "" && was != digest {
-				return "", Errorf(Conflict, "The checksum file has two different checksums for %s, so the right one is unknown.", name)
+				return "", fleet.Errorf(fleet.Conflict, "The checksum file has two different checksums for %s, so the right one is unknown.", name)
 			}
 			found[algorithm] = digest
 		}
@@ -41,7 +43,7 @@ func FindChecksum(text, name string) (string, error) {
 			return algorithm + ":" + digest, nil
 		}
 	}
-	return "", Errorf(Conflict, "The checksum file has no SHA-256 or SHA-512 of %s. Check both addresses.", name)
+	return "", fleet.Errorf(fleet.Conflict, "The checksum file has no SHA-256 or SHA-512 of %s. Check both addresses.", name)
 }
 
 // checksumLine parses one line of a checksum file. digest is empty if the line has no known digest, name if it names no
@@ -66,6 +68,9 @@ func checksumLine(line string) (name, algorithm, digest string) {
 	}
 	return "", "", ""
 }
+
+// digests are the algorithms of checksum files with their length in hexadecimal digits.
+var digests = map[string]int{"sha256": 64, "sha512": 128}
 
 func isDigest(text string, digits int) bool {
 	_, err := hex.DecodeString(text)
