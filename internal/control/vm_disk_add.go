@@ -118,7 +118,7 @@ func (n *addedDiskSet) completeAddedDisks(ctx context.Context, q *db.Queries, a 
 			return first, err
 		}
 	}
-	hosts, err := placing.CandidatesWithPools(ctx, q, a, old.HostID, n.spec, poolsWithCopies(plans))
+	hosts, err := placing.Candidates{Host: old.HostID, Spec: n.spec, Pools: poolsWithCopies(plans)}.Read(ctx, q, a)
 	if err != nil {
 		return first, err
 	}

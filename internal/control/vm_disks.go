@@ -154,7 +154,7 @@ func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 		checks.Add("volume", "The pool has or had a volume with this name. Choose another name: a new disk never replaces data.")
 		return checks.Err()
 	}
-	hosts, err := placing.CandidateHosts(ctx, q, a, vm.HostID, fleet.VMSpec{Disks: []fleet.Disk{d}})
+	hosts, err := placing.Candidates{Host: vm.HostID, Spec: fleet.VMSpec{Disks: []fleet.Disk{d}}}.Read(ctx, q, a)
 	if err != nil || len(hosts) == 0 {
 		return err
 	}

@@ -263,7 +263,7 @@ func (e vmEdit) check(ctx context.Context, q *db.Queries, a fleet.Actor, macs ma
 	if err := macs.assignMACs(ctx, q, a, old, vm.Spec.NICs); err != nil {
 		return err
 	}
-	hosts, err := placing.CandidateHosts(ctx, q, a, vm.HostID, needed)
+	hosts, err := placing.Candidates{Host: vm.HostID, Spec: needed}.Read(ctx, q, a)
 	if err != nil || len(hosts) == 0 {
 		return err
 	}

@@ -92,8 +92,8 @@ func checkDiskGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old flee
 		return err
 	}
 	pools := slices.DeleteFunc(slices.Clone(more), func(d fleet.Disk) bool { return d.PoolID == "" })
-	// CandidateHosts locks the pools, so no new volume job can be queued until this transaction ends.
-	hosts, err := placing.CandidateHosts(ctx, q, a, old.HostID, fleet.VMSpec{Disks: pools})
+	// Read locks the pools, so no new volume job can be queued until this transaction ends.
+	hosts, err := placing.Candidates{Host: old.HostID, Spec: fleet.VMSpec{Disks: pools}}.Read(ctx, q, a)
 	if err != nil || len(hosts) == 0 {
 		return err
 	}

@@ -244,7 +244,7 @@ func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm flee
 	bare := vm.Spec
 	bare.Disks = nil
 	ids := slices.DeleteFunc(append(vm.Spec.Pools(), pools.ids...), func(id fleet.PoolID) bool { return id == "" })
-	hosts, err := placing.CandidatesWithPools(ctx, q, a, named, bare, ids)
+	hosts, err := placing.Candidates{Host: named, Spec: bare, Pools: ids}.Read(ctx, q, a)
 	if err != nil {
 		return nil, err
 	}

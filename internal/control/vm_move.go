@@ -130,7 +130,7 @@ func diskMigrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm 
 	for k, id := range pools.ids {
 		disks[k] = fleet.Disk{PoolID: id, SizeBytes: size}
 	}
-	hosts, err := placing.CandidateHosts(ctx, q, a, vm.HostID, fleet.VMSpec{Disks: disks})
+	hosts, err := placing.Candidates{Host: vm.HostID, Spec: fleet.VMSpec{Disks: disks}}.Read(ctx, q, a)
 	if err != nil {
 		return nil, err
 	}

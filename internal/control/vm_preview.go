@@ -81,9 +81,9 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 		if err := checkDiskKinds(ctx, q, a, spec.Disks); err != nil {
 			return err
 		}
-		asked := in
-		asked.Spec = spec
-		if hosts, err = asked.candidates("", append(poolsWithCopies(plans), from.sourcePools()...)).Read(ctx, q, a); err != nil {
+		resolved := in // with the IDs of its networks
+		resolved.Spec = spec
+		if hosts, err = resolved.candidates("", append(poolsWithCopies(plans), from.sourcePools()...)).Read(ctx, q, a); err != nil {
 			return err
 		}
 		if err := placing.AddPlacementRules(ctx, q, in.placementMeta(), spec.Rules, hosts); err != nil {

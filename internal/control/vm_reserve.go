@@ -66,9 +66,9 @@ func exceedsCapacity(spec fleet.VMSpec, h placement.Host) bool {
 	return len(placement.OvercommitFaults(spec, h)) > 0
 }
 
-// checkStartCapacity refuses the start of a stopped VM, with an Invalid error, if the VM and the host's running VMs together exceed what the
-// host can allocate, unless overcommit is set or the VM's spec permits it. VMs with a requested start count as running. It locks the host's
-// capacity, so that no other transaction can use the same capacity.
+// checkStartCapacity refuses the start of a stopped VM, with an Invalid error, if the VM and the host's running VMs
+// together exceed what the host can allocate, unless overcommit is set or the VM's spec permits it. VMs with a requested
+// start count as running. It locks the host's capacity, so that no other transaction can use the same capacity.
 func checkStartCapacity(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, overcommit bool) error {
 	if err := checkMayOvercommit(a, overcommit); err != nil || overcommit || vm.Spec.Placement.Overcommit || vm.Spec.Power != fleet.Stopped {
 		return err

@@ -129,11 +129,12 @@ func (s HostSpec) Check(c *Checks, at string, total HostCapacity) {
 
 func checkRatio(c *Checks, at string, ratio float64, most float64) {
 	if ratio != 0 && !(ratio >= MinOvercommit && ratio <= most) { // also true for NaN
-		c.Add(at, "Give a ratio from %s to %s, or leave the field empty for the default.", formatRatio(MinOvercommit), formatRatio(most))
+		c.Add(at, "Give a ratio from %s to %s, or leave the field empty for the default.", FormatRatio(MinOvercommit), FormatRatio(most))
 	}
 }
 
-func formatRatio(r float64) string { return strconv.FormatFloat(r, 'f', -1, 64) }
+// FormatRatio formats an overcommit ratio: "1.5", "4".
+func FormatRatio(r float64) string { return strconv.FormatFloat(r, 'f', -1, 64) }
 
 // Changes lists what differs between two specs of a host, for the audit log: "overcommit.memory 1 → 1.5".
 func (s HostSpec) Changes(to HostSpec) (out []string) {
@@ -177,7 +178,7 @@ func ratioText(r float64) string {
 	if r == 0 {
 		return "default"
 	}
-	return formatRatio(r)
+	return FormatRatio(r)
 }
 
 func mebibytesText(m *int64) string {

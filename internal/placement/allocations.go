@@ -2,7 +2,6 @@ package placement
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"quantix/internal/fleet"
@@ -51,7 +50,7 @@ func OvercommitFaults(spec fleet.VMSpec, h Host) (faults []Fault) {
 		faults = append(faults, Fault{
 			Field: "spec.cpus", Plain: "not enough processors", Overcommittable: true,
 			Message: fmt.Sprintf("%s has %d of %d vCPUs left (%s for each of its %d threads%s); this VM needs %d.",
-				h.Name, max(left, 0), c.AllocatableCPUs, formatRatio(c.Overcommit.CPU), c.Threads-c.ReservedThreads, reservedSuffix(c.ReservedThreads), spec.CPUs),
+				h.Name, max(left, 0), c.AllocatableCPUs, fleet.FormatRatio(c.Overcommit.CPU), c.Threads-c.ReservedThreads, reservedSuffix(c.ReservedThreads), spec.CPUs),
 		})
 	}
 	return faults
@@ -63,7 +62,7 @@ func ratioSuffix(ratio float64) string {
 	if ratio == 1 {
 		return ""
 	}
-	return ", overcommit ratio " + formatRatio(ratio)
+	return ", overcommit ratio " + fleet.FormatRatio(ratio)
 }
 
 func reservedSuffix(threads int) string {
@@ -72,8 +71,6 @@ func reservedSuffix(threads int) string {
 	}
 	return fmt.Sprintf(", %d reserved", threads)
 }
-
-func formatRatio(ratio float64) string { return strconv.FormatFloat(ratio, 'f', -1, 64) }
 
 // freeMemoryMiB is the memory available to new VMs in MiB.
 func (h Host) freeMemoryMiB() int64 { return h.Capacity.AllocatableMemoryMiB - h.CommittedMiB }

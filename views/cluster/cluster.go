@@ -4,7 +4,6 @@ package cluster
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"quantix/internal/fleet"
@@ -140,16 +139,7 @@ func placementText(s fleet.ClusterSpec) string {
 // ratioText formats an overcommit ratio of the cluster.
 func ratioText(ratio, standard float64) string {
 	if ratio == 0 {
-		return formatRatio(standard) + " (default)"
+		return kit.RatioText(standard) + " (default)"
 	}
-	return formatRatio(ratio)
-}
-
-// formatRatio formats a ratio with at least one decimal: "4.0".
-func formatRatio(r float64) string {
-	text := strconv.FormatFloat(r, 'f', -1, 64)
-	if !strings.Contains(text, ".") {
-		text += ".0"
-	}
-	return text
+	return kit.RatioText(ratio)
 }

@@ -237,13 +237,13 @@ func overcommitFields(f Form) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "cpuRatio", Label: "CPU overcommit", Value: f.CPURatio, Unit: "vCPUs per thread", Short: true, Error: f.Errors.At("spec.overcommit.cpu"),
-			Attrs: templ.Attributes{"inputmode": "decimal", "placeholder": formatRatio(fleet.DefaultOvercommit.CPU)}}).Render(ctx, templ_7745c5c3_Buffer)
+			Attrs: templ.Attributes{"inputmode": "decimal", "placeholder": kit.RatioText(fleet.DefaultOvercommit.CPU)}}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "memoryRatio", Label: "Memory overcommit", Value: f.MemoryRatio, Short: true, Error: f.Errors.At("spec.overcommit.memory"),
 			Hint:  "For hosts that set no ratio of their own.",
-			Attrs: templ.Attributes{"inputmode": "decimal", "placeholder": formatRatio(fleet.DefaultOvercommit.Memory)}}).Render(ctx, templ_7745c5c3_Buffer)
+			Attrs: templ.Attributes{"inputmode": "decimal", "placeholder": kit.RatioText(fleet.DefaultOvercommit.Memory)}}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

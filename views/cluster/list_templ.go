@@ -35,10 +35,10 @@ var CSV = []kit.CSVColumn[fleet.ClusterView]{
 	{Name: "cpuModel", Value: func(v *fleet.ClusterView) string { return v.Spec.CPUModel }},
 	{Name: "placement", Value: func(v *fleet.ClusterView) string { return string(v.Spec.Placement) }},
 	{Name: "overcommitCpu", Value: func(v *fleet.ClusterView) string {
-		return formatRatio(v.Spec.Overcommit.Or(fleet.DefaultOvercommit).CPU)
+		return kit.RatioText(v.Spec.Overcommit.Or(fleet.DefaultOvercommit).CPU)
 	}},
 	{Name: "overcommitMemory", Value: func(v *fleet.ClusterView) string {
-		return formatRatio(v.Spec.Overcommit.Or(fleet.DefaultOvercommit).Memory)
+		return kit.RatioText(v.Spec.Overcommit.Or(fleet.DefaultOvercommit).Memory)
 	}},
 	{Name: "description", Value: func(v *fleet.ClusterView) string { return v.Spec.Description }},
 	{Name: "created", Value: func(v *fleet.ClusterView) string { return v.CreatedAt.UTC().Format(time.RFC3339) }},

@@ -28,14 +28,14 @@ func threadsText(c fleet.HostCapacity) string {
 	if c.ReservedThreads > 0 {
 		text = strconv.Itoa(c.Threads-c.ReservedThreads) + " of " + text
 	}
-	return text + " × CPU overcommit " + ratioNumber(c.Overcommit.CPU)
+	return text + " × CPU overcommit " + kit.RatioText(c.Overcommit.CPU)
 }
 
 // memoryText explains the allocatable memory: "64 GiB − 1 GiB reserved, × memory overcommit 1.5".
 func memoryText(c fleet.HostCapacity) string {
 	text := kit.Bytes(c.MemoryMiB<<20) + " − " + kit.Bytes(c.ReservedMemoryMiB<<20) + " reserved"
 	if c.Overcommit.Memory != 1 {
-		text += ", × memory overcommit " + ratioNumber(c.Overcommit.Memory)
+		text += ", × memory overcommit " + kit.RatioText(c.Overcommit.Memory)
 	}
 	return text
 }

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"strconv"
 	"strings"
 
 	"quantix/internal/fleet"
@@ -36,15 +35,6 @@ var taintHelp = map[fleet.TaintEffect]string{
 	fleet.NoSchedule:       "VMs without a toleration for this taint are not placed on this host",
 	fleet.PreferNoSchedule: "VMs without a toleration for this taint are placed on other hosts if possible",
 	fleet.NoExecute:        "VMs without a toleration for this taint are not placed on this host",
-}
-
-// ratioNumber formats an overcommit ratio with at least one decimal: "4.0".
-func ratioNumber(r float64) string {
-	text := strconv.FormatFloat(r, 'f', -1, 64)
-	if !strings.Contains(text, ".") {
-		text += ".0"
-	}
-	return text
 }
 
 // allocatableText says what VMs can have on the host in total.

@@ -145,7 +145,7 @@ func configureTab(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if p.Host.Status != nil {
-				templ_7745c5c3_Err = kit.FactRow("CPU overcommit", ratioNumber(p.Host.Capacity.Overcommit.CPU)+" vCPUs per thread").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.FactRow("CPU overcommit", kit.RatioText(p.Host.Capacity.Overcommit.CPU)+" vCPUs per thread").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -153,7 +153,7 @@ func configureTab(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.FactRow("Memory overcommit", ratioNumber(p.Host.Capacity.Overcommit.Memory)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.FactRow("Memory overcommit", kit.RatioText(p.Host.Capacity.Overcommit.Memory)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -295,12 +295,12 @@ func configureTab(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "cpuRatio", Label: "CPU overcommit", Value: p.Form.CPURatio, Unit: "vCPUs per thread", Short: true, Error: p.Form.Errors.At("spec.overcommit.cpu"),
-					Attrs: templ.Attributes{"inputmode": "decimal", "placeholder": ratioNumber(p.Form.Defaults.CPU)}}).Render(ctx, templ_7745c5c3_Buffer)
+					Attrs: templ.Attributes{"inputmode": "decimal", "placeholder": kit.RatioText(p.Form.Defaults.CPU)}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "memoryRatio", Label: "Memory overcommit", Value: p.Form.MemoryRatio, Short: true, Error: p.Form.Errors.At("spec.overcommit.memory"),
-					Attrs: templ.Attributes{"inputmode": "decimal", "placeholder": ratioNumber(p.Form.Defaults.Memory)}}).Render(ctx, templ_7745c5c3_Buffer)
+					Attrs: templ.Attributes{"inputmode": "decimal", "placeholder": kit.RatioText(p.Form.Defaults.Memory)}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

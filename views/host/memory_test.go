@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The memory section says what is missing where the NUMA nodes do not add up to the host's memory and threads.
+// The memory section names the missing memory and threads if the NUMA nodes do not add up to those of the host.
 func TestMemorySectionNamesMissingMemoryAndThreads(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("testdata/numa.json")

@@ -24,6 +24,15 @@ func Bytes(n int64) string { return fleet.FormatBytes(n) }
 // MiB formats a memory size given in MiB.
 func MiB(n int) string { return Bytes(int64(n) << 20) }
 
+// RatioText formats an overcommit ratio with at least one decimal: "4.0".
+func RatioText(r float64) string {
+	text := fleet.FormatRatio(r)
+	if !strings.Contains(text, ".") {
+		text += ".0"
+	}
+	return text
+}
+
 // CountText formats a number with its unit, pluralized: "1 VM", "3 VMs".
 func CountText(n int, singular string) string {
 	if n == 1 {

@@ -49,6 +49,13 @@ func ParseNumber(text string) (int, error) {
 	return n, nil
 }
 
+// ParseGeneration parses the generation in a form's hidden field. It returns 0 if the field is missing, which disables the
+// check for concurrent edits.
+func ParseGeneration(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
+}
+
 // ParseRatio parses a ratio such as "1.5"; empty text is 0.
 func ParseRatio(text string) (float64, error) {
 	if text = strings.TrimSpace(text); text == "" {
@@ -66,7 +73,7 @@ func RatioText(r float64) string {
 	if r == 0 {
 		return ""
 	}
-	return strconv.FormatFloat(r, 'f', -1, 64)
+	return fleet.FormatRatio(r)
 }
 
 // ParseDiskSize parses a disk size in GiB and returns bytes; empty text is 0.

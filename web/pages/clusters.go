@@ -96,17 +96,10 @@ type clusterForm struct {
 	Generation  string `form:"generation"`
 }
 
-// generation returns the generation in the form's hidden field; 0 if the field is missing, which disables the check for
-// concurrent edits.
-func (in clusterForm) generation() int64 {
-	n, _ := strconv.ParseInt(in.Generation, 10, 64)
-	return n
-}
-
 // input parses the form.
 func (in clusterForm) input() (hosts.ClusterInput, error) {
 	var checks fleet.Checks
-	out := hosts.ClusterInput{Name: strings.TrimSpace(in.Name), IfGeneration: in.generation(), Spec: fleet.ClusterSpec{
+	out := hosts.ClusterInput{Name: strings.TrimSpace(in.Name), IfGeneration: form.ParseGeneration(in.Generation), Spec: fleet.ClusterSpec{
 		Description: in.Description, CPUModel: in.CPUModel, Placement: fleet.ClusterPlacement(in.Placement),
 		Overcommit: fleet.Overcommit{
 			CPU:    form.ParseField(&checks, "spec.overcommit.cpu", in.CPURatio, form.ParseRatio),
@@ -123,7 +116,7 @@ func (in clusterForm) input() (hosts.ClusterInput, error) {
 func (in clusterForm) typed(id fleet.ClusterID, errs kit.Errors) clusterview.Form {
 	return clusterview.Form{
 		ID: id, Name: in.Name, Description: in.Description, CPUModel: in.CPUModel, Placement: in.Placement,
-		CPURatio: in.CPURatio, MemoryRatio: in.MemoryRatio, Generation: in.generation(), Errors: errs,
+		CPURatio: in.CPURatio, MemoryRatio: in.MemoryRatio, Generation: form.ParseGeneration(in.Generation), Errors: errs,
 	}
 }
 

@@ -102,20 +102,13 @@ type hostForm struct {
 	Generation   string `form:"generation"`
 }
 
-// generation returns the generation in the form's hidden field; 0 if the field is missing, which disables the check for
-// concurrent edits.
-func (in hostForm) generation() int64 {
-	n, _ := strconv.ParseInt(in.Generation, 10, 64)
-	return n
-}
-
 // settings returns the form as typed.
 func (in hostForm) settings(errs kit.Errors) hostview.SettingsForm {
 	return hostview.SettingsForm{
 		ClusterID: in.ClusterID, Labels: in.Labels, Taints: in.Taints, Description: in.Description, Schedulable: in.Schedulable != "",
 		Roles:    fleet.HostRoles{Compute: in.Compute != "", Storage: in.Storage != "", ControlPlane: in.ControlPlane != ""},
 		CPURatio: in.CPURatio, MemoryRatio: in.MemoryRatio, ReservedCPU: in.ReservedCPU, ReservedMiB: in.ReservedMiB,
-		Generation: in.generation(), Errors: errs,
+		Generation: form.ParseGeneration(in.Generation), Errors: errs,
 	}
 }
 
@@ -176,7 +169,7 @@ func (s *Site) EditHost(c echo.Context, a fleet.Actor, in hostForm) (form.Respon
 		return nil, err
 	}
 	id := fleet.HostID(c.Param("id"))
-	_, err = s.Control.UpdateHost(c.Request().Context(), a, id, hosts.UpdateHost{Spec: spec, ClusterID: fleet.ClusterID(in.ClusterID), IfGeneration: in.generation()})
+	_, err = s.Control.UpdateHost(c.Request().Context(), a, id, hosts.UpdateHost{Spec: spec, ClusterID: fleet.ClusterID(in.ClusterID), IfGeneration: form.ParseGeneration(in.Generation)})
 	return form.RedirectTo(views.HostPath(id)), err
 }
 

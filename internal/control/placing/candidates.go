@@ -15,17 +15,6 @@ import (
 	"quantix/internal/placement"
 )
 
-// CandidateHosts reads what placement needs to know about all hosts, or about the given host, for a VM with the spec.
-// It locks the spec's pools, so that no host can release one until the transaction ends.
-func CandidateHosts(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec) ([]placement.Host, error) {
-	return Candidates{Host: host, Spec: spec}.Read(ctx, q, a)
-}
-
-// CandidatesWithPools works like CandidateHosts and also reads and locks the pools in others.
-func CandidatesWithPools(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec, others []fleet.PoolID) ([]placement.Host, error) {
-	return Candidates{Host: host, Spec: spec, Pools: others}.Read(ctx, q, a)
-}
-
 // Candidates selects the hosts that placement chooses among for a VM with the spec.
 type Candidates struct {
 	Host    fleet.HostID    // only this host; empty: all hosts

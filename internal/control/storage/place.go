@@ -98,7 +98,7 @@ type HostChoice struct {
 // if no host, or not the named host, is suitable.
 func FindHostForVolumeJob(ctx context.Context, q *db.Queries, a fleet.Actor, j VolumeJob, choice HostChoice) (query.HostRef, error) {
 	disks := []fleet.Disk{{PoolID: j.Ref.PoolID, SizeBytes: j.Params.TakesBytes}}
-	hosts, err := placing.CandidateHosts(ctx, q, a, choice.Named, fleet.VMSpec{Disks: disks})
+	hosts, err := placing.Candidates{Host: choice.Named, Spec: fleet.VMSpec{Disks: disks}}.Read(ctx, q, a)
 	if err != nil {
 		return query.HostRef{}, err
 	}
