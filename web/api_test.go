@@ -150,6 +150,8 @@ func TestAPIClientManagesHostsPoolsProjectsAndUsers(t *testing.T) {
 		h.Capacity.Overcommit == fleet.Overcommit{CPU: 4, Memory: 1.5} && h.Spec.Roles == fleet.HostRoles{Compute: true, Storage: true, ControlPlane: true} && h.Spec.Schedulable)
 	h, err = admin.UpdateHost(ctx, host, client.Patch{"spec": client.Patch{"taints": nil, "overcommit": nil, "reserved": nil, "roles": nil}})
 	check("reset a host's capacity", err, h.Capacity.Overcommit == fleet.DefaultOvercommit && h.Spec.Roles == fleet.DefaultHostSpec().Roles)
+	h, err = admin.UpdateHost(ctx, host, client.Patch{"spec": nil})
+	check("reset a host's spec", err, h.Spec.Schedulable && h.Spec.Roles == fleet.DefaultHostSpec().Roles && h.Spec.Description == "")
 	h, err = admin.ActOnHost(ctx, host, fleet.ActCordon)
 	check("cordon a host", err, !h.Spec.Schedulable)
 	h, err = admin.ActOnHost(ctx, host, fleet.ActUncordon)

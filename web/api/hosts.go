@@ -42,7 +42,7 @@ type updateHostInput struct {
 // hostEdit holds the editable fields of a host, at the same JSON paths as in the host.
 type hostEdit struct {
 	ClusterID fleet.ClusterID `json:"clusterId"`
-	Spec      fleet.HostSpec  `json:"spec"`
+	Spec      *fleet.HostSpec `json:"spec"` // null: the spec of a new host
 }
 
 func (api *API) updateHost(ctx context.Context, a fleet.Actor, in *updateHostInput) (*hostOutput, error) {
@@ -51,11 +51,15 @@ func (api *API) updateHost(ctx context.Context, a fleet.Actor, in *updateHostInp
 		if err != nil {
 			return nil, err
 		}
-		to, err := in.Body.applyTo(hostEdit{old.ClusterID, old.Spec})
+		to, err := in.Body.applyTo(hostEdit{old.ClusterID, &old.Spec})
 		if err != nil {
 			return nil, err
 		}
-		h, err := api.Control.UpdateHost(ctx, a, in.ID, hosts.UpdateHost{Spec: to.Spec, ClusterID: to.ClusterID, IfGeneration: cmp.Or(wanted, old.Generation)})
+		spec := fleet.DefaultHostSpec()
+		if to.Spec != nil {
+			spec = *to.Spec
+		}
+		h, err := api.Control.UpdateHost(ctx, a, in.ID, hosts.UpdateHost{Spec: spec, ClusterID: to.ClusterID, IfGeneration: cmp.Or(wanted, old.Generation)})
 		return hostAnswer(a, h, err)
 	})
 }
