@@ -236,7 +236,7 @@ func overcommitFields(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "cpuRatio", Label: "CPU overcommit", Value: f.CPURatio, Unit: "vCPUs per thread", Short: true, Error: f.Errors.At("spec.overcommit.cpu"),
+		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "cpuRatio", Label: "CPU overcommit", Value: f.CPURatio, Hint: "vCPUs per thread", Short: true, Error: f.Errors.At("spec.overcommit.cpu"),
 			Attrs: templ.Attributes{"inputmode": "decimal", "placeholder": kit.RatioText(fleet.DefaultOvercommit.CPU)}}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err

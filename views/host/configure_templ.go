@@ -294,7 +294,7 @@ func configureTab(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "cpuRatio", Label: "CPU overcommit", Value: p.Form.CPURatio, Unit: "vCPUs per thread", Short: true, Error: p.Form.Errors.At("spec.overcommit.cpu"),
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "cpuRatio", Label: "CPU overcommit", Value: p.Form.CPURatio, Hint: "vCPUs per thread", Short: true, Error: p.Form.Errors.At("spec.overcommit.cpu"),
 					Attrs: templ.Attributes{"inputmode": "decimal", "placeholder": kit.RatioText(p.Form.Defaults.CPU)}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
