@@ -55,7 +55,10 @@ func Ignore(ignored, reported []fleet.Drift, seen map[string]string) ([]fleet.Dr
 	out := Forget(ignored, slices.Collect(maps.Keys(seen)))
 	for field, actual := range seen {
 		d := Find(reported, field)
-		if d == nil || actual != "" && actual != d.Actual {
+		if d == nil {
+			return nil, fleet.Errorf(fleet.Conflict, "The host reports no drift of %s. Reload the page.", field)
+		}
+		if actual != "" && actual != d.Actual {
 			return nil, fleet.Errorf(fleet.Conflict, "The value of %s was changed on the host again meanwhile. Reload the page and check the new changes.", field)
 		}
 		out = append(out, fleet.Drift{Field: d.Field, Applied: d.Applied, Actual: d.Actual})
