@@ -12,8 +12,9 @@ import (
 )
 
 const activeInCluster = `-- name: ActiveInCluster :many
-SELECT DISTINCT a.object_id::text AS object_id FROM hosts h JOIN assignments a ON a.host_id = h.id
-WHERE h.cluster_id = $1 AND (a.noun = 'pool' AND a.asked = 'assign' AND a.status->>'state' = 'active' OR a.noun = 'net' AND a.status->>'active' = 'true')
+SELECT o.id::text AS object_id FROM (SELECT 'pool' AS noun, p.id FROM pools p UNION ALL SELECT 'net', n.id FROM networks n) o
+WHERE EXISTS (SELECT 1 FROM hosts h JOIN assignments a ON a.noun = o.noun AND a.object_id = o.id AND a.host_id = h.id
+    WHERE h.cluster_id = $1 AND (a.noun = 'pool' AND a.asked = 'assign' AND a.status->>'state' = 'active' OR a.noun = 'net' AND a.status->>'active' = 'true'))
 `
 
 // The pools and networks that are active on a host of the cluster.

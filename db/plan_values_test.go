@@ -53,6 +53,7 @@ var blockLimits = map[string]struct {
 	"FreeImageName":         {800, "reads the names of global images"},
 	"VMsCreatedFrom":        {800, "scans the pending list of the GIN index on specs"},
 	"OverlaysOn":            {800, "scans the pending list of the GIN index on specs"},
+	"ActiveInCluster":       {800, "looks up each pool and network on the hosts of a cluster"},
 	"RuleMates":             {4000, "reads the labels of 2,000 VMs of a project"},
 	"DrivesWith":            {800, "scans the pending list of the GIN index on specs"},
 }
@@ -151,7 +152,7 @@ var argumentsByField = map[string]any{
 	"Heartbeats.Loads":           []string{"null"},
 	"LockResults.Ids":            []string{someTaskID},
 	"RenewLeases.Ids":            []string{someTaskID},
-	"ReportAssignments.Pools":    []byte(`[{"id": "` + somePoolID + `", "status": {"state": "inactive"}}]`),
+	"ReportAssignments.Objects":  []byte(`[{"type": "pool", "id": "` + somePoolID + `", "status": {"state": "inactive"}}]`),
 	"ReportAssignments.Networks": []byte(`[{"kind": "libvirt", "name": "default", "status": {"active": false}}]`),
 	"ReportFilterCounts.Nics":    []string{`[{"id": "` + someVMID + `", "mac": "52:54:00:00:00:01", "sinceMs": 1, "rules": []}]`},
 	"ReportGroups.Groups":        []byte(`[{"id": "id-7", "changed": "by somebody"}]`),

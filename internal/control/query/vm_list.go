@@ -135,12 +135,8 @@ var vmFilter = listFilter{
 	"attention": func(f filterScope, t fleet.FilterTerm) error { return f.addAttentionTerm(f, f.statementBuilder, t) },
 	"drift":     func(f filterScope, t fleet.FilterTerm) error { return f.addDriftTerm(f, f.statementBuilder, t) },
 	"host":      rowByName("v.host_id", "hosts"),
-	"cluster": func(f filterScope, t fleet.FilterTerm) error {
-		ids, err := f.idsByName(f, "clusters", t.Alternatives)
-		f.addConditionOrNegation(t.Not, "v.host_id IN (SELECT h.id FROM hosts h WHERE "+f.oneOfSQL("h.cluster_id", ids)+")")
-		return err
-	},
-	"project": rowByName("v.project_id", "projects"),
+	"cluster":   func(f filterScope, t fleet.FilterTerm) error { return f.addClusterTerm(f, f.statementBuilder, t) },
+	"project":   rowByName("v.project_id", "projects"),
 	"name": conditionOf(func(f filterScope, t fleet.FilterTerm) string {
 		return f.matchTextByTrigrams(t.Not, "v.name", lowerMatches(t.Alternatives))
 	}),
@@ -201,6 +197,31 @@ func (s *statementBuilder) specContainsSQL(pattern string, ids []string) string 
 func jsonPattern(pattern, text string) string {
 	value, _ := json.Marshal(text) // strings always marshal
 	return strings.Replace(pattern, "?", string(value), 1)
+}
+
+// maxClusterHostsRead is the maximum number of hosts whose VMs a filter by cluster reads host by host.
+const maxClusterHostsRead = 100
+
+// addClusterTerm adds the condition of a filter term on the cluster of a VM's host. The VMs of few hosts are read host by
+// host. If many hosts match, PostgreSQL would read and sort nearly all VMs; the condition then only tests each VM in the
+// order of the list.
+func (b *Queries) addClusterTerm(ctx context.Context, s *statementBuilder, t fleet.FilterTerm) error {
+	ids, err := b.idsByName(ctx, "clusters", t.Alternatives)
+	if err != nil {
+		return err
+	}
+	var of statementBuilder
+	of.addConditionOrNegation(t.Not, of.oneOfSQL("h.cluster_id", ids))
+	hosts, err := collectRows(ctx, b, "SELECT h.id FROM hosts h"+of.whereClause()+" LIMIT "+strconv.Itoa(maxClusterHostsRead+1), &of, pgx.RowTo[string])
+	switch {
+	case err != nil:
+		return err
+	case len(hosts) <= maxClusterHostsRead:
+		s.addCondition(s.oneOfSQL("v.host_id", hosts))
+	default:
+		s.addConditionOrNegation(t.Not, "(SELECT "+s.oneOfSQL("h.cluster_id", ids)+" FROM hosts h WHERE h.id = v.host_id)")
+	}
+	return nil
 }
 
 // idsByName returns the IDs of the hosts, projects or pools whose names match.
