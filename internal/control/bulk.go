@@ -300,10 +300,22 @@ func (c *Control) refusalText(ctx context.Context, p db.PendingTasksRow, err err
 	case err == nil:
 		return "", true
 	case errors.As(err, &refusal) && refusal.Code != fleet.Unavailable:
-		return refusal.Error(), true
+		return refusalReasons(refusal), true
 	case refusal != nil, ctx.Err() != nil, errors.As(err, &pg) && pg.Code == deadlock:
 		return "", false
 	}
 	c.log.Error("a child of a task could not be started", "task", p.ID, "error", err)
 	return "Something went wrong in the portal. The portal's log has the cause under this task's id.", true
+}
+
+// refusalReasons returns the reasons of a refusal: of each field, or else its message.
+func refusalReasons(refusal *fleet.Error) string {
+	if len(refusal.Fields) == 0 {
+		return refusal.Error()
+	}
+	reasons := make([]string, len(refusal.Fields))
+	for i, f := range refusal.Fields {
+		reasons[i] = f.Message
+	}
+	return strings.Join(reasons, " ")
 }

@@ -193,9 +193,7 @@ func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, in
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
-	if in.Overcommit && exceedsCapacity(in.Spec, host) {
-		in.Spec.Placement.Overcommit = true
-	}
+	in.Spec.Placement.Overcommit = in.Spec.Placement.Overcommit || in.Overcommit
 	if err := checkPublished(ctx, q, a, in.ProjectID, sourceVolumes(in.Spec)); err != nil {
 		return fleet.VMView{}, "", err
 	}

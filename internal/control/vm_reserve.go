@@ -60,12 +60,6 @@ func checkAllocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fle
 	return checks.Err()
 }
 
-// exceedsCapacity reports whether the VM needs more than its host can still allocate.
-func exceedsCapacity(spec fleet.VMSpec, h placement.Host) bool {
-	h.Overcommit = false
-	return len(placement.OvercommitFaults(spec, h)) > 0
-}
-
 // checkStartCapacity refuses the start of a stopped VM, with an Invalid error, if the VM and the host's running VMs
 // together exceed what the host can allocate, unless overcommit is set or the VM's spec permits it. VMs with a requested
 // start count as running. It locks the host's capacity, so that no other transaction can use the same capacity.

@@ -188,7 +188,7 @@ func (u *uploadRig) checkWrongChecksumRefused(t *testing.T) {
 	text := randomBytes(1 << 20)
 	at := u.beginUpload(t, "wrong.raw", text, strings.Repeat("0", 64))
 	res, err := u.api().sendTusRequest(t, http.MethodPatch, at, &uploadChunk{0, bytes.NewReader(text)})
-	if err != nil || res.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(res.Header.Get("X-Quantix-Message"), "nothing%20of%20it%20was%20kept") {
+	if err != nil || res.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(res.Header.Get("X-Quantix-Message"), "was%20deleted") {
 		t.Errorf("the last chunk of a file with a wrong checksum is answered by %v %v", res, err)
 	}
 	if files := u.listPoolFiles(t); strings.Contains(files, "wrong.raw") {
