@@ -14,7 +14,6 @@ import "./form.js";
 import "./tree.js";
 import "./list.js";
 import "./tabs.js";
-import "./complete.js";
 import "./search.js";
 import "./copy.js";
 import "./appearance.js";

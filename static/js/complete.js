@@ -1,6 +1,6 @@
-// Completion of filters: the server returns suggestions, and a chosen one replaces the word before the caret.
-import { on } from "./dom.js";
-
+// Completion of filters: the server returns suggestions, and a chosen one replaces the word before the caret. list.js
+// loads this module when such a field first has the focus, and gives it on() of dom.js, which would otherwise be a file of
+// its own on every page.
 const WAIT = 120; // ms after the last key
 let serial = 0;
 
@@ -78,22 +78,26 @@ function pick(input, option) {
   if (value.endsWith(":")) ask(input);
 }
 
-on("focusin", "[data-complete]", (_, input) => prepare(input));
-on("focusout", "[data-complete]", (_, input) => close(input));
-on("input", "[data-complete]", (_, input) => ask(input));
-on("pointerdown", ".complete [role=option]", (event, option) => {
-  event.preventDefault(); // keeps the focus in the field
-  pick(option.closest("label").querySelector("[data-complete]"), option);
-});
-on("keydown", "[data-complete]", (event, input) => {
-  const list = listOf(input);
-  const isOpen = list && !list.hidden;
-  const chosen = isOpen && list.querySelector('[aria-selected="true"]');
-  if (event.key === "ArrowDown" && !isOpen) ask(input);
-  else if (event.key === "ArrowDown") mark(input, 1);
-  else if (event.key === "ArrowUp" && isOpen) mark(input, -1);
-  else if (event.key === "Escape" && isOpen) close(input);
-  else if ((event.key === "Enter" || event.key === "Tab") && chosen) pick(input, chosen);
-  else return;
-  event.preventDefault();
-});
+/** Adds the listeners, and prepares a field that already has the focus. */
+export function start(on) {
+  on("focusin", "[data-complete]", (_, input) => prepare(input));
+  if (document.activeElement?.matches("[data-complete]")) prepare(document.activeElement);
+  on("focusout", "[data-complete]", (_, input) => close(input));
+  on("input", "[data-complete]", (_, input) => ask(input));
+  on("pointerdown", ".complete [role=option]", (event, option) => {
+    event.preventDefault(); // keeps the focus in the field
+    pick(option.closest("label").querySelector("[data-complete]"), option);
+  });
+  on("keydown", "[data-complete]", (event, input) => {
+    const list = listOf(input);
+    const isOpen = list && !list.hidden;
+    const chosen = isOpen && list.querySelector('[aria-selected="true"]');
+    if (event.key === "ArrowDown" && !isOpen) ask(input);
+    else if (event.key === "ArrowDown") mark(input, 1);
+    else if (event.key === "ArrowUp" && isOpen) mark(input, -1);
+    else if (event.key === "Escape" && isOpen) close(input);
+    else if ((event.key === "Enter" || event.key === "Tab") && chosen) pick(input, chosen);
+    else return;
+    event.preventDefault();
+  });
+}

@@ -50,3 +50,9 @@ on("keydown", ".table-wrap", (event, wrap) => {
   }
   event.preventDefault();
 });
+
+// Few visitors of a list filter it, so the suggestions are loaded with the first focus of a filter.
+let suggestions = null;
+const loadSuggestions = () => { suggestions ??= import("./complete.js").then(({ start }) => start(on)); };
+on("focusin", "[data-complete]", loadSuggestions);
+if (document.activeElement?.matches("[data-complete]")) loadSuggestions();

@@ -1,7 +1,8 @@
 import { $, $$, is, page, press, takeClock, takeServer, test, write } from "./harness.js";
 
 const pass = takeClock(), asked = takeServer();
-await import("js/complete.js");
+const [{ start }, { on }] = await Promise.all([import("js/complete.js"), import("js/dom.js")]);
+start(on);
 
 const options = (...values) => values.map((value) => `<li role="option" data-value="${value}">${value}</li>`).join("");
 const isOpen = () => [$("input").getAttribute("aria-expanded"), !$("ul").hidden];

@@ -1,7 +1,7 @@
 import { $, $$, heard, is, page, test } from "./harness.js";
 
 const root = new URL("../", import.meta.resolve("js/"));
-for (const name of ["bundle/app.css", "bundle/help.css"]) {
+for (const name of ["bundle/app.css", "bundle/vm.css", "bundle/help.css"]) {
   const sheet = document.createElement("link");
   sheet.rel = "stylesheet";
   sheet.href = new URL(name, root);
@@ -51,7 +51,7 @@ test("a badge stays in one line", () => {
 test("the top bar of the manual fits a phone", async () => {
   const search = `<form class="search"><svg class="i"></svg><input type="search" placeholder="Search name, address, MAC, UUID, label"><kbd>/</kbd></form>`;
   for (const [more, least] of [[search, 200], ["", 0]]) {
-    const styles = ["bundle/app.css", "bundle/help.css"].map((name) => `<link rel="stylesheet" href="${new URL(name, root)}">`).join("");
+    const styles = ["bundle/app.css", "bundle/vm.css", "bundle/help.css"].map((name) => `<link rel="stylesheet" href="${new URL(name, root)}">`).join("");
     page(`<iframe width="360" height="400" style="border: 0" srcdoc='<!doctype html>${styles}<div class="app reader"><header class="top">
       <a class="mark"><svg class="logo"></svg><span>Quantix</span></a>${more}<span class="spacer"></span><a class="icon-btn">?</a><a class="pick"><svg class="i"></svg>${more ? `<span class="wide">mara</span>` : "Sign in"}</a></header></div>'></iframe>`);
     await heard("load", $("iframe"));
