@@ -144,7 +144,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	if a.journal, err = openJournal(filepath.Join(o.Identity.dir, journalFile)); err != nil {
 		return nil, err
 	}
-	a.unreportedJobs = a.journal.openEntries()
+	a.unreportedJobs = a.journal.undeliveredEntries()
 	a.inventory = newInventory(o.Inventory)
 	a.reports = newReporter(a, o.Load)
 	return a, nil
@@ -161,13 +161,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	loops.Go(func() { a.restoreLinks(ctx) })
 	loops.Go(func() { a.watchHypervisorChanges(ctx) })
 	loops.Go(func() { a.inventoryLoop(ctx) })
-	loops.Go(func() { a.renewLoop(ctx) })
+	loops.Go(func() { a.certificateRenewalLoop(ctx) })
 	loops.Go(func() { a.autostartLoop(ctx) })
 	loops.Go(func() { a.healthLoop(ctx) })
 	loops.Go(func() { a.balloonLoop(ctx) })
-	a.thawGuestsOfLastRun()
+	a.thawGuestsLeftFrozen()
 	for ctx.Err() == nil {
-		if a.helloUntilAccepted(ctx) {
+		if a.sendHelloUntilAccepted(ctx) {
 			a.running.resetEpochs()
 			a.reportUnreportedJobs(jobsCtx)
 			a.runSession(ctx, jobsCtx)

@@ -30,8 +30,8 @@ type autostarter struct {
 // maxBootTries limits the attempts to start a VM with its host: its storage may be ready later than the agent.
 const maxBootTries = 20
 
-// recordReadTime records that the state file has been updated from a new read of the host.
-func (a *Agent) recordReadTime() {
+// recordHostReadTime records that the state file has been updated from a new read of the host.
+func (a *Agent) recordHostReadTime() {
 	a.autostart.mu.Lock()
 	defer a.autostart.mu.Unlock()
 	a.autostart.readAt = time.Now()
@@ -45,17 +45,17 @@ func (a *Agent) autostartLoop(ctx context.Context) {
 	k := &a.autostart
 	k.restartAt, k.runningSince, k.bootTries = map[fleet.VMID]time.Time{}, map[fleet.VMID]time.Time{}, map[fleet.VMID]int{}
 	for ctx.Err() == nil {
-		if all := a.state.policyVMs(); len(all) > 0 && a.refreshPolicyVMs(ctx, all) {
-			a.autostartNextVM(ctx, a.state.policyVMs())
-			a.restartStopped(ctx, a.state.policyVMs())
+		if all := a.state.vmsWithPolicyOrChecks(); len(all) > 0 && a.refreshVMStates(ctx, all) {
+			a.autostartNextVM(ctx, a.state.vmsWithPolicyOrChecks())
+			a.restartStoppedVMs(ctx, a.state.vmsWithPolicyOrChecks())
 		}
 		sleepContext(ctx, a.timing.policyInterval)
 	}
 }
 
-// refreshPolicyVMs reads the VMs in all and updates the state file, unless a report has done so recently. While the
+// refreshVMStates reads the VMs in all and updates the state file, unless a report has done so recently. While the
 // portal is offline, there are no reports. It returns false if the VMs' state is unknown.
-func (a *Agent) refreshPolicyVMs(ctx context.Context, all map[fleet.VMID]vmState) bool {
+func (a *Agent) refreshVMStates(ctx context.Context, all map[fleet.VMID]vmState) bool {
 	a.autostart.mu.Lock()
 	fresh := time.Since(a.autostart.readAt) < 2*a.timing.reportInterval
 	a.autostart.mu.Unlock()
@@ -65,7 +65,7 @@ func (a *Agent) refreshPolicyVMs(ctx context.Context, all map[fleet.VMID]vmState
 	var state wire.State
 	begun := time.Now()
 	for id := range all {
-		err := a.withCallLimit(ctx, func(ctx context.Context) error {
+		err := a.withCallTimeout(ctx, func(ctx context.Context) error {
 			status, generation, err := a.hypervisor.VM(ctx, id)
 			if status.Power != fleet.Absent {
 				state.VMs = append(state.VMs, wire.VMReport{ID: id, Name: all[id].Name, Generation: generation, Status: status})
@@ -76,11 +76,11 @@ func (a *Agent) refreshPolicyVMs(ctx context.Context, all map[fleet.VMID]vmState
 			return false
 		}
 	}
-	if err := a.state.recordRunning(state, a.bootID(), begun); err != nil {
+	if err := a.state.recordRunningObjects(state, a.bootID(), begun); err != nil {
 		a.log.Error("The agent's state file cannot be written.", "error", err)
 		return false
 	}
-	a.recordReadTime()
+	a.recordHostReadTime()
 	return true
 }
 
@@ -103,7 +103,7 @@ func (a *Agent) autostartNextVM(ctx context.Context, all map[fleet.VMID]vmState)
 		k.bootQueue = k.bootQueue[1:]
 		return
 	}
-	err := a.startByPolicy(ctx, id)
+	err := a.startVMByPolicy(ctx, id)
 	k.bootTries[id]++
 	switch {
 	case err == nil:
@@ -143,8 +143,8 @@ func autostartOrder(all map[fleet.VMID]vmState, boot string) []fleet.VMID {
 	return out
 }
 
-// restartStopped restarts guests that powered off without a request, with a growing delay.
-func (a *Agent) restartStopped(ctx context.Context, all map[fleet.VMID]vmState) {
+// restartStoppedVMs restarts guests that powered off without a request, with a growing delay.
+func (a *Agent) restartStoppedVMs(ctx context.Context, all map[fleet.VMID]vmState) {
 	k, now := &a.autostart, time.Now()
 	maps.DeleteFunc(k.restartAt, func(id fleet.VMID, _ time.Time) bool { return all[id].StoppedBy == "" })
 	for _, id := range slices.Sorted(maps.Keys(all)) {
@@ -152,14 +152,14 @@ func (a *Agent) restartStopped(ctx context.Context, all map[fleet.VMID]vmState) 
 		due, waits := k.restartAt[id]
 		switch {
 		case vm.StoppedBy == "":
-			a.resetRestarts(id, vm, now)
+			a.resetRestartCount(id, vm, now)
 		case !waits:
 			k.restartAt[id] = now.Add(restartDelay(vm.Restarts, a.timing.restartDelayMin, a.timing.restartDelayMax))
 			delete(k.runningSince, id)
 		case now.Before(due) || a.running.subjects()[fleet.SubjectVM(id)]:
 		default:
 			delete(k.restartAt, id)
-			err := a.startByPolicy(ctx, id)
+			err := a.startVMByPolicy(ctx, id)
 			a.log.Info("A VM that powered off without a request is restarted.", "vm", vm.Name, "after", vm.StoppedBy, "time", vm.Restarts+1, "error", err)
 			keep := func(k *vmState) {
 				k.Restarts++
@@ -177,8 +177,8 @@ func (a *Agent) restartStopped(ctx context.Context, all map[fleet.VMID]vmState) 
 	}
 }
 
-// resetRestarts resets the restart count of a guest once it has run for a while.
-func (a *Agent) resetRestarts(id fleet.VMID, vm vmState, now time.Time) {
+// resetRestartCount resets the restart count of a guest once it has run for a while.
+func (a *Agent) resetRestartCount(id fleet.VMID, vm vmState, now time.Time) {
 	k := &a.autostart
 	if vm.Restarts == 0 || vm.OnInBoot == "" {
 		delete(k.runningSince, id)
@@ -201,11 +201,11 @@ func restartDelay(n int, first, most time.Duration) time.Duration {
 	return min(first<<min(n, 16), most)
 }
 
-// startByPolicy starts a VM with its current definition, without a job.
-func (a *Agent) startByPolicy(ctx context.Context, id fleet.VMID) error {
+// startVMByPolicy starts a VM with its current definition, without a job.
+func (a *Agent) startVMByPolicy(ctx context.Context, id fleet.VMID) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timing.startLimit, errCallTimedOut)
 	defer cancel()
-	return withLimitCause(ctx, a.hypervisor.StartVM(ctx, id))
+	return addContextCause(ctx, a.hypervisor.StartVM(ctx, id))
 }
 
 // recordStartError records the error of a failed autostart for the next report.

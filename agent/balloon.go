@@ -28,7 +28,7 @@ func BalanceMemory(ctx context.Context, hv hypervisor.Hypervisor, availableBytes
 	if err != nil {
 		return true, fmt.Errorf("read the guests' memory balloons: %w", err)
 	}
-	wanted := memoryShares(availableBytes>>20, totalBytes>>20, all)
+	wanted := newBalloonSizes(availableBytes>>20, totalBytes>>20, all)
 	for _, g := range all {
 		want, changes := wanted[g.ID]
 		if below = below || g.CurrentMiB < g.MaxMiB || changes; changes && !skip(g.ID) {
@@ -38,11 +38,11 @@ func BalanceMemory(ctx context.Context, hv hypervisor.Hypervisor, availableBytes
 	return below, err
 }
 
-// memoryShares returns the new sizes in MiB of guests whose size must change.
-func memoryShares(available, total int64, all []hypervisor.BalloonGuest) map[fleet.VMID]int {
+// newBalloonSizes returns the new sizes in MiB of guests whose size must change.
+func newBalloonSizes(available, total int64, all []hypervisor.BalloonGuest) map[fleet.VMID]int {
 	var room, lack int64
 	for _, g := range all {
-		room, lack = room+shrinkableMiB(g), lack+missingMiB(g)
+		room, lack = room+shrinkableMiB(g), lack+growableMiB(g)
 	}
 	var take, give int64
 	switch {
@@ -54,7 +54,7 @@ func memoryShares(available, total int64, all []hypervisor.BalloonGuest) map[fle
 	out := map[fleet.VMID]int{}
 	for _, g := range all {
 		has := min(g.CurrentMiB, g.MaxMiB)
-		want := has + int(proportion(give, missingMiB(g), lack)-proportion(take, shrinkableMiB(g), room))
+		want := has + int(proportion(give, growableMiB(g), lack)-proportion(take, shrinkableMiB(g), room))
 		if want = min(max(want, g.MinMiB), g.MaxMiB); want != has {
 			out[g.ID] = want
 		}
@@ -65,7 +65,7 @@ func memoryShares(available, total int64, all []hypervisor.BalloonGuest) map[fle
 func shrinkableMiB(g hypervisor.BalloonGuest) int64 {
 	return int64(max(0, min(g.CurrentMiB, g.MaxMiB)-g.MinMiB))
 }
-func missingMiB(g hypervisor.BalloonGuest) int64 { return int64(max(0, g.MaxMiB-g.CurrentMiB)) }
+func growableMiB(g hypervisor.BalloonGuest) int64 { return int64(max(0, g.MaxMiB-g.CurrentMiB)) }
 
 // proportion returns n*own/all, rounded up; 0 if n is not positive or all is 0.
 func proportion(n, own, all int64) int64 {
@@ -86,7 +86,7 @@ func (a *Agent) balloonLoop(ctx context.Context) {
 		available, total, err := a.hostMemory(ctx)
 		scarce := err == nil && available < total/100*memoryScarcePercent
 		if err == nil && (scarce || below) {
-			err = a.withCallLimit(ctx, func(ctx context.Context) (err error) {
+			err = a.withCallTimeout(ctx, func(ctx context.Context) (err error) {
 				busy := a.running.subjects()
 				below, err = BalanceMemory(ctx, a.hypervisor, available, total, func(id fleet.VMID) bool { return busy[fleet.SubjectVM(id)] })
 				return err

@@ -70,11 +70,11 @@ func (a *Agent) startJob(jobsCtx context.Context, w wire.Work) {
 		return
 	}
 	j.notifier.send = func(p wire.Progress) { a.progress(j, p) }
-	a.jobGoroutines.Go(func() { a.runQueued(jobsCtx, j) })
+	a.jobGoroutines.Go(func() { a.runQueuedJob(jobsCtx, j) })
 }
 
-// runQueued waits for earlier jobs of the same object and for a slot, runs the job, and delivers the result.
-func (a *Agent) runQueued(jobsCtx context.Context, j *job) {
+// runQueuedJob waits for earlier jobs of the same object and for a slot, runs the job, and delivers the result.
+func (a *Agent) runQueuedJob(jobsCtx context.Context, j *job) {
 	var acceptedEpoch int64
 	defer func() {
 		if again := a.running.removeJob(j, acceptedEpoch); again != nil {
@@ -114,7 +114,7 @@ func (a *Agent) runAfterPreviousJob(j *job) *wire.Finish {
 	began := time.Now()
 	out := a.runJobOnce(j)
 	if out != nil {
-		a.metrics.job(j.Kind, out.Outcome, time.Since(began))
+		a.metrics.recordJob(j.Kind, out.Outcome, time.Since(began))
 	}
 	return out
 }

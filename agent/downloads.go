@@ -28,7 +28,7 @@ func readVolume(ctx context.Context, a *Agent, j *job) error {
 	if err != nil {
 		return fmt.Errorf("dial the portal to send the volume: %w", err)
 	}
-	conn := wire.NewPatientStream(ws, downloadReaderTimeout)
+	conn := wire.NewSlowReaderStream(ws, downloadReaderTimeout)
 	defer func() { _ = conn.Close() }() // the reader counts the bytes, so the close can fail safely
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -41,7 +41,7 @@ func readVolume(ctx context.Context, a *Agent, j *job) error {
 		begun = true
 		return conn, wire.WriteDownloadHead(conn, wire.DownloadHead{SizeBytes: size})
 	})
-	err = withLimitCause(ctx, err)
+	err = addContextCause(ctx, err)
 	switch {
 	case err == nil:
 	case begun:

@@ -33,7 +33,7 @@ func NewWithShortTimes(o Options) (*Agent, error) {
 }
 
 // MemoryShares returns the new sizes of guests whose size must change.
-var MemoryShares = memoryShares
+var MemoryShares = newBalloonSizes
 
 // NewFilterCounter returns a function that adds one reading of the counters and returns the sums.
 func NewFilterCounter() func(time.Time, []hypervisor.NICPacketCounts) *fleet.FilterCounts {

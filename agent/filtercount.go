@@ -54,7 +54,7 @@ func (k *nicCounter) addReading(chains map[string]map[string]fleet.PassCount) {
 	there := map[string]bool{}
 	for name, chain := range chains {
 		before := k.lastChains[name]
-		if wasReset(before, chain) {
+		if wasChainReset(before, chain) {
 			before = nil
 		}
 		for rule, n := range chain {
@@ -72,8 +72,8 @@ func (k *nicCounter) addReading(chains map[string]map[string]fleet.PassCount) {
 	k.lastChains = chains
 }
 
-// wasReset reports whether a chain was rewritten between two readings: a counter is lower, or a rule is missing.
-func wasReset(before, now map[string]fleet.PassCount) bool {
+// wasChainReset reports whether a chain was rewritten between two readings: a counter is lower, or a rule is missing.
+func wasChainReset(before, now map[string]fleet.PassCount) bool {
 	for rule, was := range before {
 		n, there := now[rule]
 		if n.Packets < was.Packets || !there {

@@ -92,7 +92,7 @@ type thawFailer struct {
 
 func (s *thawFailer) ThawGuest(ctx context.Context, id fleet.VMID) error {
 	if s.failThaw.Load() {
-		return hypervisor.NoAgentAnswerError()
+		return hypervisor.NoGuestAgentAnswerError()
 	}
 	return s.Host.ThawGuest(ctx, id)
 }

@@ -63,8 +63,8 @@ func (f *guestFreeze) setUntil(until time.Time) {
 	}
 }
 
-// thawGuestsOfLastRun thaws guests that an earlier agent left frozen.
-func (a *Agent) thawGuestsOfLastRun() {
+// thawGuestsLeftFrozen thaws guests that an earlier agent left frozen.
+func (a *Agent) thawGuestsLeftFrozen() {
 	for _, id := range a.state.frozenVMs() {
 		f := a.freezeStateOf(id)
 		if f.acquire(a.runContext) == nil {
@@ -125,7 +125,7 @@ func freezeGuest(ctx context.Context, a *Agent, j *job) error {
 	if j.Args.Guest != nil {
 		seconds = j.Args.Guest.Seconds
 	}
-	if fleet.CheckFreeze(&checks, "seconds", seconds); checks.Err() != nil {
+	if fleet.CheckFreezeDuration(&checks, "seconds", seconds); checks.Err() != nil {
 		return checks.Err()
 	}
 	f := a.freezeStateOf(j.VM.ID)
@@ -158,9 +158,9 @@ func thawGuest(ctx context.Context, a *Agent, j *job) error {
 	return a.state.setFrozen(j.VM.ID, false)
 }
 
-// setPassword fetches the password from the portal and sets it in the guest. Jobs do not contain passwords, and the
+// setGuestPassword fetches the password from the portal and sets it in the guest. Jobs do not contain passwords, and the
 // agent does not store them.
-func setPassword(ctx context.Context, a *Agent, j *job) error {
+func setGuestPassword(ctx context.Context, a *Agent, j *job) error {
 	var checks fleet.Checks
 	if j.Args.Guest == nil {
 		return errors.New("the portal sent this job without the guest's user")

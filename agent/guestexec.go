@@ -12,9 +12,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// runInGuest runs a program in the guest if the VM's policy on this host allows it. The program's arguments may be
+// runGuestProgram runs a program in the guest if the VM's policy on this host allows it. The program's arguments may be
 // secrets: jobs and the journal do not contain them, and the agent fetches them just before the run.
-func runInGuest(ctx context.Context, a *Agent, j *job) error {
+func runGuestProgram(ctx context.Context, a *Agent, j *job) error {
 	if j.Args.Guest == nil {
 		return errors.New("the portal sent this job without its program")
 	}
@@ -31,8 +31,8 @@ func runInGuest(ctx context.Context, a *Agent, j *job) error {
 	}
 	var checks fleet.Checks
 	seconds := j.Args.Guest.Seconds
-	fleet.CheckExec(&checks, "seconds", seconds)
-	if fleet.CheckProgram(&checks, "program", "args", program); checks.Err() != nil {
+	fleet.CheckExecTimeout(&checks, "seconds", seconds)
+	if fleet.CheckGuestProgram(&checks, "program", "args", program); checks.Err() != nil {
 		return checks.Err()
 	}
 	status, err := a.vmStatus(ctx, j.VM.ID)

@@ -10,9 +10,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// guestReports holds, for each guest, the time of the guest agent's values that were reported last. Only the reporter's
+// guestReportTimes holds, for each guest, the time of the guest agent's values that were reported last. Only the reporter's
 // loop uses it.
-type guestReports struct{ lastReported map[fleet.VMID]time.Time }
+type guestReportTimes struct{ lastReported map[fleet.VMID]time.Time }
 
 // unsentGuestReadings returns the values that guest agents have answered since the last host report, starting with the
 // guest whose values were reported longest ago. A guest whose agent did not answer is left out.

@@ -54,9 +54,9 @@ var jobHandlers = map[fleet.JobKind]jobHandler{
 	fleet.VolumeReceive:    {receiveVolume, addVolumePoolStatus, recordNothing},
 	fleet.VMFreeze:         {vmHandler(freezeGuest), addNoStatus, recordNothing},
 	fleet.VMThaw:           {vmHandler(thawGuest), addNoStatus, recordNothing},
-	fleet.VMPassword:       {vmHandler(setPassword), addNoStatus, recordNothing},
+	fleet.VMPassword:       {vmHandler(setGuestPassword), addNoStatus, recordNothing},
 	fleet.VMClock:          {vmIDHandler(hypervisor.Hypervisor.SyncGuestTime), addNoStatus, recordNothing},
-	fleet.VMExec:           {vmHandler(runInGuest), addProgramOutput, recordNothing},
+	fleet.VMExec:           {vmHandler(runGuestProgram), addProgramOutput, recordNothing},
 	fleet.VMTrim:           {vmIDHandler(hypervisor.Hypervisor.TrimGuest), addNoStatus, recordNothing},
 	fleet.VMMigrate:        {vmHandler(migrateVM), addVMStatus, recordMigration},
 	fleet.VMSnapshot:       {snapshotHandler(hypervisor.Snapshots.TakeSnapshot), addVMStatus, recordNothing},
@@ -122,13 +122,13 @@ func startVM(ctx context.Context, a *Agent, j *job) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timing.startLimit, errCallTimedOut)
 	defer cancel()
-	return withLimitCause(ctx, a.hypervisor.StartVM(ctx, j.VM.ID))
+	return addContextCause(ctx, a.hypervisor.StartVM(ctx, j.VM.ID))
 }
 
 // isRunningAsDefined reports whether the guest is on and its definition has the job's generation.
 func (a *Agent) isRunningAsDefined(ctx context.Context, j *job) bool {
 	on := false
-	err := a.withCallLimit(ctx, func(ctx context.Context) error {
+	err := a.withCallTimeout(ctx, func(ctx context.Context) error {
 		status, generation, err := a.hypervisor.VM(ctx, j.VM.ID)
 		on = !isOff(status.Power) && generation == j.VM.Generation
 		return err

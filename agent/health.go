@@ -33,11 +33,11 @@ type checkedVM struct {
 	graceStart   time.Time // start of the guest's grace period
 	lastActionAt time.Time // time of the host's last action
 	healthySince time.Time // since when no check fails; zero: some check fails
-	checks       []*checkState
+	checks       []*healthCheckState
 }
 
-// checkState is the state of one check of a guest.
-type checkState struct {
+// healthCheckState is the state of one check of a guest.
+type healthCheckState struct {
 	fleet.HealthState
 	dueAt          time.Time
 	failures       int
@@ -50,15 +50,15 @@ func (a *Agent) healthLoop(ctx context.Context) {
 		return
 	}
 	for ctx.Err() == nil {
-		a.startDueChecks(ctx, time.Now())
+		a.startDueHealthChecks(ctx, time.Now())
 		sleepContext(ctx, a.timing.policyInterval)
 	}
 	a.health.work.Wait()
 }
 
-// startDueChecks starts the checks that are due, longest overdue first. It waits for none of them.
-func (a *Agent) startDueChecks(ctx context.Context, now time.Time) {
-	all, busy, boot := a.state.checkedVMs(), a.running.subjects(), a.bootID()
+// startDueHealthChecks starts the checks that are due, longest overdue first. It waits for none of them.
+func (a *Agent) startDueHealthChecks(ctx context.Context, now time.Time) {
+	all, busy, boot := a.state.vmsWithHealthChecks(), a.running.subjects(), a.bootID()
 	j := &a.health
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -70,7 +70,7 @@ func (a *Agent) startDueChecks(ctx context.Context, now time.Time) {
 	type dueCheck struct {
 		id fleet.VMID
 		p  *checkedVM
-		c  *checkState
+		c  *healthCheckState
 	}
 	var due []dueCheck
 	for id, k := range all {
@@ -85,7 +85,7 @@ func (a *Agent) startDueChecks(ctx context.Context, now time.Time) {
 				due = append(due, dueCheck{id, p, nil})
 			}
 		case k.OnInBoot == boot:
-			next := slices.MinFunc(p.checks, func(x, y *checkState) int { return x.dueAt.Compare(y.dueAt) })
+			next := slices.MinFunc(p.checks, func(x, y *healthCheckState) int { return x.dueAt.Compare(y.dueAt) })
 			if !now.Before(next.dueAt) {
 				due = append(due, dueCheck{id, p, next})
 			}
@@ -105,9 +105,9 @@ func (a *Agent) startDueChecks(ctx context.Context, now time.Time) {
 		j.running++
 		j.work.Go(func() {
 			if d.c == nil {
-				a.restartUnhealthy(ctx, d.id, d.p)
+				a.restartUnhealthyVM(ctx, d.id, d.p)
 			} else {
-				a.runCheck(ctx, d.id, d.p, d.c)
+				a.runHealthCheck(ctx, d.id, d.p, d.c)
 			}
 			j.mu.Lock()
 			defer j.mu.Unlock()
@@ -137,9 +137,9 @@ func (j *healthChecker) checkedVMOf(id fleet.VMID, k vmState, now time.Time) *ch
 	had := p.checks
 	p.checks = nil
 	for _, c := range k.Checks[:min(len(k.Checks), fleet.MaxHealthChecks)] {
-		i := slices.IndexFunc(had, func(o *checkState) bool { return o.Check == c })
+		i := slices.IndexFunc(had, func(o *healthCheckState) bool { return o.Check == c })
 		if i < 0 {
-			p.checks = append(p.checks, &checkState{HealthState: fleet.HealthState{Check: c, State: fleet.HealthUnknown, Answer: "Not checked yet."}, dueAt: now})
+			p.checks = append(p.checks, &healthCheckState{HealthState: fleet.HealthState{Check: c, State: fleet.HealthUnknown, Answer: "Not checked yet."}, dueAt: now})
 			continue
 		}
 		p.checks = append(p.checks, had[i])
@@ -147,13 +147,13 @@ func (j *healthChecker) checkedVMOf(id fleet.VMID, k vmState, now time.Time) *ch
 	return p
 }
 
-// runCheck runs one check. It reads the guest's state first, because an earlier read may be outdated.
-func (a *Agent) runCheck(ctx context.Context, id fleet.VMID, p *checkedVM, c *checkState) {
+// runHealthCheck runs one check. It reads the guest's state first, because an earlier read may be outdated.
+func (a *Agent) runHealthCheck(ctx context.Context, id fleet.VMID, p *checkedVM, c *healthCheckState) {
 	usual := c.Check.WithDefaults()
-	fresh, err := a.readGuest(ctx, id)
-	var sign hypervisor.CheckResult
+	fresh, err := a.readRunningVMStatus(ctx, id)
+	var sign hypervisor.HealthCheckResult
 	if err == nil && c.Check.Kind == fleet.HealthExec && !fresh.Policy.GuestExec {
-		err = hypervisor.CannotCheckError("The VM's policy does not allow programs to be run in the guest.")
+		err = hypervisor.CannotCheckGuestError("The VM's policy does not allow programs to be run in the guest.")
 	}
 	if err == nil {
 		within, cancel := context.WithTimeout(ctx, time.Duration(usual.Timeout)*a.timing.healthCheckSecond)
@@ -168,44 +168,44 @@ func (a *Agent) runCheck(ctx context.Context, id fleet.VMID, p *checkedVM, c *ch
 	}
 	busy := a.running.subjects()[fleet.SubjectVM(id)]
 	a.health.mu.Lock()
-	outcome := checkOutcome{result: sign, err: err, startedAt: fresh.StartedAt, busy: busy, at: time.Now()}
+	outcome := healthCheckOutcome{result: sign, err: err, startedAt: fresh.StartedAt, busy: busy, at: time.Now()}
 	changed := p.recordResult(c, outcome, a.timing.healthCheckSecond)
-	calm, unhealthy := p.isHealthyForAWhile(time.Now(), a.timing.restartResetPeriod), c.State == fleet.HealthFailing && c.failures > 0
+	calm, unhealthy := p.hasBeenHealthyFor(time.Now(), a.timing.restartResetPeriod), c.State == fleet.HealthFailing && c.failures > 0
 	a.health.mu.Unlock()
 	if calm {
 		a.updateVMState(id, func(k *vmState) { k.HealthActions = 0 })
 	}
 	if unhealthy && !busy && c.Check.Action != fleet.HealthReport {
-		changed = a.resetOrRestartUnhealthy(ctx, id, p, c) || changed
+		changed = a.resetOrRestartUnhealthyVM(ctx, id, p, c) || changed
 	}
 	if changed {
 		a.reports.triggerFull()
 	}
 }
 
-// readGuest reads the guest's state. A CannotCheckError means that the guest cannot be checked now.
-func (a *Agent) readGuest(ctx context.Context, id fleet.VMID) (fleet.VMStatus, error) {
+// readRunningVMStatus reads the guest's state. A CannotCheckError means that the guest cannot be checked now.
+func (a *Agent) readRunningVMStatus(ctx context.Context, id fleet.VMID) (fleet.VMStatus, error) {
 	var status fleet.VMStatus
-	err := a.withCallLimit(ctx, func(ctx context.Context) (err error) {
+	err := a.withCallTimeout(ctx, func(ctx context.Context) (err error) {
 		status, _, err = a.hypervisor.VM(ctx, id)
 		return err
 	})
 	switch {
 	case err != nil:
-		return status, hypervisor.CannotCheckError("The host's hypervisor does not answer.")
+		return status, hypervisor.CannotCheckGuestError("The host's hypervisor does not answer.")
 	case status.Power == fleet.Paused:
-		return status, hypervisor.CannotCheckError("The VM is paused.")
+		return status, hypervisor.CannotCheckGuestError("The VM is paused.")
 	case status.Power != fleet.Running:
-		return status, hypervisor.CannotCheckError("The VM is off.")
+		return status, hypervisor.CannotCheckGuestError("The VM is off.")
 	case status.Guest != nil && status.Guest.Frozen:
-		return status, hypervisor.CannotCheckError("The guest's file systems are frozen.")
+		return status, hypervisor.CannotCheckGuestError("The guest's file systems are frozen.")
 	}
 	return status, nil
 }
 
-// checkOutcome is the outcome of one run of a check.
-type checkOutcome struct {
-	result    hypervisor.CheckResult
+// healthCheckOutcome is the outcome of one run of a check.
+type healthCheckOutcome struct {
+	result    hypervisor.HealthCheckResult
 	err       error      // reason why the guest failed the check or could not be checked; nil: it passed
 	startedAt *time.Time // start of the guest's run, read before the check; nil: unknown
 	busy      bool       // a job works on the VM, so the guest's answers do not count
@@ -214,7 +214,7 @@ type checkOutcome struct {
 
 // recordResult records the outcome of a check, and reports whether it must be sent to the portal. second is the unit of
 // the check's times. The checker's lock must be held.
-func (p *checkedVM) recordResult(c *checkState, o checkOutcome, second time.Duration) (changed bool) {
+func (p *checkedVM) recordResult(c *healthCheckState, o healthCheckOutcome, second time.Duration) (changed bool) {
 	usual := c.Check.WithDefaults()
 	c.dueAt = o.at.Add(time.Duration(usual.Interval) * second)
 	if o.busy {
@@ -241,7 +241,7 @@ func (p *checkedVM) recordResult(c *checkState, o checkOutcome, second time.Dura
 	case usual.Kind == fleet.HealthWatchdog && was != c.lastResultMark:
 		err = errors.New("the guest did not feed the watchdog")
 	}
-	var unsure hypervisor.CannotCheckError
+	var unsure hypervisor.CannotCheckGuestError
 	next := c.HealthState
 	switch {
 	case errors.As(err, &unsure) || errors.Is(err, hypervisor.ErrUnreachable):
@@ -263,10 +263,10 @@ func (p *checkedVM) recordResult(c *checkState, o checkOutcome, second time.Dura
 	return changed
 }
 
-// isHealthyForAWhile reports whether all checks of the guest have passed for a while since the host's last action on
+// hasBeenHealthyFor reports whether all checks of the guest have passed for a while since the host's last action on
 // it.
-func (p *checkedVM) isHealthyForAWhile(now time.Time, calm time.Duration) bool {
-	if slices.ContainsFunc(p.checks, func(c *checkState) bool { return c.State == fleet.HealthFailing || c.failures > 0 }) {
+func (p *checkedVM) hasBeenHealthyFor(now time.Time, calm time.Duration) bool {
+	if slices.ContainsFunc(p.checks, func(c *healthCheckState) bool { return c.State == fleet.HealthFailing || c.failures > 0 }) {
 		p.healthySince = time.Time{}
 		return false
 	}
@@ -276,10 +276,10 @@ func (p *checkedVM) isHealthyForAWhile(now time.Time, calm time.Duration) bool {
 	return !p.lastActionAt.IsZero() && now.Sub(p.healthySince) > calm
 }
 
-// resetOrRestartUnhealthy acts on a guest that fails a check, unless the last action was too recent or the limit is
+// resetOrRestartUnhealthyVM acts on a guest that fails a check, unless the last action was too recent or the limit is
 // reached. It records the action before it acts.
-func (a *Agent) resetOrRestartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedVM, c *checkState) bool {
-	k, known := a.state.checkedVMs()[id]
+func (a *Agent) resetOrRestartUnhealthyVM(ctx context.Context, id fleet.VMID, p *checkedVM, c *healthCheckState) bool {
+	k, known := a.state.vmsWithHealthChecks()[id]
 	a.health.mu.Lock()
 	wait := !p.lastActionAt.IsZero() && time.Since(p.lastActionAt) < restartDelay(k.HealthActions, a.timing.restartDelayMin, a.timing.restartDelayMax)
 	run := p.runStart
@@ -287,7 +287,7 @@ func (a *Agent) resetOrRestartUnhealthy(ctx context.Context, id fleet.VMID, p *c
 	if !known || k.RestartBoot != "" || k.StopRequested || k.HealthActions >= fleet.MaxHealthActions || wait {
 		return false
 	}
-	fresh, err := a.readGuest(ctx, id) // a user may have forced the VM off or paused it during the check
+	fresh, err := a.readRunningVMStatus(ctx, id) // a user may have forced the VM off or paused it during the check
 	if err != nil || fresh.StartedAt != nil && !fresh.StartedAt.Equal(run) || a.running.subjects()[fleet.SubjectVM(id)] {
 		return false
 	}
@@ -300,7 +300,7 @@ func (a *Agent) resetOrRestartUnhealthy(ctx context.Context, id fleet.VMID, p *c
 		a.log.Error("The agent's state file cannot be written.", "error", err)
 		return false
 	}
-	a.log.Info("A guest fails a health check.", "vm", k.Name, "check", c.Check.Subject(), "said", c.Answer, "action", c.Check.Action, "time", k.HealthActions+1)
+	a.log.Info("A guest fails a health check.", "vm", k.Name, "check", c.Check.TargetText(), "said", c.Answer, "action", c.Check.Action, "time", k.HealthActions+1)
 	a.health.mu.Lock()
 	p.lastActionAt, p.graceStart, p.healthySince = time.Now(), time.Now(), time.Time{}
 	for _, o := range p.checks {
@@ -308,27 +308,27 @@ func (a *Agent) resetOrRestartUnhealthy(ctx context.Context, id fleet.VMID, p *c
 	}
 	a.health.mu.Unlock()
 	if c.Check.Action == fleet.HealthRestart {
-		a.restartUnhealthy(ctx, id, p)
+		a.restartUnhealthyVM(ctx, id, p)
 		return true
 	}
-	if err := a.withCallLimit(ctx, func(ctx context.Context) error { return a.hypervisor.ResetVM(ctx, id) }); err != nil {
+	if err := a.withCallTimeout(ctx, func(ctx context.Context) error { return a.hypervisor.ResetVM(ctx, id) }); err != nil {
 		a.log.Warn("A guest that fails a health check could not be reset.", "vm", k.Name, "error", err)
 	}
 	return true
 }
 
-// restartUnhealthy forces the unhealthy guest off and starts it again. If this is interrupted, the next round of checks
+// restartUnhealthyVM forces the unhealthy guest off and starts it again. If this is interrupted, the next round of checks
 // or the next agent finishes the restart.
-func (a *Agent) restartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedVM) {
+func (a *Agent) restartUnhealthyVM(ctx context.Context, id fleet.VMID, p *checkedVM) {
 	a.health.mu.Lock()
 	p.lastActionAt = time.Now()
 	a.health.mu.Unlock()
-	k, known := a.state.checkedVMs()[id]
+	k, known := a.state.vmsWithHealthChecks()[id]
 	if !known || k.RestartBoot == "" || a.running.subjects()[fleet.SubjectVM(id)] {
 		return
 	}
 	var status fleet.VMStatus
-	err := a.withCallLimit(ctx, func(ctx context.Context) (err error) {
+	err := a.withCallTimeout(ctx, func(ctx context.Context) (err error) {
 		status, _, err = a.hypervisor.VM(ctx, id)
 		return err
 	})
@@ -342,15 +342,15 @@ func (a *Agent) restartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedV
 		a.updateVMState(id, func(k *vmState) { k.RestartBoot = "" })
 		return
 	case status.Power == fleet.Running:
-		if err := a.withCallLimit(ctx, func(ctx context.Context) error { return a.hypervisor.StopVM(ctx, id) }); err != nil {
+		if err := a.withCallTimeout(ctx, func(ctx context.Context) error { return a.hypervisor.StopVM(ctx, id) }); err != nil {
 			a.log.Warn("A guest that fails a health check could not be forced off.", "vm", k.Name, "error", err)
 			return
 		}
 	}
-	if k, known = a.state.checkedVMs()[id]; !known || k.RestartBoot == "" || a.running.subjects()[fleet.SubjectVM(id)] {
+	if k, known = a.state.vmsWithHealthChecks()[id]; !known || k.RestartBoot == "" || a.running.subjects()[fleet.SubjectVM(id)] {
 		return // a user wants the VM off
 	}
-	err = a.startByPolicy(ctx, id)
+	err = a.startVMByPolicy(ctx, id)
 	a.updateVMState(id, func(k *vmState) {
 		switch {
 		case err == nil:
@@ -378,7 +378,7 @@ func (j *healthChecker) addToStatus(id fleet.VMID, status *fleet.VMStatus, acted
 	for _, c := range status.Checks {
 		out := fleet.HealthState{Check: c, State: fleet.HealthUnknown, Answer: "Not checked yet."}
 		if p := j.byVM[id]; p != nil {
-			if i := slices.IndexFunc(p.checks, func(o *checkState) bool { return o.Check == c }); i >= 0 {
+			if i := slices.IndexFunc(p.checks, func(o *healthCheckState) bool { return o.Check == c }); i >= 0 {
 				out = p.checks[i].HealthState
 			}
 		}

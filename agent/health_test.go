@@ -58,14 +58,14 @@ func (s *unhealthyHost) ResetVM(ctx context.Context, id fleet.VMID) error {
 	return s.counted.ResetVM(ctx, id)
 }
 
-func (s *unhealthyHost) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
+func (s *unhealthyHost) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.HealthCheckResult, error) {
 	s.recordMu.Lock()
 	s.checkCounts[id]++
 	hangs := s.hangingGuests[id]
 	s.recordMu.Unlock()
 	if hangs {
 		<-ctx.Done()
-		return hypervisor.CheckResult{}, ctx.Err()
+		return hypervisor.HealthCheckResult{}, ctx.Err()
 	}
 	return s.counted.CheckGuest(ctx, id, check)
 }
@@ -108,13 +108,13 @@ func TestFailingHealthCheckWithoutActionIsReported(t *testing.T) {
 	p, vm := newPortal(t), vmWithHealthChecks("web", httpCheck)
 	host, _ := p.startAgentOnUnhealthyHost(t, vm)
 	p.waitHealth(vm, "healthy", hasHealth(fleet.Healthy))
-	host.SetSick(vm.ID, fleet.HealthHTTP, true)
+	host.SetHealthCheckFailing(vm.ID, fleet.HealthHTTP, true)
 	p.waitHealth(vm, "failing", func(s fleet.VMStatus) bool {
 		return hasHealth(fleet.HealthFailing)(s) && strings.Contains(s.Health[0].Answer, "503") && s.Health[0].Since != nil &&
 			slices.ContainsFunc(s.Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultHealth && strings.Contains(f.Text, "503") })
 	})
 	from := p.reportCount()
-	host.SetSick(vm.ID, fleet.HealthHTTP, false)
+	host.SetHealthCheckFailing(vm.ID, fleet.HealthHTTP, false)
 	p.waitStateSince(from, "well again", func(s wire.State) bool {
 		r, _ := reportedVM(s, vm.ID)
 		return len(r.Status.Health) > 0 && hasHealth(fleet.Healthy)(r.Status) && len(r.Status.Faults) == 0
@@ -161,7 +161,7 @@ func TestUnhealthyGuestIsRestarted(t *testing.T) {
 	p.runJob(wire.Work{Kind: fleet.VMStart, VM: vm})
 	p.waitHealth(vm, "healthy", hasHealth(fleet.Healthy))
 	p.update(func() { p.refusals["report"], p.refusals["hello"], p.refusals["claim"] = 503, 503, 503 })
-	host.SetSick(vm.ID, fleet.HealthHTTP, true)
+	host.SetHealthCheckFailing(vm.ID, fleet.HealthHTTP, true)
 	host.mu.Lock()
 	host.broken[vm.ID] = true // it is forced off and does not start again
 	host.mu.Unlock()
@@ -170,7 +170,7 @@ func TestUnhealthyGuestIsRestarted(t *testing.T) {
 	host.mu.Lock()
 	host.broken[vm.ID] = false
 	host.mu.Unlock()
-	host.SetSick(vm.ID, fleet.HealthHTTP, false)
+	host.SetHealthCheckFailing(vm.ID, fleet.HealthHTTP, false)
 	p.startAgent(dir, host, host)
 	p.waitUntil("it is back", func() bool { return host.powerOf(vm.ID) == fleet.Running })
 }
@@ -186,8 +186,8 @@ func TestPausedAndStoppedGuestsGetNoHealthCheck(t *testing.T) {
 	p.waitHealth(paused, "healthy", hasHealth(fleet.Healthy))
 	p.runJob(wire.Work{Kind: fleet.VMStop, VM: off, Epoch: 2})
 	p.runJob(wire.Work{Kind: fleet.VMPause, VM: paused, Epoch: 2})
-	host.SetSick(off.ID, fleet.HealthHTTP, true)
-	host.SetSick(paused.ID, fleet.HealthHTTP, true)
+	host.SetHealthCheckFailing(off.ID, fleet.HealthHTTP, true)
+	host.SetHealthCheckFailing(paused.ID, fleet.HealthHTTP, true)
 	p.waitHealth(paused, "not checked", func(s fleet.VMStatus) bool {
 		return hasHealth(fleet.HealthUnknown)(s) && strings.Contains(s.Health[0].Answer, "paused") && len(s.Faults) == 0
 	})

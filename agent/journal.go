@@ -109,8 +109,8 @@ func (j *journal) lookup(id fleet.JobID) (journalEntry, bool) {
 	return journalEntry{}, false
 }
 
-// openEntries lists the entries whose outcome the portal does not have yet, oldest first.
-func (j *journal) openEntries() []journalEntry {
+// undeliveredEntries lists the entries whose outcome the portal does not have yet, oldest first.
+func (j *journal) undeliveredEntries() []journalEntry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var out []journalEntry

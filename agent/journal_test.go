@@ -56,7 +56,7 @@ func TestJournalSurvivesTruncation(t *testing.T) {
 			t.Fatalf("cut at %d: the entry written after the cut is lost", cut)
 		}
 	}
-	if open := openTestJournal(t, path).openEntries(); len(open) != 2 || open[0].Outcome != wire.Failed || open[1].Outcome != "" {
+	if open := openTestJournal(t, path).undeliveredEntries(); len(open) != 2 || open[0].Outcome != wire.Failed || open[1].Outcome != "" {
 		t.Errorf("open entries are %+v", open)
 	}
 }
@@ -90,10 +90,10 @@ func TestCertificateRenewalAtTwoThirdsOfLifetime(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	until := from.Add(24 * time.Hour)
-	if at := renewAt(from, until, 0); at != from.Add(16*time.Hour) {
+	if at := certificateRenewalTime(from, until, 0); at != from.Add(16*time.Hour) {
 		t.Errorf("at the latest %s", at)
 	}
-	if at := renewAt(from, until, 0.999); at.Before(from.Add(13*time.Hour + 30*time.Minute)) {
+	if at := certificateRenewalTime(from, until, 0.999); at.Before(from.Add(13*time.Hour + 30*time.Minute)) {
 		t.Errorf("at the earliest %s", at)
 	}
 }
@@ -102,7 +102,7 @@ func TestJobProgressIsThrottledToNewestValue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var sent []string
-		j := notifier{send: func(p wire.Progress) {
+		j := progressNotifier{send: func(p wire.Progress) {
 			sent = append(sent, p.Note)
 			time.Sleep(time.Second)
 		}}

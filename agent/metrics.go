@@ -65,7 +65,7 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-func (m *Metrics) job(kind fleet.JobKind, outcome wire.Outcome, took time.Duration) {
+func (m *Metrics) recordJob(kind fleet.JobKind, outcome wire.Outcome, took time.Duration) {
 	name := string(kind)
 	if !kind.IsKnown() {
 		name = "unknown" // unknown kinds from a portal must not create unbounded labels
@@ -74,7 +74,7 @@ func (m *Metrics) job(kind fleet.JobKind, outcome wire.Outcome, took time.Durati
 	m.jobSeconds.WithLabelValues(name).Observe(took.Seconds())
 }
 
-func (m *Metrics) report(r wire.Report) {
+func (m *Metrics) recordReport(r wire.Report) {
 	kind := "heartbeat"
 	if r.State != nil {
 		kind = "full"

@@ -44,7 +44,7 @@ func diskMoveJob(t *testing.T, p *portal) wire.Work {
 	to := fleet.Volref{PoolID: "01a206ba-f47b-7000-ad01-2714dec349a1", Volume: "web.qcow2"}
 	return wire.Work{
 		ID: fleet.NewID[fleet.JobID](), Kind: fleet.VMDiskMove, VM: vm, Pools: []fleet.Pool{stockPool},
-		Args: fleet.JobArgs{Move: &fleet.MoveParams{Disk: vm.Spec.Disks[0].Ref(), To: to}},
+		Args: fleet.JobArgs{Move: &fleet.DiskMigrationParams{Disk: vm.Spec.Disks[0].Ref(), To: to}},
 	}
 }
 

@@ -30,17 +30,17 @@ func TestPoolSecretIsStoredOnlyInHypervisor(t *testing.T) {
 		return wire.Work{ID: fleet.NewID[fleet.JobID](), Kind: fleet.PoolApply, Subject: fleet.SubjectPool(pool.ID), Epoch: 1, Generation: 1, Pool: &pool}
 	}
 	p.update(func() { p.refusals["pools"] = 404 })
-	if f := p.runJob(order()); f.Outcome == wire.Done || !strings.Contains(f.Error, "credentials cannot be fetched: The test refuses this.") || host.Secret(pool.ID) != "" {
-		t.Errorf("without its secret: %+v, the host has %q", f, host.Secret(pool.ID))
+	if f := p.runJob(order()); f.Outcome == wire.Done || !strings.Contains(f.Error, "credentials cannot be fetched: The test refuses this.") || host.PoolSecret(pool.ID) != "" {
+		t.Errorf("without its secret: %+v, the host has %q", f, host.PoolSecret(pool.ID))
 	}
 	p.update(func() { delete(p.refusals, "pools") })
-	if f := p.runJob(order()); f.Outcome != wire.Done || host.Secret(pool.ID) != secret {
-		t.Fatalf("with it: %+v, the host has %q", f, host.Secret(pool.ID))
+	if f := p.runJob(order()); f.Outcome != wire.Done || host.PoolSecret(pool.ID) != secret {
+		t.Fatalf("with it: %+v, the host has %q", f, host.PoolSecret(pool.ID))
 	}
 	changed := secret + "-2"
 	p.update(func() { p.secret = changed })
-	if f := p.runJob(order()); f.Outcome != wire.Done || host.Secret(pool.ID) != changed {
-		t.Errorf("changed: %+v, the host has %q", f, host.Secret(pool.ID))
+	if f := p.runJob(order()); f.Outcome != wire.Done || host.PoolSecret(pool.ID) != changed {
+		t.Errorf("changed: %+v, the host has %q", f, host.PoolSecret(pool.ID))
 	}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -57,7 +57,7 @@ func TestPoolSecretIsStoredOnlyInHypervisor(t *testing.T) {
 	}
 	release := order()
 	release.Kind = fleet.PoolRelease
-	if f := p.runJob(release); f.Outcome != wire.Done || host.Secret(pool.ID) != "" {
-		t.Errorf("released: %+v, the host has %q", f, host.Secret(pool.ID))
+	if f := p.runJob(release); f.Outcome != wire.Done || host.PoolSecret(pool.ID) != "" {
+		t.Errorf("released: %+v, the host has %q", f, host.PoolSecret(pool.ID))
 	}
 }

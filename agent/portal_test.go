@@ -204,7 +204,7 @@ func (p *portal) answer(r *http.Request, name string) any {
 		in := read[wire.Report](p, r)
 		defer p.lockForChange()()
 		p.reports = append(p.reports, in)
-		out := wire.ReportAnswer{Resend: p.resend, Assigned: wire.Assigned{Pools: p.pools, Networks: p.networks}, Lost: p.lostJobs, Stop: p.stopsInReports}
+		out := wire.ReportAnswer{Resend: p.resend, AssignedObjects: wire.AssignedObjects{Pools: p.pools, Networks: p.networks}, Lost: p.lostJobs, Stop: p.stopsInReports}
 		p.resend, p.lostJobs = false, nil
 		if in.State != nil {
 			out.Marks = map[fleet.VMID]string{}

@@ -7,8 +7,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// notifier sends a job's progress: only the newest value, and nothing after stop. notify never blocks.
-type notifier struct {
+// progressNotifier sends a job's progress: only the newest value, and nothing after stop. notify never blocks.
+type progressNotifier struct {
 	send func(wire.Progress) // blocks for a while, to space the calls
 
 	mu      sync.Mutex
@@ -17,7 +17,7 @@ type notifier struct {
 	stopped bool
 }
 
-func (t *notifier) notify(percent int, note string) {
+func (t *progressNotifier) notify(percent int, note string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stopped {
@@ -30,13 +30,13 @@ func (t *notifier) notify(percent int, note string) {
 	}
 }
 
-func (t *notifier) stop() {
+func (t *progressNotifier) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stopped, t.newest = true, nil
 }
 
-func (t *notifier) loop() {
+func (t *progressNotifier) loop() {
 	for {
 		t.mu.Lock()
 		p := t.newest

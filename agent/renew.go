@@ -9,18 +9,18 @@ import (
 	"quantix/internal/wire"
 )
 
-// renewLoop renews the certificate before it expires. The agent uses the new certificate at once, without a restart.
-func (a *Agent) renewLoop(ctx context.Context) {
+// certificateRenewalLoop renews the certificate before it expires. The agent uses the new certificate at once, without a restart.
+func (a *Agent) certificateRenewalLoop(ctx context.Context) {
 	wait := newBackoff(time.Second, 5*time.Minute)
 	for {
 		from, until := a.identity.certificateValidity()
 		a.metrics.certificateEnds.Set(float64(until.Unix()))
 		// The limit of two thirds of the certificate's lifetime applies even if this machine's clock is wrong.
-		if !sleepContext(ctx, min(time.Until(renewAt(from, until, rand.Float64())), until.Sub(from)*2/3)) {
+		if !sleepContext(ctx, min(time.Until(certificateRenewalTime(from, until, rand.Float64())), until.Sub(from)*2/3)) {
 			return
 		}
 		for {
-			err := a.renew(ctx)
+			err := a.renewCertificate(ctx)
 			if err == nil {
 				wait.Reset()
 				break
@@ -36,14 +36,14 @@ func (a *Agent) renewLoop(ctx context.Context) {
 	}
 }
 
-// renewAt returns the time after two thirds of the certificate's lifetime, less a random part of up to a tenth, so that
+// certificateRenewalTime returns the time after two thirds of the certificate's lifetime, less a random part of up to a tenth, so that
 // hosts that joined together do not renew together. random is in [0, 1).
-func renewAt(from, until time.Time, random float64) time.Time {
+func certificateRenewalTime(from, until time.Time, random float64) time.Time {
 	life := until.Sub(from)
 	return from.Add(life*2/3 - time.Duration(random*float64(life)/10))
 }
 
-func (a *Agent) renew(ctx context.Context) error {
+func (a *Agent) renewCertificate(ctx context.Context) error {
 	csr, err := a.identity.csr(string(a.identity.HostID()))
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (a *Agent) renew(ctx context.Context) error {
 	if err := a.identity.replaceCertificate(saved); err != nil {
 		return err
 	}
-	a.client.Rekey()
+	a.client.ReloadCredentials()
 	a.log.Info("The host's certificate was renewed.")
 	a.certificateRenewed.broadcast()
 	return nil

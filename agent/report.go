@@ -19,11 +19,11 @@ import (
 type reporter struct {
 	a            *Agent
 	load         func(context.Context) (wire.HostMeter, error)
-	wake         chan struct{} // buffer of one
-	assigned     wire.Assigned // the portal's newest assignment to this host; used by the loop only
-	newestState  wire.State    // the hypervisor's newest state; used by the loop only
-	filterCounts filterCounter // packet counts of NICs; used by the loop only
-	guestReports guestReports  // used by the loop only
+	wake         chan struct{}        // buffer of one
+	assigned     wire.AssignedObjects // the portal's newest assignment to this host; used by the loop only
+	newestState  wire.State           // the hypervisor's newest state; used by the loop only
+	filterCounts filterCounter        // packet counts of NICs; used by the loop only
+	guestReports guestReportTimes     // used by the loop only
 
 	mu        sync.Mutex
 	readAt    time.Time // when the read that returned last began; zero: no read has succeeded
@@ -154,7 +154,7 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	}
 	out.StateAgeMs = max(1, r.stateAge().Milliseconds()) // 0 would mean an agent that cannot report the age
 	return r.send(ctx, out, func(answer wire.ReportAnswer) {
-		r.setAssigned(answer.Assigned)
+		r.setAssigned(answer.AssignedObjects)
 		r.writeOwnershipMarks(ctx, answer.Marks)
 	})
 }
@@ -175,7 +175,7 @@ func (r *reporter) handleAnswer(out wire.Report, answer wire.ReportAnswer, err e
 		r.forceFull = r.forceFull || out.State != nil
 		return fmt.Errorf("send the report: %w", err)
 	}
-	r.a.metrics.report(out)
+	r.a.metrics.recordReport(out)
 	r.sentAt = time.Now()
 	if out.State != nil {
 		r.digest = out.Digest
@@ -200,7 +200,7 @@ func (r *reporter) stateAge() time.Duration {
 }
 
 // setAssigned stores the portal's assignment to this host. A changed assignment triggers a report with its volumes.
-func (r *reporter) setAssigned(on wire.Assigned) {
+func (r *reporter) setAssigned(on wire.AssignedObjects) {
 	if !on.Equal(r.assigned) {
 		r.assigned = on
 		r.trigger()
@@ -212,7 +212,7 @@ func (r *reporter) setAssigned(on wire.Assigned) {
 func (r *reporter) writeOwnershipMarks(ctx context.Context, marks map[fleet.VMID]string) {
 	failed := false
 	for id, mark := range marks {
-		err := r.a.withCallLimit(ctx, func(ctx context.Context) error { return r.a.hypervisor.SetOwnershipMark(ctx, id, mark) })
+		err := r.a.withCallTimeout(ctx, func(ctx context.Context) error { return r.a.hypervisor.SetOwnershipMark(ctx, id, mark) })
 		if err != nil {
 			failed = true
 			r.a.log.Warn("A VM's mark could not be written; trying again.", "vm", id, "error", err)
@@ -247,10 +247,10 @@ func (r *reporter) readState(ctx context.Context) wire.State {
 		r.mu.Lock()
 		r.readAt = begun
 		r.mu.Unlock()
-		if err := errors.Join(r.a.state.removeOldEntries(state, r.a.running.subjects(), begun), r.a.state.recordRunning(state, r.a.bootID(), begun)); err != nil {
+		if err := errors.Join(r.a.state.removeOldEntries(state, r.a.running.subjects(), begun), r.a.state.recordRunningObjects(state, r.a.bootID(), begun)); err != nil {
 			r.a.log.Error("The agent's state file cannot be written.", "error", err)
 		}
-		r.a.recordReadTime()
+		r.a.recordHostReadTime()
 	}
 	r.a.metrics.setConnected(state.Host.Connected)
 	return r.fullState(state.Host)

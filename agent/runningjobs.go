@@ -26,7 +26,7 @@ type job struct {
 	reclaimed    *wire.Work    // the newest claim while the job was running; nil: there was none
 	previous     *job          // the job of the same subject that must end first
 	done         chan struct{} // closed once the job has ended and is recorded
-	notifier     notifier
+	notifier     progressNotifier
 	stopReq      stopRequest           // a request to stop early
 	mayHaveActed bool                  // the handler may have changed something; used by the handler's goroutine
 	plan         *fleet.DefinitionDiff // result of a plan; used by the handler's goroutine

@@ -46,14 +46,14 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 	ctx, end := stoppableContext(ctx, j)
 	defer end()
 	m := a.newRendezvous(j, order.ID, order.PeerName)
-	var in *transfer.Incoming
+	var in *transfer.ReceivingConn
 	busy := func() {}
 	err := a.hypervisor.ReceiveVolume(ctx, hypervisor.VolumeWork{
 		Pool: *j.Pool, Name: ref.Volume, Params: *j.Args.Volume, RecordedFile: a.state.createdVolumeFile(j.ID),
 		RecordChecksums: func(all ...hypervisor.VolumeChecksum) error { return a.state.addChecksums(all...) },
 		RecordFile:      func(file string) error { return a.state.recordCreatedVolume(j.ID, file) },
 		Receive: func(ctx context.Context, dst transfer.Sink, room int64) (out hypervisor.ReceivedFile, err error) {
-			in, err = m.receive(ctx, func(ctx context.Context, in *transfer.Incoming) error {
+			in, err = m.receive(ctx, func(ctx context.Context, in *transfer.ReceivingConn) error {
 				if err := dst.Truncate(0); err != nil {
 					return err
 				}
@@ -82,7 +82,7 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 }
 
 // sendKeepAlives sends keep-alives to the sender until the caller calls stop.
-func sendKeepAlives(in *transfer.Incoming) (stop func()) {
+func sendKeepAlives(in *transfer.ReceivingConn) (stop func()) {
 	done, gone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)
@@ -139,7 +139,7 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 	rate := &transfer.RateLimit{Bytes: order.RateBytes}
 	err := a.hypervisor.MigrateVM(ctx, hypervisor.MigrateVMWork{
 		VM: *j.VM, Pools: j.Pools, Params: order,
-		SentStamp: func(d fleet.MigratingDisk) string { return a.state.sentStamp(d.Transfer) },
+		SentStamp: func(d fleet.MigratingDisk) string { return a.state.sentDiskStamp(d.Transfer) },
 		RecordSending: func(d fleet.MigratingDisk, stamp string) error {
 			if err := a.state.recordSentDisk(d.Transfer, stamp); err != nil {
 				return fmt.Errorf("nothing was sent, because the agent cannot record the disk that it sends: %w", err)
@@ -194,8 +194,8 @@ func (m *stateFile) recordSentDisk(id fleet.TransferID, stamp string) error {
 	return m.save()
 }
 
-// sentStamp returns the recorded stamp of a disk's file; empty: none.
-func (m *stateFile) sentStamp(id fleet.TransferID) string {
+// sentDiskStamp returns the recorded stamp of a disk's file; empty: none.
+func (m *stateFile) sentDiskStamp(id fleet.TransferID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if i := slices.IndexFunc(m.data.Sent, func(s sentDisk) bool { return s.Transfer == id }); i >= 0 {

@@ -9,10 +9,10 @@ import (
 	"quantix/internal/wire"
 )
 
-// helloUntilAccepted registers this agent at the portal and retries until the portal accepts it for the host; false:
+// sendHelloUntilAccepted registers this agent at the portal and retries until the portal accepts it for the host; false:
 // ctx ended first. Until then the agent changes nothing on the host, because another agent with this identity may be
 // running.
-func (a *Agent) helloUntilAccepted(ctx context.Context) bool {
+func (a *Agent) sendHelloUntilAccepted(ctx context.Context) bool {
 	wait := newBackoff(a.timing.retry, a.timing.retryMax)
 	for ctx.Err() == nil {
 		renewed := a.certificateRenewed.wait()
@@ -31,7 +31,7 @@ func (a *Agent) helloUntilAccepted(ctx context.Context) bool {
 				"portal", errorDetail(err))
 			pace = a.timing.passiveRetry
 		case 401, 403:
-			// If the certificate has expired, renewLoop renews it while this loop retries.
+			// If the certificate has expired, certificateRenewalLoop renews it while this loop retries.
 			a.log.Error("The portal does not accept this host's certificate.", "portal", errorDetail(err))
 			pace = a.timing.passiveRetry
 		default:

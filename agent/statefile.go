@@ -27,7 +27,7 @@ type stateFile struct {
 	mu   sync.Mutex
 	data savedState
 	// jobEntryAt holds the time when a job last wrote the entry of a VM or network (by ID) or of a pool (by name).
-	// Reads of the host do not change it: see hasEntrySince.
+	// Reads of the host do not change it: see hasJobEntrySince.
 	jobEntryAt map[any]time.Time
 }
 
@@ -74,7 +74,7 @@ func openStateFile(path string) (*stateFile, error) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(path), state.PoolBookFile)); errors.Is(err, fs.ErrNotExist) {
-		// The state file is from an older agent without pool records (state.PoolBook), so this agent cannot retry a pool
+		// The state file is from an older agent without pool records (state.PoolRecords), so this agent cannot retry a pool
 		// that has failed. If no pool errors are reported, the portal applies those pools again.
 		m.data.Pools = nil
 	}
@@ -94,9 +94,9 @@ func openStateFile(path string) (*stateFile, error) {
 // is older than maxReadDuration.
 const maxReadDuration = time.Hour
 
-// hasEntrySince reports whether a job wrote the object's entry after a read of the host began. The read is then older
+// hasJobEntrySince reports whether a job wrote the object's entry after a read of the host began. The read is then older
 // than the entry and is ignored.
-func (m *stateFile) hasEntrySince(of any, begun time.Time) bool {
+func (m *stateFile) hasJobEntrySince(of any, begun time.Time) bool {
 	return !m.jobEntryAt[of].Before(begun)
 }
 
@@ -339,12 +339,12 @@ func (m *stateFile) removeOldEntries(s wire.State, busy map[fleet.Subject]bool, 
 	maps.DeleteFunc(m.jobEntryAt, func(_ any, at time.Time) bool { return begun.Sub(at) > maxReadDuration })
 	before := len(m.data.VMs) + len(m.data.Pools)
 	for _, p := range s.Pools {
-		if p.Status.State == fleet.PoolActive && !m.hasEntrySince(p.Name, begun) {
+		if p.Status.State == fleet.PoolActive && !m.hasJobEntrySince(p.Name, begun) {
 			delete(m.data.Pools, p.Name)
 		}
 	}
 	for id, k := range m.data.VMs {
-		if k.Error == "" && len(k.CreatedDisks) == 0 && !here[id] && !busy[fleet.SubjectVM(id)] && !m.hasEntrySince(id, begun) {
+		if k.Error == "" && len(k.CreatedDisks) == 0 && !here[id] && !busy[fleet.SubjectVM(id)] && !m.hasJobEntrySince(id, begun) {
 			delete(m.data.VMs, id)
 		}
 	}

@@ -117,7 +117,7 @@ func (m *rendezvous) send(ctx context.Context, pieces transfer.Pieces, size int6
 const RelayedNote = "relayed by the portal, because the hosts cannot reach each other"
 
 // connectReceiver connects to the receiver directly, or else through the portal's relay.
-func (m *rendezvous) connectReceiver(ctx context.Context, remote wire.TransferPeerState, ticket transfer.Ticket) (*transfer.Outgoing, string, error) {
+func (m *rendezvous) connectReceiver(ctx context.Context, remote wire.TransferPeerState, ticket transfer.Ticket) (*transfer.SendingConn, string, error) {
 	own, peer := m.a.identity.transferCredentials(), m.peerOf(remote)
 	out, err := transfer.Dial(ctx, remote.Listens, own, peer, ticket)
 	if err == nil {
@@ -161,10 +161,10 @@ func (relayAddr) Network() string { return "pair" }
 func (relayAddr) String() string  { return "portal" }
 
 // receive admits the sender and calls handle with the connection. After a lost connection it admits the sender again.
-func (m *rendezvous) receive(ctx context.Context, handle func(context.Context, *transfer.Incoming) error) (*transfer.Incoming, error) {
+func (m *rendezvous) receive(ctx context.Context, handle func(context.Context, *transfer.ReceivingConn) error) (*transfer.ReceivingConn, error) {
 	used := ""
 	for try := 1; ; try++ {
-		in, ticket, err := m.admit(ctx, used)
+		in, ticket, err := m.admitSender(ctx, used)
 		if err != nil {
 			return nil, err
 		}
@@ -182,14 +182,14 @@ func (m *rendezvous) receive(ctx context.Context, handle func(context.Context, *
 	}
 }
 
-// admit waits for a sender with an unused ticket, at a listener of this host and at the portal.
-func (m *rendezvous) admit(ctx context.Context, used string) (in *transfer.Incoming, ticket string, err error) {
+// admitSender waits for a sender with an unused ticket, at a listener of this host and at the portal.
+func (m *rendezvous) admitSender(ctx context.Context, used string) (in *transfer.ReceivingConn, ticket string, err error) {
 	for {
 		remote, err := m.pollUntil(ctx, wire.TransferState{}, "waiting for", func(o wire.TransferPeerState) bool { return o.Ticket != "" && o.Ticket != used })
 		if err != nil {
 			return nil, "", err
 		}
-		in, err := m.admitWithTicket(ctx, remote)
+		in, err := m.admitSenderWithTicket(ctx, remote)
 		if in != nil || err != nil {
 			return in, remote.Ticket, err
 		}
@@ -197,13 +197,13 @@ func (m *rendezvous) admit(ctx context.Context, used string) (in *transfer.Incom
 	}
 }
 
-// admitWithTicket waits for the sender with the ticket in remote; nil: the sender uses another ticket now.
-func (m *rendezvous) admitWithTicket(ctx context.Context, remote wire.TransferPeerState) (*transfer.Incoming, error) {
+// admitSenderWithTicket waits for the sender with the ticket in remote; nil: the sender uses another ticket now.
+func (m *rendezvous) admitSenderWithTicket(ctx context.Context, remote wire.TransferPeerState) (*transfer.ReceivingConn, error) {
 	own, peer := m.a.identity.transferCredentials(), m.peerOf(remote)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	msg := wire.TransferState{Ticket: remote.Ticket}
-	admitted := make(chan *transfer.Incoming, 1)
+	admitted := make(chan *transfer.ReceivingConn, 1)
 	listener, err := transfer.Open(own, peer, remote.Ticket, m.a.ports)
 	if err == nil {
 		if msg.Listens, err = transfer.HostAddresses(listener.Port()); err != nil || len(msg.Listens) == 0 {
@@ -234,10 +234,10 @@ func (m *rendezvous) admitWithTicket(ctx context.Context, remote wire.TransferPe
 		case err != nil:
 			return nil, err
 		case out.Ticket != remote.Ticket:
-			return takeAdmitted(admitted), nil
+			return takeAdmittedSender(admitted), nil
 		}
 		if out.RelayTicket == remote.Ticket {
-			if in := takeAdmitted(admitted); in != nil {
+			if in := takeAdmittedSender(admitted); in != nil {
 				return in, nil
 			}
 			conn, err := m.dialRelay(ctx, out)
@@ -264,8 +264,8 @@ func (m *rendezvous) admitWithTicket(ctx context.Context, remote wire.TransferPe
 	}
 }
 
-// takeAdmitted returns a sender that was admitted a moment ago; nil: none.
-func takeAdmitted(admitted <-chan *transfer.Incoming) *transfer.Incoming {
+// takeAdmittedSender returns a sender that was admitted a moment ago; nil: none.
+func takeAdmittedSender(admitted <-chan *transfer.ReceivingConn) *transfer.ReceivingConn {
 	select {
 	case in := <-admitted:
 		return in

@@ -43,9 +43,9 @@ type vmState struct {
 	RestartAt time.Time `json:"againAt,omitzero"`
 }
 
-// recordRunning records the guests and networks that a read of the host found on in this boot. begun is when the read
+// recordRunningObjects records the guests and networks that a read of the host found on in this boot. begun is when the read
 // began. It writes the file only after a change.
-func (m *stateFile) recordRunning(s wire.State, boot string, begun time.Time) error {
+func (m *stateFile) recordRunningObjects(s wire.State, boot string, begun time.Time) error {
 	if boot == "" {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (m *stateFile) recordRunning(s wire.State, boot string, begun time.Time) er
 	defer m.mu.Unlock()
 	changed := false
 	for _, vm := range s.VMs {
-		if m.hasEntrySince(vm.ID, begun) {
+		if m.hasJobEntrySince(vm.ID, begun) {
 			continue
 		}
 		k := m.data.VMs[vm.ID]
@@ -72,7 +72,7 @@ func (m *stateFile) recordRunning(s wire.State, boot string, begun time.Time) er
 		if n.Status.Error == "" {
 			now.Error = ""
 		}
-		if ordered && n.Status.Active && k != now && !m.hasEntrySince(n.ID, begun) {
+		if ordered && n.Status.Active && k != now && !m.hasJobEntrySince(n.ID, begun) {
 			m.data.Networks[n.ID], changed = now, true
 		}
 	}
@@ -131,8 +131,8 @@ func (k vmState) withReadStatus(s fleet.VMStatus, boot string) vmState {
 	return k
 }
 
-// stopReason returns how a guest powered off without a request; empty: a user powered it off.
-func stopReason(s fleet.VMStatus) string {
+// unrequestedStopReason returns how a guest powered off without a request; empty: a user powered it off.
+func unrequestedStopReason(s fleet.VMStatus) string {
 	switch {
 	case s.Power == fleet.Crashed:
 		return "crashed"
@@ -144,7 +144,7 @@ func stopReason(s fleet.VMStatus) string {
 
 // restartReason returns how the guest powered off if its policy restarts it after that; else empty.
 func restartReason(p fleet.VMPolicy, s fleet.VMStatus) string {
-	switch down := stopReason(s); {
+	switch down := unrequestedStopReason(s); {
 	case p.Restart == "always", p.Restart == "onFailure" && down == "crashed":
 		return down
 	}
@@ -214,8 +214,8 @@ func (m *stateFile) updateVM(id fleet.VMID, change func(*vmState)) error {
 	return m.save()
 }
 
-// policyVMs returns the VMs with a start or restart policy or with health checks.
-func (m *stateFile) policyVMs() map[fleet.VMID]vmState {
+// vmsWithPolicyOrChecks returns the VMs with a start or restart policy or with health checks.
+func (m *stateFile) vmsWithPolicyOrChecks() map[fleet.VMID]vmState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[fleet.VMID]vmState{}
@@ -227,8 +227,8 @@ func (m *stateFile) policyVMs() map[fleet.VMID]vmState {
 	return out
 }
 
-// checkedVMs returns the VMs with health checks.
-func (m *stateFile) checkedVMs() map[fleet.VMID]vmState {
+// vmsWithHealthChecks returns the VMs with health checks.
+func (m *stateFile) vmsWithHealthChecks() map[fleet.VMID]vmState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[fleet.VMID]vmState{}

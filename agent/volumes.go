@@ -43,7 +43,7 @@ func volumeHandler(call func(hypervisor.Storage, context.Context, hypervisor.Vol
 		if j.Kind.Info().Stoppable && !j.Args.Volume.Flatten { // libvirt runs a flatten, which cannot be stopped
 			defer j.whenStopped(func(cause error) { cancel(cause) })()
 		}
-		return withLimitCause(ctx, call(a.hypervisor, ctx, hypervisor.VolumeWork{
+		return addContextCause(ctx, call(a.hypervisor, ctx, hypervisor.VolumeWork{
 			Pool: *j.Pool, Name: ref.Volume, Params: *j.Args.Volume, RecordedFile: a.state.createdVolumeFile(j.ID), SourcePool: source, Pools: j.Pools,
 			RecordChecksums: func(all ...hypervisor.VolumeChecksum) error {
 				if err := a.state.addChecksums(all...); err != nil {

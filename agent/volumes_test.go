@@ -16,7 +16,7 @@ var stockPool = fleet.Pool{ID: "01a206ba-f47b-7000-ad01-2714dec349a0", Name: "st
 // volumeJobWork returns a job for a volume of the pool.
 func volumeJobWork(kind fleet.JobKind, name string, o fleet.VolumeParams) wire.Work {
 	args := fleet.JobArgs{Volume: &o, DeleteDisks: kind == fleet.VolumeWipe || kind == fleet.VolumeDelete}
-	return wire.Work{Kind: kind, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: stockPool.ID, Volume: name}), Pool: &stockPool, Args: args, VolumeUsers: &fleet.VolumeInUse{}}
+	return wire.Work{Kind: kind, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: stockPool.ID, Volume: name}), Pool: &stockPool, Args: args, VolumeUsers: &fleet.VolumeUsers{}}
 }
 
 func TestVolumeJobResultContainsPoolStatus(t *testing.T) {
@@ -33,7 +33,7 @@ func TestVolumeJobResultContainsPoolStatus(t *testing.T) {
 	}
 
 	needed := volumeJobWork(fleet.VolumeDelete, "data.raw", fleet.VolumeParams{})
-	needed.VolumeUsers = &fleet.VolumeInUse{Disk: "web"}
+	needed.VolumeUsers = &fleet.VolumeUsers{Disk: "web"}
 	astray := volumeJobWork(fleet.VolumeDelete, "data.raw", fleet.VolumeParams{})
 	astray.Subject = fleet.SubjectVolume(fleet.Volref{PoolID: "other", Volume: "data.raw"})
 	outside := volumeJobWork(fleet.VolumeDelete, "../data.raw", fleet.VolumeParams{})

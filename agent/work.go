@@ -65,12 +65,12 @@ func (a *Agent) runHandler(j *job) (err error) {
 		}
 	}()
 	j.mayHaveActed = true
-	return withLimitCause(ctx, d.run(ctx, a, j))
+	return addContextCause(ctx, d.run(ctx, a, j))
 }
 
-// withLimitCause adds the cause of an expired limit to the hypervisor's error, or replaces a bare context error by the
+// addContextCause adds the cause of an expired limit to the hypervisor's error, or replaces a bare context error by the
 // cause.
-func withLimitCause(ctx context.Context, err error) error {
+func addContextCause(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil || cause == nil || errors.Is(err, cause):
@@ -98,7 +98,7 @@ func (a *Agent) checkImageChecksums(vm fleet.VM) error {
 			continue
 		}
 		if h, read := hashed[*d.Image]; read && h.SHA256 != d.ImageSHA256 {
-			return hypervisor.DifferentVolumeError(d.Image.Volume, h.SHA256, d.ImageSHA256)
+			return hypervisor.VolumeDiffersFromImageError(d.Image.Volume, h.SHA256, d.ImageSHA256)
 		}
 	}
 	return nil
@@ -119,7 +119,7 @@ func applySpec(ctx context.Context, a *Agent, j *job, isReapply bool) error {
 	if err := a.state.recordVMBegun(*j.VM); err != nil {
 		a.log.Error("The agent's state file cannot be written.", "error", err)
 	}
-	return withLimitCause(ctx, a.hypervisor.ApplyVM(ctx, hypervisor.ApplyWork{
+	return addContextCause(ctx, a.hypervisor.ApplyVM(ctx, hypervisor.ApplyWork{
 		VM: *j.VM, SpecHash: j.SpecHash, Project: j.Project, OwnershipMark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, Reapply: isReapply, ReapplyFields: j.Args.Fields,
 		AppliedGeneration: a.state.appliedGeneration(j.VM.ID), CreatedDisks: slices.Concat(j.CreatedDisks, a.state.createdDisks(j.VM.ID)),
 		FirstBoot: func(ctx context.Context) (map[string][]byte, error) { return fetchFirstBoot(ctx, a, *j.VM) },
@@ -182,7 +182,7 @@ func restartVM(ctx context.Context, a *Agent, j *job) error {
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, a.timing.startLimit, errCallTimedOut)
 		defer cancel()
-		return withLimitCause(ctx, a.hypervisor.StartVM(ctx, j.VM.ID))
+		return addContextCause(ctx, a.hypervisor.StartVM(ctx, j.VM.ID))
 	}
 	if !a.slots.TryAcquire(1) {
 		j.notifier.notify(0, "Waiting for other jobs of this host")
@@ -219,7 +219,7 @@ func (a *Agent) shutDownGuestUntil(ctx context.Context, j *job, check func(fleet
 			return nil
 		}
 		if ask && time.Since(askedAt) >= a.timing.shutdownRepeat {
-			if err := a.withCallLimit(ctx, func(ctx context.Context) error { return a.hypervisor.ShutdownVM(ctx, j.VM.ID) }); err != nil {
+			if err := a.withCallTimeout(ctx, func(ctx context.Context) error { return a.hypervisor.ShutdownVM(ctx, j.VM.ID) }); err != nil {
 				return err
 			}
 			askedAt = time.Now()
@@ -244,18 +244,18 @@ func (a *Agent) shutDownGuestUntil(ctx context.Context, j *job, check func(fleet
 }
 
 func (a *Agent) vmStatus(ctx context.Context, id fleet.VMID) (status fleet.VMStatus, err error) {
-	err = a.withCallLimit(ctx, func(ctx context.Context) (err error) {
+	err = a.withCallTimeout(ctx, func(ctx context.Context) (err error) {
 		status, _, err = a.hypervisor.VM(ctx, id)
 		return err
 	})
 	return status, err
 }
 
-// withCallLimit calls call with the deadline of one short call.
-func (a *Agent) withCallLimit(ctx context.Context, call func(context.Context) error) error {
+// withCallTimeout calls call with the deadline of one short call.
+func (a *Agent) withCallTimeout(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.timing.hypervisorCallLimit, errCallTimedOut)
 	defer cancel()
-	return withLimitCause(ctx, call(ctx))
+	return addContextCause(ctx, call(ctx))
 }
 
 // formatDuration formats a duration for people: "3 minutes".

@@ -14,7 +14,7 @@ import (
 // openSchema creates a database with the schema of an older release and runs the statements in it.
 func openSchema(t *testing.T, version int64, statements ...string) (*sql.DB, string) {
 	t.Helper()
-	url := testkit.EmptyURL(t)
+	url := testkit.EmptyDatabaseURL(t)
 	conn, err := sql.Open("pgx", url)
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestUpgradeTurnsPoolsAndNetworksIntoAssignments(t *testing.T) {
 // Deleting a pool or host deletes its assignments, and unknown objects cannot be assigned.
 func TestAssignmentsAreDeletedWithPoolOrHost(t *testing.T) {
 	t.Parallel()
-	pool, err := db.Open(t.Context(), testkit.URL(t), 1)
+	pool, err := db.Open(t.Context(), testkit.DatabaseURL(t), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

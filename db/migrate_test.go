@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 func TestConcurrentMigrationsRunOnce(t *testing.T) {
 	t.Parallel()
-	url := testkit.EmptyURL(t)
+	url := testkit.EmptyDatabaseURL(t)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -61,7 +61,7 @@ func TestUpgradeFillsSearchWords(t *testing.T) {
 
 func TestNewerSchemaIsRefused(t *testing.T) {
 	t.Parallel()
-	url := testkit.URL(t)
+	url := testkit.DatabaseURL(t)
 	pool, err := db.Open(t.Context(), url, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 
 func TestWaitForPooledConnectionEndsWithContext(t *testing.T) {
 	t.Parallel()
-	pool, err := db.Open(t.Context(), testkit.URL(t), 1)
+	pool, err := db.Open(t.Context(), testkit.DatabaseURL(t), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestWaitForPooledConnectionEndsWithContext(t *testing.T) {
 // A primary that has become a standby rejects changes on connections that are still open.
 func TestConnectionsAreReplacedAfterFailover(t *testing.T) {
 	t.Parallel()
-	pool, err := db.Open(t.Context(), testkit.URL(t), 3)
+	pool, err := db.Open(t.Context(), testkit.DatabaseURL(t), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestConnectionsAreReplacedAfterFailover(t *testing.T) {
 // Without an error, PostgreSQL uses no index to compare texts of different collations.
 func TestForeignKeyColumnsHaveCollationOfReferencedColumns(t *testing.T) {
 	t.Parallel()
-	pool, err := db.Open(t.Context(), testkit.URL(t), 1)
+	pool, err := db.Open(t.Context(), testkit.DatabaseURL(t), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

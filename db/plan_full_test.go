@@ -17,7 +17,7 @@ import (
 // full tables.
 func TestCachedQueryPlansStayFastAfterTablesFill(t *testing.T) {
 	t.Parallel()
-	url := testkit.URL(t)
+	url := testkit.DatabaseURL(t)
 	full, err := db.Open(t.Context(), url, 4)
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ const (
 // A locked table, for example during VACUUM FULL, must not block connections that do not use it.
 func TestLockedTableDoesNotBlockConnections(t *testing.T) {
 	t.Parallel()
-	url := testkit.URL(t)
+	url := testkit.DatabaseURL(t)
 	other, err := db.Open(t.Context(), url, 1)
 	if err != nil {
 		t.Fatal(err)

@@ -171,7 +171,7 @@ var argumentsByField = map[string]any{
 // fillTables fills all tables. PostgreSQL does not update its statistics.
 func fillTables(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	testkit.Fill(t, pool, plannedHosts, plannedVMs)
+	testkit.SeedWithoutAnalyze(t, pool, plannedHosts, plannedVMs)
 	testkit.KeepOnline(t, pool)
 	conn, err := pool.Acquire(t.Context())
 	if err != nil {

@@ -82,7 +82,7 @@ func startPooler(t *testing.T, to, mode string) string {
 
 func TestTransactionPoolerIsRefused(t *testing.T) {
 	t.Parallel()
-	to := testkit.EmptyURL(t)
+	to := testkit.EmptyDatabaseURL(t)
 	if err := db.CheckSessionMode(t.Context(), to); err != nil {
 		t.Errorf("PostgreSQL itself: %v", err)
 	}
@@ -119,7 +119,7 @@ func TestTransactionPoolerIsRefused(t *testing.T) {
 // Idle server connections of another client must not hide that the pooler is in transaction mode.
 func TestBusyTransactionPoolerIsDetected(t *testing.T) {
 	t.Parallel()
-	through := startPooler(t, testkit.EmptyURL(t), "transaction")
+	through := startPooler(t, testkit.EmptyDatabaseURL(t), "transaction")
 	pool, err := db.Open(t.Context(), through, 5)
 	if err != nil {
 		t.Fatal(err)

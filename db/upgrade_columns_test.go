@@ -14,7 +14,7 @@ import (
 // The upgrade fills new columns and tables for existing VMs, jobs and hosts.
 func TestUpgradeFillsNewColumns(t *testing.T) {
 	t.Parallel()
-	url := testkit.EmptyURL(t)
+	url := testkit.EmptyDatabaseURL(t)
 	conn, err := sql.Open("pgx", url)
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 // The upgrade makes hosts schedulable and turns their taints into objects with an effect.
 func TestUpgradeConvertsTaintsAndFillsHostSpec(t *testing.T) {
 	t.Parallel()
-	url := testkit.EmptyURL(t)
+	url := testkit.EmptyDatabaseURL(t)
 	before, conn := testkit.Migrator(t, url, os.DirFS("migration"))
 	if _, err := before.UpTo(t.Context(), 81); err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestUpgradeConvertsTaintsAndFillsHostSpec(t *testing.T) {
 // The upgrade puts existing hosts into the cluster "default", and hosts that join later too.
 func TestUpgradePutsHostsInDefaultCluster(t *testing.T) {
 	t.Parallel()
-	url := testkit.EmptyURL(t)
+	url := testkit.EmptyDatabaseURL(t)
 	before, conn := testkit.Migrator(t, url, os.DirFS("migration"))
 	if _, err := before.UpTo(t.Context(), 82); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 func TestUpgradeTurnsPublishedVolumesIntoImages(t *testing.T) {
 	t.Parallel()
 	// The older database has published debian.qcow2 of the shared pool1 to all projects.
-	url := testkit.Schema14(t, os.DirFS("migration"), 3, 20)
+	url := testkit.Schema14DatabaseURL(t, os.DirFS("migration"), 3, 20)
 	p, conn := testkit.Migrator(t, url, os.DirFS("migration"))
 	if _, err := p.UpTo(t.Context(), 31); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 // change audit lines.
 func TestUpgradeRenamesStoredJobKindsAndJSONFields(t *testing.T) {
 	t.Parallel()
-	url := testkit.EmptyURL(t)
+	url := testkit.EmptyDatabaseURL(t)
 	before, conn := testkit.Migrator(t, url, os.DirFS("migration"))
 	if _, err := before.UpTo(t.Context(), 80); err != nil {
 		t.Fatal(err)

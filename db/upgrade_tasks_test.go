@@ -15,7 +15,7 @@ import (
 // tasks.
 func TestUpgradeTurnsJobsIntoTasks(t *testing.T) {
 	t.Parallel()
-	url := testkit.EmptyURL(t)
+	url := testkit.EmptyDatabaseURL(t)
 	conn, err := sql.Open("pgx", url)
 	if err != nil {
 		t.Fatal(err)

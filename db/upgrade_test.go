@@ -21,7 +21,7 @@ func queryText(t *testing.T, conn *sql.DB, query string) (answer string) {
 // The data of a portal with schema 14 is the same after the upgrade. internal/bench measures the upgrade's duration.
 func TestUpgradeFromSchema14KeepsData(t *testing.T) {
 	t.Parallel()
-	url := testkit.Schema14(t, os.DirFS("migration"), 5, 2000)
+	url := testkit.Schema14DatabaseURL(t, os.DirFS("migration"), 5, 2000)
 	_, conn := testkit.Migrator(t, url, os.DirFS("migration"))
 	same := map[string]string{
 		"VMs":          `SELECT count(*) || ' ' || md5(string_agg(concat_ws(' ', id, project_id, host_id, name, labels, generation, observed_generation, report_seq, deleted_at, status), ',' ORDER BY id)) FROM vms`,
@@ -61,7 +61,7 @@ func TestUpgradeFromSchema14KeepsData(t *testing.T) {
 // Migration 18 turns phases into plain columns without rewriting the table. Triggers keep the columns up to date.
 func TestUpgradeRewritesNoVMRowsForPhaseColumns(t *testing.T) {
 	t.Parallel()
-	url := testkit.Schema14(t, os.DirFS("migration"), 2, 100)
+	url := testkit.Schema14DatabaseURL(t, os.DirFS("migration"), 2, 100)
 	p, conn := testkit.Migrator(t, url, os.DirFS("migration"))
 	if _, err := p.UpTo(t.Context(), 17); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ var assetFiles embed.FS
 
 var (
 	assets = loadAssets(assetFiles)
-	base   = Prefix + treeHash(assets) + "/"
+	base   = Prefix + assetsHash(assets) + "/"
 	icons  = symbolIDs(assets["icons.svg"].plain)
 )
 
@@ -37,9 +37,9 @@ func Path(name string) string {
 	return base + name
 }
 
-// Sprite returns the URL for the href of an SVG <use> element, such as "/static/<hash>/icons.svg#server". It panics if
+// IconURL returns the URL for the href of an SVG <use> element, such as "/static/<hash>/icons.svg#server". It panics if
 // vendor.json lists no such icon.
-func Sprite(icon string) string {
+func IconURL(icon string) string {
 	if !icons[icon] {
 		panic(fmt.Sprintf("static: there is no icon %q; add it to vendor.json and run the vendor task", icon))
 	}
@@ -65,7 +65,7 @@ func loadAssets(tree fs.FS) map[string]*asset {
 	return found
 }
 
-func treeHash(assets map[string]*asset) string {
+func assetsHash(assets map[string]*asset) string {
 	sum := sha256.New()
 	for _, name := range sortedNames(assets) {
 		fmt.Fprintf(sum, "%s %d\n", name, len(assets[name].plain))

@@ -134,7 +134,7 @@ func TestPathPanicsForUnknownAsset(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(){
 		"path":   func() { static.Path("nothing.css") },
-		"sprite": func() { static.Sprite("no-such-icon") },
+		"sprite": func() { static.IconURL("no-such-icon") },
 	} {
 		func() {
 			defer func() {
@@ -164,8 +164,8 @@ func TestSpriteContainsEveryListedIcon(t *testing.T) {
 		icons = append(icons, p.Icons...)
 	}
 	for _, icon := range icons {
-		if !strings.HasSuffix(static.Sprite(icon), "icons.svg#"+icon) {
-			t.Errorf("%s: %s", icon, static.Sprite(icon))
+		if !strings.HasSuffix(static.IconURL(icon), "icons.svg#"+icon) {
+			t.Errorf("%s: %s", icon, static.IconURL(icon))
 		}
 	}
 }

@@ -257,7 +257,7 @@ func TestAgentJoinsReportsAndFinishesJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.credentials = agentCredentials(t, key, next)
-	m.Rekey()
+	m.ReloadCredentials()
 	m.sendReport(t)
 }
 

@@ -252,7 +252,7 @@ func TestNewCertificateUsedWhileJobRequestWaits(t *testing.T) {
 	}
 	p.awaitParkedClaims(1)
 	m.credentials = agentCredentials(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey), next)
-	m.Rekey()
+	m.ReloadCredentials()
 	m.sendReport(t)
 	if n := g.openCount.Load(); n != 2 {
 		t.Errorf("%d connections, including that of the claim", n)

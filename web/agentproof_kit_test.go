@@ -98,7 +98,7 @@ func (p *portal) rejoinHost(agentURL string, m *simulatedAgent) {
 		p.t.Fatal(err)
 	}
 	m.credentials = agentCredentials(p.t, key, got.Certificate)
-	m.Rekey()
+	m.ReloadCredentials()
 }
 
 // rowsChangedByAgents returns the rows that agents' requests may change: for each table, its rows as text.

@@ -80,7 +80,7 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	vm := p.addVM(p.addProject("shop"), m.id, "web", fleet.Running)
 	p.execSQL(`UPDATE vms SET generation = 2 WHERE id = $1`, vm)
 	m.sendReport(t, wire.VMReport{ID: vm, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 4096}})
-	if err := p.control.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+	if err := p.control.QueueDriftedObjects(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	work := m.claimJob(t)

@@ -201,9 +201,9 @@ func (s *Server) watchPermission(r *http.Request, a fleet.Actor, check func(cont
 			end()
 			switch {
 			case fleet.CodeOf(err) == fleet.Unauthorized:
-				cancel(relay.Reason("You are signed out. Sign in again."))
+				cancel(relay.CloseReason("You are signed out. Sign in again."))
 			case isLostPermission(err):
-				cancel(relay.Reason("You may no longer use this VM."))
+				cancel(relay.CloseReason("You may no longer use this VM."))
 			}
 		}
 	}()

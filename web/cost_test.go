@@ -21,7 +21,7 @@ type largePortal struct {
 
 func newLargePortal(t *testing.T, hosts int) *largePortal {
 	t.Helper()
-	url := testkit.URL(t)
+	url := testkit.DatabaseURL(t)
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)

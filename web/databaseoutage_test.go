@@ -56,7 +56,7 @@ func (l *stallingProxy) forward(to io.Writer, from io.Reader) {
 // newStallingProxy starts a proxy to the test's database and returns the database URL through the proxy.
 func newStallingProxy(t *testing.T) (*stallingProxy, string) {
 	t.Helper()
-	behind, err := url.Parse(testkit.URL(t))
+	behind, err := url.Parse(testkit.DatabaseURL(t))
 	if err != nil {
 		t.Fatal(err)
 	}

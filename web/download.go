@@ -51,7 +51,7 @@ func (s *Server) sendVolumeByToken(c echo.Context, a fleet.Actor) error {
 
 // streamVolume streams a volume from its host as fast as the client reads, with one buffer in memory. It sends a
 // Content-Length, so that clients detect a truncated download.
-func (s *Server) streamVolume(c echo.Context, a fleet.Actor, of storage.Volume) error {
+func (s *Server) streamVolume(c echo.Context, a fleet.Actor, of storage.VolumeID) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, mayRead func(flee
 		return fleet.Errorf(fleet.Unavailable, "The host %s did not send the volume in time. Try again when the host is online.", host)
 	}
 	defer release()
-	from := wire.NewPatientStream(ws, downloadStallLimit)
+	from := wire.NewSlowReaderStream(ws, downloadStallLimit)
 	defer func() { _ = from.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = from.Close() })() // ends the stream when the browser disconnects
 	head, err := wire.ReadDownloadHead(from)

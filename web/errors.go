@@ -35,7 +35,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 		s.Log.Debug("request ended early", "path", c.Request().URL.Path, "error", err)
 		return
 	}
-	r := s.refusalFromError(c, bodylimit.ConvertTooLarge(err))
+	r := s.refusalFromError(c, bodylimit.ConvertMaxBytesError(err))
 	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
 		c.Response().Header().Set("Retry-After", "5")
 	}
@@ -97,7 +97,7 @@ func (s *Server) apiProblem(c echo.Context, err error) *problem.Body {
 	if errors.Is(c.Request().Context().Err(), context.Canceled) { // the client has disconnected
 		return refusal{status: http.StatusServiceUnavailable, message: "The client disconnected. Send the request again."}.problem()
 	}
-	r := s.refusalFromError(c, bodylimit.ConvertTooLarge(err))
+	r := s.refusalFromError(c, bodylimit.ConvertMaxBytesError(err))
 	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
 		c.Response().Header().Set("Retry-After", "5")
 	}
@@ -106,7 +106,7 @@ func (s *Server) apiProblem(c echo.Context, err error) *problem.Body {
 
 // agentProblem converts err to an error response for an agent, with the same statuses and texts as the error pages.
 func (s *Server) agentProblem(c echo.Context, err error) *problem.Body {
-	return s.refusalFromError(c, bodylimit.ConvertTooLarge(err)).problem()
+	return s.refusalFromError(c, bodylimit.ConvertMaxBytesError(err)).problem()
 }
 
 // auditRefusal writes the user and the route of a refused request to the audit log. It omits the request's address,
@@ -166,7 +166,7 @@ func (s *Server) writeErrorPage(c echo.Context, r refusal) error {
 
 func currentPathForRetry(r *http.Request) string {
 	if r.Method == http.MethodGet {
-		return render.LocalPath(r.URL.RequestURI()) // "//elsewhere.example" is a path here, but another site in a link
+		return render.LocalPathOrRoot(r.URL.RequestURI()) // "//elsewhere.example" is a path here, but another site in a link
 	}
 	return "/"
 }

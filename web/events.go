@@ -72,7 +72,7 @@ func (s *Server) eventStream(c echo.Context, a fleet.Actor) error {
 
 	p := newEventScheduler(allowed, s.refreshRate.currentInterval)
 	rights := permissionKeys(a)
-	sub := s.Hub.Subscribe(append(p.subscriptions(), rights...)...)
+	sub := s.Hub.Subscribe(append(p.wakeUpKeys(), rights...)...)
 	defer sub.Close()
 	p.sub = sub
 	out := &eventWriter{w: c.Response(), control: http.NewResponseController(c.Response())}
@@ -82,7 +82,7 @@ func (s *Server) eventStream(c echo.Context, a fleet.Actor) error {
 	c.Response().WriteHeader(http.StatusOK)
 	out.write(": open\n\n")
 	gap, _ := s.refreshRate.currentInterval(time.Now())
-	out.writeInterval(gap)
+	out.writeRefreshInterval(gap)
 
 	ping, again, look := time.NewTicker(pingInterval), time.NewTicker(permissionCheckInterval), time.NewTicker(refreshRateCheckInterval)
 	defer ping.Stop()
@@ -98,13 +98,13 @@ func (s *Server) eventStream(c echo.Context, a fleet.Actor) error {
 			if slices.ContainsFunc(keys, judge) && !s.streamStillAllowed(r, asked, allowed) {
 				return nil
 			}
-			out.writeEvents(p.eventsNow(keys, time.Now()))
+			out.writeEvents(p.immediateEvents(keys, time.Now()))
 		case <-p.timerC():
 			out.writeEvents(p.dueEvents(time.Now()))
-			out.writeInterval(p.refreshInterval)
+			out.writeRefreshInterval(p.refreshInterval)
 		case now := <-look.C:
 			gap, _ := s.refreshRate.currentInterval(now)
-			out.writeInterval(gap)
+			out.writeRefreshInterval(gap)
 		case <-ping.C:
 			out.write(": ping\n\n")
 		case <-again.C:
@@ -145,7 +145,7 @@ func isRateLimitedKey(key string) bool {
 	if one {
 		return fleet.ResourceType(typ).Info().HasParts
 	}
-	t, _ := fleet.ResourceByPlural(key)
+	t, _ := fleet.ResourceTypeByPlural(key)
 	return t.FollowsOwnKey && !t.HasParts
 }
 
@@ -173,11 +173,11 @@ func newEventScheduler(watched []query.FollowedKey, pace func(time.Time) (gap, s
 	return p
 }
 
-func (p *eventScheduler) subscriptions() []string { return slices.Collect(maps.Keys(p.pageKeys)) }
+func (p *eventScheduler) wakeUpKeys() []string { return slices.Collect(maps.Keys(p.pageKeys)) }
 
-// eventsNow returns the events to send now, after wake-ups with these keys. Events of single objects are sent at once.
+// immediateEvents returns the events to send now, after wake-ups with these keys. Events of single objects are sent at once.
 // Events of lists are delayed, at most by the refresh interval.
-func (p *eventScheduler) eventsNow(keys []string, now time.Time) []string {
+func (p *eventScheduler) immediateEvents(keys []string, now time.Time) []string {
 	gap, spread := p.interval(now)
 	p.refreshInterval = gap
 	var out []string
@@ -250,8 +250,8 @@ type eventWriter struct {
 	err          error
 }
 
-// writeInterval sends the refresh interval of lists to the page if the interval has changed.
-func (o *eventWriter) writeInterval(gap time.Duration) {
+// writeRefreshInterval sends the refresh interval of lists to the page if the interval has changed.
+func (o *eventWriter) writeRefreshInterval(gap time.Duration) {
 	seconds := int((gap + time.Second/2) / time.Second)
 	if seconds == o.sentInterval {
 		return

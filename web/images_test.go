@@ -41,7 +41,7 @@ func TestVolumePublishedAndWithdrawn(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, v := range volumes {
-			if v.Published != nil {
+			if v.Publication != nil {
 				out = append(out, v.Name)
 			}
 		}

@@ -47,7 +47,7 @@ func (n *userLimiter) acquire(ctx context.Context, id fleet.UserID) (leave func(
 	if id == "" {
 		return func() {}, nil
 	}
-	q := n.queueOfUser(id)
+	q := n.joinQueue(id)
 	if q == nil {
 		return nil, n.tooManyRequestsError()
 	}
@@ -69,7 +69,7 @@ func (n *userLimiter) tooManyRequestsError() error {
 	return fleet.Errorf(fleet.TooMany, "You have too many open requests: at most %d pages and lists load at the same time. Try again in a moment.", n.maxPerUser)
 }
 
-func (n *userLimiter) queueOfUser(id fleet.UserID) *userRequestQueue {
+func (n *userLimiter) joinQueue(id fleet.UserID) *userRequestQueue {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	q, ok := n.queues[id]

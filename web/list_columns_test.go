@@ -43,7 +43,7 @@ func TestVisibleColumnsHaveFilterKeys(t *testing.T) {
 		"vms": vmlist.Columns, "hosts": hostview.Columns, "clusters": clusterview.Columns, "pools": poolview.Columns, "networks": networkview.Columns, "images": imageview.Columns,
 		"templates": templateview.Columns, "tasks": taskview.Columns, "found": vmlist.DiscoveredVMColumns,
 	} {
-		resource, known := fleet.ResourceByPlural(list)
+		resource, known := fleet.ResourceTypeByPlural(list)
 		if !known {
 			t.Fatalf("no resource %q", list)
 		}

@@ -62,7 +62,7 @@ func (s *Server) newMetrics() *metrics {
 	}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.requests, m.claims, m.jobs,
-		openJobsCollector{s.Control}, certificateEndCollector(func() []auth.Validity { return s.Certificates() }),
+		openJobsCollector{s.Control}, certificateExpiryCollector(func() []auth.Validity { return s.Certificates() }),
 		gauge("quantix_claims_parked", "Agents that wait for jobs.", func() float64 { return float64(m.parkedClaims.Load()) }),
 		gauge("quantix_consoles_open", "Consoles with both ends connected.", func() float64 { open, _ := s.relayBroker.Counts(relay.Console); return float64(open) }),
 		gauge("quantix_consoles_waiting", "Console ends that wait for the other end.", func() float64 { _, waiting := s.relayBroker.Counts(relay.Console); return float64(waiting) }),
@@ -95,17 +95,17 @@ func (o openJobsCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// certificateEndCollector is a Prometheus collector that reports when the portal's certificates expire.
-type certificateEndCollector func() []auth.Validity
+// certificateExpiryCollector is a Prometheus collector that reports when the portal's certificates expire.
+type certificateExpiryCollector func() []auth.Validity
 
 var certificateEndDesc = prometheus.NewDesc("quantix_certificate_end_timestamp_seconds",
 	"When a certificate of this portal expires: for browsers, for agents, and of the CA of the hosts' certificates.", []string{"use"}, nil)
 
 // Describe implements prometheus.Collector.
-func (certificateEndCollector) Describe(out chan<- *prometheus.Desc) { out <- certificateEndDesc }
+func (certificateExpiryCollector) Describe(out chan<- *prometheus.Desc) { out <- certificateEndDesc }
 
 // Collect implements prometheus.Collector.
-func (c certificateEndCollector) Collect(out chan<- prometheus.Metric) {
+func (c certificateExpiryCollector) Collect(out chan<- prometheus.Metric) {
 	for _, v := range c() {
 		out <- prometheus.MustNewConstMetric(certificateEndDesc, prometheus.GaugeValue, float64(v.Until.Unix()), v.Use)
 	}

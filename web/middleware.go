@@ -47,8 +47,8 @@ func actorOf(c echo.Context) fleet.Actor {
 	return a
 }
 
-// requestID assigns an id to the request, for the log and the response. It ignores any id from the client.
-func requestID(next echo.HandlerFunc) echo.HandlerFunc {
+// assignRequestID assigns an id to the request, for the log and the response. It ignores any id from the client.
+func assignRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id := fleet.NewID[string]()
 		c.Set(requestIDContextKey, id)
@@ -163,7 +163,7 @@ func limitBodySize(next echo.HandlerFunc) echo.HandlerFunc {
 		case whole.ContentLength == 0:
 			return next(c)
 		case whole.ContentLength > limit:
-			return bodylimit.TooLarge(limit)
+			return bodylimit.TooLargeError(limit)
 		}
 		// The handler receives a copy of the request, because net/http later checks its own request for an unread body.
 		r := whole.WithContext(whole.Context())

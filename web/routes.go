@@ -42,7 +42,7 @@ const (
 // routes lists all routes for browsers, API clients and agents. TestEveryRegisteredRouteIsInRouteTable and
 // TestEveryAgentRouteRequiresProof verify that no other route exists.
 func (s *Server) routes() []route {
-	pools, networks := s.pages.AssignedPools(), s.pages.AssignedNetworks()
+	pools, networks := s.pages.PoolAssignmentPages(), s.pages.NetworkAssignmentPages()
 	rows := []route{
 		{get, "/healthz", unauthenticated, noPermission, s.livenessProbe},
 		{get, "/readyz", unauthenticated, noPermission, s.readinessProbe},
@@ -69,7 +69,7 @@ func (s *Server) routes() []route {
 		{get, "/", page, policy.VMSee, s.coalesceRefreshes(s.pages.DashboardPage)},
 		{get, "/events", stream, policy.OwnAccount, s.eventStream},
 		{get, "/search", page, policy.VMSee, s.pages.SearchPage},
-		{get, "/search/suggest", page, policy.VMSee, s.pages.SuggestResults},
+		{get, "/search/suggest", page, policy.VMSee, s.pages.SuggestSearchResults},
 		{get, "/complete", page, policy.VMSee, s.pages.CompleteFilter},
 		{get, "/choices/:noun", page, policy.VMSee, s.pages.ShowSelectOptions},
 		{get, "/tree/:view", page, policy.VMSee, s.renderer.ShowTreeRoot},
@@ -82,7 +82,7 @@ func (s *Server) routes() []route {
 
 		// VMs.
 		{get, "/vms", page, policy.VMSee, s.coalesceRefreshes(s.vmPages.ListVMs)},
-		{get, "/vms.csv", stream, policy.VMSee, s.vmPages.ExportVMs},
+		{get, "/vms.csv", stream, policy.VMSee, s.vmPages.ExportVMsCSV},
 		{post, "/vms/bulk", page, policy.VMUse, form.Submit(s.vmPages.StartBulkAction, s.vmPages.ShowBulkActionDialog)},
 		{get, "/vms/bulk/:id", page, policy.VMUse, s.vmPages.RedirectOldBulkPage},
 		{get, "/vms/new", page, policy.VMChange, form.Show(s.vmPages.ShowNewVMForm)},
@@ -167,7 +167,7 @@ func (s *Server) routes() []route {
 
 		// Hosts.
 		{get, "/hosts", page, policy.InfraSee, s.coalesceRefreshes(s.pages.ListHosts)},
-		{get, "/hosts.csv", stream, policy.InfraSee, s.pages.ExportHosts},
+		{get, "/hosts.csv", stream, policy.InfraSee, s.pages.ExportHostsCSV},
 		{get, "/hosts/join", page, policy.Manage, s.pages.JoinPage},
 		{post, "/hosts/join", page, policy.Manage, form.SubmitWithoutForm(s.pages.CreateJoinToken)},
 		{post, "/hosts/join/:id/revoke", page, policy.Manage, form.SubmitWithoutForm(s.pages.RevokeJoinToken)},
@@ -197,7 +197,7 @@ func (s *Server) routes() []route {
 		// Pools.
 		{get, "/pools", page, policy.StorageSee, s.coalesceRefreshes(s.pages.ListPools)},
 		{get, "/pools/matrix", page, policy.InfraSee, s.coalesceRefreshes(s.pages.ShowPoolGrid)},
-		{get, "/pools.csv", stream, policy.StorageSee, s.pages.ExportPools},
+		{get, "/pools.csv", stream, policy.StorageSee, s.pages.ExportPoolsCSV},
 		{get, "/pools/new", page, policy.InfraChange, form.Show(s.pages.ShowPoolForm)},
 		{post, "/pools", page, policy.InfraChange, form.Submit(s.pages.CreatePool, s.pages.ShowPoolForm)},
 		{get, "/pools/:id", page, policy.StorageSee, s.pages.PoolPage},
@@ -233,15 +233,15 @@ func (s *Server) routes() []route {
 		{post, "/pools/:id/volumes/wipe", page, policy.InfraChange, form.Submit(s.pages.WipeVolume, s.pages.VolumeDialog(poolview.WipeVolumeDialog))},
 		{get, "/pools/:id/volumes/delete", page, policy.InfraChange, form.Show(s.pages.VolumeDialog(poolview.DeleteVolumeDialog))},
 		{post, "/pools/:id/volumes/delete", page, policy.InfraChange, form.Submit(s.pages.DeleteVolume, s.pages.VolumeDialog(poolview.DeleteVolumeDialog))},
-		{get, "/pools/:id/credentials", page, policy.InfraChange, form.Show(s.pages.ShowCredentialsForm)},
-		{post, "/pools/:id/credentials", page, policy.InfraChange, form.Submit(s.pages.ChangeCredentials, s.pages.ShowCredentialsForm)},
+		{get, "/pools/:id/credentials", page, policy.InfraChange, form.Show(s.pages.ShowPoolCredentialsForm)},
+		{post, "/pools/:id/credentials", page, policy.InfraChange, form.Submit(s.pages.ChangePoolCredentials, s.pages.ShowPoolCredentialsForm)},
 		{get, "/pools/:id/delete", page, policy.InfraChange, form.Show(pools.ConfirmDeleteObject)},
 		{post, "/pools/:id/delete", page, policy.InfraChange, form.Submit(pools.DeleteObject, pools.ConfirmDeleteObject)},
 		{get, "/menus/pool/:id", page, policy.StorageSee, s.pages.PoolMenu()},
 
 		// Security groups.
 		{get, "/security-groups", page, policy.VMSee, s.coalesceRefreshes(s.pages.ListSecurityGroups)},
-		{get, "/security-groups.csv", stream, policy.VMSee, s.pages.ExportSecurityGroups},
+		{get, "/security-groups.csv", stream, policy.VMSee, s.pages.ExportSecurityGroupsCSV},
 		{get, "/security-groups/test", page, policy.VMSee, s.pages.TrafficTestPage},
 		{get, "/security-groups/new", page, policy.VMChange, form.Show(s.pages.ShowSecurityGroupForm)},
 		{post, "/security-groups", page, policy.VMChange, form.Submit(s.pages.CreateSecurityGroup, s.pages.ShowSecurityGroupForm)},
@@ -257,7 +257,7 @@ func (s *Server) routes() []route {
 
 		// Networks.
 		{get, "/networks", page, policy.StorageSee, s.coalesceRefreshes(s.pages.ListNetworks)},
-		{get, "/networks.csv", stream, policy.StorageSee, s.pages.ExportNetworks},
+		{get, "/networks.csv", stream, policy.StorageSee, s.pages.ExportNetworksCSV},
 		{get, "/networks/topology", page, policy.InfraSee, s.coalesceRefreshes(s.pages.ShowNetworkGrid)},
 		{get, "/networks/new", page, policy.InfraChange, form.Show(s.pages.ShowNetworkForm)},
 		{post, "/networks", page, policy.InfraChange, form.Submit(s.pages.CreateNetwork, s.pages.ShowNetworkForm)},
@@ -288,7 +288,7 @@ func (s *Server) routes() []route {
 
 		// Images.
 		{get, "/images", page, policy.StorageSee, s.coalesceRefreshes(s.pages.ListImages)},
-		{get, "/images.csv", stream, policy.StorageSee, s.pages.ExportImages},
+		{get, "/images.csv", stream, policy.StorageSee, s.pages.ExportImagesCSV},
 		{get, "/images/new", page, policy.InfraChange, form.Show(s.pages.ShowImageForm)},
 		{post, "/images", page, policy.InfraChange, form.Submit(s.pages.CreateImage, s.pages.ShowImageForm)},
 		{get, "/images/well-known", page, policy.InfraSee, s.pages.ListCatalog},
@@ -315,10 +315,10 @@ func (s *Server) routes() []route {
 		{get, "/images/:id/delete", page, policy.VMChange, form.Show(s.pages.ImageDialog(imageview.DeleteDialog, nil))},
 		{post, "/images/:id/delete", page, policy.VMChange, form.Submit(s.pages.DeleteImage, s.pages.ImageDialog(imageview.DeleteDialog, nil))},
 		{get, "/templates", page, policy.StorageSee, s.coalesceRefreshes(s.pages.ListTemplates)},
-		{get, "/templates.csv", stream, policy.StorageSee, s.pages.ExportTemplates},
+		{get, "/templates.csv", stream, policy.StorageSee, s.pages.ExportTemplatesCSV},
 		{get, "/templates/:id", page, policy.StorageSee, form.Show(s.pages.TemplatePage)},
 		{post, "/templates/:id/grants", page, policy.InfraChange, form.Submit(s.pages.SetTemplateGrant, s.pages.ShowTemplateGrants)},
-		{post, "/templates/:id/deprecate", page, policy.VMChange, form.SubmitWithoutForm(s.pages.DeprecateVersion)},
+		{post, "/templates/:id/deprecate", page, policy.VMChange, form.SubmitWithoutForm(s.pages.SetTemplateVersionDeprecated)},
 		{get, "/templates/:id/versions/delete", page, policy.VMChange, form.Show(s.pages.ConfirmDeleteTemplateVersion)},
 		{post, "/templates/:id/versions/delete", page, policy.VMChange, form.Submit(s.pages.DeleteTemplateVersion, s.pages.ConfirmDeleteTemplateVersion)},
 		{get, "/templates/:id/edit", page, policy.VMChange, form.Show(s.pages.TemplateDialog(templateview.EditForm))},
@@ -351,9 +351,9 @@ func (s *Server) routes() []route {
 
 		// Tasks.
 		{get, "/tasks", page, policy.TasksSee, s.pages.ListTasks},
-		{get, "/tasks.csv", stream, policy.TasksSee, s.pages.ExportTasks},
-		{get, "/tasks/recent", page, policy.TasksSee, s.renderer.RecentTasks},
-		{get, "/tasks/running", page, policy.TasksSee, s.renderer.RunningTasks},
+		{get, "/tasks.csv", stream, policy.TasksSee, s.pages.ExportTasksCSV},
+		{get, "/tasks/recent", page, policy.TasksSee, s.renderer.ShowRecentTasks},
+		{get, "/tasks/running", page, policy.TasksSee, s.renderer.ShowRunningTaskCount},
 		{get, "/tasks/:id", page, policy.TasksSee, s.pages.TaskPage},
 		{post, "/tasks/:id/cancel", page, policy.TasksSee, form.SubmitWithoutForm(s.pages.CancelTask)},
 	}

@@ -104,7 +104,7 @@ func New(o Options) *Server {
 	s.pageEcho.Use(
 		s.metrics.measureRequests,
 		drainBodyAfterRefusal,
-		requestID,
+		assignRequestID,
 		s.logAccess, // turns errors of the middleware and handlers below into responses, and logs each request
 		recoverPanic,
 		unescapeParams,

@@ -101,7 +101,7 @@ func (s *Server) actorOfLoadedSession(ctx context.Context, address string) (flee
 	if id == "" {
 		return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "Sign in first.")
 	}
-	a, err := s.Control.ActorOf(ctx, fleet.SystemActor, id, s.signedInAt(ctx))
+	a, err := s.Control.ActorOfSession(ctx, fleet.SystemActor, id, s.signedInAt(ctx))
 	if err != nil {
 		return fleet.Actor{}, err
 	}

@@ -30,7 +30,7 @@ func signInPathReturningTo(r *http.Request) string {
 }
 
 func (s *Server) signInPage(c echo.Context, a fleet.Actor) error {
-	next := render.LocalPath(c.QueryParam("next"))
+	next := render.LocalPathOrRoot(c.QueryParam("next"))
 	if a.UserID != "" {
 		return c.Redirect(http.StatusSeeOther, next)
 	}
@@ -42,7 +42,7 @@ func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	next := render.LocalPath(in.Next)
+	next := render.LocalPathOrRoot(in.Next)
 	user, err := s.Control.SignIn(c.Request().Context(), fleet.Actor{Address: a.Address, Browser: s.knownBrowserID(c.Request())}, in.Name, in.Password)
 	switch fleet.CodeOf(err) {
 	case fleet.Unauthorized, fleet.TooMany, fleet.Invalid:

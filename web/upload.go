@@ -119,7 +119,7 @@ func (at *uploadRequest) tusError(err error) error {
 	if errors.Is(err, context.Canceled) {
 		err = fleet.Errorf(fleet.Unavailable, "The portal is stopping. Continue the upload when the portal runs again.")
 	}
-	r := at.s.refusalFromError(at.c, bodylimit.ConvertTooLarge(err))
+	r := at.s.refusalFromError(at.c, bodylimit.ConvertMaxBytesError(err))
 	body, _ := json.Marshal(r.problem()) // not reached: plain values always encode
 	out := tus.NewError("ERR_REFUSED", r.userMessage(), r.status)
 	out.HTTPResponse.Body = string(body)

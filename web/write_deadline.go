@@ -65,10 +65,10 @@ func (w *deadlineWriter) extendDeadline() {
 	_ = w.control.SetWriteDeadline(time.Now().Add(writeDeadlineInterval))
 }
 
-// LimitPerAddress wraps l in a listener that allows maxConns concurrent connections per client address (per /64 network
+// LimitConnsPerAddress wraps l in a listener that allows maxConns concurrent connections per client address (per /64 network
 // for IPv6) and closes all others. Connections from this machine and from the exempt networks, such as proxies for many
 // users, are not limited. With maxConns 0, there is no limit at all.
-func LimitPerAddress(l net.Listener, maxConns int, exempt []netip.Prefix) net.Listener {
+func LimitConnsPerAddress(l net.Listener, maxConns int, exempt []netip.Prefix) net.Listener {
 	if maxConns == 0 {
 		return l
 	}

@@ -125,7 +125,7 @@ func TestConnectionsPerAddressLimited(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := web.LimitPerAddress(documentationAddressListener{base, from}, 3, proxies)
+		l := web.LimitConnsPerAddress(documentationAddressListener{base, from}, 3, proxies)
 		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here") })}
 		go s.Serve(l)
 		t.Cleanup(func() { s.Close() })

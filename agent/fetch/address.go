@@ -51,8 +51,8 @@ func embeddedIPv4(a netip.Addr) netip.Addr {
 	return a
 }
 
-// isNotPublic reports whether the address is not on the public Internet.
-func isNotPublic(a netip.Addr) bool {
+// isNonPublicAddress reports whether the address is not on the public Internet.
+func isNonPublicAddress(a netip.Addr) bool {
 	return !a.IsValid() || a.IsUnspecified() || a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsMulticast() ||
 		slices.ContainsFunc(blockedNetworks, func(p netip.Prefix) bool { return p.Contains(a) })
 }
@@ -64,7 +64,7 @@ func (c *Client) checkAddressAllowed(given netip.Addr) error {
 		return nil
 	}
 	const advice = "The agent's setting fetchFrom on the host must allow downloads from that address."
-	if isNotPublic(a) {
+	if isNonPublicAddress(a) {
 		return fleet.Errorf(fleet.Conflict, "The address %s is in a private or reserved network. %s", given, advice)
 	}
 	own, err := c.hostAddresses()

@@ -79,7 +79,7 @@ func (c *Client) Get(ctx context.Context, o Request, w io.Writer, report func(do
 	if !ok || digest != "" && o.ChecksumURL != "" {
 		return fleet.Errorf(fleet.Invalid, "%q is not a checksum: give the hexadecimal digits of a SHA-256 or SHA-512.", o.Checksum)
 	}
-	at, err := fleet.ParseDownload(o.URL, digest != "" || o.ChecksumURL != "")
+	at, err := fleet.ParseDownloadURL(o.URL, digest != "" || o.ChecksumURL != "")
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (c *Client) withStallTimeout(ctx context.Context, at *url.URL, do func(cont
 
 // fetchChecksum downloads a small checksum file within stallTimeout, and returns the digest for the name.
 func (c *Client) fetchChecksum(ctx context.Context, address, name string) (algorithm, digest string, err error) {
-	at, err := fleet.ParseChecksumFile(address)
+	at, err := fleet.ParseChecksumFileURL(address)
 	if err != nil {
 		return "", "", err
 	}
@@ -274,7 +274,7 @@ func redirectTarget(from *url.URL, location string, checked bool) (*url.URL, err
 	to, err := from.Parse(location)
 	if err == nil && location != "" {
 		to.Fragment, to.RawFragment = "", ""
-		to, err = fleet.ParseDownload(to.String(), checked)
+		to, err = fleet.ParseDownloadURL(to.String(), checked)
 	}
 	switch {
 	case err != nil || location == "":

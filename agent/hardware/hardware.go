@@ -85,8 +85,8 @@ func Memory(ctx context.Context) (available, total int64, err error) {
 	return int64(m.Available), int64(m.Total), nil
 }
 
-// Load returns the machine's load. CPU use is the average since the last call.
-func Load(ctx context.Context) (wire.HostMeter, error) {
+// ReadLoad returns the machine's load. CPU use is the average since the last call.
+func ReadLoad(ctx context.Context) (wire.HostMeter, error) {
 	busy, err := cpu.PercentWithContext(ctx, 0, false)
 	if err != nil {
 		return wire.HostMeter{}, err

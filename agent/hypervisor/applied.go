@@ -9,10 +9,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Applied is the spec last applied to a VM on its host. A backend stores it in the domain's metadata. If a new spec
+// AppliedRecord is the spec last applied to a VM on its host. A backend stores it in the domain's metadata. If a new spec
 // differs from Applied, a user changed the spec. If the definition differs from Applied, somebody edited the definition
 // on the host.
-type Applied struct {
+type AppliedRecord struct {
 	Name   string `json:"name"`   // the VM's name
 	Domain string `json:"domain"` // the domain's name, chosen by DomainNames
 	// the domain's former name, which a running guest keeps until it is off
@@ -39,8 +39,8 @@ type DefinedSpec struct {
 
 // NewAppliedRecord returns the record to store once the job is applied under the domain name. A pool that the job does
 // not have is taken from old.
-func NewAppliedRecord(in ApplyWork, domain, was string, old map[fleet.PoolID]AppliedPool) Applied {
-	out := Applied{Name: in.VM.Name, Domain: domain, FormerDomain: was, Spec: in.VM.Spec, Pools: map[fleet.PoolID]AppliedPool{}, SpecHash: in.SpecHash}
+func NewAppliedRecord(in ApplyWork, domain, was string, old map[fleet.PoolID]AppliedPool) AppliedRecord {
+	out := AppliedRecord{Name: in.VM.Name, Domain: domain, FormerDomain: was, Spec: in.VM.Spec, Pools: map[fleet.PoolID]AppliedPool{}, SpecHash: in.SpecHash}
 	out.Spec.Power = ""
 	named := map[fleet.PoolID]bool{}
 	for _, id := range out.Spec.Pools() {
@@ -65,7 +65,7 @@ func appliedPool(p fleet.Pool) AppliedPool {
 // AssumeAppliedRecord returns a substitute for the last applied spec, for a definition without one or a restored portal
 // without a record of it. The substitute is the job's spec without the disks that isNew reports as not created yet. So
 // ApplyVM overwrites no edit made on the host; such an edit shows as drift.
-func AssumeAppliedRecord(in ApplyWork, domain, was string, isNew func(fleet.Disk) bool) Applied {
+func AssumeAppliedRecord(in ApplyWork, domain, was string, isNew func(fleet.Disk) bool) AppliedRecord {
 	out := NewAppliedRecord(in, domain, was, nil)
 	out.Spec.Disks = slices.DeleteFunc(slices.Clone(out.Spec.Disks), isNew)
 	return out
@@ -150,9 +150,9 @@ func (e DefinitionEdit) WithAllFields(s fleet.VMSpec) DefinitionEdit {
 	return e
 }
 
-// MergeLists returns the spec with its list fields replaced by the merged lists. A merged list has the users' changes
+// WithMergedLists returns the spec with its list fields replaced by the merged lists. A merged list has the users' changes
 // and otherwise the definition's values.
-func (e DefinitionEdit) MergeLists(s fleet.VMSpec) fleet.VMSpec {
+func (e DefinitionEdit) WithMergedLists(s fleet.VMSpec) fleet.VMSpec {
 	for _, f := range e.Fields {
 		if f.Merge != nil {
 			f.Copy(&s, e.mergedLists)
@@ -164,7 +164,7 @@ func (e DefinitionEdit) MergeLists(s fleet.VMSpec) fleet.VMSpec {
 // PlanEdit does a three-way comparison of the applied, the defined and the wanted spec. A difference between the
 // applied and the wanted spec is a user's change, and PlanEdit returns only such changes. For the fields that reapply
 // accepts, PlanEdit returns every difference between the defined and the wanted spec.
-func PlanEdit(applied Applied, defined DefinedSpec, wanted fleet.VM, reapply func(field string) bool) DefinitionEdit {
+func PlanEdit(applied AppliedRecord, defined DefinedSpec, wanted fleet.VM, reapply func(field string) bool) DefinitionEdit {
 	disks, nics := reapply("disks"), reapply("nics")
 	out := DefinitionEdit{
 		SetName:             applied.Name != wanted.Name || reapply("name") && applied.isRenamedOnHost(defined),
@@ -215,13 +215,13 @@ func PlanEdit(applied Applied, defined DefinedSpec, wanted fleet.VM, reapply fun
 
 // isRenamedOnHost reports whether somebody gave the domain a name other than the VM's name and the name chosen for the
 // domain.
-func (a Applied) isRenamedOnHost(is DefinedSpec) bool {
+func (a AppliedRecord) isRenamedOnHost(is DefinedSpec) bool {
 	return is.Domain != a.Domain && is.Domain != a.Name && is.Domain != a.FormerDomain
 }
 
 // PendingDomainName returns the name that the domain gets once its guest is off. It is empty if the domain already has
 // its final name.
-func (a Applied) PendingDomainName(domain string) string {
+func (a AppliedRecord) PendingDomainName(domain string) string {
 	if a.FormerDomain != "" && a.FormerDomain == domain && a.Domain != domain {
 		return a.Domain
 	}
@@ -229,7 +229,7 @@ func (a Applied) PendingDomainName(domain string) string {
 }
 
 // Drift lists the differences between the definition and the applied spec.
-func (a Applied) Drift(is DefinedSpec) []fleet.Drift {
+func (a AppliedRecord) Drift(is DefinedSpec) []fleet.Drift {
 	var out []fleet.Drift
 	if a.isRenamedOnHost(is) {
 		d := fleet.Drift{Field: "name", Applied: a.Domain, Actual: is.Domain}

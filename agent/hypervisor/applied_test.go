@@ -48,7 +48,7 @@ func TestPlanComparesAppliedDefinedAndWantedSpecs(t *testing.T) {
 		},
 		"detached by the user": {newSpec(1, "a", "b"), newSpec(1, "a", "b"), newSpec(1, "b"), false, false, "b", "a"},
 	} {
-		e := hypervisor.PlanEdit(hypervisor.Applied{Name: "web", Spec: c.was}, hypervisor.DefinedSpec{Spec: c.is}, newVM(c.want), hypervisor.ApplyWork{Reapply: c.putBack}.Overwrites)
+		e := hypervisor.PlanEdit(hypervisor.AppliedRecord{Name: "web", Spec: c.was}, hypervisor.DefinedSpec{Spec: c.is}, newVM(c.want), hypervisor.ApplyWork{Reapply: c.putBack}.Overwrites)
 		if e.SetsField("cpus") != c.cpus || volumeNames(e.Disks) != c.disks || volumeNames(e.RemoveDisks) != c.drop || e.SetName || e.SetsField("memoryMiB") || e.RemoveUnwantedDisks != c.putBack || e.RemoveUnwantedNICs != c.putBack {
 			t.Errorf("%s: the edit is %+v", name, e)
 		}
@@ -73,7 +73,7 @@ func TestJobOverwritesNoEditWithoutAppliedSpec(t *testing.T) {
 
 func TestDriftOffersOnlyValuesThatSpecCanExpress(t *testing.T) {
 	t.Parallel()
-	was := hypervisor.Applied{Name: "db", Domain: "db_acme", Spec: newSpec(1, "a", "b")}
+	was := hypervisor.AppliedRecord{Name: "db", Domain: "db_acme", Spec: newSpec(1, "a", "b")}
 	was.Spec.ISO = &fleet.Volref{PoolID: "p", Volume: "boot.iso"}
 	is := hypervisor.DefinedSpec{Domain: "Not a name", Spec: newSpec(1, "b"), Inexpressible: map[string]string{"nics": "mac on direct eth0"}}
 	got := was.Drift(is)

@@ -36,8 +36,8 @@ type Guests interface {
 	// CheckGuest runs one health check of a running guest, within ctx. check has its defaults filled in. Network checks
 	// go only to addresses of the VM's own NICs that the host knows from its own DHCP lease or has seen at the NIC;
 	// addresses that only the guest reports are not trusted. An error means that the guest fails the check, except
-	// CannotCheckError and ErrUnreachable. The program of an exec check starts only after the previous one has ended.
-	CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (CheckResult, error)
+	// CannotCheckGuestError and ErrUnreachable. The program of an exec check starts only after the previous one has ended.
+	CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (HealthCheckResult, error)
 
 	// Balloons lists the running guests with a memory minimum, and their current memory. SetBalloon requests that such
 	// a guest shrinks or grows to mib MiB. SetBalloon does not wait for the guest and does not change the definition.
@@ -78,13 +78,13 @@ func FormatProgramOutput(text []byte, cut bool) (string, bool) {
 	return out, cut || len(text) > fleet.MaxGuestOutput
 }
 
-// NoAgentAnswerError refuses a command to a guest agent that does not answer.
-func NoAgentAnswerError() error {
+// NoGuestAgentAnswerError refuses a command to a guest agent that does not answer.
+func NoGuestAgentAnswerError() error {
 	return fleet.Errorf(fleet.Conflict, "The guest agent does not answer. Install and start qemu-guest-agent in the guest, or wait until the guest is up.")
 }
 
-// NoAgentChannelError refuses a command to the guest agent of a VM without an agent channel.
-func NoAgentChannelError() error {
+// NoGuestAgentChannelError refuses a command to the guest agent of a VM without an agent channel.
+func NoGuestAgentChannelError() error {
 	return fleet.Errorf(fleet.Conflict, "The VM has no channel for a guest agent. Switch on the guest agent in the VM's configuration, and restart the VM.")
 }
 

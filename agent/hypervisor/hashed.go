@@ -23,8 +23,8 @@ func RefuseDifferentCopy(name, got, want string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: the volume's SHA-256 is %s, but the image's SHA-256 is %s. The copy was removed.", name, got, want)
 }
 
-// DifferentVolumeError reports that a copy no longer matches its image.
-func DifferentVolumeError(name, got, want string) error {
+// VolumeDiffersFromImageError reports that a copy no longer matches its image.
+func VolumeDiffersFromImageError(name, got, want string) error {
 	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: the volume's SHA-256 is %s, but the image's SHA-256 is %s.", name, got, want)
 }
 

@@ -31,12 +31,12 @@ func TestListFieldsAreMergedThreeWay(t *testing.T) {
 		"drive removed by the user":           {drives(empty("cdrom2"), empty("floppy1")), drives(empty("cdrom2"), empty("floppy1")), drives(empty("floppy1")), false, []fleet.VMDrive{empty("floppy1")}},
 		"reapply overwrites all":              {drives(empty("cdrom2")), drives(disc("cdrom2", "theirs"), empty("cdrom4")), drives(empty("cdrom2")), true, []fleet.VMDrive{empty("cdrom2")}},
 	} {
-		plan := hypervisor.PlanEdit(hypervisor.Applied{Spec: c.was}, hypervisor.DefinedSpec{Spec: c.is}, fleet.VM{Spec: c.want}, hypervisor.ApplyWork{Reapply: c.putBack}.Overwrites)
-		if got := plan.MergeLists(c.want).Drives; !plan.SetsField("drives") || !reflect.DeepEqual(got, c.written) {
+		plan := hypervisor.PlanEdit(hypervisor.AppliedRecord{Spec: c.was}, hypervisor.DefinedSpec{Spec: c.is}, fleet.VM{Spec: c.want}, hypervisor.ApplyWork{Reapply: c.putBack}.Overwrites)
+		if got := plan.WithMergedLists(c.want).Drives; !plan.SetsField("drives") || !reflect.DeepEqual(got, c.written) {
 			t.Errorf("%s: written are %+v, want %+v", name, got, c.written)
 		}
 	}
-	if plan := hypervisor.PlanEdit(hypervisor.Applied{Spec: drives(empty("cdrom2"))}, hypervisor.DefinedSpec{Spec: drives(disc("cdrom2", "theirs"))}, fleet.VM{Spec: drives(empty("cdrom2"))}, hypervisor.OverwriteNothing); plan.SetsField("drives") {
+	if plan := hypervisor.PlanEdit(hypervisor.AppliedRecord{Spec: drives(empty("cdrom2"))}, hypervisor.DefinedSpec{Spec: drives(disc("cdrom2", "theirs"))}, fleet.VM{Spec: drives(empty("cdrom2"))}, hypervisor.OverwriteNothing); plan.SetsField("drives") {
 		t.Error("an edit of another field writes the drives")
 	}
 }

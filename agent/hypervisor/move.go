@@ -13,7 +13,7 @@ var ErrCancelled = errors.New("the job was cancelled, and its changes were undon
 type MoveDiskWork struct {
 	VM     fleet.VM
 	Pools  []fleet.Pool // the pools that the VM's spec names, and the target pool
-	Params fleet.MoveParams
+	Params fleet.DiskMigrationParams
 	// the file in the destination pool that an earlier attempt of this job passed to RecordFile; empty if no file was
 	// recorded
 	RecordedFile string

@@ -45,7 +45,7 @@ func OverwriteNothing(string) bool { return false }
 // LacksMergeBase reports whether the definition cannot be the base of a three-way merge; definedGeneration is the
 // generation in the definition's metadata. Either an administrator restored an older definition, or the portal's
 // database was restored and has no record of the applied spec.
-func (in ApplyWork) LacksMergeBase(definedGeneration int64, was Applied) bool {
+func (in ApplyWork) LacksMergeBase(definedGeneration int64, was AppliedRecord) bool {
 	return definedGeneration < in.AppliedGeneration || definedGeneration > in.VM.Generation ||
 		definedGeneration == in.VM.Generation && in.SpecHash != "" && was.SpecHash != "" && was.SpecHash != in.SpecHash
 }
@@ -94,9 +94,9 @@ const (
 // FaultError returns the fault as the error of a job.
 func FaultError(f fleet.Fault) error { return fleet.RefusalError(f.Text) }
 
-// OutsideFileFault returns the fault of a VM that uses a file outside the pools as a medium, a kernel or a backing
+// FileOutsidePoolsFault returns the fault of a VM that uses a file outside the pools as a medium, a kernel or a backing
 // file.
-func OutsideFileFault(path, host string) fleet.Fault {
+func FileOutsidePoolsFault(path, host string) fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultDisk, Text: fmt.Sprintf("The VM uses %s, which is not a plain file of a pool on %s, so the VM cannot start. "+
 		"Move the file into a pool, or remove it from the VM.", path, host)}
 }
@@ -106,16 +106,16 @@ func UndefinedDomainFault() fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultUndefined, Text: "Somebody removed the VM's definition on the host. The VM still runs, but is lost when it stops. Reapply the VM's configuration to define the VM again."}
 }
 
-// LostGuestFault returns the fault of a running guest that libvirt reports as off. pid is QEMU's process ID. statusFile
+// GuestLostByLibvirtFault returns the fault of a running guest that libvirt reports as off. pid is QEMU's process ID. statusFile
 // is the path of the file that libvirt could not read.
-func LostGuestFault(pid int, statusFile string) fleet.Fault {
+func GuestLostByLibvirtFault(pid int, statusFile string) fleet.Fault {
 	return fleet.Fault{Code: fleet.FaultLost, Text: fmt.Sprintf("libvirt has lost the VM: libvirt reports the VM as off, but its QEMU (process %d) is still running. Quantix refuses all jobs for the VM. "+
 		"libvirt's log says why libvirt could not read %s. Repair that file and restart libvirt, or end that process.", pid, statusFile)}
 }
 
-// StorageFault returns the fault of a guest that QEMU paused because of a disk. full reports that the disk's storage is
+// PausedByDiskErrorFault returns the fault of a guest that QEMU paused because of a disk. full reports that the disk's storage is
 // full; otherwise QEMU gave no reason.
-func StorageFault(which string, ref *fleet.Volref, full bool) fleet.Fault {
+func PausedByDiskErrorFault(which string, ref *fleet.Volref, full bool) fleet.Fault {
 	f := fleet.Fault{Code: fleet.FaultIO, Disk: ref, Text: "QEMU paused the VM, because " + which + " could not be written or read. Check the disk's storage, then resume the VM."}
 	if full {
 		f.Text = "QEMU paused the VM, because the storage of " + which + " is full. Free space there, then resume the VM."

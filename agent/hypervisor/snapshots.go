@@ -50,13 +50,13 @@ func NoSnapshotError(vm string) error {
 	return fleet.Errorf(fleet.NotFound, "The host no longer has this snapshot of %s. Reload the page.", vm)
 }
 
-// RefuseCopiedSnapshots refuses to change or remove files while disks of new VMs are copied from the files.
-func RefuseCopiedSnapshots(vm string) error {
+// RefuseSnapshotsBeingCopied refuses to change or remove files while disks of new VMs are copied from the files.
+func RefuseSnapshotsBeingCopied(vm string) error {
 	return fleet.Errorf(fleet.Conflict, "Disks of a new VM are being copied from snapshots of %s, so the snapshots cannot change. Wait until the copy has ended.", vm)
 }
 
-// RefuseUnfinishedSnapshots refuses to copy from snapshots that a job is changing.
-func RefuseUnfinishedSnapshots() error {
+// RefuseSnapshotsWithUnfinishedJob refuses to copy from snapshots that a job is changing.
+func RefuseSnapshotsWithUnfinishedJob() error {
 	return fleet.Errorf(fleet.Conflict, "A job for the VM's snapshots is running or was interrupted, so nothing can be copied from the snapshots. Wait, or take another snapshot, which finishes the interrupted job.")
 }
 

@@ -58,24 +58,24 @@ type SnapLayer struct {
 
 // SnapOperation records the operation in progress and its last step.
 type SnapOperation struct {
-	Job    fleet.JobID `json:"job"`
-	Kind   SnapKind    `json:"kind"`
-	Step   string      `json:"step,omitempty"`
-	Node   *SnapNode   `json:"node,omitempty"`   // take: the new snapshot
-	To     string      `json:"to,omitempty"`     // revert: the target snapshot
-	New    []SnapLayer `json:"new,omitempty"`    // take and revert: the new top files of the VM
-	Resume bool        `json:"resume,omitempty"` // take: the job paused the guest, which must be resumed
-	Frozen bool        `json:"frozen,omitempty"` // take: the job froze the guest's file systems
-	Merge  *SnapMerge  `json:"merge,omitempty"`
+	Job    fleet.JobID       `json:"job"`
+	Kind   SnapOperationKind `json:"kind"`
+	Step   string            `json:"step,omitempty"`
+	Node   *SnapNode         `json:"node,omitempty"`   // take: the new snapshot
+	To     string            `json:"to,omitempty"`     // revert: the target snapshot
+	New    []SnapLayer       `json:"new,omitempty"`    // take and revert: the new top files of the VM
+	Resume bool              `json:"resume,omitempty"` // take: the job paused the guest, which must be resumed
+	Frozen bool              `json:"frozen,omitempty"` // take: the job froze the guest's file systems
+	Merge  *SnapMerge        `json:"merge,omitempty"`
 }
 
-// SnapKind is a kind of snapshot operation.
-type SnapKind string
+// SnapOperationKind is a kind of snapshot operation.
+type SnapOperationKind string
 
 const (
-	SnapTake      SnapKind = "take"
-	SnapRevert    SnapKind = "revert"
-	SnapMergeKind SnapKind = "merge"
+	SnapTake      SnapOperationKind = "take"
+	SnapRevert    SnapOperationKind = "revert"
+	SnapMergeKind SnapOperationKind = "merge"
 )
 
 // After these steps, an operation can only be completed and not undone.
@@ -97,12 +97,12 @@ type SnapMerge struct {
 // maxDoneJobs is the number of succeeded jobs that the tree records.
 const maxDoneJobs = 32
 
-// IsDone reports whether the job has already succeeded.
-func (t *SnapTree) IsDone(job fleet.JobID) bool { return job != "" && slices.Contains(t.Done, job) }
+// IsJobDone reports whether the job has already succeeded.
+func (t *SnapTree) IsJobDone(job fleet.JobID) bool { return job != "" && slices.Contains(t.Done, job) }
 
-// Finish ends the operation in progress and records the job as done.
-func (t *SnapTree) Finish(job fleet.JobID) {
-	if t.Work = nil; job == "" || t.IsDone(job) {
+// FinishJob ends the operation in progress and records the job as done.
+func (t *SnapTree) FinishJob(job fleet.JobID) {
+	if t.Work = nil; job == "" || t.IsJobDone(job) {
 		return
 	}
 	t.Done = append(t.Done, job)
@@ -233,10 +233,10 @@ func overlayPath(volume, id, ending string) string {
 func (t *SnapTree) AddSnapshot(node SnapNode, next []SnapLayer) {
 	t.Nodes = append(t.Nodes, node)
 	t.Current = node.ID
-	t.setActive(next)
+	t.setActiveLayers(next)
 }
 
-func (t *SnapTree) setActive(next []SnapLayer) {
+func (t *SnapTree) setActiveLayers(next []SnapLayer) {
 	for _, n := range next {
 		if l := layerOfDisk(t.Active, n.Disk); l != nil {
 			*l = n
@@ -262,7 +262,7 @@ func (t *SnapTree) FinishRevert(to fleet.SnapshotID, next []SnapLayer) {
 			t.Trash = append(t.Trash, l.File)
 		}
 	}
-	t.setActive(next)
+	t.setActiveLayers(next)
 	t.Current = to
 	t.pruneDeleted()
 }
@@ -321,7 +321,7 @@ func (t *SnapTree) ReportedTree(applied *fleet.VMSpec, others []string, overlays
 	return out
 }
 
-var unfinishedTexts = map[SnapKind]string{
+var unfinishedTexts = map[SnapOperationKind]string{
 	SnapTake:      "A snapshot was interrupted.",
 	SnapRevert:    "A revert to a snapshot was interrupted.",
 	SnapMergeKind: "The merge of a deleted snapshot was interrupted.",

@@ -35,7 +35,7 @@ type Telemetry interface {
 }
 
 // Assigned lists the objects that are assigned to a host.
-type Assigned = wire.Assigned
+type Assigned = wire.AssignedObjects
 
 // Assignment lists the objects that the portal has most recently assigned to this host.
 type Assignment struct {

@@ -107,8 +107,8 @@ func RefuseVolumeRename(pool string) error {
 	return fleet.Errorf(fleet.Conflict, "libvirt cannot rename volumes of the pool %s. Clone the volume under the new name, and delete this volume.", pool)
 }
 
-// RefuseBlockVolume refuses to send a volume of a block pool.
-func RefuseBlockVolume(pool string) error {
+// RefuseSendOfBlockVolume refuses to send a volume of a block pool.
+func RefuseSendOfBlockVolume(pool string) error {
 	return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are not files, so Quantix cannot send them. Copy the volumes with the tools of their storage.", pool)
 }
 

@@ -51,7 +51,7 @@ func readAppliance(r io.ReaderAt, size int64, name, kind string) (fleet.Applianc
 }
 
 func inspectDisk(r io.ReaderAt, size int64, name, claimed string) (Facts, error) {
-	f, err := ReadConvertible(r, size)
+	f, err := ReadConvertibleFacts(r, size)
 	if err != nil {
 		return f, explainTruncated(name, err)
 	}

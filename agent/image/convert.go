@@ -109,7 +109,7 @@ func (p DiskPart) runQemuImg(ctx context.Context, out io.Writer, limits []string
 	defer func() { err = errors.Join(err, revoke()) }()
 	if target != nil {
 		call.ExtraFiles = append(call.ExtraFiles, target)
-		revokeTarget, wrong := grantToNobody(target, 0o060)
+		revokeTarget, wrong := grantAccessToNobody(target, 0o060)
 		if wrong != nil {
 			return wrong
 		}

@@ -12,9 +12,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ReadConvertible is ReadFacts for images to convert: it also reads the size and the references of other products' disk
+// ReadConvertibleFacts is ReadFacts for images to convert: it also reads the size and the references of other products' disk
 // formats.
-func ReadConvertible(r io.ReaderAt, size int64) (Facts, error) {
+func ReadConvertibleFacts(r io.ReaderAt, size int64) (Facts, error) {
 	f, err := ReadFacts(r, size, true)
 	if err != nil {
 		return f, err

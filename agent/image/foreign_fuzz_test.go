@@ -79,7 +79,7 @@ func FuzzForeign(f *testing.F) {
 	f.Add(validQcow2(3, nil))
 	f.Add([]byte("# Disk DescriptorFile\nRW 99 FLAT \"/etc/passwd\" 0\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		facts, err := image.ReadConvertible(bytes.NewReader(text), int64(len(text)))
+		facts, err := image.ReadConvertibleFacts(bytes.NewReader(text), int64(len(text)))
 		if err == nil && facts.CheckConvertible("x", "") == nil && (facts.Size <= 0 || facts.Size > fleet.MaxDiskBytes || facts.RefersTo != "" || facts.Encrypted || facts.IsArchive) {
 			t.Errorf("an invalid disk is accepted: %+v", facts)
 		}

@@ -16,15 +16,15 @@ func runAsNobody(cmd *exec.Cmd, file *os.File) (revoke func() error, err error) 
 	if os.Geteuid() != 0 {
 		return func() error { return nil }, nil
 	}
-	if revoke, err = grantToNobody(file, 0o040); err != nil {
+	if revoke, err = grantAccessToNobody(file, 0o040); err != nil {
 		return nil, err
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Pdeathsig: syscall.SIGKILL}
 	return revoke, nil
 }
 
-// grantToNobody gives the group of user nobody the rights to the file; revoke restores the file's group and mode.
-func grantToNobody(file *os.File, rights os.FileMode) (revoke func() error, err error) {
+// grantAccessToNobody gives the group of user nobody the rights to the file; revoke restores the file's group and mode.
+func grantAccessToNobody(file *os.File, rights os.FileMode) (revoke func() error, err error) {
 	if os.Geteuid() != 0 {
 		return func() error { return nil }, nil
 	}

@@ -11,7 +11,7 @@ func runAsNobody(*exec.Cmd, *os.File) (revoke func() error, err error) {
 	return func() error { return nil }, nil
 }
 
-func grantToNobody(*os.File, os.FileMode) (func() error, error) {
+func grantAccessToNobody(*os.File, os.FileMode) (func() error, error) {
 	return func() error { return nil }, nil
 }
 

@@ -84,7 +84,7 @@ func referencedFile(v any) string {
 		for key, below := range v {
 			text, isText := below.(string)
 			switch {
-			case isText && strings.Contains(key, "filename") && !isOwnName(text), isText && key == "data-file":
+			case isText && strings.Contains(key, "filename") && !isInspectedFileName(text), isText && key == "data-file":
 				return text
 			}
 			if name := referencedFile(below); name != "" {
@@ -101,8 +101,8 @@ func referencedFile(v any) string {
 	return ""
 }
 
-// isOwnName reports whether name is the inspected file's or only a protocol option.
-func isOwnName(name string) bool {
+// isInspectedFileName reports whether name is the inspected file's or only a protocol option.
+func isInspectedFileName(name string) bool {
 	graphJSON, isGraph := strings.CutPrefix(name, "json:")
 	if !isGraph {
 		return name == inputPath

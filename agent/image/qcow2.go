@@ -172,27 +172,27 @@ func (q *qcow2) tablesFault(virtual int64) string {
 		return describeFault("its header gives a table of %d entries", entries)
 	case entries < need:
 		return describeFault("its table has %d entries, fewer than the %d that its size requires", entries, need)
-	case !q.isTableInside(q.uint64At(40), entries*8):
-		return q.outsideFault("cluster table")
+	case !q.isTableInsideFile(q.uint64At(40), entries*8):
+		return q.outsideFileFault("cluster table")
 	case q.uint32At(56)*q.cluster > maxRefcountBytes || q.uint32At(56) == 0:
 		return describeFault("its header gives a table of reference counts of %d clusters", q.uint32At(56))
-	case !q.isTableInside(q.uint64At(48), q.uint32At(56)*q.cluster):
-		return q.outsideFault("table of reference counts")
+	case !q.isTableInsideFile(q.uint64At(48), q.uint32At(56)*q.cluster):
+		return q.outsideFileFault("table of reference counts")
 	case q.uint32At(60) > maxSnapshots:
 		return describeFault("its header gives %d snapshots", q.uint32At(60))
-	case q.uint32At(60) > 0 && !q.isTableInside(q.uint64At(64), 40*q.uint32At(60)):
-		return q.outsideFault("table of snapshots")
+	case q.uint32At(60) > 0 && !q.isTableInsideFile(q.uint64At(64), 40*q.uint32At(60)):
+		return q.outsideFileFault("table of snapshots")
 	}
 	return ""
 }
 
-func (q *qcow2) outsideFault(what string) string {
+func (q *qcow2) outsideFileFault(what string) string {
 	return describeFault("its %s lies outside the file, which has %s. It may be cut off", what, fleet.FormatBytes(q.size))
 }
 
-// isTableInside reports whether a table begins at a cluster after the header and ends in the file, whose last cluster
+// isTableInsideFile reports whether a table begins at a cluster after the header and ends in the file, whose last cluster
 // may be incomplete.
-func (q *qcow2) isTableInside(at uint64, length int64) bool {
+func (q *qcow2) isTableInsideFile(at uint64, length int64) bool {
 	end := (q.size + q.cluster - 1) / q.cluster * q.cluster
 	return at >= uint64(q.cluster) && at%uint64(q.cluster) == 0 && at < uint64(q.size) && length <= end-int64(at)
 }
@@ -208,12 +208,12 @@ func (q *qcow2) l2TablesFault(r io.ReaderAt) (string, error) {
 			return "", err
 		}
 		for i := 0; i+8 <= n; i += 8 {
-			if to := binary.BigEndian.Uint64(text[i:]) & offsetMask; to != 0 && !q.isTableInside(to, q.cluster) {
-				return q.outsideFault("L2 table"), nil
+			if to := binary.BigEndian.Uint64(text[i:]) & offsetMask; to != 0 && !q.isTableInsideFile(to, q.cluster) {
+				return q.outsideFileFault("L2 table"), nil
 			}
 		}
 		if n < len(text) {
-			return q.outsideFault("cluster table"), nil
+			return q.outsideFileFault("cluster table"), nil
 		}
 		left, at = left-int64(n), at+int64(n)
 	}

@@ -19,7 +19,7 @@ const (
 // dataFault checks that all data clusters are inside the file. Usually the reference counts prove it: no cluster after
 // the file's end has a count. Otherwise dataFault reads the L2 tables.
 func (q *qcow2) dataFault(r io.ReaderAt) (string, error) {
-	last, err := q.lastCountedCluster(r)
+	last, err := q.lastRefcountedCluster(r)
 	if err != nil || last < 0 || last*q.cluster < q.size {
 		return "", err
 	}
@@ -46,16 +46,16 @@ func (q *qcow2) dataFault(r io.ReaderAt) (string, error) {
 			return "", err
 		}
 		for e := int64(0); e+8 <= int64(n); e += step {
-			if q.isBeyondEnd(binary.BigEndian.Uint64(table[e:])) {
-				return q.outsideFault("data"), nil
+			if q.isDataBeyondFileEnd(binary.BigEndian.Uint64(table[e:])) {
+				return q.outsideFileFault("data"), nil
 			}
 		}
 	}
 	return "", nil
 }
 
-// isBeyondEnd reports whether an L2 entry refers to data after the file's end.
-func (q *qcow2) isBeyondEnd(entry uint64) bool {
+// isDataBeyondFileEnd reports whether an L2 entry refers to data after the file's end.
+func (q *qcow2) isDataBeyondFileEnd(entry uint64) bool {
 	if entry&entryCompressed != 0 {
 		shift := 62 - (q.uint32At(20) - 8)
 		return entry&(1<<shift-1) >= uint64(q.size)
@@ -63,8 +63,8 @@ func (q *qcow2) isBeyondEnd(entry uint64) bool {
 	return entry&entryZero == 0 && entry&offsetMask >= uint64(q.size)
 }
 
-// lastCountedCluster returns the last cluster with a reference count; negative: none.
-func (q *qcow2) lastCountedCluster(r io.ReaderAt) (int64, error) {
+// lastRefcountedCluster returns the last cluster with a reference count; negative: none.
+func (q *qcow2) lastRefcountedCluster(r io.ReaderAt) (int64, error) {
 	table := make([]byte, q.uint32At(56)*q.cluster)
 	n, err := r.ReadAt(table, int64(q.uint64At(48)))
 	if err := ignoreEOF(err); err != nil {

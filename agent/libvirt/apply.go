@@ -96,14 +96,14 @@ func (a *applyRun) existingDomain(ctx context.Context) (*observedDomain, error) 
 		return nil, err
 	}
 	a.domains.invalidate(uuid)
-	s, err := a.readDomainOn(ctx, a.c, a.in.VM.ID)
+	s, err := a.readObservedDomain(ctx, a.c, a.in.VM.ID)
 	switch {
 	case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	case !s.managed:
-		return nil, errUnmanaged()
+		return nil, errUnmanagedDomain()
 	}
 	return &s, a.refuseLostGuest(s)
 }
@@ -111,7 +111,7 @@ func (a *applyRun) existingDomain(ctx context.Context) (*observedDomain, error) 
 // createDomain defines a VM without a definition: a new VM, or one whose definition an administrator removed.
 func (a *applyRun) createDomain(ctx context.Context) error {
 	want := a.in.VM
-	plan := hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, want, hypervisor.OverwriteAll)
+	plan := hypervisor.PlanEdit(hypervisor.AppliedRecord{}, hypervisor.DefinedSpec{}, want, hypervisor.OverwriteAll)
 	in, err := a.prepareEdit(ctx, nil, nil, plan)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 	}
 	was := old.applied
 	if was == nil || a.in.LacksMergeBase(old.metadata.Generation, *was) {
-		if was, err = a.deriveApplied(ctx, old, x); err != nil {
+		if was, err = a.deriveAppliedRecord(ctx, old, x); err != nil {
 			return err
 		}
 	}
@@ -163,7 +163,7 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 	if err != nil {
 		return err
 	}
-	if err := a.refuseSnapshotDisks(plan.RemoveDisks); err != nil {
+	if err := a.refuseSnapshotDiskRemoval(plan.RemoveDisks); err != nil {
 		return err
 	}
 	if err := a.createSeed(ctx, is.Spec.FirstBoot, &in); err != nil {
@@ -212,9 +212,9 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 	return a.filters.RemoveNICFilters(ctx, a.c, a.in.VM.ID, a.in.VM.Spec.NICs)
 }
 
-// deriveApplied returns a substitute for the record of the last applied spec, derived from the definition x, for a
+// deriveAppliedRecord returns a substitute for the record of the last applied spec, derived from the definition x, for a
 // definition without a usable record.
-func (a *applyRun) deriveApplied(ctx context.Context, old observedDomain, x *libvirtxml.Domain) (*hypervisor.Applied, error) {
+func (a *applyRun) deriveAppliedRecord(ctx context.Context, old observedDomain, x *libvirtxml.Domain) (*hypervisor.AppliedRecord, error) {
 	domain, was := a.in.VM.Name, ""
 	if p := old.pendingName(); p != "" {
 		domain, was = p, old.ref.Name
@@ -229,7 +229,7 @@ func (a *applyRun) deriveApplied(ctx context.Context, old observedDomain, x *lib
 		there := false
 		switch {
 		case err == nil && p.IsInBlockPool():
-			there, err = a.blockExists(ctx, p)
+			there, err = a.blockDiskExists(ctx, p)
 		case err == nil:
 			there, err = hostfile.Exists(ctx, p.Path())
 		}
@@ -244,7 +244,7 @@ func (a *applyRun) deriveApplied(ctx context.Context, old observedDomain, x *lib
 
 // prepareEdit resolves the planned changes to paths of this host and creates the disks that were never created. It
 // checks all disks before it creates the first one.
-func (a *applyRun) prepareEdit(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.DefinitionEdit) (domxml.EditContent, error) {
+func (a *applyRun) prepareEdit(ctx context.Context, old *observedDomain, was *hypervisor.AppliedRecord, plan hypervisor.DefinitionEdit) (domxml.EditContent, error) {
 	in, places, missing, err := a.checkEditPlan(ctx, old, was, plan)
 	if err != nil {
 		return in, err
@@ -264,7 +264,7 @@ func (a *applyRun) prepareEdit(ctx context.Context, old *observedDomain, was *hy
 
 // checkDiskExists looks for one disk and returns false if the disk was never created. It refuses a disk that was
 // created but is now missing.
-func (a *applyRun) checkDiskExists(ctx context.Context, p storage.LocalVolume, old *observedDomain, was *hypervisor.Applied) (made bool, err error) {
+func (a *applyRun) checkDiskExists(ctx context.Context, p storage.LocalVolume, old *observedDomain, was *hypervisor.AppliedRecord) (made bool, err error) {
 	path := p.Path()
 	made = slices.Contains(a.in.CreatedDisks, p.Ref()) || was != nil && slices.ContainsFunc(was.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == p.Ref() })
 	named := false
@@ -357,7 +357,7 @@ func (a *applyRun) checkDisksUnused(ctx context.Context, places []storage.LocalV
 		return err
 	}
 	for _, p := range places {
-		user, err := a.domainUsing(ctx, all, a.in.VM.ID, p)
+		user, err := a.domainUsingVolume(ctx, all, a.in.VM.ID, p)
 		if err != nil {
 			return err
 		}

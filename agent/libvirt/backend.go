@@ -44,14 +44,14 @@ const DefaultSocket = "/run/libvirt/libvirt-sock"
 
 // Options configures Open.
 type Options struct {
-	Socket     string              // empty: DefaultSocket
-	Log        *slog.Logger        // nil: slog.Default()
-	PoolRoots  pooldir.PoolRoots   // directories that may hold pools
-	PoolBook   *state.PoolBook     // persisted facts about pools; nil: start empty
-	Filters    *state.FilterBook   // persisted facts about network filters; nil: start empty
-	Downloader *fetch.Client       // HTTP client for downloads; nil: a client for public addresses only
-	Seeds      seed.Store          // first-boot seeds of guests
-	Devices    machine.HostDevices // host devices that guests use
+	Socket     string               // empty: DefaultSocket
+	Log        *slog.Logger         // nil: slog.Default()
+	PoolRoots  pooldir.PoolRoots    // directories that may hold pools
+	PoolBook   *state.PoolRecords   // persisted facts about pools; nil: start empty
+	Filters    *state.FilterDigests // persisted facts about network filters; nil: start empty
+	Downloader *fetch.Client        // HTTP client for downloads; nil: a client for public addresses only
+	Seeds      seed.Store           // first-boot seeds of guests
+	Devices    machine.HostDevices  // host devices that guests use
 }
 
 // Backend implements hypervisor.Hypervisor. Its methods may be called from several goroutines.
@@ -101,14 +101,14 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		o.Log = slog.Default()
 	}
 	if o.PoolBook == nil {
-		book, err := state.OpenPoolBook("")
+		book, err := state.OpenPoolRecords("")
 		if err != nil {
 			return nil, err
 		}
 		o.PoolBook = book
 	}
 	if o.Filters == nil {
-		book, err := state.OpenFilterBook("")
+		book, err := state.OpenFilterDigests("")
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	b.networks, b.filters = network.NewNetworks(b.daemon, b.networkGuests), network.NewFilters(b.daemon, b.networkGuests, o.Filters)
 	b.agents = guest.NewAgents(b.daemon, b.log, b.readGuest)
 	b.pools = storage.NewPools(b.daemon, b.log, o.PoolRoots, o.PoolBook, b.poolGuests)
-	b.diskSizes.IsReplaced = b.isReplaced
+	b.diskSizes.IsReplaced = b.isPathReplaced
 	link, err := b.connect(ctx)
 	if err != nil {
 		b.setUnreachable(err)

@@ -29,8 +29,8 @@ func (b *Backend) Balloons(ctx context.Context) (out []hypervisor.BalloonGuest, 
 			case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain):
 			case err != nil:
 				return err
-			case golibvirt.DomainState(p[golibvirt.DomainStatsStateState]) == golibvirt.DomainRunning && d.minMiB() > 0:
-				out = append(out, hypervisor.BalloonGuest{ID: d.id, CurrentMiB: int(p["balloon.current"] / 1024), MinMiB: d.minMiB(), MaxMiB: d.maxMiB()})
+			case golibvirt.DomainState(p[golibvirt.DomainStatsStateState]) == golibvirt.DomainRunning && d.minMemoryMiB() > 0:
+				out = append(out, hypervisor.BalloonGuest{ID: d.id, CurrentMiB: int(p["balloon.current"] / 1024), MinMiB: d.minMemoryMiB(), MaxMiB: d.maxMemoryMiB()})
 			}
 		}
 		return nil
@@ -38,17 +38,17 @@ func (b *Backend) Balloons(ctx context.Context) (out []hypervisor.BalloonGuest, 
 	return out, err
 }
 
-// minMiB returns the running guest's memory minimum in MiB. The host never shrinks the balloon below the minimum.
-// minMiB returns 0 if the guest has no ballooning.
-func (d *domain) minMiB() int {
+// minMemoryMiB returns the running guest's memory minimum in MiB. The host never shrinks the balloon below the minimum.
+// minMemoryMiB returns 0 if the guest has no ballooning.
+func (d *domain) minMemoryMiB() int {
 	if !d.managed || d.applied == nil || d.live == nil || d.live.FieldValues.Devices.Balloon == "none" {
 		return 0
 	}
 	return d.applied.Spec.Memory.MinMiB
 }
 
-// maxMiB returns the maximum memory that the spec gives the running guest, in MiB.
-func (d *domain) maxMiB() int {
+// maxMemoryMiB returns the maximum memory that the spec gives the running guest, in MiB.
+func (d *domain) maxMemoryMiB() int {
 	if n := d.applied.Spec.Memory.BalloonMiB; n > 0 {
 		return min(n, d.live.MemoryMiB)
 	}
@@ -57,10 +57,10 @@ func (d *domain) maxMiB() int {
 
 // balloonMiB returns the memory in MiB that the balloon leaves to the guest, or 0 if the guest has its maximum memory.
 func (d *domain) balloonMiB() int {
-	if d.minMiB() == 0 {
+	if d.minMemoryMiB() == 0 {
 		return 0
 	}
-	if n := d.live.FieldValues.Memory.BalloonMiB; n < d.maxMiB() { // n is 0 if the balloon reclaims nothing
+	if n := d.live.FieldValues.Memory.BalloonMiB; n < d.maxMemoryMiB() { // n is 0 if the balloon reclaims nothing
 		return n
 	}
 	return 0
@@ -69,9 +69,9 @@ func (d *domain) balloonMiB() int {
 // SetBalloon implements hypervisor.Guests.
 func (b *Backend) SetBalloon(ctx context.Context, id fleet.VMID, mib int) error {
 	return b.withVM(ctx, id, "set the balloon of", func(l *golibvirt.Libvirt, s observedDomain) error {
-		if s.minMiB() == 0 || mib < s.minMiB() {
+		if s.minMemoryMiB() == 0 || mib < s.minMemoryMiB() {
 			return nil
 		}
-		return l.DomainSetMemoryFlags(s.ref, uint64(mib)*1024, uint32(golibvirt.DomainMemLive)) //nolint:gosec // mib is at least minMiB, which is positive.
+		return l.DomainSetMemoryFlags(s.ref, uint64(mib)*1024, uint32(golibvirt.DomainMemLive)) //nolint:gosec // mib is at least minMemoryMiB, which is positive.
 	})
 }

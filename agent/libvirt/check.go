@@ -21,29 +21,29 @@ import (
 const maxScreenshotBytes = 64 << 20
 
 // CheckGuest implements hypervisor.Guests. It changes nothing and wakes no subscriber.
-func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
+func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.HealthCheckResult, error) {
 	ctx, cancel := b.daemon.CancelOnClose(ctx)
 	defer cancel()
 	s, err := b.readVM(ctx, id)
 	switch {
 	case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain):
-		return hypervisor.CheckResult{}, errNoDomain(id)
+		return hypervisor.HealthCheckResult{}, errNoDomain(id)
 	case err != nil:
-		return hypervisor.CheckResult{}, err
+		return hypervisor.HealthCheckResult{}, err
 	case !s.managed:
-		return hypervisor.CheckResult{}, errUnmanaged()
+		return hypervisor.HealthCheckResult{}, errUnmanagedDomain()
 	case s.live == nil:
-		return hypervisor.CheckResult{}, hypervisor.ErrNotRunning
+		return hypervisor.HealthCheckResult{}, hypervisor.ErrNotRunning
 	}
 	switch check.Kind {
 	case fleet.HealthTCP, fleet.HealthHTTP:
 		return b.agents.CheckPort(ctx, id, check)
 	case fleet.HealthWatchdog:
-		return hypervisor.CheckResult{Answer: "The guest resets its watchdog.", ChangeMark: b.watchdogs.expiryMark(s.ref.UUID)}, nil
+		return hypervisor.HealthCheckResult{Answer: "The guest resets its watchdog.", ChangeMark: b.watchdogs.expiryMark(s.ref.UUID)}, nil
 	}
 	c, err := b.daemon.Dial(ctx)
 	if err != nil {
-		return hypervisor.CheckResult{}, err
+		return hypervisor.HealthCheckResult{}, err
 	}
 	defer c.Disconnect()
 	if check.Kind == fleet.HealthScreen {
@@ -53,16 +53,16 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 }
 
 // hashScreen returns a checksum of the picture on the guest's first screen.
-func hashScreen(ctx context.Context, c *conn.Conn, s observedDomain) (hypervisor.CheckResult, error) {
+func hashScreen(ctx context.Context, c *conn.Conn, s observedDomain) (hypervisor.HealthCheckResult, error) {
 	h := sha256.New()
 	sum := &pictureHash{hashBytes: h.Write}
 	_, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) { return l.DomainScreenshot(s.ref, sum, 0, 0) })
 	// go-libvirt reads the end of the picture as a message header and then fails to decode the bytes after it. At that
 	// time the picture is complete.
 	if complete := err != nil && sum.byteCount > 0 && strings.Contains(err.Error(), "xdr:"); err != nil && !complete {
-		return hypervisor.CheckResult{}, hypervisor.CannotCheckError("The guest's screen cannot be read: " + err.Error())
+		return hypervisor.HealthCheckResult{}, hypervisor.CannotCheckGuestError("The guest's screen cannot be read: " + err.Error())
 	}
-	return hypervisor.CheckResult{Answer: "The guest's screen changes.", ChangeMark: hex.EncodeToString(h.Sum(nil))}, nil
+	return hypervisor.HealthCheckResult{Answer: "The guest's screen changes.", ChangeMark: hex.EncodeToString(h.Sum(nil))}, nil
 }
 
 // pictureHash feeds a picture to a hash. It fails after maxScreenshotBytes bytes.

@@ -78,7 +78,7 @@ func runChild(socket string) error {
 	if err := json.Unmarshal(line, &o); err != nil {
 		return err
 	}
-	known, err := state.OpenPoolBook(o.Book)
+	known, err := state.OpenPoolRecords(o.Book)
 	if err != nil {
 		return err
 	}

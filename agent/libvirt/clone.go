@@ -24,9 +24,9 @@ func (a *applyRun) cloneImage(ctx context.Context, pool golibvirt.StoragePool, p
 	if p.Size != 0 && p.Size < h.Size {
 		return fleet.Errorf(fleet.Invalid, "The image %s has %d bytes, more than the disk's %d. Make the disk at least as large.", p.Image.Name, h.Size, p.Size)
 	}
-	stop := reportAllocation(p.Unfinished().Path(), h.Alloc, progress)
+	stop := reportAllocation(p.WithUnfinishedName().Path(), h.Alloc, progress)
 	volume, err := conn.Call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
-		return l.StorageVolCreateXMLFrom(pool, volumeXML(p.Unfinished().Name, newVolumeSpec{format: p.Format, size: h.Size}), source, 0)
+		return l.StorageVolCreateXMLFrom(pool, volumeXML(p.WithUnfinishedName().Name, newVolumeSpec{format: p.Format, size: h.Size}), source, 0)
 	})
 	stop()
 	if err != nil {
@@ -37,7 +37,7 @@ func (a *applyRun) cloneImage(ctx context.Context, pool golibvirt.StoragePool, p
 	}
 	err = a.c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(volume, uint64(p.Size), 0) })
 	if err != nil {
-		return errors.Join(err, a.removeVolume(ctx, a.c, p.Unfinished()))
+		return errors.Join(err, a.removeVolume(ctx, a.c, p.WithUnfinishedName()))
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func (a *applyRun) cloneSource(ctx context.Context, p storage.LocalVolume, libra
 	if err := h.CheckBootable(p.Name); err != nil {
 		return none, h, err
 	}
-	if err := a.checkReadable(ctx, p, library); err != nil {
+	if err := a.checkNotUsedAsDisk(ctx, p, library); err != nil {
 		return none, h, err
 	}
 	pool, err := storage.LookupPool(ctx, a.c, p.Pool.Name)
@@ -111,7 +111,7 @@ func (a *applyRun) createOverlay(ctx context.Context, pool golibvirt.StoragePool
 	}
 	n := newVolumeSpec{format: "qcow2", size: max(p.Size, h.Size), base: p.Image.Path(), baseFormat: h.Format}
 	return a.c.Do(ctx, func(l *golibvirt.Libvirt) error {
-		_, err := l.StorageVolCreateXML(pool, volumeXML(p.Unfinished().Name, n), 0)
+		_, err := l.StorageVolCreateXML(pool, volumeXML(p.WithUnfinishedName().Name, n), 0)
 		return err
 	})
 }

@@ -54,9 +54,9 @@ func encryptionGapsByKind(x libvirtxml.DomainCaps, version uint64) map[string]st
 
 func formatVersion(v uint64) string { return fmt.Sprintf("%d.%d", v/1_000_000, v/1000%1000) }
 
-// launchOf returns the processor's launch measurement of the guest. It returns nil if there is none or libvirt cannot
+// readLaunchInfo returns the processor's launch measurement of the guest. It returns nil if there is none or libvirt cannot
 // read it now.
-func (b *Backend) launchOf(ctx context.Context, c *conn.Conn, ref golibvirt.Domain, live *libvirtxml.Domain) *fleet.LaunchInfo {
+func (b *Backend) readLaunchInfo(ctx context.Context, c *conn.Conn, ref golibvirt.Domain, live *libvirtxml.Domain) *fleet.LaunchInfo {
 	kind, _ := domxml.EncryptionKindOf(live)
 	if kind == "" {
 		return nil

@@ -37,7 +37,7 @@ type faultRunner struct {
 func newFaultRunner(t *testing.T) *faultRunner {
 	t.Helper()
 	path := t.TempDir()
-	b := openBackendWithBook(t, libvirt.DefaultSocket, must(state.OpenPoolBook(path)))
+	b := openBackendWithBook(t, libvirt.DefaultSocket, must(state.OpenPoolRecords(path)))
 	t.Cleanup(func() { b.Close() })
 	return &faultRunner{fixture: newFixtureOn(t, b), proxy: newProxy(t), book: path, faultCounts: map[string]int{}}
 }

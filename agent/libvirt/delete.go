@@ -54,7 +54,7 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 		if tree, err = b.recordOverlays(ctx, c, vm, pools, tree, disks); err != nil {
 			return err
 		}
-		if err := b.undefine(ctx, c, vm.ID); err != nil {
+		if err := b.undefineDomain(ctx, c, vm.ID); err != nil {
 			return err
 		}
 		if err := b.filters.RemoveNICFilters(ctx, c, vm.ID, nil); err != nil {
@@ -70,7 +70,7 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 					own[p.Path()] = true
 				}
 			}
-			if _, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, removeSnapshotFiles(tree, own) }); err != nil {
+			if _, err := hostfile.RunWithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, removeSnapshotFiles(tree, own) }); err != nil {
 				return fmt.Errorf("delete the VM's snapshots: %w", err)
 			}
 		}
@@ -81,7 +81,7 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 			if err := b.pools.CheckPoolUsable(p.Pool.Name); err != nil {
 				return err
 			}
-			all := []storage.LocalVolume{p, p.Unfinished()}
+			all := []storage.LocalVolume{p, p.WithUnfinishedName()}
 			if p.IsInBlockPool() {
 				all = all[:1]
 			}
@@ -131,7 +131,7 @@ func (b *Backend) deletableDisks(ctx context.Context, c *conn.Conn, vm fleet.VM,
 		return nil, err
 	}
 	for _, p := range out {
-		user, err := b.domainUsing(ctx, all, vm.ID, p)
+		user, err := b.domainUsingVolume(ctx, all, vm.ID, p)
 		if err != nil {
 			return nil, err
 		}
@@ -142,17 +142,17 @@ func (b *Backend) deletableDisks(ctx context.Context, c *conn.Conn, vm fleet.VM,
 	return out, nil
 }
 
-// undefine stops the VM's guest and removes the domain with its UEFI variables, TPM state and libvirt snapshots. A
+// undefineDomain stops the VM's guest and removes the domain with its UEFI variables, TPM state and libvirt snapshots. A
 // missing domain is no error.
-func (b *Backend) undefine(ctx context.Context, c *conn.Conn, id fleet.VMID) error {
-	s, err := b.readDomainOn(ctx, c, id)
+func (b *Backend) undefineDomain(ctx context.Context, c *conn.Conn, id fleet.VMID) error {
+	s, err := b.readObservedDomain(ctx, c, id)
 	switch {
 	case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain):
 		return nil
 	case err != nil:
 		return err
 	case !s.managed:
-		return errUnmanaged()
+		return errUnmanagedDomain()
 	}
 	if err := b.refuseLostGuest(s); err != nil {
 		return err

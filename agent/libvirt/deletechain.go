@@ -51,7 +51,7 @@ func (b *Backend) recordOverlays(ctx context.Context, c *conn.Conn, vm fleet.VM,
 			places = append(places, p)
 		}
 	}
-	s, err := b.readDomainOn(ctx, c, vm.ID)
+	s, err := b.readObservedDomain(ctx, c, vm.ID)
 	if conn.IsLibvirtCode(err, golibvirt.ErrNoDomain) || err == nil && !s.managed {
 		return tree, nil // an earlier attempt recorded the files before it undefined the domain
 	}
@@ -100,7 +100,7 @@ func (b *Backend) overlaysToDelete(ctx context.Context, c *conn.Conn, ref golibv
 			if d == nil || p.IsInBlockPool() || own[domxml.DiskPathOf(d)] || !filepath.IsAbs(domxml.DiskPathOf(d)) {
 				continue
 			}
-			above, err := hostfile.WithinLookupTimeout(ctx, func() ([]string, error) { return filesAbove(domxml.DiskPathOf(d), own), nil })
+			above, err := hostfile.RunWithinLookupTimeout(ctx, func() ([]string, error) { return overlaysInChain(domxml.DiskPathOf(d), own), nil })
 			if err != nil {
 				return nil, err
 			}
@@ -124,9 +124,9 @@ func (b *Backend) overlaysToDelete(ctx context.Context, c *conn.Conn, ref golibv
 	return out, b.checkFilesDeletable(ctx, c, vm, out)
 }
 
-// filesAbove returns the overlays in the backing chain of the file top, down to but without the first file in own. It
+// overlaysInChain returns the overlays in the backing chain of the file top, down to but without the first file in own. It
 // returns nil if the chain contains no file in own.
-func filesAbove(top string, own map[string]bool) (out []string) {
+func overlaysInChain(top string, own map[string]bool) (out []string) {
 	for at := top; len(out) < hostfile.MaxChainFiles; {
 		out = append(out, at)
 		refs := hostfile.ReadReferences(at)
@@ -186,14 +186,14 @@ func (b *Backend) checkFilesDeletable(ctx context.Context, c *conn.Conn, vm flee
 		return err
 	}
 	for _, f := range files {
-		dir, _, inPool := b.pools.Book().RecordContaining(f)
+		dir, _, inPool := b.pools.PoolRecords().RecordContaining(f)
 		if !inPool || filepath.Dir(f) != filepath.Clean(dir) {
 			return hypervisor.RefuseLeftoverOverlay(vm.Name, f, "lies outside of the host's pools")
 		}
-		if is, err := hostfile.WithinContext(ctx, func() (pathClass, error) { return b.classifyPath(f, false) }); err != nil || is == pathReplaced {
+		if is, err := hostfile.RunWithinContext(ctx, func() (pathClass, error) { return b.classifyPath(f, false) }); err != nil || is == pathReplaced {
 			return preferFirstError(err, hypervisor.RefuseLeftoverOverlay(vm.Name, f, "is not a regular file"))
 		}
-		user, err := b.domainUsing(ctx, all, vm.ID, storage.LocalVolume{Pool: fleet.Pool{Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}, Name: filepath.Base(f)})
+		user, err := b.domainUsingVolume(ctx, all, vm.ID, storage.LocalVolume{Pool: fleet.Pool{Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}, Name: filepath.Base(f)})
 		if err != nil {
 			return err
 		}

@@ -31,8 +31,8 @@ type domain struct {
 	id                fleet.VMID
 	managed           bool // the definition has Quantix's metadata for this UUID
 	metadata          domxml.QuantixMetadata
-	ownershipMark     string              // the VM's ownership mark: of the running guest, otherwise of the definition
-	applied           *hypervisor.Applied // nil: an older agent recorded none
+	ownershipMark     string                    // the VM's ownership mark: of the running guest, otherwise of the definition
+	applied           *hypervisor.AppliedRecord // nil: an older agent recorded none
 	drift             []fleet.Drift
 	transient         bool             // the guest runs without a persistent definition
 	specDisks         []specDisk       // the spec's disks that are in the definition
@@ -197,7 +197,7 @@ func (b *Backend) readDomain(ctx context.Context, c *conn.Conn, ref golibvirt.Do
 		if d.applied != nil && kept.Devices != nil && x.Devices != nil {
 			d.pendingUnplugs = reportUnplugs(pendingUnplugs(kept, x, d.applied.Spec))
 		}
-		d.startedAt, d.launch = b.startedAt(ref.Name), b.launchOf(ctx, c, ref, x)
+		d.startedAt, d.launch = b.guestStartedAt(ref.Name), b.readLaunchInfo(ctx, c, ref, x)
 		running, _ := domxml.ReadQuantixMetadata(x.Metadata)
 		d.ownershipMark = running.OwnershipMark
 		persistent, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.DomainIsPersistent(ref) })
@@ -308,7 +308,7 @@ func (b *Backend) readDomains(ctx context.Context, c *conn.Conn) ([]observedDoma
 	b.domains.keepOnly(here)
 	b.ioErrors.keepOnly(here)
 	b.watchdogs.keepOnly(here)
-	b.agents.KeepProgramsOf(guestsOf(here))
+	b.agents.KeepProgramsOf(guestDomainsOf(here))
 	return here, nil
 }
 

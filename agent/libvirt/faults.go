@@ -31,7 +31,7 @@ type specDisk struct {
 
 // specDisks returns the definition's disks that belong to the applied spec, in the spec's order. If applied is nil, it
 // returns the disks with an alias of Quantix.
-func specDisks(x *libvirtxml.Domain, applied *hypervisor.Applied, volumeAt func(string) *fleet.Volref) []specDisk {
+func specDisks(x *libvirtxml.Domain, applied *hypervisor.AppliedRecord, volumeAt func(string) *fleet.Volref) []specDisk {
 	if x.Devices == nil {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (d specDisk) missingFault(why string) fleet.Fault {
 // the status.
 func (b *Backend) statusWithFaults(s observedDomain, sizes map[string]hostfile.DiskSize, addresses guest.NICAddresses) fleet.VMStatus {
 	st := s.status(sizes, addresses)
-	st.Faults = b.faults(s, sizes)
+	st.Faults = b.domainFaults(s, sizes)
 	st.Guest = b.agents.StatusOf(s.guestDomain())
 	if changed := b.filters.LastChangeMessages(); s.managed && len(changed) > 0 {
 		for _, n := range s.persistent.NICs {
@@ -100,8 +100,8 @@ func (b *Backend) statusWithFaults(s observedDomain, sizes map[string]hostfile.D
 	return st
 }
 
-// faults returns the VM's faults as last observed. A disk on hanging storage is unknown and has no fault.
-func (b *Backend) faults(s observedDomain, sizes map[string]hostfile.DiskSize) []fleet.Fault {
+// domainFaults returns the VM's faults as last observed. A disk on hanging storage is unknown and has no fault.
+func (b *Backend) domainFaults(s observedDomain, sizes map[string]hostfile.DiskSize) []fleet.Fault {
 	var out []fleet.Fault
 	if s.readErr != nil {
 		out = append(out, hypervisor.UnreadableDomainFault(s.readErr))
@@ -124,7 +124,7 @@ func (b *Backend) faults(s observedDomain, sizes map[string]hostfile.DiskSize) [
 		out = append(out, b.ioErrors.faultOf(s))
 	}
 	if pid, kept := b.findLostGuest(s); pid != 0 {
-		out = append(out, hypervisor.LostGuestFault(pid, kept))
+		out = append(out, hypervisor.GuestLostByLibvirtFault(pid, kept))
 	}
 	if s.transient {
 		out = append(out, hypervisor.UndefinedDomainFault())
@@ -142,13 +142,13 @@ func (b *Backend) diskUnavailableReason(ctx context.Context, c *conn.Conn, pool,
 		case err != nil:
 			return "", err
 		}
-		active, err := storage.IsActive(ctx, c, pool)
+		active, err := storage.IsPoolActive(ctx, c, pool)
 		if err != nil || !active {
 			b.pools.ExpirePool(pool)
 			return hypervisor.PoolInactiveReason, err
 		}
 	}
-	if at, volume, ok := b.assignedPools.BlockAt(path); ok && at.Name == pool {
+	if at, volume, ok := b.assignedPools.BlockVolumeAt(path); ok && at.Name == pool {
 		there, err := b.blockVolumeExists(ctx, c, storage.LocalVolume{Pool: at, Name: volume})
 		if err == nil && !there {
 			return hypervisor.VolumeMissingReason, nil
@@ -164,7 +164,7 @@ func (b *Backend) diskUnavailableReason(ctx context.Context, c *conn.Conn, pool,
 	}
 	why := hypervisor.FileMissingReason
 	if there {
-		is, err := hostfile.WithinContext(ctx, func() (pathClass, error) { return b.classifyPath(path, false) })
+		is, err := hostfile.RunWithinContext(ctx, func() (pathClass, error) { return b.classifyPath(path, false) })
 		if err != nil || is == pathAsExpected {
 			return "", err
 		}
@@ -226,5 +226,5 @@ func (e *ioErrors) faultOf(s observedDomain) fleet.Fault {
 			which += fmt.Sprintf(" (pool %s, volume %s)", d.pool, d.ref.Volume)
 		}
 	}
-	return hypervisor.StorageFault(which, ref, m.Reason == "enospc")
+	return hypervisor.PausedByDiskErrorFault(which, ref, m.Reason == "enospc")
 }

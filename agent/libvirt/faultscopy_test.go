@@ -52,12 +52,12 @@ func TestInterruptedDiskCopyCompletes(t *testing.T) {
 		{"clone", fleet.VolumeCopy, fleet.VolumeParams{Source: filepath.Base(s.currentDiskFile()), Flatten: true}, present, false},
 		{
 			"clone a snapshot", fleet.VolumeCopy,
-			fleet.VolumeParams{Source: "disk.qcow2", Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: s.vm.ID, ID: snapshot}},
+			fleet.VolumeParams{Source: "disk.qcow2", Flatten: true, Snapshot: &fleet.SnapshotRef{VMID: s.vm.ID, ID: snapshot}},
 			c.volumePath("disk.qcow2"), false,
 		},
 		{
 			"clone a running VM", fleet.VolumeCopy,
-			fleet.VolumeParams{Source: "disk.qcow2", Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: s.vm.ID, ID: snapshot}},
+			fleet.VolumeParams{Source: "disk.qcow2", Flatten: true, Snapshot: &fleet.SnapshotRef{VMID: s.vm.ID, ID: snapshot}},
 			c.volumePath("disk.qcow2"), true,
 		},
 		{"import", fleet.VolumeConvert, fleet.VolumeParams{Source: "vm.ova", Member: member}, c.volumePath("disk.qcow2"), false},

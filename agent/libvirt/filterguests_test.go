@@ -77,7 +77,7 @@ func (p guestPeer) setFilters(antiSpoofing bool, groups ...fleet.FlatGroup) {
 	for _, g := range groups {
 		n.SecurityGroups = append(n.SecurityGroups, g.ID)
 	}
-	*n = n.TidyFilter()
+	*n = n.WithNormalizedFilter()
 	in := applyJob(*p.vm, p.fixture.pool)
 	in.Groups = groups
 	p.fixture.requireNoError(p.fixture.ApplyVM(p.fixture.t.Context(), in))

@@ -48,7 +48,7 @@ func nicWithGroups(network string, antiSpoofing bool, groups ...fleet.FlatGroup)
 	for _, g := range groups {
 		n.SecurityGroups = append(n.SecurityGroups, g.ID)
 	}
-	return n.TidyFilter()
+	return n.WithNormalizedFilter()
 }
 
 // A second apply does not rewrite filters. An unmanaged filter on a NIC is reported as drift, and only a reapply

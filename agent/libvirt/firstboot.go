@@ -24,7 +24,7 @@ func (a *applyRun) createSeed(ctx context.Context, defined fleet.VMFirstBoot, in
 		return err
 	}
 	in.Seed = file
-	have, err := hostfile.WithinContext(ctx, func() (bool, error) { return a.seeds.Exists(a.in.VM.ID, want) })
+	have, err := hostfile.RunWithinContext(ctx, func() (bool, error) { return a.seeds.Exists(a.in.VM.ID, want) })
 	if err != nil || have {
 		return err
 	}
@@ -35,7 +35,7 @@ func (a *applyRun) createSeed(ctx context.Context, defined fleet.VMFirstBoot, in
 	if err != nil {
 		return err
 	}
-	_, err = hostfile.WithinContext(ctx, func() (struct{}, error) { return struct{}{}, a.seeds.Write(a.in.VM.ID, want, files) })
+	_, err = hostfile.RunWithinContext(ctx, func() (struct{}, error) { return struct{}{}, a.seeds.Write(a.in.VM.ID, want, files) })
 	if err != nil {
 		return fmt.Errorf("create the first-boot seed: %w", err)
 	}
@@ -45,7 +45,7 @@ func (a *applyRun) createSeed(ctx context.Context, defined fleet.VMFirstBoot, in
 // removeUnusedSeeds removes seeds that no definition, running guest or snapshot with memory uses.
 func (a *applyRun) removeUnusedSeeds(ctx context.Context, x *libvirtxml.Domain, live *domxml.Hardware) error {
 	keep := []string{domxml.SeedPathOf(x)}
-	tree, err := hostfile.WithinContext(ctx, func() (*hypervisor.SnapTree, error) { return readSnapshotTree(a.in.VM.ID) })
+	tree, err := hostfile.RunWithinContext(ctx, func() (*hypervisor.SnapTree, error) { return readSnapshotTree(a.in.VM.ID) })
 	if err != nil {
 		return nil //nolint:nilerr // all seeds stay, because an unknown snapshot may use any of them
 	}
@@ -65,7 +65,7 @@ func (a *applyRun) removeUnusedSeeds(ctx context.Context, x *libvirtxml.Domain, 
 
 // removeOtherSeeds removes the VM's first-boot seeds except the given files.
 func (b *Backend) removeOtherSeeds(ctx context.Context, id fleet.VMID, files ...string) error {
-	_, err := hostfile.WithinContext(ctx, func() (struct{}, error) { return struct{}{}, b.seeds.RemoveExcept(id, files...) })
+	_, err := hostfile.RunWithinContext(ctx, func() (struct{}, error) { return struct{}{}, b.seeds.RemoveExcept(id, files...) })
 	if err != nil {
 		return fmt.Errorf("remove the first-boot seed: %w", err)
 	}

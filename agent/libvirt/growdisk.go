@@ -31,7 +31,7 @@ func (a *applyRun) growDisks(ctx context.Context, old observedDomain, kept *libv
 		if err := a.growDisk(ctx, old, kept, p); err != nil {
 			return fmt.Errorf("disk %d: %w", p.Number, err)
 		}
-		a.expireVolume(p.Pool)
+		a.expirePoolCaches(p.Pool)
 	}
 	return nil
 }
@@ -57,14 +57,14 @@ func (a *applyRun) growDisk(ctx context.Context, old observedDomain, kept *libvi
 	if p.IsInBlockPool() {
 		ref, v, err := a.pools.RequireVolume(ctx, a.c, p)
 		if err == nil && v.CapacityBytes < p.Size {
-			err = a.growBlockTo(ctx, a.c, ref, p.Size)
+			err = a.growBlockVolumeTo(ctx, a.c, ref, p.Size)
 		}
 		if err != nil || running == nil {
 			return err
 		}
 		// The guest is notified of the size in any case: an earlier job may have ended after it grew the volume and
 		// before it notified the guest.
-		return a.resizeLive(ctx, old.ref, running, max(p.Size, v.CapacityBytes))
+		return a.resizeLiveDisk(ctx, old.ref, running, max(p.Size, v.CapacityBytes))
 	}
 	f, err := a.volumeFile(ctx, a.c, p)
 	switch {
@@ -80,9 +80,9 @@ func (a *applyRun) growDisk(ctx context.Context, old observedDomain, kept *libvi
 	case other != "":
 		return hypervisor.RefuseBackingVolume(p.Name, other)
 	case running != nil:
-		return a.resizeLive(ctx, old.ref, running, p.Size)
+		return a.resizeLiveDisk(ctx, old.ref, running, p.Size)
 	}
-	if err := checkNotOpen(ctx, p); err != nil {
+	if err := checkVolumeNotOpen(ctx, p); err != nil {
 		return err
 	}
 	pool, err := storage.LookupPool(ctx, a.c, p.Pool.Name)
@@ -95,7 +95,7 @@ func (a *applyRun) growDisk(ctx context.Context, old observedDomain, kept *libvi
 // growVolumeTo grows the file of a volume to size bytes. No guest may use the volume.
 func (b *Backend) growVolumeTo(ctx context.Context, c *conn.Conn, pool golibvirt.StoragePool, p storage.LocalVolume, f hostfile.VolumeFile, size int64) error {
 	if f.Format == fleet.Raw {
-		_, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, hostfile.GrowFile(p.Path(), size) })
+		_, err := hostfile.RunWithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, hostfile.GrowFile(p.Path(), size) })
 		return err
 	}
 	volume, err := b.checkSameFormat(ctx, c, pool, p.Name, f.ImageHeader)
@@ -105,8 +105,8 @@ func (b *Backend) growVolumeTo(ctx context.Context, c *conn.Conn, pool golibvirt
 	return c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(volume, uint64(size), 0) })
 }
 
-// resizeLive makes QEMU grow the disk of a running guest to size bytes and notify the guest.
-func (a *applyRun) resizeLive(ctx context.Context, ref golibvirt.Domain, d *libvirtxml.DomainDisk, size int64) error {
+// resizeLiveDisk makes QEMU grow the disk of a running guest to size bytes and notify the guest.
+func (a *applyRun) resizeLiveDisk(ctx context.Context, ref golibvirt.Domain, d *libvirtxml.DomainDisk, size int64) error {
 	return a.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainBlockResize(ref, domxml.DiskTargetOf(d), uint64(size), golibvirt.DomainBlockResizeBytes)
 	})
@@ -119,7 +119,7 @@ func growableDisk(x *libvirtxml.Domain, p storage.LocalVolume) (*libvirtxml.Doma
 		return nil, nil
 	}
 	want := domxml.LocatedDisk{Alias: domxml.DiskAlias(p.Ref()), Path: p.Path()}
-	if kind := storage.BlockMappingOf(p.Pool.Spec); kind != nil {
+	if kind := storage.BlockVolumeMappingOf(p.Pool.Spec); kind != nil {
 		want.Source = kind.Source(p.Pool, p.Name)
 		want.Path = domxml.SourcePath(want.Source)
 	}

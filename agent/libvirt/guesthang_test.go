@@ -23,7 +23,7 @@ func TestHangingGuestAgentDoesNotBlockHost(t *testing.T) {
 	vm.Spec.ISO = &fleet.Volref{PoolID: f.pool.ID, Volume: "guest.iso"}
 	f.apply(vm)
 	f.requireNoError(f.StartVM(t.Context(), vm.ID))
-	is := func(want fleet.GuestAgent) func() bool {
+	is := func(want fleet.GuestAgentState) func() bool {
 		return func() bool {
 			// HostState has its own time limit
 			_, err := f.HostState(t.Context(), hypervisor.Assignment{Assigned: hypervisor.Assigned{Pools: []fleet.Pool{f.pool}}})

@@ -48,14 +48,14 @@ func (b *Backend) GuestReadings(ctx context.Context) ([]hypervisor.GuestReading,
 
 // readGuest reads the domain of a managed VM for its guest agent. It refuses a missing or unmanaged domain.
 func (b *Backend) readGuest(ctx context.Context, c *conn.Conn, id fleet.VMID) (guest.Domain, error) {
-	s, err := b.readDomainOn(ctx, c, id)
+	s, err := b.readObservedDomain(ctx, c, id)
 	switch {
 	case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain):
 		return guest.Domain{}, errNoDomain(id)
 	case err != nil:
 		return guest.Domain{}, err
 	case !s.managed:
-		return guest.Domain{}, errUnmanaged()
+		return guest.Domain{}, errUnmanagedDomain()
 	}
 	return s.guestDomain(), nil
 }
@@ -65,8 +65,8 @@ func (s observedDomain) guestDomain() guest.Domain {
 	return guest.Domain{ID: s.id, Ref: s.ref, State: golibvirt.DomainState(s.state), Managed: s.managed, Live: s.live, AgentConnected: s.agentConnected, CID: s.cid}
 }
 
-// guestsOf returns the domains as their guest agents need them.
-func guestsOf(all []observedDomain) []guest.Domain {
+// guestDomainsOf returns the domains as their guest agents need them.
+func guestDomainsOf(all []observedDomain) []guest.Domain {
 	out := make([]guest.Domain, len(all))
 	for i, s := range all {
 		out[i] = s.guestDomain()

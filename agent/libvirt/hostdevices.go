@@ -21,7 +21,7 @@ func (b *Backend) prepareHostDevices(x *libvirtxml.Domain) (changed bool, err er
 		return false, err
 	}
 	for i := range x.Devices.Hostdevs {
-		if domxml.IsHostDevice(x.Devices.Hostdevs[i]) {
+		if domxml.IsManagedHostDevice(x.Devices.Hostdevs[i]) {
 			found, err := b.prepareHostDevice(x.UUID, &x.Devices.Hostdevs[i])
 			if err != nil {
 				return false, err
@@ -64,7 +64,7 @@ func (b *Backend) removeOtherMdevs(all ...*libvirtxml.Domain) error {
 	var kinds []string
 	for _, x := range all {
 		for _, d := range x.Devices.Hostdevs {
-			if kind, ok := strings.CutPrefix(domxml.HostDeviceName(d), "mdev/"); ok && domxml.IsHostDevice(d) {
+			if kind, ok := strings.CutPrefix(domxml.HostDeviceName(d), "mdev/"); ok && domxml.IsManagedHostDevice(d) {
 				kinds = append(kinds, kind)
 			}
 		}

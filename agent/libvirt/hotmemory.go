@@ -16,11 +16,11 @@ import (
 
 // memoryToUnplug returns the modules to unplug, so that the guest has the memory of its next start. It returns none if
 // no set of modules has exactly the surplus.
-func memoryToUnplug(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []pluggable) {
+func memoryToUnplug(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []pluggableDevice) {
 	if int(domxml.ConfiguredMemoryKiB(kept)/1024) != spec.MemoryMiB {
 		return nil // the memory was changed outside Quantix
 	}
-	all, aliases, others := domxml.ModulesOf(live)
+	all, aliases, others := domxml.MemoryModulesOf(live)
 	less := []int{int(domxml.ConfiguredMemoryKiB(live)/1024) - spec.MemoryMiB}
 	if domxml.MultipleNUMANodes(live) != nil || domxml.MultipleNUMANodes(kept) != nil {
 		var now, next fleet.VMSpec
@@ -42,7 +42,7 @@ func memoryToUnplug(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []plu
 		return nil
 	}
 	for _, i := range which {
-		out = append(out, pluggable{field: "memoryMiB", label: fmt.Sprintf("%d MiB of memory", all[i].MiB), alias: aliases[i]})
+		out = append(out, pluggableDevice{field: "memoryMiB", label: fmt.Sprintf("%d MiB of memory", all[i].MiB), alias: aliases[i]})
 	}
 	return out
 }
@@ -95,7 +95,7 @@ func (a *applyRun) hotPlugMemory(ctx context.Context, ref golibvirt.Domain, kept
 }
 
 // cpusToUnplug returns the vCPUs to unplug, so that the guest has the number of its next start, or none if impossible.
-func cpusToUnplug(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
+func cpusToUnplug(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggableDevice {
 	want, has := domxml.PluggedCPUs(kept), domxml.PluggedCPUs(live)
 	if want != spec.CPUs || want >= has || want < cmp.Or(domxml.MinHotUnplugCPUs(live), has) {
 		return nil
@@ -104,7 +104,7 @@ func cpusToUnplug(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable 
 	if has-want == 1 {
 		label = "1 vCPU"
 	}
-	return []pluggable{{field: "cpus", label: label, unplug: func(l *golibvirt.Libvirt, ref golibvirt.Domain) error {
+	return []pluggableDevice{{field: "cpus", label: label, unplug: func(l *golibvirt.Libvirt, ref golibvirt.Domain) error {
 		return l.DomainSetVcpusFlags(ref, uint32(want), uint32(golibvirt.DomainVCPULive))
 	}}}
 }

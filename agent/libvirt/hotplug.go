@@ -26,8 +26,8 @@ const (
 	pollPeriod    = 200 * time.Millisecond
 )
 
-// pluggable is a device that a running guest can gain and lose.
-type pluggable struct {
+// pluggableDevice is a device that a running guest can gain and lose.
+type pluggableDevice struct {
 	field string // field of the spec
 	label string // label for people
 	alias string
@@ -42,19 +42,19 @@ type pluggable struct {
 	unplug  func(*golibvirt.Libvirt, golibvirt.Domain) error // requests the unplug; nil: by alias
 }
 
-// pluggables returns the hot-pluggable devices of the definition that Quantix manages.
-func pluggables(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
-	var out []pluggable
+// pluggableDevices returns the hot-pluggable devices of the definition that Quantix manages.
+func pluggableDevices(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggableDevice {
+	var out []pluggableDevice
 	for _, n := range x.Devices.Interfaces {
 		if domxml.HasAliasPrefix(n.Alias, domxml.NICAliasPrefix) {
-			out = append(out, pluggable{field: "nics", label: "NIC " + domxml.NICMACOf(&n), alias: domxml.AliasOf(n.Alias), wanted: specHasNIC(spec.NICs, n), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
+			out = append(out, pluggableDevice{field: "nics", label: "NIC " + domxml.NICMACOf(&n), alias: domxml.AliasOf(n.Alias), wanted: specHasNIC(spec.NICs, n), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
 				n.Address = at
 				return n.Marshal()
 			}, address: n.Address})
 		}
 	}
 	for _, d := range x.Devices.Disks {
-		p := pluggable{field: "disks", alias: domxml.AliasOf(d.Alias), path: domxml.DiskPathOf(&d), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
+		p := pluggableDevice{field: "disks", alias: domxml.AliasOf(d.Alias), path: domxml.DiskPathOf(&d), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
 			d.Address = at
 			return d.Marshal()
 		}, address: d.Address, usb: d.Target != nil && d.Target.Bus == "usb"}
@@ -73,8 +73,8 @@ func pluggables(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 		out = append(out, p)
 	}
 	for _, d := range x.Devices.Hostdevs {
-		if name := domxml.HostDeviceName(d); domxml.IsHostDevice(d) {
-			out = append(out, pluggable{field: "hostDevices", label: name, alias: domxml.AliasOf(d.Alias), wanted: specHasHostDevice(spec.HostDevices, name), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
+		if name := domxml.HostDeviceName(d); domxml.IsManagedHostDevice(d) {
+			out = append(out, pluggableDevice{field: "hostDevices", label: name, alias: domxml.AliasOf(d.Alias), wanted: specHasHostDevice(spec.HostDevices, name), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
 				d.Address = at
 				return d.Marshal()
 			}, address: d.Address, usb: d.SubsysUSB != nil, prepare: func(_ context.Context, a *applyRun) error {
@@ -86,19 +86,19 @@ func pluggables(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	return out
 }
 
-// hasPluggable reports whether all contains the device p, by alias or path.
-func hasPluggable(all []pluggable, p pluggable) bool {
-	return slices.ContainsFunc(all, func(o pluggable) bool { return o.alias == p.alias || p.path != "" && o.path == p.path })
+// hasPluggableDevice reports whether all contains the device p, by alias or path.
+func hasPluggableDevice(all []pluggableDevice, p pluggableDevice) bool {
+	return slices.ContainsFunc(all, func(o pluggableDevice) bool { return o.alias == p.alias || p.path != "" && o.path == p.path })
 }
 
 // pendingUnplugs returns the managed devices that the running guest has and the definition of its next start lacks.
-func pendingUnplugs(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
-	stay := pluggables(kept, spec)
-	out := slices.DeleteFunc(pluggables(live, spec), func(p pluggable) bool { return p.wanted || hasPluggable(stay, p) })
+func pendingUnplugs(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggableDevice {
+	stay := pluggableDevices(kept, spec)
+	out := slices.DeleteFunc(pluggableDevices(live, spec), func(p pluggableDevice) bool { return p.wanted || hasPluggableDevice(stay, p) })
 	return slices.Concat(out, memoryToUnplug(kept, live, spec), cpusToUnplug(kept, live, spec))
 }
 
-func reportUnplugs(all []pluggable) (out []fleet.PendingUnplug) {
+func reportUnplugs(all []pluggableDevice) (out []fleet.PendingUnplug) {
 	for _, p := range all {
 		out = append(out, fleet.PendingUnplug{Field: p.field, What: p.label})
 	}
@@ -124,22 +124,22 @@ func (a *applyRun) hotPlugChanges(ctx context.Context, guest observedDomain, pla
 	if err := a.applyToRunningGuest(ctx, guest.ref, tuned, kept, live); err != nil {
 		return err
 	}
-	there := pluggables(live, a.in.VM.Spec)
-	for _, p := range pluggables(kept, a.in.VM.Spec) {
-		if p.wanted && !hasPluggable(there, p) && (again || addsDevice(plan, p, guest.persistent)) {
+	there := pluggableDevices(live, a.in.VM.Spec)
+	for _, p := range pluggableDevices(kept, a.in.VM.Spec) {
+		if p.wanted && !hasPluggableDevice(there, p) && (again || editAddsDevice(plan, p, guest.persistent)) {
 			if err := a.attachDevice(ctx, guest.ref, p, live); err != nil {
 				return err
 			}
 		}
 	}
-	if live, err = a.unplugSurplus(ctx, guest, kept, tuned.SetsField("cpus")); err != nil {
+	if live, err = a.unplugSurplusDevices(ctx, guest, kept, tuned.SetsField("cpus")); err != nil {
 		return err
 	}
 	return a.removeOtherMdevs(kept, live)
 }
 
-// addsDevice reports whether the edit gives the VM the device. was is the definition before the edit.
-func addsDevice(plan hypervisor.DefinitionEdit, p pluggable, was domxml.Hardware) bool {
+// editAddsDevice reports whether the edit gives the VM the device. was is the definition before the edit.
+func editAddsDevice(plan hypervisor.DefinitionEdit, p pluggableDevice, was domxml.Hardware) bool {
 	return slices.ContainsFunc(plan.Disks, func(d fleet.Disk) bool { return domxml.DiskAlias(d.Ref()) == p.alias }) ||
 		slices.ContainsFunc(plan.NICs, func(n fleet.NIC) bool { return domxml.NICAlias(n) == p.alias }) ||
 		p.field == "hostDevices" && plan.SetsField(p.field) && !specHasHostDevice(was.FieldValues.HostDevices, p.label)
@@ -147,7 +147,7 @@ func addsDevice(plan hypervisor.DefinitionEdit, p pluggable, was domxml.Hardware
 
 // attachDevice hot-plugs the device at the address that the device has at the next start, so that its name in the guest
 // stays the same. If that fails, it uses any free address.
-func (a *applyRun) attachDevice(ctx context.Context, ref golibvirt.Domain, p pluggable, live *libvirtxml.Domain) error {
+func (a *applyRun) attachDevice(ctx context.Context, ref golibvirt.Domain, p pluggableDevice, live *libvirtxml.Domain) error {
 	has := func(kind string) bool {
 		return slices.ContainsFunc(live.Devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == kind && c.Model != "none" })
 	}
@@ -200,9 +200,9 @@ func ignoreNoSlotError(err error) error {
 	return err
 }
 
-// unplugSurplus requests the unplug of surplus devices until the guest has released them or unplugTimeout has passed.
+// unplugSurplusDevices requests the unplug of surplus devices until the guest has released them or unplugTimeout has passed.
 // It unplugs vCPUs only if cpus is set. live is the running guest's definition afterwards.
-func (a *applyRun) unplugSurplus(ctx context.Context, guest observedDomain, kept *libvirtxml.Domain, cpus bool) (live *libvirtxml.Domain, err error) {
+func (a *applyRun) unplugSurplusDevices(ctx context.Context, guest observedDomain, kept *libvirtxml.Domain, cpus bool) (live *libvirtxml.Domain, err error) {
 	look := time.NewTicker(pollPeriod)
 	defer look.Stop()
 	began, requested := time.Now(), time.Time{}
@@ -210,7 +210,7 @@ func (a *applyRun) unplugSurplus(ctx context.Context, guest observedDomain, kept
 		if live, err = conn.ReadDefinition(ctx, a.c, guest.ref, 0); err != nil {
 			return nil, err
 		}
-		pending := slices.DeleteFunc(pendingUnplugs(kept, live, a.in.VM.Spec), func(p pluggable) bool { return p.field == "cpus" && !cpus })
+		pending := slices.DeleteFunc(pendingUnplugs(kept, live, a.in.VM.Spec), func(p pluggableDevice) bool { return p.field == "cpus" && !cpus })
 		if len(pending) == 0 || time.Since(began) > unplugTimeout {
 			return live, nil
 		}

@@ -49,7 +49,7 @@ func TestHotPluggedHostDeviceIsResolvedAndAddressed(t *testing.T) {
 		"mdev/nvidia-63":   {`<hostdev mode="subsystem" type="mdev" model="vfio-pci">`, `<address uuid="` + mdev + `"></address>`, `<alias name="ua-quantix-mdev-nvidia-63"></alias>`},
 		"blk/ata-WDC":      {`<disk type="block" device="disk">`, `<source dev="/dev/disk/by-id/ata-WDC"></source>`, `<target dev="vda" bus="virtio"></target>`},
 	}
-	all := pluggables(x, spec)
+	all := pluggableDevices(x, spec)
 	for _, p := range all {
 		if !p.wanted || p.field != "hostDevices" || len(want[p.label]) == 0 {
 			t.Errorf("the hot-pluggable devices contain %+v", p)
@@ -116,7 +116,7 @@ func TestSurplusCPUsAndMemoryAreUnplugged(t *testing.T) {
 	if n := []int{domxml.MinHotUnplugCPUs(live), domxml.MinHotUnplugCPUs(emulated), domxml.MinHotUnplugCPUs(started), domxml.MinHotUnplugCPUs(parse(`<domain type="kvm"><vcpu>2</vcpu></domain>`))}; !slices.Equal(n, []int{1, 0, 0, 0}) {
 		t.Errorf("the guests have the minimum vCPUs %v", n)
 	}
-	if all, _, others := domxml.ModulesOf(live); !slices.Equal(all, []fleet.Module{{MiB: 128}, {MiB: 192}}) || others[0] != 128 {
+	if all, _, others := domxml.MemoryModulesOf(live); !slices.Equal(all, []fleet.Module{{MiB: 128}, {MiB: 192}}) || others[0] != 128 {
 		t.Errorf("the guest has modules %+v, and unmanaged ones %v", all, others)
 	}
 	for name, c := range map[string]struct {

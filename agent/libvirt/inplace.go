@@ -49,7 +49,7 @@ func (b *Backend) checkDefinedPaths(ctx context.Context, x *libvirtxml.Domain) e
 			}
 		}
 	}
-	odd, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) {
+	odd, err := hostfile.RunWithinLookupTimeout(ctx, func() (string, error) {
 		for _, p := range paths {
 			if is, err := b.classifyPath(p.path, p.folder); err != nil || is == pathReplaced {
 				return p.path, err
@@ -63,7 +63,7 @@ func (b *Backend) checkDefinedPaths(ctx context.Context, x *libvirtxml.Domain) e
 		return "", nil
 	})
 	if err == nil && odd != "" {
-		err = hypervisor.FaultError(hypervisor.OutsideFileFault(odd, conn.Hostname()))
+		err = hypervisor.FaultError(hypervisor.FileOutsidePoolsFault(odd, conn.Hostname()))
 	}
 	return err
 }
@@ -112,12 +112,12 @@ func absolutePathsIn(text string) (out []definedPath, err error) {
 
 // classifyPath classifies the file at a path without following links. A path outside all pools is pathAsExpected.
 func (b *Backend) classifyPath(path string, folder bool) (is pathClass, err error) {
-	dir, _, ok := b.pools.Book().RecordContaining(path)
+	dir, _, ok := b.pools.PoolRecords().RecordContaining(path)
 	if !ok {
 		return pathAsExpected, nil
 	}
 	root, err := os.OpenRoot(dir)
-	if hostfile.IsMissing(err) {
+	if hostfile.IsFileMissingError(err) {
 		return pathAsExpected, nil
 	}
 	if err != nil {
@@ -133,7 +133,7 @@ func (b *Backend) classifyPath(path string, folder bool) (is pathClass, err erro
 		info, err := root.Lstat(filepath.Join(names[:i+1]...))
 		last := i == len(names)-1
 		switch {
-		case hostfile.IsMissing(err):
+		case hostfile.IsFileMissingError(err):
 			return pathAsExpected, nil
 		case err != nil:
 			return pathAsExpected, err
@@ -150,7 +150,7 @@ func (b *Backend) classifyPath(path string, folder bool) (is pathClass, err erro
 func (b *Backend) badBackingFile(disk string) (string, error) {
 	seen := map[string]bool{}
 	for todo := []string{disk}; len(todo) > 0 && len(seen) < hostfile.MaxChainFiles; todo = todo[1:] {
-		_, kept, ok := b.pools.Book().RecordContaining(todo[0])
+		_, kept, ok := b.pools.PoolRecords().RecordContaining(todo[0])
 		if !ok || seen[todo[0]] {
 			continue // a file outside all pools, so an administrator created the file
 		}
@@ -161,7 +161,7 @@ func (b *Backend) badBackingFile(disk string) (string, error) {
 			if err != nil {
 				return at, err
 			}
-			if _, _, inPool := b.pools.Book().RecordContaining(at); is == pathReplaced || kept.Shared && !inPool {
+			if _, _, inPool := b.pools.PoolRecords().RecordContaining(at); is == pathReplaced || kept.Shared && !inPool {
 				return at, nil
 			}
 			if !below.Opaque {
@@ -172,8 +172,8 @@ func (b *Backend) badBackingFile(disk string) (string, error) {
 	return "", nil
 }
 
-// isReplaced reports whether the file at a path of a pool is not the expected kind. It returns false if a read fails.
-func (b *Backend) isReplaced(path string, folder bool) bool {
+// isPathReplaced reports whether the file at a path of a pool is not the expected kind. It returns false if a read fails.
+func (b *Backend) isPathReplaced(path string, folder bool) bool {
 	is, err := b.classifyPath(path, folder)
 	return err == nil && is == pathReplaced
 }
@@ -182,7 +182,7 @@ func (b *Backend) isReplaced(path string, folder bool) bool {
 func replacedMediaFaults(s observedDomain, sizes map[string]hostfile.DiskSize) (out []fleet.Fault) {
 	for path := range mediaPaths(s) {
 		if sizes[path].Presence == hostfile.FileReplaced {
-			out = append(out, hypervisor.OutsideFileFault(path, conn.Hostname()))
+			out = append(out, hypervisor.FileOutsidePoolsFault(path, conn.Hostname()))
 		}
 	}
 	slices.SortFunc(out, func(a, b fleet.Fault) int { return strings.Compare(a.Text, b.Text) })

@@ -71,7 +71,7 @@ func TestMain(m *testing.M) {
 
 // runInLabHost runs this test program inside a lab host, and in the long tests with a second host.
 func runInLabHost() (code int, err error) {
-	release, err := tier.GuestSlot()
+	release, err := tier.AcquireGuestSlot()
 	if err != nil {
 		return 0, err
 	}
@@ -226,7 +226,7 @@ func openBench(b *testing.B) hypervisor.Hypervisor {
 // All backends of the tests share one PoolBook (the agent's records of pools). The pools are in temporary directories
 // of the tests.
 var (
-	sharedPoolBook = must(state.OpenPoolBook(""))
+	sharedPoolBook = must(state.OpenPoolRecords(""))
 	tempDirRoots   = pooldir.PoolRoots{Allowed: []string{os.TempDir()}}
 )
 
@@ -240,7 +240,7 @@ func openBackendAt(t *testing.T, socket string) hypervisor.Hypervisor {
 	return openBackendWithBook(t, socket, sharedPoolBook)
 }
 
-func openBackendWithBook(t *testing.T, socket string, book *state.PoolBook) hypervisor.Hypervisor {
+func openBackendWithBook(t *testing.T, socket string, book *state.PoolRecords) hypervisor.Hypervisor {
 	t.Helper()
 	requireLabHost(t)
 	b, err := libvirt.Open(t.Context(), libvirt.Options{Socket: socket, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), PoolRoots: tempDirRoots, PoolBook: book, Downloader: testDownloader})

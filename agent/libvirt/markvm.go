@@ -25,12 +25,12 @@ func (b *Backend) SetOwnershipMark(ctx context.Context, id fleet.VMID, secret st
 			return err
 		}
 		b.domains.invalidate(uuid)
-		s, err := b.readDomainOn(ctx, c, id)
+		s, err := b.readObservedDomain(ctx, c, id)
 		switch {
 		case err != nil:
 			return err
 		case !s.managed:
-			return errUnmanaged()
+			return errUnmanagedDomain()
 		case s.metadata.OwnershipMark == secret && s.ownershipMark == secret:
 			return nil
 		}

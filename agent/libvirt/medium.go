@@ -33,7 +33,7 @@ func (a *applyRun) checkISO(ctx context.Context, old *observedDomain, in domxml.
 	if err := a.pools.CheckPoolUsable(p.Pool.Name); err != nil {
 		return err
 	}
-	h, err := hostfile.WithinContext(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(p.Path(), false) })
+	h, err := hostfile.RunWithinContext(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(p.Path(), false) })
 	if err != nil {
 		return translateReadError(p, err)
 	}
@@ -58,7 +58,7 @@ func translateReadError(p storage.LocalVolume, err error) error {
 // folders.
 func (a *applyRun) specWithMediaPaths(plan hypervisor.DefinitionEdit) (fleet.VMSpec, error) {
 	var wrong error
-	spec := plan.MergeLists(a.in.VM.Spec).MapMedia(func(m fleet.Medium) fleet.Volref {
+	spec := plan.WithMergedLists(a.in.VM.Spec).MapMedia(func(m fleet.Medium) fleet.Volref {
 		part, _, _ := strings.Cut(m.Field, "[")
 		if m.PoolID == "" || !plan.SetsField(part) {
 			return m.Volref // a path outside all pools stays unchanged
@@ -79,7 +79,7 @@ func (a *applyRun) specWithMediaPaths(plan hypervisor.DefinitionEdit) (fleet.VMS
 // checkFloppiesAndShares runs the checks of checkISO for floppies and shared folders.
 func (a *applyRun) checkFloppiesAndShares(ctx context.Context, old *observedDomain, in domxml.EditContent) error {
 	local := in.Spec.Media()
-	for i, m := range in.MergeLists(a.in.VM.Spec).Media() {
+	for i, m := range in.WithMergedLists(a.in.VM.Spec).Media() {
 		part, _, _ := strings.Cut(m.Field, "[")
 		if part == "iso" || m.PoolID == "" || !in.SetsField(part) || old != nil && domxml.SpecHasMedium(old.persistent.FieldValues, m, local[i].Volume) {
 			continue
@@ -104,7 +104,7 @@ func (a *applyRun) checkFloppiesAndShares(ctx context.Context, old *observedDoma
 }
 
 func (a *applyRun) checkMediumFile(ctx context.Context, p storage.LocalVolume, kind fleet.MediumKind) error {
-	h, err := hostfile.WithinContext(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(p.Path(), false) })
+	h, err := hostfile.RunWithinContext(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(p.Path(), false) })
 	switch {
 	case err != nil:
 		return translateReadError(p, err)
@@ -123,7 +123,7 @@ func (a *applyRun) checkMediumFile(ctx context.Context, p storage.LocalVolume, k
 
 // checkSharedFolder refuses a path that is not a directory directly in the pool's directory.
 func (a *applyRun) checkSharedFolder(ctx context.Context, p storage.LocalVolume) error {
-	info, err := hostfile.WithinContext(ctx, func() (os.FileInfo, error) { return os.Lstat(p.Path()) })
+	info, err := hostfile.RunWithinContext(ctx, func() (os.FileInfo, error) { return os.Lstat(p.Path()) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fleet.Errorf(fleet.NotFound, "There is no folder %s in the pool %s of this host. Create the folder first.", p.Name, p.Pool.Name)

@@ -53,7 +53,7 @@ func (l *migrationRun) runMigration(ctx context.Context) error {
 		from.Number = 1 + slices.IndexFunc(l.in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Disk })
 		l.disks = append(l.disks, &diskMigration{
 			Backend: l.Backend, c: l.c, from: from, to: from,
-			in: hypervisor.MoveDiskWork{VM: l.in.VM, Pools: l.in.Pools, Params: fleet.MoveParams{Disk: d.Disk, To: d.Disk}},
+			in: hypervisor.MoveDiskWork{VM: l.in.VM, Pools: l.in.Pools, Params: fleet.DiskMigrationParams{Disk: d.Disk, To: d.Disk}},
 		})
 	}
 	for _, d := range l.in.VM.Spec.Disks {
@@ -119,7 +119,7 @@ func (l *migrationRun) readState(ctx context.Context) (diskMigrationState, error
 		return diskMigrationState{}, err
 	}
 	l.domains.invalidate(uuid)
-	if _, err := l.readDomainOn(ctx, l.c, l.in.VM.ID); err != nil {
+	if _, err := l.readObservedDomain(ctx, l.c, l.in.VM.ID); err != nil {
 		return diskMigrationState{}, err
 	}
 	return m.readState(ctx)
@@ -240,7 +240,7 @@ func (l *migrationRun) removeDefinition(ctx context.Context) error {
 		return err
 	}
 	for i, m := range l.disks {
-		if l.isModifiedSince(ctx, m, l.sentFiles[i]) {
+		if l.isDiskModifiedSince(ctx, m, l.sentFiles[i]) {
 			return back(hypervisor.RefuseChangedVM(l.in.VM.Name))
 		}
 	}
@@ -253,7 +253,7 @@ func (l *migrationRun) removeDefinition(ctx context.Context) error {
 	return l.filters.RemoveNICFilters(ctx, l.c, l.in.VM.ID, nil)
 }
 
-func (l *migrationRun) isModifiedSince(ctx context.Context, m *diskMigration, before hostfile.VolumeFile) bool {
+func (l *migrationRun) isDiskModifiedSince(ctx context.Context, m *diskMigration, before hostfile.VolumeFile) bool {
 	f, err := l.volumeFile(ctx, l.c, m.from)
 	return err == nil && !f.Modified.Equal(before.Modified)
 }

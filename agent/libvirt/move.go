@@ -65,8 +65,8 @@ func (b *Backend) MoveDisk(ctx context.Context, in hypervisor.MoveDiskWork) erro
 	return conn.WrapAction(act, b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		m := &diskMigration{Backend: b, c: c, in: in, from: from, to: to}
 		m.in.RecordedFile, m.pivoted = strings.CutSuffix(in.RecordedFile, pivotSuffix)
-		defer b.expireVolume(from.Pool)
-		defer b.expireVolume(to.Pool)
+		defer b.expirePoolCaches(from.Pool)
+		defer b.expirePoolCaches(to.Pool)
 		return m.runMigration(ctx)
 	}))
 }
@@ -86,14 +86,14 @@ func (m *diskMigration) readState(ctx context.Context) (diskMigrationState, erro
 	}
 	m.domains.invalidate(uuid)
 	var out diskMigrationState
-	if out.observedDomain, err = m.readDomainOn(ctx, m.c, m.in.VM.ID); err != nil {
+	if out.observedDomain, err = m.readObservedDomain(ctx, m.c, m.in.VM.ID); err != nil {
 		if conn.IsLibvirtCode(err, golibvirt.ErrNoDomain) {
 			err = errNoDomain(m.in.VM.ID)
 		}
 		return out, err
 	}
 	if !out.managed {
-		return out, errUnmanaged()
+		return out, errUnmanagedDomain()
 	}
 	if out.persistentXML, err = conn.ReadDefinition(ctx, m.c, out.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure); err != nil {
 		return out, err
@@ -176,7 +176,7 @@ func (m *diskMigration) runMigration(ctx context.Context) error {
 		return err
 	}
 	if s.live != nil {
-		return m.copyRunning(ctx, s, h)
+		return m.copyRunningDisk(ctx, s, h)
 	}
 	return m.copyStoppedDisk(ctx)
 }
@@ -198,7 +198,7 @@ func (m *diskMigration) restoreOldDisk(ctx context.Context, s diskMigrationState
 	if s.applied == nil {
 		err = hypervisor.FaultError(hypervisor.UndefinedDomainFault())
 	} else {
-		err = back.redefineOnCopy(ctx, s)
+		err = back.redefineDiskOnCopy(ctx, s)
 	}
 	unlock()
 	if err != nil {
@@ -210,9 +210,9 @@ func (m *diskMigration) restoreOldDisk(ctx context.Context, s diskMigrationState
 // refuseUnknownPivotOutcome refuses to remove a copy that may have the guest's last writes. The guest ended during the
 // pivot, and libvirt does not report whether QEMU had already pivoted.
 func (m *diskMigration) refuseUnknownPivotOutcome(ctx context.Context) error {
-	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.Path()) })
+	file, err := hostfile.RunWithinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.Path()) })
 	switch {
-	case hostfile.IsMissing(err):
+	case hostfile.IsFileMissingError(err):
 		return nil
 	case err != nil || file != m.in.RecordedFile:
 		return err // removeCopies refuses a file of another origin
@@ -225,12 +225,12 @@ func (m *diskMigration) refuseUnknownPivotOutcome(ctx context.Context) error {
 // removeCopies removes the files that this job created at the destination. It refuses if the destination has a file
 // with the same name that this job did not create.
 func (m *diskMigration) removeCopies(ctx context.Context) error {
-	if err := m.removeVolume(ctx, m.c, m.to.Unfinished()); err != nil {
+	if err := m.removeVolume(ctx, m.c, m.to.WithUnfinishedName()); err != nil {
 		return err
 	}
-	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.Path()) })
+	file, err := hostfile.RunWithinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.Path()) })
 	switch {
-	case hostfile.IsMissing(err):
+	case hostfile.IsFileMissingError(err):
 		return nil
 	case err != nil:
 		return err
@@ -248,7 +248,7 @@ func (m *diskMigration) removeCopies(ctx context.Context) error {
 	if len(users) > 0 {
 		return hypervisor.RefuseUsedVolume(m.to.Name, users[0].domain)
 	}
-	if err := checkNotOpen(ctx, m.to); err != nil {
+	if err := checkVolumeNotOpen(ctx, m.to); err != nil {
 		return err
 	}
 	return m.removeVolume(ctx, m.c, m.to)
@@ -256,7 +256,7 @@ func (m *diskMigration) removeCopies(ctx context.Context) error {
 
 // recordFile records the identity of the copy's file while the file is still empty.
 func (m *diskMigration) recordFile(ctx context.Context) error {
-	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.Unfinished().Path()) })
+	file, err := hostfile.RunWithinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.WithUnfinishedName().Path()) })
 	if err != nil {
 		return err
 	}

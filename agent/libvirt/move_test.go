@@ -83,7 +83,7 @@ func (m *diskMoveFixture) newTargetPool(size string) fleet.Pool {
 func (m *diskMoveFixture) moveJob(to fleet.Pool, mibPerSecond int64) hypervisor.MoveDiskWork {
 	return hypervisor.MoveDiskWork{
 		VM: m.vm, Pools: m.pools, RecordedFile: m.recordedFile, Stop: make(chan struct{}), Progress: func(int, string) {},
-		Params:     fleet.MoveParams{Disk: m.vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: "disk.qcow2"}, RateBytes: mibPerSecond << 20},
+		Params:     fleet.DiskMigrationParams{Disk: m.vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: "disk.qcow2"}, RateBytes: mibPerSecond << 20},
 		RecordFile: func(file string) error { m.recordedFile = file; return nil },
 		RecordDisk: func(fleet.Volref) error { return nil },
 	}

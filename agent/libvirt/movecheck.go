@@ -74,7 +74,7 @@ func (m *diskMigration) checkMovable(ctx context.Context, s diskMigrationState) 
 		return refuse("the disk's file is invalid: %s.", f.HeaderFault)
 	}
 	if s.live != nil {
-		n, err := hostfile.WithinLookupTimeout(ctx, func() (uint32, error) { return internalSnapshotCount(m.from.Path()) })
+		n, err := hostfile.RunWithinLookupTimeout(ctx, func() (uint32, error) { return internalSnapshotCount(m.from.Path()) })
 		if err != nil || n > 0 {
 			return hostfile.ImageHeader{}, preferFirstError(err, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: the disk's file has %d internal snapshots, which would be lost. Delete the snapshots with qemu-img, or move the disk while the VM is off.", m.from.Number, m.from.Name, n))
 		}
@@ -83,7 +83,7 @@ func (m *diskMigration) checkMovable(ctx context.Context, s diskMigrationState) 
 	if err != nil {
 		return hostfile.ImageHeader{}, err
 	}
-	user, err := m.domainUsing(ctx, all, m.in.VM.ID, m.from)
+	user, err := m.domainUsingVolume(ctx, all, m.in.VM.ID, m.from)
 	if err != nil {
 		return hostfile.ImageHeader{}, err
 	}

@@ -32,31 +32,31 @@ func (m *diskMigration) copyStoppedDisk(ctx context.Context) error {
 		err = hypervisor.ErrCancelled // a small disk may be complete before the copy notices the stop
 	}
 	if err == nil {
-		_, err = hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(m.to) })
+		_, err = hostfile.RunWithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameUnfinishedFile(m.to) })
 	}
 	if err != nil {
 		return m.undoMigration(ctx, err)
 	}
 	m.pools.Refresh(ctx, m.c, m.targetPool)
-	return m.redefineStopped(ctx, before)
+	return m.redefineStoppedVM(ctx, before)
 }
 
 // readUnusedFile returns the state of the disk's file. It fails if somebody writes to the file.
 func (m *diskMigration) readUnusedFile(ctx context.Context) (hostfile.VolumeFile, error) {
 	f, err := m.volumeFile(ctx, m.c, m.from)
 	if err == nil {
-		err = m.checkUnwritten(ctx, m.c, m.from, f.ID)
+		err = m.checkNotWrittenByGuest(ctx, m.c, m.from, f.ID)
 	}
 	if err == nil {
-		err = checkNotOpen(ctx, m.from)
+		err = checkVolumeNotOpen(ctx, m.from)
 	}
 	return f, err
 }
 
 // writeCopy copies the disk to the unfinished name of the destination volume.
 func (m *diskMigration) writeCopy(ctx context.Context, was hostfile.VolumeFile) error {
-	dst, err := hostfile.WithinLookupTimeout(ctx, func() (*os.File, error) {
-		return os.OpenFile(m.to.Unfinished().Path(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	dst, err := hostfile.RunWithinLookupTimeout(ctx, func() (*os.File, error) {
+		return os.OpenFile(m.to.WithUnfinishedName().Path(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	})
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (m *diskMigration) writeCopy(ctx context.Context, was hostfile.VolumeFile) 
 		dst.Close()
 		return err
 	}
-	if free, err := hostfile.WithinLookupTimeout(ctx, func() (int64, error) { return hostfile.FreeBytes(dst) }); err == nil && free < was.Alloc {
+	if free, err := hostfile.RunWithinLookupTimeout(ctx, func() (int64, error) { return hostfile.FreeBytes(dst) }); err == nil && free < was.Alloc {
 		dst.Close()
 		return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the disk needs %s. Free space in the pool first.", m.to.Pool.Name, fleet.FormatBytes(free), fleet.FormatBytes(was.Alloc))
 	}
@@ -101,9 +101,9 @@ func (m *diskMigration) copyAndCheck(ctx context.Context, dst *os.File, was host
 	return transfer.VerifyFile(ctx, dst, was.Bytes, sum, meter("checking", 75, 24))
 }
 
-// redefineStopped changes the definition to the copy. If somebody starts the guest with virsh during the change,
-// redefineStopped restores the old definition.
-func (m *diskMigration) redefineStopped(ctx context.Context, before hostfile.VolumeFile) error {
+// redefineStoppedVM changes the definition to the copy. If somebody starts the guest with virsh during the change,
+// redefineStoppedVM restores the old definition.
+func (m *diskMigration) redefineStoppedVM(ctx context.Context, before hostfile.VolumeFile) error {
 	s, err := m.readState(ctx)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (m *diskMigration) redefineStopped(ctx context.Context, before hostfile.Vol
 	if err != nil {
 		return err
 	}
-	if (s.live == nil || s.liveDisk == nil || domxml.DiskPathOf(s.liveDisk) != m.from.Path()) && !m.isWrittenSince(ctx, before) {
+	if (s.live == nil || s.liveDisk == nil || domxml.DiskPathOf(s.liveDisk) != m.from.Path()) && !m.isSourceWrittenSince(ctx, before) {
 		return nil
 	}
 	back := &libvirtxml.Domain{}
@@ -135,9 +135,9 @@ func (m *diskMigration) redefineStopped(ctx context.Context, before hostfile.Vol
 	return m.undoMigration(ctx, errStartedDuringCopy())
 }
 
-// isWrittenSince reports whether the old file was modified after the reading earlier. It returns false for a missing
+// isSourceWrittenSince reports whether the old file was modified after the reading earlier. It returns false for a missing
 // file.
-func (m *diskMigration) isWrittenSince(ctx context.Context, earlier hostfile.VolumeFile) bool {
+func (m *diskMigration) isSourceWrittenSince(ctx context.Context, earlier hostfile.VolumeFile) bool {
 	f, err := m.volumeFile(ctx, m.c, m.from)
 	return err == nil && !f.Modified.Equal(earlier.Modified)
 }

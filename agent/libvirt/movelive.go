@@ -16,18 +16,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// copyRunning makes QEMU copy the disk of a running guest. The copy has the final file name from the start, because
+// copyRunningDisk makes QEMU copy the disk of a running guest. The copy has the final file name from the start, because
 // QEMU cannot rename an open file. The agent recognizes an incomplete copy by the recorded identity of the file and by
 // the mirror in the domain's definition.
-func (m *diskMigration) copyRunning(ctx context.Context, s diskMigrationState, h hostfile.ImageHeader) error {
+func (m *diskMigration) copyRunningDisk(ctx context.Context, s diskMigrationState, h hostfile.ImageHeader) error {
 	w := &volumeJob{Backend: m.Backend, LocalVolume: m.to, c: m.c, pool: m.targetPool}
-	if err := w.createEmpty(ctx, newVolumeSpec{format: "qcow2", size: h.Size}); err != nil {
+	if err := w.createUnfinishedVolume(ctx, newVolumeSpec{format: "qcow2", size: h.Size}); err != nil {
 		return err
 	}
 	if err := m.recordFile(ctx); err != nil {
 		return m.undoMigration(ctx, err)
 	}
-	if _, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(m.to) }); err != nil {
+	if _, err := hostfile.RunWithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameUnfinishedFile(m.to) }); err != nil {
 		return m.undoMigration(ctx, err)
 	}
 	m.pools.Refresh(ctx, m.c, m.targetPool)
@@ -154,13 +154,13 @@ func (m *diskMigration) findEndedMirror(ctx context.Context, s diskMigrationStat
 			return false, false, err
 		}
 	}
-	pivoted, err = m.usesNewDisk(ctx, s)
+	pivoted, err = m.guestUsesNewDisk(ctx, s)
 	return err == nil, pivoted, err
 }
 
-// usesNewDisk asks QEMU whether the guest uses the new disk.
-func (m *diskMigration) usesNewDisk(ctx context.Context, s diskMigrationState) (bool, error) {
-	return m.usesNewFile(ctx, m.c, s.observedDomain, m.from.Path(), m.to.Path())
+// guestUsesNewDisk asks QEMU whether the guest uses the new disk.
+func (m *diskMigration) guestUsesNewDisk(ctx context.Context, s diskMigrationState) (bool, error) {
+	return m.guestUsesNewFile(ctx, m.c, s.observedDomain, m.from.Path(), m.to.Path())
 }
 
 // finishMoveOfLostGuest handles a guest that libvirt lost during the pivot. If the guest's QEMU runs and uses the new
@@ -169,7 +169,7 @@ func (m *diskMigration) finishMoveOfLostGuest(ctx context.Context, s diskMigrati
 	if !m.pivoted {
 		return nil
 	}
-	over, err := m.usesNewDisk(ctx, s)
+	over, err := m.guestUsesNewDisk(ctx, s)
 	if err != nil || !over {
 		return err
 	}
@@ -208,7 +208,7 @@ const minFreeBytes = 4 << 20
 
 // mirrorFailure returns the likely reason why QEMU's copy ended early. libvirt does not record the reason.
 func (m *diskMigration) mirrorFailure(ctx context.Context, s diskMigrationState) error {
-	free, err := hostfile.WithinLookupTimeout(ctx, func() (int64, error) {
+	free, err := hostfile.RunWithinLookupTimeout(ctx, func() (int64, error) {
 		f, err := os.Open(m.to.Pool.Spec.Path)
 		if err != nil {
 			return 0, err

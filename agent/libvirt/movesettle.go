@@ -40,7 +40,7 @@ func (m *diskMigration) finishMove(ctx context.Context) error {
 		return nil // an earlier attempt completed this
 	}
 	over := m.definitionNamesNewDisk(s) || s.liveDisk != nil && domxml.DiskPathOf(s.liveDisk) == m.to.Path()
-	err = m.redefineOnCopy(ctx, s)
+	err = m.redefineDiskOnCopy(ctx, s)
 	if err != nil && over && conn.IsLibvirtError(err) {
 		// Unavailable makes the agent retry. If the job failed, the portal would assume that the VM uses the old disk.
 		return fleet.Errorf(fleet.Unavailable, "The VM uses its new disk, %s in pool %s, but its definition cannot be written. The agent retries until the write succeeds: %s", m.to.Name, m.to.Pool.Name, err)
@@ -70,13 +70,13 @@ func (m *diskMigration) verifyNewDisk(ctx context.Context, s diskMigrationState)
 	return err
 }
 
-func (m *diskMigration) redefineOnCopy(ctx context.Context, s diskMigrationState) error {
+func (m *diskMigration) redefineDiskOnCopy(ctx context.Context, s diskMigrationState) error {
 	defer m.domains.invalidate(s.ref.UUID)
 	d := s.persistentDisk
 	d.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: m.to.Path()}}
 	d.Alias = &libvirtxml.DomainAlias{Name: domxml.DiskAlias(m.to.Ref())}
 	d.BackingStore, d.Mirror = nil, nil
-	if d.Driver != nil && d.Driver.Cache == "none" && !hostfile.SupportsDirectIOWithin(ctx, m.to.Path()) {
+	if d.Driver != nil && d.Driver.Cache == "none" && !hostfile.SupportsDirectIO(ctx, m.to.Path()) {
 		d.Driver.Cache = ""
 	}
 	stamp := s.metadata
@@ -90,7 +90,7 @@ func (m *diskMigration) redefineOnCopy(ctx context.Context, s diskMigrationState
 }
 
 // appliedWithNewDisk returns the applied spec with the disk at its new pool and volume.
-func (m *diskMigration) appliedWithNewDisk(was hypervisor.Applied) hypervisor.Applied {
+func (m *diskMigration) appliedWithNewDisk(was hypervisor.AppliedRecord) hypervisor.AppliedRecord {
 	out := was
 	out.Spec.Disks = slices.Clone(was.Spec.Disks)
 	for i, d := range out.Spec.Disks {

@@ -48,7 +48,7 @@ func (a *applyRun) isNameTaken(ctx context.Context, name string) (bool, error) {
 
 // renameDomain gives the domain its pending name; with choose set, it chooses a new name. A running guest keeps the old
 // name until it is off, because libvirt renames only inactive domains.
-func (a *applyRun) renameDomain(ctx context.Context, s *observedDomain, was hypervisor.Applied, choose bool) (domain, old string, err error) {
+func (a *applyRun) renameDomain(ctx context.Context, s *observedDomain, was hypervisor.AppliedRecord, choose bool) (domain, old string, err error) {
 	wanted := was.PendingDomainName(s.ref.Name)
 	if !choose && wanted == "" {
 		return was.Domain, "", nil

@@ -37,7 +37,7 @@ func (b *Backend) findLostGuest(s observedDomain) (pid int, statusFile string) {
 // libvirt would start the guest twice, or change and delete the disks of a running guest.
 func (b *Backend) refuseLostGuest(s observedDomain) error {
 	if pid, statusFile := b.findLostGuest(s); pid != 0 {
-		return hypervisor.FaultError(hypervisor.LostGuestFault(pid, statusFile))
+		return hypervisor.FaultError(hypervisor.GuestLostByLibvirtFault(pid, statusFile))
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func TestJobsRefusedForGuestLibvirtHasLost(t *testing.T) {
 	startLibvirtd(t)
 	waitFor(t, "the fault is reported", func() bool {
 		st, _, err := s.VM(t.Context(), s.vm.ID)
-		return err == nil && slices.Contains(st.Faults, hypervisor.LostGuestFault(pid, statusFileOf(s.vm)))
+		return err == nil && slices.Contains(st.Faults, hypervisor.GuestLostByLibvirtFault(pid, statusFileOf(s.vm)))
 	})
 	if out, err := tryVirsh("domstate", string(s.vm.ID)); err != nil || strings.TrimSpace(out) != "shut off" {
 		t.Fatalf("libvirt still knows the guest as running: %s, %v", out, err)

@@ -20,7 +20,7 @@ func TestTwoHostConformance(t *testing.T) {
 	requireLabHost(t)
 	sockets := strings.Fields(os.Getenv(insideLabHostEnv))
 	uri := func(host int) string { return "qemu+unix:///system?socket=" + sockets[host] }
-	p := conformance.Pair{Migrate: func(t *testing.T, id fleet.VMID, from, to int, leave bool) {
+	p := conformance.HostPair{Migrate: func(t *testing.T, id fleet.VMID, from, to int, leave bool) {
 		t.Helper()
 		how := []string{"migrate", "--live", "--p2p", "--unsafe", "--persistent", string(id), uri(to)}
 		if !leave {
@@ -31,7 +31,7 @@ func TestTwoHostConformance(t *testing.T) {
 		}
 	}}
 	for i, socket := range []string{libvirt.DefaultSocket, sockets[1]} {
-		known := must(state.OpenPoolBook("")) // one PoolBook for each host's agent
+		known := must(state.OpenPoolRecords("")) // one PoolBook for each host's agent
 		p.Hosts[i] = conformance.Harness{
 			Open:     func(t *testing.T) hypervisor.Hypervisor { return openBackendWithBook(t, socket, known) },
 			PoolPath: func(t *testing.T) string { return filepath.Join(t.TempDir(), "pool") },

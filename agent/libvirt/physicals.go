@@ -41,7 +41,7 @@ func (b *Backend) checkPhysicalDisksFree(ctx context.Context, c *conn.Conn, id f
 		if name == "" {
 			continue
 		}
-		d, err := hostfile.WithinLookupTimeout(ctx, func() (blockdev.Device, error) { return unusedPhysicalDisk(w.Device, name) })
+		d, err := hostfile.RunWithinLookupTimeout(ctx, func() (blockdev.Device, error) { return unusedPhysicalDisk(w.Device, name) })
 		if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func (b *Backend) checkPhysicalDisksFree(ctx context.Context, c *conn.Conn, id f
 			}
 			for _, h := range files {
 				at := dirs.Path(h.Path)
-				same, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return isOnKernelDisk(at, d.Kernel), nil })
+				same, err := hostfile.RunWithinLookupTimeout(ctx, func() (bool, error) { return isPathOnDisk(at, d.Kernel), nil })
 				if err != nil || same {
 					return preferFirstError(err, hypervisor.RefuseTakenPhysicalDisk(w.Device))
 				}
@@ -87,9 +87,9 @@ func unusedPhysicalDisk(device, name string) (blockdev.Device, error) {
 	return d, err
 }
 
-// isOnKernelDisk reports whether the path, under any of its names, is the kernel's disk or one of the disk's
+// isPathOnDisk reports whether the path, under any of its names, is the kernel's disk or one of the disk's
 // partitions.
-func isOnKernelDisk(at, kernel string) bool {
+func isPathOnDisk(at, kernel string) bool {
 	if !strings.HasPrefix(at, "/dev/") {
 		return false
 	}

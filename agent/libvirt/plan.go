@@ -38,7 +38,7 @@ func (b *Backend) PlanVM(ctx context.Context, in hypervisor.ApplyWork) (before, 
 
 // planNewDefinition returns the definition that a new VM would get.
 func (a *applyRun) planNewDefinition(ctx context.Context) (string, error) {
-	in, _, _, err := a.checkEditPlan(ctx, nil, nil, hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, a.in.VM, hypervisor.OverwriteAll))
+	in, _, _, err := a.checkEditPlan(ctx, nil, nil, hypervisor.PlanEdit(hypervisor.AppliedRecord{}, hypervisor.DefinedSpec{}, a.in.VM, hypervisor.OverwriteAll))
 	if err != nil {
 		return "", err
 	}
@@ -73,7 +73,7 @@ func (a *applyRun) planDefinitionEdit(ctx context.Context, old observedDomain) (
 	}
 	was := old.applied
 	if was == nil || a.in.LacksMergeBase(old.metadata.Generation, *was) {
-		if was, err = a.deriveApplied(ctx, old, x); err != nil {
+		if was, err = a.deriveAppliedRecord(ctx, old, x); err != nil {
 			return "", "", err
 		}
 	}
@@ -119,7 +119,7 @@ func renderXML(x *libvirtxml.Domain) (string, error) {
 
 // checkEditPlan runs the checks of prepareEdit but creates nothing. missing are the disks whose volumes were never
 // created.
-func (a *applyRun) checkEditPlan(ctx context.Context, old *observedDomain, was *hypervisor.Applied, plan hypervisor.DefinitionEdit) (in domxml.EditContent, places, missing []storage.LocalVolume, err error) {
+func (a *applyRun) checkEditPlan(ctx context.Context, old *observedDomain, was *hypervisor.AppliedRecord, plan hypervisor.DefinitionEdit) (in domxml.EditContent, places, missing []storage.LocalVolume, err error) {
 	if in, places, err = a.resolveHostPaths(plan); err != nil {
 		return in, nil, nil, err
 	}
@@ -157,13 +157,13 @@ func (a *applyRun) checkEditPlan(ctx context.Context, old *observedDomain, was *
 func (a *applyRun) locateDisks(ctx context.Context, places []storage.LocalVolume) (out []domxml.LocatedDisk, err error) {
 	for _, p := range places {
 		disk := domxml.LocatedDisk{Spec: a.in.VM.Spec.Disks[p.Number-1], Alias: domxml.DiskAlias(p.Ref()), Path: p.Path()}
-		if kind := storage.BlockMappingOf(p.Pool.Spec); kind != nil {
+		if kind := storage.BlockVolumeMappingOf(p.Pool.Spec); kind != nil {
 			disk.Source, disk.Direct = kind.Source(p.Pool, p.Name), true
 		} else {
 			if disk.Path, err = a.currentDiskPath(p); err != nil {
 				return nil, err
 			}
-			disk.Direct = hostfile.SupportsDirectIOWithin(ctx, disk.Path)
+			disk.Direct = hostfile.SupportsDirectIO(ctx, disk.Path)
 		}
 		if disk.Spec.Shareable && !disk.Direct {
 			return nil, fleet.Errorf(fleet.Conflict, "The pool %s does not support direct I/O on this host, so a VM would not see what other VMs wrote to the shared disk. Use a volume of another pool.", p.Pool.Name)

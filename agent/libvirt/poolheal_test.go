@@ -142,7 +142,7 @@ func TestPoolOfOlderAgentGetsMarkerOnce(t *testing.T) {
 	if err := os.Remove(markerPath(f.pool)); err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := state.OpenPoolBook(t.TempDir())
+	fresh, err := state.OpenPoolRecords(t.TempDir())
 	f.requireNoError(err)
 	b, err := libvirt.Open(t.Context(), libvirt.Options{PoolRoots: pooldir.PoolRoots{}, PoolBook: fresh})
 	f.requireNoError(err)

@@ -167,7 +167,7 @@ func (b *Backend) withVMConn(ctx context.Context, id fleet.VMID, verb string, f 
 	}
 	defer unlock()
 	return b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
-		s, err := b.readDomainOn(ctx, c, id)
+		s, err := b.readObservedDomain(ctx, c, id)
 		if conn.IsLibvirtCode(err, golibvirt.ErrNoDomain) {
 			return errNoDomain(id)
 		}
@@ -175,7 +175,7 @@ func (b *Backend) withVMConn(ctx context.Context, id fleet.VMID, verb string, f 
 			return conn.WrapAction(verb, err)
 		}
 		if !s.managed {
-			return errUnmanaged()
+			return errUnmanagedDomain()
 		}
 		if err := b.refuseLostGuest(s); err != nil {
 			return err
@@ -190,7 +190,7 @@ func errNoDomain(id fleet.VMID) error {
 	return fleet.Errorf(fleet.NotFound, "The host has no domain with the UUID %s. Edit and save the VM to define the domain again.", id)
 }
 
-// errUnmanaged is the error for a domain that Quantix did not create.
-func errUnmanaged() error {
+// errUnmanagedDomain is the error for a domain that Quantix did not create.
+func errUnmanagedDomain() error {
 	return fleet.Errorf(fleet.Conflict, "The domain with this UUID was not created by Quantix, so Quantix does not change the domain. Use virsh on the host.")
 }

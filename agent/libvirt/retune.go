@@ -107,7 +107,7 @@ func (a *applyRun) changeDriveMedium(ctx context.Context, ref golibvirt.Domain, 
 
 // hotPlugCPUs hot-plugs vCPUs, up to the guest's maximum.
 func (a *applyRun) hotPlugCPUs(ctx context.Context, ref golibvirt.Domain, want int, live *libvirtxml.Domain) error {
-	if want <= domxml.PluggedCPUs(live) || want > domxml.MaxHotPlugCPUs(live) || !domxml.SupportsCPUHotPlug(live.Type, domxml.SecureBootOf(live)) {
+	if want <= domxml.PluggedCPUs(live) || want > domxml.MaxHotPlugCPUs(live) || !domxml.SupportsCPUHotPlug(live.Type, domxml.HasSecureBoot(live)) {
 		return nil
 	}
 	return a.c.Do(ctx, func(l *golibvirt.Libvirt) error {

@@ -36,7 +36,7 @@ const maxTreeBytes = 4 << 20
 // readSnapshotTree reads the VM's snapshot tree. It returns nil if the VM has none.
 func readSnapshotTree(id fleet.VMID) (*hypervisor.SnapTree, error) {
 	f, err := hostfile.OpenImage(filepath.Join(snapshotDirOf(id), "tree.json"), false)
-	if hostfile.IsMissing(err) {
+	if hostfile.IsFileMissingError(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -235,7 +235,7 @@ func (w *snapshotJob) createOverlays(ctx context.Context, next []hypervisor.Snap
 		if err != nil {
 			return err
 		}
-		h, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(n.Base, false) })
+		h, err := hostfile.RunWithinLookupTimeout(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(n.Base, false) })
 		if err != nil {
 			return fmt.Errorf("read %s: %w", filepath.Base(n.Base), err)
 		}
@@ -272,7 +272,7 @@ func (w *snapshotJob) removeTrash(ctx context.Context) error {
 		if needed[path] || !w.isSnapshotPath(path) {
 			continue
 		}
-		_, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, os.RemoveAll(path) })
+		_, err := hostfile.RunWithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, os.RemoveAll(path) })
 		if err != nil {
 			w.log.Warn("a file of a deleted snapshot cannot be removed yet", "vm", w.in.VM.ID, "file", path, "error", err)
 			left = append(left, path)
@@ -286,7 +286,7 @@ func (w *snapshotJob) removeTrash(ctx context.Context) error {
 		if ref, err := storage.LookupPool(ctx, w.c, p.Name); err == nil {
 			w.pools.Refresh(ctx, w.c, ref)
 		}
-		w.expireVolume(p)
+		w.expirePoolCaches(p)
 	}
 	return w.save()
 }
@@ -334,8 +334,8 @@ func (a *applyRun) currentDiskPath(p storage.LocalVolume) (string, error) {
 	return cmp.Or(t.ActiveFile(p.Ref()), p.Path()), nil
 }
 
-// refuseSnapshotDisks refuses to remove disks from the definition if snapshots need the disks.
-func (a *applyRun) refuseSnapshotDisks(disks []fleet.Disk) error {
+// refuseSnapshotDiskRemoval refuses to remove disks from the definition if snapshots need the disks.
+func (a *applyRun) refuseSnapshotDiskRemoval(disks []fleet.Disk) error {
 	if len(disks) == 0 {
 		return nil
 	}

@@ -28,7 +28,7 @@ func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.checkOnlyManagedState(ctx, s); err != nil {
+	if err := w.checkNoUnmanagedState(ctx, s); err != nil {
 		return err
 	}
 	if id := w.in.Params.ID; id != "" {
@@ -61,14 +61,14 @@ func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 			return err
 		}
 	}
-	w.tree.Finish(w.in.Job)
+	w.tree.FinishJob(w.in.Job)
 	return w.save()
 }
 
 // mergeFile commits one file into its backing file, which backs no other file. A reader of the chain sees the same
 // content at all times.
 func (w *snapshotJob) mergeFile(ctx context.Context, m hypervisor.SnapMerge, n, of int) error {
-	top, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(m.Top, false) })
+	top, err := hostfile.RunWithinLookupTimeout(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(m.Top, false) })
 	if err != nil {
 		return fmt.Errorf("read %s: %w", filepath.Base(m.Top), err)
 	}
@@ -88,7 +88,7 @@ func (w *snapshotJob) mergeFile(ctx context.Context, m hypervisor.SnapMerge, n, 
 		return err
 	}
 	if by {
-		err = w.commitLive(ctx, s, m, progress)
+		err = w.commitLiveDisk(ctx, s, m, progress)
 	} else {
 		err = w.commitFile(ctx, m, progress)
 	}
@@ -111,7 +111,7 @@ func (w *snapshotJob) findGuestOfMerge(ctx context.Context, m hypervisor.SnapMer
 		if err != nil || live != nil && isInBackingChain(domainDiskOf(live, m.Disk), m.Top) {
 			return s, err == nil, err
 		}
-		open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.IsOpenByQEMU(m.Top) })
+		open, err := hostfile.RunWithinLookupTimeout(ctx, func() (bool, error) { return hostfile.IsOpenByQEMU(m.Top) })
 		if err != nil || !open || time.Since(began) > unplugTimeout {
 			return s, false, err
 		}
@@ -139,9 +139,9 @@ func isInBackingChain(d *libvirtxml.DomainDisk, file string) bool {
 	return false
 }
 
-// commitLive makes QEMU merge while the guest runs. It always names the top file and the base, because libvirt without
+// commitLiveDisk makes QEMU merge while the guest runs. It always names the top file and the base, because libvirt without
 // a base would merge into the last file of the chain.
-func (w *snapshotJob) commitLive(ctx context.Context, s diskMigrationState, m hypervisor.SnapMerge, progress func(int)) error {
+func (w *snapshotJob) commitLiveDisk(ctx context.Context, s diskMigrationState, m hypervisor.SnapMerge, progress func(int)) error {
 	d, err := w.liveDisk(ctx, m.Disk)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (w *snapshotJob) commitLive(ctx context.Context, s diskMigrationState, m hy
 	if err != nil {
 		return err
 	}
-	return w.followCommit(ctx, s.ref, m, active, progress)
+	return w.waitForBlockCommit(ctx, s.ref, m, active, progress)
 }
 
 // liveDisk returns the running guest's disk. It returns nil if the guest is off.
@@ -170,9 +170,9 @@ func (w *snapshotJob) liveDisk(ctx context.Context, ref fleet.Volref) (*libvirtx
 	return domainDiskOf(live, ref), err
 }
 
-// followCommit waits for QEMU's block commit. A commit of the active layer continues until QEMU pivots to the base on
+// waitForBlockCommit waits for QEMU's block commit. A commit of the active layer continues until QEMU pivots to the base on
 // command.
-func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m hypervisor.SnapMerge, active bool, progress func(int)) error {
+func (w *snapshotJob) waitForBlockCommit(ctx context.Context, ref golibvirt.Domain, m hypervisor.SnapMerge, active bool, progress func(int)) error {
 	tick := time.NewTicker(mirrorPollPeriod / 5)
 	defer tick.Stop()
 	for {
@@ -262,7 +262,7 @@ func (w *snapshotJob) commitFile(ctx context.Context, m hypervisor.SnapMerge, pr
 // checkFilesUnused returns an error if a QEMU has one of the files open.
 func checkFilesUnused(ctx context.Context, files ...string) error {
 	for _, f := range files {
-		open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.IsOpenByQEMU(f) })
+		open, err := hostfile.RunWithinLookupTimeout(ctx, func() (bool, error) { return hostfile.IsOpenByQEMU(f) })
 		if err == nil && open {
 			err = fleet.Errorf(fleet.Conflict, "A QEMU process on this or another host has %s open. Find that process, and stop it first.", f)
 		}
@@ -311,7 +311,7 @@ func (w *snapshotJob) finishMerge(ctx context.Context, m hypervisor.SnapMerge) e
 	}
 	w.in.Progress(95, "moving overlays to the remaining file")
 	for _, l := range w.tree.LayersBackedBy(m.Top) {
-		refs, err := hostfile.WithinLookupTimeout(ctx, func() ([]hostfile.ImageReference, error) { return hostfile.ReadReferences(l.File), nil })
+		refs, err := hostfile.RunWithinLookupTimeout(ctx, func() ([]hostfile.ImageReference, error) { return hostfile.ReadReferences(l.File), nil })
 		if err != nil {
 			return err
 		}
@@ -328,7 +328,7 @@ func (w *snapshotJob) finishMerge(ctx context.Context, m hypervisor.SnapMerge) e
 		}
 		to := a
 		to.File = m.Base
-		if err := w.redefineOnLayers(ctx, []hypervisor.SnapLayer{to}); err != nil {
+		if err := w.redefineDisksOnLayers(ctx, []hypervisor.SnapLayer{to}); err != nil {
 			return err
 		}
 	}

@@ -58,7 +58,7 @@ func (w *snapshotJob) hasPivoted(ctx context.Context, m hypervisor.SnapMerge, ac
 		case !active, d.Mirror == nil && w.tree.Work.Step != hypervisor.SnapStepPivoting:
 			return false, nil
 		case d.Mirror == nil, time.Since(began) > endedJobTimeout:
-			over, err := w.usesBase(ctx, s, m)
+			over, err := w.guestUsesBase(ctx, s, m)
 			if err == nil && !over && d.Mirror != nil {
 				err = errors.Join(errCopyWithoutQEMU("the disk"), w.removeOperationRecord())
 			}
@@ -110,9 +110,9 @@ func errGuestEndedDuringMerge() error {
 	return fleet.Errorf(fleet.Conflict, "The guest ended while its disk was being merged. No data is lost. Consolidate the VM's disks to complete the merge.")
 }
 
-// usesBase asks QEMU whether the guest uses the base of the merge.
-func (w *snapshotJob) usesBase(ctx context.Context, s diskMigrationState, m hypervisor.SnapMerge) (bool, error) {
-	return w.usesNewFile(ctx, w.c, s.observedDomain, m.Top, m.Base)
+// guestUsesBase asks QEMU whether the guest uses the base of the merge.
+func (w *snapshotJob) guestUsesBase(ctx context.Context, s diskMigrationState, m hypervisor.SnapMerge) (bool, error) {
+	return w.guestUsesNewFile(ctx, w.c, s.observedDomain, m.Top, m.Base)
 }
 
 // checkSameContent checks that the base has the same content as the top, after the guest ended during a pivot. With
@@ -144,7 +144,7 @@ func (w *snapshotJob) finishMergeOfLostGuest(ctx context.Context, s diskMigratio
 	if note == nil || note.Kind != hypervisor.SnapMergeKind || note.Step != hypervisor.SnapStepPivoting {
 		return nil
 	}
-	over, err := w.usesBase(ctx, s, *note.Merge)
+	over, err := w.guestUsesBase(ctx, s, *note.Merge)
 	if err != nil || !over {
 		return err
 	}
@@ -163,9 +163,9 @@ func refuseUnknownPivot(s observedDomain) error {
 	return fleet.Errorf(fleet.Conflict, "The guest ended while QEMU switched the guest away from the file %s. First consolidate the VM's disks (Snapshots), which determines the current file.", filepath.Base(top))
 }
 
-// usesNewFile asks the guest's QEMU whether a disk uses newFile instead of oldFile. It fails if QEMU has neither file
+// guestUsesNewFile asks the guest's QEMU whether a disk uses newFile instead of oldFile. It fails if QEMU has neither file
 // open.
-func (b *Backend) usesNewFile(ctx context.Context, c *conn.Conn, s observedDomain, oldFile, newFile string) (bool, error) {
+func (b *Backend) guestUsesNewFile(ctx context.Context, c *conn.Conn, s observedDomain, oldFile, newFile string) (bool, error) {
 	files, err := b.diskFilesInQEMU(ctx, c, s)
 	switch {
 	case err != nil:
@@ -186,7 +186,7 @@ func (b *Backend) diskFilesInQEMU(ctx context.Context, c *conn.Conn, s observedD
 	}
 	if pid, statusFile := b.findLostGuest(s); pid != 0 {
 		ask = func(question string) (string, error) {
-			return hostfile.WithinLookupTimeout(ctx, func() (string, error) { return sendQMP(ctx, statusFile, question) })
+			return hostfile.RunWithinLookupTimeout(ctx, func() (string, error) { return sendQMP(ctx, statusFile, question) })
 		}
 	}
 	reply, err := ask(`{"execute":"query-block"}`)
@@ -292,7 +292,7 @@ func (w *snapshotJob) recoverMerge(ctx context.Context, note *hypervisor.SnapOpe
 	case d != nil && active && domxml.DiskPathOf(d) == m.Base:
 		return w.finishMerge(ctx, m)
 	case d != nil && d.Mirror != nil:
-		if err := w.followCommit(ctx, s.ref, m, active, func(int) {}); err != nil {
+		if err := w.waitForBlockCommit(ctx, s.ref, m, active, func(int) {}); err != nil {
 			return err
 		}
 		return w.finishMerge(ctx, m)
@@ -305,12 +305,12 @@ func (w *snapshotJob) recoverMerge(ctx context.Context, note *hypervisor.SnapOpe
 			return err
 		}
 		if jobs != 0 {
-			if err := w.followCommit(ctx, s.ref, m, active, func(int) {}); err != nil {
+			if err := w.waitForBlockCommit(ctx, s.ref, m, active, func(int) {}); err != nil {
 				return err
 			}
 			return w.finishMerge(ctx, m)
 		}
-		over := !active && w.isRebasedOnBase(m)
+		over := !active && w.isOverlayBackedByBase(m)
 		if active {
 			if over, err = w.hasPivoted(ctx, m, active); err != nil {
 				return err
@@ -319,28 +319,28 @@ func (w *snapshotJob) recoverMerge(ctx context.Context, note *hypervisor.SnapOpe
 		if over {
 			return w.finishMerge(ctx, m)
 		}
-	case live == nil && active && isDefinedOnBase(s.persistentXML, m):
+	case live == nil && active && definitionUsesBase(s.persistentXML, m):
 		return w.finishMerge(ctx, m)
 	case live == nil && active && note.Step == hypervisor.SnapStepPivoting:
 		if err := w.checkSameContent(ctx, m); err != nil {
 			return err
 		}
 		return w.finishMerge(ctx, m)
-	case live == nil && !active && w.isRebasedOnBase(m):
+	case live == nil && !active && w.isOverlayBackedByBase(m):
 		return w.finishMerge(ctx, m)
 	}
 	return w.removeOperationRecord()
 }
 
-// isDefinedOnBase reports whether the inactive definition names the base as the disk's file.
-func isDefinedOnBase(x *libvirtxml.Domain, m hypervisor.SnapMerge) bool {
+// definitionUsesBase reports whether the inactive definition names the base as the disk's file.
+func definitionUsesBase(x *libvirtxml.Domain, m hypervisor.SnapMerge) bool {
 	d := domainDiskOf(x, m.Disk)
 	return d != nil && domxml.DiskPathOf(d) == m.Base
 }
 
-// isRebasedOnBase reports whether an overlay of the top is already backed by the base, which is the last step of QEMU's
+// isOverlayBackedByBase reports whether an overlay of the top is already backed by the base, which is the last step of QEMU's
 // merge.
-func (w *snapshotJob) isRebasedOnBase(m hypervisor.SnapMerge) bool {
+func (w *snapshotJob) isOverlayBackedByBase(m hypervisor.SnapMerge) bool {
 	for _, l := range w.tree.LayersBackedBy(m.Top) {
 		if refs := hostfile.ReadReferences(l.File); len(refs) == 1 && filepath.Clean(refs[0].Path) == m.Base {
 			return true

@@ -29,7 +29,7 @@ func (w *snapshotJob) revertToSnapshot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.checkOnlyManagedState(ctx, s); err != nil {
+	if err := w.checkNoUnmanagedState(ctx, s); err != nil {
 		return err
 	}
 	node := w.tree.Node(w.in.Params.ID)
@@ -60,7 +60,7 @@ func (w *snapshotJob) revertToSnapshot(ctx context.Context) error {
 	}
 	w.in.Progress(10, "creating the disks' new files")
 	if err := w.createOverlays(ctx, next); err != nil {
-		if isInterrupted(ctx, err) {
+		if isInterruptionError(ctx, err) {
 			return err
 		}
 		return preferFirstError(w.recoverRevert(ctx, w.tree.Work), err)
@@ -95,19 +95,19 @@ func (w *snapshotJob) applyRevert(ctx context.Context, restorePower bool) error 
 	}
 	w.in.Progress(40, "restoring the firmware's variables")
 	if node.State != "" {
-		if _, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, restoreFirmwareState(s.persistentXML, node.State) }); err != nil {
+		if _, err := hostfile.RunWithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, restoreFirmwareState(s.persistentXML, node.State) }); err != nil {
 			return err
 		}
 	}
 	w.in.Progress(50, "changing the definition")
-	if err := w.redefineOnLayers(ctx, note.New); err != nil {
+	if err := w.redefineDisksOnLayers(ctx, note.New); err != nil {
 		return err
 	}
 	w.in.Progress(60, "the disks are reverted")
 	failed := error(nil)
 	if restorePower {
 		failed = w.restorePower(ctx, *node)
-		if failed != nil && isInterrupted(ctx, failed) {
+		if failed != nil && isInterruptionError(ctx, failed) {
 			return failed
 		}
 	}
@@ -117,7 +117,7 @@ func (w *snapshotJob) applyRevert(ctx context.Context, restorePower bool) error 
 	if failed != nil { // the disks are reverted in any case
 		w.tree.Work = nil
 	} else {
-		w.tree.Finish(note.Job)
+		w.tree.FinishJob(note.Job)
 	}
 	if err := w.save(); err != nil {
 		return err
@@ -143,14 +143,14 @@ func (w *snapshotJob) restorePower(ctx context.Context, node hypervisor.SnapNode
 			return err
 		}
 		err := w.c.Do(ctx, func(l *golibvirt.Libvirt) error { return network.TranslateNoFreeDevice(l.DomainCreate(s.ref)) })
-		if err != nil && !isInterrupted(ctx, err) {
+		if err != nil && !isInterruptionError(ctx, err) {
 			err = fmt.Errorf("the disks are as in the snapshot and the VM is off, but the guest did not start. Start the VM, or revert again: %w", err)
 		}
 		return err
 	}
 	text, err := w.memoryXML(ctx, node, s.persistentXML, w.tree.Work.New)
 	if err == nil {
-		s, err = w.renameForMemory(ctx, s, text)
+		s, err = w.renameForMemoryRestore(ctx, s, text)
 	}
 	if err == nil {
 		text, err = w.memoryXML(ctx, node, s.persistentXML, w.tree.Work.New) // with the domain's name at the time of the snapshot
@@ -169,7 +169,7 @@ func (w *snapshotJob) restorePower(ctx context.Context, node hypervisor.SnapNode
 	err = w.c.Do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainRestoreFlags(node.Memory, golibvirt.OptString{text}, uint32(flags))
 	})
-	if err != nil && !isInterrupted(ctx, err) {
+	if err != nil && !isInterruptionError(ctx, err) {
 		err = fmt.Errorf("the disks are as in the snapshot and the VM is off, but the guest could not resume from its saved memory. Start the VM, or revert again: %w", err)
 	}
 	return err
@@ -185,9 +185,9 @@ func (w *snapshotJob) checkMemoryPaths(ctx context.Context, text string) error {
 	return err
 }
 
-// renameForMemory renames the domain to its name at the time of the snapshot, because libvirt restores memory only
+// renameForMemoryRestore renames the domain to its name at the time of the snapshot, because libvirt restores memory only
 // under that name. The domain gets its current name once the guest is off, like any rename of a running guest.
-func (w *snapshotJob) renameForMemory(ctx context.Context, s diskMigrationState, text string) (diskMigrationState, error) {
+func (w *snapshotJob) renameForMemoryRestore(ctx context.Context, s diskMigrationState, text string) (diskMigrationState, error) {
 	var then struct {
 		Name string `xml:"name"`
 	}
@@ -232,7 +232,7 @@ const memoryMagic = "LibvirtQemudSave"
 // snapshot with the current disks, networks, filters and media. memoryXML refuses a NIC that the VM no longer has,
 // because the NIC would bypass networks and filters that people removed.
 func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, inactive *libvirtxml.Domain, next []hypervisor.SnapLayer) (string, error) {
-	complete, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) {
+	complete, err := hostfile.RunWithinLookupTimeout(ctx, func() (bool, error) {
 		f, err := hostfile.OpenImage(node.Memory, false)
 		if err != nil {
 			return false, err
@@ -245,7 +245,7 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, i
 	if err == nil && !complete {
 		err = fleet.Errorf(fleet.Conflict, "The file of the snapshot's memory, %s, is incomplete.", node.Memory)
 	}
-	if hostfile.IsMissing(err) {
+	if hostfile.IsFileMissingError(err) {
 		err = fleet.Errorf(fleet.NotFound, "The file of the snapshot's memory, %s, is missing. Delete the snapshot.", node.Memory)
 	}
 	if err != nil {
@@ -341,7 +341,7 @@ func (w *snapshotJob) recoverRevert(ctx context.Context, note *hypervisor.SnapOp
 	if all, _ := compareLayers(live, note.New); live != nil && all && golibvirt.DomainState(s.state) == golibvirt.DomainRunning {
 		w.tree.FinishRevert(node.ID, note.New)
 		recordLayerSizes(w.tree)
-		w.tree.Finish(note.Job)
+		w.tree.FinishJob(note.Job)
 		if err := w.save(); err != nil {
 			return err
 		}

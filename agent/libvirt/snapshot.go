@@ -58,12 +58,12 @@ func (b *Backend) readHostState(ctx context.Context, on hypervisor.Assignment) (
 	}
 	state := wire.State{
 		VMs: []wire.VMReport{}, Discovered: []fleet.DiscoveredVM{}, Networks: networks,
-		Host: fleet.HostStatus{Connected: true, Hypervisor: b.lastVersion(), Inventory: b.capabilityInventory(ctx)},
+		Host: fleet.HostStatus{Connected: true, Hypervisor: b.lastHypervisorVersion(), Inventory: b.capabilityInventory(ctx)},
 	}
 	sizes := b.diskSizesOf(ctx, diskPathsOf(all...))
 	b.diskSizes.KeepOnly(sizes)
-	b.agents.StartDueQueries(guestsOf(all))
-	addresses := b.agents.Addresses(ctx, guestsOf(all))
+	b.agents.StartDueQueries(guestDomainsOf(all))
+	addresses := b.agents.Addresses(ctx, guestDomainsOf(all))
 	seen := <-poolsDone
 	changed := b.filters.ChangeMessages(ctx)
 	state.Groups = network.ChangedGroupReports(changed)
@@ -86,8 +86,8 @@ func (b *Backend) readHostState(ctx context.Context, on hypervisor.Assignment) (
 	return state, nil
 }
 
-// lastVersion returns the hypervisor version that libvirt reported last.
-func (b *Backend) lastVersion() string {
+// lastHypervisorVersion returns the hypervisor version that libvirt reported last.
+func (b *Backend) lastHypervisorVersion() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.version
@@ -118,11 +118,11 @@ func (b *Backend) readVM(ctx context.Context, id fleet.VMID) (observedDomain, er
 	if err != nil {
 		return observedDomain{}, err
 	}
-	return b.readDomainOn(ctx, c, id)
+	return b.readObservedDomain(ctx, c, id)
 }
 
-// readDomainOn reads one domain on the given connection.
-func (b *Backend) readDomainOn(ctx context.Context, c *conn.Conn, id fleet.VMID) (observedDomain, error) {
+// readObservedDomain reads one domain on the given connection.
+func (b *Backend) readObservedDomain(ctx context.Context, c *conn.Conn, id fleet.VMID) (observedDomain, error) {
 	uuid, err := conn.ParseUUID(id)
 	if err != nil {
 		return observedDomain{}, err

@@ -57,16 +57,16 @@ func (b *Backend) runSnapshotJob(ctx context.Context, act string, in hypervisor.
 		}
 		defer func() {
 			for _, p := range in.Pools {
-				b.expireVolume(p)
+				b.expirePoolCaches(p)
 			}
 		}()
-		if w.tree, err = hostfile.WithinLookupTimeout(ctx, func() (*hypervisor.SnapTree, error) { return readSnapshotTree(in.VM.ID) }); err != nil {
+		if w.tree, err = hostfile.RunWithinLookupTimeout(ctx, func() (*hypervisor.SnapTree, error) { return readSnapshotTree(in.VM.ID) }); err != nil {
 			return err
 		}
 		if w.tree == nil {
 			w.tree = &hypervisor.SnapTree{VM: in.VM.ID}
 		}
-		if w.tree.IsDone(in.Job) {
+		if w.tree.IsJobDone(in.Job) {
 			return w.removeTrash(ctx)
 		}
 		s, err := w.readState(ctx)
@@ -84,7 +84,7 @@ func (b *Backend) runSnapshotJob(ctx context.Context, act string, in hypervisor.
 		if err := w.recoverInterruptedJob(ctx); err != nil {
 			return err
 		}
-		if w.tree.IsDone(in.Job) {
+		if w.tree.IsJobDone(in.Job) {
 			return w.removeTrash(ctx)
 		}
 		if err := w.removeTrash(ctx); err != nil {
@@ -94,20 +94,20 @@ func (b *Backend) runSnapshotJob(ctx context.Context, act string, in hypervisor.
 	}))
 }
 
-// readSnapshot changes volume to the file that the disk had at the time of the snapshot. No job changes the files of
+// resolveSnapshotVolume changes volume to the file that the disk had at the time of the snapshot. No job changes the files of
 // the VM's snapshots until the caller calls release.
-func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, volume *storage.LocalVolume) (release func(), err error) {
+func (b *Backend) resolveSnapshotVolume(ctx context.Context, of fleet.SnapshotRef, volume *storage.LocalVolume) (release func(), err error) {
 	release, err = b.snapshotLocks.LockShared(ctx, string(of.VMID))
 	if err != nil {
 		return nil, err
 	}
-	tree, err := hostfile.WithinLookupTimeout(ctx, func() (*hypervisor.SnapTree, error) { return readSnapshotTree(of.VMID) })
+	tree, err := hostfile.RunWithinLookupTimeout(ctx, func() (*hypervisor.SnapTree, error) { return readSnapshotTree(of.VMID) })
 	if err == nil {
 		switch file := tree.SnapshotFile(of.ID, volume.Ref()); {
 		case file == "" || filepath.Dir(file) != filepath.Dir(volume.Path()):
 			err = fleet.Errorf(fleet.NotFound, "The host no longer has this snapshot of the disk %s.", volume.Name)
 		case tree.Work != nil:
-			err = hypervisor.RefuseUnfinishedSnapshots()
+			err = hypervisor.RefuseSnapshotsWithUnfinishedJob()
 		default:
 			volume.Name = filepath.Base(file)
 			return release, nil
@@ -121,7 +121,7 @@ func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, volume 
 func (b *Backend) lockSnapshots(vm fleet.VM) (release func(), err error) {
 	release, _ = b.snapshotLocks.TryLockFile(string(vm.ID), true)
 	if release == nil {
-		return nil, hypervisor.RefuseCopiedSnapshots(vm.Name)
+		return nil, hypervisor.RefuseSnapshotsBeingCopied(vm.Name)
 	}
 	return release, nil
 }
@@ -183,9 +183,9 @@ func (w *snapshotJob) ownVolumePath(ref fleet.Volref) string {
 	return p.Path()
 }
 
-// checkOnlyManagedState refuses a VM with a state that Quantix did not create. Otherwise a job would lose disks or
+// checkNoUnmanagedState refuses a VM with a state that Quantix did not create. Otherwise a job would lose disks or
 // snapshots that somebody created outside Quantix.
-func (w *snapshotJob) checkOnlyManagedState(ctx context.Context, s diskMigrationState) error {
+func (w *snapshotJob) checkNoUnmanagedState(ctx context.Context, s diskMigrationState) error {
 	refuse := func(format string, args ...any) error { return fleet.Errorf(fleet.Conflict, format, args...) }
 	switch {
 	case s.transient:
@@ -228,9 +228,9 @@ func (w *snapshotJob) checkOnlyManagedState(ctx context.Context, s diskMigration
 				return refuse("Disk %d (%s) is shared or read-only in the VM's definition, so the disk cannot have snapshots.", i+1, d.Volume)
 			}
 		}
-		f, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.VolumeFile, error) { return hostfile.ReadVolumeFile(want) })
+		f, err := hostfile.RunWithinLookupTimeout(ctx, func() (hostfile.VolumeFile, error) { return hostfile.ReadVolumeFile(want) })
 		switch {
-		case hostfile.IsMissing(err):
+		case hostfile.IsFileMissingError(err):
 			return hypervisor.NoVolumeError(filepath.Base(want), p.Pool.Name)
 		case err != nil:
 			return translateReadError(p, err)
@@ -297,8 +297,8 @@ func virshSnapshotNames(ctx context.Context, c *conn.Conn, ref golibvirt.Domain)
 	})
 }
 
-// redefineOnLayers sets the inactive definition's disks to the files that the VM writes to.
-func (w *snapshotJob) redefineOnLayers(ctx context.Context, next []hypervisor.SnapLayer) error {
+// redefineDisksOnLayers sets the inactive definition's disks to the files that the VM writes to.
+func (w *snapshotJob) redefineDisksOnLayers(ctx context.Context, next []hypervisor.SnapLayer) error {
 	s, err := w.readState(ctx)
 	if err != nil {
 		return err
@@ -347,8 +347,8 @@ func (w *snapshotJob) recoverInterruptedJob(ctx context.Context) error {
 	return fleet.Errorf(fleet.Conflict, "A newer agent has started a snapshot job that this agent does not support. Upgrade this agent.")
 }
 
-// isInterrupted reports whether err comes from an interruption and not from a refusal. After an interruption everything
+// isInterruptionError reports whether err comes from an interruption and not from a refusal. After an interruption everything
 // stays unchanged, because the job is retried.
-func isInterrupted(ctx context.Context, err error) bool {
+func isInterruptionError(ctx context.Context, err error) bool {
 	return errors.Is(err, hypervisor.ErrUnreachable) || ctx.Err() != nil
 }

@@ -30,7 +30,7 @@ func (w *snapshotJob) takeSnapshot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.checkOnlyManagedState(ctx, s); err != nil {
+	if err := w.checkNoUnmanagedState(ctx, s); err != nil {
 		return err
 	}
 	switch {
@@ -72,12 +72,12 @@ func (w *snapshotJob) takeSnapshot(ctx context.Context) error {
 	}
 	w.in.Progress(5, "taking the snapshot")
 	if on {
-		err = w.snapshotRunning(ctx, s)
+		err = w.snapshotRunningVM(ctx, s)
 	} else {
-		err = w.snapshotStopped(ctx)
+		err = w.snapshotStoppedVM(ctx)
 	}
 	if err != nil {
-		if isInterrupted(ctx, err) {
+		if isInterruptionError(ctx, err) {
 			return err
 		}
 		return w.undoSnapshot(ctx, translateNoSnapshotSpace(filepath.Dir(next[0].File), err))
@@ -110,7 +110,7 @@ func (w *snapshotJob) checkSpace(ctx context.Context, s diskMigrationState, node
 // checkFreeSpace returns an error if the directory's file system has fewer free bytes than needed. purpose names the
 // use of the space in the error.
 func checkFreeSpace(ctx context.Context, dir string, needed int64, purpose string) error {
-	free, err := hostfile.WithinLookupTimeout(ctx, func() (int64, error) {
+	free, err := hostfile.RunWithinLookupTimeout(ctx, func() (int64, error) {
 		f, err := os.Open(dir)
 		if err != nil {
 			return 0, err
@@ -132,18 +132,18 @@ func translateNoSnapshotSpace(dir string, err error) error {
 	return fleet.Errorf(fleet.Conflict, "%s has no space left. The VM's disks are unchanged (%s). Free space there, and try again.", dir, err)
 }
 
-// snapshotStopped takes the snapshot of a VM that is off: new overlays and a changed definition.
-func (w *snapshotJob) snapshotStopped(ctx context.Context) error {
+// snapshotStoppedVM takes the snapshot of a VM that is off: new overlays and a changed definition.
+func (w *snapshotJob) snapshotStoppedVM(ctx context.Context) error {
 	if err := w.createOverlays(ctx, w.tree.Work.New); err != nil {
 		return err
 	}
 	w.in.Progress(30, "changing the definition")
-	return w.redefineOnLayers(ctx, w.tree.Work.New)
+	return w.redefineDisksOnLayers(ctx, w.tree.Work.New)
 }
 
-// snapshotRunning takes the snapshot through libvirt without libvirt's snapshot metadata. It pauses the guest first, so
+// snapshotRunningVM takes the snapshot through libvirt without libvirt's snapshot metadata. It pauses the guest first, so
 // that the UEFI variables and TPM state copied later are from the same moment.
-func (w *snapshotJob) snapshotRunning(ctx context.Context, s diskMigrationState) error {
+func (w *snapshotJob) snapshotRunningVM(ctx context.Context, s diskMigrationState) error {
 	note := w.tree.Work
 	if w.in.Params.Quiesce && note.Node.Memory == "" && !note.Node.Paused {
 		note.Frozen = true
@@ -152,7 +152,7 @@ func (w *snapshotJob) snapshotRunning(ctx context.Context, s diskMigrationState)
 		}
 		w.in.Progress(10, "freezing the guest's file systems")
 		if err := w.freezeGuest(ctx, s.ref); err != nil {
-			if isInterrupted(ctx, err) {
+			if isInterruptionError(ctx, err) {
 				return err
 			}
 			note.Frozen = false
@@ -252,7 +252,7 @@ func (w *snapshotJob) finishSnapshot(ctx context.Context) error {
 		return err
 	}
 	state := filepath.Join(snapshotDirOf(w.in.VM.ID), string(note.Node.ID))
-	kept, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return saveFirmwareState(s.persistentXML, state) })
+	kept, err := hostfile.RunWithinLookupTimeout(ctx, func() (bool, error) { return saveFirmwareState(s.persistentXML, state) })
 	if err != nil {
 		// The snapshot is not undone, because only a stopped guest could switch back from the new overlays. A snapshot
 		// without copies of the firmware state is still usable.
@@ -266,13 +266,13 @@ func (w *snapshotJob) finishSnapshot(ctx context.Context) error {
 	if err := w.resumeGuest(ctx, s, note); err != nil {
 		return err
 	}
-	if err := w.redefineOnLayers(ctx, note.New); err != nil {
+	if err := w.redefineDisksOnLayers(ctx, note.New); err != nil {
 		return err
 	}
 	note.Node.At = time.Now().UTC().Truncate(time.Second)
 	w.tree.AddSnapshot(*note.Node, note.New)
 	recordLayerSizes(w.tree)
-	w.tree.Finish(note.Job)
+	w.tree.FinishJob(note.Job)
 	return w.save()
 }
 
@@ -305,7 +305,7 @@ func (w *snapshotJob) undoSnapshot(ctx context.Context, why error) error {
 	if err := w.recoverSnapshot(ctx, w.tree.Work); err != nil {
 		return errors.Join(why, err)
 	}
-	if w.tree.IsDone(w.in.Job) {
+	if w.tree.IsJobDone(w.in.Job) {
 		return nil
 	}
 	return why
@@ -334,8 +334,8 @@ func (w *snapshotJob) recoverSnapshot(ctx context.Context, note *hypervisor.Snap
 		return fleet.Errorf(fleet.Conflict, "Only some of the VM's disks use the files of an interrupted snapshot. Merge those files on the host (virsh blockcommit), and try again.")
 	}
 	for _, n := range note.New {
-		open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.IsOpenByQEMU(n.File) })
-		if err != nil && !hostfile.IsMissing(err) {
+		open, err := hostfile.RunWithinLookupTimeout(ctx, func() (bool, error) { return hostfile.IsOpenByQEMU(n.File) })
+		if err != nil && !hostfile.IsFileMissingError(err) {
 			return err
 		}
 		if open {
@@ -348,7 +348,7 @@ func (w *snapshotJob) recoverSnapshot(ctx context.Context, note *hypervisor.Snap
 	if live == nil { // the inactive definition may already name some of the overlays
 		back := make([]hypervisor.SnapLayer, len(note.Node.Layers))
 		copy(back, note.Node.Layers)
-		if err := w.redefineOnLayers(ctx, back); err != nil {
+		if err := w.redefineDisksOnLayers(ctx, back); err != nil {
 			return err
 		}
 	}

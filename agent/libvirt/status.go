@@ -106,9 +106,9 @@ var (
 	shutoffReasons = []string{"", "shut down", "forced off", "crashed", "migrated", "saved", "failed to start", "from snapshot", "stopped by libvirt"}
 )
 
-// startedAt returns the start time of the guest's QEMU, to the second. It returns nil if the time is unknown. libvirt
+// guestStartedAt returns the start time of the guest's QEMU, to the second. It returns nil if the time is unknown. libvirt
 // does not report it.
-func (b *Backend) startedAt(name string) *time.Time {
+func (b *Backend) guestStartedAt(name string) *time.Time {
 	at, err := processStartTime(filepath.Join(filepath.Dir(b.daemon.Socket), "qemu", name+".pid"))
 	if err != nil {
 		b.log.Debug("start time unknown", "vm", name, "error", err)
@@ -160,7 +160,7 @@ func processStartTime(pidFile string) (time.Time, error) {
 func (b *Backend) diskSizesOf(ctx context.Context, paths hostfile.DiskPaths) map[string]hostfile.DiskSize {
 	out := b.diskSizes.Read(ctx, paths)
 	for address := range paths {
-		p, volume, ok := b.assignedPools.BlockAt(address)
+		p, volume, ok := b.assignedPools.BlockVolumeAt(address)
 		if !ok {
 			continue
 		}

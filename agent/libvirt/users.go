@@ -96,10 +96,10 @@ func (u fileUsers) usersOfVolume(pool, volume, path string, id hostfile.ID) []fi
 	return out
 }
 
-// domainUsing returns the name of a domain that uses the file, other than the VM's own domain; empty: there is none. It
+// domainUsingVolume returns the name of a domain that uses the file, other than the VM's own domain; empty: there is none. It
 // ignores domains that share an existing shareable disk, and overlays that an administrator created on a disk of the
 // VM.
-func (b *Backend) domainUsing(ctx context.Context, all []observedDomain, vm fleet.VMID, p storage.LocalVolume) (string, error) {
+func (b *Backend) domainUsingVolume(ctx context.Context, all []observedDomain, vm fleet.VMID, p storage.LocalVolume) (string, error) {
 	id, err := p.ReadFileID(ctx)
 	if err != nil {
 		return "", err
@@ -118,12 +118,12 @@ func (b *Backend) domainUsing(ctx context.Context, all []observedDomain, vm flee
 // checkNotGuestDisk refuses a file that is a domain's disk or in a disk's backing chain, because the content belongs to
 // that guest.
 func (a *applyRun) checkNotGuestDisk(ctx context.Context, p storage.LocalVolume) error {
-	return a.checkReadable(ctx, p, false)
+	return a.checkNotUsedAsDisk(ctx, p, false)
 }
 
-// checkReadable is checkNotGuestDisk, but with library set it accepts an image that backs disks. Images in the library
+// checkNotUsedAsDisk is checkNotGuestDisk, but with library set it accepts an image that backs disks. Images in the library
 // are read-only, so they may back disks.
-func (a *applyRun) checkReadable(ctx context.Context, p storage.LocalVolume, library bool) error {
+func (a *applyRun) checkNotUsedAsDisk(ctx context.Context, p storage.LocalVolume, library bool) error {
 	all, err := a.readDomains(ctx, a.c)
 	if err != nil {
 		return err

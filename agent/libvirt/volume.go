@@ -33,7 +33,7 @@ func (a *applyRun) createDisk(ctx context.Context, p storage.LocalVolume, i, n i
 	if err != nil {
 		return err
 	}
-	if err := a.removeVolume(ctx, a.c, p.Unfinished()); err != nil {
+	if err := a.removeVolume(ctx, a.c, p.WithUnfinishedName()); err != nil {
 		return err
 	}
 	if p.Encrypted {
@@ -55,7 +55,7 @@ func (a *applyRun) createDisk(ctx context.Context, p storage.LocalVolume, i, n i
 	if err != nil {
 		return err
 	}
-	if _, err = hostfile.WithinContext(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(p) }); err != nil {
+	if _, err = hostfile.RunWithinContext(ctx, func() (struct{}, error) { return struct{}{}, renameUnfinishedFile(p) }); err != nil {
 		return err
 	}
 	if err := a.in.RecordDisk(p.Ref()); err != nil {
@@ -75,20 +75,20 @@ const maxHashSpeedTries = 5
 func (a *applyRun) createEmptyVolume(ctx context.Context, pool golibvirt.StoragePool, p storage.LocalVolume, v newVolumeSpec) error {
 	for try := 1; ; try++ {
 		_, err := conn.Call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
-			return l.StorageVolCreateXML(pool, volumeXML(p.Unfinished().Name, v), 0)
+			return l.StorageVolCreateXML(pool, volumeXML(p.WithUnfinishedName().Name, v), 0)
 		})
 		if err == nil || v.secret == "" || try == maxHashSpeedTries || !strings.Contains(err.Error(), "accurate CPU usage") {
 			return err
 		}
-		if err := a.removeVolume(ctx, a.c, p.Unfinished()); err != nil {
+		if err := a.removeVolume(ctx, a.c, p.WithUnfinishedName()); err != nil {
 			return err
 		}
 	}
 }
 
-// renameToFinal renames a complete disk to its final name. It fails if a file with the final name exists.
-func renameToFinal(p storage.LocalVolume) error {
-	from := p.Unfinished().Path()
+// renameUnfinishedFile renames a complete disk to its final name. It fails if a file with the final name exists.
+func renameUnfinishedFile(p storage.LocalVolume) error {
+	from := p.WithUnfinishedName().Path()
 	err := hostfile.RenameNoReplace(from, p.Path())
 	if errors.Is(err, fs.ErrExist) {
 		return fleet.Errorf(fleet.Conflict, "A file named %s appeared in the pool %s while the disk was being created. The file was not changed. Try again to use it as the disk.", p.Name, p.Pool.Name)
@@ -127,7 +127,7 @@ func (b *Backend) checkExistingDisk(ctx context.Context, c *conn.Conn, p storage
 func (b *Backend) removeVolume(ctx context.Context, c *conn.Conn, p storage.LocalVolume) error {
 	if !p.IsInBlockPool() {
 		there, err := hostfile.Exists(ctx, p.Path())
-		if err != nil || !there && !b.isBeingCreated(ctx, c, p) {
+		if err != nil || !there && !b.isVolumeBeingCreated(ctx, c, p) {
 			return err
 		}
 	}
@@ -167,10 +167,10 @@ func (b *Backend) removeVolume(ctx context.Context, c *conn.Conn, p storage.Loca
 	}
 }
 
-// isBeingCreated reports whether libvirt is about to create a file that does not exist yet, for an agent that has just
+// isVolumeBeingCreated reports whether libvirt is about to create a file that does not exist yet, for an agent that has just
 // died.
-func (b *Backend) isBeingCreated(ctx context.Context, c *conn.Conn, p storage.LocalVolume) bool {
-	if p == p.FinalName() {
+func (b *Backend) isVolumeBeingCreated(ctx context.Context, c *conn.Conn, p storage.LocalVolume) bool {
+	if p == p.WithFinalName() {
 		return false
 	}
 	pool, err := storage.LookupPool(ctx, c, p.Pool.Name)

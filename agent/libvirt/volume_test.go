@@ -14,7 +14,7 @@ func TestCompletedVolumeNeverReplacesExistingFile(t *testing.T) {
 	t.Parallel()
 	p := storage.LocalVolume{Pool: fleet.Pool{Spec: fleet.PoolSpec{Path: t.TempDir()}}, Name: "disk.qcow2"}
 	for range 3000 {
-		if err := os.WriteFile(p.Unfinished().Path(), []byte("ours"), 0o600); err != nil {
+		if err := os.WriteFile(p.WithUnfinishedName().Path(), []byte("ours"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		begin, made := make(chan struct{}), make(chan error, 1)
@@ -27,12 +27,12 @@ func TestCompletedVolumeNeverReplacesExistingFile(t *testing.T) {
 			made <- err
 		}()
 		close(begin)
-		refused := renameToFinal(p)
+		refused := renameUnfinishedFile(p)
 		theirs := <-made == nil
 		if theirs != (refused != nil) {
 			t.Fatalf("created by the other side: %v, putInPlace: %v", theirs, refused)
 		}
-		if err := errors.Join(os.Remove(p.Path()), os.RemoveAll(p.Unfinished().Path())); err != nil {
+		if err := errors.Join(os.Remove(p.Path()), os.RemoveAll(p.WithUnfinishedName().Path())); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -44,13 +44,13 @@ func (a *applyRun) checkBlockDisk(ctx context.Context, p storage.LocalVolume, ma
 	case named || made || p.Preexisting:
 		return true, nil
 	case p.Size > v.CapacityBytes: // an earlier attempt was interrupted
-		return true, a.growBlockTo(ctx, a.c, *ref, p.Size)
+		return true, a.growBlockVolumeTo(ctx, a.c, *ref, p.Size)
 	}
 	return true, nil
 }
 
-// blockExists reports whether the volume exists, without any checks.
-func (a *applyRun) blockExists(ctx context.Context, p storage.LocalVolume) (bool, error) {
+// blockDiskExists reports whether the volume exists, without any checks.
+func (a *applyRun) blockDiskExists(ctx context.Context, p storage.LocalVolume) (bool, error) {
 	return a.blockVolumeExists(ctx, a.c, p)
 }
 
@@ -92,8 +92,8 @@ func (b *Backend) createBlockVolume(ctx context.Context, c *conn.Conn, pool goli
 	})
 }
 
-// growBlockTo grows the volume to size bytes.
-func (b *Backend) growBlockTo(ctx context.Context, c *conn.Conn, v golibvirt.StorageVol, size int64) error {
+// growBlockVolumeTo grows the volume to size bytes.
+func (b *Backend) growBlockVolumeTo(ctx context.Context, c *conn.Conn, v golibvirt.StorageVol, size int64) error {
 	return c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(v, uint64(size), 0) })
 }
 
@@ -105,8 +105,8 @@ func refuseStorageManagedVolumes(p fleet.Pool) error {
 	return fleet.Errorf(fleet.Conflict, "The storage of the pool %s defines its volumes. Quantix cannot create, change or delete them.", p.Name)
 }
 
-// checkBlockName refuses the name of an existing volume. made reports that this job has already created the volume.
-func (w *volumeJob) checkBlockName(ctx context.Context) (made bool, err error) {
+// checkBlockVolumeName refuses the name of an existing volume. made reports that this job has already created the volume.
+func (w *volumeJob) checkBlockVolumeName(ctx context.Context) (made bool, err error) {
 	there, err := w.blockVolumeExists(ctx, w.c, w.LocalVolume)
 	switch {
 	case err != nil || !there:
@@ -117,9 +117,9 @@ func (w *volumeJob) checkBlockName(ctx context.Context) (made bool, err error) {
 	return false, hypervisor.RefuseTakenVolumeName(w.Name, w.LocalVolume.Pool.Name)
 }
 
-// createBlock creates an empty volume in a block pool.
-func (w *volumeJob) createBlock(ctx context.Context) error {
-	made, err := w.checkBlockName(ctx)
+// createEmptyBlockVolume creates an empty volume in a block pool.
+func (w *volumeJob) createEmptyBlockVolume(ctx context.Context) error {
+	made, err := w.checkBlockVolumeName(ctx)
 	if err != nil || made {
 		return err
 	}
@@ -133,8 +133,8 @@ func (w *volumeJob) createBlock(ctx context.Context) error {
 	return w.in.RecordFile(w.Path())
 }
 
-// cloneBlock makes libvirt copy another volume of the pool. If the agent cannot record the copy, it removes the copy.
-func (w *volumeJob) cloneBlock(ctx context.Context) error {
+// cloneBlockVolume makes libvirt copy another volume of the pool. If the agent cannot record the copy, it removes the copy.
+func (w *volumeJob) cloneBlockVolume(ctx context.Context) error {
 	from := storage.LocalVolume{Pool: w.LocalVolume.Pool, Name: w.in.Params.Source}
 	if !fleet.IsVolumeName(from.Name) || from.Name == w.Name {
 		return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", from.Name)
@@ -144,7 +144,7 @@ func (w *volumeJob) cloneBlock(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	made, err := w.checkBlockName(ctx)
+	made, err := w.checkBlockVolumeName(ctx)
 	if err != nil || made {
 		return err
 	}
@@ -154,7 +154,7 @@ func (w *volumeJob) cloneBlock(ctx context.Context) error {
 	}
 	id, err := from.ReadFileID(ctx)
 	if err == nil {
-		err = w.checkUnwritten(ctx, w.c, from, id)
+		err = w.checkNotWrittenByGuest(ctx, w.c, from, id)
 	}
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (w *volumeJob) cloneBlock(ctx context.Context) error {
 		return err
 	})
 	if err == nil {
-		err = errors.Join(w.checkUnwritten(ctx, w.c, from, id), w.in.RecordFile(w.Path()))
+		err = errors.Join(w.checkNotWrittenByGuest(ctx, w.c, from, id), w.in.RecordFile(w.Path()))
 		if err != nil {
 			err = errors.Join(err, w.removeVolume(ctx, w.c, w.LocalVolume))
 		}
@@ -184,17 +184,17 @@ func (w *volumeJob) growBlockVolume(ctx context.Context) error {
 	case v.CapacityBytes > w.in.Params.SizeBytes:
 		return hypervisor.RefuseShrink(w.Name, v.CapacityBytes, w.in.Params.SizeBytes)
 	}
-	if err := w.requireUnusedBlock(ctx); err != nil {
+	if err := w.requireUnusedBlockVolume(ctx); err != nil {
 		return err
 	}
-	return w.growBlockTo(ctx, w.c, ref, w.in.Params.SizeBytes)
+	return w.growBlockVolumeTo(ctx, w.c, ref, w.in.Params.SizeBytes)
 }
 
-// wipeBlock makes libvirt overwrite an unused volume with zeros.
-func (w *volumeJob) wipeBlock(ctx context.Context) error {
+// wipeBlockVolume makes libvirt overwrite an unused volume with zeros.
+func (w *volumeJob) wipeBlockVolume(ctx context.Context) error {
 	ref, _, err := w.pools.RequireVolume(ctx, w.c, w.LocalVolume)
 	if err == nil {
-		err = w.requireUnusedBlock(ctx)
+		err = w.requireUnusedBlockVolume(ctx)
 	}
 	if err != nil {
 		return err
@@ -203,21 +203,21 @@ func (w *volumeJob) wipeBlock(ctx context.Context) error {
 	return w.c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolWipe(ref, 0) })
 }
 
-// deleteBlock deletes an unused volume of a block pool.
-func (w *volumeJob) deleteBlock(ctx context.Context) error {
+// deleteBlockVolume deletes an unused volume of a block pool.
+func (w *volumeJob) deleteBlockVolume(ctx context.Context) error {
 	there, err := w.blockVolumeExists(ctx, w.c, w.LocalVolume)
 	if err != nil || !there {
 		return err
 	}
-	if err := w.requireUnusedBlock(ctx); err != nil {
+	if err := w.requireUnusedBlockVolume(ctx); err != nil {
 		return err
 	}
 	return w.removeVolume(ctx, w.c, w.LocalVolume)
 }
 
-// requireUnusedBlock refuses a volume that a domain of this host uses. The storage protects volumes of running guests
+// requireUnusedBlockVolume refuses a volume that a domain of this host uses. The storage protects volumes of running guests
 // on other hosts.
-func (w *volumeJob) requireUnusedBlock(ctx context.Context) error {
+func (w *volumeJob) requireUnusedBlockVolume(ctx context.Context) error {
 	id, err := w.ReadFileID(ctx)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ func (w *volumeJob) copyFile(ctx context.Context, from storage.LocalVolume) erro
 	if err := before.CheckClonable(from.Name); err != nil {
 		return err
 	}
-	if err := w.checkUnwritten(ctx, w.c, from, before.ID); err != nil {
+	if err := w.checkNotWrittenByGuest(ctx, w.c, from, before.ID); err != nil {
 		return err
 	}
 	if before.LooksLikeOtherFormat() {
@@ -29,7 +29,7 @@ func (w *volumeJob) copyFile(ctx context.Context, from storage.LocalVolume) erro
 			return hypervisor.RefuseVolumeSuffix(w.Name, before.ContentFormat)
 		}
 	} else {
-		sound, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.ImageHeader, error) { return hostfile.InspectImage(from.Path()) })
+		sound, err := hostfile.RunWithinLookupTimeout(ctx, func() (hostfile.ImageHeader, error) { return hostfile.InspectImage(from.Path()) })
 		if err != nil {
 			return translateReadError(from, err)
 		}
@@ -43,7 +43,7 @@ func (w *volumeJob) copyFile(ctx context.Context, from storage.LocalVolume) erro
 	if err != nil {
 		return err
 	}
-	if err := w.checkUnwritten(ctx, w.c, from, before.ID); err != nil {
+	if err := w.checkNotWrittenByGuest(ctx, w.c, from, before.ID); err != nil {
 		return err
 	}
 	after, err := w.volumeFile(ctx, w.c, from)
@@ -60,7 +60,7 @@ func (w *volumeJob) writeCopy(ctx context.Context, from storage.LocalVolume, was
 		return translateReadError(from, err)
 	}
 	defer src.Close()
-	dst, room, err := w.createUnfinished()
+	dst, room, err := w.createUnfinishedFile()
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func (b *Backend) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) e
 			return err
 		}
 		defer unlock()
-		return w.createFilled(ctx, func() error { return w.convertSource(ctx, from) })
+		return w.createFilledVolume(ctx, func() error { return w.convertSource(ctx, from) })
 	})
 }
 
@@ -50,7 +50,7 @@ func (w *volumeJob) convertSource(ctx context.Context, from storage.LocalVolume)
 	if err := w.refuseFileOfRunningGuest(ctx, from, before.ID); err != nil {
 		return err
 	}
-	_, err = hostfile.WithinContext(ctx, func() (struct{}, error) { return struct{}{}, w.convertFile(ctx, from, before) })
+	_, err = hostfile.RunWithinContext(ctx, func() (struct{}, error) { return struct{}{}, w.convertFile(ctx, from, before) })
 	if err != nil {
 		return err
 	}
@@ -90,15 +90,15 @@ func (w *volumeJob) convertFile(ctx context.Context, from storage.LocalVolume, i
 	if err != nil {
 		return err
 	}
-	if err := w.createEmpty(ctx, newVolumeSpec{format: "qcow2", size: facts.Size}); err != nil {
+	if err := w.createUnfinishedVolume(ctx, newVolumeSpec{format: "qcow2", size: facts.Size}); err != nil {
 		return err
 	}
-	return w.fillConverted(ctx, part, facts, need)
+	return w.writeConvertedDisk(ctx, part, facts, need)
 }
 
-// fillConverted writes the disk into the empty, unfinished volume.
-func (w *volumeJob) fillConverted(ctx context.Context, part image.DiskPart, facts image.Facts, need int64) (err error) {
-	to, err := hostfile.OpenToWrite(w.Unfinished().Path())
+// writeConvertedDisk writes the disk into the empty, unfinished volume.
+func (w *volumeJob) writeConvertedDisk(ctx context.Context, part image.DiskPart, facts image.Facts, need int64) (err error) {
+	to, err := hostfile.OpenToWrite(w.WithUnfinishedName().Path())
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (w *volumeJob) fillConverted(ctx context.Context, part image.DiskPart, fact
 	if err != nil {
 		return err
 	}
-	made, err := hostfile.ReadHeader(w.Unfinished().Path(), false)
+	made, err := hostfile.ReadHeader(w.WithUnfinishedName().Path(), false)
 	switch {
 	case err != nil:
 		return err

@@ -32,7 +32,7 @@ func (b *Backend) HashVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 		if at.IsInBlockPool() {
 			return errNotFilePool(in.Pool)
 		}
-		defer b.expireVolume(in.Pool)
+		defer b.expirePoolCaches(in.Pool)
 		h, err := w.readAndHash(ctx, at, "reading "+in.Name, nil)
 		if err != nil {
 			return err
@@ -44,7 +44,7 @@ func (b *Backend) HashVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 			return err
 		}
 		if want, has := strings.CutPrefix(in.Params.Checksum, "sha256:"); has && want != h.SHA256 {
-			return hypervisor.DifferentVolumeError(in.Name, h.SHA256, want)
+			return hypervisor.VolumeDiffersFromImageError(in.Name, h.SHA256, want)
 		}
 		return nil
 	})
@@ -71,12 +71,12 @@ func (w *volumeJob) readAndHash(ctx context.Context, from storage.LocalVolume, n
 	if err := w.refuseFileOfRunningGuest(ctx, from, before.ID); err != nil {
 		return none, err
 	}
-	stamped, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.Version, error) { return hostfile.VersionAt(from.Path()), nil })
+	stamped, err := hostfile.RunWithinLookupTimeout(ctx, func() (hostfile.Version, error) { return hostfile.VersionAt(from.Path()), nil })
 	if err != nil {
 		return none, err
 	}
 	sum := sha256.New()
-	id, err := hostfile.WithinContext(ctx, func() (hostfile.Version, error) { return w.hashFile(ctx, from, before.Bytes, note, sum, dst) })
+	id, err := hostfile.RunWithinContext(ctx, func() (hostfile.Version, error) { return w.hashFile(ctx, from, before.Bytes, note, sum, dst) })
 	if err != nil {
 		return none, err
 	}
@@ -165,7 +165,7 @@ func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 			return err
 		}
 		if of := in.Params.Snapshot; of != nil {
-			release, err := b.readSnapshot(ctx, *of, &from)
+			release, err := b.resolveSnapshotVolume(ctx, *of, &from)
 			if err != nil {
 				return err
 			}
@@ -176,7 +176,7 @@ func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 			return err
 		}
 		defer unlock()
-		defer b.expireVolume(from.Pool) // the copy also yields the checksum of the source
+		defer b.expirePoolCaches(from.Pool) // the copy also yields the checksum of the source
 		if in.Params.Flatten {
 			return w.flattenDisk(ctx, from, pool)
 		}
@@ -191,8 +191,8 @@ func (w *volumeJob) copyVolume(ctx context.Context, from storage.LocalVolume) er
 		return err
 	}
 	var source hypervisor.VolumeChecksum
-	err = w.createFilled(ctx, func() error {
-		source, err = w.copyIntoUnfinished(ctx, from)
+	err = w.createFilledVolume(ctx, func() error {
+		source, err = w.copyIntoUnfinishedFile(ctx, from)
 		return err
 	})
 	if err != nil {
@@ -200,7 +200,7 @@ func (w *volumeJob) copyVolume(ctx context.Context, from storage.LocalVolume) er
 	}
 	own := source
 	own.Ref = w.Ref()
-	id, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.Version, error) { return hostfile.VersionAt(w.Path()), nil })
+	id, err := hostfile.RunWithinLookupTimeout(ctx, func() (hostfile.Version, error) { return hostfile.VersionAt(w.Path()), nil })
 	if err != nil {
 		return err
 	}
@@ -208,8 +208,8 @@ func (w *volumeJob) copyVolume(ctx context.Context, from storage.LocalVolume) er
 	return w.in.RecordChecksums(source, own)
 }
 
-// copyIntoUnfinished copies the source into the unfinished file and returns the checksum of the source.
-func (w *volumeJob) copyIntoUnfinished(ctx context.Context, from storage.LocalVolume) (hypervisor.VolumeChecksum, error) {
+// copyIntoUnfinishedFile copies the source into the unfinished file and returns the checksum of the source.
+func (w *volumeJob) copyIntoUnfinishedFile(ctx context.Context, from storage.LocalVolume) (hypervisor.VolumeChecksum, error) {
 	sound, err := w.readImageSource(ctx, w.c, from)
 	if err != nil {
 		return hypervisor.VolumeChecksum{}, err
@@ -221,7 +221,7 @@ func (w *volumeJob) copyIntoUnfinished(ctx context.Context, from storage.LocalVo
 		f    *os.File
 		room int64
 	}
-	o, err := hostfile.WithinLookupTimeout(ctx, func() (o opened, err error) { o.f, o.room, err = w.createUnfinished(); return o, err })
+	o, err := hostfile.RunWithinLookupTimeout(ctx, func() (o opened, err error) { o.f, o.room, err = w.createUnfinishedFile(); return o, err })
 	if err != nil {
 		return hypervisor.VolumeChecksum{}, err
 	}
@@ -237,7 +237,7 @@ func (w *volumeJob) copyIntoUnfinished(ctx context.Context, from storage.LocalVo
 		return h, errors.Join(ctx.Err(), err) // the file may hang on the storage, so it is abandoned
 	}
 	if err == nil {
-		_, err = hostfile.WithinContext(ctx, func() (struct{}, error) {
+		_, err = hostfile.RunWithinContext(ctx, func() (struct{}, error) {
 			return struct{}{}, errors.Join(to.File.Truncate(to.Bytes), to.WriteHead(), to.File.Sync())
 		})
 	}
@@ -250,7 +250,7 @@ func (w *volumeJob) flattenDisk(ctx context.Context, from storage.LocalVolume, p
 	if there, err := w.isAlreadyCreated(ctx); err != nil || there {
 		return err
 	}
-	err := w.createFilled(ctx, func() error {
+	err := w.createFilledVolume(ctx, func() error {
 		before, err := w.volumeFile(ctx, w.c, from)
 		if err != nil {
 			return err
@@ -258,16 +258,16 @@ func (w *volumeJob) flattenDisk(ctx context.Context, from storage.LocalVolume, p
 		if err := w.refuseFileOfRunningGuest(ctx, from, before.ID); err != nil {
 			return err
 		}
-		if _, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, checkDiskChain(from, before) }); err != nil {
+		if _, err := hostfile.RunWithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, checkDiskChain(from, before) }); err != nil {
 			return err
 		}
 		source, err := w.checkSameFormat(ctx, w.c, pool, from.Name, before.ImageHeader)
 		if err != nil {
 			return err
 		}
-		stop := reportAllocation(w.Unfinished().Path(), before.Alloc, func(percent int) { w.in.Progress(percent, "copying "+from.Name) })
+		stop := reportAllocation(w.WithUnfinishedName().Path(), before.Alloc, func(percent int) { w.in.Progress(percent, "copying "+from.Name) })
 		err = w.c.Do(ctx, func(l *golibvirt.Libvirt) error {
-			_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.Unfinished().Name, newVolumeSpec{format: "qcow2", size: before.Size}), source, 0)
+			_, err := l.StorageVolCreateXMLFrom(w.pool, volumeXML(w.WithUnfinishedName().Name, newVolumeSpec{format: "qcow2", size: before.Size}), source, 0)
 			return err
 		})
 		stop()

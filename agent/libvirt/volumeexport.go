@@ -36,7 +36,7 @@ func (b *Backend) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) er
 				return fmt.Errorf("disk %d: %w", i+1, err)
 			}
 		}
-		return w.createFilled(ctx, func() error { return x.writeArchiveFile(ctx) })
+		return w.createFilledVolume(ctx, func() error { return x.writeArchiveFile(ctx) })
 	})
 }
 
@@ -78,7 +78,7 @@ func (x *exportJob) lockDisk(ctx context.Context, i int, ref fleet.Volref) error
 	if err := x.refuseFileOfRunningGuest(ctx, p, f.ID); err != nil {
 		return err
 	}
-	layer, err := hostfile.WithinLookupTimeout(ctx, func() (*image.ChainFile, error) {
+	layer, err := hostfile.RunWithinLookupTimeout(ctx, func() (*image.ChainFile, error) {
 		if err := checkDiskChain(p, f); err != nil {
 			return nil, err
 		}
@@ -115,14 +115,14 @@ func (x *exportJob) writeArchiveFile(ctx context.Context) error {
 		}
 		sum, largest = sum+n, max(largest, n)
 	}
-	to, room, err := x.createUnfinished()
+	to, room, err := x.createUnfinishedFile()
 	if err != nil {
 		return err
 	}
 	if need := sum + largest; need > room { // the disk being packed is stored twice
 		return errors.Join(errNoCopySpace(x.LocalVolume, room, need), to.Close())
 	}
-	_, err = hostfile.WithinContext(ctx, func() (struct{}, error) { return struct{}{}, errors.Join(x.writeArchive(ctx, to), to.Close()) })
+	_, err = hostfile.RunWithinContext(ctx, func() (struct{}, error) { return struct{}{}, errors.Join(x.writeArchive(ctx, to), to.Close()) })
 	if err != nil {
 		return err
 	}

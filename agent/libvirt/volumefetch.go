@@ -18,33 +18,33 @@ import (
 // complete.
 func (b *Backend) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.runVolumeJob(ctx, "download", in, (*volumeJob).refuseBlockPool, func(ctx context.Context, w *volumeJob) error {
-		return w.createFilled(ctx, func() error { return w.downloadVolume(ctx) })
+		return w.createFilledVolume(ctx, func() error { return w.downloadVolume(ctx) })
 	})
 }
 
 // downloadVolume downloads into the unfinished file and inspects the file before it becomes a volume. If the storage
 // hangs, downloadVolume abandons the file, which keeps its unfinished name.
 func (w *volumeJob) downloadVolume(ctx context.Context) error {
-	_, err := hostfile.WithinContext(ctx, func() (struct{}, error) {
-		f, room, err := w.createUnfinished()
+	_, err := hostfile.RunWithinContext(ctx, func() (struct{}, error) {
+		f, room, err := w.createUnfinishedFile()
 		if err != nil {
 			return struct{}{}, err
 		}
-		err = w.downloadInto(ctx, f, room)
+		err = w.downloadIntoFile(ctx, f, room)
 		return struct{}{}, errors.Join(err, f.Close())
 	})
 	return err
 }
 
-// createUnfinished creates the unfinished file in the pool's directory. A later replacement of the path does not
+// createUnfinishedFile creates the unfinished file in the pool's directory. A later replacement of the path does not
 // redirect the write. room is the maximum size of the file in bytes; some space stays reserved for guests.
-func (w *volumeJob) createUnfinished() (f *os.File, room int64, err error) {
+func (w *volumeJob) createUnfinishedFile() (f *os.File, room int64, err error) {
 	root, err := os.OpenRoot(w.LocalVolume.Pool.Spec.Path)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	if f, err = root.OpenFile(w.Unfinished().Name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+	if f, err = root.OpenFile(w.WithUnfinishedName().Name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return nil, 0, err
 	}
 	if room, err = usableBytes(f); err != nil {
@@ -59,8 +59,8 @@ func usableBytes(f *os.File) (int64, error) {
 	return free - free/20, err
 }
 
-// downloadInto downloads the file, inspects it and writes its head.
-func (w *volumeJob) downloadInto(ctx context.Context, f *os.File, room int64) error {
+// downloadIntoFile downloads the file, inspects it and writes its head.
+func (w *volumeJob) downloadIntoFile(ctx context.Context, f *os.File, room int64) error {
 	o := w.in.Params
 	to := &hostfile.WithheldHeadFile{File: f}
 	err := w.fetcher.Get(ctx, fetch.Request{URL: o.URL, Checksum: o.Checksum, ChecksumURL: o.ChecksumURL, FreeBytes: room}, to, func(done, total, rate int64) {
@@ -69,12 +69,12 @@ func (w *volumeJob) downloadInto(ctx context.Context, f *os.File, room int64) er
 	if err != nil {
 		return err
 	}
-	return w.acceptReceived(ctx, to, "downloaded", to.File.Sync)
+	return w.acceptReceivedFile(ctx, to, "downloaded", to.File.Sync)
 }
 
-// acceptReceived inspects the received data, and then writes the withheld head of the file. action is a past participle
+// acceptReceivedFile inspects the received data, and then writes the withheld head of the file. action is a past participle
 // such as "downloaded", for errors. sync syncs the file in its final form.
-func (w *volumeJob) acceptReceived(ctx context.Context, to *hostfile.WithheldHeadFile, action string, sync func() error) error {
+func (w *volumeJob) acceptReceivedFile(ctx context.Context, to *hostfile.WithheldHeadFile, action string, sync func() error) error {
 	w.in.Progress(99, "checking the file that was "+action)
 	machine := fleet.ApplianceFormatByName(w.Name)
 	inspect := w.inspectImageData
@@ -114,7 +114,7 @@ func (w *volumeJob) inspectAppliance(ctx context.Context, to *hostfile.WithheldH
 		return image.Facts{}, fleet.Errorf(fleet.Invalid, "The file that was %s is refused. %s", action, a.Error)
 	}
 	if fleet.ApplianceFormatByName(w.Name) != fleet.FormatOVA {
-		return image.ReadConvertible(to, to.Bytes)
+		return image.ReadConvertibleFacts(to, to.Bytes)
 	}
 	return image.Facts{Format: "raw", Size: to.Bytes}, image.VerifyManifest(ctx, to, to.Bytes, func(done int64) {
 		w.in.Progress(99, "comparing the archive with its manifest: "+fleet.FormatBytes(done)+" of "+fleet.FormatBytes(to.Bytes))

@@ -15,7 +15,7 @@ func (b *Backend) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to f
 		return err
 	}
 	if at.IsInBlockPool() {
-		return hypervisor.RefuseBlockVolume(in.Pool.Name)
+		return hypervisor.RefuseSendOfBlockVolume(in.Pool.Name)
 	}
 	return b.readVolumeFile(ctx, "send", at, in, func(ctx context.Context, w *volumeJob) error {
 		f, err := w.volumeFile(ctx, w.c, at)

@@ -36,7 +36,7 @@ func (b *Backend) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) er
 				return err
 			}
 		}
-		if _, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, hostfile.UnlinkOldName(from.Path(), w.Path()) }); err != nil {
+		if _, err := hostfile.RunWithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, hostfile.UnlinkOldName(from.Path(), w.Path()) }); err != nil {
 			return fmt.Errorf("remove the old name: %w", err)
 		}
 		w.pools.Refresh(ctx, w.c, w.pool)
@@ -50,9 +50,9 @@ func (w *volumeJob) refuseRename(context.Context) error {
 
 // renameFile renames an unused file. It first records the file's identity, so that a retried job recognizes the file.
 func (w *volumeJob) renameFile(ctx context.Context, from storage.LocalVolume) error {
-	f, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.VolumeFile, error) { return hostfile.ReadVolumeFile(from.Path()) })
+	f, err := hostfile.RunWithinLookupTimeout(ctx, func() (hostfile.VolumeFile, error) { return hostfile.ReadVolumeFile(from.Path()) })
 	switch {
-	case hostfile.IsMissing(err):
+	case hostfile.IsFileMissingError(err):
 		return hypervisor.NoVolumeError(from.Name, from.Pool.Name)
 	case err != nil && (f.ID == (hostfile.ID{}) || errors.Is(err, hostfile.ErrNotRegular)):
 		return translateReadError(from, err)
@@ -63,14 +63,14 @@ func (w *volumeJob) renameFile(ctx context.Context, from storage.LocalVolume) er
 	if err := w.checkUnusedVolume(ctx, w.c, from, f.ID); err != nil {
 		return err
 	}
-	word, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(from.Path()) })
+	word, err := hostfile.RunWithinLookupTimeout(ctx, func() (string, error) { return inodeOf(from.Path()) })
 	if err != nil {
 		return err
 	}
 	if err := w.in.RecordFile(word); err != nil {
 		return err
 	}
-	_, err = hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, hostfile.RenameNoReplace(from.Path(), w.Path()) })
+	_, err = hostfile.RunWithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, hostfile.RenameNoReplace(from.Path(), w.Path()) })
 	if errors.Is(err, fs.ErrExist) {
 		return hypervisor.RefuseTakenVolumeName(w.Name, w.LocalVolume.Pool.Name)
 	}

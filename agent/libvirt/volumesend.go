@@ -81,14 +81,14 @@ func (b *Backend) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) e
 			return err
 		}
 		var received hypervisor.ReceivedFile
-		err = w.createFilled(ctx, func() error {
+		err = w.createFilledVolume(ctx, func() error {
 			received, err = w.receiveFile(ctx)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		id, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.Version, error) { return hostfile.VersionAt(w.Path()), nil })
+		id, err := hostfile.RunWithinLookupTimeout(ctx, func() (hostfile.Version, error) { return hostfile.VersionAt(w.Path()), nil })
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (w *volumeJob) receiveFile(ctx context.Context) (hypervisor.ReceivedFile, e
 		f    *os.File
 		room int64
 	}
-	o, err := hostfile.WithinLookupTimeout(ctx, func() (o opened, err error) { o.f, o.room, err = w.createUnfinished(); return o, err })
+	o, err := hostfile.RunWithinLookupTimeout(ctx, func() (o opened, err error) { o.f, o.room, err = w.createUnfinishedFile(); return o, err })
 	if err != nil {
 		return hypervisor.ReceivedFile{}, err
 	}
@@ -110,14 +110,14 @@ func (w *volumeJob) receiveFile(ctx context.Context) (hypervisor.ReceivedFile, e
 	err = hostfile.WaitUnlessHung(ctx, func() error {
 		defer o.f.Close()
 		var err error
-		received, err = w.receiveInto(ctx, o.f, o.room)
+		received, err = w.receiveIntoFile(ctx, o.f, o.room)
 		return err
 	})
 	return received, err
 }
 
-// receiveInto receives the file, verifies its checksum and inspects it.
-func (w *volumeJob) receiveInto(ctx context.Context, f *os.File, room int64) (hypervisor.ReceivedFile, error) {
+// receiveIntoFile receives the file, verifies its checksum and inspects it.
+func (w *volumeJob) receiveIntoFile(ctx context.Context, f *os.File, room int64) (hypervisor.ReceivedFile, error) {
 	to := &hostfile.ReceivedFile{File: f}
 	received, err := w.in.Receive(ctx, to, room)
 	if err != nil {
@@ -127,7 +127,7 @@ func (w *volumeJob) receiveInto(ctx context.Context, f *os.File, room int64) (hy
 		return received, hypervisor.RefuseDifferentCopy(w.Name, received.SHA256(), want)
 	}
 	head := &hostfile.WithheldHeadFile{File: f, Head: to.Head[:min(received.Bytes, hostfile.WithheldHeadBytes)], Bytes: received.Bytes}
-	if err := w.acceptReceived(ctx, head, "sent", f.Sync); err != nil {
+	if err := w.acceptReceivedFile(ctx, head, "sent", f.Sync); err != nil {
 		return received, err
 	}
 	if t := w.in.Params.Transfer; t == nil || !t.Check {

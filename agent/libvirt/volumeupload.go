@@ -31,7 +31,7 @@ func (b *Backend) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) er
 			err = w.renameToFinalName(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			w.removeUnfinished(ctx)
+			w.removeUnfinishedFile(ctx)
 		}
 		if err == nil {
 			w.pools.Refresh(ctx, w.c, w.pool)
@@ -67,26 +67,26 @@ func (w *volumeJob) openUpload(ctx context.Context) (*hostfile.ResumableUpload, 
 		return nil, fleet.Errorf(fleet.Invalid, "An upload needs a size, and a checksum of the kind SHA-256 or SHA-512.")
 	}
 	sum := hostfile.UploadChecksum{Algorithm: algorithm, Want: digest, Hash: fetch.NewHash(algorithm)}
-	to, err := hostfile.WithinContext(ctx, func() (*hostfile.ResumableUpload, error) { return w.continueUpload(sum) })
+	to, err := hostfile.RunWithinContext(ctx, func() (*hostfile.ResumableUpload, error) { return w.continueUpload(sum) })
 	if err != nil || to != nil {
 		return to, err
 	}
-	if err := w.removeVolume(ctx, w.c, w.Unfinished()); err != nil {
+	if err := w.removeVolume(ctx, w.c, w.WithUnfinishedName()); err != nil {
 		return nil, err
 	}
-	return hostfile.WithinContext(ctx, func() (*hostfile.ResumableUpload, error) {
-		f, room, err := w.createUnfinished()
+	return hostfile.RunWithinContext(ctx, func() (*hostfile.ResumableUpload, error) {
+		f, room, err := w.createUnfinishedFile()
 		if err != nil {
 			return nil, err
 		}
-		to := hostfile.NewResumable(f, w.LocalVolume.Pool.Name, o, sum)
+		to := hostfile.NewResumableUpload(f, w.LocalVolume.Pool.Name, o, sum)
 		if o.SizeBytes > room {
 			err = fetch.NoSpaceError("upload", fleet.FormatBytes(o.SizeBytes), room)
 		} else {
 			err = to.Sync()
 		}
 		if err != nil {
-			return nil, errors.Join(err, f.Close(), os.Remove(w.Unfinished().Path()))
+			return nil, errors.Join(err, f.Close(), os.Remove(w.WithUnfinishedName().Path()))
 		}
 		return to, nil
 	})
@@ -99,10 +99,10 @@ func (w *volumeJob) continueUpload(sum hostfile.UploadChecksum) (_ *hostfile.Res
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	name := w.Unfinished().Name
+	name := w.WithUnfinishedName().Name
 	info, err := root.Lstat(name)
 	switch {
-	case hostfile.IsMissing(err):
+	case hostfile.IsFileMissingError(err):
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -113,12 +113,12 @@ func (w *volumeJob) continueUpload(sum hostfile.UploadChecksum) (_ *hostfile.Res
 	if err != nil {
 		return nil, err
 	}
-	to, err := hostfile.ReadResumable(f, w.LocalVolume.Pool.Name, w.in.Params, sum)
+	to, err := hostfile.ReadResumableUpload(f, w.LocalVolume.Pool.Name, w.in.Params, sum)
 	if err == nil && to == nil && w.in.RecordedFile != "" && info.Size() == w.in.Params.SizeBytes {
 		// The earlier attempt was interrupted just before its end. The data was received and inspected; only the final
 		// name is missing.
-		if word, err := inodeOf(w.Unfinished().Path()); err == nil && word == w.in.RecordedFile {
-			to = hostfile.CompleteResumable(f, w.in.Params)
+		if word, err := inodeOf(w.WithUnfinishedName().Path()); err == nil && word == w.in.RecordedFile {
+			to = hostfile.NewCompletedUpload(f, w.in.Params)
 		}
 	}
 	if err != nil || to == nil {
@@ -139,10 +139,10 @@ func (w *volumeJob) receiveUpload(ctx context.Context, to *hostfile.ResumableUpl
 			return upload.ChecksumMismatch(to.Sum.Algorithm, got, to.Sum.Want)
 		}
 	}
-	_, err := hostfile.WithinContext(ctx, func() (struct{}, error) {
-		return struct{}{}, w.acceptReceived(ctx, &to.WithheldHeadFile, "uploaded", func() error {
+	_, err := hostfile.RunWithinContext(ctx, func() (struct{}, error) {
+		return struct{}{}, w.acceptReceivedFile(ctx, &to.WithheldHeadFile, "uploaded", func() error {
 			return to.Complete(func() error {
-				file, err := inodeOf(w.Unfinished().Path())
+				file, err := inodeOf(w.WithUnfinishedName().Path())
 				if err != nil {
 					return err
 				}

@@ -52,7 +52,7 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn.Conn, p storage.Local
 				}
 				continue
 			}
-			chain, err := hostfile.WithinLookupTimeout(ctx, func() ([]hostfile.ID, error) { return hostfile.BackingChainIDs(at, use.Opaque), nil })
+			chain, err := hostfile.RunWithinLookupTimeout(ctx, func() ([]hostfile.ID, error) { return hostfile.BackingChainIDs(at, use.Opaque), nil })
 			if err != nil {
 				return nil, fleet.Errorf(fleet.Unavailable, "It is unknown whether the VM %s uses %s: the storage of the VM's file %s does not answer. Try again when the storage answers.",
 					s.ref.Name, p.Name, filepath.Base(at))
@@ -161,7 +161,7 @@ func (b *Backend) overlayOf(ctx context.Context, c *conn.Conn, p storage.LocalVo
 		if dir.Path == "" || dir.Blocks != nil {
 			continue
 		}
-		name, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return findOverlayInDir(dir.Path, id, is) })
+		name, err := hostfile.RunWithinLookupTimeout(ctx, func() (string, error) { return findOverlayInDir(dir.Path, id, is) })
 		if err != nil {
 			return "", fleet.Errorf(fleet.Unavailable, "The pool %s cannot be read, so it is unknown whether one of its volumes is backed by %s. Repair the pool, or remove the pool from this host: %s", pool, p.Name, err)
 		}
@@ -176,7 +176,7 @@ func (b *Backend) overlayOf(ctx context.Context, c *conn.Conn, p storage.LocalVo
 // empty: there is none.
 func findOverlayInDir(dir string, id hostfile.ID, is hostfile.Formats) (string, error) {
 	entries, err := os.ReadDir(dir)
-	if hostfile.IsMissing(err) {
+	if hostfile.IsFileMissingError(err) {
 		return "", nil
 	}
 	if err != nil {
@@ -198,8 +198,8 @@ func findOverlayInDir(dir string, id hostfile.ID, is hostfile.Formats) (string, 
 // volumeFile reads the file of a volume, which must be a regular file of its pool. If a definition has the volume as
 // raw, volumeFile ignores the content, which the guest wrote.
 func (b *Backend) volumeFile(ctx context.Context, c *conn.Conn, p storage.LocalVolume) (hostfile.VolumeFile, error) {
-	f, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.VolumeFile, error) { return hostfile.ReadVolumeFile(p.Path()) })
-	if hostfile.IsMissing(err) {
+	f, err := hostfile.RunWithinLookupTimeout(ctx, func() (hostfile.VolumeFile, error) { return hostfile.ReadVolumeFile(p.Path()) })
+	if hostfile.IsFileMissingError(err) {
 		return f, hypervisor.NoVolumeError(p.Name, p.Pool.Name)
 	}
 	if errors.Is(err, image.ErrHeaderTruncated) || err == nil && f.Format != fleet.Raw {
@@ -235,12 +235,12 @@ func (b *Backend) checkUnusedVolume(ctx context.Context, c *conn.Conn, p storage
 	if other != "" {
 		return hypervisor.RefuseBackingVolume(p.Name, other)
 	}
-	return checkNotOpen(ctx, p)
+	return checkVolumeNotOpen(ctx, p)
 }
 
-// checkUnwritten refuses a volume that a running guest may write to. Stopped guests do not write, and guests only read
+// checkNotWrittenByGuest refuses a volume that a running guest may write to. Stopped guests do not write, and guests only read
 // a medium.
-func (b *Backend) checkUnwritten(ctx context.Context, c *conn.Conn, p storage.LocalVolume, id hostfile.ID) error {
+func (b *Backend) checkNotWrittenByGuest(ctx context.Context, c *conn.Conn, p storage.LocalVolume, id hostfile.ID) error {
 	users, err := b.volumeUsers(ctx, c, p, id)
 	if err != nil {
 		return err
@@ -253,9 +253,9 @@ func (b *Backend) checkUnwritten(ctx context.Context, c *conn.Conn, p storage.Lo
 	return nil
 }
 
-// checkNotOpen returns an error if a QEMU has the volume open.
-func checkNotOpen(ctx context.Context, p storage.LocalVolume) error {
-	open, err := hostfile.WithinLookupTimeout(ctx, func() (bool, error) { return hostfile.IsOpenByQEMU(p.Path()) })
+// checkVolumeNotOpen returns an error if a QEMU has the volume open.
+func checkVolumeNotOpen(ctx context.Context, p storage.LocalVolume) error {
+	open, err := hostfile.RunWithinLookupTimeout(ctx, func() (bool, error) { return hostfile.IsOpenByQEMU(p.Path()) })
 	if err != nil {
 		return fmt.Errorf("check whether %s is in use: %w", p.Name, err)
 	}
@@ -301,7 +301,7 @@ func (b *Backend) readImageSource(ctx context.Context, c *conn.Conn, p storage.L
 	if f.LooksLikeOtherFormat() {
 		return hostfile.ImageHeader{}, hypervisor.RefuseImageOfRawDisk(p.Name, f.ContentFormat)
 	}
-	h, err := hostfile.WithinContext(ctx, func() (hostfile.ImageHeader, error) { return hostfile.InspectImage(p.Path()) })
+	h, err := hostfile.RunWithinContext(ctx, func() (hostfile.ImageHeader, error) { return hostfile.InspectImage(p.Path()) })
 	if err != nil {
 		return h, translateReadError(p, err)
 	}

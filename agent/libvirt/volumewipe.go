@@ -15,7 +15,7 @@ import (
 // WipeVolume implements hypervisor.Storage. It overwrites all data of the file, including qcow2 metadata, with zeros
 // and then creates an empty qcow2 volume. It ends as soon as ctx ends; the data overwritten until then is lost.
 func (b *Backend) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return b.runVolumeJob(ctx, "wipe", in, (*volumeJob).wipeBlock, func(ctx context.Context, w *volumeJob) error {
+	return b.runVolumeJob(ctx, "wipe", in, (*volumeJob).wipeBlockVolume, func(ctx context.Context, w *volumeJob) error {
 		f, err := w.volumeFile(ctx, w.c, w.LocalVolume)
 		if err != nil {
 			return err
@@ -41,7 +41,7 @@ func (b *Backend) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 		if f.Format != "qcow2" {
 			return nil
 		}
-		return w.recreateEmpty(ctx, f)
+		return w.recreateEmptyVolume(ctx, f)
 	})
 }
 
@@ -67,22 +67,22 @@ func (w *volumeJob) overwriteWithZeros(ctx context.Context, was hostfile.VolumeF
 	return transfer.ZeroFile(ctx, f, info.Size(), w.newMeter("overwriting with zeros: "+w.Name, was.Alloc))
 }
 
-// recreateEmpty replaces the wiped file by an empty volume. It fails if another file has replaced the wiped one.
-func (w *volumeJob) recreateEmpty(ctx context.Context, was hostfile.VolumeFile) error {
-	if err := w.removeVolume(ctx, w.c, w.Unfinished()); err != nil {
+// recreateEmptyVolume replaces the wiped file by an empty volume. It fails if another file has replaced the wiped one.
+func (w *volumeJob) recreateEmptyVolume(ctx context.Context, was hostfile.VolumeFile) error {
+	if err := w.removeVolume(ctx, w.c, w.WithUnfinishedName()); err != nil {
 		return err
 	}
-	err := w.createEmpty(ctx, newVolumeSpec{format: was.Format, size: was.Size})
+	err := w.createUnfinishedVolume(ctx, newVolumeSpec{format: was.Format, size: was.Size})
 	if err == nil {
-		_, err = hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) {
-			if info, err := os.Lstat(w.Path()); err != nil && !hostfile.IsMissing(err) || err == nil && hostfile.IdentityOf(info) != was.ID {
+		_, err = hostfile.RunWithinLookupTimeout(ctx, func() (struct{}, error) {
+			if info, err := os.Lstat(w.Path()); err != nil && !hostfile.IsFileMissingError(err) || err == nil && hostfile.IdentityOf(info) != was.ID {
 				return struct{}{}, errors.Join(err, fleet.Errorf(fleet.Conflict, "Another file replaced the volume %s during the job. That file was not changed.", w.Name))
 			}
-			return struct{}{}, os.Rename(w.Unfinished().Path(), w.Path())
+			return struct{}{}, os.Rename(w.WithUnfinishedName().Path(), w.Path())
 		})
 	}
 	if err != nil {
-		w.removeUnfinished(ctx)
+		w.removeUnfinishedFile(ctx)
 		return fmt.Errorf("all data of the volume is wiped, but the empty volume was not created: %w", err)
 	}
 	w.pools.Refresh(ctx, w.c, w.pool)

@@ -43,7 +43,7 @@ func (b *Backend) runVolumeJob(ctx context.Context, verb string, in hypervisor.V
 	if err != nil {
 		return err
 	}
-	unlock, err := b.volumeLocks.LockExclusive(ctx, at.FinalName().Path())
+	unlock, err := b.volumeLocks.LockExclusive(ctx, at.WithFinalName().Path())
 	if err != nil {
 		return conn.WrapAction(act, err)
 	}
@@ -54,7 +54,7 @@ func (b *Backend) runVolumeJob(ctx context.Context, verb string, in hypervisor.V
 			return err
 		}
 		w := &volumeJob{Backend: b, LocalVolume: at, c: c, in: in, pool: pool}
-		defer b.expireVolume(in.Pool)
+		defer b.expirePoolCaches(in.Pool)
 		if at.IsInBlockPool() {
 			return block(w, ctx)
 		}
@@ -90,8 +90,8 @@ func (b *Backend) readVolumeFile(ctx context.Context, verb string, volume storag
 	}))
 }
 
-// expireVolume makes the next pool check re-read the pool, and drops cached facts about the pool's files.
-func (b *Backend) expireVolume(p fleet.Pool) {
+// expirePoolCaches makes the next pool check re-read the pool, and drops cached facts about the pool's files.
+func (b *Backend) expirePoolCaches(p fleet.Pool) {
 	b.pools.ExpirePool(p.Name)
 	if !p.Spec.Kind.Info().FilePool {
 		return
@@ -103,39 +103,39 @@ func (b *Backend) expireVolume(p fleet.Pool) {
 
 // CreateVolume implements hypervisor.Storage.
 func (b *Backend) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return b.runVolumeJob(ctx, "create", in, (*volumeJob).createBlock, func(ctx context.Context, w *volumeJob) error {
+	return b.runVolumeJob(ctx, "create", in, (*volumeJob).createEmptyBlockVolume, func(ctx context.Context, w *volumeJob) error {
 		n := newVolumeSpec{format: in.Params.Format, size: in.Params.SizeBytes, full: in.Params.Full}
 		if n.format != "qcow2" && n.format != "raw" || n.size <= 0 {
 			return fleet.Errorf(fleet.Invalid, "A volume needs the format qcow2 or raw, and a size above 0.")
 		}
-		return w.createFilled(ctx, func() error {
+		return w.createFilledVolume(ctx, func() error {
 			note, total := "creating "+w.Name, int64(0)
 			if n.full {
 				note, total = "allocating "+w.Name, n.size
 			}
-			stop := reportAllocation(w.Unfinished().Path(), total, func(percent int) { in.Progress(percent, note) })
+			stop := reportAllocation(w.WithUnfinishedName().Path(), total, func(percent int) { in.Progress(percent, note) })
 			defer stop()
-			return w.createEmpty(ctx, n)
+			return w.createUnfinishedVolume(ctx, n)
 		})
 	})
 }
 
-// createEmpty makes libvirt create an empty volume under the unfinished name.
-func (w *volumeJob) createEmpty(ctx context.Context, n newVolumeSpec) error {
+// createUnfinishedVolume makes libvirt create an empty volume under the unfinished name.
+func (w *volumeJob) createUnfinishedVolume(ctx context.Context, n newVolumeSpec) error {
 	flags := golibvirt.StorageVolCreateFlags(0)
 	if n.full && n.format == "qcow2" {
 		// With the full size allocated, libvirt makes QEMU allocate the data, too.
 		flags = golibvirt.StorageVolCreatePreallocMetadata
 	}
 	return w.c.Do(ctx, func(l *golibvirt.Libvirt) error {
-		_, err := l.StorageVolCreateXML(w.pool, volumeXML(w.Unfinished().Name, n), flags)
+		_, err := l.StorageVolCreateXML(w.pool, volumeXML(w.WithUnfinishedName().Name, n), flags)
 		return err
 	})
 }
 
 // CloneVolume implements hypervisor.Storage.
 func (b *Backend) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return b.runVolumeJob(ctx, "clone", in, (*volumeJob).cloneBlock, func(ctx context.Context, w *volumeJob) error {
+	return b.runVolumeJob(ctx, "clone", in, (*volumeJob).cloneBlockVolume, func(ctx context.Context, w *volumeJob) error {
 		if !fleet.IsVolumeName(in.Params.Source) || in.Params.Source == in.Name {
 			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", in.Params.Source)
 		}
@@ -145,18 +145,18 @@ func (b *Backend) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) err
 			return err
 		}
 		defer unlock()
-		return w.createFilled(ctx, func() error { return w.copyFile(ctx, from) })
+		return w.createFilledVolume(ctx, func() error { return w.copyFile(ctx, from) })
 	})
 }
 
-// createFilled creates a volume under its unfinished name and renames the file when it is complete. A failure leaves no
+// createFilledVolume creates a volume under its unfinished name and renames the file when it is complete. A failure leaves no
 // file.
-func (w *volumeJob) createFilled(ctx context.Context, fill func() error) error {
+func (w *volumeJob) createFilledVolume(ctx context.Context, fill func() error) error {
 	there, err := w.isAlreadyCreated(ctx)
 	if err != nil || there {
 		return err
 	}
-	if err := w.removeVolume(ctx, w.c, w.Unfinished()); err != nil {
+	if err := w.removeVolume(ctx, w.c, w.WithUnfinishedName()); err != nil {
 		return err
 	}
 	err = fill()
@@ -164,7 +164,7 @@ func (w *volumeJob) createFilled(ctx context.Context, fill func() error) error {
 		err = w.renameToFinalName(ctx)
 	}
 	if err != nil {
-		w.removeUnfinished(ctx)
+		w.removeUnfinishedFile(ctx)
 		return err
 	}
 	w.pools.Refresh(ctx, w.c, w.pool)
@@ -174,14 +174,16 @@ func (w *volumeJob) createFilled(ctx context.Context, fill func() error) error {
 // isAlreadyCreated reports whether this job has already created the volume. It refuses another volume with the same
 // name.
 func (w *volumeJob) isAlreadyCreated(ctx context.Context) (bool, error) {
-	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(w.Path()) })
+	file, err := hostfile.RunWithinLookupTimeout(ctx, func() (string, error) { return inodeOf(w.Path()) })
 	switch {
-	case hostfile.IsMissing(err):
+	case hostfile.IsFileMissingError(err):
 		return false, nil
 	case err != nil:
 		return false, err
 	case w.in.RecordedFile != "" && file == w.in.RecordedFile: // the job was interrupted during the rename, when the file had both names
-		_, err := hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, hostfile.UnlinkOldName(w.Unfinished().Path(), w.Path()) })
+		_, err := hostfile.RunWithinLookupTimeout(ctx, func() (struct{}, error) {
+			return struct{}{}, hostfile.UnlinkOldName(w.WithUnfinishedName().Path(), w.Path())
+		})
 		return true, err
 	}
 	return false, hypervisor.RefuseTakenVolumeName(w.Name, w.LocalVolume.Pool.Name)
@@ -193,14 +195,14 @@ func (w *volumeJob) renameToFinalName(ctx context.Context) error {
 	if err := w.checkRawName(ctx); err != nil {
 		return err
 	}
-	file, err := hostfile.WithinLookupTimeout(ctx, func() (string, error) { return inodeOf(w.Unfinished().Path()) })
+	file, err := hostfile.RunWithinLookupTimeout(ctx, func() (string, error) { return inodeOf(w.WithUnfinishedName().Path()) })
 	if err != nil {
 		return err
 	}
 	if err := w.in.RecordFile(file); err != nil {
 		return err
 	}
-	_, err = hostfile.WithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameToFinal(w.LocalVolume) })
+	_, err = hostfile.RunWithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, renameUnfinishedFile(w.LocalVolume) })
 	return err
 }
 
@@ -210,7 +212,7 @@ func (w *volumeJob) checkRawName(ctx context.Context) error {
 	if !fleet.IsRawName(w.Name) || w.guestData {
 		return nil
 	}
-	h, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(w.Unfinished().Path(), false) })
+	h, err := hostfile.RunWithinLookupTimeout(ctx, func() (hostfile.ImageHeader, error) { return hostfile.ReadHeader(w.WithUnfinishedName().Path(), false) })
 	if err == nil && h.Format != fleet.Raw {
 		err = hypervisor.RefuseVolumeSuffix(w.Name, h.Format)
 	}
@@ -227,14 +229,14 @@ func inodeOf(path string) (string, error) {
 	return strconv.FormatUint(hostfile.IdentityOf(info).Ino, 10), nil
 }
 
-// removeUnfinished removes the unfinished file. It only logs a failure, for example while libvirt still writes the
+// removeUnfinishedFile removes the unfinished file. It only logs a failure, for example while libvirt still writes the
 // file. Then the next attempt removes the file, or a user who sees it in the volume list.
-func (w *volumeJob) removeUnfinished(ctx context.Context) {
+func (w *volumeJob) removeUnfinishedFile(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	err := w.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error { return w.removeVolume(ctx, c, w.Unfinished()) })
+	err := w.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error { return w.removeVolume(ctx, c, w.WithUnfinishedName()) })
 	if err != nil {
-		w.log.Warn("an unfinished volume cannot be removed yet", "pool", w.in.Pool.Name, "volume", w.Unfinished().Name, "error", err)
+		w.log.Warn("an unfinished volume cannot be removed yet", "pool", w.in.Pool.Name, "volume", w.WithUnfinishedName().Name, "error", err)
 	}
 }
 
@@ -275,11 +277,11 @@ func checkCanGrow(volume string, h hostfile.ImageHeader) error {
 
 // DeleteVolume implements hypervisor.Storage.
 func (b *Backend) DeleteVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	return b.runVolumeJob(ctx, "delete", in, (*volumeJob).deleteBlock, func(ctx context.Context, w *volumeJob) error {
-		f, err := hostfile.WithinLookupTimeout(ctx, func() (hostfile.VolumeFile, error) { return hostfile.ReadVolumeFile(w.Path()) })
+	return b.runVolumeJob(ctx, "delete", in, (*volumeJob).deleteBlockVolume, func(ctx context.Context, w *volumeJob) error {
+		f, err := hostfile.RunWithinLookupTimeout(ctx, func() (hostfile.VolumeFile, error) { return hostfile.ReadVolumeFile(w.Path()) })
 		var odd *os.PathError
 		switch {
-		case hostfile.IsMissing(err):
+		case hostfile.IsFileMissingError(err):
 			return w.deleteDiskSecret(ctx, w.c, w.Ref())
 		case errors.As(err, &odd) && errors.Is(err, hostfile.ErrNotRegular):
 			return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s. Links, directories and devices are not deleted.", w.Name, w.LocalVolume.Pool.Name)

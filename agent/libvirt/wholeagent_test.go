@@ -42,7 +42,7 @@ func runAgent(socket, dir string) error {
 	if err != nil {
 		return err
 	}
-	known, err := state.OpenPoolBook(filepath.Join(dir, "pools"))
+	known, err := state.OpenPoolRecords(filepath.Join(dir, "pools"))
 	if err != nil {
 		return err
 	}

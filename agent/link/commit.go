@@ -197,8 +197,8 @@ func runRollbackSteps(kernel kernel, c unconfirmedChange) (errs []error) {
 	return errs
 }
 
-// rollBackUnconfirmed rolls back an unconfirmed change that an earlier agent left.
-func (k *Devices) rollBackUnconfirmed() error {
+// rollBackUnconfirmedChange rolls back an unconfirmed change that an earlier agent left.
+func (k *Devices) rollBackUnconfirmedChange() error {
 	var c unconfirmedChange
 	found, err := loadJSON(k.options.Dir, journalFile, &c)
 	if err != nil || !found {

@@ -90,7 +90,7 @@ func TestRollbackOfExistingBridgeFromEveryStep(t *testing.T) {
 				break
 			}
 			f.doAll(steps[:cut])
-			if errs := runRollbackSteps(f, unconfirmedChange{Network: n, Before: beforeApply(p)}); len(errs) > 0 || f.String() != was {
+			if errs := runRollbackSteps(f, unconfirmedChange{Network: n, Before: stateBeforeApply(p)}); len(errs) > 0 || f.String() != was {
 				t.Errorf("%s, after %d steps and back: %v\n%s\nwant\n%s", name, cut, errs, f, was)
 			}
 		}

@@ -120,6 +120,6 @@ func (f *fakeKernel) runStep(s step) error {
 	return nil
 }
 
-func (f *fakeKernel) devicesTo(string) []string                      { return f.carrierDevices }
+func (f *fakeKernel) routeDevices(string) []string                   { return f.carrierDevices }
 func (f *fakeKernel) virtualFunctions(string) fleet.NetworkNICs      { return fleet.NetworkNICs{} }
 func (f *fakeKernel) checkOpenVSwitch(context.Context, string) error { return nil }

@@ -18,11 +18,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Gaps lists the network modes that this host does not support. It tries the kernel's features in a temporary network
+// NetworkGaps lists the network modes that this host does not support. It tries the kernel's features in a temporary network
 // namespace.
-func Gaps(ctx context.Context) []fleet.NetworkGap { return linuxKernel{"/sys"}.gaps(ctx) }
+func NetworkGaps(ctx context.Context) []fleet.NetworkGap { return linuxKernel{"/sys"}.networkGaps(ctx) }
 
-func (l linuxKernel) gaps(ctx context.Context) (out []fleet.NetworkGap) {
+func (l linuxKernel) networkGaps(ctx context.Context) (out []fleet.NetworkGap) {
 	gap := func(mode fleet.NetworkMode, format string, args ...any) {
 		out = append(out, fleet.NetworkGap{Mode: mode, Why: fmt.Sprintf(format, args...)})
 	}

@@ -78,7 +78,7 @@ func (l linuxKernel) runStep(s step) error {
 	case setSTP:
 		return setBridge(x, s.number)
 	case addPeer, dropPeer:
-		return changePeer(x, s)
+		return changeTunnelPeer(x, s)
 	}
 	return changeAddressOrRoute(x, s)
 }
@@ -147,8 +147,8 @@ func copyIPv6(from, to string) error {
 	return nil
 }
 
-// changePeer adds or removes a destination to which a tunnel floods packets.
-func changePeer(x netlink.Link, s step) error {
+// changeTunnelPeer adds or removes a destination to which a tunnel floods packets.
+func changeTunnelPeer(x netlink.Link, s step) error {
 	n := &netlink.Neigh{
 		LinkIndex: x.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT | netlink.NUD_NOARP, Flags: netlink.NTF_SELF,
 		IP: net.ParseIP(s.to), HardwareAddr: make(net.HardwareAddr, 6),
@@ -162,7 +162,7 @@ func changePeer(x netlink.Link, s step) error {
 // changeAddressOrRoute runs the steps for addresses and routes.
 func changeAddressOrRoute(x netlink.Link, s step) error {
 	if s.kind == dropRoute || s.kind == giveRoute {
-		r, err := s.route.netlink(x.Attrs().Index)
+		r, err := s.route.netlinkRoute(x.Attrs().Index)
 		if err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func changeAddressOrRoute(x netlink.Link, s step) error {
 	return netlink.AddrReplace(x, a)
 }
 
-func (r Route) netlink(link int) (*netlink.Route, error) {
+func (r Route) netlinkRoute(link int) (*netlink.Route, error) {
 	_, to, err := net.ParseCIDR(r.To)
 	if err != nil {
 		return nil, err
@@ -206,7 +206,7 @@ func (r Route) netlink(link int) (*netlink.Route, error) {
 	}, nil
 }
 
-func (l linuxKernel) devicesTo(host string) (out []string) {
+func (l linuxKernel) routeDevices(host string) (out []string) {
 	var ips []net.IP
 	if ip := net.ParseIP(host); ip != nil {
 		ips = []net.IP{ip}

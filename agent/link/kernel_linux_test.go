@@ -382,7 +382,7 @@ func TestKernelErrorsAreReported(t *testing.T) {
 	}
 	now, err := os.Readlink("/proc/self/ns/net")
 	requireTrue(t, "the program stays in its network namespace", err == nil && now == namespace, now, namespace, err)
-	for _, g := range (linuxKernel{sys}).gaps(t.Context()) {
+	for _, g := range (linuxKernel{sys}).networkGaps(t.Context()) {
 		requireTrue(t, "no supported mode is reported as a gap", g.Mode != fleet.NetworkSRIOV && g.Mode != fleet.NetworkVXLAN, g)
 	}
 	if out, err := net.Interfaces(); err != nil || len(out) != 3 {

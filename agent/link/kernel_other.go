@@ -20,7 +20,7 @@ func newKernel() kernel { return noKernel{} }
 
 func (noKernel) read(fleet.Network, bool) (hostState, error)    { return hostState{}, errNoKernel }
 func (noKernel) runStep(step) error                             { return errNoKernel }
-func (noKernel) devicesTo(string) []string                      { return nil }
+func (noKernel) routeDevices(string) []string                   { return nil }
 func (noKernel) virtualFunctions(string) fleet.NetworkNICs      { return fleet.NetworkNICs{} }
 func (noKernel) checkOpenVSwitch(context.Context, string) error { return errNoKernel }
 
@@ -28,5 +28,5 @@ func detachProcess(*exec.Cmd) {}
 
 func lockDir(string, time.Duration) (*os.File, error) { return nil, errNoKernel }
 
-// Gaps returns nil, which means unknown.
-func Gaps(context.Context) []fleet.NetworkGap { return nil }
+// NetworkGaps returns nil, which means unknown.
+func NetworkGaps(context.Context) []fleet.NetworkGap { return nil }

@@ -38,7 +38,7 @@ type kernel interface {
 	// read returns the host's devices for a network; with their routes if routes is true.
 	read(n fleet.Network, routes bool) (hostState, error)
 	runStep(step) error
-	devicesTo(host string) (devices []string)         // devices through which this host reaches another
+	routeDevices(host string) (devices []string)      // devices through which this host reaches another
 	virtualFunctions(device string) fleet.NetworkNICs // numbers of enabled virtual functions and of those for guests
 	checkOpenVSwitch(ctx context.Context, bridge string) error
 }
@@ -71,7 +71,7 @@ func open(o Options, kernel kernel) (*Devices, error) {
 	if k.state.Networks == nil {
 		k.state.Networks = map[fleet.NetworkID]appliedNetwork{}
 	}
-	if err := k.rollBackUnconfirmed(); err != nil {
+	if err := k.rollBackUnconfirmedChange(); err != nil {
 		return nil, fmt.Errorf("undo an unconfirmed change of the network: %w", err)
 	}
 	return k, nil
@@ -96,13 +96,13 @@ func (k *Devices) Apply(ctx context.Context, job string, n fleet.Network) error 
 		}
 		return checkDevicesPresent(n, p, k.nicCapacity(n, p))
 	}
-	if u, ok := k.readRolledBack(n.ID); ok && u.JobID == job {
+	if u, ok := k.readRolledBackChange(n.ID); ok && u.JobID == job {
 		return fleet.RefusalError(u.Words)
 	}
 	if err := k.createDevices(ctx, job, n, true); err != nil {
 		return err
 	}
-	return k.recordApplied(n)
+	return k.recordAppliedNetwork(n)
 }
 
 // createDevices creates or updates the network's devices: for a user's job if byJob is set, else to restore the devices
@@ -128,13 +128,13 @@ func (k *Devices) createDevices(ctx context.Context, job string, n fleet.Network
 	if byJob && moves {
 		onPathToPortal := k.isPathToPortal(n.Spec.Device, n.BridgeDevice())
 		if onPathToPortal || len(p.uplink.Addresses) > 0 || p.bridge != nil && len(p.bridge.Addresses) > 0 {
-			c := unconfirmedChange{JobID: job, Network: n, Before: beforeApply(p)}
+			c := unconfirmedChange{JobID: job, Network: n, Before: stateBeforeApply(p)}
 			return k.changeWithRollback(ctx, c, steps, onPathToPortal, n.BridgeDevice())
 		}
 	}
 	if err := k.runSteps(steps, time.Time{}); err != nil {
 		if p.bridge == nil {
-			err = errors.Join(err, k.removeIncomplete(n))
+			err = errors.Join(err, k.removeIncompleteDevices(n))
 		}
 		return err
 	}
@@ -153,11 +153,11 @@ func (k *Devices) restoreAddresses(n fleet.Network, d *device) {
 
 // isPathToPortal reports whether the host reaches its portal through one of the devices.
 func (k *Devices) isPathToPortal(devices ...string) bool {
-	return slices.ContainsFunc(k.kernel.devicesTo(k.options.Portal), func(d string) bool { return slices.Contains(devices, d) })
+	return slices.ContainsFunc(k.kernel.routeDevices(k.options.Portal), func(d string) bool { return slices.Contains(devices, d) })
 }
 
-// removeIncomplete removes the incomplete devices of a failed creation.
-func (k *Devices) removeIncomplete(n fleet.Network) error {
+// removeIncompleteDevices removes the incomplete devices of a failed creation.
+func (k *Devices) removeIncompleteDevices(n fleet.Network) error {
 	p, err := k.kernel.read(n, true)
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func (k *Devices) Release(ctx context.Context, job string, n fleet.Network) erro
 	if !n.Spec.Mode.Info().CreatesDevices {
 		return nil
 	}
-	if u, ok := k.readRolledBack(n.ID); ok && u.JobID == job {
+	if u, ok := k.readRolledBackChange(n.ID); ok && u.JobID == job {
 		return fleet.RefusalError(u.Words)
 	}
 	p, err := k.kernel.read(n, true)
@@ -204,7 +204,7 @@ func (k *Devices) Release(ctx context.Context, job string, n fleet.Network) erro
 	}
 	carries := k.isPathToPortal(n.BridgeDevice())
 	if moves && (carries || len(p.bridge.Addresses) > 0) {
-		c := unconfirmedChange{JobID: job, Network: n, Before: beforeRelease(p)}
+		c := unconfirmedChange{JobID: job, Network: n, Before: stateBeforeRelease(p)}
 		err = k.changeWithRollback(ctx, c, steps, carries, n.Spec.Device)
 	} else {
 		err = k.runSteps(steps, time.Time{})
@@ -248,8 +248,8 @@ func (k *Devices) Restore(ctx context.Context) error {
 	return errors.Join(append(errs, saveJSON(k.options.Dir, stateFile, k.state))...)
 }
 
-// recordApplied records the applied network, to restore its devices after the next boot.
-func (k *Devices) recordApplied(n fleet.Network) error {
+// recordAppliedNetwork records the applied network, to restore its devices after the next boot.
+func (k *Devices) recordAppliedNetwork(n fleet.Network) error {
 	s := appliedNetwork{Network: n, Boot: k.options.BootID}
 	if n.Spec.Mode == fleet.NetworkUplink && n.Spec.VLAN == 0 {
 		if p, err := k.kernel.read(n, true); err == nil && p.bridge != nil {
@@ -259,18 +259,18 @@ func (k *Devices) recordApplied(n fleet.Network) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.state.Networks[n.ID] = s
-	return errors.Join(saveJSON(k.options.Dir, stateFile, k.state), k.clearRolledBack(n.ID))
+	return errors.Join(saveJSON(k.options.Dir, stateFile, k.state), k.clearRolledBackChange(n.ID))
 }
 
 func (k *Devices) removeRecord(id fleet.NetworkID) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.state.Networks, id)
-	return errors.Join(saveJSON(k.options.Dir, stateFile, k.state), k.clearRolledBack(id))
+	return errors.Join(saveJSON(k.options.Dir, stateFile, k.state), k.clearRolledBackChange(id))
 }
 
-// readRolledBack reads the file each time it is called, because the rollback process may have written the file.
-func (k *Devices) readRolledBack(id fleet.NetworkID) (rolledBackChange, bool) {
+// readRolledBackChange reads the file each time it is called, because the rollback process may have written the file.
+func (k *Devices) readRolledBackChange(id fleet.NetworkID) (rolledBackChange, bool) {
 	all := map[fleet.NetworkID]rolledBackChange{}
 	if _, err := loadJSON(k.options.Dir, rolledBackFile, &all); err != nil {
 		return rolledBackChange{}, false
@@ -279,7 +279,7 @@ func (k *Devices) readRolledBack(id fleet.NetworkID) (rolledBackChange, bool) {
 	return u, ok
 }
 
-func (k *Devices) clearRolledBack(id fleet.NetworkID) error {
+func (k *Devices) clearRolledBackChange(id fleet.NetworkID) error {
 	all := map[fleet.NetworkID]rolledBackChange{}
 	if _, err := loadJSON(k.options.Dir, rolledBackFile, &all); err != nil {
 		return err
@@ -296,7 +296,7 @@ func (k *Devices) AddStatus(n fleet.Network, st *fleet.NetworkStatus) {
 	if n.Spec == nil || n.Spec.Mode.Info().HostAddresses || n.Spec.Mode == "" {
 		return
 	}
-	if u, ok := k.readRolledBack(n.ID); ok {
+	if u, ok := k.readRolledBackChange(n.ID); ok {
 		at := u.At
 		st.RolledBack, st.Error = &at, u.Words
 	}
@@ -393,7 +393,7 @@ func addFirstFault(st *fleet.NetworkStatus, words string) {
 
 // MarkPortalNICs sets for each device whether the agent reaches its portal through the device.
 func (k *Devices) MarkPortalNICs(nics []fleet.HostNIC) {
-	carriers := k.kernel.devicesTo(k.options.Portal)
+	carriers := k.kernel.routeDevices(k.options.Portal)
 	for i := range nics {
 		nics[i].Agent = slices.Contains(carriers, nics[i].Name)
 	}

@@ -219,7 +219,7 @@ func TestRollbackPlanRestoresStateFromEveryStep(t *testing.T) {
 		f := newFakeKernel()
 		was := f.String()
 		d := f.devices["eth1"]
-		c := unconfirmedChange{Network: n, Before: beforeApply(hostState{uplink: d})}
+		c := unconfirmedChange{Network: n, Before: stateBeforeApply(hostState{uplink: d})}
 		f.doAll(forth(f)[:cut])
 		if errs := runRollbackSteps(f, c); len(errs) > 0 || f.String() != was {
 			t.Errorf("after %d steps and back: %v\n%s\nwant\n%s", cut, errs, f, was)
@@ -233,7 +233,7 @@ func TestRollbackPlanRestoresStateFromEveryStep(t *testing.T) {
 		f.doAll(forth(f))
 		was := f.String()
 		d := f.devices["qx-wire"]
-		c := unconfirmedChange{Network: n, Before: beforeRelease(hostState{uplink: f.devices["eth1"], bridge: d})}
+		c := unconfirmedChange{Network: n, Before: stateBeforeRelease(hostState{uplink: f.devices["eth1"], bridge: d})}
 		steps := home(f)
 		f.doAll(steps[:min(cut, len(steps))])
 		if errs := runRollbackSteps(f, c); len(errs) > 0 || f.String() != was {

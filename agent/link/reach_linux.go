@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dial returns a dialer whose connections use only the device; empty: any.
-func Dial(device string) func(ctx context.Context, network, address string) (net.Conn, error) {
+// NewDialFunc returns a dialer whose connections use only the device; empty: any.
+func NewDialFunc(device string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{}
 	if device != "" {
 		d.Control = func(_, _ string, c syscall.RawConn) error {

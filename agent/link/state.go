@@ -37,8 +37,8 @@ type previousState struct {
 	STP             bool        `json:"stp,omitempty"`
 }
 
-// beforeApply returns the state before an apply.
-func beforeApply(p hostState) previousState {
+// stateBeforeApply returns the state before an apply.
+func stateBeforeApply(p hostState) previousState {
 	was := previousState{Up: p.uplink.Up, Addresses: p.uplink.Addresses, Routes: p.uplink.Routes}
 	if b := p.bridge; b != nil {
 		was.BridgeExisted, was.WasPort, was.BridgeAddresses, was.BridgeRoutes, was.STP = true, p.uplink.Master == b.Name, b.Addresses, b.Routes, b.STP
@@ -46,8 +46,8 @@ func beforeApply(p hostState) previousState {
 	return was
 }
 
-// beforeRelease returns the state before a release.
-func beforeRelease(p hostState) previousState {
+// stateBeforeRelease returns the state before a release.
+func stateBeforeRelease(p hostState) previousState {
 	return previousState{Bridged: true, Up: p.uplink.Up, Addresses: p.bridge.Addresses, Routes: p.bridge.Routes, STP: p.bridge.STP}
 }
 

@@ -21,7 +21,7 @@ func (h *Host) ApplyVM(ctx context.Context, in hypervisor.ApplyWork) error {
 	}
 	make, err := h.volumesToCreate(in)
 	if err == nil {
-		err = h.checkGroups(in)
+		err = h.checkSecurityGroups(in)
 	}
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (h *Host) planEdit(in hypervisor.ApplyWork) hypervisor.DefinitionEdit {
 		}
 		return hypervisor.PlanEdit(was, g.definedSpec(), in.VM, in.Overwrites)
 	}
-	return hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, in.VM, hypervisor.OverwriteAll)
+	return hypervisor.PlanEdit(hypervisor.AppliedRecord{}, hypervisor.DefinedSpec{}, in.VM, hypervisor.OverwriteAll)
 }
 
 // checkApply refuses an invalid job, and otherwise returns the volumes to create. The caller holds h.mu.
@@ -149,7 +149,7 @@ func (h *Host) checkApply(in hypervisor.ApplyWork) ([]newVolume, error) {
 	plan := h.planEdit(in)
 	var out []newVolume
 	if plan.SetsField("hostDevices") {
-		if err := h.checkPhysicals(in.VM.ID, plan.MergeLists(in.VM.Spec).HostDevices, had); err != nil {
+		if err := h.checkPhysicals(in.VM.ID, plan.WithMergedLists(in.VM.Spec).HostDevices, had); err != nil {
 			return nil, err
 		}
 	}
@@ -204,7 +204,7 @@ func (h *Host) checkDisk(in hypervisor.ApplyWork, d fleet.Disk, made bool) (*new
 		return nil, fleet.Errorf(fleet.Invalid, "The pool %s is not known to this host.", d.PoolID)
 	}
 	pools := hypervisor.NewAppliedRecord(in, "", "", nil).Pools
-	switch why := h.missingReason(d.Ref(), pools); {
+	switch why := h.missingVolumeReason(d.Ref(), pools); {
 	case why == "":
 		if p, err := h.activePool(d.PoolID, in.Pools); err == nil && d.Existing && p.spec.Kind.Info().FilePool {
 			if f := p.dir.files[d.Volume]; f != nil && (f.Format != "raw" || f.CapacityBytes == 0) {
@@ -326,17 +326,17 @@ func (h *Host) defineVM(in hypervisor.ApplyWork) error {
 	had := g.persistent.spec.HostDevices
 	g.persistent = guestDefinition{spec: editedSpec(g.persistent.spec, plan, in.VM.Spec), pools: map[fleet.PoolID]string{}}
 	for id, p := range g.applied.Pools {
-		g.persistent.pools[id] = cmp.Or(p.Path, dirOfApplied(p))
+		g.persistent.pools[id] = cmp.Or(p.Path, appliedPoolDir(p))
 	}
 	if g.isRunning() {
 		maps.Copy(g.live.pools, g.persistent.pools)
 		if again {
 			had = nil
 		}
-		if err := h.plugDevices(g, had); err != nil {
+		if err := h.hotPlugHostDevices(g, had); err != nil {
 			return err
 		}
-		h.releaseUnplugged(g)
+		h.releaseUnpluggedDevices(g)
 	}
 	h.deleteUnusedSeeds(g)
 	return refused

@@ -27,8 +27,8 @@ func (h *Host) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string) e
 	return nil
 }
 
-// Secret returns the stored secret of the pool. It is empty if there is none.
-func (h *Host) Secret(id fleet.PoolID) string {
+// PoolSecret returns the stored secret of the pool. It is empty if there is none.
+func (h *Host) PoolSecret(id fleet.PoolID) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.secrets[id]
@@ -52,7 +52,7 @@ func (h *Host) credentialsError(p fleet.Pool) error {
 		return fmt.Errorf("internal error: Failed to connect to iSCSI target %s: connect failed: Connection refused(111)", s.Target)
 	case strings.HasPrefix(server, "refused"):
 		return fmt.Errorf("failed to connect to the RADOS monitor on: %s: Connection refused", server)
-	case s.User != "" && h.Secret(p.ID) == "":
+	case s.User != "" && h.PoolSecret(p.ID) == "":
 		return fmt.Errorf("Secret not found: no secret with matching uuid '%s'", p.ID)
 	case s.User == wrongPasswordUser && s.Target != "":
 		return fmt.Errorf("internal error: Failed to connect to LUN : Failed to log in to target. Status: Authorization failure(514)")
@@ -75,7 +75,7 @@ func volumePathPrefix(s fleet.PoolSpec) string {
 	return "/dev/" + s.Group
 }
 
-func dirOfApplied(p hypervisor.AppliedPool) string {
+func appliedPoolDir(p hypervisor.AppliedPool) string {
 	if p.Spec == nil {
 		return ""
 	}

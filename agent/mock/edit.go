@@ -11,7 +11,7 @@ import (
 // editedSpec returns a definition after an edit.
 func editedSpec(spec fleet.VMSpec, plan hypervisor.DefinitionEdit, want fleet.VMSpec) fleet.VMSpec {
 	disks, cards := spec.Disks, spec.NICs
-	want = plan.MergeLists(want)
+	want = plan.WithMergedLists(want)
 	for _, f := range plan.Fields {
 		f.Copy(&spec, want)
 	}

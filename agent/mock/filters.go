@@ -23,11 +23,11 @@ func (h *Host) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer h.notify()
-	return h.updateGroup(g)
+	return h.updateSecurityGroup(g)
 }
 
-// updateGroup simulates libvirt's update of the group's filter. The caller holds h.mu.
-func (h *Host) updateGroup(g fleet.FlatGroup) error {
+// updateSecurityGroup simulates libvirt's update of the group's filter. The caller holds h.mu.
+func (h *Host) updateSecurityGroup(g fleet.FlatGroup) error {
 	if nameContains(g.Name, NoFilter) {
 		return fmt.Errorf("libvirt: internal error: Failed to run firewall command /usr/sbin/iptables -w -N FO-vnet0: No such file or directory")
 	}
@@ -46,8 +46,8 @@ func (h *Host) editFilter(name string, remove bool) {
 	}
 }
 
-// reportGroups returns the security groups that somebody changed on the host. The caller holds h.mu.
-func (h *Host) reportGroups() (out []wire.GroupReport) {
+// reportChangedSecurityGroups returns the security groups that somebody changed on the host. The caller holds h.mu.
+func (h *Host) reportChangedSecurityGroups() (out []wire.GroupReport) {
 	for name, said := range h.changedFilters {
 		if id, ours := strings.CutPrefix(name, fleet.FilterPrefix+"group-"); ours {
 			out = append(out, wire.GroupReport{ID: fleet.SecurityGroupID(id), Changed: said})
@@ -101,7 +101,7 @@ func (h *Host) FilterCounts(ctx context.Context) ([]hypervisor.NICPacketCounts, 
 		}
 		n := int64(time.Since(g.startedAt).Seconds())
 		for _, nic := range g.live.spec.NICs {
-			if filterOf(g.id, nic) == "" {
+			if filterNameOfNIC(g.id, nic) == "" {
 				continue
 			}
 			chain := map[string]fleet.PassCount{hypervisor.DroppedKey: {Packets: n / 5, Bytes: n / 5 * 60}}
@@ -116,8 +116,8 @@ func (h *Host) FilterCounts(ctx context.Context) ([]hypervisor.NICPacketCounts, 
 	return out, nil
 }
 
-// checkGroups refuses NICs in groups that the job does not have or that the host cannot apply.
-func (h *Host) checkGroups(in hypervisor.ApplyWork) error {
+// checkSecurityGroups refuses NICs in groups that the job does not have or that the host cannot apply.
+func (h *Host) checkSecurityGroups(in hypervisor.ApplyWork) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, n := range in.VM.Spec.NICs {
@@ -129,7 +129,7 @@ func (h *Host) checkGroups(in hypervisor.ApplyWork) error {
 			if _, here := h.securityGroups[g.ID]; here {
 				continue
 			}
-			if err := h.updateGroup(g); err != nil {
+			if err := h.updateSecurityGroup(g); err != nil {
 				return err
 			}
 		}
@@ -137,8 +137,8 @@ func (h *Host) checkGroups(in hypervisor.ApplyWork) error {
 	return nil
 }
 
-// filterOf returns the name of the NIC's network filter.
-func filterOf(vm fleet.VMID, n fleet.NIC) string {
+// filterNameOfNIC returns the name of the NIC's network filter.
+func filterNameOfNIC(vm fleet.VMID, n fleet.NIC) string {
 	if !n.NeedsFilter() {
 		return ""
 	}

@@ -16,7 +16,7 @@ type guest struct {
 	id               fleet.VMID
 	managed          bool // the domain has Quantix metadata
 	generation       int64
-	applied          hypervisor.Applied
+	applied          hypervisor.AppliedRecord
 	ownershipMark    string // the VM's ownership mark in the domain's metadata
 	name             string // the domain's current name
 	persistent       guestDefinition
@@ -189,7 +189,7 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 		if n.Bridge != "" {
 			state.Source = "bridge " + n.Bridge
 		}
-		state.Filter = filterOf(g.id, n)
+		state.Filter = filterNameOfNIC(g.id, n)
 		if g.isRunning() {
 			ip, by := h.guestAddress(n)
 			state.Addresses, state.Seen = []string{ip}, []fleet.SeenAddress{{IP: ip, By: by}}
@@ -197,7 +197,7 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 		s.NICs = append(s.NICs, state)
 	}
 	for _, n := range g.persistent.spec.NICs {
-		if said := h.changedFilters[filterOf(g.id, n)]; g.managed && said != "" {
+		if said := h.changedFilters[filterNameOfNIC(g.id, n)]; g.managed && said != "" {
 			s.RecordFilterDrift(n.MAC, said)
 		}
 	}
@@ -211,7 +211,7 @@ func (h *Host) faults(g *guest) []fleet.Fault {
 		if !slices.ContainsFunc(g.persistent.spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
 			continue
 		}
-		if why := h.missingReason(d.Ref(), g.applied.Pools); why != "" {
+		if why := h.missingVolumeReason(d.Ref(), g.applied.Pools); why != "" {
 			out = append(out, hypervisor.MissingDiskFault(i+1, d.Ref(), g.applied.Pools[d.PoolID].Name, h.options.Name, why))
 		}
 	}
@@ -221,8 +221,8 @@ func (h *Host) faults(g *guest) []fleet.Fault {
 	return out
 }
 
-// missingReason returns why a volume is missing. It is empty if the volume exists. The caller holds h.mu.
-func (h *Host) missingReason(ref fleet.Volref, pools map[fleet.PoolID]hypervisor.AppliedPool) string {
+// missingVolumeReason returns why a volume is missing. It is empty if the volume exists. The caller holds h.mu.
+func (h *Host) missingVolumeReason(ref fleet.Volref, pools map[fleet.PoolID]hypervisor.AppliedPool) string {
 	p := h.pools[pools[ref.PoolID].Name]
 	if p == nil || p.dir == nil || p.stopped {
 		return hypervisor.PoolInactiveReason

@@ -67,7 +67,7 @@ func (h *Host) FreezeGuest(ctx context.Context, id fleet.VMID) error {
 
 // ThawGuest implements hypervisor.Guests.
 func (h *Host) ThawGuest(ctx context.Context, id fleet.VMID) error {
-	if g, on, err := h.copyVM(id); err != nil || !on || g.power == fleet.Stopped {
+	if g, on, err := h.guestCopy(id); err != nil || !on || g.power == fleet.Stopped {
 		return err
 	}
 	return h.withGuestAgent(ctx, id, func(g *guest) error {
@@ -109,9 +109,9 @@ func (h *Host) withGuestAgent(ctx context.Context, id fleet.VMID, f func(*guest)
 		case says == nil:
 			return hypervisor.ErrNotRunning
 		case says.Agent == fleet.AgentNone:
-			return hypervisor.NoAgentChannelError()
+			return hypervisor.NoGuestAgentChannelError()
 		case says.Agent != fleet.AgentAnswers:
-			return hypervisor.NoAgentAnswerError()
+			return hypervisor.NoGuestAgentAnswerError()
 		case g.power != fleet.Running:
 			return fleet.Errorf(fleet.Conflict, "The guest is paused, so its agent cannot answer. Resume the VM first.")
 		}
@@ -121,13 +121,13 @@ func (h *Host) withGuestAgent(ctx context.Context, id fleet.VMID, f func(*guest)
 
 // GuestFrozen reports whether a guest is frozen, for tests.
 func (h *Host) GuestFrozen(id fleet.VMID) bool {
-	g, _, err := h.copyVM(id)
+	g, _, err := h.guestCopy(id)
 	return err == nil && g.frozen
 }
 
 // GuestPassword returns the password set for the guest's user, for tests.
 func (h *Host) GuestPassword(id fleet.VMID, user string) string {
-	g, _, err := h.copyVM(id)
+	g, _, err := h.guestCopy(id)
 	if err != nil {
 		return ""
 	}

@@ -54,7 +54,7 @@ func (h *Host) BackdateStart(id fleet.VMID) {
 
 // GuestPrograms returns the programs that were run in a guest, for tests.
 func (h *Host) GuestPrograms(id fleet.VMID) []fleet.GuestProgram {
-	g, _, err := h.copyVM(id)
+	g, _, err := h.guestCopy(id)
 	if err != nil {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 // hotPlug applies an edit to the running guest: vCPUs and memory up to the maximum, disks, media and limits.
 func (s *guestDefinition) hotPlug(plan hypervisor.DefinitionEdit, want fleet.VMSpec) {
 	spec := &s.spec
-	want = plan.MergeLists(want)
+	want = plan.WithMergedLists(want)
 	setDeviceFields(spec, plan, func(on fleet.EffectTime) bool { return on == fleet.WhenNow })
 	for _, f := range plan.Fields {
 		if isInvisibleToGuest(f) && f.Input.Section != "" {
@@ -65,8 +65,8 @@ func nicsAfterEdit(cards []fleet.NIC, plan hypervisor.DefinitionEdit) []fleet.NI
 	return out
 }
 
-// plugDevices adds new host devices of the definition to the running guest. The caller holds h.mu.
-func (h *Host) plugDevices(g *guest, had []fleet.VMHostDevice) error {
+// hotPlugHostDevices adds new host devices of the definition to the running guest. The caller holds h.mu.
+func (h *Host) hotPlugHostDevices(g *guest, had []fleet.VMHostDevice) error {
 	for _, d := range g.persistent.spec.HostDevices {
 		if hasHostDevice(had, d) || hasHostDevice(g.live.spec.HostDevices, d) {
 			continue
@@ -92,8 +92,8 @@ type pendingUnplug struct {
 	unplug func(*guestDefinition)
 }
 
-// pendingDevices returns the guest's pending unplugs. The caller holds h.mu.
-func (h *Host) pendingDevices(g *guest) (out []pendingUnplug) {
+// devicesPendingUnplug returns the guest's pending unplugs. The caller holds h.mu.
+func (h *Host) devicesPendingUnplug(g *guest) (out []pendingUnplug) {
 	if !g.isRunning() || !g.managed {
 		return nil
 	}
@@ -154,19 +154,19 @@ func (h *Host) pendingDevices(g *guest) (out []pendingUnplug) {
 
 // pendingUnplugs returns the pending unplugs for the status. The caller holds h.mu.
 func (h *Host) pendingUnplugs(g *guest) (out []fleet.PendingUnplug) {
-	for _, c := range h.pendingDevices(g) {
+	for _, c := range h.devicesPendingUnplug(g) {
 		out = append(out, c.PendingUnplug)
 	}
 	return out
 }
 
-// releaseUnplugged makes the guest release unplugged devices, unless the guest does not react. The caller holds h.mu.
-func (h *Host) releaseUnplugged(g *guest) {
+// releaseUnpluggedDevices makes the guest release unplugged devices, unless the guest does not react. The caller holds h.mu.
+func (h *Host) releaseUnpluggedDevices(g *guest) {
 	if !g.isRunning() || g.power == fleet.Paused || nameContains(g.name, NoShutdown) {
 		return
 	}
 	run := *g.live
-	for _, c := range h.pendingDevices(g) {
+	for _, c := range h.devicesPendingUnplug(g) {
 		c.unplug(&run)
 	}
 	g.live = &run

@@ -129,12 +129,12 @@ func simulatedInventory(name string) fleet.Inventory {
 	}
 	for i := range 2 {
 		out.NICs = append(out.NICs, fleet.HostNIC{
-			Name: fmt.Sprintf("ens%df0np0", 1+i), MAC: macOf(fmt.Sprint(name, i)), Driver: m.driver, Kind: "physical",
+			Name: fmt.Sprintf("ens%df0np0", 1+i), MAC: stableMAC(fmt.Sprint(name, i)), Driver: m.driver, Kind: "physical",
 			SpeedMbps: m.nicSpeedMbps, Up: true, MTU: 9000, VFs: i * 8, VFsTotal: m.maxVirtualFunctions, Master: []string{"br0", ""}[i],
 		})
 	}
 	out.NICs = append(out.NICs, fleet.HostNIC{
-		Name: "br0", MAC: macOf(name + "br0"), Kind: "bridge", Up: true, MTU: 1500,
+		Name: "br0", MAC: stableMAC(name + "br0"), Kind: "bridge", Up: true, MTU: 1500,
 		Agent:     true,
 		Addresses: []string{fmt.Sprintf("10.20.%d.%d/16", byte(seed>>8)%250, 1+byte(seed)%250)},
 	})

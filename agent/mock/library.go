@@ -52,7 +52,7 @@ func (f *file) addChecksum(v *fleet.Volume, sum hypervisor.VolumeChecksum) {
 
 // refuseFileOfRunningGuest refuses a file that a running guest uses. The caller holds h.mu.
 func (h *Host) refuseFileOfRunningGuest(p *pool, f *file) error {
-	for _, host := range h.hostsSharing(p) {
+	for _, host := range h.hostsSharingPool(p) {
 		for _, g := range host.guests {
 			if g.isRunning() && slices.ContainsFunc(g.live.disks(), func(at string) bool { return host.volumeAt(at) == &f.Volume }) {
 				return hypervisor.RefuseVolumeOfRunningVM(f.Name, g.name)
@@ -118,7 +118,7 @@ func (h *Host) HashVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 		return err
 	}
 	if want, has := strings.CutPrefix(in.Params.Checksum, "sha256:"); has && want != after.SHA256 {
-		return hypervisor.DifferentVolumeError(in.Name, after.SHA256, want)
+		return hypervisor.VolumeDiffersFromImageError(in.Name, after.SHA256, want)
 	}
 	return nil
 }

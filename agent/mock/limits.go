@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SetNICLimits sets whether the host's kernel can limit the bandwidth of NICs.
-func (h *Host) SetNICLimits(can bool) {
+// SetNICLimitSupport sets whether the host's kernel can limit the bandwidth of NICs.
+func (h *Host) SetNICLimitSupport(can bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.inventory.VMGaps = slices.DeleteFunc(slices.Clone(h.inventory.VMGaps), isNICLimitGap)

@@ -97,7 +97,7 @@ func (h *Host) addUnmanaged(name string) fleet.VMID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := &guest{id: stableID(h.options.Name + "/" + name), name: name, power: fleet.Stopped}
-	g.persistent.spec = fleet.VMSpec{CPUs: 2, MemoryMiB: 2048, NICs: []fleet.NIC{{Network: "default", MAC: macOf(name)}}}
+	g.persistent.spec = fleet.VMSpec{CPUs: 2, MemoryMiB: 2048, NICs: []fleet.NIC{{Network: "default", MAC: stableMAC(name)}}}
 	g.start(time.Now())
 	h.guests[g.id] = g
 	h.notify()
@@ -223,7 +223,7 @@ func (h *Host) HostState(ctx context.Context, on hypervisor.Assignment) (wire.St
 			s.Discovered = append(s.Discovered, fleet.DiscoveredVM{ID: g.id, Name: g.name, Status: h.status(g)})
 		}
 	}
-	s.Groups = h.reportGroups()
+	s.Groups = h.reportChangedSecurityGroups()
 	s.Pools, s.Host.DiscoveredPools = h.reportPools(on.Pools, on.Checksums)
 	return s, nil
 }
@@ -274,7 +274,7 @@ func stableID(name string) fleet.VMID {
 	return fleet.VMID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", uint32(a), uint16(a>>32), uint16(a>>48)&0xfff, uint16(b)&0xfff, b>>16))
 }
 
-func macOf(name string) string {
+func stableMAC(name string) string {
 	a := hashText(name)
 	return fmt.Sprintf("52:54:00:%02x:%02x:%02x", byte(a), byte(a>>8), byte(a>>16))
 }

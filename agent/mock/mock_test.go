@@ -172,7 +172,7 @@ func TestConformance(t *testing.T) {
 		Reservations:           func(_ *testing.T, name string) []string { return h.Reservations(name) },
 		DropReservations:       func(_ *testing.T, name string) { h.DropReservations(name) },
 		PortGroups:             func(_ *testing.T, name string) []string { return h.PortGroups(name) },
-		KillDnsmasq:            func(_ *testing.T, name string) { h.EndDNSMasq(name) },
+		KillDnsmasq:            func(_ *testing.T, name string) { h.StopDnsmasq(name) },
 		DefineUnmanagedNetwork: func(_ *testing.T, name string) { h.DefineNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}) },
 		AddBootableVolume: func(_ *testing.T, p fleet.Pool, name string) {
 			h.addImage(p, conformance.Image{Name: name, Kind: conformance.Qcow2, SizeBytes: 64 << 20})

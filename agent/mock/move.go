@@ -135,14 +135,14 @@ func definitionHasVolume(s guestDefinition, ref fleet.Volref) bool {
 }
 
 // withMovedDisk returns the definition with the disk in the destination pool.
-func (s guestDefinition) withMovedDisk(o fleet.MoveParams, to fleet.Pool) guestDefinition {
+func (s guestDefinition) withMovedDisk(o fleet.DiskMigrationParams, to fleet.Pool) guestDefinition {
 	s.spec.Disks = movedDisks(s.spec.Disks, o)
 	s.pools = maps.Clone(s.pools)
 	s.pools[to.ID] = path.Clean(to.Spec.Path)
 	return s
 }
 
-func movedDisks(all []fleet.Disk, o fleet.MoveParams) []fleet.Disk {
+func movedDisks(all []fleet.Disk, o fleet.DiskMigrationParams) []fleet.Disk {
 	out := slices.Clone(all)
 	for i, d := range out {
 		if d.Ref() == o.Disk {

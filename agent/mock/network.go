@@ -232,8 +232,8 @@ func (h *Host) EditNetwork(name string, change func(*fleet.NetworkSpec)) {
 	})
 }
 
-// EndDNSMasq ends a network's DHCP and DNS server.
-func (h *Host) EndDNSMasq(name string) {
+// StopDnsmasq ends a network's DHCP and DNS server.
+func (h *Host) StopDnsmasq(name string) {
 	h.changeNetwork(name, func(n *network) { n.dnsmasqEnded = true })
 }
 

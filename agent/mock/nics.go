@@ -18,7 +18,7 @@ func (h *Host) NICs() []fleet.HostNIC {
 	}
 	bridge := func(name string) {
 		if !slices.ContainsFunc(out, func(n fleet.HostNIC) bool { return n.Name == name }) {
-			out = append(out, fleet.HostNIC{Name: name, MAC: macOf(h.options.Name + name), Kind: "bridge", Up: true, MTU: 1500})
+			out = append(out, fleet.HostNIC{Name: name, MAC: stableMAC(h.options.Name + name), Kind: "bridge", Up: true, MTU: 1500})
 		}
 	}
 	bridge("virbr0")

@@ -12,7 +12,7 @@ func TestTwoHostConformance(t *testing.T) {
 	t.Parallel()
 	storage := NewStorage()
 	hosts := [2]*Host{New(Options{Name: "mock-1", SharedStorage: storage}), New(Options{Name: "mock-2", SharedStorage: storage})}
-	p := conformance.Pair{Migrate: func(t *testing.T, id fleet.VMID, from, to int, leave bool) {
+	p := conformance.HostPair{Migrate: func(t *testing.T, id fleet.VMID, from, to int, leave bool) {
 		t.Helper()
 		hosts[from].migrate(t, hosts[to], id, leave)
 	}}

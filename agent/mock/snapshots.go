@@ -153,11 +153,11 @@ func (h *Host) runSnapshotStep(ctx context.Context, in hypervisor.SnapshotWork, 
 	if t == nil {
 		t = &hypervisor.SnapTree{VM: in.VM.ID}
 	}
-	if t.IsDone(in.Job) {
+	if t.IsJobDone(in.Job) {
 		return nil
 	}
 	if h.snapshotReads[in.VM.ID] > 0 {
-		return hypervisor.RefuseCopiedSnapshots(in.VM.Name)
+		return hypervisor.RefuseSnapshotsBeingCopied(in.VM.Name)
 	}
 	if err := h.checkSnapshots(g, in); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (h *Host) runSnapshotStep(ctx context.Context, in hypervisor.SnapshotWork, 
 		}
 	}
 	t.Trash = nil
-	t.Finish(in.Job)
+	t.FinishJob(in.Job)
 	h.recordLayerSizes(t)
 	g.snapshotTree = t
 	h.notify()
@@ -260,7 +260,7 @@ func (h *Host) addFile(at, format, base string, bytes int64) {
 
 // readSnapshot returns the name of the disk's file in the snapshot. The file stays unchanged until the caller calls
 // release.
-func (h *Host) readSnapshot(of fleet.SnapshotOf, disk fleet.Volref) (name string, release func(), err error) {
+func (h *Host) readSnapshot(of fleet.SnapshotRef, disk fleet.Volref) (name string, release func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.guests[of.VMID]
@@ -311,7 +311,7 @@ func (h *Host) deleteSnapshotFiles(g *guest, vm string, disks bool) error {
 	case g == nil || g.snapshotTree == nil || len(g.snapshotTree.Active) == 0:
 		return nil
 	case h.snapshotReads[g.snapshotTree.VM] > 0:
-		return hypervisor.RefuseCopiedSnapshots(vm)
+		return hypervisor.RefuseSnapshotsBeingCopied(vm)
 	case !disks:
 		return hypervisor.RefuseDeleteWithoutDisks(vm)
 	}

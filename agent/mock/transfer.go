@@ -145,7 +145,7 @@ func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) error
 	case err != nil:
 		return err
 	case !there:
-		return h.migrateUndefined(ctx, in)
+		return h.migrateUndefinedVM(ctx, in)
 	}
 	for i, d := range in.Params.Disks {
 		switch in.SentStamp(d) {
@@ -185,8 +185,8 @@ func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) error
 	return nil
 }
 
-// migrateUndefined handles a VM without a definition.
-func (h *Host) migrateUndefined(ctx context.Context, in hypervisor.MigrateVMWork) error {
+// migrateUndefinedVM handles a VM without a definition.
+func (h *Host) migrateUndefinedVM(ctx context.Context, in hypervisor.MigrateVMWork) error {
 	if err := in.WaitDisksArrived(ctx); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
-	g, on, err := h.copyVM(id)
+	g, on, err := h.guestCopy(id)
 	switch {
 	case err != nil:
 		return err
@@ -102,8 +102,8 @@ func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// copyVM returns a copy of a VM, and whether the VM is running.
-func (h *Host) copyVM(id fleet.VMID) (guest, bool, error) {
+// guestCopy returns a copy of a VM, and whether the VM is running.
+func (h *Host) guestCopy(id fleet.VMID) (guest, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g, err := h.findManaged(id)
@@ -201,7 +201,7 @@ func (h *Host) PauseVM(ctx context.Context, id fleet.VMID) error {
 func (h *Host) ResumeVM(ctx context.Context, id fleet.VMID) error {
 	return h.withRunningGuest(ctx, id, func(g *guest) {
 		g.power = fleet.Running
-		h.releaseUnplugged(g) // devices that were unplugged while the guest was paused
+		h.releaseUnpluggedDevices(g) // devices that were unplugged while the guest was paused
 	})
 }
 
@@ -223,7 +223,7 @@ func (h *Host) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) {
 	if err := h.simulateCall(ctx); err != nil {
 		return nil, err
 	}
-	g, on, err := h.copyVM(id)
+	g, on, err := h.guestCopy(id)
 	if err != nil {
 		return nil, err
 	}

@@ -116,13 +116,13 @@ func (h *Host) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error 
 	if _, _, known := fleet.ParseChecksum(in.Params.Checksum); !known {
 		return fleet.Errorf(fleet.Invalid, "%q is not a checksum. Give the digits of a SHA-256 or SHA-512.", in.Params.Checksum)
 	}
-	at, err := fleet.ParseDownload(in.Params.URL, in.Params.Checksum+in.Params.ChecksumURL != "")
+	at, err := fleet.ParseDownloadURL(in.Params.URL, in.Params.Checksum+in.Params.ChecksumURL != "")
 	if err != nil {
 		return err
 	}
 	sums := &url.URL{}
 	if in.Params.ChecksumURL != "" {
-		if sums, err = fleet.ParseChecksumFile(in.Params.ChecksumURL); err != nil {
+		if sums, err = fleet.ParseChecksumFileURL(in.Params.ChecksumURL); err != nil {
 			return err
 		}
 	}
@@ -223,8 +223,8 @@ func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, describ
 // identityText returns a text that identifies a file.
 func (f *file) identityText() string { return fmt.Sprintf("%p", f) }
 
-// hostsSharing returns the hosts that have the pool's files.
-func (h *Host) hostsSharing(p *pool) []*Host {
+// hostsSharingPool returns the hosts that have the pool's files.
+func (h *Host) hostsSharingPool(p *pool) []*Host {
 	if p.spec.Shared || p.spec.Kind == fleet.PoolNFS {
 		return h.options.SharedStorage.hosts
 	}
@@ -294,7 +294,7 @@ func (h *Host) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to func
 		case f == nil:
 			return hypervisor.NoVolumeError(in.Name, in.Pool.Name)
 		case !p.spec.Kind.Info().FilePool:
-			return hypervisor.RefuseBlockVolume(in.Pool.Name)
+			return hypervisor.RefuseSendOfBlockVolume(in.Pool.Name)
 		case f.Backing != "" || f.hasExternalData:
 			return hypervisor.RefuseVolumeWithBackingFile(in.Name, "another file")
 		}

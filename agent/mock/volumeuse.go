@@ -10,7 +10,7 @@ import (
 
 // refuseUsedVolume refuses a volume in use. The caller holds h.mu.
 func (h *Host) refuseUsedVolume(p *pool, f *file) error {
-	for _, host := range h.hostsSharing(p) {
+	for _, host := range h.hostsSharingPool(p) {
 		for _, g := range host.guests {
 			for _, at := range g.definedFiles() {
 				if host.volumeAt(at) == &f.Volume {

@@ -37,7 +37,7 @@ func (k RecordedPool) CheckDir(reading DirReading) error {
 		return nil
 	case !reading.Exists:
 		return fleet.Errorf(fleet.Conflict, "The directory %s is missing. When the directory is back or mounted again, the pool is used again automatically.", k.Path)
-	case reading.Mount != k.Place.Mount && isBelow(reading.Mount.Point, k.Place.Mount.Point):
+	case reading.Mount != k.Place.Mount && isPathWithinDir(reading.Mount.Point, k.Place.Mount.Point):
 		return fleet.Errorf(fleet.Conflict, "Another file system hides %s: %s, mounted at %s. When that file system is unmounted, the pool is used again automatically.",
 			k.Path, reading.Mount.describe(), reading.Mount.Point)
 	case reading.Mount != k.Place.Mount:
@@ -54,7 +54,7 @@ func (k RecordedPool) CheckDir(reading DirReading) error {
 // IsUnmounted reports whether the file system of the pool's directory is unmounted and no other file system is mounted
 // there.
 func (k RecordedPool) IsUnmounted(now DirReading) bool {
-	return k.Place != nil && now.Mount.Point != k.Place.Mount.Point && isBelow(k.Place.Mount.Point, now.Mount.Point)
+	return k.Place != nil && now.Mount.Point != k.Place.Mount.Point && isPathWithinDir(k.Place.Mount.Point, now.Mount.Point)
 }
 
 func (m Mount) describe() string {

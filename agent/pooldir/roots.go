@@ -37,28 +37,28 @@ func (r PoolRoots) CheckDir(dir string) error {
 		what += ", which resolves to " + real + ","
 	}
 	for _, root := range r.Forbidden {
-		if at := resolveRoot(root); isBelow(real, at) || isBelow(at, real) {
+		if at := resolveRoot(root); isPathWithinDir(real, at) || isPathWithinDir(at, real) {
 			return fleet.Errorf(fleet.Forbidden, "The host refuses a pool at %s: Quantix stores its own files in %s.", what, at)
 		}
 	}
 	for _, root := range r.Allowed {
-		if isBelow(real, resolveRoot(root)) {
+		if isPathWithinDir(real, resolveRoot(root)) {
 			return nil
 		}
 	}
 	return fleet.Errorf(fleet.Forbidden, "The host refuses a pool at %s: its agent allows pools in %s only. Choose an allowed directory, or add a directory to poolRoots in the agent's settings.",
-		what, listDirs(r.Allowed))
+		what, formatDirs(r.Allowed))
 }
 
-func listDirs(words []string) string {
+func formatDirs(words []string) string {
 	if len(words) == 0 {
 		return "no directory"
 	}
 	return strings.Join(words, ", ")
 }
 
-// isBelow reports whether p is dir or lies in dir. Both paths must be clean.
-func isBelow(p, dir string) bool {
+// isPathWithinDir reports whether p is dir or lies in dir. Both paths must be clean.
+func isPathWithinDir(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 

@@ -10,20 +10,20 @@ import (
 	"sync"
 )
 
-// filterBookFile is the name of FilterBook's file in the agent's directory.
+// filterBookFile is the name of FilterDigests's file in the agent's directory.
 const filterBookFile = "filters.json"
 
-// FilterBook stores, across restarts, the digests of network filters that Quantix defined on the host. A different
+// FilterDigests stores, across restarts, the digests of network filters that Quantix defined on the host. A different
 // digest means that somebody else changed the filter. It is safe for concurrent use.
-type FilterBook struct {
+type FilterDigests struct {
 	path    string // empty: only in memory
 	mu      sync.Mutex
 	digests map[string]string // digest by filter name
 }
 
-// OpenFilterBook reads the FilterBook of an agent's directory. With an empty dir the records exist in memory only.
-func OpenFilterBook(dir string) (*FilterBook, error) {
-	b := &FilterBook{digests: map[string]string{}}
+// OpenFilterDigests reads the FilterDigests of an agent's directory. With an empty dir the records exist in memory only.
+func OpenFilterDigests(dir string) (*FilterDigests, error) {
+	b := &FilterDigests{digests: map[string]string{}}
 	if dir == "" {
 		return b, nil
 	}
@@ -42,21 +42,21 @@ func OpenFilterBook(dir string) (*FilterBook, error) {
 }
 
 // All returns the digests of all filters, by name.
-func (b *FilterBook) All() map[string]string {
+func (b *FilterDigests) All() map[string]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.digests)
 }
 
 // Digest returns a filter's digest; empty: there is no record.
-func (b *FilterBook) Digest(name string) string {
+func (b *FilterDigests) Digest(name string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.digests[name]
 }
 
 // Put records a filter's digest; an empty digest deletes the record. Put writes the file only after a change.
-func (b *FilterBook) Put(name, digest string) error {
+func (b *FilterDigests) Put(name, digest string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.digests[name] == digest {

@@ -14,21 +14,21 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PoolBookFile is the name of PoolBook's file in the agent's directory.
+// PoolBookFile is the name of PoolRecords's file in the agent's directory.
 const PoolBookFile = "pools.json"
 
-// PoolBook stores what the agent must know about the host's pools across restarts, and libvirt does not store. It is
+// PoolRecords stores what the agent must know about the host's pools across restarts, and libvirt does not store. It is
 // safe for concurrent use.
-type PoolBook struct {
+type PoolRecords struct {
 	path    string // empty: only in memory
 	boot    string
 	mu      sync.Mutex
 	records map[string]pooldir.RecordedPool // by name
 }
 
-// OpenPoolBook reads the PoolBook of an agent's directory. With an empty dir the records exist in memory only.
-func OpenPoolBook(dir string) (*PoolBook, error) {
-	b := &PoolBook{records: map[string]pooldir.RecordedPool{}}
+// OpenPoolRecords reads the PoolRecords of an agent's directory. With an empty dir the records exist in memory only.
+func OpenPoolRecords(dir string) (*PoolRecords, error) {
+	b := &PoolRecords{records: map[string]pooldir.RecordedPool{}}
 	if boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
 		b.boot = strings.TrimSpace(string(boot))
 	}
@@ -49,11 +49,11 @@ func OpenPoolBook(dir string) (*PoolBook, error) {
 	return b, nil
 }
 
-// Boot returns the ID of the host's current boot.
-func (b *PoolBook) Boot() string { return b.boot }
+// BootID returns the ID of the host's current boot.
+func (b *PoolRecords) BootID() string { return b.boot }
 
 // RecordOf returns the record of the pool. A record of another pool with the same name is not returned.
-func (b *PoolBook) RecordOf(p fleet.Pool) (pooldir.RecordedPool, bool) {
+func (b *PoolRecords) RecordOf(p fleet.Pool) (pooldir.RecordedPool, bool) {
 	k, ok := b.RecordNamed(p.Name)
 	if !ok || k.ID != p.ID {
 		return pooldir.RecordedPool{}, false
@@ -62,7 +62,7 @@ func (b *PoolBook) RecordOf(p fleet.Pool) (pooldir.RecordedPool, bool) {
 }
 
 // RecordNamed returns the record of the pool with that name.
-func (b *PoolBook) RecordNamed(name string) (pooldir.RecordedPool, bool) {
+func (b *PoolRecords) RecordNamed(name string) (pooldir.RecordedPool, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k, ok := b.records[name]
@@ -70,7 +70,7 @@ func (b *PoolBook) RecordNamed(name string) (pooldir.RecordedPool, bool) {
 }
 
 // RecordContaining returns the record of the file pool whose directory contains path, and that directory.
-func (b *PoolBook) RecordContaining(path string) (dir string, of pooldir.RecordedPool, ok bool) {
+func (b *PoolRecords) RecordContaining(path string) (dir string, of pooldir.RecordedPool, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, k := range b.records {
@@ -82,7 +82,7 @@ func (b *PoolBook) RecordContaining(path string) (dir string, of pooldir.Recorde
 }
 
 // Put records a pool. It writes the file only after a change.
-func (b *PoolBook) Put(name string, k pooldir.RecordedPool) error {
+func (b *PoolRecords) Put(name string, k pooldir.RecordedPool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	old, ok := b.records[name]
@@ -95,7 +95,7 @@ func (b *PoolBook) Put(name string, k pooldir.RecordedPool) error {
 }
 
 // Forget deletes the record of a released pool.
-func (b *PoolBook) Forget(name string) error {
+func (b *PoolRecords) Forget(name string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, ok := b.records[name]; !ok {
@@ -107,7 +107,7 @@ func (b *PoolBook) Forget(name string) error {
 }
 
 // save writes the records. The new records stay in memory even if the file cannot be written.
-func (b *PoolBook) save(next map[string]pooldir.RecordedPool) error {
+func (b *PoolRecords) save(next map[string]pooldir.RecordedPool) error {
 	b.records = next
 	if b.path == "" {
 		return nil

@@ -14,9 +14,9 @@ func TestPoolBookSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	const mine, theirs = fleet.PoolID("01994c2e-0000-7000-8000-000000000001"), fleet.PoolID("01994c2e-0000-7000-8000-000000000002")
 	dir := t.TempDir()
-	book := func() *PoolBook {
+	book := func() *PoolRecords {
 		t.Helper()
-		b, err := OpenPoolBook(dir)
+		b, err := OpenPoolRecords(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func TestPoolBookSurvivesRestart(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, PoolBookFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenPoolBook(dir); err == nil || !strings.Contains(err.Error(), "remove the file") {
+	if _, err := OpenPoolRecords(dir); err == nil || !strings.Contains(err.Error(), "remove the file") {
 		t.Errorf("a broken book: %v", err)
 	}
 }

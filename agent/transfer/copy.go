@@ -29,7 +29,7 @@ func CopyFile(ctx context.Context, dst, src *os.File, size int64, rate *RateLimi
 	err := eachExtent(ctx, src, size, func(at int64, block []byte, n int64) error {
 		if block == nil {
 			meter.Add(n)
-			return addZeros(ctx, sum, n)
+			return hashZeros(ctx, sum, n)
 		}
 		if err := rate.Wait(ctx, len(block)); err != nil {
 			return err
@@ -77,7 +77,7 @@ func fileSum(ctx context.Context, f *os.File, size int64, meter *Meter) (FileSum
 	err = eachExtent(ctx, f, size, func(_ int64, block []byte, n int64) error {
 		meter.Add(n)
 		if block == nil {
-			return addZeros(ctx, sum, n)
+			return hashZeros(ctx, sum, n)
 		}
 		sum.Write(block)
 		return nil
@@ -119,8 +119,8 @@ func eachExtent(ctx context.Context, f *os.File, size int64, do func(at int64, b
 
 var zeroBlock [64 << 10]byte
 
-// addZeros adds n zeros to the sum.
-func addZeros(ctx context.Context, sum hash.Hash, n int64) error {
+// hashZeros adds n zeros to the sum.
+func hashZeros(ctx context.Context, sum hash.Hash, n int64) error {
 	for n > 0 {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -3,4 +3,4 @@ package transfer
 import "net"
 
 // Raw returns the underlying connection.
-func (o *Outgoing) Raw() net.Conn { return o.conn }
+func (o *SendingConn) Raw() net.Conn { return o.conn }

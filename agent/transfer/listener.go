@@ -68,10 +68,10 @@ func (d *Listener) Close() { d.closed.Do(func() { d.ln.Close() }) }
 
 // WaitPeer waits for the peer. Then it closes the listener, also after PeerTimeout or after too many connections of
 // hosts other than the peer.
-func (d *Listener) WaitPeer(ctx context.Context) (*Incoming, error) {
+func (d *Listener) WaitPeer(ctx context.Context) (*ReceivingConn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, PeerTimeout, ErrPeerNotConnected)
 	defer context.AfterFunc(ctx, d.Close)()
-	came := make(chan *Incoming)
+	came := make(chan *ReceivingConn)
 	ended := make(chan error, 1)
 	over := make(chan struct{})
 	defer func() { cancel(); d.Close(); <-over }()
@@ -113,7 +113,7 @@ func (d *Listener) WaitPeer(ctx context.Context) (*Incoming, error) {
 
 // Admit accepts the sender on an existing connection: only peer, with the ticket that has the hash ticketHash. On an
 // error it closes conn.
-func Admit(ctx context.Context, conn net.Conn, own HostIdentity, peer Peer, ticketHash string) (*Incoming, error) {
+func Admit(ctx context.Context, conn net.Conn, own HostIdentity, peer Peer, ticketHash string) (*ReceivingConn, error) {
 	within, cancel := context.WithTimeout(ctx, admissionTimeout)
 	defer cancel()
 	defer context.AfterFunc(within, func() { conn.Close() })()
@@ -137,12 +137,12 @@ func Admit(ctx context.Context, conn net.Conn, own HostIdentity, peer Peer, tick
 		_ = conn.Close()
 		return nil, err
 	}
-	return &Incoming{conn: enableBuffering(secure)}, nil
+	return &ReceivingConn{conn: enableBuffering(secure)}, nil
 }
 
 // Dial connects to the peer at the first address where the peer accepts the ticket. It tries all addresses in parallel,
 // each for a short time.
-func Dial(ctx context.Context, addresses []string, own HostIdentity, peer Peer, ticket Ticket) (*Outgoing, error) {
+func Dial(ctx context.Context, addresses []string, own HostIdentity, peer Peer, ticket Ticket) (*SendingConn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type met struct {
@@ -195,7 +195,7 @@ func dialPeer(ctx context.Context, at string, own HostIdentity, peer Peer) (*tls
 }
 
 // Connect presents the ticket to the receiver on an existing connection.
-func Connect(ctx context.Context, conn net.Conn, own HostIdentity, peer Peer, ticket Ticket) (*Outgoing, error) {
+func Connect(ctx context.Context, conn net.Conn, own HostIdentity, peer Peer, ticket Ticket) (*SendingConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, admissionTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
@@ -207,7 +207,7 @@ func Connect(ctx context.Context, conn net.Conn, own HostIdentity, peer Peer, ti
 	return presentTicket(secure, ticket)
 }
 
-func presentTicket(conn *tls.Conn, ticket Ticket) (*Outgoing, error) {
+func presentTicket(conn *tls.Conn, ticket Ticket) (*SendingConn, error) {
 	_ = conn.SetDeadline(time.Now().Add(admissionTimeout))
 	var word [1]byte
 	_, err := conn.Write(ticket[:])
@@ -222,7 +222,7 @@ func presentTicket(conn *tls.Conn, ticket Ticket) (*Outgoing, error) {
 		return nil, fmt.Errorf("the other host does not accept the ticket: %w", err)
 	}
 	_ = conn.SetDeadline(time.Time{})
-	return &Outgoing{conn: enableBuffering(conn)}, nil
+	return &SendingConn{conn: enableBuffering(conn)}, nil
 }
 
 // HostAddresses returns this host's addresses with port, as other hosts reach it: without loopback and link-local

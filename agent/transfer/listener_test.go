@@ -78,7 +78,7 @@ func (a *testAuthority) host(name string, life time.Duration) (transfer.HostIden
 // waitingListener is a listener with a goroutine that waits for its peer.
 type waitingListener struct {
 	at       []string
-	admitted chan *transfer.Incoming
+	admitted chan *transfer.ReceivingConn
 	err      chan error
 }
 
@@ -88,7 +88,7 @@ func openListener(t *testing.T, ctx context.Context, own transfer.HostIdentity, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := waitingListener{at: []string{fmt.Sprintf("127.0.0.1:%d", listener.Port())}, admitted: make(chan *transfer.Incoming, 1), err: make(chan error, 1)}
+	o := waitingListener{at: []string{fmt.Sprintf("127.0.0.1:%d", listener.Port())}, admitted: make(chan *transfer.ReceivingConn, 1), err: make(chan error, 1)}
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -173,7 +173,7 @@ func TestListenerClosesAfterTooManyWrongPeers(t *testing.T) {
 }
 
 // connectedPair returns the sender's and the receiver's end of a connection.
-func connectedPair(t *testing.T) (*transfer.Outgoing, *transfer.Incoming) {
+func connectedPair(t *testing.T) (*transfer.SendingConn, *transfer.ReceivingConn) {
 	t.Helper()
 	ca := newAuthority(t)
 	a, peerA := ca.host("a", time.Hour)
@@ -190,7 +190,7 @@ func connectedPair(t *testing.T) (*transfer.Outgoing, *transfer.Incoming) {
 }
 
 // receiveAndAnswer receives the file into dst as a host does, and answers the sender.
-func receiveAndAnswer(ctx context.Context, in *transfer.Incoming, dst transfer.Sink, room int64) (transfer.FileSum, error) {
+func receiveAndAnswer(ctx context.Context, in *transfer.ReceivingConn, dst transfer.Sink, room int64) (transfer.FileSum, error) {
 	size, err := in.Size()
 	var sum transfer.FileSum
 	if err == nil {
@@ -237,7 +237,7 @@ type receiveResult struct {
 	err error
 }
 
-func startReceive(ctx context.Context, in *transfer.Incoming, dst transfer.Sink, room int64) <-chan receiveResult {
+func startReceive(ctx context.Context, in *transfer.ReceivingConn, dst transfer.Sink, room int64) <-chan receiveResult {
 	done := make(chan receiveResult, 1)
 	go func() {
 		sum, err := receiveAndAnswer(ctx, in, dst, room)

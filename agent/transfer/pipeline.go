@@ -54,7 +54,7 @@ func newPipeline(ctx context.Context, dst Sink) *hashWritePipeline {
 func (p *hashWritePipeline) hashAll(ctx context.Context) {
 	defer close(p.writes)
 	for x := range p.hashes {
-		_ = addZeros(ctx, p.hash, x.hole) // addZeros fails only if the sum is no longer needed
+		_ = hashZeros(ctx, p.hash, x.hole) // hashZeros fails only if the sum is no longer needed
 		p.hash.Write(x.block)
 		p.writes <- x
 	}

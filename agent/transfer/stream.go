@@ -60,14 +60,14 @@ type FileSink struct{ *os.File }
 // Writeback implements Sink.
 func (f FileSink) Writeback(at, n int64) { writeback(f.File, at, n) }
 
-// Outgoing is a connection that sends one file.
-type Outgoing struct{ conn net.Conn }
+// SendingConn is a connection that sends one file.
+type SendingConn struct{ conn net.Conn }
 
 // Close ends the connection.
-func (o *Outgoing) Close() { o.conn.Close() }
+func (o *SendingConn) Close() { o.conn.Close() }
 
 // Send sends the file and waits until the receiver confirms that the file is complete.
-func (o *Outgoing) Send(ctx context.Context, pieces Pieces, size int64, rate *RateLimit, meter *Meter) error {
+func (o *SendingConn) Send(ctx context.Context, pieces Pieces, size int64, rate *RateLimit, meter *Meter) error {
 	answers := make(chan error, 1)
 	go func() { answers <- o.answer() }()
 	stop := context.AfterFunc(ctx, o.Close)
@@ -82,7 +82,7 @@ func (o *Outgoing) Send(ctx context.Context, pieces Pieces, size int64, rate *Ra
 
 // send reads the receiver's answer in parallel, because a receiver that refuses the file answers early and stops
 // reading.
-func (o *Outgoing) send(ctx context.Context, answers <-chan error, pieces Pieces, size int64, rate *RateLimit, meter *Meter) error {
+func (o *SendingConn) send(ctx context.Context, answers <-chan error, pieces Pieces, size int64, rate *RateLimit, meter *Meter) error {
 	var head [pieceHeadBytes]byte
 	var refused error
 	binary.BigEndian.PutUint64(head[:8], uint64(size))
@@ -132,7 +132,7 @@ func (o *Outgoing) send(ctx context.Context, answers <-chan error, pieces Pieces
 // errEarlyConfirmation is the error of a receiver that confirms a file before the file was sent completely.
 var errEarlyConfirmation = errors.New("the other host answers before it has received the whole file")
 
-func (o *Outgoing) write(p []byte) error {
+func (o *SendingConn) write(p []byte) error {
 	_ = o.conn.SetWriteDeadline(time.Now().Add(silenceTimeout))
 	if _, err := o.conn.Write(p); err != nil {
 		return fmt.Errorf("%w: %w", ErrConnectionLost, err)
@@ -141,7 +141,7 @@ func (o *Outgoing) write(p []byte) error {
 }
 
 // answer reads the receiver's answer.
-func (o *Outgoing) answer() error {
+func (o *SendingConn) answer() error {
 	var head [3]byte
 	for {
 		if _, err := io.ReadFull(o.conn, head[:]); err != nil {
@@ -161,18 +161,18 @@ func (o *Outgoing) answer() error {
 	}
 }
 
-// Incoming is a connection that receives one file.
-type Incoming struct{ conn net.Conn }
+// ReceivingConn is a connection that receives one file.
+type ReceivingConn struct{ conn net.Conn }
 
 // Close ends the connection.
-func (in *Incoming) Close() { in.conn.Close() }
+func (in *ReceivingConn) Close() { in.conn.Close() }
 
 // MaxAnnouncedBytes limits the announced size of a file: twice the largest disk, because of the format's metadata.
 // Holes take no space, but are hashed, too.
 const MaxAnnouncedBytes = 2 * fleet.MaxDiskBytes
 
 // Size returns the announced size of the file in bytes. It must be called once, before Receive.
-func (in *Incoming) Size() (int64, error) {
+func (in *ReceivingConn) Size() (int64, error) {
 	var head [8]byte
 	if err := in.read(head[:]); err != nil {
 		return 0, err
@@ -184,7 +184,7 @@ func (in *Incoming) Size() (int64, error) {
 	return size, nil
 }
 
-func (in *Incoming) read(p []byte) error {
+func (in *ReceivingConn) read(p []byte) error {
 	_ = in.conn.SetReadDeadline(time.Now().Add(silenceTimeout))
 	if _, err := io.ReadFull(in.conn, p); err != nil {
 		return fmt.Errorf("%w: %w", ErrConnectionLost, err)
@@ -194,7 +194,7 @@ func (in *Incoming) read(p []byte) error {
 
 // Receive writes the received file of that size into dst, which must be empty. It returns the sum of the bytes, holes
 // as zeros. room limits the received data in bytes. When Receive returns, the data is synced to the storage.
-func (in *Incoming) Receive(ctx context.Context, dst Sink, size, room int64, meter *Meter) (FileSum, error) {
+func (in *ReceivingConn) Receive(ctx context.Context, dst Sink, size, room int64, meter *Meter) (FileSum, error) {
 	stop := context.AfterFunc(ctx, in.Close)
 	sum, err := in.receive(ctx, dst, size, room, meter)
 	if !stop() {
@@ -203,7 +203,7 @@ func (in *Incoming) Receive(ctx context.Context, dst Sink, size, room int64, met
 	return sum, err
 }
 
-func (in *Incoming) receive(ctx context.Context, dst Sink, size, room int64, meter *Meter) (FileSum, error) {
+func (in *ReceivingConn) receive(ctx context.Context, dst Sink, size, room int64, meter *Meter) (FileSum, error) {
 	p := newPipeline(ctx, dst)
 	defer p.abandon()
 	var head [pieceHeadBytes]byte
@@ -246,10 +246,10 @@ func (in *Incoming) receive(ctx context.Context, dst Sink, size, room int64, met
 }
 
 // SendStillChecking notifies the sender that the file is still being checked.
-func (in *Incoming) SendStillChecking() { _ = in.reply(answerStillChecking, "") }
+func (in *ReceivingConn) SendStillChecking() { _ = in.reply(answerStillChecking, "") }
 
 // Answer sends the result to the sender and closes the connection.
-func (in *Incoming) Answer(err error) {
+func (in *ReceivingConn) Answer(err error) {
 	defer in.Close()
 	if err == nil {
 		_ = in.reply(answerComplete, "")
@@ -262,12 +262,12 @@ func (in *Incoming) Answer(err error) {
 
 // drainUntilClosed reads until the sender has received the answer and closed the connection. Closing a connection with
 // unread bytes would reset it, and the answer would be lost.
-func (in *Incoming) drainUntilClosed() {
+func (in *ReceivingConn) drainUntilClosed() {
 	_ = in.conn.SetReadDeadline(time.Now().Add(drainTimeout))
 	_, _ = io.Copy(io.Discard, in.conn)
 }
 
-func (in *Incoming) reply(what byte, words string) error {
+func (in *ReceivingConn) reply(what byte, words string) error {
 	words = words[:min(len(words), maxErrorBytes)]
 	_ = in.conn.SetWriteDeadline(time.Now().Add(5 * time.Second))
 	_, err := in.conn.Write(append([]byte{what, byte(len(words) >> 8), byte(len(words))}, words...))

@@ -28,11 +28,11 @@ type acceptResult struct {
 func Listen(inner net.Listener, conf *tls.Config) *Listener {
 	l := &Listener{inner: inner, conf: conf, ready: make(chan acceptResult)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	go l.acceptNew()
+	go l.acceptNewConns()
 	return l
 }
 
-func (l *Listener) acceptNew() {
+func (l *Listener) acceptNewConns() {
 	for l.ctx.Err() == nil {
 		raw, err := l.inner.Accept()
 		if err != nil {

@@ -255,7 +255,7 @@ func TestExpiredHostCertificateAllowsOnlyRenewal(t *testing.T) {
 		if _, ok := HostOf(cert); ok != want.isHost {
 			t.Errorf("a certificate made %s ago identifies its host: %v", age, ok)
 		}
-		if id, ok := RenewableHostOf(cert); ok != want.renews || ok && id != hostID {
+		if id, ok := HostOfRenewableCert(cert); ok != want.renews || ok && id != hostID {
 			t.Errorf("a certificate made %s ago can be renewed: %v, %q", age, ok, id)
 		}
 	}

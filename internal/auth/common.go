@@ -75,14 +75,14 @@ func isSequential(text string) bool {
 	runes := []rune(text)
 	steps := 0
 	for i := 1; i < len(runes); i++ {
-		if areNeighbours(runes[i-1], runes[i]) {
+		if areAdjacentCharacters(runes[i-1], runes[i]) {
 			steps++
 		}
 	}
 	return len(runes) > 1 && steps*5 >= (len(runes)-1)*4
 }
 
-func areNeighbours(a, b rune) bool {
+func areAdjacentCharacters(a, b rune) bool {
 	if d := b - a; d >= -1 && d <= 1 {
 		return true
 	}

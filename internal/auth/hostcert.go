@@ -86,8 +86,8 @@ func (a *Authority) verifyHost(state tls.ConnectionState) error {
 // ones: a connection may outlive its certificate.
 func HostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostIDFromCert(cert, 0) }
 
-// RenewableHostOf is HostOf for renewals: the certificate may have expired within the last 30 days.
-func RenewableHostOf(cert *x509.Certificate) (fleet.HostID, bool) {
+// HostOfRenewableCert is HostOf for renewals: the certificate may have expired within the last 30 days.
+func HostOfRenewableCert(cert *x509.Certificate) (fleet.HostID, bool) {
 	return hostIDFromCert(cert, renewalGrace)
 }
 

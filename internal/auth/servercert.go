@@ -81,7 +81,7 @@ type ServerCert struct {
 
 // TLS returns the configuration of the agent listener: TLS 1.3, and client certificates of this authority only. The
 // handshake also accepts clients without a certificate, for joins, and expired certificates, for renewals. Therefore
-// every handler must check HostOf or RenewableHostOf.
+// every handler must check HostOf or HostOfRenewableCert.
 func (s *ServerCert) TLS() *tls.Config {
 	return &tls.Config{
 		MinVersion:       tls.VersionTLS13,

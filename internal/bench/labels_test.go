@@ -28,7 +28,7 @@ func BenchmarkLabels(b *testing.B) {
 	pass := func() time.Duration {
 		b.Helper()
 		began := time.Now()
-		if err := r.control.AssignLabelled(b.Context(), fleet.SystemActor); err != nil {
+		if err := r.control.AssignToMatchingHosts(b.Context(), fleet.SystemActor); err != nil {
 			b.Fatal(err)
 		}
 		return time.Since(began)

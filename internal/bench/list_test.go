@@ -42,7 +42,7 @@ var listQueries = []fleet.Query{
 // times the reference. The reference is the same rows from package control without HTTP and HTML, with four queries at
 // a time (query), and with one (alone).
 func BenchmarkVMList(b *testing.B) {
-	cli.TuneMemory() // as the portal does
+	cli.TuneGarbageCollector() // as the portal does
 	r := newRig(b)
 	testkit.Seed(b, r.pool, listHosts, listVMs)
 	server := httptest.NewServer(r.web.Handler())
@@ -67,7 +67,7 @@ func BenchmarkVMList(b *testing.B) {
 // BenchmarkCSV measures the export of all VMs as CSV, as a browser downloads it. Limit: 80,000 rows a second. The
 // reference is PostgreSQL's COPY of the same columns.
 func BenchmarkCSV(b *testing.B) {
-	cli.TuneMemory()
+	cli.TuneGarbageCollector()
 	r := newRig(b)
 	testkit.Seed(b, r.pool, listHosts, listVMs)
 	server := httptest.NewServer(r.web.Handler())

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	if runServerProcess() || runCommand() {
 		return
 	}
-	release, err := tier.GuestSlot()
+	release, err := tier.AcquireGuestSlot()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

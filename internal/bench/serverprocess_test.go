@@ -95,7 +95,7 @@ func runServerProcess() bool {
 	if kind == "" {
 		return false
 	}
-	cli.TuneMemory()
+	cli.TuneGarbageCollector()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -122,7 +122,7 @@ func runServerProcess() bool {
 			return -1
 		}
 	case "tabs": // the complete portal: pages and agent API at one address
-		cli.TuneMemory()
+		cli.TuneGarbageCollector()
 		pages, agents := r.web.Handler(), authenticateAsHosts(r.web.AgentHandler())
 		handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if strings.HasPrefix(q.URL.Path, "/agent/") {

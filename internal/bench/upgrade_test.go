@@ -17,7 +17,7 @@ func BenchmarkUpgrade(b *testing.B) {
 	files := os.DirFS("../../db/migration")
 	for range b.N {
 		b.StopTimer()
-		url := testkit.Schema14(b, files, listHosts, listVMs)
+		url := testkit.Schema14DatabaseURL(b, files, listHosts, listVMs)
 		b.StartTimer()
 		begun := time.Now()
 		if err := db.Migrate(b.Context(), url); err != nil {

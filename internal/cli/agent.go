@@ -118,25 +118,25 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 			return err
 		}
 	}
-	links, facts, err := openLinks(cfg, client, log)
+	links, facts, err := openNetworkDevices(cfg, client, log)
 	if err != nil {
 		return err
 	}
 	first, last, _ := config.TransferPorts(cfg.TransferPorts)
 	a, err := agent.New(agent.Options{
-		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: facts.inventory, NICs: facts.nics, Load: hardware.Load, Memory: hardware.Memory,
+		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: facts.inventory, NICs: facts.nics, Load: hardware.ReadLoad, Memory: hardware.Memory,
 		Version: versionText(), Log: log, Metrics: metrics, Ports: transfer.PortRange{First: first, Last: last},
 	})
 	if err != nil {
 		return err
 	}
-	refreshOnHangup(ctx, a)
+	refreshInventoryOnHangup(ctx, a)
 	log.Info("agent is running", "host", cfg.Name, "portal", identity.Portal())
 	return a.Run(ctx)
 }
 
-// refreshOnHangup lets the agent read the hardware again at each SIGHUP.
-func refreshOnHangup(ctx context.Context, a *agent.Agent) {
+// refreshInventoryOnHangup lets the agent read the hardware again at each SIGHUP.
+func refreshInventoryOnHangup(ctx context.Context, a *agent.Agent) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	context.AfterFunc(ctx, func() { signal.Stop(hangups) })
@@ -158,11 +158,11 @@ func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (hy
 	if cfg.Hypervisor == "mock" {
 		return mock.New(mock.Options{Roots: roots}), nil
 	}
-	book, err := state.OpenPoolBook(cfg.DataDir)
+	book, err := state.OpenPoolRecords(cfg.DataDir)
 	if err != nil {
 		return nil, err
 	}
-	filters, err := state.OpenFilterBook(cfg.DataDir)
+	filters, err := state.OpenFilterDigests(cfg.DataDir)
 	if err != nil {
 		return nil, err
 	}

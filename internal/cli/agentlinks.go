@@ -41,26 +41,26 @@ func newAgentRollback() *cobra.Command {
 	return cmd
 }
 
-// hostFacts holds functions that read the host's hardware, including the network features of its kernel.
-type hostFacts struct {
+// hardwareReaders holds functions that read the host's hardware, including the network features of its kernel.
+type hardwareReaders struct {
 	inventory func(context.Context) (fleet.Inventory, error)
 	nics      func() []fleet.HostNIC
 }
 
-// openLinks opens the manager of the host's network devices. It also returns functions that read the host's hardware. A
+// openNetworkDevices opens the manager of the host's network devices. It also returns functions that read the host's hardware. A
 // mock host has no device manager.
-func openLinks(cfg config.Agent, client *wire.Client, log *slog.Logger) (agent.Links, hostFacts, error) {
+func openNetworkDevices(cfg config.Agent, client *wire.Client, log *slog.Logger) (agent.Links, hardwareReaders, error) {
 	if cfg.Hypervisor == "mock" {
-		return nil, hostFacts{hardware.Read, hardware.NICs}, nil
+		return nil, hardwareReaders{hardware.Read, hardware.NICs}, nil
 	}
-	devices, err := openDevices(cfg, client, log)
+	devices, err := openLinkDevices(cfg, client, log)
 	if err != nil {
-		return nil, hostFacts{}, err
+		return nil, hardwareReaders{}, err
 	}
-	return devices, hostFacts{func(ctx context.Context) (fleet.Inventory, error) {
+	return devices, hardwareReaders{func(ctx context.Context) (fleet.Inventory, error) {
 		v, err := hardware.Read(ctx)
 		if err == nil {
-			v.NetworkGaps = link.Gaps(ctx)
+			v.NetworkGaps = link.NetworkGaps(ctx)
 			devices.MarkPortalNICs(v.NICs)
 		}
 		return v, err
@@ -71,7 +71,7 @@ func openLinks(cfg config.Agent, client *wire.Client, log *slog.Logger) (agent.L
 	}}, nil
 }
 
-func openDevices(cfg config.Agent, client *wire.Client, log *slog.Logger) (*link.Devices, error) {
+func openLinkDevices(cfg config.Agent, client *wire.Client, log *slog.Logger) (*link.Devices, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -85,8 +85,10 @@ func openDevices(cfg config.Agent, client *wire.Client, log *slog.Logger) (*link
 		return nil, err
 	}
 	return link.Open(link.Options{
-		Dir: dir, BootID: inventory.BootID, PortalTimeout: time.Duration(cfg.NetworkConfirm) * time.Second, Portal: client.Host(), Log: log,
-		ReachPortal:     func(ctx context.Context, device string) error { return client.Reach(ctx, link.Dial(device)) },
+		Dir: dir, BootID: inventory.BootID, PortalTimeout: time.Duration(cfg.NetworkConfirm) * time.Second, Portal: client.PortalHostname(), Log: log,
+		ReachPortal: func(ctx context.Context, device string) error {
+			return client.CheckReachable(ctx, link.NewDialFunc(device))
+		},
 		RollbackCommand: func(after time.Duration) (*exec.Cmd, error) { return link.RollbackCommand(self, dir, after), nil },
 	})
 }

@@ -23,7 +23,7 @@ import (
 )
 
 func newDemo() *cobra.Command {
-	var f playgroundFlags
+	var f demoLabFlags
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a portal with three simulated hosts and forty VMs",
@@ -43,7 +43,7 @@ the demo; without it, no data stays.`,
 	return cmd
 }
 
-func runDemo(ctx context.Context, f playgroundFlags, out, progress io.Writer) (err error) {
+func runDemo(ctx context.Context, f demoLabFlags, out, progress io.Writer) (err error) {
 	if os.Geteuid() == 0 && !doctor.AllRequiredOK(doctor.Inspect(ctx, doctor.Demo)) {
 		fmt.Fprintln(progress, "Installing what the demo needs …")
 		if err := doctor.InstallMissingPackages(ctx, doctor.Demo, progress); err != nil {

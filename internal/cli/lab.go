@@ -27,7 +27,7 @@ import (
 )
 
 func newLab() *cobra.Command {
-	var f playgroundFlags
+	var f demoLabFlags
 	var apart bool
 	cmd := &cobra.Command{
 		Use:   "lab",
@@ -57,7 +57,7 @@ type labHost struct {
 	id    fleet.HostID
 }
 
-func runLab(ctx context.Context, f playgroundFlags, apart bool, out, progress io.Writer) (err error) {
+func runLab(ctx context.Context, f demoLabFlags, apart bool, out, progress io.Writer) (err error) {
 	if err := prepareLab(ctx, progress); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func runLab(ctx context.Context, f playgroundFlags, apart bool, out, progress io
 			return err
 		}
 		running.Go(func() {
-			supervise(agents, h.name, func() error { return h.runAgent(agents, p.AgentURL) }, h.agentLog(), progress)
+			superviseAgent(agents, h.name, func() error { return h.runAgent(agents, p.AgentURL) }, h.agentLogPath(), progress)
 		})
 	}
 	if err := s.createLabFleet(ctx, hosts, shared); err != nil {
@@ -212,9 +212,9 @@ func (s *fleetSetup) joinLabHost(ctx context.Context, h *labHost) error {
 
 func (h *labHost) agentDir() string { return filepath.Join(h.dir, "agent") }
 
-// supervise runs a host's agent and restarts it when it ends, as systemd does on a real host. It waits a second before
+// superviseAgent runs a host's agent and restarts it when it ends, as systemd does on a real host. It waits a second before
 // it reports a restart, because at the end of the lab agents may exit before ctx is cancelled.
-func supervise(ctx context.Context, host string, run func() error, log string, progress io.Writer) {
+func superviseAgent(ctx context.Context, host string, run func() error, log string, progress io.Writer) {
 	for {
 		err := run()
 		select {
@@ -226,14 +226,14 @@ func supervise(ctx context.Context, host string, run func() error, log string, p
 	}
 }
 
-func (h *labHost) agentLog() string { return filepath.Join(h.dir, "agent.log") }
+func (h *labHost) agentLogPath() string { return filepath.Join(h.dir, "agent.log") }
 
 func (h *labHost) runAgent(ctx context.Context, portal string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(h.agentLog(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(h.agentLogPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func TestSupervisorReportsOnlyAgentRestarts(t *testing.T) {
 		defer stop()
 		var progress strings.Builder
 		runs := 0
-		supervise(ctx, "host-1", func() error {
+		superviseAgent(ctx, "host-1", func() error {
 			if runs++; runs == 2 { // Ctrl-C reaches the agent first, and the lab a moment later
 				time.AfterFunc(500*time.Millisecond, stop)
 			}

@@ -98,7 +98,7 @@ func runLoad(ctx context.Context, f loadFlags, out, progress io.Writer, in io.Re
 	if f.pid != 0 {
 		f.Portals = load.SingleProcess(f.pid)
 		if f.postgres == 0 {
-			f.postgres = load.PostgresOf(f.pid)
+			f.postgres = load.PostgresPID(f.pid)
 		}
 	}
 	if f.postgres != 0 {

@@ -57,7 +57,7 @@ func startLoadPortal(ctx context.Context, progress io.Writer) (p *loadPortal, er
 	fmt.Fprintln(progress, "Starting a temporary portal with a private PostgreSQL …")
 	p.cmd = exec.Command(self, "portal", "--config", settings, "--data-dir", dir, "--listen", "127.0.0.1:0", "--agent-listen", "127.0.0.1:0", "--log-format", "json")
 	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "QUANTIX_") })
-	p.cmd.SysProcAttr = ownGroup() // Ctrl-C reaches only this program, which then stops the portal
+	p.cmd.SysProcAttr = ownProcessGroup() // Ctrl-C reaches only this program, which then stops the portal
 	log, err := p.cmd.StderrPipe()
 	if err == nil {
 		err = p.cmd.Start()
@@ -114,7 +114,7 @@ func (p *loadPortal) connect(ctx context.Context) (err error) {
 		return err
 	}
 	token, err := s.Control.CreateToken(ctx, s.actor, "load", 24*time.Hour)
-	p.token, p.database, p.postgres = token.Secret, url, load.PostgresOf(p.cmd.Process.Pid)
+	p.token, p.database, p.postgres = token.Secret, url, load.PostgresPID(p.cmd.Process.Pid)
 	return err
 }
 

@@ -4,4 +4,4 @@ package cli
 
 import "syscall"
 
-func ownGroup() *syscall.SysProcAttr { return nil }
+func ownProcessGroup() *syscall.SysProcAttr { return nil }

@@ -7,10 +7,10 @@ import (
 	"runtime/metrics"
 )
 
-// TuneMemory adapts GOGC to the size of the live heap. A small heap may grow more than Go's default of 100 %, because
+// TuneGarbageCollector adapts GOGC to the size of the live heap. A small heap may grow more than Go's default of 100 %, because
 // rendered pages are mostly short-lived garbage. A large heap, with thousands of waiting agent requests, may grow less,
 // because 100 % would only waste memory. GOGC or GOMEMLIMIT in the environment disables this.
-func TuneMemory() {
+func TuneGarbageCollector() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		adaptGC(0)
 	}

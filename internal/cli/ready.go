@@ -18,15 +18,15 @@ import (
 	"quantix/internal/config"
 )
 
-// playgroundFlags holds the flags that demo and lab share.
-type playgroundFlags struct {
+// demoLabFlags holds the flags that demo and lab share.
+type demoLabFlags struct {
 	listen, dataDir string
 	agents          string // address of the listener for agents; empty: loopback
 	json            bool
 	log             config.Log
 }
 
-func (f *playgroundFlags) register(cmd *cobra.Command) {
+func (f *demoLabFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080", "host:port for browsers and the API; port 0: any free port")
 	flags.StringVar(&f.dataDir, "data-dir", "", "store all data in this directory (default: a temporary one, removed at the end)")
@@ -38,7 +38,7 @@ func (f *playgroundFlags) register(cmd *cobra.Command) {
 // openDataDir returns the data directory, and a function that removes the directory if it is temporary. Other users
 // cannot list or write the directory. If this process is root, they can enter it, because PostgreSQL runs as another
 // user; private files in it have their own mode.
-func (f *playgroundFlags) openDataDir(name string) (string, func(), error) {
+func (f *demoLabFlags) openDataDir(name string) (string, func(), error) {
 	mode := os.FileMode(0o700)
 	if os.Geteuid() == 0 {
 		mode = 0o711
@@ -65,7 +65,7 @@ func (f *playgroundFlags) openDataDir(name string) (string, func(), error) {
 
 // startPortal starts the portal in dir. The listener for agents gets the same address at each start, so that joined
 // agents can reach it.
-func (f *playgroundFlags) startPortal(ctx context.Context, dir string, log *slog.Logger) (*portal, error) {
+func (f *demoLabFlags) startPortal(ctx context.Context, dir string, log *slog.Logger) (*portal, error) {
 	file := filepath.Join(dir, "agent-address")
 	known, _ := os.ReadFile(file) // the file is missing at the first start
 	p, err := startPortal(ctx, f.portalConfig(dir, strings.TrimSpace(string(known))), log, f.dataDir == "", nil)
@@ -82,7 +82,7 @@ func (f *playgroundFlags) startPortal(ctx context.Context, dir string, log *slog
 // portalConfig returns the settings of a portal in dir. known is the previous address of the listener for agents, empty
 // at the first start. If another process now uses that address, the portal gets a new one; the agents start together
 // with the portal and get the new address.
-func (f *playgroundFlags) portalConfig(dir, known string) config.Portal {
+func (f *demoLabFlags) portalConfig(dir, known string) config.Portal {
 	cfg := config.Portal{Listen: f.listen, AgentListen: net.JoinHostPort(cmp.Or(f.agents, "127.0.0.1"), "0"), DataDir: dir, Log: f.log}
 	if known != "" {
 		if l, err := net.Listen("tcp", known); err == nil {

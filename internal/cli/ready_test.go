@@ -10,11 +10,11 @@ import (
 func TestDataDirClosedToOtherUsers(t *testing.T) {
 	t.Parallel()
 	given := filepath.Join(t.TempDir(), "lab")
-	dir, _, err := (&playgroundFlags{dataDir: given}).openDataDir("lab")
+	dir, _, err := (&demoLabFlags{dataDir: given}).openDataDir("lab")
 	if err != nil || dir != given {
 		t.Fatal(dir, err)
 	}
-	temporary, remove, err := (&playgroundFlags{}).openDataDir("lab")
+	temporary, remove, err := (&demoLabFlags{}).openDataDir("lab")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestDataDirClosedToOtherUsers(t *testing.T) {
 	if err := os.Chmod(open, 0o777|os.ModeSticky); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := (&playgroundFlags{dataDir: open}).openDataDir("lab"); err == nil || !strings.Contains(err.Error(), "other users may write") {
+	if _, _, err := (&demoLabFlags{dataDir: open}).openDataDir("lab"); err == nil || !strings.Contains(err.Error(), "other users may write") {
 		t.Errorf("a directory that all may write: %v", err)
 	}
 }

@@ -53,10 +53,10 @@ type portal struct {
 // fails, it releases everything. If throwaway is true, the data may be lost in a power failure (demo and lab). Each
 // signal from hangups reloads the certificates; hangups may be nil.
 func startPortal(ctx context.Context, cfg config.Portal, log *slog.Logger, throwaway bool, hangups <-chan os.Signal) (*portal, error) {
-	TuneMemory()
+	TuneGarbageCollector()
 	p := &portal{log: log, hangups: hangups}
 	if err := p.start(ctx, cfg, throwaway); err != nil {
-		p.close()
+		p.runCleanups()
 		return nil, err
 	}
 	return p, nil
@@ -113,7 +113,7 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	if p.Password, _, err = p.Control.EnsureAdmin(ctx, fleet.SystemActor); err != nil {
 		return fmt.Errorf("make the first administrator: %w", err)
 	}
-	if err := p.publishAddress(ctx); err != nil {
+	if err := p.publishAgentAddress(ctx); err != nil {
 		return err
 	}
 	return p.serve(ctx, cfg, pool, hub, listeners{browsers: browsers, certificate: certificate, proxies: proxies, agents: agents})
@@ -176,7 +176,7 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 		Pool:         func() web.DatabasePoolStat { return pool.Stat() },
 		Certificates: certs.validities,
 	})
-	browsers := web.LimitPerAddress(l.browsers, cfg.ConnsPerAddress, l.proxies)
+	browsers := web.LimitConnsPerAddress(l.browsers, cfg.ConnsPerAddress, l.proxies)
 	if l.certificate != nil {
 		browsers = tls.NewListener(browsers, l.certificate.TLS())
 	} else if !isLoopback(cfg.Listen) && !secure {
@@ -242,10 +242,10 @@ func (p *portal) Wait(ctx context.Context) error {
 func (p *portal) Close() {
 	p.stop()
 	_ = p.group.Wait()
-	p.close()
+	p.runCleanups()
 }
 
-func (p *portal) close() {
+func (p *portal) runCleanups() {
 	for _, undo := range slices.Backward(p.cleanups) {
 		undo()
 	}
@@ -286,16 +286,16 @@ func (p *portal) listen(address, flag string) (net.Listener, error) {
 	return l, nil
 }
 
-// publishAddress stores the address of the listener for agents in the database while the portal runs. The command
+// publishAgentAddress stores the address of the listener for agents in the database while the portal runs. The command
 // "quantix host token" reads it there.
-func (p *portal) publishAddress(ctx context.Context) error {
+func (p *portal) publishAgentAddress(ctx context.Context) error {
 	if err := p.Control.SetAgentAddress(ctx, fleet.SystemActor); err != nil {
 		return fmt.Errorf("publish the portal's address: %w", err)
 	}
 	p.cleanups = append(p.cleanups, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if err := p.Control.ForgetAddress(ctx, fleet.SystemActor); err != nil {
+		if err := p.Control.ForgetAgentAddress(ctx, fleet.SystemActor); err != nil {
 			p.log.Debug("the portal's address stays in the database", "error", err)
 		}
 	})

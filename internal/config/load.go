@@ -122,7 +122,7 @@ func readEnv(from settingsSource, env []string, given settingOrigins) (settingVa
 		if !ok {
 			if _, ok := findSetting(from.others, name, setting.envName); !ok {
 				wrong = append(wrong, fmt.Errorf("%s: there is no such setting%s; unset the variable or correct its name",
-					name, didYouMean(name, spellings(from.settings, setting.envName))))
+					name, didYouMean(name, settingNames(from.settings, setting.envName))))
 			}
 			continue
 		}
@@ -166,7 +166,7 @@ func readFlags(from settingsSource, flags *pflag.FlagSet, given settingOrigins) 
 	return found, errors.Join(wrong...)
 }
 
-func spellings(settings []setting, spelling func(setting) string) []string {
+func settingNames(settings []setting, spelling func(setting) string) []string {
 	names := make([]string, 0, len(settings))
 	for _, s := range settings {
 		names = append(names, spelling(s))

@@ -37,15 +37,15 @@ func parseYAML(from settingsSource, file string, text []byte, given settingOrigi
 	}
 	root := resolveAlias(document.Content[0])
 	if root.Tag != "!!null" {
-		r.section("", root)
+		r.readSection("", root)
 	}
 	return r.found, errors.Join(r.errs...)
 }
 
-// section reads the mapping at path. An empty path means the whole file.
-func (r *yamlReader) section(path string, node *yaml.Node) {
+// readSection reads the mapping at path. An empty path means the whole file.
+func (r *yamlReader) readSection(path string, node *yaml.Node) {
 	if node.Kind != yaml.MappingNode {
-		r.fail(node, "%s must be a group of settings (name: value), not %s", quoteOr(path, "the file"), nodeKindText(node))
+		r.addError(node, "%s must be a group of settings (name: value), not %s", quotePathOr(path, "the file"), nodeKindText(node))
 		return
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -57,11 +57,11 @@ func (r *yamlReader) section(path string, node *yaml.Node) {
 		s, known := findSetting(r.from.settings, key, func(s setting) string { return s.key })
 		switch {
 		case known:
-			r.value(s, name, value)
+			r.readValue(s, name, value)
 		case r.isSection(key):
-			r.section(key, value)
+			r.readSection(key, value)
 		default:
-			r.unknown(key, name)
+			r.reportUnknownKey(key, name)
 		}
 	}
 }
@@ -75,19 +75,19 @@ func (r *yamlReader) isSection(key string) bool {
 	return false
 }
 
-func (r *yamlReader) unknown(key string, name *yaml.Node) {
+func (r *yamlReader) reportUnknownKey(key string, name *yaml.Node) {
 	for _, s := range r.from.others {
 		if s.key == key || strings.HasPrefix(s.key, key+".") {
-			r.fail(name, "unknown key %q; it belongs in the other program's file (portal.yaml is the portal's, agent.yaml the agent's)", key)
+			r.addError(name, "unknown key %q; it belongs in the other program's file (portal.yaml is the portal's, agent.yaml the agent's)", key)
 			return
 		}
 	}
-	r.fail(name, "unknown key %q%s", key, didYouMean(key, spellings(r.from.settings, func(s setting) string { return s.key })))
+	r.addError(name, "unknown key %q%s", key, didYouMean(key, settingNames(r.from.settings, func(s setting) string { return s.key })))
 }
 
-func (r *yamlReader) value(s setting, name, node *yaml.Node) {
+func (r *yamlReader) readValue(s setting, name, node *yaml.Node) {
 	if _, twice := r.found[s.key]; twice {
-		r.fail(name, "%q is set twice; remove one of the lines", s.key)
+		r.addError(name, "%q is set twice; remove one of the lines", s.key)
 		return
 	}
 	var value any
@@ -116,16 +116,16 @@ func (r *yamlReader) value(s setting, name, node *yaml.Node) {
 	}
 	switch {
 	case want != "":
-		r.fail(node, "%q must be %s, not %s", s.key, want, nodeKindText(node))
+		r.addError(node, "%q must be %s, not %s", s.key, want, nodeKindText(node))
 	case err != nil:
-		r.fail(node, "%q cannot be read", s.key)
+		r.addError(node, "%q cannot be read", s.key)
 	default:
 		r.found[s.key] = value
 		r.given[s.key] = fmt.Sprintf("%s:%d: %s", r.file, name.Line, s.key)
 	}
 }
 
-func (r *yamlReader) fail(node *yaml.Node, format string, args ...any) {
+func (r *yamlReader) addError(node *yaml.Node, format string, args ...any) {
 	r.errs = append(r.errs, fmt.Errorf("%s:%d: %s", r.file, node.Line, fmt.Sprintf(format, args...)))
 }
 
@@ -164,7 +164,7 @@ func nodeKindText(node *yaml.Node) string {
 	return "a value of another type"
 }
 
-func quoteOr(path, other string) string {
+func quotePathOr(path, other string) string {
 	if path == "" {
 		return other
 	}

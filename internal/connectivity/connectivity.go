@@ -8,24 +8,24 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PassQuestion asks whether a connection would pass the security groups of its two ends. Each end is a VM's NIC or an
+// ConnectionQuery asks whether a connection would pass the security groups of its two ends. Each end is a VM's NIC or an
 // address.
-type PassQuestion struct {
-	From     PassEnd        `json:"from"`
-	To       PassEnd        `json:"to"`
+type ConnectionQuery struct {
+	From     ConnectionEnd  `json:"from"`
+	To       ConnectionEnd  `json:"to"`
 	Protocol fleet.Protocol `json:"protocol"`
 	Port     int            `json:"port,omitempty"` // receiver's port, for tcp and udp
 }
 
-// PassEnd is one end of the connection: a VM's NIC, or an address outside all VMs.
-type PassEnd struct {
+// ConnectionEnd is one end of the connection: a VM's NIC, or an address outside all VMs.
+type ConnectionEnd struct {
 	VMID    fleet.VMID `json:"vmId,omitempty"`
 	MAC     string     `json:"mac,omitempty"`     // MAC address of the NIC; empty: the VM's first NIC
 	Address string     `json:"address,omitempty"` // one of the NIC's addresses; without a VM, the address of this end
 }
 
 // Check adds an error for each invalid field.
-func (q PassQuestion) Check(c *fleet.Checks) {
+func (q ConnectionQuery) Check(c *fleet.Checks) {
 	q.From.check(c, "from")
 	q.To.check(c, "to")
 	if q.From.VMID == "" && q.To.VMID == "" {
@@ -43,7 +43,7 @@ func (q PassQuestion) Check(c *fleet.Checks) {
 }
 
 // checkFamilies adds an error if the two ends have addresses of different families, which can never communicate.
-func (q PassQuestion) checkFamilies(c *fleet.Checks) {
+func (q ConnectionQuery) checkFamilies(c *fleet.Checks) {
 	from, to := endAddress(q.From, nil, nil), endAddress(q.To, nil, nil)
 	if from.IsValid() && to.IsValid() && from.Is4() != to.Is4() {
 		c.Add("to.address", "IPv4 and IPv6 addresses cannot communicate. Enter two addresses of the same family.")
@@ -59,7 +59,7 @@ func (q PassQuestion) checkFamilies(c *fleet.Checks) {
 	}
 }
 
-func (e PassEnd) check(c *fleet.Checks, at string) {
+func (e ConnectionEnd) check(c *fleet.Checks, at string) {
 	switch {
 	case e.VMID == "" && e.Address == "":
 		c.Add(at+".vmId", "Choose a VM, or enter an address.")
@@ -74,8 +74,8 @@ func (e PassEnd) check(c *fleet.Checks, at string) {
 	}
 }
 
-// PassNIC is a VM's NIC with its filter settings, as AnswerPassQuestion needs it.
-type PassNIC struct {
+// ConnectionNIC is a VM's NIC with its filter settings, as EvaluateConnection needs it.
+type ConnectionNIC struct {
 	VMID         fleet.VMID
 	VMName       string
 	MAC          string
@@ -107,9 +107,9 @@ type PassAnswer struct {
 	To    PassSide `json:"to"`    // receiver's side: ingress
 }
 
-// AnswerPassQuestion evaluates the question. from and to are the NICs at the two ends; nil: the end is not a VM. rule
+// EvaluateConnection evaluates the question. from and to are the NICs at the two ends; nil: the end is not a VM. rule
 // formats a rule, given its group's ID and its own ID.
-func AnswerPassQuestion(q PassQuestion, from, to *PassNIC, rule func(fleet.SecurityGroupID, string) string) PassAnswer {
+func EvaluateConnection(q ConnectionQuery, from, to *ConnectionNIC, rule func(fleet.SecurityGroupID, string) string) PassAnswer {
 	v6 := q.Protocol == fleet.ICMPv6
 	if a := endAddress(q.From, nil, nil); a.IsValid() {
 		v6 = a.Is6()
@@ -120,8 +120,8 @@ func AnswerPassQuestion(q PassQuestion, from, to *PassNIC, rule func(fleet.Secur
 	}
 	source, target := endAddress(q.From, from, &v6), endAddress(q.To, to, &v6)
 	out := PassAnswer{
-		From: evaluatePassSide(q, fleet.Egress, from, source, target, rule),
-		To:   evaluatePassSide(q, fleet.Ingress, to, target, source, rule),
+		From: evaluateConnectionSide(q, fleet.Egress, from, source, target, rule),
+		To:   evaluateConnectionSide(q, fleet.Ingress, to, target, source, rule),
 	}
 	out.Pass = out.From.Pass && out.To.Pass
 	out.Known = out.Pass || out.From.Known && !out.From.Pass || out.To.Known && !out.To.Pass
@@ -129,7 +129,7 @@ func AnswerPassQuestion(q PassQuestion, from, to *PassNIC, rule func(fleet.Secur
 }
 
 // endAddress returns the end's address: the requested one, or the NIC's first address of the other end's family.
-func endAddress(e PassEnd, nic *PassNIC, v6 *bool) netip.Addr {
+func endAddress(e ConnectionEnd, nic *ConnectionNIC, v6 *bool) netip.Addr {
 	if a, err := netip.ParseAddr(e.Address); err == nil {
 		return a.Unmap()
 	}
@@ -143,7 +143,7 @@ func endAddress(e PassEnd, nic *PassNIC, v6 *bool) netip.Addr {
 	return netip.Addr{}
 }
 
-func evaluatePassSide(q PassQuestion, way fleet.Direction, nic *PassNIC, own, remote netip.Addr, rule func(fleet.SecurityGroupID, string) string) PassSide {
+func evaluateConnectionSide(q ConnectionQuery, way fleet.Direction, nic *ConnectionNIC, own, remote netip.Addr, rule func(fleet.SecurityGroupID, string) string) PassSide {
 	s := PassSide{PacketVerdict: PacketVerdict{Pass: true, Known: true}}
 	if own.IsValid() {
 		s.Address = own.String()

@@ -34,7 +34,7 @@ func TestConnectivityCheckRefusesMixedAddressFamilies(t *testing.T) {
 		{fleet.ICMPv6, "", four, "to.address"},
 		{fleet.ICMPv6, four, four, "from.address"},
 	} {
-		q := connectivity.PassQuestion{From: connectivity.PassEnd{VMID: someID, Address: c.from}, To: connectivity.PassEnd{VMID: someID, Address: c.to}, Protocol: c.protocol}
+		q := connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{VMID: someID, Address: c.from}, To: connectivity.ConnectionEnd{VMID: someID, Address: c.to}, Protocol: c.protocol}
 		if c.protocol == fleet.TCP || c.protocol == fleet.UDP {
 			q.Port = 80
 		}
@@ -51,11 +51,11 @@ func TestConnectivityCheckRefusesMixedAddressFamilies(t *testing.T) {
 // A packet that anti-spoofing drops does not pass, even if a rule allows it.
 func TestAntiSpoofingDropsForeignSourceAddress(t *testing.T) {
 	t.Parallel()
-	ask := func(nic connectivity.PassNIC, address string) connectivity.PassAnswer {
-		q := connectivity.PassQuestion{From: connectivity.PassEnd{VMID: someID, Address: address}, To: connectivity.PassEnd{Address: "10.0.0.9"}, Protocol: fleet.TCP, Port: 80}
-		return connectivity.AnswerPassQuestion(q, &nic, nil, func(fleet.SecurityGroupID, string) string { return "" })
+	ask := func(nic connectivity.ConnectionNIC, address string) connectivity.PassAnswer {
+		q := connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{VMID: someID, Address: address}, To: connectivity.ConnectionEnd{Address: "10.0.0.9"}, Protocol: fleet.TCP, Port: 80}
+		return connectivity.EvaluateConnection(q, &nic, nil, func(fleet.SecurityGroupID, string) string { return "" })
 	}
-	nic := connectivity.PassNIC{VMID: someID, AntiSpoofing: true, Addresses: []netip.Addr{netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("10.0.0.7")}}
+	nic := connectivity.ConnectionNIC{VMID: someID, AntiSpoofing: true, Addresses: []netip.Addr{netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("10.0.0.7")}}
 	if out := ask(nic, "10.0.0.8"); out.Pass || !out.Known || !strings.Contains(out.From.Why, "10.0.0.8") {
 		t.Errorf("another address: %+v", out)
 	}

@@ -34,15 +34,15 @@ func TestAgentAddressComesFromNewestRunningPortal(t *testing.T) {
 	must(older.SetAgentAddress(ctx, system))
 	wantAddress("https://older.example:8444")
 	must(newer.SetAgentAddress(ctx, system))
-	must(older.ForgetAddress(ctx, system))
+	must(older.ForgetAgentAddress(ctx, system))
 	wantAddress("https://newer.example:8444")
-	must(newer.ForgetAddress(ctx, system))
+	must(newer.ForgetAgentAddress(ctx, system))
 	wantAddress("")
 
 	if err := newer.SetAgentAddress(ctx, chief); fleet.CodeOf(err) != fleet.Forbidden {
 		t.Errorf("a person sets the address: %v", err)
 	}
-	if err := newer.ForgetAddress(ctx, chief); fleet.CodeOf(err) != fleet.Forbidden {
+	if err := newer.ForgetAgentAddress(ctx, chief); fleet.CodeOf(err) != fleet.Forbidden {
 		t.Errorf("a person deletes the address: %v", err)
 	}
 	if _, err := newer.AgentAddress(ctx, chief); fleet.CodeOf(err) != fleet.Forbidden {

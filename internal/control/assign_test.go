@@ -57,7 +57,7 @@ func TestLostPoolsAndNetworksAreReapplied(t *testing.T) {
 		('net', 'leaving', $1, 'release', 1, '{"active":true}'), ('net', 'off', $1, 'assign', 1, '{"active":false}'), ('net', 'stopped', $1, 'assign', 1, '{"active":false,"byOthers":true}'),
 		('net', 'failed', $1, 'assign', 1, '{"active":true,"error":"dnsmasq"}'), ('net', 'fine', $1, 'assign', 1, '{"active":true}')`, r.agent.HostID)
 	r.execSQL(`UPDATE host_sessions SET seen_at = now(), blind_since = NULL`)
-	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+	if err := r.QueueDriftedObjects(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if got := queryValue[string](r, `SELECT COALESCE(string_agg(kind || ' ' || subject, ', ' ORDER BY kind, subject), '') FROM jobs`); got != "network.apply net:new, network.apply net:off, network.release net:leaving, pool.apply pool:fast" {

@@ -73,7 +73,7 @@ func TestSweepDeletesAllExpiredRows(t *testing.T) {
 		SELECT born(now() - interval '31 days') || '-7000-8000-' || lpad(n::text, 12, '0'), 'vm.start', '', '', 'done', 'ann', now() - interval '31 days', now() - interval '31 days' FROM generate_series(1, 12000) n`)
 	r.execSQL(`INSERT INTO jobs (id, host_id, kind, subject, generation, state, ended_at) SELECT 'old-' || n, $1, 'console.open', 'vm:x', 1, 'done', now() - interval '2 hours' FROM generate_series(1, 6000) n`, r.agent.HostID)
 	young := testkit.TaskWithJob{Host: r.agent.HostID, Kind: fleet.VMStart, Subject: "vm:x"}.Add(t, r.pool)
-	if err := r.Sweep(t.Context(), fleet.SystemActor); err != nil {
+	if err := r.DeleteExpiredRows(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if n := queryValue[int](r, `SELECT (SELECT count(*) FROM tasks) + (SELECT count(*) FROM jobs)`); n != 2 {

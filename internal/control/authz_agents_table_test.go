@@ -67,7 +67,7 @@ var agentUseCases = map[string]useCase{
 		w.execSQL(`UPDATE jobs SET state = 'running', epoch = 7, lease_until = now() + interval '1 hour' WHERE id = $1`, task.ID)
 		return []any{fleet.JobID(task.ID)}
 	}},
-	"FirstBootFor": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
+	"FirstBootForHost": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
 		w.execSQL(enableFirstBootsSQL)
 		vm, err := w.CreateVM(w.t.Context(), chief, control.CreateVM{ProjectID: w.red, Name: w.uniqueName("red"), HostID: w.h1, Spec: smallSpec, FirstBoot: hostnameFirstBoot("a")})
 		if err != nil {
@@ -90,21 +90,21 @@ var agentUseCases = map[string]useCase{
 	}},
 
 	// Use cases that only the portal itself calls.
-	"ActorOf":   {permittedActors: onlyPortal, args: func(*authzFixture) []any { return []any{fleet.UserID("wes"), time.Now().Add(time.Hour)} }},
-	"Authority": {permittedActors: onlyPortal, args: noArgs},
+	"ActorOfSession": {permittedActors: onlyPortal, args: func(*authzFixture) []any { return []any{fleet.UserID("wes"), time.Now().Add(time.Hour)} }},
+	"Authority":      {permittedActors: onlyPortal, args: noArgs},
 
 	"AuthorityCertificate": {permittedActors: onlyPortal, args: noArgs},
 
-	"EnsureAdmin":   {permittedActors: onlyPortal, args: noArgs},
-	"HostsNotFresh": {permittedActors: onlyPortal, args: noArgs},
-	"VMsOnHosts":    {permittedActors: onlyPortal, args: func(w *authzFixture) []any { return []any{[]fleet.HostID{w.h1}} }},
+	"EnsureAdmin": {permittedActors: onlyPortal, args: noArgs},
+	"StaleHosts":  {permittedActors: onlyPortal, args: noArgs},
+	"VMsOnHosts":  {permittedActors: onlyPortal, args: func(w *authzFixture) []any { return []any{[]fleet.HostID{w.h1}} }},
 	"AuditRefusal": {permittedActors: onlyPortal, args: func(w *authzFixture) []any {
 		return []any{w.actors["blueMember"], "GET /vms", fleet.Errorf(fleet.Forbidden, "No.")}
 	}},
-	"RememberBrowser":    {permittedActors: onlyPortal, args: func(w *authzFixture) []any { return []any{w.someUser(), ""} }},
-	"BeginTasks":         {permittedActors: onlyPortal, args: noArgs},
-	"AssignLabelled":     {permittedActors: onlyPortal, args: noArgs},
-	"UpdateOverlayPeers": {permittedActors: onlyPortal, args: noArgs},
-	"QueueDrifted":       {permittedActors: onlyPortal, args: noArgs},
-	"ReassignMovedVMs":   {permittedActors: onlyPortal, args: noArgs},
+	"RememberBrowser":       {permittedActors: onlyPortal, args: func(w *authzFixture) []any { return []any{w.someUser(), ""} }},
+	"BeginTasks":            {permittedActors: onlyPortal, args: noArgs},
+	"AssignToMatchingHosts": {permittedActors: onlyPortal, args: noArgs},
+	"UpdateOverlayPeers":    {permittedActors: onlyPortal, args: noArgs},
+	"QueueDriftedObjects":   {permittedActors: onlyPortal, args: noArgs},
+	"ReassignMovedVMs":      {permittedActors: onlyPortal, args: noArgs},
 }

@@ -30,17 +30,17 @@ func (w *authzFixture) ownPool() fleet.PoolID {
 }
 
 // volume returns an unused volume in a new pool.
-func (w *authzFixture) volume() storage.Volume {
+func (w *authzFixture) volume() storage.VolumeID {
 	name := w.uniqueName("data") + ".raw"
 	w.addVolume(w.nfs, w.h1, `{"name":"`+name+`","path":"/mnt/nfs/`+name+`","format":"raw","capacityBytes":1048576}`)
-	return storage.Volume{PoolID: w.nfs, Volume: name}
+	return storage.VolumeID{PoolID: w.nfs, Volume: name}
 }
 
 // volumeOfFormat returns a volume of the given format.
-func (w *authzFixture) volumeOfFormat(format string) storage.Volume {
+func (w *authzFixture) volumeOfFormat(format string) storage.VolumeID {
 	name := w.uniqueName("foreign") + "." + format
 	w.addVolume(w.nfs, w.h1, `{"name":"`+name+`","path":"/mnt/nfs/`+name+`","format":"`+format+`","capacityBytes":1048576,"appliance":{"disks":[{"format":"`+format+`","sizeBytes":1048576}]}}`)
-	return storage.Volume{PoolID: w.nfs, Volume: name}
+	return storage.VolumeID{PoolID: w.nfs, Volume: name}
 }
 
 // stoppedVMWithDisk returns a VM of project red that is off, with an existing disk.

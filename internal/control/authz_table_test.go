@@ -94,9 +94,9 @@ var projectUseCases = map[string]useCase{
 		id, schedule := w.vmWithSchedule()
 		return []any{id, schedule, hourlySchedule}
 	}},
-	"DeleteSnapshotSchedule": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { id, schedule := w.vmWithSchedule(); return []any{id, schedule} }},
-	"SnapshotWork":           {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
-	"CloneName":              {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"DeleteSnapshotSchedule":     {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { id, schedule := w.vmWithSchedule(); return []any{id, schedule} }},
+	"UnfinishedSnapshotJobKinds": {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"CloneName":                  {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"ExportVM": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		w.execSQL(`DELETE FROM exports`) // the number of exports per project is limited
 		return []any{w.stoppedVMWithDisk(), control.NewExport{Format: "ova"}}
@@ -292,7 +292,7 @@ var projectUseCases = map[string]useCase{
 	"GetSecurityGroup":               {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.redSecurityGroup()} }},
 	"NICFilterStates":                {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"CheckConnection": {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any {
-		return []any{connectivity.PassQuestion{From: connectivity.PassEnd{VMID: w.vmWithNIC()}, To: connectivity.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.ICMP}}
+		return []any{connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{VMID: w.vmWithNIC()}, To: connectivity.ConnectionEnd{Address: "10.0.0.1"}, Protocol: fleet.ICMP}}
 	}},
 	"CreateSecurityGroup": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		return []any{network.CreateSecurityGroup{ProjectID: w.red, Name: w.uniqueName("group")}}
@@ -304,9 +304,9 @@ var projectUseCases = map[string]useCase{
 	"DeleteSecurityGroup":       {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.redSecurityGroup()} }},
 	"RetrySecurityGroup":        {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.redSecurityGroup()} }},
 	"RefreshCounters":           {permittedActors: onlyPortal, args: noArgs},
-	"CountChanged":              {permittedActors: onlyPortal, args: func(w *authzFixture) []any { return []any{[]fleet.VMID(nil), []fleet.HostID{w.h1}} }},
-	"RescueJobs":                {permittedActors: onlyPortal, args: noArgs},
-	"Sweep":                     {permittedActors: onlyPortal, args: noArgs},
+	"CountChangedVMs":           {permittedActors: onlyPortal, args: func(w *authzFixture) []any { return []any{[]fleet.VMID(nil), []fleet.HostID{w.h1}} }},
+	"RecoverExpiredJobs":        {permittedActors: onlyPortal, args: noArgs},
+	"DeleteExpiredRows":         {permittedActors: onlyPortal, args: noArgs},
 	"ExpireVMs":                 {permittedActors: onlyPortal, args: noArgs},
 	"RunSnapshotSchedules":      {permittedActors: onlyPortal, args: noArgs},
 	"DeleteTemporarySnapshots":  {permittedActors: onlyPortal, args: noArgs},
@@ -314,7 +314,7 @@ var projectUseCases = map[string]useCase{
 	"CancelStaleUploads":        {permittedActors: onlyPortal, args: noArgs},
 	"DeleteStaleExports":        {permittedActors: onlyPortal, args: noArgs},
 	"RotateAuditPartitions":     {permittedActors: onlyPortal, args: noArgs},
-	"ForgetAddress":             {permittedActors: onlyPortal, args: noArgs},
+	"ForgetAgentAddress":        {permittedActors: onlyPortal, args: noArgs},
 	"CheckDatabasePeriodically": {permittedActors: "system?", args: noArgs}, // not called as the system, because it returns only when its context ends
 	"Ready":                     {permittedActors: onlyPortal, args: noArgs},
 	"SetAgentAddress":           {permittedActors: onlyPortal, args: noArgs},

@@ -99,14 +99,14 @@ func (c *Control) addBulkTask(ctx context.Context, a fleet.Actor, in bulkRequest
 
 // visibleVMs returns the given VMs that the actor sees, by id.
 func visibleVMs(ctx context.Context, q *db.Queries, a fleet.Actor, ids []fleet.VMID) (map[fleet.VMID]fleet.VMView, error) {
-	rows, err := q.VMsNamed(ctx, db.VMsNamedParams{Ids: store.ToStrings(ids), AllProjects: policy.AllProjects(a), Projects: store.VisibleProjects(a)})
+	rows, err := q.VMsNamed(ctx, db.VMsNamedParams{Ids: store.ToStrings(ids), AllProjects: policy.SeesAllProjects(a), Projects: store.VisibleProjects(a)})
 	if err != nil {
 		return nil, store.UserError(err)
 	}
 	vms := make(map[fleet.VMID]fleet.VMView, len(rows))
 	for _, r := range rows {
 		vm := store.VMView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
-		if err := store.ReadLocations(ctx, q, &vm, r.Now); err != nil {
+		if err := store.MarkOfflineSightings(ctx, q, &vm, r.Now); err != nil {
 			return nil, err
 		}
 		vms[vm.ID] = store.RedactVMForActions(a, vm)
@@ -218,7 +218,7 @@ func (c *Control) startPendingChildren(ctx context.Context) (n int, err error) {
 		slices.SortFunc(pending, func(x, y db.PendingTasksRow) int { return strings.Compare(string(x.Subject), string(y.Subject)) })
 		actors := map[fleet.UserID]fleet.Actor{}
 		for _, p := range pending {
-			err := pgx.BeginFunc(ctx, tx, func(sub pgx.Tx) error { return c.startChild(store.WithTx(ctx, sub), db.New(sub), actors, p) })
+			err := pgx.BeginFunc(ctx, tx, func(sub pgx.Tx) error { return c.startChildTask(store.WithTx(ctx, sub), db.New(sub), actors, p) })
 			note, refused := c.refusalText(ctx, p, store.UserError(err))
 			if !refused {
 				return err
@@ -249,7 +249,7 @@ func deleteUnneededInputs(ctx context.Context, q *db.Queries, children []db.Pend
 	return q.DropVMOrders(ctx, parents)
 }
 
-func (c *Control) startChild(ctx context.Context, q *db.Queries, actors map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) error {
+func (c *Control) startChildTask(ctx context.Context, q *db.Queries, actors map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) error {
 	a, err := readTaskCreator(ctx, q, actors, p)
 	if err != nil {
 		return err
@@ -258,10 +258,10 @@ func (c *Control) startChild(ctx context.Context, q *db.Queries, actors map[flee
 		return c.createPendingVM(ctx, q, a, p)
 	}
 	if _, alike := bulkChildRunners[p.Kind]; alike {
-		return c.runChild(ctx, q, a, p)
+		return c.runChildWithInput(ctx, q, a, p)
 	}
 	_, id := p.Subject.Split()
-	_, err = queuePowerAction(ctx, q, a, fleet.VMID(id), fleet.ActionOfJobKind(p.Kind), PowerOptions{}, p.ID)
+	_, err = queuePowerAction(ctx, q, a, fleet.VMID(id), fleet.MenuActionForJobKind(p.Kind), PowerOptions{}, p.ID)
 	return err
 }
 
@@ -281,7 +281,7 @@ func readTaskCreator(ctx context.Context, q *db.Queries, actors map[fleet.UserID
 			return a, err
 		}
 		a = fleet.Actor{UserID: row.ID, Name: row.Name, Role: row.Role}
-		if a.Projects, err = store.ProjectRoles(row.Projects); err != nil {
+		if a.Projects, err = store.DecodeProjectRoles(row.Projects); err != nil {
 			return a, err
 		}
 		actors[row.ID] = a

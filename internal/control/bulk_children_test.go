@@ -107,7 +107,7 @@ func TestConcurrentPassesStartBulkChildTasksOnce(t *testing.T) {
 		UPDATE jobs SET task_id = '015' || substr(task_id, 4);
 		UPDATE tasks SET id = '015' || substr(id, 4), parent_id = '015' || substr(parent_id, 4), ended_at = now() - interval '31 days';
 	END $$`)
-	if err := s.Sweep(t.Context(), fleet.SystemActor); err != nil {
+	if err := s.DeleteExpiredRows(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if n := s.countRows("tasks") + s.countRows("jobs"); n != 0 {

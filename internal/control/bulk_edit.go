@@ -72,11 +72,11 @@ func applyBulkEdit(edit vmedit.BulkEdit, old fleet.VMView) (vm fleet.VMView, cha
 
 // BulkPreview is the predicted outcome of an edit of many VMs.
 type BulkPreview struct {
-	Now      int              `json:"now"`      // VMs where all changes apply at once
-	NextBoot int              `json:"nextBoot"` // VMs where some change needs a restart
-	Same     int              `json:"same"`     // VMs that need no change
-	Refused  []vmedit.Refused `json:"refused"`  // the first refusals, with reasons
-	Left     int              `json:"left"`     // number of refusals not in Refused
+	Now      int                `json:"now"`      // VMs where all changes apply at once
+	NextBoot int                `json:"nextBoot"` // VMs where some change needs a restart
+	Same     int                `json:"same"`     // VMs that need no change
+	Refused  []vmedit.RefusedVM `json:"refused"`  // the first refusals, with reasons
+	Left     int                `json:"left"`     // number of refusals not in Refused
 }
 
 // maxListedRefusals limits the refusals listed in a preview.
@@ -123,7 +123,7 @@ func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VM
 		case ok && len(out.Refused) == maxListedRefusals:
 			out.Left++
 		case ok:
-			out.Refused = append(out.Refused, vmedit.Refused{VMID: id, Name: name, Why: refused.Error()})
+			out.Refused = append(out.Refused, vmedit.RefusedVM{VMID: id, Name: name, Why: refused.Error()})
 		case err != nil:
 			return out, err
 		case len(changes) == 0:

@@ -86,8 +86,8 @@ func decodeInputAndRun[T any](input json.RawMessage, do func(T) (fleet.Task, err
 	return joinFieldErrors(err)
 }
 
-// runChild runs one child of a task that addBulkTaskWithInput wrote.
-func (c *Control) runChild(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
+// runChildWithInput runs one child of a task that addBulkTaskWithInput wrote.
+func (c *Control) runChildWithInput(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
 	text, err := q.TaskEdit(ctx, p.ID)
 	if err != nil {
 		return fmt.Errorf("read the input of task %s: %w", p.ID, err)

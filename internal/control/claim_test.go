@@ -101,7 +101,7 @@ func TestJobResultWithOldEpochRefused(t *testing.T) {
 	id := r.addVM("web")
 	old := r.claimJobs()[0]
 	r.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
-	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+	if err := r.RecoverExpiredJobs(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	again := r.claimJobs()[0]
@@ -125,7 +125,7 @@ func TestJobFailsAfterFiveAttempts(t *testing.T) {
 			t.Fatal("the job was not given again")
 		}
 		r.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
-		if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+		if err := r.RecoverExpiredJobs(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -158,7 +158,7 @@ func TestDriftPassRequeuesLostJobs(t *testing.T) {
 	r.execSQL(`DELETE FROM jobs`)
 	r.execSQL(`UPDATE vms SET generation = 3`)
 	for range 2 {
-		if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+		if err := r.QueueDriftedObjects(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -33,12 +33,12 @@ func TestHostWithFutureLastSeenIsUnknown(t *testing.T) {
 		r.execSQL(`DELETE FROM jobs`)
 		r.execSQL(`UPDATE vms SET generation = observed_generation + 1`)
 		queued := 1 - doubted
-		if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil || queryValue[int](r, `SELECT count(*)::int FROM jobs WHERE kind = 'vm.apply'`) != queued {
+		if err := r.QueueDriftedObjects(t.Context(), fleet.SystemActor); err != nil || queryValue[int](r, `SELECT count(*)::int FROM jobs WHERE kind = 'vm.apply'`) != queued {
 			t.Errorf("seen in %s, the drifted VM is not queued %d times (%v)", seen, queued, err)
 		}
 		r.execSQL(`DELETE FROM jobs`)
 		r.execSQL(`UPDATE vms SET generation = observed_generation`)
-		if all, err := r.HostsNotFresh(t.Context(), fleet.SystemActor); err != nil || len(all) != doubted {
+		if all, err := r.StaleHosts(t.Context(), fleet.SystemActor); err != nil || len(all) != doubted {
 			t.Errorf("seen in %s, the passes doubt %d hosts (%v)", seen, len(all), err)
 		}
 	}

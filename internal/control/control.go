@@ -56,7 +56,7 @@ type Options struct {
 }
 
 // WarmUp prepares a new database connection for agents' requests (db.OpenWithSetup).
-var WarmUp = store.WarmUp
+var WarmUp = store.WarmUpConnection
 
 // New returns a Control that uses pool. It starts no goroutine.
 func New(pool *pgxpool.Pool, o Options) *Control {

@@ -37,7 +37,7 @@ const noCopyToSendText = "No online host has an unchanged copy of the image, or 
 // another host.
 type imageCopyRequest struct {
 	version fleet.ImageVersion
-	source  query.CopyOn
+	source  query.CopyWithVolume
 	host    query.HostRef // the destination host
 	from    query.HostRef // the sending host; empty: the destination host has the source file
 	ref     fleet.Volref
@@ -97,7 +97,7 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 	if err := store.CheckID(in.PoolID, "pool"); err != nil {
 		return fleet.Task{}, err
 	}
-	copies, err := c.CopiesOf(ctx, a, v)
+	copies, err := c.CopiesOfImage(ctx, a, v)
 	if err != nil {
 		return fleet.Task{}, err
 	}
@@ -121,7 +121,7 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	if same := findVolumeWithBytes(all, *version, in.HostID); same != nil && old == nil {
+	if same := findVolumeWithChecksum(all, *version, in.HostID); same != nil && old == nil {
 		return fleet.Task{}, c.registerCopy(ctx, a, v, *version, *same)
 	}
 	order, err := c.findCopy(ctx, copies, *version, in.PoolID, in.HostID)
@@ -132,14 +132,14 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 	if old != nil { // replace a copy that is missing or was never completed
 		order.ref.Volume = old.Volume
 	}
-	way, to := routeOfCopyRequest(&order), fleet.Volref{}
+	way, to := newTransferRoute(&order), fleet.Volref{}
 	return storage.QueueVolumeJobWithRows(ctx, c.store, a, in.PoolID, func(q *db.Queries, _ assign.AssignableObject) (storage.VolumeJob, error) {
 		if _, err := q.LockImage(ctx, id); err != nil {
 			return storage.VolumeJob{}, store.NotFoundError(err, "image")
 		}
 		o := order
 		if o.ref.Volume == "" {
-			if o.ref.Volume, err = o.freeVolumeName(ctx, q, v.Name); err != nil {
+			if o.ref.Volume, err = o.unusedVolumeName(ctx, q, v.Name); err != nil {
 				return storage.VolumeJob{}, err
 			}
 		}
@@ -157,7 +157,7 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 
 // findExistingCopy returns the version's copy in the destination pool if the copy's file is missing. It refuses if the
 // copy is usable or a task uses it, and returns nil if the pool has no copy or another file replaced the copy's file.
-func findExistingCopy(copies query.Copies, version fleet.ImageVersionID, in NewCopy) (*query.CopyOn, error) {
+func findExistingCopy(copies query.Copies, version fleet.ImageVersionID, in NewCopy) (*query.CopyWithVolume, error) {
 	for i, c := range copies {
 		if c.VersionID != version || c.PoolID != in.PoolID || c.HostID != in.HostID {
 			continue
@@ -174,9 +174,9 @@ func findExistingCopy(copies query.Copies, version fleet.ImageVersionID, in NewC
 	return nil, nil
 }
 
-// findVolumeWithBytes returns a volume that is usable as an image, has the version's checksum and is not in the
+// findVolumeWithChecksum returns a volume that is usable as an image, has the version's checksum and is not in the
 // library; nil: none.
-func findVolumeWithBytes(all []query.VolumeOn, v fleet.ImageVersion, host fleet.HostID) *query.VolumeOn {
+func findVolumeWithChecksum(all []query.VolumeOn, v fleet.ImageVersion, host fleet.HostID) *query.VolumeOn {
 	for i, o := range all {
 		if v.SHA256 != "" && o.SHA256 == v.SHA256 && o.LocalHost() == host && o.Unfit == "" && o.Published == nil && len(o.Hosts) > 0 {
 			return &all[i]
@@ -240,12 +240,12 @@ func (c *Control) findCopy(ctx context.Context, copies query.Copies, v fleet.Ima
 	return *best, nil
 }
 
-func isCopyReadable(from query.CopyOn, v fleet.ImageVersionID) bool {
+func isCopyReadable(from query.CopyWithVolume, v fleet.ImageVersionID) bool {
 	return from.VersionID == v && from.Usable() && (from.Work == "" || from.State == fleet.CopyReady)
 }
 
 // findSender returns an online host, other than the receiver, that has the copy; nil: none.
-func findSender(from query.CopyOn, to fleet.HostID) *query.HostRef {
+func findSender(from query.CopyWithVolume, to fleet.HostID) *query.HostRef {
 	if from.On == nil {
 		return nil
 	}
@@ -257,12 +257,12 @@ func findSender(from query.CopyOn, to fleet.HostID) *query.HostRef {
 	return nil
 }
 
-// freeVolumeName returns a file name for the new copy that no existing or pending volume of the pool has.
-func (o imageCopyRequest) freeVolumeName(ctx context.Context, q *db.Queries, image string, reserved ...string) (string, error) {
+// unusedVolumeName returns a file name for the new copy that no existing or pending volume of the pool has.
+func (o imageCopyRequest) unusedVolumeName(ctx context.Context, q *db.Queries, image string, reserved ...string) (string, error) {
 	plain := fleet.DefaultCopyName(image, o.version.Number, o.version.Format)
 	name := plain
 	for n := 2; ; n++ {
-		err := storage.CheckNameFree(ctx, q, fleet.Volref{PoolID: o.ref.PoolID, Volume: name}, o.fileHost(), o.shared)
+		err := storage.CheckVolumeNameFree(ctx, q, fleet.Volref{PoolID: o.ref.PoolID, Volume: name}, o.fileHost(), o.shared)
 		if err != nil && (!storage.IsNameTakenOrInvalid(err) || n > 50) || err == nil && !slices.Contains(reserved, name) {
 			return name, err
 		}
@@ -325,7 +325,7 @@ func (c *Control) DeleteCopy(ctx context.Context, a fleet.Actor, of ImageCopy, c
 	return task, err
 }
 
-func removeCopyFromLibrary(ctx context.Context, q *db.Queries, copy query.CopyOn) error {
+func removeCopyFromLibrary(ctx context.Context, q *db.Queries, copy query.CopyWithVolume) error {
 	in := ImageFile{PoolID: copy.PoolID, Volume: copy.Volume, HostID: copy.HostID}
 	if err := checkNoOverlays(ctx, q, in); err != nil {
 		return err
@@ -335,23 +335,23 @@ func removeCopyFromLibrary(ctx context.Context, q *db.Queries, copy query.CopyOn
 }
 
 // getCopy returns the named copy if it allows the action.
-func (c *Control) getCopy(ctx context.Context, a fleet.Actor, of ImageCopy, act fleet.Action) (fleet.ImageView, query.CopyOn, error) {
+func (c *Control) getCopy(ctx context.Context, a fleet.Actor, of ImageCopy, act fleet.Action) (fleet.ImageView, query.CopyWithVolume, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
-		return fleet.ImageView{}, query.CopyOn{}, err
+		return fleet.ImageView{}, query.CopyWithVolume{}, err
 	}
 	v, err := c.GetImage(ctx, a, of.ImageID)
 	if err != nil {
-		return v, query.CopyOn{}, err
+		return v, query.CopyWithVolume{}, err
 	}
-	copies, err := c.CopiesOf(ctx, a, v)
+	copies, err := c.CopiesOfImage(ctx, a, v)
 	if err != nil {
-		return v, query.CopyOn{}, err
+		return v, query.CopyWithVolume{}, err
 	}
-	i := slices.IndexFunc(copies, func(c query.CopyOn) bool {
+	i := slices.IndexFunc(copies, func(c query.CopyWithVolume) bool {
 		return c.PoolID == of.PoolID && c.Volume == of.Volume && c.HostID == of.HostID
 	})
 	if i < 0 {
-		return v, query.CopyOn{}, fleet.Errorf(fleet.NotFound, "The image has no such copy.")
+		return v, query.CopyWithVolume{}, fleet.Errorf(fleet.NotFound, "The image has no such copy.")
 	}
 	copy, version := copies[i], v.Version(copies[i].VersionID)
 	for _, listed := range version.Copies {

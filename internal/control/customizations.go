@@ -186,7 +186,7 @@ func customizationProject(row db.Customization) fleet.ProjectID {
 
 // getCustomization returns a spec that the actor sees.
 func getCustomization(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.CustomizationID) (db.GetCustomizationRow, error) {
-	all, projects := policy.AllProjects(a), store.VisibleProjects(a)
+	all, projects := policy.SeesAllProjects(a), store.VisibleProjects(a)
 	row, err := q.GetCustomization(ctx, db.GetCustomizationParams{ID: id, AllProjects: all, Projects: projects})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return row, fleet.Errorf(fleet.NotFound, "There is no such customization spec.")
@@ -227,7 +227,7 @@ func (c *Control) ListCustomizations(ctx context.Context, a fleet.Actor) ([]flee
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, err
 	}
-	all, projects := policy.AllProjects(a), store.VisibleProjects(a)
+	all, projects := policy.SeesAllProjects(a), store.VisibleProjects(a)
 	const most = 5000
 	rows, err := c.store.ListCustomizations(ctx, db.ListCustomizationsParams{AllProjects: all, Projects: projects, Most: most})
 	if err != nil {

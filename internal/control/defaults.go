@@ -18,12 +18,12 @@ func (c *Control) VMDefaults(ctx context.Context, a fleet.Actor, project fleet.P
 	if err != nil {
 		return fleet.VMDefaults{}, err
 	}
-	return c.VMDefaultsOf(ctx, a, project, pools, networks)
+	return c.VMDefaultsFromCandidates(ctx, a, project, pools, networks)
 }
 
-// VMDefaultsOf works like VMDefaults, but chooses among the pools and networks that the caller passes: see
+// VMDefaultsFromCandidates works like VMDefaults, but chooses among the pools and networks that the caller passes: see
 // fleet.VMDefaults.WithFallbacks.
-func (c *Control) VMDefaultsOf(ctx context.Context, a fleet.Actor, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
+func (c *Control) VMDefaultsFromCandidates(ctx context.Context, a fleet.Actor, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
 	if err := policy.Check(a, policy.VMSee, project); err != nil {
 		return fleet.VMDefaults{}, store.UnknownProjectError(err)
 	}
@@ -104,7 +104,7 @@ func (c *Control) applianceNICs(ctx context.Context, a fleet.Actor, in CreateVM,
 	if err != nil {
 		return nil, err
 	}
-	d, err := c.VMDefaultsOf(ctx, a, in.ProjectID, pools, networks)
+	d, err := c.VMDefaultsFromCandidates(ctx, a, in.ProjectID, pools, networks)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ const (
 
 // DownloadVolume asks a host to send a volume's file to this portal, and returns the person's end of the relay. The
 // volume counts as in use until the transfer or the connection ends.
-func (c *Control) DownloadVolume(ctx context.Context, a fleet.Actor, of storage.Volume) (end relay.End, host string, err error) {
+func (c *Control) DownloadVolume(ctx context.Context, a fleet.Actor, of storage.VolumeID) (end relay.End, host string, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return end, "", err
 	}
@@ -31,7 +31,7 @@ func (c *Control) DownloadVolume(ctx context.Context, a fleet.Actor, of storage.
 
 // downloadVolume works like DownloadVolume but reads the pool as poolActor instead of a, the person. The caller has
 // checked the person's permission.
-func (c *Control) downloadVolume(ctx context.Context, poolActor, a fleet.Actor, of storage.Volume) (end relay.End, host string, err error) {
+func (c *Control) downloadVolume(ctx context.Context, poolActor, a fleet.Actor, of storage.VolumeID) (end relay.End, host string, err error) {
 	if a.UserID == "" || a.Session == "" {
 		return end, "", fleet.Errorf(fleet.Unauthorized, "Sign in first.")
 	}

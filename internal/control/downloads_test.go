@@ -19,7 +19,7 @@ func chiefWithSession() fleet.Actor {
 }
 
 // downloadVolume requests a volume's file.
-func (s *projectFixture) downloadVolume(of storage.Volume) (relay.End, error) {
+func (s *projectFixture) downloadVolume(of storage.VolumeID) (relay.End, error) {
 	end, _, err := s.DownloadVolume(s.t.Context(), chiefWithSession(), of)
 	return end, err
 }
@@ -42,7 +42,7 @@ func TestVolumeDownloadSentToRequester(t *testing.T) {
 	}
 	// The volume is in use during the transfer, so every change is refused.
 	for _, act := range destructiveActions {
-		m.wantRefused(string(act)+" what is being sent", fleet.Conflict, "send volume", m.volumeRequests(storage.Volume{PoolID: of.PoolID, Volume: of.Volume})[act])
+		m.wantRefused(string(act)+" what is being sent", fleet.Conflict, "send volume", m.volumeRequests(storage.VolumeID{PoolID: of.PoolID, Volume: of.Volume})[act])
 	}
 	if err := m.cloneRequest(chief, m.nfs, of.Volume)(); err != nil {
 		t.Errorf("a VM created from the volume: %v", err)

@@ -15,7 +15,7 @@ import (
 // Lists, their filter and the dashboard find the drift of pools and networks by index, not among all assignments.
 func TestDriftOnHostsIsReadByIndex(t *testing.T) {
 	t.Parallel()
-	url := testkit.URL(t)
+	url := testkit.DatabaseURL(t)
 	pool, err := db.Open(t.Context(), url, 4)
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func TestOutdatedEpochRequeuesJobWithHigherEpoch(t *testing.T) {
 	}
 	lapsed := r.claimJobs()[0]
 	r.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
-	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+	if err := r.RecoverExpiredJobs(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	again := r.claimJobs()
@@ -61,7 +61,7 @@ func TestOutdatedResultOfEndedClaimIgnored(t *testing.T) {
 	r.addVM("web")
 	late := r.claimJobs()[0]
 	r.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
-	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+	if err := r.RecoverExpiredJobs(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	w := r.claimJobs()[0]

@@ -124,7 +124,7 @@ func (c *Control) ByLabel(ctx context.Context, a fleet.Actor, of fleet.Subject) 
 	if err != nil {
 		return fleet.ByLabel{}, err
 	}
-	return n.ByLabel(ctx, c.store, a, id)
+	return n.AssignmentByLabel(ctx, c.store, a, id)
 }
 
 // PreviewHostsByLabel returns the hosts that a selector matches, and which of them have the object. A subject without

@@ -61,7 +61,7 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	}
 	export := fleet.NewID[fleet.ExportID]()
 	var host fleet.HostID
-	task, err := storage.QueueVolumeJobAsActor(ctx, c.store, fleet.SystemActor, a, in.PoolID, func(q *db.Queries, pool assign.AssignableObject) (storage.VolumeJob, error) {
+	task, err := storage.QueueVolumeJobWithPoolActor(ctx, c.store, fleet.SystemActor, a, in.PoolID, func(q *db.Queries, pool assign.AssignableObject) (storage.VolumeJob, error) {
 		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
 			return storage.VolumeJob{}, err
@@ -275,7 +275,7 @@ func (c *Control) DownloadExport(ctx context.Context, a fleet.Actor, id fleet.Ex
 	if err != nil {
 		return end, "", "", store.NotFoundError(err, "export")
 	}
-	end, host, err = c.downloadVolume(ctx, fleet.SystemActor, a, storage.Volume{PoolID: r.Export.PoolID, Volume: r.Export.Volume, HostID: r.Export.HostID})
+	end, host, err = c.downloadVolume(ctx, fleet.SystemActor, a, storage.VolumeID{PoolID: r.Export.PoolID, Volume: r.Export.Volume, HostID: r.Export.HostID})
 	if fleet.CodeOf(err) == fleet.NotFound {
 		err = fleet.Errorf(fleet.Conflict, "The export file was not found: the host has not reported it yet, or it was deleted. Try again in a moment, or export the VM again.")
 	}

@@ -252,7 +252,7 @@ func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID
 		if err := edit.check(ctx, q, a, c.macPrefix()); err != nil {
 			return err
 		}
-		vm, job, err = applyChange(ctx, q, a, vmChange{vm: vm, action: "vm.firstboot", detail: describeChanges(old.Diff(vm.VM))})
+		vm, job, err = applyVMChange(ctx, q, a, vmChange{vm: vm, action: "vm.firstboot", detail: describeChanges(old.Diff(vm.VM))})
 		return err
 	})
 	if err != nil {
@@ -310,8 +310,8 @@ func (c *Control) FirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID) (
 	return FirstBootDetails{VMFirstBoot: vm.Spec.FirstBoot, Content: storedBoot.FirstBoot.WithoutPasswordHashes(), SetAt: row.SetAt, SetBy: row.SetBy}, nil
 }
 
-// FirstBootFor returns the complete first-boot data to the VM's own host; all other callers are refused.
-func (c *Control) FirstBootFor(ctx context.Context, a fleet.Actor, id fleet.VMID, in wire.FirstBootRequest) (wire.FirstBoot, error) {
+// FirstBootForHost returns the complete first-boot data to the VM's own host; all other callers are refused.
+func (c *Control) FirstBootForHost(ctx context.Context, a fleet.Actor, id fleet.VMID, in wire.FirstBootRequest) (wire.FirstBoot, error) {
 	if err := policy.Check(a, policy.ActAsAgent, ""); err != nil {
 		return wire.FirstBoot{}, err
 	}

@@ -80,7 +80,7 @@ func (s *projectFixture) vmWithFirstBoot(name string, boot *control.FirstBootInp
 
 // firstBootFiles returns the first-boot files that the host gets for the VM, as texts.
 func (s *projectFixture) firstBootFiles(host fleet.HostID, vm fleet.VMView) (map[string]string, error) {
-	got, err := s.FirstBootFor(s.t.Context(), fleet.Actor{HostID: host}, vm.ID, wire.FirstBootRequest{FirstBoot: vm.Spec.FirstBoot})
+	got, err := s.FirstBootForHost(s.t.Context(), fleet.Actor{HostID: host}, vm.ID, wire.FirstBootRequest{FirstBoot: vm.Spec.FirstBoot})
 	out := map[string]string{}
 	for name, text := range got.Files {
 		out[name] = string(text)

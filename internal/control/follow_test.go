@@ -226,7 +226,7 @@ func TestVMRunningOnTwoHostsRaisesAlarm(t *testing.T) {
 		t.Errorf("deleted: %v", err)
 	}
 	p.execSQL(`UPDATE vms SET generation = generation + 1`)
-	if err := p.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+	if err := p.QueueDriftedObjects(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if n := queryValue[int](p.hostFixture, `SELECT count(*) FROM jobs WHERE state = 'queued'`); n != 0 {

@@ -68,7 +68,7 @@ func TestDriftOfPoolsAndNetworksIsListedAndNeedsAttention(t *testing.T) {
 	}
 	want("at first", 1, 2)
 	o, err := s.Overview(t.Context(), chief)
-	i := slices.IndexFunc(o.Attention, func(x fleet.Attention) bool {
+	i := slices.IndexFunc(o.Attention, func(x fleet.AttentionCause) bool {
 		return x.Kind == string(fleet.TypePool) && x.List == "/pools?filter=drift:yes"
 	})
 	if err != nil || i < 0 || o.Attention[i].Count != 1 || o.Attention[i].Name != "fast" || o.Attention[i].Remedy != fleet.HostDriftRemedy {

@@ -129,7 +129,7 @@ func TestNetworksMissingInReportAreRemoved(t *testing.T) {
 	say(bulkOrder[0])
 	r.execSQL(`DELETE FROM vms WHERE id = $1`, vm)
 	r.execSQL(`DELETE FROM hosts WHERE id = $1`, other.HostID)
-	if err := r.Sweep(t.Context(), fleet.SystemActor); err != nil {
+	if err := r.DeleteExpiredRows(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	left("libvirt:kept")

@@ -89,7 +89,7 @@ func (h *identityFixture) signInTime(name string) time.Time {
 
 func (h *identityFixture) isSessionValid(name string, signedInAt time.Time) bool {
 	h.t.Helper()
-	_, err := h.ActorOf(h.t.Context(), fleet.SystemActor, fleet.UserID(name), signedInAt)
+	_, err := h.ActorOfSession(h.t.Context(), fleet.SystemActor, fleet.UserID(name), signedInAt)
 	if err != nil && fleet.CodeOf(err) != fleet.Unauthorized {
 		h.t.Fatal(err)
 	}

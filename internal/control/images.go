@@ -28,7 +28,7 @@ func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in ImageFile)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(files, func(v query.VolumeOn) bool { return !v.OfferedTo(nil) }) {
+	if !slices.ContainsFunc(files, func(v query.VolumeOn) bool { return !v.OfferedToAnyProject(nil) }) {
 		return nil // already published to all
 	}
 	for _, v := range files { // projects see an image with all its copies, so publishing the file would publish the image
@@ -121,7 +121,7 @@ func (c *Control) volumesUsableAsImage(ctx context.Context, a fleet.Actor, in Im
 
 // checkVolumeIdle refuses to publish a volume that has an unfinished job. The volume's pool must be locked.
 func checkVolumeIdle(ctx context.Context, q *db.Queries, v query.VolumeOn) error {
-	work, err := storage.UnfinishedVolumeWork(ctx, q, v.PoolID, v.Name, v.LocalHost())
+	work, err := storage.UnfinishedVolumeJobVerb(ctx, q, v.PoolID, v.Name, v.LocalHost())
 	if err == nil && work != "" {
 		err = fleet.Errorf(fleet.Conflict, "%s cannot be published now: another task for it has not ended (%s).", v.Name, work)
 	}
@@ -148,7 +148,7 @@ func removeImageCopies(ctx context.Context, q *db.Queries, in ImageFile) (int64,
 
 // checkNoOverlays refuses the removal of a file that backs VMs' disks, including disks not yet created.
 func checkNoOverlays(ctx context.Context, q *db.Queries, in ImageFile) error {
-	on, err := query.VMsBackedBy(ctx, q, fleet.ImageCopy{PoolID: in.PoolID, Volume: in.Volume, HostID: in.HostID})
+	on, err := query.VMsBackedByCopy(ctx, q, fleet.ImageCopy{PoolID: in.PoolID, Volume: in.Volume, HostID: in.HostID})
 	if err == nil && len(on) > 0 {
 		err = fleet.Errorf(fleet.Conflict, "Disks are backed by %s, so the file cannot be removed from the library (%s). Delete those disks first.", in.Volume, on[0])
 	}

@@ -256,7 +256,7 @@ func TestPublishRefusedForCopyOfImage(t *testing.T) {
 
 	// A file that replaced the image's file has other content and is a different image. It cannot be published while disks
 	// are backed by the file.
-	s.setReportedVolumeFields(storage.Volume{PoolID: s.local, Volume: "own.qcow2"}, s.h1, `{"capacityBytes":2097152}`)
+	s.setReportedVolumeFields(storage.VolumeID{PoolID: s.local, Volume: "own.qcow2"}, s.h1, `{"capacityBytes":2097152}`)
 	vm := s.createVM("on-it", fleet.Stopped)
 	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'd.qcow2', 'sizeBytes', 0, 'overlay', true,
 		'image', jsonb_build_object('poolId', $2::text, 'volume', 'own.qcow2')))) WHERE id = $1`, vm.ID, s.local)

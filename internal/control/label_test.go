@@ -24,7 +24,7 @@ func (s *projectFixture) setLabels(host fleet.HostID, labels map[string]string) 
 
 func (s *projectFixture) runAssignPass() {
 	s.t.Helper()
-	if err := s.AssignLabelled(s.t.Context(), fleet.SystemActor); err != nil {
+	if err := s.AssignToMatchingHosts(s.t.Context(), fleet.SystemActor); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -267,7 +267,7 @@ func TestConcurrentLabelPassesAssignPoolOnce(t *testing.T) {
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() {
-			if err := control.New(s.pool, control.Options{}).AssignLabelled(t.Context(), fleet.SystemActor); err != nil {
+			if err := control.New(s.pool, control.Options{}).AssignToMatchingHosts(t.Context(), fleet.SystemActor); err != nil {
 				t.Error(err)
 			}
 		})
@@ -301,7 +301,7 @@ func TestSelectorChangeIsCheckedAndNeedsPermission(t *testing.T) {
 		_, err := s.PreviewHostsByLabel(t.Context(), s.member, fleet.SubjectPool(""), "rack")
 		return err
 	})
-	s.wantRefused("an actor other than the system", fleet.Forbidden, "", func() error { return s.AssignLabelled(t.Context(), chief) })
+	s.wantRefused("an actor other than the system", fleet.Forbidden, "", func() error { return s.AssignToMatchingHosts(t.Context(), chief) })
 	s.setLabels(s.h1, rack4Labels)
 	s.setLabels(s.h2, rack4Labels)
 	preview, err := s.PreviewHostsByLabel(t.Context(), chief, fleet.SubjectPool(s.local), "rack=4")

@@ -61,7 +61,7 @@ func (c *Control) AddImage(ctx context.Context, a fleet.Actor, in NewImage) (id 
 		return "", task, err
 	}
 	id = fleet.NewID[fleet.ImageID]()
-	task, err = c.addSourceVersion(ctx, a, id, in.Name, in.Source, func(q *db.Queries) error {
+	task, err = c.addVersionFromSource(ctx, a, id, in.Name, in.Source, func(q *db.Queries) error {
 		var of *fleet.ProjectID
 		if in.ProjectID != "" {
 			if _, err := q.ProjectName(ctx, in.ProjectID); err != nil {
@@ -95,7 +95,7 @@ func (c *Control) AddImageVersion(ctx context.Context, a fleet.Actor, id fleet.I
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	return c.addSourceVersion(ctx, a, id, v.Name, from, func(q *db.Queries) error {
+	return c.addVersionFromSource(ctx, a, id, v.Name, from, func(q *db.Queries) error {
 		image, err := q.LockImage(ctx, id)
 		if err != nil {
 			return store.NotFoundError(err, "image")
@@ -238,7 +238,7 @@ func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.Image
 		checks.Add("confirm", "Type the image's name, %s, to delete it with all its versions.", v.Name)
 		return nil, checks.Err()
 	}
-	copies, err := c.CopiesOf(ctx, actor, v)
+	copies, err := c.CopiesOfImage(ctx, actor, v)
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +288,7 @@ func hideInUseDetails(a fleet.Actor, err error) error {
 
 // queueFileDeletion asks a host to delete a copy's file. It returns an error if the file is in use or no online host
 // has it. The caller then keeps the copy in the library, because nothing would delete the file later.
-func queueFileDeletion(ctx context.Context, q *db.Queries, a fleet.Actor, copy query.CopyOn) (fleet.TaskID, error) {
+func queueFileDeletion(ctx context.Context, q *db.Queries, a fleet.Actor, copy query.CopyWithVolume) (fleet.TaskID, error) {
 	if len(copy.On.Hosts) == 0 {
 		return "", fleet.Errorf(fleet.Conflict, "The file in %s cannot be deleted now: no online host has it. Delete the image alone, and the file later.", copy.LocationText())
 	}

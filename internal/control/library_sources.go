@@ -16,24 +16,24 @@ import (
 	"quantix/internal/policy"
 )
 
-// addSourceVersion calls insertOrLock, which inserts or locks the image, adds a version to the image, and queues the
+// addVersionFromSource calls insertOrLock, which inserts or locks the image, adds a version to the image, and queues the
 // host's job for the version.
-func (c *Control) addSourceVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, insertOrLock func(*db.Queries) error) (fleet.Task, error) {
+func (c *Control) addVersionFromSource(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, insertOrLock func(*db.Queries) error) (fleet.Task, error) {
 	switch {
 	case from.URL != "" && from.VMID != "":
 		var checks fleet.Checks
 		checks.Add("source.url", "Give an address or a VM, not both.")
 		return fleet.Task{}, checks.Err()
 	case from.URL != "":
-		return c.addDownloadVersion(ctx, a, id, from, insertOrLock)
+		return c.addVersionFromDownload(ctx, a, id, from, insertOrLock)
 	case from.VMID != "":
-		return c.addDiskVersion(ctx, a, id, name, from, insertOrLock)
+		return c.addVersionFromDisk(ctx, a, id, name, from, insertOrLock)
 	}
-	return c.addFileVersion(ctx, a, id, from, insertOrLock)
+	return c.addVersionFromFile(ctx, a, id, from, insertOrLock)
 }
 
-// addFileVersion adds a version whose file is already in a pool. The file's host computes its checksum.
-func (c *Control) addFileVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, insertOrLock func(*db.Queries) error) (fleet.Task, error) {
+// addVersionFromFile adds a version whose file is already in a pool. The file's host computes its checksum.
+func (c *Control) addVersionFromFile(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, insertOrLock func(*db.Queries) error) (fleet.Task, error) {
 	files, err := c.volumesUsableAsImage(ctx, a, ImageFile{PoolID: from.PoolID, Volume: from.Volume, HostID: from.HostID})
 	switch {
 	case err != nil:
@@ -83,10 +83,10 @@ func addPendingCopy(ctx context.Context, q *db.Queries, a fleet.Actor, version f
 	return err
 }
 
-func (c *Control) addDownloadVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, insertOrLock func(*db.Queries) error) (fleet.Task, error) {
+func (c *Control) addVersionFromDownload(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, insertOrLock func(*db.Queries) error) (fleet.Task, error) {
 	j, err := storage.NewDownloadJob(from.PoolID, storage.NewDownload{URL: from.URL, Checksum: from.Checksum, ChecksumURL: from.ChecksumURL, Name: from.Volume, HostID: from.HostID})
 	if err != nil {
-		return fleet.Task{}, prefixSourceFields("source", err)
+		return fleet.Task{}, prefixSourceErrorFields("source", err)
 	}
 	j.AuditByCaller = true
 	return storage.QueueVolumeJob(ctx, c.store, a, from.PoolID, func(q *db.Queries, _ assign.AssignableObject) (storage.VolumeJob, error) {
@@ -98,7 +98,7 @@ func (c *Control) addDownloadVersion(ctx context.Context, a fleet.Actor, id flee
 			return j, err
 		}
 		if j, err = storage.NewVolumeJobOnHost(ctx, q, a, j, storage.HostChoice{Named: from.HostID}); err != nil {
-			return j, prefixSourceFields("source", err)
+			return j, prefixSourceErrorFields("source", err)
 		}
 		version := fleet.ImageVersion{ImageID: id, Source: strings.TrimPrefix(from.auditDetail(), "from ")}
 		_, err = addPendingVersion(ctx, q, a, version, j, spec.Shared)
@@ -106,8 +106,8 @@ func (c *Control) addDownloadVersion(ctx context.Context, a fleet.Actor, id flee
 	})
 }
 
-// addDiskVersion adds a version as a copy of a disk of a VM that is off.
-func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, insertOrLock func(*db.Queries) error) (fleet.Task, error) {
+// addVersionFromDisk adds a version as a copy of a disk of a VM that is off.
+func (c *Control) addVersionFromDisk(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, insertOrLock func(*db.Queries) error) (fleet.Task, error) {
 	vm, err := c.GetVM(ctx, a, from.VMID)
 	if err != nil {
 		return fleet.Task{}, err
@@ -151,11 +151,11 @@ func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 		if err != nil {
 			return j, err
 		}
-		if err := storage.CheckNameFree(ctx, q, j.Ref, vm.HostID, spec.Shared); err != nil {
-			return j, prefixSourceFields("source", err)
+		if err := storage.CheckVolumeNameFree(ctx, q, j.Ref, vm.HostID, spec.Shared); err != nil {
+			return j, prefixSourceErrorFields("source", err)
 		}
 		if j.Host, err = storage.FindHostForVolumeJob(ctx, q, a, j, storage.HostChoice{Named: vm.HostID}); err != nil {
-			return j, prefixSourceFields("source", err)
+			return j, prefixSourceErrorFields("source", err)
 		}
 		version := fleet.ImageVersion{ImageID: id, Source: fmt.Sprintf("disk %d of VM %s", n, vm.Name)}
 		_, err = addPendingVersion(ctx, q, a, version, j, spec.Shared)
@@ -163,8 +163,8 @@ func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 	})
 }
 
-// prefixSourceFields returns err with its field names changed to those of an ImageSource below prefix.
-func prefixSourceFields(prefix string, err error) error {
+// prefixSourceErrorFields returns err with its field names changed to those of an ImageSource below prefix.
+func prefixSourceErrorFields(prefix string, err error) error {
 	e, ok := errors.AsType[*fleet.Error](err)
 	if !ok {
 		return err

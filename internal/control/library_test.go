@@ -96,12 +96,12 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	}
 
 	// A changed file is offered to no project.
-	s.setReportedVolumeFields(storage.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":null,"altered":true}`)
+	s.setReportedVolumeFields(storage.VolumeID{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":null,"altered":true}`)
 	if x := s.getImage(chief, id).Newest(); x.Usable || x.Copies[0].State != fleet.CopyChanged || !strings.Contains(x.Copies[0].Why, "written to") {
 		t.Errorf("written to since: %+v", x)
 	}
 	s.wantRefused("a VM from a changed image", fleet.Invalid, "no host", func() error { _, err := s.createFromImage(s.member, s.red, "late", disk); return err })
-	s.setReportedVolumeFields(storage.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":"`+strings.Repeat("f", 64)+`","altered":false}`)
+	s.setReportedVolumeFields(storage.VolumeID{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":"`+strings.Repeat("f", 64)+`","altered":false}`)
 	if x := s.getImage(chief, id).Newest(); x.Usable || x.SHA256 != someSHA256 || !strings.Contains(x.Copies[0].Why, "content differs") {
 		t.Errorf("other bytes: %+v", x)
 	}
@@ -289,7 +289,7 @@ func TestImageCopyReusesEqualFileInPool(t *testing.T) {
 		return err
 	})
 	s.wantRefused("delete the file in its pool", fleet.Conflict, "copy of the library image", func() error {
-		_, err := s.DeleteVolume(t.Context(), chief, storage.Volume{PoolID: s.nfs, Volume: "same.qcow2"}, "same.qcow2")
+		_, err := s.DeleteVolume(t.Context(), chief, storage.VolumeID{PoolID: s.nfs, Volume: "same.qcow2"}, "same.qcow2")
 		return err
 	})
 	name := s.getImage(chief, id).Name

@@ -24,7 +24,7 @@ import (
 // for full tables. A statement that is planned each time must be fast even before the next ANALYZE.
 func TestListQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 	t.Parallel()
-	url := testkit.URL(t)
+	url := testkit.DatabaseURL(t)
 	admin, err := db.Open(t.Context(), url, 2)
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestListQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 		}
 	}
 	const bulkOrder = 30_000
-	testkit.Fill(t, admin, 300, bulkOrder)
+	testkit.SeedWithoutAnalyze(t, admin, 300, bulkOrder)
 	testkit.KeepOnline(t, admin)
 	for _, sql := range []string{
 		`UPDATE vms SET labels = '{"rare": "yes"}' WHERE name = 'vm-000777'`,

@@ -137,14 +137,14 @@ func TestRolledBackNetworkIsRetriedOnlyOnRequest(t *testing.T) {
 	subject := fleet.SubjectNetwork(v.ID)
 	s.execSQL(`UPDATE jobs SET state = 'failed', ended_at = now() - interval '1 hour' WHERE subject = $1`, subject)
 	s.setNetworkStatus(v.ID, s.h1, `{"active":false,"error":"The change was undone.","rolledBack":"2026-01-01T00:00:00Z"}`)
-	if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+	if err := s.QueueDriftedObjects(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.jobList(subject); strings.Contains(got, "queued") {
 		t.Errorf("a rolled-back change is retried automatically: %s", got)
 	}
 	s.setNetworkStatus(v.ID, s.h1, `{"active":false,"error":"It failed."}`)
-	if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+	if err := s.QueueDriftedObjects(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.jobList(subject); !strings.Contains(got, "queued") {

@@ -16,7 +16,7 @@ import (
 // A query for the previous page reads the index backwards. It sorts nothing and reads no more rows than the page has.
 func TestPreviousPageReadsIndexBackwards(t *testing.T) {
 	t.Parallel()
-	url := testkit.URL(t)
+	url := testkit.DatabaseURL(t)
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)

@@ -16,9 +16,9 @@ import (
 // them on events and periodically. If several portals share a database, only one portal runs a pass at a time, and the
 // other portals skip that pass.
 
-// QueueDrifted queues a job for each VM, pool and network whose host has not applied the newest generation and has no
+// QueueDriftedObjects queues a job for each VM, pool and network whose host has not applied the newest generation and has no
 // unfinished job to do so.
-func (c *Control) QueueDrifted(ctx context.Context, a fleet.Actor) error {
+func (c *Control) QueueDriftedObjects(ctx context.Context, a fleet.Actor) error {
 	return c.store.RunPass(ctx, a, "drift", func(q *db.Queries) error {
 		vms, err := q.DriftedVMs(ctx, fleet.Freshness)
 		if err != nil {
@@ -35,12 +35,12 @@ func (c *Control) QueueDrifted(ctx context.Context, a fleet.Actor) error {
 				return err
 			}
 		}
-		return assign.QueueDrifted(ctx, q, a)
+		return assign.QueueDriftedAssignments(ctx, q, a)
 	})
 }
 
-// AssignLabelled assigns pools and networks to hosts whose labels match their selectors.
-func (c *Control) AssignLabelled(ctx context.Context, a fleet.Actor) error {
+// AssignToMatchingHosts assigns pools and networks to hosts whose labels match their selectors.
+func (c *Control) AssignToMatchingHosts(ctx context.Context, a fleet.Actor) error {
 	return assign.AssignByLabels(ctx, c.store, a)
 }
 
@@ -58,10 +58,10 @@ func (c *Control) AssignAndReleaseSecurityGroups(ctx context.Context, a fleet.Ac
 // sweepBatchSize is the maximum number of rows that one transaction deletes from a table.
 const sweepBatchSize = 5000
 
-// Sweep deletes expired rows: tickets, idempotency keys, throttle counters, unused browser sessions, discovered
+// DeleteExpiredRows deletes expired rows: tickets, idempotency keys, throttle counters, unused browser sessions, discovered
 // networks that no host has any more, old tasks and jobs without a task. It stops when nothing is left, or after 20 s;
 // the next run continues.
-func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
+func (c *Control) DeleteExpiredRows(ctx context.Context, a fleet.Actor) error {
 	more := true
 	for until := time.Now().Add(20 * time.Second); more && time.Now().Before(until); {
 		more = false
@@ -113,9 +113,9 @@ func (c *Control) VMsOnHosts(ctx context.Context, a fleet.Actor, hosts []fleet.H
 // HostLiveness reports whether a host is online, and whether the portal's last report from its hypervisor is fresh.
 type HostLiveness struct{ Online, ReportFresh bool }
 
-// HostsNotFresh returns the joined hosts whose last contact or last report is older than fleet.Freshness, with their
+// StaleHosts returns the joined hosts whose last contact or last report is older than fleet.Freshness, with their
 // liveness.
-func (c *Control) HostsNotFresh(ctx context.Context, a fleet.Actor) (map[fleet.HostID]HostLiveness, error) {
+func (c *Control) StaleHosts(ctx context.Context, a fleet.Actor) (map[fleet.HostID]HostLiveness, error) {
 	if err := store.CheckSystemActor(a); err != nil {
 		return nil, err
 	}

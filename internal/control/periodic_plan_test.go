@@ -14,7 +14,7 @@ import (
 // plans that PostgreSQL made while the tables were empty.
 func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 	t.Parallel()
-	pool, err := db.Open(t.Context(), testkit.URL(t), 1) // one connection, so that plans made first are used later
+	pool, err := db.Open(t.Context(), testkit.DatabaseURL(t), 1) // one connection, so that plans made first are used later
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,10 +29,10 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 		if _, err := r.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.CountChanged(t.Context(), fleet.SystemActor, some, []fleet.HostID{"none"}); err != nil {
+		if err := r.CountChangedVMs(t.Context(), fleet.SystemActor, some, []fleet.HostID{"none"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+		if err := r.QueueDriftedObjects(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,7 +63,7 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 	}
 	r.execSQL(`UPDATE host_sessions SET seen_at = now(), last_look = now()`) // so that the time passed so far does not matter
 	before := queryValue[int](r, `SELECT count(*)::int FROM jobs WHERE state = 'queued'`)
-	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+	if err := r.QueueDriftedObjects(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if n := queryValue[int](r, `SELECT count(*)::int FROM jobs WHERE state = 'queued'`) - before; n != 100 {

@@ -15,7 +15,7 @@ import (
 // Queries of the search and of every page must use indexes instead of scanning all VMs or tasks.
 func TestPageAndSearchQueriesUseIndexes(t *testing.T) {
 	t.Parallel()
-	url := testkit.URL(t)
+	url := testkit.DatabaseURL(t)
 	pool, err := db.Open(t.Context(), url, 4)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestPageAndSearchQueriesUseIndexes(t *testing.T) {
 // A list reads only one page of VMs, however many hosts are offline, even if no row matches.
 func TestListsReadOnePageWhenHostsAreOffline(t *testing.T) {
 	t.Parallel()
-	url := testkit.URL(t)
+	url := testkit.DatabaseURL(t)
 	pool, err := db.Open(t.Context(), url, 4)
 	if err != nil {
 		t.Fatal(err)

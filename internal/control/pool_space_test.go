@@ -142,7 +142,7 @@ func TestPoolStoppedExternallyIsNotRestarted(t *testing.T) {
 	drift := func() string {
 		t.Helper()
 		s.execSQL(`DELETE FROM tasks`)
-		if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+		if err := s.QueueDriftedObjects(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
 		return s.jobList(fleet.SubjectPool(s.local))

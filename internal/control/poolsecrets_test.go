@@ -202,7 +202,7 @@ func TestLUNBelongsToOneVM(t *testing.T) {
 	s.wantRefused("with a size", fleet.Invalid, "A disk on an existing volume has the size of the volume", create(chief, "other", fleet.Disk{PoolID: san, Volume: "unit:0:0:2", Existing: true, SizeBytes: 1}))
 	s.wantRefused("a copy of a LUN", fleet.Invalid, "cannot be cloned", create(chief, "other", fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: san, Volume: "unit:0:0:2"}}))
 
-	of := storage.Volume{PoolID: san, Volume: "unit:0:0:2"}
+	of := storage.VolumeID{PoolID: san, Volume: "unit:0:0:2"}
 	for act, do := range s.volumeRequests(of) {
 		s.wantRefused(string(act)+" a LUN", fleet.Conflict, "The volume is a LUN, which other systems may", do)
 	}
@@ -220,7 +220,7 @@ func TestDiskInBlockPoolIsRawAndEmpty(t *testing.T) {
 	in := control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "db", Spec: smallSpec}
 	in.Spec.Disks = []fleet.Disk{{PoolID: ceph, SizeBytes: 1 << 30}}
 	vm, err := s.CreateVM(t.Context(), chief, in)
-	if err != nil || !strings.HasSuffix(vm.Spec.Disks[0].Volume, "-1.raw") || !fleet.IsOwnDisk(vm.Spec.Disks[0].Volume) {
+	if err != nil || !strings.HasSuffix(vm.Spec.Disks[0].Volume, "-1.raw") || !fleet.IsVMDiskName(vm.Spec.Disks[0].Volume) {
 		t.Fatalf("%+v, %v", vm.Spec.Disks, err)
 	}
 	s.wantRefused("a copy of an image", fleet.Invalid, "begin empty", func() error {

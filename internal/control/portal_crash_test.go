@@ -301,7 +301,7 @@ func (m *crashFixture) claimJobs(host fleet.HostID) []wire.Work {
 	if lost := work; m.crashPointDistance > 0 && len(lost) > 0 {
 		m.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 minute' WHERE state = 'running' AND host_id = $1`, host)
 		m.wantCrashSafe("what was taken is given back", true, func(ctx context.Context, portal *control.Control) error {
-			return portal.RescueJobs(ctx, fleet.SystemActor)
+			return portal.RecoverExpiredJobs(ctx, fleet.SystemActor)
 		})
 		// Skip the retry delay.
 		m.execSQL(`UPDATE jobs SET run_after = now() WHERE state = 'queued' AND run_after > now() AND run_after < now() + interval '1 hour'`)

@@ -20,7 +20,7 @@ func (h *identityFixture) addProject(name string) fleet.Project {
 // currentActor returns the user with the roles that the database has now.
 func (h *identityFixture) currentActor(name string) fleet.Actor {
 	h.t.Helper()
-	a, err := h.ActorOf(h.t.Context(), fleet.SystemActor, fleet.UserID(name), h.signInTime(name))
+	a, err := h.ActorOfSession(h.t.Context(), fleet.SystemActor, fleet.UserID(name), h.signInTime(name))
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestQueueQueryPlannedOnEmptyTableStaysFast(t *testing.T) {
 	for name, history := range map[string]int{"with plans made for empty tables": 0, "with plans made while no job was queued": 60_000} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			at := testkit.URL(t)
+			at := testkit.DatabaseURL(t)
 			pool, err := db.Open(t.Context(), at, 1) // one connection, so that plans made first are used later
 			if err != nil {
 				t.Fatal(err)

@@ -131,7 +131,7 @@ func (r *hostFixture) exhaustAttempts() {
 			r.t.Fatal("the job was not given again")
 		}
 		r.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second' WHERE state = 'running'`)
-		if err := r.RescueJobs(r.t.Context(), fleet.SystemActor); err != nil {
+		if err := r.RecoverExpiredJobs(r.t.Context(), fleet.SystemActor); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -143,7 +143,7 @@ func TestVMFailsWhenCreationExhaustsAttempts(t *testing.T) {
 	r.queueVMJob(id, fleet.VMStart)
 	r.exhaustAttempts()
 	r.reportState("1")
-	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+	if err := r.QueueDriftedObjects(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if n := queryValue[int](r, `SELECT count(*) FROM jobs WHERE state IN ('queued', 'running')`); n != 0 {
@@ -163,7 +163,7 @@ func TestVMDeletionUndoneAfterLastAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.exhaustAttempts()
-	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+	if err := r.QueueDriftedObjects(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if w := r.claimJobs(); len(w) != 0 {
@@ -190,7 +190,7 @@ func TestCancelRefusedForRunningDeletion(t *testing.T) {
 	r.claimJobs()
 	// The agent is offline, but may still be running the job.
 	r.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
-	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+	if err := r.RecoverExpiredJobs(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	_, err = r.CancelTask(t.Context(), fleet.SystemActor, job.ID)

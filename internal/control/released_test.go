@@ -84,7 +84,7 @@ func TestFailedReleaseOfNetworkOrPoolIsRetriedWithBackoff(t *testing.T) {
 			r.execSQL(`UPDATE host_sessions SET seen_at = now(), blind_since = NULL`)
 			// Only failures of the last day lengthen the delay.
 			r.execSQL(`UPDATE jobs SET ended_at = GREATEST(ended_at, now() - interval '23 hours') WHERE state = 'failed'`)
-			if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+			if err := r.QueueDriftedObjects(t.Context(), fleet.SystemActor); err != nil {
 				t.Fatal(err)
 			}
 			return queryValue[bool](r, `SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'queued' AND subject = '`+prefix+`:`+id+`' AND host_id = '`+string(r.agent.HostID)+`')`)

@@ -66,7 +66,7 @@ func TestReportAgeCountsFromHypervisorInventory(t *testing.T) {
 				t.Errorf("%s: %s lists %d, %v", name, filter, len(page.Items), err)
 			}
 		}
-		doubted, err := r.HostsNotFresh(t.Context(), fleet.SystemActor)
+		doubted, err := r.StaleHosts(t.Context(), fleet.SystemActor)
 		b, some := doubted[r.agent.HostID]
 		if !some {
 			b = control.HostLiveness{Online: true, ReportFresh: true}

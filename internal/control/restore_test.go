@@ -17,7 +17,7 @@ import (
 // of the time of the dump.
 func (r *hostFixture) restoreDump(dump string) *hostFixture {
 	r.t.Helper()
-	url := testkit.EmptyURL(r.t)
+	url := testkit.EmptyDatabaseURL(r.t)
 	runPostgresProgram(r.t, "pg_restore", "--exit-on-error", "--dbname="+url, dump)
 	pool, err := db.Open(r.t.Context(), url, 4)
 	if err != nil {

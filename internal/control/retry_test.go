@@ -58,7 +58,7 @@ func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
 	last := r.claimJobs()[0]
 	// Simulate the first crash of an agent while it runs the job.
 	r.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
-	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+	if err := r.RecoverExpiredJobs(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if again := r.claimJobs(); len(again) != 1 || again[0].ID != last.ID {

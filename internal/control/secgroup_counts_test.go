@@ -28,7 +28,7 @@ func (s *projectFixture) sendHeartbeat(a fleet.Actor, counts fleet.FilterCounts)
 func TestPacketCountsSummedPerSecurityGroupRule(t *testing.T) {
 	s := newProjectFixture(t)
 	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)
-	g := s.addSecurityGroup(s.member, s.red, "web", allowRule(fleet.Ingress, fleet.TCP, 80), fleet.AllowAllOut())
+	g := s.addSecurityGroup(s.member, s.red, "web", allowRule(fleet.Ingress, fleet.TCP, 80), fleet.AllowAllEgressRule())
 	other := s.addSecurityGroup(s.member, s.red, "ssh", allowRule(fleet.Ingress, fleet.TCP, 22))
 	a, b := s.vmWithNIC("a"), s.vmWithNIC("b")
 	if _, err := s.setSecurityGroups(s.member, a.ID, g.ID, other.ID); err != nil {
@@ -190,7 +190,7 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 		t.Errorf("what needs attention: %+v %v", o.Attention, err)
 	}
 	s.runSecurityGroupPass()
-	if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
+	if err := s.QueueDriftedObjects(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if work := s.claimAndFinishJobs(h1, ""); len(work) != 0 {

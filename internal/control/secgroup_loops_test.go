@@ -20,7 +20,7 @@ func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 		t.Helper()
 		in := allowRule(fleet.Ingress, fleet.TCP, port)
 		in.GroupID = other.ID
-		spec := fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{in, fleet.AllowAllOut()}}
+		spec := fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{in, fleet.AllowAllEgressRule()}}
 		if _, err := s.UpdateSecurityGroup(t.Context(), s.member, of.ID, network.UpdateSecurityGroup{Spec: &spec}); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 	}
 	pass := func(from, to fleet.VMID, port int) connectivity.PassAnswer {
 		t.Helper()
-		out, err := s.CheckConnection(t.Context(), s.member, connectivity.PassQuestion{From: connectivity.PassEnd{VMID: from}, To: connectivity.PassEnd{VMID: to}, Protocol: fleet.TCP, Port: port})
+		out, err := s.CheckConnection(t.Context(), s.member, connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{VMID: from}, To: connectivity.ConnectionEnd{VMID: to}, Protocol: fleet.TCP, Port: port})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,7 @@ func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 		}
 	}
 	s.wantRefused("delete a group that another names", fleet.Conflict, "rules of other groups name it: front", func() error { return s.DeleteSecurityGroup(t.Context(), s.member, back.ID) })
-	spec := fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{fleet.AllowAllOut()}}
+	spec := fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{fleet.AllowAllEgressRule()}}
 	if _, err := s.UpdateSecurityGroup(t.Context(), s.member, front.ID, network.UpdateSecurityGroup{Spec: &spec}); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestSecurityGroupReferencedAgainDropsFormerMembers(t *testing.T) {
 	if got := members(); got != "[10.0.0.7/32]" {
 		t.Fatalf("with a member the host gets %q", got)
 	}
-	let(fleet.AllowAllOut())
+	let(fleet.AllowAllEgressRule())
 	s.runSecurityGroupPass()
 	members()
 	if _, err := s.setSecurityGroups(s.member, a.ID); err != nil {

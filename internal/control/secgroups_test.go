@@ -19,7 +19,7 @@ func TestSecurityGroupAppliedOnHostsOfItsNICs(t *testing.T) {
 	clients := s.addSecurityGroup(s.member, s.red, "clients")
 	in := allowRule(fleet.Ingress, fleet.TCP, 80)
 	in.GroupID = clients.ID
-	web := s.addSecurityGroup(s.member, s.red, "web", in, fleet.AllowAllOut())
+	web := s.addSecurityGroup(s.member, s.red, "web", in, fleet.AllowAllEgressRule())
 	a, b := s.vmWithNIC("a"), s.vmWithNIC("b")
 	if _, err := s.setSecurityGroups(s.member, b.ID, web.ID); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestSelfReferringSecurityGroupAdmitsItsMembers(t *testing.T) {
 	g := s.addSecurityGroup(s.member, s.red, "peers")
 	in := allowRule(fleet.Ingress, fleet.AnyProtocol, 0)
 	in.GroupID = g.ID
-	g, err := s.UpdateSecurityGroup(t.Context(), s.member, g.ID, network.UpdateSecurityGroup{Spec: &fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{in, fleet.AllowAllOut()}}, IfGeneration: g.Generation})
+	g, err := s.UpdateSecurityGroup(t.Context(), s.member, g.ID, network.UpdateSecurityGroup{Spec: &fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{in, fleet.AllowAllEgressRule()}}, IfGeneration: g.Generation})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestSelfReferringSecurityGroupAdmitsItsMembers(t *testing.T) {
 	}
 	ask := func(from, to fleet.VMID) connectivity.PassAnswer {
 		t.Helper()
-		out, err := s.CheckConnection(t.Context(), s.member, connectivity.PassQuestion{From: connectivity.PassEnd{VMID: from}, To: connectivity.PassEnd{VMID: to}, Protocol: fleet.TCP, Port: 22})
+		out, err := s.CheckConnection(t.Context(), s.member, connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{VMID: from}, To: connectivity.ConnectionEnd{VMID: to}, Protocol: fleet.TCP, Port: 22})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +272,7 @@ func TestTenantsUseOnlyOwnAndGlobalSecurityGroups(t *testing.T) {
 			return err
 		}},
 		{"a packet to another's VM", fleet.NotFound, "no such VM", func() error {
-			_, err := s.CheckConnection(t.Context(), s.blueMember, connectivity.PassQuestion{From: connectivity.PassEnd{VMID: a.ID}, To: connectivity.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.TCP, Port: 1})
+			_, err := s.CheckConnection(t.Context(), s.blueMember, connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{VMID: a.ID}, To: connectivity.ConnectionEnd{Address: "10.0.0.1"}, Protocol: fleet.TCP, Port: 1})
 			return err
 		}},
 	} {

@@ -28,7 +28,7 @@ func TestFirstStartCreatesAdminWhoMustChangePassword(t *testing.T) {
 	if err != nil || !user.MustChangePassword {
 		t.Fatalf("%+v, %v", user, err)
 	}
-	admin, err := h.ActorOf(t.Context(), fleet.SystemActor, user.ID, *user.LastSeenAt)
+	admin, err := h.ActorOfSession(t.Context(), fleet.SystemActor, user.ID, *user.LastSeenAt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestFirstStartCreatesAdminWhoMustChangePassword(t *testing.T) {
 	if h.isSessionValid(string(user.ID), *user.LastSeenAt) {
 		t.Error("the session of the old password lives on")
 	}
-	admin, err = h.ActorOf(t.Context(), fleet.SystemActor, user.ID, began)
+	admin, err = h.ActorOfSession(t.Context(), fleet.SystemActor, user.ID, began)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func (p *imagePull) prepareDownloadJob(ctx context.Context) func(*db.Queries, as
 		if j.Host, err = storage.FindHostForVolumeJob(ctx, q, p.actor, j, storage.HostChoice{Named: p.HostID}); err != nil {
 			return j, err
 		}
-		if j.Ref.Volume, err = freeFileName(ctx, q, j.Ref, j.Host.ID, spec.Shared); err != nil {
+		if j.Ref.Volume, err = unusedFileName(ctx, q, j.Ref, j.Host.ID, spec.Shared); err != nil {
 			return j, err
 		}
 		version := fleet.ImageVersion{ImageID: p.image, Source: entry.URL, StartID: p.entryID}
@@ -73,7 +73,7 @@ func (p *imagePull) prepareDownloadJob(ctx context.Context) func(*db.Queries, as
 
 // findOrAddImage sets p.image to the library image of an earlier pull, or adds an image with the entry's name and
 // facts.
-func (p *imagePull) findOrAddImage(ctx context.Context, q *db.Queries, entry fleet.StartImage) error {
+func (p *imagePull) findOrAddImage(ctx context.Context, q *db.Queries, entry fleet.CatalogImage) error {
 	was, err := q.ImageOfStart(ctx, &p.entryID)
 	if err == nil {
 		p.image = was.ID
@@ -102,7 +102,7 @@ func (p *imagePull) findOrAddImage(ctx context.Context, q *db.Queries, entry fle
 
 // checkContentIsNew refuses a download if a version of the image already has the download's checksum. It checks only
 // entries with a known SHA-256.
-func (p *imagePull) checkContentIsNew(ctx context.Context, q *db.Queries, entry fleet.StartImage, image string) error {
+func (p *imagePull) checkContentIsNew(ctx context.Context, q *db.Queries, entry fleet.CatalogImage, image string) error {
 	digest, ok := strings.CutPrefix(entry.Checksum, "sha256:")
 	if !ok {
 		return nil
@@ -117,13 +117,13 @@ func (p *imagePull) checkContentIsNew(ctx context.Context, q *db.Queries, entry 
 	return fleet.Errorf(fleet.Conflict, "Version %d of the image %s has the same content already. Copy that version to the pool on the image's page.", number, image)
 }
 
-// freeFileName returns the volume's name, with a numeric suffix if a volume of the pool or an image copy with a missing
+// unusedFileName returns the volume's name, with a numeric suffix if a volume of the pool or an image copy with a missing
 // file has the name.
-func freeFileName(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) (string, error) {
+func unusedFileName(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) (string, error) {
 	end := path.Ext(ref.Volume)
 	stem := strings.TrimSuffix(ref.Volume, end)
 	for n := 2; ; n++ {
-		err := storage.CheckNameFree(ctx, q, ref, on, shared)
+		err := storage.CheckVolumeNameFree(ctx, q, ref, on, shared)
 		if err != nil && (!storage.IsNameTakenOrInvalid(err) || n > 50) {
 			return ref.Volume, err
 		}

@@ -40,7 +40,7 @@ func (c *Control) AddStartImage(ctx context.Context, a fleet.Actor, in NewStartI
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return "", err
 	}
-	i, err := checkStartImage(fleet.StartImage{Name: in.Name, OS: in.OS, URL: in.URL, File: in.File, Checksum: in.Checksum, ChecksumURL: in.ChecksumURL})
+	i, err := checkStartImage(fleet.CatalogImage{Name: in.Name, OS: in.OS, URL: in.URL, File: in.File, Checksum: in.Checksum, ChecksumURL: in.ChecksumURL})
 	if err != nil {
 		return "", err
 	}
@@ -59,15 +59,15 @@ func (c *Control) AddStartImage(ctx context.Context, a fleet.Actor, in NewStartI
 	})
 }
 
-func checkStartImage(i fleet.StartImage) (fleet.StartImage, error) {
+func checkStartImage(i fleet.CatalogImage) (fleet.CatalogImage, error) {
 	var checks fleet.Checks
-	i = i.Tidy()
+	i = i.Normalized()
 	i.Check(&checks)
 	return i, checks.Err()
 }
 
 // auditStartImage writes an audit line for a catalog entry. The URL needs no redaction: a catalog URL has no query.
-func auditStartImage(ctx context.Context, q *db.Queries, a fleet.Actor, action string, i fleet.StartImage) error {
+func auditStartImage(ctx context.Context, q *db.Queries, a fleet.Actor, action string, i fleet.CatalogImage) error {
 	detail := "from " + i.URL
 	if sum := i.Checksum + i.ChecksumURL; sum != "" {
 		detail += ", checksum " + sum
@@ -81,7 +81,7 @@ func startImageSubject(id fleet.StartImageID) fleet.Subject {
 
 // EditStartImage changes an entry of the image catalog. Images already pulled do not change.
 func (c *Control) EditStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, in EditStartImage) error {
-	return c.changeStartImage(ctx, a, id, func(q *db.Queries, i fleet.StartImage) error {
+	return c.changeStartImage(ctx, a, id, func(q *db.Queries, i fleet.CatalogImage) error {
 		for _, part := range []struct {
 			to   *string
 			from *string
@@ -109,7 +109,7 @@ func (c *Control) EditStartImage(ctx context.Context, a fleet.Actor, id fleet.St
 
 // RemoveStartImage removes an entry from the image catalog. Images pulled from it stay in the library.
 func (c *Control) RemoveStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID) error {
-	return c.changeStartImage(ctx, a, id, func(q *db.Queries, i fleet.StartImage) error {
+	return c.changeStartImage(ctx, a, id, func(q *db.Queries, i fleet.CatalogImage) error {
 		if _, err := q.RemoveStartImage(ctx, id); err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (c *Control) RestoreStartImages(ctx context.Context, a fleet.Actor) (n int6
 }
 
 // changeStartImage locks the entry and calls do with it in the same transaction.
-func (c *Control) changeStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, do func(*db.Queries, fleet.StartImage) error) error {
+func (c *Control) changeStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, do func(*db.Queries, fleet.CatalogImage) error) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
 	}
@@ -145,15 +145,15 @@ func (c *Control) changeStartImage(ctx context.Context, a fleet.Actor, id fleet.
 	})
 }
 
-func lockStartImage(ctx context.Context, q *db.Queries, id fleet.StartImageID) (fleet.StartImage, error) {
+func lockStartImage(ctx context.Context, q *db.Queries, id fleet.StartImageID) (fleet.CatalogImage, error) {
 	if err := store.CheckID(id, "entry"); err != nil {
-		return fleet.StartImage{}, err
+		return fleet.CatalogImage{}, err
 	}
 	r, err := q.LockStartImage(ctx, id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fleet.StartImage{}, fleet.Errorf(fleet.NotFound, "There is no such entry among the well-known images.")
+		return fleet.CatalogImage{}, fleet.Errorf(fleet.NotFound, "There is no such entry among the well-known images.")
 	}
-	return fleet.StartImage{ID: r.ID, Name: r.Name, OS: r.Os, URL: r.Url, File: r.File, Checksum: r.Checksum, ChecksumURL: r.ChecksumUrl, ChangedBy: r.ChangedBy, ChangedAt: r.ChangedAt}, err
+	return fleet.CatalogImage{ID: r.ID, Name: r.Name, OS: r.Os, URL: r.Url, File: r.File, Checksum: r.Checksum, ChecksumURL: r.ChecksumUrl, ChangedBy: r.ChangedBy, ChangedAt: r.ChangedAt}, err
 }
 
 func startImageNameTakenError(err error, name string) error {

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func (s *libraryFixture) catalogEntry(name string) fleet.StartImageView {
+func (s *libraryFixture) catalogEntry(name string) fleet.CatalogImageView {
 	s.t.Helper()
 	all, err := s.StartImages(s.t.Context(), chief)
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *libraryFixture) catalogEntry(name string) fleet.StartImageView {
 		}
 	}
 	s.t.Fatalf("the list has no %s", name)
-	return fleet.StartImageView{}
+	return fleet.CatalogImageView{}
 }
 
 // Catalog entries from the migration pass the same checks as entries added by people.
@@ -43,7 +43,7 @@ func TestShippedCatalogEntriesAreValid(t *testing.T) {
 	for _, v := range all {
 		var checks fleet.Checks
 		v.Check(&checks)
-		if err := checks.Err(); err != nil || v.ChecksumURL == "" || !strings.HasPrefix(v.URL, "https://") || v.ChangedBy != "" || v.OS.Arch != "x86_64" || v.Tidy() != v.StartImage {
+		if err := checks.Err(); err != nil || v.ChecksumURL == "" || !strings.HasPrefix(v.URL, "https://") || v.ChangedBy != "" || v.OS.Arch != "x86_64" || v.Normalized() != v.CatalogImage {
 			t.Errorf("%+v: %v", v, err)
 		}
 	}
@@ -136,7 +136,7 @@ func TestPullCatalogImageAddsImageVersion(t *testing.T) {
 	}
 	s.finishVolume(task.HostID, s.claimedWork(task.HostID, fleet.VolumeFetch)[0], `{"sha256":"`+someSHA256+`"}`)
 	image := s.getImage(chief, id)
-	if len(image.Versions) != 1 || image.Name != "Debian 12" || image.OS != debian.OS || image.Published() != "all projects" || image.Versions[0].StartID != debian.ID || !image.Versions[0].Usable {
+	if len(image.Versions) != 1 || image.Name != "Debian 12" || image.OS != debian.OS || image.PublishedToText() != "all projects" || image.Versions[0].StartID != debian.ID || !image.Versions[0].Usable {
 		t.Errorf("%+v", image)
 	}
 	v = s.catalogEntry("Debian 12")

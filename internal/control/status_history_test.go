@@ -16,7 +16,7 @@ func TestHostStatusHistoryShowsReportedAndUnknownPeriods(t *testing.T) {
 	fast := fleet.NewID[fleet.PoolID]()
 	r.execSQL(`INSERT INTO pools (id, name, spec) VALUES ($1, 'fast', '{"kind": "dir", "path": "/srv/fast"}')`, fast)
 	r.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'assign')`, fast, r.agent.HostID)
-	day := func() fleet.Day {
+	day := func() fleet.StatusHistory {
 		t.Helper()
 		page, err := r.PoolHosts(t.Context(), chief, fast, fleet.Query{})
 		if err != nil || len(page.Items) != 1 {
@@ -101,7 +101,7 @@ func TestHostStatusHistoryShowsReportedAndUnknownPeriods(t *testing.T) {
 	before(120)
 	goOffline(0)
 	says(fleet.PoolFailed, "no route")
-	if err := r.Sweep(t.Context(), fleet.SystemActor); err != nil {
+	if err := r.DeleteExpiredRows(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if n := queryValue[int](r, `SELECT count(*) FROM cell_quarters`); n != 2 {
@@ -128,7 +128,7 @@ func TestHostStatusSeverityInSQLMatchesGo(t *testing.T) {
 	}
 	for _, state := range []fleet.NetworkState{fleet.NetworkActive, fleet.NetworkInactive} {
 		for _, faulty := range []bool{false, true} {
-			want := fleet.NetworkStateOf(state, faulty, true).Severity()
+			want := fleet.DeriveNetworkState(state, faulty, true).Severity()
 			if got := policy.SeverityByRank(queryValue[int](r, `SELECT cell_tone('net', $1, 0::smallint, $2)`, state, faulty)); got != want {
 				t.Errorf("a network that is %s, faulty %v: %s, want %s", state, faulty, got, want)
 			}

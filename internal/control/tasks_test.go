@@ -41,7 +41,7 @@ func TestTaskStateFollowsJob(t *testing.T) {
 		t.Errorf("its progress is %d", task().Progress)
 	}
 	r.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
-	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+	if err := r.RecoverExpiredJobs(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	is(fleet.JobQueued, 1, "")

@@ -52,7 +52,7 @@ func (c *Control) DeleteTemplateVersion(ctx context.Context, a fleet.Actor, of T
 	if err := checkConfirmation(confirm, v.Name, "the version"); err != nil {
 		return nil, err
 	}
-	copies, ids, err := c.copiesOwnedBy(ctx, v, version.ID)
+	copies, ids, err := c.templateImageCopies(ctx, v, version.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (c *Control) DeleteTemplate(ctx context.Context, a fleet.Actor, id fleet.Te
 	if err := checkConfirmation(confirm, v.Name, "the template with all its versions"); err != nil {
 		return nil, err
 	}
-	copies, _, err := c.copiesOwnedBy(ctx, v, "")
+	copies, _, err := c.templateImageCopies(ctx, v, "")
 	if err != nil {
 		return nil, err
 	}
@@ -134,9 +134,9 @@ func (c *Control) getTemplateVersion(ctx context.Context, a fleet.Actor, of Temp
 	return v, v.Versions[i], nil
 }
 
-// copiesOwnedBy returns the copies of images that were made for the given version, or for all versions if version is
+// templateImageCopies returns the copies of images that were made for the given version, or for all versions if version is
 // empty, and the ids of the image versions.
-func (c *Control) copiesOwnedBy(ctx context.Context, v fleet.TemplateView, version fleet.TemplateVersionID) (query.Copies, []string, error) {
+func (c *Control) templateImageCopies(ctx context.Context, v fleet.TemplateView, version fleet.TemplateVersionID) (query.Copies, []string, error) {
 	var out query.Copies
 	ids := []string{}
 	images := map[fleet.ImageID]query.Copies{}
@@ -151,7 +151,7 @@ func (c *Control) copiesOwnedBy(ctx context.Context, v fleet.TemplateView, versi
 				if err != nil {
 					return nil, nil, err
 				}
-				if images[d.ImageID], err = c.CopiesOf(ctx, fleet.SystemActor, image); err != nil {
+				if images[d.ImageID], err = c.CopiesOfImage(ctx, fleet.SystemActor, image); err != nil {
 					return nil, nil, err
 				}
 			}
@@ -178,7 +178,7 @@ func checkTemplateRemovable(ctx context.Context, q *db.Queries, id fleet.Templat
 		if err := checkNoOverlays(ctx, q, ImageFile{PoolID: o.PoolID, Volume: o.Volume, HostID: o.HostID}); err != nil {
 			return err
 		}
-		if work, err := storage.UnfinishedVolumeWork(ctx, q, o.PoolID, o.Volume, o.HostID); err != nil || work != "" {
+		if work, err := storage.UnfinishedVolumeJobVerb(ctx, q, o.PoolID, o.Volume, o.HostID); err != nil || work != "" {
 			return store.FirstErrorOf(err, func() error {
 				return fleet.Errorf(fleet.Conflict, "The file %s is in use: %s. Wait until that task has ended.", o.Volume, work)
 			})
@@ -322,7 +322,7 @@ func (v newTemplateVersion) copyDiskToImage(ctx context.Context, q *db.Queries, 
 		return task, fleet.Errorf(fleet.Conflict, "Disk %d is in a block pool, which cannot store images. Move the disk to a file pool first.", i+1)
 	}
 	j.Ref.Volume = fleet.DefaultCopyName(fmt.Sprintf("%s disk %d", t.Name, i+1), v.number, "qcow2")
-	if j.Ref.Volume, err = freeFileName(ctx, q, j.Ref, vm.HostID, spec.Shared); err != nil {
+	if j.Ref.Volume, err = unusedFileName(ctx, q, j.Ref, vm.HostID, spec.Shared); err != nil {
 		return task, err
 	}
 	j.Params.TakesBytes, j.Params.Snapshot = vm.DiskBytes(disk), shot.snapshotRef()

@@ -72,7 +72,7 @@ func TestMembersCreateTemplates(t *testing.T) {
 	}
 	s.auditActions("template.create")
 	v := s.getTemplate(s.member, id)
-	if why := v.Versions[0].WhyUnusable(); !strings.Contains(why, "is still being created.") || v.ProjectID != s.red || v.Published() != "red" {
+	if why := v.Versions[0].WhyUnusable(); !strings.Contains(why, "is still being created.") || v.ProjectID != s.red || v.PublishedToText() != "red" {
 		t.Errorf("%q %+v", why, v)
 	}
 	works := s.claimedWork(s.h1, fleet.VolumeCopy)
@@ -92,7 +92,7 @@ func TestMembersCreateTemplates(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 	image := s.getImage(chief, x.Spec.Disks[0].ImageID)
-	if image.Template != "Web base" || image.Name != "Web base disk 1" || image.Published() != "red" || image.ProjectID != s.red {
+	if image.Template != "Web base" || image.Name != "Web base disk 1" || image.PublishedToText() != "red" || image.ProjectID != s.red {
 		t.Errorf("%+v", image)
 	}
 	if all, err := s.UsableImages(t.Context(), s.member, s.red); err != nil || strings.Contains(fmt.Sprint(all), "Web base") {
@@ -198,7 +198,7 @@ func TestTemplatesUsableOnlyByGrantedProjects(t *testing.T) {
 		t.Errorf("it is published to the project: %v", err)
 	}
 	told := s.getTemplate(s.blueMember, v.ID)
-	if text := fmt.Sprintf("%+v", told); strings.Contains(text, "mia") || strings.Contains(text, "VM web") || strings.Contains(text, string(s.red)) || told.Published() != "blue" {
+	if text := fmt.Sprintf("%+v", told); strings.Contains(text, "mia") || strings.Contains(text, "VM web") || strings.Contains(text, string(s.red)) || told.PublishedToText() != "blue" {
 		t.Errorf("another project gets %+v", told)
 	}
 	for actor, want := range map[*fleet.Actor]int{&s.blueMember: 0, &chief: 1} { // the name of the template's project is redacted for the first

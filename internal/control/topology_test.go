@@ -49,12 +49,12 @@ func TestTopologyListsHostsNetworksAndVMs(t *testing.T) {
 		t.Fatalf("the fleet: %+v %v", g, err)
 	}
 	for host, want := range map[fleet.HostID]fleet.NetworkState{s.h1: fleet.NetworkActive, s.h2: fleet.NetworkFailed} {
-		if c := g.Statuses[fleet.NetworkOn{Network: lan.ID, Host: host}]; c.State != want {
+		if c := g.Statuses[fleet.NetworkOnHost{Network: lan.ID, Host: host}]; c.State != want {
 			t.Errorf("lan on %s is %s, want %s", host, c.State, want)
 		}
 	}
 	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '5 minutes' WHERE host_id = $1`, s.h1)
-	if g, err = s.NetworkGrid(ctx, chief, fleet.Query{Filter: "name:h1"}, fleet.Query{}); err != nil || len(g.Statuses) != 2 || g.Statuses[fleet.NetworkOn{Network: lan.ID, Host: s.h1}].State != fleet.NetworkUnknown {
+	if g, err = s.NetworkGrid(ctx, chief, fleet.Query{Filter: "name:h1"}, fleet.Query{}); err != nil || len(g.Statuses) != 2 || g.Statuses[fleet.NetworkOnHost{Network: lan.ID, Host: s.h1}].State != fleet.NetworkUnknown {
 		t.Errorf("a offline host: %+v %v", g.Statuses, err)
 	}
 }

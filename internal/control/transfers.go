@@ -28,9 +28,9 @@ type transferRoute struct {
 	checksum       string
 }
 
-// routeOfCopyRequest returns the transfer for an image copy, or the zero value if the destination host can read the
+// newTransferRoute returns the transfer for an image copy, or the zero value if the destination host can read the
 // source file itself.
-func routeOfCopyRequest(o *imageCopyRequest) transferRoute {
+func newTransferRoute(o *imageCopyRequest) transferRoute {
 	if o.from.ID == "" {
 		return transferRoute{}
 	}

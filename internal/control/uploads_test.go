@@ -200,7 +200,7 @@ func TestUploadJobHasNoAttemptLimit(t *testing.T) {
 	for range 8 {
 		s.claimUntil(h1, fleet.VolumeUpload)
 		s.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second' WHERE state = 'running'`)
-		if err := s.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+		if err := s.RecoverExpiredJobs(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -221,7 +221,7 @@ func TestPartialUploadKeptByOtherHostsOfSharedPool(t *testing.T) {
 	for _, h := range []fleet.HostID{s.h1, s.h2} { // the file looks abandoned, because no bytes arrived for a while
 		s.addVolume(s.nfs, h, `{"name":"image.raw.partial","path":"/mnt/nfs/image.raw.partial","format":"raw","unfinished":true}`)
 	}
-	half := storage.Volume{PoolID: s.nfs, Volume: "image.raw.partial"}
+	half := storage.VolumeID{PoolID: s.nfs, Volume: "image.raw.partial"}
 	s.wantRefused("delete the partial file of a paused upload", fleet.Conflict, "has not ended: upload volume", func() error {
 		_, err := s.DeleteVolume(t.Context(), chief, half, half.Volume)
 		return err

@@ -170,7 +170,7 @@ func TestIdentityChangesNeedPermission(t *testing.T) {
 	}
 	_, _, err := h.EnsureAdmin(t.Context(), chief)
 	wantCode(t, err, fleet.Forbidden)
-	_, err = h.ActorOf(t.Context(), chief, "chief", h.signInTime("chief"))
+	_, err = h.ActorOfSession(t.Context(), chief, "chief", h.signInTime("chief"))
 	wantCode(t, err, fleet.Forbidden)
 	_, err = h.Authority(t.Context(), chief)
 	wantCode(t, err, fleet.Forbidden)

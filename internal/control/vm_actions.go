@@ -16,7 +16,7 @@ import (
 var powerActionList = func() string {
 	var texts []string
 	for _, k := range store.PowerJobKinds {
-		texts = append(texts, string(fleet.ActionOfJobKind(k)))
+		texts = append(texts, string(fleet.MenuActionForJobKind(k)))
 	}
 	last := len(texts) - 1
 	return strings.Join(texts[:last], ", ") + " or " + texts[last]

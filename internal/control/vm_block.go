@@ -12,10 +12,10 @@ import (
 	"quantix/internal/policy"
 )
 
-// checkDiskKinds refuses disks that the kind of their pool does not support, and adapts names of new volumes to the
+// checkPoolsSupportDisks refuses disks that the kind of their pool does not support, and adapts names of new volumes to the
 // kind. For disks on existing volumes it locks the pool, so that no other VM gets the volume until the transaction
 // ends.
-func checkDiskKinds(ctx context.Context, q *db.Queries, a fleet.Actor, disks []fleet.Disk) error {
+func checkPoolsSupportDisks(ctx context.Context, q *db.Queries, a fleet.Actor, disks []fleet.Disk) error {
 	ids := store.ToStrings(fleet.VMSpec{Disks: disks}.Pools())
 	slices.Sort(ids)
 	for _, id := range ids {
@@ -36,8 +36,8 @@ func checkDiskKinds(ctx context.Context, q *db.Queries, a fleet.Actor, disks []f
 			continue // placement reports the missing pool
 		}
 		at := fmt.Sprintf("spec.disks[%d]", i)
-		if checkDiskKind(a, &checks, at, &disks[i], rows[k]) && disks[i].Existing {
-			if err := checkVolumeFree(ctx, q, &checks, at, disks[:i], disks[i]); err != nil {
+		if checkPoolSupportsDisk(a, &checks, at, &disks[i], rows[k]) && disks[i].Existing {
+			if err := checkVolumeUnused(ctx, q, &checks, at, disks[:i], disks[i]); err != nil {
 				return err
 			}
 		}
@@ -45,9 +45,9 @@ func checkDiskKinds(ctx context.Context, q *db.Queries, a fleet.Actor, disks []f
 	return checks.Err()
 }
 
-// checkDiskKind reports whether the kind of the disk's pool supports the disk, and records an error in c if not. It
+// checkPoolSupportsDisk reports whether the kind of the disk's pool supports the disk, and records an error in c if not. It
 // adapts the name of a new volume to the kind.
-func checkDiskKind(a fleet.Actor, c *fleet.Checks, at string, d *fleet.Disk, pool db.Pool) bool {
+func checkPoolSupportsDisk(a fleet.Actor, c *fleet.Checks, at string, d *fleet.Disk, pool db.Pool) bool {
 	is := pool.Spec.Kind.Info()
 	switch {
 	case !d.Existing && !is.CreatesVolumes:
@@ -72,8 +72,8 @@ func checkDiskKind(a fleet.Actor, c *fleet.Checks, at string, d *fleet.Disk, poo
 	return false
 }
 
-// checkVolumeFree refuses a volume that is already a disk of this VM or of another VM.
-func checkVolumeFree(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, before []fleet.Disk, d fleet.Disk) error {
+// checkVolumeUnused refuses a volume that is already a disk of this VM or of another VM.
+func checkVolumeUnused(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, before []fleet.Disk, d fleet.Disk) error {
 	if slices.ContainsFunc(before, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
 		c.Add(at+".volume", "%s is another disk of this VM already.", d.Volume)
 		return nil
@@ -82,7 +82,7 @@ func checkVolumeFree(ctx context.Context, q *db.Queries, c *fleet.Checks, at str
 	if err != nil {
 		return err
 	}
-	var users fleet.VolumeInUse
+	var users fleet.VolumeUsers
 	if err := json.Unmarshal(text, &users); err != nil {
 		return fmt.Errorf("read the users of volume %s: %w", d.Volume, err)
 	}
@@ -96,7 +96,7 @@ func checkVolumeFree(ctx context.Context, q *db.Queries, c *fleet.Checks, at str
 }
 
 // checkVolumeSharable refuses to share a volume that a VM uses exclusively, or that backs other volumes.
-func checkVolumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, d fleet.Disk, users fleet.VolumeInUse) error {
+func checkVolumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, d fleet.Disk, users fleet.VolumeUsers) error {
 	switch {
 	case users.Published:
 		c.Add(at+".volume", "%s is published in the image library. Copy it, and share the copy.", d.Volume)
@@ -112,9 +112,9 @@ func checkVolumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at
 	return err
 }
 
-// checkNotShared refuses to make a shareable disk exclusive if other VMs use its volume, or if its pool creates a
+// checkDisksMadeExclusive refuses to make a shareable disk exclusive if other VMs use its volume, or if its pool creates a
 // volume per disk. It locks the pool, so that no other VM gets the volume until the transaction ends.
-func checkNotShared(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VMSpec) error {
+func checkDisksMadeExclusive(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VMSpec) error {
 	var checks fleet.Checks
 	for i, d := range to.Disks {
 		was := slices.IndexFunc(old.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })

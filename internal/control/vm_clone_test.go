@@ -150,7 +150,7 @@ func TestCreateVMFromSnapshotCopiesSnapshotState(t *testing.T) {
 	if len(works) != 1 {
 		t.Fatalf("%+v", works)
 	}
-	if o := works[0].Args.Volume; o.Source != vm.Spec.Disks[0].Volume || !o.Flatten || o.SourcePool != s.local || o.Snapshot == nil || *o.Snapshot != (fleet.SnapshotOf{VMID: vm.ID, ID: base}) {
+	if o := works[0].Args.Volume; o.Source != vm.Spec.Disks[0].Volume || !o.Flatten || o.SourcePool != s.local || o.Snapshot == nil || *o.Snapshot != (fleet.SnapshotRef{VMID: vm.ID, ID: base}) {
 		t.Errorf("%+v", o)
 	}
 	for what, do := range map[string]func() error{

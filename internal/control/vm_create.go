@@ -180,7 +180,7 @@ func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, in
 	if err := checkNetworks(ctx, q, a, in.ProjectID, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	if err := checkDiskKinds(ctx, q, a, in.Spec.Disks); err != nil {
+	if err := checkPoolsSupportDisks(ctx, q, a, in.Spec.Disks); err != nil {
 		return fleet.VMView{}, "", err
 	}
 	if err := fillFilterSettings(ctx, q, a, in.ProjectID, nil, in.Spec.NICs); err != nil {
@@ -194,7 +194,7 @@ func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, in
 		return fleet.VMView{}, "", err
 	}
 	in.Spec.Placement.Overcommit = in.Spec.Placement.Overcommit || in.Overcommit
-	if err := checkPublished(ctx, q, a, in.ProjectID, sourceVolumes(in.Spec)); err != nil {
+	if err := checkVolumesPublished(ctx, q, a, in.ProjectID, sourceVolumes(in.Spec)); err != nil {
 		return fleet.VMView{}, "", err
 	}
 	if err := from.lockSourceVM(ctx, q, a); err != nil {
@@ -266,7 +266,7 @@ func (n vmCreation) queueJobs(ctx context.Context, q *db.Queries, a fleet.Actor)
 	if err != nil {
 		return "", err
 	}
-	if err := n.first.queuePrepJobs(ctx, q, a, task); err != nil {
+	if err := n.first.queuePreparationJobs(ctx, q, a, task); err != nil {
 		return "", err
 	}
 	if err := n.from.queueDiskJobs(ctx, q, a, n.vm, task); err != nil {
@@ -316,7 +316,7 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 		}
 		faults := placement.Faults(in.Spec, hosts[0])
 		for _, f := range faults {
-			checks.Add(f.Field, "%s", faultText(a, f))
+			checks.Add(f.Field, "%s", placementFaultText(a, f))
 		}
 		if may && slices.ContainsFunc(faults, func(f placement.Fault) bool { return f.Overcommittable }) {
 			checks.Add("overcommit", overcommitHint)
@@ -372,9 +372,9 @@ const overcommitHint = "To proceed anyway, overcommit the pool."
 // hostOvercommitHint is the hint for administrators who request more memory or CPUs than a host has.
 const hostOvercommitHint = "To proceed anyway, overcommit the host."
 
-// faultText returns the fault's text for the actor. Actors without access to hosts get neither host names nor hosts'
+// placementFaultText returns the fault's text for the actor. Actors without access to hosts get neither host names nor hosts'
 // own error texts.
-func faultText(a fleet.Actor, f placement.Fault) string {
+func placementFaultText(a fleet.Actor, f placement.Fault) string {
 	if policy.May(a, policy.InfraSee, "") {
 		return f.Message
 	}

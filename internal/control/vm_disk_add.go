@@ -110,7 +110,7 @@ func (n *addedDiskSet) completeAddedDisks(ctx context.Context, q *db.Queries, a 
 	if err := checks.Err(); err != nil {
 		return first, err
 	}
-	if err := checkDiskKinds(ctx, q, a, n.spec.Disks); err != nil {
+	if err := checkPoolsSupportDisks(ctx, q, a, n.spec.Disks); err != nil {
 		return first, err
 	}
 	if len(plans) > 0 {
@@ -129,7 +129,7 @@ func (n *addedDiskSet) completeAddedDisks(ctx context.Context, q *db.Queries, a 
 	addImageSources(plans, n.spec, &hosts[0])
 	faults := placement.Faults(n.spec, hosts[0])
 	for _, f := range faults {
-		checks.Add(f.Field, "%s", faultText(a, f))
+		checks.Add(f.Field, "%s", placementFaultText(a, f))
 	}
 	if policy.May(a, policy.InfraChange, "") && slices.ContainsFunc(faults, func(f placement.Fault) bool { return f.Overcommittable }) {
 		checks.Add("overcommit", overcommitHint)
@@ -137,7 +137,7 @@ func (n *addedDiskSet) completeAddedDisks(ctx context.Context, q *db.Queries, a 
 	if err := checks.Err(); err != nil {
 		return first, err
 	}
-	if err := checkPublished(ctx, q, a, old.ProjectID, sourceVolumes(n.spec)); err != nil {
+	if err := checkVolumesPublished(ctx, q, a, old.ProjectID, sourceVolumes(n.spec)); err != nil {
 		return first, err
 	}
 	for _, d := range n.spec.Disks {

@@ -73,7 +73,7 @@ func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if !spec.Kind.Info().FilePool {
 			return j, fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which cannot store images. Move the disk to a file pool first.", pool.Name)
 		}
-		if j.Ref.Volume, err = freeFileName(ctx, q, j.Ref, vm.HostID, spec.Shared); err != nil {
+		if j.Ref.Volume, err = unusedFileName(ctx, q, j.Ref, vm.HostID, spec.Shared); err != nil {
 			return j, err
 		}
 		if j.Host, err = storage.FindHostForVolumeJob(ctx, q, fleet.SystemActor, j, storage.HostChoice{Named: vm.HostID}); err != nil {
@@ -85,7 +85,7 @@ func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		}
 		return j, store.Audit(ctx, q, a, "image.create", fleet.SubjectImage(image), in.Name, fmt.Sprintf("from disk %d of VM %s", i+1, vm.Name))
 	}
-	task, err := storage.QueueVolumeJobAsActor(ctx, c.store, fleet.SystemActor, a, disk.PoolID, decide, func(*db.Queries, fleet.TaskID) error { return nil })
+	task, err := storage.QueueVolumeJobWithPoolActor(ctx, c.store, fleet.SystemActor, a, disk.PoolID, decide, func(*db.Queries, fleet.TaskID) error { return nil })
 	return image, task, err
 }
 
@@ -108,7 +108,7 @@ func createProjectImage(ctx context.Context, q *db.Queries, a fleet.Actor, proje
 // diskImageJob returns the job that makes an image of the VM's disk i, in the disk's pool.
 func diskImageJob(ctx context.Context, q *db.Queries, vm fleet.VMView, i int, name string) (storage.VolumeJob, error) {
 	disk := vm.Spec.Disks[i]
-	work, err := storage.UnfinishedVolumeWork(ctx, q, disk.PoolID, disk.Volume, vm.HostID)
+	work, err := storage.UnfinishedVolumeJobVerb(ctx, q, disk.PoolID, disk.Volume, vm.HostID)
 	if err == nil && work != "" {
 		err = fleet.Errorf(fleet.Conflict, "The disk is in use (%s). Wait until that task has ended.", work)
 	}

@@ -86,7 +86,7 @@ func (c *Control) repairDisk(
 		if i < len(vm.Spec.Disks) && action == "vm.disk.replace" {
 			detail += " → " + vm.Spec.Disks[i].Volume
 		}
-		vm, job, err = applyChange(ctx, q, a, vmChange{vm: vm, action: action, detail: detail})
+		vm, job, err = applyVMChange(ctx, q, a, vmChange{vm: vm, action: action, detail: detail})
 		return err
 	})
 	return store.RedactVM(a, vm), job, err
@@ -101,8 +101,8 @@ type vmChange struct {
 	child fleet.TaskID
 }
 
-// applyChange writes a locked VM's new spec and name, queues vm.apply and writes the audit line.
-func applyChange(ctx context.Context, q *db.Queries, a fleet.Actor, change vmChange) (fleet.VMView, fleet.TaskID, error) {
+// applyVMChange writes a locked VM's new spec and name, queues vm.apply and writes the audit line.
+func applyVMChange(ctx context.Context, q *db.Queries, a fleet.Actor, change vmChange) (fleet.VMView, fleet.TaskID, error) {
 	vm := change.vm
 	if err := storeChangedVM(ctx, q, &vm); err != nil {
 		return vm, "", vmNameTakenError(err, vm.Name, vm.ProjectName)
@@ -129,7 +129,7 @@ func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 	if err != nil {
 		return err
 	}
-	d.CheckVolume(&checks, "volume", in.Volume, spec.Kind)
+	d.CheckVolumeName(&checks, "volume", in.Volume, spec.Kind)
 	if !spec.Kind.Info().CreatesVolumes {
 		return fleet.Errorf(fleet.Conflict, "The disk %s is in a pool in which Quantix cannot make volumes. Detach the disk.", d.Volume)
 	}
@@ -159,12 +159,12 @@ func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 		return err
 	}
 	for _, f := range placement.Faults(fleet.VMSpec{Firmware: vm.Spec.Firmware, Disks: []fleet.Disk{d}}, hosts[0]) {
-		checks.Add(strings.TrimPrefix(f.Field, "spec.disks[0]."), "%s", faultText(a, f))
+		checks.Add(strings.TrimPrefix(f.Field, "spec.disks[0]."), "%s", placementFaultText(a, f))
 	}
 	if err := checks.Err(); err != nil || d.Image == nil {
 		return err
 	}
-	return checkPublished(ctx, q, a, vm.ProjectID, map[string]fleet.Volref{"clone": *d.Image})
+	return checkVolumesPublished(ctx, q, a, vm.ProjectID, map[string]fleet.Volref{"clone": *d.Image})
 }
 
 // NewDiskName returns a generated name for the replacement of a disk. It contains a number above the VM's generation,

@@ -45,7 +45,7 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 			return err
 		}
 		typed := slices.Clone(vm.Spec.NICs)
-		if _, err := findNetworks(ctx, q, vm.ProjectID, vm.Spec.NICs); err != nil {
+		if _, err := resolveNICNetworks(ctx, q, vm.ProjectID, vm.Spec.NICs); err != nil {
 			return err
 		}
 		if err := fillFilterSettings(ctx, q, a, vm.ProjectID, old.Spec.NICs, vm.Spec.NICs); err != nil {
@@ -67,7 +67,7 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if err := applyFirstBootEdit(ctx, q, old.VM, vm.VM); err != nil {
 			return err
 		}
-		vm, job, err = applyChange(ctx, q, a, vmChange{vm: vm, action: "vm.accept-drift", detail: strings.Join(slices.Sorted(maps.Keys(seen)), ", ")})
+		vm, job, err = applyVMChange(ctx, q, a, vmChange{vm: vm, action: "vm.accept-drift", detail: strings.Join(slices.Sorted(maps.Keys(seen)), ", ")})
 		return err
 	})
 	return store.RedactVM(a, vm), job, err

@@ -77,7 +77,7 @@ func (c *Control) updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, id
 		return old, vm, "", err
 	}
 	entered := slices.Clone(vm.Spec.NICs)
-	if _, err := findNetworks(ctx, q, old.ProjectID, vm.Spec.NICs); err != nil {
+	if _, err := resolveNICNetworks(ctx, q, old.ProjectID, vm.Spec.NICs); err != nil {
 		return old, vm, "", err
 	}
 	if err := fillFilterSettings(ctx, q, a, old.ProjectID, old.Spec.NICs, vm.Spec.NICs); err != nil {
@@ -110,10 +110,10 @@ func (c *Control) updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, id
 	change := vmChange{
 		vm: vm, action: in.auditAction(), detail: describeChanges(old.Diff(vm.VM)) + overcommitAuditSuffix(in.Overcommit), child: child,
 	}
-	if vm, job, err = applyChange(ctx, q, a, change); err != nil {
+	if vm, job, err = applyVMChange(ctx, q, a, change); err != nil {
 		return old, vm, "", err
 	}
-	return old, vm, job, first.queuePrepJobs(ctx, q, a, job)
+	return old, vm, job, first.queuePreparationJobs(ctx, q, a, job)
 }
 
 // applyToVM returns the VM with the changes applied.
@@ -206,7 +206,7 @@ func (e vmEdit) check(ctx context.Context, q *db.Queries, a fleet.Actor, macs ma
 		return err
 	}
 	old, vm := e.old, e.vm
-	if err := checkNotShared(ctx, q, old, vm.Spec); err != nil {
+	if err := checkDisksMadeExclusive(ctx, q, old, vm.Spec); err != nil {
 		return err
 	}
 	var fresh []string
@@ -281,13 +281,13 @@ func (e vmEdit) check(ctx context.Context, q *db.Queries, a fleet.Actor, macs ma
 	var checks fleet.Checks
 	for _, f := range append(placement.Faults(needed, hosts[0]), placement.FieldFaults(disks, hosts[0])...) {
 		if isFresh(f.Field) || needsHost && f.Field == "hostId" {
-			checks.Add(f.Field, "%s", faultText(a, f))
+			checks.Add(f.Field, "%s", placementFaultText(a, f))
 		}
 	}
 	if err := checks.Err(); err != nil {
 		return err
 	}
-	if err := checkPublished(ctx, q, a, vm.ProjectID, sourceVolumes(needed)); err != nil || !more {
+	if err := checkVolumesPublished(ctx, q, a, vm.ProjectID, sourceVolumes(needed)); err != nil || !more {
 		return err
 	}
 	hosts[0].Overcommit = e.overcommit

@@ -127,7 +127,7 @@ func fillFilterSettings(ctx context.Context, q *db.Queries, a fleet.Actor, proje
 	for i, n := range nics {
 		// A list with duplicates stays unchanged, so that the later check of the complete spec refuses the duplicates.
 		if distinct := slices.Compact(slices.Sorted(slices.Values(n.SecurityGroups))); len(distinct) == len(n.SecurityGroups) {
-			nics[i] = n.TidyFilter()
+			nics[i] = n.WithNormalizedFilter()
 		}
 	}
 	return nil
@@ -207,6 +207,6 @@ func applyPortGroupChanges(ctx context.Context, q *db.Queries, a fleet.Actor, id
 	if len(changes) == 0 {
 		return nil
 	}
-	_, _, err = applyChange(ctx, q, a, vmChange{vm: vm, action: "vm.follow", detail: describeChanges(changes)})
+	_, _, err = applyVMChange(ctx, q, a, vmChange{vm: vm, action: "vm.follow", detail: describeChanges(changes)})
 	return err
 }

@@ -81,7 +81,7 @@ func isSpecEmpty(s fleet.VMSpec) bool {
 func (c *Control) planFromTemplate(ctx context.Context, a fleet.Actor, in *CreateVM, from *plannedSource) error {
 	var checks fleet.Checks
 	v, err := c.GetTemplate(ctx, a, in.From.TemplateID)
-	if fleet.CodeOf(err) == fleet.NotFound || err == nil && !v.OpenTo(in.ProjectID) && !policy.May(a, policy.InfraChange, "") {
+	if fleet.CodeOf(err) == fleet.NotFound || err == nil && !v.OpenToProject(in.ProjectID) && !policy.May(a, policy.InfraChange, "") {
 		checks.Add("from.templateId", "There is no such template, or none that is published to the project.")
 		return checks.Err()
 	}
@@ -206,7 +206,7 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 // they cannot be copied now.
 func (p plannedSource) disksToCopy(ctx context.Context, q *db.Queries, vm fleet.VMView) (disks []fleet.Disk, source string, err error) {
 	if p.snapshotID == "" {
-		return vm.Spec.Disks, vm.Name, conflictUnlessAllowed(vm.Name + " cannot be cloned now: ")(vm.AllowsClone())
+		return vm.Spec.Disks, vm.Name, conflictWithPrefix(vm.Name + " cannot be cloned now: ")(vm.AllowsClone())
 	}
 	s, err := findSnapshot(vm, p.snapshotID)
 	if err != nil {
@@ -217,10 +217,10 @@ func (p plannedSource) disksToCopy(ctx context.Context, q *db.Queries, vm fleet.
 		return nil, "", err
 	}
 	source = fmt.Sprintf("the snapshot %s of %s", s.Name, vm.Name)
-	return vm.DisksInSnapshot(s), source, conflictUnlessAllowed("No VM is made from " + source + " now: ")(vm.AllowsVMFromSnapshot(s, busy))
+	return vm.DisksInSnapshot(s), source, conflictWithPrefix("No VM is made from " + source + " now: ")(vm.AllowsVMFromSnapshot(s, busy))
 }
 
-func conflictUnlessAllowed(prefix string) func(ok bool, why string) error {
+func conflictWithPrefix(prefix string) func(ok bool, why string) error {
 	return func(ok bool, why string) error {
 		if ok {
 			return nil

@@ -9,7 +9,7 @@ import (
 
 // diskJobs returns the kind and, by disk index, the parameters of the volume jobs that make the VM's disks before the
 // VM is defined. snap is the snapshot to copy from; nil: the current state.
-func (p plannedSource) diskJobs(vm fleet.VMView, snap *fleet.SnapshotOf) (fleet.JobKind, map[int]fleet.VolumeParams) {
+func (p plannedSource) diskJobs(vm fleet.VMView, snap *fleet.SnapshotRef) (fleet.JobKind, map[int]fleet.VolumeParams) {
 	out := map[int]fleet.VolumeParams{}
 	if p.file != nil {
 		return fleet.VolumeConvert, p.conversionJobs(vm)

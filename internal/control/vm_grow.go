@@ -114,7 +114,7 @@ func checkDiskGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old flee
 				p := h.Pools[d.PoolID]
 				f.Message = fmt.Sprintf("Pool %s on %s has %s not provisioned to volumes, and the disk would take %s more.", p.Name, h.Name, fleet.FormatBytes(max(0, p.FreeBytes)), fleet.FormatBytes(d.SizeBytes))
 			}
-			checks.Add(at(i), "%s", faultText(a, f))
+			checks.Add(at(i), "%s", placementFaultText(a, f))
 			if f.Overcommittable && single != nil && may {
 				checks.Add("overcommit", overcommitHint)
 			}
@@ -135,7 +135,7 @@ func checkDisksGrowable(ctx context.Context, q *db.Queries, vm fleet.VMView, to 
 			continue
 		}
 		params.Pools, params.Volumes = append(params.Pools, string(d.PoolID)), append(params.Volumes, d.Volume)
-		work, err := storage.UnfinishedVolumeWork(ctx, q, d.PoolID, d.Volume, vm.HostID)
+		work, err := storage.UnfinishedVolumeJobVerb(ctx, q, d.PoolID, d.Volume, vm.HostID)
 		if err != nil {
 			return err
 		}

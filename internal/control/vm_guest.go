@@ -32,7 +32,7 @@ func (in GuestRequest) jobParams(c *fleet.Checks) *fleet.GuestParams {
 		if in.Seconds == 0 {
 			in.Seconds = fleet.DefaultFreeze
 		}
-		fleet.CheckFreeze(c, "seconds", in.Seconds)
+		fleet.CheckFreezeDuration(c, "seconds", in.Seconds)
 		return &fleet.GuestParams{Seconds: in.Seconds}
 	case fleet.ActGuestPassword:
 		fleet.CheckGuestUser(c, "user", in.User)
@@ -42,8 +42,8 @@ func (in GuestRequest) jobParams(c *fleet.Checks) *fleet.GuestParams {
 		if in.Seconds == 0 {
 			in.Seconds = fleet.DefaultExec
 		}
-		fleet.CheckExec(c, "seconds", in.Seconds)
-		fleet.CheckProgram(c, "program", "args", in.publicProgram())
+		fleet.CheckExecTimeout(c, "seconds", in.Seconds)
+		fleet.CheckGuestProgram(c, "program", "args", in.publicProgram())
 		return &fleet.GuestParams{Seconds: in.Seconds, Program: in.Program}
 	}
 	if !slices.Contains(fleet.GuestActions, in.Action) {

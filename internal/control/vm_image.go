@@ -30,7 +30,7 @@ type diskSource struct {
 	awaitsJob bool              // an unfinished job makes or verifies the file, so the disk waits for that job
 	copyFirst *imageCopyRequest // the copy to make first; nil: none
 
-	verifyFirst *query.CopyOn // the copy whose checksum a host must verify first; nil: none
+	verifyFirst *query.CopyWithVolume // the copy whose checksum a host must verify first; nil: none
 }
 
 // planImages finds the image copies that the spec's disks can be made from. Actors who may not change infrastructure
@@ -76,10 +76,10 @@ func (c *Control) planImage(ctx context.Context, a fleet.Actor, project fleet.Pr
 		return p, fleet.Errorf(fleet.Conflict, "%s is an ISO image: insert it into the VM's drive, and give the disk a size.", p.image.Name)
 	}
 	p.version = *version
-	if p.copies, err = c.CopiesOf(ctx, fleet.SystemActor, p.image); err != nil {
+	if p.copies, err = c.CopiesOfImage(ctx, fleet.SystemActor, p.image); err != nil {
 		return p, err
 	}
-	p.copies = slices.DeleteFunc(p.copies, func(o query.CopyOn) bool { return o.VersionID != p.version.ID })
+	p.copies = slices.DeleteFunc(p.copies, func(o query.CopyWithVolume) bool { return o.VersionID != p.version.ID })
 	for _, o := range p.copies {
 		p.pools = append(p.pools, o.PoolID)
 	}
@@ -97,12 +97,12 @@ func (c *Control) planImage(ctx context.Context, a fleet.Actor, project fleet.Pr
 
 // sourceOnHost returns the source for disk d on the host; nil: none.
 func (p imagePlan) sourceOnHost(h placement.Host, d fleet.Disk) *diskSource {
-	here := func(c query.CopyOn) bool {
+	here := func(c query.CopyWithVolume) bool {
 		pool := h.Pools[c.PoolID]
 		return pool.Assigned && pool.State == fleet.PoolActive && (c.HostID == "" || c.HostID == h.ID)
 	}
-	better := func(c, than *query.CopyOn) bool { return than == nil || than.State != fleet.CopyReady }
-	var best, other, pending *query.CopyOn
+	better := func(c, than *query.CopyWithVolume) bool { return than == nil || than.State != fleet.CopyReady }
+	var best, other, pending *query.CopyWithVolume
 	for i := range p.copies {
 		c := &p.copies[i]
 		switch {
@@ -151,7 +151,7 @@ func (p imagePlan) sourceFromOtherHost(h placement.Host) *diskSource {
 }
 
 // sourceFromCopy returns a source that uses the existing copy. A copy that is not verified must be verified first.
-func sourceFromCopy(c *query.CopyOn) *diskSource {
+func sourceFromCopy(c *query.CopyWithVolume) *diskSource {
 	if c.State == fleet.CopyReady {
 		return &diskSource{ref: c.Ref(), host: c.HostID}
 	}
@@ -223,9 +223,9 @@ func lockImageVersions(ctx context.Context, q *db.Queries, plans []imagePlan) er
 	return nil
 }
 
-// checkPublished refuses volumes in a spec that are not published to the project, unless the actor may change
+// checkVolumesPublished refuses volumes in a spec that are not published to the project, unless the actor may change
 // infrastructure.
-func checkPublished(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, refs map[string]fleet.Volref) error {
+func checkVolumesPublished(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, refs map[string]fleet.Volref) error {
 	if len(refs) == 0 || policy.May(a, policy.InfraChange, "") {
 		return nil
 	}

@@ -86,7 +86,7 @@ func (p imagePlan) nameForCopy(ctx context.Context, q *db.Queries, o imageCopyRe
 		return "", false, err
 	}
 	for _, r := range rows {
-		planned := slices.ContainsFunc(p.copies, func(c query.CopyOn) bool { return c.PoolID == pool && c.HostID == on && c.Volume == r.Volume })
+		planned := slices.ContainsFunc(p.copies, func(c query.CopyWithVolume) bool { return c.PoolID == pool && c.HostID == on && c.Volume == r.Volume })
 		switch {
 		case r.Coming:
 			return r.Volume, true, nil
@@ -105,7 +105,7 @@ func (p imagePlan) nameForCopy(ctx context.Context, q *db.Queries, o imageCopyRe
 			taken = append(taken, c.ref.Volume)
 		}
 	}
-	name, err = o.freeVolumeName(ctx, q, p.image.Name, taken...)
+	name, err = o.unusedVolumeName(ctx, q, p.image.Name, taken...)
 	return name, false, err
 }
 
@@ -118,7 +118,7 @@ const (
 
 // newVerifyJob returns the job that verifies a copy. It runs on the preferred host if that host has the file, or else
 // on another host.
-func newVerifyJob(c query.CopyOn, v fleet.ImageVersion, preferred fleet.HostID) (storage.VolumeJob, error) {
+func newVerifyJob(c query.CopyWithVolume, v fleet.ImageVersion, preferred fleet.HostID) (storage.VolumeJob, error) {
 	j := storage.VolumeJob{Kind: fleet.VolumeHash, Ref: c.Ref(), Detail: "as a copy of an image"}
 	if c.On == nil || len(c.On.Hosts) == 0 {
 		return j, fleet.Errorf(fleet.Conflict, "No online host has %s now, so it cannot be verified.", c.Volume)
@@ -135,9 +135,9 @@ func newVerifyJob(c query.CopyOn, v fleet.ImageVersion, preferred fleet.HostID) 
 	return j, nil
 }
 
-// queuePrepJobs adds the jobs that make and verify copies to the task that creates the VM. The creation waits for these
+// queuePreparationJobs adds the jobs that make and verify copies to the task that creates the VM. The creation waits for these
 // jobs and for unfinished jobs of other tasks for the copies.
-func (s preparationSteps) queuePrepJobs(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID) error {
+func (s preparationSteps) queuePreparationJobs(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID) error {
 	if len(s.awaitedFiles) == 0 {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (s preparationSteps) queuePrepJobs(ctx context.Context, q *db.Queries, a fl
 		id := fleet.NewID[fleet.JobID]()
 		var way transferRoute
 		if p.copy != nil {
-			way = routeOfCopyRequest(p.copy)
+			way = newTransferRoute(p.copy)
 			way.setReceiveParams(&p.VolumeJob)
 		}
 		if err := q.AddStep(ctx, db.AddStepParams{ID: id, TaskID: &task, Role: p.role, HostID: p.Host.ID, Kind: p.Kind, Subject: subject, Args: fleet.JobArgs{Volume: &p.Params}}); err != nil {

@@ -21,7 +21,7 @@ type ApplianceFile struct {
 
 // GetAppliance returns an importable file with the facts that its host reported.
 func (c *Control) GetAppliance(ctx context.Context, a fleet.Actor, of ApplianceFile) (query.VolumeOn, error) {
-	v, err := c.VolumeOn(ctx, a, storage.Volume{PoolID: of.PoolID, HostID: of.HostID, Volume: of.Volume})
+	v, err := c.VolumeOn(ctx, a, storage.VolumeID{PoolID: of.PoolID, HostID: of.HostID, Volume: of.Volume})
 	if err == nil && v.Appliance == nil {
 		err = fleet.Errorf(fleet.NotFound, "%s is not an appliance. Choose an OVA archive, or a disk as VMDK, VHDX, VHD or VDI.", of.Volume)
 	}

@@ -110,7 +110,7 @@ func TestInvalidImportRefused(t *testing.T) {
 		t.Errorf("%d were made", n)
 	}
 	s.wantRefused("convert an archive", fleet.Conflict, "The volume is not a disk in a format", func() error {
-		_, err := s.ConvertVolume(t.Context(), chief, storage.Volume{PoolID: s.local, Volume: "web.ova"}, "x.qcow2", false)
+		_, err := s.ConvertVolume(t.Context(), chief, storage.VolumeID{PoolID: s.local, Volume: "web.ova"}, "x.qcow2", false)
 		return err
 	})
 }
@@ -119,7 +119,7 @@ func TestInvalidImportRefused(t *testing.T) {
 func TestConvertVolumeMakesUsableImage(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"disk.vhdx","path":"/v/disk.vhdx","format":"vhdx","capacityBytes":1048576,"appliance":{"disks":[{"format":"vhdx","sizeBytes":1048576}]}}`)
-	task, err := s.ConvertVolume(t.Context(), chief, storage.Volume{PoolID: s.local, Volume: "disk.vhdx"}, "disk.qcow2", false)
+	task, err := s.ConvertVolume(t.Context(), chief, storage.VolumeID{PoolID: s.local, Volume: "disk.vhdx"}, "disk.qcow2", false)
 	if err != nil || task.Kind != fleet.VolumeConvert {
 		t.Fatalf("%+v %v", task, err)
 	}
@@ -128,7 +128,7 @@ func TestConvertVolumeMakesUsableImage(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	s.wantRefused("deleted while it is read", fleet.Conflict, "convert disk", func() error {
-		_, err := s.DeleteVolume(t.Context(), chief, storage.Volume{PoolID: s.local, Volume: "disk.vhdx"}, "disk.vhdx")
+		_, err := s.DeleteVolume(t.Context(), chief, storage.VolumeID{PoolID: s.local, Volume: "disk.vhdx"}, "disk.vhdx")
 		return err
 	})
 }

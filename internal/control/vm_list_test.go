@@ -273,7 +273,7 @@ func TestVMPhaseInSQLMatchesGo(t *testing.T) {
 		var got fleet.Phase
 		var attention bool
 		err := s.pool.QueryRow(s.t.Context(), `SELECT vm_phase(ordered, status, generation, observed_generation, deleted_at, $2), attention FROM vms WHERE id = $1`,
-			vm.ID, fleet.IsFresh(seen, now)).Scan(&got, &attention)
+			vm.ID, fleet.IsReportFresh(seen, now)).Scan(&got, &attention)
 		if err != nil || got != want {
 			t.Fatalf("vm_phase %q, Phase %q, %v", got, want, err)
 		}

@@ -25,7 +25,7 @@ type MigrateVM struct {
 
 func (in MigrateVM) checkFields() error {
 	var checks fleet.Checks
-	if fleet.CheckMoveRate(&checks, "rateBytes", in.RateBytes); in.HostID == "" {
+	if fleet.CheckMigrationRate(&checks, "rateBytes", in.RateBytes); in.HostID == "" {
 		checks.Add("hostId", "Choose the host that the VM goes to.")
 	}
 	return checks.Err()
@@ -104,14 +104,14 @@ func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 	if err := checks.Err(); err != nil {
 		return order, "", err
 	}
-	order = fleet.MigrationParams{To: in.HostID, ToName: targets[0].target.HostName, RateBytes: vm.Spec.Migration.Rate(in.RateBytes), Disks: []fleet.MigratingDisk{}, Stay: targets[0].stayingDisks}
+	order = fleet.MigrationParams{To: in.HostID, ToName: targets[0].target.HostName, RateBytes: vm.Spec.Migration.EffectiveRate(in.RateBytes), Disks: []fleet.MigratingDisk{}, Stay: targets[0].stayingDisks}
 	next := max(len(vm.Spec.Disks), int(vm.Generation))
 	for i, pool := range targets[0].pools {
 		if pool == "" {
 			continue
 		}
 		var to fleet.Volref
-		if to, next, err = freeDiskName(ctx, q, vm, pool, next); err != nil {
+		if to, next, err = unusedDiskName(ctx, q, vm, pool, next); err != nil {
 			return order, "", err
 		}
 		order.Disks = append(order.Disks, fleet.MigratingDisk{
@@ -124,9 +124,9 @@ func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 	return order, order.ToName, err
 }
 
-// freeDiskName returns a name for the VM's disk that is not reserved in the pool, and the number in that name, which is
+// unusedDiskName returns a name for the VM's disk that is not reserved in the pool, and the number in that name, which is
 // above last.
-func freeDiskName(ctx context.Context, q *db.Queries, vm fleet.VMView, pool fleet.PoolID, last int) (fleet.Volref, int, error) {
+func unusedDiskName(ctx context.Context, q *db.Queries, vm fleet.VMView, pool fleet.PoolID, last int) (fleet.Volref, int, error) {
 	for next := last + 1; next <= last+50; next++ {
 		to := fleet.Volref{PoolID: pool, Volume: newVolumeName(vm.Name, vm.ID, next)}
 		if taken, err := q.VolumeNameReserved(ctx, db.VolumeNameReservedParams{PoolID: string(pool), Volume: to.Volume}); err != nil || !taken {

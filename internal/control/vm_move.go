@@ -31,7 +31,7 @@ func (c *Control) MoveDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 		return task, err
 	}
 	var checks fleet.Checks
-	if fleet.CheckMoveRate(&checks, "rateBytes", in.RateBytes); in.PoolID == "" {
+	if fleet.CheckMigrationRate(&checks, "rateBytes", in.RateBytes); in.PoolID == "" {
 		checks.Add("poolId", "Choose the pool that the disk goes to.")
 	}
 	if err := checks.Err(); err != nil {
@@ -55,21 +55,21 @@ func (c *Control) MoveDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 }
 
 // diskMigrationParams returns the arguments of the disk migration job. The VM and the destination pool must be locked.
-func diskMigrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, disk fleet.Volref, in MoveDisk) (fleet.MoveParams, error) {
+func diskMigrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, disk fleet.Volref, in MoveDisk) (fleet.DiskMigrationParams, error) {
 	i := slices.IndexFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == disk })
 	if i < 0 {
-		return fleet.MoveParams{}, fleet.Errorf(fleet.NotFound, "The VM has no disk %q any more. Reload and try again.", disk.Volume)
+		return fleet.DiskMigrationParams{}, fleet.Errorf(fleet.NotFound, "The VM has no disk %q any more. Reload and try again.", disk.Volume)
 	}
 	moving, err := readDiskMigrations(ctx, q, vm.ID)
 	if err != nil {
-		return fleet.MoveParams{}, err
+		return fleet.DiskMigrationParams{}, err
 	}
 	if ok, why := vm.AllowsDiskMigration(disk, moving); !ok {
-		return fleet.MoveParams{}, fleet.RefusalError(why)
+		return fleet.DiskMigrationParams{}, fleet.RefusalError(why)
 	}
 	targets, err := diskMigrationTargets(ctx, q, a, vm, i, destinationPools{ids: []fleet.PoolID{in.PoolID}, overcommit: in.Overcommit})
 	if err != nil {
-		return fleet.MoveParams{}, err
+		return fleet.DiskMigrationParams{}, err
 	}
 	var checks fleet.Checks
 	switch t := targets[0]; {
@@ -80,7 +80,7 @@ func diskMigrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm f
 		checks.Add("poolId", "%s", t.Reason)
 	}
 	if err := checks.Err(); err != nil {
-		return fleet.MoveParams{}, err
+		return fleet.DiskMigrationParams{}, err
 	}
 	to := fleet.Volref{PoolID: in.PoolID, Volume: disk.Volume}
 	taken, err := q.VolumeNameReserved(ctx, db.VolumeNameReservedParams{PoolID: string(to.PoolID), Volume: to.Volume})
@@ -91,7 +91,7 @@ func diskMigrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm f
 	if err == nil && taken {
 		err = fleet.Errorf(fleet.Conflict, "The pool has or had volumes named %s and %s. Rename or delete these volumes.", disk.Volume, to.Volume)
 	}
-	return fleet.MoveParams{Disk: disk, To: to, RateBytes: vm.Spec.Migration.Rate(in.RateBytes), TakesBytes: vm.DiskBytes(vm.Spec.Disks[i])}, err
+	return fleet.DiskMigrationParams{Disk: disk, To: to, RateBytes: vm.Spec.Migration.EffectiveRate(in.RateBytes), TakesBytes: vm.DiskBytes(vm.Spec.Disks[i])}, err
 }
 
 // MoveTargets returns the pools of the VM's host as destinations for the disk. Each unsuitable pool has a reason.
@@ -179,7 +179,7 @@ func readDiskMigrations(ctx context.Context, q *db.Queries, id fleet.VMID) ([]fl
 	var out []fleet.MovingDisk
 	for _, r := range rows {
 		if r.Args.Move != nil {
-			out = append(out, fleet.MovingDisk{MoveParams: *r.Args.Move, Task: fleet.TaskID(r.TaskID), State: r.State, Progress: int(r.Progress), Note: r.Note})
+			out = append(out, fleet.MovingDisk{DiskMigrationParams: *r.Args.Move, Task: fleet.TaskID(r.TaskID), State: r.State, Progress: int(r.Progress), Note: r.Note})
 		}
 	}
 	return out, err

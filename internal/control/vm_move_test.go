@@ -112,7 +112,7 @@ func TestDiskMigrationUpdatesSpecOnSuccess(t *testing.T) {
 	for _, ref := range []fleet.Volref{disk, order.To} {
 		s.addVolume(ref.PoolID, s.h1, `{"name":"`+ref.Volume+`","path":"/v/`+ref.Volume+`","format":"qcow2","capacityBytes":1073741824}`)
 		s.wantRefused("clone a migrating disk", fleet.Conflict, "move disk", func() error {
-			_, err := s.CloneVolume(t.Context(), chief, storage.Volume{PoolID: ref.PoolID, Volume: ref.Volume, HostID: s.h1}, "copy.qcow2", false)
+			_, err := s.CloneVolume(t.Context(), chief, storage.VolumeID{PoolID: ref.PoolID, Volume: ref.Volume, HostID: s.h1}, "copy.qcow2", false)
 			return err
 		})
 	}
@@ -302,7 +302,7 @@ func TestDiskMigrationHasNoAttemptLimit(t *testing.T) {
 	w := s.claimMove(v)
 	for range 6 {
 		s.execSQL(`UPDATE jobs SET lease_until = now() - interval '1 second' WHERE id = $1`, w.ID)
-		if err := s.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
+		if err := s.RecoverExpiredJobs(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
 		w = s.claimMove(v)

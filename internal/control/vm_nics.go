@@ -14,10 +14,10 @@ import (
 
 // The database stores only the id of a NIC's network. Everywhere else a complete NIC also has the network's name.
 
-// findNetworks fills in the id, kind and name of each NIC's network, which a NIC gives by id or name. An unknown id is
+// resolveNICNetworks fills in the id, kind and name of each NIC's network, which a NIC gives by id or name. An unknown id is
 // an error; a NIC with an unknown name does not change. The networks are locked until the transaction ends. closed
 // contains the networks that the project may not use.
-func findNetworks(ctx context.Context, q *db.Queries, project fleet.ProjectID, nics []fleet.NIC) (closed map[fleet.NetworkID]bool, err error) {
+func resolveNICNetworks(ctx context.Context, q *db.Queries, project fleet.ProjectID, nics []fleet.NIC) (closed map[fleet.NetworkID]bool, err error) {
 	params := db.FindNetworksParams{ProjectID: string(project)}
 	for _, n := range nics {
 		if kind, name := n.NetworkKindAndName(); n.NetworkID != "" {
@@ -64,7 +64,7 @@ func noNetworkText(name string) string {
 // infrastructure may use any network.
 func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) error {
 	entered := slices.Clone(nics)
-	closed, err := findNetworks(ctx, q, project, nics)
+	closed, err := resolveNICNetworks(ctx, q, project, nics)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func changedNICFields(old []fleet.NIC, n fleet.NIC) fleet.NIC {
 func completeSpecForStorage(ctx context.Context, q *db.Queries, project fleet.ProjectID, spec fleet.VMSpec) (fleet.VMSpec, error) {
 	spec.NICs = slices.Clone(spec.NICs)
 	if slices.ContainsFunc(spec.NICs, func(n fleet.NIC) bool { return n.NetworkID == "" }) {
-		if _, err := findNetworks(ctx, q, project, spec.NICs); err != nil {
+		if _, err := resolveNICNetworks(ctx, q, project, spec.NICs); err != nil {
 			return spec, err
 		}
 	}

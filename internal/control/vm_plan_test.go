@@ -148,7 +148,7 @@ func TestPlanRefusedWhenEditWouldBeRefused(t *testing.T) {
 	}
 	s.execSQL(`UPDATE vm_plans SET asked_at = now() - interval '61 minutes'`)
 	s.wantRefused("too old", fleet.NotFound, "There is no such plan", func() error { _, err := s.GetPlan(t.Context(), s.member, p.ID); return err })
-	if err := s.Sweep(t.Context(), fleet.SystemActor); err != nil || s.countRows("vm_plans") != 0 {
+	if err := s.DeleteExpiredRows(t.Context(), fleet.SystemActor); err != nil || s.countRows("vm_plans") != 0 {
 		t.Errorf("expired plans remain: %v", err)
 	}
 }

@@ -78,7 +78,7 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 		if err := checkNetworks(ctx, q, a, in.ProjectID, spec.NICs); err != nil {
 			return err
 		}
-		if err := checkDiskKinds(ctx, q, a, spec.Disks); err != nil {
+		if err := checkPoolsSupportDisks(ctx, q, a, spec.Disks); err != nil {
 			return err
 		}
 		resolved := in // with the IDs of its networks
@@ -93,7 +93,7 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 			hosts[i].Overcommit = in.Overcommit && policy.May(a, policy.InfraChange, "")
 			addImageSources(plans, spec, &hosts[i])
 		}
-		return checkPublished(ctx, q, a, in.ProjectID, sourceVolumes(spec))
+		return checkVolumesPublished(ctx, q, a, in.ProjectID, sourceVolumes(spec))
 	})
 	if err != nil {
 		return Preview{}, err

@@ -41,7 +41,7 @@ func checkAllocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fle
 			added.CPUs = 0
 		}
 		for _, f := range placement.OvercommitFaults(added, h) {
-			checks.Add(f.Field, "%s", faultText(a, f))
+			checks.Add(f.Field, "%s", placementFaultText(a, f))
 		}
 		if checks.Err() != nil && policy.May(a, policy.InfraChange, "") {
 			checks.Add("overcommit", hostOvercommitHint)
@@ -54,7 +54,7 @@ func checkAllocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fle
 		}
 		h.ReservedCPU = all[h.ID] - previous.ReservedCPU()
 		if f := placement.ReservedCPUFault(spec, h); f != nil {
-			checks.Add(f.Field, "%s", faultText(a, *f))
+			checks.Add(f.Field, "%s", placementFaultText(a, *f))
 		}
 	}
 	return checks.Err()
@@ -83,7 +83,7 @@ func checkStartCapacity(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 		return nil
 	}
 	var checks fleet.Checks
-	checks.Add("action", "%s", faultText(a, faults[0]))
+	checks.Add("action", "%s", placementFaultText(a, faults[0]))
 	if policy.May(a, policy.InfraChange, "") {
 		checks.Add("overcommit", hostOvercommitHint)
 	}

@@ -217,7 +217,7 @@ func TestSharedVolumeCannotBecomeExclusive(t *testing.T) {
 		return err
 	})
 	s.wantRefused("wipe a shared volume", fleet.Conflict, "The volume is a disk of the VM one, so it cannot be wiped here.", func() error {
-		_, err := s.WipeVolume(t.Context(), chief, storage.Volume{PoolID: s.nfs, Volume: "quorum.raw"}, "quorum.raw")
+		_, err := s.WipeVolume(t.Context(), chief, storage.VolumeID{PoolID: s.nfs, Volume: "quorum.raw"}, "quorum.raw")
 		return err
 	})
 	s.execSQL(`UPDATE pools SET spec = spec || jsonb_build_object('kind', $2::text) WHERE id = $1`, s.nfs, string(fleet.PoolISCSIDirect))

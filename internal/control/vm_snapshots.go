@@ -86,8 +86,8 @@ func (c *Control) ConsolidateVM(ctx context.Context, a fleet.Actor, id fleet.VMI
 	})
 }
 
-// SnapshotWork returns the kinds of the VM's unfinished snapshot jobs.
-func (c *Control) SnapshotWork(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.JobKind, error) {
+// UnfinishedSnapshotJobKinds returns the kinds of the VM's unfinished snapshot jobs.
+func (c *Control) UnfinishedSnapshotJobKinds(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.JobKind, error) {
 	if _, err := c.GetVM(ctx, a, id); err != nil {
 		return nil, err
 	}

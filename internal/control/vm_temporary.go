@@ -27,11 +27,11 @@ type tempSnapshot struct {
 }
 
 // snapshotRef returns the reference to the snapshot for a copy job, or nil if there is no snapshot.
-func (t tempSnapshot) snapshotRef() *fleet.SnapshotOf {
+func (t tempSnapshot) snapshotRef() *fleet.SnapshotRef {
 	if t.id == "" {
 		return nil
 	}
-	return &fleet.SnapshotOf{VMID: t.vm.ID, ID: t.id}
+	return &fleet.SnapshotRef{VMID: t.vm.ID, ID: t.id}
 }
 
 // newTempSnapshot returns a new temporary snapshot, without queueing its job. It returns the zero value if the VM's
@@ -44,7 +44,7 @@ func newTempSnapshot(ctx context.Context, q *db.Queries, vm fleet.VMView) (tempS
 	if err != nil {
 		return tempSnapshot{}, err
 	}
-	return tempSnapshot{vm: vm, id: fleet.NewID[fleet.SnapshotID]()}, conflictUnlessAllowed(vm.Name + " cannot be copied now: ")(vm.AllowsNewSnapshot(busy))
+	return tempSnapshot{vm: vm, id: fleet.NewID[fleet.SnapshotID]()}, conflictWithPrefix(vm.Name + " cannot be copied now: ")(vm.AllowsNewSnapshot(busy))
 }
 
 // sharedTempSnapshot returns the temporary snapshot that the bulk task already has, so that all clones have the same
@@ -119,7 +119,7 @@ func (c *Control) DeleteTemporarySnapshots(ctx context.Context, a fleet.Actor) e
 			if more = err == nil; !more {
 				return err
 			}
-			return checkTempSnapshot(ctx, q, a, at.VMID, at.SnapshotID)
+			return deleteTempSnapshotIfUnused(ctx, q, a, at.VMID, at.SnapshotID)
 		})
 		if err != nil || !more {
 			return err
@@ -128,7 +128,7 @@ func (c *Control) DeleteTemporarySnapshots(ctx context.Context, a fleet.Actor) e
 	return nil
 }
 
-func checkTempSnapshot(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, snapshot fleet.SnapshotID) error {
+func deleteTempSnapshotIfUnused(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, snapshot fleet.SnapshotID) error {
 	vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 	if err != nil {
 		return err

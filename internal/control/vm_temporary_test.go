@@ -78,7 +78,7 @@ func TestCloneOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 		t.Fatalf("%+v", copies)
 	}
 	for i, w := range copies {
-		if o := w.Args.Volume; o.Source != vm.Spec.Disks[i].Volume || !o.Flatten || o.Snapshot == nil || *o.Snapshot != (fleet.SnapshotOf{VMID: vm.ID, ID: shot}) {
+		if o := w.Args.Volume; o.Source != vm.Spec.Disks[i].Volume || !o.Flatten || o.Snapshot == nil || *o.Snapshot != (fleet.SnapshotRef{VMID: vm.ID, ID: shot}) {
 			t.Errorf("%s %+v", w.Subject, o)
 		}
 	}

@@ -15,15 +15,15 @@ import (
 )
 
 // unusedVolume returns an unused volume of the shared pool, reported by both hosts.
-func (s *projectFixture) unusedVolume(name string) storage.Volume {
+func (s *projectFixture) unusedVolume(name string) storage.VolumeID {
 	s.t.Helper()
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
 		s.addVolume(s.nfs, h, fmt.Sprintf(`{"name":%q,"path":"/v/%s","format":"raw","capacityBytes":1048576,"allocBytes":4096}`, name, name))
 	}
-	return storage.Volume{PoolID: s.nfs, Volume: name}
+	return storage.VolumeID{PoolID: s.nfs, Volume: name}
 }
 
-func (s *projectFixture) volumeOn(of storage.Volume) query.VolumeOn {
+func (s *projectFixture) volumeOn(of storage.VolumeID) query.VolumeOn {
 	s.t.Helper()
 	v, err := s.VolumeOn(s.t.Context(), chief, of)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *projectFixture) volumeOn(of storage.Volume) query.VolumeOn {
 }
 
 // volumeRequests returns a request for each operation on an existing volume.
-func (s *projectFixture) volumeRequests(of storage.Volume) map[fleet.Action]func() error {
+func (s *projectFixture) volumeRequests(of storage.VolumeID) map[fleet.Action]func() error {
 	ctx := s.t.Context()
 	return map[fleet.Action]func() error{
 		fleet.ActGrow:   func() error { _, err := s.GrowVolume(ctx, chief, of, 1<<30, false); return err },
@@ -116,33 +116,33 @@ func TestVolumeInUseCannotBeChanged(t *testing.T) {
 	s := newProjectFixture(t)
 	vm := s.createVM("web", fleet.Stopped)
 	for name, c := range map[string]struct {
-		make  func(of storage.Volume)
+		make  func(of storage.VolumeID)
 		says  string
 		clone string // why the volume cannot be cloned
 	}{
-		"disk": {func(of storage.Volume) {
+		"disk": {func(of storage.VolumeID) {
 			s.setSpecField(vm.ID, "disks", `[{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}]`)
 		}, "VM web", ""},
-		"drive": {func(of storage.Volume) {
+		"drive": {func(of storage.VolumeID) {
 			s.setSpecField(vm.ID, "iso", `{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}`)
 		}, "VM web", ""},
-		"made-from": {func(of storage.Volume) {
+		"made-from": {func(of storage.VolumeID) {
 			s.setSpecField(vm.ID, "disks", `[{"poolId":"`+string(of.PoolID)+`","volume":"new.qcow2","image":{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}}]`)
 			s.execSQL(`UPDATE vms SET generation = 2 WHERE id = $1`, vm.ID)
 		}, "is being created from the volume.", ""},
-		"published": {func(of storage.Volume) {
+		"published": {func(of storage.VolumeID) {
 			if err := s.PublishImage(t.Context(), chief, control.ImageFile{PoolID: of.PoolID, Volume: of.Volume}); err != nil {
 				t.Fatal(err)
 			}
 		}, "published", ""},
-		"found-on-another-host": {func(of storage.Volume) {
+		"found-on-another-host": {func(of storage.VolumeID) {
 			s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, '11111111-1111-4111-8111-111111111111', 'theirs', '{"power":"running"}')`, s.h2)
 			s.setReportedVolumeFields(of, s.h2, `{"usedBy":["11111111-1111-4111-8111-111111111111"]}`)
 		}, "theirs", "uses the volume, so a copy would be inconsistent."},
-		"in-a-drive-of-another-host": {func(of storage.Volume) {
+		"in-a-drive-of-another-host": {func(of storage.VolumeID) {
 			s.setReportedVolumeFields(of, s.h2, `{"inDrive":["22222222-2222-4222-8222-222222222222"]}`)
 		}, "22222222", ""},
-		"base": {func(of storage.Volume) { s.setReportedVolumeFields(of, s.h1, `{"baseOf":["top.qcow2"]}`) }, "top.qcow2", ""},
+		"base": {func(of storage.VolumeID) { s.setReportedVolumeFields(of, s.h1, `{"baseOf":["top.qcow2"]}`) }, "top.qcow2", ""},
 	} {
 		of := s.unusedVolume(name + ".raw")
 		if v := s.volumeOn(of); !v.Orphan || len(v.Hosts) != 2 {
@@ -171,7 +171,7 @@ func (s *projectFixture) setSpecField(id fleet.VMID, part, value string) {
 }
 
 // setReportedVolumeFields adds the JSON properties in more to a volume in the host's report.
-func (s *projectFixture) setReportedVolumeFields(of storage.Volume, host fleet.HostID, more string) {
+func (s *projectFixture) setReportedVolumeFields(of storage.VolumeID, host fleet.HostID, more string) {
 	s.t.Helper()
 	s.execSQL(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $3 THEN v || $4::jsonb ELSE v END) FROM jsonb_array_elements(status->'volumes') v))
 		WHERE pool_id = $1 AND host_id = $2`, of.PoolID, host, of.Volume, more)
@@ -292,7 +292,7 @@ func TestVolumesHiddenFromTenants(t *testing.T) {
 	if got := volumeNames(t)(s.PoolVolumes(t.Context(), s.member, s.nfs)); strings.Contains(got, "data.raw") {
 		t.Errorf("a tenant sees %q", got)
 	}
-	s.setReportedVolumeFields(storage.Volume{PoolID: s.nfs, Volume: "cd.iso"}, s.h1, `{"inDrive":["22222222-2222-4222-8222-222222222222"],"modifiedAt":"2026-01-01T00:00:00Z","baseOf":["x"]}`)
+	s.setReportedVolumeFields(storage.VolumeID{PoolID: s.nfs, Volume: "cd.iso"}, s.h1, `{"inDrive":["22222222-2222-4222-8222-222222222222"],"modifiedAt":"2026-01-01T00:00:00Z","baseOf":["x"]}`)
 	all, err := s.PoolVolumes(t.Context(), s.member, s.nfs)
 	for _, v := range all {
 		if v.InDrive != nil || v.BaseOf != nil || v.ModifiedAt != nil || v.Actions != nil || v.Orphan {

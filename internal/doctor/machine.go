@@ -153,14 +153,14 @@ func probeStaticBusybox(_ context.Context, m *machine) (string, bool) {
 			continue
 		}
 		text, err := fs.ReadFile(m.root, strings.TrimPrefix(found, "/"))
-		if err == nil && isStatic(text) {
+		if err == nil && isStaticallyLinked(text) {
 			return found, true
 		}
 	}
 	return "", false
 }
 
-func isStatic(program []byte) bool {
+func isStaticallyLinked(program []byte) bool {
 	file, err := elf.NewFile(bytes.NewReader(program))
 	if err != nil {
 		return false

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		// The tests mostly wait for other processes, so more tests run in parallel than there are processors.
 		_ = flag.Set("test.parallel", strconv.Itoa(atOnce))
 	}
-	release, err := tier.GuestSlot()
+	release, err := tier.AcquireGuestSlot()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		os.Exit(1)

@@ -123,7 +123,7 @@ func checkCloudConfig(source string) error {
 		if at == "" {
 			at = "user-data"
 		}
-		return docError{lineOf(doc.root, deep.InstanceLocation), fmt.Sprintf("cloud-init does not accept %s: %s.", shortenTo(at, 100), shortenTo(deep.ErrorKind.LocalizedString(english), 200))}
+		return docError{lineOfPath(doc.root, deep.InstanceLocation), fmt.Sprintf("cloud-init does not accept %s: %s.", shortenTo(at, 100), shortenTo(deep.ErrorKind.LocalizedString(english), 200))}
 	}
 	return err
 }

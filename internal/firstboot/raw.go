@@ -70,26 +70,26 @@ func readJSON(source string) (map[string]any, error) {
 	if !ok {
 		return nil, docError{1, "This is no JSON object. An Ignition configuration is JSON; Butane converts YAML into JSON."}
 	}
-	if isDeeper(value, maxDepth) {
+	if isNestedDeeperThan(value, maxDepth) {
 		return nil, docError{0, fmt.Sprintf("This is nested more than %d deep.", maxDepth)}
 	}
 	return top, nil
 }
 
-// isDeeper reports whether the value is nested deeper than limit levels.
-func isDeeper(v any, limit int) bool {
+// isNestedDeeperThan reports whether the value is nested deeper than limit levels.
+func isNestedDeeperThan(v any, limit int) bool {
 	if limit < 0 {
 		return true
 	}
 	switch v := v.(type) {
 	case map[string]any:
 		for _, x := range v {
-			if isDeeper(x, limit-1) {
+			if isNestedDeeperThan(x, limit-1) {
 				return true
 			}
 		}
 	case []any:
-		return slices.ContainsFunc(v, func(x any) bool { return isDeeper(x, limit-1) })
+		return slices.ContainsFunc(v, func(x any) bool { return isNestedDeeperThan(x, limit-1) })
 	}
 	return false
 }

@@ -18,7 +18,7 @@ type GuestInstance struct {
 func RenderFiles(f fleet.FirstBoot, to GuestInstance) (map[string][]byte, error) {
 	switch f.Kind {
 	case fleet.CloudInit, fleet.CloudConfig:
-		return cloudFiles(f, to)
+		return cloudInitFiles(f, to)
 	case fleet.Ignition:
 		return map[string][]byte{"config.ign": []byte(f.UserData)}, nil
 	case fleet.Sysprep: // Windows Setup and sysprep look for different file names
@@ -32,7 +32,7 @@ type metaData struct {
 	Hostname   string `yaml:"local-hostname"`
 }
 
-func cloudFiles(f fleet.FirstBoot, to GuestInstance) (map[string][]byte, error) {
+func cloudInitFiles(f fleet.FirstBoot, to GuestInstance) (map[string][]byte, error) {
 	meta := metaData{fmt.Sprintf("%s-%d", to.ID, to.Number), to.Name}
 	userData, network := f.UserData, f.NetworkConfig
 	if f.Kind == fleet.CloudInit {
@@ -67,20 +67,20 @@ type userData struct {
 	Hosts    bool   `yaml:"manage_etc_hosts"`
 	Timezone string `yaml:"timezone,omitempty"`
 	Locale   string `yaml:"locale,omitempty"`
-	Users    []any  `yaml:"users,omitempty"` // "default" for the image's default user, a userLine for every other user
+	Users    []any  `yaml:"users,omitempty"` // "default" for the image's default user, a userEntry for every other user
 	// The keys belong to the image's default user, and so does the password below.
-	Keys       []string   `yaml:"ssh_authorized_keys,omitempty"`
-	Hash       string     `yaml:"password,omitempty"`
-	ChPasswd   *chPasswd  `yaml:"chpasswd,omitempty"`
-	SSHPwAuth  bool       `yaml:"ssh_pwauth"`
-	Update     bool       `yaml:"package_update,omitempty"`
-	Upgrade    bool       `yaml:"package_upgrade,omitempty"`
-	Packages   []string   `yaml:"packages,omitempty"`
-	WriteFiles []fileLine `yaml:"write_files,omitempty"`
-	Run        []string   `yaml:"runcmd,omitempty"`
+	Keys       []string    `yaml:"ssh_authorized_keys,omitempty"`
+	Hash       string      `yaml:"password,omitempty"`
+	ChPasswd   *chPasswd   `yaml:"chpasswd,omitempty"`
+	SSHPwAuth  bool        `yaml:"ssh_pwauth"`
+	Update     bool        `yaml:"package_update,omitempty"`
+	Upgrade    bool        `yaml:"package_upgrade,omitempty"`
+	Packages   []string    `yaml:"packages,omitempty"`
+	WriteFiles []fileEntry `yaml:"write_files,omitempty"`
+	Run        []string    `yaml:"runcmd,omitempty"`
 }
 
-type userLine struct {
+type userEntry struct {
 	Name   string   `yaml:"name"`
 	Keys   []string `yaml:"ssh_authorized_keys,omitempty"`
 	Hash   string   `yaml:"hashed_passwd,omitempty"`
@@ -94,7 +94,7 @@ type chPasswd struct {
 	Expire bool `yaml:"expire"`
 }
 
-type fileLine struct {
+type fileEntry struct {
 	Path    string `yaml:"path"`
 	Content string `yaml:"content"`
 	Mode    string `yaml:"permissions,omitempty"`
@@ -111,10 +111,10 @@ func userDataOf(f fleet.CloudInitForm) userData {
 	}
 	for _, u := range f.Users {
 		if u.Name == "" {
-			out.defaultUser(u, len(f.Users) > 1)
+			out.addDefaultUser(u, len(f.Users) > 1)
 			continue
 		}
-		line := userLine{Name: u.Name, Keys: u.SSHKeys, Hash: u.PasswordHash, Locked: u.PasswordHash == "", Groups: u.Groups, Shell: u.Shell}
+		line := userEntry{Name: u.Name, Keys: u.SSHKeys, Hash: u.PasswordHash, Locked: u.PasswordHash == "", Groups: u.Groups, Shell: u.Shell}
 		if line.Shell == "" {
 			line.Shell = "/bin/bash"
 		}
@@ -124,14 +124,14 @@ func userDataOf(f fleet.CloudInitForm) userData {
 		out.Users = append(out.Users, line)
 	}
 	for _, w := range f.Files {
-		out.WriteFiles = append(out.WriteFiles, fileLine(w))
+		out.WriteFiles = append(out.WriteFiles, fileEntry(w))
 	}
 	return out
 }
 
-// defaultUser adds the image's default user. If there are other users, cloud-init creates the default user only if the
+// addDefaultUser adds the image's default user. If there are other users, cloud-init creates the default user only if the
 // list contains "default".
-func (out *userData) defaultUser(u fleet.FirstUser, others bool) {
+func (out *userData) addDefaultUser(u fleet.FirstUser, others bool) {
 	if others {
 		out.Users = append(out.Users, "default")
 	}
@@ -142,47 +142,47 @@ func (out *userData) defaultUser(u fleet.FirstUser, others bool) {
 }
 
 type networkConfig struct {
-	Version   int                     `yaml:"version"`
-	Ethernets map[string]ethernetLine `yaml:"ethernets"`
+	Version   int                      `yaml:"version"`
+	Ethernets map[string]ethernetEntry `yaml:"ethernets"`
 }
 
-type ethernetLine struct {
+type ethernetEntry struct {
 	Match       map[string]string `yaml:"match"`
 	SetName     string            `yaml:"set-name"`
 	DHCP        bool              `yaml:"dhcp4"`
 	Addresses   []string          `yaml:"addresses,omitempty"`
-	Routes      []routeLine       `yaml:"routes,omitempty"`
-	Nameservers *nameserversLine  `yaml:"nameservers,omitempty"`
+	Routes      []routeEntry      `yaml:"routes,omitempty"`
+	Nameservers *nameserversEntry `yaml:"nameservers,omitempty"`
 }
 
-type routeLine struct {
+type routeEntry struct {
 	To  string `yaml:"to"`
 	Via string `yaml:"via"`
 }
 
-type nameserversLine struct {
+type nameserversEntry struct {
 	Addresses []string `yaml:"addresses,omitempty"`
 	Search    []string `yaml:"search,omitempty"`
 }
 
 // networkConfigOf returns the network-config for the NICs; empty if no NIC has a MAC address.
 func networkConfigOf(nics []fleet.FirstBootNIC) (string, error) {
-	out := networkConfig{2, map[string]ethernetLine{}}
+	out := networkConfig{2, map[string]ethernetEntry{}}
 	for i, n := range nics {
 		if n.MAC == "" {
 			continue
 		}
 		name := fmt.Sprintf("eth%d", i)
-		nic := ethernetLine{Match: map[string]string{"macaddress": n.MAC}, SetName: name, DHCP: len(n.Addresses) == 0, Addresses: n.Addresses}
+		nic := ethernetEntry{Match: map[string]string{"macaddress": n.MAC}, SetName: name, DHCP: len(n.Addresses) == 0, Addresses: n.Addresses}
 		for _, g := range n.Gateways {
 			to := "0.0.0.0/0"
 			if strings.Contains(g, ":") {
 				to = "::/0"
 			}
-			nic.Routes = append(nic.Routes, routeLine{to, g})
+			nic.Routes = append(nic.Routes, routeEntry{to, g})
 		}
 		if len(n.DNS) > 0 || len(n.Search) > 0 {
-			nic.Nameservers = &nameserversLine{n.DNS, n.Search}
+			nic.Nameservers = &nameserversEntry{n.DNS, n.Search}
 		}
 		out.Ethernets[name] = nic
 	}

@@ -101,7 +101,7 @@ func (r *yamlReader) read(n *yaml.Node, depth int) (any, error) {
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
-		return r.mapping(n, depth)
+		return r.readMapping(n, depth)
 	case yaml.SequenceNode:
 		out := make([]any, 0, len(n.Content))
 		for _, x := range n.Content {
@@ -118,7 +118,7 @@ func (r *yamlReader) read(n *yaml.Node, depth int) (any, error) {
 	return nil, docError{n.Line, "This YAML is not supported."}
 }
 
-func (r *yamlReader) mapping(n *yaml.Node, depth int) (any, error) {
+func (r *yamlReader) readMapping(n *yaml.Node, depth int) (any, error) {
 	out := make(map[string]any, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
@@ -187,8 +187,8 @@ func writeYAML(v any) (string, error) {
 	return out.String(), e.Close()
 }
 
-// lineOf returns the line of the value at path, or of the closest parent that exists.
-func lineOf(n *yaml.Node, path []string) int {
+// lineOfPath returns the line of the value at path, or of the closest parent that exists.
+func lineOfPath(n *yaml.Node, path []string) int {
 	for _, p := range path {
 		next := (*yaml.Node)(nil)
 		switch n.Kind {

@@ -152,8 +152,8 @@ func (a Action) JobKind() JobKind { return actionRules[a].kind }
 // Power returns the power state that the action requests; empty: none.
 func (a Action) Power() Power { return actionRules[a].kind.Info().Power }
 
-// ActionOfJobKind returns the menu action that queues jobs of the kind; empty: none.
-func ActionOfJobKind(k JobKind) Action {
+// MenuActionForJobKind returns the menu action that queues jobs of the kind; empty: none.
+func MenuActionForJobKind(k JobKind) Action {
 	if i := slices.IndexFunc(VMActions, func(a Action) bool { return a.JobKind() == k }); i >= 0 {
 		return VMActions[i]
 	}

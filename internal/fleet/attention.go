@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Attention is one cause for which objects of a resource type need the user's attention.
-type Attention struct {
+// AttentionCause is one cause for which objects of a resource type need the user's attention.
+type AttentionCause struct {
 	Kind     string            `json:"kind"` // a ResourceType, or "certificate" for the portal's own certificate
 	ID       string            `json:"id"`   // first object; empty: none is named
 	Name     string            `json:"name"` // name of the first object
@@ -32,15 +32,15 @@ const AttentionNames = 20
 
 // AttentionCauses groups objects that need attention by cause, one row each.
 type AttentionCauses struct {
-	Rows []Attention
+	Rows []AttentionCause
 	at   map[string]int // row index by exact text, and by text without object names
 }
 
 // Add merges the row into an existing row of the same kind and severity whose text is equal apart from object names.
-func (c *AttentionCauses) Add(row Attention) {
+func (c *AttentionCauses) Add(row AttentionCause) {
 	general := row.Text
 	for _, o := range row.Objects {
-		general = WithoutNames(general, o.Name, o.ID)
+		general = RedactNames(general, o.Name, o.ID)
 	}
 	key := func(text string) string { return row.Kind + "\n" + string(row.Severity) + "\n" + text }
 	i, same := c.at[key(row.Text)]
@@ -65,8 +65,8 @@ func (c *AttentionCauses) Add(row Attention) {
 	}
 }
 
-// WithoutNames returns the text with each name replaced by "…" where it is a whole word.
-func WithoutNames(text string, names ...string) string {
+// RedactNames returns the text with each name replaced by "…" where it is a whole word.
+func RedactNames(text string, names ...string) string {
 	for _, name := range names {
 		if name != "" && strings.Contains(text, name) {
 			text = regexp.MustCompile(`(^|[^\pL\pN])`+regexp.QuoteMeta(name)+`($|[^\pL\pN])`).ReplaceAllString(text, "${1}…${2}")

@@ -37,7 +37,7 @@ func (d VMDefaults) WithFallbacks(project ProjectID, pools []PoolView, networks 
 		d.Pool.Why = projectDefaultReason
 	}
 	if d.Network.ID == "" {
-		d.Network = natNetwork(networksOpenTo(project, networks))
+		d.Network = fallbackNetwork(networksOpenToProject(project, networks))
 	} else {
 		d.Network.Why = projectDefaultReason
 	}
@@ -67,21 +67,21 @@ func (p PoolView) SupportsNewDisks() bool {
 // freeBytes returns the pool's unreserved space in bytes; negative if overcommitted.
 func (h PoolHealth) freeBytes() int64 { return h.AvailableBytes - h.ProvisionedBytes }
 
-// networksOpenTo returns the active networks that VMs of the project may use.
-func networksOpenTo(project ProjectID, networks []NetworkView) []NetworkView {
+// networksOpenToProject returns the active networks that VMs of the project may use.
+func networksOpenToProject(project ProjectID, networks []NetworkView) []NetworkView {
 	return slices.DeleteFunc(slices.Clone(networks), func(n NetworkView) bool {
-		return !n.OpenTo(project) || n.DeletedAt != nil || n.Health.Active == 0
+		return !n.OpenToProject(project) || n.DeletedAt != nil || n.Health.Active == 0
 	})
 }
 
-// OpenTo reports whether VMs of the project may use the network.
-func (v NetworkView) OpenTo(project ProjectID) bool {
+// OpenToProject reports whether VMs of the project may use the network.
+func (v NetworkView) OpenToProject(project ProjectID) bool {
 	return !v.Restricted || slices.ContainsFunc(v.Grants, func(g NetworkGrant) bool { return g.ProjectID == "" || g.ProjectID == project })
 }
 
-// natNetwork returns the NAT network: of several, the one on most hosts, then libvirt's network "default". Without a
+// fallbackNetwork returns the NAT network: of several, the one on most hosts, then libvirt's network "default". Without a
 // NAT network it returns the only network.
-func natNetwork(networks []NetworkView) DefaultNetwork {
+func fallbackNetwork(networks []NetworkView) DefaultNetwork {
 	nat := slices.DeleteFunc(slices.Clone(networks), func(n NetworkView) bool { return !n.usesNAT() })
 	if len(nat) > 1 {
 		hosts := 0
@@ -114,7 +114,7 @@ func (v NetworkView) usesNAT() bool {
 
 // NetworkByName returns the named network among those that VMs of the project may use, or nil.
 func NetworkByName(project ProjectID, networks []NetworkView, name string) *NetworkView {
-	open := networksOpenTo(project, networks)
+	open := networksOpenToProject(project, networks)
 	if i := slices.IndexFunc(open, func(n NetworkView) bool { return n.Name == name }); i >= 0 {
 		return &open[i]
 	}

@@ -47,17 +47,17 @@ var DiskFields = []Field[Disk]{
 	textField("serial", "serial number", func(d *Disk) *string { return &d.Serial }, FormInput{Section: SectionDevice, Label: "Serial number"},
 		serialForm, "A serial number has 1–20 letters, digits and _ . + -, and begins with a letter or digit."),
 	flagField("readOnly", "read-only", func(d *Disk) *bool { return &d.ReadOnly }, FormInput{Section: SectionDevice, Label: "Read-only"}),
-	powerOffOnly(flagField("shareable", "shareable", func(d *Disk) *bool { return &d.Shareable }, FormInput{
+	markPowerOffOnly(flagField("shareable", "shareable", func(d *Disk) *bool { return &d.Shareable }, FormInput{
 		Section: SectionDevice, Label: "Shareable",
 		Help: "Several VMs can write to this raw volume at once, as clusters do.",
 	})),
 
-	creationOnly(choiceField("encryption", "encryption", func(d *Disk) *string { return &d.Encryption }, FormInput{
+	markCreationOnly(choiceField("encryption", "encryption", func(d *Disk) *string { return &d.Encryption }, FormInput{
 		Section: SectionDevice, Label: "Encryption", Options: DiskEncryptions, DefaultName: "none",
 		Help: "For a new, empty disk. Only its host has the passphrase: the VM cannot migrate and has no snapshots.",
 	})),
 
-	creationOnly(choiceField("format", "format", func(d *Disk) *string { return &d.Format }, FormInput{
+	markCreationOnly(choiceField("format", "format", func(d *Disk) *string { return &d.Format }, FormInput{
 		Section: SectionDevice, Label: "Format", Options: DiskFormats,
 		Help: "Raw is slightly faster, but a raw disk has no snapshots and no clones, and cannot move to another pool.",
 	})),
@@ -70,7 +70,7 @@ var DiskFields = []Field[Disk]{
 	rateLimitField("limits.writeKiB", "write throughput", "KiB/s", "Write throughput", func(d *Disk) *int { return &d.Limits.WriteKiB }),
 	rateLimitField("limits.burstIops", "burst", "IOPS", "Burst", func(d *Disk) *int { return &d.Limits.BurstIOPS }),
 	rateLimitField("limits.burstKiB", "burst throughput", "KiB/s", "Burst throughput", func(d *Disk) *int { return &d.Limits.BurstKiB }),
-	effectiveNow(numberField("limits.burstSeconds", "burst length", func(d *Disk) *int { return &d.Limits.BurstSeconds },
+	markEffectiveNow(numberField("limits.burstSeconds", "burst length", func(d *Disk) *int { return &d.Limits.BurstSeconds },
 		FormInput{Section: SectionLimits, Label: "Burst length", Unit: "s", Default: 1}, 1, MaxBurstSeconds)),
 }
 
@@ -79,7 +79,7 @@ var NICFields = []Field[NIC]{
 	choiceField("model", "model", func(n *NIC) *string { return &n.Model }, FormInput{Section: SectionDevice, Label: "Model", Options: NICModels, DefaultName: "virtio"}),
 	numberField("queues", "queues", func(n *NIC) *int { return &n.Queues }, FormInput{Section: SectionDevice, Label: "Queues", CountUnit: "queue", Default: 1}, 1, MaxQueues),
 	numberField("bootOrder", "boot order", func(n *NIC) *int { return &n.BootOrder }, FormInput{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
-	effectiveNow(flagField("linkDown", "disconnected", func(n *NIC) *bool { return &n.LinkDown }, FormInput{Section: SectionDevice, Label: "Disconnected"})),
+	markEffectiveNow(flagField("linkDown", "disconnected", func(n *NIC) *bool { return &n.LinkDown }, FormInput{Section: SectionDevice, Label: "Disconnected"})),
 
 	rateLimitField("limits.inKiB", "inbound limit", "KiB/s", "Inbound", func(n *NIC) *int { return &n.Limits.InKiB }),
 	rateLimitField("limits.inPeakKiB", "inbound peak", "KiB/s", "Inbound peak", func(n *NIC) *int { return &n.Limits.InPeakKiB }),
@@ -91,20 +91,20 @@ var NICFields = []Field[NIC]{
 
 // rateLimitField builds a field for an I/O or bandwidth limit. Its changes take effect at once.
 func rateLimitField[S any](name, title, unit, label string, at func(*S) *int) Field[S] {
-	return effectiveNow(numberField(name, title, at, FormInput{Section: SectionLimits, Label: label, Unit: unit}, 1, MaxRate))
+	return markEffectiveNow(numberField(name, title, at, FormInput{Section: SectionLimits, Label: label, Unit: unit}, 1, MaxRate))
 }
 
-func effectiveNow[S any](f Field[S]) Field[S] {
+func markEffectiveNow[S any](f Field[S]) Field[S] {
 	f.TakesEffect = WhenNow
 	return f
 }
 
-func powerOffOnly[S any](f Field[S]) Field[S] {
+func markPowerOffOnly[S any](f Field[S]) Field[S] {
 	f.TakesEffect = WhenPoweredOff
 	return f
 }
 
-func creationOnly[S any](f Field[S]) Field[S] {
+func markCreationOnly[S any](f Field[S]) Field[S] {
 	f.TakesEffect = WhenNever
 	return f
 }

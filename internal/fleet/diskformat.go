@@ -41,8 +41,8 @@ func (d Disk) formatSuffix(kind PoolKind) string {
 	return "." + d.FileFormat()
 }
 
-// CheckVolume adds an error at field if a new volume of the disk cannot have the name in a pool of that kind.
-func (d Disk) CheckVolume(c *Checks, field, name string, kind PoolKind) {
+// CheckVolumeName adds an error at field if a new volume of the disk cannot have the name in a pool of that kind.
+func (d Disk) CheckVolumeName(c *Checks, field, name string, kind PoolKind) {
 	if ending := d.formatSuffix(kind); !volumeForm.MatchString(name) || !strings.HasSuffix(name, ending) {
 		c.Add(field, "A disk name has letters, digits and . _ -, at most 200 characters, and ends in %s.", ending)
 	}

@@ -53,8 +53,8 @@ func TestDiskVolumeNameHasSuffixOfFormat(t *testing.T) {
 	}{{usual, fleet.PoolDir, "a.qcow2"}, {raw, fleet.PoolDir, "a.raw"}, {usual, fleet.PoolRBD, "a.raw"}, {raw, fleet.PoolRBD, "a.raw"}} {
 		name := c.disk.NewVolumeName("a.qcow2", c.kind)
 		var ok, wrong fleet.Checks
-		c.disk.CheckVolume(&ok, "volume", name, c.kind)
-		c.disk.CheckVolume(&wrong, "volume", "a.vmdk", c.kind)
+		c.disk.CheckVolumeName(&ok, "volume", name, c.kind)
+		c.disk.CheckVolumeName(&wrong, "volume", "a.vmdk", c.kind)
 		if name != c.want || ok.Err() != nil || wrong.Err() == nil {
 			t.Errorf("%+v in %s is called %s: %v, %v", c.disk, c.kind, name, ok.Err(), wrong.Err())
 		}

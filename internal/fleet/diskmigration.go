@@ -6,8 +6,8 @@ const MaxMoveRate = 100 << 30
 // MinMoveRate is the lowest rate limit of a disk migration, bytes per second.
 const MinMoveRate = 1 << 20
 
-// MoveParams holds the parameters of a disk migration: the disk and its target volume.
-type MoveParams struct {
+// DiskMigrationParams holds the parameters of a disk migration: the disk and its target volume.
+type DiskMigrationParams struct {
 	Disk      Volref `json:"disk"`
 	To        Volref `json:"to"`
 	RateBytes int64  `json:"rateBytes,omitempty"` // maximum bytes per second; 0: unlimited
@@ -17,15 +17,15 @@ type MoveParams struct {
 
 // MovingDisk is a disk with a running or queued migration.
 type MovingDisk struct {
-	MoveParams
+	DiskMigrationParams
 	Task     TaskID   `json:"task"`
 	State    JobState `json:"state"`
 	Progress int      `json:"progress"`
 	Note     string   `json:"note,omitempty"`
 }
 
-// CheckMoveRate adds an error at field if the rate limit is out of bounds.
-func CheckMoveRate(c *Checks, field string, bytes int64) {
+// CheckMigrationRate adds an error at field if the rate limit is out of bounds.
+func CheckMigrationRate(c *Checks, field string, bytes int64) {
 	if bytes != 0 && (bytes < MinMoveRate || bytes > MaxMoveRate) {
 		c.Add(field, "A rate limit must be between 1 MiB/s and 100 GiB/s. Leave the field empty for no limit.")
 	}

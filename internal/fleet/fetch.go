@@ -33,9 +33,9 @@ func ParseChecksum(text string) (algorithm, digest string, ok bool) {
 	return algorithm, digest, err == nil && digest != "" && digests[algorithm] == len(digest)
 }
 
-// ParseDownload parses a download address, or returns why it is refused. checked reports whether the file's checksum is
+// ParseDownloadURL parses a download address, or returns why it is refused. checked reports whether the file's checksum is
 // known. Plain http needs a checksum, because the file could be changed in transit.
-func ParseDownload(address string, checked bool) (*url.URL, error) {
+func ParseDownloadURL(address string, checked bool) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
 	case len(address) > MaxURL:
@@ -54,10 +54,10 @@ func ParseDownload(address string, checked bool) (*url.URL, error) {
 	return nil, Errorf(Invalid, "Only https addresses are supported, and http addresses with a checksum.")
 }
 
-// ParseChecksumFile parses the address of a checksum file, or returns why it is refused. Only https is accepted,
+// ParseChecksumFileURL parses the address of a checksum file, or returns why it is refused. Only https is accepted,
 // because nothing else protects the file's content.
-func ParseChecksumFile(address string) (*url.URL, error) {
-	u, err := ParseDownload(address, false)
+func ParseChecksumFileURL(address string) (*url.URL, error) {
+	u, err := ParseDownloadURL(address, false)
 	if err == nil && (u.RawQuery != "" || u.ForceQuery) {
 		err = Errorf(Invalid, "The address must not contain a question mark, because requests are stored.")
 	}

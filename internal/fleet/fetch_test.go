@@ -32,7 +32,7 @@ func TestDownloadURLsAreValidated(t *testing.T) {
 		"https://example.org/a#":                 "Remove the part from # on:",
 		"https://x/" + strings.Repeat("a", 2000): "at most 2000",
 	} {
-		_, err := fleet.ParseDownload(address, false)
+		_, err := fleet.ParseDownloadURL(address, false)
 		switch {
 		case says == "" && err != nil:
 			t.Errorf("%q: %v", address, err)
@@ -40,7 +40,7 @@ func TestDownloadURLsAreValidated(t *testing.T) {
 			t.Errorf("%q: %v, want an error with %q", address, err, says)
 		}
 	}
-	if _, err := fleet.ParseDownload("http://example.org/a", true); err != nil {
+	if _, err := fleet.ParseDownloadURL("http://example.org/a", true); err != nil {
 		t.Errorf("http with a checksum: %v", err)
 	}
 	for address, name := range map[string]string{"https://x/a/b.iso?c=/d.raw": "b.iso", "https://x/": "", "https://x": "", "https://x/a/": "", "https://x/a%2Fb": "b"} {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// portalOnly marks a field that only the portal uses. A change takes effect at once.
-func portalOnly(f Field[VMSpec]) Field[VMSpec] {
+// markPortalOnly marks a field that only the portal uses. A change takes effect at once.
+func markPortalOnly(f Field[VMSpec]) Field[VMSpec] {
 	f.PortalOnly = true
-	return effectiveNow(f)
+	return markEffectiveNow(f)
 }
 
 // rowsField builds a field whose value is an ordered list of rows. The field has a form section of its own, and its
@@ -26,16 +26,16 @@ func rowsField[T comparable](name, title string, at func(*VMSpec) *[]T, words fu
 	return f
 }
 
-// operatorOnly marks a field that only operators may set. Everyone who may change the VM may reset the field to the
+// markOperatorOnly marks a field that only operators may set. Everyone who may change the VM may reset the field to the
 // default.
-func operatorOnly[S any](why string, f Field[S]) Field[S] {
+func markOperatorOnly[S any](why string, f Field[S]) Field[S] {
 	f.ReservedReason = why
 	return f
 }
 
-// operatorOnlyAbove marks a number field whose values above maximum only operators may set. why is the reason, as a
+// markOperatorOnlyAbove marks a number field whose values above maximum only operators may set. why is the reason, as a
 // clause.
-func operatorOnlyAbove(maximum int, why string, at func(VMSpec) int, f Field[VMSpec]) Field[VMSpec] {
+func markOperatorOnlyAbove(maximum int, why string, at func(VMSpec) int, f Field[VMSpec]) Field[VMSpec] {
 	f.ReservedReason = why
 	f.ReservedPaths = func(was, want VMSpec) []string {
 		if n := at(want); n > maximum && n != at(was) {
@@ -46,8 +46,8 @@ func operatorOnlyAbove(maximum int, why string, at func(VMSpec) int, f Field[VMS
 	return f
 }
 
-// neverEditable marks a field that no edit changes. why is the reason, as a clause.
-func neverEditable[S any](why string, f Field[S]) Field[S] {
+// markUneditable marks a field that no edit changes. why is the reason, as a clause.
+func markUneditable[S any](why string, f Field[S]) Field[S] {
 	f.TakesEffect, f.FixedReason = WhenNever, why
 	return f
 }

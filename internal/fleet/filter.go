@@ -104,7 +104,7 @@ func ParseFilter(keys FilterKeys, text string) ([]FilterTerm, error) {
 	}
 	terms := make([]FilterTerm, 0, len(words))
 	for _, w := range words {
-		t, err := keys.term(w)
+		t, err := keys.parseTerm(w)
 		if err != nil {
 			return nil, err
 		}
@@ -194,7 +194,7 @@ func splitWords(text string) ([]filterWord, error) {
 	return words, nil
 }
 
-func (keys FilterKeys) term(w filterWord) (FilterTerm, error) {
+func (keys FilterKeys) parseTerm(w filterWord) (FilterTerm, error) {
 	var t FilterTerm
 	term := w.String()
 	if len(w.text) > 1 && w.text[0] == '-' && w.plain[0] {

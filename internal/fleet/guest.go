@@ -6,24 +6,24 @@ import (
 	"unicode/utf8"
 )
 
-// GuestAgent is the state of the guest agent (qemu-guest-agent).
-type GuestAgent string
+// GuestAgentState is the state of the guest agent (qemu-guest-agent).
+type GuestAgentState string
 
 const (
-	AgentNone          GuestAgent = "none"    // the running guest has no channel for the guest agent
-	AgentNotResponding GuestAgent = "silent"  // the channel exists, but the agent does not answer
-	AgentAnswers       GuestAgent = "answers" // the agent answers
+	AgentNone          GuestAgentState = "none"    // the running guest has no channel for the guest agent
+	AgentNotResponding GuestAgentState = "silent"  // the channel exists, but the agent does not answer
+	AgentAnswers       GuestAgentState = "answers" // the agent answers
 )
 
 // GuestStatus is the stable subset of a guest agent's report. Guests are not trusted: texts are shortened, and
 // non-printable characters are removed.
 type GuestStatus struct {
-	Agent    GuestAgent `json:"agent"`
-	Version  string     `json:"version,omitempty"` // version of the guest agent
-	OS       string     `json:"os,omitempty"`      // "Debian GNU/Linux 12 (bookworm)"
-	Kernel   string     `json:"kernel,omitempty"`  // kernel release
-	Hostname string     `json:"hostname,omitempty"`
-	Frozen   bool       `json:"frozen,omitempty"` // the file systems are frozen: writes wait until a thaw
+	Agent    GuestAgentState `json:"agent"`
+	Version  string          `json:"version,omitempty"` // version of the guest agent
+	OS       string          `json:"os,omitempty"`      // "Debian GNU/Linux 12 (bookworm)"
+	Kernel   string          `json:"kernel,omitempty"`  // kernel release
+	Hostname string          `json:"hostname,omitempty"`
+	Frozen   bool            `json:"frozen,omitempty"` // the file systems are frozen: writes wait until a thaw
 }
 
 // Bounds of a guest agent's report.
@@ -85,8 +85,8 @@ const (
 // guestUserForm matches user names of Linux and Windows. None of them looks like a command-line option.
 var guestUserForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,62}\$?$`)
 
-// CheckFreeze adds an error at field if the duration is out of bounds.
-func CheckFreeze(c *Checks, field string, seconds int) {
+// CheckFreezeDuration adds an error at field if the duration is out of bounds.
+func CheckFreezeDuration(c *Checks, field string, seconds int) {
 	if seconds < MinFreeze || seconds > MaxFreeze {
 		c.Add(field, "Freeze for %d to %d seconds.", MinFreeze, MaxFreeze)
 	}

@@ -45,9 +45,9 @@ func SplitArgLines(text string) []string {
 	return strings.Split(text, "\n")
 }
 
-// CheckProgram adds errors at the fields program and args if a guest cannot run the program. Errors never contain an
+// CheckGuestProgram adds errors at the fields program and args if a guest cannot run the program. Errors never contain an
 // argument, which may be a secret.
-func CheckProgram(c *Checks, program, args string, p GuestProgram) {
+func CheckGuestProgram(c *Checks, program, args string, p GuestProgram) {
 	switch {
 	case p.Program == "":
 		c.Add(program, "Enter a program, such as /usr/bin/systemctl.")
@@ -70,8 +70,8 @@ func CheckProgram(c *Checks, program, args string, p GuestProgram) {
 	}
 }
 
-// CheckExec adds an error at field if the maximum wait for a program is out of bounds.
-func CheckExec(c *Checks, field string, seconds int) {
+// CheckExecTimeout adds an error at field if the maximum wait for a program is out of bounds.
+func CheckExecTimeout(c *Checks, field string, seconds int) {
 	if seconds < 1 || seconds > MaxExec {
 		c.Add(field, "Wait for 1 to %d seconds.", MaxExec)
 	}

@@ -42,9 +42,9 @@ func TestGuestProgramsAreValidated(t *testing.T) {
 		"both too long":               {strings.Repeat("a", 300), slices.Repeat([]string{"x"}, 1000), []string{"program", "args"}},
 	} {
 		var checks fleet.Checks
-		fleet.CheckProgram(&checks, "program", "args", fleet.GuestProgram{Program: c.program, Args: c.args})
+		fleet.CheckGuestProgram(&checks, "program", "args", fleet.GuestProgram{Program: c.program, Args: c.args})
 		got := fieldsWithErrors(func(to *fleet.Checks) {
-			fleet.CheckProgram(to, "program", "args", fleet.GuestProgram{Program: c.program, Args: c.args})
+			fleet.CheckGuestProgram(to, "program", "args", fleet.GuestProgram{Program: c.program, Args: c.args})
 		})
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: faults at %q, want %q", name, got, c.want)
@@ -54,7 +54,7 @@ func TestGuestProgramsAreValidated(t *testing.T) {
 		}
 	}
 	for seconds, ok := range map[int]bool{-1: false, 0: false, 1: true, 300: true, 301: false, 1 << 40: false} {
-		if got := len(fieldsWithErrors(func(c *fleet.Checks) { fleet.CheckExec(c, "seconds", seconds) })) == 0; got != ok {
+		if got := len(fieldsWithErrors(func(c *fleet.Checks) { fleet.CheckExecTimeout(c, "seconds", seconds) })) == 0; got != ok {
 			t.Errorf("a wait of %d s is accepted: %t", seconds, got)
 		}
 	}
@@ -70,8 +70,8 @@ func TestArgLinesSplitsOneArgumentPerLine(t *testing.T) {
 		}
 	}
 	h := fleet.HealthCheck{Kind: fleet.HealthExec, Program: "systemctl", Args: "is-active\nnginx"}
-	if got := h.GuestProgram(); got.Program != "systemctl" || !slices.Equal(got.Args, []string{"is-active", "nginx"}) || h.Subject() != "program systemctl is-active nginx" {
-		t.Errorf("the check runs %+v, described as %q", got, h.Subject())
+	if got := h.GuestProgram(); got.Program != "systemctl" || !slices.Equal(got.Args, []string{"is-active", "nginx"}) || h.TargetText() != "program systemctl is-active nginx" {
+		t.Errorf("the check runs %+v, described as %q", got, h.TargetText())
 	}
 }
 

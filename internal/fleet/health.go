@@ -89,8 +89,8 @@ func (h HealthCheck) WithDefaults() HealthCheck {
 	return h
 }
 
-// Subject returns what the check tests, as text: "web server at port 8080, /health".
-func (h HealthCheck) Subject() string {
+// TargetText returns what the check tests, as text: "web server at port 8080, /health".
+func (h HealthCheck) TargetText() string {
 	switch u := h.WithDefaults(); h.Kind {
 	case HealthAgent:
 		return "guest agent"
@@ -111,7 +111,7 @@ func (h HealthCheck) Subject() string {
 // Text returns the complete check as text, with its interval and action.
 func (h HealthCheck) Text() string {
 	u := h.WithDefaults()
-	out := fmt.Sprintf("%s every %d s, %d failures", h.Subject(), u.Interval, u.Threshold)
+	out := fmt.Sprintf("%s every %d s, %d failures", h.TargetText(), u.Interval, u.Threshold)
 	if h.Status != 0 {
 		out += fmt.Sprintf(", expects status %d", h.Status)
 	}
@@ -145,7 +145,7 @@ func (h HealthCheck) check(c *Checks, at string) {
 		}
 		within("status", h.Status, 100, 599)
 	case HealthExec:
-		CheckProgram(c, at+".program", at+".args", h.GuestProgram())
+		CheckGuestProgram(c, at+".program", at+".args", h.GuestProgram())
 		switch {
 		case strings.ContainsRune(h.Args, '\r'):
 			c.Add(at+".args", "Enter one argument per line.")
@@ -188,7 +188,7 @@ func (s VMSpec) checkHealth(c *Checks, at string) {
 		here := fmt.Sprintf("%s[%d]", at, i)
 		h.check(c, here)
 		for k, o := range s.Health[:i] {
-			if o.Subject() == h.Subject() {
+			if o.TargetText() == h.TargetText() {
 				c.Add(here+".kind", "Check %d already checks the same.", k+1)
 				break
 			}
@@ -248,7 +248,7 @@ func HealthFault(all []HealthState) *Fault {
 		if h.State != HealthFailing {
 			continue
 		}
-		text := h.Check.Subject()
+		text := h.Check.TargetText()
 		if h.Answer != "" {
 			text += " (" + h.Answer + ")"
 		}

@@ -12,9 +12,9 @@ const (
 	DayQuarters = 96
 )
 
-// Day is the 24-hour history of a status, as runs of equal severity, oldest first. Each quarter of an hour has
+// StatusHistory is the 24-hour history of a status, as runs of equal severity, oldest first. Each quarter of an hour has
 // its worst severity. A quarter without data has an empty severity.
-type Day []DayPart
+type StatusHistory []DayPart
 
 // DayPart is a run of quarters with the same severity.
 type DayPart struct {
@@ -28,7 +28,7 @@ var dayWords = []struct {
 }{{SeverityOK, "OK"}, {SeverityWarn, "warning"}, {SeverityBad, "failed"}, {SeverityUnknown, "unknown"}, {"", "no data"}}
 
 // Text returns the history as text, for screen readers: "In the last 24 h: OK 23 h 15 min, failed 45 min".
-func (d Day) Text() string {
+func (d StatusHistory) Text() string {
 	var parts []string
 	for _, w := range dayWords {
 		n := 0

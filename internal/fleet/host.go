@@ -223,9 +223,9 @@ func (h Host) Phase(now time.Time) HostPhase {
 		return HostPending
 	case h.Conflict != "":
 		return HostConflict
-	case !IsFresh(h.SeenAt, now):
+	case !IsReportFresh(h.SeenAt, now):
 		return HostUnknown
-	case !h.Status.Connected || !IsFresh(h.InventoryAt, now):
+	case !h.Status.Connected || !IsReportFresh(h.InventoryAt, now):
 		return HostDegraded
 	}
 	return HostOnline

@@ -155,8 +155,8 @@ func (v ImageView) Version(id ImageVersionID) *ImageVersion {
 	return nil
 }
 
-// Published returns the projects that the image is published to, as text.
-func (v ImageView) Published() string {
+// PublishedToText returns the projects that the image is published to, as text.
+func (v ImageView) PublishedToText() string {
 	var names []string
 	for _, g := range v.Grants {
 		if g.ProjectID == "" {
@@ -321,7 +321,7 @@ func CheckImageName(c *Checks, field, name string) {
 		c.Add(field, "Enter a name: one line of at most 200 bytes.")
 	case len(name) > 200 || name != strings.TrimSpace(name) || !isPlainText(name):
 		c.Add(field, "The name of the image must be one line of at most 200 bytes.")
-	case strings.ContainsFunc(name, isInvisible):
+	case strings.ContainsFunc(name, isInvisibleRune):
 		c.Add(field, "The name contains %s", invisibleCharacters)
 	}
 }

@@ -33,10 +33,10 @@ type JobArgs struct {
 	Volume    *VolumeParams `json:"volume,omitempty"` // volume.*
 	// Upload is, for upload.open, the upload to receive. The portal at PortalURL sends the data over the relay with the
 	// ID in Pair.
-	Upload  UploadID         `json:"upload,omitempty"`
-	Pair    PairID           `json:"pair,omitempty"`
-	Move    *MoveParams      `json:"move,omitempty"`    // vm.move
-	Migrate *MigrationParams `json:"migrate,omitempty"` // vm.leave
+	Upload  UploadID             `json:"upload,omitempty"`
+	Pair    PairID               `json:"pair,omitempty"`
+	Move    *DiskMigrationParams `json:"move,omitempty"`    // vm.move
+	Migrate *MigrationParams     `json:"migrate,omitempty"` // vm.leave
 
 	// Run is, for vm.restart, the start time of the guest to stop. A VM with another start time has already restarted.
 	Run *time.Time `json:"run,omitempty"`

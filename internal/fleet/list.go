@@ -57,7 +57,7 @@ type Overview struct {
 	CommittedMemoryBytes int64             `json:"committedMemoryBytes"`
 	StorageBytes         int64             `json:"storageBytes"`
 	StorageUsedBytes     int64             `json:"storageUsedBytes"`
-	Attention            []Attention       `json:"attention"` // one row per cause, at most 20, worst first
+	Attention            []AttentionCause  `json:"attention"` // one row per cause, at most 20, worst first
 	CountedAt            time.Time         `json:"countedAt"`
 }
 

@@ -33,9 +33,9 @@ func (e element[T]) changeDescription(old, to T) string {
 	return e.words(old) + " → " + e.words(to)
 }
 
-// fieldsChanged returns the changed fields as text and when they take effect. rest is the old element with the new
+// changedFields returns the changed fields as text and when they take effect. rest is the old element with the new
 // values of these fields.
-func (e element[T]) fieldsChanged(old, to T) (rest T, words string, when EffectTime) {
+func (e element[T]) changedFields(old, to T) (rest T, words string, when EffectTime) {
 	rest, when = old, WhenNow
 	var all []string
 	for _, f := range e.fields {
@@ -96,7 +96,7 @@ func listField[T any](name, title string, on EffectTime, at func(*VMSpec) *[]T, 
 				continue
 			}
 			stay[k] = true
-			rest, fields, when := e.fieldsChanged(was[k], v)
+			rest, fields, when := e.changedFields(was[k], v)
 			if fields != "" {
 				add(at, when, e.words(v)+": "+fields)
 			}

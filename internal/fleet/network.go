@@ -60,7 +60,7 @@ type NetworkHost struct {
 	State     NetworkState   `json:"state"`             // derived: unknown if the report is stale
 	Assigned  bool           `json:"assigned"`          // a user assigned the network to the host
 	Releasing bool           `json:"leaving,omitempty"` // the release was requested and is not finished on the host
-	Day       Day            `json:"day,omitempty"`     // 24-hour history; only on pages of one network
+	Day       StatusHistory  `json:"day,omitempty"`     // 24-hour history; only on pages of one network
 	VMs       int            `json:"vms,omitempty"`     // number of VMs on the host with a NIC on the network; only if the network has a problem there
 }
 
@@ -100,18 +100,18 @@ func (h NetworkHost) StateAt(now time.Time) NetworkState {
 	var reported NetworkState
 	switch {
 	case h.Status == nil:
-		return NetworkStateOf("", false, IsFresh(h.SeenAt, now))
+		return DeriveNetworkState("", false, IsReportFresh(h.SeenAt, now))
 	case h.Status.Active:
 		reported = NetworkActive
 	default:
 		reported = NetworkInactive
 	}
-	return NetworkStateOf(reported, h.Status.Error != "", IsFresh(h.SeenAt, now))
+	return DeriveNetworkState(reported, h.Status.Error != "", IsReportFresh(h.SeenAt, now))
 }
 
-// NetworkStateOf derives a network's state on one host. reported is the state in the last report (active, inactive or
+// DeriveNetworkState derives a network's state on one host. reported is the state in the last report (active, inactive or
 // empty), faulty whether it had an error, and fresh whether it is recent enough.
-func NetworkStateOf(reported NetworkState, faulty, fresh bool) NetworkState {
+func DeriveNetworkState(reported NetworkState, faulty, fresh bool) NetworkState {
 	switch {
 	case !fresh:
 		return NetworkUnknown

@@ -197,9 +197,9 @@ func UnfilteredModes() (out []string) {
 	return out
 }
 
-// OfMode returns the spec without the fields that its mode does not have. A form without scripts sends the fields of
+// WithoutFieldsOfOtherModes returns the spec without the fields that its mode does not have. A form without scripts sends the fields of
 // all modes.
-func (s NetworkSpec) OfMode() NetworkSpec {
+func (s NetworkSpec) WithoutFieldsOfOtherModes() NetworkSpec {
 	t := s.Mode.Info()
 	for _, f := range networkFields {
 		if !t.HasField(f.Name) {

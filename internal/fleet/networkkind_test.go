@@ -64,7 +64,7 @@ func TestNetworkModesWithoutAddressesAreValidated(t *testing.T) {
 	}
 }
 
-// A form without scripts sends the fields of all modes. OfMode drops the fields that the spec's mode does not have, and
+// A form without scripts sends the fields of all modes. WithoutFieldsOfOtherModes drops the fields that the spec's mode does not have, and
 // the result is valid.
 func TestOfModeDropsFieldsOfOtherNetworkModes(t *testing.T) {
 	t.Parallel()
@@ -75,7 +75,7 @@ func TestOfModeDropsFieldsOfOtherNetworkModes(t *testing.T) {
 	for _, mode := range fleet.NetworkTypes() {
 		s := all
 		s.Mode = mode.Mode
-		s = s.OfMode()
+		s = s.WithoutFieldsOfOtherModes()
 		var checks fleet.Checks
 		s.Check(&checks, "spec")
 		if err := checks.Err(); err != nil || s.Description != "kept" || mode.Word == "" || mode.Help == "" {

@@ -177,8 +177,8 @@ func checkDevice(c *Checks, field, name, what string) {
 	}
 }
 
-// family holds the differences between IPv4 and IPv6.
-type family struct {
+// addressFamily holds the differences between IPv4 and IPv6.
+type addressFamily struct {
 	name, other, example string
 	is                   func(netip.Addr) bool
 	minBits, maxBits     int            // bounds of the prefix length, bits
@@ -187,12 +187,12 @@ type family struct {
 }
 
 var (
-	family4 = family{
+	family4 = addressFamily{
 		name: "IPv4", other: "IPv6", example: "192.168.50.1/24", is: netip.Addr.Is4, minBits: 8, maxBits: 30,
 		boundsError: "An IPv4 subnet must be /8 to /30: smaller ones have no address for a guest.",
 		reserved:    mustParsePrefixes("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"),
 	}
-	family6 = family{
+	family6 = addressFamily{
 		name: "IPv6", other: "IPv4", example: "fd00:50::1/64", is: func(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }, minBits: 64, maxBits: 126,
 		boundsError: "An IPv6 subnet must be /64 to /126. Guests with stateless autoconfiguration (SLAAC) need /64.",
 		reserved:    mustParsePrefixes("::/8", "fe80::/10", "ff00::/8"),
@@ -207,7 +207,7 @@ func mustParsePrefixes(texts ...string) []netip.Prefix {
 	return out
 }
 
-func (s Subnet) check(c *Checks, at string, f family) {
+func (s Subnet) check(c *Checks, at string, f addressFamily) {
 	gateway, err := netip.ParsePrefix(s.Gateway)
 	net := gateway.Masked()
 	switch field := at + ".gateway"; {
@@ -256,8 +256,8 @@ func broadcast(p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// whyNotAssignable returns why the address cannot be given to a guest of the subnet; empty: it can.
-func whyNotAssignable(a netip.Addr, gateway netip.Prefix) string {
+// whyAddressNotAssignable returns why the address cannot be given to a guest of the subnet; empty: it can.
+func whyAddressNotAssignable(a netip.Addr, gateway netip.Prefix) string {
 	switch net := gateway.Masked(); {
 	case !net.Contains(a):
 		return fmt.Sprintf("%s is outside the subnet %s.", a, net)
@@ -271,7 +271,7 @@ func whyNotAssignable(a netip.Addr, gateway netip.Prefix) string {
 	return ""
 }
 
-func (d DHCP) checkRanges(c *Checks, field string, gateway netip.Prefix, f family) {
+func (d DHCP) checkRanges(c *Checks, field string, gateway netip.Prefix, f addressFamily) {
 	if len(d.Ranges) > MaxRanges {
 		c.Add(field, "A subnet has at most %d DHCP ranges.", MaxRanges)
 		return
@@ -288,10 +288,10 @@ func (d DHCP) checkRanges(c *Checks, field string, gateway netip.Prefix, f famil
 			continue
 		}
 		switch host := gateway.Addr(); {
-		case whyNotAssignable(from, gateway) != "":
-			c.Add(at, "%s Enter a range of addresses for guests.", whyNotAssignable(from, gateway))
-		case whyNotAssignable(to, gateway) != "":
-			c.Add(at, "%s Enter a range of addresses for guests.", whyNotAssignable(to, gateway))
+		case whyAddressNotAssignable(from, gateway) != "":
+			c.Add(at, "%s Enter a range of addresses for guests.", whyAddressNotAssignable(from, gateway))
+		case whyAddressNotAssignable(to, gateway) != "":
+			c.Add(at, "%s Enter a range of addresses for guests.", whyAddressNotAssignable(to, gateway))
 		case to.Less(from):
 			c.Add(at, "The range ends at %s before it begins at %s.", to, from)
 		case !host.Less(from) && !to.Less(host):
@@ -327,8 +327,8 @@ func (d DHCP) checkLeases(c *Checks, field string, gateway netip.Prefix) {
 		case err != nil || !ip.Is4():
 			c.Add(at, "%q is not an IPv4 address.", l.IP)
 			continue
-		case whyNotAssignable(ip, gateway) != "":
-			c.Add(at, "%s Enter another address for %s.", whyNotAssignable(ip, gateway), mac)
+		case whyAddressNotAssignable(ip, gateway) != "":
+			c.Add(at, "%s Enter another address for %s.", whyAddressNotAssignable(ip, gateway), mac)
 			continue
 		case ips[ip]:
 			c.Add(at, "%s is already leased to another NIC.", ip)
@@ -341,8 +341,8 @@ func (d DHCP) checkLeases(c *Checks, field string, gateway netip.Prefix) {
 	}
 }
 
-// Tidy returns the spec in its stored form: texts trimmed, MAC addresses in one notation.
-func (s NetworkSpec) Tidy() NetworkSpec {
+// Normalized returns the spec in its stored form: texts trimmed, MAC addresses in one notation.
+func (s NetworkSpec) Normalized() NetworkSpec {
 	tidy := func(n *Subnet) *Subnet {
 		if n == nil {
 			return nil

@@ -157,7 +157,7 @@ func TestNetworkSpecsAreValidated(t *testing.T) {
 
 func TestNetworkSpecTidyTrimsAndNormalizes(t *testing.T) {
 	t.Parallel()
-	spec := fleet.NetworkSpec{Bridge: " b ", IPv4: subnetWithLeases(" 10.5.0.1/24 ", "52-54-00-AB-CD-EF 10.5.0.9 web")}.Tidy()
+	spec := fleet.NetworkSpec{Bridge: " b ", IPv4: subnetWithLeases(" 10.5.0.1/24 ", "52-54-00-AB-CD-EF 10.5.0.9 web")}.Normalized()
 	if got := fmt.Sprint(spec.Bridge, spec.IPv4.Gateway, spec.IPv4.DHCP.Leases); got != "b10.5.0.1/24[{52:54:00:ab:cd:ef 10.5.0.9 web}]" {
 		t.Error(got)
 	}

@@ -132,7 +132,7 @@ func numaField() VMField {
 			{"nodes", FormInput{Kind: InputText, Label: "Host nodes", Example: "any", Reserved: others}},
 		},
 	}
-	return withHotPlug(VM.canHotPlugNUMANodes, vmField(operatorOnly(others, f)))
+	return withHotPlug(VM.canHotPlugNUMANodes, vmField(markOperatorOnly(others, f)))
 }
 
 // canHotPlugNUMANodes reports whether a running guest gets the change at once, because either all nodes grow or all

@@ -37,9 +37,9 @@ var VMPhases = []Phase{
 // so the age of the report is unknown.
 const ClockStep = 5 * time.Second
 
-// IsFresh reports whether a report of that time (nil: never) is still valid at now. The SQL function is_fresh
+// IsReportFresh reports whether a report of that time (nil: never) is still valid at now. The SQL function is_fresh
 // implements the same rule.
-func IsFresh(seen *time.Time, now time.Time) bool {
+func IsReportFresh(seen *time.Time, now time.Time) bool {
 	return seen != nil && now.Sub(*seen) <= Freshness && seen.Sub(now) <= ClockStep
 }
 
@@ -53,7 +53,7 @@ func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 		return PhaseDeleting
 	case vm.Status == nil || vm.ObservedGeneration == 0:
 		return PhaseCreating
-	case !IsFresh(seen, now):
+	case !IsReportFresh(seen, now):
 		return PhaseUnknown
 	case vm.Status.Power == Absent && (pending || vm.RequestedPower != ""):
 		return PhaseCreating
@@ -77,7 +77,7 @@ func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 	switch {
 	case vm.DeletedAt != nil || vm.Status == nil || vm.ObservedGeneration == 0:
 		return false
-	case !IsFresh(seen, now):
+	case !IsReportFresh(seen, now):
 		return true
 	case len(vm.Status.Faults) > 0 || HasOpenDrift(vm.Status.Drift) || vm.RunsOnTwoHosts() || vm.Protection.Expiry != "" || vm.ScheduleTrouble != "" || len(vm.Misplaced) > 0:
 		return true
@@ -133,7 +133,7 @@ func reportedPhase(s VMStatus) Phase {
 
 // PhaseAt returns the phase of an unmanaged VM: the reported one, or unknown if the host is offline.
 func (f DiscoveredVM) PhaseAt(seen *time.Time, now time.Time) Phase {
-	if !IsFresh(seen, now) {
+	if !IsReportFresh(seen, now) {
 		return PhaseUnknown
 	}
 	return reportedPhase(f.Status)

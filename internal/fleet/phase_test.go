@@ -102,7 +102,7 @@ func TestVMNeedsAttentionForFaultsAndFailures(t *testing.T) {
 		if got := vm.NeedsAttention(c.seen, now); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
-		if vm.RequestedPower = fleet.Running; c.status != nil && len(c.status.Faults) == 0 && fleet.IsFresh(c.seen, now) && vm.NeedsAttention(c.seen, now) {
+		if vm.RequestedPower = fleet.Running; c.status != nil && len(c.status.Faults) == 0 && fleet.IsReportFresh(c.seen, now) && vm.NeedsAttention(c.seen, now) {
 			t.Errorf("%s, with a requested power state: it needs attention", name)
 		}
 		vm.DeletedAt = timeAgo(time.Minute)

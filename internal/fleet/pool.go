@@ -122,19 +122,19 @@ const ModifiedResolution = time.Hour
 
 // PoolHost is the status of a pool on one host.
 type PoolHost struct {
-	PoolID    PoolID      `json:"poolId"`
-	HostID    HostID      `json:"hostId"`
-	HostName  string      `json:"hostName"`
-	HostPhase HostPhase   `json:"hostPhase"`
-	Status    *PoolStatus `json:"status"`            // nil: nothing reported yet
-	SeenAt    *time.Time  `json:"seenAt"`            // when the host was last seen
-	State     PoolState   `json:"state"`             // derived: unknown if the report is stale
-	PausedVMs int         `json:"starved,omitempty"` // VMs on the host that are paused because the pool is full or fails
-	Severity  Severity    `json:"severity"`          // severity of State, or a worse one because the pool is nearly full
-	Impact    *PoolImpact `json:"impact,omitempty"`  // VMs affected by the pool's problem on the host; nil: no problem, or not queried
-	Notice    string      `json:"notice,omitempty"`  // notice beside the state: "98 % used"
-	Day       Day         `json:"day,omitempty"`     // 24-hour history; only on pages of one pool
-	Assigned  bool        `json:"assigned"`          // false: release was requested and the host has not finished it
+	PoolID    PoolID        `json:"poolId"`
+	HostID    HostID        `json:"hostId"`
+	HostName  string        `json:"hostName"`
+	HostPhase HostPhase     `json:"hostPhase"`
+	Status    *PoolStatus   `json:"status"`            // nil: nothing reported yet
+	SeenAt    *time.Time    `json:"seenAt"`            // when the host was last seen
+	State     PoolState     `json:"state"`             // derived: unknown if the report is stale
+	PausedVMs int           `json:"starved,omitempty"` // VMs on the host that are paused because the pool is full or fails
+	Severity  Severity      `json:"severity"`          // severity of State, or a worse one because the pool is nearly full
+	Impact    *PoolImpact   `json:"impact,omitempty"`  // VMs affected by the pool's problem on the host; nil: no problem, or not queried
+	Notice    string        `json:"notice,omitempty"`  // notice beside the state: "98 % used"
+	Day       StatusHistory `json:"day,omitempty"`     // 24-hour history; only on pages of one pool
+	Assigned  bool          `json:"assigned"`          // false: release was requested and the host has not finished it
 }
 
 // PoolImpact counts the VMs on one host with disks in a pool, and those disks.
@@ -150,12 +150,12 @@ func (p PoolHost) StateAt(now time.Time) PoolState {
 	if p.Status != nil {
 		reported = p.Status.State
 	}
-	return PoolStateOf(reported, IsFresh(p.SeenAt, now))
+	return DerivePoolState(reported, IsReportFresh(p.SeenAt, now))
 }
 
-// PoolStateOf derives a pool's state on one host from the last reported state (empty: none) and whether the report is
+// DerivePoolState derives a pool's state on one host from the last reported state (empty: none) and whether the report is
 // fresh.
-func PoolStateOf(reported PoolState, fresh bool) PoolState {
+func DerivePoolState(reported PoolState, fresh bool) PoolState {
 	switch {
 	case !fresh:
 		return PoolUnknown

@@ -24,8 +24,8 @@ const (
 	FormatLV  = "lv"  // an LVM logical volume
 )
 
-// PoolSecret describes the credentials of a pool's storage. A secret is stored once and never shown again.
-type PoolSecret struct {
+// PoolSecretField describes the credentials of a pool's storage. A secret is stored once and never shown again.
+type PoolSecretField struct {
 	Label, Hint string
 	Check       func(secret string) (refusal string)
 }
@@ -46,7 +46,7 @@ var (
 	poolPortal = PoolField{
 		Name: "portal", Label: "Portal", Hint: "The target's address, such as 10.0.0.5 or san-1.example.org:3260.",
 		At:    func(s *PoolSpec) *string { return &s.Portal },
-		Check: refuseUnless(isServer, "Enter the target's name or address, with the port if it is not 3260."),
+		Check: refuseUnless(isServerAddress, "Enter the target's name or address, with the port if it is not 3260."),
 	}
 	poolTarget = PoolField{
 		Name: "target", Label: "Target", Hint: "The target's name (IQN), such as iqn.2026-01.org.example:vms.",
@@ -62,8 +62,8 @@ var (
 		Name: "monitors", Label: "Monitors", Hint: "Addresses of the cluster's monitors, separated by commas: 10.0.0.1, 10.0.0.2:6789.",
 		At: func(s *PoolSpec) *string { return &s.Monitors },
 		Check: refuseUnless(func(v string) bool {
-			all := PoolSpec{Monitors: v}.Servers()
-			return len(all) > 0 && len(all) <= maxServers && !slices.ContainsFunc(all, func(m string) bool { return !isServer(m) })
+			all := PoolSpec{Monitors: v}.CephMonitors()
+			return len(all) > 0 && len(all) <= maxServers && !slices.ContainsFunc(all, func(m string) bool { return !isServerAddress(m) })
 		}, "Enter the addresses of one to nine monitors, separated by commas."),
 	}
 	poolCeph = PoolField{
@@ -83,7 +83,7 @@ var (
 	}
 )
 
-var chap = &PoolSecret{
+var chap = &PoolSecretField{
 	Label: "CHAP password", Hint: "Most targets require 12 to 16 characters.",
 	Check: func(v string) string {
 		if len(v) > maxSecretBytes || !isPlainText(v) {
@@ -93,7 +93,7 @@ var chap = &PoolSecret{
 	},
 }
 
-var cephKey = &PoolSecret{
+var cephKey = &PoolSecretField{
 	Label: "Ceph key", Hint: "As \"ceph auth get-key client.USER\" prints it.",
 	Check: func(v string) string {
 		if key, err := base64.StdEncoding.DecodeString(v); err != nil || len(key) < 20 || len(key) > maxSecretBytes {
@@ -105,25 +105,25 @@ var cephKey = &PoolSecret{
 
 func isIQN(v string) bool { return len(v) <= 223 && iqnForm.MatchString(v) }
 
-// isServer reports whether v is a host name or address, with or without a port.
-func isServer(v string) bool {
-	host, port := SplitServer(v)
+// isServerAddress reports whether v is a host name or address, with or without a port.
+func isServerAddress(v string) bool {
+	host, port := SplitServerAddress(v)
 	if n, err := strconv.Atoi(port); port != "" && (err != nil || n < 1 || n > 65535) {
 		return false
 	}
 	return hostAddrForm.MatchString(host) && (!strings.Contains(host, ":") || net.ParseIP(host) != nil)
 }
 
-// SplitServer splits a server into host and port; the port is empty if there is none.
-func SplitServer(v string) (host, port string) {
+// SplitServerAddress splits a server into host and port; the port is empty if there is none.
+func SplitServerAddress(v string) (host, port string) {
 	if host, port, err := net.SplitHostPort(v); err == nil {
 		return host, port
 	}
 	return strings.TrimSuffix(strings.TrimPrefix(v, "["), "]"), ""
 }
 
-// Servers returns the Ceph monitors of the pool.
-func (s PoolSpec) Servers() (out []string) {
+// CephMonitors returns the Ceph monitors of the pool.
+func (s PoolSpec) CephMonitors() (out []string) {
 	for m := range strings.SplitSeq(s.Monitors, ",") {
 		if m = strings.TrimSpace(m); m != "" {
 			out = append(out, m)

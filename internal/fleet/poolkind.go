@@ -31,7 +31,7 @@ type PoolType struct {
 	// CreatesVolumes: Quantix can create, change and delete volumes. Otherwise the storage system provides the volumes,
 	// and each disk uses an existing volume.
 	CreatesVolumes bool
-	Secret         *PoolSecret // credentials for the storage; nil: none
+	Secret         *PoolSecretField // credentials for the storage; nil: none
 	source         func(PoolSpec) string
 }
 
@@ -181,9 +181,9 @@ func (s PoolSpec) Source() string {
 	return s.Path
 }
 
-// OfKind returns the spec without the fields that its kind does not have. A form without scripts sends the fields of
+// WithoutFieldsOfOtherKinds returns the spec without the fields that its kind does not have. A form without scripts sends the fields of
 // all kinds.
-func (s PoolSpec) OfKind() PoolSpec {
+func (s PoolSpec) WithoutFieldsOfOtherKinds() PoolSpec {
 	t := s.Kind.Info()
 	for _, f := range PoolFields() {
 		if !t.hasField(f) {

@@ -27,8 +27,8 @@ const (
 	TypeTemplate      ResourceType = "template"
 )
 
-// Resource describes a resource type for pages, events and the API.
-type Resource struct {
+// ResourceTypeInfo describes a resource type for pages, events and the API.
+type ResourceTypeInfo struct {
 	Key    ResourceType
 	Label  string     // singular in search results and addresses: "network"
 	Plural string     // name of the list and of its completions; also the wake-up key of all objects: "networks"
@@ -57,7 +57,7 @@ type Resource struct {
 const poolsPath = "/pools"
 
 // resourceTypes lists all resource types, in the order of search results.
-var resourceTypes = []Resource{
+var resourceTypes = []ResourceTypeInfo{
 	{
 		Key: TypeVM, Label: "vm", Plural: "vms", Title: "VMs", Icon: "monitor",
 		Path: "/vms", See: MaySeeVMs,
@@ -125,38 +125,38 @@ var resourceTypes = []Resource{
 }
 
 // ResourceTypes returns all resource types, in the order of search results.
-func ResourceTypes() []Resource { return slices.Clone(resourceTypes) }
+func ResourceTypes() []ResourceTypeInfo { return slices.Clone(resourceTypes) }
 
-func findResource(is func(Resource) bool) (Resource, bool) {
+func findResourceType(is func(ResourceTypeInfo) bool) (ResourceTypeInfo, bool) {
 	if i := slices.IndexFunc(resourceTypes, is); i >= 0 {
 		return resourceTypes[i], true
 	}
-	return Resource{}, false
+	return ResourceTypeInfo{}, false
 }
 
 // Info returns the type's row of the table; the zero value for an unknown type.
-func (n ResourceType) Info() Resource {
-	t, _ := findResource(func(t Resource) bool { return t.Key == n })
+func (n ResourceType) Info() ResourceTypeInfo {
+	t, _ := findResourceType(func(t ResourceTypeInfo) bool { return t.Key == n })
 	return t
 }
 
-// ResourceByPlural returns the resource type whose list has the name.
-func ResourceByPlural(plural string) (Resource, bool) {
-	return findResource(func(t Resource) bool { return t.Plural == plural })
+// ResourceTypeByPlural returns the resource type whose list has the name.
+func ResourceTypeByPlural(plural string) (ResourceTypeInfo, bool) {
+	return findResourceType(func(t ResourceTypeInfo) bool { return t.Plural == plural })
 }
 
-// ResourceByLabel returns the resource type with the label, and its rank among search results; rank -1: unknown.
-func ResourceByLabel(word string) (t Resource, place int) {
-	place = slices.IndexFunc(resourceTypes, func(t Resource) bool { return t.Label == word })
+// ResourceTypeByLabel returns the resource type with the label, and its rank among search results; rank -1: unknown.
+func ResourceTypeByLabel(word string) (t ResourceTypeInfo, place int) {
+	place = slices.IndexFunc(resourceTypes, func(t ResourceTypeInfo) bool { return t.Label == word })
 	if place >= 0 {
 		t = resourceTypes[place]
 	}
 	return t, place
 }
 
-// AssignedResources returns the types whose objects users assign to hosts.
-func AssignedResources() []Resource {
-	return slices.DeleteFunc(slices.Clone(resourceTypes), func(t Resource) bool { return !t.Assigned })
+// AssignedResourceTypes returns the types whose objects users assign to hosts.
+func AssignedResourceTypes() []ResourceTypeInfo {
+	return slices.DeleteFunc(slices.Clone(resourceTypes), func(t ResourceTypeInfo) bool { return !t.Assigned })
 }
 
 // SubjectOf returns the subject of an object, which is also the key of its wake-ups: "vm:<id>".
@@ -169,7 +169,7 @@ func volumesTabPath(id string) string {
 }
 
 // PagePath returns the path of the object's page, or of the page that shows the object; empty: none.
-func (t Resource) PagePath(id string) string {
+func (t ResourceTypeInfo) PagePath(id string) string {
 	switch {
 	case t.within != nil:
 		return t.within(id)
@@ -180,4 +180,4 @@ func (t Resource) PagePath(id string) string {
 }
 
 // FilterableByProject reports whether the list can be filtered by project.
-func (t Resource) FilterableByProject() bool { return slices.Contains(t.View, "project") }
+func (t ResourceTypeInfo) FilterableByProject() bool { return slices.Contains(t.View, "project") }

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-func allResourceTypes() map[fleet.ResourceType]fleet.Resource {
-	all := map[fleet.ResourceType]fleet.Resource{}
+func allResourceTypes() map[fleet.ResourceType]fleet.ResourceTypeInfo {
+	all := map[fleet.ResourceType]fleet.ResourceTypeInfo{}
 	for _, n := range []fleet.ResourceType{
 		fleet.TypeVM, fleet.TypeDiscovered, fleet.TypeHost, fleet.TypePool, fleet.TypeNetwork, fleet.TypeProject, fleet.TypeUser, fleet.TypeTask, fleet.TypeVolume,
 		fleet.TypeImage, fleet.TypeSecurityGroup, fleet.TypeTemplate, fleet.TypeCluster,
@@ -25,8 +25,8 @@ func TestResourceTypeTableIsConsistent(t *testing.T) {
 		if is.Key != n || is.Label == "" || is.Plural == "" || is.Title == "" || is.Icon == "" || is.See == "" {
 			t.Errorf("%s is incomplete: %+v", n, is)
 		}
-		listed, known := fleet.ResourceByPlural(is.Plural)
-		worded, place := fleet.ResourceByLabel(is.Label)
+		listed, known := fleet.ResourceTypeByPlural(is.Plural)
+		worded, place := fleet.ResourceTypeByLabel(is.Label)
 		if !known || listed.Key != n || worded.Key != n || place < 0 {
 			t.Errorf("%s shares its names with %s or %s", n, listed.Key, worded.Key)
 		}
@@ -42,7 +42,7 @@ func TestResourceTypeTableIsConsistent(t *testing.T) {
 			t.Errorf("saved views of %s: %v", is.Plural, views)
 		}
 	}
-	if _, known := fleet.ResourceByPlural("teapots"); known || fleet.ResourceType("teapot").Info().Key != "" {
+	if _, known := fleet.ResourceTypeByPlural("teapots"); known || fleet.ResourceType("teapot").Info().Key != "" {
 		t.Error("an unknown resource type is found")
 	}
 }
@@ -55,7 +55,7 @@ func TestInventoryTreeTableIsConsistent(t *testing.T) {
 			t.Errorf("%s is incomplete: %+v", tree.Name, tree)
 		}
 		for key := range strings.FieldsSeq(tree.Live) {
-			if of, _ := fleet.ResourceByPlural(key); of.AllKey == "" {
+			if of, _ := fleet.ResourceTypeByPlural(key); of.AllKey == "" {
 				t.Errorf("%s follows the unknown key %q", tree.Name, key)
 			}
 		}

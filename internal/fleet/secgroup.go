@@ -82,24 +82,24 @@ const (
 	securityGroupWord = "security group"
 )
 
-// AllowAllOut returns the default rule of a new group, which allows all outgoing traffic.
-func AllowAllOut() SecurityRule { return SecurityRule{Direction: Egress, Protocol: AnyProtocol} }
+// AllowAllEgressRule returns the default rule of a new group, which allows all outgoing traffic.
+func AllowAllEgressRule() SecurityRule { return SecurityRule{Direction: Egress, Protocol: AnyProtocol} }
 
-// Tidy returns the spec with IDs for its rules and CIDRs in canonical form: 10.0.0.7/24 becomes 10.0.0.0/24.
-func (s SecurityGroupSpec) Tidy() SecurityGroupSpec {
+// Normalized returns the spec with IDs for its rules and CIDRs in canonical form: 10.0.0.7/24 becomes 10.0.0.0/24.
+func (s SecurityGroupSpec) Normalized() SecurityGroupSpec {
 	rules := make([]SecurityRule, len(s.Rules))
 	for i, r := range s.Rules {
 		if r.ID == "" {
 			r.ID = strings.ReplaceAll(NewID[string](), "-", "")[32-ruleIDLength:]
 		}
-		rules[i] = r.tidy()
+		rules[i] = r.canonicalForm()
 	}
 	s.Rules = rules
 	return s
 }
 
-// tidy returns the rule in canonical form.
-func (r SecurityRule) tidy() SecurityRule {
+// canonicalForm returns the rule in canonical form.
+func (r SecurityRule) canonicalForm() SecurityRule {
 	if p, ok := parseCIDR(r.CIDR); ok {
 		r.CIDR = p.String()
 	}
@@ -137,7 +137,7 @@ func (s SecurityGroupSpec) Check(c *Checks, prefix string) {
 			c.Add(at+".id", "Rule %d already has this id. Omit the id of a new rule.", k+1)
 		}
 		ids[r.ID] = i
-		r = r.tidy()
+		r = r.canonicalForm()
 		r.ID, r.Description = "", ""
 		if k, twice := same[r]; twice {
 			c.Add(at, "Rule %d is the same. Remove one of them.", k+1)

@@ -46,7 +46,7 @@ func (n NIC) WithPortGroupDefaults(old *NIC, by *PortGroup) NIC {
 	if by == nil {
 		by = &PortGroup{}
 	}
-	followed := old != nil && old.DefaultGroups && slices.Equal(n.TidyFilter().SecurityGroups, old.TidyFilter().SecurityGroups)
+	followed := old != nil && old.DefaultGroups && slices.Equal(n.WithNormalizedFilter().SecurityGroups, old.WithNormalizedFilter().SecurityGroups)
 	n.DefaultGroups = false
 	if followed || len(n.SecurityGroups) == 0 {
 		n.SecurityGroups, n.DefaultGroups = slices.Clone(by.SecurityGroups), len(by.SecurityGroups) > 0
@@ -60,8 +60,8 @@ func (n NIC) WithPortGroupDefaults(old *NIC, by *PortGroup) NIC {
 	return n
 }
 
-// TidyFilter returns the NIC with its groups sorted, each once. If anti-spoofing is disabled, it is unset.
-func (n NIC) TidyFilter() NIC {
+// WithNormalizedFilter returns the NIC with its groups sorted, each once. If anti-spoofing is disabled, it is unset.
+func (n NIC) WithNormalizedFilter() NIC {
 	n.SecurityGroups = slices.Compact(slices.Sorted(slices.Values(n.SecurityGroups)))
 	if len(n.SecurityGroups) == 0 {
 		n.SecurityGroups = nil

@@ -101,13 +101,13 @@ func TestInvalidSecurityRuleRefused(t *testing.T) {
 	}
 	var checks fleet.Checks
 	spec := fleet.SecurityGroupSpec{Rules: []rule{
-		in(func(*rule) {}), fleet.AllowAllOut(), in(func(r *rule) { r.CIDR, r.ToPort = "10.1.2.3/16", 0 }), in(func(r *rule) { r.CIDR, r.GroupID = "", someID }),
+		in(func(*rule) {}), fleet.AllowAllEgressRule(), in(func(r *rule) { r.CIDR, r.ToPort = "10.1.2.3/16", 0 }), in(func(r *rule) { r.CIDR, r.GroupID = "", someID }),
 		{Direction: fleet.Ingress, Protocol: fleet.ICMPv6, CIDR: "2001:db8::7"},
 	}}
 	if spec.Check(&checks, "spec"); checks.Err() != nil {
 		t.Errorf("valid rules: %v", checks.Err())
 	}
-	tidy := spec.Tidy()
+	tidy := spec.Normalized()
 	if tidy.Rules[2].CIDR != "10.1.0.0/16" || tidy.Rules[2].ToPort != 80 || tidy.Rules[4].CIDR != "2001:db8::7/128" || tidy.Rules[0].ID == tidy.Rules[1].ID || len(tidy.Rules[0].ID) != 12 {
 		t.Errorf("tidy: %+v", tidy.Rules)
 	}
@@ -154,7 +154,7 @@ func randomGroup(r *rand.Rand, rules int) fleet.FlatGroup {
 		}
 		g.Spec.Rules = append(g.Spec.Rules, x)
 	}
-	g.Spec = g.Spec.Tidy()
+	g.Spec = g.Spec.Normalized()
 	return g.Flatten(map[fleet.SecurityGroupID][]string{member: {"10.0.0.7", "10.0.3.9", "nonsense", "224.0.0.1"}})
 }
 

@@ -43,7 +43,7 @@ func (vm VM) LocationFault(own string, seen *time.Time, now time.Time) *Fault {
 		}
 	}
 	for _, s := range vm.Sightings {
-		if s.hasGuest() && s.HasMark && !s.RuledOut && !IsFresh(seen, now) {
+		if s.hasGuest() && s.HasMark && !s.RuledOut && !IsReportFresh(seen, now) {
 			return &Fault{Code: FaultElsewhere, Text: fmt.Sprintf(
 				"%s reports this VM, %s. The VM's own host, %s, is offline and may still run it. Check that host, then choose where the VM is.", s.hostLabel(), s.Power, own)}
 		}
@@ -55,12 +55,12 @@ func (vm VM) LocationFault(own string, seen *time.Time, now time.Time) *Fault {
 // without the VM's ownership mark counts only while the VM's own host is offline, because any host can define a domain
 // with any UUID.
 func (v VMView) runsElsewhereRefusal() string {
-	return v.firstRunningElsewhere(func(s Sighting) bool {
+	return v.runningElsewhereText(func(s Sighting) bool {
 		return s.HasMark && (!s.Offline || !s.RuledOut) || !s.HasMark && !s.Offline && v.Phase == PhaseUnknown
 	})
 }
 
-func (v VMView) firstRunningElsewhere(counts func(Sighting) bool) string {
+func (v VMView) runningElsewhereText(counts func(Sighting) bool) string {
 	for _, s := range v.Sightings {
 		if s.hasGuest() && counts(s) {
 			return fmt.Sprintf("%s reports a guest with this UUID, %s.", s.hostLabel(), s.Power)
@@ -72,7 +72,7 @@ func (v VMView) firstRunningElsewhere(counts func(Sighting) bool) string {
 // WhyDisksInUse returns why the VM's disks must not be deleted now; empty: they can be deleted. A domain with the VM's
 // UUID counts even without the VM's ownership mark.
 func (v VMView) WhyDisksInUse() string {
-	reason := v.firstRunningElsewhere(func(s Sighting) bool { return !s.Offline || s.HasMark && !s.RuledOut })
+	reason := v.runningElsewhereText(func(s Sighting) bool { return !s.Offline || s.HasMark && !s.RuledOut })
 	if reason != "" {
 		reason += " That guest may write to the disks."
 	}

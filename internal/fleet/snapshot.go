@@ -118,8 +118,8 @@ type SnapshotParams struct {
 	Subtree     bool       `json:"subtree,omitempty"` // only for a deletion: include all descendants
 }
 
-// SnapshotOf identifies a snapshot together with its VM.
-type SnapshotOf struct {
+// SnapshotRef identifies a snapshot together with its VM.
+type SnapshotRef struct {
 	VMID VMID       `json:"vmId"`
 	ID   SnapshotID `json:"id"`
 }
@@ -148,8 +148,8 @@ func CutSnapshotName(name string) string {
 // snapshotKinds are the job kinds on snapshots. A VM runs one of them at a time.
 var snapshotKinds = JobKindsWhere(func(k JobKindInfo) bool { return k.OnSnapshots })
 
-// SnapshotKinds returns the job kinds on snapshots.
-func SnapshotKinds() []JobKind { return slices.Clone(snapshotKinds) }
+// SnapshotJobKinds returns the job kinds on snapshots.
+func SnapshotJobKinds() []JobKind { return slices.Clone(snapshotKinds) }
 
 // AllowsSnapshots reports whether the VM's snapshots can be changed now; the string is the reason if not. busy lists
 // the kinds of the VM's unfinished snapshot jobs.

@@ -9,8 +9,8 @@ import (
 // MaxStartImages is the maximum number of catalog entries.
 const MaxStartImages = 200
 
-// StartImage is an entry of the image catalog: the address of a well-known image that can be downloaded.
-type StartImage struct {
+// CatalogImage is an entry of the image catalog: the address of a well-known image that can be downloaded.
+type CatalogImage struct {
 	ID          StartImageID `json:"id"`
 	Name        string       `json:"name"` // name of the entry, and of the image after the download
 	OS          OSFacts      `json:"os"`
@@ -22,9 +22,9 @@ type StartImage struct {
 	ChangedAt   time.Time    `json:"changedAt"`
 }
 
-// StartImageView is a catalog entry with its downloaded copies.
-type StartImageView struct {
-	StartImage
+// CatalogImageView is a catalog entry with its downloaded copies.
+type CatalogImageView struct {
+	CatalogImage
 	ImageID ImageID      `json:"imageId,omitempty"` // image created from the entry; empty: none
 	Pulled  []StartPull  `json:"pulled"`            // usable copies, newest version first
 	Last    *StartResult `json:"last,omitempty"`    // result of the last download
@@ -56,8 +56,8 @@ func (r *StartResult) IsActive() bool {
 // ActPull downloads a catalog entry.
 const ActPull Action = "pull"
 
-var startImageActions = actionTable[StartImageView]{
-	{ActPull, func(v StartImageView) string {
+var startImageActions = actionTable[CatalogImageView]{
+	{ActPull, func(v CatalogImageView) string {
 		if v.Last.IsActive() {
 			return "The image is already being downloaded. Wait for that task, or cancel it."
 		}
@@ -69,11 +69,12 @@ var startImageActions = actionTable[StartImageView]{
 
 // Allows reports whether the entry allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
-func (v StartImageView) Allows(a Action) (bool, string) { return startImageActions.allows(v, a) }
-func (v StartImageView) Actions() []ActionState         { return startImageActions.actionStates(v) }
+func (v CatalogImageView) Allows(a Action) (bool, string) { return startImageActions.allows(v, a) }
 
-// Tidy returns the entry in its stored form: texts trimmed, a file name set, and the checksum in canonical form.
-func (i StartImage) Tidy() StartImage {
+func (v CatalogImageView) Actions() []ActionState { return startImageActions.actionStates(v) }
+
+// Normalized returns the entry in its stored form: texts trimmed, a file name set, and the checksum in canonical form.
+func (i CatalogImage) Normalized() CatalogImage {
 	for _, text := range []*string{&i.Name, &i.URL, &i.File, &i.Checksum, &i.ChecksumURL, &i.OS.Name, &i.OS.Version, &i.OS.Arch} {
 		*text = strings.TrimSpace(*text)
 	}
@@ -85,7 +86,7 @@ func (i StartImage) Tidy() StartImage {
 }
 
 // Check adds an error for each invalid field.
-func (i StartImage) Check(c *Checks) {
+func (i CatalogImage) Check(c *Checks) {
 	CheckImageName(c, "name", i.Name)
 	i.OS.Check(c, "os")
 	CheckNewVolume(c, "file", i.File)
@@ -102,11 +103,11 @@ func CheckDownload(c *Checks, address, checksum, checksumURL string) {
 		if digest != "" {
 			c.Add("checksumUrl", "Enter the checksum or the address of a checksum file, not both.")
 		}
-		if _, err := ParseChecksumFile(checksumURL); err != nil {
+		if _, err := ParseChecksumFileURL(checksumURL); err != nil {
 			c.Add("checksumUrl", "%s", err)
 		}
 	}
-	at, err := ParseDownload(address, digest != "" || !known || checksumURL != "")
+	at, err := ParseDownloadURL(address, digest != "" || !known || checksumURL != "")
 	switch {
 	case err != nil:
 		c.Add("url", "%s", err)

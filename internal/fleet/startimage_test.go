@@ -11,29 +11,29 @@ import (
 func TestImageCatalogEntriesAreValidated(t *testing.T) {
 	t.Parallel()
 	sum := strings.Repeat("ab", 32)
-	good := fleet.StartImage{Name: "Debian 12", URL: "https://example.org/debian.qcow2", ChecksumURL: "https://example.org/SHA256SUMS"}
+	good := fleet.CatalogImage{Name: "Debian 12", URL: "https://example.org/debian.qcow2", ChecksumURL: "https://example.org/SHA256SUMS"}
 	for name, c := range map[string]struct {
-		with func(*fleet.StartImage)
+		with func(*fleet.CatalogImage)
 		at   string
 	}{
-		"good":                      {func(*fleet.StartImage) {}, ""},
-		"http with a file over TLS": {func(i *fleet.StartImage) { i.URL = "http://example.org/debian.qcow2" }, ""},
-		"http with a checksum":      {func(i *fleet.StartImage) { i.URL, i.Checksum, i.ChecksumURL = "http://example.org/a.qcow2", sum, "" }, ""},
-		"http without a checksum":   {func(i *fleet.StartImage) { i.URL, i.ChecksumURL = "http://example.org/a.qcow2", "" }, "url"},
-		"a password":                {func(i *fleet.StartImage) { i.URL = "https://me:x@example.org/a.qcow2" }, "url"},
-		"a query":                   {func(i *fleet.StartImage) { i.URL += "?token=x" }, "url"},
-		"a file of sums over http":  {func(i *fleet.StartImage) { i.ChecksumURL = "http://example.org/SUMS" }, "checksumUrl"},
-		"a file of sums with query": {func(i *fleet.StartImage) { i.ChecksumURL += "?x" }, "checksumUrl"},
-		"checksum and file":         {func(i *fleet.StartImage) { i.Checksum = sum }, "checksumUrl"},
-		"no checksum":               {func(i *fleet.StartImage) { i.Checksum, i.ChecksumURL = "12", "" }, "checksum"},
-		"no name":                   {func(i *fleet.StartImage) { i.Name = " " }, "name"},
-		"an invalid file name":      {func(i *fleet.StartImage) { i.File = "../x" }, "file"},
-		"an address without a file": {func(i *fleet.StartImage) { i.URL = "https://example.org/" }, "file"},
-		"an unknown family":         {func(i *fleet.StartImage) { i.OS.Family = "cake" }, "os.family"},
+		"good":                      {func(*fleet.CatalogImage) {}, ""},
+		"http with a file over TLS": {func(i *fleet.CatalogImage) { i.URL = "http://example.org/debian.qcow2" }, ""},
+		"http with a checksum":      {func(i *fleet.CatalogImage) { i.URL, i.Checksum, i.ChecksumURL = "http://example.org/a.qcow2", sum, "" }, ""},
+		"http without a checksum":   {func(i *fleet.CatalogImage) { i.URL, i.ChecksumURL = "http://example.org/a.qcow2", "" }, "url"},
+		"a password":                {func(i *fleet.CatalogImage) { i.URL = "https://me:x@example.org/a.qcow2" }, "url"},
+		"a query":                   {func(i *fleet.CatalogImage) { i.URL += "?token=x" }, "url"},
+		"a file of sums over http":  {func(i *fleet.CatalogImage) { i.ChecksumURL = "http://example.org/SUMS" }, "checksumUrl"},
+		"a file of sums with query": {func(i *fleet.CatalogImage) { i.ChecksumURL += "?x" }, "checksumUrl"},
+		"checksum and file":         {func(i *fleet.CatalogImage) { i.Checksum = sum }, "checksumUrl"},
+		"no checksum":               {func(i *fleet.CatalogImage) { i.Checksum, i.ChecksumURL = "12", "" }, "checksum"},
+		"no name":                   {func(i *fleet.CatalogImage) { i.Name = " " }, "name"},
+		"an invalid file name":      {func(i *fleet.CatalogImage) { i.File = "../x" }, "file"},
+		"an address without a file": {func(i *fleet.CatalogImage) { i.URL = "https://example.org/" }, "file"},
+		"an unknown family":         {func(i *fleet.CatalogImage) { i.OS.Family = "cake" }, "os.family"},
 	} {
 		i, checks := good, fleet.Checks{}
 		c.with(&i)
-		i = i.Tidy()
+		i = i.Normalized()
 		i.Check(&checks)
 		err := checks.Err()
 		refused, _ := errors.AsType[*fleet.Error](err)

@@ -135,11 +135,11 @@ type TemplateView struct {
 	Versions []TemplateVersion `json:"versions"` // newest first
 }
 
-// Published returns the projects that the template is published to, as text.
-func (v TemplateView) Published() string { return ImageView{Grants: v.Grants}.Published() }
+// PublishedToText returns the projects that the template is published to, as text.
+func (v TemplateView) PublishedToText() string { return ImageView{Grants: v.Grants}.PublishedToText() }
 
-// OpenTo reports whether the project may use the template, by the grants that the user may see.
-func (v TemplateView) OpenTo(project ProjectID) bool {
+// OpenToProject reports whether the project may use the template, by the grants that the user may see.
+func (v TemplateView) OpenToProject(project ProjectID) bool {
 	for _, g := range v.Grants {
 		if g.ProjectID == "" || g.ProjectID == project {
 			return true

@@ -21,15 +21,15 @@ type HostTopology struct {
 type NetworkTopology struct {
 	Network   NetworkView
 	Hosts     []NetworkHost // at most TopologyHosts: hosts that need attention first
-	Devices   map[HostID]HostDevices
+	Devices   map[HostID]HostNetworkDevices
 	MoreHosts int
 	VMs       []VMView // at most TopologyVMs: VMs that need attention first
 	More      int      // VMs left out
 	Further   bool     // there are further VMs, which are not counted
 }
 
-// HostDevices are a host's network devices as reported.
-type HostDevices struct {
+// HostNetworkDevices are a host's network devices as reported.
+type HostNetworkDevices struct {
 	NICs    []HostNIC
 	Current bool // the report is current and includes the ports of bridges and bonds
 }
@@ -38,11 +38,11 @@ type HostDevices struct {
 type NetworkGrid struct {
 	Hosts    Page[HostView]
 	Networks Page[NetworkView]
-	Statuses map[NetworkOn]NetworkHostStatus // for hosts that have the network or are assigned to it
+	Statuses map[NetworkOnHost]NetworkHostStatus // for hosts that have the network or are assigned to it
 }
 
-// NetworkOn identifies a network on one host.
-type NetworkOn struct {
+// NetworkOnHost identifies a network on one host.
+type NetworkOnHost struct {
 	Network NetworkID
 	Host    HostID
 }

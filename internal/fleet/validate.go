@@ -82,7 +82,7 @@ func CheckLabels(c *Checks, field string, labels map[string]string) {
 			c.Add(field, "Label key %q: use lower-case letters, digits and hyphens, starting with a letter, 63 at most.", k[:min(len(k), 80)])
 		case len(v) > 255 || !isPlainText(v):
 			c.Add(field, "The value of label %q must be one line of at most 255 bytes.", k)
-		case strings.ContainsFunc(v, isInvisible):
+		case strings.ContainsFunc(v, isInvisibleRune):
 			c.Add(field, "The value of label %q contains %s", k, invisibleCharacters)
 		}
 	}
@@ -94,19 +94,19 @@ func CheckDescription(c *Checks, field, text string) {
 	switch {
 	case len(text) > MaxDescription || !utf8.ValidString(text) || strings.ContainsRune(text, 0):
 		c.Add(field, "A description is text of at most %d bytes.", MaxDescription)
-	case strings.ContainsFunc(text, isMisleading):
+	case strings.ContainsFunc(text, isMisleadingRune):
 		c.Add(field, "The description contains %s", invisibleCharacters)
 	}
 }
 
 const invisibleCharacters = "invisible characters, such as those that change the direction of text. Type the text again."
 
-// isInvisible reports whether the character cannot be seen in a line of text.
-func isInvisible(r rune) bool { return !unicode.IsGraphic(r) }
+// isInvisibleRune reports whether the character cannot be seen in a line of text.
+func isInvisibleRune(r rune) bool { return !unicode.IsGraphic(r) }
 
-// isMisleading reports whether the character is not allowed in multi-line text: control characters, noncharacters, and
+// isMisleadingRune reports whether the character is not allowed in multi-line text: control characters, noncharacters, and
 // characters that change the text direction.
-func isMisleading(r rune) bool {
+func isMisleadingRune(r rune) bool {
 	switch {
 	case r == '\n' || r == '\r' || r == '\t':
 		return false
@@ -242,13 +242,13 @@ func (n NIC) check(c *Checks, at string) {
 
 // isNetworkName reports whether a libvirt network can have the name.
 func isNetworkName(name string) bool {
-	return strings.TrimSpace(name) != "" && len(name) <= 255 && !strings.Contains(name, "/") && isPlainText(name) && !strings.ContainsFunc(name, isMisleading)
+	return strings.TrimSpace(name) != "" && len(name) <= 255 && !strings.Contains(name, "/") && isPlainText(name) && !strings.ContainsFunc(name, isMisleadingRune)
 }
 
 // isDeviceName reports whether a network device can have the name. Names that look like an option are refused.
 func isDeviceName(name string) bool {
 	return name != "" && len(name) <= 15 && name != "." && name != ".." && name[0] != '-' && isPlainText(name) &&
-		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || isMisleading(r) })
+		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || isMisleadingRune(r) })
 }
 
 // Check adds an error for each invalid field, with JSON paths below prefix ("spec").

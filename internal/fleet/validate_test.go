@@ -114,7 +114,7 @@ func TestPoolSpecsAreValidated(t *testing.T) {
 	}
 }
 
-// A form without scripts sends the fields of all kinds of pools. OfKind keeps only the fields of the spec's kind.
+// A form without scripts sends the fields of all kinds of pools. WithoutFieldsOfOtherKinds keeps only the fields of the spec's kind.
 func TestOfKindDropsFieldsOfOtherPoolKinds(t *testing.T) {
 	t.Parallel()
 	all := fleet.PoolSpec{Path: "/srv", Server: "s", Export: "/e", Volume: "v", Device: "/dev/d", Format: "xfs", Shared: true}
@@ -126,7 +126,7 @@ func TestOfKindDropsFieldsOfOtherPoolKinds(t *testing.T) {
 	} {
 		spec := all
 		spec.Kind = kind
-		if got := spec.OfKind(); got != want {
+		if got := spec.WithoutFieldsOfOtherKinds(); got != want {
 			t.Errorf("%s: %+v, want %+v", kind, got, want)
 		}
 	}

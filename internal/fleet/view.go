@@ -14,7 +14,7 @@ type SavedView struct {
 // have equal text. It leaves out cursors and other parameters of the page. known is false if the list does not support
 // saved views.
 func SavedViewQuery(list string, address url.Values) (query string, known bool) {
-	of, _ := ResourceByPlural(list)
+	of, _ := ResourceTypeByPlural(list)
 	kept := url.Values{}
 	for _, k := range of.View {
 		if v := address.Get(k); v != "" {

@@ -109,24 +109,24 @@ var optionalFields = []Field[VMSpec]{
 	textField("cpu.features", "CPU features", func(s *VMSpec) *string { return &s.CPU.Features }, FormInput{
 		Section: SectionCPU, Label: "Features", Help: "Features added to the model or removed from it: +aes -vmx.",
 	}, cpuFeaturesForm, "Write each feature with + or -, separated by blanks: +aes -vmx. At most 32."),
-	operatorOnlyAbove(defaultShares, "more than 1024 takes processor time from other VMs", func(s VMSpec) int { return s.CPU.Shares },
-		effectiveNow(numberField("cpu.shares", "CPU shares", func(s *VMSpec) *int { return &s.CPU.Shares }, FormInput{
+	markOperatorOnlyAbove(defaultShares, "more than 1024 takes processor time from other VMs", func(s VMSpec) int { return s.CPU.Shares },
+		markEffectiveNow(numberField("cpu.shares", "CPU shares", func(s *VMSpec) *int { return &s.CPU.Shares }, FormInput{
 			Section: SectionCPU, Label: "Shares", Default: defaultShares, Help: "Weight while the host's processors are busy. Other VMs have 1024.",
 		}, 2, 262144))),
-	effectiveNow(numberField("cpu.limit", "CPU limit", func(s *VMSpec) *int { return &s.CPU.Limit }, FormInput{
+	markEffectiveNow(numberField("cpu.limit", "CPU limit", func(s *VMSpec) *int { return &s.CPU.Limit }, FormInput{
 		Section: SectionCPU, Label: "Limit", Unit: "%", Help: "Percent of a processor per vCPU.",
 	}, 1, 100)),
-	operatorOnly("other VMs cannot use the reserved processors", portalOnly(numberField("cpu.reserved", "CPU reservation", func(s *VMSpec) *int { return &s.CPU.Reserved }, FormInput{
+	markOperatorOnly("other VMs cannot use the reserved processors", markPortalOnly(numberField("cpu.reserved", "CPU reservation", func(s *VMSpec) *int { return &s.CPU.Reserved }, FormInput{
 		Section: SectionCPU, Label: "Reserved", Unit: "%", Help: "Percent of a processor per vCPU, reserved even while the VM is off. A host cannot reserve more than all of its processors.",
 	}, 1, 100))),
-	operatorOnly("other VMs may need these processors", textField("cpu.pinned", "CPU pinning", func(s *VMSpec) *string { return &s.CPU.Pinned }, FormInput{
+	markOperatorOnly("other VMs may need these processors", textField("cpu.pinned", "CPU pinning", func(s *VMSpec) *string { return &s.CPU.Pinned }, FormInput{
 		Section: SectionCPU, Label: "Pinned to", Help: "The host's processors that run the vCPUs: 0-3,6.",
 	}, cpuSetForm, "Enter numbers and ranges, such as 0-3,6.")),
 
-	operatorOnly("other VMs then lack these pages", numberField("memory.hugePageKiB", "huge pages", func(s *VMSpec) *int { return &s.Memory.HugePageKiB }, FormInput{
+	markOperatorOnly("other VMs then lack these pages", numberField("memory.hugePageKiB", "huge pages", func(s *VMSpec) *int { return &s.Memory.HugePageKiB }, FormInput{
 		Section: SectionMemory, Label: "Huge pages", Unit: "KiB", Help: "2048 or 1048576 on most hosts. The host needs enough free pages for the VM's memory.",
 	}, 4, 1<<24)),
-	operatorOnly("the host cannot reclaim this memory", flagField("memory.locked", "locked memory", func(s *VMSpec) *bool { return &s.Memory.Locked }, FormInput{
+	markOperatorOnly("the host cannot reclaim this memory", flagField("memory.locked", "locked memory", func(s *VMSpec) *bool { return &s.Memory.Locked }, FormInput{
 		Section: SectionMemory, Label: "Locked", Help: "The host never swaps the memory out.",
 	})),
 	flagField("memory.shared", "shared memory", func(s *VMSpec) *bool { return &s.Memory.Shared }, FormInput{
@@ -135,17 +135,17 @@ var optionalFields = []Field[VMSpec]{
 	numberField("memory.maxMiB", "maximum memory", func(s *VMSpec) *int { return &s.Memory.MaxMiB }, FormInput{
 		Section: SectionMemory, Label: "Maximum memory", Unit: "MiB", Help: "Memory can be hot-plugged up to this size, in steps of 128 MiB. Empty: no hot-plug.",
 	}, MinMemoryMiB, MaxMemoryMiB),
-	effectiveNow(numberField("memory.balloonMiB", "balloon target", func(s *VMSpec) *int { return &s.Memory.BalloonMiB }, FormInput{
+	markEffectiveNow(numberField("memory.balloonMiB", "balloon target", func(s *VMSpec) *int { return &s.Memory.BalloonMiB }, FormInput{
 		Section: SectionMemory, Label: "Balloon target", Unit: "MiB", Help: "The balloon returns the rest of the memory to the host, as far as the guest allows. Empty: none.",
 	}, MinMemoryMiB, MaxMemoryMiB)),
-	effectiveNow(numberField("memory.minMiB", "minimum memory", func(s *VMSpec) *int { return &s.Memory.MinMiB }, FormInput{
+	markEffectiveNow(numberField("memory.minMiB", "minimum memory", func(s *VMSpec) *int { return &s.Memory.MinMiB }, FormInput{
 		Section: SectionMemory, Label: "Minimum memory", Unit: "MiB", Help: "While the host is short of memory, the balloon reclaims memory down to this size. Empty: it reclaims none.",
 	}, MinMemoryMiB, MaxMemoryMiB)),
-	operatorOnly("other VMs may need the memory of these nodes", textField("memory.nodes", "NUMA nodes", func(s *VMSpec) *string { return &s.Memory.Nodes }, FormInput{
+	markOperatorOnly("other VMs may need the memory of these nodes", textField("memory.nodes", "NUMA nodes", func(s *VMSpec) *string { return &s.Memory.Nodes }, FormInput{
 		Section: SectionMemory, Label: "NUMA nodes", Help: "The host's NUMA nodes that provide the memory: 0-1.",
 	}, cpuSetForm, "Enter numbers and ranges, such as 0-1.")),
 
-	neverEditable("the guest would find every device at another address and might not boot. Create a new VM", choiceField("boot.machine", "machine", func(s *VMSpec) *string { return &s.Boot.Machine }, FormInput{
+	markUneditable("the guest would find every device at another address and might not boot. Create a new VM", choiceField("boot.machine", "machine", func(s *VMSpec) *string { return &s.Boot.Machine }, FormInput{
 		Section: SectionBoot, Label: "Machine", Options: Machines, DefaultName: "q35", Help: "Cannot be changed after creation. The machine pc is for old guests: it has BIOS and IDE disks.",
 	})),
 	flagField("boot.menu", "boot menu", func(s *VMSpec) *bool { return &s.Boot.Menu }, FormInput{
@@ -155,13 +155,13 @@ var optionalFields = []Field[VMSpec]{
 		Section: SectionBoot, Label: "CD-ROM boot order", Help: "Position among the disks and NICs with a boot order. Default: disks, then the CD-ROM, then the network.",
 	}, 1, MaxBootOrder),
 
-	operatorOnly("the host reads the file and the guest starts it", mediumField("boot.kernel", "kernel", func(s *VMSpec) **Volref { return &s.Boot.Kernel }, FormInput{
+	markOperatorOnly("the host reads the file and the guest starts it", mediumField("boot.kernel", "kernel", func(s *VMSpec) **Volref { return &s.Boot.Kernel }, FormInput{
 		Section: SectionBoot, Kind: InputFile, Label: "Kernel", Help: "Booted instead of the disks. Secure Boot does not verify it.",
 	})),
-	operatorOnly("the host reads the file and the guest starts it", mediumField("boot.initrd", "initial RAM disk", func(s *VMSpec) **Volref { return &s.Boot.Initrd }, FormInput{
+	markOperatorOnly("the host reads the file and the guest starts it", mediumField("boot.initrd", "initial RAM disk", func(s *VMSpec) **Volref { return &s.Boot.Initrd }, FormInput{
 		Section: SectionBoot, Kind: InputFile, Label: "Initial RAM disk",
 	})),
-	operatorOnly("it belongs to the kernel", textField("boot.cmdline", "kernel command line", func(s *VMSpec) *string { return &s.Boot.Cmdline }, FormInput{
+	markOperatorOnly("it belongs to the kernel", textField("boot.cmdline", "kernel command line", func(s *VMSpec) *string { return &s.Boot.Cmdline }, FormInput{
 		Section: SectionBoot, Label: "Command line", Example: "none", Help: "Command line of the kernel: console=ttyS0 root=/dev/vda1.",
 	}, cmdlineForm, "A command line is one line of at most 1000 printable ASCII characters.")),
 
@@ -188,7 +188,7 @@ var optionalFields = []Field[VMSpec]{
 		Section: SectionSecurity, Label: "Secure boot", Help: "UEFI boots only code signed with the keys of the host's template. Firmware settings are separate with and without Secure Boot.",
 	}),
 
-	operatorOnly("the host cannot reclaim or swap its memory", choiceField("security.confidential", "memory encryption", func(s *VMSpec) *string { return &s.Security.Confidential }, FormInput{
+	markOperatorOnly("the host cannot reclaim or swap its memory", choiceField("security.confidential", "memory encryption", func(s *VMSpec) *string { return &s.Security.Confidential }, FormInput{
 		Section: SectionSecurity, Label: "Memory encryption", Options: ConfidentialKinds, DefaultName: "none",
 		Help: "The processor encrypts the guest's memory. Needs UEFI without Secure Boot. Snapshots with memory and live migration are not possible.",
 	})),
@@ -200,7 +200,7 @@ var optionalFields = []Field[VMSpec]{
 	numberField("devices.rngRate", "random numbers", func(s *VMSpec) *int { return &s.Devices.RNGRate }, FormInput{
 		Section: SectionDevices, Label: "Random numbers", Unit: "bytes/s", Help: "Limit of the random number generator. Empty: unlimited.",
 	}, 1, MaxRNGRate),
-	operatorOnly("it lets the guest connect to programs of the host", flagField("devices.vsock", "vsock", func(s *VMSpec) *bool { return &s.Devices.VSOCK }, FormInput{
+	markOperatorOnly("it lets the guest connect to programs of the host", flagField("devices.vsock", "vsock", func(s *VMSpec) *bool { return &s.Devices.VSOCK }, FormInput{
 		Section: SectionDevices, Label: "Vsock", Help: "A socket between the guest and its host, without a network.",
 	})),
 	choiceField("devices.balloon", "balloon", func(s *VMSpec) *string { return &s.Devices.Balloon }, FormInput{
@@ -217,56 +217,56 @@ var optionalFields = []Field[VMSpec]{
 		Help: "The channel for qemu-guest-agent, which reports addresses and file systems, and freezes them for backups. On vsock, run the agent with --method vsock-listen --path 4294967295:1234.",
 	}),
 
-	effectiveNow(choiceField("policy.autostart", "autostart", func(s *VMSpec) *string { return &s.Policy.Autostart }, FormInput{
+	markEffectiveNow(choiceField("policy.autostart", "autostart", func(s *VMSpec) *string { return &s.Policy.Autostart }, FormInput{
 		Section: SectionPower, Label: "Autostart", Options: Autostarts, DefaultName: "off",
 		Help: "The agent starts the VM when the host boots, even without the portal. libvirt's own autostart flag is not changed.",
 	})),
-	effectiveNow(numberField("policy.startOrder", "start order", func(s *VMSpec) *int { return &s.Policy.StartOrder }, FormInput{
+	markEffectiveNow(numberField("policy.startOrder", "start order", func(s *VMSpec) *int { return &s.Policy.StartOrder }, FormInput{
 		Section: SectionPower, Label: "Start order", Help: "When the host boots, and when several VMs are started together: 1 first, VMs without a number last.",
 	}, 1, MaxStartOrder)),
-	effectiveNow(numberField("policy.startDelay", "start delay", func(s *VMSpec) *int { return &s.Policy.StartDelay }, FormInput{
+	markEffectiveNow(numberField("policy.startDelay", "start delay", func(s *VMSpec) *int { return &s.Policy.StartDelay }, FormInput{
 		Section: SectionPower, Label: "Start delay", Unit: "s", Help: "Time before the next VM starts.",
 	}, 1, MaxStartDelay)),
-	portalOnly(numberField("policy.stopOrder", "stop order", func(s *VMSpec) *int { return &s.Policy.StopOrder }, FormInput{
+	markPortalOnly(numberField("policy.stopOrder", "stop order", func(s *VMSpec) *int { return &s.Policy.StopOrder }, FormInput{
 		Section: SectionPower, Label: "Stop order", Help: "When several VMs are shut down together: 1 first. Empty: the reverse of the start order.",
 	}, 1, MaxStartOrder)),
-	portalOnly(numberField("policy.stopDelay", "stop delay", func(s *VMSpec) *int { return &s.Policy.StopDelay }, FormInput{
+	markPortalOnly(numberField("policy.stopDelay", "stop delay", func(s *VMSpec) *int { return &s.Policy.StopDelay }, FormInput{
 		Section: SectionPower, Label: "Stop delay", Unit: "s", Help: "Time after the VM is off before the next VM is shut down.",
 	}, 1, MaxStartDelay)),
-	effectiveNow(choiceField("policy.restart", "restart policy", func(s *VMSpec) *string { return &s.Policy.Restart }, FormInput{
+	markEffectiveNow(choiceField("policy.restart", "restart policy", func(s *VMSpec) *string { return &s.Policy.Restart }, FormInput{
 		Section: SectionPower, Label: "Restart policy", Options: Restarts, DefaultName: "off",
 		Help: "After 10 s, then twice as long each time, up to 5 minutes. A VM that a user or virsh stopped stays off.",
 	})),
-	effectiveNow(operatorOnly("they run as the guest's administrator", flagField("policy.guestExec", "programs in the guest", func(s *VMSpec) *bool { return &s.Policy.GuestExec }, FormInput{
+	markEffectiveNow(markOperatorOnly("they run as the guest's administrator", flagField("policy.guestExec", "programs in the guest", func(s *VMSpec) *bool { return &s.Policy.GuestExec }, FormInput{
 		Section: SectionPower, Label: "Run programs in the guest",
 		Help: "Users who may change the VM, and its health checks, can run programs in the guest as its administrator, through the guest agent.",
 	}))),
 
-	portalOnly(choiceField("policy.haPriority", "HA priority", func(s *VMSpec) *string { return &s.Policy.HAPriority }, FormInput{
+	markPortalOnly(choiceField("policy.haPriority", "HA priority", func(s *VMSpec) *string { return &s.Policy.HAPriority }, FormInput{
 		Section: SectionPower, Label: "HA priority", Options: HAPriorities, DefaultName: "normal",
 		Help: "Order of VMs when their host fails. Stored for failover to other hosts, which is not supported yet.",
 	})),
 
-	operatorOnly("the VM could run on hosts that are reserved for others", portalOnly(textField("placement.tolerations", "tolerations", func(s *VMSpec) *string { return &s.Placement.Tolerations }, FormInput{
+	markOperatorOnly("the VM could run on hosts that are reserved for others", markPortalOnly(textField("placement.tolerations", "tolerations", func(s *VMSpec) *string { return &s.Placement.Tolerations }, FormInput{
 		Section: SectionMigration, Label: "Tolerations", Example: "none", Help: "Taints of hosts that the VM tolerates: gpu maintenance=disk. A key alone means any value, * means any taint.",
 	}, tolerationsForm, "Write taints separated by blanks: gpu maintenance=disk, or * for any. At most 16."))),
-	operatorOnly("the VM could take memory from other VMs of its host", portalOnly(flagField("placement.overcommit", "overcommit", func(s *VMSpec) *bool { return &s.Placement.Overcommit }, FormInput{
+	markOperatorOnly("the VM could take memory from other VMs of its host", markPortalOnly(flagField("placement.overcommit", "overcommit", func(s *VMSpec) *bool { return &s.Placement.Overcommit }, FormInput{
 		Section: SectionMigration, Label: "Start by overcommit", Help: "The VM can be started although its host has not enough capacity for all running VMs.",
 	}))),
-	portalOnly(flagField("migration.stays", "no migration", func(s *VMSpec) *bool { return &s.Migration.Stays }, FormInput{
+	markPortalOnly(flagField("migration.stays", "no migration", func(s *VMSpec) *bool { return &s.Migration.Stays }, FormInput{
 		Section: SectionMigration, Label: "No migration", Help: "The VM cannot migrate to another host. Its disks can move to other pools.",
 	})),
-	portalOnly(numberField("migration.limitMiB", "migration bandwidth", func(s *VMSpec) *int { return &s.Migration.LimitMiB }, FormInput{
+	markPortalOnly(numberField("migration.limitMiB", "migration bandwidth", func(s *VMSpec) *int { return &s.Migration.LimitMiB }, FormInput{
 		Section: SectionMigration, Label: "Bandwidth limit", Unit: "MiB/s", Help: "Limit of migrations to another pool or host. A request can set a lower limit. Empty: unlimited.",
 	}, 1, MaxMoveLimit)),
-	portalOnly(flagField("migration.postCopy", "post-copy", func(s *VMSpec) *bool { return &s.Migration.PostCopy }, FormInput{
+	markPortalOnly(flagField("migration.postCopy", "post-copy", func(s *VMSpec) *bool { return &s.Migration.PostCopy }, FormInput{
 		Section: SectionMigration, Label: "Post-copy", Help: "The guest resumes on the new host before all of its memory has arrived. Stored for live migration, which is not supported yet.",
 	})),
-	portalOnly(numberField("migration.downtimeMs", "maximum downtime", func(s *VMSpec) *int { return &s.Migration.DowntimeMs }, FormInput{
+	markPortalOnly(numberField("migration.downtimeMs", "maximum downtime", func(s *VMSpec) *int { return &s.Migration.DowntimeMs }, FormInput{
 		Section: SectionMigration, Label: "Maximum downtime", Unit: "ms", Help: "Maximum pause of the guest at the end of a migration. Stored for live migration, which is not supported yet.",
 	}, 1, MaxDowntimeMs)),
 
-	portalOnly(rowsField("rules", "placement rules", func(s *VMSpec) *[]PlacementRule { return &s.Rules }, PlacementRulesText, func(c *Checks, field string, s VMSpec) { checkRules(c, field, s.Rules) })),
+	markPortalOnly(rowsField("rules", "placement rules", func(s *VMSpec) *[]PlacementRule { return &s.Rules }, PlacementRulesText, func(c *Checks, field string, s VMSpec) { checkRules(c, field, s.Rules) })),
 	rowsField("health", "health checks", func(s *VMSpec) *[]HealthCheck { return &s.Health }, HealthChecksText, func(c *Checks, field string, s VMSpec) { s.checkHealth(c, field) }),
 
 	firstBootField(),
@@ -370,7 +370,7 @@ func (s VMSpec) checkOptionalFields(c *Checks, prefix string) {
 	}
 	s.checkBootOrder(c, prefix)
 	s.checkConfidential(c, prefix)
-	s.checkLists(c, prefix)
+	s.checkFieldConflicts(c, prefix)
 	if n := s.Memory.HugePageKiB; n > 0 && n&(n-1) != 0 {
 		c.Add(prefix+".memory.hugePageKiB", "A page size must be a power of 2: 2048 or 1048576 on most hosts.")
 	}

@@ -116,8 +116,8 @@ var VMLists = []VMField{
 		Section: SectionDevices, Label: "More drives", Help: "Media can be changed while the guest runs. Drives are added and removed at its next start.",
 		Rows: []InputRow{{"slot", FormInput{Kind: InputChoice, Label: "Drive", Options: DriveSlots}}},
 	}),
-	operatorOnlyList("the host and other guests cannot use it, and without an IOMMU it can access all memory",
-		hotPluggable(vmListField("hostDevices", "host device", func(s *VMSpec) *[]VMHostDevice { return &s.HostDevices }, element[VMHostDevice]{
+	markListOperatorOnly("the host and other guests cannot use it, and without an IOMMU it can access all memory",
+		markHotPluggable(vmListField("hostDevices", "host device", func(s *VMSpec) *[]VMHostDevice { return &s.HostDevices }, element[VMHostDevice]{
 			key: func(d VMHostDevice) string { return d.Device }, definition: func(d VMHostDevice) string { return d.Device },
 			words: func(d VMHostDevice) string { return d.Device }, takesEffect: func(VMHostDevice) EffectTime { return WhenNow },
 			check: func(c *Checks, at string, d VMHostDevice) {
@@ -132,7 +132,7 @@ var VMLists = []VMField{
 			Section: SectionDevices, Label: "Host devices", Help: "Passed through to this guest only; the VM cannot migrate. The host's page lists its devices and disks. A USB port means the device that is plugged in there. For a mediated device type (vGPU) the host creates an instance. Choose the host, too.",
 			Rows: []InputRow{{"device", FormInput{Kind: InputText, Label: "Device", Example: "pci/0000:41:00.0"}}},
 		}))),
-	operatorOnlyList("the guest reads and writes files of the host", vmListField("shares", "shared folder", func(s *VMSpec) *[]VMShare { return &s.Shares }, element[VMShare]{
+	markListOperatorOnly("the guest reads and writes files of the host", vmListField("shares", "shared folder", func(s *VMSpec) *[]VMShare { return &s.Shares }, element[VMShare]{
 		key: func(v VMShare) string { return v.Tag }, definition: func(v VMShare) string { return v.Tag + " " + string(v.Folder.PoolID) },
 		words: func(v VMShare) string { return v.Tag }, fields: ShareFields,
 		check: func(c *Checks, at string, v VMShare) {
@@ -158,7 +158,7 @@ var VMLists = []VMField{
 
 // DriveFields are the fields of a drive that users can edit.
 var DriveFields = []Field[VMDrive]{
-	effectiveNow(mediumField("medium", "medium", func(d *VMDrive) **Volref { return &d.Medium }, FormInput{Kind: InputMedium, Label: "Medium"})),
+	markEffectiveNow(mediumField("medium", "medium", func(d *VMDrive) **Volref { return &d.Medium }, FormInput{Kind: InputMedium, Label: "Medium"})),
 	numberField("bootOrder", "boot order", func(d *VMDrive) *int { return &d.BootOrder }, FormInput{Label: "Boot order"}, 1, MaxBootOrder),
 }
 
@@ -253,15 +253,15 @@ func (e element[T]) mergeEdits(applied, defined, want []T) []T {
 	return out
 }
 
-// hotPluggable marks a list field whose elements are hot-plugged and hot-unplugged while the guest runs.
-func hotPluggable(f VMField) VMField {
+// markHotPluggable marks a list field whose elements are hot-plugged and hot-unplugged while the guest runs.
+func markHotPluggable(f VMField) VMField {
 	f.TakesEffect = WhenNow
 	return f
 }
 
-// operatorOnlyList marks a list field that only operators may set. why is the reason, as a clause.
-func operatorOnlyList(why string, f VMField) VMField {
-	f.Field = operatorOnly(why, f.Field)
+// markListOperatorOnly marks a list field that only operators may set. why is the reason, as a clause.
+func markListOperatorOnly(why string, f VMField) VMField {
+	f.Field = markOperatorOnly(why, f.Field)
 	return f
 }
 
@@ -322,8 +322,8 @@ func (s VMSpec) MapMedia(replace func(Medium) Volref) VMSpec {
 	return s
 }
 
-// checkLists adds an error for each list field that conflicts with another field.
-func (s VMSpec) checkLists(c *Checks, prefix string) {
+// checkFieldConflicts adds an error for each list field that conflicts with another field.
+func (s VMSpec) checkFieldConflicts(c *Checks, prefix string) {
 	if len(s.Shares) > 0 && !s.Memory.Shared {
 		c.Add(prefix+".memory.shared", "Shared folders need shared memory. Enable it, or remove the folders.")
 	}
@@ -350,8 +350,8 @@ func (s VMSpec) checkLists(c *Checks, prefix string) {
 	}
 }
 
-// VMName identifies a VM in messages and lists.
-type VMName struct {
+// NamedVM identifies a VM in messages and lists.
+type NamedVM struct {
 	ID   VMID   `json:"id"`
 	Name string `json:"name"`
 }

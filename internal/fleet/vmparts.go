@@ -79,7 +79,7 @@ type VMDevices struct {
 	// RNGRate: limit of random numbers from the host, bytes per second; 0: unlimited
 	RNGRate int  `json:"rngRate,omitempty"`
 	VSOCK   bool `json:"vsock,omitempty"` // socket between the guest and its host
-	// GuestAgent: channel of the guest agent: see GuestAgents; empty: virtio-serial
+	// GuestAgentState: channel of the guest agent: see GuestAgents; empty: virtio-serial
 	GuestAgent string `json:"guestAgent,omitempty"`
 
 	Balloon  string `json:"balloon,omitempty"` // see Balloons; empty: on
@@ -98,9 +98,9 @@ type VMMigration struct {
 	DowntimeMs int  `json:"downtimeMs,omitempty"` // maximum pause at switchover, milliseconds; 0: QEMU's default
 }
 
-// Rate returns the effective rate of a migration, in bytes per second: the lower of rate and the VM's limit. 0:
+// EffectiveRate returns the effective rate of a migration, in bytes per second: the lower of rate and the VM's limit. 0:
 // unlimited.
-func (m VMMigration) Rate(rate int64) int64 {
+func (m VMMigration) EffectiveRate(rate int64) int64 {
 	if most := int64(m.LimitMiB) << 20; most > 0 && (rate == 0 || rate > most) {
 		return most
 	}

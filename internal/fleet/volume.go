@@ -21,8 +21,8 @@ func (v Volref) IsVolumeOrPartialFile(file string) bool {
 // was deleted.
 var ownDisk = regexp.MustCompile(`-[0-9a-f]{12}-[0-9]+\.(qcow2|raw)$`)
 
-// IsOwnDisk reports whether the portal gave the volume its name, as a VM's disk.
-func IsOwnDisk(volume string) bool { return ownDisk.MatchString(volume) }
+// IsVMDiskName reports whether the portal gave the volume its name, as a VM's disk.
+func IsVMDiskName(volume string) bool { return ownDisk.MatchString(volume) }
 
 // VolumeParams holds the parameters of a volume job. The comment of each field names the kinds of jobs that use it.
 type VolumeParams struct {
@@ -39,8 +39,8 @@ type VolumeParams struct {
 	Flatten bool `json:"flatten,omitempty"`
 	// Snapshot is the snapshot of a VM whose disk state a copy reads. Source and SourcePool name the disk; only the
 	// VM's host knows the snapshot's files.
-	Snapshot *SnapshotOf `json:"snapshot,omitempty"`
-	URL      string      `json:"url,omitempty"` // fetch: the address, as ParseDownload accepts it
+	Snapshot *SnapshotRef `json:"snapshot,omitempty"`
+	URL      string       `json:"url,omitempty"` // fetch: the address, as ParseDownloadURL accepts it
 	// Checksum is the file's expected checksum for fetch, copy and upload: "sha256:…", for fetch also "sha512:…". Empty:
 	// unknown.
 	Checksum string `json:"checksum,omitempty"`
@@ -61,9 +61,9 @@ type VolumeParams struct {
 	LeftBy JobID `json:"leftBy,omitempty"`
 }
 
-// VolumeInUse names the users of a volume, by the VMs' specs and the image library. The zero value means that nothing
+// VolumeUsers names the users of a volume, by the VMs' specs and the image library. The zero value means that nothing
 // uses the volume.
-type VolumeInUse struct {
+type VolumeUsers struct {
 	Disk      string `json:"disk,omitempty"`      // name of the VM that has the volume as a disk
 	Drive     string `json:"drive,omitempty"`     // name of the VM that has the volume in a drive
 	CreatedVM string `json:"making,omitempty"`    // name of the VM that is being created from the volume
@@ -98,7 +98,7 @@ func CheckNewVolume(c *Checks, field, name string) {
 		c.Add(field, "A volume name has letters, digits and . _ -, at most 200 characters, and begins with a letter or digit.")
 	case strings.HasSuffix(name, PartialSuffix):
 		c.Add(field, "Names that end in %s are reserved for incomplete volumes. Choose another.", PartialSuffix)
-	case IsOwnDisk(name):
+	case IsVMDiskName(name):
 		c.Add(field, "Names with this ending are reserved for disks of VMs. Choose another.")
 	}
 }
@@ -122,8 +122,8 @@ type VolumeUse struct {
 	Busy   string // name of the running VM that has the volume as a disk
 }
 
-// Held is VolumeInUse under another name, so that VolumeUse can embed it.
-type Held = VolumeInUse
+// Held is VolumeUsers under another name, so that VolumeUse can embed it.
+type Held = VolumeUsers
 
 // Actions on volumes.
 const (
@@ -305,7 +305,7 @@ func whyPublishedImage(image string) string {
 }
 
 // JobError returns an error if a host must not run the job on a volume with these users; nil: the job may run.
-func (h VolumeInUse) JobError(kind JobKind) error {
+func (h VolumeUsers) JobError(kind JobKind) error {
 	act := map[JobKind]Action{VolumeGrow: ActGrow, VolumeWipe: ActWipe, VolumeDelete: ActDelete}[kind]
 	if act == "" {
 		return nil

@@ -84,13 +84,13 @@ func TestVolumeActionsRefusedWithReason(t *testing.T) {
 
 func TestVolumeInUseRefusesDestructiveJobs(t *testing.T) {
 	t.Parallel()
-	for kind, held := range map[fleet.JobKind]fleet.VolumeInUse{
+	for kind, held := range map[fleet.JobKind]fleet.VolumeUsers{
 		fleet.VolumeDelete: {Disk: "web"}, fleet.VolumeWipe: {Drive: "web"}, fleet.VolumeGrow: {Published: true},
 	} {
 		if err := held.JobError(kind); fleet.CodeOf(err) != fleet.Conflict {
 			t.Errorf("%s of a volume with %+v: %v", kind, held, err)
 		}
-		if err := (fleet.VolumeInUse{}).JobError(kind); err != nil {
+		if err := (fleet.VolumeUsers{}).JobError(kind); err != nil {
 			t.Errorf("%s of an unused volume: %v", kind, err)
 		}
 		if err := held.JobError(fleet.VolumeClone); err != nil {

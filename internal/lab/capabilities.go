@@ -23,15 +23,15 @@ func CacheDir() string {
 }
 
 func loadCapabilities(hostDir string) {
-	copyChanged(filepath.Join(CacheDir(), "capabilities"), filepath.Join(hostDir, "cache/qemu/capabilities"))
+	copyChangedFiles(filepath.Join(CacheDir(), "capabilities"), filepath.Join(hostDir, "cache/qemu/capabilities"))
 }
 
 func saveCapabilities(hostDir string) {
-	copyChanged(filepath.Join(hostDir, "cache/qemu/capabilities"), filepath.Join(CacheDir(), "capabilities"))
+	copyChangedFiles(filepath.Join(hostDir, "cache/qemu/capabilities"), filepath.Join(CacheDir(), "capabilities"))
 }
 
-// copyChanged copies the XML files in from that are missing in to or have other content there.
-func copyChanged(from, to string) {
+// copyChangedFiles copies the XML files in from that are missing in to or have other content there.
+func copyChangedFiles(from, to string) {
 	files, _ := filepath.Glob(filepath.Join(from, "*.xml"))
 	for _, file := range files {
 		text, err := os.ReadFile(file)

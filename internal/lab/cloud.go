@@ -63,7 +63,7 @@ func cloudImage(ctx context.Context, cacheDir string) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(work)
-	if err := buildCloud(ctx, work); err != nil {
+	if err := buildCloudImage(ctx, work); err != nil {
 		return "", err
 	}
 	return disk, os.Rename(filepath.Join(work, "out"), dir)
@@ -84,15 +84,15 @@ func cloudImageCacheKey() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:12], err
 }
 
-// buildCloud builds the image in work/out.
-func buildCloud(ctx context.Context, work string) error {
+// buildCloudImage builds the image in work/out.
+func buildCloudImage(ctx context.Context, work string) error {
 	out, grub, scripts := filepath.Join(work, "out"), filepath.Join(work, "grub"), filepath.Join(work, "scripts")
 	for _, dir := range []string{out, grub, filepath.Join(work, "packages"), scripts} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err
 		}
 	}
-	if err := unpackNamed(ctx, filepath.Join(work, "packages"), grub, grubPackages); err != nil {
+	if err := unpackNamedPackages(ctx, filepath.Join(work, "packages"), grub, grubPackages); err != nil {
 		return err
 	}
 	files, err := fs.Sub(cloudFiles, "cloud")
@@ -111,8 +111,8 @@ func buildCloud(ctx context.Context, work string) error {
 	return nil
 }
 
-// unpackNamed downloads packages into a directory and unpacks them below root.
-func unpackNamed(ctx context.Context, downloads, root string, names []string) error {
+// unpackNamedPackages downloads packages into a directory and unpacks them below root.
+func unpackNamedPackages(ctx context.Context, downloads, root string, names []string) error {
 	download := func() error {
 		cmd := exec.CommandContext(ctx, programPath("apt-get"), append([]string{"-q", "-o", "APT::Sandbox::User=root", "download"}, names...)...)
 		cmd.Dir, cmd.Env = downloads, commandEnvironment([]string{"LC_ALL=C"})

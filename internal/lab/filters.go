@@ -16,8 +16,8 @@ import (
 // in iptables, or "libvirt-I-vnet3" and "I-vnet3-arp-ip" in ebtables.
 var nicName = regexp.MustCompile(`^(?:(?:libvirt-)?[A-Z]{1,2}-)?(vnet[0-9]+)(?:-.*)?$`)
 
-// isOrphanedName reports whether word is the name of a NIC that does not exist, or of such a NIC's filter chain.
-func isOrphanedName(word string) bool {
+// isOrphanedNICName reports whether word is the name of a NIC that does not exist, or of such a NIC's filter chain.
+func isOrphanedNICName(word string) bool {
 	m := nicName.FindStringSubmatch(word)
 	return m != nil && !fileExists("/sys/class/net/"+m[1])
 }
@@ -25,7 +25,7 @@ func isOrphanedName(word string) bool {
 // isOrphaned reports whether a rule or chain was created by libvirt for a NIC that no longer exists.
 func (r firewallRule) isOrphaned() bool {
 	chain, isRule := r.chain()
-	return isOrphanedName(chain) || isRule && (isOrphanedName(r.target()) || isLibvirtChain(chain) && slices.ContainsFunc(strings.Fields(r.line), isOrphanedName))
+	return isOrphanedNICName(chain) || isRule && (isOrphanedNICName(r.target()) || isLibvirtChain(chain) && slices.ContainsFunc(strings.Fields(r.line), isOrphanedNICName))
 }
 
 // removeOrphanedFilters removes network filter rules of NICs whose guests ended together with their libvirtd. NIC names

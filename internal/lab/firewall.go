@@ -110,15 +110,15 @@ func isLibvirtChain(chain string) bool {
 	return strings.HasPrefix(chain, "LIBVIRT_") || slices.Contains([]string{"libvirt-in", "libvirt-out", "libvirt-in-post", "libvirt-host-in"}, chain)
 }
 
-// Files in slotDir that record the machine's state before its first lab host, for restoreMachine.
+// Files in slotDir that record the machine's state before its first lab host, for restoreNetworkState.
 const (
 	forwardingPath = "/proc/sys/net/ipv4/ip_forward"
 	wasForwarding  = slotDir + "/was-forwarding"
 	hadNoChains    = slotDir + "/had-no-chains"
 )
 
-// recordMachine records the state that libvirt's networks change permanently: IPv4 forwarding and firewall chains.
-func recordMachine(log *slog.Logger) error {
+// recordNetworkState records the state that libvirt's networks change permanently: IPv4 forwarding and firewall chains.
+func recordNetworkState(log *slog.Logger) error {
 	if forwarding, err := os.ReadFile(forwardingPath); err == nil && !fileExists(wasForwarding) {
 		if err := os.WriteFile(wasForwarding, forwarding, 0o600); err != nil {
 			return err
@@ -132,9 +132,9 @@ func recordMachine(log *slog.Logger) error {
 	return os.WriteFile(hadNoChains, nil, 0o600)
 }
 
-// restoreMachine restores the state that recordMachine has recorded. It is called after the last host has ended. If the
+// restoreNetworkState restores the state that recordNetworkState has recorded. It is called after the last host has ended. If the
 // chains contain rules again, the machine's own libvirtd uses them, and chains and forwarding stay.
-func restoreMachine(log *slog.Logger) error {
+func restoreNetworkState(log *slog.Logger) error {
 	if !fileExists(hadNoChains) {
 		return nil
 	}

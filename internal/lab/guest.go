@@ -74,7 +74,7 @@ func guestImage(ctx context.Context, cacheDir string) (GuestFiles, error) {
 		return GuestFiles{}, err
 	}
 	defer os.RemoveAll(work)
-	if err := buildGuest(ctx, work); err != nil {
+	if err := buildGuestImages(ctx, work); err != nil {
 		return GuestFiles{}, err
 	}
 	return files, os.Rename(filepath.Join(work, "out"), dir)
@@ -100,8 +100,8 @@ func guestImageCacheKey() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:12], err
 }
 
-// buildGuest builds the images in work/out.
-func buildGuest(ctx context.Context, work string) error {
+// buildGuestImages builds the images in work/out.
+func buildGuestImages(ctx context.Context, work string) error {
 	root, out, iso := filepath.Join(work, "root"), filepath.Join(work, "out"), filepath.Join(work, "iso")
 	for _, dir := range []string{root, out, iso} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -174,7 +174,7 @@ func (h *Host) stopAll(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("process %d did not exit after SIGKILL", h.supervisor.Process.Pid))
 		}
 		if h.opts.Switch != nil {
-			errs = append(errs, h.waitUnplugged(5*time.Second))
+			errs = append(errs, h.waitForNICRemoval(5*time.Second))
 		}
 		saveCapabilities(h.opts.Dir)
 	}

@@ -114,7 +114,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(strings.TrimSpace(string(namespace)), err)
 		select {}
 	}
-	release, err := tier.GuestSlot()
+	release, err := tier.AcquireGuestSlot()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

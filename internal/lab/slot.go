@@ -77,7 +77,7 @@ func takeSlot(ctx context.Context, first int, dir string, log *slog.Logger) (*sl
 		return nil, err
 	}
 	if countHosts() == 0 {
-		if err := recordMachine(log); err != nil {
+		if err := recordNetworkState(log); err != nil {
 			return nil, err
 		}
 	}
@@ -127,12 +127,12 @@ func (s *slot) release(dir string, log *slog.Logger) error {
 	}
 	defer lock.Close()
 	defer s.file.Close()
-	err = errors.Join(s.removeRemains(append(remainingNetworks(dir), s.bridge()), log), removeOrphanedFilters(log))
+	err = errors.Join(s.removeRemains(append(remainingBridges(dir), s.bridge()), log), removeOrphanedFilters(log))
 	if rerr := os.Remove(s.path()); err == nil {
 		err = rerr
 	}
 	if countHosts() == 0 {
-		err = errors.Join(err, restoreMachine(log), os.RemoveAll(slotDir))
+		err = errors.Join(err, restoreNetworkState(log), os.RemoveAll(slotDir))
 	}
 	return err
 }

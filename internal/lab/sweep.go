@@ -35,8 +35,8 @@ func (s *slot) removeRemains(bridges []string, log *slog.Logger) error {
 	return errors.Join(append(errs, removeRules(mine), removeCgroups(s.cgroup()))...)
 }
 
-// remainingNetworks returns the bridges of networks that were active when the libvirtd of the host in dir ended.
-func remainingNetworks(dir string) (bridges []string) {
+// remainingBridges returns the bridges of networks that were active when the libvirtd of the host in dir ended.
+func remainingBridges(dir string) (bridges []string) {
 	files, _ := filepath.Glob(filepath.Join(dir, "run/network/*.xml")) // Glob finds no files if the directory is missing
 	for _, file := range files {
 		var status struct {
@@ -75,7 +75,7 @@ func removeCgroups(name string) error {
 		}
 		branch := filepath.Join(f[1], name)
 		deadline := time.Now().Add(3 * time.Second)
-		for removeTree(branch) != nil {
+		for removeCgroupTree(branch) != nil {
 			if time.Now().After(deadline) {
 				return fmt.Errorf("the cgroup %s is still in use", branch)
 			}
@@ -85,8 +85,8 @@ func removeCgroups(name string) error {
 	return nil
 }
 
-// removeTree removes a cgroup and its descendants, deepest first. It is no error if the cgroup is missing.
-func removeTree(branch string) error {
+// removeCgroupTree removes a cgroup and its descendants, deepest first. It is no error if the cgroup is missing.
+func removeCgroupTree(branch string) error {
 	var dirs []string
 	err := filepath.WalkDir(branch, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -115,8 +115,8 @@ func (h *Host) connectToSwitch(ctx context.Context) error {
 	return nil
 }
 
-// waitUnplugged waits until the host's network devices have disappeared, shortly after the end of the host's namespace.
-func (h *Host) waitUnplugged(within time.Duration) error {
+// waitForNICRemoval waits until the host's network devices have disappeared, shortly after the end of the host's namespace.
+func (h *Host) waitForNICRemoval(within time.Duration) error {
 	for until := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
 		left := ""
 		for _, c := range "ab" {

@@ -166,7 +166,7 @@ func (a *agent) runJob(ctx context.Context, w wire.Work) {
 
 // scheduleReport schedules a report that follows soon. Several calls cause one report.
 func (a *agent) scheduleReport(ctx context.Context, full bool) {
-	a.requestFull(full)
+	a.requestFullReport(full)
 	a.flagsMu.Lock()
 	defer a.flagsMu.Unlock()
 	if a.scheduled {
@@ -189,7 +189,7 @@ func (a *agent) report(ctx context.Context, periodic bool) error {
 	defer a.reportMu.Unlock()
 	out := wire.Report{Seq: a.seq.Add(1), StateAgeMs: 1}
 	known := a.sentDigest
-	if a.consumeFull() {
+	if a.takeFullReportRequest() {
 		known = ""
 	}
 	var fresh int64
@@ -200,7 +200,7 @@ func (a *agent) report(ctx context.Context, periodic bool) error {
 	began := time.Now()
 	answer, err := a.client.Report(ctx, out)
 	if err != nil {
-		a.requestFull(out.State != nil)
+		a.requestFullReport(out.State != nil)
 		a.countFailure(ctx, "report", err)
 		return err
 	}
@@ -221,7 +221,7 @@ func (a *agent) report(ctx context.Context, periodic bool) error {
 	return nil
 }
 
-func (a *agent) requestFull(full bool) {
+func (a *agent) requestFullReport(full bool) {
 	if full {
 		a.flagsMu.Lock()
 		a.full = true
@@ -229,7 +229,7 @@ func (a *agent) requestFull(full bool) {
 	}
 }
 
-func (a *agent) consumeFull() (full bool) {
+func (a *agent) takeFullReportRequest() (full bool) {
 	a.flagsMu.Lock()
 	defer a.flagsMu.Unlock()
 	full, a.full = a.full, false
@@ -239,7 +239,7 @@ func (a *agent) consumeFull() (full bool) {
 // countFailure counts a failure, unless the failure comes from the end of the run.
 func (a *agent) countFailure(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
-		a.run.fault(what, err)
+		a.run.addFailure(what, err)
 	}
 }
 

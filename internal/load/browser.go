@@ -118,8 +118,8 @@ func (b *browser) get(ctx context.Context, path, part string, to io.Writer) (tim
 	return time.Since(began), err
 }
 
-// page returns the decompressed text of a page.
-func (b *browser) page(ctx context.Context, path string) (string, error) {
+// getPageText returns the decompressed text of a page.
+func (b *browser) getPageText(ctx context.Context, path string) (string, error) {
 	var packed strings.Builder
 	if _, err := b.get(ctx, path, "", &packed); err != nil {
 		return "", err
@@ -183,10 +183,10 @@ func (b *browser) browse(ctx context.Context, pageKinds []pageKind) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			b.run.fault(s.kind, err)
+			b.run.addFailure(s.kind, err)
 		default:
 			b.run.opened.add(took)
-			b.run.page(s.kind).add(took)
+			b.run.pageHistogram(s.kind).add(took)
 		}
 		pause(ctx, b.run.o.Pause/2+rand.N(b.run.o.Pause))
 	}

@@ -78,7 +78,7 @@ type counts struct {
 	pages     sync.Map  // kind of page -> *histogram
 }
 
-func (c *counts) page(kind string) *histogram {
+func (c *counts) pageHistogram(kind string) *histogram {
 	h, ok := c.pages.Load(kind)
 	if !ok {
 		h, _ = c.pages.LoadOrStore(kind, new(histogram))
@@ -94,7 +94,7 @@ type failureCounts struct {
 	texts map[string]string
 }
 
-func (f *failureCounts) fault(what string, err error) {
+func (f *failureCounts) addFailure(what string, err error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	if f.kinds == nil {

@@ -2,4 +2,4 @@
 
 package load
 
-func enoughFiles(int) error { return nil }
+func checkOpenFileLimit(int) error { return nil }

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// enoughFiles returns an error if the limit of open files is too low for the wanted number of connections. Go has
+// checkOpenFileLimit returns an error if the limit of open files is too low for the wanted number of connections. Go has
 // already raised the soft limit to the hard limit.
-func enoughFiles(want int) error {
+func checkOpenFileLimit(want int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return fmt.Errorf("read the limit of open files: %w", err)

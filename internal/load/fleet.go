@@ -30,15 +30,15 @@ type createdObjects struct {
 	vms     bool
 }
 
-// settleLimit returns the time limit for all VMs to be started, or to be deleted.
-func (r *loadRun) settleLimit() time.Duration {
+// startOrDeleteTimeout returns the time limit for all VMs to be started, or to be deleted.
+func (r *loadRun) startOrDeleteTimeout() time.Duration {
 	return 2*time.Minute + time.Duration(r.o.VMs)*50*time.Millisecond
 }
 
 // createFleet creates the fleet, or uses the hosts that have joined before the run.
 func (r *loadRun) createFleet(ctx, life context.Context) error {
 	if len(r.o.Joined) > 0 {
-		return r.serveJoined(ctx, life)
+		return r.serveJoinedHosts(ctx, life)
 	}
 	began := time.Now()
 	if err := r.joinHosts(ctx, life); err != nil {
@@ -55,9 +55,9 @@ func (r *loadRun) createFleet(ctx, life context.Context) error {
 	if err := r.createVMs(ctx); err != nil {
 		return fmt.Errorf("create VMs: %w", err)
 	}
-	err := poll(ctx, "the start of the VMs", r.settleLimit(), func() (bool, error) { return r.runningVMs() >= r.o.VMs, nil })
+	err := poll(ctx, "the start of the VMs", r.startOrDeleteTimeout(), func() (bool, error) { return r.runningVMs() >= r.o.VMs, nil })
 	if err != nil {
-		return fmt.Errorf("%w: %d of %d VMs run; %s", err, r.runningVMs(), r.o.VMs, r.firstFault())
+		return fmt.Errorf("%w: %d of %d VMs run; %s", err, r.runningVMs(), r.o.VMs, r.anyFailureText())
 	}
 	r.progress("%d VMs are created and run after %s", r.o.VMs, elapsedSince(began))
 	return nil
@@ -66,7 +66,7 @@ func (r *loadRun) createFleet(ctx, life context.Context) error {
 // joinHosts joins the hosts with join tokens. All hosts share one generated key, because the portal does not require
 // different keys.
 func (r *loadRun) joinHosts(ctx, life context.Context) error {
-	key, request, err := newKey()
+	key, request, err := newKeyAndCSR()
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (r *loadRun) agentURL(token fleet.JoinToken) string {
 	return r.o.Agents
 }
 
-func newKey() (*ecdsa.PrivateKey, string, error) {
+func newKeyAndCSR() (*ecdsa.PrivateKey, string, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, "", err
@@ -163,7 +163,7 @@ func (r *loadRun) createPools(ctx context.Context) error {
 		}
 	}
 	defer func() { r.progress("%d pools are on all hosts after %s", r.o.Pools, elapsedSince(began)) }()
-	return poll(ctx, "the start of the pools", r.settleLimit(), func() (bool, error) {
+	return poll(ctx, "the start of the pools", r.startOrDeleteTimeout(), func() (bool, error) {
 		for _, id := range r.created.pools {
 			p, err := r.api.Pool(ctx, id)
 			if err != nil || p.Health.Healthy < r.o.Hosts {
@@ -186,7 +186,7 @@ func (r *loadRun) createVMs(ctx context.Context) error {
 	}
 	return forEach(ctx, r.o.VMs, apiConcurrency, func(ctx context.Context, i int) error {
 		in := client.NewVM{
-			ProjectID: project.ID, Name: fmt.Sprintf("%s-%06d", r.name, i+1), HostID: r.created.hosts[i%len(r.created.hosts)], Labels: labelsOf(i), Start: true,
+			ProjectID: project.ID, Name: fmt.Sprintf("%s-%06d", r.name, i+1), HostID: r.created.hosts[i%len(r.created.hosts)], Labels: labelsOfVM(i), Start: true,
 			Spec: fleet.VMSpec{CPUs: 1 + i%8, MemoryMiB: 512 * (1 + i%16), NICs: []fleet.NIC{{Network: "default"}}},
 		}
 		if len(r.created.pools) > 0 {
@@ -202,19 +202,19 @@ func (r *loadRun) createVMs(ctx context.Context) error {
 	})
 }
 
-func labelsOf(i int) map[string]string {
+func labelsOfVM(i int) map[string]string {
 	return map[string]string{"env": []string{"prod", "stage", "test"}[i%3], "tier": fmt.Sprintf("t%d", i%7)}
 }
 
-// serveJoined serves hosts that have joined before the run.
-func (r *loadRun) serveJoined(ctx, life context.Context) error {
+// serveJoinedHosts serves hosts that have joined before the run.
+func (r *loadRun) serveJoinedHosts(ctx, life context.Context) error {
 	began := time.Now()
 	for _, h := range r.o.Joined {
 		if _, err := r.newAgent(h); err != nil {
 			return err
 		}
 	}
-	if err := r.loadVMs(ctx); err != nil {
+	if err := r.readHostVMs(ctx); err != nil {
 		return err
 	}
 	r.progress("the VMs of %d hosts are read from the portal after %s", len(r.agents), elapsedSince(began))
@@ -223,8 +223,8 @@ func (r *loadRun) serveJoined(ctx, life context.Context) error {
 	return err
 }
 
-// loadVMs reads the hosts' VMs from the portal.
-func (r *loadRun) loadVMs(ctx context.Context) error {
+// readHostVMs reads the hosts' VMs from the portal.
+func (r *loadRun) readHostVMs(ctx context.Context) error {
 	for q := (fleet.Query{Limit: 500}); ; {
 		page, err := r.api.VMs(ctx, q)
 		if err != nil {
@@ -279,7 +279,7 @@ func (r *loadRun) cleanUp(ctx context.Context, end func()) error {
 		_, err := r.api.DeletePool(ctx, id)
 		note("a pool", ignoreNotFound(err))
 	}
-	note("a pool", poll(ctx, "the end of the pools", r.settleLimit(), func() (bool, error) {
+	note("a pool", poll(ctx, "the end of the pools", r.startOrDeleteTimeout(), func() (bool, error) {
 		for _, id := range m.pools {
 			if _, err := r.api.Pool(ctx, id); client.StatusOf(err) != http.StatusNotFound {
 				return false, err
@@ -320,7 +320,7 @@ func (r *loadRun) deleteVMs(ctx context.Context, m createdObjects) error {
 			break
 		}
 	}
-	return poll(ctx, "the end of the VMs", r.settleLimit(), func() (bool, error) {
+	return poll(ctx, "the end of the VMs", r.startOrDeleteTimeout(), func() (bool, error) {
 		page, err := r.api.VMs(ctx, fleet.Query{Project: m.project, Limit: 1})
 		return err == nil && len(page.Items) == 0, err
 	})

@@ -43,15 +43,15 @@ func newHost(name string) *host {
 func (h *host) addVM(vm fleet.VM) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	g := h.guestOf(vm)
+	g := h.ensureGuest(vm)
 	if vm.Status != nil {
 		g.report.Status = *vm.Status
 	}
 	g.report.Generation = max(vm.ObservedGeneration, 1)
 }
 
-// guestOf returns the VM's guest. If it is missing, guestOf creates a stopped guest.
-func (h *host) guestOf(vm fleet.VM) *guest {
+// ensureGuest returns the VM's guest. If it is missing, ensureGuest creates a stopped guest.
+func (h *host) ensureGuest(vm fleet.VM) *guest {
 	h.digest = ""
 	g, ok := h.vms[vm.ID]
 	if !ok {
@@ -81,7 +81,7 @@ func (h *host) runJob(w wire.Work) wire.Finish {
 		h.order = slices.DeleteFunc(h.order, func(id fleet.VMID) bool { return id == w.VM.ID })
 		out.VM = &fleet.VMStatus{Power: fleet.Absent}
 	default:
-		g := h.guestOf(*w.VM)
+		g := h.ensureGuest(*w.VM)
 		g.apply(w)
 		status := g.report.Status
 		out.VM = &status
@@ -134,9 +134,9 @@ func randomAddress() string {
 	return fmt.Sprintf("10.%d.%d.%d", rand.IntN(256), rand.IntN(256), 1+rand.IntN(254))
 }
 
-// changeAddress gives a running guest another IP address, as a DHCP server would; the spec does not change. It returns
+// changeGuestAddress gives a running guest another IP address, as a DHCP server would; the spec does not change. It returns
 // false if no running guest has a NIC.
-func (h *host) changeAddress() bool {
+func (h *host) changeGuestAddress() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.order) == 0 {

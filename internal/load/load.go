@@ -100,7 +100,7 @@ func Run(ctx context.Context, o Options) (out Figures, err error) {
 	case min(o.VMs, o.Pools, o.Tabs, o.People) < 0 || !(o.Change >= 0) || min(o.Pause, o.For) < 0:
 		return out, errors.New("a load run takes no negative numbers or durations")
 	}
-	if err := enoughFiles(2*max(o.Hosts, len(o.Joined)) + 2*o.Tabs + 2*o.People + 200); err != nil {
+	if err := checkOpenFileLimit(2*max(o.Hosts, len(o.Joined)) + 2*o.Tabs + 2*o.People + 200); err != nil {
 		return out, err
 	}
 	r := &loadRun{o: o, name: "load-" + strings.ToLower(rand.Text()[:6]), byHost: map[fleet.HostID]*agent{}}

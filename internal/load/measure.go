@@ -13,29 +13,29 @@ import (
 
 // Figures are the results of a run during the time of the measurement.
 type Figures struct {
-	Seconds     float64           `json:"seconds"`
-	Hosts       int               `json:"hosts"`
-	VMs         int               `json:"vms"` // number of running VMs
-	Tabs        int               `json:"tabs"`
-	Beats       Timing            `json:"beats"` // heartbeats without changes
-	FullReports Timing            `json:"fullReports"`
-	Claims      int64             `json:"claims"` // answered claims, with or without jobs
-	Jobs        Timing            `json:"jobs"`   // finished jobs
-	Changed     int64             `json:"changed"`
-	Sent        int64             `json:"told"` // changes that the portal accepted
-	Resends     int64             `json:"resends"`
-	Sessions    int64             `json:"sessions"` // number of sessions that agents had to open again
-	Pages       Timing            `json:"pages"`
-	PagesOf     map[string]Timing `json:"pagesOf"`
-	Refreshes   Timing            `json:"refreshes"` // refreshes of the tabs' live parts
-	Follows     Timing            `json:"follows"`   // time from an event to the refresh that shows it
-	Portal      *ProcessUsage     `json:"portal,omitempty"`
-	Postgres    *ProcessUsage     `json:"postgres,omitempty"`
-	Load        *ProcessUsage     `json:"load,omitempty"` // this program itself
-	Errors      int64             `json:"errors"`
-	Faults      map[string]Fault  `json:"faults,omitempty"`
-	Sampled     int               `json:"sampled"` // number of VMs compared with the API at the end
-	Wrong       int               `json:"wrong"`   // number of VMs whose address in the API differs from the host's last report
+	Seconds     float64                      `json:"seconds"`
+	Hosts       int                          `json:"hosts"`
+	VMs         int                          `json:"vms"` // number of running VMs
+	Tabs        int                          `json:"tabs"`
+	Beats       Timing                       `json:"beats"` // heartbeats without changes
+	FullReports Timing                       `json:"fullReports"`
+	Claims      int64                        `json:"claims"` // answered claims, with or without jobs
+	Jobs        Timing                       `json:"jobs"`   // finished jobs
+	Changed     int64                        `json:"changed"`
+	Sent        int64                        `json:"told"` // changes that the portal accepted
+	Resends     int64                        `json:"resends"`
+	Sessions    int64                        `json:"sessions"` // number of sessions that agents had to open again
+	Pages       Timing                       `json:"pages"`
+	PagesOf     map[string]Timing            `json:"pagesOf"`
+	Refreshes   Timing                       `json:"refreshes"` // refreshes of the tabs' live parts
+	Follows     Timing                       `json:"follows"`   // time from an event to the refresh that shows it
+	Portal      *ProcessUsage                `json:"portal,omitempty"`
+	Postgres    *ProcessUsage                `json:"postgres,omitempty"`
+	Load        *ProcessUsage                `json:"load,omitempty"` // this program itself
+	Errors      int64                        `json:"errors"`
+	Faults      map[string]OperationFailures `json:"faults,omitempty"`
+	Sampled     int                          `json:"sampled"` // number of VMs compared with the API at the end
+	Wrong       int                          `json:"wrong"`   // number of VMs whose address in the API differs from the host's last report
 }
 
 // Timing is the number of operations, their rate and their durations in milliseconds, accurate to 9 %.
@@ -47,8 +47,8 @@ type Timing struct {
 	P100 float64 `json:"max"`
 }
 
-// Fault is the number of failures of one operation, and the first error text.
-type Fault struct {
+// OperationFailures is the number of failures of one operation, and the first error text.
+type OperationFailures struct {
 	N    int64  `json:"n"`
 	Said string `json:"said"`
 }
@@ -99,15 +99,15 @@ func (r *loadRun) figuresBetween(a, b counterSnapshot) Figures {
 	}
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	f.Errors, f.Faults = r.all, map[string]Fault{}
+	f.Errors, f.Faults = r.all, map[string]OperationFailures{}
 	for kind, n := range r.kinds {
-		f.Faults[kind] = Fault{n, r.texts[kind]}
+		f.Faults[kind] = OperationFailures{n, r.texts[kind]}
 	}
 	return f
 }
 
-// firstFault returns the operation and the error text of one of the failures.
-func (r *loadRun) firstFault() string {
+// anyFailureText returns the operation and the error text of one of the failures.
+func (r *loadRun) anyFailureText() string {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	for kind, text := range r.texts {
@@ -120,7 +120,7 @@ func (r *loadRun) firstFault() string {
 func (r *loadRun) measure(ctx context.Context) (Figures, error) {
 	active, stop := context.WithCancel(ctx)
 	defer stop()
-	if err := r.startPeople(ctx, active); err != nil {
+	if err := r.startSimulatedUsers(ctx, active); err != nil {
 		return Figures{}, fmt.Errorf("sign the simulated users in: %w", err)
 	}
 	r.parked.Go(func() { r.changeVMs(active) })
@@ -143,11 +143,11 @@ func (r *loadRun) measure(ctx context.Context) (Figures, error) {
 	if ctx.Err() != nil {
 		return f, ctx.Err()
 	}
-	return f, r.compare(ctx, &f)
+	return f, r.compareAddresses(ctx, &f)
 }
 
-// startPeople signs the simulated users in: some open pages, the others have tabs open.
-func (r *loadRun) startPeople(ctx, active context.Context) error {
+// startSimulatedUsers signs the simulated users in: some open pages, the others have tabs open.
+func (r *loadRun) startSimulatedUsers(ctx, active context.Context) error {
 	var pools []fleet.PoolID
 	page, err := r.api.Pools(ctx, fleet.Query{Limit: 20})
 	if err != nil {
@@ -181,7 +181,7 @@ func (r *loadRun) startPeople(ctx, active context.Context) error {
 	}
 	if r.o.Tabs > 0 {
 		if err := poll(ctx, "the tabs' streams", requestTimeout, func() (bool, error) { return r.streams.Load() >= int64(r.o.Tabs), nil }); err != nil {
-			return fmt.Errorf("%w: %s", err, r.firstFault())
+			return fmt.Errorf("%w: %s", err, r.anyFailureText())
 		}
 	}
 	if r.o.People+r.o.Tabs > 0 {
@@ -205,7 +205,7 @@ func (r *loadRun) changeVMs(ctx context.Context) {
 		case <-tick.C:
 		}
 		for due += r.o.Change * step.Seconds(); due >= 1; due-- {
-			if a := r.anyAgent(); a.host.changeAddress() {
+			if a := r.anyAgent(); a.host.changeGuestAddress() {
 				r.changed.Add(1)
 				a.scheduleReport(ctx, false)
 			}
@@ -216,9 +216,9 @@ func (r *loadRun) changeVMs(ctx context.Context) {
 // sample is the number of VMs that compare checks.
 const sample = 50
 
-// compare counts the sampled VMs whose first IP address in the API differs from the address on their host. A portal
+// compareAddresses counts the sampled VMs whose first IP address in the API differs from the address on their host. A portal
 // that is fast because it loses reports must not pass.
-func (r *loadRun) compare(ctx context.Context, f *Figures) error {
+func (r *loadRun) compareAddresses(ctx context.Context, f *Figures) error {
 	if f.VMs == 0 {
 		return nil
 	}

@@ -36,8 +36,8 @@ func ProcessTree(pid int) Processes {
 	}
 }
 
-// PostgresOf returns the process ID of the postmaster that a portal has started, or 0.
-func PostgresOf(portal int) int {
+// PostgresPID returns the process ID of the postmaster that a portal has started, or 0.
+func PostgresPID(portal int) int {
 	for _, pid := range ProcessTree(portal)() {
 		if s, ok := readProcStat(fmt.Sprintf("/proc/%d/stat", pid)); ok && pid != portal && strings.HasPrefix(s.name, "postgres") {
 			return pid

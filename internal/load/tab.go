@@ -50,7 +50,7 @@ var (
 
 // open loads the page and follows it in the background until ctx ends.
 func (t *tab) open(ctx context.Context, path string) error {
-	text, err := t.page(ctx, path)
+	text, err := t.getPageText(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (t *tab) open(ctx context.Context, path string) error {
 			}
 		}
 	}
-	t.run.parked.Go(func() { t.follow(ctx, "/events?"+url.Values{"key": keys}.Encode()) })
+	t.run.parked.Go(func() { t.followEventStream(ctx, "/events?"+url.Values{"key": keys}.Encode()) })
 	t.run.parked.Go(func() { t.refresh(ctx) })
 	return nil
 }
@@ -94,17 +94,17 @@ func liveParts(text string, now time.Time) []*livePart {
 	return out
 }
 
-// follow reads the event stream, and reopens the stream when it ends.
-func (t *tab) follow(ctx context.Context, path string) {
+// followEventStream reads the event stream, and reopens the stream when it ends.
+func (t *tab) followEventStream(ctx context.Context, path string) {
 	for ctx.Err() == nil {
-		if err := t.stream(ctx, path); err != nil && ctx.Err() == nil {
-			t.run.fault("stream", err)
+		if err := t.readEventStream(ctx, path); err != nil && ctx.Err() == nil {
+			t.run.addFailure("stream", err)
 		}
 		pause(ctx, streamRetry/2+rand.N(streamRetry))
 	}
 }
 
-func (t *tab) stream(ctx context.Context, path string) error {
+func (t *tab) readEventStream(ctx context.Context, path string) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	silence := time.AfterFunc(idleLimit, end)
@@ -205,7 +205,7 @@ func (t *tab) refresh(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			t.run.fault("refresh", err)
+			t.run.addFailure("refresh", err)
 		default:
 			t.run.refreshes.add(took)
 			if !poked.IsZero() {

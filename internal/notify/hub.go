@@ -39,12 +39,12 @@ const defaultMaxKeys = 256
 
 // Subscribe subscribes to keys; "vm:*" matches all keys that start with "vm:". Close it when done.
 func (h *Hub) Subscribe(keys ...string) *Subscription {
-	return h.SubscribeUpTo(defaultMaxKeys, keys...)
+	return h.SubscribeWithLimit(defaultMaxKeys, keys...)
 }
 
-// SubscribeUpTo is Subscribe for subscribers that read many rows after a ResyncKey: a Subscription stores up to limit
+// SubscribeWithLimit is Subscribe for subscribers that read many rows after a ResyncKey: a Subscription stores up to limit
 // keys between two calls of TakeKeys.
-func (h *Hub) SubscribeUpTo(limit int, keys ...string) *Subscription {
+func (h *Hub) SubscribeWithLimit(limit int, keys ...string) *Subscription {
 	s := &Subscription{C: make(chan struct{}, 1), hub: h, keys: keys, limit: limit}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,12 +107,12 @@ func (h *Hub) Wake(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.subs[key] {
-		s.wakeIfSubscribed(key, key)
+		s.wakeUnlessMuted(key, key)
 	}
 	if kind, _, ok := strings.Cut(key, ":"); ok {
 		all := kind + ":*"
 		for s := range h.subs[all] {
-			s.wakeIfSubscribed(key, all)
+			s.wakeUnlessMuted(key, all)
 		}
 	}
 }
@@ -123,14 +123,14 @@ func (h *Hub) WakeAll() {
 	defer h.mu.Unlock()
 	for _, set := range h.subs {
 		for s := range set {
-			s.wakeIfSubscribed(ResyncKey, ResyncKey)
+			s.wakeUnlessMuted(ResyncKey, ResyncKey)
 		}
 	}
 }
 
-// wakeIfSubscribed adds the key, which matches the subscribed pattern. When the limit is reached, ResyncKey replaces
+// wakeUnlessMuted adds the key, which matches the subscribed pattern. When the limit is reached, ResyncKey replaces
 // further keys.
-func (s *Subscription) wakeIfSubscribed(key, pattern string) {
+func (s *Subscription) wakeUnlessMuted(key, pattern string) {
 	s.mu.Lock()
 	if s.mutedKeys[pattern] {
 		s.mu.Unlock()

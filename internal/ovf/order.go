@@ -25,9 +25,9 @@ type placedDisk struct {
 	unit int // AddressOnParent
 }
 
-// inFirmwareOrder returns the disks in the firmware's order: by controller address, then by unit.
+// sortInFirmwareOrder returns the disks in the firmware's order: by controller address, then by unit.
 // Controllers of different types, and disks without an address, keep the descriptor's order.
-func inFirmwareOrder(disks []placedDisk) (out []fleet.ApplianceDisk) {
+func sortInFirmwareOrder(disks []placedDisk) (out []fleet.ApplianceDisk) {
 	var buses []int
 	for _, d := range disks {
 		buses = append(buses, d.on.bus)

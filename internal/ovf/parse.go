@@ -72,7 +72,7 @@ func (p *descriptorParser) addNote(format string, args ...any) {
 }
 
 func (p *descriptorParser) read() error {
-	s, err := p.onlySystem()
+	s, err := p.onlyVirtualSystem()
 	if err != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ func (p *descriptorParser) read() error {
 	return nil
 }
 
-// onlySystem returns the only VM in the descriptor, or an error if there are none or several.
-func (p *descriptorParser) onlySystem() (system, error) {
+// onlyVirtualSystem returns the only VM in the descriptor, or an error if there are none or several.
+func (p *descriptorParser) onlyVirtualSystem() (system, error) {
 	all := p.Systems
 	for _, c := range p.Collections {
 		if len(c.Nested) > 0 {
@@ -248,7 +248,7 @@ func (p *descriptorParser) readHardware(h hardware) error {
 			return err
 		}
 	}
-	p.out.Disks = inFirmwareOrder(p.disks)
+	p.out.Disks = sortInFirmwareOrder(p.disks)
 	p.readFirmware(h)
 	if p.out.CPUs == 0 || p.out.MemoryMiB == 0 {
 		p.addNote("The number of vCPUs or the memory size: the descriptor does not contain it.")

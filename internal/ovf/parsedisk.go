@@ -14,7 +14,7 @@ func (p *descriptorParser) readDisk(i hardwareItem) error {
 	if len(i.Host) != 1 {
 		return invalidError("The descriptor's disk %q has no source, or several.", cleanLine(i.Name))
 	}
-	d, err := p.diskOf(strings.TrimSpace(i.Host[0]))
+	d, err := p.diskByHostResource(strings.TrimSpace(i.Host[0]))
 	if err != nil {
 		return err
 	}
@@ -24,8 +24,8 @@ func (p *descriptorParser) readDisk(i hardwareItem) error {
 	return nil
 }
 
-// diskOf returns the disk that the reference host ("ovf:/disk/ID") names.
-func (p *descriptorParser) diskOf(host string) (out fleet.ApplianceDisk, err error) {
+// diskByHostResource returns the disk that the reference host ("ovf:/disk/ID") names.
+func (p *descriptorParser) diskByHostResource(host string) (out fleet.ApplianceDisk, err error) {
 	host = strings.TrimPrefix(host, "ovf:")
 	kind, id, _ := strings.Cut(strings.TrimPrefix(host, "/"), "/")
 	if kind != "disk" {

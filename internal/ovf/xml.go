@@ -140,7 +140,7 @@ func decodeDescriptor(text []byte) (envelope, error) {
 	if err != nil {
 		return out, err
 	}
-	if err := checkBounds(text); err != nil {
+	if err := checkXMLBounds(text); err != nil {
 		return out, err
 	}
 	if err := decoder(text).Decode(&out); err != nil {
@@ -163,7 +163,7 @@ func decoder(text []byte) *xml.Decoder {
 	return d
 }
 
-func checkBounds(text []byte) error {
+func checkXMLBounds(text []byte) error {
 	d := decoder(text)
 	depth, elements, roots := 0, 0, 0
 	for {

@@ -50,7 +50,7 @@ func (c *cluster) adopt(ctx context.Context) (*postmaster, error) {
 		}
 		return nil, fmt.Errorf("%w; stop it with: kill -INT %d", err, s.pid)
 	}
-	safe, err := s.isSafe(ctx)
+	safe, err := s.isCrashSafe(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the settings of the running PostgreSQL: %w", err)
 	}
@@ -67,7 +67,7 @@ func (s *postmaster) hasSocket() bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-func (s *postmaster) isSafe(ctx context.Context) (safe bool, err error) {
+func (s *postmaster) isCrashSafe(ctx context.Context) (safe bool, err error) {
 	err = queryOnce(ctx, s.socketDir, "postgres", func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, "SELECT current_setting('fsync')::bool AND current_setting('full_page_writes')::bool").Scan(&safe)
 	})

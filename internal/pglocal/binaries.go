@@ -82,7 +82,7 @@ func (s programSearch) candidateDirs() []string {
 	var dirs []string
 	seen := map[string]bool{}
 	for _, dir := range candidates {
-		if filepath.IsAbs(dir) && !seen[dir] && isProgram(filepath.Join(dir, "postgres")) && isProgram(filepath.Join(dir, "initdb")) {
+		if filepath.IsAbs(dir) && !seen[dir] && isExecutableFile(filepath.Join(dir, "postgres")) && isExecutableFile(filepath.Join(dir, "initdb")) {
 			dirs = append(dirs, dir)
 		}
 		seen[dir] = true
@@ -90,7 +90,7 @@ func (s programSearch) candidateDirs() []string {
 	return dirs
 }
 
-func isProgram(path string) bool {
+func isExecutableFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }

@@ -16,7 +16,7 @@ import (
 // initdb creates the cluster in a temporary directory and renames the directory when it is complete. So an incomplete
 // cluster is never started.
 func (c *cluster) initdb(ctx context.Context) error {
-	if err := refuseOtherData(c.data); err != nil {
+	if err := checkDirectoryEmpty(c.data); err != nil {
 		return err
 	}
 	fresh := c.data + ".new"
@@ -43,8 +43,8 @@ func (c *cluster) initdb(ctx context.Context) error {
 	return nil
 }
 
-// refuseOtherData returns an error if the directory is not empty and is not a cluster.
-func refuseOtherData(data string) error {
+// checkDirectoryEmpty returns an error if the directory is not empty and is not a cluster.
+func checkDirectoryEmpty(data string) error {
 	entries, err := os.ReadDir(data)
 	if err != nil && !os.IsNotExist(err) {
 		return err

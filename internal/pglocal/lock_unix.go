@@ -13,13 +13,13 @@ import (
 	"syscall"
 )
 
-// ownedError means that another process owns the directory.
-type ownedError struct {
+// directoryOwnedError means that another process owns the directory.
+type directoryOwnedError struct {
 	dir string
 	pid int // 0: the owner has not written its PID
 }
 
-func (e *ownedError) Error() string {
+func (e *directoryOwnedError) Error() string {
 	by := "another process"
 	if e.pid != 0 {
 		by = fmt.Sprintf("process %d, which is running", e.pid)
@@ -36,7 +36,7 @@ func (c *cluster) lockDirectory(ctx context.Context) (*os.File, error) {
 	err := poll(waitCtx, func() (bool, error) {
 		var err error
 		lock, err = c.tryLockDirectory()
-		if _, owned := errors.AsType[*ownedError](err); owned {
+		if _, owned := errors.AsType[*directoryOwnedError](err); owned {
 			return false, nil
 		}
 		return true, err
@@ -61,7 +61,7 @@ func (c *cluster) tryLockDirectory() (*os.File, error) {
 		text, _ := os.ReadFile(f.Name()) // the owner's PID for the error
 		f.Close()
 		pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-		return nil, &ownedError{c.dir, pid}
+		return nil, &directoryOwnedError{c.dir, pid}
 	case err != nil:
 		f.Close()
 		return nil, fmt.Errorf("lock the data directory: %w", err)

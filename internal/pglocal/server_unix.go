@@ -80,7 +80,7 @@ func startOrReuse(ctx context.Context, o Options, find programSearch) (*Server, 
 	var s *Server
 	err = poll(ctx, func() (bool, error) {
 		lock, err := c.tryLockDirectory()
-		if _, owned := errors.AsType[*ownedError](err); owned {
+		if _, owned := errors.AsType[*directoryOwnedError](err); owned {
 			s = c.ownersServer(ctx)
 			return s != nil, nil
 		}

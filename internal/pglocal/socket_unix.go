@@ -20,11 +20,11 @@ const socketPathLimit = 100
 // have its address.
 func (c *cluster) makeSocketDir(reachable bool) (string, error) {
 	if c.socketDir != "" {
-		return c.socketDir, c.privateDir(c.socketDir)
+		return c.socketDir, c.makePrivateDir(c.socketDir)
 	}
 	path := filepath.Join(c.dir, "run")
 	if reachable && socketPathFits(path) {
-		return path, c.privateDir(path)
+		return path, c.makePrivateDir(path)
 	}
 	sum := sha256.Sum256([]byte(c.dir))
 	name := "quantix-pg-" + hex.EncodeToString(sum[:6])
@@ -34,7 +34,7 @@ func (c *cluster) makeSocketDir(reachable bool) (string, error) {
 		if !socketPathFits(path) {
 			continue
 		}
-		err := c.privateDir(path)
+		err := c.makePrivateDir(path)
 		if err == nil {
 			return path, nil
 		}
@@ -59,9 +59,9 @@ func runtimeDirs() []string {
 	return append(dirs, os.TempDir(), "/tmp")
 }
 
-// privateDir creates the directory. An existing directory must belong to the owner or to this user, because anyone may
+// makePrivateDir creates the directory. An existing directory must belong to the owner or to this user, because anyone may
 // create a directory with this name in /tmp.
-func (c *cluster) privateDir(path string) error {
+func (c *cluster) makePrivateDir(path string) error {
 	err := os.Mkdir(path, 0o700)
 	if err != nil && !errors.Is(err, os.ErrExist) {
 		return err

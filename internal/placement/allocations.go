@@ -15,17 +15,17 @@ func ReservedCPUFault(spec fleet.VMSpec, h Host) *Fault {
 	if want == 0 || want <= left {
 		return nil
 	}
-	message := fmt.Sprintf("%s has %s left to reserve of %s, and the VM needs %s.", h.Name, formatProcessors(max(left, 0)), formatProcessorNumber(total), formatProcessors(want))
+	message := fmt.Sprintf("%s has %s left to reserve of %s, and the VM needs %s.", h.Name, formatProcessorCount(max(left, 0)), formatProcessorsWithUnit(total), formatProcessorCount(want))
 	return &Fault{"spec.cpu.reserved", message, "not enough processors to reserve", false}
 }
 
-// formatProcessors formats percent of a processor as a number of processors: "1.5".
-func formatProcessors(percent int64) string {
+// formatProcessorCount formats percent of a processor as a number of processors: "1.5".
+func formatProcessorCount(percent int64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%02d", percent/100, percent%100), "0"), ".")
 }
 
-func formatProcessorNumber(percent int64) string {
-	text := formatProcessors(percent)
+func formatProcessorsWithUnit(percent int64) string {
+	text := formatProcessorCount(percent)
 	if text == "1" {
 		return "1 processor"
 	}

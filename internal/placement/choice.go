@@ -52,7 +52,7 @@ func Place(spec fleet.VMSpec, hosts []Host) Choice {
 // prefer little.
 func betterHost(spec fleet.VMSpec, best, h *Host, memory int) *Host {
 	if best == nil || cmp.Or(
-		best.brokenPreferences(spec)-h.brokenPreferences(spec), best.countCopiesNeeded()-h.countCopiesNeeded(),
+		best.brokenPreferences(spec)-h.brokenPreferences(spec), best.imageCopyPenalty()-h.imageCopyPenalty(),
 		memory*cmp.Compare(h.freeMemoryMiB(), best.freeMemoryMiB()), strings.Compare(best.Name, h.Name),
 	) > 0 {
 		return h
@@ -60,8 +60,8 @@ func betterHost(spec fleet.VMSpec, best, h *Host, memory int) *Host {
 	return best
 }
 
-// countCopiesNeeded is 1 if an image must be copied to the host first.
-func (h Host) countCopiesNeeded() int {
+// imageCopyPenalty is 1 if an image must be copied to the host first.
+func (h Host) imageCopyPenalty() int {
 	for _, image := range h.Images {
 		if image.NeedsCopy {
 			return 1

@@ -41,9 +41,9 @@ type MACHolder struct {
 	fleet.MACHolder
 }
 
-// Addresses lists a network's addresses in use, its reservations, ranges and conflicts. Reports of offline hosts are
+// MergeNetworkAddresses lists a network's addresses in use, its reservations, ranges and conflicts. Reports of offline hosts are
 // listed but cause no conflict.
-func Addresses(spec fleet.NetworkSpec, nics []AddressNIC, leases []AddressLease, holders []MACHolder) fleet.NetworkAddresses {
+func MergeNetworkAddresses(spec fleet.NetworkSpec, nics []AddressNIC, leases []AddressLease, holders []MACHolder) fleet.NetworkAddresses {
 	b := addressMerge{spec: spec, nics: nics, merged: fleet.NetworkAddresses{Ranges: []fleet.RangeUse{}, Reservations: []fleet.ReservedAddress{}, InUse: []fleet.AddressInUse{}, Conflicts: []fleet.AddressConflict{}}}
 	b.addReservations()
 	b.addAddressesInUse(leases)

@@ -72,7 +72,7 @@ func TestAddressListContainsConflicts(t *testing.T) {
 			want:    "mac ", message: "old on h2, which Quantix did not create, has the MAC address m:a of web on h1",
 		},
 	} {
-		got := policy.Addresses(labNetworkSpec(), c.nics, c.leases, c.holders)
+		got := policy.MergeNetworkAddresses(labNetworkSpec(), c.nics, c.leases, c.holders)
 		var kinds, texts []string
 		for _, x := range got.Conflicts {
 			kinds, texts = append(kinds, string(x.Kind)+" "+x.IP), append(texts, x.Text)
@@ -86,7 +86,7 @@ func TestAddressListContainsConflicts(t *testing.T) {
 func TestAddressListContainsRangesReservationsAndNextFreeAddress(t *testing.T) {
 	t.Parallel()
 	h1, h2, away := policy.ReportingHost{ID: "1", Name: "h1", Fresh: true}, policy.ReportingHost{ID: "2", Name: "h2", Fresh: true}, policy.ReportingHost{ID: "3", Name: "h3"}
-	got := policy.Addresses(labNetworkSpec(), []policy.AddressNIC{
+	got := policy.MergeNetworkAddresses(labNetworkSpec(), []policy.AddressNIC{
 		{h1, "v1", "web", "m:web", seenAddresses(fleet.FromAgent, "10.0.0.3", "10.0.0.8")},
 		{h2, "v2", "db", "m:db", seenAddresses(fleet.FromLease, "10.0.0.10", "10.0.0.11")},
 		{away, "v3", "far", "m:far", seenAddresses(fleet.FromLease, "10.0.0.4", "10.0.0.8", "10.0.0.12", "10.0.0.10")},
@@ -106,15 +106,15 @@ func TestAddressListContainsRangesReservationsAndNextFreeAddress(t *testing.T) {
 	full := labNetworkSpec()
 	full.IPv4.Gateway = "10.0.0.1/30"
 	full.IPv4.DHCP.Ranges = []fleet.AddressRange{{Start: "10.0.0.2", End: "10.0.0.2"}}
-	if got := policy.Addresses(full, nil, nil, nil).Next; got != "" {
+	if got := policy.MergeNetworkAddresses(full, nil, nil, nil).Next; got != "" {
 		t.Errorf("next address of a full network: %q", got)
 	}
 	full.IPv4.DHCP.Leases = nil
-	if got := policy.Addresses(full, nil, nil, nil).Next; got != "10.0.0.2" {
+	if got := policy.MergeNetworkAddresses(full, nil, nil, nil).Next; got != "10.0.0.2" {
 		t.Errorf("where DHCP gives out all, the next is %q", got)
 	}
 	v6 := fleet.NetworkSpec{Mode: fleet.NetworkIsolated, IPv6: &fleet.Subnet{Gateway: "fd00::1/64", DHCP: &fleet.DHCP{Ranges: []fleet.AddressRange{{Start: "fd00::1:0", End: "fd00::2:ff"}, {Start: "fd00::2", End: "fd00::ffff:ffff:ffff:ffff"}}}}}
-	if r := policy.Addresses(v6, nil, nil, nil).Ranges; r[0].Size != 0x10100 || r[1].Size < 1<<62 {
+	if r := policy.MergeNetworkAddresses(v6, nil, nil, nil).Ranges; r[0].Size != 0x10100 || r[1].Size < 1<<62 {
 		t.Errorf("IPv6 ranges: %+v", r)
 	}
 }

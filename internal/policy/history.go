@@ -34,8 +34,8 @@ func DayStart(now time.Time) time.Time {
 
 // ComputeDay computes the history that ends now. changes are ordered by time. The first is the last change before the
 // start of the history.
-func ComputeDay(now time.Time, changes []SeverityChange, offline []OfflinePeriod) fleet.Day {
-	var day fleet.Day
+func ComputeDay(now time.Time, changes []SeverityChange, offline []OfflinePeriod) fleet.StatusHistory {
+	var day fleet.StatusHistory
 	var current fleet.Severity
 	for n, at := 0, DayStart(now); n < fleet.DayQuarters; n, at = n+1, at.Add(fleet.Quarter) {
 		end := at.Add(fleet.Quarter)

@@ -17,7 +17,7 @@ func TestDayHistoryKeepsWorstSeverityPerQuarterHour(t *testing.T) {
 	for name, c := range map[string]struct {
 		turns   []policy.SeverityChange
 		offline []policy.OfflinePeriod
-		want    fleet.Day
+		want    fleet.StatusHistory
 		words   string
 	}{
 		"nothing known": {},
@@ -26,33 +26,33 @@ func TestDayHistoryKeepsWorstSeverityPerQuarterHour(t *testing.T) {
 		},
 		"well for a long time": {
 			turns: []policy.SeverityChange{{quarter(500), bad, ok}},
-			want:  fleet.Day{{Severity: ok, Quarters: 96}}, words: "In the last 24 h: OK 24 h",
+			want:  fleet.StatusHistory{{Severity: ok, Quarters: 96}}, words: "In the last 24 h: OK 24 h",
 		},
 		"data for three quarters": {
 			turns: []policy.SeverityChange{{quarter(2), ok, ok}},
-			want:  fleet.Day{{Severity: "", Quarters: 93}, {Severity: ok, Quarters: 3}}, words: "In the last 24 h: OK 45 min, no data 23 h 15 min",
+			want:  fleet.StatusHistory{{Severity: "", Quarters: 93}, {Severity: ok, Quarters: 3}}, words: "In the last 24 h: OK 45 min, no data 23 h 15 min",
 		},
 		"failed and recovered within a quarter": {
 			turns: []policy.SeverityChange{{quarter(200), ok, ok}, {quarter(10), bad, ok}},
-			want:  fleet.Day{{Severity: ok, Quarters: 85}, {Severity: bad, Quarters: 1}, {Severity: ok, Quarters: 10}},
+			want:  fleet.StatusHistory{{Severity: ok, Quarters: 85}, {Severity: bad, Quarters: 1}, {Severity: ok, Quarters: 10}},
 		},
 		"failed for an hour": {
 			turns: []policy.SeverityChange{{quarter(200), ok, ok}, {quarter(10), bad, bad}, {quarter(6), bad, warn}},
-			want:  fleet.Day{{Severity: ok, Quarters: 85}, {Severity: bad, Quarters: 5}, {Severity: warn, Quarters: 6}}, words: "In the last 24 h: OK 21 h 15 min, warning 1 h 30 min, failed 1 h 15 min",
+			want:  fleet.StatusHistory{{Severity: ok, Quarters: 85}, {Severity: bad, Quarters: 5}, {Severity: warn, Quarters: 6}}, words: "In the last 24 h: OK 21 h 15 min, warning 1 h 30 min, failed 1 h 15 min",
 		},
 		"just now": {
 			turns: []policy.SeverityChange{{quarter(200), ok, ok}, {quarter(0), bad, bad}},
-			want:  fleet.Day{{Severity: ok, Quarters: 95}, {Severity: bad, Quarters: 1}},
+			want:  fleet.StatusHistory{{Severity: ok, Quarters: 95}, {Severity: bad, Quarters: 1}},
 		},
 		"offline for a minute, and offline now": {
 			turns:   []policy.SeverityChange{{quarter(200), ok, ok}},
 			offline: []policy.OfflinePeriod{{quarter(9).Add(time.Minute), quarter(9).Add(2 * time.Minute)}, {quarter(1).Add(time.Minute), now}},
-			want:    fleet.Day{{Severity: ok, Quarters: 86}, {Severity: unknown, Quarters: 1}, {Severity: ok, Quarters: 7}, {Severity: unknown, Quarters: 2}},
+			want:    fleet.StatusHistory{{Severity: ok, Quarters: 86}, {Severity: unknown, Quarters: 1}, {Severity: ok, Quarters: 7}, {Severity: unknown, Quarters: 2}},
 		},
 		"offline does not hide a failure": {
 			turns:   []policy.SeverityChange{{quarter(200), bad, bad}},
 			offline: []policy.OfflinePeriod{{quarter(300), quarter(90)}},
-			want:    fleet.Day{{Severity: bad, Quarters: 96}},
+			want:    fleet.StatusHistory{{Severity: bad, Quarters: 96}},
 		},
 	} {
 		got := policy.ComputeDay(now, c.turns, c.offline)

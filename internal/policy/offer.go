@@ -8,7 +8,7 @@ import (
 
 // permissionsByAction is the required permission by resource type and action. An action on a VM needs the permission of
 // its job kind.
-var permissionsByAction = withAssignedTypes(map[string]map[fleet.Action]Permission{
+var permissionsByAction = addAssignedTypeActions(map[string]map[fleet.Action]Permission{
 	"host":    {fleet.ActEdit: InfraChange, fleet.ActCordon: InfraChange, fleet.ActUncordon: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange},
 	"cluster": {fleet.ActEdit: InfraChange, fleet.ActAddHosts: InfraChange, fleet.ActDelete: InfraChange},
 	"pool":    {fleet.ActCredentials: InfraChange},
@@ -25,9 +25,9 @@ var permissionsByAction = withAssignedTypes(map[string]map[fleet.Action]Permissi
 	"user":    {fleet.ActEdit: Manage, fleet.ActPassword: Manage, fleet.ActDelete: Manage},
 })
 
-// withAssignedTypes adds the actions that all types have whose objects users assign to hosts.
-func withAssignedTypes(all map[string]map[fleet.Action]Permission) map[string]map[fleet.Action]Permission {
-	for _, t := range fleet.AssignedResources() {
+// addAssignedTypeActions adds the actions that all types have whose objects users assign to hosts.
+func addAssignedTypeActions(all map[string]map[fleet.Action]Permission) map[string]map[fleet.Action]Permission {
+	for _, t := range fleet.AssignedResourceTypes() {
 		if all[t.Label] == nil {
 			all[t.Label] = map[fleet.Action]Permission{}
 		}

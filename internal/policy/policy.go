@@ -41,9 +41,9 @@ func Check(a fleet.Actor, r Permission, project fleet.ProjectID) error {
 		return nil
 	case a.MustChangePassword:
 		return fleet.Errorf(fleet.Forbidden, "Change your password first.")
-	case may(a, r, project):
+	case hasPermission(a, r, project):
 		return nil
-	case (r == VMUse || r == VMChange || r == VMSee) && project != "" && !may(a, VMSee, project):
+	case (r == VMUse || r == VMChange || r == VMSee) && project != "" && !hasPermission(a, VMSee, project):
 		return fleet.Errorf(fleet.NotFound, "There is no such object, or you may not see it.")
 	}
 	return fleet.Errorf(fleet.Forbidden, "You do not have permission to %s. Ask an administrator.", string(r))
@@ -62,7 +62,7 @@ func May(a fleet.Actor, r Permission, project fleet.ProjectID) bool {
 	return Check(a, r, project) == nil
 }
 
-func may(a fleet.Actor, r Permission, project fleet.ProjectID) bool {
+func hasPermission(a fleet.Actor, r Permission, project fleet.ProjectID) bool {
 	if a.Role.Info().Fleet.Has(r) {
 		return true
 	}
@@ -77,7 +77,7 @@ func may(a fleet.Actor, r Permission, project fleet.ProjectID) bool {
 	return false
 }
 
-// AllProjects reports whether the actor sees VMs of every project.
-func AllProjects(a fleet.Actor) bool {
+// SeesAllProjects reports whether the actor sees VMs of every project.
+func SeesAllProjects(a fleet.Actor) bool {
 	return a.System || a.Role.Info().Fleet.Has(VMSee)
 }

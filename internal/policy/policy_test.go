@@ -74,11 +74,11 @@ func TestFleetWideRolesSeeAllProjects(t *testing.T) {
 	for role, want := range map[fleet.Role]bool{
 		fleet.RoleAdmin: true, fleet.RoleOperator: true, fleet.RoleViewer: true, fleet.RoleMember: false, fleet.RoleNone: false,
 	} {
-		if got := policy.AllProjects(actorWithRoles(role, roleInOwnProject(fleet.RoleMember))); got != want {
+		if got := policy.SeesAllProjects(actorWithRoles(role, roleInOwnProject(fleet.RoleMember))); got != want {
 			t.Errorf("role %q: %t", role, got)
 		}
 	}
-	if !policy.AllProjects(fleet.SystemActor) {
+	if !policy.SeesAllProjects(fleet.SystemActor) {
 		t.Error("the portal does not see all projects")
 	}
 }

@@ -34,7 +34,7 @@ type vmCounter struct {
 
 func newVMCounter(c *control.Control, hub *notify.Hub, log *slog.Logger) *vmCounter {
 	return &vmCounter{
-		control: c, log: log, sub: hub.SubscribeUpTo(maxChangedKeys, "vm:*", "host:*"), countAll: true,
+		control: c, log: log, sub: hub.SubscribeWithLimit(maxChangedKeys, "vm:*", "host:*"), countAll: true,
 		vms: map[fleet.VMID]struct{}{}, hosts: map[fleet.HostID]struct{}{},
 	}
 }
@@ -92,7 +92,7 @@ func (n *vmCounter) countChanges(ctx context.Context, a fleet.Actor) error {
 	}
 	lost, due := n.countAll, time.Since(n.lastFullCount) >= fullCountInterval
 	if !lost && !due {
-		err := n.control.CountChanged(ctx, a, slices.Collect(maps.Keys(n.vms)), slices.Collect(maps.Keys(n.hosts)))
+		err := n.control.CountChangedVMs(ctx, a, slices.Collect(maps.Keys(n.vms)), slices.Collect(maps.Keys(n.hosts)))
 		if err == nil {
 			clear(n.vms)
 			clear(n.hosts)

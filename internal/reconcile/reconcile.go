@@ -29,9 +29,9 @@ type reconciler struct {
 func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Logger) error {
 	live := livenessReconciler{control: c, hub: hub}
 	reconcilers := []reconciler{
-		{"rescue jobs", 2 * time.Second, nil, c.RescueJobs},
+		{"rescue jobs", 2 * time.Second, nil, c.RecoverExpiredJobs},
 		{"begin tasks", 2 * time.Second, []string{"orders"}, c.BeginTasks},
-		{"queue drift", 15 * time.Second, nil, c.QueueDrifted},
+		{"queue drift", 15 * time.Second, nil, c.QueueDriftedObjects},
 		labelReconciler(c),
 		{"gather peers", time.Minute, []string{"peers"}, withMinInterval(time.Second, c.UpdateOverlayPeers)},
 		{"follow port groups", 15 * time.Second, []string{"filters"}, c.ApplyPortGroupDefaults},
@@ -44,7 +44,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"temporary snapshots", 5 * time.Second, nil, c.DeleteTemporarySnapshots},
 		{"end uploads", time.Minute, nil, c.CancelStaleUploads},
 		{"end exports", 5 * time.Minute, nil, c.DeleteStaleExports},
-		{"sweep", 10 * time.Minute, nil, c.Sweep},
+		{"sweep", 10 * time.Minute, nil, c.DeleteExpiredRows},
 		{"keep the audit", time.Hour, nil, c.RotateAuditPartitions},
 	}
 	group, ctx := errgroup.WithContext(ctx)
@@ -75,7 +75,7 @@ func withMinInterval(interval time.Duration, run func(context.Context, fleet.Act
 // labelReconciler assigns pools and networks by label. It runs mostly on wake-ups; the period retries failed
 // assignments.
 func labelReconciler(c *control.Control) reconciler {
-	return reconciler{"assign by label", time.Minute, []string{"labels"}, c.AssignLabelled}
+	return reconciler{"assign by label", time.Minute, []string{"labels"}, c.AssignToMatchingHosts}
 }
 
 func (r reconciler) runLoop(ctx context.Context, hub *notify.Hub, log *slog.Logger) error {
@@ -113,7 +113,7 @@ type livenessReconciler struct {
 }
 
 func (l *livenessReconciler) compareLiveness(ctx context.Context, a fleet.Actor) error {
-	notFresh, err := l.control.HostsNotFresh(ctx, a)
+	notFresh, err := l.control.StaleHosts(ctx, a)
 	if err != nil {
 		return err
 	}

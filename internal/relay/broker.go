@@ -21,11 +21,11 @@ var (
 	ErrOtherTicket = errors.New("the other side has another ticket")
 )
 
-// Reason is a sentence that is sent to both sides, as the cancellation cause of a relay's context. For any other cause,
+// CloseReason is a sentence that is sent to both sides, as the cancellation cause of a relay's context. For any other cause,
 // both sides get the message that the portal is stopping.
-type Reason string
+type CloseReason string
 
-func (r Reason) Error() string { return string(r) }
+func (r CloseReason) Error() string { return string(r) }
 
 // KindConfig configures the relays of one kind: timeouts, and messages for users. The arrays are indexed by Side.
 type KindConfig struct {
@@ -116,7 +116,7 @@ func (b *Broker) Counts(k Kind) (open, waiting int) {
 }
 
 func stopReason(ctx context.Context) (int, string) {
-	if why, ok := errors.AsType[Reason](context.Cause(ctx)); ok {
+	if why, ok := errors.AsType[CloseReason](context.Cause(ctx)); ok {
 		return websocket.ClosePolicyViolation, string(why)
 	}
 	return websocket.CloseGoingAway, "The portal is stopping."

@@ -318,7 +318,7 @@ func TestCancellationCauseSentToBothSides(t *testing.T) {
 	if _, err := receiveBytes(answerer, 5); err != nil || p.messages.Load() != 1 {
 		t.Errorf("%v; %d messages from the asker", err, p.messages.Load())
 	}
-	stop(Reason("You are signed out."))
+	stop(CloseReason("You are signed out."))
 	for _, ws := range []*websocket.Conn{asker, answerer} {
 		if closeErr := waitClose(t, ws); closeErr.Code != websocket.ClosePolicyViolation || closeErr.Text != "You are signed out." {
 			t.Error(closeErr)

@@ -77,7 +77,7 @@ var hoursApart = []int{0, 1, 2, 3, 4, 6, 8, 12}
 // Check adds an error for each invalid field, with JSON paths below path.
 func (s SnapshotSchedule) Check(c *fleet.Checks, path string) {
 	at := func(field string) string { return strings.TrimPrefix(path+"."+field, ".") }
-	if name := strings.TrimSpace(s.Name); name == "" || len(name) > maxScheduleName || isInvalidText(name) {
+	if name := strings.TrimSpace(s.Name); name == "" || len(name) > maxScheduleName || isInvalidName(name) {
 		c.Add(at("name"), "Enter a name for the schedule: one line of at most %d bytes.", maxScheduleName)
 	}
 	if !slices.Contains(hoursApart, s.Times.EveryHours) {
@@ -107,14 +107,14 @@ func (s SnapshotSchedule) Check(c *fleet.Checks, path string) {
 	if s.Memory && s.Quiesce {
 		c.Add(at("quiesce"), "A snapshot with memory does not quiesce the guest's file systems. Choose either memory or quiescing.")
 	}
-	if len(s.NameAs) > fleet.MaxSnapshotName || isInvalidText(s.NameAs) || strings.ContainsAny(namePlaceholders.Replace(s.NameAs), "{}") {
+	if len(s.NameAs) > fleet.MaxSnapshotName || isInvalidName(s.NameAs) || strings.ContainsAny(namePlaceholders.Replace(s.NameAs), "{}") {
 		c.Add(at("nameAs"), "A name is one line of at most %d bytes. Its only placeholders are {schedule}, {vm}, {date} and {time}.", fleet.MaxSnapshotName)
 	}
 }
 
 var namePlaceholders = strings.NewReplacer("{schedule}", "", "{vm}", "", "{date}", "", "{time}", "")
 
-func isInvalidText(text string) bool {
+func isInvalidName(text string) bool {
 	var c fleet.Checks
 	fleet.CheckSnapshot(&c, "x", text)
 	return c.Err() != nil

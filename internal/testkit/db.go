@@ -40,7 +40,7 @@ var server struct {
 // needs a TestMain that calls Main.
 func DB(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	pool, err := db.Open(t.Context(), URL(t), maxConns)
+	pool, err := db.Open(t.Context(), DatabaseURL(t), maxConns)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,14 +48,14 @@ func DB(t testing.TB) *pgxpool.Pool {
 	return pool
 }
 
-// URL creates a new, migrated database, which is dropped when the test ends, and returns its URL.
-func URL(t testing.TB) string {
+// DatabaseURL creates a new, migrated database, which is dropped when the test ends, and returns its DatabaseURL.
+func DatabaseURL(t testing.TB) string {
 	t.Helper()
 	return cloneDatabase(t, template)
 }
 
-// EmptyURL creates a new database without tables, which is dropped when the test ends, and returns its URL.
-func EmptyURL(t testing.TB) string {
+// EmptyDatabaseURL creates a new database without tables, which is dropped when the test ends, and returns its DatabaseURL.
+func EmptyDatabaseURL(t testing.TB) string {
 	t.Helper()
 	return cloneDatabase(t, "template1")
 }
@@ -86,7 +86,7 @@ func startServer() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	var err error
-	if server.dir, server.lock, err = scratch(); err != nil {
+	if server.dir, server.lock, err = createScratchDir(); err != nil {
 		return err
 	}
 	// PostgreSQL runs as another user, which must be able to enter the directory.
@@ -111,7 +111,7 @@ func startServer() error {
 func databaseURL(name string) string {
 	u, err := url.Parse(server.pg.URL())
 	if err != nil {
-		panic(err) // the server's own URL is always valid
+		panic(err) // the server's own DatabaseURL is always valid
 	}
 	u.Path = "/" + name
 	return u.String()

@@ -24,12 +24,12 @@ func Migrator(t testing.TB, url string, files fs.FS) (*goose.Provider, *sql.DB) 
 	return p, conn
 }
 
-// Schema14 returns the URL of a database as a portal with schema 14 left it, with the migrations in files up to number
+// Schema14DatabaseURL returns the DatabaseURL of a database as a portal with schema 14 left it, with the migrations in files up to number
 // 14. It has hosts, VMs in all phases, storage, networks, tasks, users and their history. Unlike Seed, its content must
 // never change, because such databases exist in production.
-func Schema14(t testing.TB, files fs.FS, hosts, vms int) string {
+func Schema14DatabaseURL(t testing.TB, files fs.FS, hosts, vms int) string {
 	t.Helper()
-	url := EmptyURL(t)
+	url := EmptyDatabaseURL(t)
 	p, conn := Migrator(t, url, files)
 	if _, err := p.UpTo(t.Context(), 14); err != nil {
 		t.Fatal(err)

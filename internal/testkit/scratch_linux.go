@@ -17,14 +17,14 @@ const (
 	lockDelay = time.Minute // time limit for the creator of a directory to lock it
 )
 
-// scratch creates the directory of the PostgreSQL server. It is locked until lock is closed. If there is enough memory,
+// createScratchDir creates the directory of the PostgreSQL server. It is locked until lock is closed. If there is enough memory,
 // it is in /dev/shm: each database has 300 files, and before ext4 creates a file, it checks recently deleted inodes,
 // which took more time than the tests.
-func scratch() (dir string, lock *os.File, err error) {
+func createScratchDir() (dir string, lock *os.File, err error) {
 	parent := os.TempDir()
 	if memoryAvailable() {
 		parent = memoryDir
-		sweep()
+		removeStaleScratchDirs()
 	}
 	if dir, err = os.MkdirTemp(parent, scratchName); err != nil {
 		return "", nil, err
@@ -50,8 +50,8 @@ func memoryAvailable() bool {
 	return err == nil && kib<<10 >= minMemory
 }
 
-// sweep removes directories in memory that killed test programs have left.
-func sweep() {
+// removeStaleScratchDirs removes directories in memory that killed test programs have left.
+func removeStaleScratchDirs() {
 	left, _ := filepath.Glob(filepath.Join(memoryDir, scratchName+"*")) // Glob fails only for an invalid pattern
 	for _, dir := range left {
 		if info, err := os.Stat(dir); err != nil || time.Since(info.ModTime()) < lockDelay {

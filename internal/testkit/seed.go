@@ -12,16 +12,16 @@ import (
 // 00000000-0000-7000-8000-<twelve digits>, with projects from 1000 and pools from 2000.
 func Seed(t testing.TB, pool *pgxpool.Pool, hosts, vms int) {
 	t.Helper()
-	fill(t, pool, hosts, vms, "VACUUM ANALYZE")
+	seedDatabase(t, pool, hosts, vms, "VACUUM ANALYZE")
 }
 
-// Fill is Seed without ANALYZE, so that PostgreSQL keeps planning for empty tables.
-func Fill(t testing.TB, pool *pgxpool.Pool, hosts, vms int) {
+// SeedWithoutAnalyze is Seed without ANALYZE, so that PostgreSQL keeps planning for empty tables.
+func SeedWithoutAnalyze(t testing.TB, pool *pgxpool.Pool, hosts, vms int) {
 	t.Helper()
-	fill(t, pool, hosts, vms)
+	seedDatabase(t, pool, hosts, vms)
 }
 
-func fill(t testing.TB, pool *pgxpool.Pool, hosts, vms int, after ...string) {
+func seedDatabase(t testing.TB, pool *pgxpool.Pool, hosts, vms int, after ...string) {
 	t.Helper()
 	conn, err := pool.Acquire(t.Context())
 	if err != nil {

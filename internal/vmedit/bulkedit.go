@@ -83,8 +83,8 @@ func (e BulkEdit) ApplyTo(vm fleet.VM) (fleet.VM, error) {
 	return vm, nil
 }
 
-// Refused is a VM that a bulk action skips.
-type Refused struct {
+// RefusedVM is a VM that a bulk action skips.
+type RefusedVM struct {
 	VMID fleet.VMID `json:"vmId"`
 	Name string     `json:"name"`
 	Why  string     `json:"why"`

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Compared is the comparison of one field of two VMs, with both values as text.
-type Compared struct {
+// FieldComparison is the comparison of one field of two VMs, with both values as text.
+type FieldComparison struct {
 	Field string `json:"field"` // "name", or the name of a VMField
 	Type  string `json:"noun"`
 	Left  string `json:"left"`
@@ -67,12 +67,12 @@ func labelText(labels map[string]string) string {
 }
 
 // CompareVMs returns every field of two VMs, different ones first.
-func CompareVMs(left, right fleet.VM) []Compared { return compareFields(editables, left, right) }
+func CompareVMs(left, right fleet.VM) []FieldComparison { return compareFields(editables, left, right) }
 
 // CompareTemplate returns every field that a VM and a template version can have in common, different ones first. It
 // ignores fields that a template does not define: name and labels, media, locations and sources of disks, and MAC
 // addresses.
-func CompareTemplate(vm fleet.VMView, t fleet.TemplateView, v fleet.TemplateVersion) []Compared {
+func CompareTemplate(vm fleet.VMView, t fleet.TemplateView, v fleet.TemplateVersion) []FieldComparison {
 	fields := slices.DeleteFunc(slices.Clone(editables), func(f editableField) bool {
 		_, ofSpec := fleet.FieldByName(f.name)
 		return !ofSpec || slices.Contains(fleet.IdentityFields, f.name)
@@ -98,12 +98,12 @@ func CompareTemplate(vm fleet.VMView, t fleet.TemplateView, v fleet.TemplateVers
 	return compareFields(fields, fleet.VM{Spec: left}, fleet.VM{Spec: right})
 }
 
-func compareFields(fields []editableField, left, right fleet.VM) []Compared {
-	out := make([]Compared, 0, len(fields))
+func compareFields(fields []editableField, left, right fleet.VM) []FieldComparison {
+	out := make([]FieldComparison, 0, len(fields))
 	for _, f := range fields {
-		out = append(out, Compared{f.name, f.typ, f.words(left), f.words(right), f.value(left) == f.value(right)})
+		out = append(out, FieldComparison{f.name, f.typ, f.words(left), f.words(right), f.value(left) == f.value(right)})
 	}
-	slices.SortStableFunc(out, func(a, b Compared) int {
+	slices.SortStableFunc(out, func(a, b FieldComparison) int {
 		switch {
 		case a.Same == b.Same:
 			return 0

@@ -80,7 +80,7 @@ func (p VMPreset) ApplyTo(s fleet.VMSpec) (fleet.VMSpec, error) {
 			return s, p.unknownFieldError(name)
 		}
 		if err := f.Decode(&s, []byte(value)); err != nil {
-			return s, p.noValueError(f.Type)
+			return s, p.invalidValueError(f.Type)
 		}
 	}
 	var err error
@@ -106,7 +106,7 @@ func applyPreset[T any](p VMPreset, all []T, fields []fleet.Field[T], values map
 				continue
 			}
 			if err := f.Decode(&out[i], []byte(values[f.Name])); err != nil {
-				return out, p.noValueError(f.Type)
+				return out, p.invalidValueError(f.Type)
 			}
 		}
 	}
@@ -117,6 +117,6 @@ func (p VMPreset) unknownFieldError(name string) error {
 	return fleet.Errorf(fleet.Invalid, "The preset %s has an unknown field: %s.", p.Title, name)
 }
 
-func (p VMPreset) noValueError(field string) error {
+func (p VMPreset) invalidValueError(field string) error {
 	return fleet.Errorf(fleet.Invalid, "The preset %s has no valid value for %s.", p.Title, field)
 }

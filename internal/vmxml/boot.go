@@ -26,14 +26,14 @@ func (r *conversion) resolveBootOrder() {
 			r.addNote(e, Left, "The boot order of single devices is used, so an order of device kinds is dropped.")
 		case inOrder:
 			r.addNote(e, Usual, "Disks are tried first, then the CD-ROM, then the network, as on every VM without a boot order.")
-		case !r.setBootOrderOfKind(e.attr("dev"), n+1):
+		case !r.setFirstDeviceBootOrder(e.attr("dev"), n+1):
 			r.addNote(e, Left, "The VM has no device of the kind "+shortenForError(e.attr("dev"))+" to boot from.")
 		}
 	}
 }
 
-// setBootOrderOfKind sets the boot order of the first device of the kind. It reports whether there is such a device.
-func (r *conversion) setBootOrderOfKind(kind string, order int) bool {
+// setFirstDeviceBootOrder sets the boot order of the first device of the kind. It reports whether there is such a device.
+func (r *conversion) setFirstDeviceBootOrder(kind string, order int) bool {
 	if kind == "network" {
 		if len(r.Spec.NICs) > 0 {
 			r.Spec.NICs[0].BootOrder = order

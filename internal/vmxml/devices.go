@@ -15,7 +15,7 @@ var deviceTable = map[string]elementRule{
 	"disk": {many: true, read: readDisk}, "interface": {many: true, read: readInterface}, "graphics": {many: true, read: readGraphics}, "video": {many: true, read: readVideo},
 	"input": {many: true, read: readInput}, "sound": {many: true, read: readSound}, "watchdog": {many: true, read: readWatchdog}, "rng": {many: true, read: readRNG}, "tpm": {read: readTPM},
 	"vsock": {read: readVSOCK}, "memballoon": {read: readBalloon}, "redirdev": {many: true, read: readRedirection},
-	"serial": {many: true, read: readPort}, "console": {many: true, read: readPort}, "channel": {many: true, read: readPort}, "parallel": {many: true, read: readPort},
+	"serial": {many: true, read: readCharacterDevice}, "console": {many: true, read: readCharacterDevice}, "channel": {many: true, read: readCharacterDevice}, "parallel": {many: true, read: readCharacterDevice},
 	"controller": commonRule("The VM gets the controllers that its devices need."), "audio": commonRule("The sound of a VM here is played over SPICE only."), "panic": droppedRule("A VM here has no panic device."),
 	"emulator": commonRule("The host chooses the program that runs the guest."), "hub": droppedRule("A VM here has no USB hub."), "redirfilter": droppedRule("The SPICE viewer chooses the redirected devices."),
 	"hostdev":    refusedRule("A device of the host. Choose it among the devices of its host, under Other devices."),
@@ -168,8 +168,8 @@ func readTPM(r *conversion, e *element) error {
 	return nil
 }
 
-// readPort reads a serial or parallel port, a console or a channel. The first serial port is the console.
-func readPort(r *conversion, e *element) error {
+// readCharacterDevice reads a serial or parallel port, a console or a channel. The first serial port is the console.
+func readCharacterDevice(r *conversion, e *element) error {
 	source := e.firstChild("source")
 	path := cmp.Or(source.attr("path"), source.attr("host"), source.attr("file"))
 	own := path == "" || strings.HasPrefix(path, "/var/lib/libvirt/qemu/") || strings.HasPrefix(path, "/run/libvirt/qemu/")

@@ -51,7 +51,7 @@ func readDiskChild(r *conversion, e, in *element, d *Disk) error {
 	case "source", "address", "alias":
 	case "target":
 		if !drive {
-			readBus(r, in, d)
+			readDiskBus(r, in, d)
 		}
 	case "serial":
 		if !drive {
@@ -61,7 +61,7 @@ func readDiskChild(r *conversion, e, in *element, d *Disk) error {
 		return r.diskFields(d).setNumber(in, "bootOrder", in.attr("order"))
 	case "driver":
 		if !drive {
-			readDriver(r, e, in, d)
+			readDiskDriver(r, e, in, d)
 		}
 	case "readonly":
 		if !drive {
@@ -83,7 +83,7 @@ func readDiskChild(r *conversion, e, in *element, d *Disk) error {
 	return nil
 }
 
-func readBus(r *conversion, target *element, d *Disk) {
+func readDiskBus(r *conversion, target *element, d *Disk) {
 	switch bus := target.attr("bus"); {
 	case bus == "" || bus == "virtio":
 	case isOption(fleet.DiskBuses, bus):
@@ -93,7 +93,7 @@ func readBus(r *conversion, target *element, d *Disk) {
 	}
 }
 
-func readDriver(r *conversion, disk, e *element, d *Disk) {
+func readDiskDriver(r *conversion, disk, e *element, d *Disk) {
 	for _, name := range []string{"cache", "io", "discard"} {
 		if e.hasAttr(name) {
 			r.diskFields(d).setValue(e, name, e.attr(name))

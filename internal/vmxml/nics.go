@@ -44,7 +44,7 @@ func readNICChild(r *conversion, e *element, n *fleet.NIC) error {
 	switch e.name {
 	case "source", "mac", "address", "alias", "target":
 	case "model":
-		readModel(r, e, n)
+		readNICModel(r, e, n)
 	case "boot":
 		return r.nicFields(n).setNumber(e, "bootOrder", e.attr("order"))
 	case "link":
@@ -73,7 +73,7 @@ func readNICChild(r *conversion, e *element, n *fleet.NIC) error {
 // equivalentModels maps unsupported NIC models to a supported model that uses the same guest driver.
 var equivalentModels = map[string]string{"e1000": "e1000e", "e1000-82540em": "e1000e", "e1000-82544gc": "e1000e", "e1000-82545em": "e1000e"}
 
-func readModel(r *conversion, e *element, n *fleet.NIC) {
+func readNICModel(r *conversion, e *element, n *fleet.NIC) {
 	switch m := e.attr("type"); {
 	case m == "virtio":
 	case isOption(fleet.NICModels, m):

@@ -58,8 +58,8 @@ type Note struct {
 	Text string // a sentence without secrets
 }
 
-// ReachesHost reports whether any line of the definition reaches outside the VM.
-func (r Result) ReachesHost() bool {
+// ReachesOutsideVM reports whether any line of the definition reaches outside the VM.
+func (r Result) ReachesOutsideVM() bool {
 	return slices.ContainsFunc(r.Notes, func(n Note) bool { return n.Kind == Refused })
 }
 

@@ -94,7 +94,7 @@ func TestDomainXMLConvertedToSpec(t *testing.T) {
 			t.Errorf("line %s: kind %q, want %q; all %v", at, notes[at], kind, notes)
 		}
 	}
-	if r.ReachesHost() {
+	if r.ReachesOutsideVM() {
 		t.Errorf("reported as outside the VM: %+v", r.Notes)
 	}
 }
@@ -191,7 +191,7 @@ func TestXMLHostAccessIsDroppedWithNote(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if !r.ReachesHost() {
+		if !r.ReachesOutsideVM() {
 			t.Errorf("%s has no note: %+v", name, r.Notes)
 		}
 		r.Spec.NICs = nil // the network of a NIC with a script stays in the spec
@@ -280,7 +280,7 @@ func TestUnknownXMLValuesDroppedWithNote(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Spec.Display != (fleet.VMDisplay{}) || r.Spec.Devices != (fleet.VMDevices{}) || r.Spec.CPU.Model != "host-passthrough" || r.ReachesHost() || len(r.Notes) != 6 {
+	if r.Spec.Display != (fleet.VMDisplay{}) || r.Spec.Devices != (fleet.VMDevices{}) || r.Spec.CPU.Model != "host-passthrough" || r.ReachesOutsideVM() || len(r.Notes) != 6 {
 		t.Errorf("read is %+v with %+v", r.Spec, r.Notes)
 	}
 }

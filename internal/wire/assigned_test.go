@@ -12,15 +12,15 @@ func TestAssignedEqualIgnoresEmptyLists(t *testing.T) {
 	pools := []fleet.Pool{{ID: "1", Generation: 1}}
 	changed := []fleet.Pool{{ID: "1", Generation: 2}}
 	for name, c := range map[string]struct {
-		a, b wire.Assigned
+		a, b wire.AssignedObjects
 		same bool
 	}{
-		"nothing":               {wire.Assigned{}, wire.Assigned{Pools: []fleet.Pool{}, Networks: []fleet.Network{}}, true},
-		"the same pool":         {wire.Assigned{Pools: pools}, wire.Assigned{Pools: []fleet.Pool{pools[0]}}, true},
-		"a changed pool":        {wire.Assigned{Pools: pools}, wire.Assigned{Pools: changed}, false},
-		"a pool less":           {wire.Assigned{Pools: pools}, wire.Assigned{}, false},
-		"one network more":      {wire.Assigned{Pools: pools}, wire.Assigned{Pools: pools, Networks: []fleet.Network{{ID: "2"}}}, false},
-		"a network with a spec": {wire.Assigned{Networks: []fleet.Network{{ID: "2"}}}, wire.Assigned{Networks: []fleet.Network{{ID: "2", Spec: &fleet.NetworkSpec{}}}}, false},
+		"nothing":               {wire.AssignedObjects{}, wire.AssignedObjects{Pools: []fleet.Pool{}, Networks: []fleet.Network{}}, true},
+		"the same pool":         {wire.AssignedObjects{Pools: pools}, wire.AssignedObjects{Pools: []fleet.Pool{pools[0]}}, true},
+		"a changed pool":        {wire.AssignedObjects{Pools: pools}, wire.AssignedObjects{Pools: changed}, false},
+		"a pool less":           {wire.AssignedObjects{Pools: pools}, wire.AssignedObjects{}, false},
+		"one network more":      {wire.AssignedObjects{Pools: pools}, wire.AssignedObjects{Pools: pools, Networks: []fleet.Network{{ID: "2"}}}, false},
+		"a network with a spec": {wire.AssignedObjects{Networks: []fleet.Network{{ID: "2"}}}, wire.AssignedObjects{Networks: []fleet.Network{{ID: "2", Spec: &fleet.NetworkSpec{}}}}, false},
 	} {
 		if got := c.a.Equal(c.b); got != c.same {
 			t.Errorf("%s: equal is %v", name, got)

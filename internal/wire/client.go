@@ -55,7 +55,7 @@ func NewClient(portal string, credentials func() Credentials) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{portal: u, credentials: credentials, claimLimit: claimTimeout, results: resultQueue{maxDelay: busyWait}}
-	c.Rekey()
+	c.ReloadCredentials()
 	return c, nil
 }
 
@@ -67,9 +67,9 @@ func parsePortal(portal string) (*url.URL, error) {
 	return u, nil
 }
 
-// Rekey gets the current credentials again. Later calls dial new connections and do not resume TLS sessions of the old
+// ReloadCredentials gets the current credentials again. Later calls dial new connections and do not resume TLS sessions of the old
 // certificate. Calls in progress finish undisturbed.
-func (c *Client) Rekey() {
+func (c *Client) ReloadCredentials() {
 	cred := c.credentials()
 	conf := &tls.Config{
 		MinVersion:         tls.VersionTLS13,

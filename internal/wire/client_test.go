@@ -133,7 +133,7 @@ func TestEachCallSendsSessionAndCertificate(t *testing.T) {
 	if from[1] != from[0] || from[2] != from[0] {
 		t.Errorf("three sequential calls came from %v", from)
 	}
-	c.Rekey()
+	c.ReloadCredentials()
 	if _, err := c.Report(t.Context(), wire.Report{}); err != nil || from[3] == from[0] {
 		t.Errorf("after new credentials: %v, from %v", err, from)
 	}

@@ -80,8 +80,8 @@ func (p *connPool) send(ctx context.Context, req *http.Request, claim bool) (ans
 // acquire queues the exchange on an idle connection, behind a claim that the portal holds, or on a new connection.
 func (p *connPool) acquire(ctx context.Context, t *exchange) (*connection, error) {
 	if !t.claim {
-		p.addWaiting(1)
-		defer p.addWaiting(-1)
+		p.addWaitingCalls(1)
+		defer p.addWaitingCalls(-1)
 	}
 	busyTimer := time.NewTimer(busyWait)
 	defer busyTimer.Stop()
@@ -94,7 +94,7 @@ func (p *connPool) acquire(ctx context.Context, t *exchange) (*connection, error
 		case c != nil:
 			return c, nil
 		case dial:
-			return p.dialFor(ctx, t)
+			return p.dialForExchange(ctx, t)
 		}
 		select {
 		case <-changed:
@@ -106,7 +106,7 @@ func (p *connPool) acquire(ctx context.Context, t *exchange) (*connection, error
 	}
 }
 
-func (p *connPool) addWaiting(n int) {
+func (p *connPool) addWaitingCalls(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting += n
@@ -141,8 +141,8 @@ func (p *connPool) pickConnection(t *exchange, mayWait bool) (c *connection, dia
 	return nil, dial
 }
 
-// dialFor dials a connection whose first exchange is t.
-func (p *connPool) dialFor(ctx context.Context, t *exchange) (*connection, error) {
+// dialForExchange dials a connection whose first exchange is t.
+func (p *connPool) dialForExchange(ctx context.Context, t *exchange) (*connection, error) {
 	conn, err := p.dial(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +152,7 @@ func (p *connPool) dialFor(ctx context.Context, t *exchange) (*connection, error
 		return nil, err
 	}
 	c := &connection{pool: p, conn: conn, exchanges: []*exchange{t}, in: bufio.NewReader(conn)}
-	c.out = bufio.NewWriterSize(smallRecords{conn}, recordSize)
+	c.out = bufio.NewWriterSize(smallRecordWriter{conn}, recordSize)
 	p.conns = append(p.conns, c)
 	go c.read()
 	return c, nil
@@ -181,10 +181,10 @@ func (p *connPool) closeAllWhenIdle() {
 	}
 }
 
-// smallRecords splits writes to a TLS connection into records of at most recordSize bytes.
-type smallRecords struct{ conn net.Conn }
+// smallRecordWriter splits writes to a TLS connection into records of at most recordSize bytes.
+type smallRecordWriter struct{ conn net.Conn }
 
-func (r smallRecords) Write(b []byte) (n int, err error) {
+func (r smallRecordWriter) Write(b []byte) (n int, err error) {
 	for err == nil && n < len(b) {
 		var m int
 		m, err = r.conn.Write(b[n:min(len(b), n+recordSize)])

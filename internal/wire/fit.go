@@ -92,7 +92,7 @@ var required = map[string]bool{"VMReport.ID": true, "DiscoveredVM.ID": true, "Me
 // displayed, raises negative quantities to 0, and drops entries that repeat an earlier entry's key. Any other violation
 // is an Invalid error that names the field.
 func EnforceBounds[T any](message *T) error {
-	if bad := fitValue(reflect.ValueOf(message).Elem(), fieldPlan{}); bad != nil {
+	if bad := enforceValueBounds(reflect.ValueOf(message).Elem(), fieldPlan{}); bad != nil {
 		var c fleet.Checks
 		c.Add(strings.TrimPrefix(bad.path, "."), "%s", bad.text)
 		return c.Err()
@@ -169,19 +169,19 @@ func fieldPlansOf(t reflect.Type) []fieldPlan {
 	return plan
 }
 
-// fitValue applies the bounds of field f to one value.
-func fitValue(v reflect.Value, f fieldPlan) *violation {
+// enforceValueBounds applies the bounds of field f to one value.
+func enforceValueBounds(v reflect.Value, f fieldPlan) *violation {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
-			return fitValue(v.Elem(), f)
+			return enforceValueBounds(v.Elem(), f)
 		}
 	case reflect.Struct:
-		return fitStruct(v)
+		return enforceStructBounds(v)
 	case reflect.Slice:
-		return fitList(v, f)
+		return enforceListBounds(v, f)
 	case reflect.String:
-		return fitText(v, f)
+		return enforceTextBounds(v, f)
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(min(max(v.Int(), 0), f.limit))
 	case reflect.Float64:
@@ -193,7 +193,7 @@ func fitValue(v reflect.Value, f fieldPlan) *violation {
 	return nil
 }
 
-func fitStruct(v reflect.Value) *violation {
+func enforceStructBounds(v reflect.Value) *violation {
 	if at, ok := reflect.TypeAssert[*time.Time](v.Addr()); ok {
 		if *at = at.UTC(); at.Year() < 1970 || at.Year() > 9998 {
 			return &violation{text: "This is not a valid time."}
@@ -201,14 +201,14 @@ func fitStruct(v reflect.Value) *violation {
 		return nil
 	}
 	for i, f := range fieldPlansOf(v.Type()) {
-		if bad := fitValue(v.Field(i), f); bad != nil {
+		if bad := enforceValueBounds(v.Field(i), f); bad != nil {
 			return bad.withPathPrefix(f.path)
 		}
 	}
 	return nil
 }
 
-func fitList(v reflect.Value, f fieldPlan) *violation {
+func enforceListBounds(v reflect.Value, f fieldPlan) *violation {
 	if raw, ok := reflect.TypeAssert[json.RawMessage](v); ok {
 		v.SetBytes(normalizeJSON(raw))
 		return nil
@@ -220,14 +220,14 @@ func fitList(v reflect.Value, f fieldPlan) *violation {
 		v.Set(v.Slice(0, f.list.limit))
 	}
 	for i := range v.Len() {
-		if bad := fitValue(v.Index(i), fieldPlan{text: f.text, list: defaultList, limit: maxQuantity}); bad != nil {
+		if bad := enforceValueBounds(v.Index(i), fieldPlan{text: f.text, list: defaultList, limit: maxQuantity}); bad != nil {
 			return bad.withPathPrefix("[" + strconv.Itoa(i) + "]")
 		}
 	}
 	return nil
 }
 
-func fitText(v reflect.Value, f fieldPlan) *violation {
+func enforceTextBounds(v reflect.Value, f fieldPlan) *violation {
 	s := v.String()
 	switch {
 	case f.knownOnly && !slices.Contains(f.known, s):

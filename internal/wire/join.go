@@ -30,8 +30,8 @@ func Join(ctx context.Context, portal, token string, in JoinRequest) (JoinAnswer
 	req.Header.Set("Authorization", "Bearer "+token)
 	once := newConnPool(u, &tls.Config{
 		MinVersion:         tls.VersionTLS13,
-		InsecureSkipVerify: true, // verifyPinned checks the fingerprint instead of a CA pool
-		VerifyConnection:   verifyPinned(fingerprint, u.Hostname()),
+		InsecureSkipVerify: true, // verifyPinnedAuthority checks the fingerprint instead of a CA pool
+		VerifyConnection:   verifyPinnedAuthority(fingerprint, u.Hostname()),
 		NextProtos:         []string{"http/1.1"},
 	})
 	defer once.closeAllWhenIdle()

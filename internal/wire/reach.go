@@ -13,12 +13,12 @@ import (
 
 var errNoAnswer = errors.New("no answer")
 
-// Host returns the host of the portal's address.
-func (c *Client) Host() string { return c.portal.Hostname() }
+// PortalHostname returns the host of the portal's address.
+func (c *Client) PortalHostname() string { return c.portal.Hostname() }
 
-// Reach connects to the portal over a new connection opened by dial. It returns nil once the portal has proven its
+// CheckReachable connects to the portal over a new connection opened by dial. It returns nil once the portal has proven its
 // identity and answered with any status. The call changes nothing at the portal.
-func (c *Client) Reach(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error)) error {
+func (c *Client) CheckReachable(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error)) error {
 	conf := c.transport.Load().tls.Clone()
 	conf.ClientSessionCache = nil // a resumed session would not prove the portal's certificate again
 	httpClient := &http.Client{

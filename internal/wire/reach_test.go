@@ -22,7 +22,7 @@ func TestReachVerifiesPortal(t *testing.T) {
 	refuses := func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) }
 	c := a.client(a.startServer(loopback, refuses).URL)
 	for range 2 {
-		if err := c.Reach(t.Context(), dial); err != nil {
+		if err := c.CheckReachable(t.Context(), dial); err != nil {
 			t.Error(err)
 		}
 	}
@@ -30,11 +30,11 @@ func TestReachVerifiesPortal(t *testing.T) {
 		t.Errorf("%d connections for two tries", dialled)
 	}
 	other := newAuthority(t)
-	if err := a.client(other.startServer(loopback, refuses).URL).Reach(t.Context(), dial); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if err := a.client(other.startServer(loopback, refuses).URL).CheckReachable(t.Context(), dial); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("portal of another authority counts as reached: %v", err)
 	}
 	blocked := errors.New("operation not permitted")
-	if err := c.Reach(t.Context(), func(context.Context, string, string) (net.Conn, error) { return nil, blocked }); !errors.Is(err, blocked) {
+	if err := c.CheckReachable(t.Context(), func(context.Context, string, string) (net.Conn, error) { return nil, blocked }); !errors.Is(err, blocked) {
 		t.Errorf("the kernel error is missing: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -44,7 +44,7 @@ func TestReachVerifiesPortal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unresponsive.Close()
-	if err := a.client("https://"+unresponsive.Addr().String()).Reach(ctx, dial); err == nil || !strings.Contains(err.Error(), "no answer") {
+	if err := a.client("https://"+unresponsive.Addr().String()).CheckReachable(ctx, dial); err == nil || !strings.Contains(err.Error(), "no answer") {
 		t.Errorf("no answer: %v", err)
 	}
 }

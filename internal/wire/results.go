@@ -43,12 +43,12 @@ func (c *Client) Finish(ctx context.Context, id fleet.JobID, in Finish) (FinishA
 		c.results.queue = append(c.results.queue, h)
 		if !c.results.busy {
 			c.results.busy = true
-			go c.flush()
+			go c.flushResults()
 		}
 	}
 	c.results.mu.Unlock()
 	if separate {
-		c.finish(h)
+		c.sendResult(h)
 	}
 	select {
 	case <-h.done:
@@ -58,21 +58,21 @@ func (c *Client) Finish(ctx context.Context, id fleet.JobID, in Finish) (FinishA
 	}
 }
 
-// finish sends one result in its own call.
-func (c *Client) finish(h *pendingResult) {
+// sendResult sends one result in its own call.
+func (c *Client) sendResult(h *pendingResult) {
 	defer close(h.done)
 	h.err = c.call(h.ctx, PathJobs+url.PathEscape(string(h.Job))+"/finish", h.Finish, &h.answer)
 }
 
-// flush sends batches until the queue is empty. If a call takes too long, another flush continues with the rest of the
+// flushResults sends batches until the queue is empty. If a call takes too long, another flush continues with the rest of the
 // queue.
-func (c *Client) flush() {
+func (c *Client) flushResults() {
 	for next := c.results.nextBatch(); len(next) > 0; next = c.results.nextBatch() {
-		timer := time.AfterFunc(c.results.maxDelay, c.flush)
+		timer := time.AfterFunc(c.results.maxDelay, c.flushResults)
 		if len(next) == 1 {
-			c.finish(next[0])
+			c.sendResult(next[0])
 		} else {
-			c.finishAll(next)
+			c.sendResultBatch(next)
 		}
 		if !timer.Stop() {
 			return
@@ -97,9 +97,9 @@ func (r *resultQueue) nextBatch() (next []*pendingResult) {
 	return next
 }
 
-// finishAll sends a batch. If the portal refuses the batch, finishAll sends each result in its own call, so that one
+// sendResultBatch sends a batch. If the portal refuses the batch, sendResultBatch sends each result in its own call, so that one
 // invalid result does not affect the others.
-func (c *Client) finishAll(all []*pendingResult) {
+func (c *Client) sendResultBatch(all []*pendingResult) {
 	in := Results{Results: make([]Result, len(all))}
 	for i, h := range all {
 		in.Results[i] = h.Result
@@ -107,7 +107,7 @@ func (c *Client) finishAll(all []*pendingResult) {
 	var out ResultsAnswer
 	err := c.call(context.Background(), PathResults, in, &out)
 	if status := StatusOf(err); status/100 == 4 || err == nil && len(out.Answers) != len(all) {
-		c.finishEach(all, status == http.StatusNotFound || status == http.StatusMethodNotAllowed)
+		c.sendResultsSeparately(all, status == http.StatusNotFound || status == http.StatusMethodNotAllowed)
 		return
 	}
 	for i, h := range all {
@@ -121,12 +121,12 @@ func (c *Client) finishAll(all []*pendingResult) {
 	}
 }
 
-// finishEach sends each result in its own call. unknown means that the portal answered 404 to the batch: it lacks
+// sendResultsSeparately sends each result in its own call. unknown means that the portal answered 404 to the batch: it lacks
 // PathResults, or knows none of the jobs. If the portal then accepts one of the jobs, it is an older portal.
-func (c *Client) finishEach(all []*pendingResult, unknown bool) {
+func (c *Client) sendResultsSeparately(all []*pendingResult, unknown bool) {
 	var each sync.WaitGroup
 	for _, h := range all {
-		each.Go(func() { c.finish(h) })
+		each.Go(func() { c.sendResult(h) })
 	}
 	each.Wait()
 	known := func(h *pendingResult) bool {

@@ -30,9 +30,9 @@ type Stream struct {
 // NewStream wraps a dialled websocket. The Stream then owns the websocket.
 func NewStream(ws *websocket.Conn) *Stream { return newStream(ws, readLimit, writeLimit) }
 
-// NewPatientStream is NewStream for a receiver that may pause its reads for up to patience. A receiver answers no pings
+// NewSlowReaderStream is NewStream for a receiver that may pause its reads for up to patience. A receiver answers no pings
 // during the pause, so the read timeout grows by patience, too.
-func NewPatientStream(ws *websocket.Conn, patience time.Duration) *Stream {
+func NewSlowReaderStream(ws *websocket.Conn, patience time.Duration) *Stream {
 	return newStream(ws, patience+readLimit, patience)
 }
 

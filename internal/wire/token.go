@@ -35,10 +35,10 @@ func tokenFingerprint(token string) ([]byte, error) {
 	return fingerprint, nil
 }
 
-// verifyPinned checks that the chain contains the authority with that fingerprint, that the authority has signed the
+// verifyPinnedAuthority checks that the chain contains the authority with that fingerprint, that the authority has signed the
 // leaf certificate, and that the leaf is valid now and for name. It replaces a CA pool, which a joining host does not
 // have yet. name is a parameter because ConnectionState.ServerName is empty after dialling an IP address.
-func verifyPinned(fingerprint []byte, name string) func(tls.ConnectionState) error {
+func verifyPinnedAuthority(fingerprint []byte, name string) func(tls.ConnectionState) error {
 	return func(state tls.ConnectionState) error {
 		for _, cert := range state.PeerCertificates {
 			sum := sha256.Sum256(cert.Raw)

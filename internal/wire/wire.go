@@ -73,7 +73,7 @@ type JoinAnswer struct {
 }
 
 // RenewRequest requests the next certificate of the same host. The current one may have expired: see
-// auth.RenewableHostOf.
+// auth.HostOfRenewableCert.
 type RenewRequest struct {
 	CSR string `json:"csr"` // PEM
 }
@@ -201,7 +201,7 @@ type (
 // ReportAnswer is the portal's answer to a report.
 type ReportAnswer struct {
 	Resend bool `json:"resend,omitempty"` // the digest differs from the portal's: send a full report
-	Assigned
+	AssignedObjects
 	Lost []fleet.JobID `json:"lost,omitempty"` // jobs whose lease this agent has lost: discard their results
 	At   time.Time     `json:"at"`             // the portal's time: see Stamp
 	// Stop lists the cancelled jobs among the report's leases, each with the text of Work.Stop.
@@ -241,7 +241,7 @@ type Work struct {
 	Pool    *fleet.Pool    `json:"pool,omitempty"`    // for pool.*; for volume.*, the pool of the volume
 	Network *fleet.Network `json:"network,omitempty"` // network.*
 	// VolumeUsers lists the users of the volume at the time of the claim, for volume.*.
-	VolumeUsers *fleet.VolumeInUse `json:"held,omitempty"`
+	VolumeUsers *fleet.VolumeUsers `json:"held,omitempty"`
 	// CreatedDisks are the VM's disks whose content was complete once. A disk is created only once: if one of these disks
 	// is missing, the agent reports a fault and does not create the disk again.
 	CreatedDisks []fleet.Volref `json:"made,omitempty"`

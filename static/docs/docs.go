@@ -18,12 +18,12 @@ const indexFile = "README.md"
 // Manual holds all chapters. It does not change after Open, so it is safe for concurrent use.
 type Manual struct {
 	Index    *Chapter // the table of contents, as a page
-	Groups   []Group
+	Groups   []ChapterGroup
 	chapters map[string]*Chapter
 }
 
-// Group holds the chapters below one heading of the table of contents.
-type Group struct {
+// ChapterGroup holds the chapters below one heading of the table of contents.
+type ChapterGroup struct {
 	Title    string
 	Chapters []*Chapter
 }

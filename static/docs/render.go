@@ -25,7 +25,7 @@ var markdown = goldmark.New(
 // renderedFile is a rendered file, with the groups of chapters that it links to.
 type renderedFile struct {
 	Chapter
-	groups []Group
+	groups []ChapterGroup
 }
 
 func renderMarkdown(source []byte) (renderedFile, error) {
@@ -96,7 +96,7 @@ func (p *renderedFile) rewriteLink(n *ast.Link) {
 	if name != "README" {
 		to += "/" + name
 		if len(p.Sections) > 1 && anchor == "" {
-			p.addToGroup(name)
+			p.addChapterToGroup(name)
 		}
 	}
 	if anchor != "" {
@@ -105,11 +105,11 @@ func (p *renderedFile) rewriteLink(n *ast.Link) {
 	n.Destination = []byte(to)
 }
 
-// addToGroup adds a chapter to the group of the last heading.
-func (p *renderedFile) addToGroup(name string) {
+// addChapterToGroup adds a chapter to the group of the last heading.
+func (p *renderedFile) addChapterToGroup(name string) {
 	title := p.Sections[len(p.Sections)-1].Title
 	if n := len(p.groups); n == 0 || p.groups[n-1].Title != title {
-		p.groups = append(p.groups, Group{Title: title})
+		p.groups = append(p.groups, ChapterGroup{Title: title})
 	}
 	g := &p.groups[len(p.groups)-1]
 	g.Chapters = append(g.Chapters, &Chapter{Name: name})

@@ -145,7 +145,7 @@ func (w queryWord) firstPosition(text string) int {
 func (w queryWord) countMatches(text string) int {
 	n := 0
 	for _, begun := range w {
-		n += countWordsBeginning(text, begun)
+		n += countWordsWithPrefix(text, begun)
 	}
 	return n
 }
@@ -165,7 +165,7 @@ func wordPosition(text, prefix string) int {
 	}
 }
 
-func countWordsBeginning(text, prefix string) int {
+func countWordsWithPrefix(text, prefix string) int {
 	n := 0
 	for at := wordPosition(text, prefix); at >= 0; at = wordPosition(text, prefix) {
 		n++

@@ -370,7 +370,7 @@ func configureTab(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm(p.path("edit"), "this", "outerHTML"))
+				templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostFormAttrs(p.path("edit"), "this", "outerHTML"))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -661,7 +661,7 @@ func DeleteDialog(v fleet.ClusterView, e kit.Errors) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete the cluster " + v.Name + "?", Action: views.ClusterPath(v.ID, "delete"), Button: "Delete cluster", Danger: true, Why: kit.ReasonOf(v.Allows(fleet.ActDelete)), Back: views.ClusterPath(v.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete the cluster " + v.Name + "?", Action: views.ClusterPath(v.ID, "delete"), Button: "Delete cluster", Danger: true, Why: kit.RefusalReason(v.Allows(fleet.ActDelete)), Back: views.ClusterPath(v.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

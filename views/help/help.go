@@ -32,7 +32,7 @@ func (p Page) headings() []docs.Section {
 	return p.Chapter.Headings()
 }
 
-func (p Page) isCurrent(c *docs.Chapter) bool { return p.Text == "" && c == p.Chapter }
+func (p Page) isCurrentChapter(c *docs.Chapter) bool { return p.Text == "" && c == p.Chapter }
 
 func hitPath(h docs.Hit) string { return views.HelpPath(h.Chapter.Name, h.Section.Anchor) }
 

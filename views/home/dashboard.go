@@ -61,7 +61,7 @@ func (p DashboardPage) noProblemsHint() string {
 
 // needsAttentionRowID is the element id of a row in the Needs attention list. An object with several causes has one row
 // for each cause.
-func needsAttentionRowID(x fleet.Attention) string {
+func needsAttentionRowID(x fleet.AttentionCause) string {
 	if len(x.Objects) == 0 {
 		return "attention-" + x.Kind + "-" + strings.TrimPrefix(x.List, "/"+x.Kind+"s?filter=")
 	}
@@ -74,7 +74,7 @@ func needsAttentionRowID(x fleet.Attention) string {
 var needsAttentionTypeNames = map[string]string{string(fleet.TypeVM): "VM", string(fleet.TypeSecurityGroup): "security group", string(fleet.TypeNetwork): "network"}
 
 // needsAttentionCountText describes the number of objects in a Needs attention row: "3 pools".
-func needsAttentionCountText(x fleet.Attention) string {
+func needsAttentionCountText(x fleet.AttentionCause) string {
 	word := cmp.Or(needsAttentionTypeNames[x.Kind], x.Kind)
 	if x.Count == 0 {
 		return word // the number of objects is unknown
@@ -83,7 +83,7 @@ func needsAttentionCountText(x fleet.Attention) string {
 }
 
 // needsAttentionHostName names the host with the cause, for a Needs attention row about one object.
-func needsAttentionHostName(x fleet.Attention) string {
+func needsAttentionHostName(x fleet.AttentionCause) string {
 	if x.Count == 1 && len(x.Objects) == 1 && x.Objects[0].Text != "" {
 		return "(" + x.Objects[0].Text + ")"
 	}

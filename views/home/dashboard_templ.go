@@ -608,7 +608,7 @@ func needsAttentionCard(p DashboardPage) templ.Component {
 
 // needsAttentionObjects names the object of a Needs attention row. For several objects it shows their number and the
 // first names.
-func needsAttentionObjects(x fleet.Attention) templ.Component {
+func needsAttentionObjects(x fleet.AttentionCause) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -21,13 +21,13 @@ func (p SearchPage) empty() bool { return len(p.Hits) == 0 && len(p.Help) == 0 }
 func helpPath(h docs.Hit) string { return views.HelpPath(h.Chapter.Name, h.Section.Anchor) }
 
 // searchGroups are the resource types of hits, in the order of the page: discovered VMs follow VMs.
-var searchGroups = func() []fleet.Resource {
-	isDiscovered := func(t fleet.Resource) bool { return t.Key == fleet.TypeDiscovered }
+var searchGroups = func() []fleet.ResourceTypeInfo {
+	isDiscovered := func(t fleet.ResourceTypeInfo) bool { return t.Key == fleet.TypeDiscovered }
 	others := slices.DeleteFunc(fleet.ResourceTypes(), isDiscovered)
 	return slices.Insert(others, 1, fleet.TypeDiscovered.Info())
 }()
 
-func (p SearchPage) hitsOf(kind string) []fleet.SearchHit {
+func (p SearchPage) hitsOfKind(kind string) []fleet.SearchHit {
 	var out []fleet.SearchHit
 	for _, f := range p.Hits {
 		if f.Kind == kind {
@@ -38,7 +38,7 @@ func (p SearchPage) hitsOf(kind string) []fleet.SearchHit {
 }
 
 func searchHitPath(f fleet.SearchHit) string {
-	switch t, _ := fleet.ResourceByLabel(f.Kind); t.Key {
+	switch t, _ := fleet.ResourceTypeByLabel(f.Kind); t.Key {
 	case fleet.TypeDiscovered:
 		host, id, _ := strings.Cut(f.ID, "/")
 		return views.DiscoveredVMPath(fleet.HostID(host), fleet.VMID(id))

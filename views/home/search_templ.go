@@ -52,7 +52,7 @@ func SearchSuggestions(p SearchPage) templ.Component {
 			}
 		}
 		for _, g := range searchGroups {
-			if list := p.hitsOf(g.Label); len(list) > 0 {
+			if list := p.hitsOfKind(g.Label); len(list) > 0 {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<section><h3>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -314,7 +314,7 @@ func SearchResults(p SearchPage) templ.Component {
 			}
 		}
 		for _, g := range searchGroups {
-			if list := p.hitsOf(g.Label); len(list) > 0 {
+			if list := p.hitsOfKind(g.Label); len(list) > 0 {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<div class=\"card\"><header><h2>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

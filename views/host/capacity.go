@@ -7,9 +7,9 @@ import (
 	"quantix/views/kit"
 )
 
-// reservedText describes the CPU time that VMs have reserved: "1.5 of 32 threads are reserved". A percent of 100 means
+// reservedCPUText describes the CPU time that VMs have reserved: "1.5 of 32 threads are reserved". A percent of 100 means
 // one thread.
-func reservedText(percent int64, threads int) string {
+func reservedCPUText(percent int64, threads int) string {
 	return strconv.FormatFloat(float64(percent)/100, 'f', -1, 64) + " of " + strconv.Itoa(threads) + " threads are reserved"
 }
 

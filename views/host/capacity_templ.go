@@ -121,9 +121,9 @@ func allocatedResources(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var7 string
-			templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(reservedText(p.Host.ReservedCPU, c.Threads-c.ReservedThreads))
+			templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(reservedCPUText(p.Host.ReservedCPU, c.Threads-c.ReservedThreads))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/capacity.templ`, Line: 26, Col: 85}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/capacity.templ`, Line: 26, Col: 88}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 			if templ_7745c5c3_Err != nil {

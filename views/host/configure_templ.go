@@ -191,7 +191,7 @@ func configureTab(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm(p.path("edit"), "this", "outerHTML"))
+				templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostFormAttrs(p.path("edit"), "this", "outerHTML"))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

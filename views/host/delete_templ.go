@@ -98,7 +98,7 @@ func DeleteDialog(h fleet.HostView, e kit.Errors) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Remove " + h.Name + "?", Action: views.HostPath(h.ID, "delete"), Button: "Remove host", Danger: true, Why: kit.ReasonOf(h.Allows(fleet.ActDelete)), Back: views.HostPath(h.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Remove " + h.Name + "?", Action: views.HostPath(h.ID, "delete"), Button: "Remove host", Danger: true, Why: kit.RefusalReason(h.Allows(fleet.ActDelete)), Back: views.HostPath(h.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -10,8 +10,8 @@ import (
 
 var diskKindNames = map[string]string{"nvme": "NVMe", "ssd": "SSD", "hdd": "Hard disk", "virtual": "Virtual", "unknown": "Unknown"}
 
-// disksByKind sorts disks by kind, the fastest kind first, then by name.
-func disksByKind(disks []fleet.HostDisk) []fleet.HostDisk {
+// disksSortedByKind sorts disks by kind, the fastest kind first, then by name.
+func disksSortedByKind(disks []fleet.HostDisk) []fleet.HostDisk {
 	rank := []string{"nvme", "ssd", "hdd", "virtual"}
 	out := slices.Clone(disks)
 	slices.SortStableFunc(out, func(a, b fleet.HostDisk) int {

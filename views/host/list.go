@@ -59,7 +59,7 @@ func (p *ListPage) tabs() []kit.Tab {
 	if n > 0 {
 		attention = strconv.Itoa(n)
 	}
-	tabs := kit.LinkTabs(p.Link.First(), "tab", p.Tab, kit.Tab{Key: "all", Text: "All"}, kit.Tab{Key: "attention", Text: "Needs attention", Count: attention, Severity: "bad"})
+	tabs := kit.LinkTabs(p.Link.FirstPage(), "tab", p.Tab, kit.Tab{Key: "all", Text: "All"}, kit.Tab{Key: "attention", Text: "Needs attention", Count: attention, Severity: "bad"})
 	tabs = append(tabs, kit.ResourceTabs(fleet.TypeHost)...)
 	if policy.May(p.Actor, policy.Manage, "") {
 		tabs = append(tabs, kit.Tab{Text: "Join tokens", Href: "/hosts/join"})

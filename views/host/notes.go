@@ -7,8 +7,8 @@ import (
 	"quantix/views/kit"
 )
 
-// phaseProblem explains a host phase other than online.
-func phaseProblem(h fleet.HostView) string {
+// phaseExplanation explains a host phase other than online.
+func phaseExplanation(h fleet.HostView) string {
 	switch h.Phase {
 	case fleet.HostUnknown:
 		return "Offline for more than " + kit.ShortDuration(fleet.Freshness) + ". The last report may be outdated."

@@ -22,7 +22,7 @@ type Page struct {
 	Pools    []fleet.PoolView
 	Networks []fleet.NetworkView
 	Topology fleet.HostTopology
-	Devices  map[string]fleet.VMName // host devices assigned to VMs, by device name
+	Devices  map[string]fleet.NamedVM // host devices assigned to VMs, by device name
 	Tasks    []fleet.Task
 	Prev     string // cursors of the previous and next page of the tab's list
 	Next     string

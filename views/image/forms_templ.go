@@ -64,7 +64,7 @@ func NewImageForm(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm("/images", "this", "outerHTML"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostFormAttrs("/images", "this", "outerHTML"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -499,7 +499,7 @@ func NewCopyForm(f Form) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Copy " + f.Image.Name + " to a pool", Action: views.ImagePath(f.Image.ID, "copies", "new"), Button: "Copy", Why: kit.ReasonOf(f.Image.Allows(fleet.ActCopy)), Back: f.backPath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var14), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Copy " + f.Image.Name + " to a pool", Action: views.ImagePath(f.Image.ID, "copies", "new"), Button: "Copy", Why: kit.RefusalReason(f.Image.Allows(fleet.ActCopy)), Back: f.backPath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var14), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -702,7 +702,7 @@ func DeleteDialog(f Form) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete " + f.Image.Name + "?", Action: views.ImagePath(f.Image.ID, "delete"), Button: "Delete image", Danger: true, Why: kit.ReasonOf(f.Image.Allows(fleet.ActDelete)), Back: f.backPath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete " + f.Image.Name + "?", Action: views.ImagePath(f.Image.ID, "delete"), Button: "Delete image", Danger: true, Why: kit.RefusalReason(f.Image.Allows(fleet.ActDelete)), Back: f.backPath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -785,7 +785,7 @@ func DeleteCopyDialog(f Form) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete " + f.Copy.Volume + "?", Action: f.copyAction(), Button: "Delete copy", Danger: true, Why: kit.ActionButton{}.WithReasonFrom(f.Copy.Actions, fleet.ActDelete).Why, Back: f.backPath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var25), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete " + f.Copy.Volume + "?", Action: f.deleteCopyPath(), Button: "Delete copy", Danger: true, Why: kit.ActionButton{}.WithReasonFrom(f.Copy.Actions, fleet.ActDelete).Why, Back: f.backPath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var25), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -173,7 +173,7 @@ func grantValue(g fleet.ImageGrant) string {
 	return string(g.ProjectID)
 }
 
-func grantName(g fleet.ImageGrant) string {
+func granteeName(g fleet.ImageGrant) string {
 	if g.ProjectID == "" {
 		return "All projects"
 	}
@@ -203,7 +203,7 @@ type Form struct {
 	In     FormValues
 	Member bool // the actor is a member of the image's project: files are always deleted
 	Errors kit.Errors
-	Starts []fleet.StartImageView // catalog entries that can prefill the form of a new image
+	Starts []fleet.CatalogImageView // catalog entries that can prefill the form of a new image
 
 	Projects, Pools, Hosts kit.SelectChoices
 }
@@ -243,11 +243,11 @@ func (f Form) versions() []kit.Option {
 	return out
 }
 
-func newImagePath(i fleet.StartImageView) string {
+func newImagePath(i fleet.CatalogImageView) string {
 	return kit.Link{Path: "/images/new"}.With("start", string(i.ID)).String()
 }
 
-func (f Form) copyAction() string {
+func (f Form) deleteCopyPath() string {
 	at := kit.Link{Path: views.ImagePath(f.Image.ID, "copies", "delete")}.With("pool", string(f.Copy.PoolID)).With("volume", f.Copy.Volume)
 	if f.Copy.HostID != "" {
 		at = at.With("host", string(f.Copy.HostID))

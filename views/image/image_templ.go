@@ -37,16 +37,16 @@ var CSV = []kit.CSVColumn[fleet.ImageView]{
 	{Name: "name", Value: func(v *fleet.ImageView) string { return v.Name }},
 	{Name: "owner", Value: func(v *fleet.ImageView) string { return OwnerName(*v) }},
 	{Name: "os", Value: func(v *fleet.ImageView) string { return v.OS.Text() }},
-	{Name: "version", Value: func(v *fleet.ImageView) string { return strconv.Itoa(newestOf(v).Number) }},
-	{Name: "format", Value: func(v *fleet.ImageView) string { return newestOf(v).Format }},
-	{Name: "capacityBytes", Value: func(v *fleet.ImageView) string { return strconv.FormatInt(newestOf(v).CapacityBytes, 10) }},
-	{Name: "sha256", Value: func(v *fleet.ImageView) string { return newestOf(v).SHA256 }},
-	{Name: "publishedTo", Value: func(v *fleet.ImageView) string { return v.Published() }},
+	{Name: "version", Value: func(v *fleet.ImageView) string { return strconv.Itoa(newestVersion(v).Number) }},
+	{Name: "format", Value: func(v *fleet.ImageView) string { return newestVersion(v).Format }},
+	{Name: "capacityBytes", Value: func(v *fleet.ImageView) string { return strconv.FormatInt(newestVersion(v).CapacityBytes, 10) }},
+	{Name: "sha256", Value: func(v *fleet.ImageView) string { return newestVersion(v).SHA256 }},
+	{Name: "publishedTo", Value: func(v *fleet.ImageView) string { return v.PublishedToText() }},
 	{Name: "created", Value: func(v *fleet.ImageView) string { return v.CreatedAt.UTC().Format(time.RFC3339) }},
 }
 
-// newestOf returns the image's newest version, or an empty one.
-func newestOf(v *fleet.ImageView) *fleet.ImageVersion {
+// newestVersion returns the image's newest version, or an empty one.
+func newestVersion(v *fleet.ImageView) *fleet.ImageVersion {
 	if newest := v.Newest(); newest != nil {
 		return newest
 	}
@@ -281,9 +281,9 @@ func row(shown kit.Columns, v *fleet.ImageView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var10 string
-				templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.ResolveAttributeValue(v.Published())
+				templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.ResolveAttributeValue(v.PublishedToText())
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/image.templ`, Line: 97, Col: 42}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/image.templ`, Line: 97, Col: 48}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var10)
 				if templ_7745c5c3_Err != nil {
@@ -300,9 +300,9 @@ func row(shown kit.Columns, v *fleet.ImageView) templ.Component {
 					}
 				} else {
 					var templ_7745c5c3_Var11 string
-					templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(v.Published())
+					templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(v.PublishedToText())
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/image.templ`, Line: 101, Col: 21}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/image.templ`, Line: 101, Col: 27}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 					if templ_7745c5c3_Err != nil {
@@ -580,9 +580,9 @@ func ImagePage(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var24 string
-				templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(p.Image.Published())
+				templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(p.Image.PublishedToText())
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/image.templ`, Line: 149, Col: 60}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/image.templ`, Line: 149, Col: 66}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 				if templ_7745c5c3_Err != nil {
@@ -1210,7 +1210,7 @@ func grantTable(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm(p.path("grants"), "#grants", "outerHTML"))
+				templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostFormAttrs(p.path("grants"), "#grants", "outerHTML"))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1287,9 +1287,9 @@ func grantTable(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var52 string
-					templ_7745c5c3_Var52, templ_7745c5c3_Err = templ.JoinStringErrs(grantName(g))
+					templ_7745c5c3_Var52, templ_7745c5c3_Err = templ.JoinStringErrs(granteeName(g))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/image.templ`, Line: 310, Col: 40}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/image.templ`, Line: 310, Col: 42}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var52))
 					if templ_7745c5c3_Err != nil {
@@ -1313,7 +1313,7 @@ func grantTable(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if p.mayEdit() {
-						templ_7745c5c3_Err = kit.RowMenu("Actions of "+grantName(g), p.grantActions(g)).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.RowMenu("Actions of "+granteeName(g), p.grantActions(g)).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}

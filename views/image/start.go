@@ -21,7 +21,7 @@ type CatalogPage struct {
 	Link  kit.Link
 	Now   time.Time
 
-	Images       []fleet.StartImageView
+	Images       []fleet.CatalogImageView
 	Pools, Hosts kit.SelectChoices
 	Pool         string // chosen pool
 }
@@ -35,11 +35,11 @@ func (p CatalogPage) headActions() []kit.ActionButton {
 	return []kit.ActionButton{restore, add}
 }
 
-func (p CatalogPage) entryActionStates(v fleet.StartImageView) []fleet.ActionState {
+func (p CatalogPage) entryActionStates(v fleet.CatalogImageView) []fleet.ActionState {
 	return policy.RestrictActions(p.Actor, "image", "", v.Actions())
 }
 
-func (p CatalogPage) whyNotPull(v fleet.StartImageView) string {
+func (p CatalogPage) whyNotPull(v fleet.CatalogImageView) string {
 	why := kit.ActionButton{}.WithReasonFrom(p.entryActionStates(v), fleet.ActPull).Why
 	if why == "" && len(p.Pools.Options) == 0 {
 		why = "There is no pool for the image. Create a pool first."
@@ -47,7 +47,7 @@ func (p CatalogPage) whyNotPull(v fleet.StartImageView) string {
 	return why
 }
 
-func (p CatalogPage) entryActions(v fleet.StartImageView) []kit.ActionButton {
+func (p CatalogPage) entryActions(v fleet.CatalogImageView) []kit.ActionButton {
 	states := p.entryActionStates(v)
 	edit := kit.ActionButton{Icon: "pencil", Word: "Edit or replace", Href: CatalogPath(string(v.ID), "edit"), Dialog: true}.WithReasonFrom(states, fleet.ActEdit)
 	remove := kit.ActionButton{Icon: "trash-2", Word: "Remove from the list", Href: CatalogPath(string(v.ID), "delete"), Dialog: true, Danger: true}.WithReasonFrom(states, fleet.ActDelete)
@@ -59,7 +59,7 @@ func (p CatalogPage) entryActions(v fleet.StartImageView) []kit.ActionButton {
 
 // downloadedPoolsText lists the pools with copies of the downloaded image: copies of the newest version first, then
 // copies of older versions.
-func downloadedPoolsText(v fleet.StartImageView) string {
+func downloadedPoolsText(v fleet.CatalogImageView) string {
 	var words []string
 	for _, p := range v.Pulled {
 		word := p.PoolName
@@ -75,7 +75,7 @@ func downloadedPoolsText(v fleet.StartImageView) string {
 }
 
 // verificationText describes how downloads of the entry are verified.
-func verificationText(v fleet.StartImage) string {
+func verificationText(v fleet.CatalogImage) string {
 	switch {
 	case v.Checksum != "":
 		algorithm, digest, _ := strings.Cut(v.Checksum, ":")
@@ -88,7 +88,7 @@ func verificationText(v fleet.StartImage) string {
 
 // CatalogForm is the form of a catalog entry.
 type CatalogForm struct {
-	Entry  fleet.StartImage // zero: a new entry
+	Entry  fleet.CatalogImage // zero: a new entry
 	In     CatalogValues
 	Errors kit.Errors
 }
@@ -105,7 +105,7 @@ func (f CatalogForm) title() string {
 	return "Edit " + f.Entry.Name
 }
 
-func (f CatalogForm) action() string {
+func (f CatalogForm) submitPath() string {
 	if f.Entry.ID == "" {
 		return CatalogPath("new")
 	}

@@ -70,7 +70,7 @@ func (a ActionButton) formAttrs() templ.OrderedAttributes {
 	if a.ReplaceTarget != "" {
 		swap = "outerHTML"
 	}
-	out := PostForm(a.Post, a.ReplaceTarget, swap)
+	out := PostFormAttrs(a.Post, a.ReplaceTarget, swap)
 	if a.Confirm != "" {
 		out = append(out, templ.KeyValue[string, any]{Key: "hx-confirm", Value: a.Confirm})
 		if a.ConfirmTone != "" {

@@ -28,8 +28,8 @@ func ReleaseAddressAction(a fleet.Actor, id fleet.NetworkID, mac, ip string) Act
 	}.RequirePermission(a, policy.InfraChange)
 }
 
-// AddressSources names the sources of a reported address: DHCP lease, guest agent and so on.
-func AddressSources(by []fleet.AddressSource) string {
+// AddressSourcesText names the sources of a reported address: DHCP lease, guest agent and so on.
+func AddressSourcesText(by []fleet.AddressSource) string {
 	words := make([]string, len(by))
 	for i, s := range by {
 		words[i] = s.DisplayName()

@@ -8,7 +8,7 @@ type dayBarSegment struct {
 }
 
 // dayBarSegments are the parts of the day with data, which the bar shows.
-func dayBarSegments(d fleet.Day) (out []dayBarSegment) {
+func dayBarSegments(d fleet.StatusHistory) (out []dayBarSegment) {
 	at := 0
 	for _, p := range d {
 		if p.Severity != "" {

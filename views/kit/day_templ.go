@@ -14,7 +14,7 @@ import (
 )
 
 // DayBar shows the history of a status in the last 24 hours. The right end of the bar is the current time.
-func DayBar(d fleet.Day) templ.Component {
+func DayBar(d fleet.StatusHistory) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

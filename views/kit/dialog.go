@@ -12,21 +12,21 @@ type Dialog struct {
 	Help                  Topic
 }
 
-func (d Dialog) tone() string {
+func (d Dialog) buttonClass() string {
 	if d.Danger {
 		return "danger"
 	}
 	return "primary"
 }
 
-// enterLabel is the word for the HiddenDefaultButton of the dialog's form. It is empty while the button is disabled, so
+// defaultButtonLabel is the word for the HiddenDefaultButton of the dialog's form. It is empty while the button is disabled, so
 // that Enter does nothing.
-func (d Dialog) enterLabel() string {
+func (d Dialog) defaultButtonLabel() string {
 	if d.Why != "" {
 		return ""
 	}
 	return d.Button
 }
 
-// ReasonOf returns the reason from a result of two values, whether an action is allowed and the reason if not.
-func ReasonOf(_ bool, reason string) string { return reason }
+// RefusalReason returns the reason from a result of two values, whether an action is allowed and the reason if not.
+func RefusalReason(_ bool, reason string) string { return reason }

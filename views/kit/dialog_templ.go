@@ -154,7 +154,7 @@ func DialogForm(d Dialog) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, PostForm(d.Action, "#dialog", "innerHTML"))
+		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, PostFormAttrs(d.Action, "#dialog", "innerHTML"))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -183,12 +183,12 @@ func DialogForm(d Dialog) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if d.Why != "" {
-			templ_7745c5c3_Err = DisabledButton("why-dialog", d.tone(), d.Button, d.Why).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = DisabledButton("why-dialog", d.buttonClass(), d.Button, d.Why).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			var templ_7745c5c3_Var6 = []any{"btn", d.tone()}
+			var templ_7745c5c3_Var6 = []any{"btn", d.buttonClass()}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var6...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -25,7 +25,7 @@ type AssignedHostStatus struct {
 	Failing bool                // unusable on the host
 }
 
-func (e AssignedObject) page() string { return e.Type.Info().PagePath(e.ID) }
+func (e AssignedObject) pagePath() string { return e.Type.Info().PagePath(e.ID) }
 
 func (e AssignedObject) actionStates(states []fleet.ActionState) []fleet.ActionState {
 	return policy.RestrictActions(e.Actor, e.Type.Info().Label, "", states)
@@ -38,24 +38,24 @@ func (e AssignedObject) HostStates(states []fleet.ActionState) []fleet.ActionSta
 
 // AssignAction opens the dialog that assigns the object to more hosts.
 func (e AssignedObject) AssignAction() ActionButton {
-	return ActionButton{Icon: "plug", Word: "Assign to hosts", Href: e.page() + "/assign", Dialog: true}.WithReasonFrom(e.actionStates(e.States), fleet.ActAssign)
+	return ActionButton{Icon: "plug", Word: "Assign to hosts", Href: e.pagePath() + "/assign", Dialog: true}.WithReasonFrom(e.actionStates(e.States), fleet.ActAssign)
 }
 
 // DeleteAction opens the dialog that deletes the object from Quantix and from all hosts.
 func (e AssignedObject) DeleteAction() ActionButton {
-	return ActionButton{Icon: "trash-2", Word: "Delete " + e.Type.Info().Label, Href: e.page() + "/delete", Dialog: true, Danger: true}.WithReasonFrom(e.actionStates(e.States), fleet.ActDelete)
+	return ActionButton{Icon: "trash-2", Word: "Delete " + e.Type.Info().Label, Href: e.pagePath() + "/delete", Dialog: true, Danger: true}.WithReasonFrom(e.actionStates(e.States), fleet.ActDelete)
 }
 
 // EditLabelsAction opens the dialog of the host labels. Hosts with these labels get the object automatically.
 func (e AssignedObject) EditLabelsAction() ActionButton {
-	return ActionButton{Icon: "pencil", Word: "Edit", Label: "Edit labels", Href: e.page() + "/labels", Dialog: true}.WithReasonFrom(e.actionStates(e.States), fleet.ActEdit)
+	return ActionButton{Icon: "pencil", Word: "Edit", Label: "Edit labels", Href: e.pagePath() + "/labels", Dialog: true}.WithReasonFrom(e.actionStates(e.States), fleet.ActEdit)
 }
 
 // HostActions are the actions on the object on one host. vms is an action that lists the VMs that use the object on
 // that host.
 func (e AssignedObject) HostActions(c AssignedHostStatus, vms ActionButton) []ActionButton {
-	at, can := e.page()+"/hosts/"+string(c.HostID), e.actionStates(c.States)
-	retry := ActionButton{Icon: "refresh-cw", Word: "Try again", Post: at + "/retry", Back: e.page()}.WithReasonFrom(can, fleet.ActRetry)
+	at, can := e.pagePath()+"/hosts/"+string(c.HostID), e.actionStates(c.States)
+	retry := ActionButton{Icon: "refresh-cw", Word: "Try again", Post: at + "/retry", Back: e.pagePath()}.WithReasonFrom(can, fleet.ActRetry)
 	if c.Stopped {
 		retry.Icon, retry.Word = "play", "Start"
 	}
@@ -98,7 +98,7 @@ func (e AssignedObject) RetryActions(statuses []AssignedHostStatus, all, failed 
 	if count <= 1 {
 		return first
 	}
-	return []ActionButton{ActionButton{Icon: "refresh-cw", Word: "Retry " + CountText(count, "failed host"), Post: e.page() + "/retry", Back: e.page()}.RequirePermission(e.Actor, policy.InfraChange)}
+	return []ActionButton{ActionButton{Icon: "refresh-cw", Word: "Retry " + CountText(count, "failed host"), Post: e.pagePath() + "/retry", Back: e.pagePath()}.RequirePermission(e.Actor, policy.InfraChange)}
 }
 
 func (e AssignedObject) retryOnHostAction(c AssignedHostStatus) ActionButton {
@@ -112,12 +112,12 @@ func (e AssignedObject) retryOnHostAction(c AssignedHostStatus) ActionButton {
 
 func (e AssignedObject) withLabelDialog(f HostLabelForm) HostLabelForm {
 	f.Of = string(fleet.SubjectOf(e.Type, e.ID))
-	f.Dialog = Dialog{Title: "Hosts that get " + e.Name + " by label", Action: e.page() + "/labels", Button: "Save", Why: e.whyNot(fleet.ActEdit), Back: e.page()}
+	f.Dialog = Dialog{Title: "Hosts that get " + e.Name + " by label", Action: e.pagePath() + "/labels", Button: "Save", Why: e.whyNotAllowed(fleet.ActEdit), Back: e.pagePath()}
 	return f
 }
 
-// whyNot is the reason why the object's state forbids the action; empty: allowed. It ignores permissions, which are
+// whyNotAllowed is the reason why the object's state forbids the action; empty: allowed. It ignores permissions, which are
 // checked before a dialog opens.
-func (e AssignedObject) whyNot(a fleet.Action) string {
+func (e AssignedObject) whyNotAllowed(a fleet.Action) string {
 	return ActionButton{}.WithReasonFrom(e.States, a).Why
 }

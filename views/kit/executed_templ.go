@@ -33,7 +33,7 @@ func AssignDialog(e AssignedObject, hosts []HostChoice, errs Errors) templ.Compo
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if why := e.whyNot(fleet.ActAssign); why == "" && len(hosts) == 0 {
+		if why := e.whyNotAllowed(fleet.ActAssign); why == "" && len(hosts) == 0 {
 			templ_7745c5c3_Err = DialogHead("Assign "+e.Name+" to hosts", e.helpTopic()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -56,9 +56,9 @@ func AssignDialog(e AssignedObject, hosts []HostChoice, errs Errors) templ.Compo
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var3 templ.SafeURL
-			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(e.page()))
+			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(e.pagePath()))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/executed.templ`, Line: 11, Col: 55}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/executed.templ`, Line: 11, Col: 59}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 			if templ_7745c5c3_Err != nil {
@@ -119,7 +119,7 @@ func AssignDialog(e AssignedObject, hosts []HostChoice, errs Errors) templ.Compo
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = DialogForm(Dialog{Title: "Assign " + e.Name + " to hosts", Action: e.page() + "/assign", Button: "Assign", Why: why, Back: e.page()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = DialogForm(Dialog{Title: "Assign " + e.Name + " to hosts", Action: e.pagePath() + "/assign", Button: "Assign", Why: why, Back: e.pagePath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -207,7 +207,7 @@ func ReleaseDialog(e AssignedObject, c AssignedHostStatus, errs Errors) templ.Co
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = DialogForm(Dialog{Title: "Release " + e.Name + " from " + c.Host + "?", Action: e.page() + "/hosts/" + string(c.HostID) + "/release", Button: "Release", Danger: true, Why: ActionButton{}.WithReasonFrom(c.States, fleet.ActRelease).Why, Back: e.page()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = DialogForm(Dialog{Title: "Release " + e.Name + " from " + c.Host + "?", Action: e.pagePath() + "/hosts/" + string(c.HostID) + "/release", Button: "Release", Danger: true, Why: ActionButton{}.WithReasonFrom(c.States, fleet.ActRelease).Why, Back: e.pagePath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -264,7 +264,7 @@ func DeleteDialog(e AssignedObject, errs Errors) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = DialogForm(Dialog{Title: "Delete " + e.Name + "?", Action: e.page() + "/delete", Button: "Delete " + e.Type.Info().Label, Danger: true, Why: e.whyNot(fleet.ActDelete), Back: e.page()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = DialogForm(Dialog{Title: "Delete " + e.Name + "?", Action: e.pagePath() + "/delete", Button: "Delete " + e.Type.Info().Label, Danger: true, Why: e.whyNotAllowed(fleet.ActDelete), Back: e.pagePath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

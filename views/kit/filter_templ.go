@@ -120,7 +120,7 @@ func FilterForm(f Filter) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for _, name := range f.Link.First().QueryNames("filter") {
+		for _, name := range f.Link.FirstPage().QueryNames("filter") {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<input type=\"hidden\" name=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -40,19 +40,19 @@ func (p HostLabelPreview) matchText() string {
 	if p.All == 1 {
 		verb = " matches: "
 	}
-	out := CountText(p.All, "host") + verb + namesWithRest(names, p.All) + ". "
+	out := CountText(p.All, "host") + verb + hostNamesText(names, p.All) + ". "
 	switch p.Without {
 	case 0:
 		return out + "All of these hosts are assigned."
 	case p.All:
 		return out + "None of these hosts is assigned yet."
 	case 1:
-		return out + "1 of these hosts is not assigned yet: " + namesWithRest(without, 1) + "."
+		return out + "1 of these hosts is not assigned yet: " + hostNamesText(without, 1) + "."
 	}
-	return out + CountText(p.Without, "host") + " of these hosts are not assigned yet: " + namesWithRest(without, p.Without) + "."
+	return out + CountText(p.Without, "host") + " of these hosts are not assigned yet: " + hostNamesText(without, p.Without) + "."
 }
 
-func namesWithRest(names []string, all int) string {
+func hostNamesText(names []string, all int) string {
 	out := strings.Join(names, ", ")
 	if n := all - len(names); n > 0 {
 		out += " and " + CountText(n, "more host")
@@ -65,7 +65,7 @@ func unlabelledHostNames(b fleet.ByLabel) string {
 	for i, h := range b.Unmatched {
 		names[i] = h.HostName
 	}
-	return namesWithRest(names, b.UnmatchedCount)
+	return hostNamesText(names, b.UnmatchedCount)
 }
 
 // unassignedHosts lists the hosts that match the object's labels but are not assigned. It omits hosts whose assignment

@@ -32,11 +32,11 @@ func (l Link) Without(names ...string) Link {
 	return l
 }
 
-// First returns the link to the first page of the list.
-func (l Link) First() Link { return l.Without("after", "before") }
+// FirstPage returns the link to the first page of the list.
+func (l Link) FirstPage() Link { return l.Without("after", "before") }
 
-// At returns the link with the same query at another path.
-func (l Link) At(path string) Link { return Link{path, l.Query} }
+// WithPath returns the link with the same query at another path.
+func (l Link) WithPath(path string) Link { return Link{path, l.Query} }
 
 // String returns the link as a URL.
 func (l Link) String() string {

@@ -18,7 +18,7 @@ func TestLinkChangesOnlyNamedQueryParameters(t *testing.T) {
 		"other":      {l.With("after", "y"), "/vms?after=y&filter=state%3Arunning+label%3Aenv%3Dprod"},
 		"less":       {l.With("filter", ""), "/vms?after=x"},
 		"none":       {l.Without("filter", "after", "sort"), "/vms"},
-		"other path": {l.Without("filter").At("/tasks"), "/tasks?after=x"},
+		"other path": {l.Without("filter").WithPath("/tasks"), "/tasks?after=x"},
 		"no query":   {Link{Path: "/vms"}.With("tab", "found"), "/vms?tab=found"},
 		"still l":    {l, "/vms?after=x&filter=state%3Arunning+label%3Aenv%3Dprod"},
 	} {

@@ -55,9 +55,9 @@ func CSVLabels(labels map[string]string) string {
 // Columns are the columns of a list in order, without the name column, which always comes first.
 type Columns []Column
 
-// ChosenInAddress returns the columns that the query of l names. Without names, it returns all columns except those
+// ChosenInQuery returns the columns that the query of l names. Without names, it returns all columns except those
 // OnRequest.
-func (all Columns) ChosenInAddress(l Link) Columns {
+func (all Columns) ChosenInQuery(l Link) Columns {
 	keys := strings.Split(l.Query.Get("columns"), ",")
 	chosen := slices.DeleteFunc(slices.Clone(all), func(c Column) bool { return !slices.Contains(keys, c.Key) })
 	if len(chosen) == 0 {
@@ -83,7 +83,7 @@ func (l *List) toggleColumnPath(c Column) string {
 	switch keys := next.keys(); {
 	case len(next) == 0:
 		return l.Link.String()
-	case keys == l.Columns.ChosenInAddress(Link{}).keys():
+	case keys == l.Columns.ChosenInQuery(Link{}).keys():
 		return l.Link.Without("columns").String()
 	default:
 		return l.Link.With("columns", keys).String()
@@ -92,7 +92,7 @@ func (l *List) toggleColumnPath(c Column) string {
 
 // csvPath is the address of the CSV export of all rows that match the filter.
 func (l *List) csvPath() string {
-	return l.Link.First().Without("columns", "limit").At("/" + l.Name + ".csv").String()
+	return l.Link.FirstPage().Without("columns", "limit").WithPath("/" + l.Name + ".csv").String()
 }
 
 // savedViewsPath is the address of the saved views menu, which marks the current view.

@@ -42,12 +42,12 @@ type HostStatuses[T any] struct {
 
 // NewHostMatrix is the table of one object's status on each host; l is the address of the object's page.
 func NewHostMatrix[T any](l Link, label string, head Columns, c HostStatuses[T]) StatusMatrix[T] {
-	m := StatusMatrix[T]{Title: "Hosts", TitleAside: reportHint(), Label: label, Class: "matrix", First: "Host", Head: head, Items: c.Items}
+	m := StatusMatrix[T]{Title: "Hosts", TitleAside: reportIntervalHint(), Label: label, Class: "matrix", First: "Host", Head: head, Items: c.Items}
 	all := c.SeverityCounts.All()
 	if all == 0 {
 		return m
 	}
-	l = l.First()
+	l = l.FirstPage()
 	counter := func(word string, tone fleet.Severity, n int, drawn string) {
 		if filter := "health:" + string(tone); n > 0 || c.Filter == filter {
 			m.Counters = append(m.Counters, Tab{Text: word, Href: l.With("filter", filter).String(), Count: strconv.Itoa(n), Severity: drawn, Here: c.Filter == filter})

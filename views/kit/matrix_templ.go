@@ -341,7 +341,7 @@ func matrixRow[T any](m *StatusMatrix[T], item T) templ.Component {
 	})
 }
 
-func reportHint() templ.Component {
+func reportIntervalHint() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -8,7 +8,7 @@ type Pager struct {
 
 // NewPager is the pager of a list with n rows on the current page. The first page has no first and no previous link.
 func NewPager(l Link, n int, singular, prev, next string) Pager {
-	out, l := Pager{Text: CountText(n, singular) + " on this page"}, l.First()
+	out, l := Pager{Text: CountText(n, singular) + " on this page"}, l.FirstPage()
 	if prev != "" {
 		out.First, out.Prev = l.String(), l.With("before", prev).String()
 	}

@@ -16,15 +16,15 @@ type SavedViewsPage struct {
 	Focus  bool // the page is the response to the form, so the name field gets the focus back
 }
 
-// objectNames returns the name of the list's objects in a heading.
-func objectNames(list string) string {
+// listTitle returns the name of the list's objects in a heading.
+func listTitle(list string) string {
 	switch list {
 	case "vms":
 		return "Virtual machines"
 	case "pools":
 		return "Storage pools"
 	}
-	t, _ := fleet.ResourceByPlural(list)
+	t, _ := fleet.ResourceTypeByPlural(list)
 	return t.Title
 }
 

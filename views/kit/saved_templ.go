@@ -105,7 +105,7 @@ func SavedViews(p SavedViewsPage) templ.Component {
 			templ_7745c5c3_Var4 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = ListPageHeader(PageHeader{Crumbs: []Breadcrumb{{objectNames(p.List), views.SavedViewPath(p.List, p.Query)}}, Title: "Saved views"}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ListPageHeader(PageHeader{Crumbs: []Breadcrumb{{listTitle(p.List), views.SavedViewPath(p.List, p.Query)}}, Title: "Saved views"}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -307,7 +307,7 @@ func savedViewForm(p SavedViewsPage, path string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, PostForm("/views/"+p.List+path, "closest [data-views]", "innerHTML"))
+		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, PostFormAttrs("/views/"+p.List+path, "closest [data-views]", "innerHTML"))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -31,8 +31,8 @@ type Row struct {
 // NameColumn is the first column of a list of named objects.
 var NameColumn = Column{Label: "Name", Sort: "name"}
 
-// width is the number of columns in the table.
-func (t Table[T]) width() int {
+// columnCount is the number of columns in the table.
+func (t Table[T]) columnCount() int {
 	n := 1 + len(t.Shown)
 	if t.HasRowMenus {
 		n++
@@ -50,7 +50,7 @@ type SortOrder struct {
 }
 
 func (s SortOrder) orderAfterClick(key string) string {
-	l := s.Link.First()
+	l := s.Link.FirstPage()
 	if s.By == key {
 		return l.With("sort", "-"+key).String()
 	}

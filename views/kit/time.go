@@ -40,8 +40,8 @@ func ElapsedText(d time.Duration) string {
 	return ShortDuration(d.Round(time.Second))
 }
 
-// ScriptTime formats a time for the browser's scripts.
-func ScriptTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+// JavaScriptTime formats a time for the browser's scripts.
+func JavaScriptTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func utcTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 

@@ -30,4 +30,4 @@ func uploadProgressText(u fleet.Upload) string {
 	return Bytes(u.SizeBytes)
 }
 
-func percentOf(u fleet.Upload) string { return strconv.Itoa(u.Progress) }
+func uploadPercent(u fleet.Upload) string { return strconv.Itoa(u.Progress) }

@@ -18,7 +18,7 @@ func assignedObject(a fleet.Actor, n fleet.NetworkView) kit.AssignedObject {
 }
 
 func assignedHostStatus(h fleet.NetworkHost) kit.AssignedHostStatus {
-	stopped := stoppedByOthers(h)
+	stopped := stoppedOutsideQuantix(h)
 	return kit.AssignedHostStatus{
 		HostID: h.HostID, Host: h.HostName, States: h.Actions(), Stopped: stopped,
 		Failing: h.HostName != "" && h.Assigned && (h.State == fleet.NetworkFailed || stopped),

@@ -43,20 +43,20 @@ func NewAddressTab(all fleet.NetworkAddresses, find string, host fleet.HostID) A
 	return b
 }
 
-// ReserveForm holds the values that a person typed for a reservation.
-type ReserveForm struct{ MAC, IP, Name string }
+// ReserveAddressForm holds the values that a person typed for a reservation.
+type ReserveAddressForm struct{ MAC, IP, Name string }
 
-// ReservePage is the dialog that reserves an address of the network.
-type ReservePage struct {
+// ReserveAddressPage is the dialog that reserves an address of the network.
+type ReserveAddressPage struct {
 	Network fleet.NetworkView
-	In      ReserveForm
+	In      ReserveAddressForm
 	Next    string // next free address; empty: none
 	NIC     string // VM of the NIC, where a VM's page opens the dialog; empty: any
 	Back    string
 	Errors  kit.Errors
 }
 
-func (p ReservePage) dialog() kit.Dialog {
+func (p ReserveAddressPage) dialog() kit.Dialog {
 	title := "Reserve an address in " + p.Network.Name
 	if p.NIC != "" {
 		title = "Reserve an address for " + p.NIC
@@ -64,7 +64,7 @@ func (p ReservePage) dialog() kit.Dialog {
 	return kit.Dialog{Title: title, Action: views.NetworkPath(p.Network.ID, "reservations"), Button: "Reserve", Back: p.Back}
 }
 
-func (p Page) reserveAction() kit.ActionButton {
+func (p Page) reserveAddressAction() kit.ActionButton {
 	_, why := p.Network.Allows(fleet.ActAssign)
 	if s := p.Network.Spec; why == "" && (s.IPv4 == nil || s.IPv4.DHCP == nil) {
 		why = "DHCP is off in this network."
@@ -86,8 +86,8 @@ func (p Page) addressInUseActions(u fleet.AddressInUse) []kit.ActionButton {
 		act.Why = "IPv6 addresses cannot be reserved: guests choose them."
 	case u.Reserved:
 		act.Why = "The address is reserved."
-	case p.reserveAction().Why != "":
-		act.Why = p.reserveAction().Why
+	case p.reserveAddressAction().Why != "":
+		act.Why = p.reserveAddressAction().Why
 	}
 	acts := []kit.ActionButton{act.RequirePermission(p.Actor, policy.InfraChange)}
 	if u.VMID != "" {

@@ -103,7 +103,7 @@ func addressesTab(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.StandaloneButton("reserve", "small", p.reserveAction()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StandaloneButton("reserve", "small", p.reserveAddressAction()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -716,9 +716,9 @@ func addressInUseTable(p Page) templ.Component {
 					}
 				} else {
 					var templ_7745c5c3_Var32 string
-					templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs(kit.AddressSources(u.By))
+					templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs(kit.AddressSourcesText(u.By))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/addresses.templ`, Line: 158, Col: 36}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/addresses.templ`, Line: 158, Col: 40}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var32))
 					if templ_7745c5c3_Err != nil {
@@ -867,7 +867,7 @@ func addressSearch(p Page) templ.Component {
 }
 
 // ReserveAddressDialog is the dialog that reserves an address for a NIC.
-func ReserveAddressDialog(p ReservePage) templ.Component {
+func ReserveAddressDialog(p ReserveAddressPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

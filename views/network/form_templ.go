@@ -60,7 +60,7 @@ func NewNetworkForm(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm("/networks", "this", "outerHTML"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostFormAttrs("/networks", "this", "outerHTML"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

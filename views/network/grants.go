@@ -20,7 +20,7 @@ func (p Page) grantsPath() string { return views.NetworkPath(p.Network.ID, "gran
 
 func (p Page) mayGrant() bool { return policy.May(p.Actor, policy.InfraChange, "") }
 
-func grantName(g fleet.NetworkGrant) string {
+func granteeName(g fleet.NetworkGrant) string {
 	if g.ProjectID == "" {
 		return "All projects"
 	}

@@ -124,9 +124,9 @@ func grantTable(p Page) templ.Component {
 							return templ_7745c5c3_Err
 						}
 						var templ_7745c5c3_Var5 string
-						templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(grantName(g))
+						templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(granteeName(g))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/grants.templ`, Line: 37, Col: 41}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/grants.templ`, Line: 37, Col: 43}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 						if templ_7745c5c3_Err != nil {
@@ -137,7 +137,7 @@ func grantTable(p Page) templ.Component {
 							return templ_7745c5c3_Err
 						}
 						if p.mayGrant() {
-							templ_7745c5c3_Err = kit.RowMenu("Actions of "+grantName(g), p.grantActions(g)).Render(ctx, templ_7745c5c3_Buffer)
+							templ_7745c5c3_Err = kit.RowMenu("Actions of "+granteeName(g), p.grantActions(g)).Render(ctx, templ_7745c5c3_Buffer)
 							if templ_7745c5c3_Err != nil {
 								return templ_7745c5c3_Err
 							}
@@ -196,7 +196,7 @@ func addGrantForm(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm(p.grantsPath(), "#grants", "outerHTML"))
+		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostFormAttrs(p.grantsPath(), "#grants", "outerHTML"))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

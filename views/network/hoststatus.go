@@ -71,9 +71,9 @@ func knownPeersText(n fleet.NetworkView, s *fleet.NetworkStatus) string {
 	return strconv.Itoa(s.Peers) + " of " + strconv.Itoa(others)
 }
 
-// rolledBack reports whether the host has rolled back the newest change of the network. It is false if the host's
+// lastChangeRolledBack reports whether the host has rolled back the newest change of the network. It is false if the host's
 // report is not current.
-func rolledBack(h fleet.NetworkHost) bool {
+func lastChangeRolledBack(h fleet.NetworkHost) bool {
 	return h.State != fleet.NetworkUnknown && h.Status != nil && h.Status.RolledBack != nil
 }
 
@@ -123,22 +123,22 @@ func onOrOff(on bool) string {
 	return "off"
 }
 
-func createdOrDiscovered(n fleet.NetworkView) string {
+func originText(n fleet.NetworkView) string {
 	if n.Spec == nil {
 		return "Discovered"
 	}
 	return "Created"
 }
 
-// stoppedByOthers reports whether the network was stopped on the host outside of Quantix. It is false if the host's
+// stoppedOutsideQuantix reports whether the network was stopped on the host outside of Quantix. It is false if the host's
 // report is not current.
-func stoppedByOthers(h fleet.NetworkHost) bool {
+func stoppedOutsideQuantix(h fleet.NetworkHost) bool {
 	return h.State == fleet.NetworkInactive && h.Status != nil && h.Status.StoppedOutside
 }
 
 func lastReportedStateText(h fleet.NetworkHost, now time.Time) string {
 	switch {
-	case fleet.IsFresh(h.SeenAt, now) || h.Status == nil:
+	case fleet.IsReportFresh(h.SeenAt, now) || h.Status == nil:
 		return ""
 	case h.Status.Active:
 		return "The host is offline. Last known: active."
@@ -161,8 +161,8 @@ func forwardModeName(kind fleet.NetworkKind, forward string) string {
 // maxReportedValues is the maximum number of reported values in a text.
 const maxReportedValues = 4
 
-// joinReported joins reported values, at most maxReportedValues of them.
-func joinReported(values []string) string {
+// joinReportedValues joins reported values, at most maxReportedValues of them.
+func joinReportedValues(values []string) string {
 	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
 	if len(values) > maxReportedValues {
 		values = append(values[:maxReportedValues], "…")
@@ -179,7 +179,7 @@ func ModeText(n fleet.NetworkView) string {
 	for i, f := range n.Health.Forwards {
 		words[i] = forwardModeName(n.Kind, f)
 	}
-	return joinReported(words)
+	return joinReportedValues(words)
 }
 
 // SubnetsText lists the subnets in the spec. For a network without a spec, it lists the subnets that hosts report.
@@ -187,7 +187,7 @@ func SubnetsText(n fleet.NetworkView) string {
 	if n.Spec != nil {
 		return kit.TextOrDash(sourceText(n))
 	}
-	return joinReported(n.Health.Subnets)
+	return joinReportedValues(n.Health.Subnets)
 }
 
 // hostNamesOrCount lists the hosts by name if all names are known, else it is the number of hosts.

@@ -203,7 +203,7 @@ func reportText(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.C
 		}
 		ctx = templ.ClearChildren(ctx)
 		switch {
-		case h.Releasing && !fleet.IsFresh(h.SeenAt, now):
+		case h.Releasing && !fleet.IsReportFresh(h.SeenAt, now):
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<span class=\"muted\">The host releases the network when the host is online again.</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -226,7 +226,7 @@ func reportText(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.C
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case stoppedByOthers(h):
+		case stoppedOutsideQuantix(h):
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<span class=\"warn\">Stopped on the host outside Quantix. Start the network to use it again.</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -383,12 +383,12 @@ func hostStateChip(h fleet.NetworkHost, now time.Time) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case stoppedByOthers(h):
+		case stoppedOutsideQuantix(h):
 			templ_7745c5c3_Err = kit.StateChip("warn", "circle-stop", "Stopped").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case rolledBack(h):
+		case lastChangeRolledBack(h):
 			templ_7745c5c3_Err = kit.StateChip("bad", "history", "Rolled back").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -57,7 +57,7 @@ func PortGroupFormOf(g fleet.PortGroup) PortGroupForm {
 		f.AntiSpoofing = map[bool]string{true: "on", false: "off"}[*g.AntiSpoofing]
 	}
 	if g.VLAN != nil {
-		f.VLAN = numberText(g.VLAN.ID)
+		f.VLAN = numberOrEmpty(g.VLAN.ID)
 		ids := make([]string, len(g.VLAN.Trunk))
 		for i, id := range g.VLAN.Trunk {
 			ids[i] = strconv.Itoa(id)
@@ -71,20 +71,20 @@ func rateTexts(r *fleet.Rate) (average, peak, burst string) {
 	if r == nil {
 		return "", "", ""
 	}
-	return numberText(r.AverageKiB), numberText(r.PeakKiB), numberText(r.BurstKiB)
+	return numberOrEmpty(r.AverageKiB), numberOrEmpty(r.PeakKiB), numberOrEmpty(r.BurstKiB)
 }
 
-func numberText(n int) string {
+func numberOrEmpty(n int) string {
 	if n == 0 {
 		return ""
 	}
 	return strconv.Itoa(n)
 }
 
-func groupsPath(id fleet.NetworkID) string { return views.NetworkPath(id, "port-groups") }
+func portGroupsPath(id fleet.NetworkID) string { return views.NetworkPath(id, "port-groups") }
 
 func (p PortGroupPage) dialog() kit.Dialog {
-	d := kit.Dialog{Title: "New port group in " + p.Network.Name, Action: groupsPath(p.Network.ID), Button: "Create port group", Back: views.TabPath(views.NetworkPath(p.Network.ID), "groups")}
+	d := kit.Dialog{Title: "New port group in " + p.Network.Name, Action: portGroupsPath(p.Network.ID), Button: "Create port group", Back: views.TabPath(views.NetworkPath(p.Network.ID), "groups")}
 	if p.Old != "" {
 		d.Title, d.Button = "Port group "+p.Old, "Save"
 	}
@@ -92,18 +92,18 @@ func (p PortGroupPage) dialog() kit.Dialog {
 }
 
 // whyNoVLANTags is the reason why the network does not support VLAN tags; empty: the network supports them.
-func whyNoVLANTags(n fleet.NetworkView) string { return kit.ReasonOf(n.Spec.TagsVLANs()) }
+func whyNoVLANTags(n fleet.NetworkView) string { return kit.RefusalReason(n.Spec.TagsVLANs()) }
 
 // whyNoNICFilters is the reason why hosts cannot filter the traffic of the network's NICs; empty: hosts can filter it.
-func whyNoNICFilters(n fleet.NetworkView) string { return kit.ReasonOf(n.Spec.FiltersNICs()) }
+func whyNoNICFilters(n fleet.NetworkView) string { return kit.RefusalReason(n.Spec.FiltersNICs()) }
 
 func (p Page) newPortGroupAction() kit.ActionButton {
 	_, why := p.Network.Allows(fleet.ActAssign)
-	return kit.ActionButton{Icon: "plus", Word: "New port group", Href: groupsPath(p.Network.ID), Dialog: true}.DisableFor(why).RequirePermission(p.Actor, policy.InfraChange)
+	return kit.ActionButton{Icon: "plus", Word: "New port group", Href: portGroupsPath(p.Network.ID), Dialog: true}.DisableFor(why).RequirePermission(p.Actor, policy.InfraChange)
 }
 
 func (p Page) portGroupActions(g fleet.PortGroupUse) []kit.ActionButton {
-	at, back := groupsPath(p.Network.ID), views.TabPath(views.NetworkPath(p.Network.ID), "groups")
+	at, back := portGroupsPath(p.Network.ID), views.TabPath(views.NetworkPath(p.Network.ID), "groups")
 	remove := kit.ActionButton{
 		Icon: "trash-2", Word: "Delete " + g.Name, Danger: true, Post: views.NetworkPath(p.Network.ID, "port-groups", g.Name, "delete"), Back: back,
 		Confirm: "Delete the port group " + g.Name + "?",
@@ -114,7 +114,7 @@ func (p Page) portGroupActions(g fleet.PortGroupUse) []kit.ActionButton {
 	acts := []kit.ActionButton{kit.ActionButton{Icon: "pencil", Word: "Change", Href: kit.Link{Path: at}.With("name", g.Name).String(), Dialog: true}.RequirePermission(p.Actor, policy.InfraChange)}
 	for _, x := range g.Grants {
 		acts = append(acts, kit.ActionButton{
-			Icon: "lock", Word: "Stop sharing with " + strings.ToLower(grantName(x)[:1]) + grantName(x)[1:] + "; connected VMs stay", Post: views.NetworkPath(p.Network.ID, "group-grants"), Back: back,
+			Icon: "lock", Word: "Stop sharing with " + strings.ToLower(granteeName(x)[:1]) + granteeName(x)[1:] + "; connected VMs stay", Post: views.NetworkPath(p.Network.ID, "group-grants"), Back: back,
 			PostValues: []kit.FormValue{{Name: "group", Value: g.Name}, {Name: "project", Value: grantValue(x)}, {Name: "revoke", Value: "yes"}},
 		}.RequirePermission(p.Actor, policy.InfraChange))
 	}
@@ -125,7 +125,7 @@ func (p Page) portGroupActions(g fleet.PortGroupUse) []kit.ActionButton {
 func portGroupUsersText(n fleet.NetworkView, g fleet.PortGroupUse) string {
 	var names []string
 	for _, x := range g.Grants {
-		names = append(names, grantName(x))
+		names = append(names, granteeName(x))
 	}
 	switch {
 	case !g.Restricted && !n.Restricted:

@@ -233,7 +233,7 @@ func grantPortGroupForm(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm(views.NetworkPath(p.Network.ID, "group-grants"), "this", "none"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostFormAttrs(views.NetworkPath(p.Network.ID, "group-grants"), "this", "none"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -22,21 +22,21 @@ func (f ProjectForm) title() string {
 	return "Edit project"
 }
 
-func (f ProjectForm) action() string {
+func (f ProjectForm) submitPath() string {
 	if f.ID == "" {
 		return "/projects"
 	}
 	return views.ProjectPath(f.ID, "edit")
 }
 
-func (f ProjectForm) back() string {
+func (f ProjectForm) backPath() string {
 	if f.ID == "" {
 		return "/projects"
 	}
 	return views.ProjectPath(f.ID)
 }
 
-func (f ProjectForm) button() string {
+func (f ProjectForm) submitLabel() string {
 	if f.ID == "" {
 		return "Create project"
 	}

@@ -98,7 +98,7 @@ func ProjectEditForm(f ProjectForm) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: f.title(), Action: f.action(), Button: f.button(), Back: f.back(), Help: kit.HelpProject}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: f.title(), Action: f.submitPath(), Button: f.submitLabel(), Back: f.backPath(), Help: kit.HelpProject}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -168,7 +168,7 @@ func ProjectDeleteDialog(x fleet.Project, e kit.Errors) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete the project " + x.Name + "?", Action: views.ProjectPath(x.ID, "delete"), Button: "Delete project", Danger: true, Why: kit.ReasonOf(x.Allows(fleet.ActDelete)), Back: views.ProjectPath(x.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete the project " + x.Name + "?", Action: views.ProjectPath(x.ID, "delete"), Button: "Delete project", Danger: true, Why: kit.RefusalReason(x.Allows(fleet.ActDelete)), Back: views.ProjectPath(x.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

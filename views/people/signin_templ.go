@@ -114,7 +114,7 @@ func SignInForm(p SignInPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = shell.SignInGate("Sign in").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = shell.SingleCardPage("Sign in").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -260,7 +260,7 @@ func PasswordFormPage(p PasswordPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = shell.SignInGate("Change your password").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = shell.SingleCardPage("Change your password").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -219,7 +219,7 @@ func userSettingsForm(p UserPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm(p.path(), "this", "outerHTML"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostFormAttrs(p.path(), "this", "outerHTML"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -112,7 +112,7 @@ func NewUserForm(f UserForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm("/users", "this", "outerHTML"))
+				templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostFormAttrs("/users", "this", "outerHTML"))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -18,7 +18,7 @@ func assignedObject(a fleet.Actor, v fleet.PoolView) kit.AssignedObject {
 }
 
 func assignedHostStatus(status fleet.PoolHost) kit.AssignedHostStatus {
-	stopped := stoppedByOthers(status)
+	stopped := stoppedOutsideQuantix(status)
 	return kit.AssignedHostStatus{
 		HostID: status.HostID, Host: status.HostName, States: status.Actions(), Stopped: stopped,
 		Failing: status.Assigned && (status.State == fleet.PoolFailed || status.State == fleet.PoolStalled || stopped),

@@ -449,7 +449,7 @@ func CredentialsDialog(v fleet.PoolView, e kit.Errors) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Change the credentials of " + v.Name, Action: views.PoolPath(v.ID, "credentials"), Button: "Change", Back: views.PoolPath(v.ID), Why: kit.ReasonOf(v.Allows(fleet.ActCredentials))}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Change the credentials of " + v.Name, Action: views.PoolPath(v.ID, "credentials"), Button: "Change", Back: views.PoolPath(v.ID), Why: kit.RefusalReason(v.Allows(fleet.ActCredentials))}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

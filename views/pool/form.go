@@ -75,8 +75,8 @@ func secretField(label, hint string, e kit.Errors, wrap templ.Attributes) kit.Fi
 	}
 }
 
-// fileKinds are the pool kinds whose volumes are files.
-func fileKinds() (out []fleet.PoolKind) {
+// filePoolKinds are the pool kinds whose volumes are files.
+func filePoolKinds() (out []fleet.PoolKind) {
 	for _, t := range fleet.PoolTypes() {
 		if t.FilePool {
 			out = append(out, t.Kind)

@@ -58,7 +58,7 @@ func NewPoolForm(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm("/pools", "this", "outerHTML"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostFormAttrs("/pools", "this", "outerHTML"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -182,7 +182,7 @@ func NewPoolForm(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "path", Label: "Path on the hosts", Value: f.Spec.Path, Error: f.Errors.At("spec.path"), WrapperAttrs: showForKinds(fileKinds()),
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "path", Label: "Path on the hosts", Value: f.Spec.Path, Error: f.Errors.At("spec.path"), WrapperAttrs: showForKinds(filePoolKinds()),
 				Hint: "Directory of the volumes, such as /srv/vm. A source other than a directory is mounted here. A missing directory is created. Each host's agent allows pools only below its poolRoots setting.", Attrs: templ.Attributes{"spellcheck": "false"}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -121,7 +121,7 @@ func healthTab(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if stoppedByOthers(status) {
+			if stoppedOutsideQuantix(status) {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<span class=\"muted\">The pool was stopped on the host outside Quantix. Start the pool to use it again.</span> ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

@@ -39,9 +39,9 @@ func SourceText(s fleet.PoolSpec) string {
 	return s.Source()
 }
 
-// stoppedByOthers reports whether the pool was stopped on the host outside of Quantix. It is false if the host's report
+// stoppedOutsideQuantix reports whether the pool was stopped on the host outside of Quantix. It is false if the host's report
 // is not current.
-func stoppedByOthers(status fleet.PoolHost) bool {
+func stoppedOutsideQuantix(status fleet.PoolHost) bool {
 	return status.State == fleet.PoolInactive && status.Status != nil && status.Status.StoppedOutside
 }
 

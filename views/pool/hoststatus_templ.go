@@ -507,7 +507,7 @@ func statusChip(status fleet.PoolHost) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case stoppedByOthers(status):
+		case stoppedOutsideQuantix(status):
 			templ_7745c5c3_Err = kit.StateChip("warn", "circle-stop", "Stopped").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -643,7 +643,7 @@ func reportText(status fleet.PoolHost) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case stoppedByOthers(status):
+		case stoppedOutsideQuantix(status):
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, "<span class=\"warn\">Stopped on the host outside Quantix. Start the pool to use it again.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -180,7 +180,7 @@ func UploadVolumeForm(p VolumePage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Upload into " + p.Pool.Name, Action: views.PoolPath(p.Pool.ID, "volumes", "upload"), Button: "Upload", Back: p.Back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Upload into " + p.Pool.Name, Action: views.PoolPath(p.Pool.ID, "volumes", "upload"), Button: "Upload", Back: p.BackPath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

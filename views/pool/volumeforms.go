@@ -20,13 +20,13 @@ type VolumePage struct {
 	Host   fleet.HostID     // host with the volume, in a local pool
 	Hosts  []fleet.PoolHost // hosts that can hold a new volume, in a local pool
 	In     VolumeForm
-	Start  fleet.StartImage // catalog entry that fills the form of a download; zero: none
-	Starts []fleet.StartImageView
+	Start  fleet.CatalogImage // catalog entry that fills the form of a download; zero: none
+	Starts []fleet.CatalogImageView
 	Errors kit.Errors
 }
 
-// Back is the address of the page that opened the dialog.
-func (p VolumePage) Back() string { return views.TabPath(views.PoolPath(p.Pool.ID), "volumes") }
+// BackPath is the address of the page that opened the dialog.
+func (p VolumePage) BackPath() string { return views.TabPath(views.PoolPath(p.Pool.ID), "volumes") }
 
 func (p VolumePage) actionPath(act string) string {
 	return volumeActionPath(views.PoolPath(p.Pool.ID, "volumes", act), p.Volume.Name, p.Host)
@@ -34,11 +34,11 @@ func (p VolumePage) actionPath(act string) string {
 
 // actionDialog is the dialog that confirms an action on a volume.
 func (p VolumePage) actionDialog(title, act, button string, action fleet.Action, danger bool) kit.Dialog {
-	return kit.Dialog{Title: title, Action: p.actionPath(act), Button: button, Danger: danger, Why: kit.ReasonOf(p.Volume.Allows(action)), Back: p.Back()}
+	return kit.Dialog{Title: title, Action: p.actionPath(act), Button: button, Danger: danger, Why: kit.RefusalReason(p.Volume.Allows(action)), Back: p.BackPath()}
 }
 
 // downloadFormPath is the address of the download form, filled from a catalog image.
-func (p VolumePage) downloadFormPath(i fleet.StartImageView) string {
+func (p VolumePage) downloadFormPath(i fleet.CatalogImageView) string {
 	return kit.Link{Path: views.PoolPath(p.Pool.ID, "volumes", "fetch")}.With("start", string(i.ID)).String()
 }
 

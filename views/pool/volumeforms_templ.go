@@ -181,7 +181,7 @@ func NewVolumeForm(p VolumePage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "New volume in " + p.Pool.Name, Action: views.PoolPath(p.Pool.ID, "volumes", "new"), Button: "Create volume", Back: p.Back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "New volume in " + p.Pool.Name, Action: views.PoolPath(p.Pool.ID, "volumes", "new"), Button: "Create volume", Back: p.BackPath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -331,7 +331,7 @@ func DownloadVolumeForm(p VolumePage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Download into " + p.Pool.Name, Action: views.PoolPath(p.Pool.ID, "volumes", "fetch"), Button: "Download", Back: p.Back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Download into " + p.Pool.Name, Action: views.PoolPath(p.Pool.ID, "volumes", "fetch"), Button: "Download", Back: p.BackPath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

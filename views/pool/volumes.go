@@ -39,9 +39,9 @@ type VolumesTab struct {
 	OrphansOnly bool  // only unused volumes are shown
 }
 
-// FilterUnusedVolumes returns the rows, and the number and total size of unused volumes. If only is true, it omits
+// NewVolumesTab returns the rows, and the number and total size of unused volumes. If only is true, it omits
 // volumes in use.
-func FilterUnusedVolumes(rows []VolumeRow, only bool) VolumesTab {
+func NewVolumesTab(rows []VolumeRow, only bool) VolumesTab {
 	out := VolumesTab{All: len(rows), OrphansOnly: only}
 	for _, v := range rows {
 		if v.Orphan {
@@ -160,7 +160,9 @@ func (p Page) noVolumesText() string {
 	return "The storage has no volumes. Create one there; hosts detect it."
 }
 
-func (p Page) newVolume() kit.ActionButton { return p.newVolumeAction("plus", "New volume", "new") }
+func (p Page) createVolumeAction() kit.ActionButton {
+	return p.newVolumeAction("plus", "New volume", "new")
+}
 
 func (p Page) downloadVolumeAction() kit.ActionButton {
 	return p.newVolumeAction("download", "Download by URL", "fetch")
@@ -179,8 +181,8 @@ func (p Page) newVolumeAction(icon, word, below string) kit.ActionButton {
 	return act
 }
 
-// volumeHosts names the hosts where a volume can be used: "all hosts", or the first hosts by name.
-func (p Page) volumeHosts(v VolumeRow) string {
+// volumeHostsText names the hosts where a volume can be used: "all hosts", or the first hosts by name.
+func (p Page) volumeHostsText(v VolumeRow) string {
 	switch {
 	case len(v.Hosts) == 0:
 		return "on no online host"

@@ -112,9 +112,9 @@ func (p Page) ruleActions(r fleet.SecurityRule) []kit.ActionButton {
 	}}
 }
 
-func (p Page) ruleText(r fleet.SecurityRule) string { return r.Text(p.remoteName(r)) }
+func (p Page) ruleText(r fleet.SecurityRule) string { return r.Text(p.remoteGroupText(r)) }
 
-func (p Page) remoteName(r fleet.SecurityRule) string {
+func (p Page) remoteGroupText(r fleet.SecurityRule) string {
 	if r.GroupID == p.Group.ID {
 		return "members of this group"
 	}
@@ -130,7 +130,7 @@ func (p Page) remoteText(r fleet.SecurityRule) string {
 	case r.CIDR != "":
 		return r.CIDR
 	case r.GroupID != "":
-		return p.remoteName(r)
+		return p.remoteGroupText(r)
 	}
 	return "anybody"
 }
@@ -177,19 +177,19 @@ type PacketTestPage struct {
 
 var testProtocolOptions = protocolOptions[:4]
 
-// NICForm is the form of a NIC's filters.
-type NICForm struct {
+// NICFilterForm is the form of a NIC's filters.
+type NICFilterForm struct {
 	VM           fleet.VMView
 	MAC          string
 	AntiSpoofing bool
 	MayTurnOff   bool // the actor may turn anti-spoofing off
-	Groups       []NICChoice
+	Groups       []SecurityGroupChoice
 	PortGroup    string // port group whose default security groups the NIC has; empty: the NIC has its own groups
 	Errors       kit.Errors
 }
 
-// NICChoice is a security group that can be chosen for a NIC.
-type NICChoice struct {
+// SecurityGroupChoice is a security group that can be chosen for a NIC.
+type SecurityGroupChoice struct {
 	ID     fleet.SecurityGroupID
 	Name   string
 	Owner  string
@@ -197,17 +197,17 @@ type NICChoice struct {
 	Chosen bool
 }
 
-// NICChoices returns all groups as choices. The groups in chosen, which the NIC already has, are selected.
-func NICChoices(all []fleet.SecurityGroupView, chosen []fleet.SecurityGroupID) []NICChoice {
-	out := make([]NICChoice, len(all))
+// SecurityGroupChoices returns all groups as choices. The groups in chosen, which the NIC already has, are selected.
+func SecurityGroupChoices(all []fleet.SecurityGroupView, chosen []fleet.SecurityGroupID) []SecurityGroupChoice {
+	out := make([]SecurityGroupChoice, len(all))
 	for i, g := range all {
-		out[i] = NICChoice{g.ID, g.Name, ownerName(g), len(g.Spec.Rules), slices.Contains(chosen, g.ID)}
+		out[i] = SecurityGroupChoice{g.ID, g.Name, ownerName(g), len(g.Spec.Rules), slices.Contains(chosen, g.ID)}
 	}
 	return out
 }
 
-// packetCount formats a number of packets: "3 packets".
-func packetCount(n int64) string {
+// packetCountText formats a number of packets: "3 packets".
+func packetCountText(n int64) string {
 	if n == 1 {
 		return "1 packet"
 	}

@@ -250,9 +250,9 @@ func packetCounters(c fleet.NICFilter, now time.Time) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var11 string
-		templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(packetCount(c.Hits.Dropped.Packets) + " dropped")
+		templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(packetCountText(c.Hits.Dropped.Packets) + " dropped")
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/vm.templ`, Line: 57, Col: 53}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/vm.templ`, Line: 57, Col: 57}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 		if templ_7745c5c3_Err != nil {
@@ -264,9 +264,9 @@ func packetCounters(c fleet.NICFilter, now time.Time) templ.Component {
 		}
 		if c.AntiSpoofing {
 			var templ_7745c5c3_Var12 string
-			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(", " + packetCount(c.Hits.Spoofed.Packets) + " with a wrong source address")
+			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(", " + packetCountText(c.Hits.Spoofed.Packets) + " with a wrong source address")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/vm.templ`, Line: 59, Col: 81}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/vm.templ`, Line: 59, Col: 85}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {

@@ -52,6 +52,6 @@ func (f PageLayout) projectName() string {
 
 // HasProjectFilter reports whether the page at path is a list with a project filter.
 func HasProjectFilter(path string) bool {
-	t, _ := fleet.ResourceByPlural(strings.TrimPrefix(path, "/"))
+	t, _ := fleet.ResourceTypeByPlural(strings.TrimPrefix(path, "/"))
 	return t.Path == path && t.FilterableByProject()
 }

@@ -19,7 +19,7 @@ type ProjectSwitcher struct {
 // maxProjectsShown is how many projects the switcher shows at once.
 const maxProjectsShown = 100
 
-func (s ProjectSwitcher) shown() []fleet.Project {
+func (s ProjectSwitcher) shownProjects() []fleet.Project {
 	return s.Projects[:min(len(s.Projects), maxProjectsShown)]
 }
 
@@ -38,7 +38,7 @@ func (s ProjectSwitcher) projectPath(id fleet.ProjectID) string {
 	if l.Path == "" {
 		l = kit.Link{Path: "/vms", Query: url.Values{}}
 	}
-	return l.With("project", string(id)).First().String()
+	return l.With("project", string(id)).FirstPage().String()
 }
 
 func (f PageLayout) projectSwitcher() ProjectSwitcher {

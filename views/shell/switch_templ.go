@@ -291,7 +291,7 @@ func ProjectSwitcherLinks(s ProjectSwitcher) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		for _, p := range s.shown() {
+		for _, p := range s.shownProjects() {
 			templ_7745c5c3_Err = projectSwitcherLink(s, p.ID, p.Name, strconv.Itoa(p.VMs)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -30,7 +30,9 @@ type TreeItem struct {
 	Children                          *TreeLevel // children, if already loaded
 }
 
-func (l *TreeLevel) child(item *TreeItem) *TreeLevel { return &TreeLevel{View: l.View, Node: item.Key} }
+func (l *TreeLevel) childLevel(item *TreeItem) *TreeLevel {
+	return &TreeLevel{View: l.View, Node: item.Key}
+}
 
 func (l *TreeLevel) levelPath(after string) string {
 	path := "/tree/" + l.View
@@ -52,7 +54,7 @@ const defaultLevelKeys = "vms"
 // liveKeys are the wake-up keys of an expanded row: the key of its object, and the keys of the objects that its level
 // shows or counts.
 func (i *TreeItem) liveKeys() string {
-	switch t, _ := fleet.ResourceByLabel(i.Kind); {
+	switch t, _ := fleet.ResourceTypeByLabel(i.Kind); {
 	case t.Key == fleet.TypeHost:
 		return i.Key + " vms"
 	case t.Key == fleet.TypeCluster:
@@ -66,7 +68,7 @@ func (i *TreeItem) liveKeys() string {
 // menuPath is the address of the row's context menu. A page has a hundred rows, so the part of the address that equals
 // the row's key is shortened to "*".
 func (i *TreeItem) menuPath() string {
-	if t, _ := fleet.ResourceByLabel(i.Kind); t.FollowsOwnKey && i.ID != "" {
+	if t, _ := fleet.ResourceTypeByLabel(i.Kind); t.FollowsOwnKey && i.ID != "" {
 		menu := views.ContextMenuPath(t.Key, i.ID)
 		if before, own := strings.CutSuffix(menu, "/"+strings.Replace(i.Key, ":", "/", 1)); own {
 			return before + "/*"
@@ -77,7 +79,7 @@ func (i *TreeItem) menuPath() string {
 }
 
 func (i *TreeItem) pagePath() string {
-	switch t, _ := fleet.ResourceByLabel(i.Kind); {
+	switch t, _ := fleet.ResourceTypeByLabel(i.Kind); {
 	case i.HostID != "" && i.ID != "": // discovered
 		return views.DiscoveredVMPath(fleet.HostID(i.HostID), fleet.VMID(i.ID))
 	case t.Key == fleet.TypeDiscovered:
@@ -92,10 +94,12 @@ func (i *TreeItem) pagePath() string {
 	return fleet.TypeVM.Info().Path
 }
 
-func isHere(here []string, key string) bool { return len(here) > 0 && here[len(here)-1] == key }
+func isCurrentObject(here []string, key string) bool {
+	return len(here) > 0 && here[len(here)-1] == key
+}
 
-// TreeViewsOf are the names of the tree views that the actor may see.
-func TreeViewsOf(a fleet.Actor) []string {
+// VisibleTreeViews are the names of the tree views that the actor may see.
+func VisibleTreeViews(a fleet.Actor) []string {
 	var out []string
 	for _, v := range fleet.TreeViews {
 		if policy.May(a, v.Right, "") {

@@ -483,7 +483,7 @@ func treeRow(l *TreeLevel, item *TreeItem) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if isHere(l.ObjectKeys, item.Key) {
+		if isCurrentObject(l.ObjectKeys, item.Key) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, " aria-current=\"page\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -602,7 +602,7 @@ func treeRow(l *TreeLevel, item *TreeItem) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.LiveAttrs(item.liveKeys(), l.child(item).levelPath(""), "open, poke", "morph:innerHTML"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.LiveAttrs(item.liveKeys(), l.childLevel(item).levelPath(""), "open, poke", "morph:innerHTML"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

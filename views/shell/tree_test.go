@@ -19,7 +19,7 @@ func TestVisibleTreeViewsDependOnRole(t *testing.T) {
 		"member":  {member, []string{"vms", "storage", "networks"}},
 		"no role": {fleet.Actor{UserID: "bob"}, nil},
 	} {
-		if got := TreeViewsOf(c.actor); !cmp.Equal(got, c.want) {
+		if got := VisibleTreeViews(c.actor); !cmp.Equal(got, c.want) {
 			t.Errorf("%s sees %v, not %v", name, got, c.want)
 		}
 	}

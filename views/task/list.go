@@ -17,7 +17,7 @@ type ListPage struct {
 }
 
 func (p *ListPage) tabs() []kit.Tab {
-	return kit.LinkTabs(p.Link.First(), "filter", p.Filter.Value, kit.Tab{Text: "All"}, kit.Tab{Key: "who:me", Text: "Mine"},
+	return kit.LinkTabs(p.Link.FirstPage(), "filter", p.Filter.Value, kit.Tab{Text: "All"}, kit.Tab{Key: "who:me", Text: "Mine"},
 		kit.Tab{Key: "state:queued,running", Text: "Running"}, kit.Tab{Key: "state:failed,unknown", Text: "Failed"})
 }
 
@@ -38,7 +38,7 @@ func newTaskTable(l *kit.List, id string, tasks []fleet.Task, none templ.Compone
 // TaskTable is the table of tasks on another object's page. If target is true, the table has a column for the object of
 // each task.
 func TaskTable(id string, tasks []fleet.Task, target bool) templ.Component {
-	shown := Columns.ChosenInAddress(kit.Link{})
+	shown := Columns.ChosenInQuery(kit.Link{})
 	if !slices.ContainsFunc(tasks, func(j fleet.Task) bool { return j.HostName != "" }) {
 		shown = shown.WithoutHost()
 	}

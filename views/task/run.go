@@ -15,8 +15,8 @@ func argumentsText(r fleet.GuestRun) string {
 	return "with " + kit.CountText(r.Args, "argument") + ", not stored"
 }
 
-// programExitLook is the icon, CSS class and text for the exit of a program.
-func programExitLook(o fleet.GuestOutput) (icon, tone, word string) {
+// programExitAppearance is the icon, CSS class and text for the exit of a program.
+func programExitAppearance(o fleet.GuestOutput) (icon, tone, word string) {
 	switch {
 	case o.Signal != 0:
 		return "circle-x", "bad", "Ended by signal " + strconv.Itoa(o.Signal)

@@ -94,7 +94,7 @@ func guestProgramRun(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if o := p.Run.Output; o != nil {
-				icon, tone, word := programExitLook(*o)
+				icon, tone, word := programExitAppearance(*o)
 				templ_7745c5c3_Err = kit.Icon(icon, tone).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

@@ -29,7 +29,7 @@ func ChildTasksText(s fleet.Steps) string {
 	return strings.Join(parts, " · ")
 }
 
-func taskStateLook(s fleet.JobState) (t, icon, word string) {
+func taskStateAppearance(s fleet.JobState) (t, icon, word string) {
 	switch s {
 	case fleet.JobQueued:
 		return "", "clock", "Waiting"

@@ -36,7 +36,7 @@ func StateChip(s fleet.JobState) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if t, icon, word := taskStateLook(s); s == fleet.JobRunning {
+		if t, icon, word := taskStateAppearance(s); s == fleet.JobRunning {
 			var templ_7745c5c3_Var2 = []any{"chip", t}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var2...)
 			if templ_7745c5c3_Err != nil {

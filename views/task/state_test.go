@@ -53,7 +53,7 @@ func TestTaskStatesHaveDistinctWords(t *testing.T) {
 	t.Parallel()
 	words := map[string]fleet.JobState{}
 	for _, s := range []fleet.JobState{fleet.JobQueued, fleet.JobRunning, fleet.JobDone, fleet.JobFailed, fleet.JobCancelled, fleet.JobUnknown} {
-		tone, _, word := taskStateLook(s)
+		tone, _, word := taskStateAppearance(s)
 		if other, taken := words[word]; taken {
 			t.Errorf("%s and %s read alike", s, other)
 		}

@@ -32,12 +32,12 @@ func (p Page) tabs() []kit.Tab {
 		{fleet.JobQueued, s.Queued}, {fleet.JobRunning, s.Running}, {fleet.JobDone, s.Done}, {fleet.JobFailed, s.Failed}, {fleet.JobUnknown, s.Unknown}, {fleet.JobCancelled, s.Cancelled},
 	} {
 		key := "state:" + string(x.state)
-		tone, _, word := taskStateLook(x.state)
+		tone, _, word := taskStateAppearance(x.state)
 		if x.n > 0 || here == key {
 			tabs = append(tabs, kit.Tab{Key: key, Text: word, Count: strconv.Itoa(x.n), Severity: tone})
 		}
 	}
-	return kit.LinkTabs(p.ChildTasks.Link.First(), "filter", here, tabs...)
+	return kit.LinkTabs(p.ChildTasks.Link.FirstPage(), "filter", here, tabs...)
 }
 
 func (p Page) childTaskTable() kit.Table[fleet.Task] {

@@ -153,7 +153,7 @@ func CreateForm(f Form) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if len(f.OwnTemplates) > 0 {
-						templ_7745c5c3_Err = kit.SelectField(f.field("to", kit.Field{Label: "Save as", Value: f.In.To}, "to"), f.targetOptions()).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.SelectField(f.field("to", kit.Field{Label: "Save as", Value: f.In.To}, "to"), f.templateOptions()).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -170,7 +170,7 @@ func CreateForm(f Form) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					if f.hasImages() {
+					if f.canUseDiskImages() {
 						templ_7745c5c3_Err = kit.SelectField(f.field("disks", kit.Field{Label: "Disks", Value: diskChoiceValue(f.In.OfImages), Hint: f.diskHint()}), f.diskOptions()).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
@@ -278,7 +278,7 @@ func templateDialog(f Form, title string) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.DialogPage([]kit.Breadcrumb{{Text: "Templates", Href: "/templates"}, {Text: f.Template.Name, Href: f.back()}}, title).Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.DialogPage([]kit.Breadcrumb{{Text: "Templates", Href: "/templates"}, {Text: f.Template.Name, Href: f.backPath()}}, title).Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -354,7 +354,7 @@ func EditForm(f Form) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Edit " + f.Template.Name, Action: views.TemplatePath(f.Template.ID, "edit"), Button: "Save", Back: f.back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Edit " + f.Template.Name, Action: views.TemplatePath(f.Template.ID, "edit"), Button: "Save", Back: f.backPath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -432,9 +432,9 @@ func DeleteDialog(f Form) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var17 string
-				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CountText(f.disksWithImage(), "image"))
+				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CountText(f.ownImageCount(), "image"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 69, Col: 151}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 69, Col: 150}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 				if templ_7745c5c3_Err != nil {
@@ -473,7 +473,7 @@ func DeleteDialog(f Form) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete " + f.Template.Name + "?", Action: views.TemplatePath(f.Template.ID, "delete"), Button: "Delete template", Danger: true, Why: kit.ReasonOf(f.Template.Allows(fleet.ActDelete)), Back: f.back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var15), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete " + f.Template.Name + "?", Action: views.TemplatePath(f.Template.ID, "delete"), Button: "Delete template", Danger: true, Why: kit.RefusalReason(f.Template.Allows(fleet.ActDelete)), Back: f.backPath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var15), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -538,9 +538,9 @@ func DeleteVersionDialog(f Form) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var22 string
-				templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CountText(f.disksWithImage(), "image"))
+				templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(kit.CountText(f.ownImageCount(), "image"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 82, Col: 91}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 82, Col: 90}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 				if templ_7745c5c3_Err != nil {
@@ -579,7 +579,7 @@ func DeleteVersionDialog(f Form) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete version " + strconv.Itoa(f.Version.Number) + " of " + f.Template.Name + "?", Action: deleteVersionPath(f), Button: "Delete version", Danger: true, Why: kit.ReasonOf(f.Version.Allows(fleet.ActDelete)), Back: f.back()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var21), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Delete version " + strconv.Itoa(f.Version.Number) + " of " + f.Template.Name + "?", Action: deleteVersionPath(f), Button: "Delete version", Danger: true, Why: kit.RefusalReason(f.Version.Allows(fleet.ActDelete)), Back: f.backPath()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var21), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

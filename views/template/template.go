@@ -188,7 +188,7 @@ func grantValue(g fleet.ImageGrant) string {
 // GrantToAllProjects is the form value for "all projects".
 const GrantToAllProjects = "all"
 
-func grantName(g fleet.ImageGrant) string {
+func granteeName(g fleet.ImageGrant) string {
 	if g.ProjectID == "" {
 		return "All projects"
 	}
@@ -229,7 +229,7 @@ func (f Form) field(name string, in kit.Field, at ...string) kit.Field {
 	return in
 }
 
-func (f Form) back() string { return views.TemplatePath(f.Template.ID) }
+func (f Form) backPath() string { return views.TemplatePath(f.Template.ID) }
 
 // whyNotCreate is the reason why no template can be created from the VM, neither from copies of its disks nor from its
 // disks' images. Empty: a template can be created.
@@ -258,12 +258,12 @@ func (f Form) diskHint() string {
 	return ""
 }
 
-func (f Form) hasImages() bool {
+func (f Form) canUseDiskImages() bool {
 	ok, _ := f.VM.AllowsTemplateOfImages()
 	return ok && len(f.VM.Spec.Disks) > 0
 }
 
-func (f Form) targetOptions() []kit.Option {
+func (f Form) templateOptions() []kit.Option {
 	out := []kit.Option{{Text: "A new template"}}
 	for _, v := range f.OwnTemplates {
 		out = append(out, kit.Option{Value: string(v.ID), Text: "A version of " + v.Name})
@@ -279,7 +279,7 @@ var osFamilyOptions = func() []kit.Option {
 	return out
 }()
 
-func (f Form) disksWithImage() int {
+func (f Form) ownImageCount() int {
 	n := 0
 	for _, v := range f.Template.Versions {
 		if f.Version != nil && v.ID != f.Version.ID {

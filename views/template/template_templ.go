@@ -35,21 +35,21 @@ var CSV = []kit.CSVColumn[fleet.TemplateView]{
 	{Name: "name", Value: func(v *fleet.TemplateView) string { return v.Name }},
 	{Name: "project", Value: func(v *fleet.TemplateView) string { return v.ProjectName }},
 	{Name: "os", Value: func(v *fleet.TemplateView) string { return v.OS.Text() }},
-	{Name: "version", Value: func(v *fleet.TemplateView) string { return newestNumber(v) }},
-	{Name: "hardware", Value: func(v *fleet.TemplateView) string { return newestHardware(v) }},
-	{Name: "publishedTo", Value: func(v *fleet.TemplateView) string { return v.Published() }},
+	{Name: "version", Value: func(v *fleet.TemplateView) string { return newestVersionNumber(v) }},
+	{Name: "hardware", Value: func(v *fleet.TemplateView) string { return newestVersionHardware(v) }},
+	{Name: "publishedTo", Value: func(v *fleet.TemplateView) string { return v.PublishedToText() }},
 	{Name: "vms", Value: func(v *fleet.TemplateView) string { return strconv.Itoa(CreatedVMCount(*v)) }},
 	{Name: "created", Value: func(v *fleet.TemplateView) string { return v.CreatedAt.UTC().Format(time.RFC3339) }},
 }
 
-func newestNumber(v *fleet.TemplateView) string {
+func newestVersionNumber(v *fleet.TemplateView) string {
 	if newest := v.Newest(); newest != nil {
 		return strconv.Itoa(newest.Number)
 	}
 	return ""
 }
 
-func newestHardware(v *fleet.TemplateView) string {
+func newestVersionHardware(v *fleet.TemplateView) string {
 	if newest := v.Newest(); newest != nil {
 		return newest.SpecText()
 	}
@@ -300,9 +300,9 @@ func row(shown kit.Columns, v *fleet.TemplateView) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var12 string
-				templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.ResolveAttributeValue(v.Published())
+				templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.ResolveAttributeValue(v.PublishedToText())
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 98, Col: 42}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 98, Col: 48}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var12)
 				if templ_7745c5c3_Err != nil {
@@ -319,9 +319,9 @@ func row(shown kit.Columns, v *fleet.TemplateView) templ.Component {
 					}
 				} else {
 					var templ_7745c5c3_Var13 string
-					templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(v.Published())
+					templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(v.PublishedToText())
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 102, Col: 21}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 102, Col: 27}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 					if templ_7745c5c3_Err != nil {
@@ -555,9 +555,9 @@ func TemplatePage(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var23 string
-				templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(p.Template.Published())
+				templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(p.Template.PublishedToText())
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 148, Col: 63}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 148, Col: 69}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
 				if templ_7745c5c3_Err != nil {
@@ -1337,7 +1337,7 @@ func grantTable(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm(p.path("grants"), "#grants", "outerHTML"))
+				templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostFormAttrs(p.path("grants"), "#grants", "outerHTML"))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1427,9 +1427,9 @@ func grantTable(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var57 string
-					templ_7745c5c3_Var57, templ_7745c5c3_Err = templ.JoinStringErrs(grantName(g))
+					templ_7745c5c3_Var57, templ_7745c5c3_Err = templ.JoinStringErrs(granteeName(g))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 368, Col: 40}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 368, Col: 42}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var57))
 					if templ_7745c5c3_Err != nil {
@@ -1453,7 +1453,7 @@ func grantTable(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if p.mayPublish() {
-						templ_7745c5c3_Err = kit.RowMenu("Actions of "+grantName(g), p.grantActions(g)).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.RowMenu("Actions of "+granteeName(g), p.grantActions(g)).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}

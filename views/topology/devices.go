@@ -80,9 +80,9 @@ func (w reportedDevices) deviceDepths() map[string]int {
 	return out
 }
 
-// isInUse reports whether the device has a master device, an IP address or a device on top, or carries the agent's
+// isDeviceInUse reports whether the device has a master device, an IP address or a device on top, or carries the agent's
 // connection.
-func (w reportedDevices) isInUse(n fleet.HostNIC) bool {
+func (w reportedDevices) isDeviceInUse(n fleet.HostNIC) bool {
 	return n.Master != "" || n.Agent || len(n.Addresses) > 0 || slices.ContainsFunc(w.nics, func(d fleet.HostNIC) bool { return d.Over == n.Name || d.Master == n.Name })
 }
 
@@ -129,7 +129,7 @@ func (w reportedDevices) deviceState(n fleet.HostNIC) (tone fleet.Severity, word
 		return fleet.SeverityIdle, "No port is up", "" // normal for a bridge without guests
 	case n.Kind == "virtual":
 		return fleet.SeverityIdle, "", "" // the kernel reports no link state for virtual devices
-	case w.isInUse(n):
+	case w.isDeviceInUse(n):
 		return fleet.SeverityBad, "No link", n.Name + " has no link, so devices connected through it have no network."
 	}
 	return fleet.SeverityIdle, "Not connected", ""
@@ -141,14 +141,14 @@ func (w reportedDevices) addDevices(g *Graph, needed map[string]bool) (columns i
 	depth := w.deviceDepths()
 	var shown []fleet.HostNIC
 	for _, n := range w.nics {
-		if n.Kind != "virtual" || n.Master != "" || w.isInUse(n) || needed[n.Name] {
+		if n.Kind != "virtual" || n.Master != "" || w.isDeviceInUse(n) || needed[n.Name] {
 			shown = append(shown, n)
 		}
 	}
 	more := 0
 	if len(shown) > maxDrawnDevices {
 		idle := func(n fleet.HostNIC) int {
-			if w.isInUse(n) || needed[n.Name] {
+			if w.isDeviceInUse(n) || needed[n.Name] {
 				return 0
 			}
 			return 1

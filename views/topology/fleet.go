@@ -54,8 +54,8 @@ type FleetPictureLayout struct {
 	Crossings []RailCrossing
 }
 
-// FleetPicture lays out hosts as rows and networks as rails, in the given order.
-func FleetPicture(in fleet.NetworkGrid) FleetPictureLayout {
+// LayOutFleet lays out hosts as rows and networks as rails, in the given order.
+func LayOutFleet(in fleet.NetworkGrid) FleetPictureLayout {
 	out := FleetPictureLayout{W: railLeft + len(in.Networks.Items)*railGap + railRight, H: railTop + len(in.Hosts.Items)*rowHeight + pictureMargin}
 	for i, n := range in.Networks.Items {
 		r := NetworkRail{Network: n, Name: cutToWidth(n.Name, 12, railTop), X: railLeft + i*railGap + railGap/2, Severity: fleet.SeverityOK}
@@ -78,7 +78,7 @@ func FleetPicture(in fleet.NetworkGrid) FleetPictureLayout {
 		row.Y = row.Box.Y + boxHeight/2
 		for k := range out.Rails {
 			r := &out.Rails[k]
-			status, ok := in.Statuses[fleet.NetworkOn{Network: r.Network.ID, Host: h.ID}]
+			status, ok := in.Statuses[fleet.NetworkOnHost{Network: r.Network.ID, Host: h.ID}]
 			if !ok {
 				continue
 			}
@@ -135,7 +135,7 @@ func (r HostRow) lineSeverity() fleet.Severity {
 // networksOnHost lists the host's networks for whose status matches returns true.
 func networksOnHost(in fleet.NetworkGrid, h fleet.HostView, matches func(fleet.NetworkHostStatus) bool) (out []Node) {
 	for _, n := range in.Networks.Items {
-		if c, ok := in.Statuses[fleet.NetworkOn{Network: n.ID, Host: h.ID}]; ok && matches(c) {
+		if c, ok := in.Statuses[fleet.NetworkOnHost{Network: n.ID, Host: h.ID}]; ok && matches(c) {
 			out = append(out, Node{Name: n.Name + stateSuffix(c)})
 		}
 	}

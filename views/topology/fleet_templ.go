@@ -104,7 +104,7 @@ func FleetTopology(p FleetPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = fleetDrawing(FleetPicture(p.Statuses)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = fleetDrawing(LayOutFleet(p.Statuses)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -570,7 +570,7 @@ func fleetList(in fleet.NetworkGrid) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var32 string
-			templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(someNodeNames(networksOnHost(in, h, isHealthy))))
+			templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(nodeNamesText(networksOnHost(in, h, isHealthy))))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `topology/fleet.templ`, Line: 87, Col: 88}
 			}
@@ -583,7 +583,7 @@ func fleetList(in fleet.NetworkGrid) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var33 string
-			templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(someNodeNames(networksOnHost(in, h, isUnhealthy))))
+			templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(nodeNamesText(networksOnHost(in, h, isUnhealthy))))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `topology/fleet.templ`, Line: 88, Col: 90}
 			}

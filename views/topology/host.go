@@ -22,13 +22,13 @@ type hostGraphBuilder struct {
 // HostGraph is the network picture of one host: its devices, their networks, and the VMs on the networks.
 func HostGraph(in fleet.HostTopology, now time.Time) Graph {
 	h := in.Host
-	g := &hostGraphBuilder{in: in, now: now, current: fleet.IsFresh(h.InventoryAt, now), reportedDevices: reportedDevices{host: h.ID, online: fleet.IsFresh(h.SeenAt, now)}}
+	g := &hostGraphBuilder{in: in, now: now, current: fleet.IsReportFresh(h.InventoryAt, now), reportedDevices: reportedDevices{host: h.ID, online: fleet.IsReportFresh(h.SeenAt, now)}}
 	if h.Status != nil {
 		g.nics, g.complete = h.Status.Inventory.NICs, h.Status.Inventory.NICsCurrent
 	}
 	needed := map[string]bool{}
 	for _, n := range in.Networks {
-		if c := hostStatus(n, h.ID); c.Status != nil {
+		if c := networkStatusOnHost(n, h.ID); c.Status != nil {
 			needed[bridgeOnHost(n.Network, c)], needed[c.Status.Uplink] = true, true
 		}
 	}
@@ -65,7 +65,7 @@ func reportedNICs(s *fleet.VMStatus) []fleet.NICState {
 	return s.NICs
 }
 
-func hostStatus(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
+func networkStatusOnHost(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 	if i := slices.IndexFunc(n.Hosts, func(h fleet.NetworkHost) bool { return h.HostID == host }); i >= 0 {
 		return n.Hosts[i]
 	}
@@ -73,7 +73,7 @@ func hostStatus(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 }
 
 func (g *hostGraphBuilder) addNetwork(n fleet.NetworkView) {
-	status := hostStatus(n, g.in.Host.ID)
+	status := networkStatusOnHost(n, g.in.Host.ID)
 	node := networkNode(n, g.networks)
 	node.Severity, node.Word, node.Explanation = networkState(status)
 	node.Detail = modeText(n.Network, status)
@@ -84,7 +84,7 @@ func (g *hostGraphBuilder) addNetwork(n fleet.NetworkView) {
 		node.Detail = joinText(node.Detail, "VLAN "+strconv.Itoa(n.Spec.VLAN))
 	}
 	g.addNode(node)
-	addPortGroups(&g.Graph, n, g.networks+1, lineSeverityTo(node.Severity))
+	addPortGroups(&g.Graph, n, g.networks+1, lineSeverityToNode(node.Severity))
 	g.connectNetwork(n.Network, status, node)
 }
 
@@ -93,7 +93,7 @@ func (g *hostGraphBuilder) connectNetwork(n fleet.Network, status fleet.NetworkH
 	bridge := bridgeOnHost(n, status)
 	active := status.Status != nil && status.Status.Active
 	if _, there := g.deviceByName(bridge); there {
-		g.addEdge(Edge{From: g.id(bridge), To: node.ID, Severity: lineSeverityTo(node.Severity), Description: n.Name + " is on " + bridge})
+		g.addEdge(Edge{From: g.id(bridge), To: node.ID, Severity: lineSeverityToNode(node.Severity), Description: n.Name + " is on " + bridge})
 	} else if bridge != "" && active && g.current && g.online && g.complete && reportListsBridge(n, status) {
 		g.addMissingBridge(bridge, n.Name, node.ID, g.networks-1)
 	}
@@ -106,7 +106,7 @@ func (g *hostGraphBuilder) connectNetwork(n fleet.Network, status fleet.NetworkH
 	}
 	to := node.ID
 	if b, ok := g.deviceByName(bridge); ok {
-		if g.isBelow(up.Name, b.Name, maxDeviceDepth) {
+		if g.isDeviceBelow(up.Name, b.Name, maxDeviceDepth) {
 			return
 		}
 		to = g.id(b.Name)
@@ -128,13 +128,13 @@ func (g *hostGraphBuilder) addMissingBridge(bridge, network, id string, column i
 	g.addEdge(Edge{From: g.id(bridge), To: id, Severity: fleet.SeverityBad, Description: says})
 }
 
-// isBelow reports whether the device from is below the device to, with at most left devices between them.
-func (w reportedDevices) isBelow(from, to string, left int) bool {
+// isDeviceBelow reports whether the device from is below the device to, with at most left devices between them.
+func (w reportedDevices) isDeviceBelow(from, to string, left int) bool {
 	if from == to {
 		return true
 	}
 	n, ok := w.deviceByName(to)
-	return ok && left > 0 && slices.ContainsFunc(w.devicesBelow(n), func(b fleet.HostNIC) bool { return w.isBelow(from, b.Name, left-1) })
+	return ok && left > 0 && slices.ContainsFunc(w.devicesBelow(n), func(b fleet.HostNIC) bool { return w.isDeviceBelow(from, b.Name, left-1) })
 }
 
 // addVM adds a VM with its NICs.
@@ -145,7 +145,7 @@ func (g *hostGraphBuilder) addVM(node Node, phase fleet.Phase, nics []vmNIC) {
 			node.Detail = joinText(node.Detail, "a NIC on no network")
 			continue
 		}
-		to, tone, says := g.nicNode(c, phase)
+		to, tone, says := g.nicTargetNode(c, phase)
 		if tone == fleet.SeverityBad {
 			says = node.Name + ": " + says
 		}
@@ -154,23 +154,23 @@ func (g *hostGraphBuilder) addVM(node Node, phase fleet.Phase, nics []vmNIC) {
 	g.addNode(node)
 }
 
-// nicNode returns the id of the node to which a NIC is connected: a port group, a network, or a missing object. It also
+// nicTargetNode returns the id of the node to which a NIC is connected: a port group, a network, or a missing object. It also
 // returns the severity and the description of the line.
-func (g *hostGraphBuilder) nicNode(c vmNIC, phase fleet.Phase) (id string, tone fleet.Severity, says string) {
+func (g *hostGraphBuilder) nicTargetNode(c vmNIC, phase fleet.Phase) (id string, tone fleet.Severity, says string) {
 	i := slices.IndexFunc(g.in.Networks, func(n fleet.NetworkView) bool {
 		if c.id != "" {
 			return n.ID == c.id
 		}
-		return n.Kind == c.kind && n.Name == c.name || c.kind == fleet.NetworkBridge && c.name == bridgeOnHost(n.Network, hostStatus(n, g.in.Host.ID))
+		return n.Kind == c.kind && n.Name == c.name || c.kind == fleet.NetworkBridge && c.name == bridgeOnHost(n.Network, networkStatusOnHost(n, g.in.Host.ID))
 	})
 	if i < 0 {
 		return g.addMissingNetwork(c)
 	}
 	n := g.in.Networks[i]
-	status := hostStatus(n, g.in.Host.ID)
+	status := networkStatusOnHost(n, g.in.Host.ID)
 	state, word, _ := networkState(status)
-	id, tone, says = "net:"+string(n.ID), nicLineSeverity(lineSeverityTo(state), phase), "NIC "+c.mac+" on "+n.Name
-	if group := groupID(n.ID, c.group); c.group != "" && g.nodeByID(group) != nil {
+	id, tone, says = "net:"+string(n.ID), nicLineSeverity(lineSeverityToNode(state), phase), "NIC "+c.mac+" on "+n.Name
+	if group := portGroupNodeID(n.ID, c.group); c.group != "" && g.nodeByID(group) != nil {
 		id = group
 	}
 	if tone == fleet.SeverityBad {
@@ -203,8 +203,8 @@ func (g *hostGraphBuilder) addMissingNetwork(c vmNIC) (id string, tone fleet.Sev
 	return id, tone, says
 }
 
-// lineSeverityTo is the severity of a line that leads to a node of severity t.
-func lineSeverityTo(t fleet.Severity) fleet.Severity {
+// lineSeverityToNode is the severity of a line that leads to a node of severity t.
+func lineSeverityToNode(t fleet.Severity) fleet.Severity {
 	if t == fleet.SeverityWarn {
 		return fleet.SeverityIdle // the node at the line's end shows the warning
 	}

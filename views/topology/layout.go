@@ -93,7 +93,7 @@ func LayOut(g Graph) Picture {
 		}
 		via = append(via, of[to])
 		for i := range via[1:] {
-			joinItems(via[i], via[i+1])
+			linkNeighbours(via[i], via[i+1])
 		}
 		ways = append(ways, way{e, via})
 	}
@@ -121,8 +121,8 @@ func LayOut(g Graph) Picture {
 	return out
 }
 
-// joinItems records two items as neighbours on a path, unless they already are.
-func joinItems(a, b *columnItem) {
+// linkNeighbours records two items as neighbours on a path, unless they already are.
+func linkNeighbours(a, b *columnItem) {
 	if !slices.Contains(a.right, b) {
 		a.right, b.left = append(a.right, b), append(b.left, a)
 	}

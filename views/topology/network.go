@@ -76,7 +76,9 @@ func networkNode(n fleet.NetworkView, column int) Node {
 	return Node{ID: "net:" + string(n.ID), Column: column, Icon: "network", Kind: "Network", Name: n.Name, Href: views.NetworkPath(n.ID)}
 }
 
-func groupID(n fleet.NetworkID, group string) string { return "group:" + string(n) + ":" + group }
+func portGroupNodeID(n fleet.NetworkID, group string) string {
+	return "group:" + string(n) + ":" + group
+}
 
 // addPortGroups adds a network's port groups.
 func addPortGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Severity) {
@@ -92,10 +94,10 @@ func addPortGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Severit
 			detail = "VLAN " + strconv.Itoa(v.ID)
 		}
 		g.addNode(Node{
-			ID: groupID(n.ID, p.Name), Column: column, Icon: "tag", Kind: "Port group", Name: p.Name, Detail: detail, Severity: fleet.SeverityIdle,
+			ID: portGroupNodeID(n.ID, p.Name), Column: column, Icon: "tag", Kind: "Port group", Name: p.Name, Detail: detail, Severity: fleet.SeverityIdle,
 			Href: views.TabPath(views.NetworkPath(n.ID), "groups"),
 		})
-		g.addEdge(Edge{From: "net:" + string(n.ID), To: groupID(n.ID, p.Name), Severity: tone, Description: "port group " + p.Name + " of " + n.Name})
+		g.addEdge(Edge{From: "net:" + string(n.ID), To: portGroupNodeID(n.ID, p.Name), Severity: tone, Description: "port group " + p.Name + " of " + n.Name})
 	}
 }
 

@@ -60,8 +60,8 @@ func NetworkGraph(in fleet.NetworkTopology, now time.Time) Graph {
 }
 
 // addHost adds one host: its bridge and the uplink devices.
-func (g *Graph) addHost(n fleet.Network, h fleet.NetworkHost, d fleet.HostDevices, now time.Time) {
-	w := reportedDevices{host: h.HostID, prefix: string(h.HostID) + ":", nics: d.NICs, online: fleet.IsFresh(h.SeenAt, now), complete: d.Current}
+func (g *Graph) addHost(n fleet.Network, h fleet.NetworkHost, d fleet.HostNetworkDevices, now time.Time) {
+	w := reportedDevices{host: h.HostID, prefix: string(h.HostID) + ":", nics: d.NICs, online: fleet.IsReportFresh(h.SeenAt, now), complete: d.Current}
 	node := Node{ID: "host:" + string(h.HostID), Column: columnHosts, Icon: "server", Kind: "Host", Name: h.HostName, Href: views.TabPath(views.HostPath(h.HostID), "topology")}
 	node.Severity, node.Word, node.Explanation = networkState(h)
 	bridge := bridgeOnHost(n, h)
@@ -72,13 +72,15 @@ func (g *Graph) addHost(n fleet.Network, h fleet.NetworkHost, d fleet.HostDevice
 		node.Explanation = "The network is active on the host, but its bridge " + bridge + " does not exist: NICs on the network have no connection."
 	}
 	g.addNode(node)
-	g.addEdge(Edge{From: node.ID, To: "net:" + string(n.ID), Severity: lineSeverityTo(node.Severity), Description: n.Name + " on " + h.HostName})
+	g.addEdge(Edge{From: node.ID, To: "net:" + string(n.ID), Severity: lineSeverityToNode(node.Severity), Description: n.Name + " on " + h.HostName})
 	var ports []fleet.HostNIC
 	if there {
 		ports = slices.DeleteFunc(w.devicesBelow(b), func(p fleet.HostNIC) bool { return p.Kind == "virtual" })
 	}
 	if h.Status != nil {
-		if up, ok := w.deviceByName(h.Status.Uplink); ok && !slices.ContainsFunc(ports, func(p fleet.HostNIC) bool { return p.Name == up.Name || w.isBelow(up.Name, p.Name, maxDeviceDepth) }) {
+		if up, ok := w.deviceByName(h.Status.Uplink); ok && !slices.ContainsFunc(ports, func(p fleet.HostNIC) bool {
+			return p.Name == up.Name || w.isDeviceBelow(up.Name, p.Name, maxDeviceDepth)
+		}) {
 			ports = append(ports, up)
 		}
 	}
@@ -92,7 +94,7 @@ func (g *Graph) addHost(n fleet.Network, h fleet.NetworkHost, d fleet.HostDevice
 			device = Node{ID: w.id(""), Column: columnDevices, Icon: "ellipsis", Kind: "Devices", Name: "and " + strconv.Itoa(len(ports)-i) + " more", Detail: h.HostName, Severity: fleet.SeverityIdle, Href: views.TabPath(views.HostPath(h.HostID), "topology")}
 		}
 		g.addNode(device)
-		g.addEdge(Edge{From: device.ID, To: node.ID, Severity: lineSeverityTo(device.Severity), Description: device.Name + " of " + h.HostName})
+		g.addEdge(Edge{From: device.ID, To: node.ID, Severity: lineSeverityToNode(device.Severity), Description: device.Name + " of " + h.HostName})
 		if i == maxDrawnPorts {
 			break
 		}
@@ -105,14 +107,14 @@ func (g *Graph) addVM(in fleet.NetworkTopology, v fleet.VMView) {
 	node.Column, node.Detail = columnVMs, joinText(v.HostName, node.Detail)
 	tone := fleet.SeverityIdle
 	if h := g.nodeByID("host:" + string(v.HostID)); h != nil {
-		tone = nicLineSeverity(lineSeverityTo(h.Severity), v.Phase)
+		tone = nicLineSeverity(lineSeverityToNode(h.Severity), v.Phase)
 	}
 	for _, c := range v.Spec.NICs {
 		if c.NetworkID != in.Network.ID {
 			continue
 		}
 		from := "net:" + string(in.Network.ID)
-		if group := groupID(in.Network.ID, c.PortGroup); c.PortGroup != "" && g.nodeByID(group) != nil {
+		if group := portGroupNodeID(in.Network.ID, c.PortGroup); c.PortGroup != "" && g.nodeByID(group) != nil {
 			from = group
 		}
 		g.addEdge(Edge{From: from, To: node.ID, Severity: tone, Description: v.Name + ": NIC " + c.MAC})

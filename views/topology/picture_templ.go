@@ -876,9 +876,9 @@ func iconSymbol(name string, x, y, size int) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var49 string
-		templ_7745c5c3_Var49, templ_7745c5c3_Err = templ.ResolveAttributeValue(static.Sprite(name))
+		templ_7745c5c3_Var49, templ_7745c5c3_Err = templ.ResolveAttributeValue(static.IconURL(name))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `topology/picture.templ`, Line: 114, Col: 170}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `topology/picture.templ`, Line: 114, Col: 171}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var49)
 		if templ_7745c5c3_Err != nil {
@@ -1067,7 +1067,7 @@ func graphList(about string, g Graph) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var59 string
-			templ_7745c5c3_Var59, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(someNodeNames(left)))
+			templ_7745c5c3_Var59, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(nodeNamesText(left)))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `topology/picture.templ`, Line: 154, Col: 61}
 			}
@@ -1080,7 +1080,7 @@ func graphList(about string, g Graph) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var60 string
-			templ_7745c5c3_Var60, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(someNodeNames(right)))
+			templ_7745c5c3_Var60, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(nodeNamesText(right)))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `topology/picture.templ`, Line: 155, Col: 62}
 			}

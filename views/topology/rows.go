@@ -35,7 +35,7 @@ func (l columnItems) sorted() columnItems {
 			if !forward {
 				c = len(l) - 1 - k
 			}
-			l[c] = l.reordered(c, forward)
+			l[c] = l.reorderedColumn(c, forward)
 		}
 		if n := l.crossings(); n < least {
 			best, least = l.clone(), n
@@ -52,9 +52,9 @@ func (l columnItems) clone() columnItems {
 	return out
 }
 
-// reordered returns a column sorted by the average position of each item's neighbours. An item without neighbours keeps
+// reorderedColumn returns a column sorted by the average position of each item's neighbours. An item without neighbours keeps
 // its place.
-func (l columnItems) reordered(c int, forward bool) []*columnItem {
+func (l columnItems) reorderedColumn(c int, forward bool) []*columnItem {
 	beside := c - 1
 	if !forward {
 		beside = c + 1

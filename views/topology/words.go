@@ -72,8 +72,8 @@ func needOrNeeds(n int) string {
 	return "need"
 }
 
-// someNodeNames lists a few nodes by name.
-func someNodeNames(nodes []Node) string {
+// nodeNamesText lists a few nodes by name.
+func nodeNamesText(nodes []Node) string {
 	var out []string
 	for _, n := range nodes[:min(len(nodes), maxNames)] {
 		out = append(out, n.Name)

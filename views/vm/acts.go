@@ -75,10 +75,10 @@ func (p Page) actionMenu() []kit.ActionButton {
 		power[i] = p.actionButton(a)
 	}
 	why := p.whyNotEdit()
-	clone := kit.ActionButton{Icon: "copy", Word: "Clone", Href: clonePath(p.VM.ID), Separated: true}.DisableFor(why).DisableFor(kit.ReasonOf(p.VM.AllowsClone()))
+	clone := kit.ActionButton{Icon: "copy", Word: "Clone", Href: clonePath(p.VM.ID), Separated: true}.DisableFor(why).DisableFor(kit.RefusalReason(p.VM.AllowsClone()))
 	template := kit.ActionButton{Icon: "layers", Word: "Make a template…", Href: p.path("template"), Dialog: true}.DisableFor(why)
 	if images, _ := p.VM.AllowsTemplateOfImages(); !images {
-		template = template.DisableFor(kit.ReasonOf(p.VM.AllowsTemplate()))
+		template = template.DisableFor(kit.RefusalReason(p.VM.AllowsTemplate()))
 	}
 	edit := p.actionButton(fleet.ActEdit)
 	edit.Separated = true

@@ -16,7 +16,7 @@ type BulkEditData struct {
 // BulkEditPreview is the expected effect of a bulk edit.
 type BulkEditPreview struct {
 	Now, NextBoot, Same, Left int // numbers of VMs; Left: refused VMs that Refused does not list
-	Refused                   []vmedit.Refused
+	Refused                   []vmedit.RefusedVM
 }
 
 // changedVMCount counts the VMs that the edit would change.
@@ -50,14 +50,14 @@ func bulkEditSections() []bulkEditSection {
 	return out
 }
 
-// isChanged reports whether the bulk edit changes the field.
-func (p BulkEditData) isChanged(name string) bool { return p.Form.Typed.Get("set."+name) != "" }
+// changesField reports whether the bulk edit changes the field.
+func (p BulkEditData) changesField(name string) bool { return p.Form.Typed.Get("set."+name) != "" }
 
 // countChanges counts the ticked fields of a section.
 func (p BulkEditData) countChanges(f bulkEditSection) int {
 	n := 0
 	for _, v := range f.fields {
-		if p.isChanged(v.Name) {
+		if p.changesField(v.Name) {
 			n++
 		}
 	}

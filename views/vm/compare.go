@@ -13,11 +13,11 @@ import (
 type ComparePage struct {
 	Left, Right fleet.VMView
 	Template    fleet.TemplateView
-	Version     *fleet.TemplateVersion // right side; nil: two VMs are compared
-	Rows        []vmedit.Compared      // different fields first; empty: only one side is chosen yet
-	All         bool                   // also show equal fields
-	VMs         kit.SelectChoices      // VMs for the other side of the comparison
-	Templates   kit.SelectChoices      // template versions to compare with
+	Version     *fleet.TemplateVersion   // right side; nil: two VMs are compared
+	Rows        []vmedit.FieldComparison // different fields first; empty: only one side is chosen yet
+	All         bool                     // also show equal fields
+	VMs         kit.SelectChoices        // VMs for the other side of the comparison
+	Templates   kit.SelectChoices        // template versions to compare with
 }
 
 // BaseAddress is the page's address without the query value that also shows equal fields.
@@ -83,7 +83,7 @@ func (p ComparePage) countDifferent() int {
 }
 
 // shownRows are the rows that the page shows: all rows, or only those with different values.
-func (p ComparePage) shownRows() []vmedit.Compared {
+func (p ComparePage) shownRows() []vmedit.FieldComparison {
 	if p.All {
 		return p.Rows
 	}

@@ -14,12 +14,12 @@ type DiskPage struct {
 	Disk   fleet.Disk
 	Pool   string
 	Text   string // text of the missing disk's fault
-	In     NewDiskForm
+	In     ReplacementDiskForm
 	Errors kit.Errors
 }
 
-// NewDiskForm holds the values that a person typed for the replacement disk.
-type NewDiskForm struct {
+// ReplacementDiskForm holds the values that a person typed for the replacement disk.
+type ReplacementDiskForm struct {
 	Volume, Size, Content string
 }
 

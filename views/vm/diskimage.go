@@ -9,20 +9,20 @@ import (
 	"quantix/views/kit"
 )
 
-// ImagePage is the dialog that creates an image from a disk.
-type ImagePage struct {
+// DiskImagePage is the dialog that creates an image from a disk.
+type DiskImagePage struct {
 	VM     fleet.VMView
 	Disk   fleet.Disk
 	Number int    // index in the VM's disks
 	Why    string // why no image can be created now
-	In     ImageForm
+	In     DiskImageForm
 	Errors kit.Errors
 }
 
-// ImageForm holds the values that a person typed in an ImagePage.
-type ImageForm struct{ Name, Description, Family, System, Release, Arch string }
+// DiskImageForm holds the values that a person typed in an DiskImagePage.
+type DiskImageForm struct{ Name, Description, Family, System, Release, Arch string }
 
-func (p ImagePage) dialog() kit.Dialog {
+func (p DiskImagePage) dialog() kit.Dialog {
 	return kit.Dialog{
 		Title: "Create an image from disk " + strconv.Itoa(p.Number) + " of " + p.VM.Name, Button: "Create image", Back: views.VMPath(p.VM.ID),
 		Action: diskActionPath(p.VM.ID, "image", p.Disk.Ref()), Why: p.Why,

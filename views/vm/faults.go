@@ -17,12 +17,12 @@ func fieldLabel(name string) string {
 	return name
 }
 
-// faultID is the element id of a button that resolves the fault with index i.
-func faultID(i int, word string) string { return "fault-" + strconv.Itoa(i) + "-" + word[:3] }
+// faultButtonID is the element id of a button that resolves the fault with index i.
+func faultButtonID(i int, word string) string { return "fault-" + strconv.Itoa(i) + "-" + word[:3] }
 
-// warningOutsidePhase is a warning that the VM's phase does not express: a fault of the VM, or a failed last task.
+// faultOrTaskFailure is a warning that the VM's phase does not express: a fault of the VM, or a failed last task.
 // Empty: there is none.
-func warningOutsidePhase(vm *fleet.VMView) (word, text string) {
+func faultOrTaskFailure(vm *fleet.VMView) (word, text string) {
 	if len(vm.Status.Faults) > 0 {
 		f := vm.Status.Faults[0]
 		return f.Heading(), f.Text

@@ -73,7 +73,7 @@ func faultList(p Page) templ.Component {
 							return templ_7745c5c3_Err
 						}
 						for _, a := range acts {
-							templ_7745c5c3_Err = kit.StandaloneButton(faultID(i, a.Word), "small", a).Render(ctx, templ_7745c5c3_Buffer)
+							templ_7745c5c3_Err = kit.StandaloneButton(faultButtonID(i, a.Word), "small", a).Render(ctx, templ_7745c5c3_Buffer)
 							if templ_7745c5c3_Err != nil {
 								return templ_7745c5c3_Err
 							}

@@ -42,8 +42,8 @@ func (f FirstBootForm) field(name string, in kit.Field) kit.Field {
 	return in
 }
 
-// cloudField is a field of the cloud-init form.
-func (f FirstBootForm) cloudField(name string, in kit.Field) kit.Field {
+// cloudInitField is a field of the cloud-init form.
+func (f FirstBootForm) cloudInitField(name string, in kit.Field) kit.Field {
 	return f.field("firstBoot.cloudInit."+name, in)
 }
 
@@ -193,7 +193,7 @@ func (p CustomizationForm) field(name string, in kit.Field) kit.Field {
 	return in
 }
 
-func (p CustomizationForm) action() string {
+func (p CustomizationForm) submitPath() string {
 	if p.ID == "" {
 		return "/customizations"
 	}

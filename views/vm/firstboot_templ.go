@@ -161,7 +161,7 @@ func firstBootFields(f FirstBootForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(textInput(f.cloudField("users[0].name", kit.Field{Label: "User", Hint: "Empty: the image's default user, such as debian or ubuntu."}), "anna")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(textInput(f.cloudInitField("users[0].name", kit.Field{Label: "User", Hint: "Empty: the image's default user, such as debian or ubuntu."}), "anna")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -173,15 +173,15 @@ func firstBootFields(f FirstBootForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(textArea(f.cloudField("users[0].sshKeys", kit.Field{Label: "SSH keys", Hint: "One public key per line."}), "2", "ssh-ed25519 AAAA… anna@desk")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(textArea(f.cloudInitField("users[0].sshKeys", kit.Field{Label: "SSH keys", Hint: "One public key per line."}), "2", "ssh-ed25519 AAAA… anna@desk")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.CheckField(f.cloudField("users[0].sudo", kit.Field{Label: "Passwordless sudo", Hint: "For the user named above. For the default user, the image decides."}), f.Typed.Get("firstBoot.cloudInit.users[0].sudo") != "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.CheckField(f.cloudInitField("users[0].sudo", kit.Field{Label: "Passwordless sudo", Hint: "For the user named above. For the default user, the image decides."}), f.Typed.Get("firstBoot.cloudInit.users[0].sudo") != "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.CheckField(f.cloudField("sshPassword", kit.Field{Label: "SSH sign-in by password"}), f.Typed.Get("firstBoot.cloudInit.sshPassword") != "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.CheckField(f.cloudInitField("sshPassword", kit.Field{Label: "SSH sign-in by password"}), f.Typed.Get("firstBoot.cloudInit.sshPassword") != "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -189,15 +189,15 @@ func firstBootFields(f FirstBootForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(textInput(f.cloudField("hostname", kit.Field{Label: "Hostname", Hint: "Empty: the VM's name."}), "web-01.example.org")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(textInput(f.cloudInitField("hostname", kit.Field{Label: "Hostname", Hint: "Empty: the VM's name."}), "web-01.example.org")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(textInput(f.cloudField("timezone", kit.Field{Label: "Time zone"}), "Europe/Zurich")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(textInput(f.cloudInitField("timezone", kit.Field{Label: "Time zone"}), "Europe/Zurich")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(textInput(f.cloudField("locale", kit.Field{Label: "Locale"}), "en_GB.UTF-8")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(textInput(f.cloudInitField("locale", kit.Field{Label: "Locale"}), "en_GB.UTF-8")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -205,7 +205,7 @@ func firstBootFields(f FirstBootForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(textArea(f.cloudField("network", kit.Field{Label: "Network", Hint: "One line per NIC, in order: dhcp, or its addresses with gateway and DNS servers. Empty: DHCP on the first NIC."}), "2", "192.0.2.10/24 via 192.0.2.1 dns 192.0.2.53")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(textArea(f.cloudInitField("network", kit.Field{Label: "Network", Hint: "One line per NIC, in order: dhcp, or its addresses with gateway and DNS servers. Empty: DHCP on the first NIC."}), "2", "192.0.2.10/24 via 192.0.2.1 dns 192.0.2.53")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -213,11 +213,11 @@ func firstBootFields(f FirstBootForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(textArea(f.cloudField("packages", kit.Field{Label: "Packages", Hint: "One per line."}), "3", "nginx")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(textArea(f.cloudInitField("packages", kit.Field{Label: "Packages", Hint: "One per line."}), "3", "nginx")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(textArea(f.cloudField("run", kit.Field{Label: "Commands", Hint: "One command per line, run as root at the end."}), "3", "systemctl enable --now nginx")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(textArea(f.cloudInitField("run", kit.Field{Label: "Commands", Hint: "One command per line, run as root at the end."}), "3", "systemctl enable --now nginx")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -225,7 +225,7 @@ func firstBootFields(f FirstBootForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.CheckField(f.cloudField("upgrade", kit.Field{Label: "Upgrade all packages"}), f.Typed.Get("firstBoot.cloudInit.upgrade") != "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.CheckField(f.cloudInitField("upgrade", kit.Field{Label: "Upgrade all packages"}), f.Typed.Get("firstBoot.cloudInit.upgrade") != "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -617,7 +617,7 @@ func firstBootRow(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if pendingNextBoot(p.VM, "firstBoot") {
+		if isFieldPendingNextBoot(p.VM, "firstBoot") {
 			var templ_7745c5c3_Var27 string
 			templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 			if templ_7745c5c3_Err != nil {
@@ -1045,7 +1045,7 @@ func customizationFields(p CustomizationForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm(p.action(), "this", "outerHTML"))
+		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostFormAttrs(p.submitPath(), "this", "outerHTML"))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

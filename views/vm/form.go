@@ -56,15 +56,15 @@ func (f Form) Title() string {
 	return "New VM"
 }
 
-func (f Form) back() string {
+func (f Form) backPath() string {
 	if f.Source != nil {
 		return f.Source.Back
 	}
 	return "/vms"
 }
 
-// cloneSource describes the original of disk i of a clone. It is empty if the disk is no copy.
-func (f Form) cloneSource(i string) string {
+// clonedDiskSource describes the original of disk i of a clone. It is empty if the disk is no copy.
+func (f Form) clonedDiskSource(i string) string {
 	n, err := strconv.Atoi(i)
 	if f.Source == nil || err != nil || n >= len(f.Source.Disks) {
 		return ""
@@ -72,8 +72,8 @@ func (f Form) cloneSource(i string) string {
 	return f.Source.Disks[n]
 }
 
-// originalNetwork names the network of a NIC in the imported appliance; empty: none.
-func (f Form) originalNetwork(at string) string {
+// originalNICNetwork names the network of a NIC in the imported appliance; empty: none.
+func (f Form) originalNICNetwork(at string) string {
 	n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(at, "spec.nics["), "]"))
 	if f.Source == nil || err != nil || n >= len(f.Source.NICs) {
 		return ""
@@ -142,7 +142,7 @@ func (f Form) field(name string, in kit.Field) kit.Field {
 		if ok && f.GuestRuns {
 			in.TakesEffect = of.TakesEffect
 		}
-		if room := f.growthHint(of.Name); room != "" {
+		if room := f.hotPlugHint(of.Name); room != "" {
 			in.TakesEffect, in.Hint = "", room
 		}
 	}

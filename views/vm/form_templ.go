@@ -107,7 +107,7 @@ func newVMForm(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm("/vms", "this", "outerHTML"))
+		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostFormAttrs("/vms", "this", "outerHTML"))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -425,9 +425,9 @@ func newVMForm(f Form) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var14 templ.SafeURL
-		templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(f.back()))
+		templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(f.backPath()))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/form.templ`, Line: 92, Col: 48}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/form.templ`, Line: 92, Col: 52}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 		if templ_7745c5c3_Err != nil {
@@ -601,7 +601,7 @@ func clonedDiskRow(f Form, i string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: at + ".of", Label: "Disk", Value: f.cloneSource(i), Error: firstFieldError(f.Errors, at+".image", at+".sizeBytes"), Attrs: templ.Attributes{"readonly": true}}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: at + ".of", Label: "Disk", Value: f.clonedDiskSource(i), Error: firstFieldError(f.Errors, at+".image", at+".sizeBytes"), Attrs: templ.Attributes{"readonly": true}}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -853,7 +853,7 @@ func diskRows(f Form) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		for _, i := range f.rowIndexes("spec.disks") {
-			if f.cloneSource(i) != "" {
+			if f.clonedDiskSource(i) != "" {
 				templ_7745c5c3_Err = clonedDiskRow(f, i).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -1292,7 +1292,7 @@ func nicRow(f Form, i string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = networkSelect(f, f.networkField(at+".network", kit.Field{Label: "Network", Hint: f.originalNetwork(at), Error: firstFieldError(f.Errors, at+".network", at+".bridge", at)})).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = networkSelect(f, f.networkField(at+".network", kit.Field{Label: "Network", Hint: f.originalNICNetwork(at), Error: firstFieldError(f.Errors, at+".network", at+".bridge", at)})).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1440,7 +1440,7 @@ func editTab(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm(p.path("edit"), "this", "outerHTML"))
+		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostFormAttrs(p.path("edit"), "this", "outerHTML"))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

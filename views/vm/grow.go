@@ -8,32 +8,32 @@ import (
 	"quantix/views/kit"
 )
 
-// GrowPage is the dialog that grows a disk.
-type GrowPage struct {
+// GrowDiskPage is the dialog that grows a disk.
+type GrowDiskPage struct {
 	VM     fleet.VMView
 	Disk   fleet.Disk
 	Number int    // index in the VM's disks
 	Pool   string // pool of the disk
 	Room   string // free space of the pool, in words
 	Why    string // why the disk cannot grow now
-	In     GrowForm
+	In     GrowDiskForm
 	Errors kit.Errors
 }
 
-// GrowForm holds the values that a person typed in a GrowPage.
-type GrowForm struct {
+// GrowDiskForm holds the values that a person typed in a GrowDiskPage.
+type GrowDiskForm struct {
 	Size, Unit string
 	Overcommit bool
 }
 
-func (p GrowPage) dialog() kit.Dialog {
+func (p GrowDiskPage) dialog() kit.Dialog {
 	return kit.Dialog{
 		Title: "Grow disk " + strconv.Itoa(p.Number) + " of " + p.VM.Name, Button: "Grow disk", Back: views.VMPath(p.VM.ID),
 		Action: diskActionPath(p.VM.ID, "grow", p.Disk.Ref()), Why: p.Why,
 	}
 }
 
-func (p GrowPage) effectText() string {
+func (p GrowDiskPage) effectText() string {
 	if p.VM.HasGuest() {
 		return "The running guest sees the new size immediately. Grow the partition and the file system in the guest."
 	}
@@ -41,22 +41,22 @@ func (p GrowPage) effectText() string {
 }
 
 // currentSize is the disk's current size.
-func (p GrowPage) currentSize() string {
+func (p GrowDiskPage) currentSize() string {
 	if n := p.VM.DiskBytes(p.Disk); n > 0 {
 		return kit.Bytes(n)
 	}
 	return "the size of its image"
 }
 
-// growAction is the action that grows a disk.
-func (p Page) growAction(d fleet.Disk) kit.ActionButton {
+// growDiskAction is the action that grows a disk.
+func (p Page) growDiskAction(d fleet.Disk) kit.ActionButton {
 	_, why := p.VM.AllowsDiskGrowth(d, p.DiskMigrations)
 	return kit.ActionButton{Icon: "expand", Word: "Grow…", Href: diskActionPath(p.VM.ID, "grow", d.Ref()), Dialog: true}.WithReasonFrom(p.Actions, fleet.ActEdit).DisableFor(why)
 }
 
 // diskActions are the actions on a disk. Moving a disk is offered only to actors who may see hosts.
 func (p Page) diskActions(d fleet.Disk) []kit.ActionButton {
-	acts := []kit.ActionButton{p.growAction(d), p.createImageAction(d)}
+	acts := []kit.ActionButton{p.growDiskAction(d), p.createImageAction(d)}
 	if p.MaySeeHosts {
 		acts = append(acts, p.moveDiskAction(d))
 	}

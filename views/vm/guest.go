@@ -10,19 +10,19 @@ import (
 	"quantix/views/kit"
 )
 
-// GuestPage is a dialog for a guest agent action.
-type GuestPage struct {
+// GuestActionPage is a dialog for a guest agent action.
+type GuestActionPage struct {
 	VM     fleet.VMView
 	Why    string // why the action is not possible now
-	In     GuestForm
+	In     GuestActionForm
 	Errors kit.Errors
 }
 
-// GuestForm holds the values that a person typed in a guest agent's dialog. A password is never sent back to the
+// GuestActionForm holds the values that a person typed in a guest agent's dialog. A password is never sent back to the
 // form.
-type GuestForm struct{ Seconds, User, Program, Args string }
+type GuestActionForm struct{ Seconds, User, Program, Args string }
 
-func (p GuestPage) dialog(act fleet.Action, button string) kit.Dialog {
+func (p GuestActionPage) dialog(act fleet.Action, button string) kit.Dialog {
 	return kit.Dialog{
 		Title: act.Label() + " in " + p.VM.Name, Button: button, Back: views.VMPath(p.VM.ID), Action: views.VMPath(p.VM.ID, "guest", string(act)), Why: p.Why,
 	}
@@ -59,8 +59,8 @@ func guestIsBooting(s fleet.VMStatus, now time.Time) bool {
 	return s.Guest != nil && s.Guest.Agent == fleet.AgentNotResponding && s.StartedAt != nil && now.Sub(*s.StartedAt).Abs() < guestBootTime
 }
 
-// guestAgentLook is the icon, tone and word for the guest agent's state.
-func guestAgentLook(g fleet.GuestStatus, booting bool) (icon, tone, word string) {
+// guestAgentAppearance is the icon, tone and word for the guest agent's state.
+func guestAgentAppearance(g fleet.GuestStatus, booting bool) (icon, tone, word string) {
 	switch {
 	case g.Agent == fleet.AgentNone:
 		return "circle-dashed", "idle", "No channel"

@@ -38,7 +38,7 @@ func guestAgentRows(p Page) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		if g := p.reportedGuest(); g != nil {
 			booting := guestIsBooting(*p.VM.Status, p.Now)
-			icon, tone, word := guestAgentLook(*g, booting)
+			icon, tone, word := guestAgentAppearance(*g, booting)
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<dt>Guest agent</dt><dd class=\"wrap\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -330,7 +330,7 @@ func fileSystemTable(p Page) templ.Component {
 }
 
 // FreezeDialog is the dialog that freezes the guest's file systems for a limited time.
-func FreezeDialog(p GuestPage) templ.Component {
+func FreezeDialog(p GuestActionPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -408,7 +408,7 @@ func FreezeDialog(p GuestPage) templ.Component {
 }
 
 // GuestPasswordDialog is the dialog that sets a guest user's password.
-func GuestPasswordDialog(p GuestPage) templ.Component {
+func GuestPasswordDialog(p GuestActionPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -494,7 +494,7 @@ func GuestPasswordDialog(p GuestPage) templ.Component {
 }
 
 // GuestProgramDialog is the dialog that runs a program in the guest.
-func GuestProgramDialog(p GuestPage) templ.Component {
+func GuestProgramDialog(p GuestActionPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -25,11 +25,11 @@ func nicsOutsideSpec(vm fleet.VMView) []fleet.NICState {
 	})
 }
 
-func pendingNextBoot(vm fleet.VMView, field string) bool {
+func isFieldPendingNextBoot(vm fleet.VMView, field string) bool {
 	return vm.Status != nil && slices.Contains(vm.Status.NextBoot, field)
 }
 
-func reportedCPUs(vm fleet.VMView) int {
+func reportedCPUCount(vm fleet.VMView) int {
 	if vm.Status == nil {
 		return 0
 	}

@@ -55,7 +55,7 @@ func hardwareTable(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = currentUntilNextStart(p.VM, "cpus", strconv.Itoa(reportedCPUs(p.VM))).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = currentValueUntilNextStart(p.VM, "cpus", strconv.Itoa(reportedCPUCount(p.VM))).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -76,7 +76,7 @@ func hardwareTable(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = currentUntilNextStart(p.VM, "memoryMiB", kit.MiB(reportedMemoryMiB(p.VM))).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = currentValueUntilNextStart(p.VM, "memoryMiB", kit.MiB(reportedMemoryMiB(p.VM))).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -431,7 +431,7 @@ func hardwareTable(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if pendingNextBoot(p.VM, "nics") && !guestHasNIC(p.VM, n.MAC) {
+			if isFieldPendingNextBoot(p.VM, "nics") && !guestHasNIC(p.VM, n.MAC) {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, "<span class=\"badge boot\">next boot</span> ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -479,7 +479,7 @@ func hardwareTable(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if pendingNextBoot(p.VM, "nics") {
+			if isFieldPendingNextBoot(p.VM, "nics") {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<span class=\"muted\">pending unplug: waits for the guest to release it</span> <span class=\"badge boot\">next boot</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -583,8 +583,8 @@ func hardwareTable(p Page) templ.Component {
 	})
 }
 
-// currentUntilNextStart shows the running guest's current value, which stays until the guest's next start.
-func currentUntilNextStart(vm fleet.VMView, field, now string) templ.Component {
+// currentValueUntilNextStart shows the running guest's current value, which stays until the guest's next start.
+func currentValueUntilNextStart(vm fleet.VMView, field, now string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -605,7 +605,7 @@ func currentUntilNextStart(vm fleet.VMView, field, now string) templ.Component {
 			templ_7745c5c3_Var29 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if pendingNextBoot(vm, field) {
+		if isFieldPendingNextBoot(vm, field) {
 			var templ_7745c5c3_Var30 string
 			templ_7745c5c3_Var30, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 			if templ_7745c5c3_Err != nil {

@@ -52,7 +52,7 @@ func (p Page) healthCheckRows() []healthCheckRow {
 // label describes the check, cut to a column's width.
 func (h healthCheckRow) label() string {
 	const most = 44
-	text := kit.Capitalize(h.Check.Subject())
+	text := kit.Capitalize(h.Check.TargetText())
 	if len(text) > most {
 		return text[:most] + "…" // paths are ASCII, so bytes can be cut
 	}
@@ -119,8 +119,8 @@ func (f Form) rowsSummary(list, what string) string {
 	return "none"
 }
 
-// rowsOpen reports whether the section of a list is open: a row has an error, or the person has just added a row.
-func (f Form) rowsOpen(list string) bool {
+// isRowSectionOpen reports whether the section of a list is open: a row has an error, or the person has just added a row.
+func (f Form) isRowSectionOpen(list string) bool {
 	return f.Errors.ForFieldOrBelow(list) != "" || f.Typed.Get("add") == list
 }
 

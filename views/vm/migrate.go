@@ -31,7 +31,9 @@ func (p MigratePage) dialog() kit.Dialog {
 	}
 }
 
-func migrateKey(t fleet.MigrationTarget) string { return string(t.HostID) + "/" + string(t.PoolID) }
+func migrationTargetValue(t fleet.MigrationTarget) string {
+	return string(t.HostID) + "/" + string(t.PoolID)
+}
 
 func migrationTargetName(t fleet.MigrationTarget) string {
 	if t.PoolID == "" {
@@ -47,12 +49,12 @@ func migrationTargetText(t fleet.MigrationTarget) string {
 	return migrationTargetName(t) + ", " + kit.Bytes(t.FreeBytes) + " free"
 }
 
-// MigrateOptions are the targets that a person can choose. They include targets that lack only capacity, because people
+// MigrationTargetOptions are the targets that a person can choose. They include targets that lack only capacity, because people
 // with the permission may overcommit these.
-func MigrateOptions(targets []fleet.MigrationTarget) (out []kit.Option) {
+func MigrationTargetOptions(targets []fleet.MigrationTarget) (out []kit.Option) {
 	for _, t := range targets {
 		if t.Allowed || t.Room {
-			out = append(out, kit.Option{Value: migrateKey(t), Text: migrationTargetText(t)})
+			out = append(out, kit.Option{Value: migrationTargetValue(t), Text: migrationTargetText(t)})
 		}
 	}
 	return out

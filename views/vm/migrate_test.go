@@ -18,7 +18,7 @@ func TestMigrateDialogStaysSmallInLargeFleet(t *testing.T) {
 	for i := range 2000 {
 		targets = append(targets, fleet.MigrationTarget{HostID: "bad", HostName: fmt.Sprintf("bad-%d", i), Reason: "Its CPU is another."})
 	}
-	p := MigratePage{VM: reportedVM(fleet.PhaseStopped), Targets: targets, To: kit.SelectChoices{Options: MigrateOptions(targets)}}
+	p := MigratePage{VM: reportedVM(fleet.PhaseStopped), Targets: targets, To: kit.SelectChoices{Options: MigrationTargetOptions(targets)}}
 	text := rendered.Text(t, MigrateDialog(p))
 	if n := strings.Count(text, "Its CPU is another."); n != maxRefusedTargets-1 {
 		t.Errorf("%d hosts have a reason", n)

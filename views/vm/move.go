@@ -46,11 +46,11 @@ func (p MoveDiskPage) selectable(t fleet.MoveTarget) bool {
 }
 
 func (p MoveDiskPage) needsOvercommit() bool {
-	return p.In.Overcommit || p.Errors.At("overcommit") != "" || p.lacksOnlySpace()
+	return p.In.Overcommit || p.Errors.At("overcommit") != "" || p.targetsLackOnlySpace()
 }
 
-// lacksOnlySpace reports whether no pool can take the disk, but at least one lacks only free space.
-func (p MoveDiskPage) lacksOnlySpace() bool {
+// targetsLackOnlySpace reports whether no pool can take the disk, but at least one lacks only free space.
+func (p MoveDiskPage) targetsLackOnlySpace() bool {
 	room := false
 	for _, t := range p.Targets {
 		if t.Allowed {

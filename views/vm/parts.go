@@ -133,21 +133,21 @@ func (f Form) typedValue(name string) string {
 	return texts[len(texts)-1]
 }
 
-func (f Form) inputOf(p formField, section fleet.EffectTime) kit.Field {
+func (f Form) inputField(p formField, section fleet.EffectTime) kit.Field {
 	out := f.field(p.name, kit.Field{Label: p.input.Label, Hint: p.input.Help, Unit: p.input.Unit})
 	out.Value, out.TakesEffect = f.typedValue(p.name), p.when
 	if section != "" {
 		out.TakesEffect = "" // the section's heading shows when an edit takes effect
 	}
-	if f.isForbidden(p) {
+	if f.isFieldForbidden(p) {
 		out.Hint = "Requires permission to change infrastructure: " + p.reserved + "."
 	}
 	return out
 }
 
-// isForbidden reports whether the actor may not set the field. A field that already has a value is allowed, so that the
+// isFieldForbidden reports whether the actor may not set the field. A field that already has a value is allowed, so that the
 // value can be removed.
-func (f Form) isForbidden(p formField) bool {
+func (f Form) isFieldForbidden(p formField) bool {
 	return p.reserved != "" && !f.MayChangeHosts && f.typedValue(p.name) == "" && len(f.rowIndexes(p.name)) == 0
 }
 
@@ -188,7 +188,7 @@ func fieldOptions(in fleet.FormInput, value string) []kit.Option {
 func nonDefaultFields(vm fleet.VMView) []fleet.VMField {
 	var out []fleet.VMField
 	for _, v := range fleet.VMFields {
-		if v.Input.Section != "" && (!v.Default(vm.Spec) || fieldDrift(vm, v.Name) != nil || pendingNextBoot(vm, v.Name)) {
+		if v.Input.Section != "" && (!v.Default(vm.Spec) || fieldDrift(vm, v.Name) != nil || isFieldPendingNextBoot(vm, v.Name)) {
 			out = append(out, v)
 		}
 	}
@@ -210,9 +210,9 @@ func (f Form) isExistingNIC(at string) bool {
 	return slices.ContainsFunc(f.VM.Spec.NICs, func(n fleet.NIC) bool { return strings.EqualFold(n.MAC, f.Typed.Get(at+".mac")) })
 }
 
-// growthHint describes how far CPUs or memory of the running guest can grow without a restart. It is empty if they
+// hotPlugHint describes how far CPUs or memory of the running guest can grow without a restart. It is empty if they
 // cannot.
-func (f Form) growthHint(field string) string {
+func (f Form) hotPlugHint(field string) string {
 	s := f.VM.Status
 	switch {
 	case !f.GuestRuns || s == nil:

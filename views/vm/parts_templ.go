@@ -391,7 +391,7 @@ func formFieldInput(f Form, v formField, when fleet.EffectTime) templ.Component 
 			templ_7745c5c3_Var17 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		in := f.inputOf(v, when)
+		in := f.inputField(v, when)
 		switch v.input.Kind {
 		case fleet.InputFlag:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, " <input type=\"hidden\" name=\"")
@@ -411,7 +411,7 @@ func formFieldInput(f Form, v formField, when fleet.EffectTime) templ.Component 
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.CheckField(disabledIf(in, f.isForbidden(v)), in.Value != "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.CheckField(disabledIf(in, f.isFieldForbidden(v)), in.Value != "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -481,17 +481,17 @@ func formFieldInput(f Form, v formField, when fleet.EffectTime) templ.Component 
 				return templ_7745c5c3_Err
 			}
 		case fleet.InputMedium:
-			templ_7745c5c3_Err = kit.ChoiceField(disabledIf(in, f.isForbidden(v)), f.Discs).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ChoiceField(disabledIf(in, f.isFieldForbidden(v)), f.Discs).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case fleet.InputFile:
-			templ_7745c5c3_Err = kit.ChoiceField(disabledIf(in, f.isForbidden(v)), f.Files).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ChoiceField(disabledIf(in, f.isFieldForbidden(v)), f.Files).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case fleet.InputPool:
-			templ_7745c5c3_Err = poolSelect(f, disabledIf(f.poolField(in.Name, in), f.isForbidden(v))).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = poolSelect(f, disabledIf(f.poolField(in.Name, in), f.isFieldForbidden(v))).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -501,7 +501,7 @@ func formFieldInput(f Form, v formField, when fleet.EffectTime) templ.Component 
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = kit.TextField(asNumberInput(in, f.isForbidden(v), v.input.Section)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(asNumberInput(in, f.isFieldForbidden(v), v.input.Section)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -618,7 +618,7 @@ func listFieldRows(f Form, v formField, in kit.Field) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if !f.isForbidden(v) {
+		if !f.isFieldForbidden(v) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<template data-row-template>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -794,7 +794,7 @@ func nonDefaultFieldRows(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if pendingNextBoot(p.VM, v.Name) {
+			if isFieldPendingNextBoot(p.VM, v.Name) {
 				var templ_7745c5c3_Var34 string
 				templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 				if templ_7745c5c3_Err != nil {

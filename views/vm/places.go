@@ -35,7 +35,7 @@ func locationNotes(p fleet.VMLocation) []string {
 	return out
 }
 
-func setHostLabel(vm fleet.VMView, p fleet.VMLocation) string {
+func setHostActionLabel(vm fleet.VMView, p fleet.VMLocation) string {
 	if p.Own || vm.RunsOnTwoHosts() {
 		return "Keep on " + p.HostName
 	}
@@ -49,6 +49,6 @@ func setHostConfirmText(vm fleet.VMView, p fleet.VMLocation) string {
 // setHostAction is the action that makes a host with a domain of the VM the VM's host.
 func (p Page) setHostAction(place fleet.VMLocation) kit.ActionButton {
 	return kit.ActionButton{
-		Word: setHostLabel(p.VM, place), Post: p.path("place", string(place.HostID)), Confirm: setHostConfirmText(p.VM, place), Why: cmp.Or(place.Why, p.PlaceWhy),
+		Word: setHostActionLabel(p.VM, place), Post: p.path("place", string(place.HostID)), Confirm: setHostConfirmText(p.VM, place), Why: cmp.Or(place.Why, p.PlaceWhy),
 	}
 }

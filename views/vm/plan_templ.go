@@ -126,7 +126,7 @@ func PlanBody(p PlanPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostForm(views.PlanPath(p.Plan.ID), "", "none"))
+		templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, kit.PostFormAttrs(views.PlanPath(p.Plan.ID), "", "none"))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -165,10 +165,10 @@ type SnapshotForm struct {
 	Memory, Quiesce, Start bool
 }
 
-func (p SnapshotPage) back() string { return views.TabPath(views.VMPath(p.VM.ID), "snapshots") }
+func (p SnapshotPage) backPath() string { return views.TabPath(views.VMPath(p.VM.ID), "snapshots") }
 
 func (p SnapshotPage) dialog(title, button string, danger bool, below ...string) kit.Dialog {
-	return kit.Dialog{Title: title, Button: button, Danger: danger, Help: kit.HelpSnapshots, Back: p.back(), Action: views.VMPath(p.VM.ID, append([]string{"snapshots"}, below...)...), Why: p.Why}
+	return kit.Dialog{Title: title, Button: button, Danger: danger, Help: kit.HelpSnapshots, Back: p.backPath(), Action: views.VMPath(p.VM.ID, append([]string{"snapshots"}, below...)...), Why: p.Why}
 }
 
 func (p SnapshotPage) takeDialog() kit.Dialog {
@@ -191,8 +191,8 @@ func (p SnapshotPage) deleteDialog() kit.Dialog {
 	return d
 }
 
-// unsavedSince names the snapshot after which the VM's writes are in no snapshot.
-func (p SnapshotPage) unsavedSince() string {
+// currentSnapshotText names the snapshot after which the VM's writes are in no snapshot.
+func (p SnapshotPage) currentSnapshotText() string {
 	if p.VM.Status != nil && p.VM.Status.Snapshots != nil {
 		if s := p.VM.Status.Snapshots.SnapshotByID(p.VM.Status.Snapshots.Current); s != nil {
 			return "the snapshot “" + s.Name + "”"
@@ -201,8 +201,8 @@ func (p SnapshotPage) unsavedSince() string {
 	return "the last snapshot"
 }
 
-// firstDeletedNames names the first of the snapshots that are deleted together with the chosen one.
-func (p SnapshotPage) firstDeletedNames() string {
+// deletedSnapshotNames names the first of the snapshots that are deleted together with the chosen one.
+func (p SnapshotPage) deletedSnapshotNames() string {
 	var names []string
 	for _, s := range p.Below {
 		names = append(names, "“"+s.Name+"”")

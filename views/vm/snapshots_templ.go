@@ -882,9 +882,9 @@ func RevertSnapshotDialog(p SnapshotPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var36 string
-				templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinStringErrs(p.unsavedSince())
+				templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinStringErrs(p.currentSnapshotText())
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/snapshots.templ`, Line: 168, Col: 66}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/snapshots.templ`, Line: 168, Col: 73}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var36))
 				if templ_7745c5c3_Err != nil {
@@ -1069,9 +1069,9 @@ func DeleteSnapshotDialog(p SnapshotPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var45 string
-					templ_7745c5c3_Var45, templ_7745c5c3_Err = templ.JoinStringErrs(p.firstDeletedNames())
+					templ_7745c5c3_Var45, templ_7745c5c3_Err = templ.JoinStringErrs(p.deletedSnapshotNames())
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/snapshots.templ`, Line: 197, Col: 133}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/snapshots.templ`, Line: 197, Col: 136}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var45))
 					if templ_7745c5c3_Err != nil {

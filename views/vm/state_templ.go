@@ -36,7 +36,7 @@ func WarningChips(vm *fleet.VMView) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if t := vm.Phase.Severity(); vm.Attention && t != fleet.SeverityUnknown {
-			word, text := warningOutsidePhase(vm)
+			word, text := faultOrTaskFailure(vm)
 			if word != "" && t != fleet.SeverityBad {
 				var templ_7745c5c3_Var2 string
 				templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(" ")

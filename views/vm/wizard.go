@@ -27,7 +27,7 @@ type NewVMSummary struct {
 	Wrong  []string // errors to correct
 	Placed bool
 	Host   string // empty: the actor may not see hosts
-	Others []OtherHost
+	Others []UnchosenHost
 	More   int    // number of hosts that Others does not list
 	Why    string // why no host is suitable
 	API    string // the new VM as an API call
@@ -37,8 +37,8 @@ type NewVMSummary struct {
 // SummaryFact is one row of the summary.
 type SummaryFact struct{ Word, Text string }
 
-// OtherHost is a host that placement did not choose.
-type OtherHost struct {
+// UnchosenHost is a host that placement did not choose.
+type UnchosenHost struct {
 	Name, Why string
 	Suitable  bool
 }
@@ -94,7 +94,7 @@ func (s NewVMSummary) otherHostsText() string {
 	return kit.CountText(could, "other host") + " suitable, " + kit.CountText(len(s.Others)-could, "host") + " not suitable."
 }
 
-func hostIcon(o OtherHost) string {
+func hostIcon(o UnchosenHost) string {
 	if o.Suitable {
 		return "circle-check"
 	}

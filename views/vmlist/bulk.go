@@ -42,7 +42,7 @@ type BulkActionForm struct {
 // maxShownNames is how many VMs a dialog names.
 const maxShownNames = 12
 
-func (p BulkActionPage) count() string { return kit.CountText(len(p.VMs), "VM") }
+func (p BulkActionPage) vmCountText() string { return kit.CountText(len(p.VMs), "VM") }
 
 func (p BulkActionPage) verb() string {
 	switch p.Action {
@@ -56,10 +56,10 @@ func (p BulkActionPage) verb() string {
 
 func (p BulkActionPage) dialog() kit.Dialog {
 	d := kit.Dialog{
-		Title: p.verb() + " " + p.count() + "?", Action: "/vms/bulk", Button: p.verb() + " " + p.count(), Danger: p.Action == fleet.ActDelete || vmview.PowerConfirmations[p.Action].LosesData, Back: p.Back,
+		Title: p.verb() + " " + p.vmCountText() + "?", Action: "/vms/bulk", Button: p.verb() + " " + p.vmCountText(), Danger: p.Action == fleet.ActDelete || vmview.PowerConfirmations[p.Action].LosesData, Back: p.Back,
 	}
 	if p.Action == fleet.ActDelete {
-		d.ButtonContent = vmview.DeleteButtonLabel(p.count())
+		d.ButtonContent = vmview.DeleteButtonLabel(p.vmCountText())
 	}
 	return d
 }

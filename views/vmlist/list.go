@@ -54,7 +54,7 @@ func (p *ListPage) discoveredVMTable() kit.Table[fleet.DiscoveredVM] {
 // tabs are the list's tabs. Their links omit the page cursor and the order. The link of the discovered tab also omits
 // the filter, because that list has other filter keys and columns.
 func (p *ListPage) tabs() []kit.Tab {
-	l := p.Link.First().Without("tab")
+	l := p.Link.FirstPage().Without("tab")
 	ours, found := l, l.Without("filter", "sort", "columns")
 	if p.Tab == "found" {
 		ours, found = found, l

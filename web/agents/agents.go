@@ -59,7 +59,7 @@ func (e *Endpoints) checkProof(c echo.Context, r Route) (a fleet.Actor, err erro
 	case JoinTokenProof:
 		return fleet.Actor{Address: c.RealIP()}, nil
 	case ExpiredCertificateProof:
-		a, err = agentActor(c, auth.RenewableHostOf)
+		a, err = agentActor(c, auth.HostOfRenewableCert)
 	default:
 		a, err = agentActor(c, auth.HostOf)
 	}
@@ -116,7 +116,7 @@ func bodyHandler[I, O any](limit int64, do func(context.Context, fleet.Actor, I)
 
 // sendFirstBoot sends a host the first-boot data (cloud-init and the like) of one of its VMs.
 func (e *Endpoints) sendFirstBoot(c echo.Context, a fleet.Actor, in wire.FirstBootRequest) (*wire.FirstBoot, error) {
-	out, err := e.Control.FirstBootFor(c.Request().Context(), a, fleet.VMID(c.Param("id")), in)
+	out, err := e.Control.FirstBootForHost(c.Request().Context(), a, fleet.VMID(c.Param("id")), in)
 	return &out, err
 }
 
@@ -232,7 +232,7 @@ func readJSON[T any](c echo.Context, limit int64) (T, error) {
 	var in T
 	r := c.Request()
 	if r.ContentLength > limit {
-		return in, bodylimit.TooLarge(limit)
+		return in, bodylimit.TooLargeError(limit)
 	}
 	buf := bodyBuffers.Get().(*bytes.Buffer)
 	defer func() {
@@ -245,7 +245,7 @@ func readJSON[T any](c echo.Context, limit int64) (T, error) {
 	defer bodylimit.SetReadDeadline(c.Response(), time.Time{}) // the read deadline must not end a request that then waits for jobs
 	if _, err := buf.ReadFrom(http.MaxBytesReader(c.Response(), r.Body, limit)); err != nil {
 		if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return in, bodylimit.TooLarge(e.Limit)
+			return in, bodylimit.TooLargeError(e.Limit)
 		}
 		return in, fleet.Errorf(fleet.Malformed, "The request was cut off. Send it again.")
 	}

@@ -38,15 +38,15 @@ type ReservedBody struct {
 	Items []fleet.Task `json:"items"`
 }
 
-type reservedOutput struct{ Body ReservedBody }
+type reservedAddressOutput struct{ Body ReservedBody }
 
-func (api *API) reserveAddress(ctx context.Context, a fleet.Actor, in *reserveInput) (*reservedOutput, error) {
+func (api *API) reserveAddress(ctx context.Context, a fleet.Actor, in *reserveInput) (*reservedAddressOutput, error) {
 	lease, ids, err := api.Control.ReserveAddress(ctx, a, in.ID, fleet.StaticLease{MAC: in.MAC, IP: in.Body.IP, Name: in.Body.Name})
 	tasks, err := api.readTasks(ctx, a, ids, err)
 	if err != nil {
 		return nil, err
 	}
-	return &reservedOutput{ReservedBody{lease, tasks.Body.Items}}, nil
+	return &reservedAddressOutput{ReservedBody{lease, tasks.Body.Items}}, nil
 }
 
 func (api *API) freeAddress(ctx context.Context, a fleet.Actor, in *ReservationPath) (*pageOutput[fleet.Task], error) {

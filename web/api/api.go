@@ -77,7 +77,7 @@ func newOperation[I, O any](method, path string, permission policy.Permission, s
 	o.register = func(api *API, router huma.API, op huma.Operation) {
 		huma.Register(router, op, func(ctx context.Context, in *I) (*O, error) {
 			c := ctx.Value(echoContextKey{}).(echo.Context)
-			out, err := answer(ctx, api, c, in, do)
+			out, err := runOperation(ctx, api, c, in, do)
 			if err != nil {
 				return nil, api.Problem(c, err)
 			}
@@ -87,8 +87,8 @@ func newOperation[I, O any](method, path string, permission policy.Permission, s
 	return o
 }
 
-// answer runs the operation do with its decoded input. A POST with an Idempotency-Key runs at most once.
-func answer[I, O any](ctx context.Context, api *API, c echo.Context, in *I, do operationFunc[I, O]) (*O, error) {
+// runOperation runs the operation do with its decoded input. A POST with an Idempotency-Key runs at most once.
+func runOperation[I, O any](ctx context.Context, api *API, c echo.Context, in *I, do operationFunc[I, O]) (*O, error) {
 	a := api.Actor(c)
 	if c.Request().Method != post {
 		return do(ctx, a, in)
@@ -111,14 +111,14 @@ type echoContextKey struct{}
 // emptyOutput is the response of an operation that answers 204: it has no body.
 type emptyOutput struct{}
 
-// Offered lists the actions on the object that the user may start now, and the others with the reason. It is exported
+// OfferedActions lists the actions on the object that the user may start now, and the others with the reason. It is exported
 // because huma describes no unexported embedded types.
-type Offered struct {
+type OfferedActions struct {
 	Actions []fleet.ActionState `json:"actions" doc:"The actions on the object, each with the reason if it is not possible now"`
 }
 
-func offeredActions(a fleet.Actor, typ string, states []fleet.ActionState) Offered {
-	return Offered{policy.RestrictActions(a, typ, "", states)}
+func offeredActions(a fleet.Actor, typ string, states []fleet.ActionState) OfferedActions {
+	return OfferedActions{policy.RestrictActions(a, typ, "", states)}
 }
 
 // Route is the route of an operation. Path has the form of echo's router: "/api/v1/vms/:id".
@@ -152,7 +152,7 @@ func (api *API) Register(e *echo.Echo) {
 	config.RejectUnknownQueryParameters = true // a misspelt filter would silently return unfiltered results
 	router := humaecho.New(e, config)
 	router.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) {
-		formTypeAsJSON(humaecho.Unwrap(ctx).Request())
+		changeFormTypeToJSON(humaecho.Unwrap(ctx).Request())
 		next(huma.WithValue(ctx, echoContextKey{}, humaecho.Unwrap(ctx)))
 	})
 	for _, o := range api.operations() {
@@ -168,9 +168,9 @@ const descriptionText = "The operations of the pages, for programs. Lists answer
 	"?after= for the next page. Refusals are problem+json with a sentence that says what to do, and the path of the field where one applies. " +
 	"An object that you may not see answers 404, like an object that does not exist."
 
-// formTypeAsJSON changes the form content type, which curl and other clients send by default, to JSON. It changes only
+// changeFormTypeToJSON changes the form content type, which curl and other clients send by default, to JSON. It changes only
 // requests with a bearer token: browsers never add a token to cross-site forms.
-func formTypeAsJSON(r *http.Request) {
+func changeFormTypeToJSON(r *http.Request) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "application/x-www-form-urlencoded" && auth.BearerToken(r) != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}

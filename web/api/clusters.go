@@ -21,7 +21,7 @@ type clusterOutput struct {
 
 type clusterBody struct {
 	fleet.ClusterView
-	Offered
+	OfferedActions
 }
 
 func clusterAnswer(a fleet.Actor, v fleet.ClusterView, err error) (*clusterOutput, error) {
@@ -48,12 +48,12 @@ func (api *API) getCluster(ctx context.Context, a fleet.Actor, in *ClusterPath) 
 
 type updateClusterInput struct {
 	ClusterPath
-	MatchHeader
+	IfMatchHeader
 	Body mergePatch[clusterEdit]
 }
 
 func (api *API) updateCluster(ctx context.Context, a fleet.Actor, in *updateClusterInput) (*clusterOutput, error) {
-	return retryPatch(in.MatchHeader, func(wanted int64) (*clusterOutput, error) {
+	return retryPatch(in.IfMatchHeader, func(wanted int64) (*clusterOutput, error) {
 		old, err := api.Control.GetCluster(ctx, a, in.ID)
 		if err != nil {
 			return nil, err

@@ -6,19 +6,19 @@ import (
 	"quantix/internal/fleet"
 )
 
-// AssignedPath holds the id of an object that is assigned to hosts, from the request's path.
-type AssignedPath struct {
+// AssignedObjectPath holds the id of an object that is assigned to hosts, from the request's path.
+type AssignedObjectPath struct {
 	ID string `path:"id"`
 }
 
 // AssignedHostPath holds the ids of such an object and of one host, from the request's path.
 type AssignedHostPath struct {
-	AssignedPath
+	AssignedObjectPath
 	Host fleet.HostID `path:"host"`
 }
 
-func deleteObject(api *API, typ fleet.ResourceType) operationFunc[AssignedPath, pageOutput[fleet.Task]] {
-	return func(ctx context.Context, a fleet.Actor, in *AssignedPath) (*pageOutput[fleet.Task], error) {
+func deleteObject(api *API, typ fleet.ResourceType) operationFunc[AssignedObjectPath, pageOutput[fleet.Task]] {
+	return func(ctx context.Context, a fleet.Actor, in *AssignedObjectPath) (*pageOutput[fleet.Task], error) {
 		ids, err := api.Control.DeleteEverywhere(ctx, a, fleet.SubjectOf(typ, in.ID))
 		return api.readTasks(ctx, a, ids, err)
 	}
@@ -31,8 +31,8 @@ func assignToHost(api *API, typ fleet.ResourceType) operationFunc[AssignedHostPa
 	}
 }
 
-// hostTask returns an operation that starts a task for an object on one host, by do.
-func hostTask(api *API, typ fleet.ResourceType, do func(context.Context, fleet.Actor, fleet.Subject, fleet.HostID) (fleet.TaskID, error)) operationFunc[AssignedHostPath, pageOutput[fleet.Task]] {
+// startHostTask returns an operation that starts a task for an object on one host, by do.
+func startHostTask(api *API, typ fleet.ResourceType, do func(context.Context, fleet.Actor, fleet.Subject, fleet.HostID) (fleet.TaskID, error)) operationFunc[AssignedHostPath, pageOutput[fleet.Task]] {
 	return func(ctx context.Context, a fleet.Actor, in *AssignedHostPath) (*pageOutput[fleet.Task], error) {
 		id, err := do(ctx, a, fleet.SubjectOf(typ, in.ID), in.Host)
 		return api.readTasks(ctx, a, []fleet.TaskID{id}, err)
@@ -48,8 +48,8 @@ type RetriedBody struct {
 
 type retriedOutput struct{ Body RetriedBody }
 
-func retryOnAllFailedHosts(api *API, typ fleet.ResourceType) operationFunc[AssignedPath, retriedOutput] {
-	return func(ctx context.Context, a fleet.Actor, in *AssignedPath) (*retriedOutput, error) {
+func retryOnAllFailedHosts(api *API, typ fleet.ResourceType) operationFunc[AssignedObjectPath, retriedOutput] {
+	return func(ctx context.Context, a fleet.Actor, in *AssignedObjectPath) (*retriedOutput, error) {
 		r, err := api.Control.RetryEverywhere(ctx, a, fleet.SubjectOf(typ, in.ID))
 		tasks, err := api.readTasks(ctx, a, r.Tasks, err)
 		if err != nil {
@@ -64,23 +64,23 @@ type SelectorBody struct {
 	Selector string `json:"selector" doc:"Labels that a host must all have, separated by commas: key=value or a key alone. Empty: no assignment by label" example:"rack=4, ssd"`
 }
 
-type byLabelOutput struct{ Body fleet.ByLabel }
+type labelSelectorOutput struct{ Body fleet.ByLabel }
 
-type selectorInput struct {
-	AssignedPath
+type labelSelectorInput struct {
+	AssignedObjectPath
 	Body SelectorBody
 }
 
-func getLabelSelector(api *API, typ fleet.ResourceType) operationFunc[AssignedPath, byLabelOutput] {
-	return func(ctx context.Context, a fleet.Actor, in *AssignedPath) (*byLabelOutput, error) {
+func getLabelSelector(api *API, typ fleet.ResourceType) operationFunc[AssignedObjectPath, labelSelectorOutput] {
+	return func(ctx context.Context, a fleet.Actor, in *AssignedObjectPath) (*labelSelectorOutput, error) {
 		now, err := api.Control.ByLabel(ctx, a, fleet.SubjectOf(typ, in.ID))
-		return &byLabelOutput{now}, err
+		return &labelSelectorOutput{now}, err
 	}
 }
 
-func setLabelSelector(api *API, typ fleet.ResourceType) operationFunc[selectorInput, byLabelOutput] {
-	return func(ctx context.Context, a fleet.Actor, in *selectorInput) (*byLabelOutput, error) {
+func setLabelSelector(api *API, typ fleet.ResourceType) operationFunc[labelSelectorInput, labelSelectorOutput] {
+	return func(ctx context.Context, a fleet.Actor, in *labelSelectorInput) (*labelSelectorOutput, error) {
 		now, err := api.Control.AssignByLabel(ctx, a, fleet.SubjectOf(typ, in.ID), in.Body.Selector)
-		return &byLabelOutput{now}, err
+		return &labelSelectorOutput{now}, err
 	}
 }

@@ -21,7 +21,7 @@ type hostOutput struct {
 
 type hostBody struct {
 	fleet.HostView
-	Offered
+	OfferedActions
 }
 
 func hostAnswer(a fleet.Actor, h fleet.HostView, err error) (*hostOutput, error) {
@@ -35,7 +35,7 @@ func (api *API) getHost(ctx context.Context, a fleet.Actor, in *HostPath) (*host
 
 type updateHostInput struct {
 	HostPath
-	MatchHeader
+	IfMatchHeader
 	Body mergePatch[hostEdit]
 }
 
@@ -46,7 +46,7 @@ type hostEdit struct {
 }
 
 func (api *API) updateHost(ctx context.Context, a fleet.Actor, in *updateHostInput) (*hostOutput, error) {
-	return retryPatch(in.MatchHeader, func(wanted int64) (*hostOutput, error) {
+	return retryPatch(in.IfMatchHeader, func(wanted int64) (*hostOutput, error) {
 		old, err := api.Control.GetHost(ctx, a, in.ID)
 		if err != nil {
 			return nil, err

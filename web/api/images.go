@@ -13,15 +13,15 @@ type ImagePath struct {
 	ID fleet.ImageID `path:"id"`
 }
 
-// CopyPath identifies a copy of an image, which is a volume in a pool, from the request's path and query.
-type CopyPath struct {
+// ImageCopyPath identifies a copy of an image, which is a volume in a pool, from the request's path and query.
+type ImageCopyPath struct {
 	ImagePath
 	Pool   fleet.PoolID `path:"pool"`
 	Volume string       `path:"volume" maxLength:"255"`
 	Host   fleet.HostID `query:"host" doc:"For a local pool: the host that has the file"`
 }
 
-func (in *CopyPath) imageCopy() control.ImageCopy {
+func (in *ImageCopyPath) imageCopy() control.ImageCopy {
 	return control.ImageCopy{ImageID: in.ID, PoolID: in.Pool, Volume: in.Volume, HostID: in.Host}
 }
 
@@ -32,11 +32,11 @@ type imageOutput struct {
 
 type imageOutputBody struct {
 	fleet.ImageView
-	Offered
+	OfferedActions
 }
 
 func imageAnswer(a fleet.Actor, v fleet.ImageView) imageOutputBody {
-	return imageOutputBody{v, Offered{policy.RestrictImageActions(a, v)}}
+	return imageOutputBody{v, OfferedActions{policy.RestrictImageActions(a, v)}}
 }
 
 func (api *API) addImage(ctx context.Context, a fleet.Actor, in *struct{ Body control.NewImage }) (*imageOutput, error) {
@@ -84,12 +84,12 @@ type queuedTasksOutput struct {
 	}
 }
 
-type versionInput struct {
+type imageVersionInput struct {
 	ImagePath
 	Body control.ImageSource
 }
 
-func (api *API) addImageVersion(ctx context.Context, a fleet.Actor, in *versionInput) (*taskOutput, error) {
+func (api *API) addImageVersion(ctx context.Context, a fleet.Actor, in *imageVersionInput) (*taskOutput, error) {
 	task, err := api.Control.AddImageVersion(ctx, a, in.ID, in.Body)
 	return &taskOutput{task}, err
 }
@@ -110,21 +110,21 @@ func (api *API) copyImage(ctx context.Context, a fleet.Actor, in *copyImageInput
 	return out, err
 }
 
-func (api *API) verifyImageCopy(ctx context.Context, a fleet.Actor, in *CopyPath) (*taskOutput, error) {
+func (api *API) verifyImageCopy(ctx context.Context, a fleet.Actor, in *ImageCopyPath) (*taskOutput, error) {
 	task, err := api.Control.VerifyCopy(ctx, a, in.imageCopy())
 	return &taskOutput{task}, err
 }
 
-func (api *API) forgetImageCopy(ctx context.Context, a fleet.Actor, in *CopyPath) (*emptyOutput, error) {
+func (api *API) forgetImageCopy(ctx context.Context, a fleet.Actor, in *ImageCopyPath) (*emptyOutput, error) {
 	return nil, api.Control.RemoveCopyFromLibrary(ctx, a, in.imageCopy())
 }
 
-type deleteCopyInput struct {
-	CopyPath
+type deleteImageCopyInput struct {
+	ImageCopyPath
 	Confirm string `query:"confirm" doc:"The file's name"`
 }
 
-func (api *API) deleteImageCopy(ctx context.Context, a fleet.Actor, in *deleteCopyInput) (*queuedTasksOutput, error) {
+func (api *API) deleteImageCopy(ctx context.Context, a fleet.Actor, in *deleteImageCopyInput) (*queuedTasksOutput, error) {
 	task, err := api.Control.DeleteCopy(ctx, a, in.imageCopy(), in.Confirm)
 	out := &queuedTasksOutput{}
 	out.Body.Tasks = []fleet.TaskID{}
@@ -141,9 +141,9 @@ type ImageGrantPath struct {
 }
 
 func (api *API) grantImage(ctx context.Context, a fleet.Actor, in *ImageGrantPath) (*emptyOutput, error) {
-	return nil, api.Control.GrantImage(ctx, a, in.ID, GrantProjectID(in.Project))
+	return nil, api.Control.GrantImage(ctx, a, in.ID, ParseGrantProjectID(in.Project))
 }
 
 func (api *API) revokeImage(ctx context.Context, a fleet.Actor, in *ImageGrantPath) (*emptyOutput, error) {
-	return nil, api.Control.RevokeImage(ctx, a, in.ID, GrantProjectID(in.Project))
+	return nil, api.Control.RevokeImage(ctx, a, in.ID, ParseGrantProjectID(in.Project))
 }

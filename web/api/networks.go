@@ -19,7 +19,7 @@ type networkOutput struct {
 
 type networkOutputBody struct {
 	fleet.NetworkView
-	Offered
+	OfferedActions
 }
 
 func networkAnswer(a fleet.Actor, n fleet.NetworkView) networkOutputBody {
@@ -47,16 +47,16 @@ func (api *API) networkHosts(ctx context.Context, a fleet.Actor, in *networkList
 	})(ctx, a, &in.ListQuery)
 }
 
-// GrantPath holds the ids of a network and a project with access to the network, from the request's path.
-type GrantPath struct {
+// NetworkGrantPath holds the ids of a network and a project with access to the network, from the request's path.
+type NetworkGrantPath struct {
 	ID      fleet.NetworkID `path:"id"`
 	Project string          `path:"project"`
 }
 
-func (api *API) grantNetwork(ctx context.Context, a fleet.Actor, in *GrantPath) (*emptyOutput, error) {
-	return nil, api.Control.GrantNetwork(ctx, a, in.ID, GrantProjectID(in.Project))
+func (api *API) grantNetwork(ctx context.Context, a fleet.Actor, in *NetworkGrantPath) (*emptyOutput, error) {
+	return nil, api.Control.GrantNetwork(ctx, a, in.ID, ParseGrantProjectID(in.Project))
 }
 
-func (api *API) revokeNetwork(ctx context.Context, a fleet.Actor, in *GrantPath) (*emptyOutput, error) {
-	return nil, api.Control.RevokeNetwork(ctx, a, in.ID, GrantProjectID(in.Project))
+func (api *API) revokeNetwork(ctx context.Context, a fleet.Actor, in *NetworkGrantPath) (*emptyOutput, error) {
+	return nil, api.Control.RevokeNetwork(ctx, a, in.ID, ParseGrantProjectID(in.Project))
 }

@@ -47,26 +47,26 @@ func replaceObject[I ~string, In, T any](update func(context.Context, fleet.Acto
 	}
 }
 
-// onObject returns the operation that calls do for an object, such as its deletion, and answers without a body.
-func onObject[I ~string](do func(context.Context, fleet.Actor, I) error) operationFunc[objectPath[I], emptyOutput] {
+// actOnObject returns the operation that calls do for an object, such as its deletion, and answers without a body.
+func actOnObject[I ~string](do func(context.Context, fleet.Actor, I) error) operationFunc[objectPath[I], emptyOutput] {
 	return func(ctx context.Context, a fleet.Actor, in *objectPath[I]) (*emptyOutput, error) {
 		return nil, do(ctx, a, in.ID)
 	}
 }
 
-// identified is a view with the ID of its object.
-type identified interface{ ObjectID() string }
+// objectWithID is a view with the ID of its object.
+type objectWithID interface{ ObjectID() string }
 
-// locatedOutput is the response of an operation that created an object. Location is the object's address in the API.
-type locatedOutput[T any] struct {
+// outputWithLocation is the response of an operation that created an object. Location is the object's address in the API.
+type outputWithLocation[T any] struct {
 	Location string `header:"Location"`
 	Body     T
 }
 
-// createObjectAt works like createObject and also answers with the object's address.
-func createObjectAt[In any, T identified](typ fleet.ResourceType, create func(context.Context, fleet.Actor, In) (T, error)) operationFunc[bodyInput[In], locatedOutput[T]] {
-	return func(ctx context.Context, a fleet.Actor, in *bodyInput[In]) (*locatedOutput[T], error) {
+// createObjectWithLocation works like createObject and also answers with the object's address.
+func createObjectWithLocation[In any, T objectWithID](typ fleet.ResourceType, create func(context.Context, fleet.Actor, In) (T, error)) operationFunc[bodyInput[In], outputWithLocation[T]] {
+	return func(ctx context.Context, a fleet.Actor, in *bodyInput[In]) (*outputWithLocation[T], error) {
 		object, err := create(ctx, a, in.Body)
-		return &locatedOutput[T]{Base + typ.Info().PagePath(object.ObjectID()), object}, err
+		return &outputWithLocation[T]{Base + typ.Info().PagePath(object.ObjectID()), object}, err
 	}
 }

@@ -118,12 +118,12 @@ func mergePatchValues(old, patch any) any {
 	return out
 }
 
-// MatchHeader holds the If-Match header: a generation, plain or as an ETag.
-type MatchHeader struct {
+// IfMatchHeader holds the If-Match header: a generation, plain or as an ETag.
+type IfMatchHeader struct {
 	IfMatch string `header:"If-Match" doc:"The generation that the change applies to; refused with 409 if the current one differs"`
 }
 
-func (m MatchHeader) generation() (int64, error) {
+func (m IfMatchHeader) generation() (int64, error) {
 	text := strings.Trim(strings.TrimPrefix(strings.TrimSpace(m.IfMatch), "W/"), `"`)
 	if text == "" || text == "*" {
 		return 0, nil
@@ -142,7 +142,7 @@ const maxPatchTries = 5
 
 // retryPatch repeats do if another change was written between the read and the write of do. With an If-Match header,
 // do runs only once.
-func retryPatch[T any](m MatchHeader, do func(generation int64) (T, error)) (T, error) {
+func retryPatch[T any](m IfMatchHeader, do func(generation int64) (T, error)) (T, error) {
 	wanted, err := m.generation()
 	if err != nil {
 		var zero T

@@ -20,17 +20,17 @@ type poolOutput struct {
 
 type poolBody struct {
 	fleet.PoolView
-	Offered
+	OfferedActions
 	Hosts []poolHostBody `json:"hosts"`
 }
 
 type poolHostBody struct {
 	fleet.PoolHost
-	Offered
+	OfferedActions
 }
 
 func poolAnswer(a fleet.Actor, p fleet.PoolView) poolBody {
-	return poolBody{PoolView: p, Offered: offeredActions(a, "pool", p.Actions()), Hosts: poolHostBodies(a, p.Hosts)}
+	return poolBody{PoolView: p, OfferedActions: offeredActions(a, "pool", p.Actions()), Hosts: poolHostBodies(a, p.Hosts)}
 }
 
 func (api *API) createPool(ctx context.Context, a fleet.Actor, in *struct{ Body storage.CreatePool }) (*poolOutput, error) {
@@ -83,7 +83,7 @@ type credentialsInput struct {
 	}
 }
 
-func (api *API) changeCredentials(ctx context.Context, a fleet.Actor, in *credentialsInput) (*pageOutput[fleet.Task], error) {
+func (api *API) changePoolCredentials(ctx context.Context, a fleet.Actor, in *credentialsInput) (*pageOutput[fleet.Task], error) {
 	tasks, err := api.Control.ChangePoolSecret(ctx, a, in.ID, in.Body.Secret)
 	return api.readTasks(ctx, a, tasks, err)
 }

@@ -57,16 +57,16 @@ func (api *API) deletePortGroup(ctx context.Context, a fleet.Actor, in *PortGrou
 	return api.readTasks(ctx, a, ids, err)
 }
 
-// GroupGrantPath identifies a port group and a project with access to the port group, from the request's path.
-type GroupGrantPath struct {
+// PortGroupGrantPath identifies a port group and a project with access to the port group, from the request's path.
+type PortGroupGrantPath struct {
 	PortGroupPath
 	Project string `path:"project"`
 }
 
-func (api *API) grantPortGroup(ctx context.Context, a fleet.Actor, in *GroupGrantPath) (*emptyOutput, error) {
-	return nil, api.Control.GrantPortGroup(ctx, a, in.ID, in.Group, GrantProjectID(in.Project))
+func (api *API) grantPortGroup(ctx context.Context, a fleet.Actor, in *PortGroupGrantPath) (*emptyOutput, error) {
+	return nil, api.Control.GrantPortGroup(ctx, a, in.ID, in.Group, ParseGrantProjectID(in.Project))
 }
 
-func (api *API) revokePortGroup(ctx context.Context, a fleet.Actor, in *GroupGrantPath) (*emptyOutput, error) {
-	return nil, api.Control.RevokePortGroup(ctx, a, in.ID, in.Group, GrantProjectID(in.Project))
+func (api *API) revokePortGroup(ctx context.Context, a fleet.Actor, in *PortGroupGrantPath) (*emptyOutput, error) {
+	return nil, api.Control.RevokePortGroup(ctx, a, in.ID, in.Group, ParseGrantProjectID(in.Project))
 }

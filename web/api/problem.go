@@ -57,8 +57,8 @@ func problemFromHuma(status int, text string, errs []error) *problem.Body {
 	}
 	switch {
 	case status == http.StatusRequestEntityTooLarge:
-		p.Detail = bodylimit.TooLarge(MaxBodyBytes).Error()
-	case status == http.StatusBadRequest && len(p.Errors) == 1 && p.Errors[0].Message == bodylimit.TooManyValues(maxValues).Error():
+		p.Detail = bodylimit.TooLargeError(MaxBodyBytes).Error()
+	case status == http.StatusBadRequest && len(p.Errors) == 1 && p.Errors[0].Message == bodylimit.TooManyValuesError(maxValues).Error():
 		p.Status, p.Title = http.StatusRequestEntityTooLarge, http.StatusText(http.StatusRequestEntityTooLarge)
 		p.Detail, p.Errors = p.Errors[0].Message, nil
 	case status == http.StatusUnsupportedMediaType:

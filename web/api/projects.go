@@ -19,7 +19,7 @@ type projectOutput struct {
 
 type projectBody struct {
 	fleet.Project
-	Offered
+	OfferedActions
 }
 
 func projectAnswer(a fleet.Actor, p fleet.Project) *projectOutput {
@@ -88,9 +88,9 @@ func (api *API) removeMember(ctx context.Context, a fleet.Actor, in *MemberPath)
 	return nil, api.Control.SetMember(ctx, a, in.ID, in.User, fleet.RoleNone)
 }
 
-// GrantProjectID returns the project id for the project in a form or path. The text "all" becomes the empty id, which
+// ParseGrantProjectID returns the project id for the project in a form or path. The text "all" becomes the empty id, which
 // means all projects. Empty text becomes an invalid id, which control refuses.
-func GrantProjectID(text string) fleet.ProjectID {
+func ParseGrantProjectID(text string) fleet.ProjectID {
 	switch text {
 	case "all":
 		return ""

@@ -36,9 +36,9 @@ func (api *API) updateSecurityGroup(ctx context.Context, a fleet.Actor, in *upda
 	return &bodyOutput[fleet.SecurityGroupView]{Body: g}, err
 }
 
-type passOutput struct{ Body connectivity.PassAnswer }
+type trafficTestOutput struct{ Body connectivity.PassAnswer }
 
-type passInput struct {
+type trafficTestInput struct {
 	FromVM      fleet.VMID     `query:"fromVm" doc:"UUID of the sending VM; omitted: fromAddress is the sender"`
 	FromMAC     string         `query:"fromMac" doc:"MAC address of the VM's NIC; empty: its first NIC"`
 	FromAddress string         `query:"fromAddress" doc:"One of the NIC's addresses; without a VM: the sender's address"`
@@ -49,13 +49,13 @@ type passInput struct {
 	Port        int            `query:"port" doc:"Destination port, for tcp and udp"`
 }
 
-func (api *API) testTraffic(ctx context.Context, a fleet.Actor, in *passInput) (*passOutput, error) {
-	out, err := api.Control.CheckConnection(ctx, a, connectivity.PassQuestion{
-		From:     connectivity.PassEnd{VMID: in.FromVM, MAC: in.FromMAC, Address: in.FromAddress},
-		To:       connectivity.PassEnd{VMID: in.ToVM, MAC: in.ToMAC, Address: in.ToAddress},
+func (api *API) testTraffic(ctx context.Context, a fleet.Actor, in *trafficTestInput) (*trafficTestOutput, error) {
+	out, err := api.Control.CheckConnection(ctx, a, connectivity.ConnectionQuery{
+		From:     connectivity.ConnectionEnd{VMID: in.FromVM, MAC: in.FromMAC, Address: in.FromAddress},
+		To:       connectivity.ConnectionEnd{VMID: in.ToVM, MAC: in.ToMAC, Address: in.ToAddress},
 		Protocol: in.Protocol, Port: in.Port,
 	})
-	return &passOutput{out}, err
+	return &trafficTestOutput{out}, err
 }
 
 func (api *API) nicFilters(ctx context.Context, a fleet.Actor, in *VMPath) (*pageOutput[fleet.NICFilter], error) {

@@ -13,8 +13,8 @@ type CatalogEntryPath struct {
 }
 
 type startImageBody struct {
-	fleet.StartImageView
-	Offered
+	fleet.CatalogImageView
+	OfferedActions
 }
 
 type catalogEntryOutput struct {
@@ -22,7 +22,7 @@ type catalogEntryOutput struct {
 	Body     startImageBody
 }
 
-func catalogEntryAnswer(a fleet.Actor, v fleet.StartImageView) startImageBody {
+func catalogEntryAnswer(a fleet.Actor, v fleet.CatalogImageView) startImageBody {
 	return startImageBody{v, offeredActions(a, "image", v.Actions())}
 }
 
@@ -76,12 +76,12 @@ func (api *API) restoreCatalog(ctx context.Context, a fleet.Actor, _ *struct{}) 
 	return nil, err
 }
 
-type pullInput struct {
+type pullCatalogEntryInput struct {
 	CatalogEntryPath
 	Body control.PullDestination
 }
 
-func (api *API) pullCatalogEntry(ctx context.Context, a fleet.Actor, in *pullInput) (*taskOutput, error) {
+func (api *API) pullCatalogEntry(ctx context.Context, a fleet.Actor, in *pullCatalogEntryInput) (*taskOutput, error) {
 	_, task, err := api.Control.PullStartImage(ctx, a, in.ID, in.Body)
 	return &taskOutput{task}, err
 }

@@ -18,11 +18,11 @@ func (api *API) getTask(ctx context.Context, a fleet.Actor, in *TaskPath) (*task
 	return &taskOutput{task}, err
 }
 
-type guestRunOutput struct{ Body fleet.GuestRun }
+type guestProgramRunOutput struct{ Body fleet.GuestRun }
 
-func (api *API) guestRun(ctx context.Context, a fleet.Actor, in *TaskPath) (*guestRunOutput, error) {
+func (api *API) getGuestProgramRun(ctx context.Context, a fleet.Actor, in *TaskPath) (*guestProgramRunOutput, error) {
 	run, err := api.Control.GuestRun(ctx, a, in.ID)
-	return &guestRunOutput{run}, err
+	return &guestProgramRunOutput{run}, err
 }
 
 func (api *API) cancelTask(ctx context.Context, a fleet.Actor, in *TaskPath) (*taskOutput, error) {

@@ -31,12 +31,12 @@ type templateOutput struct {
 
 type templateBody struct {
 	fleet.TemplateView
-	Offered
+	OfferedActions
 }
 
 func (api *API) templateAnswer(ctx context.Context, a fleet.Actor, id fleet.TemplateID, task fleet.TaskID) (*templateOutput, error) {
 	v, err := api.Control.GetTemplate(ctx, a, id)
-	return &templateOutput{Location: Base + "/templates/" + string(id), Task: string(task), Body: templateBody{v, Offered{policy.RestrictTemplateActions(a, v.ProjectID, v.Actions())}}}, err
+	return &templateOutput{Location: Base + "/templates/" + string(id), Task: string(task), Body: templateBody{v, OfferedActions{policy.RestrictTemplateActions(a, v.ProjectID, v.Actions())}}}, err
 }
 
 func (api *API) addTemplate(ctx context.Context, a fleet.Actor, in *struct{ Body control.NewTemplate }) (*templateOutput, error) {
@@ -100,7 +100,7 @@ type deprecateInput struct {
 	}
 }
 
-func (api *API) deprecateVersion(ctx context.Context, a fleet.Actor, in *deprecateInput) (*emptyOutput, error) {
+func (api *API) deprecateTemplateVersion(ctx context.Context, a fleet.Actor, in *deprecateInput) (*emptyOutput, error) {
 	return nil, api.Control.DeprecateTemplateVersion(ctx, a, in.templateVersion(), in.Body.Deprecated)
 }
 
@@ -121,11 +121,11 @@ type TemplateGrantPath struct {
 }
 
 func (api *API) grantTemplate(ctx context.Context, a fleet.Actor, in *TemplateGrantPath) (*emptyOutput, error) {
-	return nil, api.Control.GrantTemplate(ctx, a, in.ID, GrantProjectID(in.Project))
+	return nil, api.Control.GrantTemplate(ctx, a, in.ID, ParseGrantProjectID(in.Project))
 }
 
 func (api *API) revokeTemplate(ctx context.Context, a fleet.Actor, in *TemplateGrantPath) (*emptyOutput, error) {
-	return nil, api.Control.RevokeTemplate(ctx, a, in.ID, GrantProjectID(in.Project))
+	return nil, api.Control.RevokeTemplate(ctx, a, in.ID, ParseGrantProjectID(in.Project))
 }
 
 func (api *API) createVMs(ctx context.Context, a fleet.Actor, in *struct{ Body control.CreateVMs }) (*taskOutput, error) {

@@ -15,13 +15,13 @@ type UserPath struct {
 type userOutput struct {
 	Body struct {
 		fleet.User
-		Offered
+		OfferedActions
 	}
 }
 
 func userAnswer(a fleet.Actor, u fleet.User) *userOutput {
 	var out userOutput
-	out.Body.User, out.Body.Offered = u, offeredActions(a, "user", u.ActionsBy(a.UserID))
+	out.Body.User, out.Body.OfferedActions = u, offeredActions(a, "user", u.ActionsBy(a.UserID))
 	return &out
 }
 

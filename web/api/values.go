@@ -38,12 +38,12 @@ var limitedJSON = huma.Format{
 func checkDuplicateNames(text []byte) error {
 	_, err := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true)).ReadValue()
 	if twice, ok := errors.AsType[*jsontext.SyntacticError](err); ok && errors.Is(err, jsontext.ErrDuplicateName) {
-		return fleet.Errorf(fleet.Malformed, "The JSON has the name %q twice. Send each name once.", fieldNameOfPointer(string(twice.JSONPointer)))
+		return fleet.Errorf(fleet.Malformed, "The JSON has the name %q twice. Send each name once.", fieldNameFromJSONPointer(string(twice.JSONPointer)))
 	}
 	return nil
 }
 
-func fieldNameOfPointer(pointer string) string {
+func fieldNameFromJSONPointer(pointer string) string {
 	return strings.ToValidUTF8(pointer[:min(len(pointer), 200)], "")
 }
 
@@ -63,7 +63,7 @@ func yamlToJSON(text []byte) ([]byte, error) {
 	read := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, more yaml.Node
 	if err := read.Decode(&doc); err != nil {
-		return nil, fleet.Errorf(fleet.Malformed, "This is not valid YAML: %s.", strings.TrimPrefix(fieldNameOfPointer(err.Error()), "yaml: "))
+		return nil, fleet.Errorf(fleet.Malformed, "This is not valid YAML: %s.", strings.TrimPrefix(fieldNameFromJSONPointer(err.Error()), "yaml: "))
 	}
 	if err := read.Decode(&more); !errors.Is(err, io.EOF) {
 		return nil, fleet.Errorf(fleet.Malformed, "The YAML has more than one document. Send one document per request.")
@@ -73,7 +73,7 @@ func yamlToJSON(text []byte) ([]byte, error) {
 	}
 	var tree any
 	if err := doc.Decode(&tree); err != nil {
-		return nil, fleet.Errorf(fleet.Malformed, "This is not valid YAML: %s.", strings.TrimPrefix(fieldNameOfPointer(err.Error()), "yaml: "))
+		return nil, fleet.Errorf(fleet.Malformed, "This is not valid YAML: %s.", strings.TrimPrefix(fieldNameFromJSONPointer(err.Error()), "yaml: "))
 	}
 	asJSON, err := json.Marshal(tree)
 	if err != nil {

@@ -11,7 +11,7 @@ type planOutput struct {
 }
 
 func (api *API) planVMEdit(ctx context.Context, a fleet.Actor, in *updateVMInput) (*planOutput, error) {
-	return retryPatch(in.MatchHeader, func(wanted int64) (*planOutput, error) {
+	return retryPatch(in.IfMatchHeader, func(wanted int64) (*planOutput, error) {
 		_, change, err := api.applyVMPatch(ctx, a, in, wanted)
 		if err != nil {
 			return nil, err
@@ -22,7 +22,7 @@ func (api *API) planVMEdit(ctx context.Context, a fleet.Actor, in *updateVMInput
 }
 
 func (api *API) planNewVM(ctx context.Context, a fleet.Actor, in *newVMInput) (*planOutput, error) {
-	if err := in.Body.checkDocument(); err != nil {
+	if err := in.Body.checkVersionAndKind(); err != nil {
 		return nil, err
 	}
 	plan, err := api.Control.PlanNewVM(ctx, a, in.Body.CreateVM)

@@ -25,12 +25,12 @@ type vmOutput struct {
 
 type vmBody struct {
 	fleet.VMView
-	Offered
+	OfferedActions
 	Changes []fleet.Change `json:"changes,omitempty" doc:"The changes of an edit, and when each takes effect"`
 }
 
 func vmAnswer(a fleet.Actor, vm fleet.VMView) *vmOutput {
-	return &vmOutput{ETag: etag(vm.Generation), Body: vmBody{VMView: vm, Offered: Offered{policy.RestrictActions(a, "vm", vm.ProjectID, vm.Actions())}}}
+	return &vmOutput{ETag: etag(vm.Generation), Body: vmBody{VMView: vm, OfferedActions: OfferedActions{policy.RestrictActions(a, "vm", vm.ProjectID, vm.Actions())}}}
 }
 
 type newVMInput struct{ Body CreateVM }
@@ -49,7 +49,7 @@ const (
 	VMDocumentKind    = "VM"
 )
 
-func (n CreateVM) checkDocument() error {
+func (n CreateVM) checkVersionAndKind() error {
 	var c fleet.Checks
 	if n.APIVersion != "" && n.APIVersion != VMDocumentVersion {
 		c.Add("apiVersion", "The only version is %s. Omit apiVersion, or give this version.", VMDocumentVersion)
@@ -61,7 +61,7 @@ func (n CreateVM) checkDocument() error {
 }
 
 func (api *API) createVM(ctx context.Context, a fleet.Actor, in *newVMInput) (*vmOutput, error) {
-	if err := in.Body.checkDocument(); err != nil {
+	if err := in.Body.checkVersionAndKind(); err != nil {
 		return nil, err
 	}
 	vm, task, err := api.Control.CreateVMWithTask(ctx, a, in.Body.CreateVM)
@@ -87,12 +87,12 @@ type vmEdit struct {
 
 type updateVMInput struct {
 	VMPath
-	MatchHeader
+	IfMatchHeader
 	Body mergePatch[vmEdit]
 }
 
 func (api *API) updateVM(ctx context.Context, a fleet.Actor, in *updateVMInput) (*vmOutput, error) {
-	return retryPatch(in.MatchHeader, func(wanted int64) (*vmOutput, error) {
+	return retryPatch(in.IfMatchHeader, func(wanted int64) (*vmOutput, error) {
 		old, change, err := api.applyVMPatch(ctx, a, in, wanted)
 		if err != nil {
 			return nil, err

@@ -14,8 +14,8 @@ type VolumePath struct {
 	Host   fleet.HostID `query:"host" doc:"For a local pool: the host that has the file; may be omitted if only one host has it"`
 }
 
-func (in *VolumePath) volume() storage.Volume {
-	return storage.Volume{PoolID: in.ID, Volume: in.Volume, HostID: in.Host}
+func (in *VolumePath) volume() storage.VolumeID {
+	return storage.VolumeID{PoolID: in.ID, Volume: in.Volume, HostID: in.Host}
 }
 
 type createVolumeInput struct {

@@ -21,17 +21,17 @@ func SetReadDeadline(w http.ResponseWriter, t time.Time) {
 	_ = http.NewResponseController(w).SetReadDeadline(t)
 }
 
-// TooLarge returns the error for a body of more than limit bytes.
-func TooLarge(limit int64) error {
+// TooLargeError returns the error for a body of more than limit bytes.
+func TooLargeError(limit int64) error {
 	return fleet.Errorf(fleet.TooLarge, "The request is larger than %d KiB. Send less at once.", limit>>10)
 }
 
-// TooManyValues returns the error for a body of more than most JSON values.
-func TooManyValues(most int) error {
+// TooManyValuesError returns the error for a body of more than most JSON values.
+func TooManyValuesError(most int) error {
 	return fleet.Errorf(fleet.TooLarge, "The request has more than %d JSON values. Send fewer values at once.", most)
 }
 
-// CheckValueCount returns TooManyValues for a body of more than most JSON values. Each list and object counts as one
+// CheckValueCount returns TooManyValuesError for a body of more than most JSON values. Each list and object counts as one
 // value. It runs before the body is decoded: an empty object in JSON has three bytes but takes a kilobyte when decoded,
 // so a size limit alone does not bound memory.
 func CheckValueCount(text []byte, most int) error {
@@ -39,7 +39,7 @@ func CheckValueCount(text []byte, most int) error {
 		return nil // quick is an upper bound, because these characters may also occur in strings
 	}
 	if countJSONValues(text) > most {
-		return TooManyValues(most)
+		return TooManyValuesError(most)
 	}
 	return nil
 }
@@ -73,11 +73,11 @@ func countJSONValues(text []byte) (n int) {
 
 var endsJSONScalar = [256]bool{' ': true, '\t': true, '\r': true, '\n': true, ',': true, ']': true, '}': true, ':': true, '"': true, '[': true, '{': true}
 
-// ConvertTooLarge converts err to TooLarge if http.MaxBytesReader ended the read because the body was too long. It
+// ConvertMaxBytesError converts err to TooLargeError if http.MaxBytesReader ended the read because the body was too long. It
 // returns any other error unchanged.
-func ConvertTooLarge(err error) error {
+func ConvertMaxBytesError(err error) error {
 	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return TooLarge(e.Limit)
+		return TooLargeError(e.Limit)
 	}
 	return err
 }

@@ -32,22 +32,22 @@ func Decode[T any](c echo.Context) (T, error) {
 	var into T
 	r := c.Request()
 	if err := r.ParseForm(); err != nil {
-		if limited := bodylimit.ConvertTooLarge(err); fleet.CodeOf(limited) != "" {
+		if limited := bodylimit.ConvertMaxBytesError(err); fleet.CodeOf(limited) != "" {
 			return into, limited
 		}
-		return into, UnreadableError()
+		return into, UnreadableFormError()
 	}
 	if own, ok := any(&into).(interface{ ReadForm(sent url.Values) }); ok {
 		own.ReadForm(r.PostForm)
 		return into, nil
 	}
 	if err := formDecoder.Decode(&into, r.PostForm); err != nil {
-		return into, UnreadableError()
+		return into, UnreadableFormError()
 	}
 	return into, nil
 }
 
-func UnreadableError() error {
+func UnreadableFormError() error {
 	return fleet.Errorf(fleet.Malformed, "The form cannot be read. Reload the page and try again.")
 }
 

@@ -30,8 +30,8 @@ type Action[F any] func(c echo.Context, a fleet.Actor, in F) (Response, error)
 // once.
 type Response func(c echo.Context) error
 
-// Empty is a form without fields, only a button.
-type Empty struct{}
+// EmptyForm is a form without fields, only a button.
+type EmptyForm struct{}
 
 // Display describes how a form is shown: for the first time, or again after a refusal, with its status and errors.
 type Display struct {
@@ -135,8 +135,8 @@ func OpenDialog(show func(c echo.Context) error) Response {
 
 // ConfirmDialog returns the function that shows a confirmation dialog for an action on the object, such as its
 // deletion.
-func ConfirmDialog[ID ~string, T any](r *render.Renderer, get func(context.Context, fleet.Actor, ID) (T, error), frame func(T) shell.PageLayout, dialog func(T, kit.Errors) templ.Component) Renderer[Empty] {
-	return func(c echo.Context, a fleet.Actor, _ Empty, how Display) error {
+func ConfirmDialog[ID ~string, T any](r *render.Renderer, get func(context.Context, fleet.Actor, ID) (T, error), frame func(T) shell.PageLayout, dialog func(T, kit.Errors) templ.Component) Renderer[EmptyForm] {
+	return func(c echo.Context, a fleet.Actor, _ EmptyForm, how Display) error {
 		object, err := get(c.Request().Context(), a, ID(c.Param("id")))
 		if err != nil {
 			return err

@@ -117,7 +117,7 @@ func ParseVolumeValue(value string) fleet.Volref {
 	return fleet.Volref{PoolID: fleet.PoolID(pool), Volume: volume}
 }
 
-// OSFacts returns the typed facts about a guest operating system.
-func OSFacts(family, system, release, arch string) fleet.OSFacts {
+// NewOSFacts returns the typed facts about a guest operating system.
+func NewOSFacts(family, system, release, arch string) fleet.OSFacts {
 	return fleet.OSFacts{Family: family, Name: strings.TrimSpace(system), Version: strings.TrimSpace(release), Arch: strings.TrimSpace(arch)}
 }

@@ -30,8 +30,8 @@ func (r *Reader) isoOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.
 	return r.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return all.ISOs })
 }
 
-// discOptions lists the media for additional drives: ISO images and floppy images.
-func (r *Reader) discOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
+// removableMediaOptions lists the media for additional drives: ISO images and floppy images.
+func (r *Reader) removableMediaOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	return r.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn {
 		return slices.Concat(all.ISOs, plainFilesUpToSize(all.Images, fleet.MaxFloppyBytes))
 	})

@@ -36,7 +36,7 @@ func (r *Reader) projectNetworkOptions(ctx context.Context, a fleet.Actor, c Que
 	networks, err := r.Control.UsableNetworks(ctx, a)
 	var out []kit.Option
 	for _, n := range networks {
-		if n.OpenTo(fleet.ProjectID(c.ParentID)) || slices.Contains(c.Chosen, string(n.ID)) {
+		if n.OpenToProject(fleet.ProjectID(c.ParentID)) || slices.Contains(c.Chosen, string(n.ID)) {
 			out = append(out, kit.Option{Value: string(n.ID), Text: networkOption(a, n).Text})
 		}
 	}

@@ -46,17 +46,17 @@ type optionReader func(r *Reader, ctx context.Context, a fleet.Actor, c Query) (
 
 var optionReaders = map[string]optionReader{
 	"projects": (*Reader).projectOptions, "hosts": (*Reader).hostOptions, "pools": (*Reader).PoolOptions, "images": (*Reader).imageOptions,
-	"isos": (*Reader).isoOptions, "discs": (*Reader).discOptions, "files": (*Reader).fileOptions, "networks": (*Reader).networkOptions, "grants": (*Reader).networkGrantOptions, "image-grants": (*Reader).imageGrantOptions, "members": (*Reader).memberOptions,
+	"isos": (*Reader).isoOptions, "discs": (*Reader).removableMediaOptions, "files": (*Reader).fileOptions, "networks": (*Reader).networkOptions, "grants": (*Reader).networkGrantOptions, "image-grants": (*Reader).imageGrantOptions, "members": (*Reader).memberOptions,
 	"vm-networks": (*Reader).vmNetworkOptions, "luns": (*Reader).lunOptions, "group-grants": (*Reader).portGroupGrantOptions,
 	"default-pools": (*Reader).PoolOptions, "default-networks": (*Reader).projectNetworkOptions,
-	"leave-targets": (*Reader).migrateOptions, "vms": (*Reader).vmOptions, "templates": (*Reader).versionOptions, "template-grants": (*Reader).templateGrantOptions,
+	"leave-targets": (*Reader).migrationTargetOptions, "vms": (*Reader).vmOptions, "templates": (*Reader).templateVersionOptions, "template-grants": (*Reader).templateGrantOptions,
 }
 
 // emptyOptionTexts is the text of the option that chooses nothing, by key of optionReaders.
 var emptyOptionTexts = map[string]string{"default-pools": "None (most free space)", "default-networks": "None (NAT network)", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
 
-// Select returns the options of a form's select, with the chosen options and a link to all options.
-func (r *Reader) Select(ctx context.Context, a fleet.Actor, c Query) (kit.SelectChoices, error) {
+// Choices returns the options of a form's select, with the chosen options and a link to all options.
+func (r *Reader) Choices(ctx context.Context, a fleet.Actor, c Query) (kit.SelectChoices, error) {
 	all, err := optionReaders[c.Kind](r, ctx, a, c)
 	if err != nil {
 		return kit.SelectChoices{}, err
@@ -233,10 +233,10 @@ func (r *Reader) templateGrantOptions(ctx context.Context, a fleet.Actor, c Quer
 		return nil, err
 	}
 	v, err := r.Control.GetTemplate(ctx, a, fleet.TemplateID(c.ParentID))
-	if err != nil || v.OpenTo("") {
+	if err != nil || v.OpenToProject("") {
 		return nil, err
 	}
-	out, err := r.projectOptionsWhere(ctx, a, func(id fleet.ProjectID) bool { return !v.OpenTo(id) })
+	out, err := r.projectOptionsWhere(ctx, a, func(id fleet.ProjectID) bool { return !v.OpenToProject(id) })
 	return append(out, kit.Option{Value: networkview.GrantToAllProjects, Text: "All projects"}), err
 }
 

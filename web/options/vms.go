@@ -26,9 +26,9 @@ func (r *Reader) TemplateVersion(ctx context.Context, a fleet.Actor, value strin
 	return t, v, nil
 }
 
-// versionOptions lists the template versions that the user may see: first the version that VM c.ParentID was created
+// templateVersionOptions lists the template versions that the user may see: first the version that VM c.ParentID was created
 // from, then the newest version of each template.
-func (r *Reader) versionOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
+func (r *Reader) templateVersionOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	q := fleet.Query{Limit: maxOptions + 1, Sort: "name"}
 	if text := withoutFilterCharacters(c.Text); text != "" {
 		q.Filter = "name:*" + text + "*"
@@ -99,10 +99,10 @@ func (r *Reader) vmOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.O
 	return out, nil
 }
 
-// migrateOptions lists the hosts and pools that VM c.ParentID can migrate to.
-func (r *Reader) migrateOptions(ctx context.Context, a fleet.Actor, c Query) (out []kit.Option, err error) {
+// migrationTargetOptions lists the hosts and pools that VM c.ParentID can migrate to.
+func (r *Reader) migrationTargetOptions(ctx context.Context, a fleet.Actor, c Query) (out []kit.Option, err error) {
 	if c.Targets == nil {
 		c.Targets, err = r.Control.MigrationTargets(ctx, a, fleet.VMID(c.ParentID))
 	}
-	return vmview.MigrateOptions(c.Targets), err
+	return vmview.MigrationTargetOptions(c.Targets), err
 }

@@ -46,7 +46,7 @@ func (s *Site) PasswordPage(c echo.Context, a fleet.Actor, in passwordForm, how 
 		}
 	}
 	return s.WritePage(c, how.Status, peopleview.PasswordFormPage(peopleview.PasswordPage{
-		Name: a.Name, MustChange: a.MustChangePassword, EndTokens: in.EndTokens == "yes", Next: render.LocalPath(in.Next), Errors: how.Errors,
+		Name: a.Name, MustChange: a.MustChangePassword, EndTokens: in.EndTokens == "yes", Next: render.LocalPathOrRoot(in.Next), Errors: how.Errors,
 	}))
 }
 
@@ -61,5 +61,5 @@ func (s *Site) ChangePassword(c echo.Context, a fleet.Actor, in passwordForm) (f
 		return nil, err
 	}
 	// ChangePassword has ended all older sessions of the user, so this browser gets a new session.
-	return form.RedirectTo(render.LocalPath(in.Next)), s.BeginSession(c, a.UserID, began)
+	return form.RedirectTo(render.LocalPathOrRoot(in.Next)), s.BeginSession(c, a.UserID, began)
 }

@@ -27,7 +27,7 @@ type reserveForm struct {
 	Back string `form:"back"`
 }
 
-func addressesTab(c echo.Context) string {
+func addressesTabPath(c echo.Context) string {
 	return views.TabPath(views.NetworkPath(fleet.NetworkID(c.Param("id"))), "addresses")
 }
 
@@ -45,21 +45,21 @@ func (s *Site) ShowReservationForm(c echo.Context, a fleet.Actor, in reserveForm
 	if err != nil {
 		return err
 	}
-	p := networkview.ReservePage{
-		Network: n, In: networkview.ReserveForm{MAC: in.MAC, IP: in.IP, Name: in.Name}, NIC: in.NIC, Next: known.Next, Back: addressesTab(c), Errors: how.Errors,
+	p := networkview.ReserveAddressPage{
+		Network: n, In: networkview.ReserveAddressForm{MAC: in.MAC, IP: in.IP, Name: in.Name}, NIC: in.NIC, Next: known.Next, Back: addressesTabPath(c), Errors: how.Errors,
 	}
 	return s.ShowPageWithStatus(c, how.Status, a, networkPageLayout(n), networkview.ReserveAddressDialog(p))
 }
 
 func (s *Site) ReserveAddress(c echo.Context, a fleet.Actor, in reserveForm) (form.Response, error) {
 	lease, tasks, err := s.Control.ReserveAddress(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), fleet.StaticLease{MAC: in.MAC, IP: in.IP, Name: in.Name})
-	return form.StayOnPage(addressesTab(c), lease.IP+" is reserved for "+lease.MAC+queuedOnHostsText(len(tasks))), err
+	return form.StayOnPage(addressesTabPath(c), lease.IP+" is reserved for "+lease.MAC+queuedOnHostsText(len(tasks))), err
 }
 
-func (s *Site) FreeAddress(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) FreeAddress(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	mac := strings.ToLower(c.Param("mac"))
 	tasks, err := s.Control.FreeAddress(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), mac)
-	return form.StayOnPage(addressesTab(c), "The reservation for "+mac+" is removed"+queuedOnHostsText(len(tasks))), err
+	return form.StayOnPage(addressesTabPath(c), "The reservation for "+mac+" is removed"+queuedOnHostsText(len(tasks))), err
 }
 
 // queuedOnHostsText returns the end of a sentence: on how many hosts a task was queued, or only a full stop if on none.

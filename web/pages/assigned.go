@@ -17,9 +17,9 @@ import (
 	"quantix/web/form"
 )
 
-// AssignedPages describes the pages about the assignment of objects to hosts. T is the type of the objects, pools or
+// HostAssignmentPages describes the pages about the assignment of objects to hosts. T is the type of the objects, pools or
 // networks, and C their status on a host. Both resource types share the handlers and differ in these fields.
-type AssignedPages[ID ~string, T, C any] struct {
+type HostAssignmentPages[ID ~string, T, C any] struct {
 	site              *Site
 	typ               fleet.ResourceType
 	load              objectGetter[ID, T] // the object with its first hosts
@@ -36,9 +36,9 @@ type AssignedPages[ID ~string, T, C any] struct {
 	labelsTab     string // the tab of the object's page that shows the label selector
 }
 
-// AssignedPools returns the pages of pools that concern the assignment to hosts.
-func (s *Site) AssignedPools() AssignedPages[fleet.PoolID, fleet.PoolView, fleet.PoolHost] {
-	return AssignedPages[fleet.PoolID, fleet.PoolView, fleet.PoolHost]{
+// PoolAssignmentPages returns the pages of pools that concern the assignment to hosts.
+func (s *Site) PoolAssignmentPages() HostAssignmentPages[fleet.PoolID, fleet.PoolView, fleet.PoolHost] {
+	return HostAssignmentPages[fleet.PoolID, fleet.PoolView, fleet.PoolHost]{
 		site: s, typ: fleet.TypePool, load: s.Control.GetPool, loadBrief: s.Control.GetPool, status: s.Control.PoolHost, frame: poolPageLayout,
 		isAssigned: func(v fleet.PoolView, h fleet.HostID) bool {
 			return slices.ContainsFunc(v.Hosts, func(p fleet.PoolHost) bool { return p.HostID == h && p.Assigned })
@@ -50,9 +50,9 @@ func (s *Site) AssignedPools() AssignedPages[fleet.PoolID, fleet.PoolView, fleet
 	}
 }
 
-// AssignedNetworks returns the pages of networks that concern the assignment to hosts.
-func (s *Site) AssignedNetworks() AssignedPages[fleet.NetworkID, fleet.NetworkView, fleet.NetworkHost] {
-	return AssignedPages[fleet.NetworkID, fleet.NetworkView, fleet.NetworkHost]{
+// NetworkAssignmentPages returns the pages of networks that concern the assignment to hosts.
+func (s *Site) NetworkAssignmentPages() HostAssignmentPages[fleet.NetworkID, fleet.NetworkView, fleet.NetworkHost] {
+	return HostAssignmentPages[fleet.NetworkID, fleet.NetworkView, fleet.NetworkHost]{
 		site: s, typ: fleet.TypeNetwork, load: s.Control.GetNetwork, loadBrief: s.Control.NetworkBrief, status: s.Control.NetworkHost, frame: networkPageLayout,
 		isAssigned: func(n fleet.NetworkView, h fleet.HostID) bool {
 			return slices.ContainsFunc(n.Hosts, func(x fleet.NetworkHost) bool { return x.HostID == h && x.Assigned })
@@ -68,11 +68,11 @@ func (s *Site) AssignedNetworks() AssignedPages[fleet.NetworkID, fleet.NetworkVi
 }
 
 // subject returns the object in the request's path.
-func (e AssignedPages[ID, T, C]) subject(c echo.Context) fleet.Subject {
+func (e HostAssignmentPages[ID, T, C]) subject(c echo.Context) fleet.Subject {
 	return fleet.SubjectOf(e.typ, c.Param("id"))
 }
 
-func (e AssignedPages[ID, T, C]) pagePath(c echo.Context) string {
+func (e HostAssignmentPages[ID, T, C]) pagePath(c echo.Context) string {
 	return e.typ.Info().PagePath(c.Param("id"))
 }
 
@@ -80,7 +80,7 @@ type assignForm struct {
 	Hosts []fleet.HostID `form:"host"`
 }
 
-func (e AssignedPages[ID, T, C]) ShowAssignHostsForm(c echo.Context, a fleet.Actor, in assignForm, how form.Display) error {
+func (e HostAssignmentPages[ID, T, C]) ShowAssignHostsForm(c echo.Context, a fleet.Actor, in assignForm, how form.Display) error {
 	ctx := c.Request().Context()
 	object, err := e.load(ctx, a, ID(c.Param("id")))
 	if err != nil {
@@ -97,12 +97,12 @@ func (e AssignedPages[ID, T, C]) ShowAssignHostsForm(c echo.Context, a fleet.Act
 	return e.site.ShowPageWithStatus(c, how.Status, a, e.frame(object), e.assign(a, object, hosts, how.Errors))
 }
 
-func (e AssignedPages[ID, T, C]) AssignToHosts(c echo.Context, a fleet.Actor, in assignForm) (form.Response, error) {
+func (e HostAssignmentPages[ID, T, C]) AssignToHosts(c echo.Context, a fleet.Actor, in assignForm) (form.Response, error) {
 	tasks, err := e.site.Control.Assign(c.Request().Context(), a, e.subject(c), in.Hosts)
 	return form.StayOnPage(e.pagePath(c), kit.CountText(len(tasks), "host")+" will get the "+e.typ.Info().Label+"."), err
 }
 
-func (e AssignedPages[ID, T, C]) ConfirmReleaseFromHost(c echo.Context, a fleet.Actor, _ form.Empty, how form.Display) error {
+func (e HostAssignmentPages[ID, T, C]) ConfirmReleaseFromHost(c echo.Context, a fleet.Actor, _ form.EmptyForm, how form.Display) error {
 	ctx, id := c.Request().Context(), ID(c.Param("id"))
 	object, err := e.loadBrief(ctx, a, id)
 	if err != nil {
@@ -115,12 +115,12 @@ func (e AssignedPages[ID, T, C]) ConfirmReleaseFromHost(c echo.Context, a fleet.
 	return e.site.ShowPageWithStatus(c, how.Status, a, e.frame(object), e.release(a, object, status, how.Errors))
 }
 
-func (e AssignedPages[ID, T, C]) ReleaseFromHost(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (e HostAssignmentPages[ID, T, C]) ReleaseFromHost(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	_, err := e.site.Control.Release(c.Request().Context(), a, e.subject(c), fleet.HostID(c.Param("host")))
 	return form.StayOnPage(e.pagePath(c), "The host will release the "+e.typ.Info().Label+"."), err
 }
 
-func (e AssignedPages[ID, T, C]) RetryOnHost(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (e HostAssignmentPages[ID, T, C]) RetryOnHost(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	_, err := e.site.Control.Retry(c.Request().Context(), a, e.subject(c), fleet.HostID(c.Param("host")))
 	return form.StayOnPage(e.pagePath(c), "The host will try again."), err
 }
@@ -133,39 +133,39 @@ type hostDriftForm struct {
 
 func (in hostDriftForm) seen() map[string]string { return map[string]string{in.Field: in.Actual} }
 
-func (e AssignedPages[ID, T, C]) ReapplyOnHost(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (e HostAssignmentPages[ID, T, C]) ReapplyOnHost(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	_, err := e.site.Control.ReapplyOnHost(c.Request().Context(), a, e.subject(c), fleet.HostID(c.Param("host")))
 	return form.StayOnPage(e.pagePath(c), "The host will define the "+e.typ.Info().Label+" again."), err
 }
 
-func (e AssignedPages[ID, T, C]) AcceptDriftOnHost(c echo.Context, a fleet.Actor, in hostDriftForm) (form.Response, error) {
+func (e HostAssignmentPages[ID, T, C]) AcceptDriftOnHost(c echo.Context, a fleet.Actor, in hostDriftForm) (form.Response, error) {
 	tasks, err := e.site.Control.AcceptDriftOnHost(c.Request().Context(), a, e.subject(c), fleet.HostID(c.Param("host")), in.seen())
 	return form.StayOnPage(e.pagePath(c), "The drift is accepted: "+kit.CountText(len(tasks), "host")+" will get the value."), err
 }
 
-func (e AssignedPages[ID, T, C]) IgnoreDriftOnHost(c echo.Context, a fleet.Actor, in hostDriftForm) (form.Response, error) {
+func (e HostAssignmentPages[ID, T, C]) IgnoreDriftOnHost(c echo.Context, a fleet.Actor, in hostDriftForm) (form.Response, error) {
 	err := e.site.Control.IgnoreDriftOnHost(c.Request().Context(), a, e.subject(c), fleet.HostID(c.Param("host")), in.seen())
 	return form.StayOnPage(e.pagePath(c), "The drift is ignored until the host's value changes."), err
 }
 
-func (e AssignedPages[ID, T, C]) ShowDriftOnHost(c echo.Context, a fleet.Actor, in hostDriftForm) (form.Response, error) {
+func (e HostAssignmentPages[ID, T, C]) ShowDriftOnHost(c echo.Context, a fleet.Actor, in hostDriftForm) (form.Response, error) {
 	err := e.site.Control.ShowDriftOnHost(c.Request().Context(), a, e.subject(c), fleet.HostID(c.Param("host")), []string{in.Field})
 	return form.StayOnPage(e.pagePath(c), "The drift is shown again."), err
 }
 
-func (e AssignedPages[ID, T, C]) RetryOnAllFailedHosts(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (e HostAssignmentPages[ID, T, C]) RetryOnAllFailedHosts(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	r, err := e.site.Control.RetryEverywhere(c.Request().Context(), a, e.subject(c))
 	return form.StayOnPage(e.pagePath(c), kit.RetryResultText(r)), err
 }
 
-func (e AssignedPages[ID, T, C]) ConfirmDeleteObject(c echo.Context, a fleet.Actor, in form.Empty, how form.Display) error {
+func (e HostAssignmentPages[ID, T, C]) ConfirmDeleteObject(c echo.Context, a fleet.Actor, in form.EmptyForm, how form.Display) error {
 	dialog := func(object T, errs kit.Errors) templ.Component { return e.confirmDelete(a, object, errs) }
 	return form.ConfirmDialog(e.site.Renderer, e.loadBrief, e.frame, dialog)(c, a, in, how)
 }
 
 // DeleteObject deletes the object and redirects to the list, which shows the object until the hosts have finished the
 // deletion.
-func (e AssignedPages[ID, T, C]) DeleteObject(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (e HostAssignmentPages[ID, T, C]) DeleteObject(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	_, err := e.site.Control.DeleteEverywhere(c.Request().Context(), a, e.subject(c))
 	return form.RedirectTo(e.typ.Info().Path), err
 }
@@ -176,7 +176,7 @@ type labelSelectorForm struct {
 
 // ShowLabelSelectorForm shows the form for the label selector, with the matching hosts. Without JavaScript, the form
 // reloads its own address to update the matching hosts.
-func (e AssignedPages[ID, T, C]) ShowLabelSelectorForm(c echo.Context, a fleet.Actor, in labelSelectorForm, how form.Display) error {
+func (e HostAssignmentPages[ID, T, C]) ShowLabelSelectorForm(c echo.Context, a fleet.Actor, in labelSelectorForm, how form.Display) error {
 	ctx := c.Request().Context()
 	object, err := e.loadBrief(ctx, a, ID(c.Param("id")))
 	if err != nil {
@@ -201,7 +201,7 @@ func (e AssignedPages[ID, T, C]) ShowLabelSelectorForm(c echo.Context, a fleet.A
 	return e.site.ShowPageWithStatus(c, how.Status, a, e.frame(object), e.labels(a, object, f))
 }
 
-func (e AssignedPages[ID, T, C]) SubmitLabelSelectorForm(c echo.Context, a fleet.Actor, in labelSelectorForm) (form.Response, error) {
+func (e HostAssignmentPages[ID, T, C]) SubmitLabelSelectorForm(c echo.Context, a fleet.Actor, in labelSelectorForm) (form.Response, error) {
 	now, err := e.site.Control.AssignByLabel(c.Request().Context(), a, e.subject(c), in.Selector)
 	text := "Hosts with the labels " + now.Selector + " get the " + e.typ.Info().Label + " automatically."
 	if now.Selector == "" {

@@ -205,11 +205,11 @@ func (s *Site) AddHostsToCluster(c echo.Context, a fleet.Actor, in assignForm) (
 	return form.StayOnPage(views.TabPath(views.ClusterPath(id), "hosts"), "Added "+kit.CountText(len(in.Hosts), "host")+" to the cluster."), err
 }
 
-func (s *Site) ConfirmDeleteCluster() form.Renderer[form.Empty] {
+func (s *Site) ConfirmDeleteCluster() form.Renderer[form.EmptyForm] {
 	return form.ConfirmDialog(s.Renderer, s.Control.ClusterBrief, clusterPageLayout, clusterview.DeleteDialog)
 }
 
-func (s *Site) DeleteCluster(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) DeleteCluster(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	return form.RedirectTo("/clusters"), s.Control.DeleteCluster(c.Request().Context(), a, fleet.ClusterID(c.Param("id")))
 }
 

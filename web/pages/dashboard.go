@@ -23,14 +23,14 @@ func (s *Site) DashboardPage(c echo.Context, a fleet.Actor) error {
 }
 
 // certificateWarnings returns warnings for the portal's certificates that have expired or expire soon.
-func (s *Site) certificateWarnings(now time.Time) (warnings []fleet.Attention) {
+func (s *Site) certificateWarnings(now time.Time) (warnings []fleet.AttentionCause) {
 	for _, v := range s.Certificates() {
 		if text := v.Warning(now); text != "" {
 			tone := fleet.SeverityWarn
 			if now.After(v.Until) {
 				tone = fleet.SeverityBad
 			}
-			warnings = append(warnings, fleet.Attention{
+			warnings = append(warnings, fleet.AttentionCause{
 				Kind: "certificate", ID: v.Use, Name: "TLS certificate", Severity: tone, Text: text, Count: 1, Objects: []fleet.AttentionObject{{ID: v.Use, Name: "TLS certificate"}},
 			})
 		}

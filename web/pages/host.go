@@ -174,27 +174,27 @@ func (s *Site) EditHost(c echo.Context, a fleet.Actor, in hostForm) (form.Respon
 }
 
 // CordonHost returns the handler that cordons or uncordons the host.
-func (s *Site) CordonHost(act fleet.Action) form.Action[form.Empty] {
+func (s *Site) CordonHost(act fleet.Action) form.Action[form.EmptyForm] {
 	text := "The host is cordoned: no VM is placed on it."
 	if act == fleet.ActUncordon {
 		text = "The host is schedulable: VMs may be placed on it."
 	}
-	return func(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+	return func(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 		id := fleet.HostID(c.Param("id"))
 		return form.StayOnPage(views.HostPath(id), text), s.Control.CordonHost(c.Request().Context(), a, id, act)
 	}
 }
 
-func (s *Site) ClearHostConflict(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) ClearHostConflict(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	id := fleet.HostID(c.Param("id"))
 	return form.StayOnPage(views.HostPath(id), "The conflict is cleared."), s.Control.ClearConflict(c.Request().Context(), a, id)
 }
 
-func (s *Site) ConfirmDeleteHost() form.Renderer[form.Empty] {
+func (s *Site) ConfirmDeleteHost() form.Renderer[form.EmptyForm] {
 	return form.ConfirmDialog(s.Renderer, s.Control.GetHost, hostPageLayout, hostview.DeleteDialog)
 }
 
-func (s *Site) DeleteHost(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) DeleteHost(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	return form.RedirectTo("/hosts"), s.Control.DeleteHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
 }
 

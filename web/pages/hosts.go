@@ -50,7 +50,7 @@ func (s *Site) hostColumns(c echo.Context, a fleet.Actor) (kit.Columns, error) {
 	return columns, err
 }
 
-func (s *Site) ExportHosts(c echo.Context, a fleet.Actor) error {
+func (s *Site) ExportHostsCSV(c echo.Context, a fleet.Actor) error {
 	q := render.QueryFromURL(c)
 	if _, err := render.ApplyTabFilter(c, hostListTabFilters, "hosts", &q); err != nil {
 		return err

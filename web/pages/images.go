@@ -30,7 +30,7 @@ func (s *Site) ListImages(c echo.Context, a fleet.Actor) (err error) {
 	return s.ShowList(c, a, shell.PageLayout{Title: "Images"}, p.List, imageview.List(p))
 }
 
-func (s *Site) ExportImages(c echo.Context, a fleet.Actor) error {
+func (s *Site) ExportImagesCSV(c echo.Context, a fleet.Actor) error {
 	return render.ExportCSV(s.Renderer, c, a, "images.csv", render.QueryFromURL(c), s.Control.ListImages, imageview.CSV)
 }
 
@@ -62,7 +62,7 @@ func (s *Site) showImage(c echo.Context, a fleet.Actor, tab string, how form.Dis
 		projects := options.Query{
 			Kind: "image-grants", ParentID: string(v.ID), Chosen: []string{imageview.GrantToAllProjects}, FormAddress: "/images/" + string(v.ID) + "?tab=grants", ShowAll: c.QueryParam("all") != "",
 		}
-		if p.Projects, err = s.Options.Select(ctx, a, projects); err != nil {
+		if p.Projects, err = s.Options.Choices(ctx, a, projects); err != nil {
 			return err
 		}
 	}
@@ -76,7 +76,7 @@ func (s *Site) SetImageGrant(c echo.Context, a fleet.Actor, in grantForm) (form.
 		set = s.Control.RevokeImage
 	}
 	id := fleet.ImageID(c.Param("id"))
-	err := set(c.Request().Context(), a, id, api.GrantProjectID(in.Project))
+	err := set(c.Request().Context(), a, id, api.ParseGrantProjectID(in.Project))
 	return form.Redraw(views.TabPath(views.ImagePath(id), "grants"), func(c echo.Context) error { return s.ShowImageGrants(c, a, in, form.FirstDisplay) }), err
 }
 
@@ -111,7 +111,7 @@ func (in imageForm) view() imageview.FormValues {
 }
 
 func (in imageForm) os() fleet.OSFacts {
-	return form.OSFacts(in.Family, in.System, in.Release, in.Arch)
+	return form.NewOSFacts(in.Family, in.System, in.Release, in.Arch)
 }
 
 // source returns the typed source of an image version. It ignores the fields of other kinds of sources, which the form
@@ -146,13 +146,13 @@ func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
 // readImageFormChoices reads the options for the selects of an image form.
 func (s *Site) readImageFormChoices(c echo.Context, a fleet.Actor, f *imageview.Form) (err error) {
 	ctx, all, page := c.Request().Context(), c.QueryParam("all") != "", c.Request().URL.String()
-	if f.Pools, err = s.Options.Select(ctx, a, options.Query{Kind: "pools", Chosen: []string{f.In.Pool}, FormAddress: page, ShowAll: all}); err != nil {
+	if f.Pools, err = s.Options.Choices(ctx, a, options.Query{Kind: "pools", Chosen: []string{f.In.Pool}, FormAddress: page, ShowAll: all}); err != nil {
 		return err
 	}
-	if f.Hosts, err = s.Options.Select(ctx, a, options.Query{Kind: "hosts", Chosen: []string{f.In.Host}, FormAddress: page, ShowAll: all}); err != nil {
+	if f.Hosts, err = s.Options.Choices(ctx, a, options.Query{Kind: "hosts", Chosen: []string{f.In.Host}, FormAddress: page, ShowAll: all}); err != nil {
 		return err
 	}
-	f.Projects, err = s.Options.Select(ctx, a, options.Query{Kind: "projects", Chosen: []string{f.In.Owner}, FormAddress: page, ShowAll: all})
+	f.Projects, err = s.Options.Choices(ctx, a, options.Query{Kind: "projects", Chosen: []string{f.In.Owner}, FormAddress: page, ShowAll: all})
 	f.Projects.Options = slices.Concat([]kit.Option{{Text: "The fleet"}}, f.Projects.Options)
 	return err
 }
@@ -229,7 +229,7 @@ func (s *Site) ImageDialog(show func(imageview.Form) templ.Component, fill func(
 	}
 }
 
-func imageIDOf(c echo.Context) fleet.ImageID { return fleet.ImageID(c.Param("id")) }
+func imageIDFromPath(c echo.Context) fleet.ImageID { return fleet.ImageID(c.Param("id")) }
 
 func (s *Site) AddImageVersion(c echo.Context, a fleet.Actor, in imageForm) (form.Response, error) {
 	var checks fleet.Checks
@@ -237,27 +237,27 @@ func (s *Site) AddImageVersion(c echo.Context, a fleet.Actor, in imageForm) (for
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
-	t, err := s.Control.AddImageVersion(c.Request().Context(), a, imageIDOf(c), source)
-	return form.StayOnPage(views.ImagePath(imageIDOf(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
+	t, err := s.Control.AddImageVersion(c.Request().Context(), a, imageIDFromPath(c), source)
+	return form.StayOnPage(views.ImagePath(imageIDFromPath(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
 func (s *Site) CopyImageToPool(c echo.Context, a fleet.Actor, in imageForm) (form.Response, error) {
-	t, err := s.Control.CopyImage(c.Request().Context(), a, imageIDOf(c), control.NewCopy{VersionID: fleet.ImageVersionID(in.Version), PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host)})
+	t, err := s.Control.CopyImage(c.Request().Context(), a, imageIDFromPath(c), control.NewCopy{VersionID: fleet.ImageVersionID(in.Version), PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host)})
 	text := "The pool already holds a file with the same content, which is now the copy."
 	if t.ID != "" {
 		text = t.Title() + " " + t.SubjectName + ": queued on " + t.HostName + "."
 	}
-	return form.StayOnPage(views.ImagePath(imageIDOf(c)), text), err
+	return form.StayOnPage(views.ImagePath(imageIDFromPath(c)), text), err
 }
 
 func (s *Site) EditImage(c echo.Context, a fleet.Actor, in imageForm) (form.Response, error) {
 	name, description, os := strings.TrimSpace(in.Name), strings.TrimSpace(in.Description), in.os()
-	err := s.Control.EditImage(c.Request().Context(), a, imageIDOf(c), control.EditImage{Name: &name, Description: &description, OS: &os})
-	return form.StayOnPage(views.ImagePath(imageIDOf(c)), "Saved."), err
+	err := s.Control.EditImage(c.Request().Context(), a, imageIDFromPath(c), control.EditImage{Name: &name, Description: &description, OS: &os})
+	return form.StayOnPage(views.ImagePath(imageIDFromPath(c)), "Saved."), err
 }
 
 func (s *Site) DeleteImage(c echo.Context, a fleet.Actor, in imageForm) (form.Response, error) {
-	_, err := s.Control.DeleteImage(c.Request().Context(), a, imageIDOf(c), in.Confirm, in.Files != "")
+	_, err := s.Control.DeleteImage(c.Request().Context(), a, imageIDFromPath(c), in.Confirm, in.Files != "")
 	return form.RedirectTo("/images"), err
 }
 
@@ -268,16 +268,16 @@ type imageCopyForm struct {
 }
 
 func (in imageCopyForm) imageCopy(c echo.Context) control.ImageCopy {
-	return control.ImageCopy{ImageID: imageIDOf(c), PoolID: fleet.PoolID(in.Pool), Volume: in.Volume, HostID: fleet.HostID(in.Host)}
+	return control.ImageCopy{ImageID: imageIDFromPath(c), PoolID: fleet.PoolID(in.Pool), Volume: in.Volume, HostID: fleet.HostID(in.Host)}
 }
 
 func (s *Site) VerifyImageCopy(c echo.Context, a fleet.Actor, in imageCopyForm) (form.Response, error) {
 	t, err := s.Control.VerifyCopy(c.Request().Context(), a, in.imageCopy(c))
-	return form.StayOnPage(views.ImagePath(imageIDOf(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
+	return form.StayOnPage(views.ImagePath(imageIDFromPath(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
 func (s *Site) ForgetImageCopy(c echo.Context, a fleet.Actor, in imageCopyForm) (form.Response, error) {
-	return form.StayOnPage(views.ImagePath(imageIDOf(c)), in.Volume+" is removed from the library; the file stays."), s.Control.RemoveCopyFromLibrary(c.Request().Context(), a, in.imageCopy(c))
+	return form.StayOnPage(views.ImagePath(imageIDFromPath(c)), in.Volume+" is removed from the library; the file stays."), s.Control.RemoveCopyFromLibrary(c.Request().Context(), a, in.imageCopy(c))
 }
 
 // imageCopyInQuery returns the image copy in the request's query.
@@ -303,7 +303,7 @@ func FillImageCopyFromQuery(c echo.Context, f *imageview.Form) error {
 func (s *Site) DeleteImageCopy(c echo.Context, a fleet.Actor, in imageForm) (form.Response, error) {
 	at := imageCopyInQuery(c)
 	_, err := s.Control.DeleteCopy(c.Request().Context(), a, at, in.Confirm)
-	return form.StayOnPage(views.ImagePath(imageIDOf(c)), at.Volume+" is being deleted."), err
+	return form.StayOnPage(views.ImagePath(imageIDFromPath(c)), at.Volume+" is being deleted."), err
 }
 
 // ImageMenu returns the handler of the image's action menu.

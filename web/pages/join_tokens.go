@@ -85,6 +85,6 @@ func (s *Site) hostByName(ctx context.Context, a fleet.Actor, name string) (*fle
 	return &hosts.Items[0], nil
 }
 
-func (s *Site) RevokeJoinToken(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) RevokeJoinToken(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	return form.RedirectTo("/hosts/join"), s.Control.RevokeJoinToken(c.Request().Context(), a, fleet.JoinTokenID(c.Param("id")))
 }

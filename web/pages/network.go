@@ -91,7 +91,7 @@ func (s *Site) showNetwork(c echo.Context, a fleet.Actor, tab string, how form.D
 		projects := options.Query{
 			Kind: "grants", ParentID: string(n.ID), Chosen: []string{networkview.GrantToAllProjects}, FormAddress: "/networks/" + string(n.ID) + "?tab=grants", ShowAll: c.QueryParam("all") != "",
 		}
-		if p.Grant.Projects, err = s.Options.Select(ctx, a, projects); err != nil {
+		if p.Grant.Projects, err = s.Options.Choices(ctx, a, projects); err != nil {
 			return err
 		}
 	}
@@ -109,7 +109,7 @@ func (s *Site) SetNetworkGrant(c echo.Context, a fleet.Actor, in grantForm) (for
 		set = s.Control.RevokeNetwork
 	}
 	id := fleet.NetworkID(c.Param("id"))
-	err := set(c.Request().Context(), a, id, api.GrantProjectID(in.Project))
+	err := set(c.Request().Context(), a, id, api.ParseGrantProjectID(in.Project))
 	return form.Redraw(views.TabPath(views.NetworkPath(id), "grants"), func(c echo.Context) error { return s.ShowNetworkGrants(c, a, in, form.FirstDisplay) }), err
 }
 

@@ -66,7 +66,7 @@ func (in networkForm) spec(checks *fleet.Checks) fleet.NetworkSpec {
 	if s.Mode.Info().Mode == "" {
 		return s
 	}
-	return s.OfMode()
+	return s.WithoutFieldsOfOtherModes()
 }
 
 func subnetFromForm(gateway, dhcp, ranges, leases string) *fleet.Subnet {

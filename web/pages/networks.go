@@ -23,7 +23,7 @@ func (s *Site) ListNetworks(c echo.Context, a fleet.Actor) (err error) {
 	return s.ShowList(c, a, shell.PageLayout{Title: "Networks"}, p.List, networkview.List(p))
 }
 
-func (s *Site) ExportNetworks(c echo.Context, a fleet.Actor) error {
+func (s *Site) ExportNetworksCSV(c echo.Context, a fleet.Actor) error {
 	return render.ExportCSV(s.Renderer, c, a, "networks.csv", render.QueryFromURL(c), s.networksWithHostStatuses, networkview.CSV)
 }
 

@@ -79,7 +79,7 @@ func poolTabCounts(a fleet.Actor, n query.PoolCounts) poolview.TabCounts {
 	if n.VMs == query.MaxCountedVMs {
 		out.VMs += "+"
 	}
-	if policy.AllProjects(a) {
+	if policy.SeesAllProjects(a) {
 		out.Volumes = strconv.Itoa(n.Volumes)
 	}
 	return out
@@ -106,7 +106,7 @@ func (s *Site) fillPoolTab(c echo.Context, a fleet.Actor, p *poolview.Page) erro
 				return err
 			}
 		}
-		p.Volumes = poolview.FilterUnusedVolumes(volumeRows(volumes), c.QueryParam("only") == "orphans")
+		p.Volumes = poolview.NewVolumesTab(volumeRows(volumes), c.QueryParam("only") == "orphans")
 		p.Counts.Volumes = strconv.Itoa(p.Volumes.All)
 		from, _ := strconv.Atoi(c.QueryParam("from")) // text that is no number counts as 0
 		p.First = min(max(0, from), len(p.Volumes.Rows))

@@ -74,7 +74,7 @@ func (s *Site) assignableHosts(ctx context.Context, a fleet.Actor, chosen []flee
 }
 
 func (s *Site) CreatePool(c echo.Context, a fleet.Actor, in poolForm) (form.Response, error) {
-	want := storage.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec().OfKind(), HostIDs: in.Hosts, Selector: in.Selector}
+	want := storage.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec().WithoutFieldsOfOtherKinds(), HostIDs: in.Hosts, Selector: in.Selector}
 	if want.Spec.Kind.Info().Secret != nil { // without JavaScript the form sends this field for all kinds of pool
 		want.Secret = in.Secret
 	}

@@ -19,6 +19,6 @@ func (s *Site) ListPools(c echo.Context, a fleet.Actor) (err error) {
 	return s.ShowList(c, a, shell.PageLayout{Title: "Storage pools"}, p.List, poolview.List(p))
 }
 
-func (s *Site) ExportPools(c echo.Context, a fleet.Actor) error {
+func (s *Site) ExportPoolsCSV(c echo.Context, a fleet.Actor) error {
 	return render.ExportCSV(s.Renderer, c, a, "pools.csv", render.QueryFromURL(c), s.Control.ListPools, poolview.CSV)
 }

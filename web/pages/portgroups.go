@@ -22,11 +22,11 @@ func (s *Site) readPortGroupsTab(c echo.Context, a fleet.Actor, id fleet.Network
 	if t.All, err = s.Control.PortGroups(ctx, a, id); err != nil || !policy.May(a, policy.InfraChange, "") {
 		return t, err
 	}
-	t.Projects, err = s.Options.Select(ctx, a, options.Query{Kind: "group-grants", FormAddress: portGroupsTab(c), ShowAll: c.QueryParam("all") != ""})
+	t.Projects, err = s.Options.Choices(ctx, a, options.Query{Kind: "group-grants", FormAddress: portGroupsTabPath(c), ShowAll: c.QueryParam("all") != ""})
 	return t, err
 }
 
-func portGroupsTab(c echo.Context) string {
+func portGroupsTabPath(c echo.Context) string {
 	return views.TabPath(views.NetworkPath(fleet.NetworkID(c.Param("id"))), "groups")
 }
 
@@ -138,25 +138,25 @@ func (s *Site) SetPortGroup(c echo.Context, a fleet.Actor, in portGroupForm) (fo
 		}
 	}
 	tasks, err := s.Control.SetPortGroup(ctx, a, id, g, in.Old == "")
-	return form.StayOnPage(portGroupsTab(c), "Port group "+g.Name+queuedOnHostsText(len(tasks))), err
+	return form.StayOnPage(portGroupsTabPath(c), "Port group "+g.Name+queuedOnHostsText(len(tasks))), err
 }
 
-func (s *Site) DeletePortGroup(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) DeletePortGroup(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	tasks, err := s.Control.DropPortGroup(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), c.Param("group"))
-	return form.StayOnPage(portGroupsTab(c), "The port group "+c.Param("group")+" is deleted"+queuedOnHostsText(len(tasks))), err
+	return form.StayOnPage(portGroupsTabPath(c), "The port group "+c.Param("group")+" is deleted"+queuedOnHostsText(len(tasks))), err
 }
 
-type groupGrantForm struct {
+type portGroupGrantForm struct {
 	Group   string `form:"group"`
 	Project string `form:"project"`
 	Revoke  string `form:"revoke"`
 }
 
-func (s *Site) SetPortGroupGrant(c echo.Context, a fleet.Actor, in groupGrantForm) (form.Response, error) {
+func (s *Site) SetPortGroupGrant(c echo.Context, a fleet.Actor, in portGroupGrantForm) (form.Response, error) {
 	set, word := s.Control.GrantPortGroup, "open"
 	if in.Revoke != "" {
 		set, word = s.Control.RevokePortGroup, "closed"
 	}
-	err := set(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), in.Group, api.GrantProjectID(in.Project))
-	return form.StayOnPage(portGroupsTab(c), "The port group "+in.Group+" is "+word+"."), err
+	err := set(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), in.Group, api.ParseGrantProjectID(in.Project))
+	return form.StayOnPage(portGroupsTabPath(c), "The port group "+in.Group+" is "+word+"."), err
 }

@@ -44,7 +44,7 @@ func (s *Site) ProjectPage(c echo.Context, a fleet.Actor, in memberForm, how for
 	}
 	if policy.May(a, policy.Manage, "") {
 		users := options.Query{Kind: "members", ParentID: string(id), Chosen: []string{in.User}, FormAddress: "/projects/" + string(id), ShowAll: c.QueryParam("all") != ""}
-		if p.MemberForm.Users, err = s.Options.Select(ctx, a, users); err != nil {
+		if p.MemberForm.Users, err = s.Options.Choices(ctx, a, users); err != nil {
 			return err
 		}
 	}
@@ -87,8 +87,8 @@ func (s *Site) ShowProjectForm(c echo.Context, a fleet.Actor, in projectForm, ho
 	out := peopleview.ProjectForm{ID: id, Name: in.Name, Description: in.Description, Pool: in.Pool, Network: in.Network, Errors: how.Errors}
 	page, all := views.ProjectPath(id, "edit"), c.QueryParam("all") != ""
 	var err error
-	if out.Pools, err = s.Options.Select(ctx, a, options.Query{Kind: "default-pools", Chosen: []string{in.Pool}, FormAddress: page, ShowAll: all}); err == nil {
-		out.Networks, err = s.Options.Select(ctx, a, options.Query{Kind: "default-networks", ParentID: string(id), Chosen: []string{in.Network}, FormAddress: page, ShowAll: all})
+	if out.Pools, err = s.Options.Choices(ctx, a, options.Query{Kind: "default-pools", Chosen: []string{in.Pool}, FormAddress: page, ShowAll: all}); err == nil {
+		out.Networks, err = s.Options.Choices(ctx, a, options.Query{Kind: "default-networks", ParentID: string(id), Chosen: []string{in.Network}, FormAddress: page, ShowAll: all})
 	}
 	if err != nil {
 		return err
@@ -106,10 +106,10 @@ func (s *Site) EditProject(c echo.Context, a fleet.Actor, in projectForm) (form.
 	return form.RedirectTo(views.ProjectPath(p.ID)), err
 }
 
-func (s *Site) ConfirmDeleteProject() form.Renderer[form.Empty] {
+func (s *Site) ConfirmDeleteProject() form.Renderer[form.EmptyForm] {
 	return form.ConfirmDialog(s.Renderer, s.Control.GetProject, projectPageLayout, peopleview.ProjectDeleteDialog)
 }
 
-func (s *Site) DeleteProject(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) DeleteProject(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	return form.RedirectTo("/projects"), s.Control.DeleteProject(c.Request().Context(), a, fleet.ProjectID(c.Param("id")))
 }

@@ -44,7 +44,7 @@ func (s *Site) ShowProjectMenu(c echo.Context, a fleet.Actor) error {
 // linkIfFilterableByProject returns the address as a link if it is a list that can be filtered by project, else the
 // zero Link.
 func linkIfFilterableByProject(address string) kit.Link {
-	u, err := url.Parse(render.LocalPath(address))
+	u, err := url.Parse(render.LocalPathOrRoot(address))
 	if err != nil || !shell.HasProjectFilter(u.Path) {
 		return kit.Link{}
 	}

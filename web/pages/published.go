@@ -14,16 +14,16 @@ func volumeToPublish(c echo.Context) control.ImageFile {
 	return control.ImageFile{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
 }
 
-func (s *Site) PublishImage(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) PublishImage(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	in := volumeToPublish(c)
-	return form.StayOnPage(volumesTab(in), "Tenants may use "+in.Volume+" now."), s.Control.PublishImage(c.Request().Context(), a, in)
+	return form.StayOnPage(volumesTabPath(in), "Tenants may use "+in.Volume+" now."), s.Control.PublishImage(c.Request().Context(), a, in)
 }
 
-func (s *Site) WithdrawImage(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) WithdrawImage(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	in := volumeToPublish(c)
-	return form.StayOnPage(volumesTab(in), in.Volume+" is withdrawn from tenants."), s.Control.WithdrawImage(c.Request().Context(), a, in)
+	return form.StayOnPage(volumesTabPath(in), in.Volume+" is withdrawn from tenants."), s.Control.WithdrawImage(c.Request().Context(), a, in)
 }
 
-func volumesTab(in control.ImageFile) string {
+func volumesTabPath(in control.ImageFile) string {
 	return views.TabPath(views.PoolPath(in.PoolID), "volumes")
 }

@@ -37,7 +37,7 @@ func (s *Site) SearchPage(c echo.Context, a fleet.Actor) error {
 	return s.ShowPage(c, a, shell.PageLayout{Title: "Search"}, home.SearchResults(p))
 }
 
-func (s *Site) SuggestResults(c echo.Context, a fleet.Actor) error {
+func (s *Site) SuggestSearchResults(c echo.Context, a fleet.Actor) error {
 	p, err := s.searchAll(c, a, maxSuggestions)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func (s *Site) ListSecurityGroups(c echo.Context, a fleet.Actor) (err error) {
 	return s.ShowList(c, a, shell.PageLayout{Title: "Security groups"}, p.List, groupview.List(p))
 }
 
-func (s *Site) ExportSecurityGroups(c echo.Context, a fleet.Actor) error {
+func (s *Site) ExportSecurityGroupsCSV(c echo.Context, a fleet.Actor) error {
 	return render.ExportCSV(s.Renderer, c, a, "security-groups.csv", render.QueryFromURL(c), s.Control.ListSecurityGroups, groupview.CSV)
 }
 
@@ -47,7 +47,7 @@ type securityGroupForm struct {
 func (s *Site) ShowSecurityGroupForm(c echo.Context, a fleet.Actor, in securityGroupForm, how form.Display) (err error) {
 	f := groupview.Form{Name: in.Name, Project: string(in.Project), Description: in.Description, Errors: how.Errors}
 	projects := options.Query{Kind: "projects", Chosen: []string{f.Project}, FormAddress: "/security-groups/new", ShowAll: c.QueryParam("all") != ""}
-	if f.Projects, err = s.Options.Select(c.Request().Context(), a, projects); err != nil {
+	if f.Projects, err = s.Options.Choices(c.Request().Context(), a, projects); err != nil {
 		return err
 	}
 	if policy.May(a, policy.InfraChange, "") {
@@ -64,7 +64,7 @@ func (s *Site) CreateSecurityGroup(c echo.Context, a fleet.Actor, in securityGro
 }
 
 func (s *Site) ShowSecurityGroupEditForm(c echo.Context, a fleet.Actor, in securityGroupForm, how form.Display) error {
-	g, err := s.Control.GetSecurityGroup(c.Request().Context(), a, securityGroupInPath(c))
+	g, err := s.Control.GetSecurityGroup(c.Request().Context(), a, securityGroupIDFromPath(c))
 	if err != nil {
 		return err
 	}
@@ -74,13 +74,13 @@ func (s *Site) ShowSecurityGroupEditForm(c echo.Context, a fleet.Actor, in secur
 	return s.ShowPageWithStatus(c, how.Status, a, securityGroupPageLayout(g), groupview.EditGroupForm(groupview.Form{ID: g.ID, Name: in.Name, Description: in.Description, Errors: how.Errors}))
 }
 
-func securityGroupInPath(c echo.Context) fleet.SecurityGroupID {
+func securityGroupIDFromPath(c echo.Context) fleet.SecurityGroupID {
 	return fleet.SecurityGroupID(c.Param("id"))
 }
 
 func (s *Site) EditSecurityGroup(c echo.Context, a fleet.Actor, in securityGroupForm) (form.Response, error) {
 	ctx := c.Request().Context()
-	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupInPath(c))
+	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupIDFromPath(c))
 	if err != nil {
 		return nil, err
 	}
@@ -90,16 +90,16 @@ func (s *Site) EditSecurityGroup(c echo.Context, a fleet.Actor, in securityGroup
 	return form.RedirectTo(views.SecurityGroupPath(g.ID)), err
 }
 
-func (s *Site) ConfirmDeleteSecurityGroup() form.Renderer[form.Empty] {
+func (s *Site) ConfirmDeleteSecurityGroup() form.Renderer[form.EmptyForm] {
 	return form.ConfirmDialog(s.Renderer, s.Control.GetSecurityGroup, securityGroupPageLayout, groupview.DeleteGroupDialog)
 }
 
-func (s *Site) DeleteSecurityGroup(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
-	return form.RedirectTo("/security-groups"), s.Control.DeleteSecurityGroup(c.Request().Context(), a, securityGroupInPath(c))
+func (s *Site) DeleteSecurityGroup(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
+	return form.RedirectTo("/security-groups"), s.Control.DeleteSecurityGroup(c.Request().Context(), a, securityGroupIDFromPath(c))
 }
 
-func (s *Site) RetrySecurityGroup(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
-	id := securityGroupInPath(c)
+func (s *Site) RetrySecurityGroup(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
+	id := securityGroupIDFromPath(c)
 	return form.StayOnPage(views.SecurityGroupPath(id), "The hosts retry the security group."), s.Control.RetrySecurityGroup(c.Request().Context(), a, id)
 }
 
@@ -154,7 +154,7 @@ func (s *Site) SecurityGroupPage(c echo.Context, a fleet.Actor, in securityRuleF
 		return err
 	}
 	ctx := c.Request().Context()
-	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupInPath(c))
+	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupIDFromPath(c))
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (s *Site) ShowSecurityGroupRules(c echo.Context, a fleet.Actor, in security
 // ChangeSecurityGroupRules adds the form's rule to the security group, or removes the rule that the form names.
 func (s *Site) ChangeSecurityGroupRules(c echo.Context, a fleet.Actor, in securityRuleForm) (form.Response, error) {
 	ctx := c.Request().Context()
-	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupInPath(c))
+	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupIDFromPath(c))
 	if err != nil {
 		return nil, err
 	}

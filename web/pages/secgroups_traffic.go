@@ -50,7 +50,7 @@ func (s *Site) TrafficTestPage(c echo.Context, a fleet.Actor) error {
 }
 
 func (s *Site) runTrafficTest(c echo.Context, a fleet.Actor, p groupview.PacketTestPage) (connectivity.PassAnswer, error) {
-	q := connectivity.PassQuestion{Protocol: fleet.Protocol(p.Protocol)}
+	q := connectivity.ConnectionQuery{Protocol: fleet.Protocol(p.Protocol)}
 	var checks fleet.Checks
 	if p.Port != "" && (q.Protocol == fleet.TCP || q.Protocol == fleet.UDP) {
 		port, err := strconv.Atoi(p.Port)
@@ -74,9 +74,9 @@ func (s *Site) runTrafficTest(c echo.Context, a fleet.Actor, p groupview.PacketT
 
 // resolveTrafficEndpoint resolves one endpoint of the traffic test: text is an address, or the name or id of a VM. nic
 // selects a NIC of the VM by its MAC or IP address. Errors are added to checks, at fields below at.
-func (s *Site) resolveTrafficEndpoint(c echo.Context, a fleet.Actor, text, nic, at string, checks *fleet.Checks) (e connectivity.PassEnd, err error) {
+func (s *Site) resolveTrafficEndpoint(c echo.Context, a fleet.Actor, text, nic, at string, checks *fleet.Checks) (e connectivity.ConnectionEnd, err error) {
 	if _, err := netip.ParseAddr(text); err == nil || text == "" {
-		return connectivity.PassEnd{Address: text}, nil
+		return connectivity.ConnectionEnd{Address: text}, nil
 	}
 	if _, err := netip.ParseAddr(nic); err == nil {
 		e.Address = nic

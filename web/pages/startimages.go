@@ -25,10 +25,10 @@ func (s *Site) ListCatalog(c echo.Context, a fleet.Actor) (err error) {
 		return err
 	}
 	if render.HTMXTarget(c) == "" { // a refresh redraws only the rows, not the form above them
-		if p.Pools, err = s.Options.Select(ctx, a, options.Query{Kind: "pools", FormAddress: imageview.CatalogPath(), ShowAll: all}); err != nil {
+		if p.Pools, err = s.Options.Choices(ctx, a, options.Query{Kind: "pools", FormAddress: imageview.CatalogPath(), ShowAll: all}); err != nil {
 			return err
 		}
-		if p.Hosts, err = s.Options.Select(ctx, a, options.Query{Kind: "hosts", FormAddress: imageview.CatalogPath(), ShowAll: all}); err != nil {
+		if p.Hosts, err = s.Options.Choices(ctx, a, options.Query{Kind: "hosts", FormAddress: imageview.CatalogPath(), ShowAll: all}); err != nil {
 			return err
 		}
 	} else if p.Pools.Options, err = s.Options.PoolOptions(ctx, a, options.Query{}); err != nil {
@@ -37,14 +37,14 @@ func (s *Site) ListCatalog(c echo.Context, a fleet.Actor) (err error) {
 	return s.ShowPage(c, a, catalogPageLayout, imageview.CatalogList(p))
 }
 
-type pullForm struct {
+type pullCatalogEntryForm struct {
 	Entry  string `form:"entry"`
 	Pool   string `form:"pool"`
 	Host   string `form:"host"`
 	Public string `form:"public"`
 }
 
-func (s *Site) PullCatalogEntry(c echo.Context, a fleet.Actor, in pullForm) (form.Response, error) {
+func (s *Site) PullCatalogEntry(c echo.Context, a fleet.Actor, in pullCatalogEntryForm) (form.Response, error) {
 	_, t, err := s.Control.PullStartImage(c.Request().Context(), a, fleet.StartImageID(in.Entry), control.PullDestination{
 		PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host), Public: in.Public != "",
 	})
@@ -67,19 +67,21 @@ func (in catalogEntryForm) os() fleet.OSFacts {
 	return imageForm{Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch}.os()
 }
 
-func catalogEntryIDOf(c echo.Context) fleet.StartImageID { return fleet.StartImageID(c.Param("id")) }
+func catalogEntryIDFromPath(c echo.Context) fleet.StartImageID {
+	return fleet.StartImageID(c.Param("id"))
+}
 
 // CatalogEntryDialog returns the handler that shows a dialog about an entry of the image catalog; for a new entry the
 // form is empty.
 func (s *Site) CatalogEntryDialog(show func(imageview.CatalogForm) templ.Component) form.Renderer[catalogEntryForm] {
 	return func(c echo.Context, a fleet.Actor, in catalogEntryForm, how form.Display) error {
 		f := imageview.CatalogForm{In: imageview.CatalogValues(in), Errors: how.Errors}
-		if id := catalogEntryIDOf(c); id != "" {
+		if id := catalogEntryIDFromPath(c); id != "" {
 			v, err := s.Control.StartImage(c.Request().Context(), a, id)
 			if err != nil {
 				return err
 			}
-			f.Entry = v.StartImage
+			f.Entry = v.CatalogImage
 			if !how.WasRefused() {
 				f.In = imageview.CatalogValues{
 					Name: v.Name, Family: v.OS.Family, System: v.OS.Name, Release: v.OS.Version, Arch: v.OS.Arch, URL: v.URL, File: v.File, Checksum: v.Checksum, ChecksumURL: v.ChecksumURL,
@@ -101,17 +103,17 @@ func (s *Site) AddCatalogEntry(c echo.Context, a fleet.Actor, in catalogEntryFor
 
 func (s *Site) EditCatalogEntry(c echo.Context, a fleet.Actor, in catalogEntryForm) (form.Response, error) {
 	os := in.os()
-	err := s.Control.EditStartImage(c.Request().Context(), a, catalogEntryIDOf(c), control.EditStartImage{
+	err := s.Control.EditStartImage(c.Request().Context(), a, catalogEntryIDFromPath(c), control.EditStartImage{
 		Name: &in.Name, OS: &os, URL: &in.URL, File: &in.File, Checksum: &in.Checksum, ChecksumURL: &in.ChecksumURL,
 	})
 	return form.StayOnPage(imageview.CatalogPath(), "Saved."), err
 }
 
 func (s *Site) RemoveCatalogEntry(c echo.Context, a fleet.Actor, _ catalogEntryForm) (form.Response, error) {
-	return form.StayOnPage(imageview.CatalogPath(), "Removed from the catalog."), s.Control.RemoveStartImage(c.Request().Context(), a, catalogEntryIDOf(c))
+	return form.StayOnPage(imageview.CatalogPath(), "Removed from the catalog."), s.Control.RemoveStartImage(c.Request().Context(), a, catalogEntryIDFromPath(c))
 }
 
-func (s *Site) RestoreCatalog(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) RestoreCatalog(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	n, err := s.Control.RestoreStartImages(c.Request().Context(), a)
 	text := "The catalog already contains all original entries, unchanged."
 	if n > 0 {

@@ -24,7 +24,7 @@ func (s *Site) TaskPage(c echo.Context, a fleet.Actor) error {
 	}
 	p := taskview.Page{Task: task, Now: time.Now(), Cancel: cancelTaskState(a, task)}
 	if given := c.QueryParam("back"); given != "" {
-		p.Back = render.LocalPath(given)
+		p.Back = render.LocalPathOrRoot(given)
 	}
 	f := shell.PageLayout{Title: task.Title() + " " + task.SubjectName}
 	if task.Steps != nil {
@@ -78,7 +78,7 @@ func cancelTaskState(a fleet.Actor, task fleet.Task) fleet.ActionState {
 	return fleet.ActionState{Action: fleet.ActCancel, Allowed: ok, Reason: why}
 }
 
-func (s *Site) CancelTask(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) CancelTask(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	task, err := s.Control.CancelTask(c.Request().Context(), a, fleet.TaskID(c.Param("id")))
 	said := "The task is cancelled."
 	if task.Steps != nil {

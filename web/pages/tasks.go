@@ -25,6 +25,6 @@ func (s *Site) ListTasks(c echo.Context, a fleet.Actor) (err error) {
 	return s.ShowList(c, a, shell.PageLayout{Title: "Tasks", Project: q.Project}, p.List, taskview.List(p))
 }
 
-func (s *Site) ExportTasks(c echo.Context, a fleet.Actor) error {
+func (s *Site) ExportTasksCSV(c echo.Context, a fleet.Actor) error {
 	return render.ExportCSV(s.Renderer, c, a, "tasks.csv", render.QueryFromURL(c), s.Control.ListTasks, taskview.CSV)
 }

@@ -30,7 +30,7 @@ func (s *Site) ListTemplates(c echo.Context, a fleet.Actor) (err error) {
 	return s.ShowList(c, a, shell.PageLayout{Title: "Templates"}, p.List, templateview.List(p))
 }
 
-func (s *Site) ExportTemplates(c echo.Context, a fleet.Actor) error {
+func (s *Site) ExportTemplatesCSV(c echo.Context, a fleet.Actor) error {
 	return render.ExportCSV(s.Renderer, c, a, "templates.csv", render.QueryFromURL(c), s.Control.ListTemplates, templateview.CSV)
 }
 
@@ -38,7 +38,7 @@ func templatePageLayout(v fleet.TemplateView) shell.PageLayout {
 	return shell.PageLayout{Title: v.Name, ObjectKeys: []string{string(fleet.SubjectTemplate(v.ID))}}
 }
 
-func templateIDOf(c echo.Context) fleet.TemplateID { return fleet.TemplateID(c.Param("id")) }
+func templateIDFromPath(c echo.Context) fleet.TemplateID { return fleet.TemplateID(c.Param("id")) }
 
 // TemplatePage shows a template. One tab has the form that publishes the template to a project.
 func (s *Site) TemplatePage(c echo.Context, a fleet.Actor, _ grantForm, how form.Display) error {
@@ -55,7 +55,7 @@ func (s *Site) ShowTemplateGrants(c echo.Context, a fleet.Actor, _ grantForm, ho
 
 func (s *Site) showTemplate(c echo.Context, a fleet.Actor, tab string, how form.Display) error {
 	ctx := c.Request().Context()
-	v, err := s.Control.GetTemplate(ctx, a, templateIDOf(c))
+	v, err := s.Control.GetTemplate(ctx, a, templateIDFromPath(c))
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (s *Site) showTemplate(c echo.Context, a fleet.Actor, tab string, how form.
 		projects := options.Query{
 			Kind: "template-grants", ParentID: string(v.ID), Chosen: []string{templateview.GrantToAllProjects}, FormAddress: "/templates/" + string(v.ID) + "?tab=grants", ShowAll: c.QueryParam("all") != "",
 		}
-		if p.Projects, err = s.Options.Select(ctx, a, projects); err != nil {
+		if p.Projects, err = s.Options.Choices(ctx, a, projects); err != nil {
 			return err
 		}
 	}
@@ -87,8 +87,8 @@ func (s *Site) SetTemplateGrant(c echo.Context, a fleet.Actor, in grantForm) (fo
 	if in.Revoke != "" {
 		set = s.Control.RevokeTemplate
 	}
-	id := templateIDOf(c)
-	err := set(c.Request().Context(), a, id, api.GrantProjectID(in.Project))
+	id := templateIDFromPath(c)
+	err := set(c.Request().Context(), a, id, api.ParseGrantProjectID(in.Project))
 	return form.Redraw(views.TabPath(views.TemplatePath(id), "grants"), func(c echo.Context) error { return s.ShowTemplateGrants(c, a, in, form.FirstDisplay) }), err
 }
 
@@ -109,14 +109,14 @@ func (in templateForm) view() templateview.FormValues {
 }
 
 func (in templateForm) os() fleet.OSFacts {
-	return form.OSFacts(in.Family, in.System, in.Release, in.Arch)
+	return form.NewOSFacts(in.Family, in.System, in.Release, in.Arch)
 }
 
 // TemplateDialog returns the handler that shows a dialog about the template in the path, or about the version in the
 // query.
 func (s *Site) TemplateDialog(show func(templateview.Form) templ.Component) form.Renderer[templateForm] {
 	return func(c echo.Context, a fleet.Actor, in templateForm, how form.Display) error {
-		v, err := s.Control.GetTemplate(c.Request().Context(), a, templateIDOf(c))
+		v, err := s.Control.GetTemplate(c.Request().Context(), a, templateIDFromPath(c))
 		if err != nil {
 			return err
 		}
@@ -147,22 +147,22 @@ func (s *Site) ConfirmDeleteTemplateVersion(c echo.Context, a fleet.Actor, in te
 
 func (s *Site) EditTemplate(c echo.Context, a fleet.Actor, in templateForm) (form.Response, error) {
 	name, description, os := strings.TrimSpace(in.Name), strings.TrimSpace(in.Description), in.os()
-	err := s.Control.EditTemplate(c.Request().Context(), a, templateIDOf(c), control.EditTemplate{Name: &name, Description: &description, OS: &os})
-	return form.StayOnPage(views.TemplatePath(templateIDOf(c)), "Saved."), err
+	err := s.Control.EditTemplate(c.Request().Context(), a, templateIDFromPath(c), control.EditTemplate{Name: &name, Description: &description, OS: &os})
+	return form.StayOnPage(views.TemplatePath(templateIDFromPath(c)), "Saved."), err
 }
 
 func (s *Site) DeleteTemplate(c echo.Context, a fleet.Actor, in templateForm) (form.Response, error) {
-	_, err := s.Control.DeleteTemplate(c.Request().Context(), a, templateIDOf(c), in.Confirm)
+	_, err := s.Control.DeleteTemplate(c.Request().Context(), a, templateIDFromPath(c), in.Confirm)
 	return form.RedirectTo("/templates"), err
 }
 
-type deprecateForm struct {
+type deprecateVersionForm struct {
 	Version    string `form:"version"`
 	Deprecated string `form:"deprecated"`
 }
 
-func (s *Site) DeprecateVersion(c echo.Context, a fleet.Actor, in deprecateForm) (form.Response, error) {
-	of := control.TemplateVersion{TemplateID: templateIDOf(c), VersionID: fleet.TemplateVersionID(in.Version)}
+func (s *Site) SetTemplateVersionDeprecated(c echo.Context, a fleet.Actor, in deprecateVersionForm) (form.Response, error) {
+	of := control.TemplateVersion{TemplateID: templateIDFromPath(c), VersionID: fleet.TemplateVersionID(in.Version)}
 	text := "VMs can be created from the version again."
 	if in.Deprecated != "" {
 		text = "The version is deprecated: no VM can be created from it."
@@ -171,7 +171,7 @@ func (s *Site) DeprecateVersion(c echo.Context, a fleet.Actor, in deprecateForm)
 }
 
 func (s *Site) DeleteTemplateVersion(c echo.Context, a fleet.Actor, in templateForm) (form.Response, error) {
-	of := control.TemplateVersion{TemplateID: templateIDOf(c), VersionID: fleet.TemplateVersionID(c.QueryParam("version"))}
+	of := control.TemplateVersion{TemplateID: templateIDFromPath(c), VersionID: fleet.TemplateVersionID(c.QueryParam("version"))}
 	_, err := s.Control.DeleteTemplateVersion(c.Request().Context(), a, of, in.Confirm)
 	return form.StayOnPage(views.TemplatePath(of.TemplateID), "The version is deleted."), err
 }

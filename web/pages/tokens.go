@@ -59,11 +59,11 @@ func (s *Site) CreateToken(c echo.Context, a fleet.Actor, in tokenForm) (form.Re
 	}, err
 }
 
-func (s *Site) ConfirmDeleteToken() form.Renderer[form.Empty] {
+func (s *Site) ConfirmDeleteToken() form.Renderer[form.EmptyForm] {
 	return form.ConfirmDialog(s.Renderer, s.ownToken, tokenPageLayout, peopleview.TokenDeleteDialog)
 }
 
-func (s *Site) DeleteToken(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) DeleteToken(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	return form.RedirectTo("/account/tokens"), s.Control.DeleteToken(c.Request().Context(), a, fleet.TokenID(c.Param("id")))
 }
 

@@ -93,7 +93,7 @@ func (s *Site) EditUser(c echo.Context, a fleet.Actor, in userForm) (form.Respon
 	return form.RedirectTo(views.UserPath(id)), err
 }
 
-func (s *Site) ConfirmResetPassword(c echo.Context, a fleet.Actor, _ form.Empty, how form.Display) error {
+func (s *Site) ConfirmResetPassword(c echo.Context, a fleet.Actor, _ form.EmptyForm, how form.Display) error {
 	return s.showPasswordReset(c, a, how, "")
 }
 
@@ -101,20 +101,20 @@ func (s *Site) showPasswordReset(c echo.Context, a fleet.Actor, how form.Display
 	dialog := func(u fleet.User, e kit.Errors) templ.Component {
 		return peopleview.ResetPasswordDialog(u, password, e)
 	}
-	return form.ConfirmDialog(s.Renderer, s.Control.GetUser, userPageLayout, dialog)(c, a, form.Empty{}, how)
+	return form.ConfirmDialog(s.Renderer, s.Control.GetUser, userPageLayout, dialog)(c, a, form.EmptyForm{}, how)
 }
 
 // ResetPassword answers with the page that shows the new one-time password. No other page can show the password.
-func (s *Site) ResetPassword(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) ResetPassword(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	password := auth.NewPassword()
 	err := s.Control.SetPassword(c.Request().Context(), a, fleet.UserID(c.Param("id")), password)
 	return func(c echo.Context) error { return s.showPasswordReset(c, a, form.FirstDisplay, password) }, err
 }
 
-func (s *Site) ConfirmDeleteUser() form.Renderer[form.Empty] {
+func (s *Site) ConfirmDeleteUser() form.Renderer[form.EmptyForm] {
 	return form.ConfirmDialog(s.Renderer, s.Control.GetUser, userPageLayout, peopleview.UserDeleteDialog)
 }
 
-func (s *Site) DeleteUser(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) DeleteUser(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	return form.RedirectTo("/users"), s.Control.DeleteUser(c.Request().Context(), a, fleet.UserID(c.Param("id")))
 }

@@ -42,8 +42,8 @@ func (in volumeForm) view() poolview.VolumeForm {
 }
 
 // VolumeInPath returns the pool's volume that the request's path and query name.
-func VolumeInPath(c echo.Context) storage.Volume {
-	return storage.Volume{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
+func VolumeInPath(c echo.Context) storage.VolumeID {
+	return storage.VolumeID{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
 }
 
 // stayOnVolumesTab returns the response after task t was queued: a message on the pool's volumes tab.
@@ -82,7 +82,7 @@ func (s *Site) showNewVolumeDialog(c echo.Context, a fleet.Actor, in volumeForm,
 	}
 	for _, i := range p.Starts {
 		if !how.WasRefused() && string(i.ID) == c.QueryParam("start") {
-			p.Start, p.In.URL, p.In.Name, p.In.Checksum, p.In.ChecksumURL = i.StartImage, i.URL, i.File, i.Checksum, i.ChecksumURL
+			p.Start, p.In.URL, p.In.Name, p.In.Checksum, p.In.ChecksumURL = i.CatalogImage, i.URL, i.File, i.Checksum, i.ChecksumURL
 		}
 	}
 	if !v.Spec.Shared {

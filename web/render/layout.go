@@ -21,11 +21,11 @@ const maxDockTasks = 8
 // FillPageLayout sets the fields of the page layout that need no database query.
 func (r *Renderer) FillPageLayout(c echo.Context, f *shell.PageLayout) {
 	request := c.Request()
-	f.Now, f.Path, f.Query = time.Now(), LocalPath(request.URL.Path), request.URL.Query()
+	f.Now, f.Path, f.Query = time.Now(), LocalPathOrRoot(request.URL.Path), request.URL.Query()
 	if request.Method != http.MethodGet {
 		f.Query = url.Values{} // the page answers a POST, whose address cannot be opened
 	}
-	f.Tree.View = chosenTreeView(c, append(shell.TreeViewsOf(f.Actor), fleet.TreeVMs))
+	f.Tree.View = chosenTreeView(c, append(shell.VisibleTreeViews(f.Actor), fleet.TreeVMs))
 	f.Tree.Group = treeGroupingLabel(c)
 	f.Dock.All = displayPreference(c, "dock", "mine", "all") == "all"
 	f.Dock.Now = f.Now
@@ -126,9 +126,9 @@ func displayPreference(c echo.Context, name string, allowed ...string) string {
 }
 
 // resourceTypeAtPath returns the resource type of the pages at a path, and the rest of the path.
-func resourceTypeAtPath(path string) (t fleet.Resource, rest string) {
+func resourceTypeAtPath(path string) (t fleet.ResourceTypeInfo, rest string) {
 	list, rest, _ := strings.Cut(strings.Trim(path, "/"), "/")
-	t, _ = fleet.ResourceByPlural(list)
+	t, _ = fleet.ResourceTypeByPlural(list)
 	return t, rest
 }
 
@@ -210,7 +210,7 @@ func currentTreePath(c echo.Context) []string {
 	return []string{string(fleet.SubjectOf(t.Key, id))}
 }
 
-func (r *Renderer) RecentTasks(c echo.Context, a fleet.Actor) error {
+func (r *Renderer) ShowRecentTasks(c echo.Context, a fleet.Actor) error {
 	d, err := r.readTaskDock(c, a, c.QueryParam("whose") == "all")
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func (r *Renderer) RecentTasks(c echo.Context, a fleet.Actor) error {
 	return r.WriteFragment(c, a, "Recent tasks", shell.RecentTasks(d))
 }
 
-func (r *Renderer) RunningTasks(c echo.Context, a fleet.Actor) error {
+func (r *Renderer) ShowRunningTaskCount(c echo.Context, a fleet.Actor) error {
 	n, err := r.Control.RunningTasks(c.Request().Context(), a)
 	if err != nil {
 		return err

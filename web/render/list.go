@@ -41,7 +41,7 @@ func (r *Renderer) NewList(c echo.Context, name, sort string, columns kit.Column
 	if chosen := c.QueryParam("sort"); chosen != "" {
 		sort = chosen
 	}
-	return kit.List{Name: name, Link: link, Share: r.PublicURL + link.String(), Columns: columns, Shown: columns.ChosenInAddress(link), Sort: sort, Filter: f, Now: time.Now()}
+	return kit.List{Name: name, Link: link, Share: r.PublicURL + link.String(), Columns: columns, Shown: columns.ChosenInQuery(link), Sort: sort, Filter: f, Now: time.Now()}
 }
 
 // FillList reads the page of a list for q into l and returns the page's rows. For an invalid filter it returns no
@@ -57,7 +57,7 @@ func FillList[T any](c echo.Context, a fleet.Actor, l *kit.List, q fleet.Query, 
 
 // ShowList answers with the page of a list. If the page has become empty, it redirects to the first page.
 func (r *Renderer) ShowList(c echo.Context, a fleet.Actor, f shell.PageLayout, l kit.List, body templ.Component) error {
-	if first := l.Link.First().String(); l.Count == 0 && l.Filter.Error == "" && first != l.Link.String() && !IsHTMXRequest(c) {
+	if first := l.Link.FirstPage().String(); l.Count == 0 && l.Filter.Error == "" && first != l.Link.String() && !IsHTMXRequest(c) {
 		return c.Redirect(http.StatusSeeOther, first)
 	}
 	return r.ShowPageWithStatus(c, ListResponseStatus(l.Filter), a, f, body)

@@ -167,8 +167,8 @@ func sendBrotli(c echo.Context, status int, html []byte) error {
 	return err
 }
 
-// LocalPath returns path if it is an address on this site, else "/". It prevents open redirects.
-func LocalPath(path string) string {
+// LocalPathOrRoot returns path if it is an address on this site, else "/". It prevents open redirects.
+func LocalPathOrRoot(path string) string {
 	u, err := url.Parse(path)
 	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || !strings.HasPrefix(path, "/") ||
 		strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\\r\n\t") {

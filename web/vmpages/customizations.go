@@ -37,7 +37,7 @@ func (s *Site) ShowNewCustomizationForm(c echo.Context, a fleet.Actor, in formVa
 	}
 	p := vmview.CustomizationForm{Typed: typed, Errors: how.Errors, Form: vmview.FirstBootForm{Typed: typed, Errors: how.Errors, Spec: true}}
 	projects := options.Query{Kind: "projects", Chosen: []string{typed.Get("projectId")}, FormAddress: "/customizations/new", ShowAll: c.QueryParam("all") != ""}
-	if p.Projects, err = s.Options.Select(c.Request().Context(), a, projects); err != nil {
+	if p.Projects, err = s.Options.Choices(c.Request().Context(), a, projects); err != nil {
 		return err
 	}
 	if policy.May(a, policy.InfraChange, "") {
@@ -102,7 +102,7 @@ func (s *Site) EditCustomization(c echo.Context, a fleet.Actor, in formValues) (
 		return nil, err
 	}
 	if want.IfGeneration, err = strconv.ParseInt(in.Get("generation"), 10, 64); err != nil {
-		return nil, form.UnreadableError()
+		return nil, form.UnreadableFormError()
 	}
 	_, err = s.Control.UpdateCustomization(ctx, a, id, want)
 	return form.RedirectTo("/customizations"), err
@@ -112,10 +112,10 @@ func customizationPageLayout(one fleet.Customization) shell.PageLayout {
 	return shell.PageLayout{Title: one.Name}
 }
 
-func (s *Site) ConfirmDeleteCustomization() form.Renderer[form.Empty] {
+func (s *Site) ConfirmDeleteCustomization() form.Renderer[form.EmptyForm] {
 	return form.ConfirmDialog(s.Renderer, s.Control.GetCustomization, customizationPageLayout, vmview.DeleteCustomizationDialog)
 }
 
-func (s *Site) DeleteCustomization(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) DeleteCustomization(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	return form.RedirectTo("/customizations"), s.Control.DeleteCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
 }

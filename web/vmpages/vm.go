@@ -108,7 +108,7 @@ func (s *Site) fillVMTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 			p.Pools, err = s.poolNamesOfVM(ctx, a, p.VM)
 		}
 	case "snapshots":
-		if p.UnfinishedSnapshotJobs, err = s.Control.SnapshotWork(ctx, a, p.VM.ID); err == nil {
+		if p.UnfinishedSnapshotJobs, err = s.Control.UnfinishedSnapshotJobKinds(ctx, a, p.VM.ID); err == nil {
 			p.Schedules, err = s.Control.SnapshotSchedules(ctx, a, p.VM.ID)
 		}
 	case "events":
@@ -143,7 +143,7 @@ func (s *Site) ConsolePage(c echo.Context, a fleet.Actor) error {
 		return s.ShowPage(c, a, f, vmview.VMPage(p))
 	}
 	f.Title, f.Actor, f.Now = "Console of "+p.VM.Name, a, p.Now
-	return s.WritePage(c, http.StatusOK, shell.WindowPage(f, vmview.ConsoleWindow(p)))
+	return s.WritePage(c, http.StatusOK, shell.FullWindowPage(f, vmview.ConsoleWindow(p)))
 }
 
 func (s *Site) VMMenu(c echo.Context, a fleet.Actor) error {

@@ -40,7 +40,7 @@ func (s *Site) StartBulkAction(c echo.Context, a fleet.Actor, in bulkActionForm)
 		return func(c echo.Context) error { return s.ShowBulkActionDialog(c, a, in, form.FirstDisplay) }, nil
 	}
 	task, err := s.queueBulkAction(c.Request().Context(), a, in)
-	return form.RedirectTo(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", render.LocalPath(in.Back)).String()), err
+	return form.RedirectTo(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", render.LocalPathOrRoot(in.Back)).String()), err
 }
 
 // redirectToComparison redirects to the comparison of the selected VMs. If only one VM is selected, the user chooses
@@ -99,11 +99,11 @@ func (s *Site) ShowBulkActionDialog(c echo.Context, a fleet.Actor, in bulkAction
 	if len(vms) == 0 {
 		return fleet.Errorf(fleet.NotFound, "None of these VMs exists any more. Reload the page.")
 	}
-	p := vmlist.BulkActionPage{Action: in.Action, VMs: vms, Back: render.LocalPath(in.Back), Errors: how.Errors, In: vmlist.BulkActionForm{
+	p := vmlist.BulkActionPage{Action: in.Action, VMs: vms, Back: render.LocalPathOrRoot(in.Back), Errors: how.Errors, In: vmlist.BulkActionForm{
 		Disks: in.Disks, Name: in.Name, Description: in.Description, Host: in.Host, Rate: in.Rate, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
 	}}
 	if in.Action == vmlist.BulkMigrate {
-		if p.Hosts, err = s.Options.Select(ctx, a, options.Query{Kind: "hosts", Chosen: []string{in.Host}, FormAddress: "/vms"}); err != nil {
+		if p.Hosts, err = s.Options.Choices(ctx, a, options.Query{Kind: "hosts", Chosen: []string{in.Host}, FormAddress: "/vms"}); err != nil {
 			return err
 		}
 		if len(p.Hosts.Options) > 0 && p.Hosts.Options[0].Value == "" {
@@ -116,5 +116,5 @@ func (s *Site) ShowBulkActionDialog(c echo.Context, a fleet.Actor, in bulkAction
 // RedirectOldBulkPage redirects addresses of bulk results, as used by older versions, to the pages of the tasks.
 func (s *Site) RedirectOldBulkPage(c echo.Context, _ fleet.Actor) error {
 	l := kit.Link{Path: "/tasks/" + c.Param("id")}
-	return c.Redirect(http.StatusMovedPermanently, l.With("back", render.LocalPath(c.QueryParam("back"))).String())
+	return c.Redirect(http.StatusMovedPermanently, l.With("back", render.LocalPathOrRoot(c.QueryParam("back"))).String())
 }

@@ -82,7 +82,7 @@ func (s *Site) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form, 
 		if typ == "vm-networks" {
 			q.ParentID = of
 		}
-		*lists[typ], err = s.Options.Select(c.Request().Context(), a, q)
+		*lists[typ], err = s.Options.Choices(c.Request().Context(), a, q)
 		return err
 	}
 	project := f.VM.ProjectID
@@ -126,7 +126,7 @@ func (s *Site) defaultPoolAndNetwork(ctx context.Context, a fleet.Actor, f *vmvi
 	if (host != "" || cluster != "") && !f.Edits {
 		return noDefaultsIfNotFound(s.Control.VMDefaults(ctx, a, project, host, cluster))
 	}
-	out, err := noDefaultsIfNotFound(s.Control.VMDefaultsOf(ctx, a, project, pools, networks))
+	out, err := noDefaultsIfNotFound(s.Control.VMDefaultsFromCandidates(ctx, a, project, pools, networks))
 	if len(f.VM.Spec.Disks) > 0 {
 		at := f.VM.Spec.Disks[0].PoolID
 		if i := slices.IndexFunc(pools, func(p fleet.PoolView) bool { return p.ID == at && p.SupportsNewDisks() }); i >= 0 {

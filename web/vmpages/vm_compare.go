@@ -61,31 +61,31 @@ func (s *Site) CompareVMsPage(c echo.Context, a fleet.Actor) error {
 		}
 	}
 	all := c.QueryParam("every") != ""
-	if p.VMs, err = s.Options.Select(ctx, a, options.Query{Kind: "vms", Chosen: []string{string(with)}, FormAddress: p.BaseAddress(), ShowAll: all}); err != nil {
+	if p.VMs, err = s.Options.Choices(ctx, a, options.Query{Kind: "vms", Chosen: []string{string(with)}, FormAddress: p.BaseAddress(), ShowAll: all}); err != nil {
 		return err
 	}
 	frame := shell.PageLayout{Title: "Compare " + p.Template.Name}
 	if p.Left.ID != "" {
 		frame = shell.PageLayout{Title: "Compare " + p.Left.Name, ObjectKeys: []string{"vm:" + string(p.Left.ID)}}
-		if p.Templates, err = s.Options.Select(ctx, a, options.Query{Kind: "templates", ParentID: string(p.Left.ID), Chosen: []string{template}, FormAddress: p.BaseAddress(), ShowAll: all}); err != nil {
+		if p.Templates, err = s.Options.Choices(ctx, a, options.Query{Kind: "templates", ParentID: string(p.Left.ID), Chosen: []string{template}, FormAddress: p.BaseAddress(), ShowAll: all}); err != nil {
 			return err
 		}
 	}
 	return s.ShowPage(c, a, frame, vmview.ComparisonPage(p))
 }
 
-// vmState holds the fields of a VM that the edit form changes.
-type vmState struct {
+// editableVM holds the fields of a VM that the edit form changes.
+type editableVM struct {
 	Name        string            `json:"name"`
 	Labels      map[string]string `json:"labels"`
 	Description string            `json:"description"`
 	Spec        fleet.VMSpec      `json:"spec"`
 }
 
-// encodeVMState encodes the VM as JSON for a hidden field of the edit form. The difference between this field and the
+// encodeEditableVM encodes the VM as JSON for a hidden field of the edit form. The difference between this field and the
 // form's other fields are the user's own changes.
-func encodeVMState(vm fleet.VM) string {
-	text, err := json.Marshal(vmState{Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: vm.Spec})
+func encodeEditableVM(vm fleet.VM) string {
+	text, err := json.Marshal(editableVM{Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: vm.Spec})
 	if err != nil {
 		panic(err) // not reached: plain values always encode
 	}
@@ -95,16 +95,16 @@ func encodeVMState(vm fleet.VM) string {
 // mergeConcurrentChanges merges the user's change with the changes that others made to the VM meanwhile. fields are all
 // fields that someone changed. If the user and another changed the same field, the form's value "take.<field>" decides.
 func mergeConcurrentChanges(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged fleet.VM, fields []vmedit.MergedField, err error) {
-	var was vmState
+	var was editableVM
 	if err := json.Unmarshal([]byte(typed.Get("was")), &was); err != nil {
-		return merged, nil, form.UnreadableError()
+		return merged, nil, form.UnreadableFormError()
 	}
 	as := func(name string, labels map[string]string, description string, spec fleet.VMSpec) fleet.VM {
 		out := vm.VM
 		out.Name, out.Labels, out.Description, out.Spec = name, labels, description, spec
 		return out
 	}
-	restoreNICs(change.Spec.NICs, was.Spec.NICs)
+	restoreOmittedNICFields(change.Spec.NICs, was.Spec.NICs)
 	chosen := map[string]vmedit.MergeSide{}
 	for name, texts := range typed {
 		if field, ok := strings.CutPrefix(name, "take."); ok && len(texts) > 0 {
@@ -115,9 +115,9 @@ func mergeConcurrentChanges(typed url.Values, change control.UpdateVM, vm fleet.
 	return merged, fields, nil
 }
 
-// restoreNICs completes NICs from a form, which contain only the network and the MAC address. Unchanged NICs get all
+// restoreOmittedNICFields completes NICs from a form, which contain only the network and the MAC address. Unchanged NICs get all
 // their other values from was, changed NICs only their security groups and anti-spoofing.
-func restoreNICs(nics, was []fleet.NIC) {
+func restoreOmittedNICFields(nics, was []fleet.NIC) {
 	for i, n := range nics {
 		for _, o := range was {
 			switch {

@@ -21,9 +21,9 @@ type diskImageForm struct {
 	Arch        string `form:"arch"`
 }
 
-// diskInPath returns the page of the VM in the path, the disk in the query, and the disk's number in the VM, counted
+// diskFromRequest returns the page of the VM in the path, the disk in the query, and the disk's number in the VM, counted
 // from 1.
-func (s *Site) diskInPath(c echo.Context, a fleet.Actor) (p vmview.Page, disk fleet.Disk, number int, err error) {
+func (s *Site) diskFromRequest(c echo.Context, a fleet.Actor) (p vmview.Page, disk fleet.Disk, number int, err error) {
 	if p, err = s.readVMPage(c, a, ""); err != nil {
 		return p, disk, 0, err
 	}
@@ -37,13 +37,13 @@ func (s *Site) diskInPath(c echo.Context, a fleet.Actor) (p vmview.Page, disk fl
 }
 
 func (s *Site) ShowDiskImageForm(c echo.Context, a fleet.Actor, in diskImageForm, how form.Display) error {
-	p, disk, number, err := s.diskInPath(c, a)
+	p, disk, number, err := s.diskFromRequest(c, a)
 	if err != nil {
 		return err
 	}
-	out := vmview.ImagePage{
+	out := vmview.DiskImagePage{
 		VM: p.VM, Disk: disk, Number: number, Errors: how.Errors,
-		In: vmview.ImageForm{Name: in.Name, Description: in.Description, Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch},
+		In: vmview.DiskImageForm{Name: in.Name, Description: in.Description, Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch},
 	}
 	_, out.Why = p.VM.AllowsImage(disk.Ref())
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.DiskImageDialog(out))
@@ -53,7 +53,7 @@ func (s *Site) CreateDiskImage(c echo.Context, a fleet.Actor, in diskImageForm) 
 	id := fleet.VMID(c.Param("id"))
 	image, _, err := s.Control.ImageOfDisk(c.Request().Context(), a, id, form.ParseVolumeValue(c.QueryParam("disk")), control.DiskImage{
 		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description),
-		OS: form.OSFacts(in.Family, in.System, in.Release, in.Arch),
+		OS: form.NewOSFacts(in.Family, in.System, in.Release, in.Arch),
 	})
 	return form.RedirectTo(views.ImagePath(image)), err
 }

@@ -21,7 +21,7 @@ import (
 func (s *Site) newEditForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmview.Form, error) {
 	f := vmview.Form{Edits: true, VM: vm.VM, GuestRuns: vm.HasGuest(), MaySeeHosts: policy.May(a, policy.InfraSee, ""), MayChangeHosts: policy.May(a, policy.InfraChange, "")}
 	var err error
-	was := encodeVMState(vm.VM)
+	was := encodeEditableVM(vm.VM)
 	if err = s.applyPlannedEdit(c, a, &vm); err != nil {
 		return f, err
 	}
@@ -85,7 +85,7 @@ func changeFromForm(typed url.Values, vm fleet.VMView) (control.UpdateVM, error)
 	restoreNICFilters(&spec, vm.Spec)
 	generation, err := strconv.ParseInt(typed.Get("generation"), 10, 64)
 	if err != nil {
-		return control.UpdateVM{}, form.UnreadableError()
+		return control.UpdateVM{}, form.UnreadableFormError()
 	}
 	change := control.UpdateVM{
 		Name: &name, Labels: form.ParseLabels(&checks, "labels", typed.Get("labels")), Description: &text, Spec: &spec, IfGeneration: generation,

@@ -48,8 +48,8 @@ func (s *Site) ShowNICFiltersForm(c echo.Context, a fleet.Actor, in nicFiltersFo
 	if nic.DefaultGroups {
 		follow = nic.PortGroup
 	}
-	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(vm), groupview.NICFiltersDialog(groupview.NICForm{
-		PortGroup: follow, VM: vm, MAC: nic.MAC, AntiSpoofing: in.AntiSpoofing != "", MayTurnOff: policy.May(a, policy.InfraChange, ""), Groups: groupview.NICChoices(all, in.Groups), Errors: how.Errors,
+	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(vm), groupview.NICFiltersDialog(groupview.NICFilterForm{
+		PortGroup: follow, VM: vm, MAC: nic.MAC, AntiSpoofing: in.AntiSpoofing != "", MayTurnOff: policy.May(a, policy.InfraChange, ""), Groups: groupview.SecurityGroupChoices(all, in.Groups), Errors: how.Errors,
 	}))
 }
 

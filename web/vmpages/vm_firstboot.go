@@ -56,7 +56,7 @@ func (s *Site) SetFirstBoot(c echo.Context, a fleet.Actor, in formValues) (form.
 	ctx, id := c.Request().Context(), fleet.VMID(c.Param("id"))
 	generation, err := strconv.ParseInt(in.Get("generation"), 10, 64)
 	if err != nil {
-		return nil, form.UnreadableError()
+		return nil, form.UnreadableFormError()
 	}
 	had, err := s.Control.FirstBoot(ctx, a, id)
 	if err != nil && fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict {

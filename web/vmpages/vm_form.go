@@ -109,7 +109,7 @@ func specFromForm(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fle
 			out.Disks = append(out.Disks, fleet.Disk{})
 		}
 	}
-	restoreDisks(out.Disks, spec.Disks, typed)
+	restoreOmittedDiskFields(out.Disks, spec.Disks, typed)
 	for i := range out.Disks {
 		source := typed[fmt.Sprintf("spec.disks[%d].source", i)]
 		switch d := &out.Disks[i]; {
@@ -163,9 +163,9 @@ func specFromForm(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fle
 	return out
 }
 
-// restoreDisks completes the disks of the form that are existing disks. All values come from the same disk in was,
+// restoreOmittedDiskFields completes the disks of the form that are existing disks. All values come from the same disk in was,
 // except the fields that the form has.
-func restoreDisks(disks, was []fleet.Disk, typed url.Values) {
+func restoreOmittedDiskFields(disks, was []fleet.Disk, typed url.Values) {
 	for i := range disks {
 		at := fmt.Sprintf("spec.disks[%d].", i)
 		k := slices.IndexFunc(was, func(d fleet.Disk) bool { return typed.Get(at+"keep") == vmview.VolumeValue(d.PoolID, d.Volume) })
@@ -213,7 +213,7 @@ func editFormValues(vm fleet.VMView) (url.Values, error) {
 	typed.Set("name", vm.Name)
 	typed.Set("labels", kit.LabelLines(vm.Labels))
 	typed.Set("description", vm.Description)
-	typed.Set("was", encodeVMState(vm.VM))
+	typed.Set("was", encodeEditableVM(vm.VM))
 	typed.Set("generation", strconv.FormatInt(vm.Generation, 10))
 	return typed, nil
 }

@@ -17,9 +17,9 @@ import (
 	"quantix/web/form"
 )
 
-// sourceFromForm returns the source of the new VM: a template, VM, snapshot or appliance. It is nil if the form has
+// vmSourceFromForm returns the source of the new VM: a template, VM, snapshot or appliance. It is nil if the form has
 // none of these.
-func sourceFromForm(typed url.Values) *control.VMSource {
+func vmSourceFromForm(typed url.Values) *control.VMSource {
 	from := control.VMSource{
 		TemplateID: fleet.TemplateID(typed.Get("from.templateId")), VersionID: fleet.TemplateVersionID(typed.Get("from.versionId")), VMID: fleet.VMID(typed.Get("from.vmId")),
 		SnapshotID: fleet.SnapshotID(typed.Get("from.snapshotId")),
@@ -35,12 +35,12 @@ func sourceFromForm(typed url.Values) *control.VMSource {
 	return &from
 }
 
-// readFormSource returns the source of a new VM for the form, and image options if the source is a template. If fresh
+// readNewVMSource returns the source of a new VM for the form, and image options if the source is a template. If fresh
 // is true, the query names the source, which prefills typed. Otherwise typed names the source.
-func (s *Site) readFormSource(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.NewVMSource, []kit.Option, error) {
-	from := sourceFromForm(typed)
+func (s *Site) readNewVMSource(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.NewVMSource, []kit.Option, error) {
+	from := vmSourceFromForm(typed)
 	if fresh {
-		from = sourceFromForm(url.Values{
+		from = vmSourceFromForm(url.Values{
 			"from.templateId": {c.QueryParam("template")}, "from.versionId": {c.QueryParam("version")}, "from.vmId": {c.QueryParam("clone")}, "from.snapshotId": {c.QueryParam("snapshot")},
 			"from.appliance.poolId": {c.QueryParam("pool")}, "from.appliance.hostId": {c.QueryParam("host")}, "from.appliance.volume": {c.QueryParam("import")},
 		})
@@ -49,18 +49,18 @@ func (s *Site) readFormSource(c echo.Context, a fleet.Actor, typed url.Values, f
 	case from == nil:
 		return nil, nil, nil
 	case from.Appliance != nil:
-		shown, err := s.sourceFromAppliance(c, a, *from.Appliance, typed, fresh)
+		shown, err := s.newVMSourceFromAppliance(c, a, *from.Appliance, typed, fresh)
 		return shown, nil, err
 	case from.TemplateID != "":
-		return s.sourceFromTemplate(c, a, *from, typed, fresh)
+		return s.newVMSourceFromTemplate(c, a, *from, typed, fresh)
 	case from.VMID != "":
-		shown, err := s.sourceFromVM(c, a, *from, typed, fresh)
+		shown, err := s.newVMSourceFromVM(c, a, *from, typed, fresh)
 		return shown, nil, err
 	}
 	return nil, nil, fleet.Errorf(fleet.NotFound, "There is no such template.")
 }
 
-func (s *Site) sourceFromTemplate(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.NewVMSource, []kit.Option, error) {
+func (s *Site) newVMSourceFromTemplate(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.NewVMSource, []kit.Option, error) {
 	v, err := s.Control.GetTemplate(c.Request().Context(), a, from.TemplateID)
 	if err != nil {
 		return nil, nil, err
@@ -88,7 +88,7 @@ func (s *Site) sourceFromTemplate(c echo.Context, a fleet.Actor, from control.VM
 	if !fresh {
 		return out, images, nil
 	}
-	if err := setSpecValues(typed, control.SpecOfTemplateVersion(*version, false, "")); err != nil {
+	if err := fillSpecFormValues(typed, control.SpecOfTemplateVersion(*version, false, "")); err != nil {
 		return nil, nil, err
 	}
 	if typed.Get("projectId") == "" && v.ProjectID != "" {
@@ -103,7 +103,7 @@ func (s *Site) sourceFromTemplate(c echo.Context, a fleet.Actor, from control.VM
 	return out, images, nil
 }
 
-func (s *Site) sourceFromVM(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.NewVMSource, error) {
+func (s *Site) newVMSourceFromVM(c echo.Context, a fleet.Actor, from control.VMSource, typed url.Values, fresh bool) (*vmview.NewVMSource, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, from.VMID)
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (s *Site) sourceFromVM(c echo.Context, a fleet.Actor, from control.VMSource
 	if !fresh {
 		return out, nil
 	}
-	if err := setSpecValues(typed, spec); err != nil {
+	if err := fillSpecFormValues(typed, spec); err != nil {
 		return nil, err
 	}
 	name, err := s.Control.CloneName(c.Request().Context(), a, vm.ID)
@@ -158,7 +158,7 @@ func (s *Site) snapshotToClone(c echo.Context, a fleet.Actor, vm fleet.VMView, i
 		return fleet.Snapshot{}, fleet.Errorf(fleet.NotFound, "The VM has no such snapshot any more. Reload the page.")
 	}
 	shot := *vm.Status.Snapshots.SnapshotByID(id)
-	busy, err := s.Control.SnapshotWork(c.Request().Context(), a, vm.ID)
+	busy, err := s.Control.UnfinishedSnapshotJobKinds(c.Request().Context(), a, vm.ID)
 	if err != nil {
 		return shot, err
 	}
@@ -173,8 +173,8 @@ func (s *Site) snapshotToClone(c echo.Context, a fleet.Actor, vm fleet.VMView, i
 	return shot, nil
 }
 
-// setSpecValues sets the form's values of a new VM from a spec.
-func setSpecValues(typed url.Values, spec fleet.VMSpec) error {
+// fillSpecFormValues sets the form's values of a new VM from a spec.
+func fillSpecFormValues(typed url.Values, spec fleet.VMSpec) error {
 	values, err := editFormValues(fleet.VMView{VM: fleet.VM{Spec: spec}})
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ type growDiskForm struct {
 }
 
 func (s *Site) ShowGrowDiskForm(c echo.Context, a fleet.Actor, in growDiskForm, how form.Display) error {
-	p, disk, number, err := s.diskInPath(c, a)
+	p, disk, number, err := s.diskFromRequest(c, a)
 	if err != nil {
 		return err
 	}
@@ -27,8 +27,8 @@ func (s *Site) ShowGrowDiskForm(c echo.Context, a fleet.Actor, in growDiskForm, 
 	if err != nil {
 		return err
 	}
-	out := vmview.GrowPage{
-		VM: p.VM, Disk: disk, Number: number, Pool: pool.Name, Errors: how.Errors, In: vmview.GrowForm{Size: in.Size, Unit: in.Unit, Overcommit: in.Overcommit != ""},
+	out := vmview.GrowDiskPage{
+		VM: p.VM, Disk: disk, Number: number, Pool: pool.Name, Errors: how.Errors, In: vmview.GrowDiskForm{Size: in.Size, Unit: in.Unit, Overcommit: in.Overcommit != ""},
 	}
 	if pool.Health.CapacityBytes > 0 {
 		out.Room = "The pool has " + options.PoolFreeSpaceText(pool.Health) + "."

@@ -29,9 +29,9 @@ type freezeForm struct {
 
 // newGuestDialog returns the data that all dialogs about guest actions share. Why is the reason if the action act is
 // not possible now.
-func (s *Site) newGuestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how form.Display) (vmview.GuestPage, error) {
+func (s *Site) newGuestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how form.Display) (vmview.GuestActionPage, error) {
 	p, err := s.readVMPage(c, a, "")
-	out := vmview.GuestPage{VM: p.VM, Errors: how.Errors}
+	out := vmview.GuestActionPage{VM: p.VM, Errors: how.Errors}
 	for _, st := range p.GuestActions {
 		if st.Action == act {
 			out.Why = st.Reason
@@ -55,7 +55,7 @@ func (s *Site) FreezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (form.R
 	var checks fleet.Checks
 	n := form.ParseField(&checks, "seconds", in.Seconds, form.ParseNumber)
 	if checks.Err() == nil {
-		fleet.CheckFreeze(&checks, "seconds", n) // checked here, because control would use the default for an empty field
+		fleet.CheckFreezeDuration(&checks, "seconds", n) // checked here, because control would use the default for an empty field
 	}
 	if err := checks.Err(); err != nil {
 		return nil, err
@@ -109,9 +109,9 @@ func (s *Site) RunGuestProgram(c echo.Context, a fleet.Actor, in guestProgramFor
 	var checks fleet.Checks
 	order.Seconds = form.ParseField(&checks, "seconds", in.Seconds, form.ParseNumber)
 	if checks.Err() == nil {
-		fleet.CheckExec(&checks, "seconds", order.Seconds) // checked here, because control would use the default for an empty field
+		fleet.CheckExecTimeout(&checks, "seconds", order.Seconds) // checked here, because control would use the default for an empty field
 	}
-	fleet.CheckProgram(&checks, "program", "args", fleet.GuestProgram{Program: order.Program, Args: order.Args})
+	fleet.CheckGuestProgram(&checks, "program", "args", fleet.GuestProgram{Program: order.Program, Args: order.Args})
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}

@@ -53,9 +53,9 @@ func (s *Site) ShowImportPage(c echo.Context, a fleet.Actor) error {
 	return s.ShowPage(c, a, shell.PageLayout{Title: "Import", Scripts: []string{render.UploadScript}}, vmview.ImportListPage(p))
 }
 
-// sourceFromAppliance returns an appliance as the source of a new VM. If fresh is true, it prefills the form (typed)
+// newVMSourceFromAppliance returns an appliance as the source of a new VM. If fresh is true, it prefills the form (typed)
 // from the appliance.
-func (s *Site) sourceFromAppliance(c echo.Context, a fleet.Actor, of control.ApplianceFile, typed url.Values, fresh bool) (*vmview.NewVMSource, error) {
+func (s *Site) newVMSourceFromAppliance(c echo.Context, a fleet.Actor, of control.ApplianceFile, typed url.Values, fresh bool) (*vmview.NewVMSource, error) {
 	v, err := s.Control.GetAppliance(c.Request().Context(), a, of)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (s *Site) sourceFromAppliance(c echo.Context, a fleet.Actor, of control.App
 		return out, nil
 	}
 	spec := v.Appliance.Spec(of.PoolID)
-	if err := setSpecValues(typed, spec); err != nil {
+	if err := fillSpecFormValues(typed, spec); err != nil {
 		return nil, err
 	}
 	typed.Set("name", v.Appliance.VMName(v.Name))
@@ -171,7 +171,7 @@ func (s *Site) ExportVM(c echo.Context, a fleet.Actor, in exportForm) (form.Resp
 	return form.RedirectTo(views.VMPath(e.VMID, "export")), err
 }
 
-func (s *Site) DeleteExport(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) DeleteExport(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	ctx, id := c.Request().Context(), fleet.ExportID(c.Param("id"))
 	e, err := s.Control.GetExport(ctx, a, id)
 	if err == nil {

@@ -41,7 +41,7 @@ func (s *Site) ShowMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, ho
 		targets := options.Query{
 			Kind: "leave-targets", ParentID: string(p.VM.ID), Chosen: []string{in.To}, FormAddress: views.VMPath(p.VM.ID, "migrate"), ShowAll: c.QueryParam("all") != "", Targets: out.Targets,
 		}
-		if out.To, err = s.Options.Select(ctx, a, targets); err != nil {
+		if out.To, err = s.Options.Choices(ctx, a, targets); err != nil {
 			return err
 		}
 	}

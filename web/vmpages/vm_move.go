@@ -23,7 +23,7 @@ type moveDiskForm struct {
 
 func (s *Site) ShowMoveDiskForm(c echo.Context, a fleet.Actor, in moveDiskForm, how form.Display) error {
 	ctx := c.Request().Context()
-	p, disk, number, err := s.diskInPath(c, a)
+	p, disk, number, err := s.diskFromRequest(c, a)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func (s *Site) ShowNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how form.
 			"spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}, "start": {"yes"}, "source": {string(vmedit.SourceImage)},
 		}
 	}
-	from, images, err := s.readFormSource(c, a, in.Values, fresh)
+	from, images, err := s.readNewVMSource(c, a, in.Values, fresh)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func newVMFromForm(in url.Values) (control.CreateVM, vmedit.BulkNames, error) {
 	want := control.CreateVM{
 		ProjectID: fleet.ProjectID(in.Get("projectId")), HostID: fleet.HostID(in.Get("hostId")), ClusterID: fleet.ClusterID(in.Get("clusterId")), Name: strings.TrimSpace(in.Get("name")),
 		Labels: form.ParseLabels(&checks, "labels", in.Get("labels")), Description: in.Get("description"),
-		Spec: specFromForm(&checks, in, fleet.VMSpec{}), From: sourceFromForm(in), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
+		Spec: specFromForm(&checks, in, fleet.VMSpec{}), From: vmSourceFromForm(in), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
 		FirstBoot: firstBootFromForm(&checks, in, fleet.FirstBoot{}),
 	}
 	series := bulkNamesFromForm(&checks, in)

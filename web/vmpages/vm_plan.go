@@ -52,7 +52,7 @@ func (s *Site) PlanNewVM(c echo.Context, a fleet.Actor, in vmForm) (form.Respons
 	return form.RedirectTo(views.PlanPath(plan.ID)), err
 }
 
-func (s *Site) PlanPage(c echo.Context, a fleet.Actor, _ form.Empty, how form.Display) error {
+func (s *Site) PlanPage(c echo.Context, a fleet.Actor, _ form.EmptyForm, how form.Display) error {
 	plan, err := s.Control.GetPlan(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (s *Site) PlanPage(c echo.Context, a fleet.Actor, _ form.Empty, how form.Di
 	return s.ShowPageWithStatus(c, how.Status, a, f, vmview.PlanBody(vmview.PlanPage{Plan: plan, Errors: how.Errors, Now: time.Now()}))
 }
 
-func (s *Site) ExecutePlan(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) ExecutePlan(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	vm, err := s.Control.ExecutePlan(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
 	return form.RedirectTo(views.VMPath(vm)), err
 }

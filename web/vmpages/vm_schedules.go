@@ -79,7 +79,7 @@ func (s *Site) ShowScheduleForm(c echo.Context, a fleet.Actor, in scheduleForm, 
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.ScheduleDialog(p))
 }
 
-func (s *Site) ConfirmDeleteSchedule(c echo.Context, a fleet.Actor, _ form.Empty, how form.Display) error {
+func (s *Site) ConfirmDeleteSchedule(c echo.Context, a fleet.Actor, _ form.EmptyForm, how form.Display) error {
 	p, err := s.newSchedulePage(c, a, scheduleForm{}, form.Display{Status: how.Status, Errors: how.Errors})
 	if err != nil {
 		return err
@@ -102,17 +102,17 @@ func (s *Site) SaveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (for
 	return stayOnSchedulesTab(vm, "The schedule "+spec.Name+" is saved."), err
 }
 
-func (s *Site) DeleteSchedule(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) DeleteSchedule(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	vm := fleet.VMID(c.Param("id"))
 	err := s.Control.DeleteSnapshotSchedule(c.Request().Context(), a, vm, schedules.ScheduleID(c.Param("schedule")))
 	return stayOnSchedulesTab(vm, "The schedule is deleted; its snapshots stay."), err
 }
 
-func (s *Site) EnableSchedule(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) EnableSchedule(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	return s.setScheduleEnabled(c, a, true, "enabled")
 }
 
-func (s *Site) DisableSchedule(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) DisableSchedule(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	return s.setScheduleEnabled(c, a, false, "disabled")
 }
 

@@ -36,7 +36,7 @@ func (s *Site) newSnapshotPage(c echo.Context, a fleet.Actor, in snapshotForm, h
 		}
 		out.Snapshot, out.Below = *p.VM.Status.Snapshots.SnapshotByID(id), p.VM.Status.Snapshots.Descendants(id)
 	}
-	busy, err := s.Control.SnapshotWork(c.Request().Context(), a, p.VM.ID)
+	busy, err := s.Control.UnfinishedSnapshotJobKinds(c.Request().Context(), a, p.VM.ID)
 	if err != nil {
 		return out, err
 	}
@@ -101,7 +101,7 @@ func (s *Site) DeleteSnapshot(c echo.Context, a fleet.Actor, _ snapshotForm) (fo
 	return stayOnSnapshotsTab(id, t), err
 }
 
-func (s *Site) ConsolidateSnapshots(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) ConsolidateSnapshots(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.ConsolidateVM(c.Request().Context(), a, id)
 	return stayOnSnapshotsTab(id, t), err

@@ -44,9 +44,9 @@ func (s *Site) ShowNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (form.
 				out.Facts = append(out.Facts, vmview.SummaryFact{Word: "CPU model", Text: model + " (cluster default)"})
 			}
 			for _, h := range p.Hosts {
-				out.Others = append(out.Others, vmview.OtherHost{Name: h.Name, Why: h.Why, Suitable: h.Could})
+				out.Others = append(out.Others, vmview.UnchosenHost{Name: h.Name, Why: h.Why, Suitable: h.Could})
 			}
-			if out.API, out.YAML, err = newVMRequestTexts(c, want); err != nil {
+			if out.API, out.YAML, err = newVMCurlAndYAML(c, want); err != nil {
 				return nil, err
 			}
 		}
@@ -140,8 +140,8 @@ func newVMSummaryFacts(vm control.CreateVM) (out []vmview.SummaryFact) {
 	return out
 }
 
-// newVMRequestTexts returns the API request that creates the VM, as a curl command and as a YAML document.
-func newVMRequestTexts(c echo.Context, vm control.CreateVM) (call, object string, err error) {
+// newVMCurlAndYAML returns the API request that creates the VM, as a curl command and as a YAML document.
+func newVMCurlAndYAML(c echo.Context, vm control.CreateVM) (call, object string, err error) {
 	text, err := json.Marshal(vm)
 	if err != nil {
 		return "", "", err

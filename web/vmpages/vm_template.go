@@ -70,7 +70,7 @@ func (s *Site) CreateTemplate(c echo.Context, a fleet.Actor, in newTemplateForm)
 		return form.RedirectTo(views.TemplatePath(to)), err
 	}
 	id, _, err := s.Control.AddTemplate(ctx, a, control.NewTemplate{
-		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), OS: form.OSFacts(in.Family, in.System, in.Release, in.Arch), TemplateSource: of,
+		Name: strings.TrimSpace(in.Name), Description: strings.TrimSpace(in.Description), OS: form.NewOSFacts(in.Family, in.System, in.Release, in.Arch), TemplateSource: of,
 	})
 	return form.RedirectTo(views.TemplatePath(id)), err
 }

@@ -27,14 +27,14 @@ func (s *Site) missingDiskPage(c echo.Context, a fleet.Actor) (vmview.DiskPage, 
 	}
 	pools, err := s.poolNamesOfVM(c.Request().Context(), a, p.VM)
 	d := p.VM.Spec.Disks[i]
-	in := vmview.NewDiskForm{Volume: control.NewDiskName(p.VM, d)}
+	in := vmview.ReplacementDiskForm{Volume: control.NewDiskName(p.VM, d)}
 	if d.SizeBytes > 0 {
 		in.Size = form.GiBText(d.SizeBytes)
 	}
 	return vmview.DiskPage{VM: p.VM, Disk: d, Pool: pools[d.PoolID], Text: fault.Text, In: in}, err
 }
 
-func (s *Site) ConfirmDetachDisk(c echo.Context, a fleet.Actor, _ form.Empty, how form.Display) error {
+func (s *Site) ConfirmDetachDisk(c echo.Context, a fleet.Actor, _ form.EmptyForm, how form.Display) error {
 	p, err := s.missingDiskPage(c, a)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (s *Site) ConfirmDetachDisk(c echo.Context, a fleet.Actor, _ form.Empty, ho
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.DetachDiskDialog(p))
 }
 
-func (s *Site) DetachDisk(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) DetachDisk(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	_, _, err := s.Control.DetachDisk(c.Request().Context(), a, id, form.ParseVolumeValue(c.QueryParam("disk")))
 	return form.StayOnPage(views.VMPath(id), "The disk is removed from the VM."), err
@@ -61,7 +61,7 @@ func (s *Site) ShowReplaceDiskForm(c echo.Context, a fleet.Actor, in replaceDisk
 		return err
 	}
 	if how.WasRefused() {
-		p.In, p.Errors = vmview.NewDiskForm{Volume: in.Volume, Size: in.Size, Content: in.Content}, how.Errors
+		p.In, p.Errors = vmview.ReplacementDiskForm{Volume: in.Volume, Size: in.Size, Content: in.Content}, how.Errors
 	}
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.ReplaceDiskDialog(p))
 }
@@ -114,7 +114,7 @@ func (s *Site) ReapplyVM(c echo.Context, a fleet.Actor, in driftForm) (form.Resp
 	return form.StayOnPage(views.VMPath(id), "Reapply "+job.SubjectName+": queued on "+job.HostName+"."), err
 }
 
-func (s *Site) SetVMHost(c echo.Context, a fleet.Actor, _ form.Empty) (form.Response, error) {
+func (s *Site) SetVMHost(c echo.Context, a fleet.Actor, _ form.EmptyForm) (form.Response, error) {
 	id := fleet.VMID(c.Param("id"))
 	vm, err := s.Control.ChooseVMHost(c.Request().Context(), a, id, fleet.HostID(c.Param("host")))
 	return form.StayOnPage(views.VMPath(id), vm.Name+" is on "+vm.HostName+"."), err

@@ -35,7 +35,7 @@ func (s *Site) prefillNewVM(ctx context.Context, a fleet.Actor, in *vmForm) erro
 	}
 	i := slices.IndexFunc(prefillSourceKeys(), func(k vmedit.VMSource) bool { return string(k) == in.prefillKey })
 	if i < 0 {
-		return form.UnreadableError()
+		return form.UnreadableFormError()
 	}
 	prefillFromSource(in.Values, prefillSourceKeys()[i])
 	return nil
@@ -84,7 +84,7 @@ func prefillFromSource(typed url.Values, source vmedit.VMSource) {
 func prefillFromPreset(typed url.Values, key string) error {
 	p, ok := vmedit.PresetByKey(key)
 	if !ok {
-		return form.UnreadableError()
+		return form.UnreadableFormError()
 	}
 	spec, err := p.ApplyTo(fleet.VMSpec{})
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *Site) importPastedXML(ctx context.Context, a fleet.Actor, in *vmForm) e
 	for _, n := range r.Notes {
 		in.notes = append(in.notes, vmview.ImportNote{Line: n.Line, At: n.At, Text: n.Text, Kind: string(n.Kind)})
 	}
-	if r.ReachesHost() && !runs {
+	if r.ReachesOutsideVM() && !runs {
 		checks.Add("xml", "The lines below give the VM access to the host, which only infrastructure administrators may set. Remove these lines.")
 		return checks.Err()
 	}

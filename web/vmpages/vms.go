@@ -49,7 +49,7 @@ func (s *Site) ListVMs(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	if id := render.HTMXTarget(c); (id == "" || id == "vms-head") && policy.AllProjects(a) {
+	if id := render.HTMXTarget(c); (id == "" || id == "vms-head") && policy.SeesAllProjects(a) {
 		if p.Total, err = s.Control.VMTotals(c.Request().Context(), a); err != nil {
 			return err
 		}
@@ -57,8 +57,8 @@ func (s *Site) ListVMs(c echo.Context, a fleet.Actor) error {
 	return s.ShowList(c, a, shell.PageLayout{Title: "Virtual machines", Project: q.Project}, p.List, vmlist.List(p))
 }
 
-// ExportVMs writes all pages of the list as CSV.
-func (s *Site) ExportVMs(c echo.Context, a fleet.Actor) error {
+// ExportVMsCSV writes all pages of the list as CSV.
+func (s *Site) ExportVMsCSV(c echo.Context, a fleet.Actor) error {
 	q := render.QueryFromURL(c)
 	tab, err := render.ApplyTabFilter(c, vmListTabFilters, "VMs", &q)
 	if err != nil {

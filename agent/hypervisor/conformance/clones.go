@@ -21,7 +21,7 @@ func testCloneFromSnapshot(t *testing.T, h *testHost) {
 	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
 	volumes := len(h.poolStatus(p).Volumes)
 	copyOf := func(s fleet.SnapshotID, to fleet.Pool, name string) hypervisor.VolumeWork {
-		w := known.recordingJob(h.newVolumeJob(to, name, fleet.VolumeParams{Source: source.Volume, Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: vm.ID, ID: s}}))
+		w := known.recordingJob(h.newVolumeJob(to, name, fleet.VolumeParams{Source: source.Volume, Flatten: true, Snapshot: &fleet.SnapshotRef{VMID: vm.ID, ID: s}}))
 		if to.ID != p.ID {
 			w.Params.SourcePool, w.SourcePool = p.ID, &p
 		}
@@ -116,19 +116,19 @@ func testApplyUsesCopiedDisks(t *testing.T, h *testHost) {
 	}
 }
 
-// temporaryCopy is the copy of a VM's disk from a temporary snapshot. The portal sends three jobs for it, one after the
+// temporarySnapshotCopy is the copy of a VM's disk from a temporary snapshot. The portal sends three jobs for it, one after the
 // other: take the snapshot, copy the disk, delete the snapshot.
-type temporaryCopy struct {
+type temporarySnapshotCopy struct {
 	take, drop hypervisor.SnapshotWork
 	copy       hypervisor.VolumeWork
 }
 
-func (h *testHost) newTemporaryCopy(vm fleet.VM, p fleet.Pool, name string) *temporaryCopy {
+func (h *testHost) newTemporarySnapshotCopy(vm fleet.VM, p fleet.Pool, name string) *temporarySnapshotCopy {
 	id := fleet.NewID[fleet.SnapshotID]()
-	out := &temporaryCopy{
+	out := &temporarySnapshotCopy{
 		take: h.snapshotJob(vm, fleet.SnapshotParams{ID: id, Name: "Temporary", Quiesce: true}),
 		drop: h.snapshotJob(vm, fleet.SnapshotParams{ID: id}),
-		copy: h.newVolumeJob(p, name, fleet.VolumeParams{Source: vm.Spec.Disks[0].Volume, Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: vm.ID, ID: id}}),
+		copy: h.newVolumeJob(p, name, fleet.VolumeParams{Source: vm.Spec.Disks[0].Volume, Flatten: true, Snapshot: &fleet.SnapshotRef{VMID: vm.ID, ID: id}}),
 	}
 	out.copy.RecordChecksums = func(...hypervisor.VolumeChecksum) error { return nil }
 	return out
@@ -142,7 +142,7 @@ func testCloneOfRunningVM(t *testing.T, h *testHost) {
 	copied := newDisk(p)
 	copied.SizeBytes = vm.Spec.Disks[0].SizeBytes
 	clone := h.newVM(copied)
-	in := h.newTemporaryCopy(vm, p, copied.Volume)
+	in := h.newTemporarySnapshotCopy(vm, p, copied.Volume)
 	h.requireNoError("take the temporary snapshot", h.TakeSnapshot(h.ctx, in.take))
 	h.requireNoError("force off", h.StopVM(h.ctx, vm.ID))
 	h.writeDisk(vm, 'b') // simulates a write of the guest

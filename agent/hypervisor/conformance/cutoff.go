@@ -200,7 +200,7 @@ func testSnapshotsInterrupted(t *testing.T, h *testHost) {
 		if tree := h.reportedSnapshots(vm); tree.Unfinished != "" || tree.Merges > 0 {
 			t.Fatalf("%s: %+v", when, tree)
 		}
-		h.checkChains(vm)
+		h.checkDiskChain(vm)
 		h.wantDiskData(vm, 'a')
 	}
 	for _, on := range []bool{false, true} {
@@ -259,7 +259,7 @@ func testCloneOfRunningVMInterrupted(t *testing.T, h *testHost) {
 	h.writeDisk(vm, 'a')
 	h.testInterruptions("copy the disk of a running VM", func() (func(*stepCounter) error, func(string)) {
 		h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
-		in := h.newTemporaryCopy(vm, p, "made.qcow2")
+		in := h.newTemporarySnapshotCopy(vm, p, "made.qcow2")
 		order := func(s *stepCounter) error {
 			in.take.Progress, in.copy.Progress, in.drop.Progress = s.progress, s.progress, s.progress
 			in.copy.RecordFile = func(file string) error { return s.record(func() { in.copy.RecordedFile = file }) }
@@ -282,7 +282,7 @@ func testCloneOfRunningVMInterrupted(t *testing.T, h *testHost) {
 			h.wantPower(vm.ID, fleet.Running)
 			h.wantVolumeCount(p, 2)
 			h.requireNoError("force off", h.StopVM(h.ctx, vm.ID))
-			h.checkChains(vm)
+			h.checkDiskChain(vm)
 			h.wantDiskData(vm, 'a')
 			h.requireNoError("delete", h.DeleteVolume(h.ctx, h.newVolumeJob(p, "made.qcow2", fleet.VolumeParams{})))
 		}

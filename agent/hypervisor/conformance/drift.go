@@ -193,7 +193,7 @@ func testRestoredDefinition(t *testing.T, h *testHost) {
 
 // After a restore of its database, the portal sends a generation older than the definition's generation, or another
 // spec with the same generation. The applied spec stays and shows as drift; later edits are applied.
-func testRestoredPortal(t *testing.T, h *testHost) {
+func testPortalDatabaseRestored(t *testing.T, h *testHost) {
 	vm := h.definedVM()
 	order := func(generation, stamped int64, hash string, cpus, memoryMiB int) {
 		vm.Generation, vm.Spec.CPUs, vm.Spec.MemoryMiB = generation, cpus, memoryMiB

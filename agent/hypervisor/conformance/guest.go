@@ -112,7 +112,7 @@ func (h *testHost) testGuestPrograms(id fleet.VMID) {
 		return err
 	}
 	h.requireNoError("check with a program", check(conditionTimeout, "/bin/echo", "a\nb"))
-	var unsure hypervisor.CannotCheckError
+	var unsure hypervisor.CannotCheckGuestError
 	if err := check(conditionTimeout, "/bin/false", ""); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "exit code 1") {
 		h.t.Errorf("health check whose program fails: the error is %v, want exit code 1", err)
 	}
@@ -124,7 +124,7 @@ func (h *testHost) testGuestPrograms(id fleet.VMID) {
 }
 
 // wantCheckPassed runs a health check with its defaults and requires that the guest passes.
-func (h *testHost) wantCheckPassed(id fleet.VMID, kind fleet.HealthKind) hypervisor.CheckResult {
+func (h *testHost) wantCheckPassed(id fleet.VMID, kind fleet.HealthKind) hypervisor.HealthCheckResult {
 	h.t.Helper()
 	sign, err := h.CheckGuest(h.ctx, id, fleet.HealthCheck{Kind: kind}.WithDefaults())
 	h.requireNoError("check "+string(kind), err)
@@ -162,7 +162,7 @@ func testHealthChecks(t *testing.T, h *testHost) {
 	if h.wantCheckPassed(vm.ID, fleet.HealthScreen).ChangeMark == "" {
 		t.Error("a guest with a screen shows nothing")
 	}
-	var unsure hypervisor.CannotCheckError
+	var unsure hypervisor.CannotCheckGuestError
 	if err := check(fleet.HealthTCP); !errors.As(err, &unsure) {
 		t.Errorf("TCP check of a guest without a NIC: the error is %v, want CannotCheckError", err)
 	}
@@ -196,7 +196,7 @@ func testNoGuestAgent(t *testing.T, h *testHost) {
 	if g := h.wantStatus(none.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNone}) {
 		t.Errorf("the guest status without an agent channel is %+v, want AgentNone", g)
 	}
-	var unsure hypervisor.CannotCheckError
+	var unsure hypervisor.CannotCheckGuestError
 	ping := fleet.HealthCheck{Kind: fleet.HealthAgent, Timeout: 1}.WithDefaults()
 	if _, err := h.CheckGuest(h.ctx, silent.ID, ping); err == nil || errors.As(err, &unsure) {
 		t.Errorf("health check of an agent that does not respond: the error is %v, want a failed check", err)

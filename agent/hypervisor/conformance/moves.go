@@ -13,7 +13,7 @@ import (
 // moveJob returns a new job that moves the VM's first disk into the pool.
 func (h *testHost) moveJob(vm fleet.VM, to fleet.Pool) hypervisor.MoveDiskWork {
 	return hypervisor.MoveDiskWork{
-		VM: vm, Pools: h.pools, Params: fleet.MoveParams{Disk: vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: vm.Spec.Disks[0].Volume}},
+		VM: vm, Pools: h.pools, Params: fleet.DiskMigrationParams{Disk: vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: vm.Spec.Disks[0].Volume}},
 		RecordFile: func(string) error { return nil }, RecordDisk: func(fleet.Volref) error { return nil },
 		Stop: make(chan struct{}), Progress: func(int, string) {},
 	}

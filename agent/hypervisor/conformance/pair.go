@@ -10,8 +10,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// Pair gives the suite two hosts with the same storage, and a function to migrate guests between them.
-type Pair struct {
+// HostPair gives the suite two hosts with the same storage, and a function to migrate guests between them.
+type HostPair struct {
 	// Hosts are two hosts with the same storage. The suite uses only Open, PowerOf and PoolPath of each Harness. A
 	// PoolPath of the first host must be the same directory on both hosts.
 	Hosts [2]Harness
@@ -22,7 +22,7 @@ type Pair struct {
 }
 
 // RunTwoHosts tests the guarantees of hypervisor.Hypervisor for one VM on two hosts.
-func RunTwoHosts(t *testing.T, p Pair) {
+func RunTwoHosts(t *testing.T, p HostPair) {
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, *twoHosts)
@@ -36,14 +36,14 @@ func RunTwoHosts(t *testing.T, p Pair) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.test(t, &twoHosts{Pair: p, first: openTestHost(t, p.Hosts[0]), second: openTestHost(t, p.Hosts[1])})
+			c.test(t, &twoHosts{HostPair: p, first: openTestHost(t, p.Hosts[0]), second: openTestHost(t, p.Hosts[1])})
 		})
 	}
 }
 
 // twoHosts has two open backends.
 type twoHosts struct {
-	Pair
+	HostPair
 	first, second *testHost
 }
 

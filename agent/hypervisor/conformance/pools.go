@@ -120,9 +120,9 @@ func (h *testHost) waitPool(p fleet.Pool, what string, ok func(fleet.PoolStatus)
 	h.waitUntil("the pool is "+what, func() bool { s = h.poolStatus(p); return ok(s) })
 }
 
-// testVolumeNameNotText creates a file in the pool's directory whose name is not text. The file is listed with a fault,
+// testVolumeNameInvalidUTF8 creates a file in the pool's directory whose name is not text. The file is listed with a fault,
 // and other files are still listed.
-func testVolumeNameNotText(t *testing.T, h *testHost) {
+func testVolumeNameInvalidUTF8(t *testing.T, h *testHost) {
 	p := h.newPool()
 	h.harness.AddImage(t, p, Image{Name: "bad\xff.img", Kind: Raw, SizeBytes: 1 << 20})
 	for _, name := range []string{"first.img", "second.img"} {

@@ -25,11 +25,11 @@ func testCPUModels(t *testing.T, h *testHost) {
 		h.wantNoPendingChanges(vm, when+", off")
 		h.requireNoError("start with "+when, h.StartVM(h.ctx, vm.ID))
 		h.wantNoPendingChanges(vm, when+", started")
-		h.wantPending(&vm, when+", one more feature", func(s *fleet.VMSpec) { s.CPU.Features = "+aes -svm -x2apic" }, "cpu.features")
+		h.wantPendingFields(&vm, when+", one more feature", func(s *fleet.VMSpec) { s.CPU.Features = "+aes -svm -x2apic" }, "cpu.features")
 		if features != "" {
-			h.wantPending(&vm, when+", no features", func(s *fleet.VMSpec) { s.CPU.Features = "" }, "cpu.features")
+			h.wantPendingFields(&vm, when+", no features", func(s *fleet.VMSpec) { s.CPU.Features = "" }, "cpu.features")
 		}
-		h.wantPending(&vm, when+", no model", func(s *fleet.VMSpec) { s.CPU.Model = "" }, "cpu.model")
+		h.wantPendingFields(&vm, when+", no model", func(s *fleet.VMSpec) { s.CPU.Model = "" }, "cpu.model")
 		h.requireNoError("stop", h.StopVM(h.ctx, vm.ID))
 	}
 }
@@ -39,8 +39,8 @@ func (h *testHost) startableCPUModels() []string {
 	return slices.DeleteFunc(h.hostState().Host.Inventory.CPUModels, func(model string) bool { return model == "486" })
 }
 
-// wantPending edits a running VM, requires that the fields wait for the VM's next start, and reverts the edit.
-func (h *testHost) wantPending(vm *fleet.VM, when string, edit func(*fleet.VMSpec), fields ...string) {
+// wantPendingFields edits a running VM, requires that the fields wait for the VM's next start, and reverts the edit.
+func (h *testHost) wantPendingFields(vm *fleet.VM, when string, edit func(*fleet.VMSpec), fields ...string) {
 	h.t.Helper()
 	before := vm.Spec
 	edit(&vm.Spec)

@@ -34,7 +34,7 @@ func (h *testHost) revertToSnapshot(vm fleet.VM, s fleet.Snapshot) {
 	if t := h.reportedSnapshots(vm); t.Current != s.ID || t.Unfinished != "" {
 		h.t.Fatalf("after the revert to %s the VM reports %+v", s.Name, t)
 	}
-	h.checkChains(vm)
+	h.checkDiskChain(vm)
 }
 
 func (h *testHost) deleteSnapshot(vm fleet.VM, s fleet.Snapshot, subtree bool) {
@@ -43,7 +43,7 @@ func (h *testHost) deleteSnapshot(vm fleet.VM, s fleet.Snapshot, subtree bool) {
 	if t := h.reportedSnapshots(vm); t.SnapshotByID(s.ID) != nil {
 		h.t.Fatalf("%s still exists: %+v", s.Name, t)
 	}
-	h.checkChains(vm)
+	h.checkDiskChain(vm)
 }
 
 // reportedSnapshots returns the VM's reported snapshots. It is empty if the VM reports none.
@@ -71,7 +71,7 @@ func (h *testHost) currentDiskFile(vm fleet.VM) string {
 	return s.Disks[0].Path
 }
 
-func (h *testHost) checkChains(vm fleet.VM) {
+func (h *testHost) checkDiskChain(vm fleet.VM) {
 	h.t.Helper()
 	h.harness.CheckDisk(h.t, h.currentDiskFile(vm))
 }
@@ -102,7 +102,7 @@ func testSnapshotsOfStoppedVM(t *testing.T, h *testHost) {
 	vm := h.definedVM(newDisk(p), newDisk(p))
 	h.writeDisk(vm, 'a')
 	one := h.takeSnapshot(vm, "one", false)
-	h.checkChains(vm)
+	h.checkDiskChain(vm)
 	h.writeDisk(vm, 'b')
 	two := h.takeSnapshot(vm, "two", false)
 	h.writeDisk(vm, 'c')

@@ -55,8 +55,8 @@ func (p *sentFile) receive(_ context.Context, dst transfer.Sink, room int64) (hy
 	return hypervisor.ReceivedFile{Bytes: p.size, Sum: sha256.Sum256(p.data)}, nil
 }
 
-// packVolume sends the volume and returns the sent file.
-func (h *testHost) packVolume(p fleet.Pool, name string) *sentFile {
+// sendVolume sends the volume and returns the sent file.
+func (h *testHost) sendVolume(p fleet.Pool, name string) *sentFile {
 	h.t.Helper()
 	out := &sentFile{}
 	w := recordedChecksums{}.recordingJob(h.newVolumeJob(p, name, fleet.VolumeParams{Source: name}))
@@ -80,7 +80,7 @@ func testSendAndReceiveVolume(t *testing.T, h *testHost) {
 			name = "tools.iso"
 		}
 		h.harness.AddImage(t, from, Image{Name: name, Kind: kind, SizeBytes: 4 << 20})
-		in := h.packVolume(from, name)
+		in := h.sendVolume(from, name)
 		h.requireNoError("hash", h.HashVolume(h.ctx, known.recordingJob(h.newVolumeJob(from, name, fleet.VolumeParams{}))))
 		source := h.volumeWithChecksums(known, from, name)
 		w := h.receiveJob(in, to, "copy-"+name, known, fleet.VolumeParams{Checksum: "sha256:" + source.SHA256, Transfer: &fleet.TransferParams{Check: true}})
@@ -117,7 +117,7 @@ func testSendAndReceiveVolume(t *testing.T, h *testHost) {
 func testReceivedVolumeVerified(t *testing.T, h *testHost) {
 	from, to, known := h.newPool(), h.newPool(), recordedChecksums{}
 	h.harness.AddImage(t, from, Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
-	in := h.packVolume(from, "golden.qcow2")
+	in := h.sendVolume(from, "golden.qcow2")
 	h.requireRefusal("receive bytes that differ from the image", h.ReceiveVolume(h.ctx, h.receiveJob(in, to, "came.qcow2", known, fleet.VolumeParams{Checksum: "sha256:" + strings.Repeat("0", 64)})), "other bytes")
 	h.wantNoVolume(to, "came.qcow2")
 	page := &sentFile{data: []byte("<html>no image at all</html>\n" + strings.Repeat("x", 600))}

@@ -37,7 +37,7 @@ func validImage(size int) []byte {
 	return text
 }
 
-func sumOf(text []byte) string {
+func sha256Checksum(text []byte) string {
 	sum := sha256.Sum256(text)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
@@ -113,7 +113,7 @@ func (u *uploadRun) wantSuccess(h *testHost, what string) {
 func testUploadVolume(t *testing.T, h *testHost) {
 	p := h.newPool()
 	text := validImage(3 << 20)
-	u := h.startUpload(p, "image.raw", text, sumOf(text))
+	u := h.startUpload(p, "image.raw", text, sha256Checksum(text))
 	for _, to := range []int64{1, 70_000, 1 << 20, 3 << 20} {
 		u.sendUpTo(t, to)
 	}
@@ -146,8 +146,8 @@ func testUploadChecksumVerified(t *testing.T, h *testHost) {
 		text           []byte
 		checksum, says string
 	}{
-		"wrong.raw": {validImage(1 << 20), sumOf(nil), "was deleted"},
-		"page.raw":  {page, sumOf(page), "The file that was uploaded is a web page"},
+		"wrong.raw": {validImage(1 << 20), sha256Checksum(nil), "was deleted"},
+		"page.raw":  {page, sha256Checksum(page), "The file that was uploaded is a web page"},
 	} {
 		u := h.startUpload(p, name, c.text, c.checksum)
 		u.sendUpTo(t, int64(len(c.text)))
@@ -160,7 +160,7 @@ func testUploadChecksumVerified(t *testing.T, h *testHost) {
 func testUploadResumes(t *testing.T, h *testHost) {
 	p := h.newPool()
 	text := validImage(5 << 20)
-	u := h.startUpload(p, "image.raw", text, sumOf(text))
+	u := h.startUpload(p, "image.raw", text, sha256Checksum(text))
 
 	// A new connection replaces a connection that sends nothing.
 	silent, _, _ := u.connect(t)

@@ -75,7 +75,7 @@ func readCPULimit(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 // writeSecureBoot lets libvirt choose the firmware and selects another file of UEFI variables, because variables
 // created without secure boot lack the keys for secure boot.
 func writeSecureBoot(x *libvirtxml.Domain, s fleet.VMSpec) {
-	if firmwareOf(x) != fleet.UEFI || SecureBootOf(x) == s.Security.SecureBoot {
+	if firmwareOf(x) != fleet.UEFI || HasSecureBoot(x) == s.Security.SecureBoot {
 		return
 	}
 	on, file := "no", x.UUID+PlainVarsSuffix
@@ -101,8 +101,8 @@ const (
 	SecureVarsSuffix = "_SECURE_VARS.fd"
 )
 
-// SecureBootOf reports whether the definition uses secure boot.
-func SecureBootOf(x *libvirtxml.Domain) bool {
+// HasSecureBoot reports whether the definition uses secure boot.
+func HasSecureBoot(x *libvirtxml.Domain) bool {
 	if x.OS == nil {
 		return false
 	}

@@ -15,12 +15,12 @@ import (
 
 // DefaultShares is the CPU weight of a guest without configured shares. It is read once, because it changes only with
 // the cgroup version.
-var DefaultShares = sync.OnceValue(func() uint64 { return defaultSharesAt("/sys/fs/cgroup") })
+var DefaultShares = sync.OnceValue(func() uint64 { return defaultCPUSharesAt("/sys/fs/cgroup") })
 
-// defaultSharesAt reads the default weight from the cgroup directory of the host. With the CPU controller of cgroup v2
+// defaultCPUSharesAt reads the default weight from the cgroup directory of the host. With the CPU controller of cgroup v2
 // the kernel's default cpu.weight is 100; otherwise the default cpu.shares is 1024. libvirt passes a domain's shares
 // to either without conversion.
-func defaultSharesAt(cgroups string) uint64 {
+func defaultCPUSharesAt(cgroups string) uint64 {
 	controllers, err := os.ReadFile(filepath.Join(cgroups, "cgroup.controllers"))
 	if err == nil && slices.Contains(strings.Fields(string(controllers)), "cpu") {
 		return 100

@@ -27,7 +27,7 @@ func TestDefaultCPUSharesDependOnCgroupVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		usual := defaultSharesAt(dir)
+		usual := defaultCPUSharesAt(dir)
 		if usual != c.want {
 			t.Errorf("%s: %d, want %d", name, usual, c.want)
 		}

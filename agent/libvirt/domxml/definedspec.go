@@ -14,14 +14,14 @@ import (
 // VolumeLookup finds the volumes that the paths of a definition name.
 type VolumeLookup struct {
 	// AppliedPath returns the volume's path at the time it was applied, or "" if unknown.
-	AppliedPath func(applied hypervisor.Applied, ref fleet.Volref) string
+	AppliedPath func(applied hypervisor.AppliedRecord, ref fleet.Volref) string
 	// VolumeAt returns the volume of a file path or block address, or nil if no pool has it.
 	VolumeAt func(file string) *fleet.Volref
 }
 
 // ReadDefinedSpec translates a definition into a spec. applied determines the devices that belong to the spec. The
 // result omits devices that were added outside Quantix.
-func ReadDefinedSpec(x *libvirtxml.Domain, applied hypervisor.Applied, volumes VolumeLookup) hypervisor.DefinedSpec {
+func ReadDefinedSpec(x *libvirtxml.Domain, applied hypervisor.AppliedRecord, volumes VolumeLookup) hypervisor.DefinedSpec {
 	out := hypervisor.DefinedSpec{Domain: x.Name, Inexpressible: map[string]string{}, Spec: fleet.VMSpec{
 		CPUs: PluggedCPUs(x), MemoryMiB: int(ConfiguredMemoryKiB(x) / 1024), Firmware: firmwareOf(x),
 	}}
@@ -74,7 +74,7 @@ func ReadDefinedSpec(x *libvirtxml.Domain, applied hypervisor.Applied, volumes V
 	return out
 }
 
-func readDefinedDisks(disks []libvirtxml.DomainDisk, applied hypervisor.Applied, volumes VolumeLookup, odd map[string]string) []fleet.Disk {
+func readDefinedDisks(disks []libvirtxml.DomainDisk, applied hypervisor.AppliedRecord, volumes VolumeLookup, odd map[string]string) []fleet.Disk {
 	var out []fleet.Disk
 	var labels []string
 	stray := false
@@ -97,7 +97,7 @@ func readDefinedDisks(disks []libvirtxml.DomainDisk, applied hypervisor.Applied,
 	return out
 }
 
-func readDefinedNICs(interfaces []libvirtxml.DomainInterface, applied hypervisor.Applied, odd map[string]string) []fleet.NIC {
+func readDefinedNICs(interfaces []libvirtxml.DomainInterface, applied hypervisor.AppliedRecord, odd map[string]string) []fleet.NIC {
 	var out []fleet.NIC
 	var labels []string
 	unmanaged := false

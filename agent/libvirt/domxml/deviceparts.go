@@ -293,9 +293,9 @@ func busTargetName(bus string, k int) string {
 	return diskTargetName("sd", k)
 }
 
-// matchNVMeControllers removes NVMe controllers without a disk. Each remaining controller gets the serial number of its
+// updateNVMeControllers removes NVMe controllers without a disk. Each remaining controller gets the serial number of its
 // disk.
-func matchNVMeControllers(devices *libvirtxml.DomainDeviceList) {
+func updateNVMeControllers(devices *libvirtxml.DomainDeviceList) {
 	serials := map[uint]string{}
 	for _, d := range devices.Disks {
 		var at uint
@@ -340,9 +340,9 @@ func NewSCSIController() libvirtxml.DomainController {
 	return libvirtxml.DomainController{Type: "scsi", Index: new(uint), Model: "virtio-scsi"}
 }
 
-// matchBootOrder removes the boot order by device kind if a device has a boot order, and otherwise adds the boot order
+// updateBootOrder removes the boot order by device kind if a device has a boot order, and otherwise adds the boot order
 // by device kind if it is missing. libvirt refuses a definition with both.
-func matchBootOrder(x *libvirtxml.Domain) {
+func updateBootOrder(x *libvirtxml.Domain) {
 	if x.OS == nil {
 		return
 	}

@@ -90,7 +90,7 @@ func Edit(x *libvirtxml.Domain, in EditContent) {
 		editCDROM(x, in.ISO)
 	}
 	resizeSingleNUMANode(x)
-	matchBootOrder(x)
+	updateBootOrder(x)
 	if in.SetsField("firstBoot") {
 		editFirstBoot(x, in.Spec.FirstBoot.Kind, in.Seed)
 	}
@@ -161,7 +161,7 @@ func editDisks(devices *libvirtxml.DomainDeviceList, in EditContent) {
 	}
 	assignTargetNames(devices)
 	addSCSIController(devices)
-	matchNVMeControllers(devices)
+	updateNVMeControllers(devices)
 }
 
 func newDiskElement(w LocatedDisk) libvirtxml.DomainDisk {

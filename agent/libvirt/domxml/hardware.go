@@ -67,7 +67,7 @@ func ReadHardware(x *libvirtxml.Domain) Hardware {
 	}
 	readDefinitionFields(x, &h.FieldValues, nil)
 	h.MinCPUs = MinHotUnplugCPUs(x)
-	h.Modules, _, _ = ModulesOf(x)
+	h.Modules, _, _ = MemoryModulesOf(x)
 	h.Seed = SeedPathOf(x)
 	for i := range x.Devices.Disks {
 		d := &x.Devices.Disks[i]

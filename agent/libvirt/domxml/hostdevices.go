@@ -20,15 +20,15 @@ const (
 	mdevAliasPrefix    = "ua-quantix-mdev-"
 )
 
-// IsHostDevice reports whether Quantix added the host device.
-func IsHostDevice(d libvirtxml.DomainHostdev) bool {
+// IsManagedHostDevice reports whether Quantix added the host device.
+func IsManagedHostDevice(d libvirtxml.DomainHostdev) bool {
 	return slices.ContainsFunc([]string{hostdevAliasPrefix, usbPortAliasPrefix, mdevAliasPrefix}, func(prefix string) bool { return HasAliasPrefix(d.Alias, prefix) })
 }
 
 func writeHostDevices(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
 	d.Hostdevs = slices.DeleteFunc(d.Hostdevs, func(o libvirtxml.DomainHostdev) bool {
-		return IsHostDevice(o) && !slices.ContainsFunc(s.HostDevices, func(w fleet.VMHostDevice) bool { return w.Device == HostDeviceName(o) })
+		return IsManagedHostDevice(o) && !slices.ContainsFunc(s.HostDevices, func(w fleet.VMHostDevice) bool { return w.Device == HostDeviceName(o) })
 	})
 	for _, w := range s.HostDevices {
 		if w.PhysicalDiskName() == "" && !slices.ContainsFunc(d.Hostdevs, func(o libvirtxml.DomainHostdev) bool { return HostDeviceName(o) == w.Device }) {
@@ -108,7 +108,7 @@ func HostDeviceName(d libvirtxml.DomainHostdev) string {
 
 func readHostDevices(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	for _, d := range x.Devices.Hostdevs {
-		if IsHostDevice(d) {
+		if IsManagedHostDevice(d) {
 			s.HostDevices = append(s.HostDevices, fleet.VMHostDevice{Device: HostDeviceName(d)})
 		}
 	}

@@ -40,12 +40,12 @@ func writeMaxMemory(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if x.MaximumMemory = nil; s.Memory.MaxMiB > 0 {
 		x.MaximumMemory = &libvirtxml.DomainMaxMemory{Value: uint(s.Memory.MaxMiB) * 1024, Unit: "KiB", Slots: fleet.MaxModules}
 	}
-	matchSingleNUMANode(x)
+	updateSingleNUMANode(x)
 }
 
-// matchSingleNUMANode adds the single NUMA node that memory hot-plug requires, and removes it if the guest has no
+// updateSingleNUMANode adds the single NUMA node that memory hot-plug requires, and removes it if the guest has no
 // maximum memory.
-func matchSingleNUMANode(x *libvirtxml.Domain) {
+func updateSingleNUMANode(x *libvirtxml.Domain) {
 	if x.CPU == nil {
 		x.CPU = &libvirtxml.DomainCPU{}
 	}

@@ -93,7 +93,7 @@ func readDrives(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
-func writeShares(x *libvirtxml.Domain, s fleet.VMSpec) {
+func writeSharedFolders(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
 	d.Filesystems = slices.DeleteFunc(d.Filesystems, func(o libvirtxml.DomainFilesystem) bool { return HasAliasPrefix(o.Alias, shareAliasPrefix) })
 	for _, w := range s.Shares {
@@ -106,7 +106,7 @@ func writeShares(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-func readShares(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+func readSharedFolders(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	for _, d := range x.Devices.Filesystems {
 		if HasAliasPrefix(d.Alias, shareAliasPrefix) && d.Target != nil && d.Source != nil && d.Source.Mount != nil {
 			s.Shares = append(s.Shares, fleet.VMShare{Tag: d.Target.Dir, Folder: fleet.Volref{Volume: d.Source.Mount.Dir}})
@@ -172,7 +172,7 @@ func writeSerials(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-func writeParallel(x *libvirtxml.Domain, s fleet.VMSpec) {
+func writeParallelPort(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
 	d.Parallels = slices.DeleteFunc(d.Parallels, func(o libvirtxml.DomainParallel) bool { return AliasOf(o.Alias) == parallelAlias })
 	if s.Devices.Parallel {
@@ -198,7 +198,7 @@ func writeSpice(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-func writeRedirection(x *libvirtxml.Domain, s fleet.VMSpec) {
+func writeUSBRedirection(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
 	d.RedirDevs = slices.DeleteFunc(d.RedirDevs, func(o libvirtxml.DomainRedirDev) bool { return HasAliasPrefix(o.Alias, redirAliasPrefix) })
 	for n := range s.Display.USBRedirection {

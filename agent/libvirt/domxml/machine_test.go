@@ -18,7 +18,7 @@ func newDefinitionOf(t *testing.T, spec fleet.VMSpec) *libvirtxml.Domain {
 	t.Helper()
 	vm := fleet.VM{Meta: fleet.Meta{ID: "01a206b5-2a62-7003-a101-340befa69b68", Name: "old", Generation: 1}, Spec: spec}
 	x := NewDefinition(vm.ID, "x86_64", MachineTypeOf(spec), AcceleratorKind{Accelerator: "kvm"})
-	Edit(x, definitionEditOf(vm, hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, vm, hypervisor.OverwriteAll)))
+	Edit(x, definitionEditOf(vm, hypervisor.PlanEdit(hypervisor.AppliedRecord{}, hypervisor.DefinedSpec{}, vm, hypervisor.OverwriteAll)))
 	AddPCIPorts(x)
 	return x
 }
@@ -56,8 +56,8 @@ func TestMachineTypeDefinitionsMatchGoldenFile(t *testing.T) {
 		if err := again.Unmarshal(text); err != nil {
 			t.Fatal(err)
 		}
-		is := ReadDefinedSpec(&again, hypervisor.Applied{Spec: spec, Pools: map[fleet.PoolID]hypervisor.AppliedPool{}}, VolumeLookup{
-			AppliedPath: func(hypervisor.Applied, fleet.Volref) string { return "" }, VolumeAt: func(string) *fleet.Volref { return nil },
+		is := ReadDefinedSpec(&again, hypervisor.AppliedRecord{Spec: spec, Pools: map[fleet.PoolID]hypervisor.AppliedPool{}}, VolumeLookup{
+			AppliedPath: func(hypervisor.AppliedRecord, fleet.Volref) string { return "" }, VolumeAt: func(string) *fleet.Volref { return nil },
 		})
 		for _, f := range []string{"boot.machine", "disks", "drives"} {
 			if f, _ := fleet.FieldByName(f); is.Inexpressible[f.Name] != "" || !f.Same(is.Spec, spec) {
@@ -140,7 +140,7 @@ func TestNVMeControllersAreRemovedWithDisks(t *testing.T) {
 		},
 	}
 	assignTargetNames(d)
-	matchNVMeControllers(d)
+	updateNVMeControllers(d)
 	if d.Disks[1].Target.Dev != "nvme0n1" || len(d.Controllers) != 2 || d.Controllers[1].NVME.Serial != "NEW" {
 		t.Errorf("%+v %+v", d.Disks[1].Target, d.Controllers)
 	}

@@ -22,9 +22,9 @@ func memoryModuleOf(m libvirtxml.DomainMemorydev) (fleet.Module, bool) {
 	return out, true
 }
 
-// ModulesOf returns the modules that Quantix hot-plugged and their aliases. others is the memory of all other modules
+// MemoryModulesOf returns the modules that Quantix hot-plugged and their aliases. others is the memory of all other modules
 // in MiB, by NUMA node.
-func ModulesOf(x *libvirtxml.Domain) (all []fleet.Module, aliases []string, others map[int]int) {
+func MemoryModulesOf(x *libvirtxml.Domain) (all []fleet.Module, aliases []string, others map[int]int) {
 	others = map[int]int{}
 	for _, d := range x.Devices.Memorydevs {
 		switch m, ok := memoryModuleOf(d); {

@@ -25,13 +25,13 @@ type QuantixMetadata struct {
 	ID            fleet.VMID `xml:"id"`
 	Generation    int64      `xml:"generation"`
 	Name          string     `xml:"name"`    // used by older agents: the name after the next stop; empty: no rename
-	Applied       string     `xml:"applied"` // an hypervisor.Applied as JSON; empty: written by an older agent
+	Applied       string     `xml:"applied"` // an hypervisor.AppliedRecord as JSON; empty: written by an older agent
 	OwnershipMark string     `xml:"mark"`    // the VM's ownership mark; empty: none yet
 }
 
 // NewQuantixMetadata returns the element that records the applied spec of a VM. It keeps the ownership mark oldMark
 // unless the work contains a mark.
-func NewQuantixMetadata(in hypervisor.ApplyWork, applied hypervisor.Applied, oldMark string) QuantixMetadata {
+func NewQuantixMetadata(in hypervisor.ApplyWork, applied hypervisor.AppliedRecord, oldMark string) QuantixMetadata {
 	text, err := json.Marshal(applied)
 	if err != nil {
 		panic(err) // cannot happen: the value has only texts and numbers
@@ -52,8 +52,8 @@ func ReadQuantixMetadata(meta *libvirtxml.DomainMetadata) (QuantixMetadata, bool
 }
 
 // AppliedSpec returns the last applied spec, or nil if the element has none.
-func (m QuantixMetadata) AppliedSpec() *hypervisor.Applied {
-	var a hypervisor.Applied
+func (m QuantixMetadata) AppliedSpec() *hypervisor.AppliedRecord {
+	var a hypervisor.AppliedRecord
 	if m.Applied == "" || json.Unmarshal([]byte(m.Applied), &a) != nil {
 		return nil
 	}

@@ -43,7 +43,7 @@ func BenchmarkDefinition(b *testing.B) {
 func writeDefinition(b *testing.B, vm fleet.VM) (spec, xml time.Duration) {
 	began := time.Now()
 	work := hypervisor.ApplyWork{VM: vm}
-	in := EditContent{DefinitionEdit: hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, vm, hypervisor.OverwriteAll), Name: vm.Name, Spec: vm.Spec}
+	in := EditContent{DefinitionEdit: hypervisor.PlanEdit(hypervisor.AppliedRecord{}, hypervisor.DefinedSpec{}, vm, hypervisor.OverwriteAll), Name: vm.Name, Spec: vm.Spec}
 	for _, d := range vm.Spec.Disks {
 		in.LocatedDisks = append(in.LocatedDisks, LocatedDisk{Spec: d, Alias: DiskAlias(d.Ref()), Path: "/pool/" + d.Volume})
 	}

@@ -32,7 +32,7 @@ func setNUMATune(x *libvirtxml.Domain, t *libvirtxml.DomainNUMATune) {
 	}
 }
 
-func writeHostNodes(x *libvirtxml.Domain, s fleet.VMSpec) {
+func writeHostNUMANodes(x *libvirtxml.Domain, s fleet.VMSpec) {
 	t := CopyOrZero(x.NUMATune)
 	if t.Memory = nil; s.Memory.Nodes != "" {
 		t.Memory = &libvirtxml.DomainNUMATuneMemory{Mode: "strict", Nodeset: s.Memory.Nodes}
@@ -40,7 +40,7 @@ func writeHostNodes(x *libvirtxml.Domain, s fleet.VMSpec) {
 	setNUMATune(x, t)
 }
 
-func readHostNodes(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+func readHostNUMANodes(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	switch t := CopyOrZero(x.NUMATune); {
 	case t.Memory == nil:
 	case t.Memory.Mode != "strict":
@@ -61,7 +61,7 @@ func writeNUMANodes(x *libvirtxml.Domain, s fleet.VMSpec) {
 			x.CPU.Numa = nil
 		}
 		setNUMATune(x, t)
-		matchSingleNUMANode(x)
+		updateSingleNUMANode(x)
 		return
 	}
 	if x.CPU == nil {

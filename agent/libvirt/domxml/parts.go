@@ -105,7 +105,7 @@ var definitionFieldCodecs = []definitionField{
 		return ""
 	}},
 
-	{"memory.nodes", writeHostNodes, readHostNodes},
+	{"memory.nodes", writeHostNUMANodes, readHostNUMANodes},
 	{"numa", writeNUMANodes, ReadNUMANodes},
 
 	{"boot.machine", writeMachineType, readMachineType},
@@ -144,7 +144,7 @@ var definitionFieldCodecs = []definitionField{
 		s.Display.Spice = slices.ContainsFunc(x.Devices.Graphics, isSpice)
 		return ""
 	}},
-	{"display.usbRedirection", writeRedirection, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+	{"display.usbRedirection", writeUSBRedirection, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		for _, d := range x.Devices.RedirDevs {
 			if HasAliasPrefix(d.Alias, redirAliasPrefix) {
 				s.Display.USBRedirection++
@@ -161,13 +161,13 @@ var definitionFieldCodecs = []definitionField{
 		}
 		return ""
 	}},
-	{"devices.parallel", writeParallel, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
+	{"devices.parallel", writeParallelPort, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		s.Devices.Parallel = slices.ContainsFunc(x.Devices.Parallels, func(d libvirtxml.DomainParallel) bool { return AliasOf(d.Alias) == parallelAlias })
 		return ""
 	}},
 	{"drives", writeDrives, readDrives},
 	{"hostDevices", writeHostDevices, readHostDevices},
-	{"shares", writeShares, readShares},
+	{"shares", writeSharedFolders, readSharedFolders},
 
 	{"boot.cdrom", func(x *libvirtxml.Domain, s fleet.VMSpec) {
 		if i := CDROMIndex(x); i >= 0 {
@@ -244,7 +244,7 @@ var definitionFieldCodecs = []definitionField{
 	}},
 
 	{"security.secureBoot", writeSecureBoot, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		s.Security.SecureBoot = SecureBootOf(x)
+		s.Security.SecureBoot = HasSecureBoot(x)
 		return ""
 	}},
 
@@ -277,7 +277,7 @@ var definitionFieldCodecs = []definitionField{
 		return ""
 	}},
 	{"devices.vsock", writeVSOCK, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
-		s.Devices.VSOCK = isVSOCK(x.Devices.VSock)
+		s.Devices.VSOCK = isManagedVSOCK(x.Devices.VSock)
 		return ""
 	}},
 	{"devices.guestAgent", func(x *libvirtxml.Domain, s fleet.VMSpec) {

@@ -142,11 +142,11 @@ func numaNodes(from, to int) string {
 }
 
 // roundTrip writes the VM's definition and reads it back from its text.
-func roundTrip(t *testing.T, vm fleet.VM, k AcceleratorKind) (hypervisor.Applied, hypervisor.DefinedSpec, string) {
+func roundTrip(t *testing.T, vm fleet.VM, k AcceleratorKind) (hypervisor.AppliedRecord, hypervisor.DefinedSpec, string) {
 	t.Helper()
 	pools := []fleet.Pool{{ID: samplePool, Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: samplePath}}}
 	work := hypervisor.ApplyWork{VM: vm, Pools: pools}
-	in := EditContent{DefinitionEdit: hypervisor.PlanEdit(hypervisor.Applied{}, hypervisor.DefinedSpec{}, vm, hypervisor.OverwriteAll), Name: vm.Name}
+	in := EditContent{DefinitionEdit: hypervisor.PlanEdit(hypervisor.AppliedRecord{}, hypervisor.DefinedSpec{}, vm, hypervisor.OverwriteAll), Name: vm.Name}
 	in.Spec = vm.Spec.MapMedia(func(m fleet.Medium) fleet.Volref { return fleet.Volref{Volume: path.Join(samplePath, m.Volume)} })
 	if vm.Spec.ISO != nil {
 		in.ISO = path.Join(samplePath, vm.Spec.ISO.Volume)
@@ -172,7 +172,7 @@ func roundTrip(t *testing.T, vm fleet.VM, k AcceleratorKind) (hypervisor.Applied
 		t.Fatalf("the definition's mark is %+v\n%s", m, text)
 	}
 	volumes := VolumeLookup{
-		AppliedPath: func(a hypervisor.Applied, ref fleet.Volref) string {
+		AppliedPath: func(a hypervisor.AppliedRecord, ref fleet.Volref) string {
 			return path.Join(a.Pools[ref.PoolID].Path, ref.Volume)
 		},
 		VolumeAt: func(file string) *fleet.Volref {

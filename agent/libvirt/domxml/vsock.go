@@ -11,8 +11,8 @@ import (
 // agentVSOCKAlias is the alias of a vsock that the guest agent listens on. Other vsocks of Quantix have vsockAlias.
 const agentVSOCKAlias = vsockAlias + "-agent"
 
-// isVSOCK reports whether Quantix added the vsock.
-func isVSOCK(v *libvirtxml.DomainVSock) bool {
+// isManagedVSOCK reports whether Quantix added the vsock.
+func isManagedVSOCK(v *libvirtxml.DomainVSock) bool {
 	return v != nil && (AliasOf(v.Alias) == vsockAlias || AliasOf(v.Alias) == agentVSOCKAlias)
 }
 
@@ -24,7 +24,7 @@ func hasAgentVSOCK(x *libvirtxml.Domain) bool {
 // writeVSOCK adds or removes Quantix's vsock. A guest can have only one vsock.
 func writeVSOCK(x *libvirtxml.Domain, s fleet.VMSpec) {
 	switch {
-	case !s.Devices.VSOCK && isVSOCK(x.Devices.VSock):
+	case !s.Devices.VSOCK && isManagedVSOCK(x.Devices.VSock):
 		x.Devices.VSock = nil
 		return
 	case !s.Devices.VSOCK:

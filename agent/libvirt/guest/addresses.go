@@ -44,7 +44,7 @@ func (as *Agents) Addresses(ctx context.Context, all []Domain) map[fleet.VMID]NI
 		for i, s := range running {
 			g.Go(func() (err error) {
 				found[i], err = conn.Call(as.daemon.RunContext, c, func(l *golibvirt.Libvirt) (NICAddresses, error) {
-					return readAddresses(l, s.Ref, as.nicsOf(s)), nil
+					return readAddresses(l, s.Ref, as.nicAddressesOf(s)), nil
 				})
 				return err
 			})

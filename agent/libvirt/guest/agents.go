@@ -289,8 +289,8 @@ func (as *Agents) StatusOf(s Domain) *fleet.GuestStatus {
 	return &out
 }
 
-// nicsOf returns the addresses that the guest agent reported in the guest's current run, or nil.
-func (as *Agents) nicsOf(s Domain) NICAddresses {
+// nicAddressesOf returns the addresses that the guest agent reported in the guest's current run, or nil.
+func (as *Agents) nicAddressesOf(s Domain) NICAddresses {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	if seen := as.all[s.ID]; seen != nil && seen.domainRunID == s.Ref.ID && s.AgentConnected {

@@ -91,10 +91,10 @@ func isCommandUnavailable(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "has not been found") || strings.Contains(err.Error(), "has been disabled") || strings.Contains(err.Error(), "not supported"))
 }
 
-// addNoAgentAdvice adds the advice of hypervisor.NoAgentAnswerError to an error of an agent that did not answer.
+// addNoAgentAdvice adds the advice of hypervisor.NoGuestAgentAnswerError to an error of an agent that did not answer.
 func addNoAgentAdvice(err error) error {
 	if errors.Is(err, errNoAnswer) {
-		return fmt.Errorf("%w (%w)", hypervisor.NoAgentAnswerError(), err)
+		return fmt.Errorf("%w (%w)", hypervisor.NoGuestAgentAnswerError(), err)
 	}
 	return err
 }

@@ -48,7 +48,7 @@ func dialTargets(seen NICAddresses, arp []neighbour) []dialTarget {
 // dialFirstReachable connects to the first address that accepts. It shares the remaining time among the addresses.
 func dialFirstReachable(ctx context.Context, all []dialTarget, port int) (net.Conn, error) {
 	if len(all) == 0 {
-		return nil, hypervisor.CannotCheckError("The host knows no address of the guest's NICs, neither from a DHCP lease nor from ARP.")
+		return nil, hypervisor.CannotCheckGuestError("The host knows no address of the guest's NICs, neither from a DHCP lease nor from ARP.")
 	}
 	var first error
 	for i, to := range all {
@@ -56,7 +56,7 @@ func dialFirstReachable(ctx context.Context, all []dialTarget, port int) (net.Co
 		if end, ok := ctx.Deadline(); ok && i < len(all)-1 {
 			within, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(len(all)-i))
 		}
-		conn, err := dialerOn(to.device).DialContext(within, "tcp", net.JoinHostPort(to.ip.String(), strconv.Itoa(port)))
+		conn, err := dialerOnDevice(to.device).DialContext(within, "tcp", net.JoinHostPort(to.ip.String(), strconv.Itoa(port)))
 		cancel()
 		if err == nil {
 			return conn, nil
@@ -69,27 +69,27 @@ func dialFirstReachable(ctx context.Context, all []dialTarget, port int) (net.Co
 }
 
 // CheckPort connects to a port of the guest, or sends an HTTP request, at the addresses that the host knows.
-func (as *Agents) CheckPort(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
+func (as *Agents) CheckPort(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.HealthCheckResult, error) {
 	reach := dialTargets(as.LastAddresses(id), neighbours())
 	return hypervisor.CheckPort(ctx, check, func(ctx context.Context, port int) (net.Conn, error) { return dialFirstReachable(ctx, reach, port) })
 }
 
 // CheckInGuest runs the program of a health check in the running guest, or pings the guest agent.
-func (as *Agents) CheckInGuest(ctx context.Context, c *conn.Conn, s Domain, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
+func (as *Agents) CheckInGuest(ctx context.Context, c *conn.Conn, s Domain, check fleet.HealthCheck) (hypervisor.HealthCheckResult, error) {
 	if s.Live.FieldValues.Devices.GuestAgent == "none" {
-		return hypervisor.CheckResult{}, hypervisor.CannotCheckError("The running guest has no guest agent channel.")
+		return hypervisor.HealthCheckResult{}, hypervisor.CannotCheckGuestError("The running guest has no guest agent channel.")
 	}
 	if !s.AgentConnected {
-		return hypervisor.CheckResult{}, errNoAnswer
+		return hypervisor.HealthCheckResult{}, errNoAnswer
 	}
 	if check.Kind == fleet.HealthExec {
 		return as.programs.runCheck(ctx, newAgentCaller(ctx, c, s), s, check)
 	}
 	limit := time.Duration(check.Timeout) * time.Second
 	if _, err := callAgent[struct{}](newAgentCaller(ctx, c, s), limit, "guest-ping", nil); errors.Is(err, errNoAnswer) {
-		return hypervisor.CheckResult{}, errNoAnswer
+		return hypervisor.HealthCheckResult{}, errNoAnswer
 	} else if err != nil {
-		return hypervisor.CheckResult{}, err
+		return hypervisor.HealthCheckResult{}, err
 	}
-	return hypervisor.CheckResult{Answer: "The guest agent answers."}, nil
+	return hypervisor.HealthCheckResult{Answer: "The guest agent answers."}, nil
 }

@@ -100,7 +100,7 @@ func TestHTTPCheckSendsOneRequest(t *testing.T) {
 		t.Errorf("unexpected status: %v", err)
 	}
 	l.Close()
-	var unsure hypervisor.CannotCheckError
+	var unsure hypervisor.CannotCheckGuestError
 	if err := ask("/", 0); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "127.0.0.1") {
 		t.Errorf("closed port: %v", err)
 	}

@@ -94,9 +94,9 @@ func (as *Agents) withGuestAgent(ctx context.Context, id fleet.VMID, verb string
 		case s.Live == nil:
 			return hypervisor.ErrNotRunning
 		case s.Live.FieldValues.Devices.GuestAgent == "none":
-			return hypervisor.NoAgentChannelError()
+			return hypervisor.NoGuestAgentChannelError()
 		case !s.AgentConnected:
-			return hypervisor.NoAgentAnswerError()
+			return hypervisor.NoGuestAgentAnswerError()
 		case s.State != golibvirt.DomainRunning:
 			return fleet.Errorf(fleet.Conflict, "The guest is paused, so the guest agent cannot answer. Resume the VM first.")
 		}

@@ -26,9 +26,9 @@ func parseARPTable(text string) (out []neighbour) {
 	return out
 }
 
-// dialerOn returns a dialer bound to the host's network device. With an empty device, the host's routes choose the
+// dialerOnDevice returns a dialer bound to the host's network device. With an empty device, the host's routes choose the
 // device.
-func dialerOn(device string) *net.Dialer {
+func dialerOnDevice(device string) *net.Dialer {
 	if device == "" {
 		return &net.Dialer{}
 	}

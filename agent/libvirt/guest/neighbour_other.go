@@ -6,4 +6,4 @@ import "net"
 
 func neighbours() []neighbour { return nil }
 
-func dialerOn(string) *net.Dialer { return &net.Dialer{} }
+func dialerOnDevice(string) *net.Dialer { return &net.Dialer{} }

@@ -165,30 +165,30 @@ func (e *checkPrograms) drop(key checkProgramKey) {
 }
 
 // runCheck runs the program of a health check. It fails if the previous run of the program has not ended.
-func (e *checkPrograms) runCheck(ctx context.Context, ask agentCaller, s Domain, check fleet.HealthCheck) (hypervisor.CheckResult, error) {
+func (e *checkPrograms) runCheck(ctx context.Context, ask agentCaller, s Domain, check fleet.HealthCheck) (hypervisor.HealthCheckResult, error) {
 	key := checkProgramKey{s.ID, check}
 	if was, ok := e.get(key); ok && was.run == s.Ref.ID {
 		end, err := callAgentLimited[execStatus](ask, agentAnswerTimeout, maxExecAnswer, "guest-exec-status", map[string]any{"pid": was.pid})
 		switch {
 		case errors.Is(err, errNoAnswer):
-			return hypervisor.CheckResult{}, errNoAnswer
+			return hypervisor.HealthCheckResult{}, errNoAnswer
 		case err == nil && !end.Exited:
-			return hypervisor.CheckResult{}, errors.New("the program of the previous check still runs")
+			return hypervisor.HealthCheckResult{}, errors.New("the program of the previous check still runs")
 		}
 		e.drop(key) // the program has ended, or the agent lost it in a restart
 	}
 	pid, err := startGuestProgram(ask, check.GuestProgram())
 	if err != nil {
-		return hypervisor.CheckResult{}, err
+		return hypervisor.HealthCheckResult{}, err
 	}
 	e.set(key, checkProgram{s.Ref.ID, pid})
 	end, err := waitGuestProgram(ctx, ask, pid)
 	if err != nil {
-		return hypervisor.CheckResult{}, err
+		return hypervisor.HealthCheckResult{}, err
 	}
 	e.drop(key)
 	if err := hypervisor.GuestProgramError(end.output()); err != nil {
-		return hypervisor.CheckResult{}, err
+		return hypervisor.HealthCheckResult{}, err
 	}
-	return hypervisor.CheckResult{Answer: "The program ended with exit code 0."}, nil
+	return hypervisor.HealthCheckResult{Answer: "The program ended with exit code 0."}, nil
 }

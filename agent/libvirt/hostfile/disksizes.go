@@ -194,7 +194,7 @@ func (d *DiskSizes) sizeOf(path string, kind diskReadMethod) DiskSize {
 		_, err = os.Stat(path)
 	}
 	switch {
-	case IsMissing(err):
+	case IsFileMissingError(err):
 		return DiskSize{Presence: FileMissing, kind: kind}
 	case err != nil:
 		return DiskSize{kind: kind}
@@ -202,8 +202,8 @@ func (d *DiskSizes) sizeOf(path string, kind diskReadMethod) DiskSize {
 	return DiskSize{Bytes: h.Size, Alloc: h.Alloc, Presence: FilePresent, kind: kind}
 }
 
-// IsMissing reports whether the file system answered that the file does not exist.
-func IsMissing(err error) bool {
+// IsFileMissingError reports whether the file system answered that the file does not exist.
+func IsFileMissingError(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 

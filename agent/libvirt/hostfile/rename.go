@@ -21,7 +21,7 @@ func linkNoReplace(from, to string) error {
 // the old name.
 func UnlinkOldName(from, to string) error {
 	old, err := os.Lstat(from)
-	if IsMissing(err) {
+	if IsFileMissingError(err) {
 		return nil
 	}
 	if err != nil {

@@ -29,7 +29,7 @@ func TestRenameNeverReplacesFile(t *testing.T) {
 		if err := errors.Join(rename(from, free), UnlinkOldName(from, free), UnlinkOldName(from, free)); err != nil {
 			t.Errorf("%s: %v", way, err)
 		}
-		if _, err := os.Lstat(from); !IsMissing(err) {
+		if _, err := os.Lstat(from); !IsFileMissingError(err) {
 			t.Errorf("%s: the old name: %v", way, err)
 		}
 		if err := os.WriteFile(from, nil, 0o600); err != nil {

@@ -50,25 +50,25 @@ type checkpoint struct {
 	Sum    []byte         `json:"sum,omitempty"` // the hash's state at this size
 }
 
-// NewResumable returns the state of a new upload.
-func NewResumable(f *os.File, pool string, o fleet.VolumeParams, sum UploadChecksum) *ResumableUpload {
+// NewResumableUpload returns the state of a new upload.
+func NewResumableUpload(f *os.File, pool string, o fleet.VolumeParams, sum UploadChecksum) *ResumableUpload {
 	return &ResumableUpload{WithheldHeadFile: WithheldHeadFile{File: f}, pool: pool, upload: o.Upload, total: o.SizeBytes, Sum: sum, checkpointed: -1}
 }
 
-// CompleteResumable returns a complete file that only needs its final name.
-func CompleteResumable(f *os.File, o fleet.VolumeParams) *ResumableUpload {
+// NewCompletedUpload returns a complete file that only needs its final name.
+func NewCompletedUpload(f *os.File, o fleet.VolumeParams) *ResumableUpload {
 	return &ResumableUpload{WithheldHeadFile: WithheldHeadFile{File: f, Bytes: o.SizeBytes}, upload: o.Upload, total: o.SizeBytes, Settled: true}
 }
 
-// ReadResumable returns the progress of the upload's unfinished file. It returns nil if the file belongs to another
+// ReadResumableUpload returns the progress of the upload's unfinished file. It returns nil if the file belongs to another
 // upload.
-func ReadResumable(f *os.File, pool string, o fleet.VolumeParams, sum UploadChecksum) (*ResumableUpload, error) {
-	p := NewResumable(f, pool, o, sum)
+func ReadResumableUpload(f *os.File, pool string, o fleet.VolumeParams, sum UploadChecksum) (*ResumableUpload, error) {
+	p := NewResumableUpload(f, pool, o, sum)
 	var newest checkpoint
 	found := false
 	for turn := range int64(2) {
 		raw := make([]byte, checkpointBytes)
-		if _, err := f.ReadAt(raw, p.checkpointAt(turn)); err != nil && !errors.Is(err, io.EOF) {
+		if _, err := f.ReadAt(raw, p.checkpointOffset(turn)); err != nil && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
 		if at, ok := parseCheckpoint(raw); ok && at.Upload == o.Upload && at.Total == o.SizeBytes && at.Size >= 0 && at.Size <= at.Total && (!found || at.Turn > newest.Turn) {
@@ -95,8 +95,8 @@ func ReadResumable(f *os.File, pool string, o fleet.VolumeParams, sum UploadChec
 	return p, nil
 }
 
-// checkpointAt returns the offset of the checkpoint with this number.
-func (p *ResumableUpload) checkpointAt(turn int64) int64 {
+// checkpointOffset returns the offset of the checkpoint with this number.
+func (p *ResumableUpload) checkpointOffset(turn int64) int64 {
 	return p.total + WithheldHeadBytes + turn%2*checkpointBytes
 }
 
@@ -184,7 +184,7 @@ func (p *ResumableUpload) newCheckpoint() (put func() error, err error) {
 		return nil, err
 	}
 	line := fmt.Appendf(nil, "%08x %s\n", crc32.ChecksumIEEE(text), text)
-	where, head := p.checkpointAt(p.checkpointNumber), slices.Clip(p.Head)
+	where, head := p.checkpointOffset(p.checkpointNumber), slices.Clip(p.Head)
 	p.checkpointNumber, p.checkpointed = p.checkpointNumber+1, p.Bytes
 	return func() error {
 		if _, err := p.File.WriteAt(head, p.total); err != nil {

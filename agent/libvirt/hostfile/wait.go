@@ -29,8 +29,8 @@ func WaitUnlessHung(ctx context.Context, work func() error) error {
 	}
 }
 
-// WithinContext runs f, which may hang on storage. It abandons f and returns an error if ctx ends first.
-func WithinContext[T any](ctx context.Context, f func() (T, error)) (T, error) {
+// RunWithinContext runs f, which may hang on storage. It abandons f and returns an error if ctx ends first.
+func RunWithinContext[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	type result struct {
 		v   T
 		err error
@@ -49,17 +49,17 @@ func WithinContext[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// SupportsDirectIOWithin reports whether the file supports direct I/O. It returns false if the storage does not answer.
-func SupportsDirectIOWithin(ctx context.Context, path string) bool {
-	ok, err := WithinContext(ctx, func() (bool, error) { return supportsDirectIO(path), nil })
+// SupportsDirectIO reports whether the file supports direct I/O. It returns false if the storage does not answer.
+func SupportsDirectIO(ctx context.Context, path string) bool {
+	ok, err := RunWithinContext(ctx, func() (bool, error) { return supportsDirectIO(path), nil })
 	return ok && err == nil
 }
 
 // Exists reports whether the file exists. It fails if the storage does not answer before ctx ends.
 func Exists(ctx context.Context, path string) (bool, error) {
-	return WithinContext(ctx, func() (bool, error) {
+	return RunWithinContext(ctx, func() (bool, error) {
 		_, err := os.Lstat(path)
-		if IsMissing(err) {
+		if IsFileMissingError(err) {
 			return false, nil
 		}
 		return err == nil, err
@@ -69,9 +69,9 @@ func Exists(ctx context.Context, path string) (bool, error) {
 // fileLookupTimeout limits each check of a file, a backing chain or a pool that a user of the volume may name.
 const fileLookupTimeout = 10 * time.Second
 
-// WithinLookupTimeout runs f like WithinContext, with the limit fileLookupTimeout.
-func WithinLookupTimeout[T any](ctx context.Context, f func() (T, error)) (T, error) {
+// RunWithinLookupTimeout runs f like RunWithinContext, with the limit fileLookupTimeout.
+func RunWithinLookupTimeout[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, fileLookupTimeout)
 	defer cancel()
-	return WithinContext(ctx, f)
+	return RunWithinContext(ctx, f)
 }

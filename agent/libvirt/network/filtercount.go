@@ -33,7 +33,7 @@ func (fs *Filters) FilterCounts(ctx context.Context) ([]hypervisor.NICPacketCoun
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("count packets: %w", err)
 	}
-	s := fs.counts.Read(ctx, countMaxAge, countTimeout, fs.readCounts)
+	s := fs.counts.Read(ctx, countMaxAge, countTimeout, fs.readPacketCounts)
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("count packets: %w", ctx.Err())
@@ -45,7 +45,7 @@ func (fs *Filters) FilterCounts(ctx context.Context) ([]hypervisor.NICPacketCoun
 	return s.Value, nil
 }
 
-func (fs *Filters) readCounts() ([]hypervisor.NICPacketCounts, error) {
+func (fs *Filters) readPacketCounts() ([]hypervisor.NICPacketCounts, error) {
 	c, err := fs.daemon.Dial(fs.daemon.RunContext)
 	if err != nil {
 		return nil, err

@@ -24,14 +24,14 @@ type Filters struct {
 	daemon *conn.Daemon
 	guests GuestReader
 	locks  locks.ByKey[fleet.SecurityGroupID]
-	book   *state.FilterBook
+	book   *state.FilterDigests
 	mu     sync.Mutex // held while a filter is written and recorded, or compared with the record
 	drift  watch.Value[map[string]string]
 	counts watch.Value[[]hypervisor.NICPacketCounts]
 }
 
 // NewFilters returns the filters of the daemon. guests reads the guests of the host, and book records the filters.
-func NewFilters(daemon *conn.Daemon, guests GuestReader, book *state.FilterBook) *Filters {
+func NewFilters(daemon *conn.Daemon, guests GuestReader, book *state.FilterDigests) *Filters {
 	return &Filters{daemon: daemon, guests: guests, book: book}
 }
 

@@ -153,7 +153,7 @@ func randomGroup(t *testing.T, r *rand.Rand) fleet.FlatGroup {
 		}
 		spec.Rules = append(spec.Rules, x)
 	}
-	spec = spec.Tidy()
+	spec = spec.Normalized()
 	g := fleet.SecurityGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "g", Spec: spec}.Flatten(map[fleet.SecurityGroupID][]string{
 		member: {randomAddress(r, false).String(), randomAddress(r, true).String(), randomAddress(r, true).String(), "nonsense", "::ffff:10.0.0.2", "fe80::1%eth0"},
 	})

@@ -51,7 +51,7 @@ func (ns *Networks) ReapplyNetwork(ctx context.Context, n fleet.Network) error {
 
 // applyNetwork defines and starts the network. With overwrite, it overwrites an edited definition.
 func (ns *Networks) applyNetwork(ctx context.Context, c *conn.Conn, n fleet.Network, overwrite bool) (golibvirt.Network, error) {
-	ref, err := ns.definedNetwork(ctx, c, n, overwrite)
+	ref, err := ns.ensureNetworkDefined(ctx, c, n, overwrite)
 	if err != nil {
 		return ref, err
 	}
@@ -114,9 +114,9 @@ func (ns *Networks) restartEditedNetwork(ctx context.Context, c *conn.Conn, ref 
 	})
 }
 
-// definedNetwork returns libvirt's network. It defines a missing network. It redefines a network of an older generation
+// ensureNetworkDefined returns libvirt's network. It defines a missing network. It redefines a network of an older generation
 // that nobody edited since Quantix wrote it, and with overwrite an edited network, too.
-func (ns *Networks) definedNetwork(ctx context.Context, c *conn.Conn, n fleet.Network, overwrite bool) (golibvirt.Network, error) {
+func (ns *Networks) ensureNetworkDefined(ctx context.Context, c *conn.Conn, n fleet.Network, overwrite bool) (golibvirt.Network, error) {
 	ref, err := findNetwork(ctx, c, n.ID)
 	if conn.IsLibvirtCode(err, golibvirt.ErrNoNetwork) {
 		_, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Network, error) { return l.NetworkLookupByName(n.Name) })

@@ -10,11 +10,11 @@ import (
 )
 
 // AppliedVolumePath returns the volume's path at the time it was applied, or "" if unknown.
-func AppliedVolumePath(applied hypervisor.Applied, ref fleet.Volref) string {
+func AppliedVolumePath(applied hypervisor.AppliedRecord, ref fleet.Volref) string {
 	p, ok := applied.Pools[ref.PoolID]
 	switch {
-	case ok && p.Spec != nil && BlockMappingOf(*p.Spec) != nil:
-		return BlockMappingOf(*p.Spec).address(fleet.Pool{ID: ref.PoolID, Name: p.Name, Spec: *p.Spec}, ref.Volume)
+	case ok && p.Spec != nil && BlockVolumeMappingOf(*p.Spec) != nil:
+		return BlockVolumeMappingOf(*p.Spec).address(fleet.Pool{ID: ref.PoolID, Name: p.Name, Spec: *p.Spec}, ref.Volume)
 	case ok && p.Path != "":
 		return filepath.Join(p.Path, ref.Volume)
 	}
@@ -36,7 +36,7 @@ func (a *AssignedPools) Record(pools []fleet.Pool) {
 		a.byPath, a.blockPools = map[string]fleet.Pool{}, map[fleet.PoolID]fleet.Pool{}
 	}
 	for _, p := range pools {
-		if BlockMappingOf(p.Spec) != nil {
+		if BlockVolumeMappingOf(p.Spec) != nil {
 			a.blockPools[p.ID] = p
 			continue
 		}
@@ -52,12 +52,12 @@ func (a *AssignedPools) poolOfFile(file string) (fleet.Pool, bool) {
 	return p, ok
 }
 
-// BlockAt returns the block pool and the volume of an address.
-func (a *AssignedPools) BlockAt(address string) (p fleet.Pool, volume string, ok bool) {
+// BlockVolumeAt returns the block pool and the volume of an address.
+func (a *AssignedPools) BlockVolumeAt(address string) (p fleet.Pool, volume string, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range a.blockPools {
-		if v := BlockMappingOf(p.Spec).volumeAt(p, address); v != "" {
+		if v := BlockVolumeMappingOf(p.Spec).volumeAt(p, address); v != "" {
 			return p, v, true
 		}
 	}
@@ -66,7 +66,7 @@ func (a *AssignedPools) BlockAt(address string) (p fleet.Pool, volume string, ok
 
 // volumeAt returns the volume of a file path or block address, or nil if no pool has it.
 func (a *AssignedPools) volumeAt(file string) *fleet.Volref {
-	if p, volume, ok := a.BlockAt(file); ok {
+	if p, volume, ok := a.BlockVolumeAt(file); ok {
 		return &fleet.Volref{PoolID: p.ID, Volume: volume}
 	}
 	if p, ok := a.poolOfFile(file); ok {

@@ -15,7 +15,7 @@ func TestAssignedPoolsFindVolumesByPath(t *testing.T) {
 	var pools AssignedPools
 	pools.Record([]fleet.Pool{files, blocks})
 	volumes := pools.Lookup()
-	applied := hypervisor.Applied{Pools: map[fleet.PoolID]hypervisor.AppliedPool{
+	applied := hypervisor.AppliedRecord{Pools: map[fleet.PoolID]hypervisor.AppliedPool{
 		files.ID: {Name: files.Name, Path: "/srv/pool"}, blocks.ID: {Name: blocks.Name, Spec: &blocks.Spec},
 	}}
 	for _, ref := range []fleet.Volref{{PoolID: files.ID, Volume: "v.qcow2"}, {PoolID: blocks.ID, Volume: "v"}} {

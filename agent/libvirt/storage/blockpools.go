@@ -28,8 +28,10 @@ type blockVolumeMapping struct {
 	Source   func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource
 }
 
-// BlockMappingOf returns the mapping of the pool's kind. It returns nil for a file pool.
-func BlockMappingOf(s fleet.PoolSpec) *blockVolumeMapping { return poolSourcesByKind[s.Kind].blocks }
+// BlockVolumeMappingOf returns the mapping of the pool's kind. It returns nil for a file pool.
+func BlockVolumeMappingOf(s fleet.PoolSpec) *blockVolumeMapping {
+	return poolSourcesByKind[s.Kind].blocks
+}
 
 // address returns the volume's address. It is empty if no volume of the pool can have this name.
 func (b *blockVolumeMapping) address(p fleet.Pool, volume string) string {
@@ -123,8 +125,8 @@ var (
 	}
 )
 
-// blockMappingOfType returns the mapping for libvirt's pool type. It returns nil for a file pool or an unknown type.
-func blockMappingOfType(libvirtType string) *blockVolumeMapping {
+// blockVolumeMappingByPoolType returns the mapping for libvirt's pool type. It returns nil for a file pool or an unknown type.
+func blockVolumeMappingByPoolType(libvirtType string) *blockVolumeMapping {
 	for _, s := range poolSourcesByKind {
 		if s.libvirt == libvirtType {
 			return s.blocks
@@ -135,12 +137,12 @@ func blockMappingOfType(libvirtType string) *blockVolumeMapping {
 
 // poolServers returns the addresses of the pool's storage servers, each with its port if the spec has one.
 func poolServers(s fleet.PoolSpec) (out []libvirtxml.StoragePoolSourceHost) {
-	all := s.Servers()
+	all := s.CephMonitors()
 	if s.Portal != "" {
 		all = []string{s.Portal}
 	}
 	for _, server := range all {
-		host, port := fleet.SplitServer(server)
+		host, port := fleet.SplitServerAddress(server)
 		if port == "" && s.Portal != "" {
 			port = "3260"
 		}
@@ -184,9 +186,9 @@ func iscsiSource(p fleet.Pool) *libvirtxml.StoragePoolSource {
 	return x
 }
 
-// blockPoolStorage returns the identity of a block pool's storage. It ignores the fields that libvirt adds after a
+// blockStorageIdentity returns the identity of a block pool's storage. It ignores the fields that libvirt adds after a
 // refresh.
-func blockPoolStorage(x libvirtxml.StoragePool) storageIdentity {
+func blockStorageIdentity(x libvirtxml.StoragePool) storageIdentity {
 	at := storageIdentity{kind: x.Type}
 	if x.Source == nil {
 		return at

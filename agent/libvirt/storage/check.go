@@ -65,7 +65,7 @@ func (g *poolCheckRun) checkStatus(l *golibvirt.Libvirt) (fleet.PoolStatus, erro
 	ref, err := l.StoragePoolLookupByName(g.pool.Name)
 	if conn.IsLibvirtCode(err, golibvirt.ErrNoStoragePool) {
 		st.Error = conn.TranslateError(err).Error()
-		return g.handleInactive(l, st, false)
+		return g.restartInactivePoolIfDue(l, st, false)
 	}
 	if err != nil {
 		return st, err
@@ -94,23 +94,23 @@ func (g *poolCheckRun) checkStatus(l *golibvirt.Libvirt) (fleet.PoolStatus, erro
 		if err != nil {
 			return st, err
 		}
-		return g.handleInactive(l, st, autostart != 0)
+		return g.restartInactivePoolIfDue(l, st, autostart != 0)
 	}
 	if g.exclusive {
 		now, problem := g.recordPoolDir(g.daemon.RunContext, g.pool, record)
 		if problem != nil {
-			return g.handleWrongPlace(l, record, problem)
+			return g.restartUnmountedPoolIfDue(l, record, problem)
 		}
 		if g.pool.Spec.Kind.Info().FilePool {
 			g.watch.probeDir(path.Clean(g.pool.Spec.Path), now)
 		}
 	}
-	return g.watch.readActive(l, ref, g.pool, st, func(err error) { g.recordPoolOutcome(g.pool, err) })
+	return g.watch.readActivePool(l, ref, g.pool, st, func(err error) { g.recordPoolOutcome(g.pool, err) })
 }
 
-// handleWrongPlace handles an active pool whose directory is not the recorded one. If the pool has lost its mount, it
+// restartUnmountedPoolIfDue handles an active pool whose directory is not the recorded one. If the pool has lost its mount, it
 // mounts the pool again.
-func (g *poolCheckRun) handleWrongPlace(l *golibvirt.Libvirt, record pooldir.RecordedPool, problem error) (fleet.PoolStatus, error) {
+func (g *poolCheckRun) restartUnmountedPoolIfDue(l *golibvirt.Libvirt, record pooldir.RecordedPool, problem error) (fleet.PoolStatus, error) {
 	now, err := pooldir.InspectDir(record.Path)
 	if err == nil && g.pool.Spec.Kind.Info().Mounted && record.IsUnmounted(now) && !g.started && g.watch.isRestartDue() {
 		return g.restartPool(l)
@@ -120,9 +120,9 @@ func (g *poolCheckRun) handleWrongPlace(l *golibvirt.Libvirt, record pooldir.Rec
 	return g.failedStatus(problem.Error()), nil
 }
 
-// handleInactive handles an inactive pool that somebody stopped or that failed. It starts a failed pool again once a
+// restartInactivePoolIfDue handles an inactive pool that somebody stopped or that failed. It starts a failed pool again once a
 // retry is due.
-func (g *poolCheckRun) handleInactive(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart bool) (fleet.PoolStatus, error) {
+func (g *poolCheckRun) restartInactivePoolIfDue(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart bool) (fleet.PoolStatus, error) {
 	record, known := g.book.RecordOf(g.pool)
 	if !g.exclusive || !known {
 		return g.watch.inactiveStatus(st), nil
@@ -134,7 +134,7 @@ func (g *poolCheckRun) handleInactive(l *golibvirt.Libvirt, st fleet.PoolStatus,
 			return g.failedStatus(problem.Error()), nil
 		}
 	}
-	if record.IsStoppedByOthers(g.book.Boot(), autostart) {
+	if record.IsStoppedByOthers(g.book.BootID(), autostart) {
 		record.ByOthers, st.StoppedOutside = true, true
 		g.recordPool(g.pool, record)
 		return st, nil
@@ -191,9 +191,9 @@ func (w *poolWatch) probeDir(dir string, now pooldir.DirReading) {
 	}
 }
 
-// readActive reads an active pool. A refresh opens each volume, so readActive refreshes the pool only once per
-// poolRefreshInterval. If libvirt deactivates the pool, readActive calls failed with the error.
-func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool, st fleet.PoolStatus, failed func(error)) (fleet.PoolStatus, error) {
+// readActivePool reads an active pool. A refresh opens each volume, so readActivePool refreshes the pool only once per
+// poolRefreshInterval. If libvirt deactivates the pool, readActivePool calls failed with the error.
+func (w *poolWatch) readActivePool(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool, st fleet.PoolStatus, failed func(error)) (fleet.PoolStatus, error) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > poolRefreshInterval
 	volumes, total, machines, images, unlisted := w.volumes, w.total, w.appliances, w.images, w.listingError
@@ -305,7 +305,7 @@ func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool) 
 		return nil, 0, err
 	}
 	refs = slices.DeleteFunc(refs, func(v golibvirt.StorageVol) bool {
-		return strings.HasSuffix(v.Name, PartialSuffix) && !isUnfinishedAbandoned(v.Key) || pooldir.IsQuantixFile(v.Name)
+		return strings.HasSuffix(v.Name, PartialSuffix) && !isUnfinishedFileAbandoned(v.Key) || pooldir.IsQuantixFile(v.Name)
 	})
 	slices.SortFunc(refs, func(a, b golibvirt.StorageVol) int { return cmp.Compare(a.Name, b.Name) })
 	for _, v := range refs[:min(len(refs), maxListedVolumes)] {
@@ -366,8 +366,8 @@ func rawVolumeFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
 // unfinishedMaxAge is the time since the last write after which an unfinished file counts as abandoned.
 const unfinishedMaxAge = 10 * time.Minute
 
-// isUnfinishedAbandoned reports whether nobody has written to the unfinished file for unfinishedMaxAge.
-func isUnfinishedAbandoned(path string) bool {
+// isUnfinishedFileAbandoned reports whether nobody has written to the unfinished file for unfinishedMaxAge.
+func isUnfinishedFileAbandoned(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && time.Since(info.ModTime()) > unfinishedMaxAge
 }

@@ -100,9 +100,9 @@ type storageIdentity struct {
 	gluster                       bool // otherwise NFS
 }
 
-func poolStorageOf(x libvirtxml.StoragePool) storageIdentity {
-	if blockMappingOfType(x.Type) != nil {
-		return blockPoolStorage(x)
+func storageIdentityOf(x libvirtxml.StoragePool) storageIdentity {
+	if blockVolumeMappingByPoolType(x.Type) != nil {
+		return blockStorageIdentity(x)
 	}
 	at := storageIdentity{kind: x.Type}
 	if x.Target != nil {
@@ -148,12 +148,12 @@ func (at storageIdentity) describe() string {
 
 // isSameStorage reports whether libvirt's pool has the storage of the spec.
 func isSameStorage(x libvirtxml.StoragePool, s fleet.PoolSpec) bool {
-	return poolStorageOf(x) == poolStorageOf(poolXML(fleet.Pool{Spec: s}))
+	return storageIdentityOf(x) == storageIdentityOf(poolXML(fleet.Pool{Spec: s}))
 }
 
 // errPoolHasOtherSource is the error for a pool of this name with another source.
 func errPoolHasOtherSource(name string, x libvirtxml.StoragePool) error {
-	at := poolStorageOf(x)
+	at := storageIdentityOf(x)
 	what := strings.TrimSpace(at.kind + " " + at.describe())
 	return fleet.Errorf(fleet.Conflict, "The host already has a storage pool named %q with another source (%s). Give your pool another name, or remove the host's pool with virsh.", name, what)
 }

@@ -43,9 +43,9 @@ func readPoolState(ctx context.Context, c *conn.Conn, ref golibvirt.StoragePool)
 	})
 }
 
-// releasePreexisting releases a preexisting pool. The pool stays defined, and its active and autostart states become
+// releasePreexistingPool releases a preexisting pool. The pool stays defined, and its active and autostart states become
 // what they were before Quantix used the pool. It stays active while unmanaged domains of the host use it.
-func (ps *Pools) releasePreexisting(ctx context.Context, c *conn.Conn, p fleet.Pool, ref golibvirt.StoragePool) error {
+func (ps *Pools) releasePreexistingPool(ctx context.Context, c *conn.Conn, p fleet.Pool, ref golibvirt.StoragePool) error {
 	if err := ps.checkPoolUnused(ctx, c, p, func(s Guest) bool { return s.Managed }); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func translateSourceConflict(ctx context.Context, c *conn.Conn, err error) error
 	}
 	where := ""
 	if _, x, err := findPool(ctx, c, m[1]); err == nil {
-		where = poolStorageOf(x).describe()
+		where = storageIdentityOf(x).describe()
 	}
 	return hypervisor.RefuseTakenPoolSource(m[1], where)
 }
@@ -143,6 +143,6 @@ func discoveredPool(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (fleet.Disc
 		return out, err
 	}
 	autostart, err := l.StoragePoolGetAutostart(ref)
-	out.Kind, out.Place, out.Active, out.Autostart = x.Type, poolStorageOf(x).describe(), active != 0, autostart != 0
+	out.Kind, out.Place, out.Active, out.Autostart = x.Type, storageIdentityOf(x).describe(), active != 0, autostart != 0
 	return out, err
 }

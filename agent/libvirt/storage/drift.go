@@ -81,7 +81,7 @@ func poolDrift(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool, re
 	if !ours && !record.Preexisting.Defined {
 		return nil, nil
 	}
-	out := drift.OfPool(poolStorageOf(poolXML(p)).source(), poolStorageOf(x).source())
+	out := drift.OfPool(storageIdentityOf(poolXML(p)).source(), storageIdentityOf(x).source())
 	if !ours || record.Place == nil {
 		return out, nil // Quantix sets autostart only for pools that it created, before their first start
 	}

@@ -21,7 +21,7 @@ func markInvalidImages(volumes []fleet.Volume, known map[string]cachedImage) map
 	now := map[string]cachedImage{}
 	for i := range volumes {
 		v := &volumes[i]
-		if v.Path == "" || v.Unfinished || v.Appliance != nil || v.Fault != "" || fleet.IsRawName(v.Name) || fleet.IsOwnDisk(v.Name) {
+		if v.Path == "" || v.Unfinished || v.Appliance != nil || v.Fault != "" || fleet.IsRawName(v.Name) || fleet.IsVMDiskName(v.Name) {
 			continue
 		}
 		file := hostfile.VersionAt(v.Path)

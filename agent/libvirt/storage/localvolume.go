@@ -14,7 +14,7 @@ func (p LocalVolume) ReadFileID(ctx context.Context) (hostfile.ID, error) {
 	if !filepath.IsAbs(p.Path()) {
 		return hostfile.ID{}, nil
 	}
-	return hostfile.WithinContext(ctx, func() (hostfile.ID, error) { return hostfile.IDAt(p.Path()), nil })
+	return hostfile.RunWithinContext(ctx, func() (hostfile.ID, error) { return hostfile.IDAt(p.Path()), nil })
 }
 
 // PartialSuffix marks an unfinished disk. A disk is created under a name with this suffix and then renamed, so a name
@@ -44,20 +44,20 @@ type LocalVolume struct {
 // Path returns the volume's file. For a block pool it returns the volume's address, which is an absolute path only for
 // a device.
 func (p LocalVolume) Path() string {
-	if kind := BlockMappingOf(p.Pool.Spec); kind != nil {
+	if kind := BlockVolumeMappingOf(p.Pool.Spec); kind != nil {
 		return kind.address(p.Pool, p.Name)
 	}
 	return filepath.Join(p.Pool.Spec.Path, p.Name)
 }
 
 // IsInBlockPool reports whether the volume is in a block pool.
-func (p LocalVolume) IsInBlockPool() bool { return BlockMappingOf(p.Pool.Spec) != nil }
+func (p LocalVolume) IsInBlockPool() bool { return BlockVolumeMappingOf(p.Pool.Spec) != nil }
 
 // Ref returns the pool's ID and the volume's name.
 func (p LocalVolume) Ref() fleet.Volref { return fleet.Volref{PoolID: p.Pool.ID, Volume: p.Name} }
 
-// Unfinished returns the volume under its unfinished name.
-func (p LocalVolume) Unfinished() LocalVolume {
+// WithUnfinishedName returns the volume under its unfinished name.
+func (p LocalVolume) WithUnfinishedName() LocalVolume {
 	return LocalVolume{Pool: p.Pool, Name: p.Name + PartialSuffix}
 }
 
@@ -75,8 +75,8 @@ func LocalVolumeOf(ref fleet.Volref, pools []fleet.Pool) (LocalVolume, error) {
 	return LocalVolume{}, fleet.Errorf(fleet.Conflict, "The pool of the volume %s is not assigned to this host. Assign the pool first.", ref.Volume)
 }
 
-// FinalName returns the volume under its final name.
-func (p LocalVolume) FinalName() LocalVolume {
+// WithFinalName returns the volume under its final name.
+func (p LocalVolume) WithFinalName() LocalVolume {
 	p.Name = strings.TrimSuffix(p.Name, PartialSuffix)
 	return p
 }

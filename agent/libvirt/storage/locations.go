@@ -60,7 +60,7 @@ func (d Locations) UnlistedPool(path string) string {
 
 // poolLocationOf returns the directory or address prefix in libvirt's definition of a pool.
 func poolLocationOf(x libvirtxml.StoragePool) poolLocation {
-	if kind := blockMappingOfType(x.Type); kind != nil {
+	if kind := blockVolumeMappingByPoolType(x.Type); kind != nil {
 		return poolLocation{kind.prefix(x), kind}
 	}
 	if x.Target != nil {
@@ -105,7 +105,7 @@ func DefinedLocations(dir string) (Locations, error) {
 	out := Locations{}
 	for _, f := range files {
 		text, err := os.ReadFile(f)
-		if hostfile.IsMissing(err) {
+		if hostfile.IsFileMissingError(err) {
 			continue // libvirt has undefined the pool since
 		}
 		var x libvirtxml.StoragePool

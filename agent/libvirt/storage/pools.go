@@ -34,7 +34,7 @@ func (ps *Pools) applyPool(ctx context.Context, verb string, pool fleet.Pool, pr
 				return err
 			}
 		}
-		record.ID, record.Path, record.Shared, record.ByOthers = pool.ID, markerDir(pool.Spec), isShared(pool.Spec), false
+		record.ID, record.Path, record.Shared, record.ByOthers = pool.ID, markerDir(pool.Spec), isSharedPool(pool.Spec), false
 		if err := ps.book.Put(pool.Name, record); err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (ps *Pools) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 			// libvirt's pool with this name belongs to somebody else; Quantix never created this pool.
 			return ps.book.Forget(pool.Name)
 		case !createdByQuantix(x, pool):
-			return ps.releasePreexisting(ctx, c, pool, ref)
+			return ps.releasePreexistingPool(ctx, c, pool, ref)
 		}
 		if err := ps.checkPoolUnused(ctx, c, pool, func(Guest) bool { return true }); err != nil {
 			return err
@@ -108,7 +108,7 @@ func (ps *Pools) withPoolLock(ctx context.Context, verb string, pool fleet.Pool,
 	}
 	// Storage may hang instead of refusing wrong credentials. An apply may have new credentials, so the apply waits for
 	// the hanging attempt instead of failing.
-	if err := ps.checkHanging(pool.Name); err != nil && (verb == "release" || pool.Spec.Kind.Info().Secret == nil) {
+	if err := ps.checkPoolNotHanging(pool.Name); err != nil && (verb == "release" || pool.Spec.Kind.Info().Secret == nil) {
 		return err
 	}
 	unlock, err := ps.locks.Lock(ctx, pool.Name)
@@ -128,7 +128,7 @@ func (ps *Pools) checkPoolUnused(ctx context.Context, c *conn.Conn, pool fleet.P
 	}
 	dir := strings.TrimSuffix(path.Clean(pool.Spec.Path), "/") + "/"
 	has := func(f string) bool { return strings.HasPrefix(f, dir) }
-	if kind := BlockMappingOf(pool.Spec); kind != nil {
+	if kind := BlockVolumeMappingOf(pool.Spec); kind != nil {
 		has = func(f string) bool { return kind.volumeAt(pool, f) != "" }
 	}
 	for _, s := range slices.DeleteFunc(all, func(s Guest) bool { return !selects(s) }) {
@@ -183,8 +183,8 @@ func (ps *Pools) Refresh(ctx context.Context, c *conn.Conn, ref golibvirt.Storag
 	ps.ExpirePool(ref.Name)
 }
 
-// IsActive reports whether libvirt's pool with this name is active.
-func IsActive(ctx context.Context, c *conn.Conn, name string) (bool, error) {
+// IsPoolActive reports whether libvirt's pool with this name is active.
+func IsPoolActive(ctx context.Context, c *conn.Conn, name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*watch.StalledAfter)
 	defer cancel()
 	active, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) {
@@ -220,7 +220,7 @@ func (ps *Pools) CheckedPool(ctx context.Context, c *conn.Conn, p fleet.Pool) (g
 	case !isSameStorage(x, p.Spec):
 		return none, errPoolHasOtherSource(p.Name, x)
 	}
-	active, err := IsActive(ctx, c, p.Name)
+	active, err := IsPoolActive(ctx, c, p.Name)
 	if err == nil && !active {
 		err = fleet.Errorf(fleet.Conflict, "The pool %s is not active on %s. Start the pool.", p.Name, conn.Hostname())
 	}

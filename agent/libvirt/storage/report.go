@@ -39,7 +39,7 @@ type Pools struct {
 	log    *slog.Logger
 	guests GuestReader
 	roots  pooldir.PoolRoots
-	book   *state.PoolBook
+	book   *state.PoolRecords
 	locks  locks.ByKey[string] // by pool name; locked by jobs and by pool checks
 
 	mu         sync.Mutex
@@ -49,12 +49,12 @@ type Pools struct {
 
 // NewPools returns the pools of the daemon. roots lists the directories that may hold pools, book records the assigned
 // pools, and guests reads the guests of the host.
-func NewPools(daemon *conn.Daemon, log *slog.Logger, roots pooldir.PoolRoots, book *state.PoolBook, guests GuestReader) *Pools {
+func NewPools(daemon *conn.Daemon, log *slog.Logger, roots pooldir.PoolRoots, book *state.PoolRecords, guests GuestReader) *Pools {
 	return &Pools{daemon: daemon, log: log, roots: roots, book: book, guests: guests}
 }
 
-// Book returns the record of the assigned pools.
-func (ps *Pools) Book() *state.PoolBook { return ps.book }
+// PoolRecords returns the record of the assigned pools.
+func (ps *Pools) PoolRecords() *state.PoolRecords { return ps.book }
 
 // VolumeSize returns the size of the pool's volume in the newest listing of an active pool, or zero.
 func (ps *Pools) VolumeSize(pool, volume string) hostfile.DiskSize {
@@ -157,9 +157,9 @@ func (ps *Pools) ExpireAll() {
 	ps.discovered.Expire()
 }
 
-// checkHanging returns an error if the pool's storage hangs, because another call would only block one more thread of
+// checkPoolNotHanging returns an error if the pool's storage hangs, because another call would only block one more thread of
 // libvirtd.
-func (ps *Pools) checkHanging(name string) error {
+func (ps *Pools) checkPoolNotHanging(name string) error {
 	if s := ps.watchOf(name).State(); s.Running > watch.StalledAfter {
 		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledText(s.Began))
 	}
@@ -168,7 +168,7 @@ func (ps *Pools) checkHanging(name string) error {
 
 // CheckPoolUsable returns an error if the pool's storage hangs, or if the pool's directory is not the recorded one.
 func (ps *Pools) CheckPoolUsable(name string) error {
-	if err := ps.checkHanging(name); err != nil {
+	if err := ps.checkPoolNotHanging(name); err != nil {
 		return err
 	}
 	record, known := ps.book.RecordNamed(name)

@@ -25,7 +25,7 @@ func (ps *Pools) startPool(ctx context.Context, c *conn.Conn, p fleet.Pool) erro
 			return err
 		}
 	}
-	ref, err := ps.definedPool(ctx, c, p)
+	ref, err := ps.ensurePoolDefined(ctx, c, p)
 	if err != nil {
 		return err
 	}
@@ -51,8 +51,8 @@ func (ps *Pools) startPool(ctx context.Context, c *conn.Conn, p fleet.Pool) erro
 	return err
 }
 
-// definedPool returns libvirt's pool and defines it if it is missing.
-func (ps *Pools) definedPool(ctx context.Context, c *conn.Conn, p fleet.Pool) (golibvirt.StoragePool, error) {
+// ensurePoolDefined returns libvirt's pool and defines it if it is missing.
+func (ps *Pools) ensurePoolDefined(ctx context.Context, c *conn.Conn, p fleet.Pool) (golibvirt.StoragePool, error) {
 	ref, x, err := findPool(ctx, c, p.Name)
 	switch {
 	case conn.IsLibvirtCode(err, golibvirt.ErrNoStoragePool):
@@ -111,7 +111,7 @@ func (ps *Pools) checkPoolAllowed(ctx context.Context, p fleet.Pool) error {
 	if !known {
 		return fleet.Errorf(fleet.Conflict, "This agent does not support pools of kind %q. Upgrade the agent.", string(p.Spec.Kind))
 	}
-	_, err := hostfile.WithinContext(ctx, func() (struct{}, error) {
+	_, err := hostfile.RunWithinContext(ctx, func() (struct{}, error) {
 		switch {
 		case kind.blocks != nil && kind.device != nil:
 			return struct{}{}, ps.roots.CheckDeviceAllowed(kind.device(p.Spec))
@@ -131,7 +131,7 @@ func (ps *Pools) checkPoolDir(ctx context.Context, record pooldir.RecordedPool) 
 	if record.Path == "" {
 		return pooldir.DirReading{}, nil // libvirt identifies a block pool by its source
 	}
-	now, err := hostfile.WithinContext(ctx, func() (pooldir.DirReading, error) { return pooldir.InspectDir(record.Path) })
+	now, err := hostfile.RunWithinContext(ctx, func() (pooldir.DirReading, error) { return pooldir.InspectDir(record.Path) })
 	if err != nil {
 		return now, err
 	}
@@ -146,16 +146,16 @@ func markerDir(s fleet.PoolSpec) string {
 	return path.Clean(s.Path)
 }
 
-// isShared reports whether other hosts may write to the pool's files.
-func isShared(s fleet.PoolSpec) bool { return s.Shared || s.Kind.Info().Mounted }
+// isSharedPool reports whether other hosts may write to the pool's files.
+func isSharedPool(s fleet.PoolSpec) bool { return s.Shared || s.Kind.Info().Mounted }
 
 // recordPoolDir checks the directory of an active pool, records it, and creates the marker at first use. A directory
 // that lost its marker gets no new one.
 func (ps *Pools) recordPoolDir(ctx context.Context, p fleet.Pool, record pooldir.RecordedPool) (pooldir.DirReading, error) {
-	record.ID, record.Path, record.Shared = p.ID, markerDir(p.Spec), isShared(p.Spec)
+	record.ID, record.Path, record.Shared = p.ID, markerDir(p.Spec), isSharedPool(p.Spec)
 	if record.Path == "" {
 		record.Place = &pooldir.RecordedDir{}
-		record.Boot, record.Failing, record.ByOthers = ps.book.Boot(), false, false
+		record.Boot, record.Failing, record.ByOthers = ps.book.BootID(), false, false
 		ps.recordPool(p, record)
 		return pooldir.DirReading{}, nil
 	}
@@ -167,7 +167,7 @@ func (ps *Pools) recordPoolDir(ctx context.Context, p fleet.Pool, record pooldir
 		return now, err
 	}
 	if now.Marker == "" && (record.Place == nil || !record.Place.Marked) {
-		_, failed := hostfile.WithinContext(ctx, func() (struct{}, error) { return struct{}{}, pooldir.WriteMarker(record.Path, p.ID) })
+		_, failed := hostfile.RunWithinContext(ctx, func() (struct{}, error) { return struct{}{}, pooldir.WriteMarker(record.Path, p.ID) })
 		if failed != nil && record.Place == nil {
 			ps.log.Warn("the marker of a storage pool cannot be written; the mount and inode identify the directory", "pool", p.Name, "error", failed)
 		}
@@ -176,7 +176,7 @@ func (ps *Pools) recordPoolDir(ctx context.Context, p fleet.Pool, record pooldir
 		}
 	}
 	record.Place = &pooldir.RecordedDir{Marked: now.Marker == p.ID, Mount: now.Mount, Inode: now.Inode}
-	record.Boot, record.Failing, record.ByOthers = ps.book.Boot(), false, false
+	record.Boot, record.Failing, record.ByOthers = ps.book.BootID(), false, false
 	ps.recordPool(p, record)
 	return now, nil
 }
@@ -195,7 +195,7 @@ func (ps *Pools) removeMarker(ctx context.Context, p fleet.Pool) error {
 	if p.Spec.Shared && p.DeletedAt == nil || !p.Spec.Kind.Info().FilePool {
 		return nil
 	}
-	_, err := hostfile.WithinContext(ctx, func() (struct{}, error) { return struct{}{}, pooldir.RemoveMarker(p.Spec.Path, p.ID) })
+	_, err := hostfile.RunWithinContext(ctx, func() (struct{}, error) { return struct{}{}, pooldir.RemoveMarker(p.Spec.Path, p.ID) })
 	return err
 }
 
@@ -205,7 +205,7 @@ func (ps *Pools) restoreMarker(ctx context.Context, p fleet.Pool) {
 	if !known || record.Place == nil || !record.Place.Marked {
 		return
 	}
-	if _, err := hostfile.WithinContext(ctx, func() (struct{}, error) { return struct{}{}, pooldir.WriteMarker(record.Path, p.ID) }); err != nil {
+	if _, err := hostfile.RunWithinContext(ctx, func() (struct{}, error) { return struct{}{}, pooldir.WriteMarker(record.Path, p.ID) }); err != nil {
 		ps.log.Warn("the marker of a storage pool cannot be restored", "pool", p.Name, "error", err)
 	}
 }

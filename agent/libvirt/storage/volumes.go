@@ -75,7 +75,7 @@ func (ps *Pools) readVolumeInfo(ctx context.Context, c *conn.Conn, pool golibvir
 // volumeFromXML returns the volume as libvirt's pool reports it. The name is empty if the volume is unusable, such as
 // an iSCSI controller.
 func volumeFromXML(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
-	v, kind := volumeFromLibvirt(x), BlockMappingOf(p.Spec)
+	v, kind := volumeFromLibvirt(x), BlockVolumeMappingOf(p.Spec)
 	if kind == nil {
 		return v
 	}

@@ -128,7 +128,7 @@ func workFromRow(row db.ClaimJobsRow) (wire.Work, error) {
 	w := wire.Work{
 		ID: j.ID, Kind: j.Kind, Subject: j.Subject, Epoch: j.Epoch, Attempt: int(j.Attempt), Generation: j.Generation, Args: j.Args, Stop: j.Stop,
 	}
-	if err := addFilterData(&w, row.Filters); err != nil {
+	if err := addSecurityGroupsToWork(&w, row.Filters); err != nil {
 		return w, fmt.Errorf("read the security groups of job %s: %w", j.ID, err)
 	}
 	if len(row.Source) > 0 { // source pool of a volume copy

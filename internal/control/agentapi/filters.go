@@ -14,8 +14,8 @@ type groupFilterData struct {
 	Members map[fleet.SecurityGroupID][]string `json:"members"`
 }
 
-// addFilterData adds the security groups to a job in the form that hosts apply, with the members' current addresses.
-func addFilterData(w *wire.Work, row []byte) error {
+// addSecurityGroupsToWork adds the security groups to a job in the form that hosts apply, with the members' current addresses.
+func addSecurityGroupsToWork(w *wire.Work, row []byte) error {
 	if len(row) == 0 {
 		return nil
 	}

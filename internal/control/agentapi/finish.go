@@ -119,13 +119,13 @@ func (api *API) processResults(ctx context.Context, patience time.Duration, all 
 			row.Job.State = r.state // a duplicate of this result in the same batch is then rejected
 			held[r.job] = row
 			if r.in.Retry && r.state == fleet.JobFailed && !job.Kind.IsSingleShot(job.Args) && !job.Kind.Info().Background {
-				if out[i].ended, err = requeueAfterPause(ctx, t.Queries, job, r.in, 5*time.Second); err != nil {
+				if out[i].ended, err = requeueJobAfterPause(ctx, t.Queries, job, r.in, 5*time.Second); err != nil {
 					return err
 				}
 				continue
 			}
 			if r.state == fleet.JobQueued {
-				if out[i].ended, err = requeueOutdated(ctx, t.Queries, job, r.in); err != nil {
+				if out[i].ended, err = requeueOutdatedJob(ctx, t.Queries, job, r.in); err != nil {
 					return err
 				}
 				continue
@@ -185,15 +185,15 @@ const (
 	maxEpoch     = 1 << 61
 )
 
-// requeueOutdated requeues a job that its host rejected because of a low epoch, and raises the next epochs of this
+// requeueOutdatedJob requeues a job that its host rejected because of a low epoch, and raises the next epochs of this
 // host. This happens after the database was restored from a backup, with an older epoch sequence. The attempt does not
 // count, because the host did nothing.
-func requeueOutdated(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (fleet.Job, error) {
+func requeueOutdatedJob(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (fleet.Job, error) {
 	if err := q.LiftEpochs(ctx, db.LiftEpochsParams{Host: string(job.HostID), Newest: in.Newest}); err != nil {
 		return fleet.Job{}, err
 	}
 	in.Error = ""
-	return requeueAfterPause(ctx, q, job, in, 100*time.Millisecond)
+	return requeueJobAfterPause(ctx, q, job, in, 100*time.Millisecond)
 }
 
 // jobEnd is the final state of a job, with the state of the object that its host observed. If typ is empty, no object's
@@ -256,9 +256,9 @@ func jobFromRow(r db.Job) fleet.Job {
 	return fleet.Job{ID: r.ID, Kind: r.Kind, State: r.State, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
 }
 
-// requeueAfterPause puts a job that its host could not run into the queue for a retry. If a newer job for the subject
+// requeueJobAfterPause puts a job that its host could not run into the queue for a retry. If a newer job for the subject
 // is queued, it cancels the job instead. pause is the delay before the first retry.
-func requeueAfterPause(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, pause time.Duration) (fleet.Job, error) {
+func requeueJobAfterPause(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, pause time.Duration) (fleet.Job, error) {
 	next, err := q.Overtaken(ctx, job.ID)
 	if err == nil && next {
 		return endJob(ctx, q, jobEnd{id: job.ID, state: fleet.JobCancelled, error: strings.TrimSpace("Replaced by a newer order. " + in.Error)})

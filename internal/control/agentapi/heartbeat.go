@@ -117,11 +117,11 @@ func (api *API) writeHeartbeats(b *heartbeatBatch) {
 	api.heartbeats.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	b.err = store.UserError(api.writeBatch(ctx, b))
+	b.err = store.UserError(api.writeHeartbeatBatch(ctx, b))
 	close(b.done)
 }
 
-func (api *API) writeBatch(ctx context.Context, b *heartbeatBatch) (err error) {
+func (api *API) writeHeartbeatBatch(ctx context.Context, b *heartbeatBatch) (err error) {
 	defer store.RecoverAsError(&err) // other requests wait for the result
 	rows, err := api.store.Heartbeats(ctx, b.params)
 	if err != nil {
@@ -158,7 +158,7 @@ type assignmentCache struct {
 	mu          sync.Mutex
 	readAt      time.Time // start of the latest read
 	stale       bool
-	assignments map[fleet.HostID]wire.Assigned
+	assignments map[fleet.HostID]wire.AssignedObjects
 }
 
 const (
@@ -169,7 +169,7 @@ const (
 	assignmentCacheMaxAge = 2 * time.Minute
 )
 
-func (api *API) assignmentsOfHost(ctx context.Context, host fleet.HostID) (wire.Assigned, error) {
+func (api *API) assignmentsOfHost(ctx context.Context, host fleet.HostID) (wire.AssignedObjects, error) {
 	m := &api.assignmentCache
 	now := time.Now()
 	m.mu.Lock()
@@ -187,12 +187,12 @@ func (api *API) assignmentsOfHost(ctx context.Context, host fleet.HostID) (wire.
 		return on[host], nil
 	}
 	m.mu.Unlock()
-	on, err := assign.ReadAssigned(ctx, api.store.Queries)
+	on, err := assign.ReadAssignedObjects(ctx, api.store.Queries)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
 		m.stale = true
-		return wire.Assigned{}, store.UserError(err)
+		return wire.AssignedObjects{}, store.UserError(err)
 	}
 	m.assignments = on
 	return on[host], nil

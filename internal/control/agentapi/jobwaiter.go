@@ -54,13 +54,13 @@ func (l *JobWaiter) Claim(ctx context.Context, in wire.ClaimRequest, wait time.D
 	if rest := wait - time.Since(l.lastClaim); !woken && !l.lastClaim.IsZero() && rest > minSkippedWait {
 		return wire.Claim{}, rest, nil
 	}
-	work, err := l.claimAndRecord(in, func(most int32) ([]wire.Work, error) { return l.api.claimIfJobQueued(ctx, l.agent, most) })
+	work, err := l.claimAndRecordTime(in, func(most int32) ([]wire.Work, error) { return l.api.claimIfJobQueued(ctx, l.agent, most) })
 	return wire.Claim{Jobs: work}, wait, err
 }
 
-// claimAndRecord claims jobs. If it gets fewer jobs than the limit, no job is queued any more, and it records the time
+// claimAndRecordTime claims jobs. If it gets fewer jobs than the limit, no job is queued any more, and it records the time
 // in lastClaim.
-func (l *JobWaiter) claimAndRecord(in wire.ClaimRequest, claim func(most int32) ([]wire.Work, error)) ([]wire.Work, error) {
+func (l *JobWaiter) claimAndRecordTime(in wire.ClaimRequest, claim func(most int32) ([]wire.Work, error)) ([]wire.Work, error) {
 	now, most := time.Now(), int32(min(max(in.Max, 1), 32))
 	work, err := runOnOwnStack(func() ([]wire.Work, error) { return claim(most) })
 	if l.lastClaim = (time.Time{}); err == nil && len(work) < int(most) {
@@ -84,7 +84,7 @@ func (l *JobWaiter) Wait(ctx context.Context, in wire.ClaimRequest, wait time.Du
 		case <-ctx.Done():
 			return wire.Claim{}, ctx.Err()
 		}
-		if work, err := l.claimAndRecord(in, func(most int32) ([]wire.Work, error) { return l.api.claimNow(ctx, l.agent, most) }); err != nil || len(work) > 0 {
+		if work, err := l.claimAndRecordTime(in, func(most int32) ([]wire.Work, error) { return l.api.claimNow(ctx, l.agent, most) }); err != nil || len(work) > 0 {
 			return wire.Claim{Jobs: work}, err
 		}
 	}

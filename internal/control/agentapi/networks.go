@@ -14,8 +14,8 @@ import (
 // Quantix.
 const networkNameConflictText = "The host has another network of this name, which Quantix did not make. Remove it with virsh, then try again."
 
-// writeAssignments stores a host's report on assigned pools and networks and on discovered networks.
-func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) error {
+// writeAssignmentReports stores a host's report on assigned pools and networks and on discovered networks.
+func writeAssignmentReports(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) error {
 	seq, s := in.Seq, *in.State
 	met := db.MeetNetworksParams{HostID: host, Kinds: make([]string, len(s.Networks)), Names: make([]string, len(s.Networks))}
 	for i, n := range s.Networks {
@@ -30,7 +30,7 @@ func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, in 
 	if err != nil {
 		return err
 	}
-	lost, err := q.ReportAssignments(ctx, db.ReportAssignmentsParams{HostID: host, Seq: seq, Objects: mustJSON(s.AssignedReports()), Networks: mustJSON(s.Networks), Strange: networkNameConflictText})
+	lost, err := q.ReportAssignments(ctx, db.ReportAssignmentsParams{HostID: host, Seq: seq, Objects: mustJSON(s.AssignedObjectReports()), Networks: mustJSON(s.Networks), Strange: networkNameConflictText})
 	if err != nil || lost == 0 {
 		return err
 	}

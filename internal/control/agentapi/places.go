@@ -29,15 +29,15 @@ func (api *API) ReassignMovedVMs(ctx context.Context, a fleet.Actor) error {
 	}
 	var errs []error
 	for _, m := range moves {
-		if err := api.reassignOrRaiseAlarm(ctx, a, m); err != nil {
+		if err := api.reassignVMOrRaiseAlarm(ctx, a, m); err != nil {
 			errs = append(errs, fmt.Errorf("check the host of VM %s: %w", m.VMID, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// reassignOrRaiseAlarm checks the VM again under its lock, and moves it or raises the alarm.
-func (api *API) reassignOrRaiseAlarm(ctx context.Context, a fleet.Actor, was db.PlacesToSettleRow) error {
+// reassignVMOrRaiseAlarm checks the VM again under its lock, and moves it or raises the alarm.
+func (api *API) reassignVMOrRaiseAlarm(ctx context.Context, a fleet.Actor, was db.PlacesToSettleRow) error {
 	return api.store.Tx(ctx, func(q *db.Queries) error {
 		if err := q.RequestFullReports(ctx, store.ToStrings([]fleet.HostID{was.OwnID, was.HostID})); err != nil {
 			return err

@@ -36,7 +36,7 @@ func (api *API) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wire
 	if err != nil {
 		return answer, err
 	}
-	if answer.Assigned, err = api.assignmentsOfHost(ctx, a.HostID); err != nil {
+	if answer.AssignedObjects, err = api.assignmentsOfHost(ctx, a.HostID); err != nil {
 		return answer, err
 	}
 	answer.Lost, answer.Stop, err = api.renewLeases(ctx, a.HostID, in.Leases)
@@ -117,7 +117,7 @@ func writeHostState(ctx context.Context, q *db.Queries, host fleet.HostID, in wi
 	if marks, err = writeReportedVMs(ctx, q, host, seq, s); err != nil {
 		return nil, fmt.Errorf("store the reported VMs: %w", err)
 	}
-	if err := writeAssignments(ctx, q, host, in); err != nil {
+	if err := writeAssignmentReports(ctx, q, host, in); err != nil {
 		return nil, fmt.Errorf("store the reported pools and networks: %w", err)
 	}
 	if err := q.ReportGroups(ctx, db.ReportGroupsParams{HostID: host, Seq: seq, Groups: mustJSON(s.Groups)}); err != nil {

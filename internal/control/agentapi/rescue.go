@@ -12,8 +12,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// RescueJobs requeues jobs whose lease has expired. It ends such jobs with too many attempts.
-func (api *API) RescueJobs(ctx context.Context, a fleet.Actor) error {
+// RecoverExpiredJobs requeues jobs whose lease has expired. It ends such jobs with too many attempts.
+func (api *API) RecoverExpiredJobs(ctx context.Context, a fleet.Actor) error {
 	return api.store.RunPass(ctx, a, "rescue", func(q *db.Queries) error {
 		if err := endExhaustedJobs(ctx, q, nil); err != nil {
 			return err

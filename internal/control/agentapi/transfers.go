@@ -36,7 +36,7 @@ func (api *API) ExchangeTransferData(ctx context.Context, a fleet.Actor, id flee
 	if err := store.CheckID(id, "transfer"); err != nil {
 		return out, err
 	}
-	if err := checkMeetRequest(in); err != nil {
+	if err := checkTransferState(in); err != nil {
 		return out, err
 	}
 	if in.Ticket != "" {
@@ -69,8 +69,8 @@ func (api *API) ExchangeTransferData(ctx context.Context, a fleet.Actor, id flee
 	return out, nil
 }
 
-// checkMeetRequest rejects malformed requests.
-func checkMeetRequest(in wire.TransferState) error {
+// checkTransferState rejects malformed requests.
+func checkTransferState(in wire.TransferState) error {
 	if text, err := hex.DecodeString(in.Ticket); err != nil || len(text) != 0 && len(text) != 32 {
 		return fleet.Errorf(fleet.Malformed, "The ticket must be a SHA-256 in hexadecimal.")
 	}

@@ -56,8 +56,8 @@ type AssignableObject struct {
 // assignableTypes are all types, in the order of their names.
 var assignableTypes []*AssignableType
 
-// newAssignableType adds a type to assignableTypes. Each type is a package variable in its own file.
-func newAssignableType(n AssignableType) *AssignableType {
+// registerAssignableType adds a type to assignableTypes. Each type is a package variable in its own file.
+func registerAssignableType(n AssignableType) *AssignableType {
 	assignableTypes = append(assignableTypes, &n)
 	slices.SortFunc(assignableTypes, func(a, b *AssignableType) int { return strings.Compare(a.typ, b.typ) })
 	return &n
@@ -296,8 +296,8 @@ func (n *AssignableType) RecordJobEnd(ctx context.Context, q *db.Queries, job db
 	return n.observedStatus(in), true, nil
 }
 
-// QueueDrifted queues a job for each assignment that its host has not applied and that has no unfinished job.
-func QueueDrifted(ctx context.Context, q *db.Queries, a fleet.Actor) error {
+// QueueDriftedAssignments queues a job for each assignment that its host has not applied and that has no unfinished job.
+func QueueDriftedAssignments(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	rows, err := q.DriftedAssignments(ctx, db.DriftedAssignmentsParams{Fresh: fleet.Freshness, Nouns: assignableTypeNames()})
 	if err != nil {
 		return err

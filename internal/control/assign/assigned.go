@@ -12,12 +12,12 @@ import (
 // assignedObject is an object with the hosts that have it assigned. add appends the object to a host's list.
 type assignedObject struct {
 	hosts []string
-	add   func(*wire.Assigned)
+	add   func(*wire.AssignedObjects)
 }
 
-// ReadAssigned returns the objects that each host must report, by type and name. Hosts with equal assignments share the
+// ReadAssignedObjects returns the objects that each host must report, by type and name. Hosts with equal assignments share the
 // lists.
-func ReadAssigned(ctx context.Context, q *db.Queries) (map[fleet.HostID]wire.Assigned, error) {
+func ReadAssignedObjects(ctx context.Context, q *db.Queries) (map[fleet.HostID]wire.AssignedObjects, error) {
 	var objects []assignedObject
 	for _, typ := range assignableTypes {
 		if typ.readAssigned == nil {
@@ -33,7 +33,7 @@ func ReadAssigned(ctx context.Context, q *db.Queries) (map[fleet.HostID]wire.Ass
 		before *set
 		object int
 	}
-	sets, at, lists := map[set]*set{}, map[string]*set{}, map[*set]wire.Assigned{}
+	sets, at, lists := map[set]*set{}, map[string]*set{}, map[*set]wire.AssignedObjects{}
 	for i, o := range objects {
 		for _, host := range o.hosts {
 			key := set{at[host], i}
@@ -46,7 +46,7 @@ func ReadAssigned(ctx context.Context, q *db.Queries) (map[fleet.HostID]wire.Ass
 			at[host] = sets[key]
 		}
 	}
-	out := make(map[fleet.HostID]wire.Assigned, len(at))
+	out := make(map[fleet.HostID]wire.AssignedObjects, len(at))
 	for host, s := range at {
 		out[fleet.HostID(host)] = lists[s]
 	}

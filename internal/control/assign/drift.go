@@ -142,7 +142,7 @@ func (n *AssignableType) AcceptDrift(ctx context.Context, s *store.Store, a flee
 		if err != nil {
 			return err
 		}
-		if err := checkNetworkFits(ctx, q, o, store.ToStrings(hosts)); err != nil {
+		if err := checkNetworkFitsHosts(ctx, q, o, store.ToStrings(hosts)); err != nil {
 			return err
 		}
 		if tasks, err = o.storeNetwork(ctx, q, a, was, hosts); err != nil {

@@ -46,12 +46,12 @@ func (o AssignableObject) SetSelector(ctx context.Context, q *db.Queries, a flee
 	if err := o.Audit(ctx, q, a, "selector", s.String()); err != nil {
 		return nil, false, err
 	}
-	return o.assignToMatching(ctx, q, s.String())
+	return o.assignToMatchingHosts(ctx, q, s.String())
 }
 
-// assignToMatching assigns the object to hosts that match the selector. It excludes hosts that cannot have the object,
+// assignToMatchingHosts assigns the object to hosts that match the selector. It excludes hosts that cannot have the object,
 // with the reason, so that they do not block the others.
-func (o AssignableObject) assignToMatching(ctx context.Context, q *db.Queries, selector string) (tasks []fleet.TaskID, more bool, err error) {
+func (o AssignableObject) assignToMatchingHosts(ctx context.Context, q *db.Queries, selector string) (tasks []fleet.TaskID, more bool, err error) {
 	rows, err := q.LabelledWithout(ctx, db.LabelledWithoutParams{Noun: o.assignable.typ, ObjectID: o.id, Most: maxHostsByLabel})
 	if err != nil || len(rows) == 0 {
 		return nil, false, err
@@ -150,7 +150,7 @@ func (n *AssignableType) SetSelector(ctx context.Context, s *store.Store, a flee
 	if err != nil {
 		return fleet.ByLabel{}, err
 	}
-	out, err := n.ByLabel(ctx, s, a, id)
+	out, err := n.AssignmentByLabel(ctx, s, a, id)
 	out.Waiting = more
 	return out, err
 }
@@ -162,9 +162,9 @@ func ParseSelector(text string) (fleet.Selector, error) {
 	return selector, checks.Err()
 }
 
-// ByLabel returns the object's selector, the matching hosts that do not have the object, and the hosts that have it but
+// AssignmentByLabel returns the object's selector, the matching hosts that do not have the object, and the hosts that have it but
 // do not match.
-func (n *AssignableType) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.ByLabel, error) {
+func (n *AssignableType) AssignmentByLabel(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.ByLabel, error) {
 	var out fleet.ByLabel
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return out, err
@@ -240,7 +240,7 @@ func AssignByLabels(ctx context.Context, s *store.Store, a fleet.Actor) error {
 		n := AssignableTypeByName(w.Noun)
 		for more := n != nil; more && time.Now().Before(until); {
 			err := s.RunPass(ctx, a, "labels", func(q *db.Queries) (err error) {
-				more, err = n.assignLabelled(ctx, q, w.ObjectID)
+				more, err = n.assignObjectByLabels(ctx, q, w.ObjectID)
 				return err
 			})
 			if err != nil {
@@ -251,8 +251,8 @@ func AssignByLabels(ctx context.Context, s *store.Store, a fleet.Actor) error {
 	return failed
 }
 
-// assignLabelled works like AssignByLabels for one object. It skips an object that is being deleted.
-func (n *AssignableType) assignLabelled(ctx context.Context, q *db.Queries, id string) (more bool, err error) {
+// assignObjectByLabels works like AssignByLabels for one object. It skips an object that is being deleted.
+func (n *AssignableType) assignObjectByLabels(ctx context.Context, q *db.Queries, id string) (more bool, err error) {
 	o, err := n.lockObject(ctx, q, id)
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.changeRefusal != "" {
 		return false, nil
@@ -265,6 +265,6 @@ func (n *AssignableType) assignLabelled(ctx context.Context, q *db.Queries, id s
 	if err != nil || selector == "" {
 		return false, err
 	}
-	_, more, err = o.assignToMatching(ctx, q, selector)
+	_, more, err = o.assignToMatchingHosts(ctx, q, selector)
 	return more, err
 }

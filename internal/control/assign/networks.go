@@ -14,7 +14,7 @@ import (
 
 // NetworkType is the resource type of networks defined in Quantix. Hosts execute them as libvirt networks. Discovered
 // networks cannot be assigned.
-var NetworkType = newAssignableType(AssignableType{
+var NetworkType = registerAssignableType(AssignableType{
 	typ: string(fleet.TypeNetwork), applyKind: fleet.NetworkApply, releaseKind: fleet.NetworkRelease, reapplyKind: fleet.NetworkReapply,
 	lockObject: func(ctx context.Context, q *db.Queries, id string) (AssignableObject, error) {
 		row, err := q.LockNetwork(ctx, fleet.NetworkID(id))
@@ -22,7 +22,7 @@ var NetworkType = newAssignableType(AssignableType{
 		_, leaving := n.Allows(fleet.ActAssign)
 		return AssignableObject{Name: n.Name, generation: n.Generation, changeRefusal: leaving, spec: n.Spec}, err
 	},
-	checkHostsFit: checkNetworkFits, checkUnusedOnHost: checkNetworkUnused, actionAllowed: networkActionAllowed,
+	checkHostsFit: checkNetworkFitsHosts, checkUnusedOnHost: checkNetworkUnused, actionAllowed: networkActionAllowed,
 	markDeleted: func(ctx context.Context, q *db.Queries, id string) error {
 		return q.MarkNetworkDeleted(ctx, fleet.NetworkID(id))
 	},
@@ -32,7 +32,7 @@ var NetworkType = newAssignableType(AssignableType{
 		out := make([]assignedObject, len(rows))
 		for i, r := range rows {
 			network := store.NetworkFromRow(r.Network)
-			out[i] = assignedObject{r.Hosts, func(on *wire.Assigned) { on.Networks = appendClipped(on.Networks, network) }}
+			out[i] = assignedObject{r.Hosts, func(on *wire.AssignedObjects) { on.Networks = appendClipped(on.Networks, network) }}
 		}
 		return out, err
 	},
@@ -63,9 +63,9 @@ func networkActionAllowed(on db.AssignmentOnRow, act fleet.Action) (bool, string
 	return ok, why, nil
 }
 
-// checkNetworkFits rejects hosts that have another network with the same name, the same bridge or an overlapping
+// checkNetworkFitsHosts rejects hosts that have another network with the same name, the same bridge or an overlapping
 // subnet.
-func checkNetworkFits(ctx context.Context, q *db.Queries, o AssignableObject, hosts []string) error {
+func checkNetworkFitsHosts(ctx context.Context, q *db.Queries, o AssignableObject, hosts []string) error {
 	if err := q.AssignNetworksAlone(ctx); err != nil {
 		return err
 	}

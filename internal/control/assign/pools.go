@@ -13,7 +13,7 @@ import (
 )
 
 // PoolType is the resource type of storage pools. Hosts execute them as libvirt pools.
-var PoolType = newAssignableType(AssignableType{
+var PoolType = registerAssignableType(AssignableType{
 	typ: "pool", applyKind: fleet.PoolApply, releaseKind: fleet.PoolRelease, reapplyKind: fleet.PoolReapply,
 	lockObject: func(ctx context.Context, q *db.Queries, id string) (AssignableObject, error) {
 		p, err := q.LockPool(ctx, fleet.PoolID(id))
@@ -22,7 +22,7 @@ var PoolType = newAssignableType(AssignableType{
 		o.generation, o.changeRefusal = p.Generation, leaving
 		return o, err
 	},
-	checkHostsFit: checkPoolFits, checkUnusedOnHost: checkPoolUnused, actionAllowed: poolActionAllowed,
+	checkHostsFit: checkPoolFitsHosts, checkUnusedOnHost: checkPoolUnused, actionAllowed: poolActionAllowed,
 	markDeleted: func(ctx context.Context, q *db.Queries, id string) error {
 		return q.MarkPoolDeleted(ctx, fleet.PoolID(id))
 	},
@@ -32,7 +32,7 @@ var PoolType = newAssignableType(AssignableType{
 		out := make([]assignedObject, len(rows))
 		for i, r := range rows {
 			pool := store.PoolFromRow(r.Pool)
-			out[i] = assignedObject{r.Hosts, func(on *wire.Assigned) { on.Pools = appendClipped(on.Pools, pool) }}
+			out[i] = assignedObject{r.Hosts, func(on *wire.AssignedObjects) { on.Pools = appendClipped(on.Pools, pool) }}
 		}
 		return out, err
 	},
@@ -64,9 +64,9 @@ func poolActionAllowed(on db.AssignmentOnRow, act fleet.Action) (bool, string, e
 	return ok, why, nil
 }
 
-// checkPoolFits rejects hosts without the role storage, and hosts that have another pool with the same storage location,
+// checkPoolFitsHosts rejects hosts without the role storage, and hosts that have another pool with the same storage location,
 // such as a directory or volume group. It also rejects a second host for a pool that only one host can have.
-func checkPoolFits(ctx context.Context, q *db.Queries, o AssignableObject, hosts []string) error {
+func checkPoolFitsHosts(ctx context.Context, q *db.Queries, o AssignableObject, hosts []string) error {
 	if o.oneHostReason != "" {
 		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.assignable.typ, ObjectID: o.id})
 		if err != nil {

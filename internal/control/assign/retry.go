@@ -27,7 +27,7 @@ func (n *AssignableType) RetryAll(ctx context.Context, s *store.Store, a fleet.A
 			switch {
 			case err != nil:
 				return err
-			case !fleet.IsFresh(r.LookedAt, r.Now):
+			case !fleet.IsReportFresh(r.LookedAt, r.Now):
 				out.Offline++
 			case ok && len(out.Tasks) == maxRetriedHosts:
 				out.More++

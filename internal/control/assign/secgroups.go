@@ -12,7 +12,7 @@ import (
 
 // SecurityGroupType is the resource type of security groups. Hosts execute them as libvirt network filters. A group is
 // assigned automatically to the hosts of its member NICs.
-var SecurityGroupType = newAssignableType(AssignableType{
+var SecurityGroupType = registerAssignableType(AssignableType{
 	typ: string(fleet.TypeSecurityGroup), applyKind: fleet.SecurityGroupApply, releaseKind: fleet.SecurityGroupRelease,
 	lockObject: func(ctx context.Context, q *db.Queries, id string) (AssignableObject, error) {
 		g, err := q.LockSecurityGroup(ctx, fleet.SecurityGroupID(id))
@@ -46,8 +46,8 @@ var SecurityGroupType = newAssignableType(AssignableType{
 
 const groupAssignedByNICsText = "Quantix assigns a security group to exactly the hosts that have NICs in it. Add a NIC to the group, or remove its NICs."
 
-// groupOnHost identifies a security group on one host for a job.
-type groupOnHost struct {
+// securityGroupOnHost identifies a security group on one host for a job.
+type securityGroupOnHost struct {
 	id       fleet.SecurityGroupID
 	name     string
 	project  *fleet.ProjectID
@@ -55,7 +55,7 @@ type groupOnHost struct {
 	host     fleet.HostID
 }
 
-func (g groupOnHost) queueJob(ctx context.Context, q *db.Queries, a fleet.Actor, kind fleet.JobKind) error {
+func (g securityGroupOnHost) queueJob(ctx context.Context, q *db.Queries, a fleet.Actor, kind fleet.JobKind) error {
 	_, err := store.JoinOrQueueJob(ctx, q, a, db.JoinQueueParams{
 		HostID: g.host, ProjectID: g.project, Kind: kind, Subject: fleet.SubjectOf(fleet.TypeSecurityGroup, g.id), SubjectName: g.name, Generation: g.revision,
 	})
@@ -92,7 +92,7 @@ func assignSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) err
 	}
 	typ := SecurityGroupType.typ
 	for _, r := range rows {
-		g := groupOnHost{r.ID, r.Name, r.ProjectID, r.Revision, fleet.HostID(r.HostID)}
+		g := securityGroupOnHost{r.ID, r.Name, r.ProjectID, r.Revision, fleet.HostID(r.HostID)}
 		hosts, object := []string{r.HostID}, string(r.ID)
 		kind, opposite := fleet.SecurityGroupApply, fleet.SecurityGroupRelease
 		if r.Wanted {
@@ -125,7 +125,7 @@ func QueueSecurityGroupUpdates(ctx context.Context, q *db.Queries, a fleet.Actor
 		return err
 	}
 	for _, r := range rows {
-		if err := (groupOnHost{r.ID, r.Name, r.ProjectID, r.Revision, r.HostID}).queueJob(ctx, q, a, fleet.SecurityGroupApply); err != nil {
+		if err := (securityGroupOnHost{r.ID, r.Name, r.ProjectID, r.Revision, r.HostID}).queueJob(ctx, q, a, fleet.SecurityGroupApply); err != nil {
 			return err
 		}
 	}

@@ -19,8 +19,8 @@ func (hs *Hosts) SetAgentAddress(ctx context.Context, a fleet.Actor) error {
 	return store.UserError(hs.store.SetAgentAddress(ctx, hs.agentURL))
 }
 
-// ForgetAddress removes the address recorded by SetAgentAddress. The portal calls it at shutdown.
-func (hs *Hosts) ForgetAddress(ctx context.Context, a fleet.Actor) error {
+// ForgetAgentAddress removes the address recorded by SetAgentAddress. The portal calls it at shutdown.
+func (hs *Hosts) ForgetAgentAddress(ctx context.Context, a fleet.Actor) error {
 	if err := store.CheckSystemActor(a); err != nil {
 		return err
 	}

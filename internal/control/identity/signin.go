@@ -14,7 +14,7 @@ import (
 )
 
 // SignIn verifies a name and password. a is anonymous and carries the remote address and the browser's secret.
-// LastSeenAt of the returned user is the start of the session in database time; the caller passes it to ActorOf later.
+// LastSeenAt of the returned user is the start of the session in database time; the caller passes it to ActorOfSession later.
 // All failures return the same Unauthorized error, after computations of the same duration. After several failures
 // SignIn returns TooMany (see throttle.go).
 func (p *Identity) SignIn(ctx context.Context, a fleet.Actor, name, password string) (fleet.User, error) {
@@ -85,10 +85,10 @@ func signInAuditActor(row db.User, a fleet.Actor) fleet.Actor {
 	return fleet.Actor{UserID: row.ID, Name: row.Name, Address: a.Address}
 }
 
-// ActorOf returns the actor of a session that began at signedInAt (see SignIn and ChangePassword), with current
+// ActorOfSession returns the actor of a session that began at signedInAt (see SignIn and ChangePassword), with current
 // permissions. It returns Unauthorized if the user is deleted or disabled, or if a change of password or role has ended
 // the session. Only the system actor may call it; the caller adds Session and Address.
-func (p *Identity) ActorOf(ctx context.Context, a fleet.Actor, id fleet.UserID, signedInAt time.Time) (fleet.Actor, error) {
+func (p *Identity) ActorOfSession(ctx context.Context, a fleet.Actor, id fleet.UserID, signedInAt time.Time) (fleet.Actor, error) {
 	if err := store.CheckSystemActor(a); err != nil {
 		return fleet.Actor{}, err
 	}
@@ -99,6 +99,6 @@ func (p *Identity) ActorOf(ctx context.Context, a fleet.Actor, id fleet.UserID, 
 	if err != nil {
 		return fleet.Actor{}, store.UserError(err)
 	}
-	projects, err := store.ProjectRoles(row.Projects)
+	projects, err := store.DecodeProjectRoles(row.Projects)
 	return fleet.Actor{UserID: row.ID, Name: row.Name, Role: row.Role, Projects: projects, MustChangePassword: row.MustChange}, err
 }

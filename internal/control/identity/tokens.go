@@ -38,7 +38,7 @@ func (p *Identity) ActorOfToken(ctx context.Context, a fleet.Actor, secret strin
 	if err != nil {
 		return fleet.Actor{}, store.UserError(err)
 	}
-	projects, err := store.ProjectRoles(row.Projects)
+	projects, err := store.DecodeProjectRoles(row.Projects)
 	return fleet.Actor{
 		UserID: row.ID, Name: row.Name, Role: row.Role, Projects: projects, Session: string(row.TokenID), Token: row.TokenID, Address: a.Address,
 	}, err
@@ -57,7 +57,7 @@ func (p *Identity) CreateToken(ctx context.Context, a fleet.Actor, name string, 
 	case a.MustChangePassword:
 		return fleet.Token{}, fleet.Errorf(fleet.Forbidden, "Change your password first.")
 	}
-	if err := checkToken(name, ttl); err != nil {
+	if err := checkNewToken(name, ttl); err != nil {
 		return fleet.Token{}, err
 	}
 	secret := auth.NewSecret(auth.TokenPrefix)
@@ -120,7 +120,7 @@ func deletedTokensDetail(tokens int64) string {
 	return fmt.Sprintf("and %d that were made with it", tokens)
 }
 
-func checkToken(name string, ttl time.Duration) error {
+func checkNewToken(name string, ttl time.Duration) error {
 	var c fleet.Checks
 	switch {
 	case strings.TrimSpace(name) == "":

@@ -29,7 +29,7 @@ func (n *Networks) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNe
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.NetworkView{}, err
 	}
-	in.Spec = in.Spec.Tidy()
+	in.Spec = in.Spec.Normalized()
 	var checks fleet.Checks
 	fleet.CheckName(&checks, "name", in.Name)
 	in.Spec.Check(&checks, "spec")

@@ -35,7 +35,7 @@ func (n *Networks) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.N
 		if err := store.CheckID(id, "network"); err != nil {
 			return fleet.StaticLease{}, nil, err
 		}
-		if book, err = n.queries.AddressBook(ctx, a, id, ""); err != nil {
+		if book, err = n.queries.NetworkAddressesBySpec(ctx, a, id, ""); err != nil {
 			return fleet.StaticLease{}, nil, err
 		}
 	}
@@ -46,13 +46,13 @@ func (n *Networks) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.N
 		leases := &s.IPv4.DHCP.Leases
 		// Choose the address while the network is locked, so that concurrent requests get different addresses.
 		if in = request; book != nil {
-			in.IP = nextFreeAddress(book(*s), in.MAC)
+			in.IP = addressToReserve(book(*s), in.MAC)
 		}
 		if slices.Contains(*leases, in) {
 			return "", nil
 		}
 		*leases = append(slices.DeleteFunc(*leases, func(l fleet.StaticLease) bool { return l.MAC == in.MAC }), in)
-		return strings.TrimSpace(in.IP + " for " + in.MAC + " " + in.Name), checkLease(*s)
+		return strings.TrimSpace(in.IP + " for " + in.MAC + " " + in.Name), checkReservation(*s)
 	})
 	if err != nil {
 		return fleet.StaticLease{}, nil, err
@@ -64,8 +64,8 @@ func noDHCPError() error {
 	return fleet.Errorf(fleet.Conflict, "DHCP for IPv4 is off in this network, so no address can be reserved.")
 }
 
-// checkLease checks the complete network spec, and reports all errors at the field "ip" of the new reservation.
-func checkLease(s fleet.NetworkSpec) error {
+// checkReservation checks the complete network spec, and reports all errors at the field "ip" of the new reservation.
+func checkReservation(s fleet.NetworkSpec) error {
 	var all, checks fleet.Checks
 	s.Check(&all, "spec")
 	if e, ok := errors.AsType[*fleet.Error](all.Err()); ok {
@@ -76,9 +76,9 @@ func checkLease(s fleet.NetworkSpec) error {
 	return checks.Err()
 }
 
-// nextFreeAddress returns the address already reserved for the MAC address, or else its current address if no other NIC
+// addressToReserve returns the address already reserved for the MAC address, or else its current address if no other NIC
 // has that too, or else the next free address. Empty: none is free.
-func nextFreeAddress(addresses fleet.NetworkAddresses, mac string) string {
+func addressToReserve(addresses fleet.NetworkAddresses, mac string) string {
 	if i := slices.IndexFunc(addresses.Reservations, func(r fleet.ReservedAddress) bool { return r.MAC == mac }); i >= 0 {
 		return addresses.Reservations[i].IP
 	}

@@ -37,12 +37,12 @@ func (n *Networks) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cr
 		return fleet.SecurityGroupView{}, err
 	}
 	if in.Spec.Rules == nil {
-		in.Spec.Rules = []fleet.SecurityRule{fleet.AllowAllOut()}
+		in.Spec.Rules = []fleet.SecurityRule{fleet.AllowAllEgressRule()}
 	}
 	if err := checkSecurityGroup(in.Name, in.Spec); err != nil {
 		return fleet.SecurityGroupView{}, err
 	}
-	in.Spec = withRuleIDs(in.Spec, fleet.SecurityGroupSpec{}).Tidy()
+	in.Spec = withoutUnknownRuleIDs(in.Spec, fleet.SecurityGroupSpec{}).Normalized()
 	id := fleet.NewID[fleet.SecurityGroupID]()
 	add := db.AddSecurityGroupParams{ID: id, Name: in.Name, Spec: in.Spec}
 	err := n.store.Tx(ctx, func(q *db.Queries) error {
@@ -92,9 +92,9 @@ func checkSecurityGroup(name string, spec fleet.SecurityGroupSpec) error {
 	return checks.Err()
 }
 
-// withRuleIDs returns the spec with new ids for rules that are not in the old spec. Packet counters are kept per rule
+// withoutUnknownRuleIDs returns the spec with new ids for rules that are not in the old spec. Packet counters are kept per rule
 // id, so two groups of a NIC must not share an id.
-func withRuleIDs(s, old fleet.SecurityGroupSpec) fleet.SecurityGroupSpec {
+func withoutUnknownRuleIDs(s, old fleet.SecurityGroupSpec) fleet.SecurityGroupSpec {
 	s.Rules = slices.Clone(s.Rules)
 	for i, r := range s.Rules {
 		if !slices.ContainsFunc(old.Rules, func(o fleet.SecurityRule) bool { return o.ID == r.ID }) {
@@ -180,7 +180,7 @@ func (n *Networks) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fl
 		if err := checkSecurityGroup(name, spec); err != nil {
 			return err
 		}
-		spec = withRuleIDs(spec, old.Spec).Tidy()
+		spec = withoutUnknownRuleIDs(spec, old.Spec).Normalized()
 		if err := checkRemoteGroups(ctx, q, store.ProjectIDOrEmpty(old.ProjectID), id, spec); err != nil {
 			return err
 		}

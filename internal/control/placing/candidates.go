@@ -120,7 +120,7 @@ func (c Candidates) Read(ctx context.Context, q *db.Queries, a fleet.Actor) ([]p
 		}
 		for _, p := range pools {
 			if on := h.Pools[p.ID]; p.DeletedAt == nil {
-				on.Name, on.FreeBytes = p.Name, on.FreeBytes-pending.bytesOn(p, r.ID)
+				on.Name, on.FreeBytes = p.Name, on.FreeBytes-pending.bytesOnHost(p, r.ID)
 				h.Pools[p.ID] = on
 			}
 		}
@@ -233,8 +233,8 @@ func (c pendingBytes) addBytes(id fleet.PoolID, host fleet.HostID, bytes int64) 
 	c[id][host] += bytes
 }
 
-// bytesOn returns the pending bytes of a pool on a host; for a shared pool, the pending bytes of all hosts.
-func (c pendingBytes) bytesOn(p db.Pool, host fleet.HostID) int64 {
+// bytesOnHost returns the pending bytes of a pool on a host; for a shared pool, the pending bytes of all hosts.
+func (c pendingBytes) bytesOnHost(p db.Pool, host fleet.HostID) int64 {
 	if !p.Spec.Shared {
 		return c[p.ID][host]
 	}

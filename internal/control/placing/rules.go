@@ -74,8 +74,8 @@ func findRuleMatches(ctx context.Context, q *db.Queries, queries map[vmQuery]boo
 	return out, err
 }
 
-// otherVMsOn returns the number of VMs that match the rule on the host and on all hosts, not counting the VM itself.
-func (all ruleMatches) otherVMsOn(vm fleet.Meta, r fleet.PlacementRule, host fleet.HostID) (placement.RuleMatches, error) {
+// otherMatchingVMs returns the number of VMs that match the rule on the host and on all hosts, not counting the VM itself.
+func (all ruleMatches) otherMatchingVMs(vm fleet.Meta, r fleet.PlacementRule, host fleet.HostID) (placement.RuleMatches, error) {
 	var out placement.RuleMatches
 	if r.NamesHosts() {
 		return out, nil
@@ -120,14 +120,14 @@ func AddPlacementRules(ctx context.Context, q *db.Queries, vm fleet.Meta, rules 
 	if err != nil {
 		return err
 	}
-	shunned, err := vmsExcluding(ctx, q, vm)
+	shunned, err := antiAffineVMs(ctx, q, vm)
 	if err != nil {
 		return err
 	}
 	for i := range hosts {
 		ruling := &placement.HostRules{Matches: make([]placement.RuleMatches, len(rules)), ExcludedBy: shunned[hosts[i].ID], VM: vm}
 		for k, r := range rules {
-			if ruling.Matches[k], err = all.otherVMsOn(vm, r, hosts[i].ID); err != nil {
+			if ruling.Matches[k], err = all.otherMatchingVMs(vm, r, hosts[i].ID); err != nil {
 				return err
 			}
 		}
@@ -136,8 +136,8 @@ func AddPlacementRules(ctx context.Context, q *db.Queries, vm fleet.Meta, rules 
 	return nil
 }
 
-// vmsExcluding returns the names of the project's VMs whose required anti-affinity rules match this VM, by host.
-func vmsExcluding(ctx context.Context, q *db.Queries, vm fleet.Meta) (map[fleet.HostID][]string, error) {
+// antiAffineVMs returns the names of the project's VMs whose required anti-affinity rules match this VM, by host.
+func antiAffineVMs(ctx context.Context, q *db.Queries, vm fleet.Meta) (map[fleet.HostID][]string, error) {
 	rows, err := q.RulesOfProject(ctx, vm.ProjectID)
 	if err != nil {
 		return nil, err
@@ -216,7 +216,7 @@ func (all ruleMatches) brokenRules(vm fleet.Meta, rules []fleet.PlacementRule, h
 	h.Rules = &placement.HostRules{Matches: make([]placement.RuleMatches, len(rules)), VM: vm}
 	var err error
 	for k, r := range rules {
-		if h.Rules.Matches[k], err = all.otherVMsOn(vm, r, h.ID); err != nil {
+		if h.Rules.Matches[k], err = all.otherMatchingVMs(vm, r, h.ID); err != nil {
 			return nil, err
 		}
 	}

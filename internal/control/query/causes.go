@@ -32,8 +32,8 @@ func firstValuesByHostSQL(column string) string {
 }
 
 // hostsNeedingAttention returns the rows of the Needs attention list for hosts, one row per cause.
-func (b *Queries) hostsNeedingAttention(ctx context.Context, sums hostSums) ([]fleet.Attention, error) {
-	if !slices.ContainsFunc(sums.phases, func(x hostSum) bool { return hostProblemTexts[x.phase] != nil }) {
+func (b *Queries) hostsNeedingAttention(ctx context.Context, sums hostSums) ([]fleet.AttentionCause, error) {
+	if !slices.ContainsFunc(sums.phases, func(x hostPhaseTotals) bool { return hostProblemTexts[x.phase] != nil }) {
 		return nil, nil
 	}
 	sql := "SELECT x.phase, x.words, count(*), " + firstValuesByHostSQL("x.id") + ", " + firstValuesByHostSQL("x.name") + `, CASE WHEN count(*) = 1 THEN min(x.seen_at) END
@@ -41,8 +41,8 @@ func (b *Queries) hostsNeedingAttention(ctx context.Context, sums hostSums) ([]f
 			CASE ` + hostPhaseSQL + ` WHEN 'conflict' THEN s.conflict WHEN 'degraded' THEN COALESCE(h.status->>'error', '') ELSE '' END AS words
 			FROM hosts h JOIN host_sessions s ON s.host_id = h.id) x
 		WHERE x.phase IN ('conflict', 'degraded', 'unknown') GROUP BY 1, 2 ORDER BY x.phase = 'unknown', count(*) DESC LIMIT ` + strconv.Itoa(maxAttention)
-	return collectRows(ctx, b, sql, new(statementBuilder), func(row pgx.CollectableRow) (fleet.Attention, error) {
-		n := fleet.Attention{Kind: string(fleet.TypeHost)}
+	return collectRows(ctx, b, sql, new(statementBuilder), func(row pgx.CollectableRow) (fleet.AttentionCause, error) {
+		n := fleet.AttentionCause{Kind: string(fleet.TypeHost)}
 		var phase fleet.HostPhase
 		var errorText string
 		var ids, names []string
@@ -62,8 +62,8 @@ func attentionObjects(ids, names []string) []fleet.AttentionObject {
 	return out
 }
 
-// poolCause is a reason why a pool needs attention, with the number of hosts where it applies.
-type poolCause struct {
+// poolAttentionCause is a reason why a pool needs attention, with the number of hosts where it applies.
+type poolAttentionCause struct {
 	pool      fleet.PoolID
 	key       policy.PoolHealthKey
 	errorText string // error text from the hosts
@@ -72,12 +72,12 @@ type poolCause struct {
 	at        *time.Time
 }
 
-// maxPoolCauses is the maximum number of poolCauses that are read from the database.
+// maxPoolCauses is the maximum number of poolAttentionCauses that are read from the database.
 const maxPoolCauses = 500
 
-// poolCauses returns the reasons why pools need attention, one per pool, kind of problem and error text.
-func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolGroup) ([]poolCause, error) {
-	var notable []poolGroup
+// poolAttentionCauses returns the reasons why pools need attention, one per pool, kind of problem and error text.
+func (b *Queries) poolAttentionCauses(ctx context.Context, pools map[fleet.PoolID][]poolStatusGroup) ([]poolAttentionCause, error) {
+	var notable []poolStatusGroup
 	var of []string
 	for id, groups := range pools {
 		for _, g := range groups {
@@ -90,7 +90,7 @@ func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolG
 		return nil, nil
 	}
 	slices.Sort(of)
-	keys := map[policy.PoolHealthKey]poolGroup{}
+	keys := map[policy.PoolHealthKey]poolStatusGroup{}
 	for _, g := range notable {
 		keys[g.PoolHealthKey] = g
 	}
@@ -101,20 +101,20 @@ func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolG
 	var s statementBuilder
 	ranks := poolRanksSQL(&s, notable, nil)
 	sql := `SELECT x.object_id, x.said, x.fresh, x.used, x.starving, x.by_others, x.faulty, x.error, count(*), min(x.name), CASE WHEN count(*) = 1 THEN min(x.seen_at) END
-		FROM (SELECT ` + statusKeySQL + `, a.error, h.name, s.looked_at AS seen_at` + statusesFromSQL + ` JOIN hosts h ON h.id = a.host_id WHERE a.pool_id = ANY (` + s.keyArg(slices.Compact(of)) + `::text[])) x
+		FROM (SELECT ` + statusKeySQL + `, a.error, h.name, s.looked_at AS seen_at` + statusesFromSQL + ` JOIN hosts h ON h.id = a.host_id WHERE a.pool_id = ANY (` + s.addKeyArg(slices.Compact(of)) + `::text[])) x
 		JOIN ` + ranks + ` GROUP BY 1, 2, 3, 4, 5, 6, 7, 8 ORDER BY min(g.rank), x.object_id, min(x.name) LIMIT ` + strconv.Itoa(maxPoolCauses)
-	return collectRows(ctx, b, sql, &s, func(row pgx.CollectableRow) (c poolCause, err error) {
+	return collectRows(ctx, b, sql, &s, func(row pgx.CollectableRow) (c poolAttentionCause, err error) {
 		var reported fleet.PoolState
 		var fresh bool
 		err = row.Scan(&c.pool, &reported, &fresh, &c.key.UsedPercent, &c.key.VMsPaused, &c.key.StoppedOutside, &c.key.Faulty, &c.errorText, &c.hosts, &c.first, &c.at)
-		c.key.State = fleet.PoolStateOf(reported, fresh)
+		c.key.State = fleet.DerivePoolState(reported, fresh)
 		return c, err
 	})
 }
 
 // describeHosts returns the number of affected hosts as text, or the name of the only one. For a pool that is nearly
 // full on one host it adds the used percentage.
-func (c poolCause) describeHosts() string {
+func (c poolAttentionCause) describeHosts() string {
 	switch {
 	case c.hosts > 1:
 		return "on " + strconv.Itoa(c.hosts) + " hosts"
@@ -126,15 +126,15 @@ func (c poolCause) describeHosts() string {
 
 // poolAttention returns rows of the Needs attention list for pools. Equal causes of several pools and hosts share one
 // row.
-func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []fleet.Attention {
+func poolAttention(causes []poolAttentionCause, pools map[fleet.PoolID]fleet.PoolView) []fleet.AttentionCause {
 	var rows fleet.AttentionCauses
 	type place struct {
 		pool fleet.PoolID
 		text string
 	}
-	at, hosts := map[place]int{}, map[place]poolCause{}
+	at, hosts := map[place]int{}, map[place]poolAttentionCause{}
 	for _, c := range causes { // causes that differ only in the percentage are merged
-		p := place{c.pool, fleet.WithoutNames(c.key.CauseText(c.errorText), c.first)}
+		p := place{c.pool, fleet.RedactNames(c.key.CauseText(c.errorText), c.first)}
 		if _, known := at[p]; known {
 			was := hosts[p]
 			was.hosts, was.at = was.hosts+c.hosts, nil
@@ -151,7 +151,7 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 		if c.hosts == 1 {
 			text = c.key.CauseText(c.errorText)
 		}
-		rows.Add(fleet.Attention{
+		rows.Add(fleet.AttentionCause{
 			Kind: string(fleet.TypePool), Severity: c.key.Severity(), Text: text, Remedy: fleet.RemedyForError(fleet.TypePool, pool.Spec.Kind, text), Count: 1, At: c.at,
 			Objects: []fleet.AttentionObject{{ID: string(p.pool), Name: pool.Name, Text: c.describeHosts()}}, List: "/pools?filter=health:" + string(pool.Health.Severity),
 		})
@@ -179,9 +179,9 @@ func (b *Queries) vmsNeedingAttention(ctx context.Context, a fleet.Actor) (vms [
 	return vms, more, nil
 }
 
-// vmCauses returns rows of the Needs attention list for VMs on online hosts, one row per cause, and the VMs in them. It
+// vmAttentionRows returns rows of the Needs attention list for VMs on online hosts, one row per cause, and the VMs in them. It
 // excludes drift: addAttentionFromCounters adds one row for all drifted VMs.
-func (b *Queries) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Attention, vms map[fleet.Subject]bool, err error) {
+func (b *Queries) vmAttentionRows(ctx context.Context, a fleet.Actor) (rows []fleet.AttentionCause, vms map[fleet.Subject]bool, err error) {
 	read, more, err := b.vmsNeedingAttention(ctx, a)
 	if err != nil {
 		return nil, nil, err
@@ -195,7 +195,7 @@ func (b *Queries) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Att
 			continue
 		}
 		vms[fleet.SubjectVM(v.ID)] = true
-		n := fleet.Attention{
+		n := fleet.AttentionCause{
 			Kind: string(fleet.TypeVM), Severity: tone, Text: text, Count: 1, List: "/vms?filter=attention:yes", Objects: []fleet.AttentionObject{{ID: string(v.ID), Name: v.Name}},
 		}
 		if store.SeesHosts(a) {
@@ -206,7 +206,7 @@ func (b *Queries) vmCauses(ctx context.Context, a fleet.Actor) (rows []fleet.Att
 		causes.Add(n)
 	}
 	if more {
-		causes.Rows = append(causes.Rows, fleet.Attention{
+		causes.Rows = append(causes.Rows, fleet.AttentionCause{
 			Kind: string(fleet.TypeVM), Severity: fleet.SeverityWarn, List: "/vms?filter=attention:yes",
 			Text: fmt.Sprintf("These are the causes of the first %d VMs by name. More need attention.", maxAttentionVMsRead),
 		})

@@ -22,21 +22,21 @@ const clusterHostsSQL = "(SELECT count(*) FROM hosts h WHERE h.cluster_id = cl.i
 
 // clusterFilter are the conditions of fleet.ClusterKeys.
 var clusterFilter = listFilter{
-	"name":        lowerText("cl.name"),
-	"hosts":       number(clusterHostsSQL, 1),
-	"baseline":    partOfText("cl.spec->>'cpuModel'"),
-	"placement":   exactText("COALESCE(cl.spec->>'placement', 'spread')"),
-	"description": partOfText("cl.spec->>'description'"),
-	"created":     day("cl.created_at"),
-	"uuid":        lowerText("cl.id"),
+	"name":        lowerTextCondition("cl.name"),
+	"hosts":       numberCondition(clusterHostsSQL, 1),
+	"baseline":    containsTextCondition("cl.spec->>'cpuModel'"),
+	"placement":   exactTextCondition("COALESCE(cl.spec->>'placement', 'spread')"),
+	"description": containsTextCondition("cl.spec->>'description'"),
+	"created":     dayCondition("cl.created_at"),
+	"uuid":        lowerTextCondition("cl.id"),
 }
 
 var clusterList = list[fleet.ClusterView]{
 	name: "cluster", see: policy.StorageSee, sort: "name", keys: fleet.ClusterKeys, filter: clusterFilter, id: "cl.id", read: (*Queries).readClusters,
 	orders: sortOrders[fleet.ClusterView]{
 		"name":    clustersByName,
-		"created": clustersByName.after(timeColumn("cl.created_at"), func(v fleet.ClusterView) string { return formatTime(v.CreatedAt) }),
-		"hosts":   clustersByName.after(int64Column(clusterHostsSQL), func(v fleet.ClusterView) string { return strconv.Itoa(v.Hosts) }),
+		"created": clustersByName.withFirstColumn(timeColumn("cl.created_at"), func(v fleet.ClusterView) string { return formatTime(v.CreatedAt) }),
+		"hosts":   clustersByName.withFirstColumn(int64Column(clusterHostsSQL), func(v fleet.ClusterView) string { return strconv.Itoa(v.Hosts) }),
 	},
 }
 
@@ -113,7 +113,7 @@ func (b *Queries) clusterUsage(ctx context.Context, cluster fleet.Cluster) (*fle
 		return nil, err
 	}
 	var s statementBuilder
-	s.addCondition("h.cluster_id = " + s.keyArg(string(cluster.ID)))
+	s.addCondition("h.cluster_id = " + s.addKeyArg(string(cluster.ID)))
 	groups, err := collectRows(ctx, b, "SELECT "+hostPhaseSQL+`, COALESCE(h.spec->'overcommit', '{}'), COALESCE(h.spec->'reserved', '{}'), COALESCE(h.spec->>'schedulable', 'true') = 'true',
 		COALESCE(h.spec->'roles'->>'compute', 'true') = 'true', h.threads, h.memory_bytes, array_agg(h.id)
 		FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id`+s.whereClause()+" GROUP BY 1, 2, 3, 4, 5, 6, 7", &s, func(row pgx.CollectableRow) (g clusterHostGroup, err error) {

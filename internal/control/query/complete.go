@@ -26,7 +26,7 @@ type Completion struct {
 // Complete returns suggestions for the last word of text, which is a filter up to the caret. list is the name of the
 // list that is filtered, such as "vms", or "found" for discovered VMs.
 func (b *Queries) Complete(ctx context.Context, a fleet.Actor, list, text string) ([]Completion, error) {
-	of, known := fleet.ResourceByPlural(list)
+	of, known := fleet.ResourceTypeByPlural(list)
 	if !known {
 		of.See = policy.VMSee
 	}
@@ -110,7 +110,7 @@ func (b *Queries) completeFilterValue(ctx context.Context, a fleet.Actor, k flee
 		start = strings.ToLower(start)
 	}
 	var s statementBuilder
-	like := s.likePattern(fleet.Pattern{start, ""})
+	like := s.addLikePattern(fleet.Pattern{start, ""})
 	sql := ""
 	switch k.Key {
 	case "who":

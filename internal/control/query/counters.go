@@ -39,7 +39,7 @@ func (n *publishedTotals) offlineHosts() []fleet.HostID {
 	now := n.now.Add(time.Since(n.onlineAt))
 	var out []fleet.HostID
 	for id := range n.byHost {
-		if looked, ok := n.staleHosts[id]; ok && !fleet.IsFresh(looked, now) {
+		if looked, ok := n.staleHosts[id]; ok && !fleet.IsReportFresh(looked, now) {
 			out = append(out, id)
 		}
 	}
@@ -53,16 +53,16 @@ func (s phaseTotals) plusGroup(r vmGroup) phaseTotals {
 	return phaseTotals{s.vms + r.Vms, s.attention + r.Attention, s.drifted + r.Drifted, s.cpus + r.Cpus, s.memoryMiB + r.MemoryMib}
 }
 
-// groupKey identifies the VMs that have the same project, host and phase.
-type groupKey struct {
+// vmGroupKey identifies the VMs that have the same project, host and phase.
+type vmGroupKey struct {
 	ProjectID   fleet.ProjectID
 	HostID      fleet.HostID
 	OnlinePhase string // phase if the host is online
 }
 
-// vmGroup holds the totals of the VMs with one groupKey.
+// vmGroup holds the totals of the VMs with one vmGroupKey.
 type vmGroup struct {
-	groupKey
+	vmGroupKey
 	Vms, Attention, Drifted, Cpus, MemoryMib int64
 }
 
@@ -75,7 +75,7 @@ type vmUsage struct {
 
 // plusVM returns the usage with a VM added if n is 1, or removed if n is -1. online is the VM's phase if its host is
 // online.
-func (u vmUsage) plusVM(v vmCount, online string, n int) vmUsage {
+func (u vmUsage) plusVM(v vmContribution, online string, n int) vmUsage {
 	sum := vmUsage{u.vms + n, u.cpus + n*int(v.cpus), u.memoryMiB + int64(n)*v.memoryMiB, u.deleting}
 	if online == string(fleet.PhaseDeleting) {
 		sum.deleting += n
@@ -90,12 +90,12 @@ func (b *Queries) RefreshCounters(ctx context.Context, a fleet.Actor) (other []f
 	}
 	b.vmCounts.mu.Lock()
 	defer b.vmCounts.mu.Unlock()
-	return b.countAll(ctx)
+	return b.countAllVMs(ctx)
 }
 
-// CountChanged updates the counters for changed or deleted VMs, and for hosts whose unmanaged VMs changed. It reads
+// CountChangedVMs updates the counters for changed or deleted VMs, and for hosts whose unmanaged VMs changed. It reads
 // only those VMs.
-func (b *Queries) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.VMID, discoveredOn []fleet.HostID) error {
+func (b *Queries) CountChangedVMs(ctx context.Context, a fleet.Actor, vms []fleet.VMID, discoveredOn []fleet.HostID) error {
 	if err := store.CheckSystemActor(a); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (b *Queries) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.V
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.vms == nil {
-		_, err := b.countAll(ctx)
+		_, err := b.countAllVMs(ctx)
 		return err
 	}
 	for ids := range slices.Chunk(vms, countPageSize) {
@@ -136,8 +136,8 @@ func (b *Queries) CountChanged(ctx context.Context, a fleet.Actor, vms []fleet.V
 	return b.publishCounters(ctx, livenessMaxAge)
 }
 
-// countAll counts all VMs, page by page, and publishes the totals. The caller must hold the lock of vmCounts.
-func (b *Queries) countAll(ctx context.Context) (other []fleet.VMID, err error) {
+// countAllVMs counts all VMs, page by page, and publishes the totals. The caller must hold the lock of vmCounts.
+func (b *Queries) countAllVMs(ctx context.Context) (other []fleet.VMID, err error) {
 	t := &b.vmCounts
 	next := newVMSums()
 	for after := fleet.VMID(""); ; {
@@ -221,7 +221,7 @@ func (b *Queries) currentCounters(ctx context.Context) (*publishedTotals, error)
 	if n := b.freshCounters(); n != nil { // another request counted in between
 		return n, nil
 	}
-	if _, err := b.countAll(ctx); err != nil {
+	if _, err := b.countAllVMs(ctx); err != nil {
 		return nil, err
 	}
 	return b.counters.Load(), nil

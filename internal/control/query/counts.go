@@ -20,8 +20,8 @@ type vmCounts struct {
 
 // vmSums are totals over VMs. The zero value is empty.
 type vmSums struct {
-	vms        map[fleet.VMID]vmCount
-	groupIndex map[groupKey]int32 // index into groups
+	vms        map[fleet.VMID]vmContribution
+	groupIndex map[vmGroupKey]int32 // index into groups
 	groups     []vmGroup
 	hosts      map[fleet.HostID]vmUsage
 	projects   map[fleet.ProjectID]vmUsage
@@ -29,8 +29,8 @@ type vmSums struct {
 	changed    bool // since the counters were published
 }
 
-// vmCount is the contribution of one VM to the totals.
-type vmCount struct {
+// vmContribution is the contribution of one VM to the totals.
+type vmContribution struct {
 	group     int32
 	attention bool
 	drifted   bool
@@ -40,20 +40,20 @@ type vmCount struct {
 
 func newVMSums() vmSums {
 	return vmSums{
-		vms: map[fleet.VMID]vmCount{}, groupIndex: map[groupKey]int32{}, hosts: map[fleet.HostID]vmUsage{}, projects: map[fleet.ProjectID]vmUsage{},
+		vms: map[fleet.VMID]vmContribution{}, groupIndex: map[vmGroupKey]int32{}, hosts: map[fleet.HostID]vmUsage{}, projects: map[fleet.ProjectID]vmUsage{},
 		discovered: map[fleet.HostID]int{}, changed: true,
 	}
 }
 
 // countVM counts a VM by its current row r, and removes the VM's previous count.
 func (s *vmSums) countVM(id fleet.VMID, r db.CountedVMsRow) {
-	p := groupKey{r.ProjectID, r.HostID, r.Heard}
+	p := vmGroupKey{r.ProjectID, r.HostID, r.Heard}
 	g, known := s.groupIndex[p]
 	if !known {
 		g = int32(len(s.groups))
-		s.groups, s.groupIndex[p] = append(s.groups, vmGroup{groupKey: p}), g
+		s.groups, s.groupIndex[p] = append(s.groups, vmGroup{vmGroupKey: p}), g
 	}
-	now := vmCount{g, r.Attention, r.Drifted, r.Cpus, r.MemoryMib}
+	now := vmContribution{g, r.Attention, r.Drifted, r.Cpus, r.MemoryMib}
 	if was, ok := s.vms[id]; ok {
 		if was == now {
 			return
@@ -72,7 +72,7 @@ func (s *vmSums) uncountVM(id fleet.VMID) {
 	}
 }
 
-func (s *vmSums) addCount(v vmCount, n int) {
+func (s *vmSums) addCount(v vmContribution, n int) {
 	s.changed = true
 	g := &s.groups[v.group]
 	g.Vms += int64(n)
@@ -103,7 +103,7 @@ func (s *vmSums) differingVMs(other *vmSums) (ids []fleet.VMID) {
 		if !ok {
 			return vmGroup{}, false
 		}
-		g := vmGroup{groupKey: of.groups[v.group].groupKey, Vms: 1, Cpus: int64(v.cpus), MemoryMib: v.memoryMiB}
+		g := vmGroup{vmGroupKey: of.groups[v.group].vmGroupKey, Vms: 1, Cpus: int64(v.cpus), MemoryMib: v.memoryMiB}
 		if v.attention {
 			g.Attention = 1
 		}

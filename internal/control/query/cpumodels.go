@@ -30,7 +30,7 @@ func (b *Queries) CPUModels(ctx context.Context, a fleet.Actor) ([]fleet.CPUMode
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, err
 	}
-	all, err := b.cachedModels(ctx)
+	all, err := b.cpuModelUses(ctx)
 	if err != nil || store.SeesHosts(a) {
 		return all, err
 	}
@@ -43,7 +43,7 @@ func (b *Queries) CPUModels(ctx context.Context, a fleet.Actor) ([]fleet.CPUMode
 	return out, nil
 }
 
-func (b *Queries) cachedModels(ctx context.Context) ([]fleet.CPUModelUse, error) {
+func (b *Queries) cpuModelUses(ctx context.Context) ([]fleet.CPUModelUse, error) {
 	if known := b.models.Load(); known != nil && time.Since(known.at) < cpuModelsMaxAge {
 		return known.models, nil
 	}

@@ -19,18 +19,18 @@ var discoveredByName = sortOrder[fleet.DiscoveredVM]{
 
 var discoveredSortOrders = sortOrders[fleet.DiscoveredVM]{
 	"name": discoveredByName,
-	"host": discoveredByName.after(textColumn("h.name"), func(f fleet.DiscoveredVM) string { return f.HostName }),
+	"host": discoveredByName.withFirstColumn(textColumn("h.name"), func(f fleet.DiscoveredVM) string { return f.HostName }),
 }
 
 // discoveredFilter are the conditions of fleet.DiscoveredKeys. vm_phase computes the state with the generation 1 for
 // the spec and the host, so that no change appears pending.
 var discoveredFilter = listFilter{
-	"name":   lowerText("lower(f.name)"),
-	"host":   rowByName("f.host_id", "hosts"),
-	"state":  exactText("vm_phase('', f.status, 1, 1, NULL, " + reportsFreshSQL + ")"),
-	"vcpu":   number("(f.status->>'cpus')::bigint", 1),
-	"memory": number("(f.status->>'memoryMiB')::bigint", mebibyte),
-	"uuid":   lowerText("f.id"),
+	"name":   lowerTextCondition("lower(f.name)"),
+	"host":   rowNameCondition("f.host_id", "hosts"),
+	"state":  exactTextCondition("vm_phase('', f.status, 1, 1, NULL, " + reportsFreshSQL + ")"),
+	"vcpu":   numberCondition("(f.status->>'cpus')::bigint", 1),
+	"memory": numberCondition("(f.status->>'memoryMiB')::bigint", mebibyte),
+	"uuid":   lowerTextCondition("f.id"),
 }
 
 // ListDiscoveredVMs returns one page of domains that Quantix does not manage. They belong to no project: only global
@@ -39,10 +39,10 @@ func (b *Queries) ListDiscoveredVMs(ctx context.Context, a fleet.Actor, q fleet.
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return fleet.Page[fleet.DiscoveredVM]{}, err
 	}
-	return b.listDiscovered(ctx, a, q, new(statementBuilder))
+	return b.listDiscoveredVMs(ctx, a, q, new(statementBuilder))
 }
 
-func (b *Queries) listDiscovered(ctx context.Context, a fleet.Actor, q fleet.Query, s *statementBuilder) (fleet.Page[fleet.DiscoveredVM], error) {
+func (b *Queries) listDiscoveredVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s *statementBuilder) (fleet.Page[fleet.DiscoveredVM], error) {
 	p, terms, err := discoveredSortOrders.parseQuery(q, "name", fleet.DiscoveredKeys)
 	if err != nil {
 		return fleet.Page[fleet.DiscoveredVM]{}, err

@@ -23,7 +23,7 @@ func (b *Queries) driftedHosts(ctx context.Context, a fleet.Actor, column string
 	}
 	var s statementBuilder
 	out := map[string]int{}
-	_, err := collectRows(ctx, b, "SELECT a.object_id, count(*)"+driftedStatusSQL+" AND "+column+" = ANY ("+s.keyArg(ids)+"::text[]) GROUP BY 1", &s,
+	_, err := collectRows(ctx, b, "SELECT a.object_id, count(*)"+driftedStatusSQL+" AND "+column+" = ANY ("+s.addKeyArg(ids)+"::text[]) GROUP BY 1", &s,
 		func(row pgx.CollectableRow) (none struct{}, err error) {
 			var id string
 			var hosts int
@@ -43,19 +43,19 @@ func driftedOnHost(column, id string) filterCondition {
 		if store.SeesHosts(f.actor) {
 			condition = "EXISTS (SELECT 1" + driftedStatusSQL + " AND a." + column + " = " + id + ")"
 		}
-		return yesOrNo(condition)(f, t)
+		return yesNoCondition(condition)(f, t)
 	}
 }
 
 // driftAttention returns the rows of the Needs attention list for drift of pools and networks, one row per type.
-func (b *Queries) driftAttention(ctx context.Context) ([]fleet.Attention, error) {
+func (b *Queries) driftAttention(ctx context.Context) ([]fleet.AttentionCause, error) {
 	sql := `SELECT o.noun, count(*), ` + firstOfDriftedSQL("o.object_id") + `, ` + firstOfDriftedSQL("COALESCE(p.name, n.name)") + `
 		FROM (SELECT DISTINCT a.noun, a.object_id, a.pool_id, a.network_id` + driftedStatusSQL + `) o
 		LEFT JOIN pools p ON p.id = o.pool_id LEFT JOIN networks n ON n.id = o.network_id WHERE COALESCE(p.name, n.name) IS NOT NULL GROUP BY 1 ORDER BY 1 DESC`
-	return collectRows(ctx, b, sql, new(statementBuilder), func(row pgx.CollectableRow) (fleet.Attention, error) {
+	return collectRows(ctx, b, sql, new(statementBuilder), func(row pgx.CollectableRow) (fleet.AttentionCause, error) {
 		var noun string
 		var ids, names []string
-		n := fleet.Attention{Severity: fleet.SeverityWarn, Remedy: fleet.HostDriftRemedy}
+		n := fleet.AttentionCause{Severity: fleet.SeverityWarn, Remedy: fleet.HostDriftRemedy}
 		err := row.Scan(&noun, &n.Count, &ids, &names)
 		info := fleet.ResourceType(noun).Info()
 		n.Kind, n.Objects, n.List = noun, attentionObjects(ids, names), info.Path+"?filter=drift:yes"
@@ -82,12 +82,12 @@ func (k *statusKind[ID, G, H]) driftedStatuses(ctx context.Context, a fleet.Acto
 		return nil, err
 	}
 	var s, of statementBuilder
-	hosts, err := collectRows(ctx, k.b, "SELECT a.host_id FROM assignments a JOIN hosts h ON h.id = a.host_id WHERE a.changed AND a.noun = "+s.keyArg(string(k.typ))+
-		" AND a.object_id = "+s.keyArg(string(id))+" AND a.asked = 'assign' ORDER BY h.name, h.id LIMIT "+strconv.Itoa(MaxDriftedHosts), &s, pgx.RowTo[string])
+	hosts, err := collectRows(ctx, k.b, "SELECT a.host_id FROM assignments a JOIN hosts h ON h.id = a.host_id WHERE a.changed AND a.noun = "+s.addKeyArg(string(k.typ))+
+		" AND a.object_id = "+s.addKeyArg(string(id))+" AND a.asked = 'assign' ORDER BY h.name, h.id LIMIT "+strconv.Itoa(MaxDriftedHosts), &s, pgx.RowTo[string])
 	if err != nil || len(hosts) == 0 {
 		return nil, err
 	}
-	of.addCondition(k.column + " = " + of.keyArg(string(id)) + " AND a.host_id = ANY (" + of.keyArg(hosts) + "::text[])")
+	of.addCondition(k.column + " = " + of.addKeyArg(string(id)) + " AND a.host_id = ANY (" + of.addKeyArg(hosts) + "::text[])")
 	statuses, err := k.read(ctx, of)
 	slices.SortFunc(statuses, func(x, y H) int { return cmp.Compare(nameOf(x), nameOf(y)) })
 	return statuses, err

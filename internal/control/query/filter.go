@@ -42,36 +42,36 @@ func (b *Queries) applyFilter(ctx context.Context, s *statementBuilder, a fleet.
 	return rest, nil
 }
 
-// conditionOf returns a filterCondition that adds the SQL condition returned by sql, negated if the term is.
-func conditionOf(sql func(f filterScope, t fleet.FilterTerm) string) filterCondition {
+// sqlCondition returns a filterCondition that adds the SQL condition returned by sql, negated if the term is.
+func sqlCondition(sql func(f filterScope, t fleet.FilterTerm) string) filterCondition {
 	return func(f filterScope, t fleet.FilterTerm) error {
 		f.addConditionOrNegation(t.Not, sql(f, t))
 		return nil
 	}
 }
 
-// exactText returns a condition on a text column that distinguishes upper and lower case.
-func exactText(column string) filterCondition {
-	return conditionOf(func(f filterScope, t fleet.FilterTerm) string { return f.matchText(column, t.Alternatives) })
+// exactTextCondition returns a condition on a text column that distinguishes upper and lower case.
+func exactTextCondition(column string) filterCondition {
+	return sqlCondition(func(f filterScope, t fleet.FilterTerm) string { return f.matchText(column, t.Alternatives) })
 }
 
-// lowerText returns a condition on a text column that ignores case. The column's values must be in lower case.
-func lowerText(column string) filterCondition {
-	return conditionOf(func(f filterScope, t fleet.FilterTerm) string {
+// lowerTextCondition returns a condition on a text column that ignores case. The column's values must be in lower case.
+func lowerTextCondition(column string) filterCondition {
+	return sqlCondition(func(f filterScope, t fleet.FilterTerm) string {
 		return f.matchText(column, lowerMatches(t.Alternatives))
 	})
 }
 
-// partOfText returns a condition that holds if a text column contains one of the alternatives. It ignores case.
-func partOfText(column string) filterCondition {
-	return conditionOf(func(f filterScope, t fleet.FilterTerm) string {
-		return f.matchText("lower("+column+")", anywhere(t.Alternatives))
+// containsTextCondition returns a condition that holds if a text column contains one of the alternatives. It ignores case.
+func containsTextCondition(column string) filterCondition {
+	return sqlCondition(func(f filterScope, t fleet.FilterTerm) string {
+		return f.matchText("lower("+column+")", anywhereMatches(t.Alternatives))
 	})
 }
 
-// anywhere returns the alternatives in lower case. Alternatives without asterisks are changed to match anywhere in a
+// anywhereMatches returns the alternatives in lower case. Alternatives without asterisks are changed to match anywhere in a
 // text.
-func anywhere(any []fleet.FilterMatch) []fleet.FilterMatch {
+func anywhereMatches(any []fleet.FilterMatch) []fleet.FilterMatch {
 	out := lowerMatches(any)
 	for i, m := range out {
 		if text, ok := m.ExactText(); ok {
@@ -81,27 +81,27 @@ func anywhere(any []fleet.FilterMatch) []fleet.FilterMatch {
 	return out
 }
 
-// relatedText returns a condition on a text column, in lower case, of a related row, such as an image of a copy.
+// relatedRowCondition returns a condition on a text column, in lower case, of a related row, such as an image of a copy.
 // related is the SQL of the subquery before the condition on the column.
-func relatedText(related, column string) filterCondition {
-	return conditionOf(func(f filterScope, t fleet.FilterTerm) string {
+func relatedRowCondition(related, column string) filterCondition {
+	return sqlCondition(func(f filterScope, t fleet.FilterTerm) string {
 		return "EXISTS (" + related + f.matchText(column, lowerMatches(t.Alternatives)) + ")"
 	})
 }
 
-// yesOrNo returns the condition of a filter key with the values "yes" and "no". "yes" matches rows where the SQL
+// yesNoCondition returns the condition of a filter key with the values "yes" and "no". "yes" matches rows where the SQL
 // condition holds.
-func yesOrNo(condition string) filterCondition {
+func yesNoCondition(condition string) filterCondition {
 	return func(f filterScope, t fleet.FilterTerm) error {
 		f.whereYesOrNo(t, func() string { return condition }, func() string { return "NOT COALESCE((" + condition + "), false)" })
 		return nil
 	}
 }
 
-// assignedHost returns a condition that holds for pools or networks assigned to a host of the given name. column is the
+// assignedHostCondition returns a condition that holds for pools or networks assigned to a host of the given name. column is the
 // column of assignments that refers to the object, and id is the SQL of the object's ID. For actors who cannot see
 // hosts the condition never holds, so that it does not reveal the hosts of an object.
-func assignedHost(column, id string) filterCondition {
+func assignedHostCondition(column, id string) filterCondition {
 	return func(f filterScope, t fleet.FilterTerm) error {
 		ids, err := []string{}, error(nil)
 		if policy.May(f.actor, policy.InfraSee, "") {
@@ -112,9 +112,9 @@ func assignedHost(column, id string) filterCondition {
 	}
 }
 
-// rowByName returns a condition on the name of the row that a column refers to, such as a host. It first reads the IDs
+// rowNameCondition returns a condition on the name of the row that a column refers to, such as a host. It first reads the IDs
 // of the rows with such a name, because PostgreSQL chooses better plans for conditions on literal IDs.
-func rowByName(column, table string) filterCondition {
+func rowNameCondition(column, table string) filterCondition {
 	return func(f filterScope, t fleet.FilterTerm) error {
 		ids, err := f.idsByName(f, table, t.Alternatives)
 		f.addConditionOrNegation(t.Not, f.oneOfSQL(column, ids))
@@ -122,18 +122,18 @@ func rowByName(column, table string) filterCondition {
 	}
 }
 
-// number returns a condition that compares an integer column with numbers. A number in the filter is divided by unit
+// numberCondition returns a condition that compares an integer column with numbers. A number in the filter is divided by unit
 // first, such as 1 MiB for a column in MiB.
-func number(column string, unit float64) filterCondition {
-	return conditionOf(func(f filterScope, t fleet.FilterTerm) string { return f.compareSQL(column, unit, t.Comparisons) })
+func numberCondition(column string, unit float64) filterCondition {
+	return sqlCondition(func(f filterScope, t fleet.FilterTerm) string { return f.compareSQL(column, unit, t.Comparisons) })
 }
 
 // mebibyte is the number of bytes in one MiB, the unit of memory columns.
 const mebibyte = 1 << 20
 
-// day returns a condition that compares the day, in UTC, of a column with times.
-func day(column string) filterCondition {
-	return conditionOf(func(f filterScope, t fleet.FilterTerm) string {
+// dayCondition returns a condition that compares the day, in UTC, of a column with times.
+func dayCondition(column string) filterCondition {
+	return sqlCondition(func(f filterScope, t fleet.FilterTerm) string {
 		parts := make([]string, len(t.Comparisons))
 		for i, c := range t.Comparisons {
 			start := time.Unix(int64(c.Number), 0).UTC()
@@ -155,9 +155,9 @@ func day(column string) filterCondition {
 	})
 }
 
-// labels returns a condition on the labels in a jsonb column.
-func labels(column string) filterCondition {
-	return conditionOf(func(f filterScope, t fleet.FilterTerm) string { return f.matchLabels(column, t.Alternatives) })
+// labelsCondition returns a condition on the labels in a jsonb column.
+func labelsCondition(column string) filterCondition {
+	return sqlCondition(func(f filterScope, t fleet.FilterTerm) string { return f.matchLabels(column, t.Alternatives) })
 }
 
 // compareSQL returns the condition that one of the comparisons holds for an integer column. It rounds the numbers to

@@ -8,22 +8,22 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fleetKey is the key type of the cache Queries.fleetTotals, which has only one entry.
-type fleetKey struct{}
+// fleetTotalsKey is the key type of the cache Queries.fleetTotals, which has only one entry.
+type fleetTotalsKey struct{}
 
 // fleetTotals are totals over all hosts and pools, and the hosts and pools that need attention.
 type fleetTotals struct {
 	hostSums
-	hostProblems     []fleet.Attention // hosts that need attention, by cause
-	pools            map[fleet.PoolID][]poolGroup
+	hostProblems     []fleet.AttentionCause // hosts that need attention, by cause
+	pools            map[fleet.PoolID][]poolStatusGroup
 	sharedPoolSpaces map[fleet.PoolID]fleet.PoolSpace // capacity of shared pools on many hosts
 	storage          fleet.PoolSpace                  // all pools, each file system counted once
-	poolCauses       []poolCause                      // pools that need attention, by cause
-	drift            []fleet.Attention                // pools and networks with another definition on a host
+	poolCauses       []poolAttentionCause             // pools that need attention, by cause
+	drift            []fleet.AttentionCause           // pools and networks with another definition on a host
 }
 
 // computeFleetTotals computes the totals from the database. Pages read them from the cache Queries.fleetTotals.
-func (b *Queries) computeFleetTotals(ctx context.Context, _ []fleetKey) (map[fleetKey]fleetTotals, error) {
+func (b *Queries) computeFleetTotals(ctx context.Context, _ []fleetTotalsKey) (map[fleetTotalsKey]fleetTotals, error) {
 	var w fleetTotals
 	var err error
 	if w.hostSums, err = b.countHosts(ctx); err != nil {
@@ -32,13 +32,13 @@ func (b *Queries) computeFleetTotals(ctx context.Context, _ []fleetKey) (map[fle
 	if w.hostProblems, err = b.hostsNeedingAttention(ctx, w.hostSums); err != nil {
 		return nil, err
 	}
-	if w.pools, err = b.allPoolGroups(ctx, w.offline); err != nil {
+	if w.pools, err = b.groupAllPoolStatuses(ctx, w.offline); err != nil {
 		return nil, err
 	}
 	if w.storage, err = b.storageTotal(ctx); err != nil {
 		return nil, err
 	}
-	if w.poolCauses, err = b.poolCauses(ctx, w.pools); err != nil {
+	if w.poolCauses, err = b.poolAttentionCauses(ctx, w.pools); err != nil {
 		return nil, err
 	}
 	if w.drift, err = b.driftAttention(ctx); err != nil {
@@ -52,7 +52,7 @@ func (b *Queries) computeFleetTotals(ctx context.Context, _ []fleetKey) (map[fle
 	}
 	if len(many) > 0 {
 		var s statementBuilder
-		s.addCondition("p.id = ANY (" + s.keyArg(many) + "::text[])")
+		s.addCondition("p.id = ANY (" + s.addKeyArg(many) + "::text[])")
 		rows, err := b.readPoolRows(ctx, s, "")
 		if err != nil {
 			return nil, err
@@ -61,23 +61,23 @@ func (b *Queries) computeFleetTotals(ctx context.Context, _ []fleetKey) (map[fle
 			return nil, err
 		}
 	}
-	return map[fleetKey]fleetTotals{{}: w}, nil
+	return map[fleetTotalsKey]fleetTotals{{}: w}, nil
 }
 
 // notifyPools sends a wake-up for each pool on many hosts whose health has changed, to the pages that show the pool.
-func (b *Queries) notifyPools(_ fleetKey, was, now fleetTotals) {
+func (b *Queries) notifyPools(_ fleetTotalsKey, was, now fleetTotals) {
 	for id, groups := range was.pools {
-		if countPoolStatuses(groups) > maxUncachedHosts && !equalPoolGroups(groups, now.pools[id]) {
+		if countPoolStatuses(groups) > maxUncachedHosts && !equalPoolStatusGroups(groups, now.pools[id]) {
 			b.notifyPool(id)
 		}
 	}
 }
 
-// poolSums returns the poolGroups of the given pools. For pools on many hosts they come from the cache.
-func (b *Queries) poolSums(ctx context.Context, ids ...fleet.PoolID) (map[fleet.PoolID][]poolGroup, error) {
-	out := make(map[fleet.PoolID][]poolGroup, len(ids))
+// poolStatusGroups returns the groupPoolStatuses of the given pools. For pools on many hosts they come from the cache.
+func (b *Queries) poolStatusGroups(ctx context.Context, ids ...fleet.PoolID) (map[fleet.PoolID][]poolStatusGroup, error) {
+	out := make(map[fleet.PoolID][]poolStatusGroup, len(ids))
 	rest := ids
-	if totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetKey{}); ok {
+	if totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetTotalsKey{}); ok {
 		rest = nil
 		for _, id := range ids {
 			if groups := totals.pools[id]; countPoolStatuses(groups) > maxUncachedHosts {
@@ -90,10 +90,10 @@ func (b *Queries) poolSums(ctx context.Context, ids ...fleet.PoolID) (map[fleet.
 	if len(rest) == 0 {
 		return out, nil
 	}
-	now, err := b.poolGroups(ctx, rest)
+	now, err := b.groupPoolStatuses(ctx, rest)
 	for id, groups := range now {
 		if out[id] = groups; countPoolStatuses(groups) > maxUncachedHosts {
-			b.fleetTotals.prefetchTotal(fleetKey{})
+			b.fleetTotals.prefetchTotal(fleetTotalsKey{})
 		}
 	}
 	return out, err
@@ -101,12 +101,12 @@ func (b *Queries) poolSums(ctx context.Context, ids ...fleet.PoolID) (map[fleet.
 
 // hostSums are totals over all hosts.
 type hostSums struct {
-	phases  []hostSum
+	phases  []hostPhaseTotals
 	offline []fleet.HostID // hosts whose reports on VMs and pools are not fresh
 }
 
-// hostSum holds the totals of the hosts in one phase.
-type hostSum struct {
+// hostPhaseTotals holds the totals of the hosts in one phase.
+type hostPhaseTotals struct {
 	phase                fleet.HostPhase
 	hosts                int
 	threads, memoryBytes int64
@@ -121,12 +121,12 @@ func (h hostSums) hostCount() (n int) {
 
 // hostSums returns the totals over all hosts, from the cache or computed now.
 func (b *Queries) hostSums(ctx context.Context) (hostSums, error) {
-	if totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetKey{}); ok {
+	if totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetTotalsKey{}); ok {
 		return totals.hostSums, nil
 	}
 	sums, err := b.countHosts(ctx)
 	if sums.hostCount() > maxUncachedHosts {
-		b.fleetTotals.prefetchTotal(fleetKey{})
+		b.fleetTotals.prefetchTotal(fleetTotalsKey{})
 	}
 	return sums, err
 }
@@ -135,7 +135,7 @@ func (b *Queries) countHosts(ctx context.Context) (sums hostSums, err error) {
 	sums.phases, err = collectRows(ctx, b, "SELECT "+hostPhaseSQL+", count(*), "+saturatingSumSQL("h.threads")+", "+saturatingSumSQL("h.memory_bytes")+
 		", COALESCE(array_agg(h.id) FILTER (WHERE NOT "+reportsFreshSQL+"), '{}')"+
 		" FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id GROUP BY 1",
-		new(statementBuilder), func(row pgx.CollectableRow) (x hostSum, err error) {
+		new(statementBuilder), func(row pgx.CollectableRow) (x hostPhaseTotals, err error) {
 			var offline []fleet.HostID
 			err = row.Scan(&x.phase, &x.hosts, &x.threads, &x.memoryBytes, &offline)
 			sums.offline = append(sums.offline, offline...)

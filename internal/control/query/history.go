@@ -11,7 +11,7 @@ import (
 )
 
 // fillHistory fills in the 24-hour history of each host status of one object.
-func fillHistory[C any](ctx context.Context, b *Queries, n fleet.ResourceType, id string, statuses []C, at func(*C) (fleet.HostID, *fleet.Day)) error {
+func fillHistory[C any](ctx context.Context, b *Queries, n fleet.ResourceType, id string, statuses []C, at func(*C) (fleet.HostID, *fleet.StatusHistory)) error {
 	if len(statuses) == 0 {
 		return nil
 	}
@@ -44,6 +44,8 @@ func fillHistory[C any](ctx context.Context, b *Queries, n fleet.ResourceType, i
 	return nil
 }
 
-func poolHistory(h *fleet.PoolHost) (fleet.HostID, *fleet.Day) { return h.HostID, &h.Day }
+func poolHistory(h *fleet.PoolHost) (fleet.HostID, *fleet.StatusHistory) { return h.HostID, &h.Day }
 
-func networkHistory(h *fleet.NetworkHost) (fleet.HostID, *fleet.Day) { return h.HostID, &h.Day }
+func networkHistory(h *fleet.NetworkHost) (fleet.HostID, *fleet.StatusHistory) {
+	return h.HostID, &h.Day
+}

@@ -11,7 +11,7 @@ import (
 
 // HostDevicesOf returns the host devices assigned to VMs, by device name. It requires permission to see the
 // infrastructure.
-func (b *Queries) HostDevicesOf(ctx context.Context, a fleet.Actor, id fleet.HostID) (map[string]fleet.VMName, error) {
+func (b *Queries) HostDevicesOf(ctx context.Context, a fleet.Actor, id fleet.HostID) (map[string]fleet.NamedVM, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
 	}
@@ -19,10 +19,10 @@ func (b *Queries) HostDevicesOf(ctx context.Context, a fleet.Actor, id fleet.Hos
 		return nil, err
 	}
 	rows, err := b.store.HostDevicesOn(ctx, db.HostDevicesOnParams{Host: string(id), Every: true})
-	out := map[string]fleet.VMName{}
+	out := map[string]fleet.NamedVM{}
 	for _, r := range rows {
 		if r.VM != "" {
-			out[r.Device] = fleet.VMName{ID: fleet.VMID(r.VMID), Name: r.VM}
+			out[r.Device] = fleet.NamedVM{ID: fleet.VMID(r.VMID), Name: r.VM}
 		}
 	}
 	return out, err

@@ -21,27 +21,27 @@ var hostsByName = sortOrder[fleet.HostView]{[]sortColumn{textColumn("h.name"), t
 
 var hostSortOrders = sortOrders[fleet.HostView]{
 	"name":    hostsByName,
-	"created": hostsByName.after(timeColumn("h.created_at"), func(v fleet.HostView) string { return formatTime(v.CreatedAt) }),
-	"vms":     hostsByName.after(int64Column("COALESCE(c.vms, 0)"), func(v fleet.HostView) string { return strconv.Itoa(v.VMs) }),
-	"cpus":    hostsByName.after(int64Column("COALESCE(c.cpus, 0)"), func(v fleet.HostView) string { return strconv.Itoa(v.CommittedCPUs) }),
-	"memory":  hostsByName.after(int64Column("COALESCE(c.memory, 0)"), func(v fleet.HostView) string { return strconv.FormatInt(v.CommittedMiB, 10) }),
+	"created": hostsByName.withFirstColumn(timeColumn("h.created_at"), func(v fleet.HostView) string { return formatTime(v.CreatedAt) }),
+	"vms":     hostsByName.withFirstColumn(int64Column("COALESCE(c.vms, 0)"), func(v fleet.HostView) string { return strconv.Itoa(v.VMs) }),
+	"cpus":    hostsByName.withFirstColumn(int64Column("COALESCE(c.cpus, 0)"), func(v fleet.HostView) string { return strconv.Itoa(v.CommittedCPUs) }),
+	"memory":  hostsByName.withFirstColumn(int64Column("COALESCE(c.memory, 0)"), func(v fleet.HostView) string { return strconv.FormatInt(v.CommittedMiB, 10) }),
 }
 
 // hostFilter are the conditions of fleet.HostKeys.
 var hostFilter = listFilter{
-	"state":       exactText("(" + hostPhaseSQL + ")"),
-	"name":        lowerText("h.name"),
-	"cluster":     rowByName("h.cluster_id", "clusters"),
-	"cordoned":    exactText("CASE WHEN h.spec->>'schedulable' = 'false' THEN 'yes' ELSE 'no' END"),
-	"label":       labels("(h.spec->'labels')"),
-	"vms":         number("COALESCE(c.vms, 0)", 1),
-	"vcpus":       number("COALESCE(c.cpus, 0)", 1),
-	"memory":      number("COALESCE(c.memory, 0)", mebibyte),
-	"hypervisor":  partOfText("h.status->>'hypervisor'"),
-	"os":          partOfText("h.status->'inventory'->>'os'"),
-	"description": partOfText("h.spec->>'description'"),
-	"joined":      day("h.created_at"),
-	"uuid":        lowerText("h.id"),
+	"state":       exactTextCondition("(" + hostPhaseSQL + ")"),
+	"name":        lowerTextCondition("h.name"),
+	"cluster":     rowNameCondition("h.cluster_id", "clusters"),
+	"cordoned":    exactTextCondition("CASE WHEN h.spec->>'schedulable' = 'false' THEN 'yes' ELSE 'no' END"),
+	"label":       labelsCondition("(h.spec->'labels')"),
+	"vms":         numberCondition("COALESCE(c.vms, 0)", 1),
+	"vcpus":       numberCondition("COALESCE(c.cpus, 0)", 1),
+	"memory":      numberCondition("COALESCE(c.memory, 0)", mebibyte),
+	"hypervisor":  containsTextCondition("h.status->>'hypervisor'"),
+	"os":          containsTextCondition("h.status->'inventory'->>'os'"),
+	"description": containsTextCondition("h.spec->>'description'"),
+	"joined":      dayCondition("h.created_at"),
+	"uuid":        lowerTextCondition("h.id"),
 }
 
 // usesHostCounters reports whether a sort or a filter term needs the vmUsage of hosts in SQL.
@@ -57,8 +57,8 @@ func (s *statementBuilder) joinHostCounters(sums map[fleet.HostID]vmUsage) strin
 	for id, sum := range sums {
 		ids, vms, cpus, memory = append(ids, string(id)), append(vms, int64(sum.vms)), append(cpus, int64(sum.cpus)), append(memory, sum.memoryMiB)
 	}
-	return " LEFT JOIN unnest(" + s.keyArg(ids) + "::text[], " + s.keyArg(vms) + "::bigint[], " + s.keyArg(cpus) + "::bigint[], " +
-		s.keyArg(memory) + "::bigint[]) c(id, vms, cpus, memory) ON c.id = h.id"
+	return " LEFT JOIN unnest(" + s.addKeyArg(ids) + "::text[], " + s.addKeyArg(vms) + "::bigint[], " + s.addKeyArg(cpus) + "::bigint[], " +
+		s.addKeyArg(memory) + "::bigint[]) c(id, vms, cpus, memory) ON c.id = h.id"
 }
 
 // hostPhaseSQL is fleet.Host.Phase in SQL, for filters and the tree. It uses only columns, not the host's status JSON,

@@ -94,7 +94,7 @@ func (b *Queries) firstHostStatuses(ctx context.Context, s *statementBuilder, g 
 		objects, hosts = append(objects, at.object), append(hosts, string(at.host))
 		place[at] = i
 	}
-	of.addCondition("(a.object_id, a.host_id) IN (SELECT * FROM unnest(" + of.keyArg(objects) + "::text[], " + of.keyArg(hosts) + "::text[]))")
+	of.addCondition("(a.object_id, a.host_id) IN (SELECT * FROM unnest(" + of.addKeyArg(objects) + "::text[], " + of.addKeyArg(hosts) + "::text[]))")
 	return place, of, err
 }
 
@@ -164,8 +164,8 @@ func (f firstStatusHosts) equal(other firstStatusHosts) bool {
 // rank of every status.
 func (b *Queries) offlineHostsFirst(ctx context.Context, n fleet.ResourceType, id string, offline []fleet.HostID) ([]string, error) {
 	var s statementBuilder
-	assignment := " JOIN assignments a ON a.noun = " + s.keyArg(string(n)) + " AND a.object_id = " + s.keyArg(id) + " AND a.host_id = h.id "
-	hosts := s.keyArg(store.ToStrings(offline))
+	assignment := " JOIN assignments a ON a.noun = " + s.addKeyArg(string(n)) + " AND a.object_id = " + s.addKeyArg(id) + " AND a.host_id = h.id "
+	hosts := s.addKeyArg(store.ToStrings(offline))
 	order := " ORDER BY h.name, h.id LIMIT " + strconv.Itoa(fleet.HostStatusesListed+1)
 	return collectRows(ctx, b, `SELECT c.id FROM (
 		(SELECT h.id, h.name, 1 AS part FROM unnest(`+hosts+`::text[]) q (id) JOIN hosts h ON h.id = q.id`+assignment+order+`) UNION ALL

@@ -14,18 +14,18 @@ import (
 )
 
 // Copies are copies of image versions, each with its volume if a host reports one.
-type Copies []CopyOn
+type Copies []CopyWithVolume
 
-// CopyOn is a copy of an image version with the volume that hosts report for it. On is nil if no host reports one.
-type CopyOn struct {
+// CopyWithVolume is a copy of an image version with the volume that hosts report for it. On is nil if no host reports one.
+type CopyWithVolume struct {
 	fleet.ImageCopy
 	VersionID fleet.ImageVersionID
 	Shared    bool
 	On        *VolumeOn
 }
 
-// CopiesOf returns the copies of an image with their volumes.
-func (b *Queries) CopiesOf(ctx context.Context, a fleet.Actor, v fleet.ImageView) (Copies, error) {
+// CopiesOfImage returns the copies of an image with their volumes.
+func (b *Queries) CopiesOfImage(ctx context.Context, a fleet.Actor, v fleet.ImageView) (Copies, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
 	}
@@ -41,10 +41,10 @@ func (b *Queries) readCopies(ctx context.Context, versions []fleet.ImageVersion)
 		ids = append(ids, string(v.ID))
 	}
 	var s statementBuilder
-	s.addCondition("c.version_id = ANY (" + s.keyArg(ids) + "::text[])")
+	s.addCondition("c.version_id = ANY (" + s.addKeyArg(ids) + "::text[])")
 	copies, err := collectRows(ctx, b, `SELECT c.version_id, c.pool_id, p.name, (p.spec->>'shared')::boolean, COALESCE(c.host_id, ''), COALESCE(h.name, ''), c.volume, c.added_by, c.added_at
 		FROM image_copies c JOIN pools p ON p.id = c.pool_id LEFT JOIN hosts h ON h.id = c.host_id`+s.whereClause()+" ORDER BY p.name, h.name, c.volume", &s,
-		func(x pgx.CollectableRow) (c CopyOn, err error) {
+		func(x pgx.CollectableRow) (c CopyWithVolume, err error) {
 			err = x.Scan(&c.VersionID, &c.PoolID, &c.PoolName, &c.Shared, &c.HostID, &c.HostName, &c.Volume, &c.AddedBy, &c.AddedAt)
 			return c, err
 		})
@@ -92,7 +92,7 @@ func (b *Queries) readCopies(ctx context.Context, versions []fleet.ImageVersion)
 
 // deriveCopyState sets the copy's state from its volume. reachable is whether an online host that could have the copy
 // has the pool active.
-func (c *CopyOn) deriveCopyState(v fleet.ImageVersion, reachable bool) {
+func (c *CopyWithVolume) deriveCopyState(v fleet.ImageVersion, reachable bool) {
 	switch on := c.On; {
 	case on == nil && reachable:
 		c.State, c.Why = fleet.CopyMissing, "The pool "+c.PoolName+" has no file "+c.Volume+"."
@@ -126,7 +126,7 @@ func (b *Queries) addRunningOperations(ctx context.Context, pools []string, copi
 	}
 	for i := range copies {
 		c := &copies[i]
-		c.Work = runningOperationOn(works[string(c.PoolID)], VolumeOn{Volume: fleet.Volume{Name: c.Volume}, hostID: c.HostID})
+		c.Work = runningOperationOnVolume(works[string(c.PoolID)], VolumeOn{Volume: fleet.Volume{Name: c.Volume}, hostID: c.HostID})
 		if c.Work != "" && (c.State == fleet.CopyMissing || c.State == fleet.CopyUnknown) {
 			c.State, c.Why = fleet.CopyInProgress, "A host is at it: "+strings.ToLower(c.Work)+"."
 		}
@@ -154,7 +154,7 @@ func (b *Queries) addImageCopies(ctx context.Context, versions []fleet.ImageVers
 	if err != nil {
 		return store.UserError(err)
 	}
-	names, of := map[string][]string{}, map[fleet.ImageVersionID][]*CopyOn{}
+	names, of := map[string][]string{}, map[fleet.ImageVersionID][]*CopyWithVolume{}
 	for _, m := range created {
 		names[m.VersionID] = m.Names
 	}
@@ -213,8 +213,8 @@ func overlaysOf(ctx context.Context, q *db.Queries, copies Copies) ([][]string, 
 	return out, store.UserError(err)
 }
 
-// VMsBackedBy returns the VMs with disks backed by the copy, according to their specs. Disks not created yet count too.
-func VMsBackedBy(ctx context.Context, q *db.Queries, c fleet.ImageCopy) ([]string, error) {
+// VMsBackedByCopy returns the VMs with disks backed by the copy, according to their specs. Disks not created yet count too.
+func VMsBackedByCopy(ctx context.Context, q *db.Queries, c fleet.ImageCopy) ([]string, error) {
 	on, err := overlaysOf(ctx, q, Copies{{ImageCopy: c}})
 	return on[0], err
 }

@@ -30,8 +30,8 @@ type Published struct {
 	projects      []string
 }
 
-// publishedTo reports whether the image is published to one of the projects.
-func (p Published) publishedTo(projects []string) bool {
+// publishedToAnyProject reports whether the image is published to one of the projects.
+func (p Published) publishedToAnyProject(projects []string) bool {
 	return p.toAllProjects || slices.ContainsFunc(p.projects, func(id string) bool { return slices.Contains(projects, id) })
 }
 
@@ -98,7 +98,7 @@ func (b *Queries) readNonDiskVolumeReports(ctx context.Context, pools []string) 
 	var s statementBuilder
 	s.addCondition("p.deleted_at IS NULL AND a.asked = 'assign' AND a.plain_digest IS NOT NULL")
 	if pools != nil {
-		s.addCondition("p.id = ANY (" + s.keyArg(pools) + "::text[])")
+		s.addCondition("p.id = ANY (" + s.addKeyArg(pools) + "::text[])")
 	}
 	type said struct {
 		poolVolumeReport
@@ -150,12 +150,14 @@ func (v VolumeOn) readableByActor(a fleet.Actor) bool {
 }
 
 // offeredToActor reports whether the volume is published to one of the actor's projects.
-func (v VolumeOn) offeredToActor(a fleet.Actor) bool { return v.OfferedTo(store.VisibleProjects(a)) }
+func (v VolumeOn) offeredToActor(a fleet.Actor) bool {
+	return v.OfferedToAnyProject(store.VisibleProjects(a))
+}
 
-// OfferedTo reports whether the volume is published to one of the projects and unchanged since then. Only then may VMs
+// OfferedToAnyProject reports whether the volume is published to one of the projects and unchanged since then. Only then may VMs
 // of the project be created from it.
-func (v VolumeOn) OfferedTo(projects []string) bool {
-	return v.Published != nil && v.Published.Stale == "" && v.Published.publishedTo(projects)
+func (v VolumeOn) OfferedToAnyProject(projects []string) bool {
+	return v.Published != nil && v.Published.Stale == "" && v.Published.publishedToAnyProject(projects)
 }
 
 // unpublishableReason returns why the volume must not be published, or an empty string if it may be.
@@ -163,7 +165,7 @@ func (v VolumeOn) unpublishableReason() string {
 	switch {
 	case v.VM != nil:
 		return fmt.Sprintf("It is a disk of the VM %s. Copy it to another file to make an image of it.", v.VM.Name)
-	case fleet.IsOwnDisk(v.Name):
+	case fleet.IsVMDiskName(v.Name):
 		return "It has the name of a VM's disk, and may have that VM's data. Copy it under another name to make an image of it."
 	case v.Backing != "":
 		return "It has a backing file, so it is not a complete image. Make an image of the VM that uses it, or choose another volume."

@@ -26,7 +26,7 @@ func (b *Queries) fillPoolImpact(ctx context.Context, id fleet.PoolID, statuses 
 		return nil
 	}
 	var s statementBuilder
-	s.addCondition("v.host_id = ANY (" + s.keyArg(hosts) + "::text[])")
+	s.addCondition("v.host_id = ANY (" + s.addKeyArg(hosts) + "::text[])")
 	s.addCondition(s.specContainsSQL(diskInPoolPattern, []string{string(id)}))
 	_, err := collectRows(ctx, b, `SELECT v.host_id, count(*), count(*) FILTER (WHERE v.status->>'power' = 'running'),
 		sum((SELECT count(*) FROM jsonb_array_elements(v.spec->'disks') d WHERE d->>'poolId' = `+s.addArg(string(id))+`))::bigint

@@ -32,16 +32,16 @@ func (b *Queries) NetworkAddresses(ctx context.Context, a fleet.Actor, id fleet.
 	if n.Spec == nil {
 		return out, fleet.Errorf(fleet.Conflict, "This network was discovered on hosts, so its addresses are not defined in Quantix.")
 	}
-	of, err := b.AddressBook(ctx, a, id, host)
+	of, err := b.NetworkAddressesBySpec(ctx, a, id, host)
 	if err != nil {
 		return out, err
 	}
 	return of(*n.Spec), nil
 }
 
-// AddressBook reads what hosts report about a network's addresses. The returned function combines this with a spec of
+// NetworkAddressesBySpec reads what hosts report about a network's addresses. The returned function combines this with a spec of
 // the network.
-func (b *Queries) AddressBook(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (of func(fleet.NetworkSpec) fleet.NetworkAddresses, err error) {
+func (b *Queries) NetworkAddressesBySpec(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (of func(fleet.NetworkSpec) fleet.NetworkAddresses, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (b *Queries) AddressBook(ctx context.Context, a fleet.Actor, id fleet.Netwo
 	}
 	holders, err := b.macHolders(ctx, macs)
 	return func(s fleet.NetworkSpec) fleet.NetworkAddresses {
-		out := policy.Addresses(s, nics, leases, holders)
+		out := policy.MergeNetworkAddresses(s, nics, leases, holders)
 		out.More = more
 		return out
 	}, err

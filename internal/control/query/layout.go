@@ -83,6 +83,6 @@ func (b *Queries) Layout(ctx context.Context, a fleet.Actor, tasks fleet.Query, 
 
 func clusterOfHostQuery(id fleet.HostID) rowQuery[fleet.ClusterID] {
 	s := new(statementBuilder)
-	s.addCondition("h.id = " + s.keyArg(string(id)))
+	s.addCondition("h.id = " + s.addKeyArg(string(id)))
 	return rowQuery[fleet.ClusterID]{"SELECT h.cluster_id FROM hosts h" + s.whereClause(), s, pgx.RowTo[fleet.ClusterID]}
 }

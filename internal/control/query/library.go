@@ -23,7 +23,7 @@ var imagesByName = sortOrder[fleet.ImageView]{[]sortColumn{textColumn("i.name"),
 
 var imageSortOrders = sortOrders[fleet.ImageView]{
 	"name":    imagesByName,
-	"created": imagesByName.after(timeColumn("i.created_at"), func(v fleet.ImageView) string { return formatTime(v.CreatedAt) }),
+	"created": imagesByName.withFirstColumn(timeColumn("i.created_at"), func(v fleet.ImageView) string { return formatTime(v.CreatedAt) }),
 }
 
 // whereImageVisible limits images (alias i) to those that the actor may see. An actor who cannot see hosts sees only
@@ -41,14 +41,14 @@ func newestVersionSQL(column string) string {
 
 // imageFilter are the conditions of fleet.ImageKeys.
 var imageFilter = listFilter{
-	"name":      lowerText("lower(i.name)"),
-	"system":    relatedText("SELECT 1 FROM jsonb_each_text(i.os) w WHERE ", "lower(w.value)"),
-	"format":    exactText(newestVersionSQL("format")),
-	"size":      number(newestVersionSQL("capacity_bytes"), 1),
-	"published": yesOrNo("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id)"),
-	"pool":      relatedText("SELECT 1 FROM image_versions n JOIN image_copies c ON c.version_id = n.id JOIN pools p ON p.id = c.pool_id WHERE n.image_id = i.id AND ", "p.name"),
-	"created":   day("i.created_at"),
-	"uuid":      lowerText("i.id"),
+	"name":      lowerTextCondition("lower(i.name)"),
+	"system":    relatedRowCondition("SELECT 1 FROM jsonb_each_text(i.os) w WHERE ", "lower(w.value)"),
+	"format":    exactTextCondition(newestVersionSQL("format")),
+	"size":      numberCondition(newestVersionSQL("capacity_bytes"), 1),
+	"published": yesNoCondition("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id)"),
+	"pool":      relatedRowCondition("SELECT 1 FROM image_versions n JOIN image_copies c ON c.version_id = n.id JOIN pools p ON p.id = c.pool_id WHERE n.image_id = i.id AND ", "p.name"),
+	"created":   dayCondition("i.created_at"),
+	"uuid":      lowerTextCondition("i.id"),
 }
 
 var imageList = list[fleet.ImageView]{
@@ -88,7 +88,7 @@ func (b *Queries) addImageVersions(ctx context.Context, views []fleet.ImageView)
 		ids = append(ids, string(views[i].ID))
 	}
 	var s statementBuilder
-	s.addCondition("v.image_id = ANY (" + s.keyArg(ids) + "::text[])")
+	s.addCondition("v.image_id = ANY (" + s.addKeyArg(ids) + "::text[])")
 	versions, err := collectRows(ctx, b, `SELECT v.id, v.image_id, v.number, v.format, v.capacity_bytes, v.sha256, v.source, COALESCE(v.start_id, ''), v.created_by, v.created_at FROM image_versions v`+
 		s.whereClause()+" ORDER BY v.image_id, v.number DESC", &s, func(x pgx.CollectableRow) (v fleet.ImageVersion, err error) {
 		err = x.Scan(&v.ID, &v.ImageID, &v.Number, &v.Format, &v.CapacityBytes, &v.SHA256, &v.Source, &v.StartID, &v.CreatedBy, &v.CreatedAt)
@@ -115,8 +115,8 @@ func (b *Queries) addImageGrants(ctx context.Context, a fleet.Actor, views []fle
 		ids = append(ids, string(views[i].ID))
 	}
 	var s statementBuilder
-	s.addCondition("g.image_id = ANY (" + s.keyArg(ids) + "::text[])")
-	if !policy.AllProjects(a) {
+	s.addCondition("g.image_id = ANY (" + s.addKeyArg(ids) + "::text[])")
+	if !policy.SeesAllProjects(a) {
 		s.addCondition("g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)))
 	}
 	type granted struct {
@@ -205,10 +205,10 @@ func (b *Queries) OnlineHostWithPools(ctx context.Context, a fleet.Actor, one, o
 		return nil, err
 	}
 	var s statementBuilder
-	s.addCondition("a.pool_id = " + s.keyArg(string(one)) + " AND a.asked = 'assign' AND a.said = 'active' AND " + reportsFreshSQL)
-	s.addCondition("EXISTS (SELECT 1 FROM assignments o WHERE o.pool_id = " + s.keyArg(string(other)) + " AND o.host_id = a.host_id AND o.asked = 'assign' AND o.said = 'active')")
+	s.addCondition("a.pool_id = " + s.addKeyArg(string(one)) + " AND a.asked = 'assign' AND a.said = 'active' AND " + reportsFreshSQL)
+	s.addCondition("EXISTS (SELECT 1 FROM assignments o WHERE o.pool_id = " + s.addKeyArg(string(other)) + " AND o.host_id = a.host_id AND o.asked = 'assign' AND o.said = 'active')")
 	if host != "" {
-		s.addCondition("a.host_id = " + s.keyArg(string(host)))
+		s.addCondition("a.host_id = " + s.addKeyArg(string(host)))
 	}
 	hosts, err := collectRows(ctx, b, "SELECT h.id, h.name FROM assignments a JOIN hosts h ON h.id = a.host_id JOIN host_sessions s ON s.host_id = a.host_id"+s.whereClause()+
 		" ORDER BY h.name LIMIT 1", &s, func(x pgx.CollectableRow) (h HostRef, err error) {

@@ -57,7 +57,7 @@ func (l list[T]) readOne(ctx context.Context, b *Queries, a fleet.Actor, id stri
 		return one, err
 	}
 	var s statementBuilder
-	s.addCondition(l.id + " = " + s.keyArg(id))
+	s.addCondition(l.id + " = " + s.addKeyArg(id))
 	if l.restrict != nil {
 		l.restrict(&s, a, "")
 	}
@@ -74,10 +74,10 @@ func (l list[T]) readOne(ctx context.Context, b *Queries, a fleet.Actor, id stri
 // whereOwnerVisible limits rows to objects of projects that the actor sees and to fleet-wide objects, whose column of
 // the project is NULL. If only is not empty, it limits the projects to that one.
 func (s *statementBuilder) whereOwnerVisible(a fleet.Actor, column string, only fleet.ProjectID) {
-	if !policy.AllProjects(a) {
+	if !policy.SeesAllProjects(a) {
 		s.addCondition(column + " IS NULL OR " + s.oneOfSQL(column, store.VisibleProjects(a)))
 	}
 	if only != "" {
-		s.addCondition(column + " IS NULL OR " + column + " = " + s.keyArg(string(only)))
+		s.addCondition(column + " IS NULL OR " + column + " = " + s.addKeyArg(string(only)))
 	}
 }

@@ -86,7 +86,7 @@ var manyOnlineSQL = "SELECT count(*) FROM (SELECT 1 FROM host_sessions s WHERE "
 // readHostLiveness reads the liveness of hosts. With many hosts, the offline hosts come from the cache. The number of
 // online hosts is always read, because all hosts may have gone offline since the cache was filled.
 func (b *Queries) readHostLiveness(ctx context.Context) (hostLiveness, error) {
-	if totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetKey{}); ok {
+	if totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetTotalsKey{}); ok {
 		online, err := collectRows(ctx, b, manyOnlineSQL, new(statementBuilder), pgx.RowTo[int])
 		if err != nil {
 			return hostLiveness{}, err

@@ -22,7 +22,7 @@ type NamedVolume struct {
 // that the actor may not use. If a volume is a VM's disk, it returns a conflict.
 func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, pools []db.Pool) ([]NamedVolume, error) {
 	var params db.VolumesNamedParams
-	for _, ref := range volumesOf(spec) {
+	for _, ref := range volumesOfSpec(spec) {
 		params.Pools, params.Volumes = append(params.Pools, string(ref.PoolID)), append(params.Volumes, ref.Volume)
 	}
 	if len(params.Pools) == 0 {
@@ -51,7 +51,7 @@ func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.
 	for _, v := range known {
 		ref := fleet.Volref{PoolID: v.PoolID, Volume: v.Name}
 		switch {
-		case v.VM != nil && v.VM.diskShareable && isShareableIn(spec, ref) && v.readableByActor(a):
+		case v.VM != nil && v.VM.diskShareable && isShareableDisk(spec, ref) && v.readableByActor(a):
 			usable = append(usable, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.hostID, Shared: v.Shared})
 		case v.VM != nil:
 			used[ref] = v.VM
@@ -67,12 +67,12 @@ func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.
 	return usable, nil
 }
 
-func isShareableIn(spec fleet.VMSpec, ref fleet.Volref) bool {
+func isShareableDisk(spec fleet.VMSpec, ref fleet.Volref) bool {
 	return slices.ContainsFunc(spec.Disks, func(d fleet.Disk) bool { return d.Shareable && d.Ref() == ref })
 }
 
-// volumesOf lists the volumes that the spec's disks and drives clone or use.
-func volumesOf(spec fleet.VMSpec) []fleet.Volref {
+// volumesOfSpec lists the volumes that the spec's disks and drives clone or use.
+func volumesOfSpec(spec fleet.VMSpec) []fleet.Volref {
 	var refs []fleet.Volref
 	for _, d := range spec.Disks {
 		if d.Image != nil {

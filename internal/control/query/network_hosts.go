@@ -35,7 +35,7 @@ func countNetworkStatuses(sums []networkStatusGroup) (n int) {
 	return n
 }
 
-func equalNetworkSums(a, b []networkStatusGroup) bool {
+func equalNetworkStatusGroups(a, b []networkStatusGroup) bool {
 	return reflect.DeepEqual(networkHealth(a), networkHealth(b))
 }
 
@@ -65,7 +65,7 @@ func (b *Queries) groupNetworkStatuses(ctx context.Context, of []fleet.NetworkID
 		var fresh, faulty bool
 		var subnets []*string
 		err = row.Scan(&network, &reported, &fresh, &faulty, &x.Hosts, &x.forwards, &subnets)
-		x.State, x.Active = fleet.NetworkStateOf(reported, faulty, fresh), reported == fleet.NetworkActive
+		x.State, x.Active = fleet.DeriveNetworkState(reported, faulty, fresh), reported == fleet.NetworkActive
 		for _, list := range subnets {
 			if list != nil {
 				var cidrs []string
@@ -97,8 +97,8 @@ func (b *Queries) addNetworkHealth(ctx context.Context, a fleet.Actor, views []f
 	return err
 }
 
-// addHostsIfFew fills in the host statuses of networks with at most maxHostsNamed hosts, sorted by host name.
-func (b *Queries) addHostsIfFew(ctx context.Context, a fleet.Actor, views []fleet.NetworkView) error {
+// addHostsOfSmallNetworks fills in the host statuses of networks with at most maxHostsNamed hosts, sorted by host name.
+func (b *Queries) addHostsOfSmallNetworks(ctx context.Context, a fleet.Actor, views []fleet.NetworkView) error {
 	at := map[fleet.NetworkID]*fleet.NetworkView{}
 	ids := []string{}
 	for i := range views {
@@ -111,7 +111,7 @@ func (b *Queries) addHostsIfFew(ctx context.Context, a fleet.Actor, views []flee
 		return nil
 	}
 	var s statementBuilder
-	s.addCondition("a.network_id = ANY (" + s.keyArg(ids) + "::text[])")
+	s.addCondition("a.network_id = ANY (" + s.addKeyArg(ids) + "::text[])")
 	statuses, err := b.readNetworkStatuses(ctx, s)
 	slices.SortFunc(statuses, func(x, y fleet.NetworkHost) int { return cmp.Compare(x.HostName, y.HostName) })
 	for _, c := range statuses {
@@ -184,11 +184,11 @@ var networkStateCombinations = func() (all []struct {
 func networkRanksSQL(s *statementBuilder, _ []networkStatusGroup, tones []fleet.FilterTerm) string {
 	reported, faulty, fresh, rank := []string{}, []bool{}, []bool{}, []int32{}
 	for _, x := range networkStateCombinations {
-		if tone := fleet.NetworkStateOf(x.reported, x.faulty, x.fresh).Severity(); matchesSeverity(tones, tone) {
+		if tone := fleet.DeriveNetworkState(x.reported, x.faulty, x.fresh).Severity(); matchesSeverity(tones, tone) {
 			reported, faulty, fresh, rank = append(reported, string(x.reported)), append(faulty, x.faulty), append(fresh, x.fresh), append(rank, int32(hostStatusRank(tone, false)))
 		}
 	}
-	return "unnest(" + s.keyArg(reported) + "::text[], " + s.keyArg(faulty) + "::boolean[], " + s.keyArg(fresh) + "::boolean[], " + s.keyArg(rank) +
+	return "unnest(" + s.addKeyArg(reported) + "::text[], " + s.addKeyArg(faulty) + "::boolean[], " + s.addKeyArg(fresh) + "::boolean[], " + s.addKeyArg(rank) +
 		"::integer[]) AS g (said, faulty, fresh, rank) ON g.said = x.said AND g.faulty = x.faulty AND g.fresh = x.fresh"
 }
 
@@ -250,7 +250,7 @@ func (b *Queries) addAffectedVMs(ctx context.Context, id fleet.NetworkID, status
 
 // NetworkHost returns the status of a network on one host.
 func (b *Queries) NetworkHost(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (fleet.NetworkHost, error) {
-	return b.networkStatuses.statusOn(ctx, a, id, host)
+	return b.networkStatuses.statusOnHost(ctx, a, id, host)
 }
 
 // readNetworkStatuses reads the host statuses (alias a) of networks that s selects, in no order. They contain the

@@ -63,7 +63,7 @@ func (b *Queries) addNetworkGrants(ctx context.Context, a fleet.Actor, views []f
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := b.store.NetworkGrants(ctx, db.NetworkGrantsParams{Networks: ids, AllProjects: policy.AllProjects(a), Projects: store.VisibleProjects(a)})
+	rows, err := b.store.NetworkGrants(ctx, db.NetworkGrantsParams{Networks: ids, AllProjects: policy.SeesAllProjects(a), Projects: store.VisibleProjects(a)})
 	for _, r := range rows {
 		grant := fleet.NetworkGrant{ProjectName: r.Project}
 		if r.ProjectID != nil {

@@ -25,16 +25,16 @@ var networksByName = sortOrder[fleet.NetworkView]{[]sortColumn{textColumn("n.nam
 
 var networkSortOrders = sortOrders[fleet.NetworkView]{
 	"name": networksByName,
-	"kind": networksByName.after(textColumn("n.kind"), func(v fleet.NetworkView) string { return string(v.Kind) }),
+	"kind": networksByName.withFirstColumn(textColumn("n.kind"), func(v fleet.NetworkView) string { return string(v.Kind) }),
 }
 
 // networkFilter are the conditions of fleet.NetworkKeys.
 var networkFilter = listFilter{
-	"name":  lowerText("lower(n.name)"),
-	"kind":  exactText("n.kind"),
+	"name":  lowerTextCondition("lower(n.name)"),
+	"kind":  exactTextCondition("n.kind"),
 	"drift": driftedOnHost("network_id", "n.id"),
-	"host":  assignedHost("network_id", "n.id"),
-	"uuid":  lowerText("n.id"),
+	"host":  assignedHostCondition("network_id", "n.id"),
+	"uuid":  lowerTextCondition("n.id"),
 }
 
 var networkList = list[fleet.NetworkView]{
@@ -64,7 +64,7 @@ func (b *Queries) readNetworks(ctx context.Context, a fleet.Actor, s *statementB
 	if err := b.addNetworkHealth(ctx, a, views); err != nil {
 		return nil, err
 	}
-	if err := b.addHostsIfFew(ctx, a, views); err != nil {
+	if err := b.addHostsOfSmallNetworks(ctx, a, views); err != nil {
 		return nil, err
 	}
 	return views, b.addNetworkGrants(ctx, a, views)
@@ -101,13 +101,13 @@ func (b *Queries) NetworksOnHost(ctx context.Context, a fleet.Actor, host fleet.
 		return nil, err
 	}
 	var s, of statementBuilder
-	s.addCondition("n.id IN (SELECT x.network_id FROM assignments x WHERE x.host_id = " + s.keyArg(string(host)) + ")")
+	s.addCondition("n.id IN (SELECT x.network_id FROM assignments x WHERE x.host_id = " + s.addKeyArg(string(host)) + ")")
 	s.whereNetworkVisible(a)
 	views, err := collectRows(ctx, b, networkSQL+s.whereClause()+" ORDER BY n.name, n.id", &s, scanNetwork)
 	if err != nil {
 		return nil, err
 	}
-	of.addCondition("a.network_id IS NOT NULL AND a.host_id = " + of.keyArg(string(host)))
+	of.addCondition("a.network_id IS NOT NULL AND a.host_id = " + of.addKeyArg(string(host)))
 	statuses, err := b.readNetworkStatuses(ctx, of)
 	if err != nil {
 		return nil, err

@@ -26,9 +26,9 @@ func (b *Queries) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, 
 		return fleet.Overview{}, err
 	}
 	o := fleet.Overview{
-		Hosts: map[fleet.HostPhase]int{}, VMs: map[fleet.Phase]int{}, Pools: map[fleet.Severity]int{}, Attention: []fleet.Attention{}, CountedAt: sums.countedAt,
+		Hosts: map[fleet.HostPhase]int{}, VMs: map[fleet.Phase]int{}, Pools: map[fleet.Severity]int{}, Attention: []fleet.AttentionCause{}, CountedAt: sums.countedAt,
 	}
-	totals, err := b.fleetTotals.getTotal(ctx, fleetKey{})
+	totals, err := b.fleetTotals.getTotal(ctx, fleetTotalsKey{})
 	if err != nil {
 		return o, err
 	}
@@ -42,7 +42,7 @@ func (b *Queries) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, 
 	if err := b.addVMAndTaskAttention(ctx, a, &o); err != nil {
 		return o, err
 	}
-	slices.SortStableFunc(o.Attention, func(x, y fleet.Attention) int { return severityRank[x.Severity] - severityRank[y.Severity] })
+	slices.SortStableFunc(o.Attention, func(x, y fleet.AttentionCause) int { return severityRank[x.Severity] - severityRank[y.Severity] })
 	o.Attention = o.Attention[:min(len(o.Attention), maxAttention)]
 	for i, x := range o.Attention {
 		if len(x.Objects) > 0 {
@@ -79,7 +79,7 @@ var severityRank = map[fleet.Severity]int{fleet.SeverityBad: 0, fleet.SeverityUn
 // addVMTotals adds the numbers of VMs in the actor's projects to o. VMs on an offline host count as unknown, except
 // those that are being created or deleted.
 func addVMTotals(o *fleet.Overview, a fleet.Actor, sums *publishedTotals, offline []fleet.HostID) {
-	sees := func(id fleet.ProjectID) bool { return policy.AllProjects(a) || policy.May(a, policy.VMSee, id) }
+	sees := func(id fleet.ProjectID) bool { return policy.SeesAllProjects(a) || policy.May(a, policy.VMSee, id) }
 	for project, phases := range sums.byPhase {
 		if !sees(project) {
 			continue
@@ -155,7 +155,7 @@ func (b *Queries) addPoolTotals(ctx context.Context, a fleet.Actor, o *fleet.Ove
 			if v.Health.Severity == fleet.SeverityUnknown {
 				text = "The state is unknown: none of its hosts is online."
 			}
-			plain.Add(fleet.Attention{
+			plain.Add(fleet.AttentionCause{
 				Kind: string(fleet.TypePool), Severity: v.Health.Severity, Text: text, Count: 1, List: "/pools?filter=health:" + string(v.Health.Severity),
 				Objects: []fleet.AttentionObject{{ID: string(r.ID), Name: r.Name}},
 			})
@@ -179,16 +179,16 @@ func (b *Queries) addVMAndTaskAttention(ctx context.Context, a fleet.Actor, o *f
 			pools[subject] += row.Text + "\n"
 		}
 	}
-	rows, shown, err := b.vmCauses(ctx, a)
+	rows, shown, err := b.vmAttentionRows(ctx, a)
 	if err != nil {
 		return err
 	}
 	o.Attention = append(o.Attention, rows...)
 	addAttentionFromCounters(a, o)
-	if err := b.addUnappliedGroups(ctx, a, o, shown); err != nil {
+	if err := b.addUnappliedSecurityGroups(ctx, a, o, shown); err != nil {
 		return err
 	}
-	tasks, err := b.store.FailedTasks(ctx, db.FailedTasksParams{AllProjects: policy.AllProjects(a), Projects: store.VisibleProjects(a)})
+	tasks, err := b.store.FailedTasks(ctx, db.FailedTasksParams{AllProjects: policy.SeesAllProjects(a), Projects: store.VisibleProjects(a)})
 	if err != nil {
 		return store.UserError(err)
 	}
@@ -196,14 +196,14 @@ func (b *Queries) addVMAndTaskAttention(ctx context.Context, a fleet.Actor, o *f
 	for _, t := range tasks {
 		task := store.RedactTask(a, store.TaskFromRow(t.Task, t.Host))
 		cause := pools[task.Subject] // the same cause is listed once
-		if shown[task.Subject] || task.Error != "" && (strings.Contains(cause, task.Error) || strings.Contains(cause, fleet.WithoutNames(task.Error, task.SubjectName))) {
+		if shown[task.Subject] || task.Error != "" && (strings.Contains(cause, task.Error) || strings.Contains(cause, fleet.RedactNames(task.Error, task.SubjectName))) {
 			continue
 		}
 		text := task.Title() + " failed: " + task.Error
 		if task.State == fleet.JobUnknown {
 			text = task.Title() + " may or may not have happened: " + task.Error
 		}
-		n := fleet.Attention{
+		n := fleet.AttentionCause{
 			Kind: "task", Severity: fleet.SeverityWarn, Text: text, Count: 1, At: task.EndedAt, Objects: []fleet.AttentionObject{{ID: string(task.ID), Name: task.SubjectName}},
 			List: "/tasks?filter=state:" + string(task.State) + "+kind:" + string(task.Kind),
 		}
@@ -220,13 +220,13 @@ func (b *Queries) addVMAndTaskAttention(ctx context.Context, a fleet.Actor, o *f
 // and, if the actor does not see hosts, VMs on offline hosts.
 func addAttentionFromCounters(a fleet.Actor, o *fleet.Overview) {
 	if n := o.VMsDrifted; n > 0 {
-		o.Attention = append(o.Attention, fleet.Attention{
+		o.Attention = append(o.Attention, fleet.AttentionCause{
 			Kind: string(fleet.TypeVM), Severity: fleet.SeverityWarn, Text: "Changed on the host: the definition there differs from what was set here (drift).", Remedy: fleet.DriftRemedy,
 			Count: n, List: "/vms?filter=drift:yes",
 		})
 	}
 	if n := o.VMs[fleet.PhaseUnknown]; n > 0 && !store.SeesHosts(a) {
-		o.Attention = append(o.Attention, fleet.Attention{
+		o.Attention = append(o.Attention, fleet.AttentionCause{
 			Kind: string(fleet.TypeVM), Severity: fleet.SeverityUnknown, Text: "The state is unknown: the host is offline. Ask an administrator if this lasts.",
 			Count: n, List: "/vms?filter=state:unknown",
 		})

@@ -33,11 +33,11 @@ func textColumn(sql string) sortColumn {
 	return sortColumn{sql, func(v string) bool { return len(v) <= maxCursorText && !strings.ContainsRune(v, 0) }}
 }
 
-func int32Column(sql string) sortColumn { return sortColumn{sql, isInteger(32)} }
+func int32Column(sql string) sortColumn { return sortColumn{sql, integerValidator(32)} }
 
-func int64Column(sql string) sortColumn { return sortColumn{sql, isInteger(64)} }
+func int64Column(sql string) sortColumn { return sortColumn{sql, integerValidator(64)} }
 
-func isInteger(bits int) func(string) bool {
+func integerValidator(bits int) func(string) bool {
 	return func(v string) bool {
 		n, err := strconv.ParseInt(v, 10, bits)
 		return err == nil && strconv.FormatInt(n, 10) == v
@@ -58,8 +58,8 @@ type sortOrder[T any] struct {
 	values  func(T) []string
 }
 
-// after returns the sort order by the column first, and among equal values by o.
-func (o sortOrder[T]) after(first sortColumn, value func(T) string) sortOrder[T] {
+// withFirstColumn returns the sort order by the column first, and among equal values by o.
+func (o sortOrder[T]) withFirstColumn(first sortColumn, value func(T) string) sortOrder[T] {
 	return sortOrder[T]{append([]sortColumn{first}, o.columns...), func(item T) []string { return append([]string{value(item)}, o.values(item)...) }}
 }
 
@@ -133,7 +133,7 @@ func (p pagePosition[T]) applyCursor(s *statementBuilder) string {
 	if p.cursor != nil {
 		names, values := make([]string, len(p.columns)), make([]string, len(p.columns))
 		for i, c := range p.columns {
-			names[i], values[i] = c.sql, s.keyArg(p.cursor[i])
+			names[i], values[i] = c.sql, s.addKeyArg(p.cursor[i])
 		}
 		row, at := "("+strings.Join(names, ", ")+")", "("+strings.Join(values, ", ")+")"
 		// A >= or <= condition includes the cursor's row, which a second condition excludes. With > or <, PostgreSQL's
@@ -142,7 +142,7 @@ func (p pagePosition[T]) applyCursor(s *statementBuilder) string {
 		s.addCondition(row + p.cursorOperator() + at)
 		s.addCondition(row + " <> " + at)
 	}
-	return " ORDER BY " + p.orderBySQL() + " LIMIT " + s.keyArg(p.limit+1)
+	return " ORDER BY " + p.orderBySQL() + " LIMIT " + s.addKeyArg(p.limit+1)
 }
 
 // applyCursorToFirstColumn adds the cursor's condition for the first column alone. applyCursor's condition implies it,
@@ -150,7 +150,7 @@ func (p pagePosition[T]) applyCursor(s *statementBuilder) string {
 // columns of one table, because PostgreSQL would then expect too few rows.
 func (p pagePosition[T]) applyCursorToFirstColumn(s *statementBuilder) {
 	if p.cursor != nil {
-		s.addCondition(p.columns[0].sql + p.cursorOperator() + s.keyArg(p.cursor[0]))
+		s.addCondition(p.columns[0].sql + p.cursorOperator() + s.addKeyArg(p.cursor[0]))
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // CheckConnection predicts whether the filters of the NICs at both ends would let a connection pass, and which rules
 // decide that. It uses specs and the last reported addresses, and sends no packet. An address of another project's VM
 // is treated like an external address.
-func (b *Queries) CheckConnection(ctx context.Context, a fleet.Actor, q connectivity.PassQuestion) (connectivity.PassAnswer, error) {
+func (b *Queries) CheckConnection(ctx context.Context, a fleet.Actor, q connectivity.ConnectionQuery) (connectivity.PassAnswer, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return connectivity.PassAnswer{}, err
 	}
@@ -38,7 +38,7 @@ func (b *Queries) CheckConnection(ctx context.Context, a fleet.Actor, q connecti
 	if err != nil {
 		return connectivity.PassAnswer{}, err
 	}
-	return connectivity.AnswerPassQuestion(q, from, to, func(g fleet.SecurityGroupID, rule string) string { return known.rules[string(g)+"/"+rule] }), nil
+	return connectivity.EvaluateConnection(q, from, to, func(g fleet.SecurityGroupID, rule string) string { return known.rules[string(g)+"/"+rule] }), nil
 }
 
 // connectionCheckSources reads the NICs and security groups for a connection check.
@@ -48,7 +48,7 @@ type connectionCheckSources struct {
 }
 
 // readNIC returns the NIC of an end of the connection, or nil if that end is not a VM.
-func (p connectionCheckSources) readNIC(ctx context.Context, a fleet.Actor, e connectivity.PassEnd, at string, checks *fleet.Checks) (*connectivity.PassNIC, error) {
+func (p connectionCheckSources) readNIC(ctx context.Context, a fleet.Actor, e connectivity.ConnectionEnd, at string, checks *fleet.Checks) (*connectivity.ConnectionNIC, error) {
 	if e.VMID == "" {
 		return nil, nil
 	}
@@ -62,7 +62,7 @@ func (p connectionCheckSources) readNIC(ctx context.Context, a fleet.Actor, e co
 		return nil, nil
 	}
 	nic := vm.Spec.NICs[i]
-	passNIC := &connectivity.PassNIC{VMID: vm.ID, VMName: vm.Name, MAC: nic.MAC, AntiSpoofing: nic.HasAntiSpoofing()}
+	passNIC := &connectivity.ConnectionNIC{VMID: vm.ID, VMName: vm.Name, MAC: nic.MAC, AntiSpoofing: nic.HasAntiSpoofing()}
 	if vm.Status != nil {
 		for _, s := range vm.Status.NICs {
 			if !strings.EqualFold(s.MAC, nic.MAC) {

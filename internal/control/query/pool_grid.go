@@ -46,10 +46,10 @@ func (b *Queries) poolGridStatuses(ctx context.Context, hosts []fleet.HostID, po
 	}
 	var s statementBuilder
 	sql := `SELECT q.n::integer, r.n::integer, COALESCE(a.said, ''), ` + reportsFreshSQL + `, a.used_percent, w.vms IS NOT NULL, a.by_others, a.faulty, a.asked = 'release'
-		FROM unnest(` + s.keyArg(store.ToStrings(hosts)) + `::text[]) WITH ORDINALITY AS q (id, n)
+		FROM unnest(` + s.addKeyArg(store.ToStrings(hosts)) + `::text[]) WITH ORDINALITY AS q (id, n)
 		LEFT JOIN host_sessions s ON s.host_id = q.id
 		JOIN assignments a ON a.noun = 'pool' AND a.host_id = q.id
-		JOIN unnest(` + s.keyArg(store.ToStrings(pools)) + `::text[]) WITH ORDINALITY AS r (id, n) ON r.id = a.object_id` + joinPausedVMsSQL
+		JOIN unnest(` + s.addKeyArg(store.ToStrings(pools)) + `::text[]) WITH ORDINALITY AS r (id, n) ON r.id = a.object_id` + joinPausedVMsSQL
 	_, err := collectRows(ctx, b, sql, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var host, pool int32
 		var reported string
@@ -57,7 +57,7 @@ func (b *Queries) poolGridStatuses(ctx context.Context, hosts []fleet.HostID, po
 		var k policy.PoolHealthKey
 		err = x.Scan(&host, &pool, &reported, &fresh, &k.UsedPercent, &k.VMsPaused, &k.StoppedOutside, &k.Faulty, &leaving)
 		if err == nil {
-			k.State = fleet.PoolStateOf(fleet.PoolState(reported), fresh)
+			k.State = fleet.DerivePoolState(fleet.PoolState(reported), fresh)
 			statuses[host-1][pool-1] = fleet.GridStatus{State: k.State, Severity: k.Severity(), UsedPercent: k.UsedPercent, Leaving: leaving}
 		}
 		return none, err

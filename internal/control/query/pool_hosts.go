@@ -14,8 +14,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// poolGroup counts a pool's host statuses with equal policy.PoolHealthKey, reported state and freshness.
-type poolGroup struct {
+// poolStatusGroup counts a pool's host statuses with equal policy.PoolHealthKey, reported state and freshness.
+type poolStatusGroup struct {
 	policy.PoolHealthGroup
 	reported    fleet.PoolState
 	fresh       bool
@@ -24,48 +24,48 @@ type poolGroup struct {
 }
 
 // countPoolStatuses returns the total number of host statuses in the groups.
-func countPoolStatuses(groups []poolGroup) (n int) {
+func countPoolStatuses(groups []poolStatusGroup) (n int) {
 	for _, g := range groups {
 		n += g.Hosts
 	}
 	return n
 }
 
-// equalPoolGroups reports whether both slices contain the same groups in any order.
-func equalPoolGroups(a, b []poolGroup) bool {
-	in := make(map[poolGroup]bool, len(a))
+// equalPoolStatusGroups reports whether both slices contain the same groups in any order.
+func equalPoolStatusGroups(a, b []poolStatusGroup) bool {
+	in := make(map[poolStatusGroup]bool, len(a))
 	for _, g := range a {
 		in[g] = true
 	}
-	return len(a) == len(b) && !slices.ContainsFunc(b, func(g poolGroup) bool { return !in[g] })
+	return len(a) == len(b) && !slices.ContainsFunc(b, func(g poolStatusGroup) bool { return !in[g] })
 }
 
-// poolGroups groups and counts the host statuses of these pools in PostgreSQL, without reading complete reports. Pages
-// call poolSums instead, which uses the cache.
-func (b *Queries) poolGroups(ctx context.Context, ids []fleet.PoolID) (map[fleet.PoolID][]poolGroup, error) {
+// groupPoolStatuses groups and counts the host statuses of these pools in PostgreSQL, without reading complete reports. Pages
+// call poolStatusGroups instead, which uses the cache.
+func (b *Queries) groupPoolStatuses(ctx context.Context, ids []fleet.PoolID) (map[fleet.PoolID][]poolStatusGroup, error) {
 	var s statementBuilder
 	s.whereObjects(poolColumn, store.ToStrings(ids))
-	return b.readPoolGroups(ctx, &s, reportsFreshSQL, statusesFromSQL)
+	return b.readPoolStatusGroups(ctx, &s, reportsFreshSQL, statusesFromSQL)
 }
 
-// allPoolGroups works like poolGroups for all pools. It gets the offline hosts from its caller instead of reading agent
+// groupAllPoolStatuses works like groupPoolStatuses for all pools. It gets the offline hosts from its caller instead of reading agent
 // sessions.
-func (b *Queries) allPoolGroups(ctx context.Context, offline []fleet.HostID) (map[fleet.PoolID][]poolGroup, error) {
+func (b *Queries) groupAllPoolStatuses(ctx context.Context, offline []fleet.HostID) (map[fleet.PoolID][]poolStatusGroup, error) {
 	var s statementBuilder
 	s.whereObjects(poolColumn, nil)
-	return b.readPoolGroups(ctx, &s, "q.host_id IS NULL", " FROM assignments a LEFT JOIN unnest("+s.keyArg(store.ToStrings(offline))+"::text[]) AS q (host_id) ON q.host_id = a.host_id"+joinPausedVMsSQL)
+	return b.readPoolStatusGroups(ctx, &s, "q.host_id IS NULL", " FROM assignments a LEFT JOIN unnest("+s.addKeyArg(store.ToStrings(offline))+"::text[]) AS q (host_id) ON q.host_id = a.host_id"+joinPausedVMsSQL)
 }
 
-func (b *Queries) readPoolGroups(ctx context.Context, s *statementBuilder, freshSQL, from string) (map[fleet.PoolID][]poolGroup, error) {
-	groups := map[fleet.PoolID][]poolGroup{}
+func (b *Queries) readPoolStatusGroups(ctx context.Context, s *statementBuilder, freshSQL, from string) (map[fleet.PoolID][]poolStatusGroup, error) {
+	groups := map[fleet.PoolID][]poolStatusGroup{}
 	_, err := collectRows(ctx, b, `SELECT a.object_id, COALESCE(a.said, ''), `+freshSQL+`, a.used_percent, w.vms IS NOT NULL, a.by_others, a.faulty, count(*), COALESCE(sum(a.volumes), 0), COALESCE(max(a.volumes), 0),
 		`+saturatingSumSQL("a.capacity_bytes")+`, `+saturatingSumSQL("a.used_bytes")+`, `+saturatingSumSQL("a.available_bytes")+`, `+saturatingSumSQL("a.provisioned_bytes")+
 		from+s.whereClause()+` GROUP BY 1, 2, 3, 4, 5, 6, 7`, s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var pool fleet.PoolID
-		var g poolGroup
+		var g poolStatusGroup
 		err = x.Scan(&pool, &g.reported, &g.fresh, &g.UsedPercent, &g.VMsPaused, &g.StoppedOutside, &g.Faulty, &g.Hosts, &g.volumes, &g.mostVolumes,
 			&g.Space.CapacityBytes, &g.Space.UsedBytes, &g.Space.AvailableBytes, &g.Space.ProvisionedBytes)
-		g.State = fleet.PoolStateOf(g.reported, g.fresh)
+		g.State = fleet.DerivePoolState(g.reported, g.fresh)
 		groups[pool] = append(groups[pool], g)
 		return none, err
 	})
@@ -74,8 +74,8 @@ func (b *Queries) readPoolGroups(ctx context.Context, s *statementBuilder, fresh
 
 // sharedCapacities returns the capacity of each shared pool, as reported by the first host by name that has the pool
 // active. For pools on many hosts it comes from the cache.
-func (b *Queries) sharedCapacities(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.PoolSpace, error) {
-	totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetKey{})
+func (b *Queries) sharedCapacities(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolStatusGroup) (map[fleet.PoolID]fleet.PoolSpace, error) {
+	totals, ok := b.fleetTotals.lookUpTotal(ctx, fleetTotalsKey{})
 	if !ok {
 		return b.readSharedCapacities(ctx, rows, groups)
 	}
@@ -91,10 +91,10 @@ func (b *Queries) sharedCapacities(ctx context.Context, rows []db.Pool, groups m
 
 // readSharedCapacities reads the capacities of shared pools that are active on some host. The query tries hosts in the
 // order of their names, and usually the first one has the value.
-func (b *Queries) readSharedCapacities(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolGroup) (map[fleet.PoolID]fleet.PoolSpace, error) {
+func (b *Queries) readSharedCapacities(ctx context.Context, rows []db.Pool, groups map[fleet.PoolID][]poolStatusGroup) (map[fleet.PoolID]fleet.PoolSpace, error) {
 	var ids []string
 	for _, r := range rows {
-		if r.Spec.Shared && slices.ContainsFunc(groups[r.ID], func(g poolGroup) bool { return g.State == fleet.PoolActive }) {
+		if r.Spec.Shared && slices.ContainsFunc(groups[r.ID], func(g poolStatusGroup) bool { return g.State == fleet.PoolActive }) {
 			ids = append(ids, string(r.ID))
 		}
 	}
@@ -103,7 +103,7 @@ func (b *Queries) readSharedCapacities(ctx context.Context, rows []db.Pool, grou
 		return rooms, nil
 	}
 	var s statementBuilder
-	_, err := collectRows(ctx, b, `SELECT p.id, f.* FROM unnest(`+s.keyArg(ids)+`::text[]) AS p (id) CROSS JOIN LATERAL (
+	_, err := collectRows(ctx, b, `SELECT p.id, f.* FROM unnest(`+s.addKeyArg(ids)+`::text[]) AS p (id) CROSS JOIN LATERAL (
 		SELECT a.capacity_bytes, a.used_bytes, a.available_bytes, a.provisioned_bytes FROM hosts h
 		JOIN assignments a ON a.noun = 'pool' AND a.object_id = p.id AND a.host_id = h.id JOIN host_sessions s ON s.host_id = h.id
 		WHERE a.said = 'active' AND `+reportsFreshSQL+` ORDER BY h.name LIMIT 1) f`, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
@@ -116,7 +116,7 @@ func (b *Queries) readSharedCapacities(ctx context.Context, rows []db.Pool, grou
 	return rooms, err
 }
 
-func poolHealth(spec fleet.PoolSpec, groups []poolGroup, first fleet.PoolSpace) fleet.PoolHealth {
+func poolHealth(spec fleet.PoolSpec, groups []poolStatusGroup, first fleet.PoolSpace) fleet.PoolHealth {
 	all := make([]policy.PoolHealthGroup, len(groups))
 	for i, g := range groups {
 		all[i] = g.PoolHealthGroup
@@ -136,15 +136,15 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 		ids = append(ids, page.Items[i].ID)
 		at[page.Items[i].ID] = &page.Items[i]
 	}
-	all, err := b.poolSums(ctx, ids...)
+	all, err := b.poolStatusGroups(ctx, ids...)
 	if err != nil {
 		return page, err
 	}
-	var groups []poolGroup // distinct over all pools, because ranks depend on nothing else
-	seen := map[poolGroup]bool{}
+	var groups []poolStatusGroup // distinct over all pools, because ranks depend on nothing else
+	seen := map[poolStatusGroup]bool{}
 	for _, id := range ids {
 		for _, g := range all[id] {
-			key := poolGroup{PoolHealthGroup: policy.PoolHealthGroup{PoolHealthKey: g.PoolHealthKey}, reported: g.reported, fresh: g.fresh}
+			key := poolStatusGroup{PoolHealthGroup: policy.PoolHealthGroup{PoolHealthKey: g.PoolHealthKey}, reported: g.reported, fresh: g.fresh}
 			if !seen[key] {
 				seen[key] = true
 				groups = append(groups, g)
@@ -160,7 +160,7 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 
 // poolRanksSQL returns a SQL table with the rank of each group whose severity matches the filter terms in tones. It
 // also contains the ON condition that joins the table with host statuses (alias x).
-func poolRanksSQL(s *statementBuilder, groups []poolGroup, tones []fleet.FilterTerm) string {
+func poolRanksSQL(s *statementBuilder, groups []poolStatusGroup, tones []fleet.FilterTerm) string {
 	reported, fresh, used, starving, byOthers, faulty, rank := []string{}, []bool{}, []int32{}, []bool{}, []bool{}, []bool{}, []int32{}
 	for _, g := range groups {
 		if tone := g.Severity(); matchesSeverity(tones, fleet.CountedSeverity(tone)) {
@@ -169,8 +169,8 @@ func poolRanksSQL(s *statementBuilder, groups []poolGroup, tones []fleet.FilterT
 			rank = append(rank, int32(hostStatusRank(tone, g.State == fleet.PoolInactive && g.StoppedOutside)))
 		}
 	}
-	return "unnest(" + s.keyArg(reported) + "::text[], " + s.keyArg(fresh) + "::boolean[], " + s.keyArg(used) + "::integer[], " + s.keyArg(starving) + "::boolean[], " +
-		s.keyArg(byOthers) + "::boolean[], " + s.keyArg(faulty) + "::boolean[], " + s.keyArg(rank) + "::integer[]) AS g (said, fresh, used, starving, by_others, faulty, rank) ON " +
+	return "unnest(" + s.addKeyArg(reported) + "::text[], " + s.addKeyArg(fresh) + "::boolean[], " + s.addKeyArg(used) + "::integer[], " + s.addKeyArg(starving) + "::boolean[], " +
+		s.addKeyArg(byOthers) + "::boolean[], " + s.addKeyArg(faulty) + "::boolean[], " + s.addKeyArg(rank) + "::integer[]) AS g (said, fresh, used, starving, by_others, faulty, rank) ON " +
 		"g.said = x.said AND g.fresh = x.fresh AND g.used = x.used AND g.starving = x.starving AND g.by_others = x.by_others AND g.faulty = x.faulty"
 }
 
@@ -181,16 +181,16 @@ func poolStatusRank(h fleet.PoolHost) int {
 // poolColumn is the column of assignments (alias a) with the pool's ID.
 const poolColumn = "a.pool_id"
 
-type poolStatusKind = statusKind[fleet.PoolID, poolGroup, fleet.PoolHost]
+type poolStatusKind = statusKind[fleet.PoolID, poolStatusGroup, fleet.PoolHost]
 
 func newPoolStatuses(b *Queries) poolStatusKind {
 	return poolStatusKind{
 		b: b, typ: fleet.TypePool, column: poolColumn, countOf: countPoolStatuses, ranksSQL: poolRanksSQL, read: b.readPoolStatuses,
-		groupsOf: func(ctx context.Context, id fleet.PoolID) ([]poolGroup, error) {
-			groups, err := b.poolSums(ctx, id)
+		groupsOf: func(ctx context.Context, id fleet.PoolID) ([]poolStatusGroup, error) {
+			groups, err := b.poolStatusGroups(ctx, id)
 			return groups[id], err
 		},
-		isFaulty: func(g poolGroup) bool { return g.fresh && g.Severity() != fleet.SeverityOK },
+		isFaulty: func(g poolStatusGroup) bool { return g.fresh && g.Severity() != fleet.SeverityOK },
 		keyOf:    func(h fleet.PoolHost) hostStatusKey { return hostStatusKey{string(h.PoolID), h.HostID} },
 		orders:   sortOrdersByRank(poolStatusRank, func(h fleet.PoolHost) (string, fleet.HostID) { return h.HostName, h.HostID }),
 	}
@@ -214,7 +214,7 @@ func (b *Queries) PoolHosts(ctx context.Context, a fleet.Actor, id fleet.PoolID,
 
 // PoolHost returns the status of a pool on one host.
 func (b *Queries) PoolHost(ctx context.Context, a fleet.Actor, id fleet.PoolID, host fleet.HostID) (fleet.PoolHost, error) {
-	return b.poolStatuses.statusOn(ctx, a, id, host)
+	return b.poolStatuses.statusOnHost(ctx, a, id, host)
 }
 
 // readPoolStatuses reads the host statuses (alias a) of pools that s selects, in no order. They contain the hosts'

@@ -23,7 +23,7 @@ func (b *Queries) poolViews(ctx context.Context, a fleet.Actor, rows []db.Pool) 
 	if len(ids) == 0 {
 		return views, nil
 	}
-	groups, err := b.poolSums(ctx, ids...)
+	groups, err := b.poolStatusGroups(ctx, ids...)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (b *Queries) poolViews(ctx context.Context, a fleet.Actor, rows []db.Pool) 
 	return views, err
 }
 
-func poolView(a fleet.Actor, r db.Pool, groups []poolGroup, first fleet.PoolSpace) fleet.PoolView {
+func poolView(a fleet.Actor, r db.Pool, groups []poolStatusGroup, first fleet.PoolSpace) fleet.PoolView {
 	v := fleet.PoolView{Pool: store.PoolFromRow(r), Health: poolHealth(r.Spec, groups, first), Hosts: []fleet.PoolHost{}}
 	if v.DeletedAt != nil {
 		v.Health.Severity, v.Health.Summary = fleet.SeverityWarn, poolDeletingText
@@ -67,20 +67,20 @@ var poolsByName = sortOrder[fleet.PoolView]{[]sortColumn{textColumn("p.name"), t
 
 var poolSortOrders = sortOrders[fleet.PoolView]{
 	"name":    poolsByName,
-	"kind":    poolsByName.after(textColumn("p.spec->>'kind'"), func(v fleet.PoolView) string { return string(v.Spec.Kind) }),
-	"created": poolsByName.after(timeColumn("p.created_at"), func(v fleet.PoolView) string { return formatTime(v.CreatedAt) }),
+	"kind":    poolsByName.withFirstColumn(textColumn("p.spec->>'kind'"), func(v fleet.PoolView) string { return string(v.Spec.Kind) }),
+	"created": poolsByName.withFirstColumn(timeColumn("p.created_at"), func(v fleet.PoolView) string { return formatTime(v.CreatedAt) }),
 }
 
 // poolFilter are the conditions of fleet.PoolKeys, except those on the pool's health, source and capacity: see
 // matchesPoolTerms.
 var poolFilter = listFilter{
-	"name":        lowerText("p.name"),
-	"kind":        exactText("p.spec->>'kind'"),
+	"name":        lowerTextCondition("p.name"),
+	"kind":        exactTextCondition("p.spec->>'kind'"),
 	"drift":       driftedOnHost("pool_id", "p.id"),
-	"host":        assignedHost("pool_id", "p.id"),
-	"description": partOfText("p.spec->>'description'"),
-	"created":     day("p.created_at"),
-	"uuid":        lowerText("p.id"),
+	"host":        assignedHostCondition("pool_id", "p.id"),
+	"description": containsTextCondition("p.spec->>'description'"),
+	"created":     dayCondition("p.created_at"),
+	"uuid":        lowerTextCondition("p.id"),
 }
 
 // ListPools returns one page of pools with their health, without hosts and volumes. Sorts: name, kind, created.
@@ -141,7 +141,7 @@ func matchesPoolTerms(terms []fleet.FilterTerm, v fleet.PoolView) bool {
 			matches = matchesSeverity([]fleet.FilterTerm{t}, v.Health.Severity)
 		case "source":
 			source := strings.ToLower(v.Spec.Source())
-			matches = slices.ContainsFunc(anywhere(t.Alternatives), func(m fleet.FilterMatch) bool { return m.Matches(source) }) != t.Not
+			matches = slices.ContainsFunc(anywhereMatches(t.Alternatives), func(m fleet.FilterMatch) bool { return m.Matches(source) }) != t.Not
 		case "used":
 			matches = known && matchesNumber(t, 100*float64(v.Health.UsedBytes)/float64(capacity))
 		case "free":
@@ -169,28 +169,28 @@ func matchesSeverity(tones []fleet.FilterTerm, tone fleet.Severity) bool {
 
 // GetPool returns one pool with the first page of its host statuses, without volumes.
 func (b *Queries) GetPool(ctx context.Context, a fleet.Actor, id fleet.PoolID) (fleet.PoolView, error) {
-	v, _, err := b.poolMatrix(ctx, a, id, fleet.Query{})
+	v, _, err := b.poolMatrixWithoutHistory(ctx, a, id, fleet.Query{})
 	return v, err
 }
 
 // PoolMatrix works like GetPool, but returns the page of host statuses that q selects, as PoolHosts does. Actors who
 // cannot see hosts get an empty page.
 func (b *Queries) PoolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.PoolView, fleet.Page[fleet.PoolHost], error) {
-	v, page, err := b.poolMatrix(ctx, a, id, q)
+	v, page, err := b.poolMatrixWithoutHistory(ctx, a, id, q)
 	if err == nil {
 		err = fillHistory(ctx, b, fleet.TypePool, string(id), page.Items, poolHistory)
 	}
 	return v, page, err
 }
 
-// poolMatrix works like PoolMatrix, without the 24-hour history.
-func (b *Queries) poolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.PoolView, fleet.Page[fleet.PoolHost], error) {
+// poolMatrixWithoutHistory works like PoolMatrix, without the 24-hour history.
+func (b *Queries) poolMatrixWithoutHistory(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.PoolView, fleet.Page[fleet.PoolHost], error) {
 	var page fleet.Page[fleet.PoolHost]
 	r, err := b.readPoolRow(ctx, a, id)
 	if err != nil {
 		return fleet.PoolView{}, page, err
 	}
-	groups, err := b.poolSums(ctx, id)
+	groups, err := b.poolStatusGroups(ctx, id)
 	if err != nil {
 		return fleet.PoolView{}, page, err
 	}
@@ -234,7 +234,7 @@ func (b *Queries) readPoolRow(ctx context.Context, a fleet.Actor, id fleet.PoolI
 		return db.Pool{}, err
 	}
 	var s statementBuilder
-	s.addCondition("p.id = " + s.keyArg(string(id)))
+	s.addCondition("p.id = " + s.addKeyArg(string(id)))
 	rows, err := b.readPoolRows(ctx, s, "")
 	if err == nil && len(rows) == 0 {
 		err = store.NotFoundError(pgx.ErrNoRows, "pool")
@@ -254,12 +254,12 @@ func (b *Queries) PoolsOnHost(ctx context.Context, a fleet.Actor, host fleet.Hos
 		return nil, err
 	}
 	var s, of statementBuilder
-	s.addCondition("p.id IN (SELECT x.pool_id FROM assignments x WHERE x.host_id = " + s.keyArg(string(host)) + ")")
+	s.addCondition("p.id IN (SELECT x.pool_id FROM assignments x WHERE x.host_id = " + s.addKeyArg(string(host)) + ")")
 	rows, err := b.readPoolRows(ctx, s, " ORDER BY p.name, p.id")
 	if err != nil {
 		return nil, err
 	}
-	of.addCondition("a.pool_id IS NOT NULL AND a.host_id = " + of.keyArg(string(host)))
+	of.addCondition("a.pool_id IS NOT NULL AND a.host_id = " + of.addKeyArg(string(host)))
 	statuses, err := b.readPoolStatuses(ctx, of)
 	views := make([]fleet.PoolView, len(rows))
 	for i, r := range rows {
@@ -311,8 +311,8 @@ func (b *Queries) PoolCounts(ctx context.Context, a fleet.Actor, id fleet.PoolID
 	if err != nil {
 		return out, err
 	}
-	if policy.AllProjects(a) {
-		groups, err := b.poolSums(ctx, id)
+	if policy.SeesAllProjects(a) {
+		groups, err := b.poolStatusGroups(ctx, id)
 		if err != nil {
 			return out, err
 		}

@@ -52,7 +52,7 @@ func (b *Queries) PortGroups(ctx context.Context, a fleet.Actor, id fleet.Networ
 	if err != nil {
 		return nil, err
 	}
-	grants, err := b.store.PortGroupGrants(ctx, db.PortGroupGrantsParams{NetworkID: id, AllProjects: policy.AllProjects(a), Projects: store.VisibleProjects(a)})
+	grants, err := b.store.PortGroupGrants(ctx, db.PortGroupGrantsParams{NetworkID: id, AllProjects: policy.SeesAllProjects(a), Projects: store.VisibleProjects(a)})
 	if err != nil {
 		return nil, store.UserError(err)
 	}

@@ -16,7 +16,7 @@ var projectSortOrders = sortOrders[fleet.Project]{
 }
 
 var projectList = list[fleet.Project]{
-	see: policy.VMSee, orders: projectSortOrders, sort: "name", keys: fleet.ProjectKeys, filter: listFilter{"name": lowerText("lower(p.name)")},
+	see: policy.VMSee, orders: projectSortOrders, sort: "name", keys: fleet.ProjectKeys, filter: listFilter{"name": lowerTextCondition("lower(p.name)")},
 	restrict: func(s *statementBuilder, a fleet.Actor, project fleet.ProjectID) {
 		s.whereProjectVisible(a, "p.id", project)
 	},

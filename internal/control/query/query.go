@@ -16,7 +16,7 @@ type Queries struct {
 	vmCounts vmCounts
 	models   atomic.Pointer[cachedCPUModels]
 
-	fleetTotals     totalsCache[fleetKey, fleetTotals]
+	fleetTotals     totalsCache[fleetTotalsKey, fleetTotals]
 	networkSums     totalsCache[fleet.NetworkID, []networkStatusGroup]
 	poolStatuses    poolStatusKind
 	networkStatuses networkStatusKind
@@ -26,8 +26,8 @@ type Queries struct {
 func New(s *store.Store) *Queries {
 	network := func(id fleet.NetworkID) { s.Wake(fleet.SubjectOf(fleet.TypeNetwork, id)) }
 	b := &Queries{store: s}
-	b.fleetTotals = totalsCache[fleetKey, fleetTotals]{count: b.computeFleetTotals, hosts: func(w fleetTotals) int { return w.hostSums.hostCount() }, changed: b.notifyPools}
-	b.networkSums = totalsCache[fleet.NetworkID, []networkStatusGroup]{count: b.groupNetworkStatuses, hosts: countNetworkStatuses, changed: notifyIfChanged(equalNetworkSums, network)}
+	b.fleetTotals = totalsCache[fleetTotalsKey, fleetTotals]{count: b.computeFleetTotals, hosts: func(w fleetTotals) int { return w.hostSums.hostCount() }, changed: b.notifyPools}
+	b.networkSums = totalsCache[fleet.NetworkID, []networkStatusGroup]{count: b.groupNetworkStatuses, hosts: countNetworkStatuses, changed: notifyIfChanged(equalNetworkStatusGroups, network)}
 	b.poolStatuses, b.networkStatuses = newPoolStatuses(b), newNetworkStatuses(b)
 	b.poolStatuses.cacheFirstHosts(b.notifyPool)
 	b.networkStatuses.cacheFirstHosts(network)

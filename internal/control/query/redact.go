@@ -60,7 +60,7 @@ func redactVolume(a fleet.Actor, v VolumeOn) VolumeOn {
 }
 
 func redactAuditEntry(a fleet.Actor, e fleet.AuditEntry) fleet.AuditEntry {
-	if !policy.AllProjects(a) {
+	if !policy.SeesAllProjects(a) {
 		e.Address = ""
 	}
 	if !store.SeesHosts(a) {

@@ -43,7 +43,7 @@ func (b *Queries) Search(ctx context.Context, a fleet.Actor, text string, limit 
 	if err != nil {
 		return nil, err
 	}
-	others, err := b.searchObjectsWithoutVMs(ctx, a, text, limit)
+	others, err := b.searchNonVMObjects(ctx, a, text, limit)
 	return append(vms, others...), err
 }
 
@@ -65,7 +65,7 @@ func (b *Queries) searchVMs(ctx context.Context, a fleet.Actor, text string, lim
 			return nil, err
 		}
 		for _, v := range vms {
-			exactMatch = exactMatch || v.hint == searchWord(text) || v.hint == string(v.ID)
+			exactMatch = exactMatch || v.hint == normalizeSearchWord(text) || v.hint == string(v.ID)
 			if len(found) < limit && !had[v.ID] {
 				had[v.ID] = true
 				found = append(found, fleet.SearchHit{
@@ -116,12 +116,12 @@ type searchInterpretation struct {
 var vmNamePattern = regexp.MustCompile(`^[a-z0-9.-]+$`)
 
 func searchInterpretations(text string) []searchInterpretation {
-	folded, word := strings.ToLower(text), searchWord(text)
+	folded, word := strings.ToLower(text), normalizeSearchWord(text)
 	like := func(column string, parts ...string) func(*statementBuilder) string {
 		return func(s *statementBuilder) string { return s.matchText(column, []fleet.FilterMatch{{Pattern: parts}}) }
 	}
 	matchesWord := searchInterpretation{" JOIN vm_words w ON w.vm_id = v.id", "w.word, w.kind, w.vm_id", "w.word", func(s *statementBuilder) string {
-		begun := s.likePattern(fleet.Pattern{word, ""})
+		begun := s.addLikePattern(fleet.Pattern{word, ""})
 		// Use only the first matching search word of each VM, so that each VM is found once.
 		return "w.word LIKE " + begun + " AND NOT EXISTS (SELECT 1 FROM vm_words o WHERE o.vm_id = w.vm_id AND o.word < w.word AND o.word LIKE " + begun + ")"
 	}}
@@ -178,12 +178,12 @@ var searchedTypes = []searchedType{
 	}},
 }
 
-// searchObjectsWithoutVMs searches all resource types except VMs. There are few objects of each, so it needs no
+// searchNonVMObjects searches all resource types except VMs. There are few objects of each, so it needs no
 // indexes.
-func (b *Queries) searchObjectsWithoutVMs(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
+func (b *Queries) searchNonVMObjects(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
 	var s statementBuilder
-	part := s.likePattern(fleet.Pattern{"", text, ""})
-	start := s.likePattern(fleet.Pattern{strings.ToLower(text), ""})
+	part := s.addLikePattern(fleet.Pattern{"", text, ""})
+	start := s.addLikePattern(fleet.Pattern{strings.ToLower(text), ""})
 	key, value, _ := strings.Cut(text, "=")
 	label := s.addArg(map[string]string{key: value})
 	most := s.addArg(limit)
@@ -194,8 +194,8 @@ func (b *Queries) searchObjectsWithoutVMs(ctx context.Context, a fleet.Actor, te
 			WHERE h.name ILIKE ` + part + ` OR h.id LIKE ` + start + ` OR (h.spec->'labels') @> ` + label + `::jsonb ORDER BY h.name`)
 		// There is no index of unmanaged VMs' addresses, because there are few such VMs.
 		address := "false"
-		if word := searchWord(text); addressPrefixPattern.MatchString(word) {
-			address = "n.word LIKE " + s.likePattern(fleet.Pattern{word, ""})
+		if word := normalizeSearchWord(text); addressPrefixPattern.MatchString(word) {
+			address = "n.word LIKE " + s.addLikePattern(fleet.Pattern{word, ""})
 		}
 		add(`'found', f.host_id || '/' || f.id, f.name, concat(a.word || ', ', 'discovered on ', h.name), '' FROM found_vms f JOIN hosts h ON h.id = f.host_id
 			CROSS JOIN LATERAL (SELECT min(n.word) AS word FROM words_of('{}', f.status, '{}') n WHERE ` + address + `) a
@@ -232,6 +232,6 @@ func (b *Queries) searchObjectsWithoutVMs(ctx context.Context, a fleet.Actor, te
 }
 
 func searchKindOrder(kind string) int {
-	_, place := fleet.ResourceByLabel(kind)
+	_, place := fleet.ResourceTypeByLabel(kind)
 	return place
 }

@@ -18,7 +18,7 @@ const packetCountMaxAge = 2 * fleet.Freshness
 // groupPacketCounts returns, for each rule of the group, the packets that it accepted at all NICs of VMs that the actor
 // sees.
 func (b *Queries) groupPacketCounts(ctx context.Context, a fleet.Actor, g fleet.SecurityGroup) (*fleet.GroupCount, error) {
-	all, projects := policy.AllProjects(a), store.VisibleProjects(a)
+	all, projects := policy.SeesAllProjects(a), store.VisibleProjects(a)
 	run, err := b.store.GroupRuns(ctx, db.GroupRunsParams{ID: g.ID, Fresh: packetCountMaxAge, AllProjects: all, Projects: projects})
 	if err != nil {
 		return nil, store.UserError(err)

@@ -25,7 +25,7 @@ var securityGroupSortOrders = sortOrders[fleet.SecurityGroupView]{
 // the actor sees.
 func securityGroupSQL(s *statementBuilder, a fleet.Actor) string {
 	nicCount := "SELECT count(*) FROM nic_groups n WHERE n.group_id = g.id"
-	if !policy.AllProjects(a) {
+	if !policy.SeesAllProjects(a) {
 		nicCount = "SELECT count(*) FROM nic_groups n JOIN vms v ON v.id = n.vm_id WHERE n.group_id = g.id AND " + s.oneOfSQL("v.project_id", store.VisibleProjects(a))
 	}
 	return `SELECT g.id, COALESCE(g.project_id, ''), COALESCE(p.name, ''), g.name, g.spec, g.generation, g.revision, g.created_at, g.deleted_at, (` + nicCount + `)
@@ -34,7 +34,7 @@ func securityGroupSQL(s *statementBuilder, a fleet.Actor) string {
 
 var securityGroupList = list[fleet.SecurityGroupView]{
 	name: "security group", see: policy.VMSee, orders: securityGroupSortOrders, sort: "name", keys: fleet.SecurityGroupKeys, id: "g.id",
-	filter: listFilter{"name": lowerText("lower(g.name)")},
+	filter: listFilter{"name": lowerTextCondition("lower(g.name)")},
 	restrict: func(s *statementBuilder, a fleet.Actor, project fleet.ProjectID) {
 		s.whereOwnerVisible(a, "g.project_id", project)
 	},
@@ -115,7 +115,7 @@ func (b *Queries) GetSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.
 	if v.Count, err = b.groupPacketCounts(ctx, a, v.SecurityGroup); err != nil {
 		return v, err
 	}
-	rows, err := b.store.MembersOf(ctx, db.MembersOfParams{ID: id, AllProjects: policy.AllProjects(a), Projects: store.VisibleProjects(a), Most: maxMembersShown})
+	rows, err := b.store.MembersOf(ctx, db.MembersOfParams{ID: id, AllProjects: policy.SeesAllProjects(a), Projects: store.VisibleProjects(a), Most: maxMembersShown})
 	if err != nil {
 		return v, store.UserError(err)
 	}
@@ -136,7 +136,7 @@ func (b *Queries) securityGroupNames(ctx context.Context, a fleet.Actor, ids []f
 		return names, nil
 	}
 	var s statementBuilder
-	s.addCondition("g.id = ANY (" + s.keyArg(store.ToStrings(ids)) + "::text[])")
+	s.addCondition("g.id = ANY (" + s.addKeyArg(store.ToStrings(ids)) + "::text[])")
 	s.whereOwnerVisible(a, "g.project_id", "")
 	_, err := collectRows(ctx, b, "SELECT g.id, g.name FROM security_groups g"+s.whereClause(), &s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var id, name string
@@ -154,7 +154,7 @@ func (b *Queries) SecurityGroupsForProject(ctx context.Context, a fleet.Actor, p
 		return nil, store.UnknownProjectError(err)
 	}
 	var s statementBuilder
-	s.addCondition("g.project_id IS NULL OR g.project_id = " + s.keyArg(string(project)))
+	s.addCondition("g.project_id IS NULL OR g.project_id = " + s.addKeyArg(string(project)))
 	s.addCondition("g.deleted_at IS NULL")
 	return b.readSecurityGroups(ctx, a, &s, " ORDER BY g.name, g.id")
 }
@@ -169,10 +169,10 @@ func (b *Queries) SharedSecurityGroups(ctx context.Context, a fleet.Actor) ([]fl
 	return b.readSecurityGroups(ctx, a, &s, " ORDER BY g.name, g.id")
 }
 
-// addUnappliedGroups adds rows to the Needs attention list for security groups that hosts failed to apply. Those hosts
+// addUnappliedSecurityGroups adds rows to the Needs attention list for security groups that hosts failed to apply. Those hosts
 // still apply the previous filters.
-func (b *Queries) addUnappliedGroups(ctx context.Context, a fleet.Actor, o *fleet.Overview, shown map[fleet.Subject]bool) error {
-	rows, err := b.store.SecurityGroupsFailed(ctx, db.SecurityGroupsFailedParams{AllProjects: policy.AllProjects(a), Projects: store.VisibleProjects(a)})
+func (b *Queries) addUnappliedSecurityGroups(ctx context.Context, a fleet.Actor, o *fleet.Overview, shown map[fleet.Subject]bool) error {
+	rows, err := b.store.SecurityGroupsFailed(ctx, db.SecurityGroupsFailedParams{AllProjects: policy.SeesAllProjects(a), Projects: store.VisibleProjects(a)})
 	if err != nil {
 		return store.UserError(err)
 	}
@@ -186,7 +186,7 @@ func (b *Queries) addUnappliedGroups(ctx context.Context, a fleet.Actor, o *flee
 		if !store.SeesHosts(a) {
 			text = store.RedactText(text, r.HostName)
 		}
-		groups.Add(fleet.Attention{
+		groups.Add(fleet.AttentionCause{
 			Kind: string(fleet.TypeSecurityGroup), Severity: fleet.SeverityBad, Text: text, Count: 1, List: "/security-groups",
 			Objects: []fleet.AttentionObject{{ID: string(r.ID), Name: r.Name}},
 		})

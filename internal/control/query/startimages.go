@@ -10,7 +10,7 @@ import (
 
 // StartImages lists the entries of the image catalog by name. Each has the copies pulled from it and the result of the
 // last pull.
-func (b *Queries) StartImages(ctx context.Context, a fleet.Actor) ([]fleet.StartImageView, error) {
+func (b *Queries) StartImages(ctx context.Context, a fleet.Actor) ([]fleet.CatalogImageView, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
 	}
@@ -18,11 +18,11 @@ func (b *Queries) StartImages(ctx context.Context, a fleet.Actor) ([]fleet.Start
 	if err != nil {
 		return nil, store.UserError(err)
 	}
-	out := make([]fleet.StartImageView, 0, len(rows))
+	out := make([]fleet.CatalogImageView, 0, len(rows))
 	at := map[fleet.StartImageID]int{}
 	for i, r := range rows {
 		s := r.StartImage
-		v := fleet.StartImageView{Pulled: []fleet.StartPull{}, StartImage: fleet.StartImage{
+		v := fleet.CatalogImageView{Pulled: []fleet.StartPull{}, CatalogImage: fleet.CatalogImage{
 			ID: s.ID, Name: s.Name, OS: s.Os, URL: s.Url, File: s.File, Checksum: s.Checksum, ChecksumURL: s.ChecksumUrl, ChangedBy: s.ChangedBy, ChangedAt: s.ChangedAt,
 		}}
 		if s.TaskID != nil && r.State != "" {
@@ -52,7 +52,7 @@ func (b *Queries) StartImages(ctx context.Context, a fleet.Actor) ([]fleet.Start
 }
 
 // StartImage returns one entry of the image catalog.
-func (b *Queries) StartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID) (fleet.StartImageView, error) {
+func (b *Queries) StartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID) (fleet.CatalogImageView, error) {
 	all, err := b.StartImages(ctx, a)
 	for _, v := range all {
 		if v.ID == id {
@@ -62,5 +62,5 @@ func (b *Queries) StartImage(ctx context.Context, a fleet.Actor, id fleet.StartI
 	if err == nil {
 		err = fleet.Errorf(fleet.NotFound, "There is no such entry among the well-known images.")
 	}
-	return fleet.StartImageView{}, err
+	return fleet.CatalogImageView{}, err
 }

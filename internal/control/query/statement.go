@@ -14,7 +14,7 @@ import (
 
 // agentOnlineSQL is the condition that the agent of the session (alias s of host_sessions) is online. reportsFreshSQL
 // is the condition that the agent's last report on VMs, pools and networks is fresh, which an agent without its
-// hypervisor cannot send. Both compute fleet.IsFresh in SQL.
+// hypervisor cannot send. Both compute fleet.IsReportFresh in SQL.
 var (
 	agentOnlineSQL  = isFreshSQL("s.seen_at")
 	reportsFreshSQL = isFreshSQL("s.looked_at")
@@ -44,18 +44,18 @@ type statementBuilder struct {
 // the statement each time.
 func (s *statementBuilder) addArg(v any) string {
 	s.planEachTime = true
-	return s.keyArg(v)
+	return s.addKeyArg(v)
 }
 
-// keyArg adds an argument that does not influence the best plan, such as an ID or a cursor's value, and returns its
+// addKeyArg adds an argument that does not influence the best plan, such as an ID or a cursor's value, and returns its
 // placeholder.
-func (s *statementBuilder) keyArg(v any) string {
+func (s *statementBuilder) addKeyArg(v any) string {
 	s.args = append(s.args, v)
 	return "$" + strconv.Itoa(len(s.args))
 }
 
-// likePattern adds the pattern as the argument of LIKE and returns its placeholder.
-func (s *statementBuilder) likePattern(p fleet.Pattern) string {
+// addLikePattern adds the pattern as the argument of LIKE and returns its placeholder.
+func (s *statementBuilder) addLikePattern(p fleet.Pattern) string {
 	s.isSearch = true
 	return s.addArg(p.LikePattern())
 }
@@ -91,14 +91,14 @@ func (s *statementBuilder) whereClauseWith(condition string) string {
 
 // matchText returns the condition that a text column matches one of the alternatives.
 func (s *statementBuilder) matchText(column string, any []fleet.FilterMatch) string {
-	return s.anyOf(column, any, func(m fleet.FilterMatch) string { return column + " LIKE " + s.likePattern(m.Pattern) })
+	return s.anyMatchSQL(column, any, func(m fleet.FilterMatch) string { return column + " LIKE " + s.addLikePattern(m.Pattern) })
 }
 
 // matchTextByTrigrams works like matchText for a column with a trigram index (SQL function pieces_of). The index finds
 // matches in the middle or at the end of a text. A negated condition cannot use it.
 func (s *statementBuilder) matchTextByTrigrams(negate bool, column string, any []fleet.FilterMatch) string {
-	return s.anyOf(column, any, func(m fleet.FilterMatch) string {
-		like := column + " LIKE " + s.likePattern(m.Pattern)
+	return s.anyMatchSQL(column, any, func(m fleet.FilterMatch) string {
+		like := column + " LIKE " + s.addLikePattern(m.Pattern)
 		if found := patternTrigrams(m.Pattern); len(found) > 0 && !negate {
 			like = "(" + like + " AND pieces_of(" + column + ") @> " + s.addArg(found) + "::text[])"
 		}
@@ -106,7 +106,7 @@ func (s *statementBuilder) matchTextByTrigrams(negate bool, column string, any [
 	})
 }
 
-func (s *statementBuilder) anyOf(column string, any []fleet.FilterMatch, like func(fleet.FilterMatch) string) string {
+func (s *statementBuilder) anyMatchSQL(column string, any []fleet.FilterMatch, like func(fleet.FilterMatch) string) string {
 	var exact, parts []string
 	for _, m := range any {
 		if t, ok := m.ExactText(); ok {
@@ -137,7 +137,7 @@ func (s *statementBuilder) matchLabels(column string, any []fleet.FilterMatch) s
 			parts[i] = column + " ? " + s.addArg(m.Label)
 		default:
 			key := s.addArg(m.Label)
-			parts[i] = "(" + column + " ? " + key + " AND " + column + "->>" + key + " LIKE " + s.likePattern(m.Pattern) + ")"
+			parts[i] = "(" + column + " ? " + key + " AND " + column + "->>" + key + " LIKE " + s.addLikePattern(m.Pattern) + ")"
 		}
 	}
 	return "(" + strings.Join(parts, " OR ") + ")"
@@ -146,7 +146,7 @@ func (s *statementBuilder) matchLabels(column string, any []fleet.FilterMatch) s
 // oneOfSQL is the condition that the column equals one of the values.
 func (s *statementBuilder) oneOfSQL(column string, values []string) string {
 	if len(values) == 1 {
-		return column + " = " + s.keyArg(values[0])
+		return column + " = " + s.addKeyArg(values[0])
 	}
 	return column + " = ANY (" + s.addArg(values) + "::text[])"
 }
@@ -155,9 +155,9 @@ func (s *statementBuilder) oneOfSQL(column string, values []string) string {
 // project.
 func (s *statementBuilder) whereProjectVisible(a fleet.Actor, column string, project fleet.ProjectID) {
 	if project != "" {
-		s.addCondition(column + " = " + s.keyArg(string(project)))
+		s.addCondition(column + " = " + s.addKeyArg(string(project)))
 	}
-	if !policy.AllProjects(a) && (project == "" || !slices.Contains(store.VisibleProjects(a), string(project))) {
+	if !policy.SeesAllProjects(a) && (project == "" || !slices.Contains(store.VisibleProjects(a), string(project))) {
 		s.addCondition(s.oneOfSQL(column, store.VisibleProjects(a)))
 	}
 }

@@ -37,19 +37,19 @@ func (s *statementBuilder) whereObjects(column string, ids []string) {
 		return
 	}
 	if len(ids) == 1 {
-		s.addCondition(column + " = " + s.keyArg(ids[0]))
+		s.addCondition(column + " = " + s.addKeyArg(ids[0]))
 		return
 	}
-	s.addCondition(column + " = ANY (" + s.keyArg(ids) + "::text[])")
+	s.addCondition(column + " = ANY (" + s.addKeyArg(ids) + "::text[])")
 }
 
-// statusOn returns the status of an object on one host.
-func (k *statusKind[ID, G, H]) statusOn(ctx context.Context, a fleet.Actor, id ID, host fleet.HostID) (status H, err error) {
+// statusOnHost returns the status of an object on one host.
+func (k *statusKind[ID, G, H]) statusOnHost(ctx context.Context, a fleet.Actor, id ID, host fleet.HostID) (status H, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return status, err
 	}
 	var s statementBuilder
-	s.addCondition(k.column + " = " + s.keyArg(string(id)) + " AND a.host_id = " + s.keyArg(string(host)))
+	s.addCondition(k.column + " = " + s.addKeyArg(string(id)) + " AND a.host_id = " + s.addKeyArg(string(host)))
 	statuses, err := k.read(ctx, s)
 	if err == nil && len(statuses) == 0 {
 		err = fleet.Errorf(fleet.NotFound, "The %s is not assigned to this host.", k.typ.Info().Label)
@@ -89,7 +89,7 @@ func (k *statusKind[ID, G, H]) statusPage(ctx context.Context, id ID, groups []G
 		},
 		readStatuses: func(ctx context.Context, hosts []string) ([]H, error) {
 			var of statementBuilder
-			of.addCondition(k.column + " = " + of.keyArg(string(id)) + " AND a.host_id = ANY (" + of.keyArg(hosts) + "::text[])")
+			of.addCondition(k.column + " = " + of.addKeyArg(string(id)) + " AND a.host_id = ANY (" + of.addKeyArg(hosts) + "::text[])")
 			return k.read(ctx, of)
 		},
 	}.readPage(ctx, q, p.limit)
@@ -120,7 +120,7 @@ func (k *statusKind[ID, G, H]) findFirstHosts(ctx context.Context, id ID) (first
 		return first, err
 	}
 	first.statuses = k.countOf(groups)
-	totals, ok := k.b.fleetTotals.lookUpTotal(ctx, fleetKey{})
+	totals, ok := k.b.fleetTotals.lookUpTotal(ctx, fleetTotalsKey{})
 	if ok && !slices.ContainsFunc(groups, k.isFaulty) {
 		first.hosts, err = k.b.offlineHostsFirst(ctx, k.typ, string(id), totals.offline)
 		return first, err

@@ -82,7 +82,7 @@ func (s *statementBuilder) whereTaskVisible(a fleet.Actor, only fleet.ProjectID,
 	has := func(keys ...string) bool {
 		return slices.ContainsFunc(terms, func(t fleet.FilterTerm) bool { return !t.Not && slices.Contains(keys, t.Key) })
 	}
-	mine := only == "" && a.UserID != "" && has("who", "parent") && !policy.AllProjects(a)
+	mine := only == "" && a.UserID != "" && has("who", "parent") && !policy.SeesAllProjects(a)
 	if mine {
 		s.addCondition(s.oneOfSQL("t.project_id", store.VisibleProjects(a)) + " OR t.project_id IS NULL AND (t.steps IS NOT NULL OR t.parent_id IS NOT NULL) AND t.user_id = " + s.addArg(string(a.UserID)))
 	} else {
@@ -91,7 +91,7 @@ func (s *statementBuilder) whereTaskVisible(a fleet.Actor, only fleet.ProjectID,
 	switch {
 	case has("parent", "target", "name", "host"):
 		return false
-	case mine || only == "" && policy.AllProjects(a):
+	case mine || only == "" && policy.SeesAllProjects(a):
 		s.addCondition("t.parent_id IS NULL AND t.listed") // redundant, but matches the condition of the indexes
 	default:
 		s.addCondition("t.listed")
@@ -101,16 +101,16 @@ func (s *statementBuilder) whereTaskVisible(a fleet.Actor, only fleet.ProjectID,
 
 // taskFilter are the conditions of fleet.TaskKeys.
 var taskFilter = listFilter{
-	"state":  exactText("t.state"),
-	"kind":   exactText("t.kind"),
+	"state":  exactTextCondition("t.state"),
+	"kind":   exactTextCondition("t.kind"),
 	"target": taskTarget,
 	"name":   taskTarget,
-	"host":   rowByName("t.host_id", "hosts"),
-	"parent": exactText("t.parent_id"),
-	"who":    conditionOf(func(f filterScope, t fleet.FilterTerm) string { return f.createdBySQL(f.actor, t.Alternatives) }),
+	"host":   rowNameCondition("t.host_id", "hosts"),
+	"parent": exactTextCondition("t.parent_id"),
+	"who":    sqlCondition(func(f filterScope, t fleet.FilterTerm) string { return f.createdBySQL(f.actor, t.Alternatives) }),
 }
 
-var taskTarget = conditionOf(func(f filterScope, t fleet.FilterTerm) string {
+var taskTarget = sqlCondition(func(f filterScope, t fleet.FilterTerm) string {
 	return "(" + f.matchText("t.subject_name", lowerMatches(t.Alternatives)) + " OR " + f.matchText("t.subject", lowerMatches(t.Alternatives)) + ")"
 })
 
@@ -199,7 +199,7 @@ func runningTasksQuery(a fleet.Actor) rowQuery[int] {
 	s := new(statementBuilder)
 	s.whereTaskVisible(a, "", nil)
 	s.addCondition("t.state IN ('queued', 'running')")
-	return rowQuery[int]{"SELECT count(*) FROM (SELECT 1 FROM tasks t" + s.whereClause() + " LIMIT " + s.keyArg(1000) + ") bounded", s, pgx.RowTo[int]}
+	return rowQuery[int]{"SELECT count(*) FROM (SELECT 1 FROM tasks t" + s.whereClause() + " LIMIT " + s.addKeyArg(1000) + ") bounded", s, pgx.RowTo[int]}
 }
 
 // CountOpenJobs returns the numbers of queued (fleet.JobQueued) and running (fleet.JobRunning) jobs of all hosts,

@@ -20,7 +20,7 @@ var templatesByName = sortOrder[fleet.TemplateView]{[]sortColumn{textColumn("t.n
 
 var templateSortOrders = sortOrders[fleet.TemplateView]{
 	"name":    templatesByName,
-	"created": templatesByName.after(timeColumn("t.created_at"), func(v fleet.TemplateView) string { return formatTime(v.CreatedAt) }),
+	"created": templatesByName.withFirstColumn(timeColumn("t.created_at"), func(v fleet.TemplateView) string { return formatTime(v.CreatedAt) }),
 }
 
 // whereTemplateVisible limits templates (alias t) to those that the actor may see. An actor who cannot see hosts sees
@@ -33,19 +33,19 @@ func (s *statementBuilder) whereTemplateVisible(a fleet.Actor, _ fleet.ProjectID
 
 // templateFilter are the conditions of fleet.TemplateKeys.
 var templateFilter = listFilter{
-	"name":      lowerText("lower(t.name)"),
-	"system":    relatedText("SELECT 1 FROM jsonb_each_text(t.os) w WHERE ", "lower(w.value)"),
+	"name":      lowerTextCondition("lower(t.name)"),
+	"system":    relatedRowCondition("SELECT 1 FROM jsonb_each_text(t.os) w WHERE ", "lower(w.value)"),
 	"project":   templateProject,
-	"published": yesOrNo("EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND g.project_id IS DISTINCT FROM t.project_id)"),
-	"created":   day("t.created_at"),
-	"uuid":      lowerText("t.id"),
+	"published": yesNoCondition("EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND g.project_id IS DISTINCT FROM t.project_id)"),
+	"created":   dayCondition("t.created_at"),
+	"uuid":      lowerTextCondition("t.id"),
 }
 
 // templateProject is the condition on the name of a template's project. It matches only projects that the actor sees,
 // because the others' names are redacted.
-var templateProject = conditionOf(func(f filterScope, t fleet.FilterTerm) string {
+var templateProject = sqlCondition(func(f filterScope, t fleet.FilterTerm) string {
 	condition := "EXISTS (SELECT 1 FROM projects w WHERE w.id = t.project_id AND " + f.matchText("w.name", lowerMatches(t.Alternatives)) + ")"
-	if !policy.AllProjects(f.actor) {
+	if !policy.SeesAllProjects(f.actor) {
 		condition += " AND " + f.oneOfSQL("t.project_id", store.VisibleProjects(f.actor))
 	}
 	return condition
@@ -93,7 +93,7 @@ func (b *Queries) readTemplates(ctx context.Context, a fleet.Actor, s *statement
 
 func (b *Queries) addTemplateVersions(ctx context.Context, a fleet.Actor, at map[fleet.TemplateID]*fleet.TemplateView, ids []string) error {
 	var s statementBuilder
-	s.addCondition("v.template_id = ANY (" + s.keyArg(ids) + "::text[])")
+	s.addCondition("v.template_id = ANY (" + s.addKeyArg(ids) + "::text[])")
 	type read struct {
 		fleet.TemplateVersion
 		networks []string
@@ -148,7 +148,7 @@ func (b *Queries) imageVersionsByID(ctx context.Context, ids []string) (map[flee
 		return out, own, nil
 	}
 	var s statementBuilder
-	s.addCondition("v.id = ANY (" + s.keyArg(ids) + "::text[])")
+	s.addCondition("v.id = ANY (" + s.addKeyArg(ids) + "::text[])")
 	versions, err := collectRows(ctx, b, `SELECT v.id, v.image_id, v.number, v.format, v.capacity_bytes, v.sha256, COALESCE(i.template_id, '') FROM image_versions v JOIN images i ON i.id = v.image_id`+s.whereClause(), &s,
 		func(x pgx.CollectableRow) (v fleet.ImageVersion, err error) {
 			var of fleet.TemplateID
@@ -233,8 +233,8 @@ func addCreatedVMs(a fleet.Actor, v *fleet.TemplateVersion, made []db.VMsCreated
 
 func (b *Queries) addTemplateGrants(ctx context.Context, a fleet.Actor, at map[fleet.TemplateID]*fleet.TemplateView, ids []string) error {
 	var s statementBuilder
-	s.addCondition("g.template_id = ANY (" + s.keyArg(ids) + "::text[])")
-	if !policy.AllProjects(a) {
+	s.addCondition("g.template_id = ANY (" + s.addKeyArg(ids) + "::text[])")
+	if !policy.SeesAllProjects(a) {
 		s.addCondition("g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)))
 	}
 	type granted struct {

@@ -14,7 +14,7 @@ var joinTokenSortOrders = sortOrders[fleet.JoinToken]{
 }
 
 var joinTokenList = list[fleet.JoinToken]{
-	see: policy.Manage, orders: joinTokenSortOrders, sort: "-created", keys: fleet.JoinTokenKeys, filter: listFilter{"name": lowerText("lower(j.used_by)")},
+	see: policy.Manage, orders: joinTokenSortOrders, sort: "-created", keys: fleet.JoinTokenKeys, filter: listFilter{"name": lowerTextCondition("lower(j.used_by)")},
 	read: (*Queries).readJoinTokens,
 }
 
@@ -37,7 +37,7 @@ var tokenSortOrders = sortOrders[fleet.Token]{
 }
 
 var tokenList = list[fleet.Token]{
-	see: policy.OwnAccount, orders: tokenSortOrders, sort: "name", keys: fleet.TokenKeys, filter: listFilter{"name": lowerText("lower(t.name)")},
+	see: policy.OwnAccount, orders: tokenSortOrders, sort: "name", keys: fleet.TokenKeys, filter: listFilter{"name": lowerTextCondition("lower(t.name)")},
 	restrict: func(s *statementBuilder, a fleet.Actor, _ fleet.ProjectID) {
 		s.addCondition("t.user_id = " + s.addArg(string(a.UserID)))
 	},

@@ -76,17 +76,17 @@ func (b *Queries) NetworkTopology(ctx context.Context, a fleet.Actor, id fleet.N
 }
 
 // networkDevices reads the network devices of a few hosts.
-func (b *Queries) networkDevices(ctx context.Context, hosts []fleet.HostID) (map[fleet.HostID]fleet.HostDevices, error) {
-	out := map[fleet.HostID]fleet.HostDevices{}
+func (b *Queries) networkDevices(ctx context.Context, hosts []fleet.HostID) (map[fleet.HostID]fleet.HostNetworkDevices, error) {
+	out := map[fleet.HostID]fleet.HostNetworkDevices{}
 	if len(hosts) == 0 {
 		return out, nil
 	}
 	var s statementBuilder
-	s.addCondition("h.id = ANY (" + s.keyArg(store.ToStrings(hosts)) + "::text[])")
+	s.addCondition("h.id = ANY (" + s.addKeyArg(store.ToStrings(hosts)) + "::text[])")
 	_, err := collectRows(ctx, b, `SELECT h.id, COALESCE(h.status->'inventory'->'nics', '[]'), COALESCE((h.status->'inventory'->'nicsLooked')::boolean, false) FROM hosts h`+s.whereClause(), &s,
 		func(x pgx.CollectableRow) (none struct{}, err error) {
 			var id fleet.HostID
-			var d fleet.HostDevices
+			var d fleet.HostNetworkDevices
 			err = x.Scan(&id, &d.NICs, &d.Current)
 			out[id] = d
 			return none, err
@@ -117,20 +117,20 @@ func (b *Queries) NetworkGrid(ctx context.Context, a fleet.Actor, hosts, network
 	return g, err
 }
 
-func (b *Queries) networkGridStatuses(ctx context.Context, hosts []fleet.HostID, networks []fleet.NetworkID) (map[fleet.NetworkOn]fleet.NetworkHostStatus, error) {
-	statuses := map[fleet.NetworkOn]fleet.NetworkHostStatus{}
+func (b *Queries) networkGridStatuses(ctx context.Context, hosts []fleet.HostID, networks []fleet.NetworkID) (map[fleet.NetworkOnHost]fleet.NetworkHostStatus, error) {
+	statuses := map[fleet.NetworkOnHost]fleet.NetworkHostStatus{}
 	if len(hosts) == 0 || len(networks) == 0 {
 		return statuses, nil
 	}
 	var s statementBuilder
-	s.addCondition("a.noun = 'net' AND a.object_id = ANY (" + s.keyArg(store.ToStrings(networks)) + "::text[]) AND a.host_id = ANY (" + s.keyArg(store.ToStrings(hosts)) + "::text[])")
+	s.addCondition("a.noun = 'net' AND a.object_id = ANY (" + s.addKeyArg(store.ToStrings(networks)) + "::text[]) AND a.host_id = ANY (" + s.addKeyArg(store.ToStrings(hosts)) + "::text[])")
 	_, err := collectRows(ctx, b, `SELECT a.object_id, a.host_id, COALESCE(a.said, ''), `+reportsFreshSQL+`, a.faulty, a.asked = 'release'
 		FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.whereClause(), &s, func(x pgx.CollectableRow) (none struct{}, err error) {
-		var at fleet.NetworkOn
+		var at fleet.NetworkOnHost
 		var reported fleet.NetworkState
 		var faulty, fresh, leaving bool
 		err = x.Scan(&at.Network, &at.Host, &reported, &fresh, &faulty, &leaving)
-		statuses[at] = fleet.NetworkHostStatus{State: fleet.NetworkStateOf(reported, faulty, fresh), Leaving: leaving}
+		statuses[at] = fleet.NetworkHostStatus{State: fleet.DeriveNetworkState(reported, faulty, fresh), Leaving: leaving}
 		return none, err
 	})
 	return statuses, err

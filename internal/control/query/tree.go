@@ -134,7 +134,7 @@ func hostsTreeQuery(q fleet.Query, cluster fleet.ClusterID) (pagePosition[fleet.
 	}
 	s := new(statementBuilder)
 	if cluster != "" {
-		s.addCondition("h.cluster_id = " + s.keyArg(string(cluster)))
+		s.addCondition("h.cluster_id = " + s.addKeyArg(string(cluster)))
 	}
 	tail := p.applyCursor(s)
 	sql := "SELECT h.id, h.name, " + hostPhaseSQL + " FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id" + s.whereClause() + tail
@@ -202,7 +202,7 @@ func validIDOrEmpty(id string) string {
 func (b *Queries) discoveredTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Query, host string) (TreeLevel, error) {
 	var s statementBuilder
 	s.addCondition("f.host_id = " + s.addArg(validIDOrEmpty(host)))
-	page, err := b.listDiscovered(ctx, a, q, &s)
+	page, err := b.listDiscoveredVMs(ctx, a, q, &s)
 	return newTreeLevel(page, func(f fleet.DiscoveredVM) TreeNode {
 		return TreeNode{
 			Key: "foundVM:" + string(f.HostID) + "/" + string(f.ID), Kind: "foundVM", ID: string(f.ID), HostID: f.HostID, Name: f.Name, Icon: "monitor",

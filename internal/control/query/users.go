@@ -18,8 +18,8 @@ var userSortOrders = sortOrders[fleet.User]{
 
 // userFilter are the conditions of fleet.UserKeys.
 var userFilter = listFilter{
-	"name": lowerText("lower(u.name)"),
-	"role": exactText("COALESCE(NULLIF(u.role, ''), 'none')"),
+	"name": lowerTextCondition("lower(u.name)"),
+	"role": exactTextCondition("COALESCE(NULLIF(u.role, ''), 'none')"),
 }
 
 var userList = list[fleet.User]{

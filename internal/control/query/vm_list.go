@@ -19,16 +19,16 @@ import (
 // after the other are read in index order.
 var vmSortOrders = sortOrders[fleet.VMView]{
 	"name":    vmsByName,
-	"created": vmsByID.after(timeColumn("v.created_at"), func(v fleet.VMView) string { return formatTime(v.CreatedAt) }),
-	"cpus":    vmsByID.after(int32Column("v.cpus"), func(v fleet.VMView) string { return strconv.Itoa(v.Spec.CPUs) }),
-	"memory":  vmsByID.after(int64Column("v.memory_mib"), func(v fleet.VMView) string { return strconv.Itoa(v.Spec.MemoryMiB) }),
-	"host":    vmsByName.after(textColumn("h.name"), func(v fleet.VMView) string { return v.HostName }),
-	"project": vmsByName.after(textColumn("p.name"), func(v fleet.VMView) string { return v.ProjectName }),
+	"created": vmsByID.withFirstColumn(timeColumn("v.created_at"), func(v fleet.VMView) string { return formatTime(v.CreatedAt) }),
+	"cpus":    vmsByID.withFirstColumn(int32Column("v.cpus"), func(v fleet.VMView) string { return strconv.Itoa(v.Spec.CPUs) }),
+	"memory":  vmsByID.withFirstColumn(int64Column("v.memory_mib"), func(v fleet.VMView) string { return strconv.Itoa(v.Spec.MemoryMiB) }),
+	"host":    vmsByName.withFirstColumn(textColumn("h.name"), func(v fleet.VMView) string { return v.HostName }),
+	"project": vmsByName.withFirstColumn(textColumn("p.name"), func(v fleet.VMView) string { return v.ProjectName }),
 }
 
 var (
 	vmsByID   = sortOrder[fleet.VMView]{[]sortColumn{textColumn("v.id")}, func(v fleet.VMView) []string { return []string{string(v.ID)} }}
-	vmsByName = vmsByID.after(textColumn("v.name"), func(v fleet.VMView) string { return v.Name })
+	vmsByName = vmsByID.withFirstColumn(textColumn("v.name"), func(v fleet.VMView) string { return v.Name })
 )
 
 // ListVMs returns one page of the VMs that the actor sees. Sorts: name (default), created, cpus, memory, host, project.
@@ -80,9 +80,9 @@ func (b *Queries) listVMsWithShape(ctx context.Context, a fleet.Actor, q fleet.Q
 	var sql string
 	switch strings.TrimPrefix(p.sort, "-") {
 	case "host":
-		sql, err = b.groupVMQuery(ctx, p, s, shape, len(terms) > 0, outerTable{"hosts h", "h.id = v.host_id"})
+		sql, err = b.vmsBySortTableQuery(ctx, p, s, shape, len(terms) > 0, sortTable{"hosts h", "h.id = v.host_id"})
 	case "project":
-		sql, err = b.groupVMQuery(ctx, p, s, shape, len(terms) > 0, outerTable{"projects p", "p.id = v.project_id"})
+		sql, err = b.vmsBySortTableQuery(ctx, p, s, shape, len(terms) > 0, sortTable{"projects p", "p.id = v.project_id"})
 	default:
 		tail := p.applyCursor(s)
 		sql = shape.columns + vmTablesSQL + s.whereClause() + tail
@@ -94,20 +94,20 @@ func (b *Queries) listVMsWithShape(ctx context.Context, a fleet.Actor, q fleet.Q
 	return p.buildPage(redactAll(a, items, store.RedactVM)), err
 }
 
-// maxSortedVMs is the maximum number of VMs that groupVMQuery lets PostgreSQL sort. If more VMs match, they are read
+// maxSortedVMs is the maximum number of VMs that vmsBySortTableQuery lets PostgreSQL sort. If more VMs match, they are read
 // host by host or project by project.
 const maxSortedVMs = 1000
 
-// outerTable is the table by whose names VMs are sorted: hosts or projects.
-type outerTable struct {
+// sortTable is the table by whose names VMs are sorted: hosts or projects.
+type sortTable struct {
 	from string // the table with its alias
 	on   string // the condition for a group's VMs
 }
 
-// groupVMQuery returns SQL for VMs sorted by the name of their host or project. The SQL reads the rows of outer by
+// vmsBySortTableQuery returns SQL for VMs sorted by the name of their host or project. The SQL reads the rows of outer by
 // name, and at most one page of VMs for each, so that it can stop after one page. If few VMs match a filter, that would
 // read all rows of outer. The matching VMs are then read first and sorted.
-func (b *Queries) groupVMQuery(ctx context.Context, p pagePosition[fleet.VMView], s *statementBuilder, shape vmShape, filtered bool, outer outerTable) (string, error) {
+func (b *Queries) vmsBySortTableQuery(ctx context.Context, p pagePosition[fleet.VMView], s *statementBuilder, shape vmShape, filtered bool, outer sortTable) (string, error) {
 	if filtered {
 		s.planEachTime = true // like the statement of a page
 		ids, err := collectRows(ctx, b, "SELECT v.id"+vmTablesSQL+s.whereClause()+" LIMIT "+strconv.Itoa(maxSortedVMs+1), s, pgx.RowTo[string])
@@ -134,21 +134,21 @@ var vmFilter = listFilter{
 	"state":     func(f filterScope, t fleet.FilterTerm) error { return f.addPhaseTerm(f, f.statementBuilder, t) },
 	"attention": func(f filterScope, t fleet.FilterTerm) error { return f.addAttentionTerm(f, f.statementBuilder, t) },
 	"drift":     func(f filterScope, t fleet.FilterTerm) error { return f.addDriftTerm(f, f.statementBuilder, t) },
-	"host":      rowByName("v.host_id", "hosts"),
+	"host":      rowNameCondition("v.host_id", "hosts"),
 	"cluster":   func(f filterScope, t fleet.FilterTerm) error { return f.addClusterTerm(f, f.statementBuilder, t) },
-	"project":   rowByName("v.project_id", "projects"),
-	"name": conditionOf(func(f filterScope, t fleet.FilterTerm) string {
+	"project":   rowNameCondition("v.project_id", "projects"),
+	"name": sqlCondition(func(f filterScope, t fleet.FilterTerm) string {
 		return f.matchTextByTrigrams(t.Not, "v.name", lowerMatches(t.Alternatives))
 	}),
-	"uuid":        lowerText("v.id"),
-	"label":       conditionOf(func(f filterScope, t fleet.FilterTerm) string { return f.vmLabelsSQL(t.Not, t.Alternatives) }),
-	"description": partOfText("v.description"),
-	"vcpu":        number("v.cpus", 1),
-	"memory":      number("v.memory_mib", mebibyte),
-	"cpu": conditionOf(func(f filterScope, t fleet.FilterTerm) string {
+	"uuid":        lowerTextCondition("v.id"),
+	"label":       sqlCondition(func(f filterScope, t fleet.FilterTerm) string { return f.vmLabelsSQL(t.Not, t.Alternatives) }),
+	"description": containsTextCondition("v.description"),
+	"vcpu":        numberCondition("v.cpus", 1),
+	"memory":      numberCondition("v.memory_mib", mebibyte),
+	"cpu": sqlCondition(func(f filterScope, t fleet.FilterTerm) string {
 		return "v.id IN (" + vmLoadsSQL + f.compareSQL(vmLoadColumn, 1, t.Comparisons) + ")"
 	}),
-	"created": day("v.created_at"),
+	"created": dayCondition("v.created_at"),
 	"pool": func(f filterScope, t fleet.FilterTerm) error {
 		ids, err := f.idsByName(f, "pools", t.Alternatives)
 		f.addConditionOrNegation(t.Not, f.specContainsSQL(diskInPoolPattern, ids))
@@ -165,7 +165,7 @@ var vmFilter = listFilter{
 	"address": vmWord,
 }
 
-var vmWord = conditionOf(func(f filterScope, t fleet.FilterTerm) string {
+var vmWord = sqlCondition(func(f filterScope, t fleet.FilterTerm) string {
 	return f.matchesWordSQL(t.Not, searchWordKinds[t.Key], lowerMatches(t.Alternatives))
 })
 
@@ -188,13 +188,13 @@ const diskInPoolPattern = `{"disks":[{"poolId":?}]}`
 func (s *statementBuilder) specContainsSQL(pattern string, ids []string) string {
 	parts := []string{"false"}
 	for _, id := range ids {
-		parts = append(parts, "v.spec @> "+s.addArg(jsonPattern(pattern, id))+"::jsonb")
+		parts = append(parts, "v.spec @> "+s.addArg(fillJSONPattern(pattern, id))+"::jsonb")
 	}
 	return "(" + strings.Join(parts, " OR ") + ")"
 }
 
-// jsonPattern returns the pattern with text, as a JSON string, in place of "?".
-func jsonPattern(pattern, text string) string {
+// fillJSONPattern returns the pattern with text, as a JSON string, in place of "?".
+func fillJSONPattern(pattern, text string) string {
 	value, _ := json.Marshal(text) // strings always marshal
 	return strings.Replace(pattern, "?", string(value), 1)
 }
@@ -228,7 +228,7 @@ func (b *Queries) addClusterTerm(ctx context.Context, s *statementBuilder, t fle
 func (b *Queries) idsByName(ctx context.Context, table string, any []fleet.FilterMatch) ([]string, error) {
 	var s statementBuilder
 	if name, ok := any[0].ExactText(); ok && len(any) == 1 {
-		s.addCondition("name = " + s.keyArg(strings.ToLower(name)))
+		s.addCondition("name = " + s.addKeyArg(strings.ToLower(name)))
 	} else {
 		s.addCondition(s.matchText("name", lowerMatches(any)))
 	}

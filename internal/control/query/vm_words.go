@@ -80,9 +80,9 @@ var (
 	addressPrefixPattern = regexp.MustCompile(`^[0-9a-f.:]+$`)
 )
 
-// searchWord converts text that a user typed to the form of search words. MAC addresses get colons, complete IP
+// normalizeSearchWord converts text that a user typed to the form of search words. MAC addresses get colons, complete IP
 // addresses their canonical form, and everything except a label's value is in lower case.
-func searchWord(text string) string {
+func normalizeSearchWord(text string) string {
 	if key, value, ok := strings.Cut(text, "="); ok {
 		return strings.ToLower(key) + "=" + value
 	}

@@ -29,7 +29,7 @@ func addVolumeActions(ctx context.Context, q *db.Queries, a fleet.Actor, pool db
 			domains = append(domains, string(d.id))
 		}
 	}
-	drives, err := readDriveVMNames(ctx, q, params, domains)
+	drives, err := readVMNamesByDriveVolume(ctx, q, params, domains)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func addVolumeActions(ctx context.Context, q *db.Queries, a fleet.Actor, pool db
 	if err != nil {
 		return nil, err
 	}
-	running, err := runningVMsUsing(ctx, q, volumes)
+	running, err := runningVMsUsingVolumes(ctx, q, volumes)
 	if err != nil {
 		return nil, err
 	}
@@ -54,14 +54,14 @@ func addVolumeActions(ctx context.Context, q *db.Queries, a fleet.Actor, pool db
 		if v.VM != nil {
 			v.inUse.Disk = v.VM.Name
 		}
-		v.inUse.Drive, v.inUse.Published, v.runningWork = drives.driveVMName(*v), v.Published != nil, runningOperationOn(works, *v)
+		v.inUse.Drive, v.inUse.Published, v.runningWork = drives.vmNameForVolume(*v), v.Published != nil, runningOperationOnVolume(works, *v)
 		if v.Published != nil {
 			v.inUse.Image = v.Published.Image
 		}
 		for _, id := range append(slices.Clone(v.UsedBy), v.ownerID()) {
 			v.runningVM = cmp.Or(v.runningVM, running[id])
 		}
-		v.Orphan = v.Format != fleet.FormatLUN && len(v.Hosts) > 0 && v.VM == nil && len(v.diskDomains)+len(v.driveDomains)+len(v.BaseOf) == 0 && v.inUse == fleet.VolumeInUse{} && v.runningWork == ""
+		v.Orphan = v.Format != fleet.FormatLUN && len(v.Hosts) > 0 && v.VM == nil && len(v.diskDomains)+len(v.driveDomains)+len(v.BaseOf) == 0 && v.inUse == fleet.VolumeUsers{} && v.runningWork == ""
 		for _, e := range exports {
 			if e.Volume == v.Name && (v.hostID == "" || v.hostID == e.HostID) {
 				v.FetchUntil, v.Orphan = &e.ExpiresAt, false
@@ -79,15 +79,15 @@ func (v VolumeOn) ownerID() fleet.VMID {
 	return v.VM.ID
 }
 
-// driveVMNames are the names of VMs that have a volume in a CD-ROM drive, according to their specs and to hosts'
+// vmNamesByDriveVolume are the names of VMs that have a volume in a CD-ROM drive, according to their specs and to hosts'
 // reports.
-type driveVMNames struct {
+type vmNamesByDriveVolume struct {
 	bySpec   map[fleet.Volref]string
 	byReport map[domainKey]string
 }
 
-func readDriveVMNames(ctx context.Context, q *db.Queries, params db.DrivesWithParams, domains []string) (driveVMNames, error) {
-	d := driveVMNames{map[fleet.Volref]string{}, map[domainKey]string{}}
+func readVMNamesByDriveVolume(ctx context.Context, q *db.Queries, params db.DrivesWithParams, domains []string) (vmNamesByDriveVolume, error) {
+	d := vmNamesByDriveVolume{map[fleet.Volref]string{}, map[domainKey]string{}}
 	if len(params.Pools) > 0 {
 		rows, err := q.DrivesWith(ctx, params)
 		if err != nil {
@@ -109,16 +109,16 @@ func readDriveVMNames(ctx context.Context, q *db.Queries, params db.DrivesWithPa
 	return d, nil
 }
 
-// driveVMName returns the name of a VM with the volume in its drive, or an empty string.
-func (d driveVMNames) driveVMName(v VolumeOn) string {
+// vmNameForVolume returns the name of a VM with the volume in its drive, or an empty string.
+func (d vmNamesByDriveVolume) vmNameForVolume(v VolumeOn) string {
 	if name := d.bySpec[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; name != "" || len(v.driveDomains) == 0 {
 		return name
 	}
 	return cmp.Or(d.byReport[v.driveDomains[0]], string(v.driveDomains[0].id))
 }
 
-// runningVMsUsing returns the names of those VMs that use the volumes and are not known to be off.
-func runningVMsUsing(ctx context.Context, q *db.Queries, volumes []VolumeOn) (map[fleet.VMID]string, error) {
+// runningVMsUsingVolumes returns the names of those VMs that use the volumes and are not known to be off.
+func runningVMsUsingVolumes(ctx context.Context, q *db.Queries, volumes []VolumeOn) (map[fleet.VMID]string, error) {
 	var ids []string
 	for _, v := range volumes {
 		ids = append(ids, store.ToStrings(v.UsedBy)...)
@@ -140,8 +140,8 @@ func runningVMsUsing(ctx context.Context, q *db.Queries, volumes []VolumeOn) (ma
 	return out, nil
 }
 
-// runningOperationOn returns the verb of an unfinished job that changes or reads the volume, or an empty string.
-func runningOperationOn(works []db.VolumesAtWorkRow, v VolumeOn) string {
+// runningOperationOnVolume returns the verb of an unfinished job that changes or reads the volume, or an empty string.
+func runningOperationOnVolume(works []db.VolumesAtWorkRow, v VolumeOn) string {
 	for _, w := range works {
 		ref, _ := w.Subject.Volume()
 		if (ref.IsVolumeOrPartialFile(v.Name) || w.Source == v.Name) && (v.hostID == "" || v.hostID == w.HostID) {

@@ -36,7 +36,7 @@ type VolumeOn struct {
 
 	SeenAt *time.Time `json:"-"` // last inventory of a host that has the volume
 
-	inUse          fleet.VolumeInUse
+	inUse          fleet.VolumeUsers
 	runningWork    string       // running operation on the volume
 	runningVM      string       // running VM that uses the volume
 	driveDomains   []domainKey  // domains with the volume in a CD-ROM drive, by host report
@@ -78,7 +78,7 @@ func (b *Queries) PoolVolumes(ctx context.Context, a fleet.Actor, id fleet.PoolI
 		return nil, err
 	}
 	var s statementBuilder
-	s.addCondition("a.pool_id = " + s.keyArg(string(id)) + " AND a.status IS NOT NULL")
+	s.addCondition("a.pool_id = " + s.addKeyArg(string(id)) + " AND a.status IS NOT NULL")
 	statuses, err := collectRows(ctx, b, `SELECT a.host_id, h.name, `+reportsFreshSQL+` AND a.said = 'active', a.status->'volumes'
 		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.whereClause()+` ORDER BY h.name`, &s,
 		func(row pgx.CollectableRow) (poolVolumeReport, error) {
@@ -278,7 +278,7 @@ func readVolumeOwners(ctx context.Context, q *db.Queries, volumes []VolumeOn) (v
 // findOwner returns the VM that has the volume as a disk, or nil. seen reports whether the actor may see the volume
 // because of that VM.
 func (o volumeOwners) findOwner(a fleet.Actor, v VolumeOn) (owner *VMRef, seen bool) {
-	seesAll := policy.AllProjects(a)
+	seesAll := policy.SeesAllProjects(a)
 	if r, ok := o.vms[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; ok {
 		return &VMRef{ID: r.ID, Name: r.Name, diskShareable: r.Shares}, seesAll || policy.May(a, policy.VMSee, r.ProjectID)
 	}

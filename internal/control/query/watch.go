@@ -18,24 +18,24 @@ type FollowedKey struct {
 	WakeUps []string
 }
 
-// watchedType returns the resource type of a key, or a zero Resource if pages cannot follow the key. single reports
+// resourceTypeOfKey returns the resource type of a key, or a zero Resource if pages cannot follow the key. single reports
 // whether the key names one object ("vm:<id>") instead of all ("vms").
-func watchedType(key string) (t fleet.Resource, single bool) {
+func resourceTypeOfKey(key string) (t fleet.ResourceTypeInfo, single bool) {
 	typ, _, single := strings.Cut(key, ":")
 	if single {
 		if t = fleet.ResourceType(typ).Info(); !t.FollowsOwnKey {
-			t = fleet.Resource{}
+			t = fleet.ResourceTypeInfo{}
 		}
-	} else if t, _ = fleet.ResourceByPlural(typ); t.AllKey == "" {
-		t = fleet.Resource{}
+	} else if t, _ = fleet.ResourceTypeByPlural(typ); t.AllKey == "" {
+		t = fleet.ResourceTypeInfo{}
 	}
 	return t, single
 }
 
 // wakeUpKeys returns the wake-up keys to which the actor's page subscribes for a followed key. An actor who sees only
 // some projects gets none for resources without a project; the actor's pages poll instead.
-func wakeUpKeys(a fleet.Actor, key string, t fleet.Resource, one bool) []string {
-	sees := policy.AllProjects(a)
+func wakeUpKeys(a fleet.Actor, key string, t fleet.ResourceTypeInfo, one bool) []string {
+	sees := policy.SeesAllProjects(a)
 	switch {
 	case one && (sees || t.ProjectKeyPrefix != ""):
 		return []string{key}
@@ -65,7 +65,7 @@ func (b *Queries) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) (
 	}
 	followed := make([]FollowedKey, 0, len(keys))
 	for _, key := range keys {
-		t, one := watchedType(key)
+		t, one := resourceTypeOfKey(key)
 		ofProject := one && t.ProjectKeyPrefix != ""
 		if t.Key != "" && policy.May(a, t.See, "") && (!ofProject || seen == nil || seen[key]) {
 			followed = append(followed, FollowedKey{key, wakeUpKeys(a, key, t, one)})
@@ -77,7 +77,7 @@ func (b *Queries) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) (
 // visibleWatchKeys returns those keys of single VMs and tasks whose object the actor sees, or nil if the actor sees
 // all.
 func (b *Queries) visibleWatchKeys(ctx context.Context, a fleet.Actor, keys []string) (map[string]bool, error) {
-	if policy.AllProjects(a) {
+	if policy.SeesAllProjects(a) {
 		return nil, nil
 	}
 	ids := map[string][]string{}

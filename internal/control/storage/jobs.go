@@ -33,12 +33,12 @@ func QueueVolumeJob(ctx context.Context, s *store.Store, a fleet.Actor, pool fle
 // QueueVolumeJobWithRows works like QueueVolumeJob and then calls addRows in the same transaction, which adds rows that
 // refer to the task.
 func QueueVolumeJobWithRows(ctx context.Context, s *store.Store, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.AssignableObject) (VolumeJob, error), addRows func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
-	return QueueVolumeJobAsActor(ctx, s, a, a, pool, decide, addRows)
+	return QueueVolumeJobWithPoolActor(ctx, s, a, a, pool, decide, addRows)
 }
 
-// QueueVolumeJobAsActor works like QueueVolumeJobWithRows, but changes the pool as poolActor instead of a, the person.
+// QueueVolumeJobWithPoolActor works like QueueVolumeJobWithRows, but changes the pool as poolActor instead of a, the person.
 // The caller has checked the person's permission.
-func QueueVolumeJobAsActor(ctx context.Context, s *store.Store, poolActor, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.AssignableObject) (VolumeJob, error), addRows func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
+func QueueVolumeJobWithPoolActor(ctx context.Context, s *store.Store, poolActor, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.AssignableObject) (VolumeJob, error), addRows func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
 	err = assign.PoolType.ChangeObject(ctx, s, poolActor, string(pool), func(q *db.Queries, on assign.AssignableObject) error {
 		j, err := decide(q, on)
 		if err != nil {
@@ -80,7 +80,7 @@ func NewVolumeJobOnHost(ctx context.Context, q *db.Queries, a fleet.Actor, j Vol
 		checks.Add("hostId", "Each host has separate files in this pool. Choose the host.")
 		return j, checks.Err()
 	}
-	if err := CheckNameFree(ctx, q, j.Ref, choice.Named, spec.Shared); err != nil {
+	if err := CheckVolumeNameFree(ctx, q, j.Ref, choice.Named, spec.Shared); err != nil {
 		return j, err
 	}
 	j.Host, err = FindHostForVolumeJob(ctx, q, a, j, choice)

@@ -21,20 +21,20 @@ func CurrentVolumeUse(ctx context.Context, q *db.Queries, v query.VolumeOn) (fle
 	if err != nil {
 		return use, err
 	}
-	var users fleet.VolumeInUse
+	var users fleet.VolumeUsers
 	if err := json.Unmarshal(text, &users); err != nil {
 		return use, fmt.Errorf("read the users of volume %s: %w", v.Name, err)
 	}
 	use.Disk, use.Drive = cmp.Or(users.Disk, use.Disk), cmp.Or(users.Drive, use.Drive)
 	use.CreatedVM, use.Published = users.CreatedVM, users.Published
-	work, err := UnfinishedVolumeWork(ctx, q, v.PoolID, v.Name, v.LocalHost())
+	work, err := UnfinishedVolumeJobVerb(ctx, q, v.PoolID, v.Name, v.LocalHost())
 	use.Work = work
 	return use, err
 }
 
-// UnfinishedVolumeWork returns the verb of an unfinished job that changes or reads the volume; empty: none. If host is
+// UnfinishedVolumeJobVerb returns the verb of an unfinished job that changes or reads the volume; empty: none. If host is
 // not empty, only jobs of that host count, as for a local pool.
-func UnfinishedVolumeWork(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, host fleet.HostID) (string, error) {
+func UnfinishedVolumeJobVerb(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, host fleet.HostID) (string, error) {
 	rows, err := q.VolumesAtWork(ctx, string(pool))
 	for _, r := range rows {
 		ref, _ := r.Subject.Volume()
@@ -57,10 +57,10 @@ func ReadPoolSpec(ctx context.Context, q *db.Queries, pool fleet.PoolID) (fleet.
 	return rows[0].Spec, nil
 }
 
-// CheckNameFree refuses a name that a volume of the pool has, has had or will have. It also refuses the name of a
+// CheckVolumeNameFree refuses a name that a volume of the pool has, has had or will have. It also refuses the name of a
 // partial file that a host has yet to delete, because the deletion would remove the new file. If host is not empty and
 // the pool is local, only files of that host count.
-func CheckNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, host fleet.HostID, shared bool) error {
+func CheckVolumeNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, host fleet.HostID, shared bool) error {
 	of := string(host)
 	if shared {
 		of = ""
@@ -74,14 +74,14 @@ func CheckNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, host fl
 		checks.Add("name", "The pool has a volume of this name, had one as a VM's disk, or one is being made. Choose another name.")
 		return checks.Err()
 	}
-	work, err := UnfinishedVolumeWork(ctx, q, ref.PoolID, ref.Volume+fleet.PartialSuffix, fleet.HostID(of))
+	work, err := UnfinishedVolumeJobVerb(ctx, q, ref.PoolID, ref.Volume+fleet.PartialSuffix, fleet.HostID(of))
 	if err == nil && work != "" {
 		err = fleet.Errorf(fleet.Conflict, "The host is still removing a partial file of an earlier volume %s. Try again when that is done, or choose another name.", ref.Volume)
 	}
 	return err
 }
 
-// IsNameTakenOrInvalid reports whether err is a refusal by CheckNameFree, so that the caller may try another name.
+// IsNameTakenOrInvalid reports whether err is a refusal by CheckVolumeNameFree, so that the caller may try another name.
 func IsNameTakenOrInvalid(err error) bool {
 	code := fleet.CodeOf(err)
 	return code == fleet.Invalid || code == fleet.Conflict

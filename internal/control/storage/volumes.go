@@ -24,8 +24,8 @@ type NewVolume struct {
 	Overcommit bool         `json:"overcommit,omitempty"` // allow more than the pool's capacity
 }
 
-// Volume identifies a volume of a pool.
-type Volume struct {
+// VolumeID identifies a volume of a pool.
+type VolumeID struct {
 	PoolID fleet.PoolID
 	Volume string
 	HostID fleet.HostID // the file's host, for a local pool; may be empty if only one host has the file
@@ -56,7 +56,7 @@ func (st *Storage) CreateVolume(ctx context.Context, a fleet.Actor, pool fleet.P
 }
 
 // GrowVolume asks a host to enlarge a volume to size bytes.
-func (st *Storage) GrowVolume(ctx context.Context, a fleet.Actor, of Volume, size int64, overcommit bool) (fleet.Task, error) {
+func (st *Storage) GrowVolume(ctx context.Context, a fleet.Actor, of VolumeID, size int64, overcommit bool) (fleet.Task, error) {
 	return st.changeVolume(ctx, a, of, fleet.ActGrow, func(q *db.Queries, v query.VolumeOn) (VolumeJob, error) {
 		var checks fleet.Checks
 		if fleet.CheckVolumeSize(&checks, "sizeBytes", size); checks.Err() == nil && size <= v.CapacityBytes {
@@ -74,14 +74,14 @@ func (st *Storage) GrowVolume(ctx context.Context, a fleet.Actor, of Volume, siz
 }
 
 // CloneVolume asks a host to copy a volume, in the same format, pool and host.
-func (st *Storage) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to string, overcommit bool) (fleet.Task, error) {
+func (st *Storage) CloneVolume(ctx context.Context, a fleet.Actor, of VolumeID, to string, overcommit bool) (fleet.Task, error) {
 	return st.changeVolume(ctx, a, of, fleet.ActClone, func(q *db.Queries, v query.VolumeOn) (VolumeJob, error) {
 		var checks fleet.Checks
 		if fleet.CheckNewVolume(&checks, "name", to); checks.Err() != nil {
 			return VolumeJob{}, checks.Err()
 		}
 		j := VolumeJob{Kind: fleet.VolumeClone, Ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, Params: fleet.VolumeParams{Source: of.Volume, TakesBytes: v.CapacityBytes}, Detail: "of " + of.Volume}
-		if err := CheckNameFree(ctx, q, j.Ref, v.LocalHost(), v.Shared); err != nil {
+		if err := CheckVolumeNameFree(ctx, q, j.Ref, v.LocalHost(), v.Shared); err != nil {
 			return j, err
 		}
 		var err error
@@ -92,7 +92,7 @@ func (st *Storage) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to
 
 // RenameVolume asks a host to rename a volume within its pool. The job's subject is the new name and its source is the
 // old name. Both names are therefore in use until the job ends.
-func (st *Storage) RenameVolume(ctx context.Context, a fleet.Actor, of Volume, to string) (fleet.Task, error) {
+func (st *Storage) RenameVolume(ctx context.Context, a fleet.Actor, of VolumeID, to string) (fleet.Task, error) {
 	return st.changeVolume(ctx, a, of, fleet.ActRename, func(q *db.Queries, v query.VolumeOn) (VolumeJob, error) {
 		var checks fleet.Checks
 		if fleet.CheckNewVolume(&checks, "name", to); to == of.Volume {
@@ -102,7 +102,7 @@ func (st *Storage) RenameVolume(ctx context.Context, a fleet.Actor, of Volume, t
 			return VolumeJob{}, err
 		}
 		j := VolumeJob{Kind: fleet.VolumeRename, Ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, Params: fleet.VolumeParams{Source: of.Volume}, Detail: of.Volume + " → " + to}
-		if err := CheckNameFree(ctx, q, j.Ref, v.LocalHost(), v.Shared); err != nil {
+		if err := CheckVolumeNameFree(ctx, q, j.Ref, v.LocalHost(), v.Shared); err != nil {
 			return j, err
 		}
 		var err error
@@ -113,7 +113,7 @@ func (st *Storage) RenameVolume(ctx context.Context, a fleet.Actor, of Volume, t
 
 // ConvertVolume queues the conversion of a volume in another format to a qcow2 image, in the same pool and on the same
 // host. The source volume stays.
-func (st *Storage) ConvertVolume(ctx context.Context, a fleet.Actor, of Volume, to string, overcommit bool) (fleet.Task, error) {
+func (st *Storage) ConvertVolume(ctx context.Context, a fleet.Actor, of VolumeID, to string, overcommit bool) (fleet.Task, error) {
 	return st.changeVolume(ctx, a, of, fleet.ActConvert, func(q *db.Queries, v query.VolumeOn) (VolumeJob, error) {
 		var checks fleet.Checks
 		if fleet.CheckNewVolume(&checks, "name", to); checks.Err() != nil {
@@ -121,7 +121,7 @@ func (st *Storage) ConvertVolume(ctx context.Context, a fleet.Actor, of Volume, 
 		}
 		order := fleet.VolumeParams{Source: of.Volume, TakesBytes: v.CapacityBytes}
 		j := VolumeJob{Kind: fleet.VolumeConvert, Ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, Params: order, Detail: "of " + of.Volume}
-		if err := CheckNameFree(ctx, q, j.Ref, v.LocalHost(), v.Shared); err != nil {
+		if err := CheckVolumeNameFree(ctx, q, j.Ref, v.LocalHost(), v.Shared); err != nil {
 			return j, err
 		}
 		var err error
@@ -175,16 +175,16 @@ func NewDownloadJob(pool fleet.PoolID, in NewDownload) (VolumeJob, error) {
 }
 
 // WipeVolume asks a host to overwrite a volume's content with zeros; confirm must be its name.
-func (st *Storage) WipeVolume(ctx context.Context, a fleet.Actor, of Volume, confirm string) (fleet.Task, error) {
+func (st *Storage) WipeVolume(ctx context.Context, a fleet.Actor, of VolumeID, confirm string) (fleet.Task, error) {
 	return st.queueDestructiveJob(ctx, a, of, fleet.ActWipe, fleet.VolumeWipe, confirm)
 }
 
 // DeleteVolume asks a host to delete a volume; confirm must be its name.
-func (st *Storage) DeleteVolume(ctx context.Context, a fleet.Actor, of Volume, confirm string) (fleet.Task, error) {
+func (st *Storage) DeleteVolume(ctx context.Context, a fleet.Actor, of VolumeID, confirm string) (fleet.Task, error) {
 	return st.queueDestructiveJob(ctx, a, of, fleet.ActDelete, fleet.VolumeDelete, confirm)
 }
 
-func (st *Storage) queueDestructiveJob(ctx context.Context, a fleet.Actor, of Volume, act fleet.Action, kind fleet.JobKind, confirm string) (fleet.Task, error) {
+func (st *Storage) queueDestructiveJob(ctx context.Context, a fleet.Actor, of VolumeID, act fleet.Action, kind fleet.JobKind, confirm string) (fleet.Task, error) {
 	return st.changeVolume(ctx, a, of, act, func(_ *db.Queries, v query.VolumeOn) (VolumeJob, error) {
 		if confirm != of.Volume {
 			var checks fleet.Checks
@@ -198,7 +198,7 @@ func (st *Storage) queueDestructiveJob(ctx context.Context, a fleet.Actor, of Vo
 
 // changeVolume works like QueueVolumeJob for an action on an existing volume. It refuses an action that the volume's
 // use forbids.
-func (st *Storage) changeVolume(ctx context.Context, a fleet.Actor, of Volume, act fleet.Action, decide func(*db.Queries, query.VolumeOn) (VolumeJob, error)) (fleet.Task, error) {
+func (st *Storage) changeVolume(ctx context.Context, a fleet.Actor, of VolumeID, act fleet.Action, decide func(*db.Queries, query.VolumeOn) (VolumeJob, error)) (fleet.Task, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Task{}, err
 	}
@@ -219,7 +219,7 @@ func (st *Storage) changeVolume(ctx context.Context, a fleet.Actor, of Volume, a
 }
 
 // VolumeOn returns a volume with the VMs and images that use it and its unfinished jobs, which may block changes.
-func (st *Storage) VolumeOn(ctx context.Context, a fleet.Actor, of Volume) (query.VolumeOn, error) {
+func (st *Storage) VolumeOn(ctx context.Context, a fleet.Actor, of VolumeID) (query.VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return query.VolumeOn{}, err
 	}

@@ -78,10 +78,10 @@ func (s *Store) RunPipelinedTx(ctx context.Context, patience time.Duration, do f
 	})
 }
 
-// WarmUp executes the statements for claims and results of jobs once on a new connection, without effects. Otherwise
+// WarmUpConnection executes the statements for claims and results of jobs once on a new connection, without effects. Otherwise
 // the first agents would wait until PostgreSQL has parsed and planned the statements on this connection. Errors of the
 // server are ignored.
-func WarmUp(ctx context.Context, conn *pgx.Conn) error {
+func WarmUpConnection(ctx context.Context, conn *pgx.Conn) error {
 	l := &pipelinedTxConn{conn: conn, patience: warmUpLockTimeout}
 	t := PipelinedTx{db.New(l), l}
 	_, looked := t.CheckForWork(ctx, db.CheckForWorkParams{})
@@ -96,7 +96,7 @@ func WarmUp(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// warmUpLockTimeout limits the wait for locks during WarmUp, because a request is waiting for the connection.
+// warmUpLockTimeout limits the wait for locks during WarmUpConnection, because a request is waiting for the connection.
 const warmUpLockTimeout = 100 * time.Millisecond
 
 // pipelinedTxConn executes the statements of one transaction on a connection, in as few round trips as possible.

@@ -260,7 +260,7 @@ func TestDeferredStatementsAreSentWithNextStatement(t *testing.T) {
 func TestWarmUpPreparesStatementsOfNewConnection(t *testing.T) {
 	t.Parallel()
 	q := newPipelinedFixture(t, "tasks", "jobs")
-	pool, err := db.OpenWithSetup(t.Context(), q.pool.Config().ConnString(), 8, store.WarmUp)
+	pool, err := db.OpenWithSetup(t.Context(), q.pool.Config().ConnString(), 8, store.WarmUpConnection)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,8 +281,8 @@ func TestWarmUpPreparesStatementsOfNewConnection(t *testing.T) {
 	if woken := q.receivedWakeUps(); woken != nil {
 		t.Errorf("unexpected wake-ups %q", woken)
 	}
-	empty := testkit.EmptyURL(t)
-	none, err := db.OpenWithSetup(t.Context(), empty, 8, store.WarmUp)
+	empty := testkit.EmptyDatabaseURL(t)
+	none, err := db.OpenWithSetup(t.Context(), empty, 8, store.WarmUpConnection)
 	if err != nil {
 		t.Fatalf("a database without tables: %v", err)
 	}

@@ -65,12 +65,12 @@ func (l txDispatcher) Query(ctx context.Context, sql string, args ...any) (pgx.R
 		cancel()
 		return rows, err
 	}
-	return boundedRows{rows, cancel}, nil
+	return deadlineRows{rows, cancel}, nil
 }
 
 func (l txDispatcher) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	ctx, cancel := withStatementTimeout(ctx)
-	return boundedRow{l.executorFor(ctx).QueryRow(ctx, sql, args...), cancel}
+	return deadlineRow{l.executorFor(ctx).QueryRow(ctx, sql, args...), cancel}
 }
 
 // SendBatch sends a batch in one round trip. The caller must close the results. No time limit is added.
@@ -103,23 +103,23 @@ func (l txDispatcher) WithTimeLimit(ctx context.Context, limit time.Duration, do
 // ErrTimeLimitExceeded is returned by WithTimeLimit for a statement that takes too long.
 var ErrTimeLimitExceeded = errors.New("the question takes too long")
 
-// boundedRows are rows of a query with a deadline. Close also releases the deadline's context.
-type boundedRows struct {
+// deadlineRows are rows of a query with a deadline. Close also releases the deadline's context.
+type deadlineRows struct {
 	pgx.Rows
 	cancel context.CancelFunc
 }
 
-func (r boundedRows) Close() {
+func (r deadlineRows) Close() {
 	r.Rows.Close()
 	r.cancel()
 }
 
-type boundedRow struct {
+type deadlineRow struct {
 	pgx.Row
 	cancel context.CancelFunc
 }
 
-func (r boundedRow) Scan(into ...any) error {
+func (r deadlineRow) Scan(into ...any) error {
 	defer r.cancel()
 	return r.Row.Scan(into...)
 }

@@ -29,7 +29,7 @@ func TaskFromRow(r db.Task, host string) fleet.Task {
 
 // GetTask returns a task that the actor may see, not redacted.
 func GetTask(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.TaskID) (fleet.Task, error) {
-	r, err := q.GetTask(ctx, db.GetTaskParams{ID: id, AllProjects: policy.AllProjects(a), Projects: VisibleProjects(a), Own: ActorUserID(a)})
+	r, err := q.GetTask(ctx, db.GetTaskParams{ID: id, AllProjects: policy.SeesAllProjects(a), Projects: VisibleProjects(a), Own: ActorUserID(a)})
 	if err != nil {
 		return fleet.Task{}, NotFoundError(err, "task")
 	}

@@ -12,7 +12,7 @@ import (
 func UserWithProjects(row db.User, projects []byte) (fleet.User, error) {
 	user := UserFromRow(row)
 	var err error
-	user.Projects, err = ProjectRoles(projects)
+	user.Projects, err = DecodeProjectRoles(projects)
 	return user, err
 }
 
@@ -24,8 +24,8 @@ func UserFromRow(row db.User) fleet.User {
 	}
 }
 
-// ProjectRoles decodes the JSON object of roles that user queries aggregate.
-func ProjectRoles(object []byte) (map[fleet.ProjectID]fleet.Role, error) {
+// DecodeProjectRoles decodes the JSON object of roles that user queries aggregate.
+func DecodeProjectRoles(object []byte) (map[fleet.ProjectID]fleet.Role, error) {
 	roles := map[fleet.ProjectID]fleet.Role{}
 	if err := json.Unmarshal(object, &roles); err != nil {
 		return nil, fmt.Errorf("read project roles: %w", err)

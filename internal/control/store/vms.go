@@ -43,16 +43,16 @@ func intsFromInt32s(all []int32) (out []int) {
 	return out
 }
 
-// ReadLocations marks the offline hosts among the other hosts that report a domain with the VM's ID. It runs no query
+// MarkOfflineSightings marks the offline hosts among the other hosts that report a domain with the VM's ID. It runs no query
 // in the usual case that no other host reports one.
-func ReadLocations(ctx context.Context, q *db.Queries, v *fleet.VMView, now time.Time) error {
+func MarkOfflineSightings(ctx context.Context, q *db.Queries, v *fleet.VMView, now time.Time) error {
 	if len(v.Sightings) == 0 {
 		return nil
 	}
 	rows, err := q.SightingsSeen(ctx, v.ID)
 	fresh := map[fleet.HostID]bool{}
 	for _, r := range rows {
-		fresh[r.HostID] = fleet.IsFresh(r.LookedAt, now)
+		fresh[r.HostID] = fleet.IsReportFresh(r.LookedAt, now)
 	}
 	for i, s := range v.Sightings {
 		v.Sightings[i].Offline = !fresh[s.HostID]
@@ -75,20 +75,20 @@ func FillNetworkNames(nics []fleet.NIC, networks []string) {
 
 // GetVM returns a VM that the actor may see. The VM is not redacted: use cases redact it with RedactVM.
 func GetVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fleet.VMView, error) {
-	r, err := q.GetVM(ctx, db.GetVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: VisibleProjects(a)})
+	r, err := q.GetVM(ctx, db.GetVMParams{ID: id, AllProjects: policy.SeesAllProjects(a), Projects: VisibleProjects(a)})
 	if err != nil {
 		return fleet.VMView{}, NotFoundError(err, "VM")
 	}
 	FillNetworkNames(r.VM.Spec.NICs, r.Networks)
 	v := VMView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
-	err = ReadLocations(ctx, q, &v, r.Now)
+	err = MarkOfflineSightings(ctx, q, &v, r.Now)
 	return RedactVMForActions(a, v), err
 }
 
 // LockVM works like GetVM and locks the row until the transaction ends. It checks the permission in the VM's project,
 // and returns a conflict if another user has locked the VM against changes.
 func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, permission policy.Permission) (fleet.VMView, error) {
-	r, err := q.LockVM(ctx, db.LockVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: VisibleProjects(a)})
+	r, err := q.LockVM(ctx, db.LockVMParams{ID: id, AllProjects: policy.SeesAllProjects(a), Projects: VisibleProjects(a)})
 	if err != nil {
 		return fleet.VMView{}, NotFoundError(err, "VM")
 	}
@@ -97,7 +97,7 @@ func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, pe
 	}
 	FillNetworkNames(r.VM.Spec.NICs, r.Networks)
 	v := VMView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
-	if err := ReadLocations(ctx, q, &v, r.Now); err != nil {
+	if err := MarkOfflineSightings(ctx, q, &v, r.Now); err != nil {
 		return v, err
 	}
 	if v = RedactVMForActions(a, v); v.ChangeRefusal != "" {

@@ -65,9 +65,9 @@ type Volume struct {
 	Shared   bool         `json:"shared"`
 	Hosts    []Ref        `json:"hosts"`
 	VM       *Ref         `json:"vm"`
-	// Published is set if projects may use the volume as an image, possibly outdated; nil: not published.
-	Published *Published `json:"published"`
-	Unfit     string     `json:"unfit"` // reason why the volume cannot be published
+	// Publication is set if projects may use the volume as an image, possibly outdated; nil: not published.
+	Publication *Published `json:"published"`
+	Unfit       string     `json:"unfit"` // reason why the volume cannot be published
 }
 
 // Published records who published a volume, and when.

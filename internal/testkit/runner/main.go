@@ -135,7 +135,7 @@ func (r *runner) runGate(ctx context.Context) error {
 	pure = slices.Concat(long, slices.DeleteFunc(pure, func(p string) bool { return slices.Contains(long, p) }))
 	err = errors.Join(
 		r.runStep(ctx, "simulated", pure, "-race", "-timeout", "30m"),
-		// The timeout of go test includes the wait for tier.GuestSlot.
+		// The timeout of go test includes the wait for tier.AcquireGuestSlot.
 		r.runStep(ctx, "real", []string{"./" + libvirtPkg, "./" + labPkg, "./" + e2ePkg}, "-timeout", "30m"),
 	)
 	return errors.Join(err, r.report())

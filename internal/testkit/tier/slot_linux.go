@@ -12,10 +12,10 @@ import (
 // has no effect.
 const slotFile = "/run/quantix-test-guests"
 
-// GuestSlot waits until no other test program on this machine runs real guests. It then holds the slot until release or
+// AcquireGuestSlot waits until no other test program on this machine runs real guests. It then holds the slot until release or
 // the end of the process. Emulated guests use the processors completely, so two packages at the same time would time
 // out.
-func GuestSlot() (release func(), err error) {
+func AcquireGuestSlot() (release func(), err error) {
 	return lockSlotFile(slotFile)
 }
 

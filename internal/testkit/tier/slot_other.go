@@ -2,5 +2,5 @@
 
 package tier
 
-// GuestSlot does nothing, because real guests run only on Linux.
-func GuestSlot() (release func(), err error) { return func() {}, nil }
+// AcquireGuestSlot does nothing, because real guests run only on Linux.
+func AcquireGuestSlot() (release func(), err error) { return func() {}, nil }
