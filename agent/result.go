@@ -83,7 +83,7 @@ func (a *Agent) reportUnreportedJobs(jobsCtx context.Context) {
 	for _, e := range a.unreportedJobs {
 		w := wire.Work{ID: e.ID, Kind: e.Kind, Subject: e.Subject, Epoch: e.Epoch, Generation: e.Generation}
 		w.Args.DeleteDisks = e.Kind.Info().SingleShotWithData // only with DeleteDisks is such a job single-shot, and thus in the journal
-		if kind, id := e.Subject.Split(); kind == string(fleet.TypeVM) {
+		if kind, id := e.Subject.ResourceAndID(); kind == string(fleet.TypeVM) {
 			w.VM = &fleet.VM{Meta: fleet.Meta{ID: fleet.VMID(id)}}
 		}
 		a.startJob(jobsCtx, w)

@@ -116,7 +116,7 @@ func TabPath(path, tab string) string { return withQuery(path, "tab="+tab) }
 
 // SubjectPath is the address of the object that a task or an audit entry names. It is empty if the object has no page.
 func SubjectPath(s fleet.Subject) string {
-	typ, id := s.Split()
+	typ, id := s.ResourceAndID()
 	return fleet.ResourceType(typ).Info().PagePath(id)
 }
 

@@ -32,10 +32,10 @@ const (
 // before the websocket of the browser is upgraded.
 var consoleRelayConfig = relay.KindConfig{
 	Kind:         relay.Console,
-	Wait:         [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 30 * time.Second},
-	NoPeer:       [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The browser did not connect in time."},
-	Disconnected: [2]string{relay.Asker: "The browser closed the console.", relay.Answerer: "The host ended the connection."},
-	Unreachable:  [2]string{relay.Asker: "The browser is no longer connected.", relay.Answerer: "The host is no longer connected."},
+	Wait:         [2]time.Duration{relay.Requester: 15 * time.Second, relay.Answerer: 30 * time.Second},
+	NoPeer:       [2]string{relay.Requester: "The host did not answer in time.", relay.Answerer: "The browser did not connect in time."},
+	Disconnected: [2]string{relay.Requester: "The browser closed the console.", relay.Answerer: "The host ended the connection."},
+	Unreachable:  [2]string{relay.Requester: "The browser is no longer connected.", relay.Answerer: "The host is no longer connected."},
 	Taken:        "This console is open already.",
 	NotBinary:    "A console carries binary messages only.",
 }

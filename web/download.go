@@ -29,10 +29,10 @@ const downloadPermissionCheckInterval = 30 * time.Second
 // of the user.
 var downloadRelayConfig = relay.KindConfig{
 	Kind:         relay.Download,
-	Wait:         [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
-	NoPeer:       [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The download was cancelled before the host connected."},
-	Disconnected: [2]string{relay.Asker: "The client cancelled the download.", relay.Answerer: "The host ended the connection."},
-	Unreachable:  [2]string{relay.Asker: "The client is no longer connected.", relay.Answerer: "The host is no longer connected."},
+	Wait:         [2]time.Duration{relay.Requester: 15 * time.Second, relay.Answerer: 15 * time.Second},
+	NoPeer:       [2]string{relay.Requester: "The host did not answer in time.", relay.Answerer: "The download was cancelled before the host connected."},
+	Disconnected: [2]string{relay.Requester: "The client cancelled the download.", relay.Answerer: "The host ended the connection."},
+	Unreachable:  [2]string{relay.Requester: "The client is no longer connected.", relay.Answerer: "The host is no longer connected."},
 	Taken:        "This download has its connection already.",
 	NotBinary:    "A download carries binary messages only.",
 }

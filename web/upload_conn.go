@@ -19,10 +19,10 @@ const uploadAnswerTimeout = time.Minute
 // uploadRelayConfig configures the relay for uploads. The portal itself is the sending end, on behalf of the user.
 var uploadRelayConfig = relay.KindConfig{
 	Kind:         relay.Upload,
-	Wait:         [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
-	NoPeer:       [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The upload's client left before the host connected."},
-	Disconnected: [2]string{relay.Asker: "The client stopped the upload.", relay.Answerer: "The host ended the connection."},
-	Unreachable:  [2]string{relay.Asker: "The client is no longer connected.", relay.Answerer: "The host is no longer connected."},
+	Wait:         [2]time.Duration{relay.Requester: 15 * time.Second, relay.Answerer: 15 * time.Second},
+	NoPeer:       [2]string{relay.Requester: "The host did not answer in time.", relay.Answerer: "The upload's client left before the host connected."},
+	Disconnected: [2]string{relay.Requester: "The client stopped the upload.", relay.Answerer: "The host ended the connection."},
+	Unreachable:  [2]string{relay.Requester: "The client is no longer connected.", relay.Answerer: "The host is no longer connected."},
 	Taken:        "Another client continues this upload already.",
 	NotBinary:    "An upload carries binary messages only.",
 }

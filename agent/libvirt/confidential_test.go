@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The gaps are derived from capabilities that were recorded from libvirt 9.0 and later.
+// The input is the XML of capabilities as recorded from libvirt 9.0 and later.
 func TestConfidentialGapsFollowCapabilities(t *testing.T) {
 	t.Parallel()
 	const (

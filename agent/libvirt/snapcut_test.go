@@ -233,7 +233,7 @@ func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 				// The snapshot is deleted; the page offers to merge its remaining files.
 				in.Params.ID, do = "", drop
 			case strings.Contains(err.Error(), "Shut the guest down"):
-				// Until the guest is off, libvirt lists a merge that QEMU has ended as running.
+				// Until the guest is off, libvirt lists the merge as running, although QEMU has finished it.
 				s.stopGuest()
 				ended = true
 			}

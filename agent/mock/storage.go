@@ -115,7 +115,7 @@ func (h *Host) applyPool(ctx context.Context, p fleet.Pool, overwrite bool) erro
 		return fleet.Errorf(fleet.Conflict, "The host already has a pool %q with the source %s. Release that pool first.", p.Name, old.spec.Source())
 	}
 	if ok && len(old.drift()) > 0 && (!overwrite || old.preexisting) {
-		return fleet.Errorf(fleet.Conflict, "The host already has a pool %q with the source %s. Undo that edit first.", p.Name, old.edited.Source())
+		return fleet.Errorf(fleet.Conflict, "The host already has a pool %q with the source %s. Change the source back first.", p.Name, old.edited.Source())
 	}
 	err := h.checkPoolAllowed(p.Spec)
 	if err == nil {

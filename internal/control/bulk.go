@@ -173,7 +173,7 @@ func setStartStages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, s
 		if steps.Errors[i] != "" {
 			continue
 		}
-		_, id := fleet.Subject(subject).Split()
+		_, id := fleet.Subject(subject).ResourceAndID()
 		p, wait := startOrder(vms[fleet.VMID(id)].Spec.Policy)
 		at[i], waits[p] = p, max(waits[p], wait)
 	}
@@ -260,7 +260,7 @@ func (c *Control) startChildTask(ctx context.Context, q *db.Queries, actors map[
 	if _, alike := bulkChildRunners[p.Kind]; alike {
 		return c.runChildWithInput(ctx, q, a, p)
 	}
-	_, id := p.Subject.Split()
+	_, id := p.Subject.ResourceAndID()
 	_, err = queuePowerAction(ctx, q, a, fleet.VMID(id), fleet.MenuActionForJobKind(p.Kind), PowerOptions{}, p.ID)
 	return err
 }

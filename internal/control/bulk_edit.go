@@ -147,7 +147,7 @@ func (c *Control) runEditChild(ctx context.Context, q *db.Queries, a fleet.Actor
 	if err := json.Unmarshal(text, &edit); err != nil {
 		return fmt.Errorf("read the edit of task %s: %w", p.ID, err)
 	}
-	_, id := p.Subject.Split()
+	_, id := p.Subject.ResourceAndID()
 	old, err := store.LockVM(ctx, q, a, fleet.VMID(id), policy.VMChange)
 	if err != nil {
 		return err

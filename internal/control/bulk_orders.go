@@ -92,7 +92,7 @@ func (c *Control) runChildWithInput(ctx context.Context, q *db.Queries, a fleet.
 	if err != nil {
 		return fmt.Errorf("read the input of task %s: %w", p.ID, err)
 	}
-	_, id := p.Subject.Split()
+	_, id := p.Subject.ResourceAndID()
 	return bulkChildRunners[p.Kind](c, store.WithChildTask(ctx, p.ID), a, fleet.VMID(id), p.SubjectName, text)
 }
 

@@ -17,7 +17,7 @@ func TestPortalNotReadyWhenDatabaseDiskFull(t *testing.T) {
 	if err := ready(); err != nil {
 		t.Fatal(err)
 	}
-	// Simulate a full disk: statements that need new disk space fail. Here these are new project rows and new tables.
+	// Simulate a full disk: inserting a project and creating a table fail, as they do without disk space.
 	r.execSQL(`CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$`)
 	r.execSQL(`CREATE FUNCTION no_room_for_tables() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN

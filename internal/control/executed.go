@@ -13,7 +13,7 @@ func resolveAssignable(a fleet.Actor, of fleet.Subject, permission policy.Permis
 	if err := policy.Check(a, permission, ""); err != nil {
 		return nil, "", err
 	}
-	typ, id := of.Split()
+	typ, id := of.ResourceAndID()
 	if n := assign.AssignableTypeByName(typ); n != nil {
 		return n, id, nil
 	}

@@ -2,9 +2,9 @@ package control
 
 import "encoding/json"
 
-// storedInput is user input stored until its task has run. The input is encrypted if it contains first-boot data,
+// storedTaskInput is user input stored until its task has run. The input is encrypted if it contains first-boot data,
 // because that may contain secrets.
-type storedInput struct {
+type storedTaskInput struct {
 	Plain  json.RawMessage `json:"plain,omitempty"`
 	Key    string          `json:"key,omitempty"`
 	Sealed []byte          `json:"sealed,omitempty"`
@@ -13,7 +13,7 @@ type storedInput struct {
 // encodeInput encodes v as JSON, encrypted if secret is set. Encrypted input can be decrypted only with the same label,
 // which identifies its row.
 func (s secretSealer) encodeInput(label string, v any, secret bool) (out []byte, err error) {
-	var k storedInput
+	var k storedTaskInput
 	if secret {
 		k.Key, k.Sealed, err = s.sealJSON(label, v)
 	} else {
@@ -27,7 +27,7 @@ func (s secretSealer) encodeInput(label string, v any, secret bool) (out []byte,
 
 // decodeInput decodes the output of encodeInput.
 func (s secretSealer) decodeInput(label string, text []byte, into any) error {
-	var k storedInput
+	var k storedTaskInput
 	if err := json.Unmarshal(text, &k); err != nil {
 		return err
 	}

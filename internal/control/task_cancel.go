@@ -72,7 +72,7 @@ func cancelJobTask(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Ta
 	if n == 0 {
 		return fleet.Errorf(fleet.Conflict, "Only a waiting task can be cancelled. This task is %s.", t.State)
 	}
-	if _, id := t.Subject.Split(); t.Kind == fleet.VMDelete {
+	if _, id := t.Subject.ResourceAndID(); t.Kind == fleet.VMDelete {
 		return q.UndoDeletion(ctx, db.UndoDeletionParams{ID: fleet.VMID(id), HostID: t.HostID})
 	}
 	return nil

@@ -264,7 +264,7 @@ func TestMACsOfOtherProjectsHidden(t *testing.T) {
 }
 
 // A tenant's pages get wake-ups only for VMs and tasks of the tenant's own projects.
-func TestTenantWakeUpsLimitedToOwnProjects(t *testing.T) {
+func TestTenantNotifiedOfOwnProjectsOnly(t *testing.T) {
 	r := newHostFixture(t)
 	mine, theirs := r.addVM("mine"), r.addVM("theirs")
 	project := func(id fleet.VMID) fleet.ProjectID {

@@ -178,7 +178,7 @@ func (c *Control) createPendingVM(ctx context.Context, q *db.Queries, a fleet.Ac
 		return err
 	}
 	in.Name = p.SubjectName
-	_, id := p.Subject.Split()
+	_, id := p.Subject.ResourceAndID()
 	_, _, err = c.createVMInTx(ctx, q, a, fleet.VMID(id), in, p.ID)
 	return joinFieldErrors(err)
 }

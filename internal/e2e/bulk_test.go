@@ -81,7 +81,7 @@ func TestBulkStartSurvivesPortalKills(t *testing.T) {
 	parts := listAllPages[fleet.Task](t, a, "/api/v1/tasks?sort=created&filter=parent:"+string(task.ID))
 	var about []fleet.VMID
 	for _, part := range parts {
-		_, id := part.Subject.Split()
+		_, id := part.Subject.ResourceAndID()
 		if about = append(about, fleet.VMID(id)); part.State != fleet.JobDone || part.Error != "" {
 			t.Errorf("%s %s: %s %s", part.Title(), part.SubjectName, part.State, part.Error)
 		}

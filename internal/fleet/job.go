@@ -63,8 +63,8 @@ func SubjectNetwork(id NetworkID) Subject { return SubjectOf(TypeNetwork, id) }
 // SubjectTask returns the subject of a parent task.
 func SubjectTask(id TaskID) Subject { return Subject("task:" + string(id)) }
 
-// Split splits a subject into its resource type and ID.
-func (s Subject) Split() (resource, id string) {
+// ResourceAndID splits a subject into its resource type and ID.
+func (s Subject) ResourceAndID() (resource, id string) {
 	resource, id, _ = strings.Cut(string(s), ":")
 	return resource, id
 }

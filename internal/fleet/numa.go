@@ -135,8 +135,8 @@ func numaField() VMField {
 	return withHotPlug(VM.canHotPlugNUMANodes, vmField(markOperatorOnly(others, f)))
 }
 
-// canHotPlugNUMANodes reports whether a running guest gets the change at once, because either all nodes grow or all
-// nodes shrink.
+// canHotPlugNUMANodes reports whether the nodes' memory can change while the guest runs: all nodes must grow, or all
+// must shrink.
 func (vm VM) canHotPlugNUMANodes(to VMSpec) bool {
 	return len(vm.Spec.NUMA) > 0 && len(to.NUMA) > 0 && vm.canHotPlugMemory(to)
 }

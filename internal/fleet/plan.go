@@ -87,7 +87,7 @@ var openElements = []string{
 	"devices/serial", "devices/serial/target", "devices/console", "devices/console/target",
 }
 
-func isUserVisibleElement(at string) bool {
+func isDomainElementForUsers(at string) bool {
 	parent, last := "", at
 	if i := strings.LastIndexByte(at, '/'); i >= 0 {
 		parent, last = at[:i], at[i+1:]
@@ -126,7 +126,7 @@ func (d DefinitionDiff) VisibleToUser(seesHosts bool) DefinitionDiff {
 	out := d
 	out.Lines, out.Hidden = make([]DefinitionLine, 0, len(d.Lines)), 0
 	for _, l := range d.Lines {
-		open := seesHosts || l.Op == LineGap || strings.HasPrefix(strings.TrimSpace(l.Text), "<") && (l.At == "domain" || strings.HasPrefix(l.At, "domain/") && isUserVisibleElement(strings.TrimPrefix(l.At, "domain/")))
+		open := seesHosts || l.Op == LineGap || strings.HasPrefix(strings.TrimSpace(l.Text), "<") && (l.At == "domain" || strings.HasPrefix(l.At, "domain/") && isDomainElementForUsers(strings.TrimPrefix(l.At, "domain/")))
 		if l.At = ""; !open {
 			out.Hidden++
 			if n := len(out.Lines); n > 0 && out.Lines[n-1].Op == LineHidden {

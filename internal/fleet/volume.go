@@ -78,7 +78,7 @@ func SubjectVolume(ref Volref) Subject {
 
 // Volume returns the volume that the subject names; ok is false for other subjects.
 func (s Subject) Volume() (ref Volref, ok bool) {
-	resource, id := s.Split()
+	resource, id := s.ResourceAndID()
 	pool, name, ok := strings.Cut(id, "/")
 	return Volref{PoolID(pool), name}, ok && resource == string(TypeVolume)
 }

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/notify"
 )
 
-// takeSorted returns the keys of a subscription's wake-up; nil without a wake-up.
+// takeSorted returns the changed keys that the subscription has been notified of; nil: no notification.
 func takeSorted(s *notify.Subscription) []string {
 	select {
 	case <-s.C:

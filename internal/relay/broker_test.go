@@ -69,7 +69,7 @@ func (p *portal) handler(ctx context.Context) http.Handler {
 			p.results <- err
 		})
 	}
-	serve("/asker/{id}", func(id string) (End, error) { return ticketFor(id).Admit(parties[Asker]) }, func() { p.messages.Add(1) })
+	serve("/asker/{id}", func(id string) (End, error) { return ticketFor(id).Admit(parties[Requester]) }, func() { p.messages.Add(1) })
 	serve("/answerer/{id}", func(id string) (End, error) { return ticketFor(id).Admit(parties[Answerer]) }, nil)
 	serve("/foreign/{id}", func(id string) (End, error) { // this end has another ticket for the same relay
 		t := ticketFor(id)

@@ -36,5 +36,5 @@ func (b *Broker) leaveSession(p *session) {
 
 // hasPortalSide reports whether one of the two sides is the portal's own side, from ConnectPortalSide.
 func (p *session) hasPortalSide() bool {
-	return p.peers[Asker].ws == nil || p.peers[Answerer].ws == nil
+	return p.peers[Requester].ws == nil || p.peers[Answerer].ws == nil
 }

@@ -5,9 +5,9 @@ import "quantix/internal/fleet"
 // Side is one of the two ends of a relay.
 type Side int
 
-// The two sides: Asker requested the relay, and Answerer was called.
+// The two sides: Requester requested the relay, and Answerer was called.
 const (
-	Asker Side = iota
+	Requester Side = iota
 	Answerer
 )
 
@@ -22,7 +22,7 @@ const Console Kind = "console"
 // Upload is a file that a user sends. The portal reads it in the user's session and forwards it to the host.
 const Upload Kind = "upload"
 
-// Transfer is a file that one host sends to another host that it cannot reach directly. The sender is the Asker, the
+// Transfer is a file that one host sends to another host that it cannot reach directly. The sender is the Requester, the
 // receiver the Answerer. The portal does not know the key that encrypts the file.
 const Transfer Kind = "transfer"
 
@@ -82,7 +82,7 @@ func (e End) checkMatch(other End) error {
 // Admit returns the End of a party that the ticket names; for any other party the error is NotFound. Only Admit creates
 // an End, and a Broker accepts nothing else.
 func (t Ticket) Admit(p Party) (End, error) {
-	if p.isComplete() && t.Parties[Asker] != t.Parties[Answerer] {
+	if p.isComplete() && t.Parties[Requester] != t.Parties[Answerer] {
 		for side, party := range t.Parties {
 			if party == p {
 				return End{&t, Side(side)}, nil

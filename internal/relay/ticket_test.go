@@ -20,7 +20,7 @@ func TestRelayTicketAdmitsOnlyListedParties(t *testing.T) {
 		side   Side
 		in     bool
 	}{
-		"asking person":                         {console, ann, Asker, true},
+		"asking person":                         {console, ann, Requester, true},
 		"answering host":                        {console, h1, Answerer, true},
 		"answering host in a new agent session": {console, fleet.Actor{HostID: "h1", Session: "another"}, Answerer, true},
 		"other session of the person":           {console, fleet.Actor{UserID: "ann", Session: "s2"}, 0, false},
@@ -31,7 +31,7 @@ func TestRelayTicketAdmitsOnlyListedParties(t *testing.T) {
 		"no actor":                              {console, fleet.Actor{}, 0, false},
 		"no actor, ticket without parties":      {Ticket{ID: "x"}, fleet.Actor{}, 0, false},
 		"no actor, ticket with one party":       {Ticket{ID: "x", Parties: [2]Party{PartyOf(ann)}}, fleet.Actor{}, 0, false},
-		"sending host":                          {hosts, h1, Asker, true},
+		"sending host":                          {hosts, h1, Requester, true},
 		"receiving host":                        {hosts, h2, Answerer, true},
 		"person, ticket for two hosts":          {hosts, ann, 0, false},
 		"host as both parties":                  {Ticket{"m", "migration", [2]Party{PartyOf(h1), PartyOf(h1)}}, h1, 0, false},

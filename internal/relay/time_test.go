@@ -63,7 +63,7 @@ func TestRelayTimesOutWhenAnswererMissing(t *testing.T) {
 		if closeErr.Code != websocket.CloseTryAgainLater || closeErr.Text != "Nobody answered." {
 			t.Error(closeErr)
 		}
-		if took := time.Since(start); took != use.Wait[Asker] {
+		if took := time.Since(start); took != use.Wait[Requester] {
 			t.Errorf("after %v", took)
 		}
 		if err := <-p.results; !errors.Is(err, ErrNoPeer) {
@@ -72,7 +72,7 @@ func TestRelayTimesOutWhenAnswererMissing(t *testing.T) {
 	})
 }
 
-func TestRelayTimesOutWhenAskerMissing(t *testing.T) {
+func TestRelayTimesOutWhenRequesterMissing(t *testing.T) {
 	inBubble(t, func(t *testing.T, p *portal, listener pipes) {
 		start := time.Now()
 		if closeErr := waitClose(t, listener.dial(t, "answerer")); closeErr.Code != websocket.CloseTryAgainLater {

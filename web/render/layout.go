@@ -50,7 +50,7 @@ func (r *Renderer) loadPageLayout(c echo.Context, f *shell.PageLayout) error {
 	tree := query.TreeQuery{View: f.Tree.View, LabelKey: f.Tree.Group}
 	hostAt := slices.IndexFunc(f.ObjectKeys, func(key string) bool { return strings.HasPrefix(key, string(fleet.TypeHost)+":") })
 	if hostAt >= 0 {
-		_, id := fleet.Subject(f.ObjectKeys[hostAt]).Split()
+		_, id := fleet.Subject(f.ObjectKeys[hostAt]).ResourceAndID()
 		tree.Host = fleet.HostID(id)
 	}
 	around, err := r.Control.Layout(ctx, f.Actor, taskDockQuery(f.Dock.All), tree)

@@ -16,21 +16,21 @@ import (
 // ConsoleRelayTicket returns the relay ticket of a console. It admits the user's session and the VM's host.
 func ConsoleRelayTicket(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Console, Parties: [2]relay.Party{
-		relay.Asker: {User: user, Session: session}, relay.Answerer: {Host: host},
+		relay.Requester: {User: user, Session: session}, relay.Answerer: {Host: host},
 	}}
 }
 
 // UploadRelayTicket returns the relay ticket of an upload. It admits the user's session and the receiving host.
 func UploadRelayTicket(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Upload, Parties: [2]relay.Party{
-		relay.Asker: {User: user, Session: session}, relay.Answerer: {Host: host},
+		relay.Requester: {User: user, Session: session}, relay.Answerer: {Host: host},
 	}}
 }
 
 // DownloadRelayTicket returns the relay ticket of a volume download. It admits the user's session and the sending host.
 func DownloadRelayTicket(id fleet.PairID, user fleet.UserID, session string, host fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Download, Parties: [2]relay.Party{
-		relay.Asker: {User: user, Session: session}, relay.Answerer: {Host: host},
+		relay.Requester: {User: user, Session: session}, relay.Answerer: {Host: host},
 	}}
 }
 

@@ -144,7 +144,7 @@ func (api *API) processResults(ctx context.Context, patience time.Duration, all 
 			if out[i].ended, err = endJob(ctx, t.Queries, e); err != nil {
 				return err
 			}
-			_, vm := job.Subject.Split()
+			_, vm := job.Subject.ResourceAndID()
 			if out[i].answer.Requeued, err = requeueVMIfChanged(ctx, t.Queries, fleet.VMID(vm), job.HostID, r.in.Generation); err != nil {
 				return err
 			}
@@ -283,7 +283,7 @@ func recordJobEffects(ctx context.Context, q *db.Queries, job db.Job, in wire.Fi
 	if job.Kind.Info().Background || job.Kind.Info().UsesGuest {
 		return e, nil
 	}
-	typ, id := job.Subject.Split()
+	typ, id := job.Subject.ResourceAndID()
 	var observed any
 	var stays bool
 	var err error

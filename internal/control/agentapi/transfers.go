@@ -23,7 +23,7 @@ import (
 // TransferRelayTicket returns the relay ticket of a transfer between two hosts that cannot connect directly. It admits
 // only these hosts.
 func TransferRelayTicket(id fleet.PairID, from, to fleet.HostID) relay.Ticket {
-	return relay.Ticket{ID: id, Kind: relay.Transfer, Parties: [2]relay.Party{relay.Asker: {Host: from}, relay.Answerer: {Host: to}}}
+	return relay.Ticket{ID: id, Kind: relay.Transfer, Parties: [2]relay.Party{relay.Requester: {Host: from}, relay.Answerer: {Host: to}}}
 }
 
 // ExchangeTransferData stores what one host of a transfer sends and returns what it needs of the other: the other
@@ -164,7 +164,7 @@ func finishMigration(ctx context.Context, q *db.Queries, job db.Job, parts []db.
 
 // reassignVM assigns the migrated VM to the new host. It returns false if the VM was deleted or reassigned in between.
 func reassignVM(ctx context.Context, q *db.Queries, job db.Job, order fleet.MigrationParams) (bool, error) {
-	_, text := job.Subject.Split()
+	_, text := job.Subject.ResourceAndID()
 	id := fleet.VMID(text)
 	disks, err := json.Marshal(append([]fleet.MigratingDisk{}, order.Disks...))
 	if err != nil {

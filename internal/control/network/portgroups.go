@@ -108,8 +108,8 @@ type portGroupGrant struct {
 	project   fleet.ProjectID // empty: all projects
 }
 
-// setPortGroupGrant calls set, which adds or removes the grant and returns the number of changed rows, and writes the
-// audit line.
+// setPortGroupGrant changes a grant and writes the audit line. set adds or removes the grant and returns the number of
+// changed rows.
 func (n *Networks) setPortGroupGrant(ctx context.Context, a fleet.Actor, grant portGroupGrant, action string, set func(*db.Queries, *fleet.ProjectID) (int64, error)) error {
 	return assign.NetworkType.ChangeObject(ctx, n.store, a, string(grant.network), func(q *db.Queries, o assign.AssignableObject) error {
 		specs, err := q.NetworkSpecs(ctx, []string{string(grant.network)})
