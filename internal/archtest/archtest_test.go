@@ -78,12 +78,13 @@ var allowedImports = map[string][]string{
 	"internal/schedules":           {"internal/fleet"},
 	"internal/vmedit":              {"internal/fleet"},
 	"internal/drift":               {"internal/fleet"},
+	"internal/filter":              {"internal/fleet"},
 	"internal/control":             {"db", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit"},
 
 	// The subpackages of control form layers: none imports control, and each imports only subpackages of lower layers.
 	"internal/control/store":    {"db", "internal/policy", "internal/notify", "internal/drift", "internal/fleet"},
 	"internal/control/assign":   {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/drift", "internal/fleet"},
-	"internal/control/query":    {"internal/control/store", "db", "internal/policy", "internal/drift", "internal/fleet", "internal/connectivity"},
+	"internal/control/query":    {"internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity"},
 	"internal/control/identity": {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet"},
 	"internal/control/placing":  {"internal/control/query", "internal/control/store", "db", "internal/placement", "internal/fleet"},
 	"internal/control/storage":  {"internal/control/placing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/placement", "internal/policy", "internal/wire", "internal/fleet"},

@@ -1,5 +1,33 @@
 package fleet
 
+import (
+	"slices"
+	"strings"
+)
+
+// FilterKey is a key before the colon of a filter term.
+type FilterKey struct {
+	Key     string     // the word in the column's heading
+	Aliases []string   // other words for the key
+	Help    string     // text for completion: "the VM's state"
+	Values  []string   // all possible values; nil: any text
+	Unit    FilterUnit // of numbers, which can be compared with > and <
+}
+
+// FilterKeys are the filter keys of one resource type.
+type FilterKeys []FilterKey
+
+// FilterUnit is the unit of a filter key's numbers.
+type FilterUnit int
+
+// Units of filter keys.
+const (
+	UnitNone  FilterUnit = iota // the key's values are texts
+	UnitCount                   // plain numbers, or percent
+	UnitSize                    // bytes; a suffix K, M, G or T multiplies by powers of 1024
+	UnitDate                    // days in UTC, such as 2026-01-31
+)
+
 // Filter keys of each resource type. A key is the word in the heading of the column that it filters.
 var (
 	VMKeys = FilterKeys{
@@ -128,4 +156,15 @@ func toStrings[T ~string](values []T) []string {
 		out[i] = string(v)
 	}
 	return out
+}
+
+// Find returns the key with the name or alias, in any case.
+func (keys FilterKeys) Find(name string) (FilterKey, bool) {
+	name = strings.ToLower(name)
+	for _, k := range keys {
+		if k.Key == name || slices.Contains(k.Aliases, name) {
+			return k, true
+		}
+	}
+	return FilterKey{}, false
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 )
 
@@ -64,7 +65,7 @@ func TestIsSingleShotOnlyForUnrepeatableJobKinds(t *testing.T) {
 func TestTaskFilterAcceptsEveryVisibleKind(t *testing.T) {
 	t.Parallel()
 	for _, k := range allJobKinds() {
-		if _, err := fleet.ParseFilter(fleet.TaskKeys, "kind:"+string(k)); (err != nil) != k.Info().Background {
+		if _, err := filter.Parse(fleet.TaskKeys, "kind:"+string(k)); (err != nil) != k.Info().Background {
 			t.Errorf("kind:%s: %v", k, err)
 		}
 	}

@@ -26,7 +26,7 @@ func ParseSelector(c *Checks, field, text string) Selector {
 	}
 	s := Selector{Pairs: map[string]string{}, Keys: []string{}}
 	for _, w := range words {
-		key, value, found := w.cutAtUnquoted('=')
+		key, value, found := w.CutAtUnquoted('=')
 		k, v := strings.TrimSpace(key.String()), strings.TrimSpace(value.String())
 		switch old, twice := s.Pairs[k]; {
 		case w.hasAsterisk():
@@ -57,14 +57,14 @@ func ParseSelector(c *Checks, field, text string) Selector {
 }
 
 // splitSelector splits at commas and line ends outside quotes.
-func splitSelector(text string) (words []filterWord, err error) {
-	var w filterWord
+func splitSelector(text string) (words []QuotedText, err error) {
+	var w QuotedText
 	open := false
 	end := func() {
 		if strings.TrimSpace(w.String()) != "" {
 			words = append(words, w)
 		}
-		w = filterWord{}
+		w = QuotedText{}
 	}
 	for _, r := range text {
 		switch {
@@ -73,7 +73,7 @@ func splitSelector(text string) (words []filterWord, err error) {
 		case !open && (r == ',' || r == '\n'):
 			end()
 		default:
-			w.text, w.plain = append(w.text, r), append(w.plain, !open)
+			w = w.With(r, !open)
 		}
 	}
 	if open {
@@ -84,8 +84,8 @@ func splitSelector(text string) (words []filterWord, err error) {
 }
 
 // hasAsterisk reports whether the word has an asterisk outside quotes.
-func (w filterWord) hasAsterisk() bool {
-	_, _, found := w.cutAtUnquoted('*')
+func (q QuotedText) hasAsterisk() bool {
+	_, _, found := q.CutAtUnquoted('*')
 	return found
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -110,7 +111,7 @@ func (b *Queries) completeFilterValue(ctx context.Context, a fleet.Actor, k flee
 		start = strings.ToLower(start)
 	}
 	var s statementBuilder
-	like := s.addLikePattern(fleet.Pattern{start, ""})
+	like := s.addLikePattern(filter.Pattern{start, ""})
 	sql := ""
 	switch k.Key {
 	case "who":

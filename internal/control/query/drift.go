@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/internal/control/store"
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -38,7 +39,7 @@ func (b *Queries) driftedHosts(ctx context.Context, a fleet.Actor, column string
 // column is the column of assignments that refers to the object, and id is the SQL of the object's ID. For actors who
 // cannot see hosts no object has drift.
 func driftedOnHost(column, id string) filterCondition {
-	return func(f filterScope, t fleet.FilterTerm) error {
+	return func(f filterScope, t filter.Term) error {
 		condition := "false"
 		if store.SeesHosts(f.actor) {
 			condition = "EXISTS (SELECT 1" + driftedStatusSQL + " AND a." + column + " = " + id + ")"

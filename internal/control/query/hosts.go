@@ -11,6 +11,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/store"
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -45,10 +46,10 @@ var hostFilter = listFilter{
 }
 
 // usesHostCounters reports whether a sort or a filter term needs the vmUsage of hosts in SQL.
-func usesHostCounters(sort string, terms []fleet.FilterTerm) bool {
+func usesHostCounters(sort string, terms []filter.Term) bool {
 	counted := []string{"vms", "vcpus", "cpus", "memory"}
 	return slices.Contains(counted, strings.TrimPrefix(sort, "-")) ||
-		slices.ContainsFunc(terms, func(t fleet.FilterTerm) bool { return slices.Contains(counted, t.Key) })
+		slices.ContainsFunc(terms, func(t filter.Term) bool { return slices.Contains(counted, t.Key) })
 }
 
 // joinHostCounters returns SQL that joins hosts (alias h) with their vmUsage in sums (alias c).

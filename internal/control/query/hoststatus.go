@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/internal/control/store"
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 )
 
@@ -57,9 +58,9 @@ func sortOrdersByRank[T any](rank func(T) int, host func(T) (string, fleet.HostI
 
 // parseStatusFilter parses the filter of a host status list. Name conditions are added to s; terms about the severity
 // (key "health") are returned.
-func (s *statementBuilder) parseStatusFilter(filter string) ([]fleet.FilterTerm, error) {
-	terms, err := fleet.ParseFilter(fleet.HostStatusKeys, filter)
-	var tones []fleet.FilterTerm
+func (s *statementBuilder) parseStatusFilter(text string) ([]filter.Term, error) {
+	terms, err := filter.Parse(fleet.HostStatusKeys, text)
+	var tones []filter.Term
 	for _, t := range terms {
 		if t.Key == "health" {
 			tones = append(tones, t)

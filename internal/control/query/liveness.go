@@ -9,16 +9,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/internal/control/store"
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 )
 
 // addPhaseTerm adds the condition of a filter term on the VM's phase. The VM's row contains the phase that applies
 // while the VM's host is online. While the host is offline, the phase is unknown, unless the VM is being deleted or its
 // host has never reported it. A test checks that the condition agrees with fleet.VM.Phase.
-func (b *Queries) addPhaseTerm(ctx context.Context, s *statementBuilder, t fleet.FilterTerm) error {
+func (b *Queries) addPhaseTerm(ctx context.Context, s *statementBuilder, t filter.Term) error {
 	var wanted []string
 	for _, p := range fleet.VMPhases {
-		matches := slices.ContainsFunc(t.Alternatives, func(m fleet.FilterMatch) bool { return m.Matches(string(p)) })
+		matches := slices.ContainsFunc(t.Alternatives, func(m filter.Match) bool { return m.Matches(string(p)) })
 		if matches != t.Not {
 			wanted = append(wanted, string(p))
 		}
@@ -138,7 +139,7 @@ func (s *statementBuilder) hostOnlineSQL(h hostLiveness) string {
 
 // addAttentionTerm adds the condition of a filter term on whether a VM needs attention. A test checks that it agrees
 // with fleet.VM.NeedsAttention.
-func (b *Queries) addAttentionTerm(ctx context.Context, s *statementBuilder, t fleet.FilterTerm) error {
+func (b *Queries) addAttentionTerm(ctx context.Context, s *statementBuilder, t filter.Term) error {
 	hosts, err := b.readHostLiveness(ctx)
 	if err != nil {
 		return err
@@ -150,7 +151,7 @@ func (b *Queries) addAttentionTerm(ctx context.Context, s *statementBuilder, t f
 
 // addDriftTerm adds the condition of a filter term on whether a VM has drifted. Drift that an offline host has reported
 // does not count, as on pages.
-func (b *Queries) addDriftTerm(ctx context.Context, s *statementBuilder, t fleet.FilterTerm) error {
+func (b *Queries) addDriftTerm(ctx context.Context, s *statementBuilder, t filter.Term) error {
 	hosts, err := b.readHostLiveness(ctx)
 	if err != nil {
 		return err
@@ -162,10 +163,10 @@ func (b *Queries) addDriftTerm(ctx context.Context, s *statementBuilder, t fleet
 
 // whereYesOrNo adds the SQL condition yes if the term matches "yes", and no if it matches "no"; if both, one of them
 // must hold.
-func (s *statementBuilder) whereYesOrNo(t fleet.FilterTerm, yes, no func() string) {
+func (s *statementBuilder) whereYesOrNo(t filter.Term, yes, no func() string) {
 	parts := []string{"false"}
 	matches := func(answer string) bool {
-		return slices.ContainsFunc(t.Alternatives, func(m fleet.FilterMatch) bool { return m.Matches(answer) }) != t.Not
+		return slices.ContainsFunc(t.Alternatives, func(m filter.Match) bool { return m.Matches(answer) }) != t.Not
 	}
 	if matches("yes") {
 		parts = append(parts, yes())

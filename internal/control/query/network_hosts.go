@@ -13,6 +13,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/drift"
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -181,7 +182,7 @@ var networkStateCombinations = func() (all []struct {
 // networkRanksSQL returns a SQL table with the rank of each networkStateCombination whose severity matches the filter
 // terms in tones. It also contains the ON condition that joins the table with host statuses (alias x). It needs no
 // groups.
-func networkRanksSQL(s *statementBuilder, _ []networkStatusGroup, tones []fleet.FilterTerm) string {
+func networkRanksSQL(s *statementBuilder, _ []networkStatusGroup, tones []filter.Term) string {
 	reported, faulty, fresh, rank := []string{}, []bool{}, []bool{}, []int32{}
 	for _, x := range networkStateCombinations {
 		if tone := fleet.DeriveNetworkState(x.reported, x.faulty, x.fresh).Severity(); matchesSeverity(tones, tone) {

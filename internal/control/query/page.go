@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 )
 
@@ -78,12 +79,12 @@ type pagePosition[T any] struct {
 }
 
 // parseQuery works like parsePaging and also parses the filter of q.
-func (all sortOrders[T]) parseQuery(q fleet.Query, defaultSort string, keys fleet.FilterKeys) (pagePosition[T], []fleet.FilterTerm, error) {
+func (all sortOrders[T]) parseQuery(q fleet.Query, defaultSort string, keys fleet.FilterKeys) (pagePosition[T], []filter.Term, error) {
 	p, err := all.parsePaging(q, defaultSort)
 	if err != nil {
 		return p, nil, err
 	}
-	terms, err := fleet.ParseFilter(keys, q.Filter)
+	terms, err := filter.Parse(keys, q.Filter)
 	return p, terms, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/drift"
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -160,7 +161,7 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 
 // poolRanksSQL returns a SQL table with the rank of each group whose severity matches the filter terms in tones. It
 // also contains the ON condition that joins the table with host statuses (alias x).
-func poolRanksSQL(s *statementBuilder, groups []poolStatusGroup, tones []fleet.FilterTerm) string {
+func poolRanksSQL(s *statementBuilder, groups []poolStatusGroup, tones []filter.Term) string {
 	reported, fresh, used, starving, byOthers, faulty, rank := []string{}, []bool{}, []int32{}, []bool{}, []bool{}, []bool{}, []int32{}
 	for _, g := range groups {
 		if tone := g.Severity(); matchesSeverity(tones, fleet.CountedSeverity(tone)) {

@@ -10,6 +10,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/store"
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -102,7 +103,7 @@ func (b *Queries) ListPools(ctx context.Context, a fleet.Actor, q fleet.Query) (
 
 // readPoolPage reads pages of pools until enough pools match the filter terms in rest, which cannot be evaluated in
 // SQL.
-func (b *Queries) readPoolPage(ctx context.Context, a fleet.Actor, p pagePosition[fleet.PoolView], s statementBuilder, rest []fleet.FilterTerm) (fleet.Page[fleet.PoolView], error) {
+func (b *Queries) readPoolPage(ctx context.Context, a fleet.Actor, p pagePosition[fleet.PoolView], s statementBuilder, rest []filter.Term) (fleet.Page[fleet.PoolView], error) {
 	matching := []fleet.PoolView{}
 	for at := p; ; {
 		part := statementBuilder{where: slices.Clone(s.where), args: slices.Clone(s.args), planEachTime: s.planEachTime, isSearch: s.isSearch}
@@ -133,15 +134,15 @@ func (b *Queries) readPoolPage(ctx context.Context, a fleet.Actor, p pagePositio
 
 // matchesPoolTerms reports whether a pool matches the filter terms on its health, source and capacity. A pool of
 // unknown capacity matches no term on capacity.
-func matchesPoolTerms(terms []fleet.FilterTerm, v fleet.PoolView) bool {
+func matchesPoolTerms(terms []filter.Term, v fleet.PoolView) bool {
 	for _, t := range terms {
 		matches := false
 		switch capacity, known := v.Health.CapacityBytes, v.Health.CapacityBytes > 0; t.Key {
 		case "health":
-			matches = matchesSeverity([]fleet.FilterTerm{t}, v.Health.Severity)
+			matches = matchesSeverity([]filter.Term{t}, v.Health.Severity)
 		case "source":
 			source := strings.ToLower(v.Spec.Source())
-			matches = slices.ContainsFunc(anywhereMatches(t.Alternatives), func(m fleet.FilterMatch) bool { return m.Matches(source) }) != t.Not
+			matches = slices.ContainsFunc(anywhereMatches(t.Alternatives), func(m filter.Match) bool { return m.Matches(source) }) != t.Not
 		case "used":
 			matches = known && matchesNumber(t, 100*float64(v.Health.UsedBytes)/float64(capacity))
 		case "free":
@@ -154,13 +155,13 @@ func matchesPoolTerms(terms []fleet.FilterTerm, v fleet.PoolView) bool {
 	return true
 }
 
-func matchesNumber(t fleet.FilterTerm, value float64) bool {
-	return slices.ContainsFunc(t.Comparisons, func(c fleet.Comparison) bool { return c.Matches(value) }) != t.Not
+func matchesNumber(t filter.Term, value float64) bool {
+	return slices.ContainsFunc(t.Comparisons, func(c filter.Comparison) bool { return c.Matches(value) }) != t.Not
 }
 
-func matchesSeverity(tones []fleet.FilterTerm, tone fleet.Severity) bool {
+func matchesSeverity(tones []filter.Term, tone fleet.Severity) bool {
 	for _, t := range tones {
-		if slices.ContainsFunc(t.Alternatives, func(m fleet.FilterMatch) bool { return m.Matches(string(tone)) }) == t.Not {
+		if slices.ContainsFunc(t.Alternatives, func(m filter.Match) bool { return m.Matches(string(tone)) }) == t.Not {
 			return false
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/internal/control/store"
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -118,10 +119,10 @@ var vmNamePattern = regexp.MustCompile(`^[a-z0-9.-]+$`)
 func searchInterpretations(text string) []searchInterpretation {
 	folded, word := strings.ToLower(text), normalizeSearchWord(text)
 	like := func(column string, parts ...string) func(*statementBuilder) string {
-		return func(s *statementBuilder) string { return s.matchText(column, []fleet.FilterMatch{{Pattern: parts}}) }
+		return func(s *statementBuilder) string { return s.matchText(column, []filter.Match{{Pattern: parts}}) }
 	}
 	matchesWord := searchInterpretation{" JOIN vm_words w ON w.vm_id = v.id", "w.word, w.kind, w.vm_id", "w.word", func(s *statementBuilder) string {
-		begun := s.addLikePattern(fleet.Pattern{word, ""})
+		begun := s.addLikePattern(filter.Pattern{word, ""})
 		// Use only the first matching search word of each VM, so that each VM is found once.
 		return "w.word LIKE " + begun + " AND NOT EXISTS (SELECT 1 FROM vm_words o WHERE o.vm_id = w.vm_id AND o.word < w.word AND o.word LIKE " + begun + ")"
 	}}
@@ -145,7 +146,7 @@ func searchInterpretations(text string) []searchInterpretation {
 // nameContains returns a function that returns the SQL condition that a VM's name contains part.
 func nameContains(part string) func(*statementBuilder) string {
 	return func(s *statementBuilder) string {
-		any := []fleet.FilterMatch{{Pattern: []string{"", part, ""}}}
+		any := []filter.Match{{Pattern: []string{"", part, ""}}}
 		if utf8.RuneCountInString(part) >= trigramLength {
 			return s.matchTextByTrigrams(false, "v.name", any)
 		}
@@ -182,8 +183,8 @@ var searchedTypes = []searchedType{
 // indexes.
 func (b *Queries) searchNonVMObjects(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
 	var s statementBuilder
-	part := s.addLikePattern(fleet.Pattern{"", text, ""})
-	start := s.addLikePattern(fleet.Pattern{strings.ToLower(text), ""})
+	part := s.addLikePattern(filter.Pattern{"", text, ""})
+	start := s.addLikePattern(filter.Pattern{strings.ToLower(text), ""})
 	key, value, _ := strings.Cut(text, "=")
 	label := s.addArg(map[string]string{key: value})
 	most := s.addArg(limit)
@@ -195,7 +196,7 @@ func (b *Queries) searchNonVMObjects(ctx context.Context, a fleet.Actor, text st
 		// There is no index of unmanaged VMs' addresses, because there are few such VMs.
 		address := "false"
 		if word := normalizeSearchWord(text); addressPrefixPattern.MatchString(word) {
-			address = "n.word LIKE " + s.addLikePattern(fleet.Pattern{word, ""})
+			address = "n.word LIKE " + s.addLikePattern(filter.Pattern{word, ""})
 		}
 		add(`'found', f.host_id || '/' || f.id, f.name, concat(a.word || ', ', 'discovered on ', h.name), '' FROM found_vms f JOIN hosts h ON h.id = f.host_id
 			CROSS JOIN LATERAL (SELECT min(n.word) AS word FROM words_of('{}', f.status, '{}') n WHERE ` + address + `) a

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"quantix/internal/control/store"
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -55,7 +56,7 @@ func (s *statementBuilder) addKeyArg(v any) string {
 }
 
 // addLikePattern adds the pattern as the argument of LIKE and returns its placeholder.
-func (s *statementBuilder) addLikePattern(p fleet.Pattern) string {
+func (s *statementBuilder) addLikePattern(p filter.Pattern) string {
 	s.isSearch = true
 	return s.addArg(p.LikePattern())
 }
@@ -90,14 +91,14 @@ func (s *statementBuilder) whereClauseWith(condition string) string {
 }
 
 // matchText returns the condition that a text column matches one of the alternatives.
-func (s *statementBuilder) matchText(column string, any []fleet.FilterMatch) string {
-	return s.anyMatchSQL(column, any, func(m fleet.FilterMatch) string { return column + " LIKE " + s.addLikePattern(m.Pattern) })
+func (s *statementBuilder) matchText(column string, any []filter.Match) string {
+	return s.anyMatchSQL(column, any, func(m filter.Match) string { return column + " LIKE " + s.addLikePattern(m.Pattern) })
 }
 
 // matchTextByTrigrams works like matchText for a column with a trigram index (SQL function pieces_of). The index finds
 // matches in the middle or at the end of a text. A negated condition cannot use it.
-func (s *statementBuilder) matchTextByTrigrams(negate bool, column string, any []fleet.FilterMatch) string {
-	return s.anyMatchSQL(column, any, func(m fleet.FilterMatch) string {
+func (s *statementBuilder) matchTextByTrigrams(negate bool, column string, any []filter.Match) string {
+	return s.anyMatchSQL(column, any, func(m filter.Match) string {
 		like := column + " LIKE " + s.addLikePattern(m.Pattern)
 		if found := patternTrigrams(m.Pattern); len(found) > 0 && !negate {
 			like = "(" + like + " AND pieces_of(" + column + ") @> " + s.addArg(found) + "::text[])"
@@ -106,7 +107,7 @@ func (s *statementBuilder) matchTextByTrigrams(negate bool, column string, any [
 	})
 }
 
-func (s *statementBuilder) anyMatchSQL(column string, any []fleet.FilterMatch, like func(fleet.FilterMatch) string) string {
+func (s *statementBuilder) anyMatchSQL(column string, any []filter.Match, like func(filter.Match) string) string {
 	var exact, parts []string
 	for _, m := range any {
 		if t, ok := m.ExactText(); ok {
@@ -126,7 +127,7 @@ func (s *statementBuilder) anyMatchSQL(column string, any []fleet.FilterMatch, l
 }
 
 // matchLabels returns the condition that the labels in a jsonb column match one of the alternatives.
-func (s *statementBuilder) matchLabels(column string, any []fleet.FilterMatch) string {
+func (s *statementBuilder) matchLabels(column string, any []filter.Match) string {
 	parts := make([]string, len(any))
 	for i, m := range any {
 		value, exact := m.ExactText()
@@ -162,10 +163,10 @@ func (s *statementBuilder) whereProjectVisible(a fleet.Actor, column string, pro
 	}
 }
 
-func lowerMatches(any []fleet.FilterMatch) []fleet.FilterMatch {
-	out := make([]fleet.FilterMatch, len(any))
+func lowerMatches(any []filter.Match) []filter.Match {
+	out := make([]filter.Match, len(any))
 	for i, m := range any {
-		out[i] = fleet.FilterMatch{Label: m.Label, Pattern: m.Lower()}
+		out[i] = filter.Match{Label: m.Label, Pattern: m.Lower()}
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"quantix/internal/control/store"
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -23,7 +24,7 @@ type statusKind[ID ~string, G, H any] struct {
 	keyOf    func(H) hostStatusKey
 	// ranksSQL returns a SQL table of the groups that match the severity terms in tones, each with its rank, and the
 	// condition that joins the table with host statuses (alias x)
-	ranksSQL func(s *statementBuilder, groups []G, tones []fleet.FilterTerm) string
+	ranksSQL func(s *statementBuilder, groups []G, tones []filter.Term) string
 	orders   sortOrders[H]
 
 	first totalsCache[ID, firstStatusHosts] // first hosts of each object's list

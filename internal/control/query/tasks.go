@@ -10,6 +10,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/store"
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -71,16 +72,16 @@ const (
 )
 
 // usesFinishedIndex reports whether a suitable index for the term exists only for finished tasks.
-func usesFinishedIndex(t fleet.FilterTerm) bool {
-	return !t.Not && (t.Key == "kind" || t.Key == "who" && !slices.ContainsFunc(t.Alternatives, func(m fleet.FilterMatch) bool { return len(m.Pattern) == 1 && m.Pattern[0] == "me" }))
+func usesFinishedIndex(t filter.Term) bool {
+	return !t.Not && (t.Key == "kind" || t.Key == "who" && !slices.ContainsFunc(t.Alternatives, func(m filter.Match) bool { return len(m.Pattern) == 1 && m.Pattern[0] == "me" }))
 }
 
 // whereTaskVisible limits tasks to those that the actor sees. A task for VMs of several projects belongs to no project:
 // only its creator sees it, while its child tasks belong to the VMs' projects. listed reports whether the conditions
 // exclude child tasks.
-func (s *statementBuilder) whereTaskVisible(a fleet.Actor, only fleet.ProjectID, terms []fleet.FilterTerm) (listed bool) {
+func (s *statementBuilder) whereTaskVisible(a fleet.Actor, only fleet.ProjectID, terms []filter.Term) (listed bool) {
 	has := func(keys ...string) bool {
-		return slices.ContainsFunc(terms, func(t fleet.FilterTerm) bool { return !t.Not && slices.Contains(keys, t.Key) })
+		return slices.ContainsFunc(terms, func(t filter.Term) bool { return !t.Not && slices.Contains(keys, t.Key) })
 	}
 	mine := only == "" && a.UserID != "" && has("who", "parent") && !policy.SeesAllProjects(a)
 	if mine {
@@ -107,17 +108,17 @@ var taskFilter = listFilter{
 	"name":   taskTarget,
 	"host":   rowNameCondition("t.host_id", "hosts"),
 	"parent": exactTextCondition("t.parent_id"),
-	"who":    sqlCondition(func(f filterScope, t fleet.FilterTerm) string { return f.createdBySQL(f.actor, t.Alternatives) }),
+	"who":    sqlCondition(func(f filterScope, t filter.Term) string { return f.createdBySQL(f.actor, t.Alternatives) }),
 }
 
-var taskTarget = sqlCondition(func(f filterScope, t fleet.FilterTerm) string {
+var taskTarget = sqlCondition(func(f filterScope, t filter.Term) string {
 	return "(" + f.matchText("t.subject_name", lowerMatches(t.Alternatives)) + " OR " + f.matchText("t.subject", lowerMatches(t.Alternatives)) + ")"
 })
 
 // matchingCreators replaces patterns, except prefixes, by the matching names of task creators. There are few creators,
 // and a recursive query steps through the index from one name to the next.
-func (b *Queries) matchingCreators(ctx context.Context, any []fleet.FilterMatch) ([]fleet.FilterMatch, error) {
-	var patterns, rest []fleet.FilterMatch
+func (b *Queries) matchingCreators(ctx context.Context, any []filter.Match) ([]filter.Match, error) {
+	var patterns, rest []filter.Match
 	for _, m := range any {
 		if _, exact := m.ExactText(); exact || len(m.Pattern) == 2 && m.Pattern[1] == "" {
 			rest = append(rest, m)
@@ -132,7 +133,7 @@ func (b *Queries) matchingCreators(ctx context.Context, any []fleet.FilterMatch)
 	s.addCondition(s.matchText("n.name", patterns))
 	names, err := collectRows(ctx, b, creatorsSQL+s.whereClause(), s, pgx.RowTo[string])
 	for _, name := range names {
-		rest = append(rest, fleet.FilterMatch{Pattern: fleet.Pattern{name}})
+		rest = append(rest, filter.Match{Pattern: filter.Pattern{name}})
 	}
 	return rest, err
 }
@@ -145,8 +146,8 @@ const creatorsSQL = `WITH RECURSIVE over (name) AS (
 
 // createdBySQL returns the condition that a task's creator has one of the names. The name "me" stands for the actor; if
 // it is the only name, an index finds the actor's tasks.
-func (s *statementBuilder) createdBySQL(a fleet.Actor, any []fleet.FilterMatch) string {
-	var names []fleet.FilterMatch
+func (s *statementBuilder) createdBySQL(a fleet.Actor, any []filter.Match) string {
+	var names []filter.Match
 	parts := []string{"false"}
 	for _, m := range any {
 		if text, exact := m.ExactText(); exact && text == "me" && a.UserID != "" {

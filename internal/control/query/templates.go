@@ -8,6 +8,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/store"
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -43,7 +44,7 @@ var templateFilter = listFilter{
 
 // templateProject is the condition on the name of a template's project. It matches only projects that the actor sees,
 // because the others' names are redacted.
-var templateProject = sqlCondition(func(f filterScope, t fleet.FilterTerm) string {
+var templateProject = sqlCondition(func(f filterScope, t filter.Term) string {
 	condition := "EXISTS (SELECT 1 FROM projects w WHERE w.id = t.project_id AND " + f.matchText("w.name", lowerMatches(t.Alternatives)) + ")"
 	if !policy.SeesAllProjects(f.actor) {
 		condition += " AND " + f.oneOfSQL("t.project_id", store.VisibleProjects(f.actor))

@@ -9,6 +9,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/store"
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -264,9 +265,9 @@ func (b *Queries) labelTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Que
 	key, value, has := strings.Cut(label, "=")
 	var s statementBuilder
 	if has {
-		s.addCondition(s.matchLabels("v.labels", []fleet.FilterMatch{{Label: key, Pattern: fleet.Pattern{value}}}))
+		s.addCondition(s.matchLabels("v.labels", []filter.Match{{Label: key, Pattern: filter.Pattern{value}}}))
 	} else {
-		s.addConditionOrNegation(true, s.matchLabels("v.labels", []fleet.FilterMatch{{Label: key, Pattern: fleet.Pattern{"", ""}}}))
+		s.addConditionOrNegation(true, s.matchLabels("v.labels", []filter.Match{{Label: key, Pattern: filter.Pattern{"", ""}}}))
 	}
 	page, err := b.listVMs(ctx, a, q, &s)
 	return newTreeLevel(page, vmTreeNode), err

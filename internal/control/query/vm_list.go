@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/internal/control/store"
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -131,30 +132,30 @@ func (b *Queries) vmsBySortTableQuery(ctx context.Context, p pagePosition[fleet.
 
 // vmFilter are the conditions of fleet.VMKeys.
 var vmFilter = listFilter{
-	"state":     func(f filterScope, t fleet.FilterTerm) error { return f.addPhaseTerm(f, f.statementBuilder, t) },
-	"attention": func(f filterScope, t fleet.FilterTerm) error { return f.addAttentionTerm(f, f.statementBuilder, t) },
-	"drift":     func(f filterScope, t fleet.FilterTerm) error { return f.addDriftTerm(f, f.statementBuilder, t) },
+	"state":     func(f filterScope, t filter.Term) error { return f.addPhaseTerm(f, f.statementBuilder, t) },
+	"attention": func(f filterScope, t filter.Term) error { return f.addAttentionTerm(f, f.statementBuilder, t) },
+	"drift":     func(f filterScope, t filter.Term) error { return f.addDriftTerm(f, f.statementBuilder, t) },
 	"host":      rowNameCondition("v.host_id", "hosts"),
-	"cluster":   func(f filterScope, t fleet.FilterTerm) error { return f.addClusterTerm(f, f.statementBuilder, t) },
+	"cluster":   func(f filterScope, t filter.Term) error { return f.addClusterTerm(f, f.statementBuilder, t) },
 	"project":   rowNameCondition("v.project_id", "projects"),
-	"name": sqlCondition(func(f filterScope, t fleet.FilterTerm) string {
+	"name": sqlCondition(func(f filterScope, t filter.Term) string {
 		return f.matchTextByTrigrams(t.Not, "v.name", lowerMatches(t.Alternatives))
 	}),
 	"uuid":        lowerTextCondition("v.id"),
-	"label":       sqlCondition(func(f filterScope, t fleet.FilterTerm) string { return f.vmLabelsSQL(t.Not, t.Alternatives) }),
+	"label":       sqlCondition(func(f filterScope, t filter.Term) string { return f.vmLabelsSQL(t.Not, t.Alternatives) }),
 	"description": containsTextCondition("v.description"),
 	"vcpu":        numberCondition("v.cpus", 1),
 	"memory":      numberCondition("v.memory_mib", mebibyte),
-	"cpu": sqlCondition(func(f filterScope, t fleet.FilterTerm) string {
+	"cpu": sqlCondition(func(f filterScope, t filter.Term) string {
 		return "v.id IN (" + vmLoadsSQL + f.compareSQL(vmLoadColumn, 1, t.Comparisons) + ")"
 	}),
 	"created": dayCondition("v.created_at"),
-	"pool": func(f filterScope, t fleet.FilterTerm) error {
+	"pool": func(f filterScope, t filter.Term) error {
 		ids, err := f.idsByName(f, "pools", t.Alternatives)
 		f.addConditionOrNegation(t.Not, f.specContainsSQL(diskInPoolPattern, ids))
 		return err
 	},
-	"network": func(f filterScope, t fleet.FilterTerm) error {
+	"network": func(f filterScope, t filter.Term) error {
 		var named statementBuilder
 		named.addCondition(named.matchText("lower(n.name)", lowerMatches(t.Alternatives)))
 		ids, err := collectRows(f, f.Queries, "SELECT n.id FROM networks n"+named.whereClause(), &named, pgx.RowTo[string])
@@ -165,7 +166,7 @@ var vmFilter = listFilter{
 	"address": vmWord,
 }
 
-var vmWord = sqlCondition(func(f filterScope, t fleet.FilterTerm) string {
+var vmWord = sqlCondition(func(f filterScope, t filter.Term) string {
 	return f.matchesWordSQL(t.Not, searchWordKinds[t.Key], lowerMatches(t.Alternatives))
 })
 
@@ -205,7 +206,7 @@ const maxClusterHostsRead = 100
 // addClusterTerm adds the condition of a filter term on the cluster of a VM's host. The VMs of few hosts are read host by
 // host. If many hosts match, PostgreSQL would read and sort nearly all VMs; the condition then only tests each VM in the
 // order of the list.
-func (b *Queries) addClusterTerm(ctx context.Context, s *statementBuilder, t fleet.FilterTerm) error {
+func (b *Queries) addClusterTerm(ctx context.Context, s *statementBuilder, t filter.Term) error {
 	ids, err := b.idsByName(ctx, "clusters", t.Alternatives)
 	if err != nil {
 		return err
@@ -225,7 +226,7 @@ func (b *Queries) addClusterTerm(ctx context.Context, s *statementBuilder, t fle
 }
 
 // idsByName returns the IDs of the hosts, projects or pools whose names match.
-func (b *Queries) idsByName(ctx context.Context, table string, any []fleet.FilterMatch) ([]string, error) {
+func (b *Queries) idsByName(ctx context.Context, table string, any []filter.Match) ([]string, error) {
 	var s statementBuilder
 	if name, ok := any[0].ExactText(); ok && len(any) == 1 {
 		s.addCondition("name = " + s.addKeyArg(strings.ToLower(name)))

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"quantix/internal/fleet"
+	"quantix/internal/filter"
 )
 
 // The table vm_words contains the search words of VMs: MAC addresses, IP addresses and labels. Names and IDs are
@@ -18,7 +18,7 @@ var searchWordKinds = map[string]string{"mac": "mac", "address": "ip"}
 
 // matchesWordSQL returns the condition that the VM has a matching search word of the kind. Indexes support exact words,
 // prefixes and trigrams.
-func (s *statementBuilder) matchesWordSQL(negate bool, kind string, any []fleet.FilterMatch) string {
+func (s *statementBuilder) matchesWordSQL(negate bool, kind string, any []filter.Match) string {
 	return "EXISTS (SELECT 1 FROM vm_words w WHERE w.vm_id = v.id AND w.kind = '" + kind + "' AND " + s.matchTextByTrigrams(negate, "w.word", any) + ")"
 }
 
@@ -31,7 +31,7 @@ const (
 // patternTrigrams returns the trigrams that every word matching the pattern contains, as pieces_of in SQL computes
 // them, without duplicates. It is empty for a prefix, for which the ordered index is used, and for parts that are
 // shorter than a trigram.
-func patternTrigrams(p fleet.Pattern) []string {
+func patternTrigrams(p filter.Pattern) []string {
 	if len(p) == 2 && p[1] == "" {
 		return nil
 	}
@@ -55,8 +55,8 @@ func patternTrigrams(p fleet.Pattern) []string {
 
 // vmLabelsSQL returns the condition that one of a VM's labels matches. Exact labels are checked in the VM's row, which
 // is fastest together with other conditions. Patterns are checked in vm_words.
-func (s *statementBuilder) vmLabelsSQL(negate bool, any []fleet.FilterMatch) string {
-	var exactLabels, prefixes []fleet.FilterMatch
+func (s *statementBuilder) vmLabelsSQL(negate bool, any []filter.Match) string {
+	var exactLabels, prefixes []filter.Match
 	for _, m := range any {
 		if _, exact := m.ExactText(); exact {
 			exactLabels = append(exactLabels, m)
@@ -64,7 +64,7 @@ func (s *statementBuilder) vmLabelsSQL(negate bool, any []fleet.FilterMatch) str
 		}
 		word := slices.Clone(m.Pattern)
 		word[0] = m.Label + "=" + word[0]
-		prefixes = append(prefixes, fleet.FilterMatch{Pattern: word})
+		prefixes = append(prefixes, filter.Match{Pattern: word})
 	}
 	switch {
 	case len(prefixes) == 0:

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"quantix/internal/fleet"
+	"quantix/internal/filter"
 	"quantix/internal/testkit"
 )
 
@@ -26,7 +26,7 @@ func TestTrigramsInSQLEqualTrigramsInGo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringOfN(rapid.SampledFrom([]rune("ab1.:-ä=語")), 0, 12, -1).Draw(t, "word")
 		have := inSQL(t, word)
-		inGo := slices.Sorted(slices.Values(patternTrigrams(fleet.Pattern{word})))
+		inGo := slices.Sorted(slices.Values(patternTrigrams(filter.Pattern{word})))
 		if want := slices.Compact(slices.Sorted(slices.Values(have))); !slices.Equal(inGo, want) {
 			t.Fatalf("%q has the trigrams %q in SQL, %q in Go", word, want, inGo)
 		}
@@ -34,7 +34,7 @@ func TestTrigramsInSQLEqualTrigramsInGo(t *testing.T) {
 		from := rapid.IntRange(0, len(text)).Draw(t, "from")
 		to := rapid.IntRange(from, len(text)).Draw(t, "to")
 		part := string(text[from:to])
-		for _, p := range []fleet.Pattern{{"", part, ""}, {string(text[:from]), string(text[to:])}, {"", string(text[from:])}, {string(text[:to]), ""}} {
+		for _, p := range []filter.Pattern{{"", part, ""}, {string(text[:from]), string(text[to:])}, {"", string(text[from:])}, {string(text[:to]), ""}} {
 			if !p.Matches(word) {
 				t.Fatalf("%q does not fit %q", p, word)
 			}

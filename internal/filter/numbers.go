@@ -1,21 +1,12 @@
-package fleet
+package filter
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
-)
 
-// FilterUnit is the unit of a filter key's numbers.
-type FilterUnit int
-
-// Units of filter keys.
-const (
-	UnitNone  FilterUnit = iota // the key's values are texts
-	UnitCount                   // plain numbers, or percent
-	UnitSize                    // bytes; a suffix K, M, G or T multiplies by powers of 1024
-	UnitDate                    // days in UTC, such as 2026-01-31
+	"quantix/internal/fleet"
 )
 
 // Comparison is one alternative of a term with numbers.
@@ -41,32 +32,32 @@ func (c Comparison) Matches(number float64) bool {
 }
 
 // parseComparisons parses the numbers of a term whose key has a unit.
-func (k FilterKey) parseComparisons(t *FilterTerm, operator string, value filterWord) error {
+func (t *Term) parseComparisons(k fleet.FilterKey, operator string, value fleet.QuotedText) error {
 	if operator == ":" {
 		operator = "="
 	}
 	for more := true; more; {
-		var one filterWord
-		one, value, more = value.cutAtUnquoted(',')
-		number, ok := k.Unit.parse(one.String())
+		var one fleet.QuotedText
+		one, value, more = value.CutAtUnquoted(',')
+		number, ok := parseNumber(k.Unit, one.String())
 		if !ok {
-			return filterError("%s:%s is not %s.", k.Key, one, k.Unit.example(k.Key))
+			return invalid("%s:%s is not %s.", k.Key, one, numberExample(k.Unit, k.Key))
 		}
 		t.Comparisons = append(t.Comparisons, Comparison{operator, number})
 	}
 	if len(t.Comparisons) > maxAlternatives {
-		return filterError("%s: has more than %d values.", t.Key, maxAlternatives)
+		return invalid("%s: has more than %d values.", t.Key, maxAlternatives)
 	}
 	return nil
 }
 
-// parse returns the number that a filter's text means.
-func (u FilterUnit) parse(text string) (number float64, ok bool) {
+// parseNumber returns the number that a filter's text means.
+func parseNumber(u fleet.FilterUnit, text string) (number float64, ok bool) {
 	switch u {
-	case UnitDate:
+	case fleet.UnitDate:
 		day, err := time.Parse(time.DateOnly, text)
 		return float64(day.Unix()), err == nil
-	case UnitSize:
+	case fleet.UnitSize:
 		factor := 1.0
 		if i := strings.IndexAny(text, "kKmMgGtT"); i > 0 {
 			suffix := strings.ToUpper(text[i:])
@@ -92,12 +83,12 @@ func parsePlainNumber(text string) (float64, bool) {
 	return number, err == nil
 }
 
-// example describes the values of the unit for an error.
-func (u FilterUnit) example(key string) string {
+// numberExample describes the values of the unit for an error.
+func numberExample(u fleet.FilterUnit, key string) string {
 	switch u {
-	case UnitDate:
+	case fleet.UnitDate:
 		return fmt.Sprintf("a day. Write %s>2026-01-31 or %s:2026-01-31", key, key)
-	case UnitSize:
+	case fleet.UnitSize:
 		return fmt.Sprintf("a size. Write %s>4G or %s<=512M", key, key)
 	default:
 		return fmt.Sprintf("a number. Write %s>4 or %s:4", key, key)
