@@ -110,6 +110,7 @@ var testedElsewhere = map[string]string{
 	"firstBoot":          "e2e: the life of a Debian VM",
 
 	"cpu.reserved":          "control: a reserved processor belongs to one VM",
+	"placement.overcommit":  "control: an explicit overcommit is kept",
 	"memory.minMiB":         "a balloon shrinks to the memory minimum",
 	"placement.tolerations": "control: a taint keeps VMs from a host",
 	"policy.haPriority":     "control: fields without effect yet are stored and returned",
