@@ -32,10 +32,12 @@ type Options struct {
 	Memory  func(context.Context) (available, total int64, err error)
 	Links   Links // nil: the host is simulated
 	Version string
-	Ports   transfer.PortRange // the host's ports for disks and images of other hosts
-	Slots   int                // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
-	Log     *slog.Logger
-	Metrics *Metrics
+	// Settings are those of agent.yaml that the portal shows. They win over the portal's.
+	Settings fleet.AgentSettings
+	Ports    transfer.PortRange // the host's ports for disks and images of other hosts
+	Slots    int                // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
+	Log      *slog.Logger
+	Metrics  *Metrics
 }
 
 // timing holds all periods and deadlines of an agent.
@@ -88,6 +90,7 @@ type Agent struct {
 	nics       nicReader
 	hostMemory func(context.Context) (available, total int64, err error)
 	version    string
+	settings   fleet.AgentSettings
 	instance   string
 	timing     timing
 	log        *slog.Logger
@@ -134,7 +137,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 		o.Slots = 4
 	}
 	a := &Agent{
-		identity: o.Identity, client: o.Client, hypervisor: o.Hypervisor, links: o.Links, nics: nicReader{read: o.NICs}, version: o.Version, instance: rand.Text(),
+		identity: o.Identity, client: o.Client, hypervisor: o.Hypervisor, links: o.Links, nics: nicReader{read: o.NICs}, version: o.Version, settings: o.Settings, instance: rand.Text(),
 		timing: times, log: o.Log, metrics: o.Metrics, running: newRunningJobs(), slots: semaphore.NewWeighted(int64(o.Slots)), ports: o.Ports, hostMemory: o.Memory,
 	}
 	var err error

@@ -32,6 +32,9 @@ func NewWithShortTimes(o Options) (*Agent, error) {
 	})
 }
 
+// ReportInterval returns the agent's current interval of reports.
+func (a *Agent) ReportInterval() time.Duration { return a.reports.currentInterval() }
+
 // MemoryShares returns the new sizes of guests whose size must change.
 var MemoryShares = newBalloonSizes
 

@@ -26,14 +26,17 @@ type reporter struct {
 	guestReports guestReportTimes     // used by the loop only
 
 	mu        sync.Mutex
-	readAt    time.Time // when the read that returned last began; zero: no read has succeeded
-	digest    string    // digest of the newest full report that the portal accepted; empty: none in this session
-	forceFull bool      // the next report is a full one, changed or not
-	sentAt    time.Time // when the portal accepted the last report of any kind
+	readAt    time.Time     // when the read that returned last began; zero: no read has succeeded
+	digest    string        // digest of the newest full report that the portal accepted; empty: none in this session
+	forceFull bool          // the next report is a full one, changed or not
+	sentAt    time.Time     // when the portal accepted the last report of any kind
+	interval  time.Duration // interval of reports; see setInterval
 }
 
 func newReporter(a *Agent, load func(context.Context) (wire.HostMeter, error)) *reporter {
-	return &reporter{a: a, load: load, wake: make(chan struct{}, 1)}
+	r := &reporter{a: a, load: load, wake: make(chan struct{}, 1)}
+	r.setInterval(0)
+	return r
 }
 
 // trigger requests a report. It never blocks, and bursts are coalesced.
@@ -64,11 +67,16 @@ func (r *reporter) resetSession() {
 // triggers are coalesced, while a single change is reported without delay.
 func (r *reporter) loop(ctx context.Context) error {
 	wait := newBackoff(r.a.timing.retry, r.a.timing.retryMax)
-	tick := time.NewTicker(r.a.timing.reportInterval)
+	interval := r.currentInterval()
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	periodic := true
 	for {
 		err := r.report(ctx, periodic)
+		if to := r.currentInterval(); to != interval {
+			interval = to
+			tick.Reset(interval)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -154,9 +162,31 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	}
 	out.StateAgeMs = max(1, r.stateAge().Milliseconds()) // 0 would mean an agent that cannot report the age
 	return r.send(ctx, out, func(answer wire.ReportAnswer) {
+		r.setInterval(answer.ReportInterval)
 		r.setAssigned(answer.AssignedObjects)
 		r.writeOwnershipMarks(ctx, answer.Marks)
 	})
+}
+
+// setInterval sets the interval of reports: that of agent.yaml, else the portal's in seconds, else the default if the
+// portal wants none. A value outside the limits, which a portal never sends, is ignored.
+func (r *reporter) setInterval(portal int) {
+	interval := r.a.timing.reportInterval
+	switch own := r.a.settings.ReportInterval; {
+	case own != 0:
+		interval = time.Duration(own) * time.Second
+	case portal >= fleet.MinReportInterval && portal <= fleet.MaxReportInterval:
+		interval = time.Duration(portal) * time.Second
+	}
+	r.mu.Lock()
+	r.interval = interval
+	r.mu.Unlock()
+}
+
+func (r *reporter) currentInterval() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.interval
 }
 
 // send delivers one report and passes the portal's answer to setAssigned, unless setAssigned is nil.
@@ -282,7 +312,7 @@ func (r *reporter) fullState(host fleet.HostStatus) wire.State {
 		inv.NICs = nics
 	}
 	inv.Reapplies = true
-	out.Host.Inventory, out.Host.AgentVersion = inv, r.a.version
+	out.Host.Inventory, out.Host.AgentVersion, out.Host.Settings = inv, r.a.version, &r.a.settings
 	return out
 }
 

@@ -107,6 +107,9 @@ func newRun(t *testing.T, id *agent.Identity, hv hypervisor.Hypervisor, host hos
 	if own, ok := host.(agent.Links); ok {
 		o.Links = own
 	}
+	if own, ok := host.(interface{ Settings() fleet.AgentSettings }); ok {
+		o.Settings = own.Settings()
+	}
 	if testing.Verbose() {
 		o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}

@@ -22,18 +22,19 @@ func (q *Queries) AnnounceHost(ctx context.Context, hostID string) error {
 }
 
 const beginReport = `-- name: BeginReport :one
-WITH was AS (SELECT w.host_id, w.blind_since, w.looked_at FROM host_sessions w WHERE w.host_id = $2 FOR NO KEY UPDATE), told AS (
+WITH was AS (SELECT w.host_id, w.blind_since, w.looked_at, w.fresh_for FROM host_sessions w WHERE w.host_id = $2 FOR NO KEY UPDATE), told AS (
     UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, $3::timestamptz)), digest = $4, report_seq = $5,
         load = COALESCE($6, s.load), last_look = LEAST(now(), GREATEST(s.last_look, LEAST(now(), $3) - make_interval(secs => $7::float8))),
-        blind_since = CASE WHEN NOT $1::boolean THEN COALESCE(s.blind_since, now()) END
-    FROM was
+        blind_since = CASE WHEN NOT $1::boolean THEN COALESCE(s.blind_since, now()) END,
+        fresh_for = make_interval(secs => 3 * h.report_interval)
+    FROM was JOIN hosts h ON h.id = was.host_id
     WHERE s.host_id = was.host_id AND s.session = $8 AND s.number = $5::bigint >> 32 AND s.report_seq < $5
-    RETURNING s.host_id, was.blind_since, was.looked_at AS before, s.looked_at
+    RETURNING s.host_id, was.blind_since, was.looked_at + was.fresh_for AS valid_until, s.looked_at, COALESCE((h.spec->>'reportInterval')::integer, 0) AS report_interval
 ), silent AS (
     INSERT INTO host_silences (host_id, since, until)
-    SELECT t.host_id, t.before + $9::interval, t.looked_at FROM told t WHERE t.before + $9 < t.looked_at ON CONFLICT DO NOTHING
+    SELECT t.host_id, t.valid_until, t.looked_at FROM told t WHERE t.valid_until < t.looked_at ON CONFLICT DO NOTHING
 )
-SELECT now()::timestamptz AS now, (t.blind_since IS NOT NULL AND $1)::boolean AS sighted FROM told t
+SELECT now()::timestamptz AS now, t.report_interval::integer AS report_interval, (t.blind_since IS NOT NULL AND $1)::boolean AS sighted FROM told t
 `
 
 type BeginReportParams struct {
@@ -45,17 +46,18 @@ type BeginReportParams struct {
 	Load      *fleet.HostMeter
 	LookAge   *float64
 	Session   []byte
-	Fresh     time.Duration
 }
 
 type BeginReportRow struct {
-	Now     time.Time
-	Sighted bool
+	Now            time.Time
+	ReportInterval int32
+	Sighted        bool
 }
 
 // Accepts a report only if its number belongs to the agent's session and is higher than the last report's number.
 // look_age is the time since the last successful inventory; NULL if there was none. sighted is set if the hypervisor is
-// reachable again. The end of an offline period is recorded.
+// reachable again. The end of an offline period is recorded. report_interval is that of the host's spec, 0 if it has
+// none.
 func (q *Queries) BeginReport(ctx context.Context, arg BeginReportParams) (BeginReportRow, error) {
 	row := q.db.QueryRow(ctx, beginReport,
 		arg.Connected,
@@ -66,10 +68,9 @@ func (q *Queries) BeginReport(ctx context.Context, arg BeginReportParams) (Begin
 		arg.Load,
 		arg.LookAge,
 		arg.Session,
-		arg.Fresh,
 	)
 	var i BeginReportRow
-	err := row.Scan(&i.Now, &i.Sighted)
+	err := row.Scan(&i.Now, &i.ReportInterval, &i.Sighted)
 	return i, err
 }
 
@@ -123,18 +124,19 @@ WITH beats AS (
            unnest($4::text[]) AS digest, LEAST(now(), unnest($5::timestamptz[])) AS sent,
            make_interval(secs => unnest($6::float8[])) AS look_age
 ), mine AS (
-    SELECT h.host_id, h.looked_at FROM host_sessions h WHERE h.host_id = ANY ($1::text[]) ORDER BY h.host_id FOR NO KEY UPDATE
+    SELECT s.host_id, s.looked_at, s.fresh_for FROM host_sessions s WHERE s.host_id = ANY ($1::text[]) ORDER BY s.host_id FOR NO KEY UPDATE
 ), told AS (
     UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, b.sent)), load = COALESCE(NULLIF(b.load, 'null'), s.load),
-        last_look = CASE WHEN s.digest = b.digest THEN LEAST(now(), GREATEST(s.last_look, b.sent - b.look_age)) ELSE s.last_look END
-    FROM mine m JOIN beats b ON b.host_id = m.host_id
+        last_look = CASE WHEN s.digest = b.digest THEN LEAST(now(), GREATEST(s.last_look, b.sent - b.look_age)) ELSE s.last_look END,
+        fresh_for = make_interval(secs => 3 * h.report_interval)
+    FROM mine m JOIN beats b ON b.host_id = m.host_id JOIN hosts h ON h.id = m.host_id
     WHERE s.host_id = m.host_id AND s.session = b.session
-    RETURNING s.host_id, s.session, s.digest, m.looked_at AS before, s.looked_at
+    RETURNING s.host_id, s.session, s.digest, m.looked_at + m.fresh_for AS valid_until, s.looked_at, COALESCE((h.spec->>'reportInterval')::integer, 0) AS report_interval
 ), silent AS (
     INSERT INTO host_silences (host_id, since, until)
-    SELECT t.host_id, t.before + $7::interval, t.looked_at FROM told t WHERE t.before + $7 < t.looked_at ON CONFLICT DO NOTHING
+    SELECT t.host_id, t.valid_until, t.looked_at FROM told t WHERE t.valid_until < t.looked_at ON CONFLICT DO NOTHING
 )
-SELECT t.host_id, t.session, t.digest, now()::timestamptz AS now FROM told t
+SELECT t.host_id, t.session, t.digest, t.report_interval::integer AS report_interval, now()::timestamptz AS now FROM told t
 `
 
 type HeartbeatsParams struct {
@@ -144,19 +146,20 @@ type HeartbeatsParams struct {
 	Digests  []string
 	Sent     []time.Time
 	LookAges []float64
-	Fresh    time.Duration
 }
 
 type HeartbeatsRow struct {
-	HostID  fleet.HostID
-	Session []byte
-	Digest  string
-	Now     time.Time
+	HostID         fleet.HostID
+	Session        []byte
+	Digest         string
+	ReportInterval int32
+	Now            time.Time
 }
 
 // Stores heartbeats of many hosts. A host without a row in the result has another agent session. Rows are locked in one
 // order to avoid deadlocks between batches. A heartbeat counts from the time it was sent; its inventory time counts
-// only if its digest equals the stored one. The end of an offline period is recorded.
+// only if its digest equals the stored one. The end of an offline period is recorded. report_interval is that of the
+// host's spec, 0 if it has none.
 func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]HeartbeatsRow, error) {
 	rows, err := q.db.Query(ctx, heartbeats,
 		arg.HostIds,
@@ -165,7 +168,6 @@ func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]Heart
 		arg.Digests,
 		arg.Sent,
 		arg.LookAges,
-		arg.Fresh,
 	)
 	if err != nil {
 		return nil, err
@@ -178,6 +180,7 @@ func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]Heart
 			&i.HostID,
 			&i.Session,
 			&i.Digest,
+			&i.ReportInterval,
 			&i.Now,
 		); err != nil {
 			return nil, err
@@ -191,7 +194,7 @@ func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]Heart
 }
 
 const lockHostSession = `-- name: LockHostSession :one
-SELECT h.name, h.key_hash, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.conflict, s.conflict_at, s.load, s.last_look, s.looked_at, s.epoch_lift, COALESCE(s.session IS NOT NULL AND is_fresh(s.seen_at, interval '20 seconds'), false)::boolean AS live
+SELECT h.name, h.key_hash, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.conflict, s.conflict_at, s.load, s.last_look, s.looked_at, s.epoch_lift, s.fresh_for, COALESCE(s.session IS NOT NULL AND is_fresh(s.seen_at, interval '20 seconds'), false)::boolean AS live
 FROM host_sessions s JOIN hosts h ON h.id = s.host_id
 WHERE s.host_id = $1 FOR UPDATE OF s
 `
@@ -214,9 +217,12 @@ type LockHostSessionRow struct {
 	LastLook    *time.Time
 	LookedAt    *time.Time
 	EpochLift   int64
+	FreshFor    *time.Duration
 	Live        bool
 }
 
+// live: the host's agent reported in the last 20 seconds. With a longer report interval, a second agent may replace the
+// first for a moment; the hello of the first then finds the second live.
 func (q *Queries) LockHostSession(ctx context.Context, hostID fleet.HostID) (LockHostSessionRow, error) {
 	row := q.db.QueryRow(ctx, lockHostSession, hostID)
 	var i LockHostSessionRow
@@ -238,6 +244,7 @@ func (q *Queries) LockHostSession(ctx context.Context, hostID fleet.HostID) (Loc
 		&i.LastLook,
 		&i.LookedAt,
 		&i.EpochLift,
+		&i.FreshFor,
 		&i.Live,
 	)
 	return i, err
@@ -345,8 +352,13 @@ func (q *Queries) ReportDiscoveredVMs(ctx context.Context, arg ReportDiscoveredV
 }
 
 const reportHost = `-- name: ReportHost :exec
-UPDATE hosts SET status = $1, report_seq = $2
-WHERE id = $3 AND report_seq < $2 AND status IS DISTINCT FROM $1
+WITH told AS (
+    UPDATE hosts SET status = $1, report_seq = $2
+    WHERE id = $3 AND report_seq < $2 AND status IS DISTINCT FROM $1
+    RETURNING id, report_interval
+)
+UPDATE host_sessions s SET fresh_for = make_interval(secs => 3 * t.report_interval) FROM told t
+WHERE s.host_id = t.id AND s.fresh_for <> make_interval(secs => 3 * t.report_interval)
 `
 
 type ReportHostParams struct {
@@ -355,6 +367,7 @@ type ReportHostParams struct {
 	HostID fleet.HostID
 }
 
+// Stores the host's status. The freshness limit follows the settings of the agent in it.
 func (q *Queries) ReportHost(ctx context.Context, arg ReportHostParams) error {
 	_, err := q.db.Exec(ctx, reportHost, arg.Status, arg.Seq, arg.HostID)
 	return err

@@ -153,7 +153,7 @@ func (q *Queries) AssignedPools(ctx context.Context) ([]AssignedPoolsRow, error)
 }
 
 const assignmentOn = `-- name: AssignmentOn :one
-SELECT (a.asked = 'assign')::boolean AS assigned, h.name AS host_name, (a.status - '{volumes,leases}'::text[])::jsonb AS status, a.ignored_drift, s.looked_at, now()::timestamptz AS now
+SELECT (a.asked = 'assign')::boolean AS assigned, h.name AS host_name, (a.status - '{volumes,leases}'::text[])::jsonb AS status, a.ignored_drift, s.looked_at, s.fresh_for, now()::timestamptz AS now
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.noun = $1 AND a.object_id = $2 AND a.host_id = $3 AND a.asked <> ''
 `
@@ -170,6 +170,7 @@ type AssignmentOnRow struct {
 	Status       []byte
 	IgnoredDrift []fleet.Drift
 	LookedAt     *time.Time
+	FreshFor     *time.Duration
 	Now          time.Time
 }
 
@@ -183,6 +184,7 @@ func (q *Queries) AssignmentOn(ctx context.Context, arg AssignmentOnParams) (Ass
 		&i.Status,
 		&i.IgnoredDrift,
 		&i.LookedAt,
+		&i.FreshFor,
 		&i.Now,
 	)
 	return i, err
@@ -242,18 +244,13 @@ WITH waiting AS MATERIALIZED (
 )
 SELECT a.noun, a.object_id, a.host_id, (a.asked = 'assign')::boolean AS assigned, o.name, o.generation FROM assignments a
 JOIN objects o ON o.noun = a.noun AND o.id = a.object_id JOIN host_sessions s ON s.host_id = a.host_id
-WHERE is_fresh(s.looked_at, $1::interval) AND a.noun = ANY ($2::text[])
+WHERE is_fresh(s.looked_at, s.fresh_for) AND a.noun = ANY ($1::text[])
   AND (a.asked = 'release' OR a.asked = 'assign' AND (a.observed_generation < o.generation OR a.said = 'inactive' AND NOT a.by_others AND NOT (a.noun = 'net' AND a.status ? 'rolledBack')))
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = a.host_id AND j.subject = a.noun || ':' || a.object_id
                   AND (j.state IN ('queued', 'running') OR j.ended_at > now() - interval '5 minutes'))
   AND (a.asked = 'assign' OR (a.host_id, a.noun || ':' || a.object_id) NOT IN (SELECT w.host_id, w.subject FROM waiting w))
 LIMIT 500
 `
-
-type DriftedAssignmentsParams struct {
-	Fresh time.Duration
-	Nouns []string
-}
 
 type DriftedAssignmentsRow struct {
 	Noun       string
@@ -269,8 +266,8 @@ type DriftedAssignmentsRow struct {
 // disconnect the host. Inactive objects without a record at the agent are included. Excluded are failed objects, which
 // the agent restarts, objects stopped by others, and changes that the host rolled back after it lost its connection.
 // Only resource types with job kinds are selected, so that others do not use up the limit.
-func (q *Queries) DriftedAssignments(ctx context.Context, arg DriftedAssignmentsParams) ([]DriftedAssignmentsRow, error) {
-	rows, err := q.db.Query(ctx, driftedAssignments, arg.Fresh, arg.Nouns)
+func (q *Queries) DriftedAssignments(ctx context.Context, nouns []string) ([]DriftedAssignmentsRow, error) {
+	rows, err := q.db.Query(ctx, driftedAssignments, nouns)
 	if err != nil {
 		return nil, err
 	}
@@ -361,18 +358,17 @@ func (q *Queries) FirstAssignedHosts(ctx context.Context, arg FirstAssignedHosts
 
 const hostOfflinePeriods = `-- name: HostOfflinePeriods :many
 SELECT s.host_id, s.since, s.until FROM host_silences s WHERE s.host_id = ANY ($1::text[]) AND s.until > $2::timestamptz
-UNION ALL SELECT s.host_id, s.looked_at + $3::interval, now() FROM host_sessions s WHERE s.host_id = ANY ($1) AND s.looked_at + $3 < now()
+UNION ALL SELECT s.host_id, s.looked_at + s.fresh_for, now() FROM host_sessions s WHERE s.host_id = ANY ($1) AND s.looked_at + s.fresh_for < now()
 `
 
 type HostOfflinePeriodsParams struct {
 	Hosts []string
 	Since time.Time
-	Fresh time.Duration
 }
 
 // Offline periods of hosts after @since, including a current one.
 func (q *Queries) HostOfflinePeriods(ctx context.Context, arg HostOfflinePeriodsParams) ([]HostSilence, error) {
-	rows, err := q.db.Query(ctx, hostOfflinePeriods, arg.Hosts, arg.Since, arg.Fresh)
+	rows, err := q.db.Query(ctx, hostOfflinePeriods, arg.Hosts, arg.Since)
 	if err != nil {
 		return nil, err
 	}

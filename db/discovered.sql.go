@@ -13,7 +13,7 @@ import (
 )
 
 const getDiscoveredVM = `-- name: GetDiscoveredVM :one
-SELECT f.host_id, f.id, f.name, f.status, h.name AS host_name, s.looked_at, now()::timestamptz AS now
+SELECT f.host_id, f.id, f.name, f.status, f.running_mib, f.running_cpus, h.name AS host_name, s.looked_at, s.fresh_for, now()::timestamptz AS now
 FROM found_vms f JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id
 WHERE f.host_id = $1 AND f.id = $2
 `
@@ -27,6 +27,7 @@ type GetDiscoveredVMRow struct {
 	FoundVM  FoundVM
 	HostName string
 	LookedAt *time.Time
+	FreshFor *time.Duration
 	Now      time.Time
 }
 
@@ -38,8 +39,11 @@ func (q *Queries) GetDiscoveredVM(ctx context.Context, arg GetDiscoveredVMParams
 		&i.FoundVM.ID,
 		&i.FoundVM.Name,
 		&i.FoundVM.Status,
+		&i.FoundVM.RunningMib,
+		&i.FoundVM.RunningCpus,
 		&i.HostName,
 		&i.LookedAt,
+		&i.FreshFor,
 		&i.Now,
 	)
 	return i, err

@@ -44,7 +44,7 @@ func (q *Queries) CPUModelSets(ctx context.Context) ([]CPUModelSetsRow, error) {
 }
 
 const candidates = `-- name: Candidates :many
-SELECT h.id, h.name, h.spec, cl.id, cl.name, cl.spec, cl.generation, cl.created_at, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+SELECT h.id, h.name, h.spec, h.labels, cl.id, cl.name, cl.spec, cl.generation, cl.created_at, s.seen_at, s.looked_at, s.fresh_for, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
@@ -77,9 +77,11 @@ type CandidatesRow struct {
 	ID              fleet.HostID
 	Name            string
 	Spec            fleet.HostSpec
+	Labels          map[string]string
 	Cluster         Cluster
 	SeenAt          *time.Time
 	LookedAt        *time.Time
+	FreshFor        *time.Duration
 	Conflict        string
 	Now             time.Time
 	Reported        bool
@@ -118,6 +120,7 @@ func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]Candi
 			&i.ID,
 			&i.Name,
 			&i.Spec,
+			&i.Labels,
 			&i.Cluster.ID,
 			&i.Cluster.Name,
 			&i.Cluster.Spec,
@@ -125,6 +128,7 @@ func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]Candi
 			&i.Cluster.CreatedAt,
 			&i.SeenAt,
 			&i.LookedAt,
+			&i.FreshFor,
 			&i.Conflict,
 			&i.Now,
 			&i.Reported,
@@ -177,20 +181,24 @@ func (q *Queries) ClearConflict(ctx context.Context, hostID fleet.HostID) (int64
 }
 
 const committed = `-- name: Committed :many
-SELECT host_id, sum(memory_mib)::bigint AS mib, sum(cpus)::bigint AS cpus FROM vms WHERE host_id = $1::text GROUP BY host_id
-UNION ALL SELECT host_id, sum(memory_mib)::bigint, sum(cpus)::bigint FROM vms WHERE $1 = '' GROUP BY host_id
-UNION ALL SELECT j.args->'migrate'->>'to', sum(v.memory_mib)::bigint, sum(v.cpus)::bigint FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
+SELECT host_id, sum(memory_mib)::bigint AS mib, sum(cpus)::bigint AS cpus, 0::bigint AS discovered_mib, 0::bigint AS discovered_cpus FROM vms WHERE host_id = $1::text GROUP BY host_id
+UNION ALL SELECT host_id, sum(memory_mib)::bigint, sum(cpus)::bigint, 0, 0 FROM vms WHERE $1 = '' GROUP BY host_id
+UNION ALL SELECT f.host_id, 0, 0, sum(f.running_mib)::bigint, sum(f.running_cpus)::bigint FROM found_vms f
+    WHERE ($1 = '' OR f.host_id = $1) AND f.running_cpus > 0 AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.id = f.id AND v.host_id = f.host_id) GROUP BY 1
+UNION ALL SELECT j.args->'migrate'->>'to', sum(v.memory_mib)::bigint, sum(v.cpus)::bigint, 0, 0 FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
     WHERE j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') AND j.args->'migrate'->>'to' <> v.host_id AND ($1 = '' OR j.args->'migrate'->>'to' = $1) GROUP BY 1
 `
 
 type CommittedRow struct {
-	HostID fleet.HostID
-	Mib    int64
-	Cpus   int64
+	HostID         fleet.HostID
+	Mib            int64
+	Cpus           int64
+	DiscoveredMib  int64
+	DiscoveredCpus int64
 }
 
-// Memory in MiB and vCPUs of each host's VMs, and, in another row, of the VMs that are migrating to the host; for one
-// host, or for all hosts if @host is empty.
+// Memory in MiB and vCPUs of each host's VMs, and, in other rows, of the VMs that are migrating to the host and of the
+// running discovered VMs; for one host, or for all hosts if @host is empty.
 func (q *Queries) Committed(ctx context.Context, host string) ([]CommittedRow, error) {
 	rows, err := q.db.Query(ctx, committed, host)
 	if err != nil {
@@ -200,7 +208,13 @@ func (q *Queries) Committed(ctx context.Context, host string) ([]CommittedRow, e
 	items := []CommittedRow{}
 	for rows.Next() {
 		var i CommittedRow
-		if err := rows.Scan(&i.HostID, &i.Mib, &i.Cpus); err != nil {
+		if err := rows.Scan(
+			&i.HostID,
+			&i.Mib,
+			&i.Cpus,
+			&i.DiscoveredMib,
+			&i.DiscoveredCpus,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -272,25 +286,31 @@ func (q *Queries) ForgetVMs(ctx context.Context, hostID fleet.HostID) error {
 }
 
 const getHost = `-- name: GetHost :one
-SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, h.key_hash, h.threads, h.memory_bytes, h.cluster_id, cl.id, cl.name, cl.spec, cl.generation, cl.created_at, s.seen_at, s.looked_at, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
-       c.vms::bigint AS vms, c.leaving::bigint AS leaving, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib
+SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, h.key_hash, h.threads, h.memory_bytes, h.cluster_id, h.labels, h.report_interval, cl.id, cl.name, cl.spec, cl.generation, cl.created_at, s.seen_at, s.looked_at, s.fresh_for, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+       c.vms::bigint AS vms, c.leaving::bigint AS leaving, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib,
+       d.mib::bigint AS discovered_mib, d.cpus::bigint AS discovered_cpus
 FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id
 CROSS JOIN LATERAL (SELECT count(*) AS vms, count(*) FILTER (WHERE v.deleted_at IS NOT NULL) AS leaving, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id) c
+CROSS JOIN LATERAL (SELECT COALESCE(sum(f.running_mib), 0) AS mib, COALESCE(sum(f.running_cpus), 0) AS cpus FROM found_vms f
+    WHERE f.host_id = h.id AND f.running_cpus > 0 AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.id = f.id AND v.host_id = f.host_id)) d
 WHERE h.id = $1
 `
 
 type GetHostRow struct {
-	Host      Host
-	Cluster   Cluster
-	SeenAt    *time.Time
-	LookedAt  *time.Time
-	Load      *fleet.HostMeter
-	Conflict  string
-	Now       time.Time
-	Vms       int64
-	Leaving   int64
-	Cpus      int64
-	MemoryMib int64
+	Host           Host
+	Cluster        Cluster
+	SeenAt         *time.Time
+	LookedAt       *time.Time
+	FreshFor       *time.Duration
+	Load           *fleet.HostMeter
+	Conflict       string
+	Now            time.Time
+	Vms            int64
+	Leaving        int64
+	Cpus           int64
+	MemoryMib      int64
+	DiscoveredMib  int64
+	DiscoveredCpus int64
 }
 
 func (q *Queries) GetHost(ctx context.Context, id fleet.HostID) (GetHostRow, error) {
@@ -309,6 +329,8 @@ func (q *Queries) GetHost(ctx context.Context, id fleet.HostID) (GetHostRow, err
 		&i.Host.Threads,
 		&i.Host.MemoryBytes,
 		&i.Host.ClusterID,
+		&i.Host.Labels,
+		&i.Host.ReportInterval,
 		&i.Cluster.ID,
 		&i.Cluster.Name,
 		&i.Cluster.Spec,
@@ -316,6 +338,7 @@ func (q *Queries) GetHost(ctx context.Context, id fleet.HostID) (GetHostRow, err
 		&i.Cluster.CreatedAt,
 		&i.SeenAt,
 		&i.LookedAt,
+		&i.FreshFor,
 		&i.Load,
 		&i.Conflict,
 		&i.Now,
@@ -323,6 +346,8 @@ func (q *Queries) GetHost(ctx context.Context, id fleet.HostID) (GetHostRow, err
 		&i.Leaving,
 		&i.Cpus,
 		&i.MemoryMib,
+		&i.DiscoveredMib,
+		&i.DiscoveredCpus,
 	)
 	return i, err
 }
@@ -388,8 +413,11 @@ func (q *Queries) HostDevicesOn(ctx context.Context, arg HostDevicesOnParams) ([
 
 const hostForStart = `-- name: HostForStart :one
 SELECT h.name, h.spec, cl.spec AS cluster_spec, COALESCE(h.threads, 0)::bigint AS threads, COALESCE(h.memory_bytes, 0)::bigint AS memory_bytes,
-       c.mib::bigint AS mib, c.cpus::bigint AS cpus
+       c.mib::bigint AS mib, c.cpus::bigint AS cpus, d.mib::bigint AS discovered_mib, d.cpus::bigint AS discovered_cpus
 FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id CROSS JOIN LATERAL (
+    SELECT COALESCE(sum(f.running_mib), 0) AS mib, COALESCE(sum(f.running_cpus), 0) AS cpus FROM found_vms f
+    WHERE f.host_id = h.id AND f.running_cpus > 0 AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.id = f.id AND v.host_id = f.host_id)) d
+CROSS JOIN LATERAL (
     SELECT COALESCE(sum(v.memory_mib), 0) AS mib, COALESCE(sum(v.cpus), 0) AS cpus FROM vms v
     WHERE v.host_id = h.id AND v.id <> $1 AND (v.spec->>'power' <> 'stopped' OR COALESCE(v.status->>'power', 'stopped') IN ('running', 'paused'))) c
 WHERE h.id = $2
@@ -401,17 +429,19 @@ type HostForStartParams struct {
 }
 
 type HostForStartRow struct {
-	Name        string
-	Spec        fleet.HostSpec
-	ClusterSpec fleet.ClusterSpec
-	Threads     int64
-	MemoryBytes int64
-	Mib         int64
-	Cpus        int64
+	Name           string
+	Spec           fleet.HostSpec
+	ClusterSpec    fleet.ClusterSpec
+	Threads        int64
+	MemoryBytes    int64
+	Mib            int64
+	Cpus           int64
+	DiscoveredMib  int64
+	DiscoveredCpus int64
 }
 
-// The host's capacity, and the memory in MiB and vCPUs of its running VMs but @vm. VMs with a requested start count as
-// running.
+// The host's capacity, the memory in MiB and vCPUs of its running VMs but @vm, and those of its running discovered VMs.
+// VMs with a requested start count as running.
 func (q *Queries) HostForStart(ctx context.Context, arg HostForStartParams) (HostForStartRow, error) {
 	row := q.db.QueryRow(ctx, hostForStart, arg.VM, arg.ID)
 	var i HostForStartRow
@@ -423,6 +453,8 @@ func (q *Queries) HostForStart(ctx context.Context, arg HostForStartParams) (Hos
 		&i.MemoryBytes,
 		&i.Mib,
 		&i.Cpus,
+		&i.DiscoveredMib,
+		&i.DiscoveredCpus,
 	)
 	return i, err
 }
@@ -464,7 +496,7 @@ func (q *Queries) HostsWithoutStorageRole(ctx context.Context, ids []string) ([]
 }
 
 const lockHost = `-- name: LockHost :one
-SELECT id, name, machine, spec, generation, created_at, status, report_seq, key_hash, threads, memory_bytes, cluster_id FROM hosts WHERE id = $1 FOR UPDATE
+SELECT id, name, machine, spec, generation, created_at, status, report_seq, key_hash, threads, memory_bytes, cluster_id, labels, report_interval FROM hosts WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockHost(ctx context.Context, id fleet.HostID) (Host, error) {
@@ -483,6 +515,8 @@ func (q *Queries) LockHost(ctx context.Context, id fleet.HostID) (Host, error) {
 		&i.Threads,
 		&i.MemoryBytes,
 		&i.ClusterID,
+		&i.Labels,
+		&i.ReportInterval,
 	)
 	return i, err
 }

@@ -28,14 +28,13 @@ func (q *Queries) ChangeNetwork(ctx context.Context, arg ChangeNetworkParams) er
 }
 
 const leasesOf = `-- name: LeasesOf :many
-SELECT a.host_id, h.name AS host_name, s.looked_at, COALESCE(is_fresh(s.looked_at, $1::interval), false)::boolean AS fresh, (a.status->'leases')::jsonb AS leases
+SELECT a.host_id, h.name AS host_name, s.looked_at, s.fresh_for, COALESCE(is_fresh(s.looked_at, s.fresh_for), false)::boolean AS fresh, (a.status->'leases')::jsonb AS leases
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
-WHERE a.network_id = $2::text AND ($3::text = '' OR a.host_id = $3) AND a.status->'leases' IS NOT NULL AND a.asked <> '' AND NOT a.status ? 'foreign'
-ORDER BY h.name LIMIT $4
+WHERE a.network_id = $1::text AND ($2::text = '' OR a.host_id = $2) AND a.status->'leases' IS NOT NULL AND a.asked <> '' AND NOT a.status ? 'foreign'
+ORDER BY h.name LIMIT $3
 `
 
 type LeasesOfParams struct {
-	Fresh     time.Duration
 	NetworkID string
 	Host      string
 	Most      int32
@@ -45,6 +44,7 @@ type LeasesOfRow struct {
 	HostID   fleet.HostID
 	HostName string
 	LookedAt *time.Time
+	FreshFor *time.Duration
 	Fresh    bool
 	Leases   []byte
 }
@@ -52,12 +52,7 @@ type LeasesOfRow struct {
 // The DHCP leases that hosts report for the network, for one host, or for all hosts if @host is empty. Networks that
 // are not assigned, or are different networks of the same name, are excluded.
 func (q *Queries) LeasesOf(ctx context.Context, arg LeasesOfParams) ([]LeasesOfRow, error) {
-	rows, err := q.db.Query(ctx, leasesOf,
-		arg.Fresh,
-		arg.NetworkID,
-		arg.Host,
-		arg.Most,
-	)
+	rows, err := q.db.Query(ctx, leasesOf, arg.NetworkID, arg.Host, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +64,7 @@ func (q *Queries) LeasesOf(ctx context.Context, arg LeasesOfParams) ([]LeasesOfR
 			&i.HostID,
 			&i.HostName,
 			&i.LookedAt,
+			&i.FreshFor,
 			&i.Fresh,
 			&i.Leases,
 		); err != nil {
@@ -125,20 +121,19 @@ func (q *Queries) MACOwners(ctx context.Context, macs []string) ([]MACOwnersRow,
 }
 
 const nICsOn = `-- name: NICsOn :many
-SELECT v.id, v.name, v.host_id, h.name AS host_name, s.looked_at, COALESCE(is_fresh(s.looked_at, $1::interval), false)::boolean AS fresh,
-       jsonb_path_query_array(v.spec, '$.nics[*] ? (@.networkId == $n).mac', jsonb_build_object('n', $2::text))::jsonb AS macs,
+SELECT v.id, v.name, v.host_id, h.name AS host_name, s.looked_at, s.fresh_for, COALESCE(is_fresh(s.looked_at, s.fresh_for), false)::boolean AS fresh,
+       jsonb_path_query_array(v.spec, '$.nics[*] ? (@.networkId == $n).mac', jsonb_build_object('n', $1::text))::jsonb AS macs,
        COALESCE(v.status->'nics', '[]')::jsonb AS seen
 FROM vms v JOIN hosts h ON h.id = v.host_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.id IN (
-    SELECT a.id FROM vms a WHERE a.host_id = $4::text AND a.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $2)))
+    SELECT a.id FROM vms a WHERE a.host_id = $3::text AND a.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $1)))
     UNION ALL
-    SELECT a.id FROM vms a WHERE $4 = '' AND a.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $2)))
-    LIMIT $3)
+    SELECT a.id FROM vms a WHERE $3 = '' AND a.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $1)))
+    LIMIT $2)
 ORDER BY v.name, v.id
 `
 
 type NICsOnParams struct {
-	Fresh     time.Duration
 	NetworkID string
 	Most      int32
 	Host      string
@@ -150,6 +145,7 @@ type NICsOnRow struct {
 	HostID   fleet.HostID
 	HostName string
 	LookedAt *time.Time
+	FreshFor *time.Duration
 	Fresh    bool
 	Macs     []byte
 	Seen     []byte
@@ -157,12 +153,7 @@ type NICsOnRow struct {
 
 // VMs with NICs on the network, with their reported state, on one host, or on all hosts if @host is empty.
 func (q *Queries) NICsOn(ctx context.Context, arg NICsOnParams) ([]NICsOnRow, error) {
-	rows, err := q.db.Query(ctx, nICsOn,
-		arg.Fresh,
-		arg.NetworkID,
-		arg.Most,
-		arg.Host,
-	)
+	rows, err := q.db.Query(ctx, nICsOn, arg.NetworkID, arg.Most, arg.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -176,6 +167,7 @@ func (q *Queries) NICsOn(ctx context.Context, arg NICsOnParams) ([]NICsOnRow, er
 			&i.HostID,
 			&i.HostName,
 			&i.LookedAt,
+			&i.FreshFor,
 			&i.Fresh,
 			&i.Macs,
 			&i.Seen,

@@ -160,10 +160,12 @@ type FirstBoot struct {
 }
 
 type FoundVM struct {
-	HostID fleet.HostID
-	ID     fleet.VMID
-	Name   string
-	Status fleet.VMStatus
+	HostID      fleet.HostID
+	ID          fleet.VMID
+	Name        string
+	Status      fleet.VMStatus
+	RunningMib  int64
+	RunningCpus int64
 }
 
 type GuestRun struct {
@@ -179,18 +181,20 @@ type GuestSecret struct {
 }
 
 type Host struct {
-	ID          fleet.HostID
-	Name        string
-	Machine     string
-	Spec        fleet.HostSpec
-	Generation  int64
-	CreatedAt   time.Time
-	Status      *fleet.HostStatus
-	ReportSeq   int64
-	KeyHash     []byte
-	Threads     int64
-	MemoryBytes int64
-	ClusterID   fleet.ClusterID
+	ID             fleet.HostID
+	Name           string
+	Machine        string
+	Spec           fleet.HostSpec
+	Generation     int64
+	CreatedAt      time.Time
+	Status         *fleet.HostStatus
+	ReportSeq      int64
+	KeyHash        []byte
+	Threads        int64
+	MemoryBytes    int64
+	ClusterID      fleet.ClusterID
+	Labels         map[string]string
+	ReportInterval int32
 }
 
 type HostFilterCount struct {
@@ -231,6 +235,7 @@ type HostSession struct {
 	LastLook    *time.Time
 	LookedAt    *time.Time
 	EpochLift   int64
+	FreshFor    *time.Duration
 }
 
 type HostSilence struct {

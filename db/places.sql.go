@@ -134,20 +134,15 @@ SELECT s.vm_id, s.host_id, v.host_id AS own_id, (v.status->>'power' <> 'running'
 FROM vm_sightings s JOIN vms v ON v.id = s.vm_id
 JOIN host_sessions own ON own.host_id = v.host_id JOIN host_sessions its ON its.host_id = s.host_id
 WHERE s.proven AND NOT s.settled AND s.power = 'running' AND ($1::text = '' OR s.vm_id = $1::text)
-  AND is_fresh(own.looked_at, $2::interval)
+  AND is_fresh(own.looked_at, own.fresh_for)
   AND (v.status->>'power' IN ('absent', 'stopped', 'crashed') AND own.looked_at > s.began
             AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.host_id = v.host_id AND j.state = 'running'
                             AND ordered_power(j.kind) = 'running')
         OR v.status->>'power' = 'running' AND NOT s.alarm AND own.looked_at > s.since
-            AND its.looked_at > s.since AND is_fresh(its.looked_at, $2::interval))
+            AND its.looked_at > s.since AND is_fresh(its.looked_at, its.fresh_for))
 ORDER BY s.vm_id, s.began, s.host_id
 LIMIT 500
 `
-
-type PlacesToSettleParams struct {
-	VMID  string
-	Fresh time.Duration
-}
 
 type PlacesToSettleRow struct {
 	VMID   fleet.VMID
@@ -159,8 +154,8 @@ type PlacesToSettleRow struct {
 // VMs that another host reports as running with the right ownership mark, after both hosts have reported again. gone is
 // set if the VM's own host no longer runs it; otherwise both hosts run it. VMs that their own host is starting are
 // omitted. An empty @vm_id selects all VMs.
-func (q *Queries) PlacesToSettle(ctx context.Context, arg PlacesToSettleParams) ([]PlacesToSettleRow, error) {
-	rows, err := q.db.Query(ctx, placesToSettle, arg.VMID, arg.Fresh)
+func (q *Queries) PlacesToSettle(ctx context.Context, vmID string) ([]PlacesToSettleRow, error) {
+	rows, err := q.db.Query(ctx, placesToSettle, vmID)
 	if err != nil {
 		return nil, err
 	}
@@ -244,12 +239,13 @@ func (q *Queries) SightVMs(ctx context.Context, arg SightVMsParams) error {
 }
 
 const sightingsSeen = `-- name: SightingsSeen :many
-SELECT s.host_id, h.looked_at FROM vm_sightings s LEFT JOIN host_sessions h ON h.host_id = s.host_id WHERE s.vm_id = $1
+SELECT s.host_id, h.looked_at, h.fresh_for FROM vm_sightings s LEFT JOIN host_sessions h ON h.host_id = s.host_id WHERE s.vm_id = $1
 `
 
 type SightingsSeenRow struct {
 	HostID   fleet.HostID
 	LookedAt *time.Time
+	FreshFor *time.Duration
 }
 
 // The other hosts that report a domain with the VM's ID, with the times of their last inventories.
@@ -262,7 +258,7 @@ func (q *Queries) SightingsSeen(ctx context.Context, vmID fleet.VMID) ([]Sightin
 	items := []SightingsSeenRow{}
 	for rows.Next() {
 		var i SightingsSeenRow
-		if err := rows.Scan(&i.HostID, &i.LookedAt); err != nil {
+		if err := rows.Scan(&i.HostID, &i.LookedAt, &i.FreshFor); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -53,6 +53,7 @@ var blockLimits = map[string]struct {
 	"FreeImageName":         {800, "reads the names of global images"},
 	"VMsCreatedFrom":        {800, "scans the pending list of the GIN index on specs"},
 	"OverlaysOn":            {800, "scans the pending list of the GIN index on specs"},
+	"HostsBelowModel":       {400, "reads the status of each host of a cluster"},
 	"ActiveInCluster":       {800, "looks up each pool and network on the hosts of a cluster"},
 	"RuleMates":             {4000, "reads the labels of 2,000 VMs of a project"},
 	"DrivesWith":            {800, "scans the pending list of the GIN index on specs"},

@@ -13,11 +13,11 @@ import (
 )
 
 const driftedVMs = `-- name: DriftedVMs :many
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift FROM vms v WHERE v.id = ANY (ARRAY(SELECT drifted_vms($1::interval)))
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift FROM vms v WHERE v.id = ANY (ARRAY(SELECT drifted_vms()))
 `
 
-func (q *Queries) DriftedVMs(ctx context.Context, fresh time.Duration) ([]VM, error) {
-	rows, err := q.db.Query(ctx, driftedVMs, fresh)
+func (q *Queries) DriftedVMs(ctx context.Context) ([]VM, error) {
+	rows, err := q.db.Query(ctx, driftedVMs)
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +67,8 @@ func (q *Queries) DriftedVMs(ctx context.Context, fresh time.Duration) ([]VM, er
 }
 
 const hostsNotFresh = `-- name: HostsNotFresh :many
-SELECT host_id, COALESCE(is_fresh(seen_at, $1::interval), false)::boolean AS heard, COALESCE(is_fresh(looked_at, $1), false)::boolean AS looked FROM host_sessions
-WHERE (is_fresh(seen_at, $1) AND is_fresh(looked_at, $1)) IS NOT TRUE
+SELECT host_id, COALESCE(is_fresh(seen_at, fresh_for), false)::boolean AS heard, COALESCE(is_fresh(looked_at, fresh_for), false)::boolean AS looked FROM host_sessions
+WHERE (is_fresh(seen_at, fresh_for) AND is_fresh(looked_at, fresh_for)) IS NOT TRUE
 `
 
 type HostsNotFreshRow struct {
@@ -78,8 +78,8 @@ type HostsNotFreshRow struct {
 }
 
 // Hosts whose agent is offline or whose inventory is not fresh.
-func (q *Queries) HostsNotFresh(ctx context.Context, fresh time.Duration) ([]HostsNotFreshRow, error) {
-	rows, err := q.db.Query(ctx, hostsNotFresh, fresh)
+func (q *Queries) HostsNotFresh(ctx context.Context) ([]HostsNotFreshRow, error) {
+	rows, err := q.db.Query(ctx, hostsNotFresh)
 	if err != nil {
 		return nil, err
 	}
@@ -99,19 +99,20 @@ func (q *Queries) HostsNotFresh(ctx context.Context, fresh time.Duration) ([]Hos
 }
 
 const hostsNotLooked = `-- name: HostsNotLooked :many
-SELECT h.id AS host_id, s.looked_at, now()::timestamptz AS now FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
-WHERE is_fresh(s.looked_at, $1::interval) IS NOT TRUE
+SELECT h.id AS host_id, s.looked_at, s.fresh_for, now()::timestamptz AS now FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
+WHERE is_fresh(s.looked_at, s.fresh_for - $1::interval) IS NOT TRUE
 `
 
 type HostsNotLookedRow struct {
 	HostID   fleet.HostID
 	LookedAt *time.Time
+	FreshFor *time.Duration
 	Now      time.Time
 }
 
-// Hosts whose last inventory is older than @age, in the future, or missing.
-func (q *Queries) HostsNotLooked(ctx context.Context, age time.Duration) ([]HostsNotLookedRow, error) {
-	rows, err := q.db.Query(ctx, hostsNotLooked, age)
+// Hosts whose inventory is missing, in the future, or not fresh any more in @soon.
+func (q *Queries) HostsNotLooked(ctx context.Context, soon time.Duration) ([]HostsNotLookedRow, error) {
+	rows, err := q.db.Query(ctx, hostsNotLooked, soon)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +120,12 @@ func (q *Queries) HostsNotLooked(ctx context.Context, age time.Duration) ([]Host
 	items := []HostsNotLookedRow{}
 	for rows.Next() {
 		var i HostsNotLookedRow
-		if err := rows.Scan(&i.HostID, &i.LookedAt, &i.Now); err != nil {
+		if err := rows.Scan(
+			&i.HostID,
+			&i.LookedAt,
+			&i.FreshFor,
+			&i.Now,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

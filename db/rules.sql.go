@@ -12,13 +12,14 @@ import (
 )
 
 const hostsForRules = `-- name: HostsForRules :many
-SELECT id, name, spec FROM hosts
+SELECT id, name, spec, labels FROM hosts
 `
 
 type HostsForRulesRow struct {
-	ID   fleet.HostID
-	Name string
-	Spec fleet.HostSpec
+	ID     fleet.HostID
+	Name   string
+	Spec   fleet.HostSpec
+	Labels map[string]string
 }
 
 func (q *Queries) HostsForRules(ctx context.Context) ([]HostsForRulesRow, error) {
@@ -30,7 +31,12 @@ func (q *Queries) HostsForRules(ctx context.Context) ([]HostsForRulesRow, error)
 	items := []HostsForRulesRow{}
 	for rows.Next() {
 		var i HostsForRulesRow
-		if err := rows.Scan(&i.ID, &i.Name, &i.Spec); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Spec,
+			&i.Labels,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

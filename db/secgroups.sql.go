@@ -85,14 +85,9 @@ func (q *Queries) CountSecurityGroups(ctx context.Context, projectID *string) (i
 }
 
 const countsOfVM = `-- name: CountsOfVM :many
-SELECT c.at, k::jsonb AS told FROM vms v JOIN host_filter_counts c ON c.host_id = v.host_id CROSS JOIN LATERAL jsonb_array_elements(c.nics) k
-WHERE v.id = $1 AND k->>'id' = v.id AND is_fresh(c.at, $2::interval)
+SELECT c.at, k::jsonb AS told FROM vms v JOIN host_filter_counts c ON c.host_id = v.host_id JOIN host_sessions s ON s.host_id = v.host_id CROSS JOIN LATERAL jsonb_array_elements(c.nics) k
+WHERE v.id = $1 AND k->>'id' = v.id AND is_fresh(c.at, 2 * s.fresh_for)
 `
-
-type CountsOfVMParams struct {
-	VMID  fleet.VMID
-	Fresh time.Duration
-}
 
 type CountsOfVMRow struct {
 	At   time.Time
@@ -100,8 +95,8 @@ type CountsOfVMRow struct {
 }
 
 // Fresh packet counts of the VM's NICs.
-func (q *Queries) CountsOfVM(ctx context.Context, arg CountsOfVMParams) ([]CountsOfVMRow, error) {
-	rows, err := q.db.Query(ctx, countsOfVM, arg.VMID, arg.Fresh)
+func (q *Queries) CountsOfVM(ctx context.Context, vmID fleet.VMID) ([]CountsOfVMRow, error) {
+	rows, err := q.db.Query(ctx, countsOfVM, vmID)
 	if err != nil {
 		return nil, err
 	}
@@ -211,8 +206,9 @@ WITH nic AS MATERIALIZED (
     FROM host_filter_counts c CROSS JOIN LATERAL jsonb_array_elements(c.nics) k
     JOIN nic_groups n ON n.group_id = $1 AND n.vm_id = k->>'id' AND n.mac = k->>'mac'
     JOIN vms v ON v.id = n.vm_id AND v.host_id = c.host_id
-    WHERE c.host_id IN (SELECT a.host_id FROM assignments a WHERE a.security_group_id = $1) AND is_fresh(c.at, $2::interval)
-      AND ($3::boolean OR v.project_id = ANY ($4::text[]))
+    JOIN host_sessions s ON s.host_id = c.host_id
+    WHERE c.host_id IN (SELECT a.host_id FROM assignments a WHERE a.security_group_id = $1) AND is_fresh(c.at, 2 * s.fresh_for)
+      AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 ), counted AS (
     SELECT '' AS rule, told->'dropped' AS n, told, at FROM nic
     UNION ALL SELECT r->>'rule', r, told, at FROM nic CROSS JOIN LATERAL jsonb_array_elements(told->'rules') r
@@ -224,7 +220,6 @@ FROM counted GROUP BY rule
 
 type GroupCountsParams struct {
 	ID          fleet.SecurityGroupID
-	Fresh       time.Duration
 	AllProjects bool
 	Projects    []string
 }
@@ -239,14 +234,9 @@ type GroupCountsRow struct {
 }
 
 // Packet counts of the group at NICs of VMs in these projects, or in all projects: per rule, and dropped packets with
-// an empty rule. Outdated reports are excluded.
+// an empty rule. Counts older than two freshness limits of their host are excluded.
 func (q *Queries) GroupCounts(ctx context.Context, arg GroupCountsParams) ([]GroupCountsRow, error) {
-	rows, err := q.db.Query(ctx, groupCounts,
-		arg.ID,
-		arg.Fresh,
-		arg.AllProjects,
-		arg.Projects,
-	)
+	rows, err := q.db.Query(ctx, groupCounts, arg.ID, arg.AllProjects, arg.Projects)
 	if err != nil {
 		return nil, err
 	}
@@ -273,13 +263,12 @@ func (q *Queries) GroupCounts(ctx context.Context, arg GroupCountsParams) ([]Gro
 }
 
 const groupRuns = `-- name: GroupRuns :one
-SELECT count(*)::bigint AS nics, COALESCE(max(c.error) FILTER (WHERE is_fresh(c.at, $1::interval)), '')::text AS error
-FROM nic_groups n JOIN vms v ON v.id = n.vm_id LEFT JOIN host_filter_counts c ON c.host_id = v.host_id
-WHERE n.group_id = $2 AND v.status->>'power' = 'running' AND ($3::boolean OR v.project_id = ANY ($4::text[]))
+SELECT count(*)::bigint AS nics, COALESCE(max(c.error) FILTER (WHERE is_fresh(c.at, 2 * s.fresh_for)), '')::text AS error
+FROM nic_groups n JOIN vms v ON v.id = n.vm_id LEFT JOIN host_filter_counts c ON c.host_id = v.host_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
+WHERE n.group_id = $1 AND v.status->>'power' = 'running' AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 `
 
 type GroupRunsParams struct {
-	Fresh       time.Duration
 	ID          fleet.SecurityGroupID
 	AllProjects bool
 	Projects    []string
@@ -293,12 +282,7 @@ type GroupRunsRow struct {
 // The number of the group's NICs of running VMs in these projects, or in all projects, and an error if a host cannot
 // count.
 func (q *Queries) GroupRuns(ctx context.Context, arg GroupRunsParams) (GroupRunsRow, error) {
-	row := q.db.QueryRow(ctx, groupRuns,
-		arg.Fresh,
-		arg.ID,
-		arg.AllProjects,
-		arg.Projects,
-	)
+	row := q.db.QueryRow(ctx, groupRuns, arg.ID, arg.AllProjects, arg.Projects)
 	var i GroupRunsRow
 	err := row.Scan(&i.Nics, &i.Error)
 	return i, err
@@ -306,17 +290,12 @@ func (q *Queries) GroupRuns(ctx context.Context, arg GroupRunsParams) (GroupRuns
 
 const groupsOfVM = `-- name: GroupsOfVM :many
 SELECT n.mac, g.id, g.name, g.spec, g.revision, a.status, COALESCE(a.observed_generation, 0)::bigint AS observed,
-       COALESCE(is_fresh(s.looked_at, $1::interval), false)::boolean AS fresh
+       COALESCE(is_fresh(s.looked_at, s.fresh_for), false)::boolean AS fresh
 FROM nic_groups n JOIN vms v ON v.id = n.vm_id JOIN security_groups g ON g.id = n.group_id
 LEFT JOIN assignments a ON a.security_group_id = g.id AND a.host_id = v.host_id
 LEFT JOIN host_sessions s ON s.host_id = v.host_id
-WHERE n.vm_id = $2 ORDER BY n.mac, g.name, g.id
+WHERE n.vm_id = $1 ORDER BY n.mac, g.name, g.id
 `
-
-type GroupsOfVMParams struct {
-	Fresh time.Duration
-	VMID  fleet.VMID
-}
 
 type GroupsOfVMRow struct {
 	Mac      string
@@ -330,8 +309,8 @@ type GroupsOfVMRow struct {
 }
 
 // The groups of a VM's NICs with the status on the VM's host.
-func (q *Queries) GroupsOfVM(ctx context.Context, arg GroupsOfVMParams) ([]GroupsOfVMRow, error) {
-	rows, err := q.db.Query(ctx, groupsOfVM, arg.Fresh, arg.VMID)
+func (q *Queries) GroupsOfVM(ctx context.Context, vmID fleet.VMID) ([]GroupsOfVMRow, error) {
+	rows, err := q.db.Query(ctx, groupsOfVM, vmID)
 	if err != nil {
 		return nil, err
 	}
@@ -710,15 +689,10 @@ func (q *Queries) ReviseSecurityGroups(ctx context.Context, ids []string) error 
 
 const securityGroupHosts = `-- name: SecurityGroupHosts :many
 SELECT a.security_group_id::text AS id, a.host_id, h.name AS host_name, a.status, a.observed_generation, (a.asked = 'release')::boolean AS leaving,
-       COALESCE(is_fresh(s.looked_at, $1::interval), false)::boolean AS fresh
+       COALESCE(is_fresh(s.looked_at, s.fresh_for), false)::boolean AS fresh
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
-WHERE a.security_group_id = ANY ($2::text[]) ORDER BY h.name, a.host_id
+WHERE a.security_group_id = ANY ($1::text[]) ORDER BY h.name, a.host_id
 `
-
-type SecurityGroupHostsParams struct {
-	Fresh time.Duration
-	Ids   []string
-}
 
 type SecurityGroupHostsRow struct {
 	ID                 string
@@ -731,8 +705,8 @@ type SecurityGroupHostsRow struct {
 }
 
 // The hosts of groups with their reports. fresh is set if the host's reports are fresh.
-func (q *Queries) SecurityGroupHosts(ctx context.Context, arg SecurityGroupHostsParams) ([]SecurityGroupHostsRow, error) {
-	rows, err := q.db.Query(ctx, securityGroupHosts, arg.Fresh, arg.Ids)
+func (q *Queries) SecurityGroupHosts(ctx context.Context, ids []string) ([]SecurityGroupHostsRow, error) {
+	rows, err := q.db.Query(ctx, securityGroupHosts, ids)
 	if err != nil {
 		return nil, err
 	}

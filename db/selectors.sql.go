@@ -15,7 +15,7 @@ import (
 const assignedBeside = `-- name: AssignedBeside :many
 SELECT h.id, h.name, count(*) OVER ()::integer AS all_of_them FROM selectors s
 JOIN assignments a ON a.noun = s.noun AND a.object_id = s.object_id JOIN hosts h ON h.id = a.host_id
-WHERE s.noun = $1 AND s.object_id = $2 AND a.asked = 'assign' AND NOT COALESCE(h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys, false)
+WHERE s.noun = $1 AND s.object_id = $2 AND a.asked = 'assign' AND NOT COALESCE(h.labels @> s.pairs AND h.labels ?& s.keys, false)
 ORDER BY h.name LIMIT 20
 `
 
@@ -52,7 +52,7 @@ func (q *Queries) AssignedBeside(ctx context.Context, arg AssignedBesideParams) 
 }
 
 const assignmentsNotHealthy = `-- name: AssignmentsNotHealthy :many
-SELECT a.host_id, true::boolean AS assigned, h.name AS host_name, (a.status - 'volumes')::jsonb AS status, s.looked_at, now()::timestamptz AS now
+SELECT a.host_id, true::boolean AS assigned, h.name AS host_name, (a.status - 'volumes')::jsonb AS status, s.looked_at, s.fresh_for, now()::timestamptz AS now
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.noun = $1 AND a.object_id = $2 AND a.asked = 'assign' AND (a.said <> 'active' AND NOT a.by_others OR a.faulty)
 ORDER BY h.name
@@ -69,6 +69,7 @@ type AssignmentsNotHealthyRow struct {
 	HostName string
 	Status   []byte
 	LookedAt *time.Time
+	FreshFor *time.Duration
 	Now      time.Time
 }
 
@@ -88,6 +89,7 @@ func (q *Queries) AssignmentsNotHealthy(ctx context.Context, arg AssignmentsNotH
 			&i.HostName,
 			&i.Status,
 			&i.LookedAt,
+			&i.FreshFor,
 			&i.Now,
 		); err != nil {
 			return nil, err
@@ -140,7 +142,7 @@ func (q *Queries) ExcludeHosts(ctx context.Context, arg ExcludeHostsParams) erro
 
 const excludeReleasedHosts = `-- name: ExcludeReleasedHosts :exec
 INSERT INTO left_out (noun, object_id, host_id, why)
-SELECT s.noun, s.object_id, h.id, '' FROM selectors s JOIN hosts h ON h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys
+SELECT s.noun, s.object_id, h.id, '' FROM selectors s JOIN hosts h ON h.labels @> s.pairs AND h.labels ?& s.keys
 WHERE s.noun = $1 AND s.object_id = $2 AND h.id = $3::text
 ON CONFLICT (noun, object_id, host_id) DO UPDATE SET why = ''
 `
@@ -160,7 +162,7 @@ func (q *Queries) ExcludeReleasedHosts(ctx context.Context, arg ExcludeReleasedH
 const hostsLabelled = `-- name: HostsLabelled :many
 SELECT x.id, x.name, x.has, count(*) OVER ()::integer AS all_of_them, count(*) FILTER (WHERE NOT x.has) OVER ()::integer AS without FROM (
     SELECT h.id, h.name, EXISTS (SELECT 1 FROM assignments a WHERE a.noun = $1::text AND a.object_id = $2::text AND a.host_id = h.id AND a.asked = 'assign')::boolean AS has
-    FROM hosts h WHERE h.spec->'labels' @> $3::jsonb AND h.spec->'labels' ?& $4::text[]) x
+    FROM hosts h WHERE h.labels @> $3::jsonb AND h.labels ?& $4::text[]) x
 ORDER BY x.has, x.name LIMIT 12
 `
 
@@ -243,7 +245,7 @@ func (q *Queries) IncludeHosts(ctx context.Context, arg IncludeHostsParams) erro
 
 const labelWork = `-- name: LabelWork :many
 SELECT s.noun, s.object_id FROM selectors s
-WHERE EXISTS (SELECT h.id FROM hosts h WHERE h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys
+WHERE EXISTS (SELECT h.id FROM hosts h WHERE h.labels @> s.pairs AND h.labels ?& s.keys
     EXCEPT SELECT a.host_id FROM assignments a WHERE a.noun = s.noun AND a.object_id = s.object_id AND a.asked = 'assign'
     EXCEPT SELECT l.host_id FROM left_out l WHERE l.noun = s.noun AND l.object_id = s.object_id AND l.why = '')
 ORDER BY s.noun, s.object_id
@@ -280,7 +282,7 @@ const labelledWithout = `-- name: LabelledWithout :many
 SELECT h.id, (l.host_id IS NULL)::boolean AS fresh FROM hosts h
 LEFT JOIN left_out l ON l.noun = $1 AND l.object_id = $2 AND l.host_id = h.id
 WHERE h.id IN (
-    SELECT m.id FROM selectors s JOIN hosts m ON m.spec->'labels' @> s.pairs AND m.spec->'labels' ?& s.keys
+    SELECT m.id FROM selectors s JOIN hosts m ON m.labels @> s.pairs AND m.labels ?& s.keys
     WHERE s.noun = $1 AND s.object_id = $2
     EXCEPT SELECT a.host_id FROM assignments a WHERE a.noun = $1 AND a.object_id = $2 AND a.asked = 'assign')
   AND (l.host_id IS NULL OR l.why <> '')
@@ -323,7 +325,7 @@ func (q *Queries) LabelledWithout(ctx context.Context, arg LabelledWithoutParams
 const leftOut = `-- name: LeftOut :many
 SELECT h.id, h.name, l.why, count(*) OVER ()::integer AS all_of_them FROM selectors s
 JOIN left_out l ON l.noun = s.noun AND l.object_id = s.object_id JOIN hosts h ON h.id = l.host_id
-WHERE s.noun = $1 AND s.object_id = $2 AND h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys
+WHERE s.noun = $1 AND s.object_id = $2 AND h.labels @> s.pairs AND h.labels ?& s.keys
   AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.noun = s.noun AND a.object_id = s.object_id AND a.host_id = h.id AND a.asked = 'assign')
 ORDER BY l.why = '', h.name LIMIT 20
 `

@@ -142,6 +142,8 @@ func TestAPIClientManagesHostsPoolsProjectsAndUsers(t *testing.T) {
 	check("update a host", err, h.Spec.Labels["rack"] == "r1" && h.Spec.Description == "old")
 	h, err = admin.UpdateHost(ctx, host, client.Patch{"spec": client.Patch{"labels": client.Patch{"rack": nil}}})
 	check("update a host again", err, len(h.Spec.Labels) == 0 && h.Spec.Description == "old")
+	h, err = admin.UpdateHost(ctx, host, client.Patch{"spec": client.Patch{"reportInterval": 20}})
+	check("set a host's report interval", err, h.Spec.ReportInterval == 20)
 	taint := fleet.Taint{Key: "gpu", Value: "a100", Effect: fleet.NoExecute}
 	h, err = admin.UpdateHost(ctx, host, client.Patch{"spec": client.Patch{
 		"taints": []fleet.Taint{taint}, "overcommit": client.Patch{"memory": 1.5}, "reserved": client.Patch{"cpu": 2, "memoryMiB": 512}, "roles": client.Patch{"controlPlane": true},

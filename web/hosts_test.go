@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"encoding/csv"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -57,12 +58,12 @@ func TestHostPageShowsEachTab(t *testing.T) {
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	path := "/hosts/" + string(well)
 	for tab, texts := range map[string][]string{
-		"":               {"AMD EPYC 7443P", "48 threads", "Debian GNU/Linux 12", "KVM", "2 of 192 vCPUs", "48 threads × CPU overcommit 4.0"},
+		"":               {"AMD EPYC 7443P", "48 threads", "Debian GNU/Linux 12", "KVM", "2 of 192 vCPUs", "48 threads × CPU overcommit 4.0", "2 vCPUs used by discovered VMs", "2 GiB used by discovered VMs"},
 		"?tab=vms":       {"web-01", "legacy-erp"},
 		"?tab=hardware":  {"Disks", "NICs", "reports no disks"},
 		"?tab=storage":   {"shared-nfs", "Active", "/srv/shared-nfs"},
 		"?tab=networks":  {"default", "NAT", "virbr0", "192.168.122.0/24"},
-		"?tab=configure": {`name="labels"`, `name="description"`, `name="schedulable" value="yes" checked`, `name="reservedMiB"`},
+		"?tab=configure": {`name="labels"`, `name="description"`, `name="reportInterval"`, `name="schedulable" value="yes" checked`, `name="reservedMiB"`},
 		"?tab=tasks":     {"No tasks yet"},
 	} {
 		b.get(path+tab).requireStatus(t, http.StatusOK).contains(t, texts...)
@@ -103,6 +104,34 @@ func TestHostEditRefusedForInvalidAndOutdatedInput(t *testing.T) {
 	// The form's generation is older than the host's, because the host was changed above.
 	b.post(path, url.Values{"labels": {"rack=5"}, "generation": {"1"}}).requireStatus(t, http.StatusConflict).contains(t, "Reload and try again")
 	p.newSignedInBrowser("vera", fleet.RoleViewer).post(path, url.Values{"labels": {"rack=9"}}).requireStatus(t, http.StatusForbidden)
+}
+
+func TestHostPageShowsSettingsOfAgentYAML(t *testing.T) {
+	p, well, _ := newHostsPortal(t)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	path := "/hosts/" + string(well)
+	edit := func(values url.Values) answer {
+		valid := url.Values{"schedulable": {"yes"}, "compute": {"yes"}, "storage": {"yes"}, "labels": {"rack=4\nzone=b"}}
+		maps.Copy(valid, values)
+		return b.post(path+"/edit", valid, htmxFormHeaders("host-form")...)
+	}
+	// An agent that reports no settings is too old to take an interval.
+	b.get(path+"?tab=configure").contains(t, "agent is too old to change its interval")
+	p.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{settings}', '{}') WHERE id = $1`, well)
+	b.get(path+"?tab=configure").excludes(t, "too old to change")
+	edit(url.Values{"reportInterval": {"4"}}).requireStatus(t, 422).contains(t, "Give an interval from 5 to 60 seconds")
+	edit(url.Values{"reportInterval": {"soon"}}).requireStatus(t, 422).contains(t, "Enter a whole number.", `value="soon"`)
+	edit(url.Values{"reportInterval": {"20"}}).requireStatus(t, http.StatusNoContent)
+	b.get(path).contains(t, "reports every 20 s")
+
+	p.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{settings}', '{"reportInterval": 30, "labels": {"rack": "9"}}') WHERE id = $1`, well)
+	a := b.get(path)
+	a.contains(t, "reports every 30 s (agent.yaml)", `title="From agent.yaml on the host">rack=9<`, "zone=b")
+	a.excludes(t, ">rack=4<")
+	b.get("/hosts?filter=label:rack=9").contains(t, ">host-1</a>", ">rack=9<")
+	a = b.get(path + "?tab=configure")
+	a.contains(t, "Set by reportInterval in agent.yaml on the host", "They replace rack=4.", `type="hidden" name="reportInterval" value="20"`)
+	p.newSignedInBrowser("vera", fleet.RoleViewer).get(path+"?tab=configure").contains(t, "30 s (agent.yaml)", ">rack=9<")
 }
 
 func TestHostIsCordonedAndUncordoned(t *testing.T) {

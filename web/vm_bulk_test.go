@@ -65,6 +65,25 @@ func TestBulkActionTaskShowsResultPerVM(t *testing.T) {
 	b.get(to+"&back=//elsewhere.example").requireStatus(t, http.StatusOK).excludes(t, `href="//elsewhere`)
 }
 
+// People who may change infrastructure can start the selected VMs beyond the capacity of their hosts.
+func TestBulkStartByOvercommitAsksFirst(t *testing.T) {
+	p, project, _, vms := newFleetPortal(t)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	b.get("/vms").contains(t, `value="start-by-overcommit"`, "Start by overcommit…")
+	form := url.Values{"action": {"start-by-overcommit"}, "id": {string(vms["web-02"])}}
+	b.post("/vms/bulk", form).requireStatus(t, http.StatusOK).contains(t, "Start 1 VM by overcommit?", "The audit log records this choice.")
+	form.Set("sure", "yes")
+	to := b.post("/vms/bulk", form).requireStatus(t, http.StatusSeeOther).header.Get("Location")
+	b.get(to).contains(t, "Start 1 VM")
+	if n := p.countRows("audit WHERE action = 'vms.start' AND detail = 'overcommit chosen'"); n != 1 {
+		t.Errorf("%d audit lines of the overcommit, want 1", n)
+	}
+	otto := p.newSignedInBrowser("otto", fleet.RoleNone)
+	p.execSQL(`INSERT INTO project_members (project_id, user_id, role) SELECT $1, id, 'member' FROM users WHERE name = 'otto'`, project)
+	otto.get("/vms").excludes(t, "Start by overcommit")
+	otto.post("/vms/bulk", form).requireStatus(t, http.StatusUnprocessableEntity).contains(t, "Only those who may change infrastructure")
+}
+
 func TestCancelStopsQueuedBulkSteps(t *testing.T) {
 	p, _, _, vms := newFleetPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)

@@ -1,4 +1,6 @@
 -- name: LockHostSession :one
+-- live: the host's agent reported in the last 20 seconds. With a longer report interval, a second agent may replace the
+-- first for a moment; the hello of the first then finds the second live.
 SELECT h.name, h.key_hash, s.*, COALESCE(s.session IS NOT NULL AND is_fresh(s.seen_at, interval '20 seconds'), false)::boolean AS live
 FROM host_sessions s JOIN hosts h ON h.id = s.host_id
 WHERE s.host_id = @host_id FOR UPDATE OF s;
@@ -32,45 +34,55 @@ SELECT number FROM host_sessions WHERE host_id = @host_id AND session = @session
 -- name: Heartbeats :many
 -- Stores heartbeats of many hosts. A host without a row in the result has another agent session. Rows are locked in one
 -- order to avoid deadlocks between batches. A heartbeat counts from the time it was sent; its inventory time counts
--- only if its digest equals the stored one. The end of an offline period is recorded.
+-- only if its digest equals the stored one. The end of an offline period is recorded. report_interval is that of the
+-- host's spec, 0 if it has none.
 WITH beats AS (
     SELECT unnest(@host_ids::text[]) AS host_id, unnest(@sessions::bytea[]) AS session, unnest(@loads::text[])::jsonb AS load,
            unnest(@digests::text[]) AS digest, LEAST(now(), unnest(@sent::timestamptz[])) AS sent,
            make_interval(secs => unnest(@look_ages::float8[])) AS look_age
 ), mine AS (
-    SELECT h.host_id, h.looked_at FROM host_sessions h WHERE h.host_id = ANY (@host_ids::text[]) ORDER BY h.host_id FOR NO KEY UPDATE
+    SELECT s.host_id, s.looked_at, s.fresh_for FROM host_sessions s WHERE s.host_id = ANY (@host_ids::text[]) ORDER BY s.host_id FOR NO KEY UPDATE
 ), told AS (
     UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, b.sent)), load = COALESCE(NULLIF(b.load, 'null'), s.load),
-        last_look = CASE WHEN s.digest = b.digest THEN LEAST(now(), GREATEST(s.last_look, b.sent - b.look_age)) ELSE s.last_look END
-    FROM mine m JOIN beats b ON b.host_id = m.host_id
+        last_look = CASE WHEN s.digest = b.digest THEN LEAST(now(), GREATEST(s.last_look, b.sent - b.look_age)) ELSE s.last_look END,
+        fresh_for = make_interval(secs => 3 * h.report_interval)
+    FROM mine m JOIN beats b ON b.host_id = m.host_id JOIN hosts h ON h.id = m.host_id
     WHERE s.host_id = m.host_id AND s.session = b.session
-    RETURNING s.host_id, s.session, s.digest, m.looked_at AS before, s.looked_at
+    RETURNING s.host_id, s.session, s.digest, m.looked_at + m.fresh_for AS valid_until, s.looked_at, COALESCE((h.spec->>'reportInterval')::integer, 0) AS report_interval
 ), silent AS (
     INSERT INTO host_silences (host_id, since, until)
-    SELECT t.host_id, t.before + @fresh::interval, t.looked_at FROM told t WHERE t.before + @fresh < t.looked_at ON CONFLICT DO NOTHING
+    SELECT t.host_id, t.valid_until, t.looked_at FROM told t WHERE t.valid_until < t.looked_at ON CONFLICT DO NOTHING
 )
-SELECT t.host_id, t.session, t.digest, now()::timestamptz AS now FROM told t;
+SELECT t.host_id, t.session, t.digest, t.report_interval::integer AS report_interval, now()::timestamptz AS now FROM told t;
 
 -- name: BeginReport :one
 -- Accepts a report only if its number belongs to the agent's session and is higher than the last report's number.
 -- look_age is the time since the last successful inventory; NULL if there was none. sighted is set if the hypervisor is
--- reachable again. The end of an offline period is recorded.
-WITH was AS (SELECT w.host_id, w.blind_since, w.looked_at FROM host_sessions w WHERE w.host_id = @host_id FOR NO KEY UPDATE), told AS (
+-- reachable again. The end of an offline period is recorded. report_interval is that of the host's spec, 0 if it has
+-- none.
+WITH was AS (SELECT w.host_id, w.blind_since, w.looked_at, w.fresh_for FROM host_sessions w WHERE w.host_id = @host_id FOR NO KEY UPDATE), told AS (
     UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, @sent::timestamptz)), digest = @digest, report_seq = @seq,
         load = COALESCE(@load, s.load), last_look = LEAST(now(), GREATEST(s.last_look, LEAST(now(), @sent) - make_interval(secs => sqlc.narg(look_age)::float8))),
-        blind_since = CASE WHEN NOT @connected::boolean THEN COALESCE(s.blind_since, now()) END
-    FROM was
+        blind_since = CASE WHEN NOT @connected::boolean THEN COALESCE(s.blind_since, now()) END,
+        fresh_for = make_interval(secs => 3 * h.report_interval)
+    FROM was JOIN hosts h ON h.id = was.host_id
     WHERE s.host_id = was.host_id AND s.session = @session AND s.number = @seq::bigint >> 32 AND s.report_seq < @seq
-    RETURNING s.host_id, was.blind_since, was.looked_at AS before, s.looked_at
+    RETURNING s.host_id, was.blind_since, was.looked_at + was.fresh_for AS valid_until, s.looked_at, COALESCE((h.spec->>'reportInterval')::integer, 0) AS report_interval
 ), silent AS (
     INSERT INTO host_silences (host_id, since, until)
-    SELECT t.host_id, t.before + @fresh::interval, t.looked_at FROM told t WHERE t.before + @fresh < t.looked_at ON CONFLICT DO NOTHING
+    SELECT t.host_id, t.valid_until, t.looked_at FROM told t WHERE t.valid_until < t.looked_at ON CONFLICT DO NOTHING
 )
-SELECT now()::timestamptz AS now, (t.blind_since IS NOT NULL AND @connected)::boolean AS sighted FROM told t;
+SELECT now()::timestamptz AS now, t.report_interval::integer AS report_interval, (t.blind_since IS NOT NULL AND @connected)::boolean AS sighted FROM told t;
 
 -- name: ReportHost :exec
-UPDATE hosts SET status = @status, report_seq = @seq
-WHERE id = @host_id AND report_seq < @seq AND status IS DISTINCT FROM @status;
+-- Stores the host's status. The freshness limit follows the settings of the agent in it.
+WITH told AS (
+    UPDATE hosts SET status = @status, report_seq = @seq
+    WHERE id = @host_id AND report_seq < @seq AND status IS DISTINCT FROM @status
+    RETURNING id, report_interval
+)
+UPDATE host_sessions s SET fresh_for = make_interval(secs => 3 * t.report_interval) FROM told t
+WHERE s.host_id = t.id AND s.fresh_for <> make_interval(secs => 3 * t.report_interval);
 
 -- name: ReportVMs :exec
 UPDATE vms v

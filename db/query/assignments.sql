@@ -22,7 +22,7 @@ SELECT host_id FROM assignments WHERE noun = @noun AND object_id = @object_id AN
 
 -- name: AssignmentOn :one
 -- One assignment with its host's report, without volumes and leases. The status is NULL before the first report.
-SELECT (a.asked = 'assign')::boolean AS assigned, h.name AS host_name, (a.status - '{volumes,leases}'::text[])::jsonb AS status, a.ignored_drift, s.looked_at, now()::timestamptz AS now
+SELECT (a.asked = 'assign')::boolean AS assigned, h.name AS host_name, (a.status - '{volumes,leases}'::text[])::jsonb AS status, a.ignored_drift, s.looked_at, s.fresh_for, now()::timestamptz AS now
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.noun = @noun AND a.object_id = @object_id AND a.host_id = @host_id AND a.asked <> '';
 
@@ -83,7 +83,7 @@ WITH waiting AS MATERIALIZED (
 )
 SELECT a.noun, a.object_id, a.host_id, (a.asked = 'assign')::boolean AS assigned, o.name, o.generation FROM assignments a
 JOIN objects o ON o.noun = a.noun AND o.id = a.object_id JOIN host_sessions s ON s.host_id = a.host_id
-WHERE is_fresh(s.looked_at, @fresh::interval) AND a.noun = ANY (@nouns::text[])
+WHERE is_fresh(s.looked_at, s.fresh_for) AND a.noun = ANY (@nouns::text[])
   AND (a.asked = 'release' OR a.asked = 'assign' AND (a.observed_generation < o.generation OR a.said = 'inactive' AND NOT a.by_others AND NOT (a.noun = 'net' AND a.status ? 'rolledBack')))
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = a.host_id AND j.subject = a.noun || ':' || a.object_id
                   AND (j.state IN ('queued', 'running') OR j.ended_at > now() - interval '5 minutes'))
@@ -105,4 +105,4 @@ ORDER BY q.host_id, q.quarter;
 -- name: HostOfflinePeriods :many
 -- Offline periods of hosts after @since, including a current one.
 SELECT s.host_id, s.since, s.until FROM host_silences s WHERE s.host_id = ANY (@hosts::text[]) AND s.until > @since::timestamptz
-UNION ALL SELECT s.host_id, s.looked_at + @fresh::interval, now() FROM host_sessions s WHERE s.host_id = ANY (@hosts) AND s.looked_at + @fresh < now();
+UNION ALL SELECT s.host_id, s.looked_at + s.fresh_for, now() FROM host_sessions s WHERE s.host_id = ANY (@hosts) AND s.looked_at + s.fresh_for < now();

@@ -4,7 +4,7 @@ UPDATE networks SET spec = @spec, generation = generation + 1 WHERE id = @id;
 
 -- name: NICsOn :many
 -- VMs with NICs on the network, with their reported state, on one host, or on all hosts if @host is empty.
-SELECT v.id, v.name, v.host_id, h.name AS host_name, s.looked_at, COALESCE(is_fresh(s.looked_at, @fresh::interval), false)::boolean AS fresh,
+SELECT v.id, v.name, v.host_id, h.name AS host_name, s.looked_at, s.fresh_for, COALESCE(is_fresh(s.looked_at, s.fresh_for), false)::boolean AS fresh,
        jsonb_path_query_array(v.spec, '$.nics[*] ? (@.networkId == $n).mac', jsonb_build_object('n', @network_id::text))::jsonb AS macs,
        COALESCE(v.status->'nics', '[]')::jsonb AS seen
 FROM vms v JOIN hosts h ON h.id = v.host_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
@@ -18,7 +18,7 @@ ORDER BY v.name, v.id;
 -- name: LeasesOf :many
 -- The DHCP leases that hosts report for the network, for one host, or for all hosts if @host is empty. Networks that
 -- are not assigned, or are different networks of the same name, are excluded.
-SELECT a.host_id, h.name AS host_name, s.looked_at, COALESCE(is_fresh(s.looked_at, @fresh::interval), false)::boolean AS fresh, (a.status->'leases')::jsonb AS leases
+SELECT a.host_id, h.name AS host_name, s.looked_at, s.fresh_for, COALESCE(is_fresh(s.looked_at, s.fresh_for), false)::boolean AS fresh, (a.status->'leases')::jsonb AS leases
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.network_id = @network_id::text AND (@host::text = '' OR a.host_id = @host) AND a.status->'leases' IS NOT NULL AND a.asked <> '' AND NOT a.status ? 'foreign'
 ORDER BY h.name LIMIT @most;

@@ -31,18 +31,18 @@ SELECT s.vm_id, s.host_id, v.host_id AS own_id, (v.status->>'power' <> 'running'
 FROM vm_sightings s JOIN vms v ON v.id = s.vm_id
 JOIN host_sessions own ON own.host_id = v.host_id JOIN host_sessions its ON its.host_id = s.host_id
 WHERE s.proven AND NOT s.settled AND s.power = 'running' AND (@vm_id::text = '' OR s.vm_id = @vm_id::text)
-  AND is_fresh(own.looked_at, @fresh::interval)
+  AND is_fresh(own.looked_at, own.fresh_for)
   AND (v.status->>'power' IN ('absent', 'stopped', 'crashed') AND own.looked_at > s.began
             AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.host_id = v.host_id AND j.state = 'running'
                             AND ordered_power(j.kind) = 'running')
         OR v.status->>'power' = 'running' AND NOT s.alarm AND own.looked_at > s.since
-            AND its.looked_at > s.since AND is_fresh(its.looked_at, @fresh::interval))
+            AND its.looked_at > s.since AND is_fresh(its.looked_at, its.fresh_for))
 ORDER BY s.vm_id, s.began, s.host_id
 LIMIT 500;
 
 -- name: SightingsSeen :many
 -- The other hosts that report a domain with the VM's ID, with the times of their last inventories.
-SELECT s.host_id, h.looked_at FROM vm_sightings s LEFT JOIN host_sessions h ON h.host_id = s.host_id WHERE s.vm_id = @vm_id;
+SELECT s.host_id, h.looked_at, h.fresh_for FROM vm_sightings s LEFT JOIN host_sessions h ON h.host_id = s.host_id WHERE s.vm_id = @vm_id;
 
 -- name: RequestFullReports :exec
 -- Makes the hosts send full reports. It is the first statement when a VM's host is decided: its locks delay reports, so

@@ -1,5 +1,5 @@
 -- name: DriftedVMs :many
-SELECT v.* FROM vms v WHERE v.id = ANY (ARRAY(SELECT drifted_vms(@fresh::interval)));
+SELECT v.* FROM vms v WHERE v.id = ANY (ARRAY(SELECT drifted_vms()));
 
 -- name: WakeDue :exec
 -- Wakes hosts with jobs whose start time has been reached.
@@ -9,13 +9,13 @@ GROUP BY host_id;
 
 -- name: HostsNotFresh :many
 -- Hosts whose agent is offline or whose inventory is not fresh.
-SELECT host_id, COALESCE(is_fresh(seen_at, @fresh::interval), false)::boolean AS heard, COALESCE(is_fresh(looked_at, @fresh), false)::boolean AS looked FROM host_sessions
-WHERE (is_fresh(seen_at, @fresh) AND is_fresh(looked_at, @fresh)) IS NOT TRUE;
+SELECT host_id, COALESCE(is_fresh(seen_at, fresh_for), false)::boolean AS heard, COALESCE(is_fresh(looked_at, fresh_for), false)::boolean AS looked FROM host_sessions
+WHERE (is_fresh(seen_at, fresh_for) AND is_fresh(looked_at, fresh_for)) IS NOT TRUE;
 
 -- name: HostsNotLooked :many
--- Hosts whose last inventory is older than @age, in the future, or missing.
-SELECT h.id AS host_id, s.looked_at, now()::timestamptz AS now FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
-WHERE is_fresh(s.looked_at, @age::interval) IS NOT TRUE;
+-- Hosts whose inventory is missing, in the future, or not fresh any more in @soon.
+SELECT h.id AS host_id, s.looked_at, s.fresh_for, now()::timestamptz AS now FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
+WHERE is_fresh(s.looked_at, s.fresh_for - @soon::interval) IS NOT TRUE;
 
 -- name: VMsOfHosts :many
 SELECT id FROM vms WHERE host_id = ANY (@ids::text[]);

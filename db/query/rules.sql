@@ -26,7 +26,7 @@ SELECT id, project_id, host_id, name, labels, COALESCE(spec->'rules', '[]')::jso
 FROM vms WHERE project_id > '' AND (spec ? 'rules' OR misplaced <> '{}') AND deleted_at IS NULL ORDER BY project_id, host_id;
 
 -- name: HostsForRules :many
-SELECT id, name, spec FROM hosts;
+SELECT id, name, spec, labels FROM hosts;
 
 -- name: SetMisplaced :exec
 UPDATE vms SET misplaced = @misplaced WHERE id = @id;

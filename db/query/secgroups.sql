@@ -111,7 +111,7 @@ ORDER BY v.name, n.vm_id, n.mac LIMIT @most;
 -- name: SecurityGroupHosts :many
 -- The hosts of groups with their reports. fresh is set if the host's reports are fresh.
 SELECT a.security_group_id::text AS id, a.host_id, h.name AS host_name, a.status, a.observed_generation, (a.asked = 'release')::boolean AS leaving,
-       COALESCE(is_fresh(s.looked_at, @fresh::interval), false)::boolean AS fresh
+       COALESCE(is_fresh(s.looked_at, s.fresh_for), false)::boolean AS fresh
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.security_group_id = ANY (@ids::text[]) ORDER BY h.name, a.host_id;
 
@@ -132,7 +132,7 @@ WHERE g.id = ANY (@ids::text[])
 -- name: GroupsOfVM :many
 -- The groups of a VM's NICs with the status on the VM's host.
 SELECT n.mac, g.id, g.name, g.spec, g.revision, a.status, COALESCE(a.observed_generation, 0)::bigint AS observed,
-       COALESCE(is_fresh(s.looked_at, @fresh::interval), false)::boolean AS fresh
+       COALESCE(is_fresh(s.looked_at, s.fresh_for), false)::boolean AS fresh
 FROM nic_groups n JOIN vms v ON v.id = n.vm_id JOIN security_groups g ON g.id = n.group_id
 LEFT JOIN assignments a ON a.security_group_id = g.id AND a.host_id = v.host_id
 LEFT JOIN host_sessions s ON s.host_id = v.host_id
@@ -148,13 +148,14 @@ ON CONFLICT (host_id) DO UPDATE SET at = EXCLUDED.at, nics = EXCLUDED.nics, erro
 
 -- name: GroupCounts :many
 -- Packet counts of the group at NICs of VMs in these projects, or in all projects: per rule, and dropped packets with
--- an empty rule. Outdated reports are excluded.
+-- an empty rule. Counts older than two freshness limits of their host are excluded.
 WITH nic AS MATERIALIZED (
     SELECT k AS told, c.at
     FROM host_filter_counts c CROSS JOIN LATERAL jsonb_array_elements(c.nics) k
     JOIN nic_groups n ON n.group_id = @id AND n.vm_id = k->>'id' AND n.mac = k->>'mac'
     JOIN vms v ON v.id = n.vm_id AND v.host_id = c.host_id
-    WHERE c.host_id IN (SELECT a.host_id FROM assignments a WHERE a.security_group_id = @id) AND is_fresh(c.at, @fresh::interval)
+    JOIN host_sessions s ON s.host_id = c.host_id
+    WHERE c.host_id IN (SELECT a.host_id FROM assignments a WHERE a.security_group_id = @id) AND is_fresh(c.at, 2 * s.fresh_for)
       AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
 ), counted AS (
     SELECT '' AS rule, told->'dropped' AS n, told, at FROM nic
@@ -167,14 +168,14 @@ FROM counted GROUP BY rule;
 -- name: GroupRuns :one
 -- The number of the group's NICs of running VMs in these projects, or in all projects, and an error if a host cannot
 -- count.
-SELECT count(*)::bigint AS nics, COALESCE(max(c.error) FILTER (WHERE is_fresh(c.at, @fresh::interval)), '')::text AS error
-FROM nic_groups n JOIN vms v ON v.id = n.vm_id LEFT JOIN host_filter_counts c ON c.host_id = v.host_id
+SELECT count(*)::bigint AS nics, COALESCE(max(c.error) FILTER (WHERE is_fresh(c.at, 2 * s.fresh_for)), '')::text AS error
+FROM nic_groups n JOIN vms v ON v.id = n.vm_id LEFT JOIN host_filter_counts c ON c.host_id = v.host_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE n.group_id = @id AND v.status->>'power' = 'running' AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]));
 
 -- name: CountsOfVM :many
 -- Fresh packet counts of the VM's NICs.
-SELECT c.at, k::jsonb AS told FROM vms v JOIN host_filter_counts c ON c.host_id = v.host_id CROSS JOIN LATERAL jsonb_array_elements(c.nics) k
-WHERE v.id = @vm_id AND k->>'id' = v.id AND is_fresh(c.at, @fresh::interval);
+SELECT c.at, k::jsonb AS told FROM vms v JOIN host_filter_counts c ON c.host_id = v.host_id JOIN host_sessions s ON s.host_id = v.host_id CROSS JOIN LATERAL jsonb_array_elements(c.nics) k
+WHERE v.id = @vm_id AND k->>'id' = v.id AND is_fresh(c.at, 2 * s.fresh_for);
 
 -- name: NICsOffDefault :many
 -- VMs with a NIC that has its port group's defaults, or none, but differs from the current defaults.

@@ -20,7 +20,7 @@ DELETE FROM left_out WHERE noun = @noun AND object_id = @object_id AND host_id =
 -- name: ExcludeReleasedHosts :exec
 -- Excludes a host from which a user released the object although its labels match.
 INSERT INTO left_out (noun, object_id, host_id, why)
-SELECT s.noun, s.object_id, h.id, '' FROM selectors s JOIN hosts h ON h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys
+SELECT s.noun, s.object_id, h.id, '' FROM selectors s JOIN hosts h ON h.labels @> s.pairs AND h.labels ?& s.keys
 WHERE s.noun = @noun AND s.object_id = @object_id AND h.id = @host_id::text
 ON CONFLICT (noun, object_id, host_id) DO UPDATE SET why = '';
 
@@ -34,7 +34,7 @@ ON CONFLICT (noun, object_id, host_id) DO UPDATE SET why = EXCLUDED.why WHERE l.
 -- Objects missing on hosts that match their selector, unless a user released them there. EXCEPT compares sets: with
 -- 10,000 hosts and nothing missing, a lookup per host takes two and a half times as long.
 SELECT s.noun, s.object_id FROM selectors s
-WHERE EXISTS (SELECT h.id FROM hosts h WHERE h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys
+WHERE EXISTS (SELECT h.id FROM hosts h WHERE h.labels @> s.pairs AND h.labels ?& s.keys
     EXCEPT SELECT a.host_id FROM assignments a WHERE a.noun = s.noun AND a.object_id = s.object_id AND a.asked = 'assign'
     EXCEPT SELECT l.host_id FROM left_out l WHERE l.noun = s.noun AND l.object_id = s.object_id AND l.why = '')
 ORDER BY s.noun, s.object_id;
@@ -45,7 +45,7 @@ ORDER BY s.noun, s.object_id;
 SELECT h.id, (l.host_id IS NULL)::boolean AS fresh FROM hosts h
 LEFT JOIN left_out l ON l.noun = @noun AND l.object_id = @object_id AND l.host_id = h.id
 WHERE h.id IN (
-    SELECT m.id FROM selectors s JOIN hosts m ON m.spec->'labels' @> s.pairs AND m.spec->'labels' ?& s.keys
+    SELECT m.id FROM selectors s JOIN hosts m ON m.labels @> s.pairs AND m.labels ?& s.keys
     WHERE s.noun = @noun AND s.object_id = @object_id
     EXCEPT SELECT a.host_id FROM assignments a WHERE a.noun = @noun AND a.object_id = @object_id AND a.asked = 'assign')
   AND (l.host_id IS NULL OR l.why <> '')
@@ -55,7 +55,7 @@ ORDER BY l.host_id IS NOT NULL, random() LIMIT @most;
 -- The first hosts that match the selector but lack the object, and their total number.
 SELECT h.id, h.name, l.why, count(*) OVER ()::integer AS all_of_them FROM selectors s
 JOIN left_out l ON l.noun = s.noun AND l.object_id = s.object_id JOIN hosts h ON h.id = l.host_id
-WHERE s.noun = @noun AND s.object_id = @object_id AND h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys
+WHERE s.noun = @noun AND s.object_id = @object_id AND h.labels @> s.pairs AND h.labels ?& s.keys
   AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.noun = s.noun AND a.object_id = s.object_id AND a.host_id = h.id AND a.asked = 'assign')
 ORDER BY l.why = '', h.name LIMIT 20;
 
@@ -63,19 +63,19 @@ ORDER BY l.why = '', h.name LIMIT 20;
 -- The first hosts that have the object but do not match the selector, and their total number.
 SELECT h.id, h.name, count(*) OVER ()::integer AS all_of_them FROM selectors s
 JOIN assignments a ON a.noun = s.noun AND a.object_id = s.object_id JOIN hosts h ON h.id = a.host_id
-WHERE s.noun = @noun AND s.object_id = @object_id AND a.asked = 'assign' AND NOT COALESCE(h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys, false)
+WHERE s.noun = @noun AND s.object_id = @object_id AND a.asked = 'assign' AND NOT COALESCE(h.labels @> s.pairs AND h.labels ?& s.keys, false)
 ORDER BY h.name LIMIT 20;
 
 -- name: HostsLabelled :many
 -- The first hosts that match the labels, those without the object first, with the total numbers.
 SELECT x.id, x.name, x.has, count(*) OVER ()::integer AS all_of_them, count(*) FILTER (WHERE NOT x.has) OVER ()::integer AS without FROM (
     SELECT h.id, h.name, EXISTS (SELECT 1 FROM assignments a WHERE a.noun = @noun::text AND a.object_id = @object_id::text AND a.host_id = h.id AND a.asked = 'assign')::boolean AS has
-    FROM hosts h WHERE h.spec->'labels' @> @pairs::jsonb AND h.spec->'labels' ?& @keys::text[]) x
+    FROM hosts h WHERE h.labels @> @pairs::jsonb AND h.labels ?& @keys::text[]) x
 ORDER BY x.has, x.name LIMIT 12;
 
 -- name: AssignmentsNotHealthy :many
 -- The unhealthy assignments of one object, without volumes. Objects stopped on the host by others are excluded.
-SELECT a.host_id, true::boolean AS assigned, h.name AS host_name, (a.status - 'volumes')::jsonb AS status, s.looked_at, now()::timestamptz AS now
+SELECT a.host_id, true::boolean AS assigned, h.name AS host_name, (a.status - 'volumes')::jsonb AS status, s.looked_at, s.fresh_for, now()::timestamptz AS now
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.noun = @noun AND a.object_id = @object_id AND a.asked = 'assign' AND (a.said <> 'active' AND NOT a.by_others OR a.faulty)
 ORDER BY h.name;

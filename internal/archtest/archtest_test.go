@@ -114,7 +114,7 @@ var allowedImports = map[string][]string{
 	"internal/auth":      {"internal/fleet", "internal/wire"},
 	"internal/relay":     {"internal/fleet"},
 	"internal/agentconn": {},
-	"internal/config":    {},
+	"internal/config":    {"internal/fleet"},
 	"internal/pglocal":   {},
 	"internal/doctor":    {"internal/pglocal"},
 	"internal/lab":       {"internal/doctor"},

@@ -25,6 +25,7 @@ import (
 	"quantix/agent/state"
 	"quantix/agent/transfer"
 	"quantix/internal/config"
+	"quantix/internal/fleet"
 )
 
 func newAgent() *cobra.Command {
@@ -125,7 +126,7 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 	first, last, _ := config.TransferPorts(cfg.TransferPorts)
 	a, err := agent.New(agent.Options{
 		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: facts.inventory, NICs: facts.nics, Load: hardware.ReadLoad, Memory: hardware.Memory,
-		Version: versionText(), Log: log, Metrics: metrics, Ports: transfer.PortRange{First: first, Last: last},
+		Version: versionText(), Settings: fleet.AgentSettings{ReportInterval: cfg.ReportInterval, Labels: cfg.Labels}, Log: log, Metrics: metrics, Ports: transfer.PortRange{First: first, Last: last},
 	})
 	if err != nil {
 		return err

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"quantix/internal/fleet"
 )
 
 // macPrefixForm matches three to five bytes. The first byte is even, because unicast addresses have an even first byte.
@@ -73,7 +75,7 @@ func checkPortal(p *Portal, from settingOrigins) error {
 	return errors.Join(c.errs...)
 }
 
-func checkAgent(a Agent, from settingOrigins) error {
+func checkAgent(a *Agent, from settingOrigins) error {
 	c := &checker{from: from}
 	c.checkWebURL("portal", a.Portal, "https")
 	c.requireValue("name", a.Name)
@@ -109,11 +111,34 @@ func checkAgent(a Agent, from settingOrigins) error {
 	if a.FetchMost < 1 || a.FetchMost > 65536 {
 		c.fail("fetchMost", "%d is out of range; choose 1 to 65536", a.FetchMost)
 	}
+	if i := a.ReportInterval; i != 0 && (i < fleet.MinReportInterval || i > fleet.MaxReportInterval) {
+		c.fail("reportInterval", "%d is out of range; choose %d to %d, or 0 for the portal's", i, fleet.MinReportInterval, fleet.MaxReportInterval)
+	}
+	a.Labels = c.parseLabels("labels", a.LabelList)
 	if a.MetricsListen != "" {
 		c.checkAddress("metricsListen", a.MetricsListen)
 	}
 	c.checkLog(a.Log)
 	return errors.Join(c.errs...)
+}
+
+// parseLabels returns the labels of a list of "key=value", by key. A label without "=" has an empty value.
+func (c *checker) parseLabels(key string, list []string) map[string]string {
+	labels := make(map[string]string, len(list))
+	for _, item := range list {
+		name, value, _ := strings.Cut(item, "=")
+		name = strings.TrimSpace(name)
+		if _, twice := labels[name]; twice {
+			c.fail(key, "the label %q is set twice; remove one", name)
+		}
+		labels[name] = strings.TrimSpace(value)
+	}
+	var checks fleet.Checks
+	fleet.CheckLabels(&checks, key, labels)
+	if err := checks.Err(); err != nil {
+		c.fail(key, "%v", err)
+	}
+	return labels
 }
 
 func (c *checker) checkLog(l Log) {

@@ -101,6 +101,12 @@ type Agent struct {
 	// NetworkConfirm is the time in seconds that the agent has to reach the portal after a change of the host's
 	// network. If the agent cannot reach the portal in this time, it reverts the change.
 	NetworkConfirm int `koanf:"networkConfirm"`
+	// ReportInterval is the interval of the host's reports in seconds; 0: that of the portal.
+	ReportInterval int `koanf:"reportInterval"`
+	// LabelList are the host's labels, each "key=value".
+	LabelList []string `koanf:"labels"`
+	// Labels are those of LabelList by key.
+	Labels map[string]string `koanf:"-"`
 	// MetricsListen is the host:port of /metrics; empty disables it.
 	MetricsListen string `koanf:"metricsListen"`
 	Log           Log    `koanf:"log"`
@@ -158,7 +164,7 @@ func LoadAgent(flags *pflag.FlagSet, env []string, file string) (Agent, error) {
 		// If the host name is unknown, checkAgent reports the missing name.
 		a.Name, _ = os.Hostname()
 	}
-	if err := checkAgent(a, from); err != nil {
+	if err := checkAgent(&a, from); err != nil {
 		return Agent{}, err
 	}
 	a.Portal = strings.TrimSuffix(a.Portal, "/")

@@ -152,7 +152,7 @@ func readFlags(from settingsSource, flags *pflag.FlagSet, given settingOrigins) 
 		switch s.value.(type) {
 		case int:
 			value, err = flags.GetInt(flag.Name)
-		case []string:
+		case []string, keyValues:
 			value, err = flags.GetStringSlice(flag.Name)
 		default:
 			value, err = flags.GetString(flag.Name)

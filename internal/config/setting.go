@@ -13,9 +13,12 @@ import (
 // database.maxConns has the flag --database-max-conns and the variable QUANTIX_DATABASE_MAX_CONNS.
 type setting struct {
 	key   string
-	value any // the default value; its type (string, int or []string) is the setting's type
+	value any // the default value; its type (string, int, []string or keyValues) is the setting's type
 	help  string
 }
+
+// keyValues is a list of "key=value" that the file may also contain as a group.
+type keyValues []string
 
 // PoolRoots are the default directories for pools.
 var PoolRoots = []string{"/var/lib/libvirt/images", "/srv", "/mnt", "/data", "/storage"}
@@ -66,6 +69,8 @@ var agentSettings = []setting{
 	{"fetchMost", 64, "maximum size of one download in `GiB`"},
 	{"transferPorts", "", "`ports` for disks and images from other hosts, each open during one transfer, such as 49200-49231; empty: any; \"none\": only through the portal's relay"},
 	{"networkConfirm", 30, "`seconds` to reach the portal after a change of the agent's own network; after that the change is undone"},
+	{"reportInterval", 0, "`seconds` between two reports to the portal while nothing changes, 5 to 60; wins over the portal's setting. The host counts as offline after three intervals. Default: the portal's setting, 10"},
+	{"labels", keyValues(nil), "`labels` of this host, key=value; in the file also a group. They win over labels of the portal and count in the same way"},
 	{"metricsListen", "", "`host:port` for Prometheus' /metrics; default: none"},
 	logLevel, logFormat,
 }
@@ -107,7 +112,7 @@ func (s setting) parse(text string) (any, error) {
 			return nil, fmt.Errorf("%q is not a whole number", text)
 		}
 		return number, nil
-	case []string:
+	case []string, keyValues:
 		list := []string{}
 		for item := range strings.SplitSeq(text, ",") {
 			if item = strings.TrimSpace(item); item != "" {
@@ -127,6 +132,8 @@ func registerFlags(fs *pflag.FlagSet, settings []setting, file string) {
 		case int:
 			fs.Int(s.flagName(), value, help)
 		case []string:
+			fs.StringSlice(s.flagName(), value, help)
+		case keyValues:
 			fs.StringSlice(s.flagName(), value, help)
 		case string:
 			fs.String(s.flagName(), value, help)

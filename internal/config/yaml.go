@@ -100,6 +100,11 @@ func (r *yamlReader) readValue(s setting, name, node *yaml.Node) {
 			err = node.Decode(&number)
 			value, want = number, ""
 		}
+	case keyValues:
+		list, ok := readPairs(node)
+		if want = "a group of texts (one key: value per line, values in quotes if they look like numbers), or a list of key=value"; ok {
+			value, want = list, ""
+		}
 	case []string:
 		list := []string{}
 		want = "a list of texts (one per line, each after a hyphen)"
@@ -127,6 +132,24 @@ func (r *yamlReader) readValue(s setting, name, node *yaml.Node) {
 
 func (r *yamlReader) addError(node *yaml.Node, format string, args ...any) {
 	r.errs = append(r.errs, fmt.Errorf("%s:%d: %s", r.file, node.Line, fmt.Sprintf(format, args...)))
+}
+
+// readPairs reads a group of texts, or a list of texts "key=value", as a list of "key=value".
+func readPairs(node *yaml.Node) (list []string, ok bool) {
+	list = []string{}
+	if !isAllText(node.Content) {
+		return nil, false
+	}
+	switch node.Kind {
+	case yaml.SequenceNode:
+		return list, node.Decode(&list) == nil
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			list = append(list, resolveAlias(node.Content[i]).Value+"="+resolveAlias(node.Content[i+1]).Value)
+		}
+		return list, true
+	}
+	return nil, false
 }
 
 func isAllText(nodes []*yaml.Node) bool {

@@ -215,6 +215,9 @@ var projectUseCases = map[string]useCase{
 	}},
 	"VMsByID": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}} }},
 	// Permission is checked for each VM: see TestBulkActionChecksPermissionPerVM.
+	"RequestPowerActionsWith": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any {
+		return []any{fleet.ActShutdown, []fleet.VMID{w.vm()}, control.PowerOptions{}}
+	}},
 	"RequestPowerActions": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any {
 		return []any{fleet.ActShutdown, []fleet.VMID{w.vm()}}
 	}},

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -24,6 +25,11 @@ const MaxBulkVMs = 500
 // waiting for the children. A child for a VM whose state forbids the action ends at once with the reason. BeginTasks
 // starts the other children later, with the person's permissions at that time.
 func (c *Control) RequestPowerActions(ctx context.Context, a fleet.Actor, act fleet.Action, ids []fleet.VMID) (fleet.Task, error) {
+	return c.RequestPowerActionsWith(ctx, a, act, ids, PowerOptions{})
+}
+
+// RequestPowerActionsWith works like RequestPowerActions, with options for all VMs.
+func (c *Control) RequestPowerActionsWith(ctx context.Context, a fleet.Actor, act fleet.Action, ids []fleet.VMID, with PowerOptions) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return fleet.Task{}, err
 	}
@@ -33,20 +39,30 @@ func (c *Control) RequestPowerActions(ctx context.Context, a fleet.Actor, act fl
 	if err := checkVMCount(a, ids); err != nil {
 		return fleet.Task{}, err
 	}
-	return c.addBulkTask(ctx, a, bulkRequest{
+	if err := checkMayOvercommit(a, with.Overcommit); err != nil {
+		return fleet.Task{}, err
+	}
+	in := bulkRequest{
 		kind: act.JobKind(), action: "vms." + string(act), permission: policy.VMUse, ids: ids,
-		refuseVM:   func(vm fleet.VMView) error { return checkActionAllowed(vm, act) },
-		startOrder: fleet.BulkActionPosition(act),
-	})
+		auditDetail: strings.TrimPrefix(overcommitAuditSuffix(with.Overcommit), ", "),
+		refuseVM:    func(vm fleet.VMView) error { return checkActionAllowed(vm, act) },
+		startOrder:  fleet.BulkActionPosition(act),
+	}
+	if with != (PowerOptions{}) {
+		return c.storeInputAndAddBulkTask(ctx, a, with, in)
+	}
+	return c.addBulkTask(ctx, a, in)
 }
 
 // bulkRequest is a request for the same operation on many VMs.
 type bulkRequest struct {
-	kind       fleet.JobKind
-	action     string // audit action
-	permission policy.Permission
-	ids        []fleet.VMID
-	refuseVM   func(fleet.VMView) error // refuses a VM by its state in the database at the time of the request
+	kind   fleet.JobKind
+	action string // audit action
+	// auditDetail is the detail of the task's audit line
+	auditDetail string
+	permission  policy.Permission
+	ids         []fleet.VMID
+	refuseVM    func(fleet.VMView) error // refuses a VM by its state in the database at the time of the request
 	// startOrder returns a VM's stage and its delay in seconds; nil: all children start at once.
 	startOrder  func(fleet.VMPolicy) (startOrder, wait int)
 	afterInsert func(q *db.Queries, parent fleet.TaskID) error // stores further rows for the task; nil: nothing
@@ -80,7 +96,7 @@ func (c *Control) addBulkTask(ctx context.Context, a fleet.Actor, in bulkRequest
 		if err := q.NotifyWaiters(ctx); err != nil {
 			return err
 		}
-		if err := store.Audit(ctx, q, a, in.action, fleet.SubjectTask(id), steps.Name, ""); err != nil {
+		if err := store.Audit(ctx, q, a, in.action, fleet.SubjectTask(id), steps.Name, in.auditDetail); err != nil {
 			return err
 		}
 		task, err = store.GetTask(ctx, q, fleet.SystemActor, id)
@@ -105,7 +121,7 @@ func visibleVMs(ctx context.Context, q *db.Queries, a fleet.Actor, ids []fleet.V
 	}
 	vms := make(map[fleet.VMID]fleet.VMView, len(rows))
 	for _, r := range rows {
-		vm := store.VMView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
+		vm := store.VMView(r.VM, r.HostName, r.ProjectName, fleet.NewReportTime(r.LookedAt, r.FreshFor), r.Now)
 		if err := store.MarkOfflineSightings(ctx, q, &vm, r.Now); err != nil {
 			return nil, err
 		}
@@ -260,9 +276,25 @@ func (c *Control) startChildTask(ctx context.Context, q *db.Queries, actors map[
 	if _, alike := bulkChildRunners[p.Kind]; alike {
 		return c.runChildWithInput(ctx, q, a, p)
 	}
+	with, err := powerOptionsOf(ctx, q, p)
+	if err != nil {
+		return err
+	}
 	_, id := p.Subject.ResourceAndID()
-	_, err = queuePowerAction(ctx, q, a, fleet.VMID(id), fleet.MenuActionForJobKind(p.Kind), PowerOptions{}, p.ID)
+	_, err = queuePowerAction(ctx, q, a, fleet.VMID(id), fleet.MenuActionForJobKind(p.Kind), with, p.ID)
 	return err
+}
+
+// powerOptionsOf returns the options of a child's bulk task, which few tasks have.
+func powerOptionsOf(ctx context.Context, q *db.Queries, p db.PendingTasksRow) (with PowerOptions, err error) {
+	text, err := q.TaskEdit(ctx, p.ID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return with, nil
+	}
+	if err != nil {
+		return with, fmt.Errorf("read the options of task %s: %w", p.ID, err)
+	}
+	return with, json.Unmarshal(text, &with)
 }
 
 // readTaskCreator returns the person who requested the child's task, with that person's current permissions.

@@ -53,6 +53,11 @@ func (c *Control) addBulkTaskWithInput(ctx context.Context, a fleet.Actor, requi
 	if err := checkVMCount(a, in.ids); err != nil {
 		return fleet.Task{}, err
 	}
+	return c.storeInputAndAddBulkTask(ctx, a, input, in)
+}
+
+// storeInputAndAddBulkTask works like addBulkTask and stores the input with the task.
+func (c *Control) storeInputAndAddBulkTask(ctx context.Context, a fleet.Actor, input any, in bulkRequest) (fleet.Task, error) {
 	text, err := json.Marshal(input)
 	if err != nil {
 		return fleet.Task{}, err

@@ -143,6 +143,94 @@ func TestStartRefusedBeyondCapacity(t *testing.T) {
 	s.wantRefused("while the stopped VM still runs", fleet.Invalid, "2 fields", start(chief, three, false))
 }
 
+// Running discovered VMs use the host's memory, too. Domains that are off do not.
+func TestDiscoveredVMsCountInCapacity(t *testing.T) {
+	s := newProjectFixture(t) // h1 can allocate 15,360 MiB and 32 vCPUs
+	setDiscovered := func(power fleet.Power, memory, cpus int) {
+		s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'legacy', jsonb_build_object('power', $3::text, 'memoryMiB', $4::integer, 'cpus', $5::integer))
+			ON CONFLICT (host_id, id) DO UPDATE SET status = EXCLUDED.status`, s.h1, "00000000-0000-7000-8000-00000000d15c", power, memory, cpus)
+	}
+	setDiscovered(fleet.Stopped, 12000, 4)
+	v, err := s.createSized(chief, "early", s.h1, 4000, false)
+	if err != nil {
+		t.Fatalf("the discovered VM is off: %v", err)
+	}
+	s.reportPower(v.ID, fleet.Stopped)
+	create := func(name string) func() error {
+		return func() error { _, err := s.createSized(chief, name, s.h1, 4000, false); return err }
+	}
+	start := func() error {
+		_, err := s.RequestPowerAction(t.Context(), s.member, v.ID, fleet.ActStart)
+		return err
+	}
+	for _, power := range []fleet.Power{fleet.Running, fleet.Paused} {
+		setDiscovered(power, 12000, 4)
+		s.wantRefused("a new VM beside a "+string(power)+" one", fleet.Invalid, "2 fields", create("big"))
+		s.wantRefused("a start beside a "+string(power)+" one", fleet.Invalid, "Not enough memory.", start)
+	}
+	err = create("big")()
+	if text := fmt.Sprint(err.(*fleet.Error).Fields); !strings.Contains(text, "MiB of memory left after 1,024 reserved, 12,000 MiB used by discovered VMs; this VM needs 4,000.") {
+		t.Errorf("the refusal does not name the discovered VMs: %s", text)
+	}
+	setDiscovered(fleet.Running, 100, 31)
+	if text := fmt.Sprint(create("big")().(*fleet.Error).Fields); !strings.Contains(text, "31 vCPUs used by discovered VMs") {
+		t.Errorf("the refusal does not name the discovered VMs' vCPUs: %s", text)
+	}
+	h, err := s.GetHost(t.Context(), chief, s.h1)
+	if err != nil || h.DiscoveredMiB != 100 || h.DiscoveredCPUs != 31 {
+		t.Errorf("the host has %d MiB and %d vCPUs of discovered VMs, %v", h.DiscoveredMiB, h.DiscoveredCPUs, err)
+	}
+	setDiscovered(fleet.Running, 100, 1)
+	if err := start(); err != nil {
+		t.Errorf("a start that fits: %v", err)
+	}
+	// A VM that has just been adopted does not count twice, although the host has not reported since.
+	s.execSQL(`UPDATE found_vms SET id = $1`, v.ID)
+	if h, err := s.GetHost(t.Context(), chief, s.h1); err != nil || h.DiscoveredMiB != 0 || h.DiscoveredCPUs != 0 {
+		t.Errorf("an adopted VM counts as discovered, %v", err)
+	}
+}
+
+// A bulk start has the same choice, which each of its VMs and the task record.
+func TestBulkStartByOvercommitNeedsPermission(t *testing.T) {
+	s := newProjectFixture(t) // h1 can allocate 15,360 MiB
+	s.execSQL(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
+	var ids []fleet.VMID
+	for _, name := range []string{"one", "two", "three", "four"} {
+		v, err := s.createSized(chief, name, s.h1, 8000, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.execSQL(`UPDATE vms SET spec = spec #- '{placement,overcommit}' WHERE id = $1`, v.ID) // as if the host were smaller now
+		s.reportPower(v.ID, fleet.Stopped)
+		ids = append(ids, v.ID)
+	}
+	start := func(a fleet.Actor, overcommit bool, ids ...fleet.VMID) (fleet.Task, error) {
+		return s.RequestPowerActionsWith(t.Context(), a, fleet.ActStart, ids, control.PowerOptions{Overcommit: overcommit})
+	}
+	s.wantRefused("a member with overcommit", fleet.Invalid, "Only those who may change infrastructure", func() error { _, err := start(s.member, true, ids...); return err })
+	task, err := start(chief, false, ids[:2]...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.beginTasks()
+	if got := s.childStates(task.ID); got != "one queued, two failed" && got != "one failed, two queued" {
+		t.Errorf("without overcommit the VMs are %q", got)
+	}
+	if task, err = start(chief, true, ids[2:]...); err != nil {
+		t.Fatal(err)
+	}
+	s.beginTasks()
+	if got := s.childStates(task.ID); got != "three queued, four queued" && got != "four queued, three queued" {
+		t.Errorf("with overcommit the VMs are %q", got)
+	}
+	for action, n := range map[string]int{"vm.start": 2, "vms.start": 1} {
+		if got := s.countRows("audit WHERE detail = 'overcommit chosen' AND action = '" + action + "'"); got != n {
+			t.Errorf("%d audit lines %s with the choice, want %d", got, action, n)
+		}
+	}
+}
+
 // However many VMs are created and started at once, the host's running VMs never exceed its capacity.
 func TestConcurrentStartsDoNotOvercommitMemory(t *testing.T) {
 	s := newProjectFixture(t)

@@ -20,7 +20,7 @@ import (
 // unfinished job to do so.
 func (c *Control) QueueDriftedObjects(ctx context.Context, a fleet.Actor) error {
 	return c.store.RunPass(ctx, a, "drift", func(q *db.Queries) error {
-		vms, err := q.DriftedVMs(ctx, fleet.Freshness)
+		vms, err := q.DriftedVMs(ctx)
 		if err != nil {
 			return err
 		}
@@ -113,13 +113,12 @@ func (c *Control) VMsOnHosts(ctx context.Context, a fleet.Actor, hosts []fleet.H
 // HostLiveness reports whether a host is online, and whether the portal's last report from its hypervisor is fresh.
 type HostLiveness struct{ Online, ReportFresh bool }
 
-// StaleHosts returns the joined hosts whose last contact or last report is older than fleet.Freshness, with their
-// liveness.
+// StaleHosts returns the joined hosts whose last contact or last report is no longer fresh, with their liveness.
 func (c *Control) StaleHosts(ctx context.Context, a fleet.Actor) (map[fleet.HostID]HostLiveness, error) {
 	if err := store.CheckSystemActor(a); err != nil {
 		return nil, err
 	}
-	rows, err := c.store.HostsNotFresh(ctx, fleet.Freshness)
+	rows, err := c.store.HostsNotFresh(ctx)
 	if err != nil {
 		return nil, store.UserError(err)
 	}

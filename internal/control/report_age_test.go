@@ -54,7 +54,7 @@ func TestReportAgeCountsFromHypervisorInventory(t *testing.T) {
 		if err != nil || vm.Phase != c.vm || vm.Attention != (c.vm == fleet.PhaseUnknown) {
 			t.Errorf("%s: the VM is %s (%v), want %s", name, vm.Phase, err, c.vm)
 		}
-		if vm.SeenAt == nil || time.Until(*vm.SeenAt) > time.Minute {
+		if vm.SeenAt == nil || time.Until(vm.SeenAt.Time) > time.Minute {
 			t.Errorf("%s: seen at %v", name, vm.SeenAt)
 		}
 		host, err := r.GetHost(t.Context(), fleet.SystemActor, r.agent.HostID)

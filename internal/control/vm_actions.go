@@ -41,7 +41,7 @@ func (c *Control) RequestPowerAction(ctx context.Context, a fleet.Actor, id flee
 type PowerOptions struct {
 	// Overcommit starts the VM although its host has not enough capacity. This needs the permission to change
 	// infrastructure.
-	Overcommit bool
+	Overcommit bool `json:"overcommit,omitempty"`
 }
 
 // RequestPowerActionWith works like RequestPowerAction, with options.

@@ -256,19 +256,18 @@ func TestVMPhaseInSQLMatchesGo(t *testing.T) {
 			vm.DeletedAt = &at
 		}
 		var now time.Time
-		var seen *time.Time
+		var seen *fleet.ReportTime
 		// The ages are far enough from the freshness limit that the queries below can take some seconds.
 		age := rapid.SampledFrom([]time.Duration{0, fleet.Freshness / 6, fleet.Freshness + time.Second, -1}).Draw(t, "age")
 		if err := s.pool.QueryRow(s.t.Context(), "SELECT now()").Scan(&now); err != nil {
 			t.Fatal(err)
 		}
 		if age >= 0 {
-			at := now.Add(-age)
-			seen = &at
+			seen = &fleet.ReportTime{Time: now.Add(-age)}
 		}
 		s.execSQL(`UPDATE vms SET spec = $2, status = $3, generation = $4, observed_generation = $5, deleted_at = $6, ordered = $7, elsewhere = $8, expiry = $9 WHERE id = $1`,
 			vm.ID, vm.Spec, vm.Status, vm.Generation, vm.ObservedGeneration, vm.DeletedAt, vm.RequestedPower, vm.Sightings, vm.Protection.Expiry)
-		s.execSQL(`UPDATE host_sessions SET seen_at = $1`, seen)
+		s.execSQL(`UPDATE host_sessions SET seen_at = $1`, seen.Instant())
 		want := vm.Phase(seen, now)
 		var got fleet.Phase
 		var attention bool
@@ -277,7 +276,7 @@ func TestVMPhaseInSQLMatchesGo(t *testing.T) {
 		if err != nil || got != want {
 			t.Fatalf("vm_phase %q, Phase %q, %v", got, want, err)
 		}
-		if attention != vm.NeedsAttention(&now, now) {
+		if attention != vm.NeedsAttention(&fleet.ReportTime{Time: now}, now) {
 			t.Fatalf("column attention of %+v is %t", vm, attention)
 		}
 		for _, a := range []fleet.Actor{chief, s.member} {

@@ -29,9 +29,12 @@ func checkAllocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fle
 			return err
 		}
 		h.CommittedMiB, h.CommittedCPUs = -int64(previous.MemoryMiB), -int64(previous.CPUs)
+		h.DiscoveredMiB, h.DiscoveredCPUs = 0, 0
 		for _, sum := range sums {
 			h.CommittedMiB += sum.Mib
 			h.CommittedCPUs += sum.Cpus
+			h.DiscoveredMiB += sum.DiscoveredMib
+			h.DiscoveredCPUs += sum.DiscoveredCpus
 		}
 		added := spec // check only the resources that the change increases
 		if spec.MemoryMiB <= previous.MemoryMiB {
@@ -60,8 +63,8 @@ func checkAllocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fle
 	return checks.Err()
 }
 
-// checkStartCapacity refuses the start of a stopped VM, with an Invalid error, if the VM and the host's running VMs
-// together exceed what the host can allocate, unless overcommit is set or the VM's spec permits it. VMs with a requested
+// checkStartCapacity refuses the start of a stopped VM, with an Invalid error, if the VM and the host's running VMs,
+// discovered ones included, together exceed what the host can allocate, unless overcommit is set or the VM's spec permits it. VMs with a requested
 // start count as running. It locks the host's capacity, so that no other transaction can use the same capacity.
 func checkStartCapacity(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, overcommit bool) error {
 	if err := checkMayOvercommit(a, overcommit); err != nil || overcommit || vm.Spec.Placement.Overcommit || vm.Spec.Power != fleet.Stopped {
@@ -75,7 +78,7 @@ func checkStartCapacity(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 		return err
 	}
 	host := placement.Host{
-		ID: vm.HostID, Name: h.Name, CommittedMiB: h.Mib, CommittedCPUs: h.Cpus,
+		ID: vm.HostID, Name: h.Name, CommittedMiB: h.Mib, CommittedCPUs: h.Cpus, DiscoveredMiB: h.DiscoveredMib, DiscoveredCPUs: h.DiscoveredCpus,
 		Capacity: store.HostCapacity(h.Spec, h.ClusterSpec, h.Threads, h.MemoryBytes),
 	}
 	faults := placement.OvercommitFaults(vm.Spec, host)

@@ -1,7 +1,5 @@
 package fleet
 
-import "time"
-
 // AddressSource is how a host learned an IP address of a NIC.
 type AddressSource string
 
@@ -43,7 +41,7 @@ type NICAddresses struct {
 	NetworkID            NetworkID     `json:"networkId,omitempty"`
 	Network              string        `json:"network"` // name
 	Seen                 []SeenAddress `json:"seen"`
-	SeenAt               *time.Time    `json:"seenAt"` // time of the host's inventory
+	SeenAt               *ReportTime   `json:"seenAt"` // time of the host's inventory
 	Unknown              bool          `json:"unknown,omitempty"`
 	Reserved             string        `json:"reserved,omitempty"` // static lease of the NIC
 	SupportsReservations bool          `json:"reserves"`           // the network supports static leases

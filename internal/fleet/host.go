@@ -9,11 +9,11 @@ type Host struct {
 	Spec       HostSpec    `json:"spec"`
 	Generation int64       `json:"generation"`
 	Status     *HostStatus `json:"status"` // nil: the host never reported
-	SeenAt     *time.Time  `json:"seenAt"` // database time of the newest report or heartbeat
+	SeenAt     *ReportTime `json:"seenAt"` // database time of the newest report or heartbeat
 	// InventoryAt is when the host took the inventory of VMs, pools and networks in its newest report.
-	InventoryAt *time.Time `json:"lookedAt"`
-	Conflict    string     `json:"conflict,omitempty"` // set: a second agent used this host's identity
-	CreatedAt   time.Time  `json:"createdAt"`
+	InventoryAt *ReportTime `json:"lookedAt"`
+	Conflict    string      `json:"conflict,omitempty"` // set: a second agent used this host's identity
+	CreatedAt   time.Time   `json:"createdAt"`
 }
 
 // HostStatus is the agent's report on the host itself.
@@ -26,6 +26,9 @@ type HostStatus struct {
 	OtherPools   []string  `json:"otherPools,omitempty"` // names of DiscoveredPools; an older agent reports only these names
 	// DiscoveredPools are the host's unmanaged storage pools.
 	DiscoveredPools []DiscoveredPool `json:"discoveredPools,omitempty"`
+	// Settings are those of agent.yaml that users can also set in the portal; nil: an older agent, which knows none and
+	// reports at the default interval
+	Settings *AgentSettings `json:"settings,omitempty"`
 }
 
 // DiscoveredPool is an unmanaged storage pool of a host.
@@ -206,12 +209,12 @@ const (
 	HostDegraded HostPhase = "degraded" // online, but the hypervisor does not answer
 	HostConflict HostPhase = "conflict" // a second agent uses the host's identity
 	HostPending  HostPhase = "pending"  // never online
-	HostUnknown  HostPhase = "unknown"  // offline: the last report is older than Freshness
+	HostUnknown  HostPhase = "unknown"  // offline: the last report is no longer fresh
 )
 
 // StaleInventoryError is the error text of an online host whose agent has not inspected the hypervisor for longer than
-// Freshness.
-const StaleInventoryError = "The agent has not reached the hypervisor for more than 30 s."
+// its reports are valid.
+const StaleInventoryError = "The agent has not reached the hypervisor for more than three report intervals."
 
 // HostPhases lists every phase of a host.
 var HostPhases = []HostPhase{HostOnline, HostDegraded, HostConflict, HostPending, HostUnknown}
@@ -248,15 +251,23 @@ func (p HostPhase) Severity() Severity { return hostPhaseDisplay[p].severity }
 // HostView is a host as the API and pages show it.
 type HostView struct {
 	Host
-	ClusterID     ClusterID    `json:"clusterId"`
-	ClusterName   string       `json:"clusterName"`
-	BaselineGap   *CPUModelGap `json:"baselineGap,omitempty"` // set: the host does not support the cluster's baseline
-	Phase         HostPhase    `json:"phase"`
-	VMs           int          `json:"vms"`
-	Deleting      int          `json:"leaving,omitempty"` // VMs among these with a requested deletion
-	CommittedCPUs int          `json:"committedCpus"`     // vCPUs of all VMs on the host
-	CommittedMiB  int64        `json:"committedMemoryMiB"`
-	Capacity      HostCapacity `json:"capacity"` // zero before the first report
+	ClusterID   ClusterID    `json:"clusterId"`
+	ClusterName string       `json:"clusterName"`
+	BaselineGap *CPUModelGap `json:"baselineGap,omitempty"` // set: the host does not support the cluster's baseline
+	// Labels are those of the spec and of the agent's agent.yaml, which wins.
+	Labels map[string]string `json:"labels"`
+	// ReportInterval is the interval of the host's reports in seconds; see Host.EffectiveReportInterval.
+	ReportInterval int       `json:"reportInterval"`
+	Phase          HostPhase `json:"phase"`
+	VMs            int       `json:"vms"`
+	Deleting       int       `json:"leaving,omitempty"` // VMs among these with a requested deletion
+	CommittedCPUs  int       `json:"committedCpus"`     // vCPUs of all VMs on the host
+	CommittedMiB   int64     `json:"committedMemoryMiB"`
+	// DiscoveredCPUs and DiscoveredMiB are the vCPUs and memory of running discovered VMs, which also count in the
+	// capacity; not set in lists
+	DiscoveredCPUs int64        `json:"discoveredCpus,omitempty"`
+	DiscoveredMiB  int64        `json:"discoveredMemoryMiB,omitempty"`
+	Capacity       HostCapacity `json:"capacity"` // zero before the first report
 	// ReservedCPU: total CPU reservation of the VMs on the host, percent of one processor; not set in lists
 	ReservedCPU int64      `json:"reservedCpuPercent,omitempty"`
 	Load        *HostMeter `json:"load,omitempty"` // from the newest report; only for a single host

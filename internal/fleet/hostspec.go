@@ -20,6 +20,8 @@ type HostSpec struct {
 	Taints     []Taint      `json:"taints,omitempty"`
 	Overcommit Overcommit   `json:"overcommit,omitzero"`
 	Reserved   HostReserved `json:"reserved,omitzero"`
+	// ReportInterval is the interval of the host's reports in seconds; 0: DefaultReportInterval. That of agent.yaml wins.
+	ReportInterval int `json:"reportInterval,omitempty"`
 }
 
 // HostRoles are the purposes of a host.
@@ -112,6 +114,9 @@ func (s HostSpec) Check(c *Checks, at string, total HostCapacity) {
 	CheckTaints(c, at+".taints", s.Taints)
 	checkRatio(c, at+".overcommit.cpu", s.Overcommit.CPU, MaxCPUOvercommit)
 	checkRatio(c, at+".overcommit.memory", s.Overcommit.Memory, MaxMemoryOvercommit)
+	if r := s.ReportInterval; r != 0 && (r < MinReportInterval || r > MaxReportInterval) {
+		c.Add(at+".reportInterval", "Give an interval from %d to %d seconds, or leave the field empty for %d.", MinReportInterval, MaxReportInterval, DefaultReportInterval)
+	}
 	switch r := s.Reserved; {
 	case r.CPU < 0:
 		c.Add(at+".reserved.cpu", "Reserve 0 or more threads.")
@@ -152,6 +157,7 @@ func (s HostSpec) Changes(to HostSpec) (out []string) {
 	note(s.Overcommit.CPU != to.Overcommit.CPU, "overcommit.cpu "+ratioText(s.Overcommit.CPU)+" → "+ratioText(to.Overcommit.CPU))
 	note(s.Overcommit.Memory != to.Overcommit.Memory, "overcommit.memory "+ratioText(s.Overcommit.Memory)+" → "+ratioText(to.Overcommit.Memory))
 	note(s.Reserved.CPU != to.Reserved.CPU, "reserved.cpu "+strconv.Itoa(s.Reserved.CPU)+" → "+strconv.Itoa(to.Reserved.CPU))
+	note(s.ReportInterval != to.ReportInterval, "reportInterval "+secondsText(s.ReportInterval)+" → "+secondsText(to.ReportInterval))
 	from, reserved := mebibytesText(s.Reserved.MemoryMiB), mebibytesText(to.Reserved.MemoryMiB)
 	note(from != reserved, "reserved.memoryMiB "+from+" → "+reserved)
 	return out
@@ -179,6 +185,13 @@ func ratioText(r float64) string {
 		return "default"
 	}
 	return FormatRatio(r)
+}
+
+func secondsText(n int) string {
+	if n == 0 {
+		return "default"
+	}
+	return strconv.Itoa(n) + " s"
 }
 
 func mebibytesText(m *int64) string {

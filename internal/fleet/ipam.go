@@ -1,7 +1,5 @@
 package fleet
 
-import "time"
-
 // NetworkAddresses is the address use of a managed network. Each host has a separate layer 2, so an address may be in
 // use once per host.
 type NetworkAddresses struct {
@@ -42,7 +40,7 @@ type AddressInUse struct {
 	Name     string          `json:"name,omitempty"` // host name that the guest sent to DHCP
 	By       []AddressSource `json:"by"`
 	Reserved bool            `json:"reserved"`
-	SeenAt   *time.Time      `json:"seenAt"`            // time of the host's inventory
+	SeenAt   *ReportTime     `json:"seenAt"`            // time of the host's inventory
 	Unknown  bool            `json:"unknown,omitempty"` // the host is offline, so the data may be outdated
 }
 

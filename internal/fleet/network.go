@@ -56,7 +56,7 @@ type NetworkHost struct {
 	HostID    HostID         `json:"hostId"`
 	HostName  string         `json:"hostName"`
 	Status    *NetworkStatus `json:"status"`
-	SeenAt    *time.Time     `json:"seenAt"`
+	SeenAt    *ReportTime    `json:"seenAt"`
 	State     NetworkState   `json:"state"`             // derived: unknown if the report is stale
 	Assigned  bool           `json:"assigned"`          // a user assigned the network to the host
 	Releasing bool           `json:"leaving,omitempty"` // the release was requested and is not finished on the host

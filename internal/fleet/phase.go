@@ -2,10 +2,6 @@ package fleet
 
 import "time"
 
-// Freshness is the time for which a host's report is valid. After that, the host counts as offline, and the states of
-// its objects are unknown.
-const Freshness = 30 * time.Second
-
 // Phase is the state of a VM as pages show it. It is derived, never stored.
 type Phase string
 
@@ -33,20 +29,10 @@ var VMPhases = []Phase{
 	PhasePaused, PhaseUpdating, PhaseDeleting, PhaseFailed, PhaseCrashed, PhaseMissing, PhaseLost, PhaseUnknown,
 }
 
-// ClockStep is how far a stored time may lie in the future. A later time shows that the database's clock was set back,
-// so the age of the report is unknown.
-const ClockStep = 5 * time.Second
-
-// IsReportFresh reports whether a report of that time (nil: never) is still valid at now. The SQL function is_fresh
-// implements the same rule.
-func IsReportFresh(seen *time.Time, now time.Time) bool {
-	return seen != nil && now.Sub(*seen) <= Freshness && seen.Sub(now) <= ClockStep
-}
-
 // Phase derives the VM's phase at now; seen is the time of its host's report. A requested power state determines the
 // phase until its task has ended, whatever the host reports meanwhile. The SQL function vm_phase implements the same
 // rule for filters; a test compares the two.
-func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
+func (vm VM) Phase(seen *ReportTime, now time.Time) Phase {
 	pending := vm.Generation > vm.ObservedGeneration
 	switch {
 	case vm.DeletedAt != nil:
@@ -73,7 +59,7 @@ func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 // it, or it expires. Without a pending change it also needs attention if it is missing, has crashed, or its last task
 // failed and the requested state was not reached otherwise. A later successful task clears only the failure. Column
 // vms.attention implements the same rule for online hosts; a test compares the two.
-func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
+func (vm VM) NeedsAttention(seen *ReportTime, now time.Time) bool {
 	switch {
 	case vm.DeletedAt != nil || vm.Status == nil || vm.ObservedGeneration == 0:
 		return false
@@ -132,7 +118,7 @@ func reportedPhase(s VMStatus) Phase {
 }
 
 // PhaseAt returns the phase of an unmanaged VM: the reported one, or unknown if the host is offline.
-func (f DiscoveredVM) PhaseAt(seen *time.Time, now time.Time) Phase {
+func (f DiscoveredVM) PhaseAt(seen *ReportTime, now time.Time) Phase {
 	if !IsReportFresh(seen, now) {
 		return PhaseUnknown
 	}

@@ -9,6 +9,10 @@ import (
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
+func reportAgo(d time.Duration) *fleet.ReportTime {
+	return &fleet.ReportTime{Time: now.Add(-d)}
+}
+
 func timeAgo(d time.Duration) *time.Time {
 	at := now.Add(-d)
 	return &at
@@ -17,13 +21,13 @@ func timeAgo(d time.Duration) *time.Time {
 func TestVMPhaseDerivesFromStatusAndReportAge(t *testing.T) {
 	t.Parallel()
 	reported := func(p fleet.Power) *fleet.VMStatus { return &fleet.VMStatus{Power: p} }
-	fresh, stale := timeAgo(fleet.Freshness), timeAgo(fleet.Freshness+time.Millisecond)
+	fresh, stale := reportAgo(fleet.Freshness), reportAgo(fleet.Freshness+time.Millisecond)
 	const nothing = fleet.Power("")
 	for name, c := range map[string]struct {
 		ordered  fleet.Power
 		observed int64 // generation is 2
 		status   *fleet.VMStatus
-		seen     *time.Time
+		seen     *fleet.ReportTime
 		deleted  bool
 		want     fleet.Phase
 	}{
@@ -66,7 +70,7 @@ func TestVMPhaseDerivesFromStatusAndReportAge(t *testing.T) {
 
 func TestVMNeedsAttentionForFaultsAndFailures(t *testing.T) {
 	t.Parallel()
-	fresh, stale := timeAgo(0), timeAgo(time.Hour)
+	fresh, stale := reportAgo(0), reportAgo(time.Hour)
 	failed := func(p fleet.Power, order fleet.JobKind) *fleet.VMStatus {
 		return &fleet.VMStatus{Power: p, Error: "no space", ErrorOf: order}
 	}
@@ -74,7 +78,7 @@ func TestVMNeedsAttentionForFaultsAndFailures(t *testing.T) {
 		wanted   fleet.Power
 		observed int64 // generation is 2
 		status   *fleet.VMStatus
-		seen     *time.Time
+		seen     *fleet.ReportTime
 		want     bool
 	}{
 		"as intended":                   {fleet.Running, 2, &fleet.VMStatus{Power: fleet.Running}, fresh, false},
@@ -115,10 +119,10 @@ func TestVMNeedsAttentionForFaultsAndFailures(t *testing.T) {
 func TestDiscoveredVMPhaseUnknownWhenHostOffline(t *testing.T) {
 	t.Parallel()
 	discovered := fleet.DiscoveredVM{Status: fleet.VMStatus{Power: fleet.Running}}
-	if got := discovered.PhaseAt(timeAgo(time.Second), now); got != fleet.PhaseRunning {
+	if got := discovered.PhaseAt(reportAgo(time.Second), now); got != fleet.PhaseRunning {
 		t.Errorf("on an online host: %q", got)
 	}
-	if got := discovered.PhaseAt(timeAgo(time.Hour), now); got != fleet.PhaseUnknown {
+	if got := discovered.PhaseAt(reportAgo(time.Hour), now); got != fleet.PhaseUnknown {
 		t.Errorf("on an offline host: %q", got)
 	}
 }
@@ -127,11 +131,11 @@ func TestHostPhaseDerivesFromReports(t *testing.T) {
 	t.Parallel()
 	connected, disconnected := &fleet.HostStatus{Connected: true}, &fleet.HostStatus{}
 	for want, hosts := range map[fleet.HostPhase][]fleet.Host{
-		fleet.HostOnline:   {{Status: connected, SeenAt: timeAgo(0), InventoryAt: timeAgo(fleet.Freshness)}},
-		fleet.HostDegraded: {{Status: disconnected, SeenAt: timeAgo(0), InventoryAt: timeAgo(0)}, {Status: connected, SeenAt: timeAgo(0), InventoryAt: timeAgo(fleet.Freshness + 1)}},
-		fleet.HostConflict: {{Status: connected, SeenAt: timeAgo(0), Conflict: "two"}, {Status: connected, SeenAt: timeAgo(time.Hour), Conflict: "two"}},
-		fleet.HostPending:  {{}, {SeenAt: timeAgo(0)}, {Status: connected}},
-		fleet.HostUnknown:  {{Status: connected, SeenAt: timeAgo(time.Hour)}, {Status: disconnected, SeenAt: timeAgo(time.Hour)}},
+		fleet.HostOnline:   {{Status: connected, SeenAt: reportAgo(0), InventoryAt: reportAgo(fleet.Freshness)}},
+		fleet.HostDegraded: {{Status: disconnected, SeenAt: reportAgo(0), InventoryAt: reportAgo(0)}, {Status: connected, SeenAt: reportAgo(0), InventoryAt: reportAgo(fleet.Freshness + 1)}},
+		fleet.HostConflict: {{Status: connected, SeenAt: reportAgo(0), Conflict: "two"}, {Status: connected, SeenAt: reportAgo(time.Hour), Conflict: "two"}},
+		fleet.HostPending:  {{}, {SeenAt: reportAgo(0)}, {Status: connected}},
+		fleet.HostUnknown:  {{Status: connected, SeenAt: reportAgo(time.Hour)}, {Status: disconnected, SeenAt: reportAgo(time.Hour)}},
 	} {
 		for _, h := range hosts {
 			if got := h.Phase(now); got != want {
@@ -145,9 +149,9 @@ func TestPoolStateUnknownWhenReportStale(t *testing.T) {
 	t.Parallel()
 	failed := &fleet.PoolStatus{State: fleet.PoolFailed}
 	for want, poolOn := range map[fleet.PoolState]fleet.PoolHost{
-		fleet.PoolPending: {SeenAt: timeAgo(0)},
-		fleet.PoolFailed:  {SeenAt: timeAgo(0), Status: failed},
-		fleet.PoolUnknown: {SeenAt: timeAgo(time.Hour), Status: failed},
+		fleet.PoolPending: {SeenAt: reportAgo(0)},
+		fleet.PoolFailed:  {SeenAt: reportAgo(0), Status: failed},
+		fleet.PoolUnknown: {SeenAt: reportAgo(time.Hour), Status: failed},
 	} {
 		if got := poolOn.StateAt(now); got != want {
 			t.Errorf("%+v is %q, want %q", poolOn, got, want)

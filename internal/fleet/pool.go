@@ -127,7 +127,7 @@ type PoolHost struct {
 	HostName  string        `json:"hostName"`
 	HostPhase HostPhase     `json:"hostPhase"`
 	Status    *PoolStatus   `json:"status"`            // nil: nothing reported yet
-	SeenAt    *time.Time    `json:"seenAt"`            // when the host was last seen
+	SeenAt    *ReportTime   `json:"seenAt"`            // when the host was last seen
 	State     PoolState     `json:"state"`             // derived: unknown if the report is stale
 	PausedVMs int           `json:"starved,omitempty"` // VMs on the host that are paused because the pool is full or fails
 	Severity  Severity      `json:"severity"`          // severity of State, or a worse one because the pool is nearly full

@@ -35,7 +35,7 @@ func (vm VM) RunsOnTwoHosts() bool {
 
 // LocationFault returns the problem with the VM's location, for users who may see hosts, or nil. own is the name of the
 // VM's own host, seen the time of that host's report.
-func (vm VM) LocationFault(own string, seen *time.Time, now time.Time) *Fault {
+func (vm VM) LocationFault(own string, seen *ReportTime, now time.Time) *Fault {
 	for _, s := range vm.Sightings {
 		if s.Alarm {
 			return &Fault{Code: FaultTwoPlaces, Text: fmt.Sprintf(

@@ -375,11 +375,11 @@ type NICState struct {
 // by ID.
 type VMView struct {
 	VM
-	Phase       Phase      `json:"phase"`
-	Attention   bool       `json:"attention"` // see VM.NeedsAttention
-	HostName    string     `json:"hostName"`
-	ProjectName string     `json:"projectName"`
-	SeenAt      *time.Time `json:"seenAt"` // when the host was last seen (database time)
+	Phase       Phase       `json:"phase"`
+	Attention   bool        `json:"attention"` // see VM.NeedsAttention
+	HostName    string      `json:"hostName"`
+	ProjectName string      `json:"projectName"`
+	SeenAt      *ReportTime `json:"seenAt"` // when the host was last seen (database time)
 	// CPUPercent is the CPU load of a running VM in lists; 100 is one core. Nil: not running, or no sample in the
 	// last minute.
 	CPUPercent *float64 `json:"cpuPercent,omitempty"`
@@ -390,11 +390,11 @@ type VMView struct {
 // DiscoveredVM is an unmanaged domain: it is on a host, and Quantix did not create it. Quantix shows the domain and
 // never changes it.
 type DiscoveredVM struct {
-	ID       VMID       `json:"id"` // UUID of the libvirt domain
-	HostID   HostID     `json:"hostId"`
-	HostName string     `json:"hostName,omitempty"`
-	Name     string     `json:"name"`
-	Status   VMStatus   `json:"status"`
-	Phase    Phase      `json:"phase,omitempty"`
-	SeenAt   *time.Time `json:"seenAt,omitempty"`
+	ID       VMID        `json:"id"` // UUID of the libvirt domain
+	HostID   HostID      `json:"hostId"`
+	HostName string      `json:"hostName,omitempty"`
+	Name     string      `json:"name"`
+	Status   VMStatus    `json:"status"`
+	Phase    Phase       `json:"phase,omitempty"`
+	SeenAt   *ReportTime `json:"seenAt,omitempty"`
 }

@@ -42,21 +42,29 @@ func OvercommitFaults(spec fleet.VMSpec, h Host) (faults []Fault) {
 	if free := h.freeMemoryMiB(); spec.MemoryMiB > 0 && int64(spec.MemoryMiB) > free {
 		faults = append(faults, Fault{
 			Field: "spec.memoryMiB", Plain: noMemoryText, Overcommittable: true,
-			Message: fmt.Sprintf("%s has %s of %s MiB of memory left after %s reserved%s; this VM needs %s.", h.Name, fleet.FormatCount(max(free, 0)),
-				fleet.FormatCount(c.MemoryMiB), fleet.FormatCount(c.ReservedMemoryMiB), ratioSuffix(c.Overcommit.Memory), fleet.FormatCount(int64(spec.MemoryMiB))),
+			Message: fmt.Sprintf("%s has %s of %s MiB of memory left after %s reserved%s%s; this VM needs %s.", h.Name, fleet.FormatCount(max(free, 0)),
+				fleet.FormatCount(c.MemoryMiB), fleet.FormatCount(c.ReservedMemoryMiB), discoveredSuffix(h.DiscoveredMiB, "MiB"), ratioSuffix(c.Overcommit.Memory), fleet.FormatCount(int64(spec.MemoryMiB))),
 		})
 	}
-	if left := c.AllocatableCPUs - h.CommittedCPUs; c.Threads > 0 && spec.CPUs > 0 && int64(spec.CPUs) > left { // 0: an older agent does not report threads
+	if left := c.AllocatableCPUs - h.CommittedCPUs - h.DiscoveredCPUs; c.Threads > 0 && spec.CPUs > 0 && int64(spec.CPUs) > left { // 0: an older agent does not report threads
 		faults = append(faults, Fault{
 			Field: "spec.cpus", Plain: "not enough processors", Overcommittable: true,
-			Message: fmt.Sprintf("%s has %d of %d vCPUs left (%s for each of its %d threads%s); this VM needs %d.",
-				h.Name, max(left, 0), c.AllocatableCPUs, fleet.FormatRatio(c.Overcommit.CPU), c.Threads-c.ReservedThreads, reservedSuffix(c.ReservedThreads), spec.CPUs),
+			Message: fmt.Sprintf("%s has %d of %d vCPUs left (%s for each of its %d threads%s%s); this VM needs %d.",
+				h.Name, max(left, 0), c.AllocatableCPUs, fleet.FormatRatio(c.Overcommit.CPU), c.Threads-c.ReservedThreads, reservedSuffix(c.ReservedThreads), discoveredSuffix(h.DiscoveredCPUs, "vCPUs"), spec.CPUs),
 		})
 	}
 	return faults
 }
 
 const noMemoryText = "not enough memory"
+
+// discoveredSuffix names what running discovered VMs use, which no user allocated.
+func discoveredSuffix(n int64, unit string) string {
+	if n == 0 {
+		return ""
+	}
+	return ", " + fleet.FormatCount(n) + " " + unit + " used by discovered VMs"
+}
 
 func ratioSuffix(ratio float64) string {
 	if ratio == 1 {
@@ -73,4 +81,6 @@ func reservedSuffix(threads int) string {
 }
 
 // freeMemoryMiB is the memory available to new VMs in MiB.
-func (h Host) freeMemoryMiB() int64 { return h.Capacity.AllocatableMemoryMiB - h.CommittedMiB }
+func (h Host) freeMemoryMiB() int64 {
+	return h.Capacity.AllocatableMemoryMiB - h.CommittedMiB - h.DiscoveredMiB
+}

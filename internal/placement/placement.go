@@ -20,6 +20,8 @@ type Host struct {
 	Capacity        fleet.HostCapacity
 	CommittedMiB    int64 // memory of all VMs on the host, running or not
 	CommittedCPUs   int64 // vCPUs of all VMs on the host, running or not
+	DiscoveredMiB   int64 // memory of running discovered VMs
+	DiscoveredCPUs  int64 // vCPUs of running discovered VMs
 	ReservedCPU     int64 // for all VMs on the host, running or not; percent of one processor
 	Firmwares       []fleet.Firmware
 	HugePages       []fleet.HugePages

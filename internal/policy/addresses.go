@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"quantix/internal/fleet"
 )
@@ -16,7 +15,7 @@ import (
 type ReportingHost struct {
 	ID     fleet.HostID
 	Name   string
-	SeenAt *time.Time
+	SeenAt *fleet.ReportTime
 	Fresh  bool
 }
 

@@ -16,7 +16,7 @@ func TestPoolHealthSummarizesHosts(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	status := func(state fleet.PoolState, age time.Duration) fleet.PoolHost {
 		seen := now.Add(-age)
-		return fleet.PoolHost{SeenAt: &seen, Status: &fleet.PoolStatus{State: state, CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70}}
+		return fleet.PoolHost{SeenAt: &fleet.ReportTime{Time: seen}, Status: &fleet.PoolStatus{State: state, CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70}}
 	}
 	active, failed, stalled := status(fleet.PoolActive, time.Second), status(fleet.PoolFailed, 0), status(fleet.PoolStalled, 0)
 	offline, pending := status(fleet.PoolActive, fleet.Freshness+time.Second), status(fleet.PoolPending, 0)
@@ -123,7 +123,7 @@ func TestPoolStatusDeterminesSeverityAndNotice(t *testing.T) {
 		"stopped, host offline":   {fleet.PoolStatus{State: fleet.PoolInactive, StoppedOutside: true}, fleet.Freshness + time.Second, 0, fleet.SeverityUnknown, ""},
 	} {
 		seen := now.Add(-c.age)
-		severity, notice := policy.PoolHostStatus(fleet.PoolHost{SeenAt: &seen, Status: &c.status, PausedVMs: c.starved}, now)
+		severity, notice := policy.PoolHostStatus(fleet.PoolHost{SeenAt: &fleet.ReportTime{Time: seen}, Status: &c.status, PausedVMs: c.starved}, now)
 		if severity != c.severity || notice != c.notice {
 			t.Errorf("%s: %s, %q, want %s, %q", name, severity, notice, c.severity, c.notice)
 		}

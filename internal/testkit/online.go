@@ -14,15 +14,15 @@ import (
 const (
 	onlineTick = 2 * time.Second
 	onlineSQL  = `UPDATE host_sessions SET seen_at = now(),
-		last_look = CASE WHEN last_look > now() - interval '30 seconds' THEN now() ELSE last_look END
+		last_look = CASE WHEN last_look > now() - fresh_for THEN now() ELSE last_look END
 	WHERE host_id = ANY (ARRAY(SELECT host_id FROM host_sessions
-		WHERE seen_at > now() - interval '30 seconds' AND seen_at < now() - interval '10 seconds'
-			OR seen_at > now() - interval '30 seconds' AND last_look > now() - interval '30 seconds' AND last_look < now() - interval '10 seconds'
+		WHERE seen_at > now() - fresh_for AND seen_at < now() - fresh_for / 3
+			OR seen_at > now() - fresh_for AND last_look > now() - fresh_for AND last_look < now() - fresh_for / 3
 		FOR UPDATE SKIP LOCKED))`
 )
 
 // KeepOnline refreshes the last-seen time of every host that is online, until the test ends. A host that the test made
-// offline stays offline. It writes nothing in the first ten seconds and fires no triggers.
+// offline stays offline. It writes nothing in the first report interval and fires no triggers.
 func KeepOnline(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
 	conf := pool.Config().ConnConfig

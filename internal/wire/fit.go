@@ -180,6 +180,8 @@ func enforceValueBounds(v reflect.Value, f fieldPlan) *violation {
 		return enforceStructBounds(v)
 	case reflect.Slice:
 		return enforceListBounds(v, f)
+	case reflect.Map:
+		return enforceMapBounds(v, f)
 	case reflect.String:
 		return enforceTextBounds(v, f)
 	case reflect.Int, reflect.Int32, reflect.Int64:
@@ -205,6 +207,30 @@ func enforceStructBounds(v reflect.Value) *violation {
 			return bad.withPathPrefix(f.path)
 		}
 	}
+	return nil
+}
+
+// enforceMapBounds applies the bounds of field f to a map's number of entries, and to each key and value.
+func enforceMapBounds(v reflect.Value, f fieldPlan) *violation {
+	if n := v.Len(); n > f.list.limit {
+		return &violation{text: fmt.Sprintf("A map here has at most %d entries, not %d.", f.list.limit, n)}
+	}
+	if v.IsNil() {
+		return nil
+	}
+	bounded := reflect.MakeMapWithSize(v.Type(), v.Len())
+	for each := v.MapRange(); each.Next(); {
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		key.Set(each.Key())
+		value.Set(each.Value())
+		for _, part := range []reflect.Value{key, value} {
+			if bad := enforceValueBounds(part, f); bad != nil {
+				return bad
+			}
+		}
+		bounded.SetMapIndex(key, value)
+	}
+	v.Set(bounded)
 	return nil
 }
 

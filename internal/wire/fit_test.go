@@ -3,6 +3,7 @@ package wire_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -26,6 +27,12 @@ func fillValue(v reflect.Value) {
 		}
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		fillValue(v.Index(0))
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fillValue(key)
+		fillValue(value)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[time.Time]() {
 			v.Set(reflect.ValueOf(time.Now()))
@@ -87,6 +94,14 @@ func TestBoundsEnforcedOnEveryMessageField(t *testing.T) {
 	checkFits[wire.Finish](t)
 }
 
+func manyLabels(n int) map[string]string {
+	labels := make(map[string]string, n)
+	for i := range n {
+		labels[fmt.Sprint("k", i)] = ""
+	}
+	return labels
+}
+
 func TestMessageWithInvalidValueRefused(t *testing.T) {
 	t.Parallel()
 	id := func() fleet.VMID { return fleet.NewID[fleet.VMID]() }
@@ -104,6 +119,7 @@ func TestMessageWithInvalidValueRefused(t *testing.T) {
 		"state.vms[0].status.nics":          {VMs: []wire.VMReport{{ID: id(), Status: fleet.VMStatus{NICs: make([]fleet.NICState, 300)}}}},
 		"state.host.inventory.gpus":         {Host: fleet.HostStatus{Inventory: fleet.Inventory{GPUs: make([]fleet.GPU, 2000)}}},
 		"state.host.discoveredPools":        {Host: fleet.HostStatus{DiscoveredPools: make([]fleet.DiscoveredPool, 2000)}},
+		"state.host.settings.labels":        {Host: fleet.HostStatus{Settings: &fleet.AgentSettings{Labels: manyLabels(2000)}}},
 		"state.host.otherPools":             {Host: fleet.HostStatus{OtherPools: make([]string, 2000)}},
 		"state.vms[0].status.startedAt":     {VMs: []wire.VMReport{{ID: id(), Status: fleet.VMStatus{StartedAt: &time.Time{}}}}},
 		"state.vms[0].status.disks":         {VMs: []wire.VMReport{{ID: id(), Status: fleet.VMStatus{Disks: make([]fleet.DiskState, 300)}}}},

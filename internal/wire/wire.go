@@ -54,8 +54,8 @@ const SharedConnHeader = "Quantix-Turns"
 // ClaimWait is how long the portal holds a claim before it answers without jobs.
 const ClaimWait = 25 * time.Second
 
-// ReportPeriod is the interval of reports while nothing changes.
-const ReportPeriod = 10 * time.Second
+// ReportPeriod is the default interval of reports while nothing changes.
+const ReportPeriod = fleet.DefaultReportInterval * time.Second
 
 // JoinRequest requests the first certificate. The join token is the bearer token.
 type JoinRequest struct {
@@ -204,6 +204,9 @@ type ReportAnswer struct {
 	AssignedObjects
 	Lost []fleet.JobID `json:"lost,omitempty"` // jobs whose lease this agent has lost: discard their results
 	At   time.Time     `json:"at"`             // the portal's time: see Stamp
+	// ReportInterval is the interval of reports in seconds that the portal wants; 0: the default, also from older portals.
+	// An interval in agent.yaml wins.
+	ReportInterval int `json:"reportInterval,omitempty"`
 	// Stop lists the cancelled jobs among the report's leases, each with the text of Work.Stop.
 	Stop map[fleet.JobID]string `json:"stop,omitempty"`
 	// Marks are ownership marks that VMs of this host lack. The agent writes the marks into the domains' metadata.

@@ -46,9 +46,9 @@ var CSV = []kit.CSVColumn[fleet.HostView]{
 	{Name: "memoryMiB", Value: func(v *fleet.HostView) string { return strconv.FormatInt(lastReport(v).Inventory.MemoryBytes>>20, 10) }},
 	{Name: "hypervisor", Value: func(v *fleet.HostView) string { return lastReport(v).Hypervisor }},
 	{Name: "os", Value: func(v *fleet.HostView) string { return lastReport(v).Inventory.OS }},
-	{Name: "labels", Value: func(v *fleet.HostView) string { return kit.CSVLabels(v.Spec.Labels) }},
+	{Name: "labels", Value: func(v *fleet.HostView) string { return kit.CSVLabels(v.Labels) }},
 	{Name: "description", Value: func(v *fleet.HostView) string { return v.Spec.Description }},
-	{Name: "seen", Value: func(v *fleet.HostView) string { return kit.CSVTime(v.SeenAt) }},
+	{Name: "seen", Value: func(v *fleet.HostView) string { return kit.CSVTime(v.SeenAt.Instant()) }},
 }
 
 // lastReport returns the host's last report, or an empty one.
@@ -338,7 +338,7 @@ func row(shown kit.Columns, h *fleet.HostView, now time.Time) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.LabelList(h.Spec.Labels).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.LabelList(h.Labels).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

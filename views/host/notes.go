@@ -11,7 +11,7 @@ import (
 func phaseExplanation(h fleet.HostView) string {
 	switch h.Phase {
 	case fleet.HostUnknown:
-		return "Offline for more than " + kit.ShortDuration(fleet.Freshness) + ". The last report may be outdated."
+		return "Offline for more than " + kit.ShortDuration(h.SeenAt.Limit()) + ". The last report may be outdated."
 	case fleet.HostDegraded:
 		return cmp.Or(h.Status.Error, fleet.StaleInventoryError)
 	case fleet.HostConflict:

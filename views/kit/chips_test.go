@@ -26,9 +26,13 @@ func TestOldReportsAreMarkedStale(t *testing.T) {
 		text  string
 		stale bool
 	}{{ago(9 * time.Second), "just now", false}, {ago(12 * time.Second), "12 s ago", false}, {ago(30 * time.Second), "30 s ago", false}, {ago(31 * time.Second), "31 s ago", true}, {nil, "never", false}} {
-		if seen := LastSeenAge(c.at, noon); rendered.Text(t, seen) != c.text || strings.Contains(rendered.HTML(t, seen), "stale") != c.stale {
+		if seen := LastSeenAge(fleet.NewReportTime(c.at, nil), noon); rendered.Text(t, seen) != c.text || strings.Contains(rendered.HTML(t, seen), "stale") != c.stale {
 			t.Errorf("%v: %s", c.at, rendered.HTML(t, seen))
 		}
+	}
+	limit := time.Minute
+	if seen := rendered.HTML(t, LastSeenAge(fleet.NewReportTime(ago(59*time.Second), &limit), noon)); strings.Contains(seen, "stale") || !strings.Contains(seen, `data-fresh="60"`) {
+		t.Errorf("with the host's own limit of a minute: %s", seen)
 	}
 	for d, want := range map[time.Duration]string{-time.Second: "just now", 10 * time.Second: "10 s ago", 90 * time.Second: "1 min ago"} {
 		if got := rendered.Text(t, TimeAgo(ago(d), noon)); got != want {

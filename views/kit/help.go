@@ -16,6 +16,7 @@ const (
 	HelpHostLabels    Topic = "hosts#label-hosts"
 	HelpHostPlacement Topic = "hosts#keep-new-vms-away-from-a-host"
 	HelpHostCapacity  Topic = "hosts#capacity-of-a-host"
+	HelpHostReports   Topic = "hosts#reports-of-a-host"
 	HelpCluster       Topic = "hosts#clusters"
 	HelpPool          Topic = "storage#create-a-pool"
 	HelpAssign        Topic = "storage#assign-a-pool-to-more-hosts-release-it"

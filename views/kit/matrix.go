@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/a-h/templ"
@@ -70,3 +71,6 @@ func NewHostMatrix[T any](l Link, label string, head Columns, c HostStatuses[T])
 	}
 	return m
 }
+
+// reportIntervalText explains on tables of many hosts when a state becomes unknown.
+var reportIntervalText = fmt.Sprintf("each host reports every %d s unless it is set otherwise; after three intervals without a report the state is unknown", fleet.DefaultReportInterval)

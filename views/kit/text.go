@@ -52,8 +52,8 @@ func Percent(part, whole int64) int {
 	return int(min(100, (part*100+whole/2)/whole))
 }
 
-// labelList lists labels in the order of their keys: "env=prod".
-func labelList(labels map[string]string) []string {
+// LabelTexts lists labels in the order of their keys: "env=prod".
+func LabelTexts(labels map[string]string) []string {
 	out := make([]string, 0, len(labels))
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		out = append(out, k+"="+labels[k])
@@ -62,7 +62,7 @@ func labelList(labels map[string]string) []string {
 }
 
 // LabelLines formats labels as in a form field, one per line.
-func LabelLines(labels map[string]string) string { return strings.Join(labelList(labels), "\n") }
+func LabelLines(labels map[string]string) string { return strings.Join(LabelTexts(labels), "\n") }
 
 // ElementIDSlug replaces all characters of a text that are not safe in an element id.
 func ElementIDSlug(s string) string {

@@ -19,7 +19,7 @@ func (p Page) driftRows() []kit.DriftRow {
 				r.Wanted = drift.WantedOfNetwork(*p.Network.Spec, d)
 			}
 			if h.State == fleet.NetworkUnknown {
-				r.Offline = kit.AgeText(h.SeenAt, p.Now)
+				r.Offline = kit.AgeText(h.SeenAt.Instant(), p.Now)
 			}
 			acts := kit.HostDriftActions(path+"/hosts/"+string(h.HostID), path, d, drift.Label(d.Field), states)
 			if acts.WhyNotAccept == "" {

@@ -19,7 +19,7 @@ func (p Page) driftRows() []kit.DriftRow {
 			// The kind and the location of a pool are fixed, so the wanted value is the last applied one.
 			r := kit.DriftRow{ID: string(h.HostID) + "-" + d.Field, Host: h.HostName, HostHref: views.HostPath(h.HostID), Wanted: d.Applied}
 			if h.State == fleet.PoolUnknown {
-				r.Offline = kit.AgeText(h.SeenAt, p.Now)
+				r.Offline = kit.AgeText(h.SeenAt.Instant(), p.Now)
 			}
 			kit.HostDriftActions(base, p.path(), d, drift.Label(d.Field), states).Fill(&r)
 			rows = append(rows, r)

@@ -539,7 +539,7 @@ func countedNICsText(c *fleet.GroupCount, now time.Time) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.LastSeenAge(c.At, now).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TimeAgo(c.At, now).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

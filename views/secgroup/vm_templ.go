@@ -366,7 +366,7 @@ func packetCounters(c fleet.NICFilter, now time.Time) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.LastSeenAge(&c.Hits.At, now).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TimeAgo(&c.Hits.At, now).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -9,8 +9,8 @@ import (
 
 var (
 	now          = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	recentReport = now.Add(-5 * time.Second)
-	staleReport  = now.Add(-5 * time.Minute)
+	recentReport = fleet.ReportTime{Time: now.Add(-5 * time.Second)}
+	staleReport  = fleet.ReportTime{Time: now.Add(-5 * time.Minute)}
 )
 
 // bondedServer is a host with two NICs in a bond, a VLAN on the bond under a bridge, a NIC with its own bridge, and an

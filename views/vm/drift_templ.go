@@ -53,7 +53,7 @@ func driftCard(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TimeAgo(p.VM.SeenAt, p.Now).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TimeAgo(p.VM.SeenAt.Instant(), p.Now).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -23,7 +23,7 @@ func reportedVM(phase fleet.Phase) fleet.VMView {
 				Power: fleet.Running, StartedAt: &started, NICs: []fleet.NICState{{Addresses: []string{"10.0.0.1"}}, {Addresses: []string{"10.0.0.2", "fe80::1"}}},
 			},
 		},
-		Phase: phase, HostName: "h1", ProjectName: "shop", SeenAt: &seen, CPUPercent: &cpu,
+		Phase: phase, HostName: "h1", ProjectName: "shop", SeenAt: &fleet.ReportTime{Time: seen}, CPUPercent: &cpu,
 	}
 }
 

@@ -15,12 +15,14 @@ const (
 	BulkSnapshot fleet.Action = "snapshot"
 	BulkMigrate  fleet.Action = "migrate"
 	BulkCompare  fleet.Action = "compare"
+	// BulkStartByOvercommit starts VMs although their hosts have not enough capacity.
+	BulkStartByOvercommit fleet.Action = "start-by-overcommit"
 )
 
 // BulkActionOpensDialog reports whether the action on several VMs opens a dialog first.
 func BulkActionOpensDialog(a fleet.Action) bool {
 	_, asks := vmview.PowerConfirmations[a]
-	return asks || a == fleet.ActDelete || a == BulkSnapshot || a == BulkMigrate
+	return asks || a == fleet.ActDelete || a == BulkSnapshot || a == BulkMigrate || a == BulkStartByOvercommit
 }
 
 // BulkActionPage is the dialog of an action on several VMs: a power action that interrupts guests, delete, migrate or take snapshots.
@@ -50,6 +52,8 @@ func (p BulkActionPage) verb() string {
 		return "Take snapshots of"
 	case BulkMigrate:
 		return "Migrate"
+	case BulkStartByOvercommit:
+		return "Start"
 	}
 	return p.Action.Label()
 }
@@ -57,6 +61,9 @@ func (p BulkActionPage) verb() string {
 func (p BulkActionPage) dialog() kit.Dialog {
 	d := kit.Dialog{
 		Title: p.verb() + " " + p.vmCountText() + "?", Action: "/vms/bulk", Button: p.verb() + " " + p.vmCountText(), Danger: p.Action == fleet.ActDelete || vmview.PowerConfirmations[p.Action].LosesData, Back: p.Back,
+	}
+	if p.Action == BulkStartByOvercommit {
+		d.Title, d.Button, d.Danger = "Start "+p.vmCountText()+" by overcommit?", "Start by overcommit", true
 	}
 	if p.Action == fleet.ActDelete {
 		d.ButtonContent = vmview.DeleteButtonLabel(p.vmCountText())
@@ -133,7 +140,7 @@ func (p *ListPage) otherBulkActions() (out []bulkActionButton) {
 		out = append(out, bulkActionButton{BulkSnapshot, "Snapshot…"})
 	}
 	if p.MayChangeHosts {
-		out = append(out, bulkActionButton{BulkMigrate, "Migrate…"})
+		out = append(out, bulkActionButton{BulkMigrate, "Migrate…"}, bulkActionButton{BulkStartByOvercommit, "Start by overcommit…"})
 	}
 	return out
 }

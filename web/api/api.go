@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
@@ -143,6 +144,7 @@ func (api *API) Register(e *echo.Echo) {
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", "", nil
 	config.Info.Description = descriptionText
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[fleet.ReportTime](), reflect.TypeFor[time.Time]())
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"token": {Type: "http", Scheme: "bearer", Description: "An API token, \"qx_…\", created under Account, API tokens."},
 	}
@@ -225,9 +227,13 @@ func requireResponseFields(doc *huma.OpenAPI) {
 			schema.Required = nil
 			for _, f := range requiredFieldsOf(t) {
 				schema.Required = append(schema.Required, f.name)
-				// huma supports null for plain types, but not for references to other schemas.
-				if p := schema.Properties[f.name]; f.nullable && p != nil && p.Ref != "" {
+				// huma supports null for plain types, but not for references to other schemas and for aliases.
+				switch p := schema.Properties[f.name]; {
+				case !f.nullable || p == nil:
+				case p.Ref != "":
 					schema.Properties[f.name] = &huma.Schema{AnyOf: []*huma.Schema{{Ref: p.Ref}, {Type: "null"}}}
+				default:
+					p.Nullable = true
 				}
 			}
 		}

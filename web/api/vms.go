@@ -152,11 +152,13 @@ type actOnVMsInput struct {
 	Body struct {
 		Action fleet.Action `json:"action" doc:"start, shutdown, stop, reboot, reset, pause or resume"`
 		IDs    []fleet.VMID `json:"ids" doc:"IDs of the VMs, 500 at most"`
+
+		Overcommit bool `json:"overcommit,omitempty" doc:"Start the VMs although their hosts have not enough capacity; needs the permission to change hosts"`
 	}
 }
 
 func (api *API) actOnVMs(ctx context.Context, a fleet.Actor, in *actOnVMsInput) (*taskOutput, error) {
-	task, err := api.Control.RequestPowerActions(ctx, a, in.Body.Action, in.Body.IDs)
+	task, err := api.Control.RequestPowerActionsWith(ctx, a, in.Body.Action, in.Body.IDs, control.PowerOptions{Overcommit: in.Body.Overcommit})
 	return &taskOutput{task}, err
 }
 

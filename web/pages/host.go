@@ -87,19 +87,20 @@ func (s *Site) fillHostClusters(ctx context.Context, a fleet.Actor, p *hostview.
 }
 
 type hostForm struct {
-	ClusterID    string `form:"clusterId"`
-	Labels       string `form:"labels"`
-	Taints       string `form:"taints"`
-	Description  string `form:"description"`
-	Schedulable  string `form:"schedulable"`
-	Compute      string `form:"compute"`
-	Storage      string `form:"storage"`
-	ControlPlane string `form:"controlPlane"`
-	CPURatio     string `form:"cpuRatio"`
-	MemoryRatio  string `form:"memoryRatio"`
-	ReservedCPU  string `form:"reservedCpu"`
-	ReservedMiB  string `form:"reservedMiB"`
-	Generation   string `form:"generation"`
+	ClusterID      string `form:"clusterId"`
+	Labels         string `form:"labels"`
+	Taints         string `form:"taints"`
+	Description    string `form:"description"`
+	Schedulable    string `form:"schedulable"`
+	Compute        string `form:"compute"`
+	Storage        string `form:"storage"`
+	ControlPlane   string `form:"controlPlane"`
+	CPURatio       string `form:"cpuRatio"`
+	MemoryRatio    string `form:"memoryRatio"`
+	ReservedCPU    string `form:"reservedCpu"`
+	ReservedMiB    string `form:"reservedMiB"`
+	ReportInterval string `form:"reportInterval"`
+	Generation     string `form:"generation"`
 }
 
 // settings returns the form as typed.
@@ -107,7 +108,7 @@ func (in hostForm) settings(errs kit.Errors) hostview.SettingsForm {
 	return hostview.SettingsForm{
 		ClusterID: in.ClusterID, Labels: in.Labels, Taints: in.Taints, Description: in.Description, Schedulable: in.Schedulable != "",
 		Roles:    fleet.HostRoles{Compute: in.Compute != "", Storage: in.Storage != "", ControlPlane: in.ControlPlane != ""},
-		CPURatio: in.CPURatio, MemoryRatio: in.MemoryRatio, ReservedCPU: in.ReservedCPU, ReservedMiB: in.ReservedMiB,
+		CPURatio: in.CPURatio, MemoryRatio: in.MemoryRatio, ReservedCPU: in.ReservedCPU, ReservedMiB: in.ReservedMiB, ReportInterval: in.ReportInterval,
 		Generation: form.ParseGeneration(in.Generation), Errors: errs,
 	}
 }
@@ -122,7 +123,8 @@ func (in hostForm) spec() (fleet.HostSpec, error) {
 			CPU:    form.ParseField(&checks, "spec.overcommit.cpu", in.CPURatio, form.ParseRatio),
 			Memory: form.ParseField(&checks, "spec.overcommit.memory", in.MemoryRatio, form.ParseRatio),
 		},
-		Reserved: fleet.HostReserved{CPU: form.ParseField(&checks, "spec.reserved.cpu", in.ReservedCPU, form.ParseNumber)},
+		ReportInterval: form.ParseField(&checks, "spec.reportInterval", in.ReportInterval, form.ParseNumber),
+		Reserved:       fleet.HostReserved{CPU: form.ParseField(&checks, "spec.reserved.cpu", in.ReservedCPU, form.ParseNumber)},
 	}
 	for t := range strings.FieldsSeq(in.Taints) {
 		s.Taints = append(s.Taints, fleet.ParseTaint(t))
@@ -139,6 +141,9 @@ func newHostForm(h fleet.HostView) hostview.SettingsForm {
 	f := hostview.SettingsForm{
 		ClusterID: string(h.ClusterID), Labels: kit.LabelLines(s.Labels), Taints: hostview.TaintLines(s.Taints), Description: s.Description, Schedulable: s.Schedulable, Roles: s.Roles,
 		CPURatio: form.RatioText(s.Overcommit.CPU), MemoryRatio: form.RatioText(s.Overcommit.Memory), Generation: h.Generation,
+	}
+	if s.ReportInterval > 0 {
+		f.ReportInterval = strconv.Itoa(s.ReportInterval)
 	}
 	if s.Reserved.CPU > 0 {
 		f.ReservedCPU = strconv.Itoa(s.Reserved.CPU)

@@ -83,6 +83,9 @@ func (s *Site) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkAction
 		}
 		return s.Control.MigrateVMs(ctx, a, in.IDs, order)
 	}
+	if in.Action == vmlist.BulkStartByOvercommit {
+		return s.Control.RequestPowerActionsWith(ctx, a, fleet.ActStart, in.IDs, control.PowerOptions{Overcommit: true})
+	}
 	return s.Control.RequestPowerActions(ctx, a, in.Action, in.IDs)
 }
 

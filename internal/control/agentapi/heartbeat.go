@@ -37,14 +37,14 @@ type heartbeatBatch struct {
 	meterErrors map[fleet.HostID]error // errors of hosts whose meters could not be written
 }
 
-// recordHeartbeat records a heartbeat and returns its time. resend is true if the stored digest differs from the host's
-// digest; the agent must then send a full report.
-func (api *API) recordHeartbeat(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, resend bool, err error) {
+// recordHeartbeat records a heartbeat. It fills in the answer: the heartbeat's time, the report interval, and whether the
+// stored digest differs from the host's digest, so that the agent must send a full report.
+func (api *API) recordHeartbeat(ctx context.Context, a fleet.Actor, in wire.Report, answer *wire.ReportAnswer) error {
 	load := "null"
 	if in.Load != nil {
 		b, err := json.Marshal(in.Load)
 		if err != nil {
-			return now, false, fleet.Errorf(fleet.Malformed, "The load contains values that are not finite numbers.")
+			return fleet.Errorf(fleet.Malformed, "The load contains values that are not finite numbers.")
 		}
 		load = string(b)
 	}
@@ -55,16 +55,17 @@ func (api *API) recordHeartbeat(ctx context.Context, a fleet.Actor, in wire.Repo
 	select {
 	case <-b.done:
 	case <-ctx.Done():
-		return now, false, ctx.Err()
+		return ctx.Err()
 	}
 	if b.err != nil {
-		return now, false, b.err
+		return b.err
 	}
 	row, known := b.rows[a.HostID]
 	if !known || !bytes.Equal(row.Session, hashAgentSession(a)) {
-		return now, false, sessionEndedError()
+		return sessionEndedError()
 	}
-	return row.Now, row.Digest != in.Digest, b.meterErrors[a.HostID]
+	answer.At, answer.Resend, answer.ReportInterval = row.Now, row.Digest != in.Digest, int(row.ReportInterval)
+	return b.meterErrors[a.HostID]
 }
 
 // reportSentAt returns the earliest time at which the report can have been sent, by the database's clock. If an old
@@ -89,7 +90,6 @@ func (s *heartbeatBatcher) joinBatch(a fleet.Actor, in wire.Report, load string)
 	}
 	b = s.openBatch
 	p := &b.params
-	p.Fresh = fleet.Freshness
 	p.HostIds, p.Sessions, p.Loads = append(p.HostIds, string(a.HostID)), append(p.Sessions, hashAgentSession(a)), append(p.Loads, load)
 	p.Digests, p.Sent = append(p.Digests, in.Digest), append(p.Sent, reportSentAt(in))
 	p.LookAges = append(p.LookAges, durationFromMilliseconds(in.StateAgeMs).Seconds())

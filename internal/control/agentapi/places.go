@@ -23,7 +23,7 @@ func (api *API) ReassignMovedVMs(ctx context.Context, a fleet.Actor) error {
 	if err := store.CheckSystemActor(a); err != nil {
 		return err
 	}
-	moves, err := api.store.PlacesToSettle(ctx, db.PlacesToSettleParams{Fresh: fleet.Freshness})
+	moves, err := api.store.PlacesToSettle(ctx, "")
 	if err != nil {
 		return store.UserError(err)
 	}
@@ -49,7 +49,7 @@ func (api *API) reassignVMOrRaiseAlarm(ctx context.Context, a fleet.Actor, was d
 		if err != nil {
 			return err
 		}
-		now, err := q.PlacesToSettle(ctx, db.PlacesToSettleParams{VMID: string(was.VMID), Fresh: fleet.Freshness})
+		now, err := q.PlacesToSettle(ctx, string(was.VMID))
 		if err != nil || len(now) == 0 || now[0] != was {
 			return err
 		}

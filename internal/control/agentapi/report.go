@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -26,9 +25,9 @@ func (api *API) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wire
 	}
 	var err error
 	if in.State == nil {
-		answer.At, answer.Resend, err = api.recordHeartbeat(ctx, a, in)
+		err = api.recordHeartbeat(ctx, a, in, &answer)
 	} else {
-		answer.At, answer.Marks, err = api.writeFullReport(ctx, a, in)
+		err = api.writeFullReport(ctx, a, in, &answer)
 		err = store.FirstErrorOf(err, func() error {
 			return store.UserError(api.writeMeters(ctx, hostMeasurements{a.HostID, in.Meters, in.Filters, in.Guests}))
 		})
@@ -75,25 +74,25 @@ func (api *API) renewLeases(ctx context.Context, host fleet.HostID, leases []wir
 	return lost, stop, nil
 }
 
-// writeFullReport writes a host's full state in one transaction. It returns the transaction's time and, by VM, the
-// ownership marks that are missing in the metadata of the host's domains. A report older than the latest one changes
-// nothing.
-func (api *API) writeFullReport(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, marks map[fleet.VMID]string, err error) {
+// writeFullReport writes a host's full state in one transaction. It fills in the answer: the transaction's time, the
+// report interval and, by VM, the ownership marks that are missing in the metadata of the host's domains. A report older
+// than the latest one changes nothing.
+func (api *API) writeFullReport(ctx context.Context, a fleet.Actor, in wire.Report, answer *wire.ReportAnswer) error {
 	begin := db.BeginReportParams{
-		HostID: a.HostID, Session: hashAgentSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected, Sent: reportSentAt(in), Fresh: fleet.Freshness,
+		HostID: a.HostID, Session: hashAgentSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected, Sent: reportSentAt(in),
 	}
 	if in.State.Host.Connected || in.StateAgeMs > 0 { // otherwise the agent has never read the hypervisor
 		age := durationFromMilliseconds(in.StateAgeMs).Seconds()
 		begin.LookAge = &age
 	}
-	err = api.store.Tx(ctx, func(q *db.Queries) error {
+	return api.store.Tx(ctx, func(q *db.Queries) error {
 		begun, err := q.BeginReport(ctx, begin)
-		now = begun.Now
+		answer.At, answer.ReportInterval = begun.Now, int(begun.ReportInterval)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return checkSessionNumber(ctx, q, a, in.Seq) // otherwise the report is only older than the latest
 		}
 		err = store.FirstErrorOf(err, func() error {
-			marks, err = writeHostState(ctx, q, a.HostID, in)
+			answer.Marks, err = writeHostState(ctx, q, a.HostID, in)
 			return err
 		})
 		if err != nil || !begun.Sighted {
@@ -101,11 +100,11 @@ func (api *API) writeFullReport(ctx context.Context, a fleet.Actor, in wire.Repo
 		}
 		return q.HastenRetries(ctx, a.HostID)
 	})
-	return now, marks, err
 }
 
 func writeHostState(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) (marks map[fleet.VMID]string, err error) {
 	seq, s := in.Seq, *in.State
+	s.Host.Settings = s.Host.Settings.Valid()
 	if err := q.ReportHost(ctx, db.ReportHostParams{HostID: host, Seq: seq, Status: &s.Host}); err != nil {
 		return nil, fmt.Errorf("store the host's status: %w", err)
 	}

@@ -298,7 +298,7 @@ func (n *AssignableType) RecordJobEnd(ctx context.Context, q *db.Queries, job db
 
 // QueueDriftedAssignments queues a job for each assignment that its host has not applied and that has no unfinished job.
 func QueueDriftedAssignments(ctx context.Context, q *db.Queries, a fleet.Actor) error {
-	rows, err := q.DriftedAssignments(ctx, db.DriftedAssignmentsParams{Fresh: fleet.Freshness, Nouns: assignableTypeNames()})
+	rows, err := q.DriftedAssignments(ctx, assignableTypeNames())
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func NewNetworkObject(id fleet.NetworkID, name string, spec fleet.NetworkSpec) A
 // networkActionAllowed reports whether the assignment's status allows the action. It uses the same rules as the
 // network's page.
 func networkActionAllowed(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
-	status := fleet.NetworkHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned, Releasing: !on.Assigned}
+	status := fleet.NetworkHost{HostName: on.HostName, SeenAt: fleet.NewReportTime(on.LookedAt, on.FreshFor), Assigned: on.Assigned, Releasing: !on.Assigned}
 	if len(on.Status) > 0 {
 		if err := json.Unmarshal(on.Status, &status.Status); err != nil {
 			return false, "", err

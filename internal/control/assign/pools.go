@@ -53,7 +53,7 @@ func poolObjectWithoutID(name string, spec fleet.PoolSpec) AssignableObject {
 // poolActionAllowed reports whether the assignment's status allows the action. It uses the same rules as the pool's
 // page.
 func poolActionAllowed(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
-	status := fleet.PoolHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned}
+	status := fleet.PoolHost{HostName: on.HostName, SeenAt: fleet.NewReportTime(on.LookedAt, on.FreshFor), Assigned: on.Assigned}
 	if len(on.Status) > 0 {
 		if err := json.Unmarshal(on.Status, &status.Status); err != nil {
 			return false, "", err

@@ -23,11 +23,11 @@ func (n *AssignableType) RetryAll(ctx context.Context, s *store.Store, a fleet.A
 			return err
 		}
 		for _, r := range rows {
-			ok, _, err := n.actionAllowed(db.AssignmentOnRow{Assigned: r.Assigned, HostName: r.HostName, Status: r.Status, LookedAt: r.LookedAt, Now: r.Now}, fleet.ActRetry)
+			ok, _, err := n.actionAllowed(db.AssignmentOnRow{Assigned: r.Assigned, HostName: r.HostName, Status: r.Status, LookedAt: r.LookedAt, FreshFor: r.FreshFor, Now: r.Now}, fleet.ActRetry)
 			switch {
 			case err != nil:
 				return err
-			case !fleet.IsReportFresh(r.LookedAt, r.Now):
+			case !fleet.IsReportFresh(fleet.NewReportTime(r.LookedAt, r.FreshFor), r.Now):
 				out.Offline++
 			case ok && len(out.Tasks) == maxRetriedHosts:
 				out.More++

@@ -64,6 +64,8 @@ func (c Candidates) Read(ctx context.Context, q *db.Queries, a fleet.Actor) ([]p
 	for _, sum := range sums {
 		sum.Mib += committed[sum.HostID].Mib
 		sum.Cpus += committed[sum.HostID].Cpus
+		sum.DiscoveredMib += committed[sum.HostID].DiscoveredMib
+		sum.DiscoveredCpus += committed[sum.HostID].DiscoveredCpus
 		committed[sum.HostID] = sum
 	}
 	reserved, err := CPUReservations(ctx, q, host)
@@ -88,9 +90,10 @@ func (c Candidates) Read(ctx context.Context, q *db.Queries, a fleet.Actor) ([]p
 	}
 	hosts := make([]placement.Host, len(rows))
 	for i, r := range rows {
+		r.Spec.Labels = r.Labels // placement rules match those of agent.yaml, too
 		h := placement.Host{
-			ID: r.ID, Name: r.Name, Phase: store.HostPhase(r.SeenAt, r.LookedAt, store.ConnectedIfReported(r.Reported, r.Connected), r.Conflict, r.Now), Error: cmp.Or(r.Error, fleet.StaleInventoryError),
-			Spec: r.Spec, Capacity: store.HostCapacity(r.Spec, r.Cluster.Spec, r.Processors, r.MemoryBytes), CommittedMiB: committed[r.ID].Mib, CommittedCPUs: committed[r.ID].Cpus, Networks: r.Networks, NICs: room[r.ID], Unsupported: map[string]string{},
+			ID: r.ID, Name: r.Name, Phase: store.HostPhase(fleet.NewReportTime(r.SeenAt, r.FreshFor), fleet.NewReportTime(r.LookedAt, r.FreshFor), store.ConnectedIfReported(r.Reported, r.Connected), r.Conflict, r.Now), Error: cmp.Or(r.Error, fleet.StaleInventoryError),
+			Spec: r.Spec, Capacity: store.HostCapacity(r.Spec, r.Cluster.Spec, r.Processors, r.MemoryBytes), CommittedMiB: committed[r.ID].Mib, CommittedCPUs: committed[r.ID].Cpus, DiscoveredMiB: committed[r.ID].DiscoveredMib, DiscoveredCPUs: committed[r.ID].DiscoveredCpus, Networks: r.Networks, NICs: room[r.ID], Unsupported: map[string]string{},
 			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{}, SharedElsewhere: map[fleet.Volref]string{},
 		}
 		h.AgentFields, h.Devices = r.VmFields, devices[r.ID]

@@ -172,6 +172,7 @@ func (p *Placing) RecordBrokenRules(ctx context.Context, a fleet.Actor) error {
 		}
 		on := map[fleet.HostID]placement.Host{}
 		for _, h := range hosts {
+			h.Spec.Labels = h.Labels
 			on[h.ID] = placement.Host{ID: h.ID, Name: h.Name, Spec: h.Spec}
 		}
 		ruled := make([][]fleet.PlacementRule, len(rows))

@@ -20,19 +20,20 @@ type publishedTotals struct {
 	byPhase    map[fleet.ProjectID]map[fleet.Phase]phaseTotals // of all VMs, as if all hosts were online
 	byHost     map[fleet.HostID][]vmGroup                      // groups of the host's VMs, by project and online phase
 	discovered map[fleet.HostID]int
-	staleHosts map[fleet.HostID]*time.Time // hosts whose VM inventory is older than staleReportAge, with its time
-	now        time.Time                   // database time at which staleHosts was read
-	onlineAt   time.Time                   // local time at which staleHosts was read
+	staleHosts map[fleet.HostID]*fleet.ReportTime // hosts whose VM inventory may be stale within livenessMargin, with its time
+	now        time.Time                          // database time at which staleHosts was read
+	onlineAt   time.Time                          // local time at which staleHosts was read
 }
 
 // livenessMaxAge is the maximum age of the hosts' liveness that publishCounters reuses when only counts have changed.
 const livenessMaxAge = 5 * time.Second
 
-// staleReportAge is an inventory age. A host with an older inventory may go offline before liveness is read again.
-const staleReportAge = fleet.Freshness - countersMaxAge - livenessMaxAge
+// livenessMargin is the longest time until liveness is read again. A host whose inventory is not valid that long may go
+// offline before.
+const livenessMargin = countersMaxAge + livenessMaxAge
 
 // countersMaxAge is the maximum age of published counters. They are only older if the background counting has stopped.
-const countersMaxAge = fleet.Freshness / 2
+const countersMaxAge = 15 * time.Second
 
 // offlineHosts returns those hosts with VMs that are offline now.
 func (n *publishedTotals) offlineHosts() []fleet.HostID {
@@ -174,13 +175,13 @@ func (b *Queries) publishCounters(ctx context.Context, maxAge time.Duration) err
 	if was != nil && n.countedAt.Sub(was.onlineAt) < maxAge {
 		n.staleHosts, n.now, n.onlineAt = was.staleHosts, was.now, was.onlineAt
 	} else {
-		staleHosts, err := b.store.HostsNotLooked(ctx, staleReportAge)
+		staleHosts, err := b.store.HostsNotLooked(ctx, livenessMargin)
 		if err != nil {
 			return store.UserError(err)
 		}
-		n.staleHosts, n.onlineAt = make(map[fleet.HostID]*time.Time, len(staleHosts)), time.Now()
+		n.staleHosts, n.onlineAt = make(map[fleet.HostID]*fleet.ReportTime, len(staleHosts)), time.Now()
 		for _, r := range staleHosts {
-			n.staleHosts[r.HostID], n.now = r.LookedAt, r.Now
+			n.staleHosts[r.HostID], n.now = fleet.NewReportTime(r.LookedAt, r.FreshFor), r.Now
 		}
 	}
 	if was != nil && !t.changed {

@@ -51,15 +51,16 @@ func (b *Queries) listDiscoveredVMs(ctx context.Context, a fleet.Actor, q fleet.
 		return fleet.Page[fleet.DiscoveredVM]{}, err
 	}
 	tail := p.applyCursor(s)
-	items, err := collectRows(ctx, b, `SELECT f.host_id, f.id, f.name, f.status, h.name, s.looked_at, now()
+	items, err := collectRows(ctx, b, `SELECT f.host_id, f.id, f.name, f.status, h.name, s.looked_at, s.fresh_for, now()
 		FROM found_vms f JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id`+s.whereClause()+tail, s,
 		func(row pgx.CollectableRow) (fleet.DiscoveredVM, error) {
 			var r db.FoundVM
 			var host string
 			var seen *time.Time
+			var freshFor *time.Duration
 			var now time.Time
-			err := row.Scan(&r.HostID, &r.ID, &r.Name, &r.Status, &host, &seen, &now)
-			return discoveredView(r, host, seen, now), err
+			err := row.Scan(&r.HostID, &r.ID, &r.Name, &r.Status, &host, &seen, &freshFor, &now)
+			return discoveredView(r, host, fleet.NewReportTime(seen, freshFor), now), err
 		})
 	return p.buildPage(items), err
 }
@@ -79,10 +80,10 @@ func (b *Queries) GetDiscoveredVM(ctx context.Context, a fleet.Actor, host fleet
 	if err != nil {
 		return fleet.DiscoveredVM{}, store.NotFoundError(err, "VM")
 	}
-	return discoveredView(r.FoundVM, r.HostName, r.LookedAt, r.Now), nil
+	return discoveredView(r.FoundVM, r.HostName, fleet.NewReportTime(r.LookedAt, r.FreshFor), r.Now), nil
 }
 
-func discoveredView(r db.FoundVM, host string, seen *time.Time, now time.Time) fleet.DiscoveredVM {
+func discoveredView(r db.FoundVM, host string, seen *fleet.ReportTime, now time.Time) fleet.DiscoveredVM {
 	f := fleet.DiscoveredVM{ID: r.ID, HostID: r.HostID, HostName: host, Name: r.Name, Status: r.Status, SeenAt: seen}
 	f.Phase = f.PhaseAt(seen, now)
 	return f

@@ -26,7 +26,7 @@ func fillHistory[C any](ctx context.Context, b *Queries, n fleet.ResourceType, i
 	if err != nil {
 		return store.UserError(err)
 	}
-	periods, err := b.store.HostOfflinePeriods(ctx, db.HostOfflinePeriodsParams{Hosts: hosts, Since: since, Fresh: fleet.Freshness})
+	periods, err := b.store.HostOfflinePeriods(ctx, db.HostOfflinePeriodsParams{Hosts: hosts, Since: since})
 	if err != nil {
 		return store.UserError(err)
 	}

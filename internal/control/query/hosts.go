@@ -34,7 +34,7 @@ var hostFilter = listFilter{
 	"name":        lowerTextCondition("h.name"),
 	"cluster":     rowNameCondition("h.cluster_id", "clusters"),
 	"cordoned":    exactTextCondition("CASE WHEN h.spec->>'schedulable' = 'false' THEN 'yes' ELSE 'no' END"),
-	"label":       labelsCondition("(h.spec->'labels')"),
+	"label":       labelsCondition("h.labels"),
 	"vms":         numberCondition("COALESCE(c.vms, 0)", 1),
 	"vcpus":       numberCondition("COALESCE(c.cpus, 0)", 1),
 	"memory":      numberCondition("COALESCE(c.memory, 0)", mebibyte),
@@ -90,15 +90,16 @@ func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	if usesHostCounters(p.sort, terms) {
 		tables += s.joinHostCounters(sums.hosts)
 	}
-	items, err := collectRows(ctx, b, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, h.status, cl.id, cl.name, cl.spec, s.seen_at, s.looked_at, COALESCE(s.conflict, ''), now()
+	items, err := collectRows(ctx, b, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, h.status, cl.id, cl.name, cl.spec, s.seen_at, s.looked_at, s.fresh_for, COALESCE(s.conflict, ''), now()
 		`+tables+s.whereClause()+tail, &s, func(row pgx.CollectableRow) (fleet.HostView, error) {
 		var r db.Host
 		var cluster db.Cluster
 		var seen, looked *time.Time
+		var freshFor *time.Duration
 		var conflict string
 		var now time.Time
-		err := row.Scan(&r.ID, &r.Name, &r.Spec, &r.Generation, &r.CreatedAt, &r.Status, &cluster.ID, &cluster.Name, &cluster.Spec, &seen, &looked, &conflict, &now)
-		v := store.HostView(r, cluster, seen, looked, conflict, now)
+		err := row.Scan(&r.ID, &r.Name, &r.Spec, &r.Generation, &r.CreatedAt, &r.Status, &cluster.ID, &cluster.Name, &cluster.Spec, &seen, &looked, &freshFor, &conflict, &now)
+		v := store.HostView(r, cluster, fleet.NewReportTime(seen, freshFor), fleet.NewReportTime(looked, freshFor), conflict, now)
 		sum := sums.hosts[r.ID]
 		v.VMs, v.Deleting, v.CommittedCPUs, v.CommittedMiB = sum.vms, sum.deleting, sum.cpus, sum.memoryMiB
 		return v, err

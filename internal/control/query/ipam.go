@@ -45,7 +45,7 @@ func (b *Queries) NetworkAddressesBySpec(ctx context.Context, a fleet.Actor, id 
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
 	}
-	rows, err := b.store.NICsOn(ctx, db.NICsOnParams{NetworkID: string(id), Host: string(host), Most: maxNICs + 1, Fresh: fleet.Freshness})
+	rows, err := b.store.NICsOn(ctx, db.NICsOnParams{NetworkID: string(id), Host: string(host), Most: maxNICs + 1})
 	if err != nil {
 		return nil, store.UserError(err)
 	}
@@ -81,7 +81,7 @@ func addressNICs(r db.NICsOnRow) (out []policy.AddressNIC, err error) {
 	if err := json.Unmarshal(r.Seen, &seen); err != nil {
 		return nil, fmt.Errorf("read the reported NICs of VM %s: %w", r.ID, err)
 	}
-	host := policy.ReportingHost{ID: r.HostID, Name: r.HostName, SeenAt: r.LookedAt, Fresh: r.Fresh}
+	host := policy.ReportingHost{ID: r.HostID, Name: r.HostName, SeenAt: fleet.NewReportTime(r.LookedAt, r.FreshFor), Fresh: r.Fresh}
 	for _, mac := range macs {
 		c := policy.AddressNIC{Host: host, VMID: r.ID, VMName: r.Name, MAC: mac}
 		if i := slices.IndexFunc(seen, func(n fleet.NICState) bool { return strings.EqualFold(n.MAC, mac) }); i >= 0 {
@@ -105,7 +105,7 @@ func seenAddresses(n fleet.NICState) []fleet.SeenAddress {
 }
 
 func (b *Queries) networkLeases(ctx context.Context, id fleet.NetworkID, host fleet.HostID) (out []policy.AddressLease, err error) {
-	rows, err := b.store.LeasesOf(ctx, db.LeasesOfParams{NetworkID: string(id), Host: string(host), Most: maxLeaseHosts, Fresh: fleet.Freshness})
+	rows, err := b.store.LeasesOf(ctx, db.LeasesOfParams{NetworkID: string(id), Host: string(host), Most: maxLeaseHosts})
 	if err != nil {
 		return nil, store.UserError(err)
 	}
@@ -115,7 +115,7 @@ func (b *Queries) networkLeases(ctx context.Context, id fleet.NetworkID, host fl
 			return nil, fmt.Errorf("read the DHCP leases of host %s: %w", r.HostID, err)
 		}
 		for _, l := range leases {
-			out = append(out, policy.AddressLease{Host: policy.ReportingHost{ID: r.HostID, Name: r.HostName, SeenAt: r.LookedAt, Fresh: r.Fresh}, DHCPLease: l})
+			out = append(out, policy.AddressLease{Host: policy.ReportingHost{ID: r.HostID, Name: r.HostName, SeenAt: fleet.NewReportTime(r.LookedAt, r.FreshFor), Fresh: r.Fresh}, DHCPLease: l})
 		}
 	}
 	return out, nil

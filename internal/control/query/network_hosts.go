@@ -257,14 +257,17 @@ func (b *Queries) NetworkHost(ctx context.Context, a fleet.Actor, id fleet.Netwo
 // readNetworkStatuses reads the host statuses (alias a) of networks that s selects, in no order. They contain the
 // hosts' reports without DHCP leases.
 func (b *Queries) readNetworkStatuses(ctx context.Context, s statementBuilder) ([]fleet.NetworkHost, error) {
-	return collectRows(ctx, b, `SELECT a.network_id, a.host_id, h.name, a.status - 'leases', a.ignored_drift, s.looked_at, a.asked = 'assign', a.asked = 'release', now()
+	return collectRows(ctx, b, `SELECT a.network_id, a.host_id, h.name, a.status - 'leases', a.ignored_drift, s.looked_at, s.fresh_for, a.asked = 'assign', a.asked = 'release', now()
 		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.whereClause(), &s, func(x pgx.CollectableRow) (h fleet.NetworkHost, err error) {
 		var now time.Time
+		var looked *time.Time
+		var freshFor *time.Duration
 		var ignored []fleet.Drift
-		err = x.Scan(&h.NetworkID, &h.HostID, &h.HostName, &h.Status, &ignored, &h.SeenAt, &h.Assigned, &h.Releasing, &now)
+		err = x.Scan(&h.NetworkID, &h.HostID, &h.HostName, &h.Status, &ignored, &looked, &freshFor, &h.Assigned, &h.Releasing, &now)
 		if h.Status != nil {
 			h.Status.Drift = drift.MarkIgnored(h.Status.Drift, ignored)
 		}
+		h.SeenAt = fleet.NewReportTime(looked, freshFor)
 		h.State = h.StateAt(now)
 		return h, err
 	})

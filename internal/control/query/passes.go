@@ -119,7 +119,7 @@ func (p connectionCheckSources) readGroups(ctx context.Context, ids []fleet.Secu
 // nicFilterState returns whether the VM's host applies the NIC's current security groups. It is the worst of the states
 // of the groups and of the NIC on the host.
 func (b *Queries) nicFilterState(ctx context.Context, vm fleet.VM, nic fleet.NIC) (fleet.SecurityGroupState, error) {
-	rows, err := b.store.GroupsOfVM(ctx, db.GroupsOfVMParams{VMID: vm.ID, Fresh: fleet.Freshness})
+	rows, err := b.store.GroupsOfVM(ctx, vm.ID)
 	if err != nil {
 		return "", store.UserError(err)
 	}
@@ -175,7 +175,7 @@ func (b *Queries) NICFilterStates(ctx context.Context, a fleet.Actor, id fleet.V
 	if err != nil {
 		return nil, err
 	}
-	rows, err := b.store.GroupsOfVM(ctx, db.GroupsOfVMParams{VMID: id, Fresh: fleet.Freshness})
+	rows, err := b.store.GroupsOfVM(ctx, id)
 	if err != nil {
 		return nil, store.UserError(err)
 	}

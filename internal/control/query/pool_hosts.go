@@ -221,20 +221,22 @@ func (b *Queries) PoolHost(ctx context.Context, a fleet.Actor, id fleet.PoolID, 
 // readPoolStatuses reads the host statuses (alias a) of pools that s selects, in no order. They contain the hosts'
 // reports without volumes.
 func (b *Queries) readPoolStatuses(ctx context.Context, s statementBuilder) ([]fleet.PoolHost, error) {
-	return collectRows(ctx, b, `SELECT a.pool_id, a.host_id, h.name, a.asked = 'assign', s.seen_at, s.looked_at, COALESCE(s.conflict, ''),
+	return collectRows(ctx, b, `SELECT a.pool_id, a.host_id, h.name, a.asked = 'assign', s.seen_at, s.looked_at, s.fresh_for, COALESCE(s.conflict, ''),
 		CASE WHEN h.status IS NOT NULL THEN s.blind_since IS NULL END, a.status - 'volumes', a.ignored_drift, COALESCE(w.vms, 0), now()
 		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 		LEFT JOIN (`+pausedVMsSQL+`) w ON w.host_id = a.host_id AND w.pool_id = a.pool_id`+s.whereClause(), &s, func(x pgx.CollectableRow) (h fleet.PoolHost, err error) {
-		var seen *time.Time // last contact of the agent; h.SeenAt is the age of its report on the pool
+		var seen, looked *time.Time // last contact of the agent, and the time of its report on the pool
+		var freshFor *time.Duration
 		var conflict string
 		var connected *bool
 		var now time.Time
 		var ignored []fleet.Drift
-		err = x.Scan(&h.PoolID, &h.HostID, &h.HostName, &h.Assigned, &seen, &h.SeenAt, &conflict, &connected, &h.Status, &ignored, &h.PausedVMs, &now)
+		err = x.Scan(&h.PoolID, &h.HostID, &h.HostName, &h.Assigned, &seen, &looked, &freshFor, &conflict, &connected, &h.Status, &ignored, &h.PausedVMs, &now)
 		if h.Status != nil {
 			h.Status.Drift = drift.MarkIgnored(h.Status.Drift, ignored)
 		}
-		h.HostPhase, h.State = store.HostPhase(seen, h.SeenAt, connected, conflict, now), h.StateAt(now)
+		h.SeenAt = fleet.NewReportTime(looked, freshFor)
+		h.HostPhase, h.State = store.HostPhase(fleet.NewReportTime(seen, freshFor), h.SeenAt, connected, conflict, now), h.StateAt(now)
 		h.Severity, h.Notice = policy.PoolHostStatus(h, now)
 		return h, err
 	})

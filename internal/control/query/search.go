@@ -192,7 +192,7 @@ func (b *Queries) searchNonVMObjects(ctx context.Context, a fleet.Actor, text st
 	add := func(sql string) { parts = append(parts, "(SELECT "+sql+" LIMIT "+most+")") }
 	if policy.May(a, policy.InfraSee, "") {
 		add(`'host', h.id, h.name, COALESCE(h.status->>'hypervisor', ''), ` + hostPhaseSQL + ` FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
-			WHERE h.name ILIKE ` + part + ` OR h.id LIKE ` + start + ` OR (h.spec->'labels') @> ` + label + `::jsonb ORDER BY h.name`)
+			WHERE h.name ILIKE ` + part + ` OR h.id LIKE ` + start + ` OR h.labels @> ` + label + `::jsonb ORDER BY h.name`)
 		// There is no index of unmanaged VMs' addresses, because there are few such VMs.
 		address := "false"
 		if word := normalizeSearchWord(text); addressPrefixPattern.MatchString(word) {

@@ -12,18 +12,15 @@ import (
 	"quantix/internal/policy"
 )
 
-// packetCountMaxAge is the maximum age of packet counts; older ones are ignored. Hosts report them with each heartbeat.
-const packetCountMaxAge = 2 * fleet.Freshness
-
 // groupPacketCounts returns, for each rule of the group, the packets that it accepted at all NICs of VMs that the actor
 // sees.
 func (b *Queries) groupPacketCounts(ctx context.Context, a fleet.Actor, g fleet.SecurityGroup) (*fleet.GroupCount, error) {
 	all, projects := policy.SeesAllProjects(a), store.VisibleProjects(a)
-	run, err := b.store.GroupRuns(ctx, db.GroupRunsParams{ID: g.ID, Fresh: packetCountMaxAge, AllProjects: all, Projects: projects})
+	run, err := b.store.GroupRuns(ctx, db.GroupRunsParams{ID: g.ID, AllProjects: all, Projects: projects})
 	if err != nil {
 		return nil, store.UserError(err)
 	}
-	rows, err := b.store.GroupCounts(ctx, db.GroupCountsParams{ID: g.ID, Fresh: packetCountMaxAge, AllProjects: all, Projects: projects})
+	rows, err := b.store.GroupCounts(ctx, db.GroupCountsParams{ID: g.ID, AllProjects: all, Projects: projects})
 	if err != nil {
 		return nil, store.UserError(err)
 	}
@@ -49,7 +46,7 @@ func (b *Queries) groupPacketCounts(ctx context.Context, a fleet.Actor, g fleet.
 
 // nicPacketCounts returns the packet counts of each NIC of the VM, by MAC address.
 func (b *Queries) nicPacketCounts(ctx context.Context, vm fleet.VMID) (map[string]*fleet.NICHits, error) {
-	rows, err := b.store.CountsOfVM(ctx, db.CountsOfVMParams{VMID: vm, Fresh: packetCountMaxAge})
+	rows, err := b.store.CountsOfVM(ctx, vm)
 	if err != nil {
 		return nil, store.UserError(err)
 	}

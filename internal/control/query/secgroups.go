@@ -68,7 +68,7 @@ func (b *Queries) addGroupHosts(ctx context.Context, a fleet.Actor, views []flee
 		at[ids[i]] = &views[i]
 		views[i].Hosts = []fleet.SecurityGroupHost{}
 	}
-	rows, err := b.store.SecurityGroupHosts(ctx, db.SecurityGroupHostsParams{Ids: ids, Fresh: fleet.Freshness})
+	rows, err := b.store.SecurityGroupHosts(ctx, ids)
 	if err != nil {
 		return store.UserError(err)
 	}

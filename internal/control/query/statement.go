@@ -1,11 +1,9 @@
 package query
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"quantix/internal/control/store"
 	"quantix/internal/filter"
@@ -15,15 +13,12 @@ import (
 
 // agentOnlineSQL is the condition that the agent of the session (alias s of host_sessions) is online. reportsFreshSQL
 // is the condition that the agent's last report on VMs, pools and networks is fresh, which an agent without its
-// hypervisor cannot send. Both compute fleet.IsReportFresh in SQL.
+// hypervisor cannot send. Both compute fleet.IsReportFresh in SQL, with the
+// host's own freshness limit.
 var (
-	agentOnlineSQL  = isFreshSQL("s.seen_at")
-	reportsFreshSQL = isFreshSQL("s.looked_at")
+	agentOnlineSQL  = "COALESCE(is_fresh(s.seen_at, s.fresh_for), false)"
+	reportsFreshSQL = "COALESCE(is_fresh(s.looked_at, s.fresh_for), false)"
 )
-
-func isFreshSQL(column string) string {
-	return fmt.Sprintf("COALESCE(is_fresh(%s, interval '%d seconds'), false)", column, int(fleet.Freshness/time.Second))
-}
 
 // saturatingSumSQL returns SQL for the sum of a column, limited to the largest bigint, so that an absurd value from one
 // host does not cause an error. The sum of no rows is 0.

@@ -176,8 +176,8 @@ var vmWord = sqlCondition(func(f filterScope, t filter.Term) string {
 const (
 	vmLoadsSQL = `SELECT a.id FROM host_meters m CROSS JOIN LATERAL unnest(m.vm_ids, m.cpu_nanos) a(id, nanos)
 		CROSS JOIN LATERAL unnest(COALESCE(m.before_ids, m.vm_ids), m.before_cpu) o(id, nanos)
-		JOIN vms w ON w.id = a.id AND w.host_id = m.host_id
-		WHERE o.id = a.id AND a.nanos >= o.nanos AND m.at > now() - interval '1 minute' AND `
+		JOIN vms w ON w.id = a.id AND w.host_id = m.host_id JOIN host_sessions s ON s.host_id = m.host_id
+		WHERE o.id = a.id AND a.nanos >= o.nanos AND m.at > now() - 2 * s.fresh_for AND `
 	vmLoadColumn = "round((a.nanos - o.nanos) / NULLIF(extract(epoch FROM m.at - m.before_at) * 1e7 * w.cpus, 0))"
 )
 

@@ -21,10 +21,10 @@ type vmShape struct {
 // plan than to execute.
 const (
 	vmNamesSQL = `(SELECT h.name FROM hosts h WHERE h.id = v.host_id) AS host_name, (SELECT p.name FROM projects p WHERE p.id = v.project_id) AS project_name,
-		s.looked_at, now()`
+		s.looked_at, s.fresh_for, now()`
 	vmLoadSQL = `(SELECT ((m.cpu_nanos[array_position(m.vm_ids, v.id)] - m.before_cpu[array_position(COALESCE(m.before_ids, m.vm_ids), v.id)])
 			/ NULLIF(extract(epoch FROM m.at - m.before_at) * 1e7, 0))::real
-		FROM host_meters m WHERE m.host_id = v.host_id AND m.at > now() - interval '1 minute') AS cpu_percent`
+		FROM host_meters m WHERE m.host_id = v.host_id AND m.at > now() - 2 * s.fresh_for) AS cpu_percent`
 	vmColumnsSQL = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at,
 		v.status, v.observed_generation, v.ordered, v.elsewhere, v.misplaced, ` + ignoredDriftSQL + `, ` + expiryAndScheduleColumnsSQL + `, ` + vmNamesSQL + `, ` + vmLoadSQL + `,
 		ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
@@ -58,14 +58,15 @@ func scanVM(row pgx.CollectableRow) (fleet.VMView, error) {
 	var r db.VM
 	var host, project string
 	var seen *time.Time
+	var freshFor *time.Duration
 	var now time.Time
 	var load *float64
 	var networks []string
 	err := row.Scan(&r.ID, &r.ProjectID, &r.HostID, &r.Name, &r.Labels, &r.Description, &r.Spec, &r.Generation, &r.CreatedAt, &r.DeletedAt,
 		&r.Status, &r.ObservedGeneration, &r.Ordered, &r.Elsewhere, &r.Misplaced, &r.IgnoredDrift,
-		&r.ExpiresAt, &r.ExpiryStops, &r.Expiry, &r.ScheduleTrouble, &host, &project, &seen, &now, &load, &networks)
+		&r.ExpiresAt, &r.ExpiryStops, &r.Expiry, &r.ScheduleTrouble, &host, &project, &seen, &freshFor, &now, &load, &networks)
 	store.FillNetworkNames(r.Spec.NICs, networks)
-	return withCPULoad(store.VMView(r, host, project, seen, now), load), err
+	return withCPULoad(store.VMView(r, host, project, fleet.NewReportTime(seen, freshFor), now), load), err
 }
 
 // withCPULoad returns the VM with its CPU load, which only a running VM has.

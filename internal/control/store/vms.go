@@ -52,7 +52,7 @@ func MarkOfflineSightings(ctx context.Context, q *db.Queries, v *fleet.VMView, n
 	rows, err := q.SightingsSeen(ctx, v.ID)
 	fresh := map[fleet.HostID]bool{}
 	for _, r := range rows {
-		fresh[r.HostID] = fleet.IsReportFresh(r.LookedAt, now)
+		fresh[r.HostID] = fleet.IsReportFresh(fleet.NewReportTime(r.LookedAt, r.FreshFor), now)
 	}
 	for i, s := range v.Sightings {
 		v.Sightings[i].Offline = !fresh[s.HostID]
@@ -80,7 +80,7 @@ func GetVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fl
 		return fleet.VMView{}, NotFoundError(err, "VM")
 	}
 	FillNetworkNames(r.VM.Spec.NICs, r.Networks)
-	v := VMView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
+	v := VMView(r.VM, r.HostName, r.ProjectName, fleet.NewReportTime(r.LookedAt, r.FreshFor), r.Now)
 	err = MarkOfflineSightings(ctx, q, &v, r.Now)
 	return RedactVMForActions(a, v), err
 }
@@ -96,7 +96,7 @@ func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, pe
 		return fleet.VMView{}, err
 	}
 	FillNetworkNames(r.VM.Spec.NICs, r.Networks)
-	v := VMView(r.VM, r.HostName, r.ProjectName, r.LookedAt, r.Now)
+	v := VMView(r.VM, r.HostName, r.ProjectName, fleet.NewReportTime(r.LookedAt, r.FreshFor), r.Now)
 	if err := MarkOfflineSightings(ctx, q, &v, r.Now); err != nil {
 		return v, err
 	}
@@ -107,7 +107,7 @@ func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, pe
 }
 
 // VMView returns the view of a VM row at time now. seen is the time of the last inventory of the VM's host.
-func VMView(r db.VM, host, project string, seen *time.Time, now time.Time) fleet.VMView {
+func VMView(r db.VM, host, project string, seen *fleet.ReportTime, now time.Time) fleet.VMView {
 	vm := VMFromRow(r)
 	if f := vm.LocationFault(host, seen, now); f != nil && vm.Status != nil {
 		status := *vm.Status
