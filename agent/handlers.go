@@ -59,6 +59,7 @@ var jobHandlers = map[fleet.JobKind]jobHandler{
 	fleet.VMExec:           {vmHandler(runGuestProgram), addProgramOutput, recordNothing},
 	fleet.VMTrim:           {vmIDHandler(hypervisor.Hypervisor.TrimGuest), addNoStatus, recordNothing},
 	fleet.VMMigrate:        {vmHandler(migrateVM), addVMStatus, recordMigration},
+	fleet.VMReceive:        {vmHandler(receiveVM), addReceivedVMStatus, recordNothing},
 	fleet.VMSnapshot:       {snapshotHandler(hypervisor.Snapshots.TakeSnapshot), addVMStatus, recordNothing},
 	fleet.VMRevert:         {snapshotHandler(hypervisor.Snapshots.RevertSnapshot), addVMStatus, recordRevert},
 	fleet.VMSnapshotDelete: {snapshotHandler(hypervisor.Snapshots.DeleteSnapshot), addVMStatus, recordNothing},
@@ -160,6 +161,12 @@ func addVMStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	a.state.addToStatus(j.VM.ID, &status, a.bootID())
 	a.health.addToStatus(j.VM.ID, &status, a.state.healthActions(j.VM.ID))
 	out.VM = &status
+}
+
+// addReceivedVMStatus adds the VM's status without a generation, because the old host applied the spec.
+func addReceivedVMStatus(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+	addVMStatus(ctx, a, j, out)
+	clearGeneration(ctx, a, j, out)
 }
 
 // addPoolStatus adds the pool's state on the host to the job's result. If the host does not report the pool, it adds

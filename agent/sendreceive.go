@@ -127,13 +127,16 @@ func sendVolume(ctx context.Context, a *Agent, j *job) error {
 	return stopCause(ctx, err)
 }
 
-// migrateVM sends the VM's disks one after the other, and removes the VM once the portal knows that all disks have
+// migrateVM migrates a running VM, or sends the disks of a stopped VM one after the other, and removes the VM once the portal knows that all disks have
 // arrived.
 func migrateVM(ctx context.Context, a *Agent, j *job) error {
 	if j.Args.Migrate == nil {
 		return errors.New("the portal sent this job without the VM's destination")
 	}
 	order := *j.Args.Migrate
+	if order.Live != "" {
+		return migrateRunningVM(ctx, a, j, order)
+	}
 	ctx, end := stoppableContext(ctx, j)
 	defer end()
 	rate := &transfer.RateLimit{Bytes: order.RateBytes}

@@ -34,15 +34,24 @@ func (a *Agent) newRendezvous(j *job, id fleet.TransferID, peer string) *rendezv
 }
 
 // exchangeMessage sends a message to the other host and returns that host's newest message. It retries until the
-// message reaches the portal.
+// message reaches the portal. It fails if the other host has failed.
 func (m *rendezvous) exchangeMessage(ctx context.Context, msg wire.TransferState) (wire.TransferPeerState, error) {
+	out, err := m.exchangeAnyMessage(ctx, msg)
+	if err == nil {
+		err = m.checkPeer(out)
+	}
+	return out, err
+}
+
+// exchangeAnyMessage is exchangeMessage, also if the other host has failed.
+func (m *rendezvous) exchangeAnyMessage(ctx context.Context, msg wire.TransferState) (wire.TransferPeerState, error) {
 	wait := newBackoff(m.a.timing.retry, m.a.timing.retryMax)
 	for {
 		msg.Job, msg.Epoch = m.j.ID, m.j.epoch.Load()
 		out, err := m.a.client.ReportTransferState(ctx, m.id, msg)
 		switch status := wire.StatusOf(err); {
 		case err == nil:
-			return out, m.checkPeer(out)
+			return out, nil
 		case ctx.Err() != nil:
 			return out, context.Cause(ctx)
 		case status == 404:
@@ -109,6 +118,39 @@ func (m *rendezvous) send(ctx context.Context, pieces transfer.Pieces, size int6
 		m.a.log.Warn("A transfer's connection was lost; trying again.", "job", m.j.ID, "peer", m.peerName, "error", err)
 		if !sleepContext(ctx, m.a.timing.retry) {
 			return context.Cause(ctx)
+		}
+	}
+}
+
+// connect connects to the other host, for use in both directions. way is a note on the connection.
+func (m *rendezvous) connect(ctx context.Context) (conn net.Conn, way string, err error) {
+	ticket := transfer.NewTicket()
+	remote, err := m.pollUntil(ctx, wire.TransferState{Ticket: ticket.Hash()}, "waiting for", func(o wire.TransferPeerState) bool { return o.Online == ticket.Hash() })
+	if err != nil {
+		return nil, "", err
+	}
+	out, way, err := m.connectReceiver(ctx, remote, ticket)
+	if err != nil {
+		return nil, "", err
+	}
+	return out.Stream(), way, nil
+}
+
+// awaitReceiver returns once the receiving host's job has ended. done reports that the job succeeded.
+func (m *rendezvous) awaitReceiver(ctx context.Context) (done bool, err error) {
+	for {
+		out, err := m.exchangeAnyMessage(ctx, wire.TransferState{})
+		switch {
+		case err != nil:
+			return false, err
+		case out.Received:
+			return true, nil
+		case out.PeerError != "":
+			return false, nil
+		}
+		m.j.notifier.notify(99, "waiting for the result of "+m.peerName)
+		if !sleepContext(ctx, rendezvousInterval) {
+			return false, context.Cause(ctx)
 		}
 	}
 }

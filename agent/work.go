@@ -119,8 +119,19 @@ func applySpec(ctx context.Context, a *Agent, j *job, isReapply bool) error {
 	if err := a.state.recordVMBegun(*j.VM); err != nil {
 		a.log.Error("The agent's state file cannot be written.", "error", err)
 	}
-	return addContextCause(ctx, a.hypervisor.ApplyVM(ctx, hypervisor.ApplyWork{
-		VM: *j.VM, SpecHash: j.SpecHash, Project: j.Project, OwnershipMark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, Reapply: isReapply, ReapplyFields: j.Args.Fields,
+	work := newApplyWork(a, j)
+	work.Reapply, work.ReapplyFields = isReapply, j.Args.Fields
+	work.Progress = func(percent int, note string) {
+		stalled.Reset(a.timing.stallLimit)
+		j.notifier.notify(percent, note)
+	}
+	return addContextCause(ctx, a.hypervisor.ApplyVM(ctx, work))
+}
+
+// newApplyWork returns the work that applies the spec of the job's VM.
+func newApplyWork(a *Agent, j *job) hypervisor.ApplyWork {
+	return hypervisor.ApplyWork{
+		VM: *j.VM, SpecHash: j.SpecHash, Project: j.Project, OwnershipMark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups,
 		AppliedGeneration: a.state.appliedGeneration(j.VM.ID), CreatedDisks: slices.Concat(j.CreatedDisks, a.state.createdDisks(j.VM.ID)),
 		FirstBoot: func(ctx context.Context) (map[string][]byte, error) { return fetchFirstBoot(ctx, a, *j.VM) },
 		RecordDisk: func(ref fleet.Volref) error {
@@ -129,11 +140,8 @@ func applySpec(ctx context.Context, a *Agent, j *job, isReapply bool) error {
 			}
 			return nil
 		},
-		Progress: func(percent int, note string) {
-			stalled.Reset(a.timing.stallLimit)
-			j.notifier.notify(percent, note)
-		},
-	}))
+		Progress: j.notifier.notify,
+	}
 }
 
 // shutdownVM asks the guest to power off, repeats the request, and waits until the guest is off.

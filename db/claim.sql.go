@@ -820,13 +820,13 @@ func (q *Queries) UndoDeletion(ctx context.Context, arg UndoDeletionParams) erro
 const wornOut = `-- name: WornOut :many
 SELECT j.id FROM jobs j
 WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs($1::text)))
-  AND j.state = 'running' AND j.attempt - j.retries >= 5 AND j.kind NOT IN ('volume.upload', 'vm.disk.move') ORDER BY j.id LIMIT 500
+  AND j.state = 'running' AND j.attempt - j.retries >= 5 AND j.kind NOT IN ('volume.upload', 'vm.disk.move', 'vm.receive') ORDER BY j.id LIMIT 500
 `
 
 // Expired jobs with too many attempts, or such jobs of a host whose agent has restarted. Uploads are excluded: they
-// wait for users, possibly for days, and have their own timeout. Disk migrations are excluded: only the host knows
-// whether the disk is already in its new pool, and later jobs would start the VM with the old disk. They wait for the
-// host or for a cancellation.
+// wait for users, possibly for days, and have their own timeout. Disk migrations and received VMs are excluded: only the
+// host knows whether the disk is already in its new pool, or whether the VM already runs there. They wait for the host or
+// for a cancellation.
 func (q *Queries) WornOut(ctx context.Context, hostID *string) ([]fleet.JobID, error) {
 	rows, err := q.db.Query(ctx, wornOut, hostID)
 	if err != nil {

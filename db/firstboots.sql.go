@@ -22,7 +22,9 @@ func (q *Queries) DropFirstBoot(ctx context.Context, vmID fleet.VMID) error {
 
 const firstBootFor = `-- name: FirstBootFor :one
 SELECT f.by_key, f.sealed, f.number, (v.spec #>> '{firstBoot,kind}')::text AS kind FROM first_boots f JOIN vms v ON v.id = f.vm_id
-WHERE f.vm_id = $1 AND v.host_id = $2 AND v.deleted_at IS NULL AND (v.spec #>> '{firstBoot,number}')::bigint = f.number
+WHERE f.vm_id = $1 AND v.deleted_at IS NULL
+  AND (v.host_id = $2 OR EXISTS (SELECT 1 FROM jobs r WHERE r.subject = 'vm:' || v.id AND r.host_id = $2 AND r.kind = 'vm.receive' AND r.state = 'running'))
+  AND (v.spec #>> '{firstBoot,number}')::bigint = f.number
 `
 
 type FirstBootForParams struct {
@@ -37,7 +39,7 @@ type FirstBootForRow struct {
 	Kind   string
 }
 
-// A VM's first-boot data, only for the VM's own host.
+// A VM's first-boot data, only for the VM's own host and for a host that receives the running VM.
 func (q *Queries) FirstBootFor(ctx context.Context, arg FirstBootForParams) (FirstBootForRow, error) {
 	row := q.db.QueryRow(ctx, firstBootFor, arg.VMID, arg.HostID)
 	var i FirstBootForRow

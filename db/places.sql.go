@@ -48,6 +48,22 @@ func (q *Queries) FollowVM(ctx context.Context, arg FollowVMParams) (int64, erro
 	return observed_generation, err
 }
 
+const forgetSighting = `-- name: ForgetSighting :exec
+WITH found AS (DELETE FROM found_vms f WHERE f.id = $1 AND f.host_id = $2)
+DELETE FROM vm_sightings s WHERE s.vm_id = $1 AND s.host_id = $2
+`
+
+type ForgetSightingParams struct {
+	VMID   fleet.VMID
+	HostID fleet.HostID
+}
+
+// Deletes the host's report of a VM that was another host's, because a newer result of the host replaces the report.
+func (q *Queries) ForgetSighting(ctx context.Context, arg ForgetSightingParams) error {
+	_, err := q.db.Exec(ctx, forgetSighting, arg.VMID, arg.HostID)
+	return err
+}
+
 const keepAsDiscovered = `-- name: KeepAsDiscovered :exec
 WITH left_there AS (
     INSERT INTO found_vms (host_id, id, name, status)

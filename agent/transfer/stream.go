@@ -66,6 +66,9 @@ type SendingConn struct{ conn net.Conn }
 // Close ends the connection.
 func (o *SendingConn) Close() { o.conn.Close() }
 
+// Stream returns the connection for use in both directions, instead of Send.
+func (o *SendingConn) Stream() net.Conn { return o.conn }
+
 // Send sends the file and waits until the receiver confirms that the file is complete.
 func (o *SendingConn) Send(ctx context.Context, pieces Pieces, size int64, rate *RateLimit, meter *Meter) error {
 	answers := make(chan error, 1)
@@ -166,6 +169,9 @@ type ReceivingConn struct{ conn net.Conn }
 
 // Close ends the connection.
 func (in *ReceivingConn) Close() { in.conn.Close() }
+
+// Stream returns the connection for use in both directions, instead of Receive.
+func (in *ReceivingConn) Stream() net.Conn { return in.conn }
 
 // MaxAnnouncedBytes limits the announced size of a file: twice the largest disk, because of the format's metadata.
 // Holes take no space, but are hashed, too.

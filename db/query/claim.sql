@@ -195,12 +195,12 @@ WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
 
 -- name: WornOut :many
 -- Expired jobs with too many attempts, or such jobs of a host whose agent has restarted. Uploads are excluded: they
--- wait for users, possibly for days, and have their own timeout. Disk migrations are excluded: only the host knows
--- whether the disk is already in its new pool, and later jobs would start the VM with the old disk. They wait for the
--- host or for a cancellation.
+-- wait for users, possibly for days, and have their own timeout. Disk migrations and received VMs are excluded: only the
+-- host knows whether the disk is already in its new pool, or whether the VM already runs there. They wait for the host or
+-- for a cancellation.
 SELECT j.id FROM jobs j
 WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
-  AND j.state = 'running' AND j.attempt - j.retries >= 5 AND j.kind NOT IN ('volume.upload', 'vm.disk.move') ORDER BY j.id LIMIT 500;
+  AND j.state = 'running' AND j.attempt - j.retries >= 5 AND j.kind NOT IN ('volume.upload', 'vm.disk.move', 'vm.receive') ORDER BY j.id LIMIT 500;
 
 -- name: LockWornOut :one
 SELECT * FROM jobs

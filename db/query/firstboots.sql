@@ -9,6 +9,8 @@ DELETE FROM first_boots WHERE vm_id = @vm_id;
 SELECT * FROM first_boots WHERE vm_id = @vm_id;
 
 -- name: FirstBootFor :one
--- A VM's first-boot data, only for the VM's own host.
+-- A VM's first-boot data, only for the VM's own host and for a host that receives the running VM.
 SELECT f.by_key, f.sealed, f.number, (v.spec #>> '{firstBoot,kind}')::text AS kind FROM first_boots f JOIN vms v ON v.id = f.vm_id
-WHERE f.vm_id = @vm_id AND v.host_id = @host_id AND v.deleted_at IS NULL AND (v.spec #>> '{firstBoot,number}')::bigint = f.number;
+WHERE f.vm_id = @vm_id AND v.deleted_at IS NULL
+  AND (v.host_id = @host_id OR EXISTS (SELECT 1 FROM jobs r WHERE r.subject = 'vm:' || v.id AND r.host_id = @host_id AND r.kind = 'vm.receive' AND r.state = 'running'))
+  AND (v.spec #>> '{firstBoot,number}')::bigint = f.number;

@@ -81,3 +81,8 @@ SELECT * FROM jobs WHERE subject = @subject AND host_id = @host_id AND state IN 
 -- name: MoveJob :exec
 -- Moves the job to another host.
 UPDATE jobs SET host_id = @to_host, state = 'queued', run_after = now(), lease_until = NULL, progress = 0, note = '' WHERE id = @id;
+
+-- name: ForgetSighting :exec
+-- Deletes the host's report of a VM that was another host's, because a newer result of the host replaces the report.
+WITH found AS (DELETE FROM found_vms f WHERE f.id = @vm_id AND f.host_id = @host_id)
+DELETE FROM vm_sightings s WHERE s.vm_id = @vm_id AND s.host_id = @host_id;

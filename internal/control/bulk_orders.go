@@ -31,8 +31,7 @@ func (c *Control) SnapshotVMs(ctx context.Context, a fleet.Actor, ids []fleet.VM
 	})
 }
 
-// MigrateVMs writes a task that migrates many VMs to another host while they are off, each with the checks of
-// MigrateVM.
+// MigrateVMs writes a task that migrates many VMs to another host, each with the checks of MigrateVM.
 func (c *Control) MigrateVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, in MigrateVM) (fleet.Task, error) {
 	if err := in.checkFields(); err != nil {
 		return fleet.Task{}, err

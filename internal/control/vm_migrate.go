@@ -15,12 +15,13 @@ import (
 	"quantix/internal/policy"
 )
 
-// MigrateVM is the input of Control.MigrateVM: the destination of a cold migration.
+// MigrateVM is the input of Control.MigrateVM: the destination of a migration.
 type MigrateVM struct {
-	HostID     fleet.HostID `json:"hostId" doc:"The target host"`
-	PoolID     fleet.PoolID `json:"poolId,omitempty" doc:"The target host's pool for the disks; empty: each disk's own pool. Disks in a shared pool that the target host has stay in place"`
-	RateBytes  int64        `json:"rateBytes,omitempty" doc:"The bandwidth limit in bytes per second; 0: no limit"`
-	Overcommit bool         `json:"overcommit,omitempty" doc:"Allow overcommit of the pool"`
+	HostID     fleet.HostID        `json:"hostId" doc:"The target host"`
+	Mode       fleet.MigrationMode `json:"mode,omitempty" enum:"auto,live,cold" doc:"live: the VM keeps running, and all its disks are in shared pools; cold: the VM is off, and its disks are copied; auto, the default: live if the VM runs"`
+	PoolID     fleet.PoolID        `json:"poolId,omitempty" doc:"The target host's pool for the disks; empty: each disk's own pool. Disks in a shared pool that the target host has stay in place"`
+	RateBytes  int64               `json:"rateBytes,omitempty" doc:"The bandwidth limit in bytes per second; 0: no limit"`
+	Overcommit bool                `json:"overcommit,omitempty" doc:"Allow overcommit of the pool"`
 }
 
 func (in MigrateVM) checkFields() error {
@@ -28,11 +29,15 @@ func (in MigrateVM) checkFields() error {
 	if fleet.CheckMigrationRate(&checks, "rateBytes", in.RateBytes); in.HostID == "" {
 		checks.Add("hostId", "Choose the host that the VM goes to.")
 	}
+	if modes := []fleet.MigrationMode{"", fleet.MigrateAuto, fleet.MigrateLive, fleet.MigrateCold}; !slices.Contains(modes, in.Mode) {
+		checks.Add("mode", "Choose auto, live or cold.")
+	}
 	return checks.Err()
 }
 
-// MigrateVM requests a cold migration. The VM belongs to the source host until both hosts report success: the source
-// after it has sent the disks and removed its definition, the target after it has verified that the VM is complete.
+// MigrateVM requests a migration. In a cold migration, the VM belongs to the source host until both hosts report success:
+// the source after it has sent the disks and removed its definition, the target after it has verified that the VM is
+// complete. In a live migration, the VM belongs to the source host until the target reports that the VM runs there.
 func (c *Control) MigrateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in MigrateVM) (task fleet.Task, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return task, err
@@ -79,6 +84,9 @@ func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 	if err := checkMigratable(ctx, q, vm); err != nil {
 		return order, "", err
 	}
+	if err := checkMigrationMode(vm, in); err != nil {
+		return order, "", err
+	}
 	if err := q.LockMemory(ctx, string(in.HostID)); err != nil { // the VM counts on the target host from the request on
 		return order, "", err
 	}
@@ -118,7 +126,10 @@ func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 			Disk: vm.Spec.Disks[i].Ref(), To: to, Transfer: fleet.NewID[fleet.TransferID](), TakesBytes: vm.DiskBytes(vm.Spec.Disks[i]),
 		})
 	}
-	if order.Generation = int64(next); len(order.Disks) > 0 {
+	if order.Generation = int64(next); vm.MigratesLive() {
+		order.Live = fleet.NewID[fleet.TransferID]()
+	}
+	if len(order.Disks) > 0 || order.Live != "" {
 		err = checkTransferLimit(ctx, q, vm.HostID, in.HostID)
 	}
 	return order, order.ToName, err
@@ -134,6 +145,20 @@ func unusedDiskName(ctx context.Context, q *db.Queries, vm fleet.VMView, pool fl
 		}
 	}
 	return fleet.Volref{}, last, fleet.Errorf(fleet.Conflict, "The pool has too many volumes that are named as disks of %s. Rename or delete some.", vm.Name)
+}
+
+// checkMigrationMode refuses a mode that the VM's state does not allow.
+func checkMigrationMode(vm fleet.VMView, in MigrateVM) error {
+	var checks fleet.Checks
+	switch live := vm.MigratesLive(); {
+	case in.Mode == fleet.MigrateLive && !live:
+		checks.Add("mode", "%s is off, so its migration is cold. Choose cold or auto.", vm.Name)
+	case in.Mode == fleet.MigrateCold && live:
+		checks.Add("mode", "%s is running. Shut the VM down for a cold migration, or choose live or auto.", vm.Name)
+	case in.PoolID != "" && live:
+		checks.Add("poolId", "The disks of a running VM stay in their shared pools. Leave the pool empty.")
+	}
+	return checks.Err()
 }
 
 // checkMigratable refuses if the VM cannot migrate now.
@@ -152,7 +177,8 @@ func checkMigratable(ctx context.Context, q *db.Queries, vm fleet.VMView) error 
 	return nil
 }
 
-// queueMigrationJobs adds one task with the source host's job, and one receive job of the target host per disk.
+// queueMigrationJobs adds one task with the source host's job, and the target host's jobs: one per disk, or one for the
+// running VM.
 func queueMigrationJobs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, order fleet.MigrationParams) (fleet.Task, error) {
 	task, err := queueVMJob(ctx, q, a, vm, fleet.VMMigrate, fleet.JobArgs{Migrate: &order})
 	if err != nil {
@@ -178,6 +204,19 @@ func queueMigrationJobs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 		})
 		if err == nil {
 			err = q.AddTransfer(ctx, db.AddTransferParams{ID: d.Transfer, SendJob: sender, ReceiveJob: id, FromHost: vm.HostID, ToHost: order.To})
+		}
+		if err != nil {
+			return task, err
+		}
+		steps = append(steps, string(id))
+	}
+	if order.Live != "" {
+		id := fleet.NewID[fleet.JobID]()
+		err := q.AddStep(ctx, db.AddStepParams{
+			ID: id, TaskID: &task.ID, Role: roleReceive, HostID: order.To, Kind: fleet.VMReceive, Subject: fleet.SubjectVM(vm.ID), Args: fleet.JobArgs{Migrate: &order},
+		})
+		if err == nil {
+			err = q.AddTransfer(ctx, db.AddTransferParams{ID: order.Live, SendJob: sender, ReceiveJob: id, FromHost: vm.HostID, ToHost: order.To})
 		}
 		if err != nil {
 			return task, err
@@ -283,7 +322,11 @@ func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, 
 			continue
 		}
 		to := cmp.Or(pool, d.PoolID)
-		if t.sendsDisks = true; !files(to) || !files(d.PoolID) {
+		t.sendsDisks = true
+		switch {
+		case vm.MigratesLive():
+			why = fmt.Sprintf("Disk %d is not in a shared pool of both hosts. Move the disk to such a pool, or shut the VM down for a cold migration.", i+1)
+		case !files(to) || !files(d.PoolID):
 			why = fmt.Sprintf("Disk %d can only be sent from a file pool to another file pool.", i+1)
 		}
 		t.pools = append(t.pools, to)

@@ -31,8 +31,14 @@ func (c *Control) ChooseVMHost(ctx context.Context, a fleet.Actor, id fleet.VMID
 		if vm, err = store.LockVM(ctx, q, a, id, policy.VMUse); err != nil {
 			return err
 		}
+		migrating, err := readMigration(ctx, q, id)
+		if err != nil {
+			return err
+		}
 		to := agentapi.ReportedLocation(vm, host)
 		switch {
+		case migrating != nil && migrating.Live != "":
+			return fleet.Errorf(fleet.Conflict, "The VM is migrating to %s, so both hosts have it. Wait for that task, or cancel it.", migrating.ToName)
 		case was.HostID != vm.HostID:
 			return fleet.Errorf(fleet.Conflict, "The VM's host has changed meanwhile. Reload the page.")
 		case to.HostID == "":

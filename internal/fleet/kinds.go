@@ -60,7 +60,8 @@ const (
 	VolumeExport  JobKind = "volume.export"  // write a VM's disks and description to an archive
 
 	VMPlan    JobKind = "vm.plan"    // render the definition that an edit would produce
-	VMMigrate JobKind = "vm.migrate" // cold migration: send the disks to another host, then remove the definition on this host
+	VMMigrate JobKind = "vm.migrate" // live or cold migration to another host: see MigrationParams
+	VMReceive JobKind = "vm.receive" // receive a running VM from another host
 )
 
 // JobKindInfo describes a job kind, except how a host executes it: see the agent's job handlers.
@@ -179,7 +180,8 @@ var kinds = []JobKindInfo{
 		WhyNotCancellableOnceBegun: "The guest is already running the program, and the guest agent cannot stop it.",
 	},
 	{Name: VMDiskMove, Type: TypeVM, Verb: "Move disk", Permission: MayChangeInfra, Limit: longCopy, TakesSlot: true, Stoppable: true},
-	{Name: VMMigrate, Type: TypeVM, Verb: "Move to another host", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
+	{Name: VMMigrate, Type: TypeVM, Verb: "Migrate", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
+	{Name: VMReceive, Type: TypeVM, Verb: "Receive migration", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{Name: VMPlan, Type: TypeVM, Verb: "Plan", Permission: MayChangeVMs, Limit: 15 * time.Second, Background: true},
 	{Name: ConsoleOpen, Type: TypeVM, Verb: "Open console", Permission: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Background: true},
 }

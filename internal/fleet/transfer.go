@@ -17,7 +17,17 @@ type TransferParams struct {
 	Check bool `json:"check,omitempty"`
 }
 
-// MigrationParams holds the parameters of a cold migration.
+// MigrationMode selects how a VM migrates to another host.
+type MigrationMode string
+
+// Migration modes.
+const (
+	MigrateAuto MigrationMode = "auto" // live if the VM runs, else cold
+	MigrateLive MigrationMode = "live" // the VM keeps running
+	MigrateCold MigrationMode = "cold" // the VM is off, and its disks are copied
+)
+
+// MigrationParams holds the parameters of a migration.
 type MigrationParams struct {
 	To        HostID          `json:"to"`
 	ToName    string          `json:"toName"`
@@ -25,8 +35,9 @@ type MigrationParams struct {
 	Disks     []MigratingDisk `json:"disks"`
 	// Generation is the lowest generation that the VM may have on the target host. Disk names contain generations up to
 	// it, and later disks must not reuse these names.
-	Generation int64    `json:"generation"`
-	Stay       []Volref `json:"stay,omitempty"` // disks on shared pools, which stay where they are and are used by the target host
+	Generation int64      `json:"generation"`
+	Stay       []Volref   `json:"stay,omitempty"` // disks on shared pools, which stay where they are and are used by the target host
+	Live       TransferID `json:"live,omitempty"` // the connection of a live migration; empty: cold
 }
 
 // MigratingDisk is a disk of a migrating VM, sent by one transfer.
@@ -77,8 +88,8 @@ func (v VMView) AllowsMigration(moving []MovingDisk, current *MigratingVM) (bool
 		return false, "Its host is offline, so the VM's state is unknown."
 	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
 		return false, "The VM is not on its host yet."
-	case v.Phase != PhaseStopped && v.Phase != PhaseCrashed:
-		return false, "Only a stopped VM can migrate to another host. Shut the VM down first."
+	case !v.MigratesLive() && v.Phase != PhaseStopped && v.Phase != PhaseCrashed:
+		return false, "Only a running or a stopped VM can migrate to another host. Wait for the VM's other task, or resume the VM."
 	case v.missingDiskFault() != nil:
 		return false, v.missingDiskFault().Text
 	case len(v.Status.Drift) > 0:
@@ -87,6 +98,8 @@ func (v VMView) AllowsMigration(moving []MovingDisk, current *MigratingVM) (bool
 		return false, v.runsElsewhereRefusal() + " Resolve that first."
 	case v.WhySnapshotsBlockDiskJobs() != "":
 		return false, v.WhySnapshotsBlockDiskJobs()
+	case v.MigratesLive():
+		return v.allowsLiveMigration()
 	case v.Spec.Firmware != BIOS:
 		return false, "The firmware variables (NVRAM) are in a file of the host, which is not transferred. Only VMs with BIOS can migrate."
 	}
@@ -104,6 +117,25 @@ func (v VMView) AllowsMigration(moving []MovingDisk, current *MigratingVM) (bool
 			return false, diskLabel(i) + " " + d.whyRawNotCopied()
 		case !d.IsQcow2():
 			return false, diskLabel(i) + " is not a qcow2 file of a pool."
+		}
+	}
+	return true, ""
+}
+
+// MigratesLive reports whether a migration of the VM would be live now.
+func (v VMView) MigratesLive() bool { return v.Phase == PhaseRunning || v.Phase == PhaseNeedsRestart }
+
+// allowsLiveMigration reports whether the running VM could keep running on another host that has its disks.
+func (v VMView) allowsLiveMigration() (bool, string) {
+	if len(v.Spec.HostDevices) > 0 {
+		return false, "The VM uses devices of its host, which cannot migrate. Detach the devices first."
+	}
+	for i, d := range v.Spec.Disks {
+		switch {
+		case d.Encryption != "":
+			return false, diskLabel(i) + " is encrypted with a passphrase that only its host has, so it cannot migrate."
+		case d.Shareable:
+			return false, diskLabel(i) + " is shared with other VMs, so it cannot migrate."
 		}
 	}
 	return true, ""

@@ -23,7 +23,7 @@ func TestMigrationRefusedWithReason(t *testing.T) {
 		t.Errorf("a stopped VM cannot migrate: %s", why)
 	}
 	for says, spoil := range map[string]func(*fleet.VMView){
-		"Only a stopped VM":               func(v *fleet.VMView) { v.Phase, v.Status.Power = fleet.PhaseRunning, fleet.Running },
+		"Only a running or a stopped VM":  func(v *fleet.VMView) { v.Phase, v.Status.Power = fleet.PhasePaused, fleet.Paused },
 		"offline":                         func(v *fleet.VMView) { v.Phase = fleet.PhaseUnknown },
 		"not on its host":                 func(v *fleet.VMView) { v.Status = nil },
 		"being deleted":                   func(v *fleet.VMView) { v.Phase = fleet.PhaseDeleting },

@@ -27,7 +27,7 @@ type MigrateForm struct {
 func (p MigratePage) dialog() kit.Dialog {
 	return kit.Dialog{
 		Help:  kit.HelpMigrate,
-		Title: "Move " + p.VM.Name + " to another host", Button: "Move to host", Back: views.VMPath(p.VM.ID), Action: views.VMPath(p.VM.ID, "migrate"), Why: p.Why,
+		Title: "Migrate " + p.VM.Name, Button: "Migrate", Back: views.VMPath(p.VM.ID), Action: views.VMPath(p.VM.ID, "migrate"), Why: p.Why,
 	}
 }
 
@@ -94,7 +94,7 @@ func (p MigratePage) needsOvercommit() bool {
 // migrateAction is the action that migrates the VM, shown next to the name of its host.
 func (p Page) migrateAction() kit.ActionButton {
 	_, why := p.VM.AllowsMigration(p.DiskMigrations, p.RunningMigration)
-	return kit.ActionButton{Icon: "server", Word: "Move to another host…", Href: views.VMPath(p.VM.ID, "migrate"), Dialog: true}.DisableFor(p.MigrateWhy).DisableFor(why)
+	return kit.ActionButton{Icon: "server", Word: "Migrate to another host…", Href: views.VMPath(p.VM.ID, "migrate"), Dialog: true}.DisableFor(p.MigrateWhy).DisableFor(why)
 }
 
 func migrationText(l fleet.MigratingVM) string {

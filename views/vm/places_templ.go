@@ -11,7 +11,7 @@ import templruntime "github.com/a-h/templ/runtime"
 import "quantix/views/kit"
 
 // reportedLocations lists the hosts that have a domain of the VM, if there are several, each with the action that makes
-// it the VM's host.
+// it the VM's host. During a live migration, both hosts have one.
 func reportedLocations(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -33,7 +33,7 @@ func reportedLocations(p Page) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if places := p.VM.Locations(); p.MaySeeHosts && len(places) > 1 {
+		if places := p.VM.Locations(); p.MaySeeHosts && len(places) > 1 && p.RunningMigration == nil {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\"><header><h2>Hosts with this VM</h2></header><p class=\"pad muted small\">More than one host has a domain of this VM. Check the guests on these hosts before you decide: Quantix manages the domain that you keep and leaves the others unchanged.</p><dl>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

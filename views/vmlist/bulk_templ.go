@@ -159,7 +159,7 @@ func BulkActionDialog(p BulkActionPage) templ.Component {
 						}
 					}
 				case BulkMigrate:
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "<p class=\"wrap\">Only VMs that are off can be migrated here. Disks in a shared pool stay; other disks are copied to the same pool on the new host. The task shows the reason for each VM that could not be migrated.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "<p class=\"wrap\">Running VMs migrate live if all their disks are in shared pools. VMs that are off migrate cold: disks in a shared pool stay, and other disks are copied to the same pool on the new host. The task shows the reason for each VM that could not be migrated.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -33,6 +33,11 @@ func RunTwoHosts(t *testing.T, p HostPair) {
 		{"a guest that runs on the other host is not started", testStartOnSecondHost},
 		{"deleting a leftover definition leaves the guest running", testDeleteLeftoverDefinition},
 		{"a leftover definition reports its missing disk", testDeleteOnSecondHost},
+		{"a live migration moves the guest with its definition", testLiveMigration},
+		{"a cancelled live migration leaves the guest on its host", testCancelledLiveMigration},
+		{"a refused live migration leaves the guest on its host", testLiveMigrationRefusals},
+		{"a live migration without a connection leaves the guest on its host", testUnreachableTarget},
+		{"a live migration whose connection is cut leaves the guest on its host", testCutLiveMigration},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -340,7 +340,7 @@ func recordVMJobEnd(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMI
 	if job.Kind == fleet.VMDiskMove { // a failed or cancelled disk move leaves the VM unchanged
 		return finishDiskMigration(ctx, q, job, vm, in)
 	}
-	if job.Kind == fleet.VMMigrate {
+	if job.Kind == fleet.VMMigrate || job.Kind == fleet.VMReceive {
 		return recordTransferJobEnd(ctx, q, job, in)
 	}
 	if err := queueOldDiskDeletion(ctx, q, job, vm, in); err != nil {

@@ -93,7 +93,10 @@ func recordTransferJobEnd(ctx context.Context, q *db.Queries, job db.Job, in wir
 	if err != nil {
 		return err
 	}
-	if job.Kind == fleet.VMMigrate {
+	switch {
+	case job.Kind == fleet.VMReceive:
+		return finishReceivedVM(ctx, q, job, rows, in)
+	case job.Kind == fleet.VMMigrate && job.Args.Migrate != nil && job.Args.Migrate.Live == "":
 		return finishMigration(ctx, q, job, rows, in)
 	}
 	var others []string
@@ -160,6 +163,26 @@ func finishMigration(ctx context.Context, q *db.Queries, job db.Job, parts []db.
 		}
 	}
 	return cancelOtherJobs(ctx, q, job, others, in.Error)
+}
+
+// finishReceivedVM assigns a VM to the host that received the running VM. If the host did not receive the VM, the VM
+// stays with the old host.
+func finishReceivedVM(ctx context.Context, q *db.Queries, job db.Job, parts []db.TransfersOfRow, in wire.Finish) error {
+	if job.Args.Migrate == nil || len(parts) != 1 {
+		return nil
+	}
+	if _, id := job.Subject.ResourceAndID(); in.VM != nil && (in.Outcome == wire.Done || in.VM.Power == fleet.Absent) {
+		if err := q.ForgetSighting(ctx, db.ForgetSightingParams{VMID: fleet.VMID(id), HostID: job.HostID}); err != nil {
+			return err
+		}
+	}
+	if in.Outcome != wire.Done {
+		return cancelOtherJobs(ctx, q, job, []string{string(parts[0].SendJob)}, in.Error)
+	}
+	source := job
+	source.ID, source.HostID = parts[0].SendJob, parts[0].FromHost
+	_, err := reassignVM(ctx, q, source, *job.Args.Migrate)
+	return err
 }
 
 // reassignVM assigns the migrated VM to the new host. It returns false if the VM was deleted or reassigned in between.

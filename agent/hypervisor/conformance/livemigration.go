@@ -1,0 +1,192 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"quantix/agent/hypervisor"
+	"quantix/agent/migration"
+	"quantix/internal/fleet"
+)
+
+// liveRun is one live migration between the two hosts. The test plays the portal: it connects the hosts, and gives the
+// source the target's result.
+type liveRun struct {
+	source hypervisor.LiveMigrationWork
+	target hypervisor.ReceiveVMWork
+	cut    func() // cuts the connection
+
+	received chan struct{} // closed when ReceiveVM has returned
+	failure  error         // of ReceiveVM
+}
+
+// newLiveRun returns the jobs of a migration from the first host to the second.
+func (p *twoHosts) newLiveRun(vm fleet.VM) *liveRun {
+	a, b := net.Pipe()
+	var once sync.Once
+	r := &liveRun{received: make(chan struct{}), cut: func() { once.Do(func() { a.Close(); b.Close() }) }}
+	p.first.t.Cleanup(r.cut)
+	order := fleet.MigrationParams{ToName: "second", Disks: []fleet.MigratingDisk{}}
+	for _, d := range vm.Spec.Disks {
+		order.Stay = append(order.Stay, d.Ref())
+	}
+	r.source = hypervisor.LiveMigrationWork{
+		VM: vm, Pools: p.first.pools, Params: order, RecordBegin: func() error { return nil }, Progress: func(int, string) {},
+		Connect: func(context.Context) (*migration.Link, error) { return migration.Connect(a) },
+		AwaitTarget: func(ctx context.Context) (bool, error) {
+			select {
+			case <-r.received:
+				return r.failure == nil, nil
+			case <-ctx.Done():
+				return false, ctx.Err()
+			}
+		},
+	}
+	apply := p.second.applyJob(vm)
+	for _, d := range vm.Spec.Disks {
+		apply.CreatedDisks = append(apply.CreatedDisks, d.Ref())
+	}
+	r.target = hypervisor.ReceiveVMWork{
+		Apply: apply, RecordBegin: func() error { return nil }, Progress: func(int, string) {},
+		Accept: func(context.Context) (*migration.Link, error) { return migration.Accept(b) },
+	}
+	return r
+}
+
+// migrate runs both jobs and returns their errors.
+func (p *twoHosts) migrate(r *liveRun) (sent, received error) {
+	go func() {
+		defer close(r.received)
+		if r.failure = p.second.ReceiveVM(p.second.ctx, r.target); r.failure != nil {
+			r.cut()
+		}
+	}()
+	sent = p.first.MigrateRunningVM(p.first.ctx, r.source)
+	r.cut()
+	<-r.received
+	return sent, r.failure
+}
+
+func testLiveMigration(t *testing.T, p *twoHosts) {
+	vm := p.newRunningGuest()
+	before := p.first.wantPower(vm.ID, fleet.Running)
+	sent, received := p.migrate(p.newLiveRun(vm))
+	if sent != nil || received != nil {
+		t.Fatalf("the migration failed: %v; %v", sent, received)
+	}
+	p.first.wantAbsent(vm.ID)
+	p.second.wantPower(vm.ID, fleet.Running)
+	p.second.wantOwnershipMark("on the target", vm.ID, guestOwnershipMark)
+	if after := p.second.wantPower(vm.ID, fleet.Running); len(after.Disks) != len(before.Disks) || len(after.Faults)+len(after.Drift) > 0 {
+		t.Errorf("the VM's status on the target is %+v, want that of the source, %+v", after, before)
+	}
+	r := p.newLiveRun(vm)
+	r.source.Begun, r.target.Begun = true, true
+	if sent, received = p.migrate(r); sent != nil || received != nil {
+		t.Errorf("the repeated jobs failed: %v; %v", sent, received)
+	}
+	p.second.apply(vm)
+	p.second.requireNoError("stop", p.second.StopVM(p.second.ctx, vm.ID))
+	p.second.requireNoError("start", p.second.StartVM(p.second.ctx, vm.ID))
+}
+
+func testCancelledLiveMigration(t *testing.T, p *twoHosts) {
+	vm := p.newRunningGuest()
+	r := p.newLiveRun(vm)
+	stopped := errors.New("cancelled by a user")
+	ctx, cancel := context.WithCancelCause(p.first.ctx)
+	accept := r.target.Accept
+	r.target.Accept = func(ctx context.Context) (*migration.Link, error) {
+		cancel(stopped)
+		return accept(ctx)
+	}
+	go func() {
+		defer close(r.received)
+		r.failure = p.second.ReceiveVM(p.second.ctx, r.target)
+	}()
+	if err := p.first.MigrateRunningVM(ctx, r.source); !errors.Is(err, stopped) {
+		t.Errorf("the cancelled migration ended with %v, want the cancellation", err)
+	}
+	r.cut()
+	<-r.received
+	if r.failure == nil {
+		t.Error("the target reports success for a cancelled migration")
+	}
+	p.first.wantPower(vm.ID, fleet.Running)
+	p.second.wantAbsent(vm.ID)
+}
+
+func testLiveMigrationRefusals(t *testing.T, p *twoHosts) {
+	vm := p.newRunningGuest()
+	r := p.newLiveRun(vm)
+	r.source.Params.Stay = nil
+	if err := p.first.MigrateRunningVM(p.first.ctx, r.source); fleet.CodeOf(err) != fleet.Conflict {
+		t.Errorf("a migration without a shared disk ended with %v, want a refusal", err)
+	}
+	p.first.wantPower(vm.ID, fleet.Running)
+
+	p.second.requireNoError("define", p.second.ApplyVM(p.second.ctx, func() hypervisor.ApplyWork {
+		in := p.second.applyJob(vm)
+		in.CreatedDisks = []fleet.Volref{vm.Spec.Disks[0].Ref()}
+		return in
+	}()))
+	if sent, received := p.migrate(p.newLiveRun(vm)); sent == nil || fleet.CodeOf(received) != fleet.Conflict {
+		t.Errorf("a migration to a host that has the VM ended with %v; %v, want a refusal", sent, received)
+	}
+	p.first.wantPower(vm.ID, fleet.Running)
+	p.second.wantPower(vm.ID, fleet.Stopped)
+}
+
+func testUnreachableTarget(t *testing.T, p *twoHosts) {
+	vm := p.newRunningGuest()
+	r := p.newLiveRun(vm)
+	await := r.source.AwaitTarget
+	asked := false
+	r.source.AwaitTarget = func(ctx context.Context) (bool, error) { asked = true; return await(ctx) }
+	r.source.Connect = func(context.Context) (*migration.Link, error) {
+		return nil, errors.New("the hosts cannot reach each other")
+	}
+	sent, received := p.migrate(r)
+	if sent == nil || received == nil {
+		t.Errorf("a migration without a connection ended with %v; %v, want errors", sent, received)
+	}
+	if asked {
+		t.Error("the source asked for the target's result before it sent anything")
+	}
+	p.first.wantPower(vm.ID, fleet.Running)
+	p.second.wantAbsent(vm.ID)
+}
+
+func testCutLiveMigration(t *testing.T, p *twoHosts) {
+	vm := p.newRunningGuest()
+	r := p.newLiveRun(vm)
+	r.source.Params.RateBytes = 1 << 20
+	r.source.Progress = func(_ int, note string) {
+		if strings.Contains(note, "memory") {
+			r.cut()
+		}
+	}
+	if sent, received := p.migrate(r); sent == nil || received == nil {
+		t.Errorf("a migration whose connection was cut ended with %v; %v, want errors", sent, received)
+	}
+	p.first.wantPower(vm.ID, fleet.Running)
+	p.second.wantAbsent(vm.ID)
+
+	// Both agents restart after a cut, and run their jobs again.
+	again := p.newLiveRun(vm)
+	again.source.Begun, again.target.Begun = true, true
+	if sent, received := p.migrate(again); sent == nil || received == nil {
+		t.Errorf("the repeated jobs ended with %v; %v, want errors", sent, received)
+	}
+	p.first.wantPower(vm.ID, fleet.Running)
+	p.second.wantAbsent(vm.ID)
+	if sent, received := p.migrate(p.newLiveRun(vm)); sent != nil || received != nil {
+		t.Errorf("the next migration failed: %v; %v", sent, received)
+	}
+	p.first.wantAbsent(vm.ID)
+	p.second.wantPower(vm.ID, fleet.Running)
+}

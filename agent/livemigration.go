@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"quantix/agent/hypervisor"
+	"quantix/agent/migration"
+	"quantix/internal/fleet"
+)
+
+// liveMigrationStamp is the record that a live migration's hosts were connected: see stateFile.recordSentDisk.
+const liveMigrationStamp = "live"
+
+// recordLiveMigration returns the function that records the begin of a live migration, and whether an earlier attempt of
+// the job recorded it.
+func recordLiveMigration(a *Agent, id fleet.TransferID) (record func() error, begun bool) {
+	return func() error {
+		if err := a.state.recordSentDisk(id, liveMigrationStamp); err != nil {
+			return fmt.Errorf("the migration did not begin, because the agent cannot record it: %w", err)
+		}
+		return nil
+	}, a.state.sentDiskStamp(id) != ""
+}
+
+// migrateRunningVM migrates the job's VM to another host while the VM runs.
+func migrateRunningVM(ctx context.Context, a *Agent, j *job, order fleet.MigrationParams) error {
+	ctx, end := stoppableContext(ctx, j)
+	defer end()
+	m := a.newRendezvous(j, order.Live, order.ToName)
+	record, begun := recordLiveMigration(a, order.Live)
+	way := ""
+	err := a.hypervisor.MigrateRunningVM(ctx, hypervisor.LiveMigrationWork{
+		VM: *j.VM, Pools: j.Pools, Params: order, Begun: begun, RecordBegin: record, AwaitTarget: m.awaitReceiver,
+		Connect: func(ctx context.Context) (*migration.Link, error) {
+			conn, note, err := m.connect(ctx)
+			if err != nil {
+				return nil, err
+			}
+			way = note
+			return migration.Connect(conn)
+		},
+		Progress: func(percent int, note string) { j.notifier.notify(percent, strings.TrimPrefix(note+way, ", ")) },
+	})
+	return stopCause(ctx, err)
+}
+
+// receiveVM receives a running VM from another host.
+func receiveVM(ctx context.Context, a *Agent, j *job) error {
+	if j.Args.Migrate == nil || j.Args.Migrate.Live == "" {
+		return errors.New("the portal sent this job without the migration's connection")
+	}
+	if err := validateSecurityGroups(j.SecurityGroups...); err != nil {
+		return err
+	}
+	ctx, end := stoppableContext(ctx, j)
+	defer end()
+	m := a.newRendezvous(j, j.Args.Migrate.Live, "the other host")
+	record, begun := recordLiveMigration(a, j.Args.Migrate.Live)
+	work := newApplyWork(a, j)
+	for _, d := range j.VM.Spec.Disks {
+		work.CreatedDisks = append(work.CreatedDisks, d.Ref())
+	}
+	err := a.hypervisor.ReceiveVM(ctx, hypervisor.ReceiveVMWork{
+		Apply: work, Begun: begun, RecordBegin: record, Progress: j.notifier.notify,
+		Accept: func(ctx context.Context) (*migration.Link, error) {
+			in, _, err := m.admitSender(ctx, "")
+			if err != nil {
+				return nil, err
+			}
+			return migration.Accept(in.Stream())
+		},
+	})
+	if errors.Is(err, hypervisor.ErrCancelled) && ctx.Err() == nil { // the source host learned of the cancellation first
+		return jobCancelledError{"Cancelled on the source host."}
+	}
+	return stopCause(ctx, err)
+}
