@@ -24,11 +24,18 @@ var consoleBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 // openConsole dials the VM's VNC server and the portal in parallel, and returns once both connections are open. Bytes
 // then flow until either connection or the agent ends.
 func openConsole(ctx context.Context, a *Agent, j *job) error {
+	id, discovered := j.Subject.DiscoveredVM()
+	switch {
+	case j.VM != nil:
+		id = j.VM.ID
+	case !discovered:
+		return errors.New("the portal sent this job without its VM")
+	}
 	if a.consoleCount.Add(1) > maxConsoles {
 		a.consoleCount.Add(-1)
 		return fleet.Errorf(fleet.TooMany, "This host has %d consoles open already. Close a console and try again.", maxConsoles)
 	}
-	screen, portal, err := a.dialVNCAndPortal(ctx, j)
+	screen, portal, err := a.dialVNCAndPortal(ctx, j, id)
 	if err != nil {
 		a.consoleCount.Add(-1)
 		return err
@@ -42,7 +49,7 @@ func openConsole(ctx context.Context, a *Agent, j *job) error {
 	return nil
 }
 
-func (a *Agent) dialVNCAndPortal(ctx context.Context, j *job) (net.Conn, *wire.Stream, error) {
+func (a *Agent) dialVNCAndPortal(ctx context.Context, j *job, id fleet.VMID) (net.Conn, *wire.Stream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var portal *wire.Stream
@@ -58,7 +65,7 @@ func (a *Agent) dialVNCAndPortal(ctx context.Context, j *job) (net.Conn, *wire.S
 		}
 		portal = wire.NewStream(ws)
 	}()
-	screen, err := a.hypervisor.Console(ctx, j.VM.ID)
+	screen, err := a.hypervisor.Console(ctx, id)
 	if err != nil {
 		cancel()
 	}

@@ -35,7 +35,7 @@ var jobHandlers = map[fleet.JobKind]jobHandler{
 	fleet.NetworkApply:     {networkHandler(hypervisor.Networks.ApplyNetwork), addNetworkStatus, recordNetwork},
 	fleet.NetworkReapply:   {networkHandler(hypervisor.Networks.ReapplyNetwork), addNetworkStatus, recordNetwork},
 	fleet.NetworkRelease:   {releaseNetwork, addReleasedNetworkStatus, forgetNetwork},
-	fleet.ConsoleOpen:      {vmHandler(openConsole), clearGeneration, recordNothing},
+	fleet.ConsoleOpen:      {openConsole, clearGeneration, recordNothing},
 	fleet.VolumeCreate:     {volumeHandler(hypervisor.Storage.CreateVolume), addVolumePoolStatus, recordNothing},
 	fleet.VolumeGrow:       {volumeHandler(hypervisor.Storage.GrowVolume), addVolumePoolStatus, recordNothing},
 	fleet.VolumeRename:     {volumeHandler(hypervisor.Storage.RenameVolume), addVolumePoolStatus, forgetOldVolumeChecksum},
@@ -67,6 +67,14 @@ var jobHandlers = map[fleet.JobKind]jobHandler{
 
 	fleet.VMDiskMove: {vmHandler(moveDisk), addVMStatus, recordDiskMove},
 	fleet.VMPlan:     {vmHandler(planVM), addPlan, recordNothing},
+
+	fleet.DiscoveredStart:    {discoveredVMHandler(fleet.ActStart), clearGeneration, recordNothing},
+	fleet.DiscoveredShutdown: {discoveredVMHandler(fleet.ActShutdown), clearGeneration, recordNothing},
+	fleet.DiscoveredReboot:   {discoveredVMHandler(fleet.ActReboot), clearGeneration, recordNothing},
+	fleet.DiscoveredReset:    {discoveredVMHandler(fleet.ActReset), clearGeneration, recordNothing},
+	fleet.DiscoveredPause:    {discoveredVMHandler(fleet.ActPause), clearGeneration, recordNothing},
+	fleet.DiscoveredResume:   {discoveredVMHandler(fleet.ActResume), clearGeneration, recordNothing},
+	fleet.DiscoveredStop:     {discoveredVMHandler(fleet.ActStop), clearGeneration, recordNothing},
 
 	fleet.SecurityGroupApply:   {securityGroupHandler(hypervisor.Firewall.ApplySecurityGroup), addSecurityGroupStatus, recordNothing},
 	fleet.SecurityGroupRelease: {securityGroupHandler(hypervisor.Firewall.ReleaseSecurityGroup), addSecurityGroupStatus, recordNothing},
@@ -100,6 +108,18 @@ func vmHandler(do func(context.Context, *Agent, *job) error) func(context.Contex
 // vmIDHandler returns a handler that calls a hypervisor method with the VM's ID.
 func vmIDHandler(call func(hypervisor.Hypervisor, context.Context, fleet.VMID) error) func(context.Context, *Agent, *job) error {
 	return vmHandler(func(ctx context.Context, a *Agent, j *job) error { return call(a.hypervisor, ctx, j.VM.ID) })
+}
+
+// discoveredVMHandler returns a handler that does a power action to a domain that Quantix does not manage. The host's
+// next report has the domain's new state.
+func discoveredVMHandler(act fleet.Action) func(context.Context, *Agent, *job) error {
+	return func(ctx context.Context, a *Agent, j *job) error {
+		id, ok := j.Subject.DiscoveredVM()
+		if !ok {
+			return errors.New("the portal sent this job without its VM")
+		}
+		return a.hypervisor.ControlUnmanagedVM(ctx, id, act)
+	}
 }
 
 // poolHandler returns a handler that calls a hypervisor method with the job's pool.

@@ -62,7 +62,7 @@ func (a *Agent) resultFromJournal(j *job, old journalEntry) *wire.Finish {
 	if out.Outcome == "" {
 		out.Outcome = wire.Unknown
 		what := j.Kind.Info().Type.Info().Label
-		if j.Kind.Info().Type == fleet.TypeVM {
+		if t := j.Kind.Info().Type; t == fleet.TypeVM || t == fleet.TypeDiscovered {
 			what = "VM"
 		}
 		out.Error = fmt.Sprintf("The agent was interrupted during this job, so its outcome is unknown. Check the %s; to try again, choose %q again.", what, j.Kind.Info().Verb)

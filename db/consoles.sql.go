@@ -12,26 +12,30 @@ import (
 )
 
 const addTicket = `-- name: AddTicket :execrows
-INSERT INTO console_tickets (hash, console_id, vm_id, user_id, session, expires_at)
-SELECT $1, $2, $3, $4, $5, now() + interval '30 seconds'
-WHERE (SELECT count(*) FROM console_tickets t WHERE t.user_id = $4 AND t.used_at IS NULL AND t.expires_at > now()) < $6::bigint
+INSERT INTO console_tickets (hash, console_id, vm_id, found_on, found_id, user_id, session, expires_at)
+SELECT $1, $2, CASE WHEN $3::text = '' THEN $4::text END, NULLIF($3::text, ''), CASE WHEN $3::text <> '' THEN $4::text END,
+       $5, $6, now() + interval '30 seconds'
+WHERE (SELECT count(*) FROM console_tickets t WHERE t.user_id = $5 AND t.used_at IS NULL AND t.expires_at > now()) < $7::bigint
 `
 
 type AddTicketParams struct {
 	Hash      []byte
 	ConsoleID fleet.PairID
-	VMID      fleet.VMID
+	FoundOn   string
+	ID        string
 	UserID    fleet.UserID
 	Session   string
 	Max       int64
 }
 
 // Inserts no row if the user has the maximum number of unused tickets.
+// Without found_on, id is a VM's ID; otherwise the UUID of an unmanaged domain on that host.
 func (q *Queries) AddTicket(ctx context.Context, arg AddTicketParams) (int64, error) {
 	result, err := q.db.Exec(ctx, addTicket,
 		arg.Hash,
 		arg.ConsoleID,
-		arg.VMID,
+		arg.FoundOn,
+		arg.ID,
 		arg.UserID,
 		arg.Session,
 		arg.Max,
@@ -44,8 +48,8 @@ func (q *Queries) AddTicket(ctx context.Context, arg AddTicketParams) (int64, er
 
 const awaitedConsole = `-- name: AwaitedConsole :one
 SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = $1 AND s.session = $2) AS proven,
-    COALESCE(t.user_id, '')::text AS user_id, COALESCE(t.session, '')::text AS of_session, COALESCE(v.host_id, '')::text AS of_host
-FROM (SELECT 1) one LEFT JOIN (console_tickets t JOIN vms v ON v.id = t.vm_id)
+    COALESCE(t.user_id, '')::text AS user_id, COALESCE(t.session, '')::text AS of_session, COALESCE(v.host_id, t.found_on, '')::text AS of_host
+FROM (SELECT 1) one LEFT JOIN (console_tickets t LEFT JOIN vms v ON v.id = t.vm_id)
     ON t.console_id = $3 AND t.used_at > now() - interval '30 seconds'
 `
 
@@ -79,7 +83,7 @@ func (q *Queries) AwaitedConsole(ctx context.Context, arg AwaitedConsoleParams) 
 const redeemTicket = `-- name: RedeemTicket :one
 UPDATE console_tickets SET used_at = now()
 WHERE hash = $1 AND console_id = $2 AND used_at IS NULL AND expires_at > now()
-RETURNING vm_id, user_id, session
+RETURNING COALESCE(vm_id, found_id)::text AS id, COALESCE(found_on, '')::text AS found_on, user_id, session
 `
 
 type RedeemTicketParams struct {
@@ -88,7 +92,8 @@ type RedeemTicketParams struct {
 }
 
 type RedeemTicketRow struct {
-	VMID    fleet.VMID
+	ID      string
+	FoundOn string
 	UserID  fleet.UserID
 	Session string
 }
@@ -97,6 +102,11 @@ type RedeemTicketRow struct {
 func (q *Queries) RedeemTicket(ctx context.Context, arg RedeemTicketParams) (RedeemTicketRow, error) {
 	row := q.db.QueryRow(ctx, redeemTicket, arg.Hash, arg.ConsoleID)
 	var i RedeemTicketRow
-	err := row.Scan(&i.VMID, &i.UserID, &i.Session)
+	err := row.Scan(
+		&i.ID,
+		&i.FoundOn,
+		&i.UserID,
+		&i.Session,
+	)
 	return i, err
 }

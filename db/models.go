@@ -119,6 +119,8 @@ type ConsoleTicket struct {
 	Session   string
 	ExpiresAt time.Time
 	UsedAt    *time.Time
+	FoundOn   *string
+	FoundID   *string
 }
 
 type Customization struct {

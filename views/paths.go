@@ -21,9 +21,9 @@ func ObjectPath[I ~string](n fleet.ResourceType, id I, below ...string) string {
 // VMPath is the address of a VM's page, or of a path below it.
 func VMPath(id fleet.VMID, below ...string) string { return ObjectPath(fleet.TypeVM, id, below...) }
 
-// DiscoveredVMPath is the address of an unmanaged VM's page.
-func DiscoveredVMPath(host fleet.HostID, id fleet.VMID) string {
-	return HostPath(host, "found", string(id))
+// DiscoveredVMPath is the address of an unmanaged VM's page, or of a path below it.
+func DiscoveredVMPath(host fleet.HostID, id fleet.VMID, below ...string) string {
+	return HostPath(host, append([]string{"found", string(id)}, below...)...)
 }
 
 // HostPath is the address of a host's page, or of a path below it.

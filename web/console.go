@@ -46,13 +46,32 @@ func (s *Server) newConsoleTicket(ctx context.Context, a fleet.Actor, vm fleet.V
 	return api.ConsoleTicket{URL: base + string(t.ID), Protocol: ticketSubprotocolPrefix + t.Secret}, err
 }
 
+// newDiscoveredConsoleTicket works like newConsoleTicket, for a VM that Quantix does not manage.
+func (s *Server) newDiscoveredConsoleTicket(ctx context.Context, a fleet.Actor, host fleet.HostID, vm fleet.VMID, base string) (api.ConsoleTicket, error) {
+	t, err := s.Control.OpenDiscoveredConsole(ctx, a, host, vm)
+	return api.ConsoleTicket{URL: base + string(t.ID), Protocol: ticketSubprotocolPrefix + t.Secret}, err
+}
+
 func (s *Server) createConsoleTicket(c echo.Context, a fleet.Actor) error {
+	return s.answerConsoleTicket(c, func() (api.ConsoleTicket, error) {
+		return s.newConsoleTicket(c.Request().Context(), a, fleet.VMID(c.Param("id")), "/console/")
+	})
+}
+
+func (s *Server) createDiscoveredConsoleTicket(c echo.Context, a fleet.Actor) error {
+	return s.answerConsoleTicket(c, func() (api.ConsoleTicket, error) {
+		return s.newDiscoveredConsoleTicket(c.Request().Context(), a, fleet.HostID(c.Param("host")), fleet.VMID(c.Param("id")), "/console/")
+	})
+}
+
+// answerConsoleTicket answers a page with a new console ticket.
+func (s *Server) answerConsoleTicket(c echo.Context, newTicket func() (api.ConsoleTicket, error)) error {
 	if c.Request().Header.Get("Origin") != "" { // checked here too, because a page cannot read why its websocket was refused
 		if err := s.checkConsoleOrigin(c.Request()); err != nil {
 			return err
 		}
 	}
-	t, err := s.newConsoleTicket(c.Request().Context(), a, fleet.VMID(c.Param("id")), "/console/")
+	t, err := newTicket()
 	if err != nil {
 		return err
 	}
@@ -130,6 +149,9 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, currentActor func(c
 		a, err := currentActor(ctx, r, typed.Swap(false))
 		if err != nil {
 			return err
+		}
+		if end.DiscoveredOn != "" {
+			return policy.Check(a, policy.InfraChange, "")
 		}
 		v, err := s.Control.GetVM(ctx, a, end.VM)
 		if err != nil {

@@ -30,6 +30,9 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	}
 	s.execSQL(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven, alarm) VALUES ($1, $2, 'running', 1, true, true)`, strings.TrimPrefix(sick["place"], "/vms/"), s.host.id)
 	s.execSQL(`UPDATE vms SET spec = spec || '{"power":"stopped","firmware":"bios","disks":[],"nics":[]}', status = '{"power":"stopped","cpus":1,"memoryMiB":128}', generation = 1, observed_generation = 1 WHERE id = $1`, strings.TrimPrefix(sick["migrate"], "/vms/"))
+	foreign := fleet.NewID[fleet.VMID]()
+	s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'foreign', '{"power":"running"}')`, s.host.id, foreign)
+	discovered := "/hosts/" + string(s.host.id) + "/discovered-vms/" + string(foreign)
 	place := func(host fleet.HostID) string { return `{"hostId":"` + string(host) + `"}` }
 	var placed fleet.HostID
 	if err := s.pool.QueryRow(t.Context(), "SELECT id FROM hosts WHERE name = 'host-place'").Scan(&placed); err != nil {
@@ -128,6 +131,8 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		"/networks/{id}/hosts/{host}/show-drift":       {editedNetwork + "/show-drift", `{"fields":["mtu"]}`, `{"fields":["domain"]}`},
 		"/vms/{id}/reapply":                            {sick["reapply"] + "/reapply", ``, ``},
 		"/hosts/{id}/actions":                          {"/hosts/" + string(s.host.id) + "/actions", `{"action":"clear-conflict"}`, `{"action":"x"}`},
+		"/hosts/{id}/discovered-vms/{vm}/actions":      {discovered + "/actions", `{"action":"pause"}`, `{"action":"reset"}`},
+		"/hosts/{id}/discovered-vms/{vm}/console":      {discovered + "/console", ``, ``},
 		"/clusters":                                    {"/clusters", `{"name":"rack-4"}`, `{"name":"rack-5"}`},
 		"/pools":                                       {"/pools", `{"name":"slow","spec":{"kind":"dir","path":"/srv/slow"},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other"}`},
 		"/pools/{id}/credentials":                      {"/pools/" + string(san) + "/credentials", `{"secret":"secretsecret1"}`, `{"secret":"secretsecret2"}`},

@@ -155,6 +155,9 @@ func (s *Server) routes() []route {
 		{get, "/console/:id", stream, policy.VMUse, s.consoleSocket},
 		{get, "/menus/vm/:id", page, policy.VMSee, s.vmPages.VMMenu},
 		{get, "/hosts/:host/found/:id", page, policy.InfraSee, s.vmPages.DiscoveredVMPage},
+		{post, "/hosts/:host/found/:id/actions", page, policy.InfraChange, form.SubmitWithoutForm(s.vmPages.StartDiscoveredVMAction)},
+		{get, "/hosts/:host/found/:id/console", page, policy.InfraChange, s.vmPages.DiscoveredConsolePage},
+		{post, "/hosts/:host/found/:id/console/ticket", page, policy.InfraChange, s.createDiscoveredConsoleTicket},
 
 		// Customization specs.
 		{get, "/customizations", page, policy.VMSee, s.vmPages.ListCustomizations},

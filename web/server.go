@@ -90,7 +90,7 @@ func New(o Options) *Server {
 		Certificates: func() []auth.Validity { return s.Certificates() },
 	}
 	s.vmPages = &vmpages.Site{Renderer: s.renderer, Options: selects, Sessions: o.Sessions}
-	s.api = &api.API{Control: o.Control, Version: o.Version, Actor: actorOf, Problem: s.apiProblem, NewConsoleTicket: s.newConsoleTicket}
+	s.api = &api.API{Control: o.Control, Version: o.Version, Actor: actorOf, Problem: s.apiProblem, NewConsoleTicket: s.newConsoleTicket, NewDiscoveredConsoleTicket: s.newDiscoveredConsoleTicket}
 	s.agents = &agents.Endpoints{
 		Control: o.Control, Log: o.Log, Problem: s.agentProblem, ServeRelay: s.serveRelay,
 		CountClaim: s.metrics.countClaim, RecordJob: s.metrics.recordJob, ParkedClaims: &s.metrics.parkedClaims,

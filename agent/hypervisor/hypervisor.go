@@ -2,7 +2,11 @@
 // implements, the jobs that they execute, and the faults and refusals that all backends share. It has no state.
 package hypervisor
 
-import "errors"
+import (
+	"errors"
+
+	"quantix/internal/fleet"
+)
 
 // Hypervisor is the agent's contract with the host that it runs on. agent/libvirt and agent/mock implement it, and
 // agent/hypervisor/conformance checks that both behave alike. Every method returns when ctx ends, even if a call to the
@@ -28,6 +32,11 @@ type Progress func(percent int, note string)
 
 // ErrNotRunning is the error of Console, RebootVM and ResetVM for a guest that is not running.
 var ErrNotRunning = errors.New("the VM is not running")
+
+// ManagedDomainError is the error of ControlUnmanagedVM for a domain with Quantix metadata.
+func ManagedDomainError(name string) error {
+	return fleet.Errorf(fleet.Conflict, "%s is a VM of Quantix by now. Use the VM's own page.", name)
+}
 
 // ErrUnreachable is wrapped by errors that mean only that the hypervisor was not reached or did not answer. The caller
 // may retry.

@@ -53,6 +53,13 @@ type VMs interface {
 	PauseVM(ctx context.Context, id fleet.VMID) error  // no-op if paused
 	ResumeVM(ctx context.Context, id fleet.VMID) error // no-op if running
 
+	// ControlUnmanagedVM does one power action to a domain without Quantix metadata, and never changes its definition.
+	// act is one of fleet.ActStart, ActShutdown, ActReboot, ActReset, ActPause, ActResume and ActStop; each does nothing
+	// where the method for managed VMs does nothing. A shutdown asks the guest and returns immediately.
+	// ControlUnmanagedVM refuses a domain with Quantix metadata, and refuses to stop a guest without a persistent
+	// definition, because the host would lose the domain.
+	ControlUnmanagedVM(ctx context.Context, id fleet.VMID, act fleet.Action) error
+
 	// MoveDisk copies a disk of the VM into another pool under the given name. It switches the running guest to the
 	// copy without a pause, and then updates the definition and the stored applied spec. The old file stays, but
 	// nothing refers to the old file any more. A failed or cancelled move leaves the VM on the old disk and removes the
@@ -83,6 +90,6 @@ type VMs interface {
 	// spec's disks, but never an image or ISO. It succeeds if the domain does not exist.
 	DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, disks bool) error
 
-	// Console dials the VM's local VNC endpoint.
+	// Console dials the local VNC endpoint of a VM, or of a domain without Quantix metadata.
 	Console(ctx context.Context, id fleet.VMID) (net.Conn, error)
 }

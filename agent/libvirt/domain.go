@@ -41,6 +41,7 @@ type domain struct {
 	pendingUnplugs    []fleet.PendingUnplug
 	accelerator       string
 	vnc               domxml.VNCEndpoint
+	spice             bool              // the running guest has a SPICE display
 	agentConnected    bool              // the guest agent is connected, or reachable over vsock
 	cid               uint32            // vsock CID of the guest agent; 0: the agent is reached through libvirt
 	launch            *fleet.LaunchInfo // of a running guest with encrypted memory
@@ -197,6 +198,7 @@ func (b *Backend) readDomain(ctx context.Context, c *conn.Conn, ref golibvirt.Do
 		if d.applied != nil && kept.Devices != nil && x.Devices != nil {
 			d.pendingUnplugs = reportUnplugs(pendingUnplugs(kept, x, d.applied.Spec))
 		}
+		d.spice = domxml.HasSPICE(x)
 		d.startedAt, d.launch = b.guestStartedAt(ref.Name), b.readLaunchInfo(ctx, c, ref, x)
 		running, _ := domxml.ReadQuantixMetadata(x.Metadata)
 		d.ownershipMark = running.OwnershipMark

@@ -85,6 +85,9 @@ func (b *Backend) statusWithFaults(s observedDomain, sizes map[string]hostfile.D
 	st := s.status(sizes, addresses)
 	st.Faults = b.domainFaults(s, sizes)
 	st.Guest = b.agents.StatusOf(s.guestDomain())
+	if !s.managed {
+		st.NoConsole, st.Transient = s.noConsoleReason(), s.transient
+	}
 	if changed := b.filters.LastChangeMessages(); s.managed && len(changed) > 0 {
 		for _, n := range s.persistent.NICs {
 			if message := changed[n.Filter]; message != "" {

@@ -337,7 +337,7 @@ func defineUnmanagedVM(t *testing.T, name string) fleet.VMID {
 	t.Helper()
 	xml := filepath.Join(t.TempDir(), "domain.xml")
 	text := `<domain type='qemu'><name>` + name + `</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>
-<os><type arch='x86_64'>hvm</type></os><metadata><app:x xmlns:app="http://example.org/app">kept</app:x></metadata></domain>`
+<os><type arch='x86_64'>hvm</type></os><devices><graphics type='vnc'><listen type='socket'/></graphics></devices><metadata><app:x xmlns:app="http://example.org/app">kept</app:x></metadata></domain>`
 	if err := os.WriteFile(xml, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ type (
 	migrationEnd struct {
 		Cancelled bool   `json:"cancelled"` // the source has kept the guest
 		Stopped   bool   `json:"stopped"`   // because a user cancelled the job
-		Cookie    []byte `json:"cookie"` // of Perform
+		Cookie    []byte `json:"cookie"`    // of Perform
 	}
 	migrationResult struct {
 		Cookie []byte `json:"cookie"` // of Finish

@@ -121,25 +121,31 @@ func (b *Backend) ResetVM(ctx context.Context, id fleet.VMID) error {
 
 // PauseVM implements hypervisor.VMs.
 func (b *Backend) PauseVM(ctx context.Context, id fleet.VMID) error {
-	return b.withRunningVM(ctx, id, "pause", func(l *golibvirt.Libvirt, s observedDomain) error {
-		if golibvirt.DomainState(s.state) == golibvirt.DomainPaused {
-			return nil
-		}
-		return l.DomainSuspend(s.ref)
-	})
+	return b.withRunningVM(ctx, id, "pause", pauseGuest)
+}
+
+// pauseGuest pauses a guest that is not paused.
+func pauseGuest(l *golibvirt.Libvirt, s observedDomain) error {
+	if golibvirt.DomainState(s.state) == golibvirt.DomainPaused {
+		return nil
+	}
+	return l.DomainSuspend(s.ref)
 }
 
 // ResumeVM implements hypervisor.VMs.
 func (b *Backend) ResumeVM(ctx context.Context, id fleet.VMID) error {
-	return b.withRunningVM(ctx, id, "resume", func(l *golibvirt.Libvirt, s observedDomain) error {
-		switch golibvirt.DomainState(s.state) {
-		case golibvirt.DomainPaused:
-			return l.DomainResume(s.ref)
-		case golibvirt.DomainPmsuspended:
-			return l.DomainPmWakeup(s.ref, 0)
-		}
-		return nil
-	})
+	return b.withRunningVM(ctx, id, "resume", resumeGuest)
+}
+
+// resumeGuest resumes a paused guest and wakes a suspended one.
+func resumeGuest(l *golibvirt.Libvirt, s observedDomain) error {
+	switch golibvirt.DomainState(s.state) {
+	case golibvirt.DomainPaused:
+		return l.DomainResume(s.ref)
+	case golibvirt.DomainPmsuspended:
+		return l.DomainPmWakeup(s.ref, 0)
+	}
+	return nil
 }
 
 // withRunningVM is withVM but fails if the guest is not running.
@@ -161,6 +167,11 @@ func (b *Backend) withVM(ctx context.Context, id fleet.VMID, verb string, f func
 
 // withVMConn runs f for a managed VM, with the VM's current state, under the VM's lock and on a new connection.
 func (b *Backend) withVMConn(ctx context.Context, id fleet.VMID, verb string, f func(context.Context, *conn.Conn, observedDomain) error) error {
+	return b.withDomainConn(ctx, id, verb, refuseUnmanagedDomain, f)
+}
+
+// withDomainConn is withVMConn for a domain that check accepts.
+func (b *Backend) withDomainConn(ctx context.Context, id fleet.VMID, verb string, check func(observedDomain) error, f func(context.Context, *conn.Conn, observedDomain) error) error {
 	unlock, err := b.vmLocks.Lock(ctx, id)
 	if err != nil {
 		return fmt.Errorf("%s: %w", verb, err)
@@ -174,8 +185,8 @@ func (b *Backend) withVMConn(ctx context.Context, id fleet.VMID, verb string, f 
 		if err != nil {
 			return conn.WrapAction(verb, err)
 		}
-		if !s.managed {
-			return errUnmanagedDomain()
+		if err := check(s); err != nil {
+			return err
 		}
 		if err := b.refuseLostGuest(s); err != nil {
 			return err
@@ -183,6 +194,14 @@ func (b *Backend) withVMConn(ctx context.Context, id fleet.VMID, verb string, f 
 		defer b.domains.invalidate(s.ref.UUID)
 		return conn.WrapAction(verb+" "+s.ref.Name, f(ctx, c, s))
 	})
+}
+
+// refuseUnmanagedDomain returns an error for a domain that Quantix did not create.
+func refuseUnmanagedDomain(s observedDomain) error {
+	if !s.managed {
+		return errUnmanagedDomain()
+	}
+	return nil
 }
 
 // errNoDomain is the error for a VM without a domain on this host.

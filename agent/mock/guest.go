@@ -172,6 +172,8 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 		}
 		s.BalloonMiB = g.balloon
 		s.Guest, s.Policy, s.Checks = g.agentStatus(), g.applied.Spec.Policy, slices.Clone(g.applied.Spec.Health)
+	} else {
+		s.Transient = g.undefined
 	}
 	for i, spec := range now.spec.Disks {
 		ref := spec.Ref()

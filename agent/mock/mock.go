@@ -248,11 +248,15 @@ func (h *Host) findManaged(id fleet.VMID) (*guest, error) {
 	g, ok := h.guests[id]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("Domain not found: no domain with matching uuid '%s'", id)
+		return nil, errNoDomain(id)
 	case !g.managed:
 		return nil, errUnmanaged()
 	}
 	return g, nil
+}
+
+func errNoDomain(id fleet.VMID) error {
+	return fmt.Errorf("Domain not found: no domain with matching uuid '%s'", id)
 }
 
 func errUnmanaged() error {

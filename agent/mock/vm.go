@@ -223,11 +223,14 @@ func (h *Host) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) {
 	if err := h.simulateCall(ctx); err != nil {
 		return nil, err
 	}
-	g, on, err := h.guestCopy(id)
-	if err != nil {
-		return nil, err
-	}
-	if !on {
+	h.mu.Lock()
+	g, ok := h.guests[id]
+	on := ok && g.isRunning()
+	h.mu.Unlock()
+	switch {
+	case !ok:
+		return nil, errNoDomain(id)
+	case !on:
 		return nil, hypervisor.ErrNotRunning
 	}
 	near, far := net.Pipe()

@@ -53,8 +53,14 @@ var infraUseCases = map[string]useCase{
 	"AddHostsToCluster": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.cluster(), []fleet.HostID{w.someHost()}} }},
 
 	// Hosts, pools and networks.
-	"GetDiscoveredVM":             {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, discoveredVMID} }},
-	"GetHost":                     {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
+	"GetDiscoveredVM": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, discoveredVMID} }},
+	"GetHost":         {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
+	"RequestDiscoveredVMAction": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		return []any{w.h1, w.addDiscoveredVM(`{"power":"running"}`), fleet.ActPause}
+	}},
+	"OpenDiscoveredConsole": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any {
+		return []any{w.h1, w.addDiscoveredVM(`{"power":"running"}`)}
+	}},
 	"ListDiscoveredVMs":           {permittedActors: actorsSeeingInfra, args: readUseCase},
 	"HostTotals":                  {permittedActors: actorsSeeingInfra, args: noArgs},
 	"ListHosts":                   {permittedActors: actorsSeeingInfra, args: readUseCase},

@@ -38,9 +38,7 @@ func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID)
 	if err := store.CheckID(id, "VM"); err != nil {
 		return ConsoleTicket{}, err
 	}
-	var secret [32]byte
-	rand.Read(secret[:])
-	ticket := ConsoleTicket{fleet.NewID[fleet.PairID](), base64.RawURLEncoding.EncodeToString(secret[:])}
+	ticket := newConsoleTicket()
 	err := c.store.Tx(ctx, func(q *db.Queries) error {
 		vm, err := store.GetVM(ctx, q, a, id)
 		if err != nil {
@@ -52,14 +50,8 @@ func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID)
 		if ok, why := vm.Allows(fleet.ActConsole); !ok {
 			return fleet.RefusalError(why)
 		}
-		added, err := q.AddTicket(ctx, db.AddTicketParams{
-			Hash: hashTicketSecret(ticket.Secret), ConsoleID: ticket.ID, VMID: id, UserID: a.UserID, Session: a.Session, Max: maxTickets,
-		})
-		if err != nil {
+		if err := addConsoleTicket(ctx, q, a, ticket, "", id); err != nil {
 			return err
-		}
-		if added == 0 {
-			return fleet.Errorf(fleet.TooMany, "You have requested %d consoles that are not open yet. Wait half a minute and try again.", maxTickets)
 		}
 		return store.Audit(ctx, q, a, "vm.console", fleet.SubjectVM(id), vm.Name, "")
 	})
@@ -67,6 +59,23 @@ func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID)
 		return ConsoleTicket{}, err
 	}
 	return ticket, nil
+}
+
+func newConsoleTicket() ConsoleTicket {
+	var secret [32]byte
+	rand.Read(secret[:])
+	return ConsoleTicket{fleet.NewID[fleet.PairID](), base64.RawURLEncoding.EncodeToString(secret[:])}
+}
+
+// addConsoleTicket stores a ticket for the console of a VM or, with a host, of an unmanaged domain on that host.
+func addConsoleTicket(ctx context.Context, q *db.Queries, a fleet.Actor, ticket ConsoleTicket, host fleet.HostID, id fleet.VMID) error {
+	added, err := q.AddTicket(ctx, db.AddTicketParams{
+		Hash: hashTicketSecret(ticket.Secret), ConsoleID: ticket.ID, FoundOn: string(host), ID: string(id), UserID: a.UserID, Session: a.Session, Max: maxTickets,
+	})
+	if err == nil && added == 0 {
+		err = fleet.Errorf(fleet.TooMany, "You have requested %d consoles that are not open yet. Wait half a minute and try again.", maxTickets)
+	}
+	return err
 }
 
 func hashTicketSecret(secret string) []byte {
@@ -77,7 +86,8 @@ func hashTicketSecret(secret string) []byte {
 // ConsoleEnd is the browser's side of a console connection, and the console's VM.
 type ConsoleEnd struct {
 	relay.End
-	VM fleet.VMID
+	VM           fleet.VMID
+	DiscoveredOn fleet.HostID // host of an unmanaged VM; empty: a VM of Quantix
 }
 
 // RedeemConsole uses up a ticket, asks the host to dial this portal, and returns the browser's side of the relay. All
@@ -96,11 +106,17 @@ func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.Pai
 		if err != nil {
 			return err
 		}
-		view, err := store.GetVM(ctx, q, a, row.VMID)
+		out.VM, out.DiscoveredOn = fleet.VMID(row.ID), fleet.HostID(row.FoundOn)
+		if out.DiscoveredOn != "" {
+			if out.End, err = agentapi.ConsoleRelayTicket(id, row.UserID, row.Session, out.DiscoveredOn).Admit(relay.PartyOf(a)); err != nil {
+				return err
+			}
+			return c.queueDiscoveredConsole(ctx, q, a, id, out.DiscoveredOn, out.VM)
+		}
+		view, err := store.GetVM(ctx, q, a, out.VM)
 		if err != nil {
 			return err
 		}
-		out.VM = row.VMID
 		if out.End, err = agentapi.ConsoleRelayTicket(id, row.UserID, row.Session, view.HostID).Admit(relay.PartyOf(a)); err != nil {
 			return err
 		}

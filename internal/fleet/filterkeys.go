@@ -34,6 +34,7 @@ var (
 		oneOfKey("state", "the VM's state", toStrings(VMPhases), "phase"),
 		oneOfKey("attention", "whether the VM needs attention", yesNo),
 		oneOfKey("drift", "whether the VM's definition on its host differs from the spec", yesNo),
+		oneOfKey("managed", "no: VMs that Quantix only discovered on hosts", yesNo),
 		textKey("host", "name of the VM's host"),
 		textKey("cluster", "name of the cluster of the VM's host"),
 		textKey("project", "name of the VM's project"),
@@ -51,6 +52,7 @@ var (
 		numberKey("created", "the day of the VM's creation in UTC: created>2026-01-31", UnitDate),
 	}
 	DiscoveredKeys = FilterKeys{
+		oneOfKey("managed", "yes: VMs of Quantix", yesNo),
 		textKey("name", "part of the name"),
 		textKey("host", "name of the VM's host"),
 		oneOfKey("state", "the VM's state", toStrings([]Phase{

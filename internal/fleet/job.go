@@ -47,8 +47,8 @@ type JobArgs struct {
 	Fields   []string        `json:"fields,omitempty"`   // vm.reapply: only these fields of VMStatus.Drift; empty: all
 }
 
-// Subject names the object of a job or task: "vm:<id>", "pool:<id>", "volume:<pool id>/<name>", or "task:<id>" for a
-// parent task. Only one job of a subject runs at a time.
+// Subject names the object of a job or task: "vm:<id>", "pool:<id>", "volume:<pool id>/<name>",
+// "found:<host id>/<UUID>" for an unmanaged domain, or "task:<id>" for a parent task. Only one job of a subject runs at a time.
 type Subject string
 
 // SubjectVM returns the subject of a VM, which is also the key of its wake-ups.

@@ -59,6 +59,15 @@ const (
 	VolumeConvert JobKind = "volume.convert" // convert a disk of another product, or a disk in an archive, to qcow2
 	VolumeExport  JobKind = "volume.export"  // write a VM's disks and description to an archive
 
+	// Jobs on a domain that Quantix does not manage. They do one action and change no definition.
+	DiscoveredStart    JobKind = "found.start"
+	DiscoveredShutdown JobKind = "found.shutdown" // ask the guest to power off, without waiting until it has
+	DiscoveredReboot   JobKind = "found.reboot"   // ask the guest to reboot
+	DiscoveredReset    JobKind = "found.reset"
+	DiscoveredPause    JobKind = "found.pause"
+	DiscoveredResume   JobKind = "found.resume"
+	DiscoveredStop     JobKind = "found.stop" // force off
+
 	VMPlan    JobKind = "vm.plan"    // render the definition that an edit would produce
 	VMMigrate JobKind = "vm.migrate" // live or cold migration to another host: see MigrationParams
 	VMReceive JobKind = "vm.receive" // receive a running VM from another host
@@ -182,6 +191,13 @@ var kinds = []JobKindInfo{
 	{Name: VMDiskMove, Type: TypeVM, Verb: "Move disk", Permission: MayChangeInfra, Limit: longCopy, TakesSlot: true, Stoppable: true},
 	{Name: VMMigrate, Type: TypeVM, Verb: "Migrate", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{Name: VMReceive, Type: TypeVM, Verb: "Receive migration", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
+	{Name: DiscoveredStart, Type: TypeDiscovered, Verb: "Start discovered VM", Permission: MayChangeInfra, Limit: 2 * time.Minute, TakesSlot: true},
+	{Name: DiscoveredShutdown, Type: TypeDiscovered, Verb: "Shut down discovered VM", Permission: MayChangeInfra, Limit: 30 * time.Second},
+	{Name: DiscoveredReboot, Type: TypeDiscovered, Verb: "Reboot discovered VM", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true},
+	{Name: DiscoveredReset, Type: TypeDiscovered, Verb: "Reset discovered VM", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true},
+	{Name: DiscoveredPause, Type: TypeDiscovered, Verb: "Pause discovered VM", Permission: MayChangeInfra, Limit: 30 * time.Second},
+	{Name: DiscoveredResume, Type: TypeDiscovered, Verb: "Resume discovered VM", Permission: MayChangeInfra, Limit: 30 * time.Second},
+	{Name: DiscoveredStop, Type: TypeDiscovered, Verb: "Force off discovered VM", Permission: MayChangeInfra, Limit: time.Minute},
 	{Name: VMPlan, Type: TypeVM, Verb: "Plan", Permission: MayChangeVMs, Limit: 15 * time.Second, Background: true},
 	{Name: ConsoleOpen, Type: TypeVM, Verb: "Open console", Permission: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Background: true},
 }

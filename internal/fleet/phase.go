@@ -117,14 +117,6 @@ func reportedPhase(s VMStatus) Phase {
 	return PhaseStopped
 }
 
-// PhaseAt returns the phase of an unmanaged VM: the reported one, or unknown if the host is offline.
-func (f DiscoveredVM) PhaseAt(seen *ReportTime, now time.Time) Phase {
-	if !IsReportFresh(seen, now) {
-		return PhaseUnknown
-	}
-	return reportedPhase(f.Status)
-}
-
 // Severity is the severity of a state. Pages choose colour and icon by it.
 type Severity string
 

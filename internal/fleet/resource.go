@@ -54,7 +54,10 @@ type ResourceTypeInfo struct {
 	View   []string   // query parameters of the list that a saved view stores; nil: no saved views
 }
 
-const poolsPath = "/pools"
+const (
+	hostsPath = "/hosts"
+	poolsPath = "/pools"
+)
 
 // resourceTypes lists all resource types, in the order of search results.
 var resourceTypes = []ResourceTypeInfo{
@@ -66,7 +69,7 @@ var resourceTypes = []ResourceTypeInfo{
 	},
 	{
 		Key: TypeHost, Label: "host", Plural: "hosts", Title: "Hosts", Icon: "server",
-		Path: "/hosts", See: MaySeeInfra,
+		Path: hostsPath, See: MaySeeInfra,
 		FollowsOwnKey: true, AllKey: "host:*", Trees: []string{TreeHosts},
 		Filter: HostKeys, View: []string{"tab", "filter", "sort", "columns", "limit"},
 	},
@@ -105,7 +108,7 @@ var resourceTypes = []ResourceTypeInfo{
 		Path: "/projects", See: MaySeeVMs,
 		AllKey: "project:*", ProjectKeyPrefix: "project:", Trees: []string{TreeVMs},
 	},
-	{Key: TypeDiscovered, Label: "found", Plural: "found", Title: "Discovered VMs", Icon: "eye", See: MaySeeInfra, Filter: DiscoveredKeys},
+	{Key: TypeDiscovered, Label: "found", Plural: "found", Title: "Discovered VMs", Icon: "eye", See: MaySeeInfra, Filter: DiscoveredKeys, within: discoveredVMPath},
 	{
 		Key: TypeTask, Label: "task", Plural: "tasks", Title: "Tasks", Icon: "list-checks",
 		Path: "/tasks", See: MaySeeTasks, FollowsOwnKey: true, HasParts: true, AllKey: "tasks", ProjectKeyPrefix: "tasks:",

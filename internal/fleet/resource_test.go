@@ -68,7 +68,7 @@ func TestEveryResourceTypeHasPath(t *testing.T) {
 		at, want := is.PagePath("a/b"), is.Path+"/a%2Fb"
 		switch n {
 		case fleet.TypeDiscovered:
-			want = "" // no page of its own
+			want = "/hosts/a/found/b" // shown below its host
 		case fleet.TypeVolume:
 			want = "/pools/a?tab=volumes" // shown on the page of its pool
 		}

@@ -262,6 +262,11 @@ type VMStatus struct {
 	Health []HealthState `json:"health,omitempty"` // results of Checks
 	// Launch: launch measurement of the running guest, if its memory is encrypted
 	Launch *LaunchInfo `json:"launch,omitempty"`
+	// NoConsole: why Quantix cannot show the running guest's screen, as a sentence. Only for discovered VMs
+	NoConsole string `json:"noConsole,omitempty"`
+	// Transient: the host has no persistent definition of the running guest, so it loses the VM when the guest stops.
+	// Only for discovered VMs: a VM of Quantix has FaultUndefined
+	Transient bool `json:"transient,omitempty"`
 	// Restarts: number of automatic restarts by the host. The host resets the number after the VM has run for some time.
 	Restarts int `json:"restarts,omitempty"`
 }
@@ -385,16 +390,4 @@ type VMView struct {
 	CPUPercent *float64 `json:"cpuPercent,omitempty"`
 	// ChangeRefusal: why the VM's protection forbids changes by the current user; empty: changes are allowed
 	ChangeRefusal string `json:"barred,omitempty"`
-}
-
-// DiscoveredVM is an unmanaged domain: it is on a host, and Quantix did not create it. Quantix shows the domain and
-// never changes it.
-type DiscoveredVM struct {
-	ID       VMID        `json:"id"` // UUID of the libvirt domain
-	HostID   HostID      `json:"hostId"`
-	HostName string      `json:"hostName,omitempty"`
-	Name     string      `json:"name"`
-	Status   VMStatus    `json:"status"`
-	Phase    Phase       `json:"phase,omitempty"`
-	SeenAt   *ReportTime `json:"seenAt,omitempty"`
 }

@@ -48,6 +48,9 @@ func RequiredPermission(kind string, a fleet.Action) Permission {
 	if kind == "vm" && (a == fleet.ActProtect || a == fleet.ActIgnoreDrift) {
 		return VMChange
 	}
+	if kind == "found" { // a VM that Quantix does not manage
+		return InfraChange
+	}
 	if kind == "vm" {
 		return cmp.Or(a.JobKind().Info().Permission, VMUse)
 	}

@@ -48,12 +48,22 @@ func actionButton(vm fleet.VMView, s fleet.ActionState) kit.ActionButton {
 			a.Word += "…"
 		}
 	default:
-		a.Post, a.PostValues = views.VMPath(vm.ID, "actions"), []kit.FormValue{{Name: "action", Value: string(s.Action)}}
-		if c, asks := PowerConfirmations[s.Action]; asks {
-			a.Confirm = a.Word + " " + vm.Name + "? " + c.One
-			if !c.LosesData {
-				a.ConfirmTone = "primary"
-			}
+		return PowerButton(s, vm.Name, views.VMPath(vm.ID, "actions"))
+	}
+	return a
+}
+
+// PowerButton is the button of a power action on the VM with the name, with its confirmation. post is the address that
+// takes the action.
+func PowerButton(s fleet.ActionState, name, post string) kit.ActionButton {
+	a := kit.ActionButton{Icon: actionIcons[s.Action], Word: s.Action.Label(), Post: post, PostValues: []kit.FormValue{{Name: "action", Value: string(s.Action)}}}
+	if !s.Allowed {
+		a.Why = cmp.Or(s.Reason, "This is not possible now.")
+	}
+	if c, asks := PowerConfirmations[s.Action]; asks {
+		a.Confirm = a.Word + " " + name + "? " + c.One
+		if !c.LosesData {
+			a.ConfirmTone = "primary"
 		}
 	}
 	return a

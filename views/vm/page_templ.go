@@ -64,7 +64,7 @@ func VMPage(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = consoleTab(p, false).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ConsoleScreen(p.screen(false)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -927,7 +927,7 @@ func noDiscoveredVMsNote(p *ListPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = kit.EmptyListNote("search", "Nothing discovered", "VMs not created by Quantix appear here, read-only.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.EmptyListNote("search", "Nothing discovered", "VMs not created by Quantix appear here.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -44,6 +44,8 @@ type API struct {
 	// NewConsoleTicket creates a ticket for a VM's console. base is the prefix of the websocket's address in the
 	// ticket.
 	NewConsoleTicket func(ctx context.Context, a fleet.Actor, vm fleet.VMID, base string) (ConsoleTicket, error)
+	// NewDiscoveredConsoleTicket works like NewConsoleTicket, for a VM of the host that Quantix does not manage.
+	NewDiscoveredConsoleTicket func(ctx context.Context, a fleet.Actor, host fleet.HostID, vm fleet.VMID, base string) (ConsoleTicket, error)
 
 	description func() ([]byte, error) // the OpenAPI description
 }

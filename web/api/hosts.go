@@ -103,3 +103,38 @@ func (api *API) discoveredVMs(ctx context.Context, a fleet.Actor, in *discovered
 	of.Filter = strings.TrimSpace(of.Filter + " host:" + host.Name)
 	return listOperation(api.Control.ListDiscoveredVMs)(ctx, a, &of)
 }
+
+// DiscoveredVMPath names a VM of a host that Quantix did not create.
+type DiscoveredVMPath struct {
+	HostPath
+	VM fleet.VMID `path:"vm" doc:"UUID of the libvirt domain"`
+}
+
+type discoveredVMOutput struct{ Body discoveredVMBody }
+
+type discoveredVMBody struct {
+	fleet.DiscoveredVM
+	OfferedActions
+}
+
+func (api *API) getDiscoveredVM(ctx context.Context, a fleet.Actor, in *DiscoveredVMPath) (*discoveredVMOutput, error) {
+	vm, err := api.Control.GetDiscoveredVM(ctx, a, in.ID, in.VM)
+	return &discoveredVMOutput{discoveredVMBody{vm, offeredActions(a, "found", vm.Actions())}}, err
+}
+
+type actOnDiscoveredVMInput struct {
+	DiscoveredVMPath
+	Body struct {
+		Action fleet.Action `json:"action" doc:"start, shutdown, stop, reboot, reset, pause or resume"`
+	}
+}
+
+func (api *API) actOnDiscoveredVM(ctx context.Context, a fleet.Actor, in *actOnDiscoveredVMInput) (*taskOutput, error) {
+	task, err := api.Control.RequestDiscoveredVMAction(ctx, a, in.ID, in.VM, in.Body.Action)
+	return &taskOutput{task}, err
+}
+
+func (api *API) createDiscoveredConsoleTicket(ctx context.Context, a fleet.Actor, in *DiscoveredVMPath) (*consoleOutput, error) {
+	t, err := api.NewDiscoveredConsoleTicket(ctx, a, in.ID, in.VM, Base+"/console/")
+	return &consoleOutput{t}, err
+}

@@ -83,6 +83,9 @@ func (api *API) operations() []operation {
 		newOperation(remove, "/hosts/{id}", policy.InfraChange, noContent, "delete-host", "Remove a host without VMs from Quantix", actOnObject(api.Control.DeleteHost)),
 		newOperation(post, "/hosts/{id}/actions", policy.InfraChange, ok, "act-on-host", "Cordon or uncordon a host, or clear its identity conflict", api.actOnHost),
 		newOperation(get, "/hosts/{id}/discovered-vms", policy.InfraSee, ok, "list-discovered-vms", "List the VMs of a host that Quantix did not create", api.discoveredVMs),
+		newOperation(get, "/hosts/{id}/discovered-vms/{vm}", policy.InfraSee, ok, "get-discovered-vm", "Get a VM of a host that Quantix did not create", api.getDiscoveredVM),
+		newOperation(post, "/hosts/{id}/discovered-vms/{vm}/actions", policy.InfraChange, accepted, "act-on-discovered-vm", "Start, shut down, stop, reboot, reset, pause or resume a VM that Quantix did not create", api.actOnDiscoveredVM),
+		newOperation(post, "/hosts/{id}/discovered-vms/{vm}/console", policy.InfraChange, created, "open-discovered-console", "Get a ticket for the console of a VM that Quantix did not create", api.createDiscoveredConsoleTicket),
 
 		newOperation(get, "/clusters", policy.StorageSee, ok, "list-clusters", "List clusters of hosts", listOperation(api.Control.ListClusters)),
 		newOperation(post, "/clusters", policy.InfraChange, created, "create-cluster", "Create a cluster without hosts", api.createCluster),

@@ -14,7 +14,6 @@ import (
 	"quantix/views"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
-	"quantix/views/vmlist"
 	"quantix/web/form"
 	"quantix/web/render"
 )
@@ -152,15 +151,6 @@ func (s *Site) VMMenu(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	return s.WriteFragment(c, a, p.VM.Name, vmview.ActionMenu(p))
-}
-
-func (s *Site) DiscoveredVMPage(c echo.Context, a fleet.Actor) error {
-	vm, err := s.Control.GetDiscoveredVM(c.Request().Context(), a, fleet.HostID(c.Param("host")), fleet.VMID(c.Param("id")))
-	if err != nil {
-		return err
-	}
-	f := shell.PageLayout{Title: vm.Name, ObjectKeys: []string{"host:" + string(vm.HostID), "found:" + string(vm.ID)}}
-	return s.ShowPage(c, a, f, vmlist.DiscoveredVMPage(vmlist.DiscoveredPage{VM: vm, Now: time.Now()}))
 }
 
 type vmActionForm struct {

@@ -1,6 +1,11 @@
 package vmpages
 
 import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/fleet"
@@ -18,8 +23,27 @@ var vmListTabFilters = map[string]string{
 	"restart":   "state:needsRestart",
 }
 
+// managedFilterTabs maps the tabs of the VM list to the filter term for VMs of the other kind, and to the tab that lists
+// those.
+var managedFilterTabs = map[string]struct{ term, tab string }{
+	"all":   {"managed:no", "found"},
+	"found": {"managed:yes", "all"},
+}
+
+// tabOfManagedFilter returns the tab of the VM list that the filter's term "managed" asks for; empty: the current tab.
+func tabOfManagedFilter(tab, filter string) string {
+	other, has := managedFilterTabs[cmp.Or(tab, "all")]
+	if has && slices.ContainsFunc(strings.Fields(filter), func(term string) bool { return strings.EqualFold(term, other.term) }) {
+		return other.tab
+	}
+	return ""
+}
+
 func (s *Site) ListVMs(c echo.Context, a fleet.Actor) error {
 	q := render.QueryFromURL(c)
+	if tab := tabOfManagedFilter(c.QueryParam("tab"), q.Filter); tab != "" {
+		return c.Redirect(http.StatusSeeOther, kit.Link{Path: "/vms"}.With("tab", tab).With("filter", q.Filter).String())
+	}
 	tab, err := render.ApplyTabFilter(c, vmListTabFilters, "VMs", &q)
 	if err != nil {
 		return err

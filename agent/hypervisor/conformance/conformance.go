@@ -237,6 +237,8 @@ var (
 		{"a disk in use by another VM is refused", testDiskInUse},
 		{"only an ISO is accepted in a drive", testISOMedia},
 		{"unmanaged domains are reported and never changed", testUnmanagedVM},
+		{"unmanaged domains have power actions and a console", testUnmanagedVMPower},
+		{"an unmanaged domain without definition is not stopped", testTransientUnmanagedVM},
 		{"a pool is applied, reported and released", testPool},
 		{"a pool in use is not released", testPoolInUse},
 		{"a failing pool reports the host's error", testFailingPool},

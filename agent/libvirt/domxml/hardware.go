@@ -276,6 +276,11 @@ func VNCEndpointOf(x *libvirtxml.Domain) VNCEndpoint {
 	return VNCEndpoint{}
 }
 
+// HasSPICE reports whether the definition has a SPICE display.
+func HasSPICE(x *libvirtxml.Domain) bool {
+	return x.Devices != nil && slices.ContainsFunc(x.Devices.Graphics, func(g libvirtxml.DomainGraphic) bool { return g.Spice != nil })
+}
+
 // vncDialHost returns the address to dial. For a server on all addresses this is the loopback address.
 func vncDialHost(v *libvirtxml.DomainGraphicVNC) string {
 	host := v.Listen

@@ -283,6 +283,9 @@ func recordJobEffects(ctx context.Context, q *db.Queries, job db.Job, in wire.Fi
 	if job.Kind.Info().Background || job.Kind.Info().UsesGuest {
 		return e, nil
 	}
+	if _, discovered := job.Subject.DiscoveredVM(); discovered { // the host's next report has the state of an unmanaged domain
+		return e, nil
+	}
 	typ, id := job.Subject.ResourceAndID()
 	var observed any
 	var stays bool

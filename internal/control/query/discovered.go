@@ -8,6 +8,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/store"
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -31,6 +32,28 @@ var discoveredFilter = listFilter{
 	"vcpu":   numberCondition("(f.status->>'cpus')::bigint", 1),
 	"memory": numberCondition("(f.status->>'memoryMiB')::bigint", mebibyte),
 	"uuid":   lowerTextCondition("f.id"),
+
+	"managed": managedCondition(false),
+}
+
+// managedCondition returns the condition of the filter key "managed" in a list of managed or unmanaged VMs. A list has
+// only VMs of one kind, so a filter for the other kind is an error that names the right list.
+func managedCondition(managed bool) filterCondition {
+	return func(f filterScope, t filter.Term) error {
+		for _, m := range t.Alternatives {
+			value, _ := m.ExactText()
+			if (value == "yes") != t.Not == managed {
+				return nil
+			}
+		}
+		var c fleet.Checks
+		if managed {
+			c.Add("filter", "This list has only VMs of Quantix. VMs that Quantix does not manage stand in the list of discovered VMs.")
+		} else {
+			c.Add("filter", "This list has only VMs that Quantix does not manage. VMs of Quantix stand in the list of VMs.")
+		}
+		return c.Err()
+	}
 }
 
 // ListDiscoveredVMs returns one page of domains that Quantix does not manage. They belong to no project: only global
@@ -60,7 +83,7 @@ func (b *Queries) listDiscoveredVMs(ctx context.Context, a fleet.Actor, q fleet.
 			var freshFor *time.Duration
 			var now time.Time
 			err := row.Scan(&r.HostID, &r.ID, &r.Name, &r.Status, &host, &seen, &freshFor, &now)
-			return discoveredView(r, host, fleet.NewReportTime(seen, freshFor), now), err
+			return DiscoveredVMView(r, host, fleet.NewReportTime(seen, freshFor), now), err
 		})
 	return p.buildPage(items), err
 }
@@ -80,10 +103,10 @@ func (b *Queries) GetDiscoveredVM(ctx context.Context, a fleet.Actor, host fleet
 	if err != nil {
 		return fleet.DiscoveredVM{}, store.NotFoundError(err, "VM")
 	}
-	return discoveredView(r.FoundVM, r.HostName, fleet.NewReportTime(r.LookedAt, r.FreshFor), r.Now), nil
+	return DiscoveredVMView(r.FoundVM, r.HostName, fleet.NewReportTime(r.LookedAt, r.FreshFor), r.Now), nil
 }
 
-func discoveredView(r db.FoundVM, host string, seen *fleet.ReportTime, now time.Time) fleet.DiscoveredVM {
+func DiscoveredVMView(r db.FoundVM, host string, seen *fleet.ReportTime, now time.Time) fleet.DiscoveredVM {
 	f := fleet.DiscoveredVM{ID: r.ID, HostID: r.HostID, HostName: host, Name: r.Name, Status: r.Status, SeenAt: seen}
 	f.Phase = f.PhaseAt(seen, now)
 	return f
