@@ -408,7 +408,7 @@ func (m *liveMigration) endTransfer(ctx context.Context) error {
 		if err != nil && !conn.IsLibvirtError(err) {
 			return err
 		}
-		if err != nil || kind == int32(golibvirt.DomainJobNone) || s.state == int32(golibvirt.DomainPaused) {
+		if transfers := err == nil && kind != int32(golibvirt.DomainJobNone) && s.state != int32(golibvirt.DomainPaused); !transfers {
 			return nil
 		}
 		err = m.c.Do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainAbortJob(s.ref) })

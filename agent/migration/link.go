@@ -66,7 +66,7 @@ func Accept(conn net.Conn) (*Link, error) {
 }
 
 // Close closes the link and all its streams.
-func (l *Link) Close() { l.closing.Do(func() { l.session.Close() }) }
+func (l *Link) Close() { l.closing.Do(func() { _ = l.session.Close() }) }
 
 // Lost returns a channel that is closed when the link is closed or the connection is lost.
 func (l *Link) Lost() <-chan struct{} { return l.session.CloseChan() }

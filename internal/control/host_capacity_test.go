@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -168,12 +169,18 @@ func TestDiscoveredVMsCountInCapacity(t *testing.T) {
 		s.wantRefused("a new VM beside a "+string(power)+" one", fleet.Invalid, "2 fields", create("big"))
 		s.wantRefused("a start beside a "+string(power)+" one", fleet.Invalid, "Not enough memory.", start)
 	}
-	err = create("big")()
-	if text := fmt.Sprint(err.(*fleet.Error).Fields); !strings.Contains(text, "MiB of memory left after 1,024 reserved, 12,000 MiB used by discovered VMs; this VM needs 4,000.") {
+	reasons := func() string {
+		var refusal *fleet.Error
+		if err := create("big")(); !errors.As(err, &refusal) {
+			return fmt.Sprint(err)
+		}
+		return fmt.Sprint(refusal.Fields)
+	}
+	if text := reasons(); !strings.Contains(text, "MiB of memory left after 1,024 reserved, 12,000 MiB used by discovered VMs; this VM needs 4,000.") {
 		t.Errorf("the refusal does not name the discovered VMs: %s", text)
 	}
 	setDiscovered(fleet.Running, 100, 31)
-	if text := fmt.Sprint(create("big")().(*fleet.Error).Fields); !strings.Contains(text, "31 vCPUs used by discovered VMs") {
+	if text := reasons(); !strings.Contains(text, "31 vCPUs used by discovered VMs") {
 		t.Errorf("the refusal does not name the discovered VMs' vCPUs: %s", text)
 	}
 	h, err := s.GetHost(t.Context(), chief, s.h1)

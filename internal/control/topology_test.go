@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 )
 
@@ -49,12 +50,12 @@ func TestTopologyListsHostsNetworksAndVMs(t *testing.T) {
 		t.Fatalf("the fleet: %+v %v", g, err)
 	}
 	for host, want := range map[fleet.HostID]fleet.NetworkState{s.h1: fleet.NetworkActive, s.h2: fleet.NetworkFailed} {
-		if c := g.Statuses[fleet.NetworkOnHost{Network: lan.ID, Host: host}]; c.State != want {
+		if c := g.Statuses[diagram.NetworkOnHost{Network: lan.ID, Host: host}]; c.State != want {
 			t.Errorf("lan on %s is %s, want %s", host, c.State, want)
 		}
 	}
 	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '5 minutes' WHERE host_id = $1`, s.h1)
-	if g, err = s.NetworkGrid(ctx, chief, fleet.Query{Filter: "name:h1"}, fleet.Query{}); err != nil || len(g.Statuses) != 2 || g.Statuses[fleet.NetworkOnHost{Network: lan.ID, Host: s.h1}].State != fleet.NetworkUnknown {
+	if g, err = s.NetworkGrid(ctx, chief, fleet.Query{Filter: "name:h1"}, fleet.Query{}); err != nil || len(g.Statuses) != 2 || g.Statuses[diagram.NetworkOnHost{Network: lan.ID, Host: s.h1}].State != fleet.NetworkUnknown {
 		t.Errorf("a offline host: %+v %v", g.Statuses, err)
 	}
 }
@@ -99,7 +100,7 @@ func TestTopologyLimitsVMs(t *testing.T) {
 		},
 	} {
 		vms, more, err := check()
-		if err != nil || len(vms) != fleet.TopologyVMs || more != 160 {
+		if err != nil || len(vms) != diagram.TopologyVMs || more != 160 {
 			t.Fatalf("%s: %d VMs and %d more: %v", what, len(vms), more, err)
 		}
 		if !slices.ContainsFunc(vms, func(v fleet.VMView) bool { return v.Name == "vm-0150" }) {

@@ -1,10 +1,6 @@
 package fleet
 
-import (
-	"strconv"
-	"strings"
-	"time"
-)
+import "time"
 
 // Resolution of the 24-hour history: quarters of an hour.
 const (
@@ -20,37 +16,4 @@ type StatusHistory []DayPart
 type DayPart struct {
 	Severity Severity `json:"severity"` // empty: no data
 	Quarters int      `json:"quarters"`
-}
-
-var dayWords = []struct {
-	severity Severity
-	word     string
-}{{SeverityOK, "OK"}, {SeverityWarn, "warning"}, {SeverityBad, "failed"}, {SeverityUnknown, "unknown"}, {"", "no data"}}
-
-// Text returns the history as text, for screen readers: "In the last 24 h: OK 23 h 15 min, failed 45 min".
-func (d StatusHistory) Text() string {
-	var parts []string
-	for _, w := range dayWords {
-		n := 0
-		for _, p := range d {
-			if p.Severity == w.severity {
-				n += p.Quarters
-			}
-		}
-		if n > 0 {
-			parts = append(parts, w.word+" "+quartersText(n))
-		}
-	}
-	return "In the last 24 h: " + strings.Join(parts, ", ")
-}
-
-func quartersText(n int) string {
-	hours, minutes := n/4, n%4*15
-	switch {
-	case hours == 0:
-		return strconv.Itoa(minutes) + " min"
-	case minutes == 0:
-		return strconv.Itoa(hours) + " h"
-	}
-	return strconv.Itoa(hours) + " h " + strconv.Itoa(minutes) + " min"
 }

@@ -6,6 +6,14 @@ import (
 	"strings"
 )
 
+// Names of the inventory trees.
+const (
+	TreeHosts    = "hosts"
+	TreeVMs      = "vms"
+	TreeStorage  = "storage"
+	TreeNetworks = "networks"
+)
+
 // ResourceType is a type of object. It is the part before the colon in the keys of subjects, wake-ups and tree rows.
 type ResourceType string
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 )
 
@@ -34,7 +35,7 @@ func TestResourceTypeTableIsConsistent(t *testing.T) {
 			t.Errorf("%s is inconsistent: %+v", n, is)
 		}
 		for _, tree := range is.Trees {
-			if fleet.TreeByName(tree).Name != tree {
+			if diagram.TreeByName(tree).Name != tree {
 				t.Errorf("%s names an unknown tree %q", n, tree)
 			}
 		}
@@ -50,7 +51,7 @@ func TestResourceTypeTableIsConsistent(t *testing.T) {
 // Each tree has a permission, and its root follows wake-up keys that exist.
 func TestInventoryTreeTableIsConsistent(t *testing.T) {
 	t.Parallel()
-	for _, tree := range fleet.TreeViews {
+	for _, tree := range diagram.TreeViews {
 		if tree.Word == "" || tree.Icon == "" || tree.Right == "" || !strings.HasSuffix(tree.Empty, ".") {
 			t.Errorf("%s is incomplete: %+v", tree.Name, tree)
 		}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
@@ -21,7 +22,7 @@ type Page struct {
 	Found    []fleet.DiscoveredVM
 	Pools    []fleet.PoolView
 	Networks []fleet.NetworkView
-	Topology fleet.HostTopology
+	Topology diagram.HostTopology
 	Devices  map[string]fleet.NamedVM // host devices assigned to VMs, by device name
 	Tasks    []fleet.Task
 	Prev     string // cursors of the previous and next page of the tab's list

@@ -1,6 +1,11 @@
 package kit
 
-import "quantix/internal/fleet"
+import (
+	"strconv"
+	"strings"
+
+	"quantix/internal/fleet"
+)
 
 type dayBarSegment struct {
 	fleet.DayPart
@@ -31,4 +36,37 @@ func (p dayBarSegment) topOffset() string {
 		return "0.5"
 	}
 	return "0.75"
+}
+
+var dayWords = []struct {
+	severity fleet.Severity
+	word     string
+}{{fleet.SeverityOK, "OK"}, {fleet.SeverityWarn, "warning"}, {fleet.SeverityBad, "failed"}, {fleet.SeverityUnknown, "unknown"}, {"", "no data"}}
+
+// statusHistoryText returns the history as text, for screen readers: "In the last 24 h: OK 23 h 15 min, failed 45 min".
+func statusHistoryText(d fleet.StatusHistory) string {
+	var parts []string
+	for _, w := range dayWords {
+		n := 0
+		for _, p := range d {
+			if p.Severity == w.severity {
+				n += p.Quarters
+			}
+		}
+		if n > 0 {
+			parts = append(parts, w.word+" "+quartersText(n))
+		}
+	}
+	return "In the last 24 h: " + strings.Join(parts, ", ")
+}
+
+func quartersText(n int) string {
+	hours, minutes := n/4, n%4*15
+	switch {
+	case hours == 0:
+		return strconv.Itoa(minutes) + " min"
+	case minutes == 0:
+		return strconv.Itoa(hours) + " h"
+	}
+	return strconv.Itoa(hours) + " h " + strconv.Itoa(minutes) + " min"
 }

@@ -4,6 +4,7 @@ package network
 import (
 	"time"
 
+	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
@@ -18,8 +19,8 @@ type Page struct {
 	Statuses kit.HostStatuses[fleet.NetworkHost] // tab hosts
 	Drifted  []fleet.NetworkHost                 // tab hosts: the first hosts with another definition of the network
 	VMs      []fleet.VMView
-	Picture  fleet.NetworkTopology // tab topology
-	Prev     string                // cursors of the previous and next page of VMs
+	Picture  diagram.NetworkTopology // tab topology
+	Prev     string                  // cursors of the previous and next page of VMs
 	Next     string
 	Grant    GrantForm
 	Groups   PortGroupsTab // tab groups

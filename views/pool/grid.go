@@ -3,6 +3,7 @@ package pool
 import (
 	"strconv"
 
+	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
@@ -18,7 +19,7 @@ const (
 type GridPage struct {
 	kit.Grid
 	Actor  fleet.Actor
-	States fleet.PoolGrid
+	States diagram.PoolGrid
 }
 
 // gridColumn holds the constant parts of a pool's column: the beginning of its accessible texts, and the path of the
@@ -39,7 +40,7 @@ func hostFilterQuery(h fleet.HostView) string {
 }
 
 // statusText is the accessible text of a host status: "shared on host-1: Active, 12 % used".
-func (g gridColumn) statusText(h fleet.HostView, c fleet.GridStatus) string {
+func (g gridColumn) statusText(h fleet.HostView, c diagram.GridStatus) string {
 	switch {
 	case c.Leaving:
 		return g.sharedOn + h.Name + ": being released"

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 	"quantix/views/kit"
 )
@@ -22,7 +23,7 @@ func TestPoolGridHeapAllocationsPerStatusAreBounded(t *testing.T) {
 		h := fleet.HostView{Phase: fleet.HostOnline}
 		h.ID, h.Name = fleet.NewID[fleet.HostID](), fmt.Sprintf("host-%02d", i)
 		p.States.Hosts.Items = append(p.States.Hosts.Items, h)
-		p.States.Statuses = append(p.States.Statuses, slices.Repeat([]fleet.GridStatus{{State: fleet.PoolActive, Severity: fleet.SeverityOK, UsedPercent: 50}}, MaxGridPools))
+		p.States.Statuses = append(p.States.Statuses, slices.Repeat([]diagram.GridStatus{{State: fleet.PoolActive, Severity: fleet.SeverityOK, UsedPercent: 50}}, MaxGridPools))
 	}
 	p.Hosts, p.Columns = kit.PageExtentOf(p.States.Hosts), kit.PageExtentOf(p.States.Pools)
 	allocs := testing.AllocsPerRun(5, func() {

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"strings"
 
+	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -12,7 +13,7 @@ import (
 
 // TreeLevel is one level of the inventory tree, or one page of a level.
 type TreeLevel struct {
-	View       string // name of a fleet.TreeView
+	View       string // name of a diagram.TreeView
 	Group      string // view "vms": label key that groups a project's VMs; empty: none
 	Node       string // parent node; empty: the root
 	Items      []TreeItem
@@ -101,7 +102,7 @@ func isCurrentObject(here []string, key string) bool {
 // VisibleTreeViews are the names of the tree views that the actor may see.
 func VisibleTreeViews(a fleet.Actor) []string {
 	var out []string
-	for _, v := range fleet.TreeViews {
+	for _, v := range diagram.TreeViews {
 		if policy.May(a, v.Right, "") {
 			out = append(out, v.Name)
 		}

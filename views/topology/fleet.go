@@ -3,6 +3,7 @@ package topology
 import (
 	"strconv"
 
+	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
@@ -55,7 +56,7 @@ type FleetPictureLayout struct {
 }
 
 // LayOutFleet lays out hosts as rows and networks as rails, in the given order.
-func LayOutFleet(in fleet.NetworkGrid) FleetPictureLayout {
+func LayOutFleet(in diagram.NetworkGrid) FleetPictureLayout {
 	out := FleetPictureLayout{W: railLeft + len(in.Networks.Items)*railGap + railRight, H: railTop + len(in.Hosts.Items)*rowHeight + pictureMargin}
 	for i, n := range in.Networks.Items {
 		r := NetworkRail{Network: n, Name: cutToWidth(n.Name, 12, railTop), X: railLeft + i*railGap + railGap/2, Severity: fleet.SeverityOK}
@@ -78,7 +79,7 @@ func LayOutFleet(in fleet.NetworkGrid) FleetPictureLayout {
 		row.Y = row.Box.Y + boxHeight/2
 		for k := range out.Rails {
 			r := &out.Rails[k]
-			status, ok := in.Statuses[fleet.NetworkOnHost{Network: r.Network.ID, Host: h.ID}]
+			status, ok := in.Statuses[diagram.NetworkOnHost{Network: r.Network.ID, Host: h.ID}]
 			if !ok {
 				continue
 			}
@@ -133,16 +134,16 @@ func (r HostRow) lineSeverity() fleet.Severity {
 }
 
 // networksOnHost lists the host's networks for whose status matches returns true.
-func networksOnHost(in fleet.NetworkGrid, h fleet.HostView, matches func(fleet.NetworkHostStatus) bool) (out []Node) {
+func networksOnHost(in diagram.NetworkGrid, h fleet.HostView, matches func(diagram.NetworkHostStatus) bool) (out []Node) {
 	for _, n := range in.Networks.Items {
-		if c, ok := in.Statuses[fleet.NetworkOnHost{Network: n.ID, Host: h.ID}]; ok && matches(c) {
+		if c, ok := in.Statuses[diagram.NetworkOnHost{Network: n.ID, Host: h.ID}]; ok && matches(c) {
 			out = append(out, Node{Name: n.Name + stateSuffix(c)})
 		}
 	}
 	return out
 }
 
-func stateSuffix(c fleet.NetworkHostStatus) string {
+func stateSuffix(c diagram.NetworkHostStatus) string {
 	switch {
 	case c.Leaving:
 		return " (being released)"
@@ -152,5 +153,5 @@ func stateSuffix(c fleet.NetworkHostStatus) string {
 	return " (" + stateWords[c.State] + ")"
 }
 
-func isHealthy(c fleet.NetworkHostStatus) bool   { return c.State == fleet.NetworkActive && !c.Leaving }
-func isUnhealthy(c fleet.NetworkHostStatus) bool { return !isHealthy(c) }
+func isHealthy(c diagram.NetworkHostStatus) bool   { return c.State == fleet.NetworkActive && !c.Leaving }
+func isUnhealthy(c diagram.NetworkHostStatus) bool { return !isHealthy(c) }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 	"quantix/views"
 )
@@ -13,14 +14,14 @@ import (
 type hostGraphBuilder struct {
 	Graph
 	reportedDevices
-	in       fleet.HostTopology
+	in       diagram.HostTopology
 	now      time.Time
 	current  bool // the host's report about networks and VMs is current
 	networks int  // column of the networks
 }
 
 // HostGraph is the network picture of one host: its devices, their networks, and the VMs on the networks.
-func HostGraph(in fleet.HostTopology, now time.Time) Graph {
+func HostGraph(in diagram.HostTopology, now time.Time) Graph {
 	h := in.Host
 	g := &hostGraphBuilder{in: in, now: now, current: fleet.IsReportFresh(h.InventoryAt, now), reportedDevices: reportedDevices{host: h.ID, online: fleet.IsReportFresh(h.SeenAt, now)}}
 	if h.Status != nil {

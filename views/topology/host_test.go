@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 	"quantix/views/topology"
 )
@@ -69,7 +70,7 @@ func TestHostGraphConnectsNICsToVMs(t *testing.T) {
 func TestHostFaultsShownAtTheirNodes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		how  func(*fleet.HostTopology)
+		how  func(*diagram.HostTopology)
 		at   string // node; empty: none
 		tone fleet.Severity
 		word string
@@ -77,35 +78,35 @@ func TestHostFaultsShownAtTheirNodes(t *testing.T) {
 		line string // from > to, drawn as failed
 	}{
 		"a cable is pulled": {
-			how: func(h *fleet.HostTopology) { vmNIC(h, "eno3").Up = false },
+			how: func(h *diagram.HostTopology) { vmNIC(h, "eno3").Up = false },
 			at:  "dev:eno3", tone: fleet.SeverityBad, word: "No link", says: "eno3 has no link", line: "dev:eno3 > dev:br0",
 		},
 		"half a bond": {
-			how: func(h *fleet.HostTopology) { vmNIC(h, "eno2").Up = false },
+			how: func(h *diagram.HostTopology) { vmNIC(h, "eno2").Up = false },
 			at:  "dev:bond0", tone: fleet.SeverityWarn, word: "Degraded", says: "has lost 1 of its 2 ports", line: "dev:eno2 > dev:bond0",
 		},
 		"a network fails": {
-			how: func(h *fleet.HostTopology) {
+			how: func(h *diagram.HostTopology) {
 				h.Networks[2] = newNetworkView("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "virbr0", Forward: "nat", Error: "Its dnsmasq has ended."})
 			},
 			at: "net:n-default", tone: fleet.SeverityBad, word: "Failed", says: "Its dnsmasq has ended.", line: "net:n-default > vm:v-db-1",
 		},
 		"a network's bridge is gone": {
-			how: func(h *fleet.HostTopology) { removeNIC(h, "virbr0") },
+			how: func(h *diagram.HostTopology) { removeNIC(h, "virbr0") },
 			at:  "dev:virbr0", tone: fleet.SeverityBad, word: "Missing", says: "default is active, but its bridge virbr0 does not exist", line: "net:n-default > vm:v-db-1",
 		},
 		"a NIC on a bridge that is gone": {
-			how: func(h *fleet.HostTopology) { removeNIC(h, "br0"); h.Networks = h.Networks[1:] },
+			how: func(h *diagram.HostTopology) { removeNIC(h, "br0"); h.Networks = h.Networks[1:] },
 			at:  "gone:bridge:br0", tone: fleet.SeverityBad, word: "Missing", says: "host-1 has no bridge br0", line: "gone:bridge:br0 > vm:v-web-1",
 		},
 		"a network that was stopped": {
-			how: func(h *fleet.HostTopology) {
+			how: func(h *diagram.HostTopology) {
 				h.Networks[2] = newNetworkView("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Bridge: "virbr0", Forward: "nat", StoppedOutside: true})
 			},
 			at: "net:n-default", tone: fleet.SeverityWarn, word: "Stopped", says: "The network was stopped on the host outside Quantix.",
 		},
 		"another network of the name": {
-			how: func(h *fleet.HostTopology) {
+			how: func(h *diagram.HostTopology) {
 				h.Networks[2] = newNetworkView("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "virbr0", NameTaken: true})
 			},
 			at: "net:n-default", tone: fleet.SeverityBad, word: "Another network", says: "another network of this name", line: "net:n-default > vm:v-db-1",
@@ -134,7 +135,7 @@ func TestHostFaultsShownAtTheirNodes(t *testing.T) {
 // last report had faults.
 func TestTopologyOfOfflineHostDrawnAsUnknown(t *testing.T) {
 	t.Parallel()
-	g := topology.HostGraph(changedServer(func(h *fleet.HostTopology) {
+	g := topology.HostGraph(changedServer(func(h *diagram.HostTopology) {
 		h.Host.SeenAt, h.Host.InventoryAt = &staleReport, &staleReport
 		vmNIC(h, "eno3").Up = false
 		removeNIC(h, "virbr0")
@@ -168,7 +169,7 @@ func TestTopologyOfOfflineHostDrawnAsUnknown(t *testing.T) {
 // may lack a bridge that was created after the discovery.
 func TestIncompleteDeviceListCausesNoFault(t *testing.T) {
 	t.Parallel()
-	g := topology.HostGraph(changedServer(func(h *fleet.HostTopology) {
+	g := topology.HostGraph(changedServer(func(h *diagram.HostTopology) {
 		h.Host.Status.Inventory.NICsCurrent = false
 		removeNIC(h, "virbr0")
 	}), now)
@@ -180,7 +181,7 @@ func TestIncompleteDeviceListCausesNoFault(t *testing.T) {
 // TestUnlistedOpenVSwitchBridgeIsNoFault covers Open vSwitch bridges, which may be missing in a host's device list.
 func TestUnlistedOpenVSwitchBridgeIsNoFault(t *testing.T) {
 	t.Parallel()
-	g := topology.HostGraph(changedServer(func(h *fleet.HostTopology) {
+	g := topology.HostGraph(changedServer(func(h *diagram.HostTopology) {
 		n := newNetworkView("ovs", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "ovs0", Forward: "bridge"})
 		n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkOVS, Bridge: "ovs0"}
 		h.Networks = append(h.Networks, n)
@@ -192,7 +193,7 @@ func TestUnlistedOpenVSwitchBridgeIsNoFault(t *testing.T) {
 
 func TestOverlayIsConnectedToItsTunnel(t *testing.T) {
 	t.Parallel()
-	g := topology.HostGraph(changedServer(func(h *fleet.HostTopology) {
+	g := topology.HostGraph(changedServer(func(h *diagram.HostTopology) {
 		h.Host.Status.Inventory.NICs = append(h.Host.Status.Inventory.NICs,
 			fleet.HostNIC{Name: "qxb", Kind: "bridge", Up: true}, fleet.HostNIC{Name: "qxv", Kind: "virtual", Master: "qxb"})
 		n := newNetworkView("tenants", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "qxb", Forward: "bridge", Uplink: "eno3", VTEP: "10.50.0.1"})
@@ -216,7 +217,7 @@ func TestOverlayIsConnectedToItsTunnel(t *testing.T) {
 // picture holds, is drawn.
 func TestDeviceCyclesAndLongDeviceListsAreDrawn(t *testing.T) {
 	t.Parallel()
-	g := topology.HostGraph(changedServer(func(h *fleet.HostTopology) {
+	g := topology.HostGraph(changedServer(func(h *diagram.HostTopology) {
 		nics := []fleet.HostNIC{{Name: "a", Kind: "bridge", Master: "b", Up: true}, {Name: "b", Kind: "bridge", Master: "a", Up: true}, {Name: "c", Kind: "vlan", Over: "c", Up: true}}
 		for i := range 200 {
 			nics = append(nics, fleet.HostNIC{Name: fmt.Sprintf("eth%03d", i), Kind: "physical"})
@@ -241,7 +242,7 @@ func TestDeviceCyclesAndLongDeviceListsAreDrawn(t *testing.T) {
 // respond, and that networks become unknown.
 func TestNetworksUnknownWhileHypervisorUnreachable(t *testing.T) {
 	t.Parallel()
-	g := topology.HostGraph(changedServer(func(h *fleet.HostTopology) {
+	g := topology.HostGraph(changedServer(func(h *diagram.HostTopology) {
 		h.Host.InventoryAt = &staleReport
 		removeNIC(h, "virbr0")
 		vmNIC(h, "eno3").Up = false

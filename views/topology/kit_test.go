@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 )
 
@@ -15,7 +16,7 @@ var (
 
 // bondedServer is a host with two NICs in a bond, a VLAN on the bond under a bridge, a NIC with its own bridge, and an
 // unused NIC.
-func bondedServer() fleet.HostTopology {
+func bondedServer() diagram.HostTopology {
 	h := fleet.HostView{Host: fleet.Host{ID: "h1", Name: "host-1", SeenAt: &recentReport, InventoryAt: &recentReport, Status: &fleet.HostStatus{Connected: true}}, Phase: fleet.HostOnline, VMs: 3}
 	h.Status.Inventory = fleet.Inventory{NICsCurrent: true, NICs: []fleet.HostNIC{
 		{Name: "bond0", Kind: "bond", Up: true},
@@ -28,7 +29,7 @@ func bondedServer() fleet.HostTopology {
 		{Name: "eno4", Kind: "physical"},
 		{Name: "virbr0", Kind: "bridge"},
 	}}
-	return fleet.HostTopology{
+	return diagram.HostTopology{
 		Host: h,
 		Networks: []fleet.NetworkView{
 			newNetworkView("br0", fleet.NetworkBridge, fleet.NetworkStatus{Active: true}),
@@ -58,13 +59,13 @@ func newVMView(name string, sources ...string) fleet.VMView {
 }
 
 // changedServer returns bondedServer after change has modified it.
-func changedServer(change func(*fleet.HostTopology)) fleet.HostTopology {
+func changedServer(change func(*diagram.HostTopology)) diagram.HostTopology {
 	t := bondedServer()
 	change(&t)
 	return t
 }
 
-func vmNIC(t *fleet.HostTopology, name string) *fleet.HostNIC {
+func vmNIC(t *diagram.HostTopology, name string) *fleet.HostNIC {
 	for i := range t.Host.Status.Inventory.NICs {
 		if n := &t.Host.Status.Inventory.NICs[i]; n.Name == name {
 			return n
@@ -73,7 +74,7 @@ func vmNIC(t *fleet.HostTopology, name string) *fleet.HostNIC {
 	panic("there is no device " + name)
 }
 
-func removeNIC(t *fleet.HostTopology, name string) {
+func removeNIC(t *diagram.HostTopology, name string) {
 	all := t.Host.Status.Inventory.NICs
 	t.Host.Status.Inventory.NICs = nil
 	for _, n := range all {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 	"quantix/views/topology"
 )
@@ -159,7 +160,7 @@ func TestHostGraphLayoutHasAllColumns(t *testing.T) {
 // every wake-up.
 func BenchmarkLayOut(b *testing.B) {
 	in := bondedServer()
-	for i := range fleet.TopologyVMs {
+	for i := range diagram.TopologyVMs {
 		in.VMs = append(in.VMs, newVMView(fmt.Sprint("vm-", i), "network default", "bridge br0"))
 	}
 	for b.Loop() {

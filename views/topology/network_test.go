@@ -6,14 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 	"quantix/views/topology"
 )
 
 // officeNetwork is a bridged network on five hosts with a VM each: host-1 is healthy, host-2 has no cable, host-3
 // failed, host-4 is offline, and host-5 has lost its bridge.
-func officeNetwork() fleet.NetworkTopology {
-	in := fleet.NetworkTopology{Devices: map[fleet.HostID]fleet.HostNetworkDevices{}}
+func officeNetwork() diagram.NetworkTopology {
+	in := diagram.NetworkTopology{Devices: map[fleet.HostID]diagram.HostNetworkDevices{}}
 	in.Network.Network = fleet.Network{ID: "n-office", Name: "office", Kind: fleet.NetworkLibvirt, Spec: &fleet.NetworkSpec{
 		Mode: fleet.NetworkUplink, Device: "eth1", PortGroups: []fleet.PortGroup{{Name: "printers"}},
 	}}
@@ -31,7 +32,7 @@ func officeNetwork() fleet.NetworkTopology {
 		}
 		c.State = c.StateAt(now)
 		in.Hosts = append(in.Hosts, c)
-		in.Devices[id] = fleet.HostNetworkDevices{NICs: nics, Current: true}
+		in.Devices[id] = diagram.HostNetworkDevices{NICs: nics, Current: true}
 		v := newVMView(fmt.Sprint("web-", i))
 		v.HostID, v.HostName = id, name
 		v.Spec.NICs = []fleet.NIC{{NetworkID: "n-office", MAC: "52:54:00:00:00:01", PortGroup: []string{"printers", ""}[i%2]}, {NetworkID: "n-other", MAC: "52:54:00:00:00:02"}}
@@ -78,7 +79,7 @@ func TestDeviceReportChangesOnlyReportingHost(t *testing.T) {
 	t.Parallel()
 	in := officeNetwork()
 	before := topology.NetworkGraph(in, now)
-	in.Devices["h2"] = fleet.HostNetworkDevices{Current: true} // a complete report without devices
+	in.Devices["h2"] = diagram.HostNetworkDevices{Current: true} // a complete report without devices
 	after := topology.NetworkGraph(in, now)
 	for _, n := range before.Nodes {
 		if strings.Contains(n.ID, "h2") {
@@ -133,7 +134,7 @@ func TestNetworkGraphLinksToOmittedHosts(t *testing.T) {
 
 func TestFleetPictureConnectsHostsToNetworks(t *testing.T) {
 	t.Parallel()
-	in := fleet.NetworkGrid{Statuses: map[fleet.NetworkOnHost]fleet.NetworkHostStatus{}}
+	in := diagram.NetworkGrid{Statuses: map[diagram.NetworkOnHost]diagram.NetworkHostStatus{}}
 	for i := range 3 {
 		h := bondedServer().Host
 		h.ID, h.Name = fleet.HostID(fmt.Sprint("h", i)), fmt.Sprint("host-", i)
@@ -141,9 +142,9 @@ func TestFleetPictureConnectsHostsToNetworks(t *testing.T) {
 		in.Networks.Items = append(in.Networks.Items, fleet.NetworkView{Network: fleet.Network{ID: fleet.NetworkID(fmt.Sprint("n", i)), Name: fmt.Sprint("net-", i)}})
 	}
 	in.Networks.Items[0].Health = fleet.NetworkHealth{Hosts: 10_000, Active: 9_998, SeverityCounts: fleet.SeverityCounts{OK: 9_998, Bad: 2}}
-	in.Statuses[fleet.NetworkOnHost{Network: "n0", Host: "h0"}] = fleet.NetworkHostStatus{State: fleet.NetworkActive}
-	in.Statuses[fleet.NetworkOnHost{Network: "n0", Host: "h2"}] = fleet.NetworkHostStatus{State: fleet.NetworkFailed}
-	in.Statuses[fleet.NetworkOnHost{Network: "n2", Host: "h0"}] = fleet.NetworkHostStatus{State: fleet.NetworkActive, Leaving: true}
+	in.Statuses[diagram.NetworkOnHost{Network: "n0", Host: "h0"}] = diagram.NetworkHostStatus{State: fleet.NetworkActive}
+	in.Statuses[diagram.NetworkOnHost{Network: "n0", Host: "h2"}] = diagram.NetworkHostStatus{State: fleet.NetworkFailed}
+	in.Statuses[diagram.NetworkOnHost{Network: "n2", Host: "h0"}] = diagram.NetworkHostStatus{State: fleet.NetworkActive, Leaving: true}
 	r := topology.LayOutFleet(in)
 	if len(r.Rows) != 3 || len(r.Rails) != 3 || len(r.Crossings) != 3 {
 		t.Fatalf("%d rows, %d rails, %d signs", len(r.Rows), len(r.Rails), len(r.Crossings))

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 	"quantix/views"
 )
@@ -22,7 +23,7 @@ const (
 )
 
 // NetworkGraph is the picture of a network: the hosts with their uplink devices on the left, the VMs on the right.
-func NetworkGraph(in fleet.NetworkTopology, now time.Time) Graph {
+func NetworkGraph(in diagram.NetworkTopology, now time.Time) Graph {
 	g := Graph{Columns: []string{"Devices", "Hosts", "Network", "Port groups", "VMs"}}
 	n := in.Network
 	middle := networkNode(n, columnNetwork)
@@ -60,7 +61,7 @@ func NetworkGraph(in fleet.NetworkTopology, now time.Time) Graph {
 }
 
 // addHost adds one host: its bridge and the uplink devices.
-func (g *Graph) addHost(n fleet.Network, h fleet.NetworkHost, d fleet.HostNetworkDevices, now time.Time) {
+func (g *Graph) addHost(n fleet.Network, h fleet.NetworkHost, d diagram.HostNetworkDevices, now time.Time) {
 	w := reportedDevices{host: h.HostID, prefix: string(h.HostID) + ":", nics: d.NICs, online: fleet.IsReportFresh(h.SeenAt, now), complete: d.Current}
 	node := Node{ID: "host:" + string(h.HostID), Column: columnHosts, Icon: "server", Kind: "Host", Name: h.HostName, Href: views.TabPath(views.HostPath(h.HostID), "topology")}
 	node.Severity, node.Word, node.Explanation = networkState(h)
@@ -102,7 +103,7 @@ func (g *Graph) addHost(n fleet.Network, h fleet.NetworkHost, d fleet.HostNetwor
 }
 
 // addVM adds a VM with its NICs on the network.
-func (g *Graph) addVM(in fleet.NetworkTopology, v fleet.VMView) {
+func (g *Graph) addVM(in diagram.NetworkTopology, v fleet.VMView) {
 	node := vmNode(v)
 	node.Column, node.Detail = columnVMs, joinText(v.HostName, node.Detail)
 	tone := fleet.SeverityIdle

@@ -6,13 +6,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/internal/control/store"
+	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
 
 // PoolGrid returns a page of hosts as in ListHosts, a page of pools as in ListPools, and the status of each pool on
 // each host.
-func (b *Queries) PoolGrid(ctx context.Context, a fleet.Actor, hosts, pools fleet.Query) (g fleet.PoolGrid, err error) {
+func (b *Queries) PoolGrid(ctx context.Context, a fleet.Actor, hosts, pools fleet.Query) (g diagram.PoolGrid, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return g, err
 	}
@@ -35,9 +36,9 @@ func (b *Queries) PoolGrid(ctx context.Context, a fleet.Actor, hosts, pools flee
 
 // poolGridStatuses reads the status of each pool on each host. The query returns indexes into hosts and pools, which
 // are shorter to transfer and parse than IDs.
-func (b *Queries) poolGridStatuses(ctx context.Context, hosts []fleet.HostID, pools []fleet.PoolID) ([][]fleet.GridStatus, error) {
-	statuses := make([][]fleet.GridStatus, len(hosts))
-	all := make([]fleet.GridStatus, len(hosts)*len(pools))
+func (b *Queries) poolGridStatuses(ctx context.Context, hosts []fleet.HostID, pools []fleet.PoolID) ([][]diagram.GridStatus, error) {
+	statuses := make([][]diagram.GridStatus, len(hosts))
+	all := make([]diagram.GridStatus, len(hosts)*len(pools))
 	for i := range statuses {
 		statuses[i] = all[i*len(pools) : (i+1)*len(pools)]
 	}
@@ -58,7 +59,7 @@ func (b *Queries) poolGridStatuses(ctx context.Context, hosts []fleet.HostID, po
 		err = x.Scan(&host, &pool, &reported, &fresh, &k.UsedPercent, &k.VMsPaused, &k.StoppedOutside, &k.Faulty, &leaving)
 		if err == nil {
 			k.State = fleet.DerivePoolState(fleet.PoolState(reported), fresh)
-			statuses[host-1][pool-1] = fleet.GridStatus{State: k.State, Severity: k.Severity(), UsedPercent: k.UsedPercent, Leaving: leaving}
+			statuses[host-1][pool-1] = diagram.GridStatus{State: k.State, Severity: k.Severity(), UsedPercent: k.UsedPercent, Leaving: leaving}
 		}
 		return none, err
 	})

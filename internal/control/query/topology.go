@@ -9,12 +9,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/internal/control/store"
+	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
 
 // HostTopology returns the networks, VMs and unmanaged VMs of one host.
-func (b *Queries) HostTopology(ctx context.Context, a fleet.Actor, id fleet.HostID) (t fleet.HostTopology, err error) {
+func (b *Queries) HostTopology(ctx context.Context, a fleet.Actor, id fleet.HostID) (t diagram.HostTopology, err error) {
 	if t.Host, err = b.GetHost(ctx, a, id); err != nil {
 		return t, err
 	}
@@ -22,16 +23,16 @@ func (b *Queries) HostTopology(ctx context.Context, a fleet.Actor, id fleet.Host
 		return t, err
 	}
 	on := "host:" + strconv.Quote(t.Host.Name)
-	vms, err := b.ListVMs(ctx, a, fleet.Query{Filter: on, Limit: fleet.TopologyRead})
+	vms, err := b.ListVMs(ctx, a, fleet.Query{Filter: on, Limit: diagram.TopologyRead})
 	if err != nil {
 		return t, err
 	}
-	found, err := b.ListDiscoveredVMs(ctx, a, fleet.Query{Filter: on, Limit: fleet.TopologyRead})
+	found, err := b.ListDiscoveredVMs(ctx, a, fleet.Query{Filter: on, Limit: diagram.TopologyRead})
 	if err != nil {
 		return t, err
 	}
 	t.VMs = limitTopologyVMs(vms.Items)
-	t.Discovered = found.Items[:min(len(found.Items), fleet.TopologyVMs-len(t.VMs))]
+	t.Discovered = found.Items[:min(len(found.Items), diagram.TopologyVMs-len(t.VMs))]
 	t.More = max(t.Host.VMs, len(vms.Items)) - len(t.VMs) + len(found.Items) - len(t.Discovered)
 	return t, nil
 }
@@ -40,20 +41,20 @@ func (b *Queries) HostTopology(ctx context.Context, a fleet.Actor, id fleet.Host
 // attention and sorts the result by name.
 func limitTopologyVMs(all []fleet.VMView) []fleet.VMView {
 	rank := func(v fleet.VMView) int { return hostStatusRank(v.Phase.Severity(), v.Attention) }
-	if len(all) > fleet.TopologyVMs {
+	if len(all) > diagram.TopologyVMs {
 		slices.SortStableFunc(all, func(x, y fleet.VMView) int { return cmp.Compare(rank(x), rank(y)) })
-		all = all[:fleet.TopologyVMs]
+		all = all[:diagram.TopologyVMs]
 		slices.SortStableFunc(all, func(x, y fleet.VMView) int { return cmp.Compare(x.Name, y.Name) })
 	}
 	return all
 }
 
 // NetworkTopology returns a network with its hosts, their devices, and its VMs.
-func (b *Queries) NetworkTopology(ctx context.Context, a fleet.Actor, id fleet.NetworkID) (t fleet.NetworkTopology, err error) {
+func (b *Queries) NetworkTopology(ctx context.Context, a fleet.Actor, id fleet.NetworkID) (t diagram.NetworkTopology, err error) {
 	if t.Network, err = b.NetworkBrief(ctx, a, id); err != nil {
 		return t, err
 	}
-	vms, err := b.ListVMs(ctx, a, fleet.Query{Filter: "network:" + strconv.Quote(t.Network.Name), Limit: fleet.TopologyRead})
+	vms, err := b.ListVMs(ctx, a, fleet.Query{Filter: "network:" + strconv.Quote(t.Network.Name), Limit: diagram.TopologyRead})
 	if err != nil {
 		return t, err
 	}
@@ -62,7 +63,7 @@ func (b *Queries) NetworkTopology(ctx context.Context, a fleet.Actor, id fleet.N
 	if !policy.May(a, policy.InfraSee, "") {
 		return t, nil
 	}
-	page, err := b.networkHosts(ctx, id, fleet.Query{Limit: fleet.TopologyHosts})
+	page, err := b.networkHosts(ctx, id, fleet.Query{Limit: diagram.TopologyHosts})
 	if err != nil {
 		return t, err
 	}
@@ -76,8 +77,8 @@ func (b *Queries) NetworkTopology(ctx context.Context, a fleet.Actor, id fleet.N
 }
 
 // networkDevices reads the network devices of a few hosts.
-func (b *Queries) networkDevices(ctx context.Context, hosts []fleet.HostID) (map[fleet.HostID]fleet.HostNetworkDevices, error) {
-	out := map[fleet.HostID]fleet.HostNetworkDevices{}
+func (b *Queries) networkDevices(ctx context.Context, hosts []fleet.HostID) (map[fleet.HostID]diagram.HostNetworkDevices, error) {
+	out := map[fleet.HostID]diagram.HostNetworkDevices{}
 	if len(hosts) == 0 {
 		return out, nil
 	}
@@ -86,7 +87,7 @@ func (b *Queries) networkDevices(ctx context.Context, hosts []fleet.HostID) (map
 	_, err := collectRows(ctx, b, `SELECT h.id, COALESCE(h.status->'inventory'->'nics', '[]'), COALESCE((h.status->'inventory'->'nicsLooked')::boolean, false) FROM hosts h`+s.whereClause(), &s,
 		func(x pgx.CollectableRow) (none struct{}, err error) {
 			var id fleet.HostID
-			var d fleet.HostNetworkDevices
+			var d diagram.HostNetworkDevices
 			err = x.Scan(&id, &d.NICs, &d.Current)
 			out[id] = d
 			return none, err
@@ -96,7 +97,7 @@ func (b *Queries) networkDevices(ctx context.Context, hosts []fleet.HostID) (map
 
 // NetworkGrid returns a page of hosts as in ListHosts, a page of networks as in ListNetworks, and the status of each
 // network on each host.
-func (b *Queries) NetworkGrid(ctx context.Context, a fleet.Actor, hosts, networks fleet.Query) (g fleet.NetworkGrid, err error) {
+func (b *Queries) NetworkGrid(ctx context.Context, a fleet.Actor, hosts, networks fleet.Query) (g diagram.NetworkGrid, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return g, err
 	}
@@ -117,8 +118,8 @@ func (b *Queries) NetworkGrid(ctx context.Context, a fleet.Actor, hosts, network
 	return g, err
 }
 
-func (b *Queries) networkGridStatuses(ctx context.Context, hosts []fleet.HostID, networks []fleet.NetworkID) (map[fleet.NetworkOnHost]fleet.NetworkHostStatus, error) {
-	statuses := map[fleet.NetworkOnHost]fleet.NetworkHostStatus{}
+func (b *Queries) networkGridStatuses(ctx context.Context, hosts []fleet.HostID, networks []fleet.NetworkID) (map[diagram.NetworkOnHost]diagram.NetworkHostStatus, error) {
+	statuses := map[diagram.NetworkOnHost]diagram.NetworkHostStatus{}
 	if len(hosts) == 0 || len(networks) == 0 {
 		return statuses, nil
 	}
@@ -126,11 +127,11 @@ func (b *Queries) networkGridStatuses(ctx context.Context, hosts []fleet.HostID,
 	s.addCondition("a.noun = 'net' AND a.object_id = ANY (" + s.addKeyArg(store.ToStrings(networks)) + "::text[]) AND a.host_id = ANY (" + s.addKeyArg(store.ToStrings(hosts)) + "::text[])")
 	_, err := collectRows(ctx, b, `SELECT a.object_id, a.host_id, COALESCE(a.said, ''), `+reportsFreshSQL+`, a.faulty, a.asked = 'release'
 		FROM assignments a LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.whereClause(), &s, func(x pgx.CollectableRow) (none struct{}, err error) {
-		var at fleet.NetworkOnHost
+		var at diagram.NetworkOnHost
 		var reported fleet.NetworkState
 		var faulty, fresh, leaving bool
 		err = x.Scan(&at.Network, &at.Host, &reported, &fresh, &faulty, &leaving)
-		statuses[at] = fleet.NetworkHostStatus{State: fleet.DeriveNetworkState(reported, faulty, fresh), Leaving: leaving}
+		statuses[at] = diagram.NetworkHostStatus{State: fleet.DeriveNetworkState(reported, faulty, fresh), Leaving: leaving}
 		return none, err
 	})
 	return statuses, err

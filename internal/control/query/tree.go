@@ -9,6 +9,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/store"
+	"quantix/internal/diagram"
 	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -52,7 +53,7 @@ type TreeLevel struct {
 
 // Tree returns one page of one level of the inventory tree.
 func (b *Queries) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLevel, error) {
-	if err := policy.Check(a, cmp.Or(fleet.TreeByName(q.View).Right, policy.VMSee), ""); err != nil {
+	if err := policy.Check(a, cmp.Or(diagram.TreeByName(q.View).Right, policy.VMSee), ""); err != nil {
 		return TreeLevel{}, err
 	}
 	page := fleet.Query{Limit: treePageSize, After: q.After, Project: q.Project}
