@@ -27,6 +27,7 @@ type job struct {
 	previous     *job          // the job of the same subject that must end first
 	done         chan struct{} // closed once the job has ended and is recorded
 	notifier     progressNotifier
+	order        fleet.Subject         // jobs with the same value run one after the other: the subject, or a value of the job's own
 	stopReq      stopRequest           // a request to stop early
 	mayHaveActed bool                  // the handler may have changed something; used by the handler's goroutine
 	plan         *fleet.DefinitionDiff // result of a plan; used by the handler's goroutine
@@ -55,17 +56,17 @@ func newRunningJobs() *runningJobs {
 // for its guest is cancelled when another job of the VM arrives: the portal has ended the wait, because a user wants
 // the VM off now.
 func (b *runningJobs) acceptJob(ctx context.Context, w wire.Work) (j *job, newest int64) {
-	aside := w.Kind.Info().Background
+	aside, order := w.Kind.Info().Background, w.Subject
 	if aside {
-		w.Subject = fleet.Subject("aside:" + string(w.ID)) // the job waits for no other job, and no job waits for it
+		order = fleet.Subject("aside:" + string(w.ID)) // the job waits for no other job, and no job waits for it
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if newest = b.epochs[w.Subject]; w.Epoch < newest {
+	if newest = b.epochs[order]; w.Epoch < newest {
 		return nil, newest
 	}
 	if !aside {
-		b.epochs[w.Subject] = w.Epoch
+		b.epochs[order] = w.Epoch
 	}
 	if known, ok := b.jobs[w.ID]; ok && !known.lost.Load() {
 		if w.Epoch > known.epoch.Load() {
@@ -75,7 +76,7 @@ func (b *runningJobs) acceptJob(ctx context.Context, w wire.Work) (j *job, newes
 		known.stop(w.Stop)
 		return nil, 0
 	}
-	j = &job{Work: w, previous: b.lastBySubject[w.Subject], done: make(chan struct{})}
+	j = &job{Work: w, order: order, previous: b.lastBySubject[order], done: make(chan struct{})}
 	if j.previous != nil && j.previous.ID != w.ID && j.previous.Kind.Info().WaitsForGuest {
 		j.previous.markLost()
 		// A single-shot job may be cancelled, too: only the agent's wait ends, while the guest's shutdown continues.
@@ -84,7 +85,7 @@ func (b *runningJobs) acceptJob(ctx context.Context, w wire.Work) (j *job, newes
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
 	j.epoch.Store(w.Epoch)
 	j.stop(w.Stop)
-	b.jobs[w.ID], b.lastBySubject[w.Subject] = j, j
+	b.jobs[w.ID], b.lastBySubject[order] = j, j
 	return j, 0
 }
 
@@ -100,8 +101,8 @@ func (b *runningJobs) removeJob(j *job, acceptedEpoch int64) (again *wire.Work) 
 	if b.jobs[j.ID] == j {
 		delete(b.jobs, j.ID)
 	}
-	if b.lastBySubject[j.Subject] == j {
-		delete(b.lastBySubject, j.Subject)
+	if b.lastBySubject[j.order] == j {
+		delete(b.lastBySubject, j.order)
 	}
 	b.mu.Unlock()
 	select {
