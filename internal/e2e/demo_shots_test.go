@@ -147,6 +147,12 @@ func demoShots(t *testing.T, a api) []pageShot {
 			p.waitText("#dialog", "web-01")
 		}},
 		{"found-vm", "/vms?tab=found", func(p *tab) { p.click("#found-rows a", "legacy-erp"); p.waitText("h1", "legacy-erp"); p.waitSettled() }},
+		{"found-vm-console", "/vms?tab=found", func(p *tab) {
+			p.click("#found-rows a", "legacy-erp")
+			p.waitText("h1", "legacy-erp")
+			p.click(".tabs a", "Console")
+			p.waitConsole()
+		}},
 		{"search", "/search?q=web", nil},
 		{"search-help", "/search?q=snapshot+schedule", nil},
 		{"help", "/help", nil},
