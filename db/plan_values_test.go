@@ -150,6 +150,7 @@ var argumentsByField = map[string]any{
 	"SettleAssignments.Statuses": []string{`{"state": "active"}`},
 	"SettleVMs.Ids":              []string{someVMID},
 	"SettleVMs.Statuses":         []string{`{"power": "stopped"}`},
+	"AddTicket.FoundOn":          someHostID,
 	"Heartbeats.Loads":           []string{"null"},
 	"LockResults.Ids":            []string{someTaskID},
 	"RenewLeases.Ids":            []string{someTaskID},
