@@ -95,7 +95,11 @@ func (b *Backend) MigrateRunningVM(ctx context.Context, in hypervisor.LiveMigrat
 	// ctx ends when a user cancels. The phases that follow a cancellation still need the connection.
 	return conn.WrapAction(act, b.daemon.WithConn(context.WithoutCancel(ctx), func(_ context.Context, c *conn.Conn) error {
 		m := &liveMigration{Backend: b, c: c, in: in}
-		return m.run(ctx)
+		err := m.run(ctx)
+		if errors.Is(err, context.Canceled) {
+			return causeOr(ctx, err)
+		}
+		return err
 	}))
 }
 
@@ -193,7 +197,8 @@ func (m *liveMigration) migrate(ctx context.Context, link *migration.Link) (arri
 	case performed != nil || err != nil: // the connection to libvirt or to the target was lost
 		return m.decide(ctx, errors.Join(performed, err))
 	case m.end.Error != "":
-		return false, errors.Join(fmt.Errorf("%s reports: %s", m.in.Params.ToName, m.end.Error), m.confirmCancelled())
+		// The guest is paused. decide resumes it once the target's job has ended.
+		return m.decide(ctx, fmt.Errorf("%s reports: %s", m.in.Params.ToName, m.end.Error))
 	}
 	if err := m.confirm(true); err != nil {
 		return m.decide(ctx, err)

@@ -66,23 +66,35 @@ func (m *incomingVM) run(ctx context.Context) error {
 	return err
 }
 
-// settle ends an interrupted call. The incoming guest either runs by now, or libvirt has ended it or will do so.
+// settle ends an interrupted call.
 func (m *incomingVM) settle(ctx context.Context) error {
+	switch arrived, err := m.hasArrived(ctx); {
+	case err != nil:
+		return err
+	case arrived:
+		return removeMigrationDir(m.in.Apply.VM.ID, migrationTarget)
+	}
+	return errors.Join(hypervisor.InterruptedMigrationError(m.in.Apply.VM.Name), m.cleanUpTarget(ctx))
+}
+
+// hasArrived reports whether the guest runs here, or was paused by a user. It waits while libvirt still starts or ends the
+// incoming guest.
+func (m *incomingVM) hasArrived(ctx context.Context) (bool, error) {
 	for {
 		s, err := m.existingDomain(ctx)
 		switch {
-		case err != nil:
-			return err
-		case s == nil:
-			return errors.Join(hypervisor.InterruptedMigrationError(m.in.Apply.VM.Name), m.cleanUpTarget(ctx))
-		case s.live != nil && s.state == int32(golibvirt.DomainRunning):
-			return removeMigrationDir(m.in.Apply.VM.ID, migrationTarget)
+		case err != nil || s == nil:
+			return false, err
 		case s.live == nil:
-			return hypervisor.RefuseKnownVM(m.in.Apply.VM.Name)
+			return false, hypervisor.RefuseKnownVM(m.in.Apply.VM.Name)
+		case s.state != int32(golibvirt.DomainPaused):
+			return true, nil
+		case s.reason != int32(golibvirt.DomainPausedMigration) && s.reason != int32(golibvirt.DomainPausedStartingUp):
+			return true, nil
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return false, context.Cause(ctx)
 		case <-time.After(migrationPollInterval):
 		}
 	}
@@ -126,6 +138,11 @@ func (m *incomingVM) receive(ctx context.Context) error {
 	}
 	var result migrationResult
 	err = m.finish(ctx, end, &result.Cookie)
+	if err != nil && !end.Cancelled {
+		if err = m.settleFailedFinish(ctx, err); errors.Is(err, hypervisor.ErrUnreachable) {
+			return err // the source host waits for the end of this job, because the guest may run here
+		}
+	}
 	switch {
 	case err != nil:
 	case end.Stopped:
@@ -140,6 +157,26 @@ func (m *incomingVM) receive(ctx context.Context) error {
 	defer cancel()
 	_ = link.Send(within, result) // without it, the source host waits for the end of this job
 	return err
+}
+
+// settleFailedFinish returns nil if the guest runs here although Finish failed, and why if this host has no guest. It uses a
+// connection of its own, because a call that timed out has closed the other one. An error that wraps ErrUnreachable means
+// that the guest may run.
+func (m *incomingVM) settleFailedFinish(ctx context.Context, why error) error {
+	ctx = context.WithoutCancel(ctx)
+	return m.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
+		run := *m.applyRun
+		run.c = c
+		again := incomingVM{applyRun: &run, in: m.in}
+		arrived, err := again.hasArrived(ctx)
+		switch {
+		case err != nil:
+			return hypervisor.WrapUnreachable(errors.Join(why, err))
+		case arrived:
+			return nil
+		}
+		return why
+	})
 }
 
 // prepareHost creates the VM's network filters and first-boot data, and checks the VM's disks, as ApplyVM would.
@@ -189,7 +226,7 @@ func (m *incomingVM) prepare(ctx context.Context, offer migrationOffer) (cookie 
 	if len(offer.Cookie) == 0 { // libvirtd 9.0 crashes at an empty cookie
 		return nil, errors.New("the source host sent no cookie of libvirt")
 	}
-	name, err := domxml.CheckIncoming(offer.XML, m.in.Apply.VM.ID, m.incomingDirs())
+	name, err := domxml.CheckIncoming(offer.XML, m.in.Apply.VM, m.incomingDirs())
 	if err != nil {
 		return nil, err
 	}

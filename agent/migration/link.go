@@ -68,9 +68,6 @@ func Accept(conn net.Conn) (*Link, error) {
 // Close closes the link and all its streams.
 func (l *Link) Close() { l.closing.Do(func() { _ = l.session.Close() }) }
 
-// Lost returns a channel that is closed when the link is closed or the connection is lost.
-func (l *Link) Lost() <-chan struct{} { return l.session.CloseChan() }
-
 // Send sends a message, encoded as JSON.
 func (l *Link) Send(ctx context.Context, message any) error {
 	text, err := json.Marshal(message)

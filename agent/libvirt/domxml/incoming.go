@@ -6,89 +6,162 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"quantix/internal/fleet"
 )
 
-// incomingElements are elements that no definition of another host may have, because they give a guest access to files,
-// devices or options of this host that the VM's spec does not name.
-var incomingElements = map[string]string{
+// incomingForbidden are elements that no definition of another host may have, because they give a guest or QEMU access to
+// this host that the VM's spec does not name.
+var incomingForbidden = map[string]string{
 	"hostdev": "a host device", "filesystem": "a shared folder", "commandline": "options of QEMU", "override": "options of QEMU",
-	"kernel": "a kernel file", "initrd": "a kernel file", "dtb": "a device tree file", "acpi-table": "an ACPI table file", "shmem": "shared memory",
-	"redirfilter": "a redirection filter", "secret": "a secret", "auth": "a secret",
+	"kernel": "a kernel file", "initrd": "a kernel file", "dtb": "a device tree file", "shmem": "shared memory",
+	"secret": "a secret", "auth": "a secret", "baselabel": "a security label",
 }
 
-// incomingPaths are the files, directories and cgroups of this host that every definition may name.
-var incomingPaths = []string{
-	"/machine", "/machine/", "/dev/urandom", "/dev/random", "/dev/hwrng", "/dev/pts/", "/dev/net/", "/dev/vhost-net", "/dev/vhost-vsock",
-	"/usr/bin/", "/usr/libexec/", "/usr/lib/qemu/", "/usr/share/", "/var/lib/libvirt/qemu/", "/run/libvirt/qemu/",
+// incomingTypes are the values that the attribute type of an element may have. Others name resources of this host, or
+// give up QEMU's confinement.
+var incomingTypes = map[string][]string{
+	"disk": {"file", "block"}, "mirror": {"file", "block"}, "interface": {"network", "bridge"}, "seclabel": {"dynamic"},
+	"serial": {"pty"}, "console": {"pty"}, "parallel": {"pty"}, "channel": {"unix", "spicevmc", "pty"}, "redirdev": {"spicevmc"}, "smartcard": {"spicevmc"},
 }
 
-// CheckIncoming checks the definition of a running VM that another host sends, and returns the domain's name. The
-// definition must be that of the VM, and may name only files below dirs and files that every definition may name.
-func CheckIncoming(text string, id fleet.VMID, dirs []string) (name string, err error) {
+// incomingPaths are the files that an element may name besides the VM's files, by element. A source is listed with its
+// parent.
+var incomingPaths = map[string][]string{
+	"partition": {"/machine"}, "emulator": {"/usr/bin/qemu-", "/usr/bin/kvm", "/usr/libexec/qemu-kvm"}, "loader": {"/usr/share/"},
+	"nvram": {"/usr/share/", "/var/lib/libvirt/qemu/nvram/"}, "backend": {"/dev/urandom", "/dev/random", "/dev/hwrng"},
+	"console": {"/dev/pts/"}, "serial/source": {"/dev/pts/"}, "console/source": {"/dev/pts/"}, "parallel/source": {"/dev/pts/"},
+	"channel/source": {"/var/lib/libvirt/qemu/channel/", "/run/libvirt/qemu/channel/", "/dev/pts/"}, "graphics": {"/var/lib/libvirt/qemu/", "/run/libvirt/qemu/"},
+	"listen": {"/var/lib/libvirt/qemu/", "/run/libvirt/qemu/"}, "driver": {"/dev/net/tun", "/dev/vhost-net"},
+}
+
+// incomingDefinition is the check of a definition that another host sends.
+type incomingDefinition struct {
+	vm         fleet.VM
+	dirs       []string
+	name, uuid string
+	path       []string // open elements, from the root
+}
+
+// CheckIncoming checks the definition of a running VM that another host sends, and returns the domain's name. Another
+// host's bytes must not give a guest or QEMU more of this host than the VM's spec does: the definition must be that of
+// the VM, and may name only the VM's networks, files below dirs, and files that libvirt makes for every guest.
+func CheckIncoming(text string, vm fleet.VM, dirs []string) (name string, err error) {
+	d := incomingDefinition{vm: vm, dirs: dirs}
 	in := xml.NewDecoder(strings.NewReader(text))
-	depth, uuid, element := 0, "", ""
 	for {
 		token, err := in.Token()
 		if errors.Is(err, io.EOF) {
 			break
 		}
+		if err == nil {
+			err = d.checkToken(in, token)
+		}
+		var refusal *fleet.Error
+		if errors.As(err, &refusal) {
+			return "", err
+		}
 		if err != nil {
 			return "", fmt.Errorf("the source host sends an invalid definition: %w", err)
 		}
-		switch t := token.(type) {
-		case xml.StartElement:
-			depth++
-			element = t.Name.Local
-			if why, ok := incomingElements[element]; ok && depth > 1 {
-				return "", fleet.Errorf(fleet.Conflict, "The definition on the source host has %s (element %s), which Quantix does not migrate.", why, element)
-			}
-			if depth == 2 && element == "metadata" {
-				if err := in.Skip(); err != nil {
-					return "", fmt.Errorf("the source host sends an invalid definition: %w", err)
-				}
-				depth--
-				continue
-			}
-			for _, a := range t.Attr {
-				if err := checkIncomingPath(element, a.Value, dirs); err != nil {
-					return "", err
-				}
-			}
-		case xml.EndElement:
-			depth--
-		case xml.CharData:
-			value := strings.TrimSpace(string(t))
-			switch {
-			case depth == 2 && element == "name" && name == "":
-				name = value
-			case depth == 2 && element == "uuid" && uuid == "":
-				uuid = value
-			}
-			if err := checkIncomingPath(element, value, dirs); err != nil {
-				return "", err
-			}
-		}
 	}
-	if name == "" || uuid != string(id) {
+	if d.name == "" || d.uuid != string(vm.ID) {
 		return "", errors.New("the source host sends the definition of another VM")
 	}
-	return name, nil
+	return d.name, nil
 }
 
-func checkIncomingPath(element, value string, dirs []string) error {
+func (d *incomingDefinition) checkToken(in *xml.Decoder, token xml.Token) error {
+	switch t := token.(type) {
+	case xml.StartElement:
+		if len(d.path) == 1 && t.Name.Local == "metadata" {
+			return in.Skip()
+		}
+		d.path = append(d.path, t.Name.Local)
+		return d.checkElement(t)
+	case xml.EndElement:
+		d.path = d.path[:len(d.path)-1]
+	case xml.CharData:
+		value := strings.TrimSpace(string(t))
+		if len(d.path) == 2 && d.path[1] == "name" && d.name == "" {
+			d.name = value
+		}
+		if len(d.path) == 2 && d.path[1] == "uuid" && d.uuid == "" {
+			d.uuid = value
+		}
+		return d.checkValue(value)
+	}
+	return nil
+}
+
+func (d *incomingDefinition) checkElement(t xml.StartElement) error {
+	element, attrs := t.Name.Local, map[string]string{}
+	for _, a := range t.Attr {
+		attrs[a.Name.Local] = a.Value
+	}
+	if why, ok := incomingForbidden[element]; ok {
+		return fleet.Errorf(fleet.Conflict, "The definition on the source host has %s (element %s), which Quantix does not migrate.", why, element)
+	}
+	if types, ok := incomingTypes[element]; ok && d.isDevice(element) && !slices.Contains(types, attrs["type"]) {
+		return fleet.Errorf(fleet.Conflict, "The definition on the source host has the element %s of the type %q, which Quantix does not migrate.", element, attrs["type"])
+	}
+	if element == "source" && d.parent() == "interface" && !d.hasNIC(attrs) {
+		return fleet.Errorf(fleet.Conflict, "The definition on the source host has a NIC in the network %q, which is none of the VM's networks.", attrs["network"]+attrs["bridge"])
+	}
+	for _, value := range attrs {
+		if err := d.checkValue(value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isDevice reports whether the open element has the place of a device or a security label in a definition. Names such as
+// disk and console occur elsewhere, too.
+func (d *incomingDefinition) isDevice(element string) bool {
+	return d.parent() == "devices" || element == "seclabel" || element == "mirror"
+}
+
+// parent returns the element that contains the open element; empty: none.
+func (d *incomingDefinition) parent() string {
+	if len(d.path) < 2 {
+		return ""
+	}
+	return d.path[len(d.path)-2]
+}
+
+// hasNIC reports whether the VM has a NIC in the network or on the bridge.
+func (d *incomingDefinition) hasNIC(source map[string]string) bool {
+	if source["dev"] != "" {
+		return false
+	}
+	return slices.ContainsFunc(d.vm.Spec.NICs, func(n fleet.NIC) bool {
+		if source["network"] != "" {
+			return n.Network == source["network"]
+		}
+		return n.Bridge != "" && n.Bridge == source["bridge"]
+	})
+}
+
+// checkValue checks an attribute or a text of the open element.
+func (d *incomingDefinition) checkValue(value string) error {
 	if !strings.HasPrefix(value, "/") {
 		return nil
 	}
+	element := d.path[len(d.path)-1]
+	allowed := incomingPaths[element]
+	if element == "source" {
+		allowed = incomingPaths[d.parent()+"/source"]
+	}
 	clean := filepath.Clean(value)
-	for _, allowed := range incomingPaths {
-		if clean == strings.TrimSuffix(allowed, "/") || strings.HasSuffix(allowed, "/") && strings.HasPrefix(clean, allowed) {
+	for _, prefix := range allowed {
+		if clean == strings.TrimSuffix(prefix, "/") || strings.HasPrefix(clean, prefix) {
 			return nil
 		}
 	}
-	for _, dir := range dirs {
+	for _, dir := range d.dirs {
 		if strings.HasPrefix(clean, filepath.Clean(dir)+"/") {
 			return nil
 		}

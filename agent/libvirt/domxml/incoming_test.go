@@ -1,0 +1,53 @@
+package domxml
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+func TestIncomingDefinitionNamesOnlyResourcesOfVM(t *testing.T) {
+	t.Parallel()
+	const id = "01a22140-f038-7000-9db8-bcbf0307c075"
+	vm := fleet.VM{Meta: fleet.Meta{ID: id}, Spec: fleet.VMSpec{NICs: []fleet.NIC{{Network: "default"}, {Bridge: "br0"}}}}
+	definition := func(more string) string {
+		return `<domain type="kvm"><name>web</name><uuid>` + id + `</uuid><resource><partition>/machine</partition></resource><devices>
+			<emulator>/usr/bin/qemu-system-x86_64</emulator>
+			<disk type="file" device="disk"><source file="/srv/pool/web.qcow2"/><backingStore type="file"><source file="/srv/pool/golden.qcow2"/></backingStore></disk>
+			<interface type="network"><source network="default" portid="x" bridge="virbr0"/></interface><interface type="bridge"><source bridge="br0"/></interface>
+			<serial type="pty"><source path="/dev/pts/3"/></serial><rng model="virtio"><backend model="random">/dev/urandom</backend></rng>
+			<channel type="unix"><source mode="bind" path="/var/lib/libvirt/qemu/channel/target/domain-1-web/org.qemu.guest_agent.0"/></channel>` + more + `</devices></domain>`
+	}
+	if name, err := CheckIncoming(definition(""), vm, []string{"/srv/pool"}); err != nil || name != "web" {
+		t.Fatalf("the VM's definition is refused: %q, %v", name, err)
+	}
+	for name, more := range map[string]string{
+		"a file outside the pools":     `<disk type="file"><source file="/etc/shadow"/></disk>`,
+		"a path that leads out":        `<disk type="file"><source file="/srv/pool/../../etc/shadow"/></disk>`,
+		"another VM's NVRAM as a disk": `<disk type="file"><source file="/var/lib/libvirt/qemu/nvram/db_VARS.fd"/></disk>`,
+		"a volume of any pool":         `<disk type="volume"><source pool="default" volume="db.qcow2"/></disk>`,
+		"a disk by network":            `<disk type="network"><source protocol="nbd" name="db"/></disk>`,
+		"a physical NIC":               `<interface type="direct"><source dev="eth0" mode="bridge"/></interface>`,
+		"another network":              `<interface type="network"><source network="management"/></interface>`,
+		"another bridge":               `<interface type="bridge"><source bridge="br-mgmt"/></interface>`,
+		"a terminal of the host":       `<serial type="dev"><source path="/dev/pts/0"/></serial>`,
+		"a host device":                `<hostdev mode="subsystem" type="pci"/>`,
+		"a shared folder":              `<filesystem type="mount"><source dir="/srv/pool/x"/></filesystem>`,
+		"a program as QEMU":            `<emulator>/usr/bin/python3</emulator>`,
+		"QEMU without confinement":     `</devices><seclabel type="none"/><devices>`,
+		"QEMU as root":                 `</devices><seclabel type="static" model="dac"><label>+0:+0</label></seclabel><devices>`,
+		"options of QEMU":              `</devices><commandline xmlns="http://libvirt.org/schemas/domain/qemu/1.0"/><devices>`,
+	} {
+		if _, err := CheckIncoming(definition(more), vm, []string{"/srv/pool"}); fleet.CodeOf(err) != fleet.Conflict {
+			t.Errorf("%s is accepted: %v", name, err)
+		}
+	}
+	for name, text := range map[string]string{
+		"another VM": strings.Replace(definition(""), id, "01a22140-f038-7000-9db8-bcbf0307c076", 1), "no XML": "<domain", "nothing": "",
+	} {
+		if _, err := CheckIncoming(text, vm, nil); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
