@@ -59,8 +59,7 @@ func CheckIncoming(text string, vm fleet.VM, dirs []string) (name string, err er
 		if err == nil {
 			err = d.checkToken(in, token)
 		}
-		var refusal *fleet.Error
-		if errors.As(err, &refusal) {
+		if _, refused := errors.AsType[*fleet.Error](err); refused {
 			return "", err
 		}
 		if err != nil {
