@@ -312,6 +312,7 @@ func (m *liveMigration) watchTransfer(done, ctx context.Context) { //nolint:revi
 			return
 		case <-tick.C:
 		}
+		// A call that fails is repeated at the next tick.
 		_ = m.daemon.WithConn(done, func(call context.Context, c *conn.Conn) error {
 			if ctx.Err() != nil {
 				return c.Do(call, func(l *golibvirt.Libvirt) error { return l.DomainAbortJob(m.ref) })

@@ -40,7 +40,7 @@ func (m *liveMigration) forwardStream(link *migration.Link) (socket string, stop
 		listener.Close()
 		link.Close()
 		<-done
-		_ = os.RemoveAll(dir)
+		_ = os.RemoveAll(dir) // the VM's next migration from this host removes the rest
 	}, nil
 }
 

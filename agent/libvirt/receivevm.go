@@ -123,7 +123,7 @@ func (m *incomingVM) receive(ctx context.Context) error {
 	}
 	cookie, err := m.prepare(ctx, offer)
 	if err != nil {
-		_ = link.Send(ctx, migrationAnswer{Error: err.Error()})
+		_ = link.Send(ctx, migrationAnswer{Error: err.Error()}) // without it, the source host gets the error of this job
 		return err
 	}
 	go link.ForwardTo(m.dial)
