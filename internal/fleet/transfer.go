@@ -38,13 +38,37 @@ type MigrationParams struct {
 	Generation int64      `json:"generation"`
 	Stay       []Volref   `json:"stay,omitempty"` // disks on shared pools, which stay where they are and are used by the target host
 	Live       TransferID `json:"live,omitempty"` // the connection of a live migration; empty: cold
+	// Options apply to a live migration.
+	Options MigrationOptions `json:"options,omitzero"`
 }
 
-// MigratingDisk is a disk of a migrating VM, sent by one transfer.
+// MigrationOptions control how a live migration copies memory that the guest changes meanwhile. The zero value is the
+// default.
+type MigrationOptions struct {
+	AutoConverge   bool              `json:"autoConverge,omitempty" doc:"Slow down the guest's processors until its memory is copied faster than it changes"`
+	PostCopy       bool              `json:"postCopy,omitempty" doc:"Switch to the target host once the memory was copied once, and copy the rest while the VM runs there. The VM is lost if a host or the connection fails then"`
+	Channels       int               `json:"channels,omitempty" minimum:"0" maximum:"16" doc:"Parallel connections (multifd); 0: one connection"`
+	MaxDowntime    int               `json:"maxDowntimeMs,omitempty" minimum:"0" maximum:"60000" doc:"The longest pause of the guest at the end, in milliseconds; 0: 300"`
+	TimeoutSeconds int               `json:"timeoutSeconds,omitempty" minimum:"0" maximum:"86400" doc:"The time after which onTimeout applies; 0: no limit"`
+	OnTimeout      MigrationOnExpiry `json:"onTimeout,omitempty" enum:"continue,pause,cancel" doc:"continue, the default: keep trying; pause: pause the guest, so that the migration ends; cancel: leave the VM on its host"`
+}
+
+// MigrationOnExpiry selects what happens when a live migration takes longer than its time limit.
+type MigrationOnExpiry string
+
+// What happens when a live migration takes longer than its time limit.
+const (
+	ExpiryContinue MigrationOnExpiry = "continue" // the default
+	ExpiryPause    MigrationOnExpiry = "pause"    // the guest pauses until it runs on the target host
+	ExpiryCancel   MigrationOnExpiry = "cancel"   // the VM stays on its host
+)
+
+// MigratingDisk is a disk of a migrating VM. In a cold migration, one transfer sends it. In a live migration, it has no
+// transfer: the connection of the migration carries it.
 type MigratingDisk struct {
 	Disk       Volref     `json:"disk"`
 	To         Volref     `json:"to"`
-	Transfer   TransferID `json:"transfer"`
+	Transfer   TransferID `json:"transfer,omitempty"`
 	TakesBytes int64      `json:"takesBytes,omitempty"`
 }
 
