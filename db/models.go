@@ -630,6 +630,13 @@ type Transfer struct {
 	PairedAt   *time.Time
 }
 
+type TransferRate struct {
+	FromHost       fleet.HostID
+	ToHost         fleet.HostID
+	BytesPerSecond int64
+	MeasuredAt     time.Time
+}
+
 type Upload struct {
 	ID        fleet.UploadID
 	TaskID    fleet.TaskID

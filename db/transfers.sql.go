@@ -235,6 +235,37 @@ func (q *Queries) Meeting(ctx context.Context, arg MeetingParams) (MeetingRow, e
 	return i, err
 }
 
+const migratingAmong = `-- name: MigratingAmong :many
+SELECT j.subject, j.kind FROM jobs j
+WHERE j.subject = ANY ($1::text[]) AND j.kind IN ('vm.migrate', 'vm.disk.move') AND j.state IN ('queued', 'running') ORDER BY j.subject, j.kind
+`
+
+type MigratingAmongRow struct {
+	Subject fleet.Subject
+	Kind    fleet.JobKind
+}
+
+// The open migrations and disk migrations of these VMs.
+func (q *Queries) MigratingAmong(ctx context.Context, subjects []string) ([]MigratingAmongRow, error) {
+	rows, err := q.db.Query(ctx, migratingAmong, subjects)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []MigratingAmongRow{}
+	for rows.Next() {
+		var i MigratingAmongRow
+		if err := rows.Scan(&i.Subject, &i.Kind); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const noteLeft = `-- name: NoteLeft :exec
 WITH made AS (
     INSERT INTO made_disks (vm_id, pool_id, volume) SELECT $1, m #>> '{to,poolId}', m #>> '{to,volume}' FROM jsonb_array_elements($3::jsonb) m ON CONFLICT DO NOTHING
@@ -252,6 +283,23 @@ type NoteLeftParams struct {
 // Records the new disks as created, so that no host creates them again, and the old disks as left on the old host.
 func (q *Queries) NoteLeft(ctx context.Context, arg NoteLeftParams) error {
 	_, err := q.db.Exec(ctx, noteLeft, arg.VMID, arg.HostID, arg.Disks)
+	return err
+}
+
+const noteTransferRate = `-- name: NoteTransferRate :exec
+INSERT INTO transfer_rates (from_host, to_host, bytes_per_second) VALUES ($1, $2, $3)
+ON CONFLICT (from_host, to_host) DO UPDATE SET bytes_per_second = excluded.bytes_per_second, measured_at = now()
+`
+
+type NoteTransferRateParams struct {
+	FromHost       fleet.HostID
+	ToHost         fleet.HostID
+	BytesPerSecond int64
+}
+
+// Records the rate of a transfer between two hosts.
+func (q *Queries) NoteTransferRate(ctx context.Context, arg NoteTransferRateParams) error {
+	_, err := q.db.Exec(ctx, noteTransferRate, arg.FromHost, arg.ToHost, arg.BytesPerSecond)
 	return err
 }
 
@@ -323,6 +371,37 @@ func (q *Queries) TakeLeft(ctx context.Context, vmID fleet.VMID) ([]TakeLeftRow,
 	for rows.Next() {
 		var i TakeLeftRow
 		if err := rows.Scan(&i.HostID, &i.PoolID, &i.Volume); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const transferRatesFrom = `-- name: TransferRatesFrom :many
+SELECT from_host, to_host, bytes_per_second FROM transfer_rates WHERE from_host = ANY ($1::text[])
+`
+
+type TransferRatesFromRow struct {
+	FromHost       fleet.HostID
+	ToHost         fleet.HostID
+	BytesPerSecond int64
+}
+
+// The measured rates of transfers from these hosts.
+func (q *Queries) TransferRatesFrom(ctx context.Context, hosts []string) ([]TransferRatesFromRow, error) {
+	rows, err := q.db.Query(ctx, transferRatesFrom, hosts)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TransferRatesFromRow{}
+	for rows.Next() {
+		var i TransferRatesFromRow
+		if err := rows.Scan(&i.FromHost, &i.ToHost, &i.BytesPerSecond); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -420,4 +499,15 @@ func (q *Queries) VMLeft(ctx context.Context, arg VMLeftParams) (VMLeftRow, erro
 	var i VMLeftRow
 	err := row.Scan(&i.Name, &i.ProjectID, &i.Generation)
 	return i, err
+}
+
+const vMMemoryBytes = `-- name: VMMemoryBytes :one
+SELECT (memory_mib::bigint << 20)::bigint AS bytes FROM vms WHERE id = $1
+`
+
+func (q *Queries) VMMemoryBytes(ctx context.Context, id fleet.VMID) (int64, error) {
+	row := q.db.QueryRow(ctx, vMMemoryBytes, id)
+	var bytes int64
+	err := row.Scan(&bytes)
+	return bytes, err
 }

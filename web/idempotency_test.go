@@ -98,6 +98,7 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	bodies := map[string]struct{ path, body, other string }{
 		"/vms/{id}/guest":                              {"/vms/" + string(asked) + "/guest", `{"action":"trim"}`, `{"action":"clock"}`},
 		"/vms/{id}/migrate":                            {sick["migrate"] + "/migrate", place(s.host.id), place(placed)},
+		"/vms/migrate":                                 {"/vms/migrate", `{"ids":["` + string(s.vm) + `"]}`, `{"ids":["` + string(s.vm) + `"],"mode":"live"}`},
 		"/vms/{id}/snapshots":                          {snapped("taken") + "/snapshots", `{"name":"before"}`, `{"name":"after"}`},
 		"/vms/{id}/snapshots/{snapshot}/revert":        {snapped("reverted") + "/snapshots/old/revert", `{}`, `{"start":true}`},
 		"/vms/{id}/snapshot-schedules":                 {snapped("scheduled") + "/snapshot-schedules", `{"name":"nightly","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}`, `{"name":"daily","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}`},

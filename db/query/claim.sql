@@ -37,7 +37,7 @@ FROM ready WHERE jobs.id = ANY (ARRAY[ready.id])
 RETURNING sqlc.embed(jobs), ready.session::bytea AS session, COALESCE(work_of(jobs.subject, jobs.host_id), work_of_volume(jobs.subject, jobs.host_id))::json AS work,
     COALESCE(network_peers(jobs.subject), '{}')::text[] AS peers,
           work_of_filters(jobs.subject, jobs.host_id)::json AS filters,
-          CASE jobs.kind WHEN 'vm.disk.move' THEN pools_of_move(jobs.args) WHEN 'volume.export' THEN pools_of_export(jobs.args) END::json AS move_pools,
+          CASE jobs.kind WHEN 'vm.disk.move' THEN pools_of_move(jobs.args) WHEN 'vm.migrate' THEN pools_of_migration(jobs.args) WHEN 'vm.receive' THEN pools_of_migration(jobs.args) WHEN 'volume.export' THEN pools_of_export(jobs.args) END::json AS move_pools,
           CASE WHEN jobs.kind = 'vm.plan' THEN plan_of(jobs.args, jobs.host_id) END::json AS plan,
           source_of_volume(jobs.args)::json AS source,
           COALESCE((SELECT spec_hash(v.name, v.spec) FROM vms v WHERE v.id = substr(jobs.subject, 4) COLLATE "C" AND jobs.subject LIKE 'vm:%' AND jobs.kind <> 'vm.plan'), '')::text AS spec_hash;

@@ -83,3 +83,20 @@ DELETE FROM left_disks l WHERE l.vm_id = @vm_id RETURNING l.host_id, l.pool_id, 
 -- name: PoolsToGoTo :many
 -- The pools that a VM's disks could migrate to.
 SELECT p.id FROM pools p WHERE p.deleted_at IS NULL ORDER BY p.name LIMIT 200;
+
+-- name: MigratingAmong :many
+-- The open migrations and disk migrations of these VMs.
+SELECT j.subject, j.kind FROM jobs j
+WHERE j.subject = ANY (@subjects::text[]) AND j.kind IN ('vm.migrate', 'vm.disk.move') AND j.state IN ('queued', 'running') ORDER BY j.subject, j.kind;
+
+-- name: NoteTransferRate :exec
+-- Records the rate of a transfer between two hosts.
+INSERT INTO transfer_rates (from_host, to_host, bytes_per_second) VALUES (@from_host, @to_host, @bytes_per_second)
+ON CONFLICT (from_host, to_host) DO UPDATE SET bytes_per_second = excluded.bytes_per_second, measured_at = now();
+
+-- name: TransferRatesFrom :many
+-- The measured rates of transfers from these hosts.
+SELECT from_host, to_host, bytes_per_second FROM transfer_rates WHERE from_host = ANY (@hosts::text[]);
+
+-- name: VMMemoryBytes :one
+SELECT (memory_mib::bigint << 20)::bigint AS bytes FROM vms WHERE id = @id;

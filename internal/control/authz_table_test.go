@@ -213,7 +213,8 @@ var projectUseCases = map[string]useCase{
 	"MigrateVMs": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any {
 		return []any{[]fleet.VMID{w.vm()}, control.MigrateVM{HostID: w.h2}}
 	}},
-	"VMsByID": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}} }},
+	"PlanMigrations": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}} }},
+	"VMsByID":        {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}} }},
 	// Permission is checked for each VM: see TestBulkActionChecksPermissionPerVM.
 	"RequestPowerActionsWith": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any {
 		return []any{fleet.ActShutdown, []fleet.VMID{w.vm()}, control.PowerOptions{}}

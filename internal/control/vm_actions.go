@@ -131,7 +131,7 @@ func storeChangedVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error 
 	vm.Generation++
 	n, err := q.ChangeVM(ctx, db.ChangeVMParams{ID: vm.ID, Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: spec})
 	if err == nil && n == 0 {
-		err = fleet.Errorf(fleet.Conflict, "A disk of the VM is being moved to another pool, so the VM cannot be changed. Wait until the disk migration has ended, or cancel it in the VM's tasks.")
+		err = fleet.Errorf(fleet.Conflict, "A disk of the VM is being moved to another pool or host, so the VM cannot be changed. Wait until the migration has ended, or cancel it in the VM's tasks.")
 	}
 	return err
 }

@@ -1,37 +1,36 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"quantix/db"
-	"quantix/internal/control/placing"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
-	"quantix/internal/placement"
 	"quantix/internal/policy"
 )
 
 // MigrateVM is the input of Control.MigrateVM: the destination of a migration.
 type MigrateVM struct {
-	HostID     fleet.HostID        `json:"hostId" doc:"The target host"`
-	Mode       fleet.MigrationMode `json:"mode,omitempty" enum:"auto,live,cold" doc:"live: the VM keeps running, and all its disks are in shared pools; cold: the VM is off, and its disks are copied; auto, the default: live if the VM runs"`
-	PoolID     fleet.PoolID        `json:"poolId,omitempty" doc:"The target host's pool for the disks; empty: each disk's own pool. Disks in a shared pool that the target host has stay in place"`
-	RateBytes  int64               `json:"rateBytes,omitempty" doc:"The bandwidth limit in bytes per second; 0: no limit"`
-	Overcommit bool                `json:"overcommit,omitempty" doc:"Allow overcommit of the pool"`
+	HostID     fleet.HostID           `json:"hostId,omitempty" doc:"The target host; empty: the best suitable host"`
+	Mode       fleet.MigrationMode    `json:"mode,omitempty" enum:"auto,live,cold" doc:"live: the VM keeps running; cold: the VM is off; auto, the default: live if the VM runs. Disks outside shared pools are copied"`
+	PoolID     fleet.PoolID           `json:"poolId,omitempty" doc:"The target host's pool for the disks; empty: each disk's own pool. Disks in a shared pool that the target host has stay in place"`
+	RateBytes  int64                  `json:"rateBytes,omitempty" doc:"The bandwidth limit in bytes per second; 0: no limit"`
+	Overcommit bool                   `json:"overcommit,omitempty" doc:"Allow overcommit of the pool"`
+	Options    fleet.MigrationOptions `json:"options,omitzero" doc:"Options of a live migration"`
 }
 
 func (in MigrateVM) checkFields() error {
 	var checks fleet.Checks
-	if fleet.CheckMigrationRate(&checks, "rateBytes", in.RateBytes); in.HostID == "" {
-		checks.Add("hostId", "Choose the host that the VM goes to.")
-	}
+	fleet.CheckMigrationRate(&checks, "rateBytes", in.RateBytes)
 	if modes := []fleet.MigrationMode{"", fleet.MigrateAuto, fleet.MigrateLive, fleet.MigrateCold}; !slices.Contains(modes, in.Mode) {
 		checks.Add("mode", "Choose auto, live or cold.")
 	}
+	if in.PoolID != "" && in.HostID == "" {
+		checks.Add("hostId", "Choose the host that has the pool.")
+	}
+	in.Options.Check(&checks, "options")
 	return checks.Err()
 }
 
@@ -87,13 +86,21 @@ func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 	if err := checkMigrationMode(vm, in); err != nil {
 		return order, "", err
 	}
+	if in.HostID == "" {
+		best, err := chooseMigrationHost(ctx, q, a, vm, in.Overcommit)
+		if err != nil {
+			return order, "", err
+		}
+		in.HostID, in.PoolID = best.HostID, best.PoolID
+	}
 	if err := q.LockMemory(ctx, string(in.HostID)); err != nil { // the VM counts on the target host from the request on
 		return order, "", err
 	}
-	targets, err := migrationTargets(ctx, q, a, vm, in.HostID, destinationPools{ids: []fleet.PoolID{in.PoolID}, overcommit: in.Overcommit})
+	found, err := migrationTargets(ctx, q, a, []fleet.VMView{vm}, in.HostID, destinationPools{ids: []fleet.PoolID{in.PoolID}, overcommit: in.Overcommit})
 	if err != nil {
 		return order, "", err
 	}
+	targets := found[0]
 	var checks fleet.Checks
 	if len(targets) == 0 {
 		checks.Add("hostId", "There is no such host.")
@@ -122,12 +129,14 @@ func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 		if to, next, err = unusedDiskName(ctx, q, vm, pool, next); err != nil {
 			return order, "", err
 		}
-		order.Disks = append(order.Disks, fleet.MigratingDisk{
-			Disk: vm.Spec.Disks[i].Ref(), To: to, Transfer: fleet.NewID[fleet.TransferID](), TakesBytes: vm.DiskBytes(vm.Spec.Disks[i]),
-		})
+		d := fleet.MigratingDisk{Disk: vm.Spec.Disks[i].Ref(), To: to, TakesBytes: vm.DiskBytes(vm.Spec.Disks[i])}
+		if !vm.MigratesLive() {
+			d.Transfer = fleet.NewID[fleet.TransferID]()
+		}
+		order.Disks = append(order.Disks, d)
 	}
 	if order.Generation = int64(next); vm.MigratesLive() {
-		order.Live = fleet.NewID[fleet.TransferID]()
+		order.Live, order.Options = fleet.NewID[fleet.TransferID](), vm.Spec.Migration.EffectiveOptions(in.Options)
 	}
 	if len(order.Disks) > 0 || order.Live != "" {
 		err = checkTransferLimit(ctx, q, vm.HostID, in.HostID)
@@ -155,8 +164,8 @@ func checkMigrationMode(vm fleet.VMView, in MigrateVM) error {
 		checks.Add("mode", "%s is off, so its migration is cold. Choose cold or auto.", vm.Name)
 	case in.Mode == fleet.MigrateCold && live:
 		checks.Add("mode", "%s is running. Shut the VM down for a cold migration, or choose live or auto.", vm.Name)
-	case in.PoolID != "" && live:
-		checks.Add("poolId", "The disks of a running VM stay in their shared pools. Leave the pool empty.")
+	case in.Options != (fleet.MigrationOptions{}) && !live:
+		checks.Add("options", "These options apply to live migrations only, and %s is off.", vm.Name)
 	}
 	return checks.Err()
 }
@@ -193,6 +202,9 @@ func queueMigrationJobs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 	}
 	sender, steps := sending[0].ID, []string{}
 	for i, d := range order.Disks {
+		if d.Transfer == "" {
+			continue // the connection of the live migration carries the disk
+		}
 		id := fleet.NewID[fleet.JobID]()
 		work := fleet.VolumeParams{
 			TakesBytes: d.TakesBytes,
@@ -227,129 +239,6 @@ func queueMigrationJobs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 		err = q.NameStep(ctx, db.NameStepParams{Role: roleSend, TaskID: &task.ID, Steps: steps})
 	}
 	return task, err
-}
-
-// MigrationTargets returns the hosts and pools that the VM could migrate to. Each unsuitable target has a reason.
-func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.MigrationTarget, error) {
-	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
-		return nil, err
-	}
-	vm, err := c.GetVM(ctx, a, id)
-	if err != nil {
-		return nil, err
-	}
-	var out []fleet.MigrationTarget
-	err = c.store.Tx(ctx, func(q *db.Queries) error {
-		pools, err := q.PoolsToGoTo(ctx)
-		if err != nil {
-			return err
-		}
-		targets, err := migrationTargets(ctx, q, a, vm, "", destinationPools{ids: append(pools, "")})
-		out = nil
-		for _, t := range targets {
-			// A host to which no disk is sent is listed once, without a pool. Every other host is listed once per assigned pool.
-			if t.sendsDisks == (t.pool != "") && (t.pool == "" || t.hostHasPool) {
-				out = append(out, t.target)
-			}
-		}
-		return err
-	})
-	slices.SortStableFunc(out, func(a, b fleet.MigrationTarget) int {
-		return cmp.Or(strings.Compare(a.HostName, b.HostName), strings.Compare(a.PoolName, b.PoolName))
-	})
-	return out, err
-}
-
-// migrationTarget is a possible target host, with the destination pool of each disk.
-type migrationTarget struct {
-	target       fleet.MigrationTarget
-	pool         fleet.PoolID   // one pool for all sent disks; empty: each disk's own
-	pools        []fleet.PoolID // by disk; empty: the disk is not sent
-	stayingDisks []fleet.Volref
-	sendsDisks   bool // some disk is sent
-	hostHasPool  bool // the host has the pool
-	hostFull     bool // the host's memory or processors do not suffice
-}
-
-// destinationPools are the pools to check as destinations of a migration.
-type destinationPools struct {
-	ids        []fleet.PoolID // empty ID: each disk's own pool
-	overcommit bool           // allow overcommit
-}
-
-// migrationTargets checks whether the VM can migrate to each other host, or to the named host. It checks each host once
-// per ID in pools.ids: with all disks in that pool, or with each disk in its own pool if the ID is empty.
-func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, named fleet.HostID, pools destinationPools) ([]migrationTarget, error) {
-	bare := vm.Spec
-	bare.Disks = nil
-	ids := slices.DeleteFunc(append(vm.Spec.Pools(), pools.ids...), func(id fleet.PoolID) bool { return id == "" })
-	hosts, err := placing.Candidates{Host: named, Spec: bare, Pools: ids}.Read(ctx, q, a)
-	if err != nil {
-		return nil, err
-	}
-	if err := placing.AddPlacementRules(ctx, q, vm.Meta, vm.Spec.Rules, hosts); err != nil {
-		return nil, err
-	}
-	rows, err := q.PoolsForWork(ctx, store.ToStrings(ids))
-	if err != nil {
-		return nil, err
-	}
-	specs := map[fleet.PoolID]fleet.PoolSpec{}
-	for _, p := range rows {
-		specs[p.ID] = p.Spec
-	}
-	var out []migrationTarget
-	for _, h := range hosts {
-		h.Overcommit = pools.overcommit
-		for _, pool := range pools.ids {
-			if h.ID != vm.HostID || named != "" {
-				out = append(out, checkMigrationTarget(vm, h, pool, specs))
-			}
-		}
-	}
-	return out, nil
-}
-
-func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, specs map[fleet.PoolID]fleet.PoolSpec) migrationTarget {
-	files := func(id fleet.PoolID) bool { kind := specs[id].Kind.Info(); return kind.FilePool && kind.CreatesVolumes }
-	t := migrationTarget{pool: pool, target: fleet.MigrationTarget{HostID: h.ID, HostName: h.Name}}
-	spec, why := vm.Spec, ""
-	spec.Disks = nil
-	for i, d := range vm.Spec.Disks {
-		on := h.Pools[d.PoolID]
-		if specs[d.PoolID].Shared && on.Assigned && on.State == fleet.PoolActive {
-			t.pools, t.stayingDisks = append(t.pools, ""), append(t.stayingDisks, d.Ref())
-			continue
-		}
-		to := cmp.Or(pool, d.PoolID)
-		t.sendsDisks = true
-		switch {
-		case vm.MigratesLive():
-			why = fmt.Sprintf("Disk %d is not in a shared pool of both hosts. Move the disk to such a pool, or shut the VM down for a cold migration.", i+1)
-		case !files(to) || !files(d.PoolID):
-			why = fmt.Sprintf("Disk %d can only be sent from a file pool to another file pool.", i+1)
-		}
-		t.pools = append(t.pools, to)
-		spec.Disks = append(spec.Disks, fleet.Disk{PoolID: to, SizeBytes: vm.DiskBytes(vm.Spec.Disks[i])})
-	}
-	if pool != "" && t.sendsDisks {
-		on := h.Pools[pool]
-		t.hostHasPool = on.Assigned
-		t.target.PoolID, t.target.PoolName, t.target.FreeBytes = pool, on.Name, max(0, on.FreeBytes)
-	}
-	if h.ID == vm.HostID {
-		why = "The VM is on this host already."
-	}
-	faults := append(placement.Faults(spec, h), placement.OvercommitFaults(spec, h)...)
-	if f := placement.ReservedCPUFault(spec, h); f != nil {
-		faults = append(faults, *f)
-	}
-	if why == "" && len(faults) > 0 {
-		why, t.target.Room = faults[0].Message, faults[0].Overcommittable
-		t.hostFull = t.target.Room && !strings.HasPrefix(faults[0].Field, "spec.disks")
-	}
-	t.target.Allowed, t.target.Reason = why == "", why
-	return t
 }
 
 // MigrationInProgress returns the VM's unfinished cold migration; nil: none.

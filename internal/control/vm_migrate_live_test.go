@@ -1,6 +1,8 @@
 package control_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"quantix/internal/control"
@@ -105,12 +107,132 @@ func TestLiveMigrationRefusals(t *testing.T) {
 		in.HostID = s.h2
 		return func() error { _, err := s.MigrateVM(t.Context(), chief, id, in); return err }
 	}
-	s.wantRefused("a disk in a local pool", fleet.Invalid, "not in a shared pool of both hosts", migrate(local.ID, control.MigrateVM{}))
+	s.wantRefused("a disk in a pool of one host", fleet.Invalid, "Pool local is not assigned to h2", migrate(local.ID, control.MigrateVM{}))
 	s.wantRefused("cold", fleet.Invalid, "web is running", migrate(running.ID, control.MigrateVM{Mode: fleet.MigrateCold}))
 	s.wantRefused("another mode", fleet.Invalid, "Choose auto, live or cold", migrate(running.ID, control.MigrateVM{Mode: "warm"}))
-	s.wantRefused("with a pool", fleet.Invalid, "Leave the pool empty", migrate(running.ID, control.MigrateVM{PoolID: s.nfs}))
+	s.wantRefused("a pool of no host", fleet.Invalid, "Choose the host that has the pool", func() error {
+		_, err := s.MigrateVM(t.Context(), chief, running.ID, control.MigrateVM{PoolID: s.nfs})
+		return err
+	})
+	s.wantRefused("too many connections", fleet.Invalid, "1 to 16 connections", migrate(running.ID, control.MigrateVM{Options: fleet.MigrationOptions{Channels: 17}}))
+	s.wantRefused("an action without a time", fleet.Invalid, "Enter the time", migrate(running.ID, control.MigrateVM{Options: fleet.MigrationOptions{OnTimeout: fleet.ExpiryCancel}}))
+	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,overlay}', 'true') WHERE id = $1`, local.ID)
+	s.wantRefused("a copied disk with a backing file", fleet.Invalid, "backed by an image in its pool", migrate(local.ID, control.MigrateVM{}))
 	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{power}', '"stopped"') WHERE id = $1`, running.ID)
+	s.wantRefused("an option while off", fleet.Invalid, "live migrations only", migrate(running.ID, control.MigrateVM{Options: fleet.MigrationOptions{PostCopy: true}}))
 	s.wantRefused("live while off", fleet.Invalid, "its migration is cold", migrate(running.ID, control.MigrateVM{Mode: fleet.MigrateLive}))
 	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{power}', '"paused"') WHERE id = $1`, running.ID)
 	s.wantRefused("paused", fleet.Conflict, "Only a running or a stopped VM", migrate(running.ID, control.MigrateVM{}))
+}
+
+func TestLiveMigrationCopiesLocalDisks(t *testing.T) {
+	s := newLibraryFixture(t)
+	s.imageOnOneHost()
+	v := s.migratableVM("web", s.local)
+	task, source, target := s.migrateLive(v)
+	order := source.Args.Migrate
+	if len(order.Disks) != 1 || len(order.Stay) != 0 || order.Disks[0].Transfer != "" || order.Disks[0].Disk != v.Spec.Disks[0].Ref() || order.Disks[0].To.PoolID != s.local || order.Disks[0].To == order.Disks[0].Disk {
+		t.Fatalf("the migration copies %+v and leaves %v", order.Disks, order.Stay)
+	}
+	if len(s.claimedWork(s.h2, fleet.VolumeReceive)) != 0 {
+		t.Error("another job receives the disk, too")
+	}
+	var coming int64
+	if err := s.pool.QueryRow(t.Context(), `SELECT sum(takes) FROM moves_in($1) WHERE host_id = $2`, s.local, s.h2).Scan(&coming); err != nil || coming != 1<<30 {
+		t.Errorf("the copy reserves %d bytes in the pool of h2, %v", coming, err)
+	}
+	edited := v.Spec
+	edited.Disks = nil
+	s.wantRefused("remove the disk", fleet.Conflict, "another pool or host", func() error {
+		_, _, err := s.UpdateVM(t.Context(), chief, v.ID, control.UpdateVM{Spec: &edited})
+		return err
+	})
+	s.finishJobWith(s.h2, target, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 256}})
+	s.finishJobWith(s.h1, source, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Absent}})
+	if got := s.getVM(v.ID); got.HostID != s.h2 || got.Spec.Disks[0].Ref() != order.Disks[0].To {
+		t.Errorf("the VM is on %s with %v", got.HostName, got.Spec.Disks[0].Ref())
+	}
+	if now, err := s.GetTask(t.Context(), chief, task.ID); err != nil || now.State != fleet.JobDone {
+		t.Errorf("the task is %s %s, %v", now.State, now.Error, err)
+	}
+	if jobs := s.claimedWork(s.h1, fleet.VolumeDelete); len(jobs) != 0 {
+		t.Error("the old disk is deleted before the new host has defined the VM")
+	}
+	apply := s.claimOnlyJob(s.h2, fleet.VMApply)
+	s.finishJobWith(s.h2, apply, wire.Finish{Outcome: wire.Done, Generation: apply.VM.Generation, VM: &fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 256}})
+	if gone := s.claimOnlyJob(s.h1, fleet.VolumeDelete); gone.Subject != fleet.SubjectVolume(order.Disks[0].Disk) {
+		t.Errorf("the deleted volume is %s", gone.Subject)
+	}
+}
+
+func TestMigrationWithoutHostChoosesBestHost(t *testing.T) {
+	s := newLibraryFixture(t)
+	s.imageOnOneHost()
+	shared, local := s.migratableVM("shared", s.nfs), s.migratableVM("local", s.local)
+	plans, err := s.PlanMigrations(t.Context(), chief, []fleet.VMID{shared.ID, local.ID})
+	if err != nil || len(plans) != 2 {
+		t.Fatal(plans, err)
+	}
+	for i, want := range []fleet.MigrationMethod{fleet.MethodShared, fleet.MethodCopy} {
+		p := plans[i]
+		if p.Reason != "" || p.Best == nil || p.Best.HostID != s.h2 || p.Best.Method != want {
+			t.Errorf("the plan of %s is %q %+v", p.Name, p.Reason, p.Best)
+		}
+	}
+	if best := plans[1].Best; best != nil && best.CopyBytes != 256<<20+1<<30 {
+		t.Errorf("the copied bytes are %d", best.CopyBytes)
+	}
+	task, err := s.MigrateVM(t.Context(), chief, shared.ID, control.MigrateVM{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if source := s.claimOnlyJob(s.h1, fleet.VMMigrate); source.Args.Migrate.To != s.h2 {
+		t.Errorf("%s goes to %s", task.SubjectName, source.Args.Migrate.ToName)
+	}
+	if plans, err = s.PlanMigrations(t.Context(), chief, []fleet.VMID{shared.ID}); err != nil || !strings.Contains(plans[0].Reason, "already migrating") || plans[0].Best != nil {
+		t.Errorf("during the migration, the plan is %+v, %v", plans[0], err)
+	}
+	s.execSQL(`UPDATE hosts SET spec = jsonb_set(spec, '{schedulable}', 'false') WHERE id <> $1`, s.h1)
+	s.wantRefused("no suitable host", fleet.Invalid, "h2 is cordoned", func() error { _, err := s.MigrateVM(t.Context(), chief, local.ID, control.MigrateVM{}); return err })
+}
+
+func TestMigrationPlanListsEveryReason(t *testing.T) {
+	s := newLibraryFixture(t)
+	v := s.migratableVM("web", s.local)
+	s.execSQL(`UPDATE hosts SET spec = jsonb_set(spec, '{schedulable}', 'false') WHERE id = $1`, s.h2)
+	plans, err := s.PlanMigrations(t.Context(), chief, []fleet.VMID{v.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(plans[0].Targets, func(o fleet.MigrationTarget) bool { return o.HostID == s.h2 })
+	if i < 0 {
+		t.Fatalf("the plan lacks h2: %+v", plans[0].Targets)
+	}
+	got := strings.Join(plans[0].Targets[i].Reasons, " ")
+	if !strings.Contains(got, "h2 is cordoned") || !strings.Contains(got, "Pool local is not assigned to h2") || plans[0].Best != nil {
+		t.Errorf("the reasons are %q, the best target %v", got, plans[0].Best)
+	}
+}
+
+func TestMigrationEstimateFollowsMeasuredRate(t *testing.T) {
+	s := newLibraryFixture(t)
+	s.imageOnOneHost()
+	v := s.migratableVM("web", s.local)
+	estimate := func() int64 {
+		plans, err := s.PlanMigrations(t.Context(), chief, []fleet.VMID{v.ID})
+		if err != nil || plans[0].Best == nil {
+			t.Fatal(plans, err)
+		}
+		return plans[0].Best.EstimateSeconds
+	}
+	if got := estimate(); got != 0 {
+		t.Errorf("without a measured rate, the estimate is %d s", got)
+	}
+	_, source, target := s.migrateLive(s.migratableVM("first", s.nfs))
+	s.execSQL(`UPDATE jobs SET started_at = now() - interval '2 seconds' WHERE id = $1`, target.ID)
+	s.finishJobWith(s.h2, target, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 256}})
+	s.finishJobWith(s.h1, source, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Absent}})
+	if got := estimate(); got < 8 || got > 15 { // 1,280 MiB at about 128 MiB/s
+		t.Errorf("after 256 MiB in 2 s, the estimate is %d s", got)
+	}
 }

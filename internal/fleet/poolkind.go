@@ -31,6 +31,7 @@ type PoolType struct {
 	// CreatesVolumes: Quantix can create, change and delete volumes. Otherwise the storage system provides the volumes,
 	// and each disk uses an existing volume.
 	CreatesVolumes bool
+	QEMUClient     bool             // QEMU accesses the storage itself: the host has neither a file nor a device of a volume
 	Secret         *PoolSecretField // credentials for the storage; nil: none
 	source         func(PoolSpec) string
 }
@@ -105,7 +106,7 @@ var poolTypes = []PoolType{
 	},
 	{
 		Kind: PoolISCSIDirect, Word: "iSCSI direct", Help: "LUNs of an iSCSI target, which QEMU accesses directly: hosts need no initiator in their kernel. Each disk of a VM is one LUN.",
-		Fields: []PoolField{poolPortal, poolTarget, poolInitiator, poolUser}, Shared: true, Secret: chap,
+		Fields: []PoolField{poolPortal, poolTarget, poolInitiator, poolUser}, Shared: true, QEMUClient: true, Secret: chap,
 		source: func(s PoolSpec) string { return s.Target + " at " + s.Portal },
 	},
 	{
@@ -115,7 +116,7 @@ var poolTypes = []PoolType{
 	},
 	{
 		Kind: PoolRBD, Word: "Ceph RBD", Help: "A pool of a Ceph cluster. Each volume is an RBD image, which QEMU accesses directly.",
-		Fields: []PoolField{poolMonitors, poolCeph, poolUser}, Shared: true, CreatesVolumes: true, Secret: cephKey,
+		Fields: []PoolField{poolMonitors, poolCeph, poolUser}, Shared: true, CreatesVolumes: true, QEMUClient: true, Secret: cephKey,
 		source: func(s PoolSpec) string { return "rbd:" + s.CephPool + " at " + s.Monitors },
 	},
 	{

@@ -47,10 +47,38 @@ type MigrationParams struct {
 type MigrationOptions struct {
 	AutoConverge   bool              `json:"autoConverge,omitempty" doc:"Slow down the guest's processors until its memory is copied faster than it changes"`
 	PostCopy       bool              `json:"postCopy,omitempty" doc:"Switch to the target host once the memory was copied once, and copy the rest while the VM runs there. The VM is lost if a host or the connection fails then"`
-	Channels       int               `json:"channels,omitempty" minimum:"0" maximum:"16" doc:"Parallel connections (multifd); 0: one connection"`
-	MaxDowntime    int               `json:"maxDowntimeMs,omitempty" minimum:"0" maximum:"60000" doc:"The longest pause of the guest at the end, in milliseconds; 0: 300"`
-	TimeoutSeconds int               `json:"timeoutSeconds,omitempty" minimum:"0" maximum:"86400" doc:"The time after which onTimeout applies; 0: no limit"`
+	Channels       int               `json:"channels,omitempty" doc:"Parallel connections (multifd), 16 at most; 0: one connection"`
+	MaxDowntime    int               `json:"maxDowntimeMs,omitempty" doc:"The longest pause of the guest at the end, in milliseconds, 60,000 at most; 0: 300"`
+	TimeoutSeconds int               `json:"timeoutSeconds,omitempty" doc:"The time after which onTimeout applies, one day at most; 0: no limit"`
 	OnTimeout      MigrationOnExpiry `json:"onTimeout,omitempty" enum:"continue,pause,cancel" doc:"continue, the default: keep trying; pause: pause the guest, so that the migration ends; cancel: leave the VM on its host"`
+}
+
+// Limits of MigrationOptions.
+const (
+	maxMigrationChannels    = 16
+	maxMigrationDowntime    = 60_000 // milliseconds
+	maxMigrationTimeSeconds = 86_400
+)
+
+// Check adds an error below field for each value that is out of bounds.
+func (o MigrationOptions) Check(c *Checks, field string) {
+	if o.Channels < 0 || o.Channels > maxMigrationChannels {
+		c.Add(field+".channels", "Enter 1 to %d connections, or leave the field empty.", maxMigrationChannels)
+	}
+	if o.MaxDowntime < 0 || o.MaxDowntime > maxMigrationDowntime {
+		c.Add(field+".maxDowntimeMs", "Enter 1 to %d milliseconds, or leave the field empty.", maxMigrationDowntime)
+	}
+	if o.TimeoutSeconds < 0 || o.TimeoutSeconds > maxMigrationTimeSeconds {
+		c.Add(field+".timeoutSeconds", "Enter 1 to %d seconds, or leave the field empty.", maxMigrationTimeSeconds)
+	}
+	switch o.OnTimeout {
+	case "", ExpiryContinue, ExpiryPause, ExpiryCancel:
+	default:
+		c.Add(field+".onTimeout", "Choose continue, pause or cancel.")
+	}
+	if (o.OnTimeout == ExpiryPause || o.OnTimeout == ExpiryCancel) && o.TimeoutSeconds == 0 {
+		c.Add(field+".timeoutSeconds", "Enter the time after which the migration is paused or cancelled.")
+	}
 }
 
 // MigrationOnExpiry selects what happens when a live migration takes longer than its time limit.
@@ -81,17 +109,58 @@ type MigratingVM struct {
 	Note     string   `json:"note,omitempty"`
 }
 
+// MigrationMethod is the best way of a VM to another host.
+type MigrationMethod string
+
+// Migration methods, the best first.
+const (
+	MethodShared MigrationMethod = "shared" // live: the VM keeps running, and its disks stay in shared pools
+	MethodCopy   MigrationMethod = "copy"   // live: the VM keeps running, and disks are copied
+	MethodCold   MigrationMethod = "cold"   // the VM is off
+)
+
+// DisplayName returns the method as pages show it.
+func (m MigrationMethod) DisplayName() string {
+	switch m {
+	case MethodShared:
+		return "Live"
+	case MethodCopy:
+		return "Live, copies disks"
+	}
+	return "Cold"
+}
+
 // MigrationTarget is a possible target of a VM's migration: a host, and a pool on that host for the disks that are
 // sent.
 type MigrationTarget struct {
 	HostID    HostID `json:"hostId"`
 	HostName  string `json:"hostName"`
-	PoolID    PoolID `json:"poolId,omitempty"` // empty: all disks are on pools that both hosts share
+	PoolID    PoolID `json:"poolId,omitempty"` // empty: each sent disk goes to the pool of the same name, or no disk is sent
 	PoolName  string `json:"poolName,omitempty"`
 	FreeBytes int64  `json:"freeBytes"` // bytes not reserved by any volume
 	Allowed   bool   `json:"allowed"`
 	Reason    string `json:"reason,omitempty"` // why the migration is not allowed
 	Room      bool   `json:"room,omitempty"`   // only space is missing; a user who may overcommit can ignore that
+
+	Reasons   []string        `json:"reasons,omitempty"` // every reason against the target, Reason first
+	Method    MigrationMethod `json:"method"`
+	CopyBytes int64           `json:"copyBytes"` // disks and, if the VM runs, memory
+	// EstimateSeconds is the expected duration, from the measured rate of earlier transfers; 0: no rate is known.
+	EstimateSeconds int64 `json:"estimateSeconds,omitempty"`
+}
+
+// MigrationPlan is the preview of a VM's migration: the possible target hosts, or why the VM cannot migrate at all.
+type MigrationPlan struct {
+	VMID     VMID   `json:"vmId"`
+	Name     string `json:"name"`
+	HostID   HostID `json:"hostId"`
+	HostName string `json:"hostName"`
+	Phase    Phase  `json:"phase"`
+	Reason   string `json:"reason,omitempty"` // why the VM cannot migrate now
+	// Best is the target that a migration without a named host chooses; nil: there is none.
+	Best *MigrationTarget `json:"best,omitempty"`
+	// Targets are all other hosts, each once with the best pool, the suitable hosts first.
+	Targets []MigrationTarget `json:"targets"`
 }
 
 // AllowsMigration reports whether the VM can migrate to another host now; the string is the reason if not. moving lists
@@ -149,7 +218,7 @@ func (v VMView) AllowsMigration(moving []MovingDisk, current *MigratingVM) (bool
 // MigratesLive reports whether a migration of the VM would be live now.
 func (v VMView) MigratesLive() bool { return v.Phase == PhaseRunning || v.Phase == PhaseNeedsRestart }
 
-// allowsLiveMigration reports whether the running VM could keep running on another host that has its disks.
+// allowsLiveMigration reports whether the running VM could keep running on another host.
 func (v VMView) allowsLiveMigration() (bool, string) {
 	if len(v.Spec.HostDevices) > 0 {
 		return false, "The VM uses devices of its host, which cannot migrate. Detach the devices first."
@@ -163,6 +232,17 @@ func (v VMView) allowsLiveMigration() (bool, string) {
 		}
 	}
 	return true, ""
+}
+
+// WhyNotCopiedLive returns why a live migration cannot copy disk i to another host; empty: it can.
+func (v VMView) WhyNotCopiedLive(i int) string {
+	switch d := v.Spec.Disks[i]; {
+	case d.Existing:
+		return diskLabel(i) + " is a LUN, which is not copied. Use a pool that both hosts share."
+	case d.Overlay:
+		return diskLabel(i) + " is backed by an image in its pool, which is not transferred. Move the disk to a pool that both hosts share."
+	}
+	return ""
 }
 
 func diskLabel(i int) string { return fmt.Sprintf("Disk %d", i+1) }

@@ -260,10 +260,10 @@ var optionalFields = []Field[VMSpec]{
 		Section: SectionMigration, Label: "Bandwidth limit", Unit: "MiB/s", Help: "Limit of migrations to another pool or host. A request can set a lower limit. Empty: unlimited.",
 	}, 1, MaxMoveLimit)),
 	markPortalOnly(flagField("migration.postCopy", "post-copy", func(s *VMSpec) *bool { return &s.Migration.PostCopy }, FormInput{
-		Section: SectionMigration, Label: "Post-copy", Help: "The guest resumes on the new host before all of its memory has arrived. Stored for live migration, which is not supported yet.",
+		Section: SectionMigration, Label: "Post-copy", Help: "The guest resumes on the new host before all of its memory has arrived. The VM is lost if a host or the connection fails then.",
 	})),
 	markPortalOnly(numberField("migration.downtimeMs", "maximum downtime", func(s *VMSpec) *int { return &s.Migration.DowntimeMs }, FormInput{
-		Section: SectionMigration, Label: "Maximum downtime", Unit: "ms", Help: "Maximum pause of the guest at the end of a migration. Stored for live migration, which is not supported yet.",
+		Section: SectionMigration, Label: "Maximum downtime", Unit: "ms", Help: "Maximum pause of the guest at the end of a live migration. Empty: 300.",
 	}, 1, MaxDowntimeMs)),
 
 	markPortalOnly(rowsField("rules", "placement rules", func(s *VMSpec) *[]PlacementRule { return &s.Rules }, PlacementRulesText, func(c *Checks, field string, s VMSpec) { checkRules(c, field, s.Rules) })),

@@ -1,5 +1,7 @@
 package fleet
 
+import "cmp"
+
 // Groups of optional fields of a VM, in addition to its size, disks and NICs. The zero value of each field is the
 // default.
 
@@ -93,7 +95,7 @@ type VMMigration struct {
 	// LimitMiB: bandwidth limit of migrations to another pool or host, MiB per second; 0: unlimited
 	LimitMiB int `json:"limitMiB,omitempty"`
 
-	// Stored for live migration, which is not supported yet.
+	// Only for live migrations.
 	PostCopy   bool `json:"postCopy,omitempty"`   // the guest resumes on the target before all of its memory has arrived
 	DowntimeMs int  `json:"downtimeMs,omitempty"` // maximum pause at switchover, milliseconds; 0: QEMU's default
 }
@@ -105,6 +107,12 @@ func (m VMMigration) EffectiveRate(rate int64) int64 {
 		return most
 	}
 	return rate
+}
+
+// EffectiveOptions returns the effective options of a live migration: those of the request, and else the VM's.
+func (m VMMigration) EffectiveOptions(o MigrationOptions) MigrationOptions {
+	o.PostCopy, o.MaxDowntime = o.PostCopy || m.PostCopy, cmp.Or(o.MaxDowntime, m.DowntimeMs)
+	return o
 }
 
 // VMPolicy lists actions on the VM that its host performs without the portal. It is stored in the domain's definition

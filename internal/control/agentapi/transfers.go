@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -99,6 +100,11 @@ func recordTransferJobEnd(ctx context.Context, q *db.Queries, job db.Job, in wir
 	case job.Kind == fleet.VMMigrate && job.Args.Migrate != nil && job.Args.Migrate.Live == "":
 		return finishMigration(ctx, q, job, rows, in)
 	}
+	if in.Outcome == wire.Done && job.Kind == fleet.VolumeReceive && job.Args.Volume != nil && job.Args.Volume.Transfer != nil && len(rows) == 1 {
+		if err := noteTransferRate(ctx, q, job, rows[0].FromHost, job.Args.Volume.TakesBytes, job.Args.Volume.Transfer.RateBytes); err != nil {
+			return err
+		}
+	}
 	var others []string
 	for _, r := range rows {
 		switch {
@@ -112,6 +118,18 @@ func recordTransferJobEnd(ctx context.Context, q *db.Queries, job db.Job, in wir
 	}
 	return cancelOtherJobs(ctx, q, job, others, in.Error)
 }
+
+// noteTransferRate records the rate of the job's transfer for later estimates, unless a limit determined the rate.
+func noteTransferRate(ctx context.Context, q *db.Queries, job db.Job, from fleet.HostID, bytes, limit int64) error {
+	if job.StartedAt == nil || bytes < minRatedBytes || limit != 0 {
+		return nil
+	}
+	rate := float64(bytes) / max(time.Since(*job.StartedAt).Seconds(), 0.1)
+	return q.NoteTransferRate(ctx, db.NoteTransferRateParams{FromHost: from, ToHost: job.HostID, BytesPerSecond: max(1, int64(rate))})
+}
+
+// minRatedBytes is the size of a transfer that is large enough to measure its rate.
+const minRatedBytes = 64 << 20
 
 func cancelOtherJobs(ctx context.Context, q *db.Queries, job db.Job, others []string, why string) error {
 	others = slices.DeleteFunc(others, func(id string) bool { return id == string(job.ID) })
@@ -181,8 +199,19 @@ func finishReceivedVM(ctx context.Context, q *db.Queries, job db.Job, parts []db
 	}
 	source := job
 	source.ID, source.HostID = parts[0].SendJob, parts[0].FromHost
-	_, err := reassignVM(ctx, q, source, *job.Args.Migrate)
-	return err
+	went, err := reassignVM(ctx, q, source, *job.Args.Migrate)
+	if err != nil || !went {
+		return err
+	}
+	_, id := job.Subject.ResourceAndID()
+	bytes, err := q.VMMemoryBytes(ctx, fleet.VMID(id))
+	if err != nil {
+		return err
+	}
+	for _, d := range job.Args.Migrate.Disks {
+		bytes += d.TakesBytes
+	}
+	return noteTransferRate(ctx, q, job, source.HostID, bytes, job.Args.Migrate.RateBytes)
 }
 
 // reassignVM assigns the migrated VM to the new host. It returns false if the VM was deleted or reassigned in between.

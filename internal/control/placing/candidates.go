@@ -22,6 +22,8 @@ type Candidates struct {
 	Spec    fleet.VMSpec
 	Pools   []fleet.PoolID // read and locked in addition to the spec's pools
 	NewVM   bool           // without a CPU model, the VM gets the baseline of the host's cluster
+	// Preview: the result is only shown. Neither are pools locked, nor is a spec refused whose volumes have jobs.
+	Preview bool
 }
 
 // Read reads what placement needs to know about the hosts. It locks the pools, so that no host can release one until the
@@ -31,11 +33,13 @@ func (c Candidates) Read(ctx context.Context, q *db.Queries, a fleet.Actor) ([]p
 	ids := store.ToStrings(append(spec.Pools(), c.Pools...))
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
-	if err := q.LockPools(ctx, ids); err != nil {
-		return nil, err
-	}
-	if err := checkVolumesIdle(ctx, q, spec); err != nil {
-		return nil, err
+	if !c.Preview {
+		if err := q.LockPools(ctx, ids); err != nil {
+			return nil, err
+		}
+		if err := checkVolumesIdle(ctx, q, spec); err != nil {
+			return nil, err
+		}
 	}
 	pools, err := q.PoolsForWork(ctx, ids)
 	if err != nil {
@@ -80,7 +84,7 @@ func (c Candidates) Read(ctx context.Context, q *db.Queries, a fleet.Actor) ([]p
 	if err != nil {
 		return nil, err
 	}
-	limited, err := bandwidthLimitedNICs(ctx, q, spec.NICs)
+	limited, err := BandwidthLimitedNICs(ctx, q, spec.NICs)
 	if err != nil {
 		return nil, err
 	}

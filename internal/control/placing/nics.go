@@ -81,8 +81,8 @@ func ReleaseNICCapacity(h *placement.Host, removed []fleet.NIC) {
 	}
 }
 
-// bandwidthLimitedNICs returns the indexes of NICs whose port group limits their bandwidth.
-func bandwidthLimitedNICs(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[int]bool, error) {
+// BandwidthLimitedNICs returns the indexes of NICs whose port group limits their bandwidth.
+func BandwidthLimitedNICs(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[int]bool, error) {
 	var ids []fleet.NetworkID
 	for _, n := range nics {
 		if n.NetworkID != "" && n.PortGroup != "" {
