@@ -213,7 +213,7 @@ var projectUseCases = map[string]useCase{
 	"MigrateVMs": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any {
 		return []any{[]fleet.VMID{w.vm()}, control.MigrateVM{HostID: w.h2}}
 	}},
-	"PlanMigrations": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}} }},
+	"PlanMigrations": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}} }},
 	"VMsByID":        {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}} }},
 	// Permission is checked for each VM: see TestBulkActionChecksPermissionPerVM.
 	"RequestPowerActionsWith": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any {

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"strconv"
+	"time"
 
 	"quantix/internal/fleet"
 	"quantix/views"
@@ -22,6 +23,24 @@ type MigratePage struct {
 type MigrateForm struct {
 	To, Rate   string
 	Overcommit bool
+
+	Channels, Downtime, Timeout, OnTimeout string
+	AutoConverge, PostCopy                 bool
+}
+
+// MigrateToBest is the value of the choice of the best host.
+const MigrateToBest = "best"
+
+// migrationExpiryOptions are the choices of what happens after the time limit.
+var migrationExpiryOptions = []kit.Option{
+	{Value: string(fleet.ExpiryContinue), Text: "Keep trying"},
+	{Value: string(fleet.ExpiryPause), Text: "Pause the guest until it has migrated"},
+	{Value: string(fleet.ExpiryCancel), Text: "Cancel the migration"},
+}
+
+// hasOptions reports whether the person has set an option of the fold.
+func (f MigrateForm) hasOptions() bool {
+	return f.AutoConverge || f.PostCopy || f.Channels != "" || f.Downtime != "" || f.Timeout != ""
 }
 
 func (p MigratePage) dialog() kit.Dialog {
@@ -42,20 +61,44 @@ func migrationTargetName(t fleet.MigrationTarget) string {
 	return t.HostName + ", pool " + t.PoolName
 }
 
+// migrationTargetText describes a target: "host-2: live, 1.3 GiB, about 11 s".
 func migrationTargetText(t fleet.MigrationTarget) string {
-	if t.PoolID == "" {
-		return migrationTargetName(t) + ": disks stay in shared pools"
+	out := migrationTargetName(t) + ": " + MigrationText(t)
+	if t.PoolID != "" {
+		out += ", " + kit.Bytes(t.FreeBytes) + " free"
 	}
-	return migrationTargetName(t) + ", " + kit.Bytes(t.FreeBytes) + " free"
+	return out
+}
+
+// MigrationText describes the migration to a target: "Live, copies disks, 1.3 GiB, about 11 s".
+func MigrationText(t fleet.MigrationTarget) string {
+	out := t.Method.DisplayName()
+	switch {
+	case t.Method == fleet.MethodCold && t.CopyBytes == 0:
+		out += ", disks stay in shared pools"
+	case t.CopyBytes > 0:
+		out += ", " + kit.Bytes(t.CopyBytes)
+	}
+	if t.EstimateSeconds > 0 {
+		out += ", about " + kit.ShortDuration(time.Duration(t.EstimateSeconds)*time.Second)
+	}
+	return out
 }
 
 // MigrationTargetOptions are the targets that a person can choose. They include targets that lack only capacity, because people
 // with the permission may overcommit these.
 func MigrationTargetOptions(targets []fleet.MigrationTarget) (out []kit.Option) {
+	suitable := 0
 	for _, t := range targets {
 		if t.Allowed || t.Room {
 			out = append(out, kit.Option{Value: migrationTargetValue(t), Text: migrationTargetText(t)})
 		}
+		if t.Allowed {
+			suitable++
+		}
+	}
+	if suitable > 1 {
+		out = append([]kit.Option{{Value: MigrateToBest, Text: "Best host"}}, out...)
 	}
 	return out
 }

@@ -1,7 +1,9 @@
 package vmlist
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/a-h/templ"
 
@@ -31,6 +33,7 @@ type BulkActionPage struct {
 	VMs    []fleet.VMView
 	Back   string
 	Hosts  kit.SelectChoices
+	Plans  []fleet.MigrationPlan // only for BulkMigrate
 	In     BulkActionForm
 	Errors kit.Errors
 }
@@ -84,6 +87,43 @@ func (p BulkActionPage) effectText() string {
 func (p BulkActionPage) firstVMs() (first []fleet.VMView, more int) {
 	n := min(len(p.VMs), maxShownNames)
 	return p.VMs[:n], len(p.VMs) - n
+}
+
+// maxShownPlans is how many VMs the dialog of a migration lists with their best target.
+const maxShownPlans = 20
+
+// shownPlans returns the first plans, those of VMs without a suitable host first, and the number of the other plans.
+func (p BulkActionPage) shownPlans() (first []fleet.MigrationPlan, more int) {
+	all := slices.Clone(p.Plans)
+	slices.SortStableFunc(all, func(a, b fleet.MigrationPlan) int {
+		switch {
+		case a.Best == nil && b.Best != nil:
+			return -1
+		case a.Best != nil && b.Best == nil:
+			return 1
+		}
+		return 0
+	})
+	n := min(len(all), maxShownPlans)
+	return all[:n], len(all) - n
+}
+
+// planText describes the best migration of a VM, or why there is none.
+func planText(m fleet.MigrationPlan) string {
+	switch {
+	case m.Reason != "":
+		return m.Reason
+	case m.Best != nil:
+		return vmview.MigrationText(*m.Best)
+	case len(m.Targets) == 0:
+		return "There is no other host."
+	}
+	t := m.Targets[0]
+	text := t.HostName + ": " + strings.Join(t.Reasons, " ")
+	if more := len(m.Targets) - 1; more > 0 {
+		text += " " + kit.CountText(more, "more host") + " not suitable."
+	}
+	return text
 }
 
 // RunningCount counts the VMs that are running.

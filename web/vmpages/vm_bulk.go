@@ -110,7 +110,12 @@ func (s *Site) ShowBulkActionDialog(c echo.Context, a fleet.Actor, in bulkAction
 			return err
 		}
 		if len(p.Hosts.Options) > 0 && p.Hosts.Options[0].Value == "" {
-			p.Hosts.Options = p.Hosts.Options[1:]
+			p.Hosts.Options[0].Text = "Best host of each VM"
+		}
+		if len(in.IDs) <= control.MaxPlannedMigrations {
+			if p.Plans, err = s.Control.PlanMigrations(ctx, a, in.IDs); err != nil {
+				return err
+			}
 		}
 	}
 	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: "Virtual machines"}, vmlist.BulkActionDialog(p))

@@ -1,6 +1,8 @@
 package vmpages
 
 import (
+	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -17,6 +19,40 @@ type migrateForm struct {
 	To         string `form:"to"` // "<host>/<pool>"
 	Rate       string `form:"rate"`
 	Overcommit string `form:"overcommit"`
+
+	AutoConverge string                  `form:"autoConverge"`
+	PostCopy     string                  `form:"postCopy"`
+	Channels     string                  `form:"channels"`
+	Downtime     string                  `form:"downtime"`
+	Timeout      string                  `form:"timeout"`
+	OnTimeout    fleet.MigrationOnExpiry `form:"onTimeout"`
+}
+
+// options parses the options of a live migration. The select of what happens after the time limit always has a value,
+// which counts only together with a limit.
+func (in migrateForm) options(c *fleet.Checks) fleet.MigrationOptions {
+	out := fleet.MigrationOptions{
+		AutoConverge: in.AutoConverge != "", PostCopy: in.PostCopy != "",
+		Channels:       form.ParseField(c, "options.channels", in.Channels, parseOptionalCount),
+		MaxDowntime:    form.ParseField(c, "options.maxDowntimeMs", in.Downtime, parseOptionalCount),
+		TimeoutSeconds: form.ParseField(c, "options.timeoutSeconds", in.Timeout, parseOptionalCount),
+	}
+	if out.TimeoutSeconds > 0 {
+		out.OnTimeout = in.OnTimeout
+	}
+	return out
+}
+
+// parseOptionalCount parses a positive number; empty text is 0.
+func parseOptionalCount(text string) (int, error) {
+	if text = strings.TrimSpace(text); text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, errors.New("Enter a whole number above 0, or leave the field empty.")
+	}
+	return n, nil
 }
 
 func (s *Site) ShowMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, how form.Display) error {
@@ -25,7 +61,10 @@ func (s *Site) ShowMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, ho
 	if err != nil {
 		return err
 	}
-	out := vmview.MigratePage{VM: p.VM, Errors: how.Errors, In: vmview.MigrateForm{To: in.To, Rate: in.Rate, Overcommit: in.Overcommit != ""}}
+	out := vmview.MigratePage{VM: p.VM, Errors: how.Errors, In: vmview.MigrateForm{
+		To: in.To, Rate: in.Rate, Overcommit: in.Overcommit != "", Channels: in.Channels, Downtime: in.Downtime, Timeout: in.Timeout, OnTimeout: string(in.OnTimeout),
+		AutoConverge: in.AutoConverge != "", PostCopy: in.PostCopy != "",
+	}}
 	moving, err := s.Control.DiskMigrationsInProgress(ctx, a, p.VM.ID)
 	if err != nil {
 		return err
@@ -51,7 +90,15 @@ func (s *Site) ShowMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, ho
 func (s *Site) MigrateVM(c echo.Context, a fleet.Actor, in migrateForm) (form.Response, error) {
 	var checks fleet.Checks
 	host, pool, _ := strings.Cut(in.To, "/")
-	order := control.MigrateVM{HostID: fleet.HostID(host), PoolID: fleet.PoolID(pool), RateBytes: form.ParseField(&checks, "rateBytes", in.Rate, parseTransferRate), Overcommit: in.Overcommit != ""}
+	switch host {
+	case "":
+		checks.Add("hostId", "Choose the host that the VM goes to.")
+	case vmview.MigrateToBest:
+		host = ""
+	}
+	order := control.MigrateVM{
+		HostID: fleet.HostID(host), PoolID: fleet.PoolID(pool), RateBytes: form.ParseField(&checks, "rateBytes", in.Rate, parseTransferRate), Overcommit: in.Overcommit != "", Options: in.options(&checks),
+	}
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}
