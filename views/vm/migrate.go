@@ -103,6 +103,15 @@ func MigrationTargetOptions(targets []fleet.MigrationTarget) (out []kit.Option) 
 	return out
 }
 
+// NameBestHost adds the best host of the plan to the option that chooses it.
+func (p MigratePage) NameBestHost(plans []fleet.MigrationPlan) {
+	for i, o := range p.To.Options {
+		if o.Value == MigrateToBest && len(plans) == 1 && plans[0].Best != nil {
+			p.To.Options[i].Text = "Best host (" + migrationTargetName(*plans[0].Best) + "): " + MigrationText(*plans[0].Best)
+		}
+	}
+}
+
 // maxRefusedTargets is how many refused targets the dialog shows with their reasons.
 const maxRefusedTargets = 10
 

@@ -77,12 +77,20 @@ func (s *Site) ShowMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, ho
 		if out.Targets, err = s.Control.MigrationTargets(ctx, a, p.VM.ID); err != nil {
 			return err
 		}
+		if how.Status == form.FirstDisplay.Status && out.In.To == "" {
+			out.In.To = vmview.MigrateToBest
+		}
 		targets := options.Query{
 			Kind: "leave-targets", ParentID: string(p.VM.ID), Chosen: []string{in.To}, FormAddress: views.VMPath(p.VM.ID, "migrate"), ShowAll: c.QueryParam("all") != "", Targets: out.Targets,
 		}
 		if out.To, err = s.Options.Choices(ctx, a, targets); err != nil {
 			return err
 		}
+		plans, err := s.Control.PlanMigrations(ctx, a, []fleet.VMID{p.VM.ID})
+		if err != nil {
+			return err
+		}
+		out.NameBestHost(plans)
 	}
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.MigrateDialog(out))
 }
