@@ -28,10 +28,11 @@ type Refusal struct {
 // Of the hosts of a cluster with PlacementPack it considers only the one that is best by the least free memory instead.
 func Place(spec fleet.VMSpec, hosts []Host) Choice {
 	var c Choice
+	check := newSpecCheck(spec)
 	packed := map[fleet.ClusterID]*Host{} // the best host of each cluster with PlacementPack
 	for i := range hosts {
 		h := &hosts[i]
-		if fault := firstFault(spec, *h); fault != nil {
+		if fault := check.firstFault(*h); fault != nil {
 			c.Refused = append(c.Refused, Refusal{h.ID, h.Name, *fault})
 			continue
 		}

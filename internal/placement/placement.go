@@ -84,19 +84,41 @@ type Fault struct {
 	Overcommittable bool // a pool or the host is too small; Host.Overcommit permits the VM anyway
 }
 
-func firstFault(spec fleet.VMSpec, h Host) *Fault {
-	if faults := Faults(spec, h); len(faults) > 0 {
+// specCheck checks a spec on many hosts. It is not safe for concurrent use.
+type specCheck struct {
+	spec fleet.VMSpec
+	used map[string][]fleet.UsedField // VM features in the spec, by its CPU model, because reading them is slow
+}
+
+func newSpecCheck(spec fleet.VMSpec) specCheck {
+	return specCheck{spec, map[string][]fleet.UsedField{}}
+}
+
+func (c specCheck) usedFields(spec fleet.VMSpec) []fleet.UsedField {
+	used, known := c.used[spec.CPU.Model]
+	if !known {
+		used = spec.UsedFields()
+		c.used[spec.CPU.Model] = used
+	}
+	return used
+}
+
+func (c specCheck) firstFault(h Host) *Fault {
+	if faults := c.faults(h); len(faults) > 0 {
 		return &faults[0]
 	}
-	if faults := OvercommitFaults(spec, h); len(faults) > 0 {
+	if faults := OvercommitFaults(c.spec, h); len(faults) > 0 {
 		return &faults[0]
 	}
-	return ReservedCPUFault(spec, h)
+	return ReservedCPUFault(c.spec, h)
 }
 
 // Faults lists the VM's faults on this host, each at the VM's field that causes it. It does not check committed memory
 // and processors: call OvercommitFaults too.
-func Faults(spec fleet.VMSpec, h Host) []Fault {
+func Faults(spec fleet.VMSpec, h Host) []Fault { return newSpecCheck(spec).faults(h) }
+
+func (c specCheck) faults(h Host) []Fault {
+	spec := c.spec
 	f := faultCheck{host: h}
 	if f.checkHostOnline(); len(f.faults) > 0 {
 		return f.faults
@@ -119,7 +141,7 @@ func Faults(spec fleet.VMSpec, h Host) []Fault {
 		f.addFault("spec.cpu.model", "no CPU model "+h.CPUModel, "%s%s", gap.Text(h.Name, role), hint)
 	}
 	f.checkRules(spec)
-	f.checkFields(spec)
+	f.checkFields(c.usedFields(spec))
 	for i, d := range spec.Disks {
 		f.checkDisk(d, fmt.Sprintf("spec.disks[%d]", i))
 		f.checkImage(i, d, fmt.Sprintf("spec.disks[%d]", i))
@@ -155,7 +177,7 @@ func DiskFaults(disks []fleet.Disk, h Host) []Fault {
 // FieldFaults lists the VM features in the spec that this host does not support.
 func FieldFaults(spec fleet.VMSpec, h Host) []Fault {
 	f := faultCheck{host: h}
-	f.checkFields(spec)
+	f.checkFields(spec.UsedFields())
 	return f.faults
 }
 
@@ -168,8 +190,8 @@ func (f *faultCheck) addFault(field, plain, format string, args ...any) {
 	f.faults = append(f.faults, Fault{Field: field, Plain: plain, Message: fmt.Sprintf(format, args...)})
 }
 
-func (f *faultCheck) checkFields(spec fleet.VMSpec) {
-	for _, p := range spec.UsedFields() {
+func (f *faultCheck) checkFields(used []fleet.UsedField) {
+	for _, p := range used {
 		why, lacks := f.host.Unsupported[p.Name]
 		whyValue, lacksValue := f.host.Unsupported[p.Name+"="+p.Value]
 		switch {

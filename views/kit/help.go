@@ -42,7 +42,7 @@ const (
 	HelpVMRules       Topic = "virtual-machines#placement-rules"
 	HelpVMHealth      Topic = "virtual-machines#health-checks"
 	HelpVMEdit        Topic = "virtual-machines#change-a-vm"
-	HelpMigrate       Topic = "virtual-machines#move-a-vm-to-another-host"
+	HelpMigrate       Topic = "migration#move-a-vm-to-another-host"
 	HelpMoveDisk      Topic = "virtual-machines#move-a-disk-to-another-pool"
 	HelpProtection    Topic = "virtual-machines#protect-lock-and-expire"
 	HelpSnapshots     Topic = "snapshots#take-a-snapshot"

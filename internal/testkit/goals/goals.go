@@ -51,6 +51,8 @@ var (
 	Transfer        = addGoal("Image of 1 GiB from agent to agent", "≥ 70 % of `cat` and `nc` over TCP with sync, same disk, same run")
 	Upload          = addGoal("Upload of 2 GiB by curl through the portal and a relay", "≥ 60 % of curl to a plain Go file server on the same disk; portal memory grows by at most 32 MiB")
 	Overlay         = addGoal("VM disk as an overlay on an image, with the VM's definition, p50", "≤ 100 ms")
+	MigrationPlan   = addGoal("Preview of 20 migrations among 50 hosts, p50/p99", "p99 ≤ 500 ms")
+	Placement       = addGoal("Placement over 10,000 hosts, p50/p99", "p99 ≤ 10 ms")
 	Upgrade         = addGoal("Upgrade of a database with 100,000 VMs from schema 14", "≤ 30 s")
 )
 
