@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"quantix/agent/hypervisor"
@@ -60,11 +61,28 @@ func receiveVM(ctx context.Context, a *Agent, j *job) error {
 	m := a.newRendezvous(j, j.Args.Migrate.Live, "the other host")
 	record, begun := recordLiveMigration(a, j.Args.Migrate.Live)
 	work := newApplyWork(a, j)
-	for _, d := range j.VM.Spec.Disks {
+	work.VM.Spec.Disks = slices.Clone(work.VM.Spec.Disks)
+	for i := range work.VM.Spec.Disks {
+		d := &work.VM.Spec.Disks[i]
+		for _, copied := range j.Args.Migrate.Disks {
+			if copied.Disk == d.Ref() {
+				d.PoolID, d.Volume = copied.To.PoolID, copied.To.Volume
+				break
+			}
+		}
 		work.CreatedDisks = append(work.CreatedDisks, d.Ref())
 	}
+	// The job's created files are recorded one by one, as if each had a job of its own.
+	fileOf := func(to fleet.Volref) fleet.JobID { return j.ID + fleet.JobID("/"+string(to.PoolID)+"/"+to.Volume) }
 	err := a.hypervisor.ReceiveVM(ctx, hypervisor.ReceiveVMWork{
-		Apply: work, Begun: begun, RecordBegin: record, Progress: j.notifier.notify,
+		Apply: work, Disks: j.Args.Migrate.Disks, Options: j.Args.Migrate.Options, Begun: begun, RecordBegin: record, Progress: j.notifier.notify,
+		CreatedFile: func(to fleet.Volref) string { return a.state.createdVolumeFile(fileOf(to)) },
+		RecordFile: func(to fleet.Volref, file string) error {
+			if err := a.state.recordCreatedVolume(fileOf(to), file); err != nil {
+				return fmt.Errorf("the migration did not begin, because the agent cannot record the disk's new file: %w", err)
+			}
+			return nil
+		},
 		Accept: func(ctx context.Context) (*migration.Link, error) {
 			in, _, err := m.admitSender(ctx, "")
 			if err != nil {

@@ -74,16 +74,18 @@ type VMs interface {
 	// If an earlier call has removed the definition, MigrateVM only calls WaitDisksArrived.
 	MigrateVM(ctx context.Context, in MigrateVMWork) error
 
-	// MigrateRunningVM migrates a running VM to the host that calls ReceiveVM with the same VM. All disks must be in pools
-	// that both hosts share. The VM runs on exactly one host when both calls have ended: if the target fails, or if ctx
-	// ends before the guest was transferred, the VM keeps running on this host, and the error is the reason. If the
-	// target's result is unknown, the guest stays paused until AwaitTarget returns. MigrateRunningVM refuses host
-	// devices and disks outside shared pools.
+	// MigrateRunningVM migrates a running VM to the host that calls ReceiveVM with the same VM. The disks of Params.Disks
+	// are copied to their volumes on the target, and all other disks must be in pools that both hosts share. The VM runs on
+	// exactly one host when both calls have ended: if the target fails, or if ctx ends before the guest was transferred,
+	// the VM keeps running on this host, and the error is the reason. If the target's result is unknown, the guest stays
+	// paused until AwaitTarget returns. The files of copied disks stay on this host, but nothing refers to them any more.
+	// MigrateRunningVM refuses host devices, and copied disks with snapshots, backing files or encryption.
 	MigrateRunningVM(ctx context.Context, in LiveMigrationWork) error
 
 	// ReceiveVM receives a running VM from the host that calls MigrateRunningVM. It returns once the VM runs here, with
-	// its persistent definition. After a failure this host has neither guest nor definition. It refuses if the host
-	// already has a definition of the VM. The error is ErrCancelled if a user cancelled the migration on the source host.
+	// its persistent definition. After a failure this host has neither guest nor definition, nor files of copied disks
+	// that the call created. It refuses if the host already has a definition of the VM, or a volume with the name of a
+	// copied disk. The error is ErrCancelled if a user cancelled the migration on the source host.
 	ReceiveVM(ctx context.Context, in ReceiveVMWork) error
 
 	// DeleteVM forces the guest off and undefines the domain with its NVRAM. With disks, it deletes the volumes of the

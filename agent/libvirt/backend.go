@@ -8,6 +8,7 @@
 //   - storage: storage pools, block pools, the volumes of pools on this host
 //   - network: networks, bridges, network filters and their counters
 //   - guest: guest agents, addresses of guests, health checks of ports and programs
+//   - migration: messages, sockets and parameters of live migrations
 //   - hostfile: files on storage that may hang
 //   - watch, locks: cached readings, locks of jobs
 //

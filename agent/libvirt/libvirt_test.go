@@ -156,14 +156,7 @@ func TestConformance(t *testing.T) {
 			}
 		},
 		WriteQcow2Header: guestWrites,
-		WriteDisk: func(t *testing.T, path string, b byte) {
-			run(t, "qemu-io", "-f", "qcow2", "-c", fmt.Sprintf("write -P %d 0 64k", b), path)
-		},
-		ReadDisk: func(t *testing.T, path string) byte {
-			out := run(t, "qemu-io", "-r", "-f", "qcow2", "-c", "read -v 0 16", path)
-			_, out, _ = strings.Cut(out, "00000000:")
-			return byte(must(strconv.ParseUint(strings.Fields(out)[0], 16, 8)))
-		},
+		WriteDisk:        writeDisk, ReadDisk: readDisk,
 		CheckDisk:             checkChain,
 		TakeUnmanagedSnapshot: takeVirshSnapshot, CreateUnmanagedOverlay: createVirshOverlay,
 
@@ -346,4 +339,23 @@ func defineUnmanagedVM(t *testing.T, name string) fleet.VMID {
 	virsh(t, "start", name)
 	t.Cleanup(func() { virsh(t, "destroy", name) })
 	return fleet.VMID(virsh(t, "domuuid", name))
+}
+
+func diskFormat(path string) string {
+	if fleet.IsRawName(path) {
+		return fleet.Raw
+	}
+	return "qcow2"
+}
+
+func writeDisk(t *testing.T, path string, b byte) {
+	t.Helper()
+	run(t, "qemu-io", "-f", diskFormat(path), "-c", fmt.Sprintf("write -P %d 0 64k", b), path)
+}
+
+func readDisk(t *testing.T, path string) byte {
+	t.Helper()
+	out := run(t, "qemu-io", "-r", "-f", diskFormat(path), "-c", "read -v 0 16", path)
+	_, out, _ = strings.Cut(out, "00000000:")
+	return byte(must(strconv.ParseUint(strings.Fields(out)[0], 16, 8)))
 }

@@ -12,8 +12,8 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/migration"
 	"quantix/agent/libvirt/storage"
-	"quantix/agent/migration"
 	"quantix/internal/fleet"
 )
 
@@ -23,44 +23,11 @@ import (
 // The target's answer to the finish decides the VM's host. Until then both guests are paused, and the source keeps its
 // guest until the target's job has ended.
 
-// migrationFlags are the flags of all phases. migrationSourceFlags are those of the source's phases: they protect the
-// VM from changes between the phases. libvirt considers only some file systems as shared, so its own check is off: the
-// target compares each disk's file with the source's.
-const (
-	migrationFlags       = golibvirt.MigrateLive | golibvirt.MigratePersistDest | golibvirt.MigrateUndefineSource | golibvirt.MigrateUnsafe
-	migrationSourceFlags = migrationFlags | golibvirt.MigrateChangeProtection
-)
-
 // Time limits of the phases that transfer no memory.
 const (
 	migrationPhaseTimeout = time.Minute
 	migrationPollInterval = 500 * time.Millisecond
 )
-
-// Messages of the agents. They are sent in this order: offer, answer, end, result.
-type (
-	migrationOffer struct {
-		XML    string            `json:"xml"`    // the running guest's definition
-		Cookie []byte            `json:"cookie"` // of libvirt's Begin
-		Inodes map[string]string `json:"inodes"` // inode number of each disk's file, by path
-	}
-	migrationAnswer struct {
-		Cookie []byte `json:"cookie"` // of Prepare
-		Error  string `json:"error"`
-	}
-	migrationEnd struct {
-		Cancelled bool   `json:"cancelled"` // the source has kept the guest
-		Stopped   bool   `json:"stopped"`   // because a user cancelled the job
-		Cookie    []byte `json:"cookie"`    // of Perform
-	}
-	migrationResult struct {
-		Cookie []byte `json:"cookie"` // of Finish
-		Error  string `json:"error"`  // why the VM does not run on the target; empty: it runs there
-	}
-)
-
-// streamMigration is the kind of QEMU's migration stream.
-const streamMigration byte = 'm'
 
 // liveMigration is the state of one MigrateRunningVM call.
 type liveMigration struct {
@@ -68,7 +35,20 @@ type liveMigration struct {
 	c   *conn.Conn // of its own, because libvirt binds the migration to the connection
 	in  hypervisor.LiveMigrationWork
 	ref golibvirt.Domain
-	end migrationResult
+	end migration.Result
+
+	timedOut bool // the time limit has cancelled the transfer
+	paused   bool // the time limit has paused the guest
+	switched bool // the guest runs on the target, and the rest of its memory follows
+
+	disks  []*diskMigration // the copied disks, in the order of the job
+	params migration.Params // of Begin and Perform
+	offer  migration.Offer  // to the target
+}
+
+// flags are the flags of the source's phases. They protect the VM from changes between the phases.
+func (m *liveMigration) flags() golibvirt.DomainMigrateFlags {
+	return migration.Flags(m.in.Params.Disks, m.in.Params.Options) | golibvirt.MigrateChangeProtection
 }
 
 // MigrateRunningVM implements hypervisor.VMs.
@@ -106,7 +86,14 @@ func (m *liveMigration) run(ctx context.Context) error {
 	if err := m.checkMigratable(s); err != nil {
 		return err
 	}
+	if err := hypervisor.CheckMigrationOptions(m.in.Params.Options); err != nil {
+		return err
+	}
 	m.ref = s.ref
+	m.params = migration.Params{Domain: s.ref.Name, RateBytes: m.in.Params.RateBytes, PostCopy: m.in.Params.Options.PostCopy, Channels: m.in.Params.Options.Channels}
+	if err := m.prepareDisks(ctx); err != nil {
+		return err
+	}
 	m.in.Progress(0, "waiting for "+m.in.Params.ToName)
 	link, err := m.in.Connect(ctx)
 	if err != nil {
@@ -117,8 +104,11 @@ func (m *liveMigration) run(ctx context.Context) error {
 		return err
 	}
 	arrived, err := m.migrate(ctx, link)
-	if arrived {
+	switch {
+	case arrived:
 		return m.cleanUpSource(ctx)
+	case m.isGuestLost(ctx):
+		return errors.Join(hypervisor.LostGuestError(m.in.VM.Name), err)
 	}
 	return err
 }
@@ -136,8 +126,9 @@ func (m *liveMigration) read(ctx context.Context) (observedDomain, error) {
 // checkMigratable refuses a VM that cannot leave its host while it runs.
 func (m *liveMigration) checkMigratable(s observedDomain) error {
 	for _, d := range m.in.VM.Spec.Disks {
-		if !slices.Contains(m.in.Params.Stay, d.Ref()) {
-			return hypervisor.RefuseMigration(m.in.VM.Name, "the disk %s is not in a pool that both hosts share.", d.Volume)
+		copied := slices.ContainsFunc(m.in.Params.Disks, func(o fleet.MigratingDisk) bool { return o.Disk == d.Ref() })
+		if !copied && !slices.Contains(m.in.Params.Stay, d.Ref()) {
+			return hypervisor.RefuseMigration(m.in.VM.Name, "the migration job does not list the disk %s.", d.Volume)
 		}
 	}
 	switch {
@@ -155,37 +146,39 @@ func (m *liveMigration) checkMigratable(s observedDomain) error {
 
 // migrate runs the phases. It returns arrived when the VM runs on the target and this host no longer has the VM.
 func (m *liveMigration) migrate(ctx context.Context, link *migration.Link) (arrived bool, err error) {
-	socket, stop, err := m.forwardStream(link)
+	dir, err := m.makeSocketDir(ctx, m.c, m.in.VM.ID, migration.Source)
+	if err != nil {
+		return false, err
+	}
+	stop, err := dir.Forward(link)
 	if err != nil {
 		return false, err
 	}
 	defer stop()
-	params := migrationParams(m.ref.Name, socket, m.bandwidth()...)
-	var xml string
+	m.params.MigrationURI, m.params.DisksURI = dir.MigrationURI(), dir.DisksURI()
 	var cookie []byte
 	err = m.phase(ctx, func(l *golibvirt.Libvirt) (err error) {
-		cookie, xml, err = l.DomainMigrateBegin3Params(m.ref, params, uint32(migrationSourceFlags))
+		m.offer.Cookie, m.offer.XML, err = l.DomainMigrateBegin3Params(m.ref, m.params.List(), uint32(m.flags()))
 		return err
 	})
 	if err != nil {
 		return false, err
 	}
-	offer := migrationOffer{XML: xml, Cookie: cookie}
-	if offer.Inodes, err = diskInodes(m.in.VM.Spec, m.in.Pools); err == nil {
-		cookie, err = m.prepareTarget(ctx, link, offer)
+	if m.offer.Inodes, err = diskInodes(m.in.Params.Stay, m.in.Pools); err == nil {
+		cookie, err = m.prepareTarget(ctx, link)
 	}
 	if err != nil {
 		return false, errors.Join(err, m.confirmCancelled())
 	}
-	performed := m.perform(ctx, params, &cookie)
+	performed := m.perform(ctx, &cookie)
 	if performed != nil {
 		cookie = nil
 	}
-	err = m.finishOnTarget(ctx, link, migrationEnd{Cancelled: performed != nil, Stopped: ctx.Err() != nil, Cookie: cookie})
+	err = m.finishOnTarget(ctx, link, migration.End{Cancelled: performed != nil, Stopped: ctx.Err() != nil, Cookie: cookie})
 	switch {
 	case performed != nil && conn.IsLibvirtError(performed):
 		// A failed Perform has resumed the guest. The target only ends its incoming guest.
-		return false, errors.Join(causeOr(ctx, performed), m.confirmCancelled())
+		return false, errors.Join(m.cancellationOr(ctx, performed), m.confirmCancelled())
 	case performed != nil || err != nil: // the connection to libvirt or to the target was lost
 		return m.decide(ctx, errors.Join(performed, err))
 	case m.end.Error != "":
@@ -198,13 +191,23 @@ func (m *liveMigration) migrate(ctx context.Context, link *migration.Link) (arri
 	return true, nil
 }
 
-// bandwidth returns the parameter of the job's rate limit, in MiB/s.
-func (m *liveMigration) bandwidth() []golibvirt.TypedParam {
-	if m.in.Params.RateBytes <= 0 {
-		return nil
+// isGuestLost reports whether a failed post-copy migration has left a part of the guest's memory on the target.
+func (m *liveMigration) isGuestLost(ctx context.Context) bool {
+	if !m.in.Params.Options.PostCopy {
+		return false
 	}
-	mib := max(1, uint64(m.in.Params.RateBytes)>>20)
-	return []golibvirt.TypedParam{{Field: golibvirt.MigrateParamBandwidth, Value: *golibvirt.NewTypedParamValueUllong(mib)}}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), migrationPhaseTimeout)
+	defer cancel()
+	s, err := m.read(ctx)
+	return err == nil && s.live != nil && isPostCopyFailure(s)
+}
+
+// cancellationOr returns the reason for the cancellation of the transfer, if there is one, else err.
+func (m *liveMigration) cancellationOr(ctx context.Context, err error) error {
+	if m.timedOut {
+		return hypervisor.MigrationTimeoutError(m.in.VM.Name, m.in.Params.Options)
+	}
+	return causeOr(ctx, err)
 }
 
 // causeOr returns the reason for the cancellation if ctx has ended, else err.
@@ -228,7 +231,7 @@ func (m *liveMigration) confirm(arrived bool) error {
 		cancelled = 0
 	}
 	return m.phase(context.Background(), func(l *golibvirt.Libvirt) error {
-		return l.DomainMigrateConfirm3Params(m.ref, migrationParams(m.ref.Name, ""), m.end.Cookie, uint32(migrationSourceFlags), cancelled)
+		return l.DomainMigrateConfirm3Params(m.ref, migration.Params{Domain: m.ref.Name}.List(), m.end.Cookie, uint32(m.flags()), cancelled)
 	})
 }
 
@@ -241,11 +244,11 @@ func (m *liveMigration) confirmCancelled() error {
 }
 
 // prepareTarget sends the offer and returns the target's cookie.
-func (m *liveMigration) prepareTarget(ctx context.Context, link *migration.Link, offer migrationOffer) ([]byte, error) {
+func (m *liveMigration) prepareTarget(ctx context.Context, link *migration.Link) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*migrationPhaseTimeout)
 	defer cancel()
-	var answer migrationAnswer
-	if err := link.Send(ctx, offer); err != nil {
+	var answer migration.Answer
+	if err := link.Send(ctx, m.offer); err != nil {
 		return nil, err
 	}
 	if err := link.Receive(ctx, &answer); err != nil {
@@ -261,10 +264,10 @@ func (m *liveMigration) prepareTarget(ctx context.Context, link *migration.Link,
 }
 
 // diskInodes returns the inode numbers of the files of the disks, by path. A volume in a block pool has none.
-func diskInodes(spec fleet.VMSpec, pools []fleet.Pool) (map[string]string, error) {
+func diskInodes(disks []fleet.Volref, pools []fleet.Pool) (map[string]string, error) {
 	out := map[string]string{}
-	for _, d := range spec.Disks {
-		v, err := storage.LocalVolumeOf(d.Ref(), pools)
+	for _, ref := range disks {
+		v, err := storage.LocalVolumeOf(ref, pools)
 		if err != nil {
 			return nil, err
 		}
@@ -281,7 +284,7 @@ func diskInodes(spec fleet.VMSpec, pools []fleet.Pool) (map[string]string, error
 }
 
 // finishOnTarget sends the end of the transfer and stores the target's result.
-func (m *liveMigration) finishOnTarget(ctx context.Context, link *migration.Link, end migrationEnd) error {
+func (m *liveMigration) finishOnTarget(ctx context.Context, link *migration.Link, end migration.End) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*migrationPhaseTimeout)
 	defer cancel()
 	if err := link.Send(ctx, end); err != nil {
@@ -291,19 +294,34 @@ func (m *liveMigration) finishOnTarget(ctx context.Context, link *migration.Link
 }
 
 // perform transfers the guest. If ctx ends, perform cancels the transfer, which leaves the guest running here.
-func (m *liveMigration) perform(ctx context.Context, params []golibvirt.TypedParam, cookie *[]byte) error {
-	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	go m.watchTransfer(watch, ctx)
+func (m *liveMigration) perform(ctx context.Context, cookie *[]byte) error {
+	if limit := m.in.Params.Options.MaxDowntime; limit > 0 {
+		err := m.phase(ctx, func(l *golibvirt.Libvirt) error { return l.DomainMigrateSetMaxDowntime(m.ref, uint64(limit), 0) })
+		if err != nil {
+			return err
+		}
+	}
+	done, stop := context.WithCancel(context.WithoutCancel(ctx))
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		m.watchTransfer(done, ctx)
+	}()
+	defer func() {
+		stop()
+		<-watched
+	}()
 	return m.c.Do(context.WithoutCancel(ctx), func(l *golibvirt.Libvirt) error {
-		out, err := l.DomainMigratePerform3Params(m.ref, nil, params, *cookie, migrationSourceFlags)
+		out, err := l.DomainMigratePerform3Params(m.ref, nil, m.params.List(), *cookie, m.flags())
 		*cookie = out
 		return err
 	})
 }
 
-// watchTransfer reports the progress of the transfer until done ends. It aborts the transfer when ctx ends.
+// watchTransfer reports the progress of the transfer until done ends. It aborts the transfer when ctx ends, and applies
+// the job's options to it.
 func (m *liveMigration) watchTransfer(done, ctx context.Context) { //nolint:revive // two contexts with a meaning each
+	began := time.Now()
 	tick := time.NewTicker(migrationPollInterval)
 	defer tick.Stop()
 	for {
@@ -314,12 +332,31 @@ func (m *liveMigration) watchTransfer(done, ctx context.Context) { //nolint:revi
 		}
 		// A call that fails is repeated at the next tick.
 		_ = m.daemon.WithConn(done, func(call context.Context, c *conn.Conn) error {
-			if ctx.Err() != nil {
+			options := m.in.Params.Options
+			expired := options.TimeoutSeconds > 0 && time.Since(began) > time.Duration(options.TimeoutSeconds)*time.Second
+			m.timedOut = m.timedOut || expired && options.OnTimeout == fleet.ExpiryCancel
+			if ctx.Err() != nil || m.timedOut {
 				return c.Do(call, func(l *golibvirt.Libvirt) error { return l.DomainAbortJob(m.ref) })
 			}
-			_, params, err := jobStats(call, c, m.ref)
-			if err == nil {
-				m.in.Progress(transferProgress(params))
+			_, stats, err := jobStats(call, c, m.ref)
+			if err != nil {
+				return err
+			}
+			percent, note := migration.Progress(stats)
+			switch {
+			case m.paused:
+				note += ", the guest is paused"
+			case m.switched:
+				note += ", the guest runs on " + m.in.Params.ToName
+			}
+			m.in.Progress(percent, note)
+			switch {
+			case options.PostCopy && !m.switched && migration.WasCopiedOnce(stats):
+				err = c.Do(call, func(l *golibvirt.Libvirt) error { return l.DomainMigrateStartPostCopy(m.ref, 0) })
+				m.switched = err == nil
+			case expired && options.OnTimeout == fleet.ExpiryPause && !m.paused && !m.switched:
+				err = c.Do(call, func(l *golibvirt.Libvirt) error { return l.DomainSuspend(m.ref) })
+				m.paused = err == nil
 			}
 			return err
 		})
@@ -336,20 +373,4 @@ func jobStats(ctx context.Context, c *conn.Conn, ref golibvirt.Domain) (kind int
 		return out, err
 	})
 	return out.kind, numericParams(out.stats), err
-}
-
-// transferProgress returns the progress that libvirt's job statistics mean.
-func transferProgress(stats map[string]int64) (percent int, note string) {
-	total, left := stats[golibvirt.DomainJobMemoryTotal], stats[golibvirt.DomainJobMemoryRemaining]
-	if total > 0 {
-		percent = int(100 * (total - left) / total)
-	}
-	note = fmt.Sprintf("memory: %s left of %s", fleet.FormatBytes(left), fleet.FormatBytes(total))
-	if rate := stats[golibvirt.DomainJobMemoryBps]; rate > 0 {
-		note += fmt.Sprintf(", %s/s", fleet.FormatBytes(rate))
-	}
-	if dirty := stats[golibvirt.DomainJobMemoryDirtyRate] * stats[golibvirt.DomainJobMemoryPageSize]; dirty > 0 {
-		note += fmt.Sprintf(", the guest changes %s/s", fleet.FormatBytes(dirty))
-	}
-	return min(percent, 99), note
 }

@@ -3,11 +3,14 @@ package libvirt
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
+	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/migration"
 	"quantix/internal/fleet"
 )
 
@@ -34,7 +37,7 @@ func (m *liveMigration) settle(ctx context.Context, why error) error {
 	if err := m.endTransfer(ctx); err != nil {
 		return err
 	}
-	if err := removeMigrationDir(m.in.VM.ID, migrationSource); err != nil {
+	if err := migration.RemoveSocketDir(m.in.VM.ID, migration.Source); err != nil {
 		return err
 	}
 	m.in.Progress(99, "waiting for the result of "+m.in.Params.ToName)
@@ -88,7 +91,9 @@ func (m *liveMigration) settleState(ctx context.Context, arrived bool, why error
 		return m.removeArrivedDomain(ctx, s)
 	case gone:
 		return errNoDomain(m.in.VM.ID)
-	case s.state == int32(golibvirt.DomainPaused) && s.reason == int32(golibvirt.DomainPausedMigration):
+	case isPostCopyFailure(s):
+		return hypervisor.LostGuestError(m.in.VM.Name)
+	case m.isPausedByMigration(s):
 		if err := m.phase(ctx, func(l *golibvirt.Libvirt) error { return l.DomainResume(s.ref) }); err != nil {
 			return errors.Join(why, err)
 		}
@@ -96,9 +101,18 @@ func (m *liveMigration) settleState(ctx context.Context, arrived bool, why error
 	return why
 }
 
+// isPausedByMigration reports whether the migration has paused the guest: at its end, or because of its time limit.
+func (m *liveMigration) isPausedByMigration(s observedDomain) bool {
+	reasons := []golibvirt.DomainPausedReason{golibvirt.DomainPausedMigration}
+	if m.in.Params.Options.OnTimeout == fleet.ExpiryPause {
+		reasons = append(reasons, golibvirt.DomainPausedUser)
+	}
+	return s.state == int32(golibvirt.DomainPaused) && slices.Contains(reasons, golibvirt.DomainPausedReason(s.reason))
+}
+
 // removeArrivedDomain removes the paused guest and the definition of a VM that runs on the target.
 func (m *liveMigration) removeArrivedDomain(ctx context.Context, s observedDomain) error {
-	if s.live != nil && (s.state != int32(golibvirt.DomainPaused) || s.reason != int32(golibvirt.DomainPausedMigration)) {
+	if s.live != nil && !m.isPausedByMigration(s) && !isPostCopyFailure(s) {
 		return fleet.Errorf(fleet.Conflict, "The VM %s runs on %s, but its guest also runs on this host. Find out which guest has the newer data, and force the other off.", m.in.VM.Name, m.in.Params.ToName)
 	}
 	defer m.domains.invalidate(s.ref.UUID)

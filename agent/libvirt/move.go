@@ -28,6 +28,7 @@ type diskMigration struct {
 	in         hypervisor.MoveDiskWork
 	from, to   storage.LocalVolume
 	targetPool golibvirt.StoragePool // destination pool; set before the first file is created there
+	copiesRaw  bool                  // the disk may be a raw file
 	pivoted    bool                  // QEMU received the pivot command, so the guest may have written to the new disk only
 }
 
@@ -252,6 +253,18 @@ func (m *diskMigration) removeCopies(ctx context.Context) error {
 		return err
 	}
 	return m.removeVolume(ctx, m.c, m.to)
+}
+
+// removeOwnCopies removes the files that this job created at the destination, and leaves a file of another origin.
+func (m *diskMigration) removeOwnCopies(ctx context.Context) error {
+	file, err := hostfile.RunWithinLookupTimeout(ctx, func() (string, error) { return inodeOf(m.to.Path()) })
+	switch {
+	case err != nil && !hostfile.IsFileMissingError(err):
+		return err
+	case err == nil && (m.in.RecordedFile == "" || file != m.in.RecordedFile):
+		return m.removeVolume(ctx, m.c, m.to.WithUnfinishedName())
+	}
+	return m.removeCopies(ctx)
 }
 
 // recordFile records the identity of the copy's file while the file is still empty.

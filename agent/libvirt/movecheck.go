@@ -31,7 +31,7 @@ func (m *diskMigration) checkMovable(ctx context.Context, s diskMigrationState) 
 		return refuse("the VM uses the file %s instead, for example because of a snapshot or a change on the host. Merge that file first.", filepath.Base(domxml.DiskPathOf(s.persistentDisk)))
 	case s.persistentDisk.ReadOnly != nil || s.persistentDisk.Shareable != nil:
 		return refuse("the VM's definition has the disk as shared or read-only.")
-	case s.persistentDisk.Driver != nil && s.persistentDisk.Driver.Type == fleet.Raw:
+	case !m.copiesRaw && s.persistentDisk.Driver != nil && s.persistentDisk.Driver.Type == fleet.Raw:
 		return refuse("the VM's definition has the disk as a raw file.")
 	case s.live != nil && s.liveDisk.Mirror != nil:
 		return refuse("the host is already copying the disk (virsh blockjob). End that copy first.")
@@ -64,7 +64,7 @@ func (m *diskMigration) checkMovable(ctx context.Context, s diskMigrationState) 
 		return hostfile.ImageHeader{}, err
 	}
 	switch {
-	case f.Format != "qcow2":
+	case f.Format != "qcow2" && !(m.copiesRaw && f.Format == fleet.Raw):
 		return refuse("the disk's file has the format %s, not qcow2.", f.Format)
 	case f.RefersTo != "":
 		return refuse("the disk's file refers to %s. Merge that file first.", f.RefersTo)
@@ -73,7 +73,7 @@ func (m *diskMigration) checkMovable(ctx context.Context, s diskMigrationState) 
 	case f.HeaderFault != "":
 		return refuse("the disk's file is invalid: %s.", f.HeaderFault)
 	}
-	if s.live != nil {
+	if s.live != nil && f.Format == "qcow2" {
 		n, err := hostfile.RunWithinLookupTimeout(ctx, func() (uint32, error) { return internalSnapshotCount(m.from.Path()) })
 		if err != nil || n > 0 {
 			return hostfile.ImageHeader{}, preferFirstError(err, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: the disk's file has %d internal snapshots, which would be lost. Delete the snapshots with qemu-img, or move the disk while the VM is off.", m.from.Number, m.from.Name, n))

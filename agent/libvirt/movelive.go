@@ -208,7 +208,16 @@ const minFreeBytes = 4 << 20
 
 // mirrorFailure returns the likely reason why QEMU's copy ended early. libvirt does not record the reason.
 func (m *diskMigration) mirrorFailure(ctx context.Context, s diskMigrationState) error {
-	free, err := hostfile.RunWithinLookupTimeout(ctx, func() (int64, error) {
+	free, err := m.freeTargetBytes(ctx)
+	if err == nil && free < minFreeBytes {
+		return fleet.Errorf(fleet.Conflict, "The pool %s is full: No space left on device. The disk was not moved. Free space in the pool, and move the disk again.", m.to.Pool.Name)
+	}
+	return fleet.Errorf(fleet.Conflict, "QEMU or somebody on the host (virsh blockjob --abort) stopped the copy. The disk was not moved. The host's /var/log/libvirt/qemu/%s.log may have the reason.", s.ref.Name)
+}
+
+// freeTargetBytes returns the free space of the destination pool in bytes.
+func (m *diskMigration) freeTargetBytes(ctx context.Context) (int64, error) {
+	return hostfile.RunWithinLookupTimeout(ctx, func() (int64, error) {
 		f, err := os.Open(m.to.Pool.Spec.Path)
 		if err != nil {
 			return 0, err
@@ -216,8 +225,4 @@ func (m *diskMigration) mirrorFailure(ctx context.Context, s diskMigrationState)
 		defer f.Close()
 		return hostfile.FreeBytes(f)
 	})
-	if err == nil && free < minFreeBytes {
-		return fleet.Errorf(fleet.Conflict, "The pool %s is full: No space left on device. The disk was not moved. Free space in the pool, and move the disk again.", m.to.Pool.Name)
-	}
-	return fleet.Errorf(fleet.Conflict, "QEMU or somebody on the host (virsh blockjob --abort) stopped the copy. The disk was not moved. The host's /var/log/libvirt/qemu/%s.log may have the reason.", s.ref.Name)
 }

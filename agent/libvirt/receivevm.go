@@ -1,28 +1,28 @@
 package libvirt
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
-	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/migration"
+	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
 // incomingVM is the state of one ReceiveVM call.
 type incomingVM struct {
 	*applyRun
-	in     hypervisor.ReceiveVMWork
-	socket string
+	hypervisor.ReceiveVMWork
+	dir migration.SocketDir
 }
 
 // ReceiveVM implements hypervisor.VMs. libvirt ends the incoming guest if the connection c is lost before Finish.
@@ -40,13 +40,13 @@ func (b *Backend) ReceiveVM(ctx context.Context, in hypervisor.ReceiveVMWork) er
 	defer files.Unlock()
 	b.assignedPools.Record(in.Apply.Pools)
 	return conn.WrapAction(act, b.daemon.WithConn(context.WithoutCancel(ctx), func(_ context.Context, c *conn.Conn) error {
-		m := &incomingVM{applyRun: &applyRun{Backend: b, c: c, in: in.Apply}, in: in}
+		m := &incomingVM{applyRun: &applyRun{Backend: b, c: c, in: in.Apply}, ReceiveVMWork: in}
 		return m.run(ctx)
 	}))
 }
 
 func (m *incomingVM) run(ctx context.Context) error {
-	if m.in.Begun {
+	if m.Begun {
 		return m.settle(ctx)
 	}
 	old, err := m.existingDomain(ctx)
@@ -54,9 +54,9 @@ func (m *incomingVM) run(ctx context.Context) error {
 	case err != nil:
 		return err
 	case old != nil:
-		return hypervisor.RefuseKnownVM(m.in.Apply.VM.Name)
+		return hypervisor.RefuseKnownVM(m.Apply.VM.Name)
 	}
-	if err := m.in.RecordBegin(); err != nil {
+	if err := m.RecordBegin(); err != nil {
 		return err
 	}
 	err = m.receive(ctx)
@@ -72,9 +72,9 @@ func (m *incomingVM) settle(ctx context.Context) error {
 	case err != nil:
 		return err
 	case arrived:
-		return removeMigrationDir(m.in.Apply.VM.ID, migrationTarget)
+		return migration.RemoveSocketDir(m.Apply.VM.ID, migration.Target)
 	}
-	return errors.Join(hypervisor.InterruptedMigrationError(m.in.Apply.VM.Name), m.cleanUpTarget(ctx))
+	return errors.Join(hypervisor.InterruptedMigrationError(m.Apply.VM.Name), m.cleanUpTarget(ctx))
 }
 
 // hasArrived reports whether the guest runs here, or was paused by a user. It waits while libvirt still starts or ends the
@@ -86,7 +86,11 @@ func (m *incomingVM) hasArrived(ctx context.Context) (bool, error) {
 		case err != nil || s == nil:
 			return false, err
 		case s.live == nil:
-			return false, hypervisor.RefuseKnownVM(m.in.Apply.VM.Name)
+			return false, hypervisor.RefuseKnownVM(m.Apply.VM.Name)
+		case isPostCopyFailure(*s):
+			return false, hypervisor.LostGuestError(m.Apply.VM.Name)
+		case s.state == int32(golibvirt.DomainRunning) && s.reason == int32(golibvirt.DomainRunningPostcopy):
+			// the rest of the guest's memory still arrives
 		case s.state != int32(golibvirt.DomainPaused):
 			return true, nil
 		case s.reason != int32(golibvirt.DomainPausedMigration) && s.reason != int32(golibvirt.DomainPausedStartingUp):
@@ -100,55 +104,65 @@ func (m *incomingVM) hasArrived(ctx context.Context) (bool, error) {
 	}
 }
 
+// isPostCopyFailure reports whether the guest has lost a part of its memory in a post-copy migration. Without a migration
+// in progress, the source's guest waits in vain for the rest of it, too.
+func isPostCopyFailure(s observedDomain) bool {
+	switch golibvirt.DomainState(s.state) {
+	case golibvirt.DomainRunning:
+		return s.reason == int32(golibvirt.DomainRunningPostcopyFailed)
+	case golibvirt.DomainPaused:
+		return s.reason == int32(golibvirt.DomainPausedPostcopy) || s.reason == int32(golibvirt.DomainPausedPostcopyFailed)
+	}
+	return false
+}
+
+// lostGuest returns the error of a guest that a failed post-copy migration has left on this host; nil: there is none.
+func (m *incomingVM) lostGuest(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), migrationPhaseTimeout)
+	defer cancel()
+	s, err := m.existingDomain(ctx)
+	if err == nil && s != nil && s.live != nil && isPostCopyFailure(*s) {
+		return hypervisor.LostGuestError(m.Apply.VM.Name)
+	}
+	return nil
+}
+
 // receive prepares this host, receives the guest and starts it.
 func (m *incomingVM) receive(ctx context.Context) error {
-	if err := m.prepareHost(ctx); err != nil {
-		return err
-	}
-	m.in.Progress(0, "waiting for the source host")
-	link, err := m.in.Accept(ctx)
+	m.Progress(0, "waiting for the source host")
+	link, err := m.Accept(ctx)
 	if err != nil {
 		return err
 	}
 	defer link.Close()
-	dir, err := m.makeDir(ctx)
-	if err != nil {
+	if m.dir, err = m.makeSocketDir(ctx, m.c, m.Apply.VM.ID, migration.Target); err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	m.socket = filepath.Join(dir, "migrate.sock")
-	var offer migrationOffer
+	defer m.dir.Remove()
+	var offer migration.Offer
 	if err := link.Receive(ctx, &offer); err != nil {
 		return err
 	}
 	cookie, err := m.prepare(ctx, offer)
 	if err != nil {
-		_ = link.Send(ctx, migrationAnswer{Error: err.Error()}) // without it, the source host gets the error of this job
+		_ = link.Send(ctx, migration.Answer{Error: err.Error()}) // without it, the source host gets the error of this job
 		return err
 	}
-	go link.ForwardTo(m.dial)
-	if err := link.Send(ctx, migrationAnswer{Cookie: cookie}); err != nil {
-		return errors.Join(err, m.finish(ctx, migrationEnd{Cancelled: true}, nil))
+	go link.ForwardTo(m.dir.Dial)
+	if err := link.Send(ctx, migration.Answer{Cookie: cookie}); err != nil {
+		return errors.Join(err, m.finish(ctx, migration.End{Cancelled: true}, nil))
 	}
-	m.in.Progress(0, "receiving the guest")
-	end := migrationEnd{}
+	m.Progress(0, "receiving the guest")
+	end := migration.End{}
 	// The transfer has no time limit. A lost link and a cancelled job end it.
 	if err := link.Receive(ctx, &end); err != nil {
-		return errors.Join(err, m.finish(ctx, migrationEnd{Cancelled: true}, nil))
+		err = errors.Join(err, m.finish(ctx, migration.End{Cancelled: true}, nil))
+		return cmp.Or(m.lostGuest(ctx), err)
 	}
-	var result migrationResult
-	err = m.finish(ctx, end, &result.Cookie)
-	if err != nil && !end.Cancelled {
-		if err = m.settleFailedFinish(ctx, err); errors.Is(err, hypervisor.ErrUnreachable) {
-			return err // the source host waits for the end of this job, because the guest may run here
-		}
-	}
-	switch {
-	case err != nil:
-	case end.Stopped:
-		err = hypervisor.ErrCancelled
-	case end.Cancelled:
-		err = hypervisor.InterruptedMigrationError(m.in.Apply.VM.Name)
+	var result migration.Result
+	result.Cookie, err = m.complete(ctx, end)
+	if errors.Is(err, hypervisor.ErrUnreachable) {
+		return err // the source host waits for the end of this job, because the guest may run here
 	}
 	if err != nil {
 		result.Error = err.Error()
@@ -159,6 +173,29 @@ func (m *incomingVM) receive(ctx context.Context) error {
 	return err
 }
 
+// complete starts the received guest, or ends it if the source host has kept the guest. It returns Finish's cookie. An error
+// that wraps ErrUnreachable means that the guest may run here.
+func (m *incomingVM) complete(ctx context.Context, end migration.End) (cookie []byte, err error) {
+	if end.Cancelled {
+		err = hypervisor.InterruptedMigrationError(m.Apply.VM.Name)
+		if end.Stopped {
+			err = hypervisor.ErrCancelled
+		}
+		return nil, cmp.Or(m.finish(ctx, end, nil), m.lostGuest(ctx), err)
+	}
+	allowed, err := m.allowedFiles()
+	if err == nil {
+		err = allowed.CheckCookie(end.Cookie)
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.finish(ctx, migration.End{Cancelled: true}, nil))
+	}
+	if err = m.finish(ctx, end, &cookie); err != nil {
+		err = m.settleFailedFinish(ctx, err)
+	}
+	return cookie, err
+}
+
 // settleFailedFinish returns nil if the guest runs here although Finish failed, and why if this host has no guest. It uses a
 // connection of its own, because a call that timed out has closed the other one. An error that wraps ErrUnreachable means
 // that the guest may run.
@@ -167,7 +204,7 @@ func (m *incomingVM) settleFailedFinish(ctx context.Context, why error) error {
 	return m.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 		run := *m.applyRun
 		run.c = c
-		again := incomingVM{applyRun: &run, in: m.in}
+		again := incomingVM{applyRun: &run, ReceiveVMWork: m.ReceiveVMWork}
 		arrived, err := again.hasArrived(ctx)
 		switch {
 		case err != nil:
@@ -181,7 +218,7 @@ func (m *incomingVM) settleFailedFinish(ctx context.Context, why error) error {
 
 // prepareHost creates the VM's network filters and first-boot data, and checks the VM's disks, as ApplyVM would.
 func (m *incomingVM) prepareHost(ctx context.Context) error {
-	plan := hypervisor.PlanEdit(hypervisor.AppliedRecord{}, hypervisor.DefinedSpec{}, m.in.Apply.VM, hypervisor.OverwriteAll)
+	plan := hypervisor.PlanEdit(hypervisor.AppliedRecord{}, hypervisor.DefinedSpec{}, m.Apply.VM, hypervisor.OverwriteAll)
 	content, err := m.prepareEdit(ctx, nil, nil, plan)
 	if err != nil {
 		return err
@@ -189,44 +226,22 @@ func (m *incomingVM) prepareHost(ctx context.Context) error {
 	if err := m.createSeed(ctx, fleet.VMFirstBoot{}, &content); err != nil {
 		return err
 	}
-	return m.filters.DefineNICFilters(ctx, m.c, m.in.Apply)
-}
-
-func (m *incomingVM) makeDir(ctx context.Context) (string, error) {
-	text, err := conn.Call(ctx, m.c, func(l *golibvirt.Libvirt) (string, error) { return l.ConnectGetCapabilities() })
-	if err != nil {
-		return "", err
-	}
-	var caps libvirtxml.Caps
-	if err := caps.Unmarshal(text); err != nil {
-		return "", err
-	}
-	uid := 0
-	for _, model := range caps.Host.SecModel {
-		for _, label := range model.Labels {
-			if model.Name == "dac" && (label.Type == "kvm" || label.Type == "qemu") {
-				if uid, err = qemuUser(label.Value); err != nil {
-					return "", err
-				}
-			}
-		}
-	}
-	return makeMigrationDir(m.in.Apply.VM.ID, migrationTarget, uid)
-}
-
-func (m *incomingVM) dial(kind byte) (net.Conn, error) {
-	if kind != streamMigration {
-		return nil, fmt.Errorf("the source host opens a stream of the unknown kind %q", kind)
-	}
-	return net.Dial("unix", m.socket) //nolint:noctx // it takes no time
+	return m.filters.DefineNICFilters(ctx, m.c, m.Apply)
 }
 
 // prepare checks the offered definition and starts the incoming guest.
-func (m *incomingVM) prepare(ctx context.Context, offer migrationOffer) (cookie []byte, err error) {
+func (m *incomingVM) prepare(ctx context.Context, offer migration.Offer) (cookie []byte, err error) {
 	if len(offer.Cookie) == 0 { // libvirtd 9.0 crashes at an empty cookie
 		return nil, errors.New("the source host sent no cookie of libvirt")
 	}
-	name, err := domxml.CheckIncoming(offer.XML, m.in.Apply.VM, m.incomingDirs())
+	allowed, err := m.allowedFiles()
+	if err != nil {
+		return nil, err
+	}
+	name, err := allowed.CheckDefinition(offer.XML)
+	if err == nil {
+		err = allowed.CheckCookie(offer.Cookie)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -236,18 +251,33 @@ func (m *incomingVM) prepare(ctx context.Context, offer migrationOffer) (cookie 
 	if err := m.checkSameFiles(offer.Inodes); err != nil {
 		return nil, err
 	}
-	params := migrationParams(name, m.socket, textParam(golibvirt.MigrateParamDestXML, offer.XML))
+	if err := m.createDisks(ctx, offer.Disks); err != nil {
+		return nil, err
+	}
+	if err := m.prepareHost(ctx); err != nil {
+		return nil, err
+	}
+	params := migration.Params{Domain: name, DestXML: offer.XML, MigrationURI: m.dir.MigrationURI(), DisksURI: m.dir.DisksURI(), Channels: m.Options.Channels}
+	for _, d := range offer.Disks {
+		params.Disks = append(params.Disks, d.Target)
+	}
 	ctx, cancel := context.WithTimeout(ctx, migrationPhaseTimeout)
 	defer cancel()
 	return conn.Call(ctx, m.c, func(l *golibvirt.Libvirt) ([]byte, error) {
-		cookie, _, err := l.DomainMigratePrepare3Params(params, offer.Cookie, uint32(migrationFlags))
+		cookie, _, err := l.DomainMigratePrepare3Params(params.List(), offer.Cookie, uint32(migration.Flags(m.Disks, m.Options)))
 		return cookie, err
 	})
 }
 
 // checkSameFiles refuses disks whose file on this host is not that of the source host, because their pool is not shared.
 func (m *incomingVM) checkSameFiles(inodes map[string]string) error {
-	own, err := diskInodes(m.in.Apply.VM.Spec, m.in.Apply.Pools)
+	var shared []fleet.Volref
+	for _, d := range m.Apply.VM.Spec.Disks {
+		if !slices.ContainsFunc(m.Disks, func(o fleet.MigratingDisk) bool { return o.To == d.Ref() }) {
+			shared = append(shared, d.Ref())
+		}
+	}
+	own, err := diskInodes(shared, m.Apply.Pools)
 	if err != nil {
 		return err
 	}
@@ -259,28 +289,36 @@ func (m *incomingVM) checkSameFiles(inodes map[string]string) error {
 	return nil
 }
 
-// incomingDirs returns the directories of the VM's disks, media and first-boot data on this host.
-func (m *incomingVM) incomingDirs() (dirs []string) {
-	for _, p := range m.in.Apply.Pools {
+// allowedFiles returns what the source host's definition may name.
+func (m *incomingVM) allowedFiles() (domxml.Incoming, error) {
+	out := domxml.Incoming{VM: m.Apply.VM}
+	for _, p := range m.Apply.Pools {
 		if p.Spec.Path != "" {
-			dirs = append(dirs, p.Spec.Path)
+			out.Dirs = append(out.Dirs, p.Spec.Path)
 		}
 	}
-	if seed, err := m.seeds.PathOf(m.in.Apply.VM.ID, m.in.Apply.VM.Spec.FirstBoot); err == nil {
-		dirs = append(dirs, filepath.Dir(seed))
+	if seed, err := m.seeds.PathOf(m.Apply.VM.ID, m.Apply.VM.Spec.FirstBoot); err == nil {
+		out.Dirs = append(out.Dirs, filepath.Dir(seed))
 	}
-	return dirs
+	for _, d := range m.Apply.VM.Spec.Disks {
+		v, err := storage.LocalVolumeOf(d.Ref(), m.Apply.Pools)
+		if err != nil {
+			return out, err
+		}
+		out.Disks = append(out.Disks, filepath.Clean(v.Path()))
+	}
+	return out, nil
 }
 
 // finish starts the received guest, or ends it if the source host has cancelled the transfer.
-func (m *incomingVM) finish(ctx context.Context, end migrationEnd, cookie *[]byte) error {
+func (m *incomingVM) finish(ctx context.Context, end migration.End, cookie *[]byte) error {
 	cancelled := int32(0)
 	if end.Cancelled {
 		cancelled = 1
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), migrationPhaseTimeout)
 	defer cancel()
-	uuid, err := conn.ParseUUID(m.in.Apply.VM.ID)
+	uuid, err := conn.ParseUUID(m.Apply.VM.ID)
 	if err != nil {
 		return err
 	}
@@ -293,7 +331,7 @@ func (m *incomingVM) finish(ctx context.Context, end migrationEnd, cookie *[]byt
 		return err
 	}
 	err = m.c.Do(ctx, func(l *golibvirt.Libvirt) error {
-		_, out, err := l.DomainMigrateFinish3Params(migrationParams(ref.Name, ""), end.Cookie, uint32(migrationFlags), cancelled)
+		_, out, err := l.DomainMigrateFinish3Params(migration.Params{Domain: ref.Name}.List(), end.Cookie, uint32(migration.Flags(m.Disks, m.Options)), cancelled)
 		if cookie != nil {
 			*cookie = out
 		}
@@ -312,8 +350,8 @@ func (m *incomingVM) cleanUpTarget(ctx context.Context) error {
 	if old, err := m.existingDomain(ctx); err != nil || old != nil {
 		return err
 	}
-	if err := removeMigrationDir(m.in.Apply.VM.ID, migrationTarget); err != nil {
+	if err := migration.RemoveSocketDir(m.Apply.VM.ID, migration.Target); err != nil {
 		return err
 	}
-	return errors.Join(m.removeOtherSeeds(ctx, m.in.Apply.VM.ID), m.filters.RemoveNICFilters(ctx, m.c, m.in.Apply.VM.ID, nil))
+	return errors.Join(m.removeDisks(ctx), m.removeOtherSeeds(ctx, m.Apply.VM.ID), m.filters.RemoveNICFilters(ctx, m.c, m.Apply.VM.ID, nil))
 }

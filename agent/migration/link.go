@@ -20,7 +20,7 @@ import (
 // Limits of a link.
 const (
 	maxMessageBytes = 4 << 20          // a domain definition and libvirt's cookie
-	maxStreams      = 32               // QEMU opens one stream, and one more for each disk
+	maxStreams      = 64               // QEMU opens at most 16 channels, and one stream for each disk
 	silenceTimeout  = 30 * time.Second // longest time without an answer to yamux's keep-alive
 )
 
@@ -141,7 +141,8 @@ func (l *Link) ForwardFrom(listener net.Listener, kind byte) {
 	}
 }
 
-// ForwardTo connects each stream of the other host to the connection that dial opens for its kind, until the link ends.
+// ForwardTo connects each stream of the other host to the connection that dial opens for its kind, until the link ends. It
+// connects them in the order in which the other host opened them, because QEMU's first connection is the main one.
 func (l *Link) ForwardTo(dial func(kind byte) (net.Conn, error)) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -150,20 +151,28 @@ func (l *Link) ForwardTo(dial func(kind byte) (net.Conn, error)) {
 		if err != nil {
 			return
 		}
-		all.Go(func() {
-			var kind [1]byte
-			if _, err := io.ReadFull(stream, kind[:]); err != nil {
-				stream.Close()
-				return
-			}
-			local, err := dial(kind[0])
-			if err != nil {
-				stream.Close()
-				return
-			}
-			splice(local, stream)
-		})
+		local, err := dialKind(stream, dial)
+		if err != nil {
+			stream.Close()
+			continue // the program at the other end gets the error
+		}
+		all.Go(func() { splice(local, stream) })
 	}
+}
+
+// dialKind opens the connection for the stream's kind, which is its first byte.
+func dialKind(stream net.Conn, dial func(kind byte) (net.Conn, error)) (net.Conn, error) {
+	var kind [1]byte
+	if err := stream.SetReadDeadline(time.Now().Add(silenceTimeout)); err != nil {
+		return nil, err
+	}
+	if _, err := io.ReadFull(stream, kind[:]); err != nil {
+		return nil, err
+	}
+	if err := stream.SetReadDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	return dial(kind[0])
 }
 
 // splice copies both directions and closes both connections when both directions have ended.

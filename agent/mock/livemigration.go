@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,6 +26,11 @@ type (
 		Live       movingDefinition         `json:"live"`
 		StartedAt  time.Time                `json:"startedAt"`
 		Balloon    int                      `json:"balloon"`
+		Disks      []movingFile             `json:"disks"` // in the order of the job
+	}
+	movingFile struct {
+		Volume fleet.Volume `json:"volume"`
+		Bytes  string       `json:"bytes"`
 	}
 	movingDefinition struct {
 		Spec       fleet.VMSpec            `json:"spec"`
@@ -57,6 +63,9 @@ func (h *Host) MigrateRunningVM(ctx context.Context, in hypervisor.LiveMigration
 	if in.Begun {
 		return h.awaitTarget(ctx, in, interrupted)
 	}
+	if err := hypervisor.CheckMigrationOptions(in.Params.Options); err != nil {
+		return err
+	}
 	offer, err := h.movingGuest(in)
 	if err != nil {
 		return err
@@ -79,8 +88,20 @@ func (h *Host) MigrateRunningVM(ctx context.Context, in hypervisor.LiveMigration
 	case answer.Error != "":
 		return fleet.Errorf(fleet.Conflict, "%s cannot receive the VM: %s", in.Params.ToName, answer.Error)
 	}
+	note := "disks and memory are being sent"
 	for s := range liveSteps {
-		in.Progress(100*s/liveSteps, "memory is being sent")
+		in.Progress(100*s/liveSteps, note)
+		if s == liveSteps/2 && migrationExpires(in) {
+			switch in.Params.Options.OnTimeout {
+			case fleet.ExpiryCancel:
+				err = hypervisor.MigrationTimeoutError(in.VM.Name, in.Params.Options)
+			case fleet.ExpiryPause:
+				note += ", the guest is paused"
+			}
+		}
+		if err != nil {
+			break
+		}
 		if err = h.waitDelay(ctx, 0.5); err != nil {
 			break
 		}
@@ -94,6 +115,8 @@ func (h *Host) MigrateRunningVM(ctx context.Context, in hypervisor.LiveMigration
 		err = errors.Join(err, lost)
 	}
 	switch {
+	case cancelled && ctx.Err() == nil:
+		return hypervisor.MigrationTimeoutError(in.VM.Name, in.Params.Options)
 	case cancelled:
 		return context.Cause(ctx)
 	case err != nil:
@@ -103,6 +126,12 @@ func (h *Host) MigrateRunningVM(ctx context.Context, in hypervisor.LiveMigration
 	}
 	h.removeArrivedVM(in.VM.ID)
 	return nil
+}
+
+// migrationExpires reports whether the memory at the job's rate takes longer than the job's time limit.
+func migrationExpires(in hypervisor.LiveMigrationWork) bool {
+	limit, rate := int64(in.Params.Options.TimeoutSeconds), in.Params.RateBytes
+	return limit > 0 && rate > 0 && int64(in.VM.Spec.MemoryMiB)<<20/rate > limit
 }
 
 // awaitTarget waits for the end of the target's job. It returns why if the VM stays.
@@ -143,15 +172,49 @@ func (h *Host) movingGuest(in hypervisor.LiveMigrationWork) (out movingGuest, er
 	case len(g.live.spec.HostDevices) > 0:
 		return out, hypervisor.RefuseMigration(in.VM.Name, "the VM has devices of this host. Detach the devices first.")
 	}
-	for _, d := range g.live.spec.Disks {
-		if !slices.Contains(in.Params.Stay, d.Ref()) {
-			return out, hypervisor.RefuseMigration(in.VM.Name, "the disk %s is not in a pool that both hosts share.", d.Volume)
+	out = movingGuest{
+		Generation: g.generation, Applied: g.applied, Mark: g.ownershipMark, Name: g.name,
+		StartedAt: g.startedAt, Balloon: g.balloon,
+	}
+	persistent, live := g.persistent, *g.live
+	for _, d := range live.spec.Disks {
+		i := slices.IndexFunc(in.Params.Disks, func(o fleet.MigratingDisk) bool { return o.Disk == d.Ref() })
+		if i < 0 && !slices.Contains(in.Params.Stay, d.Ref()) {
+			return out, hypervisor.RefuseMigration(in.VM.Name, "the migration job does not list the disk %s.", d.Volume)
 		}
 	}
-	return movingGuest{
-		Generation: g.generation, Applied: g.applied, Mark: g.ownershipMark, Name: g.name, Persistent: g.persistent.moving(), Live: g.live.moving(),
-		StartedAt: g.startedAt, Balloon: g.balloon,
-	}, nil
+	for _, o := range in.Params.Disks {
+		f, to, err := h.movingFile(live, o, in.Pools)
+		if err != nil {
+			return out, err
+		}
+		out.Disks = append(out.Disks, movingFile{Volume: f.Volume, Bytes: f.bytes})
+		move := fleet.DiskMigrationParams{Disk: o.Disk, To: o.To}
+		persistent, live = persistent.withMovedDisk(move, to), live.withMovedDisk(move, to)
+		out.Applied.Spec.Disks = movedDisks(out.Applied.Spec.Disks, move)
+		out.Applied.Pools = maps.Clone(out.Applied.Pools)
+		out.Applied.Pools[to.ID] = hypervisor.AppliedPool{Name: to.Name, Path: to.Spec.Path}
+	}
+	out.Persistent, out.Live = persistent.moving(), live.moving()
+	return out, nil
+}
+
+// movingFile returns the file of a copied disk and the pool of its copy. The caller holds h.mu.
+func (h *Host) movingFile(live guestDefinition, o fleet.MigratingDisk, pools []fleet.Pool) (*file, fleet.Pool, error) {
+	i := slices.IndexFunc(pools, func(p fleet.Pool) bool { return p.ID == o.To.PoolID })
+	f := h.fileAt(live.path(o.Disk))
+	raw := slices.ContainsFunc(live.spec.Disks, func(d fleet.Disk) bool { return d.Ref() == o.Disk && d.FileFormat() == fleet.Raw })
+	switch {
+	case i < 0:
+		return nil, fleet.Pool{}, fleet.Errorf(fleet.Conflict, "The pool of the volume %s is not assigned to this host. Assign the pool first.", o.To.Volume)
+	case f == nil:
+		return nil, fleet.Pool{}, hypervisor.NoVolumeError(o.Disk.Volume, o.Disk.Volume)
+	case f.Backing != "" || f.hasExternalData:
+		return nil, fleet.Pool{}, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: the disk's file refers to %s. Merge that file first.", f.Name, f.Backing)
+	case !fleet.IsVolumeName(o.To.Volume) || fleet.IsRawName(o.To.Volume) != raw:
+		return nil, fleet.Pool{}, fleet.Errorf(fleet.Invalid, "%q is not a valid name for the copy of the disk %s.", o.To.Volume, f.Name)
+	}
+	return f, pools[i], nil
 }
 
 // ReceiveVM implements hypervisor.VMs.
@@ -167,6 +230,7 @@ func (h *Host) ReceiveVM(ctx context.Context, in hypervisor.ReceiveVMWork) error
 	case in.Begun && running:
 		return nil
 	case in.Begun:
+		h.removeArrivingFiles(in)
 		return hypervisor.InterruptedMigrationError(vm.Name)
 	case known:
 		return hypervisor.RefuseKnownVM(vm.Name)
@@ -174,6 +238,14 @@ func (h *Host) ReceiveVM(ctx context.Context, in hypervisor.ReceiveVMWork) error
 	if err := in.RecordBegin(); err != nil {
 		return err
 	}
+	err := h.receiveGuest(ctx, in)
+	if err != nil {
+		h.removeArrivingFiles(in)
+	}
+	return err
+}
+
+func (h *Host) receiveGuest(ctx context.Context, in hypervisor.ReceiveVMWork) error {
 	if err := h.checkSecurityGroups(in.Apply); err != nil {
 		return err
 	}
@@ -190,7 +262,10 @@ func (h *Host) ReceiveVM(ctx context.Context, in hypervisor.ReceiveVMWork) error
 		return err
 	}
 	answer := hostAnswer{}
-	failed := h.checkArrivingDisks(offer)
+	failed := h.createArrivingFiles(in, offer)
+	if failed == nil {
+		failed = h.checkArrivingDisks(in, offer)
+	}
 	if failed != nil {
 		answer.Error = failed.Error()
 	}
@@ -206,7 +281,7 @@ func (h *Host) ReceiveVM(ctx context.Context, in hypervisor.ReceiveVMWork) error
 		failed = hypervisor.ErrCancelled
 		answer.Error = failed.Error()
 	} else {
-		h.addArrivedVM(vm.ID, offer)
+		h.addArrivedVM(in.Apply.VM.ID, offer)
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
@@ -214,9 +289,71 @@ func (h *Host) ReceiveVM(ctx context.Context, in hypervisor.ReceiveVMWork) error
 	return failed
 }
 
-func (h *Host) checkArrivingDisks(offer movingGuest) error {
+// createArrivingFiles creates the files of the copied disks.
+func (h *Host) createArrivingFiles(in hypervisor.ReceiveVMWork, offer movingGuest) error {
+	if len(offer.Disks) != len(in.Disks) {
+		return errors.New("the source host offers other disks than the portal ordered")
+	}
+	for i, d := range in.Disks {
+		offered := offer.Disks[i]
+		if offered.Volume.CapacityBytes > d.TakesBytes {
+			return fleet.Errorf(fleet.Conflict, "The source host offers disk %d with %s, but the portal reserved %s for it.", i+1, fleet.FormatBytes(offered.Volume.CapacityBytes), fleet.FormatBytes(d.TakesBytes))
+		}
+		f := &file{Volume: offered.Volume, bytes: offered.Bytes}
+		f.Name, f.UsedBy = d.To.Volume, nil
+		if err := in.RecordFile(d.To, f.identityText()); err != nil {
+			return err
+		}
+		if err := h.addArrivingFile(in, d.To, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *Host) addArrivingFile(in hypervisor.ReceiveVMWork, to fleet.Volref, f *file) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	p, err := h.activePool(to.PoolID, in.Apply.Pools)
+	if err != nil {
+		return err
+	}
+	if p.dir.files[to.Volume] != nil {
+		return hypervisor.RefuseTakenVolumeName(to.Volume, poolNameOf(in.Apply.Pools, to.PoolID))
+	}
+	p.dir.files[to.Volume] = f
+	h.notify()
+	return nil
+}
+
+// removeArrivingFiles removes the files that the job has created, unless the VM is here.
+func (h *Host) removeArrivingFiles(in hypervisor.ReceiveVMWork) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.guests[in.Apply.VM.ID] != nil {
+		return
+	}
+	for _, d := range in.Disks {
+		p, err := h.activePool(d.To.PoolID, in.Apply.Pools)
+		if err != nil {
+			continue
+		}
+		if f := p.dir.files[d.To.Volume]; f != nil && f.identityText() == in.CreatedFile(d.To) {
+			delete(p.dir.files, d.To.Volume)
+		}
+	}
+	h.notify()
+}
+
+// checkArrivingDisks refuses a guest whose disks are not those of the VM.
+func (h *Host) checkArrivingDisks(in hypervisor.ReceiveVMWork, offer movingGuest) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range slices.Concat(offer.Live.Spec.Disks, offer.Persistent.Spec.Disks) {
+		if !slices.ContainsFunc(in.Apply.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
+			return fleet.Errorf(fleet.Conflict, "The definition on the source host has the disk %s, which is none of the VM's disks on this host.", d.Volume)
+		}
+	}
 	for _, file := range offer.Live.definition().disks() {
 		if h.volumeAt(file) == nil {
 			return fleet.Errorf(fleet.Conflict, "Cannot access storage file %s: No such file or directory", file)

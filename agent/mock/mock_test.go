@@ -114,21 +114,7 @@ func TestConformance(t *testing.T) {
 			defer h.mu.Unlock()
 			h.pools[p.Name].dir.files[volume].contentFormat = "qcow2"
 		},
-		WriteDisk: func(_ *testing.T, at string, b byte) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.fileAt(at).bytes = string(b)
-		},
-		ReadDisk: func(_ *testing.T, at string) byte {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			for f := h.fileAt(at); f != nil; f = h.fileAt(f.Backing) {
-				if f.bytes != "" {
-					return f.bytes[0]
-				}
-			}
-			return 0
-		},
+		WriteDisk: h.writeDisk, ReadDisk: h.readDisk,
 		CheckDisk: func(t *testing.T, at string) {
 			h.mu.Lock()
 			defer h.mu.Unlock()

@@ -18,9 +18,10 @@ func TestTwoHostConformance(t *testing.T) {
 	}}
 	for i, h := range hosts {
 		p.Hosts[i] = conformance.Harness{
-			Open:     func(*testing.T) hypervisor.Hypervisor { return h },
-			PoolPath: func(*testing.T) string { return "/srv/" + string(fleet.NewID[fleet.PoolID]()) },
-			PowerOf:  func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
+			Open:      func(*testing.T) hypervisor.Hypervisor { return h },
+			PoolPath:  func(*testing.T) string { return "/srv/" + string(fleet.NewID[fleet.PoolID]()) },
+			PowerOf:   func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
+			WriteDisk: h.writeDisk, ReadDisk: h.readDisk,
 		}
 	}
 	conformance.RunTwoHosts(t, p)
@@ -50,4 +51,21 @@ func (h *Host) migrate(t *testing.T, to *Host, id fleet.VMID, leave bool) {
 	}
 	h.notify()
 	to.notify()
+}
+
+func (h *Host) writeDisk(_ *testing.T, at string, b byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fileAt(at).bytes = string(b)
+}
+
+func (h *Host) readDisk(_ *testing.T, at string) byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for f := h.fileAt(at); f != nil; f = h.fileAt(f.Backing) {
+		if f.bytes != "" {
+			return f.bytes[0]
+		}
+	}
+	return 0
 }

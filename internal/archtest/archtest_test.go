@@ -53,6 +53,7 @@ var allowedImports = map[string][]string{
 	"agent/libvirt/guest":          {"agent/libvirt/conn", "agent/libvirt/domxml", "agent/libvirt/watch", "agent/hypervisor", "internal/fleet", "internal/wire"},
 	"agent/libvirt/hostfile":       {"agent/libvirt/watch", "agent/hypervisor", "agent/image", "agent/transfer", "internal/fleet"},
 	"agent/libvirt/locks":          {},
+	"agent/libvirt/migration":      {"agent/libvirt/hostfile", "agent/migration", "internal/fleet"},
 	"agent/libvirt/network":        {"agent/libvirt/conn", "agent/libvirt/domxml", "agent/libvirt/locks", "agent/libvirt/watch", "agent/hypervisor", "agent/state", "internal/drift", "internal/fleet", "internal/wire"},
 	"agent/libvirt/storage":        {"agent/libvirt/conn", "agent/libvirt/domxml", "agent/libvirt/hostfile", "agent/libvirt/locks", "agent/libvirt/watch", "agent/hypervisor", "agent/image", "agent/pooldir", "agent/state", "internal/drift", "internal/fleet", "internal/wire"},
 	"agent/libvirt/watch":          {},
@@ -146,8 +147,8 @@ var restricted = map[string][]string{
 
 	"github.com/labstack/echo":           {"web", "web/pages", "web/vmpages", "web/form", "web/render", "web/api", "web/agents", "web/problem"},
 	"github.com/danielgtaylor/huma":      {"web/api"},
-	"github.com/digitalocean/go-libvirt": {"agent/libvirt", "agent/libvirt/conn", "agent/libvirt/guest", "agent/libvirt/network", "agent/libvirt/storage"},
-	"libvirt.org/go/libvirtxml":          {"agent/libvirt", "agent/libvirt/conn", "agent/libvirt/domxml", "agent/libvirt/network", "agent/libvirt/storage"},
+	"github.com/digitalocean/go-libvirt": {"agent/libvirt", "agent/libvirt/conn", "agent/libvirt/guest", "agent/libvirt/migration", "agent/libvirt/network", "agent/libvirt/storage"},
+	"libvirt.org/go/libvirtxml":          {"agent/libvirt", "agent/libvirt/conn", "agent/libvirt/domxml", "agent/libvirt/migration", "agent/libvirt/network", "agent/libvirt/storage"},
 	"github.com/jackc/pgx":               append([]string{"db", "internal/notify", "internal/auth", "internal/pglocal", "internal/testkit", "internal/cli", "internal/bench", "internal/load"}, controlPackages...),
 	"github.com/a-h/templ":               {"views/", "web/pages", "web/form", "web/render"},
 	"github.com/spf13/cobra":             {"internal/cli"},

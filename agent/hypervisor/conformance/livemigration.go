@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +19,8 @@ import (
 type liveRun struct {
 	source hypervisor.LiveMigrationWork
 	target hypervisor.ReceiveVMWork
-	cut    func() // cuts the connection
+	files  map[fleet.Volref]string // recorded by the target
+	cut    func()                  // cuts the connection
 
 	received chan struct{} // closed when ReceiveVM has returned
 	failure  error         // of ReceiveVM
@@ -31,8 +33,16 @@ func (p *twoHosts) newLiveRun(vm fleet.VM) *liveRun {
 	r := &liveRun{received: make(chan struct{}), cut: func() { once.Do(func() { a.Close(); b.Close() }) }}
 	p.first.t.Cleanup(r.cut)
 	order := fleet.MigrationParams{ToName: "second", Disks: []fleet.MigratingDisk{}}
-	for _, d := range vm.Spec.Disks {
-		order.Stay = append(order.Stay, d.Ref())
+	there := vm // as the second host has it
+	there.Spec.Disks = slices.Clone(vm.Spec.Disks)
+	for i, d := range vm.Spec.Disks {
+		to := p.local[d.PoolID]
+		if to.ID == "" {
+			order.Stay = append(order.Stay, d.Ref())
+			continue
+		}
+		there.Spec.Disks[i].PoolID, there.Spec.Disks[i].Volume = to.ID, "copy-"+d.Volume
+		order.Disks = append(order.Disks, fleet.MigratingDisk{Disk: d.Ref(), To: there.Spec.Disks[i].Ref(), TakesBytes: d.SizeBytes})
 	}
 	r.source = hypervisor.LiveMigrationWork{
 		VM: vm, Pools: p.first.pools, Params: order, RecordBegin: func() error { return nil }, Progress: func(int, string) {},
@@ -46,12 +56,16 @@ func (p *twoHosts) newLiveRun(vm fleet.VM) *liveRun {
 			}
 		},
 	}
-	apply := p.second.applyJob(vm)
-	for _, d := range vm.Spec.Disks {
+	apply := p.second.applyJob(there)
+	for _, d := range there.Spec.Disks {
 		apply.CreatedDisks = append(apply.CreatedDisks, d.Ref())
 	}
+	r.files = map[fleet.Volref]string{}
 	r.target = hypervisor.ReceiveVMWork{
-		Apply: apply, RecordBegin: func() error { return nil }, Progress: func(int, string) {},
+		Apply: apply, Disks: order.Disks,
+		RecordFile:  func(to fleet.Volref, file string) error { r.files[to] = file; return nil },
+		CreatedFile: func(to fleet.Volref) string { return r.files[to] },
+		RecordBegin: func() error { return nil }, Progress: func(int, string) {},
 		Accept: func(context.Context) (*migration.Link, error) { return migration.Accept(b) },
 	}
 	return r

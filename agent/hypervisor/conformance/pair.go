@@ -12,8 +12,8 @@ import (
 
 // HostPair gives the suite two hosts with the same storage, and a function to migrate guests between them.
 type HostPair struct {
-	// Hosts are two hosts with the same storage. The suite uses only Open, PowerOf and PoolPath of each Harness. A
-	// PoolPath of the first host must be the same directory on both hosts.
+	// Hosts are two hosts with the same storage. The suite uses only Open, PowerOf, PoolPath, WriteDisk and ReadDisk of
+	// each Harness. A PoolPath of the first host must be the same directory on both hosts.
 	Hosts [2]Harness
 
 	// Migrate moves a running guest with its definition to the other host, like virsh migrate, and returns after the
@@ -38,6 +38,14 @@ func RunTwoHosts(t *testing.T, p HostPair) {
 		{"a refused live migration leaves the guest on its host", testLiveMigrationRefusals},
 		{"a live migration without a connection leaves the guest on its host", testUnreachableTarget},
 		{"a live migration whose connection is cut leaves the guest on its host", testCutLiveMigration},
+		{"a live migration has options", testLiveMigrationOptions},
+		{"a live migration with post-copy moves the guest or is refused", testPostCopy},
+		{"a live migration that exceeds its time limit is cancelled or pauses the guest", testLiveMigrationTimeLimit},
+		{"invalid options of a live migration are refused", testLiveMigrationOptionsRefused},
+		{"a live migration copies the disks of local pools", testLiveMigrationOfLocalDisks},
+		{"a failed live migration removes the copies of local disks", testFailedLiveMigrationOfLocalDisks},
+		{"a live migration never overwrites a file", testLiveMigrationToTakenName},
+		{"disks that cannot be copied are refused before a live migration", testLiveMigrationDiskRefusals},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -50,6 +58,8 @@ func RunTwoHosts(t *testing.T, p HostPair) {
 type twoHosts struct {
 	HostPair
 	first, second *testHost
+
+	local map[fleet.PoolID]fleet.Pool // the second host's pool for the disks of each local pool of the first host
 }
 
 // guestOwnershipMark is the ownership mark of the suite's guests.
@@ -58,6 +68,16 @@ const guestOwnershipMark = "30112233445566778899aabbccddeeff"
 // newRunningGuest returns a VM that runs on the first host, with an ownership mark and with a disk on the shared
 // storage.
 func (p *twoHosts) newRunningGuest() fleet.VM {
+	p.first.t.Helper()
+	vm := p.first.newVM(newDisk(p.newSharedPool()))
+	p.second.cleanup("delete "+vm.Name, func(ctx context.Context) error { return p.second.DeleteVM(ctx, vm, p.second.pools, false) })
+	p.first.requireNoError("apply", p.first.ApplyVM(p.first.ctx, changedJob(p.first.applyJob(vm), func(in *hypervisor.ApplyWork) { in.OwnershipMark = guestOwnershipMark })))
+	p.first.requireNoError("start", p.first.StartVM(p.first.ctx, vm.ID))
+	return vm
+}
+
+// newSharedPool returns a directory pool on both hosts with the same files.
+func (p *twoHosts) newSharedPool() fleet.Pool {
 	p.first.t.Helper()
 	pool := fleet.Pool{
 		ID: fleet.NewID[fleet.PoolID](), Name: uniqueName("pool"), Generation: 1,
@@ -68,11 +88,7 @@ func (p *twoHosts) newRunningGuest() fleet.VM {
 		h.cleanup("release "+pool.Name, h.releaseFunc(pool))
 		h.requireNoError("apply pool", h.ApplyPool(h.ctx, pool))
 	}
-	vm := p.first.newVM(newDisk(pool))
-	p.second.cleanup("delete "+vm.Name, func(ctx context.Context) error { return p.second.DeleteVM(ctx, vm, p.second.pools, false) })
-	p.first.requireNoError("apply", p.first.ApplyVM(p.first.ctx, changedJob(p.first.applyJob(vm), func(in *hypervisor.ApplyWork) { in.OwnershipMark = guestOwnershipMark })))
-	p.first.requireNoError("start", p.first.StartVM(p.first.ctx, vm.ID))
-	return vm
+	return pool
 }
 
 // migratedGuest returns a guest that somebody migrated to the second host outside Quantix.

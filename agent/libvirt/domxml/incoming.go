@@ -1,6 +1,7 @@
 package domxml
 
 import (
+	"bytes"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -37,27 +38,34 @@ var incomingPaths = map[string][]string{
 	"listen": {"/var/lib/libvirt/qemu/", "/run/libvirt/qemu/"}, "driver": {"/dev/net/tun", "/dev/vhost-net"},
 }
 
-// incomingDefinition is the check of a definition that another host sends.
-type incomingDefinition struct {
-	vm         fleet.VM
-	dirs       []string
-	name, uuid string
-	path       []string // open elements, from the root
+// Incoming is what a definition of another host may name on this host.
+type Incoming struct {
+	VM    fleet.VM
+	Dirs  []string // directories of the VM's media, backing files and first-boot data
+	Disks []string // files and devices of the VM's disks
 }
 
-// CheckIncoming checks the definition of a running VM that another host sends, and returns the domain's name. Another
+// incomingDefinition is the check of a definition that another host sends.
+type incomingDefinition struct {
+	Incoming
+	name, uuid string
+	path       []string // open elements, from the root
+	medium     bool     // the open disk is a drive
+}
+
+// CheckDefinition checks the definition of a running VM that another host sends, and returns the domain's name. Another
 // host's bytes must not give a guest or QEMU more of this host than the VM's spec does: the definition must be that of
-// the VM, and may name only the VM's networks, files below dirs, and files that libvirt makes for every guest.
-func CheckIncoming(text string, vm fleet.VM, dirs []string) (name string, err error) {
-	d := incomingDefinition{vm: vm, dirs: dirs}
-	in := xml.NewDecoder(strings.NewReader(text))
+// the VM, and may name only the VM's networks and disks, files below Dirs, and files that libvirt makes for every guest.
+func (in Incoming) CheckDefinition(text string) (name string, err error) {
+	d := incomingDefinition{Incoming: in}
+	from := xml.NewDecoder(strings.NewReader(text))
 	for {
-		token, err := in.Token()
+		token, err := from.Token()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err == nil {
-			err = d.checkToken(in, token)
+			err = d.checkToken(from, token)
 		}
 		if _, refused := errors.AsType[*fleet.Error](err); refused {
 			return "", err
@@ -66,10 +74,35 @@ func CheckIncoming(text string, vm fleet.VM, dirs []string) (name string, err er
 			return "", fmt.Errorf("the source host sends an invalid definition: %w", err)
 		}
 	}
-	if d.name == "" || d.uuid != string(vm.ID) {
+	if d.name == "" || d.uuid != string(d.VM.ID) {
 		return "", errors.New("the source host sends the definition of another VM")
 	}
 	return d.name, nil
+}
+
+// CheckCookie checks the persistent definition in libvirt's migration cookie of another host like CheckDefinition. A
+// cookie may have none.
+func (in Incoming) CheckCookie(cookie []byte) error {
+	from := xml.NewDecoder(bytes.NewReader(bytes.TrimRight(cookie, "\x00")))
+	for {
+		at := from.InputOffset()
+		token, err := from.Token()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("the source host sends an invalid cookie of libvirt: %w", err)
+		}
+		if t, ok := token.(xml.StartElement); !ok || t.Name.Local != "domain" {
+			continue
+		}
+		if err := from.Skip(); err != nil {
+			return fmt.Errorf("the source host sends an invalid cookie of libvirt: %w", err)
+		}
+		if _, err := in.CheckDefinition(string(cookie[at:from.InputOffset()])); err != nil {
+			return err
+		}
+	}
 }
 
 func (d *incomingDefinition) checkToken(in *xml.Decoder, token xml.Token) error {
@@ -109,6 +142,9 @@ func (d *incomingDefinition) checkElement(t xml.StartElement) error {
 	if element == "source" && d.parent() == "interface" && !d.hasNIC(attrs) {
 		return fleet.Errorf(fleet.Conflict, "The definition on the source host has a NIC in the network %q, which is none of the VM's networks.", attrs["network"]+attrs["bridge"])
 	}
+	if element == "disk" && d.parent() == "devices" {
+		d.medium = attrs["device"] == "cdrom" || attrs["device"] == "floppy"
+	}
 	for _, value := range attrs {
 		if err := d.checkValue(value); err != nil {
 			return err
@@ -136,7 +172,7 @@ func (d *incomingDefinition) hasNIC(source map[string]string) bool {
 	if source["dev"] != "" {
 		return false
 	}
-	return slices.ContainsFunc(d.vm.Spec.NICs, func(n fleet.NIC) bool {
+	return slices.ContainsFunc(d.VM.Spec.NICs, func(n fleet.NIC) bool {
 		if source["network"] != "" {
 			return n.Network == source["network"]
 		}
@@ -160,7 +196,13 @@ func (d *incomingDefinition) checkValue(value string) error {
 			return nil
 		}
 	}
-	for _, dir := range d.dirs {
+	if element == "source" && d.parent() == "disk" && !d.medium {
+		if slices.Contains(d.Disks, clean) {
+			return nil
+		}
+		return fleet.Errorf(fleet.Conflict, "The definition on the source host has the disk %s, which is none of the VM's disks on this host.", value)
+	}
+	for _, dir := range d.Dirs {
 		if strings.HasPrefix(clean, filepath.Clean(dir)+"/") {
 			return nil
 		}

@@ -19,35 +19,49 @@ func TestIncomingDefinitionNamesOnlyResourcesOfVM(t *testing.T) {
 			<serial type="pty"><source path="/dev/pts/3"/></serial><rng model="virtio"><backend model="random">/dev/urandom</backend></rng>
 			<channel type="unix"><source mode="bind" path="/var/lib/libvirt/qemu/channel/target/domain-1-web/org.qemu.guest_agent.0"/></channel>` + more + `</devices></domain>`
 	}
-	if name, err := CheckIncoming(definition(""), vm, []string{"/srv/pool"}); err != nil || name != "web" {
+	in := Incoming{VM: vm, Dirs: []string{"/srv/pool"}, Disks: []string{"/srv/pool/web.qcow2", "/srv/other/web.qcow2"}}
+	if name, err := in.CheckDefinition(definition(`<disk type="file" device="cdrom"><source file="/srv/pool/tools.iso"/></disk>`)); err != nil || name != "web" {
 		t.Fatalf("the VM's definition is refused: %q, %v", name, err)
 	}
 	for name, more := range map[string]string{
-		"a file outside the pools":     `<disk type="file"><source file="/etc/shadow"/></disk>`,
-		"a path that leads out":        `<disk type="file"><source file="/srv/pool/../../etc/shadow"/></disk>`,
-		"another VM's NVRAM as a disk": `<disk type="file"><source file="/var/lib/libvirt/qemu/nvram/db_VARS.fd"/></disk>`,
-		"a volume of any pool":         `<disk type="volume"><source pool="default" volume="db.qcow2"/></disk>`,
-		"a disk by network":            `<disk type="network"><source protocol="nbd" name="db"/></disk>`,
-		"a physical NIC":               `<interface type="direct"><source dev="eth0" mode="bridge"/></interface>`,
-		"another network":              `<interface type="network"><source network="management"/></interface>`,
-		"another bridge":               `<interface type="bridge"><source bridge="br-mgmt"/></interface>`,
-		"a terminal of the host":       `<serial type="dev"><source path="/dev/pts/0"/></serial>`,
-		"a host device":                `<hostdev mode="subsystem" type="pci"/>`,
-		"a shared folder":              `<filesystem type="mount"><source dir="/srv/pool/x"/></filesystem>`,
-		"a program as QEMU":            `<emulator>/usr/bin/python3</emulator>`,
-		"QEMU without confinement":     `</devices><seclabel type="none"/><devices>`,
-		"QEMU as root":                 `</devices><seclabel type="static" model="dac"><label>+0:+0</label></seclabel><devices>`,
-		"options of QEMU":              `</devices><commandline xmlns="http://libvirt.org/schemas/domain/qemu/1.0"/><devices>`,
+		"a file outside the pools":        `<disk type="file"><source file="/etc/shadow"/></disk>`,
+		"another VM's disk":               `<disk type="file"><source file="/srv/pool/db.qcow2"/></disk>`,
+		"another VM's disk after a drive": `<disk type="file" device="cdrom"/><disk type="block" device="disk"><source dev="/srv/pool/db.qcow2"/></disk>`,
+		"a path that leads out":           `<disk type="file"><source file="/srv/pool/../../etc/shadow"/></disk>`,
+		"another VM's NVRAM as a disk":    `<disk type="file"><source file="/var/lib/libvirt/qemu/nvram/db_VARS.fd"/></disk>`,
+		"a volume of any pool":            `<disk type="volume"><source pool="default" volume="db.qcow2"/></disk>`,
+		"a disk by network":               `<disk type="network"><source protocol="nbd" name="db"/></disk>`,
+		"a physical NIC":                  `<interface type="direct"><source dev="eth0" mode="bridge"/></interface>`,
+		"another network":                 `<interface type="network"><source network="management"/></interface>`,
+		"another bridge":                  `<interface type="bridge"><source bridge="br-mgmt"/></interface>`,
+		"a terminal of the host":          `<serial type="dev"><source path="/dev/pts/0"/></serial>`,
+		"a host device":                   `<hostdev mode="subsystem" type="pci"/>`,
+		"a shared folder":                 `<filesystem type="mount"><source dir="/srv/pool/x"/></filesystem>`,
+		"a program as QEMU":               `<emulator>/usr/bin/python3</emulator>`,
+		"QEMU without confinement":        `</devices><seclabel type="none"/><devices>`,
+		"QEMU as root":                    `</devices><seclabel type="static" model="dac"><label>+0:+0</label></seclabel><devices>`,
+		"options of QEMU":                 `</devices><commandline xmlns="http://libvirt.org/schemas/domain/qemu/1.0"/><devices>`,
 	} {
-		if _, err := CheckIncoming(definition(more), vm, []string{"/srv/pool"}); fleet.CodeOf(err) != fleet.Conflict {
+		if _, err := in.CheckDefinition(definition(more)); fleet.CodeOf(err) != fleet.Conflict {
 			t.Errorf("%s is accepted: %v", name, err)
+		}
+		if err := in.CheckCookie([]byte("<qemu-migration><uuid>" + id + "</uuid>" + definition(more) + "</qemu-migration>\x00")); fleet.CodeOf(err) != fleet.Conflict {
+			t.Errorf("%s is accepted in a cookie: %v", name, err)
 		}
 	}
 	for name, text := range map[string]string{
 		"another VM": strings.Replace(definition(""), id, "01a22140-f038-7000-9db8-bcbf0307c076", 1), "no XML": "<domain", "nothing": "",
 	} {
-		if _, err := CheckIncoming(text, vm, nil); err == nil {
+		if _, err := in.CheckDefinition(text); err == nil {
 			t.Errorf("%s is accepted", name)
+		}
+		if err := in.CheckCookie([]byte("<qemu-migration>" + text + "</qemu-migration>")); err == nil && text != "" {
+			t.Errorf("%s is accepted in a cookie", name)
+		}
+	}
+	for _, cookie := range []string{"<qemu-migration><name>web</name></qemu-migration>\x00", "<qemu-migration>" + definition("") + "</qemu-migration>"} {
+		if err := in.CheckCookie([]byte(cookie)); err != nil {
+			t.Errorf("libvirt's cookie is refused: %v", err)
 		}
 	}
 }
