@@ -103,6 +103,21 @@ func MigrationTargetOptions(targets []fleet.MigrationTarget) (out []kit.Option) 
 	return out
 }
 
+// DefaultMigrationTarget returns the value of the choice that the dialog begins with: the best host, or the only
+// suitable target; empty: none is suitable.
+func DefaultMigrationTarget(targets []fleet.MigrationTarget) (value string) {
+	for _, t := range targets {
+		switch {
+		case !t.Allowed:
+		case value != "":
+			return MigrateToBest
+		default:
+			value = migrationTargetValue(t)
+		}
+	}
+	return value
+}
+
 // NameBestHost adds the best host of the plan to the option that chooses it.
 func (p MigratePage) NameBestHost(plans []fleet.MigrationPlan) {
 	for i, o := range p.To.Options {

@@ -78,7 +78,7 @@ func (s *Site) ShowMigrateForm(c echo.Context, a fleet.Actor, in migrateForm, ho
 			return err
 		}
 		if how.Status == form.FirstDisplay.Status && out.In.To == "" {
-			out.In.To = vmview.MigrateToBest
+			out.In.To = vmview.DefaultMigrationTarget(out.Targets)
 		}
 		targets := options.Query{
 			Kind: "leave-targets", ParentID: string(p.VM.ID), Chosen: []string{in.To}, FormAddress: views.VMPath(p.VM.ID, "migrate"), ShowAll: c.QueryParam("all") != "", Targets: out.Targets,
