@@ -41,6 +41,8 @@ type liveMigration struct {
 	paused   bool // the time limit has paused the guest
 	switched bool // the guest runs on the target, and the rest of its memory follows
 
+	ownVariables bool // the target has a file of its own for the VM's UEFI variables
+
 	disks  []*diskMigration // the copied disks, in the order of the job
 	params migration.Params // of Begin and Perform
 	offer  migration.Offer  // to the target
@@ -260,6 +262,7 @@ func (m *liveMigration) prepareTarget(ctx context.Context, link *migration.Link)
 	case len(answer.Cookie) == 0:
 		return nil, errors.New("the target host sent no cookie of libvirt")
 	}
+	m.ownVariables = answer.OwnVariables
 	return answer.Cookie, nil
 }
 

@@ -31,6 +31,10 @@ func TestTwoHostConformance(t *testing.T) {
 			t.Fatal(err)
 		}
 	}}
+	p.FirmwareFiles = func(_ *testing.T, id fleet.VMID, host int) (variables, tpm string) {
+		lib := []string{"/var/lib/libvirt", filepath.Join(sockets[1], "../../lib")}[host]
+		return filepath.Join(lib, "qemu/nvram", string(id)+"_VARS.fd"), filepath.Join(lib, "swtpm", string(id), "tpm2/tpm2-00.permall")
+	}
 	for i, socket := range []string{libvirt.DefaultSocket, sockets[1]} {
 		known := must(state.OpenPoolRecords("")) // one PoolBook for each host's agent
 		p.Hosts[i] = conformance.Harness{

@@ -22,7 +22,8 @@ import (
 type incomingVM struct {
 	*applyRun
 	hypervisor.ReceiveVMWork
-	dir migration.SocketDir
+	dir              migration.SocketDir
+	createsVariables bool // libvirt creates the file of the UEFI variables for this call
 }
 
 // ReceiveVM implements hypervisor.VMs. libvirt ends the incoming guest if the connection c is lost before Finish.
@@ -149,7 +150,7 @@ func (m *incomingVM) receive(ctx context.Context) error {
 		return err
 	}
 	go link.ForwardTo(m.dir.Dial)
-	if err := link.Send(ctx, migration.Answer{Cookie: cookie}); err != nil {
+	if err := link.Send(ctx, migration.Answer{Cookie: cookie, OwnVariables: m.createsVariables}); err != nil {
 		return errors.Join(err, m.finish(ctx, migration.End{Cancelled: true}, nil))
 	}
 	m.Progress(0, "receiving the guest")
@@ -251,6 +252,11 @@ func (m *incomingVM) prepare(ctx context.Context, offer migration.Offer) (cookie
 	if err := m.checkSameFiles(offer.Inodes); err != nil {
 		return nil, err
 	}
+	there, err := hasFirmwareVariables(ctx, m.Apply.VM.ID)
+	if err != nil {
+		return nil, err
+	}
+	m.createsVariables = !there
 	if err := m.createDisks(ctx, offer.Disks); err != nil {
 		return nil, err
 	}
@@ -353,5 +359,9 @@ func (m *incomingVM) cleanUpTarget(ctx context.Context) error {
 	if err := migration.RemoveSocketDir(m.Apply.VM.ID, migration.Target); err != nil {
 		return err
 	}
-	return errors.Join(m.removeDisks(ctx), m.removeOtherSeeds(ctx, m.Apply.VM.ID), m.filters.RemoveNICFilters(ctx, m.c, m.Apply.VM.ID, nil))
+	var err error
+	if m.createsVariables {
+		err = removeFirmwareVariables(m.Apply.VM.ID)
+	}
+	return errors.Join(err, m.removeDisks(ctx), m.removeOtherSeeds(ctx, m.Apply.VM.ID), m.filters.RemoveNICFilters(ctx, m.c, m.Apply.VM.ID, nil))
 }

@@ -142,7 +142,7 @@ func (l *Link) ForwardFrom(listener net.Listener, kind byte) {
 }
 
 // ForwardTo connects each stream of the other host to the connection that dial opens for its kind, until the link ends. It
-// connects them in the order in which the other host opened them, because QEMU's first connection is the main one.
+// keeps the order of the other host's connections, because QEMU's first connection is the main one.
 func (l *Link) ForwardTo(dial func(kind byte) (net.Conn, error)) {
 	var all sync.WaitGroup
 	defer all.Wait()

@@ -19,6 +19,9 @@ type HostPair struct {
 	// Migrate moves a running guest with its definition to the other host, like virsh migrate, and returns after the
 	// migration. If keepDefinition is set, the first host also keeps the definition.
 	Migrate func(t *testing.T, id fleet.VMID, from, to int, keepDefinition bool)
+
+	// FirmwareFiles returns the paths of the files on a host with the VM's UEFI variables and TPM state. Optional.
+	FirmwareFiles func(t *testing.T, id fleet.VMID, host int) (variables, tpm string)
 }
 
 // RunTwoHosts tests the guarantees of hypervisor.Hypervisor for one VM on two hosts.
@@ -38,10 +41,14 @@ func RunTwoHosts(t *testing.T, p HostPair) {
 		{"a refused live migration leaves the guest on its host", testLiveMigrationRefusals},
 		{"a live migration without a connection leaves the guest on its host", testUnreachableTarget},
 		{"a live migration whose connection is cut leaves the guest on its host", testCutLiveMigration},
+		{"a live migration cut at any message leaves the guest on one host", testLiveMigrationCutAtEachMessage},
+		{"a host that lies during a live migration is refused", testLyingHosts},
+		{"a live migration to an unrelated program leaves the guest on its host", testUnrelatedPeer},
 		{"a live migration has options", testLiveMigrationOptions},
 		{"a live migration with post-copy moves the guest or is refused", testPostCopy},
 		{"a live migration that exceeds its time limit is cancelled or pauses the guest", testLiveMigrationTimeLimit},
 		{"invalid options of a live migration are refused", testLiveMigrationOptionsRefused},
+		{"a live migration moves UEFI variables and TPM state", testLiveMigrationOfFirmwareState},
 		{"a live migration copies the disks of local pools", testLiveMigrationOfLocalDisks},
 		{"a failed live migration removes the copies of local disks", testFailedLiveMigrationOfLocalDisks},
 		{"a live migration never overwrites a file", testLiveMigrationToTakenName},

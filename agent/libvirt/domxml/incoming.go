@@ -32,7 +32,7 @@ var incomingTypes = map[string][]string{
 // parent.
 var incomingPaths = map[string][]string{
 	"partition": {"/machine"}, "emulator": {"/usr/bin/qemu-", "/usr/bin/kvm", "/usr/libexec/qemu-kvm"}, "loader": {"/usr/share/"},
-	"nvram": {"/usr/share/", "/var/lib/libvirt/qemu/nvram/"}, "backend": {"/dev/urandom", "/dev/random", "/dev/hwrng"},
+	"nvram": {"/usr/share/"}, "backend": {"/dev/urandom", "/dev/random", "/dev/hwrng"},
 	"console": {"/dev/pts/"}, "serial/source": {"/dev/pts/"}, "console/source": {"/dev/pts/"}, "parallel/source": {"/dev/pts/"},
 	"channel/source": {"/var/lib/libvirt/qemu/channel/", "/run/libvirt/qemu/channel/", "/dev/pts/"}, "graphics": {"/var/lib/libvirt/qemu/", "/run/libvirt/qemu/"},
 	"listen": {"/var/lib/libvirt/qemu/", "/run/libvirt/qemu/"}, "driver": {"/dev/net/tun", "/dev/vhost-net"},
@@ -180,6 +180,12 @@ func (d *incomingDefinition) hasNIC(source map[string]string) bool {
 	})
 }
 
+// ownsVariables reports whether the file of UEFI variables belongs to the VM. libvirt names it after the domain, and
+// Quantix after the VM's ID.
+func (d *incomingDefinition) ownsVariables(file string) bool {
+	return slices.Contains([]string{string(d.VM.ID) + PlainVarsSuffix, string(d.VM.ID) + SecureVarsSuffix, d.name + PlainVarsSuffix}, file)
+}
+
 // checkValue checks an attribute or a text of the open element.
 func (d *incomingDefinition) checkValue(value string) error {
 	if !strings.HasPrefix(value, "/") {
@@ -191,6 +197,9 @@ func (d *incomingDefinition) checkValue(value string) error {
 		allowed = incomingPaths[d.parent()+"/source"]
 	}
 	clean := filepath.Clean(value)
+	if element == "nvram" && filepath.Dir(clean) == NVRAMDir && d.ownsVariables(filepath.Base(clean)) {
+		return nil
+	}
 	for _, prefix := range allowed {
 		if clean == strings.TrimSuffix(prefix, "/") || strings.HasPrefix(clean, prefix) {
 			return nil

@@ -12,7 +12,8 @@ func TestIncomingDefinitionNamesOnlyResourcesOfVM(t *testing.T) {
 	const id = "01a22140-f038-7000-9db8-bcbf0307c075"
 	vm := fleet.VM{Meta: fleet.Meta{ID: id}, Spec: fleet.VMSpec{NICs: []fleet.NIC{{Network: "default"}, {Bridge: "br0"}}}}
 	definition := func(more string) string {
-		return `<domain type="kvm"><name>web</name><uuid>` + id + `</uuid><resource><partition>/machine</partition></resource><devices>
+		return `<domain type="kvm"><name>web</name><uuid>` + id + `</uuid><resource><partition>/machine</partition></resource>
+			<os><loader type="pflash">/usr/share/OVMF/OVMF_CODE_4M.fd</loader><nvram template="/usr/share/OVMF/OVMF_VARS_4M.fd">/var/lib/libvirt/qemu/nvram/` + id + `_VARS.fd</nvram></os><devices>
 			<emulator>/usr/bin/qemu-system-x86_64</emulator>
 			<disk type="file" device="disk"><source file="/srv/pool/web.qcow2"/><backingStore type="file"><source file="/srv/pool/golden.qcow2"/></backingStore></disk>
 			<interface type="network"><source network="default" portid="x" bridge="virbr0"/></interface><interface type="bridge"><source bridge="br0"/></interface>
@@ -29,6 +30,7 @@ func TestIncomingDefinitionNamesOnlyResourcesOfVM(t *testing.T) {
 		"another VM's disk after a drive": `<disk type="file" device="cdrom"/><disk type="block" device="disk"><source dev="/srv/pool/db.qcow2"/></disk>`,
 		"a path that leads out":           `<disk type="file"><source file="/srv/pool/../../etc/shadow"/></disk>`,
 		"another VM's NVRAM as a disk":    `<disk type="file"><source file="/var/lib/libvirt/qemu/nvram/db_VARS.fd"/></disk>`,
+		"another VM's NVRAM":              `</devices><os><nvram>/var/lib/libvirt/qemu/nvram/db_VARS.fd</nvram></os><devices>`,
 		"a volume of any pool":            `<disk type="volume"><source pool="default" volume="db.qcow2"/></disk>`,
 		"a disk by network":               `<disk type="network"><source protocol="nbd" name="db"/></disk>`,
 		"a physical NIC":                  `<interface type="direct"><source dev="eth0" mode="bridge"/></interface>`,

@@ -34,6 +34,8 @@ type (
 	Answer struct {
 		Cookie []byte `json:"cookie"` // of Prepare
 		Error  string `json:"error"`
+		// OwnVariables: the target did not have a file of the VM's UEFI variables, so it does not share the source's
+		OwnVariables bool `json:"ownVariables"`
 	}
 	// End is the end of the transfer.
 	End struct {

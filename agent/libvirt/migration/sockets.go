@@ -100,6 +100,10 @@ func (d SocketDir) Forward(link *Link) (stop func(), err error) {
 			return nil, err
 		}
 		all = append(all, listener)
+		if err := os.Chmod(d.path(kind), 0o666); err != nil { // the directory admits only QEMU's user
+			stop()
+			return nil, err
+		}
 		done.Go(func() { link.ForwardFrom(listener, kind) })
 	}
 	return stop, nil
