@@ -34,10 +34,13 @@ type Options struct {
 	Version string
 	// Settings are those of agent.yaml that the portal shows. They win over the portal's.
 	Settings fleet.AgentSettings
-	Ports    transfer.PortRange // the host's ports for disks and images of other hosts
-	Slots    int                // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
-	Log      *slog.Logger
-	Metrics  *Metrics
+	// HostPower reboots the machine, or powers it off, for a job of kind host.reboot or host.shutdown. Nil: agent.yaml
+	// does not allow it.
+	HostPower func(context.Context, fleet.JobKind) error
+	Ports     transfer.PortRange // the host's ports for disks and images of other hosts
+	Slots     int                // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
+	Log       *slog.Logger
+	Metrics   *Metrics
 }
 
 // timing holds all periods and deadlines of an agent.
@@ -91,6 +94,7 @@ type Agent struct {
 	hostMemory func(context.Context) (available, total int64, err error)
 	version    string
 	settings   fleet.AgentSettings
+	hostPower  func(context.Context, fleet.JobKind) error // nil: not allowed
 	instance   string
 	timing     timing
 	log        *slog.Logger
@@ -140,6 +144,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 		identity: o.Identity, client: o.Client, hypervisor: o.Hypervisor, links: o.Links, nics: nicReader{read: o.NICs}, version: o.Version, settings: o.Settings, instance: rand.Text(),
 		timing: times, log: o.Log, metrics: o.Metrics, running: newRunningJobs(), slots: semaphore.NewWeighted(int64(o.Slots)), ports: o.Ports, hostMemory: o.Memory,
 	}
+	a.hostPower, a.settings.HostPower = o.HostPower, o.HostPower != nil
 	var err error
 	if a.state, err = openStateFile(filepath.Join(o.Identity.dir, stateFileName)); err != nil {
 		return nil, err

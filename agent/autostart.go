@@ -85,13 +85,14 @@ func (a *Agent) refreshVMStates(ctx context.Context, all map[fleet.VMID]vmState)
 }
 
 // autostartNextVM starts the next VM that autostarts after the host's boot, once the previous VM's start delay is over.
+// While the host is in maintenance, the VMs wait.
 func (a *Agent) autostartNextVM(ctx context.Context, all map[fleet.VMID]vmState) {
 	k, boot := &a.autostart, a.bootID()
 	if !k.bootQueued {
 		k.bootQueued = true
 		k.bootQueue = autostartOrder(all, boot)
 	}
-	if len(k.bootQueue) == 0 || time.Now().Before(k.nextStart) {
+	if len(k.bootQueue) == 0 || time.Now().Before(k.nextStart) || a.state.inMaintenance() {
 		return
 	}
 	id := k.bootQueue[0]

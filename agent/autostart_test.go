@@ -243,3 +243,29 @@ func TestGuestThatShutsDownAfterFailedJobStaysOff(t *testing.T) {
 		t.Error("a guest that people shut down was started again")
 	}
 }
+
+// A host that boots in maintenance starts its VMs only after the maintenance, also if the portal is offline at first.
+func TestVMsDoNotAutostartDuringMaintenance(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), newCounted()
+	dir := p.join()
+	stop := p.startAgentOnRecorder(dir, host)
+	vm := vmWithPolicy("web", fleet.VMPolicy{Autostart: "on"})
+	p.runJob(wire.Work{Kind: fleet.VMStart, VM: vm})
+	p.waitReportedOn(host, vm)
+	p.update(func() { p.maintenance = true })
+	from := p.reportCount()
+	p.waitUntil("reports in maintenance", func() bool { return len(p.reports) > from+2 })
+	stop()
+	host.boot = "boot-2"
+	host.stopError(t, host.Host.StopVM(t.Context(), vm.ID))
+	before := host.startCount(vm.ID)
+	p.startAgentOnRecorder(dir, host)
+	from = p.reportCount()
+	p.waitUntil("reports after the boot", func() bool { return len(p.reports) > from+5 })
+	if n := host.startCount(vm.ID); n != before {
+		t.Errorf("the VM was started %d times in maintenance", n-before)
+	}
+	p.update(func() { p.maintenance = false })
+	p.waitUntil("the start after maintenance", func() bool { return host.powerOf(vm.ID) == fleet.Running })
+}

@@ -86,6 +86,9 @@ func (a *Agent) runQueuedJob(jobsCtx context.Context, j *job) {
 	if out != nil {
 		acceptedEpoch = a.deliverResult(j, *out)
 	}
+	if acceptedEpoch > 0 && j.afterwards != nil && out.Outcome == wire.Done {
+		j.afterwards()
+	}
 }
 
 // runAfterPreviousJob runs the job once the previous job of the same object has ended and a slot is free; nil: there is

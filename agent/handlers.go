@@ -76,6 +76,9 @@ var jobHandlers = map[fleet.JobKind]jobHandler{
 	fleet.DiscoveredResume:   {discoveredVMHandler(fleet.ActResume), clearGeneration, recordNothing},
 	fleet.DiscoveredStop:     {discoveredVMHandler(fleet.ActStop), clearGeneration, recordNothing},
 
+	fleet.HostReboot:   {powerHost, clearGeneration, recordNothing},
+	fleet.HostShutdown: {powerHost, clearGeneration, recordNothing},
+
 	fleet.SecurityGroupApply:   {securityGroupHandler(hypervisor.Firewall.ApplySecurityGroup), addSecurityGroupStatus, recordNothing},
 	fleet.SecurityGroupRelease: {securityGroupHandler(hypervisor.Firewall.ReleaseSecurityGroup), addSecurityGroupStatus, recordNothing},
 }

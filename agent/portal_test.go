@@ -59,6 +59,7 @@ type portal struct {
 	stopsInProgress     map[fleet.JobID]string // reasons of cancellations, sent in answers to progress
 	stopsInReports      map[fleet.JobID]string // reasons of cancellations, sent in answers to reports
 	reportInterval      int                    // sent in answers to reports, seconds
+	maintenance         bool                   // sent in answers to reports
 	reports             []wire.Report
 	finishes            []finish
 	notes               []string // progress notes
@@ -205,7 +206,7 @@ func (p *portal) answer(r *http.Request, name string) any {
 		in := read[wire.Report](p, r)
 		defer p.lockForChange()()
 		p.reports = append(p.reports, in)
-		out := wire.ReportAnswer{Resend: p.resend, AssignedObjects: wire.AssignedObjects{Pools: p.pools, Networks: p.networks}, Lost: p.lostJobs, Stop: p.stopsInReports, ReportInterval: p.reportInterval}
+		out := wire.ReportAnswer{Resend: p.resend, AssignedObjects: wire.AssignedObjects{Pools: p.pools, Networks: p.networks}, Lost: p.lostJobs, Stop: p.stopsInReports, ReportInterval: p.reportInterval, Maintenance: p.maintenance}
 		p.resend, p.lostJobs = false, nil
 		if in.State != nil {
 			out.Marks = map[fleet.VMID]string{}

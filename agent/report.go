@@ -164,6 +164,9 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	return r.send(ctx, out, func(answer wire.ReportAnswer) {
 		r.setInterval(answer.ReportInterval)
 		r.setAssigned(answer.AssignedObjects)
+		if err := r.a.state.setMaintenance(answer.Maintenance); err != nil {
+			r.a.log.Error("The agent's state file cannot be written.", "error", err)
+		}
 		r.writeOwnershipMarks(ctx, answer.Marks)
 	})
 }

@@ -110,6 +110,11 @@ func newRun(t *testing.T, id *agent.Identity, hv hypervisor.Hypervisor, host hos
 	if own, ok := host.(interface{ Settings() fleet.AgentSettings }); ok {
 		o.Settings = own.Settings()
 	}
+	if own, ok := host.(interface {
+		Power(context.Context, fleet.JobKind) error
+	}); ok {
+		o.HostPower = own.Power
+	}
 	if testing.Verbose() {
 		o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}

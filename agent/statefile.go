@@ -45,6 +45,8 @@ type savedState struct {
 	Hashed []hypervisor.VolumeChecksum `json:"hashed,omitempty"`
 	// Frozen are guests that this agent has frozen or is about to freeze. The agent thaws them even after a restart.
 	Frozen []fleet.VMID `json:"frozen,omitempty"`
+	// Maintenance: the portal's last answer named the host as in maintenance.
+	Maintenance bool `json:"maintenance,omitempty"`
 }
 
 type networkState struct {
@@ -202,6 +204,24 @@ func (m *stateFile) removeVM(id fleet.VMID) error {
 }
 
 // setPoolResult records the error of a pool's last failure; empty after a success.
+// setMaintenance records whether the host is in maintenance.
+func (m *stateFile) setMaintenance(on bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.data.Maintenance == on {
+		return nil
+	}
+	m.data.Maintenance = on
+	return m.save()
+}
+
+// inMaintenance reports whether the host is in maintenance, as the portal last answered.
+func (m *stateFile) inMaintenance() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.data.Maintenance
+}
+
 func (m *stateFile) setPoolResult(name, errText string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -29,12 +29,12 @@ WITH was AS (SELECT w.host_id, w.blind_since, w.looked_at, w.fresh_for FROM host
         fresh_for = make_interval(secs => 3 * h.report_interval)
     FROM was JOIN hosts h ON h.id = was.host_id
     WHERE s.host_id = was.host_id AND s.session = $8 AND s.number = $5::bigint >> 32 AND s.report_seq < $5
-    RETURNING s.host_id, was.blind_since, was.looked_at + was.fresh_for AS valid_until, s.looked_at, COALESCE((h.spec->>'reportInterval')::integer, 0) AS report_interval
+    RETURNING s.host_id, was.blind_since, was.looked_at + was.fresh_for AS valid_until, s.looked_at, COALESCE((h.spec->>'reportInterval')::integer, 0) AS report_interval, h.maintenance IS NOT NULL AS maintained
 ), silent AS (
     INSERT INTO host_silences (host_id, since, until)
     SELECT t.host_id, t.valid_until, t.looked_at FROM told t WHERE t.valid_until < t.looked_at ON CONFLICT DO NOTHING
 )
-SELECT now()::timestamptz AS now, t.report_interval::integer AS report_interval, (t.blind_since IS NOT NULL AND $1)::boolean AS sighted FROM told t
+SELECT now()::timestamptz AS now, t.report_interval::integer AS report_interval, t.maintained::boolean AS maintained, (t.blind_since IS NOT NULL AND $1)::boolean AS sighted FROM told t
 `
 
 type BeginReportParams struct {
@@ -51,6 +51,7 @@ type BeginReportParams struct {
 type BeginReportRow struct {
 	Now            time.Time
 	ReportInterval int32
+	Maintained     bool
 	Sighted        bool
 }
 
@@ -70,7 +71,12 @@ func (q *Queries) BeginReport(ctx context.Context, arg BeginReportParams) (Begin
 		arg.Session,
 	)
 	var i BeginReportRow
-	err := row.Scan(&i.Now, &i.ReportInterval, &i.Sighted)
+	err := row.Scan(
+		&i.Now,
+		&i.ReportInterval,
+		&i.Maintained,
+		&i.Sighted,
+	)
 	return i, err
 }
 
@@ -131,12 +137,12 @@ WITH beats AS (
         fresh_for = make_interval(secs => 3 * h.report_interval)
     FROM mine m JOIN beats b ON b.host_id = m.host_id JOIN hosts h ON h.id = m.host_id
     WHERE s.host_id = m.host_id AND s.session = b.session
-    RETURNING s.host_id, s.session, s.digest, m.looked_at + m.fresh_for AS valid_until, s.looked_at, COALESCE((h.spec->>'reportInterval')::integer, 0) AS report_interval
+    RETURNING s.host_id, s.session, s.digest, m.looked_at + m.fresh_for AS valid_until, s.looked_at, COALESCE((h.spec->>'reportInterval')::integer, 0) AS report_interval, h.maintenance IS NOT NULL AS maintained
 ), silent AS (
     INSERT INTO host_silences (host_id, since, until)
     SELECT t.host_id, t.valid_until, t.looked_at FROM told t WHERE t.valid_until < t.looked_at ON CONFLICT DO NOTHING
 )
-SELECT t.host_id, t.session, t.digest, t.report_interval::integer AS report_interval, now()::timestamptz AS now FROM told t
+SELECT t.host_id, t.session, t.digest, t.report_interval::integer AS report_interval, t.maintained::boolean AS maintained, now()::timestamptz AS now FROM told t
 `
 
 type HeartbeatsParams struct {
@@ -153,6 +159,7 @@ type HeartbeatsRow struct {
 	Session        []byte
 	Digest         string
 	ReportInterval int32
+	Maintained     bool
 	Now            time.Time
 }
 
@@ -181,6 +188,7 @@ func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]Heart
 			&i.Session,
 			&i.Digest,
 			&i.ReportInterval,
+			&i.Maintained,
 			&i.Now,
 		); err != nil {
 			return nil, err

@@ -44,7 +44,7 @@ func (q *Queries) CPUModelSets(ctx context.Context) ([]CPUModelSetsRow, error) {
 }
 
 const candidates = `-- name: Candidates :many
-SELECT h.id, h.name, h.spec, h.labels, cl.id, cl.name, cl.spec, cl.generation, cl.created_at, s.seen_at, s.looked_at, s.fresh_for, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+SELECT h.id, h.name, h.spec, h.labels, h.maintenance, cl.id, cl.name, cl.spec, cl.generation, cl.created_at, s.seen_at, s.looked_at, s.fresh_for, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,
@@ -78,6 +78,7 @@ type CandidatesRow struct {
 	Name            string
 	Spec            fleet.HostSpec
 	Labels          map[string]string
+	Maintenance     *fleet.HostMaintenance
 	Cluster         Cluster
 	SeenAt          *time.Time
 	LookedAt        *time.Time
@@ -121,6 +122,7 @@ func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]Candi
 			&i.Name,
 			&i.Spec,
 			&i.Labels,
+			&i.Maintenance,
 			&i.Cluster.ID,
 			&i.Cluster.Name,
 			&i.Cluster.Spec,
@@ -286,7 +288,7 @@ func (q *Queries) ForgetVMs(ctx context.Context, hostID fleet.HostID) error {
 }
 
 const getHost = `-- name: GetHost :one
-SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, h.key_hash, h.threads, h.memory_bytes, h.cluster_id, h.labels, h.report_interval, cl.id, cl.name, cl.spec, cl.generation, cl.created_at, s.seen_at, s.looked_at, s.fresh_for, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, h.key_hash, h.threads, h.memory_bytes, h.cluster_id, h.labels, h.report_interval, h.maintenance, cl.id, cl.name, cl.spec, cl.generation, cl.created_at, s.seen_at, s.looked_at, s.fresh_for, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        c.vms::bigint AS vms, c.leaving::bigint AS leaving, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib,
        d.mib::bigint AS discovered_mib, d.cpus::bigint AS discovered_cpus
 FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id
@@ -331,6 +333,7 @@ func (q *Queries) GetHost(ctx context.Context, id fleet.HostID) (GetHostRow, err
 		&i.Host.ClusterID,
 		&i.Host.Labels,
 		&i.Host.ReportInterval,
+		&i.Host.Maintenance,
 		&i.Cluster.ID,
 		&i.Cluster.Name,
 		&i.Cluster.Spec,
@@ -496,7 +499,7 @@ func (q *Queries) HostsWithoutStorageRole(ctx context.Context, ids []string) ([]
 }
 
 const lockHost = `-- name: LockHost :one
-SELECT id, name, machine, spec, generation, created_at, status, report_seq, key_hash, threads, memory_bytes, cluster_id, labels, report_interval FROM hosts WHERE id = $1 FOR UPDATE
+SELECT id, name, machine, spec, generation, created_at, status, report_seq, key_hash, threads, memory_bytes, cluster_id, labels, report_interval, maintenance FROM hosts WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockHost(ctx context.Context, id fleet.HostID) (Host, error) {
@@ -517,6 +520,7 @@ func (q *Queries) LockHost(ctx context.Context, id fleet.HostID) (Host, error) {
 		&i.ClusterID,
 		&i.Labels,
 		&i.ReportInterval,
+		&i.Maintenance,
 	)
 	return i, err
 }

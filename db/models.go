@@ -197,6 +197,7 @@ type Host struct {
 	ClusterID      fleet.ClusterID
 	Labels         map[string]string
 	ReportInterval int32
+	Maintenance    *fleet.HostMaintenance
 }
 
 type HostFilterCount struct {
@@ -558,6 +559,7 @@ type Task struct {
 	Held        bool
 	Stage       int32
 	StageWait   int32
+	BeginAfter  *time.Time
 }
 
 type TaskEdit struct {
@@ -714,6 +716,14 @@ type VMPlan struct {
 	Drawing   *fleet.DefinitionDiff
 	Failed    bool
 	AskedAt   time.Time
+}
+
+type VmEviction struct {
+	VMID   fleet.VMID
+	HostID fleet.HostID
+	Reason string
+	Tries  int32
+	NextAt time.Time
 }
 
 type VmGuest struct {

@@ -214,10 +214,10 @@ func (q *Queries) TakePlan(ctx context.Context, arg TakePlanParams) (TakePlanRow
 }
 
 const taskEdit = `-- name: TaskEdit :one
-SELECT e.edit FROM tasks t JOIN task_edits e ON e.task_id = t.parent_id WHERE t.id = $1
+SELECT e.edit FROM tasks t JOIN task_edits e ON e.task_id IN (t.id, t.parent_id) WHERE t.id = $1 ORDER BY e.task_id = t.id DESC LIMIT 1
 `
 
-// The edit stored with the parent task.
+// The input stored with the subtask, else that of its parent task.
 func (q *Queries) TaskEdit(ctx context.Context, id fleet.TaskID) ([]byte, error) {
 	row := q.db.QueryRow(ctx, taskEdit, id)
 	var edit []byte

@@ -11,25 +11,41 @@ import (
 	"quantix/internal/fleet"
 )
 
+const addStepInputs = `-- name: AddStepInputs :exec
+INSERT INTO task_edits (task_id, edit) SELECT unnest($1::text[]), unnest($2::jsonb[])
+`
+
+type AddStepInputsParams struct {
+	Ids    []string
+	Inputs [][]byte
+}
+
+// Stores the inputs of single subtasks.
+func (q *Queries) AddStepInputs(ctx context.Context, arg AddStepInputsParams) error {
+	_, err := q.db.Exec(ctx, addStepInputs, arg.Ids, arg.Inputs)
+	return err
+}
+
 const addSteps = `-- name: AddSteps :exec
 WITH parent AS (
-    INSERT INTO tasks (id, kind, subject, subject_name, project_id, created_by, user_id, generation)
-    VALUES ($1, $4, 'task:' || $1::text, $15, $16, $5, $6, $3)
+    INSERT INTO tasks (id, host_id, kind, subject, subject_name, project_id, created_by, user_id, generation)
+    VALUES ($1, $16, $4, 'task:' || $1::text, $17, $18, $5, $6, $3)
 )
 INSERT INTO tasks (id, parent_id, listed, pending, generation, kind, subject, subject_name, project_id, state, error, created_by, user_id, address, ended_at,
                    held, stage, stage_wait)
-SELECT s.id, $1, $2, s.error = '', $3, $4, s.subject, s.name, NULLIF(s.project, ''), CASE s.error WHEN '' THEN 'queued' ELSE 'failed' END,
+SELECT s.id, $1, $2, s.error = '', $3, COALESCE(s.kind, $4::text), s.subject, s.name, NULLIF(s.project, ''), CASE s.error WHEN '' THEN 'queued' ELSE 'failed' END,
        s.error, $5, $6, $7, CASE WHEN s.error <> '' THEN now() END,
        s.error = '' AND COALESCE(s.stage, 0) > 0, COALESCE(s.stage, 0), COALESCE(s.wait, 0)
 FROM (SELECT unnest($8::text[]) AS id, unnest($9::text[]) AS subject, unnest($10::text[]) AS name,
-             unnest($11::text[]) AS project, unnest($12::text[]) AS error, unnest($13::integer[]) AS stage, unnest($14::integer[]) AS wait) s
+             unnest($11::text[]) AS project, unnest($12::text[]) AS error, unnest($13::integer[]) AS stage, unnest($14::integer[]) AS wait,
+             unnest($15::text[]) AS kind) s
 `
 
 type AddStepsParams struct {
 	ID         *fleet.TaskID
 	Listed     bool
 	Generation int64
-	Kind       fleet.JobKind
+	Kind       string
 	CreatedBy  string
 	UserID     *fleet.UserID
 	Address    string
@@ -40,12 +56,15 @@ type AddStepsParams struct {
 	Errors     []string
 	Stages     []int32
 	Waits      []int32
+	Kinds      []string
+	HostID     *fleet.HostID
 	Name       string
 	ProjectID  *fleet.ProjectID
 }
 
 // Adds a task with a subtask for each ID. A subtask with an error ends at once; the others are pending until a portal
-// queues their jobs. Their generation is 0 or negative: see fleet.Task.Title.
+// queues their jobs. Their generation is 0 or negative: see fleet.Task.Title. Without kinds, the subtasks have the
+// task's kind.
 func (q *Queries) AddSteps(ctx context.Context, arg AddStepsParams) error {
 	_, err := q.db.Exec(ctx, addSteps,
 		arg.ID,
@@ -62,6 +81,8 @@ func (q *Queries) AddSteps(ctx context.Context, arg AddStepsParams) error {
 		arg.Errors,
 		arg.Stages,
 		arg.Waits,
+		arg.Kinds,
+		arg.HostID,
 		arg.Name,
 		arg.ProjectID,
 	)
@@ -157,6 +178,16 @@ func (q *Queries) CountOpenJobs(ctx context.Context) (CountOpenJobsRow, error) {
 	return i, err
 }
 
+const delayTask = `-- name: DelayTask :exec
+UPDATE tasks SET begin_after = now() + interval '3 seconds' WHERE id = $1 AND pending
+`
+
+// Lets a pending subtask wait until another subtask of its task ends, or for 3 s.
+func (q *Queries) DelayTask(ctx context.Context, id fleet.TaskID) error {
+	_, err := q.db.Exec(ctx, delayTask, id)
+	return err
+}
+
 const endUnchanged = `-- name: EndUnchanged :exec
 UPDATE tasks SET state = 'done', pending = false, progress = 100, note = $1, ended_at = now() WHERE id = $2 AND pending
 `
@@ -172,8 +203,48 @@ func (q *Queries) EndUnchanged(ctx context.Context, arg EndUnchangedParams) erro
 	return err
 }
 
+const endedChildren = `-- name: EndedChildren :many
+SELECT id, kind, subject, state, attempt, error FROM tasks WHERE parent_id = $1 AND state NOT IN ('queued', 'running') ORDER BY id
+`
+
+type EndedChildrenRow struct {
+	ID      fleet.TaskID
+	Kind    fleet.JobKind
+	Subject fleet.Subject
+	State   fleet.JobState
+	Attempt int32
+	Error   string
+}
+
+func (q *Queries) EndedChildren(ctx context.Context, parentID *fleet.TaskID) ([]EndedChildrenRow, error) {
+	rows, err := q.db.Query(ctx, endedChildren, parentID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []EndedChildrenRow{}
+	for rows.Next() {
+		var i EndedChildrenRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Kind,
+			&i.Subject,
+			&i.State,
+			&i.Attempt,
+			&i.Error,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const getTask = `-- name: GetTask :one
-SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, t.held, t.stage, t.stage_wait, COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
+SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, t.held, t.stage, t.stage_wait, t.begin_after, COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
 WHERE t.id = $1 AND ($2::boolean OR t.project_id = ANY ($3::text[])
                       OR t.project_id IS NULL AND (t.steps IS NOT NULL OR t.parent_id IS NOT NULL) AND t.user_id = $4)
 `
@@ -226,6 +297,7 @@ func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, e
 		&i.Task.Held,
 		&i.Task.Stage,
 		&i.Task.StageWait,
+		&i.Task.BeginAfter,
 		&i.HostName,
 	)
 	return i, err
@@ -278,7 +350,7 @@ func (q *Queries) LockSteps(ctx context.Context, id *fleet.TaskID) error {
 const noteDone = `-- name: NoteDone :one
 INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, state, progress, note, created_by, user_id, started_at, ended_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, 'done', 100, $8, $9, $10, now(), now())
-RETURNING id, parent_id, listed, pending, kind, subject, subject_name, project_id, host_id, generation, state, attempt, progress, note, error, retry_at, steps, created_by, user_id, address, created_at, started_at, ended_at, held, stage, stage_wait
+RETURNING id, parent_id, listed, pending, kind, subject, subject_name, project_id, host_id, generation, state, attempt, progress, note, error, retry_at, steps, created_by, user_id, address, created_at, started_at, ended_at, held, stage, stage_wait, begin_after
 `
 
 type NoteDoneParams struct {
@@ -336,6 +408,7 @@ func (q *Queries) NoteDone(ctx context.Context, arg NoteDoneParams) (Task, error
 		&i.Held,
 		&i.Stage,
 		&i.StageWait,
+		&i.BeginAfter,
 	)
 	return i, err
 }
@@ -351,7 +424,9 @@ func (q *Queries) NotifyWaiters(ctx context.Context) error {
 }
 
 const pendingTasks = `-- name: PendingTasks :many
-SELECT id, parent_id, kind, subject, subject_name, user_id, created_by, address FROM tasks WHERE pending AND NOT held ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED
+SELECT t.id, t.parent_id, t.kind, t.subject, t.subject_name, t.user_id, t.created_by, t.address,
+       COALESCE((SELECT p.kind FROM tasks p WHERE p.id = t.parent_id), '')::text AS for_kind
+FROM tasks t WHERE t.pending AND NOT t.held AND (t.begin_after IS NULL OR t.begin_after <= now()) ORDER BY t.id LIMIT 20 FOR UPDATE OF t SKIP LOCKED
 `
 
 type PendingTasksRow struct {
@@ -363,9 +438,10 @@ type PendingTasksRow struct {
 	UserID      *fleet.UserID
 	CreatedBy   string
 	Address     string
+	ForKind     string
 }
 
-// Concurrent portals get different pending subtasks.
+// Concurrent portals get different pending subtasks. for_kind is the kind of the task with the subtask.
 func (q *Queries) PendingTasks(ctx context.Context) ([]PendingTasksRow, error) {
 	rows, err := q.db.Query(ctx, pendingTasks)
 	if err != nil {
@@ -384,6 +460,7 @@ func (q *Queries) PendingTasks(ctx context.Context) ([]PendingTasksRow, error) {
 			&i.UserID,
 			&i.CreatedBy,
 			&i.Address,
+			&i.ForKind,
 		); err != nil {
 			return nil, err
 		}
@@ -440,6 +517,18 @@ func (q *Queries) StepProjects(ctx context.Context, id *fleet.TaskID) ([]string,
 		return nil, err
 	}
 	return items, nil
+}
+
+const taskState = `-- name: TaskState :one
+SELECT COALESCE((SELECT state FROM tasks WHERE id = $1), '')::text AS state
+`
+
+// The state of a task; empty: it was swept.
+func (q *Queries) TaskState(ctx context.Context, id fleet.TaskID) (string, error) {
+	row := q.db.QueryRow(ctx, taskState, id)
+	var state string
+	err := row.Scan(&state)
+	return state, err
 }
 
 const tasksSeen = `-- name: TasksSeen :many

@@ -48,12 +48,12 @@ WITH beats AS (
         fresh_for = make_interval(secs => 3 * h.report_interval)
     FROM mine m JOIN beats b ON b.host_id = m.host_id JOIN hosts h ON h.id = m.host_id
     WHERE s.host_id = m.host_id AND s.session = b.session
-    RETURNING s.host_id, s.session, s.digest, m.looked_at + m.fresh_for AS valid_until, s.looked_at, COALESCE((h.spec->>'reportInterval')::integer, 0) AS report_interval
+    RETURNING s.host_id, s.session, s.digest, m.looked_at + m.fresh_for AS valid_until, s.looked_at, COALESCE((h.spec->>'reportInterval')::integer, 0) AS report_interval, h.maintenance IS NOT NULL AS maintained
 ), silent AS (
     INSERT INTO host_silences (host_id, since, until)
     SELECT t.host_id, t.valid_until, t.looked_at FROM told t WHERE t.valid_until < t.looked_at ON CONFLICT DO NOTHING
 )
-SELECT t.host_id, t.session, t.digest, t.report_interval::integer AS report_interval, now()::timestamptz AS now FROM told t;
+SELECT t.host_id, t.session, t.digest, t.report_interval::integer AS report_interval, t.maintained::boolean AS maintained, now()::timestamptz AS now FROM told t;
 
 -- name: BeginReport :one
 -- Accepts a report only if its number belongs to the agent's session and is higher than the last report's number.
@@ -67,12 +67,12 @@ WITH was AS (SELECT w.host_id, w.blind_since, w.looked_at, w.fresh_for FROM host
         fresh_for = make_interval(secs => 3 * h.report_interval)
     FROM was JOIN hosts h ON h.id = was.host_id
     WHERE s.host_id = was.host_id AND s.session = @session AND s.number = @seq::bigint >> 32 AND s.report_seq < @seq
-    RETURNING s.host_id, was.blind_since, was.looked_at + was.fresh_for AS valid_until, s.looked_at, COALESCE((h.spec->>'reportInterval')::integer, 0) AS report_interval
+    RETURNING s.host_id, was.blind_since, was.looked_at + was.fresh_for AS valid_until, s.looked_at, COALESCE((h.spec->>'reportInterval')::integer, 0) AS report_interval, h.maintenance IS NOT NULL AS maintained
 ), silent AS (
     INSERT INTO host_silences (host_id, since, until)
     SELECT t.host_id, t.valid_until, t.looked_at FROM told t WHERE t.valid_until < t.looked_at ON CONFLICT DO NOTHING
 )
-SELECT now()::timestamptz AS now, t.report_interval::integer AS report_interval, (t.blind_since IS NOT NULL AND @connected)::boolean AS sighted FROM told t;
+SELECT now()::timestamptz AS now, t.report_interval::integer AS report_interval, t.maintained::boolean AS maintained, (t.blind_since IS NOT NULL AND @connected)::boolean AS sighted FROM told t;
 
 -- name: ReportHost :exec
 -- Stores the host's status. The freshness limit follows the settings of the agent in it.

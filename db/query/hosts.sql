@@ -39,7 +39,7 @@ UPDATE host_sessions SET conflict = '', conflict_at = NULL WHERE host_id = @host
 -- The data that placement needs about one host, or about all hosts if @host is empty; only those of the cluster unless
 -- @cluster is empty. missing_features are those for @model, or with @use_baseline for the baseline of the host's cluster;
 -- NULL if the host supports the model.
-SELECT h.id, h.name, h.spec, h.labels, sqlc.embed(cl), s.seen_at, s.looked_at, s.fresh_for, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+SELECT h.id, h.name, h.spec, h.labels, h.maintenance, sqlc.embed(cl), s.seen_at, s.looked_at, s.fresh_for, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
        COALESCE((h.status->'inventory'->>'memoryBytes')::bigint, 0)::bigint AS memory_bytes,

@@ -36,5 +36,5 @@ DELETE FROM vm_plans WHERE id = ANY (ARRAY(SELECT p.id FROM vm_plans p WHERE p.a
 INSERT INTO task_edits (task_id, edit) VALUES (@task_id, @edit);
 
 -- name: TaskEdit :one
--- The edit stored with the parent task.
-SELECT e.edit FROM tasks t JOIN task_edits e ON e.task_id = t.parent_id WHERE t.id = @id;
+-- The input stored with the subtask, else that of its parent task.
+SELECT e.edit FROM tasks t JOIN task_edits e ON e.task_id IN (t.id, t.parent_id) WHERE t.id = @id ORDER BY e.task_id = t.id DESC LIMIT 1;

@@ -46,18 +46,24 @@ RETURNING *;
 
 -- name: AddSteps :exec
 -- Adds a task with a subtask for each ID. A subtask with an error ends at once; the others are pending until a portal
--- queues their jobs. Their generation is 0 or negative: see fleet.Task.Title.
+-- queues their jobs. Their generation is 0 or negative: see fleet.Task.Title. Without kinds, the subtasks have the
+-- task's kind.
 WITH parent AS (
-    INSERT INTO tasks (id, kind, subject, subject_name, project_id, created_by, user_id, generation)
-    VALUES (@id, @kind, 'task:' || @id::text, @name, @project_id, @created_by, @user_id, @generation)
+    INSERT INTO tasks (id, host_id, kind, subject, subject_name, project_id, created_by, user_id, generation)
+    VALUES (@id, sqlc.narg(host_id), @kind, 'task:' || @id::text, @name, @project_id, @created_by, @user_id, @generation)
 )
 INSERT INTO tasks (id, parent_id, listed, pending, generation, kind, subject, subject_name, project_id, state, error, created_by, user_id, address, ended_at,
                    held, stage, stage_wait)
-SELECT s.id, @id, @listed, s.error = '', @generation, @kind, s.subject, s.name, NULLIF(s.project, ''), CASE s.error WHEN '' THEN 'queued' ELSE 'failed' END,
+SELECT s.id, @id, @listed, s.error = '', @generation, COALESCE(s.kind, @kind::text), s.subject, s.name, NULLIF(s.project, ''), CASE s.error WHEN '' THEN 'queued' ELSE 'failed' END,
        s.error, @created_by, @user_id, @address, CASE WHEN s.error <> '' THEN now() END,
        s.error = '' AND COALESCE(s.stage, 0) > 0, COALESCE(s.stage, 0), COALESCE(s.wait, 0)
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@subjects::text[]) AS subject, unnest(@names::text[]) AS name,
-             unnest(@projects::text[]) AS project, unnest(@errors::text[]) AS error, unnest(@stages::integer[]) AS stage, unnest(@waits::integer[]) AS wait) s;
+             unnest(@projects::text[]) AS project, unnest(@errors::text[]) AS error, unnest(@stages::integer[]) AS stage, unnest(@waits::integer[]) AS wait,
+             unnest(@kinds::text[]) AS kind) s;
+
+-- name: AddStepInputs :exec
+-- Stores the inputs of single subtasks.
+INSERT INTO task_edits (task_id, edit) SELECT unnest(@ids::text[]), unnest(@inputs::jsonb[]);
 
 -- name: LetStagesBegin :execrows
 -- Starts the next stage of each staged task when all earlier subtasks have ended and the stage's wait is over.
@@ -77,8 +83,21 @@ SELECT settle_parent(@id);
 SELECT pg_notify('quantix', 'orders');
 
 -- name: PendingTasks :many
--- Concurrent portals get different pending subtasks.
-SELECT id, parent_id, kind, subject, subject_name, user_id, created_by, address FROM tasks WHERE pending AND NOT held ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED;
+-- Concurrent portals get different pending subtasks. for_kind is the kind of the task with the subtask.
+SELECT t.id, t.parent_id, t.kind, t.subject, t.subject_name, t.user_id, t.created_by, t.address,
+       COALESCE((SELECT p.kind FROM tasks p WHERE p.id = t.parent_id), '')::text AS for_kind
+FROM tasks t WHERE t.pending AND NOT t.held AND (t.begin_after IS NULL OR t.begin_after <= now()) ORDER BY t.id LIMIT 20 FOR UPDATE OF t SKIP LOCKED;
+
+-- name: DelayTask :exec
+-- Lets a pending subtask wait until another subtask of its task ends, or for 3 s.
+UPDATE tasks SET begin_after = now() + interval '3 seconds' WHERE id = @id AND pending;
+
+-- name: EndedChildren :many
+SELECT id, kind, subject, state, attempt, error FROM tasks WHERE parent_id = @parent_id AND state NOT IN ('queued', 'running') ORDER BY id;
+
+-- name: TaskState :one
+-- The state of a task; empty: it was swept.
+SELECT COALESCE((SELECT state FROM tasks WHERE id = @id), '')::text AS state;
 
 -- name: RefuseTask :exec
 UPDATE tasks SET state = 'failed', pending = false, error = @error, ended_at = now() WHERE id = @id;

@@ -126,7 +126,7 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 	first, last, _ := config.TransferPorts(cfg.TransferPorts)
 	a, err := agent.New(agent.Options{
 		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: facts.inventory, NICs: facts.nics, Load: hardware.ReadLoad, Memory: hardware.Memory,
-		Version: versionText(), Settings: fleet.AgentSettings{ReportInterval: cfg.ReportInterval, Labels: cfg.Labels}, Log: log, Metrics: metrics, Ports: transfer.PortRange{First: first, Last: last},
+		Version: versionText(), Settings: fleet.AgentSettings{ReportInterval: cfg.ReportInterval, Labels: cfg.Labels}, Log: log, Metrics: metrics, Ports: transfer.PortRange{First: first, Last: last}, HostPower: hostPower(cfg),
 	})
 	if err != nil {
 		return err
@@ -134,6 +134,15 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 	refreshInventoryOnHangup(ctx, a)
 	log.Info("agent is running", "host", cfg.Name, "portal", identity.Portal())
 	return a.Run(ctx)
+}
+
+// hostPower returns the function that reboots this machine or powers it off; nil if the settings do not allow it. A
+// simulated host never touches its machine.
+func hostPower(cfg config.Agent) func(context.Context, fleet.JobKind) error {
+	if !cfg.HostPower || cfg.Hypervisor == "mock" {
+		return nil
+	}
+	return agent.Systemctl
 }
 
 // refreshInventoryOnHangup lets the agent read the hardware again at each SIGHUP.

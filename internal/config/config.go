@@ -107,6 +107,8 @@ type Agent struct {
 	LabelList []string `koanf:"labels"`
 	// Labels are those of LabelList by key.
 	Labels map[string]string `koanf:"-"`
+	// HostPower lets the portal reboot the host and power it off, while the host is in maintenance.
+	HostPower bool `koanf:"hostPower"`
 	// MetricsListen is the host:port of /metrics; empty disables it.
 	MetricsListen string `koanf:"metricsListen"`
 	Log           Log    `koanf:"log"`

@@ -165,14 +165,14 @@ func TestAgentSettingsReadFromAllSources(t *testing.T) {
 		},
 		"file, environment and flags": {
 			givenSettings{
-				yaml:  "portal: https://portal.example:8444/\nlibvirt: {socket: /a}\npoolRoots: [/srv, /vmdata]\npoolDevices: [/dev/disk/by-id/*]\nfetchFrom: [10.1.2.3/8, 192.0.2.7]\nfetchMost: 8\nreportInterval: 20\nlabels:\n  rack: r4\n  ssd: ''\n",
+				yaml:  "portal: https://portal.example:8444/\nlibvirt: {socket: /a}\npoolRoots: [/srv, /vmdata]\npoolDevices: [/dev/disk/by-id/*]\nfetchFrom: [10.1.2.3/8, 192.0.2.7]\nfetchMost: 8\nreportInterval: 20\nhostPower: true\nlabels:\n  rack: r4\n  ssd: ''\n",
 				env:   []string{"QUANTIX_LIBVIRT_SOCKET=/b", "QUANTIX_NAME=h1", "QUANTIX_DATABASE_URL=postgres://x"},
 				flags: []string{"--hypervisor", "mock", "--metrics-listen", "127.0.0.1:9100"},
 			},
 			Agent{
 				Portal: "https://portal.example:8444", Name: "h1", DataDir: "/var/lib/quantix-agent", Hypervisor: "mock",
 				Libvirt: Libvirt{Socket: "/b"}, PoolRoots: []string{"/srv", "/vmdata"}, PoolDevices: []string{"/dev/disk/by-id/*"}, FetchFrom: []string{"10.0.0.0/8", "192.0.2.7/32"}, FetchMost: 8, NetworkConfirm: 30, MetricsListen: "127.0.0.1:9100", Log: Log{Level: "info", Format: "text"},
-				ReportInterval: 20, LabelList: []string{"rack=r4", "ssd="}, Labels: map[string]string{"rack": "r4", "ssd": ""},
+				ReportInterval: 20, HostPower: true, LabelList: []string{"rack=r4", "ssd="}, Labels: map[string]string{"rack": "r4", "ssd": ""},
 			},
 		},
 		"labels by variable win over those of the file": {
@@ -184,9 +184,10 @@ func TestAgentSettingsReadFromAllSources(t *testing.T) {
 			},
 		},
 		"labels by flag": {
-			givenSettings{yaml: "name: h1\n", flags: []string{"--labels", "rack=r4,zone=b"}},
+			givenSettings{yaml: "name: h1\n", flags: []string{"--labels", "rack=r4,zone=b", "--host-power"}},
 			Agent{
-				Name: "h1", DataDir: "/var/lib/quantix-agent", Hypervisor: "libvirt", Libvirt: Libvirt{Socket: "/run/libvirt/libvirt-sock"}, PoolRoots: PoolRoots,
+				HostPower: true,
+				Name:      "h1", DataDir: "/var/lib/quantix-agent", Hypervisor: "libvirt", Libvirt: Libvirt{Socket: "/run/libvirt/libvirt-sock"}, PoolRoots: PoolRoots,
 				FetchMost: 64, NetworkConfirm: 30, Log: Log{Level: "info", Format: "text"},
 				LabelList: []string{"rack=r4", "zone=b"}, Labels: map[string]string{"rack": "r4", "zone": "b"},
 			},
@@ -284,6 +285,8 @@ func TestInvalidAgentSettingsAreRefused(t *testing.T) {
 		"too short an interval":    {givenSettings{yaml: "reportInterval: 4\n"}, "agent.yaml:1: reportInterval: 4 is out of range; choose 5 to 60"},
 		"too long an interval":     {givenSettings{flags: []string{"--report-interval=61"}}, "--report-interval: 61 is out of range"},
 		"a label key in capitals":  {givenSettings{yaml: "name: x\nlabels: {Rack: r4}\n"}, `agent.yaml:2: labels: Label key "Rack": use lower-case letters`},
+		"a number for a boolean":   {givenSettings{yaml: "hostPower: 1\n"}, `"hostPower" must be true or false, not a number`},
+		"a text for true or false": {givenSettings{env: []string{"QUANTIX_HOST_POWER=maybe"}}, `QUANTIX_HOST_POWER: "maybe" is not true or false`},
 		"a number as a label":      {givenSettings{yaml: "labels: {rack: 4}\n"}, `"labels" must be a group of texts`},
 		"a text for labels":        {givenSettings{yaml: "labels: rack\n"}, `"labels" must be a group of texts`},
 		"a label twice":            {givenSettings{env: []string{"QUANTIX_LABELS=rack=4,rack=5"}}, `QUANTIX_LABELS: the label "rack" is set twice`},

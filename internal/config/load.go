@@ -152,6 +152,8 @@ func readFlags(from settingsSource, flags *pflag.FlagSet, given settingOrigins) 
 		switch s.value.(type) {
 		case int:
 			value, err = flags.GetInt(flag.Name)
+		case bool:
+			value, err = flags.GetBool(flag.Name)
 		case []string, keyValues:
 			value, err = flags.GetStringSlice(flag.Name)
 		default:

@@ -13,7 +13,7 @@ import (
 // database.maxConns has the flag --database-max-conns and the variable QUANTIX_DATABASE_MAX_CONNS.
 type setting struct {
 	key   string
-	value any // the default value; its type (string, int, []string or keyValues) is the setting's type
+	value any // the default value; its type (string, int, bool, []string or keyValues) is the setting's type
 	help  string
 }
 
@@ -71,6 +71,7 @@ var agentSettings = []setting{
 	{"networkConfirm", 30, "`seconds` to reach the portal after a change of the agent's own network; after that the change is undone"},
 	{"reportInterval", 0, "`seconds` between two reports to the portal while nothing changes, 5 to 60; wins over the portal's setting. The host counts as offline after three intervals. Default: the portal's setting, 10"},
 	{"labels", keyValues(nil), "`labels` of this host, key=value; in the file also a group. They win over labels of the portal and count in the same way"},
+	{"hostPower", false, "let the portal reboot this host and power it off, while the host is in maintenance"},
 	{"metricsListen", "", "`host:port` for Prometheus' /metrics; default: none"},
 	logLevel, logFormat,
 }
@@ -112,6 +113,12 @@ func (s setting) parse(text string) (any, error) {
 			return nil, fmt.Errorf("%q is not a whole number", text)
 		}
 		return number, nil
+	case bool:
+		yes, err := strconv.ParseBool(strings.TrimSpace(text))
+		if err != nil {
+			return nil, fmt.Errorf("%q is not true or false", text)
+		}
+		return yes, nil
 	case []string, keyValues:
 		list := []string{}
 		for item := range strings.SplitSeq(text, ",") {
@@ -131,6 +138,8 @@ func registerFlags(fs *pflag.FlagSet, settings []setting, file string) {
 		switch value := s.value.(type) {
 		case int:
 			fs.Int(s.flagName(), value, help)
+		case bool:
+			fs.Bool(s.flagName(), value, help)
 		case []string:
 			fs.StringSlice(s.flagName(), value, help)
 		case keyValues:

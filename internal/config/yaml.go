@@ -100,6 +100,12 @@ func (r *yamlReader) readValue(s setting, name, node *yaml.Node) {
 			err = node.Decode(&number)
 			value, want = number, ""
 		}
+	case bool:
+		var yes bool
+		if want = "true or false"; node.Tag == "!!bool" {
+			err = node.Decode(&yes)
+			value, want = yes, ""
+		}
 	case keyValues:
 		list, ok := readPairs(node)
 		if want = "a group of texts (one key: value per line, values in quotes if they look like numbers), or a list of key=value"; ok {

@@ -113,8 +113,22 @@ var infraUseCases = map[string]useCase{
 	"WipeVolume":     {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { v := w.volume(); return []any{v, v.Volume} }},
 	"DeleteVolume":   {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { v := w.volume(); return []any{v, v.Volume} }},
 
-	"Assign/pool":   {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectPool(w.ownPool()), []fleet.HostID{w.h2}} }},
-	"CordonHost":    {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.someHost(), fleet.ActCordon} }},
+	"Assign/pool":     {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectPool(w.ownPool()), []fleet.HostID{w.h2}} }},
+	"CordonHost":      {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.someHost(), fleet.ActCordon} }},
+	"PlanMaintenance": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.someHost()} }},
+	"EnterMaintenance": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any {
+		return []any{w.someHost(), map[fleet.VMID]fleet.MaintenanceDecision{}}
+	}},
+	"MaintenanceProgress": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.someHost()} }},
+	"PlanLeave":           {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.hostInMaintenance()} }},
+	"LeaveMaintenance": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any {
+		return []any{w.hostInMaintenance(), []fleet.VMID{}}
+	}},
+	"RequestHostPower": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		id := w.hostInMaintenance()
+		w.execSQL(`UPDATE hosts SET name = id WHERE id = $1`, id)
+		return []any{id, fleet.ActRebootHost, string(id)}
+	}},
 	"ClearConflict": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.someHost()} }},
 	"CreatePool": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		name := w.uniqueName("pool")

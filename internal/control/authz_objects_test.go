@@ -108,6 +108,13 @@ func (w *authzFixture) someHost() fleet.HostID {
 	return w.addHostWithMemory(w.uniqueName("spare"), 1024)
 }
 
+// hostInMaintenance returns a new host in maintenance whose agent may reboot it.
+func (w *authzFixture) hostInMaintenance() fleet.HostID {
+	id := w.someHost()
+	w.execSQL(`UPDATE hosts SET maintenance = '{"since":"2026-01-01T00:00:00Z","by":"chief","enteredAt":"2026-01-01T00:00:00Z"}', status = status || '{"settings":{"hostPower":true}}' WHERE id = $1`, id)
+	return id
+}
+
 func (w *authzFixture) someUser() fleet.UserID {
 	return w.addUser(w.uniqueName("user"), fleet.RoleNone).UserID
 }

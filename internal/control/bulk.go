@@ -78,7 +78,7 @@ func (c *Control) addBulkTask(ctx context.Context, a fleet.Actor, in bulkRequest
 			return err
 		}
 		id := fleet.NewID[fleet.TaskID]()
-		steps.ID, steps.Kind, steps.CreatedBy, steps.UserID, steps.Address = &id, in.kind, a.Name, store.ActorUserID(a), a.Address
+		steps.ID, steps.Kind, steps.CreatedBy, steps.UserID, steps.Address = &id, string(in.kind), a.Name, store.ActorUserID(a), a.Address
 		if in.kind == fleet.VMApply {
 			steps.Generation = fleet.EditOfMany
 		}
@@ -235,6 +235,12 @@ func (c *Control) startPendingChildren(ctx context.Context) (n int, err error) {
 		actors := map[fleet.UserID]fleet.Actor{}
 		for _, p := range pending {
 			err := pgx.BeginFunc(ctx, tx, func(sub pgx.Tx) error { return c.startChildTask(store.WithTx(ctx, sub), db.New(sub), actors, p) })
+			if p.Kind == fleet.VMMigrate && fleet.CodeOf(err) == fleet.TooMany { // the child waits for a migration to end
+				if err := q.DelayTask(ctx, p.ID); err != nil {
+					return err
+				}
+				continue
+			}
 			note, refused := c.refusalText(ctx, p, store.UserError(err))
 			if !refused {
 				return err
@@ -272,6 +278,15 @@ func (c *Control) startChildTask(ctx context.Context, q *db.Queries, actors map[
 	}
 	if p.Kind == fleet.VMApply {
 		return c.createPendingVM(ctx, q, a, p)
+	}
+	if p.ForKind != string(p.Kind) { // the child of a host's maintenance
+		if done, err := c.prepareMaintenanceChild(ctx, q, a, p); done || err != nil {
+			return err
+		}
+	}
+	if host, id, ok := p.Subject.DiscoveredVMOnHost(); ok {
+		_, err := c.RequestDiscoveredVMAction(store.WithChildTask(ctx, p.ID), a, host, id, fleet.ActShutdown)
+		return err
 	}
 	if _, alike := bulkChildRunners[p.Kind]; alike {
 		return c.runChildWithInput(ctx, q, a, p)

@@ -66,7 +66,8 @@ func loadPages(t *testing.T, c *control.Control, pool fleet.PoolID, network flee
 	l.Pool, l.Network, l.More = p.Health, n.Health, page.Next != ""
 	l.Counts, err = c.PoolCounts(ctx, chief, pool)
 	want(err)
-	l.Hosts, err = c.HostTotals(ctx, chief)
+	hosts, err := c.HostTotals(ctx, chief)
+	l.Hosts = hosts.Phases
 	want(err)
 	l.Overview, err = c.Overview(ctx, chief)
 	want(err)

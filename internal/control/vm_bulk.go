@@ -107,7 +107,7 @@ func (c *Control) addBulkCreateTask(ctx context.Context, tx pgx.Tx, a fleet.Acto
 		return none, err
 	}
 	steps := db.AddStepsParams{
-		ID: &id, Kind: fleet.VMApply, Name: in.Range(names), ProjectID: &in.ProjectID, CreatedBy: a.Name, UserID: store.ActorUserID(a), Address: a.Address,
+		ID: &id, Kind: string(fleet.VMApply), Name: in.Range(names), ProjectID: &in.ProjectID, CreatedBy: a.Name, UserID: store.ActorUserID(a), Address: a.Address,
 	}
 	for _, name := range names {
 		steps.Ids, steps.Subjects = append(steps.Ids, string(fleet.NewID[fleet.TaskID]())), append(steps.Subjects, string(fleet.SubjectVM(fleet.NewID[fleet.VMID]())))

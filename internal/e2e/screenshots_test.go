@@ -66,6 +66,7 @@ func TestScreenshots(t *testing.T) {
 	t.Run("VM with faults", captureTroubledVM)
 	t.Run("VM on two hosts", captureSplitVM)
 	t.Run("refused dialog", checkRefusedDialog)
+	t.Run("half-drained host", captureHalfDrainedHost)
 }
 
 // tierShots returns the shots for the current tier. The gate takes only the first shot of each page and tab.

@@ -9,14 +9,20 @@ const (
 	ActUncordon      Action = "uncordon"       // of a host: place VMs on it again
 	ActAddHosts      Action = "add-hosts"      // of a cluster: move hosts into it
 	ActClearConflict Action = "clear-conflict" // of a host: clear an identity conflict
-	ActJoinAgain     Action = "join-again"     // of a host: create a join token for its new agent
-	ActAssign        Action = "assign"         // of a pool or network: assign it to more hosts
-	ActRetry         Action = "retry"          // of a pool or network on one host: apply it again; also the "Start" button if it was stopped on the host
-	ActRelease       Action = "release"        // of a pool or network on one host: unassign it
-	ActCredentials   Action = "credentials"    // of a pool with credentials: replace them
-	ActGrant         Action = "grant"          // of a network: open it to a project
-	ActPassword      Action = "password"       // of a user: set a new password
-	ActCancel        Action = "cancel"         // of a task: cancel it
+
+	ActEnterMaintenance Action = "enter-maintenance" // of a host: move its VMs away or shut them down
+	ActLeaveMaintenance Action = "leave-maintenance" // of a host: start and bring back its VMs
+	ActRebootHost       Action = "reboot"            // of a host in maintenance
+	ActShutDownHost     Action = "shutdown"          // of a host in maintenance
+
+	ActJoinAgain   Action = "join-again"  // of a host: create a join token for its new agent
+	ActAssign      Action = "assign"      // of a pool or network: assign it to more hosts
+	ActRetry       Action = "retry"       // of a pool or network on one host: apply it again; also the "Start" button if it was stopped on the host
+	ActRelease     Action = "release"     // of a pool or network on one host: unassign it
+	ActCredentials Action = "credentials" // of a pool with credentials: replace them
+	ActGrant       Action = "grant"       // of a network: open it to a project
+	ActPassword    Action = "password"    // of a user: set a new password
+	ActCancel      Action = "cancel"      // of a task: cancel it
 )
 
 // actionEntry is one action in a resource type's table. why returns the reason why the object refuses the action now,
@@ -71,8 +77,15 @@ var hostActions = actionTable[HostView]{
 		}
 		return ""
 	}},
+	{ActEnterMaintenance, func(h HostView) string { return h.Lifecycle.Refusal(HostEnterMaintenance, h.Name) }},
+	{ActLeaveMaintenance, func(h HostView) string { return h.Lifecycle.Refusal(HostLeaveMaintenance, h.Name) }},
+	{ActRebootHost, hostPowerRefusal},
+	{ActShutDownHost, hostPowerRefusal},
 	{ActJoinAgain, nil},
 	{ActDelete, func(h HostView) string {
+		if why := h.Lifecycle.Refusal(HostRemove, h.Name); why != "" {
+			return why
+		}
 		remaining := h.VMs
 		if h.Phase == HostUnknown || h.Phase == HostPending { // an offline host never reports the deletion of its VMs
 			remaining -= h.Deleting
@@ -82,6 +95,22 @@ var hostActions = actionTable[HostView]{
 		}
 		return fmt.Sprintf("The host still has %s. Delete them first.", countWithUnit(remaining, "VM"))
 	}},
+}
+
+// hostPowerRefusal returns why the host can neither be rebooted nor shut down; empty: it can.
+func hostPowerRefusal(h HostView) string {
+	if why := h.Lifecycle.Refusal(HostPowerCommand, h.Name); why != "" {
+		return why
+	}
+	if !h.AgentSettings().HostPower {
+		return fmt.Sprintf("agent.yaml of %s does not allow it: set hostPower: true.", h.Name)
+	}
+	return ""
+}
+
+// HostPowerJobKind returns the kind of job that the power action queues on a host; empty: none.
+func (a Action) HostPowerJobKind() JobKind {
+	return map[Action]JobKind{ActRebootHost: HostReboot, ActShutDownHost: HostShutdown}[a]
 }
 
 // Allows reports whether the host allows the action now; the string is the reason if not. Actions lists the state of

@@ -47,6 +47,14 @@ func (s Subject) DiscoveredVM() (id VMID, ok bool) {
 	return VMID(uuid), ok && resource == string(TypeDiscovered)
 }
 
+// DiscoveredVMOnHost works like DiscoveredVM and also returns the host.
+func (s Subject) DiscoveredVMOnHost() (host HostID, id VMID, ok bool) {
+	id, ok = s.DiscoveredVM()
+	_, of := s.ResourceAndID()
+	name, _, _ := strings.Cut(of, "/")
+	return HostID(name), id, ok
+}
+
 // discoveredVMPath returns the path of a discovered VM's page; id is "<host id>/<UUID>".
 func discoveredVMPath(id string) string {
 	host, uuid, _ := strings.Cut(id, "/")

@@ -67,6 +67,7 @@ var (
 		textKey("name", "part of the name"),
 		textKey("cluster", "name of the host's cluster"),
 		oneOfKey("cordoned", "whether the host is cordoned", yesNo),
+		oneOfKey("lifecycle", "the host's lifecycle: lifecycle:maintenance", toStrings(HostLifecycles)),
 		textKey("label", "key=value, or a key alone", "labels"),
 		numberKey("vms", "number of VMs: vms>20", UnitCount),
 		numberKey("vcpus", "number of allocated vCPUs: vcpus>64", UnitCount, "vcpu"),

@@ -13,7 +13,9 @@ type Host struct {
 	// InventoryAt is when the host took the inventory of VMs, pools and networks in its newest report.
 	InventoryAt *ReportTime `json:"lookedAt"`
 	Conflict    string      `json:"conflict,omitempty"` // set: a second agent used this host's identity
-	CreatedAt   time.Time   `json:"createdAt"`
+	// Maintenance is the requested maintenance; nil: none. See Lifecycle.
+	Maintenance *HostMaintenance `json:"maintenance,omitempty"`
+	CreatedAt   time.Time        `json:"createdAt"`
 }
 
 // HostStatus is the agent's report on the host itself.
@@ -248,6 +250,12 @@ func (p HostPhase) DisplayName() string { return hostPhaseDisplay[p].word }
 // Severity returns the phase's severity on pages.
 func (p HostPhase) Severity() Severity { return hostPhaseDisplay[p].severity }
 
+// HostTotals counts hosts.
+type HostTotals struct {
+	Phases     map[HostPhase]int
+	PoweredOff int // hosts in maintenance that are offline, as expected; not in Phases
+}
+
 // HostView is a host as the API and pages show it.
 type HostView struct {
 	Host
@@ -259,10 +267,12 @@ type HostView struct {
 	// ReportInterval is the interval of the host's reports in seconds; see Host.EffectiveReportInterval.
 	ReportInterval int       `json:"reportInterval"`
 	Phase          HostPhase `json:"phase"`
-	VMs            int       `json:"vms"`
-	Deleting       int       `json:"leaving,omitempty"` // VMs among these with a requested deletion
-	CommittedCPUs  int       `json:"committedCpus"`     // vCPUs of all VMs on the host
-	CommittedMiB   int64     `json:"committedMemoryMiB"`
+	// Lifecycle is what the host allows; see Host.Lifecycle.
+	Lifecycle     HostLifecycle `json:"lifecycle"`
+	VMs           int           `json:"vms"`
+	Deleting      int           `json:"leaving,omitempty"` // VMs among these with a requested deletion
+	CommittedCPUs int           `json:"committedCpus"`     // vCPUs of all VMs on the host
+	CommittedMiB  int64         `json:"committedMemoryMiB"`
 	// DiscoveredCPUs and DiscoveredMiB are the vCPUs and memory of running discovered VMs, which also count in the
 	// capacity; not set in lists
 	DiscoveredCPUs int64        `json:"discoveredCpus,omitempty"`

@@ -47,7 +47,7 @@ type JobArgs struct {
 	Fields   []string        `json:"fields,omitempty"`   // vm.reapply: only these fields of VMStatus.Drift; empty: all
 }
 
-// Subject names the object of a job or task: "vm:<id>", "pool:<id>", "volume:<pool id>/<name>",
+// Subject names the object of a job or task: "vm:<id>", "pool:<id>", "volume:<pool id>/<name>", "host:<id>",
 // "found:<host id>/<UUID>" for an unmanaged domain, or "task:<id>" for a parent task. Only one job of a subject runs at a time.
 type Subject string
 
@@ -59,6 +59,9 @@ func SubjectPool(id PoolID) Subject { return SubjectOf(TypePool, id) }
 
 // SubjectNetwork returns the subject of a network, which is also the key of its wake-ups.
 func SubjectNetwork(id NetworkID) Subject { return SubjectOf(TypeNetwork, id) }
+
+// SubjectHost returns the subject of a host, which is also the key of its wake-ups.
+func SubjectHost(id HostID) Subject { return SubjectOf(TypeHost, id) }
 
 // SubjectTask returns the subject of a parent task.
 func SubjectTask(id TaskID) Subject { return Subject("task:" + string(id)) }

@@ -68,6 +68,13 @@ const (
 	DiscoveredResume   JobKind = "found.resume"
 	DiscoveredStop     JobKind = "found.stop" // force off
 
+	// Tasks whose children move, shut down or start the VMs of a host. No host runs a job of these kinds.
+	HostMaintenanceEnter JobKind = "host.maintenance.enter"
+	HostMaintenanceLeave JobKind = "host.maintenance.leave"
+
+	HostReboot   JobKind = "host.reboot"   // reboot the machine
+	HostShutdown JobKind = "host.shutdown" // power the machine off
+
 	VMPlan    JobKind = "vm.plan"    // render the definition that an edit would produce
 	VMMigrate JobKind = "vm.migrate" // live or cold migration to another host: see MigrationParams
 	VMReceive JobKind = "vm.receive" // receive a running VM from another host
@@ -98,6 +105,8 @@ type JobKindInfo struct {
 	// Background: the job does not change its subject. It has no visible task, and it neither waits for other jobs nor
 	// blocks them.
 	Background bool
+	// OnlyParent: the kind of a task with children of other kinds. No host runs a job of this kind.
+	OnlyParent bool
 
 	// Reasons why the job cannot be cancelled while it is queued, and after a host has begun it. Empty: the job can be
 	// cancelled.
@@ -198,6 +207,10 @@ var kinds = []JobKindInfo{
 	{Name: DiscoveredPause, Type: TypeDiscovered, Verb: "Pause discovered VM", Permission: MayChangeInfra, Limit: 30 * time.Second},
 	{Name: DiscoveredResume, Type: TypeDiscovered, Verb: "Resume discovered VM", Permission: MayChangeInfra, Limit: 30 * time.Second},
 	{Name: DiscoveredStop, Type: TypeDiscovered, Verb: "Force off discovered VM", Permission: MayChangeInfra, Limit: time.Minute},
+	{Name: HostMaintenanceEnter, Type: TypeHost, Verb: "Enter maintenance", Permission: MayChangeInfra, OnlyParent: true},
+	{Name: HostMaintenanceLeave, Type: TypeHost, Verb: "Leave maintenance", Permission: MayChangeInfra, OnlyParent: true},
+	{Name: HostReboot, Type: TypeHost, Verb: "Reboot host", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true},
+	{Name: HostShutdown, Type: TypeHost, Verb: "Shut down host", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true},
 	{Name: VMPlan, Type: TypeVM, Verb: "Plan", Permission: MayChangeVMs, Limit: 15 * time.Second, Background: true},
 	{Name: ConsoleOpen, Type: TypeVM, Verb: "Open console", Permission: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Background: true},
 }

@@ -70,10 +70,12 @@ func IsReportFresh(seen *ReportTime, now time.Time) bool {
 	return seen != nil && now.Sub(seen.Time) <= seen.Limit() && seen.Sub(now) <= ClockStep
 }
 
-// AgentSettings are the settings of a host in its agent.yaml that also have a value in HostSpec. They win over the spec.
+// AgentSettings are the settings of a host's agent.yaml that the portal shows. Those that also have a value in HostSpec
+// win over the spec.
 type AgentSettings struct {
 	ReportInterval int               `json:"reportInterval,omitempty"` // seconds; 0: not set
 	Labels         map[string]string `json:"labels,omitempty"`
+	HostPower      bool              `json:"hostPower,omitempty"` // the portal may reboot and shut down the host
 }
 
 // Valid returns the settings without invalid values, because an agent may report anything; nil for nil.
@@ -81,7 +83,7 @@ func (s *AgentSettings) Valid() *AgentSettings {
 	if s == nil {
 		return nil
 	}
-	out := &AgentSettings{}
+	out := &AgentSettings{HostPower: s.HostPower}
 	if s.ReportInterval >= MinReportInterval && s.ReportInterval <= MaxReportInterval {
 		out.ReportInterval = s.ReportInterval
 	}

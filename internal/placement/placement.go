@@ -15,6 +15,7 @@ type Host struct {
 	ID              fleet.HostID
 	Name            string
 	Phase           fleet.HostPhase
+	Lifecycle       fleet.HostLifecycle
 	Error           string // why the host's hypervisor does not answer
 	Spec            fleet.HostSpec
 	Capacity        fleet.HostCapacity
@@ -42,7 +43,7 @@ type Host struct {
 	BandwidthLimited map[int]bool // NICs of the spec, by index, whose port group limits bandwidth
 	Overcommit       bool         // pools, memory and processors may be overcommitted
 	// Rules is the host's relation to the VM's placement rules. nil: the VM is on the host already, so that neither rules
-	// nor the host's taints, roles and cordon are checked.
+	// nor the host's taints, roles, cordon and maintenance are checked.
 	Rules *HostRules
 }
 
@@ -224,6 +225,12 @@ func (f *faultCheck) checkHugePages(spec fleet.VMSpec) {
 }
 
 func (f *faultCheck) checkHostOnline() {
+	if h := f.host; h.Rules != nil && h.Lifecycle.InMaintenance() {
+		if why := h.Lifecycle.Refusal(fleet.HostPlaceVM, h.Name); why != "" {
+			f.addFault("hostId", "in maintenance", "%s", why)
+			return
+		}
+	}
 	switch h := f.host; h.Phase {
 	case fleet.HostOnline:
 	case fleet.HostDegraded:

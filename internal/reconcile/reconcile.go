@@ -31,6 +31,8 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 	reconcilers := []reconciler{
 		{"rescue jobs", 2 * time.Second, nil, c.RecoverExpiredJobs},
 		{"begin tasks", 2 * time.Second, []string{"orders"}, c.BeginTasks},
+		{"evict VMs", 5 * time.Second, nil, c.EvictVMs},
+		{"settle maintenance", 2 * time.Second, nil, c.SettleMaintenance},
 		{"queue drift", 15 * time.Second, nil, c.QueueDriftedObjects},
 		labelReconciler(c),
 		{"gather peers", time.Minute, []string{"peers"}, withMinInterval(time.Second, c.UpdateOverlayPeers)},

@@ -207,6 +207,8 @@ type ReportAnswer struct {
 	// ReportInterval is the interval of reports in seconds that the portal wants; 0: the default, also from older portals.
 	// An interval in agent.yaml wins.
 	ReportInterval int `json:"reportInterval,omitempty"`
+	// Maintenance: the host is entering or in maintenance. No VM starts with the host's boot until it has left maintenance.
+	Maintenance bool `json:"maintenance,omitempty"`
 	// Stop lists the cancelled jobs among the report's leases, each with the text of Work.Stop.
 	Stop map[fleet.JobID]string `json:"stop,omitempty"`
 	// Marks are ownership marks that VMs of this host lack. The agent writes the marks into the domains' metadata.

@@ -266,7 +266,7 @@ func TestManualSearchFindsAnswers(t *testing.T) {
 		"two-factor login":                   "tenants#sign-in-rules",
 		"grafana":                            "monitoring#metrics-of-the-portal",
 		"reboot required":                    "virtual-machines#states",
-		"maintenance of a host":              "hosts#keep-new-vms-away-from-a-host",
+		"maintenance of a host":              "migration#leave-maintenance",
 	} {
 		var got []string
 		for _, h := range docs.Open().Search(question, 3) {

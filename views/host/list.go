@@ -17,7 +17,7 @@ type ListPage struct {
 	Actor fleet.Actor
 	Tab   string // "all" or "attention"
 	Hosts []fleet.HostView
-	Total map[fleet.HostPhase]int
+	Total fleet.HostTotals
 }
 
 func (p *ListPage) table() kit.Table[fleet.HostView] {
@@ -33,8 +33,8 @@ func addHostAction(a fleet.Actor) kit.ActionButton {
 }
 
 func (p *ListPage) summary() string {
-	total := 0
-	for _, n := range p.Total {
+	total := p.Total.PoweredOff
+	for _, n := range p.Total.Phases {
 		total += n
 	}
 	if total == 0 {
@@ -42,16 +42,19 @@ func (p *ListPage) summary() string {
 	}
 	words := []string{strconv.Itoa(total)}
 	for _, ph := range fleet.HostPhases {
-		if n := p.Total[ph]; n > 0 {
+		if n := p.Total.Phases[ph]; n > 0 {
 			words = append(words, strconv.Itoa(n)+" "+strings.ToLower(ph.DisplayName()))
 		}
+	}
+	if p.Total.PoweredOff > 0 {
+		words = append(words, strconv.Itoa(p.Total.PoweredOff)+" "+strings.ToLower(fleet.LifecycleOffline.DisplayName()))
 	}
 	return strings.Join(words, " · ")
 }
 
 func (p *ListPage) tabs() []kit.Tab {
 	attention, n := "", 0
-	for ph, count := range p.Total {
+	for ph, count := range p.Total.Phases {
 		if ph != fleet.HostOnline {
 			n += count
 		}

@@ -164,7 +164,7 @@ func row(shown kit.Columns, h *fleet.HostView, now time.Time) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.HostPhaseChip(h.Phase).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = hostStateChips(*h).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

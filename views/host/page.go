@@ -28,6 +28,7 @@ type Page struct {
 	Prev     string // cursors of the previous and next page of the tab's list
 	Next     string
 	Form     SettingsForm
+	Progress fleet.MaintenanceProgress
 }
 
 func (p Page) tabs() []kit.Tab {
@@ -45,6 +46,9 @@ func (p Page) path(below ...string) string { return views.HostPath(p.Host.ID, be
 // liveKeys are the wake-up keys of the current tab.
 func (p Page) liveKeys() string {
 	own := "host:" + string(p.Host.ID)
+	if p.Host.Lifecycle == fleet.LifecycleDraining {
+		own += " tasks"
+	}
 	switch p.Tab {
 	case "vms":
 		return own + " vms"

@@ -48,7 +48,7 @@ func HostPage(p Page) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = kit.HostPhaseChip(p.Host.Phase).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = hostStateChips(p.Host).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

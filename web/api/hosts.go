@@ -22,10 +22,13 @@ type hostOutput struct {
 type hostBody struct {
 	fleet.HostView
 	OfferedActions
+	Task      *fleet.Task            `json:"task,omitempty" doc:"Only after an action: the task of a maintenance or a power command"`
+	Plan      *fleet.MaintenancePlan `json:"plan,omitempty" doc:"Only after the dry run of enter-maintenance: what can happen to each VM of the host"`
+	LeavePlan *fleet.LeavePlan       `json:"leavePlan,omitempty" doc:"Only after the dry run of leave-maintenance: the VMs that it starts, and those that it can bring back"`
 }
 
 func hostAnswer(a fleet.Actor, h fleet.HostView, err error) (*hostOutput, error) {
-	return &hostOutput{ETag: etag(h.Generation), Body: hostBody{h, offeredActions(a, "host", h.Actions())}}, err
+	return &hostOutput{ETag: etag(h.Generation), Body: hostBody{HostView: h, OfferedActions: offeredActions(a, "host", h.Actions())}}, err
 }
 
 func (api *API) getHost(ctx context.Context, a fleet.Actor, in *HostPath) (*hostOutput, error) {
@@ -66,27 +69,78 @@ func (api *API) updateHost(ctx context.Context, a fleet.Actor, in *updateHostInp
 
 type actOnHostInput struct {
 	HostPath
-	Body struct {
-		Action fleet.Action `json:"action" doc:"cordon, uncordon or clear-conflict"`
+	DryRun bool `query:"dryRun" doc:"Only with enter-maintenance and leave-maintenance: change nothing, and answer with the plan"`
+	Body   struct {
+		Action    fleet.Action                             `json:"action" doc:"cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot or shutdown"`
+		Decisions map[fleet.VMID]fleet.MaintenanceDecision `json:"decisions,omitempty" doc:"enter-maintenance: what happens to VMs, by VM ID; the others get the plan's proposal"`
+		BringBack []fleet.VMID                             `json:"bringBack,omitempty" doc:"leave-maintenance: VMs to migrate back to the host"`
+		Confirm   string                                   `json:"confirm,omitempty" doc:"reboot, shutdown: the host's name"`
 	}
 }
 
+// hostActions maps the actions on a host to what they do. The functions add their results to the output.
+var hostActions = map[fleet.Action]func(*API, context.Context, fleet.Actor, *actOnHostInput, *hostOutput) error{
+	fleet.ActCordon: func(api *API, ctx context.Context, a fleet.Actor, in *actOnHostInput, _ *hostOutput) error {
+		return api.Control.CordonHost(ctx, a, in.ID, fleet.ActCordon)
+	},
+	fleet.ActUncordon: func(api *API, ctx context.Context, a fleet.Actor, in *actOnHostInput, _ *hostOutput) error {
+		return api.Control.CordonHost(ctx, a, in.ID, fleet.ActUncordon)
+	},
+	fleet.ActClearConflict: func(api *API, ctx context.Context, a fleet.Actor, in *actOnHostInput, _ *hostOutput) error {
+		return api.Control.ClearConflict(ctx, a, in.ID)
+	},
+	fleet.ActEnterMaintenance: func(api *API, ctx context.Context, a fleet.Actor, in *actOnHostInput, out *hostOutput) error {
+		if in.DryRun {
+			plan, err := api.Control.PlanMaintenance(ctx, a, in.ID)
+			out.Body.Plan = &plan
+			return err
+		}
+		task, err := api.Control.EnterMaintenance(ctx, a, in.ID, in.Body.Decisions)
+		out.Body.Task = &task
+		return err
+	},
+	fleet.ActLeaveMaintenance: func(api *API, ctx context.Context, a fleet.Actor, in *actOnHostInput, out *hostOutput) error {
+		if in.DryRun {
+			plan, err := api.Control.PlanLeave(ctx, a, in.ID)
+			out.Body.LeavePlan = &plan
+			return err
+		}
+		task, err := api.Control.LeaveMaintenance(ctx, a, in.ID, in.Body.BringBack)
+		out.Body.Task = &task
+		return err
+	},
+	fleet.ActRebootHost:   powerHost,
+	fleet.ActShutDownHost: powerHost,
+}
+
+func powerHost(api *API, ctx context.Context, a fleet.Actor, in *actOnHostInput, out *hostOutput) error {
+	task, err := api.Control.RequestHostPower(ctx, a, in.ID, in.Body.Action, in.Body.Confirm)
+	out.Body.Task = &task
+	return err
+}
+
 func (api *API) actOnHost(ctx context.Context, a fleet.Actor, in *actOnHostInput) (*hostOutput, error) {
-	var err error
-	switch act := in.Body.Action; act {
-	case fleet.ActCordon, fleet.ActUncordon:
-		err = api.Control.CordonHost(ctx, a, in.ID, act)
-	case fleet.ActClearConflict:
-		err = api.Control.ClearConflict(ctx, a, in.ID)
-	default:
-		var c fleet.Checks
-		c.Add("action", "There is no action %q of a host. Use cordon, uncordon or clear-conflict.", string(act))
-		err = c.Err()
+	var c fleet.Checks
+	act, known := hostActions[in.Body.Action]
+	switch {
+	case !known:
+		c.Add("action", "There is no action %q of a host. Use cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot or shutdown.", string(in.Body.Action))
+	case in.DryRun && in.Body.Action != fleet.ActEnterMaintenance && in.Body.Action != fleet.ActLeaveMaintenance:
+		c.Add("dryRun", "Only enter-maintenance and leave-maintenance have a dry run.")
 	}
+	if err := c.Err(); err != nil {
+		return nil, err
+	}
+	out := &hostOutput{}
+	if err := act(api, ctx, a, in, out); err != nil {
+		return nil, err
+	}
+	host, err := api.getHost(ctx, a, &in.HostPath)
 	if err != nil {
 		return nil, err
 	}
-	return api.getHost(ctx, a, &in.HostPath)
+	out.ETag, out.Body.HostView, out.Body.OfferedActions = host.ETag, host.Body.HostView, host.Body.OfferedActions
+	return out, nil
 }
 
 type discoveredVMsInput struct {

@@ -83,7 +83,7 @@ func (api *API) operations() []operation {
 		newOperation(get, "/hosts/{id}", policy.InfraSee, ok, "get-host", "Get a host", api.getHost),
 		newOperation(patch, "/hosts/{id}", policy.InfraChange, ok, "update-host", "Change a host's spec by a JSON merge patch, or move the host to another cluster by clusterId", api.updateHost),
 		newOperation(remove, "/hosts/{id}", policy.InfraChange, noContent, "delete-host", "Remove a host without VMs from Quantix", actOnObject(api.Control.DeleteHost)),
-		newOperation(post, "/hosts/{id}/actions", policy.InfraChange, ok, "act-on-host", "Cordon or uncordon a host, or clear its identity conflict", api.actOnHost),
+		newOperation(post, "/hosts/{id}/actions", policy.InfraChange, ok, "act-on-host", "Cordon or uncordon a host, clear its identity conflict, enter or leave maintenance, or reboot or shut down a host in maintenance", api.actOnHost),
 		newOperation(get, "/hosts/{id}/discovered-vms", policy.InfraSee, ok, "list-discovered-vms", "List the VMs of a host that Quantix did not create", api.discoveredVMs),
 		newOperation(get, "/hosts/{id}/discovered-vms/{vm}", policy.InfraSee, ok, "get-discovered-vm", "Get a VM of a host that Quantix did not create", api.getDiscoveredVM),
 		newOperation(post, "/hosts/{id}/discovered-vms/{vm}/actions", policy.InfraChange, accepted, "act-on-discovered-vm", "Start, shut down, stop, reboot, reset, pause or resume a VM that Quantix did not create", api.actOnDiscoveredVM),

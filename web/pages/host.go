@@ -34,6 +34,9 @@ func (s *Site) HostPage(c echo.Context, a fleet.Actor) error {
 	}
 	p := hostview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Host: h, Now: time.Now()}
 	if render.HTMXTarget(c) != "host-head" {
+		if p.Progress, err = s.Control.MaintenanceProgress(c.Request().Context(), a, h.ID); err != nil {
+			return err
+		}
 		if err := s.fillHostTab(c, a, &p); err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // hostListTabFilters maps the tabs of the host list to their filters.
-var hostListTabFilters = map[string]string{"all": "", "attention": "-state:online"}
+var hostListTabFilters = map[string]string{"all": "", "attention": "-state:online -lifecycle:offline"}
 
 func (s *Site) ListHosts(c echo.Context, a fleet.Actor) error {
 	q := render.QueryFromURL(c)

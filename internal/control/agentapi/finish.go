@@ -287,6 +287,9 @@ func recordJobEffects(ctx context.Context, q *db.Queries, job db.Job, in wire.Fi
 		return e, nil
 	}
 	typ, id := job.Subject.ResourceAndID()
+	if typ == string(fleet.TypeHost) { // a power command: the host's next report, or its silence, has the effect
+		return e, nil
+	}
 	var observed any
 	var stays bool
 	var err error

@@ -64,7 +64,7 @@ func (api *API) recordHeartbeat(ctx context.Context, a fleet.Actor, in wire.Repo
 	if !known || !bytes.Equal(row.Session, hashAgentSession(a)) {
 		return sessionEndedError()
 	}
-	answer.At, answer.Resend, answer.ReportInterval = row.Now, row.Digest != in.Digest, int(row.ReportInterval)
+	answer.At, answer.Resend, answer.ReportInterval, answer.Maintenance = row.Now, row.Digest != in.Digest, int(row.ReportInterval), row.Maintained
 	return b.meterErrors[a.HostID]
 }
 

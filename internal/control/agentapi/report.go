@@ -87,7 +87,7 @@ func (api *API) writeFullReport(ctx context.Context, a fleet.Actor, in wire.Repo
 	}
 	return api.store.Tx(ctx, func(q *db.Queries) error {
 		begun, err := q.BeginReport(ctx, begin)
-		answer.At, answer.ReportInterval = begun.Now, int(begun.ReportInterval)
+		answer.At, answer.ReportInterval, answer.Maintenance = begun.Now, int(begun.ReportInterval), begun.Maintained
 		if errors.Is(err, pgx.ErrNoRows) {
 			return checkSessionNumber(ctx, q, a, in.Seq) // otherwise the report is only older than the latest
 		}

@@ -100,6 +100,7 @@ func (c Candidates) Read(ctx context.Context, q *db.Queries, a fleet.Actor) ([]p
 			Spec: r.Spec, Capacity: store.HostCapacity(r.Spec, r.Cluster.Spec, r.Processors, r.MemoryBytes), CommittedMiB: committed[r.ID].Mib, CommittedCPUs: committed[r.ID].Cpus, DiscoveredMiB: committed[r.ID].DiscoveredMib, DiscoveredCPUs: committed[r.ID].DiscoveredCpus, Networks: r.Networks, NICs: room[r.ID], Unsupported: map[string]string{},
 			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{}, SharedElsewhere: map[fleet.Volref]string{},
 		}
+		h.Lifecycle = fleet.LifecycleOf(h.Phase, r.Maintenance)
 		h.AgentFields, h.Devices = r.VmFields, devices[r.ID]
 		h.ReservedCPU, h.BandwidthLimited = reserved[r.ID], limited
 		h.Cluster, h.CPUModel, h.MissingFeatures = store.ClusterFromRow(r.Cluster), spec.NamedCPUModel(), r.MissingFeatures

@@ -26,6 +26,10 @@ var hostProblemTexts = map[fleet.HostPhase]func(errorText string) string{
 	fleet.HostUnknown: func(string) string { return "Its agent is offline. Its last report may be outdated." },
 }
 
+// expectedOfflineSQL holds for a host whose agent or hypervisor may be offline, because the host is in maintenance. This
+// needs no attention.
+const expectedOfflineSQL = "COALESCE(h.maintenance ? 'enteredAt', false)"
+
 // firstValuesByHostSQL returns SQL for an array of the column's values of the first hosts by name.
 func firstValuesByHostSQL(column string) string {
 	return "(array_agg(" + column + " ORDER BY x.name))[1:" + strconv.Itoa(fleet.AttentionNames) + "]"
@@ -39,7 +43,7 @@ func (b *Queries) hostsNeedingAttention(ctx context.Context, sums hostSums) ([]f
 	sql := "SELECT x.phase, x.words, count(*), " + firstValuesByHostSQL("x.id") + ", " + firstValuesByHostSQL("x.name") + `, CASE WHEN count(*) = 1 THEN min(x.seen_at) END
 		FROM (SELECT h.id, h.name, s.seen_at, ` + hostPhaseSQL + ` AS phase,
 			CASE ` + hostPhaseSQL + ` WHEN 'conflict' THEN s.conflict WHEN 'degraded' THEN COALESCE(h.status->>'error', '') ELSE '' END AS words
-			FROM hosts h JOIN host_sessions s ON s.host_id = h.id) x
+			FROM hosts h JOIN host_sessions s ON s.host_id = h.id WHERE s.conflict <> '' OR NOT ` + expectedOfflineSQL + `) x
 		WHERE x.phase IN ('conflict', 'degraded', 'unknown') GROUP BY 1, 2 ORDER BY x.phase = 'unknown', count(*) DESC LIMIT ` + strconv.Itoa(maxAttention)
 	return collectRows(ctx, b, sql, new(statementBuilder), func(row pgx.CollectableRow) (fleet.AttentionCause, error) {
 		n := fleet.AttentionCause{Kind: string(fleet.TypeHost)}
@@ -52,6 +56,26 @@ func (b *Queries) hostsNeedingAttention(ctx context.Context, sums hostSums) ([]f
 		}
 		return n, err
 	})
+}
+
+// evictionAttention returns the rows of the Needs attention list for VMs that a NoExecute taint could not move, one row
+// per cause.
+func (b *Queries) evictionAttention(ctx context.Context) ([]fleet.AttentionCause, error) {
+	var causes fleet.AttentionCauses
+	rows, err := collectRows(ctx, b, `SELECT v.id, v.name, h.id, e.reason FROM vm_evictions e JOIN vms v ON v.id = e.vm_id JOIN hosts h ON h.id = e.host_id
+		WHERE e.reason <> '' ORDER BY v.name, v.id LIMIT `+strconv.Itoa(maxAttentionVMsRead), new(statementBuilder), func(row pgx.CollectableRow) (fleet.AttentionCause, error) {
+		n := fleet.AttentionCause{Kind: string(fleet.TypeVM), Severity: fleet.SeverityWarn, Count: 1, Objects: make([]fleet.AttentionObject, 1)}
+		var host, reason string
+		err := row.Scan(&n.Objects[0].ID, &n.Objects[0].Name, &host, &reason)
+		n.Text = "A NoExecute taint of its host cannot move it: " + reason
+		n.Remedy = "Migrate or shut down the VM, let it tolerate the taint, or remove the taint."
+		n.List = fleet.TypeHost.Info().Path + "/" + host
+		return n, err
+	})
+	for _, n := range rows {
+		causes.Add(n)
+	}
+	return causes.Rows, err
 }
 
 func attentionObjects(ids, names []string) []fleet.AttentionObject {

@@ -32,6 +32,11 @@ func (b *Queries) computeFleetTotals(ctx context.Context, _ []fleetTotalsKey) (m
 	if w.hostProblems, err = b.hostsNeedingAttention(ctx, w.hostSums); err != nil {
 		return nil, err
 	}
+	evictions, err := b.evictionAttention(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.hostProblems = append(w.hostProblems, evictions...)
 	if w.pools, err = b.groupAllPoolStatuses(ctx, w.offline); err != nil {
 		return nil, err
 	}
@@ -109,6 +114,7 @@ type hostSums struct {
 type hostPhaseTotals struct {
 	phase                fleet.HostPhase
 	hosts                int
+	poweredOff           int // in maintenance and offline, as expected
 	threads, memoryBytes int64
 }
 
@@ -132,12 +138,12 @@ func (b *Queries) hostSums(ctx context.Context) (hostSums, error) {
 }
 
 func (b *Queries) countHosts(ctx context.Context) (sums hostSums, err error) {
-	sums.phases, err = collectRows(ctx, b, "SELECT "+hostPhaseSQL+", count(*), "+saturatingSumSQL("h.threads")+", "+saturatingSumSQL("h.memory_bytes")+
+	sums.phases, err = collectRows(ctx, b, "SELECT "+hostPhaseSQL+", count(*), count(*) FILTER (WHERE "+hostPhaseSQL+" = 'unknown' AND "+expectedOfflineSQL+"), "+saturatingSumSQL("h.threads")+", "+saturatingSumSQL("h.memory_bytes")+
 		", COALESCE(array_agg(h.id) FILTER (WHERE NOT "+reportsFreshSQL+"), '{}')"+
 		" FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id GROUP BY 1",
 		new(statementBuilder), func(row pgx.CollectableRow) (x hostPhaseTotals, err error) {
 			var offline []fleet.HostID
-			err = row.Scan(&x.phase, &x.hosts, &x.threads, &x.memoryBytes, &offline)
+			err = row.Scan(&x.phase, &x.hosts, &x.poweredOff, &x.threads, &x.memoryBytes, &offline)
 			sums.offline = append(sums.offline, offline...)
 			return x, err
 		})

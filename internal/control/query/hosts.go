@@ -34,6 +34,7 @@ var hostFilter = listFilter{
 	"name":        lowerTextCondition("h.name"),
 	"cluster":     rowNameCondition("h.cluster_id", "clusters"),
 	"cordoned":    exactTextCondition("CASE WHEN h.spec->>'schedulable' = 'false' THEN 'yes' ELSE 'no' END"),
+	"lifecycle":   exactTextCondition("(" + hostLifecycleSQL + ")"),
 	"label":       labelsCondition("h.labels"),
 	"vms":         numberCondition("COALESCE(c.vms, 0)", 1),
 	"vcpus":       numberCondition("COALESCE(c.cpus, 0)", 1),
@@ -67,6 +68,10 @@ func (s *statementBuilder) joinHostCounters(sums map[fleet.HostID]vmUsage) strin
 var hostPhaseSQL = "CASE WHEN s.seen_at IS NULL OR h.status IS NULL THEN 'pending' WHEN s.conflict <> '' THEN 'conflict' WHEN NOT " + agentOnlineSQL +
 	" THEN 'unknown' WHEN s.blind_since IS NULL AND " + reportsFreshSQL + " THEN 'online' ELSE 'degraded' END"
 
+// hostLifecycleSQL is fleet.Host.Lifecycle in SQL.
+var hostLifecycleSQL = "CASE WHEN h.maintenance IS NULL THEN CASE " + hostPhaseSQL + " WHEN 'pending' THEN 'pending' WHEN 'online' THEN 'ready' ELSE 'notReady' END" +
+	" WHEN NOT h.maintenance ? 'enteredAt' THEN 'draining' WHEN " + hostPhaseSQL + " = 'unknown' THEN 'offline' ELSE 'maintenance' END"
+
 // ListHosts returns one page of hosts. The number, CPUs and memory of their VMs come from the counters and are up to
 // five seconds old. Sorts: name, created, vms, cpus, memory.
 func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.HostView], error) {
@@ -90,7 +95,7 @@ func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	if usesHostCounters(p.sort, terms) {
 		tables += s.joinHostCounters(sums.hosts)
 	}
-	items, err := collectRows(ctx, b, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, h.status, cl.id, cl.name, cl.spec, s.seen_at, s.looked_at, s.fresh_for, COALESCE(s.conflict, ''), now()
+	items, err := collectRows(ctx, b, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, h.status, h.maintenance, cl.id, cl.name, cl.spec, s.seen_at, s.looked_at, s.fresh_for, COALESCE(s.conflict, ''), now()
 		`+tables+s.whereClause()+tail, &s, func(row pgx.CollectableRow) (fleet.HostView, error) {
 		var r db.Host
 		var cluster db.Cluster
@@ -98,7 +103,7 @@ func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 		var freshFor *time.Duration
 		var conflict string
 		var now time.Time
-		err := row.Scan(&r.ID, &r.Name, &r.Spec, &r.Generation, &r.CreatedAt, &r.Status, &cluster.ID, &cluster.Name, &cluster.Spec, &seen, &looked, &freshFor, &conflict, &now)
+		err := row.Scan(&r.ID, &r.Name, &r.Spec, &r.Generation, &r.CreatedAt, &r.Status, &r.Maintenance, &cluster.ID, &cluster.Name, &cluster.Spec, &seen, &looked, &freshFor, &conflict, &now)
 		v := store.HostView(r, cluster, fleet.NewReportTime(seen, freshFor), fleet.NewReportTime(looked, freshFor), conflict, now)
 		sum := sums.hosts[r.ID]
 		v.VMs, v.Deleting, v.CommittedCPUs, v.CommittedMiB = sum.vms, sum.deleting, sum.cpus, sum.memoryMiB

@@ -106,14 +106,15 @@ func addVMTotals(o *fleet.Overview, a fleet.Actor, sums *publishedTotals, offlin
 }
 
 // HostTotals counts the hosts in each phase.
-func (b *Queries) HostTotals(ctx context.Context, a fleet.Actor) (map[fleet.HostPhase]int, error) {
+func (b *Queries) HostTotals(ctx context.Context, a fleet.Actor) (totals fleet.HostTotals, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
-		return nil, err
+		return totals, err
 	}
 	sums, err := b.hostSums(ctx)
-	totals := make(map[fleet.HostPhase]int, len(sums.phases))
+	totals.Phases = make(map[fleet.HostPhase]int, len(sums.phases))
 	for _, x := range sums.phases {
-		totals[x.phase] = x.hosts
+		totals.Phases[x.phase] = x.hosts - x.poweredOff
+		totals.PoweredOff += x.poweredOff
 	}
 	return totals, err
 }

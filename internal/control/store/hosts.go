@@ -11,9 +11,9 @@ import (
 // contact, and looked the time of its last inventory.
 func HostView(r db.Host, cluster db.Cluster, seen, looked *fleet.ReportTime, conflict string, now time.Time) fleet.HostView {
 	h := fleet.Host{
-		ID: r.ID, Name: r.Name, Spec: r.Spec, Generation: r.Generation, Status: r.Status, SeenAt: seen, InventoryAt: looked, Conflict: conflict, CreatedAt: r.CreatedAt,
+		ID: r.ID, Name: r.Name, Spec: r.Spec, Generation: r.Generation, Status: r.Status, SeenAt: seen, InventoryAt: looked, Conflict: conflict, Maintenance: r.Maintenance, CreatedAt: r.CreatedAt,
 	}
-	v := fleet.HostView{Host: h, Phase: h.Phase(now), ClusterID: cluster.ID, ClusterName: cluster.Name, Labels: h.EffectiveLabels(), ReportInterval: h.EffectiveReportInterval()}
+	v := fleet.HostView{Host: h, Phase: h.Phase(now), Lifecycle: h.Lifecycle(now), ClusterID: cluster.ID, ClusterName: cluster.Name, Labels: h.EffectiveLabels(), ReportInterval: h.EffectiveReportInterval()}
 	if h.Status != nil {
 		v.Capacity = HostCapacity(h.Spec, cluster.Spec, int64(h.Status.Inventory.CPU.Threads), h.Status.Inventory.MemoryBytes)
 		v.BaselineGap = h.Status.Inventory.GapOf(cluster.Spec.CPUModel)

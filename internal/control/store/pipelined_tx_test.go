@@ -103,7 +103,7 @@ func TestPipelinedTransactionSendsWakeUpsOfDeferredTriggers(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps := db.AddStepsParams{
-		ID: &parent, ProjectID: &project, Kind: fleet.VMStart, CreatedBy: "somebody", Name: "1 VM",
+		ID: &parent, ProjectID: &project, Kind: string(fleet.VMStart), CreatedBy: "somebody", Name: "1 VM",
 		Ids: []string{string(child)}, Subjects: []string{""}, Names: []string{"web"}, Projects: []string{""}, Errors: []string{""},
 	}
 	if err := q.AddSteps(t.Context(), steps); err != nil {

@@ -1,0 +1,571 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"quantix/db"
+	"quantix/internal/control/query"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
+
+// PlanMaintenance returns what can happen to each VM of a host that enters maintenance: every VM of Quantix on the host,
+// and the running discovered VMs. It changes nothing.
+func (c *Control) PlanMaintenance(ctx context.Context, a fleet.Actor, id fleet.HostID) (fleet.MaintenancePlan, error) {
+	host, err := c.hostToMaintain(ctx, a, id)
+	if err != nil {
+		return fleet.MaintenancePlan{}, err
+	}
+	plan := fleet.MaintenancePlan{HostID: id, HostName: host.Name, VMs: []fleet.MaintenanceVM{}}
+	earlier := map[fleet.VMID]fleet.MaintenanceDecision{}
+	if host.Maintenance != nil {
+		earlier = host.Maintenance.Decisions
+	}
+	ids, err := c.store.VMsOfHosts(ctx, []string{string(id)})
+	if err != nil {
+		return plan, store.UserError(err)
+	}
+	vms, err := visibleVMs(ctx, c.store.Queries, a, ids)
+	if err != nil {
+		return plan, err
+	}
+	room, err := c.readFreeMemory(ctx, a)
+	if err != nil {
+		return plan, err
+	}
+	all := make([]fleet.VMView, 0, len(vms))
+	for _, vm := range vms {
+		all = append(all, vm)
+	}
+	slices.SortFunc(all, func(x, y fleet.VMView) int { return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID)) })
+	for _, vm := range all {
+		line, err := c.planMaintenanceOfVM(ctx, a, vm, room)
+		if err != nil {
+			return plan, err
+		}
+		plan.VMs = append(plan.VMs, line)
+	}
+	found, err := query.ReadAllPages(ctx, a, fleet.Query{Filter: fmt.Sprintf("host:%q", host.Name)}, c.ListDiscoveredVMs)
+	if err != nil {
+		return plan, err
+	}
+	for _, vm := range found {
+		if vm.HostID == id && isOn(&vm.Status) {
+			plan.VMs = append(plan.VMs, planMaintenanceOfDiscoveredVM(vm))
+		}
+	}
+	for i := range plan.VMs {
+		plan.VMs[i].ProposeAgain(earlier)
+	}
+	return plan, nil
+}
+
+// hostToMaintain returns the host, or an error if the actor may not maintain it or its lifecycle refuses to enter
+// maintenance.
+func (c *Control) hostToMaintain(ctx context.Context, a fleet.Actor, id fleet.HostID) (fleet.HostView, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return fleet.HostView{}, err
+	}
+	host, err := c.GetHost(ctx, a, id)
+	if err != nil {
+		return host, err
+	}
+	return host, conflictIfNotAllowed(host.Allows(fleet.ActEnterMaintenance))
+}
+
+// isOn reports whether the status is that of a running or paused VM.
+func isOn(s *fleet.VMStatus) bool {
+	return s != nil && (s.Power == fleet.Running || s.Power == fleet.Paused)
+}
+
+// freeMemory is the memory in MiB that hosts can still allocate, by host.
+type freeMemory map[fleet.HostID]int64
+
+func (c *Control) readFreeMemory(ctx context.Context, a fleet.Actor) (freeMemory, error) {
+	hosts, err := query.ReadAllPages(ctx, a, fleet.Query{}, c.ListHosts)
+	out := make(freeMemory, len(hosts))
+	for _, h := range hosts {
+		out[h.ID] = h.Capacity.AllocatableMemoryMiB - h.CommittedMiB
+	}
+	return out, err
+}
+
+// takeBest returns the choice whose host has the most free memory, and counts the VM's memory there; nil: none of the
+// choices is allowed. A host that would be full is chosen last.
+func (r freeMemory) takeBest(choices []fleet.MaintenanceChoice, memoryMiB int64) *fleet.MaintenanceDecision {
+	var best *fleet.MaintenanceChoice
+	for i, c := range choices {
+		if c.Do == fleet.MaintenanceMigrate && c.Allowed && (best == nil || r[c.HostID] > r[best.HostID]) {
+			best = &choices[i]
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	r[best.HostID] -= memoryMiB
+	d := best.MaintenanceDecision
+	return &d
+}
+
+// planMaintenanceOfVM lists the choices for a VM of Quantix. A VM that is off stays on the host unless a user decides
+// otherwise.
+func (c *Control) planMaintenanceOfVM(ctx context.Context, a fleet.Actor, vm fleet.VMView, room freeMemory) (fleet.MaintenanceVM, error) {
+	line := fleet.MaintenanceVM{
+		ID: vm.ID, Name: vm.Name, ProjectID: vm.ProjectID, ProjectName: vm.ProjectName, Managed: true, Phase: vm.Phase,
+		Runs: vm.DeletedAt == nil && (isOn(vm.Status) || vm.RequestedPower == fleet.Running),
+	}
+	moves, err := c.maintenanceMigrations(ctx, a, vm)
+	if err != nil {
+		return line, err
+	}
+	line.Choices = append(line.Choices, moves...)
+	if line.Runs {
+		down := fleet.MaintenanceChoice{MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceShutdown}}
+		down.Allowed, down.Reason = vm.Allows(fleet.ActShutdown)
+		line.Choices = append(line.Choices, down)
+	}
+	stay := fleet.MaintenanceDecision{Do: fleet.MaintenanceLeave}
+	line.Choices = append(line.Choices, fleet.MaintenanceChoice{MaintenanceDecision: stay, Allowed: true})
+	if !line.Runs {
+		line.Proposal = &stay
+		return line, nil
+	}
+	if line.Proposal = room.takeBest(moves, int64(vm.Spec.MemoryMiB)); line.Proposal == nil {
+		line.Reason = "There is no other host."
+		for _, m := range moves {
+			line.Reason = m.Reason
+			break
+		}
+	}
+	return line, nil
+}
+
+// maintenanceMigrations lists one choice for each other host: with the first pool that is suitable, or else with the
+// first reason against the host.
+func (c *Control) maintenanceMigrations(ctx context.Context, a fleet.Actor, vm fleet.VMView) ([]fleet.MaintenanceChoice, error) {
+	moving, err := c.DiskMigrationsInProgress(ctx, a, vm.ID)
+	if err != nil {
+		return nil, err
+	}
+	leaving, err := c.MigrationInProgress(ctx, a, vm.ID)
+	if err != nil {
+		return nil, err
+	}
+	refusal := ""
+	if ok, why := vm.AllowsMigration(moving, leaving); !ok {
+		refusal = why
+	}
+	targets, err := c.MigrationTargets(ctx, a, vm.ID)
+	if err != nil {
+		return nil, err
+	}
+	mode := fleet.MigrateCold
+	if vm.MigratesLive() {
+		mode = fleet.MigrateLive
+	}
+	var out []fleet.MaintenanceChoice
+	for _, t := range targets {
+		m := fleet.MaintenanceChoice{
+			MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceMigrate, HostID: t.HostID, PoolID: t.PoolID},
+			HostName:            t.HostName, PoolName: t.PoolName, Mode: mode, Allowed: t.Allowed && refusal == "", Reason: cmp.Or(refusal, t.Reason),
+		}
+		i := slices.IndexFunc(out, func(o fleet.MaintenanceChoice) bool { return o.HostID == t.HostID })
+		switch {
+		case i < 0:
+			out = append(out, m)
+		case m.Allowed && !out[i].Allowed:
+			out[i] = m
+		}
+	}
+	return out, nil
+}
+
+func planMaintenanceOfDiscoveredVM(vm fleet.DiscoveredVM) fleet.MaintenanceVM {
+	down := fleet.MaintenanceChoice{MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceShutdown}}
+	down.Allowed, down.Reason = vm.Allows(fleet.ActShutdown)
+	return fleet.MaintenanceVM{
+		ID: vm.ID, Name: vm.Name, Phase: vm.Phase, Runs: true, Reason: "Quantix does not manage it, so it cannot be migrated.",
+		Choices: []fleet.MaintenanceChoice{down, {MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceLeave}, Allowed: true}},
+	}
+}
+
+// EnterMaintenance begins the maintenance of a host, or continues it after a cancellation or a failure. No VM is placed
+// or started on the host from then on. It writes a task with one child for each VM that is migrated or shut down; a VM
+// without a decision in the input gets the plan's proposal. If a running VM has neither, nothing begins: see
+// fleet.MaintenancePlan.Decide. The pass SettleMaintenance notices when no VM runs any more.
+func (c *Control) EnterMaintenance(ctx context.Context, a fleet.Actor, id fleet.HostID, decisions map[fleet.VMID]fleet.MaintenanceDecision) (fleet.Task, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return fleet.Task{}, err
+	}
+	if err := onlyPersonMaintains(a); err != nil {
+		return fleet.Task{}, err
+	}
+	plan, err := c.PlanMaintenance(ctx, a, id)
+	if err != nil {
+		return fleet.Task{}, err
+	}
+	chosen, err := plan.Decide(decisions)
+	if err != nil {
+		return fleet.Task{}, err
+	}
+	var task fleet.Task
+	err = c.store.Tx(ctx, func(q *db.Queries) error {
+		host, now, err := lockMaintainedHost(ctx, q, id, fleet.ActEnterMaintenance)
+		if err != nil {
+			return err
+		}
+		m := &fleet.HostMaintenance{Since: now, By: a.Name}
+		if host.Maintenance != nil {
+			m = host.Maintenance
+		}
+		m.Decisions, m.EnteredAt = chosen, nil
+		children, counts, err := maintenanceChildren(plan, chosen)
+		if err != nil {
+			return err
+		}
+		if task, err = addHostTask(ctx, q, a, host, fleet.HostMaintenanceEnter, children, "no VM had to be moved or shut down"); err != nil {
+			return err
+		}
+		if m.TaskID = ""; len(children) > 0 {
+			m.TaskID = task.ID
+		}
+		if err := q.SetMaintenance(ctx, db.SetMaintenanceParams{ID: id, Maintenance: m}); err != nil {
+			return err
+		}
+		if err := store.Audit(ctx, q, a, "host.enterMaintenance", fleet.SubjectHost(id), host.Name, counts); err != nil {
+			return err
+		}
+		return settleHost(ctx, q, id)
+	})
+	return task, err
+}
+
+// onlyPersonMaintains refuses actors without an account, because the children of the task begin with the person's
+// permissions.
+func onlyPersonMaintains(a fleet.Actor) error {
+	if a.UserID == "" {
+		return fleet.Errorf(fleet.Forbidden, "Only a person can begin or end the maintenance of a host.")
+	}
+	return nil
+}
+
+// lockMaintainedHost locks the host and returns it with the database's time. It refuses the action if the host's
+// lifecycle does, or while the task of its maintenance has not ended. It adds the results of that task to the host's
+// maintenance.
+func lockMaintainedHost(ctx context.Context, q *db.Queries, id fleet.HostID, act fleet.Action) (host fleet.HostView, now time.Time, err error) {
+	if _, err := q.LockHost(ctx, id); err != nil {
+		return host, now, store.NotFoundError(err, "host")
+	}
+	row, err := q.GetHost(ctx, id)
+	if err != nil {
+		return host, now, err
+	}
+	host = store.HostViewFromRow(row)
+	if err := conflictIfNotAllowed(host.Allows(act)); err != nil {
+		return host, now, err
+	}
+	if m := host.Maintenance; m != nil && m.TaskID != "" {
+		state, err := q.TaskState(ctx, m.TaskID)
+		if err != nil {
+			return host, now, err
+		}
+		if state := fleet.JobState(state); state != "" && !state.IsFinal() {
+			return host, now, fleet.Errorf(fleet.Conflict, "%s is still entering maintenance. Wait for its task, or cancel the task first.", host.Name)
+		}
+		if _, err := recordMaintenanceResults(ctx, q, m); err != nil {
+			return host, now, err
+		}
+	}
+	return host, row.Now, nil
+}
+
+// recordMaintenanceResults adds the VMs that the task's children have shut down and migrated. It reports whether
+// something was added.
+func recordMaintenanceResults(ctx context.Context, q *db.Queries, m *fleet.HostMaintenance) (bool, error) {
+	if m.TaskID == "" {
+		return false, nil
+	}
+	children, err := q.EndedChildren(ctx, &m.TaskID)
+	if err != nil {
+		return false, err
+	}
+	was := len(m.Stopped) + len(m.Moved)
+	for _, t := range children {
+		_, id := t.Subject.ResourceAndID()
+		switch vm := fleet.VMID(id); {
+		case t.State != fleet.JobDone || t.Attempt == 0: // attempt 0: the VM was in the wanted state already
+		case t.Kind == fleet.VMShutdown:
+			m.AddStopped(vm)
+		case t.Kind == fleet.VMMigrate && !slices.ContainsFunc(m.Moved, func(v fleet.MovedVM) bool { return v.VMID == vm }):
+			m.AddMoved(vm, m.Decisions[vm].HostID)
+		}
+	}
+	return len(m.Stopped)+len(m.Moved) != was, nil
+}
+
+// hostTaskChild is a child of a host's task, for one VM.
+type hostTaskChild struct {
+	kind    fleet.JobKind
+	subject fleet.Subject
+	name    string
+	project fleet.ProjectID
+	input   any // nil: none
+}
+
+// maintenanceChildren returns the children for the decisions, and how many VMs each decision is for: "3 migrated, 1
+// shut down, 2 left".
+func maintenanceChildren(plan fleet.MaintenancePlan, chosen map[fleet.VMID]fleet.MaintenanceDecision) (children []hostTaskChild, counts string, err error) {
+	n := map[fleet.MaintenanceDo]int{}
+	for _, vm := range plan.VMs {
+		d := chosen[vm.ID]
+		n[d.Do]++
+		child := hostTaskChild{subject: fleet.SubjectVM(vm.ID), name: vm.Name, project: vm.ProjectID}
+		switch d.Do {
+		case fleet.MaintenanceMigrate:
+			child.kind, child.input = fleet.VMMigrate, MigrateVM{HostID: d.HostID, PoolID: d.PoolID}
+		case fleet.MaintenanceShutdown:
+			if child.kind = fleet.VMShutdown; !vm.Managed {
+				child.kind, child.subject = fleet.DiscoveredShutdown, fleet.SubjectDiscoveredVM(plan.HostID, vm.ID)
+			}
+		default:
+			continue
+		}
+		children = append(children, child)
+	}
+	return children, fmt.Sprintf("%d migrated, %d shut down, %d left", n[fleet.MaintenanceMigrate], n[fleet.MaintenanceShutdown], n[fleet.MaintenanceLeave]), nil
+}
+
+// addHostTask adds a task of a host with its children, which BeginTasks starts. Without children, the task is done at
+// once with the note nothing.
+func addHostTask(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostView, kind fleet.JobKind, children []hostTaskChild, nothing string) (fleet.Task, error) {
+	if len(children) == 0 {
+		row, err := q.NoteDone(ctx, db.NoteDoneParams{
+			ID: fleet.NewID[fleet.TaskID](), HostID: &host.ID, Kind: kind, Subject: fleet.SubjectHost(host.ID), SubjectName: host.Name,
+			Note: nothing, CreatedBy: a.Name, UserID: store.ActorUserID(a),
+		})
+		return store.TaskFromRow(row, host.Name), err
+	}
+	id := fleet.NewID[fleet.TaskID]()
+	steps := db.AddStepsParams{
+		ID: &id, HostID: &host.ID, Kind: string(kind), Name: host.Name, Listed: true, CreatedBy: a.Name, UserID: store.ActorUserID(a), Address: a.Address,
+	}
+	var inputs db.AddStepInputsParams
+	for _, child := range children {
+		of := string(fleet.NewID[fleet.TaskID]())
+		steps.Ids, steps.Kinds, steps.Subjects = append(steps.Ids, of), append(steps.Kinds, string(child.kind)), append(steps.Subjects, string(child.subject))
+		steps.Names, steps.Projects, steps.Errors = append(steps.Names, child.name), append(steps.Projects, string(child.project)), append(steps.Errors, "")
+		if child.input != nil {
+			text, err := json.Marshal(child.input)
+			if err != nil {
+				return fleet.Task{}, err
+			}
+			inputs.Ids, inputs.Inputs = append(inputs.Ids, of), append(inputs.Inputs, text)
+		}
+	}
+	if err := q.AddSteps(ctx, steps); err != nil {
+		return fleet.Task{}, err
+	}
+	if err := q.AddStepInputs(ctx, inputs); err != nil {
+		return fleet.Task{}, err
+	}
+	if err := q.SettleParent(ctx, string(id)); err != nil {
+		return fleet.Task{}, err
+	}
+	if err := q.NotifyWaiters(ctx); err != nil {
+		return fleet.Task{}, err
+	}
+	return store.GetTask(ctx, q, fleet.SystemActor, id)
+}
+
+// PlanLeave returns the VMs that leaving maintenance starts, and those that it can bring back.
+func (c *Control) PlanLeave(ctx context.Context, a fleet.Actor, id fleet.HostID) (fleet.LeavePlan, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return fleet.LeavePlan{}, err
+	}
+	host, err := c.GetHost(ctx, a, id)
+	if err != nil {
+		return fleet.LeavePlan{}, err
+	}
+	if err := conflictIfNotAllowed(host.Allows(fleet.ActLeaveMaintenance)); err != nil {
+		return fleet.LeavePlan{}, err
+	}
+	m := *host.Maintenance
+	if _, err := recordMaintenanceResults(ctx, c.store.Queries, &m); err != nil {
+		return fleet.LeavePlan{}, store.UserError(err)
+	}
+	return planLeave(ctx, c.store.Queries, a, id, m)
+}
+
+func planLeave(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.HostID, m fleet.HostMaintenance) (fleet.LeavePlan, error) {
+	plan := fleet.LeavePlan{Start: []fleet.NamedVM{}, Moved: []fleet.ReturningVM{}}
+	ids := slices.Clone(m.Stopped)
+	for _, v := range m.Moved {
+		ids = append(ids, v.VMID)
+	}
+	vms, err := visibleVMs(ctx, q, a, ids)
+	if err != nil {
+		return plan, err
+	}
+	for _, of := range m.Stopped {
+		if vm, ok := vms[of]; ok && vm.HostID == id && !isOn(vm.Status) && vm.DeletedAt == nil {
+			plan.Start = append(plan.Start, fleet.NamedVM{ID: vm.ID, Name: vm.Name})
+		}
+	}
+	for _, of := range m.Moved {
+		if vm, ok := vms[of.VMID]; ok && vm.HostID != id && vm.DeletedAt == nil {
+			v := fleet.ReturningVM{ID: vm.ID, Name: vm.Name, HostName: vm.HostName}
+			v.Allowed, v.Reason = vm.AllowsMigration(nil, nil)
+			plan.Moved = append(plan.Moved, v)
+		}
+	}
+	return plan, nil
+}
+
+// LeaveMaintenance ends a host's maintenance. It writes a task that starts the VMs that the maintenance shut down and
+// migrates the VMs of bringBack back to the host.
+func (c *Control) LeaveMaintenance(ctx context.Context, a fleet.Actor, id fleet.HostID, bringBack []fleet.VMID) (fleet.Task, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return fleet.Task{}, err
+	}
+	if err := store.CheckID(id, "host"); err != nil {
+		return fleet.Task{}, err
+	}
+	if err := onlyPersonMaintains(a); err != nil {
+		return fleet.Task{}, err
+	}
+	var task fleet.Task
+	err := c.store.Tx(ctx, func(q *db.Queries) error {
+		host, _, err := lockMaintainedHost(ctx, q, id, fleet.ActLeaveMaintenance)
+		if err != nil {
+			return err
+		}
+		plan, err := planLeave(ctx, q, a, id, *host.Maintenance)
+		if err != nil {
+			return err
+		}
+		var children []hostTaskChild
+		for _, vm := range plan.Start {
+			children = append(children, hostTaskChild{kind: fleet.VMStart, subject: fleet.SubjectVM(vm.ID), name: vm.Name})
+		}
+		var checks fleet.Checks
+		for _, of := range bringBack {
+			i := slices.IndexFunc(plan.Moved, func(v fleet.ReturningVM) bool { return v.ID == of })
+			switch {
+			case i < 0:
+				checks.Add("bringBack", "The maintenance of %s did not move the VM %s, or it is back or deleted.", host.Name, of)
+			case !plan.Moved[i].Allowed:
+				checks.Add("bringBack", "%s: %s", plan.Moved[i].Name, plan.Moved[i].Reason)
+			default:
+				children = append(children, hostTaskChild{kind: fleet.VMMigrate, subject: fleet.SubjectVM(of), name: plan.Moved[i].Name, input: MigrateVM{HostID: id}})
+			}
+		}
+		if err := checks.Err(); err != nil {
+			return err
+		}
+		if err := fillProjects(ctx, q, a, children); err != nil {
+			return err
+		}
+		if err := q.SetMaintenance(ctx, db.SetMaintenanceParams{ID: id}); err != nil {
+			return err
+		}
+		if task, err = addHostTask(ctx, q, a, host, fleet.HostMaintenanceLeave, children, "no VM had to be started or moved"); err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, "host.leaveMaintenance", fleet.SubjectHost(id), host.Name, fmt.Sprintf("%d started, %d brought back", len(plan.Start), len(children)-len(plan.Start)))
+	})
+	return task, err
+}
+
+// fillProjects sets the projects of the children's VMs.
+func fillProjects(ctx context.Context, q *db.Queries, a fleet.Actor, children []hostTaskChild) error {
+	ids := make([]fleet.VMID, len(children))
+	for i, child := range children {
+		_, id := child.subject.ResourceAndID()
+		ids[i] = fleet.VMID(id)
+	}
+	vms, err := visibleVMs(ctx, q, a, ids)
+	for i := range children {
+		children[i].project = vms[ids[i]].ProjectID
+	}
+	return err
+}
+
+// maxDrainTransfers limits the parallel migrations away from a host in maintenance, and those back to it, so that guests
+// and other transfers keep a share of the hosts' bandwidth.
+const maxDrainTransfers = 4
+
+// prepareMaintenanceChild runs before a child of a host's maintenance begins. done: the VM is in the wanted state
+// already, and the child has ended. The error TooMany means that the child has to wait.
+func (c *Control) prepareMaintenanceChild(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) (done bool, err error) {
+	resource, id := p.Subject.ResourceAndID()
+	if resource != string(fleet.TypeVM) {
+		return false, nil
+	}
+	vms, err := visibleVMs(ctx, q, a, []fleet.VMID{fleet.VMID(id)})
+	vm, there := vms[fleet.VMID(id)]
+	if err != nil || !there {
+		return false, err // the child's use case refuses it
+	}
+	note := ""
+	switch p.Kind {
+	case fleet.VMShutdown:
+		if vm.Phase == fleet.PhaseStopped {
+			note = "The VM was off already."
+		}
+	case fleet.VMStart:
+		if isOn(vm.Status) {
+			note = "The VM ran already."
+		}
+	case fleet.VMMigrate:
+		var in MigrateVM
+		text, err := q.TaskEdit(ctx, p.ID)
+		if err != nil {
+			return false, fmt.Errorf("read the input of task %s: %w", p.ID, err)
+		}
+		if err := json.Unmarshal(text, &in); err != nil {
+			return false, err
+		}
+		if vm.HostID == in.HostID {
+			note = "The VM was on that host already."
+			break
+		}
+		n, err := q.CountTransfers(ctx, db.CountTransfersParams{FromHost: vm.HostID, ToHost: in.HostID})
+		if err == nil && n >= maxDrainTransfers {
+			err = fleet.Errorf(fleet.TooMany, "The hosts have %d migrations in progress.", n)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	if note == "" {
+		return false, nil
+	}
+	return true, q.EndUnchanged(ctx, db.EndUnchangedParams{ID: p.ID, Note: note})
+}
+
+// checkHostStartsVMs refuses the start of a VM on a host in maintenance.
+func checkHostStartsVMs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView) error {
+	host, err := q.MaintenanceOf(ctx, vm.HostID)
+	if err != nil {
+		return err
+	}
+	name := host.Name
+	if !store.SeesHosts(a) {
+		name = "The VM's host"
+	}
+	if why := fleet.LifecycleOf(fleet.HostOnline, host.Maintenance).Refusal(fleet.HostStartVM, name); why != "" {
+		if !store.SeesHosts(a) {
+			why, _, _ = strings.Cut(why, ". ")
+			why += ". Ask an administrator."
+		}
+		return fleet.Errorf(fleet.Conflict, "Start is not possible: %s", why)
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+//go:build linux
+
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// captureHalfDrainedHost captures a host whose maintenance was cancelled in the middle, the dialogs that continue and end
+// the maintenance, and a host in maintenance.
+func captureHalfDrainedHost(t *testing.T) {
+	t.Parallel()
+	s, err := startPlayground(uniqueName("drained"), []string{"TMPDIR=" + demoTemp()}, "demo", "--json", "--listen", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.signal(syscall.SIGTERM); err != nil {
+			t.Errorf("the demo ended with %v", err)
+		}
+	})
+	a := s.api()
+	type actionAnswer struct {
+		fleet.HostView
+		Task *fleet.Task            `json:"task"`
+		Plan *fleet.MaintenancePlan `json:"plan"`
+	}
+	act := func(host fleet.HostView, query string, in map[string]any) actionAnswer {
+		return requestJSON[actionAnswer](t, a, http.StatusOK, http.MethodPost, "/api/v1/hosts/"+string(host.ID)+"/actions"+query, in)
+	}
+	decide := func(host fleet.HostView, choose func(fleet.MaintenanceVM) fleet.MaintenanceDo) map[fleet.VMID]fleet.MaintenanceDecision {
+		out := map[fleet.VMID]fleet.MaintenanceDecision{}
+		for _, vm := range act(host, "?dryRun=true", map[string]any{"action": "enter-maintenance"}).Plan.VMs {
+			if do := choose(vm); do != "" {
+				out[vm.ID] = fleet.MaintenanceDecision{Do: do}
+			}
+		}
+		return out
+	}
+	p := newTab(t, s.URL)
+	p.signIn(s)
+	first, last := a.hostByName(t, "host-1"), a.hostByName(t, "host-3")
+	task := act(first, "", map[string]any{"action": "enter-maintenance", "decisions": decide(first, func(vm fleet.MaintenanceVM) fleet.MaintenanceDo {
+		switch {
+		case !vm.Managed:
+			return fleet.MaintenanceLeave
+		case vm.Runs && (vm.Proposal == nil || strings.HasPrefix(vm.Name, "web-")):
+			return fleet.MaintenanceShutdown
+		}
+		return ""
+	})}).Task
+	if answer, err := a.send(t.Context(), http.MethodPost, "/api/v1/tasks/"+string(task.ID)+"/cancel", nil); err != nil || answer.status != http.StatusOK {
+		t.Fatalf("the cancellation is answered by %d %s, %v", answer.status, answer.body, err)
+	}
+	eventually(t, stepLimit, "the end of the cancelled task", func() (bool, string) {
+		got := requestJSON[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
+		return got.State.IsFinal(), string(got.State)
+	})
+	page := "/hosts/" + string(first.ID)
+	p.captureShot(pageShot{"host-half-drained", page, func(p *tab) { p.waitText("main", "cannot enter maintenance") }})
+	p.captureShot(pageShot{"host-maintenance-resume", page, func(p *tab) {
+		p.click(".note-act a", "Resume maintenance")
+		p.waitText("#dialog", "Resume maintenance: host-1")
+	}})
+	p.captureShot(pageShot{"host-maintenance-leave", page, func(p *tab) {
+		p.click(".note-act a", "Leave maintenance")
+		p.waitText("#dialog", "Leave maintenance: host-1")
+	}})
+	act(last, "", map[string]any{"action": "enter-maintenance", "decisions": decide(last, func(fleet.MaintenanceVM) fleet.MaintenanceDo { return fleet.MaintenanceLeave })})
+	p.captureShot(pageShot{"host-in-maintenance", "/hosts/" + string(last.ID), func(p *tab) { p.waitText("main", "is in maintenance.") }})
+	p.captureShot(pageShot{"hosts-maintenance", "/hosts", nil})
+	p.captureShot(pageShot{"task-maintenance", "/tasks/" + string(task.ID), nil})
+}

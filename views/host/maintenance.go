@@ -1,0 +1,185 @@
+package host
+
+import (
+	"slices"
+	"strings"
+
+	"quantix/internal/fleet"
+	"quantix/views"
+	"quantix/views/kit"
+)
+
+// MaintenancePage is the dialog that lets a host enter maintenance, or resume it.
+type MaintenancePage struct {
+	Host   fleet.HostView
+	Plan   fleet.MaintenancePlan
+	Why    string                // why the host cannot enter maintenance now
+	Chosen map[fleet.VMID]string // decisions as chosen: see DecisionValue
+	Errors kit.Errors
+}
+
+// maxMigrationChoices limits the hosts offered for one VM, so that the dialog of a host with many VMs stays small.
+const maxMigrationChoices = 20
+
+func (p MaintenancePage) dialog() kit.Dialog {
+	d := kit.Dialog{
+		Help: kit.HelpMaintenance, Title: "Enter maintenance: " + p.Host.Name, Button: "Enter maintenance", Back: views.HostPath(p.Host.ID),
+		Action: views.HostPath(p.Host.ID, "maintenance"), Why: p.Why,
+	}
+	if p.Host.Lifecycle == fleet.LifecycleDraining {
+		d.Title, d.Button = "Resume maintenance: "+p.Host.Name, "Resume"
+	}
+	return d
+}
+
+// sections returns the VMs of the plan in three groups: those that need a decision, those that run, and those that are
+// off.
+func (p MaintenancePage) sections() (out []maintenanceSection) {
+	groups := []maintenanceSection{{title: "Needs a decision"}, {title: "Running"}, {title: "Powered off"}}
+	for _, vm := range p.Plan.VMs {
+		i := 2
+		switch {
+		case vm.Proposal == nil:
+			i = 0
+		case vm.Runs:
+			i = 1
+		}
+		groups[i].vms = append(groups[i].vms, vm)
+	}
+	return slices.DeleteFunc(groups, func(g maintenanceSection) bool { return len(g.vms) == 0 })
+}
+
+type maintenanceSection struct {
+	title string
+	vms   []fleet.MaintenanceVM
+}
+
+// DecisionValue is the value of a decision in the form: "leave", "shutdown" or "migrate/<host>/<pool>".
+func DecisionValue(d fleet.MaintenanceDecision) string {
+	if d.Do != fleet.MaintenanceMigrate {
+		return string(d.Do)
+	}
+	return strings.Join([]string{string(d.Do), string(d.HostID), string(d.PoolID)}, "/")
+}
+
+// ParseDecision is the inverse of DecisionValue.
+func ParseDecision(text string) fleet.MaintenanceDecision {
+	parts := append(strings.SplitN(text, "/", 3), "", "")
+	return fleet.MaintenanceDecision{Do: fleet.MaintenanceDo(parts[0]), HostID: fleet.HostID(parts[1]), PoolID: fleet.PoolID(parts[2])}
+}
+
+// value is the selected decision about the VM.
+func (p MaintenancePage) value(vm fleet.MaintenanceVM) string {
+	if v, ok := p.Chosen[vm.ID]; ok {
+		return v
+	}
+	if vm.Proposal == nil {
+		return ""
+	}
+	return DecisionValue(*vm.Proposal)
+}
+
+// options lists the possible decisions about the VM, the proposal first.
+func (p MaintenancePage) options(vm fleet.MaintenanceVM) (out []kit.Option) {
+	if vm.Proposal == nil {
+		out = append(out, kit.Option{Text: "Decide…"})
+	}
+	moves := 0
+	for _, c := range vm.Choices {
+		proposed := vm.Proposal != nil && c.MaintenanceDecision == *vm.Proposal
+		if c.Do == fleet.MaintenanceMigrate {
+			if moves++; moves > maxMigrationChoices && !proposed {
+				continue
+			}
+		}
+		if c.Allowed {
+			out = append(out, kit.Option{Value: DecisionValue(c.MaintenanceDecision), Text: choiceText(vm, c)})
+		}
+	}
+	return out
+}
+
+func choiceText(vm fleet.MaintenanceVM, c fleet.MaintenanceChoice) string {
+	switch {
+	case c.Do == fleet.MaintenanceMigrate && c.PoolName != "":
+		return "Migrate " + string(c.Mode) + " to " + c.HostName + ", pool " + c.PoolName
+	case c.Do == fleet.MaintenanceMigrate:
+		return "Migrate " + string(c.Mode) + " to " + c.HostName
+	case c.Do == fleet.MaintenanceShutdown && vm.Managed:
+		return "Shut down, start afterwards"
+	case c.Do == fleet.MaintenanceShutdown:
+		return "Shut down"
+	case vm.Runs:
+		return "Leave running"
+	}
+	return "Leave powered off"
+}
+
+// remark is why the VM needs a decision, or why it cannot migrate or be shut down.
+func remark(vm fleet.MaintenanceVM) string {
+	if vm.Proposal == nil {
+		return vm.Reason
+	}
+	return ""
+}
+
+// LeaveMaintenancePage is the dialog that lets a host leave maintenance.
+type LeaveMaintenancePage struct {
+	Host   fleet.HostView
+	Plan   fleet.LeavePlan
+	Keep   map[fleet.VMID]bool // moved VMs that are not brought back
+	Errors kit.Errors
+}
+
+func (p LeaveMaintenancePage) dialog() kit.Dialog {
+	return kit.Dialog{
+		Help: kit.HelpMaintenance, Title: "Leave maintenance: " + p.Host.Name, Button: "Leave maintenance", Back: views.HostPath(p.Host.ID),
+		Action: views.HostPath(p.Host.ID, "leave-maintenance"), Why: kit.RefusalReason(p.Host.Allows(fleet.ActLeaveMaintenance)),
+	}
+}
+
+// PowerPage is the dialog before a host is rebooted or shut down.
+type PowerPage struct {
+	Host    fleet.HostView
+	Act     fleet.Action
+	Running []fleet.MaintenanceBlocker // VMs that end with the host
+	Errors  kit.Errors
+}
+
+func (p PowerPage) dialog() kit.Dialog {
+	verb := p.Act.HostPowerJobKind().Info().Verb
+	return kit.Dialog{
+		Help: kit.HelpMaintenance, Title: verb + ": " + p.Host.Name, Button: verb, Danger: true, Back: views.HostPath(p.Host.ID),
+		Action: views.HostPath(p.Host.ID, string(p.Act)), Why: kit.RefusalReason(p.Host.Allows(p.Act)),
+	}
+}
+
+func hostCrumbs(h fleet.HostView) []kit.Breadcrumb {
+	return []kit.Breadcrumb{{Text: "Hosts", Href: "/hosts"}, {Text: h.Name, Href: views.HostPath(h.ID)}}
+}
+
+// maintenanceActions are the buttons of the notice about the host's maintenance.
+func maintenanceActions(p Page) (out []kit.ActionButton) {
+	for _, b := range Actions(p.Actor, p.Host) {
+		switch {
+		case b.Word == resumeMaintenance && p.Progress.IsStuck(), b.Word == leaveMaintenance && b.Why == "" && (p.Progress.Task == nil || p.Progress.Task.State.IsFinal()):
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// Labels of the actions on a host's maintenance.
+const (
+	enterMaintenance  = "Enter maintenance"
+	resumeMaintenance = "Resume maintenance"
+	leaveMaintenance  = "Leave maintenance"
+)
+
+// blockerPath is the address of a running VM's page.
+func blockerPath(h fleet.HostView, b fleet.MaintenanceBlocker) string {
+	if b.Managed {
+		return views.VMPath(b.ID)
+	}
+	return views.DiscoveredVMPath(h.ID, b.ID)
+}
