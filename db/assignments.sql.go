@@ -408,7 +408,7 @@ WITH said AS MATERIALIZED (
     SELECT r.object->>'type' AS noun, COALESCE(r.object->>'id', p.id) AS object_id, r.object->'status' AS status
     FROM jsonb_array_elements($1::jsonb) AS r (object)
     LEFT JOIN pools p ON r.object->>'type' = 'pool' AND r.object->>'id' IS NULL AND p.name = r.object->>'name'
-    UNION ALL SELECT 'net', n.id, CASE WHEN n.spec IS NULL OR r.net->>'id' = n.id THEN r.net->'status'
+    UNION ALL SELECT 'net', n.id, CASE WHEN n.spec IS NULL OR n.spec @> '{"adopted": true}' OR r.net->>'id' = n.id THEN r.net->'status'
         ELSE jsonb_build_object('error', $2::text) || (r.net->'status') || '{"foreign": true}' END
     FROM jsonb_array_elements($3::jsonb) AS r (net) JOIN networks n ON n.kind = r.net->>'kind' AND n.name = r.net->>'name'
 ), told AS (
@@ -439,8 +439,8 @@ type ReportAssignmentsParams struct {
 // Stores changed reports on the objects of a host. lost is the number of discovered networks that the host no longer
 // has. Reports on objects count only for assigned objects; older agents name a pool instead of its ID. Objects missing
 // in the report were not inventoried: assigned pools that the host lacks are reported as such. Networks are matched by
-// kind and name, assigned or not. A network with the name of a defined one but another UUID is marked as foreign, with
-// the error @strange.
+// kind and name, assigned or not. A network with the name of a created one but another UUID is marked as foreign, with
+// the error @strange. An adopted network has another UUID on each host.
 func (q *Queries) ReportAssignments(ctx context.Context, arg ReportAssignmentsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, reportAssignments,
 		arg.Objects,

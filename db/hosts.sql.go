@@ -54,7 +54,7 @@ SELECT h.id, h.name, h.spec, h.labels, h.maintenance, cl.id, cl.name, cl.spec, c
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*] ? (@ != null)') AS f)::text[] AS vm_fields,
        COALESCE(h.status->'inventory'->'vmGaps', '[]')::jsonb AS vm_gaps, COALESCE(h.status->'inventory'->'hugePages', '[]')::jsonb AS huge_pages,
        ARRAY(SELECT n.kind || ':' || n.name FROM assignments nh JOIN networks n ON n.id = nh.network_id
-             WHERE nh.host_id = h.id AND nh.status->>'active' = 'true' AND (n.spec IS NULL OR nh.asked = 'assign' AND NOT nh.status ? 'foreign'))::text[] AS networks,
+             WHERE nh.host_id = h.id AND nh.status->>'active' = 'true' AND (n.spec IS NULL OR n.spec @> '{"adopted": true}' OR nh.asked = 'assign' AND NOT nh.status ? 'foreign'))::text[] AS networks,
        COALESCE((SELECT jsonb_object_agg(ph.pool_id, jsonb_build_object(
                      'assigned', ph.asked = 'assign', 'state', COALESCE(ph.status->>'state', 'pending'), 'error', COALESCE(ph.status->>'error', ''),
                      'capacityBytes', COALESCE((ph.status->>'capacityBytes')::bigint, 0),

@@ -39,6 +39,20 @@ func (q *Queries) AddNetworks(ctx context.Context, networks []byte) error {
 	return err
 }
 
+const adoptNetwork = `-- name: AdoptNetwork :exec
+UPDATE networks SET spec = $1, generation = generation + 1 WHERE id = $2 AND spec IS NULL
+`
+
+type AdoptNetworkParams struct {
+	Spec *fleet.NetworkSpec
+	ID   fleet.NetworkID
+}
+
+func (q *Queries) AdoptNetwork(ctx context.Context, arg AdoptNetworkParams) error {
+	_, err := q.db.Exec(ctx, adoptNetwork, arg.Spec, arg.ID)
+	return err
+}
+
 const assignNetworksAlone = `-- name: AssignNetworksAlone :exec
 SELECT pg_advisory_xact_lock(hashtext('quantix networks'))
 `
@@ -156,6 +170,60 @@ func (q *Queries) CountedNetworks(ctx context.Context, ids []string) ([]CountedN
 	return items, nil
 }
 
+const discoveredNetworksNamed = `-- name: DiscoveredNetworksNamed :many
+SELECT n.id, n.name, n.kind, n.generation, n.created_at, n.spec, n.deleted_at, n.peers, h.id AS host_id, h.name AS host_name, COALESCE(a.status->'definition', 'null')::jsonb AS definition
+FROM networks n JOIN assignments a ON a.network_id = n.id JOIN hosts h ON h.id = a.host_id
+WHERE n.kind = 'libvirt' AND n.name = $1::text AND a.asked = '' AND a.status IS NOT NULL
+ORDER BY h.id <> $2::text, h.name LIMIT $3
+`
+
+type DiscoveredNetworksNamedParams struct {
+	Name   string
+	HostID string
+	Most   int32
+}
+
+type DiscoveredNetworksNamedRow struct {
+	Network    Network
+	HostID     fleet.HostID
+	HostName   string
+	Definition []byte
+}
+
+// Hosts with a libvirt network of this name that is not assigned to them, with their own definition: the given host
+// first.
+func (q *Queries) DiscoveredNetworksNamed(ctx context.Context, arg DiscoveredNetworksNamedParams) ([]DiscoveredNetworksNamedRow, error) {
+	rows, err := q.db.Query(ctx, discoveredNetworksNamed, arg.Name, arg.HostID, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DiscoveredNetworksNamedRow{}
+	for rows.Next() {
+		var i DiscoveredNetworksNamedRow
+		if err := rows.Scan(
+			&i.Network.ID,
+			&i.Network.Name,
+			&i.Network.Kind,
+			&i.Network.Generation,
+			&i.Network.CreatedAt,
+			&i.Network.Spec,
+			&i.Network.DeletedAt,
+			&i.Network.Peers,
+			&i.HostID,
+			&i.HostName,
+			&i.Definition,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const endNetwork = `-- name: EndNetwork :exec
 SELECT end_network($1)
 `
@@ -247,6 +315,43 @@ func (q *Queries) GrantNetwork(ctx context.Context, arg GrantNetworkParams) (int
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const hostDefinitions = `-- name: HostDefinitions :many
+SELECT h.name AS host_name, COALESCE(a.status->'definition'->'spec', 'null')::jsonb AS spec
+FROM hosts h LEFT JOIN assignments a ON a.host_id = h.id AND a.network_id = $1::text
+WHERE h.id = ANY ($2::text[]) ORDER BY h.name
+`
+
+type HostDefinitionsParams struct {
+	ID    string
+	Hosts []string
+}
+
+type HostDefinitionsRow struct {
+	HostName string
+	Spec     []byte
+}
+
+// The hosts' own definitions of the network; null: the host reports none.
+func (q *Queries) HostDefinitions(ctx context.Context, arg HostDefinitionsParams) ([]HostDefinitionsRow, error) {
+	rows, err := q.db.Query(ctx, hostDefinitions, arg.ID, arg.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []HostDefinitionsRow{}
+	for rows.Next() {
+		var i HostDefinitionsRow
+		if err := rows.Scan(&i.HostName, &i.Spec); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const limitedPortGroups = `-- name: LimitedPortGroups :many

@@ -43,6 +43,54 @@ func (q *Queries) CountPools(ctx context.Context) (CountPoolsRow, error) {
 	return i, err
 }
 
+const discoveredPoolsNamed = `-- name: DiscoveredPoolsNamed :many
+SELECT h.id, h.name, p.pool::jsonb AS pool FROM hosts h
+CROSS JOIN LATERAL jsonb_array_elements(CASE WHEN jsonb_typeof(h.status->'discoveredPools') = 'array' THEN h.status->'discoveredPools' ELSE '[]' END) AS p (pool)
+WHERE p.pool->>'name' = $1::text AND (cardinality($2::text[]) = 0 OR h.id = ANY ($2))
+  AND NOT EXISTS (SELECT 1 FROM assignments a JOIN pools q ON q.id = a.pool_id WHERE a.host_id = h.id AND q.name = $1)
+ORDER BY h.id <> $3::text, h.name LIMIT $4
+`
+
+type DiscoveredPoolsNamedParams struct {
+	Name   string
+	Hosts  []string
+	HostID string
+	Most   int32
+}
+
+type DiscoveredPoolsNamedRow struct {
+	ID   fleet.HostID
+	Name string
+	Pool []byte
+}
+
+// Discovered pools of this name, as their hosts last reported them: the given host's first. Only pools of @hosts, unless
+// the list is empty. Hosts with the pool assigned are left out, because their report may be older than the assignment.
+func (q *Queries) DiscoveredPoolsNamed(ctx context.Context, arg DiscoveredPoolsNamedParams) ([]DiscoveredPoolsNamedRow, error) {
+	rows, err := q.db.Query(ctx, discoveredPoolsNamed,
+		arg.Name,
+		arg.Hosts,
+		arg.HostID,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DiscoveredPoolsNamedRow{}
+	for rows.Next() {
+		var i DiscoveredPoolsNamedRow
+		if err := rows.Scan(&i.ID, &i.Name, &i.Pool); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const dropPool = `-- name: DropPool :exec
 DELETE FROM pools WHERE id = $1
 `
@@ -256,6 +304,37 @@ func (q *Queries) PoolSecretSet(ctx context.Context, poolID fleet.PoolID) (PoolS
 	var i PoolSecretSetRow
 	err := row.Scan(&i.SetAt, &i.SetBy)
 	return i, err
+}
+
+const poolsNamed = `-- name: PoolsNamed :many
+SELECT id, name, spec, generation, created_at, deleted_at FROM pools WHERE name = ANY ($1::text[])
+`
+
+func (q *Queries) PoolsNamed(ctx context.Context, names []string) ([]Pool, error) {
+	rows, err := q.db.Query(ctx, poolsNamed, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Pool{}
+	for rows.Next() {
+		var i Pool
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Spec,
+			&i.Generation,
+			&i.CreatedAt,
+			&i.DeletedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const renewPool = `-- name: RenewPool :exec

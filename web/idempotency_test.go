@@ -33,6 +33,9 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	foreign := fleet.NewID[fleet.VMID]()
 	s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'foreign', '{"power":"running"}')`, s.host.id, foreign)
 	discovered := "/hosts/" + string(s.host.id) + "/discovered-vms/" + string(foreign)
+	s.execSQL(`UPDATE hosts SET status = status || '{"discoveredPools":[{"name":"theirs","kind":"dir","spec":{"kind":"dir","path":"/srv/theirs"}}]}' WHERE id = $1`, s.host.id)
+	s.execSQL(`INSERT INTO networks (id, name, kind) VALUES ('00000000-0000-7000-8000-00000000a001', 'theirs', 'libvirt')`)
+	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', '00000000-0000-7000-8000-00000000a001', $1, '{"active":true,"definition":{"spec":{"mode":"isolated"}}}')`, s.host.id)
 	place := func(host fleet.HostID) string { return `{"hostId":"` + string(host) + `"}` }
 	var placed fleet.HostID
 	if err := s.pool.QueryRow(t.Context(), "SELECT id FROM hosts WHERE name = 'host-place'").Scan(&placed); err != nil {
@@ -134,6 +137,8 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		"/hosts/{id}/actions":                          {"/hosts/" + string(s.host.id) + "/actions", `{"action":"clear-conflict"}`, `{"action":"x"}`},
 		"/hosts/{id}/discovered-vms/{vm}/actions":      {discovered + "/actions", `{"action":"pause"}`, `{"action":"reset"}`},
 		"/hosts/{id}/discovered-vms/{vm}/console":      {discovered + "/console", ``, ``},
+		"/hosts/{id}/discovered-pools/{name}/adopt":    {"/hosts/" + string(s.host.id) + "/discovered-pools/theirs/adopt", `{}`, `{"hostIds":["` + string(s.host.id) + `"]}`},
+		"/hosts/{id}/discovered-networks/{name}/adopt": {"/hosts/" + string(s.host.id) + "/discovered-networks/theirs/adopt", `{}`, `{"hostIds":["` + string(s.host.id) + `"]}`},
 		"/clusters":                                    {"/clusters", `{"name":"rack-4"}`, `{"name":"rack-5"}`},
 		"/pools":                                       {"/pools", `{"name":"slow","spec":{"kind":"dir","path":"/srv/slow"},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other"}`},
 		"/pools/{id}/credentials":                      {"/pools/" + string(san) + "/credentials", `{"secret":"secretsecret1"}`, `{"secret":"secretsecret2"}`},

@@ -164,8 +164,13 @@ func TestConformance(t *testing.T) {
 		EditFilter:          editFilter,
 		UndefineFilter:      func(t *testing.T, name string) { virsh(t, "nwfilter-undefine", name) },
 		DefineUnmanagedPool: defineUnmanagedPool,
-		StopPool:            func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
-		StopNetwork:         func(t *testing.T, name string) { virsh(t, "net-destroy", name) }, UndefineNetwork: func(t *testing.T, name string) { virsh(t, "net-undefine", name) },
+		PoolDefinition: func(t *testing.T, name string) string {
+			sizes := regexp.MustCompile(`(?m)^ *<(capacity|allocation|available) .*\n`) // measured, not part of the definition
+			return sizes.ReplaceAllString(virsh(t, "pool-dumpxml", name, "--inactive"), "")
+		},
+		NetworkDefinition: func(t *testing.T, name string) string { return virsh(t, "net-dumpxml", name, "--inactive") },
+		StopPool:          func(t *testing.T, p fleet.Pool) { virsh(t, "pool-destroy", p.Name) },
+		StopNetwork:       func(t *testing.T, name string) { virsh(t, "net-destroy", name) }, UndefineNetwork: func(t *testing.T, name string) { virsh(t, "net-undefine", name) },
 		EditNetwork: func(t *testing.T, name string) {
 			virsh(t, "net-update", name, "add", "ip-dhcp-host", "<host mac='52:54:00:00:00:aa' name='theirs' ip='"+unleasedAddress(t, name)+"'/>", "--live", "--config")
 		},

@@ -32,12 +32,15 @@ const (
 
 // Options describe a simulated host.
 type Options struct {
-	Name          string            // host name and seed of the simulated hardware
-	Delay         time.Duration     // duration of a slow step, such as a start, a shutdown or a copy; 0: none
-	UnmanagedVMs  []string          // names of running domains without Quantix metadata
-	Images        []fleet.Volume    // initial volumes of a new pool; the pool sets Path
-	SharedStorage *Storage          // storage shared by several hosts; nil: local storage only
-	Roots         pooldir.PoolRoots // allowed directories of pools; empty: /srv and /mnt
+	Name         string        // host name and seed of the simulated hardware
+	Delay        time.Duration // duration of a slow step, such as a start, a shutdown or a copy; 0: none
+	UnmanagedVMs []string      // names of running domains without Quantix metadata
+	// UnmanagedPools and UnmanagedNetworks are pools and networks that the host has before Quantix, by name.
+	UnmanagedPools    map[string]fleet.PoolSpec
+	UnmanagedNetworks map[string]fleet.NetworkSpec
+	Images            []fleet.Volume    // initial volumes of a new pool; the pool sets Path
+	SharedStorage     *Storage          // storage shared by several hosts; nil: local storage only
+	Roots             pooldir.PoolRoots // allowed directories of pools; empty: /srv and /mnt
 }
 
 // Host is a simulated host. It implements hypervisor.Hypervisor. Its guests continue after Close.
@@ -88,6 +91,12 @@ func New(o Options) *Host {
 	h.mu.Unlock()
 	for _, name := range o.UnmanagedVMs {
 		h.addUnmanaged(name)
+	}
+	for name, spec := range o.UnmanagedPools {
+		h.DefinePool(name, spec)
+	}
+	for name, spec := range o.UnmanagedNetworks {
+		h.DefineNetwork(name, spec)
 	}
 	return h
 }

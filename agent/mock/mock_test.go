@@ -2,6 +2,7 @@ package mock
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -63,6 +64,20 @@ func TestConformance(t *testing.T) {
 		},
 		DefineUnmanagedPool: func(_ *testing.T, name, path string) {
 			h.DefinePool(name, fleet.PoolSpec{Kind: fleet.PoolDir, Path: path})
+		},
+		PoolDefinition: func(t *testing.T, name string) string {
+			spec, ok := h.PoolDefinition(name)
+			if !ok {
+				t.Errorf("the host has no pool %s", name)
+			}
+			return fmt.Sprintf("%+v", spec)
+		},
+		NetworkDefinition: func(t *testing.T, name string) string {
+			text, err := json.Marshal(h.NetworkDefinition(name))
+			if err != nil {
+				t.Error(err)
+			}
+			return string(text)
 		},
 		DefineUnmanagedVM: func(_ *testing.T, name string) fleet.VMID { return h.addUnmanaged(name) },
 		PowerOf:           func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },

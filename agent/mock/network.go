@@ -93,6 +93,9 @@ func (h *Host) applyNetwork(ctx context.Context, n fleet.Network, overwrite bool
 	defer h.mu.Unlock()
 	defer h.notify()
 	mine := h.networks[n.Name]
+	if n.Spec.Adopted {
+		return h.applyAdoptedNetwork(n, mine, overwrite)
+	}
 	switch {
 	case mine != nil && mine.id != n.ID, slices.ContainsFunc(fixedNetworks(), func(r wire.NetworkReport) bool { return r.Kind == fleet.NetworkLibvirt && r.Name == n.Name }):
 		return hypervisor.RefuseTakenNetworkName(n.Name)
@@ -125,7 +128,7 @@ func (h *Host) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	mine := h.networks[n.Name]
-	if mine == nil || mine.id != n.ID {
+	if n.Spec.Adopted || mine == nil || mine.id != n.ID {
 		return nil
 	}
 	if user := h.guestOnNetwork(n.Name, mine.ownBridge()); user != "" {
@@ -191,9 +194,16 @@ func (h *Host) networkStatus(n *network) fleet.NetworkStatus {
 // reportNetworks reports all networks, and the assigned networks that are missing. The caller holds h.mu.
 func (h *Host) reportNetworks(assigned []fleet.Network) []wire.NetworkReport {
 	out := fixedNetworks()
+	if addDefinition(&out[0], defaultNetwork, assigned) {
+		out[0].Status.Leases = h.leases(out[0].Name)
+	}
 	for name, n := range h.networks {
 		r := wire.NetworkReport{ID: n.id, Name: name, Kind: fleet.NetworkLibvirt, Status: h.networkStatus(n)}
-		if i := slices.IndexFunc(assigned, func(a fleet.Network) bool { return a.ID == n.id }); i >= 0 {
+		if i := slices.IndexFunc(assigned, func(a fleet.Network) bool { return a.ID == n.id }); i < 0 {
+			if addDefinition(&r, n.spec, assigned) {
+				r.Status.Leases = h.leases(name)
+			}
+		} else {
 			r.Status.Leases, r.Status.Drift = h.leases(name), n.drift(*assigned[i].Spec)
 			if parts := drift.NetworkParts(r.Status.Drift); len(parts) > 0 && (r.Status.Error == "" || r.Status.Error == hypervisor.NetworkOutdatedText) {
 				r.Status.Error = hypervisor.NetworkEditedText(parts)

@@ -289,7 +289,7 @@ func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]hyperv
 		status := fleet.PoolStatus{State: fleet.PoolInactive, Error: fmt.Sprintf("Storage pool not found: no storage pool with matching name '%s'", a.Name)}
 		if p, ok := h.pools[a.Name]; ok {
 			status = p.status(users)
-			status.Drift = p.drift()
+			status.Drift, status.Preexisting = p.drift(), p.preexisting
 			for i := range status.Volumes {
 				v := &status.Volumes[i]
 				if sum, ok := hashed[fleet.Volref{PoolID: a.ID, Volume: v.Name}]; ok {
@@ -301,7 +301,9 @@ func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]hyperv
 	}
 	for name, p := range h.pools {
 		if !slices.ContainsFunc(assigned, func(a fleet.Pool) bool { return a.Name == name }) {
-			others = append(others, fleet.DiscoveredPool{Name: name, Kind: string(p.spec.Kind), Place: "at " + p.spec.Path, Active: p.dir != nil && !p.stopped, Autostart: true})
+			found := fleet.DiscoveredPool{Name: name, Kind: string(p.spec.Kind), Place: "at " + p.spec.Path, Active: p.dir != nil && !p.stopped, Autostart: true}
+			found.Spec, found.Adoption = adoptionOf(name, p.spec)
+			others = append(others, found)
 		}
 	}
 	slices.SortFunc(others, func(a, b fleet.DiscoveredPool) int { return strings.Compare(a.Name, b.Name) })

@@ -4,6 +4,23 @@ INSERT INTO networks (id, name, kind, spec) VALUES (@id, @name, 'libvirt', @spec
 -- name: LockNetwork :one
 SELECT * FROM networks WHERE id = @id FOR UPDATE;
 
+-- name: AdoptNetwork :exec
+UPDATE networks SET spec = @spec, generation = generation + 1 WHERE id = @id AND spec IS NULL;
+
+-- name: DiscoveredNetworksNamed :many
+-- Hosts with a libvirt network of this name that is not assigned to them, with their own definition: the given host
+-- first.
+SELECT sqlc.embed(n), h.id AS host_id, h.name AS host_name, COALESCE(a.status->'definition', 'null')::jsonb AS definition
+FROM networks n JOIN assignments a ON a.network_id = n.id JOIN hosts h ON h.id = a.host_id
+WHERE n.kind = 'libvirt' AND n.name = @name::text AND a.asked = '' AND a.status IS NOT NULL
+ORDER BY h.id <> @host_id::text, h.name LIMIT @most;
+
+-- name: HostDefinitions :many
+-- The hosts' own definitions of the network; null: the host reports none.
+SELECT h.name AS host_name, COALESCE(a.status->'definition'->'spec', 'null')::jsonb AS spec
+FROM hosts h LEFT JOIN assignments a ON a.host_id = h.id AND a.network_id = @id::text
+WHERE h.id = ANY (@hosts::text[]) ORDER BY h.name;
+
 -- name: MarkNetworkDeleted :exec
 UPDATE networks SET deleted_at = now(), generation = generation + 1 WHERE id = @id;
 

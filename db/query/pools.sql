@@ -7,6 +7,18 @@ SELECT id, name FROM pools WHERE id = ANY (@ids::text[]);
 -- name: LockPool :one
 SELECT * FROM pools WHERE id = @id FOR UPDATE;
 
+-- name: PoolsNamed :many
+SELECT * FROM pools WHERE name = ANY (@names::text[]);
+
+-- name: DiscoveredPoolsNamed :many
+-- Discovered pools of this name, as their hosts last reported them: the given host's first. Only pools of @hosts, unless
+-- the list is empty. Hosts with the pool assigned are left out, because their report may be older than the assignment.
+SELECT h.id, h.name, p.pool::jsonb AS pool FROM hosts h
+CROSS JOIN LATERAL jsonb_array_elements(CASE WHEN jsonb_typeof(h.status->'discoveredPools') = 'array' THEN h.status->'discoveredPools' ELSE '[]' END) AS p (pool)
+WHERE p.pool->>'name' = @name::text AND (cardinality(@hosts::text[]) = 0 OR h.id = ANY (@hosts))
+  AND NOT EXISTS (SELECT 1 FROM assignments a JOIN pools q ON q.id = a.pool_id WHERE a.host_id = h.id AND q.name = @name)
+ORDER BY h.id <> @host_id::text, h.name LIMIT @most;
+
 -- name: MarkPoolDeleted :exec
 UPDATE pools SET deleted_at = now(), generation = generation + 1 WHERE id = @id;
 

@@ -11,9 +11,16 @@ import (
 // The demo's resources together show every state, including failures.
 var (
 	demoHosts = []mock.Options{
-		{Name: "host-1", UnmanagedVMs: []string{"legacy-erp", "old-mail"}},
-		{Name: "host-2", UnmanagedVMs: []string{"vendor-appliance"}},
+		{Name: "host-1", UnmanagedVMs: []string{"legacy-erp", "old-mail"}, UnmanagedPools: demoHostPools, UnmanagedNetworks: demoHostNetworks},
+		{Name: "host-2", UnmanagedVMs: []string{"vendor-appliance"}, UnmanagedPools: demoHostPools, UnmanagedNetworks: demoHostNetworks},
 		{Name: "host-3"},
+	}
+
+	demoHostPools    = map[string]fleet.PoolSpec{"default": {Kind: fleet.PoolDir, Path: "/srv/images"}, "tank": {Kind: "zfs", Path: "/tank"}}
+	demoHostNetworks = map[string]fleet.NetworkSpec{
+		"factory": {Mode: fleet.NetworkNAT, DNS: true, Bridge: "virbr3", IPv4: &fleet.Subnet{
+			Gateway: "192.168.130.1/24", DHCP: &fleet.DHCP{Ranges: []fleet.AddressRange{{Start: "192.168.130.50", End: "192.168.130.199"}}},
+		}},
 	}
 
 	demoImages = []fleet.Volume{

@@ -61,6 +61,27 @@ var infraUseCases = map[string]useCase{
 	"OpenDiscoveredConsole": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any {
 		return []any{w.h1, w.addDiscoveredVM(`{"power":"running"}`)}
 	}},
+	"DiscoveredPools":    {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
+	"DiscoveredNetworks": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
+	"PoolAdoption": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any {
+		w.setDiscoveredPools(w.h1, dirPool("adoptable", "/srv/adoptable"))
+		return []any{w.h1, "adoptable"}
+	}},
+	"NetworkAdoption": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any {
+		name := w.uniqueName("found")
+		w.discoverNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, w.h1)
+		return []any{w.h1, name}
+	}},
+	"AdoptPool": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		name := w.uniqueName("found")
+		w.setDiscoveredPools(w.h1, dirPool(name, "/srv/"+name))
+		return []any{w.h1, name, storage.AdoptPool{}}
+	}},
+	"AdoptNetwork": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		name := w.uniqueName("found")
+		w.discoverNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, w.h1)
+		return []any{w.h1, name, network.AdoptNetwork{}}
+	}},
 	"ListDiscoveredVMs":           {permittedActors: actorsSeeingInfra, args: readUseCase},
 	"HostTotals":                  {permittedActors: actorsSeeingInfra, args: noArgs},
 	"ListHosts":                   {permittedActors: actorsSeeingInfra, args: readUseCase},

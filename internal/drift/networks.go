@@ -201,6 +201,11 @@ func OfNetwork(applied, actual, wanted fleet.NetworkSpec, parts []string) []flee
 	return out
 }
 
+// OfAdoptedNetwork lists the differences between a host's own definition, as a spec, and the spec of the adopted network.
+func OfAdoptedNetwork(actual, wanted fleet.NetworkSpec) []fleet.Drift {
+	return OfNetwork(wanted, actual, wanted, nil)
+}
+
 // NetworkParts returns the parts of the definition that have the drift, in the order of NetworkFields.
 func NetworkParts(all []fleet.Drift) (parts []string) {
 	for _, f := range NetworkFields {

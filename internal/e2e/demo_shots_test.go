@@ -28,6 +28,8 @@ func demoShots(t *testing.T, a api) []pageShot {
 	for _, name := range []string{"host-1", "host-2"} {
 		requestJSON[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/hosts/"+string(a.hostByName(t, name).ID), map[string]any{"spec": map[string]any{"labels": map[string]string{"rack": "r1"}}})
 	}
+	second := a.hostByName(t, "host-2")
+	adopted := string(requestJSON[fleet.NetworkView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/hosts/"+string(second.ID)+"/discovered-networks/factory/adopt", nil).ID)
 	cluster := "/clusters/" + a.createCluster(t)
 	office := "/api/v1/networks/" + string(lan.ID)
 	requestJSON[any](t, a, http.StatusAccepted, http.MethodPut, office+"/port-groups/printers", map[string]any{"toGuest": map[string]int{"averageKiB": 1024, "peakKiB": 4096}, "restricted": true})
@@ -168,6 +170,15 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"host-reboot", h + "/reboot", nil},
 		{"host-shutdown", h + "/shutdown", nil},
 		{"host-menu", "/hosts", func(p *tab) { p.withMenu("tbody [data-menu-open]", "", "Enter maintenance") }},
+		{"host-discovered-pools", h + "?tab=storage", nil},
+		{"host-discovered-networks", h + "?tab=networks", nil},
+		{"host-adopt-pool", h + "/discovered-pools/default/adopt", nil},
+		{"host-adopt-pool-refused", h + "/discovered-pools/tank/adopt", nil},
+		{"host-adopt-network", h + "/discovered-networks/default/adopt", nil},
+		{"network-adopted", "/networks/" + adopted, nil},
+		{"network-adopted-summary", "/networks/" + adopted + "?tab=summary", nil},
+		{"network-adopted-release", "/networks/" + adopted + "/hosts/" + string(second.ID) + "/release", nil},
+		{"network-adopted-delete", "/networks/" + adopted + "/delete", nil},
 		{"host-delete", h + "/delete", nil},
 		{"clusters", "/clusters", nil},
 		{"cluster", cluster, nil},

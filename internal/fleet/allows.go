@@ -242,7 +242,12 @@ var networkHostActions = actionTable[NetworkHost]{
 		return ""
 	}},
 	{ActRelease, networkHostRefusal},
-	{ActReapply, networkDriftRefusal},
+	{ActReapply, func(h NetworkHost) string {
+		if h.Assigned && h.Status != nil && h.Status.Definition != nil {
+			return AdoptedReapplyRefusal
+		}
+		return networkDriftRefusal(h)
+	}},
 	{ActIgnoreDrift, networkDriftRefusal},
 	{ActAcceptDrift, networkDriftRefusal},
 }

@@ -41,6 +41,11 @@ type DiscoveredPool struct {
 	Active    bool   `json:"active"`
 	Autostart bool   `json:"autostart"`
 	Error     string `json:"error,omitempty"` // why the host could not read the other fields
+	// Spec is the pool as Quantix would adopt it; nil: Refusal says why Quantix cannot, or an older agent does not report it
+	Spec *PoolSpec `json:"spec,omitempty"`
+	// PoolID is the Quantix pool with this name and location, which adoption joins. The portal sets it, never an agent.
+	PoolID PoolID `json:"poolId,omitempty"`
+	Adoption
 }
 
 // UnmanagedPools returns the host's unmanaged storage pools. For an older agent, each pool has only a name.

@@ -48,6 +48,8 @@ type NetworkStatus struct {
 	NICs       *NetworkNICs `json:"nics,omitempty"`   // only for modes that need a host resource for each NIC: how many are in use
 	Leases     []DHCPLease  `json:"leases,omitempty"` // leases given out by the network's DHCP server on an assigned host
 	Drift      []Drift      `json:"drift,omitempty"`  // edits of an assigned network's definition
+	// Definition is the host's own definition of a libvirt network that Quantix did not create
+	Definition *HostNetworkDefinition `json:"definition,omitempty"`
 }
 
 // NetworkHost is the status of a network on one host.

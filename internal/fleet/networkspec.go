@@ -46,6 +46,8 @@ type NetworkSpec struct {
 	// STP: the bridge runs the spanning tree protocol, which delays traffic of each new port by some seconds
 	STP         bool   `json:"stp,omitempty"`
 	Description string `json:"description,omitempty"`
+	// Adopted: the network existed on its hosts before Quantix, which never changes or removes their definitions
+	Adopted bool `json:"adopted,omitempty"`
 
 	PortGroups []PortGroup `json:"portGroups,omitempty"`
 }

@@ -74,6 +74,8 @@ type PoolStatus struct {
 	// report it.
 	FileSystem *FileSystem `json:"fileSystem,omitempty"`
 	Drift      []Drift     `json:"drift,omitempty"` // edits of the pool's definition
+	// Preexisting: the host had the pool before Quantix, so the pool stays on the host after its release
+	Preexisting bool `json:"preexisting,omitempty"`
 }
 
 // FileSystem identifies the file system of a pool, so that several pools on one file system count once.

@@ -29,6 +29,8 @@ type Page struct {
 	Next     string
 	Form     SettingsForm
 	Progress fleet.MaintenanceProgress
+	// FoundPools are the host's own pools that are not assigned to it.
+	FoundPools []fleet.DiscoveredPool
 }
 
 func (p Page) tabs() []kit.Tab {

@@ -198,6 +198,16 @@ func HostPage(p Page) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, " ")
+					if templ_7745c5c3_Err != nil {
+						return templ_7745c5c3_Err
+					}
+					if found := p.discoveredNetworks(); len(found) > 0 {
+						templ_7745c5c3_Err = discoveredNetworksCard(p, found).Render(ctx, templ_7745c5c3_Buffer)
+						if templ_7745c5c3_Err != nil {
+							return templ_7745c5c3_Err
+						}
+					}
 				case "topology":
 					templ_7745c5c3_Err = topology.TopologyView(p.Host.Name, "The agent's first report will show the devices and networks.", topology.HostGraph(p.Topology, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {

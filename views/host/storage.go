@@ -38,13 +38,6 @@ func (p Page) poolMatrix() kit.StatusMatrix[fleet.PoolView] {
 	return m
 }
 
-func (p Page) discoveredPools() []fleet.DiscoveredPool {
-	if p.Host.Status == nil {
-		return nil
-	}
-	return p.Host.Status.UnmanagedPools()
-}
-
 // discoveredPoolState is the state of a discovered pool in words; empty: unknown, since older agents do not report
 // this state.
 func discoveredPoolState(f fleet.DiscoveredPool) string {

@@ -59,10 +59,14 @@ func (a ActionButton) DisableFor(reason string) ActionButton {
 }
 
 func (a ActionButton) linkAttrs() templ.Attributes {
+	out := templ.Attributes{}
 	if a.Dialog {
-		return templ.Attributes{"data-dialog": true}
+		out["data-dialog"] = true
 	}
-	return nil
+	if a.Label != "" {
+		out["aria-label"] = a.Label
+	}
+	return out
 }
 
 func (a ActionButton) formAttrs() templ.OrderedAttributes {

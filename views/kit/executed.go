@@ -23,6 +23,7 @@ type AssignedHostStatus struct {
 	States  []fleet.ActionState // of the object on the host
 	Stopped bool                // stopped outside Quantix, by the host's newest report
 	Failing bool                // unusable on the host
+	Stays   bool                // the host keeps the object after a release, because it existed before Quantix
 }
 
 func (e AssignedObject) pagePath() string { return e.Type.Info().PagePath(e.ID) }

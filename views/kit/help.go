@@ -18,6 +18,7 @@ const (
 	HelpHostCapacity  Topic = "hosts#capacity-of-a-host"
 	HelpHostReports   Topic = "hosts#reports-of-a-host"
 	HelpCluster       Topic = "hosts#clusters"
+	HelpAdopt         Topic = "hosts#adopt-pools-and-networks"
 	HelpPool          Topic = "storage#create-a-pool"
 	HelpAssign        Topic = "storage#assign-a-pool-to-more-hosts-release-it"
 	HelpImage         Topic = "images#add-an-image"

@@ -10,7 +10,7 @@ import (
 type HostChoice struct {
 	ID                  fleet.HostID
 	Name                string
-	Phase               fleet.HostPhase
+	Phase               fleet.HostPhase // empty: not shown
 	MissingCapabilities []MissingCapability
 	Chosen              bool
 }

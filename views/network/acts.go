@@ -17,10 +17,11 @@ func assignedObject(a fleet.Actor, n fleet.NetworkView) kit.AssignedObject {
 	return kit.AssignedObject{Actor: a, Type: fleet.TypeNetwork, ID: string(n.ID), Name: n.Name, States: n.Actions()}
 }
 
-func assignedHostStatus(h fleet.NetworkHost) kit.AssignedHostStatus {
+func assignedHostStatus(n fleet.NetworkView, h fleet.NetworkHost) kit.AssignedHostStatus {
 	stopped := stoppedOutsideQuantix(h)
 	return kit.AssignedHostStatus{
 		HostID: h.HostID, Host: h.HostName, States: h.Actions(), Stopped: stopped,
+		Stays:   n.IsAdopted(),
 		Failing: h.HostName != "" && h.Assigned && (h.State == fleet.NetworkFailed || stopped),
 	}
 }
@@ -42,14 +43,14 @@ func hostVMsPath(n fleet.NetworkView, h fleet.NetworkHost) string {
 
 // hostActions are the actions on a network on one host.
 func hostActions(a fleet.Actor, n fleet.NetworkView, status fleet.NetworkHost) []kit.ActionButton {
-	return assignedObject(a, n).HostActions(assignedHostStatus(status), kit.ActionButton{Icon: "monitor", Word: "Connected VMs of this host", Href: hostVMsPath(n, status)})
+	return assignedObject(a, n).HostActions(assignedHostStatus(n, status), kit.ActionButton{Icon: "monitor", Word: "Connected VMs of this host", Href: hostVMsPath(n, status)})
 }
 
 // retryActions are the actions in the page's head that retry the network on failed hosts.
 func retryActions(p Page) []kit.ActionButton {
 	statuses := make([]kit.AssignedHostStatus, len(p.Network.Hosts))
 	for i, h := range p.Network.Hosts {
-		statuses[i] = assignedHostStatus(h)
+		statuses[i] = assignedHostStatus(p.Network, h)
 	}
 	return assignedObject(p.Actor, p.Network).RetryActions(statuses, p.Network.Health.Hosts, p.Network.Health.SeverityCounts.Bad)
 }

@@ -69,13 +69,13 @@ func (p Page) reserveAddressAction() kit.ActionButton {
 	if s := p.Network.Spec; why == "" && (s.IPv4 == nil || s.IPv4.DHCP == nil) {
 		why = "DHCP is off in this network."
 	}
-	return kit.ActionButton{Icon: "plus", Word: "Reserve an address", Href: kit.ReservationPath(p.Network.ID, "", "", "", ""), Dialog: true}.DisableFor(why).RequirePermission(p.Actor, policy.InfraChange)
+	return kit.ActionButton{Icon: "plus", Word: "Reserve an address", Href: kit.ReservationPath(p.Network.ID, "", "", "", ""), Dialog: true}.DisableFor(why).DisableFor(p.changeRefusal()).RequirePermission(p.Actor, policy.InfraChange)
 }
 
 func (p Page) reservationActions(r fleet.ReservedAddress) []kit.ActionButton {
 	return []kit.ActionButton{
-		kit.ActionButton{Icon: "pencil", Word: "Change", Href: kit.ReservationPath(p.Network.ID, r.MAC, r.IP, r.Name, ""), Dialog: true}.RequirePermission(p.Actor, policy.InfraChange),
-		kit.ReleaseAddressAction(p.Actor, p.Network.ID, r.MAC, r.IP),
+		kit.ActionButton{Icon: "pencil", Word: "Change", Href: kit.ReservationPath(p.Network.ID, r.MAC, r.IP, r.Name, ""), Dialog: true}.DisableFor(p.changeRefusal()).RequirePermission(p.Actor, policy.InfraChange),
+		kit.ReleaseAddressAction(p.Actor, p.Network.ID, r.MAC, r.IP).DisableFor(p.changeRefusal()),
 	}
 }
 

@@ -26,7 +26,7 @@ func StatusOnHost(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 func reportedValue(key string, kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
 	switch key {
 	case "forward":
-		return forwardModeName(kind, s.Forward)
+		return ForwardModeName(kind, s.Forward)
 	case "bridge":
 		return s.Bridge
 	case "subnets":
@@ -53,6 +53,8 @@ func networkKindName(n fleet.NetworkView) string {
 	switch {
 	case n.Kind == fleet.NetworkBridge:
 		return "Bridge"
+	case n.IsAdopted():
+		return "Adopted"
 	case n.Spec != nil:
 		return "Managed"
 	}
@@ -124,7 +126,7 @@ func onOrOff(on bool) string {
 }
 
 func originText(n fleet.NetworkView) string {
-	if n.Spec == nil {
+	if n.Spec == nil || n.Spec.Adopted {
 		return "Discovered"
 	}
 	return "Created"
@@ -148,7 +150,8 @@ func lastReportedStateText(h fleet.NetworkHost, now time.Time) string {
 
 var forwardModeNames = map[string]string{"nat": "NAT", "route": "Routed", "bridge": "Bridged", "open": "Open", "": "Isolated"}
 
-func forwardModeName(kind fleet.NetworkKind, forward string) string {
+// ForwardModeName is the name of a forward mode of libvirt on pages; empty for a bridge.
+func ForwardModeName(kind fleet.NetworkKind, forward string) string {
 	if kind == fleet.NetworkBridge {
 		return ""
 	}
@@ -177,7 +180,7 @@ func ModeText(n fleet.NetworkView) string {
 	}
 	words := make([]string, len(n.Health.Forwards))
 	for i, f := range n.Health.Forwards {
-		words[i] = forwardModeName(n.Kind, f)
+		words[i] = ForwardModeName(n.Kind, f)
 	}
 	return joinReportedValues(words)
 }

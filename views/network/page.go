@@ -4,6 +4,7 @@ package network
 import (
 	"time"
 
+	"quantix/internal/adoption"
 	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 	"quantix/views"
@@ -49,3 +50,11 @@ func (p Page) liveKeys() string {
 
 // liveKey is the network's wake-up key.
 func (p Page) liveKey() string { return "net:" + string(p.Network.ID) }
+
+// changeRefusal is why the network's definition cannot be changed in Quantix; empty: it can.
+func (p Page) changeRefusal() string {
+	if p.Network.IsAdopted() {
+		return adoption.ChangeRefusal
+	}
+	return ""
+}

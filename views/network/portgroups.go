@@ -99,7 +99,7 @@ func whyNoNICFilters(n fleet.NetworkView) string { return kit.RefusalReason(n.Sp
 
 func (p Page) newPortGroupAction() kit.ActionButton {
 	_, why := p.Network.Allows(fleet.ActAssign)
-	return kit.ActionButton{Icon: "plus", Word: "New port group", Href: portGroupsPath(p.Network.ID), Dialog: true}.DisableFor(why).RequirePermission(p.Actor, policy.InfraChange)
+	return kit.ActionButton{Icon: "plus", Word: "New port group", Href: portGroupsPath(p.Network.ID), Dialog: true}.DisableFor(why).DisableFor(p.changeRefusal()).RequirePermission(p.Actor, policy.InfraChange)
 }
 
 func (p Page) portGroupActions(g fleet.PortGroupUse) []kit.ActionButton {
@@ -111,14 +111,14 @@ func (p Page) portGroupActions(g fleet.PortGroupUse) []kit.ActionButton {
 	if g.VMs > 0 {
 		remove.Why = kit.CountText(g.VMs, "VM") + " with NICs in this port group: connect these NICs to another network first."
 	}
-	acts := []kit.ActionButton{kit.ActionButton{Icon: "pencil", Word: "Change", Href: kit.Link{Path: at}.With("name", g.Name).String(), Dialog: true}.RequirePermission(p.Actor, policy.InfraChange)}
+	acts := []kit.ActionButton{kit.ActionButton{Icon: "pencil", Word: "Change", Href: kit.Link{Path: at}.With("name", g.Name).String(), Dialog: true}.DisableFor(p.changeRefusal()).RequirePermission(p.Actor, policy.InfraChange)}
 	for _, x := range g.Grants {
 		acts = append(acts, kit.ActionButton{
 			Icon: "lock", Word: "Stop sharing with " + strings.ToLower(granteeName(x)[:1]) + granteeName(x)[1:] + "; connected VMs stay", Post: views.NetworkPath(p.Network.ID, "group-grants"), Back: back,
 			PostValues: []kit.FormValue{{Name: "group", Value: g.Name}, {Name: "project", Value: grantValue(x)}, {Name: "revoke", Value: "yes"}},
 		}.RequirePermission(p.Actor, policy.InfraChange))
 	}
-	return append(acts, remove.RequirePermission(p.Actor, policy.InfraChange))
+	return append(acts, remove.DisableFor(p.changeRefusal()).RequirePermission(p.Actor, policy.InfraChange))
 }
 
 // portGroupUsersText describes who may use the port group besides infrastructure administrators.

@@ -21,6 +21,7 @@ func assignedHostStatus(status fleet.PoolHost) kit.AssignedHostStatus {
 	stopped := stoppedOutsideQuantix(status)
 	return kit.AssignedHostStatus{
 		HostID: status.HostID, Host: status.HostName, States: status.Actions(), Stopped: stopped,
+		Stays:   status.Status != nil && status.Status.Preexisting,
 		Failing: status.Assigned && (status.State == fleet.PoolFailed || status.State == fleet.PoolStalled || stopped),
 	}
 }

@@ -58,7 +58,9 @@ func (s *Site) fillHostTab(c echo.Context, a fleet.Actor, p *hostview.Page) (err
 		p.Found, err = query.ReadAllPages(ctx, a, fleet.Query{Filter: q.Filter}, s.Control.ListDiscoveredVMs)
 		return err
 	case "storage":
-		p.Pools, err = s.Control.PoolsOnHost(ctx, a, p.Host.ID)
+		if p.Pools, err = s.Control.PoolsOnHost(ctx, a, p.Host.ID); err == nil {
+			p.FoundPools, err = s.Control.DiscoveredPools(ctx, a, p.Host.ID)
+		}
 	case "networks":
 		p.Networks, err = s.Control.NetworksOnHost(ctx, a, p.Host.ID)
 	case "hardware":

@@ -106,6 +106,10 @@ type Harness struct {
 	// DefineUnmanagedPool creates and starts a directory pool with the name, without the backend.
 	DefineUnmanagedPool func(t *testing.T, name, path string)
 
+	// PoolDefinition and NetworkDefinition return the persistent definition of an object of the host, in the host's own
+	// format.
+	PoolDefinition, NetworkDefinition func(t *testing.T, name string) string
+
 	// StopNetwork stops a network, like virsh net-destroy. UndefineNetwork removes the network's definition.
 	// EditNetwork adds a DHCP reservation to the network.
 	StopNetwork, UndefineNetwork, EditNetwork func(t *testing.T, name string)
@@ -332,6 +336,7 @@ var (
 		{"NIC limits that the kernel does not support are reported", testNICLimits},
 		{"a NIC with a device of its own starts when one is free", testNICNeedsDevice},
 		{"a network with the name of an unmanaged network is refused", testNetworkNameTaken},
+		{"an adopted network is unchanged while assigned and after its release", testAdoptedNetwork},
 		{"an edited network is reported and not overwritten", testNetworkEdited},
 		{"a reapply overwrites an edited network", testEditedNetworkReapplied},
 		{"an accepted edit of a network becomes part of its spec", testNetworkEditAccepted},

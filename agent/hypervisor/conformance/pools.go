@@ -154,18 +154,30 @@ func testPreexistingPool(t *testing.T, h *testHost) {
 		return ok && f.Active && f.Kind == "dir" && f.Place == "at "+p.Spec.Path
 	}
 	h.waitUntil("the pool is discovered", asBefore)
+	if f, _ := found(); f.Spec == nil || f.Spec.Kind != fleet.PoolDir || f.Spec.Path != p.Spec.Path || f.Spec.Shared || f.Refusal != "" {
+		t.Errorf("the discovered pool is %+v, want the spec %+v", f, p.Spec)
+	}
+	definition := h.harness.PoolDefinition(t, p.Name)
 	other := p
 	other.ID, other.Name = fleet.NewID[fleet.PoolID](), uniqueName("other")
 	h.cleanup("release", h.releaseFunc(other))
 	h.requireRefusal("apply a pool with another name and the same path", h.ApplyPool(h.ctx, other), p.Name)
 	h.cleanup("release", h.releaseFunc(p))
 	h.requireNoError("apply", h.ApplyPool(h.ctx, p))
-	if s := h.poolStatus(p); s.State != fleet.PoolActive {
-		t.Errorf("the pool's status is %+v, want it active", s)
+	h.harness.AddImage(t, p, Image{Name: "existing.img", Kind: Raw, SizeBytes: 1 << 20})
+	h.requireNoError("read again", h.ApplyPool(h.ctx, p))
+	h.waitPool(p, "active, with its volumes", func(s fleet.PoolStatus) bool {
+		return s.State == fleet.PoolActive && s.Preexisting && slices.ContainsFunc(s.Volumes, func(v fleet.Volume) bool { return v.Name == "existing.img" })
+	})
+	if now := h.harness.PoolDefinition(t, p.Name); now != definition {
+		t.Errorf("the assigned pool has the definition\n%s\nwant\n%s", now, definition)
 	}
 	for range 2 {
 		p.DeletedAt = new(time.Now())
 		h.requireNoError("release", h.ReleasePool(h.ctx, p))
 	}
 	h.waitUntil("the pool is unchanged", asBefore)
+	if now := h.harness.PoolDefinition(t, p.Name); now != definition {
+		t.Errorf("after the release, the pool has the definition\n%s\nwant\n%s", now, definition)
+	}
 }

@@ -19,6 +19,12 @@ func networkDrift(n networkState, wanted fleet.Network) []fleet.Drift {
 	if n.persistent == nil || wanted.Spec == nil {
 		return nil
 	}
+	if wanted.IsAdopted() {
+		if def := n.definition(); def.Spec != nil {
+			return drift.OfAdoptedNetwork(*def.Spec, *wanted.Spec)
+		}
+		return nil
+	}
 	var out []fleet.Drift
 	if meta := readNetworkMetadata(*n.persistent); !meta.matchesDefinition(*n.persistent) || meta.Groups != n.persistentGroups.digest() {
 		applied := wanted

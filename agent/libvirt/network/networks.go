@@ -33,6 +33,9 @@ func NewNetworks(daemon *conn.Daemon, guests GuestReader) *Networks {
 // ApplyNetwork implements hypervisor.Networks.
 func (ns *Networks) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 	return ns.withNetworkLock(ctx, "apply", n, func(ctx context.Context, c *conn.Conn) error {
+		if n.Spec.Adopted {
+			return ns.applyAdoptedNetwork(ctx, c, n)
+		}
 		_, err := ns.applyNetwork(ctx, c, n, false)
 		return err
 	})
@@ -41,6 +44,9 @@ func (ns *Networks) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 // ReapplyNetwork implements hypervisor.Networks.
 func (ns *Networks) ReapplyNetwork(ctx context.Context, n fleet.Network) error {
 	return ns.withNetworkLock(ctx, "reapply", n, func(ctx context.Context, c *conn.Conn) error {
+		if n.Spec.Adopted {
+			return fleet.RefusalError(fleet.AdoptedReapplyRefusal)
+		}
 		ref, err := ns.applyNetwork(ctx, c, n, true)
 		if err != nil || !n.Spec.Mode.Info().HostAddresses {
 			return err
@@ -172,9 +178,12 @@ func (ns *Networks) stopNetworkWithoutDnsmasq(ctx context.Context, c *conn.Conn,
 // ReleaseNetwork implements hypervisor.Networks.
 func (ns *Networks) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	return ns.withNetworkLock(ctx, "release", n, func(ctx context.Context, c *conn.Conn) error {
+		if n.Spec.Adopted {
+			return nil // the network stays as the host has it
+		}
 		ref, err := findNetwork(ctx, c, n.ID)
 		if conn.IsLibvirtCode(err, golibvirt.ErrNoNetwork) {
-			return nil // Quantix does not manage a network with this name but another UUID
+			return nil // a network with this name but another UUID existed before Quantix
 		}
 		if err != nil {
 			return err

@@ -67,6 +67,8 @@ func (w *networkWatch) readRecent(ctx context.Context, load func() ([]networkSta
 // Reports returns libvirt's networks, assigned networks that are missing, and host bridges without a network, sorted
 // by name.
 func (ns *Networks) Reports(ctx context.Context, assigned []fleet.Network) ([]wire.NetworkReport, error) {
+	// A bridge that appears after this line may belong to a network that the reading below does not have yet.
+	bridges := bridgeNames()
 	s, err := ns.watch.readRecent(ctx, ns.readNetworks)
 	if err != nil {
 		return nil, err
@@ -79,12 +81,18 @@ func (ns *Networks) Reports(ctx context.Context, assigned []fleet.Network) ([]wi
 		}
 		id := fleet.NetworkID(conn.FormatUUID(n.ref.UUID))
 		mine := true
-		if k := slices.IndexFunc(assigned, func(a fleet.Network) bool { return a.ID == id }); k >= 0 {
+		if k := slices.IndexFunc(assigned, func(a fleet.Network) bool { return a.ID == id || a.IsAdopted() && a.Name == n.ref.Name }); k >= 0 {
+			id = assigned[k].ID
 			st.Error = cmp.Or(st.Error, networkProblem(n, assigned[k]))
 			// A bridged network does not own its bridge. VMs may also connect to the bridge directly, so the report
 			// also lists the bridge.
 			mine = assigned[k].Spec == nil || assigned[k].Spec.Mode != fleet.NetworkBridged
 			st.Leases, st.Drift = n.leases, networkDrift(n, assigned[k])
+			if assigned[k].IsAdopted() {
+				st.Definition = n.definition()
+			}
+		} else {
+			st.Definition = n.definition()
 		}
 		taken[st.Bridge] = taken[st.Bridge] || mine
 		out = append(out, wire.NetworkReport{ID: id, Name: n.ref.Name, Kind: fleet.NetworkLibvirt, Status: st})
@@ -95,7 +103,7 @@ func (ns *Networks) Reports(ctx context.Context, assigned []fleet.Network) ([]wi
 		}
 	}
 	for _, name := range bridgeNames() {
-		if !taken[name] {
+		if !taken[name] && slices.Contains(bridges, name) {
 			out = append(out, wire.NetworkReport{Name: name, Kind: fleet.NetworkBridge, Status: bridgeStatus(name)})
 		}
 	}
@@ -108,6 +116,8 @@ func (ns *Networks) Reports(ctx context.Context, assigned []fleet.Network) ([]wi
 // networkProblem returns the problem of an assigned network as a sentence, or an empty string if there is none.
 func networkProblem(n networkState, a fleet.Network) string {
 	switch {
+	case a.IsAdopted():
+		return adoptedNetworkProblem(n, a)
 	case n.persistent == nil && n.status.Active:
 		return hypervisor.NetworkUndefinedText
 	case n.persistent == nil || a.Spec == nil:

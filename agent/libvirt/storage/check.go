@@ -29,6 +29,8 @@ type poolCheckRun struct {
 	exclusive bool // no job of the pool is running, so the check may act and record
 	started   bool // this check has already tried to start the pool
 	drift     []fleet.Drift
+	// preexisting: libvirt had the pool before Quantix
+	preexisting bool
 }
 
 // checkPool checks a pool and blocks as long as the pool's storage hangs. It has no deadline, because a second call
@@ -49,7 +51,7 @@ func (ps *Pools) checkPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, error)
 		if err != nil && conn.IsLibvirtError(err) {
 			st, err = check.failedStatus(conn.TranslateError(err).Error()), nil
 		}
-		st.Drift = check.drift
+		st.Drift, st.Preexisting = check.drift, check.preexisting
 		return st, err
 	})
 }
@@ -79,6 +81,7 @@ func (g *poolCheckRun) checkStatus(l *golibvirt.Libvirt) (fleet.PoolStatus, erro
 		return st, err
 	}
 	record, _ := g.book.RecordOf(g.pool)
+	g.preexisting = !createdByQuantix(x, g.pool) && isSameStorage(x, g.pool.Spec)
 	if g.drift, err = poolDrift(l, ref, g.pool, record); err != nil {
 		return st, err
 	}

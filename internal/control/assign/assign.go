@@ -89,6 +89,9 @@ func (n *AssignableType) createdObject(id string, o AssignableObject) Assignable
 	return o
 }
 
+// ID returns the object's ID.
+func (o AssignableObject) ID() string { return o.id }
+
 // Subject returns the object's subject in jobs and in the audit log.
 func (o AssignableObject) Subject() fleet.Subject {
 	return fleet.Subject(o.assignable.typ + ":" + o.id)
@@ -109,16 +112,25 @@ func (n *AssignableType) ChangeObject(ctx context.Context, s *store.Store, a fle
 		return err
 	}
 	return s.Tx(ctx, func(q *db.Queries) error {
-		o, err := n.lockObject(ctx, q, id)
+		o, err := n.LockObject(ctx, q, id)
 		if err != nil {
-			return store.NotFoundError(err, n.typeLabel())
-		}
-		o.assignable, o.id = n, id
-		if o.changeRefusal != "" {
-			return fleet.RefusalError(o.changeRefusal)
+			return err
 		}
 		return do(q, o)
 	})
+}
+
+// LockObject locks the object until the transaction ends. It refuses if the object is being deleted.
+func (n *AssignableType) LockObject(ctx context.Context, q *db.Queries, id string) (AssignableObject, error) {
+	o, err := n.lockObject(ctx, q, id)
+	if err != nil {
+		return o, store.NotFoundError(err, n.typeLabel())
+	}
+	o.assignable, o.id = n, id
+	if o.changeRefusal != "" {
+		return o, fleet.RefusalError(o.changeRefusal)
+	}
+	return o, nil
 }
 
 // Assign assigns the object to hosts and queues its setup there. Existing assignments are unchanged.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"quantix/db"
+	"quantix/internal/adoption"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 )
@@ -15,6 +16,9 @@ func ChangeNetwork(ctx context.Context, s *store.Store, a fleet.Actor, id fleet.
 	tasks := []fleet.TaskID{}
 	err := NetworkType.ChangeObject(ctx, s, a, string(id), func(q *db.Queries, o AssignableObject) error {
 		tasks = []fleet.TaskID{}
+		if o.spec.Adopted {
+			return fleet.RefusalError(adoption.ChangeRefusal)
+		}
 		var was fleet.NetworkSpec
 		if err := copySpec(&was, *o.spec); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"quantix/db"
+	"quantix/internal/adoption"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -74,6 +75,11 @@ func checkNetworkFitsHosts(ctx context.Context, q *db.Queries, o AssignableObjec
 		return err
 	}
 	var checks fleet.Checks
+	if o.spec.Adopted {
+		if err := checkHostsHaveNetwork(ctx, q, &checks, o, hosts); err != nil {
+			return err
+		}
+	}
 	if o.spec.Mode == fleet.NetworkVXLAN {
 		assigned, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.assignable.typ, ObjectID: o.id})
 		if err != nil {
@@ -89,6 +95,9 @@ func checkNetworkFitsHosts(ctx context.Context, q *db.Queries, o AssignableObjec
 		}
 	}
 	for _, other := range rows {
+		if other.Same && o.spec.Adopted {
+			continue // the host's own network, which becomes the assigned one
+		}
 		if other.Same {
 			checks.Add("hostIds", "%s has a network named %s already, which Quantix did not make. Give the new network another name, or remove the old one with virsh.", other.HostName, o.Name)
 			continue
@@ -116,6 +125,27 @@ func checkNetworkFitsHosts(ctx context.Context, q *db.Queries, o AssignableObjec
 		}
 	}
 	return checks.Err()
+}
+
+// checkHostsHaveNetwork rejects hosts without a definition of their own that equals the adopted network.
+func checkHostsHaveNetwork(ctx context.Context, q *db.Queries, checks *fleet.Checks, o AssignableObject, hosts []string) error {
+	rows, err := q.HostDefinitions(ctx, db.HostDefinitionsParams{ID: o.id, Hosts: hosts})
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		var own *fleet.NetworkSpec
+		if err := json.Unmarshal(r.Spec, &own); err != nil {
+			return err
+		}
+		switch {
+		case own == nil:
+			checks.Add("hostIds", "%s has no network named %s that Quantix could use: an adopted network is never created on a host.", r.HostName, o.Name)
+		case !adoption.SameDefinition(*own, *o.spec):
+			checks.Add("hostIds", "The network %s of %s has another definition. Make the definitions equal with virsh net-edit first.", o.Name, r.HostName)
+		}
+	}
+	return nil
 }
 
 // checkDeviceAndVNIConflicts reports that two networks of one host have the same VNI, or that one of them needs a

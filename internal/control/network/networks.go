@@ -33,6 +33,9 @@ func (n *Networks) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNe
 	var checks fleet.Checks
 	fleet.CheckName(&checks, "name", in.Name)
 	in.Spec.Check(&checks, "spec")
+	if in.Spec.Adopted {
+		checks.Add("spec.adopted", "A new network is created on its hosts. To adopt a network that a host has, use the host's list of discovered networks.")
+	}
 	selector := fleet.ParseSelector(&checks, "selector", in.Selector)
 	if err := checks.Err(); err != nil {
 		return fleet.NetworkView{}, err
@@ -81,7 +84,7 @@ func checkNetworkName(ctx context.Context, q *db.Queries, name string) error {
 		if len(taken.Hosts) > 3 {
 			taken.Hosts[3] = "others"
 		}
-		checks.Add("name", "A network named %s was found on hosts: %s. Choose another name, or remove it there with virsh first.", name, strings.Join(taken.Hosts, ", "))
+		checks.Add("name", "A network named %s was found on hosts: %s. Choose another name, or adopt it there.", name, strings.Join(taken.Hosts, ", "))
 	}
 	return checks.Err()
 }
