@@ -76,10 +76,11 @@ func (c *Control) evictVM(ctx context.Context, a fleet.Actor, r db.VMsOnTaintedH
 	if err != nil {
 		return err
 	}
-	moves, err := c.maintenanceMigrations(ctx, a, vm)
+	plans, err := c.planMigrations(ctx, a, []fleet.VMView{vm})
 	if err != nil {
 		return err
 	}
+	moves := maintenanceMigrations(vm, plans[0])
 	reason := "There is no other host."
 	if len(moves) > 0 {
 		reason = moves[0].Reason

@@ -39,7 +39,7 @@ func TestNoExecuteTaintMovesVMsAndListsOthers(t *testing.T) {
 		t.Errorf("old tolerates the taint, but has the tasks %s", got)
 	}
 	progress, err := s.MaintenanceProgress(t.Context(), chief, s.h1)
-	if err != nil || len(progress.Tainted) != 1 || progress.Tainted[0].Name != "db" || !strings.Contains(progress.Tainted[0].Reason, "not in a shared pool") {
+	if err != nil || len(progress.Tainted) != 1 || progress.Tainted[0].Name != "db" || !strings.Contains(progress.Tainted[0].Reason, "backed by an image") {
 		t.Errorf("the host lists %+v, %v", progress.Tainted, err)
 	}
 	o, err := s.Overview(t.Context(), chief)

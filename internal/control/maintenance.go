@@ -45,12 +45,12 @@ func (c *Control) PlanMaintenance(ctx context.Context, a fleet.Actor, id fleet.H
 		all = append(all, vm)
 	}
 	slices.SortFunc(all, func(x, y fleet.VMView) int { return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID)) })
-	for _, vm := range all {
-		line, err := c.planMaintenanceOfVM(ctx, a, vm, room)
-		if err != nil {
-			return plan, err
-		}
-		plan.VMs = append(plan.VMs, line)
+	migrations, err := c.planMigrations(ctx, a, all)
+	if err != nil {
+		return plan, err
+	}
+	for i, vm := range all {
+		plan.VMs = append(plan.VMs, planMaintenanceOfVM(vm, migrations[i], room))
 	}
 	found, err := query.ReadAllPages(ctx, a, fleet.Query{Filter: fmt.Sprintf("host:%q", host.Name)}, c.ListDiscoveredVMs)
 	if err != nil {
@@ -97,12 +97,15 @@ func (c *Control) readFreeMemory(ctx context.Context, a fleet.Actor) (freeMemory
 	return out, err
 }
 
-// takeBest returns the choice whose host has the most free memory, and counts the VM's memory there; nil: none of the
+// takeBest returns the choice without copied disks whose host has the most free memory, or else one with copied disks, and counts the VM's memory there; nil: none of the
 // choices is allowed. A host that would be full is chosen last.
 func (r freeMemory) takeBest(choices []fleet.MaintenanceChoice, memoryMiB int64) *fleet.MaintenanceDecision {
 	var best *fleet.MaintenanceChoice
 	for i, c := range choices {
-		if c.Do == fleet.MaintenanceMigrate && c.Allowed && (best == nil || r[c.HostID] > r[best.HostID]) {
+		if c.Do != fleet.MaintenanceMigrate || !c.Allowed {
+			continue
+		}
+		if best == nil || cmp.Or(compareBool(best.Method == fleet.MethodCopy, c.Method == fleet.MethodCopy), cmp.Compare(r[c.HostID], r[best.HostID])) > 0 {
 			best = &choices[i]
 		}
 	}
@@ -116,15 +119,12 @@ func (r freeMemory) takeBest(choices []fleet.MaintenanceChoice, memoryMiB int64)
 
 // planMaintenanceOfVM lists the choices for a VM of Quantix. A VM that is off stays on the host unless a user decides
 // otherwise.
-func (c *Control) planMaintenanceOfVM(ctx context.Context, a fleet.Actor, vm fleet.VMView, room freeMemory) (fleet.MaintenanceVM, error) {
+func planMaintenanceOfVM(vm fleet.VMView, migrations fleet.MigrationPlan, room freeMemory) fleet.MaintenanceVM {
 	line := fleet.MaintenanceVM{
 		ID: vm.ID, Name: vm.Name, ProjectID: vm.ProjectID, ProjectName: vm.ProjectName, Managed: true, Phase: vm.Phase,
 		Runs: vm.DeletedAt == nil && (isOn(vm.Status) || vm.RequestedPower == fleet.Running),
 	}
-	moves, err := c.maintenanceMigrations(ctx, a, vm)
-	if err != nil {
-		return line, err
-	}
+	moves := maintenanceMigrations(vm, migrations)
 	line.Choices = append(line.Choices, moves...)
 	if line.Runs {
 		down := fleet.MaintenanceChoice{MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceShutdown}}
@@ -135,7 +135,7 @@ func (c *Control) planMaintenanceOfVM(ctx context.Context, a fleet.Actor, vm fle
 	line.Choices = append(line.Choices, fleet.MaintenanceChoice{MaintenanceDecision: stay, Allowed: true})
 	if !line.Runs {
 		line.Proposal = &stay
-		return line, nil
+		return line
 	}
 	if line.Proposal = room.takeBest(moves, int64(vm.Spec.MemoryMiB)); line.Proposal == nil {
 		line.Reason = "There is no other host."
@@ -144,47 +144,24 @@ func (c *Control) planMaintenanceOfVM(ctx context.Context, a fleet.Actor, vm fle
 			break
 		}
 	}
-	return line, nil
+	return line
 }
 
-// maintenanceMigrations lists one choice for each other host: with the first pool that is suitable, or else with the
-// first reason against the host.
-func (c *Control) maintenanceMigrations(ctx context.Context, a fleet.Actor, vm fleet.VMView) ([]fleet.MaintenanceChoice, error) {
-	moving, err := c.DiskMigrationsInProgress(ctx, a, vm.ID)
-	if err != nil {
-		return nil, err
-	}
-	leaving, err := c.MigrationInProgress(ctx, a, vm.ID)
-	if err != nil {
-		return nil, err
-	}
-	refusal := ""
-	if ok, why := vm.AllowsMigration(moving, leaving); !ok {
-		refusal = why
-	}
-	targets, err := c.MigrationTargets(ctx, a, vm.ID)
-	if err != nil {
-		return nil, err
-	}
+// maintenanceMigrations lists one choice for each other host: with the best pool, or with the first reason against the
+// host.
+func maintenanceMigrations(vm fleet.VMView, plan fleet.MigrationPlan) []fleet.MaintenanceChoice {
 	mode := fleet.MigrateCold
 	if vm.MigratesLive() {
 		mode = fleet.MigrateLive
 	}
-	var out []fleet.MaintenanceChoice
-	for _, t := range targets {
-		m := fleet.MaintenanceChoice{
+	out := make([]fleet.MaintenanceChoice, len(plan.Targets))
+	for i, t := range plan.Targets {
+		out[i] = fleet.MaintenanceChoice{
 			MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceMigrate, HostID: t.HostID, PoolID: t.PoolID},
-			HostName:            t.HostName, PoolName: t.PoolName, Mode: mode, Allowed: t.Allowed && refusal == "", Reason: cmp.Or(refusal, t.Reason),
-		}
-		i := slices.IndexFunc(out, func(o fleet.MaintenanceChoice) bool { return o.HostID == t.HostID })
-		switch {
-		case i < 0:
-			out = append(out, m)
-		case m.Allowed && !out[i].Allowed:
-			out[i] = m
+			HostName:            t.HostName, PoolName: t.PoolName, Mode: mode, Method: t.Method, Allowed: t.Allowed && plan.Reason == "", Reason: cmp.Or(plan.Reason, t.Reason),
 		}
 	}
-	return out, nil
+	return out
 }
 
 func planMaintenanceOfDiscoveredVM(vm fleet.DiscoveredVM) fleet.MaintenanceVM {

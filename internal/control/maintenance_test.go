@@ -14,8 +14,8 @@ import (
 
 type decisions = map[fleet.VMID]fleet.MaintenanceDecision
 
-// maintenanceFixture is a libraryFixture with VMs on h1: web runs with a disk in the shared pool, db runs with a disk in
-// a local pool, old is off, and legacy is a running discovered VM.
+// maintenanceFixture is a libraryFixture with VMs on h1: web runs with a disk in the shared pool, db runs with a
+// disk that cannot be copied, old is off, and legacy is a running discovered VM.
 type maintenanceFixture struct {
 	*libraryFixture
 	web, db, old fleet.VMView
@@ -26,6 +26,8 @@ type maintenanceFixture struct {
 func newMaintenanceFixture(t *testing.T) *maintenanceFixture {
 	s := &maintenanceFixture{libraryFixture: newLibraryFixture(t), claimed: map[fleet.HostID][]wire.Work{}}
 	s.web, s.db = s.migratableVM("web", s.nfs), s.migratableVM("db", s.local)
+	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,overlay}', 'true') WHERE id = $1`, s.db.ID)
+	s.db = s.getVM(s.db.ID)
 	s.old = s.migratableVM("old", s.nfs)
 	s.reportPower(s.old.ID, fleet.Stopped)
 	s.old = s.getVM(s.old.ID)
@@ -129,7 +131,7 @@ func TestMaintenancePlanListsEveryVMWithChoices(t *testing.T) {
 		got = append(got, line)
 	}
 	want := []string{
-		"db shutdown leave: Disk 1 is not in a shared pool of both hosts. Move the disk to such a pool, or shut the VM down for a cold migration.",
+		"db shutdown leave: Disk 1 is backed by an image in its pool, which is not transferred. Move the disk to a pool that both hosts share.",
 		"old migratecoldh2 leave: leave", "web migrateliveh2 shutdown leave: migrate",
 		"legacy shutdown leave: Quantix does not manage it, so it cannot be migrated.",
 	}

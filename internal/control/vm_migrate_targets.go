@@ -66,24 +66,35 @@ func (c *Control) PlanMigrations(ctx context.Context, a fleet.Actor, ids []fleet
 	if err != nil {
 		return nil, err
 	}
-	var out []fleet.MigrationPlan
-	err = c.store.Tx(ctx, func(q *db.Queries) error {
-		out = nil
-		busy, err := vmsWithDiskJobs(ctx, q, vms)
-		if err != nil {
-			return err
-		}
-		found, err := previewMigrationTargets(ctx, q, a, vms, false)
-		for i, vm := range vms {
+	return c.planMigrations(ctx, a, vms)
+}
+
+// planMigrations returns the plans of the VMs, in the same order. It reads the hosts once for MaxPlannedMigrations VMs.
+func (c *Control) planMigrations(ctx context.Context, a fleet.Actor, vms []fleet.VMView) (out []fleet.MigrationPlan, err error) {
+	for some := range slices.Chunk(vms, MaxPlannedMigrations) {
+		var plans []fleet.MigrationPlan
+		err := c.store.Tx(ctx, func(q *db.Queries) error {
+			plans = nil
+			busy, err := vmsWithDiskJobs(ctx, q, some)
 			if err != nil {
-				break
+				return err
 			}
-			_, why := vm.AllowsMigration(nil, nil)
-			out = append(out, planOf(vm, cmp.Or(why, busy[vm.ID]), found[i]))
+			found, err := previewMigrationTargets(ctx, q, a, some, false)
+			for i, vm := range some {
+				if err != nil {
+					break
+				}
+				_, why := vm.AllowsMigration(nil, nil)
+				plans = append(plans, planOf(vm, cmp.Or(why, busy[vm.ID]), found[i]))
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
 		}
-		return err
-	})
-	return out, err
+		out = append(out, plans...)
+	}
+	return out, nil
 }
 
 // vmsWithDiskJobs returns why VMs with an unfinished migration, or with a disk migration, cannot migrate now.

@@ -44,11 +44,12 @@ type MaintenanceDecision struct {
 // MaintenanceChoice is a possible decision about a VM.
 type MaintenanceChoice struct {
 	MaintenanceDecision
-	HostName string        `json:"hostName,omitempty"` // of a migration
-	PoolName string        `json:"poolName,omitempty"`
-	Mode     MigrationMode `json:"mode,omitempty"` // of a migration: live or cold
-	Allowed  bool          `json:"allowed"`
-	Reason   string        `json:"reason,omitempty"` // why the choice is not allowed
+	HostName string          `json:"hostName,omitempty"` // of a migration
+	PoolName string          `json:"poolName,omitempty"`
+	Mode     MigrationMode   `json:"mode,omitempty"` // of a migration: live or cold
+	Method   MigrationMethod `json:"method,omitempty"`
+	Allowed  bool            `json:"allowed"`
+	Reason   string          `json:"reason,omitempty"` // why the choice is not allowed
 }
 
 // MaintenanceVM is a VM in a MaintenancePlan.
