@@ -186,6 +186,8 @@ func (m *liveMigration) migrate(ctx context.Context, link *migration.Link) (arri
 	case m.end.Error != "":
 		// The guest is paused. decide resumes it once the target's job has ended.
 		return m.decide(ctx, fmt.Errorf("%s reports: %s", m.in.Params.ToName, m.end.Error))
+	case len(m.end.Cookie) == 0: // libvirt on the target has not finished
+		return m.decide(ctx, fmt.Errorf("%s reports success without libvirt's cookie", m.in.Params.ToName))
 	}
 	if err := m.confirm(true); err != nil {
 		return m.decide(ctx, err)

@@ -31,6 +31,11 @@ func TestTwoHostConformance(t *testing.T) {
 			t.Fatal(err)
 		}
 	}}
+	p.KillGuest = func(t *testing.T, id fleet.VMID, host int) {
+		if _, err := virshAt(uri(host), "destroy", string(id)); err != nil {
+			t.Error(err)
+		}
+	}
 	p.FirmwareFiles = func(_ *testing.T, id fleet.VMID, host int) (variables, tpm string) {
 		lib := []string{"/var/lib/libvirt", filepath.Join(sockets[1], "../../lib")}[host]
 		return filepath.Join(lib, "qemu/nvram", string(id)+"_VARS.fd"), filepath.Join(lib, "swtpm", string(id), "tpm2/tpm2-00.permall")

@@ -297,7 +297,7 @@ func (m *incomingVM) checkSameFiles(inodes map[string]string) error {
 
 // allowedFiles returns what the source host's definition may name.
 func (m *incomingVM) allowedFiles() (domxml.Incoming, error) {
-	out := domxml.Incoming{VM: m.Apply.VM}
+	out := domxml.Incoming{VM: m.Apply.VM, Disks: map[string]string{}}
 	for _, p := range m.Apply.Pools {
 		if p.Spec.Path != "" {
 			out.Dirs = append(out.Dirs, p.Spec.Path)
@@ -311,7 +311,11 @@ func (m *incomingVM) allowedFiles() (domxml.Incoming, error) {
 		if err != nil {
 			return out, err
 		}
-		out.Disks = append(out.Disks, filepath.Clean(v.Path()))
+		format := d.FileFormat()
+		if v.IsInBlockPool() {
+			format = fleet.Raw
+		}
+		out.Disks[filepath.Clean(v.Path())] = format
 	}
 	return out, nil
 }

@@ -42,7 +42,8 @@ type (
 		Cancelled bool `json:"cancelled"`
 	}
 	hostAnswer struct {
-		Error string `json:"error"`
+		Error   string `json:"error"`
+		Arrived bool   `json:"arrived"` // the guest runs on the target
 	}
 )
 
@@ -123,6 +124,8 @@ func (h *Host) MigrateRunningVM(ctx context.Context, in hypervisor.LiveMigration
 		return h.awaitTarget(ctx, in, err)
 	case answer.Error != "":
 		return fmt.Errorf("%s reports: %s", in.Params.ToName, answer.Error)
+	case !answer.Arrived:
+		return h.awaitTarget(ctx, in, fmt.Errorf("%s reports success without the guest", in.Params.ToName))
 	}
 	h.removeArrivedVM(in.VM.ID)
 	return nil

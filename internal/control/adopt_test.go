@@ -68,6 +68,7 @@ func TestPoolsOfHostsAreAdopted(t *testing.T) {
 		t.Errorf("the second adoption returned %+v %v", joined, err)
 	}
 	s.setDiscoveredPools(s.h1, dirPool("tank", "/srv/elsewhere"))
+	refused("a further host with another location", fleet.Invalid, "no pool named tank at /srv/tank", s.h2, "tank", s.h1)
 	if _, err := adopt(s.h2, "tank"); err != nil {
 		t.Error(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -68,17 +69,38 @@ func TestLiveMigrationKeepsGuestRunning(t *testing.T) {
 	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1"+page+"?disks=true&confirm="+name, nil)
 }
 
-// TestLiveMigrationSurvivesAgentKill kills the agent of each host during a live migration, and cancels another one. Each
-// time the VM keeps running on its host, and no other host has the VM.
+// TestLiveMigrationSurvivesAgentKill kills the agent of each host during a live migration with a shared and a local disk,
+// and cancels another one. Each time the VM keeps running on its host, and no other host has the VM or a copy of its disk.
 func TestLiveMigrationSurvivesAgentKill(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
 	a := s.api()
 	name, shared := uniqueName("stayer"), a.poolByName(t, "shared").ID
 	hosts := []fleet.HostID{a.hostByName(t, "host-1").ID, a.hostByName(t, "host-2").ID}
+	dir := uniqueName("stayers")
+	local := requestJSON[fleet.PoolView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+		"name": dir, "hostIds": hosts, "spec": map[string]any{"kind": "dir", "path": "/var/lib/libvirt/images/" + dir},
+	})
+	eventually(t, guestLimit, "the pool on both hosts", func() (bool, string) {
+		on := requestJSON[fleet.PoolView](t, a, http.StatusOK, http.MethodGet, "/api/v1/pools/"+string(local.ID), nil).Hosts
+		return len(on) == 2 && on[0].State == fleet.PoolActive && on[1].State == fleet.PoolActive, fmt.Sprintf("%+v", on)
+	})
+	filesOn := func(host int) (names []string) {
+		t.Helper()
+		all, err := os.ReadDir(filepath.Join(hostDir(host), "lib/images", dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range all {
+			if strings.Contains(f.Name(), name) {
+				names = append(names, f.Name())
+			}
+		}
+		return names
+	}
 	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"name": name, "projectId": a.projectByName(t, "lab").ID, "hostId": hosts[0], "start": true,
-		"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{map[string]any{"poolId": shared, "image": map[string]any{"poolId": shared, "volume": "tiny-guest.qcow2"}}}},
+		"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{map[string]any{"poolId": shared, "image": map[string]any{"poolId": shared, "volume": "tiny-guest.qcow2"}}, map[string]any{"poolId": local.ID, "sizeBytes": 16 << 20}}},
 	})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
 	pid := guestPID(t, name)
@@ -132,11 +154,19 @@ func TestLiveMigrationSurvivesAgentKill(t *testing.T) {
 		if out := virsh(t, s.Hosts[1], "list", "--all", "--name"); strings.Contains(out, name) {
 			t.Errorf("after %s the target has the VM: %s", c.name, out)
 		}
+		if files := filesOn(1); len(files) > 0 || len(filesOn(0)) != 1 {
+			t.Errorf("after %s the target has the files %q, and the source %q; want only the source's disk", c.name, files, filesOn(0))
+		}
 	}
 	migrate(map[string]any{"hostId": hosts[1]})
 	eventually(t, guestLimit, "the VM on the other host", func() (bool, string) {
 		got := a.getVM(t, vm.ID)
 		return got.HostID == hosts[1] && got.Phase == fleet.PhaseRunning, fmt.Sprintf("%s, %s", got.HostName, got.Phase)
 	})
+	eventually(t, guestLimit, "the end of the old disk", func() (bool, string) {
+		return len(filesOn(0)) == 0 && len(filesOn(1)) == 1, fmt.Sprintf("%q, %q", filesOn(0), filesOn(1))
+	})
 	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, page+"?disks=true&confirm="+name, nil)
+	eventually(t, guestLimit, "the end of the VM", func() (bool, string) { return len(filesOn(1)) == 0, fmt.Sprint(filesOn(1)) })
+	requestJSON[any](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/pools/"+string(local.ID), nil)
 }

@@ -193,8 +193,8 @@ func (v VMView) AllowsMigration(moving []MovingDisk, current *MigratingVM) (bool
 		return false, v.WhySnapshotsBlockDiskJobs()
 	case v.MigratesLive():
 		return v.allowsLiveMigration()
-	case v.Spec.Firmware != BIOS:
-		return false, "The firmware variables (NVRAM) are in a file of the host, which is not transferred. Only VMs with BIOS can migrate."
+	case v.Spec.Firmware != BIOS || v.Spec.Security.TPM:
+		return false, "The firmware variables (NVRAM) and the TPM's state are in files of the host, which a cold migration does not transfer. Start the VM, and migrate it while it runs."
 	}
 	for i, d := range v.Spec.Disks {
 		switch {

@@ -28,6 +28,7 @@ func TestMigrationRefusedWithReason(t *testing.T) {
 		"not on its host":                 func(v *fleet.VMView) { v.Status = nil },
 		"being deleted":                   func(v *fleet.VMView) { v.Phase = fleet.PhaseDeleting },
 		"VM was changed":                  func(v *fleet.VMView) { v.Status.Drift = []fleet.Drift{{Field: "cpus"}} },
+		"the TPM's state":                 func(v *fleet.VMView) { v.Spec.Security.TPM = true },
 		"NVRAM":                           func(v *fleet.VMView) { v.Spec.Firmware = fleet.UEFI },
 		"Disk 1 is shared with other VMs": func(v *fleet.VMView) { v.Spec.Disks[0].Existing, v.Spec.Disks[0].Shareable = true, true },
 		"Disk 1 is a LUN":                 func(v *fleet.VMView) { v.Spec.Disks[0].Existing = true },

@@ -181,7 +181,7 @@ var optionalFields = []Field[VMSpec]{
 	}, 1, MaxUSBPorts),
 
 	flagField("security.tpm", "TPM", func(s *VMSpec) *bool { return &s.Security.TPM }, FormInput{
-		Section: SectionSecurity, Label: "TPM 2.0", Help: "The TPM's state is stored on the host until the VM is deleted. A VM with a TPM cannot migrate.",
+		Section: SectionSecurity, Label: "TPM 2.0", Help: "The TPM's state is stored on the host until the VM is deleted. A VM with a TPM migrates only while it runs.",
 	}),
 
 	flagField("security.secureBoot", "secure boot", func(s *VMSpec) *bool { return &s.Security.SecureBoot }, FormInput{

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"quantix/agent/migration"
@@ -64,7 +66,12 @@ func (p *twoHosts) putBetween(r *liveRun, fault messageFault) {
 			defer listener.Close()
 			go target.ForwardFrom(listener, kind)
 		}
-		go source.ForwardTo(func(kind byte) (net.Conn, error) { return net.Dial("unix", socket(kind)) })
+		go source.ForwardTo(func(kind byte) (net.Conn, error) {
+			if kind == 'm' {
+				r.memoryStreams.Add(1)
+			}
+			return net.Dial("unix", socket(kind))
+		})
 		ends := []*migration.Link{source, target}
 		for number := range liveMessages {
 			var m liveMessage
@@ -93,7 +100,7 @@ func (p *twoHosts) wantOnOneHost(when string, vm fleet.VM, sent, received error)
 	}
 	p.first.wantPower(vm.ID, fleet.Running)
 	p.second.wantAbsent(vm.ID)
-	p.wantNoCopies(when)
+	p.wantNoCopies(when, vm)
 	return false
 }
 
@@ -118,6 +125,58 @@ func testLiveMigrationCutAtEachMessage(t *testing.T, p *twoHosts) {
 			sent, received = p.migrate(again)
 			if p.wantOnOneHost(when+" repeated,", vm, sent, received) != arrived {
 				t.Errorf("%s the repeated jobs ended with %v; %v, want the same result", when, sent, received)
+			}
+			if arrived {
+				vm = p.newLocalGuest()
+			}
+		}
+	}
+}
+
+// cuttingConn cuts the connection at its write number at; 0: never.
+type cuttingConn struct {
+	net.Conn
+	at, writes int32
+	cut        func()
+}
+
+func (c *cuttingConn) Write(b []byte) (int, error) {
+	if n := atomic.AddInt32(&c.writes, 1); n == c.at {
+		c.cut()
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(b)
+}
+
+// A host with at most maxWrites writes is cut off at each of them. Real guests have more writes, and need seconds for each
+// migration: there the test samples sampledWrites of them evenly.
+const maxWrites, sampledWrites = 60, 6
+
+// testLiveMigrationCutAtEachWrite cuts the connection at the writes of each host. Then both jobs run again, as after a
+// restart of the agents.
+func testLiveMigrationCutAtEachWrite(t *testing.T, p *twoHosts) {
+	for host, name := range []string{"source", "target"} {
+		vm := p.newLocalGuest()
+		writes, step := int32(0), int32(1)
+		for at := int32(0); at <= writes; at += step {
+			r := p.newLiveRun(vm)
+			ends := []*net.Conn{&r.sourceEnd, &r.targetEnd}
+			c := &cuttingConn{Conn: *ends[host], at: at, cut: r.cut}
+			*ends[host] = c
+			sent, received := p.migrate(r)
+			when := fmt.Sprintf("after a cut at write %d of the %s's %d,", at, name, writes)
+			arrived := p.wantOnOneHost(when, vm, sent, received)
+			if at == 0 { // the first migration is not cut
+				if writes = atomic.LoadInt32(&c.writes); writes > maxWrites {
+					step = writes / sampledWrites
+				}
+			} else {
+				again := p.newLiveRun(vm)
+				again.source.Begun, again.target.Begun, again.files = true, true, r.files
+				sent, received = p.migrate(again)
+				if p.wantOnOneHost(when+" repeated,", vm, sent, received) != arrived {
+					t.Errorf("%s the repeated jobs ended with %v; %v, want the same result", when, sent, received)
+				}
 			}
 			if arrived {
 				vm = p.newLocalGuest()
@@ -160,6 +219,15 @@ func testLyingHosts(t *testing.T, p *twoHosts) {
 			}
 			return true
 		},
+		"a false report of success": func(n int, m liveMessage) bool {
+			switch n {
+			case 2:
+				m["cancelled"] = true
+			case 3:
+				m["error"], m["cookie"] = "", nil
+			}
+			return true
+		},
 		"a persistent definition of other files": func(n int, m liveMessage) bool {
 			if n == 2 && m["cookie"] != nil {
 				m["cookie"] = forge(m["cookie"])
@@ -176,6 +244,41 @@ func testLyingHosts(t *testing.T, p *twoHosts) {
 		}
 		t.Logf("%s: %v; %v", name, sent, received)
 	}
+}
+
+// testKilledGuest kills the guest of either host during the transfer. The killed guest is not replaced by another.
+func testKilledGuest(t *testing.T, p *twoHosts) {
+	if p.KillGuest == nil {
+		t.Skip("this host has no processes")
+	}
+	vm := p.newLocalGuest()
+	for host, name := range []string{"source", "target"} {
+		vm := vm
+		if host == 0 {
+			vm = p.newLocalGuest()
+		}
+		r := p.newLiveRun(vm)
+		r.source.Params.RateBytes = 1 << 20
+		var once sync.Once
+		r.source.Progress = func(percent int, _ string) {
+			if percent > 0 {
+				once.Do(func() { p.KillGuest(t, vm.ID, host) })
+			}
+		}
+		if sent, received := p.migrate(r); sent == nil || received == nil {
+			t.Errorf("after a kill of the %s's guest, the migration ended with %v; %v, want errors", name, sent, received)
+		}
+		p.second.wantAbsent(vm.ID)
+		p.wantNoCopies("after a kill of the "+name+"'s guest,", vm)
+		status, _, err := p.first.VM(p.first.ctx, vm.ID)
+		if running := status.Power == fleet.Running; err != nil || running != (host == 1) {
+			t.Errorf("after a kill of the %s's guest, the VM is %s on its host: %v", name, status.Power, err)
+		}
+	}
+	if sent, received := p.migrate(p.newLiveRun(vm)); sent != nil || received != nil {
+		t.Errorf("the next migration failed: %v; %v", sent, received)
+	}
+	p.second.wantPower(vm.ID, fleet.Running)
 }
 
 // testUnrelatedPeer connects the hosts to peers that speak no migration protocol.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"quantix/agent/hypervisor"
@@ -22,6 +23,10 @@ type liveRun struct {
 	files  map[fleet.Volref]string // recorded by the target
 	cut    func()                  // cuts the connection
 
+	sourceEnd, targetEnd net.Conn // of the connection
+
+	memoryStreams atomic.Int32 // QEMU's connections through a relay: see putBetween
+
 	received chan struct{} // closed when ReceiveVM has returned
 	failure  error         // of ReceiveVM
 }
@@ -30,7 +35,7 @@ type liveRun struct {
 func (p *twoHosts) newLiveRun(vm fleet.VM) *liveRun {
 	a, b := net.Pipe()
 	var once sync.Once
-	r := &liveRun{received: make(chan struct{}), cut: func() { once.Do(func() { a.Close(); b.Close() }) }}
+	r := &liveRun{sourceEnd: a, targetEnd: b, received: make(chan struct{}), cut: func() { once.Do(func() { a.Close(); b.Close() }) }}
 	p.first.t.Cleanup(r.cut)
 	order := fleet.MigrationParams{ToName: "second", Disks: []fleet.MigratingDisk{}}
 	there := vm // as the second host has it
@@ -46,7 +51,7 @@ func (p *twoHosts) newLiveRun(vm fleet.VM) *liveRun {
 	}
 	r.source = hypervisor.LiveMigrationWork{
 		VM: vm, Pools: p.first.pools, Params: order, RecordBegin: func() error { return nil }, Progress: func(int, string) {},
-		Connect: func(context.Context) (*migration.Link, error) { return migration.Connect(a) },
+		Connect: func(context.Context) (*migration.Link, error) { return migration.Connect(r.sourceEnd) },
 		AwaitTarget: func(ctx context.Context) (bool, error) {
 			select {
 			case <-r.received:
@@ -66,7 +71,7 @@ func (p *twoHosts) newLiveRun(vm fleet.VM) *liveRun {
 		RecordFile:  func(to fleet.Volref, file string) error { r.files[to] = file; return nil },
 		CreatedFile: func(to fleet.Volref) string { return r.files[to] },
 		RecordBegin: func() error { return nil }, Progress: func(int, string) {},
-		Accept: func(context.Context) (*migration.Link, error) { return migration.Accept(b) },
+		Accept: func(context.Context) (*migration.Link, error) { return migration.Accept(r.targetEnd) },
 	}
 	return r
 }

@@ -11,10 +11,14 @@ import (
 func (p *twoHosts) migrateWith(rate int64, o fleet.MigrationOptions) (vm fleet.VM, notes string, sent, received error) {
 	vm = p.newLocalGuest()
 	r := p.newLiveRun(vm)
+	p.putBetween(r, func(int, liveMessage) bool { return true })
 	r.source.Params.RateBytes, r.source.Params.Options, r.target.Options = rate, o, o
 	var all []string
 	r.source.Progress = func(_ int, note string) { all = append(all, note) }
 	sent, received = p.migrate(r)
+	if n := int(r.memoryStreams.Load()); n > 0 && sent == nil && o.Channels > 1 && n != o.Channels+1 {
+		p.first.t.Errorf("the memory was sent over %d connections, want %d channels and the main one", n, o.Channels)
+	}
 	return vm, strings.Join(all, "\n"), sent, received
 }
 

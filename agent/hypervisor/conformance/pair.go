@@ -20,6 +20,9 @@ type HostPair struct {
 	// migration. If keepDefinition is set, the first host also keeps the definition.
 	Migrate func(t *testing.T, id fleet.VMID, from, to int, keepDefinition bool)
 
+	// KillGuest forces off the guest of the VM on a host, also an incoming one. Optional.
+	KillGuest func(t *testing.T, id fleet.VMID, host int)
+
 	// FirmwareFiles returns the paths of the files on a host with the VM's UEFI variables and TPM state. Optional.
 	FirmwareFiles func(t *testing.T, id fleet.VMID, host int) (variables, tpm string)
 }
@@ -42,7 +45,9 @@ func RunTwoHosts(t *testing.T, p HostPair) {
 		{"a live migration without a connection leaves the guest on its host", testUnreachableTarget},
 		{"a live migration whose connection is cut leaves the guest on its host", testCutLiveMigration},
 		{"a live migration cut at any message leaves the guest on one host", testLiveMigrationCutAtEachMessage},
+		{"a live migration cut at any write leaves the guest on one host", testLiveMigrationCutAtEachWrite},
 		{"a host that lies during a live migration is refused", testLyingHosts},
+		{"a guest killed during a live migration is not replaced", testKilledGuest},
 		{"a live migration to an unrelated program leaves the guest on its host", testUnrelatedPeer},
 		{"a live migration has options", testLiveMigrationOptions},
 		{"a live migration with post-copy moves the guest or is refused", testPostCopy},

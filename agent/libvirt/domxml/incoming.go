@@ -41,8 +41,8 @@ var incomingPaths = map[string][]string{
 // Incoming is what a definition of another host may name on this host.
 type Incoming struct {
 	VM    fleet.VM
-	Dirs  []string // directories of the VM's media, backing files and first-boot data
-	Disks []string // files and devices of the VM's disks
+	Dirs  []string          // directories of the VM's media, backing files and first-boot data
+	Disks map[string]string // formats of the VM's disks, by file or device
 }
 
 // incomingDefinition is the check of a definition that another host sends.
@@ -50,7 +50,9 @@ type incomingDefinition struct {
 	Incoming
 	name, uuid string
 	path       []string // open elements, from the root
-	medium     bool     // the open disk is a drive
+
+	medium       bool   // the open disk is a drive
+	disk, format string // file and format of the open disk
 }
 
 // CheckDefinition checks the definition of a running VM that another host sends, and returns the domain's name. Another
@@ -115,6 +117,9 @@ func (d *incomingDefinition) checkToken(in *xml.Decoder, token xml.Token) error 
 		return d.checkElement(t)
 	case xml.EndElement:
 		d.path = d.path[:len(d.path)-1]
+		if t.Name.Local == "disk" && len(d.path) > 0 && d.path[len(d.path)-1] == "devices" {
+			return d.checkFormat()
+		}
 	case xml.CharData:
 		value := strings.TrimSpace(string(t))
 		if len(d.path) == 2 && d.path[1] == "name" && d.name == "" {
@@ -143,7 +148,10 @@ func (d *incomingDefinition) checkElement(t xml.StartElement) error {
 		return fleet.Errorf(fleet.Conflict, "The definition on the source host has a NIC in the network %q, which is none of the VM's networks.", attrs["network"]+attrs["bridge"])
 	}
 	if element == "disk" && d.parent() == "devices" {
-		d.medium = attrs["device"] == "cdrom" || attrs["device"] == "floppy"
+		d.medium, d.disk, d.format = attrs["device"] == "cdrom" || attrs["device"] == "floppy", "", ""
+	}
+	if element == "driver" && d.parent() == "disk" {
+		d.format = attrs["type"]
 	}
 	for _, value := range attrs {
 		if err := d.checkValue(value); err != nil {
@@ -180,6 +188,15 @@ func (d *incomingDefinition) hasNIC(source map[string]string) bool {
 	})
 }
 
+// checkFormat refuses a disk that is read in another format than the VM's spec has. A guest can write the header of another
+// format into a raw disk, and the header can name any file.
+func (d *incomingDefinition) checkFormat() error {
+	if d.medium || d.disk == "" || d.format == d.Disks[d.disk] {
+		return nil
+	}
+	return fleet.Errorf(fleet.Conflict, "The definition on the source host has the disk %s with the format %q, not %s.", d.disk, d.format, d.Disks[d.disk])
+}
+
 // ownsVariables reports whether the file of UEFI variables belongs to the VM. libvirt names it after the domain, and
 // Quantix after the VM's ID.
 func (d *incomingDefinition) ownsVariables(file string) bool {
@@ -206,7 +223,8 @@ func (d *incomingDefinition) checkValue(value string) error {
 		}
 	}
 	if element == "source" && d.parent() == "disk" && !d.medium {
-		if slices.Contains(d.Disks, clean) {
+		if _, ok := d.Disks[clean]; ok {
+			d.disk = clean
 			return nil
 		}
 		return fleet.Errorf(fleet.Conflict, "The definition on the source host has the disk %s, which is none of the VM's disks on this host.", value)

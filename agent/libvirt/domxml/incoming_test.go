@@ -15,18 +15,20 @@ func TestIncomingDefinitionNamesOnlyResourcesOfVM(t *testing.T) {
 		return `<domain type="kvm"><name>web</name><uuid>` + id + `</uuid><resource><partition>/machine</partition></resource>
 			<os><loader type="pflash">/usr/share/OVMF/OVMF_CODE_4M.fd</loader><nvram template="/usr/share/OVMF/OVMF_VARS_4M.fd">/var/lib/libvirt/qemu/nvram/` + id + `_VARS.fd</nvram></os><devices>
 			<emulator>/usr/bin/qemu-system-x86_64</emulator>
-			<disk type="file" device="disk"><source file="/srv/pool/web.qcow2"/><backingStore type="file"><source file="/srv/pool/golden.qcow2"/></backingStore></disk>
+			<disk type="file" device="disk"><driver name="qemu" type="qcow2"/><source file="/srv/pool/web.qcow2"/><backingStore type="file"><source file="/srv/pool/golden.qcow2"/></backingStore></disk>
 			<interface type="network"><source network="default" portid="x" bridge="virbr0"/></interface><interface type="bridge"><source bridge="br0"/></interface>
 			<serial type="pty"><source path="/dev/pts/3"/></serial><rng model="virtio"><backend model="random">/dev/urandom</backend></rng>
 			<channel type="unix"><source mode="bind" path="/var/lib/libvirt/qemu/channel/target/domain-1-web/org.qemu.guest_agent.0"/></channel>` + more + `</devices></domain>`
 	}
-	in := Incoming{VM: vm, Dirs: []string{"/srv/pool"}, Disks: []string{"/srv/pool/web.qcow2", "/srv/other/web.qcow2"}}
+	in := Incoming{VM: vm, Dirs: []string{"/srv/pool"}, Disks: map[string]string{"/srv/pool/web.qcow2": "qcow2", "/srv/other/web.raw": "raw"}}
 	if name, err := in.CheckDefinition(definition(`<disk type="file" device="cdrom"><source file="/srv/pool/tools.iso"/></disk>`)); err != nil || name != "web" {
 		t.Fatalf("the VM's definition is refused: %q, %v", name, err)
 	}
 	for name, more := range map[string]string{
 		"a file outside the pools":        `<disk type="file"><source file="/etc/shadow"/></disk>`,
 		"another VM's disk":               `<disk type="file"><source file="/srv/pool/db.qcow2"/></disk>`,
+		"a raw disk as qcow2":             `<disk type="file"><source file="/srv/other/web.raw"/><driver type="qcow2"/></disk>`,
+		"a disk whose format is probed":   `<disk type="file"><source file="/srv/other/web.raw"/></disk>`,
 		"another VM's disk after a drive": `<disk type="file" device="cdrom"/><disk type="block" device="disk"><source dev="/srv/pool/db.qcow2"/></disk>`,
 		"a path that leads out":           `<disk type="file"><source file="/srv/pool/../../etc/shadow"/></disk>`,
 		"another VM's NVRAM as a disk":    `<disk type="file"><source file="/var/lib/libvirt/qemu/nvram/db_VARS.fd"/></disk>`,
