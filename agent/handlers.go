@@ -76,8 +76,10 @@ var jobHandlers = map[fleet.JobKind]jobHandler{
 	fleet.DiscoveredResume:   {discoveredVMHandler(fleet.ActResume), clearGeneration, recordNothing},
 	fleet.DiscoveredStop:     {discoveredVMHandler(fleet.ActStop), clearGeneration, recordNothing},
 
-	fleet.HostReboot:   {powerHost, clearGeneration, recordNothing},
-	fleet.HostShutdown: {powerHost, clearGeneration, recordNothing},
+	fleet.HostReboot:      {powerHost, clearGeneration, recordNothing},
+	fleet.HostShutdown:    {powerHost, clearGeneration, recordNothing},
+	fleet.DiscoveredAdopt: {readUnmanagedVM, addAdoptableVM, recordNothing},
+	fleet.VMRelease:       {vmHandler(releaseVM), addVMStatus, forgetVM},
 
 	fleet.SecurityGroupApply:   {securityGroupHandler(hypervisor.Firewall.ApplySecurityGroup), addSecurityGroupStatus, recordNothing},
 	fleet.SecurityGroupRelease: {securityGroupHandler(hypervisor.Firewall.ReleaseSecurityGroup), addSecurityGroupStatus, recordNothing},
@@ -123,6 +125,28 @@ func discoveredVMHandler(act fleet.Action) func(context.Context, *Agent, *job) e
 		}
 		return a.hypervisor.ControlUnmanagedVM(ctx, id, act)
 	}
+}
+
+// readUnmanagedVM reads the definition of a domain that Quantix does not manage.
+func readUnmanagedVM(ctx context.Context, a *Agent, j *job) error {
+	id, ok := j.Subject.DiscoveredVM()
+	if !ok {
+		return errors.New("the portal sent this job without its VM")
+	}
+	vm, err := a.hypervisor.ReadUnmanagedVM(ctx, id, j.Pools)
+	if err == nil {
+		j.adoptable = &vm
+	}
+	return err
+}
+
+func addAdoptableVM(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
+	clearGeneration(ctx, a, j, out)
+	out.Adoptable = j.adoptable
+}
+
+func releaseVM(ctx context.Context, a *Agent, j *job) error {
+	return a.hypervisor.ReleaseVM(ctx, *j.VM)
 }
 
 // poolHandler returns a handler that calls a hypervisor method with the job's pool.

@@ -33,6 +33,7 @@ type job struct {
 	plan         *fleet.DefinitionDiff // result of a plan; used by the handler's goroutine
 	output       *fleet.GuestOutput    // result of a program in the guest; used by the handler's goroutine
 	afterwards   func()                // runs once the portal has accepted that the job is done; used by the handler's goroutine
+	adoptable    *fleet.AdoptableVM    // result of the reading of an unmanaged domain; used by the handler's goroutine
 }
 
 // runningJobs holds the running jobs. Only one job of an object (the job's subject, such as a VM) acts at a time; later

@@ -120,7 +120,7 @@ func applySpec(ctx context.Context, a *Agent, j *job, isReapply bool) error {
 		a.log.Error("The agent's state file cannot be written.", "error", err)
 	}
 	work := newApplyWork(a, j)
-	work.Reapply, work.ReapplyFields = isReapply, j.Args.Fields
+	work.Reapply, work.ReapplyFields, work.Adopted = isReapply, j.Args.Fields, j.Adopted
 	work.Progress = func(percent int, note string) {
 		stalled.Reset(a.timing.stallLimit)
 		j.notifier.notify(percent, note)

@@ -12,6 +12,124 @@ import (
 	"quantix/internal/fleet"
 )
 
+const addAdoptedDisks = `-- name: AddAdoptedDisks :exec
+WITH gone AS (DELETE FROM found_vms f WHERE f.id = $1 AND f.host_id = $2)
+INSERT INTO made_disks (vm_id, pool_id, volume)
+SELECT v.id, d->>'poolId', d->>'volume' FROM vms v CROSS JOIN LATERAL jsonb_path_query(v.spec, '$.disks[*]') d WHERE v.id = $1 ON CONFLICT DO NOTHING
+`
+
+type AddAdoptedDisksParams struct {
+	ID     fleet.VMID
+	HostID fleet.HostID
+}
+
+// Records the VM's disks as created, so that no host creates them, and removes the domain from the discovered VMs.
+func (q *Queries) AddAdoptedDisks(ctx context.Context, arg AddAdoptedDisksParams) error {
+	_, err := q.db.Exec(ctx, addAdoptedDisks, arg.ID, arg.HostID)
+	return err
+}
+
+const adoptVM = `-- name: AdoptVM :execrows
+INSERT INTO vms (id, project_id, host_id, name, labels, description, spec, adoption)
+VALUES ($1, $2, $3, $4, '{}', $5, $6, $7) ON CONFLICT DO NOTHING
+`
+
+type AdoptVMParams struct {
+	ID          fleet.VMID
+	ProjectID   fleet.ProjectID
+	HostID      fleet.HostID
+	Name        string
+	Description string
+	Spec        fleet.VMSpec
+	Adoption    *fleet.Adoption
+}
+
+// Adds the VM of a domain that the host already has. No row: a VM has the ID, or the name in the project.
+func (q *Queries) AdoptVM(ctx context.Context, arg AdoptVMParams) (int64, error) {
+	result, err := q.db.Exec(ctx, adoptVM,
+		arg.ID,
+		arg.ProjectID,
+		arg.HostID,
+		arg.Name,
+		arg.Description,
+		arg.Spec,
+		arg.Adoption,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const discoveredVMsNamed = `-- name: DiscoveredVMsNamed :many
+SELECT f.host_id, f.id, f.name, f.status, f.running_mib, f.running_cpus, h.name AS host_name, s.looked_at, s.fresh_for, now()::timestamptz AS now
+FROM (SELECT unnest($1::text[]) AS host_id, unnest($2::text[]) AS id) w JOIN found_vms f ON f.host_id = w.host_id AND f.id = w.id
+JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id
+`
+
+type DiscoveredVMsNamedParams struct {
+	Hosts []string
+	Ids   []string
+}
+
+type DiscoveredVMsNamedRow struct {
+	FoundVM  FoundVM
+	HostName string
+	LookedAt *time.Time
+	FreshFor *time.Duration
+	Now      time.Time
+}
+
+func (q *Queries) DiscoveredVMsNamed(ctx context.Context, arg DiscoveredVMsNamedParams) ([]DiscoveredVMsNamedRow, error) {
+	rows, err := q.db.Query(ctx, discoveredVMsNamed, arg.Hosts, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DiscoveredVMsNamedRow{}
+	for rows.Next() {
+		var i DiscoveredVMsNamedRow
+		if err := rows.Scan(
+			&i.FoundVM.HostID,
+			&i.FoundVM.ID,
+			&i.FoundVM.Name,
+			&i.FoundVM.Status,
+			&i.FoundVM.RunningMib,
+			&i.FoundVM.RunningCpus,
+			&i.HostName,
+			&i.LookedAt,
+			&i.FreshFor,
+			&i.Now,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const forgetVM = `-- name: ForgetVM :exec
+WITH gone AS (DELETE FROM vms v WHERE v.id = $3 AND v.host_id = $1 RETURNING v.id, v.name)
+INSERT INTO found_vms (host_id, id, name, status)
+SELECT $1, gone.id, COALESCE(NULLIF($2::jsonb ->> 'domain', ''), gone.name), $2::jsonb FROM gone WHERE $2::jsonb ->> 'power' <> 'absent'
+ON CONFLICT DO NOTHING
+`
+
+type ForgetVMParams struct {
+	HostID fleet.HostID
+	Status []byte
+	ID     fleet.VMID
+}
+
+// Removes a released VM. Its domain is a discovered VM from now on, unless the host has none.
+func (q *Queries) ForgetVM(ctx context.Context, arg ForgetVMParams) error {
+	_, err := q.db.Exec(ctx, forgetVM, arg.HostID, arg.Status, arg.ID)
+	return err
+}
+
 const getDiscoveredVM = `-- name: GetDiscoveredVM :one
 SELECT f.host_id, f.id, f.name, f.status, f.running_mib, f.running_cpus, h.name AS host_name, s.looked_at, s.fresh_for, now()::timestamptz AS now
 FROM found_vms f JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id
@@ -47,4 +165,98 @@ func (q *Queries) GetDiscoveredVM(ctx context.Context, arg GetDiscoveredVMParams
 		&i.Now,
 	)
 	return i, err
+}
+
+const moveTask = `-- name: MoveTask :exec
+UPDATE tasks SET subject = $1, project_id = $2, subject_name = $3 WHERE id = $4
+`
+
+type MoveTaskParams struct {
+	Subject     fleet.Subject
+	ProjectID   *fleet.ProjectID
+	SubjectName string
+	ID          fleet.TaskID
+}
+
+// A task about a discovered VM is about the VM from now on.
+func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) error {
+	_, err := q.db.Exec(ctx, moveTask,
+		arg.Subject,
+		arg.ProjectID,
+		arg.SubjectName,
+		arg.ID,
+	)
+	return err
+}
+
+const ownersOfVolumes = `-- name: OwnersOfVolumes :many
+SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.host_id
+FROM (SELECT unnest($1::text[]) AS pool_id, unnest($2::text[]) AS volume) w
+JOIN vms v ON v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume)))
+WHERE v.id <> $3::text
+`
+
+type OwnersOfVolumesParams struct {
+	Pools   []string
+	Volumes []string
+	VMID    string
+}
+
+type OwnersOfVolumesRow struct {
+	PoolID string
+	Volume string
+	HostID fleet.HostID
+}
+
+// The VMs other than @vm_id that have the volumes as disks, with their hosts: in a local pool, each host has its own volumes.
+func (q *Queries) OwnersOfVolumes(ctx context.Context, arg OwnersOfVolumesParams) ([]OwnersOfVolumesRow, error) {
+	rows, err := q.db.Query(ctx, ownersOfVolumes, arg.Pools, arg.Volumes, arg.VMID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []OwnersOfVolumesRow{}
+	for rows.Next() {
+		var i OwnersOfVolumesRow
+		if err := rows.Scan(&i.PoolID, &i.Volume, &i.HostID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const poolsOfHost = `-- name: PoolsOfHost :many
+SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at FROM pools p WHERE p.id IN (SELECT a.pool_id FROM assignments a WHERE a.host_id = $1 AND a.asked = 'assign') ORDER BY p.id FOR SHARE OF p
+`
+
+// The pools assigned to the host, locked against a release until the transaction ends.
+func (q *Queries) PoolsOfHost(ctx context.Context, hostID fleet.HostID) ([]Pool, error) {
+	rows, err := q.db.Query(ctx, poolsOfHost, hostID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Pool{}
+	for rows.Next() {
+		var i Pool
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Spec,
+			&i.Generation,
+			&i.CreatedAt,
+			&i.DeletedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

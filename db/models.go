@@ -702,6 +702,7 @@ type VM struct {
 	ScheduleTrouble    string
 	Drifted            bool
 	IgnoredDrift       []fleet.Drift
+	Adoption           *fleet.Adoption
 }
 
 type VMPlan struct {

@@ -287,7 +287,8 @@ func (q *Queries) SightingsSeen(ctx context.Context, vmID fleet.VMID) ([]Sightin
 
 const strangeDomains = `-- name: StrangeDomains :many
 SELECT r.id::text AS id, (v.host_id IS NOT DISTINCT FROM $1)::boolean AS mine, (v.id IS NOT NULL)::boolean AS known,
-       COALESCE(r.proof = vm_proof(m.vm_id, m.mark), false)::boolean AS proven, COALESCE(m.mark, '')::text AS mark
+       COALESCE(r.proof = vm_proof(m.vm_id, m.mark), false)::boolean AS proven, COALESCE(m.mark, '')::text AS mark,
+       COALESCE(v.adoption IS NOT NULL AND v.observed_generation = 0, false)::boolean AS adopting
 FROM jsonb_to_recordset($2::jsonb) AS r (id text, proof text)
 LEFT JOIN vms v ON v.id = r.id LEFT JOIN vm_marks m ON m.vm_id = v.id
 WHERE v.host_id IS DISTINCT FROM $1 OR r.proof IS DISTINCT FROM vm_proof(m.vm_id, m.mark)
@@ -299,16 +300,17 @@ type StrangeDomainsParams struct {
 }
 
 type StrangeDomainsRow struct {
-	ID     string
-	Mine   bool
-	Known  bool
-	Proven bool
-	Mark   string
+	ID       string
+	Mine     bool
+	Known    bool
+	Proven   bool
+	Mark     string
+	Adopting bool
 }
 
 // The domains of a host that are not its own VMs, and the domains of its own VMs without the right ownership mark.
 // proof is computed from the mark in the domain's metadata. known: the ID is that of another host's VM; proven: the
-// mark is right, too.
+// mark is right, too. adopting: the VM was adopted, and its host has not yet marked the domain.
 func (q *Queries) StrangeDomains(ctx context.Context, arg StrangeDomainsParams) ([]StrangeDomainsRow, error) {
 	rows, err := q.db.Query(ctx, strangeDomains, arg.HostID, arg.Domains)
 	if err != nil {
@@ -324,6 +326,7 @@ func (q *Queries) StrangeDomains(ctx context.Context, arg StrangeDomainsParams) 
 			&i.Known,
 			&i.Proven,
 			&i.Mark,
+			&i.Adopting,
 		); err != nil {
 			return nil, err
 		}

@@ -19,12 +19,12 @@ func newAdoptablePortal(t *testing.T) (p *portal, first, second fleet.HostID) {
 	first, second = p.addHost("host-1", 0), p.addHost("host-2", 0)
 	pools := []fleet.DiscoveredPool{
 		{Name: "default", Kind: "dir", Place: "at /srv/imgs", Active: true, Spec: &fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/imgs"}},
-		{Name: "tank", Kind: "zfs", Adoption: fleet.Adoption{Refusal: "Quantix has no pools of the type zfs."}},
+		{Name: "tank", Kind: "zfs", Adoptability: fleet.Adoptability{Refusal: "Quantix has no pools of the type zfs."}},
 	}
 	p.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{discoveredPools}', $1)`, mustJSON(pools))
 	p.execSQL(`INSERT INTO networks (id, name, kind) VALUES ('00000000-0000-7000-8000-00000000a001', 'lab', 'libvirt')`)
 	status := fleet.NetworkStatus{Active: true, Bridge: "virbr7", Definition: &fleet.HostNetworkDefinition{
-		Spec: &fleet.NetworkSpec{Mode: fleet.NetworkIsolated, DNS: true, Bridge: "virbr7"}, Adoption: fleet.Adoption{Kept: []string{"DNS"}},
+		Spec: &fleet.NetworkSpec{Mode: fleet.NetworkIsolated, DNS: true, Bridge: "virbr7"}, Adoptability: fleet.Adoptability{Kept: []string{"DNS"}},
 	}}
 	p.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', '00000000-0000-7000-8000-00000000a001', id, $1 FROM hosts`, mustJSON(status))
 	return p, first, second

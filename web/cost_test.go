@@ -254,6 +254,9 @@ var measuredAddresses = map[string][]struct {
 	"/pools/:id/volumes/delete":                  {{at: "/pools/" + aPool + "/volumes/delete?volume=" + aVolume, all: true}},
 	"/hosts/:id/discovered-pools/:name/adopt":    {{at: "/hosts/" + aHost + "/discovered-pools/theirs/adopt", all: true}},
 	"/hosts/:id/discovered-networks/:name/adopt": {{at: "/hosts/" + aHost + "/discovered-networks/theirs/adopt", all: true}},
+	"/hosts/:host/found/:id/adopt":               {{at: "/hosts/" + aHost + "/found/00000000-0000-7000-8000-000000009001/adopt"}},
+	"/menus/found/:host/:id":                     {{at: "/menus/found/" + aHost + "/00000000-0000-7000-8000-000000009001"}},
+	"/vms/:id/release":                           {{at: "/vms/" + aVM + "/release"}},
 }
 
 // The number of queries of a page is constant, and the queries return only the rows shown on the page and in its tree.

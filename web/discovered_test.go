@@ -72,3 +72,63 @@ func TestDiscoveredVMConsoleOpenedByItsHost(t *testing.T) {
 		t.Errorf("%q %v", got, err)
 	}
 }
+
+func TestDiscoveredVMAdoptedByPage(t *testing.T) {
+	p, host, _ := newHostsPortal(t)
+	project := fleet.NewID[fleet.ProjectID]()
+	p.execSQL("INSERT INTO projects (id, name) VALUES ($1, 'erp')", project)
+	var ids []string
+	for _, name := range []string{"old-crm", "old-shop"} {
+		id := fleet.NewID[fleet.VMID]()
+		ids = append(ids, string(id))
+		p.execSQL("INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, $3, $4)", host, id, name, mustJSON(fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 2048}))
+	}
+	page := "/hosts/" + string(host) + "/found/" + ids[0]
+	operator, viewer := p.newSignedInBrowser("olga", fleet.RoleOperator), p.newSignedInBrowser("wes", fleet.RoleViewer)
+	operator.get(page).requireStatus(t, http.StatusOK).contains(t, "Adopt…", page+"/adopt")
+	operator.get(page+"/adopt").requireStatus(t, http.StatusOK).contains(t, "Adopt old-crm?", "Its guest runs on", "erp", "2 vCPUs")
+	operator.get("/menus/found/"+string(host)+"/"+ids[0]).requireStatus(t, http.StatusOK).contains(t, "Adopt…", "Shut down")
+	operator.get("/vms?tab=found").requireStatus(t, http.StatusOK).contains(t, `value="`+string(host)+"/"+ids[0]+`"`, "/vms/found/adopt")
+	operator.get("/hosts/"+string(host)+"?tab=vms").requireStatus(t, http.StatusOK).contains(t, `value="`+string(host)+"/"+ids[0]+`"`, "/vms/found/adopt")
+	viewer.get(page+"/adopt").requireStatus(t, http.StatusForbidden)
+	viewer.post("/vms/found/adopt", url.Values{"id": {string(host) + "/" + ids[0]}}).requireStatus(t, http.StatusForbidden)
+
+	operator.post(page+"/adopt", url.Values{"projectId": {""}}).requireStatus(t, http.StatusUnprocessableEntity).contains(t, "Choose the project.")
+	operator.post(page+"/adopt", url.Values{"projectId": {string(project)}, "name": {"Not A Name"}}).requireStatus(t, http.StatusConflict).contains(t, "lower-case letters")
+	operator.post(page+"/adopt", url.Values{"projectId": {string(project)}, "name": {"crm"}}).requireStatus(t, http.StatusSeeOther)
+	if n := p.countRows("jobs WHERE kind = 'found.adopt' AND args->'adopt'->>'name' = 'crm'"); n != 1 {
+		t.Errorf("%d adoptions queued, want one", n)
+	}
+
+	many := url.Values{"id": {string(host) + "/" + ids[0], string(host) + "/" + ids[1], "nonsense"}}
+	operator.post("/vms/found/adopt", many).requireStatus(t, http.StatusOK).contains(t, "Adopt 3 VMs?", "erp")
+	many.Set("sure", "yes")
+	many.Set("projectId", string(project))
+	to := operator.post("/vms/found/adopt", many).requireStatus(t, http.StatusSeeOther).header.Get("Location")
+	operator.get(to).requireStatus(t, http.StatusOK).contains(t, "Adopt", "2 VMs")
+	operator.post("/vms/found/adopt", url.Values{"id": {"nonsense"}}).requireStatus(t, http.StatusBadRequest)
+}
+
+func TestAdoptionAndReleaseByAPI(t *testing.T) {
+	p, host, _ := newHostsPortal(t)
+	project := fleet.NewID[fleet.ProjectID]()
+	p.execSQL("INSERT INTO projects (id, name) VALUES ($1, 'erp')", project)
+	id := fleet.NewID[fleet.VMID]()
+	p.execSQL("INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'old-crm', $3)", host, id,
+		mustJSON(fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 2048, Disks: []fleet.DiskState{{Target: "vda", Path: "/data/a.img"}}}))
+	api := p.newAPIClient("ann", fleet.RoleAdmin, nil)
+	path, body := "/api/v1/hosts/"+string(host)+"/discovered-vms/"+string(id)+"/adopt", `{"projectId":"`+string(project)+`"}`
+	api.call("POST", path+"?dryRun=true", body).requireStatus(t, http.StatusAccepted).contains(t, `"plan"`, "Adopt or create a pool with the path /data first")
+	api.call("POST", path, body).requireProblem(t, http.StatusConflict, "")
+	p.execSQL("UPDATE found_vms SET status = status - 'disks'")
+	api.call("POST", path, body).requireStatus(t, http.StatusAccepted).contains(t, `"found.adopt"`)
+	api.call("POST", "/api/v1/discovered-vms/adopt", `{"projectId":"`+string(project)+`","vms":[{"hostId":"`+string(host)+`","id":"`+string(id)+`"}]}`).
+		requireStatus(t, http.StatusAccepted).contains(t, `"1 VM"`)
+
+	vm := fleet.NewID[fleet.VMID]()
+	p.execSQL(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ($1, $2, $3, 'crm', '{"power":"stopped","cpus":1,"memoryMiB":128,"firmware":"bios"}')`, vm, project, host)
+	b := p.newSignedInBrowser("olga", fleet.RoleOperator)
+	b.get("/vms/"+string(vm)+"/release").requireStatus(t, http.StatusOK).contains(t, "Release crm?", "Quantix forgets the VM")
+	api.call("POST", "/api/v1/vms/"+string(vm)+"/release", "").requireStatus(t, http.StatusAccepted).contains(t, `"vm.release"`)
+	b.post("/vms/"+string(vm)+"/release", nil).requireStatus(t, http.StatusSeeOther)
+}

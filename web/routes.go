@@ -156,6 +156,12 @@ func (s *Server) routes() []route {
 		{get, "/menus/vm/:id", page, policy.VMSee, s.vmPages.VMMenu},
 		{get, "/hosts/:host/found/:id", page, policy.InfraSee, s.vmPages.DiscoveredVMPage},
 		{post, "/hosts/:host/found/:id/actions", page, policy.InfraChange, form.SubmitWithoutForm(s.vmPages.StartDiscoveredVMAction)},
+		{get, "/hosts/:host/found/:id/adopt", page, policy.InfraChange, form.Show(s.vmPages.ShowAdoptForm)},
+		{post, "/hosts/:host/found/:id/adopt", page, policy.InfraChange, form.Submit(s.vmPages.AdoptVM, s.vmPages.ShowAdoptForm)},
+		{post, "/vms/found/adopt", page, policy.InfraChange, form.Submit(s.vmPages.AdoptVMs, s.vmPages.ShowAdoptManyForm)},
+		{get, "/menus/found/:host/:id", page, policy.InfraSee, s.vmPages.DiscoveredVMMenu},
+		{get, "/vms/:id/release", page, policy.InfraChange, form.Show(s.vmPages.ShowReleaseForm)},
+		{post, "/vms/:id/release", page, policy.InfraChange, form.Submit(s.vmPages.ReleaseVM, s.vmPages.ShowReleaseForm)},
 		{get, "/hosts/:host/found/:id/console", page, policy.InfraChange, s.vmPages.DiscoveredConsolePage},
 		{post, "/hosts/:host/found/:id/console/ticket", page, policy.InfraChange, s.createDiscoveredConsoleTicket},
 

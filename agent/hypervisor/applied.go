@@ -21,6 +21,11 @@ type AppliedRecord struct {
 	Pools        map[fleet.PoolID]AppliedPool `json:"pools,omitempty"`
 	// SpecHash is the portal's hash of the spec: see wire.Work.
 	SpecHash string `json:"specHash,omitempty"`
+	// Adopted is set for a domain that Quantix adopted. Its disks and NICs in the spec have no alias of Quantix before
+	// the first edit.
+	Adopted bool `json:"adopted,omitempty"`
+	// Verbatim has, by field, the values of DefinedSpec.Inexpressible at the adoption. They are no drift.
+	Verbatim map[string]string `json:"verbatim,omitempty"`
 }
 
 // AppliedPool is a pool as the host knew it when the spec was applied.
@@ -60,6 +65,20 @@ func appliedPool(p fleet.Pool) AppliedPool {
 		out.Spec = &p.Spec
 	}
 	return out
+}
+
+// WithAdoption returns the record with the adoption of the record before. Verbatim values of the fields that the edit
+// sets are dropped.
+func (a AppliedRecord) WithAdoption(before AppliedRecord, edit DefinitionEdit) AppliedRecord {
+	a.Adopted, a.Verbatim = before.Adopted, maps.Clone(before.Verbatim)
+	maps.DeleteFunc(a.Verbatim, func(field, _ string) bool { return edit.SetsField(field) })
+	return a
+}
+
+// isVerbatim reports whether the definition still has the field's value that was kept verbatim at the adoption.
+func (a AppliedRecord) isVerbatim(is DefinedSpec, field string) bool {
+	odd := is.Inexpressible[field]
+	return odd != "" && odd == a.Verbatim[field]
 }
 
 // AssumeAppliedRecord returns a substitute for the last applied spec, for a definition without one or a restored portal
@@ -173,7 +192,8 @@ func PlanEdit(applied AppliedRecord, defined DefinedSpec, wanted fleet.VM, reapp
 	for i := range fleet.VMFields {
 		f := &fleet.VMFields[i]
 		here := defined.Inexpressible[f.Name] == "" && f.SameValue(&defined.Spec, &wanted.Spec)
-		if here || !reapply(f.Name) && f.SameValue(&applied.Spec, &wanted.Spec) {
+		kept := !reapply(f.Name) || applied.isVerbatim(defined, f.Name)
+		if here || kept && f.SameValue(&applied.Spec, &wanted.Spec) {
 			continue
 		}
 		if out.Fields = append(out.Fields, f); f.Merge == nil {
@@ -241,7 +261,7 @@ func (a AppliedRecord) Drift(is DefinedSpec) []fleet.Drift {
 	}
 	for _, f := range fleet.VMFields {
 		odd := is.Inexpressible[f.Name]
-		if odd == "" && f.SameValue(&a.Spec, &is.Spec) {
+		if a.isVerbatim(is, f.Name) || odd == "" && f.SameValue(&a.Spec, &is.Spec) {
 			continue
 		}
 		d := fleet.Drift{Field: f.Name, Applied: f.Words(a.Spec), Actual: f.Words(is.Spec)}

@@ -22,8 +22,10 @@ type ApplyWork struct {
 	SpecHash      string
 	OwnershipMark string            // the VM's ownership mark, stored in the domain's metadata; empty: preserve the present one
 	Groups        []fleet.FlatGroup // all security groups of the VM's NICs
-	Reapply       bool              // write the complete spec, and overwrite edits made on the host
-	ReapplyFields []string          // with Reapply: overwrite only edits of these fields; empty: of all
+	// Adopted is set for a VM that was adopted: a domain with the VM's UUID and without Quantix metadata becomes the VM.
+	Adopted       bool
+	Reapply       bool     // write the complete spec, and overwrite edits made on the host
+	ReapplyFields []string // with Reapply: overwrite only edits of these fields; empty: of all
 	// FirstBoot fetches the first-boot files, by name. It is called only if the host does not have the files; nil: the
 	// files cannot be fetched.
 	FirstBoot func(context.Context) (map[string][]byte, error)

@@ -30,8 +30,10 @@ type VMs interface {
 	// First-boot data is fetched and written once for each version, and again if its file is missing. It is removed
 	// with the VM, and when no definition and no running guest uses it.
 	//
-	// ApplyVM refuses a domain with the VM's UUID but without the VM's Quantix metadata. If another domain has the VM's
-	// name, the VM's domain gets another name: see DomainNames. No error names another domain.
+	// ApplyVM refuses a domain with the VM's UUID but without the VM's Quantix metadata, unless the VM was adopted: then
+	// it first writes the metadata, and nothing else, into the definitions of the running and the stopped domain. It
+	// creates no domain in place of an adopted one that it never found. If another domain has the VM's name, the VM's
+	// domain gets another name: see DomainNames. No error names another domain.
 	ApplyVM(ctx context.Context, in ApplyWork) error
 
 	// PlanVM returns the VM's current definition (empty if there is none) and the definition after ApplyVM of the same
@@ -59,6 +61,16 @@ type VMs interface {
 	// ControlUnmanagedVM refuses a domain with Quantix metadata, and refuses to stop a guest without a persistent
 	// definition, because the host would lose the domain.
 	ControlUnmanagedVM(ctx context.Context, id fleet.VMID, act fleet.Action) error
+
+	// ReadUnmanagedVM reads the definition of a domain without Quantix metadata as a spec, for its adoption, and changes
+	// nothing. A disk belongs to the spec if its file or volume lies in one of the pools, which are assigned to this host.
+	// AdoptableVM.Refusals has the reasons against an adoption. ReadUnmanagedVM refuses a domain with the metadata of
+	// another VM only if that VM is its own.
+	ReadUnmanagedVM(ctx context.Context, id fleet.VMID, pools []fleet.Pool) (fleet.AdoptableVM, error)
+
+	// ReleaseVM removes Quantix's metadata and network filters from the VM's domain, and forgets the VM's snapshots. The
+	// guest, its disks and the rest of the definition stay. It succeeds if the domain does not exist or has no metadata.
+	ReleaseVM(ctx context.Context, vm fleet.VM) error
 
 	// MoveDisk copies a disk of the VM into another pool under the given name. It switches the running guest to the
 	// copy without a pause, and then updates the definition and the stored applied spec. The old file stays, but

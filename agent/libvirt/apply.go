@@ -82,6 +82,11 @@ func (a *applyRun) run(ctx context.Context) error {
 	if old == nil {
 		return a.createDomain(ctx)
 	}
+	if !old.managed {
+		if old, err = a.markAdoptedDomain(ctx, *old); err != nil {
+			return err
+		}
+	}
 	if old.transient && !a.in.Reapply {
 		return hypervisor.FaultError(hypervisor.UndefinedDomainFault())
 	}
@@ -98,11 +103,13 @@ func (a *applyRun) existingDomain(ctx context.Context) (*observedDomain, error) 
 	a.domains.invalidate(uuid)
 	s, err := a.readObservedDomain(ctx, a.c, a.in.VM.ID)
 	switch {
+	case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain) && a.in.Adopted && a.in.AppliedGeneration == 0 && !a.in.Reapply:
+		return nil, fleet.Errorf(fleet.Conflict, "The host no longer has the VM that was adopted. Release or delete the VM, or define its domain on the host again.")
 	case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain):
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case !s.managed:
+	case !s.managed && !a.in.Adopted:
 		return nil, errUnmanagedDomain()
 	}
 	return &s, a.refuseLostGuest(s)
@@ -157,6 +164,10 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 			return err
 		}
 	}
+	if old.applied != nil {
+		was.Adopted, was.Verbatim = old.applied.Adopted, old.applied.Verbatim
+	}
+	named := domxml.NameAdoptedDevices(x, *was, a.assignedPools.Lookup())
 	is := domxml.ReadDefinedSpec(x, *was, a.assignedPools.Lookup())
 	plan := hypervisor.PlanEdit(*was, is, a.in.VM, a.in.Overwrites)
 	in, err := a.prepareEdit(ctx, &old, was, plan)
@@ -179,8 +190,14 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 	if err != nil {
 		return err
 	}
-	in.Name, in.Metadata = old.ref.Name, domxml.NewQuantixMetadata(a.in, hypervisor.NewAppliedRecord(a.in, domain, oldName, was.Pools), old.metadata.OwnershipMark)
+	record := hypervisor.NewAppliedRecord(a.in, domain, oldName, was.Pools).WithAdoption(*was, plan)
+	in.Name, in.Metadata = old.ref.Name, domxml.NewQuantixMetadata(a.in, record, old.metadata.OwnershipMark)
+	in.Adopted = was.Adopted
 	domxml.Edit(x, in)
+	// The running guest has no such aliases, and a VM that nobody edited keeps its definition.
+	if old.live != nil || a.in.VM.Generation <= 1 {
+		named.Remove(x)
+	}
 	if _, err := network.SetNICMTUs(ctx, a.c, x); err != nil {
 		return err
 	}
@@ -189,7 +206,9 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 		return err
 	}
 	if before != after || old.transient {
-		domxml.AddPCIPorts(x)
+		if !was.Adopted {
+			domxml.AddPCIPorts(x)
+		}
 		if err := a.defineDomain(ctx, x); err != nil {
 			return err
 		}

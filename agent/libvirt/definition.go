@@ -84,9 +84,6 @@ func (b *Backend) SetOwnershipMark(ctx context.Context, id fleet.VMID, secret st
 		m := s.metadata
 		m.OwnershipMark = secret
 		defer b.domains.invalidate(uuid)
-		return c.Do(ctx, func(l *golibvirt.Libvirt) error {
-			return l.DomainSetMetadata(s.ref, int32(golibvirt.DomainMetadataElement), golibvirt.OptString{m.WithoutNamespace()},
-				golibvirt.OptString{domxml.MetadataPrefix}, golibvirt.OptString{domxml.MetadataNamespace}, into)
-		})
+		return setMetadata(ctx, c, s, m.WithoutNamespace(), into)
 	}))
 }

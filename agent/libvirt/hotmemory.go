@@ -17,11 +17,11 @@ import (
 // memoryToUnplug returns the modules to unplug, so that the guest has the memory of its next start. It returns none if
 // no set of modules has exactly the surplus.
 func memoryToUnplug(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []pluggableDevice) {
-	if int(domxml.ConfiguredMemoryKiB(kept)/1024) != spec.MemoryMiB {
+	if domxml.ConfiguredMemoryMiB(kept) != spec.MemoryMiB {
 		return nil // the memory was changed outside Quantix
 	}
 	all, aliases, others := domxml.MemoryModulesOf(live)
-	less := []int{int(domxml.ConfiguredMemoryKiB(live)/1024) - spec.MemoryMiB}
+	less := []int{domxml.ConfiguredMemoryMiB(live) - spec.MemoryMiB}
 	if domxml.MultipleNUMANodes(live) != nil || domxml.MultipleNUMANodes(kept) != nil {
 		var now, next fleet.VMSpec
 		domxml.ReadNUMANodes(live, &now)

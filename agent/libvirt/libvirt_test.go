@@ -131,6 +131,8 @@ func TestConformance(t *testing.T) {
 		},
 		ServeFile:         remoteImage,
 		DefineUnmanagedVM: defineUnmanagedVM,
+		DefineAdoptableVM: defineAdoptableVM,
+		DefinitionsOf:     definitionsOf,
 		PowerOf:           powerOf,
 		PowerOff:          func(t *testing.T, id fleet.VMID) { virsh(t, "destroy", string(id)) },
 		EditVM:            editVM,

@@ -24,6 +24,8 @@ func (b *Backend) PlanVM(ctx context.Context, in hypervisor.ApplyWork) (before, 
 		switch {
 		case err != nil:
 			return err
+		case old != nil && !old.managed:
+			return errUnmanagedDomain()
 		case old == nil:
 			after, err = a.planNewDefinition(ctx)
 			return err
@@ -77,6 +79,10 @@ func (a *applyRun) planDefinitionEdit(ctx context.Context, old observedDomain) (
 			return "", "", err
 		}
 	}
+	if old.applied != nil {
+		was.Adopted, was.Verbatim = old.applied.Adopted, old.applied.Verbatim
+	}
+	named := domxml.NameAdoptedDevices(x, *was, a.assignedPools.Lookup())
 	plan := hypervisor.PlanEdit(*was, domxml.ReadDefinedSpec(x, *was, a.assignedPools.Lookup()), a.in.VM, hypervisor.OverwriteNothing)
 	in, _, _, err := a.checkEditPlan(ctx, &old, was, plan)
 	if err != nil {
@@ -92,11 +98,15 @@ func (a *applyRun) planDefinitionEdit(ctx context.Context, old observedDomain) (
 			return "", "", err
 		}
 	}
+	in.Adopted = was.Adopted
 	domxml.Edit(x, in)
+	if old.live != nil {
+		named.Remove(x)
+	}
 	if _, err := network.SetNICMTUs(ctx, a.c, x); err != nil {
 		return "", "", err
 	}
-	if after, err = renderXML(x); err != nil || after == before {
+	if after, err = renderXML(x); err != nil || after == before || was.Adopted {
 		return before, after, err
 	}
 	domxml.AddPCIPorts(x)

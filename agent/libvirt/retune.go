@@ -208,7 +208,7 @@ func (a *applyRun) updateLiveFilters(ctx context.Context, guest observedDomain, 
 	}
 	for _, n := range live.Devices.Interfaces {
 		k := slices.IndexFunc(kept.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return domxml.NICMACOf(&o) == domxml.NICMACOf(&n) })
-		if k < 0 || !domxml.HasAliasPrefix(n.Alias, domxml.NICAliasPrefix) {
+		if k < 0 || !domxml.HasAliasPrefix(n.Alias, domxml.NICAliasPrefix) && !a.in.Adopted {
 			continue
 		}
 		now, want := domxml.FilterNameOf(&n), domxml.FilterNameOf(&kept.Devices.Interfaces[k])

@@ -51,7 +51,7 @@ func adoptedNetworkProblem(own fleet.NetworkSpec, n fleet.Network) string {
 func addDefinition(r *wire.NetworkReport, own fleet.NetworkSpec, assigned []fleet.Network) bool {
 	def := &fleet.HostNetworkDefinition{Spec: &own}
 	if why := adoption.WhyUnsupported(r.Name, own.Check); why != "" {
-		def = &fleet.HostNetworkDefinition{Adoption: fleet.Adoption{Refusal: why}}
+		def = &fleet.HostNetworkDefinition{Adoptability: fleet.Adoptability{Refusal: why}}
 	}
 	r.Status.Definition = def
 	i := slices.IndexFunc(assigned, func(a fleet.Network) bool { return a.IsAdopted() && a.Name == r.Name })
@@ -87,13 +87,13 @@ func (h *Host) PoolDefinition(name string) (spec fleet.PoolSpec, ok bool) {
 }
 
 // adoptionOf returns the spec with which Quantix would adopt the host's pool.
-func adoptionOf(name string, spec fleet.PoolSpec) (*fleet.PoolSpec, fleet.Adoption) {
+func adoptionOf(name string, spec fleet.PoolSpec) (*fleet.PoolSpec, fleet.Adoptability) {
 	if spec.Kind.Info().Kind == "" {
-		return nil, fleet.Adoption{Refusal: "Quantix has no pools of the type " + string(spec.Kind) + "."}
+		return nil, fleet.Adoptability{Refusal: "Quantix has no pools of the type " + string(spec.Kind) + "."}
 	}
 	spec.Shared, spec.Description = spec.Kind.Info().Shared, ""
 	if why := adoption.WhyUnsupported(name, spec.Check); why != "" {
-		return nil, fleet.Adoption{Refusal: why}
+		return nil, fleet.Adoptability{Refusal: why}
 	}
-	return &spec, fleet.Adoption{}
+	return &spec, fleet.Adoptability{}
 }

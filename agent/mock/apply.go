@@ -19,6 +19,12 @@ func (h *Host) ApplyVM(ctx context.Context, in hypervisor.ApplyWork) error {
 	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
+	h.mu.Lock()
+	err := h.markAdopted(in)
+	h.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	make, err := h.volumesToCreate(in)
 	if err == nil {
 		err = h.checkSecurityGroups(in)
@@ -304,9 +310,10 @@ func (h *Host) defineVM(in hypervisor.ApplyWork) error {
 	}
 	h.guests[g.id] = g
 	h.rewriteFilters(in, g.applied.Spec.NICs)
-	old := g.applied.Pools
+	old, before := g.applied.Pools, g.applied
 	again := g.generation == in.VM.Generation
 	g.applied, g.generation, g.undefined, g.ownershipMark = hypervisor.NewAppliedRecord(in, domain, was, old), in.VM.Generation, false, cmp.Or(in.OwnershipMark, g.ownershipMark)
+	g.applied = g.applied.WithAdoption(before, plan)
 	var refused error
 	if g.isRunning() {
 		nics := slices.Clone(plan.NICs)

@@ -22,6 +22,7 @@ type guest struct {
 	persistent       guestDefinition
 	undefined        bool             // the guest runs without a definition
 	live             *guestDefinition // the running definition; nil: off
+	verbatim         []string         // parts of the definition that no spec expresses
 	power            fleet.Power
 	startedAt        time.Time
 	screen           *textScreen

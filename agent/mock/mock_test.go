@@ -80,7 +80,26 @@ func TestConformance(t *testing.T) {
 			return string(text)
 		},
 		DefineUnmanagedVM: func(_ *testing.T, name string) fleet.VMID { return h.addUnmanaged(name) },
-		PowerOf:           func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
+		DefineAdoptableVM: func(t *testing.T, name, disk, _ string) fleet.VMID {
+			id := h.AddUnmanagedVM(name, []string{disk}, []string{"devices/sound: <sound model='ich9'>"})
+			t.Cleanup(func() {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				delete(h.guests, id)
+			})
+			return id
+		},
+		DefinitionsOf: func(_ *testing.T, id fleet.VMID) (out []string) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			for _, def := range []*guestDefinition{&h.guests[id].persistent, h.guests[id].live} {
+				if def != nil {
+					out = append(out, fmt.Sprint(def.spec.CPUs, def.spec.MemoryMiB, def.disks(), def.spec.NICs))
+				}
+			}
+			return out
+		},
+		PowerOf: func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
 		PowerOff: func(t *testing.T, id fleet.VMID) {
 			h.mu.Lock()
 			run := h.guests[id].live

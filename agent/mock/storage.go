@@ -302,7 +302,7 @@ func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]hyperv
 	for name, p := range h.pools {
 		if !slices.ContainsFunc(assigned, func(a fleet.Pool) bool { return a.Name == name }) {
 			found := fleet.DiscoveredPool{Name: name, Kind: string(p.spec.Kind), Place: "at " + p.spec.Path, Active: p.dir != nil && !p.stopped, Autostart: true}
-			found.Spec, found.Adoption = adoptionOf(name, p.spec)
+			found.Spec, found.Adoptability = adoptionOf(name, p.spec)
 			others = append(others, found)
 		}
 	}

@@ -37,10 +37,15 @@ FROM ready WHERE jobs.id = ANY (ARRAY[ready.id])
 RETURNING sqlc.embed(jobs), ready.session::bytea AS session, COALESCE(work_of(jobs.subject, jobs.host_id), work_of_volume(jobs.subject, jobs.host_id))::json AS work,
     COALESCE(network_peers(jobs.subject), '{}')::text[] AS peers,
           work_of_filters(jobs.subject, jobs.host_id)::json AS filters,
-          CASE jobs.kind WHEN 'vm.disk.move' THEN pools_of_move(jobs.args) WHEN 'vm.migrate' THEN pools_of_migration(jobs.args) WHEN 'vm.receive' THEN pools_of_migration(jobs.args) WHEN 'volume.export' THEN pools_of_export(jobs.args) END::json AS move_pools,
+          CASE jobs.kind WHEN 'vm.disk.move' THEN pools_of_move(jobs.args) WHEN 'vm.migrate' THEN pools_of_migration(jobs.args) WHEN 'vm.receive' THEN pools_of_migration(jobs.args)
+               WHEN 'volume.export' THEN pools_of_export(jobs.args)
+               WHEN 'found.adopt' THEN (SELECT json_agg(json_build_object('id', p.id, 'name', p.name, 'spec', p.spec, 'generation', p.generation,
+                                                                          'createdAt', p.created_at, 'deletedAt', p.deleted_at) ORDER BY p.id)
+                                        FROM assignments a JOIN pools p ON p.id = a.pool_id WHERE a.host_id = jobs.host_id AND a.asked = 'assign') END::json AS move_pools,
           CASE WHEN jobs.kind = 'vm.plan' THEN plan_of(jobs.args, jobs.host_id) END::json AS plan,
           source_of_volume(jobs.args)::json AS source,
-          COALESCE((SELECT spec_hash(v.name, v.spec) FROM vms v WHERE v.id = substr(jobs.subject, 4) COLLATE "C" AND jobs.subject LIKE 'vm:%' AND jobs.kind <> 'vm.plan'), '')::text AS spec_hash;
+          COALESCE((SELECT spec_hash(v.name, v.spec) FROM vms v WHERE v.id = substr(jobs.subject, 4) COLLATE "C" AND jobs.subject LIKE 'vm:%' AND jobs.kind <> 'vm.plan'), '')::text AS spec_hash,
+          EXISTS (SELECT 1 FROM vms v WHERE v.id = substr(jobs.subject, 4) COLLATE "C" AND jobs.subject LIKE 'vm:%' AND v.adoption IS NOT NULL) AS adopted;
 
 -- name: LockPools :exec
 -- Locks the pools while a VM is created on them, so that the pools stay assigned to the host: a release locks the pool

@@ -2,3 +2,41 @@
 SELECT sqlc.embed(f), h.name AS host_name, s.looked_at, s.fresh_for, now()::timestamptz AS now
 FROM found_vms f JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id
 WHERE f.host_id = @host_id AND f.id = @id;
+
+-- name: DiscoveredVMsNamed :many
+SELECT sqlc.embed(f), h.name AS host_name, s.looked_at, s.fresh_for, now()::timestamptz AS now
+FROM (SELECT unnest(@hosts::text[]) AS host_id, unnest(@ids::text[]) AS id) w JOIN found_vms f ON f.host_id = w.host_id AND f.id = w.id
+JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id;
+
+-- name: PoolsOfHost :many
+-- The pools assigned to the host, locked against a release until the transaction ends.
+SELECT p.* FROM pools p WHERE p.id IN (SELECT a.pool_id FROM assignments a WHERE a.host_id = @host_id AND a.asked = 'assign') ORDER BY p.id FOR SHARE OF p;
+
+-- name: OwnersOfVolumes :many
+-- The VMs other than @vm_id that have the volumes as disks, with their hosts: in a local pool, each host has its own volumes.
+SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.host_id
+FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volume) w
+JOIN vms v ON v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume)))
+WHERE v.id <> @vm_id::text;
+
+-- name: AdoptVM :execrows
+-- Adds the VM of a domain that the host already has. No row: a VM has the ID, or the name in the project.
+INSERT INTO vms (id, project_id, host_id, name, labels, description, spec, adoption)
+VALUES (@id, @project_id, @host_id, @name, '{}', @description, @spec, @adoption) ON CONFLICT DO NOTHING;
+
+-- name: AddAdoptedDisks :exec
+-- Records the VM's disks as created, so that no host creates them, and removes the domain from the discovered VMs.
+WITH gone AS (DELETE FROM found_vms f WHERE f.id = @id AND f.host_id = @host_id)
+INSERT INTO made_disks (vm_id, pool_id, volume)
+SELECT v.id, d->>'poolId', d->>'volume' FROM vms v CROSS JOIN LATERAL jsonb_path_query(v.spec, '$.disks[*]') d WHERE v.id = @id ON CONFLICT DO NOTHING;
+
+-- name: ForgetVM :exec
+-- Removes a released VM. Its domain is a discovered VM from now on, unless the host has none.
+WITH gone AS (DELETE FROM vms v WHERE v.id = @id AND v.host_id = @host_id RETURNING v.id, v.name)
+INSERT INTO found_vms (host_id, id, name, status)
+SELECT @host_id, gone.id, COALESCE(NULLIF(@status::jsonb ->> 'domain', ''), gone.name), @status::jsonb FROM gone WHERE @status::jsonb ->> 'power' <> 'absent'
+ON CONFLICT DO NOTHING;
+
+-- name: MoveTask :exec
+-- A task about a discovered VM is about the VM from now on.
+UPDATE tasks SET subject = @subject, project_id = @project_id, subject_name = @subject_name WHERE id = @id;

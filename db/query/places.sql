@@ -1,9 +1,10 @@
 -- name: StrangeDomains :many
 -- The domains of a host that are not its own VMs, and the domains of its own VMs without the right ownership mark.
 -- proof is computed from the mark in the domain's metadata. known: the ID is that of another host's VM; proven: the
--- mark is right, too.
+-- mark is right, too. adopting: the VM was adopted, and its host has not yet marked the domain.
 SELECT r.id::text AS id, (v.host_id IS NOT DISTINCT FROM @host_id)::boolean AS mine, (v.id IS NOT NULL)::boolean AS known,
-       COALESCE(r.proof = vm_proof(m.vm_id, m.mark), false)::boolean AS proven, COALESCE(m.mark, '')::text AS mark
+       COALESCE(r.proof = vm_proof(m.vm_id, m.mark), false)::boolean AS proven, COALESCE(m.mark, '')::text AS mark,
+       COALESCE(v.adoption IS NOT NULL AND v.observed_generation = 0, false)::boolean AS adopting
 FROM jsonb_to_recordset(@domains::jsonb) AS r (id text, proof text)
 LEFT JOIN vms v ON v.id = r.id LEFT JOIN vm_marks m ON m.vm_id = v.id
 WHERE v.host_id IS DISTINCT FROM @host_id OR r.proof IS DISTINCT FROM vm_proof(m.vm_id, m.mark);

@@ -21,7 +21,7 @@ type DiscoveredNetwork struct {
 	Error     string             `json:"error,omitempty"`
 	Joins     bool               `json:"joins,omitempty"` // Quantix has adopted a network with this name, which the adoption joins
 	Spec      *fleet.NetworkSpec `json:"spec,omitempty"`  // the host's definition; nil: see Refusal
-	fleet.Adoption
+	fleet.Adoptability
 }
 
 // Network is a discovered network with the other hosts that have an equal one.

@@ -25,7 +25,7 @@ var allowedImports = map[string][]string{
 	"views/kit":      {"views", "static", "internal/fleet", "internal/policy"},
 	"views/task":     {"views", "views/kit", "internal/fleet", "internal/policy"},
 	"views/vm":       {"views", "views/kit", "views/secgroup", "views/task", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy"},
-	"views/vmlist":   {"views", "views/kit", "views/vm", "internal/fleet"},
+	"views/vmlist":   {"views", "views/kit", "views/vm", "internal/adoption", "internal/fleet"},
 	"views/pool":     {"internal/diagram", "views", "views/kit", "views/task", "views/vm", "views/vmlist", "internal/drift", "internal/fleet", "internal/policy"},
 	"views/image":    {"views", "views/kit", "internal/fleet", "internal/policy"},
 	"views/template": {"views", "views/kit", "internal/fleet", "internal/policy"},
@@ -49,7 +49,7 @@ var allowedImports = map[string][]string{
 	"agent/state":                  {"agent/pooldir", "internal/fleet"},
 	"agent/libvirt":                {"agent/libvirt/", "agent/hypervisor", "agent/migration", "agent/pooldir", "agent/state", "agent/blockdev", "agent/hardware", "agent/image", "agent/fetch", "agent/seed", "agent/transfer", "agent/upload", "internal/ovf", "internal/wire", "internal/fleet"},
 	"agent/libvirt/conn":           {"agent/libvirt/domxml", "agent/hypervisor", "internal/fleet"},
-	"agent/libvirt/domxml":         {"agent/hypervisor", "agent/blockdev", "agent/hardware", "agent/seed", "internal/fleet"},
+	"agent/libvirt/domxml":         {"agent/hypervisor", "agent/blockdev", "agent/hardware", "agent/seed", "internal/fleet", "internal/vmxml"},
 	"agent/libvirt/guest":          {"agent/libvirt/conn", "agent/libvirt/domxml", "agent/libvirt/watch", "agent/hypervisor", "internal/fleet", "internal/wire"},
 	"agent/libvirt/hostfile":       {"agent/libvirt/watch", "agent/hypervisor", "agent/image", "agent/transfer", "internal/fleet"},
 	"agent/libvirt/locks":          {},
@@ -73,17 +73,17 @@ var allowedImports = map[string][]string{
 	"internal/policy":              {"internal/fleet"},
 	"internal/placement":           {"internal/fleet", "internal/policy"},
 	"internal/notify":              {"internal/fleet"},
+	"internal/adoption":            {"internal/fleet"},
 	"internal/vmxml":               {"internal/fleet"},
 	"internal/ovf":                 {"internal/fleet"},
 	"internal/firstboot":           {"internal/fleet"},
 	"internal/connectivity":        {"internal/fleet"},
 	"internal/schedules":           {"internal/fleet"},
 	"internal/vmedit":              {"internal/fleet"},
-	"internal/adoption":            {"internal/fleet"},
 	"internal/drift":               {"internal/fleet"},
 	"internal/filter":              {"internal/fleet"},
 	"internal/diagram":             {"internal/fleet"},
-	"internal/control":             {"db", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit"},
+	"internal/control":             {"db", "internal/adoption", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit"},
 
 	// The subpackages of control form layers: none imports control, and each imports only subpackages of lower layers.
 	"internal/control/store":    {"db", "internal/policy", "internal/notify", "internal/drift", "internal/fleet"},
@@ -97,7 +97,7 @@ var allowedImports = map[string][]string{
 		"internal/control/agentapi", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/wire", "internal/fleet",
 	},
 	"internal/control/agentapi": {
-		"internal/control/assign", "internal/control/store", "db", "internal/auth", "internal/relay", "internal/policy", "internal/notify", "internal/wire", "internal/fleet",
+		"internal/control/assign", "internal/control/store", "db", "internal/adoption", "internal/auth", "internal/relay", "internal/policy", "internal/notify", "internal/wire", "internal/fleet",
 	},
 
 	// Handlers of pages import packages that render, decode forms and list options, and never the server.

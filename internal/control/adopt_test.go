@@ -30,7 +30,7 @@ func dirPool(name, path string) fleet.DiscoveredPool {
 
 func TestPoolsOfHostsAreAdopted(t *testing.T) {
 	s := newProjectFixture(t)
-	s.setDiscoveredPools(s.h1, dirPool("default", "/srv/images"), fleet.DiscoveredPool{Name: "tank", Kind: "zfs", Adoption: fleet.Adoption{Refusal: "Quantix has no pools of the type zfs."}}, fleet.DiscoveredPool{Name: "old"})
+	s.setDiscoveredPools(s.h1, dirPool("default", "/srv/images"), fleet.DiscoveredPool{Name: "tank", Kind: "zfs", Adoptability: fleet.Adoptability{Refusal: "Quantix has no pools of the type zfs."}}, fleet.DiscoveredPool{Name: "old"})
 	s.setDiscoveredPools(s.h2, dirPool("default", "/srv/images"), dirPool("tank", "/srv/tank"))
 	adopt := func(host fleet.HostID, name string, hosts ...fleet.HostID) (fleet.PoolView, error) {
 		return s.AdoptPool(t.Context(), chief, host, name, storage.AdoptPool{HostIDs: hosts})

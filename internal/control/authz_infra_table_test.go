@@ -58,6 +58,16 @@ var infraUseCases = map[string]useCase{
 	"RequestDiscoveredVMAction": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		return []any{w.h1, w.addDiscoveredVM(`{"power":"running"}`), fleet.ActPause}
 	}},
+	"AdoptVM": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		return []any{w.h1, w.addDiscoveredVM(`{"power":"running"}`), control.AdoptVM{ProjectID: w.red, Name: w.uniqueName("adopted")}}
+	}},
+	"PlanAdoption": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		return []any{w.h1, w.addDiscoveredVM(`{"power":"running"}`), control.AdoptVM{ProjectID: w.red}}
+	}},
+	"AdoptVMs": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any {
+		return []any{[]control.DiscoveredVMRef{{HostID: w.h1, ID: w.addDiscoveredVM(`{"power":"running"}`)}}, w.red}
+	}},
+	"ReleaseVM": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"OpenDiscoveredConsole": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any {
 		return []any{w.h1, w.addDiscoveredVM(`{"power":"running"}`)}
 	}},

@@ -279,6 +279,9 @@ func (c *Control) startChildTask(ctx context.Context, q *db.Queries, actors map[
 	if p.Kind == fleet.VMApply {
 		return c.createPendingVM(ctx, q, a, p)
 	}
+	if p.Kind == fleet.DiscoveredAdopt {
+		return c.runAdoptionChild(ctx, q, a, p)
+	}
 	if p.ForKind != string(p.Kind) { // the child of a host's maintenance
 		if done, err := c.prepareMaintenanceChild(ctx, q, a, p); done || err != nil {
 			return err

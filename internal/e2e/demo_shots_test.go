@@ -149,6 +149,18 @@ func demoShots(t *testing.T, a api) []pageShot {
 			p.waitText("#dialog", "web-01")
 		}},
 		{"found-vm", "/vms?tab=found", func(p *tab) { p.click("#found-rows a", "legacy-erp"); p.waitText("h1", "legacy-erp"); p.waitSettled() }},
+		{"found-vms-adopt", "/vms?tab=found", func(p *tab) {
+			p.click("#found-rows input[data-select-row]", "")
+			p.click(".bulk button", "Adopt")
+			p.waitText("#dialog", "Adopt 1 VM?")
+		}},
+		{"found-vm-adopt", "/vms?tab=found", func(p *tab) {
+			p.click("#found-rows a", "legacy-erp")
+			p.waitText("h1", "legacy-erp")
+			p.click(".head button, .head a", "Adopt")
+			p.waitText("#dialog", "Adopt legacy-erp?")
+		}},
+		{"vm-release", vm + "/release", nil},
 		{"found-vm-console", "/vms?tab=found", func(p *tab) {
 			p.click("#found-rows a", "legacy-erp")
 			p.waitText("h1", "legacy-erp")

@@ -73,7 +73,7 @@ func checkEveryRoute(t *testing.T, shots []pageShot) {
 	}
 	// seen starts with pages that are captured elsewhere: pages that open only after a click, and pages for users who are
 	// not signed in.
-	seen := []string{"/sign-in", "/plans/p", "/vms/bulk/b", "/hosts/h/found/v", "/hosts/h/found/v/console", "/tasks/t", "/account/tokens/t/delete", "/vms/v/disks/detach", "/vms/v/disks/replace", "/vms/v/disks/move", "/vms/v/disks/image", "/vms/v/disks/grow", "/images/well-known/i/edit", "/images/well-known/i/delete"}
+	seen := []string{"/sign-in", "/plans/p", "/vms/bulk/b", "/hosts/h/found/v", "/hosts/h/found/v/console", "/hosts/h/found/v/adopt", "/tasks/t", "/account/tokens/t/delete", "/vms/v/disks/detach", "/vms/v/disks/replace", "/vms/v/disks/move", "/vms/v/disks/image", "/vms/v/disks/grow", "/images/well-known/i/edit", "/images/well-known/i/delete"}
 	for _, s := range shots {
 		seen = append(seen, s.path)
 	}

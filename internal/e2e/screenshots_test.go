@@ -19,7 +19,7 @@ type pageShot struct {
 
 // fragments are routes of parts of pages, which are captured together with their pages.
 var fragments = []string{
-	"/search/suggest", "/complete", "/tree/:view/:node", "/menus/vm/:id", "/menus/host/:id", "/menus/cluster/:id", "/menus/pool/:id", "/menus/network/:id", "/menus/image/:id", "/menus/template/:id",
+	"/search/suggest", "/complete", "/tree/:view/:node", "/menus/vm/:id", "/menus/found/:host/:id", "/menus/host/:id", "/menus/cluster/:id", "/menus/pool/:id", "/menus/network/:id", "/menus/image/:id", "/menus/template/:id",
 	"/tasks/recent", "/tasks/running", "/choices/:noun", "/hosts/labelled",
 }
 

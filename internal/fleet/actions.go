@@ -43,7 +43,7 @@ var driftActions = []Action{ActAcceptDrift, ActReapply, ActIgnoreDrift}
 
 // VMActions lists every action of a VM's menu, in order.
 var VMActions = []Action{
-	ActStart, ActShutdown, ActStop, ActRestart, ActReboot, ActReset, ActPause, ActResume, ActConsole, ActEdit, ActProtect, ActDelete,
+	ActStart, ActShutdown, ActStop, ActRestart, ActReboot, ActReset, ActPause, ActResume, ActConsole, ActEdit, ActProtect, ActRelease, ActDelete,
 }
 
 type actionRule struct {
@@ -86,10 +86,16 @@ var actionRules = map[Action]actionRule{
 	ActEdit:    {VMApply, "Edit", nil, ""},
 	ActDelete:  {VMDelete, "", nil, ""},
 	ActProtect: {"", "Protection", nil, ""},
-	ActFreeze:  {VMFreeze, "", guestPhases, guestRefusal},
-	ActThaw:    {VMThaw, "", guestPhases, guestRefusal},
-	ActClock:   {VMClock, "", guestPhases, guestRefusal},
-	ActTrim:    {VMTrim, "", guestPhases, guestRefusal},
+	ActRelease: {VMRelease, "", nil, ""},
+	ActAdopt: {
+		DiscoveredAdopt, "",
+		[]Phase{PhaseRunning, PhaseNeedsRestart, PhasePaused, PhaseStopped, PhaseCrashed},
+		"The VM is changing its state. Try again in a moment.",
+	},
+	ActFreeze: {VMFreeze, "", guestPhases, guestRefusal},
+	ActThaw:   {VMThaw, "", guestPhases, guestRefusal},
+	ActClock:  {VMClock, "", guestPhases, guestRefusal},
+	ActTrim:   {VMTrim, "", guestPhases, guestRefusal},
 
 	ActGuestPassword: {VMPassword, "", guestPhases, guestRefusal},
 	ActExec:          {VMExec, "", guestPhases, guestRefusal},

@@ -14,21 +14,21 @@ func TestVMPhaseDeterminesAllowedActions(t *testing.T) {
 	// Columns in the order of fleet.VMActions: start, shutdown, stop, restart, reboot, reset, pause, resume, console,
 	// edit, protect, delete.
 	table := map[fleet.Phase]string{
-		fleet.PhaseCreating:     "---------+++",
-		fleet.PhaseStarting:     "--+-----++++",
-		fleet.PhaseRunning:      "-++++++-++++",
-		fleet.PhaseNeedsRestart: "-++++++-++++",
-		fleet.PhaseStopping:     "--+--+--++++",
-		fleet.PhaseStopped:      "+--------+++",
-		fleet.PhasePausing:      "--+-----++++",
-		fleet.PhasePaused:       "--+--+-+++++",
-		fleet.PhaseUpdating:     "--+-----++++",
-		fleet.PhaseDeleting:     "------------",
-		fleet.PhaseFailed:       "+--------+++",
-		fleet.PhaseCrashed:      "+-+------+++",
-		fleet.PhaseMissing:      "+--------+++",
-		fleet.PhaseLost:         "---------+++", // with FaultLost, the only cause of this phase, only protection is allowed
-		fleet.PhaseUnknown:      "---------+++",
+		fleet.PhaseCreating:     "---------++++",
+		fleet.PhaseStarting:     "--+-----+++++",
+		fleet.PhaseRunning:      "-++++++-+++++",
+		fleet.PhaseNeedsRestart: "-++++++-+++++",
+		fleet.PhaseStopping:     "--+--+--+++++",
+		fleet.PhaseStopped:      "+--------++++",
+		fleet.PhasePausing:      "--+-----+++++",
+		fleet.PhasePaused:       "--+--+-++++++",
+		fleet.PhaseUpdating:     "--+-----+++++",
+		fleet.PhaseDeleting:     "-------------",
+		fleet.PhaseFailed:       "+--------++++",
+		fleet.PhaseCrashed:      "+-+------++++",
+		fleet.PhaseMissing:      "+--------++++",
+		fleet.PhaseLost:         "---------++++", // with FaultLost, the only cause of this phase, only protection is allowed
+		fleet.PhaseUnknown:      "---------++++",
 	}
 	since := time.Now()
 	for _, phase := range fleet.VMPhases {

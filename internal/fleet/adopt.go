@@ -1,7 +1,7 @@
 package fleet
 
-// Adoption says whether Quantix can adopt a pool or network that a host defined, and what Quantix cannot express.
-type Adoption struct {
+// Adoptability says whether Quantix can adopt a pool or network that a host defined, and what Quantix cannot express.
+type Adoptability struct {
 	// Kept lists parts of the host's definition that Quantix has no fields for, and that adoption leaves unchanged.
 	Kept []string `json:"kept,omitempty"`
 	// Refusal is why Quantix cannot adopt the object, as a sentence; empty: Quantix can.
@@ -11,7 +11,7 @@ type Adoption struct {
 // HostNetworkDefinition is a host's own definition of a network, as a spec for its adoption.
 type HostNetworkDefinition struct {
 	Spec *NetworkSpec `json:"spec,omitempty"` // nil: Refusal says why
-	Adoption
+	Adoptability
 }
 
 // AdoptedReapplyRefusal is why an adopted network cannot be reapplied.

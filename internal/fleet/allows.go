@@ -18,7 +18,8 @@ const (
 	ActJoinAgain   Action = "join-again"  // of a host: create a join token for its new agent
 	ActAssign      Action = "assign"      // of a pool or network: assign it to more hosts
 	ActRetry       Action = "retry"       // of a pool or network on one host: apply it again; also the "Start" button if it was stopped on the host
-	ActRelease     Action = "release"     // of a pool or network on one host: unassign it
+	ActRelease     Action = "release"     // of a pool or network on one host: unassign it; of a VM: Quantix forgets it
+	ActAdopt       Action = "adopt"       // of a discovered VM: make it a VM of a project
 	ActCredentials Action = "credentials" // of a pool with credentials: replace them
 	ActGrant       Action = "grant"       // of a network: open it to a project
 	ActPassword    Action = "password"    // of a user: set a new password

@@ -21,7 +21,7 @@ type DiscoveredVM struct {
 }
 
 // DiscoveredVMActions lists every action on a discovered VM, in the order of menus.
-var DiscoveredVMActions = []Action{ActStart, ActShutdown, ActReboot, ActPause, ActResume, ActReset, ActStop, ActConsole}
+var DiscoveredVMActions = []Action{ActStart, ActShutdown, ActReboot, ActPause, ActResume, ActReset, ActStop, ActConsole, ActAdopt}
 
 // discoveredJobKinds maps the power actions on a discovered VM to the kinds of their jobs.
 var discoveredJobKinds = map[Action]JobKind{
@@ -81,6 +81,8 @@ func (f DiscoveredVM) Allows(a Action) (bool, string) {
 		return false, why
 	case f.Status.Transient && (a == ActShutdown || a == ActStop):
 		return false, TransientDomainRefusal
+	case f.Status.Transient && a == ActAdopt:
+		return false, TransientAdoptionRefusal
 	case f.Status.NoConsole != "" && a == ActConsole:
 		return false, f.Status.NoConsole
 	}

@@ -45,7 +45,7 @@ type DiscoveredPool struct {
 	Spec *PoolSpec `json:"spec,omitempty"`
 	// PoolID is the Quantix pool with this name and location, which adoption joins. The portal sets it, never an agent.
 	PoolID PoolID `json:"poolId,omitempty"`
-	Adoption
+	Adoptability
 }
 
 // UnmanagedPools returns the host's unmanaged storage pools. For an older agent, each pool has only a name.

@@ -45,6 +45,7 @@ type JobArgs struct {
 	Guest    *GuestParams    `json:"guest,omitempty"`    // vm.freeze, vm.password
 	Plan     PlanID          `json:"plan,omitempty"`     // vm.plan: the plan
 	Fields   []string        `json:"fields,omitempty"`   // vm.reapply: only these fields of VMStatus.Drift; empty: all
+	Adopt    *AdoptionParams `json:"adopt,omitempty"`    // found.adopt
 }
 
 // Subject names the object of a job or task: "vm:<id>", "pool:<id>", "volume:<pool id>/<name>", "host:<id>",

@@ -67,6 +67,11 @@ const (
 	DiscoveredPause    JobKind = "found.pause"
 	DiscoveredResume   JobKind = "found.resume"
 	DiscoveredStop     JobKind = "found.stop" // force off
+	// DiscoveredAdopt reads the definition of a domain that Quantix does not manage. The portal then makes the VM, and
+	// a vm.apply of the same task marks the domain as the VM's.
+	DiscoveredAdopt JobKind = "found.adopt"
+
+	VMRelease JobKind = "vm.release" // remove Quantix's metadata from the domain; the guest and all files stay
 
 	// Tasks whose children move, shut down or start the VMs of a host. No host runs a job of these kinds.
 	HostMaintenanceEnter JobKind = "host.maintenance.enter"
@@ -211,6 +216,11 @@ var kinds = []JobKindInfo{
 	{Name: HostMaintenanceLeave, Type: TypeHost, Verb: "Leave maintenance", Permission: MayChangeInfra, OnlyParent: true},
 	{Name: HostReboot, Type: TypeHost, Verb: "Reboot host", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true},
 	{Name: HostShutdown, Type: TypeHost, Verb: "Shut down host", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true},
+	{Name: DiscoveredAdopt, Type: TypeDiscovered, Verb: "Adopt", Permission: MayChangeInfra, Limit: time.Minute},
+	{
+		Name: VMRelease, Type: TypeVM, Verb: "Release", Permission: MayChangeInfra, Limit: 2 * time.Minute,
+		WhyNotCancellableOnceBegun: "The host has already begun to release the VM, so the task cannot be cancelled.",
+	},
 	{Name: VMPlan, Type: TypeVM, Verb: "Plan", Permission: MayChangeVMs, Limit: 15 * time.Second, Background: true},
 	{Name: ConsoleOpen, Type: TypeVM, Verb: "Open console", Permission: MayUseVMs, Limit: 10 * time.Second, SingleShot: true, Background: true},
 }

@@ -38,6 +38,7 @@ type VM struct {
 	Spec      VMSpec     `json:"spec"`
 	Status    *VMStatus  `json:"status"`
 	Sightings []Sighting `json:"elsewhere,omitempty"` // reports of other hosts about a domain with this VM's UUID
+	Adoption  *Adoption  `json:"adoption,omitempty"`  // nil: Quantix created the VM
 }
 
 // VMSpec is the requested configuration of a VM.

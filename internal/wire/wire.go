@@ -254,6 +254,9 @@ type Work struct {
 	// SpecHash is the hash of the VM's name and spec, equal for each claim of one generation. The agent stores it in
 	// the definition.
 	SpecHash string `json:"specHash,omitempty"`
+	// Adopted is set for a VM that was adopted: the agent marks a domain with the VM's UUID that has no metadata of
+	// Quantix as the VM's, and creates no domain in place of a missing one.
+	Adopted bool `json:"adopted,omitempty"`
 	// Stop is set if a user cancelled the job while a host ran it: end the job and change nothing. The text names the
 	// user.
 	Stop string `json:"stop,omitempty"`
@@ -326,6 +329,8 @@ type Finish struct {
 
 	Drawing *fleet.DefinitionDiff `json:"drawing,omitempty"` // the plan (vm.plan)
 	Output  *fleet.GuestOutput    `json:"output,omitempty"`  // the program's result (vm.exec)
+
+	Adoptable *fleet.AdoptableVM `json:"adoptable,omitempty"` // the definition that was read (found.adopt)
 }
 
 // FinishAnswer is the portal's answer to a result.

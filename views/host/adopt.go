@@ -19,7 +19,7 @@ func (p Page) adoptAction(list, name, why string) kit.ActionButton {
 }
 
 // keptText lists the parts of a host's definition that Quantix has no fields for.
-func keptText(a fleet.Adoption) string { return strings.Join(a.Kept, ", ") }
+func keptText(a fleet.Adoptability) string { return strings.Join(a.Kept, ", ") }
 
 var networkStateWords = map[fleet.NetworkState]string{
 	fleet.NetworkPending: "Pending", fleet.NetworkActive: "Active", fleet.NetworkInactive: "Inactive", fleet.NetworkFailed: "Failed", fleet.NetworkUnknown: "Unknown",
@@ -47,7 +47,7 @@ type AdoptDialog struct {
 	Name     string
 	Facts    []Fact
 	Joins    bool // Quantix has an equal object, which the host joins
-	Adoption fleet.Adoption
+	Adoption fleet.Adoptability
 	Others   []kit.HostChoice
 	Errors   kit.Errors
 }

@@ -7,6 +7,7 @@ import (
 
 	"quantix/internal/diagram"
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/views"
 	"quantix/views/kit"
 )
@@ -67,3 +68,6 @@ func (p Page) liveKeys() string {
 	}
 	return own
 }
+
+// mayAdopt reports whether the actor may adopt the VMs that Quantix did not create.
+func (p Page) mayAdopt() bool { return policy.May(p.Actor, policy.InfraChange, "") }

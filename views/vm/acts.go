@@ -11,7 +11,7 @@ import (
 
 var actionIcons = map[fleet.Action]string{
 	fleet.ActStart: "play", fleet.ActShutdown: "power", fleet.ActStop: "power-off", fleet.ActReboot: "rotate-cw", fleet.ActReset: "zap", fleet.ActRestart: "refresh-cw",
-	fleet.ActPause: "pause", fleet.ActResume: "play", fleet.ActConsole: "monitor", fleet.ActEdit: "pencil", fleet.ActProtect: "shield", fleet.ActDelete: "trash-2",
+	fleet.ActPause: "pause", fleet.ActResume: "play", fleet.ActConsole: "monitor", fleet.ActEdit: "pencil", fleet.ActProtect: "shield", fleet.ActRelease: "log-out", fleet.ActDelete: "trash-2",
 }
 
 // PowerConfirmation is the confirmation of a power action that interrupts the guest's services.
@@ -41,6 +41,9 @@ func actionButton(vm fleet.VMView, s fleet.ActionState) kit.ActionButton {
 		a.Word, a.Href = "Edit settings", views.TabPath(views.VMPath(vm.ID), "configure")
 	case fleet.ActProtect:
 		a.Href, a.Dialog = views.VMPath(vm.ID, "guard"), true
+		a.Word += "…"
+	case fleet.ActRelease:
+		a.Href, a.Dialog = views.VMPath(vm.ID, "release"), true
 		a.Word += "…"
 	case fleet.ActDelete:
 		a.Href, a.Dialog, a.Danger = views.VMPath(vm.ID, "delete"), true, true
@@ -101,6 +104,7 @@ func (p Page) actionMenu() []kit.ActionButton {
 		clone, template, exportAction(p.VM).DisableFor(why),
 		edit, p.actionButton(fleet.ActProtect),
 		{Icon: "columns-3", Word: "Compare…", Href: views.ComparePath(p.VM.ID, "")},
+		p.actionButton(fleet.ActRelease),
 		p.actionButton(fleet.ActDelete),
 	}
 }

@@ -75,7 +75,7 @@ func TestVMMenuHasEveryAction(t *testing.T) {
 	for _, a := range flattenMenu(p.actionMenu()) {
 		all = append(all, a.Word)
 	}
-	want := "Power, Guest, Snapshots, Console, Migrate, Clone, Make a template…, Export, Edit settings, Protection…, Compare…, Delete…"
+	want := "Power, Guest, Snapshots, Console, Migrate, Clone, Make a template…, Export, Edit settings, Protection…, Compare…, Release…, Delete…"
 	if got := strings.Join(top, ", "); got != want {
 		t.Errorf("the menu is %s, want %s", got, want)
 	}

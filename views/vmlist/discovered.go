@@ -61,6 +61,9 @@ func (p DiscoveredPage) actionButton(a fleet.Action) kit.ActionButton {
 	if a == fleet.ActConsole {
 		return kit.ActionButton{Icon: "monitor", Word: a.Label(), Href: p.path("console"), Separated: true, Why: s.Reason}
 	}
+	if a == fleet.ActAdopt {
+		return kit.ActionButton{Icon: "log-in", Word: "Adopt…", Href: p.path("adopt"), Dialog: true, Separated: true}.DisableFor(s.Reason)
+	}
 	return vmview.PowerButton(s, p.VM.Name, p.path("actions"))
 }
 

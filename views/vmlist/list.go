@@ -41,9 +41,12 @@ func (p *ListPage) vmTable() kit.Table[fleet.VMView] {
 func (p *ListPage) discoveredVMTable() kit.Table[fleet.DiscoveredVM] {
 	return kit.Table[fleet.DiscoveredVM]{
 		List: &p.List, ID: "found-rows", Live: "hosts", Every: "30s", Label: "Discovered virtual machines", Type: "VM", Head: kit.NameColumn,
-		Items: p.Found, EmptyContent: noDiscoveredVMsNote(p),
+		Items: p.Found, HasRowMenus: true, Select: p.MayChangeHosts, EmptyContent: noDiscoveredVMsNote(p),
 		Row: func(vm *fleet.DiscoveredVM) kit.Row {
-			return kit.Row{ID: "found-" + string(vm.HostID) + string(vm.ID), Name: vm.Name, Href: views.DiscoveredVMPath(vm.HostID, vm.ID)}
+			return kit.Row{
+				ID: "found-" + string(vm.HostID) + string(vm.ID), Name: vm.Name, Href: views.DiscoveredVMPath(vm.HostID, vm.ID),
+				Menu: DiscoveredMenuPath(vm.HostID, vm.ID), Value: string(vm.HostID) + "/" + string(vm.ID),
+			}
 		},
 		RowCells: func(shown kit.Columns, vm *fleet.DiscoveredVM) templ.Component {
 			return discoveredVMRow(shown, vm, p.Now)

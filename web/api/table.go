@@ -66,6 +66,7 @@ func (api *API) operations() []operation {
 		newOperation(post, "/vms/{id}/accept-drift", policy.VMChange, ok, "accept-drift", "Accept drift: take settings that were changed on the host into the VM's spec", api.acceptDrift),
 		newOperation(post, "/vms/{id}/ignore-drift", policy.VMChange, ok, "ignore-drift", "Ignore drift of single fields until the host's value or the spec's value changes", api.ignoreDrift),
 		newOperation(post, "/vms/{id}/show-drift", policy.VMChange, ok, "show-drift", "Show ignored drift of single fields again", api.showDrift),
+		newOperation(post, "/vms/{id}/release", policy.InfraChange, accepted, "release-vm", "Release a VM: Quantix forgets it, and its guest and disks stay on the host", api.releaseVM),
 		newOperation(post, "/vms/{id}/place", policy.InfraChange, ok, "set-vm-host", "Set which host a VM is on when hosts disagree", api.setVMHost),
 		newOperation(post, "/vms/{id}/reapply", policy.VMChange, accepted, "reapply-vm", "Undo drift: apply the VM's spec to its host again, in all fields or in some", api.reapplyDefinition),
 		newOperation(get, "/vms/{id}/guest", policy.VMSee, ok, "get-guest", "Get what a VM's guest agent reports, and the actions that the agent offers", api.getGuest),
@@ -91,6 +92,8 @@ func (api *API) operations() []operation {
 		newOperation(get, "/hosts/{id}/discovered-vms", policy.InfraSee, ok, "list-discovered-vms", "List the VMs of a host that Quantix did not create", api.discoveredVMs),
 		newOperation(get, "/hosts/{id}/discovered-vms/{vm}", policy.InfraSee, ok, "get-discovered-vm", "Get a VM of a host that Quantix did not create", api.getDiscoveredVM),
 		newOperation(post, "/hosts/{id}/discovered-vms/{vm}/actions", policy.InfraChange, accepted, "act-on-discovered-vm", "Start, shut down, stop, reboot, reset, pause or resume a VM that Quantix did not create", api.actOnDiscoveredVM),
+		newOperation(post, "/hosts/{id}/discovered-vms/{vm}/adopt", policy.InfraChange, accepted, "adopt-vm", "Adopt a VM that Quantix did not create into a project; its guest runs on", api.adoptVM),
+		newOperation(post, "/discovered-vms/adopt", policy.InfraChange, accepted, "adopt-vms", "Adopt several VMs that Quantix did not create: one task with a child for each VM", api.adoptVMs),
 		newOperation(post, "/hosts/{id}/discovered-vms/{vm}/console", policy.InfraChange, created, "open-discovered-console", "Get a ticket for the console of a VM that Quantix did not create", api.createDiscoveredConsoleTicket),
 
 		newOperation(get, "/clusters", policy.StorageSee, ok, "list-clusters", "List clusters of hosts", listOperation(api.Control.ListClusters)),

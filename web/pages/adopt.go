@@ -23,7 +23,7 @@ func (s *Site) ShowAdoptPoolForm(c echo.Context, a fleet.Actor, in assignForm, h
 	}
 	return s.showAdoptDialog(c, a, in, how, plan.Others, hostview.AdoptDialog{
 		HostID: plan.HostID, HostName: plan.HostName, Type: fleet.TypePool.Info().Label, Tab: "storage", List: "discovered-pools", Name: plan.Pool.Name,
-		Facts: hostview.PoolFacts(plan.Pool), Joins: plan.Pool.PoolID != "", Adoption: plan.Pool.Adoption,
+		Facts: hostview.PoolFacts(plan.Pool), Joins: plan.Pool.PoolID != "", Adoption: plan.Pool.Adoptability,
 	})
 }
 
@@ -35,7 +35,7 @@ func (s *Site) ShowAdoptNetworkForm(c echo.Context, a fleet.Actor, in assignForm
 	}
 	return s.showAdoptDialog(c, a, in, how, plan.Others, hostview.AdoptDialog{
 		HostID: plan.HostID, HostName: plan.HostName, Type: fleet.TypeNetwork.Info().Label, Tab: "networks", List: "discovered-networks", Name: plan.Network.Name,
-		Facts: hostview.NetworkFacts(plan.Network), Joins: plan.Network.Joins, Adoption: plan.Network.Adoption,
+		Facts: hostview.NetworkFacts(plan.Network), Joins: plan.Network.Joins, Adoption: plan.Network.Adoptability,
 	})
 }
 

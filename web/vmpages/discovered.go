@@ -24,6 +24,11 @@ func (s *Site) readDiscoveredVMPage(c echo.Context, a fleet.Actor, tab string) (
 
 func (s *Site) DiscoveredVMPage(c echo.Context, a fleet.Actor) error {
 	p, layout, err := s.readDiscoveredVMPage(c, a, "summary")
+	if fleet.CodeOf(err) == fleet.NotFound {
+		if path := s.adoptedVMPath(c, a); path != "" {
+			return c.Redirect(http.StatusSeeOther, path)
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -47,6 +47,13 @@ type Harness struct {
 	// DefineUnmanagedVM creates and starts a domain with the name, without Quantix metadata.
 	DefineUnmanagedVM func(t *testing.T, name string) fleet.VMID
 
+	// DefineAdoptableVM creates and starts a domain with the name, without Quantix metadata. It has the file as its disk,
+	// one NIC on the network, and a part that no spec expresses.
+	DefineAdoptableVM func(t *testing.T, name, disk, network string) fleet.VMID
+
+	// DefinitionsOf returns the domain's persistent and running definition as text, without Quantix metadata.
+	DefinitionsOf func(t *testing.T, id fleet.VMID) []string
+
 	// PowerOf reads a domain's power state without the backend. It returns fleet.Absent if the domain does not exist.
 	PowerOf func(t *testing.T, id fleet.VMID) fleet.Power
 
@@ -243,6 +250,8 @@ var (
 		{"unmanaged domains are reported and never changed", testUnmanagedVM},
 		{"unmanaged domains have power actions and a console", testUnmanagedVMPower},
 		{"an unmanaged domain without definition is not stopped", testTransientUnmanagedVM},
+		{"a running domain is adopted, edited and released", testAdoption},
+		{"an adoption is refused with its reasons", testAdoptionRefused},
 		{"a pool is applied, reported and released", testPool},
 		{"a pool in use is not released", testPoolInUse},
 		{"a failing pool reports the host's error", testFailingPool},

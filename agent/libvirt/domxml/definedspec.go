@@ -23,7 +23,7 @@ type VolumeLookup struct {
 // result omits devices that were added outside Quantix.
 func ReadDefinedSpec(x *libvirtxml.Domain, applied hypervisor.AppliedRecord, volumes VolumeLookup) hypervisor.DefinedSpec {
 	out := hypervisor.DefinedSpec{Domain: x.Name, Inexpressible: map[string]string{}, Spec: fleet.VMSpec{
-		CPUs: PluggedCPUs(x), MemoryMiB: int(ConfiguredMemoryKiB(x) / 1024), Firmware: firmwareOf(x),
+		CPUs: PluggedCPUs(x), MemoryMiB: ConfiguredMemoryMiB(x), Firmware: firmwareOf(x),
 	}}
 	if x.Devices == nil {
 		x.Devices = &libvirtxml.DomainDeviceList{}

@@ -34,6 +34,12 @@ type EditContent struct {
 	LocatedDisks []LocatedDisk // the disks in DefinitionEdit.Disks with their paths on this host
 	ISO          string        // path; empty: no medium
 	Seed         string        // path of the first-boot seed; empty: none
+	Adopted      bool          // the domain was adopted: only the edit's own parts of the definition change
+}
+
+// changesDevices reports whether the edit sets fields of disks and NICs, or of the boot order.
+func (in EditContent) changesDevices() bool {
+	return len(in.SetDisks) > 0 || len(in.SetNICs) > 0 || in.SetsField("boot.cdrom")
 }
 
 // LocatedDisk is a disk of the spec with its alias and its location on this host.
@@ -89,8 +95,12 @@ func Edit(x *libvirtxml.Domain, in EditContent) {
 	if in.SetsField("iso") {
 		editCDROM(x, in.ISO)
 	}
-	resizeSingleNUMANode(x)
-	updateBootOrder(x)
+	if !in.Adopted || in.SetsField("memoryMiB") || in.SetsField("cpus") {
+		resizeSingleNUMANode(x)
+	}
+	if !in.Adopted || in.changesDevices() {
+		updateBootOrder(x)
+	}
 	if in.SetsField("firstBoot") {
 		editFirstBoot(x, in.Spec.FirstBoot.Kind, in.Seed)
 	}
@@ -161,7 +171,9 @@ func editDisks(devices *libvirtxml.DomainDeviceList, in EditContent) {
 	}
 	assignTargetNames(devices)
 	addSCSIController(devices)
-	updateNVMeControllers(devices)
+	if !in.Adopted || in.changesDevices() {
+		updateNVMeControllers(devices)
+	}
 }
 
 func newDiskElement(w LocatedDisk) libvirtxml.DomainDisk {

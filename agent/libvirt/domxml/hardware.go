@@ -60,7 +60,7 @@ func nicHardwareOf(n *libvirtxml.DomainInterface) NICHardware {
 
 // ReadHardware returns the content of a definition.
 func ReadHardware(x *libvirtxml.Domain) Hardware {
-	h := Hardware{CPUs: PluggedCPUs(x), MemoryMiB: int(ConfiguredMemoryKiB(x) / 1024), firmware: firmwareOf(x)}
+	h := Hardware{CPUs: PluggedCPUs(x), MemoryMiB: ConfiguredMemoryMiB(x), firmware: firmwareOf(x)}
 	h.Max.CPUs, h.Max.MemoryMiB = MaxHotPlugCPUs(x), MaxHotPlugMemory(x)
 	if x.Devices == nil {
 		return h
@@ -169,6 +169,11 @@ func ConfiguredMemoryKiB(x *libvirtxml.Domain) uint64 {
 		return 0
 	}
 	return ToKiB(x.Memory.Value, x.Memory.Unit)
+}
+
+// ConfiguredMemoryMiB returns the guest's configured memory in MiB, rounded up as QEMU does.
+func ConfiguredMemoryMiB(x *libvirtxml.Domain) int {
+	return int((ConfiguredMemoryKiB(x) + 1023) / 1024)
 }
 
 // ToKiB converts n in a unit of libvirt to KiB. The default unit is KiB.

@@ -64,7 +64,7 @@ func (n networkState) definition() *fleet.HostNetworkDefinition {
 }
 
 func refusedDefinition(why string) *fleet.HostNetworkDefinition {
-	return &fleet.HostNetworkDefinition{Adoption: fleet.Adoption{Refusal: why}}
+	return &fleet.HostNetworkDefinition{Adoptability: fleet.Adoptability{Refusal: why}}
 }
 
 // hostDefinition expresses a definition that Quantix did not write as a spec, and lists the parts that no spec can
@@ -98,7 +98,7 @@ func hostDefinition(x libvirtxml.Network, groups portGroupList) *fleet.HostNetwo
 		return refusedDefinition(why)
 	}
 	n.Spec = &spec
-	return &fleet.HostNetworkDefinition{Spec: &spec, Adoption: fleet.Adoption{Kept: differingParts(n, x, groups)}}
+	return &fleet.HostNetworkDefinition{Spec: &spec, Adoptability: fleet.Adoptability{Kept: differingParts(n, x, groups)}}
 }
 
 // modeOfDefinition returns a spec with the definition's mode, bridge and device. why is the reason if no mode fits.

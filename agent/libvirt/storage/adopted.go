@@ -14,7 +14,7 @@ import (
 
 // hostPool expresses a pool's definition that Quantix did not write as a spec. The spec is nil if Quantix cannot adopt the
 // pool.
-func hostPool(x libvirtxml.StoragePool) (*fleet.PoolSpec, fleet.Adoption) {
+func hostPool(x libvirtxml.StoragePool) (*fleet.PoolSpec, fleet.Adoptability) {
 	spec, why := specOfDefinition(x)
 	if why == "" && x.Source != nil && x.Source.Auth != nil {
 		why = "Hosts log in to the pool's storage with a secret, which Quantix cannot read. Create a pool with another name and the secret."
@@ -26,9 +26,9 @@ func hostPool(x libvirtxml.StoragePool) (*fleet.PoolSpec, fleet.Adoption) {
 		why = "Quantix has no fields for the pool's source: " + strings.TrimSpace(x.Type+" "+storageIdentityOf(x).describe()) + "."
 	}
 	if why != "" {
-		return nil, fleet.Adoption{Refusal: why}
+		return nil, fleet.Adoptability{Refusal: why}
 	}
-	return &spec, fleet.Adoption{Kept: keptPoolParts(x, spec)}
+	return &spec, fleet.Adoptability{Kept: keptPoolParts(x, spec)}
 }
 
 // specOfDefinition reads the spec from a definition. why is the reason if Quantix has no such pools.

@@ -144,6 +144,6 @@ func discoveredPool(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (fleet.Disc
 	}
 	autostart, err := l.StoragePoolGetAutostart(ref)
 	out.Kind, out.Place, out.Active, out.Autostart = x.Type, storageIdentityOf(x).describe(), active != 0, autostart != 0
-	out.Spec, out.Adoption = hostPool(x)
+	out.Spec, out.Adoptability = hostPool(x)
 	return out, err
 }

@@ -140,8 +140,9 @@ func workFromRow(row db.ClaimJobsRow) (wire.Work, error) {
 	if j.Kind == fleet.VMPlan {
 		row.Work = row.Plan
 	}
+	w.Adopted = row.Adopted
 	if len(row.Work) == 0 {
-		return w, nil
+		return w, addPoolsToWork(&w, row.MovePools)
 	}
 	data := jobSubjectData{Work: &w}
 	if err := json.Unmarshal(row.Work, &data); err != nil {

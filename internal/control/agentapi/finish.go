@@ -134,7 +134,9 @@ func (api *API) processResults(ctx context.Context, patience time.Duration, all 
 			if err != nil {
 				return err
 			}
-			e.state = r.state
+			if e.state = r.state; e.refused {
+				e.state = fleet.JobFailed
+			}
 			// Check for a newer spec also after a deletion or a stoppable job, because a withdrawn deletion or a disk's new pool
 			// may require vm.apply at once.
 			if ahead := row.Generation > r.in.Generation || job.Kind == fleet.VMDelete || job.Kind.Info().Stoppable; !ahead {
@@ -203,6 +205,7 @@ type jobEnd struct {
 	state           fleet.JobState
 	error           string
 	note            string // what could not be done, as a sentence
+	refused         bool   // the portal refused the host's result with the text error
 	typ, object     string
 	host            fleet.HostID
 	generation, seq int64
@@ -283,6 +286,11 @@ func recordJobEffects(ctx context.Context, q *db.Queries, job db.Job, in wire.Fi
 	if job.Kind.Info().Background || job.Kind.Info().UsesGuest {
 		return e, nil
 	}
+	if job.Kind == fleet.DiscoveredAdopt && in.Outcome == wire.Done {
+		refusal, err := adoptReportedVM(ctx, q, job, in)
+		e.refused, e.error = refusal != "", refusal
+		return e, err
+	}
 	if _, discovered := job.Subject.DiscoveredVM(); discovered { // the host's next report has the state of an unmanaged domain
 		return e, nil
 	}
@@ -342,6 +350,9 @@ func recordVMJobEnd(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMI
 				return err
 			}
 		}
+	}
+	if job.Kind == fleet.VMRelease {
+		return forgetReleasedVM(ctx, q, job, vm, in)
 	}
 	if job.Kind == fleet.VMDiskMove { // a failed or cancelled disk move leaves the VM unchanged
 		return finishDiskMigration(ctx, q, job, vm, in)

@@ -2,6 +2,7 @@ package agentapi
 
 import (
 	"context"
+	"slices"
 
 	"quantix/db"
 	"quantix/internal/fleet"
@@ -60,6 +61,8 @@ func classifyDomains(ctx context.Context, q *db.Queries, host fleet.HostID, s wi
 				d.missingMarks = map[fleet.VMID]string{}
 			}
 			d.missingMarks[vm.ID] = r.Mark
+		case r.Mine && r.Adopting && !stamped: // the VM's first vm.apply marks the domain
+			d.unmanaged = slices.DeleteFunc(slices.Clone(d.unmanaged), func(f fleet.DiscoveredVM) bool { return string(f.ID) == r.ID })
 		case r.Mine:
 		case stamped:
 			d.unmanaged = append(d.unmanaged, fleet.DiscoveredVM{ID: vm.ID, Name: vm.Name, Status: vm.Status})

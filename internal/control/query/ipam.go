@@ -21,7 +21,7 @@ const (
 
 // NetworkAddresses returns the used addresses, reservations and address conflicts of a network that is defined in
 // Quantix, on one host, or on all hosts if host is empty.
-func (b *Queries) NetworkAddresses(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (out fleet.NetworkAddresses, err error) {
+func (b *Queries) NetworkAddresses(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (out policy.NetworkAddresses, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return out, err
 	}
@@ -41,7 +41,7 @@ func (b *Queries) NetworkAddresses(ctx context.Context, a fleet.Actor, id fleet.
 
 // NetworkAddressesBySpec reads what hosts report about a network's addresses. The returned function combines this with a spec of
 // the network.
-func (b *Queries) NetworkAddressesBySpec(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (of func(fleet.NetworkSpec) fleet.NetworkAddresses, err error) {
+func (b *Queries) NetworkAddressesBySpec(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (of func(fleet.NetworkSpec) policy.NetworkAddresses, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (b *Queries) NetworkAddressesBySpec(ctx context.Context, a fleet.Actor, id 
 		return nil, err
 	}
 	holders, err := b.macHolders(ctx, macs)
-	return func(s fleet.NetworkSpec) fleet.NetworkAddresses {
+	return func(s fleet.NetworkSpec) policy.NetworkAddresses {
 		out := policy.MergeNetworkAddresses(s, nics, leases, holders)
 		out.More = more
 		return out

@@ -29,6 +29,9 @@ func RedactVM(a fleet.Actor, v fleet.VMView) fleet.VMView {
 		}
 		v.Status = &status
 	}
+	if v.Adoption != nil { // the parts are lines of the host's definition
+		v.Adoption = &fleet.Adoption{At: v.Adoption.At, Verbatim: []string{}}
+	}
 	v.Spec.Rules, _ = fleet.SplitRules(v.Spec.Rules)
 	v.HostID, v.HostName, v.Misplaced = "", "", nil
 	return v

@@ -22,7 +22,7 @@ func VMFromRow(r db.VM) fleet.VM {
 			Protection:      fleet.VMProtection{Protected: r.Protected, Lock: r.Lock, ExpiresAt: r.ExpiresAt, ExpiryStops: r.ExpiryStops, Expiry: r.Expiry},
 			ScheduleTrouble: r.ScheduleTrouble,
 		},
-		Spec: r.Spec, Status: withIgnoredDrift(r.Status, r.IgnoredDrift), Sightings: r.Elsewhere,
+		Spec: r.Spec, Status: withIgnoredDrift(r.Status, r.IgnoredDrift), Sightings: r.Elsewhere, Adoption: r.Adoption,
 	}
 }
 

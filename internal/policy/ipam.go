@@ -1,4 +1,6 @@
-package fleet
+package policy
+
+import "quantix/internal/fleet"
 
 // NetworkAddresses is the address use of a managed network. Each host has a separate layer 2, so an address may be in
 // use once per host.
@@ -14,7 +16,7 @@ type NetworkAddresses struct {
 
 // RangeUse is a DHCP range with its use on the host where most of its addresses are in use.
 type RangeUse struct {
-	AddressRange
+	fleet.AddressRange
 	Size     int64  `json:"size"`
 	Used     int    `json:"used"`
 	HostName string `json:"hostName,omitempty"` // host that uses the most addresses
@@ -23,25 +25,25 @@ type RangeUse struct {
 
 // ReservedAddress is a static lease with its VM.
 type ReservedAddress struct {
-	StaticLease
-	VMID    VMID   `json:"vmId,omitempty"` // empty: no VM has the NIC
-	VMName  string `json:"vmName,omitempty"`
-	InRange bool   `json:"inRange"` // inside a DHCP range, so the range has one address less for other NICs
+	fleet.StaticLease
+	VMID    fleet.VMID `json:"vmId,omitempty"` // empty: no VM has the NIC
+	VMName  string     `json:"vmName,omitempty"`
+	InRange bool       `json:"inRange"` // inside a DHCP range, so the range has one address less for other NICs
 }
 
 // AddressInUse is an address of a NIC on one host.
 type AddressInUse struct {
-	IP       string          `json:"ip"`
-	MAC      string          `json:"mac"`
-	HostID   HostID          `json:"hostId"`
-	HostName string          `json:"hostName"`
-	VMID     VMID            `json:"vmId,omitempty"` // empty: an unmanaged VM
-	VMName   string          `json:"vmName,omitempty"`
-	Name     string          `json:"name,omitempty"` // host name that the guest sent to DHCP
-	By       []AddressSource `json:"by"`
-	Reserved bool            `json:"reserved"`
-	SeenAt   *ReportTime     `json:"seenAt"`            // time of the host's inventory
-	Unknown  bool            `json:"unknown,omitempty"` // the host is offline, so the data may be outdated
+	IP       string                `json:"ip"`
+	MAC      string                `json:"mac"`
+	HostID   fleet.HostID          `json:"hostId"`
+	HostName string                `json:"hostName"`
+	VMID     fleet.VMID            `json:"vmId,omitempty"` // empty: an unmanaged VM
+	VMName   string                `json:"vmName,omitempty"`
+	Name     string                `json:"name,omitempty"` // host name that the guest sent to DHCP
+	By       []fleet.AddressSource `json:"by"`
+	Reserved bool                  `json:"reserved"`
+	SeenAt   *fleet.ReportTime     `json:"seenAt"`            // time of the host's inventory
+	Unknown  bool                  `json:"unknown,omitempty"` // the host is offline, so the data may be outdated
 }
 
 // AddressConflict is an address problem that needs attention.
