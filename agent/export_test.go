@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"quantix/agent/hypervisor"
-	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // RetryWaits returns the default agent's first waits between attempts to reach an offline portal.
@@ -39,9 +39,9 @@ func (a *Agent) ReportInterval() time.Duration { return a.reports.currentInterva
 var MemoryShares = newBalloonSizes
 
 // NewFilterCounter returns a function that adds one reading of the counters and returns the sums.
-func NewFilterCounter() func(time.Time, []hypervisor.NICPacketCounts) *fleet.FilterCounts {
+func NewFilterCounter() func(time.Time, []hypervisor.NICPacketCounts) *secgroup.FilterCounts {
 	var t filterCounter
-	return func(now time.Time, all []hypervisor.NICPacketCounts) *fleet.FilterCounts {
+	return func(now time.Time, all []hypervisor.NICPacketCounts) *secgroup.FilterCounts {
 		t.addReading(now, all)
 		return t.totals(now)
 	}

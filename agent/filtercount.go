@@ -9,6 +9,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // filterCounter sums up the packet counters of security group rules. The host resets its counters when a group changes;
@@ -26,8 +27,8 @@ type nicKey struct {
 // nicCounter holds the sums and the last reading of one NIC's packet counters.
 type nicCounter struct {
 	countedSince time.Time
-	lastChains   map[string]map[string]fleet.PassCount // counters by chain and rule when last read
-	totals       map[string]fleet.PassCount
+	lastChains   map[string]map[string]secgroup.PassCount // counters by chain and rule when last read
+	totals       map[string]secgroup.PassCount
 }
 
 // addReading adds one reading of all NICs' packet counters to the sums. The first reading is the baseline. A NIC that
@@ -40,9 +41,9 @@ func (t *filterCounter) addReading(now time.Time, all []hypervisor.NICPacketCoun
 		switch {
 		case k != nil:
 		case t.readAt.IsZero():
-			k = &nicCounter{countedSince: now, lastChains: c.Chains, totals: map[string]fleet.PassCount{}}
+			k = &nicCounter{countedSince: now, lastChains: c.Chains, totals: map[string]secgroup.PassCount{}}
 		default:
-			k = &nicCounter{countedSince: t.readAt, totals: map[string]fleet.PassCount{}}
+			k = &nicCounter{countedSince: t.readAt, totals: map[string]secgroup.PassCount{}}
 		}
 		k.addReading(c.Chains)
 		next[key] = k
@@ -50,7 +51,7 @@ func (t *filterCounter) addReading(now time.Time, all []hypervisor.NICPacketCoun
 	t.nics, t.readAt = next, now
 }
 
-func (k *nicCounter) addReading(chains map[string]map[string]fleet.PassCount) {
+func (k *nicCounter) addReading(chains map[string]map[string]secgroup.PassCount) {
 	there := map[string]bool{}
 	for name, chain := range chains {
 		before := k.lastChains[name]
@@ -60,20 +61,20 @@ func (k *nicCounter) addReading(chains map[string]map[string]fleet.PassCount) {
 		for rule, n := range chain {
 			there[rule] = true
 			was, sum := before[rule], k.totals[rule]
-			k.totals[rule] = fleet.PassCount{Packets: sum.Packets + n.Packets - was.Packets, Bytes: sum.Bytes + max(0, n.Bytes-was.Bytes)}
+			k.totals[rule] = secgroup.PassCount{Packets: sum.Packets + n.Packets - was.Packets, Bytes: sum.Bytes + max(0, n.Bytes-was.Bytes)}
 		}
 	}
 	if len(there) == 0 {
 		return // libvirt is rewriting the chain's rules
 	}
-	maps.DeleteFunc(k.totals, func(rule string, _ fleet.PassCount) bool {
+	maps.DeleteFunc(k.totals, func(rule string, _ secgroup.PassCount) bool {
 		return !there[rule] && rule != hypervisor.DroppedKey && rule != hypervisor.SpoofedKey
 	})
 	k.lastChains = chains
 }
 
 // wasChainReset reports whether a chain was rewritten between two readings: a counter is lower, or a rule is missing.
-func wasChainReset(before, now map[string]fleet.PassCount) bool {
+func wasChainReset(before, now map[string]secgroup.PassCount) bool {
 	for rule, was := range before {
 		n, there := now[rule]
 		if n.Packets < was.Packets || !there {
@@ -84,24 +85,24 @@ func wasChainReset(before, now map[string]fleet.PassCount) bool {
 }
 
 // totals returns the sums, within the limits of a report.
-func (t *filterCounter) totals(now time.Time) *fleet.FilterCounts {
-	out := &fleet.FilterCounts{AgoMs: now.Sub(t.readAt).Milliseconds(), NICs: []fleet.NICCount{}}
+func (t *filterCounter) totals(now time.Time) *secgroup.FilterCounts {
+	out := &secgroup.FilterCounts{AgoMs: now.Sub(t.readAt).Milliseconds(), NICs: []secgroup.NICCount{}}
 	keys := slices.SortedFunc(maps.Keys(t.nics), func(a, b nicKey) int {
 		if a.vm != b.vm {
 			return strings.Compare(string(a.vm), string(b.vm))
 		}
 		return strings.Compare(a.mac, b.mac)
 	})
-	room := fleet.MaxCountedRules
+	room := secgroup.MaxCountedRules
 	for _, key := range keys {
 		k := t.nics[key]
-		c := fleet.NICCount{ID: key.vm, MAC: key.mac, SinceMs: now.Sub(k.countedSince).Milliseconds(), Dropped: k.totals[hypervisor.DroppedKey], Spoofed: k.totals[hypervisor.SpoofedKey]}
+		c := secgroup.NICCount{ID: key.vm, MAC: key.mac, SinceMs: now.Sub(k.countedSince).Milliseconds(), Dropped: k.totals[hypervisor.DroppedKey], Spoofed: k.totals[hypervisor.SpoofedKey]}
 		for _, rule := range slices.Sorted(maps.Keys(k.totals)) {
 			if n := k.totals[rule]; rule != hypervisor.DroppedKey && rule != hypervisor.SpoofedKey && n.Packets > 0 {
-				c.Rules = append(c.Rules, fleet.RuleCount{Rule: rule, PassCount: n})
+				c.Rules = append(c.Rules, secgroup.RuleCount{Rule: rule, PassCount: n})
 			}
 		}
-		if len(out.NICs) == fleet.MaxCountedNICs || len(c.Rules) > room {
+		if len(out.NICs) == secgroup.MaxCountedNICs || len(c.Rules) > room {
 			out.Left++
 			continue
 		}
@@ -112,7 +113,7 @@ func (t *filterCounter) totals(now time.Time) *fleet.FilterCounts {
 }
 
 // readFilterCounts reads the counters and adds them up; nil: no NIC has counters.
-func (r *reporter) readFilterCounts(ctx context.Context) *fleet.FilterCounts {
+func (r *reporter) readFilterCounts(ctx context.Context) *secgroup.FilterCounts {
 	ctx, cancel := context.WithTimeout(ctx, r.a.timing.hostReadLimit/2)
 	defer cancel()
 	all, err := r.a.hypervisor.FilterCounts(ctx)
@@ -120,7 +121,7 @@ func (r *reporter) readFilterCounts(ctx context.Context) *fleet.FilterCounts {
 		if ctx.Err() != nil {
 			return nil
 		}
-		return &fleet.FilterCounts{NICs: []fleet.NICCount{}, Error: err.Error()}
+		return &secgroup.FilterCounts{NICs: []secgroup.NICCount{}, Error: err.Error()}
 	}
 	if now := time.Now(); len(all) > 0 || len(r.filterCounts.nics) > 0 {
 		r.filterCounts.addReading(now, all)

@@ -8,12 +8,13 @@ import (
 	"quantix/agent"
 	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
-type chainCounts = map[string]map[string]fleet.PassCount
+type chainCounts = map[string]map[string]secgroup.PassCount
 
-func packetCount(packets int64) fleet.PassCount {
-	return fleet.PassCount{Packets: packets, Bytes: 100 * packets}
+func packetCount(packets int64) secgroup.PassCount {
+	return secgroup.PassCount{Packets: packets, Bytes: 100 * packets}
 }
 
 // Counts stay in the sum when the host rewrites its rules, which resets the counters.
@@ -21,7 +22,7 @@ func TestFilterCountsSurviveCounterReset(t *testing.T) {
 	t.Parallel()
 	vm := fleet.NewID[fleet.VMID]()
 	count, at := agent.NewFilterCounter(), time.Unix(1e9, 0)
-	look := func(c chainCounts) fleet.NICCount {
+	look := func(c chainCounts) secgroup.NICCount {
 		t.Helper()
 		at = at.Add(10 * time.Second)
 		out := count(at, []hypervisor.NICPacketCounts{{VM: vm, MAC: "52:54:00:00:00:01", Chains: c}})
@@ -30,7 +31,7 @@ func TestFilterCountsSurviveCounterReset(t *testing.T) {
 		}
 		return out.NICs[0]
 	}
-	expect := func(when string, c fleet.NICCount, want string) {
+	expect := func(when string, c secgroup.NICCount, want string) {
 		t.Helper()
 		if got := fmt.Sprint(c.Rules, c.Dropped.Packets, c.SinceMs/1000); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
@@ -58,16 +59,16 @@ func TestFilterCountsAreLimitedPerReport(t *testing.T) {
 	t.Parallel()
 	count := agent.NewFilterCounter()
 	var all []hypervisor.NICPacketCounts
-	for i := range fleet.MaxCountedNICs + 10 {
+	for i := range secgroup.MaxCountedNICs + 10 {
 		all = append(all, hypervisor.NICPacketCounts{VM: fleet.NewID[fleet.VMID](), MAC: fmt.Sprintf("52:54:00:00:00:%02x", i), Chains: chainCounts{"FI": {"a": packetCount(1)}}})
 	}
 	now := time.Unix(1e9, 0)
 	count(now, nil)
-	if out := count(now, all); len(out.NICs) != fleet.MaxCountedNICs || out.Left != 10 {
+	if out := count(now, all); len(out.NICs) != secgroup.MaxCountedNICs || out.Left != 10 {
 		t.Errorf("%d NICs, %d left", len(out.NICs), out.Left)
 	}
-	rules := map[string]fleet.PassCount{}
-	for i := range fleet.MaxCountedRules/2 + 1 {
+	rules := map[string]secgroup.PassCount{}
+	for i := range secgroup.MaxCountedRules/2 + 1 {
 		rules[fmt.Sprintf("%012x", i)] = packetCount(1)
 	}
 	for i := range 2 {

@@ -9,6 +9,7 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/internal/schedules"
+	"quantix/internal/secgroup"
 )
 
 type Assignment struct {
@@ -471,7 +472,7 @@ type SecurityGroup struct {
 	ID         fleet.SecurityGroupID
 	ProjectID  *fleet.ProjectID
 	Name       string
-	Spec       fleet.SecurityGroupSpec
+	Spec       secgroup.Spec
 	Generation int64
 	Revision   int64
 	Members    []byte

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 const addSecurityGroup = `-- name: AddSecurityGroup :exec
@@ -20,7 +21,7 @@ type AddSecurityGroupParams struct {
 	ID        fleet.SecurityGroupID
 	ProjectID *fleet.ProjectID
 	Name      string
-	Spec      fleet.SecurityGroupSpec
+	Spec      secgroup.Spec
 }
 
 func (q *Queries) AddSecurityGroup(ctx context.Context, arg AddSecurityGroupParams) error {
@@ -51,7 +52,7 @@ WHERE id = $3 RETURNING id, project_id, name, spec, generation, revision, member
 
 type ChangeSecurityGroupParams struct {
 	Name string
-	Spec fleet.SecurityGroupSpec
+	Spec secgroup.Spec
 	ID   fleet.SecurityGroupID
 }
 
@@ -146,7 +147,7 @@ type FlatSourcesRow struct {
 	ID        fleet.SecurityGroupID
 	ProjectID *fleet.ProjectID
 	Name      string
-	Spec      fleet.SecurityGroupSpec
+	Spec      secgroup.Spec
 	Revision  int64
 	Members   []byte
 }
@@ -301,7 +302,7 @@ type GroupsOfVMRow struct {
 	Mac      string
 	ID       fleet.SecurityGroupID
 	Name     string
-	Spec     fleet.SecurityGroupSpec
+	Spec     secgroup.Spec
 	Revision int64
 	Status   []byte
 	Observed int64

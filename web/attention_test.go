@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/remedy"
 )
 
 func TestDriftShownAsBadgeAndFilterInVMList(t *testing.T) {
@@ -23,7 +24,7 @@ func TestDriftShownAsBadgeAndFilterInVMList(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.get("/vms/"+vm).requireStatus(t, http.StatusOK).contains(t, badge)
-	b.get("/").requireStatus(t, http.StatusOK).contains(t, `id="attention-vm-drift:yes"`, `href="/vms?filter=drift:yes"`, "1 VM", fleet.DriftRemedy)
+	b.get("/").requireStatus(t, http.StatusOK).contains(t, `id="attention-vm-drift:yes"`, `href="/vms?filter=drift:yes"`, "1 VM", remedy.Drift)
 }
 
 func TestNeedsAttentionRowShowsCountNamesAndRemedy(t *testing.T) {

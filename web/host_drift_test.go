@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/remedy"
 )
 
 func TestPoolDriftShownIgnoredAndReapplied(t *testing.T) {
@@ -20,7 +21,7 @@ func TestPoolDriftShownIgnoredAndReapplied(t *testing.T) {
 	const badge = `title="Changed on 1 host"`
 	b.get("/pools?filter="+url.QueryEscape("drift:yes")).requireStatus(t, http.StatusOK).contains(t, "shared-nfs", badge, "Drift (1)")
 	b.get("/pools?filter="+url.QueryEscape("drift:no")).requireStatus(t, http.StatusOK).excludes(t, badge)
-	b.get("/").requireStatus(t, http.StatusOK).contains(t, "Changed on a host: the definition there differs from that of the pool (drift).", fleet.HostDriftRemedy)
+	b.get("/").requireStatus(t, http.StatusOK).contains(t, "Changed on a host: the definition there differs from that of the pool (drift).", remedy.HostDrift)
 	a := b.get(path).requireStatus(t, http.StatusOK)
 	a.contains(t, badge, "Changed on a host", "<th>Wanted</th><th>Last applied</th><th>On the host</th>", "/mnt/&lt;other&gt;", "Changed on the host: Path.",
 		"The kind and the location of a pool are fixed.", at+"/ignore-drift", at+"/reapply", "offline, last report", "The host is offline, so its definition is unknown.")

@@ -22,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"quantix/internal/download"
 	"quantix/internal/fleet"
 )
 
@@ -75,11 +76,11 @@ type Request struct {
 // Get downloads a file into w. report periodically receives the bytes done, the total (0: unknown) and the rate in
 // bytes per second. After an error the caller must remove what Get has written.
 func (c *Client) Get(ctx context.Context, o Request, w io.Writer, report func(done, total, rate int64)) error {
-	algorithm, digest, ok := fleet.ParseChecksum(o.Checksum)
+	algorithm, digest, ok := download.ParseChecksum(o.Checksum)
 	if !ok || digest != "" && o.ChecksumURL != "" {
 		return fleet.Errorf(fleet.Invalid, "%q is not a checksum: give the hexadecimal digits of a SHA-256 or SHA-512.", o.Checksum)
 	}
-	at, err := fleet.ParseDownloadURL(o.URL, digest != "" || o.ChecksumURL != "")
+	at, err := download.ParseURL(o.URL, digest != "" || o.ChecksumURL != "")
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (c *Client) Get(ctx context.Context, o Request, w io.Writer, report func(do
 			return err
 		}
 	}
-	d := download{at: at, algorithm: algorithm, digest: digest, freeBytes: o.FreeBytes, to: w, report: report}
+	d := checkedRequest{at: at, algorithm: algorithm, digest: digest, freeBytes: o.FreeBytes, to: w, report: report}
 	return c.withStallTimeout(ctx, at, func(ctx context.Context, watch *time.Timer) error {
 		return c.download(ctx, d, watch)
 	})
@@ -111,7 +112,7 @@ func (c *Client) withStallTimeout(ctx context.Context, at *url.URL, do func(cont
 
 // fetchChecksum downloads a small checksum file within stallTimeout, and returns the digest for the name.
 func (c *Client) fetchChecksum(ctx context.Context, address, name string) (algorithm, digest string, err error) {
-	at, err := fleet.ParseChecksumFileURL(address)
+	at, err := download.ParseChecksumFileURL(address)
 	if err != nil {
 		return "", "", err
 	}
@@ -138,8 +139,8 @@ func (c *Client) fetchChecksum(ctx context.Context, address, name string) (algor
 	return algorithm, digest, err
 }
 
-// download is a checked Request, with the writer and the progress function of Get.
-type download struct {
+// checkedRequest is a checked Request, with the writer and the progress function of Get.
+type checkedRequest struct {
 	at                *url.URL
 	algorithm, digest string // expected checksum; empty: none
 	freeBytes         int64
@@ -148,7 +149,7 @@ type download struct {
 }
 
 // download downloads the file. It resets stallTimer whenever the server sends something.
-func (c *Client) download(ctx context.Context, d download, stallTimer *time.Timer) error {
+func (c *Client) download(ctx context.Context, d checkedRequest, stallTimer *time.Timer) error {
 	response, err := c.openURL(ctx, d.at, d.digest != "")
 	if err != nil {
 		return err
@@ -274,7 +275,7 @@ func redirectTarget(from *url.URL, location string, checked bool) (*url.URL, err
 	to, err := from.Parse(location)
 	if err == nil && location != "" {
 		to.Fragment, to.RawFragment = "", ""
-		to, err = fleet.ParseDownloadURL(to.String(), checked)
+		to, err = download.ParseURL(to.String(), checked)
 	}
 	switch {
 	case err != nil || location == "":

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // NICPacketCounts has the packet counters of a NIC, by chain. A chain maps rule IDs to counts; dropped packets are
@@ -12,7 +13,7 @@ import (
 type NICPacketCounts struct {
 	VM     fleet.VMID
 	MAC    string
-	Chains map[string]map[string]fleet.PassCount
+	Chains map[string]map[string]secgroup.PassCount
 }
 
 // These keys of a chain are not rules.
@@ -36,7 +37,7 @@ const RuleCommentPrefix = "quantix-rule-"
 
 // ParseFilterName returns the VM and the MAC address in a filter's name: see FilterName. ok is false for another name.
 func ParseFilterName(name string) (vm fleet.VMID, mac string, ok bool) {
-	rest, ours := strings.CutPrefix(name, fleet.FilterPrefix+"nic-")
+	rest, ours := strings.CutPrefix(name, secgroup.FilterPrefix+"nic-")
 	digits, id, whole := strings.Cut(rest, "-")
 	if !ours || !whole || len(digits) != 12 || !fleet.IsID(id) {
 		return "", "", false

@@ -5,16 +5,17 @@ import (
 	"strings"
 
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // Firewall sets up the security groups that filter the traffic of NICs.
 type Firewall interface {
 	// ApplySecurityGroup creates or updates the group on the host. The new rules apply immediately to the group's NICs
 	// of running guests.
-	ApplySecurityGroup(ctx context.Context, group fleet.FlatGroup) error
+	ApplySecurityGroup(ctx context.Context, group secgroup.FlatGroup) error
 	// ReleaseSecurityGroup removes the group. It refuses while a NIC of a domain on this host is in the group, and does
 	// nothing if the group does not exist.
-	ReleaseSecurityGroup(ctx context.Context, group fleet.FlatGroup) error
+	ReleaseSecurityGroup(ctx context.Context, group secgroup.FlatGroup) error
 }
 
 // FilterChangedText returns the drift text of a network filter that differs from what Quantix defined.
@@ -44,8 +45,8 @@ func RefuseUnfilteredBridges(setting string) error {
 }
 
 // SecurityGroupsOfNIC returns the NIC's security groups from all. It fails if all lacks one of them.
-func SecurityGroupsOfNIC(n fleet.NIC, all []fleet.FlatGroup) ([]fleet.FlatGroup, error) {
-	var out []fleet.FlatGroup
+func SecurityGroupsOfNIC(n fleet.NIC, all []secgroup.FlatGroup) ([]secgroup.FlatGroup, error) {
+	var out []secgroup.FlatGroup
 	for _, id := range n.SecurityGroups {
 		found := false
 		for _, g := range all {
@@ -62,10 +63,10 @@ func SecurityGroupsOfNIC(n fleet.NIC, all []fleet.FlatGroup) ([]fleet.FlatGroup,
 
 // FilterName returns the name of the network filter of a VM's NIC on the host.
 func FilterName(vm fleet.VMID, mac string) string {
-	return fleet.FilterPrefix + "nic-" + strings.ToLower(strings.ReplaceAll(mac, ":", "")) + "-" + string(vm)
+	return secgroup.FilterPrefix + "nic-" + strings.ToLower(strings.ReplaceAll(mac, ":", "")) + "-" + string(vm)
 }
 
 // GroupFilterName returns the name of a security group's network filter.
 func GroupFilterName(id fleet.SecurityGroupID) string {
-	return fleet.FilterPrefix + "group-" + string(id)
+	return secgroup.FilterPrefix + "group-" + string(id)
 }

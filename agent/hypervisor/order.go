@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // ApplyWork is the job that creates a VM's disks and definition. All fields are required unless noted.
@@ -20,8 +21,8 @@ type ApplyWork struct {
 	// SpecHash is the portal's hash of the job's spec. Two hashes for one generation mean that the portal's database
 	// was restored from a backup.
 	SpecHash      string
-	OwnershipMark string            // the VM's ownership mark, stored in the domain's metadata; empty: preserve the present one
-	Groups        []fleet.FlatGroup // all security groups of the VM's NICs
+	OwnershipMark string               // the VM's ownership mark, stored in the domain's metadata; empty: preserve the present one
+	Groups        []secgroup.FlatGroup // all security groups of the VM's NICs
 	// Adopted is set for a VM that was adopted: a domain with the VM's UUID and without Quantix metadata becomes the VM.
 	Adopted       bool
 	Reapply       bool     // write the complete spec, and overwrite edits made on the host

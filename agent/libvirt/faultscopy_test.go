@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"quantix/agent/hypervisor/conformance"
+	"quantix/internal/export"
 	"quantix/internal/fleet"
 )
 
@@ -24,7 +25,7 @@ func TestInterruptedDiskCopyCompletes(t *testing.T) {
 	}}
 	s.apply(s.vm)
 	s.writeDisk('a')
-	export := c.volumeJob("vm.ova", fleet.VolumeParams{Export: &fleet.ExportParams{Appliance: fleet.ApplianceFromVM(fleet.VMView{VM: s.vm}, nil), Disks: []fleet.Volref{s.vm.Spec.Disks[0].Ref()}}})
+	export := c.volumeJob("vm.ova", fleet.VolumeParams{Export: &fleet.ExportParams{Appliance: export.Appliance(fleet.VMView{VM: s.vm}, nil), Disks: []fleet.Volref{s.vm.Spec.Disks[0].Ref()}}})
 	c.requireNoError(c.ExportVolume(t.Context(), export))
 	snapshot := s.takeSnapshot(false)
 	s.writeDisk('b')

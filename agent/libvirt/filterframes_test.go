@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // Any guest accepts a frame tagged with VLAN ID 0, but iptables does not see the packet in the frame. Such frames must
@@ -33,7 +34,7 @@ func TestVLANTaggedFramesDoNotBypassSecurityGroup(t *testing.T) {
 		return count() - before
 	}
 	waitFor(t, "a tagged packet arrives", func() bool { return arrive() > 0 })
-	closed := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "closed", Revision: 1, Rules: []fleet.FlatRule{newFlatRule("00000000000e", fleet.Egress, fleet.AnyProtocol, 0)}}
+	closed := secgroup.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "closed", Revision: 1, Rules: []secgroup.FlatRule{newFlatRule("00000000000e", secgroup.Egress, secgroup.AnyProtocol, 0)}}
 	b.setFilters(false, closed)
 	if n := arrive(); n != 0 {
 		t.Errorf("%d tagged packets bypassed a group that accepts nothing", n)

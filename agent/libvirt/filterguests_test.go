@@ -15,6 +15,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
+	"quantix/internal/secgroup"
 )
 
 // guestPeer is a running Linux guest with one NIC.
@@ -69,7 +70,7 @@ func (p guestPeer) waitReachable(other guestPeer, port int, want bool) {
 }
 
 // setFilters sets anti-spoofing and the security groups of the running guest's NIC.
-func (p guestPeer) setFilters(antiSpoofing bool, groups ...fleet.FlatGroup) {
+func (p guestPeer) setFilters(antiSpoofing bool, groups ...secgroup.FlatGroup) {
 	p.fixture.t.Helper()
 	p.vm.Generation++
 	n := &p.vm.Spec.NICs[0]
@@ -84,11 +85,11 @@ func (p guestPeer) setFilters(antiSpoofing bool, groups ...fleet.FlatGroup) {
 }
 
 // packetCounts returns the packet counts of the guest's NIC: by rule ID, and of dropped packets.
-func (p guestPeer) packetCounts() (rules map[string]fleet.PassCount, dropped fleet.PassCount) {
+func (p guestPeer) packetCounts() (rules map[string]secgroup.PassCount, dropped secgroup.PassCount) {
 	p.fixture.t.Helper()
 	all, err := p.fixture.FilterCounts(p.fixture.t.Context())
 	p.fixture.requireNoError(err)
-	rules = map[string]fleet.PassCount{}
+	rules = map[string]secgroup.PassCount{}
 	for _, c := range all {
 		if c.VM != p.vm.ID || c.MAC != p.mac {
 			continue
@@ -152,8 +153,8 @@ func runTwoGuests(f fixture) (a, b guestPeer) {
 	return peers[0], peers[1]
 }
 
-func newFlatRule(id string, way fleet.Direction, protocol fleet.Protocol, port int, remotes ...string) fleet.FlatRule {
-	return fleet.FlatRule{ID: id, Direction: way, Protocol: protocol, FromPort: port, ToPort: port, Anybody: remotes == nil, Remotes: parsePrefixes(remotes...)}
+func newFlatRule(id string, way secgroup.Direction, protocol secgroup.Protocol, port int, remotes ...string) secgroup.FlatRule {
+	return secgroup.FlatRule{ID: id, Direction: way, Protocol: protocol, FromPort: port, ToPort: port, Anybody: remotes == nil, Remotes: parsePrefixes(remotes...)}
 }
 
 // A security group blocks a port between two running guests, and a rule opens it again. Other traffic is not
@@ -166,14 +167,14 @@ func TestSecurityGroupBlocksPortBetweenRunningGuests(t *testing.T) {
 	a.waitReachable(b, 80, true)
 	a.waitReachable(b, 81, true)
 
-	web := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "web", Revision: 1, Rules: []fleet.FlatRule{newFlatRule("00000000000e", fleet.Egress, fleet.AnyProtocol, 0)}}
+	web := secgroup.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "web", Revision: 1, Rules: []secgroup.FlatRule{newFlatRule("00000000000e", secgroup.Egress, secgroup.AnyProtocol, 0)}}
 	b.setFilters(false, web)
 	began := time.Now()
 	a.waitReachable(b, 80, false)
 	a.waitReachable(b, 81, false)
 	b.waitReachable(a, 80, true) // connections from the guest pass, with their answers
 
-	web.Rules = append(web.Rules, newFlatRule("00000000000a", fleet.Ingress, fleet.TCP, 80, a.ip+"/32"))
+	web.Rules = append(web.Rules, newFlatRule("00000000000a", secgroup.Ingress, secgroup.TCP, 80, a.ip+"/32"))
 	f.requireNoError(f.ApplySecurityGroup(ctx, web))
 	if !a.canReach(b, 80) || a.canReach(b, 81) {
 		t.Fatal("a rule for port 80 accepts another port, or not port 80")
@@ -208,8 +209,8 @@ func TestSecurityGroupBlocksPortBetweenRunningGuests(t *testing.T) {
 	}
 
 	// Members of a group that refers to itself reach one another and nobody else.
-	self := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "self", Revision: 1, Rules: []fleet.FlatRule{
-		newFlatRule("00000000000b", fleet.Ingress, fleet.AnyProtocol, 0, a.ip+"/32", b.ip+"/32"), newFlatRule("00000000000c", fleet.Egress, fleet.AnyProtocol, 0, a.ip+"/32", b.ip+"/32"),
+	self := secgroup.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "self", Revision: 1, Rules: []secgroup.FlatRule{
+		newFlatRule("00000000000b", secgroup.Ingress, secgroup.AnyProtocol, 0, a.ip+"/32", b.ip+"/32"), newFlatRule("00000000000c", secgroup.Egress, secgroup.AnyProtocol, 0, a.ip+"/32", b.ip+"/32"),
 	}}
 	a.setFilters(false, self)
 	b.setFilters(false, self)
@@ -226,7 +227,7 @@ func TestSecurityGroupBlocksPortBetweenRunningGuests(t *testing.T) {
 	a.setFilters(false)
 	b.setFilters(false)
 	a.waitReachable(b, 81, true)
-	for _, g := range []fleet.FlatGroup{self, web} {
+	for _, g := range []secgroup.FlatGroup{self, web} {
 		f.requireNoError(f.ReleaseSecurityGroup(ctx, g))
 	}
 	if left := virsh(t, "nwfilter-list"); strings.Contains(left, string(a.vm.ID)) || strings.Contains(left, string(b.vm.ID)) || strings.Contains(left, string(web.ID)) {

@@ -11,6 +11,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 func parsePrefixes(all ...string) (out []netip.Prefix) {
@@ -21,14 +22,14 @@ func parsePrefixes(all ...string) (out []netip.Prefix) {
 }
 
 // sampleSecurityGroup returns a security group with a rule of each kind.
-func sampleSecurityGroup() fleet.FlatGroup {
+func sampleSecurityGroup() secgroup.FlatGroup {
 	id := fleet.NewID[fleet.SecurityGroupID]()
-	return fleet.FlatGroup{ID: id, Name: "web", Revision: 1, Rules: []fleet.FlatRule{
-		{ID: "00000000000a", Direction: fleet.Ingress, Protocol: fleet.TCP, FromPort: 80, ToPort: 81, Remotes: parsePrefixes("10.0.0.0/8", "2001:db8::/64")},
-		{ID: "00000000000b", Direction: fleet.Ingress, Protocol: fleet.ICMP, Anybody: true},
-		{ID: "00000000000c", Direction: fleet.Ingress, Protocol: fleet.ICMPv6, Anybody: true},
-		{ID: "00000000000d", Direction: fleet.Egress, Protocol: fleet.UDP, FromPort: 53, Remotes: parsePrefixes("10.0.0.53/32")},
-		{ID: "00000000000e", Direction: fleet.Egress, Protocol: fleet.AnyProtocol, Anybody: true},
+	return secgroup.FlatGroup{ID: id, Name: "web", Revision: 1, Rules: []secgroup.FlatRule{
+		{ID: "00000000000a", Direction: secgroup.Ingress, Protocol: secgroup.TCP, FromPort: 80, ToPort: 81, Remotes: parsePrefixes("10.0.0.0/8", "2001:db8::/64")},
+		{ID: "00000000000b", Direction: secgroup.Ingress, Protocol: secgroup.ICMP, Anybody: true},
+		{ID: "00000000000c", Direction: secgroup.Ingress, Protocol: secgroup.ICMPv6, Anybody: true},
+		{ID: "00000000000d", Direction: secgroup.Egress, Protocol: secgroup.UDP, FromPort: 53, Remotes: parsePrefixes("10.0.0.53/32")},
+		{ID: "00000000000e", Direction: secgroup.Egress, Protocol: secgroup.AnyProtocol, Anybody: true},
 	}}
 }
 
@@ -43,7 +44,7 @@ func editFilter(t *testing.T, name string) {
 	virsh(t, "nwfilter-define", file)
 }
 
-func nicWithGroups(network string, antiSpoofing bool, groups ...fleet.FlatGroup) fleet.NIC {
+func nicWithGroups(network string, antiSpoofing bool, groups ...secgroup.FlatGroup) fleet.NIC {
 	n := fleet.NIC{Network: network, MAC: "52:54:00:51:00:01", AntiSpoofing: &antiSpoofing}
 	for _, g := range groups {
 		n.SecurityGroups = append(n.SecurityGroups, g.ID)
@@ -63,7 +64,7 @@ func TestFiltersAreNotRewrittenWithoutChange(t *testing.T) {
 	vm := f.newVM()
 	vm.Spec.NICs = []fleet.NIC{nicWithGroups("default", true, g)}
 	in := applyJob(vm, f.pool)
-	in.Groups = []fleet.FlatGroup{g}
+	in.Groups = []secgroup.FlatGroup{g}
 	f.requireNoError(f.ApplyVM(ctx, in))
 	own := hypervisor.FilterName(vm.ID, vm.Spec.NICs[0].MAC)
 	// A second apply writes nothing, because libvirt returns both filters unchanged.

@@ -8,6 +8,7 @@ import (
 	"quantix/agent/libvirt/network"
 	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // ApplyPool implements hypervisor.Storage.
@@ -60,12 +61,12 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 }
 
 // ApplySecurityGroup implements hypervisor.Firewall.
-func (b *Backend) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
+func (b *Backend) ApplySecurityGroup(ctx context.Context, g secgroup.FlatGroup) error {
 	return b.filters.ApplySecurityGroup(ctx, g)
 }
 
 // ReleaseSecurityGroup implements hypervisor.Firewall.
-func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
+func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g secgroup.FlatGroup) error {
 	return b.filters.ReleaseSecurityGroup(ctx, g)
 }
 

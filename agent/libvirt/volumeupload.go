@@ -11,6 +11,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/upload"
+	"quantix/internal/download"
 	"quantix/internal/fleet"
 )
 
@@ -62,7 +63,7 @@ func abandonIfHung(ctx context.Context, f func() error) error {
 // before a new file is created.
 func (w *volumeJob) openUpload(ctx context.Context) (*hostfile.ResumableUpload, error) {
 	o := w.in.Params
-	algorithm, digest, known := fleet.ParseChecksum(o.Checksum)
+	algorithm, digest, known := download.ParseChecksum(o.Checksum)
 	if !known || o.SizeBytes <= 0 || o.Upload == "" {
 		return nil, fleet.Errorf(fleet.Invalid, "An upload needs a size, and a checksum of the kind SHA-256 or SHA-512.")
 	}

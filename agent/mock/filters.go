@@ -9,6 +9,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 	"quantix/internal/wire"
 )
 
@@ -16,7 +17,7 @@ import (
 const NoFilter = "no-filter"
 
 // ApplySecurityGroup implements hypervisor.Firewall.
-func (h *Host) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
+func (h *Host) ApplySecurityGroup(ctx context.Context, g secgroup.FlatGroup) error {
 	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
@@ -27,7 +28,7 @@ func (h *Host) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error 
 }
 
 // updateSecurityGroup simulates libvirt's update of the group's filter. The caller holds h.mu.
-func (h *Host) updateSecurityGroup(g fleet.FlatGroup) error {
+func (h *Host) updateSecurityGroup(g secgroup.FlatGroup) error {
 	if nameContains(g.Name, NoFilter) {
 		return fmt.Errorf("libvirt: internal error: Failed to run firewall command /usr/sbin/iptables -w -N FO-vnet0: No such file or directory")
 	}
@@ -49,7 +50,7 @@ func (h *Host) editFilter(name string, remove bool) {
 // reportChangedSecurityGroups returns the security groups that somebody changed on the host. The caller holds h.mu.
 func (h *Host) reportChangedSecurityGroups() (out []wire.GroupReport) {
 	for name, said := range h.changedFilters {
-		if id, ours := strings.CutPrefix(name, fleet.FilterPrefix+"group-"); ours {
+		if id, ours := strings.CutPrefix(name, secgroup.FilterPrefix+"group-"); ours {
 			out = append(out, wire.GroupReport{ID: fleet.SecurityGroupID(id), Changed: said})
 		}
 	}
@@ -69,7 +70,7 @@ func (h *Host) rewriteFilters(in hypervisor.ApplyWork, was []fleet.NIC) {
 }
 
 // ReleaseSecurityGroup implements hypervisor.Firewall.
-func (h *Host) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
+func (h *Host) ReleaseSecurityGroup(ctx context.Context, g secgroup.FlatGroup) error {
 	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
@@ -104,13 +105,13 @@ func (h *Host) FilterCounts(ctx context.Context) ([]hypervisor.NICPacketCounts, 
 			if filterNameOfNIC(g.id, nic) == "" {
 				continue
 			}
-			chain := map[string]fleet.PassCount{hypervisor.DroppedKey: {Packets: n / 5, Bytes: n / 5 * 60}}
+			chain := map[string]secgroup.PassCount{hypervisor.DroppedKey: {Packets: n / 5, Bytes: n / 5 * 60}}
 			for _, id := range nic.SecurityGroups {
 				for _, r := range h.securityGroups[id].Rules {
-					chain[r.ID] = fleet.PassCount{Packets: n, Bytes: n * 500}
+					chain[r.ID] = secgroup.PassCount{Packets: n, Bytes: n * 500}
 				}
 			}
-			out = append(out, hypervisor.NICPacketCounts{VM: g.id, MAC: nic.MAC, Chains: map[string]map[string]fleet.PassCount{"all": chain}})
+			out = append(out, hypervisor.NICPacketCounts{VM: g.id, MAC: nic.MAC, Chains: map[string]map[string]secgroup.PassCount{"all": chain}})
 		}
 	}
 	return out, nil

@@ -16,6 +16,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 	"quantix/internal/wire"
 )
 
@@ -54,7 +55,7 @@ type Host struct {
 	secrets            map[fleet.PoolID]string
 	seeds              map[fleet.VMID]map[fleet.VMFirstBoot]map[string][]byte // first-boot data
 	networks           map[string]*network                                    // networks by name, without the fixed ones
-	securityGroups     map[fleet.SecurityGroupID]fleet.FlatGroup
+	securityGroups     map[fleet.SecurityGroupID]secgroup.FlatGroup
 	changedFilters     map[string]string // network filters changed outside Quantix, with the fault's text
 	virtualFunctions   map[string]int    // enabled virtual functions by device
 	localStorage       *Storage
@@ -79,7 +80,7 @@ func New(o Options) *Host {
 	}
 	h := &Host{
 		options: o, inventory: simulatedInventory(o.Name), mu: &o.SharedStorage.mu,
-		guests: map[fleet.VMID]*guest{}, pools: map[string]*pool{}, networks: map[string]*network{}, securityGroups: map[fleet.SecurityGroupID]fleet.FlatGroup{}, changedFilters: map[string]string{},
+		guests: map[fleet.VMID]*guest{}, pools: map[string]*pool{}, networks: map[string]*network{}, securityGroups: map[fleet.SecurityGroupID]secgroup.FlatGroup{}, changedFilters: map[string]string{},
 		localStorage: NewStorage(), wakeUps: map[chan struct{}]bool{}, uploads: map[fleet.UploadID]*receivedUpload{},
 	}
 	h.virtualFunctions, h.snapshotReads = map[string]int{}, map[fleet.VMID]int{}

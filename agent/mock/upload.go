@@ -13,6 +13,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/image"
 	"quantix/agent/upload"
+	"quantix/internal/download"
 	"quantix/internal/fleet"
 )
 
@@ -52,7 +53,7 @@ func (s *receivedUpload) Sync() error { return nil }
 // UploadVolume implements hypervisor.Storage.
 func (h *Host) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	o := in.Params
-	algorithm, want, known := fleet.ParseChecksum(o.Checksum)
+	algorithm, want, known := download.ParseChecksum(o.Checksum)
 	if !known || o.SizeBytes <= 0 || o.Upload == "" {
 		return fleet.Errorf(fleet.Invalid, "An upload needs a size, and a checksum of the kind SHA-256 or SHA-512.")
 	}

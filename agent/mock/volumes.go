@@ -12,6 +12,7 @@ import (
 
 	"quantix/agent/fetch"
 	"quantix/agent/hypervisor"
+	"quantix/internal/download"
 	"quantix/internal/fleet"
 )
 
@@ -113,16 +114,16 @@ const downloadedBytes = 600 << 20
 
 // FetchVolume implements hypervisor.Storage.
 func (h *Host) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	if _, _, known := fleet.ParseChecksum(in.Params.Checksum); !known {
+	if _, _, known := download.ParseChecksum(in.Params.Checksum); !known {
 		return fleet.Errorf(fleet.Invalid, "%q is not a checksum. Give the digits of a SHA-256 or SHA-512.", in.Params.Checksum)
 	}
-	at, err := fleet.ParseDownloadURL(in.Params.URL, in.Params.Checksum+in.Params.ChecksumURL != "")
+	at, err := download.ParseURL(in.Params.URL, in.Params.Checksum+in.Params.ChecksumURL != "")
 	if err != nil {
 		return err
 	}
 	sums := &url.URL{}
 	if in.Params.ChecksumURL != "" {
-		if sums, err = fleet.ParseChecksumFileURL(in.Params.ChecksumURL); err != nil {
+		if sums, err = download.ParseChecksumFileURL(in.Params.ChecksumURL); err != nil {
 			return err
 		}
 	}

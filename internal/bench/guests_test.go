@@ -21,6 +21,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/template"
 	"quantix/internal/testkit/client"
 	"quantix/internal/testkit/goals"
 )
@@ -224,19 +225,19 @@ func measureClones(l *guestLab) {
 	}
 	golden := l.createVM(control.CreateVM{Name: "golden", HostID: host, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Disks: []fleet.Disk{{PoolID: hello.Items[0].Spec.Disks[0].PoolID, Image: hello.Items[0].Spec.Disks[0].Image}}}})
 	l.waitPhase(golden, fleet.PhaseStopped)
-	template := callAPI[fleet.TemplateView](l, http.MethodPost, "templates", map[string]any{"name": "bench", "vmId": golden}).ID
+	templateID := callAPI[template.View](l, http.MethodPost, "templates", map[string]any{"name": "bench", "vmId": golden}).ID
 	l.poll("the template", func() bool {
-		t := callAPI[fleet.TemplateView](l, http.MethodGet, "templates/"+string(template), nil)
+		t := callAPI[template.View](l, http.MethodGet, "templates/"+string(templateID), nil)
 		return len(t.Versions) == 1 && t.Versions[0].WhyUnusable() == ""
 	})
 	var ready, started, bare, plain durations
 	for i := range guestSamples + 1 {
 		began := time.Now()
-		off := l.createVM(control.CreateVM{Name: fmt.Sprintf("off-%d", i), HostID: host, From: &control.VMSource{TemplateID: template}})
+		off := l.createVM(control.CreateVM{Name: fmt.Sprintf("off-%d", i), HostID: host, From: &control.VMSource{TemplateID: templateID}})
 		l.waitPhase(off, fleet.PhaseStopped)
 		tookOff := time.Since(began)
 		began = time.Now()
-		on := l.createVM(control.CreateVM{Name: fmt.Sprintf("on-%d", i), HostID: host, From: &control.VMSource{TemplateID: template}, Start: true})
+		on := l.createVM(control.CreateVM{Name: fmt.Sprintf("on-%d", i), HostID: host, From: &control.VMSource{TemplateID: templateID}, Start: true})
 		l.waitPhase(on, fleet.PhaseRunning)
 		tookOn := time.Since(began)
 		tookBare, tookPlain := copyGuest(l, on)

@@ -6,15 +6,16 @@ import (
 	"slices"
 
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // ConnectionQuery asks whether a connection would pass the security groups of its two ends. Each end is a VM's NIC or an
 // address.
 type ConnectionQuery struct {
-	From     ConnectionEnd  `json:"from"`
-	To       ConnectionEnd  `json:"to"`
-	Protocol fleet.Protocol `json:"protocol"`
-	Port     int            `json:"port,omitempty"` // receiver's port, for tcp and udp
+	From     ConnectionEnd     `json:"from"`
+	To       ConnectionEnd     `json:"to"`
+	Protocol secgroup.Protocol `json:"protocol"`
+	Port     int               `json:"port,omitempty"` // receiver's port, for tcp and udp
 }
 
 // ConnectionEnd is one end of the connection: a VM's NIC, or an address outside all VMs.
@@ -31,11 +32,11 @@ func (q ConnectionQuery) Check(c *fleet.Checks) {
 	if q.From.VMID == "" && q.To.VMID == "" {
 		c.Add("from.vmId", "Choose a VM for at least one end: security groups apply to NICs.")
 	}
-	if q.Protocol == fleet.AnyProtocol || !slices.Contains(fleet.Protocols, q.Protocol) {
+	if q.Protocol == secgroup.AnyProtocol || !slices.Contains(secgroup.Protocols, q.Protocol) {
 		c.Add("protocol", "Choose the protocol: tcp, udp, icmp or icmpv6.")
 	}
-	if ported := q.Protocol == fleet.TCP || q.Protocol == fleet.UDP; ported && (q.Port < 1 || q.Port > fleet.HighestPort) {
-		c.Add("port", "Enter a port from 1 to %d.", fleet.HighestPort)
+	if ported := q.Protocol == secgroup.TCP || q.Protocol == secgroup.UDP; ported && (q.Port < 1 || q.Port > secgroup.HighestPort) {
+		c.Add("port", "Enter a port from 1 to %d.", secgroup.HighestPort)
 	} else if !ported && q.Port != 0 {
 		c.Add("port", "Only tcp and udp have ports.")
 	}
@@ -51,9 +52,9 @@ func (q ConnectionQuery) checkFamilies(c *fleet.Checks) {
 	for i, a := range []netip.Addr{from, to} {
 		at := []string{"from.address", "to.address"}[i]
 		switch {
-		case a.Is6() && q.Protocol == fleet.ICMP:
+		case a.Is6() && q.Protocol == secgroup.ICMP:
 			c.Add(at, "ICMP is for IPv4. For %s choose icmpv6.", a)
-		case a.Is4() && q.Protocol == fleet.ICMPv6:
+		case a.Is4() && q.Protocol == secgroup.ICMPv6:
 			c.Add(at, "ICMPv6 is for IPv6. For %s choose icmp.", a)
 		}
 	}
@@ -81,8 +82,8 @@ type ConnectionNIC struct {
 	MAC          string
 	Addresses    []netip.Addr
 	AntiSpoofing bool // anti-spoofing restricts the guest to these IPv4 addresses
-	Groups       []fleet.FlatGroup
-	State        fleet.SecurityGroupState // state of the NIC's groups on its host; empty: no groups
+	Groups       []secgroup.FlatGroup
+	State        secgroup.State // state of the NIC's groups on its host; empty: no groups
 }
 
 // PassSide is the result for one end of the connection.
@@ -92,11 +93,11 @@ type PassSide struct {
 	MAC     string     `json:"mac,omitempty"`
 	Address string     `json:"address,omitempty"` // address used for the evaluation; empty: unknown
 	PacketVerdict
-	GroupName string                   `json:"groupName,omitempty"` // group of the rule that allows the connection
-	Groups    []string                 `json:"groups,omitempty"`    // names of all groups of the NIC
-	Rule      string                   `json:"rule,omitempty"`      // the rule that allows the connection, as text
-	Why       string                   `json:"why"`                 // explanation in a sentence
-	State     fleet.SecurityGroupState `json:"state,omitempty"`
+	GroupName string         `json:"groupName,omitempty"` // group of the rule that allows the connection
+	Groups    []string       `json:"groups,omitempty"`    // names of all groups of the NIC
+	Rule      string         `json:"rule,omitempty"`      // the rule that allows the connection, as text
+	Why       string         `json:"why"`                 // explanation in a sentence
+	State     secgroup.State `json:"state,omitempty"`
 }
 
 // PassAnswer is the result for both ends of the connection.
@@ -110,18 +111,18 @@ type PassAnswer struct {
 // EvaluateConnection evaluates the question. from and to are the NICs at the two ends; nil: the end is not a VM. rule
 // formats a rule, given its group's ID and its own ID.
 func EvaluateConnection(q ConnectionQuery, from, to *ConnectionNIC, rule func(fleet.SecurityGroupID, string) string) PassAnswer {
-	v6 := q.Protocol == fleet.ICMPv6
+	v6 := q.Protocol == secgroup.ICMPv6
 	if a := endAddress(q.From, nil, nil); a.IsValid() {
 		v6 = a.Is6()
 	} else if a := endAddress(q.To, nil, nil); a.IsValid() {
 		v6 = a.Is6()
-	} else if from != nil && q.Protocol != fleet.ICMP && !slices.ContainsFunc(from.Addresses, netip.Addr.Is4) && len(from.Addresses) > 0 {
+	} else if from != nil && q.Protocol != secgroup.ICMP && !slices.ContainsFunc(from.Addresses, netip.Addr.Is4) && len(from.Addresses) > 0 {
 		v6 = true
 	}
 	source, target := endAddress(q.From, from, &v6), endAddress(q.To, to, &v6)
 	out := PassAnswer{
-		From: evaluateConnectionSide(q, fleet.Egress, from, source, target, rule),
-		To:   evaluateConnectionSide(q, fleet.Ingress, to, target, source, rule),
+		From: evaluateConnectionSide(q, secgroup.Egress, from, source, target, rule),
+		To:   evaluateConnectionSide(q, secgroup.Ingress, to, target, source, rule),
 	}
 	out.Pass = out.From.Pass && out.To.Pass
 	out.Known = out.Pass || out.From.Known && !out.From.Pass || out.To.Known && !out.To.Pass
@@ -143,7 +144,7 @@ func endAddress(e ConnectionEnd, nic *ConnectionNIC, v6 *bool) netip.Addr {
 	return netip.Addr{}
 }
 
-func evaluateConnectionSide(q ConnectionQuery, way fleet.Direction, nic *ConnectionNIC, own, remote netip.Addr, rule func(fleet.SecurityGroupID, string) string) PassSide {
+func evaluateConnectionSide(q ConnectionQuery, way secgroup.Direction, nic *ConnectionNIC, own, remote netip.Addr, rule func(fleet.SecurityGroupID, string) string) PassSide {
 	s := PassSide{PacketVerdict: PacketVerdict{Pass: true, Known: true}}
 	if own.IsValid() {
 		s.Address = own.String()
@@ -160,11 +161,11 @@ func evaluateConnectionSide(q ConnectionQuery, way fleet.Direction, nic *Connect
 			s.GroupName = g.Name
 		}
 	}
-	if four := slices.ContainsFunc(nic.Addresses, netip.Addr.Is4); way == fleet.Egress && nic.AntiSpoofing && four && own.Is4() && !slices.Contains(nic.Addresses, own) {
+	if four := slices.ContainsFunc(nic.Addresses, netip.Addr.Is4); way == secgroup.Egress && nic.AntiSpoofing && four && own.Is4() && !slices.Contains(nic.Addresses, own) {
 		s.PacketVerdict, s.Why = PacketVerdict{Known: true}, "Anti-spoofing drops the packet: "+s.Address+" is not an address of the NIC."
 		return s
 	}
-	word := map[fleet.Direction]string{fleet.Ingress: "incoming", fleet.Egress: "outgoing"}[way]
+	word := map[secgroup.Direction]string{secgroup.Ingress: "incoming", secgroup.Egress: "outgoing"}[way]
 	switch {
 	case len(nic.Groups) == 0:
 		s.Why = "The NIC is in no security group, so all traffic passes."

@@ -9,6 +9,7 @@ import (
 
 	"quantix/internal/connectivity"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 const someID = "01a206b5-2a62-7003-a101-340befa69b68"
@@ -18,24 +19,24 @@ func TestConnectivityCheckRefusesMixedAddressFamilies(t *testing.T) {
 	t.Parallel()
 	const four, six = "10.0.0.7", "2001:db8::7"
 	for _, c := range []struct {
-		protocol fleet.Protocol
+		protocol secgroup.Protocol
 		from, to string
 		at       string // empty: valid
 	}{
-		{fleet.TCP, four, four, ""},
-		{fleet.TCP, six, six, ""},
-		{fleet.TCP, four, "", ""},
-		{fleet.TCP, "::ffff:10.0.0.7", four, ""},
-		{fleet.ICMP, four, "", ""},
-		{fleet.ICMPv6, "", six, ""},
-		{fleet.TCP, four, six, "to.address"},
-		{fleet.UDP, six, four, "to.address"},
-		{fleet.ICMP, six, "", "from.address"},
-		{fleet.ICMPv6, "", four, "to.address"},
-		{fleet.ICMPv6, four, four, "from.address"},
+		{secgroup.TCP, four, four, ""},
+		{secgroup.TCP, six, six, ""},
+		{secgroup.TCP, four, "", ""},
+		{secgroup.TCP, "::ffff:10.0.0.7", four, ""},
+		{secgroup.ICMP, four, "", ""},
+		{secgroup.ICMPv6, "", six, ""},
+		{secgroup.TCP, four, six, "to.address"},
+		{secgroup.UDP, six, four, "to.address"},
+		{secgroup.ICMP, six, "", "from.address"},
+		{secgroup.ICMPv6, "", four, "to.address"},
+		{secgroup.ICMPv6, four, four, "from.address"},
 	} {
 		q := connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{VMID: someID, Address: c.from}, To: connectivity.ConnectionEnd{VMID: someID, Address: c.to}, Protocol: c.protocol}
-		if c.protocol == fleet.TCP || c.protocol == fleet.UDP {
+		if c.protocol == secgroup.TCP || c.protocol == secgroup.UDP {
 			q.Port = 80
 		}
 		var checks fleet.Checks
@@ -52,7 +53,7 @@ func TestConnectivityCheckRefusesMixedAddressFamilies(t *testing.T) {
 func TestAntiSpoofingDropsForeignSourceAddress(t *testing.T) {
 	t.Parallel()
 	ask := func(nic connectivity.ConnectionNIC, address string) connectivity.PassAnswer {
-		q := connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{VMID: someID, Address: address}, To: connectivity.ConnectionEnd{Address: "10.0.0.9"}, Protocol: fleet.TCP, Port: 80}
+		q := connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{VMID: someID, Address: address}, To: connectivity.ConnectionEnd{Address: "10.0.0.9"}, Protocol: secgroup.TCP, Port: 80}
 		return connectivity.EvaluateConnection(q, &nic, nil, func(fleet.SecurityGroupID, string) string { return "" })
 	}
 	nic := connectivity.ConnectionNIC{VMID: someID, AntiSpoofing: true, Addresses: []netip.Addr{netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("10.0.0.7")}}

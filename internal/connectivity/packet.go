@@ -4,13 +4,14 @@ import (
 	"net/netip"
 
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // Packet is the first packet of a connection, as it passes a NIC. The port of the connection's other end does not
 // matter.
 type Packet struct {
-	Direction fleet.Direction
-	Protocol  fleet.Protocol
+	Direction secgroup.Direction
+	Protocol  secgroup.Protocol
 	Port      int        // receiver's port, for tcp and udp
 	Remote    netip.Addr // remote address; invalid: unknown
 }
@@ -25,7 +26,7 @@ type PacketVerdict struct {
 
 // EvaluatePacket applies the groups of a NIC to a packet: the first rule that allows the packet wins. A NIC without
 // groups passes every packet.
-func EvaluatePacket(groups []fleet.FlatGroup, p Packet) PacketVerdict {
+func EvaluatePacket(groups []secgroup.FlatGroup, p Packet) PacketVerdict {
 	if len(groups) == 0 {
 		return PacketVerdict{Pass: true, Known: true}
 	}
@@ -52,13 +53,13 @@ const (
 )
 
 // ruleAllows reports whether the rule allows the packet.
-func ruleAllows(r *fleet.FlatRule, p Packet) verdict {
+func ruleAllows(r *secgroup.FlatRule, p Packet) verdict {
 	switch {
-	case r.Direction != p.Direction || r.Protocol != fleet.AnyProtocol && r.Protocol != p.Protocol:
+	case r.Direction != p.Direction || r.Protocol != secgroup.AnyProtocol && r.Protocol != p.Protocol:
 		return no
 	case r.FromPort != 0 && (p.Port < r.FromPort || p.Port > max(r.ToPort, r.FromPort)):
 		return no
-	case r.Protocol == fleet.AnyProtocol && p.Protocol != fleet.AnyProtocol && r.FromPort != 0:
+	case r.Protocol == secgroup.AnyProtocol && p.Protocol != secgroup.AnyProtocol && r.FromPort != 0:
 		return no
 	case r.Anybody:
 		return yes

@@ -12,6 +12,7 @@ import (
 	"quantix/internal/control/network"
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 	"quantix/internal/vmedit"
 	"quantix/internal/wire"
 )
@@ -296,7 +297,7 @@ var projectUseCases = map[string]useCase{
 	"GetSecurityGroup":               {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.redSecurityGroup()} }},
 	"NICFilterStates":                {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"CheckConnection": {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any {
-		return []any{connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{VMID: w.vmWithNIC()}, To: connectivity.ConnectionEnd{Address: "10.0.0.1"}, Protocol: fleet.ICMP}}
+		return []any{connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{VMID: w.vmWithNIC()}, To: connectivity.ConnectionEnd{Address: "10.0.0.1"}, Protocol: secgroup.ICMP}}
 	}},
 	"CreateSecurityGroup": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		return []any{network.CreateSecurityGroup{ProjectID: w.red, Name: w.uniqueName("group")}}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"quantix/internal/fleet"
+	"quantix/internal/remedy"
 )
 
 // attentionRows returns the rows of the dashboard's Needs attention list. The format is "count kind [names]: text ->
@@ -53,13 +54,13 @@ func TestNeedsAttentionListHasOneRowPerCause(t *testing.T) {
 		"2 pool [archive on 2 hosts nfs on 2 hosts]: Failed: " + helper + " -> Install nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, Red Hat) on the host. (/pools?filter=health:bad)",
 		"2 vm [a1 a2]: Start failed: cannot open ….qcow2: No space left on device -> " + full + " (/vms?filter=attention:yes)",
 		"1 vm [b]: Start failed: no firmware ->  (/vms?filter=attention:yes)",
-		"2 vm []: Changed on the host: the definition there differs from what was set here (drift). -> " + fleet.DriftRemedy + " (/vms?filter=drift:yes)",
+		"2 vm []: Changed on the host: the definition there differs from what was set here (drift). -> " + remedy.Drift + " (/vms?filter=drift:yes)",
 	}
 	if diff := cmp.Diff(want, s.attentionRows(chief)); diff != "" {
 		t.Error(diff)
 	}
 	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
-	hosts := "2 host [h1 h2]: Its agent is offline. Its last report may be outdated. -> " + fleet.HostUnknown.Remedy() + " (/hosts?filter=state:unknown)"
+	hosts := "2 host [h1 h2]: Its agent is offline. Its last report may be outdated. -> " + remedy.ForHost(fleet.HostUnknown) + " (/hosts?filter=state:unknown)"
 	if diff := cmp.Diff([]string{hosts}, s.attentionRows(chief)); diff != "" {
 		t.Error(diff)
 	}
@@ -110,7 +111,7 @@ func TestManyDriftedVMsDoNotHideOtherAttentionCauses(t *testing.T) {
 		"1 vm [crashed]: Crashed" + list,
 		"1 vm [expiring]: The VM expires on 2 January 2030, 10:00 UTC. Extend the expiry, or delete the VM." + list,
 		"1 vm [scheduled]: The snapshot of the schedule \"nightly\" failed." + list,
-		"501 vm []: Changed on the host: the definition there differs from what was set here (drift). -> " + fleet.DriftRemedy + " (/vms?filter=drift:yes)",
+		"501 vm []: Changed on the host: the definition there differs from what was set here (drift). -> " + remedy.Drift + " (/vms?filter=drift:yes)",
 	}
 	if diff := cmp.Diff(want, s.attentionRows(s.member)); diff != "" {
 		t.Error(diff)

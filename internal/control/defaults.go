@@ -9,31 +9,32 @@ import (
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/vmedit"
 )
 
 // VMDefaults returns the default pool and network for a new VM of the project. If a host or a cluster is named, only its
 // pools and networks count.
-func (c *Control) VMDefaults(ctx context.Context, a fleet.Actor, project fleet.ProjectID, host fleet.HostID, cluster fleet.ClusterID) (fleet.VMDefaults, error) {
+func (c *Control) VMDefaults(ctx context.Context, a fleet.Actor, project fleet.ProjectID, host fleet.HostID, cluster fleet.ClusterID) (vmedit.Defaults, error) {
 	pools, networks, err := c.readPoolsAndNetworks(ctx, host, cluster)
 	if err != nil {
-		return fleet.VMDefaults{}, err
+		return vmedit.Defaults{}, err
 	}
 	return c.VMDefaultsFromCandidates(ctx, a, project, pools, networks)
 }
 
 // VMDefaultsFromCandidates works like VMDefaults, but chooses among the pools and networks that the caller passes: see
-// fleet.VMDefaults.WithFallbacks.
-func (c *Control) VMDefaultsFromCandidates(ctx context.Context, a fleet.Actor, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
+// vmedit.Defaults.WithFallbacks.
+func (c *Control) VMDefaultsFromCandidates(ctx context.Context, a fleet.Actor, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (vmedit.Defaults, error) {
 	if err := policy.Check(a, policy.VMSee, project); err != nil {
-		return fleet.VMDefaults{}, store.UnknownProjectError(err)
+		return vmedit.Defaults{}, store.UnknownProjectError(err)
 	}
 	own, err := c.store.ProjectDefaults(ctx, project)
 	if err != nil {
-		return fleet.VMDefaults{}, store.NotFoundError(err, "project")
+		return vmedit.Defaults{}, store.NotFoundError(err, "project")
 	}
-	set := fleet.VMDefaults{
-		Pool:    fleet.DefaultPool{ID: fleet.PoolID(own.PoolID), Name: own.Pool},
-		Network: fleet.DefaultNetwork{ID: fleet.NetworkID(own.NetworkID), Kind: fleet.NetworkKind(own.NetworkKind), Name: own.Network},
+	set := vmedit.Defaults{
+		Pool:    vmedit.DefaultPool{ID: fleet.PoolID(own.PoolID), Name: own.Pool},
+		Network: vmedit.DefaultNetwork{ID: fleet.NetworkID(own.NetworkID), Kind: fleet.NetworkKind(own.NetworkKind), Name: own.Network},
 	}
 	return set.WithFallbacks(project, pools, networks), nil
 }
@@ -110,7 +111,7 @@ func (c *Control) applianceNICs(ctx context.Context, a fleet.Actor, in CreateVM,
 	}
 	var out []fleet.NIC
 	for i, n := range nics {
-		if same := fleet.NetworkByName(in.ProjectID, networks, from.NICs[i].Network); same != nil {
+		if same := vmedit.NetworkByName(in.ProjectID, networks, from.NICs[i].Network); same != nil {
 			out = append(out, n.WithNetwork(same.ID, same.Kind, same.Name))
 		} else if d.Network.ID != "" {
 			out = append(out, n.WithNetwork(d.Network.ID, d.Network.Kind, d.Network.Name))

@@ -9,9 +9,11 @@ import (
 	"quantix/internal/control/assign"
 	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
+	"quantix/internal/export"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/internal/relay"
+	"quantix/internal/vmcopy"
 )
 
 // NewExport is the input of ExportVM.
@@ -23,8 +25,8 @@ type NewExport struct {
 
 // ExportVM asks the host of a VM that is off to export the VM to a file in a pool, for download. Project members may
 // not change pools, so the portal creates the file as the system actor; the pool must be one that the VM uses.
-func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in NewExport) (fleet.Export, error) {
-	none := fleet.Export{}
+func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in NewExport) (export.File, error) {
+	none := export.File{}
 	vm, err := c.GetVM(ctx, a, id)
 	if err != nil {
 		return none, err
@@ -34,7 +36,7 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	}
 	var checks fleet.Checks
 	switch {
-	case !slices.Contains(fleet.ExportFormats, in.Format):
+	case !slices.Contains(export.Formats, in.Format):
 		checks.Add("format", "A VM is exported as ova, or a disk of it as qcow2.")
 	case in.Format == fleet.FormatOVA && in.Disk != 0:
 		checks.Add("disk", "An OVA archive holds all disks.")
@@ -47,7 +49,7 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	if in.Format != fleet.FormatOVA {
 		in.Disk = max(in.Disk, 1)
 	}
-	if ok, why := vm.AllowsExport(); !ok {
+	if ok, why := vmcopy.AllowsExport(vm); !ok {
 		return none, fleet.Errorf(fleet.Conflict, "%s cannot be exported now: %s", vm.Name, why)
 	}
 	own := vm.Spec.Disks[max(in.Disk, 1)-1].PoolID
@@ -59,17 +61,17 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		checks.Add("poolId", "Choose a pool that the VM uses.")
 		return none, checks.Err()
 	}
-	export := fleet.NewID[fleet.ExportID]()
+	exportID := fleet.NewID[fleet.ExportID]()
 	var host fleet.HostID
 	task, err := storage.QueueVolumeJobWithPoolActor(ctx, c.store, fleet.SystemActor, a, in.PoolID, func(q *db.Queries, pool assign.AssignableObject) (storage.VolumeJob, error) {
 		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
 			return storage.VolumeJob{}, err
 		}
-		if ok, why := vm.AllowsExport(); !ok || max(in.Disk, 1) > len(vm.Spec.Disks) {
+		if ok, why := vmcopy.AllowsExport(vm); !ok || max(in.Disk, 1) > len(vm.Spec.Disks) {
 			return storage.VolumeJob{}, fleet.Errorf(fleet.Conflict, "%s cannot be exported now: %s", vm.Name, why)
 		}
-		j, err := exportJob(ctx, q, vm, export, in)
+		j, err := exportJob(ctx, q, vm, exportID, in)
 		if err != nil {
 			return j, err
 		}
@@ -90,18 +92,18 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 			return err
 		}
 		n, err := q.AddExport(ctx, db.AddExportParams{
-			ID: export, VMID: id, ProjectID: vm.ProjectID, TaskID: task, PoolID: in.PoolID, HostID: host, Volume: exportName(vm, export, in), Format: in.Format, Disk: int32(in.Disk),
-			CreatedBy: a.Name, Life: fleet.ExportLifetime, Most: fleet.MaxExports,
+			ID: exportID, VMID: id, ProjectID: vm.ProjectID, TaskID: task, PoolID: in.PoolID, HostID: host, Volume: exportName(vm, exportID, in), Format: in.Format, Disk: int32(in.Disk),
+			CreatedBy: a.Name, Life: export.Lifetime, Most: export.MaxPerProject,
 		})
 		if err == nil && n == 0 {
-			err = fleet.Errorf(fleet.TooMany, "The project has %d exports, which is the maximum. Delete some first.", fleet.MaxExports)
+			err = fleet.Errorf(fleet.TooMany, "The project has %d exports, which is the maximum. Delete some first.", export.MaxPerProject)
 		}
 		return err
 	})
 	if err != nil {
 		return none, err
 	}
-	out, err := c.GetExport(ctx, a, export)
+	out, err := c.GetExport(ctx, a, exportID)
 	out.TaskID = task.ID
 	return out, err
 }
@@ -127,7 +129,7 @@ func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.Exp
 			networks[i] = n.Bridge
 		}
 	}
-	e := fleet.ExportParams{Appliance: fleet.ApplianceFromVM(vm, networks)}
+	e := fleet.ExportParams{Appliance: export.Appliance(vm, networks)}
 	for i, d := range vm.Spec.Disks {
 		if in.Disk > 0 && i+1 != in.Disk {
 			continue
@@ -169,8 +171,8 @@ func allocatedBytes(vm fleet.VMView, disk fleet.Volref) int64 {
 	return 0
 }
 
-func exportFromRow(a fleet.Actor, r db.Export, state fleet.JobState, progress int32, note, errText string) fleet.Export {
-	e := fleet.Export{
+func exportFromRow(a fleet.Actor, r db.Export, state fleet.JobState, progress int32, note, errText string) export.File {
+	e := export.File{
 		ID: r.ID, VMID: r.VMID, ProjectID: r.ProjectID, TaskID: r.TaskID, Format: r.Format, Disk: int(r.Disk), Volume: r.Volume, PoolID: r.PoolID, HostID: r.HostID,
 		State: state, Progress: int(progress), Note: note, Error: errText, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
 	}
@@ -182,8 +184,8 @@ func exportFromRow(a fleet.Actor, r db.Export, state fleet.JobState, progress in
 
 // GetExport returns an export. The person must be allowed to change VMs of its project, because the file has the full
 // content of disks.
-func (c *Control) GetExport(ctx context.Context, a fleet.Actor, id fleet.ExportID) (fleet.Export, error) {
-	none := fleet.Export{}
+func (c *Control) GetExport(ctx context.Context, a fleet.Actor, id fleet.ExportID) (export.File, error) {
+	none := export.File{}
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return none, err
 	}
@@ -201,7 +203,7 @@ func (c *Control) GetExport(ctx context.Context, a fleet.Actor, id fleet.ExportI
 }
 
 // ListExports returns a VM's exports, newest first.
-func (c *Control) ListExports(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.Export, error) {
+func (c *Control) ListExports(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]export.File, error) {
 	vm, err := c.GetVM(ctx, a, id)
 	if err != nil {
 		return nil, err
@@ -210,7 +212,7 @@ func (c *Control) ListExports(ctx context.Context, a fleet.Actor, id fleet.VMID)
 		return nil, err
 	}
 	rows, err := c.store.ListExports(ctx, id)
-	out := make([]fleet.Export, len(rows))
+	out := make([]export.File, len(rows))
 	for i, r := range rows {
 		out[i] = exportFromRow(a, r.Export, r.State, r.Progress, r.Note, r.Error)
 	}

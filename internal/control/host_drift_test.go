@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/remedy"
 )
 
 // setDrift writes a host's report of the object's drift.
@@ -71,7 +72,7 @@ func TestDriftOfPoolsAndNetworksIsListedAndNeedsAttention(t *testing.T) {
 	i := slices.IndexFunc(o.Attention, func(x fleet.AttentionCause) bool {
 		return x.Kind == string(fleet.TypePool) && x.List == "/pools?filter=drift:yes"
 	})
-	if err != nil || i < 0 || o.Attention[i].Count != 1 || o.Attention[i].Name != "fast" || o.Attention[i].Remedy != fleet.HostDriftRemedy {
+	if err != nil || i < 0 || o.Attention[i].Count != 1 || o.Attention[i].Name != "fast" || o.Attention[i].Remedy != remedy.HostDrift {
 		t.Errorf("the pool's row is missing in %+v, %v", o.Attention, err)
 	}
 	// Users who may not see hosts see no drift of them.

@@ -8,6 +8,7 @@ import (
 	"quantix/internal/connectivity"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // A NIC on a port group has the default security groups of the port group, unless the NIC names its own. A changed
@@ -18,9 +19,9 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	n := s.dhcpNetwork("lab", "10.7.0.")
 	s.setNetworkStatus(n.ID, s.h1, `{"active":true}`)
 	s.setNetworkStatus(n.ID, s.h2, `{"active":true}`)
-	base := s.addSecurityGroup(chief, "", "base", allowRule(fleet.Ingress, fleet.TCP, 22), fleet.AllowAllEgressRule())
-	strict := s.addSecurityGroup(chief, "", "strict", fleet.AllowAllEgressRule())
-	own := s.addSecurityGroup(s.member, s.red, "own", allowRule(fleet.Ingress, fleet.TCP, 80))
+	base := s.addSecurityGroup(chief, "", "base", allowRule(secgroup.Ingress, secgroup.TCP, 22), secgroup.AllowAllEgressRule())
+	strict := s.addSecurityGroup(chief, "", "strict", secgroup.AllowAllEgressRule())
+	own := s.addSecurityGroup(s.member, s.red, "own", allowRule(secgroup.Ingress, secgroup.TCP, 80))
 	set := func(guard *bool, groups ...fleet.SecurityGroupID) error {
 		_, err := s.SetPortGroup(t.Context(), chief, n.ID, fleet.PortGroup{Name: "staff", SecurityGroups: groups, AntiSpoofing: guard}, false)
 		return err
@@ -88,7 +89,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	is("a NIC that comes later, a tenant's", late.ID, "base guard true, of the port group [securityGroups]")
 	pass := func(port int) connectivity.PassAnswer {
 		t.Helper()
-		out, err := s.CheckConnection(t.Context(), s.member, connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{Address: "10.0.0.9"}, To: connectivity.ConnectionEnd{VMID: late.ID}, Protocol: fleet.TCP, Port: port})
+		out, err := s.CheckConnection(t.Context(), s.member, connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{Address: "10.0.0.9"}, To: connectivity.ConnectionEnd{VMID: late.ID}, Protocol: secgroup.TCP, Port: port})
 		if err != nil {
 			t.Fatal(err)
 		}

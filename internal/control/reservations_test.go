@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
-	"quantix/internal/policy"
+	"quantix/internal/ipam"
 )
 
 // dhcpNetwork returns a network with a DHCP range, on both hosts.
@@ -64,7 +64,7 @@ func TestAddressReservationAppliedOnEachHost(t *testing.T) {
 	if err != nil || len(known.Reservations) != 2 || known.Reservations[1].VMID != web || known.Reservations[1].IP != "10.7.0.7" {
 		t.Errorf("%+v %v", known.Reservations, err)
 	}
-	if len(known.Conflicts) != 1 || known.Conflicts[0].Kind != policy.ConflictUnusedReservation {
+	if len(known.Conflicts) != 1 || known.Conflicts[0].Kind != ipam.ConflictUnusedReservation {
 		t.Errorf("conflicts: %+v", known.Conflicts)
 	}
 	nics, err := s.VMAddresses(t.Context(), s.member, web)

@@ -8,11 +8,12 @@ import (
 
 	"quantix/internal/control/network"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 	"quantix/internal/wire"
 )
 
 // sendHeartbeat sends a heartbeat of the host with packet counts.
-func (s *projectFixture) sendHeartbeat(a fleet.Actor, counts fleet.FilterCounts) error {
+func (s *projectFixture) sendHeartbeat(a fleet.Actor, counts secgroup.FilterCounts) error {
 	s.t.Helper()
 	base := queryWithArgs[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
 	in := wire.Report{Seq: base + finishSeq.Add(1), Digest: "1", StateAgeMs: 1, Filters: &counts}
@@ -28,8 +29,8 @@ func (s *projectFixture) sendHeartbeat(a fleet.Actor, counts fleet.FilterCounts)
 func TestPacketCountsSummedPerSecurityGroupRule(t *testing.T) {
 	s := newProjectFixture(t)
 	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)
-	g := s.addSecurityGroup(s.member, s.red, "web", allowRule(fleet.Ingress, fleet.TCP, 80), fleet.AllowAllEgressRule())
-	other := s.addSecurityGroup(s.member, s.red, "ssh", allowRule(fleet.Ingress, fleet.TCP, 22))
+	g := s.addSecurityGroup(s.member, s.red, "web", allowRule(secgroup.Ingress, secgroup.TCP, 80), secgroup.AllowAllEgressRule())
+	other := s.addSecurityGroup(s.member, s.red, "ssh", allowRule(secgroup.Ingress, secgroup.TCP, 22))
 	a, b := s.vmWithNIC("a"), s.vmWithNIC("b")
 	if _, err := s.setSecurityGroups(s.member, a.ID, g.ID, other.ID); err != nil {
 		t.Fatal(err)
@@ -41,13 +42,13 @@ func TestPacketCountsSummedPerSecurityGroupRule(t *testing.T) {
 	s.runSecurityGroupPass()
 	s.claimAndFinishJobs(h1, "")
 	in, out := g.Spec.Rules[0].ID, g.Spec.Rules[1].ID
-	nic := func(vm fleet.VMView, since int64, rules ...fleet.RuleCount) fleet.NICCount {
-		return fleet.NICCount{ID: vm.ID, MAC: strings.ToUpper(s.getVM(vm.ID).Spec.NICs[0].MAC), SinceMs: since, Rules: rules, Dropped: fleet.PassCount{Packets: 2, Bytes: 120}}
+	nic := func(vm fleet.VMView, since int64, rules ...secgroup.RuleCount) secgroup.NICCount {
+		return secgroup.NICCount{ID: vm.ID, MAC: strings.ToUpper(s.getVM(vm.ID).Spec.NICs[0].MAC), SinceMs: since, Rules: rules, Dropped: secgroup.PassCount{Packets: 2, Bytes: 120}}
 	}
-	rule := func(id string, packets int64) fleet.RuleCount {
-		return fleet.RuleCount{Rule: id, PassCount: fleet.PassCount{Packets: packets, Bytes: 100 * packets}}
+	rule := func(id string, packets int64) secgroup.RuleCount {
+		return secgroup.RuleCount{Rule: id, PassCount: secgroup.PassCount{Packets: packets, Bytes: 100 * packets}}
 	}
-	shows := func(who fleet.Actor, want string) *fleet.GroupCount {
+	shows := func(who fleet.Actor, want string) *secgroup.Count {
 		t.Helper()
 		v, err := s.GetSecurityGroup(t.Context(), who, g.ID)
 		if err != nil || v.Count == nil {
@@ -62,7 +63,7 @@ func TestPacketCountsSummedPerSecurityGroupRule(t *testing.T) {
 		return c
 	}
 	shows(chief, "0 of 2: false 0 0, dropped 0")
-	if err := s.sendHeartbeat(h1, fleet.FilterCounts{NICs: []fleet.NICCount{nic(a, 60000, rule(in, 5), rule(out, 7), rule(other.Spec.Rules[0].ID, 9)), nic(b, 10000, rule(in, 1))}}); err != nil {
+	if err := s.sendHeartbeat(h1, secgroup.FilterCounts{NICs: []secgroup.NICCount{nic(a, 60000, rule(in, 5), rule(out, 7), rule(other.Spec.Rules[0].ID, 9)), nic(b, 10000, rule(in, 1))}}); err != nil {
 		t.Fatal(err)
 	}
 	if c := shows(chief, "2 of 2: true 6 7, dropped 4"); c.Since == nil || c.At.Sub(*c.Since).Round(1e9).Seconds() != 60 {
@@ -83,21 +84,21 @@ func TestPacketCountsSummedPerSecurityGroupRule(t *testing.T) {
 	// Another host's counts of these NICs are ignored, although that host has the group too. Negative and implausible
 	// counts are also ignored.
 	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id) VALUES ('secgroup', $1, $2)`, g.ID, s.h2)
-	if err := s.sendHeartbeat(h2, fleet.FilterCounts{NICs: []fleet.NICCount{nic(a, 1, rule(in, 1000))}}); err != nil {
+	if err := s.sendHeartbeat(h2, secgroup.FilterCounts{NICs: []secgroup.NICCount{nic(a, 1, rule(in, 1000))}}); err != nil {
 		t.Fatal(err)
 	}
 	shows(chief, "2 of 2: true 6 7, dropped 4")
-	if err := s.sendHeartbeat(h1, fleet.FilterCounts{NICs: []fleet.NICCount{nic(a, 1, rule(in, -5), rule(out, 1<<62)), nic(a, 1, rule(in, 3))}}); err != nil {
+	if err := s.sendHeartbeat(h1, secgroup.FilterCounts{NICs: []secgroup.NICCount{nic(a, 1, rule(in, -5), rule(out, 1<<62)), nic(a, 1, rule(in, 3))}}); err != nil {
 		t.Fatal(err)
 	}
 	if v, err := s.GetSecurityGroup(t.Context(), chief, g.ID); err != nil || v.Count.NICs != 1 || v.Count.Of != 2 {
 		t.Errorf("after implausible counts: %+v %v", v.Count, err)
 	}
-	bulkOrder := make([]fleet.NICCount, 5)
+	bulkOrder := make([]secgroup.NICCount, 5)
 	for i := range bulkOrder {
-		bulkOrder[i] = fleet.NICCount{ID: fleet.NewID[fleet.VMID](), MAC: "52:54:00:00:00:01", Rules: make([]fleet.RuleCount, 1000)}
+		bulkOrder[i] = secgroup.NICCount{ID: fleet.NewID[fleet.VMID](), MAC: "52:54:00:00:00:01", Rules: make([]secgroup.RuleCount, 1000)}
 	}
-	if err := s.sendHeartbeat(h1, fleet.FilterCounts{NICs: bulkOrder}); fleet.CodeOf(err) != fleet.Invalid {
+	if err := s.sendHeartbeat(h1, secgroup.FilterCounts{NICs: bulkOrder}); fleet.CodeOf(err) != fleet.Invalid {
 		t.Errorf("more rules than a report has: %v", err)
 	}
 	// An outdated count is shown as unknown, as for a host that cannot count packets.
@@ -106,7 +107,7 @@ func TestPacketCountsSummedPerSecurityGroupRule(t *testing.T) {
 	if nics, err := s.NICFilterStates(t.Context(), s.member, a.ID); err != nil || nics[0].Hits != nil {
 		t.Errorf("an old count is shown: %+v %v", nics, err)
 	}
-	if err := s.sendHeartbeat(h1, fleet.FilterCounts{Error: "count packets: this host has no iptables-save"}); err != nil {
+	if err := s.sendHeartbeat(h1, secgroup.FilterCounts{Error: "count packets: this host has no iptables-save"}); err != nil {
 		t.Fatal(err)
 	}
 	if c := shows(chief, "0 of 2: false 0 0, dropped 0"); !strings.Contains(c.Error, "iptables-save") {
@@ -117,7 +118,7 @@ func TestPacketCountsSummedPerSecurityGroupRule(t *testing.T) {
 // Rule ids are unique among all groups: a new rule with the id of another group's rule gets a new id.
 func TestSecurityGroupRuleIDsAreUnique(t *testing.T) {
 	s := newProjectFixture(t)
-	first := s.addSecurityGroup(s.member, s.red, "first", allowRule(fleet.Ingress, fleet.TCP, 80))
+	first := s.addSecurityGroup(s.member, s.red, "first", allowRule(secgroup.Ingress, secgroup.TCP, 80))
 	stolen := first.Spec.Rules[0]
 	second := s.addSecurityGroup(s.member, s.red, "second", stolen)
 	if second.Spec.Rules[0].ID == stolen.ID {
@@ -138,7 +139,7 @@ func TestSecurityGroupRuleIDsAreUnique(t *testing.T) {
 func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
-	g := s.addSecurityGroup(s.member, s.red, "web", allowRule(fleet.Ingress, fleet.TCP, 80))
+	g := s.addSecurityGroup(s.member, s.red, "web", allowRule(secgroup.Ingress, secgroup.TCP, 80))
 	a := s.vmWithNIC("a")
 	if _, err := s.setSecurityGroups(s.member, a.ID, g.ID); err != nil {
 		t.Fatal(err)
@@ -164,7 +165,7 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	}
 	well := s.getVM(a.ID)
 	status := fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 128, NICs: []fleet.NICState{{MAC: well.Spec.NICs[0].MAC, Source: "network default", Filter: "quantix-nic-x"}}}
-	state := func() (string, fleet.NICFilter) {
+	state := func() (string, secgroup.NICFilter) {
 		t.Helper()
 		v, err := s.GetSecurityGroup(t.Context(), s.member, g.ID)
 		if err != nil || len(v.Hosts) != 1 {

@@ -8,6 +8,7 @@ import (
 	"quantix/internal/connectivity"
 	"quantix/internal/control/network"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // Two security groups refer to each other in their rules. One run of the pass sends each group the member addresses of
@@ -16,11 +17,11 @@ func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
 	front, back := s.addSecurityGroup(s.member, s.red, "front"), s.addSecurityGroup(s.member, s.red, "back")
-	names := func(of, other fleet.SecurityGroupView, port int) {
+	names := func(of, other secgroup.View, port int) {
 		t.Helper()
-		in := allowRule(fleet.Ingress, fleet.TCP, port)
+		in := allowRule(secgroup.Ingress, secgroup.TCP, port)
 		in.GroupID = other.ID
-		spec := fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{in, fleet.AllowAllEgressRule()}}
+		spec := secgroup.Spec{Rules: []secgroup.Rule{in, secgroup.AllowAllEgressRule()}}
 		if _, err := s.UpdateSecurityGroup(t.Context(), s.member, of.ID, network.UpdateSecurityGroup{Spec: &spec}); err != nil {
 			t.Fatal(err)
 		}
@@ -55,13 +56,13 @@ func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 	}
 	pass := func(from, to fleet.VMID, port int) connectivity.PassAnswer {
 		t.Helper()
-		out, err := s.CheckConnection(t.Context(), s.member, connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{VMID: from}, To: connectivity.ConnectionEnd{VMID: to}, Protocol: fleet.TCP, Port: port})
+		out, err := s.CheckConnection(t.Context(), s.member, connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{VMID: from}, To: connectivity.ConnectionEnd{VMID: to}, Protocol: secgroup.TCP, Port: port})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return out
 	}
-	if out := pass(web.ID, db.ID, 5432); !out.Pass || out.To.Rule != "in tcp 5432 from members of front" || out.To.State != fleet.GroupApplied {
+	if out := pass(web.ID, db.ID, 5432); !out.Pass || out.To.Rule != "in tcp 5432 from members of front" || out.To.State != secgroup.Applied {
 		t.Errorf("from the front to the back: %+v", out)
 	}
 	if pass(db.ID, web.ID, 5432).Pass || !pass(db.ID, web.ID, 80).Pass {
@@ -81,7 +82,7 @@ func TestMutuallyReferringSecurityGroupsGetEachOthersMembers(t *testing.T) {
 		}
 	}
 	s.wantRefused("delete a group that another names", fleet.Conflict, "rules of other groups name it: front", func() error { return s.DeleteSecurityGroup(t.Context(), s.member, back.ID) })
-	spec := fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{fleet.AllowAllEgressRule()}}
+	spec := secgroup.Spec{Rules: []secgroup.Rule{secgroup.AllowAllEgressRule()}}
 	if _, err := s.UpdateSecurityGroup(t.Context(), s.member, front.ID, network.UpdateSecurityGroup{Spec: &spec}); err != nil {
 		t.Fatal(err)
 	}
@@ -103,13 +104,13 @@ func TestSecurityGroupReferencedAgainDropsFormerMembers(t *testing.T) {
 		}
 	}
 	s.reportAddress(a.ID, "10.0.0.7")
-	let := func(rules ...fleet.SecurityRule) {
+	let := func(rules ...secgroup.Rule) {
 		t.Helper()
-		if _, err := s.UpdateSecurityGroup(t.Context(), s.member, web.ID, network.UpdateSecurityGroup{Spec: &fleet.SecurityGroupSpec{Rules: rules}}); err != nil {
+		if _, err := s.UpdateSecurityGroup(t.Context(), s.member, web.ID, network.UpdateSecurityGroup{Spec: &secgroup.Spec{Rules: rules}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	in := allowRule(fleet.Ingress, fleet.TCP, 80)
+	in := allowRule(secgroup.Ingress, secgroup.TCP, 80)
 	in.GroupID = clients.ID
 	members := func() (out string) {
 		t.Helper()
@@ -128,7 +129,7 @@ func TestSecurityGroupReferencedAgainDropsFormerMembers(t *testing.T) {
 	if got := members(); got != "[10.0.0.7/32]" {
 		t.Fatalf("with a member the host gets %q", got)
 	}
-	let(fleet.AllowAllEgressRule())
+	let(secgroup.AllowAllEgressRule())
 	s.runSecurityGroupPass()
 	members()
 	if _, err := s.setSecurityGroups(s.member, a.ID); err != nil {

@@ -6,16 +6,17 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/control/network"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 	"quantix/internal/wire"
 )
 
-func allowRule(way fleet.Direction, protocol fleet.Protocol, port int) fleet.SecurityRule {
-	return fleet.SecurityRule{Direction: way, Protocol: protocol, FromPort: port}
+func allowRule(way secgroup.Direction, protocol secgroup.Protocol, port int) secgroup.Rule {
+	return secgroup.Rule{Direction: way, Protocol: protocol, FromPort: port}
 }
 
-func (s *projectFixture) addSecurityGroup(a fleet.Actor, project fleet.ProjectID, name string, rules ...fleet.SecurityRule) fleet.SecurityGroupView {
+func (s *projectFixture) addSecurityGroup(a fleet.Actor, project fleet.ProjectID, name string, rules ...secgroup.Rule) secgroup.View {
 	s.t.Helper()
-	v, err := s.CreateSecurityGroup(s.t.Context(), a, network.CreateSecurityGroup{ProjectID: project, Name: name, Spec: fleet.SecurityGroupSpec{Rules: rules}})
+	v, err := s.CreateSecurityGroup(s.t.Context(), a, network.CreateSecurityGroup{ProjectID: project, Name: name, Spec: secgroup.Spec{Rules: rules}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func (s *projectFixture) claimAndFinishJobs(a fleet.Actor, errText string) []wir
 	for _, w := range claim.Jobs {
 		f := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: base + finishSeq.Add(1), Outcome: wire.Done}
 		if w.SecurityGroup != nil {
-			f.SecurityGroup = &fleet.SecurityGroupStatus{Active: errText == "", Error: errText}
+			f.SecurityGroup = &secgroup.Status{Active: errText == "", Error: errText}
 		}
 		if errText != "" {
 			f.Outcome, f.Error = wire.Failed, errText

@@ -9,6 +9,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/control/network"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // A security group is applied on the hosts of its member NICs, with the addresses of the groups that its rules name. It
@@ -17,9 +18,9 @@ func TestSecurityGroupAppliedOnHostsOfItsNICs(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
 	clients := s.addSecurityGroup(s.member, s.red, "clients")
-	in := allowRule(fleet.Ingress, fleet.TCP, 80)
+	in := allowRule(secgroup.Ingress, secgroup.TCP, 80)
 	in.GroupID = clients.ID
-	web := s.addSecurityGroup(s.member, s.red, "web", in, fleet.AllowAllEgressRule())
+	web := s.addSecurityGroup(s.member, s.red, "web", in, secgroup.AllowAllEgressRule())
 	a, b := s.vmWithNIC("a"), s.vmWithNIC("b")
 	if _, err := s.setSecurityGroups(s.member, b.ID, web.ID); err != nil {
 		t.Fatal(err)
@@ -94,9 +95,9 @@ func TestSelfReferringSecurityGroupAdmitsItsMembers(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
 	g := s.addSecurityGroup(s.member, s.red, "peers")
-	in := allowRule(fleet.Ingress, fleet.AnyProtocol, 0)
+	in := allowRule(secgroup.Ingress, secgroup.AnyProtocol, 0)
 	in.GroupID = g.ID
-	g, err := s.UpdateSecurityGroup(t.Context(), s.member, g.ID, network.UpdateSecurityGroup{Spec: &fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{in, fleet.AllowAllEgressRule()}}, IfGeneration: g.Generation})
+	g, err := s.UpdateSecurityGroup(t.Context(), s.member, g.ID, network.UpdateSecurityGroup{Spec: &secgroup.Spec{Rules: []secgroup.Rule{in, secgroup.AllowAllEgressRule()}}, IfGeneration: g.Generation})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,17 +118,17 @@ func TestSelfReferringSecurityGroupAdmitsItsMembers(t *testing.T) {
 	}
 	ask := func(from, to fleet.VMID) connectivity.PassAnswer {
 		t.Helper()
-		out, err := s.CheckConnection(t.Context(), s.member, connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{VMID: from}, To: connectivity.ConnectionEnd{VMID: to}, Protocol: fleet.TCP, Port: 22})
+		out, err := s.CheckConnection(t.Context(), s.member, connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{VMID: from}, To: connectivity.ConnectionEnd{VMID: to}, Protocol: secgroup.TCP, Port: 22})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return out
 	}
-	if out := ask(a.ID, b.ID); !out.Pass || out.To.GroupName != "peers" || !strings.Contains(out.To.Why, "in any from members of peers") || out.To.State != fleet.GroupApplied {
+	if out := ask(a.ID, b.ID); !out.Pass || out.To.GroupName != "peers" || !strings.Contains(out.To.Why, "in any from members of peers") || out.To.State != secgroup.Applied {
 		t.Errorf("between members: %+v", out)
 	}
 	s.execSQL(`UPDATE vms SET status = status #- '{nics,0,filter}', observed_generation = generation WHERE id = $1`, b.ID)
-	if out := ask(a.ID, b.ID); out.To.State != fleet.GroupNotApplied {
+	if out := ask(a.ID, b.ID); out.To.State != secgroup.NotApplied {
 		t.Errorf("to a NIC whose filter was removed on the host: %+v", out)
 	}
 	if out := ask(c.ID, b.ID); out.Pass || !out.Known || !out.From.Pass {
@@ -156,11 +157,11 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 	s.claimAndFinishJobs(h1, errText)
 	s.execSQL(`UPDATE host_sessions SET seen_at = now()`)
 	v, err := s.GetSecurityGroup(t.Context(), chief, g.ID)
-	if err != nil || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.GroupNotApplied || v.Hosts[0].Status.Error != errText || v.SeverityCounts.Bad != 1 {
+	if err != nil || len(v.Hosts) != 1 || v.Hosts[0].State != secgroup.NotApplied || v.Hosts[0].Status.Error != errText || v.SeverityCounts.Bad != 1 {
 		t.Errorf("the group: %+v %v", v, err)
 	}
 	nics, err := s.NICFilterStates(t.Context(), chief, a.ID)
-	if err != nil || len(nics) != 1 || nics[0].State != fleet.GroupNotApplied || !strings.Contains(nics[0].Problem, errText) {
+	if err != nil || len(nics) != 1 || nics[0].State != secgroup.NotApplied || !strings.Contains(nics[0].Problem, errText) {
 		t.Errorf("the NIC: %+v %v", nics, err)
 	}
 	attentionOf := func(a fleet.Actor) string {
@@ -189,7 +190,7 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 	if work := s.claimAndFinishJobs(h1, ""); len(work) != 1 || work[0].Generation != 2 {
 		t.Errorf("the other try: %+v", work)
 	}
-	if v, err = s.GetSecurityGroup(t.Context(), s.member, g.ID); err != nil || v.Hosts[0].State != fleet.GroupApplied || v.Hosts[0].HostName != "" {
+	if v, err = s.GetSecurityGroup(t.Context(), s.member, g.ID); err != nil || v.Hosts[0].State != secgroup.Applied || v.Hosts[0].HostName != "" {
 		t.Errorf("after another try: %+v %v", v, err)
 	}
 }
@@ -218,9 +219,9 @@ func TestTenantsUseOnlyOwnAndGlobalSecurityGroups(t *testing.T) {
 			return err
 		}
 	}
-	update := func(a fleet.Actor, id fleet.SecurityGroupID, rules ...fleet.SecurityRule) func() error {
+	update := func(a fleet.Actor, id fleet.SecurityGroupID, rules ...secgroup.Rule) func() error {
 		return func() error {
-			_, err := s.UpdateSecurityGroup(t.Context(), a, id, network.UpdateSecurityGroup{Spec: &fleet.SecurityGroupSpec{Rules: rules}})
+			_, err := s.UpdateSecurityGroup(t.Context(), a, id, network.UpdateSecurityGroup{Spec: &secgroup.Spec{Rules: rules}})
 			return err
 		}
 	}
@@ -238,8 +239,8 @@ func TestTenantsUseOnlyOwnAndGlobalSecurityGroups(t *testing.T) {
 			return err
 		}
 	}
-	to := func(id fleet.SecurityGroupID) fleet.SecurityRule {
-		r := allowRule(fleet.Ingress, fleet.TCP, 80)
+	to := func(id fleet.SecurityGroupID) secgroup.Rule {
+		r := allowRule(secgroup.Ingress, secgroup.TCP, 80)
 		r.GroupID = id
 		return r
 	}
@@ -272,7 +273,7 @@ func TestTenantsUseOnlyOwnAndGlobalSecurityGroups(t *testing.T) {
 			return err
 		}},
 		{"a packet to another's VM", fleet.NotFound, "no such VM", func() error {
-			_, err := s.CheckConnection(t.Context(), s.blueMember, connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{VMID: a.ID}, To: connectivity.ConnectionEnd{Address: "10.0.0.1"}, Protocol: fleet.TCP, Port: 1})
+			_, err := s.CheckConnection(t.Context(), s.blueMember, connectivity.ConnectionQuery{From: connectivity.ConnectionEnd{VMID: a.ID}, To: connectivity.ConnectionEnd{Address: "10.0.0.1"}, Protocol: secgroup.TCP, Port: 1})
 			return err
 		}},
 	} {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
+	"quantix/internal/catalog"
 	"quantix/internal/control/assign"
 	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
@@ -73,7 +74,7 @@ func (p *imagePull) prepareDownloadJob(ctx context.Context) func(*db.Queries, as
 
 // findOrAddImage sets p.image to the library image of an earlier pull, or adds an image with the entry's name and
 // facts.
-func (p *imagePull) findOrAddImage(ctx context.Context, q *db.Queries, entry fleet.CatalogImage) error {
+func (p *imagePull) findOrAddImage(ctx context.Context, q *db.Queries, entry catalog.Image) error {
 	was, err := q.ImageOfStart(ctx, &p.entryID)
 	if err == nil {
 		p.image = was.ID
@@ -102,7 +103,7 @@ func (p *imagePull) findOrAddImage(ctx context.Context, q *db.Queries, entry fle
 
 // checkContentIsNew refuses a download if a version of the image already has the download's checksum. It checks only
 // entries with a known SHA-256.
-func (p *imagePull) checkContentIsNew(ctx context.Context, q *db.Queries, entry fleet.CatalogImage, image string) error {
+func (p *imagePull) checkContentIsNew(ctx context.Context, q *db.Queries, entry catalog.Image, image string) error {
 	digest, ok := strings.CutPrefix(entry.Checksum, "sha256:")
 	if !ok {
 		return nil

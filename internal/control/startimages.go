@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"quantix/db"
+	"quantix/internal/catalog"
 	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
@@ -40,26 +41,26 @@ func (c *Control) AddStartImage(ctx context.Context, a fleet.Actor, in NewStartI
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return "", err
 	}
-	i, err := checkStartImage(fleet.CatalogImage{Name: in.Name, OS: in.OS, URL: in.URL, File: in.File, Checksum: in.Checksum, ChecksumURL: in.ChecksumURL})
+	i, err := checkStartImage(catalog.Image{Name: in.Name, OS: in.OS, URL: in.URL, File: in.File, Checksum: in.Checksum, ChecksumURL: in.ChecksumURL})
 	if err != nil {
 		return "", err
 	}
 	i.ID = fleet.NewID[fleet.StartImageID]()
 	return i.ID, c.store.Tx(ctx, func(q *db.Queries) error {
 		n, err := q.AddStartImage(ctx, db.AddStartImageParams{
-			ID: i.ID, Name: i.Name, Os: i.OS, Url: i.URL, File: i.File, Checksum: i.Checksum, ChecksumUrl: i.ChecksumURL, ChangedBy: a.Name, Most: fleet.MaxStartImages,
+			ID: i.ID, Name: i.Name, Os: i.OS, Url: i.URL, File: i.File, Checksum: i.Checksum, ChecksumUrl: i.ChecksumURL, ChangedBy: a.Name, Most: catalog.MaxImages,
 		})
 		switch {
 		case err != nil:
 			return startImageNameTakenError(err, i.Name)
 		case n == 0:
-			return fleet.Errorf(fleet.Conflict, "The list has %d entries, which is the maximum. Remove some first.", fleet.MaxStartImages)
+			return fleet.Errorf(fleet.Conflict, "The list has %d entries, which is the maximum. Remove some first.", catalog.MaxImages)
 		}
 		return auditStartImage(ctx, q, a, "startimage.create", i)
 	})
 }
 
-func checkStartImage(i fleet.CatalogImage) (fleet.CatalogImage, error) {
+func checkStartImage(i catalog.Image) (catalog.Image, error) {
 	var checks fleet.Checks
 	i = i.Normalized()
 	i.Check(&checks)
@@ -67,7 +68,7 @@ func checkStartImage(i fleet.CatalogImage) (fleet.CatalogImage, error) {
 }
 
 // auditStartImage writes an audit line for a catalog entry. The URL needs no redaction: a catalog URL has no query.
-func auditStartImage(ctx context.Context, q *db.Queries, a fleet.Actor, action string, i fleet.CatalogImage) error {
+func auditStartImage(ctx context.Context, q *db.Queries, a fleet.Actor, action string, i catalog.Image) error {
 	detail := "from " + i.URL
 	if sum := i.Checksum + i.ChecksumURL; sum != "" {
 		detail += ", checksum " + sum
@@ -81,7 +82,7 @@ func startImageSubject(id fleet.StartImageID) fleet.Subject {
 
 // EditStartImage changes an entry of the image catalog. Images already pulled do not change.
 func (c *Control) EditStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, in EditStartImage) error {
-	return c.changeStartImage(ctx, a, id, func(q *db.Queries, i fleet.CatalogImage) error {
+	return c.changeStartImage(ctx, a, id, func(q *db.Queries, i catalog.Image) error {
 		for _, part := range []struct {
 			to   *string
 			from *string
@@ -109,7 +110,7 @@ func (c *Control) EditStartImage(ctx context.Context, a fleet.Actor, id fleet.St
 
 // RemoveStartImage removes an entry from the image catalog. Images pulled from it stay in the library.
 func (c *Control) RemoveStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID) error {
-	return c.changeStartImage(ctx, a, id, func(q *db.Queries, i fleet.CatalogImage) error {
+	return c.changeStartImage(ctx, a, id, func(q *db.Queries, i catalog.Image) error {
 		if _, err := q.RemoveStartImage(ctx, id); err != nil {
 			return err
 		}
@@ -132,7 +133,7 @@ func (c *Control) RestoreStartImages(ctx context.Context, a fleet.Actor) (n int6
 }
 
 // changeStartImage locks the entry and calls do with it in the same transaction.
-func (c *Control) changeStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, do func(*db.Queries, fleet.CatalogImage) error) error {
+func (c *Control) changeStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, do func(*db.Queries, catalog.Image) error) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
 	}
@@ -145,15 +146,15 @@ func (c *Control) changeStartImage(ctx context.Context, a fleet.Actor, id fleet.
 	})
 }
 
-func lockStartImage(ctx context.Context, q *db.Queries, id fleet.StartImageID) (fleet.CatalogImage, error) {
+func lockStartImage(ctx context.Context, q *db.Queries, id fleet.StartImageID) (catalog.Image, error) {
 	if err := store.CheckID(id, "entry"); err != nil {
-		return fleet.CatalogImage{}, err
+		return catalog.Image{}, err
 	}
 	r, err := q.LockStartImage(ctx, id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fleet.CatalogImage{}, fleet.Errorf(fleet.NotFound, "There is no such entry among the well-known images.")
+		return catalog.Image{}, fleet.Errorf(fleet.NotFound, "There is no such entry among the well-known images.")
 	}
-	return fleet.CatalogImage{ID: r.ID, Name: r.Name, OS: r.Os, URL: r.Url, File: r.File, Checksum: r.Checksum, ChecksumURL: r.ChecksumUrl, ChangedBy: r.ChangedBy, ChangedAt: r.ChangedAt}, err
+	return catalog.Image{ID: r.ID, Name: r.Name, OS: r.Os, URL: r.Url, File: r.File, Checksum: r.Checksum, ChecksumURL: r.ChecksumUrl, ChangedBy: r.ChangedBy, ChangedAt: r.ChangedAt}, err
 }
 
 func startImageNameTakenError(err error, name string) error {

@@ -4,12 +4,13 @@ import (
 	"strings"
 	"testing"
 
+	"quantix/internal/catalog"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
 
-func (s *libraryFixture) catalogEntry(name string) fleet.CatalogImageView {
+func (s *libraryFixture) catalogEntry(name string) catalog.View {
 	s.t.Helper()
 	all, err := s.StartImages(s.t.Context(), chief)
 	if err != nil {
@@ -21,7 +22,7 @@ func (s *libraryFixture) catalogEntry(name string) fleet.CatalogImageView {
 		}
 	}
 	s.t.Fatalf("the list has no %s", name)
-	return fleet.CatalogImageView{}
+	return catalog.View{}
 }
 
 // Catalog entries from the migration pass the same checks as entries added by people.
@@ -43,7 +44,7 @@ func TestShippedCatalogEntriesAreValid(t *testing.T) {
 	for _, v := range all {
 		var checks fleet.Checks
 		v.Check(&checks)
-		if err := checks.Err(); err != nil || v.ChecksumURL == "" || !strings.HasPrefix(v.URL, "https://") || v.ChangedBy != "" || v.OS.Arch != "x86_64" || v.Normalized() != v.CatalogImage {
+		if err := checks.Err(); err != nil || v.ChecksumURL == "" || !strings.HasPrefix(v.URL, "https://") || v.ChangedBy != "" || v.OS.Arch != "x86_64" || v.Normalized() != v.Image {
 			t.Errorf("%+v: %v", v, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/template"
 )
 
 // Disks of VMs from a template are overlays backed by the template's images, or full copies. A version cannot be
@@ -40,7 +41,7 @@ func TestVMsFromTemplateUseOverlaysOrCopies(t *testing.T) {
 	if other := use(control.VMSource{}, "other", s.blue); len(other.Spec.NICs[0].SecurityGroups) != 0 {
 		t.Errorf("a group of another project is kept: %+v", other.Spec.NICs[0])
 	}
-	if x := s.getTemplate(chief, v.ID).Versions[0]; len(x.VMs) != 3 || x.VMs[1] != (fleet.TemplateVM{ID: linked.ID, Name: "linked", Linked: true}) || x.VMs[0].Linked {
+	if x := s.getTemplate(chief, v.ID).Versions[0]; len(x.VMs) != 3 || x.VMs[1] != (template.VM{ID: linked.ID, Name: "linked", Linked: true}) || x.VMs[0].Linked {
 		t.Errorf("%+v", x.VMs)
 	}
 	of := control.TemplateVersion{TemplateID: v.ID, VersionID: first.ID}

@@ -11,6 +11,8 @@ import (
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/template"
+	"quantix/internal/vmcopy"
 )
 
 // TemplateVersion identifies a version of a template.
@@ -38,7 +40,7 @@ func (c *Control) DeprecateTemplateVersion(ctx context.Context, a fleet.Actor, o
 		case n == 0:
 			return fleet.Errorf(fleet.Conflict, "Somebody changed the version meanwhile. Reload the page and try again.")
 		}
-		return store.Audit(ctx, q, a, "template."+string(act), fleet.SubjectTemplate(v.ID), v.Name, fmt.Sprintf("version %d", version.Number))
+		return store.Audit(ctx, q, a, "template."+string(act), template.Subject(v.ID), v.Name, fmt.Sprintf("version %d", version.Number))
 	})
 }
 
@@ -71,7 +73,7 @@ func (c *Control) DeleteTemplateVersion(ctx context.Context, a fleet.Actor, of T
 		if tasks, err = queueFileDeletions(ctx, q, a, copies); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "template.version.delete", fleet.SubjectTemplate(v.ID), v.Name, fmt.Sprintf("version %d, %d files", version.Number, len(tasks)))
+		return store.Audit(ctx, q, a, "template.version.delete", template.Subject(v.ID), v.Name, fmt.Sprintf("version %d, %d files", version.Number, len(tasks)))
 	})
 	return tasks, hideInUseDetails(a, err)
 }
@@ -104,7 +106,7 @@ func (c *Control) DeleteTemplate(ctx context.Context, a fleet.Actor, id fleet.Te
 		if tasks, err = queueFileDeletions(ctx, q, a, copies); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "template.delete", fleet.SubjectTemplate(id), v.Name, fmt.Sprintf("%d versions, %d files", len(v.Versions), len(tasks)))
+		return store.Audit(ctx, q, a, "template.delete", template.Subject(id), v.Name, fmt.Sprintf("%d versions, %d files", len(v.Versions), len(tasks)))
 	})
 	return tasks, hideInUseDetails(a, err)
 }
@@ -119,14 +121,14 @@ func checkConfirmation(confirm, name, what string) error {
 
 // getTemplateVersion returns a version and its template. It refuses if the actor may not change the template, or if the
 // version does not allow the action.
-func (c *Control) getTemplateVersion(ctx context.Context, a fleet.Actor, of TemplateVersion, act fleet.Action) (fleet.TemplateView, fleet.TemplateVersion, error) {
+func (c *Control) getTemplateVersion(ctx context.Context, a fleet.Actor, of TemplateVersion, act fleet.Action) (template.View, template.Version, error) {
 	v, err := c.getChangeableTemplate(ctx, a, of.TemplateID)
 	if err != nil {
-		return v, fleet.TemplateVersion{}, err
+		return v, template.Version{}, err
 	}
-	i := slices.IndexFunc(v.Versions, func(x fleet.TemplateVersion) bool { return x.ID == of.VersionID })
+	i := slices.IndexFunc(v.Versions, func(x template.Version) bool { return x.ID == of.VersionID })
 	if i < 0 {
-		return v, fleet.TemplateVersion{}, fleet.Errorf(fleet.NotFound, "The template has no such version.")
+		return v, template.Version{}, fleet.Errorf(fleet.NotFound, "The template has no such version.")
 	}
 	if ok, why := v.Versions[i].Allows(act); !ok {
 		return v, v.Versions[i], fleet.RefusalError(why)
@@ -136,7 +138,7 @@ func (c *Control) getTemplateVersion(ctx context.Context, a fleet.Actor, of Temp
 
 // templateImageCopies returns the copies of images that were made for the given version, or for all versions if version is
 // empty, and the ids of the image versions.
-func (c *Control) templateImageCopies(ctx context.Context, v fleet.TemplateView, version fleet.TemplateVersionID) (query.Copies, []string, error) {
+func (c *Control) templateImageCopies(ctx context.Context, v template.View, version fleet.TemplateVersionID) (query.Copies, []string, error) {
 	var out query.Copies
 	ids := []string{}
 	images := map[fleet.ImageID]query.Copies{}
@@ -209,14 +211,14 @@ func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.
 	switch {
 	case err != nil:
 		return task, err
-	case len(versions) >= fleet.MaxTemplateVersions:
+	case len(versions) >= template.MaxVersions:
 		return task, fleet.Errorf(fleet.Conflict, "The template has %d versions, which is the maximum. Delete some first.", len(versions))
 	}
 	number := 1
 	if len(versions) > 0 {
 		number = int(versions[len(versions)-1].Number) + 1
 	}
-	bare := vm.Spec.WithoutIdentity()
+	bare := vmcopy.WithoutIdentity(vm.Spec)
 	// Keep only rules about VM labels. Other rules name hosts or VMs, which do not apply to a new VM.
 	bare.Rules = slices.DeleteFunc(slices.Clone(bare.Rules), func(r fleet.PlacementRule) bool { return r.Of != fleet.RuleVMLabels })
 	spec, err := completeSpecForStorage(ctx, q, vm.ProjectID, bare)

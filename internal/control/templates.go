@@ -9,6 +9,8 @@ import (
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/template"
+	"quantix/internal/vmcopy"
 )
 
 // TemplateSource is the source of a template version.
@@ -41,7 +43,7 @@ func (c *Control) AddTemplate(ctx context.Context, a fleet.Actor, in NewTemplate
 		return "", fleet.Task{}, err
 	}
 	var checks fleet.Checks
-	fleet.CheckTemplateName(&checks, "name", in.Name)
+	template.CheckName(&checks, "name", in.Name)
 	fleet.CheckDescription(&checks, "description", in.Description)
 	in.OS.Check(&checks, "os")
 	in.checkFields(&checks)
@@ -54,7 +56,7 @@ func (c *Control) AddTemplate(ctx context.Context, a fleet.Actor, in NewTemplate
 		switch {
 		case err != nil:
 			return db.Template{}, err
-		case n >= fleet.MaxProjectTemplates:
+		case n >= template.MaxPerProject:
 			return db.Template{}, fleet.Errorf(fleet.Conflict, "The project has %d templates, which is the maximum. Delete some first.", n)
 		}
 		t := db.AddTemplateParams{ID: id, ProjectID: vm.ProjectID, Name: in.Name, Description: in.Description, Os: in.OS, CreatedBy: a.Name}
@@ -64,7 +66,7 @@ func (c *Control) AddTemplate(ctx context.Context, a fleet.Actor, in NewTemplate
 		if _, err := q.GrantTemplate(ctx, db.GrantTemplateParams{TemplateID: id, ProjectID: &vm.ProjectID, GrantedBy: a.Name}); err != nil {
 			return db.Template{}, err
 		}
-		return db.Template{ID: id, ProjectID: vm.ProjectID, Name: in.Name, Os: in.OS}, store.Audit(ctx, q, a, "template.create", fleet.SubjectTemplate(id), in.Name, "from VM "+vm.Name)
+		return db.Template{ID: id, ProjectID: vm.ProjectID, Name: in.Name, Os: in.OS}, store.Audit(ctx, q, a, "template.create", template.Subject(id), in.Name, "from VM "+vm.Name)
 	})
 	if err != nil {
 		return "", task, err
@@ -90,7 +92,7 @@ func (c *Control) AddTemplateVersion(ctx context.Context, a fleet.Actor, id flee
 		case vm.ProjectID != t.ProjectID:
 			return t, fleet.Errorf(fleet.Conflict, "The template belongs to the project %s, and the VM %s to another project. Make a new template from the VM.", v.ProjectName, vm.Name)
 		}
-		return t, store.Audit(ctx, q, a, "template.version", fleet.SubjectTemplate(id), t.Name, "from VM "+vm.Name)
+		return t, store.Audit(ctx, q, a, "template.version", template.Subject(id), t.Name, "from VM "+vm.Name)
 	})
 }
 
@@ -126,11 +128,11 @@ func (c *Control) createTemplateVersion(ctx context.Context, a fleet.Actor, in T
 		case vm.Generation != was.Generation:
 			return fleet.Errorf(fleet.Conflict, "The VM %s was changed meanwhile. Check the VM and try again.", vm.Name)
 		}
-		allows := vm.AllowsTemplate
+		allows := vmcopy.AllowsTemplate
 		if in.OfImages {
-			allows = vm.AllowsTemplateOfImages
+			allows = vmcopy.AllowsTemplateOfImages
 		}
-		if ok, why := allows(); !ok {
+		if ok, why := allows(vm); !ok {
 			return fleet.RefusalError(why)
 		}
 		t, err := insertOrLock(q, vm)
@@ -145,9 +147,9 @@ func (c *Control) createTemplateVersion(ctx context.Context, a fleet.Actor, in T
 
 // getChangeableTemplate returns a template that the actor may change: as a member of its project or as an
 // administrator.
-func (c *Control) getChangeableTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID) (fleet.TemplateView, error) {
+func (c *Control) getChangeableTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID) (template.View, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
-		return fleet.TemplateView{}, err
+		return template.View{}, err
 	}
 	v, err := c.GetTemplate(ctx, a, id)
 	if err != nil {
@@ -170,7 +172,7 @@ func (c *Control) EditTemplate(ctx context.Context, a fleet.Actor, id fleet.Temp
 		var checks fleet.Checks
 		if in.Name != nil && *in.Name != t.Name {
 			t.Name = *in.Name
-			fleet.CheckTemplateName(&checks, "name", t.Name)
+			template.CheckName(&checks, "name", t.Name)
 		}
 		if in.Description != nil {
 			t.Description = *in.Description
@@ -189,7 +191,7 @@ func (c *Control) EditTemplate(ctx context.Context, a fleet.Actor, id fleet.Temp
 		if err := q.RenameTemplateImages(ctx, db.RenameTemplateImagesParams{TemplateID: &id, Name: t.Name, Os: t.Os}); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "template.edit", fleet.SubjectTemplate(id), t.Name, strings.TrimSpace("name "+t.Name+", "+t.Os.Text()))
+		return store.Audit(ctx, q, a, "template.edit", template.Subject(id), t.Name, strings.TrimSpace("name "+t.Name+", "+t.Os.Text()))
 	})
 }
 
@@ -235,7 +237,7 @@ func (c *Control) setTemplateGrant(ctx context.Context, a fleet.Actor, id fleet.
 		if err != nil || changed == 0 {
 			return err
 		}
-		return store.Audit(ctx, q, a, action, fleet.SubjectTemplate(id), t.Name, fmt.Sprintf("%s, with %d images", name, len(images)))
+		return store.Audit(ctx, q, a, action, template.Subject(id), t.Name, fmt.Sprintf("%s, with %d images", name, len(images)))
 	})
 }
 

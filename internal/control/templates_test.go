@@ -7,6 +7,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/template"
 	"quantix/internal/wire"
 )
 
@@ -33,7 +34,7 @@ func (s *libraryFixture) finishCreation(vm fleet.VMView) {
 	}
 }
 
-func (s *libraryFixture) getTemplate(a fleet.Actor, id fleet.TemplateID) fleet.TemplateView {
+func (s *libraryFixture) getTemplate(a fleet.Actor, id fleet.TemplateID) template.View {
 	s.t.Helper()
 	v, err := s.GetTemplate(s.t.Context(), a, id)
 	if err != nil {
@@ -43,7 +44,7 @@ func (s *libraryFixture) getTemplate(a fleet.Actor, id fleet.TemplateID) fleet.T
 }
 
 // newTemplate returns a template of the VM with complete images.
-func (s *libraryFixture) newTemplate(name string, vm fleet.VMView) fleet.TemplateView {
+func (s *libraryFixture) newTemplate(name string, vm fleet.VMView) template.View {
 	s.t.Helper()
 	id, _, err := s.AddTemplate(s.t.Context(), s.member, control.NewTemplate{Name: name, TemplateSource: control.TemplateSource{VMID: vm.ID}})
 	if err != nil {
@@ -267,7 +268,7 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 	}
 	s.wantRefused("its name again", fleet.Conflict, "exists in red already", ask(control.NewTemplate{Name: "A", TemplateSource: of}))
 	s.wantRefused("while its disk is read", fleet.Conflict, "in use", ask(control.NewTemplate{Name: "B", TemplateSource: of}))
-	s.execSQL(`INSERT INTO templates (id, project_id, name, created_by) SELECT 'id-' || n, $1, 'n' || n, 'mia' FROM generate_series(1, $2::integer) n`, s.red, fleet.MaxProjectTemplates)
+	s.execSQL(`INSERT INTO templates (id, project_id, name, created_by) SELECT 'id-' || n, $1, 'n' || n, 'mia' FROM generate_series(1, $2::integer) n`, s.red, template.MaxPerProject)
 	s.wantRefused("more than a project may have", fleet.Conflict, "which is the maximum", ask(control.NewTemplate{Name: "Last", TemplateSource: of}))
 }
 

@@ -10,6 +10,7 @@ import (
 	"quantix/internal/control/assign"
 	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
+	"quantix/internal/download"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/internal/relay"
@@ -42,7 +43,7 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 	var checks fleet.Checks
 	fleet.CheckNewVolume(&checks, "name", in.Name)
 	fleet.CheckVolumeSize(&checks, "sizeBytes", in.SizeBytes)
-	algorithm, digest, ok := fleet.ParseChecksum(in.Checksum)
+	algorithm, digest, ok := download.ParseChecksum(in.Checksum)
 	if !ok {
 		checks.Add("checksum", "Give the 64 digits of a SHA-256, or the 128 of a SHA-512.")
 	}

@@ -12,6 +12,8 @@ import (
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/template"
+	"quantix/internal/vmcopy"
 )
 
 // VMSource is the source of a new VM: a template, a VM or an appliance file.
@@ -117,8 +119,8 @@ func (c *Control) planFromTemplate(ctx context.Context, a fleet.Actor, in *Creat
 
 // SpecOfTemplateVersion returns the spec of a new VM from the template version. Its disks are full copies if full is
 // set, otherwise overlays. They are in the given pool, or in the template's pools if pool is empty.
-func SpecOfTemplateVersion(v fleet.TemplateVersion, full bool, pool fleet.PoolID) fleet.VMSpec {
-	spec := v.Spec.WithoutIdentity()
+func SpecOfTemplateVersion(v template.Version, full bool, pool fleet.PoolID) fleet.VMSpec {
+	spec := vmcopy.WithoutIdentity(v.Spec)
 	for i, d := range v.Spec.Disks {
 		n := &spec.Disks[i]
 		n.ImageID, n.VersionID, n.Overlay = d.ImageID, d.VersionID, !full
@@ -206,7 +208,7 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 // they cannot be copied now.
 func (p plannedSource) disksToCopy(ctx context.Context, q *db.Queries, vm fleet.VMView) (disks []fleet.Disk, source string, err error) {
 	if p.snapshotID == "" {
-		return vm.Spec.Disks, vm.Name, conflictWithPrefix(vm.Name + " cannot be cloned now: ")(vm.AllowsClone())
+		return vm.Spec.Disks, vm.Name, conflictWithPrefix(vm.Name + " cannot be cloned now: ")(vmcopy.AllowsClone(vm))
 	}
 	s, err := findSnapshot(vm, p.snapshotID)
 	if err != nil {
@@ -234,7 +236,7 @@ func conflictWithPrefix(prefix string) func(ok bool, why string) error {
 func CloneSpec(vm fleet.VMView, pool fleet.PoolID, disks []fleet.Disk) fleet.VMSpec {
 	of := vm.Spec
 	of.Disks = disks
-	spec := of.WithoutIdentity()
+	spec := vmcopy.WithoutIdentity(of)
 	for i, d := range disks {
 		spec.Disks[i].SizeBytes = vm.DiskBytes(d)
 		if pool != "" {

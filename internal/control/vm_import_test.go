@@ -6,6 +6,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/control/storage"
+	"quantix/internal/export"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -188,7 +189,7 @@ func TestExportVisibleOnlyToItsProject(t *testing.T) {
 		t.Errorf("%s: %+v", d.Volume, o)
 	}
 	s.failJob(s.h1, w, "No space left on device")
-	for range fleet.MaxExports - 2 {
+	for range export.MaxPerProject - 2 {
 		if _, err := s.ExportVM(t.Context(), s.member, vm.ID, control.NewExport{Format: "ova"}); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"quantix/internal/control/query"
 	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
+	"quantix/internal/vmcopy"
 )
 
 // sharedDisk adds a raw volume to each pool. It returns a shareable disk that uses the volume of the shared pool.
@@ -151,9 +152,9 @@ func TestInvalidDiskEncryptionRefused(t *testing.T) {
 		"move":     func() (bool, string) { return vm.AllowsDiskMigration(disk.Ref(), nil) },
 		"grow":     func() (bool, string) { return vm.AllowsDiskGrowth(disk, nil) },
 		"image":    func() (bool, string) { return vm.AllowsImage(disk.Ref()) },
-		"template": vm.AllowsTemplate,
-		"clone":    vm.AllowsClone,
-		"export":   vm.AllowsExport,
+		"template": func() (bool, string) { return vmcopy.AllowsTemplate(vm) },
+		"clone":    func() (bool, string) { return vmcopy.AllowsClone(vm) },
+		"export":   func() (bool, string) { return vmcopy.AllowsExport(vm) },
 	} {
 		if ok, why := allows(); ok || !strings.Contains(why, "encrypted") {
 			t.Errorf("%s: %t, %q", act, ok, why)

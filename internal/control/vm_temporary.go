@@ -12,6 +12,7 @@ import (
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/vmcopy"
 )
 
 // roleSnapshot is the role of the job that takes the snapshot for a task's disk copies.
@@ -37,7 +38,7 @@ func (t tempSnapshot) snapshotRef() *fleet.SnapshotRef {
 // newTempSnapshot returns a new temporary snapshot, without queueing its job. It returns the zero value if the VM's
 // disks can be copied without a snapshot, and an error if no snapshot can be taken now.
 func newTempSnapshot(ctx context.Context, q *db.Queries, vm fleet.VMView) (tempSnapshot, error) {
-	if !vm.NeedsTemporarySnapshot() {
+	if !vmcopy.NeedsTemporarySnapshot(vm) {
 		return tempSnapshot{}, nil
 	}
 	busy, err := q.SnapshotWork(ctx, fleet.SubjectVM(vm.ID))
@@ -50,7 +51,7 @@ func newTempSnapshot(ctx context.Context, q *db.Queries, vm fleet.VMView) (tempS
 // sharedTempSnapshot returns the temporary snapshot that the bulk task already has, so that all clones have the same
 // state, or else a new one.
 func sharedTempSnapshot(ctx context.Context, q *db.Queries, vm fleet.VMView, task fleet.TaskID) (tempSnapshot, error) {
-	if !vm.NeedsTemporarySnapshot() {
+	if !vmcopy.NeedsTemporarySnapshot(vm) {
 		return tempSnapshot{}, nil
 	}
 	row, err := q.TemporarySnapshotOf(ctx, db.TemporarySnapshotOfParams{VMID: vm.ID, TaskID: task})

@@ -6,6 +6,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/vmcopy"
 	"quantix/internal/vmedit"
 	"quantix/internal/wire"
 )
@@ -196,7 +197,7 @@ func TestTemplateOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 func TestLinkedCloneOfVMRefused(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.runningVM("web")
-	spec := vm.Spec.WithoutIdentity()
+	spec := vmcopy.WithoutIdentity(vm.Spec)
 	spec.Disks = []fleet.Disk{{PoolID: s.local, Overlay: true}, {PoolID: s.nfs}}
 	s.wantRefused("a linked clone", fleet.Invalid, "full copy", func() error {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "linked", Spec: spec, From: &control.VMSource{VMID: vm.ID}})

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"testing"
 
+	"quantix/internal/export"
 	"quantix/internal/fleet"
 )
 
@@ -18,7 +19,7 @@ func (a api) createExportedVM(t testing.TB, name, project string, pool fleet.Poo
 		},
 	})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
-	out := requestJSON[fleet.Export](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/exports", map[string]any{"format": "ova"})
+	out := requestJSON[export.File](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/exports", map[string]any{"format": "ova"})
 	eventually(t, guestLimit, "the file of the export", func() (bool, string) {
 		files := requestJSON[struct{ Items []struct{ Name string } }](t, a, http.StatusOK, http.MethodGet, "/api/v1/appliances", nil)
 		for _, f := range files.Items {
@@ -26,7 +27,7 @@ func (a api) createExportedVM(t testing.TB, name, project string, pool fleet.Poo
 				return true, ""
 			}
 		}
-		now := requestJSON[fleet.Export](t, a, http.StatusOK, http.MethodGet, "/api/v1/exports/"+string(out.ID), nil)
+		now := requestJSON[export.File](t, a, http.StatusOK, http.MethodGet, "/api/v1/exports/"+string(out.ID), nil)
 		return false, string(now.State) + " " + now.Error
 	})
 	return vm.ID

@@ -17,6 +17,7 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
+	"quantix/internal/template"
 )
 
 const (
@@ -356,7 +357,7 @@ func (l *guestLife) cloneTemplate() *guestLife {
 	l.waitPath("/templates/")
 	l.waitWithin(guestLimit, "main", "Version 1")
 	eventually(l, guestLimit, "the template's images", func() (bool, string) {
-		t := findByName[fleet.TemplateView](l, l.a, "templates", "web")
+		t := findByName[template.View](l, l.a, "templates", "web")
 		return t.Versions[0].WhyUnusable() == "", t.Versions[0].WhyUnusable()
 	})
 	l.open(l.path())

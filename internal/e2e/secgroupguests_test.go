@@ -15,6 +15,7 @@ import (
 
 	"quantix/internal/connectivity"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // agentGuest is a running guest that was created in the portal. Its methods run commands through the guest agent.
@@ -106,9 +107,9 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 	}
 
 	project, pool := a.projectByName(t, "lab"), a.poolByName(t, "shared")
-	create := func(name string, rules ...map[string]any) fleet.SecurityGroupView {
+	create := func(name string, rules ...map[string]any) secgroup.View {
 		t.Helper()
-		return requestJSON[fleet.SecurityGroupView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/security-groups", map[string]any{
+		return requestJSON[secgroup.View](t, a, http.StatusCreated, http.MethodPost, "/api/v1/security-groups", map[string]any{
 			"projectId": project.ID, "name": name, "spec": map[string]any{"rules": rules},
 		})
 	}
@@ -192,10 +193,10 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 		t.Helper()
 		s.runInNetwork(t, 0, "sh", "-c", "echo "+value+" >/proc/sys/net/bridge/bridge-nf-call-iptables")
 	}
-	state := func(what string, want fleet.SecurityGroupState, says string) {
+	state := func(what string, want secgroup.State, says string) {
 		t.Helper()
 		eventually(t, guestLimit, what, func() (bool, string) {
-			g := requestJSON[fleet.SecurityGroupView](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/"+string(web.ID), nil)
+			g := requestJSON[secgroup.View](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/"+string(web.ID), nil)
 			if len(g.Hosts) != 1 || g.Hosts[0].Status == nil {
 				return false, fmt.Sprintf("%+v", g.Hosts)
 			}
@@ -205,11 +206,11 @@ func TestSecurityGroupBlocksPortBetweenGuests(t *testing.T) {
 	}
 	const why = "Set net.bridge.bridge-nf-call-iptables to 1"
 	filterBridges("0")
-	state("the host reports that no rule applies", fleet.GroupChanged, why)
+	state("the host reports that no rule applies", secgroup.Changed, why)
 	rules(out, in(81))
-	state("it refuses more rules", fleet.GroupNotApplied, why)
+	state("it refuses more rules", secgroup.NotApplied, why)
 	filterBridges("1")
 	requestJSON[any](t, a, http.StatusNoContent, http.MethodPost, "/api/v1/security-groups/"+string(web.ID)+"/retry", nil)
-	state("rules applied after retry", fleet.GroupApplied, "")
+	state("rules applied after retry", secgroup.Applied, "")
 	sees("as they say", "81")
 }

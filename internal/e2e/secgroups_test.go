@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // createGroupWithRules creates a security group with rules of several kinds, and assigns it to the VM's first NIC.
-func createGroupWithRules(t *testing.T, a api, vm fleet.VMView) fleet.SecurityGroupView {
+func createGroupWithRules(t *testing.T, a api, vm fleet.VMView) secgroup.View {
 	t.Helper()
-	create := func(name, text string, rules ...map[string]any) fleet.SecurityGroupView {
-		return requestJSON[fleet.SecurityGroupView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/security-groups", map[string]any{
+	create := func(name, text string, rules ...map[string]any) secgroup.View {
+		return requestJSON[secgroup.View](t, a, http.StatusCreated, http.MethodPost, "/api/v1/security-groups", map[string]any{
 			"projectId": vm.ProjectID, "name": name, "spec": map[string]any{"description": text, "rules": rules},
 		})
 	}
@@ -26,10 +27,10 @@ func createGroupWithRules(t *testing.T, a api, vm fleet.VMView) fleet.SecurityGr
 		map[string]any{"direction": "egress", "protocol": "any"})
 	vm.Spec.NICs[0].SecurityGroups = []fleet.SecurityGroupID{group.ID}
 	requestJSON[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/vms/"+string(vm.ID), map[string]any{"spec": map[string]any{"nics": vm.Spec.NICs}})
-	var seen fleet.SecurityGroupView
+	var seen secgroup.View
 	eventually(t, stepLimit, "the group is applied", func() (bool, string) {
-		seen = requestJSON[fleet.SecurityGroupView](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/"+string(group.ID), nil)
-		return len(seen.Hosts) == 1 && seen.Hosts[0].State == fleet.GroupApplied, fmt.Sprintf("%+v", seen.Hosts)
+		seen = requestJSON[secgroup.View](t, a, http.StatusOK, http.MethodGet, "/api/v1/security-groups/"+string(group.ID), nil)
+		return len(seen.Hosts) == 1 && seen.Hosts[0].State == secgroup.Applied, fmt.Sprintf("%+v", seen.Hosts)
 	})
 	return seen
 }

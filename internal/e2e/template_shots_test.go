@@ -2,10 +2,12 @@
 
 package e2e
 
-import "quantix/internal/fleet"
+import (
+	"quantix/internal/template"
+)
 
 // templateShots returns the shots of a template and of VMs created from it.
-func templateShots(base fleet.TemplateView) []pageShot {
+func templateShots(base template.View) []pageShot {
 	tpl := "/templates/" + string(base.ID)
 	return []pageShot{
 		{"templates", "/templates", nil},

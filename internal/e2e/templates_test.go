@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/template"
 )
 
 // createTemplate creates a template with two versions, and three VMs from it. The versions' note is the ID of the
 // source VM.
-func (a api) createTemplate(t *testing.T) fleet.TemplateView {
+func (a api) createTemplate(t *testing.T) template.View {
 	t.Helper()
 	host := a.hostByName(t, "host-2")
 	pool := a.poolByName(t, "local-nvme")
@@ -23,11 +24,11 @@ func (a api) createTemplate(t *testing.T) fleet.TemplateView {
 		return v.Phase == fleet.PhaseStopped, v.Phase.DisplayName()
 	})
 	body = map[string]any{"vmId": vm.ID, "note": string(vm.ID), "name": "Web server", "description": "nginx and its certificates", "os": map[string]any{"family": "linux", "name": "Debian", "version": "12"}}
-	base := requestJSON[fleet.TemplateView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/templates", body)
+	base := requestJSON[template.View](t, a, http.StatusCreated, http.MethodPost, "/api/v1/templates", body)
 	at := "/api/v1/templates/" + string(base.ID)
-	ready := func() fleet.TemplateView {
+	ready := func() template.View {
 		eventually(t, stepLimit, "the template's images", func() (bool, string) {
-			base = requestJSON[fleet.TemplateView](t, a, http.StatusOK, http.MethodGet, at, nil)
+			base = requestJSON[template.View](t, a, http.StatusOK, http.MethodGet, at, nil)
 			return base.Versions[0].WhyUnusable() == "", base.Versions[0].WhyUnusable()
 		})
 		return base
@@ -39,7 +40,7 @@ func (a api) createTemplate(t *testing.T) fleet.TemplateView {
 		v := requestJSON[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
 		return v.State == fleet.JobDone, string(v.State) + " " + v.Error
 	})
-	requestJSON[fleet.TemplateView](t, a, http.StatusAccepted, http.MethodPost, at+"/versions", map[string]any{"vmId": vm.ID, "note": string(vm.ID)})
+	requestJSON[template.View](t, a, http.StatusAccepted, http.MethodPost, at+"/versions", map[string]any{"vmId": vm.ID, "note": string(vm.ID)})
 	ready()
 	requestJSON[any](t, a, http.StatusNoContent, http.MethodPost, at+"/versions/"+string(first)+"/deprecate", map[string]any{"deprecated": true})
 	return ready()

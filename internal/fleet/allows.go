@@ -26,39 +26,42 @@ const (
 	ActCancel      Action = "cancel"      // of a task: cancel it
 )
 
-// actionEntry is one action in a resource type's table. why returns the reason why the object refuses the action now,
-// in one sentence; empty: the action is allowed. If why is nil, the action is always allowed.
-type actionEntry[T any] struct {
-	action Action
-	why    func(T) string
+// ActionEntry is one action in a resource type's table. Why returns the reason why the object refuses the action now,
+// in one sentence; empty: the action is allowed. If Why is nil, the action is always allowed.
+type ActionEntry[T any] struct {
+	Action Action
+	Why    func(T) string
 }
 
-type actionTable[T any] []actionEntry[T]
+// ActionTable lists the actions of a resource type, in the order of its menu.
+type ActionTable[T any] []ActionEntry[T]
 
-func (o actionTable[T]) allows(of T, a Action) (bool, string) {
+// Allows reports whether the object allows the action now; the string is the reason if not.
+func (o ActionTable[T]) Allows(of T, a Action) (bool, string) {
 	for _, entry := range o {
-		if entry.action != a {
+		if entry.Action != a {
 			continue
 		}
-		if entry.why == nil {
+		if entry.Why == nil {
 			return true, ""
 		}
-		why := entry.why(of)
+		why := entry.Why(of)
 		return why == "", why
 	}
 	return false, fmt.Sprintf("There is no action %q.", string(a))
 }
 
-func (o actionTable[T]) actionStates(of T) []ActionState {
+// States returns the state of every action of the object.
+func (o ActionTable[T]) States(of T) []ActionState {
 	out := make([]ActionState, len(o))
 	for i, entry := range o {
-		out[i] = ActionState{Action: entry.action}
-		out[i].Allowed, out[i].Reason = o.allows(of, entry.action)
+		out[i] = ActionState{Action: entry.Action}
+		out[i].Allowed, out[i].Reason = o.Allows(of, entry.Action)
 	}
 	return out
 }
 
-var hostActions = actionTable[HostView]{
+var hostActions = ActionTable[HostView]{
 	{ActEdit, nil},
 	{ActCordon, func(h HostView) string {
 		if !h.Spec.Schedulable {
@@ -94,7 +97,7 @@ var hostActions = actionTable[HostView]{
 		if remaining == 0 {
 			return ""
 		}
-		return fmt.Sprintf("The host still has %s. Delete them first.", countWithUnit(remaining, "VM"))
+		return fmt.Sprintf("The host still has %s. Delete them first.", CountWithUnit(remaining, "VM"))
 	}},
 }
 
@@ -116,10 +119,10 @@ func (a Action) HostPowerJobKind() JobKind {
 
 // Allows reports whether the host allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
-func (h HostView) Allows(a Action) (bool, string) { return hostActions.allows(h, a) }
-func (h HostView) Actions() []ActionState         { return hostActions.actionStates(h) }
+func (h HostView) Allows(a Action) (bool, string) { return hostActions.Allows(h, a) }
+func (h HostView) Actions() []ActionState         { return hostActions.States(h) }
 
-var poolActions = actionTable[Pool]{{ActAssign, poolDeletingRefusal}, {ActEdit, poolDeletingRefusal}, {ActDelete, poolDeletingRefusal}, {ActCredentials, func(p Pool) string {
+var poolActions = ActionTable[Pool]{{ActAssign, poolDeletingRefusal}, {ActEdit, poolDeletingRefusal}, {ActDelete, poolDeletingRefusal}, {ActCredentials, func(p Pool) string {
 	switch {
 	case p.Spec.Kind.Info().Secret == nil:
 		return "Pools of this kind have no credentials."
@@ -138,10 +141,10 @@ func poolDeletingRefusal(p Pool) string {
 
 // Allows reports whether the pool allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
-func (p Pool) Allows(a Action) (bool, string) { return poolActions.allows(p, a) }
-func (p Pool) Actions() []ActionState         { return poolActions.actionStates(p) }
+func (p Pool) Allows(a Action) (bool, string) { return poolActions.Allows(p, a) }
+func (p Pool) Actions() []ActionState         { return poolActions.States(p) }
 
-var poolHostActions = actionTable[PoolHost]{
+var poolHostActions = ActionTable[PoolHost]{
 	{ActRetry, func(p PoolHost) string {
 		switch {
 		case !p.Assigned:
@@ -190,10 +193,10 @@ func poolReleasingRefusal(p PoolHost) string {
 
 // Allows reports whether the pool on this host allows the action now; the string is the reason if not. Actions lists
 // the state of every action.
-func (p PoolHost) Allows(a Action) (bool, string) { return poolHostActions.allows(p, a) }
-func (p PoolHost) Actions() []ActionState         { return poolHostActions.actionStates(p) }
+func (p PoolHost) Allows(a Action) (bool, string) { return poolHostActions.Allows(p, a) }
+func (p PoolHost) Actions() []ActionState         { return poolHostActions.States(p) }
 
-var networkActions = actionTable[NetworkView]{
+var networkActions = ActionTable[NetworkView]{
 	{ActGrant, func(n NetworkView) string {
 		if n.Restricted {
 			return ""
@@ -225,10 +228,10 @@ func (n Network) changeRefusal() string {
 
 // Allows reports whether the network allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
-func (v NetworkView) Allows(a Action) (bool, string) { return networkActions.allows(v, a) }
-func (v NetworkView) Actions() []ActionState         { return networkActions.actionStates(v) }
+func (v NetworkView) Allows(a Action) (bool, string) { return networkActions.Allows(v, a) }
+func (v NetworkView) Actions() []ActionState         { return networkActions.States(v) }
 
-var networkHostActions = actionTable[NetworkHost]{
+var networkHostActions = ActionTable[NetworkHost]{
 	{ActRetry, func(h NetworkHost) string {
 		switch {
 		case !h.Assigned:
@@ -272,25 +275,25 @@ func networkHostRefusal(h NetworkHost) string {
 
 // Allows reports whether the network on this host allows the action now; the string is the reason if not. Actions lists
 // the state of every action.
-func (h NetworkHost) Allows(a Action) (bool, string) { return networkHostActions.allows(h, a) }
-func (h NetworkHost) Actions() []ActionState         { return networkHostActions.actionStates(h) }
+func (h NetworkHost) Allows(a Action) (bool, string) { return networkHostActions.Allows(h, a) }
+func (h NetworkHost) Actions() []ActionState         { return networkHostActions.States(h) }
 
-var projectActions = actionTable[Project]{
+var projectActions = ActionTable[Project]{
 	{ActEdit, nil},
 	{ActDelete, func(p Project) string {
 		if p.VMs == 0 {
 			return ""
 		}
-		return "The project still has " + countWithUnit(p.VMs, "VM") + ". Delete them first."
+		return "The project still has " + CountWithUnit(p.VMs, "VM") + ". Delete them first."
 	}},
 }
 
 // Allows reports whether the project allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
-func (p Project) Allows(a Action) (bool, string) { return projectActions.allows(p, a) }
-func (p Project) Actions() []ActionState         { return projectActions.actionStates(p) }
+func (p Project) Allows(a Action) (bool, string) { return projectActions.Allows(p, a) }
+func (p Project) Actions() []ActionState         { return projectActions.States(p) }
 
-var taskActions = actionTable[Task]{{ActCancel, func(t Task) string {
+var taskActions = ActionTable[Task]{{ActCancel, func(t Task) string {
 	is := t.Kind.Info()
 	switch {
 	case t.State.IsFinal():
@@ -308,7 +311,7 @@ var taskActions = actionTable[Task]{{ActCancel, func(t Task) string {
 }}}
 
 // Allows reports whether the task allows the action now; the string is the reason if not.
-func (t Task) Allows(a Action) (bool, string) { return taskActions.allows(t, a) }
+func (t Task) Allows(a Action) (bool, string) { return taskActions.Allows(t, a) }
 
 // userWithActor is a user together with the user who acts on the account.
 type userWithActor struct {
@@ -316,7 +319,7 @@ type userWithActor struct {
 	by UserID
 }
 
-var userActions = actionTable[userWithActor]{
+var userActions = ActionTable[userWithActor]{
 	{ActEdit, nil},
 	{ActPassword, func(u userWithActor) string {
 		if u.ID == u.by {
@@ -335,9 +338,9 @@ var userActions = actionTable[userWithActor]{
 // AllowsActionBy reports whether user by may do the action to u now; the string is the reason if not. ActionsBy lists
 // the state of every action.
 func (u User) AllowsActionBy(by UserID, a Action) (bool, string) {
-	return userActions.allows(userWithActor{u, by}, a)
+	return userActions.Allows(userWithActor{u, by}, a)
 }
 
 func (u User) ActionsBy(by UserID) []ActionState {
-	return userActions.actionStates(userWithActor{u, by})
+	return userActions.States(userWithActor{u, by})
 }

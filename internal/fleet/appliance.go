@@ -174,3 +174,10 @@ func ApplianceFormatByName(file string) string {
 	}
 	return ""
 }
+
+// ExportParams is the content of an archive. Its appliance contains no secrets of the VM: no first-boot data, keys or
+// MAC addresses.
+type ExportParams struct {
+	Appliance Appliance `json:"appliance"` // the Member fields of its disks are the file names in the archive
+	Disks     []Volref  `json:"disks"`     // in the order of the appliance's disks
+}

@@ -158,20 +158,20 @@ func (i Inventory) GapOf(model string) *CPUModelGap {
 	return &CPUModelGap{Model: model}
 }
 
-var clusterActions = actionTable[ClusterView]{{ActEdit, nil}, {ActAddHosts, nil}, {ActDelete, func(v ClusterView) string {
+var clusterActions = ActionTable[ClusterView]{{ActEdit, nil}, {ActAddHosts, nil}, {ActDelete, func(v ClusterView) string {
 	switch {
 	case v.ID == DefaultClusterID:
 		return "Hosts that join become members of this cluster, so it cannot be deleted."
 	case v.Hosts > 0:
-		return "The cluster still has " + countWithUnit(v.Hosts, "host") + ". Move them to another cluster first."
+		return "The cluster still has " + CountWithUnit(v.Hosts, "host") + ". Move them to another cluster first."
 	}
 	return ""
 }}}
 
 // Allows reports whether the cluster allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
-func (v ClusterView) Allows(a Action) (bool, string) { return clusterActions.allows(v, a) }
-func (v ClusterView) Actions() []ActionState         { return clusterActions.actionStates(v) }
+func (v ClusterView) Allows(a Action) (bool, string) { return clusterActions.Allows(v, a) }
+func (v ClusterView) Actions() []ActionState         { return clusterActions.States(v) }
 
 // ObjectID returns the cluster's ID as text.
 func (v ClusterView) ObjectID() string { return string(v.ID) }

@@ -130,7 +130,7 @@ type VMField struct {
 // VMFields are the fields of a VM's spec that a host's definition stores or that the portal uses.
 var VMFields = slices.Concat([]VMField{
 	withHotPlug(VM.canHotPlugCPUs, valueField("cpus", "vCPUs", WhenNextBoot, func(s *VMSpec) *int { return &s.CPUs },
-		func(n int) string { return countWithUnit(n, "vCPU") },
+		func(n int) string { return CountWithUnit(n, "vCPU") },
 		func(a, b int) string { return fmt.Sprintf("%d → %d", a, b) })),
 	withHotPlug(VM.canHotPlugMemory, valueField("memoryMiB", "memory", WhenNextBoot, func(s *VMSpec) *int { return &s.MemoryMiB },
 		func(n int) string { return fmt.Sprintf("%d MiB", n) },

@@ -61,9 +61,9 @@ func (d Disk) checkFormat(c *Checks, at string) {
 	}
 }
 
-// whyRawNotCopied returns why Quantix does not copy a raw disk; empty: the disk is not raw. The guest may have written
+// WhyRawNotCopied returns why Quantix does not copy a raw disk; empty: the disk is not raw. The guest may have written
 // a qcow2 header into the disk, and a copy would then be read as qcow2.
-func (d Disk) whyRawNotCopied() string {
+func (d Disk) WhyRawNotCopied() string {
 	if d.Format != Raw {
 		return ""
 	}

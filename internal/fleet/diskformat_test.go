@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/vmcopy"
 )
 
 // Each setting that a raw disk cannot have is refused at its field.
@@ -76,9 +77,9 @@ func TestRawDiskRefusesCopiesAndSnapshots(t *testing.T) {
 	for act, ask := range map[string]func() (bool, string){
 		"a snapshot":    func() (bool, string) { return vm.AllowsNewSnapshot(nil) },
 		"an image":      func() (bool, string) { return vm.AllowsImage(d.Ref()) },
-		"a template":    vm.AllowsTemplate,
-		"a clone":       vm.AllowsClone,
-		"an export":     vm.AllowsExport,
+		"a template":    func() (bool, string) { return vmcopy.AllowsTemplate(vm) },
+		"a clone":       func() (bool, string) { return vmcopy.AllowsClone(vm) },
+		"an export":     func() (bool, string) { return vmcopy.AllowsExport(vm) },
 		"another pool":  func() (bool, string) { return vm.AllowsDiskMigration(d.Ref(), nil) },
 		"another host":  func() (bool, string) { return vm.AllowsMigration(nil, nil) },
 		"growing (yes)": func() (bool, string) { return vm.AllowsDiskGrowth(d, nil) },

@@ -53,8 +53,8 @@ func (v VMView) AllowsDiskMigration(disk Volref, moving []MovingDisk) (bool, str
 		return false, v.WhySnapshotsBlockDiskJobs()
 	case d.Encryption != "":
 		return false, "The disk is encrypted with a passphrase that only its host has, so it cannot be copied."
-	case d.whyRawNotCopied() != "":
-		return false, "The disk " + d.whyRawNotCopied()
+	case d.WhyRawNotCopied() != "":
+		return false, "The disk " + d.WhyRawNotCopied()
 	case d.Shareable:
 		return false, "The disk is shared with other VMs, so it cannot be moved."
 	}

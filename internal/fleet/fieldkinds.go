@@ -101,7 +101,7 @@ func numberField[S any](name, title string, at func(*S) *int, in FormInput, mini
 			case in.Unit != "":
 				return fmt.Sprint(n, " ", in.Unit)
 			case in.CountUnit != "":
-				return countWithUnit(n, in.CountUnit)
+				return CountWithUnit(n, in.CountUnit)
 			}
 			return strconv.Itoa(n)
 		},

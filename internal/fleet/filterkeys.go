@@ -171,3 +171,6 @@ func (keys FilterKeys) Find(name string) (FilterKey, bool) {
 	}
 	return FilterKey{}, false
 }
+
+// SecurityGroupKeys are the filter keys of the list of security groups.
+var SecurityGroupKeys = FilterKeys{textKey("name", "part of the name")}

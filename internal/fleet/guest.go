@@ -104,7 +104,7 @@ func CheckGuestPassword(c *Checks, field, password string) {
 	switch {
 	case password == "":
 		c.Add(field, "Enter a password.")
-	case len(password) > MaxGuestPassword || !utf8.ValidString(password) || !isPlainText(password):
+	case len(password) > MaxGuestPassword || !utf8.ValidString(password) || !IsPlainText(password):
 		c.Add(field, "A password is one line of at most %d bytes.", MaxGuestPassword)
 	}
 }

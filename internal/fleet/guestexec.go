@@ -51,7 +51,7 @@ func CheckGuestProgram(c *Checks, program, args string, p GuestProgram) {
 	switch {
 	case p.Program == "":
 		c.Add(program, "Enter a program, such as /usr/bin/systemctl.")
-	case len(p.Program) > MaxProgram || !utf8.ValidString(p.Program) || !isPlainText(p.Program):
+	case len(p.Program) > MaxProgram || !utf8.ValidString(p.Program) || !IsPlainText(p.Program):
 		c.Add(program, "The path of a program is one line of at most %d bytes.", MaxProgram)
 	case strings.TrimSpace(p.Program) != p.Program:
 		c.Add(program, "Remove the spaces around the program's path.")

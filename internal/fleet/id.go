@@ -29,6 +29,9 @@ type (
 	PairID      string
 	ViewID      string
 	PlanID      string
+	ExportID    string
+
+	SecurityGroupID string
 
 	ImageID        string
 	ImageVersionID string

@@ -182,7 +182,7 @@ func (v ImageView) countCopies() (n, inProgress int, overlays []string) {
 	return n, inProgress, overlays
 }
 
-// Actions that only images and their copies have.
+// Actions that only images, their copies, catalog entries and templates have.
 const (
 	ActPublish  Action = "publish"  // of an image: publish it to a project
 	ActWithdraw Action = "withdraw" // of an image: stop publishing it to a project
@@ -190,9 +190,15 @@ const (
 	ActCopy     Action = "copy"     // of an image: copy it to a pool
 	ActVerify   Action = "verify"   // of a copy: compute its checksum
 	ActForget   Action = "forget"   // of a copy: remove it from the library and keep the file
+
+	ActPull Action = "pull" // of a catalog entry: download the image
+
+	ActNewVM     Action = "new-vm"    // of a template or a version: create VMs from it
+	ActDeprecate Action = "deprecate" // of a version: allow no new VMs from it
+	ActOffer     Action = "offer"     // of a deprecated version: allow new VMs again
 )
 
-var imageActions = actionTable[ImageView]{
+var imageActions = ActionTable[ImageView]{
 	{ActVersion, func(v ImageView) string { return v.templateDiskRefusal("which gets new versions from a VM") }},
 	{ActCopy, func(v ImageView) string {
 		newest := v.Newest()
@@ -213,7 +219,7 @@ var imageActions = actionTable[ImageView]{
 		_, inProgress, overlays := v.countCopies()
 		switch {
 		case len(overlays) > 0:
-			return fmt.Sprintf("%s backed by the image and would be broken: %s. Delete or flatten them first.", countPhrase(len(overlays), "One disk is", "disks are"), joinFirstNames(overlays))
+			return fmt.Sprintf("%s backed by the image and would be broken: %s. Delete or flatten them first.", countPhrase(len(overlays), "One disk is", "disks are"), JoinFirstNames(overlays))
 		case inProgress > 0:
 			return "A task for a copy of the image is running. Wait until the task has ended."
 		}
@@ -233,8 +239,8 @@ func (v ImageVersion) unreadableReason() string {
 
 // Allows reports whether the image allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
-func (v ImageView) Allows(a Action) (bool, string) { return imageActions.allows(v, a) }
-func (v ImageView) Actions() []ActionState         { return imageActions.actionStates(v) }
+func (v ImageView) Allows(a Action) (bool, string) { return imageActions.Allows(v, a) }
+func (v ImageView) Actions() []ActionState         { return imageActions.States(v) }
 
 // copyWithSiblings is a copy of an image version. last is set if no other copy of the version is readable.
 type copyWithSiblings struct {
@@ -242,7 +248,7 @@ type copyWithSiblings struct {
 	last bool
 }
 
-var copyActions = actionTable[copyWithSiblings]{
+var copyActions = ActionTable[copyWithSiblings]{
 	{ActVerify, func(c copyWithSiblings) string {
 		switch {
 		case c.Work != "":
@@ -255,7 +261,7 @@ var copyActions = actionTable[copyWithSiblings]{
 	{ActForget, func(c copyWithSiblings) string {
 		switch {
 		case len(c.Overlays) > 0:
-			return fmt.Sprintf("%s backed by the copy: %s.", countPhrase(len(c.Overlays), "One disk is", "disks are"), joinFirstNames(c.Overlays))
+			return fmt.Sprintf("%s backed by the copy: %s.", countPhrase(len(c.Overlays), "One disk is", "disks are"), JoinFirstNames(c.Overlays))
 		case c.Work != "":
 			return "A task for the copy is running: " + strings.ToLower(c.Work) + "."
 		}
@@ -264,7 +270,7 @@ var copyActions = actionTable[copyWithSiblings]{
 	{ActDelete, func(c copyWithSiblings) string {
 		switch {
 		case len(c.Overlays) > 0:
-			return fmt.Sprintf("%s backed by the copy and would be broken: %s.", countPhrase(len(c.Overlays), "One disk is", "disks are"), joinFirstNames(c.Overlays))
+			return fmt.Sprintf("%s backed by the copy and would be broken: %s.", countPhrase(len(c.Overlays), "One disk is", "disks are"), JoinFirstNames(c.Overlays))
 		case c.Work != "":
 			return "A task for the copy is running: " + strings.ToLower(c.Work) + "."
 		case c.State == CopyUnknown:
@@ -279,11 +285,11 @@ var copyActions = actionTable[copyWithSiblings]{
 // CopyAllows reports whether a copy of the version allows the action now; the string is the reason if not. CopyActions
 // lists the state of every action.
 func (v ImageVersion) CopyAllows(c ImageCopy, a Action) (bool, string) {
-	return copyActions.allows(v.withSiblings(c), a)
+	return copyActions.Allows(v.withSiblings(c), a)
 }
 
 func (v ImageVersion) CopyActions(c ImageCopy) []ActionState {
-	return copyActions.actionStates(v.withSiblings(c))
+	return copyActions.States(v.withSiblings(c))
 }
 
 func (v ImageVersion) withSiblings(c ImageCopy) copyWithSiblings {
@@ -306,8 +312,8 @@ func countPhrase(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// joinFirstNames joins at most five names and counts the rest.
-func joinFirstNames(names []string) string {
+// JoinFirstNames joins at most five names and counts the rest.
+func JoinFirstNames(names []string) string {
 	if more := len(names) - 5; more > 0 {
 		return strings.Join(names[:5], ", ") + fmt.Sprintf(" and %d more", more)
 	}
@@ -319,7 +325,7 @@ func CheckImageName(c *Checks, field, name string) {
 	switch {
 	case name == "":
 		c.Add(field, "Enter a name: one line of at most 200 bytes.")
-	case len(name) > 200 || name != strings.TrimSpace(name) || !isPlainText(name):
+	case len(name) > 200 || name != strings.TrimSpace(name) || !IsPlainText(name):
 		c.Add(field, "The name of the image must be one line of at most 200 bytes.")
 	case strings.ContainsFunc(name, isInvisibleRune):
 		c.Add(field, "The name contains %s", invisibleCharacters)
@@ -336,7 +342,7 @@ func (o OSFacts) Check(c *Checks, field string) {
 		c.Add(field+".family", "The family must be one of %s.", strings.Join(OSFamilies, ", "))
 	}
 	for _, part := range []struct{ name, text string }{{"name", o.Name}, {"version", o.Version}, {"arch", o.Arch}} {
-		if len(part.text) > 64 || !isPlainText(part.text) {
+		if len(part.text) > 64 || !IsPlainText(part.text) {
 			c.Add(field+"."+part.name, "Enter one line of at most 64 bytes.")
 		}
 	}
@@ -390,8 +396,8 @@ func (v VMView) AllowsImage(disk Volref) (bool, string) {
 		return false, v.WhySnapshotsBlockDiskJobs()
 	case d.Encryption != "":
 		return false, "The disk is encrypted with a passphrase that only its host has, so it cannot be copied."
-	case d.whyRawNotCopied() != "":
-		return false, "The disk " + d.whyRawNotCopied()
+	case d.WhyRawNotCopied() != "":
+		return false, "The disk " + d.WhyRawNotCopied()
 	case d.Shareable:
 		return false, "The disk is shared with other VMs, which may write to it. Remove the disk from all VMs, and copy the volume in its pool."
 	}

@@ -181,7 +181,8 @@ func nicNetworkText(n NIC) string {
 	return "network " + n.Network
 }
 
-func countWithUnit(n int, what string) string {
+// CountWithUnit returns the number with its unit: "1 disk", "2 disks".
+func CountWithUnit(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

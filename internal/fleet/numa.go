@@ -150,7 +150,7 @@ func (s VMSpec) checkNUMANodes(c *Checks, field string) {
 		c.Add(field, "Define two or more NUMA nodes, or none.")
 		return
 	case n > MaxNUMANodes:
-		c.Add(field, "A VM has at most %s.", countWithUnit(MaxNUMANodes, "NUMA node"))
+		c.Add(field, "A VM has at most %s.", CountWithUnit(MaxNUMANodes, "NUMA node"))
 		return
 	}
 	most, memory, complete := max(s.CPUs, s.CPU.Max), 0, true

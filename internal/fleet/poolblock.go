@@ -86,7 +86,7 @@ var (
 var chap = &PoolSecretField{
 	Label: "CHAP password", Hint: "Most targets require 12 to 16 characters.",
 	Check: func(v string) string {
-		if len(v) > maxSecretBytes || !isPlainText(v) {
+		if len(v) > maxSecretBytes || !IsPlainText(v) {
 			return "A password is one line of at most 255 characters."
 		}
 		return ""

@@ -258,3 +258,9 @@ func refuseUnless(ok func(string) bool, refusal string) func(string) string {
 		return refusal
 	}
 }
+
+// SupportsNewDisks reports whether the pool's kind supports new disks and the pool is not being deleted.
+func (p PoolView) SupportsNewDisks() bool {
+	is := p.Spec.Kind.Info()
+	return p.DeletedAt == nil && (is.Kind == "" || is.CreatesVolumes)
+}

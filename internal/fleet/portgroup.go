@@ -152,7 +152,7 @@ func (g PortGroup) Text() string {
 		out = append(out, "from guests "+g.FromGuest.Text())
 	}
 	if n := len(g.SecurityGroups); n > 0 {
-		out = append(out, "NICs in "+countWithUnit(n, securityGroupWord))
+		out = append(out, "NICs in "+CountWithUnit(n, securityGroupWord))
 	}
 	if g.AntiSpoofing != nil {
 		out = append(out, map[bool]string{true: "anti-spoofing on", false: "anti-spoofing off"}[*g.AntiSpoofing])
@@ -199,4 +199,9 @@ type PortGroupUse struct {
 	PortGroup
 	VMs    int            `json:"vms"`    // VMs with a NIC on the port group
 	Grants []NetworkGrant `json:"grants"` // grants that the user may see
+}
+
+// OpenToProject reports whether VMs of the project may use the network.
+func (v NetworkView) OpenToProject(project ProjectID) bool {
+	return !v.Restricted || slices.ContainsFunc(v.Grants, func(g NetworkGrant) bool { return g.ProjectID == "" || g.ProjectID == project })
 }

@@ -57,7 +57,7 @@ func (g VMProtection) WithExpiryAt(now time.Time) VMProtection {
 
 // Check adds an error for each invalid field of the form.
 func (g VMProtection) Check(c *Checks, now time.Time) {
-	if g.Lock != nil && (len(g.Lock.Reason) > MaxLockReason || !isPlainText(g.Lock.Reason)) {
+	if g.Lock != nil && (len(g.Lock.Reason) > MaxLockReason || !IsPlainText(g.Lock.Reason)) {
 		c.Add("lock", "A reason is one line of at most %d bytes.", MaxLockReason)
 	}
 	if g.ExpiryStops && g.ExpiresAt == nil {

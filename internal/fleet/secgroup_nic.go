@@ -7,6 +7,11 @@ import (
 	"strings"
 )
 
+// MaxNICGroups is the maximum number of security groups of a NIC.
+const MaxNICGroups = 8
+
+const securityGroupWord = "security group"
+
 // checkSecurityGroups adds an error for each invalid group of the NIC. It does not check that the groups exist.
 func (n NIC) checkSecurityGroups(c *Checks, at string) {
 	if len(n.SecurityGroups) > MaxNICGroups {
@@ -148,86 +153,4 @@ func plural(n int, word string) string {
 		return word
 	}
 	return word + "s"
-}
-
-// NICFilter is the traffic filtering of a VM's NIC and its state on the host.
-type NICFilter struct {
-	MAC          string             `json:"mac"`
-	AntiSpoofing bool               `json:"antiSpoofing"`
-	Groups       []NICGroup         `json:"groups"`
-	State        SecurityGroupState `json:"state,omitempty"` // empty: no filter is required
-	// Problem: why the filter is not applied; libvirt's own message if there is one
-	Problem         string `json:"problem,omitempty"`
-	UnmanagedFilter string `json:"foreign,omitempty"` // network filter on the NIC that was defined outside Quantix
-	// PortGroup is the port group that supplies the settings in ByPortGroup; empty: none.
-	PortGroup   string   `json:"portGroup,omitempty"`
-	ByPortGroup []string `json:"byPortGroup,omitempty"` // "securityGroups", "antiSpoofing"
-	Hits        *NICHits `json:"hits,omitempty"`        // packets that the NIC's rules allowed; nil: unknown
-}
-
-// NICGroup is a security group of a NIC.
-type NICGroup struct {
-	ID    SecurityGroupID    `json:"id"`
-	Name  string             `json:"name"`
-	Rules int                `json:"rules"`
-	State SecurityGroupState `json:"state"`
-	Error string             `json:"error,omitempty"`
-}
-
-// FilterPrefix is the name prefix of the network filters that Quantix defines on hosts.
-const FilterPrefix = "quantix-"
-
-// WorstGroupState returns the worst state of the NIC's groups; empty: no filter is required.
-func (c NICFilter) WorstGroupState() SecurityGroupState {
-	worst := GroupApplied
-	order := []SecurityGroupState{GroupApplied, GroupPending, GroupUnknown, GroupChanged, GroupNotApplied}
-	for _, g := range c.Groups {
-		if slices.Index(order, g.State) > slices.Index(order, worst) {
-			worst = g.State
-		}
-	}
-	if len(c.Groups) == 0 && !c.AntiSpoofing {
-		return ""
-	}
-	return worst
-}
-
-// MergeHostStatus merges the host's report on the NIC into the filter's state. If the NIC requires a filter, the host
-// must report a filter that Quantix defined.
-func (c *NICFilter) MergeHostStatus(vm VM) {
-	for _, g := range c.Groups {
-		if (g.State == GroupNotApplied || g.State == GroupChanged) && c.Problem == "" {
-			c.Problem = g.Name + ": " + g.Error
-		}
-	}
-	if vm.Status == nil {
-		return
-	}
-	i := slices.IndexFunc(vm.Status.NICs, func(s NICState) bool { return strings.EqualFold(s.MAC, c.MAC) })
-	if i < 0 {
-		return
-	}
-	filter := vm.Status.NICs[i].Filter
-	if drift := vm.Status.NICs[i].FilterDrift; drift != "" && c.State != GroupUnknown {
-		c.State, c.Problem = GroupChanged, drift
-	}
-	ours := strings.HasPrefix(filter, FilterPrefix)
-	if filter != "" && !ours {
-		c.UnmanagedFilter = filter
-	}
-	switch {
-	case c.State == "" || ours || c.State == GroupUnknown:
-	case vm.ObservedGeneration < vm.Generation:
-		c.State = GroupPending
-	default:
-		c.State = GroupNotApplied
-		if c.Problem == "" {
-			c.Problem = "The NIC has no network filter of Quantix on its host."
-			if vm.Status.Error != "" {
-				c.Problem = vm.Status.Error
-			} else if c.UnmanagedFilter != "" {
-				c.Problem = "The NIC has the network filter " + c.UnmanagedFilter + ", which was set on the host outside Quantix."
-			}
-		}
-	}
 }

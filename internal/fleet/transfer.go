@@ -206,8 +206,8 @@ func (v VMView) AllowsMigration(moving []MovingDisk, current *MigratingVM) (bool
 			return false, diskLabel(i) + " is a LUN, so it cannot migrate."
 		case d.Overlay:
 			return false, diskLabel(i) + " is backed by an image in its pool, which is not transferred."
-		case d.whyRawNotCopied() != "":
-			return false, diskLabel(i) + " " + d.whyRawNotCopied()
+		case d.WhyRawNotCopied() != "":
+			return false, diskLabel(i) + " " + d.WhyRawNotCopied()
 		case !d.IsQcow2():
 			return false, diskLabel(i) + " is not a qcow2 file of a pool."
 		}

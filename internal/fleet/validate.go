@@ -80,7 +80,7 @@ func CheckLabels(c *Checks, field string, labels map[string]string) {
 		switch v := labels[k]; {
 		case len(k) > 63 || !labelForm.MatchString(k):
 			c.Add(field, "Label key %q: use lower-case letters, digits and hyphens, starting with a letter, 63 at most.", k[:min(len(k), 80)])
-		case len(v) > 255 || !isPlainText(v):
+		case len(v) > 255 || !IsPlainText(v):
 			c.Add(field, "The value of label %q must be one line of at most 255 bytes.", k)
 		case strings.ContainsFunc(v, isInvisibleRune):
 			c.Add(field, "The value of label %q contains %s", k, invisibleCharacters)
@@ -116,7 +116,8 @@ func isMisleadingRune(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Noncharacter_Code_Point, r)
 }
 
-func isPlainText(s string) bool {
+// IsPlainText reports whether the text is valid UTF-8 on one line, without control characters.
+func IsPlainText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
@@ -242,12 +243,12 @@ func (n NIC) check(c *Checks, at string) {
 
 // isNetworkName reports whether a libvirt network can have the name.
 func isNetworkName(name string) bool {
-	return strings.TrimSpace(name) != "" && len(name) <= 255 && !strings.Contains(name, "/") && isPlainText(name) && !strings.ContainsFunc(name, isMisleadingRune)
+	return strings.TrimSpace(name) != "" && len(name) <= 255 && !strings.Contains(name, "/") && IsPlainText(name) && !strings.ContainsFunc(name, isMisleadingRune)
 }
 
 // isDeviceName reports whether a network device can have the name. Names that look like an option are refused.
 func isDeviceName(name string) bool {
-	return name != "" && len(name) <= 15 && name != "." && name != ".." && name[0] != '-' && isPlainText(name) &&
+	return name != "" && len(name) <= 15 && name != "." && name != ".." && name[0] != '-' && IsPlainText(name) &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || isMisleadingRune(r) })
 }
 
@@ -304,7 +305,7 @@ func pathRefusal(p, ask string) string {
 	switch {
 	case !path.IsAbs(p) || len(p) > 1024:
 		return ask
-	case !isPlainText(p) || path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/":
+	case !IsPlainText(p) || path.Clean(p) != strings.TrimSuffix(p, "/") && p != "/":
 		return "Write the path without \"..\", doubled slashes or control characters."
 	}
 	return ""

@@ -345,11 +345,11 @@ func (s VMSpec) checkOptionalFields(c *Checks, prefix string) {
 	most := max(s.CPUs, s.CPU.Max)
 	if t := s.CPU; (t.Sockets != 0 || t.Cores != 0 || t.Threads != 0) && within(t.Sockets) && within(t.Cores) && within(t.Threads) {
 		if n := max(t.Sockets, 1) * max(t.Cores, 1) * max(t.Threads, 1); n != most {
-			c.Add(prefix+".cpu.sockets", "Sockets × cores × threads is %d, and the VM has %s.", n, countWithUnit(most, "vCPU"))
+			c.Add(prefix+".cpu.sockets", "Sockets × cores × threads is %d, and the VM has %s.", n, CountWithUnit(most, "vCPU"))
 		}
 	}
 	if n := s.CPU.Max; n > 0 && n < s.CPUs {
-		c.Add(prefix+".cpu.max", "The maximum must be at least the VM's %s.", countWithUnit(s.CPUs, "vCPU"))
+		c.Add(prefix+".cpu.max", "The maximum must be at least the VM's %s.", CountWithUnit(s.CPUs, "vCPU"))
 	}
 	if n := s.Memory.MaxMiB; n > 0 && n < s.MemoryMiB {
 		c.Add(prefix+".memory.maxMiB", "The maximum must be at least the VM's %d MiB.", s.MemoryMiB)

@@ -202,7 +202,7 @@ func vmListField[T any](name, title string, at func(*VMSpec) *[]T, e element[T],
 	f.check = func(c *Checks, field string, s VMSpec) {
 		all := *at(&s)
 		if len(all) > maximum {
-			c.Add(field, "A VM has at most %s.", countWithUnit(maximum, title))
+			c.Add(field, "A VM has at most %s.", CountWithUnit(maximum, title))
 			return
 		}
 		for i, v := range all {

@@ -88,7 +88,7 @@ const invalidVolumeName = "Choose a volume of the pool: a file name of at most 2
 // IsVolumeName reports whether a volume may have the name: a file directly in the pool's directory, and not hidden
 // like the pool's marker file.
 func IsVolumeName(name string) bool {
-	return name != "" && len(name) <= 255 && name[0] != '.' && !strings.Contains(name, "/") && isPlainText(name)
+	return name != "" && len(name) <= 255 && name[0] != '.' && !strings.Contains(name, "/") && IsPlainText(name)
 }
 
 // CheckNewVolume adds an error at field if no new volume may have the name.
@@ -138,7 +138,7 @@ const (
 	ActImport   Action = "import" // create a VM from an appliance
 )
 
-var volumeActions = actionTable[VolumeUse]{
+var volumeActions = ActionTable[VolumeUse]{
 	{ActGrow, func(v VolumeUse) string {
 		switch why := firstReason(v.whyUnavailable(), v.whyLUNUnchangeable(), v.whyFormatUnsupported(), v.whyOverlayUnsupported("grown"), v.whyBackingFileInUse()); {
 		case why != "":
@@ -210,8 +210,8 @@ var volumeActions = actionTable[VolumeUse]{
 
 // Allows reports whether the volume allows the action now; the string is the reason if not. Actions lists the state of
 // every action.
-func (v VolumeUse) Allows(a Action) (bool, string) { return volumeActions.allows(v, a) }
-func (v VolumeUse) Actions() []ActionState         { return volumeActions.actionStates(v) }
+func (v VolumeUse) Allows(a Action) (bool, string) { return volumeActions.Allows(v, a) }
+func (v VolumeUse) Actions() []ActionState         { return volumeActions.States(v) }
 
 func firstReason(whys ...string) string {
 	for _, why := range whys {

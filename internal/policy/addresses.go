@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"quantix/internal/fleet"
+	"quantix/internal/ipam"
 )
 
 // ReportingHost is a host and the time of its report.
@@ -42,8 +43,8 @@ type MACHolder struct {
 
 // MergeNetworkAddresses lists a network's addresses in use, its reservations, ranges and conflicts. Reports of offline hosts are
 // listed but cause no conflict.
-func MergeNetworkAddresses(spec fleet.NetworkSpec, nics []AddressNIC, leases []AddressLease, holders []MACHolder) NetworkAddresses {
-	b := addressMerge{spec: spec, nics: nics, merged: NetworkAddresses{Ranges: []RangeUse{}, Reservations: []ReservedAddress{}, InUse: []AddressInUse{}, Conflicts: []AddressConflict{}}}
+func MergeNetworkAddresses(spec fleet.NetworkSpec, nics []AddressNIC, leases []AddressLease, holders []MACHolder) ipam.Usage {
+	b := addressMerge{spec: spec, nics: nics, merged: ipam.Usage{Ranges: []ipam.Range{}, Reservations: []ipam.Reservation{}, InUse: []ipam.Address{}, Conflicts: []ipam.Conflict{}}}
 	b.addReservations()
 	b.addAddressesInUse(leases)
 	b.addDHCPRanges()
@@ -57,7 +58,7 @@ type addressMerge struct {
 	nics       []AddressNIC
 	reserved   map[string]fleet.StaticLease // reservations by IP address
 	reservedIP map[string]string            // reserved address by MAC
-	merged     NetworkAddresses
+	merged     ipam.Usage
 }
 
 func (b *addressMerge) dhcpSettings() (out []fleet.DHCP) {
@@ -79,10 +80,10 @@ func (b *addressMerge) addReservations() {
 		for _, l := range d.Leases {
 			b.reserved[canonicalIP(l.IP)], b.reservedIP[l.MAC] = l, canonicalIP(l.IP)
 			c := of[l.MAC]
-			b.merged.Reservations = append(b.merged.Reservations, ReservedAddress{StaticLease: l, VMID: c.VMID, VMName: c.VMName, InRange: b.inDHCPRange(l.IP)})
+			b.merged.Reservations = append(b.merged.Reservations, ipam.Reservation{StaticLease: l, VMID: c.VMID, VMName: c.VMName, InRange: b.inDHCPRange(l.IP)})
 		}
 	}
-	slices.SortFunc(b.merged.Reservations, func(x, y ReservedAddress) int { return compareIPs(x.IP, y.IP) })
+	slices.SortFunc(b.merged.Reservations, func(x, y ipam.Reservation) int { return compareIPs(x.IP, y.IP) })
 }
 
 // addAddressesInUse merges addresses of NICs and leases: one entry for each host, address and MAC.
@@ -92,14 +93,14 @@ func (b *addressMerge) addAddressesInUse(leases []AddressLease) {
 		ip, mac string
 	}
 	at, vms := map[key]int{}, map[string]AddressNIC{}
-	add := func(h ReportingHost, ip, mac string, by ...fleet.AddressSource) *AddressInUse {
+	add := func(h ReportingHost, ip, mac string, by ...fleet.AddressSource) *ipam.Address {
 		k := key{h.ID, canonicalIP(ip), mac}
 		i, known := at[k]
 		if !known {
 			i = len(b.merged.InUse)
 			at[k] = i
 			_, reserved := b.reserved[k.ip]
-			b.merged.InUse = append(b.merged.InUse, AddressInUse{IP: k.ip, MAC: mac, HostID: h.ID, HostName: h.Name, SeenAt: h.SeenAt, Unknown: !h.Fresh, By: []fleet.AddressSource{}, Reserved: reserved})
+			b.merged.InUse = append(b.merged.InUse, ipam.Address{IP: k.ip, MAC: mac, HostID: h.ID, HostName: h.Name, SeenAt: h.SeenAt, Unknown: !h.Fresh, By: []fleet.AddressSource{}, Reserved: reserved})
 		}
 		u := &b.merged.InUse[i]
 		for _, s := range by {
@@ -127,7 +128,7 @@ func (b *addressMerge) addAddressesInUse(leases []AddressLease) {
 			add(l.Host, l.IP, l.MAC, fleet.FromLease).Name = l.Name
 		}
 	}
-	slices.SortFunc(b.merged.InUse, func(x, y AddressInUse) int {
+	slices.SortFunc(b.merged.InUse, func(x, y ipam.Address) int {
 		return cmp.Or(cmp.Compare(x.HostName, y.HostName), compareIPs(x.IP, y.IP), cmp.Compare(x.MAC, y.MAC))
 	})
 }
@@ -135,7 +136,7 @@ func (b *addressMerge) addAddressesInUse(leases []AddressLease) {
 func (b *addressMerge) addDHCPRanges() {
 	for _, d := range b.dhcpSettings() {
 		for _, r := range d.Ranges {
-			use := RangeUse{AddressRange: r, Size: rangeSize(r)}
+			use := ipam.Range{AddressRange: r, Size: rangeSize(r)}
 			for ip := range b.reserved {
 				if containsIP(r, ip) {
 					use.Reserved++
@@ -161,8 +162,8 @@ func (b *addressMerge) addDHCPRanges() {
 }
 
 func (b *addressMerge) addIPConflicts(holders []MACHolder) {
-	add := func(kind ConflictKind, u AddressInUse, format string, args ...any) {
-		b.merged.Conflicts = append(b.merged.Conflicts, AddressConflict{Kind: kind, IP: u.IP, MAC: u.MAC, HostName: u.HostName, Text: fmt.Sprintf(format, args...)})
+	add := func(kind ipam.ConflictKind, u ipam.Address, format string, args ...any) {
+		b.merged.Conflicts = append(b.merged.Conflicts, ipam.Conflict{Kind: kind, IP: u.IP, MAC: u.MAC, HostName: u.HostName, Text: fmt.Sprintf(format, args...)})
 	}
 	gateways := map[string]bool{}
 	for _, s := range []*fleet.Subnet{b.spec.IPv4, b.spec.IPv6} {
@@ -177,20 +178,20 @@ func (b *addressMerge) addIPConflicts(holders []MACHolder) {
 			continue
 		}
 		if i > 0 && b.merged.InUse[i-1].IP == u.IP && b.merged.InUse[i-1].HostID == u.HostID {
-			add(ConflictDuplicate, u, "On %s both %s and %s have %s. One of them must get another address.", u.HostName, addressHolderName(b.merged.InUse[i-1]), addressHolderName(u), u.IP)
+			add(ipam.ConflictDuplicate, u, "On %s both %s and %s have %s. One of them must get another address.", u.HostName, addressHolderName(b.merged.InUse[i-1]), addressHolderName(u), u.IP)
 		}
 		owner, reserved := b.reserved[u.IP]
 		leased := slices.Contains(u.By, fleet.FromLease)
 		switch {
 		case gateways[u.IP]:
-			add(ConflictGateway, u, "%s on %s has %s, the network's gateway address: other guests on this host lose their gateway. Give this machine another address.", addressHolderName(u), u.HostName, u.IP)
+			add(ipam.ConflictGateway, u, "%s on %s has %s, the network's gateway address: other guests on this host lose their gateway. Give this machine another address.", addressHolderName(u), u.HostName, u.IP)
 		case reserved && owner.MAC != u.MAC:
-			add(ConflictReserved, u, "%s on %s has %s, which is reserved for %s. Wait until the lease ends, or give this machine another address.", addressHolderName(u), u.HostName, u.IP, owner.MAC)
+			add(ipam.ConflictReserved, u, "%s on %s has %s, which is reserved for %s. Wait until the lease ends, or give this machine another address.", addressHolderName(u), u.HostName, u.IP, owner.MAC)
 		case !reserved && !leased && len(u.By) > 0 && b.inDHCPRange(u.IP):
-			add(ConflictInRange, u, "%s on %s uses %s without a lease, and DHCP may assign this address to another guest. Reserve the address, or use one outside the DHCP ranges.", addressHolderName(u), u.HostName, u.IP)
+			add(ipam.ConflictInRange, u, "%s on %s uses %s without a lease, and DHCP may assign this address to another guest. Reserve the address, or use one outside the DHCP ranges.", addressHolderName(u), u.HostName, u.IP)
 		}
 		if reservedFor, ok := b.reservedIP[u.MAC]; ok && reservedFor != u.IP && sameFamily(reservedFor, u.IP) && !b.isAddressInUseBy(u.HostID, u.MAC, reservedFor) {
-			add(ConflictUnusedReservation, u, "%s on %s has %s, but %s is reserved for this machine. Restart the guest's network, or wait until the lease ends.", addressHolderName(u), u.HostName, u.IP, reservedFor)
+			add(ipam.ConflictUnusedReservation, u, "%s on %s has %s, but %s is reserved for this machine. Restart the guest's network, or wait until the lease ends.", addressHolderName(u), u.HostName, u.IP, reservedFor)
 		}
 	}
 	b.addMACConflicts(holders)
@@ -211,8 +212,8 @@ func (b *addressMerge) addMACConflicts(holders []MACHolder) {
 			if h.VMID == "" {
 				made = ", which Quantix did not create,"
 			}
-			b.merged.Conflicts = append(b.merged.Conflicts, AddressConflict{
-				Kind: ConflictMAC, MAC: c.MAC, HostName: h.HostName,
+			b.merged.Conflicts = append(b.merged.Conflicts, ipam.Conflict{
+				Kind: ipam.ConflictMAC, MAC: c.MAC, HostName: h.HostName,
 				Text: fmt.Sprintf("%s on %s%s has the MAC address %s of %s on %s. Give one of them another NIC.", h.Name, h.HostName, made, c.MAC, c.VMName, c.Host.Name),
 			})
 		}
@@ -220,7 +221,7 @@ func (b *addressMerge) addMACConflicts(holders []MACHolder) {
 }
 
 func (b *addressMerge) isAddressInUseBy(host fleet.HostID, mac, ip string) bool {
-	return slices.ContainsFunc(b.merged.InUse, func(u AddressInUse) bool { return u.HostID == host && u.MAC == mac && u.IP == ip })
+	return slices.ContainsFunc(b.merged.InUse, func(u ipam.Address) bool { return u.HostID == host && u.MAC == mac && u.IP == ip })
 }
 
 // maxSearchedAddresses is the largest number of addresses that nextFreeIPv4 tries.
@@ -301,7 +302,7 @@ func rangeSize(r fleet.AddressRange) int64 {
 }
 
 // addressHolderName names the machine with the address.
-func addressHolderName(u AddressInUse) string {
+func addressHolderName(u ipam.Address) string {
 	if u.VMName != "" {
 		return u.VMName + " (" + u.MAC + ")"
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"quantix/internal/fleet"
+	"quantix/internal/template"
+	"quantix/internal/vmcopy"
 )
 
 // FieldComparison is the comparison of one field of two VMs, with both values as text.
@@ -72,12 +74,12 @@ func CompareVMs(left, right fleet.VM) []FieldComparison { return compareFields(e
 // CompareTemplate returns every field that a VM and a template version can have in common, different ones first. It
 // ignores fields that a template does not define: name and labels, media, locations and sources of disks, and MAC
 // addresses.
-func CompareTemplate(vm fleet.VMView, t fleet.TemplateView, v fleet.TemplateVersion) []FieldComparison {
+func CompareTemplate(vm fleet.VMView, t template.View, v template.Version) []FieldComparison {
 	fields := slices.DeleteFunc(slices.Clone(editables), func(f editableField) bool {
 		_, ofSpec := fleet.FieldByName(f.name)
-		return !ofSpec || slices.Contains(fleet.IdentityFields, f.name)
+		return !ofSpec || slices.Contains(vmcopy.IdentityFields, f.name)
 	})
-	left, right := vm.Spec.WithoutIdentity(), v.Spec.WithoutIdentity()
+	left, right := vmcopy.WithoutIdentity(vm.Spec), vmcopy.WithoutIdentity(v.Spec)
 	for i, d := range vm.Spec.Disks {
 		left.Disks[i].PoolID, left.Disks[i].SizeBytes = "", vm.DiskBytes(d)
 	}

@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/template"
 	"quantix/internal/testkit/vmspec"
+	"quantix/internal/vmcopy"
 	"quantix/internal/vmedit"
 )
 
@@ -47,22 +49,22 @@ func TestCompareTemplateIgnoresIdentityOfVM(t *testing.T) {
 		v.Spec.Disks = []fleet.Disk{{PoolID: "p", Volume: "web-1.qcow2", SizeBytes: 3 << 30, ImageID: "i", VersionID: "v", Overlay: true, Cache: "none", Serial: "A1"}}
 		v.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:01", Model: "e1000e", AntiSpoofing: &on, SecurityGroups: []fleet.SecurityGroupID{"g"}}}
 	})}
-	template := fleet.TemplateView{Template: fleet.Template{ProjectID: "shop"}}
-	version := func() fleet.TemplateVersion {
-		s := vm.Spec.WithoutIdentity()
+	shop := template.View{Template: template.Template{ProjectID: "shop"}}
+	version := func() template.Version {
+		s := vmcopy.WithoutIdentity(vm.Spec)
 		s.Disks[0].ImageID, s.Disks[0].VersionID, s.Disks[0].PoolID, s.Disks[0].SizeBytes = "i", "v", "elsewhere", 0
 		s.NICs[0].AntiSpoofing = nil // the default depends on the user who creates the VM
-		return fleet.TemplateVersion{Spec: s, Disks: []fleet.TemplateDisk{{SizeBytes: 3 << 30}}}
+		return template.Version{Spec: s, Disks: []template.Disk{{SizeBytes: 3 << 30}}}
 	}
 	compared := map[string]bool{}
-	for _, r := range vmedit.CompareTemplate(vm, template, version()) {
+	for _, r := range vmedit.CompareTemplate(vm, shop, version()) {
 		f, ok := fleet.FieldByName(r.Field)
 		if compared[r.Field] = true; !ok || !r.Same || r.Left != r.Right || r.Left == f.Words(fleet.VMSpec{}) {
 			t.Errorf("different or empty: %+v", r)
 		}
 	}
 	for _, f := range fleet.VMFields { // fields that CompareTemplate leaves out must be empty in a template
-		if !compared[f.Name] && f.Words(vm.Spec.WithoutIdentity()) != f.Words(fleet.VMSpec{}) {
+		if !compared[f.Name] && f.Words(vmcopy.WithoutIdentity(vm.Spec)) != f.Words(fleet.VMSpec{}) {
 			t.Errorf("%s is not compared", f.Name)
 		}
 	}
@@ -70,7 +72,7 @@ func TestCompareTemplateIgnoresIdentityOfVM(t *testing.T) {
 	v := version()
 	v.Spec.CPUs, v.Spec.Disks[0].SizeBytes, v.Spec.Disks[0].Cache, v.Spec.NICs[0].Model, v.Spec.Boot.Menu = 4, 5<<30, "", "", false
 	var differ []string
-	for _, r := range vmedit.CompareTemplate(vm, template, v) {
+	for _, r := range vmedit.CompareTemplate(vm, shop, v) {
 		if !r.Same {
 			differ = append(differ, r.Type+": "+r.Left+" | "+r.Right)
 		}
@@ -82,8 +84,8 @@ func TestCompareTemplateIgnoresIdentityOfVM(t *testing.T) {
 		t.Errorf("differences are %q, want %q", differ, want)
 	}
 	// A VM created in another project gets none of the template's security groups.
-	template.ProjectID, vm.Spec.NICs[0].SecurityGroups = "other", nil
-	for _, r := range vmedit.CompareTemplate(vm, template, version()) {
+	shop.ProjectID, vm.Spec.NICs[0].SecurityGroups = "other", nil
+	for _, r := range vmedit.CompareTemplate(vm, shop, version()) {
 		if !r.Same {
 			t.Errorf("with a template of another project: %+v differs", r)
 		}

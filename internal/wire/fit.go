@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // fieldBound limits a field of a message: the bytes of a text, the entries of a list, or a quantity. A longer text is
@@ -65,7 +66,7 @@ var boundsByField = map[string]fieldBound{
 	"GuestStatus.Kernel": {limit: fleet.MaxGuestText}, "GuestStatus.Hostname": {limit: fleet.MaxGuestText},
 	"GuestFileSystem.Path": {limit: fleet.MaxGuestText}, "GuestFileSystem.Type": {limit: fleet.MaxGuestText},
 	"GuestUser.Domain": {limit: fleet.MaxGuestText}, "GuestReading.AgoMs": {limit: 24 * 3600 * 1000},
-	"FilterCounts.NICs": {limit: fleet.MaxCountedNICs}, "FilterCounts.AgoMs": {limit: 24 * 3600 * 1000},
+	"FilterCounts.NICs": {limit: secgroup.MaxCountedNICs}, "FilterCounts.AgoMs": {limit: 24 * 3600 * 1000},
 	"Report.StateAgeMs": {limit: 24 * 3600 * 1000},
 	"JoinRequest.CSR":   {limit: 17 << 10, keepLines: true}, "RenewRequest.CSR": {limit: 17 << 10, keepLines: true},
 }
@@ -104,7 +105,7 @@ func EnforceBounds[T any](message *T) error {
 	return nil
 }
 
-// checkRuleCount refuses a report with more than fleet.MaxCountedRules rule counts, over all NICs.
+// checkRuleCount refuses a report with more than secgroup.MaxCountedRules rule counts, over all NICs.
 func (r *Report) checkRuleCount() error {
 	if r.Filters == nil {
 		return nil
@@ -114,8 +115,8 @@ func (r *Report) checkRuleCount() error {
 		n += len(c.Rules)
 	}
 	var c fleet.Checks
-	if n > fleet.MaxCountedRules {
-		c.Add("filters.cards", "The report has counts of %d rules; %d at most are accepted.", n, fleet.MaxCountedRules)
+	if n > secgroup.MaxCountedRules {
+		c.Add("filters.cards", "The report has counts of %d rules; %d at most are accepted.", n, secgroup.MaxCountedRules)
 	}
 	return c.Err()
 }
@@ -323,7 +324,7 @@ func SanitizeLines(text string, limit int) string {
 // never both.
 func (r *Report) dropDuplicates() {
 	if f := r.Filters; f != nil {
-		f.NICs = dropRepeated(f.NICs, map[string]bool{}, func(c fleet.NICCount) string { return string(c.ID) + " " + strings.ToLower(c.MAC) })
+		f.NICs = dropRepeated(f.NICs, map[string]bool{}, func(c secgroup.NICCount) string { return string(c.ID) + " " + strings.ToLower(c.MAC) })
 	}
 	r.Meters = dropRepeated(r.Meters, map[string]bool{}, func(m Meter) string { return string(m.ID) })
 	r.Guests = dropRepeated(r.Guests, map[string]bool{}, func(g fleet.GuestReading) string { return string(g.ID) })

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // Paths below the portal's agent address. All are POST, except relays, which are websockets.
@@ -122,7 +123,7 @@ type Report struct {
 	Load   *HostMeter           `json:"load,omitempty"`
 	Guests []fleet.GuestReading `json:"guests,omitempty"` // guests queried since the last report
 	// Filters holds the packet counts of running VMs' NICs; nil: the host does not support packet filters.
-	Filters *fleet.FilterCounts `json:"filters,omitempty"`
+	Filters *secgroup.FilterCounts `json:"filters,omitempty"`
 	// StateAgeMs is the age of the VMs, pools and networks in State when the report is sent, in milliseconds by the
 	// agent's monotonic clock. The agent counts from the start of its last successful read of the hypervisor.
 	StateAgeMs int64  `json:"lookedAgoMs,omitempty"`
@@ -264,8 +265,8 @@ type Work struct {
 	// name.
 	Project string `json:"project,omitempty"`
 
-	SecurityGroup  *fleet.FlatGroup  `json:"securityGroup,omitempty"`  // secgroup.*
-	SecurityGroups []fleet.FlatGroup `json:"securityGroups,omitempty"` // every security group of the VM's NICs
+	SecurityGroup  *secgroup.FlatGroup  `json:"securityGroup,omitempty"`  // secgroup.*
+	SecurityGroups []secgroup.FlatGroup `json:"securityGroups,omitempty"` // every security group of the VM's NICs
 }
 
 // SubjectGeneration returns the generation of the job's subject in this message. A volume has no generation of its own,
@@ -325,7 +326,7 @@ type Finish struct {
 	Pool    *fleet.PoolStatus    `json:"pool,omitempty"`    // status after the job (pool.*, volume.*)
 	Network *fleet.NetworkStatus `json:"network,omitempty"` // status after the job (network.*)
 
-	SecurityGroup *fleet.SecurityGroupStatus `json:"securityGroup,omitempty"` // status after the job (secgroup.*)
+	SecurityGroup *secgroup.Status `json:"securityGroup,omitempty"` // status after the job (secgroup.*)
 
 	Drawing *fleet.DefinitionDiff `json:"drawing,omitempty"` // the plan (vm.plan)
 	Output  *fleet.GuestOutput    `json:"output,omitempty"`  // the program's result (vm.exec)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"quantix/internal/catalog"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -203,7 +204,7 @@ type Form struct {
 	In     FormValues
 	Member bool // the actor is a member of the image's project: files are always deleted
 	Errors kit.Errors
-	Starts []fleet.CatalogImageView // catalog entries that can prefill the form of a new image
+	Starts []catalog.View // catalog entries that can prefill the form of a new image
 
 	Projects, Pools, Hosts kit.SelectChoices
 }
@@ -243,7 +244,7 @@ func (f Form) versions() []kit.Option {
 	return out
 }
 
-func newImagePath(i fleet.CatalogImageView) string {
+func newImagePath(i catalog.View) string {
 	return kit.Link{Path: "/images/new"}.With("start", string(i.ID)).String()
 }
 

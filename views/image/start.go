@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"quantix/internal/catalog"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -21,7 +22,7 @@ type CatalogPage struct {
 	Link  kit.Link
 	Now   time.Time
 
-	Images       []fleet.CatalogImageView
+	Images       []catalog.View
 	Pools, Hosts kit.SelectChoices
 	Pool         string // chosen pool
 }
@@ -35,11 +36,11 @@ func (p CatalogPage) headActions() []kit.ActionButton {
 	return []kit.ActionButton{restore, add}
 }
 
-func (p CatalogPage) entryActionStates(v fleet.CatalogImageView) []fleet.ActionState {
+func (p CatalogPage) entryActionStates(v catalog.View) []fleet.ActionState {
 	return policy.RestrictActions(p.Actor, "image", "", v.Actions())
 }
 
-func (p CatalogPage) whyNotPull(v fleet.CatalogImageView) string {
+func (p CatalogPage) whyNotPull(v catalog.View) string {
 	why := kit.ActionButton{}.WithReasonFrom(p.entryActionStates(v), fleet.ActPull).Why
 	if why == "" && len(p.Pools.Options) == 0 {
 		why = "There is no pool for the image. Create a pool first."
@@ -47,7 +48,7 @@ func (p CatalogPage) whyNotPull(v fleet.CatalogImageView) string {
 	return why
 }
 
-func (p CatalogPage) entryActions(v fleet.CatalogImageView) []kit.ActionButton {
+func (p CatalogPage) entryActions(v catalog.View) []kit.ActionButton {
 	states := p.entryActionStates(v)
 	edit := kit.ActionButton{Icon: "pencil", Word: "Edit or replace", Href: CatalogPath(string(v.ID), "edit"), Dialog: true}.WithReasonFrom(states, fleet.ActEdit)
 	remove := kit.ActionButton{Icon: "trash-2", Word: "Remove from the list", Href: CatalogPath(string(v.ID), "delete"), Dialog: true, Danger: true}.WithReasonFrom(states, fleet.ActDelete)
@@ -59,7 +60,7 @@ func (p CatalogPage) entryActions(v fleet.CatalogImageView) []kit.ActionButton {
 
 // downloadedPoolsText lists the pools with copies of the downloaded image: copies of the newest version first, then
 // copies of older versions.
-func downloadedPoolsText(v fleet.CatalogImageView) string {
+func downloadedPoolsText(v catalog.View) string {
 	var words []string
 	for _, p := range v.Pulled {
 		word := p.PoolName
@@ -75,7 +76,7 @@ func downloadedPoolsText(v fleet.CatalogImageView) string {
 }
 
 // verificationText describes how downloads of the entry are verified.
-func verificationText(v fleet.CatalogImage) string {
+func verificationText(v catalog.Image) string {
 	switch {
 	case v.Checksum != "":
 		algorithm, digest, _ := strings.Cut(v.Checksum, ":")
@@ -88,7 +89,7 @@ func verificationText(v fleet.CatalogImage) string {
 
 // CatalogForm is the form of a catalog entry.
 type CatalogForm struct {
-	Entry  fleet.CatalogImage // zero: a new entry
+	Entry  catalog.Image // zero: a new entry
 	In     CatalogValues
 	Errors kit.Errors
 }

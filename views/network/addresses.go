@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"quantix/internal/fleet"
+	"quantix/internal/ipam"
 	"quantix/internal/policy"
 	"quantix/views"
 	"quantix/views/kit"
@@ -12,12 +13,12 @@ import (
 
 // AddressTab lists the addresses of a managed network.
 type AddressTab struct {
-	policy.NetworkAddresses
-	Search  string                // search text
-	Host    fleet.HostID          // only addresses of this host; empty: of all hosts
-	Name    string                // name of Host
-	Rows    []policy.AddressInUse // matching addresses in use, at most maxShownAddresses
-	Matches int                   // number of matches
+	ipam.Usage
+	Search  string         // search text
+	Host    fleet.HostID   // only addresses of this host; empty: of all hosts
+	Name    string         // name of Host
+	Rows    []ipam.Address // matching addresses in use, at most maxShownAddresses
+	Matches int            // number of matches
 }
 
 // maxShownAddresses is how many addresses in use a page shows.
@@ -25,8 +26,8 @@ const maxShownAddresses = 200
 
 // NewAddressTab returns the tab with the addresses in use that match the search text find: a part of an address, or of
 // the name of a VM, guest or host.
-func NewAddressTab(all policy.NetworkAddresses, find string, host fleet.HostID) AddressTab {
-	b := AddressTab{NetworkAddresses: all, Search: find, Host: host}
+func NewAddressTab(all ipam.Usage, find string, host fleet.HostID) AddressTab {
+	b := AddressTab{Usage: all, Search: find, Host: host}
 	text := strings.ToLower(strings.TrimSpace(find))
 	for _, u := range all.InUse {
 		if host != "" {
@@ -69,17 +70,17 @@ func (p Page) reserveAddressAction() kit.ActionButton {
 	if s := p.Network.Spec; why == "" && (s.IPv4 == nil || s.IPv4.DHCP == nil) {
 		why = "DHCP is off in this network."
 	}
-	return kit.ActionButton{Icon: "plus", Word: "Reserve an address", Href: kit.ReservationPath(p.Network.ID, "", "", "", ""), Dialog: true}.DisableFor(why).DisableFor(p.changeRefusal()).RequirePermission(p.Actor, policy.InfraChange)
+	return kit.ActionButton{Icon: "plus", Word: "Reserve an address", Href: kit.ReservationPath(p.Network.ID, "", "", "", ""), Dialog: true}.DisableFor(why).RequirePermission(p.Actor, policy.InfraChange)
 }
 
-func (p Page) reservationActions(r policy.ReservedAddress) []kit.ActionButton {
+func (p Page) reservationActions(r ipam.Reservation) []kit.ActionButton {
 	return []kit.ActionButton{
-		kit.ActionButton{Icon: "pencil", Word: "Change", Href: kit.ReservationPath(p.Network.ID, r.MAC, r.IP, r.Name, ""), Dialog: true}.DisableFor(p.changeRefusal()).RequirePermission(p.Actor, policy.InfraChange),
-		kit.ReleaseAddressAction(p.Actor, p.Network.ID, r.MAC, r.IP).DisableFor(p.changeRefusal()),
+		kit.ActionButton{Icon: "pencil", Word: "Change", Href: kit.ReservationPath(p.Network.ID, r.MAC, r.IP, r.Name, ""), Dialog: true}.RequirePermission(p.Actor, policy.InfraChange),
+		kit.ReleaseAddressAction(p.Actor, p.Network.ID, r.MAC, r.IP),
 	}
 }
 
-func (p Page) addressInUseActions(u policy.AddressInUse) []kit.ActionButton {
+func (p Page) addressInUseActions(u ipam.Address) []kit.ActionButton {
 	act := kit.ActionButton{Icon: "lock", Word: "Reserve " + u.IP + " for this NIC", Href: kit.ReservationPath(p.Network.ID, u.MAC, u.IP, u.Name, u.VMName), Dialog: true}
 	switch {
 	case strings.Contains(u.IP, ":"):
@@ -96,7 +97,7 @@ func (p Page) addressInUseActions(u policy.AddressInUse) []kit.ActionButton {
 	return append(acts, kit.ActionButton{Icon: "server", Word: "Open " + u.HostName, Href: views.HostPath(u.HostID)})
 }
 
-func rangeUsageText(r policy.RangeUse) string {
+func rangeUsageText(r ipam.Range) string {
 	out := strconv.Itoa(r.Used) + " of " + addressCountText(r.Size)
 	if r.HostName != "" {
 		out += ", on " + r.HostName

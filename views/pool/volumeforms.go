@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"quantix/internal/catalog"
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
@@ -20,8 +21,8 @@ type VolumePage struct {
 	Host   fleet.HostID     // host with the volume, in a local pool
 	Hosts  []fleet.PoolHost // hosts that can hold a new volume, in a local pool
 	In     VolumeForm
-	Start  fleet.CatalogImage // catalog entry that fills the form of a download; zero: none
-	Starts []fleet.CatalogImageView
+	Start  catalog.Image // catalog entry that fills the form of a download; zero: none
+	Starts []catalog.View
 	Errors kit.Errors
 }
 
@@ -38,7 +39,7 @@ func (p VolumePage) actionDialog(title, act, button string, action fleet.Action,
 }
 
 // downloadFormPath is the address of the download form, filled from a catalog image.
-func (p VolumePage) downloadFormPath(i fleet.CatalogImageView) string {
+func (p VolumePage) downloadFormPath(i catalog.View) string {
 	return kit.Link{Path: views.PoolPath(p.Pool.ID, "volumes", "fetch")}.With("start", string(i.ID)).String()
 }
 

@@ -9,7 +9,7 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
-	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 	"quantix/views"
 	"quantix/views/kit"
 	"strconv"
@@ -196,7 +196,7 @@ func EditGroupForm(f Form) templ.Component {
 }
 
 // DeleteGroupDialog is the dialog that deletes a group.
-func DeleteGroupDialog(g fleet.SecurityGroupView, e kit.Errors) templ.Component {
+func DeleteGroupDialog(g secgroup.View, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -10,6 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import (
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 	"quantix/views/kit"
 	"strconv"
 	"time"
@@ -26,16 +27,16 @@ var Columns = kit.Columns{
 }
 
 // CSV are the columns of the export of security groups.
-var CSV = []kit.CSVColumn[fleet.SecurityGroupView]{
-	{Name: "id", Value: func(v *fleet.SecurityGroupView) string { return string(v.ID) }},
-	{Name: "name", Value: func(v *fleet.SecurityGroupView) string { return v.Name }},
-	{Name: "project", Value: func(v *fleet.SecurityGroupView) string { return v.ProjectName }},
-	{Name: "rules", Value: func(v *fleet.SecurityGroupView) string { return strconv.Itoa(len(v.Spec.Rules)) }},
-	{Name: "nics", Value: func(v *fleet.SecurityGroupView) string { return strconv.Itoa(v.NICs) }},
-	{Name: "hosts", Value: func(v *fleet.SecurityGroupView) string { return strconv.Itoa(len(v.Hosts)) }},
-	{Name: "hostsFailed", Value: func(v *fleet.SecurityGroupView) string { return strconv.Itoa(v.SeverityCounts.Bad) }},
-	{Name: "description", Value: func(v *fleet.SecurityGroupView) string { return v.Spec.Description }},
-	{Name: "created", Value: func(v *fleet.SecurityGroupView) string { return v.CreatedAt.UTC().Format(time.RFC3339) }},
+var CSV = []kit.CSVColumn[secgroup.View]{
+	{Name: "id", Value: func(v *secgroup.View) string { return string(v.ID) }},
+	{Name: "name", Value: func(v *secgroup.View) string { return v.Name }},
+	{Name: "project", Value: func(v *secgroup.View) string { return v.ProjectName }},
+	{Name: "rules", Value: func(v *secgroup.View) string { return strconv.Itoa(len(v.Spec.Rules)) }},
+	{Name: "nics", Value: func(v *secgroup.View) string { return strconv.Itoa(v.NICs) }},
+	{Name: "hosts", Value: func(v *secgroup.View) string { return strconv.Itoa(len(v.Hosts)) }},
+	{Name: "hostsFailed", Value: func(v *secgroup.View) string { return strconv.Itoa(v.SeverityCounts.Bad) }},
+	{Name: "description", Value: func(v *secgroup.View) string { return v.Spec.Description }},
+	{Name: "created", Value: func(v *secgroup.View) string { return v.CreatedAt.UTC().Format(time.RFC3339) }},
 }
 
 func List(p *ListPage) templ.Component {
@@ -91,7 +92,7 @@ func List(p *ListPage) templ.Component {
 	})
 }
 
-func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
+func row(shown kit.Columns, g *secgroup.View) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -122,7 +123,7 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 				var templ_7745c5c3_Var4 string
 				templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(ownerName(*g))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 46, Col: 23}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 47, Col: 23}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 				if templ_7745c5c3_Err != nil {
@@ -140,7 +141,7 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 				var templ_7745c5c3_Var5 string
 				templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(len(g.Spec.Rules)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 48, Col: 53}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 49, Col: 53}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 				if templ_7745c5c3_Err != nil {
@@ -158,7 +159,7 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 				var templ_7745c5c3_Var6 string
 				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(g.NICs))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 50, Col: 42}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 51, Col: 42}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 				if templ_7745c5c3_Err != nil {
@@ -189,7 +190,7 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 				var templ_7745c5c3_Var7 string
 				templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.ResolveAttributeValue(g.Spec.Description)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 56, Col: 47}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 57, Col: 47}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var7)
 				if templ_7745c5c3_Err != nil {
@@ -202,7 +203,7 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 				var templ_7745c5c3_Var8 string
 				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(kit.TextOrDash(g.Spec.Description))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 56, Col: 86}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 57, Col: 86}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 				if templ_7745c5c3_Err != nil {
@@ -220,7 +221,7 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 				var templ_7745c5c3_Var9 string
 				templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(string(g.ID))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 58, Col: 35}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 59, Col: 35}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 				if templ_7745c5c3_Err != nil {
@@ -237,7 +238,7 @@ func row(shown kit.Columns, g *fleet.SecurityGroupView) templ.Component {
 }
 
 // healthSummary is the group's aggregated state over its hosts.
-func healthSummary(g fleet.SecurityGroupView) templ.Component {
+func healthSummary(g secgroup.View) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -350,7 +351,7 @@ func emptyListNote(p *ListPage) templ.Component {
 }
 
 // RulesStateChip shows whether a group's newest rules are in effect.
-func RulesStateChip(s fleet.SecurityGroupState) templ.Component {
+func RulesStateChip(s secgroup.State) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -372,27 +373,27 @@ func RulesStateChip(s fleet.SecurityGroupState) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		switch s {
-		case fleet.GroupApplied:
+		case secgroup.Applied:
 			templ_7745c5c3_Err = kit.StateChip("ok", "circle-check", "Applied").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case fleet.GroupPending:
+		case secgroup.Pending:
 			templ_7745c5c3_Err = kit.StateChip("warn", "clock", "Pending").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case fleet.GroupNotApplied:
+		case secgroup.NotApplied:
 			templ_7745c5c3_Err = kit.StateChip("bad", "triangle-alert", "Not applied").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case fleet.GroupChanged:
+		case secgroup.Changed:
 			templ_7745c5c3_Err = kit.StateChip("bad", "triangle-alert", "Changed on the host").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case fleet.GroupUnknown:
+		case secgroup.Unknown:
 			templ_7745c5c3_Err = kit.StateChip("unknown", "circle-question-mark", "Unknown").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

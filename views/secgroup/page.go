@@ -10,6 +10,7 @@ import (
 	"quantix/internal/connectivity"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/secgroup"
 	"quantix/views"
 	"quantix/views/kit"
 )
@@ -18,14 +19,14 @@ import (
 type ListPage struct {
 	kit.List
 	Actor  fleet.Actor
-	Groups []fleet.SecurityGroupView
+	Groups []secgroup.View
 }
 
-func (p *ListPage) table() kit.Table[fleet.SecurityGroupView] {
-	return kit.Table[fleet.SecurityGroupView]{
+func (p *ListPage) table() kit.Table[secgroup.View] {
+	return kit.Table[secgroup.View]{
 		List: &p.List, ID: "secgroup-rows", Live: "security-groups", Every: "10s", Label: "Security groups", Type: "security group", Head: kit.NameColumn,
 		Items: p.Groups, EmptyContent: emptyListNote(p),
-		Row: func(g *fleet.SecurityGroupView) kit.Row {
+		Row: func(g *secgroup.View) kit.Row {
 			return kit.Row{ID: "secgroup-" + string(g.ID), Name: g.Name, Href: views.SecurityGroupPath(g.ID)}
 		},
 		RowCells: row,
@@ -51,7 +52,7 @@ type Page struct {
 	Actor  fleet.Actor
 	Link   kit.Link
 	Tab    string
-	Group  fleet.SecurityGroupView
+	Group  secgroup.View
 	Rule   RuleForm
 	Groups []kit.Option // groups that rules may refer to
 	Now    time.Time
@@ -94,7 +95,7 @@ func (p Page) actions() []kit.ActionButton {
 		retry = why
 	}
 	word := "Retry on failed hosts"
-	if slices.ContainsFunc(p.Group.Hosts, func(h fleet.SecurityGroupHost) bool { return h.State == fleet.GroupChanged }) {
+	if slices.ContainsFunc(p.Group.Hosts, func(h secgroup.Host) bool { return h.State == secgroup.Changed }) {
 		word = "Reapply on changed hosts"
 	}
 	return []kit.ActionButton{
@@ -105,16 +106,16 @@ func (p Page) actions() []kit.ActionButton {
 	}
 }
 
-func (p Page) ruleActions(r fleet.SecurityRule) []kit.ActionButton {
+func (p Page) ruleActions(r secgroup.Rule) []kit.ActionButton {
 	return []kit.ActionButton{{
 		Icon: "trash-2", Word: "Remove rule", Label: "Remove the rule " + p.ruleText(r), Post: p.path("rules"), ReplaceTarget: "#rules", Danger: true, Back: p.path(), Why: p.whyNotEdit(),
 		PostValues: []kit.FormValue{{Name: "remove", Value: r.ID}},
 	}}
 }
 
-func (p Page) ruleText(r fleet.SecurityRule) string { return r.Text(p.remoteGroupText(r)) }
+func (p Page) ruleText(r secgroup.Rule) string { return r.Text(p.remoteGroupText(r)) }
 
-func (p Page) remoteGroupText(r fleet.SecurityRule) string {
+func (p Page) remoteGroupText(r secgroup.Rule) string {
 	if r.GroupID == p.Group.ID {
 		return "members of this group"
 	}
@@ -125,7 +126,7 @@ func (p Page) remoteGroupText(r fleet.SecurityRule) string {
 }
 
 // remoteText describes the remote side of a rule: an address range, the members of a group, or anybody.
-func (p Page) remoteText(r fleet.SecurityRule) string {
+func (p Page) remoteText(r secgroup.Rule) string {
 	switch {
 	case r.CIDR != "":
 		return r.CIDR
@@ -135,7 +136,7 @@ func (p Page) remoteText(r fleet.SecurityRule) string {
 	return "anybody"
 }
 
-func ownerName(g fleet.SecurityGroupView) string {
+func ownerName(g secgroup.View) string {
 	if g.ProjectID == "" {
 		return "Fleet"
 	}
@@ -143,14 +144,14 @@ func ownerName(g fleet.SecurityGroupView) string {
 }
 
 // sortedRules returns the rules, inbound rules first.
-func (p Page) sortedRules() []fleet.SecurityRule {
+func (p Page) sortedRules() []secgroup.Rule {
 	out := slices.Clone(p.Group.Spec.Rules)
-	slices.SortStableFunc(out, func(a, b fleet.SecurityRule) int { return strings.Compare(string(b.Direction), string(a.Direction)) })
+	slices.SortStableFunc(out, func(a, b secgroup.Rule) int { return strings.Compare(string(b.Direction), string(a.Direction)) })
 	return out
 }
 
-func directionText(d fleet.Direction) string {
-	if d == fleet.Egress {
+func directionText(d secgroup.Direction) string {
+	if d == secgroup.Egress {
 		return "out"
 	}
 	return "in"
@@ -198,7 +199,7 @@ type SecurityGroupChoice struct {
 }
 
 // SecurityGroupChoices returns all groups as choices. The groups in chosen, which the NIC already has, are selected.
-func SecurityGroupChoices(all []fleet.SecurityGroupView, chosen []fleet.SecurityGroupID) []SecurityGroupChoice {
+func SecurityGroupChoices(all []secgroup.View, chosen []fleet.SecurityGroupID) []SecurityGroupChoice {
 	out := make([]SecurityGroupChoice, len(all))
 	for i, g := range all {
 		out[i] = SecurityGroupChoice{g.ID, g.Name, ownerName(g), len(g.Spec.Rules), slices.Contains(chosen, g.ID)}
@@ -215,7 +216,7 @@ func packetCountText(n int64) string {
 }
 
 // portGroupText describes the NIC settings that come from its port group.
-func portGroupText(c fleet.NICFilter) string {
+func portGroupText(c secgroup.NICFilter) string {
 	if len(c.ByPortGroup) > 1 {
 		return "from the port group " + c.PortGroup
 	}

@@ -9,7 +9,7 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
-	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 	"quantix/views"
 	"quantix/views/kit"
 	"strconv"
@@ -460,7 +460,7 @@ func ruleTable(p Page) templ.Component {
 }
 
 // countedNICsText describes how many NICs the group's packet counters cover, and since when.
-func countedNICsText(c *fleet.GroupCount, now time.Time) templ.Component {
+func countedNICsText(c *secgroup.Count, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -589,7 +589,7 @@ func countedNICsText(c *fleet.GroupCount, now time.Time) templ.Component {
 }
 
 // packetCell shows a number of counted packets, with the number of bytes as tooltip.
-func packetCell(n fleet.PassCount) templ.Component {
+func packetCell(n secgroup.PassCount) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -990,7 +990,7 @@ func hostsTab(p Page) templ.Component {
 	})
 }
 
-func hostStatusText(h fleet.SecurityGroupHost) templ.Component {
+func hostStatusText(h secgroup.Host) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1048,7 +1048,7 @@ func hostStatusText(h fleet.SecurityGroupHost) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case h.Status != nil && h.State == fleet.GroupApplied:
+		case h.Status != nil && h.State == secgroup.Applied:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 69, "<span class=\"muted\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1066,7 +1066,7 @@ func hostStatusText(h fleet.SecurityGroupHost) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case h.State == fleet.GroupPending:
+		case h.State == secgroup.Pending:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 71, "<span class=\"muted\">The host has not applied the newest rules yet.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

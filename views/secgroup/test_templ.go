@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import (
 	"quantix/internal/connectivity"
-	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 	"quantix/views"
 	"quantix/views/kit"
 	"strings"
@@ -358,7 +358,7 @@ func packetTestSide(word string, s connectivity.PassSide) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if s.State != "" && s.State != fleet.GroupApplied {
+		if s.State != "" && s.State != secgroup.Applied {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "<br>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -10,6 +10,8 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/template"
+	"quantix/internal/vmcopy"
 	"quantix/views"
 	"quantix/views/kit"
 )
@@ -18,14 +20,14 @@ import (
 type ListPage struct {
 	kit.List
 	Actor     fleet.Actor
-	Templates []fleet.TemplateView
+	Templates []template.View
 }
 
-func (p *ListPage) table() kit.Table[fleet.TemplateView] {
-	return kit.Table[fleet.TemplateView]{
+func (p *ListPage) table() kit.Table[template.View] {
+	return kit.Table[template.View]{
 		List: &p.List, ID: "template-rows", Live: "templates pools", Every: "30s", Label: "Templates", Type: "template", Head: kit.NameColumn,
 		Items: p.Templates, HasRowMenus: true, EmptyContent: emptyListNote(p),
-		Row: func(v *fleet.TemplateView) kit.Row {
+		Row: func(v *template.View) kit.Row {
 			return kit.Row{ID: "template-" + string(v.ID), Name: v.Name, Href: views.TemplatePath(v.ID), Menu: views.ContextMenuPath(fleet.TypeTemplate, v.ID)}
 		},
 		RowCells: row,
@@ -33,7 +35,7 @@ func (p *ListPage) table() kit.Table[fleet.TemplateView] {
 }
 
 // CreatedVMCount counts the VMs created from any version of the template.
-func CreatedVMCount(v fleet.TemplateView) int {
+func CreatedVMCount(v template.View) int {
 	n := 0
 	for _, x := range v.Versions {
 		n += len(x.VMs) + x.Others
@@ -46,7 +48,7 @@ type Page struct {
 	Actor    fleet.Actor
 	Link     kit.Link
 	Tab      string
-	Template fleet.TemplateView
+	Template template.View
 	Pools    map[fleet.PoolID]string
 	Now      time.Time
 
@@ -102,7 +104,7 @@ func NewVMPath(id fleet.TemplateID, version fleet.TemplateVersionID) string {
 }
 
 // Actions returns the actions on the template, for the menus and the head of its page.
-func Actions(a fleet.Actor, v fleet.TemplateView) []kit.ActionButton {
+func Actions(a fleet.Actor, v template.View) []kit.ActionButton {
 	path := views.TemplatePath(v.ID)
 	states := policy.RestrictTemplateActions(a, v.ProjectID, v.Actions())
 	remove := kit.ActionButton{Icon: "trash-2", Word: "Delete template", Href: path + "/delete", Dialog: true, Danger: true}.WithReasonFrom(states, fleet.ActDelete)
@@ -116,7 +118,7 @@ func Actions(a fleet.Actor, v fleet.TemplateView) []kit.ActionButton {
 }
 
 // versionActions are the actions on one template version.
-func (p Page) versionActions(v fleet.TemplateVersion) []kit.ActionButton {
+func (p Page) versionActions(v template.Version) []kit.ActionButton {
 	send := func(to string) []kit.FormValue {
 		return []kit.FormValue{{Name: "version", Value: string(v.ID)}, {Name: "deprecated", Value: to}}
 	}
@@ -162,7 +164,7 @@ func nicText(n fleet.NIC) string {
 }
 
 // otherVMsText counts the VMs of projects that the reader may not see.
-func otherVMsText(v fleet.TemplateVersion) string {
+func otherVMsText(v template.Version) string {
 	text := kit.CountText(v.Others, "VM") + " of other projects"
 	if v.OthersLinked > 0 {
 		text += ", " + strconv.Itoa(v.OthersLinked) + " linked"
@@ -211,12 +213,12 @@ type FormValues struct {
 
 // Form is the data of a template's dialogs, and of the dialog that creates a template from a VM.
 type Form struct {
-	Template     fleet.TemplateView
-	Version      *fleet.TemplateVersion // version to delete
-	VM           fleet.VMView           // source VM of a new template
+	Template     template.View
+	Version      *template.Version // version to delete
+	VM           fleet.VMView      // source VM of a new template
 	In           FormValues
 	Errors       kit.Errors
-	OwnTemplates []fleet.TemplateView // templates of the VM's project that can get a new version
+	OwnTemplates []template.View // templates of the VM's project that can get a new version
 }
 
 func (f Form) field(name string, in kit.Field, at ...string) kit.Field {
@@ -234,8 +236,8 @@ func (f Form) backPath() string { return views.TemplatePath(f.Template.ID) }
 // whyNotCreate is the reason why no template can be created from the VM, neither from copies of its disks nor from its
 // disks' images. Empty: a template can be created.
 func (f Form) whyNotCreate() string {
-	ok, why := f.VM.AllowsTemplate()
-	if images, _ := f.VM.AllowsTemplateOfImages(); ok || images {
+	ok, why := vmcopy.AllowsTemplate(f.VM)
+	if images, _ := vmcopy.AllowsTemplateOfImages(f.VM); ok || images {
 		return ""
 	}
 	return why
@@ -249,17 +251,17 @@ func (f Form) diskOptions() []kit.Option {
 // diskHint is the hint for the choice of disks: why the disks cannot be copied now, or that the VM can run during the
 // copy.
 func (f Form) diskHint() string {
-	if ok, why := f.VM.AllowsTemplate(); !ok {
+	if ok, why := vmcopy.AllowsTemplate(f.VM); !ok {
 		return "The disks cannot be copied now: " + why
 	}
-	if f.VM.NeedsTemporarySnapshot() {
+	if vmcopy.NeedsTemporarySnapshot(f.VM) {
 		return "Copies are made from a temporary snapshot, so the VM can run meanwhile."
 	}
 	return ""
 }
 
 func (f Form) canUseDiskImages() bool {
-	ok, _ := f.VM.AllowsTemplateOfImages()
+	ok, _ := vmcopy.AllowsTemplateOfImages(f.VM)
 	return ok && len(f.VM.Spec.Disks) > 0
 }
 

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"quantix/internal/fleet"
+	"quantix/internal/vmcopy"
 	"quantix/views"
 	"quantix/views/kit"
 )
@@ -88,10 +89,10 @@ func (p Page) actionMenu() []kit.ActionButton {
 		power[i] = p.actionButton(a)
 	}
 	why := p.whyNotEdit()
-	clone := kit.ActionButton{Icon: "copy", Word: "Clone", Href: clonePath(p.VM.ID), Separated: true}.DisableFor(why).DisableFor(kit.RefusalReason(p.VM.AllowsClone()))
+	clone := kit.ActionButton{Icon: "copy", Word: "Clone", Href: clonePath(p.VM.ID), Separated: true}.DisableFor(why).DisableFor(kit.RefusalReason(vmcopy.AllowsClone(p.VM)))
 	template := kit.ActionButton{Icon: "layers", Word: "Make a template…", Href: p.path("template"), Dialog: true}.DisableFor(why)
-	if images, _ := p.VM.AllowsTemplateOfImages(); !images {
-		template = template.DisableFor(kit.RefusalReason(p.VM.AllowsTemplate()))
+	if images, _ := vmcopy.AllowsTemplateOfImages(p.VM); !images {
+		template = template.DisableFor(kit.RefusalReason(vmcopy.AllowsTemplate(p.VM)))
 	}
 	edit := p.actionButton(fleet.ActEdit)
 	edit.Separated = true

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"quantix/internal/fleet"
+	"quantix/internal/template"
 	"quantix/internal/vmedit"
 	"quantix/views"
 	"quantix/views/kit"
@@ -12,8 +13,8 @@ import (
 // ComparePage compares two VMs, or a VM with a template version.
 type ComparePage struct {
 	Left, Right fleet.VMView
-	Template    fleet.TemplateView
-	Version     *fleet.TemplateVersion   // right side; nil: two VMs are compared
+	Template    template.View
+	Version     *template.Version        // right side; nil: two VMs are compared
 	Rows        []vmedit.FieldComparison // different fields first; empty: only one side is chosen yet
 	All         bool                     // also show equal fields
 	VMs         kit.SelectChoices        // VMs for the other side of the comparison

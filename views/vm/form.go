@@ -9,6 +9,7 @@ import (
 	"github.com/a-h/templ"
 
 	"quantix/internal/fleet"
+	"quantix/internal/vmedit"
 	"quantix/views/kit"
 )
 
@@ -33,7 +34,7 @@ type Form struct {
 
 	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs, Discs, Files kit.SelectChoices
 
-	Default fleet.VMDefaults // defaults that the form preselects
+	Default vmedit.Defaults // defaults that the form preselects
 }
 
 // NewVMSource is the source that the form of a new VM was prefilled from.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"quantix/internal/export"
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
@@ -82,7 +83,7 @@ type ExportPage struct {
 	VM     fleet.VMView
 	Now    time.Time
 	Why    string // why the VM cannot be exported now
-	Files  []fleet.Export
+	Files  []export.File
 	Pools  []kit.Option // pools of the VM's disks
 	In     ExportForm
 	Errors kit.Errors
@@ -92,7 +93,7 @@ type ExportPage struct {
 type ExportForm struct{ What, Pool string }
 
 // deletedAtText describes when the exported file is deleted.
-func (p ExportPage) deletedAtText(e fleet.Export) string {
+func (p ExportPage) deletedAtText(e export.File) string {
 	left := e.ExpiresAt.Sub(p.Now)
 	if left < time.Hour {
 		return "within the hour"
@@ -113,14 +114,14 @@ func (p ExportPage) formatOptions() []kit.Option {
 // ExportDownloadPath is the download address of an export.
 func ExportDownloadPath(id fleet.ExportID) string { return "/exports/" + string(id) + "/content" }
 
-func exportFormatText(e fleet.Export) string {
+func exportFormatText(e export.File) string {
 	if e.Disk > 0 {
 		return "Disk " + strconv.Itoa(e.Disk) + " as qcow2"
 	}
 	return "OVA archive"
 }
 
-func (p ExportPage) deleteExportAction(e fleet.Export) kit.ActionButton {
+func (p ExportPage) deleteExportAction(e export.File) kit.ActionButton {
 	why := ""
 	if !e.State.IsFinal() {
 		why = "The export is running. Cancel its task first."

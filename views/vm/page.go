@@ -8,6 +8,7 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/internal/schedules"
+	"quantix/internal/secgroup"
 	"quantix/views"
 	"quantix/views/kit"
 )
@@ -43,7 +44,7 @@ type Page struct {
 	NICs  []fleet.NICAddresses // tab summary
 	Retry *fleet.Task          // tab summary: task that waits until the host's hypervisor responds; nil: none
 
-	Filters []fleet.NICFilter // tab summary: filters of the NICs, in the spec's order
+	Filters []secgroup.NICFilter // tab summary: filters of the NICs, in the spec's order
 }
 
 // LoadSample is a VM's newest load sample.
@@ -106,7 +107,7 @@ func (p Page) poolName(id fleet.PoolID) string {
 }
 
 // nicFilter is the filter status of the NIC with index i; nil: unknown.
-func (p Page) nicFilter(i int) *fleet.NICFilter {
+func (p Page) nicFilter(i int) *secgroup.NICFilter {
 	if i < len(p.Filters) {
 		return &p.Filters[i]
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"quantix/internal/fleet"
-	"quantix/internal/policy"
+	"quantix/internal/ipam"
 )
 
 type networkAddressesInput struct {
@@ -12,7 +12,7 @@ type networkAddressesInput struct {
 	Host fleet.HostID `query:"host" doc:"Only the addresses on this host"`
 }
 
-type networkAddressesOutput struct{ Body policy.NetworkAddresses }
+type networkAddressesOutput struct{ Body ipam.Usage }
 
 func (api *API) networkAddresses(ctx context.Context, a fleet.Actor, in *networkAddressesInput) (*networkAddressesOutput, error) {
 	out, err := api.Control.NetworkAddresses(ctx, a, in.ID, in.Host)

@@ -19,9 +19,14 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/auth"
+	"quantix/internal/catalog"
 	"quantix/internal/control"
+	"quantix/internal/export"
 	"quantix/internal/fleet"
+	"quantix/internal/ipam"
 	"quantix/internal/policy"
+	"quantix/internal/secgroup"
+	"quantix/internal/template"
 	"quantix/web/idempotency"
 	"quantix/web/problem"
 )
@@ -189,13 +194,41 @@ func (api *API) ServeDescription(c echo.Context, _ fleet.Actor) error {
 	return c.Blob(http.StatusOK, "application/vnd.oai.openapi+json;version=3.1", text)
 }
 
+// schemaNames are the names of the schemas of types whose name needs its package: "Version" of package template.
+var schemaNames = map[reflect.Type]string{
+	reflect.TypeFor[problem.Body]():              "Problem",
+	reflect.TypeFor[problem.Field]():             "ProblemField",
+	reflect.TypeFor[catalog.Copy]():              "StartPull",
+	reflect.TypeFor[catalog.Result]():            "StartResult",
+	reflect.TypeFor[export.File]():               "Export",
+	reflect.TypeFor[ipam.Usage]():                "NetworkAddresses",
+	reflect.TypeFor[ipam.Range]():                "RangeUse",
+	reflect.TypeFor[ipam.Reservation]():          "ReservedAddress",
+	reflect.TypeFor[ipam.Address]():              "AddressInUse",
+	reflect.TypeFor[ipam.Conflict]():             "AddressConflict",
+	reflect.TypeFor[secgroup.View]():             "SecurityGroup",
+	reflect.TypeFor[fleet.Page[secgroup.View]](): "SecurityGroupPage",
+	reflect.TypeFor[secgroup.Spec]():             "SecurityGroupSpec",
+	reflect.TypeFor[secgroup.Rule]():             "SecurityRule",
+	reflect.TypeFor[secgroup.Status]():           "SecurityGroupStatus",
+	reflect.TypeFor[secgroup.Host]():             "SecurityGroupHost",
+	reflect.TypeFor[secgroup.Member]():           "SecurityGroupMember",
+	reflect.TypeFor[secgroup.Count]():            "GroupCount",
+	reflect.TypeFor[template.View]():             "Template",
+	reflect.TypeFor[fleet.Page[template.View]](): "TemplatePage",
+	reflect.TypeFor[template.Version]():          "TemplateVersion",
+	reflect.TypeFor[template.Disk]():             "TemplateDisk",
+	reflect.TypeFor[template.VM]():               "TemplateVM",
+}
+
 // schemaName returns the name of a type's schema. VMView is named "VM", because API clients see only the view.
 func schemaName(t reflect.Type, hint string) string {
-	switch t {
-	case reflect.TypeFor[problem.Body]():
-		return "Problem"
-	case reflect.TypeFor[problem.Field]():
-		return "ProblemField"
+	plain := t
+	if t.Kind() == reflect.Pointer {
+		plain = t.Elem()
+	}
+	if name := schemaNames[plain]; name != "" {
+		return name
 	}
 	name := strings.ReplaceAll(huma.DefaultSchemaNamer(t, hint), "View", "")
 	if names := strings.SplitAfter(name, "Page"); len(names) == 2 && names[0] == "Page" {

@@ -5,6 +5,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/control/query"
+	"quantix/internal/export"
 	"quantix/internal/fleet"
 )
 
@@ -34,11 +35,11 @@ func (api *API) convertVolume(ctx context.Context, a fleet.Actor, in *convertVol
 	return &taskOutput{task}, err
 }
 
-type exportOutput struct{ Body fleet.Export }
+type exportOutput struct{ Body export.File }
 
 type exportsOutput struct {
 	Body struct {
-		Items []fleet.Export `json:"items"`
+		Items []export.File `json:"items"`
 	}
 }
 

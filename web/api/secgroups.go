@@ -6,6 +6,7 @@ import (
 	"quantix/internal/connectivity"
 	"quantix/internal/control/network"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // SecurityGroupPath holds the id of a security group, from the request's path.
@@ -14,8 +15,8 @@ type SecurityGroupPath struct {
 }
 
 type securityGroupPatch struct {
-	Name string                  `json:"name"`
-	Spec fleet.SecurityGroupSpec `json:"spec"`
+	Name string        `json:"name"`
+	Spec secgroup.Spec `json:"spec"`
 }
 
 type updateSecurityGroupInput struct {
@@ -23,7 +24,7 @@ type updateSecurityGroupInput struct {
 	Body mergePatch[securityGroupPatch]
 }
 
-func (api *API) updateSecurityGroup(ctx context.Context, a fleet.Actor, in *updateSecurityGroupInput) (*bodyOutput[fleet.SecurityGroupView], error) {
+func (api *API) updateSecurityGroup(ctx context.Context, a fleet.Actor, in *updateSecurityGroupInput) (*bodyOutput[secgroup.View], error) {
 	old, err := api.Control.GetSecurityGroup(ctx, a, in.ID)
 	if err != nil {
 		return nil, err
@@ -33,20 +34,20 @@ func (api *API) updateSecurityGroup(ctx context.Context, a fleet.Actor, in *upda
 		return nil, err
 	}
 	g, err := api.Control.UpdateSecurityGroup(ctx, a, in.ID, network.UpdateSecurityGroup{Name: &to.Name, Spec: &to.Spec, IfGeneration: old.Generation})
-	return &bodyOutput[fleet.SecurityGroupView]{Body: g}, err
+	return &bodyOutput[secgroup.View]{Body: g}, err
 }
 
 type trafficTestOutput struct{ Body connectivity.PassAnswer }
 
 type trafficTestInput struct {
-	FromVM      fleet.VMID     `query:"fromVm" doc:"UUID of the sending VM; omitted: fromAddress is the sender"`
-	FromMAC     string         `query:"fromMac" doc:"MAC address of the VM's NIC; empty: its first NIC"`
-	FromAddress string         `query:"fromAddress" doc:"One of the NIC's addresses; without a VM: the sender's address"`
-	ToVM        fleet.VMID     `query:"toVm"`
-	ToMAC       string         `query:"toMac"`
-	ToAddress   string         `query:"toAddress"`
-	Protocol    fleet.Protocol `query:"protocol" doc:"tcp, udp, icmp or icmpv6"`
-	Port        int            `query:"port" doc:"Destination port, for tcp and udp"`
+	FromVM      fleet.VMID        `query:"fromVm" doc:"UUID of the sending VM; omitted: fromAddress is the sender"`
+	FromMAC     string            `query:"fromMac" doc:"MAC address of the VM's NIC; empty: its first NIC"`
+	FromAddress string            `query:"fromAddress" doc:"One of the NIC's addresses; without a VM: the sender's address"`
+	ToVM        fleet.VMID        `query:"toVm"`
+	ToMAC       string            `query:"toMac"`
+	ToAddress   string            `query:"toAddress"`
+	Protocol    secgroup.Protocol `query:"protocol" doc:"tcp, udp, icmp or icmpv6"`
+	Port        int               `query:"port" doc:"Destination port, for tcp and udp"`
 }
 
 func (api *API) testTraffic(ctx context.Context, a fleet.Actor, in *trafficTestInput) (*trafficTestOutput, error) {
@@ -58,6 +59,6 @@ func (api *API) testTraffic(ctx context.Context, a fleet.Actor, in *trafficTestI
 	return &trafficTestOutput{out}, err
 }
 
-func (api *API) nicFilters(ctx context.Context, a fleet.Actor, in *VMPath) (*pageOutput[fleet.NICFilter], error) {
+func (api *API) nicFilters(ctx context.Context, a fleet.Actor, in *VMPath) (*pageOutput[secgroup.NICFilter], error) {
 	return asSinglePage(api.Control.NICFilterStates(ctx, a, in.ID))
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 
+	"quantix/internal/catalog"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 )
@@ -13,7 +14,7 @@ type CatalogEntryPath struct {
 }
 
 type startImageBody struct {
-	fleet.CatalogImageView
+	catalog.View
 	OfferedActions
 }
 
@@ -22,7 +23,7 @@ type catalogEntryOutput struct {
 	Body     startImageBody
 }
 
-func catalogEntryAnswer(a fleet.Actor, v fleet.CatalogImageView) startImageBody {
+func catalogEntryAnswer(a fleet.Actor, v catalog.View) startImageBody {
 	return startImageBody{v, offeredActions(a, "image", v.Actions())}
 }
 

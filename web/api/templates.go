@@ -6,6 +6,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/template"
 )
 
 // TemplatePath holds the id of a template, from the request's path.
@@ -30,7 +31,7 @@ type templateOutput struct {
 }
 
 type templateBody struct {
-	fleet.TemplateView
+	template.View
 	OfferedActions
 }
 

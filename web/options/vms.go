@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"quantix/internal/fleet"
+	"quantix/internal/template"
 	"quantix/views"
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
 )
 
 // TemplateVersion returns the template version of a select's value (see views.TemplateVersionValue).
-func (r *Reader) TemplateVersion(ctx context.Context, a fleet.Actor, value string) (fleet.TemplateView, *fleet.TemplateVersion, error) {
+func (r *Reader) TemplateVersion(ctx context.Context, a fleet.Actor, value string) (template.View, *template.Version, error) {
 	id, version, _ := strings.Cut(value, "/")
 	t, err := r.Control.GetTemplate(ctx, a, fleet.TemplateID(id))
 	if err != nil {
@@ -41,7 +42,7 @@ func (r *Reader) templateVersionOptions(ctx context.Context, a fleet.Actor, c Qu
 	for _, t := range page.Items {
 		for _, v := range t.Versions {
 			o := kit.Option{Value: views.TemplateVersionValue(t.ID, v.ID), Text: t.Name + " · version " + strconv.Itoa(v.Number)}
-			if slices.ContainsFunc(v.VMs, func(vm fleet.TemplateVM) bool { return string(vm.ID) == c.ParentID }) {
+			if slices.ContainsFunc(v.VMs, func(vm template.VM) bool { return string(vm.ID) == c.ParentID }) {
 				o.Text += " · source of this VM"
 				first = append(first, o)
 				continue

@@ -12,6 +12,7 @@ import (
 	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/secgroup"
 	"quantix/views"
 	"quantix/views/kit"
 	groupview "quantix/views/secgroup"
@@ -21,7 +22,7 @@ import (
 	"quantix/web/render"
 )
 
-func securityGroupPageLayout(g fleet.SecurityGroupView) shell.PageLayout {
+func securityGroupPageLayout(g secgroup.View) shell.PageLayout {
 	return shell.PageLayout{Title: g.Name}
 }
 
@@ -58,7 +59,7 @@ func (s *Site) ShowSecurityGroupForm(c echo.Context, a fleet.Actor, in securityG
 
 func (s *Site) CreateSecurityGroup(c echo.Context, a fleet.Actor, in securityGroupForm) (form.Response, error) {
 	g, err := s.Control.CreateSecurityGroup(c.Request().Context(), a, network.CreateSecurityGroup{
-		ProjectID: in.Project, Name: strings.TrimSpace(in.Name), Spec: fleet.SecurityGroupSpec{Description: in.Description},
+		ProjectID: in.Project, Name: strings.TrimSpace(in.Name), Spec: secgroup.Spec{Description: in.Description},
 	})
 	return form.RedirectTo(views.SecurityGroupPath(g.ID)), err
 }
@@ -105,19 +106,19 @@ func (s *Site) RetrySecurityGroup(c echo.Context, a fleet.Actor, _ form.EmptyFor
 
 // securityRuleForm is the form that adds a rule to a security group, and the form that removes a rule.
 type securityRuleForm struct {
-	Generation  int64           `form:"generation"`
-	Direction   fleet.Direction `form:"direction"`
-	Protocol    fleet.Protocol  `form:"protocol"`
-	Ports       string          `form:"ports"`
-	Remote      string          `form:"remote"` // "anybody", "cidr" or the id of a group
-	CIDR        string          `form:"cidr"`
-	Description string          `form:"description"`
-	Remove      string          `form:"remove"` // the id of a rule
+	Generation  int64              `form:"generation"`
+	Direction   secgroup.Direction `form:"direction"`
+	Protocol    secgroup.Protocol  `form:"protocol"`
+	Ports       string             `form:"ports"`
+	Remote      string             `form:"remote"` // "anybody", "cidr" or the id of a group
+	CIDR        string             `form:"cidr"`
+	Description string             `form:"description"`
+	Remove      string             `form:"remove"` // the id of a rule
 }
 
 // rule returns the typed rule. Its error is at the field of the form.
-func (in securityRuleForm) rule() (fleet.SecurityRule, error) {
-	r := fleet.SecurityRule{Direction: in.Direction, Protocol: in.Protocol, Description: strings.TrimSpace(in.Description)}
+func (in securityRuleForm) rule() (secgroup.Rule, error) {
+	r := secgroup.Rule{Direction: in.Direction, Protocol: in.Protocol, Description: strings.TrimSpace(in.Description)}
 	switch in.Remote {
 	case "", "anybody":
 	case "cidr":
@@ -170,9 +171,9 @@ func (s *Site) SecurityGroupPage(c echo.Context, a fleet.Actor, in securityRuleF
 }
 
 // remoteGroupOptions lists the groups that the rules of group g may refer to.
-func (s *Site) remoteGroupOptions(c echo.Context, a fleet.Actor, g fleet.SecurityGroupView) ([]kit.Option, error) {
+func (s *Site) remoteGroupOptions(c echo.Context, a fleet.Actor, g secgroup.View) ([]kit.Option, error) {
 	out := []kit.Option{{Value: string(g.ID), Text: "members of this group"}}
-	var all []fleet.SecurityGroupView
+	var all []secgroup.View
 	var err error
 	if g.ProjectID != "" {
 		all, err = s.Control.SecurityGroupsForProject(c.Request().Context(), a, g.ProjectID)
@@ -201,7 +202,7 @@ func (s *Site) ChangeSecurityGroupRules(c echo.Context, a fleet.Actor, in securi
 	spec, at := g.Spec, len(g.Spec.Rules)
 	change := network.UpdateSecurityGroup{Spec: &spec, IfGeneration: g.Generation}
 	if in.Remove != "" {
-		spec.Rules = make([]fleet.SecurityRule, 0, at)
+		spec.Rules = make([]secgroup.Rule, 0, at)
 		for _, r := range g.Spec.Rules {
 			if r.ID != in.Remove {
 				spec.Rules = append(spec.Rules, r)

@@ -11,6 +11,7 @@ import (
 
 	"quantix/internal/connectivity"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 	groupview "quantix/views/secgroup"
 	"quantix/views/shell"
 	"quantix/web/form"
@@ -50,9 +51,9 @@ func (s *Site) TrafficTestPage(c echo.Context, a fleet.Actor) error {
 }
 
 func (s *Site) runTrafficTest(c echo.Context, a fleet.Actor, p groupview.PacketTestPage) (connectivity.PassAnswer, error) {
-	q := connectivity.ConnectionQuery{Protocol: fleet.Protocol(p.Protocol)}
+	q := connectivity.ConnectionQuery{Protocol: secgroup.Protocol(p.Protocol)}
 	var checks fleet.Checks
-	if p.Port != "" && (q.Protocol == fleet.TCP || q.Protocol == fleet.UDP) {
+	if p.Port != "" && (q.Protocol == secgroup.TCP || q.Protocol == secgroup.UDP) {
 		port, err := strconv.Atoi(p.Port)
 		if err != nil {
 			checks.Add("port", "Give the port as a number.")

@@ -81,7 +81,7 @@ func (s *Site) CatalogEntryDialog(show func(imageview.CatalogForm) templ.Compone
 			if err != nil {
 				return err
 			}
-			f.Entry = v.CatalogImage
+			f.Entry = v.Image
 			if !how.WasRefused() {
 				f.In = imageview.CatalogValues{
 					Name: v.Name, Family: v.OS.Family, System: v.OS.Name, Release: v.OS.Version, Arch: v.OS.Arch, URL: v.URL, File: v.File, Checksum: v.Checksum, ChecksumURL: v.ChecksumURL,

@@ -11,6 +11,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/template"
 	"quantix/views"
 	"quantix/views/kit"
 	"quantix/views/shell"
@@ -34,8 +35,8 @@ func (s *Site) ExportTemplatesCSV(c echo.Context, a fleet.Actor) error {
 	return render.ExportCSV(s.Renderer, c, a, "templates.csv", render.QueryFromURL(c), s.Control.ListTemplates, templateview.CSV)
 }
 
-func templatePageLayout(v fleet.TemplateView) shell.PageLayout {
-	return shell.PageLayout{Title: v.Name, ObjectKeys: []string{string(fleet.SubjectTemplate(v.ID))}}
+func templatePageLayout(v template.View) shell.PageLayout {
+	return shell.PageLayout{Title: v.Name, ObjectKeys: []string{string(template.Subject(v.ID))}}
 }
 
 func templateIDFromPath(c echo.Context) fleet.TemplateID { return fleet.TemplateID(c.Param("id")) }

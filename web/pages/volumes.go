@@ -82,7 +82,7 @@ func (s *Site) showNewVolumeDialog(c echo.Context, a fleet.Actor, in volumeForm,
 	}
 	for _, i := range p.Starts {
 		if !how.WasRefused() && string(i.ID) == c.QueryParam("start") {
-			p.Start, p.In.URL, p.In.Name, p.In.Checksum, p.In.ChecksumURL = i.CatalogImage, i.URL, i.File, i.Checksum, i.ChecksumURL
+			p.Start, p.In.URL, p.In.Name, p.In.Checksum, p.In.ChecksumURL = i.Image, i.URL, i.File, i.Checksum, i.ChecksumURL
 		}
 	}
 	if !v.Spec.Shared {

@@ -10,6 +10,7 @@ import (
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/vmedit"
 	"quantix/views"
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
@@ -118,9 +119,9 @@ func (s *Site) usableNetworks(c echo.Context, a fleet.Actor, edits bool, vm flee
 
 // defaultPoolAndNetwork returns the pool and the network that the form preselects for new devices. These are the
 // defaults of the project and host. An edited VM with disks has the pool of its first disk as default.
-func (s *Site) defaultPoolAndNetwork(ctx context.Context, a fleet.Actor, f *vmview.Form, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
+func (s *Site) defaultPoolAndNetwork(ctx context.Context, a fleet.Actor, f *vmview.Form, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (vmedit.Defaults, error) {
 	if project == "" {
-		return fleet.VMDefaults{}, nil
+		return vmedit.Defaults{}, nil
 	}
 	host, cluster := fleet.HostID(f.Typed.Get("hostId")), fleet.ClusterID(f.Typed.Get("clusterId"))
 	if (host != "" || cluster != "") && !f.Edits {
@@ -130,7 +131,7 @@ func (s *Site) defaultPoolAndNetwork(ctx context.Context, a fleet.Actor, f *vmvi
 	if len(f.VM.Spec.Disks) > 0 {
 		at := f.VM.Spec.Disks[0].PoolID
 		if i := slices.IndexFunc(pools, func(p fleet.PoolView) bool { return p.ID == at && p.SupportsNewDisks() }); i >= 0 {
-			out.Pool = fleet.DefaultPool{ID: at, Name: pools[i].Name, Why: "pool of the first disk"}
+			out.Pool = vmedit.DefaultPool{ID: at, Name: pools[i].Name, Why: "pool of the first disk"}
 		}
 	}
 	return out, err
@@ -138,9 +139,9 @@ func (s *Site) defaultPoolAndNetwork(ctx context.Context, a fleet.Actor, f *vmvi
 
 // noDefaultsIfNotFound returns empty defaults instead of NotFound, so that the form stays usable if the project was
 // deleted or is hidden. control reports the error when the VM is created.
-func noDefaultsIfNotFound(d fleet.VMDefaults, err error) (fleet.VMDefaults, error) {
+func noDefaultsIfNotFound(d vmedit.Defaults, err error) (vmedit.Defaults, error) {
 	if fleet.CodeOf(err) == fleet.NotFound {
-		return fleet.VMDefaults{}, nil
+		return vmedit.Defaults{}, nil
 	}
 	return d, err
 }

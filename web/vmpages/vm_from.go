@@ -10,6 +10,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/vmcopy"
 	"quantix/internal/vmedit"
 	"quantix/views"
 	"quantix/views/kit"
@@ -112,7 +113,7 @@ func (s *Site) newVMSourceFromVM(c echo.Context, a fleet.Actor, from control.VMS
 		Title: "Clone " + vm.Name, Back: views.VMPath(vm.ID), Sent: map[string]string{"from.vmId": string(vm.ID)}, Disks: []string{},
 		Note: "A full copy on the host of " + vm.Name + ", with new MAC addresses. Firmware variables and TPM start empty. For linked clones, create a template first.",
 	}
-	if vm.NeedsTemporarySnapshot() {
+	if vmcopy.NeedsTemporarySnapshot(vm) {
 		out.Note += " The disks are copied from a temporary snapshot, which is deleted afterwards, so " + vm.Name + " can run meanwhile. " +
 			"If the guest agent does not answer, the copy is crash-consistent, as after a power failure."
 	}
@@ -123,7 +124,7 @@ func (s *Site) newVMSourceFromVM(c echo.Context, a fleet.Actor, from control.VMS
 			return nil, err
 		}
 		disks, of = vm.DisksInSnapshot(shot), " of “"+shot.Name+"”"
-	} else if ok, why := vm.AllowsClone(); !ok {
+	} else if ok, why := vmcopy.AllowsClone(vm); !ok {
 		out.Note = why
 	}
 	spec := control.CloneSpec(vm, "", disks)

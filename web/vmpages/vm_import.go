@@ -11,6 +11,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
+	"quantix/internal/vmcopy"
 	"quantix/views"
 	"quantix/views/kit"
 	"quantix/views/shell"
@@ -141,7 +142,7 @@ func (s *Site) ShowExportForm(c echo.Context, a fleet.Actor, in exportForm, how 
 	if out.Files, err = s.Control.ListExports(ctx, a, p.VM.ID); err != nil {
 		return err
 	}
-	if _, out.Why = p.VM.AllowsExport(); out.Why == "" {
+	if _, out.Why = vmcopy.AllowsExport(p.VM); out.Why == "" {
 		names, err := s.Control.PoolNames(ctx, a, p.VM.Spec.Pools())
 		if err != nil {
 			return err

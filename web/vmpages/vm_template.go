@@ -9,6 +9,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/vmcopy"
 	"quantix/views"
 	templateview "quantix/views/template"
 	"quantix/web/form"
@@ -45,7 +46,7 @@ func (s *Site) ShowTemplateForm(c echo.Context, a fleet.Actor, in newTemplateFor
 	}
 	f := templateview.Form{VM: p.VM, In: in.view(), Errors: how.Errors}
 	if !how.WasRefused() {
-		ok, _ := p.VM.AllowsTemplate()
+		ok, _ := vmcopy.AllowsTemplate(p.VM)
 		f.In.OfImages = !ok
 	}
 	// A new version belongs to a template of the same project. The form offers at most 200 templates; the API accepts

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"quantix/internal/export"
 	"quantix/internal/fleet"
 )
 
@@ -23,7 +24,7 @@ func (h *testHost) volumeBytes(p fleet.Pool, name string) []byte {
 
 // exportParams returns the parameters of a job that exports a VM with one disk.
 func exportParams(vm fleet.VM) fleet.VolumeParams {
-	a := fleet.ApplianceFromVM(fleet.VMView{VM: vm}, nil)
+	a := export.Appliance(fleet.VMView{VM: vm}, nil)
 	return fleet.VolumeParams{Export: &fleet.ExportParams{Appliance: a, Disks: []fleet.Volref{vm.Spec.Disks[0].Ref()}}}
 }
 

@@ -7,27 +7,28 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // newSecurityGroup returns a security group that accepts one port from one address, and all outgoing packets. The
 // test's cleanup releases the group.
-func (h *testHost) newSecurityGroup() fleet.FlatGroup {
+func (h *testHost) newSecurityGroup() secgroup.FlatGroup {
 	h.t.Helper()
-	g := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: uniqueName("group"), Revision: 1, Rules: []fleet.FlatRule{
-		{ID: "00000000000a", Direction: fleet.Ingress, Protocol: fleet.TCP, FromPort: 80, ToPort: 80, Remotes: []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")}},
-		{ID: "00000000000b", Direction: fleet.Egress, Protocol: fleet.AnyProtocol, Anybody: true},
+	g := secgroup.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: uniqueName("group"), Revision: 1, Rules: []secgroup.FlatRule{
+		{ID: "00000000000a", Direction: secgroup.Ingress, Protocol: secgroup.TCP, FromPort: 80, ToPort: 80, Remotes: []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")}},
+		{ID: "00000000000b", Direction: secgroup.Egress, Protocol: secgroup.AnyProtocol, Anybody: true},
 	}}
 	h.cleanup("release "+g.Name, func(ctx context.Context) error { return h.ReleaseSecurityGroup(ctx, g) })
 	return g
 }
 
 // applyJobWithGroups returns a job for the VM with these security groups.
-func (h *testHost) applyJobWithGroups(vm fleet.VM, groups ...fleet.FlatGroup) hypervisor.ApplyWork {
+func (h *testHost) applyJobWithGroups(vm fleet.VM, groups ...secgroup.FlatGroup) hypervisor.ApplyWork {
 	return changedJob(h.applyJob(vm), func(o *hypervisor.ApplyWork) { o.Groups = groups })
 }
 
 // packetCounts returns the packet counts of the VM's only NIC by rule. It returns nil if the NIC has no counters.
-func (h *testHost) packetCounts(vm fleet.VMID) (rules map[string]fleet.PassCount) {
+func (h *testHost) packetCounts(vm fleet.VMID) (rules map[string]secgroup.PassCount) {
 	h.t.Helper()
 	all, err := h.FilterCounts(h.ctx)
 	h.requireNoError("read counters", err)
@@ -35,7 +36,7 @@ func (h *testHost) packetCounts(vm fleet.VMID) (rules map[string]fleet.PassCount
 		if c.VM != vm {
 			continue
 		}
-		rules = map[string]fleet.PassCount{}
+		rules = map[string]secgroup.PassCount{}
 		for _, chain := range c.Chains {
 			for rule, n := range chain {
 				rules[rule] = rules[rule].Plus(n)

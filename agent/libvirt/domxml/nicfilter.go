@@ -7,6 +7,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // FilterNameOf returns the name of the NIC's network filter, or "".
@@ -18,7 +19,7 @@ func FilterNameOf(n *libvirtxml.DomainInterface) string {
 }
 
 // IsManagedFilter reports whether the name is that of a network filter of Quantix.
-func IsManagedFilter(name string) bool { return strings.HasPrefix(name, fleet.FilterPrefix) }
+func IsManagedFilter(name string) bool { return strings.HasPrefix(name, secgroup.FilterPrefix) }
 
 // editFilter sets or removes the NIC's Quantix filter. It removes an unmanaged filter only with force.
 func editFilter(n *libvirtxml.DomainInterface, vm fleet.VMID, want fleet.NIC, force bool) {

@@ -17,7 +17,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
-	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 const (
@@ -66,7 +66,7 @@ func (fs *Filters) readPacketCounts() ([]hypervisor.NICPacketCounts, error) {
 	for _, x := range bound {
 		if vm, mac, ours := hypervisor.ParseFilterName(x.Filtername); ours {
 			at[x.Portdev] = len(out)
-			out = append(out, hypervisor.NICPacketCounts{VM: vm, MAC: mac, Chains: map[string]map[string]fleet.PassCount{}})
+			out = append(out, hypervisor.NICPacketCounts{VM: vm, MAC: mac, Chains: map[string]map[string]secgroup.PassCount{}})
 		}
 	}
 	if len(out) == 0 {
@@ -77,14 +77,14 @@ func (fs *Filters) readPacketCounts() ([]hypervisor.NICPacketCounts, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.read(listed, func(device, chain, rule string, n fleet.PassCount) {
+		p.read(listed, func(device, chain, rule string, n secgroup.PassCount) {
 			i, known := at[device]
 			if !known {
 				return
 			}
 			key := p.program + " " + device + " " + chain
 			if out[i].Chains[key] == nil {
-				out[i].Chains[key] = map[string]fleet.PassCount{}
+				out[i].Chains[key] = map[string]secgroup.PassCount{}
 			}
 			out[i].Chains[key][rule] = out[i].Chains[key][rule].Plus(n)
 		})
@@ -106,7 +106,7 @@ type filterListCommand struct {
 }
 
 // ruleCountFunc receives the count of one rule in a chain of a NIC's host device.
-type ruleCountFunc func(device, chain, rule string, n fleet.PassCount)
+type ruleCountFunc func(device, chain, rule string, n secgroup.PassCount)
 
 var (
 	countedRulePattern = regexp.MustCompile(`^\[(\d+):(\d+)\] -A (\S+) (.*)$`)
@@ -118,7 +118,7 @@ var (
 
 // parseIPTables reads IP rules. A rule has its ID in the comment; the NIC's final drop rule has no comment.
 func parseIPTables(listed []byte, each ruleCountFunc) {
-	eachCountedRule(listed, func(n fleet.PassCount, chain, rest string) {
+	eachCountedRule(listed, func(n secgroup.PassCount, chain, rest string) {
 		at := iptablesChainPattern.FindStringSubmatch(chain)
 		if at == nil {
 			return
@@ -137,7 +137,7 @@ func parseIPTables(listed []byte, each ruleCountFunc) {
 
 // parseEbtables reads the packets of guests that anti-spoofing dropped.
 func parseEbtables(listed []byte, each ruleCountFunc) {
-	eachCountedRule(listed, func(n fleet.PassCount, chain, rest string) {
+	eachCountedRule(listed, func(n secgroup.PassCount, chain, rest string) {
 		if at := ebtablesChainPattern.FindStringSubmatch(chain); at != nil && strings.HasSuffix(rest, "-j DROP") {
 			each(at[2], chain, hypervisor.SpoofedKey, n)
 		}
@@ -145,7 +145,7 @@ func parseEbtables(listed []byte, each ruleCountFunc) {
 }
 
 // eachCountedRule calls each for every rule with counters in a program's output.
-func eachCountedRule(listed []byte, each func(n fleet.PassCount, chain, rest string)) {
+func eachCountedRule(listed []byte, each func(n secgroup.PassCount, chain, rest string)) {
 	scan := bufio.NewScanner(bytes.NewReader(listed))
 	for scan.Scan() {
 		m := countedRulePattern.FindStringSubmatch(scan.Text())
@@ -155,7 +155,7 @@ func eachCountedRule(listed []byte, each func(n fleet.PassCount, chain, rest str
 		packets, bad := strconv.ParseInt(m[1], 10, 64)
 		octets, worse := strconv.ParseInt(m[2], 10, 64)
 		if bad == nil && worse == nil {
-			each(fleet.PassCount{Packets: packets, Bytes: octets}, m[3], " "+m[4])
+			each(secgroup.PassCount{Packets: packets, Bytes: octets}, m[3], " "+m[4])
 		}
 	}
 }

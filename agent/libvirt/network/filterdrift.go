@@ -14,6 +14,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 	"quantix/internal/wire"
 )
 
@@ -51,7 +52,7 @@ func (fs *Filters) compareFilters() (map[string]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if message == "" && bridgeErr != nil && strings.HasPrefix(name, fleet.FilterPrefix+"group-") {
+		if message == "" && bridgeErr != nil && strings.HasPrefix(name, secgroup.FilterPrefix+"group-") {
 			message = bridgeErr.Error()
 		}
 		if message != "" {
@@ -101,7 +102,7 @@ func filterDigest(x libvirtxml.NWFilter) string {
 func ChangedGroupReports(changed map[string]string) []wire.GroupReport {
 	var out []wire.GroupReport
 	for name, message := range changed {
-		if id, ours := strings.CutPrefix(name, fleet.FilterPrefix+"group-"); ours {
+		if id, ours := strings.CutPrefix(name, secgroup.FilterPrefix+"group-"); ours {
 			out = append(out, wire.GroupReport{ID: fleet.SecurityGroupID(id), Changed: message})
 		}
 	}

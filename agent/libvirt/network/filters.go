@@ -16,6 +16,7 @@ import (
 	"quantix/agent/libvirt/watch"
 	"quantix/agent/state"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // Filters manages Quantix's network filters in libvirt: one for each security group and one for each NIC with security
@@ -37,7 +38,7 @@ func NewFilters(daemon *conn.Daemon, guests GuestReader, book *state.FilterDiges
 
 // ApplySecurityGroup implements hypervisor.Firewall. libvirt also applies a changed filter to the NICs of running
 // guests.
-func (fs *Filters) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
+func (fs *Filters) ApplySecurityGroup(ctx context.Context, g secgroup.FlatGroup) error {
 	return fs.withSecurityGroupLock(ctx, "apply", g, func(ctx context.Context, c *conn.Conn) error {
 		if err := fs.defineFilter(ctx, c, groupFilter(g), true); err != nil {
 			return err
@@ -47,7 +48,7 @@ func (fs *Filters) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) er
 }
 
 // ReleaseSecurityGroup implements hypervisor.Firewall.
-func (fs *Filters) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
+func (fs *Filters) ReleaseSecurityGroup(ctx context.Context, g secgroup.FlatGroup) error {
 	return fs.withSecurityGroupLock(ctx, "release", g, func(ctx context.Context, c *conn.Conn) error {
 		all, err := fs.guests(ctx, c)
 		if err != nil {
@@ -83,7 +84,7 @@ func (fs *Filters) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) 
 }
 
 // withSecurityGroupLock runs f with a connection of its own, while it holds the group's lock.
-func (fs *Filters) withSecurityGroupLock(ctx context.Context, verb string, g fleet.FlatGroup, f func(context.Context, *conn.Conn) error) error {
+func (fs *Filters) withSecurityGroupLock(ctx context.Context, verb string, g secgroup.FlatGroup, f func(context.Context, *conn.Conn) error) error {
 	act := verb + " security group " + g.Name
 	unlock, err := fs.locks.Lock(ctx, g.ID)
 	if err != nil {
@@ -122,7 +123,7 @@ func (fs *Filters) DefineNICFilters(ctx context.Context, c *conn.Conn, in hyperv
 }
 
 // ensureGroupFilter defines the filter of the security group if the host does not have the filter.
-func (fs *Filters) ensureGroupFilter(ctx context.Context, c *conn.Conn, g fleet.FlatGroup) error {
+func (fs *Filters) ensureGroupFilter(ctx context.Context, c *conn.Conn, g secgroup.FlatGroup) error {
 	unlock, err := fs.locks.Lock(ctx, g.ID)
 	if err != nil {
 		return err
@@ -161,7 +162,7 @@ func listNICFilters(ctx context.Context, c *conn.Conn) ([]golibvirt.Nwfilter, er
 		all, _, err := l.ConnectListAllNwfilters(1, 0)
 		return all, err
 	})
-	return slices.DeleteFunc(all, func(f golibvirt.Nwfilter) bool { return !strings.HasPrefix(f.Name, fleet.FilterPrefix+"nic-") }), err
+	return slices.DeleteFunc(all, func(f golibvirt.Nwfilter) bool { return !strings.HasPrefix(f.Name, secgroup.FilterPrefix+"nic-") }), err
 }
 
 func findFilter(ctx context.Context, c *conn.Conn, name string) (golibvirt.Nwfilter, error) {

@@ -14,6 +14,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/internal/connectivity"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // firstFrame is the first packet of a new connection at a NIC.
@@ -48,7 +49,7 @@ func filterVerdict(t *testing.T, defined map[string]libvirtxml.NWFilter, name st
 	slices.SortStableFunc(rules, func(a, b *libvirtxml.NWFilterRule) int { return cmp.Compare(a.Priority, b.Priority) })
 	for _, layer := range []bool{true, false} {
 		i := slices.IndexFunc(rules, func(r *libvirtxml.NWFilterRule) bool {
-			own := r.Direction == "inout" || r.Direction == "in" == (f.Direction == fleet.Ingress)
+			own := r.Direction == "inout" || r.Direction == "in" == (f.Direction == secgroup.Ingress)
 			ethernet, about := ruleMatchesFrame(t, r, f)
 			return own && about && ethernet == layer
 		})
@@ -63,8 +64,8 @@ func filterVerdict(t *testing.T, defined map[string]libvirtxml.NWFilter, name st
 func ruleMatchesFrame(t *testing.T, r *libvirtxml.NWFilterRule, f firstFrame) (ethernet, about bool) {
 	t.Helper()
 	v6 := f.kind == "ipv6"
-	is := func(six bool, p fleet.Protocol) bool {
-		return (f.kind == "ipv4" || v6) && six == v6 && (p == fleet.AnyProtocol || p == f.Protocol)
+	is := func(six bool, p secgroup.Protocol) bool {
+		return (f.kind == "ipv4" || v6) && six == v6 && (p == secgroup.AnyProtocol || p == f.Protocol)
 	}
 	ip := func(family bool, x libvirtxml.NWFilterRuleCommonIP) bool {
 		if x.State.Str == "RELATED" {
@@ -97,21 +98,21 @@ func ruleMatchesFrame(t *testing.T, r *libvirtxml.NWFilterRule, f firstFrame) (e
 	case r.MAC != nil:
 		return true, r.MAC.ProtocolID.Str == f.kind
 	case r.TCP != nil:
-		return false, ip(is(false, fleet.TCP), r.TCP.NWFilterRuleCommonIP) && ported(r.TCP.NWFilterRuleCommonPort)
+		return false, ip(is(false, secgroup.TCP), r.TCP.NWFilterRuleCommonIP) && ported(r.TCP.NWFilterRuleCommonPort)
 	case r.TCPIPv6 != nil:
-		return false, ip(is(true, fleet.TCP), r.TCPIPv6.NWFilterRuleCommonIP) && ported(r.TCPIPv6.NWFilterRuleCommonPort)
+		return false, ip(is(true, secgroup.TCP), r.TCPIPv6.NWFilterRuleCommonIP) && ported(r.TCPIPv6.NWFilterRuleCommonPort)
 	case r.UDP != nil:
-		return false, ip(is(false, fleet.UDP), r.UDP.NWFilterRuleCommonIP) && ported(r.UDP.NWFilterRuleCommonPort)
+		return false, ip(is(false, secgroup.UDP), r.UDP.NWFilterRuleCommonIP) && ported(r.UDP.NWFilterRuleCommonPort)
 	case r.UDPIPv6 != nil:
-		return false, ip(is(true, fleet.UDP), r.UDPIPv6.NWFilterRuleCommonIP) && ported(r.UDPIPv6.NWFilterRuleCommonPort)
+		return false, ip(is(true, secgroup.UDP), r.UDPIPv6.NWFilterRuleCommonIP) && ported(r.UDPIPv6.NWFilterRuleCommonPort)
 	case r.ICMP != nil:
-		return false, ip(is(false, fleet.ICMP), r.ICMP.NWFilterRuleCommonIP)
+		return false, ip(is(false, secgroup.ICMP), r.ICMP.NWFilterRuleCommonIP)
 	case r.ICMPv6 != nil:
-		return false, ip(is(true, fleet.ICMPv6), r.ICMPv6.NWFilterRuleCommonIP) && within(r.ICMPv6.Type.Str, "", f.icmp)
+		return false, ip(is(true, secgroup.ICMPv6), r.ICMPv6.NWFilterRuleCommonIP) && within(r.ICMPv6.Type.Str, "", f.icmp)
 	case r.All != nil:
-		return false, ip(is(false, fleet.AnyProtocol), r.All.NWFilterRuleCommonIP)
+		return false, ip(is(false, secgroup.AnyProtocol), r.All.NWFilterRuleCommonIP)
 	case r.AllIPv6 != nil:
-		return false, ip(is(true, fleet.AnyProtocol), r.AllIPv6.NWFilterRuleCommonIP)
+		return false, ip(is(true, secgroup.AnyProtocol), r.AllIPv6.NWFilterRuleCommonIP)
 	}
 	return true, true // matches all frames
 }
@@ -127,19 +128,19 @@ func randomAddress(r *rand.Rand, v6 bool) netip.Addr {
 }
 
 // randomGroup returns a security group with few addresses and ports, resolved as hosts receive it.
-func randomGroup(t *testing.T, r *rand.Rand) fleet.FlatGroup {
+func randomGroup(t *testing.T, r *rand.Rand) secgroup.FlatGroup {
 	t.Helper()
 	member, none := fleet.NewID[fleet.SecurityGroupID](), fleet.NewID[fleet.SecurityGroupID]()
-	var spec fleet.SecurityGroupSpec
+	var spec secgroup.Spec
 	for range r.IntN(5) {
-		x := fleet.SecurityRule{Direction: randomElement(r, fleet.Ingress, fleet.Egress), Protocol: randomElement(r, fleet.Protocols...)}
-		if x.Protocol == fleet.TCP || x.Protocol == fleet.UDP {
+		x := secgroup.Rule{Direction: randomElement(r, secgroup.Ingress, secgroup.Egress), Protocol: randomElement(r, secgroup.Protocols...)}
+		if x.Protocol == secgroup.TCP || x.Protocol == secgroup.UDP {
 			x.FromPort = randomElement(r, 0, 1+r.IntN(6))
 			if x.FromPort > 0 {
 				x.ToPort = randomElement(r, 0, x.FromPort+r.IntN(3))
 			}
 		}
-		v6 := x.Protocol == fleet.ICMPv6 || x.Protocol != fleet.ICMP && r.IntN(2) == 0
+		v6 := x.Protocol == secgroup.ICMPv6 || x.Protocol != secgroup.ICMP && r.IntN(2) == 0
 		a := randomAddress(r, v6)
 		switch r.IntN(5) {
 		case 0:
@@ -154,7 +155,7 @@ func randomGroup(t *testing.T, r *rand.Rand) fleet.FlatGroup {
 		spec.Rules = append(spec.Rules, x)
 	}
 	spec = spec.Normalized()
-	g := fleet.SecurityGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "g", Spec: spec}.Flatten(map[fleet.SecurityGroupID][]string{
+	g := secgroup.Group{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "g", Spec: spec}.Flatten(map[fleet.SecurityGroupID][]string{
 		member: {randomAddress(r, false).String(), randomAddress(r, true).String(), randomAddress(r, true).String(), "nonsense", "::ffff:10.0.0.2", "fe80::1%eth0"},
 	})
 	var c fleet.Checks
@@ -186,7 +187,7 @@ func TestPacketCheckAgreesWithFilters(t *testing.T) {
 			}
 			defined[x.Name] = again
 		}
-		var groups []fleet.FlatGroup
+		var groups []secgroup.FlatGroup
 		for range 1 + r.IntN(3) {
 			g := randomGroup(t, r)
 			groups, n.SecurityGroups = append(groups, g), append(n.SecurityGroups, g.ID)
@@ -194,13 +195,13 @@ func TestPacketCheckAgreesWithFilters(t *testing.T) {
 		}
 		read(nicFilter(vm, n))
 		for range 12 {
-			protocol := randomElement(r, fleet.Protocols[1:]...)
-			v6 := protocol == fleet.ICMPv6 || protocol != fleet.ICMP && r.IntN(2) == 0
-			f := firstFrame{Packet: connectivity.Packet{Direction: randomElement(r, fleet.Ingress, fleet.Egress), Protocol: protocol, Remote: randomAddress(r, v6)}, kind: "ipv4", from: 40000, icmp: 128}
+			protocol := randomElement(r, secgroup.Protocols[1:]...)
+			v6 := protocol == secgroup.ICMPv6 || protocol != secgroup.ICMP && r.IntN(2) == 0
+			f := firstFrame{Packet: connectivity.Packet{Direction: randomElement(r, secgroup.Ingress, secgroup.Egress), Protocol: protocol, Remote: randomAddress(r, v6)}, kind: "ipv4", from: 40000, icmp: 128}
 			if v6 {
 				f.kind = "ipv6"
 			}
-			if protocol == fleet.TCP || protocol == fleet.UDP {
+			if protocol == secgroup.TCP || protocol == secgroup.UDP {
 				f.Port = 1 + r.IntN(8)
 			}
 			verdict := connectivity.EvaluatePacket(groups, f.Packet)
@@ -221,15 +222,15 @@ func TestPacketCheckAgreesWithFilters(t *testing.T) {
 func TestSecurityGroupRulesNeverBlockDHCPAndNeighborDiscovery(t *testing.T) {
 	t.Parallel()
 	const vm, mac = "01a206b5-2a62-7003-a101-340befa69b69", "52:54:00:00:00:01"
-	all := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "all", Rules: []fleet.FlatRule{
-		{ID: "00000000000a", Direction: fleet.Ingress, Protocol: fleet.AnyProtocol, Anybody: true}, {ID: "00000000000b", Direction: fleet.Egress, Protocol: fleet.AnyProtocol, Anybody: true},
+	all := secgroup.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "all", Rules: []secgroup.FlatRule{
+		{ID: "00000000000a", Direction: secgroup.Ingress, Protocol: secgroup.AnyProtocol, Anybody: true}, {ID: "00000000000b", Direction: secgroup.Egress, Protocol: secgroup.AnyProtocol, Anybody: true},
 	}}
-	none := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "none"}
-	udp := func(way fleet.Direction, kind string, from, to int) firstFrame {
-		return firstFrame{Packet: connectivity.Packet{Direction: way, Protocol: fleet.UDP, Port: to, Remote: randomAddress(rand.New(rand.NewPCG(1, 1)), kind == "ipv6")}, kind: kind, from: from}
+	none := secgroup.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "none"}
+	udp := func(way secgroup.Direction, kind string, from, to int) firstFrame {
+		return firstFrame{Packet: connectivity.Packet{Direction: way, Protocol: secgroup.UDP, Port: to, Remote: randomAddress(rand.New(rand.NewPCG(1, 1)), kind == "ipv6")}, kind: kind, from: from}
 	}
-	icmp := func(way fleet.Direction, kind int) firstFrame {
-		return firstFrame{Packet: connectivity.Packet{Direction: way, Protocol: fleet.ICMPv6, Remote: netip.MustParseAddr("fe80::1")}, kind: "ipv6", icmp: kind}
+	icmp := func(way secgroup.Direction, kind int) firstFrame {
+		return firstFrame{Packet: connectivity.Packet{Direction: way, Protocol: secgroup.ICMPv6, Remote: netip.MustParseAddr("fe80::1")}, kind: "ipv6", icmp: kind}
 	}
 	for _, c := range []struct {
 		what           string
@@ -237,26 +238,26 @@ func TestSecurityGroupRulesNeverBlockDHCPAndNeighborDiscovery(t *testing.T) {
 		none, all      bool // in a group without rules, and in a group that accepts everything
 		guard, guarded bool // with anti-spoofing: in no group, and in the group that accepts everything
 	}{
-		{"DHCP request from the guest", udp(fleet.Egress, "ipv4", 68, 67), true, true, true, true},
-		{"DHCP reply to the guest", udp(fleet.Ingress, "ipv4", 67, 68), true, true, true, true},
-		{"DHCP reply from the guest", udp(fleet.Egress, "ipv4", 67, 68), false, true, false, false},
-		{"DHCPv6 request from the guest", udp(fleet.Egress, "ipv6", 546, 547), true, true, true, true},
-		{"DHCPv6 reply from the guest", udp(fleet.Egress, "ipv6", 547, 546), false, true, false, false},
-		{"other traffic at the DHCP port", udp(fleet.Ingress, "ipv4", 40000, 68), false, true, true, true},
-		{"router advertisement to the guest", icmp(fleet.Ingress, 134), true, true, true, true},
-		{"router advertisement from the guest", icmp(fleet.Egress, 134), false, true, false, false},
-		{"redirect from the guest", icmp(fleet.Egress, 137), false, true, false, false},
-		{"neighbour solicitation from the guest", icmp(fleet.Egress, 135), true, true, true, true},
-		{"ARP", firstFrame{Packet: connectivity.Packet{Direction: fleet.Ingress}, kind: "arp"}, true, true, true, true},
+		{"DHCP request from the guest", udp(secgroup.Egress, "ipv4", 68, 67), true, true, true, true},
+		{"DHCP reply to the guest", udp(secgroup.Ingress, "ipv4", 67, 68), true, true, true, true},
+		{"DHCP reply from the guest", udp(secgroup.Egress, "ipv4", 67, 68), false, true, false, false},
+		{"DHCPv6 request from the guest", udp(secgroup.Egress, "ipv6", 546, 547), true, true, true, true},
+		{"DHCPv6 reply from the guest", udp(secgroup.Egress, "ipv6", 547, 546), false, true, false, false},
+		{"other traffic at the DHCP port", udp(secgroup.Ingress, "ipv4", 40000, 68), false, true, true, true},
+		{"router advertisement to the guest", icmp(secgroup.Ingress, 134), true, true, true, true},
+		{"router advertisement from the guest", icmp(secgroup.Egress, 134), false, true, false, false},
+		{"redirect from the guest", icmp(secgroup.Egress, 137), false, true, false, false},
+		{"neighbour solicitation from the guest", icmp(secgroup.Egress, 135), true, true, true, true},
+		{"ARP", firstFrame{Packet: connectivity.Packet{Direction: secgroup.Ingress}, kind: "arp"}, true, true, true, true},
 		// With anti-spoofing, clean-traffic drops these frames, but filterVerdict does not evaluate clean-traffic.
-		{"VLAN-tagged frame to the guest", firstFrame{Packet: connectivity.Packet{Direction: fleet.Ingress}, kind: "vlan"}, false, false, true, true},
-		{"VLAN-tagged frame from the guest", firstFrame{Packet: connectivity.Packet{Direction: fleet.Egress}, kind: "vlan"}, false, false, true, true},
+		{"VLAN-tagged frame to the guest", firstFrame{Packet: connectivity.Packet{Direction: secgroup.Ingress}, kind: "vlan"}, false, false, true, true},
+		{"VLAN-tagged frame from the guest", firstFrame{Packet: connectivity.Packet{Direction: secgroup.Egress}, kind: "vlan"}, false, false, true, true},
 	} {
 		for name, k := range map[string]struct {
 			guard  bool
-			groups []fleet.FlatGroup
+			groups []secgroup.FlatGroup
 			want   bool
-		}{"none": {false, []fleet.FlatGroup{none}, c.none}, "all": {false, []fleet.FlatGroup{all}, c.all}, "guard": {true, nil, c.guard}, "guarded": {true, []fleet.FlatGroup{all}, c.guarded}} {
+		}{"none": {false, []secgroup.FlatGroup{none}, c.none}, "all": {false, []secgroup.FlatGroup{all}, c.all}, "guard": {true, nil, c.guard}, "guarded": {true, []secgroup.FlatGroup{all}, c.guarded}} {
 			n := fleet.NIC{MAC: mac, AntiSpoofing: &k.guard}
 			defined := map[string]libvirtxml.NWFilter{}
 			for _, g := range k.groups {

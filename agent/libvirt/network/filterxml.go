@@ -11,6 +11,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // The filter of a NIC refers to the filters of the NIC's security groups. So a changed group filter applies to all NICs
@@ -29,7 +30,7 @@ const (
 const cleanTraffic = "clean-traffic"
 
 // groupFilter returns the security group as a libvirt filter.
-func groupFilter(g fleet.FlatGroup) libvirtxml.NWFilter {
+func groupFilter(g secgroup.FlatGroup) libvirtxml.NWFilter {
 	x := libvirtxml.NWFilter{Name: hypervisor.GroupFilterName(g.ID), UUID: string(g.ID), Chain: "root"}
 	for _, r := range g.Rules {
 		if r.Anybody {
@@ -55,11 +56,11 @@ func appendRule(all []libvirtxml.NWFilterEntry, r *libvirtxml.NWFilterRule) []li
 
 // filterRuleFor returns the rule for one IP family and one remote prefix, or nil if the protocol does not exist in that
 // family.
-func filterRuleFor(r fleet.FlatRule, v6 bool, remote netip.Prefix) *libvirtxml.NWFilterRule {
+func filterRuleFor(r secgroup.FlatRule, v6 bool, remote netip.Prefix) *libvirtxml.NWFilterRule {
 	out := &libvirtxml.NWFilterRule{Action: "accept", Direction: "in", Priority: priorityNormal}
 	var ip libvirtxml.NWFilterRuleCommonIP
 	address, mask := &ip.SrcIPAddr, &ip.SrcIPMask
-	if r.Direction == fleet.Egress {
+	if r.Direction == secgroup.Egress {
 		out.Direction = "out"
 		address, mask = &ip.DstIPAddr, &ip.DstIPMask
 	}
@@ -72,21 +73,21 @@ func filterRuleFor(r fleet.FlatRule, v6 bool, remote netip.Prefix) *libvirtxml.N
 	}
 	note := hypervisor.RuleCommentPrefix + r.ID
 	switch {
-	case r.Protocol == fleet.TCP && v6:
+	case r.Protocol == secgroup.TCP && v6:
 		out.TCPIPv6 = &libvirtxml.NWFilterRuleTCPIPv6{NWFilterRuleCommonIP: ip, NWFilterRuleCommonPort: port, Comment: note}
-	case r.Protocol == fleet.TCP:
+	case r.Protocol == secgroup.TCP:
 		out.TCP = &libvirtxml.NWFilterRuleTCP{NWFilterRuleCommonIP: ip, NWFilterRuleCommonPort: port, Comment: note}
-	case r.Protocol == fleet.UDP && v6:
+	case r.Protocol == secgroup.UDP && v6:
 		out.UDPIPv6 = &libvirtxml.NWFilterRuleUDPIPv6{NWFilterRuleCommonIP: ip, NWFilterRuleCommonPort: port, Comment: note}
-	case r.Protocol == fleet.UDP:
+	case r.Protocol == secgroup.UDP:
 		out.UDP = &libvirtxml.NWFilterRuleUDP{NWFilterRuleCommonIP: ip, NWFilterRuleCommonPort: port, Comment: note}
-	case r.Protocol == fleet.ICMP && !v6:
+	case r.Protocol == secgroup.ICMP && !v6:
 		out.ICMP = &libvirtxml.NWFilterRuleICMP{NWFilterRuleCommonIP: ip, Comment: note}
-	case r.Protocol == fleet.ICMPv6 && v6:
+	case r.Protocol == secgroup.ICMPv6 && v6:
 		out.ICMPv6 = &libvirtxml.NWFilterRuleICMPIPv6{NWFilterRuleCommonIP: ip, Comment: note}
-	case r.Protocol == fleet.AnyProtocol && v6:
+	case r.Protocol == secgroup.AnyProtocol && v6:
 		out.AllIPv6 = &libvirtxml.NWFilterRuleAllIPv6{NWFilterRuleCommonIP: ip, Comment: note}
-	case r.Protocol == fleet.AnyProtocol:
+	case r.Protocol == secgroup.AnyProtocol:
 		out.All = &libvirtxml.NWFilterRuleAll{NWFilterRuleCommonIP: ip, Comment: note}
 	default:
 		return nil

@@ -9,6 +9,7 @@ import (
 
 	"quantix/agent/libvirt/conn"
 	"quantix/internal/fleet"
+	"quantix/internal/remedy"
 )
 
 // MissingPoolTypes returns the pool types without a libvirt driver. It returns none if libvirt is too old to report its
@@ -46,7 +47,7 @@ func PoolGaps(missing []string, lookPath func(program string) (string, error)) (
 		lacks[t] = true
 	}
 	for _, t := range fleet.PoolTypes() {
-		need, libvirt := t.Kind.RequiredPackages(), poolSourcesByKind[t.Kind].libvirt
+		need, libvirt := remedy.PackagesForPool(t.Kind), poolSourcesByKind[t.Kind].libvirt
 		if lacks[libvirt] {
 			gaps = append(gaps, fleet.PoolGap{Kind: t.Kind, Why: fmt.Sprintf("This libvirt has no %s driver. Install %s.", libvirt, cmp.Or(need.Driver, "its storage drivers"))})
 			continue

@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 	"quantix/internal/wire"
 )
 
 // groupFilterData is the JSON of security groups from the SQL function work_of_filters: the group that is the job's
 // subject, or the groups of the VM's NICs.
 type groupFilterData struct {
-	Groups  []fleet.SecurityGroup              `json:"groups"`
+	Groups  []secgroup.Group                   `json:"groups"`
 	Members map[fleet.SecurityGroupID][]string `json:"members"`
 }
 
@@ -23,7 +24,7 @@ func addSecurityGroupsToWork(w *wire.Work, row []byte) error {
 	if err := json.Unmarshal(row, &data); err != nil {
 		return err
 	}
-	flat := make([]fleet.FlatGroup, len(data.Groups))
+	flat := make([]secgroup.FlatGroup, len(data.Groups))
 	for i, g := range data.Groups {
 		flat[i] = g.Flatten(data.Members)
 	}

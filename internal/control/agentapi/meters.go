@@ -7,6 +7,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 	"quantix/internal/wire"
 )
 
@@ -14,7 +15,7 @@ import (
 type hostMeasurements struct {
 	host    fleet.HostID
 	meters  []wire.Meter
-	filters *fleet.FilterCounts
+	filters *secgroup.FilterCounts
 	guests  []fleet.GuestReading
 }
 

@@ -7,6 +7,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 	"quantix/internal/wire"
 )
 
@@ -38,9 +39,9 @@ var SecurityGroupType = registerAssignableType(AssignableType{
 		case in.SecurityGroup != nil:
 			return in.SecurityGroup
 		case in.Outcome != wire.Done: // also the result of an agent too old to know the job kind
-			return fleet.SecurityGroupStatus{Error: in.Error}
+			return secgroup.Status{Error: in.Error}
 		}
-		return fleet.SecurityGroupStatus{Active: true}
+		return secgroup.Status{Active: true}
 	},
 })
 
@@ -66,7 +67,7 @@ func (g securityGroupOnHost) queueJob(ctx context.Context, q *db.Queries, a flee
 // hosts. It updates member addresses and queues jobs for hosts with outdated groups. It locks no row that host reports
 // write.
 func AssignAndReleaseSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) error {
-	moved, err := q.RefreshMembers(ctx, fleet.MaxNICAddresses)
+	moved, err := q.RefreshMembers(ctx, secgroup.MaxNICAddresses)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"quantix/internal/control/assign"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
+	"quantix/internal/ipam"
 	"quantix/internal/policy"
 )
 
@@ -30,7 +31,7 @@ func (n *Networks) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.N
 	}
 	in.MAC = mac.String()
 	request := in
-	var book func(fleet.NetworkSpec) policy.NetworkAddresses
+	var book func(fleet.NetworkSpec) ipam.Usage
 	if in.IP == "" {
 		if err := store.CheckID(id, "network"); err != nil {
 			return fleet.StaticLease{}, nil, err
@@ -78,12 +79,12 @@ func checkReservation(s fleet.NetworkSpec) error {
 
 // addressToReserve returns the address already reserved for the MAC address, or else its current address if no other NIC
 // has that too, or else the next free address. Empty: none is free.
-func addressToReserve(addresses policy.NetworkAddresses, mac string) string {
-	if i := slices.IndexFunc(addresses.Reservations, func(r policy.ReservedAddress) bool { return r.MAC == mac }); i >= 0 {
+func addressToReserve(addresses ipam.Usage, mac string) string {
+	if i := slices.IndexFunc(addresses.Reservations, func(r ipam.Reservation) bool { return r.MAC == mac }); i >= 0 {
 		return addresses.Reservations[i].IP
 	}
 	for _, u := range addresses.InUse {
-		taken := func(o policy.AddressInUse) bool { return o.IP == u.IP && o.MAC != mac }
+		taken := func(o ipam.Address) bool { return o.IP == u.IP && o.MAC != mac }
 		if u.MAC == mac && !u.Reserved && !strings.Contains(u.IP, ":") && !slices.ContainsFunc(addresses.InUse, taken) {
 			return u.IP
 		}

@@ -11,38 +11,39 @@ import (
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/secgroup"
 )
 
 // CreateSecurityGroup is the input of Networks.CreateSecurityGroup.
 type CreateSecurityGroup struct {
-	ProjectID fleet.ProjectID         `json:"projectId,omitempty"` // empty: global, for all projects
-	Name      string                  `json:"name"`
-	Spec      fleet.SecurityGroupSpec `json:"spec"` // without rules: all egress and no ingress is allowed
+	ProjectID fleet.ProjectID `json:"projectId,omitempty"` // empty: global, for all projects
+	Name      string          `json:"name"`
+	Spec      secgroup.Spec   `json:"spec"` // without rules: all egress and no ingress is allowed
 }
 
 // UpdateSecurityGroup is the input of Networks.UpdateSecurityGroup. nil fields do not change.
 type UpdateSecurityGroup struct {
 	Name *string `json:"name,omitempty"`
 	// The complete spec; a rule without an id is new.
-	Spec         *fleet.SecurityGroupSpec `json:"spec,omitempty"`
-	IfGeneration int64                    `json:"ifGeneration,omitempty"` // expected generation; 0: not checked
+	Spec         *secgroup.Spec `json:"spec,omitempty"`
+	IfGeneration int64          `json:"ifGeneration,omitempty"` // expected generation; 0: not checked
 }
 
 // CreateSecurityGroup writes a new group without NICs.
-func (n *Networks) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in CreateSecurityGroup) (fleet.SecurityGroupView, error) {
+func (n *Networks) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in CreateSecurityGroup) (secgroup.View, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
-		return fleet.SecurityGroupView{}, err
+		return secgroup.View{}, err
 	}
 	if err := policy.CheckOwner(a, in.ProjectID); err != nil {
-		return fleet.SecurityGroupView{}, err
+		return secgroup.View{}, err
 	}
 	if in.Spec.Rules == nil {
-		in.Spec.Rules = []fleet.SecurityRule{fleet.AllowAllEgressRule()}
+		in.Spec.Rules = []secgroup.Rule{secgroup.AllowAllEgressRule()}
 	}
 	if err := checkSecurityGroup(in.Name, in.Spec); err != nil {
-		return fleet.SecurityGroupView{}, err
+		return secgroup.View{}, err
 	}
-	in.Spec = withoutUnknownRuleIDs(in.Spec, fleet.SecurityGroupSpec{}).Normalized()
+	in.Spec = withoutUnknownRuleIDs(in.Spec, secgroup.Spec{}).Normalized()
 	id := fleet.NewID[fleet.SecurityGroupID]()
 	add := db.AddSecurityGroupParams{ID: id, Name: in.Name, Spec: in.Spec}
 	err := n.store.Tx(ctx, func(q *db.Queries) error {
@@ -64,7 +65,7 @@ func (n *Networks) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cr
 		return store.Audit(ctx, q, a, "secgroup.create", fleet.SubjectOf(fleet.TypeSecurityGroup, id), in.Name, describeRules(in.Spec))
 	})
 	if err != nil {
-		return fleet.SecurityGroupView{}, err
+		return secgroup.View{}, err
 	}
 	return n.queries.GetSecurityGroup(ctx, a, id)
 }
@@ -79,13 +80,13 @@ func checkSecurityGroupLimit(ctx context.Context, q *db.Queries, project *fleet.
 		return err
 	}
 	n, err := q.CountSecurityGroups(ctx, (*string)(project))
-	if err == nil && n >= fleet.MaxProjectGroups {
+	if err == nil && n >= secgroup.MaxPerProject {
 		err = fleet.Errorf(fleet.Conflict, "There are %d security groups, which is the maximum. Delete security groups without NICs first.", n)
 	}
 	return err
 }
 
-func checkSecurityGroup(name string, spec fleet.SecurityGroupSpec) error {
+func checkSecurityGroup(name string, spec secgroup.Spec) error {
 	var checks fleet.Checks
 	fleet.CheckName(&checks, "name", name)
 	spec.Check(&checks, "spec")
@@ -94,10 +95,10 @@ func checkSecurityGroup(name string, spec fleet.SecurityGroupSpec) error {
 
 // withoutUnknownRuleIDs returns the spec with new ids for rules that are not in the old spec. Packet counters are kept per rule
 // id, so two groups of a NIC must not share an id.
-func withoutUnknownRuleIDs(s, old fleet.SecurityGroupSpec) fleet.SecurityGroupSpec {
+func withoutUnknownRuleIDs(s, old secgroup.Spec) secgroup.Spec {
 	s.Rules = slices.Clone(s.Rules)
 	for i, r := range s.Rules {
-		if !slices.ContainsFunc(old.Rules, func(o fleet.SecurityRule) bool { return o.ID == r.ID }) {
+		if !slices.ContainsFunc(old.Rules, func(o secgroup.Rule) bool { return o.ID == r.ID }) {
 			s.Rules[i].ID = ""
 		}
 	}
@@ -106,7 +107,7 @@ func withoutUnknownRuleIDs(s, old fleet.SecurityGroupSpec) fleet.SecurityGroupSp
 
 // checkRemoteGroups refuses rules that refer to a group that the project may not use. Rules of global groups may refer
 // only to global groups. A rule may refer to its own group, self.
-func checkRemoteGroups(ctx context.Context, q *db.Queries, project fleet.ProjectID, self fleet.SecurityGroupID, spec fleet.SecurityGroupSpec) error {
+func checkRemoteGroups(ctx context.Context, q *db.Queries, project fleet.ProjectID, self fleet.SecurityGroupID, spec secgroup.Spec) error {
 	usable, err := assign.UsableSecurityGroups(ctx, q, project, spec.ReferencedGroups())
 	if err != nil {
 		return err
@@ -125,7 +126,7 @@ func securityGroupNameTakenError(err error, name string) error {
 }
 
 // describeRules formats the rules for the audit line.
-func describeRules(s fleet.SecurityGroupSpec) string {
+func describeRules(s secgroup.Spec) string {
 	rules := make([]string, len(s.Rules))
 	for i, r := range s.Rules {
 		rules[i] = r.Text("group " + string(r.GroupID))
@@ -165,7 +166,7 @@ func (n *Networks) changeSecurityGroup(ctx context.Context, a fleet.Actor, id fl
 
 // UpdateSecurityGroup changes a group. Hosts with member NICs of the group apply new rules at once, also to running
 // guests.
-func (n *Networks) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID, in UpdateSecurityGroup) (fleet.SecurityGroupView, error) {
+func (n *Networks) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID, in UpdateSecurityGroup) (secgroup.View, error) {
 	err := n.changeSecurityGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
 		if in.IfGeneration != 0 && in.IfGeneration != old.Generation {
 			return store.ChangedMeanwhileError("security group", old.Generation, in.IfGeneration)
@@ -193,7 +194,7 @@ func (n *Networks) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fl
 		return store.Audit(ctx, q, a, "secgroup.update", fleet.SubjectOf(fleet.TypeSecurityGroup, id), name, describeRules(spec))
 	})
 	if err != nil {
-		return fleet.SecurityGroupView{}, err
+		return secgroup.View{}, err
 	}
 	return n.queries.GetSecurityGroup(ctx, a, id)
 }

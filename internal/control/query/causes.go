@@ -14,6 +14,7 @@ import (
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/remedy"
 )
 
 // hostProblemTexts holds, for each host phase that needs attention, the text in the Needs attention list. errorText is
@@ -52,7 +53,7 @@ func (b *Queries) hostsNeedingAttention(ctx context.Context, sums hostSums) ([]f
 		var ids, names []string
 		err := row.Scan(&phase, &errorText, &n.Count, &ids, &names, &n.At)
 		if describe := hostProblemTexts[phase]; describe != nil {
-			n.Severity, n.Text, n.Remedy, n.Objects, n.List = phase.Severity(), describe(errorText), phase.Remedy(), attentionObjects(ids, names), "/hosts?filter=state:"+string(phase)
+			n.Severity, n.Text, n.Remedy, n.Objects, n.List = phase.Severity(), describe(errorText), remedy.ForHost(phase), attentionObjects(ids, names), "/hosts?filter=state:"+string(phase)
 		}
 		return n, err
 	})
@@ -176,7 +177,7 @@ func poolAttention(causes []poolAttentionCause, pools map[fleet.PoolID]fleet.Poo
 			text = c.key.CauseText(c.errorText)
 		}
 		rows.Add(fleet.AttentionCause{
-			Kind: string(fleet.TypePool), Severity: c.key.Severity(), Text: text, Remedy: fleet.RemedyForError(fleet.TypePool, pool.Spec.Kind, text), Count: 1, At: c.at,
+			Kind: string(fleet.TypePool), Severity: c.key.Severity(), Text: text, Remedy: remedy.ForError(fleet.TypePool, pool.Spec.Kind, text), Count: 1, At: c.at,
 			Objects: []fleet.AttentionObject{{ID: string(p.pool), Name: pool.Name, Text: c.describeHosts()}}, List: "/pools?filter=health:" + string(pool.Health.Severity),
 		})
 	}
@@ -223,7 +224,7 @@ func (b *Queries) vmAttentionRows(ctx context.Context, a fleet.Actor) (rows []fl
 			Kind: string(fleet.TypeVM), Severity: tone, Text: text, Count: 1, List: "/vms?filter=attention:yes", Objects: []fleet.AttentionObject{{ID: string(v.ID), Name: v.Name}},
 		}
 		if store.SeesHosts(a) {
-			n.Remedy = fleet.RemedyForError(fleet.TypeVM, "", text)
+			n.Remedy = remedy.ForError(fleet.TypeVM, "", text)
 		} else {
 			n.Text = store.RedactText(n.Text, host)
 		}

@@ -10,6 +10,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
+	"quantix/internal/ipam"
 	"quantix/internal/policy"
 )
 
@@ -21,7 +22,7 @@ const (
 
 // NetworkAddresses returns the used addresses, reservations and address conflicts of a network that is defined in
 // Quantix, on one host, or on all hosts if host is empty.
-func (b *Queries) NetworkAddresses(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (out policy.NetworkAddresses, err error) {
+func (b *Queries) NetworkAddresses(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (out ipam.Usage, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return out, err
 	}
@@ -41,7 +42,7 @@ func (b *Queries) NetworkAddresses(ctx context.Context, a fleet.Actor, id fleet.
 
 // NetworkAddressesBySpec reads what hosts report about a network's addresses. The returned function combines this with a spec of
 // the network.
-func (b *Queries) NetworkAddressesBySpec(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (of func(fleet.NetworkSpec) policy.NetworkAddresses, err error) {
+func (b *Queries) NetworkAddressesBySpec(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (of func(fleet.NetworkSpec) ipam.Usage, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
 	}
@@ -65,7 +66,7 @@ func (b *Queries) NetworkAddressesBySpec(ctx context.Context, a fleet.Actor, id 
 		return nil, err
 	}
 	holders, err := b.macHolders(ctx, macs)
-	return func(s fleet.NetworkSpec) policy.NetworkAddresses {
+	return func(s fleet.NetworkSpec) ipam.Usage {
 		out := policy.MergeNetworkAddresses(s, nics, leases, holders)
 		out.More = more
 		return out

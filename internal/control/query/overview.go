@@ -10,6 +10,7 @@ import (
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/remedy"
 )
 
 // maxAttention limits the list of problems that need attention.
@@ -209,7 +210,7 @@ func (b *Queries) addVMAndTaskAttention(ctx context.Context, a fleet.Actor, o *f
 			List: "/tasks?filter=state:" + string(task.State) + "+kind:" + string(task.Kind),
 		}
 		if store.SeesHosts(a) {
-			n.Remedy = fleet.RemedyForError("", "", task.Error)
+			n.Remedy = remedy.ForError("", "", task.Error)
 		}
 		failed.Add(n)
 	}
@@ -222,7 +223,7 @@ func (b *Queries) addVMAndTaskAttention(ctx context.Context, a fleet.Actor, o *f
 func addAttentionFromCounters(a fleet.Actor, o *fleet.Overview) {
 	if n := o.VMsDrifted; n > 0 {
 		o.Attention = append(o.Attention, fleet.AttentionCause{
-			Kind: string(fleet.TypeVM), Severity: fleet.SeverityWarn, Text: "Changed on the host: the definition there differs from what was set here (drift).", Remedy: fleet.DriftRemedy,
+			Kind: string(fleet.TypeVM), Severity: fleet.SeverityWarn, Text: "Changed on the host: the definition there differs from what was set here (drift).", Remedy: remedy.Drift,
 			Count: n, List: "/vms?filter=drift:yes",
 		})
 	}

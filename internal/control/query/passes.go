@@ -12,6 +12,7 @@ import (
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/secgroup"
 )
 
 // CheckConnection predicts whether the filters of the NICs at both ends would let a connection pass, and which rules
@@ -85,7 +86,7 @@ func (p connectionCheckSources) readNIC(ctx context.Context, a fleet.Actor, e co
 
 // readGroups returns the security groups in the form that hosts get, with member addresses instead of group references,
 // sorted by name.
-func (p connectionCheckSources) readGroups(ctx context.Context, ids []fleet.SecurityGroupID) ([]fleet.FlatGroup, error) {
+func (p connectionCheckSources) readGroups(ctx context.Context, ids []fleet.SecurityGroupID) ([]secgroup.FlatGroup, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -101,24 +102,24 @@ func (p connectionCheckSources) readGroups(ctx context.Context, ids []fleet.Secu
 		}
 		members[r.ID], names[r.ID] = all, r.Name
 	}
-	var out []fleet.FlatGroup
+	var out []secgroup.FlatGroup
 	for _, r := range rows {
 		if !slices.Contains(ids, r.ID) {
 			continue
 		}
-		g := fleet.SecurityGroup{ID: r.ID, Name: r.Name, Spec: r.Spec, Revision: r.Revision}
+		g := secgroup.Group{ID: r.ID, Name: r.Name, Spec: r.Spec, Revision: r.Revision}
 		out = append(out, g.Flatten(members))
 		for _, rule := range r.Spec.Rules {
 			p.rules[string(r.ID)+"/"+rule.ID] = rule.Text("members of " + names[rule.GroupID])
 		}
 	}
-	slices.SortFunc(out, func(x, y fleet.FlatGroup) int { return strings.Compare(x.Name, y.Name) })
+	slices.SortFunc(out, func(x, y secgroup.FlatGroup) int { return strings.Compare(x.Name, y.Name) })
 	return out, nil
 }
 
 // nicFilterState returns whether the VM's host applies the NIC's current security groups. It is the worst of the states
 // of the groups and of the NIC on the host.
-func (b *Queries) nicFilterState(ctx context.Context, vm fleet.VM, nic fleet.NIC) (fleet.SecurityGroupState, error) {
+func (b *Queries) nicFilterState(ctx context.Context, vm fleet.VM, nic fleet.NIC) (secgroup.State, error) {
 	rows, err := b.store.GroupsOfVM(ctx, vm.ID)
 	if err != nil {
 		return "", store.UserError(err)
@@ -132,10 +133,10 @@ func (b *Queries) nicFilterState(ctx context.Context, vm fleet.VM, nic fleet.NIC
 }
 
 // nicFilterStates returns the filter settings of each NIC of a VM, with the state of its security groups on the host.
-func nicFilterStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.NICFilter, error) {
-	out := make([]fleet.NICFilter, len(nics))
+func nicFilterStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]secgroup.NICFilter, error) {
+	out := make([]secgroup.NICFilter, len(nics))
 	for i, n := range nics {
-		out[i] = fleet.NICFilter{MAC: n.MAC, AntiSpoofing: n.HasAntiSpoofing(), Groups: []fleet.NICGroup{}}
+		out[i] = secgroup.NICFilter{MAC: n.MAC, AntiSpoofing: n.HasAntiSpoofing(), Groups: []secgroup.NICGroup{}}
 		if n.DefaultGroups {
 			out[i].ByPortGroup = append(out[i].ByPortGroup, "securityGroups")
 		}
@@ -149,17 +150,17 @@ func nicFilterStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.NICFilt
 			if !strings.EqualFold(r.Mac, n.MAC) {
 				continue
 			}
-			h := fleet.SecurityGroupHost{Revision: r.Observed}
+			h := secgroup.Host{Revision: r.Observed}
 			if len(r.Status) > 0 {
 				if err := json.Unmarshal(r.Status, &h.Status); err != nil {
 					return nil, err
 				}
 			}
-			g := fleet.NICGroup{ID: r.ID, Name: r.Name, Rules: len(r.Spec.Rules), State: h.StateAt(r.Revision, r.Fresh)}
+			g := secgroup.NICGroup{ID: r.ID, Name: r.Name, Rules: len(r.Spec.Rules), State: h.StateAt(r.Revision, r.Fresh)}
 			switch {
-			case h.Status != nil && g.State == fleet.GroupNotApplied:
+			case h.Status != nil && g.State == secgroup.NotApplied:
 				g.Error = h.Status.Error
-			case h.Status != nil && g.State == fleet.GroupChanged:
+			case h.Status != nil && g.State == secgroup.Changed:
 				g.Error = h.Status.Drift
 			}
 			out[i].Groups = append(out[i].Groups, g)
@@ -170,7 +171,7 @@ func nicFilterStates(rows []db.GroupsOfVMRow, nics []fleet.NIC) ([]fleet.NICFilt
 }
 
 // NICFilterStates returns the security groups of each NIC of a VM and whether the host applies them.
-func (b *Queries) NICFilterStates(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.NICFilter, error) {
+func (b *Queries) NICFilterStates(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]secgroup.NICFilter, error) {
 	vm, err := b.GetVM(ctx, a, id)
 	if err != nil {
 		return nil, err
@@ -187,7 +188,7 @@ func (b *Queries) NICFilterStates(ctx context.Context, a fleet.Actor, id fleet.V
 	if err != nil {
 		return nil, err
 	}
-	rules, names := map[fleet.SecurityGroupID][]fleet.SecurityRule{}, map[string]string{}
+	rules, names := map[fleet.SecurityGroupID][]secgroup.Rule{}, map[string]string{}
 	if len(hits) > 0 {
 		var refers []fleet.SecurityGroupID
 		for _, r := range rows {

@@ -12,13 +12,14 @@ import (
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/secgroup"
 )
 
 // maxMembersShown is the maximum number of member NICs that a group's page lists.
 const maxMembersShown = 200
 
-var securityGroupSortOrders = sortOrders[fleet.SecurityGroupView]{
-	"name": {[]sortColumn{textColumn("g.name"), textColumn("g.id")}, func(v fleet.SecurityGroupView) []string { return []string{v.Name, string(v.ID)} }},
+var securityGroupSortOrders = sortOrders[secgroup.View]{
+	"name": {[]sortColumn{textColumn("g.name"), textColumn("g.id")}, func(v secgroup.View) []string { return []string{v.Name, string(v.ID)} }},
 }
 
 // securityGroupSQL returns SQL that selects security groups under the alias g. It counts only member NICs of VMs that
@@ -32,7 +33,7 @@ func securityGroupSQL(s *statementBuilder, a fleet.Actor) string {
 		FROM security_groups g LEFT JOIN projects p ON p.id = g.project_id`
 }
 
-var securityGroupList = list[fleet.SecurityGroupView]{
+var securityGroupList = list[secgroup.View]{
 	name: "security group", see: policy.VMSee, orders: securityGroupSortOrders, sort: "name", keys: fleet.SecurityGroupKeys, id: "g.id",
 	filter: listFilter{"name": lowerTextCondition("lower(g.name)")},
 	restrict: func(s *statementBuilder, a fleet.Actor, project fleet.ProjectID) {
@@ -42,13 +43,13 @@ var securityGroupList = list[fleet.SecurityGroupView]{
 }
 
 // ListSecurityGroups returns one page of the groups of the actor's projects and of the global groups. Sort: name.
-func (b *Queries) ListSecurityGroups(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.SecurityGroupView], error) {
+func (b *Queries) ListSecurityGroups(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[secgroup.View], error) {
 	return securityGroupList.readPage(ctx, b, a, q)
 }
 
-func (b *Queries) readSecurityGroups(ctx context.Context, a fleet.Actor, s *statementBuilder, tail string) ([]fleet.SecurityGroupView, error) {
+func (b *Queries) readSecurityGroups(ctx context.Context, a fleet.Actor, s *statementBuilder, tail string) ([]secgroup.View, error) {
 	sql := securityGroupSQL(s, a)
-	views, err := collectRows(ctx, b, sql+s.whereClause()+tail, s, func(x pgx.CollectableRow) (v fleet.SecurityGroupView, err error) {
+	views, err := collectRows(ctx, b, sql+s.whereClause()+tail, s, func(x pgx.CollectableRow) (v secgroup.View, err error) {
 		err = x.Scan(&v.ID, &v.ProjectID, &v.ProjectName, &v.Name, &v.Spec, &v.Generation, &v.Revision, &v.CreatedAt, &v.DeletedAt, &v.NICs)
 		return v, err
 	})
@@ -60,13 +61,13 @@ func (b *Queries) readSecurityGroups(ctx context.Context, a fleet.Actor, s *stat
 
 // addGroupHosts fills in the hosts of each group and the group's state on each. Actors who cannot see hosts get only
 // the number of hosts, the states and the errors.
-func (b *Queries) addGroupHosts(ctx context.Context, a fleet.Actor, views []fleet.SecurityGroupView) error {
-	at := make(map[string]*fleet.SecurityGroupView, len(views))
+func (b *Queries) addGroupHosts(ctx context.Context, a fleet.Actor, views []secgroup.View) error {
+	at := make(map[string]*secgroup.View, len(views))
 	ids := make([]string, len(views))
 	for i := range views {
 		ids[i] = string(views[i].ID)
 		at[ids[i]] = &views[i]
-		views[i].Hosts = []fleet.SecurityGroupHost{}
+		views[i].Hosts = []secgroup.Host{}
 	}
 	rows, err := b.store.SecurityGroupHosts(ctx, ids)
 	if err != nil {
@@ -74,7 +75,7 @@ func (b *Queries) addGroupHosts(ctx context.Context, a fleet.Actor, views []flee
 	}
 	for _, r := range rows {
 		v := at[r.ID]
-		h := fleet.SecurityGroupHost{HostID: r.HostID, HostName: r.HostName, Revision: r.ObservedGeneration, Leaving: r.Leaving}
+		h := secgroup.Host{HostID: r.HostID, HostName: r.HostName, Revision: r.ObservedGeneration, Leaving: r.Leaving}
 		if len(r.Status) > 0 {
 			if err := json.Unmarshal(r.Status, &h.Status); err != nil {
 				return err
@@ -95,7 +96,7 @@ func (b *Queries) addGroupHosts(ctx context.Context, a fleet.Actor, views []flee
 		}
 	}
 	for i := range views {
-		slices.SortStableFunc(views[i].Hosts, func(x, y fleet.SecurityGroupHost) int {
+		slices.SortStableFunc(views[i].Hosts, func(x, y secgroup.Host) int {
 			return hostStatusRank(x.State.Severity(), false) - hostStatusRank(y.State.Severity(), false)
 		})
 	}
@@ -104,7 +105,7 @@ func (b *Queries) addGroupHosts(ctx context.Context, a fleet.Actor, views []flee
 
 // GetSecurityGroup returns one group, its member NICs of VMs that the actor sees, and the names of the groups
 // referenced by its rules.
-func (b *Queries) GetSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID) (fleet.SecurityGroupView, error) {
+func (b *Queries) GetSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID) (secgroup.View, error) {
 	v, err := securityGroupList.readOne(ctx, b, a, string(id))
 	if err != nil {
 		return v, err
@@ -112,16 +113,16 @@ func (b *Queries) GetSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.
 	if v.Names, err = b.securityGroupNames(ctx, a, v.Spec.ReferencedGroups()); err != nil {
 		return v, err
 	}
-	if v.Count, err = b.groupPacketCounts(ctx, a, v.SecurityGroup); err != nil {
+	if v.Count, err = b.groupPacketCounts(ctx, a, v.Group); err != nil {
 		return v, err
 	}
 	rows, err := b.store.MembersOf(ctx, db.MembersOfParams{ID: id, AllProjects: policy.SeesAllProjects(a), Projects: store.VisibleProjects(a), Most: maxMembersShown})
 	if err != nil {
 		return v, store.UserError(err)
 	}
-	v.Members = make([]fleet.SecurityGroupMember, len(rows))
+	v.Members = make([]secgroup.Member, len(rows))
 	for i, r := range rows {
-		v.Members[i] = fleet.SecurityGroupMember{VMID: r.VMID, VMName: r.Name, MAC: r.Mac}
+		v.Members[i] = secgroup.Member{VMID: r.VMID, VMName: r.Name, MAC: r.Mac}
 		if err := json.Unmarshal(r.Addresses, &v.Members[i].Addresses); err != nil {
 			return v, err
 		}
@@ -149,7 +150,7 @@ func (b *Queries) securityGroupNames(ctx context.Context, a fleet.Actor, ids []f
 
 // SecurityGroupsForProject lists the groups that NICs of a project's VMs can use, by name: the project's own and the
 // global ones.
-func (b *Queries) SecurityGroupsForProject(ctx context.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.SecurityGroupView, error) {
+func (b *Queries) SecurityGroupsForProject(ctx context.Context, a fleet.Actor, project fleet.ProjectID) ([]secgroup.View, error) {
 	if err := policy.Check(a, policy.VMSee, project); err != nil {
 		return nil, store.UnknownProjectError(err)
 	}
@@ -160,7 +161,7 @@ func (b *Queries) SecurityGroupsForProject(ctx context.Context, a fleet.Actor, p
 }
 
 // SharedSecurityGroups lists the global groups by name.
-func (b *Queries) SharedSecurityGroups(ctx context.Context, a fleet.Actor) ([]fleet.SecurityGroupView, error) {
+func (b *Queries) SharedSecurityGroups(ctx context.Context, a fleet.Actor) ([]secgroup.View, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, err
 	}

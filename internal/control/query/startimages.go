@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 
+	"quantix/internal/catalog"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -10,7 +11,7 @@ import (
 
 // StartImages lists the entries of the image catalog by name. Each has the copies pulled from it and the result of the
 // last pull.
-func (b *Queries) StartImages(ctx context.Context, a fleet.Actor) ([]fleet.CatalogImageView, error) {
+func (b *Queries) StartImages(ctx context.Context, a fleet.Actor) ([]catalog.View, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
 	}
@@ -18,15 +19,15 @@ func (b *Queries) StartImages(ctx context.Context, a fleet.Actor) ([]fleet.Catal
 	if err != nil {
 		return nil, store.UserError(err)
 	}
-	out := make([]fleet.CatalogImageView, 0, len(rows))
+	out := make([]catalog.View, 0, len(rows))
 	at := map[fleet.StartImageID]int{}
 	for i, r := range rows {
 		s := r.StartImage
-		v := fleet.CatalogImageView{Pulled: []fleet.StartPull{}, CatalogImage: fleet.CatalogImage{
+		v := catalog.View{Pulled: []catalog.Copy{}, Image: catalog.Image{
 			ID: s.ID, Name: s.Name, OS: s.Os, URL: s.Url, File: s.File, Checksum: s.Checksum, ChecksumURL: s.ChecksumUrl, ChangedBy: s.ChangedBy, ChangedAt: s.ChangedAt,
 		}}
 		if s.TaskID != nil && r.State != "" {
-			v.Last = &fleet.StartResult{TaskID: *s.TaskID, State: fleet.JobState(r.State), Progress: int(r.Progress), Note: r.Note, Error: r.Error, EndedAt: r.EndedAt}
+			v.Last = &catalog.Result{TaskID: *s.TaskID, State: fleet.JobState(r.State), Progress: int(r.Progress), Note: r.Note, Error: r.Error, EndedAt: r.EndedAt}
 		}
 		out = append(out, v)
 		at[s.ID] = i
@@ -43,7 +44,7 @@ func (b *Queries) StartImages(ctx context.Context, a fleet.Actor) ([]fleet.Catal
 			out[i].ImageID = image.ID
 			for _, c := range version.Copies {
 				if c.Usable() {
-					out[i].Pulled = append(out[i].Pulled, fleet.StartPull{PoolID: c.PoolID, PoolName: c.PoolName, HostName: c.HostName, Version: version.Number})
+					out[i].Pulled = append(out[i].Pulled, catalog.Copy{PoolID: c.PoolID, PoolName: c.PoolName, HostName: c.HostName, Version: version.Number})
 				}
 			}
 		}
@@ -52,7 +53,7 @@ func (b *Queries) StartImages(ctx context.Context, a fleet.Actor) ([]fleet.Catal
 }
 
 // StartImage returns one entry of the image catalog.
-func (b *Queries) StartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID) (fleet.CatalogImageView, error) {
+func (b *Queries) StartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID) (catalog.View, error) {
 	all, err := b.StartImages(ctx, a)
 	for _, v := range all {
 		if v.ID == id {
@@ -62,5 +63,5 @@ func (b *Queries) StartImage(ctx context.Context, a fleet.Actor, id fleet.StartI
 	if err == nil {
 		err = fleet.Errorf(fleet.NotFound, "There is no such entry among the well-known images.")
 	}
-	return fleet.CatalogImageView{}, err
+	return catalog.View{}, err
 }

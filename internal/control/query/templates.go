@@ -11,17 +11,18 @@ import (
 	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/template"
 )
 
 const templateSQL = `SELECT t.id, t.name, t.project_id, o.name, t.description, t.os, t.created_by, t.created_at FROM templates t JOIN projects o ON o.id = t.project_id`
 
-var templatesByName = sortOrder[fleet.TemplateView]{[]sortColumn{textColumn("t.name"), textColumn("t.id")}, func(v fleet.TemplateView) []string {
+var templatesByName = sortOrder[template.View]{[]sortColumn{textColumn("t.name"), textColumn("t.id")}, func(v template.View) []string {
 	return []string{v.Name, string(v.ID)}
 }}
 
-var templateSortOrders = sortOrders[fleet.TemplateView]{
+var templateSortOrders = sortOrders[template.View]{
 	"name":    templatesByName,
-	"created": templatesByName.withFirstColumn(timeColumn("t.created_at"), func(v fleet.TemplateView) string { return formatTime(v.CreatedAt) }),
+	"created": templatesByName.withFirstColumn(timeColumn("t.created_at"), func(v template.View) string { return formatTime(v.CreatedAt) }),
 }
 
 // whereTemplateVisible limits templates (alias t) to those that the actor may see. An actor who cannot see hosts sees
@@ -52,32 +53,32 @@ var templateProject = sqlCondition(func(f filterScope, t filter.Term) string {
 	return condition
 })
 
-var templateList = list[fleet.TemplateView]{
+var templateList = list[template.View]{
 	name: "template", see: policy.StorageSee, orders: templateSortOrders, sort: "name", keys: fleet.TemplateKeys, filter: templateFilter, id: "t.id",
 	restrict: (*statementBuilder).whereTemplateVisible, read: (*Queries).readTemplates,
 }
 
 // ListTemplates returns one page of templates. Sorts: name, created.
-func (b *Queries) ListTemplates(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.TemplateView], error) {
+func (b *Queries) ListTemplates(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[template.View], error) {
 	return templateList.readPage(ctx, b, a, q)
 }
 
 // GetTemplate returns one template.
-func (b *Queries) GetTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID) (fleet.TemplateView, error) {
+func (b *Queries) GetTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID) (template.View, error) {
 	return templateList.readOne(ctx, b, a, string(id))
 }
 
 // readTemplates reads the templates (alias t) that s selects, with their versions and grants, redacted for the actor.
-func (b *Queries) readTemplates(ctx context.Context, a fleet.Actor, s *statementBuilder, tail string) ([]fleet.TemplateView, error) {
-	views, err := collectRows(ctx, b, templateSQL+s.whereClause()+tail, s, func(x pgx.CollectableRow) (v fleet.TemplateView, err error) {
-		v.Grants, v.Versions = []fleet.ImageGrant{}, []fleet.TemplateVersion{}
+func (b *Queries) readTemplates(ctx context.Context, a fleet.Actor, s *statementBuilder, tail string) ([]template.View, error) {
+	views, err := collectRows(ctx, b, templateSQL+s.whereClause()+tail, s, func(x pgx.CollectableRow) (v template.View, err error) {
+		v.Grants, v.Versions = []fleet.ImageGrant{}, []template.Version{}
 		err = x.Scan(&v.ID, &v.Name, &v.ProjectID, &v.ProjectName, &v.Description, &v.OS, &v.CreatedBy, &v.CreatedAt)
 		return v, err
 	})
 	if err != nil || len(views) == 0 {
 		return views, err
 	}
-	at := map[fleet.TemplateID]*fleet.TemplateView{}
+	at := map[fleet.TemplateID]*template.View{}
 	var ids []string
 	for i := range views {
 		at[views[i].ID] = &views[i]
@@ -92,11 +93,11 @@ func (b *Queries) readTemplates(ctx context.Context, a fleet.Actor, s *statement
 	return redactAll(a, views, redactTemplate), nil
 }
 
-func (b *Queries) addTemplateVersions(ctx context.Context, a fleet.Actor, at map[fleet.TemplateID]*fleet.TemplateView, ids []string) error {
+func (b *Queries) addTemplateVersions(ctx context.Context, a fleet.Actor, at map[fleet.TemplateID]*template.View, ids []string) error {
 	var s statementBuilder
 	s.addCondition("v.template_id = ANY (" + s.addKeyArg(ids) + "::text[])")
 	type read struct {
-		fleet.TemplateVersion
+		template.Version
 		networks []string
 	}
 	rows, err := collectRows(ctx, b, `SELECT v.id, v.template_id, v.number, v.spec, v.source, v.note, v.deprecated_at, v.deprecated_by, v.created_by, v.created_at,
@@ -126,8 +127,8 @@ func (b *Queries) addTemplateVersions(ctx context.Context, a fleet.Actor, at map
 		return store.UserError(err)
 	}
 	for _, r := range rows {
-		v := r.TemplateVersion
-		v.Disks, v.VMs = []fleet.TemplateDisk{}, []fleet.TemplateVM{}
+		v := r.Version
+		v.Disks, v.VMs = []template.Disk{}, []template.VM{}
 		for _, d := range v.Spec.Disks {
 			image := images[d.VersionID]
 			disk := templateDisk(image, d, store.SeesHosts(a))
@@ -181,8 +182,8 @@ var copyStatesBestFirst = []fleet.CopyState{fleet.CopyReady, fleet.CopyUnverifie
 
 // templateDisk returns a template's disk with the state of its image, which is the best state of the image's copies. If
 // hosts is set, the actor may see the location of the copies.
-func templateDisk(image *fleet.ImageVersion, d fleet.Disk, hosts bool) fleet.TemplateDisk {
-	out := fleet.TemplateDisk{ImageID: d.ImageID, VersionID: d.VersionID, State: fleet.CopyMissing, Why: "The library no longer has its image.", SizeBytes: d.SizeBytes}
+func templateDisk(image *fleet.ImageVersion, d fleet.Disk, hosts bool) template.Disk {
+	out := template.Disk{ImageID: d.ImageID, VersionID: d.VersionID, State: fleet.CopyMissing, Why: "The library no longer has its image.", SizeBytes: d.SizeBytes}
 	if image == nil {
 		return out
 	}
@@ -203,7 +204,7 @@ func templateDisk(image *fleet.ImageVersion, d fleet.Disk, hosts bool) fleet.Tem
 }
 
 // addCreatedVMs fills in the VMs created from the version: visible ones by name, the others as a number.
-func addCreatedVMs(a fleet.Actor, v *fleet.TemplateVersion, made []db.VMsCreatedFromRow) {
+func addCreatedVMs(a fleet.Actor, v *template.Version, made []db.VMsCreatedFromRow) {
 	at := map[fleet.VMID]int{}
 	others := map[fleet.VMID]bool{}
 	mine := func(m db.VMsCreatedFromRow) bool {
@@ -220,7 +221,7 @@ func addCreatedVMs(a fleet.Actor, v *fleet.TemplateVersion, made []db.VMsCreated
 		k, known := at[m.ID]
 		if !known {
 			k, at[m.ID] = len(v.VMs), len(v.VMs)
-			v.VMs = append(v.VMs, fleet.TemplateVM{ID: m.ID, Name: m.Name})
+			v.VMs = append(v.VMs, template.VM{ID: m.ID, Name: m.Name})
 		}
 		v.VMs[k].Linked = v.VMs[k].Linked || m.Linked
 	}
@@ -232,7 +233,7 @@ func addCreatedVMs(a fleet.Actor, v *fleet.TemplateVersion, made []db.VMsCreated
 	}
 }
 
-func (b *Queries) addTemplateGrants(ctx context.Context, a fleet.Actor, at map[fleet.TemplateID]*fleet.TemplateView, ids []string) error {
+func (b *Queries) addTemplateGrants(ctx context.Context, a fleet.Actor, at map[fleet.TemplateID]*template.View, ids []string) error {
 	var s statementBuilder
 	s.addCondition("g.template_id = ANY (" + s.addKeyArg(ids) + "::text[])")
 	if !policy.SeesAllProjects(a) {
@@ -255,7 +256,7 @@ func (b *Queries) addTemplateGrants(ctx context.Context, a fleet.Actor, at map[f
 }
 
 // redactTemplate redacts the project and its users if the actor does not see the project.
-func redactTemplate(a fleet.Actor, v fleet.TemplateView) fleet.TemplateView {
+func redactTemplate(a fleet.Actor, v template.View) template.View {
 	if policy.May(a, policy.VMSee, v.ProjectID) {
 		return v
 	}

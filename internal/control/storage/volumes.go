@@ -10,6 +10,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/assign"
 	"quantix/internal/control/query"
+	"quantix/internal/download"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -159,13 +160,13 @@ func (st *Storage) FetchVolume(ctx context.Context, a fleet.Actor, pool fleet.Po
 // NewDownloadJob returns a download job without a host.
 func NewDownloadJob(pool fleet.PoolID, in NewDownload) (VolumeJob, error) {
 	var checks fleet.Checks
-	fleet.CheckDownload(&checks, in.URL, in.Checksum, in.ChecksumURL)
-	in.Name = cmp.Or(in.Name, fleet.DownloadVolumeName(in.URL))
+	download.Check(&checks, in.URL, in.Checksum, in.ChecksumURL)
+	in.Name = cmp.Or(in.Name, download.VolumeName(in.URL))
 	if fleet.CheckNewVolume(&checks, "name", in.Name); checks.Err() != nil {
 		return VolumeJob{}, checks.Err()
 	}
 	order := fleet.VolumeParams{URL: in.URL, ChecksumURL: in.ChecksumURL}
-	if algorithm, digest, _ := fleet.ParseChecksum(in.Checksum); digest != "" {
+	if algorithm, digest, _ := download.ParseChecksum(in.Checksum); digest != "" {
 		order.Checksum = algorithm + ":" + digest
 	}
 	return VolumeJob{

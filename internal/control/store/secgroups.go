@@ -5,6 +5,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 )
 
 // NoRows is the error that NotFoundError maps to NotFound, for packages that do not import pgx.
@@ -19,8 +20,8 @@ func ProjectIDOrEmpty(id *fleet.ProjectID) fleet.ProjectID {
 }
 
 // SecurityGroupFromRow returns the group of a row.
-func SecurityGroupFromRow(r db.SecurityGroup) fleet.SecurityGroup {
-	return fleet.SecurityGroup{
+func SecurityGroupFromRow(r db.SecurityGroup) secgroup.Group {
+	return secgroup.Group{
 		ID: r.ID, ProjectID: ProjectIDOrEmpty(r.ProjectID), Name: r.Name, Spec: r.Spec, Generation: r.Generation, Revision: r.Revision,
 		CreatedAt: r.CreatedAt, DeletedAt: r.DeletedAt,
 	}

@@ -27,7 +27,7 @@ var runs = [][]string{
 	{"-bench", ".", "-skip", "^Benchmark(VMList|CSV)$", "-benchtime", "1x", "-timeout", "40m", "./internal/bench"},
 	{"-bench", "Overlay", "-benchtime", "20x", "./agent/libvirt"},
 	{"-bench", "Definition", "-benchtime", "5000x", "./agent/libvirt/domxml"},
-	{"-bench", "WouldPass", "-benchtime", "500x", "./internal/fleet"},
+	{"-bench", "WouldPass", "-benchtime", "500x", "./internal/secgroup"},
 	{"-bench", "Splice", "-benchtime", "200x", "./internal/relay"},
 }
 

@@ -1,9 +1,10 @@
-package fleet_test
+package vmedit_test
 
 import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/vmedit"
 )
 
 func poolWithSpace(name string, healthy int, available, allocated int64) fleet.PoolView {
@@ -20,8 +21,8 @@ func networkOnHosts(name string, hosts int, forwards ...string) fleet.NetworkVie
 
 func TestDefaultPoolHasMostFreeSpace(t *testing.T) {
 	t.Parallel()
-	of := func(pools ...fleet.PoolView) fleet.DefaultPool {
-		return fleet.VMDefaults{}.WithFallbacks("shop", pools, nil).Pool
+	of := func(pools ...fleet.PoolView) vmedit.DefaultPool {
+		return vmedit.Defaults{}.WithFallbacks("shop", pools, nil).Pool
 	}
 	leaving := poolWithSpace("leaving", 1, 9000, 0)
 	leaving.DeletedAt = &leaving.CreatedAt
@@ -34,10 +35,10 @@ func TestDefaultPoolHasMostFreeSpace(t *testing.T) {
 	if got := of(poolWithSpace("a-failed", 0, 9000, 0), poolWithSpace("one", 1, 10, 0)); got.Name != "one" || got.Why != "only pool" {
 		t.Errorf("with one usable pool the default is %+v", got)
 	}
-	if got := of(poolWithSpace("a-failed", 0, 9000, 0)); got != (fleet.DefaultPool{}) {
+	if got := of(poolWithSpace("a-failed", 0, 9000, 0)); got != (vmedit.DefaultPool{}) {
 		t.Errorf("without a healthy pool the default is %+v", got)
 	}
-	own := fleet.VMDefaults{Pool: fleet.DefaultPool{ID: "mine", Name: "mine"}}
+	own := vmedit.Defaults{Pool: vmedit.DefaultPool{ID: "mine", Name: "mine"}}
 	if got := own.WithFallbacks("shop", []fleet.PoolView{poolWithSpace("m-large", 1, 1229, 0)}, nil).Pool; got.Name != "mine" || got.Why != "default of the project" {
 		t.Errorf("the project's default pool is %+v", got)
 	}
@@ -46,7 +47,7 @@ func TestDefaultPoolHasMostFreeSpace(t *testing.T) {
 func TestDefaultNetworkIsTheNATNetwork(t *testing.T) {
 	t.Parallel()
 	of := func(networks ...fleet.NetworkView) string {
-		n := fleet.VMDefaults{}.WithFallbacks("shop", nil, networks).Network
+		n := vmedit.Defaults{}.WithFallbacks("shop", nil, networks).Network
 		return n.Name + ": " + n.Why
 	}
 	bridge := networkOnHosts("br0", 9, "")
@@ -78,7 +79,7 @@ func TestDefaultNetworkIsTheNATNetwork(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
 	}
-	own := fleet.VMDefaults{Network: fleet.DefaultNetwork{ID: "mine", Name: "mine"}}
+	own := vmedit.Defaults{Network: vmedit.DefaultNetwork{ID: "mine", Name: "mine"}}
 	if got := own.WithFallbacks("shop", nil, []fleet.NetworkView{networkOnHosts("default", 2, "nat")}).Network; got.Name != "mine" || got.Why != "default of the project" {
 		t.Errorf("the project's default network is %+v", got)
 	}

@@ -1,10 +1,10 @@
-package fleet_test
+package download_test
 
 import (
 	"strings"
 	"testing"
 
-	"quantix/internal/fleet"
+	"quantix/internal/download"
 )
 
 func TestDownloadURLsAreValidated(t *testing.T) {
@@ -32,7 +32,7 @@ func TestDownloadURLsAreValidated(t *testing.T) {
 		"https://example.org/a#":                 "Remove the part from # on:",
 		"https://x/" + strings.Repeat("a", 2000): "at most 2000",
 	} {
-		_, err := fleet.ParseDownloadURL(address, false)
+		_, err := download.ParseURL(address, false)
 		switch {
 		case says == "" && err != nil:
 			t.Errorf("%q: %v", address, err)
@@ -40,11 +40,11 @@ func TestDownloadURLsAreValidated(t *testing.T) {
 			t.Errorf("%q: %v, want an error with %q", address, err, says)
 		}
 	}
-	if _, err := fleet.ParseDownloadURL("http://example.org/a", true); err != nil {
+	if _, err := download.ParseURL("http://example.org/a", true); err != nil {
 		t.Errorf("http with a checksum: %v", err)
 	}
 	for address, name := range map[string]string{"https://x/a/b.iso?c=/d.raw": "b.iso", "https://x/": "", "https://x": "", "https://x/a/": "", "https://x/a%2Fb": "b"} {
-		if got := fleet.DownloadVolumeName(address); got != name {
+		if got := download.VolumeName(address); got != name {
 			t.Errorf("%s is called %q", address, got)
 		}
 	}
@@ -58,7 +58,7 @@ func TestParseChecksumInfersAlgorithm(t *testing.T) {
 		long: {"sha512", long, "true"}, "sha512:" + long: {"sha512", long, "true"}, "sha256:" + long: {}, "md5:" + strings.Repeat("a", 32): {}, strings.Repeat("a", 40): {},
 		strings.Repeat("z", 64): {}, "sha256:": {}, ":": {}, "x:": {},
 	} {
-		algorithm, digest, ok := fleet.ParseChecksum(text)
+		algorithm, digest, ok := download.ParseChecksum(text)
 		if ok != (want[2] == "true") || ok && (algorithm != want[0] || digest != want[1]) {
 			t.Errorf("%q is %s %s %v", text, algorithm, digest, ok)
 		}

@@ -1,4 +1,6 @@
-package fleet
+// Package secgroup defines security groups: their rules, as users edit them and as hosts get them, their state on hosts,
+// and their packet counters.
+package secgroup
 
 import (
 	"fmt"
@@ -7,34 +9,33 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"quantix/internal/fleet"
 )
 
-// SecurityGroupID identifies a security group.
-type SecurityGroupID string
-
-// SecurityGroup is a set of traffic rules for NICs. It belongs to one project, or is shared by all projects. A NIC in
+// Group is a set of traffic rules for NICs. It belongs to one project, or is shared by all projects. A NIC in
 // groups passes only traffic that a rule of one of these groups allows, in both directions; replies of allowed
 // connections pass, too. A NIC without groups is not filtered.
-type SecurityGroup struct {
-	ID         SecurityGroupID   `json:"id"`
-	ProjectID  ProjectID         `json:"projectId,omitempty"` // empty: shared by all projects
-	Name       string            `json:"name"`                // unique in its project, or among shared groups
-	Spec       SecurityGroupSpec `json:"spec"`
-	Generation int64             `json:"generation"` // counts changes by users
-	Revision   int64             `json:"revision"`   // counts changes for hosts, such as rules and members' addresses
-	CreatedAt  time.Time         `json:"createdAt"`
+type Group struct {
+	ID         fleet.SecurityGroupID `json:"id"`
+	ProjectID  fleet.ProjectID       `json:"projectId,omitempty"` // empty: shared by all projects
+	Name       string                `json:"name"`                // unique in its project, or among shared groups
+	Spec       Spec                  `json:"spec"`
+	Generation int64                 `json:"generation"` // counts changes by users
+	Revision   int64                 `json:"revision"`   // counts changes for hosts, such as rules and members' addresses
+	CreatedAt  time.Time             `json:"createdAt"`
 	// DeletedAt is set once deletion was requested. The group is removed when its last host has released it.
 	DeletedAt *time.Time `json:"deletedAt,omitempty"`
 }
 
-// SecurityGroupSpec holds the properties of a group that users edit.
-type SecurityGroupSpec struct {
-	Description string         `json:"description,omitempty"`
-	Rules       []SecurityRule `json:"rules"`
+// Spec holds the properties of a group that users edit.
+type Spec struct {
+	Description string `json:"description,omitempty"`
+	Rules       []Rule `json:"rules"`
 }
 
-// SecurityRule allows traffic of one direction and protocol between a NIC and remote addresses.
-type SecurityRule struct {
+// Rule allows traffic of one direction and protocol between a NIC and remote addresses.
+type Rule struct {
 	ID        string    `json:"id"` // unique in the group; set by the portal when empty
 	Direction Direction `json:"direction"`
 	Protocol  Protocol  `json:"protocol"`
@@ -43,8 +44,8 @@ type SecurityRule struct {
 	CIDR      string    `json:"cidr,omitempty"`     // remote addresses; excludes GroupID
 	// GroupID selects the members of a group as remote addresses, possibly members of this same group. Without CIDR and
 	// GroupID, any remote address matches.
-	GroupID     SecurityGroupID `json:"groupId,omitempty"`
-	Description string          `json:"description,omitempty"`
+	GroupID     fleet.SecurityGroupID `json:"groupId,omitempty"`
+	Description string                `json:"description,omitempty"`
 }
 
 // Direction is the direction of a connection's first packet.
@@ -71,26 +72,24 @@ var Protocols = []Protocol{AnyProtocol, TCP, UDP, ICMP, ICMPv6}
 
 // Bounds of security groups.
 const (
-	MaxSecurityRules  = 100
-	MaxNICGroups      = 8
-	MaxProjectGroups  = 1000
-	MaxNICAddresses   = 16   // addresses of one NIC that count for its group membership
-	MaxFlatRules      = 4000 // rules of a group on a host, after expansion to member addresses
-	HighestPort       = 65535
-	maxRuleText       = 200
-	ruleIDLength      = 12
-	securityGroupWord = "security group"
+	MaxRules        = 100
+	MaxPerProject   = 1000
+	MaxNICAddresses = 16   // addresses of one NIC that count for its group membership
+	MaxFlatRules    = 4000 // rules of a group on a host, after expansion to member addresses
+	HighestPort     = 65535
+	maxRuleText     = 200
+	ruleIDLength    = 12
 )
 
 // AllowAllEgressRule returns the default rule of a new group, which allows all outgoing traffic.
-func AllowAllEgressRule() SecurityRule { return SecurityRule{Direction: Egress, Protocol: AnyProtocol} }
+func AllowAllEgressRule() Rule { return Rule{Direction: Egress, Protocol: AnyProtocol} }
 
 // Normalized returns the spec with IDs for its rules and CIDRs in canonical form: 10.0.0.7/24 becomes 10.0.0.0/24.
-func (s SecurityGroupSpec) Normalized() SecurityGroupSpec {
-	rules := make([]SecurityRule, len(s.Rules))
+func (s Spec) Normalized() Spec {
+	rules := make([]Rule, len(s.Rules))
 	for i, r := range s.Rules {
 		if r.ID == "" {
-			r.ID = strings.ReplaceAll(NewID[string](), "-", "")[32-ruleIDLength:]
+			r.ID = strings.ReplaceAll(fleet.NewID[string](), "-", "")[32-ruleIDLength:]
 		}
 		rules[i] = r.canonicalForm()
 	}
@@ -99,7 +98,7 @@ func (s SecurityGroupSpec) Normalized() SecurityGroupSpec {
 }
 
 // canonicalForm returns the rule in canonical form.
-func (r SecurityRule) canonicalForm() SecurityRule {
+func (r Rule) canonicalForm() Rule {
 	if p, ok := parseCIDR(r.CIDR); ok {
 		r.CIDR = p.String()
 	}
@@ -123,13 +122,13 @@ func parseCIDR(text string) (netip.Prefix, bool) {
 
 // Check adds an error for each invalid field, with JSON paths below prefix ("spec"). It does not check that referenced
 // groups exist.
-func (s SecurityGroupSpec) Check(c *Checks, prefix string) {
-	CheckDescription(c, prefix+".description", s.Description)
-	if len(s.Rules) > MaxSecurityRules {
-		c.Add(prefix+".rules", "A group has at most %d rules. Create another group; a NIC can be in %d.", MaxSecurityRules, MaxNICGroups)
+func (s Spec) Check(c *fleet.Checks, prefix string) {
+	fleet.CheckDescription(c, prefix+".description", s.Description)
+	if len(s.Rules) > MaxRules {
+		c.Add(prefix+".rules", "A group has at most %d rules. Create another group; a NIC can be in %d.", MaxRules, fleet.MaxNICGroups)
 		return
 	}
-	ids, same := map[string]int{}, map[SecurityRule]int{}
+	ids, same := map[string]int{}, map[Rule]int{}
 	for i, r := range s.Rules {
 		at := fmt.Sprintf("%s.rules[%d]", prefix, i)
 		r.check(c, at)
@@ -146,7 +145,7 @@ func (s SecurityGroupSpec) Check(c *Checks, prefix string) {
 	}
 }
 
-func (r SecurityRule) check(c *Checks, at string) {
+func (r Rule) check(c *fleet.Checks, at string) {
 	if r.ID != "" && !isRuleID(r.ID) {
 		c.Add(at+".id", "Omit the id of a new rule; the portal assigns one.")
 	}
@@ -161,7 +160,7 @@ func (r SecurityRule) check(c *Checks, at string) {
 	switch {
 	case r.CIDR != "" && r.GroupID != "":
 		c.Add(at+".cidr", "The remote is addresses or a group, not both. Create two rules.")
-	case r.GroupID != "" && !IsID(string(r.GroupID)):
+	case r.GroupID != "" && !fleet.IsID(string(r.GroupID)):
 		c.Add(at+".groupId", "There is no such security group.")
 	case r.CIDR != "" && !isCIDR:
 		c.Add(at+".cidr", "Enter addresses such as 10.0.0.0/24, 10.0.0.7 or 2001:db8::/64.")
@@ -170,12 +169,12 @@ func (r SecurityRule) check(c *Checks, at string) {
 	case r.CIDR != "" && r.Protocol == ICMPv6 && p.Addr().Is4():
 		c.Add(at+".cidr", "ICMPv6 is for IPv6. For %s choose icmp.", p)
 	}
-	if len(r.Description) > maxRuleText || !isPlainText(r.Description) {
+	if len(r.Description) > maxRuleText || !fleet.IsPlainText(r.Description) {
 		c.Add(at+".description", "A rule's description is one line of at most %d bytes.", maxRuleText)
 	}
 }
 
-func (r SecurityRule) checkPorts(c *Checks, at string) {
+func (r Rule) checkPorts(c *fleet.Checks, at string) {
 	switch ported := r.Protocol == TCP || r.Protocol == UDP; {
 	case r.FromPort == 0 && r.ToPort == 0:
 	case !ported:
@@ -192,8 +191,8 @@ func isRuleID(id string) bool {
 }
 
 // ReferencedGroups returns the groups that the rules have as remote, each once.
-func (s SecurityGroupSpec) ReferencedGroups() []SecurityGroupID {
-	var out []SecurityGroupID
+func (s Spec) ReferencedGroups() []fleet.SecurityGroupID {
+	var out []fleet.SecurityGroupID
 	for _, r := range s.Rules {
 		if r.GroupID != "" && !slices.Contains(out, r.GroupID) {
 			out = append(out, r.GroupID)
@@ -203,7 +202,7 @@ func (s SecurityGroupSpec) ReferencedGroups() []SecurityGroupID {
 }
 
 // Text returns the rule as short text: "in tcp 22 from 10.0.0.0/8". remote is the name of the referenced group.
-func (r SecurityRule) Text(remote string) string {
+func (r Rule) Text(remote string) string {
 	way, side := "in ", " from "
 	if r.Direction == Egress {
 		way, side = "out ", " to "
@@ -222,7 +221,7 @@ func (r SecurityRule) Text(remote string) string {
 }
 
 // Ports returns the ports as text: "22", "8000–8100"; empty: all, or the protocol has none.
-func (r SecurityRule) Ports() string {
+func (r Rule) Ports() string {
 	switch {
 	case r.FromPort == 0:
 		return ""
@@ -232,87 +231,84 @@ func (r SecurityRule) Ports() string {
 	return fmt.Sprintf("%d–%d", r.FromPort, r.ToPort)
 }
 
-// SecurityGroupStatus is a host's report on a group with NICs on the host.
-type SecurityGroupStatus struct {
+// Status is a host's report on a group with NICs on the host.
+type Status struct {
 	Active bool   `json:"active"`          // the host applies the group's rules
 	Error  string `json:"error,omitempty"` // why the rules are not applied; libvirt's own message if there is one
 	Rules  int    `json:"rules,omitempty"` // number of rules after expansion to member addresses
 	Drift  string `json:"drift,omitempty"` // difference on the host that was made outside Quantix, as text: it is unknown which rules are in effect
 }
 
-// SecurityGroupHost is the status of a group on a host with NICs in it.
-type SecurityGroupHost struct {
-	HostID   HostID               `json:"hostId"`
-	HostName string               `json:"hostName"`
-	Status   *SecurityGroupStatus `json:"status"`
-	Revision int64                `json:"revision"` // newest revision that the host has acted on, successfully or not
-	State    SecurityGroupState   `json:"state"`
-	Leaving  bool                 `json:"leaving,omitempty"`
+// Host is the status of a group on a host with NICs in it.
+type Host struct {
+	HostID   fleet.HostID `json:"hostId"`
+	HostName string       `json:"hostName"`
+	Status   *Status      `json:"status"`
+	Revision int64        `json:"revision"` // newest revision that the host has acted on, successfully or not
+	State    State        `json:"state"`
+	Leaving  bool         `json:"leaving,omitempty"`
 }
 
-// SecurityGroupState reports whether a group's newest rules are in effect on a host.
-type SecurityGroupState string
+// State reports whether a group's newest rules are in effect on a host.
+type State string
 
 const (
-	GroupApplied    SecurityGroupState = "applied"
-	GroupPending    SecurityGroupState = "pending"     // the host has not applied the newest revision yet
-	GroupNotApplied SecurityGroupState = "not applied" // the host failed to apply the newest revision
-	GroupUnknown    SecurityGroupState = "unknown"     // the host is offline
-	GroupChanged    SecurityGroupState = "changed on the host"
+	Applied    State = "applied"
+	Pending    State = "pending"     // the host has not applied the newest revision yet
+	NotApplied State = "not applied" // the host failed to apply the newest revision
+	Unknown    State = "unknown"     // the host is offline
+	Changed    State = "changed on the host"
 )
 
 // StateAt derives the state from the last report.
-func (h SecurityGroupHost) StateAt(revision int64, fresh bool) SecurityGroupState {
+func (h Host) StateAt(revision int64, fresh bool) State {
 	switch {
 	case !fresh:
-		return GroupUnknown
+		return Unknown
 	case h.Status != nil && h.Status.Error != "" && h.Revision >= revision:
-		return GroupNotApplied
+		return NotApplied
 	case h.Status == nil || !h.Status.Active || h.Revision < revision:
-		return GroupPending
+		return Pending
 	case h.Status.Drift != "":
-		return GroupChanged
+		return Changed
 	}
-	return GroupApplied
+	return Applied
 }
 
 // Severity returns the severity of the state in counts and on pages.
-func (s SecurityGroupState) Severity() Severity {
+func (s State) Severity() fleet.Severity {
 	switch s {
-	case GroupApplied:
-		return SeverityOK
-	case GroupNotApplied, GroupChanged:
-		return SeverityBad
-	case GroupUnknown:
-		return SeverityUnknown
+	case Applied:
+		return fleet.SeverityOK
+	case NotApplied, Changed:
+		return fleet.SeverityBad
+	case Unknown:
+		return fleet.SeverityUnknown
 	}
-	return SeverityWarn
+	return fleet.SeverityWarn
 }
 
-// SecurityGroupMember is a NIC in a group.
-type SecurityGroupMember struct {
-	VMID      VMID     `json:"vmId"`
-	VMName    string   `json:"vmName"`
-	MAC       string   `json:"mac"`
-	Addresses []string `json:"addresses"` // addresses that its host last reported; empty while the VM is off
+// Member is a NIC in a group.
+type Member struct {
+	VMID      fleet.VMID `json:"vmId"`
+	VMName    string     `json:"vmName"`
+	MAC       string     `json:"mac"`
+	Addresses []string   `json:"addresses"` // addresses that its host last reported; empty while the VM is off
 }
 
-// SecurityGroupView is a group as the API and pages show it.
-type SecurityGroupView struct {
-	SecurityGroup
-	ProjectName string                `json:"projectName,omitempty"`
-	Names       map[string]string     `json:"names,omitempty"` // names of referenced groups by ID
-	NICs        int                   `json:"nics"`            // NICs in the group, of VMs that the user may see
-	Members     []SecurityGroupMember `json:"members,omitempty"`
+// View is a group as the API and pages show it.
+type View struct {
+	Group
+	ProjectName string            `json:"projectName,omitempty"`
+	Names       map[string]string `json:"names,omitempty"` // names of referenced groups by ID
+	NICs        int               `json:"nics"`            // NICs in the group, of VMs that the user may see
+	Members     []Member          `json:"members,omitempty"`
 	// Hosts are the hosts of VMs whose NICs are in the group. Their names are set only for users who may see hosts.
-	Hosts          []SecurityGroupHost `json:"hosts,omitempty"`
-	SeverityCounts SeverityCounts      `json:"severityCounts"`
+	Hosts          []Host               `json:"hosts,omitempty"`
+	SeverityCounts fleet.SeverityCounts `json:"severityCounts"`
 	// Count: packets that the group's rules allowed; not set in lists
-	Count *GroupCount `json:"count,omitempty"`
+	Count *Count `json:"count,omitempty"`
 }
 
 // ObjectID returns the group's ID.
-func (g SecurityGroup) ObjectID() string { return string(g.ID) }
-
-// SecurityGroupKeys are the filter keys of the list of security groups.
-var SecurityGroupKeys = FilterKeys{textKey("name", "part of the name")}
+func (g Group) ObjectID() string { return string(g.ID) }

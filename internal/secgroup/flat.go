@@ -1,17 +1,19 @@
-package fleet
+package secgroup
 
 import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"quantix/internal/fleet"
 )
 
 // FlatGroup is a security group as a host gets it: its rules contain addresses instead of group references.
 type FlatGroup struct {
-	ID       SecurityGroupID `json:"id"`
-	Name     string          `json:"name"`
-	Revision int64           `json:"revision"`
-	Rules    []FlatRule      `json:"rules"`
+	ID       fleet.SecurityGroupID `json:"id"`
+	Name     string                `json:"name"`
+	Revision int64                 `json:"revision"`
+	Rules    []FlatRule            `json:"rules"`
 }
 
 // FlatRule is a rule whose remote consists only of addresses.
@@ -26,7 +28,7 @@ type FlatRule struct {
 }
 
 // Flatten replaces the group references of the rules by the addresses of members. It leaves out invalid addresses.
-func (g SecurityGroup) Flatten(members map[SecurityGroupID][]string) FlatGroup {
+func (g Group) Flatten(members map[fleet.SecurityGroupID][]string) FlatGroup {
 	out := FlatGroup{ID: g.ID, Name: g.Name, Revision: g.Revision, Rules: make([]FlatRule, 0, len(g.Spec.Rules))}
 	for _, r := range g.Spec.Rules {
 		f := FlatRule{ID: r.ID, Direction: r.Direction, Protocol: r.Protocol, FromPort: r.FromPort, ToPort: r.ToPort}
@@ -64,12 +66,12 @@ func (g FlatGroup) FilterRuleCount() int {
 
 // Check adds an error for each value that a host refuses. It applies the portal's checks again, and the host's own
 // bounds.
-func (g FlatGroup) Check(c *Checks) {
-	if !IsID(string(g.ID)) {
+func (g FlatGroup) Check(c *fleet.Checks) {
+	if !fleet.IsID(string(g.ID)) {
 		c.Add("id", "The group has no id.")
 	}
-	CheckName(c, "name", g.Name)
-	if n := g.FilterRuleCount(); n > MaxFlatRules || len(g.Rules) > MaxSecurityRules {
+	fleet.CheckName(c, "name", g.Name)
+	if n := g.FilterRuleCount(); n > MaxFlatRules || len(g.Rules) > MaxRules {
 		c.Add("rules", "The group expands to %d rules with the addresses of all members; a host supports %d. Use a subnet instead of a group in its rules.", n, MaxFlatRules)
 	}
 	ids := map[string]bool{}
@@ -79,7 +81,7 @@ func (g FlatGroup) Check(c *Checks) {
 			c.Add(at+".id", "Each rule needs a unique id.")
 		}
 		ids[r.ID] = true
-		SecurityRule{Direction: r.Direction, Protocol: r.Protocol, FromPort: r.FromPort, ToPort: r.ToPort}.check(c, at)
+		Rule{Direction: r.Direction, Protocol: r.Protocol, FromPort: r.FromPort, ToPort: r.ToPort}.check(c, at)
 		if r.Anybody && len(r.Remotes) > 0 {
 			c.Add(at+".remotes", "The remote is any address, or these addresses.")
 		}

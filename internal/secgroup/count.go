@@ -1,6 +1,10 @@
-package fleet
+package secgroup
 
-import "time"
+import (
+	"time"
+
+	"quantix/internal/fleet"
+)
 
 // Bounds of the counters in a host's report.
 const (
@@ -28,7 +32,7 @@ type RuleCount struct {
 // NICCount counts the packets of a running VM's NIC since the agent started to count. A reply counts for the rule that
 // allowed its connection.
 type NICCount struct {
-	ID      VMID        `json:"id"`
+	ID      fleet.VMID  `json:"id"`
 	MAC     string      `json:"mac"`
 	SinceMs int64       `json:"sinceMs"`         // duration of counting
 	Rules   []RuleCount `json:"rules,omitempty"` // only rules with matches
@@ -44,8 +48,8 @@ type FilterCounts struct {
 	Error string     `json:"error,omitempty"` // why the host cannot count
 }
 
-// GroupCount counts the traffic that a security group's rules allowed, over the NICs of all VMs that the user may see.
-type GroupCount struct {
+// Count counts the traffic that a security group's rules allowed, over the NICs of all VMs that the user may see.
+type Count struct {
 	NICs    int         `json:"nics"`  // NICs with counters; the counts of other NICs are unknown
 	Of      int         `json:"of"`    // NICs of running VMs in the group
 	Rules   []RuleCount `json:"rules"` // all rules of the group, also rules without matches
@@ -56,7 +60,7 @@ type GroupCount struct {
 }
 
 // CountOfRule returns the count of the rule with the ID; known is false if no NIC is counted.
-func (c *GroupCount) CountOfRule(id string) (n PassCount, known bool) {
+func (c *Count) CountOfRule(id string) (n PassCount, known bool) {
 	if c == nil || c.NICs == 0 {
 		return n, false
 	}
@@ -79,8 +83,8 @@ type NICHits struct {
 
 // NICRuleHit counts the traffic that one rule allowed on a NIC.
 type NICRuleHit struct {
-	GroupID SecurityGroupID `json:"groupId"`
-	Group   string          `json:"group"`
-	Words   string          `json:"words"`
+	GroupID fleet.SecurityGroupID `json:"groupId"`
+	Group   string                `json:"group"`
+	Words   string                `json:"words"`
 	RuleCount
 }

@@ -1,21 +1,22 @@
-package policy
+// Package ipam describes the IP addresses in use on a managed network: DHCP ranges, reservations and conflicts.
+package ipam
 
 import "quantix/internal/fleet"
 
-// NetworkAddresses is the address use of a managed network. Each host has a separate layer 2, so an address may be in
+// Usage is the address use of a managed network. Each host has a separate layer 2, so an address may be in
 // use once per host.
-type NetworkAddresses struct {
-	Ranges       []RangeUse        `json:"ranges"` // DHCP ranges
-	Reservations []ReservedAddress `json:"reservations"`
-	InUse        []AddressInUse    `json:"inUse"` // sorted by host and address
-	Conflicts    []AddressConflict `json:"conflicts"`
-	Next         string            `json:"next,omitempty"` // first free IPv4 address, preferably outside the DHCP ranges
+type Usage struct {
+	Ranges       []Range       `json:"ranges"` // DHCP ranges
+	Reservations []Reservation `json:"reservations"`
+	InUse        []Address     `json:"inUse"` // sorted by host and address
+	Conflicts    []Conflict    `json:"conflicts"`
+	Next         string        `json:"next,omitempty"` // first free IPv4 address, preferably outside the DHCP ranges
 	// More: some NICs are left out because the network has too many; a request for one host returns all NICs of that host
 	More bool `json:"more,omitempty"`
 }
 
-// RangeUse is a DHCP range with its use on the host where most of its addresses are in use.
-type RangeUse struct {
+// Range is a DHCP range with its use on the host where most of its addresses are in use.
+type Range struct {
 	fleet.AddressRange
 	Size     int64  `json:"size"`
 	Used     int    `json:"used"`
@@ -23,16 +24,16 @@ type RangeUse struct {
 	Reserved int    `json:"reserved"`           // reserved addresses in the range
 }
 
-// ReservedAddress is a static lease with its VM.
-type ReservedAddress struct {
+// Reservation is a static lease with its VM.
+type Reservation struct {
 	fleet.StaticLease
 	VMID    fleet.VMID `json:"vmId,omitempty"` // empty: no VM has the NIC
 	VMName  string     `json:"vmName,omitempty"`
 	InRange bool       `json:"inRange"` // inside a DHCP range, so the range has one address less for other NICs
 }
 
-// AddressInUse is an address of a NIC on one host.
-type AddressInUse struct {
+// Address is an address of a NIC on one host.
+type Address struct {
 	IP       string                `json:"ip"`
 	MAC      string                `json:"mac"`
 	HostID   fleet.HostID          `json:"hostId"`
@@ -46,8 +47,8 @@ type AddressInUse struct {
 	Unknown  bool                  `json:"unknown,omitempty"` // the host is offline, so the data may be outdated
 }
 
-// AddressConflict is an address problem that needs attention.
-type AddressConflict struct {
+// Conflict is an address problem that needs attention.
+type Conflict struct {
 	Kind     ConflictKind `json:"kind"`
 	IP       string       `json:"ip,omitempty"`
 	MAC      string       `json:"mac,omitempty"`
@@ -55,7 +56,7 @@ type AddressConflict struct {
 	Text     string       `json:"text"`               // the problem and its remedy, as a sentence
 }
 
-// ConflictKind is the kind of an AddressConflict.
+// ConflictKind is the kind of a Conflict.
 type ConflictKind string
 
 const (

@@ -1,4 +1,4 @@
-package fleet_test
+package secgroup_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 
 	"quantix/internal/connectivity"
 	"quantix/internal/fleet"
+	"quantix/internal/secgroup"
 	"quantix/internal/testkit/goals"
 )
 
@@ -19,9 +20,9 @@ const someID = "01a206b5-2a62-7003-a101-340befa69b68"
 
 func TestInvalidSecurityRuleRefused(t *testing.T) {
 	t.Parallel()
-	type rule = fleet.SecurityRule
+	type rule = secgroup.Rule
 	in := func(change func(*rule)) rule {
-		r := rule{Direction: fleet.Ingress, Protocol: fleet.TCP, FromPort: 80, ToPort: 90, CIDR: "10.0.0.0/8"}
+		r := rule{Direction: secgroup.Ingress, Protocol: secgroup.TCP, FromPort: 80, ToPort: 90, CIDR: "10.0.0.0/8"}
 		change(&r)
 		return r
 	}
@@ -41,10 +42,10 @@ func TestInvalidSecurityRuleRefused(t *testing.T) {
 		{"fromPort", in(func(r *rule) { r.FromPort = -1 })},
 		{"fromPort", in(func(r *rule) { r.FromPort, r.ToPort = 0, 80 })},
 		{"fromPort", in(func(r *rule) { r.FromPort, r.ToPort = 65536, 0 })},
-		{"fromPort", in(func(r *rule) { r.Protocol = fleet.ICMP })},
-		{"fromPort", in(func(r *rule) { r.Protocol = fleet.AnyProtocol })},
-		{"fromPort", in(func(r *rule) { r.Protocol, r.CIDR = fleet.ICMPv6, "" })},
-		{"fromPort", in(func(r *rule) { r.Protocol, r.FromPort = fleet.AnyProtocol, 0 })},
+		{"fromPort", in(func(r *rule) { r.Protocol = secgroup.ICMP })},
+		{"fromPort", in(func(r *rule) { r.Protocol = secgroup.AnyProtocol })},
+		{"fromPort", in(func(r *rule) { r.Protocol, r.CIDR = secgroup.ICMPv6, "" })},
+		{"fromPort", in(func(r *rule) { r.Protocol, r.FromPort = secgroup.AnyProtocol, 0 })},
 		{"toPort", in(func(r *rule) { r.ToPort = 79 })},
 		{"toPort", in(func(r *rule) { r.ToPort = 65536 })},
 		{"toPort", in(func(r *rule) { r.ToPort = -80 })},
@@ -65,8 +66,8 @@ func TestInvalidSecurityRuleRefused(t *testing.T) {
 		{"cidr", in(func(r *rule) { r.CIDR = "/8" })},
 		{"cidr", in(func(r *rule) { r.CIDR = "10.0.0.0/-1" })},
 		{"cidr", in(func(r *rule) { r.CIDR = "10.0.0.0/8' accept='" })},
-		{"cidr", in(func(r *rule) { r.Protocol, r.FromPort, r.ToPort, r.CIDR = fleet.ICMP, 0, 0, "2001:db8::/32" })},
-		{"cidr", in(func(r *rule) { r.Protocol, r.FromPort, r.ToPort = fleet.ICMPv6, 0, 0 })},
+		{"cidr", in(func(r *rule) { r.Protocol, r.FromPort, r.ToPort, r.CIDR = secgroup.ICMP, 0, 0, "2001:db8::/32" })},
+		{"cidr", in(func(r *rule) { r.Protocol, r.FromPort, r.ToPort = secgroup.ICMPv6, 0, 0 })},
 		{"groupId", in(func(r *rule) { r.CIDR, r.GroupID = "", "web" })},
 		{"groupId", in(func(r *rule) { r.CIDR, r.GroupID = "", fleet.SecurityGroupID(strings.ToUpper(someID)) })},
 		{"groupId", in(func(r *rule) { r.CIDR, r.GroupID = "", "../../etc" })},
@@ -78,14 +79,14 @@ func TestInvalidSecurityRuleRefused(t *testing.T) {
 		{"description", in(func(r *rule) { r.Description = "\xff" })},
 	} {
 		var checks fleet.Checks
-		fleet.SecurityGroupSpec{Rules: []rule{c.rule}}.Check(&checks, "spec")
+		secgroup.Spec{Rules: []rule{c.rule}}.Check(&checks, "spec")
 		var err *fleet.Error
 		if !errors.As(checks.Err(), &err) || !slices.ContainsFunc(err.Fields, func(f fleet.FieldError) bool { return f.Field == "spec.rules[0]."+c.field }) {
 			t.Errorf("%+v: %v, want an error at %s", c.rule, checks.Err(), c.field)
 		}
 	}
-	for name, spec := range map[string]fleet.SecurityGroupSpec{
-		"too many": {Rules: make([]rule, fleet.MaxSecurityRules+1)},
+	for name, spec := range map[string]secgroup.Spec{
+		"too many": {Rules: make([]rule, secgroup.MaxRules+1)},
 		"twice":    {Rules: []rule{in(func(*rule) {}), in(func(r *rule) { r.Description = "again" })}},
 		// Tidy makes the two rules of a spec equal.
 		"one port":   {Rules: []rule{in(func(r *rule) { r.ToPort = 0 }), in(func(r *rule) { r.ToPort = 80 })}},
@@ -100,9 +101,9 @@ func TestInvalidSecurityRuleRefused(t *testing.T) {
 		}
 	}
 	var checks fleet.Checks
-	spec := fleet.SecurityGroupSpec{Rules: []rule{
-		in(func(*rule) {}), fleet.AllowAllEgressRule(), in(func(r *rule) { r.CIDR, r.ToPort = "10.1.2.3/16", 0 }), in(func(r *rule) { r.CIDR, r.GroupID = "", someID }),
-		{Direction: fleet.Ingress, Protocol: fleet.ICMPv6, CIDR: "2001:db8::7"},
+	spec := secgroup.Spec{Rules: []rule{
+		in(func(*rule) {}), secgroup.AllowAllEgressRule(), in(func(r *rule) { r.CIDR, r.ToPort = "10.1.2.3/16", 0 }), in(func(r *rule) { r.CIDR, r.GroupID = "", someID }),
+		{Direction: secgroup.Ingress, Protocol: secgroup.ICMPv6, CIDR: "2001:db8::7"},
 	}}
 	if spec.Check(&checks, "spec"); checks.Err() != nil {
 		t.Errorf("valid rules: %v", checks.Err())
@@ -117,14 +118,14 @@ func TestInvalidSecurityRuleRefused(t *testing.T) {
 }
 
 // evaluateRulesOneByOne evaluates the rules one by one, as the reference for connectivity.EvaluatePacket.
-func evaluateRulesOneByOne(groups []fleet.FlatGroup, p connectivity.Packet) bool {
+func evaluateRulesOneByOne(groups []secgroup.FlatGroup, p connectivity.Packet) bool {
 	if len(groups) == 0 {
 		return true
 	}
 	for _, g := range groups {
 		for _, r := range g.Rules {
 			way := r.Direction == p.Direction
-			what := r.Protocol == fleet.AnyProtocol || r.Protocol == p.Protocol && (r.FromPort == 0 || r.FromPort <= p.Port && p.Port <= r.ToPort)
+			what := r.Protocol == secgroup.AnyProtocol || r.Protocol == p.Protocol && (r.FromPort == 0 || r.FromPort <= p.Port && p.Port <= r.ToPort)
 			who := r.Anybody || slices.ContainsFunc(r.Remotes, func(x netip.Prefix) bool { return x.Contains(p.Remote) })
 			if way && what && who {
 				return true
@@ -136,12 +137,12 @@ func evaluateRulesOneByOne(groups []fleet.FlatGroup, p connectivity.Packet) bool
 
 func randomChoice[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
-func randomGroup(r *rand.Rand, rules int) fleet.FlatGroup {
-	g := fleet.SecurityGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "g"}
+func randomGroup(r *rand.Rand, rules int) secgroup.FlatGroup {
+	g := secgroup.Group{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "g"}
 	member := fleet.NewID[fleet.SecurityGroupID]()
 	for range rules {
-		x := fleet.SecurityRule{Direction: randomChoice(r, fleet.Ingress, fleet.Egress), Protocol: randomChoice(r, fleet.Protocols...)}
-		if x.Protocol == fleet.TCP || x.Protocol == fleet.UDP {
+		x := secgroup.Rule{Direction: randomChoice(r, secgroup.Ingress, secgroup.Egress), Protocol: randomChoice(r, secgroup.Protocols...)}
+		if x.Protocol == secgroup.TCP || x.Protocol == secgroup.UDP {
 			if x.FromPort = r.IntN(10); x.FromPort > 0 {
 				x.ToPort = x.FromPort + r.IntN(4)
 			}
@@ -165,12 +166,12 @@ func TestEvaluatePacketMatchesNaiveEvaluation(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	passed := 0
 	for range 20000 {
-		var groups []fleet.FlatGroup
+		var groups []secgroup.FlatGroup
 		for range r.IntN(4) {
 			groups = append(groups, randomGroup(r, r.IntN(5)))
 		}
 		p := connectivity.Packet{
-			Direction: randomChoice(r, fleet.Ingress, fleet.Egress), Protocol: randomChoice(r, fleet.Protocols[1:]...), Port: 1 + r.IntN(12),
+			Direction: randomChoice(r, secgroup.Ingress, secgroup.Egress), Protocol: randomChoice(r, secgroup.Protocols[1:]...), Port: 1 + r.IntN(12),
 			Remote: netip.AddrFrom4([4]byte{10, 0, byte(r.IntN(5)), byte(r.IntN(12))}),
 		}
 		got := connectivity.EvaluatePacket(groups, p)
@@ -197,49 +198,10 @@ func TestEvaluatePacketMatchesNaiveEvaluation(t *testing.T) {
 	}
 }
 
-func TestFilterChangeOfNICTakesEffectNow(t *testing.T) {
-	t.Parallel()
-	yes := true
-	a := fleet.VMSpec{NICs: []fleet.NIC{{MAC: "52:54:00:00:00:01", Network: "lan"}}}
-	for name, c := range map[string]struct {
-		change func(*fleet.NIC)
-		when   fleet.EffectTime
-		says   string
-	}{
-		"a security group": {func(n *fleet.NIC) { n.SecurityGroups = []fleet.SecurityGroupID{someID} }, fleet.WhenNow, "into 1 more security group"},
-		"anti-spoofing":    {func(n *fleet.NIC) { n.AntiSpoofing = &yes }, fleet.WhenNow, "anti-spoofing on"},
-		"the network":      {func(n *fleet.NIC) { n.Network, n.AntiSpoofing = "other", &yes }, fleet.WhenNextBoot, "→"},
-	} {
-		b := fleet.VMSpec{NICs: slices.Clone(a.NICs)}
-		c.change(&b.NICs[0])
-		got := a.Diff(b, true)
-		if len(got) != 1 || got[0].When != c.when || !strings.Contains(got[0].Words, c.says) {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-}
-
-func TestInvalidSecurityGroupsOfNICRefused(t *testing.T) {
-	t.Parallel()
-	many := make([]fleet.SecurityGroupID, fleet.MaxNICGroups+1)
-	for i := range many {
-		many[i] = fleet.NewID[fleet.SecurityGroupID]()
-	}
-	for name, ids := range map[string][]fleet.SecurityGroupID{"too many": many, "none": {"web"}, "twice": {someID, someID}} {
-		spec := fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Power: fleet.Stopped, NICs: []fleet.NIC{{Network: "lan", SecurityGroups: ids}}}
-		var checks fleet.Checks
-		spec.Check(&checks, "spec")
-		var err *fleet.Error
-		if !errors.As(checks.Err(), &err) || !strings.HasPrefix(err.Fields[0].Field, "spec.nics[0].securityGroups") {
-			t.Errorf("%s: %v", name, checks.Err())
-		}
-	}
-}
-
 func TestFlatGroupRefusedAboveMaxRules(t *testing.T) {
 	t.Parallel()
-	g := fleet.FlatGroup{ID: someID, Name: "web", Rules: []fleet.FlatRule{{ID: "00000000000a", Direction: fleet.Ingress, Protocol: fleet.TCP}}}
-	for i := range fleet.MaxFlatRules + 1 {
+	g := secgroup.FlatGroup{ID: someID, Name: "web", Rules: []secgroup.FlatRule{{ID: "00000000000a", Direction: secgroup.Ingress, Protocol: secgroup.TCP}}}
+	for i := range secgroup.MaxFlatRules + 1 {
 		g.Rules[0].Remotes = append(g.Rules[0].Remotes, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32))
 	}
 	var checks fleet.Checks
@@ -251,14 +213,14 @@ func TestFlatGroupRefusedAboveMaxRules(t *testing.T) {
 // BenchmarkWouldPass evaluates a packet that no rule allows, for a NIC in the maximum number of groups of a project.
 func BenchmarkWouldPass(b *testing.B) {
 	r := rand.New(rand.NewPCG(3, 4))
-	groups := make([]fleet.FlatGroup, fleet.MaxProjectGroups)
+	groups := make([]secgroup.FlatGroup, secgroup.MaxPerProject)
 	for i := range groups {
 		groups[i] = randomGroup(r, 10)
 		for k := range groups[i].Rules {
 			groups[i].Rules[k].Anybody, groups[i].Rules[k].Remotes = false, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
 		}
 	}
-	packet := connectivity.Packet{Direction: fleet.Ingress, Protocol: fleet.TCP, Port: 5, Remote: netip.MustParseAddr("192.0.2.1")}
+	packet := connectivity.Packet{Direction: secgroup.Ingress, Protocol: secgroup.TCP, Port: 5, Remote: netip.MustParseAddr("192.0.2.1")}
 	var all []time.Duration
 	for b.Loop() {
 		began := time.Now()
