@@ -23,7 +23,7 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	}
 	vm := "/vms/" + string(s.vm)
 	sick := map[string]string{} // ids of VMs with a problem, one for each action that resolves a problem
-	for _, act := range []string{"detach", "replace", "accept-drift", "ignore-drift", "show-drift", "reapply", "place", "migrate"} {
+	for _, act := range []string{"detach", "replace", "accept-drift", "ignore-drift", "show-drift", "reapply", "place", "migrate", "release"} {
 		id, disk := addTroubledVM(s.portal, s.addProject("of-"+act), "host-"+act)
 		sick[act] = "/vms/" + string(id)
 		sick[act+" disk"] = `{"disk":{"poolId":"` + string(disk.PoolID) + `","volume":"` + disk.Volume + `"}`
@@ -139,6 +139,9 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		"/hosts/{id}/discovered-vms/{vm}/console":      {discovered + "/console", ``, ``},
 		"/hosts/{id}/discovered-pools/{name}/adopt":    {"/hosts/" + string(s.host.id) + "/discovered-pools/theirs/adopt", `{}`, `{"hostIds":["` + string(s.host.id) + `"]}`},
 		"/hosts/{id}/discovered-networks/{name}/adopt": {"/hosts/" + string(s.host.id) + "/discovered-networks/theirs/adopt", `{}`, `{"hostIds":["` + string(s.host.id) + `"]}`},
+		"/hosts/{id}/discovered-vms/{vm}/adopt":        {discovered + "/adopt", `{"projectId":"` + string(project) + `","name":"adopted"}`, `{"projectId":"` + string(project) + `","name":"other"}`},
+		"/discovered-vms/adopt":                        {"/discovered-vms/adopt", `{"projectId":"` + string(project) + `","vms":[{"hostId":"` + string(s.host.id) + `","id":"` + string(foreign) + `"}]}`, `{"projectId":"` + string(project) + `","vms":[]}`},
+		"/vms/{id}/release":                            {sick["release"] + "/release", ``, ``},
 		"/clusters":                                    {"/clusters", `{"name":"rack-4"}`, `{"name":"rack-5"}`},
 		"/pools":                                       {"/pools", `{"name":"slow","spec":{"kind":"dir","path":"/srv/slow"},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other"}`},
 		"/pools/{id}/credentials":                      {"/pools/" + string(san) + "/credentials", `{"secret":"secretsecret1"}`, `{"secret":"secretsecret2"}`},

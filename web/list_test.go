@@ -142,7 +142,7 @@ func TestListsShowColumnsFromQueryParameter(t *testing.T) {
 		"/networks?columns=id":              "Name|UUID|Actions",
 		"/tasks":                            "Task|Target|State|Who|Host|Started|Progress|Result",
 		"/tasks?columns=ended,state":        "Task|State|Ended",
-		"/vms?tab=found&columns=host":       "Name|Host",
+		"/vms?tab=found&columns=host":       "|Name|Host|Actions",
 		"/vms?columns=created":              "|Name|Created|Actions",
 	} {
 		if got := head(b.get(path).requireStatus(t, http.StatusOK)); got != want {

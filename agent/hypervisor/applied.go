@@ -1,6 +1,7 @@
 package hypervisor
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -24,7 +25,7 @@ type AppliedRecord struct {
 	// Adopted is set for a domain that Quantix adopted. Its disks and NICs in the spec have no alias of Quantix before
 	// the first edit.
 	Adopted bool `json:"adopted,omitempty"`
-	// Verbatim has, by field, the values of DefinedSpec.Inexpressible at the adoption. They are no drift.
+	// Verbatim has the DefinedSpec.VerbatimValues at the adoption. They are no drift.
 	Verbatim map[string]string `json:"verbatim,omitempty"`
 }
 
@@ -76,9 +77,34 @@ func (a AppliedRecord) WithAdoption(before AppliedRecord, edit DefinitionEdit) A
 }
 
 // isVerbatim reports whether the definition still has the field's value that was kept verbatim at the adoption.
-func (a AppliedRecord) isVerbatim(is DefinedSpec, field string) bool {
-	odd := is.Inexpressible[field]
-	return odd != "" && odd == a.Verbatim[field]
+func (a AppliedRecord) isVerbatim(is DefinedSpec, f *fleet.VMField) bool {
+	kept := a.Verbatim[f.Name]
+	return kept != "" && kept == cmp.Or(is.Inexpressible[f.Name], f.Words(is.Spec))
+}
+
+// VerbatimValues returns, by field, the values of the definition that no valid spec has, as texts.
+func (d DefinedSpec) VerbatimValues() map[string]string {
+	out := maps.Clone(d.Inexpressible)
+	for i := range fleet.VMFields {
+		f := &fleet.VMFields[i]
+		invalid := f.ValueError(d.Spec) != ""
+		switch f.Name {
+		case "disks":
+			invalid = slices.ContainsFunc(d.Spec.Disks, hasInvalidField(fleet.DiskFields))
+		case "nics":
+			invalid = slices.ContainsFunc(d.Spec.NICs, hasInvalidField(fleet.NICFields))
+		}
+		if invalid && out[f.Name] == "" {
+			out[f.Name] = f.Words(d.Spec)
+		}
+	}
+	return out
+}
+
+func hasInvalidField[T any](fields []fleet.Field[T]) func(T) bool {
+	return func(v T) bool {
+		return slices.ContainsFunc(fields, func(f fleet.Field[T]) bool { return f.ValueError(v) != "" })
+	}
 }
 
 // AssumeAppliedRecord returns a substitute for the last applied spec, for a definition without one or a restored portal
@@ -192,7 +218,7 @@ func PlanEdit(applied AppliedRecord, defined DefinedSpec, wanted fleet.VM, reapp
 	for i := range fleet.VMFields {
 		f := &fleet.VMFields[i]
 		here := defined.Inexpressible[f.Name] == "" && f.SameValue(&defined.Spec, &wanted.Spec)
-		kept := !reapply(f.Name) || applied.isVerbatim(defined, f.Name)
+		kept := !reapply(f.Name) || applied.isVerbatim(defined, f)
 		if here || kept && f.SameValue(&applied.Spec, &wanted.Spec) {
 			continue
 		}
@@ -259,9 +285,10 @@ func (a AppliedRecord) Drift(is DefinedSpec) []fleet.Drift {
 		}
 		out = append(out, d)
 	}
-	for _, f := range fleet.VMFields {
+	for i := range fleet.VMFields {
+		f := &fleet.VMFields[i]
 		odd := is.Inexpressible[f.Name]
-		if a.isVerbatim(is, f.Name) || odd == "" && f.SameValue(&a.Spec, &is.Spec) {
+		if a.isVerbatim(is, f) || odd == "" && f.SameValue(&a.Spec, &is.Spec) {
 			continue
 		}
 		d := fleet.Drift{Field: f.Name, Applied: f.Words(a.Spec), Actual: f.Words(is.Spec)}

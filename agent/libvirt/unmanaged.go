@@ -255,7 +255,7 @@ func (a *applyRun) markAdoptedDomain(ctx context.Context, s observedDomain) (*ob
 		return nil, err
 	}
 	record := hypervisor.NewAppliedRecord(a.in, s.ref.Name, "", nil)
-	record.Adopted, record.Verbatim = true, domxml.ReadDefinedSpec(x, record, a.assignedPools.Lookup()).Inexpressible
+	record.Adopted, record.Verbatim = true, domxml.ReadDefinedSpec(x, record, a.assignedPools.Lookup()).VerbatimValues()
 	into := golibvirt.DomainAffectConfig
 	if s.live != nil {
 		into |= golibvirt.DomainAffectLive

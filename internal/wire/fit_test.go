@@ -68,7 +68,7 @@ func checkTexts(t *testing.T, v any) {
 	if strings.Contains(string(data), `\u0000`) || strings.Contains(string(data), "\u202e") || strings.Contains(string(data), ":-1") {
 		t.Errorf("%T keeps forbidden characters or values: %.400s", v, data)
 	}
-	if len(data) > 200<<10+2*fleet.MaxGuestOutput {
+	if len(data) > 256<<10+2*fleet.MaxGuestOutput {
 		t.Errorf("%T is %d bytes long", v, len(data))
 	}
 }

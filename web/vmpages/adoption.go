@@ -48,7 +48,11 @@ func (s *Site) ShowAdoptForm(c echo.Context, a fleet.Actor, in adoptForm, how fo
 
 // projectChoices are the choices of the project of adopted VMs.
 func (s *Site) projectChoices(c echo.Context, a fleet.Actor, chosen, address string) (kit.SelectChoices, error) {
-	return s.Options.Choices(c.Request().Context(), a, options.Query{Kind: "projects", Chosen: []string{chosen}, FormAddress: address, ShowAll: c.QueryParam("all") != ""})
+	out, err := s.Options.Choices(c.Request().Context(), a, options.Query{Kind: "projects", Chosen: []string{chosen}, FormAddress: address, ShowAll: c.QueryParam("all") != ""})
+	if chosen == "" && len(out.Options) > 1 {
+		out.Options = append([]kit.Option{{Text: "Choose a project"}}, out.Options...)
+	}
+	return out, err
 }
 
 // AdoptVM requests the adoption of an unmanaged VM.

@@ -60,13 +60,27 @@ func ReadAdoptable(x *libvirtxml.Domain, pools []fleet.Pool, volumes VolumeLooku
 			refuse("Disk %s (%s): the definition writes the path of the pool in another way. Write the path as Quantix shows it for the pool.", d.Target, d.Path)
 		}
 	}
+	record.Verbatim = is.VerbatimValues()
 	for _, f := range fleet.OptionalFields() { // a value that no spec expresses counts as not set
-		if is.Inexpressible[f.Name] != "" {
+		if record.Verbatim[f.Name] != "" {
 			f.Copy(&is.Spec, fleet.VMSpec{})
 		}
 	}
-	record.Spec, record.Adopted, record.Verbatim = is.Spec, true, is.Inexpressible
+	clearInvalidFields(is.Spec.Disks, fleet.DiskFields)
+	clearInvalidFields(is.Spec.NICs, fleet.NICFields)
+	record.Spec, record.Adopted = is.Spec, true
 	return record, disks, refusals
+}
+
+func clearInvalidFields[T any](all []T, fields []fleet.Field[T]) {
+	var unset T
+	for i := range all {
+		for _, f := range fields {
+			if f.ValueError(all[i]) != "" {
+				f.Copy(&all[i], unset)
+			}
+		}
+	}
 }
 
 // isDrive reports whether the disk is a CD-ROM or floppy drive.

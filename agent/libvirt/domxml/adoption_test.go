@@ -20,9 +20,10 @@ const adoptable = `<domain type="qemu" xmlns:qemu="http://libvirt.org/schemas/do
     <disk type="file" device="disk"><driver name="qemu" type="qcow2"/><source file="/srv/vm/crm.qcow2"/><target dev="vda" bus="virtio"/></disk>
     <disk type="file" device="disk"><driver name="qemu" type="raw"/><source file="/elsewhere/data.img"/><target dev="vdb" bus="virtio"/></disk>
     <controller type="nvme" index="7"><serial>odd</serial></controller>
-    <interface type="network"><mac address="52:54:00:00:00:07"/><source network="default"/><filterref filter="clean-traffic"/></interface>
+    <interface type="network"><mac address="52:54:00:00:00:07"/><source network="default"/><model type="e1000"/><filterref filter="clean-traffic"/></interface>
     <interface type="user"><mac address="52:54:00:00:00:08"/></interface>
     <sound model="ich9"/>
+    <video><model type="cirrus" vram="16384" heads="1" primary="yes"/></video>
   </devices>
   <qemu:commandline><qemu:arg value="-odd"/></qemu:commandline>
 </domain>`
@@ -30,7 +31,9 @@ const adoptable = `<domain type="qemu" xmlns:qemu="http://libvirt.org/schemas/do
 func adoptionLookup() (pools []fleet.Pool, lookup VolumeLookup) {
 	pool := fleet.Pool{ID: "pool-1", Name: "vm", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm"}}
 	return []fleet.Pool{pool}, VolumeLookup{
-		AppliedPath: func(r hypervisor.AppliedRecord, ref fleet.Volref) string { return path.Join(r.Pools[ref.PoolID].Path, ref.Volume) },
+		AppliedPath: func(r hypervisor.AppliedRecord, ref fleet.Volref) string {
+			return path.Join(r.Pools[ref.PoolID].Path, ref.Volume)
+		},
 		VolumeAt: func(file string) *fleet.Volref {
 			if path.Dir(file) != pool.Spec.Path {
 				return nil
@@ -50,7 +53,7 @@ func TestAdoptableDefinitionReadWithRefusalsAndVerbatimParts(t *testing.T) {
 	if len(refusals) != 1 || !strings.Contains(refusals[0], "Disk vdb (/elsewhere/data.img): no pool of Quantix on this host has it.") || len(disks) != 1 || disks[0].Ref.Volume != "crm.qcow2" {
 		t.Errorf("the refusals are %q, the disks %+v", refusals, disks)
 	}
-	if s := record.Spec; s.MemoryMiB != 129 || s.CPUs != 2 || len(s.NICs) != 1 || s.Boot.Kernel != nil || record.Verbatim["boot.kernel"] == "" || record.Verbatim["nics"] == "" {
+	if s := record.Spec; s.MemoryMiB != 129 || s.CPUs != 2 || len(s.NICs) != 1 || s.Boot.Kernel != nil || record.Verbatim["boot.kernel"] == "" || record.Verbatim["nics"] == "" || s.Display.Video != "" || s.NICs[0].Model != "" {
 		t.Errorf("the record is %+v, want the memory rounded up, and the kernel and the network filter kept verbatim", record)
 	}
 	spec := record.Spec

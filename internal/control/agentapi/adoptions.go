@@ -95,7 +95,7 @@ func (in Adoption) volumeRefusals(ctx context.Context, q *db.Queries, pools []db
 	}
 	for _, o := range owners {
 		k := slices.IndexFunc(pools, func(p db.Pool) bool { return string(p.ID) == o.PoolID })
-		if k >= 0 && (false) {
+		if k >= 0 && (pools[k].Spec.Shared || o.HostID == in.HostID) {
 			out = append(out, fmt.Sprintf("The volume %s belongs to another VM of Quantix. Give this VM a disk of its own.", o.Volume))
 		}
 	}
