@@ -15,10 +15,16 @@ import (
 // Limits of a transfer.
 const (
 	transferTries      = 5 // connections per transfer
-	rendezvousInterval = 300 * time.Millisecond
+	rendezvousInterval = 300 * time.Millisecond // between later messages; see rendezvousPause
 	rendezvousTimeout  = 10 * time.Minute // longest wait for the other host to begin its job
 	keepAliveInterval  = 5 * time.Second
 )
+
+// rendezvousPause returns the pause after the n-th message, counted from 0: 20 ms at first, because the other host usually
+// answers at once, and later rendezvousInterval.
+func rendezvousPause(n int) time.Duration {
+	return min(rendezvousInterval, 20*time.Millisecond<<min(n, 4))
+}
 
 // rendezvous exchanges one transfer's messages with the other host through the portal.
 type rendezvous struct {
@@ -83,13 +89,13 @@ func (m *rendezvous) checkPeer(out wire.TransferPeerState) error {
 
 // pollUntil repeats the message until ready accepts the other host's answer.
 func (m *rendezvous) pollUntil(ctx context.Context, msg wire.TransferState, note string, ready func(wire.TransferPeerState) bool) (wire.TransferPeerState, error) {
-	for {
+	for n := 0; ; n++ {
 		out, err := m.exchangeMessage(ctx, msg)
 		if err != nil || ready(out) {
 			return out, err
 		}
 		m.j.notifier.notify(0, note+" "+m.peerName)
-		if !sleepContext(ctx, rendezvousInterval) {
+		if !sleepContext(ctx, rendezvousPause(n)) {
 			return out, context.Cause(ctx)
 		}
 	}
@@ -138,7 +144,7 @@ func (m *rendezvous) connect(ctx context.Context) (conn net.Conn, way string, er
 
 // awaitReceiver returns once the receiving host's job has ended. done reports that the job succeeded.
 func (m *rendezvous) awaitReceiver(ctx context.Context) (done bool, err error) {
-	for {
+	for n := 0; ; n++ {
 		out, err := m.exchangeAnyMessage(ctx, wire.TransferState{})
 		switch {
 		case err != nil:
@@ -149,7 +155,7 @@ func (m *rendezvous) awaitReceiver(ctx context.Context) (done bool, err error) {
 			return false, nil
 		}
 		m.j.notifier.notify(99, "waiting for the result of "+m.peerName)
-		if !sleepContext(ctx, rendezvousInterval) {
+		if !sleepContext(ctx, rendezvousPause(n)) {
 			return false, context.Cause(ctx)
 		}
 	}
