@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"syscall"
@@ -67,12 +68,29 @@ func captureHalfDrainedHost(t *testing.T) {
 		p.click(".note-act a", "Resume maintenance")
 		p.waitText("#dialog", "Resume maintenance: host-1")
 	}})
+	p.captureShot(pageShot{"task-maintenance", "/tasks/" + string(task.ID), nil})
+	act(first, "", map[string]any{"action": "leave-maintenance"})
+
+	// One guest ignores its shutdown, so that the host stays half drained.
+	const deaf = "no-shutdown-plc"
+	task = act(last, "", map[string]any{"action": "enter-maintenance", "decisions": decide(last, func(vm fleet.MaintenanceVM) fleet.MaintenanceDo {
+		if vm.Runs && (vm.Proposal == nil || vm.Name == deaf || strings.HasPrefix(vm.Name, "web-")) {
+			return fleet.MaintenanceShutdown
+		}
+		return ""
+	})}).Task
+	eventually(t, guestLimit, "the end of all other children", func() (bool, string) {
+		got := requestJSON[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
+		return got.Steps.Queued == 0 && got.Steps.Running == 1, fmt.Sprintf("%s %+v", got.State, got.Steps)
+	})
+	page = "/hosts/" + string(last.ID)
+	p.captureShot(pageShot{"host-draining", page, func(p *tab) { p.waitText("main", deaf) }})
+	vm := findByName[fleet.VMView](t, a, "vms", deaf)
+	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "stop"})
+	p.captureShot(pageShot{"host-in-maintenance", page, func(p *tab) { p.waitText("main", "is in maintenance.") }})
 	p.captureShot(pageShot{"host-maintenance-leave", page, func(p *tab) {
 		p.click(".note-act a", "Leave maintenance")
-		p.waitText("#dialog", "Leave maintenance: host-1")
+		p.waitText("#dialog", "Bring back")
 	}})
-	act(last, "", map[string]any{"action": "enter-maintenance", "decisions": decide(last, func(fleet.MaintenanceVM) fleet.MaintenanceDo { return fleet.MaintenanceLeave })})
-	p.captureShot(pageShot{"host-in-maintenance", "/hosts/" + string(last.ID), func(p *tab) { p.waitText("main", "is in maintenance.") }})
 	p.captureShot(pageShot{"hosts-maintenance", "/hosts", nil})
-	p.captureShot(pageShot{"task-maintenance", "/tasks/" + string(task.ID), nil})
 }
