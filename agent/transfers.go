@@ -14,9 +14,9 @@ import (
 
 // Limits of a transfer.
 const (
-	transferTries      = 5 // connections per transfer
+	transferTries      = 5                      // connections per transfer
 	rendezvousInterval = 300 * time.Millisecond // between later messages; see rendezvousPause
-	rendezvousTimeout  = 10 * time.Minute // longest wait for the other host to begin its job
+	rendezvousTimeout  = 10 * time.Minute       // longest wait for the other host to begin its job
 	keepAliveInterval  = 5 * time.Second
 )
 

@@ -28,6 +28,17 @@ func (q *Queries) BeginEviction(ctx context.Context, arg BeginEvictionParams) er
 	return err
 }
 
+const cancelStaleHostPower = `-- name: CancelStaleHostPower :exec
+UPDATE jobs SET state = 'cancelled', error = $1, ended_at = now()
+WHERE kind IN ('host.reboot', 'host.shutdown') AND state = 'queued' AND created_at < now() - interval '2 minutes'
+`
+
+// Cancels reboots and power-offs that their hosts did not get within two minutes.
+func (q *Queries) CancelStaleHostPower(ctx context.Context, error string) error {
+	_, err := q.db.Exec(ctx, cancelStaleHostPower, error)
+	return err
+}
+
 const clearEviction = `-- name: ClearEviction :exec
 UPDATE vm_evictions SET reason = '' WHERE vm_id = $1
 `
@@ -45,6 +56,20 @@ DELETE FROM vm_evictions WHERE vm_id <> ALL ($1::text[])
 func (q *Queries) ForgetEvictions(ctx context.Context, ids []string) error {
 	_, err := q.db.Exec(ctx, forgetEvictions, ids)
 	return err
+}
+
+const hostTransfers = `-- name: HostTransfers :one
+SELECT count(*) FROM jobs j WHERE j.state IN ('queued', 'running')
+  AND (j.host_id = $1 AND j.kind IN ('vm.migrate', 'vm.receive', 'volume.send', 'volume.receive')
+    OR j.kind = 'vm.migrate' AND j.args->'migrate'->>'to' = $1)
+`
+
+// The number of open jobs that move VMs or files to or from the host.
+func (q *Queries) HostTransfers(ctx context.Context, hostID fleet.HostID) (int64, error) {
+	row := q.db.QueryRow(ctx, hostTransfers, hostID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const hostsToDrain = `-- name: HostsToDrain :many

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ import (
 func TestDumpXMLEqualAfterAdoptionAndRelease(t *testing.T) {
 	requireLabHost(t)
 	b := openBackend(t)
-	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: "adopted-" + fmt.Sprint(os.Getpid()), Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(t.TempDir(), "pool")}}
+	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: "adopted-" + strconv.Itoa(os.Getpid()), Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(t.TempDir(), "pool")}}
 	if err := b.ApplyPool(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,7 @@ func guestPID(t *testing.T, domain string) string {
 func TestEditOfAdoptedVMChangesOnlyItsField(t *testing.T) {
 	requireLabHost(t)
 	b := openBackend(t)
-	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: "edited-" + fmt.Sprint(os.Getpid()), Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(t.TempDir(), "pool")}}
+	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: "edited-" + strconv.Itoa(os.Getpid()), Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(t.TempDir(), "pool")}}
 	if err := b.ApplyPool(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}

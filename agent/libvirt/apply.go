@@ -109,7 +109,7 @@ func (a *applyRun) existingDomain(ctx context.Context) (*observedDomain, error) 
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case !s.managed && !a.in.Adopted:
+	case !s.managed && (!a.in.Adopted || a.in.VM.ObservedGeneration > 0): // a domain is marked once, by the adoption
 		return nil, errUnmanagedDomain()
 	}
 	return &s, a.refuseLostGuest(s)

@@ -64,7 +64,7 @@ func (m *diskMigration) checkMovable(ctx context.Context, s diskMigrationState) 
 		return hostfile.ImageHeader{}, err
 	}
 	switch {
-	case f.Format != "qcow2" && !(m.copiesRaw && f.Format == fleet.Raw):
+	case f.Format != "qcow2" && (!m.copiesRaw || f.Format != fleet.Raw):
 		return refuse("the disk's file has the format %s, not qcow2.", f.Format)
 	case f.RefersTo != "":
 		return refuse("the disk's file refers to %s. Merge that file first.", f.RefersTo)

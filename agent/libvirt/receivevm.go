@@ -139,7 +139,7 @@ func (m *incomingVM) receive(ctx context.Context) error {
 	if m.dir, err = m.makeSocketDir(ctx, m.c, m.Apply.VM.ID, migration.Target); err != nil {
 		return err
 	}
-	defer m.dir.Remove()
+	defer func() { _ = m.dir.Remove() }() // a later migration of the VM replaces the directory
 	var offer migration.Offer
 	if err := link.Receive(ctx, &offer); err != nil {
 		return err

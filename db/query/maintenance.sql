@@ -49,3 +49,14 @@ UPDATE vm_evictions SET reason = '' WHERE vm_id = @vm_id;
 -- name: StuckEvictions :many
 -- The VMs of a host that a NoExecute taint could not move.
 SELECT v.id, v.name, e.reason FROM vm_evictions e JOIN vms v ON v.id = e.vm_id WHERE e.host_id = @host_id AND e.reason <> '' ORDER BY v.name, v.id;
+
+-- name: HostTransfers :one
+-- The number of open jobs that move VMs or files to or from the host.
+SELECT count(*) FROM jobs j WHERE j.state IN ('queued', 'running')
+  AND (j.host_id = @host_id AND j.kind IN ('vm.migrate', 'vm.receive', 'volume.send', 'volume.receive')
+    OR j.kind = 'vm.migrate' AND j.args->'migrate'->>'to' = @host_id);
+
+-- name: CancelStaleHostPower :exec
+-- Cancels reboots and power-offs that their hosts did not get within two minutes.
+UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now()
+WHERE kind IN ('host.reboot', 'host.shutdown') AND state = 'queued' AND created_at < now() - interval '2 minutes';

@@ -3,6 +3,7 @@ package control_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +77,7 @@ func (s *adoptionFixture) report(state wire.State) {
 	s.t.Helper()
 	s.lastReportSeq++
 	state.Host = fleet.HostStatus{Connected: true}
-	if _, err := s.Report(s.t.Context(), s.agent, wire.Report{Seq: s.lastReportSeq, Digest: fmt.Sprint(s.lastReportSeq), State: &state}); err != nil {
+	if _, err := s.Report(s.t.Context(), s.agent, wire.Report{Seq: s.lastReportSeq, Digest: strconv.FormatInt(s.lastReportSeq, 10), State: &state}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -125,6 +126,16 @@ func TestAdoptionMakesVMAndMarksDomainInOneTask(t *testing.T) {
 	if n := s.countRows("audit WHERE action IN ('found.adopt', 'vm.adopt') AND actor = 'chief'"); n != 2 {
 		t.Errorf("%d audit lines of the adoption, want the request and the VM", n)
 	}
+}
+
+func TestAdoptionRefusedWhileAnotherHostHasTheDomain(t *testing.T) {
+	s := newAdoptionFixture(t)
+	id := s.addDiscoveredVM(`{"power":"stopped"}`)
+	s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'legacy', '{"power":"running"}')`, s.h2, id)
+	s.wantRefused("a domain of two hosts", fleet.Conflict, "the VM could run twice", func() error {
+		_, err := s.AdoptVM(t.Context(), chief, s.h1, id, control.AdoptVM{ProjectID: s.red})
+		return err
+	})
 }
 
 func TestAdoptionRefusedBeforeTheHostIsAsked(t *testing.T) {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 
 	"quantix/db"
 	"quantix/internal/control/store"
@@ -24,12 +25,10 @@ func (c *Control) EvictVMs(ctx context.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range due {
-		if err := c.evictVM(ctx, a, r, room); err != nil {
-			return err
-		}
+	for _, r := range due { // an error of one VM does not stop the others
+		err = errors.Join(err, c.evictVM(ctx, a, r, room))
 	}
-	return nil
+	return err
 }
 
 // beginEvictions records an attempt for each VM that is due, and returns these VMs. It forgets attempts for VMs that no

@@ -452,6 +452,9 @@ func (c *Control) LeaveMaintenance(ctx context.Context, a fleet.Actor, id fleet.
 		if err := q.SetMaintenance(ctx, db.SetMaintenanceParams{ID: id}); err != nil {
 			return err
 		}
+		if err := cancelHostPower(ctx, q, id); err != nil {
+			return err
+		}
 		if task, err = addHostTask(ctx, q, a, host, fleet.HostMaintenanceLeave, children, "no VM had to be started or moved"); err != nil {
 			return err
 		}

@@ -15,6 +15,9 @@ import (
 // and that the host has entered maintenance once the task has ended and no VM runs but those left running.
 func (c *Control) SettleMaintenance(ctx context.Context, a fleet.Actor) error {
 	return c.store.RunPass(ctx, a, "maintenance", func(q *db.Queries) error {
+		if err := q.CancelStaleHostPower(ctx, staleHostPower); err != nil {
+			return err
+		}
 		hosts, err := q.HostsToDrain(ctx)
 		if err != nil {
 			return err
@@ -60,7 +63,11 @@ func settleHost(ctx context.Context, q *db.Queries, id fleet.HostID) error {
 		if err != nil {
 			return err
 		}
-		if len(remaining) == 0 {
+		moving, err := q.HostTransfers(ctx, id) // a VM may be on its way to the host
+		if err != nil {
+			return err
+		}
+		if len(remaining) == 0 && moving == 0 {
 			m.EnteredAt, changed = &row.Now, true
 			if err := store.Audit(ctx, q, fleet.SystemActor, "host.inMaintenance", fleet.SubjectHost(id), host.Name, "requested by "+m.By); err != nil {
 				return err

@@ -117,12 +117,13 @@ func TestMaintenancePlanListsEveryVMWithChoices(t *testing.T) {
 	}
 	var got []string
 	for _, vm := range plan.VMs {
-		line := vm.Name
+		parts := []string{vm.Name}
 		for _, c := range vm.Choices {
 			if c.Allowed {
-				line += " " + string(c.Do) + string(c.Mode) + c.HostName
+				parts = append(parts, string(c.Do)+string(c.Mode)+c.HostName)
 			}
 		}
+		line := strings.Join(parts, " ")
 		if vm.Proposal != nil {
 			line += ": " + string(vm.Proposal.Do)
 		} else {
@@ -394,5 +395,25 @@ func TestHostPowerNeedsMaintenanceSettingAndName(t *testing.T) {
 	}
 	if n := s.countRows("jobs WHERE kind = 'host.shutdown' AND state = 'cancelled'"); n != 1 {
 		t.Errorf("the earlier command is not cancelled")
+	}
+	s.execSQL(`UPDATE vms SET host_id = $1 WHERE id = $2`, s.h2, s.web.ID)
+	s.wantRefused("with a running VM", fleet.Conflict, "web runs on h2", power(fleet.ActRebootHost, "h2"))
+	s.execSQL(`UPDATE vms SET host_id = $1 WHERE id = $2`, s.h1, s.web.ID)
+	if err := power(fleet.ActRebootHost, "h2")(); err != nil {
+		t.Fatal(err)
+	}
+	s.execSQL(`UPDATE jobs SET created_at = now() - interval '3 minutes' WHERE kind = 'host.reboot'`)
+	s.runPasses()
+	if n := s.countRows("jobs WHERE kind = 'host.reboot' AND state = 'cancelled'"); n != 1 {
+		t.Errorf("%d commands are cancelled that the host did not get in time, want 1", n)
+	}
+	if err := power(fleet.ActRebootHost, "h2")(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.LeaveMaintenance(t.Context(), chief, s.h2, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.countRows("jobs WHERE kind IN ('host.reboot', 'host.shutdown') AND state = 'queued'"); n != 0 {
+		t.Errorf("%d commands outlive the maintenance", n)
 	}
 }

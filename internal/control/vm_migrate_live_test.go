@@ -115,6 +115,7 @@ func TestLiveMigrationRefusals(t *testing.T) {
 		return err
 	})
 	s.wantRefused("too many connections", fleet.Invalid, "1 to 16 connections", migrate(running.ID, control.MigrateVM{Options: fleet.MigrationOptions{Channels: 17}}))
+	s.wantRefused("post-copy with several connections", fleet.Invalid, "cannot combine post-copy", migrate(running.ID, control.MigrateVM{Options: fleet.MigrationOptions{PostCopy: true, Channels: 2}}))
 	s.wantRefused("an action without a time", fleet.Invalid, "Enter the time", migrate(running.ID, control.MigrateVM{Options: fleet.MigrationOptions{OnTimeout: fleet.ExpiryCancel}}))
 	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,overlay}', 'true') WHERE id = $1`, local.ID)
 	s.wantRefused("a copied disk with a backing file", fleet.Invalid, "backed by an image in its pool", migrate(local.ID, control.MigrateVM{}))

@@ -120,7 +120,7 @@ func planOf(vm fleet.VMView, why string, all []migrationTarget) fleet.MigrationP
 	out := fleet.MigrationPlan{VMID: vm.ID, Name: vm.Name, HostID: vm.HostID, HostName: vm.HostName, Phase: vm.Phase, Reason: why, Targets: []fleet.MigrationTarget{}}
 	hosts := bestPerHost(all)
 	for _, t := range hosts {
-		out.Targets = append(out.Targets, t.target)
+		out.Targets = append(out.Targets, t.target.WithReason(why))
 	}
 	if best := bestTarget(vm, hosts); why == "" && best != nil {
 		out.Best = &best.target

@@ -71,6 +71,9 @@ func (o MigrationOptions) Check(c *Checks, field string) {
 	if o.TimeoutSeconds < 0 || o.TimeoutSeconds > maxMigrationTimeSeconds {
 		c.Add(field+".timeoutSeconds", "Enter 1 to %d seconds, or leave the field empty.", maxMigrationTimeSeconds)
 	}
+	if o.PostCopy && o.Channels > 1 {
+		c.Add(field+".channels", "QEMU cannot combine post-copy with several connections. Choose one of them.")
+	}
 	switch o.OnTimeout {
 	case "", ExpiryContinue, ExpiryPause, ExpiryCancel:
 	default:
@@ -149,6 +152,14 @@ type MigrationTarget struct {
 	EstimateSeconds int64 `json:"estimateSeconds,omitempty"`
 }
 
+// WithReason returns the target with a further reason against it, which comes first; empty: none.
+func (t MigrationTarget) WithReason(why string) MigrationTarget {
+	if why != "" {
+		t.Allowed, t.Room, t.Reason, t.Reasons = false, false, why, append([]string{why}, t.Reasons...)
+	}
+	return t
+}
+
 // MigrationPlan is the preview of a VM's migration: the possible target hosts, or why the VM cannot migrate at all.
 type MigrationPlan struct {
 	VMID     VMID   `json:"vmId"`
@@ -193,6 +204,8 @@ func (v VMView) AllowsMigration(moving []MovingDisk, current *MigratingVM) (bool
 		return false, v.WhySnapshotsBlockDiskJobs()
 	case v.MigratesLive():
 		return v.allowsLiveMigration()
+	case v.Adoption != nil:
+		return false, "The VM was adopted, and a cold migration would lose the parts of its definition that Quantix does not know. Start the VM, and migrate it while it runs."
 	case v.Spec.Firmware != BIOS || v.Spec.Security.TPM:
 		return false, "The firmware variables (NVRAM) and the TPM's state are in files of the host, which a cold migration does not transfer. Start the VM, and migrate it while it runs."
 	}

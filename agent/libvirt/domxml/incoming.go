@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -79,6 +80,9 @@ func (in Incoming) CheckDefinition(text string) (name string, err error) {
 	if d.name == "" || d.uuid != string(d.VM.ID) {
 		return "", errors.New("the source host sends the definition of another VM")
 	}
+	if uuidForm.MatchString(d.name) && d.name != d.uuid {
+		return "", errors.New("the source host sends a definition with the name of another VM's files")
+	}
 	return d.name, nil
 }
 
@@ -95,6 +99,9 @@ func (in Incoming) CheckCookie(cookie []byte) error {
 		if err != nil {
 			return fmt.Errorf("the source host sends an invalid cookie of libvirt: %w", err)
 		}
+		if _, ok := token.(xml.Directive); ok {
+			return errDirective
+		}
 		if t, ok := token.(xml.StartElement); !ok || t.Name.Local != "domain" {
 			continue
 		}
@@ -107,8 +114,15 @@ func (in Incoming) CheckCookie(cookie []byte) error {
 	}
 }
 
+var errDirective = fleet.Errorf(fleet.Conflict, "The definition on the source host has a document type or another directive.")
+
+// uuidForm is the form of the names that Quantix gives to files of a VM, so no domain may have such a name.
+var uuidForm = regexp.MustCompile(`^[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}$`)
+
 func (d *incomingDefinition) checkToken(in *xml.Decoder, token xml.Token) error {
 	switch t := token.(type) {
+	case xml.Directive: // libxml2 takes default values of attributes from a DOCTYPE
+		return errDirective
 	case xml.StartElement:
 		if len(d.path) == 1 && t.Name.Local == "metadata" {
 			return in.Skip()

@@ -54,7 +54,9 @@ func TestIncomingDefinitionNamesOnlyResourcesOfVM(t *testing.T) {
 		}
 	}
 	for name, text := range map[string]string{
-		"another VM": strings.Replace(definition(""), id, "01a22140-f038-7000-9db8-bcbf0307c076", 1), "no XML": "<domain", "nothing": "",
+		"a document type with default values": `<!DOCTYPE domain [<!ATTLIST source file CDATA "/dev/vg/other">]>` + definition(`<disk type="file"><source/></disk>`),
+		"the name of another VM's files":      strings.Replace(definition(""), "<name>web</name>", "<name>01a22140-f038-7000-9db8-bcbf0307c076</name>", 1),
+		"another VM":                          strings.Replace(definition(""), id, "01a22140-f038-7000-9db8-bcbf0307c076", 1), "no XML": "<domain", "nothing": "",
 	} {
 		if _, err := in.CheckDefinition(text); err == nil {
 			t.Errorf("%s is accepted", name)

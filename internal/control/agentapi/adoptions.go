@@ -55,6 +55,9 @@ func (in Adoption) Refusals(ctx context.Context, q *db.Queries, pools []db.Pool)
 	if slices.ContainsFunc(known, func(r db.DomainsNamedRow) bool { return !r.Found }) {
 		out = append(out, "A VM of Quantix has the UUID of this VM already. Release that VM, or give this domain another UUID.")
 	}
+	if slices.ContainsFunc(known, func(r db.DomainsNamedRow) bool { return r.Found && r.HostID != in.HostID }) {
+		out = append(out, "Another host has a domain with the UUID of this VM, too, so the VM could run twice. Undefine one of them with virsh.")
+	}
 	addresses := make([]string, len(in.Spec.NICs))
 	for i, n := range in.Spec.NICs {
 		addresses[i] = n.MAC

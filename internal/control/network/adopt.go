@@ -46,6 +46,9 @@ func (n *Networks) AdoptNetwork(ctx context.Context, a fleet.Actor, host fleet.H
 		if why := adoption.WhyNetworkNotAdoptable(store.NetworkFromRow(rows[0].Network), def); why != "" {
 			return fleet.RefusalError(why)
 		}
+		if why := adoption.WhyUnsupported(name, def.Spec.Check); why != "" { // the host's agent checked the same
+			return fleet.RefusalError(why)
+		}
 		spec := *def.Spec
 		spec.Adopted = true
 		if err := q.AdoptNetwork(ctx, db.AdoptNetworkParams{ID: id, Spec: &spec}); err != nil {

@@ -102,7 +102,12 @@ func adoptedPoolObject(ctx context.Context, q *db.Queries, found fleet.Discovere
 	if existing != nil {
 		return assign.PoolType.LockObject(ctx, q, string(existing.ID))
 	}
+	spec := *found.Spec
+	spec.Shared = spec.Kind.Info().Shared
+	if why := adoption.WhyUnsupported(found.Name, spec.Check); why != "" { // the host's agent checked the same
+		return assign.AssignableObject{}, fleet.RefusalError(why)
+	}
 	id := fleet.NewID[fleet.PoolID]()
-	err := q.AddPool(ctx, db.AddPoolParams{ID: id, Name: found.Name, Spec: *found.Spec})
-	return assign.NewPoolObject(id, found.Name, *found.Spec), err
+	err := q.AddPool(ctx, db.AddPoolParams{ID: id, Name: found.Name, Spec: spec})
+	return assign.NewPoolObject(id, found.Name, spec), err
 }
