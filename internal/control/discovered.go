@@ -33,6 +33,11 @@ func (c *Control) RequestDiscoveredVMAction(ctx context.Context, a fleet.Actor, 
 		if ok, why := vm.Allows(act); !ok {
 			return fleet.Errorf(fleet.Conflict, "%s is not possible: %s", act.Label(), why)
 		}
+		if act == fleet.ActStart {
+			if err := checkHostStartsVMs(ctx, q, a, host); err != nil {
+				return err
+			}
+		}
 		subject := fleet.SubjectDiscoveredVM(host, id)
 		err = q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{
 			Subject: subject, Kinds: otherDiscoveredJobKinds(act), Error: fmt.Sprintf("Not done: %q was requested before this task started.", act.Label()),

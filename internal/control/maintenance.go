@@ -531,8 +531,8 @@ func (c *Control) prepareMaintenanceChild(ctx context.Context, q *db.Queries, a 
 }
 
 // checkHostStartsVMs refuses the start of a VM on a host in maintenance.
-func checkHostStartsVMs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView) error {
-	host, err := q.MaintenanceOf(ctx, vm.HostID)
+func checkHostStartsVMs(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.HostID) error {
+	host, err := q.MaintenanceOf(ctx, id)
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func queuePowerAction(ctx context.Context, q *db.Queries, a fleet.Actor, id flee
 		return "", err
 	}
 	if act == fleet.ActStart {
-		if err := checkHostStartsVMs(ctx, q, a, vm); err != nil {
+		if err := checkHostStartsVMs(ctx, q, a, vm.HostID); err != nil {
 			return "", err
 		}
 		if err := checkStartCapacity(ctx, q, a, vm, with.Overcommit); err != nil {

@@ -96,7 +96,7 @@ var lifecycles = map[HostLifecycle]lifecycleInfo{
 	}},
 	LifecycleDraining: {"Entering maintenance", SeverityWarn, map[HostOperation]string{
 		HostPlaceVM: drainingRefusal, HostStartVM: drainingRefusal + " Leave maintenance first, or migrate the VM to another host.",
-		HostPowerCommand: drainingRefusal + " Wait until no VM runs.", HostRemove: drainingRefusal + " Leave maintenance first.",
+		HostPowerCommand: drainingRefusal + " Wait for its task, or resume the maintenance if the task has ended.", HostRemove: drainingRefusal + " Leave maintenance first.",
 	}},
 	LifecycleMaintenance: {"Maintenance", SeverityIdle, map[HostOperation]string{
 		HostPlaceVM: maintenanceRefusal, HostStartVM: maintenanceRefusal + " Leave maintenance first, or migrate the VM to another host.",

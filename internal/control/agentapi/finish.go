@@ -326,6 +326,9 @@ func recordJobEffects(ctx context.Context, q *db.Queries, job db.Job, in wire.Fi
 	if in.VM != nil && in.Outcome == wire.Done && job.Kind.Info().AppliesSpec {
 		e.note = in.VM.PendingUnplugText()
 	}
+	if job.Args.Migrate != nil && in.Outcome == wire.Done {
+		e.note = migratedNote(job)
+	}
 	if stays {
 		e.typ, e.object, e.host, e.generation, e.seq, e.observed = typ, id, job.HostID, in.Generation, in.Seq, observed
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -214,6 +215,15 @@ func finishReceivedVM(ctx context.Context, q *db.Queries, job db.Job, parts []db
 	return noteTransferRate(ctx, q, job, source.HostID, bytes, job.Args.Migrate.RateBytes)
 }
 
+// migratedNote is the note of a migration's job that succeeded. It keeps the note on the portal's relay.
+func migratedNote(job db.Job) string {
+	note := "now on " + job.Args.Migrate.ToName
+	if _, relay, relayed := strings.Cut(job.Note, "relayed"); relayed {
+		note += ", relayed" + relay
+	}
+	return note
+}
+
 // reassignVM assigns the migrated VM to the new host. It returns false if the VM was deleted or reassigned in between.
 func reassignVM(ctx context.Context, q *db.Queries, job db.Job, order fleet.MigrationParams) (bool, error) {
 	_, text := job.Subject.ResourceAndID()
@@ -240,7 +250,7 @@ func reassignVM(ctx context.Context, q *db.Queries, job db.Job, order fleet.Migr
 	if err != nil {
 		return false, err
 	}
-	return true, store.Audit(ctx, q, fleet.SystemActor, "vm.left", job.Subject, vm.Name, fmt.Sprintf("is on %s now, with %d disks", order.ToName, len(order.Disks)))
+	return true, store.Audit(ctx, q, fleet.SystemActor, "vm.left", job.Subject, vm.Name, fmt.Sprintf("is on %s now, %s copied", order.ToName, fleet.CountWithUnit(len(order.Disks), "disk")))
 }
 
 // queueOldDiskDeletion queues the deletion of a VM's old disks after its new host has defined the VM.
