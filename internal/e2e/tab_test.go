@@ -187,7 +187,8 @@ func (p *tab) pickMenuItem(menu, name, item string) {
 }
 
 // fillInput replaces an input's value by typing. sel must be a CSS selector. A layout change between the search for the
-// input and the click makes the click miss the input; fillInput then clicks again, as a user does.
+// input and the click makes the click miss the input; fillInput then clicks again, as a user does. The dialog's own focus
+// can remove the selection before the text is typed; fillInput then types again.
 func (p *tab) fillInput(sel, value string) {
 	p.Helper()
 	eventually(p, stepLimit, "the focus on "+sel, func() (bool, string) {
@@ -197,10 +198,16 @@ func (p *tab) fillInput(sel, value string) {
 		}
 		return focused, fmt.Sprintf("a click on it did not focus it (%v)", err)
 	})
-	p.runActions("fill "+sel, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, input.InsertText, input.InsertTextParams{Text: value})
-		return err
-	}))
+	for range 2 {
+		p.runActions("fill "+sel, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+			_, err := cdp.Call(ctx, t, input.InsertText, input.InsertTextParams{Text: value})
+			return err
+		}))
+		mixed, err := evalJS[bool](p, fmt.Sprintf(`((e, typed) => e === document.activeElement && e.value !== typed && e.value.includes(typed) && (e.select(), true))(document.querySelector(%s), %s)`, jsString(sel), jsString(value)))
+		if err != nil || !mixed {
+			return
+		}
+	}
 }
 
 // chooseOption selects the option whose text begins with text.
