@@ -189,46 +189,6 @@ func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) error {
 	return err
 }
 
-const ownersOfVolumes = `-- name: OwnersOfVolumes :many
-SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.host_id
-FROM (SELECT unnest($1::text[]) AS pool_id, unnest($2::text[]) AS volume) w
-JOIN vms v ON v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume)))
-WHERE v.id <> $3::text
-`
-
-type OwnersOfVolumesParams struct {
-	Pools   []string
-	Volumes []string
-	VMID    string
-}
-
-type OwnersOfVolumesRow struct {
-	PoolID string
-	Volume string
-	HostID fleet.HostID
-}
-
-// The VMs other than @vm_id that have the volumes as disks, with their hosts: in a local pool, each host has its own volumes.
-func (q *Queries) OwnersOfVolumes(ctx context.Context, arg OwnersOfVolumesParams) ([]OwnersOfVolumesRow, error) {
-	rows, err := q.db.Query(ctx, ownersOfVolumes, arg.Pools, arg.Volumes, arg.VMID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []OwnersOfVolumesRow{}
-	for rows.Next() {
-		var i OwnersOfVolumesRow
-		if err := rows.Scan(&i.PoolID, &i.Volume, &i.HostID); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const poolsOfHost = `-- name: PoolsOfHost :many
 SELECT p.id, p.name, p.spec, p.generation, p.created_at, p.deleted_at FROM pools p WHERE p.id IN (SELECT a.pool_id FROM assignments a WHERE a.host_id = $1 AND a.asked = 'assign') ORDER BY p.id FOR SHARE OF p
 `

@@ -59,17 +59,16 @@ func (q *Queries) ForgetEvictions(ctx context.Context, ids []string) error {
 }
 
 const hostTransfers = `-- name: HostTransfers :one
-SELECT count(*) FROM jobs j WHERE j.state IN ('queued', 'running')
-  AND (j.host_id = $1 AND j.kind IN ('vm.migrate', 'vm.receive', 'volume.send', 'volume.receive')
-    OR j.kind = 'vm.migrate' AND j.args->'migrate'->>'to' = $1)
+SELECT ((SELECT count(*) FROM jobs j WHERE j.host_id = $1 AND j.kind IN ('vm.migrate', 'vm.receive', 'volume.send', 'volume.receive') AND j.state IN ('queued', 'running'))
+      + (SELECT count(*) FROM jobs m WHERE m.kind = 'vm.migrate' AND m.state IN ('queued', 'running') AND m.args->'migrate'->>'to' = $1))::bigint
 `
 
 // The number of open jobs that move VMs or files to or from the host.
 func (q *Queries) HostTransfers(ctx context.Context, hostID fleet.HostID) (int64, error) {
 	row := q.db.QueryRow(ctx, hostTransfers, hostID)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const hostsToDrain = `-- name: HostsToDrain :many

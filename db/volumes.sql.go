@@ -238,7 +238,7 @@ func (q *Queries) VolumeNameReserved(ctx context.Context, arg VolumeNameReserved
 }
 
 const volumeOwners = `-- name: VolumeOwners :many
-SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name, v.project_id,
+SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name, v.project_id, v.host_id,
        (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume, 'shareable', true))))::boolean AS shares
 FROM (SELECT unnest($1::text[]) AS pool_id, unnest($2::text[]) AS volume) w
 JOIN vms v ON v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume)))
@@ -255,10 +255,11 @@ type VolumeOwnersRow struct {
 	ID        fleet.VMID
 	Name      string
 	ProjectID fleet.ProjectID
+	HostID    fleet.HostID
 	Shares    bool
 }
 
-// The VMs that have the volumes as disks.
+// The VMs that have the volumes as disks, with their hosts: in a local pool, each host has its own volumes.
 func (q *Queries) VolumeOwners(ctx context.Context, arg VolumeOwnersParams) ([]VolumeOwnersRow, error) {
 	rows, err := q.db.Query(ctx, volumeOwners, arg.Pools, arg.Volumes)
 	if err != nil {
@@ -274,6 +275,7 @@ func (q *Queries) VolumeOwners(ctx context.Context, arg VolumeOwnersParams) ([]V
 			&i.ID,
 			&i.Name,
 			&i.ProjectID,
+			&i.HostID,
 			&i.Shares,
 		); err != nil {
 			return nil, err

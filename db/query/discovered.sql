@@ -12,13 +12,6 @@ JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host
 -- The pools assigned to the host, locked against a release until the transaction ends.
 SELECT p.* FROM pools p WHERE p.id IN (SELECT a.pool_id FROM assignments a WHERE a.host_id = @host_id AND a.asked = 'assign') ORDER BY p.id FOR SHARE OF p;
 
--- name: OwnersOfVolumes :many
--- The VMs other than @vm_id that have the volumes as disks, with their hosts: in a local pool, each host has its own volumes.
-SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.host_id
-FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volume) w
-JOIN vms v ON v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume)))
-WHERE v.id <> @vm_id::text;
-
 -- name: AdoptVM :execrows
 -- Adds the VM of a domain that the host already has. No row: a VM has the ID, or the name in the project.
 INSERT INTO vms (id, project_id, host_id, name, labels, description, spec, adoption)

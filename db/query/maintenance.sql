@@ -52,9 +52,8 @@ SELECT v.id, v.name, e.reason FROM vm_evictions e JOIN vms v ON v.id = e.vm_id W
 
 -- name: HostTransfers :one
 -- The number of open jobs that move VMs or files to or from the host.
-SELECT count(*) FROM jobs j WHERE j.state IN ('queued', 'running')
-  AND (j.host_id = @host_id AND j.kind IN ('vm.migrate', 'vm.receive', 'volume.send', 'volume.receive')
-    OR j.kind = 'vm.migrate' AND j.args->'migrate'->>'to' = @host_id);
+SELECT ((SELECT count(*) FROM jobs j WHERE j.host_id = @host_id AND j.kind IN ('vm.migrate', 'vm.receive', 'volume.send', 'volume.receive') AND j.state IN ('queued', 'running'))
+      + (SELECT count(*) FROM jobs m WHERE m.kind = 'vm.migrate' AND m.state IN ('queued', 'running') AND m.args->'migrate'->>'to' = @host_id))::bigint;
 
 -- name: CancelStaleHostPower :exec
 -- Cancels reboots and power-offs that their hosts did not get within two minutes.

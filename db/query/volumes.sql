@@ -17,8 +17,8 @@ SELECT (EXISTS (SELECT 1 FROM assignments ph WHERE ph.pool_id = @pool_id::text
 AS taken;
 
 -- name: VolumeOwners :many
--- The VMs that have the volumes as disks.
-SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name, v.project_id,
+-- The VMs that have the volumes as disks, with their hosts: in a local pool, each host has its own volumes.
+SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name, v.project_id, v.host_id,
        (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume, 'shareable', true))))::boolean AS shares
 FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volume) w
 JOIN vms v ON v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume)));

@@ -85,20 +85,20 @@ func (in Adoption) volumeRefusals(ctx context.Context, q *db.Queries, pools []db
 	for _, m := range in.Spec.Media() {
 		refs = append(refs, m.Volref)
 	}
-	params := db.OwnersOfVolumesParams{VMID: string(in.ID)}
+	var params db.VolumeOwnersParams
 	for _, r := range refs {
 		if !slices.ContainsFunc(pools, func(p db.Pool) bool { return p.ID == r.PoolID }) {
 			out = append(out, fmt.Sprintf("The volume %s is in no pool of the host.", r.Volume))
 		}
 		params.Pools, params.Volumes = append(params.Pools, string(r.PoolID)), append(params.Volumes, r.Volume)
 	}
-	owners, err := q.OwnersOfVolumes(ctx, params)
+	owners, err := q.VolumeOwners(ctx, params)
 	if err != nil {
 		return nil, err
 	}
 	for _, o := range owners {
 		k := slices.IndexFunc(pools, func(p db.Pool) bool { return string(p.ID) == o.PoolID })
-		if k >= 0 && (pools[k].Spec.Shared || o.HostID == in.HostID) {
+		if o.ID != in.ID && k >= 0 && (pools[k].Spec.Shared || o.HostID == in.HostID) {
 			out = append(out, fmt.Sprintf("The volume %s belongs to another VM of Quantix. Give this VM a disk of its own.", o.Volume))
 		}
 	}
