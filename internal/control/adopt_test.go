@@ -277,3 +277,15 @@ func TestAdoptedNetworkIsReportedUnderTheHostsUUIDAndDiscoveredAfterDeletion(t *
 		t.Errorf("after the deletion, the discovered networks are %+v %v", found, err)
 	}
 }
+
+// An honest agent refuses such definitions itself.
+func TestPoolReportedWithInvalidSpecNotAdopted(t *testing.T) {
+	s := newProjectFixture(t)
+	s.setDiscoveredPools(s.h1, dirPool("relative", "srv/images"), dirPool("up", "/srv/../etc"))
+	for _, name := range []string{"relative", "up"} {
+		s.wantRefused(name, fleet.Conflict, "does not support the host's definition", func() error {
+			_, err := s.AdoptPool(t.Context(), chief, s.h1, name, storage.AdoptPool{})
+			return err
+		})
+	}
+}

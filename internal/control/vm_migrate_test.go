@@ -236,3 +236,14 @@ func TestUnsuitableMigrationTargetsHaveReasons(t *testing.T) {
 		t.Errorf("%s: %+v", task.ID, order)
 	}
 }
+
+func TestColdMigrationOfAdoptedVMRefused(t *testing.T) {
+	s := newLibraryFixture(t)
+	s.imageOnOneHost()
+	v := s.vmToMigrate("legacy")
+	s.execSQL(`UPDATE vms SET adoption = '{"at":"2026-01-01T00:00:00Z","verbatim":["qemu:commandline"]}' WHERE id = $1`, v.ID)
+	s.wantRefused("an adopted VM that is off", fleet.Conflict, "a cold migration would lose", func() error {
+		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
+		return err
+	})
+}
