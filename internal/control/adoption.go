@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -242,22 +241,6 @@ func adoptionSteps(ctx context.Context, q *db.Queries, of []DiscoveredVMRef) (st
 		steps.Name = "1 VM"
 	}
 	return steps, nil
-}
-
-// runAdoptionChild requests the adoption of one child of a task of AdoptVMs.
-func (c *Control) runAdoptionChild(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
-	text, err := q.TaskEdit(ctx, p.ID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return fleet.Errorf(fleet.Conflict, "Not done: the stored request is missing.")
-	}
-	if err != nil {
-		return fmt.Errorf("read the input of task %s: %w", p.ID, err)
-	}
-	_, at := p.Subject.ResourceAndID()
-	host, id, _ := strings.Cut(at, "/")
-	return decodeInputAndRun(text, func(in AdoptVM) (fleet.Task, error) {
-		return c.AdoptVM(store.WithChildTask(ctx, p.ID), a, fleet.HostID(host), fleet.VMID(id), in)
-	})
 }
 
 // ReleaseVM asks the host to give up a VM: its domain, its guest and its disks stay, and the host reports it as a

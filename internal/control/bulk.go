@@ -276,30 +276,19 @@ func (c *Control) startChildTask(ctx context.Context, q *db.Queries, actors map[
 	if err != nil {
 		return err
 	}
-	if p.Kind == fleet.VMApply {
-		return c.createPendingVM(ctx, q, a, p)
-	}
-	if p.Kind == fleet.DiscoveredAdopt {
-		return c.runAdoptionChild(ctx, q, a, p)
-	}
 	if p.ForKind != string(p.Kind) { // the child of a host's maintenance
 		if done, err := c.prepareMaintenanceChild(ctx, q, a, p); done || err != nil {
 			return err
 		}
 	}
-	if host, id, ok := p.Subject.DiscoveredVMOnHost(); ok {
-		_, err := c.RequestDiscoveredVMAction(store.WithChildTask(ctx, p.ID), a, host, id, fleet.ActShutdown)
-		return err
-	}
-	if _, alike := bulkChildRunners[p.Kind]; alike {
-		return c.runChildWithInput(ctx, q, a, p)
+	if run, ok := childRunners[p.Kind]; ok {
+		return run(c, ctx, q, a, p)
 	}
 	with, err := powerOptionsOf(ctx, q, p)
 	if err != nil {
 		return err
 	}
-	_, id := p.Subject.ResourceAndID()
-	_, err = queuePowerAction(ctx, q, a, fleet.VMID(id), fleet.MenuActionForJobKind(p.Kind), with, p.ID)
+	_, err = queuePowerAction(ctx, q, a, vmOfChild(p), fleet.MenuActionForJobKind(p.Kind), with, p.ID)
 	return err
 }
 

@@ -3,7 +3,10 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
 	"quantix/internal/control/store"
@@ -67,37 +70,54 @@ func (c *Control) storeInputAndAddBulkTask(ctx context.Context, a fleet.Actor, i
 	return c.addBulkTask(ctx, a, in)
 }
 
-// bulkChildRunners maps the kind of a bulk task to the function that calls the use case for one VM. name is the VM's
-// name at the time of the request.
-var bulkChildRunners = map[fleet.JobKind]func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, input json.RawMessage) error{
-	fleet.VMDelete: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, input json.RawMessage) error {
-		return decodeInputAndRun(input, func(disks bool) (fleet.Task, error) { return c.DeleteVM(ctx, a, id, disks, name) })
-	},
-	fleet.VMSnapshot: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, _ string, input json.RawMessage) error {
-		return decodeInputAndRun(input, func(in NewSnapshot) (fleet.Task, error) { return c.TakeSnapshot(ctx, a, id, in) })
-	},
-	fleet.VMMigrate: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, _ string, input json.RawMessage) error {
-		return decodeInputAndRun(input, func(in MigrateVM) (fleet.Task, error) { return c.MigrateVM(ctx, a, id, in) })
-	},
-}
+// childRunner calls the use case of one pending child, as the person who requested the task.
+type childRunner func(c *Control, ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error
 
-func decodeInputAndRun[T any](input json.RawMessage, do func(T) (fleet.Task, error)) error {
-	var in T
-	if err := json.Unmarshal(input, &in); err != nil {
+// childRunners are the runners by the child's kind. The children of all other kinds are power actions.
+var childRunners = map[fleet.JobKind]childRunner{
+	fleet.VMApply: (*Control).createPendingVM,
+	fleet.VMDelete: childWithInput(func(c *Control, ctx context.Context, a fleet.Actor, p db.PendingTasksRow, disks bool) (fleet.Task, error) {
+		return c.DeleteVM(ctx, a, vmOfChild(p), disks, p.SubjectName)
+	}),
+	fleet.VMSnapshot: childWithInput(func(c *Control, ctx context.Context, a fleet.Actor, p db.PendingTasksRow, in NewSnapshot) (fleet.Task, error) {
+		return c.TakeSnapshot(ctx, a, vmOfChild(p), in)
+	}),
+	fleet.VMMigrate: childWithInput(func(c *Control, ctx context.Context, a fleet.Actor, p db.PendingTasksRow, in MigrateVM) (fleet.Task, error) {
+		return c.MigrateVM(ctx, a, vmOfChild(p), in)
+	}),
+	fleet.DiscoveredAdopt: childWithInput(func(c *Control, ctx context.Context, a fleet.Actor, p db.PendingTasksRow, in AdoptVM) (fleet.Task, error) {
+		host, id, _ := p.Subject.DiscoveredVMOnHost()
+		return c.AdoptVM(ctx, a, host, id, in)
+	}),
+	fleet.DiscoveredShutdown: func(c *Control, ctx context.Context, _ *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
+		host, id, _ := p.Subject.DiscoveredVMOnHost()
+		_, err := c.RequestDiscoveredVMAction(store.WithChildTask(ctx, p.ID), a, host, id, fleet.ActShutdown)
 		return err
-	}
-	_, err := do(in)
-	return joinFieldErrors(err)
+	},
 }
 
-// runChildWithInput runs one child of a task that addBulkTaskWithInput wrote.
-func (c *Control) runChildWithInput(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
-	text, err := q.TaskEdit(ctx, p.ID)
-	if err != nil {
-		return fmt.Errorf("read the input of task %s: %w", p.ID, err)
-	}
+func vmOfChild(p db.PendingTasksRow) fleet.VMID {
 	_, id := p.Subject.ResourceAndID()
-	return bulkChildRunners[p.Kind](c, store.WithChildTask(ctx, p.ID), a, fleet.VMID(id), p.SubjectName, text)
+	return fleet.VMID(id)
+}
+
+// childWithInput returns the runner of a child whose task stored an input of type T.
+func childWithInput[T any](do func(c *Control, ctx context.Context, a fleet.Actor, p db.PendingTasksRow, in T) (fleet.Task, error)) childRunner {
+	return func(c *Control, ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
+		text, err := q.TaskEdit(ctx, p.ID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fleet.Errorf(fleet.Conflict, "Not done: the stored request is missing.")
+		}
+		if err != nil {
+			return fmt.Errorf("read the input of task %s: %w", p.ID, err)
+		}
+		var in T
+		if err := json.Unmarshal(text, &in); err != nil {
+			return err
+		}
+		_, err = do(c, store.WithChildTask(ctx, p.ID), a, p, in)
+		return joinFieldErrors(err)
+	}
 }
 
 // VMsByID returns the given VMs that the actor sees, in the given order. Pages use it to show the VMs of a bulk task.
