@@ -22,6 +22,7 @@ const (
 	maxMessageBytes = 4 << 20          // a domain definition and libvirt's cookie
 	maxStreams      = 64               // QEMU opens at most 16 channels, and one stream for each disk
 	silenceTimeout  = 30 * time.Second // longest time without an answer to yamux's keep-alive
+	pieceBytes      = 256 << 10        // of one read; smaller pieces cost more system calls and yamux headers
 )
 
 // Link is a live migration's connection to the other host's agent. Send and Receive must not be called concurrently.
@@ -179,7 +180,8 @@ func dialKind(stream net.Conn, dial func(kind byte) (net.Conn, error)) (net.Conn
 func splice(local, stream net.Conn) {
 	var both sync.WaitGroup
 	forward := func(to, from net.Conn) {
-		_, _ = io.Copy(to, from)
+		// The plain interfaces let CopyBuffer use the buffer instead of sendfile or a buffer of 32 KiB.
+		_, _ = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, pieceBytes))
 		if half, ok := to.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite()
 			return
