@@ -16,7 +16,7 @@ import (
 )
 
 // TestLiveMigrationKeepsGuestRunning migrates a running VM to another real host and back in the browser. The guest keeps
-// running, exactly one host has the VM, and its console and actions work on the new host.
+// running, exactly one host has the VM, its actions work on the new host, and a console that was open before follows.
 func TestLiveMigrationKeepsGuestRunning(t *testing.T) {
 	t.Parallel()
 	s := labProgram.get(t)
@@ -34,6 +34,14 @@ func TestLiveMigrationKeepsGuestRunning(t *testing.T) {
 	p.open(page + "/console")
 	waitBooted(t, s.Hosts[0], name)
 	p.typeIntoConsole(s.Hosts[0], name)
+	open := newTab(t, s.URL)
+	open.signIn(s)
+	open.open(page + "/console")
+	open.waitTrue("the console's connection", `document.querySelector("#console").dataset.state === "connected"`)
+	open.markDocument()
+	if _, err := evalJS[bool](open, observeConsole); err != nil {
+		t.Fatal(err)
+	}
 
 	for i, to := range []string{"host-2", "host-1"} {
 		p.open(page + "/migrate")
@@ -61,13 +69,33 @@ func TestLiveMigrationKeepsGuestRunning(t *testing.T) {
 		if got := a.getVM(t, vm.ID); got.Attention || len(got.Status.Drift) > 0 || len(got.Status.Faults) > 0 || len(got.Sightings) > 0 {
 			t.Errorf("after the migration the VM is %+v, %+v", got.VM, got.Status)
 		}
-		p.open(page + "/console")
-		p.waitTrue("the console's connection", `document.querySelector("#console").dataset.state === "connected"`)
+		open.typeIntoConsole(s.Hosts[1-i], name) // the console that was open before the migration
+		open.checkNotReloaded()
 	}
+	cut, err := evalJS[float64](open, "longestCut")
+	if err != nil || cut == 0 {
+		t.Errorf("the open console was not disconnected: %v ms, %v", cut, err)
+	}
+	t.Logf("the open console was disconnected for at most %.0f ms", cut)
 	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1"+page+"/actions", map[string]any{"action": "stop"})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1"+page+"?disks=true&confirm="+name, nil)
 }
+
+// observeConsole stores the longest time without a connection of the open console in longestCut, in milliseconds.
+const observeConsole = `(() => {
+	const screen = document.querySelector("#console");
+	let since = 0;
+	window.longestCut = 0;
+	new MutationObserver(() => {
+		if (screen.dataset.state !== "connected") since ||= performance.now();
+		else if (since) {
+			window.longestCut = Math.max(window.longestCut, performance.now() - since);
+			since = 0;
+		}
+	}).observe(screen, { attributes: true, attributeFilter: ["data-state"] });
+	return true;
+})()`
 
 // TestLiveMigrationSurvivesAgentKill kills the agent of each host during a live migration with a shared and a local disk,
 // and cancels another one. Each time the VM keeps running on its host, and no other host has the VM or a copy of its disk.
