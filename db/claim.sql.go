@@ -205,7 +205,7 @@ func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJo
 const endJobs = `-- name: EndJobs :many
 WITH ended AS MATERIALIZED (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS state, unnest($3::text[]) AS error, unnest($4::text[]) AS note)
 UPDATE jobs SET state = e.state, error = e.error, ended_at = now(), lease_until = NULL,
-                progress = CASE WHEN e.state = 'done' THEN 100 ELSE progress END, note = COALESCE(NULLIF(e.note, ''), jobs.note)
+                progress = CASE WHEN e.state = 'done' THEN 100 ELSE progress END, note = COALESCE(NULLIF(e.note, ''), CASE WHEN e.state = 'done' AND jobs.kind = 'vm.receive' THEN '' ELSE jobs.note END)
 FROM ended e WHERE jobs.id = ANY (ARRAY[e.id])
 RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role, jobs.stop
 `
@@ -217,7 +217,8 @@ type EndJobsParams struct {
 	Notes  []string
 }
 
-// Ends jobs that the transaction has locked. A note about unfinished work replaces the last progress note.
+// Ends jobs that the transaction has locked. A note about unfinished work replaces the last progress note. A received
+// VM has no note, because the task has the note of the job on the source host.
 func (q *Queries) EndJobs(ctx context.Context, arg EndJobsParams) ([]Job, error) {
 	rows, err := q.db.Query(ctx, endJobs,
 		arg.Ids,

@@ -129,10 +129,11 @@ UPDATE assignments a SET status = COALESCE(NULLIF(e.status, 'null'), a.status), 
 FROM saw e WHERE a.noun = ANY (ARRAY[e.noun]) AND a.object_id = ANY (ARRAY[e.id]) AND a.host_id = ANY (ARRAY[e.host_id]) AND a.report_seq < e.seq;
 
 -- name: EndJobs :many
--- Ends jobs that the transaction has locked. A note about unfinished work replaces the last progress note.
+-- Ends jobs that the transaction has locked. A note about unfinished work replaces the last progress note. A received
+-- VM has no note, because the task has the note of the job on the source host.
 WITH ended AS MATERIALIZED (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@errors::text[]) AS error, unnest(@notes::text[]) AS note)
 UPDATE jobs SET state = e.state, error = e.error, ended_at = now(), lease_until = NULL,
-                progress = CASE WHEN e.state = 'done' THEN 100 ELSE progress END, note = COALESCE(NULLIF(e.note, ''), jobs.note)
+                progress = CASE WHEN e.state = 'done' THEN 100 ELSE progress END, note = COALESCE(NULLIF(e.note, ''), CASE WHEN e.state = 'done' AND jobs.kind = 'vm.receive' THEN '' ELSE jobs.note END)
 FROM ended e WHERE jobs.id = ANY (ARRAY[e.id])
 RETURNING jobs.*;
 

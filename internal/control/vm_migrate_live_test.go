@@ -56,6 +56,9 @@ func TestLiveMigrationAssignsVMOnceTargetRunsIt(t *testing.T) {
 		_, err := s.ChooseVMHost(t.Context(), chief, v.ID, s.h2)
 		return err
 	})
+	if _, err := s.Progress(t.Context(), s.agents[s.h2], target.ID, wire.Progress{Epoch: target.Epoch, Note: "receiving the guest"}); err != nil {
+		t.Fatal(err)
+	}
 	s.finishJobWith(s.h2, target, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 256}})
 	if got := s.getVM(v.ID); got.HostID != s.h2 || got.Status.Power != fleet.Running {
 		t.Errorf("the VM belongs to %s, %s, after the target has reported it", got.HostName, got.Status.Power)
@@ -67,8 +70,8 @@ func TestLiveMigrationAssignsVMOnceTargetRunsIt(t *testing.T) {
 	if got := s.getVM(v.ID); got.HostID != s.h2 || got.Status.Power != fleet.Running {
 		t.Errorf("the source's result moved the VM to %s, %s", got.HostName, got.Status.Power)
 	}
-	if got, err := s.GetTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobDone {
-		t.Errorf("the task is %s %s, %v", got.State, got.Error, err)
+	if got, err := s.GetTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobDone || got.Note != "now on h2" {
+		t.Errorf("the task is %s %s %q, %v", got.State, got.Error, got.Note, err)
 	}
 	s.claimOnlyJob(s.h2, fleet.VMApply)
 }

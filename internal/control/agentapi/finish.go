@@ -326,7 +326,7 @@ func recordJobEffects(ctx context.Context, q *db.Queries, job db.Job, in wire.Fi
 	if in.VM != nil && in.Outcome == wire.Done && job.Kind.Info().AppliesSpec {
 		e.note = in.VM.PendingUnplugText()
 	}
-	if job.Args.Migrate != nil && in.Outcome == wire.Done {
+	if job.Kind == fleet.VMMigrate && in.Outcome == wire.Done {
 		e.note = migratedNote(job)
 	}
 	if stays {
