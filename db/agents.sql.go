@@ -202,31 +202,32 @@ func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]Heart
 }
 
 const lockHostSession = `-- name: LockHostSession :one
-SELECT h.name, h.key_hash, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.conflict, s.conflict_at, s.load, s.last_look, s.looked_at, s.epoch_lift, s.fresh_for, COALESCE(s.session IS NOT NULL AND is_fresh(s.seen_at, interval '20 seconds'), false)::boolean AS live
+SELECT h.name, h.key_hash, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.conflict, s.conflict_at, s.load, s.last_look, s.looked_at, s.epoch_lift, s.fresh_for, s.powered_off_at, COALESCE(s.session IS NOT NULL AND is_fresh(s.seen_at, interval '20 seconds'), false)::boolean AS live
 FROM host_sessions s JOIN hosts h ON h.id = s.host_id
 WHERE s.host_id = $1 FOR UPDATE OF s
 `
 
 type LockHostSessionRow struct {
-	Name        string
-	KeyHash     []byte
-	HostID      fleet.HostID
-	Session     []byte
-	Number      int64
-	Instance    string
-	Fingerprint string
-	Digest      string
-	ReportSeq   int64
-	SeenAt      *time.Time
-	BlindSince  *time.Time
-	Conflict    string
-	ConflictAt  *time.Time
-	Load        *fleet.HostMeter
-	LastLook    *time.Time
-	LookedAt    *time.Time
-	EpochLift   int64
-	FreshFor    *time.Duration
-	Live        bool
+	Name         string
+	KeyHash      []byte
+	HostID       fleet.HostID
+	Session      []byte
+	Number       int64
+	Instance     string
+	Fingerprint  string
+	Digest       string
+	ReportSeq    int64
+	SeenAt       *time.Time
+	BlindSince   *time.Time
+	Conflict     string
+	ConflictAt   *time.Time
+	Load         *fleet.HostMeter
+	LastLook     *time.Time
+	LookedAt     *time.Time
+	EpochLift    int64
+	FreshFor     *time.Duration
+	PoweredOffAt *time.Time
+	Live         bool
 }
 
 // live: the host's agent reported in the last 20 seconds. With a longer report interval, a second agent may replace the
@@ -253,6 +254,7 @@ func (q *Queries) LockHostSession(ctx context.Context, hostID fleet.HostID) (Loc
 		&i.LookedAt,
 		&i.EpochLift,
 		&i.FreshFor,
+		&i.PoweredOffAt,
 		&i.Live,
 	)
 	return i, err
@@ -295,7 +297,7 @@ func (q *Queries) NumberAnew(ctx context.Context, arg NumberAnewParams) error {
 
 const openHostSession = `-- name: OpenHostSession :one
 UPDATE host_sessions
-SET session = $1, number = number + 1, instance = $2, fingerprint = $3, digest = '', report_seq = 0
+SET session = $1, number = number + 1, instance = $2, fingerprint = $3, digest = '', report_seq = 0, powered_off_at = NULL
 WHERE host_id = $4
 RETURNING number, now()::timestamptz AS now
 `

@@ -12,24 +12,24 @@ import (
 )
 
 const countDiscovered = `-- name: CountDiscovered :many
-SELECT host_id, count(*)::bigint AS vms FROM found_vms GROUP BY host_id
+SELECT host_id, vms, mib, cpus FROM discovered_usage
 `
 
-type CountDiscoveredRow struct {
-	HostID fleet.HostID
-	Vms    int64
-}
-
-func (q *Queries) CountDiscovered(ctx context.Context) ([]CountDiscoveredRow, error) {
+func (q *Queries) CountDiscovered(ctx context.Context) ([]DiscoveredUsage, error) {
 	rows, err := q.db.Query(ctx, countDiscovered)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []CountDiscoveredRow{}
+	items := []DiscoveredUsage{}
 	for rows.Next() {
-		var i CountDiscoveredRow
-		if err := rows.Scan(&i.HostID, &i.Vms); err != nil {
+		var i DiscoveredUsage
+		if err := rows.Scan(
+			&i.HostID,
+			&i.Vms,
+			&i.Mib,
+			&i.Cpus,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -41,24 +41,24 @@ func (q *Queries) CountDiscovered(ctx context.Context) ([]CountDiscoveredRow, er
 }
 
 const countDiscoveredOn = `-- name: CountDiscoveredOn :many
-SELECT host_id, count(*)::bigint AS vms FROM found_vms WHERE host_id = ANY ($1::text[]) GROUP BY host_id
+SELECT host_id, vms, mib, cpus FROM discovered_usage WHERE host_id = ANY ($1::text[])
 `
 
-type CountDiscoveredOnRow struct {
-	HostID fleet.HostID
-	Vms    int64
-}
-
-func (q *Queries) CountDiscoveredOn(ctx context.Context, hosts []string) ([]CountDiscoveredOnRow, error) {
+func (q *Queries) CountDiscoveredOn(ctx context.Context, hosts []string) ([]DiscoveredUsage, error) {
 	rows, err := q.db.Query(ctx, countDiscoveredOn, hosts)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []CountDiscoveredOnRow{}
+	items := []DiscoveredUsage{}
 	for rows.Next() {
-		var i CountDiscoveredOnRow
-		if err := rows.Scan(&i.HostID, &i.Vms); err != nil {
+		var i DiscoveredUsage
+		if err := rows.Scan(
+			&i.HostID,
+			&i.Vms,
+			&i.Mib,
+			&i.Cpus,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

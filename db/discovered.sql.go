@@ -62,7 +62,8 @@ func (q *Queries) AdoptVM(ctx context.Context, arg AdoptVMParams) (int64, error)
 }
 
 const discoveredVMsNamed = `-- name: DiscoveredVMsNamed :many
-SELECT f.host_id, f.id, f.name, f.status, f.running_mib, f.running_cpus, h.name AS host_name, s.looked_at, s.fresh_for, now()::timestamptz AS now
+SELECT f.host_id, f.id, f.name, f.status, f.running_mib, f.running_cpus, h.name AS host_name, s.looked_at, s.fresh_for,
+       maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance, now()::timestamptz AS now
 FROM (SELECT unnest($1::text[]) AS host_id, unnest($2::text[]) AS id) w JOIN found_vms f ON f.host_id = w.host_id AND f.id = w.id
 JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id
 `
@@ -73,11 +74,12 @@ type DiscoveredVMsNamedParams struct {
 }
 
 type DiscoveredVMsNamedRow struct {
-	FoundVM  FoundVM
-	HostName string
-	LookedAt *time.Time
-	FreshFor *time.Duration
-	Now      time.Time
+	FoundVM         FoundVM
+	HostName        string
+	LookedAt        *time.Time
+	FreshFor        *time.Duration
+	HostMaintenance string
+	Now             time.Time
 }
 
 func (q *Queries) DiscoveredVMsNamed(ctx context.Context, arg DiscoveredVMsNamedParams) ([]DiscoveredVMsNamedRow, error) {
@@ -99,6 +101,7 @@ func (q *Queries) DiscoveredVMsNamed(ctx context.Context, arg DiscoveredVMsNamed
 			&i.HostName,
 			&i.LookedAt,
 			&i.FreshFor,
+			&i.HostMaintenance,
 			&i.Now,
 		); err != nil {
 			return nil, err
@@ -131,7 +134,8 @@ func (q *Queries) ForgetVM(ctx context.Context, arg ForgetVMParams) error {
 }
 
 const getDiscoveredVM = `-- name: GetDiscoveredVM :one
-SELECT f.host_id, f.id, f.name, f.status, f.running_mib, f.running_cpus, h.name AS host_name, s.looked_at, s.fresh_for, now()::timestamptz AS now
+SELECT f.host_id, f.id, f.name, f.status, f.running_mib, f.running_cpus, h.name AS host_name, s.looked_at, s.fresh_for,
+       maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance, now()::timestamptz AS now
 FROM found_vms f JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id
 WHERE f.host_id = $1 AND f.id = $2
 `
@@ -142,11 +146,12 @@ type GetDiscoveredVMParams struct {
 }
 
 type GetDiscoveredVMRow struct {
-	FoundVM  FoundVM
-	HostName string
-	LookedAt *time.Time
-	FreshFor *time.Duration
-	Now      time.Time
+	FoundVM         FoundVM
+	HostName        string
+	LookedAt        *time.Time
+	FreshFor        *time.Duration
+	HostMaintenance string
+	Now             time.Time
 }
 
 func (q *Queries) GetDiscoveredVM(ctx context.Context, arg GetDiscoveredVMParams) (GetDiscoveredVMRow, error) {
@@ -162,6 +167,7 @@ func (q *Queries) GetDiscoveredVM(ctx context.Context, arg GetDiscoveredVMParams
 		&i.HostName,
 		&i.LookedAt,
 		&i.FreshFor,
+		&i.HostMaintenance,
 		&i.Now,
 	)
 	return i, err

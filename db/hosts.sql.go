@@ -185,8 +185,7 @@ func (q *Queries) ClearConflict(ctx context.Context, hostID fleet.HostID) (int64
 const committed = `-- name: Committed :many
 SELECT host_id, sum(memory_mib)::bigint AS mib, sum(cpus)::bigint AS cpus, 0::bigint AS discovered_mib, 0::bigint AS discovered_cpus FROM vms WHERE host_id = $1::text GROUP BY host_id
 UNION ALL SELECT host_id, sum(memory_mib)::bigint, sum(cpus)::bigint, 0, 0 FROM vms WHERE $1 = '' GROUP BY host_id
-UNION ALL SELECT f.host_id, 0, 0, sum(f.running_mib)::bigint, sum(f.running_cpus)::bigint FROM found_vms f
-    WHERE ($1 = '' OR f.host_id = $1) AND f.running_cpus > 0 AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.id = f.id AND v.host_id = f.host_id) GROUP BY 1
+UNION ALL SELECT d.host_id, 0, 0, d.mib, d.cpus FROM discovered_usage d WHERE $1 = '' OR d.host_id = $1
 UNION ALL SELECT j.args->'migrate'->>'to', sum(v.memory_mib)::bigint, sum(v.cpus)::bigint, 0, 0 FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
     WHERE j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') AND j.args->'migrate'->>'to' <> v.host_id AND ($1 = '' OR j.args->'migrate'->>'to' = $1) GROUP BY 1
 `
@@ -288,13 +287,11 @@ func (q *Queries) ForgetVMs(ctx context.Context, hostID fleet.HostID) error {
 }
 
 const getHost = `-- name: GetHost :one
-SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, h.key_hash, h.threads, h.memory_bytes, h.cluster_id, h.labels, h.report_interval, h.maintenance, cl.id, cl.name, cl.spec, cl.generation, cl.created_at, s.seen_at, s.looked_at, s.fresh_for, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, h.key_hash, h.threads, h.memory_bytes, h.cluster_id, h.labels, h.report_interval, h.maintenance, h.maintained, cl.id, cl.name, cl.spec, cl.generation, cl.created_at, s.seen_at, s.looked_at, s.fresh_for, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        c.vms::bigint AS vms, c.leaving::bigint AS leaving, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib,
-       d.mib::bigint AS discovered_mib, d.cpus::bigint AS discovered_cpus
-FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id
+       COALESCE(d.vms, 0)::bigint AS discovered_vms, COALESCE(d.mib, 0)::bigint AS discovered_mib, COALESCE(d.cpus, 0)::bigint AS discovered_cpus
+FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id LEFT JOIN discovered_usage d ON d.host_id = h.id
 CROSS JOIN LATERAL (SELECT count(*) AS vms, count(*) FILTER (WHERE v.deleted_at IS NOT NULL) AS leaving, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id) c
-CROSS JOIN LATERAL (SELECT COALESCE(sum(f.running_mib), 0) AS mib, COALESCE(sum(f.running_cpus), 0) AS cpus FROM found_vms f
-    WHERE f.host_id = h.id AND f.running_cpus > 0 AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.id = f.id AND v.host_id = f.host_id)) d
 WHERE h.id = $1
 `
 
@@ -311,6 +308,7 @@ type GetHostRow struct {
 	Leaving        int64
 	Cpus           int64
 	MemoryMib      int64
+	DiscoveredVms  int64
 	DiscoveredMib  int64
 	DiscoveredCpus int64
 }
@@ -334,6 +332,7 @@ func (q *Queries) GetHost(ctx context.Context, id fleet.HostID) (GetHostRow, err
 		&i.Host.Labels,
 		&i.Host.ReportInterval,
 		&i.Host.Maintenance,
+		&i.Host.Maintained,
 		&i.Cluster.ID,
 		&i.Cluster.Name,
 		&i.Cluster.Spec,
@@ -349,6 +348,7 @@ func (q *Queries) GetHost(ctx context.Context, id fleet.HostID) (GetHostRow, err
 		&i.Leaving,
 		&i.Cpus,
 		&i.MemoryMib,
+		&i.DiscoveredVms,
 		&i.DiscoveredMib,
 		&i.DiscoveredCpus,
 	)
@@ -416,10 +416,8 @@ func (q *Queries) HostDevicesOn(ctx context.Context, arg HostDevicesOnParams) ([
 
 const hostForStart = `-- name: HostForStart :one
 SELECT h.name, h.spec, cl.spec AS cluster_spec, COALESCE(h.threads, 0)::bigint AS threads, COALESCE(h.memory_bytes, 0)::bigint AS memory_bytes,
-       c.mib::bigint AS mib, c.cpus::bigint AS cpus, d.mib::bigint AS discovered_mib, d.cpus::bigint AS discovered_cpus
-FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id CROSS JOIN LATERAL (
-    SELECT COALESCE(sum(f.running_mib), 0) AS mib, COALESCE(sum(f.running_cpus), 0) AS cpus FROM found_vms f
-    WHERE f.host_id = h.id AND f.running_cpus > 0 AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.id = f.id AND v.host_id = f.host_id)) d
+       c.mib::bigint AS mib, c.cpus::bigint AS cpus, COALESCE(d.mib, 0)::bigint AS discovered_mib, COALESCE(d.cpus, 0)::bigint AS discovered_cpus
+FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN discovered_usage d ON d.host_id = h.id
 CROSS JOIN LATERAL (
     SELECT COALESCE(sum(v.memory_mib), 0) AS mib, COALESCE(sum(v.cpus), 0) AS cpus FROM vms v
     WHERE v.host_id = h.id AND v.id <> $1 AND (v.spec->>'power' <> 'stopped' OR COALESCE(v.status->>'power', 'stopped') IN ('running', 'paused'))) c
@@ -499,7 +497,7 @@ func (q *Queries) HostsWithoutStorageRole(ctx context.Context, ids []string) ([]
 }
 
 const lockHost = `-- name: LockHost :one
-SELECT id, name, machine, spec, generation, created_at, status, report_seq, key_hash, threads, memory_bytes, cluster_id, labels, report_interval, maintenance FROM hosts WHERE id = $1 FOR UPDATE
+SELECT id, name, machine, spec, generation, created_at, status, report_seq, key_hash, threads, memory_bytes, cluster_id, labels, report_interval, maintenance, maintained FROM hosts WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockHost(ctx context.Context, id fleet.HostID) (Host, error) {
@@ -521,6 +519,7 @@ func (q *Queries) LockHost(ctx context.Context, id fleet.HostID) (Host, error) {
 		&i.Labels,
 		&i.ReportInterval,
 		&i.Maintenance,
+		&i.Maintained,
 	)
 	return i, err
 }

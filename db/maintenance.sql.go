@@ -58,6 +58,15 @@ func (q *Queries) ForgetEvictions(ctx context.Context, ids []string) error {
 	return err
 }
 
+const forgetPowerOff = `-- name: ForgetPowerOff :exec
+UPDATE host_sessions SET powered_off_at = NULL WHERE host_id = $1 AND powered_off_at IS NOT NULL
+`
+
+func (q *Queries) ForgetPowerOff(ctx context.Context, hostID fleet.HostID) error {
+	_, err := q.db.Exec(ctx, forgetPowerOff, hostID)
+	return err
+}
+
 const hostTransfers = `-- name: HostTransfers :one
 SELECT ((SELECT count(*) FROM jobs j WHERE j.host_id = $1 AND j.kind IN ('vm.migrate', 'vm.receive', 'volume.send', 'volume.receive') AND j.state IN ('queued', 'running'))
       + (SELECT count(*) FROM jobs m WHERE m.kind = 'vm.migrate' AND m.state IN ('queued', 'running') AND m.args->'migrate'->>'to' = $1))::bigint
@@ -97,20 +106,32 @@ func (q *Queries) HostsToDrain(ctx context.Context) ([]fleet.HostID, error) {
 }
 
 const maintenanceOf = `-- name: MaintenanceOf :one
-SELECT name, maintenance FROM hosts WHERE id = $1
+SELECT h.name, maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance
+FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id WHERE h.id = $1 FOR KEY SHARE OF h
 `
 
 type MaintenanceOfRow struct {
-	Name        string
-	Maintenance *fleet.HostMaintenance
+	Name            string
+	HostMaintenance string
 }
 
-// The host's maintenance. The row is not locked: reports lock a host before its VMs, and starts lock the VM first.
+// The host's maintenance, locked against LockHost until the transaction ends. Reports, which lock a host before its VMs,
+// do not wait for this lock: starts take it after that of the VM.
 func (q *Queries) MaintenanceOf(ctx context.Context, id fleet.HostID) (MaintenanceOfRow, error) {
 	row := q.db.QueryRow(ctx, maintenanceOf, id)
 	var i MaintenanceOfRow
-	err := row.Scan(&i.Name, &i.Maintenance)
+	err := row.Scan(&i.Name, &i.HostMaintenance)
 	return i, err
+}
+
+const recordPowerOff = `-- name: RecordPowerOff :exec
+UPDATE host_sessions s SET powered_off_at = now() FROM hosts h WHERE h.id = s.host_id AND s.host_id = $1 AND h.maintained = 'entered'
+`
+
+// Records that the host accepted the command to power off, if it is in maintenance.
+func (q *Queries) RecordPowerOff(ctx context.Context, hostID fleet.HostID) error {
+	_, err := q.db.Exec(ctx, recordPowerOff, hostID)
+	return err
 }
 
 const refuseEviction = `-- name: RefuseEviction :exec

@@ -138,6 +138,13 @@ type Customization struct {
 	ChangedBy   string
 }
 
+type DiscoveredUsage struct {
+	HostID fleet.HostID
+	Vms    int64
+	Mib    int64
+	Cpus   int64
+}
+
 type Export struct {
 	ID        fleet.ExportID
 	VMID      fleet.VMID
@@ -199,6 +206,7 @@ type Host struct {
 	Labels         map[string]string
 	ReportInterval int32
 	Maintenance    *fleet.HostMaintenance
+	Maintained     string
 }
 
 type HostFilterCount struct {
@@ -224,22 +232,23 @@ type HostMeter struct {
 }
 
 type HostSession struct {
-	HostID      fleet.HostID
-	Session     []byte
-	Number      int64
-	Instance    string
-	Fingerprint string
-	Digest      string
-	ReportSeq   int64
-	SeenAt      *time.Time
-	BlindSince  *time.Time
-	Conflict    string
-	ConflictAt  *time.Time
-	Load        *fleet.HostMeter
-	LastLook    *time.Time
-	LookedAt    *time.Time
-	EpochLift   int64
-	FreshFor    *time.Duration
+	HostID       fleet.HostID
+	Session      []byte
+	Number       int64
+	Instance     string
+	Fingerprint  string
+	Digest       string
+	ReportSeq    int64
+	SeenAt       *time.Time
+	BlindSince   *time.Time
+	Conflict     string
+	ConflictAt   *time.Time
+	Load         *fleet.HostMeter
+	LastLook     *time.Time
+	LookedAt     *time.Time
+	EpochLift    int64
+	FreshFor     *time.Duration
+	PoweredOffAt *time.Time
 }
 
 type HostSilence struct {

@@ -100,18 +100,21 @@ func (q *Queries) HostsNotFresh(ctx context.Context) ([]HostsNotFreshRow, error)
 }
 
 const hostsNotLooked = `-- name: HostsNotLooked :many
-SELECT h.id AS host_id, s.looked_at, s.fresh_for, now()::timestamptz AS now FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
+SELECT h.id AS host_id, s.looked_at, s.fresh_for, COALESCE(s.seen_at < s.powered_off_at + interval '5 minutes', false)::boolean AS powered_off, now()::timestamptz AS now
+FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 WHERE is_fresh(s.looked_at, s.fresh_for - $1::interval) IS NOT TRUE
 `
 
 type HostsNotLookedRow struct {
-	HostID   fleet.HostID
-	LookedAt *time.Time
-	FreshFor *time.Duration
-	Now      time.Time
+	HostID     fleet.HostID
+	LookedAt   *time.Time
+	FreshFor   *time.Duration
+	PoweredOff bool
+	Now        time.Time
 }
 
-// Hosts whose inventory is missing, in the future, or not fresh any more in @soon.
+// Hosts whose inventory is missing, in the future, or not fresh any more in @soon. powered_off: by Quantix's command; see
+// fleet.ReportTime.
 func (q *Queries) HostsNotLooked(ctx context.Context, soon time.Duration) ([]HostsNotLookedRow, error) {
 	rows, err := q.db.Query(ctx, hostsNotLooked, soon)
 	if err != nil {
@@ -125,6 +128,7 @@ func (q *Queries) HostsNotLooked(ctx context.Context, soon time.Duration) ([]Hos
 			&i.HostID,
 			&i.LookedAt,
 			&i.FreshFor,
+			&i.PoweredOff,
 			&i.Now,
 		); err != nil {
 			return nil, err

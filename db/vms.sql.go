@@ -85,7 +85,8 @@ func (q *Queries) DropVM(ctx context.Context, id fleet.VMID) error {
 }
 
 const getVM = `-- name: GetVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for, now()::timestamptz AS now,
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for,
+       maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance, now()::timestamptz AS now,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
@@ -99,13 +100,14 @@ type GetVMParams struct {
 }
 
 type GetVMRow struct {
-	VM          VM
-	HostName    string
-	ProjectName string
-	LookedAt    *time.Time
-	FreshFor    *time.Duration
-	Now         time.Time
-	Networks    []string
+	VM              VM
+	HostName        string
+	ProjectName     string
+	LookedAt        *time.Time
+	FreshFor        *time.Duration
+	HostMaintenance string
+	Now             time.Time
+	Networks        []string
 }
 
 // networks lists the networks of the VM's NICs as "id kind name".
@@ -147,6 +149,7 @@ func (q *Queries) GetVM(ctx context.Context, arg GetVMParams) (GetVMRow, error) 
 		&i.ProjectName,
 		&i.LookedAt,
 		&i.FreshFor,
+		&i.HostMaintenance,
 		&i.Now,
 		&i.Networks,
 	)
@@ -175,7 +178,8 @@ func (q *Queries) LockMACs(ctx context.Context, macs []string) error {
 }
 
 const lockVM = `-- name: LockVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for, now()::timestamptz AS now,
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for,
+       maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance, now()::timestamptz AS now,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
@@ -190,13 +194,14 @@ type LockVMParams struct {
 }
 
 type LockVMRow struct {
-	VM          VM
-	HostName    string
-	ProjectName string
-	LookedAt    *time.Time
-	FreshFor    *time.Duration
-	Now         time.Time
-	Networks    []string
+	VM              VM
+	HostName        string
+	ProjectName     string
+	LookedAt        *time.Time
+	FreshFor        *time.Duration
+	HostMaintenance string
+	Now             time.Time
+	Networks        []string
 }
 
 // Locks the row until the transaction ends, so that no concurrent change skips a generation.
@@ -238,6 +243,7 @@ func (q *Queries) LockVM(ctx context.Context, arg LockVMParams) (LockVMRow, erro
 		&i.ProjectName,
 		&i.LookedAt,
 		&i.FreshFor,
+		&i.HostMaintenance,
 		&i.Now,
 		&i.Networks,
 	)
@@ -524,7 +530,8 @@ func (q *Queries) VMTouched(ctx context.Context, subject fleet.Subject) (bool, e
 }
 
 const vMsNamed = `-- name: VMsNamed :many
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for, now()::timestamptz AS now
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for,
+       maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance, now()::timestamptz AS now
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.id = ANY ($1::text[]) AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 `
@@ -536,12 +543,13 @@ type VMsNamedParams struct {
 }
 
 type VMsNamedRow struct {
-	VM          VM
-	HostName    string
-	ProjectName string
-	LookedAt    *time.Time
-	FreshFor    *time.Duration
-	Now         time.Time
+	VM              VM
+	HostName        string
+	ProjectName     string
+	LookedAt        *time.Time
+	FreshFor        *time.Duration
+	HostMaintenance string
+	Now             time.Time
 }
 
 // The VMs among these that the actor may see.
@@ -589,6 +597,7 @@ func (q *Queries) VMsNamed(ctx context.Context, arg VMsNamedParams) ([]VMsNamedR
 			&i.ProjectName,
 			&i.LookedAt,
 			&i.FreshFor,
+			&i.HostMaintenance,
 			&i.Now,
 		); err != nil {
 			return nil, err

@@ -7,7 +7,7 @@ WHERE s.host_id = @host_id FOR UPDATE OF s;
 
 -- name: OpenHostSession :one
 UPDATE host_sessions
-SET session = @session, number = number + 1, instance = @instance, fingerprint = @fingerprint, digest = '', report_seq = 0
+SET session = @session, number = number + 1, instance = @instance, fingerprint = @fingerprint, digest = '', report_seq = 0, powered_off_at = NULL
 WHERE host_id = @host_id
 RETURNING number, now()::timestamptz AS now;
 

@@ -7,10 +7,10 @@ SELECT id, project_id, host_id, heard, attention, drifted, cpus, memory_mib FROM
 SELECT id, project_id, host_id, heard, attention, drifted, cpus, memory_mib FROM vms WHERE id = ANY (@ids::text[]);
 
 -- name: CountDiscovered :many
-SELECT host_id, count(*)::bigint AS vms FROM found_vms GROUP BY host_id;
+SELECT host_id, vms, mib, cpus FROM discovered_usage;
 
 -- name: CountDiscoveredOn :many
-SELECT host_id, count(*)::bigint AS vms FROM found_vms WHERE host_id = ANY (@hosts::text[]) GROUP BY host_id;
+SELECT host_id, vms, mib, cpus FROM discovered_usage WHERE host_id = ANY (@hosts::text[]);
 
 -- name: FailedTasks :many
 -- Failed jobs of hosts. Jobs of bulk tasks are listed individually.

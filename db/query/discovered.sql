@@ -1,10 +1,12 @@
 -- name: GetDiscoveredVM :one
-SELECT sqlc.embed(f), h.name AS host_name, s.looked_at, s.fresh_for, now()::timestamptz AS now
+SELECT sqlc.embed(f), h.name AS host_name, s.looked_at, s.fresh_for,
+       maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance, now()::timestamptz AS now
 FROM found_vms f JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id
 WHERE f.host_id = @host_id AND f.id = @id;
 
 -- name: DiscoveredVMsNamed :many
-SELECT sqlc.embed(f), h.name AS host_name, s.looked_at, s.fresh_for, now()::timestamptz AS now
+SELECT sqlc.embed(f), h.name AS host_name, s.looked_at, s.fresh_for,
+       maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance, now()::timestamptz AS now
 FROM (SELECT unnest(@hosts::text[]) AS host_id, unnest(@ids::text[]) AS id) w JOIN found_vms f ON f.host_id = w.host_id AND f.id = w.id
 JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id;
 

@@ -1,11 +1,9 @@
 -- name: GetHost :one
 SELECT sqlc.embed(h), sqlc.embed(cl), s.seen_at, s.looked_at, s.fresh_for, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        c.vms::bigint AS vms, c.leaving::bigint AS leaving, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib,
-       d.mib::bigint AS discovered_mib, d.cpus::bigint AS discovered_cpus
-FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id
+       COALESCE(d.vms, 0)::bigint AS discovered_vms, COALESCE(d.mib, 0)::bigint AS discovered_mib, COALESCE(d.cpus, 0)::bigint AS discovered_cpus
+FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id LEFT JOIN discovered_usage d ON d.host_id = h.id
 CROSS JOIN LATERAL (SELECT count(*) AS vms, count(*) FILTER (WHERE v.deleted_at IS NOT NULL) AS leaving, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id) c
-CROSS JOIN LATERAL (SELECT COALESCE(sum(f.running_mib), 0) AS mib, COALESCE(sum(f.running_cpus), 0) AS cpus FROM found_vms f
-    WHERE f.host_id = h.id AND f.running_cpus > 0 AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.id = f.id AND v.host_id = f.host_id)) d
 WHERE h.id = @id;
 
 -- name: HostReapplies :one
@@ -99,8 +97,7 @@ GROUP BY 1, 2;
 -- running discovered VMs; for one host, or for all hosts if @host is empty.
 SELECT host_id, sum(memory_mib)::bigint AS mib, sum(cpus)::bigint AS cpus, 0::bigint AS discovered_mib, 0::bigint AS discovered_cpus FROM vms WHERE host_id = @host::text GROUP BY host_id
 UNION ALL SELECT host_id, sum(memory_mib)::bigint, sum(cpus)::bigint, 0, 0 FROM vms WHERE @host = '' GROUP BY host_id
-UNION ALL SELECT f.host_id, 0, 0, sum(f.running_mib)::bigint, sum(f.running_cpus)::bigint FROM found_vms f
-    WHERE (@host = '' OR f.host_id = @host) AND f.running_cpus > 0 AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.id = f.id AND v.host_id = f.host_id) GROUP BY 1
+UNION ALL SELECT d.host_id, 0, 0, d.mib, d.cpus FROM discovered_usage d WHERE @host = '' OR d.host_id = @host
 UNION ALL SELECT j.args->'migrate'->>'to', sum(v.memory_mib)::bigint, sum(v.cpus)::bigint, 0, 0 FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
     WHERE j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') AND j.args->'migrate'->>'to' <> v.host_id AND (@host = '' OR j.args->'migrate'->>'to' = @host) GROUP BY 1;
 
@@ -108,10 +105,8 @@ UNION ALL SELECT j.args->'migrate'->>'to', sum(v.memory_mib)::bigint, sum(v.cpus
 -- The host's capacity, the memory in MiB and vCPUs of its running VMs but @vm, and those of its running discovered VMs.
 -- VMs with a requested start count as running.
 SELECT h.name, h.spec, cl.spec AS cluster_spec, COALESCE(h.threads, 0)::bigint AS threads, COALESCE(h.memory_bytes, 0)::bigint AS memory_bytes,
-       c.mib::bigint AS mib, c.cpus::bigint AS cpus, d.mib::bigint AS discovered_mib, d.cpus::bigint AS discovered_cpus
-FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id CROSS JOIN LATERAL (
-    SELECT COALESCE(sum(f.running_mib), 0) AS mib, COALESCE(sum(f.running_cpus), 0) AS cpus FROM found_vms f
-    WHERE f.host_id = h.id AND f.running_cpus > 0 AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.id = f.id AND v.host_id = f.host_id)) d
+       c.mib::bigint AS mib, c.cpus::bigint AS cpus, COALESCE(d.mib, 0)::bigint AS discovered_mib, COALESCE(d.cpus, 0)::bigint AS discovered_cpus
+FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN discovered_usage d ON d.host_id = h.id
 CROSS JOIN LATERAL (
     SELECT COALESCE(sum(v.memory_mib), 0) AS mib, COALESCE(sum(v.cpus), 0) AS cpus FROM vms v
     WHERE v.host_id = h.id AND v.id <> @vm AND (v.spec->>'power' <> 'stopped' OR COALESCE(v.status->>'power', 'stopped') IN ('running', 'paused'))) c

@@ -1,9 +1,18 @@
 -- name: MaintenanceOf :one
--- The host's maintenance. The row is not locked: reports lock a host before its VMs, and starts lock the VM first.
-SELECT name, maintenance FROM hosts WHERE id = @id;
+-- The host's maintenance, locked against LockHost until the transaction ends. Reports, which lock a host before its VMs,
+-- do not wait for this lock: starts take it after that of the VM.
+SELECT h.name, maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance
+FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id WHERE h.id = @id FOR KEY SHARE OF h;
 
 -- name: SetMaintenance :exec
 UPDATE hosts SET maintenance = @maintenance WHERE id = @id;
+
+-- name: RecordPowerOff :exec
+-- Records that the host accepted the command to power off, if it is in maintenance.
+UPDATE host_sessions s SET powered_off_at = now() FROM hosts h WHERE h.id = s.host_id AND s.host_id = @host_id AND h.maintained = 'entered';
+
+-- name: ForgetPowerOff :exec
+UPDATE host_sessions SET powered_off_at = NULL WHERE host_id = @host_id AND powered_off_at IS NOT NULL;
 
 -- name: HostsToDrain :many
 -- The hosts that are entering maintenance.

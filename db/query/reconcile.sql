@@ -13,8 +13,10 @@ SELECT host_id, COALESCE(is_fresh(seen_at, fresh_for), false)::boolean AS heard,
 WHERE (is_fresh(seen_at, fresh_for) AND is_fresh(looked_at, fresh_for)) IS NOT TRUE;
 
 -- name: HostsNotLooked :many
--- Hosts whose inventory is missing, in the future, or not fresh any more in @soon.
-SELECT h.id AS host_id, s.looked_at, s.fresh_for, now()::timestamptz AS now FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
+-- Hosts whose inventory is missing, in the future, or not fresh any more in @soon. powered_off: by Quantix's command; see
+-- fleet.ReportTime.
+SELECT h.id AS host_id, s.looked_at, s.fresh_for, COALESCE(s.seen_at < s.powered_off_at + interval '5 minutes', false)::boolean AS powered_off, now()::timestamptz AS now
+FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 WHERE is_fresh(s.looked_at, s.fresh_for - @soon::interval) IS NOT TRUE;
 
 -- name: VMsOfHosts :many

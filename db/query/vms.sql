@@ -1,6 +1,7 @@
 -- name: GetVM :one
 -- networks lists the networks of the VM's NICs as "id kind name".
-SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for, now()::timestamptz AS now,
+SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for,
+       maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance, now()::timestamptz AS now,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
@@ -8,7 +9,8 @@ WHERE v.id = @id AND (@all_projects::boolean OR v.project_id = ANY (@projects::t
 
 -- name: LockVM :one
 -- Locks the row until the transaction ends, so that no concurrent change skips a generation.
-SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for, now()::timestamptz AS now,
+SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for,
+       maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance, now()::timestamptz AS now,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
@@ -17,7 +19,8 @@ FOR UPDATE OF v;
 
 -- name: VMsNamed :many
 -- The VMs among these that the actor may see.
-SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for, now()::timestamptz AS now
+SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for,
+       maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance, now()::timestamptz AS now
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.id = ANY (@ids::text[]) AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]));
 

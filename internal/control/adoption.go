@@ -217,7 +217,7 @@ func adoptionSteps(ctx context.Context, q *db.Queries, of []DiscoveredVMRef) (st
 	}
 	vms := map[DiscoveredVMRef]fleet.DiscoveredVM{}
 	for _, r := range rows {
-		vms[DiscoveredVMRef{r.FoundVM.HostID, r.FoundVM.ID}] = query.DiscoveredVMView(r.FoundVM, r.HostName, fleet.NewReportTime(r.LookedAt, r.FreshFor), r.Now)
+		vms[DiscoveredVMRef{r.FoundVM.HostID, r.FoundVM.ID}] = query.DiscoveredVMView(r.FoundVM, r.HostName, fleet.NewReportTime(r.LookedAt, r.FreshFor), fleet.MaintenanceState(r.HostMaintenance), r.Now)
 	}
 	seen := map[DiscoveredVMRef]bool{}
 	for _, r := range of {

@@ -121,7 +121,7 @@ func visibleVMs(ctx context.Context, q *db.Queries, a fleet.Actor, ids []fleet.V
 	}
 	vms := make(map[fleet.VMID]fleet.VMView, len(rows))
 	for _, r := range rows {
-		vm := store.VMView(r.VM, r.HostName, r.ProjectName, fleet.NewReportTime(r.LookedAt, r.FreshFor), r.Now)
+		vm := store.VMView(r.VM, r.HostName, r.ProjectName, fleet.NewReportTime(r.LookedAt, r.FreshFor), fleet.MaintenanceState(r.HostMaintenance), r.Now)
 		if err := store.MarkOfflineSightings(ctx, q, &vm, r.Now); err != nil {
 			return nil, err
 		}

@@ -125,5 +125,5 @@ func getDiscoveredVM(ctx context.Context, q *db.Queries, host fleet.HostID, id f
 	if err != nil {
 		return fleet.DiscoveredVM{}, store.NotFoundError(err, "VM")
 	}
-	return query.DiscoveredVMView(r.FoundVM, r.HostName, fleet.NewReportTime(r.LookedAt, r.FreshFor), r.Now), nil
+	return query.DiscoveredVMView(r.FoundVM, r.HostName, fleet.NewReportTime(r.LookedAt, r.FreshFor), fleet.MaintenanceState(r.HostMaintenance), r.Now), nil
 }

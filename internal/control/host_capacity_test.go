@@ -198,6 +198,79 @@ func TestDiscoveredVMsCountInCapacity(t *testing.T) {
 	}
 }
 
+// TestTotalsCountRunningDiscoveredVMs compares the figures of the host's page, the host list, the cluster and the
+// dashboard.
+func TestTotalsCountRunningDiscoveredVMs(t *testing.T) {
+	s := newProjectFixture(t)
+	v, err := s.createSized(chief, "mine", s.h1, 2000, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	insert := func(host fleet.HostID, id fleet.VMID, power fleet.Power) {
+		s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'legacy', jsonb_build_object('power', $3::text, 'memoryMiB', 3000, 'cpus', 5))`, host, id, power)
+	}
+	insert(s.h1, fleet.NewID[fleet.VMID](), fleet.Running)
+	insert(s.h1, fleet.NewID[fleet.VMID](), fleet.Paused)
+	insert(s.h1, fleet.NewID[fleet.VMID](), fleet.Stopped)
+	insert(s.h1, v.ID, fleet.Running) // just adopted
+	insert(s.h2, fleet.NewID[fleet.VMID](), fleet.Stopped)
+	if _, err := s.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	type figures struct {
+		discovered int
+		cpus, mib  int64
+	}
+	want := map[fleet.HostID]figures{s.h1: {3, 10, 6000}, s.h2: {1, 0, 0}}
+	compare := func() {
+		t.Helper()
+		page, err := s.ListHosts(t.Context(), chief, fleet.Query{Sort: "-memory"})
+		if err != nil || len(page.Items) != 2 || page.Items[0].ID != s.h1 {
+			t.Fatalf("the hosts by memory are %+v, %v", page.Items, err)
+		}
+		var all figures
+		for _, row := range page.Items {
+			one, err := s.GetHost(t.Context(), chief, row.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for where, h := range map[string]fleet.HostView{"list": row, "page": one} {
+				if got := (figures{h.DiscoveredVMs, h.DiscoveredCPUs, h.DiscoveredMiB}); got != want[row.ID] {
+					t.Errorf("the %s of %s has %+v, want %+v", where, row.Name, got, want[row.ID])
+				}
+			}
+			if row.UsedMiB() != one.UsedMiB() || row.UsedCPUs() != one.UsedCPUs() {
+				t.Errorf("%s: the list has %d MiB and %d vCPUs, the page %d and %d", row.Name, row.UsedMiB(), row.UsedCPUs(), one.UsedMiB(), one.UsedCPUs())
+			}
+			all.discovered, all.cpus, all.mib = all.discovered+row.DiscoveredVMs, all.cpus+row.UsedCPUs(), all.mib+row.UsedMiB()
+		}
+		c, err := s.GetCluster(t.Context(), chief, page.Items[0].ClusterID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u := c.Usage; (figures{u.DiscoveredVMs, u.CommittedCPUs + u.DiscoveredCPUs, u.CommittedMiB + u.DiscoveredMiB}) != all {
+			t.Errorf("the cluster has %+v, the hosts together %+v", u, all)
+		}
+		o, err := s.Overview(t.Context(), chief)
+		if err != nil || (figures{o.DiscoveredVMs, int64(o.CommittedCPUs) + o.DiscoveredCPUs, o.CommittedMemoryBytes>>20 + o.DiscoveredMemoryBytes>>20}) != all {
+			t.Errorf("the dashboard has %+v, the hosts together %+v, %v", o, all, err)
+		}
+	}
+	compare()
+	s.execSQL(`UPDATE found_vms SET status = status || '{"power":"stopped"}' WHERE status->>'power' = 'paused'`)
+	want[s.h1] = figures{3, 5, 3000}
+	if err := s.CountChangedVMs(t.Context(), fleet.SystemActor, nil, []fleet.HostID{s.h1}); err != nil {
+		t.Fatal(err)
+	}
+	compare()
+	if page, err := s.ListHosts(t.Context(), chief, fleet.Query{Filter: "memory>4.5G"}); err != nil || len(page.Items) != 1 {
+		t.Errorf("the filter by memory lists %d hosts, %v", len(page.Items), err)
+	}
+	if o, err := s.Overview(t.Context(), s.member); err != nil || o.DiscoveredVMs != 0 || o.DiscoveredMemoryBytes != 0 {
+		t.Errorf("a member's dashboard counts discovered VMs: %+v, %v", o, err)
+	}
+}
+
 // A bulk start has the same choice, which each of its VMs and the task record.
 func TestBulkStartByOvercommitNeedsPermission(t *testing.T) {
 	s := newProjectFixture(t) // h1 can allocate 15,360 MiB

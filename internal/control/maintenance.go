@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"quantix/db"
@@ -44,6 +43,9 @@ func (c *Control) EnterMaintenance(ctx context.Context, a fleet.Actor, id fleet.
 			m = host.Maintenance
 		}
 		m.Decisions, m.EnteredAt = chosen, nil
+		if err := checkNoneStarted(ctx, q, host, plan, chosen); err != nil {
+			return err
+		}
 		children, counts, err := maintenanceChildren(plan, chosen)
 		if err != nil {
 			return err
@@ -63,6 +65,18 @@ func (c *Control) EnterMaintenance(ctx context.Context, a fleet.Actor, id fleet.
 		return settleHost(ctx, q, id)
 	})
 	return task, err
+}
+
+// checkNoneStarted refuses if a VM runs on the locked host that the decisions do not name, or that they leave powered off
+// because it was off when the plan was made.
+func checkNoneStarted(ctx context.Context, q *db.Queries, host fleet.HostView, plan fleet.MaintenancePlan, chosen map[fleet.VMID]fleet.MaintenanceDecision) error {
+	running, err := q.VMsRunningOn(ctx, host.ID)
+	for _, vm := range running {
+		if _, decided := chosen[vm.ID]; !decided || plan.WasOff(vm.ID) && chosen[vm.ID].Do == fleet.MaintenanceLeave {
+			return fleet.Errorf(fleet.Conflict, "%s was started or came to %s after its VMs were listed. Open the dialog again and decide about it.", vm.Name, host.Name)
+		}
+	}
+	return err
 }
 
 // onlyPersonMaintains refuses actors without an account, because the children of the task begin with the person's
@@ -255,7 +269,8 @@ func (c *Control) prepareMaintenanceChild(ctx context.Context, q *db.Queries, a 
 	return true, q.EndUnchanged(ctx, db.EndUnchangedParams{ID: p.ID, Note: note})
 }
 
-// checkHostStartsVMs refuses the start of a VM on a host in maintenance.
+// checkHostStartsVMs refuses the start of a VM on a host in maintenance. If EnterMaintenance runs at the same time, either
+// it waits and then sees the requested start, or the start waits and is refused.
 func checkHostStartsVMs(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.HostID) error {
 	host, err := q.MaintenanceOf(ctx, id)
 	if err != nil {
@@ -263,13 +278,9 @@ func checkHostStartsVMs(ctx context.Context, q *db.Queries, a fleet.Actor, id fl
 	}
 	name := host.Name
 	if !store.SeesHosts(a) {
-		name = "The VM's host"
+		name = ""
 	}
-	if why := fleet.LifecycleOf(fleet.HostOnline, host.Maintenance).Refusal(fleet.HostStartVM, name); why != "" {
-		if !store.SeesHosts(a) {
-			why, _, _ = strings.Cut(why, ". ")
-			why += ". Ask an administrator."
-		}
+	if why := fleet.MaintenanceState(host.HostMaintenance).StartRefusal(name); why != "" {
 		return fleet.Errorf(fleet.Conflict, "Start is not possible: %s", why)
 	}
 	return nil

@@ -102,6 +102,9 @@ func (c *Control) LeaveMaintenance(ctx context.Context, a fleet.Actor, id fleet.
 		if err := q.SetMaintenance(ctx, db.SetMaintenanceParams{ID: id}); err != nil {
 			return err
 		}
+		if err := q.ForgetPowerOff(ctx, id); err != nil {
+			return err
+		}
 		if err := cancelHostPower(ctx, q, id); err != nil {
 			return err
 		}

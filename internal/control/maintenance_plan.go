@@ -88,7 +88,7 @@ func (c *Control) readFreeMemory(ctx context.Context, a fleet.Actor) (freeMemory
 	hosts, err := query.ReadAllPages(ctx, a, fleet.Query{}, c.ListHosts)
 	out := make(freeMemory, len(hosts))
 	for _, h := range hosts {
-		out[h.ID] = h.Capacity.AllocatableMemoryMiB - h.CommittedMiB
+		out[h.ID] = h.Capacity.AllocatableMemoryMiB - h.UsedMiB()
 	}
 	return out, err
 }

@@ -174,7 +174,7 @@ func TestMaintenanceMovesAndShutsDownVMs(t *testing.T) {
 		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "new", Spec: smallSpec})
 		return err
 	})
-	s.wantRefused("a start", fleet.Conflict, "h1 is entering maintenance. Leave maintenance first", func() error {
+	s.wantRefused("a start", fleet.Conflict, "h1 is entering maintenance. Leave maintenance or migrate", func() error {
 		_, err := s.RequestPowerAction(t.Context(), chief, s.old.ID, fleet.ActStart)
 		return err
 	})

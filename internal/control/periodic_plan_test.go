@@ -47,8 +47,8 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 	}{
 		"CountedVMs":        {`'', 200`, 400},
 		"CountedVMsNamed":   {`'` + ids + `'`, 600},
-		"CountDiscoveredOn": {`'` + hosts + `'`, 200},
-		"DriftedVMs":        {`'1 hour'`, 1500}, // 100 drifted VMs, each with its host and jobs
+		"CountDiscoveredOn": {`'` + hosts + `'`, 450}, // 100 discovered VMs, each with a look for a VM of Quantix with its ID
+		"DriftedVMs":        {`'1 hour'`, 1500},       // 100 drifted VMs, each with its host and jobs
 	} {
 		read, plan := r.explainPrepared(name, x.args)
 		if read > x.most {

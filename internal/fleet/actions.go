@@ -213,6 +213,8 @@ func (v VMView) Allows(a Action) (bool, string) {
 	switch {
 	case v.ChangeRefusal != "" && a != ActConsole:
 		return false, v.ChangeRefusal
+	case a == ActStart && v.StartRefusal != "" && (ok || v.Phase == PhaseUnknown):
+		return false, v.StartRefusal
 	case ok && a == ActDelete && v.Protection.Protected:
 		return false, "The VM is protected from deletion. Remove the protection first."
 	case ok && slices.Contains(GuestActions, a) && v.Status != nil && v.whyGuestActionRefused(a) != "":

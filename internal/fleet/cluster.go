@@ -103,6 +103,9 @@ type ClusterUsage struct {
 	VMs                  int               `json:"vms"`
 	CommittedCPUs        int64             `json:"committedCpus"` // vCPUs of all VMs on the hosts
 	CommittedMiB         int64             `json:"committedMemoryMiB"`
+	DiscoveredVMs        int               `json:"discoveredVms"`  // discovered VMs on the hosts
+	DiscoveredCPUs       int64             `json:"discoveredCpus"` // vCPUs of the running discovered VMs
+	DiscoveredMiB        int64             `json:"discoveredMemoryMiB"`
 	// BaselineGaps are the first hosts that do not support the baseline. BelowBaseline is the number of all such hosts.
 	BaselineGaps  []HostCPUGap `json:"baselineGaps,omitempty"`
 	BelowBaseline int          `json:"belowBaseline,omitempty"`

@@ -18,6 +18,8 @@ type DiscoveredVM struct {
 	Status   VMStatus    `json:"status"`
 	Phase    Phase       `json:"phase,omitempty"`
 	SeenAt   *ReportTime `json:"seenAt,omitempty"`
+	// HostMaintenance is the maintenance of the VM's host.
+	HostMaintenance MaintenanceState `json:"-"`
 }
 
 // DiscoveredVMActions lists every action on a discovered VM, in the order of menus.
@@ -61,12 +63,14 @@ func discoveredVMPath(id string) string {
 	return hostsPath + "/" + url.PathEscape(host) + "/found/" + url.PathEscape(uuid)
 }
 
-// PhaseAt returns the phase of an unmanaged VM: the reported one, or unknown if the host is offline.
+// PhaseAt returns the phase of an unmanaged VM: the reported one, or unknown if the host is offline. A VM that was off
+// before its host was powered off stays off: see VM.IsKnownOff.
 func (f DiscoveredVM) PhaseAt(seen *ReportTime, now time.Time) Phase {
-	if !IsReportFresh(seen, now) {
+	reported := reportedPhase(f.Status)
+	if !IsReportFresh(seen, now) && (seen == nil || !seen.PoweredOff || reported != PhaseStopped) {
 		return PhaseUnknown
 	}
-	return reportedPhase(f.Status)
+	return reported
 }
 
 // Allows reports whether the discovered VM allows the action now; the string is the reason if not. Actions lists the
@@ -76,7 +80,9 @@ func (f DiscoveredVM) Allows(a Action) (bool, string) {
 		return false, fmt.Sprintf("A VM that Quantix does not manage has no action %q.", string(a))
 	}
 	ok, why := f.Phase.Allows(a)
-	switch {
+	switch refusal := f.HostMaintenance.StartRefusal(f.HostName); {
+	case a == ActStart && refusal != "" && (ok || f.Phase == PhaseUnknown):
+		return false, refusal
 	case !ok:
 		return false, why
 	case f.Status.Transient && (a == ActShutdown || a == ActStop):

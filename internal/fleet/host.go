@@ -278,8 +278,9 @@ type HostView struct {
 	Deleting      int           `json:"leaving,omitempty"` // VMs among these with a requested deletion
 	CommittedCPUs int           `json:"committedCpus"`     // vCPUs of all VMs on the host
 	CommittedMiB  int64         `json:"committedMemoryMiB"`
-	// DiscoveredCPUs and DiscoveredMiB are the vCPUs and memory of running discovered VMs, which also count in the
-	// capacity; not set in lists
+	// DiscoveredVMs counts the discovered VMs. DiscoveredCPUs and DiscoveredMiB are the vCPUs and memory of those that
+	// run, which also count in the capacity.
+	DiscoveredVMs  int          `json:"discoveredVms,omitempty"`
 	DiscoveredCPUs int64        `json:"discoveredCpus,omitempty"`
 	DiscoveredMiB  int64        `json:"discoveredMemoryMiB,omitempty"`
 	Capacity       HostCapacity `json:"capacity"` // zero before the first report
@@ -287,6 +288,12 @@ type HostView struct {
 	ReservedCPU int64      `json:"reservedCpuPercent,omitempty"`
 	Load        *HostMeter `json:"load,omitempty"` // from the newest report; only for a single host
 }
+
+// UsedCPUs returns the vCPUs that count in the host's capacity: those of its VMs and of running discovered VMs.
+func (h HostView) UsedCPUs() int64 { return int64(h.CommittedCPUs) + h.DiscoveredCPUs }
+
+// UsedMiB returns the memory in MiB that counts in the host's capacity: see UsedCPUs.
+func (h HostView) UsedMiB() int64 { return h.CommittedMiB + h.DiscoveredMiB }
 
 // JoinToken lets one machine join as a host. The secret is shown once; only its hash is stored.
 type JoinToken struct {

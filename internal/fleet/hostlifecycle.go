@@ -1,7 +1,9 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -95,11 +97,11 @@ var lifecycles = map[HostLifecycle]lifecycleInfo{
 		HostPlaceVM: "%s is offline or has a fault.", HostEnterMaintenance: offlineInTransit, HostLeaveMaintenance: notInMaintenance, HostPowerCommand: onlyInMaintenance,
 	}},
 	LifecycleDraining: {"Entering maintenance", SeverityWarn, map[HostOperation]string{
-		HostPlaceVM: drainingRefusal, HostStartVM: drainingRefusal + " Leave maintenance first, or migrate the VM to another host.",
+		HostPlaceVM: drainingRefusal, HostStartVM: drainingRefusal + " Leave maintenance or migrate the VM first.",
 		HostPowerCommand: drainingRefusal + " Wait for its task, or resume the maintenance if the task has ended.", HostRemove: drainingRefusal + " Leave maintenance first.",
 	}},
 	LifecycleMaintenance: {"Maintenance", SeverityIdle, map[HostOperation]string{
-		HostPlaceVM: maintenanceRefusal, HostStartVM: maintenanceRefusal + " Leave maintenance first, or migrate the VM to another host.",
+		HostPlaceVM: maintenanceRefusal, HostStartVM: maintenanceRefusal + " Leave maintenance or migrate the VM first.",
 		HostEnterMaintenance: "%s is in maintenance already.",
 	}},
 	LifecycleOffline: {"Powered off", SeverityIdle, map[HostOperation]string{
@@ -133,6 +135,36 @@ func (l HostLifecycle) Refusal(op HostOperation, host string) string {
 // Lifecycle derives the host's lifecycle at now.
 func (h Host) Lifecycle(now time.Time) HostLifecycle {
 	return LifecycleOf(h.Phase(now), h.Maintenance)
+}
+
+// MaintenanceState is the part of a host's lifecycle that its maintenance decides, as queries of VMs read it. The SQL
+// function maintenance_state implements the same rule.
+type MaintenanceState string
+
+const (
+	MaintenanceNone       MaintenanceState = ""            // not requested
+	MaintenanceDraining   MaintenanceState = "draining"    // LifecycleDraining
+	MaintenanceEntered    MaintenanceState = "maintenance" // LifecycleMaintenance
+	MaintenanceOffline    MaintenanceState = "offline"     // LifecycleOffline
+	MaintenancePoweredOff MaintenanceState = "poweredOff"  // LifecycleOffline, by Quantix's command
+)
+
+// maintenanceLifecycles maps the states to lifecycles. Without maintenance the lifecycle depends on the host's reports;
+// LifecycleReady stands for it because it refuses no operation on a VM.
+var maintenanceLifecycles = map[MaintenanceState]HostLifecycle{
+	MaintenanceNone: LifecycleReady, MaintenanceDraining: LifecycleDraining, MaintenanceEntered: LifecycleMaintenance,
+	MaintenanceOffline: LifecycleOffline, MaintenancePoweredOff: LifecycleOffline,
+}
+
+// StartRefusal returns why a VM on the named host cannot be started; empty: the maintenance allows it. An empty host
+// name stands for users who do not see hosts.
+func (s MaintenanceState) StartRefusal(host string) string {
+	why := maintenanceLifecycles[s].Refusal(HostStartVM, cmp.Or(host, "The VM's host"))
+	if why != "" && host == "" {
+		why, _, _ = strings.Cut(why, ". ")
+		why += ". Ask an administrator."
+	}
+	return why
 }
 
 // LifecycleOf derives the lifecycle of a host in the phase; m is nil without a requested maintenance. The SQL of the

@@ -45,20 +45,22 @@ type SearchHit struct {
 
 // Overview is the dashboard.
 type Overview struct {
-	Hosts                map[HostPhase]int `json:"hosts"`
-	VMs                  map[Phase]int     `json:"vms"`
-	VMsNeedingAttention  int               `json:"vmsInNeed"`  // VMs that need attention
-	VMsDrifted           int               `json:"vmsDrifted"` // VMs with drift on online hosts
-	DiscoveredVMs        int               `json:"discoveredVms"`
-	Pools                map[Severity]int  `json:"pools"`
-	CPUThreads           int               `json:"cpuThreads"`
-	CommittedCPUs        int               `json:"committedCpus"`
-	MemoryBytes          int64             `json:"memoryBytes"`
-	CommittedMemoryBytes int64             `json:"committedMemoryBytes"`
-	StorageBytes         int64             `json:"storageBytes"`
-	StorageUsedBytes     int64             `json:"storageUsedBytes"`
-	Attention            []AttentionCause  `json:"attention"` // one row per cause, at most 20, worst first
-	CountedAt            time.Time         `json:"countedAt"`
+	Hosts                 map[HostPhase]int `json:"hosts"`
+	VMs                   map[Phase]int     `json:"vms"`
+	VMsNeedingAttention   int               `json:"vmsInNeed"`  // VMs that need attention
+	VMsDrifted            int               `json:"vmsDrifted"` // VMs with drift on online hosts
+	DiscoveredVMs         int               `json:"discoveredVms"`
+	DiscoveredCPUs        int64             `json:"discoveredCpus"` // vCPUs of the running discovered VMs
+	DiscoveredMemoryBytes int64             `json:"discoveredMemoryBytes"`
+	Pools                 map[Severity]int  `json:"pools"`
+	CPUThreads            int               `json:"cpuThreads"`
+	CommittedCPUs         int               `json:"committedCpus"`
+	MemoryBytes           int64             `json:"memoryBytes"`
+	CommittedMemoryBytes  int64             `json:"committedMemoryBytes"`
+	StorageBytes          int64             `json:"storageBytes"`
+	StorageUsedBytes      int64             `json:"storageUsedBytes"`
+	Attention             []AttentionCause  `json:"attention"` // one row per cause, at most 20, worst first
+	CountedAt             time.Time         `json:"countedAt"`
 }
 
 // VMTotals counts the VMs.

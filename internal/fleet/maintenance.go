@@ -74,6 +74,11 @@ type MaintenancePlan struct {
 	VMs      []MaintenanceVM `json:"vms"`
 }
 
+// WasOff reports whether the plan has the VM as one that does not run.
+func (p MaintenancePlan) WasOff(id VMID) bool {
+	return slices.ContainsFunc(p.VMs, func(vm MaintenanceVM) bool { return vm.ID == id && !vm.Runs })
+}
+
 // Undecided counts the VMs without a proposal.
 func (p MaintenancePlan) Undecided() (n int) {
 	for _, vm := range p.VMs {

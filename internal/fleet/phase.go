@@ -33,14 +33,27 @@ var VMPhases = []Phase{
 // phase until its task has ended, whatever the host reports meanwhile. The SQL function vm_phase implements the same
 // rule for filters; a test compares the two.
 func (vm VM) Phase(seen *ReportTime, now time.Time) Phase {
-	pending := vm.Generation > vm.ObservedGeneration
 	switch {
 	case vm.DeletedAt != nil:
 		return PhaseDeleting
 	case vm.Status == nil || vm.ObservedGeneration == 0:
 		return PhaseCreating
-	case !IsReportFresh(seen, now):
+	case !IsReportFresh(seen, now) && !vm.IsKnownOff(seen):
 		return PhaseUnknown
+	}
+	return vm.lastPhase()
+}
+
+// IsKnownOff reports whether the VM is off although its host is offline: the VM was off in the last report before the
+// host was powered off by Quantix's command.
+func (vm VM) IsKnownOff(seen *ReportTime) bool {
+	return seen != nil && seen.PoweredOff && vm.Status != nil && vm.lastPhase() == PhaseStopped
+}
+
+// lastPhase returns the phase by the host's last report on the VM.
+func (vm VM) lastPhase() Phase {
+	pending := vm.Generation > vm.ObservedGeneration
+	switch {
 	case vm.Status.Power == Absent && (pending || vm.RequestedPower != ""):
 		return PhaseCreating
 	case vm.Status.Power == Absent && vm.Status.Error != "":
@@ -63,7 +76,7 @@ func (vm VM) NeedsAttention(seen *ReportTime, now time.Time) bool {
 	switch {
 	case vm.DeletedAt != nil || vm.Status == nil || vm.ObservedGeneration == 0:
 		return false
-	case !IsReportFresh(seen, now):
+	case !IsReportFresh(seen, now) && !vm.IsKnownOff(seen):
 		return true
 	case len(vm.Status.Faults) > 0 || HasOpenDrift(vm.Status.Drift) || vm.RunsOnTwoHosts() || vm.Protection.Expiry != "" || vm.ScheduleTrouble != "" || len(vm.Misplaced) > 0:
 		return true

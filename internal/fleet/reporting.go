@@ -33,6 +33,9 @@ const ClockStep = 5 * time.Second
 type ReportTime struct {
 	time.Time
 	FreshFor time.Duration `json:"-"` // for how long the report is valid; 0: Freshness
+	// PoweredOff: the report was the last one before the host powered off by Quantix's command. What it says about VMs
+	// that were off holds until the host reports again.
+	PoweredOff bool `json:"-"`
 }
 
 // NewReportTime returns the time of a report from the database; nil without a report. Without freshFor, the report is

@@ -391,4 +391,8 @@ type VMView struct {
 	CPUPercent *float64 `json:"cpuPercent,omitempty"`
 	// ChangeRefusal: why the VM's protection forbids changes by the current user; empty: changes are allowed
 	ChangeRefusal string `json:"barred,omitempty"`
+	// HostMaintenance is the maintenance of the VM's host. StartRefusal is why it forbids a start of the VM; empty: it
+	// does not.
+	HostMaintenance MaintenanceState `json:"-"`
+	StartRefusal    string           `json:"-"`
 }

@@ -39,11 +39,3 @@ func memoryText(c fleet.HostCapacity) string {
 	}
 	return text
 }
-
-// discoveredShareText names the share of the capacity that running discovered VMs use; empty if they use none.
-func discoveredShareText(percent int) string {
-	if percent == 0 {
-		return ""
-	}
-	return ", " + strconv.Itoa(percent) + " % used by discovered VMs"
-}

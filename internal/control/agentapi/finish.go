@@ -137,6 +137,11 @@ func (api *API) processResults(ctx context.Context, patience time.Duration, all 
 			if e.state = r.state; e.refused {
 				e.state = fleet.JobFailed
 			}
+			if job.Kind == fleet.HostShutdown && e.state == fleet.JobDone {
+				if err := t.RecordPowerOff(ctx, job.HostID); err != nil {
+					return err
+				}
+			}
 			// Check for a newer spec also after a deletion or a stoppable job, because a withdrawn deletion or a disk's new pool
 			// may require vm.apply at once.
 			if ahead := row.Generation > r.in.Generation || job.Kind == fleet.VMDelete || job.Kind.Info().Stoppable; !ahead {

@@ -142,6 +142,10 @@ func (b *Queries) clusterUsage(ctx context.Context, cluster fleet.Cluster) (*fle
 			u.VMs += vms.vms
 			u.CommittedCPUs += int64(vms.cpus)
 			u.CommittedMiB += vms.memoryMiB
+			found := sums.discovered[id]
+			u.DiscoveredVMs += int(found.Vms)
+			u.DiscoveredCPUs += found.Cpus
+			u.DiscoveredMiB += found.Mib
 		}
 	}
 	if cluster.Spec.CPUModel == "" {

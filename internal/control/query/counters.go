@@ -19,7 +19,7 @@ type publishedTotals struct {
 	projects   map[fleet.ProjectID]vmUsage
 	byPhase    map[fleet.ProjectID]map[fleet.Phase]phaseTotals // of all VMs, as if all hosts were online
 	byHost     map[fleet.HostID][]vmGroup                      // groups of the host's VMs, by project and online phase
-	discovered map[fleet.HostID]int
+	discovered map[fleet.HostID]db.DiscoveredUsage
 	staleHosts map[fleet.HostID]*fleet.ReportTime // hosts whose VM inventory may be stale within livenessMargin, with its time
 	now        time.Time                          // database time at which staleHosts was read
 	onlineAt   time.Time                          // local time at which staleHosts was read
@@ -36,15 +36,36 @@ const livenessMargin = countersMaxAge + livenessMaxAge
 const countersMaxAge = 15 * time.Second
 
 // offlineHosts returns those hosts with VMs that are offline now.
-func (n *publishedTotals) offlineHosts() []fleet.HostID {
+func (n *publishedTotals) offlineHosts() (out offlineHosts) {
 	now := n.now.Add(time.Since(n.onlineAt))
-	var out []fleet.HostID
 	for id := range n.byHost {
 		if looked, ok := n.staleHosts[id]; ok && !fleet.IsReportFresh(looked, now) {
-			out = append(out, id)
+			out.add(id, looked != nil && looked.PoweredOff)
 		}
 	}
 	return out
+}
+
+// offlineHosts are hosts whose reports on VMs are not fresh.
+type offlineHosts struct {
+	ids        []fleet.HostID
+	poweredOff map[fleet.HostID]bool // those among them that were powered off by Quantix's command: see fleet.ReportTime
+}
+
+func (o *offlineHosts) add(id fleet.HostID, poweredOff bool) {
+	o.ids = append(o.ids, id)
+	if poweredOff {
+		if o.poweredOff == nil {
+			o.poweredOff = map[fleet.HostID]bool{}
+		}
+		o.poweredOff[id] = true
+	}
+}
+
+// knowsPhase reports whether the phase of the VMs on an offline host is known: they are being created or deleted, or
+// they were off before the host was powered off.
+func (o offlineHosts) knowsPhase(host fleet.HostID, p fleet.Phase) bool {
+	return p == fleet.PhaseDeleting || p == fleet.PhaseCreating || p == fleet.PhaseStopped && o.poweredOff[host]
 }
 
 // phaseTotals holds the totals of the VMs of one project and phase.
@@ -129,10 +150,7 @@ func (b *Queries) CountChangedVMs(ctx context.Context, a fleet.Actor, vms []flee
 		if err != nil {
 			return store.UserError(err)
 		}
-		t.clearDiscovered(hosts)
-		for _, r := range rows {
-			t.discovered[r.HostID] = int(r.Vms)
-		}
+		t.setDiscovered(hosts, rows)
 	}
 	return b.publishCounters(ctx, livenessMaxAge)
 }
@@ -159,7 +177,7 @@ func (b *Queries) countAllVMs(ctx context.Context) (other []fleet.VMID, err erro
 		return nil, store.UserError(err)
 	}
 	for _, r := range found {
-		next.discovered[r.HostID] = int(r.Vms)
+		next.discovered[r.HostID] = r
 	}
 	if t.vms != nil {
 		other = next.differingVMs(&t.vmSums)
@@ -182,6 +200,9 @@ func (b *Queries) publishCounters(ctx context.Context, maxAge time.Duration) err
 		n.staleHosts, n.onlineAt = make(map[fleet.HostID]*fleet.ReportTime, len(staleHosts)), time.Now()
 		for _, r := range staleHosts {
 			n.staleHosts[r.HostID], n.now = fleet.NewReportTime(r.LookedAt, r.FreshFor), r.Now
+			if looked := n.staleHosts[r.HostID]; looked != nil {
+				looked.PoweredOff = r.PoweredOff
+			}
 		}
 	}
 	if was != nil && !t.changed {

@@ -25,7 +25,7 @@ type vmSums struct {
 	groups     []vmGroup
 	hosts      map[fleet.HostID]vmUsage
 	projects   map[fleet.ProjectID]vmUsage
-	discovered map[fleet.HostID]int
+	discovered map[fleet.HostID]db.DiscoveredUsage
 	changed    bool // since the counters were published
 }
 
@@ -41,7 +41,7 @@ type vmContribution struct {
 func newVMSums() vmSums {
 	return vmSums{
 		vms: map[fleet.VMID]vmContribution{}, groupIndex: map[vmGroupKey]int32{}, hosts: map[fleet.HostID]vmUsage{}, projects: map[fleet.ProjectID]vmUsage{},
-		discovered: map[fleet.HostID]int{}, changed: true,
+		discovered: map[fleet.HostID]db.DiscoveredUsage{}, changed: true,
 	}
 }
 
@@ -88,11 +88,20 @@ func (s *vmSums) addCount(v vmContribution, n int) {
 	s.projects[g.ProjectID] = s.projects[g.ProjectID].plusVM(v, g.OnlinePhase, n)
 }
 
-// clearDiscovered sets the numbers of unmanaged VMs on the hosts to zero.
-func (s *vmSums) clearDiscovered(hosts []fleet.HostID) {
-	s.changed = true
+// setDiscovered replaces the counts of discovered VMs on the hosts by rows. A host without a row has none.
+func (s *vmSums) setDiscovered(hosts []fleet.HostID, rows []db.DiscoveredUsage) {
+	was := make(map[fleet.HostID]db.DiscoveredUsage, len(hosts))
 	for _, h := range hosts {
-		delete(s.discovered, h)
+		if u, ok := s.discovered[h]; ok {
+			was[h] = u
+			delete(s.discovered, h)
+		}
+	}
+	for _, r := range rows {
+		s.discovered[r.HostID] = r
+	}
+	for _, h := range hosts {
+		s.changed = s.changed || s.discovered[h] != was[h]
 	}
 }
 

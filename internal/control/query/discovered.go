@@ -28,7 +28,7 @@ var discoveredSortOrders = sortOrders[fleet.DiscoveredVM]{
 var discoveredFilter = listFilter{
 	"name":   lowerTextCondition("lower(f.name)"),
 	"host":   rowNameCondition("f.host_id", "hosts"),
-	"state":  exactTextCondition("vm_phase('', f.status, 1, 1, NULL, " + reportsFreshSQL + ")"),
+	"state":  exactTextCondition("vm_phase('', f.status, 1, 1, NULL, " + reportsFreshSQL + " OR " + poweredOffSQL + " AND f.status->>'power' = 'stopped')"),
 	"vcpu":   numberCondition("(f.status->>'cpus')::bigint", 1),
 	"memory": numberCondition("(f.status->>'memoryMiB')::bigint", mebibyte),
 	"uuid":   lowerTextCondition("f.id"),
@@ -74,16 +74,17 @@ func (b *Queries) listDiscoveredVMs(ctx context.Context, a fleet.Actor, q fleet.
 		return fleet.Page[fleet.DiscoveredVM]{}, err
 	}
 	tail := p.applyCursor(s)
-	items, err := collectRows(ctx, b, `SELECT f.host_id, f.id, f.name, f.status, h.name, s.looked_at, s.fresh_for, now()
+	items, err := collectRows(ctx, b, `SELECT f.host_id, f.id, f.name, f.status, h.name, s.looked_at, s.fresh_for, maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at), now()
 		FROM found_vms f JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id`+s.whereClause()+tail, s,
 		func(row pgx.CollectableRow) (fleet.DiscoveredVM, error) {
 			var r db.FoundVM
 			var host string
+			var m fleet.MaintenanceState
 			var seen *time.Time
 			var freshFor *time.Duration
 			var now time.Time
-			err := row.Scan(&r.HostID, &r.ID, &r.Name, &r.Status, &host, &seen, &freshFor, &now)
-			return DiscoveredVMView(r, host, fleet.NewReportTime(seen, freshFor), now), err
+			err := row.Scan(&r.HostID, &r.ID, &r.Name, &r.Status, &host, &seen, &freshFor, &m, &now)
+			return DiscoveredVMView(r, host, fleet.NewReportTime(seen, freshFor), m, now), err
 		})
 	return p.buildPage(items), err
 }
@@ -103,11 +104,15 @@ func (b *Queries) GetDiscoveredVM(ctx context.Context, a fleet.Actor, host fleet
 	if err != nil {
 		return fleet.DiscoveredVM{}, store.NotFoundError(err, "VM")
 	}
-	return DiscoveredVMView(r.FoundVM, r.HostName, fleet.NewReportTime(r.LookedAt, r.FreshFor), r.Now), nil
+	return DiscoveredVMView(r.FoundVM, r.HostName, fleet.NewReportTime(r.LookedAt, r.FreshFor), fleet.MaintenanceState(r.HostMaintenance), r.Now), nil
 }
 
-func DiscoveredVMView(r db.FoundVM, host string, seen *fleet.ReportTime, now time.Time) fleet.DiscoveredVM {
-	f := fleet.DiscoveredVM{ID: r.ID, HostID: r.HostID, HostName: host, Name: r.Name, Status: r.Status, SeenAt: seen}
+// DiscoveredVMView returns the view of a discovered VM's row at time now. m is the maintenance of its host.
+func DiscoveredVMView(r db.FoundVM, host string, seen *fleet.ReportTime, m fleet.MaintenanceState, now time.Time) fleet.DiscoveredVM {
+	if seen != nil {
+		seen.PoweredOff = m == fleet.MaintenancePoweredOff
+	}
+	f := fleet.DiscoveredVM{HostMaintenance: m, ID: r.ID, HostID: r.HostID, HostName: host, Name: r.Name, Status: r.Status, SeenAt: seen}
 	f.Phase = f.PhaseAt(seen, now)
 	return f
 }

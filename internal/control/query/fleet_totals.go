@@ -108,6 +108,8 @@ func (b *Queries) poolStatusGroups(ctx context.Context, ids ...fleet.PoolID) (ma
 type hostSums struct {
 	phases  []hostPhaseTotals
 	offline []fleet.HostID // hosts whose reports on VMs and pools are not fresh
+	// poweredOffHosts are those among them that were powered off by Quantix's command: see fleet.ReportTime.
+	poweredOffHosts map[fleet.HostID]bool
 }
 
 // hostPhaseTotals holds the totals of the hosts in one phase.
@@ -139,12 +141,18 @@ func (b *Queries) hostSums(ctx context.Context) (hostSums, error) {
 
 func (b *Queries) countHosts(ctx context.Context) (sums hostSums, err error) {
 	sums.phases, err = collectRows(ctx, b, "SELECT "+hostPhaseSQL+", count(*), count(*) FILTER (WHERE "+hostPhaseSQL+" = 'unknown' AND "+expectedOfflineSQL+"), "+saturatingSumSQL("h.threads")+", "+saturatingSumSQL("h.memory_bytes")+
-		", COALESCE(array_agg(h.id) FILTER (WHERE NOT "+reportsFreshSQL+"), '{}')"+
+		", COALESCE(array_agg(h.id) FILTER (WHERE NOT "+reportsFreshSQL+"), '{}'), COALESCE(array_agg(h.id) FILTER (WHERE NOT "+reportsFreshSQL+" AND "+poweredOffSQL+"), '{}')"+
 		" FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id GROUP BY 1",
 		new(statementBuilder), func(row pgx.CollectableRow) (x hostPhaseTotals, err error) {
-			var offline []fleet.HostID
-			err = row.Scan(&x.phase, &x.hosts, &x.poweredOff, &x.threads, &x.memoryBytes, &offline)
+			var offline, poweredOff []fleet.HostID
+			err = row.Scan(&x.phase, &x.hosts, &x.poweredOff, &x.threads, &x.memoryBytes, &offline, &poweredOff)
 			sums.offline = append(sums.offline, offline...)
+			for _, id := range poweredOff {
+				if sums.poweredOffHosts == nil {
+					sums.poweredOffHosts = map[fleet.HostID]bool{}
+				}
+				sums.poweredOffHosts[id] = true
+			}
 			return x, err
 		})
 	return sums, err

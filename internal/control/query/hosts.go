@@ -24,8 +24,8 @@ var hostSortOrders = sortOrders[fleet.HostView]{
 	"name":    hostsByName,
 	"created": hostsByName.withFirstColumn(timeColumn("h.created_at"), func(v fleet.HostView) string { return formatTime(v.CreatedAt) }),
 	"vms":     hostsByName.withFirstColumn(int64Column("COALESCE(c.vms, 0)"), func(v fleet.HostView) string { return strconv.Itoa(v.VMs) }),
-	"cpus":    hostsByName.withFirstColumn(int64Column("COALESCE(c.cpus, 0)"), func(v fleet.HostView) string { return strconv.Itoa(v.CommittedCPUs) }),
-	"memory":  hostsByName.withFirstColumn(int64Column("COALESCE(c.memory, 0)"), func(v fleet.HostView) string { return strconv.FormatInt(v.CommittedMiB, 10) }),
+	"cpus":    hostsByName.withFirstColumn(int64Column("COALESCE(c.cpus, 0)"), func(v fleet.HostView) string { return strconv.FormatInt(v.UsedCPUs(), 10) }),
+	"memory":  hostsByName.withFirstColumn(int64Column("COALESCE(c.memory, 0)"), func(v fleet.HostView) string { return strconv.FormatInt(v.UsedMiB(), 10) }),
 }
 
 // hostFilter are the conditions of fleet.HostKeys.
@@ -53,11 +53,23 @@ func usesHostCounters(sort string, terms []filter.Term) bool {
 		slices.ContainsFunc(terms, func(t filter.Term) bool { return slices.Contains(counted, t.Key) })
 }
 
-// joinHostCounters returns SQL that joins hosts (alias h) with their vmUsage in sums (alias c).
-func (s *statementBuilder) joinHostCounters(sums map[fleet.HostID]vmUsage) string {
-	ids, vms, cpus, memory := make([]string, 0, len(sums)), make([]int64, 0, len(sums)), make([]int64, 0, len(sums)), make([]int64, 0, len(sums))
-	for id, sum := range sums {
-		ids, vms, cpus, memory = append(ids, string(id)), append(vms, int64(sum.vms)), append(cpus, int64(sum.cpus)), append(memory, sum.memoryMiB)
+// joinHostCounters returns SQL that joins hosts (alias h) with the counters of their VMs (alias c). cpus and memory
+// include those of running discovered VMs.
+func (s *statementBuilder) joinHostCounters(sums *publishedTotals) string {
+	n := len(sums.hosts) + len(sums.discovered)
+	ids, vms, cpus, memory := make([]string, 0, n), make([]int64, 0, n), make([]int64, 0, n), make([]int64, 0, n)
+	add := func(id fleet.HostID) {
+		sum, found := sums.hosts[id], sums.discovered[id]
+		ids, vms = append(ids, string(id)), append(vms, int64(sum.vms))
+		cpus, memory = append(cpus, int64(sum.cpus)+found.Cpus), append(memory, sum.memoryMiB+found.Mib)
+	}
+	for id := range sums.hosts {
+		add(id)
+	}
+	for id := range sums.discovered {
+		if _, added := sums.hosts[id]; !added {
+			add(id)
+		}
 	}
 	return " LEFT JOIN unnest(" + s.addKeyArg(ids) + "::text[], " + s.addKeyArg(vms) + "::bigint[], " + s.addKeyArg(cpus) + "::bigint[], " +
 		s.addKeyArg(memory) + "::bigint[]) c(id, vms, cpus, memory) ON c.id = h.id"
@@ -93,7 +105,7 @@ func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	}
 	tables := "FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id"
 	if usesHostCounters(p.sort, terms) {
-		tables += s.joinHostCounters(sums.hosts)
+		tables += s.joinHostCounters(sums)
 	}
 	items, err := collectRows(ctx, b, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, h.status, h.maintenance, cl.id, cl.name, cl.spec, s.seen_at, s.looked_at, s.fresh_for, COALESCE(s.conflict, ''), now()
 		`+tables+s.whereClause()+tail, &s, func(row pgx.CollectableRow) (fleet.HostView, error) {
@@ -105,7 +117,8 @@ func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 		var now time.Time
 		err := row.Scan(&r.ID, &r.Name, &r.Spec, &r.Generation, &r.CreatedAt, &r.Status, &r.Maintenance, &cluster.ID, &cluster.Name, &cluster.Spec, &seen, &looked, &freshFor, &conflict, &now)
 		v := store.HostView(r, cluster, fleet.NewReportTime(seen, freshFor), fleet.NewReportTime(looked, freshFor), conflict, now)
-		sum := sums.hosts[r.ID]
+		sum, found := sums.hosts[r.ID], sums.discovered[r.ID]
+		v.DiscoveredVMs, v.DiscoveredCPUs, v.DiscoveredMiB = int(found.Vms), found.Cpus, found.Mib
 		v.VMs, v.Deleting, v.CommittedCPUs, v.CommittedMiB = sum.vms, sum.deleting, sum.cpus, sum.memoryMiB
 		return v, err
 	})

@@ -14,8 +14,8 @@ import (
 )
 
 // addPhaseTerm adds the condition of a filter term on the VM's phase. The VM's row contains the phase that applies
-// while the VM's host is online. While the host is offline, the phase is unknown, unless the VM is being deleted or its
-// host has never reported it. A test checks that the condition agrees with fleet.VM.Phase.
+// while the VM's host is online. While the host is offline, the phase is unknown, unless the VM is being deleted, its
+// host has never reported it, or it was off before the host was powered off. A test checks that the condition agrees with fleet.VM.Phase.
 func (b *Queries) addPhaseTerm(ctx context.Context, s *statementBuilder, t filter.Term) error {
 	var wanted []string
 	for _, p := range fleet.VMPhases {
@@ -32,6 +32,9 @@ func (b *Queries) addPhaseTerm(ctx context.Context, s *statementBuilder, t filte
 	if i := slices.Index(wanted, string(fleet.PhaseUnknown)); i >= 0 {
 		wanted = slices.Delete(wanted, i, i+1)
 		parts = append(parts, s.hostOfflineSQL(hosts))
+	}
+	if slices.Contains(wanted, string(fleet.PhaseStopped)) {
+		parts = append(parts, s.knownOffSQL(hosts))
 	}
 	if len(wanted) > 0 {
 		condition := s.hostOnlineSQL(hosts)
@@ -124,7 +127,12 @@ func (h hostSet) inSetSQL(s *statementBuilder, liveness string) string {
 
 // hostOfflineSQL is the condition that the VM's host is offline and the VM's phase therefore unknown.
 func (s *statementBuilder) hostOfflineSQL(h hostLiveness) string {
-	return h.offline.inSetSQL(s, "NOT "+reportsFreshSQL+" AND "+observedSQL)
+	return h.offline.inSetSQL(s, "NOT "+reportsFreshSQL+" AND NOT (v.heard = 'stopped' AND "+poweredOffSQL+") AND "+observedSQL)
+}
+
+// knownOffSQL is the condition that the VM is off although its host is offline: see fleet.VM.IsKnownOff.
+func (s *statementBuilder) knownOffSQL(h hostLiveness) string {
+	return h.offline.inSetSQL(s, "v.heard = 'stopped' AND "+poweredOffSQL+" AND NOT "+reportsFreshSQL)
 }
 
 // hostOnlineSQL is the condition that the VM's host is online. The redundant check that the host has an agent session
@@ -145,7 +153,9 @@ func (b *Queries) addAttentionTerm(ctx context.Context, s *statementBuilder, t f
 		return err
 	}
 	s.whereYesOrNo(t, func() string { return "v.attention OR " + s.hostOfflineSQL(hosts) },
-		func() string { return "NOT v.attention AND (" + s.hostOnlineSQL(hosts) + " OR " + unobservedSQL + ")" })
+		func() string {
+			return "NOT v.attention AND (" + s.hostOnlineSQL(hosts) + " OR " + s.knownOffSQL(hosts) + " OR " + unobservedSQL + ")"
+		})
 	return nil
 }
 

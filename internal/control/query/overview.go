@@ -33,7 +33,7 @@ func (b *Queries) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, 
 	if err != nil {
 		return o, err
 	}
-	addVMTotals(&o, a, sums, totals.offline)
+	addVMTotals(&o, a, sums, offlineHosts{totals.offline, totals.poweredOffHosts})
 	if policy.May(a, policy.InfraSee, "") {
 		addHostTotals(&o, sums, totals)
 	}
@@ -68,8 +68,8 @@ func (b *Queries) VMTotals(ctx context.Context, a fleet.Actor) (fleet.VMTotals, 
 	addVMTotals(&o, a, sums, sums.offlineHosts())
 	totals.Phases, totals.NeedingAttention = o.VMs, o.VMsNeedingAttention
 	if policy.May(a, policy.InfraSee, "") {
-		for _, n := range sums.discovered {
-			totals.Discovered += n
+		for _, d := range sums.discovered {
+			totals.Discovered += int(d.Vms)
 		}
 	}
 	return totals, nil
@@ -78,8 +78,8 @@ func (b *Queries) VMTotals(ctx context.Context, a fleet.Actor) (fleet.VMTotals, 
 var severityRank = map[fleet.Severity]int{fleet.SeverityBad: 0, fleet.SeverityUnknown: 1, fleet.SeverityWarn: 2}
 
 // addVMTotals adds the numbers of VMs in the actor's projects to o. VMs on an offline host count as unknown, except
-// those that are being created or deleted.
-func addVMTotals(o *fleet.Overview, a fleet.Actor, sums *publishedTotals, offline []fleet.HostID) {
+// those whose phase is known: see offlineHosts.
+func addVMTotals(o *fleet.Overview, a fleet.Actor, sums *publishedTotals, offline offlineHosts) {
 	sees := func(id fleet.ProjectID) bool { return policy.SeesAllProjects(a) || policy.May(a, policy.VMSee, id) }
 	for project, phases := range sums.byPhase {
 		if !sees(project) {
@@ -93,9 +93,9 @@ func addVMTotals(o *fleet.Overview, a fleet.Actor, sums *publishedTotals, offlin
 			o.CommittedMemoryBytes += s.memoryMiB << 20
 		}
 	}
-	for _, host := range offline {
+	for _, host := range offline.ids {
 		for _, g := range sums.byHost[host] {
-			if phase := fleet.Phase(g.OnlinePhase); sees(g.ProjectID) && phase != fleet.PhaseDeleting && phase != fleet.PhaseCreating {
+			if phase := fleet.Phase(g.OnlinePhase); sees(g.ProjectID) && !offline.knowsPhase(host, phase) {
 				o.VMs[phase] -= int(g.Vms)
 				o.VMs[fleet.PhaseUnknown] += int(g.Vms)
 				o.VMsNeedingAttention += int(g.Vms - g.Attention)
@@ -122,8 +122,10 @@ func (b *Queries) HostTotals(ctx context.Context, a fleet.Actor) (totals fleet.H
 
 // addHostTotals adds the numbers of hosts by phase to o, and the rows of the Needs attention list for hosts.
 func addHostTotals(o *fleet.Overview, sums *publishedTotals, totals fleetTotals) {
-	for _, n := range sums.discovered {
-		o.DiscoveredVMs += n
+	for _, d := range sums.discovered {
+		o.DiscoveredVMs += int(d.Vms)
+		o.DiscoveredCPUs += d.Cpus
+		o.DiscoveredMemoryBytes += d.Mib << 20
 	}
 	for _, x := range totals.phases {
 		o.Hosts[x.phase] += x.hosts

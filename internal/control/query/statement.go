@@ -18,6 +18,9 @@ import (
 var (
 	agentOnlineSQL  = "COALESCE(is_fresh(s.seen_at, s.fresh_for), false)"
 	reportsFreshSQL = "COALESCE(is_fresh(s.looked_at, s.fresh_for), false)"
+	// poweredOffSQL is the condition that the last report of the offline host was made before the host powered off by
+	// Quantix's command: see fleet.ReportTime.
+	poweredOffSQL = "COALESCE(s.seen_at < s.powered_off_at + interval '5 minutes', false)"
 )
 
 // saturatingSumSQL returns SQL for the sum of a column, limited to the largest bigint, so that an absurd value from one

@@ -149,7 +149,7 @@ func hostsTreeQuery(q fleet.Query, cluster fleet.ClusterID) (pagePosition[fleet.
 func (n *publishedTotals) hostTreeNode(h fleet.HostView) TreeNode {
 	vms := n.hosts[h.ID].vms
 	node := newTreeNode(fleet.TypeHost, h.ID, h.Name).withPhase(h.Phase.Severity(), h.Phase.DisplayName())
-	node.Count, node.HasChildren = vms, vms+n.discovered[h.ID] > 0
+	node.Count, node.HasChildren = vms, vms+int(n.discovered[h.ID].Vms) > 0
 	return node
 }
 
@@ -186,7 +186,7 @@ func (b *Queries) hostTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Quer
 	}
 	sums, err := b.currentCounters(ctx)
 	l := newTreeLevel(page, vmTreeNode)
-	if n := sums.discovered[id]; err == nil && n > 0 && q.After == "" {
+	if n := int(sums.discovered[id].Vms); err == nil && n > 0 && q.After == "" {
 		found := TreeNode{Key: "found:" + string(id), Kind: "found", HostID: id, Name: "Discovered", Icon: "folder", Count: n, HasChildren: true}
 		l.Nodes = append([]TreeNode{found}, l.Nodes...)
 	}

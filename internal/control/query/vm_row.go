@@ -19,22 +19,22 @@ type vmRow struct {
 	db.VM
 	scanTargets []any
 
-	project, host, hostName, projectName, ordered, power cachedColumn[string]
-	labels                                               cachedColumn[map[string]string]
-	addresses                                            stringList
-	nextBoot                                             []string
-	pendingUnplug                                        []fleet.PendingUnplug
-	fullSpec                                             *fleet.VMSpec
-	seen                                                 *time.Time
-	freshFor                                             *time.Duration
-	now                                                  time.Time
-	load                                                 *float64
+	project, host, hostName, projectName, ordered, power, maintained cachedColumn[string]
+	labels                                                           cachedColumn[map[string]string]
+	addresses                                                        stringList
+	nextBoot                                                         []string
+	pendingUnplug                                                    []fleet.PendingUnplug
+	fullSpec                                                         *fleet.VMSpec
+	seen                                                             *time.Time
+	freshFor                                                         *time.Duration
+	now                                                              time.Time
+	load                                                             *float64
 }
 
 func scanVMRows() pgx.RowToFunc[fleet.VMView] {
 	r := new(vmRow)
 	decodeString := func(text []byte) (string, error) { return string(text), nil }
-	for _, t := range []*cachedColumn[string]{&r.project, &r.host, &r.hostName, &r.projectName, &r.ordered, &r.power} {
+	for _, t := range []*cachedColumn[string]{&r.project, &r.host, &r.hostName, &r.projectName, &r.ordered, &r.power, &r.maintained} {
 		t.read = decodeString
 	}
 	r.labels.read = func(text []byte) (labels map[string]string, err error) {
@@ -44,7 +44,7 @@ func scanVMRows() pgx.RowToFunc[fleet.VMView] {
 	r.scanTargets = []any{
 		&r.ID, &r.project, &r.host, &r.Name, &r.labels, &r.Description, &r.Cpus, &r.MemoryMib, &r.Generation, &r.CreatedAt, &r.DeletedAt,
 		&r.ObservedGeneration, &r.ordered, &r.Elsewhere, &r.Misplaced, &r.power, &r.nextBoot, &r.pendingUnplug, &r.addresses, &r.fullSpec, &r.Status,
-		&r.IgnoredDrift, &r.ExpiresAt, &r.ExpiryStops, &r.Expiry, &r.ScheduleTrouble, &r.hostName, &r.projectName, &r.seen, &r.freshFor, &r.now, &r.load,
+		&r.IgnoredDrift, &r.ExpiresAt, &r.ExpiryStops, &r.Expiry, &r.ScheduleTrouble, &r.hostName, &r.projectName, &r.seen, &r.freshFor, &r.maintained, &r.now, &r.load,
 	}
 	return r.scanRow
 }
@@ -65,7 +65,7 @@ func (r *vmRow) scanRow(row pgx.CollectableRow) (fleet.VMView, error) {
 			r.Status.NICs = []fleet.NICState{{Addresses: r.addresses}}
 		}
 	}
-	return withCPULoad(store.VMView(r.VM, r.hostName.value, r.projectName.value, fleet.NewReportTime(r.seen, r.freshFor), r.now), r.load), err
+	return withCPULoad(store.VMView(r.VM, r.hostName.value, r.projectName.value, fleet.NewReportTime(r.seen, r.freshFor), fleet.MaintenanceState(r.maintained.value), r.now), r.load), err
 }
 
 // cachedColumn is the scan target for a column with few different values. It decodes each value once. known is false if

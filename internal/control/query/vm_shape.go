@@ -21,7 +21,7 @@ type vmShape struct {
 // plan than to execute.
 const (
 	vmNamesSQL = `(SELECT h.name FROM hosts h WHERE h.id = v.host_id) AS host_name, (SELECT p.name FROM projects p WHERE p.id = v.project_id) AS project_name,
-		s.looked_at, s.fresh_for, now()`
+		s.looked_at, s.fresh_for, (SELECT maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at) FROM hosts h WHERE h.id = v.host_id) AS host_maintenance, now()`
 	vmLoadSQL = `(SELECT ((m.cpu_nanos[array_position(m.vm_ids, v.id)] - m.before_cpu[array_position(COALESCE(m.before_ids, m.vm_ids), v.id)])
 			/ NULLIF(extract(epoch FROM m.at - m.before_at) * 1e7, 0))::real
 		FROM host_meters m WHERE m.host_id = v.host_id AND m.at > now() - 2 * s.fresh_for) AS cpu_percent`
@@ -57,6 +57,7 @@ var (
 func scanVM(row pgx.CollectableRow) (fleet.VMView, error) {
 	var r db.VM
 	var host, project string
+	var m fleet.MaintenanceState
 	var seen *time.Time
 	var freshFor *time.Duration
 	var now time.Time
@@ -64,9 +65,9 @@ func scanVM(row pgx.CollectableRow) (fleet.VMView, error) {
 	var networks []string
 	err := row.Scan(&r.ID, &r.ProjectID, &r.HostID, &r.Name, &r.Labels, &r.Description, &r.Spec, &r.Generation, &r.CreatedAt, &r.DeletedAt,
 		&r.Status, &r.ObservedGeneration, &r.Ordered, &r.Elsewhere, &r.Misplaced, &r.IgnoredDrift,
-		&r.ExpiresAt, &r.ExpiryStops, &r.Expiry, &r.ScheduleTrouble, &host, &project, &seen, &freshFor, &now, &load, &networks)
+		&r.ExpiresAt, &r.ExpiryStops, &r.Expiry, &r.ScheduleTrouble, &host, &project, &seen, &freshFor, &m, &now, &load, &networks)
 	store.FillNetworkNames(r.Spec.NICs, networks)
-	return withCPULoad(store.VMView(r, host, project, fleet.NewReportTime(seen, freshFor), now), load), err
+	return withCPULoad(store.VMView(r, host, project, fleet.NewReportTime(seen, freshFor), m, now), load), err
 }
 
 // withCPULoad returns the VM with its CPU load, which only a running VM has.

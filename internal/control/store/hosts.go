@@ -35,7 +35,7 @@ func ClusterFromRow(r db.Cluster) fleet.Cluster {
 func HostViewFromRow(r db.GetHostRow) fleet.HostView {
 	v := HostView(r.Host, r.Cluster, fleet.NewReportTime(r.SeenAt, r.FreshFor), fleet.NewReportTime(r.LookedAt, r.FreshFor), r.Conflict, r.Now)
 	v.VMs, v.Deleting, v.CommittedCPUs, v.CommittedMiB, v.Load = int(r.Vms), int(r.Leaving), int(r.Cpus), r.MemoryMib, r.Load
-	v.DiscoveredCPUs, v.DiscoveredMiB = r.DiscoveredCpus, r.DiscoveredMib
+	v.DiscoveredVMs, v.DiscoveredCPUs, v.DiscoveredMiB = int(r.DiscoveredVms), r.DiscoveredCpus, r.DiscoveredMib
 	return v
 }
 

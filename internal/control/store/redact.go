@@ -70,6 +70,7 @@ func RedactVMForActions(a fleet.Actor, v fleet.VMView) fleet.VMView {
 		v.ChangeRefusal = l.Refusal()
 	}
 	if !SeesHosts(a) {
+		v.StartRefusal = v.HostMaintenance.StartRefusal("")
 		v.Status, v.Sightings = v.StatusWithoutHosts(), slices.Clone(v.Sightings)
 		for i := range v.Sightings {
 			v.Sightings[i].HostID, v.Sightings[i].HostName = "", ""

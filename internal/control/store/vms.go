@@ -80,7 +80,7 @@ func GetVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fl
 		return fleet.VMView{}, NotFoundError(err, "VM")
 	}
 	FillNetworkNames(r.VM.Spec.NICs, r.Networks)
-	v := VMView(r.VM, r.HostName, r.ProjectName, fleet.NewReportTime(r.LookedAt, r.FreshFor), r.Now)
+	v := VMView(r.VM, r.HostName, r.ProjectName, fleet.NewReportTime(r.LookedAt, r.FreshFor), fleet.MaintenanceState(r.HostMaintenance), r.Now)
 	err = MarkOfflineSightings(ctx, q, &v, r.Now)
 	return RedactVMForActions(a, v), err
 }
@@ -96,7 +96,7 @@ func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, pe
 		return fleet.VMView{}, err
 	}
 	FillNetworkNames(r.VM.Spec.NICs, r.Networks)
-	v := VMView(r.VM, r.HostName, r.ProjectName, fleet.NewReportTime(r.LookedAt, r.FreshFor), r.Now)
+	v := VMView(r.VM, r.HostName, r.ProjectName, fleet.NewReportTime(r.LookedAt, r.FreshFor), fleet.MaintenanceState(r.HostMaintenance), r.Now)
 	if err := MarkOfflineSightings(ctx, q, &v, r.Now); err != nil {
 		return v, err
 	}
@@ -106,9 +106,13 @@ func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, pe
 	return v, nil
 }
 
-// VMView returns the view of a VM row at time now. seen is the time of the last inventory of the VM's host.
-func VMView(r db.VM, host, project string, seen *fleet.ReportTime, now time.Time) fleet.VMView {
+// VMView returns the view of a VM row at time now. seen is the time of the last inventory of the VM's host, and m the
+// host's maintenance.
+func VMView(r db.VM, host, project string, seen *fleet.ReportTime, m fleet.MaintenanceState, now time.Time) fleet.VMView {
 	vm := VMFromRow(r)
+	if seen != nil {
+		seen.PoweredOff = m == fleet.MaintenancePoweredOff
+	}
 	if f := vm.LocationFault(host, seen, now); f != nil && vm.Status != nil {
 		status := *vm.Status
 		status.Faults = append([]fleet.Fault{*f}, status.Faults...)
@@ -131,5 +135,6 @@ func VMView(r db.VM, host, project string, seen *fleet.ReportTime, now time.Time
 	}
 	return fleet.VMView{
 		VM: vm, Phase: vm.Phase(seen, now), Attention: vm.NeedsAttention(seen, now), HostName: host, ProjectName: project, SeenAt: seen,
+		HostMaintenance: m, StartRefusal: m.StartRefusal(host),
 	}
 }
