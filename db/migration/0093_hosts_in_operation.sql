@@ -1,9 +1,11 @@
 -- +goose Up
 -- The discovered VMs of each host: their number, and the memory and vCPUs of those that run. A VM that has been adopted
--- does not count, although its host may not have reported since.
+-- does not count, although its host may not have reported since. A migrating VM does not count either: both hosts may
+-- report its domain.
 CREATE VIEW discovered_usage AS
 SELECT f.host_id, count(*) AS vms, sum(f.running_mib)::bigint AS mib, sum(f.running_cpus)::bigint AS cpus FROM found_vms f
-WHERE NOT EXISTS (SELECT 1 FROM vms v WHERE v.id = f.id AND v.host_id = f.host_id) GROUP BY f.host_id;
+WHERE NOT EXISTS (SELECT 1 FROM vms v WHERE v.id = f.id AND v.host_id = f.host_id)
+  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || f.id AND j.kind = 'vm.migrate' AND j.state IN ('queued', 'running')) GROUP BY f.host_id;
 
 -- The maintenance of a host without the decisions about its VMs, for queries that read many VMs.
 ALTER TABLE hosts ADD COLUMN maintained text NOT NULL

@@ -21,7 +21,7 @@ func (c *Control) EvictVMs(ctx context.Context, a fleet.Actor) error {
 	if err != nil || len(due) == 0 {
 		return err
 	}
-	room, err := c.readFreeMemory(ctx, a)
+	room, err := c.readHostRoom(ctx, a, false)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func beginEvictions(ctx context.Context, q *db.Queries) (due []db.VMsOnTaintedHo
 }
 
 // evictVM requests the migration of a VM to the best host, or records why there is none.
-func (c *Control) evictVM(ctx context.Context, a fleet.Actor, r db.VMsOnTaintedHostsRow, room freeMemory) error {
+func (c *Control) evictVM(ctx context.Context, a fleet.Actor, r db.VMsOnTaintedHostsRow, room hostRoom) error {
 	vm, err := c.GetVM(ctx, a, r.ID)
 	if fleet.CodeOf(err) == fleet.NotFound {
 		return nil
@@ -75,16 +75,13 @@ func (c *Control) evictVM(ctx context.Context, a fleet.Actor, r db.VMsOnTaintedH
 	if err != nil {
 		return err
 	}
-	plans, err := c.planMigrations(ctx, a, []fleet.VMView{vm})
+	plans, err := c.planMigrations(ctx, a, []fleet.VMView{vm}, false)
 	if err != nil {
 		return err
 	}
 	moves := maintenanceMigrations(vm, plans[0])
-	reason := "There is no other host."
-	if len(moves) > 0 {
-		reason = moves[0].Reason
-	}
-	if best := room.takeBest(moves, int64(vm.Spec.MemoryMiB)); best != nil {
+	best, reason, _ := room.takeBest(moves, vm.Spec)
+	if best != nil {
 		_, err := c.MigrateVM(ctx, a, r.ID, MigrateVM{HostID: best.HostID, PoolID: best.PoolID})
 		switch code := fleet.CodeOf(err); {
 		case err == nil || code == fleet.TooMany: // too many transfers: the next attempt follows

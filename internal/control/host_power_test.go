@@ -14,7 +14,7 @@ func TestHostPowerNeedsMaintenanceSettingAndName(t *testing.T) {
 		return func() error { _, err := s.RequestHostPower(t.Context(), chief, s.h2, act, name); return err }
 	}
 	s.wantRefused("outside maintenance", fleet.Conflict, "h2 is not in maintenance.", power(fleet.ActRebootHost, "h2"))
-	if _, err := s.EnterMaintenance(t.Context(), chief, s.h2, nil); err != nil {
+	if _, err := s.EnterMaintenance(t.Context(), chief, s.h2, control.EnterMaintenance{}); err != nil {
 		t.Fatal(err)
 	}
 	s.wantRefused("without the agent's setting", fleet.Conflict, "agent.yaml of h2 does not allow it: set hostPower: true.", power(fleet.ActRebootHost, "h2"))

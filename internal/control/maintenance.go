@@ -13,22 +13,28 @@ import (
 	"quantix/internal/policy"
 )
 
+// EnterMaintenance is the input of the use case of the same name.
+type EnterMaintenance struct {
+	Decisions  map[fleet.VMID]fleet.MaintenanceDecision
+	Overcommit bool // migrations may exceed what the other hosts can allocate
+}
+
 // EnterMaintenance begins the maintenance of a host, or continues it after a cancellation or a failure. No VM is placed
 // or started on the host from then on. It writes a task with one child for each VM that is migrated or shut down; a VM
 // without a decision in the input gets the plan's proposal. If a running VM has neither, nothing begins: see
 // fleet.MaintenancePlan.Decide. The pass SettleMaintenance notices when no VM runs any more.
-func (c *Control) EnterMaintenance(ctx context.Context, a fleet.Actor, id fleet.HostID, decisions map[fleet.VMID]fleet.MaintenanceDecision) (fleet.Task, error) {
+func (c *Control) EnterMaintenance(ctx context.Context, a fleet.Actor, id fleet.HostID, in EnterMaintenance) (fleet.Task, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Task{}, err
 	}
 	if err := onlyPersonMaintains(a); err != nil {
 		return fleet.Task{}, err
 	}
-	plan, err := c.PlanMaintenance(ctx, a, id)
+	plan, err := c.PlanMaintenance(ctx, a, id, in.Overcommit)
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	chosen, err := plan.Decide(decisions)
+	chosen, err := plan.Decide(in.Decisions)
 	if err != nil {
 		return fleet.Task{}, err
 	}
@@ -59,7 +65,7 @@ func (c *Control) EnterMaintenance(ctx context.Context, a fleet.Actor, id fleet.
 		if err := q.SetMaintenance(ctx, db.SetMaintenanceParams{ID: id, Maintenance: m}); err != nil {
 			return err
 		}
-		if err := store.Audit(ctx, q, a, "host.enterMaintenance", fleet.SubjectHost(id), host.Name, counts); err != nil {
+		if err := store.Audit(ctx, q, a, "host.enterMaintenance", fleet.SubjectHost(id), host.Name, counts+overcommitAuditSuffix(in.Overcommit)); err != nil {
 			return err
 		}
 		return settleHost(ctx, q, id)
@@ -161,7 +167,7 @@ func maintenanceChildren(plan fleet.MaintenancePlan, chosen map[fleet.VMID]fleet
 		child := hostTaskChild{subject: fleet.SubjectVM(vm.ID), name: vm.Name, project: vm.ProjectID}
 		switch d.Do {
 		case fleet.MaintenanceMigrate:
-			child.kind, child.input = fleet.VMMigrate, MigrateVM{HostID: d.HostID, PoolID: d.PoolID}
+			child.kind, child.input = fleet.VMMigrate, MigrateVM{HostID: d.HostID, PoolID: d.PoolID, Overcommit: plan.Overcommit}
 		case fleet.MaintenanceShutdown:
 			if child.kind = fleet.VMShutdown; !vm.Managed {
 				child.kind, child.subject = fleet.DiscoveredShutdown, fleet.SubjectDiscoveredVM(plan.HostID, vm.ID)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"quantix/internal/control/query"
 	"quantix/internal/control/store"
@@ -13,13 +14,17 @@ import (
 )
 
 // PlanMaintenance returns what can happen to each VM of a host that enters maintenance: every VM of Quantix on the host,
-// and the running discovered VMs. It changes nothing.
-func (c *Control) PlanMaintenance(ctx context.Context, a fleet.Actor, id fleet.HostID) (fleet.MaintenancePlan, error) {
+// and the running discovered VMs. The proposals together fit on the other hosts, unless overcommit is true. It changes
+// nothing.
+func (c *Control) PlanMaintenance(ctx context.Context, a fleet.Actor, id fleet.HostID, overcommit bool) (fleet.MaintenancePlan, error) {
 	host, err := c.hostToMaintain(ctx, a, id)
 	if err != nil {
 		return fleet.MaintenancePlan{}, err
 	}
-	plan := fleet.MaintenancePlan{HostID: id, HostName: host.Name, VMs: []fleet.MaintenanceVM{}}
+	if err := checkMayOvercommit(a, overcommit); err != nil {
+		return fleet.MaintenancePlan{}, err
+	}
+	plan := fleet.MaintenancePlan{HostID: id, HostName: host.Name, VMs: []fleet.MaintenanceVM{}, Overcommit: overcommit, Targets: []fleet.MaintenanceRoom{}}
 	earlier := map[fleet.VMID]fleet.MaintenanceDecision{}
 	if host.Maintenance != nil {
 		earlier = host.Maintenance.Decisions
@@ -32,16 +37,17 @@ func (c *Control) PlanMaintenance(ctx context.Context, a fleet.Actor, id fleet.H
 	if err != nil {
 		return plan, err
 	}
-	room, err := c.readFreeMemory(ctx, a)
+	room, err := c.readHostRoom(ctx, a, overcommit)
 	if err != nil {
 		return plan, err
 	}
+	plan.Targets = room.others(id)
 	all := make([]fleet.VMView, 0, len(vms))
 	for _, vm := range vms {
 		all = append(all, vm)
 	}
 	slices.SortFunc(all, func(x, y fleet.VMView) int { return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID)) })
-	migrations, err := c.planMigrations(ctx, a, all)
+	migrations, err := c.planMigrations(ctx, a, all, overcommit)
 	if err != nil {
 		return plan, err
 	}
@@ -81,43 +87,77 @@ func isOn(s *fleet.VMStatus) bool {
 	return s != nil && (s.Power == fleet.Running || s.Power == fleet.Paused)
 }
 
-// freeMemory is the memory in MiB that hosts can still allocate, by host.
-type freeMemory map[fleet.HostID]int64
+// hostRoom is what hosts can still allocate. With overcommit it has no limit, and still spreads the VMs.
+type hostRoom struct {
+	hosts      map[fleet.HostID]*fleet.MaintenanceRoom
+	overcommit bool
+}
 
-func (c *Control) readFreeMemory(ctx context.Context, a fleet.Actor) (freeMemory, error) {
+func (c *Control) readHostRoom(ctx context.Context, a fleet.Actor, overcommit bool) (hostRoom, error) {
 	hosts, err := query.ReadAllPages(ctx, a, fleet.Query{}, c.ListHosts)
-	out := make(freeMemory, len(hosts))
+	out := hostRoom{make(map[fleet.HostID]*fleet.MaintenanceRoom, len(hosts)), overcommit}
 	for _, h := range hosts {
-		out[h.ID] = h.Capacity.AllocatableMemoryMiB - h.UsedMiB()
+		r := &fleet.MaintenanceRoom{HostID: h.ID, HostName: h.Name, MemoryMiB: h.Capacity.AllocatableMemoryMiB - h.UsedMiB()}
+		if h.Capacity.Threads > 0 {
+			left := h.Capacity.AllocatableCPUs - h.UsedCPUs()
+			r.CPUs = &left
+		}
+		out.hosts[h.ID] = r
 	}
 	return out, err
 }
 
-// takeBest returns the migration whose host has the most free memory, preferably one without copied disks, and counts the
-// VM's memory there; nil: none is allowed. A host that would be full is chosen last.
-func (r freeMemory) takeBest(choices []fleet.MaintenanceChoice, memoryMiB int64) *fleet.MaintenanceDecision {
-	var best *fleet.MaintenanceChoice
-	for i, c := range choices {
-		if c.Do != fleet.MaintenanceMigrate || !c.Allowed {
-			continue
-		}
-		if best == nil || cmp.Or(compareBool(best.Method == fleet.MethodCopy, c.Method == fleet.MethodCopy), cmp.Compare(r[c.HostID], r[best.HostID])) > 0 {
-			best = &choices[i]
+// others returns a copy for all hosts but one, sorted by name.
+func (r hostRoom) others(but fleet.HostID) []fleet.MaintenanceRoom {
+	out := []fleet.MaintenanceRoom{}
+	for id, room := range r.hosts {
+		if id != but {
+			out = append(out, *room)
 		}
 	}
-	if best == nil {
-		return nil
+	slices.SortFunc(out, func(x, y fleet.MaintenanceRoom) int { return strings.Compare(x.HostName, y.HostName) })
+	return out
+}
+
+// takeBest returns the migration whose host has the most free memory, preferably one without copied disks, and allocates
+// the VM there. why is the reason if there is none, and full whether overcommit would allow one.
+func (r hostRoom) takeBest(choices []fleet.MaintenanceChoice, spec fleet.VMSpec) (best *fleet.MaintenanceDecision, why string, full bool) {
+	allowed := slices.Clone(choices)
+	allowed = slices.DeleteFunc(allowed, func(c fleet.MaintenanceChoice) bool {
+		return c.Do != fleet.MaintenanceMigrate || !c.Allowed || r.hosts[c.HostID] == nil
+	})
+	slices.SortStableFunc(allowed, func(x, y fleet.MaintenanceChoice) int {
+		return cmp.Or(compareBool(x.Method == fleet.MethodCopy, y.Method == fleet.MethodCopy), cmp.Compare(r.hosts[y.HostID].MemoryMiB, r.hosts[x.HostID].MemoryMiB))
+	})
+	for i, c := range allowed {
+		host := r.hosts[c.HostID]
+		lacks := host.Take(spec.CPUs, spec.MemoryMiB)
+		if lacks != "" && r.overcommit {
+			host.MemoryMiB -= int64(spec.MemoryMiB)
+		}
+		if lacks == "" || r.overcommit {
+			return &allowed[i].MaintenanceDecision, "", false
+		}
+		why = cmp.Or(why, lacks)
 	}
-	r[best.HostID] -= memoryMiB
-	d := best.MaintenanceDecision
-	return &d
+	if why != "" {
+		return nil, why, true
+	}
+	for _, c := range choices {
+		if c.LacksRoom {
+			return nil, c.Reason, true
+		}
+		why = cmp.Or(why, c.Reason)
+	}
+	return nil, cmp.Or(why, "There is no other host."), false
 }
 
 // planMaintenanceOfVM lists the choices for a VM of Quantix. A VM that is off stays on the host unless a user decides
 // otherwise.
-func planMaintenanceOfVM(vm fleet.VMView, migrations fleet.MigrationPlan, room freeMemory) fleet.MaintenanceVM {
+func planMaintenanceOfVM(vm fleet.VMView, migrations fleet.MigrationPlan, room hostRoom) fleet.MaintenanceVM {
 	line := fleet.MaintenanceVM{
 		ID: vm.ID, Name: vm.Name, ProjectID: vm.ProjectID, ProjectName: vm.ProjectName, Managed: true, Phase: vm.Phase,
+		CPUs: vm.Spec.CPUs, MemoryMiB: vm.Spec.MemoryMiB,
 		Runs: vm.DeletedAt == nil && (isOn(vm.Status) || vm.RequestedPower == fleet.Running),
 	}
 	moves := maintenanceMigrations(vm, migrations)
@@ -133,11 +173,7 @@ func planMaintenanceOfVM(vm fleet.VMView, migrations fleet.MigrationPlan, room f
 		line.Proposal = &stay
 		return line
 	}
-	if line.Proposal = room.takeBest(moves, int64(vm.Spec.MemoryMiB)); line.Proposal == nil {
-		if line.Reason = "There is no other host."; len(moves) > 0 {
-			line.Reason = moves[0].Reason
-		}
-	}
+	line.Proposal, line.Reason, line.LacksRoom = room.takeBest(moves, vm.Spec)
 	return line
 }
 
@@ -153,6 +189,7 @@ func maintenanceMigrations(vm fleet.VMView, plan fleet.MigrationPlan) []fleet.Ma
 		out[i] = fleet.MaintenanceChoice{
 			MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceMigrate, HostID: t.HostID, PoolID: t.PoolID},
 			HostName:            t.HostName, PoolName: t.PoolName, Mode: mode, Method: t.Method, Allowed: t.Allowed && plan.Reason == "", Reason: cmp.Or(plan.Reason, t.Reason),
+			LacksRoom: t.Room && plan.Reason == "",
 		}
 	}
 	return out

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"quantix/db"
+	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -81,7 +82,7 @@ func TestStartAndEnteringMaintenanceSeeEachOther(t *testing.T) {
 		var startErr, enterErr error
 		var both sync.WaitGroup
 		both.Go(func() { _, startErr = s.RequestPowerAction(t.Context(), s.member, s.old.ID, fleet.ActStart) })
-		both.Go(func() { _, enterErr = s.EnterMaintenance(t.Context(), chief, s.h1, nil) })
+		both.Go(func() { _, enterErr = s.EnterMaintenance(t.Context(), chief, s.h1, control.EnterMaintenance{}) })
 		both.Wait()
 		for what, err := range map[string]error{"start": startErr, "maintenance": enterErr} {
 			if refusal := (*fleet.Error)(nil); err != nil && (!errors.As(err, &refusal) || refusal.Code != fleet.Conflict && refusal.Code != fleet.Invalid) {

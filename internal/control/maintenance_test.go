@@ -37,7 +37,7 @@ func newMaintenanceFixture(t *testing.T) *maintenanceFixture {
 
 func (s *maintenanceFixture) enter(d decisions) fleet.Task {
 	s.t.Helper()
-	task, err := s.EnterMaintenance(s.t.Context(), chief, s.h1, d)
+	task, err := s.EnterMaintenance(s.t.Context(), chief, s.h1, control.EnterMaintenance{Decisions: d})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func (s *maintenanceFixture) goOffline(id fleet.HostID) {
 
 func TestMaintenancePlanListsEveryVMWithChoices(t *testing.T) {
 	s := newMaintenanceFixture(t)
-	plan, err := s.PlanMaintenance(t.Context(), chief, s.h1)
+	plan, err := s.PlanMaintenance(t.Context(), chief, s.h1, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,9 +141,58 @@ func TestMaintenancePlanListsEveryVMWithChoices(t *testing.T) {
 	}
 }
 
+func TestMaintenancePlanFitsOnOtherHosts(t *testing.T) {
+	s := newMaintenanceFixture(t)
+	api := s.migratableVM("api", s.nfs)
+	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{memoryMiB}', (SELECT to_jsonb(h.memory_bytes / 3 * 2 >> 20) FROM hosts h WHERE h.id = $1)) WHERE id = ANY ($2)`, s.h2, []fleet.VMID{s.web.ID, api.ID})
+	s.execSQL(`DELETE FROM found_vms`)
+	leave := decisions{s.db.ID: {Do: fleet.MaintenanceLeave}}
+	plan, err := s.PlanMaintenance(t.Context(), chief, s.h1, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proposed := map[string]*fleet.MaintenanceDecision{}
+	for _, vm := range plan.VMs {
+		proposed[vm.Name] = vm.Proposal
+		if vm.Name == "web" && (!vm.LacksRoom || !strings.Contains(vm.Reason, "After the other VMs, h2 has")) {
+			t.Errorf("the plan for web is %+v", vm)
+		}
+	}
+	if proposed["api"] == nil || proposed["api"].HostID != s.h2 || proposed["web"] != nil {
+		t.Errorf("the proposals are %v", proposed)
+	}
+	leave[s.web.ID] = fleet.MaintenanceDecision{Do: fleet.MaintenanceMigrate, HostID: s.h2}
+	s.wantRefused("two VMs that do not fit together", fleet.Invalid, "After the other VMs, h2 has", func() error {
+		_, err := s.EnterMaintenance(t.Context(), chief, s.h1, control.EnterMaintenance{Decisions: leave})
+		return err
+	})
+	delete(leave, s.web.ID)
+	task, err := s.EnterMaintenance(t.Context(), chief, s.h1, control.EnterMaintenance{Decisions: leave, Overcommit: true})
+	if err != nil || task.Steps.Queued != 2 {
+		t.Fatalf("with overcommit the task is %+v, %v", task.Steps, err)
+	}
+	s.runPasses()
+	s.take(s.h1, fleet.VMMigrate, s.web.ID)
+	s.take(s.h1, fleet.VMMigrate, api.ID)
+	if detail := queryValue[string](&hostFixture{t: t, pool: s.pool}, `SELECT detail FROM audit WHERE action = 'host.enterMaintenance'`); !strings.Contains(detail, "overcommit chosen") {
+		t.Errorf("the audit says %q", detail)
+	}
+}
+
+func TestIncomingVMCountsOnce(t *testing.T) {
+	s := newMaintenanceFixture(t)
+	s.execSQL(`DELETE FROM found_vms`)
+	s.migrateLive(s.web)
+	before := s.getHost(s.h2)
+	s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'web', '{"power":"running","cpus":1,"memoryMiB":256}')`, s.h2, s.web.ID)
+	if got := s.getHost(s.h2); got.DiscoveredVMs != 0 || got.UsedMiB() != before.UsedMiB() {
+		t.Errorf("with the incoming domain h2 has %d discovered VMs and uses %d MiB, before %d", got.DiscoveredVMs, got.UsedMiB(), before.UsedMiB())
+	}
+}
+
 func TestMaintenanceBeginsNothingWithoutDecisions(t *testing.T) {
 	s := newMaintenanceFixture(t)
-	_, err := s.EnterMaintenance(t.Context(), chief, s.h1, decisions{"x": {Do: fleet.MaintenanceLeave}})
+	_, err := s.EnterMaintenance(t.Context(), chief, s.h1, control.EnterMaintenance{Decisions: decisions{"x": {Do: fleet.MaintenanceLeave}}})
 	refusal := &fleet.Error{}
 	if !errors.As(err, &refusal) || refusal.Code != fleet.Invalid {
 		t.Fatalf("the maintenance began, %v", err)
@@ -179,7 +228,7 @@ func TestMaintenanceMovesAndShutsDownVMs(t *testing.T) {
 		return err
 	})
 	s.wantRefused("entering while the task runs", fleet.Conflict, "still entering maintenance", func() error {
-		_, err := s.EnterMaintenance(t.Context(), chief, s.h1, decisions{s.db.ID: {Do: fleet.MaintenanceShutdown}, s.legacy: {Do: fleet.MaintenanceLeave}})
+		_, err := s.EnterMaintenance(t.Context(), chief, s.h1, control.EnterMaintenance{Decisions: decisions{s.db.ID: {Do: fleet.MaintenanceShutdown}, s.legacy: {Do: fleet.MaintenanceLeave}}})
 		return err
 	})
 	s.wantRefused("leaving while the task runs", fleet.Conflict, "still entering maintenance", func() error {
@@ -201,7 +250,7 @@ func TestMaintenanceMovesAndShutsDownVMs(t *testing.T) {
 		t.Errorf("the maintenance is %+v", m)
 	}
 	s.wantRefused("entering twice", fleet.Conflict, "h1 is in maintenance already.", func() error {
-		_, err := s.EnterMaintenance(t.Context(), chief, s.h1, nil)
+		_, err := s.EnterMaintenance(t.Context(), chief, s.h1, control.EnterMaintenance{})
 		return err
 	})
 	plan, err := s.PlanLeave(t.Context(), chief, s.h1)
@@ -250,11 +299,11 @@ func TestMaintenanceResumesAfterCancel(t *testing.T) {
 	if err != nil || !p.IsStuck() || len(p.Remaining) != 1 || p.Remaining[0].Name != "db" || !strings.Contains(p.Remaining[0].Reason, "Cancelled by chief") {
 		t.Errorf("the progress is %+v, %v", p, err)
 	}
-	plan, err := s.PlanMaintenance(t.Context(), chief, s.h1)
+	plan, err := s.PlanMaintenance(t.Context(), chief, s.h1, false)
 	if err != nil || plan.Undecided() != 0 {
 		t.Errorf("the plan does not propose the earlier decisions: %+v, %v", plan, err)
 	}
-	if task, err = s.EnterMaintenance(t.Context(), chief, s.h1, nil); err != nil || task.Steps.Queued != 1 {
+	if task, err = s.EnterMaintenance(t.Context(), chief, s.h1, control.EnterMaintenance{}); err != nil || task.Steps.Queued != 1 {
 		t.Fatalf("entering again is %+v, %v", task, err)
 	}
 	s.runPasses()
@@ -319,7 +368,7 @@ func TestMaintenanceMigrationsWaitForEachOther(t *testing.T) {
 
 func TestHostWithoutRunningVMsEntersMaintenanceAtOnce(t *testing.T) {
 	s := newMaintenanceFixture(t)
-	task, err := s.EnterMaintenance(t.Context(), chief, s.h2, nil)
+	task, err := s.EnterMaintenance(t.Context(), chief, s.h2, control.EnterMaintenance{})
 	if err != nil || task.State != fleet.JobDone || task.Subject != fleet.SubjectHost(s.h2) {
 		t.Fatalf("the task is %+v, %v", task, err)
 	}

@@ -64,11 +64,11 @@ func (c *Control) PlanMigrations(ctx context.Context, a fleet.Actor, ids []fleet
 	if err != nil {
 		return nil, err
 	}
-	return c.planMigrations(ctx, a, vms)
+	return c.planMigrations(ctx, a, vms, false)
 }
 
 // planMigrations returns the plans of the VMs, in the same order. It reads the hosts once for MaxPlannedMigrations VMs.
-func (c *Control) planMigrations(ctx context.Context, a fleet.Actor, vms []fleet.VMView) (out []fleet.MigrationPlan, err error) {
+func (c *Control) planMigrations(ctx context.Context, a fleet.Actor, vms []fleet.VMView, overcommit bool) (out []fleet.MigrationPlan, err error) {
 	for some := range slices.Chunk(vms, MaxPlannedMigrations) {
 		var plans []fleet.MigrationPlan
 		err := c.store.Tx(ctx, func(q *db.Queries) error {
@@ -77,7 +77,7 @@ func (c *Control) planMigrations(ctx context.Context, a fleet.Actor, vms []fleet
 			if err != nil {
 				return err
 			}
-			found, err := previewMigrationTargets(ctx, q, a, some, false)
+			found, err := previewMigrationTargets(ctx, q, a, some, overcommit)
 			for i, vm := range some {
 				if err != nil {
 					break

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -50,6 +51,8 @@ type MaintenanceChoice struct {
 	Method   MigrationMethod `json:"method,omitempty"`
 	Allowed  bool            `json:"allowed"`
 	Reason   string          `json:"reason,omitempty"` // why the choice is not allowed
+	// LacksRoom: the choice is only not allowed because the host cannot allocate the VM
+	LacksRoom bool `json:"lacksRoom,omitempty"`
 }
 
 // MaintenanceVM is a VM in a MaintenancePlan.
@@ -61,10 +64,14 @@ type MaintenanceVM struct {
 	Managed     bool                `json:"managed"` // false: a discovered VM
 	Phase       Phase               `json:"phase"`
 	Runs        bool                `json:"runs"` // the VM runs, is paused or is being started
+	CPUs        int                 `json:"cpus,omitempty"`
+	MemoryMiB   int                 `json:"memoryMiB,omitempty"`
 	Choices     []MaintenanceChoice `json:"choices"`
 	// Proposal is the decision that applies without another one; nil: the VM needs a decision, for Reason.
 	Proposal *MaintenanceDecision `json:"proposal,omitempty"`
 	Reason   string               `json:"reason,omitempty"`
+	// LacksRoom: the VM has no proposal because the other hosts cannot allocate it, too. Overcommit would allow it.
+	LacksRoom bool `json:"lacksRoom,omitempty"`
 }
 
 // MaintenancePlan lists what can happen to each VM of a host that enters maintenance.
@@ -72,6 +79,32 @@ type MaintenancePlan struct {
 	HostID   HostID          `json:"hostId"`
 	HostName string          `json:"hostName"`
 	VMs      []MaintenanceVM `json:"vms"`
+	// Overcommit: migrations may exceed what the other hosts can allocate
+	Overcommit bool              `json:"overcommit,omitempty"`
+	Targets    []MaintenanceRoom `json:"targets"`
+}
+
+// MaintenanceRoom is what another host can still allocate.
+type MaintenanceRoom struct {
+	HostID    HostID `json:"hostId"`
+	HostName  string `json:"hostName"`
+	MemoryMiB int64  `json:"freeMemoryMiB"`
+	CPUs      *int64 `json:"freeCpus,omitempty"` // vCPUs; nil: the host's agent does not report its processors
+}
+
+// Take allocates a VM's vCPUs and memory on the host. If they do not fit, Take changes nothing and returns the reason.
+func (r *MaintenanceRoom) Take(cpus, memoryMiB int) (why string) {
+	switch {
+	case int64(memoryMiB) > r.MemoryMiB:
+		return fmt.Sprintf("After the other VMs, %s has %s MiB of memory left; this VM needs %s.", r.HostName, FormatCount(max(r.MemoryMiB, 0)), FormatCount(int64(memoryMiB)))
+	case r.CPUs != nil && int64(cpus) > *r.CPUs:
+		return fmt.Sprintf("After the other VMs, %s has %s left; this VM needs %d.", r.HostName, CountWithUnit(int(max(*r.CPUs, 0)), "vCPU"), cpus)
+	}
+	if r.MemoryMiB -= int64(memoryMiB); r.CPUs != nil {
+		left := *r.CPUs - int64(cpus)
+		r.CPUs = &left
+	}
+	return ""
 }
 
 // WasOff reports whether the plan has the VM as one that does not run.
@@ -90,10 +123,12 @@ func (p MaintenancePlan) Undecided() (n int) {
 }
 
 // Decide returns the decision for each VM of the plan: the given one, else the proposal. The error has a field
-// "decisions.<id>" for each VM without a decision, and for each decision that the plan does not allow.
+// "decisions.<id>" for each VM without a decision, for each decision that the plan does not allow, and for each VM that
+// does not fit on its host together with the VMs before it.
 func (p MaintenancePlan) Decide(given map[VMID]MaintenanceDecision) (map[VMID]MaintenanceDecision, error) {
 	var checks Checks
 	out := make(map[VMID]MaintenanceDecision, len(p.VMs))
+	room := slices.Clone(p.Targets)
 	for _, vm := range p.VMs {
 		at := "decisions." + string(vm.ID)
 		d, has := given[vm.ID]
@@ -114,6 +149,13 @@ func (p MaintenancePlan) Decide(given map[VMID]MaintenanceDecision) (map[VMID]Ma
 			checks.Add(at, "%s: %s", vm.Name, c.Reason)
 		default:
 			out[vm.ID] = c.MaintenanceDecision
+			i := slices.IndexFunc(room, func(r MaintenanceRoom) bool { return r.HostID == c.HostID })
+			if i < 0 || c.Do != MaintenanceMigrate || p.Overcommit {
+				continue
+			}
+			if why := room[i].Take(vm.CPUs, vm.MemoryMiB); why != "" {
+				checks.Add(at, "%s: %s", vm.Name, why)
+			}
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(given)) {
@@ -140,7 +182,7 @@ func (vm MaintenanceVM) choice(d MaintenanceDecision) *MaintenanceChoice {
 func (vm *MaintenanceVM) ProposeAgain(earlier map[VMID]MaintenanceDecision) {
 	d, ok := earlier[vm.ID]
 	if c := vm.choice(d); ok && c != nil && c.Allowed {
-		vm.Proposal, vm.Reason = &c.MaintenanceDecision, ""
+		vm.Proposal, vm.Reason, vm.LacksRoom = &c.MaintenanceDecision, "", false
 	}
 }
 

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -182,4 +183,40 @@ func blockerPath(h fleet.HostView, b fleet.MaintenanceBlocker) string {
 		return views.VMPath(b.ID)
 	}
 	return views.DiscoveredVMPath(h.ID, b.ID)
+}
+
+// maxNamedBlockers limits the VMs that one line names.
+const maxNamedBlockers = 12
+
+// blockerGroup are running VMs with the same reason.
+type blockerGroup struct {
+	vms    []fleet.MaintenanceBlocker
+	reason string
+}
+
+func (g blockerGroup) named() []fleet.MaintenanceBlocker {
+	return g.vms[:min(len(g.vms), maxNamedBlockers)]
+}
+
+func (g blockerGroup) unnamed() int { return max(0, len(g.vms)-maxNamedBlockers) }
+
+// groupBlockers groups the VMs by reason, in the order of the first VM of each group.
+func groupBlockers(vms []fleet.MaintenanceBlocker, reasons bool) (out []blockerGroup) {
+	for _, vm := range vms {
+		reason := ""
+		if reasons {
+			reason = cmp.Or(vm.Reason, "It was started or placed here after the plan was made.")
+		}
+		i := slices.IndexFunc(out, func(g blockerGroup) bool { return g.reason == reason })
+		if i < 0 {
+			i, out = len(out), append(out, blockerGroup{reason: reason})
+		}
+		out[i].vms = append(out[i].vms, vm)
+	}
+	return out
+}
+
+// lacksRoom reports whether a VM needs a decision only because the other hosts are full.
+func (p MaintenancePage) lacksRoom() bool {
+	return slices.ContainsFunc(p.Plan.VMs, func(vm fleet.MaintenanceVM) bool { return vm.LacksRoom })
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"strings"
 
+	"quantix/internal/control"
 	"quantix/internal/control/hosts"
 	"quantix/internal/fleet"
 )
@@ -73,8 +74,10 @@ type actOnHostInput struct {
 	Body   struct {
 		Action    fleet.Action                             `json:"action" doc:"cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot or shutdown"`
 		Decisions map[fleet.VMID]fleet.MaintenanceDecision `json:"decisions,omitempty" doc:"enter-maintenance: what happens to VMs, by VM ID; the others get the plan's proposal"`
-		BringBack []fleet.VMID                             `json:"bringBack,omitempty" doc:"leave-maintenance: VMs to migrate back to the host"`
-		Confirm   string                                   `json:"confirm,omitempty" doc:"reboot, shutdown: the host's name"`
+		// Overcommit stands beside the decisions, because it changes which of them the plan allows.
+		Overcommit bool         `json:"overcommit,omitempty" doc:"enter-maintenance: migrations may exceed what the other hosts can allocate"`
+		BringBack  []fleet.VMID `json:"bringBack,omitempty" doc:"leave-maintenance: VMs to migrate back to the host"`
+		Confirm    string       `json:"confirm,omitempty" doc:"reboot, shutdown: the host's name"`
 	}
 }
 
@@ -91,11 +94,11 @@ var hostActions = map[fleet.Action]func(*API, context.Context, fleet.Actor, *act
 	},
 	fleet.ActEnterMaintenance: func(api *API, ctx context.Context, a fleet.Actor, in *actOnHostInput, out *hostOutput) error {
 		if in.DryRun {
-			plan, err := api.Control.PlanMaintenance(ctx, a, in.ID)
+			plan, err := api.Control.PlanMaintenance(ctx, a, in.ID, in.Body.Overcommit)
 			out.Body.Plan = &plan
 			return err
 		}
-		task, err := api.Control.EnterMaintenance(ctx, a, in.ID, in.Body.Decisions)
+		task, err := api.Control.EnterMaintenance(ctx, a, in.ID, control.EnterMaintenance{Decisions: in.Body.Decisions, Overcommit: in.Body.Overcommit})
 		out.Body.Task = &task
 		return err
 	},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/views"
 	hostview "quantix/views/host"
@@ -14,10 +15,14 @@ import (
 )
 
 // maintenanceForm holds the decisions by VM, as chosen: see hostview.DecisionValue.
-type maintenanceForm struct{ decisions map[fleet.VMID]string }
+type maintenanceForm struct {
+	decisions  map[fleet.VMID]string
+	overcommit bool
+}
 
-// ReadForm reads the fields "decision.<VM ID>".
+// ReadForm reads the fields "decision.<VM ID>" and "overcommit".
 func (f *maintenanceForm) ReadForm(sent url.Values) {
+	f.overcommit = sent.Get("overcommit") != ""
 	f.decisions = map[fleet.VMID]string{}
 	for name := range sent {
 		if id, ok := strings.CutPrefix(name, "decision."); ok {
@@ -33,8 +38,9 @@ func (s *Site) ShowMaintenanceForm(c echo.Context, a fleet.Actor, in maintenance
 		return err
 	}
 	p := hostview.MaintenancePage{Host: h, Chosen: in.decisions, Errors: how.Errors}
+	overcommit := in.overcommit || c.QueryParam("overcommit") != "" // the dialog's link has the parameter
 	if _, p.Why = h.Allows(fleet.ActEnterMaintenance); p.Why == "" {
-		if p.Plan, err = s.Control.PlanMaintenance(ctx, a, h.ID); err != nil {
+		if p.Plan, err = s.Control.PlanMaintenance(ctx, a, h.ID, overcommit); err != nil {
 			return err
 		}
 	}
@@ -49,7 +55,7 @@ func (s *Site) EnterMaintenance(c echo.Context, a fleet.Actor, in maintenanceFor
 		}
 	}
 	id := fleet.HostID(c.Param("id"))
-	task, err := s.Control.EnterMaintenance(c.Request().Context(), a, id, decisions)
+	task, err := s.Control.EnterMaintenance(c.Request().Context(), a, id, control.EnterMaintenance{Decisions: decisions, Overcommit: in.overcommit})
 	return form.StayOnPage(views.HostPath(id), task.SubjectName+" is entering maintenance."), err
 }
 
