@@ -37,7 +37,7 @@ func TestBulkChildTaskChecksVMStateAtStart(t *testing.T) {
 	if got := s.childStates(task.ID); got != "web failed, db queued" {
 		t.Error(got)
 	}
-	s.wantTask(task.ID, fleet.JobRunning, 50, fleet.Steps{Queued: 1, Failed: 1, Refused: 1})
+	s.wantTask(task.ID, fleet.JobRunning, 50, fleet.Steps{Queued: 1, Refused: 1})
 }
 
 func TestCancelBulkTaskCancelsPendingChildren(t *testing.T) {

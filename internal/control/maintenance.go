@@ -49,6 +49,11 @@ func (c *Control) EnterMaintenance(ctx context.Context, a fleet.Actor, id fleet.
 			m = host.Maintenance
 		}
 		m.Decisions, m.EnteredAt = chosen, nil
+		for id, d := range chosen {
+			if d.Do == fleet.MaintenanceLeave {
+				m.WithdrawStart(id)
+			}
+		}
 		if err := checkNoneStarted(ctx, q, host, plan, chosen); err != nil {
 			return err
 		}
@@ -73,12 +78,12 @@ func (c *Control) EnterMaintenance(ctx context.Context, a fleet.Actor, id fleet.
 	return task, err
 }
 
-// checkNoneStarted refuses if a VM runs on the locked host that the decisions do not name, or that they leave powered off
-// because it was off when the plan was made.
+// checkNoneStarted refuses if a VM runs on the locked host that the decisions do not name, or that was off when they were
+// made.
 func checkNoneStarted(ctx context.Context, q *db.Queries, host fleet.HostView, plan fleet.MaintenancePlan, chosen map[fleet.VMID]fleet.MaintenanceDecision) error {
 	running, err := q.VMsRunningOn(ctx, host.ID)
 	for _, vm := range running {
-		if _, decided := chosen[vm.ID]; !decided || plan.WasOff(vm.ID) && chosen[vm.ID].Do == fleet.MaintenanceLeave {
+		if _, decided := chosen[vm.ID]; !decided || plan.WasOff(vm.ID) && chosen[vm.ID].Do != fleet.MaintenanceMigrate {
 			return fleet.Errorf(fleet.Conflict, "%s was started or came to %s after its VMs were listed. Open the dialog again and decide about it.", vm.Name, host.Name)
 		}
 	}
@@ -165,10 +170,10 @@ func maintenanceChildren(plan fleet.MaintenancePlan, chosen map[fleet.VMID]fleet
 		d := chosen[vm.ID]
 		n[d.Do]++
 		child := hostTaskChild{subject: fleet.SubjectVM(vm.ID), name: vm.Name, project: vm.ProjectID}
-		switch d.Do {
-		case fleet.MaintenanceMigrate:
+		switch {
+		case d.Do == fleet.MaintenanceMigrate:
 			child.kind, child.input = fleet.VMMigrate, MigrateVM{HostID: d.HostID, PoolID: d.PoolID, Overcommit: plan.Overcommit}
-		case fleet.MaintenanceShutdown:
+		case d.Do == fleet.MaintenanceShutdown && vm.Runs: // the maintenance shut down a VM that is off earlier
 			if child.kind = fleet.VMShutdown; !vm.Managed {
 				child.kind, child.subject = fleet.DiscoveredShutdown, fleet.SubjectDiscoveredVM(plan.HostID, vm.ID)
 			}

@@ -25,9 +25,12 @@ func (c *Control) PlanMaintenance(ctx context.Context, a fleet.Actor, id fleet.H
 		return fleet.MaintenancePlan{}, err
 	}
 	plan := fleet.MaintenancePlan{HostID: id, HostName: host.Name, VMs: []fleet.MaintenanceVM{}, Overcommit: overcommit, Targets: []fleet.MaintenanceRoom{}}
-	earlier := map[fleet.VMID]fleet.MaintenanceDecision{}
+	var before fleet.HostMaintenance
 	if host.Maintenance != nil {
-		earlier = host.Maintenance.Decisions
+		before = *host.Maintenance
+		if _, err := recordMaintenanceResults(ctx, c.store.Queries, &before); err != nil {
+			return plan, store.UserError(err)
+		}
 	}
 	ids, err := c.store.VMsOfHosts(ctx, []string{string(id)})
 	if err != nil {
@@ -64,7 +67,10 @@ func (c *Control) PlanMaintenance(ctx context.Context, a fleet.Actor, id fleet.H
 		}
 	}
 	for i := range plan.VMs {
-		plan.VMs[i].ProposeAgain(earlier)
+		plan.VMs[i].ProposeAgain(before.Decisions)
+		if vm := plan.VMs[i]; !vm.Runs && slices.Contains(before.Stopped, vm.ID) {
+			plan.VMs[i].OfferStart()
+		}
 	}
 	return plan, nil
 }
@@ -143,13 +149,10 @@ func (r hostRoom) takeBest(choices []fleet.MaintenanceChoice, spec fleet.VMSpec)
 	if why != "" {
 		return nil, why, true
 	}
-	for _, c := range choices {
-		if c.LacksRoom {
-			return nil, c.Reason, true
-		}
-		why = cmp.Or(why, c.Reason)
+	if i := slices.IndexFunc(choices, func(c fleet.MaintenanceChoice) bool { return c.LacksRoom }); i >= 0 {
+		return nil, choices[i].Reason, true
 	}
-	return nil, cmp.Or(why, "There is no other host."), false
+	return nil, whyNoMigration(choices), false
 }
 
 // planMaintenanceOfVM lists the choices for a VM of Quantix. A VM that is off stays on the host unless a user decides
@@ -170,11 +173,21 @@ func planMaintenanceOfVM(vm fleet.VMView, migrations fleet.MigrationPlan, room h
 	stay := fleet.MaintenanceDecision{Do: fleet.MaintenanceLeave}
 	line.Choices = append(line.Choices, fleet.MaintenanceChoice{MaintenanceDecision: stay, Allowed: true})
 	if !line.Runs {
-		line.Proposal = &stay
+		if line.Proposal = &stay; !slices.ContainsFunc(moves, func(m fleet.MaintenanceChoice) bool { return m.Allowed }) {
+			line.Reason = whyNoMigration(moves)
+		}
 		return line
 	}
 	line.Proposal, line.Reason, line.LacksRoom = room.takeBest(moves, vm.Spec)
 	return line
+}
+
+// whyNoMigration is the reason against a migration if none is allowed.
+func whyNoMigration(moves []fleet.MaintenanceChoice) string {
+	if len(moves) == 0 {
+		return "There is no other host."
+	}
+	return moves[0].Reason
 }
 
 // maintenanceMigrations lists one choice for each other host: with the best pool, or with the first reason against the

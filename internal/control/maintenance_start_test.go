@@ -197,3 +197,77 @@ func TestStartWaitsForEnteringMaintenance(t *testing.T) {
 		t.Errorf("the start ends with %v", err)
 	}
 }
+
+// TestResumedMaintenanceOffersDecisionsAboutVMsShutDown checks a maintenance that was cancelled after it had shut down a
+// VM: the VM is started afterwards unless a user decides otherwise.
+func TestResumedMaintenanceOffersDecisionsAboutVMsShutDown(t *testing.T) {
+	t.Parallel()
+	for do, started := range map[fleet.MaintenanceDo]bool{"": true, fleet.MaintenanceShutdown: true, fleet.MaintenanceLeave: false} {
+		t.Run("decision "+string(do), func(t *testing.T) {
+			s := newMaintenanceFixture(t)
+			task := s.enter(decisions{s.db.ID: {Do: fleet.MaintenanceShutdown}, s.legacy: {Do: fleet.MaintenanceLeave}})
+			s.execSQL(`UPDATE tasks SET begin_after = now() + interval '1 hour' WHERE parent_id = $1 AND kind = 'vm.migrate'`, task.ID)
+			s.runPasses()
+			s.finishShutdown(s.db.ID, s.h1)
+			if _, err := s.CancelTask(t.Context(), chief, task.ID); err != nil {
+				t.Fatal(err)
+			}
+			s.markOnline()
+			plan, err := s.PlanMaintenance(t.Context(), chief, s.h1, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, vm := range plan.VMs {
+				switch vm.Name {
+				case "db":
+					if vm.Runs || vm.Proposal == nil || vm.Proposal.Do != fleet.MaintenanceShutdown || len(vm.Choices) != 3 {
+						t.Errorf("db has the choices %+v, proposed %+v", vm.Choices, vm.Proposal)
+					}
+					if vm.Reason == "" {
+						t.Error("the plan does not say why db cannot migrate")
+					}
+				case "old":
+					if vm.Proposal == nil || vm.Proposal.Do != fleet.MaintenanceLeave || vm.Reason != "" {
+						t.Errorf("old is proposed %+v: %s", vm.Proposal, vm.Reason)
+					}
+				}
+			}
+			given := decisions{s.web.ID: {Do: fleet.MaintenanceLeave}}
+			if do != "" {
+				given[s.db.ID] = fleet.MaintenanceDecision{Do: do}
+			}
+			again := s.enter(given)
+			if again.Steps != nil {
+				t.Errorf("%q: a VM that is off has a child task: %+v", do, again.Steps)
+			}
+			s.wantLifecycle(fleet.LifecycleMaintenance)
+			leave, err := s.PlanLeave(t.Context(), chief, s.h1)
+			if err != nil || len(leave.Start) == 1 != started {
+				t.Errorf("%q: leaving starts %+v, %v", do, leave.Start, err)
+			}
+		})
+	}
+}
+
+// TestMigrationTasksNameTargetHost checks that lists of tasks name both hosts of a migration, for users who see hosts.
+func TestMigrationTasksNameTargetHost(t *testing.T) {
+	s := newMaintenanceFixture(t)
+	task, err := s.MigrateVMs(t.Context(), chief, []fleet.VMID{s.web.ID, s.legacy}, control.MigrateVM{HostID: s.h2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.runPasses()
+	got, err := s.GetTask(t.Context(), chief, task.ID)
+	if err != nil || *got.Steps != (fleet.Steps{Queued: 1, Refused: 1}) {
+		t.Errorf("the children count as %+v, %v", got.Steps, err)
+	}
+	for who, c := range map[string]struct {
+		actor        fleet.Actor
+		host, target string
+	}{"an administrator": {chief, "h1", "h2"}, "a member": {s.member, "", ""}} {
+		page, err := s.ListTasks(t.Context(), c.actor, fleet.Query{Filter: "target:web kind:vm.migrate"})
+		if err != nil || len(page.Items) != 1 || page.Items[0].HostName != c.host || page.Items[0].TargetHostName != c.target {
+			t.Errorf("%s sees %+v, %v", who, page.Items, err)
+		}
+	}
+}

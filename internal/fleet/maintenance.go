@@ -182,8 +182,22 @@ func (vm MaintenanceVM) choice(d MaintenanceDecision) *MaintenanceChoice {
 func (vm *MaintenanceVM) ProposeAgain(earlier map[VMID]MaintenanceDecision) {
 	d, ok := earlier[vm.ID]
 	if c := vm.choice(d); ok && c != nil && c.Allowed {
-		vm.Proposal, vm.Reason, vm.LacksRoom = &c.MaintenanceDecision, "", false
+		if vm.Proposal, vm.LacksRoom = &c.MaintenanceDecision, false; vm.Runs {
+			vm.Reason = ""
+		}
 	}
+}
+
+// OfferStart adds the choice, as proposal, to start the VM afterwards. It is for a VM that the maintenance has shut down
+// already, when the maintenance continues.
+func (vm *MaintenanceVM) OfferStart() {
+	later := MaintenanceChoice{MaintenanceDecision: MaintenanceDecision{Do: MaintenanceShutdown}, Allowed: true}
+	vm.Choices, vm.Proposal = append(vm.Choices, later), &later.MaintenanceDecision
+}
+
+// WithdrawStart records that the VM is not started afterwards.
+func (m *HostMaintenance) WithdrawStart(id VMID) {
+	m.Stopped = slices.DeleteFunc(m.Stopped, func(of VMID) bool { return of == id })
 }
 
 // LeavesRunning reports whether the VM was left running by decision.

@@ -7,15 +7,17 @@ import (
 
 // Task is a user's request: one job on a host, or one action on many objects, with a child task for each object.
 type Task struct {
-	ID          TaskID    `json:"id"`
-	Parent      TaskID    `json:"parent,omitempty"` // parent task
-	HostID      HostID    `json:"hostId"`           // empty: no host
-	HostName    string    `json:"hostName"`
-	ProjectID   ProjectID `json:"projectId,omitempty"` // empty: no project, or several
-	Kind        JobKind   `json:"kind"`
-	Subject     Subject   `json:"subject"`     // for a parent task "task:<its own id>"; empty: no existing object
-	SubjectName string    `json:"subjectName"` // "web-01"; "500 VMs"
-	Generation  int64     `json:"generation"`
+	ID       TaskID `json:"id"`
+	Parent   TaskID `json:"parent,omitempty"` // parent task
+	HostID   HostID `json:"hostId"`           // empty: no host
+	HostName string `json:"hostName"`
+	// TargetHostName is the host that a migration moves its VM to; only in lists.
+	TargetHostName string    `json:"targetHostName,omitempty"`
+	ProjectID      ProjectID `json:"projectId,omitempty"` // empty: no project, or several
+	Kind           JobKind   `json:"kind"`
+	Subject        Subject   `json:"subject"`     // for a parent task "task:<its own id>"; empty: no existing object
+	SubjectName    string    `json:"subjectName"` // "web-01"; "500 VMs"
+	Generation     int64     `json:"generation"`
 	// State of a parent task is running until all children have ended, then the worst state among its children.
 	State    JobState `json:"state"`
 	Attempt  int      `json:"attempt"`
@@ -69,7 +71,7 @@ type Steps struct {
 	Queued    int `json:"queued"`
 	Running   int `json:"running"`
 	Done      int `json:"done"`
-	Failed    int `json:"failed"`
+	Failed    int `json:"failed"`  // failed after they had reached a host
 	Refused   int `json:"refused"` // failed children that never reached a host
 	Cancelled int `json:"cancelled"`
 	Unknown   int `json:"unknown"`

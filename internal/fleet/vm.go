@@ -377,6 +377,11 @@ type NICState struct {
 	Seen []SeenAddress `json:"seen,omitempty"` // Addresses, each with its sources; older agents do not report it
 }
 
+// OffWithHost reports whether the VM is off on a host that is powered off for maintenance: see VM.IsKnownOff.
+func (v VMView) OffWithHost() bool {
+	return v.HostMaintenance == MaintenancePoweredOff && v.Phase == PhaseStopped
+}
+
 // VMView is a VM as the API and pages show it: with its derived phase, and the names of objects that the spec refers to
 // by ID.
 type VMView struct {

@@ -106,6 +106,8 @@ func choiceText(vm fleet.MaintenanceVM, c fleet.MaintenanceChoice) string {
 		return "Migrate " + string(c.Mode) + " to " + c.HostName + ", pool " + c.PoolName
 	case c.Do == fleet.MaintenanceMigrate:
 		return "Migrate " + string(c.Mode) + " to " + c.HostName
+	case c.Do == fleet.MaintenanceShutdown && !vm.Runs:
+		return "Leave powered off, start afterwards"
 	case c.Do == fleet.MaintenanceShutdown && vm.Managed:
 		return "Shut down, start afterwards"
 	case c.Do == fleet.MaintenanceShutdown:
@@ -116,12 +118,12 @@ func choiceText(vm fleet.MaintenanceVM, c fleet.MaintenanceChoice) string {
 	return "Leave powered off"
 }
 
-// remark is why the VM needs a decision, or why it cannot migrate or be shut down.
+// remark is why the VM needs a decision, or why a VM that is off cannot migrate.
 func remark(vm fleet.MaintenanceVM) string {
-	if vm.Proposal == nil {
-		return vm.Reason
+	if vm.Proposal != nil && !vm.Runs && vm.Reason != "" {
+		return "It cannot migrate: " + vm.Reason
 	}
-	return ""
+	return vm.Reason
 }
 
 // LeaveMaintenancePage is the dialog that lets a host leave maintenance.

@@ -17,7 +17,7 @@ func ChildTasksText(s fleet.Steps) string {
 		{s.Done, "done"},
 		{s.Running, "running"},
 		{s.Queued, "waiting"},
-		{s.Failed - s.Refused, "failed"},
+		{s.Failed, "failed"},
 		{s.Unknown, "outcome unknown"},
 		{s.Cancelled, "cancelled"},
 		{s.Refused, "refused"},
@@ -27,6 +27,14 @@ func ChildTasksText(s fleet.Steps) string {
 		}
 	}
 	return strings.Join(parts, " · ")
+}
+
+// hostsText names the task's host. That of a migration is followed by the host that the VM moves to.
+func hostsText(t fleet.Task) string {
+	if t.TargetHostName == "" {
+		return t.HostName
+	}
+	return t.HostName + " → " + t.TargetHostName
 }
 
 func taskStateAppearance(s fleet.JobState) (t, icon, word string) {

@@ -24,12 +24,12 @@ func (p Page) tabs() []kit.Tab {
 		return nil
 	}
 	s, here := p.Task.Steps, p.ChildTasks.Filter.Value
-	tabs := []kit.Tab{{Text: "All", Count: strconv.Itoa(s.Queued + s.Running + s.Done + s.Failed + s.Cancelled + s.Unknown)}}
+	tabs := []kit.Tab{{Text: "All", Count: strconv.Itoa(s.Queued + s.Running + s.Done + s.Failed + s.Refused + s.Cancelled + s.Unknown)}}
 	for _, x := range []struct {
 		state fleet.JobState
 		n     int
 	}{
-		{fleet.JobQueued, s.Queued}, {fleet.JobRunning, s.Running}, {fleet.JobDone, s.Done}, {fleet.JobFailed, s.Failed}, {fleet.JobUnknown, s.Unknown}, {fleet.JobCancelled, s.Cancelled},
+		{fleet.JobQueued, s.Queued}, {fleet.JobRunning, s.Running}, {fleet.JobDone, s.Done}, {fleet.JobFailed, s.Failed + s.Refused}, {fleet.JobUnknown, s.Unknown}, {fleet.JobCancelled, s.Cancelled},
 	} {
 		key := "state:" + string(x.state)
 		tone, _, word := taskStateAppearance(x.state)

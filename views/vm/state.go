@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"quantix/internal/fleet"
+	"quantix/views/kit"
 )
 
 // FirstAddress is the first of the VM's IP addresses, or "–".
@@ -36,6 +37,9 @@ func CPULoadText(vm *fleet.VMView) string {
 
 // LastReportedStateText describes the last reported state of a VM whose current state is unknown.
 func LastReportedStateText(vm fleet.VMView) string {
+	if vm.OffWithHost() {
+		return "Off in the last report before " + kit.HostNameInText(vm.HostName) + " was told to power off for maintenance."
+	}
 	if vm.Phase != fleet.PhaseUnknown || vm.Status == nil {
 		return ""
 	}

@@ -20,8 +20,11 @@ var taskSortOrders = sortOrders[fleet.Task]{
 	"created": {[]sortColumn{textColumn("t.id")}, func(t fleet.Task) []string { return []string{string(t.ID)} }},
 }
 
+// migrationTargetSQL is the name of the host that a migration (alias t of tasks) moves its VM to.
+const migrationTargetSQL = `(SELECT m.name FROM jobs j JOIN hosts m ON m.id = j.args->'migrate'->>'to' WHERE j.task_id = t.id AND j.kind = 'vm.migrate' LIMIT 1)`
+
 const taskRowsSQL = `SELECT t.id, t.parent_id, t.host_id, t.project_id, t.kind, t.subject, t.subject_name, t.generation, t.state, t.attempt, t.progress, t.steps,
-	t.note, t.error, t.retry_at, t.created_by, t.created_at, t.started_at, t.ended_at, COALESCE(h.name, '') FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id`
+	t.note, t.error, t.retry_at, t.created_by, t.created_at, t.started_at, t.ended_at, COALESCE(h.name, ''), CASE WHEN t.kind = 'vm.migrate' THEN ` + migrationTargetSQL + ` END FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id`
 
 // ListTasks returns one page of the tasks of the projects that the actor sees. Tasks of hosts and pools are visible
 // only to global roles. Child tasks are listed only if the filter has one of the keys parent, target, name or host.
@@ -165,9 +168,14 @@ func (s *statementBuilder) createdBySQL(a fleet.Actor, any []filter.Match) strin
 func scanTask(row pgx.CollectableRow) (fleet.Task, error) {
 	var r db.Task
 	var host string
+	var target *string
 	err := row.Scan(&r.ID, &r.ParentID, &r.HostID, &r.ProjectID, &r.Kind, &r.Subject, &r.SubjectName, &r.Generation, &r.State, &r.Attempt, &r.Progress, &r.Steps,
-		&r.Note, &r.Error, &r.RetryAt, &r.CreatedBy, &r.CreatedAt, &r.StartedAt, &r.EndedAt, &host)
-	return store.TaskFromRow(r, host), err
+		&r.Note, &r.Error, &r.RetryAt, &r.CreatedBy, &r.CreatedAt, &r.StartedAt, &r.EndedAt, &host, &target)
+	t := store.TaskFromRow(r, host)
+	if target != nil {
+		t.TargetHostName = *target
+	}
+	return t, err
 }
 
 // GetTask returns one task.

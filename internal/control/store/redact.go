@@ -41,7 +41,7 @@ func RedactVM(a fleet.Actor, v fleet.VMView) fleet.VMView {
 func RedactTask(a fleet.Actor, t fleet.Task) fleet.Task {
 	if !SeesHosts(a) {
 		t.Error, t.Note = RedactText(t.Error, t.HostName), RedactText(t.Note, t.HostName)
-		t.HostID, t.HostName = "", ""
+		t.HostID, t.HostName, t.TargetHostName = "", "", ""
 	}
 	return t
 }

@@ -15,6 +15,11 @@ func TaskFromRow(r db.Task, host string) fleet.Task {
 		State: r.State, Attempt: int(r.Attempt), Progress: int(r.Progress), Steps: r.Steps, Note: r.Note, Error: r.Error, RetryAt: r.RetryAt,
 		CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 	}
+	if r.Steps != nil { // the stored number of failed children includes those that were refused
+		steps := *r.Steps
+		steps.Failed -= steps.Refused
+		t.Steps = &steps
+	}
 	if r.ParentID != nil {
 		t.Parent = *r.ParentID
 	}
