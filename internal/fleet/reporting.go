@@ -33,8 +33,8 @@ const ClockStep = 5 * time.Second
 type ReportTime struct {
 	time.Time
 	FreshFor time.Duration `json:"-"` // for how long the report is valid; 0: Freshness
-	// PoweredOff: the report was the last one before the host powered off by Quantix's command. What it says about VMs
-	// that were off holds until the host reports again.
+	// PoweredOff: the report is the last one before the host powered off by Quantix's command. VMs that were off in it
+	// count as off until the host reports again.
 	PoweredOff bool `json:"-"`
 }
 
