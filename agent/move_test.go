@@ -108,7 +108,7 @@ type stoppableMigrator struct {
 }
 
 func (h stoppableMigrator) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) error {
-	d := in.Params.Disks[0]
+	d := in.Params.Disks[0].Transfer
 	was := in.SentStamp(d)
 	if err := in.RecordSending(d, "as it was"); err != nil {
 		return err

@@ -127,8 +127,8 @@ func sendVolume(ctx context.Context, a *Agent, j *job) error {
 	return stopCause(ctx, err)
 }
 
-// migrateVM migrates a running VM, or sends the disks of a stopped VM one after the other, and removes the VM once the portal knows that all disks have
-// arrived.
+// migrateVM migrates a running VM, or sends the files of a stopped VM one after the other, and removes the VM once the
+// portal knows that all files have arrived.
 func migrateVM(ctx context.Context, a *Agent, j *job) error {
 	if j.Args.Migrate == nil {
 		return errors.New("the portal sent this job without the VM's destination")
@@ -139,27 +139,30 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 	}
 	ctx, end := stoppableContext(ctx, j)
 	defer end()
-	rate := &transfer.RateLimit{Bytes: order.RateBytes}
+	rate, files := &transfer.RateLimit{Bytes: order.RateBytes}, order.Transfers()
 	err := a.hypervisor.MigrateVM(ctx, hypervisor.MigrateVMWork{
 		VM: *j.VM, Pools: j.Pools, Params: order,
-		SentStamp: func(d fleet.MigratingDisk) string { return a.state.sentDiskStamp(d.Transfer) },
-		RecordSending: func(d fleet.MigratingDisk, stamp string) error {
-			if err := a.state.recordSentDisk(d.Transfer, stamp); err != nil {
-				return fmt.Errorf("nothing was sent, because the agent cannot record the disk that it sends: %w", err)
+		SentStamp: a.state.sentDiskStamp,
+		RecordSending: func(file fleet.TransferID, stamp string) error {
+			if err := a.state.recordSentDisk(file, stamp); err != nil {
+				return fmt.Errorf("nothing was sent, because the agent cannot record the file that it sends: %w", err)
 			}
 			return nil
 		},
-		Send: func(ctx context.Context, d fleet.MigratingDisk, pieces transfer.Pieces, size int64) error {
-			n := slices.Index(order.Disks, d)
-			m := a.newRendezvous(j, d.Transfer, order.ToName)
+		Send: func(ctx context.Context, file fleet.TransferID, pieces transfer.Pieces, size int64) error {
+			n, what := slices.Index(files, file), "the UEFI variables and TPM state"
+			if n < len(order.Disks) {
+				what = fmt.Sprintf("disk %d of %d", n+1, len(order.Disks))
+			}
+			m := a.newRendezvous(j, file, order.ToName)
 			return m.send(ctx, pieces, size, rate, func(done, total, rate int64, way string) {
-				percent, note := hypervisor.FormatCopyProgress(fmt.Sprintf("sending disk %d of %d to %s", n+1, len(order.Disks), m.peerName), done, total, rate)
-				j.notifier.notify((100*n+percent)/len(order.Disks), note+way)
+				percent, note := hypervisor.FormatCopyProgress(fmt.Sprintf("sending %s to %s", what, m.peerName), done, total, rate)
+				j.notifier.notify((100*n+percent)/len(files), note+way)
 			})
 		},
-		WaitDisksArrived: func(ctx context.Context) error {
-			for _, d := range order.Disks {
-				if _, err := a.newRendezvous(j, d.Transfer, order.ToName).pollUntil(ctx, wire.TransferState{}, "waiting for", func(o wire.TransferPeerState) bool { return o.Received }); err != nil {
+		WaitArrived: func(ctx context.Context) error {
+			for _, file := range files {
+				if _, err := a.newRendezvous(j, file, order.ToName).pollUntil(ctx, wire.TransferState{}, "waiting for", func(o wire.TransferPeerState) bool { return o.Received }); err != nil {
 					return err
 				}
 			}
@@ -168,6 +171,62 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 		Progress: j.notifier.notify,
 	})
 	return stopCause(ctx, err)
+}
+
+// firmwareJob returns the VM and the transfer of a job for UEFI variables and TPM state.
+func firmwareJob(j *job) (fleet.VMID, fleet.TransferID, error) {
+	typ, id := j.Subject.ResourceAndID()
+	if typ != string(fleet.TypeVM) || j.Args.Migrate == nil || j.Args.Migrate.Firmware == "" {
+		return "", "", errors.New("the portal sent this job without its VM or its transfer")
+	}
+	return fleet.VMID(id), j.Args.Migrate.Firmware, nil
+}
+
+// receiveFirmware receives the UEFI variables and the TPM state of a VM that is off.
+func receiveFirmware(ctx context.Context, a *Agent, j *job) error {
+	vm, id, err := firmwareJob(j)
+	if err != nil {
+		return err
+	}
+	ctx, end := stoppableContext(ctx, j)
+	defer end()
+	m := a.newRendezvous(j, id, "the other host")
+	var in *transfer.ReceivingConn
+	err = a.hypervisor.ReceiveFirmware(ctx, hypervisor.ReceiveFirmwareWork{
+		VM: vm, Transfer: id, Progress: j.notifier.notify,
+		Receive: func(ctx context.Context, maxBytes int64) ([]byte, error) {
+			var to *transfer.MemorySink
+			in, err = m.receive(ctx, func(ctx context.Context, in *transfer.ReceivingConn) error {
+				size, err := in.Size()
+				if err != nil {
+					return err
+				}
+				to = &transfer.MemorySink{Max: maxBytes}
+				if err := to.Truncate(size); err != nil {
+					return err
+				}
+				_, err = in.Receive(ctx, to, size, maxBytes, &transfer.Meter{Total: size, Report: func(int64, int64, int64) {}})
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+			return to.Data, nil
+		},
+	})
+	if in != nil {
+		in.Answer(err)
+	}
+	return stopCause(ctx, err)
+}
+
+// discardFirmware removes the UEFI variables and the TPM state that a failed migration has left on this host.
+func discardFirmware(ctx context.Context, a *Agent, j *job) error {
+	vm, id, err := firmwareJob(j)
+	if err != nil {
+		return err
+	}
+	return a.hypervisor.DiscardFirmware(ctx, vm, id)
 }
 
 // recordMigration deletes the entry of a VM that has migrated.

@@ -52,6 +52,7 @@ SELECT h.id, h.name, h.spec, h.labels, h.maintenance, cl.id, cl.name, cl.spec, c
        missing_cpu_features(h.status, CASE WHEN $1::boolean THEN COALESCE(cl.spec->>'cpuModel', '') ELSE $2::text END)::text[] AS missing_features,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*] ? (@ != null)') AS f)::text[] AS firmwares,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*] ? (@ != null)') AS f)::text[] AS vm_fields,
+       COALESCE((h.status->'inventory'->>'movesFirmware')::boolean, false)::boolean AS moves_firmware,
        COALESCE(h.status->'inventory'->'vmGaps', '[]')::jsonb AS vm_gaps, COALESCE(h.status->'inventory'->'hugePages', '[]')::jsonb AS huge_pages,
        ARRAY(SELECT n.kind || ':' || n.name FROM assignments nh JOIN networks n ON n.id = nh.network_id
              WHERE nh.host_id = h.id AND nh.status->>'active' = 'true' AND (n.spec IS NULL OR n.spec @> '{"adopted": true}' OR nh.asked = 'assign' AND NOT nh.status ? 'foreign'))::text[] AS networks,
@@ -93,6 +94,7 @@ type CandidatesRow struct {
 	MissingFeatures []string
 	Firmwares       []string
 	VmFields        []string
+	MovesFirmware   bool
 	VmGaps          []byte
 	HugePages       []byte
 	Networks        []string
@@ -141,6 +143,7 @@ func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]Candi
 			&i.MissingFeatures,
 			&i.Firmwares,
 			&i.VmFields,
+			&i.MovesFirmware,
 			&i.VmGaps,
 			&i.HugePages,
 			&i.Networks,

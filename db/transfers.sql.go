@@ -413,7 +413,8 @@ func (q *Queries) TransferRatesFrom(ctx context.Context, hosts []string) ([]Tran
 }
 
 const transfersOf = `-- name: TransfersOf :many
-SELECT t.id, t.send_job, t.receive_job, t.from_host, t.to_host, r.subject, r.state AS receive_state, s.state AS send_state, s.kind AS send_kind
+SELECT t.id, t.send_job, t.receive_job, t.from_host, t.to_host, r.subject, r.state AS receive_state, s.state AS send_state, s.kind AS send_kind,
+    COALESCE((SELECT k.subject_name FROM tasks k WHERE k.id = r.task_id), '')::text AS subject_name
 FROM transfers t JOIN jobs s ON s.id = t.send_job JOIN jobs r ON r.id = t.receive_job WHERE t.send_job = $1::text OR t.receive_job = $1 ORDER BY t.id
 `
 
@@ -427,6 +428,7 @@ type TransfersOfRow struct {
 	ReceiveState fleet.JobState
 	SendState    fleet.JobState
 	SendKind     fleet.JobKind
+	SubjectName  string
 }
 
 // The transfers of a job with the states of both jobs.
@@ -449,6 +451,7 @@ func (q *Queries) TransfersOf(ctx context.Context, job string) ([]TransfersOfRow
 			&i.ReceiveState,
 			&i.SendState,
 			&i.SendKind,
+			&i.SubjectName,
 		); err != nil {
 			return nil, err
 		}

@@ -9,23 +9,51 @@ import (
 	"quantix/internal/fleet"
 )
 
-// MigrateVMWork is the job that sends a stopped VM to another host.
+// MigrateVMWork is the job that sends a stopped VM to another host: its disks and, if Params.Firmware names a transfer,
+// its UEFI variables and TPM state. Each transfer sends one file.
 type MigrateVMWork struct {
 	VM     fleet.VM
 	Pools  []fleet.Pool
 	Params fleet.MigrationParams
-	// SentStamp returns the stamp of the disk's file that RecordSending stored in an earlier attempt of this job. It is
-	// empty if the disk was not sent.
-	SentStamp func(disk fleet.MigratingDisk) (stamp string)
-	// RecordSending stores the stamp of a disk's file, which is its size and modification time, before any data is sent.
-	// An error ends the job.
-	RecordSending func(disk fleet.MigratingDisk, stamp string) error
-	// Send sends a disk and returns once the other host has all data. It returns immediately if an earlier call sent
-	// all data.
-	Send func(ctx context.Context, disk fleet.MigratingDisk, pieces transfer.Pieces, size int64) error
-	// WaitDisksArrived returns once the portal knows that the other host has all disks.
-	WaitDisksArrived func(ctx context.Context) error
-	Progress         Progress
+	// SentStamp returns the stamp of the transfer's file that RecordSending stored in an earlier attempt of this job. It
+	// is empty if the file was not sent.
+	SentStamp func(file fleet.TransferID) (stamp string)
+	// RecordSending stores the stamp of a file, which identifies its content, before any data is sent. An error ends the
+	// job.
+	RecordSending func(file fleet.TransferID, stamp string) error
+	// Send sends a file and returns once the other host has all data. It returns immediately if an earlier call sent all
+	// data.
+	Send func(ctx context.Context, file fleet.TransferID, pieces transfer.Pieces, size int64) error
+	// WaitArrived returns once the portal knows that the other host has all files.
+	WaitArrived func(ctx context.Context) error
+	Progress    Progress
+}
+
+// RecordContent records the stamp of the transfer's file before the file is sent. It refuses a file that changed since an
+// earlier attempt, because the other host keeps the data that it already received.
+func (in MigrateVMWork) RecordContent(file fleet.TransferID, stamp string) error {
+	switch in.SentStamp(file) {
+	case stamp:
+		return nil
+	case "":
+		return in.RecordSending(file, stamp)
+	}
+	return RefuseChangedVM(in.VM.Name)
+}
+
+// ReceiveFirmwareWork is the job that receives the UEFI variables and the TPM state of a VM that is off, from the host
+// that calls MigrateVM.
+type ReceiveFirmwareWork struct {
+	VM       fleet.VMID
+	Transfer fleet.TransferID
+	// Receive returns what the other host sends, at most maxBytes bytes.
+	Receive  func(ctx context.Context, maxBytes int64) ([]byte, error)
+	Progress Progress
+}
+
+// RefuseFirmwareNotListed refuses a migration whose job leaves out the VM's UEFI variables and TPM state.
+func RefuseFirmwareNotListed(vm string) error {
+	return RefuseMigration(vm, "the migration job does not list the VM's UEFI variables and TPM state.")
 }
 
 // RefuseMigration refuses to migrate a VM. Both backends use it. why is a format string for args.

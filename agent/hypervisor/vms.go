@@ -80,11 +80,21 @@ type VMs interface {
 	// somebody changed.
 	MoveDisk(ctx context.Context, in MoveDiskWork) error
 
-	// MigrateVM sends each disk of a stopped VM with Send, and removes the VM's definition once WaitDisksArrived
-	// returns. The disk files stay, but nothing refers to these files any more. A failure leaves the VM unchanged.
-	// MigrateVM refuses VMs with state outside their disk files: snapshots, NVRAM, a TPM, or disks with backing files.
-	// If an earlier call has removed the definition, MigrateVM only calls WaitDisksArrived.
+	// MigrateVM sends each disk of a stopped VM with Send, and its UEFI variables and TPM state if the job lists them. It
+	// removes the VM's definition, UEFI variables and TPM state once WaitArrived returns. The disk files stay, but nothing
+	// refers to these files any more. A failure leaves the VM unchanged. MigrateVM refuses VMs with further state outside
+	// their disk files: snapshots, disks with backing files, or an encrypted TPM. If an earlier call has removed the
+	// definition, MigrateVM only calls WaitArrived and removes what is left.
 	MigrateVM(ctx context.Context, in MigrateVMWork) error
+
+	// ReceiveFirmware stores the UEFI variables and the TPM state that the host sends that calls MigrateVM. ApplyVM puts
+	// them in place when it next creates the VM's definition; until then nothing uses them. It refuses if this host has a
+	// definition of the VM. A repeated call of a completed job receives nothing.
+	ReceiveFirmware(ctx context.Context, in ReceiveFirmwareWork) error
+
+	// DiscardFirmware removes what ReceiveFirmware stored for the transfer, because the VM stays on its host. It does
+	// nothing if another transfer has brought the stored state, or if there is none.
+	DiscardFirmware(ctx context.Context, vm fleet.VMID, transfer fleet.TransferID) error
 
 	// MigrateRunningVM migrates a running VM to the host that calls ReceiveVM with the same VM. The disks of Params.Disks
 	// are copied to their volumes on the target, and all other disks must be in pools that both hosts share. The VM runs on

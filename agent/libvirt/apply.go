@@ -12,8 +12,10 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/firmware"
 	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/locks"
+	"quantix/agent/libvirt/migration"
 	"quantix/agent/libvirt/network"
 	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
@@ -80,7 +82,13 @@ func (a *applyRun) run(ctx context.Context) error {
 		return err
 	}
 	if old == nil {
-		return a.createDomain(ctx)
+		if err := a.createDomain(ctx); err != nil {
+			return err
+		}
+	}
+	// The definition has the firmware state that a migration brought, or it is newer.
+	if err := a.firmware.Discard(a.in.VM.ID, ""); err != nil || old == nil {
+		return err
 	}
 	if !old.managed {
 		if old, err = a.markAdoptedDomain(ctx, *old); err != nil {
@@ -140,8 +148,27 @@ func (a *applyRun) createDomain(ctx context.Context) error {
 		if _, err := network.SetNICMTUs(ctx, a.c, x); err != nil {
 			return err
 		}
+		if err := a.placeFirmware(ctx, x); err != nil {
+			return err
+		}
 		return a.defineDomain(ctx, x)
 	})
+}
+
+// placeFirmware puts the UEFI variables and the TPM state in place that a cold migration has brought to this host.
+func (a *applyRun) placeFirmware(ctx context.Context, x *libvirtxml.Domain) error {
+	if !firmware.HasState(x) {
+		return nil
+	}
+	capabilities, err := conn.Call(ctx, a.c, func(l *golibvirt.Libvirt) (string, error) { return l.ConnectGetCapabilities() })
+	if err != nil {
+		return err
+	}
+	uid, err := migration.QEMUUser(capabilities)
+	if err != nil {
+		return err
+	}
+	return a.firmware.Place(x, uid)
 }
 
 // redefineDomain changes the definition where the wanted spec differs from the last applied one. It skips the write if

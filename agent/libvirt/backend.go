@@ -26,6 +26,7 @@ import (
 	machine "quantix/agent/hardware"
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/firmware"
 	"quantix/agent/libvirt/guest"
 	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/locks"
@@ -53,6 +54,7 @@ type Options struct {
 	Downloader *fetch.Client        // HTTP client for downloads; nil: a client for public addresses only
 	Seeds      seed.Store           // first-boot seeds of guests
 	Devices    machine.HostDevices  // host devices that guests use
+	Firmware   firmware.Files       // files of UEFI variables and TPMs
 }
 
 // Backend implements hypervisor.Hypervisor. Its methods may be called from several goroutines.
@@ -69,6 +71,7 @@ type Backend struct {
 	fetcher         *fetch.Client
 	seeds           seed.Store
 	devices         machine.HostDevices
+	firmware        firmware.Files
 	domains         domainCache
 	assignedPools   storage.AssignedPools
 	ioErrors        ioErrors
@@ -118,7 +121,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if o.Downloader == nil {
 		o.Downloader = fetch.New(fetch.Settings{})
 	}
-	b := &Backend{log: o.Log, fetcher: o.Downloader, seeds: o.Seeds, devices: o.Devices}
+	b := &Backend{log: o.Log, fetcher: o.Downloader, seeds: o.Seeds, devices: o.Devices, firmware: o.Firmware}
 	runContext, cancel := context.WithCancel(context.Background())
 	b.daemon, b.cancelRun = conn.NewDaemon(runContext, o.Socket), cancel
 	b.networks, b.filters = network.NewNetworks(b.daemon, b.networkGuests), network.NewFilters(b.daemon, b.networkGuests, o.Filters)

@@ -57,6 +57,9 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 		if err := b.undefineDomain(ctx, c, vm.ID); err != nil {
 			return err
 		}
+		if err := b.firmware.Discard(vm.ID, ""); err != nil {
+			return err
+		}
 		if err := b.filters.RemoveNICFilters(ctx, c, vm.ID, nil); err != nil {
 			return err
 		}

@@ -242,8 +242,15 @@ func openBackendAt(t *testing.T, socket string) hypervisor.Hypervisor {
 
 func openBackendWithBook(t *testing.T, socket string, book *state.PoolRecords) hypervisor.Hypervisor {
 	t.Helper()
+	return openBackendWith(t, libvirt.Options{Socket: socket, PoolBook: book})
+}
+
+// openBackendWith opens a backend with options for tests.
+func openBackendWith(t *testing.T, o libvirt.Options) hypervisor.Hypervisor {
+	t.Helper()
 	requireLabHost(t)
-	b, err := libvirt.Open(t.Context(), libvirt.Options{Socket: socket, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), PoolRoots: tempDirRoots, PoolBook: book, Downloader: testDownloader})
+	o.Log, o.PoolRoots, o.Downloader = slog.New(slog.NewTextHandler(testLog{t}, nil)), tempDirRoots, testDownloader
+	b, err := libvirt.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/firmware"
 	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/storage"
 	"quantix/agent/transfer"
@@ -24,10 +26,11 @@ type migrationRun struct {
 	in        hypervisor.MigrateVMWork
 	disks     []*diskMigration      // one for each disk of the migration, so that migration reuses the checks of MoveDisk
 	sentFiles []hostfile.VolumeFile // the disks' files when they were sent
+	sentState string                // stamp of the firmware state when it was sent; empty: none is sent
 }
 
-// MigrateVM implements hypervisor.VMs. It removes the definition last, after the destination has received all disks
-// and no disk has changed since. Until then this host can start the VM; afterwards nobody can start the VM here.
+// MigrateVM implements hypervisor.VMs. It removes the definition last, after the destination has received all files
+// and no file has changed since. Until then this host can start the VM; afterwards nobody can start the VM here.
 func (b *Backend) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) error {
 	act := "send " + in.VM.Name
 	files, err := b.lockFilesShared(ctx, hypervisor.ApplyWork{VM: in.VM, Pools: in.Pools})
@@ -76,7 +79,10 @@ func (l *migrationRun) runMigration(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := l.in.WaitDisksArrived(ctx); err != nil {
+	if err := l.sendFirmware(ctx, s.persistentXML); err != nil {
+		return err
+	}
+	if err := l.in.WaitArrived(ctx); err != nil {
 		return err
 	}
 	return l.removeDefinition(ctx)
@@ -86,7 +92,7 @@ func (l *migrationRun) runMigration(ctx context.Context) error {
 // removed it on the host, perhaps after a run of the VM. The copy is valid only if the disks that remain on this host
 // are unchanged since they were sent.
 func (l *migrationRun) resumeWithoutDefinition(ctx context.Context) error {
-	if err := l.in.WaitDisksArrived(ctx); err != nil {
+	if err := l.in.WaitArrived(ctx); err != nil {
 		return err
 	}
 	for i, m := range l.disks {
@@ -95,11 +101,33 @@ func (l *migrationRun) resumeWithoutDefinition(ctx context.Context) error {
 		case fleet.CodeOf(err) == fleet.NotFound:
 		case err != nil:
 			return err
-		case l.in.SentStamp(l.in.Params.Disks[i]) != sentFileStamp(f):
+		case l.in.SentStamp(l.in.Params.Disks[i].Transfer) != sentFileStamp(f):
 			return hypervisor.RefuseChangedVM(l.in.VM.Name)
 		}
 	}
+	if id := l.in.Params.Firmware; id != "" {
+		rest, err := l.firmware.ReadRest(l.in.VM)
+		if err != nil {
+			return err
+		}
+		if !rest.IsRestOf(l.in.SentStamp(id)) {
+			return hypervisor.RefuseChangedVM(l.in.VM.Name)
+		}
+	}
+	return l.removeRest(ctx)
+}
+
+// removeRest removes what belongs to the VM on this host, besides its disks.
+func (l *migrationRun) removeRest(ctx context.Context) error {
+	if l.in.Params.Firmware != "" {
+		if err := l.firmware.Remove(l.in.VM.ID); err != nil {
+			return err
+		}
+	}
 	if err := l.removeOtherSeeds(ctx, l.in.VM.ID); err != nil {
+		return err
+	}
+	if err := l.devices.RemoveMdevsExcept(string(l.in.VM.ID)); err != nil {
 		return err
 	}
 	return l.filters.RemoveNICFilters(ctx, l.c, l.in.VM.ID, nil)
@@ -125,16 +153,14 @@ func (l *migrationRun) readState(ctx context.Context) (diskMigrationState, error
 	return m.readState(ctx)
 }
 
-// checkMigratable refuses a VM whose state includes more than its disks.
+// checkMigratable refuses a VM whose state includes more than the job's files.
 func (l *migrationRun) checkMigratable(ctx context.Context, s diskMigrationState) error {
 	x := s.persistentXML
 	switch {
 	case s.live != nil:
 		return hypervisor.RefuseMigration(l.in.VM.Name, "the VM is running. Shut down the VM first.")
-	case x.OS != nil && x.OS.NVRam != nil, x.OS != nil && x.OS.Loader != nil && x.OS.Loader.Type == "pflash":
-		return hypervisor.RefuseMigration(l.in.VM.Name, "a migration does not copy the firmware's settings file (NVRAM).")
-	case x.Devices != nil && len(x.Devices.TPMs) > 0:
-		return hypervisor.RefuseMigration(l.in.VM.Name, "a migration does not copy the TPM's state.")
+	case l.in.Params.Firmware == "" && firmware.HasState(x):
+		return hypervisor.RefuseFirmwareNotListed(l.in.VM.Name)
 	case x.Devices != nil && len(x.Devices.Hostdevs) > 0:
 		return hypervisor.RefuseMigration(l.in.VM.Name, "the VM has devices of this host. Detach the devices first.")
 	}
@@ -156,14 +182,8 @@ func (l *migrationRun) sendDisk(ctx context.Context, m *diskMigration, d fleet.M
 	if err != nil {
 		return err
 	}
-	switch l.in.SentStamp(d) {
-	case sentFileStamp(before):
-	case "":
-		if err := l.in.RecordSending(d, sentFileStamp(before)); err != nil {
-			return err
-		}
-	default:
-		return hypervisor.RefuseChangedVM(l.in.VM.Name)
+	if err := l.in.RecordContent(d.Transfer, sentFileStamp(before)); err != nil {
+		return err
 	}
 	l.sentFiles = append(l.sentFiles, before)
 	return hostfile.WaitUnlessHung(ctx, func() error {
@@ -172,13 +192,46 @@ func (l *migrationRun) sendDisk(ctx context.Context, m *diskMigration, d fleet.M
 			return err
 		}
 		defer f.Close()
-		return l.in.Send(ctx, d, func(ctx context.Context, do func(int64, []byte, int64) error) error {
+		return l.in.Send(ctx, d.Transfer, func(ctx context.Context, do func(int64, []byte, int64) error) error {
 			if err := transfer.FilePieces(f, before.Bytes)(ctx, do); err != nil {
 				return err
 			}
 			return l.checkVMUnchanged(ctx, m, before)
 		}, before.Bytes)
 	})
+}
+
+// sendFirmware sends the UEFI variables and the TPM state, like a disk's file.
+func (l *migrationRun) sendFirmware(ctx context.Context, x *libvirtxml.Domain) error {
+	id := l.in.Params.Firmware
+	if id == "" {
+		return nil
+	}
+	state, err := l.firmware.Read(x)
+	if err != nil {
+		return err
+	}
+	l.sentState = state.Stamp()
+	if err := l.in.RecordContent(id, l.sentState); err != nil {
+		return err
+	}
+	data, err := state.Encode()
+	if err != nil {
+		return err
+	}
+	return l.in.Send(ctx, id, firmware.Pieces(data, func() error { return l.checkFirmwareUnchanged(x) }), int64(len(data)))
+}
+
+// checkFirmwareUnchanged refuses if the sent UEFI variables or TPM state have changed.
+func (l *migrationRun) checkFirmwareUnchanged(x *libvirtxml.Domain) error {
+	if l.sentState == "" {
+		return nil
+	}
+	state, err := l.firmware.Read(x)
+	if err == nil && state.Stamp() != l.sentState {
+		err = hypervisor.RefuseChangedVM(l.in.VM.Name)
+	}
+	return err
 }
 
 func (l *migrationRun) checkVMUnchanged(ctx context.Context, m *diskMigration, before hostfile.VolumeFile) error {
@@ -209,6 +262,9 @@ func (l *migrationRun) removeDefinition(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := l.checkFirmwareUnchanged(s.persistentXML); err != nil {
+		return err
+	}
 	was, err := s.persistentXML.Marshal()
 	if err != nil {
 		return err
@@ -220,7 +276,7 @@ func (l *migrationRun) removeDefinition(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	defer l.domains.invalidate(s.ref.UUID)
-	if err := l.c.Do(ctx, func(v *golibvirt.Libvirt) error { return v.DomainUndefineFlags(s.ref, 0) }); err != nil {
+	if err := l.c.Do(ctx, func(v *golibvirt.Libvirt) error { return v.DomainUndefineFlags(s.ref, undefineFlags(s.persistentXML)) }); err != nil {
 		return err
 	}
 	back := func(why error) error {
@@ -244,16 +300,70 @@ func (l *migrationRun) removeDefinition(ctx context.Context) error {
 			return back(hypervisor.RefuseChangedVM(l.in.VM.Name))
 		}
 	}
-	if err := l.removeOtherSeeds(ctx, l.in.VM.ID); err != nil {
-		return err
+	if l.checkFirmwareUnchanged(s.persistentXML) != nil {
+		return back(hypervisor.RefuseChangedVM(l.in.VM.Name))
 	}
-	if err := l.devices.RemoveMdevsExcept(string(l.in.VM.ID)); err != nil {
-		return err
+	return l.removeRest(ctx)
+}
+
+// undefineFlags lets libvirt keep the UEFI variables and the TPM state, so that the definition can be restored.
+func undefineFlags(x *libvirtxml.Domain) (flags golibvirt.DomainUndefineFlagsValues) {
+	if firmware.HasState(x) {
+		flags |= golibvirt.DomainUndefineKeepNvram
 	}
-	return l.filters.RemoveNICFilters(ctx, l.c, l.in.VM.ID, nil)
+	if x.Devices != nil && len(x.Devices.TPMs) > 0 {
+		flags |= golibvirt.DomainUndefineKeepTpm // libvirt before 8.9 refuses it
+	}
+	return flags
 }
 
 func (l *migrationRun) isDiskModifiedSince(ctx context.Context, m *diskMigration, before hostfile.VolumeFile) bool {
 	f, err := l.volumeFile(ctx, l.c, m.from)
 	return err == nil && !f.Modified.Equal(before.Modified)
+}
+
+// ReceiveFirmware implements hypervisor.VMs.
+func (b *Backend) ReceiveFirmware(ctx context.Context, in hypervisor.ReceiveFirmwareWork) error {
+	const act = "receive UEFI variables and TPM state"
+	unlock, err := b.vmLocks.Lock(ctx, in.VM)
+	if err != nil {
+		return conn.WrapAction(act, err)
+	}
+	defer unlock()
+	return conn.WrapAction(act, b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
+		uuid, err := conn.ParseUUID(in.VM) // the ID becomes the name of a file
+		if err != nil {
+			return err
+		}
+		b.domains.invalidate(uuid)
+		if _, err := b.readObservedDomain(ctx, c, in.VM); !conn.IsLibvirtCode(err, golibvirt.ErrNoDomain) {
+			return cmp.Or(err, hypervisor.RefuseKnownVM("the VM"))
+		}
+		if done, err := b.firmware.IsStaged(in.VM, in.Transfer); err != nil || done {
+			return err
+		}
+		data, err := in.Receive(ctx, firmware.MaxEncodedBytes)
+		if err != nil {
+			return err
+		}
+		state, err := firmware.Decode(data)
+		if err != nil {
+			return err
+		}
+		return b.firmware.Stage(in.VM, in.Transfer, state)
+	}))
+}
+
+// DiscardFirmware implements hypervisor.VMs.
+func (b *Backend) DiscardFirmware(ctx context.Context, id fleet.VMID, transfer fleet.TransferID) error {
+	const act = "remove received UEFI variables and TPM state"
+	unlock, err := b.vmLocks.Lock(ctx, id)
+	if err != nil {
+		return conn.WrapAction(act, err)
+	}
+	defer unlock()
+	if _, err := conn.ParseUUID(id); err != nil {
+		return conn.WrapAction(act, err)
+	}
+	return conn.WrapAction(act, b.firmware.Discard(id, transfer))
 }

@@ -3,10 +3,6 @@ package libvirt
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -14,8 +10,6 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
-	"quantix/agent/libvirt/domxml"
-	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/migration"
 	"quantix/internal/fleet"
 )
@@ -142,36 +136,7 @@ func (m *liveMigration) cleanUpSource(ctx context.Context) error {
 	m.domains.invalidate(m.ref.UUID)
 	var err error
 	if m.ownVariables {
-		err = removeFirmwareVariables(m.in.VM.ID)
+		err = m.firmware.RemoveVariables(m.in.VM.ID)
 	}
 	return errors.Join(err, m.removeOtherSeeds(ctx, m.in.VM.ID), m.filters.RemoveNICFilters(ctx, m.c, m.in.VM.ID, nil))
-}
-
-// firmwareVariablesOf returns the possible files of the VM's UEFI variables.
-func firmwareVariablesOf(id fleet.VMID) (out []string) {
-	for _, suffix := range []string{domxml.PlainVarsSuffix, domxml.SecureVarsSuffix} {
-		out = append(out, filepath.Join(domxml.NVRAMDir, string(id)+suffix))
-	}
-	return out
-}
-
-// hasFirmwareVariables reports whether this host has a file of the VM's UEFI variables, perhaps that of another host.
-func hasFirmwareVariables(ctx context.Context, id fleet.VMID) (bool, error) {
-	for _, file := range firmwareVariablesOf(id) {
-		if there, err := hostfile.Exists(ctx, file); err != nil || there {
-			return there, err
-		}
-	}
-	return false, nil
-}
-
-// removeFirmwareVariables removes the UEFI variables of a VM that this host does not have. libvirt creates the file for an
-// incoming guest, and leaves it after a migration.
-func removeFirmwareVariables(id fleet.VMID) (failed error) {
-	for _, file := range firmwareVariablesOf(id) {
-		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			failed = errors.Join(failed, fmt.Errorf("remove the file of the VM's UEFI variables: %w", err))
-		}
-	}
-	return failed
 }

@@ -117,7 +117,7 @@ func TestInterruptedMigrationRemovesFilters(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "filter.xml")
 	f.requireNoError(os.WriteFile(file, []byte("<filter name='"+name+"' chain='root'/>"), 0o600))
 	virsh(t, "nwfilter-define", file)
-	in := hypervisor.MigrateVMWork{VM: vm, WaitDisksArrived: func(context.Context) error { return nil }, Progress: func(int, string) {}}
+	in := hypervisor.MigrateVMWork{VM: vm, WaitArrived: func(context.Context) error { return nil }, Progress: func(int, string) {}}
 	f.requireNoError(f.MigrateVM(t.Context(), in))
 	if all := virsh(t, "nwfilter-list"); strings.Contains(all, name) {
 		virsh(t, "nwfilter-undefine", name)

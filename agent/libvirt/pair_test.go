@@ -12,6 +12,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/hypervisor/conformance"
 	"quantix/agent/libvirt"
+	"quantix/agent/libvirt/firmware"
 	"quantix/agent/state"
 	"quantix/internal/fleet"
 )
@@ -40,10 +41,40 @@ func TestTwoHostConformance(t *testing.T) {
 		lib := []string{"/var/lib/libvirt", filepath.Join(sockets[1], "../../lib")}[host]
 		return filepath.Join(lib, "qemu/nvram", string(id)+"_VARS.fd"), filepath.Join(lib, "swtpm", string(id), "tpm2/tpm2-00.permall")
 	}
+	p.Firmware = func(t *testing.T, id fleet.VMID, host int) string {
+		t.Helper()
+		var all []byte
+		variables, tpm := p.FirmwareFiles(t, id, host)
+		for _, file := range []string{variables, tpm} {
+			text, err := os.ReadFile(file)
+			if err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+			all = append(all, text...)
+		}
+		return string(all)
+	}
+	p.ChangeFirmware = func(t *testing.T, id fleet.VMID, host int) {
+		t.Helper()
+		variables, _ := p.FirmwareFiles(t, id, host)
+		file := must(os.OpenFile(variables, os.O_RDWR, 0))
+		defer file.Close()
+		const unused = 0x40900 // no firmware uses this part
+		var mark [1]byte
+		must(file.ReadAt(mark[:], unused))
+		mark[0]++
+		must(file.WriteAt(mark[:], unused))
+	}
 	for i, socket := range []string{libvirt.DefaultSocket, sockets[1]} {
 		known := must(state.OpenPoolRecords("")) // one PoolBook for each host's agent
 		p.Hosts[i] = conformance.Harness{
-			Open:     func(t *testing.T) hypervisor.Hypervisor { return openBackendWithBook(t, socket, known) },
+			Open: func(t *testing.T) hypervisor.Hypervisor {
+				lib := ""
+				if i > 0 {
+					lib = filepath.Join(socket, "../../lib")
+				}
+				return openBackendWith(t, libvirt.Options{Socket: socket, PoolBook: known, Firmware: firmware.Files{Lib: lib}})
+			},
 			PoolPath: func(t *testing.T) string { return filepath.Join(t.TempDir(), "pool") },
 			PowerOf:  func(t *testing.T, id fleet.VMID) fleet.Power { return powerOfDomainAt(t, uri(i), id) },
 			WriteDisk: func(t *testing.T, path string, b byte) { // takes seconds to copy at 1 MiB/s

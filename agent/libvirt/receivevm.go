@@ -13,6 +13,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/migration"
 	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
@@ -56,6 +57,9 @@ func (m *incomingVM) run(ctx context.Context) error {
 		return err
 	case old != nil:
 		return hypervisor.RefuseKnownVM(m.Apply.VM.Name)
+	}
+	if err := m.firmware.Discard(m.Apply.VM.ID, ""); err != nil { // of a failed cold migration
+		return err
 	}
 	if err := m.RecordBegin(); err != nil {
 		return err
@@ -252,7 +256,7 @@ func (m *incomingVM) prepare(ctx context.Context, offer migration.Offer) (cookie
 	if err := m.checkSameFiles(offer.Inodes); err != nil {
 		return nil, err
 	}
-	there, err := hasFirmwareVariables(ctx, m.Apply.VM.ID)
+	there, err := hostfile.RunWithinLookupTimeout(ctx, func() (bool, error) { return m.firmware.HasVariables(m.Apply.VM.ID) })
 	if err != nil {
 		return nil, err
 	}
@@ -365,7 +369,7 @@ func (m *incomingVM) cleanUpTarget(ctx context.Context) error {
 	}
 	var err error
 	if m.createsVariables {
-		err = removeFirmwareVariables(m.Apply.VM.ID)
+		err = m.firmware.RemoveVariables(m.Apply.VM.ID)
 	}
 	return errors.Join(err, m.removeDisks(ctx), m.removeOtherSeeds(ctx, m.Apply.VM.ID), m.filters.RemoveNICFilters(ctx, m.c, m.Apply.VM.ID, nil))
 }

@@ -7,16 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
-	"libvirt.org/go/libvirtxml"
-
 	"quantix/agent/hypervisor"
-	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/firmware"
 	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
@@ -83,149 +80,7 @@ func writeSnapshotTree(t *hypervisor.SnapTree) error {
 	if err := os.Rename(f.Name(), filepath.Join(dir, "tree.json")); err != nil {
 		return err
 	}
-	return syncDir(dir)
-}
-
-// syncDir makes changes to the directory's entries durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}
-
-// saveFirmwareState copies the current UEFI variables and TPM state. It does nothing if the VM has neither or if the
-// copy exists, because a copy gets its final name only when complete. saved reports whether a copy exists now.
-func saveFirmwareState(x *libvirtxml.Domain, to string) (saved bool, err error) {
-	if _, err := os.Stat(to); err == nil {
-		return true, nil
-	}
-	partial := to + storage.PartialSuffix
-	if err := os.RemoveAll(partial); err != nil {
-		return false, err
-	}
-	for name, from := range firmwareStatePaths(x) {
-		err := copyFileOrDir(from, filepath.Join(partial, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // the guest never ran
-		}
-		if err != nil {
-			return false, err
-		}
-		saved = true
-	}
-	if !saved {
-		return false, nil
-	}
-	if err := syncDir(partial); err != nil {
-		return false, err
-	}
-	if err := os.Rename(partial, to); err != nil {
-		return false, err
-	}
-	return true, syncDir(filepath.Dir(to))
-}
-
-// restoreFirmwareState replaces the VM's current UEFI variables and TPM state by a snapshot's copies. A repeated call
-// is harmless.
-func restoreFirmwareState(x *libvirtxml.Domain, from string) error {
-	for name, to := range firmwareStatePaths(x) {
-		copied := filepath.Join(from, name)
-		if _, err := os.Lstat(copied); errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		partial := to + storage.PartialSuffix
-		if err := os.RemoveAll(partial); err != nil {
-			return err
-		}
-		if err := copyFileOrDir(copied, partial); err != nil {
-			return err
-		}
-		if err := os.RemoveAll(to); err != nil {
-			return err
-		}
-		if err := os.Rename(partial, to); err != nil {
-			return err
-		}
-		if err := syncDir(filepath.Dir(to)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// firmwareStatePaths returns the paths of the domain's UEFI variables and TPM state.
-func firmwareStatePaths(x *libvirtxml.Domain) map[string]string {
-	out := map[string]string{}
-	if x.OS != nil && x.OS.NVRam != nil && x.OS.NVRam.NVRam != "" {
-		out["nvram"] = x.OS.NVRam.NVRam
-	}
-	if x.Devices != nil && len(x.Devices.TPMs) > 0 {
-		out["tpm"] = filepath.Join(domxml.TPMDir, x.UUID)
-	}
-	return out
-}
-
-// maxFirmwareStateBytes limits the size of a VM's UEFI variables and TPM state. UEFI variables need some 100 KiB, and
-// TPM state needs less.
-const maxFirmwareStateBytes = 64 << 20
-
-// copyFileOrDir copies a file or a directory with owners and modes. It skips links and devices.
-func copyFileOrDir(from, to string) error {
-	left := int64(maxFirmwareStateBytes)
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		rest, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		at := filepath.Join(to, rest)
-		switch {
-		case d.IsDir():
-			if err := os.MkdirAll(at, info.Mode().Perm()); err != nil {
-				return err
-			}
-		case d.Type().IsRegular():
-			if left -= info.Size(); left < 0 {
-				return fleet.Errorf(fleet.Conflict, "The VM's firmware or TPM state in %s is larger than 64 MiB.", from)
-			}
-			if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
-				return err
-			}
-			if err := copyStateFile(path, at, info.Mode().Perm()); err != nil {
-				return err
-			}
-		default:
-			return nil
-		}
-		return hostfile.CopyOwner(at, info)
-	})
-}
-
-// copyStateFile copies one file of a VM's state and syncs the copy.
-func copyStateFile(from, to string, mode fs.FileMode) error {
-	src, err := hostfile.OpenImage(from, false)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(dst, io.LimitReader(src, maxFirmwareStateBytes))
-	if err == nil {
-		err = dst.Sync()
-	}
-	return errors.Join(err, dst.Close())
+	return firmware.SyncDir(dir)
 }
 
 // createOverlays creates an empty overlay on each base, in the pools of the disks.

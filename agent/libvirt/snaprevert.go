@@ -95,7 +95,7 @@ func (w *snapshotJob) applyRevert(ctx context.Context, restorePower bool) error 
 	}
 	w.in.Progress(40, "restoring the firmware's variables")
 	if node.State != "" {
-		if _, err := hostfile.RunWithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, restoreFirmwareState(s.persistentXML, node.State) }); err != nil {
+		if _, err := hostfile.RunWithinLookupTimeout(ctx, func() (struct{}, error) { return struct{}{}, w.firmware.Restore(s.persistentXML, node.State) }); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/firmware"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/storage"
@@ -161,7 +162,7 @@ func (w *snapshotJob) snapshotRunningVM(ctx context.Context, s diskMigrationStat
 			note.Node.Quiesced, note.Node.Note = true, ""
 		}
 	}
-	if !note.Node.Paused && (note.Node.Memory != "" || len(firmwareStatePaths(s.persistentXML)) > 0) {
+	if !note.Node.Paused && (note.Node.Memory != "" || firmware.HasState(s.persistentXML)) {
 		note.Resume = true
 	}
 	if err := w.save(); err != nil {
@@ -252,7 +253,7 @@ func (w *snapshotJob) finishSnapshot(ctx context.Context) error {
 		return err
 	}
 	state := filepath.Join(snapshotDirOf(w.in.VM.ID), string(note.Node.ID))
-	kept, err := hostfile.RunWithinLookupTimeout(ctx, func() (bool, error) { return saveFirmwareState(s.persistentXML, state) })
+	kept, err := hostfile.RunWithinLookupTimeout(ctx, func() (bool, error) { return w.firmware.Save(s.persistentXML, state) })
 	if err != nil {
 		// The snapshot is not undone, because only a stopped guest could switch back from the new overlays. A snapshot
 		// without copies of the firmware state is still usable.

@@ -295,7 +295,7 @@ func (h *Host) defineVM(in hypervisor.ApplyWork) error {
 		return err
 	}
 	if !ok {
-		g = &guest{id: in.VM.ID, managed: true, power: fleet.Stopped}
+		g = &guest{id: in.VM.ID, managed: true, power: fleet.Stopped, firmware: h.receivedFirmware[in.VM.ID].content}
 	}
 	domain, was := g.applied.Domain, ""
 	if plan.SetName || g.applied.PendingDomainName(g.name) != "" {
@@ -309,6 +309,7 @@ func (h *Host) defineVM(in hypervisor.ApplyWork) error {
 		}
 	}
 	h.guests[g.id] = g
+	delete(h.receivedFirmware, g.id)
 	h.rewriteFilters(in, g.applied.Spec.NICs)
 	old, before := g.applied.Pools, g.applied
 	again := g.generation == in.VM.Generation

@@ -40,6 +40,7 @@ func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, di
 		delete(h.guests, vm.ID)
 	}
 	delete(h.seeds, vm.ID)
+	delete(h.receivedFirmware, vm.ID)
 	for _, d := range volumesToDelete {
 		delete(d.in.files, d.Name)
 	}

@@ -29,6 +29,7 @@ type guest struct {
 	snapshotTree     *hypervisor.SnapTree // the VM's snapshot tree; nil: the VM never had a snapshot
 	foreignSnapshots []string             // snapshots made outside Quantix
 	foreignOverlays  []fleet.Overlay      // overlays made outside Quantix
+	firmware         string               // content of UEFI variables and TPM state; empty: none
 
 	balloon int // balloon size in MiB; 0: all memory
 
@@ -84,6 +85,9 @@ func (g *guest) start(now time.Time) {
 	g.live, g.power, g.startedAt = &run, fleet.Running, now.Truncate(time.Second)
 	g.screen = newScreen(g.name, g.persistent)
 	g.frozen, g.reason, g.balloon = false, "", 0
+	if g.firmware == "" && g.persistent.spec.HasFirmwareState() {
+		g.firmware = "made at " + now.String()
+	}
 }
 
 // stop powers the guest off with libvirt's reason. It removes a guest without a definition.

@@ -25,6 +25,7 @@ type (
 		Persistent movingDefinition         `json:"persistent"`
 		Live       movingDefinition         `json:"live"`
 		StartedAt  time.Time                `json:"startedAt"`
+		Firmware   string                   `json:"firmware"`
 		Balloon    int                      `json:"balloon"`
 		Disks      []movingFile             `json:"disks"` // in the order of the job
 	}
@@ -177,7 +178,7 @@ func (h *Host) movingGuest(in hypervisor.LiveMigrationWork) (out movingGuest, er
 	}
 	out = movingGuest{
 		Generation: g.generation, Applied: g.applied, Mark: g.ownershipMark, Name: g.name,
-		StartedAt: g.startedAt, Balloon: g.balloon,
+		StartedAt: g.startedAt, Balloon: g.balloon, Firmware: g.firmware,
 	}
 	persistent, live := g.persistent, *g.live
 	for _, d := range live.spec.Disks {
@@ -372,7 +373,8 @@ func (h *Host) addArrivedVM(id fleet.VMID, offer movingGuest) {
 	h.guests[id] = &guest{
 		id: id, managed: true, generation: offer.Generation, applied: offer.Applied, ownershipMark: offer.Mark, name: offer.Name,
 		persistent: offer.Persistent.definition(), live: &run, power: fleet.Running, startedAt: offer.StartedAt, balloon: offer.Balloon,
-		screen: newScreen(offer.Name, run),
+		screen: newScreen(offer.Name, run), firmware: offer.Firmware,
 	}
+	delete(h.receivedFirmware, id)
 	h.notify()
 }

@@ -65,7 +65,8 @@ type Host struct {
 	removedDevices     map[string]bool    // devices that an administrator removed
 	unreachable        bool               // libvirtd is unreachable
 	snapshotReads      map[fleet.VMID]int // number of running copies from snapshots, by VM
-	thawed             chan struct{}      // if not nil, libvirtd does not answer until the channel closes
+	receivedFirmware   map[fleet.VMID]receivedFirmware
+	thawed             chan struct{} // if not nil, libvirtd does not answer until the channel closes
 }
 
 var _ hypervisor.Hypervisor = (*Host)(nil)
@@ -84,6 +85,7 @@ func New(o Options) *Host {
 		localStorage: NewStorage(), wakeUps: map[chan struct{}]bool{}, uploads: map[fleet.UploadID]*receivedUpload{},
 	}
 	h.virtualFunctions, h.snapshotReads = map[string]int{}, map[fleet.VMID]int{}
+	h.receivedFirmware = map[fleet.VMID]receivedFirmware{}
 	for _, nic := range h.inventory.NICs {
 		h.virtualFunctions[nic.Name] = nic.VFs
 	}

@@ -16,6 +16,12 @@ func TestTwoHostConformance(t *testing.T) {
 		t.Helper()
 		hosts[from].migrate(t, hosts[to], id, leave)
 	}}
+	p.Firmware = func(_ *testing.T, id fleet.VMID, host int) string { return hosts[host].firmwareOf(id) }
+	p.ChangeFirmware = func(_ *testing.T, id fleet.VMID, host int) {
+		hosts[host].mu.Lock()
+		defer hosts[host].mu.Unlock()
+		hosts[host].guests[id].firmware += "."
+	}
 	for i, h := range hosts {
 		p.Hosts[i] = conformance.Harness{
 			Open:      func(*testing.T) hypervisor.Hypervisor { return h },

@@ -3,6 +3,7 @@ package mock
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,25 +45,6 @@ func parsePieces(text []byte) (v fleet.Volume, data string, err error) {
 	return v, string(rest), nil
 }
 
-// memorySink is a file in memory.
-type memorySink struct{ data []byte }
-
-func (s *memorySink) WriteAt(p []byte, at int64) (int, error) {
-	if more := int(at) + len(p) - len(s.data); more > 0 {
-		s.data = append(s.data, make([]byte, more)...)
-	}
-	return copy(s.data[at:], p), nil
-}
-
-func (s *memorySink) Truncate(size int64) error {
-	s.data = append(s.data, make([]byte, max(0, int(size)-len(s.data)))...)[:size]
-	return nil
-}
-
-func (s *memorySink) Writeback(int64, int64) {}
-
-func (s *memorySink) Sync() error { return nil }
-
 // SendVolume implements hypervisor.Storage.
 func (h *Host) SendVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	var pieces transfer.Pieces
@@ -101,11 +83,11 @@ func (h *Host) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	if err != nil || made {
 		return err
 	}
-	to := &memorySink{}
+	to := &transfer.MemorySink{Max: 1 << 40}
 	if _, err := in.Receive(ctx, to, 1<<40); err != nil {
 		return err
 	}
-	v, data, err := parsePieces(to.data)
+	v, data, err := parsePieces(to.Data)
 	if err != nil {
 		return err
 	}
@@ -148,21 +130,27 @@ func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) error
 		return h.migrateUndefinedVM(ctx, in)
 	}
 	for i, d := range in.Params.Disks {
-		switch in.SentStamp(d) {
-		case sent[i].dataText():
-		case "":
-			if err := in.RecordSending(d, sent[i].dataText()); err != nil {
-				return err
-			}
-		default:
-			return hypervisor.RefuseChangedVM(in.VM.Name)
+		if err := in.RecordContent(d.Transfer, sent[i].dataText()); err != nil {
+			return err
 		}
 		pieces, size := h.piecesOf(&sent[i])
-		if err := in.Send(ctx, d, pieces, size); err != nil {
+		if err := in.Send(ctx, d.Transfer, pieces, size); err != nil {
 			return err
 		}
 	}
-	if err := in.WaitDisksArrived(ctx); err != nil {
+	state := h.firmwareOf(in.VM.ID)
+	if id := in.Params.Firmware; id != "" {
+		if err := in.RecordContent(id, firmwareStamp(state)); err != nil {
+			return err
+		}
+		err := in.Send(ctx, id, func(_ context.Context, do func(int64, []byte, int64) error) error {
+			return do(0, []byte(firmwareStamp(state)), int64(len(firmwareStamp(state))))
+		}, int64(len(firmwareStamp(state))))
+		if err != nil {
+			return err
+		}
+	}
+	if err := in.WaitArrived(ctx); err != nil {
 		return err
 	}
 	now, after, err := h.migratingFiles(in)
@@ -173,6 +161,9 @@ func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) error
 		if !now || after[i].dataText() != sent[i].dataText() {
 			return hypervisor.RefuseChangedVM(in.VM.Name)
 		}
+	}
+	if in.Params.Firmware != "" && h.firmwareOf(in.VM.ID) != state {
+		return hypervisor.RefuseChangedVM(in.VM.Name)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -187,7 +178,7 @@ func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) error
 
 // migrateUndefinedVM handles a VM without a definition.
 func (h *Host) migrateUndefinedVM(ctx context.Context, in hypervisor.MigrateVMWork) error {
-	if err := in.WaitDisksArrived(ctx); err != nil {
+	if err := in.WaitArrived(ctx); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -197,7 +188,7 @@ func (h *Host) migrateUndefinedVM(ctx context.Context, in hypervisor.MigrateVMWo
 		if err != nil {
 			return err
 		}
-		if f := p.dir.files[d.Disk.Volume]; f != nil && f.dataText() != in.SentStamp(d) {
+		if f := p.dir.files[d.Disk.Volume]; f != nil && f.dataText() != in.SentStamp(d.Transfer) {
 			return hypervisor.RefuseChangedVM(in.VM.Name)
 		}
 	}
@@ -214,8 +205,8 @@ func (h *Host) migratingFiles(in hypervisor.MigrateVMWork) (defined bool, files 
 		return false, nil, nil
 	case g.isRunning():
 		return true, nil, hypervisor.RefuseMigration(in.VM.Name, "the VM is running. Shut down the VM first.")
-	case in.VM.Spec.Firmware == fleet.UEFI:
-		return true, nil, hypervisor.RefuseMigration(in.VM.Name, "a migration does not copy the firmware's settings file (NVRAM).")
+	case in.Params.Firmware == "" && g.persistent.spec.HasFirmwareState():
+		return true, nil, hypervisor.RefuseFirmwareNotListed(in.VM.Name)
 	}
 	for _, d := range in.VM.Spec.Disks {
 		if !slices.Contains(in.Params.Stay, d.Ref()) && !slices.ContainsFunc(in.Params.Disks, func(o fleet.MigratingDisk) bool { return o.Disk == d.Ref() }) {
@@ -237,4 +228,66 @@ func (h *Host) migratingFiles(in hypervisor.MigrateVMWork) (defined bool, files 
 		files = append(files, *f)
 	}
 	return true, files, nil
+}
+
+// receivedFirmware is the content of UEFI variables and TPM state that a transfer has brought.
+type receivedFirmware struct {
+	transfer fleet.TransferID
+	content  string
+}
+
+// firmwareHead begins a simulated file of UEFI variables and TPM state, which may be empty.
+const firmwareHead = "firmware "
+
+func firmwareStamp(content string) string { return firmwareHead + content }
+
+// firmwareOf returns the content of the VM's UEFI variables and TPM state; empty: none.
+func (h *Host) firmwareOf(id fleet.VMID) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if g := h.guests[id]; g != nil {
+		return g.firmware
+	}
+	return ""
+}
+
+// ReceiveFirmware implements hypervisor.VMs.
+func (h *Host) ReceiveFirmware(ctx context.Context, in hypervisor.ReceiveFirmwareWork) error {
+	if err := h.simulateCall(ctx); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	known, done := h.guests[in.VM] != nil, h.receivedFirmware[in.VM].transfer == in.Transfer
+	h.mu.Unlock()
+	switch {
+	case known:
+		return hypervisor.RefuseKnownVM("the VM")
+	case done:
+		return nil
+	}
+	data, err := in.Receive(ctx, 1<<20)
+	if err != nil {
+		return err
+	}
+	content, ok := strings.CutPrefix(string(data), firmwareHead)
+	if !ok {
+		return errors.New("the source host sends invalid firmware state")
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.receivedFirmware[in.VM] = receivedFirmware{in.Transfer, content}
+	return nil
+}
+
+// DiscardFirmware implements hypervisor.VMs.
+func (h *Host) DiscardFirmware(ctx context.Context, vm fleet.VMID, id fleet.TransferID) error {
+	if err := h.simulateCall(ctx); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.receivedFirmware[vm].transfer == id {
+		delete(h.receivedFirmware, vm)
+	}
+	return nil
 }

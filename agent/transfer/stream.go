@@ -60,6 +60,37 @@ type FileSink struct{ *os.File }
 // Writeback implements Sink.
 func (f FileSink) Writeback(at, n int64) { writeback(f.File, at, n) }
 
+// MemorySink is a Sink of at most Max bytes in memory.
+type MemorySink struct {
+	Max  int64
+	Data []byte
+}
+
+// WriteAt implements Sink.
+func (s *MemorySink) WriteAt(p []byte, at int64) (int, error) {
+	if end := at + int64(len(p)); end > int64(len(s.Data)) {
+		if err := s.Truncate(end); err != nil {
+			return 0, err
+		}
+	}
+	return copy(s.Data[at:], p), nil
+}
+
+// Truncate implements Sink.
+func (s *MemorySink) Truncate(size int64) error {
+	if size < 0 || size > s.Max {
+		return fmt.Errorf("the other host sends %d bytes, more than %d", size, s.Max)
+	}
+	s.Data = append(s.Data, make([]byte, max(0, size-int64(len(s.Data))))...)[:size]
+	return nil
+}
+
+// Writeback implements Sink.
+func (s *MemorySink) Writeback(int64, int64) {}
+
+// Sync implements Sink.
+func (s *MemorySink) Sync() error { return nil }
+
 // SendingConn is a connection that sends one file.
 type SendingConn struct{ conn net.Conn }
 

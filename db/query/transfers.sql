@@ -30,7 +30,8 @@ WHERE t.pair_id = @pair_id::text AND @pair_id <> '' AND @host_id::text IN (t.fro
 
 -- name: TransfersOf :many
 -- The transfers of a job with the states of both jobs.
-SELECT t.id, t.send_job, t.receive_job, t.from_host, t.to_host, r.subject, r.state AS receive_state, s.state AS send_state, s.kind AS send_kind
+SELECT t.id, t.send_job, t.receive_job, t.from_host, t.to_host, r.subject, r.state AS receive_state, s.state AS send_state, s.kind AS send_kind,
+    COALESCE((SELECT k.subject_name FROM tasks k WHERE k.id = r.task_id), '')::text AS subject_name
 FROM transfers t JOIN jobs s ON s.id = t.send_job JOIN jobs r ON r.id = t.receive_job WHERE t.send_job = @job::text OR t.receive_job = @job ORDER BY t.id;
 
 -- name: CancelUnbegun :exec

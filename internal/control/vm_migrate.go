@@ -135,10 +135,13 @@ func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 		}
 		order.Disks = append(order.Disks, d)
 	}
-	if order.Generation = int64(next); vm.MigratesLive() {
+	switch order.Generation = int64(next); {
+	case vm.MigratesLive():
 		order.Live, order.Options = fleet.NewID[fleet.TransferID](), vm.Spec.Migration.EffectiveOptions(in.Options)
+	case vm.Spec.HasFirmwareState():
+		order.Firmware = fleet.NewID[fleet.TransferID]()
 	}
-	if len(order.Disks) > 0 || order.Live != "" {
+	if len(order.Transfers()) > 0 || order.Live != "" {
 		err = checkTransferLimit(ctx, q, vm.HostID, in.HostID)
 	}
 	return order, order.ToName, err
@@ -186,8 +189,8 @@ func checkMigratable(ctx context.Context, q *db.Queries, vm fleet.VMView) error 
 	return nil
 }
 
-// queueMigrationJobs adds one task with the source host's job, and the target host's jobs: one per disk, or one for the
-// running VM.
+// queueMigrationJobs adds one task with the source host's job, and the target host's jobs: one per disk and one for the
+// firmware state, or one for the running VM.
 func queueMigrationJobs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, order fleet.MigrationParams) (fleet.Task, error) {
 	task, err := queueVMJob(ctx, q, a, vm, fleet.VMMigrate, fleet.JobArgs{Migrate: &order})
 	if err != nil {
@@ -222,13 +225,19 @@ func queueMigrationJobs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 		}
 		steps = append(steps, string(id))
 	}
-	if order.Live != "" {
+	for _, part := range []struct {
+		transfer fleet.TransferID
+		kind     fleet.JobKind
+	}{{order.Live, fleet.VMReceive}, {order.Firmware, fleet.VMFirmwareReceive}} {
+		if part.transfer == "" {
+			continue
+		}
 		id := fleet.NewID[fleet.JobID]()
 		err := q.AddStep(ctx, db.AddStepParams{
-			ID: id, TaskID: &task.ID, Role: roleReceive, HostID: order.To, Kind: fleet.VMReceive, Subject: fleet.SubjectVM(vm.ID), Args: fleet.JobArgs{Migrate: &order},
+			ID: id, TaskID: &task.ID, Role: roleReceive, HostID: order.To, Kind: part.kind, Subject: fleet.SubjectVM(vm.ID), Args: fleet.JobArgs{Migrate: &order},
 		})
 		if err == nil {
-			err = q.AddTransfer(ctx, db.AddTransferParams{ID: order.Live, SendJob: sender, ReceiveJob: id, FromHost: vm.HostID, ToHost: order.To})
+			err = q.AddTransfer(ctx, db.AddTransferParams{ID: part.transfer, SendJob: sender, ReceiveJob: id, FromHost: vm.HostID, ToHost: order.To})
 		}
 		if err != nil {
 			return task, err

@@ -168,6 +168,9 @@ func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, 
 	if h.ID == vm.HostID {
 		reasons = append(reasons, "The VM is on this host already.")
 	}
+	if !live && vm.Spec.HasFirmwareState() && !h.MovesFirmware {
+		reasons = append(reasons, "The agent of "+h.Name+" is too old to receive UEFI variables and TPM state. Update the agent.")
+	}
 	for i, d := range vm.Spec.Disks {
 		on, kind := h.Pools[d.PoolID], specs[d.PoolID].Kind
 		if specs[d.PoolID].Shared && on.Assigned && on.State == fleet.PoolActive {

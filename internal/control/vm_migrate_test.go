@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -214,12 +215,7 @@ func TestUnsuitableMigrationTargetsHaveReasons(t *testing.T) {
 			t.Errorf("%+v", target)
 		}
 	}
-	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{firmware}', '"uefi"') WHERE id = $1`, v.ID)
-	s.wantRefused("with NVRAM", fleet.Conflict, "NVRAM", func() error {
-		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
-		return err
-	})
-	s.execSQL(`UPDATE vms SET spec = jsonb_set(jsonb_set(spec, '{firmware}', '"bios"'), '{disks,0,poolId}', to_jsonb($2::text)) WHERE id = $1`, v.ID, s.nfs)
+	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,poolId}', to_jsonb($2::text)) WHERE id = $1`, v.ID, s.nfs)
 	s.execSQL(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.local, s.h2)
 	s.wantRefused("into a pool that does not exist", fleet.Invalid, "not assigned to h2", func() error {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
@@ -246,4 +242,124 @@ func TestColdMigrationOfAdoptedVMRefused(t *testing.T) {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
 		return err
 	})
+}
+
+// firmwareVMToMigrate is vmToMigrate with UEFI. Both hosts have UEFI, and h2's agent moves firmware state.
+func (s *libraryFixture) firmwareVMToMigrate(name string) fleet.VMView {
+	s.t.Helper()
+	v := s.vmToMigrate(name)
+	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{firmware}', '"uefi"') WHERE id = $1`, v.ID)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,firmwares}', '["bios","uefi"]'), '{inventory,movesFirmware}', 'true')`)
+	return s.getVM(v.ID)
+}
+
+// claimedByKind claims the host's jobs.
+func (s *libraryFixture) claimedByKind(host fleet.HostID) map[fleet.JobKind][]wire.Work {
+	s.t.Helper()
+	claim, err := s.Claim(s.t.Context(), s.agents[host], wire.ClaimRequest{Max: 16}, 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	out := map[fleet.JobKind][]wire.Work{}
+	for _, w := range claim.Jobs {
+		out[w.Kind] = append(out[w.Kind], w)
+	}
+	return out
+}
+
+// beginFirmwareMigration requests the VM's migration to h2, whose disks arrive. It returns the source's job and the job
+// that receives the firmware state.
+func (s *libraryFixture) beginFirmwareMigration(v fleet.VMView) (task fleet.Task, source, target wire.Work) {
+	s.t.Helper()
+	task = s.migrateToH2(v)
+	source = s.claimOnlyJob(s.h1, fleet.VMMigrate)
+	there := s.claimedByKind(s.h2)
+	if len(there[fleet.VMFirmwareReceive]) != 1 || len(there[fleet.VolumeReceive]) != 2 {
+		s.t.Fatalf("the target has the jobs %+v", there)
+	}
+	target = there[fleet.VMFirmwareReceive][0]
+	if source.Args.Migrate.Firmware == "" || target.Args.Migrate.Firmware != source.Args.Migrate.Firmware || target.Subject != fleet.SubjectVM(v.ID) {
+		s.t.Fatalf("the jobs have %+v and %+v", source.Args.Migrate, target.Args.Migrate)
+	}
+	for _, w := range there[fleet.VolumeReceive] {
+		s.finishVolume(s.h2, w, `{}`)
+	}
+	return task, source, target
+}
+
+func TestColdMigrationSwitchesHostAfterFirmwareStateArrived(t *testing.T) {
+	s := newLibraryFixture(t)
+	s.imageOnOneHost()
+	v := s.firmwareVMToMigrate("web")
+	for _, arrives := range []bool{false, true} {
+		_, source, target := s.beginFirmwareMigration(v)
+		if arrives {
+			s.finishJobWith(s.h2, target, wire.Finish{Outcome: wire.Done})
+		}
+		s.finishJobWith(s.h1, source, wire.Finish{Outcome: wire.Done, Generation: source.Generation, VM: &fleet.VMStatus{Power: fleet.Absent}})
+		if now := s.getVM(v.ID); (now.HostID == s.h2) != arrives {
+			t.Fatalf("the VM is on %s; the firmware state has arrived: %v", now.HostName, arrives)
+		}
+		if arrives {
+			break
+		}
+		s.finishJobWith(s.h2, target, wire.Finish{Outcome: wire.Failed, Error: "lost"})
+		s.execSQL(`UPDATE vms SET status = $2 WHERE id = $1`, v.ID, v.Status)
+	}
+	if there := s.claimedByKind(s.h2); len(there[fleet.VMApply]) != 1 || len(there[fleet.VMFirmwareDiscard]) != 0 {
+		t.Errorf("the new host has the jobs %+v", there)
+	}
+}
+
+func TestFailedMigrationDiscardsFirmwareState(t *testing.T) {
+	s := newLibraryFixture(t)
+	s.imageOnOneHost()
+	v := s.firmwareVMToMigrate("web")
+	for when, sourceFirst := range map[string]bool{"the source fails after the arrival": false, "the state arrives after the failure": true} {
+		task, source, target := s.beginFirmwareMigration(v)
+		ends := []func(){
+			func() { s.finishJobWith(s.h2, target, wire.Finish{Outcome: wire.Done}) },
+			func() {
+				s.finishJobWith(s.h1, source, wire.Finish{Outcome: wire.Failed, Generation: source.Generation, Error: "Input/output error", VM: v.Status})
+			},
+		}
+		if sourceFirst {
+			slices.Reverse(ends)
+		}
+		for _, end := range ends {
+			end()
+		}
+		there := s.claimedByKind(s.h2)
+		if len(there[fleet.VMFirmwareDiscard]) != 1 || len(there[fleet.VolumeDelete]) != 2 {
+			t.Fatalf("%s: the target has the jobs %+v", when, there)
+		}
+		discard := there[fleet.VMFirmwareDiscard][0]
+		if discard.Args.Migrate.Firmware != target.Args.Migrate.Firmware || discard.Subject != fleet.SubjectVM(v.ID) {
+			t.Errorf("%s: the target discards %+v", when, discard.Args.Migrate)
+		}
+		for _, w := range append(there[fleet.VolumeDelete], discard) {
+			s.finishJobWith(s.h2, w, wire.Finish{Outcome: wire.Done})
+		}
+		if got, err := s.GetTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobFailed {
+			t.Errorf("%s: %+v %v", when, got, err)
+		}
+		if now := s.getVM(v.ID); now.HostID != s.h1 || now.Status.Error != "" {
+			t.Errorf("%s: the VM is on %s: %q", when, now.HostName, now.Status.Error)
+		}
+	}
+}
+
+func TestHostWithOldAgentReceivesNoFirmwareState(t *testing.T) {
+	s := newLibraryFixture(t)
+	s.imageOnOneHost()
+	v := s.firmwareVMToMigrate("web")
+	s.execSQL(`UPDATE hosts SET status = status #- '{inventory,movesFirmware}' WHERE id = $1`, s.h2)
+	s.wantRefused("an agent that cannot receive the state", fleet.Invalid, "too old to receive UEFI variables", func() error {
+		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
+		return err
+	})
+	plans, err := s.PlanMigrations(t.Context(), chief, []fleet.VMID{v.ID})
+	if err != nil || len(plans) != 1 || plans[0].Reason != "" || plans[0].Best != nil || !strings.Contains(plans[0].Targets[0].Reason, "Update the agent") {
+		t.Errorf("the plan is %+v %v", plans, err)
+	}
 }

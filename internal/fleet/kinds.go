@@ -83,6 +83,9 @@ const (
 	VMPlan    JobKind = "vm.plan"    // render the definition that an edit would produce
 	VMMigrate JobKind = "vm.migrate" // live or cold migration to another host: see MigrationParams
 	VMReceive JobKind = "vm.receive" // receive a running VM from another host
+
+	VMFirmwareReceive JobKind = "vm.firmware.receive" // receive the UEFI variables and TPM state of a VM that is off
+	VMFirmwareDiscard JobKind = "vm.firmware.discard" // remove them, because the migration failed
 )
 
 // JobKindInfo describes a job kind, except how a host executes it: see the agent's job handlers.
@@ -205,6 +208,11 @@ var kinds = []JobKindInfo{
 	{Name: VMDiskMove, Type: TypeVM, Verb: "Move disk", Permission: MayChangeInfra, Limit: longCopy, TakesSlot: true, Stoppable: true},
 	{Name: VMMigrate, Type: TypeVM, Verb: "Migrate", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{Name: VMReceive, Type: TypeVM, Verb: "Receive migration", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
+	{Name: VMFirmwareReceive, Type: TypeVM, Verb: "Receive UEFI variables and TPM state", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
+	{
+		Name: VMFirmwareDiscard, Type: TypeVM, Verb: "Remove received UEFI variables and TPM state", Permission: MayChangeInfra, Limit: time.Minute,
+		WhyNotCancellableOnceBegun: "The host has already begun to remove the files, so the task cannot be cancelled.",
+	},
 	{Name: DiscoveredStart, Type: TypeDiscovered, Verb: "Start discovered VM", Permission: MayChangeInfra, Limit: 2 * time.Minute, TakesSlot: true},
 	{Name: DiscoveredShutdown, Type: TypeDiscovered, Verb: "Shut down discovered VM", Permission: MayChangeInfra, Limit: 30 * time.Second},
 	{Name: DiscoveredReboot, Type: TypeDiscovered, Verb: "Reboot discovered VM", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true},

@@ -38,8 +38,21 @@ type MigrationParams struct {
 	Generation int64      `json:"generation"`
 	Stay       []Volref   `json:"stay,omitempty"` // disks on shared pools, which stay where they are and are used by the target host
 	Live       TransferID `json:"live,omitempty"` // the connection of a live migration; empty: cold
+	// Firmware is the transfer of the UEFI variables and the TPM state in a cold migration; empty: the VM has neither
+	Firmware TransferID `json:"firmware,omitempty"`
 	// Options apply to a live migration.
 	Options MigrationOptions `json:"options,omitzero"`
+}
+
+// Transfers returns the transfers of a cold migration, one for each file.
+func (p MigrationParams) Transfers() (out []TransferID) {
+	for _, d := range p.Disks {
+		out = append(out, d.Transfer)
+	}
+	if p.Firmware != "" {
+		out = append(out, p.Firmware)
+	}
+	return out
 }
 
 // MigrationOptions control how a live migration copies memory that the guest changes meanwhile. The zero value is the
@@ -206,8 +219,6 @@ func (v VMView) AllowsMigration(moving []MovingDisk, current *MigratingVM) (bool
 		return v.allowsLiveMigration()
 	case v.Adoption != nil:
 		return false, "The VM was adopted, and a cold migration would lose the parts of its definition that Quantix does not know. Start the VM, and migrate it while it runs."
-	case v.Spec.Firmware != BIOS || v.Spec.Security.TPM:
-		return false, "The firmware variables (NVRAM) and the TPM's state are in files of the host, which a cold migration does not transfer. Start the VM, and migrate it while it runs."
 	}
 	for i, d := range v.Spec.Disks {
 		switch {
@@ -227,6 +238,9 @@ func (v VMView) AllowsMigration(moving []MovingDisk, current *MigratingVM) (bool
 	}
 	return true, ""
 }
+
+// HasFirmwareState reports whether the VM has UEFI variables or a TPM, whose state is in files of its host.
+func (s VMSpec) HasFirmwareState() bool { return s.Firmware == UEFI || s.Security.TPM }
 
 // MigratesLive reports whether a migration of the VM would be live now.
 func (v VMView) MigratesLive() bool { return v.Phase == PhaseRunning || v.Phase == PhaseNeedsRestart }

@@ -22,14 +22,17 @@ func TestMigrationRefusedWithReason(t *testing.T) {
 	if ok, why := valid().AllowsMigration(nil, nil); !ok {
 		t.Errorf("a stopped VM cannot migrate: %s", why)
 	}
+	secure := valid()
+	secure.Spec.Firmware, secure.Spec.Security.TPM = fleet.UEFI, true
+	if ok, why := secure.AllowsMigration(nil, nil); !ok {
+		t.Errorf("a stopped VM with UEFI and a TPM cannot migrate: %s", why)
+	}
 	for says, spoil := range map[string]func(*fleet.VMView){
 		"Only a running or a stopped VM":  func(v *fleet.VMView) { v.Phase, v.Status.Power = fleet.PhasePaused, fleet.Paused },
 		"offline":                         func(v *fleet.VMView) { v.Phase = fleet.PhaseUnknown },
 		"not on its host":                 func(v *fleet.VMView) { v.Status = nil },
 		"being deleted":                   func(v *fleet.VMView) { v.Phase = fleet.PhaseDeleting },
 		"VM was changed":                  func(v *fleet.VMView) { v.Status.Drift = []fleet.Drift{{Field: "cpus"}} },
-		"the TPM's state":                 func(v *fleet.VMView) { v.Spec.Security.TPM = true },
-		"NVRAM":                           func(v *fleet.VMView) { v.Spec.Firmware = fleet.UEFI },
 		"Disk 1 is shared with other VMs": func(v *fleet.VMView) { v.Spec.Disks[0].Existing, v.Spec.Disks[0].Shareable = true, true },
 		"Disk 1 is a LUN":                 func(v *fleet.VMView) { v.Spec.Disks[0].Existing = true },
 		"backed by an image":              func(v *fleet.VMView) { v.Spec.Disks[0].Overlay = true },

@@ -27,6 +27,7 @@ type Host struct {
 	Firmwares       []fleet.Firmware
 	HugePages       []fleet.HugePages
 	AgentFields     []string          // VM features that the host's agent supports
+	MovesFirmware   bool              // the host's agent receives UEFI variables and TPM state in cold migrations
 	Unsupported     map[string]string // unsupported features, with the reason as a sentence
 	Devices         map[string]Device // devices of the spec that the host has
 	Cluster         fleet.Cluster     // the host's cluster

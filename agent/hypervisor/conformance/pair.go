@@ -23,6 +23,11 @@ type HostPair struct {
 	// KillGuest forces off the guest of the VM on a host, also an incoming one. Optional.
 	KillGuest func(t *testing.T, id fleet.VMID, host int)
 
+	// Firmware returns the content of the VM's UEFI variables and TPM state on a host; empty: it has neither.
+	// ChangeFirmware changes both a little.
+	Firmware       func(t *testing.T, id fleet.VMID, host int) string
+	ChangeFirmware func(t *testing.T, id fleet.VMID, host int)
+
 	// FirmwareFiles returns the paths of the files on a host with the VM's UEFI variables and TPM state. Optional.
 	FirmwareFiles func(t *testing.T, id fleet.VMID, host int) (variables, tpm string)
 }
@@ -54,6 +59,10 @@ func RunTwoHosts(t *testing.T, p HostPair) {
 		{"a live migration that exceeds its time limit is cancelled or pauses the guest", testLiveMigrationTimeLimit},
 		{"invalid options of a live migration are refused", testLiveMigrationOptionsRefused},
 		{"a live migration moves UEFI variables and TPM state", testLiveMigrationOfFirmwareState},
+		{"a cold migration moves UEFI variables and TPM state", testColdMigrationOfFirmwareState},
+		{"a cold migration of a VM that never ran creates its firmware state on the other host", testColdMigrationWithoutFirmwareState},
+		{"a cold migration of changed firmware state leaves the VM on its host", testColdMigrationOfChangedFirmwareState},
+		{"a refused cold migration leaves the firmware state on its host", testColdMigrationOfFirmwareStateRefused},
 		{"a live migration copies the disks of local pools", testLiveMigrationOfLocalDisks},
 		{"a failed live migration removes the copies of local disks", testFailedLiveMigrationOfLocalDisks},
 		{"a live migration never overwrites a file", testLiveMigrationToTakenName},

@@ -137,22 +137,22 @@ func testReceivedVolumeVerified(t *testing.T, h *testHost) {
 	h.requireNoError("receive the whole file", h.ReceiveVolume(h.ctx, h.receiveJob(in, to, "came.qcow2", known, fleet.VolumeParams{})))
 }
 
-// migrateJob returns the job that sends the VM's disks, and the sent files by disk.
-func (h *testHost) migrateJob(vm fleet.VM, to fleet.Pool) (hypervisor.MigrateVMWork, map[fleet.Volref]*sentFile) {
-	sentFiles := map[fleet.Volref]*sentFile{}
+// migrateJob returns the job that sends the VM's disks, and the sent files by transfer.
+func (h *testHost) migrateJob(vm fleet.VM, to fleet.Pool) (hypervisor.MigrateVMWork, map[fleet.TransferID]*sentFile) {
+	sentFiles := map[fleet.TransferID]*sentFile{}
 	in := hypervisor.MigrateVMWork{
 		VM: vm, Pools: h.pools, Params: fleet.MigrationParams{To: fleet.NewID[fleet.HostID](), ToName: "elsewhere"}, Progress: func(int, string) {},
-		WaitDisksArrived: func(context.Context) error { return nil },
+		WaitArrived: func(context.Context) error { return nil },
 	}
 	stamps := map[fleet.TransferID]string{}
-	in.SentStamp = func(d fleet.MigratingDisk) string { return stamps[d.Transfer] }
-	in.RecordSending = func(d fleet.MigratingDisk, stamp string) error { stamps[d.Transfer] = stamp; return nil }
+	in.SentStamp = func(file fleet.TransferID) string { return stamps[file] }
+	in.RecordSending = func(file fleet.TransferID, stamp string) error { stamps[file] = stamp; return nil }
 	for _, d := range vm.Spec.Disks {
 		in.Params.Disks = append(in.Params.Disks, fleet.MigratingDisk{Disk: d.Ref(), To: fleet.Volref{PoolID: to.ID, Volume: "gone-" + d.Volume}, Transfer: fleet.NewID[fleet.TransferID]()})
 	}
-	in.Send = func(ctx context.Context, d fleet.MigratingDisk, pieces transfer.Pieces, size int64) error {
-		sentFiles[d.To] = &sentFile{}
-		return sentFiles[d.To].send(ctx, pieces, size)
+	in.Send = func(ctx context.Context, file fleet.TransferID, pieces transfer.Pieces, size int64) error {
+		sentFiles[file] = &sentFile{}
+		return sentFiles[file].send(ctx, pieces, size)
 	}
 	return in, sentFiles
 }
@@ -168,12 +168,12 @@ func testColdMigration(t *testing.T, h *testHost) {
 	for _, d := range vm.Spec.Disks {
 		h.wantVolume(from, d.Volume, "qcow2", d.SizeBytes)
 	}
-	in.Send = func(context.Context, fleet.MigratingDisk, transfer.Pieces, int64) error {
+	in.Send = func(context.Context, fleet.TransferID, transfer.Pieces, int64) error {
 		t.Error("a disk is sent again")
 		return nil
 	}
 	h.requireNoError("repeat the job", h.MigrateVM(h.ctx, in))
-	in.WaitDisksArrived = func(context.Context) error { return errors.New("no host has the VM") }
+	in.WaitArrived = func(context.Context) error { return errors.New("no host has the VM") }
 	h.requireRefusal("before another host has the VM", h.MigrateVM(h.ctx, in), "no host has the VM")
 
 	// The source host may also be the destination of a migration, so one host suffices for this test.
@@ -181,7 +181,7 @@ func testColdMigration(t *testing.T, h *testHost) {
 	next.Generation, next.Spec.Disks = 2, slices.Clone(vm.Spec.Disks)
 	order := h.applyJob(next)
 	for i, d := range in.Params.Disks {
-		h.requireNoError("receive", h.ReceiveVolume(h.ctx, h.receiveJob(sentFiles[d.To], to, d.To.Volume, known, fleet.VolumeParams{Transfer: &fleet.TransferParams{Check: true}})))
+		h.requireNoError("receive", h.ReceiveVolume(h.ctx, h.receiveJob(sentFiles[d.Transfer], to, d.To.Volume, known, fleet.VolumeParams{Transfer: &fleet.TransferParams{Check: true}})))
 		next.Spec.Disks[i].PoolID, next.Spec.Disks[i].Volume = d.To.PoolID, d.To.Volume
 		order.CreatedDisks = append(order.CreatedDisks, d.To)
 	}
@@ -205,7 +205,7 @@ func testColdMigrationOfChangedVM(t *testing.T, h *testHost) {
 	for _, gone := range []bool{false, true} {
 		vm := h.definedVM(newDisk(from))
 		in, _ := h.migrateJob(vm, to)
-		in.WaitDisksArrived = func(context.Context) error { return errors.New("the agent ends here") }
+		in.WaitArrived = func(context.Context) error { return errors.New("the agent ends here") }
 		h.requireRefusal("interrupt the migration", h.MigrateVM(h.ctx, in), "the agent ends here")
 
 		next := vm
@@ -215,9 +215,9 @@ func testColdMigrationOfChangedVM(t *testing.T, h *testHost) {
 		if gone {
 			h.harness.UndefineVM(t, vm.ID)
 		}
-		in.WaitDisksArrived = func(context.Context) error { return nil }
+		in.WaitArrived = func(context.Context) error { return nil }
 		// The other host already has all data, so Send does nothing.
-		in.Send = func(context.Context, fleet.MigratingDisk, transfer.Pieces, int64) error { return nil }
+		in.Send = func(context.Context, fleet.TransferID, transfer.Pieces, int64) error { return nil }
 		h.requireRefusal("migrate a VM that changed after it was sent", h.MigrateVM(h.ctx, in), "while it was being sent")
 		if !gone {
 			h.wantPower(vm.ID, fleet.Stopped)
@@ -227,8 +227,8 @@ func testColdMigrationOfChangedVM(t *testing.T, h *testHost) {
 	}
 	vm := h.definedVM(newDisk(from))
 	in, _ := h.migrateJob(vm, to)
-	in.RecordSending = func(fleet.MigratingDisk, string) error { return errors.New("state file not written") }
-	in.Send = func(context.Context, fleet.MigratingDisk, transfer.Pieces, int64) error {
+	in.RecordSending = func(fleet.TransferID, string) error { return errors.New("state file not written") }
+	in.Send = func(context.Context, fleet.TransferID, transfer.Pieces, int64) error {
 		t.Error("the disk was sent without a record")
 		return nil
 	}
@@ -247,13 +247,13 @@ func testColdMigrationRefused(t *testing.T, h *testHost) {
 		}
 	}
 	lost, _ := h.migrateJob(vm, to)
-	lost.Send = func(context.Context, fleet.MigratingDisk, transfer.Pieces, int64) error {
+	lost.Send = func(context.Context, fleet.TransferID, transfer.Pieces, int64) error {
 		return errors.New("it was cut off")
 	}
 	h.requireRefusal("lose the connection", h.MigrateVM(h.ctx, lost), "cut off")
 	whole("after a lost connection")
 	late, _ := h.migrateJob(vm, to)
-	late.WaitDisksArrived = func(context.Context) error { return errors.New("the VM has not arrived") }
+	late.WaitArrived = func(context.Context) error { return errors.New("the VM has not arrived") }
 	h.requireRefusal("migrate without an arrival", h.MigrateVM(h.ctx, late), "has not arrived")
 	whole("after a missing arrival")
 	few, _ := h.migrateJob(vm, to)
@@ -262,13 +262,13 @@ func testColdMigrationRefused(t *testing.T, h *testHost) {
 	whole("after a job without the disk")
 	stopped, _ := h.migrateJob(vm, to)
 	ctx, cancel := context.WithCancelCause(h.ctx)
-	stopped.WaitDisksArrived = func(context.Context) error { cancel(hypervisor.ErrCancelled); return nil }
+	stopped.WaitArrived = func(context.Context) error { cancel(hypervisor.ErrCancelled); return nil }
 	if err := h.MigrateVM(ctx, stopped); err == nil {
 		t.Error("a cancelled migration succeeded")
 	}
 	whole("after the cancellation")
 	started, _ := h.migrateJob(vm, to)
-	started.WaitDisksArrived = func(ctx context.Context) error { return h.StartVM(ctx, vm.ID) }
+	started.WaitArrived = func(ctx context.Context) error { return h.StartVM(ctx, vm.ID) }
 	h.requireRefusal("a guest that somebody starts during the job", h.MigrateVM(h.ctx, started), vm.Name)
 	h.wantPower(vm.ID, fleet.Running)
 	h.wantDiskAt(vm, vm.Spec.Disks[0].Ref())

@@ -331,7 +331,7 @@ func recordJobEffects(ctx context.Context, q *db.Queries, job db.Job, in wire.Fi
 	if in.VM != nil && in.Outcome == wire.Done && job.Kind.Info().AppliesSpec {
 		e.note = in.VM.PendingUnplugText()
 	}
-	if job.Kind == fleet.VMMigrate && in.Outcome == wire.Done {
+	if job.Kind == fleet.VMMigrate && job.Args.Migrate != nil && in.Outcome == wire.Done {
 		e.note = migratedNote(job)
 	}
 	if stays {
@@ -365,8 +365,11 @@ func recordVMJobEnd(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMI
 	if job.Kind == fleet.VMDiskMove { // a failed or cancelled disk move leaves the VM unchanged
 		return finishDiskMigration(ctx, q, job, vm, in)
 	}
-	if job.Kind == fleet.VMMigrate || job.Kind == fleet.VMReceive {
+	switch job.Kind {
+	case fleet.VMMigrate, fleet.VMReceive, fleet.VMFirmwareReceive:
 		return recordTransferJobEnd(ctx, q, job, in)
+	case fleet.VMFirmwareDiscard:
+		return nil
 	}
 	if err := queueOldDiskDeletion(ctx, q, job, vm, in); err != nil {
 		return err

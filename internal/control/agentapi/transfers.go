@@ -111,8 +111,8 @@ func recordTransferJobEnd(ctx context.Context, q *db.Queries, job db.Job, in wir
 		switch {
 		case in.Outcome != wire.Done:
 			others = append(others, string(r.SendJob), string(r.ReceiveJob))
-		case job.Kind == fleet.VolumeReceive && r.SendKind == fleet.VMMigrate && r.SendState.IsFinal() && r.SendState != fleet.JobDone:
-			if err := queueCopyDeletion(ctx, q, r); err != nil {
+		case job.ID == r.ReceiveJob && r.SendKind == fleet.VMMigrate && r.SendState.IsFinal() && r.SendState != fleet.JobDone:
+			if err := queueCopyDeletion(ctx, q, r, job.Args.Migrate); err != nil {
 				return err
 			}
 		}
@@ -140,13 +140,18 @@ func cancelOtherJobs(ctx context.Context, q *db.Queries, job db.Job, others []st
 	return q.CancelUnbegun(ctx, db.CancelUnbegunParams{Ids: others, Error: "Not done: the job of the other host failed. " + why})
 }
 
-// queueCopyDeletion queues the deletion of a copy that is no longer needed.
-func queueCopyDeletion(ctx context.Context, q *db.Queries, r db.TransfersOfRow) error {
-	ref, ok := r.Subject.Volume()
-	if !ok {
+// queueCopyDeletion queues the deletion of a copy that is no longer needed: a disk, or the firmware state of order.
+func queueCopyDeletion(ctx context.Context, q *db.Queries, r db.TransfersOfRow, order *fleet.MigrationParams) error {
+	if ref, ok := r.Subject.Volume(); ok {
+		return queueVolumeDeletion(ctx, q, r.ToHost, ref)
+	}
+	if order == nil || order.Firmware != r.ID {
 		return nil
 	}
-	return queueVolumeDeletion(ctx, q, r.ToHost, ref)
+	_, err := store.JoinOrQueueJob(ctx, q, fleet.SystemActor, db.JoinQueueParams{
+		HostID: r.ToHost, Kind: fleet.VMFirmwareDiscard, Subject: r.Subject, SubjectName: r.SubjectName, Args: fleet.JobArgs{Migrate: order},
+	})
+	return err
 }
 
 func queueVolumeDeletion(ctx context.Context, q *db.Queries, host fleet.HostID, ref fleet.Volref) error {
@@ -157,11 +162,11 @@ func queueVolumeDeletion(ctx context.Context, q *db.Queries, host fleet.HostID, 
 	return err
 }
 
-// finishMigration assigns a VM to its new host once the old host has sent all disks and undefined the domain. The old
+// finishMigration assigns a VM to its new host once the old host has sent all files and undefined the domain. The old
 // disks stay until the new host has defined the VM. If the migration failed, the copies are deleted.
 func finishMigration(ctx context.Context, q *db.Queries, job db.Job, parts []db.TransfersOfRow, in wire.Finish) error {
 	order := job.Args.Migrate
-	whole := order != nil && len(parts) == len(order.Disks)
+	whole := order != nil && len(parts) == len(order.Transfers())
 	for _, p := range parts {
 		whole = whole && p.ReceiveState == fleet.JobDone
 	}
@@ -177,7 +182,7 @@ func finishMigration(ctx context.Context, q *db.Queries, job db.Job, parts []db.
 		if p.ReceiveState != fleet.JobDone {
 			continue
 		}
-		if err := queueCopyDeletion(ctx, q, p); err != nil {
+		if err := queueCopyDeletion(ctx, q, p, order); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,131 @@
+// Package firmware reads and writes the files of a VM's UEFI variables and TPM state: copies for snapshots, and the
+// transfer to another host in a cold migration.
+package firmware
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"libvirt.org/go/libvirtxml"
+
+	"quantix/agent/libvirt/domxml"
+	"quantix/internal/fleet"
+)
+
+// libDir is libvirt's directory of persistent files, as libvirt's definitions name it.
+const libDir = "/var/lib/libvirt"
+
+// Files are the firmware files of one host. The zero value is the host of this process.
+type Files struct {
+	// Lib is libDir as this process sees it; empty: libDir.
+	Lib string
+}
+
+// at returns the path of a file of libvirt as this process sees it.
+func (f Files) at(path string) string {
+	if rest, ok := strings.CutPrefix(path, libDir+"/"); ok {
+		return filepath.Join(cmp.Or(f.Lib, libDir), rest)
+	}
+	return path
+}
+
+// HasState reports whether the domain has UEFI variables or a TPM.
+func HasState(x *libvirtxml.Domain) bool {
+	return x.OS != nil && (x.OS.NVRam != nil || x.OS.Loader != nil && x.OS.Loader.Type == "pflash") || hasTPM(x)
+}
+
+func hasTPM(x *libvirtxml.Domain) bool { return x.Devices != nil && len(x.Devices.TPMs) > 0 }
+
+// variablesOf returns the path of the domain's UEFI variables; empty: none.
+func (f Files) variablesOf(x *libvirtxml.Domain) string {
+	if x.OS == nil || x.OS.NVRam == nil || x.OS.NVRam.NVRam == "" {
+		return ""
+	}
+	return f.at(x.OS.NVRam.NVRam)
+}
+
+// tpmOf returns the directory of a VM's TPM state.
+func (f Files) tpmOf(id fleet.VMID) string { return filepath.Join(f.at(domxml.TPMDir), string(id)) }
+
+// possibleVariables returns the possible files of the VM's UEFI variables.
+func (f Files) possibleVariables(id fleet.VMID) (out []string) {
+	for _, suffix := range []string{domxml.PlainVarsSuffix, domxml.SecureVarsSuffix} {
+		out = append(out, filepath.Join(f.at(domxml.NVRAMDir), string(id)+suffix))
+	}
+	return out
+}
+
+// HasVariables reports whether this host has a file of the VM's UEFI variables, perhaps that of another host.
+func (f Files) HasVariables(id fleet.VMID) (bool, error) {
+	for _, file := range f.possibleVariables(id) {
+		switch _, err := os.Lstat(file); {
+		case err == nil:
+			return true, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// RemoveVariables removes the UEFI variables of a VM that this host does not have.
+func (f Files) RemoveVariables(id fleet.VMID) (failed error) {
+	for _, file := range f.possibleVariables(id) {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = errors.Join(failed, fmt.Errorf("remove the file of the VM's UEFI variables: %w", err))
+		}
+	}
+	return failed
+}
+
+// Remove removes the UEFI variables and the TPM state of a VM that this host does not have.
+func (f Files) Remove(id fleet.VMID) error {
+	err := f.RemoveVariables(id)
+	if tpm := os.RemoveAll(f.tpmOf(id)); tpm != nil {
+		err = errors.Join(err, fmt.Errorf("remove the state of the VM's TPM: %w", tpm))
+	}
+	return err
+}
+
+// SyncDir makes changes to the directory's entries durable.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// replaceFile writes the file, synced and with mode 0600. A crash leaves the old file or the new one.
+func replaceFile(path string, data []byte) error {
+	partial := path + fleet.PartialSuffix
+	if err := os.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := writeNewFile(partial, data); err != nil {
+		return err
+	}
+	if err := os.Rename(partial, path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// writeNewFile writes and syncs a file that does not exist, with mode 0600.
+func writeNewFile(path string, data []byte) error {
+	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(data)
+	if err == nil {
+		err = out.Sync()
+	}
+	return errors.Join(err, out.Close())
+}
