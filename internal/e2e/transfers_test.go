@@ -16,8 +16,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestImagesCopiedAndVMsMigratedBetweenHosts copies an image and migrates a stopped VM from one real host to another,
-// migrates the VM back, and compares the bytes. Then the hosts can no longer reach each other, and another image is
+// TestImagesCopiedAndVMsMigratedBetweenHosts copies an image and migrates a stopped VM with UEFI and a TPM from one real host
+// to another, migrates the VM back, and compares the bytes. Then the hosts can no longer reach each other, and another image is
 // copied through the portal.
 func TestImagesCopiedAndVMsMigratedBetweenHosts(t *testing.T) {
 	t.Parallel()
@@ -109,13 +109,36 @@ func TestImagesCopiedAndVMsMigratedBetweenHosts(t *testing.T) {
 
 	vm := requestJSON[fleet.VMView](t, s.api, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"name": "goer", "projectId": s.projectByName(t, "lab").ID, "hostId": s.hosts[0].ID,
-		"spec": map[string]any{"cpus": 1, "memoryMiB": 128, "disks": []any{map[string]any{"poolId": pool.ID, "imageId": golden.ID}}},
+		"spec": map[string]any{
+			"cpus": 1, "memoryMiB": 128, "disks": []any{map[string]any{"poolId": pool.ID, "imageId": golden.ID}},
+			"firmware": "uefi", "security": map[string]any{"tpm": true, "secureBoot": true},
+		},
 	})
 	s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 	want := sum(0, vm.Spec.Disks[0].Volume)
 	page := "/api/v1/vms/" + string(vm.ID)
+	act := func(action string, phase fleet.Phase) {
+		t.Helper()
+		requestJSON[any](t, s.api, http.StatusAccepted, http.MethodPost, page+"/actions", map[string]any{"action": action})
+		s.waitPhase(t, guestLimit, vm.ID, phase)
+	}
+	// firmware returns the UEFI variables and the TPM's state on a host; empty: it has neither.
+	firmware := func(i int) string {
+		t.Helper()
+		var all []byte
+		for _, file := range []string{"qemu/nvram/" + string(vm.ID) + "_SECURE_VARS.fd", "swtpm/" + string(vm.ID) + "/tpm2/tpm2-00.permall"} {
+			text, err := os.ReadFile(filepath.Join(fmt.Sprintf("/proc/%d/root/var/lib/libvirt", s.agentPID(t, i)), file))
+			if err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+			all = append(all, text...)
+		}
+		return string(all)
+	}
+	act("start", fleet.PhaseRunning) // the start creates the files
+	act("stop", fleet.PhaseStopped)
 	for _, to := range []int{1, 0} {
-		before := s.getVM(t, vm.ID).Spec.Disks[0]
+		before, state := s.getVM(t, vm.ID).Spec.Disks[0], firmware(1-to)
 		done(requestJSON[fleet.Task](t, s.api, http.StatusAccepted, http.MethodPost, page+"/migrate", map[string]any{"hostId": s.hosts[to].ID}))
 		s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 		now := s.getVM(t, vm.ID)
@@ -125,14 +148,15 @@ func TestImagesCopiedAndVMsMigratedBetweenHosts(t *testing.T) {
 		if out := virsh(t, s.Hosts[1-to], "list", "--all", "--name"); strings.Contains(out, "goer") {
 			t.Errorf("the old host still has the VM: %s", out)
 		}
+		if there, here := firmware(to), firmware(1-to); there != state || state == "" || here != "" {
+			t.Errorf("the new host has %d bytes of firmware state and the old host %d, want %d and 0", len(there), len(here), len(state))
+		}
 		eventually(t, stepLimit, "the old disk's end", func() (bool, string) {
 			_, err := os.Stat(at(1-to, before.Volume))
 			return os.IsNotExist(err), before.Volume
 		})
-		requestJSON[any](t, s.api, http.StatusAccepted, http.MethodPost, page+"/actions", map[string]any{"action": "start"})
-		s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
-		requestJSON[any](t, s.api, http.StatusAccepted, http.MethodPost, page+"/actions", map[string]any{"action": "stop"})
-		s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
+		act("start", fleet.PhaseRunning)
+		act("stop", fleet.PhaseStopped)
 	}
 
 	s.runInNetwork(t, 1, "iptables", "-I", "INPUT", "-p", "tcp", "--syn", "-j", "DROP") // connections that the host itself opens still work
