@@ -96,6 +96,9 @@ func (m *liveMigration) run(ctx context.Context) error {
 	if err := m.prepareDisks(ctx); err != nil {
 		return err
 	}
+	if err := m.preparePersistent(ctx); err != nil {
+		return err
+	}
 	m.in.Progress(0, "waiting for "+m.in.Params.ToName)
 	link, err := m.in.Connect(ctx)
 	if err != nil {
@@ -144,6 +147,17 @@ func (m *liveMigration) checkMigratable(s observedDomain) error {
 		return hypervisor.RefuseMigration(m.in.VM.Name, "the VM has devices of this host. Detach the devices first.")
 	}
 	return m.refuseLostGuest(s)
+}
+
+// preparePersistent sets the definition for the next start, which the target checks before the transfer.
+func (m *liveMigration) preparePersistent(ctx context.Context) (err error) {
+	if m.params.PersistXML == "" { // no disk is copied
+		m.params.PersistXML, err = conn.Call(ctx, m.c, func(l *golibvirt.Libvirt) (string, error) {
+			return l.DomainGetXMLDesc(m.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure|golibvirt.DomainXMLMigratable)
+		})
+	}
+	m.offer.Persistent = m.params.PersistXML
+	return err
 }
 
 // migrate runs the phases. It returns arrived when the VM runs on the target and this host no longer has the VM.

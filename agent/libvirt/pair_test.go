@@ -41,6 +41,15 @@ func TestTwoHostConformance(t *testing.T) {
 		lib := []string{"/var/lib/libvirt", filepath.Join(sockets[1], "../../lib")}[host]
 		return filepath.Join(lib, "qemu/nvram", string(id)+"_VARS.fd"), filepath.Join(lib, "swtpm", string(id), "tpm2/tpm2-00.permall")
 	}
+	p.AddForeignMedium = func(t *testing.T, id fleet.VMID, host int) {
+		file := filepath.Join(t.TempDir(), "other.iso")
+		if err := os.WriteFile(file, []byte("medium"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := virshAt(uri(host), "attach-disk", string(id), file, "sdz", "--type", "cdrom", "--targetbus", "sata", "--config"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	p.Firmware = func(t *testing.T, id fleet.VMID, host int) string {
 		t.Helper()
 		var all []byte
@@ -53,6 +62,11 @@ func TestTwoHostConformance(t *testing.T) {
 			all = append(all, text...)
 		}
 		return string(all)
+	}
+	p.HasReceivedFirmware = func(id fleet.VMID, host int) bool {
+		lib := []string{"/var/lib/libvirt", filepath.Join(sockets[1], "../../lib")}[host]
+		_, err := os.Stat(filepath.Join(lib, "quantix/firmware", string(id)+".json"))
+		return err == nil
 	}
 	p.ChangeFirmware = func(t *testing.T, id fleet.VMID, host int) {
 		t.Helper()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
@@ -247,6 +248,9 @@ func (m *incomingVM) prepare(ctx context.Context, offer migration.Offer) (cookie
 	if err == nil {
 		err = allowed.CheckCookie(offer.Cookie)
 	}
+	if err == nil {
+		err = m.checkPersistent(ctx, allowed, offer.Persistent)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -277,6 +281,27 @@ func (m *incomingVM) prepare(ctx context.Context, offer migration.Offer) (cookie
 		cookie, _, err := l.DomainMigratePrepare3Params(params.List(), offer.Cookie, uint32(migration.Flags(m.Disks, m.Options)))
 		return cookie, err
 	})
+}
+
+// checkPersistent checks the definition for the next start. For a post-copy migration, libvirt also translates it into
+// QEMU's arguments, because the guest would be lost if libvirt refused it at the end.
+func (m *incomingVM) checkPersistent(ctx context.Context, allowed domxml.Incoming, text string) error {
+	if text == "" {
+		if m.Options.PostCopy {
+			return fleet.Errorf(fleet.Conflict, "The agent of the source host is too old for a post-copy migration. Update the agent.")
+		}
+		return nil // an older agent; the definition is checked at the end
+	}
+	if _, err := allowed.CheckDefinition(text); err != nil || !m.Options.PostCopy {
+		return err
+	}
+	_, err := conn.Call(ctx, m.c, func(l *golibvirt.Libvirt) (string, error) {
+		return l.ConnectDomainXMLToNative("qemu-argv", text, 0)
+	})
+	if err != nil {
+		return fmt.Errorf("libvirt cannot use the VM's definition for its next start: %w", err)
+	}
+	return nil
 }
 
 // checkSameFiles refuses disks whose file on this host is not that of the source host, because their pool is not shared.

@@ -13,8 +13,8 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
-	"quantix/agent/libvirt/firmware"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/firmware"
 	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"

@@ -22,6 +22,12 @@ func TestTwoHostConformance(t *testing.T) {
 		defer hosts[host].mu.Unlock()
 		hosts[host].guests[id].firmware += "."
 	}
+	p.HasReceivedFirmware = func(id fleet.VMID, host int) bool {
+		hosts[host].mu.Lock()
+		defer hosts[host].mu.Unlock()
+		_, has := hosts[host].receivedFirmware[id]
+		return has
+	}
 	for i, h := range hosts {
 		p.Hosts[i] = conformance.Harness{
 			Open:      func(*testing.T) hypervisor.Hypervisor { return h },

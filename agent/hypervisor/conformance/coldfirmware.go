@@ -68,6 +68,14 @@ func (p *twoHosts) wantFirmware(when string, id fleet.VMID, host int, want strin
 	}
 }
 
+// wantReceived fails the test unless the second host stores received state of the VM, or stores none.
+func (p *twoHosts) wantReceived(when string, id fleet.VMID, want bool) {
+	p.first.t.Helper()
+	if got := p.HasReceivedFirmware(id, 1); got != want {
+		p.first.t.Errorf("%s, the second host stores received firmware state: %v, want %v", when, got, want)
+	}
+}
+
 // applyOnSecond applies the migrated VM on the second host.
 func (p *twoHosts) applyOnSecond(vm fleet.VM) {
 	p.first.t.Helper()
@@ -101,9 +109,12 @@ func testColdMigrationOfFirmwareState(t *testing.T, p *twoHosts) {
 	p.wantFirmware("after the failed migration", vm.ID, 1, "")
 	p.second.wantAbsent(vm.ID)
 	p.second.requireNoError("discard another transfer", p.second.DiscardFirmware(p.second.ctx, vm.ID, fleet.NewID[fleet.TransferID]()))
+	p.wantReceived("after the failed migration", vm.ID, true)
 	for range 2 {
 		p.second.requireNoError("discard", p.second.DiscardFirmware(p.second.ctx, vm.ID, cut.target.Transfer))
 	}
+
+	p.wantReceived("after the removal", vm.ID, false)
 
 	r := p.newColdRun(vm)
 	p.first.requireNoError("migrate", p.first.MigrateVM(p.first.ctx, r.source))
@@ -117,6 +128,7 @@ func testColdMigrationOfFirmwareState(t *testing.T, p *twoHosts) {
 
 	p.applyOnSecond(vm)
 	p.wantFirmware("with the definition", vm.ID, 1, state)
+	p.wantReceived("with the definition", vm.ID, false)
 	p.applyOnSecond(vm)
 	p.second.requireNoError("discard too late", p.second.DiscardFirmware(p.second.ctx, vm.ID, r.target.Transfer))
 	p.wantFirmware("after repeated jobs", vm.ID, 1, state)
@@ -165,6 +177,14 @@ func testColdMigrationOfFirmwareStateRefused(_ *testing.T, p *twoHosts) {
 	p.first.requireRefusal("lose the connection", p.first.MigrateVM(p.first.ctx, lost.source), "cut off")
 	p.wantFirmware("after refused migrations", vm.ID, 0, state)
 	p.first.requireNoError("start", p.first.StartVM(p.first.ctx, vm.ID))
+
+	sent := p.newColdRun(vm)
+	sent.source.WaitArrived = func(context.Context) error { return errors.New("the portal does not answer") }
+	p.first.requireNoError("stop", p.first.StopVM(p.first.ctx, vm.ID))
+	p.first.requireRefusal("migrate without a result", p.first.MigrateVM(p.first.ctx, sent.source), "does not answer")
+	p.wantReceived("before the deletion", vm.ID, true)
+	p.second.requireNoError("delete", p.second.DeleteVM(p.second.ctx, vm, p.second.pools, false))
+	p.wantReceived("after the deletion", vm.ID, false)
 
 	hostile := p.newColdRun(vm)
 	hostile.sent.data = []byte(`{"tpm":{"../../../../etc/passwd":""}}`)

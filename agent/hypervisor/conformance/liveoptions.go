@@ -51,6 +51,28 @@ func testPostCopy(t *testing.T, p *twoHosts) {
 	p.second.wantAbsent(vm.ID)
 }
 
+// The target checks the definition for the next start before the transfer, because a post-copy migration would lose the
+// guest at the end.
+func testLiveMigrationOfRefusedDefinition(t *testing.T, p *twoHosts) {
+	if p.AddForeignMedium == nil {
+		t.Skip("this host has no definitions")
+	}
+	for _, o := range []fleet.MigrationOptions{{}, {PostCopy: true}} {
+		vm := p.newRunningGuest()
+		p.AddForeignMedium(t, vm.ID, 0)
+		r := p.newLiveRun(vm)
+		r.source.Params.Options, r.target.Options = o, o
+		begun := false
+		r.source.Progress = func(percent int, _ string) { begun = begun || percent > 0 }
+		sent, received := p.migrate(r)
+		if sent == nil || received == nil || !strings.Contains(sent.Error(), "cannot receive the VM") || !strings.Contains(sent.Error(), "none of the VM's pools") || begun {
+			t.Errorf("the migration ended with %v; %v, after the transfer began: %v", sent, received, begun)
+		}
+		p.first.wantPower(vm.ID, fleet.Running)
+		p.second.wantAbsent(vm.ID)
+	}
+}
+
 func testLiveMigrationTimeLimit(t *testing.T, p *twoHosts) {
 	vm, _, sent, received := p.migrateWith(1<<20, fleet.MigrationOptions{TimeoutSeconds: 1, OnTimeout: fleet.ExpiryCancel})
 	if received == nil || fleet.CodeOf(sent) != fleet.Conflict || !strings.Contains(sent.Error(), "longer than 1 seconds") {

@@ -24,9 +24,16 @@ type HostPair struct {
 	KillGuest func(t *testing.T, id fleet.VMID, host int)
 
 	// Firmware returns the content of the VM's UEFI variables and TPM state on a host; empty: it has neither.
-	// ChangeFirmware changes both a little.
+	// ChangeFirmware changes both a little. HasReceivedFirmware reports whether the host stores state that another host has
+	// sent and that is not in place yet.
 	Firmware       func(t *testing.T, id fleet.VMID, host int) string
 	ChangeFirmware func(t *testing.T, id fleet.VMID, host int)
+
+	HasReceivedFirmware func(id fleet.VMID, host int) bool
+
+	// AddForeignMedium adds a drive, whose medium is in none of the VM's pools, to the VM's definition for the next start.
+	// Optional.
+	AddForeignMedium func(t *testing.T, id fleet.VMID, host int)
 
 	// FirmwareFiles returns the paths of the files on a host with the VM's UEFI variables and TPM state. Optional.
 	FirmwareFiles func(t *testing.T, id fleet.VMID, host int) (variables, tpm string)
@@ -56,6 +63,7 @@ func RunTwoHosts(t *testing.T, p HostPair) {
 		{"a live migration to an unrelated program leaves the guest on its host", testUnrelatedPeer},
 		{"a live migration has options", testLiveMigrationOptions},
 		{"a live migration with post-copy moves the guest or is refused", testPostCopy},
+		{"a live migration with a refused definition for the next start leaves the guest on its host", testLiveMigrationOfRefusedDefinition},
 		{"a live migration that exceeds its time limit is cancelled or pauses the guest", testLiveMigrationTimeLimit},
 		{"invalid options of a live migration are refused", testLiveMigrationOptionsRefused},
 		{"a live migration moves UEFI variables and TPM state", testLiveMigrationOfFirmwareState},

@@ -19,10 +19,13 @@ type Link = agentlink.Link
 type (
 	// Offer is the source's first message.
 	Offer struct {
-		XML    string            `json:"xml"`    // the running guest's definition
-		Cookie []byte            `json:"cookie"` // of libvirt's Begin
-		Inodes map[string]string `json:"inodes"` // inode number of each file of the shared disks, by path
-		Disks  []OfferedDisk     `json:"disks"`  // the copied disks, in the order of the job
+		XML string `json:"xml"` // the running guest's definition
+		// Persistent is the definition for the next start. libvirt's cookie brings it to the target only at the end, when a
+		// guest of a post-copy migration runs there already.
+		Persistent string            `json:"persistent"`
+		Cookie     []byte            `json:"cookie"` // of libvirt's Begin
+		Inodes     map[string]string `json:"inodes"` // inode number of each file of the shared disks, by path
+		Disks      []OfferedDisk     `json:"disks"`  // the copied disks, in the order of the job
 	}
 	// OfferedDisk is a disk that the migration copies.
 	OfferedDisk struct {
