@@ -41,6 +41,11 @@ func TestTwoHostConformance(t *testing.T) {
 		lib := []string{"/var/lib/libvirt", filepath.Join(sockets[1], "../../lib")}[host]
 		return filepath.Join(lib, "qemu/nvram", string(id)+"_VARS.fd"), filepath.Join(lib, "swtpm", string(id), "tpm2/tpm2-00.permall")
 	}
+	p.UndefineKeepingFirmware = func(t *testing.T, id fleet.VMID, host int) {
+		if _, err := virshAt(uri(host), "undefine", string(id), "--keep-nvram", "--keep-tpm"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	p.AddForeignMedium = func(t *testing.T, id fleet.VMID, host int) {
 		file := filepath.Join(t.TempDir(), "other.iso")
 		if err := os.WriteFile(file, []byte("medium"), 0o600); err != nil {

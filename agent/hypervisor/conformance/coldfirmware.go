@@ -164,6 +164,30 @@ func testColdMigrationOfChangedFirmwareState(_ *testing.T, p *twoHosts) {
 	p.first.requireNoError("start", p.first.StartVM(p.first.ctx, vm.ID))
 }
 
+// The source's agent ends after it has removed the definition, and before it has removed the firmware state.
+func testColdMigrationResumedWithoutDefinition(t *testing.T, p *twoHosts) {
+	if p.UndefineKeepingFirmware == nil {
+		t.Skip("this host keeps no firmware state without a definition")
+	}
+	for _, changed := range []bool{false, true} {
+		vm := p.newFirmwareVM(true)
+		r := p.newColdRun(vm)
+		r.source.WaitArrived = func(context.Context) error { return errors.New("the agent ends here") }
+		p.first.requireRefusal("interrupt the migration", p.first.MigrateVM(p.first.ctx, r.source), "the agent ends here")
+		p.UndefineKeepingFirmware(t, vm.ID, 0)
+		r.source.WaitArrived = func(context.Context) error { return nil }
+		if !changed {
+			p.first.requireNoError("repeat the job", p.first.MigrateVM(p.first.ctx, r.source))
+			p.wantFirmware("after the repeated job", vm.ID, 0, "")
+			continue
+		}
+		p.ChangeFirmware(t, vm.ID, 0)
+		newest := p.Firmware(t, vm.ID, 0)
+		p.first.requireRefusal("repeat the job after a change", p.first.MigrateVM(p.first.ctx, r.source), "while it was being sent")
+		p.wantFirmware("after the refusal", vm.ID, 0, newest)
+	}
+}
+
 func testColdMigrationOfFirmwareStateRefused(_ *testing.T, p *twoHosts) {
 	vm := p.newFirmwareVM(true)
 	state := p.Firmware(p.first.t, vm.ID, 0)

@@ -35,6 +35,9 @@ type HostPair struct {
 	// Optional.
 	AddForeignMedium func(t *testing.T, id fleet.VMID, host int)
 
+	// UndefineKeepingFirmware removes the VM's definition, but not its UEFI variables and TPM state. Optional.
+	UndefineKeepingFirmware func(t *testing.T, id fleet.VMID, host int)
+
 	// FirmwareFiles returns the paths of the files on a host with the VM's UEFI variables and TPM state. Optional.
 	FirmwareFiles func(t *testing.T, id fleet.VMID, host int) (variables, tpm string)
 }
@@ -70,6 +73,7 @@ func RunTwoHosts(t *testing.T, p HostPair) {
 		{"a cold migration moves UEFI variables and TPM state", testColdMigrationOfFirmwareState},
 		{"a cold migration of a VM that never ran creates its firmware state on the other host", testColdMigrationWithoutFirmwareState},
 		{"a cold migration of changed firmware state leaves the VM on its host", testColdMigrationOfChangedFirmwareState},
+		{"a cold migration interrupted without its definition removes only sent firmware state", testColdMigrationResumedWithoutDefinition},
 		{"a refused cold migration leaves the firmware state on its host", testColdMigrationOfFirmwareStateRefused},
 		{"a live migration copies the disks of local pools", testLiveMigrationOfLocalDisks},
 		{"a failed live migration removes the copies of local disks", testFailedLiveMigrationOfLocalDisks},
