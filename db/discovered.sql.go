@@ -114,6 +114,54 @@ func (q *Queries) DiscoveredVMsNamed(ctx context.Context, arg DiscoveredVMsNamed
 	return items, nil
 }
 
+const discoveredVMsWithIDs = `-- name: DiscoveredVMsWithIDs :many
+SELECT f.host_id, f.id, f.name, f.status, f.running_mib, f.running_cpus, h.name AS host_name, s.looked_at, s.fresh_for,
+       maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance, now()::timestamptz AS now
+FROM found_vms f JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id
+WHERE f.id = ANY ($1::text[]) ORDER BY f.id, h.name
+`
+
+type DiscoveredVMsWithIDsRow struct {
+	FoundVM         FoundVM
+	HostName        string
+	LookedAt        *time.Time
+	FreshFor        *time.Duration
+	HostMaintenance string
+	Now             time.Time
+}
+
+func (q *Queries) DiscoveredVMsWithIDs(ctx context.Context, ids []string) ([]DiscoveredVMsWithIDsRow, error) {
+	rows, err := q.db.Query(ctx, discoveredVMsWithIDs, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DiscoveredVMsWithIDsRow{}
+	for rows.Next() {
+		var i DiscoveredVMsWithIDsRow
+		if err := rows.Scan(
+			&i.FoundVM.HostID,
+			&i.FoundVM.ID,
+			&i.FoundVM.Name,
+			&i.FoundVM.Status,
+			&i.FoundVM.RunningMib,
+			&i.FoundVM.RunningCpus,
+			&i.HostName,
+			&i.LookedAt,
+			&i.FreshFor,
+			&i.HostMaintenance,
+			&i.Now,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const forgetVM = `-- name: ForgetVM :exec
 WITH gone AS (DELETE FROM vms v WHERE v.id = $3 AND v.host_id = $1 RETURNING v.id, v.name)
 INSERT INTO found_vms (host_id, id, name, status)

@@ -107,6 +107,31 @@ func TestDiscoveredVMAdoptedByPage(t *testing.T) {
 	to := operator.post("/vms/found/adopt", many).requireStatus(t, http.StatusSeeOther).header.Get("Location")
 	operator.get(to).requireStatus(t, http.StatusOK).contains(t, "Adopt", "2 VMs")
 	operator.post("/vms/found/adopt", url.Values{"id": {"nonsense"}}).requireStatus(t, http.StatusBadRequest)
+
+	operator.get("/vms?tab=found").requireStatus(t, http.StatusOK).contains(t, `formaction="/vms/found/actions"`, "Reset…")
+	act := url.Values{"action": {"reset"}, "id": many["id"]}
+	viewer.post("/vms/found/actions", act).requireStatus(t, http.StatusForbidden)
+	operator.post("/vms/found/actions", act).requireStatus(t, http.StatusOK).contains(t, "Reset 3 VMs?", "/vms/found/actions")
+	act.Set("sure", "yes")
+	to = operator.post("/vms/found/actions", act).requireStatus(t, http.StatusSeeOther).header.Get("Location")
+	operator.get(to).requireStatus(t, http.StatusOK).contains(t, "Reset discovered VM", "2 VMs")
+	operator.post("/vms/found/actions", url.Values{"action": {"shutdown"}}).requireStatus(t, http.StatusBadRequest)
+
+	p.execSQL("DELETE FROM found_vms WHERE id = $1", ids[0])
+	p.execSQL(`INSERT INTO vms (id, project_id, host_id, name, spec, adoption) VALUES ($1, $2, $3, 'crm', '{"power":"stopped","cpus":1,"memoryMiB":128,"firmware":"bios"}',
+		'{"at":"2026-01-02T03:04:05Z","by":"ann","hostName":"kvm-7","verbatim":["sound card: ICH9","a","b"]}')`, ids[0], project, host)
+	vm := "/vms/" + ids[0]
+	operator.get(vm).requireStatus(t, http.StatusOK).contains(t, "Adopted", "by ann from kvm-7", "3 parts of the definition kept", vm+"?tab=configure#verbatim")
+	if to := operator.get(page+"/adopt").requireStatus(t, http.StatusSeeOther).header.Get("Location"); to != vm {
+		t.Errorf("the dialog of an adopted VM leads to %s, want its page", to)
+	}
+	operator.post(page+"/adopt", url.Values{"projectId": {string(project)}}).requireStatus(t, http.StatusConflict).contains(t, "crm is adopted already, in project erp")
+	release := url.Values{"action": {"release"}, "id": {ids[0]}}
+	operator.get("/vms").requireStatus(t, http.StatusOK).contains(t, "Release…")
+	operator.post("/vms/bulk", release).requireStatus(t, http.StatusOK).contains(t, "Release 1 VM?", "Their guests run on")
+	release.Set("sure", "yes")
+	to = operator.post("/vms/bulk", release).requireStatus(t, http.StatusSeeOther).header.Get("Location")
+	operator.get(to).requireStatus(t, http.StatusOK).contains(t, "Release", "1 VM")
 }
 
 func TestAdoptionAndReleaseByAPI(t *testing.T) {
@@ -124,6 +149,9 @@ func TestAdoptionAndReleaseByAPI(t *testing.T) {
 	api.call("POST", path, body).requireStatus(t, http.StatusAccepted).contains(t, `"found.adopt"`)
 	api.call("POST", "/api/v1/discovered-vms/adopt", `{"projectId":"`+string(project)+`","vms":[{"hostId":"`+string(host)+`","id":"`+string(id)+`"}]}`).
 		requireStatus(t, http.StatusAccepted).contains(t, `"1 VM"`)
+	api.call("POST", "/api/v1/discovered-vms/actions", `{"action":"pause","vms":[{"hostId":"`+string(host)+`","id":"`+string(id)+`"}]}`).
+		requireStatus(t, http.StatusAccepted).contains(t, `"found.pause"`, `"1 VM"`)
+	api.call("POST", "/api/v1/vms/release", `{"ids":["`+string(id)+`"]}`).requireStatus(t, http.StatusAccepted).contains(t, `"vm.release"`, `"1 VM"`)
 
 	vm := fleet.NewID[fleet.VMID]()
 	p.execSQL(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ($1, $2, $3, 'crm', '{"power":"stopped","cpus":1,"memoryMiB":128,"firmware":"bios"}')`, vm, project, host)

@@ -159,6 +159,7 @@ func (s *Server) routes() []route {
 		{get, "/hosts/:host/found/:id/adopt", page, policy.InfraChange, form.Show(s.vmPages.ShowAdoptForm)},
 		{post, "/hosts/:host/found/:id/adopt", page, policy.InfraChange, form.Submit(s.vmPages.AdoptVM, s.vmPages.ShowAdoptForm)},
 		{post, "/vms/found/adopt", page, policy.InfraChange, form.Submit(s.vmPages.AdoptVMs, s.vmPages.ShowAdoptManyForm)},
+		{post, "/vms/found/actions", page, policy.InfraChange, form.Submit(s.vmPages.StartDiscoveredVMActions, s.vmPages.ShowDiscoveredVMActions)},
 		{get, "/menus/found/:host/:id", page, policy.InfraSee, s.vmPages.DiscoveredVMMenu},
 		{get, "/vms/:id/release", page, policy.InfraChange, form.Show(s.vmPages.ShowReleaseForm)},
 		{post, "/vms/:id/release", page, policy.InfraChange, form.Submit(s.vmPages.ReleaseVM, s.vmPages.ShowReleaseForm)},

@@ -10,6 +10,12 @@ SELECT sqlc.embed(f), h.name AS host_name, s.looked_at, s.fresh_for,
 FROM (SELECT unnest(@hosts::text[]) AS host_id, unnest(@ids::text[]) AS id) w JOIN found_vms f ON f.host_id = w.host_id AND f.id = w.id
 JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id;
 
+-- name: DiscoveredVMsWithIDs :many
+SELECT sqlc.embed(f), h.name AS host_name, s.looked_at, s.fresh_for,
+       maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance, now()::timestamptz AS now
+FROM found_vms f JOIN hosts h ON h.id = f.host_id LEFT JOIN host_sessions s ON s.host_id = f.host_id
+WHERE f.id = ANY (@ids::text[]) ORDER BY f.id, h.name;
+
 -- name: PoolsOfHost :many
 -- The pools assigned to the host, locked against a release until the transaction ends.
 SELECT p.* FROM pools p WHERE p.id IN (SELECT a.pool_id FROM assignments a WHERE a.host_id = @host_id AND a.asked = 'assign') ORDER BY p.id FOR SHARE OF p;

@@ -8,12 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"quantix/db"
 	"quantix/internal/adoption"
 	"quantix/internal/control/agentapi"
-	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -40,8 +37,12 @@ func (c *Control) AdoptVM(ctx context.Context, a fleet.Actor, host fleet.HostID,
 	}
 	var task fleet.Task
 	err := c.store.Tx(ctx, func(q *db.Queries) error {
-		plan, err := planAdoption(ctx, q, DiscoveredVMRef{host, id}, in)
+		plan, err := planAdoption(ctx, q, a, DiscoveredVMRef{host, id}, in)
 		if err != nil {
+			return err
+		}
+		params := fleet.AdoptionParams{ProjectID: in.ProjectID, Name: plan.Name}
+		if err := refuseOtherAdoption(ctx, q, DiscoveredVMRef{host, id}, plan.VM.Name, params); err != nil {
 			return err
 		}
 		if len(plan.Refusals) > 0 {
@@ -50,7 +51,7 @@ func (c *Control) AdoptVM(ctx context.Context, a fleet.Actor, host fleet.HostID,
 		subject := fleet.SubjectDiscoveredVM(host, id)
 		queued, err := store.JoinOrQueueJob(ctx, q, a, db.JoinQueueParams{
 			HostID: host, Kind: fleet.DiscoveredAdopt, Subject: subject, SubjectName: plan.VM.Name,
-			Args: fleet.JobArgs{Adopt: &fleet.AdoptionParams{ProjectID: in.ProjectID, Name: plan.Name}},
+			Args: fleet.JobArgs{Adopt: &params},
 		})
 		if err != nil {
 			return fmt.Errorf("queue %s: %w", fleet.DiscoveredAdopt, err)
@@ -71,7 +72,7 @@ func (c *Control) PlanAdoption(ctx context.Context, a fleet.Actor, host fleet.Ho
 		return plan, err
 	}
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
-		plan, err = planAdoption(ctx, q, DiscoveredVMRef{host, id}, in)
+		plan, err = planAdoption(ctx, q, a, DiscoveredVMRef{host, id}, in)
 		return err
 	})
 	return plan, err
@@ -93,8 +94,8 @@ func checkMayAdopt(a fleet.Actor, project fleet.ProjectID) error {
 	return policy.Check(a, policy.VMChange, project)
 }
 
-func planAdoption(ctx context.Context, q *db.Queries, of DiscoveredVMRef, in AdoptVM) (plan adoption.VMPlan, err error) {
-	vm, err := getDiscoveredVM(ctx, q, of.HostID, of.ID)
+func planAdoption(ctx context.Context, q *db.Queries, a fleet.Actor, of DiscoveredVMRef, in AdoptVM) (plan adoption.VMPlan, err error) {
+	vm, err := getDiscoveredVM(ctx, q, a, of.HostID, of.ID)
 	if err != nil {
 		return plan, err
 	}
@@ -166,81 +167,65 @@ func (c *Control) AdoptVMs(ctx context.Context, a fleet.Actor, of []DiscoveredVM
 	if err := checkMayAdopt(a, project); err != nil {
 		return fleet.Task{}, err
 	}
-	switch {
-	case a.UserID == "":
-		return fleet.Task{}, fleet.Errorf(fleet.Forbidden, "Only a person can adopt several VMs at once.")
-	case len(of) == 0 || len(of) > MaxBulkVMs:
-		return fleet.Task{}, fleet.Errorf(fleet.Invalid, "Choose 1 to %d VMs.", MaxBulkVMs)
+	if err := checkDiscoveredCount(a, of); err != nil {
+		return fleet.Task{}, err
 	}
 	input, err := json.Marshal(AdoptVM{ProjectID: project})
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	var task fleet.Task
-	err = c.store.Tx(ctx, func(q *db.Queries) error {
+	return c.addDiscoveredTask(ctx, a, fleet.DiscoveredAdopt, fleet.ActAdopt, of, func(q *db.Queries, id fleet.TaskID) (detail string, err error) {
 		name, err := q.ProjectName(ctx, project)
 		if err != nil {
-			return store.NotFoundError(err, "project")
+			return "", store.NotFoundError(err, "project")
 		}
-		steps, err := adoptionSteps(ctx, q, of)
-		if err != nil {
-			return err
-		}
-		id := fleet.NewID[fleet.TaskID]()
-		steps.ID, steps.Kind, steps.CreatedBy, steps.UserID, steps.Address = &id, string(fleet.DiscoveredAdopt), a.Name, store.ActorUserID(a), a.Address
-		err = q.AddSteps(ctx, steps)
-		err = store.FirstErrorOf(err, func() error { return q.AddTaskEdit(ctx, db.AddTaskEditParams{TaskID: id, Edit: input}) })
-		err = store.FirstErrorOf(err, func() error { return q.SettleParent(ctx, string(id)) })
-		err = store.FirstErrorOf(err, func() error { return q.NotifyWaiters(ctx) })
-		err = store.FirstErrorOf(err, func() error {
-			return store.Audit(ctx, q, a, "found.adopt", fleet.SubjectTask(id), steps.Name, "into "+name)
-		})
-		if err != nil {
-			return err
-		}
-		task, err = store.GetTask(ctx, q, fleet.SystemActor, id)
-		return err
+		return "into " + name, q.AddTaskEdit(ctx, db.AddTaskEditParams{TaskID: id, Edit: input})
 	})
-	return task, err
 }
 
-// adoptionSteps makes one child for each discovered VM. The child of a VM that its host no longer reports, or whose state
-// forbids an adoption, ends at once with the reason.
-func adoptionSteps(ctx context.Context, q *db.Queries, of []DiscoveredVMRef) (steps db.AddStepsParams, err error) {
-	var named db.DiscoveredVMsNamedParams
-	for _, r := range of {
-		named.Hosts, named.Ids = append(named.Hosts, string(r.HostID)), append(named.Ids, string(r.ID))
+// adoptedAlreadyError replaces the NotFound error of a discovered VM that is a VM of Quantix meanwhile. Actors who do not
+// see that VM get err.
+func adoptedAlreadyError(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, err error) error {
+	if fleet.CodeOf(err) != fleet.NotFound {
+		return err
 	}
-	rows, err := q.DiscoveredVMsNamed(ctx, named)
+	vms, failed := visibleVMs(ctx, q, a, []fleet.VMID{id})
+	vm, there := vms[id]
+	switch {
+	case failed != nil:
+		return failed
+	case !there:
+		return err
+	case vm.Adoption == nil:
+		return fleet.Errorf(fleet.Conflict, "%s is a VM of Quantix already, in project %s (ID %s).", vm.Name, vm.ProjectName, id)
+	}
+	return fleet.Errorf(fleet.Conflict, "%s is adopted already, in project %s (ID %s).", vm.Name, vm.ProjectName, id)
+}
+
+// refuseOtherAdoption refuses an adoption while the same VM is being adopted into another project or with another name.
+func refuseOtherAdoption(ctx context.Context, q *db.Queries, of DiscoveredVMRef, name string, wanted fleet.AdoptionParams) error {
+	jobs, err := q.OpenJobsOf(ctx, db.OpenJobsOfParams{Subject: fleet.SubjectDiscoveredVM(of.HostID, of.ID), HostID: of.HostID})
 	if err != nil {
-		return steps, err
+		return err
 	}
-	vms := map[DiscoveredVMRef]fleet.DiscoveredVM{}
-	for _, r := range rows {
-		vms[DiscoveredVMRef{r.FoundVM.HostID, r.FoundVM.ID}] = query.DiscoveredVMView(r.FoundVM, r.HostName, fleet.NewReportTime(r.LookedAt, r.FreshFor), fleet.MaintenanceState(r.HostMaintenance), r.Now)
-	}
-	seen := map[DiscoveredVMRef]bool{}
-	for _, r := range of {
-		if seen[r] {
-			continue
+	for _, j := range jobs {
+		if j.Kind == fleet.DiscoveredAdopt && j.Args.Adopt != nil && *j.Args.Adopt != wanted {
+			return fleet.Errorf(fleet.Conflict, "%s is being adopted already, into another project or with another name. Wait until that task has ended.", name)
 		}
-		seen[r] = true
-		vm, known := vms[r]
-		subject, name, note := fleet.SubjectDiscoveredVM(r.HostID, r.ID), vm.Name, ""
-		if ok, why := vm.Allows(fleet.ActAdopt); known && !ok {
-			note = why
-		}
-		if !known {
-			subject, name, note = "", string(r.ID), store.NotFoundError(pgx.ErrNoRows, "VM").Error()
-		}
-		steps.Ids, steps.Subjects = append(steps.Ids, string(fleet.NewID[fleet.TaskID]())), append(steps.Subjects, string(subject))
-		steps.Names, steps.Projects, steps.Errors = append(steps.Names, name), append(steps.Projects, ""), append(steps.Errors, note)
 	}
-	steps.Name = fmt.Sprintf("%d VMs", len(seen))
-	if len(seen) == 1 {
-		steps.Name = "1 VM"
+	return nil
+}
+
+// releasedAlreadyError replaces the NotFound error of a VM that is a discovered VM meanwhile.
+func releasedAlreadyError(ctx context.Context, q *db.Queries, id fleet.VMID, err error) error {
+	if fleet.CodeOf(err) != fleet.NotFound {
+		return err
 	}
-	return steps, nil
+	rows, failed := q.DiscoveredVMsWithIDs(ctx, []string{string(id)})
+	if failed != nil || len(rows) == 0 {
+		return store.FirstErrorOf(failed, func() error { return err })
+	}
+	return fleet.Errorf(fleet.Conflict, "%s is released already: %s reports it as a discovered VM (ID %s).", rows[0].FoundVM.Name, rows[0].HostName, id)
 }
 
 // ReleaseVM asks the host to give up a VM: its domain, its guest and its disks stay, and the host reports it as a
@@ -256,7 +241,7 @@ func (c *Control) ReleaseVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (
 	err := c.store.Tx(ctx, func(q *db.Queries) error {
 		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 		if err != nil {
-			return err
+			return releasedAlreadyError(ctx, q, id, err)
 		}
 		if ok, why := vm.Allows(fleet.ActRelease); !ok {
 			return fleet.RefusalError(why)

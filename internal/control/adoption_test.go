@@ -100,13 +100,23 @@ func TestAdoptionMakesVMAndMarksDomainInOneTask(t *testing.T) {
 	if err != nil || vm.Name != "legacy" || vm.ProjectID != s.red || vm.HostID != s.h1 || vm.Phase != fleet.PhaseCreating || vm.Spec.Policy.GuestExec || len(vm.Spec.NICs) != 1 || vm.Spec.NICs[0].SecurityGroups != nil {
 		t.Fatalf("the VM is %+v %v", vm, err)
 	}
+	if vm.Adoption.By != "chief" || vm.Adoption.HostName != vm.HostName || vm.HostName == "" {
+		t.Errorf("the VM was adopted by %q from %q, want chief and the host's name", vm.Adoption.By, vm.Adoption.HostName)
+	}
+	s.createVM("made-here", fleet.Stopped)
+	s.execSQL(`DELETE FROM jobs WHERE kind = 'vm.apply' AND subject <> $1`, fleet.SubjectVM(id))
+	for filter, want := range map[string]string{"adopted:yes": "legacy", "adopted:no": "made-here"} {
+		if page, err := s.ListVMs(t.Context(), chief, fleet.Query{Filter: filter}); err != nil || len(page.Items) != 1 || page.Items[0].Name != want {
+			t.Errorf("%s lists %+v %v, want %s", filter, page.Items, err, want)
+		}
+	}
 	verbatim := strings.Join(vm.Adoption.Verbatim, "\n")
 	for _, part := range []string{"NIC 52:54:00:00:00:08 on libvirt unknown", "<sound model='ich9'>", "description"} {
 		if !strings.Contains(verbatim, part) {
 			t.Errorf("the verbatim parts %q lack %q", vm.Adoption.Verbatim, part)
 		}
 	}
-	if v, err := s.GetVM(t.Context(), s.member, id); err != nil || len(v.Adoption.Verbatim) != 0 {
+	if v, err := s.GetVM(t.Context(), s.member, id); err != nil || len(v.Adoption.Verbatim) != 0 || v.Adoption.HostName != "" {
 		t.Errorf("a member of the project reads lines of the host's definition: %+v %v", v.Adoption, err)
 	}
 	s.report(wire.State{Discovered: []fleet.DiscoveredVM{{ID: id, Name: "legacy", Status: fleet.VMStatus{Power: fleet.Running}}}})
@@ -316,6 +326,124 @@ func TestReleaseRefusedWhileTasksRun(t *testing.T) {
 	}
 	s.wantRefused("open task", fleet.Conflict, `unfinished task "Shut down"`, func() error { _, err := s.ReleaseVM(t.Context(), chief, vm.ID); return err })
 	s.wantRefused("member", fleet.Forbidden, "permission", func() error { _, err := s.ReleaseVM(t.Context(), s.member, vm.ID); return err })
+}
+
+func TestSecondAdoptionNamesTheVMOfTheFirst(t *testing.T) {
+	s := newAdoptionFixture(t)
+	id := s.addDiscoveredVM(legacyStatus)
+	s.adopt(id)
+	s.wantRefused("other name", fleet.Conflict, "legacy is being adopted already", func() error {
+		_, err := s.AdoptVM(t.Context(), chief, s.h1, id, control.AdoptVM{ProjectID: s.red, Name: "crm"})
+		return err
+	})
+	s.adopt(id) // the same request joins the task
+	s.finish(s.claim(fleet.DiscoveredAdopt), wire.Finish{Adoptable: &fleet.AdoptableVM{Name: "legacy", Spec: s.legacySpec()}})
+	adopt := func() error {
+		_, err := s.AdoptVM(t.Context(), chief, s.h1, id, control.AdoptVM{ProjectID: s.red})
+		return err
+	}
+	s.wantRefused("adopted", fleet.Conflict, "legacy is adopted already, in project red (ID "+string(id)+")", adopt)
+	s.wantRefused("power", fleet.Conflict, "legacy is adopted already", func() error {
+		_, err := s.RequestDiscoveredVMAction(t.Context(), chief, s.h1, id, fleet.ActPause)
+		return err
+	})
+	task, err := s.AdoptVMs(t.Context(), chief, []control.DiscoveredVMRef{{HostID: s.h1, ID: id}}, s.red)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := s.countRows("tasks WHERE parent_id = '" + string(task.ID) + "' AND error LIKE 'legacy is adopted already%' AND subject = 'vm:" + string(id) + "'"); n != 1 {
+		t.Errorf("%d children lead to the adopted VM, want one", n)
+	}
+	s.execSQL(`UPDATE vms SET adoption = NULL`)
+	s.wantRefused("VM of Quantix", fleet.Conflict, "legacy is a VM of Quantix already, in project red", adopt)
+	s.execSQL(`DELETE FROM vms`)
+	s.wantRefused("gone", fleet.NotFound, "There is no such VM", adopt)
+}
+
+func TestPowerActionOnDiscoveredVMsHasResultEach(t *testing.T) {
+	s := newAdoptionFixture(t)
+	on, off, transient := s.addDiscoveredVM(`{"power":"running"}`), s.addDiscoveredVM(`{"power":"stopped"}`), s.addDiscoveredVM(`{"power":"running","transient":true}`)
+	var refs []control.DiscoveredVMRef
+	for _, id := range []fleet.VMID{on, off, transient, fleet.NewID[fleet.VMID](), on} {
+		refs = append(refs, control.DiscoveredVMRef{HostID: s.h1, ID: id})
+	}
+	task, err := s.RequestDiscoveredVMActions(t.Context(), chief, fleet.ActShutdown, refs)
+	if err != nil || task.SubjectName != "4 VMs" || task.Kind != fleet.DiscoveredShutdown {
+		t.Fatalf("%+v %v", task, err)
+	}
+	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	w := s.claim(fleet.DiscoveredShutdown)
+	if got, _ := w.Subject.DiscoveredVM(); got != on {
+		t.Errorf("the host shuts down %s, want the running VM %s", got, on)
+	}
+	s.finish(w, wire.Finish{})
+	for words, want := range map[string]int{"Only a running": 1, "would lose the VM": 1, "There is no such VM": 1} {
+		if n := s.countRows("tasks WHERE parent_id = '" + string(task.ID) + "' AND error LIKE '%" + words + "%'"); n != want {
+			t.Errorf("%d children with the error %q, want %d", n, words, want)
+		}
+	}
+	s.wantRefused("edit", fleet.Invalid, "no power action", func() error {
+		_, err := s.RequestDiscoveredVMActions(t.Context(), chief, fleet.ActEdit, refs)
+		return err
+	})
+}
+
+func TestOnePowerActionOnManagedAndDiscoveredVMs(t *testing.T) {
+	s := newAdoptionFixture(t)
+	managed, other, twin := s.createVM("web", fleet.Running), s.addDiscoveredVM(`{"power":"running"}`), s.addDiscoveredVM(`{"power":"running"}`)
+	s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'legacy', '{"power":"running"}')`, s.h2, twin)
+	s.execSQL(`DELETE FROM jobs`)
+	ids := []fleet.VMID{managed.ID, other, twin}
+	task, err := s.RequestPowerActions(t.Context(), chief, fleet.ActShutdown, ids)
+	if err != nil || task.Kind != fleet.VMShutdown || task.ProjectID != "" {
+		t.Fatalf("%+v %v", task, err)
+	}
+	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.countRows("jobs WHERE state = 'queued' AND (kind = 'vm.shutdown' AND subject = 'vm:" + string(managed.ID) + "' OR kind = 'found.shutdown' AND subject LIKE '%" + string(other) + "')"); n != 2 {
+		t.Errorf("%d jobs, want one for the managed and one for the discovered VM", n)
+	}
+	if n := s.countRows("tasks WHERE parent_id = '" + string(task.ID) + "' AND error LIKE '%both have a discovered VM with this UUID%'"); n != 1 {
+		t.Errorf("%d children were refused because two hosts have the domain, want one", n)
+	}
+	if task, err = s.RequestPowerActions(t.Context(), s.member, fleet.ActShutdown, ids[:2]); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.countRows("tasks WHERE parent_id = '" + string(task.ID) + "' AND error = 'There is no such VM.' AND subject = ''"); n != 1 {
+		t.Errorf("%d children hide the discovered VM from a member of a project, want one", n)
+	}
+}
+
+func TestManyVMsReleasedWithResultEach(t *testing.T) {
+	s := newAdoptionFixture(t)
+	free, busy := s.createVM("free", fleet.Stopped), s.createVM("busy", fleet.Running)
+	s.execSQL(`DELETE FROM jobs`)
+	if _, err := s.RequestPowerAction(t.Context(), chief, busy.ID, fleet.ActShutdown); err != nil {
+		t.Fatal(err)
+	}
+	s.execSQL(`UPDATE jobs SET run_after = now() + interval '1 day'`)
+	task, err := s.ReleaseVMs(t.Context(), chief, []fleet.VMID{free.ID, busy.ID, fleet.NewID[fleet.VMID]()})
+	if err != nil || task.Kind != fleet.VMRelease || task.SubjectName != "3 VMs" {
+		t.Fatalf("%+v %v", task, err)
+	}
+	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	s.finish(s.claim(fleet.VMRelease), wire.Finish{VM: &fleet.VMStatus{Power: fleet.Stopped, Domain: "free"}})
+	got, err := s.GetTask(t.Context(), chief, task.ID)
+	if err != nil || got.Steps == nil || got.Steps.Done != 1 || got.Steps.Failed != 2 {
+		t.Errorf("the task is %+v %+v %v, want one VM released and two refused", got, got.Steps, err)
+	}
+	for words, want := range map[string]int{`unfinished task "Shut down"`: 1, "There is no such VM": 1} {
+		if n := s.countRows("tasks WHERE parent_id = '" + string(task.ID) + "' AND error LIKE '%" + words + "%'"); n != want {
+			t.Errorf("%d children with the error %q, want %d", n, words, want)
+		}
+	}
+	s.wantRefused("twice", fleet.Conflict, "free is released already: ", func() error { _, err := s.ReleaseVM(t.Context(), chief, free.ID); return err })
+	s.wantRefused("unknown", fleet.NotFound, "There is no such VM", func() error { _, err := s.ReleaseVM(t.Context(), chief, fleet.NewID[fleet.VMID]()); return err })
 }
 
 // A host with 1,000 discovered VMs adopts 100 of them. The test acts as the host's agent.

@@ -23,7 +23,7 @@ const MaxBulkVMs = 500
 
 // RequestPowerActions requests a power action for many VMs. It writes a task with one child per VM and returns without
 // waiting for the children. A child for a VM whose state forbids the action ends at once with the reason. BeginTasks
-// starts the other children later, with the person's permissions at that time.
+// starts the other children later, with the person's permissions at that time. An ID may be the UUID of a discovered VM.
 func (c *Control) RequestPowerActions(ctx context.Context, a fleet.Actor, act fleet.Action, ids []fleet.VMID) (fleet.Task, error) {
 	return c.RequestPowerActionsWith(ctx, a, act, ids, PowerOptions{})
 }
@@ -47,6 +47,7 @@ func (c *Control) RequestPowerActionsWith(ctx context.Context, a fleet.Actor, ac
 		auditDetail: strings.TrimPrefix(overcommitAuditSuffix(with.Overcommit), ", "),
 		refuseVM:    func(vm fleet.VMView) error { return checkActionAllowed(vm, act) },
 		startOrder:  fleet.BulkActionPosition(act),
+		discovered:  act,
 	}
 	if with != (PowerOptions{}) {
 		return c.storeInputAndAddBulkTask(ctx, a, with, in)
@@ -66,6 +67,8 @@ type bulkRequest struct {
 	// startOrder returns a VM's stage and its delay in seconds; nil: all children start at once.
 	startOrder  func(fleet.VMPolicy) (startOrder, wait int)
 	afterInsert func(q *db.Queries, parent fleet.TaskID) error // stores further rows for the task; nil: nothing
+	// discovered is the power action on discovered VMs that ids names; empty: an ID of such a VM is unknown.
+	discovered fleet.Action
 }
 
 func (c *Control) addBulkTask(ctx context.Context, a fleet.Actor, in bulkRequest) (fleet.Task, error) {
@@ -137,16 +140,20 @@ func buildChildSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkR
 	if err != nil {
 		return steps, nil, err
 	}
+	found, err := discoveredVMsByID(ctx, q, a, in, vms)
+	if err != nil {
+		return steps, nil, err
+	}
 	projects := map[fleet.ProjectID]bool{}
 	for _, vm := range vms {
 		projects[vm.ProjectID] = true
 	}
 	for id := range projects {
-		if len(projects) == 1 { // a task for VMs of several projects has no project; each child has its own
+		if len(projects) == 1 && len(found) == 0 { // other tasks have no project; each child has its own
 			steps.ProjectID = &id
 		}
 	}
-	steps.Listed = len(projects) > 1
+	steps.Listed = len(projects) > 0 && steps.ProjectID == nil
 	seen := make(map[fleet.VMID]bool, len(in.ids))
 	for _, id := range in.ids {
 		if seen[id] {
@@ -154,9 +161,11 @@ func buildChildSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkR
 		}
 		seen[id] = true
 		vm, visible := vms[id]
-		subject, name, project := fleet.SubjectVM(id), vm.Name, vm.ProjectID
+		kind, subject, name, project := in.kind, fleet.SubjectVM(id), vm.Name, vm.ProjectID
 		err := store.NotFoundError(pgx.ErrNoRows, "VM")
-		if visible {
+		if twins := found[id]; len(twins) > 0 {
+			kind, subject, name, err = discoveredChild(a, twins, in)
+		} else if visible {
 			err = store.FirstErrorOf(policy.Check(a, in.permission, project), func() error { return in.refuseVM(vm) })
 		} else if subject, name = "", string(id); steps.ProjectID != nil {
 			project = *steps.ProjectID
@@ -169,15 +178,21 @@ func buildChildSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkR
 		}
 		steps.Ids, steps.Subjects = append(steps.Ids, string(fleet.NewID[fleet.TaskID]())), append(steps.Subjects, string(subject))
 		steps.Names, steps.Projects, steps.Errors = append(steps.Names, name), append(steps.Projects, string(project)), append(steps.Errors, note)
+		steps.Kinds = append(steps.Kinds, string(kind))
 	}
 	if in.startOrder != nil {
 		setStartStages(&steps, vms, in.startOrder)
 	}
-	steps.Name = fmt.Sprintf("%d VMs", len(seen))
-	if len(seen) == 1 {
-		steps.Name = "1 VM"
-	}
+	steps.Name = vmCountText(len(seen))
 	return steps, forbidden, nil
+}
+
+// vmCountText is the name of a task for n VMs.
+func vmCountText(n int) string {
+	if n == 1 {
+		return "1 VM"
+	}
+	return fmt.Sprintf("%d VMs", n)
 }
 
 // setStartStages sets the stages of the children that were not refused. A stage starts when all children of earlier

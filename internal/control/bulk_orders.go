@@ -45,6 +45,20 @@ func (c *Control) MigrateVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMI
 	})
 }
 
+// ReleaseVMs writes a task that releases many VMs, each with the checks of ReleaseVM.
+func (c *Control) ReleaseVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID) (fleet.Task, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return fleet.Task{}, err
+	}
+	if err := checkVMCount(a, ids); err != nil {
+		return fleet.Task{}, err
+	}
+	return c.addBulkTask(ctx, a, bulkRequest{
+		kind: fleet.VMRelease, action: "vms.release", permission: policy.VMChange, ids: ids,
+		refuseVM: func(vm fleet.VMView) error { return conflictIfNotAllowed(vm.Allows(fleet.ActRelease)) },
+	})
+}
+
 // addBulkTaskWithInput writes a task with one child per VM and stores the input with the task until all children have
 // started. The actor needs the permission required in at least one project, and in.permission in the project of each
 // VM.
@@ -89,11 +103,26 @@ var childRunners = map[fleet.JobKind]childRunner{
 		host, id, _ := p.Subject.DiscoveredVMOnHost()
 		return c.AdoptVM(ctx, a, host, id, in)
 	}),
-	fleet.DiscoveredShutdown: func(c *Control, ctx context.Context, _ *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
-		host, id, _ := p.Subject.DiscoveredVMOnHost()
-		_, err := c.RequestDiscoveredVMAction(store.WithChildTask(ctx, p.ID), a, host, id, fleet.ActShutdown)
+	fleet.VMRelease: func(c *Control, ctx context.Context, _ *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
+		_, err := c.ReleaseVM(store.WithChildTask(ctx, p.ID), a, vmOfChild(p))
 		return err
 	},
+	fleet.DiscoveredStart:    runDiscoveredAction(fleet.ActStart),
+	fleet.DiscoveredShutdown: runDiscoveredAction(fleet.ActShutdown),
+	fleet.DiscoveredReboot:   runDiscoveredAction(fleet.ActReboot),
+	fleet.DiscoveredReset:    runDiscoveredAction(fleet.ActReset),
+	fleet.DiscoveredPause:    runDiscoveredAction(fleet.ActPause),
+	fleet.DiscoveredResume:   runDiscoveredAction(fleet.ActResume),
+	fleet.DiscoveredStop:     runDiscoveredAction(fleet.ActStop),
+}
+
+// runDiscoveredAction returns the runner of a child with a power action on a discovered VM.
+func runDiscoveredAction(act fleet.Action) childRunner {
+	return func(c *Control, ctx context.Context, _ *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
+		host, id, _ := p.Subject.DiscoveredVMOnHost()
+		_, err := c.RequestDiscoveredVMAction(store.WithChildTask(ctx, p.ID), a, host, id, act)
+		return err
+	}
 }
 
 func vmOfChild(p db.PendingTasksRow) fleet.VMID {

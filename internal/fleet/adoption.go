@@ -21,6 +21,9 @@ type AdoptableVM struct {
 // Adoption describes how a VM came under the control of Quantix. VMs that Quantix created have none.
 type Adoption struct {
 	At time.Time `json:"at"`
+	By string    `json:"by,omitempty"` // name of the person who requested the adoption; empty: unknown
+	// HostName is the name that the host had at the adoption. It is hidden from users who may not see hosts.
+	HostName string `json:"hostName,omitempty"`
 	// Verbatim lists the parts of the definition that the spec does not express, each as a short text. Quantix keeps them
 	// unchanged.
 	Verbatim []string `json:"verbatim"`

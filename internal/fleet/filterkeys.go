@@ -35,6 +35,7 @@ var (
 		oneOfKey("attention", "whether the VM needs attention", yesNo),
 		oneOfKey("drift", "whether the VM's definition on its host differs from the spec", yesNo),
 		oneOfKey("managed", "no: VMs that Quantix only discovered on hosts", yesNo),
+		oneOfKey("adopted", "whether the VM was adopted", yesNo),
 		textKey("host", "name of the VM's host"),
 		textKey("cluster", "name of the cluster of the VM's host"),
 		textKey("project", "name of the VM's project"),

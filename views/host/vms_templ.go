@@ -72,7 +72,7 @@ func vmsTab(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = vmlist.AdoptBar(p.mayAdopt()).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = vmlist.DiscoveredBar(p.mayAdopt()).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -2,6 +2,7 @@
 package vm
 
 import (
+	"strings"
 	"time"
 
 	"github.com/a-h/templ"
@@ -122,4 +123,16 @@ func (p Page) whyNotEdit() string {
 		}
 	}
 	return ""
+}
+
+// adoptionOrigin names the person who adopted the VM, and the VM's host at that time, as far as the reader may know them.
+func adoptionOrigin(of fleet.Adoption) string {
+	var parts []string
+	if of.By != "" {
+		parts = append(parts, "by "+of.By)
+	}
+	if of.HostName != "" {
+		parts = append(parts, "from "+of.HostName)
+	}
+	return strings.Join(parts, " ")
 }

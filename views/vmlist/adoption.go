@@ -10,6 +10,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
+	vmview "quantix/views/vm"
 )
 
 // AdoptPage is the dialog that adopts an unmanaged VM.
@@ -55,6 +56,36 @@ type AdoptManyPage struct {
 func (p AdoptManyPage) dialog() kit.Dialog {
 	text := kit.CountText(len(p.VMs), "VM")
 	return kit.Dialog{Title: "Adopt " + text + "?", Action: "/vms/found/adopt", Button: "Adopt " + text, Back: p.Back}
+}
+
+// discoveredActionsPath is the address of power actions on several unmanaged VMs.
+const discoveredActionsPath = "/vms/found/actions"
+
+// DiscoveredActionPage is the dialog before a power action on several unmanaged VMs.
+type DiscoveredActionPage struct {
+	Action fleet.Action
+	VMs    []string // each "host/UUID"
+	Back   string
+	Errors kit.Errors
+}
+
+func (p DiscoveredActionPage) dialog() kit.Dialog {
+	text := p.Action.Label() + " " + kit.CountText(len(p.VMs), "VM")
+	return kit.Dialog{Title: text + "?", Action: discoveredActionsPath, Button: text, Danger: vmview.PowerConfirmations[p.Action].LosesData, Back: p.Back}
+}
+
+// effectText describes what the power action does to the guests.
+func (p DiscoveredActionPage) effectText() string {
+	c := vmview.PowerConfirmations[p.Action]
+	if len(p.VMs) == 1 {
+		return c.One
+	}
+	return c.Many
+}
+
+// discoveredPowerActions are the power actions on the selected unmanaged VMs, in the order of one VM's menu.
+func discoveredPowerActions() []bulkActionButton {
+	return slices.DeleteFunc(bulkPowerActions(), func(m bulkActionButton) bool { return m.action.DiscoveredJobKind() == "" })
 }
 
 // DiscoveredMenuPath is the address of an unmanaged VM's action menu.

@@ -24,7 +24,7 @@ const (
 // BulkActionOpensDialog reports whether the action on several VMs opens a dialog first.
 func BulkActionOpensDialog(a fleet.Action) bool {
 	_, asks := vmview.PowerConfirmations[a]
-	return asks || a == fleet.ActDelete || a == BulkSnapshot || a == BulkMigrate || a == BulkStartByOvercommit
+	return asks || a == fleet.ActDelete || a == fleet.ActRelease || a == BulkSnapshot || a == BulkMigrate || a == BulkStartByOvercommit
 }
 
 // BulkActionPage is the dialog of an action on several VMs: a power action that interrupts guests, delete, migrate or take snapshots.
@@ -180,14 +180,17 @@ func (p *ListPage) otherBulkActions() (out []bulkActionButton) {
 		out = append(out, bulkActionButton{BulkSnapshot, "Snapshot…"})
 	}
 	if p.MayChangeHosts {
-		out = append(out, bulkActionButton{BulkMigrate, "Migrate…"}, bulkActionButton{BulkStartByOvercommit, "Start by overcommit…"})
+		out = append(out, bulkActionButton{BulkMigrate, "Migrate…"}, bulkActionButton{BulkStartByOvercommit, "Start by overcommit…"}, bulkActionButton{fleet.ActRelease, "Release…"})
 	}
 	return out
 }
 
-func (m bulkActionButton) attrs() templ.Attributes {
+func (m bulkActionButton) attrs() templ.Attributes { return m.attrsFor("/vms/bulk") }
+
+// attrsFor are the button's attributes in a list whose actions have the address path.
+func (m bulkActionButton) attrsFor(path string) templ.Attributes {
 	if !BulkActionOpensDialog(m.action) {
 		return nil
 	}
-	return templ.Attributes{"hx-post": "/vms/bulk", "hx-target": "#dialog", "hx-swap": "innerHTML"}
+	return templ.Attributes{"hx-post": path, "hx-target": "#dialog", "hx-swap": "innerHTML"}
 }

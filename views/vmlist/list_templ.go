@@ -289,7 +289,7 @@ func listBody(p *ListPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = AdoptBar(p.MayChangeHosts).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = DiscoveredBar(p.MayChangeHosts).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -49,3 +49,26 @@ func (api *API) releaseVM(ctx context.Context, a fleet.Actor, in *VMPath) (*task
 	task, err := api.Control.ReleaseVM(ctx, a, in.ID)
 	return &taskOutput{task}, err
 }
+
+type releaseVMsInput struct {
+	Body struct {
+		IDs []fleet.VMID `json:"ids" doc:"IDs of the VMs, 500 at most"`
+	}
+}
+
+func (api *API) releaseVMs(ctx context.Context, a fleet.Actor, in *releaseVMsInput) (*taskOutput, error) {
+	task, err := api.Control.ReleaseVMs(ctx, a, in.Body.IDs)
+	return &taskOutput{task}, err
+}
+
+type actOnDiscoveredVMsInput struct {
+	Body struct {
+		Action fleet.Action              `json:"action" doc:"start, shutdown, stop, reboot, reset, pause or resume"`
+		VMs    []control.DiscoveredVMRef `json:"vms" doc:"The VMs, 500 at most"`
+	}
+}
+
+func (api *API) actOnDiscoveredVMs(ctx context.Context, a fleet.Actor, in *actOnDiscoveredVMsInput) (*taskOutput, error) {
+	task, err := api.Control.RequestDiscoveredVMActions(ctx, a, in.Body.Action, in.Body.VMs)
+	return &taskOutput{task}, err
+}

@@ -67,6 +67,7 @@ func (api *API) operations() []operation {
 		newOperation(post, "/vms/{id}/ignore-drift", policy.VMChange, ok, "ignore-drift", "Ignore drift of single fields until the host's value or the spec's value changes", api.ignoreDrift),
 		newOperation(post, "/vms/{id}/show-drift", policy.VMChange, ok, "show-drift", "Show ignored drift of single fields again", api.showDrift),
 		newOperation(post, "/vms/{id}/release", policy.InfraChange, accepted, "release-vm", "Release a VM: Quantix forgets it, and its guest and disks stay on the host", api.releaseVM),
+		newOperation(post, "/vms/release", policy.InfraChange, accepted, "release-vms", "Release many VMs: one task with a child for each VM, listed by the filter parent:<task id>", api.releaseVMs),
 		newOperation(post, "/vms/{id}/place", policy.InfraChange, ok, "set-vm-host", "Set which host a VM is on when hosts disagree", api.setVMHost),
 		newOperation(post, "/vms/{id}/reapply", policy.VMChange, accepted, "reapply-vm", "Undo drift: apply the VM's spec to its host again, in all fields or in some", api.reapplyDefinition),
 		newOperation(get, "/vms/{id}/guest", policy.VMSee, ok, "get-guest", "Get what a VM's guest agent reports, and the actions that the agent offers", api.getGuest),
@@ -94,6 +95,7 @@ func (api *API) operations() []operation {
 		newOperation(post, "/hosts/{id}/discovered-vms/{vm}/actions", policy.InfraChange, accepted, "act-on-discovered-vm", "Start, shut down, stop, reboot, reset, pause or resume a VM that Quantix did not create", api.actOnDiscoveredVM),
 		newOperation(post, "/hosts/{id}/discovered-vms/{vm}/adopt", policy.InfraChange, accepted, "adopt-vm", "Adopt a VM that Quantix did not create into a project; its guest runs on", api.adoptVM),
 		newOperation(post, "/discovered-vms/adopt", policy.InfraChange, accepted, "adopt-vms", "Adopt several VMs that Quantix did not create: one task with a child for each VM", api.adoptVMs),
+		newOperation(post, "/discovered-vms/actions", policy.InfraChange, accepted, "act-on-discovered-vms", "Start one power action on several VMs that Quantix did not create: one task with a child for each VM", api.actOnDiscoveredVMs),
 		newOperation(post, "/hosts/{id}/discovered-vms/{vm}/console", policy.InfraChange, created, "open-discovered-console", "Get a ticket for the console of a VM that Quantix did not create", api.createDiscoveredConsoleTicket),
 
 		newOperation(get, "/clusters", policy.StorageSee, ok, "list-clusters", "List clusters of hosts", listOperation(api.Control.ListClusters)),

@@ -151,7 +151,7 @@ func (api *API) actOnVM(ctx context.Context, a fleet.Actor, in *actOnVMInput) (*
 type actOnVMsInput struct {
 	Body struct {
 		Action fleet.Action `json:"action" doc:"start, shutdown, stop, reboot, reset, pause or resume"`
-		IDs    []fleet.VMID `json:"ids" doc:"IDs of the VMs, 500 at most"`
+		IDs    []fleet.VMID `json:"ids" doc:"IDs of the VMs, 500 at most; also UUIDs of VMs that Quantix did not create"`
 
 		Overcommit bool `json:"overcommit,omitempty" doc:"Start the VMs although their hosts have not enough capacity; needs the permission to change hosts"`
 	}

@@ -1,6 +1,8 @@
 package vmpages
 
 import (
+	"cmp"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -28,6 +30,14 @@ type adoptForm struct {
 func (s *Site) ShowAdoptForm(c echo.Context, a fleet.Actor, in adoptForm, how form.Display) error {
 	ctx := c.Request().Context()
 	p, layout, err := s.readDiscoveredVMPage(c, a, "summary")
+	if fleet.CodeOf(err) == fleet.NotFound && how.Errors.Form != "" { // for example, somebody else has adopted the VM
+		return fleet.Errorf(fleet.Conflict, "%s", how.Errors.Form)
+	}
+	if fleet.CodeOf(err) == fleet.NotFound {
+		if path := s.adoptedVMPath(c, a); path != "" {
+			return c.Redirect(http.StatusSeeOther, path)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -69,9 +79,11 @@ type adoptManyForm struct {
 	Project   fleet.ProjectID `form:"projectId"`
 }
 
-// refs are the chosen VMs; other values are left out.
-func (in adoptManyForm) refs() (out []control.DiscoveredVMRef) {
-	for _, v := range in.VMs {
+func (in adoptManyForm) refs() []control.DiscoveredVMRef { return discoveredRefs(in.VMs) }
+
+// discoveredRefs are the unmanaged VMs that values of the form "host/UUID" name; other values are left out.
+func discoveredRefs(values []string) (out []control.DiscoveredVMRef) {
+	for _, v := range values {
 		host, id, ok := strings.Cut(v, "/")
 		if ok && fleet.IsID(host) && fleet.IsID(id) {
 			out = append(out, control.DiscoveredVMRef{HostID: fleet.HostID(host), ID: fleet.VMID(id)})
@@ -100,6 +112,36 @@ func (s *Site) ShowAdoptManyForm(c echo.Context, a fleet.Actor, in adoptManyForm
 		return err
 	}
 	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: "Virtual machines"}, vmlist.AdoptManyDialog(p))
+}
+
+type discoveredActionsForm struct {
+	Action    fleet.Action `form:"action"`
+	VMs       []string     `form:"id"` // each "host/UUID"
+	Back      string       `form:"back"`
+	Confirmed string       `form:"sure"` // empty: the dialog is not confirmed yet
+}
+
+// StartDiscoveredVMActions starts a power action on the selected unmanaged VMs and redirects to the task's page. Actions
+// that interrupt guests show a dialog first.
+func (s *Site) StartDiscoveredVMActions(c echo.Context, a fleet.Actor, in discoveredActionsForm) (form.Response, error) {
+	if in.Confirmed == "" && vmlist.BulkActionOpensDialog(in.Action) {
+		return func(c echo.Context) error { return s.ShowDiscoveredVMActions(c, a, in, form.FirstDisplay) }, nil
+	}
+	task, err := s.Control.RequestDiscoveredVMActions(c.Request().Context(), a, in.Action, discoveredRefs(in.VMs))
+	return form.RedirectTo(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", render.LocalPathOrRoot(in.Back)).String()), err
+}
+
+// ShowDiscoveredVMActions shows the dialog before a power action on the selected unmanaged VMs.
+func (s *Site) ShowDiscoveredVMActions(c echo.Context, a fleet.Actor, in discoveredActionsForm, how form.Display) error {
+	if len(discoveredRefs(in.VMs)) == 0 {
+		return fleet.Errorf(fleet.Malformed, "Select VMs first.")
+	}
+	if how.Errors.Form != "" || !vmlist.BulkActionOpensDialog(in.Action) {
+		return fleet.Errorf(fleet.Invalid, "%s", cmp.Or(how.Errors.Form, how.Errors.At("action")))
+	}
+	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: "Virtual machines"}, vmlist.DiscoveredActionDialog(vmlist.DiscoveredActionPage{
+		Action: in.Action, VMs: in.VMs, Back: render.LocalPathOrRoot(in.Back), Errors: how.Errors,
+	}))
 }
 
 // DiscoveredVMMenu shows the action menu of an unmanaged VM in a list.

@@ -71,6 +71,8 @@ func (s *Site) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkAction
 			return fleet.Task{}, checks.Err()
 		}
 		return s.Control.DeleteVMs(ctx, a, in.IDs, in.Disks == "delete")
+	case fleet.ActRelease:
+		return s.Control.ReleaseVMs(ctx, a, in.IDs)
 	case vmlist.BulkSnapshot:
 		return s.Control.SnapshotVMs(ctx, a, in.IDs, control.NewSnapshot{
 			Name: in.Name, Description: in.Description, Memory: in.Memory != "", Quiesce: in.Quiesce != "",

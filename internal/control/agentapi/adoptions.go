@@ -207,18 +207,22 @@ func resolveAdoptedNICs(ctx context.Context, q *db.Queries, a *Adoption) (verbat
 
 // addAdoptedVM writes the VM and queues its vm.apply in the adoption's task.
 func addAdoptedVM(ctx context.Context, q *db.Queries, job db.Job, a Adoption, description string, verbatim []string) (refusal string, err error) {
+	task, subject := *job.TaskID, fleet.SubjectVM(a.ID)
 	now, err := q.TimeNow(ctx)
+	if err != nil {
+		return "", err
+	}
+	by, err := q.GetTask(ctx, db.GetTaskParams{ID: task, AllProjects: true})
 	if err != nil {
 		return "", err
 	}
 	n, err := q.AdoptVM(ctx, db.AdoptVMParams{
 		ID: a.ID, ProjectID: a.ProjectID, HostID: a.HostID, Name: a.Name, Description: description, Spec: a.Spec,
-		Adoption: &fleet.Adoption{At: now, Verbatim: verbatim},
+		Adoption: &fleet.Adoption{At: now, By: by.Task.CreatedBy, HostName: by.HostName, Verbatim: verbatim},
 	})
 	if err == nil && n == 0 {
 		return fmt.Sprintf("A VM named %q exists in %s already. Adopt the VM with another name.", a.Name, a.Project), nil
 	}
-	task, subject := *job.TaskID, fleet.SubjectVM(a.ID)
 	err = store.FirstErrorOf(err, func() error { return q.AddAdoptedDisks(ctx, db.AddAdoptedDisksParams{ID: a.ID, HostID: a.HostID}) })
 	err = store.FirstErrorOf(err, func() error {
 		return q.NameStep(ctx, db.NameStepParams{Role: roleDefinition, TaskID: &task, Steps: []string{}})
@@ -229,10 +233,6 @@ func addAdoptedVM(ctx context.Context, q *db.Queries, job db.Job, a Adoption, de
 	err = store.FirstErrorOf(err, func() error {
 		return q.MoveTask(ctx, db.MoveTaskParams{ID: task, Subject: subject, ProjectID: &a.ProjectID, SubjectName: a.Name})
 	})
-	if err != nil {
-		return "", err
-	}
-	by, err := q.GetTask(ctx, db.GetTaskParams{ID: task, AllProjects: true})
 	if err != nil {
 		return "", err
 	}

@@ -135,6 +135,7 @@ var vmFilter = listFilter{
 	"state":     func(f filterScope, t filter.Term) error { return f.addPhaseTerm(f, f.statementBuilder, t) },
 	"attention": func(f filterScope, t filter.Term) error { return f.addAttentionTerm(f, f.statementBuilder, t) },
 	"managed":   managedCondition(true),
+	"adopted":   yesNoCondition("v.adoption IS NOT NULL"),
 	"drift":     func(f filterScope, t filter.Term) error { return f.addDriftTerm(f, f.statementBuilder, t) },
 	"host":      rowNameCondition("v.host_id", "hosts"),
 	"cluster":   func(f filterScope, t filter.Term) error { return f.addClusterTerm(f, f.statementBuilder, t) },

@@ -30,7 +30,7 @@ func RedactVM(a fleet.Actor, v fleet.VMView) fleet.VMView {
 		v.Status = &status
 	}
 	if v.Adoption != nil { // the parts are lines of the host's definition
-		v.Adoption = &fleet.Adoption{At: v.Adoption.At, Verbatim: []string{}}
+		v.Adoption = &fleet.Adoption{At: v.Adoption.At, By: v.Adoption.By, Verbatim: []string{}}
 	}
 	v.Spec.Rules, _ = fleet.SplitRules(v.Spec.Rules)
 	v.HostID, v.HostName, v.Misplaced = "", "", nil
