@@ -27,6 +27,9 @@ type AppliedRecord struct {
 	Adopted bool `json:"adopted,omitempty"`
 	// Verbatim has the DefinedSpec.VerbatimValues at the adoption. They are no drift.
 	Verbatim map[string]string `json:"verbatim,omitempty"`
+	// Removed has the paths of disks and the MAC addresses of NICs that edits removed from the definition of an adopted
+	// domain while its guest ran. The guest may still have them.
+	Removed []string `json:"removed,omitempty"`
 }
 
 // AppliedPool is a pool as the host knew it when the spec was applied.
@@ -71,7 +74,7 @@ func appliedPool(p fleet.Pool) AppliedPool {
 // WithAdoption returns the record with the adoption of the record before. Verbatim values of the fields that the edit
 // sets are dropped.
 func (a AppliedRecord) WithAdoption(before AppliedRecord, edit DefinitionEdit) AppliedRecord {
-	a.Adopted, a.Verbatim = before.Adopted, maps.Clone(before.Verbatim)
+	a.Adopted, a.Verbatim, a.Removed = before.Adopted, maps.Clone(before.Verbatim), before.Removed
 	maps.DeleteFunc(a.Verbatim, func(field, _ string) bool { return edit.SetsField(field) })
 	return a
 }

@@ -192,7 +192,7 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 		}
 	}
 	if old.applied != nil {
-		was.Adopted, was.Verbatim = old.applied.Adopted, old.applied.Verbatim
+		was.Adopted, was.Verbatim, was.Removed = old.applied.Adopted, old.applied.Verbatim, old.applied.Removed
 	}
 	named := domxml.NameAdoptedDevices(x, *was, a.assignedPools.Lookup())
 	is := domxml.ReadDefinedSpec(x, *was, a.assignedPools.Lookup())
@@ -218,6 +218,10 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 		return err
 	}
 	record := hypervisor.NewAppliedRecord(a.in, domain, oldName, was.Pools).WithAdoption(*was, plan)
+	if record.Removed = nil; old.live != nil {
+		removed := domxml.NewDeviceNames(was, a.assignedPools.Lookup(), x).RemovedDevices(x, plan)
+		record.Removed = slices.Compact(slices.Sorted(slices.Values(slices.Concat(was.Removed, removed))))
+	}
 	in.Name, in.Metadata = old.ref.Name, domxml.NewQuantixMetadata(a.in, record, old.metadata.OwnershipMark)
 	in.Adopted = was.Adopted
 	domxml.Edit(x, in)
@@ -248,7 +252,7 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 		if err := a.updateLiveFilters(ctx, old, x); err != nil {
 			return err
 		}
-		if err := a.hotPlugChanges(ctx, old, plan, old.metadata.Generation == a.in.VM.Generation); err != nil {
+		if err := a.hotPlugChanges(ctx, old, &record, plan, old.metadata.Generation == a.in.VM.Generation); err != nil {
 			return err
 		}
 	}

@@ -197,7 +197,7 @@ func (b *Backend) readDomain(ctx context.Context, c *conn.Conn, ref golibvirt.Do
 		live := domxml.ReadHardware(x)
 		d.live, d.vnc, d.agentConnected, d.cid, d.accelerator = &live, domxml.VNCEndpointOf(x), domxml.HasConnectedAgent(x), domxml.AgentCIDOf(x), x.Type
 		if d.applied != nil && kept.Devices != nil && x.Devices != nil {
-			d.pendingUnplugs = reportUnplugs(pendingUnplugs(kept, x, d.applied.Spec))
+			d.pendingUnplugs = reportUnplugs(pendingUnplugs(kept, x, domxml.NewDeviceNames(d.applied, b.assignedPools.Lookup(), kept), d.applied.Spec))
 		}
 		d.spice = domxml.HasSPICE(x)
 		d.startedAt, d.launch = b.guestStartedAt(ref.Name), b.readLaunchInfo(ctx, c, ref, x)

@@ -30,7 +30,9 @@ const (
 type pluggableDevice struct {
 	field string // field of the spec
 	label string // label for people
-	alias string
+	alias string // name by which the definition and the running guest have the same device
+	// handle is the device's alias in libvirt, which differs from alias for devices of an adopted VM
+	handle string
 	// path identifies a disk, because a migrated disk has its old alias until the guest's next start
 	path      string
 	wanted    bool                                               // whether the spec has the device
@@ -43,18 +45,18 @@ type pluggableDevice struct {
 }
 
 // pluggableDevices returns the hot-pluggable devices of the definition that Quantix manages.
-func pluggableDevices(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggableDevice {
+func pluggableDevices(x *libvirtxml.Domain, names domxml.DeviceNames, spec fleet.VMSpec) []pluggableDevice {
 	var out []pluggableDevice
 	for _, n := range x.Devices.Interfaces {
-		if domxml.HasAliasPrefix(n.Alias, domxml.NICAliasPrefix) {
-			out = append(out, pluggableDevice{field: "nics", label: "NIC " + domxml.NICMACOf(&n), alias: domxml.AliasOf(n.Alias), wanted: specHasNIC(spec.NICs, n), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
+		if name := names.NICName(&n); strings.HasPrefix(name, domxml.NICAliasPrefix) {
+			out = append(out, pluggableDevice{field: "nics", label: "NIC " + domxml.NICMACOf(&n), alias: name, handle: domxml.AliasOf(n.Alias), wanted: specHasNIC(spec.NICs, n), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
 				n.Address = at
 				return n.Marshal()
 			}, address: n.Address})
 		}
 	}
 	for _, d := range x.Devices.Disks {
-		p := pluggableDevice{field: "disks", alias: domxml.AliasOf(d.Alias), path: domxml.DiskPathOf(&d), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
+		p := pluggableDevice{field: "disks", alias: names.DiskName(&d), handle: domxml.AliasOf(d.Alias), path: domxml.DiskPathOf(&d), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
 			d.Address = at
 			return d.Marshal()
 		}, address: d.Address, usb: d.Target != nil && d.Target.Bus == "usb"}
@@ -64,7 +66,7 @@ func pluggableDevices(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggableDevice
 			p.prepare = func(ctx context.Context, a *applyRun) error {
 				return a.checkPhysicalDisksFree(ctx, a.c, a.in.VM.ID, []fleet.VMHostDevice{{Device: name}}, true)
 			}
-		case domxml.HasAliasPrefix(d.Alias, domxml.DiskAliasPrefix) && d.Target != nil && domxml.ReadDisk(d, fleet.Disk{}).SupportsHotPlug():
+		case strings.HasPrefix(p.alias, domxml.DiskAliasPrefix) && d.Target != nil && domxml.ReadDisk(d, fleet.Disk{}).SupportsHotPlug():
 			p.label = fmt.Sprintf("disk %s (%s)", domxml.DiskTargetOf(&d), path.Base(domxml.DiskPathOf(&d)))
 			p.wanted = slices.ContainsFunc(spec.Disks, func(o fleet.Disk) bool { return domxml.DiskAlias(o.Ref()) == p.alias })
 		default:
@@ -74,7 +76,7 @@ func pluggableDevices(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggableDevice
 	}
 	for _, d := range x.Devices.Hostdevs {
 		if name := domxml.HostDeviceName(d); domxml.IsManagedHostDevice(d) {
-			out = append(out, pluggableDevice{field: "hostDevices", label: name, alias: domxml.AliasOf(d.Alias), wanted: specHasHostDevice(spec.HostDevices, name), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
+			out = append(out, pluggableDevice{field: "hostDevices", label: name, alias: domxml.AliasOf(d.Alias), handle: domxml.AliasOf(d.Alias), wanted: specHasHostDevice(spec.HostDevices, name), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
 				d.Address = at
 				return d.Marshal()
 			}, address: d.Address, usb: d.SubsysUSB != nil, prepare: func(_ context.Context, a *applyRun) error {
@@ -92,9 +94,9 @@ func hasPluggableDevice(all []pluggableDevice, p pluggableDevice) bool {
 }
 
 // pendingUnplugs returns the managed devices that the running guest has and the definition of its next start lacks.
-func pendingUnplugs(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggableDevice {
-	stay := pluggableDevices(kept, spec)
-	out := slices.DeleteFunc(pluggableDevices(live, spec), func(p pluggableDevice) bool { return p.wanted || hasPluggableDevice(stay, p) })
+func pendingUnplugs(kept, live *libvirtxml.Domain, names domxml.DeviceNames, spec fleet.VMSpec) []pluggableDevice {
+	stay := pluggableDevices(kept, names, spec)
+	out := slices.DeleteFunc(pluggableDevices(live, names, spec), func(p pluggableDevice) bool { return p.wanted || hasPluggableDevice(stay, p) })
 	return slices.Concat(out, memoryToUnplug(kept, live, spec), cpusToUnplug(kept, live, spec))
 }
 
@@ -107,8 +109,8 @@ func reportUnplugs(all []pluggableDevice) (out []fleet.PendingUnplug) {
 
 // hotPlugChanges hot-plugs the devices that the edit adds and unplugs the devices that the definition no longer has. If
 // the guest has no slot for a device, or does not release one, the change waits for the next start and is reported.
-// again marks an edit that an earlier job may have applied incompletely.
-func (a *applyRun) hotPlugChanges(ctx context.Context, guest observedDomain, plan hypervisor.DefinitionEdit, again bool) error {
+// again marks an edit that an earlier job may have applied incompletely. record is the record of the edit.
+func (a *applyRun) hotPlugChanges(ctx context.Context, guest observedDomain, record *hypervisor.AppliedRecord, plan hypervisor.DefinitionEdit, again bool) error {
 	kept, err := conn.ReadDefinition(ctx, a.c, guest.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
 		return err
@@ -117,22 +119,23 @@ func (a *applyRun) hotPlugChanges(ctx context.Context, guest observedDomain, pla
 	if err != nil {
 		return err
 	}
+	names := domxml.NewDeviceNames(record, a.assignedPools.Lookup(), kept)
 	tuned := plan
 	if again && (a.in.Reapply && len(a.in.ReapplyFields) == 0 || a.in.AppliedGeneration < a.in.VM.Generation) { // the earlier attempt did not complete
 		tuned = plan.WithAllFields(a.in.VM.Spec)
 	}
-	if err := a.applyToRunningGuest(ctx, guest.ref, tuned, kept, live); err != nil {
+	if err := a.applyToRunningGuest(ctx, guest.ref, tuned, names, kept, live); err != nil {
 		return err
 	}
-	there := pluggableDevices(live, a.in.VM.Spec)
-	for _, p := range pluggableDevices(kept, a.in.VM.Spec) {
+	there := pluggableDevices(live, names, a.in.VM.Spec)
+	for _, p := range pluggableDevices(kept, names, a.in.VM.Spec) {
 		if p.wanted && !hasPluggableDevice(there, p) && (again || editAddsDevice(plan, p, guest.persistent)) {
 			if err := a.attachDevice(ctx, guest.ref, p, live); err != nil {
 				return err
 			}
 		}
 	}
-	if live, err = a.unplugSurplusDevices(ctx, guest, kept, tuned.SetsField("cpus")); err != nil {
+	if live, err = a.unplugSurplusDevices(ctx, guest, kept, names, tuned.SetsField("cpus")); err != nil {
 		return err
 	}
 	return a.removeOtherMdevs(kept, live)
@@ -202,7 +205,7 @@ func ignoreNoSlotError(err error) error {
 
 // unplugSurplusDevices requests the unplug of surplus devices until the guest has released them or unplugTimeout has passed.
 // It unplugs vCPUs only if cpus is set. live is the running guest's definition afterwards.
-func (a *applyRun) unplugSurplusDevices(ctx context.Context, guest observedDomain, kept *libvirtxml.Domain, cpus bool) (live *libvirtxml.Domain, err error) {
+func (a *applyRun) unplugSurplusDevices(ctx context.Context, guest observedDomain, kept *libvirtxml.Domain, names domxml.DeviceNames, cpus bool) (live *libvirtxml.Domain, err error) {
 	look := time.NewTicker(pollPeriod)
 	defer look.Stop()
 	began, requested := time.Now(), time.Time{}
@@ -210,7 +213,7 @@ func (a *applyRun) unplugSurplusDevices(ctx context.Context, guest observedDomai
 		if live, err = conn.ReadDefinition(ctx, a.c, guest.ref, 0); err != nil {
 			return nil, err
 		}
-		pending := slices.DeleteFunc(pendingUnplugs(kept, live, a.in.VM.Spec), func(p pluggableDevice) bool { return p.field == "cpus" && !cpus })
+		pending := slices.DeleteFunc(pendingUnplugs(kept, live, names, a.in.VM.Spec), func(p pluggableDevice) bool { return p.field == "cpus" && !cpus })
 		if len(pending) == 0 || time.Since(began) > unplugTimeout {
 			return live, nil
 		}
@@ -222,7 +225,7 @@ func (a *applyRun) unplugSurplusDevices(ctx context.Context, guest observedDomai
 					if p.unplug != nil {
 						return p.unplug(l, guest.ref)
 					}
-					return l.DomainDetachDeviceAlias(guest.ref, p.alias, uint32(golibvirt.DomainDeviceModifyLive))
+					return l.DomainDetachDeviceAlias(guest.ref, p.handle, uint32(golibvirt.DomainDeviceModifyLive))
 				})
 				if err != nil && !conn.IsLibvirtError(err) {
 					return nil, err

@@ -49,7 +49,7 @@ func TestHotPluggedHostDeviceIsResolvedAndAddressed(t *testing.T) {
 		"mdev/nvidia-63":   {`<hostdev mode="subsystem" type="mdev" model="vfio-pci">`, `<address uuid="` + mdev + `"></address>`, `<alias name="ua-quantix-mdev-nvidia-63"></alias>`},
 		"blk/ata-WDC":      {`<disk type="block" device="disk">`, `<source dev="/dev/disk/by-id/ata-WDC"></source>`, `<target dev="vda" bus="virtio"></target>`},
 	}
-	all := pluggableDevices(x, spec)
+	all := pluggableDevices(x, domxml.DeviceNames{}, spec)
 	for _, p := range all {
 		if !p.wanted || p.field != "hostDevices" || len(want[p.label]) == 0 {
 			t.Errorf("the hot-pluggable devices contain %+v", p)
@@ -81,10 +81,10 @@ func TestHotPluggedHostDeviceIsResolvedAndAddressed(t *testing.T) {
 	if err != nil || string(made) != mdev {
 		t.Errorf("the kernel got the request for %q: %v", made, err)
 	}
-	if left := pendingUnplugs(&libvirtxml.Domain{Devices: &libvirtxml.DomainDeviceList{}}, x, fleet.VMSpec{}); len(left) != len(want) {
+	if left := pendingUnplugs(&libvirtxml.Domain{Devices: &libvirtxml.DomainDeviceList{}}, x, domxml.DeviceNames{}, fleet.VMSpec{}); len(left) != len(want) {
 		t.Errorf("after the removal %d of %d are pending unplug", len(left), len(want))
 	}
-	if left := pendingUnplugs(&libvirtxml.Domain{Devices: &libvirtxml.DomainDeviceList{}}, x, spec); len(left) != 0 {
+	if left := pendingUnplugs(&libvirtxml.Domain{Devices: &libvirtxml.DomainDeviceList{}}, x, domxml.DeviceNames{}, spec); len(left) != 0 {
 		t.Errorf("a device removed only from the definition is unplugged: %+v", reportUnplugs(left))
 	}
 }
@@ -141,7 +141,7 @@ func TestSurplusCPUsAndMemoryAreUnplugged(t *testing.T) {
 			Memory: &libvirtxml.DomainMemory{Value: uint(c.kept) * 1024, Unit: "KiB"}, VCPU: &libvirtxml.DomainVCPU{Value: 4, Current: uint(c.keptCPUs)}, Devices: &libvirtxml.DomainDeviceList{},
 		}
 		var planned, cpus []string
-		for _, h := range reportUnplugs(pendingUnplugs(kept, c.live, fleet.VMSpec{CPUs: c.cpus, MemoryMiB: c.mib})) {
+		for _, h := range reportUnplugs(pendingUnplugs(kept, c.live, domxml.DeviceNames{}, fleet.VMSpec{CPUs: c.cpus, MemoryMiB: c.mib})) {
 			if h.Field == "cpus" {
 				cpus = append(cpus, h.What)
 			} else {

@@ -78,6 +78,7 @@ type diskMigrationState struct {
 	persistentXML  *libvirtxml.Domain
 	persistentDisk *libvirtxml.DomainDisk // nil: the persistent definition does not have the disk
 	liveDisk       *libvirtxml.DomainDisk // nil: the guest is off or does not have the disk
+	namesMissing   bool                   // persistentXML has names of disks that the definition in libvirt lacks; only for snapshots
 }
 
 func (m *diskMigration) readState(ctx context.Context) (diskMigrationState, error) {

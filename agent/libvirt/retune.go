@@ -16,7 +16,7 @@ import (
 
 // applyToRunningGuest applies the edit to the running guest as far as libvirt can. The other changes take effect at the
 // next start; until then the VM's status lists them as pending.
-func (a *applyRun) applyToRunningGuest(ctx context.Context, ref golibvirt.Domain, plan hypervisor.DefinitionEdit, inactive, live *libvirtxml.Domain) error {
+func (a *applyRun) applyToRunningGuest(ctx context.Context, ref golibvirt.Domain, plan hypervisor.DefinitionEdit, names domxml.DeviceNames, inactive, live *libvirtxml.Domain) error {
 	if plan.SetsField("iso") {
 		if err := a.changeISO(ctx, ref, inactive, live); err != nil {
 			return err
@@ -50,7 +50,7 @@ func (a *applyRun) applyToRunningGuest(ctx context.Context, ref golibvirt.Domain
 		}
 	}
 	for _, set := range plan.SetDisks {
-		if err := a.applyDiskLimits(ctx, ref, domxml.DiskAlias(set.Device.Ref()), inactive, live); err != nil {
+		if err := a.applyDiskLimits(ctx, ref, domxml.DiskAlias(set.Device.Ref()), names, inactive, live); err != nil {
 			return err
 		}
 	}
@@ -116,8 +116,8 @@ func (a *applyRun) hotPlugCPUs(ctx context.Context, ref golibvirt.Domain, want i
 }
 
 // applyDiskLimits applies the definition's I/O limits to the guest's disk.
-func (a *applyRun) applyDiskLimits(ctx context.Context, ref golibvirt.Domain, alias string, inactive, live *libvirtxml.Domain) error {
-	is := func(d libvirtxml.DomainDisk) bool { return domxml.AliasOf(d.Alias) == alias }
+func (a *applyRun) applyDiskLimits(ctx context.Context, ref golibvirt.Domain, alias string, names domxml.DeviceNames, inactive, live *libvirtxml.Domain) error {
+	is := func(d libvirtxml.DomainDisk) bool { return names.DiskName(&d) == alias }
 	k, l := slices.IndexFunc(inactive.Devices.Disks, is), slices.IndexFunc(live.Devices.Disks, is)
 	if k < 0 || l < 0 {
 		return nil

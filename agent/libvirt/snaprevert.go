@@ -45,7 +45,7 @@ func (w *snapshotJob) revertToSnapshot(ctx context.Context) error {
 		}
 	}
 	if node.Memory != "" {
-		text, err := w.memoryXML(ctx, *node, s.persistentXML, nil)
+		text, err := w.memoryXML(ctx, *node, s.applied, s.persistentXML, nil)
 		if err == nil {
 			err = w.checkMemoryPaths(ctx, text)
 		}
@@ -148,12 +148,12 @@ func (w *snapshotJob) restorePower(ctx context.Context, node hypervisor.SnapNode
 		}
 		return err
 	}
-	text, err := w.memoryXML(ctx, node, s.persistentXML, w.tree.Work.New)
+	text, err := w.memoryXML(ctx, node, s.applied, s.persistentXML, w.tree.Work.New)
 	if err == nil {
 		s, err = w.renameForMemoryRestore(ctx, s, text)
 	}
 	if err == nil {
-		text, err = w.memoryXML(ctx, node, s.persistentXML, w.tree.Work.New) // with the domain's name at the time of the snapshot
+		text, err = w.memoryXML(ctx, node, s.applied, s.persistentXML, w.tree.Work.New) // with the domain's name at the time of the snapshot
 	}
 	if err != nil {
 		return fmt.Errorf("the disks are as in the snapshot and the VM is off, but the guest's memory cannot be restored: %w", err)
@@ -231,7 +231,7 @@ const memoryMagic = "LibvirtQemudSave"
 // memoryXML returns the definition for a resume from the snapshot's memory. The definition has the devices of the
 // snapshot with the current disks, networks, filters and media. memoryXML refuses a NIC that the VM no longer has,
 // because the NIC would bypass networks and filters that people removed.
-func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, inactive *libvirtxml.Domain, next []hypervisor.SnapLayer) (string, error) {
+func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, applied *hypervisor.AppliedRecord, inactive *libvirtxml.Domain, next []hypervisor.SnapLayer) (string, error) {
 	complete, err := hostfile.RunWithinLookupTimeout(ctx, func() (bool, error) {
 		f, err := hostfile.OpenImage(node.Memory, false)
 		if err != nil {
@@ -275,10 +275,11 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, i
 		}
 	}
 	x.Metadata = inactive.Metadata
+	names := domxml.NewDeviceNames(applied, w.assignedPools.Lookup(), inactive)
 	for i := range x.Devices.Disks {
 		d := &x.Devices.Disks[i]
 		d.BackingStore = nil
-		switch k := slices.IndexFunc(next, func(n hypervisor.SnapLayer) bool { return domxml.AliasOf(d.Alias) == domxml.DiskAlias(n.Disk) }); {
+		switch k := slices.IndexFunc(next, func(n hypervisor.SnapLayer) bool { return names.DiskName(d) == domxml.DiskAlias(n.Disk) }); {
 		case k >= 0:
 			setDiskFile(d, next[k].File)
 		case d.Device == "cdrom" || d.Device == "floppy":

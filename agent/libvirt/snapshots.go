@@ -129,13 +129,33 @@ func (b *Backend) lockSnapshots(vm fleet.VM) (release func(), err error) {
 // save writes the snapshot tree to the disk.
 func (w *snapshotJob) save() error { return writeSnapshotTree(w.tree) }
 
-// readState reads the domain's current state.
+// readState reads the domain's current state. The disks of an adopted VM get their names in persistentXML.
 func (w *snapshotJob) readState(ctx context.Context) (diskMigrationState, error) {
 	m := &diskMigration{Backend: w.Backend, c: w.c, in: hypervisor.MoveDiskWork{VM: w.in.VM}}
-	return m.readState(ctx)
+	s, err := m.readState(ctx)
+	if err == nil {
+		s.namesMissing = w.names(s).NameDisks(s.persistentXML)
+	}
+	return s, err
 }
 
-// runningDefinition returns the running guest's definition. It returns nil if the guest is off.
+// names are the names of the domain's devices.
+func (w *snapshotJob) names(s diskMigrationState) domxml.DeviceNames {
+	return domxml.NewDeviceNames(s.applied, w.assignedPools.Lookup(), s.persistentXML)
+}
+
+// writeDiskNames writes the names of an adopted VM's disks into its persistent definition, because a disk with a snapshot
+// has another file than the record.
+func (w *snapshotJob) writeDiskNames(ctx context.Context, s diskMigrationState) error {
+	if !s.namesMissing {
+		return nil
+	}
+	defer w.domains.invalidate(s.ref.UUID)
+	return (&diskMigration{Backend: w.Backend, c: w.c}).defineDomain(ctx, s.persistentXML)
+}
+
+// runningDefinition returns the running guest's definition, with the names of the disks. It returns nil if the guest is
+// off. libvirt does not get the result back.
 func (w *snapshotJob) runningDefinition(ctx context.Context, s diskMigrationState) (*libvirtxml.Domain, error) {
 	if s.live == nil {
 		return nil, nil
@@ -143,6 +163,9 @@ func (w *snapshotJob) runningDefinition(ctx context.Context, s diskMigrationStat
 	x, err := conn.ReadDefinition(ctx, w.c, s.ref, 0)
 	if conn.IsLibvirtCode(err, golibvirt.ErrOperationInvalid) {
 		return nil, nil
+	}
+	if err == nil {
+		w.names(s).NameDisks(x)
 	}
 	return x, err
 }

@@ -67,6 +67,9 @@ func (w *snapshotJob) takeSnapshot(ctx context.Context) error {
 	if err := w.checkSpace(ctx, s, node, next); err != nil {
 		return err
 	}
+	if err := w.writeDiskNames(ctx, s); err != nil {
+		return err
+	}
 	w.tree.Work = &hypervisor.SnapOperation{Job: w.in.Job, Kind: hypervisor.SnapTake, Node: &node, New: next}
 	if err := w.save(); err != nil {
 		return fmt.Errorf("nothing was done, because the host cannot record the start of the job: %w", err)

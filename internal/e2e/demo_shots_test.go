@@ -154,6 +154,23 @@ func demoShots(t *testing.T, a api) []pageShot {
 			p.click(".bulk button", "Adopt")
 			p.waitText("#dialog", "Adopt 1 VM?")
 		}},
+		{"found-vms-power", "/vms?tab=found", func(p *tab) {
+			p.click("#found-rows input[data-select-row]", "")
+			p.click(".bulk summary", "Power")
+			p.waitText(".bulk .menu-list", "Reset")
+		}},
+		{"found-vms-reset", "/vms?tab=found", func(p *tab) {
+			p.click("#found-rows input[data-select-row]", "")
+			p.click(".bulk summary", "Power")
+			p.click(".bulk .menu-list button", "Reset")
+			p.waitText("#dialog", "Reset 1 VM?")
+		}},
+		{"vms-release", "/vms", func(p *tab) {
+			p.click("tbody input[data-select-row]", "")
+			p.click(".bulk button", "Release")
+			p.waitText("#dialog", "Release 1 VM?")
+		}},
+		{"vm-adopted", "/vms/" + a.adoptVM(t, host, "old-mail", shop), nil},
 		{"found-vm-adopt", "/vms?tab=found", func(p *tab) {
 			p.click("#found-rows a", "legacy-erp")
 			p.waitText("h1", "legacy-erp")
@@ -418,4 +435,19 @@ func demoShots(t *testing.T, a api) []pageShot {
 	}
 	return slices.Concat(shots, templateShots(a.createTemplate(t)), planShots(t, a, vm, string(running.ID), string(failed.ID)),
 		snapshotShots(t, a, findByName[fleet.VMView](t, a, "vms", "web-02"), running, failed), deviceShots(t, a, shop, host.ID), guestShots(t, a, shop), applianceShots(t, a, vm, shop, pool.ID, of))
+}
+
+// adoptVM adopts a discovered VM of the host into the project and returns its ID.
+func (a api) adoptVM(t *testing.T, host fleet.HostView, name, project string) string {
+	t.Helper()
+	list := "/api/v1/hosts/" + string(host.ID) + "/discovered-vms"
+	for _, vm := range listFirstPage[fleet.DiscoveredVM](t, a, list) {
+		if vm.Name == name {
+			got := requestJSON[struct{ Task fleet.Task }](t, a, http.StatusAccepted, http.MethodPost, list+"/"+string(vm.ID)+"/adopt", map[string]string{"projectId": project})
+			a.waitTask(t, got.Task, fleet.JobDone)
+			return string(vm.ID)
+		}
+	}
+	t.Fatalf("the host has no discovered VM %s", name)
+	return ""
 }
