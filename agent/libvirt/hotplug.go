@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -31,7 +32,7 @@ type pluggableDevice struct {
 	field string // field of the spec
 	label string // label for people
 	alias string // name by which the definition and the running guest have the same device
-	// handle is the device's alias in libvirt, which differs from alias for devices of an adopted VM
+	// handle is the device's alias in libvirt, if it may differ from alias, as for devices of an adopted VM
 	handle string
 	// path identifies a disk, because a migrated disk has its old alias until the guest's next start
 	path      string
@@ -76,7 +77,7 @@ func pluggableDevices(x *libvirtxml.Domain, names domxml.DeviceNames, spec fleet
 	}
 	for _, d := range x.Devices.Hostdevs {
 		if name := domxml.HostDeviceName(d); domxml.IsManagedHostDevice(d) {
-			out = append(out, pluggableDevice{field: "hostDevices", label: name, alias: domxml.AliasOf(d.Alias), handle: domxml.AliasOf(d.Alias), wanted: specHasHostDevice(spec.HostDevices, name), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
+			out = append(out, pluggableDevice{field: "hostDevices", label: name, alias: domxml.AliasOf(d.Alias), wanted: specHasHostDevice(spec.HostDevices, name), deviceXML: func(at *libvirtxml.DomainAddress) (string, error) {
 				d.Address = at
 				return d.Marshal()
 			}, address: d.Address, usb: d.SubsysUSB != nil, prepare: func(_ context.Context, a *applyRun) error {
@@ -225,7 +226,7 @@ func (a *applyRun) unplugSurplusDevices(ctx context.Context, guest observedDomai
 					if p.unplug != nil {
 						return p.unplug(l, guest.ref)
 					}
-					return l.DomainDetachDeviceAlias(guest.ref, p.handle, uint32(golibvirt.DomainDeviceModifyLive))
+					return l.DomainDetachDeviceAlias(guest.ref, cmp.Or(p.handle, p.alias), uint32(golibvirt.DomainDeviceModifyLive))
 				})
 				if err != nil && !conn.IsLibvirtError(err) {
 					return nil, err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
@@ -121,7 +122,7 @@ func (b *Backend) ReadUnmanagedVM(ctx context.Context, id fleet.VMID, pools []fl
 			return err
 		}
 		record, disks, refusals := domxml.ReadAdoptable(x, pools, b.assignedPools.Lookup())
-		out = fleet.AdoptableVM{Name: x.Name, Description: cmp.Or(x.Description, x.Title), Spec: record.Spec, Refusals: refusals}
+		out = fleet.AdoptableVM{Name: x.Name, Description: shortDescription(cmp.Or(x.Description, x.Title)), Spec: record.Spec, Refusals: refusals}
 		if out.Spec.Power, _ = translatePower(s.state, s.reason); out.Spec.Power == fleet.Crashed {
 			out.Spec.Power = fleet.Stopped
 		}
@@ -141,6 +142,11 @@ func (b *Backend) ReadUnmanagedVM(ctx context.Context, id fleet.VMID, pools []fl
 		return nil
 	})
 	return out, err
+}
+
+// shortDescription returns the start of the description. It is longer than a description of Quantix if the text is.
+func shortDescription(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), fleet.MaxDescription+utf8.UTFMax)], "")
 }
 
 // checkAdoptableDisks adds the sizes of the disks to the spec, their backing files, and the reasons against an adoption

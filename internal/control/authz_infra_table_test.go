@@ -71,7 +71,7 @@ var infraUseCases = map[string]useCase{
 		return []any{fleet.ActPause, []control.DiscoveredVMRef{{HostID: w.h1, ID: w.addDiscoveredVM(`{"power":"running"}`)}}}
 	}},
 	"ReleaseVMs": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}} }},
-	"ReleaseVM": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"ReleaseVM":  {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"OpenDiscoveredConsole": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any {
 		return []any{w.h1, w.addDiscoveredVM(`{"power":"running"}`)}
 	}},
