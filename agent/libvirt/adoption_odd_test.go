@@ -46,8 +46,10 @@ func TestOddDomainsAreAdoptedOrRefusedWithReason(t *testing.T) {
 	}{
 		{name: "plain", devices: disk("sda", image("plain.qcow2")), on: true},
 		{name: "entities", head: "<title>&lt;a&gt; &amp;amp; &#34;b&#34;</title><description>&#x4e2d; ]]&gt; &#9;</description>", devices: disk("sda", image("entities.qcow2"))},
-		{name: "namespaces", devices: disk("sda", image("namespaces.qcow2")),
-			tail: "<qemu:commandline><qemu:arg value='-global'/><qemu:arg value='a.b=&quot;&lt;'/><qemu:env name='X' value='1'/></qemu:commandline><qemu:capabilities><qemu:del capability='blockdev'/></qemu:capabilities>"},
+		{
+			name: "namespaces", devices: disk("sda", image("namespaces.qcow2")),
+			tail: "<qemu:commandline><qemu:arg value='-global'/><qemu:arg value='a.b=&quot;&lt;'/><qemu:env name='X' value='1'/></qemu:commandline><qemu:capabilities><qemu:del capability='blockdev'/></qemu:capabilities>",
+		},
 		{name: "foreign-metadata", head: "<metadata><app:x xmlns:app='http://example.org/1'><app:y z='&lt;'>text</app:y></app:x></metadata>", devices: disk("sda", image("foreign.qcow2"))},
 		{name: "copied-mark", head: mark, devices: disk("sda", image("copied.qcow2")), mark: true},
 		{name: "long-description", head: "<description>" + strings.Repeat("0123456789abcde\n", 1<<16) + "</description>", devices: disk("sda", image("long.qcow2")), refusal: "KiB"},

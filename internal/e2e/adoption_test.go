@@ -86,3 +86,75 @@ func TestRunningDomainAdoptedEditedAndReleased(t *testing.T) {
 	virsh(t, host, "undefine", name)
 	virsh(t, host, "vol-delete", name+".qcow2", "--pool", "shared")
 }
+
+// TestDiscoveredVMsActedOnAdoptedAndReleasedTogether pauses two discovered VMs by one action, adopts both, takes a snapshot
+// of one right after the adoption, and releases both by one action. Their QEMUs run on.
+func TestDiscoveredVMsActedOnAdoptedAndReleasedTogether(t *testing.T) {
+	t.Parallel()
+	s := labProgram.get(t)
+	a, host, prefix := s.api(), s.Hosts[0], uniqueName("together")
+	names, pids := []string{prefix + "-a", prefix + "-b"}, map[string]int{}
+	for _, name := range names {
+		virsh(t, host, "vol-create-as", "shared", name+".qcow2", "4M", "--format", "qcow2")
+		file := t.TempDir() + "/domain.xml"
+		writeFile(t, file, fmt.Sprintf(`<domain type='qemu'><name>%s</name><memory unit='MiB'>128</memory><vcpu>1</vcpu><os><type arch='x86_64'>hvm</type></os>
+			<devices><disk type='file'><driver name='qemu' type='qcow2'/><source file='%s'/><target dev='vda' bus='virtio'/></disk></devices></domain>`, name, virsh(t, host, "vol-path", name+".qcow2", "--pool", "shared")))
+		virsh(t, host, "define", file)
+		virsh(t, host, "start", name)
+		pids[name] = guestPID(t, name)
+	}
+	p := newTab(t, s.URL)
+	p.signIn(s)
+	selectBoth := func(list string) {
+		t.Helper()
+		p.open(list)
+		p.waitText("table", names[1])
+		p.click("input[data-select-all]", "")
+		p.waitText(".bulk", "2 selected")
+	}
+	found, managed := "/vms?tab=found&filter=name:"+prefix+"*", "/vms?filter=adopted:yes+name:"+prefix+"*"
+	selectBoth(found)
+	p.click(".bulk summary", "Power")
+	p.click(".bulk .menu-list button", "Pause")
+	p.waitPath("/tasks/")
+	p.waitText(".head", "Done")
+	for _, name := range names {
+		if got := virsh(t, host, "domstate", name); got != "paused" {
+			t.Errorf("%s is %s, want it paused", name, got)
+		}
+	}
+	selectBoth(found)
+	p.click(".bulk button", "Adopt")
+	p.waitText("dialog", "Adopt 2 VMs?")
+	p.chooseOption("dialog select[name=projectId]", "lab")
+	p.click("dialog button", "Adopt 2 VMs")
+	p.waitPath("/tasks/")
+	p.waitText(".head", "Done")
+
+	first := fleet.VMID(virsh(t, host, "domuuid", names[0]))
+	p.open("/vms/" + string(first))
+	p.waitText(".body", "by admin from")
+	task := requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(first)+"/snapshots", map[string]any{"name": "first"})
+	a.waitTask(t, task, fleet.JobDone)
+	if vm := a.getVM(t, first); vm.Status == nil || len(vm.Status.Drift)+len(vm.Status.Faults)+len(vm.Status.NextBoot) > 0 {
+		t.Errorf("after the snapshot the VM is %+v, want it without drift", vm.Status)
+	}
+	selectBoth(managed)
+	p.click(".bulk button", "Release")
+	p.waitText("dialog", "Release 2 VMs?")
+	p.click("dialog button", "Release 2 VMs")
+	p.waitPath("/tasks/")
+	p.waitText(".head", "Done")
+	p.open(found)
+	p.waitText("#found-rows", names[1])
+	for _, name := range names {
+		if now := guestPID(t, name); now != pids[name] {
+			t.Errorf("the QEMU of %s is process %d, before it was %d", name, now, pids[name])
+		}
+		if text := virsh(t, host, "dumpxml", name, "--inactive"); strings.Contains(text, "quantix:vm") {
+			t.Errorf("the released definition of %s is\n%s", name, text)
+		}
+		virsh(t, host, "destroy", name)
+		virsh(t, host, "undefine", name)
+	}
+}
