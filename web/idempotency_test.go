@@ -141,6 +141,8 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		"/hosts/{id}/discovered-networks/{name}/adopt": {"/hosts/" + string(s.host.id) + "/discovered-networks/theirs/adopt", `{}`, `{"hostIds":["` + string(s.host.id) + `"]}`},
 		"/hosts/{id}/discovered-vms/{vm}/adopt":        {discovered + "/adopt", `{"projectId":"` + string(project) + `","name":"adopted"}`, `{"projectId":"` + string(project) + `","name":"other"}`},
 		"/discovered-vms/adopt":                        {"/discovered-vms/adopt", `{"projectId":"` + string(project) + `","vms":[{"hostId":"` + string(s.host.id) + `","id":"` + string(foreign) + `"}]}`, `{"projectId":"` + string(project) + `","vms":[]}`},
+		"/discovered-vms/actions":                      {"/discovered-vms/actions", `{"action":"pause","vms":[{"hostId":"` + string(s.host.id) + `","id":"` + string(foreign) + `"}]}`, `{"action":"reset","vms":[]}`},
+		"/vms/release":                                 {"/vms/release", `{"ids":["` + string(s.vm) + `"]}`, `{"ids":[]}`},
 		"/vms/{id}/release":                            {sick["release"] + "/release", ``, ``},
 		"/clusters":                                    {"/clusters", `{"name":"rack-4"}`, `{"name":"rack-5"}`},
 		"/pools":                                       {"/pools", `{"name":"slow","spec":{"kind":"dir","path":"/srv/slow"},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other"}`},
