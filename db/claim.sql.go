@@ -107,7 +107,8 @@ WITH mine AS MATERIALIZED (
 UPDATE jobs SET state = 'running', epoch = next_epoch() + ready.epoch_lift, attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + $1::interval, started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ANY (ARRAY[ready.id])
-RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role, jobs.stop, ready.session::bytea AS session, COALESCE(work_of(jobs.subject, jobs.host_id), work_of_volume(jobs.subject, jobs.host_id))::json AS work,
+RETURNING jobs.id, jobs.host_id, jobs.kind, jobs.subject, jobs.args, jobs.generation, jobs.state, jobs.epoch, jobs.attempt, jobs.lease_until, jobs.run_after, jobs.progress, jobs.note, jobs.error, jobs.created_at, jobs.started_at, jobs.ended_at, jobs.retries, jobs.task_id, jobs.role, jobs.stop, ready.session::bytea AS session, COALESCE(work_of(jobs.subject, jobs.host_id), CASE jobs.kind WHEN 'vm.migrate' THEN work_of(jobs.subject, jobs.args #>> '{migrate,to}') END,
+                   work_of_volume(jobs.subject, jobs.host_id))::json AS work,
     COALESCE(network_peers(jobs.subject), '{}')::text[] AS peers,
           work_of_filters(jobs.subject, jobs.host_id)::json AS filters,
           CASE jobs.kind WHEN 'vm.disk.move' THEN pools_of_move(jobs.args) WHEN 'vm.migrate' THEN pools_of_migration(jobs.args) WHEN 'vm.receive' THEN pools_of_migration(jobs.args)
@@ -143,9 +144,9 @@ type ClaimJobsRow struct {
 
 // Claims jobs for many hosts: one per subject, oldest first. Jobs without a task (consoles) never wait for others. A
 // claim raises the epoch above any that the host has seen. session identifies the agent session that claims; work
-// describes the job's subject. If there are jobs, the session is locked first, so that a hello sees the claimed jobs
-// and an ended session claims none. Subqueries check for earlier jobs of a subject, because the planner made a join
-// read all running jobs.
+// describes the job's subject. The source of a migration gets the VM also after the VM has arrived. If there are jobs,
+// the session is locked first, so that a hello sees the claimed jobs and an ended session claims none. Subqueries check
+// for earlier jobs of a subject, because the planner made a join read all running jobs.
 func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJobsRow, error) {
 	rows, err := q.db.Query(ctx, claimJobs,
 		arg.Lease,

@@ -151,6 +151,7 @@ FROM vm_sightings s JOIN vms v ON v.id = s.vm_id
 JOIN host_sessions own ON own.host_id = v.host_id JOIN host_sessions its ON its.host_id = s.host_id
 WHERE s.proven AND NOT s.settled AND s.power = 'running' AND ($1::text = '' OR s.vm_id = $1::text)
   AND is_fresh(own.looked_at, own.fresh_for)
+  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind IN ('vm.migrate', 'vm.receive') AND j.state IN ('queued', 'running'))
   AND (v.status->>'power' IN ('absent', 'stopped', 'crashed') AND own.looked_at > s.began
             AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.host_id = v.host_id AND j.state = 'running'
                             AND ordered_power(j.kind) = 'running')
@@ -169,7 +170,8 @@ type PlacesToSettleRow struct {
 
 // VMs that another host reports as running with the right ownership mark, after both hosts have reported again. gone is
 // set if the VM's own host no longer runs it; otherwise both hosts run it. VMs that their own host is starting are
-// omitted. An empty @vm_id selects all VMs.
+// omitted, and so are VMs with an open migration, whose jobs decide on the VM's host and disks. An empty @vm_id selects
+// all VMs.
 func (q *Queries) PlacesToSettle(ctx context.Context, vmID string) ([]PlacesToSettleRow, error) {
 	rows, err := q.db.Query(ctx, placesToSettle, vmID)
 	if err != nil {

@@ -286,6 +286,7 @@ func (h *Host) receiveGuest(ctx context.Context, in hypervisor.ReceiveVMWork) er
 		answer.Error = failed.Error()
 	} else {
 		h.addArrivedVM(in.Apply.VM.ID, offer)
+		answer.Arrived = true
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()

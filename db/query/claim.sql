@@ -6,9 +6,9 @@ SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = @host_id AND s.se
 -- name: ClaimJobs :many
 -- Claims jobs for many hosts: one per subject, oldest first. Jobs without a task (consoles) never wait for others. A
 -- claim raises the epoch above any that the host has seen. session identifies the agent session that claims; work
--- describes the job's subject. If there are jobs, the session is locked first, so that a hello sees the claimed jobs
--- and an ended session claims none. Subqueries check for earlier jobs of a subject, because the planner made a join
--- read all running jobs.
+-- describes the job's subject. The source of a migration gets the VM also after the VM has arrived. If there are jobs,
+-- the session is locked first, so that a hello sees the claimed jobs and an ended session claims none. Subqueries check
+-- for earlier jobs of a subject, because the planner made a join read all running jobs.
 WITH mine AS MATERIALIZED (
     SELECT s.host_id, a.session, a.most, s.epoch_lift
     FROM (SELECT unnest(@hosts::text[]) AS host_id, unnest(@sessions::bytea[]) AS session, unnest(@most::integer[]) AS most ORDER BY 1) a
@@ -34,7 +34,8 @@ WITH mine AS MATERIALIZED (
 UPDATE jobs SET state = 'running', epoch = next_epoch() + ready.epoch_lift, attempt = attempt + 1, progress = 0, note = '',
                 lease_until = now() + @lease::interval, started_at = COALESCE(started_at, now())
 FROM ready WHERE jobs.id = ANY (ARRAY[ready.id])
-RETURNING sqlc.embed(jobs), ready.session::bytea AS session, COALESCE(work_of(jobs.subject, jobs.host_id), work_of_volume(jobs.subject, jobs.host_id))::json AS work,
+RETURNING sqlc.embed(jobs), ready.session::bytea AS session, COALESCE(work_of(jobs.subject, jobs.host_id), CASE jobs.kind WHEN 'vm.migrate' THEN work_of(jobs.subject, jobs.args #>> '{migrate,to}') END,
+                   work_of_volume(jobs.subject, jobs.host_id))::json AS work,
     COALESCE(network_peers(jobs.subject), '{}')::text[] AS peers,
           work_of_filters(jobs.subject, jobs.host_id)::json AS filters,
           CASE jobs.kind WHEN 'vm.disk.move' THEN pools_of_move(jobs.args) WHEN 'vm.migrate' THEN pools_of_migration(jobs.args) WHEN 'vm.receive' THEN pools_of_migration(jobs.args)

@@ -27,12 +27,14 @@ WHERE (vm_sightings.power, vm_sightings.generation, vm_sightings.proven) IS DIST
 -- name: PlacesToSettle :many
 -- VMs that another host reports as running with the right ownership mark, after both hosts have reported again. gone is
 -- set if the VM's own host no longer runs it; otherwise both hosts run it. VMs that their own host is starting are
--- omitted. An empty @vm_id selects all VMs.
+-- omitted, and so are VMs with an open migration, whose jobs decide on the VM's host and disks. An empty @vm_id selects
+-- all VMs.
 SELECT s.vm_id, s.host_id, v.host_id AS own_id, (v.status->>'power' <> 'running')::boolean AS gone
 FROM vm_sightings s JOIN vms v ON v.id = s.vm_id
 JOIN host_sessions own ON own.host_id = v.host_id JOIN host_sessions its ON its.host_id = s.host_id
 WHERE s.proven AND NOT s.settled AND s.power = 'running' AND (@vm_id::text = '' OR s.vm_id = @vm_id::text)
   AND is_fresh(own.looked_at, own.fresh_for)
+  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind IN ('vm.migrate', 'vm.receive') AND j.state IN ('queued', 'running'))
   AND (v.status->>'power' IN ('absent', 'stopped', 'crashed') AND own.looked_at > s.began
             AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.host_id = v.host_id AND j.state = 'running'
                             AND ordered_power(j.kind) = 'running')

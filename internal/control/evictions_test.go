@@ -115,3 +115,22 @@ func TestNoExecuteTaintWaitsForMaintenance(t *testing.T) {
 		t.Errorf("%d VMs of a host that is entering maintenance migrate", n)
 	}
 }
+
+func TestEvictionErrorOfOneVMLeavesOthersMoving(t *testing.T) {
+	s := newMaintenanceFixture(t)
+	s.setTaint(`[{"key":"gpu","effect":"NoExecute"}]`)
+	s.markOnline()
+	// The database fails for the first VM of the pass.
+	var first fleet.VMID
+	if err := s.pool.QueryRow(t.Context(), `SELECT min(id) FROM vms WHERE host_id = $1`, s.h1).Scan(&first); err != nil {
+		t.Fatal(err)
+	}
+	s.execSQL(`CREATE FUNCTION fail_eviction() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the disk failed'; END $$`)
+	s.execSQL(`CREATE TRIGGER fail BEFORE UPDATE ON vm_evictions FOR EACH ROW WHEN (NEW.vm_id = '` + string(first) + `') EXECUTE FUNCTION fail_eviction()`)
+	if err := s.EvictVMs(t.Context(), fleet.SystemActor); err == nil {
+		t.Error("the pass reports no error")
+	}
+	if n := s.countRows(`jobs WHERE kind = 'vm.migrate' AND subject <> 'vm:` + string(first) + `'`); n == 0 {
+		t.Error("an error of one VM stops the migration of the others")
+	}
+}

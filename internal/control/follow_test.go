@@ -123,6 +123,28 @@ func TestVMHostUpdatedWhenDefinitionRemainsOnOldHost(t *testing.T) {
 	p.wantOnOtherHost("at the report that it runs")
 }
 
+// During a migration the target reports the VM before the migration's jobs have ended. Only these jobs change the VM's host,
+// because they also change its disks.
+func TestVMHostNotUpdatedDuringMigration(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []fleet.JobKind{fleet.VMMigrate, fleet.VMReceive} {
+		t.Run(string(kind), func(t *testing.T) {
+			p := newTwoHostFixture(t)
+			p.queueVMJob(p.vmID, kind)
+			p.reportFromOtherHost(fleet.Running)
+			p.reportState("gone")
+			p.wantOnOwnHost("while the target runs it", fleet.PhaseMissing)
+			p.reportFromOwnHost(fleet.Running)
+			p.reportFromOtherHost(fleet.Running)
+			p.otherHost.reportState("again", p.vmReport(fleet.Running))
+			p.wantOnOwnHost("while both hosts run it", fleet.PhaseRunning)
+			p.execSQL(`UPDATE jobs SET state = 'failed', ended_at = now()`)
+			p.reportState("gone again")
+			p.wantOnOtherHost("after the end of the job")
+		})
+	}
+}
+
 func TestQueuedJobsMoveToNewHostOfVM(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.queueVMJob(p.vmID, fleet.VMApply)

@@ -76,6 +76,24 @@ func TestLiveMigrationAssignsVMOnceTargetRunsIt(t *testing.T) {
 	s.claimOnlyJob(s.h2, fleet.VMApply)
 }
 
+// The source's agent restarts after the target has received the VM. It gets its job again with the VM, which belongs to
+// the target by then, and removes its own guest.
+func TestSourceGetsJobOfArrivedVMAgain(t *testing.T) {
+	s := newLibraryFixture(t)
+	v := s.migratableVM("web", s.nfs)
+	task, source, target := s.migrateLive(v)
+	s.finishJobWith(s.h2, target, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 256}})
+	s.execSQL(`UPDATE jobs SET state = 'queued', lease_until = NULL, run_after = now() WHERE id = $1`, source.ID)
+	again := s.claimOnlyJob(s.h1, fleet.VMMigrate)
+	if again.ID != source.ID || again.VM == nil || again.VM.ID != v.ID || again.VM.HostID != s.h2 {
+		t.Fatalf("the source gets %+v with the VM %+v", again, again.VM)
+	}
+	s.finishJobWith(s.h1, again, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Absent}})
+	if got, err := s.GetTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobDone {
+		t.Errorf("the task is %s %s, %v", got.State, got.Error, err)
+	}
+}
+
 func TestFailedLiveMigrationLeavesVMOnSource(t *testing.T) {
 	s := newLibraryFixture(t)
 	for name, failing := range map[string]bool{"target": true, "source": false} {

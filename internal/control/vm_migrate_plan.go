@@ -16,7 +16,8 @@ import (
 // MaxPlannedMigrations is the maximum number of VMs in one call of PlanMigrations.
 const MaxPlannedMigrations = 100
 
-// MigrationTargets returns the hosts and pools that the VM could migrate to. Each unsuitable target has its reasons.
+// MigrationTargets returns the hosts and pools that the VM could migrate to. Each unsuitable target has its reasons. If the
+// VM itself cannot migrate now, each target has that reason first.
 func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.MigrationTarget, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -27,15 +28,21 @@ func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.
 	}
 	var out []fleet.MigrationTarget
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
-		found, err := previewMigrationTargets(ctx, q, a, []fleet.VMView{vm}, false)
+		vms := []fleet.VMView{vm}
+		busy, err := vmsWithDiskJobs(ctx, q, vms)
 		if err != nil {
 			return err
 		}
+		found, err := previewMigrationTargets(ctx, q, a, vms, false)
+		if err != nil {
+			return err
+		}
+		_, why := vm.AllowsMigration(nil, nil)
 		out = nil
 		for _, t := range found[0] {
 			// A host to which no disk is sent is listed once, without a pool. Every other host is listed once per assigned pool.
 			if t.sendsDisks == (t.pool != "") {
-				out = append(out, t.target)
+				out = append(out, t.target.WithReason(cmp.Or(why, busy[vm.ID])))
 			}
 		}
 		return nil

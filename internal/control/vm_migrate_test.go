@@ -215,6 +215,11 @@ func TestUnsuitableMigrationTargetsHaveReasons(t *testing.T) {
 			t.Errorf("%+v", target)
 		}
 	}
+	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{power}', '"paused"') WHERE id = $1`, v.ID)
+	if targets, err := s.MigrationTargets(t.Context(), chief, v.ID); err != nil || len(targets) != 2 || targets[0].Allowed || !strings.Contains(targets[0].Reason, "Only a running or a stopped VM") {
+		t.Errorf("the targets of a paused VM are %+v, %v", targets, err)
+	}
+	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{power}', '"stopped"') WHERE id = $1`, v.ID)
 	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,poolId}', to_jsonb($2::text)) WHERE id = $1`, v.ID, s.nfs)
 	s.execSQL(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.local, s.h2)
 	s.wantRefused("into a pool that does not exist", fleet.Invalid, "not assigned to h2", func() error {
