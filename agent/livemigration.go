@@ -12,8 +12,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// liveMigrationStamp is the record that a live migration's hosts were connected: see stateFile.recordSentDisk.
-const liveMigrationStamp = "live"
+// Records of a live migration: see stateFile.recordSentDisk.
+const (
+	liveMigrationStamp    = "live"    // the hosts were connected
+	arrivedMigrationStamp = "arrived" // the guest runs on the target
+)
 
 // recordLiveMigration returns the function that records the begin of a live migration, and whether an earlier attempt of
 // the job recorded it.
@@ -59,7 +62,8 @@ func receiveVM(ctx context.Context, a *Agent, j *job) error {
 	ctx, end := stoppableContext(ctx, j)
 	defer end()
 	m := a.newRendezvous(j, j.Args.Migrate.Live, "the other host")
-	record, begun := recordLiveMigration(a, j.Args.Migrate.Live)
+	id := j.Args.Migrate.Live
+	record, begun := recordLiveMigration(a, id)
 	work := newApplyWork(a, j)
 	work.VM.Spec.Disks = slices.Clone(work.VM.Spec.Disks)
 	for i := range work.VM.Spec.Disks {
@@ -76,6 +80,7 @@ func receiveVM(ctx context.Context, a *Agent, j *job) error {
 	fileOf := func(to fleet.Volref) fleet.JobID { return j.ID + fleet.JobID("/"+string(to.PoolID)+"/"+to.Volume) }
 	err := a.hypervisor.ReceiveVM(ctx, hypervisor.ReceiveVMWork{
 		Apply: work, Disks: j.Args.Migrate.Disks, Options: j.Args.Migrate.Options, Begun: begun, RecordBegin: record, Progress: j.notifier.notify,
+		Arrived: a.state.sentDiskStamp(id) == arrivedMigrationStamp, RecordArrived: func() error { return a.state.recordSentDisk(id, arrivedMigrationStamp) },
 		CreatedFile: func(to fleet.Volref) string { return a.state.createdVolumeFile(fileOf(to)) },
 		RecordFile: func(to fleet.Volref, file string) error {
 			if err := a.state.recordCreatedVolume(fileOf(to), file); err != nil {

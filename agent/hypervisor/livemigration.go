@@ -36,6 +36,10 @@ type ReceiveVMWork struct {
 	// Begun reports that an earlier attempt of this job called RecordBegin.
 	Begun       bool
 	RecordBegin func() error
+	// RecordArrived stores that the guest runs here, before the source host learns of it. Arrived reports that an earlier
+	// attempt of this job called RecordArrived: the job has succeeded, even if the guest is off by now.
+	Arrived       bool
+	RecordArrived func() error
 	// Accept waits for the source host's agent to connect.
 	Accept   func(ctx context.Context) (*migration.Link, error)
 	Progress Progress

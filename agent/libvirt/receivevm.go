@@ -49,7 +49,10 @@ func (b *Backend) ReceiveVM(ctx context.Context, in hypervisor.ReceiveVMWork) er
 }
 
 func (m *incomingVM) run(ctx context.Context) error {
-	if m.Begun {
+	switch {
+	case m.Arrived:
+		return migration.RemoveSocketDir(m.Apply.VM.ID, migration.Target)
+	case m.Begun:
 		return m.settle(ctx)
 	}
 	old, err := m.existingDomain(ctx)
@@ -172,6 +175,8 @@ func (m *incomingVM) receive(ctx context.Context) error {
 	}
 	if err != nil {
 		result.Error = err.Error()
+	} else {
+		_ = m.RecordArrived() // without the record, a restarted agent looks for the guest
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), migrationPhaseTimeout)
 	defer cancel()

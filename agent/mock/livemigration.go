@@ -231,7 +231,7 @@ func (h *Host) ReceiveVM(ctx context.Context, in hypervisor.ReceiveVMWork) error
 	known, running := h.guests[vm.ID] != nil, h.guests[vm.ID] != nil && h.guests[vm.ID].isRunning()
 	h.mu.Unlock()
 	switch {
-	case in.Begun && running:
+	case in.Arrived, in.Begun && running:
 		return nil
 	case in.Begun:
 		h.removeArrivingFiles(in)
@@ -287,6 +287,7 @@ func (h *Host) receiveGuest(ctx context.Context, in hypervisor.ReceiveVMWork) er
 	} else {
 		h.addArrivedVM(in.Apply.VM.ID, offer)
 		answer.Arrived = true
+		_ = in.RecordArrived() // without the record, a restarted agent looks for the guest
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()

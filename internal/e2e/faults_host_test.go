@@ -60,19 +60,25 @@ func newRigWithoutHost(t *testing.T, name string, index int) *faultRig {
 	})
 	r.portal = newPortal(t, uniqueName("shaken"), "--database-url", r.pg.URL())
 	r.cutProxy = r.agentURL
+	r.startHost(name, index)
+	return r
+}
+
+// startHost starts a real host in the rig's directory.
+func (r *faultRig) startHost(name string, index int) {
+	r.t.Helper()
 	var err error
-	r.host, err = lab.StartHost(t.Context(), lab.Options{Dir: filepath.Join(r.dir, "h"), Name: name, Index: index})
+	r.host, err = lab.StartHost(r.t.Context(), lab.Options{Dir: filepath.Join(r.dir, "h"), Name: name, Index: index})
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	r.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), endLimit)
 		defer cancel()
 		if err := r.host.Stop(ctx); err != nil {
-			t.Error(err)
+			r.t.Error(err)
 		}
 	})
-	return r
 }
 
 func (r *faultRig) startPostgres() {

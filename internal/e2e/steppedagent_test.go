@@ -43,10 +43,11 @@ type steppedAgent struct {
 // process changes nothing: its goroutines end at their next step.
 type agentProcess struct {
 	*mock.Host
-	of     *steppedAgent
-	killed atomic.Bool
-	proxy  *cutProxy
-	stop   context.CancelFunc
+	of      *steppedAgent
+	killing sync.Once
+	killed  atomic.Bool
+	proxy   *cutProxy
+	stop    context.CancelFunc
 }
 
 // start runs a process of the agent.
@@ -86,10 +87,10 @@ func (a *steppedAgent) start() {
 }
 
 // kill ends the process like SIGKILL. The agent's next process gets the files as they are now, with the same key file.
-func (r *agentProcess) kill() {
-	if r.killed.Swap(true) {
-		return
-	}
+func (r *agentProcess) kill() { r.killing.Do(r.killNow) }
+
+func (r *agentProcess) killNow() {
+	r.killed.Store(true)
 	r.proxy.pause()
 	r.proxy.cut()
 	a := r.of
@@ -174,7 +175,8 @@ func (r *agentProcess) MigrateRunningVM(ctx context.Context, in hypervisor.LiveM
 }
 
 func (r *agentProcess) ReceiveVM(ctx context.Context, in hypervisor.ReceiveVMWork) error {
-	accept, begin, file, created := in.Accept, in.RecordBegin, in.RecordFile, in.CreatedFile
+	accept, begin, file, created, arrived := in.Accept, in.RecordBegin, in.RecordFile, in.CreatedFile, in.RecordArrived
+	in.RecordArrived = func() error { return r.around("the record of the arrival", arrived) }
 	in.Accept = func(ctx context.Context) (out *migration.Link, err error) {
 		err = r.around("the connection", func() error {
 			link, err := accept(ctx)

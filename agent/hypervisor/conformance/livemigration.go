@@ -27,6 +27,8 @@ type liveRun struct {
 
 	memoryStreams atomic.Int32 // QEMU's connections through a relay: see putBetween
 
+	arrived bool // recorded by the target
+
 	received chan struct{} // closed when ReceiveVM has returned
 	failure  error         // of ReceiveVM
 }
@@ -71,6 +73,7 @@ func (p *twoHosts) newLiveRun(vm fleet.VM) *liveRun {
 		RecordFile:  func(to fleet.Volref, file string) error { r.files[to] = file; return nil },
 		CreatedFile: func(to fleet.Volref) string { return r.files[to] },
 		RecordBegin: func() error { return nil }, Progress: func(int, string) {},
+		RecordArrived: func() error { r.arrived = true; return nil },
 		Accept: func(context.Context) (*migration.Link, error) { return migration.Accept(r.targetEnd) },
 	}
 	return r
@@ -93,9 +96,10 @@ func (p *twoHosts) migrate(r *liveRun) (sent, received error) {
 func testLiveMigration(t *testing.T, p *twoHosts) {
 	vm := p.newRunningGuest()
 	before := p.first.wantPower(vm.ID, fleet.Running)
-	sent, received := p.migrate(p.newLiveRun(vm))
-	if sent != nil || received != nil {
-		t.Fatalf("the migration failed: %v; %v", sent, received)
+	first := p.newLiveRun(vm)
+	sent, received := p.migrate(first)
+	if sent != nil || received != nil || !first.arrived {
+		t.Fatalf("the migration failed: %v; %v; recorded %v", sent, received, first.arrived)
 	}
 	p.first.wantAbsent(vm.ID)
 	p.second.wantPower(vm.ID, fleet.Running)
@@ -110,6 +114,12 @@ func testLiveMigration(t *testing.T, p *twoHosts) {
 	}
 	p.second.apply(vm)
 	p.second.requireNoError("stop", p.second.StopVM(p.second.ctx, vm.ID))
+	// The target's agent restarts after the guest has powered off. The source must not resume its old guest.
+	r = p.newLiveRun(vm)
+	r.source.Begun, r.target.Begun, r.target.Arrived = true, true, true
+	if sent, received = p.migrate(r); sent != nil || received != nil {
+		t.Errorf("the repeated jobs of an arrived VM that is off failed: %v; %v", sent, received)
+	}
 	p.second.requireNoError("start", p.second.StartVM(p.second.ctx, vm.ID))
 }
 

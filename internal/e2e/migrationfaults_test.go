@@ -1,0 +1,375 @@
+//go:build linux && ordeal
+
+package e2e
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+	"quantix/internal/lab"
+	"quantix/internal/testkit/tier"
+)
+
+// Sizes of the sampled test. QUANTIX_TEST_FAULTS sets another number of faults.
+const (
+	faultsEnv       = "QUANTIX_TEST_FAULTS"
+	sampledFaults   = 12
+	faultRate       = 24 << 20                  // of the migration, bytes per second
+	longestDelay    = 7 * time.Second           // of a fault, from the request for the migration
+	longestHang     = fleet.Lease + time.Second // of a stopped process
+	usualHang       = 4 * time.Second
+	migrationsLimit = 2*fleet.Lease + guestLimit // for the end of a migration with a fault
+)
+
+// riskyHosts are two real hosts with a portal and a PostgreSQL of their own, and a VM that migrates between the hosts.
+type riskyHosts struct {
+	*faultRig
+	rigs   [2]*faultRig
+	random *rand.Rand
+	dir    string // name of the directory of the local pool
+	name   string
+	vm     fleet.VMID
+	pool   fleet.PoolID
+	at     int // index of the VM's host
+}
+
+func newRiskyHosts(t *testing.T, seed int) *riskyHosts {
+	t.Helper()
+	r := &riskyHosts{faultRig: newRigWithoutHost(t, "risky-1", 21), random: rand.New(rand.NewPCG(uint64(seed), 0)), name: uniqueName("risky")}
+	r.rigs[0] = r.faultRig
+	r.rigs[1] = &faultRig{t: t, name: "risky-2", dir: filepath.Join(r.faultRig.dir, "b"), pg: r.pg, portal: r.portal, cutProxy: r.agentURL}
+	if err := os.Mkdir(r.rigs[1].dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r.rigs[1].startHost("risky-2", 22)
+	r.dir = r.name
+	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := os.ReadFile(guest.Disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hosts []fleet.HostID
+	for _, rig := range r.rigs {
+		if err := os.MkdirAll(r.images(rig), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, filepath.Join(r.images(rig), "tiny-guest.qcow2"), string(image))
+		rig.joinHost()
+		hosts = append(hosts, r.api().hostByName(t, rig.name).ID)
+	}
+	project := requestJSON[fleet.Project](t, r.api(), http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "risky"})
+	r.pool = requestJSON[fleet.PoolView](t, r.api(), http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+		"name": r.dir, "hostIds": hosts, "spec": map[string]any{"kind": "dir", "path": "/var/lib/libvirt/images/" + r.dir},
+	}).ID
+	eventually(t, guestLimit, "the image in the pool", func() (bool, string) {
+		on := requestJSON[fleet.PoolView](t, r.api(), http.StatusOK, http.MethodGet, "/api/v1/pools/"+string(r.pool), nil).Hosts
+		return len(on) == 2 && on[0].State == fleet.PoolActive && on[1].State == fleet.PoolActive, fmt.Sprintf("%+v", on)
+	})
+	eventually(t, guestLimit, "the VM", func() (bool, string) {
+		got, err := r.api().send(t.Context(), http.MethodPost, "/api/v1/vms", map[string]any{
+			"name": r.name, "projectId": project.ID, "hostId": hosts[0], "start": true,
+			"spec": map[string]any{"cpus": 1, "memoryMiB": 160, "disks": []any{
+				map[string]any{"poolId": r.pool, "image": map[string]any{"poolId": r.pool, "volume": "tiny-guest.qcow2"}},
+				map[string]any{"poolId": r.pool, "sizeBytes": 16 << 20},
+			}},
+		})
+		var vm fleet.VMView
+		ok := err == nil && got.status == http.StatusCreated && json.Unmarshal(got.body, &vm) == nil
+		r.vm = vm.ID
+		return ok, string(got.body)
+	})
+	r.api().waitPhase(t, guestLimit, r.vm, fleet.PhaseRunning)
+	return r
+}
+
+// images is the directory of the local pool on a host.
+func (r *riskyHosts) images(rig *faultRig) string {
+	return filepath.Join(rig.dir, "h/lib/images", r.dir)
+}
+
+// inGuest runs a shell script in the guest and returns its output.
+func (r *riskyHosts) inGuest(script string) (string, error) {
+	call := func(command string, arguments map[string]any, out any) error {
+		text, err := json.Marshal(map[string]any{"execute": command, "arguments": arguments})
+		if err != nil {
+			return err
+		}
+		answer, err := r.rigs[r.at].host.Virsh(r.t.Context(), "qemu-agent-command", "--timeout", "10", r.name, string(text))
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal([]byte(answer), out)
+	}
+	var started struct{ Return struct{ PID int } }
+	if err := call("guest-exec", map[string]any{"path": "/bin/sh", "arg": []string{"-c", script}, "capture-output": true}, &started); err != nil {
+		return "", err
+	}
+	for range 200 {
+		var state struct {
+			Return struct {
+				Exited  bool
+				OutData string `json:"out-data"`
+			}
+		}
+		if err := call("guest-exec-status", map[string]any{"pid": started.Return.PID}, &state); err != nil {
+			return "", err
+		}
+		if state.Return.Exited {
+			out, err := base64.StdEncoding.DecodeString(state.Return.OutData)
+			return strings.TrimSpace(string(out)), err
+		}
+		time.Sleep(pollEvery)
+	}
+	return "", errors.New("the script did not end")
+}
+
+// guestSays runs the script until it succeeds with an output that ok accepts.
+func (r *riskyHosts) guestSays(what, script string, ok func(string) bool) (out string) {
+	r.t.Helper()
+	eventually(r.t, guestLimit, what, func() (bool, string) {
+		var err error
+		out, err = r.inGuest(script)
+		return err == nil && ok(out), fmt.Sprint(out, err)
+	})
+	return out
+}
+
+// Scripts in the guest. The counter is only in the guest's memory; the pattern is only on its second disk.
+const (
+	startCounter = `[ -e /tmp/counter ] || { echo 1 >/tmp/counter; (n=1; while sleep 0.2; do n=$((n+1)); echo $n >/tmp/counter; done) >/dev/null 2>&1 & }; cat /tmp/counter`
+	readCounter  = `cat /tmp/counter`
+	writePattern = `yes quantix | head -c 8388608 | dd of=/dev/vdb bs=64k conv=fsync 2>/dev/null; sync; echo 3 >/proc/sys/vm/drop_caches; head -c 8388608 /dev/vdb | md5sum`
+	readPattern  = `echo 3 >/proc/sys/vm/drop_caches; head -c 8388608 /dev/vdb | md5sum`
+)
+
+// counter returns the guest's counter once it has passed the value.
+func (r *riskyHosts) counter(above int) (n int) {
+	r.t.Helper()
+	r.guestSays(fmt.Sprintf("a counter above %d", above), readCounter, func(s string) bool {
+		var err error
+		n, err = strconv.Atoi(s)
+		return err == nil && n > above
+	})
+	return n
+}
+
+// guestPIDs returns the process IDs of all QEMUs of the VM, on both hosts.
+func (r *riskyHosts) guestPIDs() (pids []int) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		args, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if pid, err := strconv.Atoi(e.Name()); err == nil && strings.Contains(string(args), "guest="+r.name+",") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// sampledFault is a fault during a migration. inject returns when the fault is over.
+type sampledFault struct {
+	name    string
+	killsVM bool                                   // the guest may end
+	inject  func(r *riskyHosts, source int) string // source: the process ID of the guest on its host
+}
+
+func (r *riskyHosts) stopAndContinue(pid int) string {
+	pause := time.Duration(r.random.Int64N(int64(usualHang)))
+	if r.random.IntN(4) == 0 {
+		pause = longestHang
+	}
+	_ = syscall.Kill(pid, syscall.SIGSTOP)
+	time.Sleep(pause)
+	_ = syscall.Kill(pid, syscall.SIGCONT)
+	return "for " + pause.Round(time.Millisecond).String()
+}
+
+func (r *riskyHosts) killAgent(host int) string {
+	rig := r.rigs[host]
+	_ = syscall.Kill(labAgentPID(r.t, filepath.Join(rig.dir, "h")), syscall.SIGKILL)
+	path, err := binary()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	rig.startAgent(path)
+	return ""
+}
+
+func (r *riskyHosts) killLibvirtd(host int) string {
+	if err := r.rigs[host].host.KillLibvirtd(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.rigs[host].host.StartLibvirtd(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	return ""
+}
+
+// signalGuest signals the VM's QEMU on the source or on the target, if there is one.
+func (r *riskyHosts) signalGuest(source int, onTarget bool, act func(pid int) string) string {
+	for _, pid := range r.guestPIDs() {
+		if (pid == source) != onTarget {
+			return act(pid)
+		}
+	}
+	return "there was none"
+}
+
+func killProcess(pid int) string { return fmt.Sprint(syscall.Kill(pid, syscall.SIGKILL)) }
+
+func (r *riskyHosts) killPostgres() string {
+	for _, pid := range slices.Backward(r.postgresProcesses()) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if err := r.pg.Stop(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.startPostgres()
+	return ""
+}
+
+func (r *riskyHosts) waitPortal() {
+	r.t.Helper()
+	eventually(r.t, endLimit, "the portal's readiness", func() (bool, string) {
+		res, err := httpClient.Get(r.url + "/readyz")
+		if err != nil {
+			return false, err.Error()
+		}
+		res.Body.Close()
+		return res.StatusCode == http.StatusOK, res.Status
+	})
+}
+
+// sampledFaultKinds are the faults. Each is as likely as the others.
+var sampledFaultKinds = []sampledFault{
+	{name: "SIGKILL of the source's agent", inject: func(r *riskyHosts, _ int) string { return r.killAgent(r.at) }},
+	{name: "SIGKILL of the target's agent", inject: func(r *riskyHosts, _ int) string { return r.killAgent(1 - r.at) }},
+	{name: "SIGSTOP of the source's agent", inject: func(r *riskyHosts, _ int) string {
+		return r.stopAndContinue(labAgentPID(r.t, filepath.Join(r.rigs[r.at].dir, "h")))
+	}},
+	{name: "SIGSTOP of the target's agent", inject: func(r *riskyHosts, _ int) string {
+		return r.stopAndContinue(labAgentPID(r.t, filepath.Join(r.rigs[1-r.at].dir, "h")))
+	}},
+	{name: "SIGKILL of the source's libvirtd", inject: func(r *riskyHosts, _ int) string { return r.killLibvirtd(r.at) }},
+	{name: "SIGKILL of the target's libvirtd", inject: func(r *riskyHosts, _ int) string { return r.killLibvirtd(1 - r.at) }},
+	{name: "SIGKILL of the source's QEMU", killsVM: true, inject: func(r *riskyHosts, source int) string { return r.signalGuest(source, false, killProcess) }},
+	{name: "SIGKILL of the target's QEMU", killsVM: true, inject: func(r *riskyHosts, source int) string { return r.signalGuest(source, true, killProcess) }},
+	{name: "SIGSTOP of the source's QEMU", inject: func(r *riskyHosts, source int) string { return r.signalGuest(source, false, r.stopAndContinue) }},
+	{name: "SIGSTOP of the target's QEMU", inject: func(r *riskyHosts, source int) string { return r.signalGuest(source, true, r.stopAndContinue) }},
+	{name: "SIGKILL of the portal", inject: func(r *riskyHosts, _ int) string { r.kill(); r.start(r.program.name); return "" }},
+	{name: "SIGKILL of PostgreSQL", inject: func(r *riskyHosts, _ int) string { return r.killPostgres() }},
+}
+
+// TestMigrationSurvivesRandomFaults migrates a running VM between two real hosts, with a random fault at a random time of
+// each migration. Each time exactly one QEMU runs the VM, a counter in the guest's memory goes on, the disk keeps its
+// pattern, and the other host has nothing. If the fault kills a QEMU, the VM may be off instead.
+func TestMigrationSurvivesRandomFaults(t *testing.T) {
+	t.Parallel()
+	seed := tier.Seed()
+	runs := sampledFaults
+	if text := os.Getenv(faultsEnv); text != "" {
+		var err error
+		if runs, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := newRiskyHosts(t, seed)
+	t.Logf("%d faults: repeat with %s=%d", runs, tier.SeedVariable, seed)
+	r.guestSays("the counter", startCounter, func(s string) bool { return s != "" })
+	pattern := r.guestSays("the pattern", writePattern, func(s string) bool { return len(s) > 32 })
+	kinds := r.random.Perm(len(sampledFaultKinds))
+	for n := range runs {
+		if n > 0 && n%len(kinds) == 0 {
+			kinds = r.random.Perm(len(sampledFaultKinds))
+		}
+		fault := sampledFaultKinds[kinds[n%len(kinds)]]
+		before := r.counter(0)
+		source := r.guestPIDs()[0]
+		delay := time.Duration(r.random.Int64N(int64(longestDelay)))
+		task := r.migrate()
+		time.Sleep(delay)
+		detail := fault.inject(r, source)
+		r.waitPortal()
+		end := r.waitEnd(task)
+		from := r.rigs[r.at].name
+		runsNow := r.settle(fault)
+		t.Logf("%d: from %s, %s %s after %s: %s on %s: %s", n+1, from, fault.name, detail, delay.Round(time.Millisecond), end.State, r.rigs[r.at].name, end.Error+end.Note)
+		if !runsNow {
+			requestJSON[fleet.Task](t, r.api(), http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(r.vm)+"/actions", map[string]any{"action": "start"})
+			r.api().waitPhase(t, guestLimit, r.vm, fleet.PhaseRunning)
+			r.guestSays("the counter", startCounter, func(s string) bool { return s != "" })
+			before = 0
+		}
+		r.counter(r.counter(before))
+		if now := r.guestSays("the pattern", readPattern, func(s string) bool { return len(s) > 32 }); now != pattern {
+			t.Fatalf("the disk has the checksum %s, want %s", now, pattern)
+		}
+	}
+}
+
+// migrate requests a migration to the other host, once the portal accepts the request.
+func (r *riskyHosts) migrate() (task fleet.Task) {
+	r.t.Helper()
+	to := r.api().hostByName(r.t, r.rigs[1-r.at].name).ID
+	eventually(r.t, guestLimit, "the request for a migration", func() (bool, string) {
+		got, err := r.api().send(r.t.Context(), http.MethodPost, "/api/v1/vms/"+string(r.vm)+"/migrate", map[string]any{"hostId": to, "mode": "live", "rateBytes": faultRate})
+		return err == nil && got.status == http.StatusAccepted && json.Unmarshal(got.body, &task) == nil, string(got.body)
+	})
+	return task
+}
+
+func (r *riskyHosts) waitEnd(task fleet.Task) (end fleet.Task) {
+	r.t.Helper()
+	eventually(r.t, migrationsLimit, "the end of the migration's task", func() (bool, string) {
+		got, err := r.api().send(r.t.Context(), http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
+		return err == nil && got.status == http.StatusOK && json.Unmarshal(got.body, &end) == nil && end.State.IsFinal(), string(got.body)
+	})
+	return end
+}
+
+// settle waits until exactly one host has the VM, and sets r.at. It reports whether the VM runs.
+func (r *riskyHosts) settle(fault sampledFault) (running bool) {
+	r.t.Helper()
+	eventually(r.t, guestLimit, "the VM on one host", func() (bool, string) {
+		vm := r.api().getVM(r.t, r.vm)
+		var states, files [2]string
+		owner := -1
+		for i, rig := range r.rigs {
+			states[i], _ = rig.host.Virsh(r.t.Context(), "domstate", r.name)
+			names, err := filepath.Glob(filepath.Join(r.images(rig), r.name+"*"))
+			if err != nil {
+				return false, err.Error()
+			}
+			files[i] = strings.Join(names, " ")
+			if rig.name == vm.HostName {
+				owner = i
+			}
+		}
+		pids := r.guestPIDs()
+		why := fmt.Sprintf("the portal says %s on %s, attention %v, %+v; the hosts say %q, with the files %q and the processes %v", vm.Phase, vm.HostName, vm.Attention, vm.Status, states, files, pids)
+		if owner < 0 || states[1-owner] != "" || files[1-owner] != "" || strings.Count(files[owner], ".qcow2")+strings.Count(files[owner], ".raw") != 2 {
+			return false, why
+		}
+		r.at, running = owner, states[owner] == "running"
+		if running {
+			return len(pids) == 1 && vm.Phase == fleet.PhaseRunning && !vm.Attention, why
+		}
+		return fault.killsVM && len(pids) == 0 && slices.Contains([]fleet.Phase{fleet.PhaseStopped, fleet.PhaseCrashed}, vm.Phase), why
+	})
+	return running
+}
