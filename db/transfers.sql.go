@@ -351,8 +351,17 @@ func (q *Queries) StopParts(ctx context.Context, arg StopPartsParams) (int64, er
 }
 
 const takeLeft = `-- name: TakeLeft :many
-DELETE FROM left_disks l WHERE l.vm_id = $1 RETURNING l.host_id, l.pool_id, l.volume
+DELETE FROM left_disks l WHERE l.vm_id = $1
+  AND ($2::boolean OR EXISTS (SELECT 1 FROM vms v WHERE v.id = l.vm_id AND v.host_id <> l.host_id AND v.observed_generation >= v.generation))
+  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || l.vm_id AND j.host_id = l.host_id AND j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') AND j.id <> $3)
+RETURNING l.host_id, l.pool_id, l.volume
 `
+
+type TakeLeftParams struct {
+	VMID    fleet.VMID
+	Applied bool
+	Job     fleet.JobID
+}
 
 type TakeLeftRow struct {
 	HostID fleet.HostID
@@ -360,9 +369,10 @@ type TakeLeftRow struct {
 	Volume string
 }
 
-// Deletes and returns the records of disks left on old hosts.
-func (q *Queries) TakeLeft(ctx context.Context, vmID fleet.VMID) ([]TakeLeftRow, error) {
-	rows, err := q.db.Query(ctx, takeLeft, vmID)
+// Deletes and returns the records of disks left on old hosts, once the VM's new host has applied the VM or @applied is set.
+// While the old host's migration job, other than @job, is open, its guest may still use the disks.
+func (q *Queries) TakeLeft(ctx context.Context, arg TakeLeftParams) ([]TakeLeftRow, error) {
+	rows, err := q.db.Query(ctx, takeLeft, arg.VMID, arg.Applied, arg.Job)
 	if err != nil {
 		return nil, err
 	}

@@ -78,8 +78,12 @@ INSERT INTO left_disks (vm_id, host_id, pool_id, volume)
 SELECT @vm_id, @host_id, m #>> '{disk,poolId}', m #>> '{disk,volume}' FROM jsonb_array_elements(@disks::jsonb) m ON CONFLICT DO NOTHING;
 
 -- name: TakeLeft :many
--- Deletes and returns the records of disks left on old hosts.
-DELETE FROM left_disks l WHERE l.vm_id = @vm_id RETURNING l.host_id, l.pool_id, l.volume;
+-- Deletes and returns the records of disks left on old hosts, once the VM's new host has applied the VM or @applied is set.
+-- While the old host's migration job, other than @job, is open, its guest may still use the disks.
+DELETE FROM left_disks l WHERE l.vm_id = @vm_id
+  AND (@applied::boolean OR EXISTS (SELECT 1 FROM vms v WHERE v.id = l.vm_id AND v.host_id <> l.host_id AND v.observed_generation >= v.generation))
+  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || l.vm_id AND j.host_id = l.host_id AND j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') AND j.id <> @job)
+RETURNING l.host_id, l.pool_id, l.volume;
 
 -- name: PoolsToGoTo :many
 -- The pools that a VM's disks could migrate to.

@@ -258,3 +258,22 @@ func TestMigrationEstimateFollowsMeasuredRate(t *testing.T) {
 		t.Errorf("after 256 MiB in 2 s, the estimate is %d s", got)
 	}
 }
+
+// The target can apply the VM before the source's agent has removed its guest, which still uses the old disks.
+func TestOldDisksDeletedOnceSourceHasRemovedGuest(t *testing.T) {
+	s := newLibraryFixture(t)
+	s.imageOnOneHost()
+	v := s.migratableVM("web", s.local)
+	_, source, target := s.migrateLive(v)
+	running := &fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 256}
+	s.finishJobWith(s.h2, target, wire.Finish{Outcome: wire.Done, VM: running})
+	apply := s.claimOnlyJob(s.h2, fleet.VMApply)
+	s.finishJobWith(s.h2, apply, wire.Finish{Outcome: wire.Done, Generation: apply.VM.Generation, VM: running})
+	if jobs := s.claimedWork(s.h1, fleet.VolumeDelete); len(jobs) != 0 {
+		t.Error("the old disk is deleted while the source's migration job runs")
+	}
+	s.finishJobWith(s.h1, source, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Absent}})
+	if gone := s.claimOnlyJob(s.h1, fleet.VolumeDelete); gone.Subject != fleet.SubjectVolume(source.Args.Migrate.Disks[0].Disk) {
+		t.Errorf("the deleted volume is %s", gone.Subject)
+	}
+}

@@ -292,6 +292,7 @@ func TestMigrationSurvivesRandomFaults(t *testing.T) {
 	t.Logf("%d faults: repeat with %s=%d", runs, tier.SeedVariable, seed)
 	r.guestSays("the counter", startCounter, func(s string) bool { return s != "" })
 	pattern := r.guestSays("the pattern", writePattern, func(s string) bool { return len(s) > 32 })
+	r.checkFullTarget(r.counter(0))
 	kinds := r.random.Perm(len(sampledFaultKinds))
 	for n := range runs {
 		if n > 0 && n%len(kinds) == 0 {
@@ -319,6 +320,49 @@ func TestMigrationSurvivesRandomFaults(t *testing.T) {
 		if now := r.guestSays("the pattern", readPattern, func(s string) bool { return len(s) > 32 }); now != pattern {
 			t.Fatalf("the disk has the checksum %s, want %s", now, pattern)
 		}
+	}
+}
+
+// checkFullTarget migrates the VM to a pool whose storage on the target is smaller than the disks' data. The portal refuses
+// that. If a user orders it nevertheless, the VM stays on its host, and the target has no copy.
+func (r *riskyHosts) checkFullTarget(counter int) {
+	r.t.Helper()
+	small := "/var/lib/libvirt/images/" + r.dir + "-small"
+	for i, rig := range r.rigs {
+		script := "mkdir " + small
+		if i == 1 {
+			script += " && mount -t tmpfs -o size=4m none " + small
+		}
+		if out, err := rig.host.Command(r.t.Context(), "sh", "-c", script).CombinedOutput(); err != nil {
+			r.t.Fatalf("%v: %s", err, out)
+		}
+	}
+	to := r.api().hostByName(r.t, r.rigs[1].name).ID
+	hosts := []fleet.HostID{r.api().hostByName(r.t, r.rigs[0].name).ID, to}
+	pool := requestJSON[fleet.PoolView](r.t, r.api(), http.StatusCreated, http.MethodPost, "/api/v1/pools", map[string]any{
+		"name": r.dir + "-small", "hostIds": hosts, "spec": map[string]any{"kind": "dir", "path": small},
+	}).ID
+	eventually(r.t, guestLimit, "the small pool on the target", func() (bool, string) {
+		on := requestJSON[fleet.PoolView](r.t, r.api(), http.StatusOK, http.MethodGet, "/api/v1/pools/"+string(pool), nil).Hosts
+		return len(on) == 2 && on[0].State == fleet.PoolActive && on[1].State == fleet.PoolActive, fmt.Sprintf("%+v", on)
+	})
+	order := map[string]any{"hostId": to, "poolId": pool, "mode": "live"}
+	path := "/api/v1/vms/" + string(r.vm) + "/migrate"
+	if got, err := r.api().send(r.t.Context(), http.MethodPost, path, order); err != nil || got.status/100 != 4 {
+		r.t.Errorf("the migration to a full pool was answered with %d %s, %v; want a refusal", got.status, got.body, err)
+	}
+	order["overcommit"] = true
+	end := r.waitEnd(requestJSON[fleet.Task](r.t, r.api(), http.StatusAccepted, http.MethodPost, path, order))
+	if r.t.Logf("to a full pool: %s: %s", end.State, end.Error); end.State != fleet.JobFailed {
+		r.t.Errorf("the migration to a full pool is %s", end.State)
+	}
+	if r.settle(sampledFault{}); r.at != 0 {
+		r.t.Error("the VM migrated to a full pool")
+	}
+	r.counter(counter)
+	left, err := r.rigs[1].host.Command(r.t.Context(), "sh", "-c", "ls "+small+"/*.qcow2 "+small+"/*.raw 2>/dev/null; true").Output()
+	if err != nil || len(left) > 0 {
+		r.t.Errorf("the full pool has %s, %v", left, err)
 	}
 }
 

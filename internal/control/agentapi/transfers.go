@@ -100,6 +100,9 @@ func recordTransferJobEnd(ctx context.Context, q *db.Queries, job db.Job, in wir
 		return finishReceivedVM(ctx, q, job, rows, in)
 	case job.Kind == fleet.VMMigrate && job.Args.Migrate != nil && job.Args.Migrate.Live == "":
 		return finishMigration(ctx, q, job, rows, in)
+	case job.Kind == fleet.VMMigrate && in.Outcome == wire.Done:
+		_, id := job.Subject.ResourceAndID()
+		return deleteLeftDisks(ctx, q, db.TakeLeftParams{VMID: fleet.VMID(id), Job: job.ID})
 	}
 	if in.Outcome == wire.Done && job.Kind == fleet.VolumeReceive && job.Args.Volume != nil && job.Args.Volume.Transfer != nil && len(rows) == 1 {
 		if err := noteTransferRate(ctx, q, job, rows[0].FromHost, job.Args.Volume.TakesBytes, job.Args.Volume.Transfer.RateBytes); err != nil {
@@ -263,7 +266,12 @@ func queueOldDiskDeletion(ctx context.Context, q *db.Queries, job db.Job, vm fle
 	if in.Outcome != wire.Done || !job.Kind.Info().AppliesSpec || in.VM == nil || in.VM.Power == fleet.Absent {
 		return nil
 	}
-	left, err := q.TakeLeft(ctx, vm)
+	return deleteLeftDisks(ctx, q, db.TakeLeftParams{VMID: vm, Applied: true, Job: job.ID})
+}
+
+// deleteLeftDisks queues the deletion of the disks that TakeLeft returns.
+func deleteLeftDisks(ctx context.Context, q *db.Queries, of db.TakeLeftParams) error {
+	left, err := q.TakeLeft(ctx, of)
 	for _, l := range left {
 		if err := queueVolumeDeletion(ctx, q, l.HostID, fleet.Volref{PoolID: l.PoolID, Volume: l.Volume}); err != nil {
 			return err
