@@ -337,7 +337,7 @@ func (m *migratingPair) checkDisks(owner *steppedAgent) {
 }
 
 // areShownAsLeft reports whether each file is that of a deletion with an unknown result. The agent never repeats a
-// deletion that was interrupted, and its task tells the user to check the volume.
+// deletion that was interrupted, and its task asks the user to check the volume.
 func (m *migratingPair) areShownAsLeft(files []string) bool {
 	for _, name := range files {
 		shown := slices.ContainsFunc(listFirstPage[fleet.Task](m.t, m.api, "/api/v1/tasks?filter=kind:volume.delete+target:"+name), func(t fleet.Task) bool {

@@ -86,9 +86,10 @@ func (a *steppedAgent) start() {
 	})
 }
 
-// kill ends the process like SIGKILL. The agent's next process gets the files as they are now, with the same key file.
+// kill ends the process like SIGKILL. The agent's next process gets copies of the files on the disk, with the same key file.
 func (r *agentProcess) kill() { r.killing.Do(r.killNow) }
 
+// killNow is kill, once.
 func (r *agentProcess) killNow() {
 	r.killed.Store(true)
 	r.proxy.pause()
