@@ -237,11 +237,11 @@ func (r *agentProcess) relay(link *migration.Link, sendsFirst bool) (*migration.
 var steppedPieces = []int{1, 5, 10}
 
 func (r *agentProcess) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) error {
-	record, send, wait := in.RecordSending, in.Send, in.WaitDisksArrived
-	in.RecordSending = func(d fleet.MigratingDisk, stamp string) error {
+	record, send, wait := in.RecordSending, in.Send, in.WaitArrived
+	in.RecordSending = func(d fleet.TransferID, stamp string) error {
 		return r.around("the record of a disk", func() error { return record(d, stamp) })
 	}
-	in.Send = func(ctx context.Context, d fleet.MigratingDisk, pieces transfer.Pieces, size int64) error {
+	in.Send = func(ctx context.Context, d fleet.TransferID, pieces transfer.Pieces, size int64) error {
 		stepped := func(ctx context.Context, do func(int64, []byte, int64) error) error {
 			n := 0
 			return pieces(ctx, func(at int64, block []byte, size int64) error {
@@ -254,7 +254,7 @@ func (r *agentProcess) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWor
 		}
 		return r.around("the transfer of a disk", func() error { return send(ctx, d, stepped, size) })
 	}
-	in.WaitDisksArrived = func(ctx context.Context) error {
+	in.WaitArrived = func(ctx context.Context) error {
 		return r.around("the wait for the disks", func() error { return wait(ctx) })
 	}
 	return r.around("the migration", func() error { return r.Host.MigrateVM(ctx, in) })

@@ -74,7 +74,7 @@ func (p *twoHosts) newLiveRun(vm fleet.VM) *liveRun {
 		CreatedFile: func(to fleet.Volref) string { return r.files[to] },
 		RecordBegin: func() error { return nil }, Progress: func(int, string) {},
 		RecordArrived: func() error { r.arrived = true; return nil },
-		Accept: func(context.Context) (*migration.Link, error) { return migration.Accept(r.targetEnd) },
+		Accept:        func(context.Context) (*migration.Link, error) { return migration.Accept(r.targetEnd) },
 	}
 	return r
 }
