@@ -58,7 +58,7 @@ func TestHostPageShowsEachTab(t *testing.T) {
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	path := "/hosts/" + string(well)
 	for tab, texts := range map[string][]string{
-		"":               {"AMD EPYC 7443P", "48 threads", "Debian GNU/Linux 12", "KVM", "2 of 192 vCPUs", "48 threads × CPU overcommit 4.0", "2 vCPUs used by discovered VMs", "2 GiB used by discovered VMs"},
+		"":               {"AMD EPYC 7443P", "48 threads", "Debian GNU/Linux 12", "KVM", "4 of 192 vCPUs", "48 threads × CPU overcommit 4.0", "2 vCPUs used by discovered VMs", "2 GiB used by discovered VMs"},
 		"?tab=vms":       {"web-01", "legacy-erp"},
 		"?tab=hardware":  {"Disks", "NICs", "reports no disks"},
 		"?tab=storage":   {"shared-nfs", "Active", "/srv/shared-nfs"},

@@ -434,7 +434,7 @@ func TestManyVMsReleasedWithResultEach(t *testing.T) {
 	}
 	s.finish(s.claim(fleet.VMRelease), wire.Finish{VM: &fleet.VMStatus{Power: fleet.Stopped, Domain: "free"}})
 	got, err := s.GetTask(t.Context(), chief, task.ID)
-	if err != nil || got.Steps == nil || got.Steps.Done != 1 || got.Steps.Failed != 2 {
+	if err != nil || got.Steps == nil || got.Steps.Done != 1 || got.Steps.Refused != 2 {
 		t.Errorf("the task is %+v %+v %v, want one VM released and two refused", got, got.Steps, err)
 	}
 	for words, want := range map[string]int{`unfinished task "Shut down"`: 1, "There is no such VM": 1} {

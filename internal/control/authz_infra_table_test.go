@@ -150,9 +150,9 @@ var infraUseCases = map[string]useCase{
 
 	"Assign/pool":     {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectPool(w.ownPool()), []fleet.HostID{w.h2}} }},
 	"CordonHost":      {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.someHost(), fleet.ActCordon} }},
-	"PlanMaintenance": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.someHost()} }},
+	"PlanMaintenance": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.someHost(), true} }},
 	"EnterMaintenance": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any {
-		return []any{w.someHost(), map[fleet.VMID]fleet.MaintenanceDecision{}}
+		return []any{w.someHost(), control.EnterMaintenance{Overcommit: true}}
 	}},
 	"MaintenanceProgress": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.someHost()} }},
 	"PlanLeave":           {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.hostInMaintenance()} }},
