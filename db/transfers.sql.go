@@ -391,6 +391,43 @@ func (q *Queries) TakeLeft(ctx context.Context, arg TakeLeftParams) ([]TakeLeftR
 	return items, nil
 }
 
+const takeStrandedDisks = `-- name: TakeStrandedDisks :many
+DELETE FROM left_disks l USING vms v, host_sessions s
+WHERE v.id = l.vm_id AND v.host_id <> l.host_id AND v.observed_generation >= v.generation AND s.host_id = l.host_id AND is_fresh(s.looked_at, s.fresh_for)
+  AND NOT EXISTS (SELECT 1 FROM found_vms f WHERE f.host_id = l.host_id AND f.id = l.vm_id)
+  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || l.vm_id AND j.host_id = l.host_id AND j.kind = 'vm.migrate'
+                  AND (j.state IN ('queued', 'running') OR j.ended_at > least(s.looked_at, now() - interval '1 minute')))
+RETURNING l.host_id, l.pool_id, l.volume
+`
+
+type TakeStrandedDisksRow struct {
+	HostID fleet.HostID
+	PoolID fleet.PoolID
+	Volume string
+}
+
+// Deletes and returns the records of disks left on old hosts whose migration job did not end as done: for VMs that their
+// new host has applied, and that the old host no longer reports, a minute after the end of the job.
+func (q *Queries) TakeStrandedDisks(ctx context.Context) ([]TakeStrandedDisksRow, error) {
+	rows, err := q.db.Query(ctx, takeStrandedDisks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TakeStrandedDisksRow{}
+	for rows.Next() {
+		var i TakeStrandedDisksRow
+		if err := rows.Scan(&i.HostID, &i.PoolID, &i.Volume); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const transferRatesFrom = `-- name: TransferRatesFrom :many
 SELECT from_host, to_host, bytes_per_second FROM transfer_rates WHERE from_host = ANY ($1::text[])
 `

@@ -85,6 +85,16 @@ DELETE FROM left_disks l WHERE l.vm_id = @vm_id
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || l.vm_id AND j.host_id = l.host_id AND j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') AND j.id <> @job)
 RETURNING l.host_id, l.pool_id, l.volume;
 
+-- name: TakeStrandedDisks :many
+-- Deletes and returns the records of disks left on old hosts whose migration job did not end as done: for VMs that their
+-- new host has applied, and that the old host no longer reports, a minute after the end of the job.
+DELETE FROM left_disks l USING vms v, host_sessions s
+WHERE v.id = l.vm_id AND v.host_id <> l.host_id AND v.observed_generation >= v.generation AND s.host_id = l.host_id AND is_fresh(s.looked_at, s.fresh_for)
+  AND NOT EXISTS (SELECT 1 FROM found_vms f WHERE f.host_id = l.host_id AND f.id = l.vm_id)
+  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || l.vm_id AND j.host_id = l.host_id AND j.kind = 'vm.migrate'
+                  AND (j.state IN ('queued', 'running') OR j.ended_at > least(s.looked_at, now() - interval '1 minute')))
+RETURNING l.host_id, l.pool_id, l.volume;
+
 -- name: PoolsToGoTo :many
 -- The pools that a VM's disks could migrate to.
 SELECT p.id FROM pools p WHERE p.deleted_at IS NULL ORDER BY p.name LIMIT 200;

@@ -104,6 +104,7 @@ var agentUseCases = map[string]useCase{
 	"RememberBrowser":       {permittedActors: onlyPortal, args: func(w *authzFixture) []any { return []any{w.someUser(), ""} }},
 	"BeginTasks":            {permittedActors: onlyPortal, args: noArgs},
 	"EvictVMs":              {permittedActors: onlyPortal, args: noArgs},
+	"DeleteStrandedDisks":   {permittedActors: onlyPortal, args: noArgs},
 	"SettleMaintenance":     {permittedActors: onlyPortal, args: noArgs},
 	"AssignToMatchingHosts": {permittedActors: onlyPortal, args: noArgs},
 	"UpdateOverlayPeers":    {permittedActors: onlyPortal, args: noArgs},

@@ -39,6 +39,12 @@ func (c *Control) QueueDriftedObjects(ctx context.Context, a fleet.Actor) error 
 	})
 }
 
+// DeleteStrandedDisks queues the deletion of the disks that a migrated VM has left on its old host, if the end of the
+// migration's job did not: for example because that host's agent was replaced.
+func (c *Control) DeleteStrandedDisks(ctx context.Context, a fleet.Actor) error {
+	return c.store.RunPass(ctx, a, "stranded disks", func(q *db.Queries) error { return agentapi.DeleteStrandedDisks(ctx, q) })
+}
+
 // AssignToMatchingHosts assigns pools and networks to hosts whose labels match their selectors.
 func (c *Control) AssignToMatchingHosts(ctx context.Context, a fleet.Actor) error {
 	return assign.AssignByLabels(ctx, c.store, a)

@@ -29,8 +29,7 @@ const (
 	pairsAtOnce       = 48                // pairs of hosts that migrate at the same time
 	faultLimit        = 150 * time.Second // for the end of an interrupted migration, with two leases
 	maxNextMigrations = 3                 // attempts of the migration after a fault
-	leftDisksPause    = 30 * time.Second  // then a left old disk is logged: a few kills of the target's agent leave them
-	settledLimit      = 60 * time.Second  // for the end of the jobs that follow a migration
+	settledLimit      = 150 * time.Second // for the end of the jobs that follow a migration, with the deletion of stranded disks
 )
 
 // goldenDisk is the image of all pools of the simulated hosts. A disk made of it has bytes of its own.
@@ -126,14 +125,12 @@ type migratingPair struct {
 	kind migrationKind
 	pool fleet.Pool // a local pool of both hosts
 	vm   fleet.VMView
-
-	leftDisks map[string]bool // old disks that nobody has deleted
 }
 
 func newMigratingPair(t *testing.T, p *portal, project fleet.ProjectID, kind migrationKind) *migratingPair {
 	t.Helper()
 	name := uniqueName("stepped")
-	m := &migratingPair{api: p.api(), kind: kind, leftDisks: map[string]bool{}}
+	m := &migratingPair{api: p.api(), kind: kind}
 	m.steppedPair = &steppedPair{t: t, portal: p, counts: map[string]int{}, streamed: map[string]bool{}, injected: make(chan struct{}), ports: nextPortRange()}
 	storage := mock.NewStorage()
 	for i, role := range []string{"source", "target"} {
@@ -280,7 +277,7 @@ func (m *migratingPair) waitEnd(task fleet.Task) (end fleet.Task) {
 // returns whether that is the second host.
 func (m *migratingPair) check(when string) (arrived bool) {
 	m.t.Helper()
-	ctx, began := m.t.Context(), time.Now()
+	ctx := m.t.Context()
 	eventually(m.t, settledLimit, when+", the VM on one host", func() (bool, string) {
 		var powers [2]fleet.Power
 		var files [2][]string
@@ -309,16 +306,6 @@ func (m *migratingPair) check(when string) (arrived bool) {
 			}
 			return own
 		})
-		if time.Since(began) > leftDisksPause {
-			others = slices.DeleteFunc(others, func(name string) bool {
-				old := m.leftDisks[name] || slices.ContainsFunc(m.vm.Spec.Disks, func(d fleet.Disk) bool { return d.Volume == name })
-				if old && !m.leftDisks[name] {
-					m.leftDisks[name] = true
-					m.t.Logf("%s, the old disk %s is left", when, name)
-				}
-				return old
-			})
-		}
 		return disks == len(vm.Spec.Disks) && m.areShownAsLeft(others) && vm.HostID == m.agents[owner].id &&
 			vm.Phase == m.kind.phase && !vm.Attention && len(vm.Sightings) == 0, why
 	})

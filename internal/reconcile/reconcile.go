@@ -40,6 +40,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"settle security groups", 15 * time.Second, []string{"filters"}, c.AssignAndReleaseSecurityGroups},
 		{"settle places", time.Second, nil, c.ReassignMovedVMs},
 		{"watch hosts", 2 * time.Second, nil, live.compareLiveness},
+		{"stranded disks", 15 * time.Second, nil, c.DeleteStrandedDisks},
 		{"settle rules", 5 * time.Second, nil, c.RecordBrokenRules},
 		{"expire VMs", time.Minute, nil, c.ExpireVMs},
 		{"snapshot schedules", 15 * time.Second, nil, c.RunSnapshotSchedules},

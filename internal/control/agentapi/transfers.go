@@ -269,6 +269,17 @@ func queueOldDiskDeletion(ctx context.Context, q *db.Queries, job db.Job, vm fle
 	return deleteLeftDisks(ctx, q, db.TakeLeftParams{VMID: vm, Applied: true, Job: job.ID})
 }
 
+// DeleteStrandedDisks queues the deletion of the disks that TakeStrandedDisks returns.
+func DeleteStrandedDisks(ctx context.Context, q *db.Queries) error {
+	left, err := q.TakeStrandedDisks(ctx)
+	for _, l := range left {
+		if err := queueVolumeDeletion(ctx, q, l.HostID, fleet.Volref{PoolID: l.PoolID, Volume: l.Volume}); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
 // deleteLeftDisks queues the deletion of the disks that TakeLeft returns.
 func deleteLeftDisks(ctx context.Context, q *db.Queries, of db.TakeLeftParams) error {
 	left, err := q.TakeLeft(ctx, of)
