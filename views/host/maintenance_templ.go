@@ -1512,9 +1512,9 @@ func blockerList(h fleet.HostView, vms []fleet.MaintenanceBlocker, reasons bool)
 				for i, vm := range g.named() {
 					if i > 0 {
 						var templ_7745c5c3_Var66 string
-						templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinStringErrs(", ")
+						templ_7745c5c3_Var66, templ_7745c5c3_Err = templ.JoinStringErrs("· ")
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/maintenance.templ`, Line: 282, Col: 13}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/maintenance.templ`, Line: 282, Col: 14}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var66))
 						if templ_7745c5c3_Err != nil {
@@ -1554,9 +1554,9 @@ func blockerList(h fleet.HostView, vms []fleet.MaintenanceBlocker, reasons bool)
 				}
 				if n := g.unnamed(); n > 0 {
 					var templ_7745c5c3_Var69 string
-					templ_7745c5c3_Var69, templ_7745c5c3_Err = templ.JoinStringErrs(" and ")
+					templ_7745c5c3_Var69, templ_7745c5c3_Err = templ.JoinStringErrs("and ")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/maintenance.templ`, Line: 287, Col: 15}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/maintenance.templ`, Line: 287, Col: 14}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var69))
 					if templ_7745c5c3_Err != nil {
@@ -1595,9 +1595,9 @@ func blockerList(h fleet.HostView, vms []fleet.MaintenanceBlocker, reasons bool)
 				}
 				if g.reason != "" {
 					var templ_7745c5c3_Var72 string
-					templ_7745c5c3_Var72, templ_7745c5c3_Err = templ.JoinStringErrs(": ")
+					templ_7745c5c3_Var72, templ_7745c5c3_Err = templ.JoinStringErrs("– ")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/maintenance.templ`, Line: 291, Col: 12}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/maintenance.templ`, Line: 291, Col: 14}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var72))
 					if templ_7745c5c3_Err != nil {
