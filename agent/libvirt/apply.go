@@ -157,8 +157,8 @@ func (a *applyRun) createDomain(ctx context.Context) error {
 
 // placeFirmware puts the UEFI variables and the TPM state in place that a cold migration has brought to this host.
 func (a *applyRun) placeFirmware(ctx context.Context, x *libvirtxml.Domain) error {
-	if !firmware.HasState(x) {
-		return nil
+	if staged, err := a.firmware.HasStaged(a.in.VM.ID); err != nil || !staged || !firmware.HasState(x) {
+		return err
 	}
 	capabilities, err := conn.Call(ctx, a.c, func(l *golibvirt.Libvirt) (string, error) { return l.ConnectGetCapabilities() })
 	if err != nil {

@@ -114,23 +114,27 @@ func (l *migrationRun) resumeWithoutDefinition(ctx context.Context) error {
 			return hypervisor.RefuseChangedVM(l.in.VM.Name)
 		}
 	}
-	return l.removeRest(ctx)
+	return l.removeRest(context.WithoutCancel(ctx)) // once files are removed, the migration must not count as cancelled
 }
 
-// removeRest removes what belongs to the VM on this host, besides its disks.
+// removeRest removes what belongs to the VM on this host, besides its disks. The firmware's state is last, and a failure
+// there is only logged: after a failed migration, the other host's copy would be deleted, too.
 func (l *migrationRun) removeRest(ctx context.Context) error {
-	if l.in.Params.Firmware != "" {
-		if err := l.firmware.Remove(l.in.VM.ID); err != nil {
-			return err
-		}
-	}
 	if err := l.removeOtherSeeds(ctx, l.in.VM.ID); err != nil {
 		return err
 	}
 	if err := l.devices.RemoveMdevsExcept(string(l.in.VM.ID)); err != nil {
 		return err
 	}
-	return l.filters.RemoveNICFilters(ctx, l.c, l.in.VM.ID, nil)
+	if err := l.filters.RemoveNICFilters(ctx, l.c, l.in.VM.ID, nil); err != nil {
+		return err
+	}
+	if l.in.Params.Firmware != "" {
+		if err := l.firmware.Remove(l.in.VM.ID); err != nil {
+			l.log.Warn("The firmware state of a migrated VM was not removed.", "vm", l.in.VM.ID, "error", err)
+		}
+	}
+	return nil
 }
 
 // sentFileStamp identifies the content of a disk's file by its ID, size and modification time. It ignores the owner,
@@ -153,6 +157,9 @@ func (l *migrationRun) readState(ctx context.Context) (diskMigrationState, error
 	return m.readState(ctx)
 }
 
+// keepsTPMVersion is the first version of libvirt that can remove a definition and keep the TPM's state.
+const keepsTPMVersion = 8_009_000
+
 // checkMigratable refuses a VM whose state includes more than the job's files.
 func (l *migrationRun) checkMigratable(ctx context.Context, s diskMigrationState) error {
 	x := s.persistentXML
@@ -163,6 +170,15 @@ func (l *migrationRun) checkMigratable(ctx context.Context, s diskMigrationState
 		return hypervisor.RefuseFirmwareNotListed(l.in.VM.Name)
 	case x.Devices != nil && len(x.Devices.Hostdevs) > 0:
 		return hypervisor.RefuseMigration(l.in.VM.Name, "the VM has devices of this host. Detach the devices first.")
+	}
+	if x.Devices != nil && len(x.Devices.TPMs) > 0 {
+		version, err := conn.Call(ctx, l.c, (*golibvirt.Libvirt).ConnectGetLibVersion)
+		if err != nil {
+			return err
+		}
+		if version < keepsTPMVersion {
+			return hypervisor.RefuseMigration(l.in.VM.Name, "this host's libvirt is older than 8.9, and would delete the TPM's state too early. Update libvirt.")
+		}
 	}
 	for _, m := range l.disks {
 		of := s
@@ -312,7 +328,7 @@ func undefineFlags(x *libvirtxml.Domain) (flags golibvirt.DomainUndefineFlagsVal
 		flags |= golibvirt.DomainUndefineKeepNvram
 	}
 	if x.Devices != nil && len(x.Devices.TPMs) > 0 {
-		flags |= golibvirt.DomainUndefineKeepTpm // libvirt before 8.9 refuses it
+		flags |= golibvirt.DomainUndefineKeepTpm // needs keepsTPMVersion
 	}
 	return flags
 }

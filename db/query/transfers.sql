@@ -79,20 +79,24 @@ SELECT @vm_id, @host_id, m #>> '{disk,poolId}', m #>> '{disk,volume}' FROM jsonb
 
 -- name: TakeLeft :many
 -- Deletes and returns the records of disks left on old hosts, once the VM's new host has applied the VM or @applied is set.
--- While the old host's migration job, other than @job, is open, its guest may still use the disks.
-DELETE FROM left_disks l WHERE l.vm_id = @vm_id
-  AND (@applied::boolean OR EXISTS (SELECT 1 FROM vms v WHERE v.id = l.vm_id AND v.host_id <> l.host_id AND v.observed_generation >= v.generation))
-  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || l.vm_id AND j.host_id = l.host_id AND j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') AND j.id <> @job)
+-- Until the old host's migration job, other than @job, has ended as done, its guest may still use the disks. After a
+-- failed job, the disks stay: they may have newer data.
+DELETE FROM left_disks l USING vms v
+WHERE l.vm_id = @vm_id AND v.id = l.vm_id AND v.host_id <> l.host_id AND (@applied::boolean OR v.observed_generation >= v.generation)
+  AND NOT v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', l.pool_id, 'volume', l.volume)))
+  AND NOT EXISTS (SELECT 1 FROM (SELECT j.id, j.state FROM jobs j WHERE j.subject = 'vm:' || l.vm_id AND j.host_id = l.host_id AND j.kind = 'vm.migrate' ORDER BY j.id DESC LIMIT 1) j
+                  WHERE j.id <> @job AND j.state <> 'done')
 RETURNING l.host_id, l.pool_id, l.volume;
 
 -- name: TakeStrandedDisks :many
--- Deletes and returns the records of disks left on old hosts whose migration job did not end as done: for VMs that their
+-- Deletes and returns the records of disks left on old hosts whose migration job has an unknown result: for VMs that their
 -- new host has applied, and that the old host no longer reports, a minute after the end of the job.
 DELETE FROM left_disks l USING vms v, host_sessions s
 WHERE v.id = l.vm_id AND v.host_id <> l.host_id AND v.observed_generation >= v.generation AND s.host_id = l.host_id AND is_fresh(s.looked_at, s.fresh_for)
+  AND NOT v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', l.pool_id, 'volume', l.volume)))
   AND NOT EXISTS (SELECT 1 FROM found_vms f WHERE f.host_id = l.host_id AND f.id = l.vm_id)
-  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || l.vm_id AND j.host_id = l.host_id AND j.kind = 'vm.migrate'
-                  AND (j.state IN ('queued', 'running') OR j.ended_at > least(s.looked_at, now() - interval '1 minute')))
+  AND NOT EXISTS (SELECT 1 FROM (SELECT j.state, j.ended_at FROM jobs j WHERE j.subject = 'vm:' || l.vm_id AND j.host_id = l.host_id AND j.kind = 'vm.migrate' ORDER BY j.id DESC LIMIT 1) j
+                  WHERE j.state NOT IN ('done', 'unknown') OR j.ended_at > least(s.looked_at, now() - interval '1 minute'))
 RETURNING l.host_id, l.pool_id, l.volume;
 
 -- name: PoolsToGoTo :many

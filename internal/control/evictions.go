@@ -80,7 +80,7 @@ func (c *Control) evictVM(ctx context.Context, a fleet.Actor, r db.VMsOnTaintedH
 		return err
 	}
 	moves := maintenanceMigrations(vm, plans[0])
-	best, reason, _ := room.takeBest(moves, vm.Spec)
+	best, reason, _ := room.takeBest(moves, vm.Spec, "")
 	if best != nil {
 		_, err := c.MigrateVM(ctx, a, r.ID, MigrateVM{HostID: best.HostID, PoolID: best.PoolID})
 		switch code := fleet.CodeOf(err); {

@@ -172,7 +172,7 @@ func maintenanceChildren(plan fleet.MaintenancePlan, chosen map[fleet.VMID]fleet
 		child := hostTaskChild{subject: fleet.SubjectVM(vm.ID), name: vm.Name, project: vm.ProjectID}
 		switch {
 		case d.Do == fleet.MaintenanceMigrate:
-			child.kind, child.input = fleet.VMMigrate, MigrateVM{HostID: d.HostID, PoolID: d.PoolID, Overcommit: plan.Overcommit}
+			child.kind, child.input = fleet.VMMigrate, MigrateVM{HostID: d.HostID, PoolID: d.PoolID, OvercommitHost: plan.Overcommit}
 		case d.Do == fleet.MaintenanceShutdown && vm.Runs: // the maintenance shut down a VM that is off earlier
 			if child.kind = fleet.VMShutdown; !vm.Managed {
 				child.kind, child.subject = fleet.DiscoveredShutdown, fleet.SubjectDiscoveredVM(plan.HostID, vm.ID)

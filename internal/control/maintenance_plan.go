@@ -55,7 +55,7 @@ func (c *Control) PlanMaintenance(ctx context.Context, a fleet.Actor, id fleet.H
 		return plan, err
 	}
 	for i, vm := range all {
-		plan.VMs = append(plan.VMs, planMaintenanceOfVM(vm, migrations[i], room))
+		plan.VMs = append(plan.VMs, planMaintenanceOfVM(vm, migrations[i], room, before.Decisions[vm.ID].HostID))
 	}
 	found, err := query.ReadAllPages(ctx, a, fleet.Query{Filter: fmt.Sprintf("host:%q", host.Name)}, c.ListDiscoveredVMs)
 	if err != nil {
@@ -102,15 +102,25 @@ type hostRoom struct {
 func (c *Control) readHostRoom(ctx context.Context, a fleet.Actor, overcommit bool) (hostRoom, error) {
 	hosts, err := query.ReadAllPages(ctx, a, fleet.Query{}, c.ListHosts)
 	out := hostRoom{make(map[fleet.HostID]*fleet.MaintenanceRoom, len(hosts)), overcommit}
+	if err != nil {
+		return out, err
+	}
 	for _, h := range hosts {
-		r := &fleet.MaintenanceRoom{HostID: h.ID, HostName: h.Name, MemoryMiB: h.Capacity.AllocatableMemoryMiB - h.UsedMiB()}
+		r := &fleet.MaintenanceRoom{HostID: h.ID, HostName: h.Name, MemoryMiB: h.Capacity.AllocatableMemoryMiB}
 		if h.Capacity.Threads > 0 {
-			left := h.Capacity.AllocatableCPUs - h.UsedCPUs()
-			r.CPUs = &left
+			r.CPUs = &h.Capacity.AllocatableCPUs
 		}
 		out.hosts[h.ID] = r
 	}
-	return out, err
+	used, err := c.store.Committed(ctx, "") // also VMs that are migrating to the host
+	for _, u := range used {
+		if r := out.hosts[fleet.HostID(u.HostID)]; r != nil {
+			if r.MemoryMiB -= u.Mib + u.DiscoveredMib; r.CPUs != nil {
+				*r.CPUs -= u.Cpus + u.DiscoveredCpus
+			}
+		}
+	}
+	return out, store.UserError(err)
 }
 
 // others returns a copy for all hosts but one, sorted by name.
@@ -125,15 +135,16 @@ func (r hostRoom) others(but fleet.HostID) []fleet.MaintenanceRoom {
 	return out
 }
 
-// takeBest returns the migration whose host has the most free memory, preferably one without copied disks, and allocates
+// takeBest returns the migration to the host first, else the one whose host has the most free memory, preferably without
+// copied disks, and allocates
 // the VM there. why is the reason if there is none, and full whether overcommit would allow one.
-func (r hostRoom) takeBest(choices []fleet.MaintenanceChoice, spec fleet.VMSpec) (best *fleet.MaintenanceDecision, why string, full bool) {
+func (r hostRoom) takeBest(choices []fleet.MaintenanceChoice, spec fleet.VMSpec, first fleet.HostID) (best *fleet.MaintenanceDecision, why string, full bool) {
 	allowed := slices.Clone(choices)
 	allowed = slices.DeleteFunc(allowed, func(c fleet.MaintenanceChoice) bool {
 		return c.Do != fleet.MaintenanceMigrate || !c.Allowed || r.hosts[c.HostID] == nil
 	})
 	slices.SortStableFunc(allowed, func(x, y fleet.MaintenanceChoice) int {
-		return cmp.Or(compareBool(x.Method == fleet.MethodCopy, y.Method == fleet.MethodCopy), cmp.Compare(r.hosts[y.HostID].MemoryMiB, r.hosts[x.HostID].MemoryMiB))
+		return cmp.Or(compareBool(y.HostID == first, x.HostID == first), compareBool(x.Method == fleet.MethodCopy, y.Method == fleet.MethodCopy), cmp.Compare(r.hosts[y.HostID].MemoryMiB, r.hosts[x.HostID].MemoryMiB))
 	})
 	for i, c := range allowed {
 		host := r.hosts[c.HostID]
@@ -156,8 +167,8 @@ func (r hostRoom) takeBest(choices []fleet.MaintenanceChoice, spec fleet.VMSpec)
 }
 
 // planMaintenanceOfVM lists the choices for a VM of Quantix. A VM that is off stays on the host unless a user decides
-// otherwise.
-func planMaintenanceOfVM(vm fleet.VMView, migrations fleet.MigrationPlan, room hostRoom) fleet.MaintenanceVM {
+// otherwise. earlier is the host that an earlier decision names; empty: none.
+func planMaintenanceOfVM(vm fleet.VMView, migrations fleet.MigrationPlan, room hostRoom, earlier fleet.HostID) fleet.MaintenanceVM {
 	line := fleet.MaintenanceVM{
 		ID: vm.ID, Name: vm.Name, ProjectID: vm.ProjectID, ProjectName: vm.ProjectName, Managed: true, Phase: vm.Phase,
 		CPUs: vm.Spec.CPUs, MemoryMiB: vm.Spec.MemoryMiB,
@@ -178,7 +189,7 @@ func planMaintenanceOfVM(vm fleet.VMView, migrations fleet.MigrationPlan, room h
 		}
 		return line
 	}
-	line.Proposal, line.Reason, line.LacksRoom = room.takeBest(moves, vm.Spec)
+	line.Proposal, line.Reason, line.LacksRoom = room.takeBest(moves, vm.Spec, earlier)
 	return line
 }
 
@@ -202,7 +213,7 @@ func maintenanceMigrations(vm fleet.VMView, plan fleet.MigrationPlan) []fleet.Ma
 		out[i] = fleet.MaintenanceChoice{
 			MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceMigrate, HostID: t.HostID, PoolID: t.PoolID},
 			HostName:            t.HostName, PoolName: t.PoolName, Mode: mode, Method: t.Method, Allowed: t.Allowed && plan.Reason == "", Reason: cmp.Or(plan.Reason, t.Reason),
-			LacksRoom: t.Room && plan.Reason == "",
+			LacksRoom: t.HostFull && plan.Reason == "",
 		}
 	}
 	return out

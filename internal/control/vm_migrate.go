@@ -13,12 +13,14 @@ import (
 
 // MigrateVM is the input of Control.MigrateVM: the destination of a migration.
 type MigrateVM struct {
-	HostID     fleet.HostID           `json:"hostId,omitempty" doc:"The target host; empty: the best suitable host"`
-	Mode       fleet.MigrationMode    `json:"mode,omitempty" enum:"auto,live,cold" doc:"live: the VM keeps running; cold: the VM is off; auto, the default: live if the VM runs. Disks outside shared pools are copied"`
-	PoolID     fleet.PoolID           `json:"poolId,omitempty" doc:"The target host's pool for the disks; empty: each disk's own pool. Disks in a shared pool that the target host has stay in place"`
-	RateBytes  int64                  `json:"rateBytes,omitempty" doc:"The bandwidth limit in bytes per second; 0: no limit"`
-	Overcommit bool                   `json:"overcommit,omitempty" doc:"Allow overcommit of the pool"`
-	Options    fleet.MigrationOptions `json:"options,omitzero" doc:"Options of a live migration"`
+	HostID     fleet.HostID        `json:"hostId,omitempty" doc:"The target host; empty: the best suitable host"`
+	Mode       fleet.MigrationMode `json:"mode,omitempty" enum:"auto,live,cold" doc:"live: the VM keeps running; cold: the VM is off; auto, the default: live if the VM runs. Disks outside shared pools are copied"`
+	PoolID     fleet.PoolID        `json:"poolId,omitempty" doc:"The target host's pool for the disks; empty: each disk's own pool. Disks in a shared pool that the target host has stay in place"`
+	RateBytes  int64               `json:"rateBytes,omitempty" doc:"The bandwidth limit in bytes per second; 0: no limit"`
+	Overcommit bool                `json:"overcommit,omitempty" doc:"Allow overcommit of the target host and of the pool"`
+	// OvercommitHost is Overcommit without the pool.
+	OvercommitHost bool                   `json:"overcommitHost,omitempty" doc:"Allow overcommit of the target host's memory and vCPUs, but not of the pool"`
+	Options        fleet.MigrationOptions `json:"options,omitzero" doc:"Options of a live migration"`
 }
 
 func (in MigrateVM) checkFields() error {
@@ -87,7 +89,7 @@ func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 		return order, "", err
 	}
 	if in.HostID == "" {
-		best, err := chooseMigrationHost(ctx, q, a, vm, in.Overcommit)
+		best, err := chooseMigrationHost(ctx, q, a, vm, destinationPools{overcommit: in.Overcommit, overcommitHost: in.OvercommitHost})
 		if err != nil {
 			return order, "", err
 		}
@@ -96,7 +98,7 @@ func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 	if err := q.LockMemory(ctx, string(in.HostID)); err != nil { // the VM counts on the target host from the request on
 		return order, "", err
 	}
-	found, err := migrationTargets(ctx, q, a, []fleet.VMView{vm}, in.HostID, destinationPools{ids: []fleet.PoolID{in.PoolID}, overcommit: in.Overcommit})
+	found, err := migrationTargets(ctx, q, a, []fleet.VMView{vm}, in.HostID, destinationPools{ids: []fleet.PoolID{in.PoolID}, overcommit: in.Overcommit, overcommitHost: in.OvercommitHost})
 	if err != nil {
 		return order, "", err
 	}
@@ -107,7 +109,7 @@ func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 		return order, "", checks.Err()
 	}
 	switch t := targets[0]; {
-	case !t.target.Allowed && t.hostFull:
+	case !t.target.Allowed && t.target.HostFull:
 		checks.Add("hostId", "%s", t.target.Reason)
 		checks.Add("overcommit", hostOvercommitHint)
 	case !t.target.Allowed && t.target.Room:

@@ -286,8 +286,8 @@ func TestStrandedDisksDeletedOnceOldHostLacksVM(t *testing.T) {
 	running := &fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 256}
 	s.finishJobWith(s.h2, target, wire.Finish{Outcome: wire.Done, VM: running})
 	apply := s.claimOnlyJob(s.h2, fleet.VMApply)
+	s.finishJobWith(s.h1, source, wire.Finish{Outcome: wire.Failed, Error: "The guest also runs on this host."})
 	s.finishJobWith(s.h2, apply, wire.Finish{Outcome: wire.Done, Generation: apply.VM.Generation, VM: running})
-	s.finishJobWith(s.h1, source, wire.Finish{Outcome: wire.Failed, Error: "The connection was lost."})
 	pass := func(what string, want int) {
 		t.Helper()
 		s.markOnline()
@@ -298,10 +298,26 @@ func TestStrandedDisksDeletedOnceOldHostLacksVM(t *testing.T) {
 			t.Errorf("%s, %d disks are deleted, want %d", what, len(got), want)
 		}
 	}
-	pass("just after the failed job", 0)
+	s.execSQL(`UPDATE jobs SET ended_at = now() - interval '1 day' WHERE id = $1`, source.ID)
+	pass("after a failed job, whose disks may be newer", 0)
+	s.execSQL(`UPDATE jobs SET state = 'unknown', ended_at = now() WHERE id = $1`, source.ID)
+	pass("just after a job with an unknown result", 0)
 	s.execSQL(`UPDATE jobs SET ended_at = now() - interval '2 minutes' WHERE id = $1`, source.ID)
 	s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'web', '{"power":"paused"}')`, s.h1, v.ID)
 	pass("while the old host has the domain", 0)
 	s.execSQL(`DELETE FROM found_vms`)
 	pass("once the old host lacks the domain", 1)
+}
+
+func TestOldDisksDeletedAfterFailedJobOfHostWithoutVM(t *testing.T) {
+	s := newLibraryFixture(t)
+	s.imageOnOneHost()
+	v := s.migratableVM("web", s.local)
+	_, source, target := s.migrateLive(v)
+	running := &fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 256}
+	s.finishJobWith(s.h2, target, wire.Finish{Outcome: wire.Done, VM: running})
+	apply := s.claimOnlyJob(s.h2, fleet.VMApply)
+	s.finishJobWith(s.h2, apply, wire.Finish{Outcome: wire.Done, Generation: apply.VM.Generation, VM: running})
+	s.finishJobWith(s.h1, source, wire.Finish{Outcome: wire.Failed, Error: "The connection was lost.", VM: &fleet.VMStatus{Power: fleet.Absent}})
+	s.claimOnlyJob(s.h1, fleet.VolumeDelete)
 }

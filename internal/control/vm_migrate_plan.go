@@ -33,7 +33,7 @@ func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.
 		if err != nil {
 			return err
 		}
-		found, err := previewMigrationTargets(ctx, q, a, vms, false)
+		found, err := previewMigrationTargets(ctx, q, a, vms, destinationPools{})
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (c *Control) PlanMigrations(ctx context.Context, a fleet.Actor, ids []fleet
 }
 
 // planMigrations returns the plans of the VMs, in the same order. It reads the hosts once for MaxPlannedMigrations VMs.
-func (c *Control) planMigrations(ctx context.Context, a fleet.Actor, vms []fleet.VMView, overcommit bool) (out []fleet.MigrationPlan, err error) {
+func (c *Control) planMigrations(ctx context.Context, a fleet.Actor, vms []fleet.VMView, overcommitHost bool) (out []fleet.MigrationPlan, err error) {
 	for some := range slices.Chunk(vms, MaxPlannedMigrations) {
 		var plans []fleet.MigrationPlan
 		err := c.store.Tx(ctx, func(q *db.Queries) error {
@@ -84,7 +84,7 @@ func (c *Control) planMigrations(ctx context.Context, a fleet.Actor, vms []fleet
 			if err != nil {
 				return err
 			}
-			found, err := previewMigrationTargets(ctx, q, a, some, overcommit)
+			found, err := previewMigrationTargets(ctx, q, a, some, destinationPools{overcommitHost: overcommitHost})
 			for i, vm := range some {
 				if err != nil {
 					break
@@ -187,8 +187,8 @@ func bestTarget(vm fleet.VMView, hosts []*migrationTarget) *migrationTarget {
 }
 
 // chooseMigrationHost returns the best target of the VM. If there is none, the error has the reason of each host.
-func chooseMigrationHost(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, overcommit bool) (fleet.MigrationTarget, error) {
-	found, err := previewMigrationTargets(ctx, q, a, []fleet.VMView{vm}, overcommit)
+func chooseMigrationHost(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, with destinationPools) (fleet.MigrationTarget, error) {
+	found, err := previewMigrationTargets(ctx, q, a, []fleet.VMView{vm}, with)
 	if err != nil {
 		return fleet.MigrationTarget{}, err
 	}

@@ -22,23 +22,24 @@ type migrationTarget struct {
 	pools        []fleet.PoolID // by disk; empty: the disk is not sent
 	stayingDisks []fleet.Volref
 	sendsDisks   bool // some disk is sent
-	hostFull     bool // the host's memory or processors do not suffice
 }
 
 // destinationPools are the pools to check as destinations of a migration.
 type destinationPools struct {
-	ids        []fleet.PoolID // empty ID: each disk's own pool
-	overcommit bool           // allow overcommit
-	preview    bool           // nothing is locked
+	ids            []fleet.PoolID // empty ID: each disk's own pool
+	overcommit     bool           // allow overcommit of hosts and pools
+	overcommitHost bool           // allow overcommit of hosts
+	preview        bool           // nothing is locked
 }
 
 // previewMigrationTargets checks all hosts and pools as targets of the VMs, without a lock.
-func previewMigrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vms []fleet.VMView, overcommit bool) ([][]migrationTarget, error) {
+func previewMigrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vms []fleet.VMView, with destinationPools) ([][]migrationTarget, error) {
 	pools, err := q.PoolsToGoTo(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return migrationTargets(ctx, q, a, vms, "", destinationPools{ids: append([]fleet.PoolID{""}, pools...), overcommit: overcommit, preview: true})
+	with.ids, with.preview = append([]fleet.PoolID{""}, pools...), true
+	return migrationTargets(ctx, q, a, vms, "", with)
 }
 
 // migrationTargets checks whether each VM can migrate to each other host, or to the named host. It checks a host once
@@ -85,7 +86,7 @@ func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vms []f
 			if h.ID == vm.HostID && named == "" {
 				continue
 			}
-			h.Overcommit, h.BandwidthLimited = pools.overcommit, limited
+			h.Overcommit, h.OvercommitHost, h.BandwidthLimited = pools.overcommit, pools.overcommitHost, limited
 			for _, pool := range pools.ids {
 				if pool != "" && !h.Pools[pool].Assigned && named == "" {
 					continue
@@ -200,7 +201,7 @@ func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, 
 	}
 	if len(reasons) == 0 && len(faults) > 0 {
 		t.target.Room = faults[0].Overcommittable
-		t.hostFull = t.target.Room && !strings.HasPrefix(faults[0].Field, "spec.disks")
+		t.target.HostFull = !slices.ContainsFunc(faults, func(f placement.Fault) bool { return !f.Overcommittable || strings.HasPrefix(f.Field, "spec.disks") })
 	}
 	for _, f := range faults {
 		reasons = append(reasons, f.Message)

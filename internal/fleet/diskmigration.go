@@ -39,8 +39,8 @@ func (v VMView) AllowsDiskMigration(disk Volref, moving []MovingDisk) (bool, str
 	switch {
 	case !ok:
 		return false, why
-	case v.Phase == PhaseUnknown:
-		return false, "Its host is offline, so the VM's state is unknown."
+	case v.whyUnreachable() != "":
+		return false, v.whyUnreachable()
 	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
 		return false, "The VM is not on its host yet."
 	case v.MissingDiskFault(disk) != nil:

@@ -382,8 +382,8 @@ func (v VMView) AllowsImage(disk Volref) (bool, string) {
 	switch {
 	case !ok:
 		return false, why
-	case v.Phase == PhaseUnknown:
-		return false, "Its host is offline, so the VM's state is unknown."
+	case v.whyUnreachable() != "":
+		return false, v.whyUnreachable()
 	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
 		return false, "The VM is not on its host yet."
 	case v.HasGuest() || v.RequestedPower != "" && v.RequestedPower != Stopped:

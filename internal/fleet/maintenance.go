@@ -178,9 +178,12 @@ func (vm MaintenanceVM) choice(d MaintenanceDecision) *MaintenanceChoice {
 }
 
 // ProposeAgain makes the earlier decision about the VM its proposal, if it is still possible. It is used when a
-// maintenance continues.
+// maintenance continues. The proposal of a running VM's migration stays: it fits together with the others.
 func (vm *MaintenanceVM) ProposeAgain(earlier map[VMID]MaintenanceDecision) {
 	d, ok := earlier[vm.ID]
+	if d.Do == MaintenanceMigrate && vm.Runs {
+		return
+	}
 	if c := vm.choice(d); ok && c != nil && c.Allowed {
 		if vm.Proposal, vm.LacksRoom = &c.MaintenanceDecision, false; vm.Runs {
 			vm.Reason = ""

@@ -85,7 +85,7 @@ func (v VMView) Locations() []VMLocation {
 	if len(v.Sightings) == 0 || v.Status == nil {
 		return nil
 	}
-	out := []VMLocation{{HostID: v.HostID, HostName: v.HostName, Power: v.Status.Power, Offline: v.Phase == PhaseUnknown, Own: true}}
+	out := []VMLocation{{HostID: v.HostID, HostName: v.HostName, Power: v.Status.Power, Offline: v.whyUnreachable() != "", Own: true}}
 	if !slices.ContainsFunc(v.Sightings, func(s Sighting) bool { return s.hasGuest() && !s.RuledOut }) {
 		out[0].Why = "The VM is already on this host."
 	}

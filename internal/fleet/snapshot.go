@@ -158,8 +158,8 @@ func (v VMView) AllowsSnapshots(busy []JobKind) (bool, string) {
 	switch {
 	case !ok:
 		return false, why
-	case v.Phase == PhaseUnknown:
-		return false, "Its host is offline, so the VM's state is unknown."
+	case v.whyUnreachable() != "":
+		return false, v.whyUnreachable()
 	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
 		return false, "The VM is not on its host yet."
 	case v.faultByCode(FaultUndefined) != nil:

@@ -157,6 +157,8 @@ type MigrationTarget struct {
 	Allowed   bool   `json:"allowed"`
 	Reason    string `json:"reason,omitempty"` // why the migration is not allowed
 	Room      bool   `json:"room,omitempty"`   // only space is missing; a user who may overcommit can ignore that
+	// HostFull: only the host's memory or vCPUs are missing
+	HostFull bool `json:"hostFull,omitempty"`
 
 	Reasons   []string        `json:"reasons,omitempty"` // every reason against the target, Reason first
 	Method    MigrationMethod `json:"method"`
@@ -168,7 +170,7 @@ type MigrationTarget struct {
 // WithReason returns the target with a further reason against it, which comes first; empty: none.
 func (t MigrationTarget) WithReason(why string) MigrationTarget {
 	if why != "" {
-		t.Allowed, t.Room, t.Reason, t.Reasons = false, false, why, append([]string{why}, t.Reasons...)
+		t.Allowed, t.Room, t.HostFull, t.Reason, t.Reasons = false, false, false, why, append([]string{why}, t.Reasons...)
 	}
 	return t
 }
@@ -201,8 +203,8 @@ func (v VMView) AllowsMigration(moving []MovingDisk, current *MigratingVM) (bool
 		return false, "The VM is already migrating to " + current.ToName + ". Wait for that task, or cancel it."
 	case len(moving) > 0:
 		return false, "A disk of the VM is being moved. Wait for that task, or cancel it."
-	case v.Phase == PhaseUnknown:
-		return false, "Its host is offline, so the VM's state is unknown."
+	case v.whyUnreachable() != "":
+		return false, v.whyUnreachable()
 	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
 		return false, "The VM is not on its host yet."
 	case !v.MigratesLive() && v.Phase != PhaseStopped && v.Phase != PhaseCrashed:

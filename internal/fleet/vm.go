@@ -377,6 +377,17 @@ type NICState struct {
 	Seen []SeenAddress `json:"seen,omitempty"` // Addresses, each with its sources; older agents do not report it
 }
 
+// whyUnreachable is the reason against actions that need the VM's host, if the host is offline or powered off.
+func (v VMView) whyUnreachable() string {
+	switch {
+	case v.Phase == PhaseUnknown:
+		return "Its host is offline, so the VM's state is unknown."
+	case v.OffWithHost():
+		return "Its host is powered off. Power the host on first."
+	}
+	return ""
+}
+
 // OffWithHost reports whether the VM is off on a host that is powered off for maintenance: see VM.IsKnownOff.
 func (v VMView) OffWithHost() bool {
 	return v.HostMaintenance == MaintenancePoweredOff && v.Phase == PhaseStopped

@@ -32,10 +32,10 @@ func formatProcessorsWithUnit(percent int64) string {
 	return text + " processors"
 }
 
-// OvercommitFaults lists the spec's memory and vCPUs that exceed what the host can still allocate. With h.Overcommit it
-// returns nothing.
+// OvercommitFaults lists the spec's memory and vCPUs that exceed what the host can still allocate. With h.Overcommit
+// or h.OvercommitHost it returns nothing.
 func OvercommitFaults(spec fleet.VMSpec, h Host) (faults []Fault) {
-	if h.Overcommit {
+	if h.Overcommit || h.OvercommitHost {
 		return nil
 	}
 	c := h.Capacity

@@ -43,6 +43,7 @@ type Host struct {
 	NICs             map[fleet.NetworkID]*NICCapacity
 	BandwidthLimited map[int]bool // NICs of the spec, by index, whose port group limits bandwidth
 	Overcommit       bool         // pools, memory and processors may be overcommitted
+	OvercommitHost   bool         // permits exceeding memory and vCPUs, but not the space of pools
 	// Rules is the host's relation to the VM's placement rules. nil: the VM is on the host already, so that neither rules
 	// nor the host's taints, roles, cordon and maintenance are checked.
 	Rules *HostRules

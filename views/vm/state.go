@@ -38,7 +38,7 @@ func CPULoadText(vm *fleet.VMView) string {
 // LastReportedStateText describes the last reported state of a VM whose current state is unknown.
 func LastReportedStateText(vm fleet.VMView) string {
 	if vm.OffWithHost() {
-		return "Off in the last report before " + kit.HostNameInText(vm.HostName) + " was told to power off for maintenance."
+		return "Off in the last report before " + kit.HostNameInText(vm.HostName) + " accepted the command to power off for maintenance."
 	}
 	if vm.Phase != fleet.PhaseUnknown || vm.Status == nil {
 		return ""

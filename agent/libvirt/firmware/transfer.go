@@ -121,8 +121,8 @@ func Decode(data []byte) (s State, err error) {
 
 // checkSendable refuses firmware whose state Quantix cannot move.
 func checkSendable(x *libvirtxml.Domain) error {
-	if x.OS != nil && x.OS.NVRam != nil && x.OS.NVRam.Source != nil && x.OS.NVRam.Source.File == nil {
-		return fleet.Errorf(fleet.Conflict, "The VM's UEFI variables are not in a file, so they cannot migrate.")
+	if x.OS != nil && x.OS.NVRam != nil && x.OS.NVRam.Source != nil {
+		return fleet.Errorf(fleet.Conflict, "The VM's UEFI variables are not in a file of libvirt's own, so they cannot migrate.")
 	}
 	if !hasTPM(x) {
 		return nil
@@ -131,6 +131,8 @@ func checkSendable(x *libvirtxml.Domain) error {
 		switch {
 		case d.Backend == nil || d.Backend.Emulator == nil || d.Backend.Emulator.Version == "1.2":
 			return fleet.Errorf(fleet.Conflict, "The VM's TPM is not an emulated TPM 2.0, so its state cannot migrate.")
+		case d.Backend.Emulator.Source != nil:
+			return fleet.Errorf(fleet.Conflict, "The state of the VM's TPM is not in libvirt's own directory, so it cannot migrate.")
 		case d.Backend.Emulator.Encryption != nil:
 			return fleet.Errorf(fleet.Conflict, "The state of the VM's TPM is encrypted with a secret that only this host has, so it cannot migrate.")
 		}
@@ -319,6 +321,12 @@ func (f Files) Discard(id fleet.VMID, of fleet.TransferID) error {
 	return err
 }
 
+// HasStaged reports whether received state waits for Place.
+func (f Files) HasStaged(id fleet.VMID) (bool, error) {
+	staged, err := f.readStaged(id)
+	return staged != nil, err
+}
+
 // Place puts the received state, if there is one, where the definition expects it, before libvirt gets the definition.
 // It replaces files of an earlier time. The state stays stored until Discard, so that a repeated call completes an
 // interrupted one. uid is QEMU's user, who owns the UEFI variables. libvirt gives the TPM's files to swtpm's user.
@@ -328,10 +336,16 @@ func (f Files) Place(x *libvirtxml.Domain, uid int) error {
 	if err != nil || staged == nil {
 		return err
 	}
+	if len(staged.State.Variables) > 0 && f.variablesOf(x) != "" && staged.State.SecureBoot != domxml.HasSecureBoot(x) {
+		return fleet.Errorf(fleet.Conflict, "Secure boot was changed during the migration, so the VM's UEFI variables do not fit. Undo that change.")
+	}
+	if len(staged.State.TPM) > 0 && !hasTPM(x) {
+		return fleet.Errorf(fleet.Conflict, "The VM's TPM was removed during the migration. Add it again, and remove it after this.")
+	}
 	if err := f.Remove(id); err != nil {
 		return err
 	}
-	if file := f.variablesOf(x); file != "" && len(staged.State.Variables) > 0 && staged.State.SecureBoot == domxml.HasSecureBoot(x) {
+	if file := f.variablesOf(x); file != "" && len(staged.State.Variables) > 0 {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return err
 		}
@@ -342,7 +356,7 @@ func (f Files) Place(x *libvirtxml.Domain, uid int) error {
 			return err
 		}
 	}
-	if len(staged.State.TPM) == 0 || !hasTPM(x) {
+	if len(staged.State.TPM) == 0 {
 		return nil
 	}
 	return f.placeTPM(id, staged.State.TPM)

@@ -100,7 +100,7 @@ func recordTransferJobEnd(ctx context.Context, q *db.Queries, job db.Job, in wir
 		return finishReceivedVM(ctx, q, job, rows, in)
 	case job.Kind == fleet.VMMigrate && job.Args.Migrate != nil && job.Args.Migrate.Live == "":
 		return finishMigration(ctx, q, job, rows, in)
-	case job.Kind == fleet.VMMigrate && in.Outcome == wire.Done:
+	case job.Kind == fleet.VMMigrate && (in.Outcome == wire.Done || in.VM != nil && in.VM.Power == fleet.Absent):
 		_, id := job.Subject.ResourceAndID()
 		return deleteLeftDisks(ctx, q, db.TakeLeftParams{VMID: fleet.VMID(id), Job: job.ID})
 	}
