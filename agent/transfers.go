@@ -161,8 +161,6 @@ func (m *rendezvous) awaitReceiver(ctx context.Context) (done bool, err error) {
 	}
 }
 
-// RelayedNote is the progress note of transfers through the portal.
-const RelayedNote = "relayed by the portal, because the hosts cannot reach each other"
 
 // connectReceiver connects to the receiver directly, or else through the portal's relay.
 func (m *rendezvous) connectReceiver(ctx context.Context, remote wire.TransferPeerState, ticket transfer.Ticket) (*transfer.SendingConn, string, error) {
@@ -183,7 +181,7 @@ func (m *rendezvous) connectReceiver(ctx context.Context, remote wire.TransferPe
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: through the portal's relay: %w", transfer.ErrConnectionLost, err)
 	}
-	return out, ", " + RelayedNote, nil
+	return out, ", " + fleet.RelayedNote, nil
 }
 
 func (m *rendezvous) dialRelay(ctx context.Context, at wire.TransferPeerState) (net.Conn, error) {

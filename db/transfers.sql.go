@@ -133,6 +133,18 @@ func (q *Queries) CountTransfers(ctx context.Context, arg CountTransfersParams) 
 	return column_1, err
 }
 
+const isRelayed = `-- name: IsRelayed :one
+SELECT EXISTS (SELECT 1 FROM transfers t WHERE t.send_job = $1::text AND t.paired <> '' AND t.paired = t.ticket)
+`
+
+// Whether a transfer that the job sends goes through the portal's relay.
+func (q *Queries) IsRelayed(ctx context.Context, job string) (bool, error) {
+	row := q.db.QueryRow(ctx, isRelayed, job)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const leavingOf = `-- name: LeavingOf :many
 SELECT j.id, j.task_id::text AS task_id, j.args, j.state, t.progress, t.note FROM jobs j JOIN tasks t ON t.id = j.task_id
 WHERE j.subject = $1 AND j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') ORDER BY j.id

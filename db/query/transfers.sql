@@ -34,6 +34,10 @@ SELECT t.id, t.send_job, t.receive_job, t.from_host, t.to_host, r.subject, r.sta
     COALESCE((SELECT k.subject_name FROM tasks k WHERE k.id = r.task_id), '')::text AS subject_name
 FROM transfers t JOIN jobs s ON s.id = t.send_job JOIN jobs r ON r.id = t.receive_job WHERE t.send_job = @job::text OR t.receive_job = @job ORDER BY t.id;
 
+-- name: IsRelayed :one
+-- Whether a transfer that the job sends goes through the portal's relay.
+SELECT EXISTS (SELECT 1 FROM transfers t WHERE t.send_job = @job::text AND t.paired <> '' AND t.paired = t.ticket);
+
 -- name: CancelUnbegun :exec
 -- Cancels the jobs of a transfer that have not started, because the other host's job has ended.
 UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now() WHERE id = ANY (@ids::text[]) AND state = 'queued' AND attempt = 0;

@@ -7,6 +7,9 @@ import (
 // TransferID identifies the transfer of one file between two hosts.
 type TransferID string
 
+// RelayedNote is the note of transfers through the portal.
+const RelayedNote = "relayed by the portal, because the hosts cannot reach each other"
+
 // TransferParams holds the parameters of one host's side of a transfer.
 type TransferParams struct {
 	ID        TransferID `json:"id"`

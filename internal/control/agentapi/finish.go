@@ -331,8 +331,10 @@ func recordJobEffects(ctx context.Context, q *db.Queries, job db.Job, in wire.Fi
 	if in.VM != nil && in.Outcome == wire.Done && job.Kind.Info().AppliesSpec {
 		e.note = in.VM.PendingUnplugText()
 	}
-	if job.Kind == fleet.VMMigrate && job.Args.Migrate != nil && in.Outcome == wire.Done {
-		e.note = migratedNote(job)
+	if err == nil && job.Kind == fleet.VMMigrate && job.Args.Migrate != nil && in.Outcome == wire.Done {
+		if e.note, err = migratedNote(ctx, q, job); err != nil {
+			return e, err
+		}
 	}
 	if stays {
 		e.typ, e.object, e.host, e.generation, e.seq, e.observed = typ, id, job.HostID, in.Generation, in.Seq, observed

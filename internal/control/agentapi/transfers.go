@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -223,13 +222,14 @@ func finishReceivedVM(ctx context.Context, q *db.Queries, job db.Job, parts []db
 	return noteTransferRate(ctx, q, job, source.HostID, bytes, job.Args.Migrate.RateBytes)
 }
 
-// migratedNote is the note of a migration's job that succeeded. It keeps the note on the portal's relay.
-func migratedNote(job db.Job) string {
+// migratedNote is the note of a migration's job that succeeded. It names the portal's relay if that was used.
+func migratedNote(ctx context.Context, q *db.Queries, job db.Job) (string, error) {
 	note := "now on " + job.Args.Migrate.ToName
-	if _, relay, relayed := strings.Cut(job.Note, "relayed"); relayed {
-		note += ", relayed" + relay
+	relayed, err := q.IsRelayed(ctx, string(job.ID))
+	if relayed {
+		note += ", " + fleet.RelayedNote
 	}
-	return note
+	return note, err
 }
 
 // reassignVM assigns the migrated VM to the new host. It returns false if the VM was deleted or reassigned in between.
