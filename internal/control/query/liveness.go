@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,10 +61,11 @@ const (
 	unobservedSQL = "v.heard IN ('creating', 'deleting') AND NOT (" + observedSQL + ")"
 )
 
-// hostLiveness holds the numbers of online and offline hosts, and their IDs if they are few. With a few literal IDs
+// hostLiveness holds the numbers of online and offline hosts, of those that Quantix's command powered off, and their IDs if
+// they are few. With a few literal IDs
 // PostgreSQL estimates the number of rows well. With many IDs, planning would take longer than reading the page. If no
 // host is online, or none is offline, the condition is constant.
-type hostLiveness struct{ online, offline hostSet }
+type hostLiveness struct{ online, offline, poweredOff hostSet }
 
 type hostSet struct {
 	size int
@@ -80,8 +82,10 @@ var livenessSQL = func() string {
 	ids := func(n, which string) string {
 		return "CASE WHEN h." + n + " BETWEEN 1 AND " + few + " THEN ARRAY(SELECT s.host_id FROM host_sessions s WHERE " + which + ") END"
 	}
-	return "SELECT h.online, h.offline, " + ids("online", reportsFreshSQL) + ", " + ids("offline", "NOT "+reportsFreshSQL) + `
-		FROM (SELECT count(*) FILTER (WHERE ` + reportsFreshSQL + `) AS online, count(*) FILTER (WHERE NOT ` + reportsFreshSQL + `) AS offline FROM host_sessions s) h`
+	off := poweredOffSQL + " AND NOT " + reportsFreshSQL
+	return "SELECT h.online, h.offline, h.off, " + ids("online", reportsFreshSQL) + ", " + ids("offline", "NOT "+reportsFreshSQL) + ", " + ids("off", off) + `
+		FROM (SELECT count(*) FILTER (WHERE ` + reportsFreshSQL + `) AS online, count(*) FILTER (WHERE NOT ` + reportsFreshSQL + `) AS offline,
+			count(*) FILTER (WHERE ` + off + `) AS off FROM host_sessions s) h`
 }()
 
 // manyOnlineSQL counts the online hosts, up to maxHostsInSQL+1.
@@ -100,11 +104,14 @@ func (b *Queries) readHostLiveness(ctx context.Context) (hostLiveness, error) {
 			if h.offline.size <= maxHostsInSQL {
 				h.offline.ids = store.ToStrings(totals.offline)
 			}
+			if h.poweredOff.size = len(totals.poweredOffHosts); h.poweredOff.size <= maxHostsInSQL {
+				h.poweredOff.ids = store.ToStrings(slices.Collect(maps.Keys(totals.poweredOffHosts)))
+			}
 			return h, nil
 		}
 	}
 	rows, err := collectRows(ctx, b, livenessSQL, new(statementBuilder), func(row pgx.CollectableRow) (h hostLiveness, err error) {
-		err = row.Scan(&h.online.size, &h.offline.size, &h.online.ids, &h.offline.ids)
+		err = row.Scan(&h.online.size, &h.offline.size, &h.poweredOff.size, &h.online.ids, &h.offline.ids, &h.poweredOff.ids)
 		return h, err
 	})
 	if err != nil {
@@ -127,12 +134,16 @@ func (h hostSet) inSetSQL(s *statementBuilder, liveness string) string {
 
 // hostOfflineSQL is the condition that the VM's host is offline and the VM's phase therefore unknown.
 func (s *statementBuilder) hostOfflineSQL(h hostLiveness) string {
-	return h.offline.inSetSQL(s, "NOT "+reportsFreshSQL+" AND NOT (v.heard = 'stopped' AND "+poweredOffSQL+") AND "+observedSQL)
+	condition := "NOT " + reportsFreshSQL + " AND " + observedSQL
+	if h.poweredOff.size > 0 {
+		condition += " AND NOT (" + s.knownOffSQL(h) + ")"
+	}
+	return h.offline.inSetSQL(s, condition)
 }
 
 // knownOffSQL is the condition that the VM is off although its host is offline: see fleet.VM.IsKnownOff.
 func (s *statementBuilder) knownOffSQL(h hostLiveness) string {
-	return h.offline.inSetSQL(s, "v.heard = 'stopped' AND "+poweredOffSQL+" AND NOT "+reportsFreshSQL)
+	return h.poweredOff.inSetSQL(s, "v.heard = 'stopped' AND "+poweredOffSQL+" AND NOT "+reportsFreshSQL)
 }
 
 // hostOnlineSQL is the condition that the VM's host is online. The redundant check that the host has an agent session
