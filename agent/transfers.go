@@ -161,7 +161,6 @@ func (m *rendezvous) awaitReceiver(ctx context.Context) (done bool, err error) {
 	}
 }
 
-
 // connectReceiver connects to the receiver directly, or else through the portal's relay.
 func (m *rendezvous) connectReceiver(ctx context.Context, remote wire.TransferPeerState, ticket transfer.Ticket) (*transfer.SendingConn, string, error) {
 	own, peer := m.a.identity.transferCredentials(), m.peerOf(remote)

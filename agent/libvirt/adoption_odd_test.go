@@ -25,15 +25,16 @@ func TestOddDomainsAreAdoptedOrRefusedWithReason(t *testing.T) {
 	disk := func(target, path string) string {
 		return fmt.Sprintf("<disk type='file'><driver name='qemu' type='qcow2'/><source file='%s'/><target dev='%s' bus='scsi'/></disk>", path, target)
 	}
-	many := func(n int) (out string) {
+	many := func(n int) string {
+		var out strings.Builder
 		for i := range n {
 			target := "sd" + string(rune('a'+i%26))
 			if i >= 26 {
 				target = "sda" + string(rune('a'+i-26))
 			}
-			out += disk(target, image(fmt.Sprintf("many-%d-%d.qcow2", n, i)))
+			out.WriteString(disk(target, image(fmt.Sprintf("many-%d-%d.qcow2", n, i))))
 		}
-		return out
+		return out.String()
 	}
 	f.requireNoError(os.Symlink(image("real.qcow2"), f.volumePath("link.qcow2")))
 	shared := disk("sda", image("shared.qcow2"))

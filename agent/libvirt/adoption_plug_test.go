@@ -102,7 +102,7 @@ func TestAdoptedGuestGainsAndLosesDevicesWhileItRuns(t *testing.T) {
 	})
 	waitFor(t, "the guest sees the new devices", func() bool { return count("/sys/block/vd*") == "3" && count("/sys/class/net/e*") == "2" })
 	is := virsh(t, "dumpxml", s.vm.Name, "--inactive")
-	for _, line := range strings.Split(before, "\n") {
+	for line := range strings.SplitSeq(before, "\n") {
 		if !strings.Contains(line, "quantix") && !strings.Contains(is, line) {
 			t.Errorf("the new devices changed the line %s", line)
 		}

@@ -125,7 +125,7 @@ func TestVMHostUpdatedWhenDefinitionRemainsOnOldHost(t *testing.T) {
 
 // During a migration the target reports the VM before the migration's jobs have ended. Only these jobs change the VM's host,
 // because they also change its disks.
-func TestVMHostNotUpdatedDuringMigration(t *testing.T) {
+func TestVMHostNotUpdatedDuringMigration(t *testing.T) { //nolint:tparallel // the fixture makes the subtests parallel
 	t.Parallel()
 	for _, kind := range []fleet.JobKind{fleet.VMMigrate, fleet.VMReceive} {
 		t.Run(string(kind), func(t *testing.T) {

@@ -114,7 +114,7 @@ func (c *Control) readHostRoom(ctx context.Context, a fleet.Actor, overcommit bo
 	}
 	used, err := c.store.Committed(ctx, "") // also VMs that are migrating to the host
 	for _, u := range used {
-		if r := out.hosts[fleet.HostID(u.HostID)]; r != nil {
+		if r := out.hosts[u.HostID]; r != nil {
 			if r.MemoryMiB -= u.Mib + u.DiscoveredMib; r.CPUs != nil {
 				*r.CPUs -= u.Cpus + u.DiscoveredCpus
 			}

@@ -200,7 +200,7 @@ func TestStartWaitsForEnteringMaintenance(t *testing.T) {
 
 // TestResumedMaintenanceOffersDecisionsAboutVMsShutDown checks a maintenance that was cancelled after it had shut down a
 // VM: the VM is started afterwards unless a user decides otherwise.
-func TestResumedMaintenanceOffersDecisionsAboutVMsShutDown(t *testing.T) {
+func TestResumedMaintenanceOffersDecisionsAboutVMsShutDown(t *testing.T) { //nolint:tparallel // the fixture makes the subtests parallel
 	t.Parallel()
 	for do, started := range map[fleet.MaintenanceDo]bool{"": true, fleet.MaintenanceShutdown: true, fleet.MaintenanceLeave: false} {
 		t.Run("decision "+string(do), func(t *testing.T) {

@@ -51,7 +51,7 @@ var migrationKinds = []migrationKind{
 // TestMigrationFaultAtEachStep injects each fault at each step of a live and of a cold migration between two agents of
 // simulated hosts. Each time both jobs end, exactly one host has the VM with its disk's bytes, nothing is left on the other
 // host, and the next migration succeeds.
-func TestMigrationFaultAtEachStep(t *testing.T) {
+func TestMigrationFaultAtEachStep(t *testing.T) { //nolint:tparallel // pairsAtOnce subtests run at the same time
 	t.Parallel()
 	p := newPortal(t, uniqueName("steps"))
 	p.via = newBoundedTransport(4)

@@ -225,7 +225,7 @@ func readTPM(dir string, left *int64) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	names, err := fs.ReadDir(root.FS(), tpmVersionDir)
 	if hostfile.IsFileMissingError(err) {
 		return nil, nil
