@@ -169,7 +169,7 @@ func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, 
 	if h.ID == vm.HostID {
 		reasons = append(reasons, "The VM is on this host already.")
 	}
-	if !live && vm.Spec.HasFirmwareState() && !h.MovesFirmware {
+	if !live && vm.Spec.HasFirmwareState() && !h.ReceivesFirmware {
 		reasons = append(reasons, "The agent of "+h.Name+" is too old to receive UEFI variables and TPM state. Update the agent.")
 	}
 	for i, d := range vm.Spec.Disks {

@@ -254,7 +254,7 @@ func (s *libraryFixture) firmwareVMToMigrate(name string) fleet.VMView {
 	s.t.Helper()
 	v := s.vmToMigrate(name)
 	s.execSQL(`UPDATE vms SET spec = jsonb_set(spec, '{firmware}', '"uefi"') WHERE id = $1`, v.ID)
-	s.execSQL(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,firmwares}', '["bios","uefi"]'), '{inventory,movesFirmware}', 'true')`)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,firmwares}', '["bios","uefi"]'), '{inventory,receivesFirmware}', 'true')`)
 	return s.getVM(v.ID)
 }
 
@@ -358,7 +358,7 @@ func TestHostWithOldAgentReceivesNoFirmwareState(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.imageOnOneHost()
 	v := s.firmwareVMToMigrate("web")
-	s.execSQL(`UPDATE hosts SET status = status #- '{inventory,movesFirmware}' WHERE id = $1`, s.h2)
+	s.execSQL(`UPDATE hosts SET status = status #- '{inventory,receivesFirmware}' WHERE id = $1`, s.h2)
 	s.wantRefused("an agent that cannot receive the state", fleet.Invalid, "too old to receive UEFI variables", func() error {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
 		return err
