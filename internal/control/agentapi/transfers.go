@@ -198,6 +198,10 @@ func finishReceivedVM(ctx context.Context, q *db.Queries, job db.Job, parts []db
 		return nil
 	}
 	if _, id := job.Subject.ResourceAndID(); in.VM != nil && (in.Outcome == wire.Done || in.VM.Power == fleet.Absent) {
+		// A report that is being stored would bring the sighting back.
+		if err := q.RequestFullReports(ctx, []string{string(job.HostID)}); err != nil {
+			return err
+		}
 		if err := q.ForgetSighting(ctx, db.ForgetSightingParams{VMID: fleet.VMID(id), HostID: job.HostID}); err != nil {
 			return err
 		}
