@@ -74,7 +74,7 @@ func TestInvalidFilterErrorNamesProblem(t *testing.T) {
 		"a*b*c*d*e*":                           "at most 12 asterisks, and a value 4",
 		"name:a*b*,c*d*e*f*g*":                 "at most 12 asterisks, and a value 4",
 		strings.Repeat("a*b*c* ", 5):           "at most 12 asterisks, and a value 4",
-		"colour:red":                           `no filter key "colour". Keys here: state, attention, drift, managed, host`,
+		"colour:red":                           `no filter key "colour". Keys here: state, attention, drift, managed, adopted, host`,
 		":red":                                 `no filter key ""`,
 		"state:":                               "a value is missing",
 		"state:running,":                       "a value is missing",
