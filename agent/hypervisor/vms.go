@@ -84,7 +84,7 @@ type VMs interface {
 	// removes the VM's definition, UEFI variables and TPM state once WaitArrived returns. The disk files stay, but nothing
 	// refers to these files any more. A failure leaves the VM unchanged. MigrateVM refuses VMs with further state outside
 	// their disk files: snapshots, disks with backing files, or an encrypted TPM. If an earlier call has removed the
-	// definition, MigrateVM only calls WaitArrived and removes what is left.
+	// definition, MigrateVM only calls WaitArrived and removes the remaining files and filters.
 	MigrateVM(ctx context.Context, in MigrateVMWork) error
 
 	// ReceiveFirmware stores the UEFI variables and the TPM state that the host sends that calls MigrateVM. ApplyVM puts

@@ -135,16 +135,16 @@ func (r hostRoom) others(but fleet.HostID) []fleet.MaintenanceRoom {
 	return out
 }
 
-// takeBest returns the migration to the host first, else the one whose host has the most free memory, preferably without
-// copied disks, and allocates
-// the VM there. why is the reason if there is none, and full whether overcommit would allow one.
-func (r hostRoom) takeBest(choices []fleet.MaintenanceChoice, spec fleet.VMSpec, first fleet.HostID) (best *fleet.MaintenanceDecision, why string, full bool) {
+// takeBest returns a migration and allocates the VM on its host: the preferred host, else the host with the most free
+// memory, and before that a host to which no disk is copied. Without such a host, why is the reason, and full reports
+// whether overcommit would allow one.
+func (r hostRoom) takeBest(choices []fleet.MaintenanceChoice, spec fleet.VMSpec, preferred fleet.HostID) (best *fleet.MaintenanceDecision, why string, full bool) {
 	allowed := slices.Clone(choices)
 	allowed = slices.DeleteFunc(allowed, func(c fleet.MaintenanceChoice) bool {
 		return c.Do != fleet.MaintenanceMigrate || !c.Allowed || r.hosts[c.HostID] == nil
 	})
 	slices.SortStableFunc(allowed, func(x, y fleet.MaintenanceChoice) int {
-		return cmp.Or(compareBool(y.HostID == first, x.HostID == first), compareBool(x.Method == fleet.MethodCopy, y.Method == fleet.MethodCopy), cmp.Compare(r.hosts[y.HostID].MemoryMiB, r.hosts[x.HostID].MemoryMiB))
+		return cmp.Or(compareBool(y.HostID == preferred, x.HostID == preferred), compareBool(x.Method == fleet.MethodCopy, y.Method == fleet.MethodCopy), cmp.Compare(r.hosts[y.HostID].MemoryMiB, r.hosts[x.HostID].MemoryMiB))
 	})
 	for i, c := range allowed {
 		host := r.hosts[c.HostID]

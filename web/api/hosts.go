@@ -72,12 +72,11 @@ type actOnHostInput struct {
 	HostPath
 	DryRun bool `query:"dryRun" doc:"Only with enter-maintenance and leave-maintenance: change nothing, and answer with the plan"`
 	Body   struct {
-		Action    fleet.Action                             `json:"action" doc:"cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot or shutdown"`
-		Decisions map[fleet.VMID]fleet.MaintenanceDecision `json:"decisions,omitempty" doc:"enter-maintenance: what happens to VMs, by VM ID; the others get the plan's proposal"`
-		// Overcommit stands beside the decisions, because it changes which of them the plan allows.
-		Overcommit bool         `json:"overcommit,omitempty" doc:"enter-maintenance: migrations may exceed what the other hosts can allocate"`
-		BringBack  []fleet.VMID `json:"bringBack,omitempty" doc:"leave-maintenance: VMs to migrate back to the host"`
-		Confirm    string       `json:"confirm,omitempty" doc:"reboot, shutdown: the host's name"`
+		Action     fleet.Action                             `json:"action" doc:"cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot or shutdown"`
+		Decisions  map[fleet.VMID]fleet.MaintenanceDecision `json:"decisions,omitempty" doc:"enter-maintenance: what happens to VMs, by VM ID; the others get the plan's proposal"`
+		Overcommit bool                                     `json:"overcommit,omitempty" doc:"enter-maintenance: migrations may exceed what the other hosts can allocate"`
+		BringBack  []fleet.VMID                             `json:"bringBack,omitempty" doc:"leave-maintenance: VMs to migrate back to the host"`
+		Confirm    string                                   `json:"confirm,omitempty" doc:"reboot, shutdown: the host's name"`
 	}
 }
 
