@@ -183,16 +183,8 @@ func buildChildSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkR
 	if in.startOrder != nil {
 		setStartStages(&steps, vms, in.startOrder)
 	}
-	steps.Name = vmCountText(len(seen))
+	steps.Name = fleet.CountWithUnit(len(seen), "VM")
 	return steps, forbidden, nil
-}
-
-// vmCountText is the name of a task for n VMs.
-func vmCountText(n int) string {
-	if n == 1 {
-		return "1 VM"
-	}
-	return fmt.Sprintf("%d VMs", n)
 }
 
 // setStartStages sets the stages of the children that were not refused. A stage starts when all children of earlier

@@ -158,7 +158,7 @@ func discoveredSteps(ctx context.Context, q *db.Queries, a fleet.Actor, act flee
 		steps.Ids, steps.Subjects = append(steps.Ids, string(fleet.NewID[fleet.TaskID]())), append(steps.Subjects, string(subject))
 		steps.Names, steps.Projects, steps.Errors = append(steps.Names, name), append(steps.Projects, ""), append(steps.Errors, note)
 	}
-	steps.Name = vmCountText(len(seen))
+	steps.Name = fleet.CountWithUnit(len(seen), "VM")
 	return steps, nil
 }
 
