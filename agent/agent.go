@@ -113,9 +113,10 @@ type Agent struct {
 	health       healthChecker
 	ports        transfer.PortRange
 
-	seq                atomic.Int64 // newest sequence number: see nextSeq
-	hostChanged        changeSignal // signalled when something on the host may have changed
-	certificateRenewed changeSignal // signalled when there is a new certificate
+	seq                atomic.Int64  // newest sequence number: see nextSeq
+	hostChanged        changeSignal  // signalled when something on the host may have changed
+	certificateRenewed changeSignal  // signalled when there is a new certificate
+	certificateRefused chan struct{} // receives a value when the portal has refused the certificate
 
 	runContext     context.Context // the context of Run: consoles and waiting jobs end with it
 	unreportedJobs []journalEntry  // unfinished jobs of the last run; reported after the first hello
@@ -143,6 +144,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	a := &Agent{
 		identity: o.Identity, client: o.Client, hypervisor: o.Hypervisor, links: o.Links, nics: nicReader{read: o.NICs}, version: o.Version, settings: o.Settings, instance: rand.Text(),
 		timing: times, log: o.Log, metrics: o.Metrics, running: newRunningJobs(), slots: semaphore.NewWeighted(int64(o.Slots)), ports: o.Ports, hostMemory: o.Memory,
+		certificateRefused: make(chan struct{}, 1),
 	}
 	a.hostPower, a.settings.HostPower = o.HostPower, o.HostPower != nil
 	var err error

@@ -98,6 +98,44 @@ func TestCertificateRenewalAtTwoThirdsOfLifetime(t *testing.T) {
 	}
 }
 
+func TestCertificateRenewalFollowsPortalClock(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		ahead   time.Duration // of this machine's clock
+		silent  bool          // the portal sends no time
+		refused time.Duration // time of a refusal
+		want    time.Duration // time of the renewal
+	}{
+		"right clock":                             {want: 16 * time.Hour},
+		"clock a day ahead, portal's time known":  {ahead: day, want: 16 * time.Hour},
+		"clock a day behind, portal's time known": {ahead: -day, want: 16 * time.Hour},
+		"clock a day ahead and no portal time":    {ahead: day, silent: true, want: minRenewalPause},
+		"certificate refused":                     {ahead: -day, silent: true, refused: time.Hour, want: time.Hour},
+		"certificate refused during the pause":    {refused: time.Second, want: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				begun := time.Now()
+				now := func() time.Time {
+					if c.silent {
+						return time.Now().Add(c.ahead)
+					}
+					return time.Now()
+				}
+				refused := make(chan struct{}, 1)
+				if c.refused > 0 {
+					time.AfterFunc(c.refused, func() { refused <- struct{}{} })
+				}
+				if !waitForRenewal(t.Context(), begun.Add(16*time.Hour), minRenewalPause, now, refused) || time.Since(begun) != c.want {
+					t.Errorf("renewal after %s, want %s", time.Since(begun), c.want)
+				}
+			})
+		})
+	}
+}
+
 func TestJobProgressIsThrottledToNewestValue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

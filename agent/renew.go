@@ -9,16 +9,22 @@ import (
 	"quantix/internal/wire"
 )
 
+const (
+	minRenewalPause = 10 * time.Second // even if the portal has sent no time and this machine's clock is wrong
+	portalTimeCheck = 10 * time.Minute // between two reads of the portal's time
+)
+
 // certificateRenewalLoop renews the certificate before it expires. The agent uses the new certificate at once, without a restart.
 func (a *Agent) certificateRenewalLoop(ctx context.Context) {
 	wait := newBackoff(time.Second, 5*time.Minute)
+	pause := time.Duration(0)
 	for {
 		from, until := a.identity.certificateValidity()
 		a.metrics.certificateEnds.Set(float64(until.Unix()))
-		// The limit of two thirds of the certificate's lifetime applies even if this machine's clock is wrong.
-		if !sleepContext(ctx, min(time.Until(certificateRenewalTime(from, until, rand.Float64())), until.Sub(from)*2/3)) {
+		if !waitForRenewal(ctx, certificateRenewalTime(from, until, rand.Float64()), pause, a.client.Now, a.certificateRefused) {
 			return
 		}
+		pause = minRenewalPause
 		for {
 			err := a.renewCertificate(ctx)
 			if err == nil {
@@ -32,6 +38,24 @@ func (a *Agent) certificateRenewalLoop(ctx context.Context) {
 			if !sleepContext(ctx, wait.NextBackOff()) {
 				return
 			}
+		}
+	}
+}
+
+// waitForRenewal waits for at least the pause, and then until the due time by the portal's clock, or until the portal
+// refuses the certificate. It reports whether ctx is still open. This machine's clock may be wrong; now returns it only
+// until the portal has sent a time.
+func waitForRenewal(ctx context.Context, due time.Time, pause time.Duration, now func() time.Time, refused <-chan struct{}) bool {
+	for ; ; pause = min(due.Sub(now()), portalTimeCheck) {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-refused:
+			return true
+		case <-time.After(pause):
+		}
+		if !now().Before(due) {
+			return true
 		}
 	}
 }

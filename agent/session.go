@@ -31,7 +31,11 @@ func (a *Agent) sendHelloUntilAccepted(ctx context.Context) bool {
 				"portal", errorDetail(err))
 			pace = a.timing.passiveRetry
 		case 401, 403:
-			// If the certificate has expired, certificateRenewalLoop renews it while this loop retries.
+			// The certificate may have expired. Then certificateRenewalLoop renews it while this loop retries.
+			select {
+			case a.certificateRefused <- struct{}{}:
+			default:
+			}
 			a.log.Error("The portal does not accept this host's certificate.", "portal", errorDetail(err))
 			pace = a.timing.passiveRetry
 		default:

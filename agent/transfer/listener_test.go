@@ -36,19 +36,20 @@ type testAuthority struct {
 func newAuthority(t *testing.T) *testAuthority {
 	t.Helper()
 	a := &testAuthority{t: t, pool: x509.NewCertPool()}
-	a.key, a.cert = a.sign("authority", nil, time.Hour)
+	a.key, a.cert = a.sign("authority", nil, -48*time.Hour, 48*time.Hour)
 	a.pool.AddCert(a.cert)
 	return a
 }
 
-func (a *testAuthority) sign(name string, by *testAuthority, life time.Duration) (*ecdsa.PrivateKey, *x509.Certificate) {
+// sign returns a key and a certificate that is valid between two times, relative to now.
+func (a *testAuthority) sign(name string, by *testAuthority, from, until time.Duration) (*ecdsa.PrivateKey, *x509.Certificate) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		a.t.Fatal(err)
 	}
 	form := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life),
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(until),
 		BasicConstraintsValid: true, IsCA: by == nil, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
@@ -69,7 +70,11 @@ func (a *testAuthority) sign(name string, by *testAuthority, life time.Duration)
 
 // host returns a host with a certificate of the authority: its own identity, and the peer that others expect.
 func (a *testAuthority) host(name string, life time.Duration) (transfer.HostIdentity, transfer.Peer) {
-	key, cert := a.sign(name, a, life)
+	return a.hostValid(name, -time.Hour, life)
+}
+
+func (a *testAuthority) hostValid(name string, from, until time.Duration) (transfer.HostIdentity, transfer.Peer) {
+	key, cert := a.sign(name, a, from, until)
 	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
 	return transfer.HostIdentity{Certificate: tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}, CA: a.pool},
 		transfer.Peer{Host: fleet.HostID(name), KeyHash: hex.EncodeToString(sum[:])}
@@ -108,7 +113,7 @@ func TestListenerAdmitsPeerOnce(t *testing.T) {
 	b, peerB := ca.host("b", time.Hour)
 	thief, _ := ca.host("thief", time.Hour)
 	again, _ := ca.host("a", time.Hour) // the host's name with another key
-	old, peerOld := ca.host("old", -time.Minute)
+	_, peerOther := ca.host("other", time.Hour)
 	foreign, _ := newAuthority(t).host("a", time.Hour)
 	ticket := transfer.NewTicket()
 	o := openListener(t, t.Context(), b, peerA, ticket.Hash())
@@ -123,7 +128,7 @@ func TestListenerAdmitsPeerOnce(t *testing.T) {
 	refused("a host of that name with another key", again, peerB, ticket)
 	refused("a host of another authority", foreign, peerB, ticket)
 	refused("another ticket", a, peerB, transfer.NewTicket())
-	if _, err := transfer.Dial(t.Context(), o.at, a, peerOld, ticket); !errors.Is(err, transfer.ErrWrongPeer) {
+	if _, err := transfer.Dial(t.Context(), o.at, a, peerOther, ticket); !errors.Is(err, transfer.ErrWrongPeer) {
 		t.Errorf("a listener of another host: %v", err)
 	}
 	out, err := transfer.Dial(t.Context(), o.at, a, peerB, ticket)
@@ -143,9 +148,33 @@ func TestListenerAdmitsPeerOnce(t *testing.T) {
 		}
 		t.Errorf("the port is open still: %v", err)
 	}
+}
 
-	o = openListener(t, t.Context(), b, peerOld, ticket.Hash())
-	refused("a certificate that has ended", old, peerB, ticket)
+// The hosts' clocks differ by a day: to one of them the other's certificate has expired or is not valid yet.
+func TestTransferIgnoresHostClocks(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	ca := newAuthority(t)
+	behind, peerBehind := ca.hostValid("behind", -2*day, -day)
+	ahead, peerAhead := ca.hostValid("ahead", day, 2*day)
+	for _, pair := range [][2]struct {
+		own  transfer.HostIdentity
+		peer transfer.Peer
+	}{{{behind, peerBehind}, {ahead, peerAhead}}, {{ahead, peerAhead}, {behind, peerBehind}}} {
+		from, to := pair[0], pair[1]
+		ticket := transfer.NewTicket()
+		o := openListener(t, t.Context(), to.own, from.peer, ticket.Hash())
+		out, err := transfer.Dial(t.Context(), o.at, from.own, to.peer, ticket)
+		if err != nil {
+			t.Fatalf("from %s to %s: %v", from.peer.Host, to.peer.Host, err)
+		}
+		out.Close()
+		in := <-o.admitted
+		if err := <-o.err; err != nil || in == nil {
+			t.Fatalf("from %s to %s: %v", from.peer.Host, to.peer.Host, err)
+		}
+		in.Close()
+	}
 }
 
 func TestListenerClosesAfterTooManyWrongPeers(t *testing.T) {

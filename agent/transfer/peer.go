@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"time"
 
 	"quantix/internal/fleet"
 )
@@ -46,7 +45,9 @@ type Peer struct {
 // ErrWrongPeer is wrapped by the error of a handshake with a host other than the peer.
 var ErrWrongPeer = errors.New("the connected host is not the one that the portal named")
 
-// checkCertificate accepts only a currently valid certificate of the authority for the peer's host and key.
+// checkCertificate accepts only a certificate of the authority for the peer's host and key. The certificate's validity
+// period does not matter: the portal checked it by its own clock before it named the key for this transfer, and this
+// host's clock may be wrong.
 func (p Peer) checkCertificate(ca *x509.CertPool, state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return fmt.Errorf("%w: the host sent no certificate", ErrWrongPeer)
@@ -56,7 +57,7 @@ func (p Peer) checkCertificate(ca *x509.CertPool, state tls.ConnectionState) err
 	if sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo); err != nil || !bytes.Equal(sum[:], want) || p.Host == "" || cert.Subject.CommonName != string(p.Host) {
 		return fmt.Errorf("%w: the certificate belongs to another host", ErrWrongPeer)
 	}
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: ca, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: ca, CurrentTime: cert.NotBefore, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 		return fmt.Errorf("%w: %w", ErrWrongPeer, err)
 	}
 	return nil

@@ -18,8 +18,9 @@ import (
 
 const (
 	authorityLife = 10 * 365 * 24 * time.Hour
-	// clockSkew is how far a host's clock may be behind the portal's clock when the portal issues a certificate.
-	clockSkew = time.Hour
+	// hostClockSkew is how far a host's clock may be behind the portal's clock, so that the host accepts the portal's
+	// new certificate.
+	hostClockSkew = 48 * time.Hour
 )
 
 // Authority signs the certificates of hosts and of the agent listener. It is safe for concurrent use.
@@ -37,7 +38,7 @@ func NewAuthority() (*Authority, error) {
 	now := time.Now()
 	a := &Authority{key: key, cert: &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "Quantix host authority"},
-		NotBefore:             now.Add(-clockSkew),
+		NotBefore:             now.Add(-hostClockSkew),
 		NotAfter:              now.Add(authorityLife),
 		IsCA:                  true,
 		MaxPathLenZero:        true,

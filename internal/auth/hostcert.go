@@ -22,6 +22,9 @@ import (
 
 const (
 	hostCertLife = 24 * time.Hour
+	// portalClockSkew is how far the clock of another portal may be behind. Only portals check hosts' certificates by
+	// a clock.
+	portalClockSkew = time.Hour
 	// renewalGrace is how long after its expiry a certificate can still be renewed, because a portal or host may be
 	// down for longer than a certificate is valid. When a user removes a host, its certificates are revoked at once,
 	// including expired ones.
@@ -44,7 +47,7 @@ func (a *Authority) issueHost(id fleet.HostID, csr string, now time.Time) (certi
 	der, err := a.sign(&x509.Certificate{
 		Subject:               pkix.Name{CommonName: string(id)},
 		URIs:                  []*url.URL{hostURI(id)},
-		NotBefore:             now.Add(-clockSkew),
+		NotBefore:             now.Add(-portalClockSkew),
 		NotAfter:              now.Add(hostCertLife),
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageDigitalSignature,

@@ -26,7 +26,7 @@ func (a *Authority) IssueServer(hosts []string) (tls.Certificate, error) {
 	now := time.Now()
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "Quantix portal"},
-		NotBefore:             now.Add(-clockSkew),
+		NotBefore:             now.Add(-hostClockSkew),
 		NotAfter:              now.Add(serverCertLife),
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageDigitalSignature,

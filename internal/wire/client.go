@@ -103,6 +103,9 @@ func (c *Client) Hello(ctx context.Context, in Hello) (HelloAnswer, error) {
 	return out, nil
 }
 
+// Now returns the portal's estimated time, or this machine's time until the portal has sent a time.
+func (c *Client) Now() time.Time { return c.clock.now() }
+
 // Renew requests the next certificate.
 func (c *Client) Renew(ctx context.Context, in RenewRequest) (Certificate, error) {
 	var out Certificate

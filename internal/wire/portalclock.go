@@ -27,6 +27,16 @@ func (c *portalClock) update(at time.Time) {
 	}
 }
 
+// now returns the portal's estimated time, or this machine's time until the portal has sent a time.
+func (c *portalClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() {
+		return time.Now()
+	}
+	return c.at.Add(time.Since(c.arrived))
+}
+
 // stamp returns the stamp for a report sent now. It returns nil until the portal has sent a time.
 func (c *portalClock) stamp() *Stamp {
 	c.mu.Lock()
