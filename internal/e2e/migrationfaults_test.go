@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -26,7 +27,7 @@ import (
 // Sizes of the sampled test. QUANTIX_TEST_FAULTS sets another number of faults.
 const (
 	faultsEnv       = "QUANTIX_TEST_FAULTS"
-	sampledFaults   = 12
+	sampledFaults   = 17
 	faultRate       = 24 << 20                  // of the migration, bytes per second
 	longestDelay    = 7 * time.Second           // of a fault, from the request for the migration
 	longestHang     = fleet.Lease + time.Second // of a stopped process
@@ -39,10 +40,11 @@ type riskyHosts struct {
 	*faultRig
 	rigs   [2]*faultRig
 	random *rand.Rand
-	dir    string // name of the directory of the local pool
+	dir    string // name of the local pool, of its directory, and of the VM's network
 	name   string
 	vm     fleet.VMID
 	pool   fleet.PoolID
+	lan    fleet.NetworkID
 	at     int // index of the VM's host
 }
 
@@ -81,13 +83,17 @@ func newRiskyHosts(t *testing.T, seed int) *riskyHosts {
 		on := requestJSON[fleet.PoolView](t, r.api(), http.StatusOK, http.MethodGet, "/api/v1/pools/"+string(r.pool), nil).Hosts
 		return len(on) == 2 && on[0].State == fleet.PoolActive && on[1].State == fleet.PoolActive, fmt.Sprintf("%+v", on)
 	})
+	r.lan = requestJSON[fleet.NetworkView](t, r.api(), http.StatusCreated, http.MethodPost, "/api/v1/networks", map[string]any{
+		"name": r.dir, "hostIds": hosts, "spec": map[string]any{"mode": "isolated"},
+	}).ID
+	r.waitNetwork()
 	eventually(t, guestLimit, "the VM", func() (bool, string) {
 		got, err := r.api().send(t.Context(), http.MethodPost, "/api/v1/vms", map[string]any{
 			"name": r.name, "projectId": project.ID, "hostId": hosts[0], "start": true,
 			"spec": map[string]any{"cpus": 1, "memoryMiB": 160, "disks": []any{
 				map[string]any{"poolId": r.pool, "image": map[string]any{"poolId": r.pool, "volume": "tiny-guest.qcow2"}},
 				map[string]any{"poolId": r.pool, "sizeBytes": 16 << 20},
-			}},
+			}, "nics": []any{map[string]any{"networkId": r.lan}}},
 		})
 		var vm fleet.VMView
 		ok := err == nil && got.status == http.StatusCreated && json.Unmarshal(got.body, &vm) == nil
@@ -188,20 +194,71 @@ type sampledFault struct {
 	inject  func(r *riskyHosts, source int) string // source: the process ID of the guest on its host
 }
 
-func (r *riskyHosts) stopAndContinue(pid int) string {
+func (r *riskyHosts) stopAndContinue(pids ...int) string {
 	pause := time.Duration(r.random.Int64N(int64(usualHang)))
 	if r.random.IntN(4) == 0 {
 		pause = longestHang
 	}
-	_ = syscall.Kill(pid, syscall.SIGSTOP)
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGSTOP)
+	}
 	time.Sleep(pause)
-	_ = syscall.Kill(pid, syscall.SIGCONT)
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGCONT)
+	}
 	return "for " + pause.Round(time.Millisecond).String()
+}
+
+func (r *riskyHosts) stopGuest(pid int) string { return r.stopAndContinue(pid) }
+
+func (r *riskyHosts) agentPID(host int) int {
+	return labAgentPID(r.t, filepath.Join(r.rigs[host].dir, "h"))
+}
+
+func (r *riskyHosts) stopLibvirtd(host int) string {
+	text, err := os.ReadFile(filepath.Join(r.rigs[host].dir, "h/run/libvirtd.pid"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.stopAndContinue(pid)
+}
+
+// cutStream closes the connections between the two agents, as a firewall or a switch may do.
+func (r *riskyHosts) cutStream() string {
+	out, err := exec.CommandContext(r.t.Context(), "ss", "-Htnp", "state", "established").Output()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	source, target := fmt.Sprintf(",pid=%d,", r.agentPID(r.at)), fmt.Sprintf(",pid=%d,", r.agentPID(1-r.at))
+	ends := func(agent string) (found [][2]string) {
+		for line := range strings.Lines(string(out)) {
+			if f := strings.Fields(line); len(f) > 4 && strings.Contains(f[4], agent) {
+				found = append(found, [2]string{f[2], f[3]})
+			}
+		}
+		return found
+	}
+	cut := 0
+	targets := ends(target)
+	for _, end := range ends(source) {
+		if !slices.Contains(targets, [2]string{end[1], end[0]}) {
+			continue
+		}
+		if out, err := exec.CommandContext(r.t.Context(), "ss", "-K", "-tn", "src", end[0], "dst", end[1]).CombinedOutput(); err != nil {
+			r.t.Fatalf("%v: %s", err, out)
+		}
+		cut++
+	}
+	return fmt.Sprintf("of %d connections", cut)
 }
 
 func (r *riskyHosts) killAgent(host int) string {
 	rig := r.rigs[host]
-	_ = syscall.Kill(labAgentPID(r.t, filepath.Join(rig.dir, "h")), syscall.SIGKILL)
+	_ = syscall.Kill(r.agentPID(host), syscall.SIGKILL)
 	path, err := binary()
 	if err != nil {
 		r.t.Fatal(err)
@@ -260,19 +317,24 @@ var sampledFaultKinds = []sampledFault{
 	{name: "SIGKILL of the source's agent", inject: func(r *riskyHosts, _ int) string { return r.killAgent(r.at) }},
 	{name: "SIGKILL of the target's agent", inject: func(r *riskyHosts, _ int) string { return r.killAgent(1 - r.at) }},
 	{name: "SIGSTOP of the source's agent", inject: func(r *riskyHosts, _ int) string {
-		return r.stopAndContinue(labAgentPID(r.t, filepath.Join(r.rigs[r.at].dir, "h")))
+		return r.stopAndContinue(r.agentPID(r.at))
 	}},
 	{name: "SIGSTOP of the target's agent", inject: func(r *riskyHosts, _ int) string {
-		return r.stopAndContinue(labAgentPID(r.t, filepath.Join(r.rigs[1-r.at].dir, "h")))
+		return r.stopAndContinue(r.agentPID(1 - r.at))
 	}},
 	{name: "SIGKILL of the source's libvirtd", inject: func(r *riskyHosts, _ int) string { return r.killLibvirtd(r.at) }},
 	{name: "SIGKILL of the target's libvirtd", inject: func(r *riskyHosts, _ int) string { return r.killLibvirtd(1 - r.at) }},
+	{name: "SIGSTOP of the source's libvirtd", inject: func(r *riskyHosts, _ int) string { return r.stopLibvirtd(r.at) }},
+	{name: "SIGSTOP of the target's libvirtd", inject: func(r *riskyHosts, _ int) string { return r.stopLibvirtd(1 - r.at) }},
 	{name: "SIGKILL of the source's QEMU", killsVM: true, inject: func(r *riskyHosts, source int) string { return r.signalGuest(source, false, killProcess) }},
 	{name: "SIGKILL of the target's QEMU", killsVM: true, inject: func(r *riskyHosts, source int) string { return r.signalGuest(source, true, killProcess) }},
-	{name: "SIGSTOP of the source's QEMU", inject: func(r *riskyHosts, source int) string { return r.signalGuest(source, false, r.stopAndContinue) }},
-	{name: "SIGSTOP of the target's QEMU", inject: func(r *riskyHosts, source int) string { return r.signalGuest(source, true, r.stopAndContinue) }},
+	{name: "SIGSTOP of the source's QEMU", inject: func(r *riskyHosts, source int) string { return r.signalGuest(source, false, r.stopGuest) }},
+	{name: "SIGSTOP of the target's QEMU", inject: func(r *riskyHosts, source int) string { return r.signalGuest(source, true, r.stopGuest) }},
 	{name: "SIGKILL of the portal", inject: func(r *riskyHosts, _ int) string { r.kill(); r.start(r.program.name); return "" }},
 	{name: "SIGKILL of PostgreSQL", inject: func(r *riskyHosts, _ int) string { return r.killPostgres() }},
+	{name: "SIGSTOP of the portal", inject: func(r *riskyHosts, _ int) string { return r.stopAndContinue(r.program.cmd.Process.Pid) }},
+	{name: "SIGSTOP of PostgreSQL", inject: func(r *riskyHosts, _ int) string { return r.stopAndContinue(r.postgresProcesses()...) }},
+	{name: "cut of the stream", inject: func(r *riskyHosts, _ int) string { return r.cutStream() }},
 }
 
 // TestMigrationSurvivesRandomFaults migrates a running VM between two real hosts, with a random fault at a random time of
@@ -293,6 +355,7 @@ func TestMigrationSurvivesRandomFaults(t *testing.T) {
 	r.guestSays("the counter", startCounter, func(s string) bool { return s != "" })
 	pattern := r.guestSays("the pattern", writePattern, func(s string) bool { return len(s) > 32 })
 	r.checkFullTarget(r.counter(0))
+	r.checkMissingNetwork(r.counter(0))
 	kinds := r.random.Perm(len(sampledFaultKinds))
 	for n := range runs {
 		if n > 0 && n%len(kinds) == 0 {
@@ -364,6 +427,52 @@ func (r *riskyHosts) checkFullTarget(counter int) {
 	if err != nil || len(left) > 0 {
 		r.t.Errorf("the full pool has %s, %v", left, err)
 	}
+}
+
+// checkMissingNetwork removes the VM's network from the target with virsh before the portal knows it. The VM stays on its
+// host, and the error names the network.
+func (r *riskyHosts) checkMissingNetwork(counter int) {
+	r.t.Helper()
+	target := r.rigs[1].host
+	for _, command := range []string{"net-destroy", "net-undefine"} {
+		if _, err := target.Virsh(r.t.Context(), command, r.dir); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	to := r.api().hostByName(r.t, r.rigs[1].name).ID
+	got, err := r.api().send(r.t.Context(), http.MethodPost, "/api/v1/vms/"+string(r.vm)+"/migrate", map[string]any{"hostId": to, "mode": "live"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	why := string(got.body)
+	if got.status == http.StatusAccepted {
+		var task fleet.Task
+		if err := json.Unmarshal(got.body, &task); err != nil {
+			r.t.Fatal(err)
+		}
+		end := r.waitEnd(task)
+		if why = end.Error; end.State != fleet.JobFailed {
+			r.t.Errorf("the migration without the network on the target is %s", end.State)
+		}
+	}
+	if r.t.Logf("to a host without the network: %d: %s", got.status, why); !strings.Contains(why, r.dir) {
+		r.t.Errorf("the error does not name the network %s", r.dir)
+	}
+	if r.settle(sampledFault{}); r.at != 0 {
+		r.t.Error("the VM migrated to a host without its network")
+	}
+	r.counter(counter)
+	requestJSON[any](r.t, r.api(), http.StatusAccepted, http.MethodPost, "/api/v1/networks/"+string(r.lan)+"/hosts/"+string(to)+"/retry", nil)
+	r.waitNetwork()
+}
+
+// waitNetwork waits until the VM's network is active on both hosts.
+func (r *riskyHosts) waitNetwork() {
+	r.t.Helper()
+	eventually(r.t, guestLimit, "the network on both hosts", func() (bool, string) {
+		on := requestJSON[fleet.NetworkView](r.t, r.api(), http.StatusOK, http.MethodGet, "/api/v1/networks/"+string(r.lan), nil).Hosts
+		return len(on) == 2 && on[0].State == fleet.NetworkActive && on[1].State == fleet.NetworkActive, fmt.Sprintf("%+v", on)
+	})
 }
 
 // migrate requests a migration to the other host, once the portal accepts the request.
