@@ -102,13 +102,17 @@ func SyncDir(dir string) error {
 	return d.Sync()
 }
 
-// replaceFile writes the file, synced and with mode 0600. A crash leaves the old file or the new one.
-func replaceFile(path string, data []byte) error {
+// keepUID leaves a new file with this process's user.
+const keepUID = -1
+
+// replaceFile writes the file, synced, owned by the user uid and with mode 0600. A crash leaves the old file or the new
+// one.
+func replaceFile(path string, data []byte, uid int) error {
 	partial := path + fleet.PartialSuffix
 	if err := os.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := writeNewFile(partial, data); err != nil {
+	if err := writeNewFile(partial, data, uid); err != nil {
 		return err
 	}
 	if err := os.Rename(partial, path); err != nil {
@@ -117,15 +121,18 @@ func replaceFile(path string, data []byte) error {
 	return SyncDir(filepath.Dir(path))
 }
 
-// writeNewFile writes and syncs a file that does not exist, with mode 0600.
-func writeNewFile(path string, data []byte) error {
+// writeNewFile writes and syncs a file that does not exist, owned by the user uid and with mode 0600. It sets both on the
+// open file, because the user of the directory may replace the path.
+func writeNewFile(path string, data []byte, uid int) error {
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = out.Write(data)
-	if err == nil {
-		err = out.Sync()
+	for _, do := range []func() error{func() error { return out.Chmod(0o600) }, func() error { return out.Chown(uid, -1) }, out.Sync} {
+		if err == nil {
+			err = do()
+		}
 	}
 	return errors.Join(err, out.Close())
 }

@@ -278,7 +278,7 @@ func (f Files) Stage(id fleet.VMID, of fleet.TransferID, s State) error {
 	if err := os.MkdirAll(filepath.Dir(f.stagedAt(id)), 0o700); err != nil {
 		return err
 	}
-	return replaceFile(f.stagedAt(id), text)
+	return replaceFile(f.stagedAt(id), text, keepUID)
 }
 
 // readStaged returns the VM's received state; nil: none.
@@ -349,10 +349,7 @@ func (f Files) Place(x *libvirtxml.Domain, uid int) error {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return err
 		}
-		if err := replaceFile(file, staged.State.Variables); err != nil {
-			return err
-		}
-		if err := os.Lchown(file, uid, -1); err != nil {
+		if err := replaceFile(file, staged.State.Variables, uid); err != nil {
 			return err
 		}
 	}
@@ -379,7 +376,7 @@ func (f Files) placeTPM(id fleet.VMID, files map[string][]byte) error {
 		return err
 	}
 	for name, content := range files {
-		if err := writeNewFile(filepath.Join(partial, tpmVersionDir, name), content); err != nil {
+		if err := writeNewFile(filepath.Join(partial, tpmVersionDir, name), content, keepUID); err != nil {
 			return err
 		}
 	}
