@@ -159,6 +159,9 @@ func (a *applyRun) checkEditPlan(ctx context.Context, old *observedDomain, was *
 			return in, nil, nil, err
 		}
 	}
+	if old != nil && old.live != nil {
+		in.LiveTargets = old.live.Targets
+	}
 	in.LocatedDisks, err = a.locateDisks(ctx, places)
 	return in, places, missing, err
 }

@@ -7,6 +7,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/hypervisor"
+	"quantix/internal/fleet"
 )
 
 // DeviceNames finds the aliases of Quantix for the devices of a VM's definitions. The disks and NICs of an adopted VM have
@@ -19,7 +20,7 @@ type DeviceNames struct {
 }
 
 // NewDeviceNames returns the names for the VM with the record, or with none. kept is the VM's persistent definition: a
-// running guest's disk has the name of the disk with the same target there.
+// running guest's disk has the name of the disk with the same target there, if that disk's file backs its file.
 func NewDeviceNames(record *hypervisor.AppliedRecord, volumes VolumeLookup, kept *libvirtxml.Domain) DeviceNames {
 	if record == nil || !record.Adopted {
 		return DeviceNames{}
@@ -28,6 +29,8 @@ func NewDeviceNames(record *hypervisor.AppliedRecord, volumes VolumeLookup, kept
 	if kept != nil && kept.Devices != nil {
 		out.kept = kept.Devices.Disks
 	}
+	there := deviceKeys(kept) // somebody put the device back
+	out.record.Removed = slices.DeleteFunc(slices.Clone(record.Removed), func(key string) bool { return slices.Contains(there, key) })
 	return out
 }
 
@@ -47,13 +50,24 @@ func (n DeviceNames) DiskName(d *libvirtxml.DomainDisk) string {
 	if k < 0 {
 		return alias
 	}
-	if HasAliasPrefix(n.kept[k].Alias, DiskAliasPrefix) {
-		return AliasOf(n.kept[k].Alias)
+	name := AliasOf(n.kept[k].Alias)
+	if !strings.HasPrefix(name, DiskAliasPrefix) {
+		name = n.nameOfFile(&n.kept[k])
 	}
-	if name := n.nameOfFile(&n.kept[k]); name != "" {
-		return name
+	if name == "" || !n.isBackedByDisk(d, name, DiskPathOf(&n.kept[k])) {
+		return alias
 	}
-	return alias
+	return name
+}
+
+// isBackedByDisk reports whether the disk's file is, or is backed by, the file path or the recorded file of the disk with
+// the name. Somebody may have attached another disk to the running guest at the target of that disk.
+func (n DeviceNames) isBackedByDisk(d *libvirtxml.DomainDisk, name, path string) bool {
+	return slices.ContainsFunc(DiskFilesOf(d), func(f DiskFile) bool {
+		return f.Path == path || slices.ContainsFunc(n.record.Spec.Disks, func(o fleet.Disk) bool {
+			return DiskAlias(o.Ref()) == name && n.volumes.AppliedPath(n.record, o.Ref()) == f.Path
+		})
+	})
 }
 
 // nameOfFile returns the alias of the disk whose file the record has; empty: none.
@@ -101,12 +115,13 @@ func (n DeviceNames) NameDisks(x *libvirtxml.Domain) (changed bool) {
 	return changed
 }
 
-// RemovedDevices returns the disks and NICs without an alias of Quantix that the edit removes from the definition: the
-// paths of the disks, and the MAC addresses of the NICs. A running guest may keep them for a while.
-func (n DeviceNames) RemovedDevices(x *libvirtxml.Domain, edit hypervisor.DefinitionEdit) (out []string) {
+// RemovedDevices returns the disks and NICs without an alias of Quantix that the edit, or an earlier one, removes from the
+// definition: the paths of the disks, and the MAC addresses of the NICs. A running guest may keep them for a while.
+func (n DeviceNames) RemovedDevices(x *libvirtxml.Domain, edit hypervisor.DefinitionEdit) []string {
 	if !n.record.Adopted || x.Devices == nil {
 		return nil
 	}
+	out := slices.Clone(n.record.Removed)
 	for i := range x.Devices.Disks {
 		for _, o := range edit.RemoveDisks {
 			if d := &x.Devices.Disks[i]; n.DiskName(d) == DiskAlias(o.Ref()) {
@@ -116,6 +131,26 @@ func (n DeviceNames) RemovedDevices(x *libvirtxml.Domain, edit hypervisor.Defini
 	}
 	for _, o := range edit.RemoveNICs {
 		out = append(out, strings.ToLower(o.MAC))
+	}
+	return out
+}
+
+// StillPresent returns the removed devices of the record that the running guest has.
+func StillPresent(removed []string, live *libvirtxml.Domain) []string {
+	there := deviceKeys(live)
+	return slices.DeleteFunc(slices.Clone(removed), func(key string) bool { return !slices.Contains(there, key) })
+}
+
+// deviceKeys returns the paths of the disks and the MAC addresses of the NICs.
+func deviceKeys(x *libvirtxml.Domain) (out []string) {
+	if x == nil || x.Devices == nil {
+		return nil
+	}
+	for i := range x.Devices.Disks {
+		out = append(out, DiskPathOf(&x.Devices.Disks[i]))
+	}
+	for i := range x.Devices.Interfaces {
+		out = append(out, NICMACOf(&x.Devices.Interfaces[i]))
 	}
 	return out
 }

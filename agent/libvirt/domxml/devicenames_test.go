@@ -1,6 +1,7 @@
 package domxml
 
 import (
+	"slices"
 	"testing"
 
 	"libvirt.org/go/libvirtxml"
@@ -24,6 +25,10 @@ func TestDevicesOfAdoptedVMAreNamedByFileTargetAndAddress(t *testing.T) {
 		}
 		return d
 	}
+	overlay := func(d libvirtxml.DomainDisk, base string) libvirtxml.DomainDisk {
+		d.BackingStore = &libvirtxml.DomainDiskBackingStore{Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: base}}}
+		return d
+	}
 	kept := &libvirtxml.Domain{Devices: &libvirtxml.DomainDeviceList{Disks: []libvirtxml.DomainDisk{disk("vda", "/srv/vm/crm.qcow2", ""), disk("vdb", "/srv/vm/web.snap", DiskAlias(web))}}}
 	names := NewDeviceNames(record, lookup, kept)
 	for _, c := range []struct {
@@ -32,8 +37,11 @@ func TestDevicesOfAdoptedVMAreNamedByFileTargetAndAddress(t *testing.T) {
 		want string
 	}{
 		{"by its file", disk("sda", "/srv/vm/crm.qcow2", "virtio-disk0"), DiskAlias(crm)},
-		{"by the target of an adopted disk", disk("vda", "/srv/vm/crm.overlay", "virtio-disk0"), DiskAlias(crm)},
-		{"by the target of a disk with an alias", disk("vdb", "/srv/vm/web.other", "virtio-disk1"), DiskAlias(web)},
+		{"by the target of an adopted disk", overlay(disk("vda", "/srv/vm/crm.overlay", "virtio-disk0"), "/srv/vm/crm.qcow2"), DiskAlias(crm)},
+		{"by the target of a disk with an alias", overlay(disk("vdb", "/srv/vm/web.other", "virtio-disk1"), "/srv/vm/web.snap"), DiskAlias(web)},
+		{"by the target and the recorded file", overlay(disk("vdb", "/srv/vm/web.other", "virtio-disk1"), "/srv/vm/web.qcow2"), DiskAlias(web)},
+		{"of an administrator at the target of an adopted disk", disk("vda", "/srv/vm/mine.qcow2", "virtio-disk0"), "virtio-disk0"},
+		{"of an administrator at the target of a disk with an alias", overlay(disk("vdb", "/srv/vm/mine.qcow2", "virtio-disk1"), "/srv/vm/base.qcow2"), "virtio-disk1"},
 		{"removed by an edit", disk("vdc", "/srv/vm/old.qcow2", "virtio-disk2"), DiskAliasPrefix + "/srv/vm/old.qcow2"},
 		{"of an administrator", disk("vdd", "/srv/vm/mine.qcow2", "virtio-disk3"), "virtio-disk3"},
 		{"with an administrator's alias", disk("vda", "/srv/vm/crm.qcow2", "ua-mine"), "ua-mine"},
@@ -56,7 +64,20 @@ func TestDevicesOfAdoptedVMAreNamedByFileTargetAndAddress(t *testing.T) {
 		t.Errorf("the disks are %+v, want the alias of the adopted one written once", x.Devices.Disks)
 	}
 	removed := names.RemovedDevices(x, hypervisor.DefinitionEdit{RemoveDisks: []fleet.Disk{{PoolID: web.PoolID, Volume: web.Volume}}, RemoveNICs: []fleet.NIC{{MAC: "52:54:00:00:00:07"}}})
-	if len(removed) != 2 || removed[0] != "/srv/vm/web.snap" || removed[1] != nic.MAC {
+	if !slices.Equal(removed, []string{"/srv/vm/old.qcow2", "52:54:00:00:00:09", "/srv/vm/web.snap", nic.MAC}) {
 		t.Errorf("the removed devices are %q", removed)
+	}
+	if left := StillPresent([]string{"/srv/vm/crm.qcow2", "/srv/vm/gone.qcow2"}, x); len(left) != 1 || left[0] != "/srv/vm/crm.qcow2" {
+		t.Errorf("the guest still has %q of the removed devices", left)
+	}
+
+	back := disk("vdc", "/srv/vm/old.qcow2", "virtio-disk2")
+	kept.Devices.Disks = append(kept.Devices.Disks, disk("vdc", "/srv/vm/old.qcow2", ""))
+	names = NewDeviceNames(record, lookup, kept)
+	if got := names.DiskName(&back); got != "virtio-disk2" || slices.Contains(names.RemovedDevices(kept, hypervisor.DefinitionEdit{}), "/srv/vm/old.qcow2") {
+		t.Errorf("the removed disk that somebody put back is named %s", got)
+	}
+	if r := record.WithRemoved(record.Removed, "1@2"); len(r.InRun("1@2").Removed) != 2 || len(r.InRun("1@3").Removed) != 0 || len(r.InRun("").Removed) != 0 {
+		t.Errorf("the devices that an edit removed in another run count")
 	}
 }

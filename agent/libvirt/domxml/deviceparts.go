@@ -263,8 +263,9 @@ func setNIC(n libvirtxml.DomainInterface, want fleet.NIC, selected func(field st
 // allFields makes setDisk and setNIC write every field.
 func allFields(string) bool { return true }
 
-// assignTargetNames assigns target names to disks without one. The guest orders its disks by these names.
-func assignTargetNames(devices *libvirtxml.DomainDeviceList) {
+// assignTargetNames assigns target names, other than those in taken, to disks without one. The guest orders its disks by
+// these names.
+func assignTargetNames(devices *libvirtxml.DomainDeviceList, taken []string) {
 	for i := range devices.Disks {
 		d := &devices.Disks[i]
 		if d.Target == nil || d.Target.Dev != "" {
@@ -272,7 +273,7 @@ func assignTargetNames(devices *libvirtxml.DomainDeviceList) {
 		}
 		for k := 0; d.Target.Dev == ""; k++ {
 			name := busTargetName(d.Target.Bus, k)
-			if !slices.ContainsFunc(devices.Disks, func(o libvirtxml.DomainDisk) bool { return DiskTargetOf(&o) == name }) {
+			if !slices.Contains(taken, name) && !slices.ContainsFunc(devices.Disks, func(o libvirtxml.DomainDisk) bool { return DiskTargetOf(&o) == name }) {
 				d.Target.Dev = name
 			}
 		}

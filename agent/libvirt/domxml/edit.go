@@ -35,6 +35,9 @@ type EditContent struct {
 	ISO          string        // path; empty: no medium
 	Seed         string        // path of the first-boot seed; empty: none
 	Adopted      bool          // the domain was adopted: only the edit's own parts of the definition change
+	// LiveTargets are the target names of the running guest's disks, which new disks do not get: somebody may have attached
+	// a disk to the running guest only.
+	LiveTargets []string
 }
 
 // changesDevices reports whether the edit sets fields of disks and NICs, or of the boot order.
@@ -89,7 +92,7 @@ func Edit(x *libvirtxml.Domain, in EditContent) {
 	}
 	editDisks(x.Devices, in)
 	if in.SetsField("hostDevices") {
-		writePhysicalDisks(x, in.Spec)
+		writePhysicalDisks(x, in.Spec, in.LiveTargets)
 	}
 	editNICs(x.Devices, in)
 	if in.SetsField("iso") {
@@ -169,7 +172,7 @@ func editDisks(devices *libvirtxml.DomainDeviceList, in EditContent) {
 			devices.Disks[i] = setDisk(devices.Disks[i], set.Device, w.Direct, set.SetsField)
 		}
 	}
-	assignTargetNames(devices)
+	assignTargetNames(devices, in.LiveTargets)
 	addSCSIController(devices)
 	if !in.Adopted || in.changesDevices() {
 		updateNVMeControllers(devices)

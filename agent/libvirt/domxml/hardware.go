@@ -21,6 +21,7 @@ type Hardware struct {
 	Modules     []fleet.Module                // memory modules that Quantix hot-plugged
 	firmware    fleet.Firmware
 	Disks       []DiskDrive   // by target
+	Targets     []string      // target names of all disks and drives
 	NICs        []NICHardware // in the definition's order
 	ISO         string        // path of the first CD-ROM's medium
 	AllFiles    []string
@@ -72,6 +73,7 @@ func ReadHardware(x *libvirtxml.Domain) Hardware {
 	for i := range x.Devices.Disks {
 		d := &x.Devices.Disks[i]
 		path := DiskPathOf(d)
+		h.Targets = append(h.Targets, DiskTargetOf(d))
 		if path != "" {
 			h.AllFiles = append(h.AllFiles, path)
 		}

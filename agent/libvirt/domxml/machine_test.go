@@ -139,7 +139,7 @@ func TestNVMeControllersAreRemovedWithDisks(t *testing.T) {
 			{Type: "scsi", Index: index(0)}, {Type: "nvme", Index: index(1), NVME: &libvirtxml.DomainControllerNVME{Serial: "OLD"}}, {Type: "nvme", Index: index(2), NVME: &libvirtxml.DomainControllerNVME{Serial: "GONE"}},
 		},
 	}
-	assignTargetNames(d)
+	assignTargetNames(d, nil)
 	updateNVMeControllers(d)
 	if d.Disks[1].Target.Dev != "nvme0n1" || len(d.Controllers) != 2 || d.Controllers[1].NVME.Serial != "NEW" {
 		t.Errorf("%+v %+v", d.Disks[1].Target, d.Controllers)

@@ -26,8 +26,8 @@ func PhysicalDiskName(d *libvirtxml.DomainDisk) string {
 }
 
 // writePhysicalDisks is writeHostDevices for disks. It appends physical disks after the VM's own disks, so that the
-// VM's own disks keep their order and target names.
-func writePhysicalDisks(x *libvirtxml.Domain, s fleet.VMSpec) {
+// VM's own disks keep their order and target names. It uses no target name of taken.
+func writePhysicalDisks(x *libvirtxml.Domain, s fleet.VMSpec, taken []string) {
 	d := x.Devices
 	d.Disks = slices.DeleteFunc(d.Disks, func(o libvirtxml.DomainDisk) bool {
 		name := PhysicalDiskName(&o)
@@ -43,5 +43,5 @@ func writePhysicalDisks(x *libvirtxml.Domain, s fleet.VMSpec) {
 			Target: &libvirtxml.DomainDiskTarget{Bus: "virtio"}, Alias: &libvirtxml.DomainAlias{Name: hostdevAliasPrefix + aliasHash(w.Device)},
 		})
 	}
-	assignTargetNames(d)
+	assignTargetNames(d, taken)
 }
