@@ -28,8 +28,10 @@ type AppliedRecord struct {
 	// Verbatim has the DefinedSpec.VerbatimValues at the adoption. They are no drift.
 	Verbatim map[string]string `json:"verbatim,omitempty"`
 	// Removed has the paths of disks and the MAC addresses of NICs that edits removed from the definition of an adopted
-	// domain while its guest ran. The guest may still have them.
-	Removed []string `json:"removed,omitempty"`
+	// domain while its guest ran, in the run RemovedIn. That run may still have them. A later run has such a device only
+	// if somebody put it back.
+	Removed   []string `json:"removed,omitempty"`
+	RemovedIn string   `json:"removedIn,omitempty"`
 }
 
 // AppliedPool is a pool as the host knew it when the spec was applied.
@@ -74,8 +76,26 @@ func appliedPool(p fleet.Pool) AppliedPool {
 // WithAdoption returns the record with the adoption of the record before. Verbatim values of the fields that the edit
 // sets are dropped.
 func (a AppliedRecord) WithAdoption(before AppliedRecord, edit DefinitionEdit) AppliedRecord {
-	a.Adopted, a.Verbatim, a.Removed = before.Adopted, maps.Clone(before.Verbatim), before.Removed
+	a.Adopted, a.Verbatim = before.Adopted, maps.Clone(before.Verbatim)
 	maps.DeleteFunc(a.Verbatim, func(field, _ string) bool { return edit.SetsField(field) })
+	return a
+}
+
+// InRun returns the record for a run of the guest; empty: the guest is off, or the run is unknown. Devices that edits
+// removed in another run are dropped.
+func (a AppliedRecord) InRun(run string) AppliedRecord {
+	if run == "" || run != a.RemovedIn {
+		a.Removed, a.RemovedIn = nil, ""
+	}
+	return a
+}
+
+// WithRemoved returns the record with the devices that edits removed in the run; empty: the guest is off, or the run is
+// unknown.
+func (a AppliedRecord) WithRemoved(devices []string, run string) AppliedRecord {
+	if a.Removed, a.RemovedIn = nil, ""; run != "" && len(devices) > 0 {
+		a.Removed, a.RemovedIn = slices.Compact(slices.Sorted(slices.Values(devices))), run
+	}
 	return a
 }
 

@@ -31,8 +31,11 @@ const foreignGuest = `<domain type='qemu'>
   </devices>
 </domain>`
 
+// adoptedGuest is a running guest that virsh defined and Quantix adopted.
+type adoptedGuest struct{ *snapper }
+
 // adoptForeignGuest defines and starts a guest with two disks and a NIC, and adopts it.
-func adoptForeignGuest(f fixture) (s *snapper, apply func(what string, change func(*fleet.VMSpec)) fleet.VMStatus) {
+func adoptForeignGuest(f fixture) adoptedGuest {
 	f.t.Helper()
 	guest, err := lab.GuestImage(f.t.Context(), lab.CacheDir())
 	f.requireNoError(err)
@@ -47,7 +50,7 @@ func adoptForeignGuest(f fixture) (s *snapper, apply func(what string, change fu
 	text := fmt.Sprintf(foreignGuest, name, f.volumePath(filepath.Base(guest.Kernel)), f.volumePath(filepath.Base(guest.Initrd)), f.volumePath("a.qcow2"), f.volumePath("b.qcow2"), conformanceMAC(name))
 	f.requireNoError(os.WriteFile(xml, []byte(text), 0o600))
 	virsh(f.t, "define", xml)
-	s = &snapper{fixture: f}
+	s := adoptedGuest{&snapper{fixture: f}}
 	s.vm.ID, s.vm.Name, s.vm.Generation = fleet.VMID(virsh(f.t, "domuuid", name)), name, 1
 	f.t.Cleanup(func() {
 		if powerOf(f.t, s.vm.ID) != fleet.Stopped {
@@ -61,42 +64,56 @@ func adoptForeignGuest(f fixture) (s *snapper, apply func(what string, change fu
 		f.t.Fatalf("%q %v", read.Refusals, err)
 	}
 	s.vm.Spec = read.Spec
-	job := func() {
-		f.t.Helper()
-		in := applyJob(s.vm, f.pool)
-		in.Adopted = true
-		if s.vm.Generation == 1 {
-			for _, d := range s.vm.Spec.Disks {
-				in.CreatedDisks = append(in.CreatedDisks, d.Ref())
-			}
+	s.applySpec()
+	return s
+}
+
+func (s adoptedGuest) applySpec() {
+	s.t.Helper()
+	in := applyJob(s.vm, s.pool)
+	in.Adopted = true
+	if s.vm.Generation == 1 {
+		for _, d := range s.vm.Spec.Disks {
+			in.CreatedDisks = append(in.CreatedDisks, d.Ref())
 		}
-		f.requireNoError(f.ApplyVM(f.t.Context(), in))
 	}
-	job()
-	return s, func(what string, change func(*fleet.VMSpec)) fleet.VMStatus {
-		f.t.Helper()
-		s.vm.Generation++
-		change(&s.vm.Spec)
-		job()
-		st := s.status()
-		if len(st.Drift)+len(st.Faults)+len(st.NextBoot)+len(st.PendingUnplug) > 0 {
-			f.t.Errorf("%s: drift %+v, faults %+v, waiting for the next start %q, pending unplugs %+v", what, st.Drift, st.Faults, st.NextBoot, st.PendingUnplug)
-		}
-		return st
+	s.requireNoError(s.ApplyVM(s.t.Context(), in))
+}
+
+// edit applies an edit.
+func (s adoptedGuest) edit(what string, change func(*fleet.VMSpec)) fleet.VMStatus {
+	s.t.Helper()
+	s.vm.Generation++
+	change(&s.vm.Spec)
+	s.applySpec()
+	st := s.status()
+	if len(st.Drift)+len(st.Faults)+len(st.PendingUnplug) > 0 {
+		s.t.Errorf("%s: drift %+v, faults %+v, pending unplugs %+v", what, st.Drift, st.Faults, st.PendingUnplug)
 	}
+	return st
+}
+
+// apply applies an edit that the running guest takes completely.
+func (s adoptedGuest) apply(what string, change func(*fleet.VMSpec)) fleet.VMStatus {
+	s.t.Helper()
+	st := s.edit(what, change)
+	if len(st.NextBoot) > 0 {
+		s.t.Errorf("%s: waiting for the next start %q", what, st.NextBoot)
+	}
+	return st
 }
 
 // Right after an adoption the running guest gains and loses disks and NICs, adopted ones included. Its process and its
 // other devices stay.
 func TestAdoptedGuestGainsAndLosesDevicesWhileItRuns(t *testing.T) {
 	t.Parallel()
-	s, apply := adoptForeignGuest(newFixture(t))
+	s := adoptForeignGuest(newFixture(t))
 	guest, pid := s.openGuestShell(), guestPID(t, s.vm.Name)
 	count := func(what string) string { return guest.run("ls -d " + what + " 2>/dev/null | wc -l") }
 	waitFor(t, "the guest has its devices", func() bool { return count("/sys/block/vd*") == "2" && count("/sys/class/net/e*") == "1" })
 	before := virsh(t, "dumpxml", s.vm.Name, "--inactive")
 
-	apply("with another disk and NIC", func(v *fleet.VMSpec) {
+	s.apply("with another disk and NIC", func(v *fleet.VMSpec) {
 		v.Disks = append(v.Disks, s.newDisk("c.qcow2"))
 		v.NICs = append(v.NICs, fleet.NIC{Network: "default", MAC: "52:54:00:77:00:01"})
 	})
@@ -108,11 +125,11 @@ func TestAdoptedGuestGainsAndLosesDevicesWhileItRuns(t *testing.T) {
 		}
 	}
 
-	st := apply("with limits of an adopted disk", func(v *fleet.VMSpec) { v.Disks[0].Limits.TotalIOPS = 500 })
+	st := s.apply("with limits of an adopted disk", func(v *fleet.VMSpec) { v.Disks[0].Limits.TotalIOPS = 500 })
 	if len(st.Disks) != 3 || !strings.Contains(virsh(t, "dumpxml", s.vm.Name), "<total_iops_sec>500<") {
 		t.Errorf("the guest has the disks %+v without the limit", st.Disks)
 	}
-	apply("without an adopted disk and NIC", func(v *fleet.VMSpec) { v.Disks, v.NICs = append(v.Disks[:1:1], v.Disks[2]), v.NICs[1:] })
+	s.apply("without an adopted disk and NIC", func(v *fleet.VMSpec) { v.Disks, v.NICs = append(v.Disks[:1:1], v.Disks[2]), v.NICs[1:] })
 	waitFor(t, "the guest has released the devices", func() bool { return count("/sys/block/vd*") == "2" && count("/sys/class/net/e*") == "1" })
 	if text := virsh(t, "dumpxml", s.vm.Name); strings.Contains(text, "<source file='"+s.volumePath("b.qcow2")) || strings.Contains(text, "<mac address='"+conformanceMAC(s.vm.Name)) {
 		t.Errorf("the running guest still has the removed devices:\n%s", text)
@@ -126,10 +143,70 @@ func TestAdoptedGuestGainsAndLosesDevicesWhileItRuns(t *testing.T) {
 	}
 }
 
+// A disk that somebody attaches to the running guest only is no disk of the spec, also where the spec gets a disk at the
+// same target.
+func TestDiskThatVirshAttachedToAdoptedGuestIsNoDiskOfTheSpec(t *testing.T) {
+	t.Parallel()
+	s := adoptForeignGuest(newFixture(t))
+	s.openGuestShell()
+	mine := s.volumePath("mine.qcow2")
+	run(t, "qemu-img", "create", "-f", "qcow2", mine, "8M")
+	virsh(t, "attach-disk", s.vm.Name, mine, "vdc", "--subdriver", "qcow2", "--live")
+	s.edit("with another disk", func(v *fleet.VMSpec) { v.Disks = append(v.Disks, s.newDisk("c.qcow2")) })
+	live := virsh(t, "domblklist", s.vm.Name)
+	if !strings.Contains(live, mine) || !strings.Contains(live, s.volumePath("c.qcow2")) {
+		t.Errorf("the running guest has the disks\n%s", live)
+	}
+	s.edit("without it", func(v *fleet.VMSpec) { v.Disks = v.Disks[:2] })
+	if live := virsh(t, "domblklist", s.vm.Name); !strings.Contains(live, mine) || strings.Contains(live, s.volumePath("c.qcow2")) {
+		t.Errorf("after the removal the running guest has the disks\n%s", live)
+	}
+}
+
+// A disk and a NIC that an edit removed belong to the administrator who puts them back.
+func TestRemovedDevicesThatVirshPutBackStay(t *testing.T) {
+	t.Parallel()
+	s := adoptForeignGuest(newFixture(t))
+	file, mac := s.volumePath("b.qcow2"), conformanceMAC(s.vm.Name)
+	putBack := func(how string) {
+		virsh(t, "attach-disk", s.vm.Name, file, "vdb", "--subdriver", "qcow2", how)
+		virsh(t, "attach-interface", s.vm.Name, "network", "default", "--mac", mac, "--model", "virtio", how)
+	}
+	wantDevices := func(when string) {
+		t.Helper()
+		if text := virsh(t, "dumpxml", s.vm.Name); !strings.Contains(text, "<source file='"+file) || !strings.Contains(text, "<mac address='"+mac) {
+			t.Errorf("%s: the guest has lost the devices:\n%s", when, text)
+		}
+	}
+	s.openGuestShell()
+	s.apply("without a disk and the NIC", func(v *fleet.VMSpec) { v.Disks, v.NICs = v.Disks[:1], nil })
+	putBack("--live")
+	s.edit("with a limit", func(v *fleet.VMSpec) { v.Disks[0].Limits.TotalIOPS = 500 })
+	wantDevices("put back into the running guest")
+
+	virsh(t, "destroy", s.vm.Name)
+	virsh(t, "start", s.vm.Name)
+	s.openGuestShell()
+	putBack("--live")
+	s.edit("with another limit", func(v *fleet.VMSpec) { v.Disks[0].Limits.TotalIOPS = 600 })
+	wantDevices("put back into the next run")
+
+	virsh(t, "destroy", s.vm.Name)
+	putBack("--config")
+	virsh(t, "start", s.vm.Name)
+	s.openGuestShell()
+	s.edit("with the first limit", func(v *fleet.VMSpec) { v.Disks[0].Limits.TotalIOPS = 500 })
+	wantDevices("put back into the definition")
+	s.requireNoError(s.ReleaseVM(t.Context(), s.vm))
+	if text := virsh(t, "dumpxml", s.vm.Name, "--inactive"); !strings.Contains(text, file) || strings.Contains(text, "ua-quantix-disk-/") {
+		t.Errorf("the released definition is\n%s", text)
+	}
+}
+
 // A snapshot of an adopted guest is taken, reverted and deleted, and a disk moves, before the guest was ever restarted.
 func TestAdoptedGuestHasSnapshotsAndDiskMovesBeforeItsFirstRestart(t *testing.T) {
 	t.Parallel()
-	s, _ := adoptForeignGuest(newFixture(t))
+	s := adoptForeignGuest(newFixture(t))
 	guest, pid := s.openGuestShell(), guestPID(t, s.vm.Name)
 	guest.run("printf before | dd of=/dev/vda conv=fsync,notrunc 2>/dev/null && echo written")
 

@@ -192,7 +192,8 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 		}
 	}
 	if old.applied != nil {
-		was.Adopted, was.Verbatim, was.Removed = old.applied.Adopted, old.applied.Verbatim, old.applied.Removed
+		was.Adopted, was.Verbatim = old.applied.Adopted, old.applied.Verbatim
+		was.Removed, was.RemovedIn = old.applied.Removed, old.applied.RemovedIn
 	}
 	named := domxml.NameAdoptedDevices(x, *was, a.assignedPools.Lookup())
 	is := domxml.ReadDefinedSpec(x, *was, a.assignedPools.Lookup())
@@ -218,10 +219,8 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 		return err
 	}
 	record := hypervisor.NewAppliedRecord(a.in, domain, oldName, was.Pools).WithAdoption(*was, plan)
-	if record.Removed = nil; old.live != nil {
-		removed := domxml.NewDeviceNames(was, a.assignedPools.Lookup(), x).RemovedDevices(x, plan)
-		record.Removed = slices.Compact(slices.Sorted(slices.Values(slices.Concat(was.Removed, removed))))
-	}
+	removed := domxml.NewDeviceNames(was, a.assignedPools.Lookup(), x).RemovedDevices(x, plan)
+	record = record.WithRemoved(removed, old.run)
 	in.Name, in.Metadata = old.ref.Name, domxml.NewQuantixMetadata(a.in, record, old.metadata.OwnershipMark)
 	in.Adopted = was.Adopted
 	domxml.Edit(x, in)
@@ -252,7 +251,11 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 		if err := a.updateLiveFilters(ctx, old, x); err != nil {
 			return err
 		}
-		if err := a.hotPlugChanges(ctx, old, &record, plan, old.metadata.Generation == a.in.VM.Generation); err != nil {
+		left, err := a.hotPlugChanges(ctx, old, &record, plan, old.metadata.Generation == a.in.VM.Generation)
+		if err != nil {
+			return err
+		}
+		if err := a.recordReleasedDevices(ctx, old, record, left); err != nil {
 			return err
 		}
 	}
@@ -260,6 +263,17 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 		return err
 	}
 	return a.filters.RemoveNICFilters(ctx, a.c, a.in.VM.ID, a.in.VM.Spec.NICs)
+}
+
+// recordReleasedDevices removes the devices that the guest has released from the record of removed devices: if somebody
+// attaches such a device again, it is no longer Quantix's. live is the running guest's definition.
+func (a *applyRun) recordReleasedDevices(ctx context.Context, old observedDomain, record hypervisor.AppliedRecord, live *libvirtxml.Domain) error {
+	left := domxml.StillPresent(record.Removed, live)
+	if len(left) == len(record.Removed) {
+		return nil
+	}
+	text := domxml.NewQuantixMetadata(a.in, record.WithRemoved(left, record.RemovedIn), old.metadata.OwnershipMark).WithoutNamespace()
+	return setMetadata(ctx, a.c, old, text, golibvirt.DomainAffectConfig)
 }
 
 // deriveAppliedRecord returns a substitute for the record of the last applied spec, derived from the definition x, for a

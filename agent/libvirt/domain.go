@@ -47,6 +47,7 @@ type domain struct {
 	cid               uint32            // vsock CID of the guest agent; 0: the agent is reached through libvirt
 	launch            *fleet.LaunchInfo // of a running guest with encrypted memory
 	startedAt         *time.Time
+	run               string // identifies the guest's run; empty: the guest is off, or unknown
 	readAt            time.Time
 	snapshotTree      *hypervisor.SnapTree // snapshots of Quantix; nil: none
 	snapshotReadError string               // why the snapshots are unknown; empty: the snapshots are known
@@ -173,6 +174,9 @@ func (b *Backend) readDomain(ctx context.Context, c *conn.Conn, ref golibvirt.Do
 	d.metadata, d.managed = domxml.ReadQuantixMetadata(kept.Metadata)
 	d.managed = d.managed && d.metadata.ID == d.id // a copy made by virt-clone has the original's metadata
 	d.ownershipMark = d.metadata.OwnershipMark
+	if ref.ID >= 0 {
+		d.startedAt, d.run = b.guestStart(ref.Name)
+	}
 	if d.managed {
 		d.computeDrift(kept, b.assignedPools.Lookup())
 		if d.snapshotTree, err = readSnapshotTree(d.id); err != nil {
@@ -200,7 +204,7 @@ func (b *Backend) readDomain(ctx context.Context, c *conn.Conn, ref golibvirt.Do
 			d.pendingUnplugs = reportUnplugs(pendingUnplugs(kept, x, domxml.NewDeviceNames(d.applied, b.assignedPools.Lookup(), kept), d.applied.Spec))
 		}
 		d.spice = domxml.HasSPICE(x)
-		d.startedAt, d.launch = b.guestStartedAt(ref.Name), b.readLaunchInfo(ctx, c, ref, x)
+		d.launch = b.readLaunchInfo(ctx, c, ref, x)
 		running, _ := domxml.ReadQuantixMetadata(x.Metadata)
 		d.ownershipMark = running.OwnershipMark
 		persistent, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.DomainIsPersistent(ref) })
@@ -230,6 +234,7 @@ func (b *Backend) unreadableDomain(ctx context.Context, c *conn.Conn, ref golibv
 func (d *domain) computeDrift(kept *libvirtxml.Domain, volumes domxml.VolumeLookup) {
 	d.applied = d.metadata.AppliedSpec()
 	if d.applied != nil {
+		*d.applied = d.applied.InRun(d.run)
 		d.drift = d.applied.Drift(domxml.ReadDefinedSpec(kept, *d.applied, volumes))
 	}
 	d.specDisks = specDisks(kept, d.applied, volumes.VolumeAt)

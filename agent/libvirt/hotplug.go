@@ -110,15 +110,15 @@ func reportUnplugs(all []pluggableDevice) (out []fleet.PendingUnplug) {
 
 // hotPlugChanges hot-plugs the devices that the edit adds and unplugs the devices that the definition no longer has. If
 // the guest has no slot for a device, or does not release one, the change waits for the next start and is reported.
-// again marks an edit that an earlier job may have applied incompletely. record is the record of the edit.
-func (a *applyRun) hotPlugChanges(ctx context.Context, guest observedDomain, record *hypervisor.AppliedRecord, plan hypervisor.DefinitionEdit, again bool) error {
+// again marks an edit that an earlier job may have applied incompletely. record is the record of the edit. live is the
+// running guest's definition afterwards.
+func (a *applyRun) hotPlugChanges(ctx context.Context, guest observedDomain, record *hypervisor.AppliedRecord, plan hypervisor.DefinitionEdit, again bool) (live *libvirtxml.Domain, err error) {
 	kept, err := conn.ReadDefinition(ctx, a.c, guest.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	live, err := conn.ReadDefinition(ctx, a.c, guest.ref, 0)
-	if err != nil {
-		return err
+	if live, err = conn.ReadDefinition(ctx, a.c, guest.ref, 0); err != nil {
+		return nil, err
 	}
 	names := domxml.NewDeviceNames(record, a.assignedPools.Lookup(), kept)
 	tuned := plan
@@ -126,20 +126,20 @@ func (a *applyRun) hotPlugChanges(ctx context.Context, guest observedDomain, rec
 		tuned = plan.WithAllFields(a.in.VM.Spec)
 	}
 	if err := a.applyToRunningGuest(ctx, guest.ref, tuned, names, kept, live); err != nil {
-		return err
+		return nil, err
 	}
 	there := pluggableDevices(live, names, a.in.VM.Spec)
 	for _, p := range pluggableDevices(kept, names, a.in.VM.Spec) {
 		if p.wanted && !hasPluggableDevice(there, p) && (again || editAddsDevice(plan, p, guest.persistent)) {
 			if err := a.attachDevice(ctx, guest.ref, p, live); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
 	if live, err = a.unplugSurplusDevices(ctx, guest, kept, names, tuned.SetsField("cpus")); err != nil {
-		return err
+		return nil, err
 	}
-	return a.removeOtherMdevs(kept, live)
+	return live, a.removeOtherMdevs(kept, live)
 }
 
 // editAddsDevice reports whether the edit gives the VM the device. was is the definition before the edit.

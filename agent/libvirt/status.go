@@ -106,38 +106,44 @@ var (
 	shutoffReasons = []string{"", "shut down", "forced off", "crashed", "migrated", "saved", "failed to start", "from snapshot", "stopped by libvirt"}
 )
 
-// guestStartedAt returns the start time of the guest's QEMU, to the second. It returns nil if the time is unknown. libvirt
-// does not report it.
-func (b *Backend) guestStartedAt(name string) *time.Time {
-	at, err := processStartTime(filepath.Join(filepath.Dir(b.daemon.Socket), "qemu", name+".pid"))
+// guestStart returns the start time of the guest's QEMU, to the second, and a text that identifies the run, also after a
+// change of the host's clock. They are nil and empty if the start is unknown. libvirt does not report it.
+func (b *Backend) guestStart(name string) (at *time.Time, run string) {
+	pid, ticks, err := processStart(filepath.Join(filepath.Dir(b.daemon.Socket), "qemu", name+".pid"))
+	var began time.Time
+	if err == nil {
+		began, err = timeOfTicks(ticks)
+	}
 	if err != nil {
 		b.log.Debug("start time unknown", "vm", name, "error", err)
-		return nil
+		return nil, ""
 	}
-	return &at
+	return &began, fmt.Sprintf("%s@%d", pid, ticks)
 }
 
-// processStartTime returns the start time of the process with the ID in the file.
-func processStartTime(pidFile string) (time.Time, error) {
-	pid, err := os.ReadFile(pidFile)
+// processStart returns the ID in the file, and the start of the process with that ID, in ticks since the host's boot.
+func processStart(pidFile string) (pid string, ticks int64, err error) {
+	text, err := os.ReadFile(pidFile)
 	if err != nil {
-		return time.Time{}, err
+		return "", 0, err
 	}
-	stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
+	pid = strings.TrimSpace(string(text))
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
-		return time.Time{}, err
+		return "", 0, err
 	}
 	// The command's name may contain spaces and parentheses, so the fields are counted from its closing parenthesis.
 	// The start time is field 22 of the line.
 	rest := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
 	fields := strings.Fields(rest)
 	if len(fields) < 20 {
-		return time.Time{}, fmt.Errorf("%q is not a process status", stat)
+		return "", 0, fmt.Errorf("%q is not a process status", stat)
 	}
-	ticks, err := strconv.ParseInt(fields[19], 10, 64)
-	if err != nil {
-		return time.Time{}, err
-	}
+	ticks, err = strconv.ParseInt(fields[19], 10, 64)
+	return pid, ticks, err
+}
+
+func timeOfTicks(ticks int64) (time.Time, error) {
 	kernel, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return time.Time{}, err
