@@ -93,6 +93,13 @@ func (s adoptedGuest) edit(what string, change func(*fleet.VMSpec)) fleet.VMStat
 	return st
 }
 
+// waitUntilBooted waits until the guest has this number of disks, so that it also releases devices.
+func (s adoptedGuest) waitUntilBooted(disks string) {
+	s.t.Helper()
+	guest := s.openGuestShell()
+	waitFor(s.t, "the guest has its disks", func() bool { return guest.run("ls -d /sys/block/vd* 2>/dev/null | wc -l") == disks })
+}
+
 // apply applies an edit that the running guest takes completely.
 func (s adoptedGuest) apply(what string, change func(*fleet.VMSpec)) fleet.VMStatus {
 	s.t.Helper()
@@ -148,7 +155,7 @@ func TestAdoptedGuestGainsAndLosesDevicesWhileItRuns(t *testing.T) {
 func TestDiskThatVirshAttachedToAdoptedGuestIsNoDiskOfTheSpec(t *testing.T) {
 	t.Parallel()
 	s := adoptForeignGuest(newFixture(t))
-	s.openGuestShell()
+	s.waitUntilBooted("2")
 	mine := s.volumePath("mine.qcow2")
 	run(t, "qemu-img", "create", "-f", "qcow2", mine, "8M")
 	virsh(t, "attach-disk", s.vm.Name, mine, "vdc", "--subdriver", "qcow2", "--live")
@@ -178,7 +185,7 @@ func TestRemovedDevicesThatVirshPutBackStay(t *testing.T) {
 			t.Errorf("%s: the guest has lost the devices:\n%s", when, text)
 		}
 	}
-	s.openGuestShell()
+	s.waitUntilBooted("2")
 	s.apply("without a disk and the NIC", func(v *fleet.VMSpec) { v.Disks, v.NICs = v.Disks[:1], nil })
 	putBack("--live")
 	s.edit("with a limit", func(v *fleet.VMSpec) { v.Disks[0].Limits.TotalIOPS = 500 })
@@ -186,7 +193,7 @@ func TestRemovedDevicesThatVirshPutBackStay(t *testing.T) {
 
 	virsh(t, "destroy", s.vm.Name)
 	virsh(t, "start", s.vm.Name)
-	s.openGuestShell()
+	s.waitUntilBooted("1")
 	putBack("--live")
 	s.edit("with another limit", func(v *fleet.VMSpec) { v.Disks[0].Limits.TotalIOPS = 600 })
 	wantDevices("put back into the next run")
@@ -194,7 +201,7 @@ func TestRemovedDevicesThatVirshPutBackStay(t *testing.T) {
 	virsh(t, "destroy", s.vm.Name)
 	putBack("--config")
 	virsh(t, "start", s.vm.Name)
-	s.openGuestShell()
+	s.waitUntilBooted("2")
 	s.edit("with the first limit", func(v *fleet.VMSpec) { v.Disks[0].Limits.TotalIOPS = 500 })
 	wantDevices("put back into the definition")
 	s.requireNoError(s.ReleaseVM(t.Context(), s.vm))

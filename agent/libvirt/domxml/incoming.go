@@ -142,6 +142,9 @@ func (d *incomingDefinition) checkToken(in *xml.Decoder, token xml.Token) error 
 		if len(d.path) == 2 && d.path[1] == "uuid" && d.uuid == "" {
 			d.uuid = value
 		}
+		if len(d.path) > 0 && slices.Contains(fileElements, d.path[len(d.path)-1]) && !isAbsolute(value) {
+			return relativePathError(d.path[len(d.path)-1], value)
+		}
 		return d.checkValue(value)
 	}
 	return nil
@@ -167,12 +170,28 @@ func (d *incomingDefinition) checkElement(t xml.StartElement) error {
 	if element == "driver" && d.parent() == "disk" {
 		d.format = attrs["type"]
 	}
-	for _, value := range attrs {
+	for name, value := range attrs {
+		if isFile := slices.Contains(fileAttributes, name) || name == "dev" && element == "source" && d.parent() != "interface"; isFile && !isAbsolute(value) {
+			return relativePathError(element, value)
+		}
 		if err := d.checkValue(value); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// fileAttributes are attributes with a path, of any element. fileElements are elements with a path as their text. QEMU
+// would open a relative path below its own directory.
+var (
+	fileAttributes = []string{"file", "path", "dir", "socket", "template"}
+	fileElements   = []string{"emulator", "loader", "nvram"}
+)
+
+func isAbsolute(file string) bool { return file == "" || strings.HasPrefix(file, "/") }
+
+func relativePathError(element, file string) error {
+	return fleet.Errorf(fleet.Conflict, "The definition on the source host has the relative path %q (element %s), which Quantix does not migrate.", file, element)
 }
 
 // isDevice reports whether the open element has the place of a device or a security label in a definition. Names such as

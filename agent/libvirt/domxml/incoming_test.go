@@ -26,6 +26,10 @@ func TestIncomingDefinitionNamesOnlyResourcesOfVM(t *testing.T) {
 	}
 	for name, more := range map[string]string{
 		"a file outside the pools":        `<disk type="file"><source file="/etc/shadow"/></disk>`,
+		"a relative path as a disk":       `<disk type="file"><source file="etc/shadow"/></disk>`,
+		"a relative device":               `<disk type="block"><source dev="dev/vg/other"/></disk>`,
+		"a relative path as UEFI":         `</devices><os><loader>etc/shadow</loader></os><devices>`,
+		"a relative path as variables":    `</devices><os><nvram template="etc/shadow"/></os><devices>`,
 		"another VM's disk":               `<disk type="file"><source file="/srv/pool/db.qcow2"/></disk>`,
 		"a raw disk as qcow2":             `<disk type="file"><source file="/srv/other/web.raw"/><driver type="qcow2"/></disk>`,
 		"a disk whose format is probed":   `<disk type="file"><source file="/srv/other/web.raw"/></disk>`,

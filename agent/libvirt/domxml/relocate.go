@@ -2,13 +2,14 @@ package domxml
 
 import (
 	"fmt"
+	"path"
 
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/internal/fleet"
 )
 
-// CopiedDisk is a disk that a live migration copies to another file.
+// CopiedDisk is a disk that a migration copies to another file.
 type CopiedDisk struct {
 	From, To string       // paths
 	Ref      fleet.Volref // the new volume
@@ -33,12 +34,45 @@ func SetCopiedDisks(x *libvirtxml.Domain, copies []CopiedDisk, persistent bool) 
 	return targets, nil
 }
 
-func diskAtPath(x *libvirtxml.Domain, path string) *libvirtxml.DomainDisk {
+// SetMovedDisks changes the persistent definition of a VM that is off to the disks' new files, and its UEFI variables to
+// the file that is named after the VM's ID. Everything else stays.
+func SetMovedDisks(x *libvirtxml.Domain, moves []CopiedDisk) error {
+	for _, c := range moves {
+		d := diskAtPath(x, c.From)
+		if d == nil || d.Source.File == nil {
+			return fmt.Errorf("the VM's definition does not have the file %s as a disk", c.From)
+		}
+		d.Source.File.File, d.BackingStore = c.To, nil
+		if HasAliasPrefix(d.Alias, DiskAliasPrefix) {
+			d.Alias = &libvirtxml.DomainAlias{Name: DiskAlias(c.Ref)}
+		}
+	}
+	if !HasOwnVariables(x) {
+		suffix := PlainVarsSuffix
+		if HasSecureBoot(x) {
+			suffix = SecureVarsSuffix
+		}
+		x.OS.NVRam.NVRam = path.Join(NVRAMDir, x.UUID+suffix)
+	}
+	return nil
+}
+
+// HasOwnVariables reports whether the file of the definition's UEFI variables is named after the VM's ID, so that no other
+// VM has it. A definition without such a file counts, too.
+func HasOwnVariables(x *libvirtxml.Domain) bool {
+	if x.OS == nil || x.OS.NVRam == nil || x.OS.NVRam.NVRam == "" {
+		return true
+	}
+	file := x.OS.NVRam.NVRam
+	return file == path.Join(NVRAMDir, x.UUID+PlainVarsSuffix) || file == path.Join(NVRAMDir, x.UUID+SecureVarsSuffix)
+}
+
+func diskAtPath(x *libvirtxml.Domain, file string) *libvirtxml.DomainDisk {
 	if x.Devices == nil {
 		return nil
 	}
 	for i := range x.Devices.Disks {
-		if DiskPathOf(&x.Devices.Disks[i]) == path {
+		if DiskPathOf(&x.Devices.Disks[i]) == file {
 			return &x.Devices.Disks[i]
 		}
 	}

@@ -60,6 +60,26 @@ func (f Files) possibleVariables(id fleet.VMID) (out []string) {
 	return out
 }
 
+// MissingFile returns the file of the definition's UEFI that this host does not have, and its element; empty: none.
+func (f Files) MissingFile(x *libvirtxml.Domain) (path, element string) {
+	if x.OS == nil {
+		return "", ""
+	}
+	files := map[string]string{}
+	if x.OS.Loader != nil {
+		files["loader"] = x.OS.Loader.Path
+	}
+	if x.OS.NVRam != nil {
+		files["nvram"] = x.OS.NVRam.Template
+	}
+	for element, path := range files {
+		if _, err := os.Stat(path); path != "" && err != nil {
+			return path, element
+		}
+	}
+	return "", ""
+}
+
 // HasVariables reports whether this host has a file of the VM's UEFI variables, perhaps that of another host.
 func (f Files) HasVariables(id fleet.VMID) (bool, error) {
 	for _, file := range f.possibleVariables(id) {

@@ -30,6 +30,8 @@ const (
 	maxStateBytes = 8 << 20
 	// MaxEncodedBytes is the largest size of an encoded State.
 	MaxEncodedBytes = 12 << 20
+	// maxDefinitionBytes is far above the size of a definition that can be adopted.
+	maxDefinitionBytes = 512 << 10
 	maxTPMFiles     = 16
 	sentPieceBytes  = 1 << 20
 )
@@ -43,16 +45,26 @@ var tpmFiles = []string{"tpm2-00.permall", "tpm2-00.savestate", "tpm2-00.volatil
 // isScratchFile reports whether swtpm uses the file only while it runs.
 func isScratchFile(name string) bool { return name == ".lock" || strings.HasPrefix(name, "TMP") }
 
-// State is the content of a VM's UEFI variables and TPM state. A part is empty if the VM has never run with it. It has
+// State is what a cold migration transfers besides the disks: the content of a VM's UEFI variables and TPM state, and the
+// definition of an adopted VM. A part is empty if the VM has never run with it. It has
 // no paths: the receiving host derives them from its own definition of the VM.
 type State struct {
 	Variables  []byte            `json:"variables,omitempty"`
 	SecureBoot bool              `json:"secureBoot,omitempty"` // Variables are those for secure boot
 	TPM        map[string][]byte `json:"tpm,omitempty"`        // by name, one of tpmFiles
+	// Definition is the persistent definition of an adopted VM, as the receiving host is to define it; empty: the
+	// receiving host makes a definition from the spec.
+	Definition string `json:"definition,omitempty"`
 }
 
-// Stamp identifies the content of both parts.
-func (s State) Stamp() string { return s.variablesStamp() + "/" + s.tpmStamp() }
+// Stamp identifies the content of all parts.
+func (s State) Stamp() string {
+	out := s.variablesStamp() + "/" + s.tpmStamp()
+	if s.Definition != "" {
+		out += "/" + partStamp([]byte(s.Definition))
+	}
+	return out
+}
 
 func (s State) variablesStamp() string { return partStamp(s.Variables) }
 
@@ -73,9 +85,10 @@ func partStamp(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// IsRestOf reports whether each part equals that of the state with the stamp, or is missing.
+// IsRestOf reports whether each file equals that of the state with the stamp, or is missing.
 func (s State) IsRestOf(stamp string) bool {
-	variables, tpm, _ := strings.Cut(stamp, "/")
+	variables, rest, _ := strings.Cut(stamp, "/")
+	tpm, _, _ := strings.Cut(rest, "/")
 	return (s.variablesStamp() == variables || len(s.Variables) == 0) && (s.tpmStamp() == tpm || len(s.TPM) == 0)
 }
 
@@ -113,7 +126,7 @@ func Decode(data []byte) (s State, err error) {
 		}
 		total += len(content)
 	}
-	if total > maxStateBytes {
+	if total > maxStateBytes || len(s.Definition) > maxDefinitionBytes {
 		return State{}, errors.New("the source host sends more firmware state than a VM can have")
 	}
 	return s, nil
@@ -255,76 +268,6 @@ func readTPM(dir string, left *int64) (map[string][]byte, error) {
 		out[entry.Name()] = data
 	}
 	return out, nil
-}
-
-// stagedState is the file of a state that this host has received. The VM belongs to the source host until the
-// migration succeeds, so the state gets its final place only with the definition.
-type stagedState struct {
-	Transfer fleet.TransferID `json:"transfer"`
-	State    State            `json:"state"`
-}
-
-// stagedAt returns the file of the VM's received state.
-func (f Files) stagedAt(id fleet.VMID) string {
-	return filepath.Join(f.at(libDir+"/quantix/firmware"), string(id)+".json")
-}
-
-// Stage stores the state that a transfer has brought. It replaces that of an earlier transfer.
-func (f Files) Stage(id fleet.VMID, of fleet.TransferID, s State) error {
-	text, err := json.Marshal(stagedState{of, s})
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(f.stagedAt(id)), 0o700); err != nil {
-		return err
-	}
-	return replaceFile(f.stagedAt(id), text, keepUID)
-}
-
-// readStaged returns the VM's received state; nil: none.
-func (f Files) readStaged(id fleet.VMID) (*stagedState, error) {
-	file, err := hostfile.OpenImage(f.stagedAt(id), false)
-	if hostfile.IsFileMissingError(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	var out stagedState
-	if err := json.NewDecoder(io.LimitReader(file, MaxEncodedBytes+4096)).Decode(&out); err != nil {
-		return nil, fmt.Errorf("read %s: %w", file.Name(), err)
-	}
-	return &out, nil
-}
-
-// IsStaged reports whether the transfer has brought the VM's received state.
-func (f Files) IsStaged(id fleet.VMID, of fleet.TransferID) (bool, error) {
-	s, err := f.readStaged(id)
-	return s != nil && s.Transfer == of, err
-}
-
-// Discard removes the VM's received state, if the transfer has brought it; empty: any transfer.
-func (f Files) Discard(id fleet.VMID, of fleet.TransferID) error {
-	if of != "" {
-		if is, err := f.IsStaged(id, of); err != nil || !is {
-			return err
-		}
-	}
-	err := os.Remove(f.stagedAt(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = SyncDir(filepath.Dir(f.stagedAt(id)))
-	}
-	return err
-}
-
-// HasStaged reports whether received state waits for Place.
-func (f Files) HasStaged(id fleet.VMID) (bool, error) {
-	staged, err := f.readStaged(id)
-	return staged != nil, err
 }
 
 // Place puts the received state, if there is one, where the definition expects it, before libvirt gets the definition.
