@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"quantix/agent/hypervisor"
@@ -51,6 +50,17 @@ func migrateRunningVM(ctx context.Context, a *Agent, j *job, order fleet.Migrati
 	return stopCause(ctx, err)
 }
 
+// newArrivalWork returns the work that applies the spec of a VM that migrates to this host, with the disks that it has
+// here.
+func newArrivalWork(a *Agent, j *job) hypervisor.ApplyWork {
+	work := newApplyWork(a, j)
+	work.VM.Spec = j.Args.Migrate.SpecOnTarget(work.VM.Spec)
+	for _, d := range work.VM.Spec.Disks {
+		work.CreatedDisks = append(work.CreatedDisks, d.Ref())
+	}
+	return work
+}
+
 // receiveVM receives a running VM from another host.
 func receiveVM(ctx context.Context, a *Agent, j *job) error {
 	if j.Args.Migrate == nil || j.Args.Migrate.Live == "" {
@@ -64,18 +74,7 @@ func receiveVM(ctx context.Context, a *Agent, j *job) error {
 	m := a.newRendezvous(j, j.Args.Migrate.Live, "the other host")
 	id := j.Args.Migrate.Live
 	record, begun := recordLiveMigration(a, id)
-	work := newApplyWork(a, j)
-	work.VM.Spec.Disks = slices.Clone(work.VM.Spec.Disks)
-	for i := range work.VM.Spec.Disks {
-		d := &work.VM.Spec.Disks[i]
-		for _, copied := range j.Args.Migrate.Disks {
-			if copied.Disk == d.Ref() {
-				d.PoolID, d.Volume = copied.To.PoolID, copied.To.Volume
-				break
-			}
-		}
-		work.CreatedDisks = append(work.CreatedDisks, d.Ref())
-	}
+	work := newArrivalWork(a, j)
 	// The job's created files are recorded one by one, as if each had a job of its own.
 	fileOf := func(to fleet.Volref) fleet.JobID { return j.ID + fleet.JobID("/"+string(to.PoolID)+"/"+to.Volume) }
 	err := a.hypervisor.ReceiveVM(ctx, hypervisor.ReceiveVMWork{

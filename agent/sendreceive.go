@@ -151,6 +151,9 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 		},
 		Send: func(ctx context.Context, file fleet.TransferID, pieces transfer.Pieces, size int64) error {
 			n, what := slices.Index(files, file), "the UEFI variables and TPM state"
+			if order.Definition {
+				what = "the definition"
+			}
 			if n < len(order.Disks) {
 				what = fmt.Sprintf("disk %d of %d", n+1, len(order.Disks))
 			}
@@ -182,18 +185,26 @@ func firmwareJob(j *job) (fleet.VMID, fleet.TransferID, error) {
 	return fleet.VMID(id), j.Args.Migrate.Firmware, nil
 }
 
-// receiveFirmware receives the UEFI variables and the TPM state of a VM that is off.
+// receiveFirmware receives the UEFI variables and the TPM state of a VM that is off, and the definition of an adopted VM.
 func receiveFirmware(ctx context.Context, a *Agent, j *job) error {
 	vm, id, err := firmwareJob(j)
 	if err != nil {
 		return err
+	}
+	var apply *hypervisor.ApplyWork
+	if j.Args.Migrate.Definition {
+		if j.VM == nil {
+			return errors.New("the portal sent this job without the VM")
+		}
+		work := newArrivalWork(a, j)
+		apply = &work
 	}
 	ctx, end := stoppableContext(ctx, j)
 	defer end()
 	m := a.newRendezvous(j, id, "the other host")
 	var in *transfer.ReceivingConn
 	err = a.hypervisor.ReceiveFirmware(ctx, hypervisor.ReceiveFirmwareWork{
-		VM: vm, Transfer: id, Progress: j.notifier.notify,
+		VM: vm, Transfer: id, Apply: apply, Progress: j.notifier.notify,
 		Receive: func(ctx context.Context, maxBytes int64) ([]byte, error) {
 			var to *transfer.MemorySink
 			in, err = m.receive(ctx, func(ctx context.Context, in *transfer.ReceivingConn) error {

@@ -53,6 +53,7 @@ SELECT h.id, h.name, h.spec, h.labels, h.maintenance, cl.id, cl.name, cl.spec, c
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*] ? (@ != null)') AS f)::text[] AS firmwares,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*] ? (@ != null)') AS f)::text[] AS vm_fields,
        COALESCE((h.status->'inventory'->>'receivesFirmware')::boolean, false)::boolean AS receives_firmware,
+       COALESCE((h.status->'inventory'->>'receivesDefinitions')::boolean, false)::boolean AS receives_definitions,
        COALESCE(h.status->'inventory'->'vmGaps', '[]')::jsonb AS vm_gaps, COALESCE(h.status->'inventory'->'hugePages', '[]')::jsonb AS huge_pages,
        ARRAY(SELECT n.kind || ':' || n.name FROM assignments nh JOIN networks n ON n.id = nh.network_id
              WHERE nh.host_id = h.id AND nh.status->>'active' = 'true' AND (n.spec IS NULL OR n.spec @> '{"adopted": true}' OR nh.asked = 'assign' AND NOT nh.status ? 'foreign'))::text[] AS networks,
@@ -75,30 +76,31 @@ type CandidatesParams struct {
 }
 
 type CandidatesRow struct {
-	ID               fleet.HostID
-	Name             string
-	Spec             fleet.HostSpec
-	Labels           map[string]string
-	Maintenance      *fleet.HostMaintenance
-	Cluster          Cluster
-	SeenAt           *time.Time
-	LookedAt         *time.Time
-	FreshFor         *time.Duration
-	Conflict         string
-	Now              time.Time
-	Reported         bool
-	Connected        bool
-	Error            string
-	MemoryBytes      int64
-	Processors       int64
-	MissingFeatures  []string
-	Firmwares        []string
-	VmFields         []string
-	ReceivesFirmware bool
-	VmGaps           []byte
-	HugePages        []byte
-	Networks         []string
-	Pools            []byte
+	ID                  fleet.HostID
+	Name                string
+	Spec                fleet.HostSpec
+	Labels              map[string]string
+	Maintenance         *fleet.HostMaintenance
+	Cluster             Cluster
+	SeenAt              *time.Time
+	LookedAt            *time.Time
+	FreshFor            *time.Duration
+	Conflict            string
+	Now                 time.Time
+	Reported            bool
+	Connected           bool
+	Error               string
+	MemoryBytes         int64
+	Processors          int64
+	MissingFeatures     []string
+	Firmwares           []string
+	VmFields            []string
+	ReceivesFirmware    bool
+	ReceivesDefinitions bool
+	VmGaps              []byte
+	HugePages           []byte
+	Networks            []string
+	Pools               []byte
 }
 
 // The data that placement needs about one host, or about all hosts if @host is empty; only those of the cluster unless
@@ -144,6 +146,7 @@ func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]Candi
 			&i.Firmwares,
 			&i.VmFields,
 			&i.ReceivesFirmware,
+			&i.ReceivesDefinitions,
 			&i.VmGaps,
 			&i.HugePages,
 			&i.Networks,

@@ -2,6 +2,7 @@ package hypervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // MigrateVMWork is the job that sends a stopped VM to another host: its disks and, if Params.Firmware names a transfer,
-// its UEFI variables and TPM state. Each transfer sends one file.
+// its UEFI variables and TPM state, and the definition of an adopted VM. Each transfer sends one file.
 type MigrateVMWork struct {
 	VM     fleet.VM
 	Pools  []fleet.Pool
@@ -46,6 +47,9 @@ func (in MigrateVMWork) RecordContent(file fleet.TransferID, stamp string) error
 type ReceiveFirmwareWork struct {
 	VM       fleet.VMID
 	Transfer fleet.TransferID
+	// Apply has the adopted VM with its disks on this host, whose definition the state must have, and this host must be
+	// able to define; nil: the state has no definition.
+	Apply *ApplyWork
 	// Receive returns what the other host sends, at most maxBytes bytes.
 	Receive  func(ctx context.Context, maxBytes int64) ([]byte, error)
 	Progress Progress
@@ -54,6 +58,22 @@ type ReceiveFirmwareWork struct {
 // RefuseFirmwareNotListed refuses a migration whose job leaves out the VM's UEFI variables and TPM state.
 func RefuseFirmwareNotListed(vm string) error {
 	return RefuseMigration(vm, "the migration job does not list the VM's UEFI variables and TPM state.")
+}
+
+// RefuseDefinitionNotListed refuses a migration whose job leaves out the definition of an adopted VM.
+func RefuseDefinitionNotListed(vm string) error {
+	return RefuseMigration(vm, "the migration job does not list the definition of the adopted VM.")
+}
+
+// CheckDefinitionSent refuses a received state that has a definition and should not, or the other way round.
+func (in ReceiveFirmwareWork) CheckDefinitionSent(sent bool) error {
+	switch {
+	case sent && in.Apply == nil:
+		return errors.New("the source host sends a definition that the portal did not order")
+	case !sent && in.Apply != nil:
+		return fleet.Errorf(fleet.Conflict, "The agent of the source host is too old to send the definition of an adopted VM. Update the agent.")
+	}
+	return nil
 }
 
 // RefuseMigration refuses to migrate a VM. Both backends use it. why is a format string for args.

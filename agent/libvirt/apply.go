@@ -82,6 +82,11 @@ func (a *applyRun) run(ctx context.Context) error {
 		return err
 	}
 	if old == nil {
+		if old, err = a.defineReceivedDomain(ctx); err != nil {
+			return err
+		}
+	}
+	if old == nil {
 		if err := a.createDomain(ctx); err != nil {
 			return err
 		}
@@ -111,8 +116,6 @@ func (a *applyRun) existingDomain(ctx context.Context) (*observedDomain, error) 
 	a.domains.invalidate(uuid)
 	s, err := a.readObservedDomain(ctx, a.c, a.in.VM.ID)
 	switch {
-	case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain) && a.in.Adopted && a.in.AppliedGeneration == 0 && !a.in.Reapply:
-		return nil, fleet.Errorf(fleet.Conflict, "The host no longer has the VM that was adopted. Release or delete the VM, or define its domain on the host again.")
 	case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain):
 		return nil, nil
 	case err != nil:
@@ -125,6 +128,9 @@ func (a *applyRun) existingDomain(ctx context.Context) (*observedDomain, error) 
 
 // createDomain defines a VM without a definition: a new VM, or one whose definition an administrator removed.
 func (a *applyRun) createDomain(ctx context.Context) error {
+	if a.in.Adopted && a.in.AppliedGeneration == 0 && !a.in.Reapply {
+		return fleet.Errorf(fleet.Conflict, "The host no longer has the VM that was adopted. Release or delete the VM, or define its domain on the host again.")
+	}
 	want := a.in.VM
 	plan := hypervisor.PlanEdit(hypervisor.AppliedRecord{}, hypervisor.DefinedSpec{}, want, hypervisor.OverwriteAll)
 	in, err := a.prepareEdit(ctx, nil, nil, plan)
@@ -195,6 +201,10 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 		was.Adopted, was.Verbatim = old.applied.Adopted, old.applied.Verbatim
 		was.Removed, was.RemovedIn = old.applied.Removed, old.applied.RemovedIn
 	}
+	bodyBefore, err := domxml.BodyText(x)
+	if err != nil {
+		return err
+	}
 	named := domxml.NameAdoptedDevices(x, *was, a.assignedPools.Lookup())
 	is := domxml.ReadDefinedSpec(x, *was, a.assignedPools.Lookup())
 	plan := hypervisor.PlanEdit(*was, is, a.in.VM, a.in.Overwrites)
@@ -224,12 +234,17 @@ func (a *applyRun) redefineDomain(ctx context.Context, old observedDomain) error
 	in.Name, in.Metadata = old.ref.Name, domxml.NewQuantixMetadata(a.in, record, old.metadata.OwnershipMark)
 	in.Adopted = was.Adopted
 	domxml.Edit(x, in)
-	// The running guest has no such aliases, and a VM that nobody edited keeps its definition.
-	if old.live != nil || a.in.VM.Generation <= 1 {
-		named.Remove(x)
-	}
+	named.Remove(x)
 	if _, err := network.SetNICMTUs(ctx, a.c, x); err != nil {
 		return err
+	}
+	body, err := domxml.BodyText(x)
+	if err != nil {
+		return err
+	}
+	// The running guest has no such aliases, and a definition that stays the same gets none.
+	if old.live == nil && body != bodyBefore {
+		domxml.NameAdoptedDevices(x, record, a.assignedPools.Lookup())
 	}
 	after, err := domxml.DefinitionText(x)
 	if err != nil {

@@ -53,6 +53,7 @@ type domain struct {
 	snapshotReadError string               // why the snapshots are unknown; empty: the snapshots are known
 	virshSnapshots    []string             // names of snapshots made with virsh
 	readErr           error                // why the definition cannot be read; nil: the definition was read
+	unmigratable      string               // why the definition of an adopted VM cannot go to another host; empty: it can
 	definitionStamp   fileStamp            // of the persistent definition's file
 }
 
@@ -179,6 +180,9 @@ func (b *Backend) readDomain(ctx context.Context, c *conn.Conn, ref golibvirt.Do
 	}
 	if d.managed {
 		d.computeDrift(kept, b.assignedPools.Lookup())
+		if d.unmigratable, err = b.whyUnmigratable(d.applied, d.id, kept); err != nil {
+			return nil, err
+		}
 		if d.snapshotTree, err = readSnapshotTree(d.id); err != nil {
 			b.log.Warn("the record of a VM's snapshots cannot be read", "vm", d.id, "error", err)
 			d.snapshotReadError = "The host cannot read its record of the VM's snapshots: " + err.Error()

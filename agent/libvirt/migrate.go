@@ -74,12 +74,15 @@ func (l *migrationRun) runMigration(ctx context.Context) error {
 	if err := l.checkMigratable(ctx, s); err != nil {
 		return err
 	}
+	if err := l.checkDefinition(ctx, s); err != nil {
+		return err
+	}
 	for i, m := range l.disks {
 		if err := l.sendDisk(ctx, m, l.in.Params.Disks[i]); err != nil {
 			return err
 		}
 	}
-	if err := l.sendFirmware(ctx, s.persistentXML); err != nil {
+	if err := l.sendFirmware(ctx, s); err != nil {
 		return err
 	}
 	if err := l.in.WaitArrived(ctx); err != nil {
@@ -217,13 +220,13 @@ func (l *migrationRun) sendDisk(ctx context.Context, m *diskMigration, d fleet.M
 	})
 }
 
-// sendFirmware sends the UEFI variables and the TPM state, like a disk's file.
-func (l *migrationRun) sendFirmware(ctx context.Context, x *libvirtxml.Domain) error {
+// sendFirmware sends the UEFI variables, the TPM state and the definition of an adopted VM, like a disk's file.
+func (l *migrationRun) sendFirmware(ctx context.Context, s diskMigrationState) error {
 	id := l.in.Params.Firmware
 	if id == "" {
 		return nil
 	}
-	state, err := l.firmware.Read(x)
+	state, err := l.readFirmware(s)
 	if err != nil {
 		return err
 	}
@@ -235,15 +238,24 @@ func (l *migrationRun) sendFirmware(ctx context.Context, x *libvirtxml.Domain) e
 	if err != nil {
 		return err
 	}
-	return l.in.Send(ctx, id, firmware.Pieces(data, func() error { return l.checkFirmwareUnchanged(x) }), int64(len(data)))
+	return l.in.Send(ctx, id, firmware.Pieces(data, func() error { return l.checkFirmwareUnchanged(s) }), int64(len(data)))
 }
 
-// checkFirmwareUnchanged refuses if the sent UEFI variables or TPM state have changed.
-func (l *migrationRun) checkFirmwareUnchanged(x *libvirtxml.Domain) error {
+// readFirmware reads what sendFirmware sends.
+func (l *migrationRun) readFirmware(s diskMigrationState) (firmware.State, error) {
+	state, err := l.firmware.Read(s.persistentXML)
+	if err == nil {
+		state.Definition, err = l.movedDefinition(s)
+	}
+	return state, err
+}
+
+// checkFirmwareUnchanged refuses if what sendFirmware sent has changed.
+func (l *migrationRun) checkFirmwareUnchanged(s diskMigrationState) error {
 	if l.sentState == "" {
 		return nil
 	}
-	state, err := l.firmware.Read(x)
+	state, err := l.readFirmware(s)
 	if err == nil && state.Stamp() != l.sentState {
 		err = hypervisor.RefuseChangedVM(l.in.VM.Name)
 	}
@@ -278,7 +290,7 @@ func (l *migrationRun) removeDefinition(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := l.checkFirmwareUnchanged(s.persistentXML); err != nil {
+	if err := l.checkFirmwareUnchanged(s); err != nil {
 		return err
 	}
 	was, err := s.persistentXML.Marshal()
@@ -316,7 +328,7 @@ func (l *migrationRun) removeDefinition(ctx context.Context) error {
 			return back(hypervisor.RefuseChangedVM(l.in.VM.Name))
 		}
 	}
-	if l.checkFirmwareUnchanged(s.persistentXML) != nil {
+	if l.checkFirmwareUnchanged(s) != nil {
 		return back(hypervisor.RefuseChangedVM(l.in.VM.Name))
 	}
 	return l.removeRest(ctx)
@@ -364,6 +376,9 @@ func (b *Backend) ReceiveFirmware(ctx context.Context, in hypervisor.ReceiveFirm
 		}
 		state, err := firmware.Decode(data)
 		if err != nil {
+			return err
+		}
+		if err := b.checkReceivedDefinition(ctx, c, in, state.Definition); err != nil {
 			return err
 		}
 		return b.firmware.Stage(in.VM, in.Transfer, state)

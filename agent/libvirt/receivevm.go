@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -16,7 +14,6 @@ import (
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/hostfile"
 	"quantix/agent/libvirt/migration"
-	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
 
@@ -300,13 +297,7 @@ func (m *incomingVM) checkPersistent(ctx context.Context, allowed domxml.Incomin
 	if _, err := allowed.CheckDefinition(text); err != nil || !m.Options.PostCopy {
 		return err
 	}
-	_, err := conn.Call(ctx, m.c, func(l *golibvirt.Libvirt) (string, error) {
-		return l.ConnectDomainXMLToNative("qemu-argv", text, 0)
-	})
-	if err != nil {
-		return fmt.Errorf("libvirt cannot use the VM's definition for its next start: %w", err)
-	}
-	return nil
+	return checkStartable(ctx, m.c, text)
 }
 
 // checkSameFiles refuses disks whose file on this host is not that of the source host, because their pool is not shared.
@@ -331,27 +322,7 @@ func (m *incomingVM) checkSameFiles(inodes map[string]string) error {
 
 // allowedFiles returns what the source host's definition may name.
 func (m *incomingVM) allowedFiles() (domxml.Incoming, error) {
-	out := domxml.Incoming{VM: m.Apply.VM, Disks: map[string]string{}}
-	for _, p := range m.Apply.Pools {
-		if p.Spec.Path != "" {
-			out.Dirs = append(out.Dirs, p.Spec.Path)
-		}
-	}
-	if seed, err := m.seeds.PathOf(m.Apply.VM.ID, m.Apply.VM.Spec.FirstBoot); err == nil {
-		out.Dirs = append(out.Dirs, filepath.Dir(seed))
-	}
-	for _, d := range m.Apply.VM.Spec.Disks {
-		v, err := storage.LocalVolumeOf(d.Ref(), m.Apply.Pools)
-		if err != nil {
-			return out, err
-		}
-		format := d.FileFormat()
-		if v.IsInBlockPool() {
-			format = fleet.Raw
-		}
-		out.Disks[filepath.Clean(v.Path())] = format
-	}
-	return out, nil
+	return m.incomingOf(m.Apply.VM, m.Apply.Pools)
 }
 
 // finish starts the received guest, or ends it if the source host has cancelled the transfer.

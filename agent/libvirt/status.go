@@ -36,7 +36,7 @@ func (s observedDomain) status(sizes map[string]hostfile.DiskSize, addresses gue
 		st.NextBoot = append(st.NextBoot, domxml.PendingFields(*s.live, s.persistent)...)
 	}
 	if s.managed {
-		st.Drift = s.drift
+		st.Drift, st.Unmigratable = s.drift, s.unmigratable
 		var now *fleet.VMSpec
 		if s.applied != nil {
 			now = &s.applied.Spec

@@ -39,6 +39,7 @@ RETURNING sqlc.embed(jobs), ready.session::bytea AS session, COALESCE(work_of(jo
     COALESCE(network_peers(jobs.subject), '{}')::text[] AS peers,
           work_of_filters(jobs.subject, jobs.host_id)::json AS filters,
           CASE jobs.kind WHEN 'vm.disk.move' THEN pools_of_move(jobs.args) WHEN 'vm.migrate' THEN pools_of_migration(jobs.args) WHEN 'vm.receive' THEN pools_of_migration(jobs.args)
+               WHEN 'vm.firmware.receive' THEN pools_of_migration(jobs.args)
                WHEN 'volume.export' THEN pools_of_export(jobs.args)
                WHEN 'found.adopt' THEN (SELECT json_agg(json_build_object('id', p.id, 'name', p.name, 'spec', p.spec, 'generation', p.generation,
                                                                           'createdAt', p.created_at, 'deletedAt', p.deleted_at) ORDER BY p.id)

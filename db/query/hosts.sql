@@ -46,6 +46,7 @@ SELECT h.id, h.name, h.spec, h.labels, h.maintenance, sqlc.embed(cl), s.seen_at,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*] ? (@ != null)') AS f)::text[] AS firmwares,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*] ? (@ != null)') AS f)::text[] AS vm_fields,
        COALESCE((h.status->'inventory'->>'receivesFirmware')::boolean, false)::boolean AS receives_firmware,
+       COALESCE((h.status->'inventory'->>'receivesDefinitions')::boolean, false)::boolean AS receives_definitions,
        COALESCE(h.status->'inventory'->'vmGaps', '[]')::jsonb AS vm_gaps, COALESCE(h.status->'inventory'->'hugePages', '[]')::jsonb AS huge_pages,
        ARRAY(SELECT n.kind || ':' || n.name FROM assignments nh JOIN networks n ON n.id = nh.network_id
              WHERE nh.host_id = h.id AND nh.status->>'active' = 'true' AND (n.spec IS NULL OR n.spec @> '{"adopted": true}' OR nh.asked = 'assign' AND NOT nh.status ? 'foreign'))::text[] AS networks,

@@ -140,7 +140,8 @@ func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 	switch order.Generation = int64(next); {
 	case vm.MigratesLive():
 		order.Live, order.Options = fleet.NewID[fleet.TransferID](), vm.Spec.Migration.EffectiveOptions(in.Options)
-	case vm.Spec.HasFirmwareState():
+	case vm.Adoption != nil || vm.Spec.HasFirmwareState():
+		order.Definition = vm.Adoption != nil
 		order.Firmware = fleet.NewID[fleet.TransferID]()
 	}
 	if len(order.Transfers()) > 0 || order.Live != "" {

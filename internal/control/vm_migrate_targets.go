@@ -172,6 +172,9 @@ func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, 
 	if !live && vm.Spec.HasFirmwareState() && !h.ReceivesFirmware {
 		reasons = append(reasons, "The agent of "+h.Name+" is too old to receive UEFI variables and TPM state. Update the agent.")
 	}
+	if !live && vm.Adoption != nil && !h.ReceivesDefinitions {
+		reasons = append(reasons, "The agent of "+h.Name+" is too old to receive the definition of an adopted VM. Update the agent.")
+	}
 	for i, d := range vm.Spec.Disks {
 		on, kind := h.Pools[d.PoolID], specs[d.PoolID].Kind
 		if specs[d.PoolID].Shared && on.Assigned && on.State == fleet.PoolActive {

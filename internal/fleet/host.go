@@ -89,8 +89,10 @@ type Inventory struct {
 	VMGaps    []VMGap  `json:"vmGaps,omitempty"`    // optional VM fields or values that the host does not support
 	Reapplies bool     `json:"reapplies,omitempty"` // the agent knows JobArgs.Fields, pool.reapply and network.reapply
 	// ReceivesFirmware: the agent receives UEFI variables and TPM state in cold migrations
-	ReceivesFirmware bool     `json:"receivesFirmware,omitempty"`
-	CPUModels        []string `json:"cpuModels,omitempty"` // CPU models that guests can have; older agents report none
+	ReceivesFirmware bool `json:"receivesFirmware,omitempty"`
+	// ReceivesDefinitions: the agent receives definitions of adopted VMs in cold migrations
+	ReceivesDefinitions bool     `json:"receivesDefinitions,omitempty"`
+	CPUModels           []string `json:"cpuModels,omitempty"` // CPU models that guests can have; older agents report none
 	// CPUModelGaps are other models, each with the features that the host lacks for it.
 	CPUModelGaps []CPUModelGap `json:"cpuModelGaps,omitempty"`
 	Devices      []HostDevice  `json:"devices,omitempty"` // devices for passthrough

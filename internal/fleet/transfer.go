@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 )
 
 // TransferID identifies the transfer of one file between two hosts.
@@ -41,8 +42,10 @@ type MigrationParams struct {
 	Generation int64      `json:"generation"`
 	Stay       []Volref   `json:"stay,omitempty"` // disks on shared pools, which stay where they are and are used by the target host
 	Live       TransferID `json:"live,omitempty"` // the connection of a live migration; empty: cold
-	// Firmware is the transfer of the UEFI variables and the TPM state in a cold migration; empty: the VM has neither
-	Firmware TransferID `json:"firmware,omitempty"`
+	// Firmware is the transfer of the UEFI variables, the TPM state and, with Definition, the definition in a cold
+	// migration; empty: the VM has none of these
+	Firmware   TransferID `json:"firmware,omitempty"`
+	Definition bool       `json:"definition,omitempty"` // an adopted VM keeps its host's definition
 	// Options apply to a live migration.
 	Options MigrationOptions `json:"options,omitzero"`
 }
@@ -117,6 +120,18 @@ type MigratingDisk struct {
 	To         Volref     `json:"to"`
 	Transfer   TransferID `json:"transfer,omitempty"`
 	TakesBytes int64      `json:"takesBytes,omitempty"`
+}
+
+// SpecOnTarget returns the VM's spec with its disks on the target host.
+func (p MigrationParams) SpecOnTarget(spec VMSpec) VMSpec {
+	spec.Disks = slices.Clone(spec.Disks)
+	for i := range spec.Disks {
+		d := &spec.Disks[i]
+		if k := slices.IndexFunc(p.Disks, func(o MigratingDisk) bool { return o.Disk == d.Ref() }); k >= 0 {
+			d.PoolID, d.Volume = p.Disks[k].To.PoolID, p.Disks[k].To.Volume
+		}
+	}
+	return spec
 }
 
 // MigratingVM is a VM with a running or queued migration.
@@ -220,10 +235,10 @@ func (v VMView) AllowsMigration(moving []MovingDisk, current *MigratingVM) (bool
 		return false, v.runsElsewhereRefusal() + " Resolve that first."
 	case v.WhySnapshotsBlockDiskJobs() != "":
 		return false, v.WhySnapshotsBlockDiskJobs()
+	case v.Status.Unmigratable != "":
+		return false, v.Status.Unmigratable
 	case v.MigratesLive():
 		return v.allowsLiveMigration()
-	case v.Adoption != nil:
-		return false, "The VM was adopted, and a cold migration would lose the parts of its definition that Quantix does not know. Start the VM, and migrate it while it runs."
 	}
 	for i, d := range v.Spec.Disks {
 		switch {

@@ -268,6 +268,8 @@ type VMStatus struct {
 	// Transient: the host has no persistent definition of the running guest, so it loses the VM when the guest stops.
 	// Only for discovered VMs: a VM of Quantix has FaultUndefined
 	Transient bool `json:"transient,omitempty"`
+	// Unmigratable: why the definition of an adopted VM cannot go to another host, as a sentence that names the element
+	Unmigratable string `json:"unmigratable,omitempty"`
 	// Restarts: number of automatic restarts by the host. The host resets the number after the VM has run for some time.
 	Restarts int `json:"restarts,omitempty"`
 }

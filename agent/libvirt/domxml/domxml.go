@@ -31,6 +31,13 @@ func DefinitionText(x *libvirtxml.Domain) (string, error) {
 	return b.String(), nil
 }
 
+// BodyText is DefinitionText without the metadata.
+func BodyText(x *libvirtxml.Domain) (string, error) {
+	body := *x
+	body.Metadata = nil
+	return DefinitionText(&body)
+}
+
 // ParseDefinition parses libvirt's text of a definition. live must be set for the definition of a running guest.
 func ParseDefinition(text string, live bool) (*libvirtxml.Domain, error) {
 	x := &libvirtxml.Domain{}

@@ -22,7 +22,7 @@ func RedactVM(a fleet.Actor, v fleet.VMView) fleet.VMView {
 	}
 	if v.Status != nil {
 		status := *v.Status
-		status.Error, status.Reason = RedactText(status.Error, v.HostName), RedactText(status.Reason, v.HostName)
+		status.Error, status.Reason, status.Unmigratable = RedactText(status.Error, v.HostName), RedactText(status.Reason, v.HostName), ""
 		status.Disks = slices.Clone(status.Disks)
 		for i := range status.Disks {
 			status.Disks[i].Path = ""
