@@ -3,6 +3,7 @@
 package libvirt_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,30 @@ import (
 	"quantix/agent/state"
 	"quantix/internal/fleet"
 )
+
+// coldAdoptableDefinition is a definition that another host can have, with settings that no spec expresses, UEFI and a TPM.
+const coldAdoptableDefinition = `<domain type='qemu'>
+  <name>%s</name>
+  <title>Büro &lt;CRM&gt;</title>
+  <metadata><app:x xmlns:app="http://example.org/app">kept</app:x></metadata>
+  <memory unit='KiB'>131136</memory>
+  <vcpu>1</vcpu>
+  <sysinfo type='smbios'><bios><entry name='vendor'>Old &amp; Sons</entry></bios></sysinfo>
+  <os><type arch='x86_64' machine='q35'>hvm</type><boot dev='network'/><boot dev='hd'/><smbios mode='sysinfo'/></os>
+  <features><acpi/><apic/><hyperv><relaxed state='on'/></hyperv></features>
+  <clock offset='localtime'><timer name='rtc' tickpolicy='catchup'/></clock>
+  <on_crash>preserve</on_crash>
+  <devices>
+    <disk type='file'><driver name='qemu' type='qcow2' cache='writeback'/><source file='%s'/><target dev='vda' bus='virtio'/><serial>OLD1</serial></disk>
+    <disk type='file' device='cdrom'><driver name='qemu' type='raw'/><target dev='sda' bus='sata'/><readonly/></disk>
+    <serial type='pty'/>
+    <serial type='pty'/>
+    <sound model='ich9'/>
+    <graphics type='vnc' passwd='secret'><listen type='socket'/></graphics>
+    <tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm>
+  </devices>
+  %s
+</domain>`
 
 // TestTwoHostConformance runs the two-host suite. The lab hosts share all files except libvirt's own.
 func TestTwoHostConformance(t *testing.T) {
@@ -83,6 +108,28 @@ func TestTwoHostConformance(t *testing.T) {
 		must(file.ReadAt(mark[:], unused))
 		mark[0]++
 		must(file.WriteAt(mark[:], unused))
+	}
+	p.DefineAdoptable = func(t *testing.T, name, disk, more string) fleet.VMID {
+		file := filepath.Join(t.TempDir(), "domain.xml")
+		text := fmt.Sprintf(coldAdoptableDefinition, name, disk, more)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		virsh(t, "define", file)
+		return fleet.VMID(virsh(t, "domuuid", name))
+	}
+	p.PersistentDefinition = func(t *testing.T, id fleet.VMID, host int) string {
+		t.Helper()
+		text := must(virshAt(uri(host), "dumpxml", string(id), "--inactive", "--security-info"))
+		return emptyMetadata.ReplaceAllString(quantixMetadata.ReplaceAllString(text, ""), "")
+	}
+	p.AddToSentDefinition = func(sent []byte, more string) []byte {
+		var state firmware.State
+		if err := json.Unmarshal(sent, &state); err != nil {
+			t.Fatal(err)
+		}
+		state.Definition = strings.Replace(state.Definition, "</devices>", more+"</devices>", 1)
+		return must(state.Encode())
 	}
 	for i, socket := range []string{libvirt.DefaultSocket, sockets[1]} {
 		known := must(state.OpenPoolRecords("")) // one PoolBook for each host's agent

@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"fmt"
 	"testing"
 
 	"quantix/agent/hypervisor"
@@ -27,6 +28,19 @@ func TestTwoHostConformance(t *testing.T) {
 		defer hosts[host].mu.Unlock()
 		_, has := hosts[host].receivedFirmware[id]
 		return has
+	}
+	p.DefineAdoptable = func(_ *testing.T, name, disk, _ string) fleet.VMID {
+		id := hosts[0].AddUnmanagedVM(name, []string{disk}, []string{"sound"})
+		hosts[0].mu.Lock()
+		defer hosts[0].mu.Unlock()
+		hosts[0].stop(hosts[0].guests[id], "shut down")
+		return id
+	}
+	p.PersistentDefinition = func(_ *testing.T, id fleet.VMID, host int) string {
+		hosts[host].mu.Lock()
+		defer hosts[host].mu.Unlock()
+		g := hosts[host].guests[id]
+		return fmt.Sprintf("%s %+v %q", g.name, g.persistent, g.verbatim)
 	}
 	for i, h := range hosts {
 		p.Hosts[i] = conformance.Harness{

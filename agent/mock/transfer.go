@@ -2,9 +2,12 @@ package mock
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -138,14 +141,17 @@ func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) error
 			return err
 		}
 	}
-	state := h.firmwareOf(in.VM.ID)
+	state, err := h.stateToSend(in)
+	if err != nil {
+		return err
+	}
 	if id := in.Params.Firmware; id != "" {
-		if err := in.RecordContent(id, firmwareStamp(state)); err != nil {
+		if err := in.RecordContent(id, state); err != nil {
 			return err
 		}
 		err := in.Send(ctx, id, func(_ context.Context, do func(int64, []byte, int64) error) error {
-			return do(0, []byte(firmwareStamp(state)), int64(len(firmwareStamp(state))))
-		}, int64(len(firmwareStamp(state))))
+			return do(0, []byte(state), int64(len(state)))
+		}, int64(len(state)))
 		if err != nil {
 			return err
 		}
@@ -162,8 +168,8 @@ func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVMWork) error
 			return hypervisor.RefuseChangedVM(in.VM.Name)
 		}
 	}
-	if in.Params.Firmware != "" && h.firmwareOf(in.VM.ID) != state {
-		return hypervisor.RefuseChangedVM(in.VM.Name)
+	if later, err := h.stateToSend(in); err != nil || later != state {
+		return cmp.Or(err, hypervisor.RefuseChangedVM(in.VM.Name))
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -207,6 +213,8 @@ func (h *Host) migratingFiles(in hypervisor.MigrateVMWork) (defined bool, files 
 		return true, nil, hypervisor.RefuseMigration(in.VM.Name, "the VM is running. Shut down the VM first.")
 	case in.Params.Firmware == "" && g.persistent.spec.HasFirmwareState():
 		return true, nil, hypervisor.RefuseFirmwareNotListed(in.VM.Name)
+	case g.applied.Adopted != in.Params.Definition:
+		return true, nil, hypervisor.RefuseDefinitionNotListed(in.VM.Name)
 	}
 	for _, d := range in.VM.Spec.Disks {
 		if !slices.Contains(in.Params.Stay, d.Ref()) && !slices.ContainsFunc(in.Params.Disks, func(o fleet.MigratingDisk) bool { return o.Disk == d.Ref() }) {
@@ -230,16 +238,67 @@ func (h *Host) migratingFiles(in hypervisor.MigrateVMWork) (defined bool, files 
 	return true, files, nil
 }
 
-// receivedFirmware is the content of UEFI variables and TPM state that a transfer has brought.
+// receivedFirmware is the content of UEFI variables and TPM state that a transfer has brought, and the definition of an
+// adopted VM.
 type receivedFirmware struct {
-	transfer fleet.TransferID
-	content  string
+	transfer   fleet.TransferID
+	content    string
+	definition *sentDefinition // nil: the VM was not adopted
 }
 
-// firmwareHead begins a simulated file of UEFI variables and TPM state, which may be empty.
-const firmwareHead = "firmware "
+// sentDefinition is the definition of an adopted VM on its way to another host.
+type sentDefinition struct {
+	Name       string                   `json:"name"`
+	Generation int64                    `json:"generation"`
+	Applied    hypervisor.AppliedRecord `json:"applied"`
+	Spec       fleet.VMSpec             `json:"spec"`
+	Pools      map[fleet.PoolID]string  `json:"pools"`
+	Verbatim   []string                 `json:"verbatim"`
+}
 
-func firmwareStamp(content string) string { return firmwareHead + content }
+// firmwareHead begins a simulated file of UEFI variables and TPM state, which may be empty. definitionMark begins the
+// definition in it.
+const (
+	firmwareHead   = "firmware "
+	definitionMark = "\x00"
+)
+
+// stateToSend returns the file with the UEFI variables, the TPM state and the definition of an adopted VM.
+func (h *Host) stateToSend(in hypervisor.MigrateVMWork) (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := h.guests[in.VM.ID]
+	if g == nil {
+		return "", hypervisor.RefuseChangedVM(in.VM.Name)
+	}
+	out := firmwareHead + g.firmware
+	if !in.Params.Definition {
+		return out, nil
+	}
+	d := sentDefinition{g.name, g.generation, g.applied, in.Params.SpecOnTarget(g.persistent.spec), maps.Clone(g.persistent.pools), g.verbatim}
+	d.Applied.Spec, d.Applied.Pools = in.Params.SpecOnTarget(g.applied.Spec), maps.Clone(g.applied.Pools)
+	for _, p := range in.Pools {
+		if slices.ContainsFunc(in.Params.Disks, func(o fleet.MigratingDisk) bool { return o.To.PoolID == p.ID }) {
+			d.Pools[p.ID], d.Applied.Pools[p.ID] = volumePathPrefix(p.Spec), hypervisor.AppliedPool{Name: p.Name, Path: p.Spec.Path}
+		}
+	}
+	text, err := json.Marshal(d)
+	return out + definitionMark + string(text), err
+}
+
+// defineReceived defines an adopted VM as a cold migration has brought it, if there is one. The caller holds h.mu.
+func (h *Host) defineReceived(in hypervisor.ApplyWork) bool {
+	received := h.receivedFirmware[in.VM.ID]
+	d := received.definition
+	if d == nil {
+		return false
+	}
+	h.guests[in.VM.ID] = &guest{
+		id: in.VM.ID, managed: true, generation: d.Generation, applied: d.Applied, name: d.Name, power: fleet.Stopped,
+		persistent: guestDefinition{spec: d.Spec, pools: d.Pools}, verbatim: d.Verbatim, firmware: received.content,
+	}
+	return true
+}
 
 // firmwareOf returns the content of the VM's UEFI variables and TPM state; empty: none.
 func (h *Host) firmwareOf(id fleet.VMID) string {
@@ -273,9 +332,19 @@ func (h *Host) ReceiveFirmware(ctx context.Context, in hypervisor.ReceiveFirmwar
 	if !ok {
 		return errors.New("the source host sends invalid firmware state")
 	}
+	content, text, has := strings.Cut(content, definitionMark)
+	if err := in.CheckDefinitionSent(has); err != nil {
+		return err
+	}
+	var definition *sentDefinition
+	if has {
+		if err := json.Unmarshal([]byte(text), &definition); err != nil {
+			return fmt.Errorf("the source host sends an invalid definition: %w", err)
+		}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.receivedFirmware[in.VM] = receivedFirmware{in.Transfer, content}
+	h.receivedFirmware[in.VM] = receivedFirmware{in.Transfer, content, definition}
 	return nil
 }
 

@@ -113,7 +113,7 @@ func (h *Host) ReadUnmanagedVM(ctx context.Context, id fleet.VMID, pools []fleet
 func (h *Host) markAdopted(in hypervisor.ApplyWork) error {
 	g, ok := h.guests[in.VM.ID]
 	switch {
-	case !in.Adopted || ok && g.managed:
+	case !in.Adopted || ok && g.managed || !ok && h.defineReceived(in):
 		return nil
 	case !ok && in.AppliedGeneration == 0 && !in.Reapply:
 		return fleet.Errorf(fleet.Conflict, "The host no longer has the VM that was adopted. Release or delete the VM, or define its domain on the host again.")

@@ -38,6 +38,15 @@ type HostPair struct {
 	// UndefineKeepingFirmware removes the VM's definition, but not its UEFI variables and TPM state. Optional.
 	UndefineKeepingFirmware func(t *testing.T, id fleet.VMID, host int)
 
+	// DefineAdoptable creates a domain that is off on the first host, without Quantix metadata, with the file as its disk
+	// and with parts that no spec expresses. more is XML of further parts, below the element domain. PersistentDefinition
+	// returns a VM's definition on a host, without Quantix's metadata.
+	DefineAdoptable      func(t *testing.T, name, disk, more string) fleet.VMID
+	PersistentDefinition func(t *testing.T, id fleet.VMID, host int) string
+
+	// AddToSentDefinition adds XML, below the element devices, to the definition in a state that a host sends. Optional.
+	AddToSentDefinition func(state []byte, more string) []byte
+
 	// FirmwareFiles returns the paths of the files on a host with the VM's UEFI variables and TPM state. Optional.
 	FirmwareFiles func(t *testing.T, id fleet.VMID, host int) (variables, tpm string)
 }
@@ -75,6 +84,8 @@ func RunTwoHosts(t *testing.T, p HostPair) {
 		{"a cold migration of changed firmware state leaves the VM on its host", testColdMigrationOfChangedFirmwareState},
 		{"a cold migration interrupted without its definition removes only sent firmware state", testColdMigrationResumedWithoutDefinition},
 		{"a refused cold migration leaves the firmware state on its host", testColdMigrationOfFirmwareStateRefused},
+		{"a cold migration moves the definition of an adopted VM", testColdMigrationOfAdoptedVM},
+		{"a refused cold migration leaves an adopted VM on its host", testColdMigrationOfAdoptedVMRefused},
 		{"a live migration copies the disks of local pools", testLiveMigrationOfLocalDisks},
 		{"a failed live migration removes the copies of local disks", testFailedLiveMigrationOfLocalDisks},
 		{"a live migration never overwrites a file", testLiveMigrationToTakenName},
