@@ -28,7 +28,9 @@ func (p *twoHosts) newAdoptedVM(more string) fleet.VM {
 	}
 	vm.Name, vm.Generation, vm.Spec = "crm", 1, read.Spec
 	p.first.requireNoError("adopt", p.first.ApplyVM(p.first.ctx, p.first.adoptionJob(vm)))
-	p.second.cleanup("delete "+name, func(ctx context.Context) error { return p.second.DeleteVM(ctx, vm, p.second.pools, false) })
+	for _, h := range []*testHost{p.first, p.second} {
+		h.cleanup("delete "+name, func(ctx context.Context) error { return h.DeleteVM(ctx, vm, h.pools, false) })
+	}
 	return vm
 }
 
@@ -60,6 +62,11 @@ func testColdMigrationOfAdoptedVM(t *testing.T, p *twoHosts) {
 	p.second.wantStatus(vm.ID, 7)
 	p.wantRunsOnSecond(vm)
 	p.second.requireNoError("stop", p.second.StopVM(p.second.ctx, vm.ID))
+	p.second.requireNoError("release", p.second.ReleaseVM(p.second.ctx, vm))
+	if is := p.PersistentDefinition(t, vm.ID, 1); is != before {
+		t.Errorf("the released definition is\n%s\nand was\n%s", is, before)
+	}
+	p.second.requireNoError("adopt again", p.second.ApplyVM(p.second.ctx, p.second.adoptionJob(vm)))
 
 	back := p.newColdAdoptedRun(vm)
 	back.source.Pools = p.second.pools
@@ -78,9 +85,6 @@ func testColdMigrationOfAdoptedVM(t *testing.T, p *twoHosts) {
 	if s := p.first.wantStatus(vm.ID, 9); s.MemoryMiB != vm.Spec.MemoryMiB {
 		t.Errorf("after the edit, the VM has %d MiB", s.MemoryMiB)
 	}
-	vm.Generation, vm.Spec.MemoryMiB = 10, vm.Spec.MemoryMiB-32
-	p.first.requireNoError("undo the edit", p.first.ApplyVM(p.first.ctx, p.first.adoptionJob(vm)))
-	p.first.requireNoError("release", p.first.ReleaseVM(p.first.ctx, vm))
 }
 
 func testColdMigrationOfAdoptedVMRefused(t *testing.T, p *twoHosts) {
