@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -87,10 +88,12 @@ func TestMigrationFaultAtEachStep(t *testing.T) { //nolint:tparallel // pairsAtO
 	slices.SortStableFunc(runs, func(x, y run) int { return cmp.Compare(y.fault.lasts, x.fault.lasts) }) // the longest first
 	work := make(chan run)
 	var all sync.WaitGroup
+	reached := reachedSteps{reached: map[string]bool{}}
 	for range pairsAtOnce {
 		all.Go(func() {
 			for r := range work {
 				t.Run(fmt.Sprintf("%s, %s at %s", r.kind.name, r.fault.name, r.at), func(t *testing.T) {
+					defer func() { reached.add(r.kind.name+", "+r.at, !t.Skipped()) }()
 					newMigratingPair(t, p, project.ID, r.kind).run(r.at, r.fault)
 				})
 			}
@@ -104,7 +107,36 @@ func TestMigrationFaultAtEachStep(t *testing.T) { //nolint:tparallel // pairsAtO
 	}
 	close(work)
 	all.Wait()
-	t.Logf("%d faults at %d steps", len(runs), steps)
+	t.Logf("%d faults at %d steps; %d migrations did not reach the step of their fault", len(runs), steps, reached.missed)
+	if never := reached.never(); len(never) > 0 {
+		t.Errorf("no migration with a fault reached these steps:\n%s", strings.Join(never, "\n"))
+	}
+}
+
+// reachedSteps records which steps were reached by a migration with a fault at that step.
+type reachedSteps struct {
+	mu      sync.Mutex
+	reached map[string]bool // by step
+	missed  int             // migrations that did not reach the step of their fault
+}
+
+func (s *reachedSteps) add(step string, reached bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !reached {
+		s.missed++
+	}
+	s.reached[step] = s.reached[step] || reached
+}
+
+// never returns the steps that no migration reached.
+func (s *reachedSteps) never() (steps []string) {
+	for _, step := range slices.Sorted(maps.Keys(s.reached)) {
+		if !s.reached[step] {
+			steps = append(steps, step)
+		}
+	}
+	return steps
 }
 
 // boundedTransport bounds the number of open requests, because the portal refuses more than eight of a user.
