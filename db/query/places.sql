@@ -27,19 +27,23 @@ WHERE (vm_sightings.power, vm_sightings.generation, vm_sightings.proven) IS DIST
 -- name: PlacesToSettle :many
 -- VMs that another host reports as running with the right ownership mark, after both hosts have reported again. gone is
 -- set if the VM's own host no longer runs it; otherwise both hosts run it. VMs that their own host is starting are
--- omitted, and so are VMs with an open migration, whose jobs decide on the VM's host and disks. An empty @vm_id selects
--- all VMs.
+-- omitted. The jobs of an open migration decide on the VM's host and disks, so gone is never set during a migration. A
+-- migration's guest is paused on at least one of the hosts, but the hosts look at different times: during a migration,
+-- both hosts must report a running guest for more than two report intervals. An empty @vm_id selects all VMs.
 SELECT s.vm_id, s.host_id, v.host_id AS own_id, (v.status->>'power' <> 'running')::boolean AS gone
 FROM vm_sightings s JOIN vms v ON v.id = s.vm_id
 JOIN host_sessions own ON own.host_id = v.host_id JOIN host_sessions its ON its.host_id = s.host_id
+CROSS JOIN LATERAL (
+    SELECT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind IN ('vm.migrate', 'vm.receive') AND j.state IN ('queued', 'running')) AS open) migration
+CROSS JOIN LATERAL (
+    SELECT s.since + CASE WHEN migration.open THEN 2 * GREATEST(own.fresh_for, its.fresh_for) / 3 ELSE interval '0' END AS doubtful_until) running
 WHERE s.proven AND NOT s.settled AND s.power = 'running' AND (@vm_id::text = '' OR s.vm_id = @vm_id::text)
   AND is_fresh(own.looked_at, own.fresh_for)
-  AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind IN ('vm.migrate', 'vm.receive') AND j.state IN ('queued', 'running'))
-  AND (v.status->>'power' IN ('absent', 'stopped', 'crashed') AND own.looked_at > s.began
+  AND (v.status->>'power' IN ('absent', 'stopped', 'crashed') AND own.looked_at > s.began AND NOT migration.open
             AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.host_id = v.host_id AND j.state = 'running'
                             AND ordered_power(j.kind) = 'running')
-        OR v.status->>'power' = 'running' AND NOT s.alarm AND own.looked_at > s.since
-            AND its.looked_at > s.since AND is_fresh(its.looked_at, its.fresh_for))
+        OR v.status->>'power' = 'running' AND NOT s.alarm AND own.looked_at > running.doubtful_until
+            AND its.looked_at > running.doubtful_until AND is_fresh(its.looked_at, its.fresh_for))
 ORDER BY s.vm_id, s.began, s.host_id
 LIMIT 500;
 

@@ -145,6 +145,41 @@ func TestVMHostNotUpdatedDuringMigration(t *testing.T) { //nolint:tparallel // t
 	}
 }
 
+// A migration's guest runs on one host at a time, but the hosts report at different times.
+func TestTwoHostsAlarmDuringMigration(t *testing.T) {
+	p := newTwoHostFixture(t)
+	p.queueVMJob(p.vmID, fleet.VMMigrate)
+	p.queueVMJob(p.vmID, fleet.VMReset)
+	p.execSQL(`UPDATE jobs SET epoch = 1, attempt = 1 WHERE kind = 'vm.migrate'`) // its agent has restarted
+	reportBoth := func() {
+		p.reportFromOtherHost(fleet.Running)
+		p.reportFromOwnHost(fleet.Running)
+		p.otherHost.reportState("again", p.vmReport(fleet.Running))
+	}
+	pass := func(time string) {
+		p.execSQL(`UPDATE vm_sightings SET since = since - $1::interval`, time)
+		p.execSQL(`UPDATE host_sessions SET last_look = last_look - $1::interval`, time)
+	}
+	reportBoth()
+	pass("19 seconds")
+	reportBoth()
+	p.wantOnOwnHost("within two report intervals", fleet.PhaseRunning)
+	pass("2 seconds")
+	p.wantOnOwnHost("before the hosts have reported again", fleet.PhaseRunning)
+	p.reportFromOwnHost(fleet.Running)
+	p.wantOnOwnHost("before the target has reported again", fleet.PhaseRunning)
+	p.otherHost.reportState("once more", p.vmReport(fleet.Running))
+	if vm := p.runLocationsPass(); !vm.RunsOnTwoHosts() || vm.HostID != p.agent.HostID {
+		t.Fatalf("after two report intervals the VM is on %s, with sightings %+v", vm.HostName, vm.Sightings)
+	}
+	got := queryValue[string](p.hostFixture, `SELECT string_agg(kind || ' ' || state, ', ' ORDER BY kind) FROM jobs`)
+	if want := "vm.migrate queued, vm.reset cancelled"; got != want {
+		t.Errorf("jobs: %s, want: %s", got, want)
+	}
+	p.reportFromOtherHost(fleet.Stopped)
+	p.wantOnOwnHost("once the target has ended its guest", fleet.PhaseRunning)
+}
+
 func TestQueuedJobsMoveToNewHostOfVM(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.queueVMJob(p.vmID, fleet.VMApply)

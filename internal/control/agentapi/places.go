@@ -75,7 +75,7 @@ func ReportedLocation(vm fleet.VMView, host fleet.HostID) fleet.VMLocation {
 }
 
 // raiseTwoHostsAlarm records that two hosts run the VM. It cancels the VM's queued jobs and withdraws a queued
-// deletion.
+// deletion. An interrupted migration stays queued, because its host must still end it.
 func raiseTwoHostsAlarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, other fleet.VMLocation) error {
 	if err := q.RaiseAlarm(ctx, db.RaiseAlarmParams{VMID: vm.ID, HostID: other.HostID}); err != nil {
 		return err
@@ -85,7 +85,7 @@ func raiseTwoHostsAlarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 		return err
 	}
 	for _, j := range jobs {
-		if j.State != fleet.JobQueued || j.Kind.Info().Background {
+		if interrupted := j.Kind == fleet.VMMigrate && j.Epoch > 0; j.State != fleet.JobQueued || j.Kind.Info().Background || interrupted {
 			continue
 		}
 		if _, err := endJob(ctx, q, jobEnd{id: j.ID, state: fleet.JobCancelled, error: "Not done: two hosts run the VM. Choose the VM's host first."}); err != nil {
