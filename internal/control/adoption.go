@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+
 	"quantix/db"
 	"quantix/internal/adoption"
 	"quantix/internal/control/agentapi"
@@ -183,19 +185,13 @@ func (c *Control) AdoptVMs(ctx context.Context, a fleet.Actor, of []DiscoveredVM
 	})
 }
 
-// adoptedAlreadyError replaces the NotFound error of a discovered VM that is a VM of Quantix meanwhile. Actors who do not
-// see that VM get err.
-func adoptedAlreadyError(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, err error) error {
-	if fleet.CodeOf(err) != fleet.NotFound {
-		return err
-	}
-	vms, failed := visibleVMs(ctx, q, a, []fleet.VMID{id})
+// adoptedAlreadyError returns the error about a discovered VM that its host does not report. It names the VM of Quantix that
+// the discovered VM is meanwhile, if that is among vms, the VMs that the actor sees.
+func adoptedAlreadyError(vms map[fleet.VMID]fleet.VMView, id fleet.VMID) error {
 	vm, there := vms[id]
 	switch {
-	case failed != nil:
-		return failed
 	case !there:
-		return err
+		return store.NotFoundError(pgx.ErrNoRows, "VM")
 	case vm.Adoption == nil:
 		return fleet.Errorf(fleet.Conflict, "%s is a VM of Quantix already, in project %s (ID %s).", vm.Name, vm.ProjectName, id)
 	}
@@ -216,12 +212,18 @@ func refuseOtherAdoption(ctx context.Context, q *db.Queries, of DiscoveredVMRef,
 	return nil
 }
 
-// releasedAlreadyError replaces the NotFound error of a VM that is a discovered VM meanwhile.
+// releasedAlreadyError replaces the NotFound error of a VM that is a discovered VM meanwhile. A discovered VM with the UUID
+// of a VM in a project that the actor does not see is not that VM.
 func releasedAlreadyError(ctx context.Context, q *db.Queries, id fleet.VMID, err error) error {
 	if fleet.CodeOf(err) != fleet.NotFound {
 		return err
 	}
-	rows, failed := q.DiscoveredVMsWithIDs(ctx, []string{string(id)})
+	ids := []string{string(id)}
+	domains, failed := q.DomainsNamed(ctx, ids)
+	if failed != nil || slices.ContainsFunc(domains, func(d db.DomainsNamedRow) bool { return !d.Found }) {
+		return store.FirstErrorOf(failed, func() error { return err })
+	}
+	rows, failed := q.DiscoveredVMsWithIDs(ctx, ids)
 	if failed != nil || len(rows) == 0 {
 		return store.FirstErrorOf(failed, func() error { return err })
 	}

@@ -134,6 +134,16 @@ func discoveredSteps(ctx context.Context, q *db.Queries, a fleet.Actor, act flee
 	for _, r := range rows {
 		vms[DiscoveredVMRef{r.FoundVM.HostID, r.FoundVM.ID}] = query.DiscoveredVMView(r.FoundVM, r.HostName, fleet.NewReportTime(r.LookedAt, r.FreshFor), fleet.MaintenanceState(r.HostMaintenance), r.Now)
 	}
+	var others []fleet.VMID
+	for _, r := range of {
+		if _, known := vms[r]; !known {
+			others = append(others, r.ID)
+		}
+	}
+	managed, err := visibleVMs(ctx, q, a, others)
+	if err != nil {
+		return steps, err
+	}
 	seen := map[DiscoveredVMRef]bool{}
 	for _, r := range of {
 		if seen[r] {
@@ -146,12 +156,8 @@ func discoveredSteps(ctx context.Context, q *db.Queries, a fleet.Actor, act flee
 			note = why
 		}
 		if !known {
-			err := adoptedAlreadyError(ctx, q, a, r.ID, store.NotFoundError(pgx.ErrNoRows, "VM"))
-			refused, ok := errors.AsType[*fleet.Error](err)
-			if !ok {
-				return steps, err
-			}
-			if subject, name, note = "", string(r.ID), refused.Message; refused.Code == fleet.Conflict {
+			subject, name, note = "", string(r.ID), adoptedAlreadyError(managed, r.ID).Error()
+			if _, is := managed[r.ID]; is {
 				subject = fleet.SubjectVM(r.ID) // the task's page leads to the VM
 			}
 		}
@@ -259,8 +265,12 @@ func getDiscoveredVM(ctx context.Context, q *db.Queries, a fleet.Actor, host fle
 		return fleet.DiscoveredVM{}, err
 	}
 	r, err := q.GetDiscoveredVM(ctx, db.GetDiscoveredVMParams{HostID: host, ID: id})
+	if errors.Is(err, pgx.ErrNoRows) {
+		vms, err := visibleVMs(ctx, q, a, []fleet.VMID{id})
+		return fleet.DiscoveredVM{}, store.FirstErrorOf(err, func() error { return adoptedAlreadyError(vms, id) })
+	}
 	if err != nil {
-		return fleet.DiscoveredVM{}, adoptedAlreadyError(ctx, q, a, id, store.NotFoundError(err, "VM"))
+		return fleet.DiscoveredVM{}, store.UserError(err)
 	}
 	return query.DiscoveredVMView(r.FoundVM, r.HostName, fleet.NewReportTime(r.LookedAt, r.FreshFor), fleet.MaintenanceState(r.HostMaintenance), r.Now), nil
 }

@@ -38,6 +38,31 @@ func TestPowerActionOnDiscoveredVMsHasResultEach(t *testing.T) {
 	})
 }
 
+func TestQueriesOfDiscoveredActionIndependentOfUnknownVMs(t *testing.T) {
+	s := newAdoptionFixture(t)
+	managed := s.createVM("web", fleet.Running)
+	c, recorder := recordedControl(t, s.pool.Config().ConnString())
+	queries := func(unknown int) int {
+		refs := []control.DiscoveredVMRef{{HostID: s.h1, ID: s.addDiscoveredVM(`{"power":"running"}`)}, {HostID: s.h1, ID: managed.ID}}
+		for range unknown {
+			refs = append(refs, control.DiscoveredVMRef{HostID: s.h1, ID: fleet.NewID[fleet.VMID]()})
+		}
+		before := len(recorder.statements)
+		task, err := c.RequestDiscoveredVMActions(t.Context(), chief, fleet.ActShutdown, refs)
+		if err != nil || task.Steps == nil || task.Steps.Refused != unknown+1 {
+			t.Fatalf("%+v %+v %v", task, task.Steps, err)
+		}
+		return len(recorder.statements) - before
+	}
+	queries(1) // prepares the statements
+	if one, many := queries(1), queries(400); many != one {
+		t.Errorf("%d queries for 400 unknown VMs, want %d, as for one", many, one)
+	}
+	if n := s.countRows("tasks WHERE error LIKE 'web is a VM of Quantix already%' AND subject = 'vm:" + string(managed.ID) + "'"); n != 3 {
+		t.Errorf("%d children lead to the VM of Quantix, want three", n)
+	}
+}
+
 func TestOnePowerActionOnManagedAndDiscoveredVMs(t *testing.T) {
 	s := newAdoptionFixture(t)
 	managed, other, twin := s.createVM("web", fleet.Running), s.addDiscoveredVM(`{"power":"running"}`), s.addDiscoveredVM(`{"power":"running"}`)
