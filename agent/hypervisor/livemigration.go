@@ -45,9 +45,27 @@ type ReceiveVMWork struct {
 	Progress Progress
 }
 
-// InterruptedMigrationError is the error of a live migration that was interrupted and left the VM on the source host.
+// InterruptedMigrationError is the error of a live migration that was interrupted and left the VM on the source host. It
+// says nothing about the VM's state: see StayedVMError.
 func InterruptedMigrationError(vm string) error {
-	return fleet.Errorf(fleet.Conflict, "The migration of %s was interrupted. The VM still runs on its host. Try again.", vm)
+	return fleet.Errorf(fleet.Conflict, "The migration of %s was interrupted. Try again.", vm)
+}
+
+// StayedVMError adds to the error of a live migration that left the VM on the source host what that host then says of the
+// VM. An empty power is unknown.
+func StayedVMError(why error, power fleet.Power) error {
+	state := "It is unknown whether the VM still runs on its host."
+	switch power {
+	case fleet.Running:
+		state = "The VM still runs on its host."
+	case fleet.Paused:
+		state = "The VM is paused on its host."
+	case fleet.Stopped, fleet.Crashed:
+		state = "The VM is off on its host."
+	case fleet.Absent:
+		state = "Its host does not have the VM any more."
+	}
+	return fleet.Errorf(fleet.Conflict, "%s %s", why, state)
 }
 
 // RefuseKnownVM refuses to receive a VM that the host already has.
@@ -71,7 +89,7 @@ func CheckMigrationOptions(o fleet.MigrationOptions) error {
 
 // MigrationTimeoutError is the cause of a live migration that was cancelled because it exceeded its time limit.
 func MigrationTimeoutError(vm string, o fleet.MigrationOptions) error {
-	return fleet.Errorf(fleet.Conflict, "The migration of %s took longer than %d seconds and was cancelled. The VM still runs on its host. Allow auto-converge or a longer pause, or choose a longer time.", vm, o.TimeoutSeconds)
+	return fleet.Errorf(fleet.Conflict, "The migration of %s took longer than %d seconds and was cancelled. Allow auto-converge or a longer pause, or choose a longer time.", vm, o.TimeoutSeconds)
 }
 
 // LostGuestError is the error of a post-copy migration that failed after the guest had begun to run on the target host.

@@ -79,7 +79,7 @@ func (b *Backend) MigrateRunningVM(ctx context.Context, in hypervisor.LiveMigrat
 
 func (m *liveMigration) run(ctx context.Context) error {
 	if m.in.Begun {
-		return m.settle(ctx, hypervisor.InterruptedMigrationError(m.in.VM.Name))
+		return m.settle(ctx)
 	}
 	s, err := m.read(ctx)
 	if err != nil {
@@ -194,7 +194,8 @@ func (m *liveMigration) migrate(ctx context.Context, link *migration.Link) (arri
 	switch {
 	case performed != nil && conn.IsLibvirtError(performed):
 		// A failed Perform has resumed the guest. The target only ends its incoming guest.
-		return false, errors.Join(m.cancellationOr(ctx, performed), m.confirmCancelled())
+		confirmed := m.confirmCancelled()
+		return false, errors.Join(m.cancellationOr(ctx, performed), confirmed)
 	case performed != nil || err != nil: // the connection to libvirt or to the target was lost
 		return m.decide(ctx, errors.Join(performed, err))
 	case m.end.Error != "":
@@ -223,7 +224,7 @@ func (m *liveMigration) isGuestLost(ctx context.Context) bool {
 // cancellationOr returns the reason for the cancellation of the transfer, if there is one, else err.
 func (m *liveMigration) cancellationOr(ctx context.Context, err error) error {
 	if m.timedOut {
-		return hypervisor.MigrationTimeoutError(m.in.VM.Name, m.in.Params.Options)
+		return hypervisor.StayedVMError(hypervisor.MigrationTimeoutError(m.in.VM.Name, m.in.Params.Options), m.powerHere(ctx))
 	}
 	return causeOr(ctx, err)
 }

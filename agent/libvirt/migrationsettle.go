@@ -31,8 +31,8 @@ func (m *liveMigration) decide(ctx context.Context, why error) (arrived bool, er
 	return arrived, m.settleState(ctx, arrived, why)
 }
 
-// settle ends a migration that an earlier attempt of the job began. It returns why if the VM stays.
-func (m *liveMigration) settle(ctx context.Context, why error) error {
+// settle ends a migration that an earlier attempt of the job began. It returns an InterruptedMigrationError if the VM stays.
+func (m *liveMigration) settle(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	if err := m.endTransfer(ctx); err != nil {
 		return err
@@ -45,10 +45,29 @@ func (m *liveMigration) settle(ctx context.Context, why error) error {
 	if err != nil {
 		return err
 	}
-	if err := m.settleState(ctx, arrived, why); err != nil {
+	interrupted := hypervisor.InterruptedMigrationError(m.in.VM.Name)
+	switch err := m.settleState(ctx, arrived, interrupted); {
+	case err == interrupted: //nolint:errorlint // other errors may wrap it
+		return hypervisor.StayedVMError(err, m.powerHere(ctx))
+	case err != nil:
 		return err
 	}
 	return m.cleanUpSource(ctx)
+}
+
+// powerHere returns the power state of the VM on this host; empty: unknown.
+func (m *liveMigration) powerHere(ctx context.Context) fleet.Power {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), migrationPhaseTimeout)
+	defer cancel()
+	s, err := m.read(ctx)
+	switch {
+	case conn.IsLibvirtCode(err, golibvirt.ErrNoDomain):
+		return fleet.Absent
+	case err != nil:
+		return ""
+	}
+	power, _ := translatePower(s.state, s.reason)
+	return power
 }
 
 // endTransfer cancels a transfer that libvirt still performs, and waits for its end.

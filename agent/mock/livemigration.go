@@ -61,9 +61,8 @@ func (h *Host) MigrateRunningVM(ctx context.Context, in hypervisor.LiveMigration
 	if err := h.simulateCall(ctx); err != nil {
 		return err
 	}
-	interrupted := hypervisor.InterruptedMigrationError(in.VM.Name)
 	if in.Begun {
-		return h.awaitTarget(ctx, in, interrupted)
+		return h.awaitTarget(ctx, in, nil)
 	}
 	if err := hypervisor.CheckMigrationOptions(in.Params.Options); err != nil {
 		return err
@@ -118,7 +117,7 @@ func (h *Host) MigrateRunningVM(ctx context.Context, in hypervisor.LiveMigration
 	}
 	switch {
 	case cancelled && ctx.Err() == nil:
-		return hypervisor.MigrationTimeoutError(in.VM.Name, in.Params.Options)
+		return hypervisor.StayedVMError(hypervisor.MigrationTimeoutError(in.VM.Name, in.Params.Options), h.powerOf(in.VM.ID))
 	case cancelled:
 		return context.Cause(ctx)
 	case err != nil:
@@ -138,17 +137,29 @@ func migrationExpires(in hypervisor.LiveMigrationWork) bool {
 	return limit > 0 && rate > 0 && int64(in.VM.Spec.MemoryMiB)<<20/rate > limit
 }
 
-// awaitTarget waits for the end of the target's job. It returns why if the VM stays.
+// awaitTarget waits for the end of the target's job. If the VM stays, it returns why, or for a nil why that the migration
+// was interrupted.
 func (h *Host) awaitTarget(ctx context.Context, in hypervisor.LiveMigrationWork, why error) error {
 	arrived, err := in.AwaitTarget(context.WithoutCancel(ctx))
 	switch {
 	case err != nil:
 		return err
+	case !arrived && why == nil:
+		return hypervisor.StayedVMError(hypervisor.InterruptedMigrationError(in.VM.Name), h.powerOf(in.VM.ID))
 	case !arrived:
 		return why
 	}
 	h.removeArrivedVM(in.VM.ID)
 	return nil
+}
+
+func (h *Host) powerOf(id fleet.VMID) fleet.Power {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if g := h.guests[id]; g != nil {
+		return g.power
+	}
+	return fleet.Absent
 }
 
 func (h *Host) removeArrivedVM(id fleet.VMID) {

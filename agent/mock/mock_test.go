@@ -221,15 +221,6 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func (h *Host) powerOf(id fleet.VMID) fleet.Power {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if g, ok := h.guests[id]; ok {
-		return g.power
-	}
-	return fleet.Absent
-}
-
 func (h *Host) replacePoolDir(p fleet.Pool, how conformance.PoolDirReplacement) (back func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

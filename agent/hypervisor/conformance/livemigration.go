@@ -149,6 +149,22 @@ func testCancelledLiveMigration(t *testing.T, p *twoHosts) {
 	p.second.wantAbsent(vm.ID)
 }
 
+// testInterruptedLiveMigration repeats the source's job of a migration that did not reach the target.
+func testInterruptedLiveMigration(_ *testing.T, p *twoHosts) {
+	vm := p.newRunningGuest()
+	want := func(when, state string) {
+		r := p.newLiveRun(vm)
+		r.source.Begun = true
+		r.source.AwaitTarget = func(context.Context) (bool, error) { return false, nil }
+		p.first.requireRefusal(when, p.first.MigrateRunningVM(p.first.ctx, r.source), "was interrupted. Try again. "+state)
+	}
+	want("while it runs", "The VM still runs on its host.")
+	p.first.requireNoError("pause", p.first.PauseVM(p.first.ctx, vm.ID))
+	want("while it is paused", "The VM is paused on its host.")
+	p.first.requireNoError("stop", p.first.StopVM(p.first.ctx, vm.ID))
+	want("while it is off", "The VM is off on its host.")
+}
+
 func testLiveMigrationRefusals(t *testing.T, p *twoHosts) {
 	vm := p.newRunningGuest()
 	r := p.newLiveRun(vm)

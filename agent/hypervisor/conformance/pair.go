@@ -68,6 +68,7 @@ func RunTwoHosts(t *testing.T, p HostPair) {
 		{"a refused live migration leaves the guest on its host", testLiveMigrationRefusals},
 		{"a live migration without a connection leaves the guest on its host", testUnreachableTarget},
 		{"a live migration whose connection is cut leaves the guest on its host", testCutLiveMigration},
+		{"an interrupted live migration names the state of the guest on its host", testInterruptedLiveMigration},
 		{"a live migration cut at any message leaves the guest on one host", testLiveMigrationCutAtEachMessage},
 		{"a live migration cut at any write leaves the guest on one host", testLiveMigrationCutAtEachWrite},
 		{"a host that lies during a live migration is refused", testLyingHosts},
