@@ -20,7 +20,6 @@ require (
 	github.com/go-playground/form/v4 v4.3.0
 	github.com/google/go-cmp v0.7.0
 	github.com/gorilla/websocket v1.5.3
-	github.com/hashicorp/yamux v0.1.2
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/jaypipes/ghw v0.26.0
 	github.com/klauspost/compress v1.20.3

@@ -8,7 +8,7 @@ import (
 )
 
 // connBufferBytes is the buffer size for reads and writes of the kernel.
-const connBufferBytes = 256 << 10
+const connBufferBytes = 68 << 10
 
 // bufferedConn is the connection below TLS, whose records have at most 16 KiB. After enableBuffers many records share
 // one system call. Buffers are enabled only once the peer is admitted, so that connections of other hosts cost no
@@ -77,6 +77,19 @@ func coalesceWrites(conn net.Conn, do func() error) error {
 		err = flushed
 	}
 	return err
+}
+
+// coalescingConn is an admitted peer's connection for use in both directions. The TLS records of one Write share the
+// system calls.
+type coalescingConn struct{ net.Conn }
+
+// Write implements net.Conn.
+func (c coalescingConn) Write(p []byte) (n int, err error) {
+	err = coalesceWrites(c.Conn, func() (err error) {
+		n, err = c.Conn.Write(p)
+		return err
+	})
+	return n, err
 }
 
 // enableBuffering enables buffering on the admitted peer's connection.

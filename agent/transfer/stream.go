@@ -98,7 +98,7 @@ type SendingConn struct{ conn net.Conn }
 func (o *SendingConn) Close() { o.conn.Close() }
 
 // Stream returns the connection for use in both directions, instead of Send.
-func (o *SendingConn) Stream() net.Conn { return o.conn }
+func (o *SendingConn) Stream() net.Conn { return coalescingConn{o.conn} }
 
 // Send sends the file and waits until the receiver confirms that the file is complete.
 func (o *SendingConn) Send(ctx context.Context, pieces Pieces, size int64, rate *RateLimit, meter *Meter) error {
@@ -202,7 +202,7 @@ type ReceivingConn struct{ conn net.Conn }
 func (in *ReceivingConn) Close() { in.conn.Close() }
 
 // Stream returns the connection for use in both directions, instead of Receive.
-func (in *ReceivingConn) Stream() net.Conn { return in.conn }
+func (in *ReceivingConn) Stream() net.Conn { return coalescingConn{in.conn} }
 
 // MaxAnnouncedBytes limits the announced size of a file: twice the largest disk, because of the format's metadata.
 // Holes take no space, but are hashed, too.

@@ -129,10 +129,7 @@ func (h transferHosts) connectAgents(b *testing.B, from net.Listener, dial func(
 	if err != nil {
 		b.Fatal(err)
 	}
-	link, err := migration.Connect(conn.Stream())
-	if err != nil {
-		b.Fatal(err)
-	}
+	link := migration.NewLink(conn.Stream())
 	b.Cleanup(link.Close)
 	if err := <-accepted; err != nil {
 		b.Fatal(err)
@@ -145,5 +142,5 @@ func acceptLink(ctx context.Context, listener *transfer.Listener) (*migration.Li
 	if err != nil {
 		return nil, err
 	}
-	return migration.Accept(in.Stream())
+	return migration.NewLink(in.Stream()), nil
 }

@@ -160,7 +160,7 @@ func (r *agentProcess) MigrateRunningVM(ctx context.Context, in hypervisor.LiveM
 		err = r.around("the connection", func() error {
 			link, err := connect(ctx)
 			if err == nil {
-				out, err = r.relay(link, true)
+				out = r.relay(link, true)
 			}
 			return err
 		})
@@ -182,7 +182,7 @@ func (r *agentProcess) ReceiveVM(ctx context.Context, in hypervisor.ReceiveVMWor
 		err = r.around("the connection", func() error {
 			link, err := accept(ctx)
 			if err == nil {
-				out, err = r.relay(link, false)
+				out = r.relay(link, false)
 			}
 			return err
 		})
@@ -201,19 +201,12 @@ func (r *agentProcess) ReceiveVM(ctx context.Context, in hypervisor.ReceiveVMWor
 var liveMessageNames = [...]string{"the offer", "the answer", "the end of the transfer", "the result"}
 
 // relay returns a link to the simulated host that forwards the messages of link, each between two steps.
-func (r *agentProcess) relay(link *migration.Link, sendsFirst bool) (*migration.Link, error) {
+func (r *agentProcess) relay(link *migration.Link, sendsFirst bool) *migration.Link {
 	r.of.pair.setLinked()
 	near, far := net.Pipe()
-	make1, make2 := migration.Connect, migration.Accept
-	if !sendsFirst {
-		make1, make2 = make2, make1
-	}
 	go func() {
 		defer link.Close()
-		own, err := make2(far)
-		if err != nil {
-			return
-		}
+		own := migration.NewLink(far)
 		defer own.Close()
 		for n, name := range liveMessageNames {
 			from, to := own, link
@@ -230,7 +223,7 @@ func (r *agentProcess) relay(link *migration.Link, sendsFirst bool) (*migration.
 		}
 		_ = own.Receive(context.Background(), &json.RawMessage{}) // until the host closes its link
 	}()
-	return make1(near)
+	return migration.NewLink(near)
 }
 
 // steppedPieces are the numbers of the pieces of a disk that are steps; a simulated disk has ten and a rest.
