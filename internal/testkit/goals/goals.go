@@ -56,6 +56,7 @@ var (
 	Downtime        = addGoal("Pause of the guest by a live migration, as libvirt measures it", "≤ virsh migrate --p2p + 50 ms")
 	Drain           = addGoal("Live migration of 20 guests to another host", "≤ 1.15 × a loop over virsh with the same parallelism")
 	Tunnel          = addGoal("Memory stream of a live migration through the agents", "≥ 80 % of plain TCP between the same sockets")
+	TunnelOverLink  = addGoal("Memory stream of a live migration through the agents, over links of 10 · 1 Gbit/s", "≥ 80 % of plain TCP over the same link, on both")
 	MigrationPlan   = addGoal("Preview of 20 migrations among 50 hosts, p50/p99", "p99 ≤ 500 ms")
 	Placement       = addGoal("Placement over 10,000 hosts, p50/p99", "p99 ≤ 10 ms")
 	Upgrade         = addGoal("Upgrade of a database with 100,000 VMs from schema 14", "≤ 30 s")
