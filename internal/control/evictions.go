@@ -21,12 +21,12 @@ func (c *Control) EvictVMs(ctx context.Context, a fleet.Actor) error {
 	if err != nil || len(due) == 0 {
 		return err
 	}
-	room, err := c.readHostRoom(ctx, a, false)
+	space, err := c.readMaintenanceSpace(ctx, a, false)
 	if err != nil {
 		return err
 	}
 	for _, r := range due { // an error of one VM does not stop the others
-		err = errors.Join(err, c.evictVM(ctx, a, r, room))
+		err = errors.Join(err, c.evictVM(ctx, a, r, space))
 	}
 	return err
 }
@@ -67,7 +67,7 @@ func beginEvictions(ctx context.Context, q *db.Queries) (due []db.VMsOnTaintedHo
 }
 
 // evictVM requests the migration of a VM to the best host, or records why there is none.
-func (c *Control) evictVM(ctx context.Context, a fleet.Actor, r db.VMsOnTaintedHostsRow, room hostRoom) error {
+func (c *Control) evictVM(ctx context.Context, a fleet.Actor, r db.VMsOnTaintedHostsRow, space *fleet.MaintenanceSpace) error {
 	vm, err := c.GetVM(ctx, a, r.ID)
 	if fleet.CodeOf(err) == fleet.NotFound {
 		return nil
@@ -80,7 +80,8 @@ func (c *Control) evictVM(ctx context.Context, a fleet.Actor, r db.VMsOnTaintedH
 		return err
 	}
 	moves := maintenanceMigrations(vm, plans[0])
-	best, reason, _ := room.takeBest(moves, vm.Spec, "")
+	space.AddPools(moves)
+	best, reason, _ := takeBest(space, moves, vm.Spec, "")
 	if best != nil {
 		_, err := c.MigrateVM(ctx, a, r.ID, MigrateVM{HostID: best.HostID, PoolID: best.PoolID})
 		switch code := fleet.CodeOf(err); {

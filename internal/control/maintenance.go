@@ -16,13 +16,14 @@ import (
 // EnterMaintenance is the input of the use case of the same name.
 type EnterMaintenance struct {
 	Decisions  map[fleet.VMID]fleet.MaintenanceDecision
+	Default    fleet.MaintenanceDo // for VMs with neither a decision nor a proposal: shutdown or leave; empty: none
 	Overcommit bool // migrations may exceed what the other hosts can allocate
 }
 
 // EnterMaintenance begins the maintenance of a host, or continues it after a cancellation or a failure. No VM is placed
 // or started on the host from then on. It writes a task with one child for each VM that is migrated or shut down; a VM
-// without a decision in the input gets the plan's proposal. If a running VM has neither, nothing begins: see
-// fleet.MaintenancePlan.Decide. The pass SettleMaintenance notices when no VM runs any more.
+// without a decision in the input gets the plan's proposal, else the input's default. If a running VM has none of them,
+// nothing begins: see fleet.MaintenancePlan.Decide. The pass SettleMaintenance notices when no VM runs any more.
 func (c *Control) EnterMaintenance(ctx context.Context, a fleet.Actor, id fleet.HostID, in EnterMaintenance) (fleet.Task, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Task{}, err
@@ -32,6 +33,9 @@ func (c *Control) EnterMaintenance(ctx context.Context, a fleet.Actor, id fleet.
 	}
 	plan, err := c.PlanMaintenance(ctx, a, id, in.Overcommit)
 	if err != nil {
+		return fleet.Task{}, err
+	}
+	if err := plan.ApplyDefault(in.Default); err != nil {
 		return fleet.Task{}, err
 	}
 	chosen, err := plan.Decide(in.Decisions)

@@ -5,8 +5,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
+	"quantix/db"
 	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
@@ -24,7 +24,7 @@ func (c *Control) PlanMaintenance(ctx context.Context, a fleet.Actor, id fleet.H
 	if err := checkMayOvercommit(a, overcommit); err != nil {
 		return fleet.MaintenancePlan{}, err
 	}
-	plan := fleet.MaintenancePlan{HostID: id, HostName: host.Name, VMs: []fleet.MaintenanceVM{}, Overcommit: overcommit, Targets: []fleet.MaintenanceRoom{}}
+	plan := fleet.MaintenancePlan{HostID: id, HostName: host.Name, VMs: []fleet.MaintenanceVM{}, Overcommit: overcommit, Targets: []fleet.MaintenanceRoom{}, Pools: []fleet.MaintenancePool{}}
 	var before fleet.HostMaintenance
 	if host.Maintenance != nil {
 		before = *host.Maintenance
@@ -40,11 +40,10 @@ func (c *Control) PlanMaintenance(ctx context.Context, a fleet.Actor, id fleet.H
 	if err != nil {
 		return plan, err
 	}
-	room, err := c.readHostRoom(ctx, a, overcommit)
+	space, err := c.readMaintenanceSpace(ctx, a, overcommit)
 	if err != nil {
 		return plan, err
 	}
-	plan.Targets = room.others(id)
 	all := make([]fleet.VMView, 0, len(vms))
 	for _, vm := range vms {
 		all = append(all, vm)
@@ -54,8 +53,14 @@ func (c *Control) PlanMaintenance(ctx context.Context, a fleet.Actor, id fleet.H
 	if err != nil {
 		return plan, err
 	}
+	moves := make([][]fleet.MaintenanceChoice, len(all))
 	for i, vm := range all {
-		plan.VMs = append(plan.VMs, planMaintenanceOfVM(vm, migrations[i], room, before.Decisions[vm.ID].HostID))
+		moves[i] = maintenanceMigrations(vm, migrations[i])
+		space.AddPools(moves[i])
+	}
+	plan.Targets, plan.Pools = space.Hosts(id), space.Pools()
+	for i, vm := range all {
+		plan.VMs = append(plan.VMs, planMaintenanceOfVM(vm, moves[i], space, before.Decisions[vm.ID].HostID))
 	}
 	found, err := query.ReadAllPages(ctx, a, fleet.Query{Filter: fmt.Sprintf("host:%q", host.Name)}, c.ListDiscoveredVMs)
 	if err != nil {
@@ -93,88 +98,49 @@ func isOn(s *fleet.VMStatus) bool {
 	return s != nil && (s.Power == fleet.Running || s.Power == fleet.Paused)
 }
 
-// hostRoom is what hosts can still allocate. With overcommit it has no limit, and still spreads the VMs.
-type hostRoom struct {
-	hosts      map[fleet.HostID]*fleet.MaintenanceRoom
-	overcommit bool
-}
-
-func (c *Control) readHostRoom(ctx context.Context, a fleet.Actor, overcommit bool) (hostRoom, error) {
+// readMaintenanceSpace returns what the hosts can still allocate.
+func (c *Control) readMaintenanceSpace(ctx context.Context, a fleet.Actor, overcommit bool) (*fleet.MaintenanceSpace, error) {
 	hosts, err := query.ReadAllPages(ctx, a, fleet.Query{}, c.ListHosts)
-	out := hostRoom{make(map[fleet.HostID]*fleet.MaintenanceRoom, len(hosts)), overcommit}
 	if err != nil {
-		return out, err
-	}
-	for _, h := range hosts {
-		r := &fleet.MaintenanceRoom{HostID: h.ID, HostName: h.Name, MemoryMiB: h.Capacity.AllocatableMemoryMiB}
-		if h.Capacity.Threads > 0 {
-			r.CPUs = &h.Capacity.AllocatableCPUs
-		}
-		out.hosts[h.ID] = r
+		return nil, err
 	}
 	used, err := c.store.Committed(ctx, "") // also VMs that are migrating to the host
+	if err != nil {
+		return nil, store.UserError(err)
+	}
+	committed := make(map[fleet.HostID]db.CommittedRow, len(used))
 	for _, u := range used {
-		if r := out.hosts[u.HostID]; r != nil {
-			if r.MemoryMiB -= u.Mib + u.DiscoveredMib; r.CPUs != nil {
-				*r.CPUs -= u.Cpus + u.DiscoveredCpus
-			}
+		committed[u.HostID] = u
+	}
+	rooms := make([]fleet.MaintenanceRoom, len(hosts))
+	for i, h := range hosts {
+		u := committed[h.ID]
+		rooms[i] = fleet.MaintenanceRoom{HostID: h.ID, HostName: h.Name, MemoryMiB: h.Capacity.AllocatableMemoryMiB - u.Mib - u.DiscoveredMib}
+		if h.Capacity.Threads > 0 {
+			left := h.Capacity.AllocatableCPUs - u.Cpus - u.DiscoveredCpus
+			rooms[i].CPUs = &left
 		}
 	}
-	return out, store.UserError(err)
+	return fleet.NewMaintenanceSpace(rooms, overcommit), nil
 }
 
-// others returns a copy for all hosts but one, sorted by name.
-func (r hostRoom) others(but fleet.HostID) []fleet.MaintenanceRoom {
-	out := []fleet.MaintenanceRoom{}
-	for id, room := range r.hosts {
-		if id != but {
-			out = append(out, *room)
-		}
+// takeBest is MaintenanceSpace.TakeBest with a reason also if no host is allowed.
+func takeBest(space *fleet.MaintenanceSpace, choices []fleet.MaintenanceChoice, spec fleet.VMSpec, preferred fleet.HostID) (best *fleet.MaintenanceDecision, why string, hostFull bool) {
+	best, why, hostFull = space.TakeBest(choices, spec.CPUs, spec.MemoryMiB, preferred)
+	if best == nil && why == "" {
+		why = whyNoMigration(choices)
 	}
-	slices.SortFunc(out, func(x, y fleet.MaintenanceRoom) int { return strings.Compare(x.HostName, y.HostName) })
-	return out
-}
-
-// takeBest returns a migration and allocates the VM on its host: the preferred host, else the host with the most free
-// memory, and before that a host to which no disk is copied. Without such a host, why is the reason, and full reports
-// whether overcommit would allow one.
-func (r hostRoom) takeBest(choices []fleet.MaintenanceChoice, spec fleet.VMSpec, preferred fleet.HostID) (best *fleet.MaintenanceDecision, why string, full bool) {
-	allowed := slices.Clone(choices)
-	allowed = slices.DeleteFunc(allowed, func(c fleet.MaintenanceChoice) bool {
-		return c.Do != fleet.MaintenanceMigrate || !c.Allowed || r.hosts[c.HostID] == nil
-	})
-	slices.SortStableFunc(allowed, func(x, y fleet.MaintenanceChoice) int {
-		return cmp.Or(compareBool(y.HostID == preferred, x.HostID == preferred), compareBool(x.Method == fleet.MethodCopy, y.Method == fleet.MethodCopy), cmp.Compare(r.hosts[y.HostID].MemoryMiB, r.hosts[x.HostID].MemoryMiB))
-	})
-	for i, c := range allowed {
-		host := r.hosts[c.HostID]
-		lacks := host.Take(spec.CPUs, spec.MemoryMiB)
-		if lacks != "" && r.overcommit {
-			host.MemoryMiB -= int64(spec.MemoryMiB)
-		}
-		if lacks == "" || r.overcommit {
-			return &allowed[i].MaintenanceDecision, "", false
-		}
-		why = cmp.Or(why, lacks)
-	}
-	if why != "" {
-		return nil, why, true
-	}
-	if i := slices.IndexFunc(choices, func(c fleet.MaintenanceChoice) bool { return c.LacksRoom }); i >= 0 {
-		return nil, choices[i].Reason, true
-	}
-	return nil, whyNoMigration(choices), false
+	return best, why, hostFull
 }
 
 // planMaintenanceOfVM lists the choices for a VM of Quantix. A VM that is off stays on the host unless a user decides
 // otherwise. earlier is the host that an earlier decision names; empty: none.
-func planMaintenanceOfVM(vm fleet.VMView, migrations fleet.MigrationPlan, room hostRoom, earlier fleet.HostID) fleet.MaintenanceVM {
+func planMaintenanceOfVM(vm fleet.VMView, moves []fleet.MaintenanceChoice, space *fleet.MaintenanceSpace, earlier fleet.HostID) fleet.MaintenanceVM {
 	line := fleet.MaintenanceVM{
 		ID: vm.ID, Name: vm.Name, ProjectID: vm.ProjectID, ProjectName: vm.ProjectName, Managed: true, Phase: vm.Phase,
 		CPUs: vm.Spec.CPUs, MemoryMiB: vm.Spec.MemoryMiB,
 		Runs: vm.DeletedAt == nil && (isOn(vm.Status) || vm.RequestedPower == fleet.Running),
 	}
-	moves := maintenanceMigrations(vm, migrations)
 	line.Choices = append(line.Choices, moves...)
 	if line.Runs {
 		down := fleet.MaintenanceChoice{MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceShutdown}}
@@ -189,7 +155,7 @@ func planMaintenanceOfVM(vm fleet.VMView, migrations fleet.MigrationPlan, room h
 		}
 		return line
 	}
-	line.Proposal, line.Reason, line.LacksRoom = room.takeBest(moves, vm.Spec, earlier)
+	line.Proposal, line.Reason, line.LacksRoom = takeBest(space, moves, vm.Spec, earlier)
 	return line
 }
 
@@ -213,7 +179,7 @@ func maintenanceMigrations(vm fleet.VMView, plan fleet.MigrationPlan) []fleet.Ma
 		out[i] = fleet.MaintenanceChoice{
 			MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceMigrate, HostID: t.HostID, PoolID: t.PoolID},
 			HostName:            t.HostName, PoolName: t.PoolName, Mode: mode, Method: t.Method, Allowed: t.Allowed && plan.Reason == "", Reason: cmp.Or(plan.Reason, t.Reason),
-			LacksRoom: t.HostFull && plan.Reason == "",
+			LacksRoom: t.HostFull && plan.Reason == "", Copies: t.Copies,
 		}
 	}
 	return out

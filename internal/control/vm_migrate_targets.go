@@ -191,6 +191,7 @@ func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, 
 		t.pools = append(t.pools, to)
 		t.target.CopyBytes += vm.DiskBytes(d)
 		spec.Disks = append(spec.Disks, fleet.Disk{PoolID: to, SizeBytes: vm.DiskBytes(d)})
+		t.addCopy(to, specs[to].Shared, vm.DiskBytes(d))
 	}
 	if live && t.sendsDisks {
 		t.target.Method = fleet.MethodCopy
@@ -213,6 +214,17 @@ func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, 
 		t.target.Reason, t.target.Reasons = reasons[0], reasons
 	}
 	return t
+}
+
+// addCopy adds a copied disk to the pool's copies.
+func (t *migrationTarget) addCopy(pool fleet.PoolID, shared bool, bytes int64) {
+	i := slices.IndexFunc(t.target.Copies, func(d fleet.PoolCopy) bool { return d.PoolID == pool })
+	switch on := t.host.Pools[pool]; {
+	case i >= 0:
+		t.target.Copies[i].Bytes += bytes
+	case on.CapacityBytes > 0:
+		t.target.Copies = append(t.target.Copies, fleet.PoolCopy{PoolID: pool, PoolName: on.Name, Bytes: bytes, FreeBytes: max(0, on.FreeBytes), Shared: shared})
+	}
 }
 
 // whyNotSent returns why disk i of the VM cannot be sent from its pool to the other host's pool; empty: it can.

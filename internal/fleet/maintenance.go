@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -52,7 +51,8 @@ type MaintenanceChoice struct {
 	Allowed  bool            `json:"allowed"`
 	Reason   string          `json:"reason,omitempty"` // why the choice is not allowed
 	// LacksRoom: the choice is only not allowed because the host cannot allocate the VM
-	LacksRoom bool `json:"lacksRoom,omitempty"`
+	LacksRoom bool       `json:"lacksRoom,omitempty"`
+	Copies    []PoolCopy `json:"copies,omitempty"` // of a migration: see MigrationTarget.Copies
 }
 
 // MaintenanceVM is a VM in a MaintenancePlan.
@@ -70,7 +70,7 @@ type MaintenanceVM struct {
 	// Proposal is the decision that applies without another one; nil: the VM needs a decision, for Reason.
 	Proposal *MaintenanceDecision `json:"proposal,omitempty"`
 	Reason   string               `json:"reason,omitempty"`
-	// LacksRoom: the VM has no proposal because the other hosts cannot allocate it, too. Overcommit would allow it.
+	// LacksRoom: no migration is proposed because the other hosts cannot allocate the VM, too. Overcommit would allow one.
 	LacksRoom bool `json:"lacksRoom,omitempty"`
 }
 
@@ -82,29 +82,7 @@ type MaintenancePlan struct {
 	// Overcommit: migrations may exceed what the other hosts can allocate
 	Overcommit bool              `json:"overcommit,omitempty"`
 	Targets    []MaintenanceRoom `json:"targets"`
-}
-
-// MaintenanceRoom is what another host can still allocate.
-type MaintenanceRoom struct {
-	HostID    HostID `json:"hostId"`
-	HostName  string `json:"hostName"`
-	MemoryMiB int64  `json:"freeMemoryMiB"`
-	CPUs      *int64 `json:"freeCpus,omitempty"` // vCPUs; nil: the host's agent does not report its processors
-}
-
-// Take allocates a VM's vCPUs and memory on the host. If they do not fit, Take changes nothing and returns the reason.
-func (r *MaintenanceRoom) Take(cpus, memoryMiB int) (why string) {
-	switch {
-	case int64(memoryMiB) > r.MemoryMiB:
-		return fmt.Sprintf("After the other VMs, %s has %s MiB of memory left; this VM needs %s.", r.HostName, FormatCount(max(r.MemoryMiB, 0)), FormatCount(int64(memoryMiB)))
-	case r.CPUs != nil && int64(cpus) > *r.CPUs:
-		return fmt.Sprintf("After the other VMs, %s has %s left; this VM needs %d.", r.HostName, CountWithUnit(int(max(*r.CPUs, 0)), "vCPU"), cpus)
-	}
-	if r.MemoryMiB -= int64(memoryMiB); r.CPUs != nil {
-		left := *r.CPUs - int64(cpus)
-		r.CPUs = &left
-	}
-	return ""
+	Pools      []MaintenancePool `json:"pools"` // pools of the targets to which disks can be copied
 }
 
 // WasOff reports whether the plan has the VM as one that does not run.
@@ -122,13 +100,36 @@ func (p MaintenancePlan) Undecided() (n int) {
 	return n
 }
 
+// ApplyDefault makes shutdown or leave the proposal of each VM without one, if that is allowed for the VM; empty: no
+// change.
+func (p *MaintenancePlan) ApplyDefault(do MaintenanceDo) error {
+	switch do {
+	case "":
+		return nil
+	case MaintenanceShutdown, MaintenanceLeave:
+	default:
+		var checks Checks
+		checks.Add("default", "Use shutdown or leave.")
+		return checks.Err()
+	}
+	for i, vm := range p.VMs {
+		if c := vm.choice(MaintenanceDecision{Do: do}); vm.Proposal == nil && c != nil && c.Allowed {
+			p.VMs[i].Proposal = &c.MaintenanceDecision
+		}
+	}
+	return nil
+}
+
 // Decide returns the decision for each VM of the plan: the given one, else the proposal. The error has a field
 // "decisions.<id>" for each VM without a decision, for each decision that the plan does not allow, and for each VM that
 // does not fit on its host together with the VMs before it.
 func (p MaintenancePlan) Decide(given map[VMID]MaintenanceDecision) (map[VMID]MaintenanceDecision, error) {
 	var checks Checks
 	out := make(map[VMID]MaintenanceDecision, len(p.VMs))
-	room := slices.Clone(p.Targets)
+	space := NewMaintenanceSpace(p.Targets, p.Overcommit)
+	for _, vm := range p.VMs {
+		space.AddPools(vm.Choices)
+	}
 	for _, vm := range p.VMs {
 		at := "decisions." + string(vm.ID)
 		d, has := given[vm.ID]
@@ -149,11 +150,10 @@ func (p MaintenancePlan) Decide(given map[VMID]MaintenanceDecision) (map[VMID]Ma
 			checks.Add(at, "%s: %s", vm.Name, c.Reason)
 		default:
 			out[vm.ID] = c.MaintenanceDecision
-			i := slices.IndexFunc(room, func(r MaintenanceRoom) bool { return r.HostID == c.HostID })
-			if i < 0 || c.Do != MaintenanceMigrate || p.Overcommit {
+			if c.Do != MaintenanceMigrate {
 				continue
 			}
-			if why := room[i].Take(vm.CPUs, vm.MemoryMiB); why != "" {
+			if why, _ := space.Take(*c, vm.CPUs, vm.MemoryMiB); why != "" {
 				checks.Add(at, "%s: %s", vm.Name, why)
 			}
 		}

@@ -181,8 +181,19 @@ type MigrationTarget struct {
 	Reasons   []string        `json:"reasons,omitempty"` // every reason against the target, Reason first
 	Method    MigrationMethod `json:"method"`
 	CopyBytes int64           `json:"copyBytes"` // disks and, if the VM runs, memory
+	// Copies are the disks that are copied, by pool. It leaves out pools whose size is unknown.
+	Copies []PoolCopy `json:"copies,omitempty"`
 	// EstimateSeconds is the expected duration, from the measured rate of earlier transfers; 0: no rate is known.
 	EstimateSeconds int64 `json:"estimateSeconds,omitempty"`
+}
+
+// PoolCopy is what a migration writes into a pool of the target host.
+type PoolCopy struct {
+	PoolID    PoolID `json:"poolId"`
+	PoolName  string `json:"poolName"`
+	Bytes     int64  `json:"bytes"`            // the disks at their full size
+	FreeBytes int64  `json:"freeBytes"`        // bytes not reserved by any volume
+	Shared    bool   `json:"shared,omitempty"` // the pool's hosts share the space
 }
 
 // WithReason returns the target with a further reason against it, which comes first; empty: none.

@@ -2,6 +2,7 @@ package host
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -36,7 +37,7 @@ func (p MaintenancePage) dialog() kit.Dialog {
 // sections returns the VMs of the plan in three groups: those that need a decision, those that run, and those that are
 // off.
 func (p MaintenancePage) sections() (out []maintenanceSection) {
-	groups := []maintenanceSection{{title: "Needs a decision"}, {title: "Running"}, {title: "Powered off"}}
+	groups := []maintenanceSection{{title: "Needs a decision", key: "undecided"}, {title: "Running", key: "running"}, {title: "Powered off", key: "off"}}
 	for _, vm := range p.Plan.VMs {
 		i := 2
 		switch {
@@ -51,8 +52,88 @@ func (p MaintenancePage) sections() (out []maintenanceSection) {
 }
 
 type maintenanceSection struct {
-	title string
-	vms   []fleet.MaintenanceVM
+	title, key string
+	vms        []fleet.MaintenanceVM
+}
+
+// Overcommit is the value of the button and of the field for a plan that may exceed what the other hosts can allocate.
+const Overcommit = "overcommit"
+
+// asProposed is the value of the choice that sets all VMs of a section to their proposals.
+const asProposed = "proposal"
+
+// toSet returns the VMs whose decisions the section's button sets: those without a decision, or all if each has one.
+func (p MaintenancePage) toSet(s maintenanceSection) []fleet.MaintenanceVM {
+	undecided := slices.DeleteFunc(slices.Clone(s.vms), func(vm fleet.MaintenanceVM) bool { return p.value(vm) != "" })
+	if len(undecided) > 0 {
+		return undecided
+	}
+	return s.vms
+}
+
+// setAllLabel is the label of the section's choice for all VMs; empty: the section has too few VMs for it.
+func (p MaintenancePage) setAllLabel(s maintenanceSection) string {
+	switch set := p.toSet(s); {
+	case len(s.vms) < 2 || len(set) < 2:
+		return ""
+	case p.value(set[0]) == "":
+		return "Set all " + kit.CountText(len(set), "undecided VM") + " to"
+	default:
+		return "Set all " + kit.CountText(len(set), "VM") + " to"
+	}
+}
+
+// setAllOptions lists the decisions that are possible for VMs of the section. A decision that is not possible for all of
+// them has the number of VMs for which it is.
+func (p MaintenancePage) setAllOptions(s maintenanceSection) []kit.Option {
+	set := p.toSet(s)
+	count := map[string]int{}
+	out := []kit.Option{{Text: "Choose…"}}
+	for _, vm := range set {
+		for _, o := range p.options(vm) {
+			i := slices.IndexFunc(out, func(of kit.Option) bool { return of.Value == o.Value })
+			switch {
+			case o.Value == "":
+			case i < 0:
+				out = append(out, o)
+			case len(o.Text) < len(out[i].Text): // "Shut down" also means "Shut down, start afterwards"
+				out[i].Text = o.Text
+			}
+			count[o.Value]++
+		}
+	}
+	for i, o := range out {
+		if n := count[o.Value]; i > 0 && n < len(set) {
+			out[i].Text += fmt.Sprintf(" (%d of %d)", n, len(set))
+		}
+	}
+	if set[0].Proposal != nil {
+		out = slices.Insert(out, 1, kit.Option{Value: asProposed, Text: "As proposed"})
+	}
+	return out
+}
+
+// SetAll sets the decision about each VM of the section that toSet returns to the value of the section's choice, if that
+// is possible for the VM.
+func (p *MaintenancePage) SetAll(section, value string) {
+	for _, s := range p.sections() {
+		if s.key != section {
+			continue
+		}
+		for _, vm := range p.toSet(s) {
+			switch {
+			case value == asProposed:
+				delete(p.Chosen, vm.ID)
+			case value != "" && p.offers(vm, value):
+				p.Chosen[vm.ID] = value
+			}
+		}
+	}
+}
+
+// offers reports whether the decision is an option of the VM.
+func (p MaintenancePage) offers(vm fleet.MaintenanceVM, value string) bool {
+	return slices.ContainsFunc(p.options(vm), func(o kit.Option) bool { return o.Value == value })
 }
 
 // DecisionValue is the value of a decision in the form: "leave", "shutdown" or "migrate/<host>/<pool>".
@@ -69,9 +150,9 @@ func ParseDecision(text string) fleet.MaintenanceDecision {
 	return fleet.MaintenanceDecision{Do: fleet.MaintenanceDo(parts[0]), HostID: fleet.HostID(parts[1]), PoolID: fleet.PoolID(parts[2])}
 }
 
-// value is the selected decision about the VM.
+// value is the selected decision about the VM; empty: none.
 func (p MaintenancePage) value(vm fleet.MaintenanceVM) string {
-	if v, ok := p.Chosen[vm.ID]; ok {
+	if v := p.Chosen[vm.ID]; v != "" && p.offers(vm, v) {
 		return v
 	}
 	if vm.Proposal == nil {

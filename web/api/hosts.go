@@ -74,6 +74,7 @@ type actOnHostInput struct {
 	Body   struct {
 		Action     fleet.Action                             `json:"action" doc:"cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot or shutdown"`
 		Decisions  map[fleet.VMID]fleet.MaintenanceDecision `json:"decisions,omitempty" doc:"enter-maintenance: what happens to VMs, by VM ID; the others get the plan's proposal"`
+		Default    fleet.MaintenanceDo                      `json:"default,omitempty" enum:"shutdown,leave" doc:"enter-maintenance: what happens to VMs with neither a decision nor a proposal, if it is allowed for them; the dry run shows it as their proposal"`
 		Overcommit bool                                     `json:"overcommit,omitempty" doc:"enter-maintenance: migrations may exceed what the other hosts can allocate"`
 		BringBack  []fleet.VMID                             `json:"bringBack,omitempty" doc:"leave-maintenance: VMs to migrate back to the host"`
 		Confirm    string                                   `json:"confirm,omitempty" doc:"reboot, shutdown: the host's name"`
@@ -94,10 +95,13 @@ var hostActions = map[fleet.Action]func(*API, context.Context, fleet.Actor, *act
 	fleet.ActEnterMaintenance: func(api *API, ctx context.Context, a fleet.Actor, in *actOnHostInput, out *hostOutput) error {
 		if in.DryRun {
 			plan, err := api.Control.PlanMaintenance(ctx, a, in.ID, in.Body.Overcommit)
+			if err != nil {
+				return err
+			}
 			out.Body.Plan = &plan
-			return err
+			return plan.ApplyDefault(in.Body.Default)
 		}
-		task, err := api.Control.EnterMaintenance(ctx, a, in.ID, control.EnterMaintenance{Decisions: in.Body.Decisions, Overcommit: in.Body.Overcommit})
+		task, err := api.Control.EnterMaintenance(ctx, a, in.ID, control.EnterMaintenance{Decisions: in.Body.Decisions, Default: in.Body.Default, Overcommit: in.Body.Overcommit})
 		out.Body.Task = &task
 		return err
 	},

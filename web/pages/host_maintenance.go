@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strings"
@@ -18,14 +19,20 @@ import (
 type maintenanceForm struct {
 	decisions  map[fleet.VMID]string
 	overcommit bool
+	setGroup   string // a button sets the decisions of this group of VMs to setTo
+	setTo      string
+	redrawOnly bool // the button only shows the changed plan
 }
 
-// ReadForm reads the fields "decision.<VM ID>" and "overcommit".
+// ReadForm reads the fields "decision.<VM ID>" and "overcommit", and the buttons "set" and "limits", which change them.
 func (f *maintenanceForm) ReadForm(sent url.Values) {
-	f.overcommit = sent.Get("overcommit") != ""
+	f.overcommit = cmp.Or(sent.Get("limits"), sent.Get("overcommit")) == hostview.Overcommit
+	f.setGroup = sent.Get("set")
+	f.setTo = sent.Get("all." + f.setGroup)
+	f.redrawOnly = f.setGroup != "" || sent.Has("limits")
 	f.decisions = map[fleet.VMID]string{}
 	for name := range sent {
-		if id, ok := strings.CutPrefix(name, "decision."); ok {
+		if id, ok := strings.CutPrefix(name, "decision."); ok && sent.Get(name) != "" {
 			f.decisions[fleet.VMID(id)] = sent.Get(name)
 		}
 	}
@@ -38,21 +45,24 @@ func (s *Site) ShowMaintenanceForm(c echo.Context, a fleet.Actor, in maintenance
 		return err
 	}
 	p := hostview.MaintenancePage{Host: h, Chosen: in.decisions, Errors: how.Errors}
-	overcommit := in.overcommit || c.QueryParam("overcommit") != "" // the dialog's link has the parameter
 	if _, p.Why = h.Allows(fleet.ActEnterMaintenance); p.Why == "" {
-		if p.Plan, err = s.Control.PlanMaintenance(ctx, a, h.ID, overcommit); err != nil {
+		if p.Plan, err = s.Control.PlanMaintenance(ctx, a, h.ID, in.overcommit); err != nil {
 			return err
+		}
+		if in.setGroup != "" {
+			p.SetAll(in.setGroup, in.setTo)
 		}
 	}
 	return s.ShowPageWithStatus(c, how.Status, a, hostPageLayout(h), hostview.MaintenanceDialog(p))
 }
 
 func (s *Site) EnterMaintenance(c echo.Context, a fleet.Actor, in maintenanceForm) (form.Response, error) {
+	if in.redrawOnly {
+		return func(c echo.Context) error { return s.ShowMaintenanceForm(c, a, in, form.FirstDisplay) }, nil
+	}
 	decisions := map[fleet.VMID]fleet.MaintenanceDecision{}
 	for id, text := range in.decisions {
-		if text != "" {
-			decisions[id] = hostview.ParseDecision(text)
-		}
+		decisions[id] = hostview.ParseDecision(text)
 	}
 	id := fleet.HostID(c.Param("id"))
 	task, err := s.Control.EnterMaintenance(c.Request().Context(), a, id, control.EnterMaintenance{Decisions: decisions, Overcommit: in.overcommit})
