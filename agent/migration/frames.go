@@ -80,6 +80,18 @@ func (l *Link) sendPings() {
 	}
 }
 
+// answerPings answers the other host's pings, because readFrames never waits for the other host.
+func (l *Link) answerPings() {
+	for {
+		select {
+		case <-l.ended:
+			return
+		case <-l.pings:
+			_ = l.writeNumber(framePong, 0, 0)
+		}
+	}
+}
+
 // readFrames handles the other host's frames until the connection ends. It never waits for a reader of the link, because
 // the window of each stream and maxMessages limit what the other host may send.
 func (l *Link) readFrames() {
@@ -109,7 +121,10 @@ var errProtocol = errors.New("the other host does not follow the protocol of liv
 func (l *Link) handleFrame(kind frameType, number byte, n uint32) error {
 	switch kind {
 	case framePing:
-		go func() { _ = l.writeNumber(framePong, 0, 0) }() // not here, because readFrames never waits for the other host
+		select {
+		case l.pings <- struct{}{}:
+		default: // the answer to an earlier ping has not been sent yet
+		}
 		return nil
 	case framePong:
 		select {

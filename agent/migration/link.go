@@ -31,6 +31,7 @@ type Link struct {
 	accepted chan *stream  // opened by the other host; closed when the connection has ended
 	ended    chan struct{} // closed when the connection has ended
 	why      error         // why the connection has ended; valid once ended is closed
+	pings    chan struct{} // the other host's unanswered ping
 	pongs    chan struct{} // answers to pings
 	silence  *time.Timer   // closes the link
 	closing  sync.Once
@@ -44,10 +45,11 @@ type Link struct {
 
 // NewLink returns a link over the connection to the other host's agent. The link owns conn.
 func NewLink(conn net.Conn) *Link {
-	l := &Link{conn: conn, messages: make(chan []byte, maxMessages), accepted: make(chan *stream, maxStreams), ended: make(chan struct{}), pongs: make(chan struct{}, 1)}
+	l := &Link{conn: conn, messages: make(chan []byte, maxMessages), accepted: make(chan *stream, maxStreams), ended: make(chan struct{}), pings: make(chan struct{}, 1), pongs: make(chan struct{}, 1)}
 	l.silence = time.AfterFunc(silenceTimeout, l.Close)
 	go l.readFrames()
 	go l.sendPings()
+	go l.answerPings()
 	return l
 }
 
