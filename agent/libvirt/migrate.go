@@ -331,7 +331,13 @@ func (l *migrationRun) removeDefinition(ctx context.Context) error {
 	if l.checkFirmwareUnchanged(s) != nil {
 		return back(hypervisor.RefuseChangedVM(l.in.VM.Name))
 	}
-	return l.removeRest(ctx)
+	if err := l.removeRest(ctx); err != nil || l.in.Params.Firmware == "" {
+		return err
+	}
+	if err := l.firmware.RemoveNamedAfterDomain(s.persistentXML); err != nil {
+		l.log.Warn("The UEFI variables of a migrated VM were not removed.", "vm", l.in.VM.ID, "error", err)
+	}
+	return nil
 }
 
 // undefineFlags lets libvirt keep the UEFI variables and the TPM state, so that the definition can be restored.

@@ -109,14 +109,17 @@ func TestTwoHostConformance(t *testing.T) {
 		mark[0]++
 		must(file.WriteAt(mark[:], unused))
 	}
-	p.DefineAdoptable = func(t *testing.T, name, disk, more string) fleet.VMID {
+	p.DefineAdoptable = func(t *testing.T, d conformance.AdoptableDomain) fleet.VMID {
 		file := filepath.Join(t.TempDir(), "domain.xml")
-		text := fmt.Sprintf(coldAdoptableDefinition, name, disk, more)
+		text := fmt.Sprintf(coldAdoptableDefinition, d.Name, d.Disk, d.More)
+		if d.UEFI {
+			text = strings.Replace(text, "<os>", "<os firmware='efi'><firmware><feature enabled='no' name='enrolled-keys'/><feature enabled='no' name='secure-boot'/></firmware>", 1)
+		}
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		virsh(t, "define", file)
-		return fleet.VMID(virsh(t, "domuuid", name))
+		return fleet.VMID(virsh(t, "domuuid", d.Name))
 	}
 	p.PersistentDefinition = func(t *testing.T, id fleet.VMID, host int) string {
 		t.Helper()

@@ -29,8 +29,8 @@ func TestTwoHostConformance(t *testing.T) {
 		_, has := hosts[host].receivedFirmware[id]
 		return has
 	}
-	p.DefineAdoptable = func(_ *testing.T, name, disk, _ string) fleet.VMID {
-		id := hosts[0].AddUnmanagedVM(name, []string{disk}, []string{"sound"})
+	p.DefineAdoptable = func(_ *testing.T, d conformance.AdoptableDomain) fleet.VMID {
+		id := hosts[0].AddUnmanagedVM(d.Name, []string{d.Disk}, []string{"sound"})
 		hosts[0].mu.Lock()
 		defer hosts[0].mu.Unlock()
 		hosts[0].stop(hosts[0].guests[id], "shut down")

@@ -282,6 +282,9 @@ func (h *Host) stateToSend(in hypervisor.MigrateVMWork) (string, error) {
 			d.Pools[p.ID], d.Applied.Pools[p.ID] = volumePathPrefix(p.Spec), hypervisor.AppliedPool{Name: p.Name, Path: p.Spec.Path}
 		}
 	}
+	named := d.Spec.Pools()
+	maps.DeleteFunc(d.Pools, func(id fleet.PoolID, _ string) bool { return !slices.Contains(named, id) })
+	maps.DeleteFunc(d.Applied.Pools, func(id fleet.PoolID, _ hypervisor.AppliedPool) bool { return !slices.Contains(named, id) })
 	text, err := json.Marshal(d)
 	return out + definitionMark + string(text), err
 }

@@ -238,15 +238,34 @@ func TestUnsuitableMigrationTargetsHaveReasons(t *testing.T) {
 	}
 }
 
-func TestColdMigrationOfAdoptedVMRefused(t *testing.T) {
+func TestColdMigrationOfAdoptedVMSendsItsDefinition(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.imageOnOneHost()
 	v := s.vmToMigrate("legacy")
-	s.execSQL(`UPDATE vms SET adoption = '{"at":"2026-01-01T00:00:00Z","verbatim":["qemu:commandline"]}' WHERE id = $1`, v.ID)
-	s.wantRefused("an adopted VM that is off", fleet.Conflict, "a cold migration would lose", func() error {
+	s.execSQL(`UPDATE vms SET adoption = '{"at":"2026-01-01T00:00:00Z","verbatim":["sound"]}' WHERE id = $1`, v.ID)
+	migrate := func() error {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
 		return err
-	})
+	}
+	s.wantRefused("a host with an older agent", fleet.Invalid, "too old to receive the definition", migrate)
+	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,receivesDefinitions}', 'true')`)
+	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{unmigratable}', '"The definition on the source host has a host device (element hostdev), which Quantix does not migrate."') WHERE id = $1`, v.ID)
+	s.wantRefused("a VM with an element that stays", fleet.Conflict, "element hostdev", migrate)
+	s.execSQL(`UPDATE vms SET status = status - 'unmigratable' WHERE id = $1`, v.ID)
+	if err := migrate(); err != nil {
+		t.Fatal(err)
+	}
+	order := s.claimOnlyJob(s.h1, fleet.VMMigrate).Args.Migrate
+	if !order.Definition || order.Firmware == "" || len(order.Transfers()) != len(order.Disks)+1 {
+		t.Errorf("the source host gets %+v, want a transfer of the definition", order)
+	}
+	there := s.claimedByKind(s.h2)[fleet.VMFirmwareReceive]
+	if len(there) != 1 || there[0].VM == nil || there[0].VM.ID != v.ID || !there[0].Args.Migrate.Definition {
+		t.Fatalf("the target host gets %+v, want the VM with the definition's transfer", there)
+	}
+	if to := order.Disks[0].To.PoolID; !slices.ContainsFunc(there[0].Pools, func(p fleet.Pool) bool { return p.ID == to }) {
+		t.Errorf("the target host gets the pools %+v, want %s", there[0].Pools, to)
+	}
 }
 
 // firmwareVMToMigrate is vmToMigrate with UEFI. Both hosts have UEFI, and h2's agent moves firmware state.

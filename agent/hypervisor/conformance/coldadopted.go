@@ -2,8 +2,10 @@ package conformance
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,15 +14,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// newAdoptedVM returns an adopted VM that is off on the first host. more is XML of further parts of its definition.
-func (p *twoHosts) newAdoptedVM(more string) fleet.VM {
+// newAdoptedVM returns an adopted VM that is off on the first host.
+func (p *twoHosts) newAdoptedVM(d AdoptableDomain) fleet.VM {
 	p.first.t.Helper()
 	pool := p.newSharedPool()
 	disk := uniqueName("crm") + ".qcow2"
 	p.first.createVolume(pool, disk, fleet.VolumeParams{Format: "qcow2", SizeBytes: 4 << 20})
 	vm := p.first.newVM()
-	name := uniqueName("Old_crm")
-	vm.ID = p.DefineAdoptable(p.first.t, name, filepath.Join(pool.Spec.Path, disk), more)
+	name := cmp.Or(d.Name, uniqueName("Old_crm"))
+	d.Name, d.Disk = name, filepath.Join(pool.Spec.Path, disk)
+	vm.ID = p.DefineAdoptable(p.first.t, d)
 	read, err := p.first.ReadUnmanagedVM(p.first.ctx, vm.ID, []fleet.Pool{pool})
 	p.first.requireNoError("read the domain", err)
 	if len(read.Refusals) > 0 {
@@ -43,7 +46,7 @@ func (p *twoHosts) newColdAdoptedRun(vm fleet.VM) *coldRun {
 }
 
 func testColdMigrationOfAdoptedVM(t *testing.T, p *twoHosts) {
-	vm := p.newAdoptedVM("")
+	vm := p.newAdoptedVM(AdoptableDomain{})
 	before := p.PersistentDefinition(t, vm.ID, 0)
 	r := p.newColdAdoptedRun(vm)
 	p.first.requireNoError("migrate", p.first.MigrateVM(p.first.ctx, r.source))
@@ -87,8 +90,52 @@ func testColdMigrationOfAdoptedVM(t *testing.T, p *twoHosts) {
 	}
 }
 
+// The disk's pool is not that of the first host, and the file of the UEFI variables gets a name that no other VM can have.
+func testColdMigrationOfAdoptedDisks(t *testing.T, p *twoHosts) {
+	name := uniqueName("Old_uefi")
+	vm := p.newAdoptedVM(AdoptableDomain{Name: name, UEFI: p.FirmwareFiles != nil})
+	p.first.requireNoError("start", p.first.StartVM(p.first.ctx, vm.ID)) // the start creates the variables
+	p.first.requireNoError("stop", p.first.StopVM(p.first.ctx, vm.ID))
+	from, to := p.first.pools[0], p.newSharedPool()
+	moving := fleet.MigratingDisk{Disk: vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: uniqueName("moved") + ".qcow2"}, Transfer: fleet.NewID[fleet.TransferID]()}
+	p.second.createVolume(to, moving.To.Volume, fleet.VolumeParams{Format: "qcow2", SizeBytes: 4 << 20})
+	before := strings.NewReplacer(
+		filepath.Join(from.Spec.Path, moving.Disk.Volume), filepath.Join(to.Spec.Path, moving.To.Volume), name+"_VARS.fd", string(vm.ID)+"_VARS.fd",
+		from.Spec.Path, to.Spec.Path, string(from.ID), string(to.ID), moving.Disk.Volume, moving.To.Volume,
+	).Replace(p.PersistentDefinition(t, vm.ID, 0))
+
+	r := p.newColdAdoptedRun(vm)
+	r.source.Params.Disks, r.source.Params.Stay = []fleet.MigratingDisk{moving}, nil
+	vm.Spec = r.source.Params.SpecOnTarget(vm.Spec)
+	job, sendState := p.second.adoptionJob(vm), r.source.Send
+	r.target.Apply = &job
+	r.source.Send = func(ctx context.Context, file fleet.TransferID, pieces transfer.Pieces, size int64) error {
+		if file == moving.Transfer {
+			return new(sentFile).send(ctx, pieces, size)
+		}
+		return sendState(ctx, file, pieces, size)
+	}
+	p.first.requireNoError("migrate", p.first.MigrateVM(p.first.ctx, r.source))
+	p.second.requireNoError("apply", p.second.ApplyVM(p.second.ctx, p.second.adoptionJob(vm)))
+	if is := p.PersistentDefinition(t, vm.ID, 1); is != before {
+		t.Errorf("the definition on the second host is\n%s\nwant\n%s", is, before)
+	}
+	p.second.wantDrift(vm.ID, "after the migration")
+	if p.FirmwareFiles != nil {
+		here, _ := p.FirmwareFiles(t, vm.ID, 0)
+		there, _ := p.FirmwareFiles(t, vm.ID, 1)
+		if _, err := os.Stat(filepath.Join(filepath.Dir(here), name+"_VARS.fd")); !os.IsNotExist(err) {
+			t.Errorf("the first host still has the VM's UEFI variables: %v", err)
+		}
+		if info, err := os.Stat(there); err != nil || info.Size() < 64<<10 {
+			t.Errorf("the UEFI variables on the second host: %v", err)
+		}
+	}
+	p.wantRunsOnSecond(vm)
+}
+
 func testColdMigrationOfAdoptedVMRefused(t *testing.T, p *twoHosts) {
-	vm := p.newAdoptedVM("")
+	vm := p.newAdoptedVM(AdoptableDomain{})
 	unlisted := p.newColdAdoptedRun(vm)
 	unlisted.source.Params.Definition = false
 	p.first.requireRefusal("a job without the definition", p.first.MigrateVM(p.first.ctx, unlisted.source), "does not list the definition")
@@ -142,7 +189,7 @@ func (p *twoHosts) testLyingSource(vm fleet.VM, sent []byte) {
 func (p *twoHosts) testPartsThatStay() {
 	t := p.first.t
 	t.Helper()
-	vm := p.newAdoptedVM("<qemu:commandline xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><qemu:arg value='-name'/><qemu:arg value='process=odd'/></qemu:commandline>")
+	vm := p.newAdoptedVM(AdoptableDomain{More: "<qemu:commandline xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><qemu:arg value='-name'/><qemu:arg value='process=odd'/></qemu:commandline>"})
 	r := p.newColdAdoptedRun(vm)
 	r.source.Send = func(context.Context, fleet.TransferID, transfer.Pieces, int64) error { return errors.New("sent") }
 	p.first.requireRefusal("migrate a VM with options of QEMU", p.first.MigrateVM(p.first.ctx, r.source), "element commandline")

@@ -38,10 +38,9 @@ type HostPair struct {
 	// UndefineKeepingFirmware removes the VM's definition, but not its UEFI variables and TPM state. Optional.
 	UndefineKeepingFirmware func(t *testing.T, id fleet.VMID, host int)
 
-	// DefineAdoptable creates a domain that is off on the first host, without Quantix metadata, with the file as its disk
-	// and with parts that no spec expresses. more is XML of further parts, below the element domain. PersistentDefinition
-	// returns a VM's definition on a host, without Quantix's metadata.
-	DefineAdoptable      func(t *testing.T, name, disk, more string) fleet.VMID
+	// DefineAdoptable creates a domain that is off on the first host, without Quantix metadata, and with parts that no spec
+	// expresses. PersistentDefinition returns a VM's definition on a host, without Quantix's metadata.
+	DefineAdoptable      func(t *testing.T, d AdoptableDomain) fleet.VMID
 	PersistentDefinition func(t *testing.T, id fleet.VMID, host int) string
 
 	// AddToSentDefinition adds XML, below the element devices, to the definition in a state that a host sends. Optional.
@@ -49,6 +48,13 @@ type HostPair struct {
 
 	// FirmwareFiles returns the paths of the files on a host with the VM's UEFI variables and TPM state. Optional.
 	FirmwareFiles func(t *testing.T, id fleet.VMID, host int) (variables, tpm string)
+}
+
+// AdoptableDomain is a domain of HostPair.DefineAdoptable.
+type AdoptableDomain struct {
+	Name, Disk string
+	UEFI       bool   // the file of its variables is named after the domain
+	More       string // XML of further parts, below the element domain
 }
 
 // RunTwoHosts tests the guarantees of hypervisor.Hypervisor for one VM on two hosts.
@@ -86,6 +92,7 @@ func RunTwoHosts(t *testing.T, p HostPair) {
 		{"a cold migration interrupted without its definition removes only sent firmware state", testColdMigrationResumedWithoutDefinition},
 		{"a refused cold migration leaves the firmware state on its host", testColdMigrationOfFirmwareStateRefused},
 		{"a cold migration moves the definition of an adopted VM", testColdMigrationOfAdoptedVM},
+		{"a cold migration moves the disks and UEFI variables of an adopted VM", testColdMigrationOfAdoptedDisks},
 		{"a refused cold migration leaves an adopted VM on its host", testColdMigrationOfAdoptedVMRefused},
 		{"a live migration copies the disks of local pools", testLiveMigrationOfLocalDisks},
 		{"a failed live migration removes the copies of local disks", testFailedLiveMigrationOfLocalDisks},

@@ -112,6 +112,18 @@ func (f Files) Remove(id fleet.VMID) error {
 	return err
 }
 
+// RemoveNamedAfterDomain removes the UEFI variables of a migrated VM whose file libvirt named after the domain.
+func (f Files) RemoveNamedAfterDomain(x *libvirtxml.Domain) error {
+	file := f.variablesOf(x)
+	if file != filepath.Join(f.at(domxml.NVRAMDir), x.Name+domxml.PlainVarsSuffix) {
+		return nil
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the file of the VM's UEFI variables: %w", err)
+	}
+	return nil
+}
+
 // SyncDir makes changes to the directory's entries durable.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
