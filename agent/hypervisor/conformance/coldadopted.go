@@ -92,11 +92,11 @@ func testColdMigrationOfAdoptedVM(t *testing.T, p *twoHosts) {
 
 // The disk's pool is not that of the first host, and the file of the UEFI variables gets a name that no other VM can have.
 func testColdMigrationOfAdoptedDisks(t *testing.T, p *twoHosts) {
-	name := uniqueName("Old_uefi")
+	name, to := uniqueName("Old_uefi"), p.newSharedPool()
 	vm := p.newAdoptedVM(AdoptableDomain{Name: name, UEFI: p.FirmwareFiles != nil})
 	p.first.requireNoError("start", p.first.StartVM(p.first.ctx, vm.ID)) // the start creates the variables
 	p.first.requireNoError("stop", p.first.StopVM(p.first.ctx, vm.ID))
-	from, to := p.first.pools[0], p.newSharedPool()
+	from := p.first.pools[1]
 	moving := fleet.MigratingDisk{Disk: vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: uniqueName("moved") + ".qcow2"}, Transfer: fleet.NewID[fleet.TransferID]()}
 	p.second.createVolume(to, moving.To.Volume, fleet.VolumeParams{Format: "qcow2", SizeBytes: 4 << 20})
 	before := strings.NewReplacer(
