@@ -50,8 +50,8 @@ func migrateRunningVM(ctx context.Context, a *Agent, j *job, order fleet.Migrati
 	return stopCause(ctx, err)
 }
 
-// newArrivalWork returns the work that applies the spec of a VM that migrates to this host, with the disks that it has
-// here.
+// newArrivalWork returns the work that applies the spec of a VM that migrates to this host, with the VM's disks on this
+// host.
 func newArrivalWork(a *Agent, j *job) hypervisor.ApplyWork {
 	work := newApplyWork(a, j)
 	work.VM.Spec = j.Args.Migrate.SpecOnTarget(work.VM.Spec)

@@ -170,12 +170,12 @@ func TestDiskThatVirshAttachedToAdoptedGuestIsNoDiskOfTheSpec(t *testing.T) {
 	}
 }
 
-// A disk and a NIC that an edit removed belong to the administrator who puts them back.
-func TestRemovedDevicesThatVirshPutBackStay(t *testing.T) {
+// A disk and a NIC that an edit removed belong to the administrator who attaches them again.
+func TestRemovedDevicesThatVirshReattachedStay(t *testing.T) {
 	t.Parallel()
 	s := adoptForeignGuest(newFixture(t))
 	file, mac := s.volumePath("b.qcow2"), conformanceMAC(s.vm.Name)
-	putBack := func(how string) {
+	reattach := func(how string) {
 		virsh(t, "attach-disk", s.vm.Name, file, "vdb", "--subdriver", "qcow2", how)
 		virsh(t, "attach-interface", s.vm.Name, "network", "default", "--mac", mac, "--model", "virtio", how)
 	}
@@ -187,23 +187,23 @@ func TestRemovedDevicesThatVirshPutBackStay(t *testing.T) {
 	}
 	s.waitUntilBooted("2")
 	s.apply("without a disk and the NIC", func(v *fleet.VMSpec) { v.Disks, v.NICs = v.Disks[:1], nil })
-	putBack("--live")
+	reattach("--live")
 	s.edit("with a limit", func(v *fleet.VMSpec) { v.Disks[0].Limits.TotalIOPS = 500 })
-	wantDevices("put back into the running guest")
+	wantDevices("attached again to the running guest")
 
 	virsh(t, "destroy", s.vm.Name)
 	virsh(t, "start", s.vm.Name)
 	s.waitUntilBooted("1")
-	putBack("--live")
+	reattach("--live")
 	s.edit("with another limit", func(v *fleet.VMSpec) { v.Disks[0].Limits.TotalIOPS = 600 })
-	wantDevices("put back into the next run")
+	wantDevices("attached again to the next run")
 
 	virsh(t, "destroy", s.vm.Name)
-	putBack("--config")
+	reattach("--config")
 	virsh(t, "start", s.vm.Name)
 	s.waitUntilBooted("2")
 	s.edit("with the first limit", func(v *fleet.VMSpec) { v.Disks[0].Limits.TotalIOPS = 500 })
-	wantDevices("put back into the definition")
+	wantDevices("attached again to the definition")
 	s.requireNoError(s.ReleaseVM(t.Context(), s.vm))
 	if text := virsh(t, "dumpxml", s.vm.Name, "--inactive"); !strings.Contains(text, file) || strings.Contains(text, "ua-quantix-disk-/") {
 		t.Errorf("the released definition is\n%s", text)

@@ -11,6 +11,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/cpumap"
 	"quantix/agent/libvirt/domxml"
 	"quantix/agent/libvirt/network"
 	"quantix/agent/libvirt/storage"
@@ -146,7 +147,7 @@ func queryCapabilities(l *golibvirt.Libvirt) (capabilities, error) {
 			}
 			if caps.firmware == nil {
 				caps.firmware, caps.secureBoot, caps.spice = firmwares(x), hasSecureBootFirmware(x), hasSpice(x)
-				caps.encryptionGaps, caps.cpuModels, caps.cpuModelGaps = encryptionGapsByKind(x, caps.version), cpuModels(x), cpuModelGaps(x, readCPUMap)
+				caps.encryptionGaps, caps.cpuModels, caps.cpuModelGaps = encryptionGapsByKind(x, caps.version), cpuModels(x), cpumap.Gaps(x, cpumap.ReadFile)
 			}
 		}
 		if len(k.Machines) > 0 {

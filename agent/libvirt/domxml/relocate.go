@@ -52,19 +52,33 @@ func SetMovedDisks(x *libvirtxml.Domain, moves []CopiedDisk) error {
 		if HasSecureBoot(x) {
 			suffix = SecureVarsSuffix
 		}
+		if x.OS.NVRam == nil {
+			x.OS.NVRam = &libvirtxml.DomainNVRam{}
+		}
 		x.OS.NVRam.NVRam = path.Join(NVRAMDir, x.UUID+suffix)
 	}
 	return nil
 }
 
 // HasOwnVariables reports whether the file of the definition's UEFI variables is named after the VM's ID, so that no other
-// VM has it. A definition without such a file counts, too.
+// VM has it. A definition without UEFI variables counts, too.
 func HasOwnVariables(x *libvirtxml.Domain) bool {
-	if x.OS == nil || x.OS.NVRam == nil || x.OS.NVRam.NVRam == "" {
-		return true
+	file := VariablesPath(x)
+	return file == "" || file == path.Join(NVRAMDir, x.UUID+PlainVarsSuffix) || file == path.Join(NVRAMDir, x.UUID+SecureVarsSuffix)
+}
+
+// VariablesPath returns the file of the definition's UEFI variables; empty: it has none. If a definition does not name the
+// file, libvirt names it after the domain at each start.
+func VariablesPath(x *libvirtxml.Domain) string {
+	switch {
+	case x.OS == nil:
+		return ""
+	case x.OS.NVRam != nil && x.OS.NVRam.NVRam != "":
+		return x.OS.NVRam.NVRam
+	case firmwareOf(x) != fleet.UEFI || x.OS.Loader != nil && x.OS.Loader.Stateless == "yes":
+		return ""
 	}
-	file := x.OS.NVRam.NVRam
-	return file == path.Join(NVRAMDir, x.UUID+PlainVarsSuffix) || file == path.Join(NVRAMDir, x.UUID+SecureVarsSuffix)
+	return path.Join(NVRAMDir, x.Name+PlainVarsSuffix)
 }
 
 func diskAtPath(x *libvirtxml.Domain, file string) *libvirtxml.DomainDisk {

@@ -36,17 +36,18 @@ func (f Files) at(path string) string {
 
 // HasState reports whether the domain has UEFI variables or a TPM.
 func HasState(x *libvirtxml.Domain) bool {
-	return x.OS != nil && (x.OS.NVRam != nil || x.OS.Loader != nil && x.OS.Loader.Type == "pflash") || hasTPM(x)
+	return domxml.VariablesPath(x) != "" || x.OS != nil && x.OS.NVRam != nil || hasTPM(x)
 }
 
 func hasTPM(x *libvirtxml.Domain) bool { return x.Devices != nil && len(x.Devices.TPMs) > 0 }
 
 // variablesOf returns the path of the domain's UEFI variables; empty: none.
 func (f Files) variablesOf(x *libvirtxml.Domain) string {
-	if x.OS == nil || x.OS.NVRam == nil || x.OS.NVRam.NVRam == "" {
+	file := domxml.VariablesPath(x)
+	if file == "" {
 		return ""
 	}
-	return f.at(x.OS.NVRam.NVRam)
+	return f.at(file)
 }
 
 // tpmOf returns the directory of a VM's TPM state.

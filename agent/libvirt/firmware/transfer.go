@@ -32,8 +32,8 @@ const (
 	MaxEncodedBytes = 12 << 20
 	// maxDefinitionBytes is far above the size of a definition that can be adopted.
 	maxDefinitionBytes = 512 << 10
-	maxTPMFiles     = 16
-	sentPieceBytes  = 1 << 20
+	maxTPMFiles        = 16
+	sentPieceBytes     = 1 << 20
 )
 
 // tpmVersionDir is the directory of a TPM 2.0 below the VM's directory.

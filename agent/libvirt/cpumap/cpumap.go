@@ -1,4 +1,5 @@
-package libvirt
+// Package cpumap reads which CPU features a host lacks for a CPU model, from libvirt's domain capabilities and CPU map.
+package cpumap
 
 import (
 	"encoding/xml"
@@ -13,17 +14,17 @@ import (
 	"quantix/internal/fleet"
 )
 
-// cpuMapDir is libvirt's directory of the features of CPU models.
-const cpuMapDir = "/usr/share/libvirt/cpu_map"
+// dir is libvirt's directory of the features of CPU models.
+const dir = "/usr/share/libvirt/cpu_map"
 
-// maxCPUMapFile is the maximum size of a file of cpuMapDir, in bytes. A model has about 5 KiB.
+// maxCPUMapFile is the maximum size of a file of dir, in bytes. A model has about 5 KiB.
 const maxCPUMapFile = 256 << 10
 
-// cpuModelGaps returns the CPU models that guests of the domain capabilities cannot have, each with the features that
+// Gaps returns the CPU models that guests of the domain capabilities cannot have, each with the features that
 // the host lacks. libvirt names these features from version 10.3 on. For an older libvirt they are those of the model in
 // the CPU map that the host's own model (host-model) does not have. A model that the map does not describe has no
 // features. readMap returns a file of the map by its name.
-func cpuModelGaps(x libvirtxml.DomainCaps, readMap func(file string) ([]byte, error)) (out []fleet.CPUModelGap) {
+func Gaps(x libvirtxml.DomainCaps, readMap func(file string) ([]byte, error)) (out []fleet.CPUModelGap) {
 	if x.CPU == nil {
 		return nil
 	}
@@ -145,9 +146,9 @@ func (m cpuMap) hostFeatures(x libvirtxml.DomainCaps) map[string]bool {
 	return nil
 }
 
-// readCPUMap reads a file of the host's CPU map.
-func readCPUMap(file string) ([]byte, error) {
-	f, err := os.Open(filepath.Join(cpuMapDir, file))
+// ReadFile reads a file of the host's CPU map.
+func ReadFile(file string) ([]byte, error) {
+	f, err := os.Open(filepath.Join(dir, file))
 	if err != nil {
 		return nil, err
 	}

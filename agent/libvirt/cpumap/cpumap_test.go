@@ -1,4 +1,4 @@
-package libvirt
+package cpumap
 
 import (
 	"errors"
@@ -55,14 +55,14 @@ func TestCPUModelGapsNameMissingFeatures(t *testing.T) {
 		"other machine":     {"aarch64", `<model usable='no'>Haswell-noTSX</model>`, recordedCPUMap, "Haswell-noTSX: "},
 	} {
 		var got []string
-		for _, g := range cpuModelGaps(domainCaps(t, c.arch, c.custom), c.read) {
+		for _, g := range Gaps(domainCaps(t, c.arch, c.custom), c.read) {
 			got = append(got, g.Model+": "+strings.Join(g.Missing, " "))
 		}
 		if text := strings.Join(got, ", "); text != c.want {
 			t.Errorf("%s: %q, want %q", name, text, c.want)
 		}
 	}
-	if got := cpuModelGaps(libvirtxml.DomainCaps{}, recordedCPUMap); got != nil {
+	if got := Gaps(libvirtxml.DomainCaps{}, recordedCPUMap); got != nil {
 		t.Errorf("without CPU modes: %v", got)
 	}
 }
@@ -78,7 +78,7 @@ func TestCPUModelGapsAreBounded(t *testing.T) {
 		}
 		custom.WriteString("</blockers>")
 	}
-	got := cpuModelGaps(domainCaps(t, "x86_64", custom.String()), func(string) ([]byte, error) { return nil, errors.New("not read") })
+	got := Gaps(domainCaps(t, "x86_64", custom.String()), func(string) ([]byte, error) { return nil, errors.New("not read") })
 	if len(got) != fleet.MaxCPUModelGaps || len(got[0].Missing) != fleet.MaxMissingFeatures {
 		t.Errorf("%d gaps with %d features", len(got), len(got[0].Missing))
 	}
