@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -76,8 +77,8 @@ func TestLiveMigrationAssignsVMOnceTargetRunsIt(t *testing.T) {
 	s.claimOnlyJob(s.h2, fleet.VMApply)
 }
 
-// The source's agent restarts after the target has received the VM. It gets its job again with the VM, which belongs to
-// the target by then, and removes its own guest.
+// The source's agent restarts after the target has received the VM. It gets its job again, to remove its own guest, but not
+// the VM's spec, which only the VM's host may read.
 func TestSourceGetsJobOfArrivedVMAgain(t *testing.T) {
 	s := newLibraryFixture(t)
 	v := s.migratableVM("web", s.nfs)
@@ -87,6 +88,12 @@ func TestSourceGetsJobOfArrivedVMAgain(t *testing.T) {
 	again := s.claimOnlyJob(s.h1, fleet.VMMigrate)
 	if again.ID != source.ID || again.VM == nil || again.VM.ID != v.ID || again.VM.HostID != s.h2 {
 		t.Fatalf("the source gets %+v with the VM %+v", again, again.VM)
+	}
+	if want := (fleet.VM{Meta: fleet.Meta{ID: v.ID, Name: "web", HostID: s.h2, Generation: again.VM.Generation}}); !reflect.DeepEqual(*again.VM, want) {
+		t.Errorf("the source gets the VM %+v, want %+v", *again.VM, want)
+	}
+	if again.Mark != "" || again.SpecHash != "" || again.Project != "" || len(again.Pools)+len(again.CreatedDisks)+len(again.SecurityGroups) > 0 {
+		t.Errorf("the source gets more of another host's VM than it needs: %+v", again)
 	}
 	s.finishJobWith(s.h1, again, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Absent}})
 	if got, err := s.GetTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobDone {

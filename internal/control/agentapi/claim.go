@@ -121,24 +121,31 @@ type jobSubjectData struct {
 	Networks []string `json:"networks"` // each "id kind name"
 }
 
-// workFromRow returns the job with the current spec of its subject. If the subject is a VM that no longer exists, the
-// spec is missing and the agent ends the job.
+// workFromRow returns the job with the current spec of its subject. If the subject is a VM that no longer exists or is on
+// another host, the spec is missing and the agent ends the job.
 func workFromRow(row db.ClaimJobsRow) (wire.Work, error) {
 	j := row.Job
 	w := wire.Work{
 		ID: j.ID, Kind: j.Kind, Subject: j.Subject, Epoch: j.Epoch, Attempt: int(j.Attempt), Generation: j.Generation, Args: j.Args, Stop: j.Stop,
 	}
-	if err := addSecurityGroupsToWork(&w, row.Filters); err != nil {
-		return w, fmt.Errorf("read the security groups of job %s: %w", j.ID, err)
+	if j.Kind == fleet.VMPlan {
+		row.Work = row.Plan
+	}
+	arrived, err := arrivedVM(j, row.Work)
+	if err != nil || arrived != nil {
+		w.VM, w.Generation = arrived, j.Generation
+		return w, err
+	}
+	if j.Kind.Info().Type != fleet.TypeVM || len(row.Work) > 0 { // otherwise the VM is not on this host
+		if err := addSecurityGroupsToWork(&w, row.Filters); err != nil {
+			return w, fmt.Errorf("read the security groups of job %s: %w", j.ID, err)
+		}
 	}
 	if len(row.Source) > 0 { // source pool of a volume copy
 		w.Pools = make([]fleet.Pool, 1)
 		if err := json.Unmarshal(row.Source, &w.Pools[0]); err != nil {
 			return w, fmt.Errorf("read the source pool of job %s: %w", j.ID, err)
 		}
-	}
-	if j.Kind == fleet.VMPlan {
-		row.Work = row.Plan
 	}
 	w.Adopted = row.Adopted
 	if len(row.Work) == 0 {
@@ -157,6 +164,25 @@ func workFromRow(row db.ClaimJobsRow) (wire.Work, error) {
 		w.SpecHash, w.Pools = row.SpecHash, poolsInOrder(w.VM.Spec.Pools(), w.Pools)
 	}
 	return w, addPoolsToWork(&w, row.MovePools)
+}
+
+// arrivedVM returns what the source host of a live migration still gets of a VM that has arrived on the target: enough to
+// remove its own guest. The VM's spec and ownership mark are only for the VM's host, because the job of a source host can
+// stay open for any time. It returns nil for other jobs.
+func arrivedVM(j db.Job, work []byte) (*fleet.VM, error) {
+	if j.Kind != fleet.VMMigrate || len(work) == 0 {
+		return nil, nil
+	}
+	var data struct {
+		VM fleet.VM `json:"vm"`
+	}
+	if err := json.Unmarshal(work, &data); err != nil {
+		return nil, fmt.Errorf("read the VM of job %s: %w", j.ID, err)
+	}
+	if data.VM.HostID == j.HostID {
+		return nil, nil
+	}
+	return &fleet.VM{Meta: fleet.Meta{ID: data.VM.ID, Name: data.VM.Name, HostID: data.VM.HostID, Generation: data.VM.Generation}}, nil
 }
 
 // poolsInOrder returns the pools with these IDs, in the order of the IDs.
