@@ -145,9 +145,9 @@ type ClaimJobsRow struct {
 
 // Claims jobs for many hosts: one per subject, oldest first. Jobs without a task (consoles) never wait for others. A
 // claim raises the epoch above any that the host has seen. session identifies the agent session that claims; work
-// describes the job's subject. The source of a migration gets the VM also after the VM has arrived; the portal passes
-// only the VM's name on. If there are jobs, the session is locked first, so that a hello sees the claimed jobs and an ended session claims none. Subqueries check
-// for earlier jobs of a subject, because the planner made a join read all running jobs.
+// describes the job's subject. The source of a migration gets the VM also after the VM has arrived: see arrivedVM of
+// agentapi. If there are jobs, the session is locked first, so that a hello sees the claimed jobs and an ended session
+// claims none. Subqueries check for earlier jobs of a subject, because the planner made a join read all running jobs.
 func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJobsRow, error) {
 	rows, err := q.db.Query(ctx, claimJobs,
 		arg.Lease,

@@ -6,9 +6,9 @@ SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = @host_id AND s.se
 -- name: ClaimJobs :many
 -- Claims jobs for many hosts: one per subject, oldest first. Jobs without a task (consoles) never wait for others. A
 -- claim raises the epoch above any that the host has seen. session identifies the agent session that claims; work
--- describes the job's subject. The source of a migration gets the VM also after the VM has arrived; the portal passes
--- only the VM's name on. If there are jobs, the session is locked first, so that a hello sees the claimed jobs and an ended session claims none. Subqueries check
--- for earlier jobs of a subject, because the planner made a join read all running jobs.
+-- describes the job's subject. The source of a migration gets the VM also after the VM has arrived: see arrivedVM of
+-- agentapi. If there are jobs, the session is locked first, so that a hello sees the claimed jobs and an ended session
+-- claims none. Subqueries check for earlier jobs of a subject, because the planner made a join read all running jobs.
 WITH mine AS MATERIALIZED (
     SELECT s.host_id, a.session, a.most, s.epoch_lift
     FROM (SELECT unnest(@hosts::text[]) AS host_id, unnest(@sessions::bytea[]) AS session, unnest(@most::integer[]) AS most ORDER BY 1) a
