@@ -131,9 +131,12 @@ func (m *rendezvous) send(ctx context.Context, pieces transfer.Pieces, size int6
 // connect connects to the other host, for use in both directions. way is a note on the connection.
 func (m *rendezvous) connect(ctx context.Context) (conn net.Conn, way string, err error) {
 	ticket := transfer.NewTicket()
-	remote, err := m.pollUntil(ctx, wire.TransferState{Ticket: ticket.Hash()}, "waiting for", func(o wire.TransferPeerState) bool { return o.Online == ticket.Hash() })
+	remote, err := m.pollUntil(ctx, wire.TransferState{Ticket: ticket.Hash()}, "waiting for", func(o wire.TransferPeerState) bool { return o.Online == ticket.Hash() || o.Received })
 	if err != nil {
 		return nil, "", err
+	}
+	if remote.Received {
+		return nil, "", fleet.Errorf(fleet.Conflict, "%s reports the end of the transfer, but never connected to this host.", m.peerName)
 	}
 	out, way, err := m.connectReceiver(ctx, remote, ticket)
 	if err != nil {

@@ -101,6 +101,25 @@ func TestSourceGetsJobOfArrivedVMAgain(t *testing.T) {
 	}
 }
 
+// A source that reports success without sending must not let the target wait for ever.
+func TestTargetLearnsOfEndedSource(t *testing.T) {
+	s := newLibraryFixture(t)
+	v := s.migratableVM("web", s.nfs)
+	_, source, target := s.migrateLive(v)
+	id := source.Args.Migrate.Live
+	if got := s.meetTransfer(s.h2, target, id, wire.TransferState{}); got.PeerError != "" {
+		t.Errorf("during the migration the target learns of the error %q", got.PeerError)
+	}
+	s.finishJobWith(s.h1, source, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 256}})
+	if got := s.meetTransfer(s.h2, target, id, wire.TransferState{}); got.PeerError != "Its part was done." || got.Received {
+		t.Errorf("after the source's end the target learns of %+v, want an error", got)
+	}
+	s.finishJobWith(s.h2, target, wire.Finish{Outcome: wire.Failed, Error: "The transfer failed.", VM: &fleet.VMStatus{Power: fleet.Absent}})
+	if got := s.getVM(v.ID); got.HostID != s.h1 {
+		t.Errorf("the VM belongs to %s", got.HostName)
+	}
+}
+
 func TestFailedLiveMigrationLeavesVMOnSource(t *testing.T) {
 	s := newLibraryFixture(t)
 	for name, failing := range map[string]bool{"target": true, "source": false} {

@@ -64,7 +64,8 @@ func (api *API) ExchangeTransferData(ctx context.Context, a fleet.Actor, id flee
 		Peer: m.Peer, PeerName: m.PeerName, KeyHash: hex.EncodeToString(m.PeerKey), Ticket: m.Ticket, Online: m.Heard, Listens: m.Listens,
 		RelayTicket: m.Paired, RelayID: m.PairID, PortalURL: m.PairUrl, Begun: state != fleet.JobQueued, Received: m.ReceiveState == fleet.JobDone,
 	}
-	if state.IsFinal() && state != fleet.JobDone {
+	// A receiver that still asks has not received everything, even if the sender reports success.
+	if state.IsFinal() && (state != fleet.JobDone || !m.Sends) {
 		out.PeerError = cmp.Or(words, "Its part was "+string(state)+".")
 	}
 	return out, nil
