@@ -3,11 +3,13 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"quantix/agent/hypervisor"
 	"quantix/agent/mock"
 	"quantix/internal/fleet"
+	"quantix/internal/wire"
 )
 
 // stoppableReceiver is a host that records the file of each arriving disk and then waits for the end of the agent.
@@ -58,5 +60,26 @@ func TestReceivedVMHasNewDisksAndRecordedFiles(t *testing.T) {
 	in = <-host.jobs
 	if file := in.CreatedFile(to); !in.Begun || file != "file of "+to.Volume {
 		t.Errorf("after the restart the job has begun %v and created %q, want the recorded file", in.Begun, file)
+	}
+}
+
+// connectingSource is a host that only connects to the target of a live migration.
+type connectingSource struct{ *mock.Host }
+
+func (connectingSource) MigrateRunningVM(ctx context.Context, in hypervisor.LiveMigrationWork) error {
+	_, err := in.Connect(ctx)
+	return err
+}
+
+// A target that reports success before the hosts are connected must not let the source wait for ever.
+func TestSourceRefusesTargetThatNeverConnected(t *testing.T) {
+	t.Parallel()
+	p, host := newPortal(t), connectingSource{mock.New(mock.Options{Name: "host-1"})}
+	p.transferPeer = wire.TransferPeerState{Peer: "host-2", PeerName: "host-2", Begun: true, Received: true}
+	p.startAgent(p.join(), host, host.Host)
+	w := diskMoveJob(t, p)
+	w.Kind, w.Args = fleet.VMMigrate, fleet.JobArgs{Migrate: &fleet.MigrationParams{Live: fleet.NewID[fleet.TransferID](), To: "host-2", ToName: "host-2"}}
+	if f := p.runJob(w); f.Outcome != wire.Failed || !strings.Contains(f.Error, "never connected") {
+		t.Errorf("the migration is %s %q, want a failure", f.Outcome, f.Error)
 	}
 }

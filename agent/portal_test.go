@@ -65,6 +65,7 @@ type portal struct {
 	notes               []string // progress notes
 	beforeAck           func()   // called once before an accepted result is acknowledged
 	consoles            chan *websocket.Conn
+	transferPeer        wire.TransferPeerState // the other host of all transfers
 }
 
 type finish struct {
@@ -221,6 +222,10 @@ func (p *portal) answer(r *http.Request, name string) any {
 		read[struct{}](p, r)
 		defer p.lockForChange()()
 		return wire.PoolSecret{Secret: p.secret}
+	case strings.HasPrefix(name, "transfers/"):
+		read[wire.TransferState](p, r)
+		defer p.lockForChange()()
+		return p.transferPeer
 	case isJob && verb == "progress":
 		in := read[wire.Progress](p, r)
 		defer p.lockForChange()()
