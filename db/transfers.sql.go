@@ -44,6 +44,7 @@ UPDATE transfers SET
     paired_at = CASE WHEN j.id = send_job AND $3 AND paired <> $1 THEN now() ELSE paired_at END,
     paired = CASE WHEN j.id = send_job AND $3 THEN $1 ELSE paired END
 FROM jobs j WHERE transfers.id = $6 AND j.id = $7 AND j.id IN (send_job, receive_job) AND j.host_id = $8 AND j.epoch = $9 AND j.state = 'running'
+  AND CASE WHEN j.id = send_job THEN ticket <> $1 OR $3 AND paired <> $1 ELSE heard <> $1 OR listens IS DISTINCT FROM $2::text[] END
 `
 
 type AnswerAtRelayParams struct {
@@ -59,7 +60,7 @@ type AnswerAtRelayParams struct {
 }
 
 // Stores the data that a host of the transfer announces: the sender its ticket and whether to use a relay, the receiver
-// the ticket that it accepts and its addresses.
+// the ticket that it accepts and its addresses. Hosts repeat their calls while they wait, so only changes are written.
 func (q *Queries) AnswerAtRelay(ctx context.Context, arg AnswerAtRelayParams) error {
 	_, err := q.db.Exec(ctx, answerAtRelay,
 		arg.Ticket,

@@ -3,7 +3,7 @@ INSERT INTO transfers (id, send_job, receive_job, from_host, to_host) VALUES (@i
 
 -- name: AnswerAtRelay :exec
 -- Stores the data that a host of the transfer announces: the sender its ticket and whether to use a relay, the receiver
--- the ticket that it accepts and its addresses.
+-- the ticket that it accepts and its addresses. Hosts repeat their calls while they wait, so only changes are written.
 UPDATE transfers SET
     ticket = CASE WHEN j.id = send_job THEN @ticket::text ELSE ticket END,
     heard = CASE WHEN j.id = send_job THEN heard ELSE @ticket END,
@@ -12,7 +12,8 @@ UPDATE transfers SET
     pair_url = CASE WHEN j.id = send_job AND @relay AND paired <> @ticket THEN @url::text ELSE pair_url END,
     paired_at = CASE WHEN j.id = send_job AND @relay AND paired <> @ticket THEN now() ELSE paired_at END,
     paired = CASE WHEN j.id = send_job AND @relay THEN @ticket ELSE paired END
-FROM jobs j WHERE transfers.id = @id AND j.id = @job AND j.id IN (send_job, receive_job) AND j.host_id = @host_id AND j.epoch = @epoch AND j.state = 'running';
+FROM jobs j WHERE transfers.id = @id AND j.id = @job AND j.id IN (send_job, receive_job) AND j.host_id = @host_id AND j.epoch = @epoch AND j.state = 'running'
+  AND CASE WHEN j.id = send_job THEN ticket <> @ticket OR @relay AND paired <> @ticket ELSE heard <> @ticket OR listens IS DISTINCT FROM @listens::text[] END;
 
 -- name: Meeting :one
 -- The data about the other host that a host of the transfer needs.

@@ -73,6 +73,13 @@ func TestImageSentBetweenHosts(t *testing.T) {
 	if got := s.meetTransfer(s.h1, out, way.ID, wire.TransferState{Ticket: ticket}); got.Online != ticket || !slices.Equal(got.Listens, []string{"192.0.2.7:4000"}) || got.Peer != s.h2 || got.KeyHash != strings.Repeat("22", 32) || got.RelayID != "" {
 		t.Errorf("the sender hears %+v", got)
 	}
+	const version = `SELECT concat(xmin, ctid) FROM transfers`
+	before := queryValue[string](&hostFixture{t: t, pool: s.pool}, version)
+	s.meetTransfer(s.h1, out, way.ID, wire.TransferState{Ticket: ticket})
+	s.meetTransfer(s.h2, in, way.ID, wire.TransferState{Ticket: ticket, Listens: []string{"192.0.2.7:4000"}})
+	if after := queryValue[string](&hostFixture{t: t, pool: s.pool}, version); after != before {
+		t.Error("hosts that repeat their calls while they wait write to the database")
+	}
 	other := s.addHostWithMemory("h3", 1024)
 	otherAgent := s.agentSession(other)
 	s.markOnline()
