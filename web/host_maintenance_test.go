@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	"quantix/internal/fleet"
@@ -56,6 +57,32 @@ func TestHostEntersAndLeavesMaintenance(t *testing.T) {
 	b.get(path).excludes(t, "is in maintenance")
 }
 
+// TestMaintenanceDialogSetsManyDecisions sets the decisions of both VMs at once, and then those of the undecided one.
+func TestMaintenanceDialogSetsManyDecisions(t *testing.T) {
+	p, well, _ := newHostsPortal(t)
+	vm, found := p.maintenanceVMs(t)
+	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
+	path := "/hosts/" + string(well) + "/maintenance"
+	b.get(path).contains(t, "Set all 2 undecided VMs to", `<option value="shutdown">Shut down</option>`)
+	const left = `<option value="leave" selected>Leave running</option>`
+	form := url.Values{"decision." + string(vm): {""}, "decision." + string(found): {""}, "all.undecided": {"leave"}, "set": {"undecided"}}
+	for _, headers := range [][]string{htmxFormHeaders("dialog"), nil} {
+		a := b.post(path, form, headers...).requireStatus(t, http.StatusOK)
+		a.contains(t, "Set all 2 VMs to")
+		if n := strings.Count(a.body, left); n != 2 {
+			t.Errorf("%d of 2 VMs are left running", n)
+		}
+	}
+	b.post(path, url.Values{"decision." + string(vm): {"leave"}, "decision." + string(found): {"leave"}, "all.undecided": {"shutdown"}, "set": {"undecided"}}).
+		contains(t, `<option value="shutdown" selected>Shut down, start afterwards</option>`, `<option value="shutdown" selected>Shut down</option>`)
+	b.post(path, url.Values{"decision." + string(vm): {"shutdown"}, "all.undecided": {"leave"}, "set": {"undecided"}}).
+		contains(t, `<option value="shutdown" selected>Shut down, start afterwards</option>`, `<option value="">Decide…</option>`)
+	b.post(path, url.Values{"decision." + string(vm): {"leave"}, "limits": {"overcommit"}}).requireStatus(t, http.StatusOK).contains(t, "The plan may overcommit", "Keep their limits", left)
+	if n := p.countRows("tasks"); n != 0 {
+		t.Errorf("%d tasks were written", n)
+	}
+}
+
 func TestAPIHostMaintenance(t *testing.T) {
 	p, well, _ := newHostsPortal(t)
 	vm, found := p.maintenanceVMs(t)
@@ -80,6 +107,11 @@ func TestAPIHostMaintenance(t *testing.T) {
 	if body.Plan == nil || len(body.Plan.VMs) != 2 || body.Plan.VMs[0].ID != vm || body.Plan.Undecided() != 2 || body.Lifecycle != fleet.LifecycleReady || body.Task != nil {
 		t.Errorf("the plan is %+v, the host %s", body.Plan, body.Lifecycle)
 	}
+	act("?dryRun=true", `{"action":"enter-maintenance","default":"leave"}`, http.StatusOK)
+	if body.Plan == nil || body.Plan.Undecided() != 0 || body.Plan.VMs[0].Proposal.Do != fleet.MaintenanceLeave || body.Plan.VMs[0].Reason == "" {
+		t.Errorf("with a default the plan is %+v", body.Plan)
+	}
+	act("", `{"action":"enter-maintenance","default":"migrate"}`, 422).contains(t, "default")
 	act("?dryRun=true", `{"action":"cordon"}`, 422).contains(t, "have a dry run")
 	act("", `{"action":"enter-maintenance"}`, 422).contains(t, "decisions."+string(vm), "decisions."+string(found))
 	act("", `{"action":"enter-maintenance","decisions":{"`+string(vm)+`":{"do":"leave"},"`+string(found)+`":{"do":"leave"}}}`, http.StatusOK)
@@ -95,5 +127,9 @@ func TestAPIHostMaintenance(t *testing.T) {
 	act("", `{"action":"leave-maintenance"}`, http.StatusOK)
 	if body.Lifecycle != fleet.LifecycleReady {
 		t.Errorf("the host is %s", body.Lifecycle)
+	}
+	act("", `{"action":"enter-maintenance","default":"leave"}`, http.StatusOK)
+	if body.Lifecycle != fleet.LifecycleMaintenance {
+		t.Errorf("with a default the host is %s", body.Lifecycle)
 	}
 }

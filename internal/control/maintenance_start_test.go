@@ -271,3 +271,40 @@ func TestMigrationTasksNameTargetHost(t *testing.T) {
 		}
 	}
 }
+
+// TestMaintenancePlanFitsIntoPools checks a plan whose VMs fit into the other host's pool alone, but not together.
+func TestMaintenancePlanFitsIntoPools(t *testing.T) {
+	s := newMaintenanceFixture(t)
+	s.execSQL(`DELETE FROM found_vms`)
+	a, b := s.migratableVM("a", s.local), s.migratableVM("b", s.local)
+	s.setPoolSizes(s.nfs, 2<<10, 0, 512) // each VM has a disk of 1,024 MiB
+	plan, err := s.PlanMaintenance(t.Context(), chief, s.h1, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const full = "After the other VMs, pool nfs on h2 has 512 MiB not provisioned to volumes; this VM's disks may grow to 1 GiB."
+	for _, vm := range plan.VMs {
+		switch {
+		case vm.ID == a.ID && (vm.Proposal == nil || vm.Proposal.HostID != s.h2):
+			t.Errorf("a is proposed %+v: %s", vm.Proposal, vm.Reason)
+		case vm.ID == b.ID && (vm.Proposal != nil || vm.Reason != full || vm.LacksRoom):
+			t.Errorf("b is proposed %+v: %s", vm.Proposal, vm.Reason)
+		}
+	}
+	if len(plan.Pools) != 1 || plan.Pools[0].PoolID != s.nfs || plan.Pools[0].HostID != "" || plan.Pools[0].FreeBytes != 1536<<20 {
+		t.Errorf("the plan has the pools %+v", plan.Pools)
+	}
+	s.wantRefused("two VMs whose disks do not fit together", fleet.Invalid, "b: "+full, func() error {
+		_, err := s.EnterMaintenance(t.Context(), chief, s.h1, control.EnterMaintenance{
+			Decisions: decisions{b.ID: {Do: fleet.MaintenanceMigrate, HostID: s.h2}}, Default: fleet.MaintenanceShutdown,
+		})
+		return err
+	})
+	task, err := s.EnterMaintenance(t.Context(), chief, s.h1, control.EnterMaintenance{Default: fleet.MaintenanceShutdown})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := queryValue[string](&hostFixture{t: t, pool: s.pool}, `SELECT string_agg(subject_name || ' ' || kind, ', ' ORDER BY subject_name) FROM tasks WHERE parent_id = $1`, task.ID); got != "a vm.migrate, b vm.shutdown, db vm.shutdown, web vm.migrate" {
+		t.Errorf("the children are %s", got)
+	}
+}
