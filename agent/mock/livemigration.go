@@ -324,6 +324,9 @@ func (h *Host) createArrivingFiles(in hypervisor.ReceiveVMWork, offer movingGues
 		if err := h.addArrivingFile(in, d.To, f); err != nil {
 			return err
 		}
+		if nameContains(in.Apply.VM.Name, FailSend) {
+			return fleet.Errorf(fleet.Conflict, "The pool is full: No space left on device.")
+		}
 	}
 	return nil
 }

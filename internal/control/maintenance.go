@@ -17,7 +17,7 @@ import (
 type EnterMaintenance struct {
 	Decisions  map[fleet.VMID]fleet.MaintenanceDecision
 	Default    fleet.MaintenanceDo // for VMs with neither a decision nor a proposal: shutdown or leave; empty: none
-	Overcommit bool // migrations may exceed what the other hosts can allocate
+	Overcommit bool                // migrations may exceed what the other hosts can allocate
 }
 
 // EnterMaintenance begins the maintenance of a host, or continues it after a cancellation or a failure. No VM is placed

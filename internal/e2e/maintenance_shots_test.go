@@ -12,8 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// captureHalfDrainedHost captures a host whose maintenance was cancelled in the middle, the dialogs that continue and end
-// the maintenance, and a host in maintenance.
+// captureHalfDrainedHost captures a host whose maintenance was cancelled in the middle, a live migration that failed in
+// it, the dialogs that continue and end the maintenance, and a host in maintenance.
 func captureHalfDrainedHost(t *testing.T) {
 	t.Parallel()
 	s, err := startPlayground(uniqueName("drained"), []string{"TMPDIR=" + demoTemp()}, "demo", "--json", "--listen", "127.0.0.1:0")
@@ -46,6 +46,16 @@ func captureHalfDrainedHost(t *testing.T) {
 	p := newTab(t, s.URL)
 	p.signIn(s)
 	first, last := a.hostByName(t, "host-1"), a.hostByName(t, "host-3")
+	full := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"name": "fail-send-archive", "projectId": a.projectByName(t, "office").ID, "hostId": first.ID, "start": true,
+		"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{map[string]any{"poolId": a.poolByName(t, "local-nvme").ID, "sizeBytes": 1 << 30}}},
+	})
+	a.waitPhase(t, guestLimit, full.ID, fleet.PhaseRunning)
+	p.captureShot(pageShot{"host-maintenance-set", "/hosts/" + string(first.ID) + "/maintenance", func(p *tab) {
+		p.chooseOption("#all-undecided", "Leave running")
+		p.click("button[name=set][value=undecided]", "Set")
+		p.waitText(".dialog-form", "Set all 2 VMs to")
+	}})
 	task := act(first, "", map[string]any{"action": "enter-maintenance", "decisions": decide(first, func(vm fleet.MaintenanceVM) fleet.MaintenanceDo {
 		switch {
 		case !vm.Managed:
@@ -55,6 +65,14 @@ func captureHalfDrainedHost(t *testing.T) {
 		}
 		return ""
 	})}).Task
+	var failed fleet.Task
+	eventually(t, guestLimit, "the failure of a child", func() (bool, string) {
+		children := listFirstPage[fleet.Task](t, a, "/api/v1/tasks?filter=target:"+full.Name+"+kind:vm.migrate")
+		if len(children) == 1 {
+			failed = children[0]
+		}
+		return failed.State == fleet.JobFailed, fmt.Sprintf("%s %s", failed.State, failed.Error)
+	})
 	if answer, err := a.send(t.Context(), http.MethodPost, "/api/v1/tasks/"+string(task.ID)+"/cancel", nil); err != nil || answer.status != http.StatusOK {
 		t.Fatalf("the cancellation is answered by %d %s, %v", answer.status, answer.body, err)
 	}
@@ -69,6 +87,8 @@ func captureHalfDrainedHost(t *testing.T) {
 		p.waitText("#dialog", "Resume maintenance: host-1")
 	}})
 	p.captureShot(pageShot{"task-maintenance", "/tasks/" + string(task.ID), nil})
+	p.captureShot(pageShot{"task-migration-failed", "/tasks/" + string(failed.ID), func(p *tab) { p.waitText("main", "No space left on device") }})
+	p.captureShot(pageShot{"vm-migration-failed", "/vms/" + string(full.ID), func(p *tab) { p.waitText("main .note", "No space left on device") }})
 	act(first, "", map[string]any{"action": "leave-maintenance"})
 
 	// One guest ignores its shutdown, so that the host stays half drained.
