@@ -54,7 +54,7 @@ func captureHalfDrainedHost(t *testing.T) {
 	failed := requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(full.ID)+"/migrate", map[string]any{"hostId": a.hostByName(t, "host-2").ID, "poolId": a.poolByName(t, "shared").ID})
 	a.waitTask(t, failed, fleet.JobFailed)
 	p.captureShot(pageShot{"task-migration-failed", "/tasks/" + string(failed.ID), func(p *tab) { p.waitText("main", "No space left on device") }})
-	p.captureShot(pageShot{"vm-migration-failed", "/vms/" + string(full.ID), func(p *tab) { p.waitText("main .note", "No space left on device") }})
+	p.captureShot(pageShot{"vm-migration-failed", "/vms/" + string(full.ID) + "?tab=events", func(p *tab) { p.waitText("main", "No space left on device") }})
 	p.captureShot(pageShot{"host-maintenance-set", "/hosts/" + string(first.ID) + "/maintenance", func(p *tab) {
 		p.chooseOption("#all-undecided", "Leave running")
 		p.click("button[name=set][value=undecided]", "Set")
