@@ -84,7 +84,7 @@ const (
 	VMMigrate JobKind = "vm.migrate" // live or cold migration to another host: see MigrationParams
 	VMReceive JobKind = "vm.receive" // receive a running VM from another host
 
-	VMFirmwareReceive JobKind = "vm.firmware.receive" // receive the UEFI variables and TPM state of a VM that is off
+	VMFirmwareReceive JobKind = "vm.firmware.receive" // receive the UEFI variables, TPM state and definition of a VM that is off
 	VMFirmwareDiscard JobKind = "vm.firmware.discard" // remove them, because the migration failed
 )
 
@@ -208,9 +208,9 @@ var kinds = []JobKindInfo{
 	{Name: VMDiskMove, Type: TypeVM, Verb: "Move disk", Permission: MayChangeInfra, Limit: longCopy, TakesSlot: true, Stoppable: true},
 	{Name: VMMigrate, Type: TypeVM, Verb: "Migrate", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{Name: VMReceive, Type: TypeVM, Verb: "Receive migration", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
-	{Name: VMFirmwareReceive, Type: TypeVM, Verb: "Receive UEFI variables and TPM state", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
+	{Name: VMFirmwareReceive, Type: TypeVM, Verb: "Receive UEFI variables, TPM state and definition", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{
-		Name: VMFirmwareDiscard, Type: TypeVM, Verb: "Remove received UEFI variables and TPM state", Permission: MayChangeInfra, Limit: time.Minute,
+		Name: VMFirmwareDiscard, Type: TypeVM, Verb: "Remove received UEFI variables, TPM state and definition", Permission: MayChangeInfra, Limit: time.Minute,
 		WhyNotCancellableOnceBegun: "The host has already begun to remove the files, so the task cannot be cancelled.",
 	},
 	{Name: DiscoveredStart, Type: TypeDiscovered, Verb: "Start discovered VM", Permission: MayChangeInfra, Limit: 2 * time.Minute, TakesSlot: true},
