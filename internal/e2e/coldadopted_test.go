@@ -43,6 +43,10 @@ func TestAdoptedVMMigratesColdWithItsDefinition(t *testing.T) {
 		return err == nil && got.status == http.StatusAccepted, string(got.body)
 	})
 	page := "/api/v1/vms/" + string(id)
+	eventually(t, stepLimit, "the adopted VM", func() (bool, string) {
+		got, err := s.send(t.Context(), http.MethodGet, page, nil)
+		return err == nil && got.status == http.StatusOK, string(got.body)
+	})
 	s.waitPhase(t, guestLimit, id, fleet.PhaseStopped)
 
 	virsh(t, s.Hosts[0], "attach-device", name, hostDeviceFile(t), "--config")
