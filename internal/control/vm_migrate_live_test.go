@@ -111,7 +111,7 @@ func TestTargetLearnsOfEndedSource(t *testing.T) {
 		t.Errorf("during the migration the target learns of the error %q", got.PeerError)
 	}
 	s.finishJobWith(s.h1, source, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 256}})
-	if got := s.meetTransfer(s.h2, target, id, wire.TransferState{}); got.PeerError != "Its part was done." || got.Received {
+	if got := s.meetTransfer(s.h2, target, id, wire.TransferState{}); got.PeerError != "It reports success, but this host has not received everything." || got.Received {
 		t.Errorf("after the source's end the target learns of %+v, want an error", got)
 	}
 	s.finishJobWith(s.h2, target, wire.Finish{Outcome: wire.Failed, Error: "The transfer failed.", VM: &fleet.VMStatus{Power: fleet.Absent}})

@@ -263,6 +263,9 @@ func TestColdMigrationOfAdoptedVMSendsItsDefinition(t *testing.T) {
 	if len(there) != 1 || there[0].VM == nil || there[0].VM.ID != v.ID || !there[0].Args.Migrate.Definition {
 		t.Fatalf("the target host gets %+v, want the VM with the definition's transfer", there)
 	}
+	if there[0].Mark != "" {
+		t.Error("the target host gets the ownership mark of a VM that is on another host")
+	}
 	if to := order.Disks[0].To.PoolID; !slices.ContainsFunc(there[0].Pools, func(p fleet.Pool) bool { return p.ID == to }) {
 		t.Errorf("the target host gets the pools %+v, want %s", there[0].Pools, to)
 	}
@@ -302,6 +305,9 @@ func (s *libraryFixture) beginFirmwareMigration(v fleet.VMView) (task fleet.Task
 		s.t.Fatalf("the target has the jobs %+v", there)
 	}
 	target = there[fleet.VMFirmwareReceive][0]
+	if target.VM != nil || target.Mark != "" {
+		s.t.Error("the target of a firmware state gets the VM")
+	}
 	if source.Args.Migrate.Firmware == "" || target.Args.Migrate.Firmware != source.Args.Migrate.Firmware || target.Subject != fleet.SubjectVM(v.ID) {
 		s.t.Fatalf("the jobs have %+v and %+v", source.Args.Migrate, target.Args.Migrate)
 	}

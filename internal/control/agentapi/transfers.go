@@ -66,7 +66,9 @@ func (api *API) ExchangeTransferData(ctx context.Context, a fleet.Actor, id flee
 	}
 	// A receiver that still asks has not received everything, even if the sender reports success.
 	if state.IsFinal() && (state != fleet.JobDone || !m.Sends) {
-		out.PeerError = cmp.Or(words, "Its part was "+string(state)+".")
+		if out.PeerError = cmp.Or(words, "Its part was "+string(state)+"."); state == fleet.JobDone {
+			out.PeerError = "It reports success, but this host has not received everything."
+		}
 	}
 	return out, nil
 }
