@@ -131,17 +131,17 @@ func TestFailedLiveMigrationLeavesVMOnSource(t *testing.T) {
 			hosts, works = []fleet.HostID{s.h2, s.h1}, []wire.Work{target, source}
 		}
 		for i, w := range works {
-			power := fleet.Running
+			power, text := fleet.Running, "h2 cannot receive the VM: the CPU lacks avx512f"
 			if hosts[i] == s.h2 {
-				power = fleet.Absent
+				power, text = fleet.Absent, "the CPU lacks avx512f"
 			}
-			s.finishJobWith(hosts[i], w, wire.Finish{Outcome: wire.Failed, Error: "the CPU lacks avx512f", VM: &fleet.VMStatus{Power: power, CPUs: 1, MemoryMiB: 256}})
+			s.finishJobWith(hosts[i], w, wire.Finish{Outcome: wire.Failed, Error: text, VM: &fleet.VMStatus{Power: power, CPUs: 1, MemoryMiB: 256}})
 		}
 		got := s.getVM(v.ID)
 		if got.HostID != s.h1 || got.Status.Power != fleet.Running {
 			t.Errorf("after a failure of the %s, the VM belongs to %s, %s", name, got.HostName, got.Status.Power)
 		}
-		if now, err := s.GetTask(t.Context(), chief, task.ID); err != nil || now.State != fleet.JobFailed || now.Error == "" {
+		if now, err := s.GetTask(t.Context(), chief, task.ID); err != nil || now.State != fleet.JobFailed || now.Error != "h2 cannot receive the VM: the CPU lacks avx512f" {
 			t.Errorf("after a failure of the %s, the task is %s %q, %v", name, now.State, now.Error, err)
 		}
 	}

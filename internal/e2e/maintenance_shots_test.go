@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,9 +47,15 @@ func captureHalfDrainedHost(t *testing.T) {
 	p := newTab(t, s.URL)
 	p.signIn(s)
 	first, last := a.hostByName(t, "host-1"), a.hostByName(t, "host-3")
+	local := a.poolByName(t, "local-nvme").ID
+	requestJSON[any](t, a, http.StatusAccepted, http.MethodPut, "/api/v1/pools/"+string(local)+"/hosts/"+string(last.ID), nil)
+	eventually(t, stepLimit, "the local pool on all hosts", func() (bool, string) {
+		on := requestJSON[fleet.PoolView](t, a, http.StatusOK, http.MethodGet, "/api/v1/pools/"+string(local), nil).Hosts
+		return len(on) == 3 && !slices.ContainsFunc(on, func(h fleet.PoolHost) bool { return h.State != fleet.PoolActive }), fmt.Sprintf("%+v", on)
+	})
 	full := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"name": "fail-send-archive", "projectId": a.projectByName(t, "office").ID, "hostId": last.ID, "start": true,
-		"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{map[string]any{"poolId": a.poolByName(t, "local-nvme").ID, "sizeBytes": 1 << 30}}},
+		"spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{map[string]any{"poolId": local, "sizeBytes": 1 << 30}}},
 	})
 	a.waitPhase(t, guestLimit, full.ID, fleet.PhaseRunning)
 	failed := requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(full.ID)+"/migrate", map[string]any{"hostId": a.hostByName(t, "host-2").ID, "poolId": a.poolByName(t, "shared").ID})

@@ -19,9 +19,9 @@ func (d Dialog) buttonClass() string {
 	return "primary"
 }
 
-// defaultButtonLabel is the word for the HiddenDefaultButton of the dialog's form. It is empty while the button is disabled, so
+// DefaultButtonLabel is the word for the HiddenDefaultButton of the dialog's form. It is empty while the button is disabled, so
 // that Enter does nothing.
-func (d Dialog) defaultButtonLabel() string {
+func (d Dialog) DefaultButtonLabel() string {
 	if d.Why != "" {
 		return ""
 	}

@@ -160,7 +160,7 @@ func HostLabelDialog(e AssignedObject, f HostLabelForm) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = HiddenDefaultButton(f.Dialog.defaultButtonLabel(), "", "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = HiddenDefaultButton(f.Dialog.DefaultButtonLabel(), "", "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
