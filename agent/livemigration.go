@@ -43,7 +43,7 @@ func migrateRunningVM(ctx context.Context, a *Agent, j *job, order fleet.Migrati
 				return nil, err
 			}
 			way = note
-			return migration.NewLink(conn), nil
+			return migration.NewLink(conn, migration.Source), nil
 		},
 		Progress: func(percent int, note string) { j.notifier.notify(percent, strings.TrimPrefix(note+way, ", ")) },
 	})
@@ -92,7 +92,7 @@ func receiveVM(ctx context.Context, a *Agent, j *job) error {
 			if err != nil {
 				return nil, err
 			}
-			return migration.NewLink(in.Stream()), nil
+			return migration.NewLink(in.Stream(), migration.Target), nil
 		},
 	})
 	if errors.Is(err, hypervisor.ErrCancelled) && ctx.Err() == nil { // the source host learned of the cancellation first

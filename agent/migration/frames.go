@@ -93,7 +93,7 @@ func (l *Link) answerPings() {
 }
 
 // readFrames handles the other host's frames until the connection ends. It never waits for a reader of the link, because
-// the window of each stream and maxMessages limit what the other host may send.
+// the window granted for each stream and maxMessages limit what the other host may send.
 func (l *Link) readFrames() {
 	var head [headBytes]byte
 	for l.why == nil {
@@ -174,8 +174,11 @@ func (l *Link) open(kind byte) (*stream, error) {
 	return s, err
 }
 
-// accept accepts a stream that the other host opens.
+// accept accepts a stream that the source opens.
 func (l *Link) accept(number, kind byte) error {
+	if l.role != Target {
+		return fmt.Errorf("%w: the target opens a stream", errProtocol)
+	}
 	s, err := l.add(kind)
 	if err == nil && s.number != number {
 		err = fmt.Errorf("%w: stream %d is opened after stream %d", errProtocol, number, s.number-1)

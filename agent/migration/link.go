@@ -22,10 +22,19 @@ const (
 	silenceTimeout  = 30 * time.Second // longest time without a frame of the other host
 )
 
-// Link is a live migration's connection to the other host's agent. The source opens the streams. Send and Receive must
-// not be called concurrently.
+// Role is a host's part in a live migration.
+type Role int
+
+// The roles. Only the source opens streams.
+const (
+	Source Role = iota
+	Target
+)
+
+// Link is a live migration's connection to the other host's agent. Send and Receive must not be called concurrently.
 type Link struct {
 	conn     net.Conn
+	role     Role          // this host's
 	writing  sync.Mutex    // held for a whole frame
 	messages chan []byte   // closed when the connection has ended
 	accepted chan *stream  // opened by the other host; closed when the connection has ended
@@ -43,9 +52,9 @@ type Link struct {
 	streams []*stream // by number
 }
 
-// NewLink returns a link over the connection to the other host's agent. The link owns conn.
-func NewLink(conn net.Conn) *Link {
-	l := &Link{conn: conn, messages: make(chan []byte, maxMessages), accepted: make(chan *stream, maxStreams), ended: make(chan struct{}), pings: make(chan struct{}, 1), pongs: make(chan struct{}, 1)}
+// NewLink returns a link over the connection to the other host's agent. role is this host's. The link owns conn.
+func NewLink(conn net.Conn, role Role) *Link {
+	l := &Link{conn: conn, role: role, messages: make(chan []byte, maxMessages), accepted: make(chan *stream, maxStreams), ended: make(chan struct{}), pings: make(chan struct{}, 1), pongs: make(chan struct{}, 1)}
 	l.silence = time.AfterFunc(silenceTimeout, l.Close)
 	go l.readFrames()
 	go l.sendPings()
@@ -95,8 +104,8 @@ func wrapLost(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrLost, err)
 }
 
-// ForwardFrom forwards each connection that the listener accepts to the other host, until the listener is closed. kind
-// is a stream's purpose, which the other host's ForwardTo gets.
+// ForwardFrom forwards each connection that the source's listener accepts to the target, until the listener is closed.
+// kind is a stream's purpose, which the target's ForwardTo gets.
 func (l *Link) ForwardFrom(listener net.Listener, kind byte) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -114,8 +123,8 @@ func (l *Link) ForwardFrom(listener net.Listener, kind byte) {
 	}
 }
 
-// ForwardTo connects each stream of the other host to the connection that dial opens for its kind, until the link ends. It
-// keeps the order of the other host's connections, because QEMU's first connection is the main one.
+// ForwardTo connects each stream of the source to the connection that the target's dial opens for its kind, until the link
+// ends. It keeps the order of the source's connections, because QEMU's first connection is the main one.
 func (l *Link) ForwardTo(dial func(kind byte) (net.Conn, error)) {
 	var all sync.WaitGroup
 	defer all.Wait()

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +20,7 @@ import (
 func newLinks(t *testing.T) (source, target *migration.Link) {
 	t.Helper()
 	a, b := net.Pipe()
-	source, target = migration.NewLink(a), migration.NewLink(b)
+	source, target = migration.NewLink(a, migration.Source), migration.NewLink(b, migration.Target)
 	t.Cleanup(source.Close)
 	t.Cleanup(target.Close)
 	return source, target
@@ -163,7 +164,7 @@ func TestLinkEndsWithoutFramesOfOtherHost(t *testing.T) {
 		a, b := net.Pipe()
 		defer b.Close()
 		go func() { _, _ = io.Copy(io.Discard, b) }()
-		l := migration.NewLink(a)
+		l := migration.NewLink(a, migration.Source)
 		defer l.Close()
 		began := time.Now()
 		if err := l.Receive(t.Context(), new(string)); !errors.Is(err, migration.ErrLost) {
@@ -179,7 +180,7 @@ func TestIdleLinkStaysOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
-		source, target := migration.NewLink(a), migration.NewLink(b)
+		source, target := migration.NewLink(a, migration.Source), migration.NewLink(b, migration.Target)
 		defer source.Close()
 		defer target.Close()
 		time.Sleep(time.Hour) // of the test's own clock
@@ -194,35 +195,49 @@ func TestIdleLinkStaysOpen(t *testing.T) {
 
 func TestInvalidFramesEndLink(t *testing.T) {
 	t.Parallel()
+	opened := []byte{2, 0, 0, 0, 0, 'm'}
 	piece := append([]byte{3, 0, 0, 0, 0, 1}, 'x')
 	for name, sent := range map[string][]byte{
-		"unknown type":            {9, 0, 0, 0, 0, 0},
+		"unknown type":            slices.Concat(opened, []byte{9, 0, 0, 0, 0, 0}),
 		"data of unopened stream": piece,
 		"long message":            {1, 0, 0xff, 0, 0, 0},
 		"stream out of order":     {2, 1, 0, 0, 0, 'm'},
-		"long piece":              {2, 0, 0, 0, 0, 'm', 3, 0, 0, 2, 0, 0},
-		"credit beyond window":    {2, 0, 0, 0, 0, 'm', 6, 0, 0, 1, 0, 0},
-		"data after its end":      append([]byte{2, 0, 0, 0, 0, 'm', 4, 0, 0, 0, 0, 0}, piece...),
-		"data beyond window":      append([]byte{2, 0, 0, 0, 0, 'm'}, bytes.Repeat(piece, 257)...),
+		"long piece":              slices.Concat(opened, []byte{3, 0, 0, 2, 0, 0}),
+		"empty piece":             slices.Concat(opened, []byte{3, 0, 0, 0, 0, 0}),
+		"credit beyond window":    slices.Concat(opened, []byte{6, 0, 0, 1, 0, 0}),
+		"data after its end":      slices.Concat(opened, []byte{4, 0, 0, 0, 0, 0}, piece),
+		"data beyond window":      slices.Concat(opened, bytes.Repeat(piece, 9)),
 		"messages nobody reads":   bytes.Repeat([]byte{1, 0, 0, 0, 0, 1, '1'}, 5),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a, b := net.Pipe()
-			l := migration.NewLink(a)
-			defer l.Close()
-			go func() { _, _ = b.Write(sent) }()
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				_, _ = io.Copy(io.Discard, b)
-			}()
-			select {
-			case <-done:
-			case <-time.After(10 * time.Second):
-				t.Error("the link stays open")
-			}
+			wantEnded(t, migration.Target, sent)
 		})
+	}
+}
+
+// Only the source opens streams, so nobody would take the data of the target's.
+func TestStreamOfTargetEndsSourcesLink(t *testing.T) {
+	t.Parallel()
+	wantEnded(t, migration.Source, []byte{2, 0, 0, 0, 0, 'm'})
+}
+
+// wantEnded checks that a link ends when the other host sends some bytes.
+func wantEnded(t *testing.T, role migration.Role, sent []byte) {
+	t.Helper()
+	a, b := net.Pipe()
+	l := migration.NewLink(a, role)
+	defer l.Close()
+	go func() { _, _ = b.Write(sent) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(io.Discard, b)
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("the link stays open")
 	}
 }
 

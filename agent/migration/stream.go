@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -43,6 +44,8 @@ type stream struct {
 	in     chan *piece   // received pieces; closed after the last one
 	failed chan struct{} // closed when the other host cannot deliver, and when the link has ended
 
+	granted atomic.Int64 // pieces that the other host may still send
+
 	// of readFrames
 	inEnded, hasFailed bool
 }
@@ -52,6 +55,7 @@ func newStream(l *Link, number, kind byte) *stream {
 		link: l, number: number, kind: kind,
 		credit: make(chan struct{}, maxWindow), in: make(chan *piece, maxWindow), failed: make(chan struct{}),
 	}
+	s.granted.Store(minWindow)
 	for range minWindow {
 		s.credit <- struct{}{}
 	}
@@ -81,20 +85,19 @@ func (s *stream) handleFrame(kind frameType, n uint32) error {
 }
 
 func (s *stream) readPiece(n uint32) error {
-	if n > maxPieceBytes || s.inEnded {
+	if n == 0 || n > maxPieceBytes || s.inEnded {
 		return fmt.Errorf("%w: unexpected piece of %d bytes", errProtocol, n)
+	}
+	if s.granted.Add(-1) < 0 {
+		return fmt.Errorf("%w: a stream's data exceeds its window", errProtocol)
 	}
 	p := freePieces.Get().(*piece)
 	p.n = int(n)
 	if _, err := io.ReadFull(s.link.conn, p.data()); err != nil {
 		return err
 	}
-	select {
-	case s.in <- p:
-		return nil
-	default:
-		return fmt.Errorf("%w: a stream's data exceeds its window", errProtocol)
-	}
+	s.in <- p // has room for the largest window
+	return nil
 }
 
 func (s *stream) end() {
@@ -167,7 +170,9 @@ func (s *stream) receiveTo(local net.Conn) {
 		freePieces.Put(p)
 		if delivered++; err == nil && delivered%creditPieces == 0 {
 			wider := max(window, windowFor(time.Duration(s.link.roundTrip.Load())))
-			err = s.link.writeNumber(frameCredit, s.number, uint32(creditPieces+wider-window))
+			more := creditPieces + wider - window
+			s.granted.Add(int64(more))
+			err = s.link.writeNumber(frameCredit, s.number, uint32(more))
 			window = wider
 		}
 		if err != nil {

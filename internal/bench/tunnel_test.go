@@ -218,7 +218,7 @@ func (h transferHosts) connectAgents(b *testing.B, over hostLink, from net.Liste
 	if err != nil {
 		b.Fatal(err)
 	}
-	link := migration.NewLink(out.Stream())
+	link := migration.NewLink(out.Stream(), migration.Source)
 	b.Cleanup(link.Close)
 	if err := <-accepted; err != nil {
 		b.Fatal(err)
@@ -231,5 +231,5 @@ func acceptLink(ctx context.Context, listener *transfer.Listener) (*migration.Li
 	if err != nil {
 		return nil, err
 	}
-	return migration.NewLink(in.Stream()), nil
+	return migration.NewLink(in.Stream(), migration.Target), nil
 }

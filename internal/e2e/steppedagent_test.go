@@ -160,7 +160,7 @@ func (r *agentProcess) MigrateRunningVM(ctx context.Context, in hypervisor.LiveM
 		err = r.around("the connection", func() error {
 			link, err := connect(ctx)
 			if err == nil {
-				out = r.relay(link, true)
+				out = r.relay(link, migration.Source)
 			}
 			return err
 		})
@@ -182,7 +182,7 @@ func (r *agentProcess) ReceiveVM(ctx context.Context, in hypervisor.ReceiveVMWor
 		err = r.around("the connection", func() error {
 			link, err := accept(ctx)
 			if err == nil {
-				out = r.relay(link, false)
+				out = r.relay(link, migration.Target)
 			}
 			return err
 		})
@@ -200,17 +200,22 @@ func (r *agentProcess) ReceiveVM(ctx context.Context, in hypervisor.ReceiveVMWor
 // liveMessageNames are the messages of the simulated hosts. The hosts send in turn, the source first.
 var liveMessageNames = [...]string{"the offer", "the answer", "the end of the transfer", "the result"}
 
-// relay returns a link to the simulated host that forwards the messages of link, each between two steps.
-func (r *agentProcess) relay(link *migration.Link, sendsFirst bool) *migration.Link {
+// relay returns a link to the simulated host, which has the role, that forwards the messages of link, each between two
+// steps.
+func (r *agentProcess) relay(link *migration.Link, role migration.Role) *migration.Link {
 	r.of.pair.setLinked()
 	near, far := net.Pipe()
+	other := migration.Target
+	if role == migration.Target {
+		other = migration.Source
+	}
 	go func() {
 		defer link.Close()
-		own := migration.NewLink(far)
+		own := migration.NewLink(far, other)
 		defer own.Close()
 		for n, name := range liveMessageNames {
 			from, to := own, link
-			if (n%2 == 0) != sendsFirst {
+			if (n%2 == 0) != (role == migration.Source) {
 				from, to = link, own
 			}
 			var m json.RawMessage
@@ -223,7 +228,7 @@ func (r *agentProcess) relay(link *migration.Link, sendsFirst bool) *migration.L
 		}
 		_ = own.Receive(context.Background(), &json.RawMessage{}) // until the host closes its link
 	}()
-	return migration.NewLink(near)
+	return migration.NewLink(near, role)
 }
 
 // steppedPieces are the numbers of the pieces of a disk that are steps; a simulated disk has ten and a rest.

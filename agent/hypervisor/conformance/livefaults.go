@@ -42,14 +42,14 @@ func (p *twoHosts) putBetween(r *liveRun, fault messageFault) {
 		}
 	}
 	t.Cleanup(r.cut)
-	r.source.Connect = func(context.Context) (*migration.Link, error) { return migration.NewLink(sourceEnd), nil }
-	r.target.Accept = func(context.Context) (*migration.Link, error) { return migration.NewLink(targetEnd), nil }
+	r.source.Connect = func(context.Context) (*migration.Link, error) { return migration.NewLink(sourceEnd, migration.Source), nil }
+	r.target.Accept = func(context.Context) (*migration.Link, error) { return migration.NewLink(targetEnd, migration.Target), nil }
 	dir, err := os.MkdirTemp("", "qxr") // a socket's path is short
 	p.first.requireNoError("make a directory", err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	go func() {
 		defer r.cut()
-		source, target := migration.NewLink(fromSource), migration.NewLink(toTarget)
+		source, target := migration.NewLink(fromSource, migration.Target), migration.NewLink(toTarget, migration.Source)
 		socket := func(kind byte) string { return filepath.Join(dir, string(rune(kind))) }
 		for _, kind := range []byte("md") {
 			listener, err := net.Listen("unix", socket(kind))
@@ -284,7 +284,7 @@ func testUnrelatedPeer(t *testing.T, p *twoHosts) {
 			_, _ = b.Write([]byte(answer))
 			b.Close()
 		}()
-		r.source.Connect = func(context.Context) (*migration.Link, error) { return migration.NewLink(a), nil }
+		r.source.Connect = func(context.Context) (*migration.Link, error) { return migration.NewLink(a, migration.Source), nil }
 		r.target.Accept = func(context.Context) (*migration.Link, error) { return nil, errors.New("nobody connects") }
 		sent, received := p.migrate(r)
 		if p.wantOnOneHost("after "+name+",", vm, sent, received) {
