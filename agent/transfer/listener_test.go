@@ -154,8 +154,8 @@ func TestListenerAdmitsPeerOnce(t *testing.T) {
 func TestTransferIgnoresHostClocks(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
-	ca := newAuthority(t)
-	behind, peerBehind := ca.hostValid("behind", -2*day, -day)
+	ca := newAuthority(t) // two days old
+	behind, peerBehind := ca.hostValid("behind", -3*day, -day)
 	ahead, peerAhead := ca.hostValid("ahead", day, 2*day)
 	for _, pair := range [][2]struct {
 		own  transfer.HostIdentity

@@ -47,7 +47,8 @@ var ErrWrongPeer = errors.New("the connected host is not the one that the portal
 
 // checkCertificate accepts only a certificate of the authority for the peer's host and key. The certificate's validity
 // period does not matter: the portal checked it by its own clock before it named the key for this transfer, and this
-// host's clock may be wrong.
+// host's clock may be wrong. The check is made for the end of the certificate's life, because a portal whose clock was set
+// back signs certificates that begin before the authority. One that ends after the authority is useless soon anyway.
 func (p Peer) checkCertificate(ca *x509.CertPool, state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return fmt.Errorf("%w: the host sent no certificate", ErrWrongPeer)
@@ -57,7 +58,7 @@ func (p Peer) checkCertificate(ca *x509.CertPool, state tls.ConnectionState) err
 	if sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo); err != nil || !bytes.Equal(sum[:], want) || p.Host == "" || cert.Subject.CommonName != string(p.Host) {
 		return fmt.Errorf("%w: the certificate belongs to another host", ErrWrongPeer)
 	}
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: ca, CurrentTime: cert.NotBefore, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: ca, CurrentTime: cert.NotAfter, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 		return fmt.Errorf("%w: %w", ErrWrongPeer, err)
 	}
 	return nil
