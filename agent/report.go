@@ -314,7 +314,7 @@ func (r *reporter) fullState(host fleet.HostStatus) wire.State {
 	if inv.NICsCurrent = fresh; fresh || nics != nil {
 		inv.NICs = nics
 	}
-	inv.Reapplies, inv.ReceivesFirmware, inv.ReceivesDefinitions = true, true, true
+	inv.Reapplies, inv.MigratesLive, inv.ReceivesFirmware, inv.ReceivesDefinitions = true, true, true, true
 	out.Host.Inventory, out.Host.AgentVersion, out.Host.Settings = inv, r.a.version, &r.a.settings
 	return out
 }

@@ -52,8 +52,6 @@ SELECT h.id, h.name, h.spec, h.labels, h.maintenance, cl.id, cl.name, cl.spec, c
        missing_cpu_features(h.status, CASE WHEN $1::boolean THEN COALESCE(cl.spec->>'cpuModel', '') ELSE $2::text END)::text[] AS missing_features,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*] ? (@ != null)') AS f)::text[] AS firmwares,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*] ? (@ != null)') AS f)::text[] AS vm_fields,
-       COALESCE((h.status->'inventory'->>'receivesFirmware')::boolean, false)::boolean AS receives_firmware,
-       COALESCE((h.status->'inventory'->>'receivesDefinitions')::boolean, false)::boolean AS receives_definitions,
        COALESCE(h.status->'inventory'->'vmGaps', '[]')::jsonb AS vm_gaps, COALESCE(h.status->'inventory'->'hugePages', '[]')::jsonb AS huge_pages,
        ARRAY(SELECT n.kind || ':' || n.name FROM assignments nh JOIN networks n ON n.id = nh.network_id
              WHERE nh.host_id = h.id AND nh.status->>'active' = 'true' AND (n.spec IS NULL OR n.spec @> '{"adopted": true}' OR nh.asked = 'assign' AND NOT nh.status ? 'foreign'))::text[] AS networks,
@@ -76,31 +74,29 @@ type CandidatesParams struct {
 }
 
 type CandidatesRow struct {
-	ID                  fleet.HostID
-	Name                string
-	Spec                fleet.HostSpec
-	Labels              map[string]string
-	Maintenance         *fleet.HostMaintenance
-	Cluster             Cluster
-	SeenAt              *time.Time
-	LookedAt            *time.Time
-	FreshFor            *time.Duration
-	Conflict            string
-	Now                 time.Time
-	Reported            bool
-	Connected           bool
-	Error               string
-	MemoryBytes         int64
-	Processors          int64
-	MissingFeatures     []string
-	Firmwares           []string
-	VmFields            []string
-	ReceivesFirmware    bool
-	ReceivesDefinitions bool
-	VmGaps              []byte
-	HugePages           []byte
-	Networks            []string
-	Pools               []byte
+	ID              fleet.HostID
+	Name            string
+	Spec            fleet.HostSpec
+	Labels          map[string]string
+	Maintenance     *fleet.HostMaintenance
+	Cluster         Cluster
+	SeenAt          *time.Time
+	LookedAt        *time.Time
+	FreshFor        *time.Duration
+	Conflict        string
+	Now             time.Time
+	Reported        bool
+	Connected       bool
+	Error           string
+	MemoryBytes     int64
+	Processors      int64
+	MissingFeatures []string
+	Firmwares       []string
+	VmFields        []string
+	VmGaps          []byte
+	HugePages       []byte
+	Networks        []string
+	Pools           []byte
 }
 
 // The data that placement needs about one host, or about all hosts if @host is empty; only those of the cluster unless
@@ -145,8 +141,6 @@ func (q *Queries) Candidates(ctx context.Context, arg CandidatesParams) ([]Candi
 			&i.MissingFeatures,
 			&i.Firmwares,
 			&i.VmFields,
-			&i.ReceivesFirmware,
-			&i.ReceivesDefinitions,
 			&i.VmGaps,
 			&i.HugePages,
 			&i.Networks,
@@ -548,6 +542,54 @@ SELECT pg_advisory_xact_lock(hashtextextended('memory ' || $1::text, 0))
 func (q *Queries) LockMemory(ctx context.Context, host string) error {
 	_, err := q.db.Exec(ctx, lockMemory, host)
 	return err
+}
+
+const migrationSupport = `-- name: MigrationSupport :many
+SELECT h.id, h.name,
+       COALESCE((h.status->'inventory'->>'migratesLive')::boolean, false)::boolean AS migrates_live,
+       COALESCE((h.status->'inventory'->>'receivesFirmware')::boolean, false)::boolean AS receives_firmware,
+       COALESCE((h.status->'inventory'->>'receivesDefinitions')::boolean, false)::boolean AS receives_definitions
+FROM hosts h WHERE $1::text = '' OR h.id = $1 OR h.id = ANY ($2::text[])
+`
+
+type MigrationSupportParams struct {
+	Host    string
+	Sources []string
+}
+
+type MigrationSupportRow struct {
+	ID                  fleet.HostID
+	Name                string
+	MigratesLive        bool
+	ReceivesFirmware    bool
+	ReceivesDefinitions bool
+}
+
+// What the agents of @host and of @sources, or of all hosts if @host is empty, can do in migrations.
+func (q *Queries) MigrationSupport(ctx context.Context, arg MigrationSupportParams) ([]MigrationSupportRow, error) {
+	rows, err := q.db.Query(ctx, migrationSupport, arg.Host, arg.Sources)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []MigrationSupportRow{}
+	for rows.Next() {
+		var i MigrationSupportRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.MigratesLive,
+			&i.ReceivesFirmware,
+			&i.ReceivesDefinitions,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const reservedCPU = `-- name: ReservedCPU :many

@@ -45,8 +45,6 @@ SELECT h.id, h.name, h.spec, h.labels, h.maintenance, sqlc.embed(cl), s.seen_at,
        missing_cpu_features(h.status, CASE WHEN @use_baseline::boolean THEN COALESCE(cl.spec->>'cpuModel', '') ELSE @model::text END)::text[] AS missing_features,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.firmwares[*] ? (@ != null)') AS f)::text[] AS firmwares,
        ARRAY(SELECT f #>> '{}' FROM jsonb_path_query(h.status, '$.inventory.vmFields[*] ? (@ != null)') AS f)::text[] AS vm_fields,
-       COALESCE((h.status->'inventory'->>'receivesFirmware')::boolean, false)::boolean AS receives_firmware,
-       COALESCE((h.status->'inventory'->>'receivesDefinitions')::boolean, false)::boolean AS receives_definitions,
        COALESCE(h.status->'inventory'->'vmGaps', '[]')::jsonb AS vm_gaps, COALESCE(h.status->'inventory'->'hugePages', '[]')::jsonb AS huge_pages,
        ARRAY(SELECT n.kind || ':' || n.name FROM assignments nh JOIN networks n ON n.id = nh.network_id
              WHERE nh.host_id = h.id AND nh.status->>'active' = 'true' AND (n.spec IS NULL OR n.spec @> '{"adopted": true}' OR nh.asked = 'assign' AND NOT nh.status ? 'foreign'))::text[] AS networks,
@@ -58,6 +56,14 @@ SELECT h.id, h.name, h.spec, h.labels, h.maintenance, sqlc.embed(cl), s.seen_at,
 FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id
 WHERE (@host::text = '' OR h.id = @host) AND (@cluster::text = '' OR h.cluster_id = @cluster)
 ORDER BY h.name;
+
+-- name: MigrationSupport :many
+-- What the agents of @host and of @sources, or of all hosts if @host is empty, can do in migrations.
+SELECT h.id, h.name,
+       COALESCE((h.status->'inventory'->>'migratesLive')::boolean, false)::boolean AS migrates_live,
+       COALESCE((h.status->'inventory'->>'receivesFirmware')::boolean, false)::boolean AS receives_firmware,
+       COALESCE((h.status->'inventory'->>'receivesDefinitions')::boolean, false)::boolean AS receives_definitions
+FROM hosts h WHERE @host::text = '' OR h.id = @host OR h.id = ANY (@sources::text[]);
 
 -- name: CPUModelSets :many
 -- The distinct lists of CPU models available to guests, with the number of hosts that report each; null if a host

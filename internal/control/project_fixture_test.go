@@ -66,7 +66,7 @@ func (s *projectFixture) addProjectMember(name string, project fleet.ProjectID, 
 func (s *projectFixture) addHostWithMemory(name string, memoryMiB int64) fleet.HostID {
 	id := fleet.NewID[fleet.HostID]()
 	s.execSQL(`INSERT INTO hosts (id, name, status) VALUES ($1, $2, jsonb_build_object('connected', true, 'hypervisor', 'libvirt', 'inventory',
-		jsonb_build_object('memoryBytes', $3::bigint << 20, 'firmwares', jsonb_build_array('bios', 'uefi'), 'cpu', jsonb_build_object('threads', 8))))`, id, name, memoryMiB)
+		jsonb_build_object('memoryBytes', $3::bigint << 20, 'migratesLive', true, 'firmwares', jsonb_build_array('bios', 'uefi'), 'cpu', jsonb_build_object('threads', 8))))`, id, name, memoryMiB)
 	s.execSQL(`INSERT INTO host_sessions (host_id, seen_at) VALUES ($1, now())`, id)
 	return id
 }

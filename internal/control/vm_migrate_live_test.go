@@ -213,6 +213,18 @@ func TestLiveMigrationCopiesLocalDisks(t *testing.T) {
 	}
 }
 
+func TestLiveMigrationRequiresAgentsOfSameProtocol(t *testing.T) {
+	s := newLibraryFixture(t)
+	v := s.migratableVM("web", s.nfs)
+	for name, host := range map[string]fleet.HostID{"h1": s.h1, "h2": s.h2} {
+		s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,migratesLive}', to_jsonb(id <> $1))`, host)
+		s.wantRefused("with an older agent on "+name, fleet.Invalid, "The agent of "+name+" is too old to migrate VMs live. Update the agent.", func() error {
+			_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
+			return err
+		})
+	}
+}
+
 func TestMigrationWithoutHostChoosesBestHost(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.imageOnOneHost()

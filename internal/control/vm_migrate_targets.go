@@ -61,6 +61,10 @@ func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vms []f
 	for _, p := range rows {
 		specs[p.ID] = p.Spec
 	}
+	agents, err := readMigrationSupport(ctx, q, named, sources)
+	if err != nil {
+		return nil, err
+	}
 	rates, err := readTransferRates(ctx, q, sources)
 	if err != nil {
 		return nil, err
@@ -91,7 +95,7 @@ func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vms []f
 				if pool != "" && !h.Pools[pool].Assigned && named == "" {
 					continue
 				}
-				t := checkMigrationTarget(vm, h, pool, specs)
+				t := checkMigrationTarget(vm, h, pool, specs, agents)
 				t.target.EstimateSeconds = rates.estimateSeconds(vm.HostID, h.ID, t.target.CopyBytes)
 				if out[i] = append(out[i], t); !t.sendsDisks && pool == "" {
 					break
@@ -157,7 +161,42 @@ func (r transferRates) estimateSeconds(from, to fleet.HostID, bytes int64) int64
 	return max(1, (bytes+rate-1)/rate)
 }
 
-func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, specs map[fleet.PoolID]fleet.PoolSpec) migrationTarget {
+// migrationSupport is what the agent of each host can do in migrations.
+type migrationSupport map[fleet.HostID]db.MigrationSupportRow
+
+func readMigrationSupport(ctx context.Context, q *db.Queries, host fleet.HostID, sources []string) (migrationSupport, error) {
+	rows, err := q.MigrationSupport(ctx, db.MigrationSupportParams{Host: string(host), Sources: sources})
+	out := migrationSupport{}
+	for _, r := range rows {
+		out[r.ID] = r
+	}
+	return out, err
+}
+
+// whyTooOld returns why the agents of the VM's host and of the target cannot migrate the VM.
+func (s migrationSupport) whyTooOld(vm fleet.VMView, to fleet.HostID) (reasons []string) {
+	source, target := s[vm.HostID], s[to]
+	require := func(able bool, host, work string) {
+		if !able {
+			reasons = append(reasons, "The agent of "+host+" is too old to "+work+". Update the agent.")
+		}
+	}
+	if vm.MigratesLive() {
+		require(source.MigratesLive, source.Name, "migrate VMs live")
+		require(target.MigratesLive, target.Name, "migrate VMs live")
+		return reasons
+	}
+	if vm.Spec.HasFirmwareState() {
+		require(target.ReceivesFirmware, target.Name, "receive UEFI variables and TPM state")
+	}
+	if vm.Adoption != nil {
+		require(source.ReceivesDefinitions, source.Name, "send the definition of an adopted VM") // since the same version
+		require(target.ReceivesDefinitions, target.Name, "receive the definition of an adopted VM")
+	}
+	return reasons
+}
+
+func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, specs map[fleet.PoolID]fleet.PoolSpec, agents migrationSupport) migrationTarget {
 	t := migrationTarget{pool: pool, host: h, target: fleet.MigrationTarget{HostID: h.ID, HostName: h.Name, Method: fleet.MethodCold}}
 	live := vm.MigratesLive()
 	if live {
@@ -168,12 +207,8 @@ func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, 
 	var reasons []string
 	if h.ID == vm.HostID {
 		reasons = append(reasons, "The VM is on this host already.")
-	}
-	if !live && vm.Spec.HasFirmwareState() && !h.ReceivesFirmware {
-		reasons = append(reasons, "The agent of "+h.Name+" is too old to receive UEFI variables and TPM state. Update the agent.")
-	}
-	if !live && vm.Adoption != nil && !h.ReceivesDefinitions {
-		reasons = append(reasons, "The agent of "+h.Name+" is too old to receive the definition of an adopted VM. Update the agent.")
+	} else {
+		reasons = agents.whyTooOld(vm, h.ID)
 	}
 	for i, d := range vm.Spec.Disks {
 		on, kind := h.Pools[d.PoolID], specs[d.PoolID].Kind

@@ -88,6 +88,8 @@ type Inventory struct {
 	VMFields  []string `json:"vmFields,omitempty"`
 	VMGaps    []VMGap  `json:"vmGaps,omitempty"`    // optional VM fields or values that the host does not support
 	Reapplies bool     `json:"reapplies,omitempty"` // the agent knows JobArgs.Fields, pool.reapply and network.reapply
+	// MigratesLive: the agent speaks the protocol of agent/migration, which earlier agents do not
+	MigratesLive bool `json:"migratesLive,omitempty"`
 	// ReceivesFirmware: the agent receives UEFI variables and TPM state in cold migrations
 	ReceivesFirmware bool `json:"receivesFirmware,omitempty"`
 	// ReceivesDefinitions: the agent receives definitions of adopted VMs in cold migrations

@@ -216,7 +216,7 @@ func (h *host) status() fleet.HostStatus {
 		CPU: fleet.CPU{Model: "simulated", Vendor: "load", Sockets: 2, Cores: 64, Threads: 128}, MemoryBytes: 8 << 40,
 		NICs:         []fleet.HostNIC{{Name: "eth0", Kind: "physical", Up: true, SpeedMbps: 25000, MTU: 1500}},
 		Disks:        []fleet.HostDisk{{Name: "nvme0n1", Kind: "nvme", SizeBytes: 4 << 40}},
-		Accelerators: []string{"kvm"}, Firmwares: []fleet.Firmware{fleet.BIOS, fleet.UEFI}, VMFields: fleet.OptionalFieldNames(), ReceivesFirmware: true, ReceivesDefinitions: true,
+		Accelerators: []string{"kvm"}, Firmwares: []fleet.Firmware{fleet.BIOS, fleet.UEFI}, VMFields: fleet.OptionalFieldNames(), MigratesLive: true, ReceivesFirmware: true, ReceivesDefinitions: true,
 	}}
 }
 

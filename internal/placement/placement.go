@@ -12,33 +12,31 @@ import (
 
 // Host is a host's state for placement.
 type Host struct {
-	ID                  fleet.HostID
-	Name                string
-	Phase               fleet.HostPhase
-	Lifecycle           fleet.HostLifecycle
-	Error               string // why the host's hypervisor does not answer
-	Spec                fleet.HostSpec
-	Capacity            fleet.HostCapacity
-	CommittedMiB        int64 // memory of all VMs on the host, running or not
-	CommittedCPUs       int64 // vCPUs of all VMs on the host, running or not
-	DiscoveredMiB       int64 // memory of running discovered VMs
-	DiscoveredCPUs      int64 // vCPUs of running discovered VMs
-	ReservedCPU         int64 // for all VMs on the host, running or not; percent of one processor
-	Firmwares           []fleet.Firmware
-	HugePages           []fleet.HugePages
-	AgentFields         []string          // VM features that the host's agent supports
-	ReceivesFirmware    bool              // the host's agent receives UEFI variables and TPM state in cold migrations
-	ReceivesDefinitions bool              // the host's agent receives definitions of adopted VMs in cold migrations
-	Unsupported         map[string]string // unsupported features, with the reason as a sentence
-	Devices             map[string]Device // devices of the spec that the host has
-	Cluster             fleet.Cluster     // the host's cluster
-	CPUModel            string            // named CPU model of the VM on this host: the spec's or, for a new VM, the cluster's baseline
-	MissingFeatures     []string          // CPU features that the host lacks for CPUModel; nil: it supports the model
-	Networks            []string          // active networks and bridges: "libvirt:<name>", "bridge:<device>"
-	Pools               map[fleet.PoolID]Pool
-	Volumes             map[fleet.Volref]fleet.Volume // volumes of the spec that exist on the host
-	SharedElsewhere     map[fleet.Volref]string       // shared volumes of local pools, with the other host's VM that uses the volume
-	Images              map[int]Image                 // library images of the spec's disks, by disk index
+	ID              fleet.HostID
+	Name            string
+	Phase           fleet.HostPhase
+	Lifecycle       fleet.HostLifecycle
+	Error           string // why the host's hypervisor does not answer
+	Spec            fleet.HostSpec
+	Capacity        fleet.HostCapacity
+	CommittedMiB    int64 // memory of all VMs on the host, running or not
+	CommittedCPUs   int64 // vCPUs of all VMs on the host, running or not
+	DiscoveredMiB   int64 // memory of running discovered VMs
+	DiscoveredCPUs  int64 // vCPUs of running discovered VMs
+	ReservedCPU     int64 // for all VMs on the host, running or not; percent of one processor
+	Firmwares       []fleet.Firmware
+	HugePages       []fleet.HugePages
+	AgentFields     []string          // VM features that the host's agent supports
+	Unsupported     map[string]string // unsupported features, with the reason as a sentence
+	Devices         map[string]Device // devices of the spec that the host has
+	Cluster         fleet.Cluster     // the host's cluster
+	CPUModel        string            // named CPU model of the VM on this host: the spec's or, for a new VM, the cluster's baseline
+	MissingFeatures []string          // CPU features that the host lacks for CPUModel; nil: it supports the model
+	Networks        []string          // active networks and bridges: "libvirt:<name>", "bridge:<device>"
+	Pools           map[fleet.PoolID]Pool
+	Volumes         map[fleet.Volref]fleet.Volume // volumes of the spec that exist on the host
+	SharedElsewhere map[fleet.Volref]string       // shared volumes of local pools, with the other host's VM that uses the volume
+	Images          map[int]Image                 // library images of the spec's disks, by disk index
 	// NICs contains the networks where each NIC uses a device, or a part of it, exclusively. Networks on one device share
 	// one NICCapacity.
 	NICs             map[fleet.NetworkID]*NICCapacity

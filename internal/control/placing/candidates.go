@@ -101,7 +101,7 @@ func (c Candidates) Read(ctx context.Context, q *db.Queries, a fleet.Actor) ([]p
 			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{}, SharedElsewhere: map[fleet.Volref]string{},
 		}
 		h.Lifecycle = fleet.LifecycleOf(h.Phase, r.Maintenance)
-		h.AgentFields, h.ReceivesFirmware, h.ReceivesDefinitions, h.Devices = r.VmFields, r.ReceivesFirmware, r.ReceivesDefinitions, devices[r.ID]
+		h.AgentFields, h.Devices = r.VmFields, devices[r.ID]
 		h.ReservedCPU, h.BandwidthLimited = reserved[r.ID], limited
 		h.Cluster, h.CPUModel, h.MissingFeatures = store.ClusterFromRow(r.Cluster), spec.NamedCPUModel(), r.MissingFeatures
 		if useBaseline {
