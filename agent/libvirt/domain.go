@@ -180,7 +180,7 @@ func (b *Backend) readDomain(ctx context.Context, c *conn.Conn, ref golibvirt.Do
 	}
 	if d.managed {
 		d.computeDrift(kept, b.assignedPools.Lookup())
-		if d.unmigratable, err = b.whyUnmigratable(d.applied, d.id, kept); err != nil {
+		if d.unmigratable, err = b.whyUnmigratable(ctx, c, d.applied, d.id, kept); err != nil {
 			return nil, err
 		}
 		if d.snapshotTree, err = readSnapshotTree(d.id); err != nil {

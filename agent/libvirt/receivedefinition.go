@@ -14,6 +14,8 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/domxml"
+	"quantix/agent/libvirt/hostfile"
+	"quantix/agent/libvirt/network"
 	"quantix/agent/libvirt/storage"
 	"quantix/internal/fleet"
 )
@@ -23,15 +25,33 @@ import (
 // that of a live migration, and defines it before it applies the spec.
 
 // incomingOf returns what a definition of the VM may name on this host. The VM has its disks on this host.
-func (b *Backend) incomingOf(vm fleet.VM, pools []fleet.Pool) (domxml.Incoming, error) {
+func (b *Backend) incomingOf(ctx context.Context, c *conn.Conn, vm fleet.VM, pools []fleet.Pool) (domxml.Incoming, error) {
 	out := domxml.Incoming{VM: vm, Disks: map[string]string{}}
+	out.Backing = func(disk string) map[string]bool {
+		raw := out.Disks[disk] == fleet.Raw
+		files, _ := hostfile.RunWithinLookupTimeout(ctx, func() (map[string]bool, error) { return hostfile.BackingFiles(disk, raw), nil })
+		return files // none after a timeout: the check refuses every backing file
+	}
+	out.Network = func(name string) (*libvirtxml.Network, error) { return network.ReadByName(ctx, c, name) }
 	for _, p := range pools {
 		if p.Spec.Path != "" {
 			out.Dirs = append(out.Dirs, p.Spec.Path)
 		}
 	}
 	if seed, err := b.seeds.PathOf(vm.ID, vm.Spec.FirstBoot); err == nil {
-		out.Dirs = append(out.Dirs, filepath.Dir(seed))
+		out.Seed = seed
+	}
+	media := []*fleet.Volref{vm.Spec.ISO}
+	for _, d := range vm.Spec.Drives {
+		media = append(media, d.Medium)
+	}
+	for _, m := range media {
+		if m == nil {
+			continue
+		}
+		if v, err := storage.LocalVolumeOf(*m, pools); err == nil { // else the check refuses the medium
+			out.Media = append(out.Media, filepath.Clean(v.Path()))
+		}
 	}
 	for _, d := range vm.Spec.Disks {
 		v, err := storage.LocalVolumeOf(d.Ref(), pools)
@@ -49,7 +69,7 @@ func (b *Backend) incomingOf(vm fleet.VM, pools []fleet.Pool) (domxml.Incoming, 
 
 // whyUnmigratable returns why the definition of an adopted VM cannot go to another host; empty: it can, or the VM was not
 // adopted.
-func (b *Backend) whyUnmigratable(record *hypervisor.AppliedRecord, id fleet.VMID, x *libvirtxml.Domain) (string, error) {
+func (b *Backend) whyUnmigratable(ctx context.Context, c *conn.Conn, record *hypervisor.AppliedRecord, id fleet.VMID, x *libvirtxml.Domain) (string, error) {
 	if record == nil || !record.Adopted {
 		return "", nil
 	}
@@ -65,14 +85,18 @@ func (b *Backend) whyUnmigratable(record *hypervisor.AppliedRecord, id fleet.VMI
 		}
 		pools = append(pools, pool)
 	}
-	allowed, err := b.incomingOf(fleet.VM{Meta: fleet.Meta{ID: id}, Spec: record.Spec}, pools)
+	allowed, err := b.incomingOf(ctx, c, fleet.VM{Meta: fleet.Meta{ID: id}, Spec: record.Spec}, pools)
 	if err == nil {
 		_, err = allowed.CheckDefinition(text)
 	}
-	if err != nil {
-		return err.Error(), nil
+	refused, ok := errors.AsType[*fleet.Error](err)
+	switch {
+	case err == nil:
+		return "", nil
+	case ok:
+		return refused.Error(), nil
 	}
-	return "", nil
+	return "Quantix cannot check the VM's definition, so the VM stays on this host.", nil
 }
 
 // movedDefinition returns the definition that the target defines; empty: the VM was not adopted.
@@ -106,7 +130,7 @@ func (l *migrationRun) movedDefinition(s diskMigrationState) (string, error) {
 		return "", err
 	}
 	stamp := s.metadata
-	stamp.Applied = string(record)
+	stamp.Applied, stamp.OwnershipMark = string(record), "" // the portal sends the mark with the first vm.apply
 	x.Metadata = domxml.PutQuantixMetadata(x.Metadata, stamp)
 	return domxml.DefinitionText(x)
 }
@@ -114,9 +138,10 @@ func (l *migrationRun) movedDefinition(s diskMigrationState) (string, error) {
 // checkDefinition refuses an adopted VM whose definition the target would refuse, before anything is sent.
 func (l *migrationRun) checkDefinition(ctx context.Context, s diskMigrationState) error {
 	switch adopted := s.applied != nil && s.applied.Adopted; {
-	case !adopted && !l.in.Params.Definition:
+	case l.in.Params.Definition: // also of an adopted VM whose definition was created again from its spec
+	case !adopted:
 		return nil
-	case adopted != l.in.Params.Definition:
+	default:
 		return hypervisor.RefuseDefinitionNotListed(l.in.VM.Name)
 	}
 	text, err := l.movedDefinition(s)
@@ -125,7 +150,7 @@ func (l *migrationRun) checkDefinition(ctx context.Context, s diskMigrationState
 	}
 	vm := l.in.VM
 	vm.Spec = l.in.Params.SpecOnTarget(vm.Spec)
-	allowed, err := l.incomingOf(vm, l.in.Pools)
+	allowed, err := l.incomingOf(ctx, l.c, vm, l.in.Pools)
 	if err != nil {
 		return err
 	}
@@ -154,7 +179,7 @@ func (b *Backend) checkReceivedDefinition(ctx context.Context, c *conn.Conn, in 
 	if err := in.CheckDefinitionSent(text != ""); err != nil || text == "" {
 		return err
 	}
-	allowed, err := b.incomingOf(in.Apply.VM, in.Apply.Pools)
+	allowed, err := b.incomingOf(ctx, c, in.Apply.VM, in.Apply.Pools)
 	if err != nil {
 		return err
 	}
@@ -168,10 +193,12 @@ func (b *Backend) checkReceivedDefinition(ctx context.Context, c *conn.Conn, in 
 	}
 	m, _ := domxml.ReadQuantixMetadata(x.Metadata)
 	switch record := m.AppliedSpec(); {
-	case m.ID != in.VM || record == nil || !record.Adopted:
-		return errors.New("the source host sends a definition without the record of the adoption")
+	case x.UUID != string(in.VM) || x.Name != name || m.ID != in.VM || record == nil:
+		return errors.New("the source host sends a definition without the VM's record")
+	case m.OwnershipMark != "":
+		return errors.New("the source host sends the VM's ownership mark, which only the portal sends")
 	case !domxml.HasOwnVariables(x):
-		return fleet.Errorf(fleet.Conflict, "The definition on the source host has UEFI variables in a file that is not named after the VM's ID (element nvram).")
+		return fleet.Errorf(fleet.Conflict, "The VM's definition has UEFI variables in a file that is not named after the VM's ID (element nvram).")
 	}
 	if file, element := b.firmware.MissingFile(x); file != "" {
 		return fleet.Errorf(fleet.Conflict, "This host does not have the file %s (element %s) of the VM's definition. Install the same UEFI firmware on both hosts.", file, element)
@@ -204,6 +231,9 @@ func (a *applyRun) defineReceivedDomain(ctx context.Context) (*observedDomain, e
 	x, err := domxml.ParseDefinition(text, false)
 	if err != nil {
 		return nil, err
+	}
+	if x.UUID != string(a.in.VM.ID) {
+		return nil, errors.New("the received definition is that of another VM")
 	}
 	if taken, err := a.isNameTaken(ctx, x.Name); err != nil || taken {
 		return nil, errors.Join(err, fleet.Errorf(fleet.Conflict, "Another domain on this host has the name %s. Rename that domain with virsh.", x.Name))

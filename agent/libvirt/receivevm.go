@@ -191,7 +191,7 @@ func (m *incomingVM) complete(ctx context.Context, end migration.End) (cookie []
 		}
 		return nil, cmp.Or(m.finish(ctx, end, nil), m.lostGuest(ctx), err)
 	}
-	allowed, err := m.allowedFiles()
+	allowed, err := m.allowedFiles(ctx)
 	if err == nil {
 		err = allowed.CheckCookie(end.Cookie)
 	}
@@ -242,7 +242,7 @@ func (m *incomingVM) prepare(ctx context.Context, offer migration.Offer) (cookie
 	if len(offer.Cookie) == 0 { // libvirtd 9.0 crashes at an empty cookie
 		return nil, errors.New("the source host sent no cookie of libvirt")
 	}
-	allowed, err := m.allowedFiles()
+	allowed, err := m.allowedFiles(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -321,8 +321,8 @@ func (m *incomingVM) checkSameFiles(inodes map[string]string) error {
 }
 
 // allowedFiles returns what the source host's definition may name.
-func (m *incomingVM) allowedFiles() (domxml.Incoming, error) {
-	return m.incomingOf(m.Apply.VM, m.Apply.Pools)
+func (m *incomingVM) allowedFiles(ctx context.Context) (domxml.Incoming, error) {
+	return m.incomingOf(ctx, m.c, m.Apply.VM, m.Apply.Pools)
 }
 
 // finish starts the received guest, or ends it if the source host has cancelled the transfer.

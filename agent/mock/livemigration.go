@@ -371,7 +371,7 @@ func (h *Host) checkArrivingDisks(in hypervisor.ReceiveVMWork, offer movingGuest
 	defer h.mu.Unlock()
 	for _, d := range slices.Concat(offer.Live.Spec.Disks, offer.Persistent.Spec.Disks) {
 		if !slices.ContainsFunc(in.Apply.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
-			return fleet.Errorf(fleet.Conflict, "The definition on the source host has the disk %s, which is none of the VM's disks on this host.", d.Volume)
+			return fleet.Errorf(fleet.Conflict, "The VM's definition has the disk %s, which is none of the VM's disks on this host.", d.Volume)
 		}
 	}
 	for _, file := range offer.Live.definition().disks() {

@@ -213,7 +213,7 @@ func (h *Host) migratingFiles(in hypervisor.MigrateVMWork) (defined bool, files 
 		return true, nil, hypervisor.RefuseMigration(in.VM.Name, "the VM is running. Shut down the VM first.")
 	case in.Params.Firmware == "" && g.persistent.spec.HasFirmwareState():
 		return true, nil, hypervisor.RefuseFirmwareNotListed(in.VM.Name)
-	case g.applied.Adopted != in.Params.Definition:
+	case g.applied.Adopted && !in.Params.Definition:
 		return true, nil, hypervisor.RefuseDefinitionNotListed(in.VM.Name)
 	}
 	for _, d := range in.VM.Spec.Disks {

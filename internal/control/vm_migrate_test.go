@@ -254,7 +254,7 @@ func TestColdMigrationOfAdoptedVMSendsItsDefinition(t *testing.T) {
 	s.execSQL(`UPDATE hosts SET status = status #- '{inventory,receivesDefinitions}' WHERE id = $1`, s.h1)
 	s.wantRefused("a source with an older agent", fleet.Invalid, "The agent of h1 is too old to send the definition", migrate)
 	s.execSQL(update, s.h1)
-	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{unmigratable}', '"The definition on the source host has a host device (element hostdev), which Quantix does not migrate."') WHERE id = $1`, v.ID)
+	s.execSQL(`UPDATE vms SET status = jsonb_set(status, '{unmigratable}', '"Its definition has a host device (element hostdev), which Quantix does not migrate."') WHERE id = $1`, v.ID)
 	s.wantRefused("a VM with an element that stays", fleet.Conflict, "element hostdev", migrate)
 	s.execSQL(`UPDATE vms SET status = status - 'unmigratable' WHERE id = $1`, v.ID)
 	if err := migrate(); err != nil {

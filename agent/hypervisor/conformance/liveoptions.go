@@ -65,7 +65,7 @@ func testLiveMigrationOfRefusedDefinition(t *testing.T, p *twoHosts) {
 		begun := false
 		r.source.Progress = func(percent int, _ string) { begun = begun || percent > 0 }
 		sent, received := p.migrate(r)
-		if sent == nil || received == nil || !strings.Contains(sent.Error(), "cannot receive the VM") || !strings.Contains(sent.Error(), "none of the VM's pools") || begun {
+		if sent == nil || received == nil || !strings.Contains(sent.Error(), "cannot receive the VM") || !strings.Contains(sent.Error(), "none of the VM's media") || begun {
 			t.Errorf("the migration ended with %v; %v, after the transfer began: %v", sent, received, begun)
 		}
 		p.first.wantPower(vm.ID, fleet.Running)

@@ -5,6 +5,7 @@ package hostfile
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -40,6 +41,25 @@ func BackingChainIDs(path string, opaque bool) []ID {
 		out = append(out, id)
 		if !at.Opaque {
 			todo = append(todo, ReadReferences(at.Path)...)
+		}
+	}
+	return out
+}
+
+// BackingFiles returns the backing files that the headers of the disk and of its backing files name, and whether each is
+// raw. It does not read the header of a raw file.
+func BackingFiles(disk string, raw bool) map[string]bool {
+	out := map[string]bool{}
+	for todo := []ImageReference{{disk, raw}}; len(todo) > 0 && len(out) < MaxChainFiles; todo = todo[1:] {
+		if todo[0].Opaque {
+			continue
+		}
+		for _, r := range ReadReferences(todo[0].Path) {
+			r.Path = filepath.Clean(r.Path)
+			if _, ok := out[r.Path]; !ok {
+				out[r.Path] = r.Opaque
+				todo = append(todo, r)
+			}
 		}
 	}
 	return out

@@ -44,9 +44,8 @@ func SetNICMTUs(ctx context.Context, c *conn.Conn, x *libvirtxml.Domain) (change
 	return changed, nil
 }
 
-// networkMTU returns the MTU of the bridge of a network created by Quantix. It returns 0 if the MTU is unknown or
-// Quantix did not create the network.
-func networkMTU(ctx context.Context, c *conn.Conn, name string) (uint, error) {
+// ReadByName reads the definition of a network that this host runs.
+func ReadByName(ctx context.Context, c *conn.Conn, name string) (*libvirtxml.Network, error) {
 	text, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
 		ref, err := l.NetworkLookupByName(name)
 		if err != nil {
@@ -54,17 +53,27 @@ func networkMTU(ctx context.Context, c *conn.Conn, name string) (uint, error) {
 		}
 		return l.NetworkGetXMLDesc(ref, 0)
 	})
+	if err != nil {
+		return nil, err
+	}
+	x := &libvirtxml.Network{}
+	if err := x.Unmarshal(text); err != nil {
+		return nil, fmt.Errorf("read the network %s: %w", name, err)
+	}
+	return x, nil
+}
+
+// networkMTU returns the MTU of the bridge of a network created by Quantix. It returns 0 if the MTU is unknown or
+// Quantix did not create the network.
+func networkMTU(ctx context.Context, c *conn.Conn, name string) (uint, error) {
+	x, err := ReadByName(ctx, c, name)
 	if conn.IsLibvirtCode(err, golibvirt.ErrNoNetwork) {
 		return 0, nil // the start of the guest reports a missing network
 	}
 	if err != nil {
 		return 0, err
 	}
-	var x libvirtxml.Network
-	if err := x.Unmarshal(text); err != nil {
-		return 0, fmt.Errorf("read the network %s: %w", name, err)
-	}
-	if readNetworkMetadata(x).Digest == "" || x.Bridge == nil || x.Bridge.Name == "" {
+	if readNetworkMetadata(*x).Digest == "" || x.Bridge == nil || x.Bridge.Name == "" {
 		return 0, nil
 	}
 	size, err := os.ReadFile(filepath.Join("/sys/class/net", filepath.Base(x.Bridge.Name), "mtu"))
