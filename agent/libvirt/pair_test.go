@@ -151,6 +151,10 @@ func TestTwoHostConformance(t *testing.T) {
 				run(t, "qemu-io", "-f", diskFormat(path), "-c", fmt.Sprintf("write -P %d 0 4M", b), path)
 			},
 			ReadDisk: readDisk,
+			UndefineVM: func(t *testing.T, id fleet.VMID) {
+				t.Helper()
+				must(virshAt(uri(i), "undefine", string(id)))
+			},
 		}
 	}
 	conformance.RunTwoHosts(t, p)

@@ -89,14 +89,19 @@ func (b *Backend) whyUnmigratable(ctx context.Context, c *conn.Conn, record *hyp
 	if err == nil {
 		_, err = allowed.CheckDefinition(text)
 	}
+	return unmigratableReason(err), nil
+}
+
+// unmigratableReason returns the sentence for people about a refused definition; empty: it is not refused.
+func unmigratableReason(err error) string {
 	refused, ok := errors.AsType[*fleet.Error](err)
 	switch {
 	case err == nil:
-		return "", nil
+		return ""
 	case ok:
-		return refused.Error(), nil
+		return refused.Error()
 	}
-	return "Quantix cannot check the VM's definition, so the VM stays on this host.", nil
+	return "Quantix cannot check the VM's definition, so the VM stays on this host."
 }
 
 // movedDefinition returns the definition that the target defines; empty: the VM was not adopted.

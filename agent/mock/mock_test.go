@@ -117,16 +117,7 @@ func TestConformance(t *testing.T) {
 				*h.guests[id] = kept
 			}
 		},
-		UndefineVM: func(_ *testing.T, id fleet.VMID) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			if g := h.guests[id]; g.isRunning() {
-				g.undefined = true
-			} else {
-				delete(h.guests, id)
-			}
-			h.notify()
-		},
+		UndefineVM: h.undefine,
 		HideVolume: func(_ *testing.T, p fleet.Pool, volume string) func() { return h.hideVolume(p, volume) },
 		LinkVolume: func(_ *testing.T, p fleet.Pool, volume string) func() {
 			set := func(linked bool) {

@@ -47,7 +47,7 @@ func TestTwoHostConformance(t *testing.T) {
 			Open:      func(*testing.T) hypervisor.Hypervisor { return h },
 			PoolPath:  func(*testing.T) string { return "/srv/" + string(fleet.NewID[fleet.PoolID]()) },
 			PowerOf:   func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
-			WriteDisk: h.writeDisk, ReadDisk: h.readDisk,
+			WriteDisk: h.writeDisk, ReadDisk: h.readDisk, UndefineVM: h.undefine,
 		}
 	}
 	conformance.RunTwoHosts(t, p)
@@ -94,4 +94,16 @@ func (h *Host) readDisk(_ *testing.T, at string) byte {
 		}
 	}
 	return 0
+}
+
+// undefine removes the VM's definition, like virsh undefine. A running guest continues.
+func (h *Host) undefine(_ *testing.T, id fleet.VMID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if g := h.guests[id]; g.isRunning() {
+		g.undefined = true
+	} else {
+		delete(h.guests, id)
+	}
+	h.notify()
 }

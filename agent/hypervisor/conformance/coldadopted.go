@@ -139,6 +139,27 @@ func testColdMigrationOfAdoptedDisks(t *testing.T, p *twoHosts) {
 	p.wantRunsOnSecond(vm)
 }
 
+// An administrator removed the adopted definition, and the VM's next job created it from the spec.
+func testColdMigrationOfRecreatedVM(t *testing.T, p *twoHosts) {
+	vm := p.newAdoptedVM(AdoptableDomain{})
+	p.first.harness.UndefineVM(t, vm.ID)
+	again := p.first.adoptionJob(vm)
+	again.AppliedGeneration, again.OwnershipMark = vm.Generation, guestOwnershipMark
+	p.first.requireNoError("create the definition", p.first.ApplyVM(p.first.ctx, again))
+	p.first.wantOwnershipMark("on its host", vm.ID, guestOwnershipMark)
+	r := p.newColdAdoptedRun(vm)
+	p.first.requireNoError("migrate", p.first.MigrateVM(p.first.ctx, r.source))
+	p.first.wantAbsent(vm.ID)
+	if bytes.Contains(r.sent.data, []byte(guestOwnershipMark)) {
+		t.Error("the source host sent the VM's ownership mark")
+	}
+	job := p.second.adoptionJob(vm)
+	job.OwnershipMark = guestOwnershipMark
+	p.second.requireNoError("apply", p.second.ApplyVM(p.second.ctx, job))
+	p.second.wantOwnershipMark("on the target", vm.ID, guestOwnershipMark)
+	p.wantRunsOnSecond(vm)
+}
+
 func testColdMigrationOfAdoptedVMRefused(t *testing.T, p *twoHosts) {
 	vm := p.newAdoptedVM(AdoptableDomain{})
 	unlisted := p.newColdAdoptedRun(vm)
@@ -198,7 +219,7 @@ func (p *twoHosts) testPartsThatStay() {
 	r := p.newColdAdoptedRun(vm)
 	r.source.Send = func(context.Context, fleet.TransferID, transfer.Pieces, int64) error { return errors.New("sent") }
 	p.first.requireRefusal("migrate a VM with options of QEMU", p.first.MigrateVM(p.first.ctx, r.source), "element commandline")
-	if v, ok := p.first.reportedVM(vm.ID); !ok || !strings.Contains(v.Status.Unmigratable, "element commandline") {
+	if v, ok := p.first.reportedVM(vm.ID); !ok || !strings.HasPrefix(v.Status.Unmigratable, "The VM's definition has options of QEMU (element commandline)") {
 		t.Errorf("the host reports %q as the reason against a migration", v.Status.Unmigratable)
 	}
 }

@@ -93,6 +93,7 @@ func RunTwoHosts(t *testing.T, p HostPair) {
 		{"a refused cold migration leaves the firmware state on its host", testColdMigrationOfFirmwareStateRefused},
 		{"a cold migration moves the definition of an adopted VM", testColdMigrationOfAdoptedVM},
 		{"a cold migration moves the disks and UEFI variables of an adopted VM", testColdMigrationOfAdoptedDisks},
+		{"a cold migration moves an adopted VM with a new definition and without its ownership mark", testColdMigrationOfRecreatedVM},
 		{"a refused cold migration leaves an adopted VM on its host", testColdMigrationOfAdoptedVMRefused},
 		{"a live migration copies the disks of local pools", testLiveMigrationOfLocalDisks},
 		{"a failed live migration removes the copies of local disks", testFailedLiveMigrationOfLocalDisks},

@@ -114,7 +114,7 @@ func (in Incoming) CheckDefinition(text string) (name string, err error) {
 		return "", errors.New("the source host sends the definition of another VM")
 	}
 	if uuidForm.MatchString(d.name) && d.name != d.uuid {
-		return "", errors.New("the source host sends a definition with the name of another VM's files")
+		return "", fleet.Errorf(fleet.Conflict, "The VM's definition has the name %s (element name). Quantix gives names of this form to files of VMs. Rename the domain with virsh.", d.name)
 	}
 	return d.name, nil
 }
