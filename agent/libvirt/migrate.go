@@ -384,7 +384,7 @@ func (b *Backend) ReceiveFirmware(ctx context.Context, in hypervisor.ReceiveFirm
 		if err != nil {
 			return err
 		}
-		if err := b.checkReceivedDefinition(ctx, c, in, state.Definition); err != nil {
+		if state.Definition, err = b.checkReceivedDefinition(ctx, c, in, state.Definition); err != nil {
 			return err
 		}
 		return b.firmware.Stage(in.VM, in.Transfer, state)

@@ -126,13 +126,17 @@ func TestTwoHostConformance(t *testing.T) {
 		text := must(virshAt(uri(host), "dumpxml", string(id), "--inactive", "--security-info"))
 		return emptyMetadata.ReplaceAllString(quantixMetadata.ReplaceAllString(text, ""), "")
 	}
-	p.AddToSentDefinition = func(sent []byte, more string) []byte {
+	changeSent := func(sent []byte, old, changed string) []byte {
 		var state firmware.State
 		if err := json.Unmarshal(sent, &state); err != nil {
 			t.Fatal(err)
 		}
-		state.Definition = strings.Replace(state.Definition, "</devices>", more+"</devices>", 1)
+		state.Definition = strings.Replace(state.Definition, old, changed, 1)
 		return must(state.Encode())
+	}
+	p.AddToSentDefinition = func(sent []byte, more string) []byte { return changeSent(sent, "</devices>", more+"</devices>") }
+	p.AddMarkToSentDefinition = func(sent []byte, mark string) []byte {
+		return changeSent(sent, "</quantix:vm>", "<quantix:mark>"+mark+"</quantix:mark></quantix:vm>")
 	}
 	for i, socket := range []string{libvirt.DefaultSocket, sockets[1]} {
 		known := must(state.OpenPoolRecords("")) // one PoolBook for each host's agent

@@ -179,40 +179,45 @@ func (l *migrationRun) checkDefinition(ctx context.Context, s diskMigrationState
 }
 
 // checkReceivedDefinition refuses a definition of another host that gives the guest more of this host than the VM's spec
-// does, or that this host cannot define.
-func (b *Backend) checkReceivedDefinition(ctx context.Context, c *conn.Conn, in hypervisor.ReceiveFirmwareWork, text string) error {
+// does, or that this host cannot define. It returns the definition without an ownership mark, which only the portal sends.
+func (b *Backend) checkReceivedDefinition(ctx context.Context, c *conn.Conn, in hypervisor.ReceiveFirmwareWork, text string) (string, error) {
 	if err := in.CheckDefinitionSent(text != ""); err != nil || text == "" {
-		return err
+		return "", err
 	}
 	allowed, err := b.incomingOf(ctx, c, in.Apply.VM, in.Apply.Pools)
 	if err != nil {
-		return err
+		return "", err
 	}
 	name, err := allowed.CheckDefinition(text)
 	if err != nil {
-		return err
+		return "", err
 	}
 	x, err := domxml.ParseDefinition(text, false)
 	if err != nil {
-		return fmt.Errorf("the source host sends an invalid definition: %w", err)
+		return "", fmt.Errorf("the source host sends an invalid definition: %w", err)
 	}
 	m, _ := domxml.ReadQuantixMetadata(x.Metadata)
 	switch record := m.AppliedSpec(); {
 	case x.UUID != string(in.VM) || x.Name != name || m.ID != in.VM || record == nil:
-		return errors.New("the source host sends a definition without the VM's record")
-	case m.OwnershipMark != "":
-		return errors.New("the source host sends the VM's ownership mark, which only the portal sends")
+		return "", errors.New("the source host sends a definition without the VM's record")
 	case !domxml.HasOwnVariables(x):
-		return fleet.Errorf(fleet.Conflict, "The VM's definition has UEFI variables in a file that is not named after the VM's ID (element nvram).")
+		return "", fleet.Errorf(fleet.Conflict, "The VM's definition has UEFI variables in a file that is not named after the VM's ID (element nvram).")
 	}
 	if file, element := b.firmware.MissingFile(x); file != "" {
-		return fleet.Errorf(fleet.Conflict, "This host does not have the file %s (element %s) of the VM's definition. Install the same UEFI firmware on both hosts.", file, element)
+		return "", fleet.Errorf(fleet.Conflict, "This host does not have the file %s (element %s) of the VM's definition. Install the same UEFI firmware on both hosts.", file, element)
 	}
 	a := applyRun{Backend: b, c: c, in: *in.Apply}
 	if taken, err := a.isNameTaken(ctx, name); err != nil || taken {
-		return errors.Join(err, fleet.Errorf(fleet.Conflict, "Another domain on this host has the name %s.", name))
+		return "", errors.Join(err, fleet.Errorf(fleet.Conflict, "Another domain on this host has the name %s.", name))
 	}
-	return checkStartable(ctx, c, text)
+	if m.OwnershipMark != "" {
+		m.OwnershipMark = ""
+		x.Metadata = domxml.PutQuantixMetadata(x.Metadata, m)
+		if text, err = domxml.DefinitionText(x); err != nil {
+			return "", err
+		}
+	}
+	return text, checkStartable(ctx, c, text)
 }
 
 // checkStartable refuses a definition that libvirt cannot translate into QEMU's arguments.

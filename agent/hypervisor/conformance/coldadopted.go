@@ -148,12 +148,21 @@ func testColdMigrationOfRecreatedVM(t *testing.T, p *twoHosts) {
 	p.first.requireNoError("create the definition", p.first.ApplyVM(p.first.ctx, again))
 	p.first.wantOwnershipMark("on its host", vm.ID, guestOwnershipMark)
 	r := p.newColdAdoptedRun(vm)
+	if p.AddMarkToSentDefinition != nil { // an older source host sends a mark
+		receive := r.target.Receive
+		r.target.Receive = func(ctx context.Context, maxBytes int64) ([]byte, error) {
+			data, err := receive(ctx, maxBytes)
+			return p.AddMarkToSentDefinition(data, guestOwnershipMark), err
+		}
+	}
 	p.first.requireNoError("migrate", p.first.MigrateVM(p.first.ctx, r.source))
 	p.first.wantAbsent(vm.ID)
 	if bytes.Contains(r.sent.data, []byte(guestOwnershipMark)) {
 		t.Error("the source host sent the VM's ownership mark")
 	}
 	job := p.second.adoptionJob(vm)
+	p.second.requireNoError("apply without a mark", p.second.ApplyVM(p.second.ctx, job))
+	p.second.wantOwnershipMark("of the received definition", vm.ID, "")
 	job.OwnershipMark = guestOwnershipMark
 	p.second.requireNoError("apply", p.second.ApplyVM(p.second.ctx, job))
 	p.second.wantOwnershipMark("on the target", vm.ID, guestOwnershipMark)

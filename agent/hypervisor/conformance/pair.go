@@ -45,6 +45,8 @@ type HostPair struct {
 
 	// AddToSentDefinition adds XML, below the element devices, to the definition in a state that a host sends. Optional.
 	AddToSentDefinition func(state []byte, more string) []byte
+	// AddMarkToSentDefinition sets the ownership mark of the definition in a state that a host sends. Optional.
+	AddMarkToSentDefinition func(state []byte, mark string) []byte
 
 	// FirmwareFiles returns the paths of the files on a host with the VM's UEFI variables and TPM state. Optional.
 	FirmwareFiles func(t *testing.T, id fleet.VMID, host int) (variables, tpm string)
