@@ -283,12 +283,12 @@ func (g blockerGroup) named() []fleet.MaintenanceBlocker {
 
 func (g blockerGroup) unnamed() int { return max(0, len(g.vms)-maxNamedBlockers) }
 
-// groupBlockers groups the VMs by reason, in the order of the first VM of each group.
-func groupBlockers(vms []fleet.MaintenanceBlocker, reasons bool) (out []blockerGroup) {
+// groupBlockers groups the VMs by reason, in the order of the first VM of each group. If stuck is set, each VM has one.
+func groupBlockers(vms []fleet.MaintenanceBlocker, stuck bool) (out []blockerGroup) {
 	for _, vm := range vms {
-		reason := ""
-		if reasons {
-			reason = cmp.Or(vm.Reason, "It was started or placed here after the plan was made.")
+		reason := vm.Reason
+		if stuck {
+			reason = cmp.Or(reason, "It was started or placed here after the plan was made.")
 		}
 		i := slices.IndexFunc(out, func(g blockerGroup) bool { return g.reason == reason })
 		if i < 0 {

@@ -1594,8 +1594,8 @@ func noticeActions(p Page) templ.Component {
 	})
 }
 
-// blockerList names running VMs, with reasons if the maintenance is stuck. VMs with the same reason share a line.
-func blockerList(h fleet.HostView, vms []fleet.MaintenanceBlocker, reasons bool) templ.Component {
+// blockerList names running VMs, each with a reason if the maintenance is stuck. VMs with the same reason share a line.
+func blockerList(h fleet.HostView, vms []fleet.MaintenanceBlocker, stuck bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1621,7 +1621,7 @@ func blockerList(h fleet.HostView, vms []fleet.MaintenanceBlocker, reasons bool)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for _, g := range groupBlockers(vms, reasons) {
+			for _, g := range groupBlockers(vms, stuck) {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 117, "<li>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
