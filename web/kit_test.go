@@ -267,7 +267,8 @@ func (p *portal) addHost(name string, seen time.Duration) fleet.HostID {
 	status := fleet.HostStatus{
 		AgentVersion: "1.0", Hypervisor: "libvirt 9.0.0, QEMU 7.2.22", Connected: true,
 		Inventory: fleet.Inventory{
-			Hostname: name, OS: "Debian GNU/Linux 12", Arch: "x86_64", MemoryBytes: 64 << 30, Accelerators: []string{"kvm"},
+			MigratesLive: true,
+			Hostname:     name, OS: "Debian GNU/Linux 12", Arch: "x86_64", MemoryBytes: 64 << 30, Accelerators: []string{"kvm"},
 			CPU:       fleet.CPU{Model: "AMD EPYC 7443P", Vendor: "AMD", Sockets: 1, Cores: 24, Threads: 48},
 			Firmwares: []fleet.Firmware{fleet.BIOS, fleet.UEFI},
 		},
