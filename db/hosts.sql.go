@@ -546,7 +546,7 @@ func (q *Queries) LockMemory(ctx context.Context, host string) error {
 
 const migrationSupport = `-- name: MigrationSupport :many
 SELECT h.id, h.name,
-       COALESCE((h.status->'inventory'->>'migratesLive')::boolean, false)::boolean AS migrates_live,
+       COALESCE((h.status->'inventory'->>'migratesLive')::boolean, h.status IS NULL)::boolean AS migrates_live,
        COALESCE((h.status->'inventory'->>'receivesFirmware')::boolean, false)::boolean AS receives_firmware,
        COALESCE((h.status->'inventory'->>'receivesDefinitions')::boolean, false)::boolean AS receives_definitions
 FROM hosts h WHERE $1::text = '' OR h.id = $1 OR h.id = ANY ($2::text[])
@@ -565,7 +565,8 @@ type MigrationSupportRow struct {
 	ReceivesDefinitions bool
 }
 
-// What the agents of @host and of @sources, or of all hosts if @host is empty, can do in migrations.
+// What the agents of @host and of @sources, or of all hosts if @host is empty, can do in migrations. A host that has not
+// reported yet gets no blame for its agent; its lack of a report is a fault of placement.
 func (q *Queries) MigrationSupport(ctx context.Context, arg MigrationSupportParams) ([]MigrationSupportRow, error) {
 	rows, err := q.db.Query(ctx, migrationSupport, arg.Host, arg.Sources)
 	if err != nil {

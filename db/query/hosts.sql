@@ -58,9 +58,10 @@ WHERE (@host::text = '' OR h.id = @host) AND (@cluster::text = '' OR h.cluster_i
 ORDER BY h.name;
 
 -- name: MigrationSupport :many
--- What the agents of @host and of @sources, or of all hosts if @host is empty, can do in migrations.
+-- What the agents of @host and of @sources, or of all hosts if @host is empty, can do in migrations. A host that has not
+-- reported yet gets no blame for its agent; its lack of a report is a fault of placement.
 SELECT h.id, h.name,
-       COALESCE((h.status->'inventory'->>'migratesLive')::boolean, false)::boolean AS migrates_live,
+       COALESCE((h.status->'inventory'->>'migratesLive')::boolean, h.status IS NULL)::boolean AS migrates_live,
        COALESCE((h.status->'inventory'->>'receivesFirmware')::boolean, false)::boolean AS receives_firmware,
        COALESCE((h.status->'inventory'->>'receivesDefinitions')::boolean, false)::boolean AS receives_definitions
 FROM hosts h WHERE @host::text = '' OR h.id = @host OR h.id = ANY (@sources::text[]);

@@ -223,6 +223,11 @@ func TestLiveMigrationRequiresAgentsOfSameProtocol(t *testing.T) {
 			return err
 		})
 	}
+	s.execSQL(`UPDATE hosts SET status = CASE WHEN id = $1 THEN NULL ELSE jsonb_set(status, '{inventory,migratesLive}', 'true') END`, s.h2)
+	plans, err := s.PlanMigrations(t.Context(), chief, []fleet.VMID{v.ID})
+	if err != nil || len(plans[0].Targets) == 0 || slices.ContainsFunc(plans[0].Targets, func(o fleet.MigrationTarget) bool { return o.Allowed || strings.Contains(o.Reason, "too old") }) {
+		t.Errorf("with a host that has not reported yet, the plan is %+v, %v", plans, err)
+	}
 }
 
 func TestMigrationWithoutHostChoosesBestHost(t *testing.T) {
