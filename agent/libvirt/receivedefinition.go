@@ -41,18 +41,7 @@ func (b *Backend) incomingOf(ctx context.Context, c *conn.Conn, vm fleet.VM, poo
 	if seed, err := b.seeds.PathOf(vm.ID, vm.Spec.FirstBoot); err == nil {
 		out.Seed = seed
 	}
-	media := []*fleet.Volref{vm.Spec.ISO}
-	for _, d := range vm.Spec.Drives {
-		media = append(media, d.Medium)
-	}
-	for _, m := range media {
-		if m == nil {
-			continue
-		}
-		if v, err := storage.LocalVolumeOf(*m, pools); err == nil { // else the check refuses the medium
-			out.Media = append(out.Media, filepath.Clean(v.Path()))
-		}
-	}
+	out.Media = storage.LocalPaths(vm.Spec.Media(), pools)
 	for _, d := range vm.Spec.Disks {
 		v, err := storage.LocalVolumeOf(d.Ref(), pools)
 		if err != nil {
@@ -89,19 +78,7 @@ func (b *Backend) whyUnmigratable(ctx context.Context, c *conn.Conn, record *hyp
 	if err == nil {
 		_, err = allowed.CheckDefinition(text)
 	}
-	return unmigratableReason(err), nil
-}
-
-// unmigratableReason returns the sentence for people about a refused definition; empty: it is not refused.
-func unmigratableReason(err error) string {
-	refused, ok := errors.AsType[*fleet.Error](err)
-	switch {
-	case err == nil:
-		return ""
-	case ok:
-		return refused.Error()
-	}
-	return "Quantix cannot check the VM's definition, so the VM stays on this host."
+	return domxml.RefusalReason(err), nil
 }
 
 // movedDefinition returns the definition that the target defines; empty: the VM was not adopted.

@@ -39,7 +39,8 @@ var incomingBackends = map[string]struct {
 	allowed   []string
 }{"tpm": {"type", []string{"emulator"}}, "rng": {"model", []string{"random", "builtin"}}}
 
-// incomingOnce are elements that may occur once in their parent. Readers of XML differ in which of two elements counts.
+// incomingOnce are elements that may occur once in their parent. Of two elements, some readers of XML use the first, and
+// others the last.
 var incomingOnce = map[string][]string{
 	"domain": {"name", "uuid"}, "disk": {"source", "driver", "backingStore"}, "backingStore": {"format", "source", "backingStore"},
 	"interface": {"source", "vlan"},
@@ -117,6 +118,18 @@ func (in Incoming) CheckDefinition(text string) (name string, err error) {
 		return "", fleet.Errorf(fleet.Conflict, "The VM's definition has the name %s (element name). Quantix gives names of this form to files of VMs. Rename the domain with virsh.", d.name)
 	}
 	return d.name, nil
+}
+
+// RefusalReason returns the sentence for people about a definition that CheckDefinition refuses; empty: it is not refused.
+func RefusalReason(err error) string {
+	refused, ok := errors.AsType[*fleet.Error](err)
+	switch {
+	case err == nil:
+		return ""
+	case ok:
+		return refused.Error()
+	}
+	return "Quantix cannot check the VM's definition, so the VM stays on this host."
 }
 
 // CheckCookie checks the persistent definition in libvirt's migration cookie of another host like CheckDefinition. A

@@ -1,6 +1,7 @@
 package domxml
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -127,6 +128,18 @@ func TestIncomingDefinitionNamesOnlyResourcesOfVM(t *testing.T) {
 	for _, cookie := range []string{"<qemu-migration><name>web</name></qemu-migration>\x00", "<qemu-migration>" + definition("") + "</qemu-migration>"} {
 		if err := in.CheckCookie([]byte(cookie)); err != nil {
 			t.Errorf("libvirt's cookie is refused: %v", err)
+		}
+	}
+}
+
+func TestReasonAgainstMigrationIsSentence(t *testing.T) {
+	t.Parallel()
+	const fixed = "Quantix cannot check the VM's definition, so the VM stays on this host."
+	for want, err := range map[string]error{
+		"": nil, fixed: errors.New("XML syntax error on line 3: unexpected EOF"), "The VM's definition has a host device.": fleet.Errorf(fleet.Conflict, "The VM's definition has a host device."),
+	} {
+		if is := RefusalReason(err); is != want {
+			t.Errorf("the reason for %v is %q, want %q", err, is, want)
 		}
 	}
 }

@@ -75,6 +75,16 @@ func LocalVolumeOf(ref fleet.Volref, pools []fleet.Pool) (LocalVolume, error) {
 	return LocalVolume{}, fleet.Errorf(fleet.Conflict, "The pool of the volume %s is not assigned to this host. Assign the pool first.", ref.Volume)
 }
 
+// LocalPaths returns the paths of the media. It leaves out media whose pool is not assigned to this host.
+func LocalPaths(media []fleet.Medium, pools []fleet.Pool) (out []string) {
+	for _, m := range media {
+		if v, err := LocalVolumeOf(m.Volref, pools); err == nil {
+			out = append(out, filepath.Clean(v.Path()))
+		}
+	}
+	return out
+}
+
 // WithFinalName returns the volume under its final name.
 func (p LocalVolume) WithFinalName() LocalVolume {
 	p.Name = strings.TrimSuffix(p.Name, PartialSuffix)
