@@ -42,8 +42,12 @@ func (p *twoHosts) putBetween(r *liveRun, fault messageFault) {
 		}
 	}
 	t.Cleanup(r.cut)
-	r.source.Connect = func(context.Context) (*migration.Link, error) { return migration.NewLink(sourceEnd, migration.Source), nil }
-	r.target.Accept = func(context.Context) (*migration.Link, error) { return migration.NewLink(targetEnd, migration.Target), nil }
+	r.source.Connect = func(context.Context) (*migration.Link, error) {
+		return migration.NewLink(sourceEnd, migration.Source), nil
+	}
+	r.target.Accept = func(context.Context) (*migration.Link, error) {
+		return migration.NewLink(targetEnd, migration.Target), nil
+	}
 	dir, err := os.MkdirTemp("", "qxr") // a socket's path is short
 	p.first.requireNoError("make a directory", err)
 	t.Cleanup(func() { os.RemoveAll(dir) })

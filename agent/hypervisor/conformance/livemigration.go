@@ -53,7 +53,9 @@ func (p *twoHosts) newLiveRun(vm fleet.VM) *liveRun {
 	}
 	r.source = hypervisor.LiveMigrationWork{
 		VM: vm, Pools: p.first.pools, Params: order, RecordBegin: func() error { return nil }, Progress: func(int, string) {},
-		Connect: func(context.Context) (*migration.Link, error) { return migration.NewLink(r.sourceEnd, migration.Source), nil },
+		Connect: func(context.Context) (*migration.Link, error) {
+			return migration.NewLink(r.sourceEnd, migration.Source), nil
+		},
 		AwaitTarget: func(ctx context.Context) (bool, error) {
 			select {
 			case <-r.received:
@@ -74,7 +76,9 @@ func (p *twoHosts) newLiveRun(vm fleet.VM) *liveRun {
 		CreatedFile: func(to fleet.Volref) string { return r.files[to] },
 		RecordBegin: func() error { return nil }, Progress: func(int, string) {},
 		RecordArrived: func() error { r.arrived = true; return nil },
-		Accept:        func(context.Context) (*migration.Link, error) { return migration.NewLink(r.targetEnd, migration.Target), nil },
+		Accept: func(context.Context) (*migration.Link, error) {
+			return migration.NewLink(r.targetEnd, migration.Target), nil
+		},
 	}
 	return r
 }
