@@ -160,7 +160,7 @@ func (a *applyRun) checkEditPlan(ctx context.Context, old *observedDomain, was *
 		}
 	}
 	if old != nil && old.live != nil {
-		in.LiveTargets = old.live.Targets
+		in.TakenTargets = old.live.OtherDisks
 	}
 	in.LocatedDisks, err = a.locateDisks(ctx, places)
 	return in, places, missing, err

@@ -16,6 +16,7 @@ import (
 // Devices created by Quantix have an alias with one of these prefixes. Quantix does not change other devices. The alias
 // of a disk identifies its volume in the spec, because the disk's path changes: a snapshot adds an overlay.
 const (
+	aliasPrefix     = "ua-quantix-" // of all aliases of Quantix
 	DiskAliasPrefix = "ua-quantix-disk-"
 	NICAliasPrefix  = "ua-quantix-nic-"
 	cdromAlias      = "ua-quantix-cdrom"
@@ -35,9 +36,9 @@ type EditContent struct {
 	ISO          string        // path; empty: no medium
 	Seed         string        // path of the first-boot seed; empty: none
 	Adopted      bool          // the domain was adopted: only the edit's own parts of the definition change
-	// LiveTargets are the target names of the running guest's disks, which new disks do not get: somebody may have attached
-	// a disk to the running guest only.
-	LiveTargets []string
+	// TakenTargets are the target names of the running guest's disks without an alias of Quantix. New disks do not get these
+	// names: somebody may have attached a disk to the running guest only.
+	TakenTargets []string
 }
 
 // changesDevices reports whether the edit sets fields of disks and NICs, or of the boot order.
@@ -92,7 +93,7 @@ func Edit(x *libvirtxml.Domain, in EditContent) {
 	}
 	editDisks(x.Devices, in)
 	if in.SetsField("hostDevices") {
-		writePhysicalDisks(x, in.Spec, in.LiveTargets)
+		writePhysicalDisks(x, in.Spec, in.TakenTargets)
 	}
 	editNICs(x.Devices, in)
 	if in.SetsField("iso") {
@@ -172,7 +173,7 @@ func editDisks(devices *libvirtxml.DomainDeviceList, in EditContent) {
 			devices.Disks[i] = setDisk(devices.Disks[i], set.Device, w.Direct, set.SetsField)
 		}
 	}
-	assignTargetNames(devices, in.LiveTargets)
+	assignTargetNames(devices, in.TakenTargets)
 	addSCSIController(devices)
 	if !in.Adopted || in.changesDevices() {
 		updateNVMeControllers(devices)

@@ -21,7 +21,7 @@ type Hardware struct {
 	Modules     []fleet.Module                // memory modules that Quantix hot-plugged
 	firmware    fleet.Firmware
 	Disks       []DiskDrive   // by target
-	Targets     []string      // target names of all disks and drives
+	OtherDisks  []string      // target names of the disks and drives without an alias of Quantix
 	NICs        []NICHardware // in the definition's order
 	ISO         string        // path of the first CD-ROM's medium
 	AllFiles    []string
@@ -73,7 +73,9 @@ func ReadHardware(x *libvirtxml.Domain) Hardware {
 	for i := range x.Devices.Disks {
 		d := &x.Devices.Disks[i]
 		path := DiskPathOf(d)
-		h.Targets = append(h.Targets, DiskTargetOf(d))
+		if !HasAliasPrefix(d.Alias, aliasPrefix) {
+			h.OtherDisks = append(h.OtherDisks, DiskTargetOf(d))
+		}
 		if path != "" {
 			h.AllFiles = append(h.AllFiles, path)
 		}
