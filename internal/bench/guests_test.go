@@ -107,13 +107,14 @@ func (l *guestLab) poll(what string, done func() bool) {
 	}
 }
 
-// waitTask waits until a task has ended.
+// waitTask waits until a task has ended. If it fails, the output has the children that failed, too.
 func (l *guestLab) waitTask(id fleet.TaskID) {
 	l.Helper()
 	l.poll("the end of a task", func() bool {
 		t, err := l.api.Task(l.Context(), id)
 		if err != nil || t.State.IsFinal() && t.State != fleet.JobDone {
-			l.Fatal(t.State, t.Error, err)
+			children := callAPI[json.RawMessage](l, http.MethodGet, "tasks?filter=state:failed+parent:"+string(id), nil)
+			l.Fatalf("%s %s %v: %s", t.State, t.Error, err, children)
 		}
 		return t.State.IsFinal()
 	})
