@@ -49,17 +49,6 @@ func TestAdoptedVMMigratesColdWithItsDefinition(t *testing.T) {
 	})
 	s.waitPhase(t, guestLimit, id, fleet.PhaseStopped)
 
-	virsh(t, s.Hosts[0], "attach-device", name, hostDeviceFile(t), "--config")
-	eventually(t, stepLimit, "the reason against the migration", func() (bool, string) {
-		plan := requestJSON[fleet.MigrationPlan](t, s.api, http.StatusOK, http.MethodGet, page+"/migrate", nil)
-		return strings.Contains(plan.Reason, "element hostdev"), plan.Reason
-	})
-	virsh(t, s.Hosts[0], "detach-device", name, hostDeviceFile(t), "--config")
-	eventually(t, stepLimit, "the reason's end", func() (bool, string) {
-		plan := requestJSON[fleet.MigrationPlan](t, s.api, http.StatusOK, http.MethodGet, page+"/migrate", nil)
-		return plan.Reason == "", plan.Reason
-	})
-
 	task := requestJSON[fleet.Task](t, s.api, http.StatusAccepted, http.MethodPost, page+"/migrate", map[string]any{"hostId": s.hosts[1].ID})
 	eventually(t, guestLimit, "the migration", func() (bool, string) {
 		now := requestJSON[fleet.Task](t, s.api, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
@@ -81,12 +70,4 @@ func TestAdoptedVMMigratesColdWithItsDefinition(t *testing.T) {
 	if out := virsh(t, s.Hosts[0], "list", "--all", "--name"); strings.Contains(out, name) {
 		t.Errorf("the old host still has the VM: %s", out)
 	}
-}
-
-// hostDeviceFile returns a file with the XML of a USB device.
-func hostDeviceFile(t *testing.T) string {
-	t.Helper()
-	file := t.TempDir() + "/hostdev.xml"
-	writeFile(t, file, `<hostdev mode='subsystem' type='usb' managed='no'><source startupPolicy='optional'><vendor id='0x1234'/><product id='0x5678'/></source></hostdev>`)
-	return file
 }
