@@ -56,7 +56,7 @@ func TestMaintenanceEmptiesHostAndBringsVMsBack(t *testing.T) {
 	p.open(page + "/maintenance")
 	p.waitText("main", "Migrate live to host-2")
 	p.chooseOption("select[name='decision."+string(sleeper.ID)+"']", "Shut down, start afterwards")
-	p.click(".dialog-form button", "Enter maintenance")
+	p.click(".dialog-form footer button", "Enter maintenance")
 	waitLifecycle(fleet.LifecycleMaintenance)
 	waitVM(mover, to, fleet.PhaseRunning)
 	waitVM(sleeper, from, fleet.PhaseStopped)
