@@ -43,8 +43,8 @@ func (a *Agent) certificateRenewalLoop(ctx context.Context) {
 }
 
 // waitForRenewal waits for at least the pause, and then until the due time by the portal's clock, or until the portal
-// refuses the certificate. It reports whether ctx is still open. This machine's clock may be wrong; now returns it only
-// until the portal has sent a time.
+// refuses the certificate. It reports whether ctx is still open. now returns the portal's time, and this machine's time,
+// which may be wrong, only until the portal has sent its own.
 func waitForRenewal(ctx context.Context, due time.Time, pause time.Duration, now func() time.Time, refused <-chan struct{}) bool {
 	for ; ; pause = min(due.Sub(now()), portalTimeCheck) {
 		select {

@@ -21,8 +21,8 @@ import (
 )
 
 // A cold migration of an adopted VM sends the persistent definition with the firmware state, because the spec does not
-// express all of it. The source changes only what is another file on the target. The target checks the definition like
-// that of a live migration, and defines it before it applies the spec.
+// express all of it. The source changes only the paths that differ on the target. The target checks the definition by the
+// rules of live migrations, and defines it before it applies the spec.
 
 // incomingOf returns what a definition of the VM may name on this host. The VM has its disks on this host.
 func (b *Backend) incomingOf(ctx context.Context, c *conn.Conn, vm fleet.VM, pools []fleet.Pool) (domxml.Incoming, error) {
@@ -184,8 +184,8 @@ func (b *Backend) checkReceivedDefinition(ctx context.Context, c *conn.Conn, in 
 		return "", fleet.Errorf(fleet.Conflict, "This host does not have the file %s (element %s) of the VM's definition. Install the same UEFI firmware on both hosts.", file, element)
 	}
 	a := applyRun{Backend: b, c: c, in: *in.Apply}
-	if taken, err := a.isNameTaken(ctx, name); err != nil || taken {
-		return "", errors.Join(err, fleet.Errorf(fleet.Conflict, "Another domain on this host has the name %s.", name))
+	if err := a.checkNameFree(ctx, name); err != nil {
+		return "", err
 	}
 	if m.OwnershipMark != "" {
 		m.OwnershipMark = ""
@@ -208,6 +208,15 @@ func checkStartable(ctx context.Context, c *conn.Conn, text string) error {
 	return nil
 }
 
+// checkNameFree refuses a name that another domain on this host has.
+func (a *applyRun) checkNameFree(ctx context.Context, name string) error {
+	taken, err := a.isNameTaken(ctx, name)
+	if err == nil && taken {
+		err = fleet.Errorf(fleet.Conflict, "Another domain on this host has the name %s. Rename that domain with virsh.", name)
+	}
+	return err
+}
+
 // defineReceivedDomain defines an adopted VM as a cold migration has brought it, and returns the domain; nil: none was
 // brought. The definition was checked when it was received. The files of the firmware state come first.
 func (a *applyRun) defineReceivedDomain(ctx context.Context) (*observedDomain, error) {
@@ -222,8 +231,8 @@ func (a *applyRun) defineReceivedDomain(ctx context.Context) (*observedDomain, e
 	if x.UUID != string(a.in.VM.ID) {
 		return nil, errors.New("the received definition is that of another VM")
 	}
-	if taken, err := a.isNameTaken(ctx, x.Name); err != nil || taken {
-		return nil, errors.Join(err, fleet.Errorf(fleet.Conflict, "Another domain on this host has the name %s. Rename that domain with virsh.", x.Name))
+	if err := a.checkNameFree(ctx, x.Name); err != nil {
+		return nil, err
 	}
 	if err := a.filters.DefineNICFilters(ctx, a.c, a.in); err != nil {
 		return nil, err
