@@ -81,7 +81,7 @@ func (b *Backend) whyUnmigratable(ctx context.Context, c *conn.Conn, record *hyp
 	return domxml.RefusalReason(err), nil
 }
 
-// movedDefinition returns the definition that the target defines; empty: the VM was not adopted.
+// movedDefinition returns the definition that the target defines; empty: the job orders none.
 func (l *migrationRun) movedDefinition(s diskMigrationState) (string, error) {
 	if !l.in.Params.Definition {
 		return "", nil
@@ -119,15 +119,11 @@ func (l *migrationRun) movedDefinition(s diskMigrationState) (string, error) {
 
 // checkDefinition refuses an adopted VM whose definition the target would refuse, before anything is sent.
 func (l *migrationRun) checkDefinition(ctx context.Context, s diskMigrationState) error {
-	switch adopted := s.applied != nil && s.applied.Adopted; {
-	case l.in.Params.Definition: // also of an adopted VM whose definition was created again from its spec
-	case !adopted:
-		return nil
-	default:
+	if adopted := s.applied != nil && s.applied.Adopted; adopted && !l.in.Params.Definition {
 		return hypervisor.RefuseDefinitionNotListed(l.in.VM.Name)
 	}
 	text, err := l.movedDefinition(s)
-	if err != nil {
+	if err != nil || text == "" {
 		return err
 	}
 	vm := l.in.VM
@@ -183,8 +179,7 @@ func (b *Backend) checkReceivedDefinition(ctx context.Context, c *conn.Conn, in 
 	if file, element := b.firmware.MissingFile(x); file != "" {
 		return "", fleet.Errorf(fleet.Conflict, "This host does not have the file %s (element %s) of the VM's definition. Install the same UEFI firmware on both hosts.", file, element)
 	}
-	a := applyRun{Backend: b, c: c, in: *in.Apply}
-	if err := a.checkNameFree(ctx, name); err != nil {
+	if err := (&applyRun{Backend: b, c: c, in: *in.Apply}).checkNameFree(ctx, name); err != nil {
 		return "", err
 	}
 	if m.OwnershipMark != "" {
@@ -199,9 +194,7 @@ func (b *Backend) checkReceivedDefinition(ctx context.Context, c *conn.Conn, in 
 
 // checkStartable refuses a definition that libvirt cannot translate into QEMU's arguments.
 func checkStartable(ctx context.Context, c *conn.Conn, text string) error {
-	_, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
-		return l.ConnectDomainXMLToNative("qemu-argv", text, 0)
-	})
+	_, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.ConnectDomainXMLToNative("qemu-argv", text, 0) })
 	if err != nil {
 		return fmt.Errorf("libvirt cannot use the VM's definition for its next start: %w", err)
 	}
@@ -210,11 +203,10 @@ func checkStartable(ctx context.Context, c *conn.Conn, text string) error {
 
 // checkNameFree refuses a name that another domain on this host has.
 func (a *applyRun) checkNameFree(ctx context.Context, name string) error {
-	taken, err := a.isNameTaken(ctx, name)
-	if err == nil && taken {
-		err = fleet.Errorf(fleet.Conflict, "Another domain on this host has the name %s. Rename that domain with virsh.", name)
+	if taken, err := a.isNameTaken(ctx, name); err != nil || !taken {
+		return err
 	}
-	return err
+	return fleet.Errorf(fleet.Conflict, "Another domain on this host has the name %s. Rename that domain with virsh.", name)
 }
 
 // defineReceivedDomain defines an adopted VM as a cold migration has brought it, and returns the domain; nil: none was

@@ -256,8 +256,8 @@ func (m *incomingVM) prepare(ctx context.Context, offer migration.Offer) (cookie
 	if err != nil {
 		return nil, err
 	}
-	if taken, err := m.isNameTaken(ctx, name); err != nil || taken {
-		return nil, errors.Join(err, fleet.Errorf(fleet.Conflict, "Another domain on this host has the name %s.", name))
+	if err := m.checkNameFree(ctx, name); err != nil {
+		return nil, err
 	}
 	if err := m.checkSameFiles(offer.Inodes); err != nil {
 		return nil, err
