@@ -89,7 +89,7 @@ WITH sooner AS (
     INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, created_by, user_id)
     SELECT $4, $2, $8, $3, $1, $9, $7, $10, $11 FROM job WHERE job.task_id = $4
 ), begun AS (
-    UPDATE tasks t SET pending = false, host_id = $2, generation = $7 WHERE t.id = $5::text
+    UPDATE tasks t SET pending = false, host_id = $2, generation = $7, note = '' WHERE t.id = $5::text
 )
 SELECT task_id::text FROM job
 `

@@ -179,12 +179,17 @@ func (q *Queries) CountOpenJobs(ctx context.Context) (CountOpenJobsRow, error) {
 }
 
 const delayTask = `-- name: DelayTask :exec
-UPDATE tasks SET begin_after = now() + interval '3 seconds' WHERE id = $1 AND pending
+UPDATE tasks SET begin_after = now() + interval '3 seconds', note = $1 WHERE id = $2 AND pending
 `
 
-// Lets a pending subtask wait until another subtask of its task ends, or for 3 s.
-func (q *Queries) DelayTask(ctx context.Context, id fleet.TaskID) error {
-	_, err := q.db.Exec(ctx, delayTask, id)
+type DelayTaskParams struct {
+	Note string
+	ID   fleet.TaskID
+}
+
+// Lets a pending subtask wait until another subtask of its task ends, or for 3 s. The note says why.
+func (q *Queries) DelayTask(ctx context.Context, arg DelayTaskParams) error {
+	_, err := q.db.Exec(ctx, delayTask, arg.Note, arg.ID)
 	return err
 }
 
@@ -473,7 +478,7 @@ func (q *Queries) PendingTasks(ctx context.Context) ([]PendingTasksRow, error) {
 }
 
 const refuseTask = `-- name: RefuseTask :exec
-UPDATE tasks SET state = 'failed', pending = false, error = $1, ended_at = now() WHERE id = $2
+UPDATE tasks SET state = 'failed', pending = false, note = '', error = $1, ended_at = now() WHERE id = $2
 `
 
 type RefuseTaskParams struct {

@@ -29,7 +29,7 @@ WITH sooner AS (
     INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, created_by, user_id)
     SELECT @id, @host_id, @project_id, @kind, @subject, @subject_name, @generation, @created_by, @user_id FROM job WHERE job.task_id = @id
 ), begun AS (
-    UPDATE tasks t SET pending = false, host_id = @host_id, generation = @generation WHERE t.id = sqlc.narg(child)::text
+    UPDATE tasks t SET pending = false, host_id = @host_id, generation = @generation, note = '' WHERE t.id = sqlc.narg(child)::text
 )
 SELECT task_id::text FROM job;
 

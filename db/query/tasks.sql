@@ -89,8 +89,8 @@ SELECT t.id, t.parent_id, t.kind, t.subject, t.subject_name, t.user_id, t.create
 FROM tasks t WHERE t.pending AND NOT t.held AND (t.begin_after IS NULL OR t.begin_after <= now()) ORDER BY t.id LIMIT 20 FOR UPDATE OF t SKIP LOCKED;
 
 -- name: DelayTask :exec
--- Lets a pending subtask wait until another subtask of its task ends, or for 3 s.
-UPDATE tasks SET begin_after = now() + interval '3 seconds' WHERE id = @id AND pending;
+-- Lets a pending subtask wait until another subtask of its task ends, or for 3 s. The note says why.
+UPDATE tasks SET begin_after = now() + interval '3 seconds', note = @note WHERE id = @id AND pending;
 
 -- name: EndedChildren :many
 SELECT id, kind, subject, state, attempt, error FROM tasks WHERE parent_id = @parent_id AND state NOT IN ('queued', 'running') ORDER BY id;
@@ -100,7 +100,7 @@ SELECT id, kind, subject, state, attempt, error FROM tasks WHERE parent_id = @pa
 SELECT COALESCE((SELECT state FROM tasks WHERE id = @id), '')::text AS state;
 
 -- name: RefuseTask :exec
-UPDATE tasks SET state = 'failed', pending = false, error = @error, ended_at = now() WHERE id = @id;
+UPDATE tasks SET state = 'failed', pending = false, note = '', error = @error, ended_at = now() WHERE id = @id;
 
 -- name: EndUnchanged :exec
 -- Ends a subtask that required no change.

@@ -242,8 +242,8 @@ func (c *Control) startPendingChildren(ctx context.Context) (n int, err error) {
 		actors := map[fleet.UserID]fleet.Actor{}
 		for _, p := range pending {
 			err := pgx.BeginFunc(ctx, tx, func(sub pgx.Tx) error { return c.startChildTask(store.WithTx(ctx, sub), db.New(sub), actors, p) })
-			if p.Kind == fleet.VMMigrate && fleet.CodeOf(err) == fleet.TooMany { // the child waits for a migration to end
-				if err := q.DelayTask(ctx, p.ID); err != nil {
+			if delay, ok := errors.AsType[*delayError](err); ok {
+				if err := q.DelayTask(ctx, db.DelayTaskParams{ID: p.ID, Note: delay.reason}); err != nil {
 					return err
 				}
 				continue
@@ -263,6 +263,11 @@ func (c *Control) startPendingChildren(ctx context.Context) (n int, err error) {
 	})
 	return n, err
 }
+
+// delayError is the reason why a child of a bulk task cannot start yet. BeginTasks tries the child again later.
+type delayError struct{ reason string }
+
+func (e *delayError) Error() string { return e.reason }
 
 // deleteUnneededInputs deletes the stored input of the children's tasks that have no more pending children.
 func deleteUnneededInputs(ctx context.Context, q *db.Queries, children []db.PendingTasksRow) error {

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"fmt"
 	"testing"
 
 	"quantix/internal/control"
@@ -53,6 +54,62 @@ func TestBulkSnapshotIsOneTask(t *testing.T) {
 	s.endJob(a.ID, "done")
 	s.endJob(b.ID, "done")
 	s.wantTask(task.ID, fleet.JobDone, 100, fleet.Steps{Done: 2})
+}
+
+// TestBulkMigrationsWaitForEachOther checks that migrations beyond the limit wait with a reason instead of failing, and
+// that the limit does not refuse a single migration.
+func TestBulkMigrationsWaitForEachOther(t *testing.T) {
+	s := newMaintenanceFixture(t)
+	ids := []fleet.VMID{}
+	for i := range 6 {
+		ids = append(ids, s.migratableVM(fmt.Sprintf("busy-%d", i), s.nfs).ID)
+	}
+	task, err := s.MigrateVMs(t.Context(), chief, ids, control.MigrateVM{HostID: s.h2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.runPasses()
+	waiting := "tasks WHERE parent_id = '" + string(task.ID) + "' AND pending AND note = 'waiting for one of 4 transfers to end'"
+	if n := s.countRows(waiting); n != 2 {
+		t.Fatalf("%d migrations wait, want 2: %s", n, s.childStates(task.ID))
+	}
+	if _, err := s.MigrateVM(t.Context(), chief, s.web.ID, control.MigrateVM{HostID: s.h2}); err != nil {
+		t.Errorf("a single migration beside them: %v", err)
+	}
+}
+
+// TestBulkMigrationWaitsForHypervisor checks that a child waits while the target's hypervisor does not answer, and starts
+// when it answers again. A single migration is refused.
+func TestBulkMigrationWaitsForHypervisor(t *testing.T) {
+	for name, target := range map[string]func(s *maintenanceFixture) fleet.HostID{
+		"to a named host":    func(s *maintenanceFixture) fleet.HostID { return s.h2 },
+		"to the best target": func(*maintenanceFixture) fleet.HostID { return "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newMaintenanceFixture(t)
+			s.execSQL(`UPDATE host_sessions SET last_look = now() - interval '1 hour' WHERE host_id <> $1`, s.h1)
+			in := control.MigrateVM{HostID: target(s)}
+			s.wantRefused("a single migration", fleet.Invalid, "The hypervisor of h2 does not answer", func() error {
+				_, err := s.MigrateVM(t.Context(), chief, s.web.ID, in)
+				return err
+			})
+			task, err := s.MigrateVMs(t.Context(), chief, []fleet.VMID{s.web.ID}, in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.beginTasks()
+			child := "tasks WHERE parent_id = '" + string(task.ID) + "' AND "
+			if n := s.countRows(child + "pending AND note LIKE 'waiting: The hypervisor of h2 does not answer:%'"); n != 1 {
+				t.Fatalf("the child does not wait: %s", s.childStates(task.ID))
+			}
+			s.execSQL(`UPDATE host_sessions SET last_look = now()`)
+			s.execSQL(`UPDATE tasks SET begin_after = now() WHERE pending`)
+			s.beginTasks()
+			if n := s.countRows(child + "NOT pending AND note = '' AND state IN ('queued', 'running')"); n != 1 {
+				t.Errorf("the child did not start: %s", s.childStates(task.ID))
+			}
+		})
+	}
 }
 
 func TestBulkColdMigrationIsOneTask(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 )
 
 // EvictVMs migrates VMs away from hosts with NoExecute taints that they do not tolerate: live if they run, cold if they
-// are off. At most maxDrainTransfers VMs of a host migrate at a time. For a VM that cannot migrate it records the reason.
+// are off. At most maxBulkTransfers VMs of a host migrate at a time. For a VM that cannot migrate it records the reason.
 // No VM is stopped.
 func (c *Control) EvictVMs(ctx context.Context, a fleet.Actor) error {
 	var due []db.VMsOnTaintedHostsRow
@@ -52,7 +52,7 @@ func beginEvictions(ctx context.Context, q *db.Queries) (due []db.VMsOnTaintedHo
 		evicted = append(evicted, string(r.ID))
 		switch {
 		case r.Leaves:
-		case r.Due && leaving[r.HostID] < maxDrainTransfers:
+		case r.Due && leaving[r.HostID] < maxBulkTransfers:
 			leaving[r.HostID]++
 			due = append(due, r)
 			err = q.BeginEviction(ctx, db.BeginEvictionParams{VMID: r.ID, HostID: r.HostID})

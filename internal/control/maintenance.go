@@ -231,12 +231,8 @@ func addHostTask(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.H
 	return store.GetTask(ctx, q, fleet.SystemActor, id)
 }
 
-// maxDrainTransfers limits the parallel migrations away from a host in maintenance, and those back to it, so that guests
-// and other transfers keep a share of the hosts' bandwidth.
-const maxDrainTransfers = 4
-
 // prepareMaintenanceChild runs before a child of a host's maintenance begins. done: the VM is in the wanted state
-// already, and the child has ended. The error TooMany means that the child has to wait.
+// already, and the child has ended.
 func (c *Control) prepareMaintenanceChild(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) (done bool, err error) {
 	resource, id := p.Subject.ResourceAndID()
 	if resource != string(fleet.TypeVM) {
@@ -269,13 +265,6 @@ func (c *Control) prepareMaintenanceChild(ctx context.Context, q *db.Queries, a 
 		if vm.HostID == in.HostID {
 			note = "The VM was on that host already."
 			break
-		}
-		n, err := q.CountTransfers(ctx, db.CountTransfersParams{FromHost: vm.HostID, ToHost: in.HostID})
-		if err == nil && n >= maxDrainTransfers {
-			err = fleet.Errorf(fleet.TooMany, "The hosts have %d migrations in progress.", n)
-		}
-		if err != nil {
-			return false, err
 		}
 	}
 	if note == "" {

@@ -2,15 +2,21 @@ package control
 
 import (
 	"context"
+	"fmt"
 
 	"quantix/db"
 	"quantix/internal/control/query"
 	"quantix/internal/control/storage"
+	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 )
 
 // maxTransfers limits a host's concurrent transfers, as sender and receiver together.
 const maxTransfers = 16
+
+// maxBulkTransfers limits a host's concurrent transfers for the children of bulk tasks and of maintenance, so that guests,
+// the hypervisor and other transfers keep a share of the host.
+const maxBulkTransfers = 4
 
 // Roles of the jobs of a transfer and of a migration.
 const (
@@ -74,6 +80,19 @@ func (b transferRoute) addSenderJob(ctx context.Context, q *db.Queries, task fle
 		err = q.AddTransfer(ctx, db.AddTransferParams{ID: b.id, SendJob: sender, ReceiveJob: receiver, FromHost: b.from.ID, ToHost: b.to.ID})
 	}
 	return sender, err
+}
+
+// delayChildTransfer returns a delayError if ctx belongs to a child of a bulk task and the two hosts have the maximum
+// number of transfers of such children.
+func delayChildTransfer(ctx context.Context, q *db.Queries, from, to fleet.HostID) error {
+	if store.ChildTask(ctx) == "" {
+		return nil
+	}
+	n, err := q.CountTransfers(ctx, db.CountTransfersParams{FromHost: from, ToHost: to})
+	if err == nil && n >= maxBulkTransfers {
+		return &delayError{fmt.Sprintf("waiting for one of %d transfers to end", n)}
+	}
+	return err
 }
 
 func checkTransferLimit(ctx context.Context, q *db.Queries, from, to fleet.HostID) error {

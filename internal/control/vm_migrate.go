@@ -95,6 +95,9 @@ func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 		}
 		in.HostID, in.PoolID = best.HostID, best.PoolID
 	}
+	if err := delayChildTransfer(ctx, q, vm.HostID, in.HostID); err != nil {
+		return order, "", err
+	}
 	if err := q.LockMemory(ctx, string(in.HostID)); err != nil { // the VM counts on the target host from the request on
 		return order, "", err
 	}
@@ -107,6 +110,9 @@ func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 	if len(targets) == 0 {
 		checks.Add("hostId", "There is no such host.")
 		return order, "", checks.Err()
+	}
+	if err := delayChildForHypervisor(ctx, targets); err != nil {
+		return order, "", err
 	}
 	switch t := targets[0]; {
 	case !t.target.Allowed && t.target.HostFull:

@@ -196,6 +196,9 @@ func chooseMigrationHost(ctx context.Context, q *db.Queries, a fleet.Actor, vm f
 	if best := bestTarget(vm, hosts); best != nil {
 		return best.target, nil
 	}
+	if err := delayChildForHypervisor(ctx, found[0]); err != nil {
+		return fleet.MigrationTarget{}, err
+	}
 	choice := placement.Choice{}
 	for _, t := range hosts {
 		choice.Refused = append(choice.Refused, placement.Refusal{HostName: t.target.HostName, Fault: placement.Fault{Message: t.target.Reason}})

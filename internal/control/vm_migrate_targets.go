@@ -251,6 +251,17 @@ func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, 
 	return t
 }
 
+// delayChildForHypervisor returns a delayError if ctx belongs to a child of a bulk task and only a hypervisor that does
+// not answer refuses one of the targets. A busy hypervisor answers again soon.
+func delayChildForHypervisor(ctx context.Context, targets []migrationTarget) error {
+	for _, t := range targets {
+		if store.ChildTask(ctx) != "" && t.host.Phase == fleet.HostDegraded && !t.host.Lifecycle.InMaintenance() && len(t.target.Reasons) == 1 {
+			return &delayError{"waiting: " + t.target.Reason}
+		}
+	}
+	return nil
+}
+
 // addCopy adds a copied disk to the pool's copies.
 func (t *migrationTarget) addCopy(pool fleet.PoolID, shared bool, bytes int64) {
 	i := slices.IndexFunc(t.target.Copies, func(d fleet.PoolCopy) bool { return d.PoolID == pool })

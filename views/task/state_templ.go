@@ -428,7 +428,7 @@ func ResultText(j fleet.Task) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-		case j.State == fleet.JobRunning && j.Note != "":
+		case j.Note != "" && (j.State == fleet.JobRunning || j.State == fleet.JobQueued):
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "<span class=\"muted\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

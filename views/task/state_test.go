@@ -22,10 +22,11 @@ func TestTaskResultTextDependsOnState(t *testing.T) {
 		return j
 	}
 	for want, j := range map[string]fleet.Task{
-		"Waiting":        job(fleet.JobQueued),
-		"Running on h1":  job(fleet.JobRunning),
-		"copying disk 1": job(fleet.JobRunning, func(j *fleet.Task) { j.Note = "copying disk 1" }),
-		"Done in 0.6 s":  job(fleet.JobDone, func(j *fleet.Task) { j.EndedAt, j.Note = &ended, "writing the definition" }),
+		"Waiting":                               job(fleet.JobQueued),
+		"waiting for one of 4 transfers to end": job(fleet.JobQueued, func(j *fleet.Task) { j.Note = "waiting for one of 4 transfers to end" }),
+		"Running on h1":                         job(fleet.JobRunning),
+		"copying disk 1":                        job(fleet.JobRunning, func(j *fleet.Task) { j.Note = "copying disk 1" }),
+		"Done in 0.6 s":                         job(fleet.JobDone, func(j *fleet.Task) { j.EndedAt, j.Note = &ended, "writing the definition" }),
 		"Done in 0.6 s The guest did not release usb/046d:c52b; it is removed at the next start.": job(fleet.JobDone, func(j *fleet.Task) {
 			j.EndedAt, j.Note = &ended, "The guest did not release usb/046d:c52b; it is removed at the next start."
 		}),
