@@ -61,7 +61,7 @@ func TestBulkSnapshotIsOneTask(t *testing.T) {
 func TestBulkMigrationsWaitForEachOther(t *testing.T) {
 	s := newMaintenanceFixture(t)
 	ids := []fleet.VMID{}
-	for i := range 6 {
+	for i := range 8 {
 		ids = append(ids, s.migratableVM(fmt.Sprintf("busy-%d", i), s.nfs).ID)
 	}
 	task, err := s.MigrateVMs(t.Context(), chief, ids, control.MigrateVM{HostID: s.h2})
@@ -69,7 +69,7 @@ func TestBulkMigrationsWaitForEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.runPasses()
-	waiting := "tasks WHERE parent_id = '" + string(task.ID) + "' AND pending AND note = 'waiting for one of 4 transfers to end'"
+	waiting := "tasks WHERE parent_id = '" + string(task.ID) + "' AND pending AND note = 'waiting for one of 6 transfers to end'"
 	if n := s.countRows(waiting); n != 2 {
 		t.Fatalf("%d migrations wait, want 2: %s", n, s.childStates(task.ID))
 	}

@@ -338,7 +338,7 @@ func TestMaintenanceMigrationsWaitForEachOther(t *testing.T) {
 	s := newMaintenanceFixture(t)
 	of := map[fleet.VMID]bool{s.web.ID: true}
 	d := decisions{s.db.ID: {Do: fleet.MaintenanceLeave}, s.legacy: {Do: fleet.MaintenanceLeave}}
-	for i := range 6 {
+	for i := range 8 {
 		of[s.migratableVM(fmt.Sprintf("more-%d", i), s.nfs).ID] = true
 	}
 	task := s.enter(d)
@@ -347,7 +347,7 @@ func TestMaintenanceMigrationsWaitForEachOther(t *testing.T) {
 		return s.countRows("transfers t JOIN jobs j ON j.id = t.receive_job WHERE j.state IN ('queued', 'running')"),
 			s.countRows("tasks WHERE parent_id = '" + string(task.ID) + "' AND pending AND begin_after IS NOT NULL")
 	}
-	if running, waiting := count(); running != 4 || waiting != 3 {
+	if running, waiting := count(); running != 6 || waiting != 3 {
 		t.Fatalf("%d migrations run and %d wait", running, waiting)
 	}
 	source, target := s.claimedWork(s.h1, fleet.VMMigrate), s.claimedWork(s.h2, fleet.VMReceive)
@@ -357,11 +357,11 @@ func TestMaintenanceMigrationsWaitForEachOther(t *testing.T) {
 		}
 	}
 	s.finishJobWith(s.h1, source[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Absent}})
-	if running, waiting := count(); running != 3 || waiting != 0 {
+	if running, waiting := count(); running != 5 || waiting != 0 {
 		t.Errorf("after the end of a migration, %d run and %d still wait", running, waiting)
 	}
 	s.runPasses()
-	if running, waiting := count(); running != 4 || waiting != 2 {
+	if running, waiting := count(); running != 6 || waiting != 2 {
 		t.Errorf("then %d migrations run and %d wait", running, waiting)
 	}
 }

@@ -15,8 +15,9 @@ import (
 const maxTransfers = 16
 
 // maxBulkTransfers limits a host's concurrent transfers for the children of bulk tasks and of maintenance, so that guests,
-// the hypervisor and other transfers keep a share of the host.
-const maxBulkTransfers = 4
+// the hypervisor and other transfers keep a share of the host. An agent runs four of them at once; the others are ready
+// to follow.
+const maxBulkTransfers = 6
 
 // Roles of the jobs of a transfer and of a migration.
 const (
