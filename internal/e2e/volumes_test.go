@@ -46,16 +46,22 @@ func TestVolumeLifecycle(t *testing.T) {
 		p.click(row(volume)+" details:not([open]) summary", "")
 		p.waitText(row(volume)+" details[open] .menu-list", "Delete volume")
 	}
-	// An open menu does not update its items. If the item is still disabled, close the menu and open it again.
+	// An open menu does not update its items. If the item is still disabled, close the menu and open it again. The item is
+	// clicked once: a second dialog would replace the fields of the first one.
 	act := func(volume, word string) {
 		t.Helper()
 		eventually(t, stepLimit, word+" of "+volume, func() (bool, string) {
 			asked, err := evalJS[bool](p, fmt.Sprintf(`(() => {
-				if (document.querySelector("dialog[open]")) return document.querySelector("#dialog").textContent.includes(%[2]s);
+				if (document.querySelector("dialog[open]")) {
+					const shown = document.querySelector("#dialog").textContent.includes(%[2]s);
+					if (shown) delete window.clickedItem;
+					return shown;
+				}
+				if (window.clickedItem) return false;
 				const menu = document.querySelector(%[1]s + " details");
 				if (!menu?.open) { menu?.querySelector("summary").click(); return false; }
 				const item = [...menu.querySelectorAll(".menu-item:not([aria-disabled])")].find((item) => item.textContent.trim() === %[3]s);
-				if (item) item.click(); else menu.open = false; // it stays as it was when it was opened: the volume was at work
+				if (item) { window.clickedItem = true; item.click(); } else menu.open = false;
 				return false;
 			})()`, jsString(row(volume)), jsString(volume), jsString(word)))
 			return err == nil && asked, "no dialog"
