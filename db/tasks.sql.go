@@ -430,7 +430,8 @@ func (q *Queries) NotifyWaiters(ctx context.Context) error {
 
 const pendingTasks = `-- name: PendingTasks :many
 SELECT t.id, t.parent_id, t.kind, t.subject, t.subject_name, t.user_id, t.created_by, t.address,
-       COALESCE((SELECT p.kind FROM tasks p WHERE p.id = t.parent_id), '')::text AS for_kind
+       COALESCE((SELECT p.kind FROM tasks p WHERE p.id = t.parent_id), '')::text AS for_kind,
+       COALESCE((SELECT v.host_id FROM vms v WHERE t.kind = 'vm.migrate' AND v.id = substr(t.subject, 4)), '')::text AS vm_host
 FROM tasks t WHERE t.pending AND NOT t.held AND (t.begin_after IS NULL OR t.begin_after <= now()) ORDER BY t.id LIMIT 20 FOR UPDATE OF t SKIP LOCKED
 `
 
@@ -444,9 +445,11 @@ type PendingTasksRow struct {
 	CreatedBy   string
 	Address     string
 	ForKind     string
+	VMHost      string
 }
 
-// Concurrent portals get different pending subtasks. for_kind is the kind of the task with the subtask.
+// Concurrent portals get different pending subtasks. for_kind is the kind of the task with the subtask, and vm_host the
+// host of a VM that migrates.
 func (q *Queries) PendingTasks(ctx context.Context) ([]PendingTasksRow, error) {
 	rows, err := q.db.Query(ctx, pendingTasks)
 	if err != nil {
@@ -466,6 +469,7 @@ func (q *Queries) PendingTasks(ctx context.Context) ([]PendingTasksRow, error) {
 			&i.CreatedBy,
 			&i.Address,
 			&i.ForKind,
+			&i.VMHost,
 		); err != nil {
 			return nil, err
 		}

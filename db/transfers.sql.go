@@ -116,9 +116,8 @@ func (q *Queries) CancelUnbegun(ctx context.Context, arg CancelUnbegunParams) er
 }
 
 const countTransfers = `-- name: CountTransfers :one
-SELECT GREATEST(
-    (SELECT count(*) FROM transfers t JOIN jobs r ON r.id = t.receive_job WHERE t.from_host = $1 AND r.state IN ('queued', 'running')),
-    (SELECT count(*) FROM transfers t JOIN jobs r ON r.id = t.receive_job WHERE t.to_host = $2 AND r.state IN ('queued', 'running')))::bigint
+SELECT (SELECT count(*) FROM transfers t JOIN jobs r ON r.id = t.receive_job WHERE t.from_host = $1 AND r.state IN ('queued', 'running')) AS sent,
+       (SELECT count(*) FROM transfers t JOIN jobs r ON r.id = t.receive_job WHERE t.to_host = $2 AND r.state IN ('queued', 'running')) AS received
 `
 
 type CountTransfersParams struct {
@@ -126,12 +125,17 @@ type CountTransfersParams struct {
 	ToHost   fleet.HostID
 }
 
-// The number of transfers of the busier one of both hosts.
-func (q *Queries) CountTransfers(ctx context.Context, arg CountTransfersParams) (int64, error) {
+type CountTransfersRow struct {
+	Sent     int64
+	Received int64
+}
+
+// The numbers of transfers from one host, and to another.
+func (q *Queries) CountTransfers(ctx context.Context, arg CountTransfersParams) (CountTransfersRow, error) {
 	row := q.db.QueryRow(ctx, countTransfers, arg.FromHost, arg.ToHost)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
+	var i CountTransfersRow
+	err := row.Scan(&i.Sent, &i.Received)
+	return i, err
 }
 
 const isRelayed = `-- name: IsRelayed :one

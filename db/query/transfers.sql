@@ -51,10 +51,9 @@ UPDATE jobs SET stop = @error, note = CASE WHEN attempt > 0 THEN 'being cancelle
 WHERE task_id = @task_id AND kind = ANY (@kinds::text[]) AND state IN ('queued', 'running') AND stop = '';
 
 -- name: CountTransfers :one
--- The number of transfers of the busier one of both hosts.
-SELECT GREATEST(
-    (SELECT count(*) FROM transfers t JOIN jobs r ON r.id = t.receive_job WHERE t.from_host = @from_host AND r.state IN ('queued', 'running')),
-    (SELECT count(*) FROM transfers t JOIN jobs r ON r.id = t.receive_job WHERE t.to_host = @to_host AND r.state IN ('queued', 'running')))::bigint;
+-- The numbers of transfers from one host, and to another.
+SELECT (SELECT count(*) FROM transfers t JOIN jobs r ON r.id = t.receive_job WHERE t.from_host = @from_host AND r.state IN ('queued', 'running')) AS sent,
+       (SELECT count(*) FROM transfers t JOIN jobs r ON r.id = t.receive_job WHERE t.to_host = @to_host AND r.state IN ('queued', 'running')) AS received;
 
 -- name: LeavingOf :many
 -- The VM's open migration to another host.

@@ -240,11 +240,21 @@ func (c *Control) startPendingChildren(ctx context.Context) (n int, err error) {
 		// A fixed lock order of the VMs prevents deadlocks between portals.
 		slices.SortFunc(pending, func(x, y db.PendingTasksRow) int { return strings.Compare(string(x.Subject), string(y.Subject)) })
 		actors := map[fleet.UserID]fleet.Actor{}
+		busy := map[fleet.HostID]string{} // why further migrations from the host wait, which spares the check of each VM
 		for _, p := range pending {
+			if reason := busy[fleet.HostID(p.VMHost)]; reason != "" {
+				if err := q.DelayTask(ctx, db.DelayTaskParams{ID: p.ID, Note: reason}); err != nil {
+					return err
+				}
+				continue
+			}
 			err := pgx.BeginFunc(ctx, tx, func(sub pgx.Tx) error { return c.startChildTask(store.WithTx(ctx, sub), db.New(sub), actors, p) })
 			if delay, ok := errors.AsType[*delayError](err); ok {
 				if err := q.DelayTask(ctx, db.DelayTaskParams{ID: p.ID, Note: delay.reason}); err != nil {
 					return err
+				}
+				if delay.source != "" {
+					busy[delay.source] = delay.reason
 				}
 				continue
 			}
@@ -265,7 +275,10 @@ func (c *Control) startPendingChildren(ctx context.Context) (n int, err error) {
 }
 
 // delayError is the reason why a child of a bulk task cannot start yet. BeginTasks tries the child again later.
-type delayError struct{ reason string }
+type delayError struct {
+	reason string
+	source fleet.HostID // the host that sends as many transfers as it may; empty: other VMs of that host need not wait
+}
 
 func (e *delayError) Error() string { return e.reason }
 

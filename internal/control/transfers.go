@@ -90,16 +90,20 @@ func delayChildTransfer(ctx context.Context, q *db.Queries, from, to fleet.HostI
 		return nil
 	}
 	n, err := q.CountTransfers(ctx, db.CountTransfersParams{FromHost: from, ToHost: to})
-	if err == nil && n >= maxBulkTransfers {
-		return &delayError{fmt.Sprintf("waiting for one of %d transfers to end", n)}
+	if busier := max(n.Sent, n.Received); err == nil && busier >= maxBulkTransfers {
+		delay := &delayError{reason: fmt.Sprintf("waiting for one of %d transfers to end", busier)}
+		if n.Sent >= maxBulkTransfers {
+			delay.source = from
+		}
+		return delay
 	}
 	return err
 }
 
 func checkTransferLimit(ctx context.Context, q *db.Queries, from, to fleet.HostID) error {
 	n, err := q.CountTransfers(ctx, db.CountTransfersParams{FromHost: from, ToHost: to})
-	if err == nil && n >= maxTransfers {
-		err = fleet.Errorf(fleet.TooMany, "One of the two hosts has %d transfers in progress. Wait until some have ended.", n)
+	if busier := max(n.Sent, n.Received); err == nil && busier >= maxTransfers {
+		err = fleet.Errorf(fleet.TooMany, "One of the two hosts has %d transfers in progress. Wait until some have ended.", busier)
 	}
 	return err
 }

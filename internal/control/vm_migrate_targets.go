@@ -256,7 +256,7 @@ func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, 
 func delayChildForHypervisor(ctx context.Context, targets []migrationTarget) error {
 	for _, t := range targets {
 		if store.ChildTask(ctx) != "" && t.host.Phase == fleet.HostDegraded && !t.host.Lifecycle.InMaintenance() && len(t.target.Reasons) == 1 {
-			return &delayError{"waiting: " + t.target.Reason}
+			return &delayError{reason: "waiting: " + t.target.Reason}
 		}
 	}
 	return nil
