@@ -194,7 +194,10 @@ func TestLiveMigrationSurvivesAgentKill(t *testing.T) {
 	eventually(t, guestLimit, "the end of the old disk", func() (bool, string) {
 		return len(filesOn(0)) == 0 && len(filesOn(1)) == 1, fmt.Sprintf("%q, %q", filesOn(0), filesOn(1))
 	})
-	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, page+"?disks=true&confirm="+name, nil)
-	eventually(t, guestLimit, "the end of the VM", func() (bool, string) { return len(filesOn(1)) == 0, fmt.Sprint(filesOn(1)) })
+	deletion := requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, page+"?disks=true&confirm="+name, nil)
+	eventually(t, guestLimit, "the end of the VM", func() (bool, string) {
+		got := requestJSON[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(deletion.ID), nil)
+		return got.State == fleet.JobDone && len(filesOn(1)) == 0, fmt.Sprint(got.State, got.Error, filesOn(1))
+	})
 	requestJSON[any](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/pools/"+string(local.ID), nil)
 }
