@@ -61,11 +61,11 @@ func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vms []f
 	for _, p := range rows {
 		specs[p.ID] = p.Spec
 	}
-	agents, err := readMigrationSupport(ctx, q, named, sources)
+	agents, err := placing.ReadMigrationSupport(ctx, q, named, sources)
 	if err != nil {
 		return nil, err
 	}
-	rates, err := readTransferRates(ctx, q, sources)
+	rates, err := placing.ReadTransferRates(ctx, q, sources)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vms []f
 					continue
 				}
 				t := checkMigrationTarget(vm, h, pool, specs, agents)
-				t.target.EstimateSeconds = rates.estimateSeconds(vm.HostID, h.ID, t.target.CopyBytes)
+				t.target.EstimateSeconds = rates.EstimateSeconds(vm.HostID, h.ID, t.target.CopyBytes)
 				if out[i] = append(out[i], t); !t.sendsDisks && pool == "" {
 					break
 				}
@@ -134,69 +134,7 @@ func mediaDrives(spec fleet.VMSpec) (out []fleet.VMDrive) {
 	return out
 }
 
-// transferRates are measured rates between hosts, in bytes per second.
-type transferRates map[[2]fleet.HostID]int64
-
-func readTransferRates(ctx context.Context, q *db.Queries, sources []string) (transferRates, error) {
-	rows, err := q.TransferRatesFrom(ctx, sources)
-	out := transferRates{}
-	sums := map[fleet.HostID][2]int64{}
-	for _, r := range rows {
-		out[[2]fleet.HostID{r.FromHost, r.ToHost}] = r.BytesPerSecond
-		sum := sums[r.FromHost]
-		sums[r.FromHost] = [2]int64{sum[0] + r.BytesPerSecond, sum[1] + 1}
-	}
-	for from, sum := range sums { // the mean rate, for hosts to which nothing was sent yet
-		out[[2]fleet.HostID{from, ""}] = sum[0] / sum[1]
-	}
-	return out, err
-}
-
-// estimateSeconds returns how long the transfer would take, at least a second; 0: no rate is known.
-func (r transferRates) estimateSeconds(from, to fleet.HostID, bytes int64) int64 {
-	rate := cmp.Or(r[[2]fleet.HostID{from, to}], r[[2]fleet.HostID{from, ""}])
-	if rate == 0 {
-		return 0
-	}
-	return max(1, (bytes+rate-1)/rate)
-}
-
-// migrationSupport is what the agent of each host can do in migrations.
-type migrationSupport map[fleet.HostID]db.MigrationSupportRow
-
-func readMigrationSupport(ctx context.Context, q *db.Queries, host fleet.HostID, sources []string) (migrationSupport, error) {
-	rows, err := q.MigrationSupport(ctx, db.MigrationSupportParams{Host: string(host), Sources: sources})
-	out := migrationSupport{}
-	for _, r := range rows {
-		out[r.ID] = r
-	}
-	return out, err
-}
-
-// whyTooOld returns why the agents of the VM's host and of the target cannot migrate the VM.
-func (s migrationSupport) whyTooOld(vm fleet.VMView, to fleet.HostID) (reasons []string) {
-	source, target := s[vm.HostID], s[to]
-	require := func(able bool, host, work string) {
-		if !able {
-			reasons = append(reasons, "The agent of "+host+" is too old to "+work+". Update the agent.")
-		}
-	}
-	if vm.MigratesLive() {
-		require(source.MigratesLive, source.Name, "migrate VMs live")
-		require(target.MigratesLive, target.Name, "migrate VMs live")
-		return reasons
-	}
-	if vm.Spec.HasFirmwareState() {
-		require(target.ReceivesFirmware, target.Name, "receive UEFI variables and TPM state")
-	}
-	if vm.Adoption != nil {
-		require(source.ReceivesDefinitions, source.Name, "send the definition of an adopted VM") // since the same version
-		require(target.ReceivesDefinitions, target.Name, "receive the definition of an adopted VM")
-	}
-	return reasons
-}
-
-func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, specs map[fleet.PoolID]fleet.PoolSpec, agents migrationSupport) migrationTarget {
+func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, specs map[fleet.PoolID]fleet.PoolSpec, agents placing.MigrationSupport) migrationTarget {
 	t := migrationTarget{pool: pool, host: h, target: fleet.MigrationTarget{HostID: h.ID, HostName: h.Name, Method: fleet.MethodCold}}
 	live := vm.MigratesLive()
 	if live {
@@ -208,7 +146,7 @@ func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, 
 	if h.ID == vm.HostID {
 		reasons = append(reasons, "The VM is on this host already.")
 	} else {
-		reasons = agents.whyTooOld(vm, h.ID)
+		reasons = agents.WhyTooOld(vm, h.ID)
 	}
 	for i, d := range vm.Spec.Disks {
 		on, kind := h.Pools[d.PoolID], specs[d.PoolID].Kind
