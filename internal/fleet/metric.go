@@ -1,0 +1,180 @@
+package fleet
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"time"
+)
+
+// MetricUnit is the unit of a metric's values.
+type MetricUnit string
+
+// Units of metrics.
+const (
+	UnitPercent        MetricUnit = "percent" // 100: all vCPUs, all CPUs or all of the time
+	UnitBytes          MetricUnit = "bytes"
+	UnitBytesPerSecond MetricUnit = "bytesPerSecond"
+	UnitPerSecond      MetricUnit = "perSecond"
+	UnitSeconds        MetricUnit = "seconds"
+	UnitCelsius        MetricUnit = "celsius"
+	UnitWatts          MetricUnit = "watts"
+	UnitNumber         MetricUnit = "number"
+)
+
+// MetricInfo describes one metric of VMs, hosts or pools.
+type MetricInfo struct {
+	// Number identifies the metric in the database. It never changes, and a number of a removed metric is never used
+	// again.
+	Number int
+	Name   string // "cpu.usage"
+	Title  string // of the line in a chart: "CPU usage"
+	Unit   MetricUnit
+	Chart  string // title of the chart that shows the metric
+	// Sum says that the value of several hosts, or of several VMs, is the sum of their values. Otherwise it is the mean.
+	Sum bool
+}
+
+// VMMetrics are the metrics of VMs. Rates are per second, over the time since the previous sample.
+var VMMetrics = []MetricInfo{
+	{Number: 1, Name: "cpu.usage", Title: "CPU usage", Unit: UnitPercent, Chart: "CPU"},
+	{Number: 2, Name: "cpu.steal", Title: "Waiting for a CPU of the host", Unit: UnitPercent, Chart: "CPU"},
+	{Number: 3, Name: "memory.assigned", Title: "Assigned", Unit: UnitBytes, Chart: "Memory", Sum: true},
+	{Number: 4, Name: "memory.resident", Title: "Resident on the host", Unit: UnitBytes, Chart: "Memory", Sum: true},
+	{Number: 5, Name: "memory.guestUsed", Title: "Used by the guest", Unit: UnitBytes, Chart: "Memory", Sum: true},
+	{Number: 6, Name: "disk.read", Title: "Read", Unit: UnitBytesPerSecond, Chart: "Disk throughput", Sum: true},
+	{Number: 7, Name: "disk.write", Title: "Write", Unit: UnitBytesPerSecond, Chart: "Disk throughput", Sum: true},
+	{Number: 8, Name: "disk.readOperations", Title: "Read", Unit: UnitPerSecond, Chart: "Disk operations", Sum: true},
+	{Number: 9, Name: "disk.writeOperations", Title: "Write", Unit: UnitPerSecond, Chart: "Disk operations", Sum: true},
+	{Number: 10, Name: "disk.readLatency", Title: "Read", Unit: UnitSeconds, Chart: "Disk latency"},
+	{Number: 11, Name: "disk.writeLatency", Title: "Write", Unit: UnitSeconds, Chart: "Disk latency"},
+	{Number: 12, Name: "network.receive", Title: "Receive", Unit: UnitBytesPerSecond, Chart: "Network throughput", Sum: true},
+	{Number: 13, Name: "network.send", Title: "Send", Unit: UnitBytesPerSecond, Chart: "Network throughput", Sum: true},
+	{Number: 14, Name: "network.drops", Title: "Dropped packets", Unit: UnitPerSecond, Chart: "Dropped packets", Sum: true},
+}
+
+// HostMetrics are the metrics of hosts. A host without a sensor or a kernel feature does not report its metric.
+var HostMetrics = []MetricInfo{
+	{Number: 1, Name: "cpu.user", Title: "User", Unit: UnitPercent, Chart: "CPU"},
+	{Number: 2, Name: "cpu.system", Title: "System", Unit: UnitPercent, Chart: "CPU"},
+	{Number: 3, Name: "cpu.guest", Title: "Guests", Unit: UnitPercent, Chart: "CPU"},
+	{Number: 4, Name: "cpu.iowait", Title: "Waiting for I/O", Unit: UnitPercent, Chart: "CPU"},
+	{Number: 5, Name: "cpu.steal", Title: "Steal", Unit: UnitPercent, Chart: "CPU"},
+	{Number: 6, Name: "load.1m", Title: "Load average of 1 minute", Unit: UnitNumber, Chart: "Load"},
+	{Number: 7, Name: "memory.used", Title: "Used", Unit: UnitBytes, Chart: "Memory", Sum: true},
+	{Number: 8, Name: "memory.total", Title: "Total", Unit: UnitBytes, Chart: "Memory", Sum: true},
+	{Number: 9, Name: "memory.swapUsed", Title: "Swap used", Unit: UnitBytes, Chart: "Memory", Sum: true},
+	{Number: 10, Name: "pressure.cpu", Title: "CPU", Unit: UnitPercent, Chart: "Pressure"},
+	{Number: 11, Name: "pressure.memory", Title: "Memory", Unit: UnitPercent, Chart: "Pressure"},
+	{Number: 12, Name: "pressure.io", Title: "I/O", Unit: UnitPercent, Chart: "Pressure"},
+	{Number: 13, Name: "disk.read", Title: "Read", Unit: UnitBytesPerSecond, Chart: "Disk throughput", Sum: true},
+	{Number: 14, Name: "disk.write", Title: "Write", Unit: UnitBytesPerSecond, Chart: "Disk throughput", Sum: true},
+	{Number: 15, Name: "disk.readOperations", Title: "Read", Unit: UnitPerSecond, Chart: "Disk operations", Sum: true},
+	{Number: 16, Name: "disk.writeOperations", Title: "Write", Unit: UnitPerSecond, Chart: "Disk operations", Sum: true},
+	{Number: 17, Name: "disk.readLatency", Title: "Read", Unit: UnitSeconds, Chart: "Disk latency"},
+	{Number: 18, Name: "disk.writeLatency", Title: "Write", Unit: UnitSeconds, Chart: "Disk latency"},
+	{Number: 19, Name: "network.receive", Title: "Receive", Unit: UnitBytesPerSecond, Chart: "Network throughput", Sum: true},
+	{Number: 20, Name: "network.send", Title: "Send", Unit: UnitBytesPerSecond, Chart: "Network throughput", Sum: true},
+	{Number: 21, Name: "network.drops", Title: "Dropped packets", Unit: UnitPerSecond, Chart: "Dropped packets", Sum: true},
+	{Number: 22, Name: "temperature.cpu", Title: "CPU", Unit: UnitCelsius, Chart: "Temperature"},
+	{Number: 23, Name: "power.cpu", Title: "CPU package", Unit: UnitWatts, Chart: "Power", Sum: true},
+	{Number: 24, Name: "gpu.usage", Title: "GPU usage", Unit: UnitPercent, Chart: "GPU"},
+	{Number: 25, Name: "gpu.memoryUsed", Title: "GPU memory used", Unit: UnitBytes, Chart: "GPU memory", Sum: true},
+	{Number: 26, Name: "temperature.gpu", Title: "GPU", Unit: UnitCelsius, Chart: "Temperature"},
+	{Number: 27, Name: "power.gpu", Title: "GPUs", Unit: UnitWatts, Chart: "Power", Sum: true},
+}
+
+// PoolMetrics are the metrics of storage pools on a host.
+var PoolMetrics = []MetricInfo{
+	{Number: 1, Name: "space.used", Title: "Used", Unit: UnitBytes, Chart: "Space", Sum: true},
+	{Number: 2, Name: "space.capacity", Title: "Capacity", Unit: UnitBytes, Chart: "Space", Sum: true},
+	{Number: 3, Name: "space.allocated", Title: "Allocated to volumes", Unit: UnitBytes, Chart: "Space", Sum: true},
+	{Number: 4, Name: "latency.read", Title: "Read", Unit: UnitSeconds, Chart: "Latency"},
+	{Number: 5, Name: "latency.write", Title: "Write", Unit: UnitSeconds, Chart: "Latency"},
+}
+
+// MetricsOf returns the metrics of VMs, hosts or pools; nil for other resource types.
+func MetricsOf(t ResourceType) []MetricInfo {
+	switch t {
+	case TypeVM:
+		return VMMetrics
+	case TypeHost:
+		return HostMetrics
+	case TypePool:
+		return PoolMetrics
+	}
+	return nil
+}
+
+// MetricValue is one measured value. NaN means that there is no value; its JSON is null.
+type MetricValue float64
+
+// NoMetricValue returns the missing value.
+func NoMetricValue() MetricValue { return MetricValue(math.NaN()) }
+
+// IsMissing reports whether there is no value.
+func (v MetricValue) IsMissing() bool { return math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) }
+
+// MarshalJSON writes the value with five significant digits, which is more precise than any measurement here.
+func (v MetricValue) MarshalJSON() ([]byte, error) {
+	if v.IsMissing() {
+		return []byte("null"), nil
+	}
+	return strconv.AppendFloat(nil, float64(v), 'g', 5, 64), nil
+}
+
+// UnmarshalJSON reads a number or null.
+func (v *MetricValue) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*v = NoMetricValue()
+		return nil
+	}
+	return json.Unmarshal(text, (*float64)(v))
+}
+
+// Samples are the values that a host measured at one time.
+type Samples struct {
+	// Seconds is the length of the interval of the rates: the time since the host's previous samples.
+	Seconds float64     `json:"seconds"`
+	Host    SampleTable `json:"host,omitzero"` // one object with an empty ID
+	VMs     SampleTable `json:"vms,omitzero"`
+	Pools   SampleTable `json:"pools,omitzero"`
+}
+
+// SampleTable holds the values of objects of one type.
+type SampleTable struct {
+	IDs []string `json:"ids,omitempty"`
+	// Values are the objects' values by the metric's name, in the order of IDs.
+	Values map[string][]MetricValue `json:"values,omitempty"`
+}
+
+// MetricSeries holds the points of an object's metrics over a time, at equal distances.
+type MetricSeries struct {
+	From        time.Time    `json:"from"`
+	To          time.Time    `json:"to"`
+	StepSeconds int          `json:"stepSeconds"`
+	Series      []MetricLine `json:"series"`
+}
+
+// MetricLine is one metric of an object.
+type MetricLine struct {
+	Name  string     `json:"name"`
+	Title string     `json:"title"`
+	Unit  MetricUnit `json:"unit"`
+	Chart string     `json:"chart" doc:"Title of the chart that shows the metric"`
+	// HostName is the host of a pool's metric, and empty for metrics of VMs and hosts.
+	HostName string        `json:"hostName,omitempty"`
+	Points   []MetricPoint `json:"points" doc:"Time in seconds since 1970, mean, minimum and maximum; null where nothing was measured"`
+}
+
+// MetricPoint is the mean, the minimum and the maximum over one step, which starts at At. Its JSON is the array [at, mean,
+// minimum, maximum].
+type MetricPoint struct {
+	At             time.Time
+	Mean, Min, Max MetricValue
+}
+
+// MarshalJSON implements json.Marshaler.
+func (p MetricPoint) MarshalJSON() ([]byte, error) {
+	return json.Marshal([]any{p.At.Unix(), p.Mean, p.Min, p.Max})
+}
