@@ -27,7 +27,7 @@ type Options struct {
 	// Inventory reads the hardware: at the start, every ten minutes and on RefreshInventory.
 	Inventory func(context.Context) (fleet.Inventory, error)
 	NICs      func() []fleet.HostNIC                        // reads the network devices for every report
-	Load      func(context.Context) (wire.HostMeter, error) // reads the host's load
+	Load      func(context.Context) (fleet.HostLoad, error) // reads the host's load
 	// Memory returns the host's memory in bytes. Nil disables ballooning.
 	Memory  func(context.Context) (available, total int64, err error)
 	Links   Links // nil: the host is simulated

@@ -18,7 +18,8 @@ import (
 // reporter sends host reports to the portal: the full state after a change, else only a digest.
 type reporter struct {
 	a            *Agent
-	load         func(context.Context) (wire.HostMeter, error)
+	load         func(context.Context) (fleet.HostLoad, error)
+	rates        rateMeter            // rates of VMs; used by the loop only
 	wake         chan struct{}        // buffer of one
 	assigned     wire.AssignedObjects // the portal's newest assignment to this host; used by the loop only
 	newestState  wire.State           // the hypervisor's newest state; used by the loop only
@@ -33,7 +34,7 @@ type reporter struct {
 	interval  time.Duration // interval of reports; see setInterval
 }
 
-func newReporter(a *Agent, load func(context.Context) (wire.HostMeter, error)) *reporter {
+func newReporter(a *Agent, load func(context.Context) (fleet.HostLoad, error)) *reporter {
 	r := &reporter{a: a, load: load, wake: make(chan struct{}, 1)}
 	r.setInterval(0)
 	return r
@@ -138,7 +139,7 @@ func (r *reporter) leaseLoop(ctx context.Context) error {
 func (r *reporter) report(ctx context.Context, periodic bool) error {
 	out := wire.Report{Seq: r.a.nextSeq()} // before the read: see Agent.nextSeq
 	if periodic {
-		out.Meters, out.Load = r.readMeters(ctx)
+		r.readMeters(ctx, &out)
 		out.Filters = r.readFilterCounts(ctx)
 		out.Guests = r.unsentGuestReadings(ctx)
 	}
@@ -328,17 +329,22 @@ func cloneLists(s wire.State) wire.State {
 	return s
 }
 
-// readMeters reads the load of the host and the VMs. It omits a load that cannot be read.
-func (r *reporter) readMeters(ctx context.Context) ([]wire.Meter, *wire.HostMeter) {
+// readMeters adds the load of the host and the VMs to the report. It omits a load that cannot be read.
+func (r *reporter) readMeters(ctx context.Context, out *wire.Report) {
 	ctx, cancel := context.WithTimeout(ctx, r.a.timing.hostReadLimit/2)
 	defer cancel()
-	var host *wire.HostMeter
+	samples := fleet.Samples{}
 	if load, err := r.load(ctx); err == nil {
-		host = &load
+		out.Load = &load.HostMeter
+		samples.Host = hostTable(load.Metrics)
 	}
-	vms, err := r.a.hypervisor.Meters(ctx)
-	if err != nil {
-		return nil, host
+	if vms, err := r.a.hypervisor.Meters(ctx); err == nil {
+		for _, v := range vms {
+			out.Meters = append(out.Meters, v.Meter)
+		}
+		samples.VMs = r.rates.table(time.Now(), vms)
 	}
-	return vms, host
+	samples.Pools = poolTable(r.newestState.Pools)
+	samples.Seconds = r.rates.sinceLastSample(time.Now(), r.currentInterval())
+	out.Samples = &samples
 }

@@ -87,7 +87,7 @@ func (p *portal) runAgent(id *agent.Identity, run func(context.Context)) (stop f
 type hostHardware interface {
 	Inventory(context.Context) (fleet.Inventory, error)
 	NICs() []fleet.HostNIC
-	Load(context.Context) (wire.HostMeter, error)
+	Load(context.Context) (fleet.HostLoad, error)
 }
 
 func newRun(t *testing.T, id *agent.Identity, hv hypervisor.Hypervisor, host hostHardware) (*agent.Agent, func(context.Context)) {

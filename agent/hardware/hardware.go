@@ -4,7 +4,6 @@ package hardware
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -12,13 +11,11 @@ import (
 	"time"
 
 	"github.com/jaypipes/ghw"
-	"github.com/shirou/gopsutil/v4/common"
 	"github.com/shirou/gopsutil/v4/cpu"
 	"github.com/shirou/gopsutil/v4/host"
 	"github.com/shirou/gopsutil/v4/mem"
 
 	"quantix/internal/fleet"
-	"quantix/internal/wire"
 )
 
 // Read discovers this machine's hardware. Values that the platform does not report stay empty.
@@ -27,12 +24,7 @@ func Read(ctx context.Context) (fleet.Inventory, error) { return readInventoryBe
 // readInventoryBelow reads the machine whose /sys, /proc and /etc are below root.
 func readInventoryBelow(ctx context.Context, root string) (fleet.Inventory, error) {
 	here := hostTree(root)
-	if root != "/" {
-		ctx = context.WithValue(ctx, common.EnvKey, common.EnvMap{
-			common.HostProcEnvKey: here.path("proc"), common.HostSysEnvKey: here.path("sys"), common.HostEtcEnvKey: here.path("etc"),
-			common.HostRootEnvKey: root, common.HostRunEnvKey: here.path("run"), common.HostVarEnvKey: here.path("var"),
-		})
-	}
+	ctx = here.withPaths(ctx)
 	name, err := os.Hostname()
 	if err != nil {
 		return fleet.Inventory{}, fmt.Errorf("read the host's name: %w", err)
@@ -83,20 +75,4 @@ func Memory(ctx context.Context) (available, total int64, err error) {
 		return 0, 0, err
 	}
 	return int64(m.Available), int64(m.Total), nil
-}
-
-// ReadLoad returns the machine's load. CPU use is the average since the last call.
-func ReadLoad(ctx context.Context) (wire.HostMeter, error) {
-	busy, err := cpu.PercentWithContext(ctx, 0, false)
-	if err != nil {
-		return wire.HostMeter{}, err
-	}
-	if len(busy) == 0 {
-		return wire.HostMeter{}, errors.New("the platform does not report its CPU use")
-	}
-	m, err := mem.VirtualMemoryWithContext(ctx)
-	if err != nil {
-		return wire.HostMeter{}, err
-	}
-	return wire.HostMeter{CPUPercent: busy[0], MemoryUsed: int64(m.Total - m.Available), MemoryTotal: int64(m.Total)}, nil
 }

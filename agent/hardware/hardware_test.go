@@ -244,7 +244,7 @@ func TestInventoryOfTestMachineIsComplete(t *testing.T) {
 	if again, _ := Read(t.Context()); again.BootID != inv.BootID || again.HostUUID != inv.HostUUID {
 		t.Error("a second reading is of another machine")
 	}
-	if load, err := ReadLoad(t.Context()); err != nil || load.MemoryTotal == 0 {
+	if load, err := NewSampler().Sample(t.Context()); err != nil || load.MemoryTotal == 0 {
 		t.Errorf("the load is %+v, %v", load, err)
 	}
 }

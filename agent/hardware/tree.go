@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/shirou/gopsutil/v4/common"
 	"github.com/shirou/gopsutil/v4/host"
 
 	"quantix/internal/fleet"
@@ -14,6 +15,17 @@ import (
 
 // hostTree is the directory that contains /sys, /proc and /etc.
 type hostTree string
+
+// withPaths returns a context with which gopsutil reads files below the tree.
+func (t hostTree) withPaths(ctx context.Context) context.Context {
+	if t == "/" {
+		return ctx
+	}
+	return context.WithValue(ctx, common.EnvKey, common.EnvMap{
+		common.HostProcEnvKey: t.path("proc"), common.HostSysEnvKey: t.path("sys"), common.HostEtcEnvKey: t.path("etc"),
+		common.HostRootEnvKey: string(t), common.HostRunEnvKey: t.path("run"), common.HostVarEnvKey: t.path("var"),
+	})
+}
 
 func (t hostTree) path(rel ...string) string {
 	return filepath.Join(append([]string{string(t)}, rel...)...)

@@ -22,7 +22,7 @@ type Telemetry interface {
 	HostState(ctx context.Context, on Assignment) (wire.State, error)
 
 	// Meters reads the load of all running VMs with Quantix metadata.
-	Meters(ctx context.Context) ([]wire.Meter, error)
+	Meters(ctx context.Context) ([]VMLoad, error)
 
 	// FilterCounts reads the packet counters of NICs of running VMs with a Quantix network filter: the packets accepted
 	// by each rule, and the packets dropped. It lists a rule without matches with the count 0.
@@ -32,6 +32,19 @@ type Telemetry interface {
 	// one, and deliveries end when ctx ends. Losing or restoring the connection to the hypervisor also causes a
 	// wake-up.
 	WatchChanges(ctx context.Context) <-chan struct{}
+}
+
+// VMLoad holds the counters of a running VM since its start, and its memory.
+type VMLoad struct {
+	wire.Meter
+	Run                   int32 // changes with every start of the guest
+	VCPUs                 int
+	StealNanos            int64 // time that vCPUs waited for a CPU of the host
+	AssignedBytes         int64 // memory that the balloon leaves to the guest
+	GuestUsedBytes        int64 // memory used as the guest reports it; negative: unknown
+	Reads, Writes         int64 // operations of all disks
+	ReadNanos, WriteNanos int64 // time of these operations
+	Drops                 int64 // packets dropped by all NICs
 }
 
 // Assigned lists the objects that are assigned to a host.

@@ -84,7 +84,7 @@ type Backend struct {
 	filters         *network.Filters
 	capabilityWatch watch.Value[capabilities]
 
-	meterWatch watch.Value[[]wire.Meter]
+	meterWatch watch.Value[[]hypervisor.VMLoad]
 
 	mu              sync.Mutex
 	stateConnection *conn.Conn // state connection; nil while libvirtd is unreachable, for the reason in lostReason

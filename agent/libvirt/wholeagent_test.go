@@ -55,7 +55,7 @@ func runAgent(socket, dir string) error {
 		Identity: id, Client: client, Hypervisor: hv, Version: "1.0",
 		Inventory: func(context.Context) (fleet.Inventory, error) { return fleet.Inventory{}, nil },
 		NICs:      func() []fleet.HostNIC { return nil },
-		Load:      func(context.Context) (wire.HostMeter, error) { return wire.HostMeter{}, nil },
+		Load:      func(context.Context) (fleet.HostLoad, error) { return fleet.HostLoad{}, nil },
 	})
 	if err != nil {
 		return err

@@ -9,7 +9,6 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
-	"quantix/internal/wire"
 )
 
 // machineModel is a model of simulated hardware.
@@ -171,7 +170,7 @@ func (h *Host) Memory(ctx context.Context) (available, total int64, err error) {
 }
 
 // Load returns the host's simulated load: the load of its guests plus a small load of its own.
-func (h *Host) Load(ctx context.Context) (wire.HostMeter, error) {
+func (h *Host) Load(ctx context.Context) (fleet.HostLoad, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
@@ -182,7 +181,13 @@ func (h *Host) Load(ctx context.Context) (wire.HostMeter, error) {
 			used += g.meter(now).MemoryBytes
 		}
 	}
-	return wire.HostMeter{
-		CPUPercent: min(100, 100*busy/float64(h.inventory.CPU.Threads)), MemoryUsed: min(used, h.inventory.MemoryBytes), MemoryTotal: h.inventory.MemoryBytes,
+	percent := min(100, 100*busy/float64(h.inventory.CPU.Threads))
+	used = min(used, h.inventory.MemoryBytes)
+	return fleet.HostLoad{
+		HostMeter: fleet.HostMeter{CPUPercent: percent, MemoryUsed: used, MemoryTotal: h.inventory.MemoryBytes},
+		Metrics: map[string]fleet.MetricValue{
+			"cpu.guest": fleet.MetricValue(percent * 0.9), "cpu.system": fleet.MetricValue(percent * 0.1), "cpu.user": 0, "load.1m": fleet.MetricValue(busy),
+			"memory.used": fleet.MetricValue(used), "memory.total": fleet.MetricValue(h.inventory.MemoryBytes), "memory.swapUsed": 0,
+		},
 	}, ctx.Err()
 }

@@ -9,7 +9,6 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
-	"quantix/internal/wire"
 )
 
 // VM implements hypervisor.VMs.
@@ -38,17 +37,17 @@ func (h *Host) SetOwnershipMark(ctx context.Context, id fleet.VMID, mark string)
 }
 
 // Meters implements hypervisor.Telemetry.
-func (h *Host) Meters(ctx context.Context) ([]wire.Meter, error) {
+func (h *Host) Meters(ctx context.Context) ([]hypervisor.VMLoad, error) {
 	if err := h.simulateCall(ctx); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	var out []wire.Meter
+	var out []hypervisor.VMLoad
 	for _, g := range h.guests {
 		if g.managed && g.isRunning() {
-			out = append(out, g.meter(now))
+			out = append(out, g.load(now))
 		}
 	}
 	return out, nil

@@ -125,7 +125,7 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 	}
 	first, last, _ := config.TransferPorts(cfg.TransferPorts)
 	a, err := agent.New(agent.Options{
-		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: facts.inventory, NICs: facts.nics, Load: hardware.ReadLoad, Memory: hardware.Memory,
+		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: facts.inventory, NICs: facts.nics, Load: hardware.NewSampler().Sample, Memory: hardware.Memory,
 		Version: versionText(), Settings: fleet.AgentSettings{ReportInterval: cfg.ReportInterval, Labels: cfg.Labels}, Log: log, Metrics: metrics, Ports: transfer.PortRange{First: first, Last: last}, HostPower: hostPower(cfg),
 	})
 	if err != nil {

@@ -11,7 +11,13 @@ type Meter struct {
 	SendBytes    int64 `json:"sendBytes"`
 }
 
-// HostMeter is the load of the host itself.
+// HostLoad is the load of the host itself: its meter, and its values of HostMetrics by name.
+type HostLoad struct {
+	HostMeter
+	Metrics map[string]MetricValue
+}
+
+// HostMeter is the load of the host itself, as pages of hosts show it.
 type HostMeter struct {
 	CPUPercent  float64 `json:"cpuPercent"`
 	MemoryUsed  int64   `json:"memoryUsed"`

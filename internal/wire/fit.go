@@ -60,6 +60,7 @@ var boundsByField = map[string]fieldBound{
 	"CPUModelGap.Missing": {limit: fleet.MaxMissingFeatures, truncate: true}, "Inventory.CPUModelGaps": {limit: fleet.MaxCPUModelGaps, truncate: true},
 	"Inventory.Disks": {limit: 10000}, "Inventory.NICs": {limit: 10000}, "NUMANode.Threads": {limit: 10000},
 	"Results.Results": {limit: MaxResults}, "Report.Meters": {limit: 4 << 10}, "Report.Guests": {limit: MaxGuests},
+	"SampleTable.IDs": {limit: 4 << 10}, "SampleTable.Values": {limit: 4 << 10}, "Samples.Seconds": {limit: 3600},
 	"GuestReading.FileSystems": {limit: fleet.MaxGuestFileSystems, truncate: true},
 	"GuestReading.Users":       {limit: fleet.MaxGuestUsers, truncate: true},
 	"GuestStatus.Version":      {limit: fleet.MaxGuestText}, "GuestStatus.OS": {limit: fleet.MaxGuestText},
@@ -100,9 +101,35 @@ func EnforceBounds[T any](message *T) error {
 	}
 	if r, ok := any(message).(*Report); ok {
 		r.dropDuplicates()
+		if err := r.checkSamples(); err != nil {
+			return err
+		}
 		return r.checkRuleCount()
 	}
 	return nil
+}
+
+// maxSampledMetrics limits the metrics of a table of samples.
+const maxSampledMetrics = 64
+
+// checkSamples refuses samples whose lists of values do not match the objects.
+func (r *Report) checkSamples() error {
+	if r.Samples == nil {
+		return nil
+	}
+	var c fleet.Checks
+	for at, t := range map[string]fleet.SampleTable{"host": r.Samples.Host, "vms": r.Samples.VMs, "pools": r.Samples.Pools} {
+		if len(t.Values) > maxSampledMetrics {
+			c.Add("samples."+at, "The report has %d metrics; %d at most are accepted.", len(t.Values), maxSampledMetrics)
+		}
+		for _, v := range t.Values {
+			if len(v) != len(t.IDs) {
+				c.Add("samples."+at, "A metric has %d values for %d objects.", len(v), len(t.IDs))
+				break
+			}
+		}
+	}
+	return c.Err()
 }
 
 // checkRuleCount refuses a report with more than secgroup.MaxCountedRules rule counts, over all NICs.

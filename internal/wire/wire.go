@@ -115,13 +115,15 @@ const NeverRead = 1000 * time.Hour
 
 // Report is a host's state. Full reports contain State; heartbeats, which report no change, contain only Digest.
 type Report struct {
-	Seq    int64                `json:"seq"`
-	Digest string               `json:"digest"` // hash of State; a heartbeat repeats the hash of the last full report
-	State  *State               `json:"state,omitempty"`
-	Leases []Lease              `json:"leases,omitempty"` // this agent's running jobs, whose leases the report renews
-	Meters []Meter              `json:"meters,omitempty"` // one for each running VM
-	Load   *HostMeter           `json:"load,omitempty"`
-	Guests []fleet.GuestReading `json:"guests,omitempty"` // guests queried since the last report
+	Seq    int64      `json:"seq"`
+	Digest string     `json:"digest"` // hash of State; a heartbeat repeats the hash of the last full report
+	State  *State     `json:"state,omitempty"`
+	Leases []Lease    `json:"leases,omitempty"` // this agent's running jobs, whose leases the report renews
+	Meters []Meter    `json:"meters,omitempty"` // one for each running VM
+	Load   *HostMeter `json:"load,omitempty"`
+	// Samples are the values of metrics. Agents older than metrics do not send them.
+	Samples *fleet.Samples       `json:"samples,omitempty"`
+	Guests  []fleet.GuestReading `json:"guests,omitempty"` // guests queried since the last report
 	// Filters holds the packet counts of running VMs' NICs; nil: the host does not support packet filters.
 	Filters *secgroup.FilterCounts `json:"filters,omitempty"`
 	// StateAgeMs is the age of the VMs, pools and networks in State when the report is sent, in milliseconds by the

@@ -87,10 +87,10 @@ func testMeters(t *testing.T, h *testHost) {
 	h.waitUntil("the guest uses CPU time", func() bool {
 		all, err := h.Meters(h.ctx)
 		h.requireNoError("meters", err)
-		if _, ok := find(all, func(m wire.Meter) bool { return m.ID == off.ID }); ok {
+		if _, ok := find(all, func(m hypervisor.VMLoad) bool { return m.ID == off.ID }); ok {
 			t.Fatal("a stopped guest has a meter")
 		}
-		m, ok := find(all, func(m wire.Meter) bool { return m.ID == on.ID })
+		m, ok := find(all, func(m hypervisor.VMLoad) bool { return m.ID == on.ID })
 		return ok && m.CPUNanos > 0 && m.MemoryBytes > 0
 	})
 }
