@@ -392,6 +392,71 @@ type MadeDisk struct {
 	Volume string
 }
 
+type MetricChunk struct {
+	Tier     int16
+	Type     string
+	ObjectID string
+	Start    time.Time
+	HostID   fleet.HostID
+	Chunk    []byte
+}
+
+type MetricChunksDay struct {
+	Tier     int16
+	Type     string
+	ObjectID string
+	Start    time.Time
+	HostID   fleet.HostID
+	Chunk    []byte
+}
+
+type MetricChunksHour struct {
+	Tier     int16
+	Type     string
+	ObjectID string
+	Start    time.Time
+	HostID   fleet.HostID
+	Chunk    []byte
+}
+
+type MetricChunksMonth struct {
+	Tier     int16
+	Type     string
+	ObjectID string
+	Start    time.Time
+	HostID   fleet.HostID
+	Chunk    []byte
+}
+
+type MetricLayout struct {
+	ID     int64
+	HostID fleet.HostID
+	Hash   []byte
+	Layout string
+	UsedAt time.Time
+}
+
+type MetricMove struct {
+	VMID   fleet.VMID
+	HostID fleet.HostID
+	At     time.Time
+}
+
+type MetricPeriod struct {
+	Tier     int16
+	Start    time.Time
+	After    string
+	Complete bool
+}
+
+type MetricSample struct {
+	HostID   fleet.HostID
+	At       time.Time
+	Seconds  float32
+	LayoutID int64
+	Sample   []byte
+}
+
 type Network struct {
 	ID         fleet.NetworkID
 	Name       string

@@ -35,6 +35,7 @@ var blockLimits = map[string]struct {
 	"ReportAssignments":     {500, "deletes 50 networks"},
 	"DriftedAssignments":    {2000, "reads each pool of each host"},
 	"RotateAuditPartitions": {2000, "reads the system catalog"},
+	"KeepMetrics":           {2000, "reads the system catalog"},
 	"AssignedPools":         {1000, "reads the assignments of all hosts, after changes"},
 	"AssignedNetworks":      {1000, "reads the assignments of all hosts, after changes"},
 	"AssignedBeside":        {2000, "reads each host of a pool"},
@@ -98,9 +99,9 @@ func (p plannedStatement) argumentValue(t *testing.T, field string, of reflect.T
 		for i := range of.NumField() {
 			v.Field(i).Set(p.argumentValue(t, of.Field(i).Name, of.Field(i).Type, tenant))
 		}
-	case of.Kind() == reflect.Int32 || of.Kind() == reflect.Int64:
+	case of.Kind() == reflect.Int16 || of.Kind() == reflect.Int32 || of.Kind() == reflect.Int64:
 		v.SetInt(1)
-	case of.Kind() == reflect.Float64:
+	case of.Kind() == reflect.Float32 || of.Kind() == reflect.Float64:
 		v.SetFloat(1)
 	}
 	return v
@@ -192,6 +193,9 @@ var fillStatements = []string{
 	`INSERT INTO hosts (id, name) VALUES ('bare', 'bare')`,
 	`INSERT INTO projects (id, name) VALUES ('bare', 'bare')`,
 	`SET session_replication_role = replica`, // disables triggers
+	`INSERT INTO metric_samples (host_id, at, seconds, layout_id, sample) SELECT id, now() - n * interval '10 seconds', 10, 1, '' FROM hosts, generate_series(1, 10) n`,
+	`INSERT INTO metric_chunks (tier, type, object_id, start, host_id, chunk) SELECT 1, 'vm', 'id-' || n, date_trunc('hour', now()), 'id-7', '' FROM generate_series(1, 20000) n`,
+	`INSERT INTO metric_moves (vm_id, host_id) SELECT id, host_id FROM vms WHERE host_id IS NOT NULL`,
 	`INSERT INTO users (id, name, role, password_hash) SELECT 'user-' || n, 'user-' || n, 'viewer', '' FROM generate_series(1, 5000) n`,
 	`INSERT INTO project_members (project_id, user_id, role) SELECT p.id, 'user-' || n, 'member' FROM projects p, generate_series(1, 20) n`,
 	`INSERT INTO tokens (id, user_id, name, hash) SELECT 'id-' || n, 'user-' || n % 5000, 'token', ('id-' || n)::bytea FROM generate_series(1, 20000) n`,

@@ -59,6 +59,7 @@ var allowedImports = map[string][]string{
 	"agent/libvirt/storage":        {"agent/libvirt/conn", "agent/libvirt/domxml", "agent/libvirt/hostfile", "agent/libvirt/locks", "agent/libvirt/watch", "agent/hypervisor", "agent/image", "agent/pooldir", "agent/state", "internal/drift", "internal/fleet", "internal/wire", "internal/remedy", "internal/adoption"},
 	"agent/libvirt/migration":      {"agent/libvirt/hostfile", "agent/migration", "internal/fleet"},
 	"agent/libvirt/watch":          {},
+	"agent/libvirt/domstats":       {"agent/hypervisor", "internal/fleet", "internal/wire"},
 	"agent/image":                  {"internal/ovf", "internal/fleet"},
 	"agent/fetch":                  {"internal/fleet", "internal/download"},
 	"agent/link":                   {"internal/fleet"},
@@ -88,6 +89,7 @@ var allowedImports = map[string][]string{
 	"internal/template":            {"internal/fleet"},
 	"internal/vmcopy":              {"internal/fleet"},
 	"internal/secgroup":            {"internal/fleet"},
+	"internal/timeseries":          {"internal/fleet"},
 	"internal/catalog":             {"internal/download", "internal/fleet"},
 	"internal/download":            {"internal/fleet"},
 	"internal/ipam":                {"internal/fleet"},
@@ -98,7 +100,8 @@ var allowedImports = map[string][]string{
 	// The subpackages of control form layers: none imports control, and each imports only subpackages of lower layers.
 	"internal/control/store":    {"db", "internal/policy", "internal/notify", "internal/drift", "internal/fleet", "internal/secgroup"},
 	"internal/control/assign":   {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/drift", "internal/fleet", "internal/secgroup", "internal/adoption"},
-	"internal/control/query":    {"internal/diagram", "internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity", "internal/catalog", "internal/ipam", "internal/remedy", "internal/secgroup", "internal/template", "internal/adoption"},
+	"internal/control/metrics":  {"internal/control/store", "db", "internal/fleet", "internal/timeseries"},
+	"internal/control/query":    {"internal/control/metrics", "internal/timeseries", "internal/diagram", "internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity", "internal/catalog", "internal/ipam", "internal/remedy", "internal/secgroup", "internal/template", "internal/adoption"},
 	"internal/control/identity": {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet"},
 	"internal/control/placing":  {"internal/control/query", "internal/control/store", "db", "internal/placement", "internal/fleet"},
 	"internal/control/storage":  {"internal/control/placing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/placement", "internal/policy", "internal/wire", "internal/fleet", "internal/download", "internal/adoption"},
@@ -107,7 +110,7 @@ var allowedImports = map[string][]string{
 		"internal/control/agentapi", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/wire", "internal/fleet",
 	},
 	"internal/control/agentapi": {
-		"internal/control/assign", "internal/control/store", "db", "internal/auth", "internal/relay", "internal/policy", "internal/notify", "internal/wire", "internal/fleet", "internal/secgroup", "internal/adoption",
+		"internal/control/assign", "internal/control/metrics", "internal/control/store", "db", "internal/auth", "internal/relay", "internal/policy", "internal/notify", "internal/wire", "internal/fleet", "internal/secgroup", "internal/adoption",
 	},
 
 	// Handlers of pages import packages that render, decode forms and list options, and never the server.
@@ -142,7 +145,7 @@ var allowedImports = map[string][]string{
 
 var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
-	"internal/control/hosts", "internal/control/network", "internal/control/placing", "internal/control/storage",
+	"internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/storage",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.
@@ -158,7 +161,7 @@ var restricted = map[string][]string{
 
 	"github.com/labstack/echo":           {"web", "web/pages", "web/vmpages", "web/form", "web/render", "web/api", "web/agents", "web/problem"},
 	"github.com/danielgtaylor/huma":      {"web/api"},
-	"github.com/digitalocean/go-libvirt": {"agent/libvirt", "agent/libvirt/conn", "agent/libvirt/guest", "agent/libvirt/migration", "agent/libvirt/network", "agent/libvirt/storage"},
+	"github.com/digitalocean/go-libvirt": {"agent/libvirt", "agent/libvirt/conn", "agent/libvirt/domstats", "agent/libvirt/guest", "agent/libvirt/migration", "agent/libvirt/network", "agent/libvirt/storage"},
 	"libvirt.org/go/libvirtxml":          {"agent/libvirt", "agent/libvirt/conn", "agent/libvirt/cpumap", "agent/libvirt/domxml", "agent/libvirt/firmware", "agent/libvirt/migration", "agent/libvirt/network", "agent/libvirt/storage"},
 	"github.com/jackc/pgx":               append([]string{"db", "internal/notify", "internal/auth", "internal/pglocal", "internal/testkit", "internal/cli", "internal/bench", "internal/load"}, controlPackages...),
 	"github.com/a-h/templ":               {"views/", "web/pages", "web/form", "web/render"},

@@ -4,6 +4,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/network"
+	"quantix/internal/control/query"
 	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 )
@@ -32,6 +33,8 @@ var infraUseCases = map[string]useCase{
 	"PortGroups":               {permittedActors: actorsWithAnyRole, args: definedNetworkArgs},
 	"NetworkBrief":             {permittedActors: actorsWithAnyRole, args: definedNetworkArgs},
 	"NetworkTopology":          {permittedActors: actorsWithAnyRole, args: definedNetworkArgs},
+	"PoolMetrics":              {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{w.nfs, query.MetricRange{}} }},
+	"HostMetrics":              {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, query.MetricRange{}} }},
 	"PoolCounts":               {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{w.nfs} }},
 	"PoolMatrix":               {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{w.nfs, fleet.Query{}} }},
 	"PoolNames":                {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{[]fleet.PoolID{w.nfs}} }},

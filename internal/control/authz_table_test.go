@@ -165,6 +165,7 @@ var projectUseCases = map[string]useCase{
 	}},
 	"VMRetry":     {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"VMHistory":   {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"VMMetrics":   {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm(), query.MetricRange{}} }},
 	"VMMeter":     {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"OpenConsole": {permittedActors: without(actorsUsingRed, "system"), args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	// RunOnce itself needs only an account: the use cases that it runs check their own permissions.
@@ -318,6 +319,7 @@ var projectUseCases = map[string]useCase{
 	"RecordBrokenRules":         {permittedActors: onlyPortal, args: noArgs},
 	"CancelStaleUploads":        {permittedActors: onlyPortal, args: noArgs},
 	"DeleteStaleExports":        {permittedActors: onlyPortal, args: noArgs},
+	"RollUpMetrics":             {permittedActors: onlyPortal, args: noArgs},
 	"RotateAuditPartitions":     {permittedActors: onlyPortal, args: noArgs},
 	"ForgetAgentAddress":        {permittedActors: onlyPortal, args: noArgs},
 	"CheckDatabasePeriodically": {permittedActors: "system?", args: noArgs}, // not called as the system, because it returns only when its context ends

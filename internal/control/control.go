@@ -15,6 +15,7 @@ import (
 	"quantix/internal/control/agentapi"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/identity"
+	"quantix/internal/control/metrics"
 	"quantix/internal/control/network"
 	"quantix/internal/control/placing"
 	"quantix/internal/control/query"
@@ -30,6 +31,7 @@ type Control struct {
 	*hosts.Hosts
 	*network.Networks
 	*placing.Placing
+	*metrics.Metrics
 	*storage.Storage
 	*query.Queries
 	store *store.Store // not embedded: its methods are not use cases
@@ -68,10 +70,10 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	}
 	s := store.New(pool, o.Hub)
 	b := query.New(s)
-	agents := agentapi.New(s, o.Hub, o.PairURL, o.Vault)
+	agents := agentapi.New(s, o.Hub, metrics.NewWriter(s, o.Log), o.PairURL, o.Vault)
 	return &Control{
 		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b),
-		Placing: placing.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
+		Placing: placing.New(s), Metrics: metrics.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
 }

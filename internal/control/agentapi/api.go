@@ -4,6 +4,7 @@ package agentapi
 
 import (
 	"quantix/internal/auth"
+	"quantix/internal/control/metrics"
 	"quantix/internal/control/store"
 	"quantix/internal/notify"
 )
@@ -13,6 +14,7 @@ import (
 type API struct {
 	store           *store.Store
 	hub             *notify.Hub // wakes claims that wait for jobs
+	samples         *metrics.Writer
 	heartbeats      heartbeatBatcher
 	claims          callBatcher[claimingHost, claimResult]
 	results         callBatcher[jobResult, resultOutcome]
@@ -26,8 +28,8 @@ type API struct {
 const maxBatchSize = 200
 
 // New returns an API over s.
-func New(s *store.Store, hub *notify.Hub, pairURL string, vault auth.Vault) *API {
-	api := &API{store: s, hub: hub, relayURL: pairURL, vault: vault, assignmentCache: assignmentCache{changes: hub.Subscribe(assignmentsChangedKey)}}
+func New(s *store.Store, hub *notify.Hub, samples *metrics.Writer, pairURL string, vault auth.Vault) *API {
+	api := &API{store: s, hub: hub, samples: samples, relayURL: pairURL, vault: vault, assignmentCache: assignmentCache{changes: hub.Subscribe(assignmentsChangedKey)}}
 	api.claims.process, api.claims.maxBatch = api.claimBatch, maxBatchSize
 	api.results.process, api.results.maxBatch = api.processResults, maxBatchSize
 	return api

@@ -93,7 +93,7 @@ func (s *heartbeatBatcher) joinBatch(a fleet.Actor, in wire.Report, load string)
 	p.HostIds, p.Sessions, p.Loads = append(p.HostIds, string(a.HostID)), append(p.Sessions, hashAgentSession(a)), append(p.Loads, load)
 	p.Digests, p.Sent = append(p.Digests, in.Digest), append(p.Sent, reportSentAt(in))
 	p.LookAges = append(p.LookAges, durationFromMilliseconds(in.StateAgeMs).Seconds())
-	b.meters = append(b.meters, hostMeasurements{a.HostID, in.Meters, in.Filters, in.Guests})
+	b.meters = append(b.meters, measurementsOf(a.HostID, in))
 	if len(b.params.HostIds) == maxHeartbeats {
 		close(b.full)
 		s.openBatch = nil
@@ -137,6 +137,7 @@ func (api *API) writeHeartbeatBatch(ctx context.Context, b *heartbeatBatch) (err
 			proven = append(proven, m)
 		}
 	}
+	api.writeSamples(ctx, proven...)
 	if err := api.writeMeters(ctx, proven...); err == nil || len(proven) == 1 || ctx.Err() != nil {
 		return err
 	}

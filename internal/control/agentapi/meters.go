@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/metrics"
 	"quantix/internal/fleet"
 	"quantix/internal/secgroup"
 	"quantix/internal/wire"
@@ -17,6 +18,12 @@ type hostMeasurements struct {
 	meters  []wire.Meter
 	filters *secgroup.FilterCounts
 	guests  []fleet.GuestReading
+	samples *fleet.Samples
+}
+
+// measurementsOf returns the measurements of a report.
+func measurementsOf(host fleet.HostID, in wire.Report) hostMeasurements {
+	return hostMeasurements{host, in.Meters, in.Filters, in.Guests, in.Samples}
 }
 
 // writeMeters stores the VM meter values of hosts whose agent sessions are verified. Negative CPU times are stored as
@@ -50,6 +57,17 @@ func (api *API) writeMeters(ctx context.Context, all ...hostMeasurements) error 
 		}
 	}
 	return api.store.ReportMeters(ctx, p)
+}
+
+// writeSamples stores the metric values of hosts whose agent sessions are verified.
+func (api *API) writeSamples(ctx context.Context, all ...hostMeasurements) {
+	var samples []metrics.HostSamples
+	for _, h := range all {
+		if h.samples != nil {
+			samples = append(samples, metrics.HostSamples{Host: h.host, Samples: *h.samples})
+		}
+	}
+	api.samples.Write(ctx, samples)
 }
 
 // writeGuestReports stores what the VMs' guest agents reported.

@@ -29,7 +29,8 @@ func (api *API) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wire
 	} else {
 		err = api.writeFullReport(ctx, a, in, &answer)
 		err = store.FirstErrorOf(err, func() error {
-			return store.UserError(api.writeMeters(ctx, hostMeasurements{a.HostID, in.Meters, in.Filters, in.Guests}))
+			api.writeSamples(ctx, measurementsOf(a.HostID, in))
+			return store.UserError(api.writeMeters(ctx, measurementsOf(a.HostID, in)))
 		})
 	}
 	if err != nil {

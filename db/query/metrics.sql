@@ -1,0 +1,66 @@
+-- name: MetricObjects :many
+-- The VMs among these and the pools that belong to the hosts. A host's values of other VMs and pools are not stored.
+SELECT 'vm' AS type, v.id::text AS object_id, v.host_id FROM vms v WHERE v.id = ANY (@vm_ids::text[]) AND v.host_id = ANY (@host_ids::text[])
+UNION ALL
+SELECT 'pool', a.pool_id, a.host_id FROM assignments a WHERE a.host_id = ANY (@host_ids::text[]) AND a.pool_id IS NOT NULL;
+
+-- name: UseMetricLayout :one
+-- The ID of a layout. It is added if the host has not used it yet.
+INSERT INTO metric_layouts (host_id, hash, layout) VALUES (@host_id, @hash, @layout)
+ON CONFLICT (host_id, hash) DO UPDATE SET used_at = now() RETURNING id;
+
+-- name: AddMetricSamples :exec
+INSERT INTO metric_samples (host_id, at, seconds, layout_id, sample)
+SELECT unnest(@host_ids::text[]), now(), unnest(@seconds::real[]), unnest(@layouts::bigint[]), unnest(@samples::bytea[])
+ON CONFLICT DO NOTHING;
+
+-- name: MetricSamples :many
+-- The samples of hosts after a time, up to and including another.
+SELECT host_id, at, seconds, layout_id, sample FROM metric_samples
+WHERE host_id = ANY (@host_ids::text[]) AND at > @from_time AND at <= @to_time ORDER BY host_id, at;
+
+-- name: MetricLayouts :many
+SELECT id, layout FROM metric_layouts WHERE id = ANY (@ids::bigint[]);
+
+-- name: NextMetricHost :one
+-- The next host after one, by ID, with samples of a time; empty: none.
+SELECT COALESCE((SELECT s.host_id FROM metric_samples s WHERE s.host_id > @after AND s.at > @from_time AND s.at <= @to_time ORDER BY s.host_id LIMIT 1), '')::text AS host_id;
+
+-- name: MetricChunksOf :many
+-- The chunks of an object that begin in a time.
+SELECT start, host_id, chunk FROM metric_chunks
+WHERE tier = @tier AND type = @type AND object_id = @object_id AND start >= @from_time AND start < @to_time ORDER BY start, host_id;
+
+-- name: MetricChunksOfMany :many
+-- All chunks of some objects that begin in a time. The objects are the next ones after the type and ID.
+WITH objects AS (
+    SELECT DISTINCT c.type, c.object_id FROM metric_chunks c
+    WHERE c.tier = @tier AND c.start >= @from_time AND c.start < @to_time AND (c.type, c.object_id) > (@after_type::text, @after_id::text)
+    ORDER BY c.type, c.object_id LIMIT @max_objects
+)
+SELECT c.type, c.object_id, c.start, c.host_id, c.chunk FROM objects o JOIN metric_chunks c USING (type, object_id)
+WHERE c.tier = @tier AND c.start >= @from_time AND c.start < @to_time ORDER BY c.type, c.object_id, c.host_id, c.start;
+
+-- name: AddMetricChunks :exec
+INSERT INTO metric_chunks (tier, type, object_id, start, host_id, chunk)
+SELECT @tier, unnest(@types::text[]), unnest(@object_ids::text[]), @start, unnest(@host_ids::text[]), unnest(@chunks::bytea[])
+ON CONFLICT DO NOTHING;
+
+-- name: MetricPeriods :many
+-- The recorded periods of a tier.
+SELECT start, after, complete FROM metric_periods WHERE tier = @tier AND start >= @from_time;
+
+-- name: SetMetricPeriod :exec
+INSERT INTO metric_periods (tier, start, after, complete) VALUES (@tier, @start, @after, @complete)
+ON CONFLICT (tier, start) DO UPDATE SET after = EXCLUDED.after, complete = EXCLUDED.complete;
+
+-- name: HostsOfVM :many
+-- The VM's host, and the hosts that it left after a time.
+SELECT v.host_id::text FROM vms v WHERE v.id = @vm_id AND v.host_id IS NOT NULL
+UNION
+SELECT m.host_id FROM metric_moves m WHERE m.vm_id = @vm_id AND m.at > @from_time;
+
+-- name: KeepMetrics :exec
+-- Creates the next partitions and drops what is older than its tier is kept. It waits for writers for at most a second.
+WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '1s', true))
+SELECT keep_metrics(@samples::interval, @hours::interval, @days::interval, @months::interval) FROM patience;

@@ -1,0 +1,38 @@
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+)
+
+// Metrics has the use cases of metrics that are passes.
+type Metrics struct{ store *store.Store }
+
+// New returns Metrics that use the store.
+func New(s *store.Store) *Metrics { return &Metrics{s} }
+
+// rollUpLimit is how long one pass of RollUpMetrics works, so that it ends before the limit of passes.
+const rollUpLimit = 15 * time.Second
+
+// RollUpMetrics writes the points of passed hours, days and months, and then drops those whose age is over.
+func (m *Metrics) RollUpMetrics(ctx context.Context, a fleet.Actor) error {
+	began := time.Now()
+	for more := true; more && time.Since(began) < rollUpLimit; {
+		more = false
+		err := m.store.RunPass(ctx, a, "roll up metrics", func(q *db.Queries) (err error) {
+			more, err = RollUp(ctx, q, time.Now())
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return m.store.RunPass(ctx, a, "keep metrics", func(q *db.Queries) error {
+		kept := DefaultRetention
+		return q.KeepMetrics(ctx, db.KeepMetricsParams{Samples: kept.Samples, Hours: kept.Minutes, Days: kept.TenMinutes, Months: kept.TwoHours})
+	})
+}

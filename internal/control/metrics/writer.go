@@ -1,0 +1,130 @@
+package metrics
+
+import (
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"sync"
+	"time"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/timeseries"
+)
+
+// Writer stores samples. It is safe for concurrent use.
+type Writer struct {
+	store *store.Store
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	layouts map[fleet.HostID]usedLayout
+	failing bool // the last write failed
+}
+
+// usedLayout is the newest layout of a host in the database.
+type usedLayout struct {
+	hash [sha256.Size]byte
+	id   int64
+	at   time.Time // when the database recorded the use
+}
+
+// layoutUse is the period after which a layout in use is marked as used again. Unused layouts are deleted some hours later.
+const layoutUse = time.Hour
+
+// writeTimeout is how long a report may wait for its samples to be stored.
+const writeTimeout = 2 * time.Second
+
+// maxSampleSeconds limits the time that a sample counts for.
+const maxSampleSeconds = 2 * fleet.MaxReportInterval
+
+// NewWriter returns a Writer.
+func NewWriter(s *store.Store, log *slog.Logger) *Writer {
+	return &Writer{store: s, log: log, layouts: map[fleet.HostID]usedLayout{}}
+}
+
+// HostSamples are the samples of one host.
+type HostSamples struct {
+	Host fleet.HostID
+	fleet.Samples
+}
+
+// Write stores samples of hosts whose agent sessions are verified. Metrics are the first data that Quantix does without:
+// an error is logged, and the samples are lost.
+func (w *Writer) Write(ctx context.Context, all []HostSamples) {
+	if len(all) == 0 {
+		return
+	}
+	within, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	err := w.write(within, all)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil {
+		clear(w.layouts) // an ID may be unknown to the database
+	}
+	if err != nil && !w.failing {
+		w.log.Warn("Metrics were not stored; charts have a gap.", "hosts", len(all), "error", err)
+	}
+	w.failing = err != nil
+}
+
+func (w *Writer) write(ctx context.Context, all []HostSamples) error {
+	var ids db.MetricObjectsParams
+	for _, h := range all {
+		ids.HostIds = append(ids.HostIds, string(h.Host))
+		ids.VMIDs = append(ids.VMIDs, h.VMs.IDs...)
+	}
+	rows, err := w.store.MetricObjects(ctx, ids)
+	if err != nil {
+		return err
+	}
+	type key struct {
+		host fleet.HostID
+		timeseries.Object
+	}
+	own := make(map[key]bool, len(rows))
+	for _, r := range rows {
+		own[key{r.HostID, timeseries.Object{Type: fleet.ResourceType(r.Type), ID: r.ObjectID}}] = true
+	}
+	var out db.AddMetricSamplesParams
+	for _, h := range all {
+		layout, row := timeseries.NewRow(h.Host, h.Samples, func(o timeseries.Object) bool { return o.Type == fleet.TypeHost || own[key{h.Host, o}] })
+		if len(row) == 0 {
+			continue
+		}
+		id, err := w.layoutID(ctx, h.Host, layout)
+		if err != nil {
+			return err
+		}
+		out.HostIds, out.Layouts, out.Samples = append(out.HostIds, string(h.Host)), append(out.Layouts, id), append(out.Samples, row)
+		out.Seconds = append(out.Seconds, float32(min(max(h.Seconds, 1), maxSampleSeconds)))
+	}
+	if len(out.HostIds) == 0 {
+		return nil
+	}
+	return w.store.AddMetricSamples(ctx, out)
+}
+
+// layoutID returns the ID of the host's layout. Most rows have the layout of the row before.
+func (w *Writer) layoutID(ctx context.Context, host fleet.HostID, layout timeseries.Layout) (int64, error) {
+	text, hash, err := layout.Text()
+	if err != nil {
+		return 0, err
+	}
+	w.mu.Lock()
+	used, known := w.layouts[host]
+	w.mu.Unlock()
+	if known && used.hash == hash && time.Since(used.at) < layoutUse {
+		return used.id, nil
+	}
+	id, err := w.store.UseMetricLayout(ctx, db.UseMetricLayoutParams{HostID: host, Hash: hash[:], Layout: string(text)})
+	if err != nil {
+		return 0, err
+	}
+	w.mu.Lock()
+	w.layouts[host] = usedLayout{hash, id, time.Now()}
+	w.mu.Unlock()
+	return id, nil
+}

@@ -1,0 +1,117 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"quantix/db"
+	"quantix/internal/control/metrics"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/timeseries"
+)
+
+// MetricRange is a requested time of metrics. The zero value is the last hour.
+type MetricRange struct {
+	From, To time.Time
+	Step     time.Duration // 0: chosen by the time
+}
+
+// maxMetricAge is the longest time of a request.
+const maxMetricAge = 10 * 366 * 24 * time.Hour
+
+func (r MetricRange) withDefaults(now time.Time) (metrics.Range, error) {
+	if r.To.IsZero() || r.To.After(now) {
+		r.To = now
+	}
+	if r.From.IsZero() {
+		r.From = r.To.Add(-time.Hour)
+	}
+	var c fleet.Checks
+	switch {
+	case !r.From.Before(r.To):
+		c.Add("from", "The time begins after its end, or in the future.")
+	case now.Sub(r.From) > maxMetricAge:
+		c.Add("from", "Give a time of the last ten years.")
+	}
+	if r.Step < 0 {
+		c.Add("step", "Give a number of seconds, or nothing.")
+	}
+	return metrics.Range{From: r.From, To: r.To, Step: r.Step}, c.Err()
+}
+
+// VMMetrics returns the metrics of a VM.
+func (b *Queries) VMMetrics(ctx context.Context, a fleet.Actor, id fleet.VMID, r MetricRange) (fleet.MetricSeries, error) {
+	if _, err := b.GetVM(ctx, a, id); err != nil {
+		return fleet.MetricSeries{}, err
+	}
+	return b.readMetrics(ctx, timeseries.Object{Type: fleet.TypeVM, ID: string(id)}, r, false, func(now time.Time) ([]string, error) {
+		return b.store.HostsOfVM(ctx, db.HostsOfVMParams{VMID: id, FromTime: now.Add(-2 * metrics.DefaultRetention.Samples)})
+	})
+}
+
+// HostMetrics returns the metrics of a host.
+func (b *Queries) HostMetrics(ctx context.Context, a fleet.Actor, id fleet.HostID, r MetricRange) (fleet.MetricSeries, error) {
+	if _, err := b.GetHost(ctx, a, id); err != nil {
+		return fleet.MetricSeries{}, err
+	}
+	return b.readMetrics(ctx, timeseries.Object{Type: fleet.TypeHost, ID: string(id)}, r, false, func(time.Time) ([]string, error) { return []string{string(id)}, nil })
+}
+
+// PoolMetrics returns the metrics of a pool. A local pool has its own on each host.
+func (b *Queries) PoolMetrics(ctx context.Context, a fleet.Actor, id fleet.PoolID, r MetricRange) (fleet.MetricSeries, error) {
+	pool, err := b.GetPool(ctx, a, id)
+	if err != nil {
+		return fleet.MetricSeries{}, err
+	}
+	names, ids := map[fleet.HostID]string{}, []string{}
+	for _, h := range pool.Hosts {
+		names[h.HostID], ids = h.HostName, append(ids, string(h.HostID))
+	}
+	out, err := b.readMetrics(ctx, timeseries.Object{Type: fleet.TypePool, ID: string(id)}, r, !pool.Spec.Shared, func(time.Time) ([]string, error) { return ids, nil })
+	for i := range out.Series {
+		host := fleet.HostID(out.Series[i].HostName)
+		out.Series[i].HostName = cmp.Or(names[host], string(host))
+	}
+	return out, err
+}
+
+// readMetrics returns the metrics of an object. HostName is the host's ID where the metrics are those of a host.
+func (b *Queries) readMetrics(ctx context.Context, o timeseries.Object, in MetricRange, perHost bool, hosts func(now time.Time) ([]string, error)) (fleet.MetricSeries, error) {
+	now := time.Now()
+	r, err := in.withDefaults(now)
+	if err != nil {
+		return fleet.MetricSeries{}, err
+	}
+	r.PerHost = perHost
+	on, err := hosts(now)
+	if err != nil {
+		return fleet.MetricSeries{}, store.UserError(err)
+	}
+	r, found, err := metrics.Read(ctx, b.store.Queries, o, on, r, now, metrics.DefaultRetention)
+	if err != nil {
+		return fleet.MetricSeries{}, store.UserError(err)
+	}
+	out := fleet.MetricSeries{From: r.From, To: r.To, StepSeconds: int(r.Step.Seconds()), Series: []fleet.MetricLine{}}
+	for host, points := range found {
+		for _, m := range fleet.MetricsOf(o.Type) {
+			if all := points[m.Number]; all != nil {
+				out.Series = append(out.Series, fleet.MetricLine{
+					Name: m.Name, Title: m.Title, Unit: m.Unit, Chart: m.Chart, HostName: string(host), Points: metricPoints(r, all),
+				})
+			}
+		}
+	}
+	slices.SortStableFunc(out.Series, func(x, y fleet.MetricLine) int { return cmp.Compare(x.HostName, y.HostName) })
+	return out, nil
+}
+
+func metricPoints(r metrics.Range, all []timeseries.Point) []fleet.MetricPoint {
+	out := make([]fleet.MetricPoint, len(all))
+	for i, p := range all {
+		out[i] = fleet.MetricPoint{At: r.From.Add(time.Duration(i) * r.Step), Mean: fleet.MetricValue(p.Mean), Min: fleet.MetricValue(p.Min), Max: fleet.MetricValue(p.Max)}
+	}
+	return out
+}
