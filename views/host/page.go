@@ -14,29 +14,30 @@ import (
 
 // Page shows one host. Only the lists of the current tab are filled.
 type Page struct {
-	Actor    fleet.Actor
-	Link     kit.Link // address of the page as shown
-	Tab      string
-	Host     fleet.HostView
-	Now      time.Time
-	VMs      []fleet.VMView
-	Found    []fleet.DiscoveredVM
-	Pools    []fleet.PoolView
-	Networks []fleet.NetworkView
-	Topology diagram.HostTopology
-	Devices  map[string]fleet.NamedVM // host devices assigned to VMs, by device name
-	Tasks    []fleet.Task
-	Prev     string // cursors of the previous and next page of the tab's list
-	Next     string
-	Form     SettingsForm
-	Progress fleet.MaintenanceProgress
+	Actor      fleet.Actor
+	Link       kit.Link // address of the page as shown
+	Tab        string
+	Host       fleet.HostView
+	Now        time.Time
+	ChartRange string // tab monitor: key of the charts' range
+	VMs        []fleet.VMView
+	Found      []fleet.DiscoveredVM
+	Pools      []fleet.PoolView
+	Networks   []fleet.NetworkView
+	Topology   diagram.HostTopology
+	Devices    map[string]fleet.NamedVM // host devices assigned to VMs, by device name
+	Tasks      []fleet.Task
+	Prev       string // cursors of the previous and next page of the tab's list
+	Next       string
+	Form       SettingsForm
+	Progress   fleet.MaintenanceProgress
 	// FoundPools are the host's own pools that are not assigned to it.
 	FoundPools []fleet.DiscoveredPool
 }
 
 func (p Page) tabs() []kit.Tab {
 	return kit.LinkTabs(kit.Link{Path: p.path()}, "tab", p.Tab,
-		kit.Tab{Key: "summary", Text: "Summary"}, kit.Tab{Key: "vms", Text: "VMs", Count: strconv.Itoa(p.Host.VMs)},
+		kit.Tab{Key: "summary", Text: "Summary"}, kit.Tab{Key: "monitor", Text: "Monitor"}, kit.Tab{Key: "vms", Text: "VMs", Count: strconv.Itoa(p.Host.VMs)},
 		kit.Tab{Key: "hardware", Text: "Hardware"}, kit.Tab{Key: "storage", Text: "Storage"}, kit.Tab{Key: "networks", Text: "Networks"}, kit.Tab{Key: "topology", Text: "Topology"},
 		kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"})
 }
@@ -71,3 +72,8 @@ func (p Page) liveKeys() string {
 
 // mayAdopt reports whether the actor may adopt the VMs that Quantix did not create.
 func (p Page) mayAdopt() bool { return policy.May(p.Actor, policy.InfraChange, "") }
+
+// charts describes the charts of the tab monitor.
+func (p Page) charts() kit.MetricChartsView {
+	return kit.MetricChartsView{Source: views.HostPath(p.Host.ID, "metrics"), Name: p.Host.Name, Range: p.ChartRange, Page: kit.Link{Path: p.path()}.With("tab", "monitor")}
+}

@@ -178,6 +178,11 @@ func HostPage(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				switch p.Tab {
+				case "monitor":
+					templ_7745c5c3_Err = kit.MetricCharts(p.charts()).Render(ctx, templ_7745c5c3_Buffer)
+					if templ_7745c5c3_Err != nil {
+						return templ_7745c5c3_Err
+					}
 				case "vms":
 					templ_7745c5c3_Err = vmsTab(p).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {

@@ -13,29 +13,30 @@ import (
 
 // Page shows one pool. Only the lists of the current tab are filled.
 type Page struct {
-	Actor    fleet.Actor
-	Link     kit.Link // address of the page as shown
-	Tab      string
-	Pool     fleet.PoolView                   // with only the first few hosts
-	Statuses kit.HostStatuses[fleet.PoolHost] // tab health
-	Drifted  []fleet.PoolHost                 // tab health: the first hosts with another definition of the pool
-	Now      time.Time
-	Volumes  VolumesTab     // tab volumes
-	Uploads  []fleet.Upload // tab volumes: the actor's own unfinished uploads
-	Counts   TabCounts
-	ByLabel  fleet.ByLabel // tabs health and configure, for actors who may see hosts
-	First    int           // index of the first shown row of Volumes; Last is the index after the last one
-	Last     int
-	VMs      []fleet.VMView
-	Filter   kit.Filter // tab vms
-	Tasks    []fleet.Task
-	Prev     string // cursors of the previous and next page of the tab's list
-	Next     string
+	Actor      fleet.Actor
+	Link       kit.Link // address of the page as shown
+	Tab        string
+	Pool       fleet.PoolView                   // with only the first few hosts
+	Statuses   kit.HostStatuses[fleet.PoolHost] // tab health
+	Drifted    []fleet.PoolHost                 // tab health: the first hosts with another definition of the pool
+	Now        time.Time
+	ChartRange string         // tab monitor: key of the charts' range
+	Volumes    VolumesTab     // tab volumes
+	Uploads    []fleet.Upload // tab volumes: the actor's own unfinished uploads
+	Counts     TabCounts
+	ByLabel    fleet.ByLabel // tabs health and configure, for actors who may see hosts
+	First      int           // index of the first shown row of Volumes; Last is the index after the last one
+	Last       int
+	VMs        []fleet.VMView
+	Filter     kit.Filter // tab vms
+	Tasks      []fleet.Task
+	Prev       string // cursors of the previous and next page of the tab's list
+	Next       string
 }
 
 func (p Page) tabs() []kit.Tab {
 	return kit.LinkTabs(kit.Link{Path: p.path()}, "tab", p.Tab,
-		kit.Tab{Key: "health", Text: "Health"}, kit.Tab{Key: "volumes", Text: "Volumes", Count: p.Counts.Volumes},
+		kit.Tab{Key: "health", Text: "Health"}, kit.Tab{Key: "monitor", Text: "Monitor"}, kit.Tab{Key: "volumes", Text: "Volumes", Count: p.Counts.Volumes},
 		kit.Tab{Key: "vms", Text: "VMs", Count: p.Counts.VMs}, kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"})
 }
 
@@ -68,4 +69,9 @@ func (p Page) noVMsText() string {
 		return "No VM that matches the filter has a disk in this pool."
 	}
 	return "No VM that you can see has a disk in this pool."
+}
+
+// charts describes the charts of the tab monitor.
+func (p Page) charts() kit.MetricChartsView {
+	return kit.MetricChartsView{Source: views.PoolPath(p.Pool.ID, "metrics"), Name: p.Pool.Name, Range: p.ChartRange, Page: kit.Link{Path: p.path()}.With("tab", "monitor")}
 }

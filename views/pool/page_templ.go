@@ -137,6 +137,11 @@ func PoolPage(p Page) templ.Component {
 				}
 				ctx = templ.InitializeContext(ctx)
 				switch p.Tab {
+				case "monitor":
+					templ_7745c5c3_Err = kit.MetricCharts(p.charts()).Render(ctx, templ_7745c5c3_Buffer)
+					if templ_7745c5c3_Err != nil {
+						return templ_7745c5c3_Err
+					}
 				case "volumes":
 					templ_7745c5c3_Err = volumeTable(p).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {

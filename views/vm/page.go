@@ -37,13 +37,14 @@ type Page struct {
 	UnfinishedSnapshotJobs []fleet.JobKind          // tab snapshots: kinds of unfinished snapshot jobs
 	Schedules              []schedules.ScheduleView // tab snapshots: snapshot schedules
 
-	Edit  Form               // tab configure
-	Merge *MergePage         // replaces Edit after a concurrent change of the VM
-	Audit []fleet.AuditEntry // tab events
-	Tasks []fleet.Task
-	Meter *LoadSample          // tab monitor; nil: no load reported yet
-	NICs  []fleet.NICAddresses // tab summary
-	Retry *fleet.Task          // tab summary: task that waits until the host's hypervisor responds; nil: none
+	Edit       Form               // tab configure
+	Merge      *MergePage         // replaces Edit after a concurrent change of the VM
+	Audit      []fleet.AuditEntry // tab events
+	Tasks      []fleet.Task
+	ChartRange string               // tab monitor: key of the charts' range
+	Meter      *LoadSample          // tab monitor; nil: no load reported yet
+	NICs       []fleet.NICAddresses // tab summary
+	Retry      *fleet.Task          // tab summary: task that waits until the host's hypervisor responds; nil: none
 
 	Filters []secgroup.NICFilter // tab summary: filters of the NICs, in the spec's order
 }
@@ -135,4 +136,9 @@ func adoptionOrigin(of fleet.Adoption) string {
 		parts = append(parts, "from "+of.HostName)
 	}
 	return strings.Join(parts, " ")
+}
+
+// charts describes the charts of the tab monitor.
+func (p Page) charts() kit.MetricChartsView {
+	return kit.MetricChartsView{Source: views.VMPath(p.VM.ID, "metrics"), Name: p.VM.Name, Range: p.ChartRange, Page: kit.Link{Path: p.path()}.With("tab", "monitor")}
 }

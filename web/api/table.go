@@ -28,6 +28,7 @@ func (api *API) operations() []operation {
 		newOperation(post, "/vms", policy.VMChange, created, "create-vm", "Create a VM", api.createVM),
 		newOperation(post, "/vms/bulk-create", policy.VMChange, accepted, "create-vms", "Create several VMs with the same settings: one task with a child for each VM; the names are numbered", api.createVMs),
 		newOperation(get, "/vms/{id}", policy.VMSee, ok, "get-vm", "Get a VM", api.getVM),
+		newOperation(get, "/vms/{id}/metrics", policy.VMSee, ok, "get-vm-metrics", "Get the metrics of a VM over a time; null where nothing was measured", api.vmMetrics),
 		newOperation(patch, "/vms/{id}", policy.VMChange, ok, "update-vm", "Change a VM by a JSON merge patch", api.updateVM),
 		newOperation(remove, "/vms/{id}", policy.VMChange, accepted, "delete-vm", "Delete a VM, with or without its disks", api.deleteVM),
 		newOperation(post, "/vms/edit", policy.VMChange, accepted, "edit-vms", "Make the same change to many VMs: one task with a child for each VM, listed by the filter parent:<task id>", api.editVMs),
@@ -83,6 +84,7 @@ func (api *API) operations() []operation {
 
 		newOperation(get, "/hosts", policy.InfraSee, ok, "list-hosts", "List hosts", listOperation(api.Control.ListHosts)),
 		newOperation(get, "/hosts/{id}", policy.InfraSee, ok, "get-host", "Get a host", api.getHost),
+		newOperation(get, "/hosts/{id}/metrics", policy.InfraSee, ok, "get-host-metrics", "Get the metrics of a host over a time; null where nothing was measured", api.hostMetrics),
 		newOperation(patch, "/hosts/{id}", policy.InfraChange, ok, "update-host", "Change a host's spec by a JSON merge patch, or move the host to another cluster by clusterId", api.updateHost),
 		newOperation(remove, "/hosts/{id}", policy.InfraChange, noContent, "delete-host", "Remove a host without VMs from Quantix", actOnObject(api.Control.DeleteHost)),
 		newOperation(post, "/hosts/{id}/actions", policy.InfraChange, ok, "act-on-host", "Cordon or uncordon a host, clear its identity conflict, enter or leave maintenance, or reboot or shut down a host in maintenance", api.actOnHost),
@@ -107,6 +109,7 @@ func (api *API) operations() []operation {
 		newOperation(get, "/pools", policy.StorageSee, ok, "list-pools", "List storage pools", listOperation(api.Control.ListPoolsInFull)),
 		newOperation(post, "/pools", policy.InfraChange, created, "create-pool", "Create a storage pool on some hosts", api.createPool),
 		newOperation(get, "/pools/{id}", policy.StorageSee, ok, "get-pool", "Get a storage pool with its health and its first 50 hosts, those that need attention first", api.getPool),
+		newOperation(get, "/pools/{id}/metrics", policy.StorageSee, ok, "get-pool-metrics", "Get the metrics of a storage pool over a time, for a local pool on each of its first 50 hosts; null where nothing was measured", api.poolMetrics),
 		newOperation(remove, "/pools/{id}", policy.InfraChange, accepted, "delete-pool", "Delete a storage pool; its data stays", deleteObject(api, fleet.TypePool)),
 		newOperation(get, "/pools/{id}/volumes", policy.StorageSee, ok, "list-pool-volumes", "List the volumes of a pool", api.poolVolumes),
 		newOperation(post, "/pools/{id}/volumes", policy.InfraChange, accepted, "create-volume", "Create a volume in a pool", api.createVolume),

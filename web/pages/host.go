@@ -32,7 +32,7 @@ func (s *Site) HostPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	p := hostview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Host: h, Now: time.Now()}
+	p := hostview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Host: h, Now: time.Now(), ChartRange: c.QueryParam("range")}
 	if render.HTMXTarget(c) != "host-head" {
 		if p.Progress, err = s.Control.MaintenanceProgress(c.Request().Context(), a, h.ID); err != nil {
 			return err

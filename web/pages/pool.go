@@ -30,7 +30,7 @@ func (s *Site) PoolPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	p := poolview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Now: time.Now()}
+	p := poolview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Now: time.Now(), ChartRange: c.QueryParam("range")}
 	id, q := fleet.PoolID(c.Param("id")), fleet.Query{Limit: kit.MaxHostStatusesShown}
 	if tab == "health" {
 		p.Statuses, err = readHostStatuses(c, fleet.SeverityCounts{}, func(q fleet.Query) (page fleet.Page[fleet.PoolHost], err error) {

@@ -115,6 +115,7 @@ func (s *Site) fillVMTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 		p.Audit, p.Tasks = history.Audit, history.Jobs
 		return err
 	case "monitor":
+		p.ChartRange = c.QueryParam("range")
 		m, err := s.Control.VMMeter(ctx, a, p.VM.ID)
 		if m != nil {
 			p.Meter = &vmview.LoadSample{At: m.At, Meter: m.Meter, CPUPercent: m.CPUPercent}
@@ -143,6 +144,12 @@ func (s *Site) ConsolePage(c echo.Context, a fleet.Actor) error {
 	}
 	f.Title, f.Actor, f.Now = "Console of "+p.VM.Name, a, p.Now
 	return s.WritePage(c, http.StatusOK, shell.FullWindowPage(f, vmview.ConsoleWindow(p)))
+}
+
+// VMMetrics answers with the metrics of a chart range.
+func (s *Site) VMMetrics(c echo.Context, a fleet.Actor) error {
+	m, err := s.Control.VMMetrics(c.Request().Context(), a, fleet.VMID(c.Param("id")), render.RequestedMetrics(c))
+	return render.WriteMetrics(c, m, err)
 }
 
 func (s *Site) VMMenu(c echo.Context, a fleet.Actor) error {
