@@ -117,7 +117,7 @@ func demoShots(t *testing.T, a api) []pageShot {
 			p.waitText("#dialog", "Name")
 		}},
 		{"vm-failed", "/vms/" + string(failed.ID), func(p *tab) { p.waitText("main .note", "Start failed") }},
-		{"vm-monitor", vm + "?tab=monitor", nil},
+		{"vm-monitor", vm + "?tab=monitor", waitCharts("Disk throughput")},
 		{"vm-configure", vm + "?tab=configure", nil},
 		{"vm-configure-disks", vm + "?tab=configure", func(p *tab) { p.openRows("spec-disks") }},
 		{"vm-configure-cards", vm + "?tab=configure", func(p *tab) { p.openRows("spec-nics") }},
@@ -194,6 +194,7 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"host-join", "/hosts/join", func(p *tab) { p.click("main button.primary", ""); p.waitText(".code", "quantix agent join") }},
 		{"host", h, nil},
 		{"host-topology", h + "?tab=topology", nil},
+		{"host-monitor", h + "?tab=monitor", waitCharts("Memory")},
 		{"host-maintenance", h + "/maintenance", nil},
 		{"host-leave-maintenance", h + "/leave-maintenance", nil},
 		{"host-reboot", h + "/reboot", nil},
@@ -230,6 +231,7 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"pools-matrix", "/pools/matrix", nil},
 		{"pool", pl, nil},
 		{"pool-volumes", pl + "?tab=volumes", nil},
+		{"pool-monitor", pl + "?tab=monitor", waitCharts("Space")},
 		{"pool-orphans", pl + "?tab=volumes&only=orphans", nil},
 		{"pool-volume-menu", pl + "?tab=volumes", func(p *tab) { p.withMenu("tbody details summary", "", "Delete volume") }},
 		{"volume-new", pl + "/volumes/new", nil},
@@ -450,4 +452,9 @@ func (a api) adoptVM(t *testing.T, host fleet.HostView, name, project string) st
 	}
 	t.Fatalf("the host has no discovered VM %s", name)
 	return ""
+}
+
+// waitCharts waits for the charts of an object, one of them with the title.
+func waitCharts(title string) func(*tab) {
+	return func(p *tab) { p.waitText(".chart-grid", title) }
 }
