@@ -40,8 +40,9 @@ func (q *Queries) AddMetricChunks(ctx context.Context, arg AddMetricChunksParams
 }
 
 const addMetricSamples = `-- name: AddMetricSamples :exec
+WITH lazy AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
 INSERT INTO metric_samples (host_id, at, seconds, layout_id, sample)
-SELECT unnest($1::text[]), now(), unnest($2::real[]), unnest($3::bigint[]), unnest($4::bytea[])
+SELECT unnest($1::text[]), now(), unnest($2::real[]), unnest($3::bigint[]), unnest($4::bytea[]) FROM lazy
 ON CONFLICT DO NOTHING
 `
 
@@ -52,6 +53,7 @@ type AddMetricSamplesParams struct {
 	Samples [][]byte
 }
 
+// The commit does not wait for the disk: a crash of PostgreSQL may lose the samples of the last second.
 func (q *Queries) AddMetricSamples(ctx context.Context, arg AddMetricSamplesParams) error {
 	_, err := q.db.Exec(ctx, addMetricSamples,
 		arg.HostIds,

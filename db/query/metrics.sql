@@ -10,8 +10,10 @@ INSERT INTO metric_layouts (host_id, hash, layout) VALUES (@host_id, @hash, @lay
 ON CONFLICT (host_id, hash) DO UPDATE SET used_at = now() RETURNING id;
 
 -- name: AddMetricSamples :exec
+-- The commit does not wait for the disk: a crash of PostgreSQL may lose the samples of the last second.
+WITH lazy AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
 INSERT INTO metric_samples (host_id, at, seconds, layout_id, sample)
-SELECT unnest(@host_ids::text[]), now(), unnest(@seconds::real[]), unnest(@layouts::bigint[]), unnest(@samples::bytea[])
+SELECT unnest(@host_ids::text[]), now(), unnest(@seconds::real[]), unnest(@layouts::bigint[]), unnest(@samples::bytea[]) FROM lazy
 ON CONFLICT DO NOTHING;
 
 -- name: MetricSamples :many
