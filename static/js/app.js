@@ -18,8 +18,3 @@ import "./search.js";
 import "./copy.js";
 import "./appearance.js";
 import "./keys.js";
-
-import { onContent } from "./dom.js";
-onContent(() => { // only pages with charts load the library
-  if (document.querySelector("[data-metrics]")) import("./charts.js").then((charts) => charts.start());
-});

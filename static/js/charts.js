@@ -1,11 +1,18 @@
-// Charts of metrics. app.js imports this module only on pages with charts.
+// Charts of metrics, on the pages that have some. This module imports no module of app.js, which would split the bundle of
+// all pages into more files.
 import uPlot from "../vendor/uplot/uPlot.esm.js";
-import { on, tag } from "./dom.js";
 
 const LIVE_PERIOD = 10_000; // ms between two refreshes of the range of an hour
 const LIVE_RANGE = "1h";
 const HEIGHT = 160; // CSS pixels of a chart without its legend
 const COLORS = ["--accent", "--ok", "--warn", "--bad", "--unknown"]; // of the lines of a chart
+
+/** Returns a new element with a class. */
+function tag(name, className = "") {
+  const element = document.createElement(name);
+  element.className = className;
+  return element;
+}
 
 const scaled = (units, base) => (v) => {
   let i = 0;
@@ -209,9 +216,12 @@ function download(section) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-on("click", "[data-chart-csv]", (_, button) => download(button.closest(".charts")));
-on("click", "[data-chart-range]", (event, link) => {
-  if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+document.addEventListener("click", (event) => {
+  const target = event.target instanceof Element ? event.target : null;
+  const csv = target?.closest("[data-chart-csv]");
+  if (csv) download(csv.closest(".charts"));
+  const link = target?.closest("[data-chart-range]");
+  if (!link || event.metaKey || event.ctrlKey || event.shiftKey) return;
   event.preventDefault();
   event.stopPropagation();
   const section = link.closest(".charts");
@@ -241,7 +251,7 @@ new MutationObserver(redraw).observe(document.documentElement, { attributeFilter
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 
 /** Starts the charts of the page that have not been started. */
-export function start() {
+function start() {
   for (const section of document.querySelectorAll("[data-metrics]")) {
     if (states.has(section)) continue;
     states.set(section, { plots: new Map(), data: null, timer: 0 });
@@ -255,3 +265,6 @@ export function start() {
     load(section);
   }
 }
+
+start();
+document.addEventListener("htmx:afterSettle", start);

@@ -26,6 +26,9 @@ func ChartRangeOf(key string) ChartRange {
 	return ChartRanges[max(0, slices.IndexFunc(ChartRanges, func(r ChartRange) bool { return r.Key == key }))]
 }
 
+// ChartScript is the path of the script that draws charts.
+const ChartScript = "bundle/charts.js"
+
 // MetricChartsView is the data of an object's charts.
 type MetricChartsView struct {
 	Source string // address of the metrics

@@ -41,7 +41,11 @@ func (s *Site) HostPage(c echo.Context, a fleet.Actor) error {
 			return err
 		}
 	}
-	return s.ShowPage(c, a, hostPageLayout(h), hostview.HostPage(p))
+	layout := hostPageLayout(h)
+	if tab == "monitor" {
+		layout.Scripts = []string{kit.ChartScript}
+	}
+	return s.ShowPage(c, a, layout, hostview.HostPage(p))
 }
 
 // fillHostTab reads the data of the page's current tab.

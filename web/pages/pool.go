@@ -66,6 +66,9 @@ func (s *Site) PoolPage(c echo.Context, a fleet.Actor) error {
 		p.Filter.Error = p.Statuses.Error
 	}
 	f := poolPageLayout(p.Pool)
+	if tab == "monitor" {
+		f.Scripts = []string{kit.ChartScript}
+	}
 	if tab == "volumes" && policy.May(a, policy.InfraChange, "") {
 		f.Scripts = []string{render.UploadScript}
 	}

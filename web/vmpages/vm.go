@@ -12,6 +12,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
+	"quantix/views/kit"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
 	"quantix/web/form"
@@ -76,7 +77,11 @@ func (s *Site) VMPage(c echo.Context, a fleet.Actor) error {
 			return err
 		}
 	}
-	return s.ShowPage(c, a, vmPageLayout(p.VM), vmview.VMPage(p))
+	layout := vmPageLayout(p.VM)
+	if tab == "monitor" {
+		layout.Scripts = []string{kit.ChartScript}
+	}
+	return s.ShowPage(c, a, layout, vmview.VMPage(p))
 }
 
 // fillVMTab reads the data of the page's current tab.
