@@ -121,7 +121,8 @@ func (q *Queries) KeepMetrics(ctx context.Context, arg KeepMetricsParams) error 
 
 const metricChunksOf = `-- name: MetricChunksOf :many
 SELECT start, host_id, chunk FROM metric_chunks
-WHERE tier = $1 AND type = $2 AND object_id = $3 AND start >= $4 AND start < $5 ORDER BY start, host_id
+WHERE tier = $1 AND type = $2 AND object_id = $3 AND start >= $4 AND start < $5
+  AND (COALESCE(cardinality($6::text[]), 0) = 0 OR host_id = ANY ($6::text[])) ORDER BY start, host_id
 `
 
 type MetricChunksOfParams struct {
@@ -130,6 +131,7 @@ type MetricChunksOfParams struct {
 	ObjectID string
 	FromTime time.Time
 	ToTime   time.Time
+	HostIds  []string
 }
 
 type MetricChunksOfRow struct {
@@ -138,7 +140,7 @@ type MetricChunksOfRow struct {
 	Chunk  []byte
 }
 
-// The chunks of an object that begin in a time.
+// The chunks of an object that begin in a time, from some hosts, or from all hosts if none is given.
 func (q *Queries) MetricChunksOf(ctx context.Context, arg MetricChunksOfParams) ([]MetricChunksOfRow, error) {
 	rows, err := q.db.Query(ctx, metricChunksOf,
 		arg.Tier,
@@ -146,6 +148,7 @@ func (q *Queries) MetricChunksOf(ctx context.Context, arg MetricChunksOfParams) 
 		arg.ObjectID,
 		arg.FromTime,
 		arg.ToTime,
+		arg.HostIds,
 	)
 	if err != nil {
 		return nil, err

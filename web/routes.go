@@ -225,7 +225,7 @@ func (s *Server) routes() []route {
 		{get, "/pools/new", page, policy.InfraChange, form.Show(s.pages.ShowPoolForm)},
 		{post, "/pools", page, policy.InfraChange, form.Submit(s.pages.CreatePool, s.pages.ShowPoolForm)},
 		{get, "/pools/:id", page, policy.StorageSee, s.pages.PoolPage},
-		{get, "/pools/:id/metrics", page, policy.StorageSee, s.pages.PoolMetrics},
+		{get, "/pools/:id/metrics", page, policy.InfraSee, s.pages.PoolMetrics},
 		{get, "/pools/:id/assign", page, policy.InfraChange, form.Show(pools.ShowAssignHostsForm)},
 		{post, "/pools/:id/assign", page, policy.InfraChange, form.Submit(pools.AssignToHosts, pools.ShowAssignHostsForm)},
 		{get, "/pools/:id/hosts/:host/release", page, policy.InfraChange, form.Show(pools.ConfirmReleaseFromHost)},

@@ -29,9 +29,10 @@ SELECT id, layout FROM metric_layouts WHERE id = ANY (@ids::bigint[]);
 SELECT COALESCE((SELECT s.host_id FROM metric_samples s WHERE s.host_id > @after AND s.at > @from_time AND s.at <= @to_time ORDER BY s.host_id LIMIT 1), '')::text AS host_id;
 
 -- name: MetricChunksOf :many
--- The chunks of an object that begin in a time.
+-- The chunks of an object that begin in a time, from some hosts, or from all hosts if none is given.
 SELECT start, host_id, chunk FROM metric_chunks
-WHERE tier = @tier AND type = @type AND object_id = @object_id AND start >= @from_time AND start < @to_time ORDER BY start, host_id;
+WHERE tier = @tier AND type = @type AND object_id = @object_id AND start >= @from_time AND start < @to_time
+  AND (COALESCE(cardinality(@host_ids::text[]), 0) = 0 OR host_id = ANY (@host_ids::text[])) ORDER BY start, host_id;
 
 -- name: MetricChunksOfMany :many
 -- All chunks of some objects that begin in a time. The objects are the next ones after the type and ID.

@@ -33,7 +33,7 @@ var infraUseCases = map[string]useCase{
 	"PortGroups":               {permittedActors: actorsWithAnyRole, args: definedNetworkArgs},
 	"NetworkBrief":             {permittedActors: actorsWithAnyRole, args: definedNetworkArgs},
 	"NetworkTopology":          {permittedActors: actorsWithAnyRole, args: definedNetworkArgs},
-	"PoolMetrics":              {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{w.nfs, query.MetricRange{}} }},
+	"PoolMetrics":              {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.nfs, query.MetricRange{}} }},
 	"HostMetrics":              {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, query.MetricRange{}} }},
 	"PoolCounts":               {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{w.nfs} }},
 	"PoolMatrix":               {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{w.nfs, fleet.Query{}} }},

@@ -3,6 +3,7 @@
 package pool
 
 import (
+	"slices"
 	"time"
 
 	"quantix/internal/fleet"
@@ -35,9 +36,10 @@ type Page struct {
 }
 
 func (p Page) tabs() []kit.Tab {
-	return kit.LinkTabs(kit.Link{Path: p.path()}, "tab", p.Tab,
+	tabs := kit.LinkTabs(kit.Link{Path: p.path()}, "tab", p.Tab,
 		kit.Tab{Key: "health", Text: "Health"}, kit.Tab{Key: "monitor", Text: "Monitor"}, kit.Tab{Key: "volumes", Text: "Volumes", Count: p.Counts.Volumes},
 		kit.Tab{Key: "vms", Text: "VMs", Count: p.Counts.VMs}, kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"})
+	return slices.DeleteFunc(tabs, func(t kit.Tab) bool { return t.Key == "monitor" && !p.seesHosts() })
 }
 
 // TabCounts are the numbers of volumes and VMs on the tabs; empty: not shown.
@@ -47,7 +49,7 @@ type TabCounts struct{ Volumes, VMs string }
 func (p Page) liveKey() string { return "pool:" + string(p.Pool.ID) }
 
 // Tabs are the keys of the pool page's tabs; the first tab is the default.
-func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
+func Tabs() []string { return kit.TabKeys(Page{Actor: fleet.SystemActor}.tabs()) }
 
 func (p Page) path(below ...string) string { return views.PoolPath(p.Pool.ID, below...) }
 

@@ -109,7 +109,7 @@ func (api *API) operations() []operation {
 		newOperation(get, "/pools", policy.StorageSee, ok, "list-pools", "List storage pools", listOperation(api.Control.ListPoolsInFull)),
 		newOperation(post, "/pools", policy.InfraChange, created, "create-pool", "Create a storage pool on some hosts", api.createPool),
 		newOperation(get, "/pools/{id}", policy.StorageSee, ok, "get-pool", "Get a storage pool with its health and its first 50 hosts, those that need attention first", api.getPool),
-		newOperation(get, "/pools/{id}/metrics", policy.StorageSee, ok, "get-pool-metrics", "Get the metrics of a storage pool over a time, for a local pool on each of its first 50 hosts; null where nothing was measured", api.poolMetrics),
+		newOperation(get, "/pools/{id}/metrics", policy.InfraSee, ok, "get-pool-metrics", "Get the metrics of a storage pool over a time, for a local pool on each of its first 50 hosts; null where nothing was measured", api.poolMetrics),
 		newOperation(remove, "/pools/{id}", policy.InfraChange, accepted, "delete-pool", "Delete a storage pool; its data stays", deleteObject(api, fleet.TypePool)),
 		newOperation(get, "/pools/{id}/volumes", policy.StorageSee, ok, "list-pool-volumes", "List the volumes of a pool", api.poolVolumes),
 		newOperation(post, "/pools/{id}/volumes", policy.InfraChange, accepted, "create-volume", "Create a volume in a pool", api.createVolume),

@@ -15,6 +15,8 @@ type Range struct {
 	From, To time.Time
 	Step     time.Duration // distance of the points; 0: one that makes about defaultPoints points
 	PerHost  bool          // the values of each host are points of their own
+	// Hosts are the only hosts whose values are read; empty: all hosts that have measured the object.
+	Hosts []string
 }
 
 // Limits of points per metric.
@@ -123,7 +125,7 @@ func readChunks(ctx context.Context, q *db.Queries, o timeseries.Object, r Range
 		if !end.After(begin) {
 			continue
 		}
-		rows, err := q.MetricChunksOf(ctx, db.MetricChunksOfParams{Tier: t.number, Type: string(o.Type), ObjectID: o.ID, FromTime: begin, ToTime: earlier(end, r.To)})
+		rows, err := q.MetricChunksOf(ctx, db.MetricChunksOfParams{Tier: t.number, Type: string(o.Type), ObjectID: o.ID, FromTime: begin, ToTime: earlier(end, r.To), HostIds: r.Hosts})
 		if err != nil {
 			return from, err
 		}

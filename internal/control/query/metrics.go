@@ -10,6 +10,7 @@ import (
 	"quantix/internal/control/metrics"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/internal/timeseries"
 )
 
@@ -60,8 +61,11 @@ func (b *Queries) HostMetrics(ctx context.Context, a fleet.Actor, id fleet.HostI
 	return b.readMetrics(ctx, timeseries.Object{Type: fleet.TypeHost, ID: string(id)}, r, false, func(time.Time) ([]string, error) { return []string{string(id)}, nil })
 }
 
-// PoolMetrics returns the metrics of a pool. A local pool has its own on each host.
+// PoolMetrics returns the metrics of a pool on its first hosts. A local pool has its own metrics on each host.
 func (b *Queries) PoolMetrics(ctx context.Context, a fleet.Actor, id fleet.PoolID, r MetricRange) (fleet.MetricSeries, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil { // the metrics name the hosts
+		return fleet.MetricSeries{}, err
+	}
 	pool, err := b.GetPool(ctx, a, id)
 	if err != nil {
 		return fleet.MetricSeries{}, err
@@ -89,6 +93,11 @@ func (b *Queries) readMetrics(ctx context.Context, o timeseries.Object, in Metri
 	on, err := hosts(now)
 	if err != nil {
 		return fleet.MetricSeries{}, store.UserError(err)
+	}
+	if o.Type == fleet.TypePool {
+		if r.Hosts = on; len(on) == 0 {
+			return fleet.MetricSeries{From: r.From, To: r.To, Series: []fleet.MetricLine{}}, nil
+		}
 	}
 	r, found, err := metrics.Read(ctx, b.store.Queries, o, on, r, now, metrics.DefaultRetention)
 	if err != nil {
