@@ -12,6 +12,48 @@ import (
 	"quantix/internal/secgroup"
 )
 
+type Alarm struct {
+	ID             fleet.AlarmID
+	RuleID         fleet.AlarmRuleID
+	Subject        fleet.Subject
+	SubjectName    string
+	ProjectID      *fleet.ProjectID
+	HostID         *fleet.HostID
+	Cause          string
+	Severity       fleet.AlarmSeverity
+	Text           string
+	Remedy         string
+	Value          *float64
+	Count          int64
+	Since          time.Time
+	RaisedAt       *time.Time
+	ClearSince     *time.Time
+	AcknowledgedAt *time.Time
+	AcknowledgedBy string
+	Note           string
+	SilencedUntil  *time.Time
+	ClearedAt      *time.Time
+}
+
+type AlarmEvent struct {
+	ID      int64
+	AlarmID fleet.AlarmID
+	At      time.Time
+	Kind    fleet.AlarmEventKind
+	Actor   string
+	Text    string
+}
+
+type AlarmRule struct {
+	ID         fleet.AlarmRuleID
+	Name       string
+	ProjectID  *fleet.ProjectID
+	Builtin    string
+	Spec       []byte
+	Generation int64
+	CreatedAt  time.Time
+}
+
 type Assignment struct {
 	Noun               string
 	ObjectID           string
