@@ -132,7 +132,11 @@ func newInterruptedPivot(t *testing.T) *interruptedPivot {
 	s.writeDisk('a')
 	s.requireNoError(s.StartVM(t.Context(), s.vm.ID))
 	c := &interruptedPivot{snapper: s, in: s.snapshotWork(fleet.SnapshotParams{ID: s.takeSnapshot(false)}), pid: qemuPIDOf(t, s.vm)}
-	virsh(t, "qemu-monitor-command", string(s.vm.ID), "--hmp", fmt.Sprintf(`qemu-io -d %s "write -P 99 0 64k"`, firstDiskDevice(string(must(os.ReadFile(statusFileOf(s.vm)))))))
+	disk := firstDiskDevice(string(must(os.ReadFile(statusFileOf(s.vm)))))
+	// Until the firmware has found the disk, QEMU caches the file's tables. A killed QEMU would then lose the write.
+	for _, do := range []string{"write -P 99 0 64k", "flush"} {
+		virsh(t, "qemu-monitor-command", string(s.vm.ID), "--hmp", fmt.Sprintf("qemu-io -d %s %q", disk, do))
+	}
 	c.back = sync.OnceFunc(func() { startLibvirtd(t) })
 	t.Cleanup(func() { killQEMUProcess(t, c.pid) })
 	tree := filepath.Join("/var/lib/libvirt/quantix/snapshots", string(s.vm.ID), "tree.json")
