@@ -30,6 +30,7 @@ var blockLimits = map[string]struct {
 	blocks int
 	why    string
 }{
+	"AddVM":                 {400, "adds a VM to each of its indexes"},
 	"CountDiscovered":       {4000, "counts all discovered VMs, each with a look for a VM of Quantix with its ID"},
 	"CountOpenJobs":         {4000, "counts 3,000 jobs for the metrics"},
 	"ReportAssignments":     {500, "deletes 50 networks"},
