@@ -370,6 +370,39 @@ func (q *Queries) MetricSamples(ctx context.Context, arg MetricSamplesParams) ([
 	return items, nil
 }
 
+const newestMetricSamples = `-- name: NewestMetricSamples :many
+SELECT m.host_id, m.at, m.seconds, m.layout_id, m.sample FROM host_sessions s CROSS JOIN LATERAL (
+    SELECT host_id, at, seconds, layout_id, sample FROM metric_samples m WHERE m.host_id = s.host_id AND m.at > now() - interval '2 minutes' ORDER BY m.at DESC LIMIT 1
+) m WHERE is_fresh(s.looked_at, s.fresh_for)
+`
+
+// The newest samples of each online host.
+func (q *Queries) NewestMetricSamples(ctx context.Context) ([]MetricSample, error) {
+	rows, err := q.db.Query(ctx, newestMetricSamples)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []MetricSample{}
+	for rows.Next() {
+		var i MetricSample
+		if err := rows.Scan(
+			&i.HostID,
+			&i.At,
+			&i.Seconds,
+			&i.LayoutID,
+			&i.Sample,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const nextMetricHost = `-- name: NextMetricHost :one
 SELECT COALESCE((SELECT s.host_id FROM metric_samples s WHERE s.host_id > $1 AND s.at > $2 AND s.at <= $3 ORDER BY s.host_id LIMIT 1), '')::text AS host_id
 `

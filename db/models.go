@@ -18,10 +18,11 @@ type Alarm struct {
 	Subject        fleet.Subject
 	SubjectName    string
 	ProjectID      *fleet.ProjectID
-	HostID         *fleet.HostID
+	HostID         fleet.HostID
 	Cause          string
 	Severity       fleet.AlarmSeverity
 	Text           string
+	Plain          string
 	Remedy         string
 	Value          *float64
 	Count          int64
@@ -33,6 +34,15 @@ type Alarm struct {
 	Note           string
 	SilencedUntil  *time.Time
 	ClearedAt      *time.Time
+}
+
+type AlarmDefault struct {
+	Builtin string
+}
+
+type AlarmEvaluation struct {
+	OnlyRow bool
+	At      time.Time
 }
 
 type AlarmEvent struct {
@@ -47,9 +57,8 @@ type AlarmEvent struct {
 type AlarmRule struct {
 	ID         fleet.AlarmRuleID
 	Name       string
-	ProjectID  *fleet.ProjectID
 	Builtin    string
-	Spec       []byte
+	Spec       fleet.AlarmRuleSpec
 	Generation int64
 	CreatedAt  time.Time
 }

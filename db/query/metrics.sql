@@ -21,6 +21,12 @@ ON CONFLICT DO NOTHING;
 SELECT host_id, at, seconds, layout_id, sample FROM metric_samples
 WHERE host_id = ANY (@host_ids::text[]) AND at > @from_time AND at <= @to_time ORDER BY host_id, at;
 
+-- name: NewestMetricSamples :many
+-- The newest samples of each online host.
+SELECT m.* FROM host_sessions s CROSS JOIN LATERAL (
+    SELECT * FROM metric_samples m WHERE m.host_id = s.host_id AND m.at > now() - interval '2 minutes' ORDER BY m.at DESC LIMIT 1
+) m WHERE is_fresh(s.looked_at, s.fresh_for);
+
 -- name: MetricLayouts :many
 SELECT id, layout FROM metric_layouts WHERE id = ANY (@ids::bigint[]);
 

@@ -13,6 +13,7 @@ import (
 
 	"quantix/internal/auth"
 	"quantix/internal/control/agentapi"
+	"quantix/internal/control/alarms"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/metrics"
@@ -32,6 +33,7 @@ type Control struct {
 	*network.Networks
 	*placing.Placing
 	*metrics.Metrics
+	*alarms.Alarms
 	*storage.Storage
 	*query.Queries
 	store *store.Store // not embedded: its methods are not use cases
@@ -73,7 +75,7 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	agents := agentapi.New(s, o.Hub, metrics.NewWriter(s, o.Log), o.PairURL, o.Vault)
 	return &Control{
 		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b),
-		Placing: placing.New(s), Metrics: metrics.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
+		Placing: placing.New(s), Metrics: metrics.New(s), Alarms: alarms.New(s, b), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
 }

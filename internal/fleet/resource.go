@@ -33,6 +33,8 @@ const (
 	TypeSecurityGroup ResourceType = "secgroup"
 	TypeCustomization ResourceType = "customization"
 	TypeTemplate      ResourceType = "template"
+	TypeAlarm         ResourceType = "alarm"
+	TypeAlarmRule     ResourceType = "alarm-rule"
 )
 
 // ResourceTypeInfo describes a resource type for pages, events and the API.
@@ -131,6 +133,14 @@ var resourceTypes = []ResourceTypeInfo{
 	{
 		Key: TypeCustomization, Label: "customization", Plural: "customizations", Title: "Customization specs", Icon: "file-text",
 		Path: "/customizations", See: MaySeeVMs, TabOf: TypeVM,
+	},
+	{
+		Key: TypeAlarm, Label: "alarm", Plural: "alarms", Title: "Alarms", Icon: "triangle-alert",
+		Path: "/alarms", See: MaySeeVMs, Filter: AlarmKeys, View: []string{"tab", "filter", "sort", "columns", "limit"},
+	},
+	{
+		Key: TypeAlarmRule, Label: "alarm-rule", Plural: "alarm-rules", Title: "Rules", Icon: "list-checks",
+		Path: "/alarm-rules", See: MaySeeInfra, TabOf: TypeAlarm, Filter: AlarmRuleKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{Key: TypeUser, Label: "user", Plural: "users", Title: "Users", Icon: "users", Path: "/users", See: MayManage},
 }

@@ -31,6 +31,11 @@ func ClusterFromRow(r db.Cluster) fleet.Cluster {
 	return fleet.Cluster{ID: r.ID, Name: r.Name, Spec: r.Spec, Generation: r.Generation, CreatedAt: r.CreatedAt}
 }
 
+// AlarmRuleFromRow returns the alarm rule of a row.
+func AlarmRuleFromRow(r db.AlarmRule) fleet.AlarmRule {
+	return fleet.AlarmRule{ID: r.ID, Name: r.Name, Builtin: r.Builtin, Spec: r.Spec, Generation: r.Generation, CreatedAt: r.CreatedAt}
+}
+
 // HostViewFromRow works like HostView and adds the resources used by the host's VMs.
 func HostViewFromRow(r db.GetHostRow) fleet.HostView {
 	v := HostView(r.Host, r.Cluster, fleet.NewReportTime(r.SeenAt, r.FreshFor), fleet.NewReportTime(r.LookedAt, r.FreshFor), r.Conflict, r.Now)
