@@ -1,0 +1,290 @@
+package control_test
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"quantix/internal/control/alarms"
+	"quantix/internal/control/metrics"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/notify"
+)
+
+// evaluateAlarms evaluates the rules as if the given time had passed since the last evaluation, with rules evaluated in
+// between.
+func (s *projectFixture) evaluateAlarms(passed time.Duration) {
+	s.t.Helper()
+	s.execSQL(`UPDATE alarms SET since = since - $1::interval, clear_since = clear_since - $1::interval WHERE cleared_at IS NULL`, passed)
+	s.evaluateAlarmsNow()
+}
+
+func (s *projectFixture) evaluateAlarmsNow() {
+	s.t.Helper()
+	if err := s.EvaluateAlarms(s.t.Context(), fleet.SystemActor); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// openAlarms returns "severity rule [objects]: cause" for each group that the actor sees.
+func (s *projectFixture) openAlarms(a fleet.Actor) (out []string) {
+	s.t.Helper()
+	groups, _, err := s.AlarmGroups(s.t.Context(), a)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, g := range groups {
+		var names []string
+		for _, v := range g.Alarms {
+			names = append(names, strings.TrimSpace(v.SubjectName+" "+v.HostName))
+		}
+		out = append(out, fmt.Sprintf("%s %s %v: %s", g.Severity, g.RuleName, names, g.Cause))
+	}
+	return out
+}
+
+func (s *projectFixture) wantAlarms(when string, a fleet.Actor, want ...string) {
+	s.t.Helper()
+	if diff := cmp.Diff(want, s.openAlarms(a)); diff != "" {
+		s.t.Errorf("%s (-want +got):\n%s", when, diff)
+	}
+}
+
+func TestAlarmIsRaisedAfterItsDurationAndCleared(t *testing.T) {
+	s := newProjectFixture(t)
+	s.evaluateAlarms(0)
+	s.wantAlarms("at the start", chief)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds', last_look = now() - interval '31 seconds'`)
+	s.evaluateAlarms(0)
+	s.evaluateAlarms(59 * time.Second)
+	s.wantAlarms("after 59 s", chief)
+	s.evaluateAlarms(2 * time.Second)
+	lost := "critical host-lost [h1 h2]: Its agent is offline. Its last report may be outdated."
+	s.wantAlarms("after 61 s", chief, lost)
+
+	groups, _, err := s.AlarmGroups(t.Context(), chief)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := groups[0]
+	if n, err := s.AcknowledgeAlarms(t.Context(), chief, alarms.AlarmSelection{RuleID: g.RuleID, Cause: g.Cause}, "The switch of rack 4 is being replaced."); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	if n, err := s.SilenceAlarms(t.Context(), chief, alarms.AlarmSelection{ID: g.Alarms[0].ID}, time.Now().Add(time.Hour)); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	counts, err := s.AlarmCounts(t.Context(), chief)
+	if err != nil || counts[fleet.AlarmCritical] != 1 {
+		t.Errorf("%v %v, want 1 critical alarm that is not silenced", counts, err)
+	}
+	s.execSQL(`UPDATE host_sessions SET seen_at = now(), last_look = now()`)
+	s.evaluateAlarms(0)
+	s.wantAlarms("before the delay", chief, lost)
+	s.evaluateAlarms(31 * time.Second)
+	s.wantAlarms("with online hosts", chief)
+	v, err := s.GetAlarm(t.Context(), chief, g.Alarms[0].ID)
+	if err != nil || v.ClearedAt == nil || v.Note == "" {
+		t.Errorf("%+v, %v", v, err)
+	}
+	var kinds []fleet.AlarmEventKind
+	for _, e := range v.Events {
+		kinds = append(kinds, e.Kind)
+	}
+	if want := []fleet.AlarmEventKind{fleet.AlarmCleared, fleet.AlarmSilenced, fleet.AlarmAcknowledged, fleet.AlarmRaised}; !slices.Equal(kinds, want) {
+		t.Errorf("history %v, want %v", kinds, want)
+	}
+}
+
+// A portal that was down for ten minutes finds hosts whose last reports are old. They get the rule's duration to report
+// again.
+func TestPausedEvaluationRaisesNoAlarm(t *testing.T) {
+	s := newProjectFixture(t)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds', last_look = now() - interval '31 seconds'`)
+	s.evaluateAlarms(0)
+	s.execSQL(`UPDATE alarms SET since = since - interval '10 minutes'`)
+	s.execSQL(`UPDATE alarm_evaluation SET at = at - interval '10 minutes'`)
+	s.evaluateAlarmsNow()
+	s.wantAlarms("after the pause", chief)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now(), last_look = now()`)
+	s.evaluateAlarms(time.Minute)
+	s.wantAlarms("with online hosts", chief)
+}
+
+func TestAlarmsOfHostInMaintenanceAreNotRaised(t *testing.T) {
+	s := newProjectFixture(t)
+	s.execSQL(`UPDATE hosts SET maintenance = '{"enteredAt": "2026-01-01T00:00:00Z"}'`)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds', last_look = now() - interval '31 seconds'`)
+	s.evaluateAlarms(0)
+	s.evaluateAlarms(time.Hour)
+	s.wantAlarms("in maintenance", chief)
+}
+
+func TestPoolAlarmHasOneGroupForAllHostsAndEscalates(t *testing.T) {
+	s := newProjectFixture(t)
+	s.execSQL(`UPDATE assignments SET status = jsonb_build_object('state', 'failed', 'error', 'the server timed out') WHERE pool_id = $1`, s.nfs)
+	s.evaluateAlarms(0)
+	s.evaluateAlarms(31 * time.Second)
+	s.wantAlarms("with a failed NFS server", chief, "critical pool-unhealthy [nfs h1 nfs h2]: Failed: the server timed out")
+	s.wantAlarms("for a tenant", s.member)
+
+	s.execSQL(`UPDATE assignments SET status = '{"state":"active","capacityBytes":1000,"usedBytes":910,"availableBytes":90}' WHERE pool_id = $1`, s.nfs)
+	s.evaluateAlarms(0)
+	s.evaluateAlarms(31 * time.Second)
+	full := " pool-full [nfs]: Much of the space is used."
+	if got := s.openAlarms(chief); len(got) != 1 || !strings.HasSuffix(got[0], full) || !strings.HasPrefix(got[0], "warning") {
+		t.Errorf("with a used pool: %q", got)
+	}
+	s.execSQL(`UPDATE assignments SET status = '{"state":"active","capacityBytes":1000,"usedBytes":980,"availableBytes":20}' WHERE pool_id = $1`, s.nfs)
+	s.evaluateAlarms(0)
+	s.wantAlarms("with a full pool", chief, "critical"+full)
+	// Between the value that clears and the threshold the alarm stays.
+	s.execSQL(`UPDATE assignments SET status = '{"state":"active","capacityBytes":1000,"usedBytes":890,"availableBytes":110}' WHERE pool_id = $1`, s.nfs)
+	s.evaluateAlarms(0)
+	s.evaluateAlarms(time.Hour)
+	s.wantAlarms("at 89 %", chief, "warning"+full)
+	s.execSQL(`UPDATE assignments SET status = '{"state":"active","capacityBytes":1000,"usedBytes":870,"availableBytes":130}' WHERE pool_id = $1`, s.nfs)
+	s.evaluateAlarms(0)
+	s.evaluateAlarms(31 * time.Second)
+	s.wantAlarms("at 87 %", chief)
+}
+
+func TestVMAlarmStaysWhileHostIsOfflineAndTenantSeesNoHost(t *testing.T) {
+	s := newProjectFixture(t)
+	v := s.createVM("web", fleet.Running)
+	s.execSQL(`DELETE FROM jobs`)
+	s.execSQL(`DELETE FROM tasks`)
+	s.execSQL(`UPDATE vms SET status = status || '{"faults": [{"code": "disk", "text": "/var/lib/libvirt/secret/web.qcow2 is missing on h1", "disk": null}]}' WHERE id = $1`, v.ID)
+	s.evaluateAlarms(0)
+	raised := "critical vm-disk-missing [web]: "
+	if got := s.openAlarms(chief); len(got) != 1 || !strings.HasPrefix(got[0], raised) || !strings.Contains(got[0], "secret") {
+		t.Fatalf("%q", got)
+	}
+	for _, got := range s.openAlarms(s.member) {
+		if !strings.HasPrefix(got, raised) || strings.Contains(got, "secret") || strings.Contains(got, "h1") {
+			t.Errorf("a tenant reads %q", got)
+		}
+	}
+	if len(s.openAlarms(s.member)) != 1 {
+		t.Error("a tenant does not see the alarm of the own VM")
+	}
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds', last_look = now() - interval '31 seconds'`)
+	s.execSQL(`UPDATE hosts SET maintenance = '{"enteredAt": "2026-01-01T00:00:00Z"}'`)
+	s.evaluateAlarms(0)
+	s.evaluateAlarms(time.Hour)
+	if got := s.openAlarms(chief); len(got) != 1 {
+		t.Errorf("with an offline host the alarms are %q", got)
+	}
+	s.execSQL(`UPDATE host_sessions SET seen_at = now(), last_look = now()`)
+	s.execSQL(`UPDATE vms SET status = status - 'faults' WHERE id = $1`, v.ID)
+	s.evaluateAlarms(0)
+	s.evaluateAlarms(31 * time.Second)
+	s.wantAlarms("with the disk", chief)
+}
+
+func TestRepeatedFailureIsOneAlarmWithCount(t *testing.T) {
+	s := newProjectFixture(t)
+	v := s.createVM("web", fleet.Stopped)
+	s.execSQL(`DELETE FROM jobs`)
+	s.execSQL(`DELETE FROM tasks`)
+	fail := func() {
+		s.execSQL(`INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, state, error, created_by, created_at, ended_at)
+			VALUES ($1, $2, $3, 'vm.start', 'vm:' || $4, 'web', 'failed', 'no firmware', 'ann', now(), now())`, fleet.NewID[fleet.TaskID](), s.h1, s.red, v.ID)
+		s.evaluateAlarms(5 * time.Minute)
+	}
+	for range 4 {
+		fail()
+	}
+	s.wantAlarms("after four failures", chief, "warning task-failed [web]: Start failed: no firmware")
+	groups, _, err := s.AlarmGroups(t.Context(), s.member)
+	if err != nil || len(groups) != 1 || groups[0].Alarms[0].Count != 4 {
+		t.Fatalf("%+v, %v", groups, err)
+	}
+	s.execSQL(`INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, state, created_by, created_at, ended_at)
+		VALUES ($1, $2, $3, 'vm.start', 'vm:' || $4, 'web', 'done', 'ann', now(), now() + interval '1 second')`, fleet.NewID[fleet.TaskID](), s.h1, s.red, v.ID)
+	s.evaluateAlarms(0)
+	s.evaluateAlarms(31 * time.Second)
+	s.wantAlarms("after a success", chief)
+}
+
+func TestChangedDefaultRuleStaysAndDeletedOneDoesNotReturn(t *testing.T) {
+	s := newProjectFixture(t)
+	s.evaluateAlarmsNow()
+	page, err := s.ListAlarmRules(t.Context(), chief, fleet.Query{})
+	if err != nil || len(page.Items) != len(fleet.DefaultAlarmRules()) {
+		t.Fatalf("%d default rules, %v", len(page.Items), err)
+	}
+	first, second := page.Items[0], page.Items[1]
+	if err := s.DeleteAlarmRule(t.Context(), chief, first.ID); err != nil {
+		t.Fatal(err)
+	}
+	second.Spec.Disabled = true
+	if _, err := s.UpdateAlarmRule(t.Context(), chief, second.ID, alarms.AlarmRuleInput{Name: "mine", Spec: second.Spec}); err != nil {
+		t.Fatal(err)
+	}
+	s.evaluateAlarmsNow()
+	again, err := s.ListAlarmRules(t.Context(), chief, fleet.Query{})
+	if err != nil || len(again.Items) != len(page.Items)-1 {
+		t.Fatalf("%d rules, %v", len(again.Items), err)
+	}
+	if v, err := s.GetAlarmRule(t.Context(), chief, second.ID); err != nil || !v.Spec.Disabled || v.Name != "mine" {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+func TestTenThousandAlarmsAtOnce(t *testing.T) {
+	s := newProjectFixture(t)
+	s.execSQL(`INSERT INTO vms (id, project_id, host_id, name, spec, status, observed_generation)
+		SELECT '00000000-0000-7000-9000-' || lpad(n::text, 12, '0'), $1, $2, 'a' || n, '{"power": "running", "cpus": 1, "memoryMiB": 512, "firmware": "bios"}',
+			'{"power": "paused", "cpus": 1, "memoryMiB": 512, "faults": [{"code": "io", "text": "no space"}]}', 1 FROM generate_series(1, 10000) n`, s.red, s.h1)
+	began := time.Now()
+	s.evaluateAlarmsNow()
+	t.Log("10,000 alarms raised in", time.Since(began))
+	began = time.Now()
+	s.evaluateAlarmsNow()
+	t.Log("10,000 open alarms evaluated in", time.Since(began))
+	groups, _, err := s.AlarmGroups(t.Context(), chief)
+	if err != nil || len(groups) != 1 || groups[0].Count != 10000 || len(groups[0].Alarms) != fleet.AlarmGroupNames {
+		t.Fatalf("%d groups, %v", len(groups), err)
+	}
+}
+
+func TestMetricRuleComparesNewestValues(t *testing.T) {
+	s := newProjectFixture(t)
+	threshold, clear := 80.0, 60.0
+	rule, err := s.CreateAlarmRule(t.Context(), chief, alarms.AlarmRuleInput{Name: "busy", Spec: fleet.AlarmRuleSpec{
+		Severity: fleet.AlarmWarning, Condition: fleet.AlarmMetricCondition, Metric: &fleet.AlarmMetric{Type: fleet.TypeHost, Name: "pressure.cpu"},
+		Threshold: &threshold, Clear: &clear, ForSeconds: 60,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sample := func(percent float64) {
+		t.Helper()
+		s.execSQL(`DELETE FROM metric_samples`)
+		metrics.NewWriter(store.New(s.pool, notify.NewHub()), slog.Default()).Write(t.Context(), []metrics.HostSamples{{Host: s.h1, Samples: fleet.Samples{
+			Seconds: 10, Host: fleet.SampleTable{Values: map[string][]fleet.MetricValue{"pressure.cpu": {fleet.MetricValue(percent)}}},
+		}}})
+	}
+	sample(90)
+	s.evaluateAlarms(0)
+	s.evaluateAlarms(61 * time.Second)
+	busy := "warning busy [h1]: CPU (Pressure) is at least 80 %."
+	s.wantAlarms("at 90 %", chief, busy)
+	sample(70)
+	s.evaluateAlarms(0)
+	s.evaluateAlarms(time.Hour)
+	s.wantAlarms("at 70 %", chief, busy)
+	sample(50)
+	s.evaluateAlarms(0)
+	s.evaluateAlarms(31 * time.Second)
+	s.wantAlarms("at 50 %", chief)
+	if _, err := s.CreateAlarmRule(t.Context(), chief, alarms.AlarmRuleInput{Name: "busy", Spec: rule.Spec}); fleet.CodeOf(err) != fleet.Conflict {
+		t.Errorf("a second rule with the name: %v", err)
+	}
+}
