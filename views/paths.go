@@ -36,6 +36,16 @@ func ClusterPath(id fleet.ClusterID, below ...string) string {
 	return ObjectPath(fleet.TypeCluster, id, below...)
 }
 
+// AlarmPath is the address of an alarm's page, or of a path below it.
+func AlarmPath(id fleet.AlarmID, below ...string) string {
+	return ObjectPath(fleet.TypeAlarm, id, below...)
+}
+
+// AlarmRulePath is the address of an alarm rule's page, or of a path below it.
+func AlarmRulePath(id fleet.AlarmRuleID, below ...string) string {
+	return ObjectPath(fleet.TypeAlarmRule, id, below...)
+}
+
 // PoolPath is the address of a pool's page, or of a path below it.
 func PoolPath(id fleet.PoolID, below ...string) string {
 	return ObjectPath(fleet.TypePool, id, below...)

@@ -205,6 +205,23 @@ func (s *Server) routes() []route {
 		{post, "/hosts/:id/delete", page, policy.InfraChange, form.Submit(s.pages.DeleteHost, s.pages.ConfirmDeleteHost())},
 		{get, "/menus/host/:id", page, policy.InfraSee, s.pages.HostMenu()},
 
+		// Alarms and alarm rules.
+		{get, "/alarms", page, policy.VMSee, s.coalesceRefreshes(s.pages.ListAlarms)},
+		{get, "/alarms.csv", stream, policy.VMSee, s.pages.ExportAlarms},
+		{get, "/alarms/acknowledge", page, policy.VMChange, form.Show(s.pages.ShowAcknowledgeForm)},
+		{post, "/alarms/acknowledge", page, policy.VMChange, form.Submit(s.pages.AcknowledgeAlarms, s.pages.ShowAcknowledgeForm)},
+		{get, "/alarms/silence", page, policy.VMChange, form.Show(s.pages.ShowSilenceForm)},
+		{post, "/alarms/silence", page, policy.VMChange, form.Submit(s.pages.SilenceAlarms, s.pages.ShowSilenceForm)},
+		{post, "/alarms/unsilence", page, policy.VMChange, form.SubmitWithoutForm(s.pages.UnsilenceAlarms)},
+		{get, "/alarms/:id", page, policy.VMSee, s.pages.AlarmPage},
+		{get, "/alarm-rules", page, policy.InfraSee, s.coalesceRefreshes(s.pages.ListAlarmRules)},
+		{get, "/alarm-rules/new", page, policy.InfraChange, form.Show(s.pages.ShowNewAlarmRuleForm)},
+		{post, "/alarm-rules", page, policy.InfraChange, form.Submit(s.pages.CreateAlarmRule, s.pages.ShowNewAlarmRuleForm)},
+		{get, "/alarm-rules/:id", page, policy.InfraSee, s.pages.AlarmRulePage},
+		{post, "/alarm-rules/:id/edit", page, policy.InfraChange, form.Submit(s.pages.EditAlarmRule, s.pages.ShowAlarmRuleForm)},
+		{get, "/alarm-rules/:id/delete", page, policy.InfraChange, form.Show(s.pages.ConfirmDeleteAlarmRule())},
+		{post, "/alarm-rules/:id/delete", page, policy.InfraChange, form.Submit(s.pages.DeleteAlarmRule, s.pages.ConfirmDeleteAlarmRule())},
+
 		// Clusters.
 		{get, "/clusters", page, policy.InfraSee, s.coalesceRefreshes(s.pages.ListClusters)},
 		{get, "/clusters.csv", stream, policy.InfraSee, s.pages.ExportClusters},

@@ -252,16 +252,12 @@ func FormatAlarmValue(v float64, unit string) string {
 	return number + " " + []string{"", "k", "M", "G", "T", "P"}[prefix] + strings.TrimPrefix(unit, " ")
 }
 
-// Sentence describes the rule in one sentence: "Critical, if CPU usage of a VM is at least 90 % for 5 minutes."
-func (s AlarmRuleSpec) Sentence() string {
+// ConditionText describes the condition: "CPU usage (CPU) of a VM is at least 90 % for 5 minutes".
+func (s AlarmRuleSpec) ConditionText() string {
 	k, _ := AlarmConditionOf(s.Condition)
-	what := strings.ToLower(k.Label[:min(1, len(k.Label))]) + k.Label[min(1, len(k.Label)):]
-	if strings.HasPrefix(k.Label, "VM") {
-		what = k.Label
-	}
-	compare := "is at least"
+	what, compare := k.Label, "is at least"
 	if m, ok := s.MetricInfo(); ok {
-		what = fmt.Sprintf("%q (%s) of a %s", m.Title, m.Chart, map[ResourceType]string{TypeVM: "VM", TypeHost: "host", TypePool: "pool"}[s.Metric.Type])
+		what = fmt.Sprintf("%s (%s) of a %s", m.Title, m.Chart, map[ResourceType]string{TypeVM: "VM", TypeHost: "host", TypePool: "pool"}[s.Metric.Type])
 		if s.Metric.Below {
 			compare = "is at most"
 		}
@@ -272,13 +268,18 @@ func (s AlarmRuleSpec) Sentence() string {
 	if s.ForSeconds > 0 {
 		what += " for " + alarmDurationText(s.ForSeconds)
 	}
+	return what
+}
+
+// Sentence describes the rule: "Warning: Pool full is at least 90 %. Critical from 97 %. Clears at 88 %."
+func (s AlarmRuleSpec) Sentence() string {
 	severity := string(s.Severity)
 	for _, o := range AlarmSeverities {
 		if o.Value == severity {
 			severity = o.Text
 		}
 	}
-	out := severity + ": " + what + "."
+	out := severity + ": " + s.ConditionText() + "."
 	if s.Critical != nil {
 		out += " Critical from " + FormatAlarmValue(*s.Critical, s.ValueUnit()) + "."
 	}

@@ -18,6 +18,8 @@ type AttentionCause struct {
 	Objects  []AttentionObject `json:"objects"`          // first objects, at most AttentionNames
 	List     string            `json:"list,omitempty"`   // path of the list of all objects; empty: none
 	At       *time.Time        `json:"at,omitempty"`
+	// HasAlarm says that a default alarm rule raises an alarm for the cause.
+	HasAlarm bool `json:"-"`
 }
 
 // AttentionObject is one object that needs attention.

@@ -10,12 +10,14 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/views/alarm"
 	"quantix/views/kit"
 )
 
 // DashboardPage is the start page.
 type DashboardPage struct {
-	Overview fleet.Overview
+	Overview fleet.Overview // Attention has only causes without an alarm rule
+	Alarms   alarm.OpenPage
 	Actor    fleet.Actor
 	Now      time.Time
 }
@@ -51,13 +53,6 @@ func (p DashboardPage) poolCounts() (all, ok int) {
 }
 
 func (p DashboardPage) seesHosts() bool { return policy.May(p.Actor, policy.InfraSee, "") }
-
-func (p DashboardPage) noProblemsHint() string {
-	if p.seesHosts() {
-		return "Offline hosts, pools that cannot be mounted, failed VMs and failed tasks are listed here."
-	}
-	return "Failed VMs, failed tasks and storage faults are listed here."
-}
 
 // needsAttentionRowID is the element id of a row in the Needs attention list. An object with several causes has one row
 // for each cause.
@@ -110,5 +105,5 @@ func (p DashboardPage) tabs() []kit.Tab {
 	if p.seesHosts() {
 		tabs = append(tabs, kit.Tab{Text: "Hosts", Href: "/hosts"})
 	}
-	return append(tabs, kit.Tab{Text: "Storage", Href: "/pools"}, kit.Tab{Text: "Networks", Href: "/networks"}, kit.Tab{Text: "Images", Href: "/images"}, kit.Tab{Text: "Templates", Href: "/templates"}, kit.Tab{Text: "Tasks", Href: "/tasks"})
+	return append(tabs, kit.Tab{Text: "Storage", Href: "/pools"}, kit.Tab{Text: "Networks", Href: "/networks"}, kit.Tab{Text: "Images", Href: "/images"}, kit.Tab{Text: "Templates", Href: "/templates"}, kit.Tab{Text: "Alarms", Href: "/alarms"}, kit.Tab{Text: "Tasks", Href: "/tasks"})
 }

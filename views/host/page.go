@@ -19,7 +19,8 @@ type Page struct {
 	Tab        string
 	Host       fleet.HostView
 	Now        time.Time
-	ChartRange string // tab monitor: key of the charts' range
+	Alarms     []fleet.Alarm // tab monitor: open alarms
+	ChartRange string        // tab monitor: key of the charts' range
 	VMs        []fleet.VMView
 	Found      []fleet.DiscoveredVM
 	Pools      []fleet.PoolView

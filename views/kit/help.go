@@ -18,6 +18,8 @@ const (
 	HelpHostCapacity  Topic = "hosts#capacity-of-a-host"
 	HelpHostReports   Topic = "hosts#reports-of-a-host"
 	HelpCluster       Topic = "hosts#clusters"
+	HelpAlarmRule     Topic = "alarms#rules"
+	HelpAlarm         Topic = "alarms#acknowledge-and-silence"
 	HelpAdopt         Topic = "hosts#adopt-pools-and-networks"
 	HelpPool          Topic = "storage#create-a-pool"
 	HelpAssign        Topic = "storage#assign-a-pool-to-more-hosts-release-it"

@@ -21,6 +21,7 @@ type Page struct {
 	Statuses   kit.HostStatuses[fleet.PoolHost] // tab health
 	Drifted    []fleet.PoolHost                 // tab health: the first hosts with another definition of the pool
 	Now        time.Time
+	Alarms     []fleet.Alarm  // tab monitor: open alarms
 	ChartRange string         // tab monitor: key of the charts' range
 	Volumes    VolumesTab     // tab volumes
 	Uploads    []fleet.Upload // tab volumes: the actor's own unfinished uploads

@@ -41,6 +41,7 @@ type Page struct {
 	Merge      *MergePage         // replaces Edit after a concurrent change of the VM
 	Audit      []fleet.AuditEntry // tab events
 	Tasks      []fleet.Task
+	Alarms     []fleet.Alarm        // tab monitor: open alarms
 	ChartRange string               // tab monitor: key of the charts' range
 	Meter      *LoadSample          // tab monitor; nil: no load reported yet
 	NICs       []fleet.NICAddresses // tab summary

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -16,10 +17,15 @@ func (s *Site) DashboardPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
+	all.Attention = slices.DeleteFunc(all.Attention, func(x fleet.AttentionCause) bool { return x.HasAlarm }) // the alarms show it
 	if policy.May(a, policy.Manage, "") {
 		all.Attention = append(s.certificateWarnings(time.Now()), all.Attention...)
 	}
-	return s.ShowPage(c, a, shell.PageLayout{Title: "Dashboard"}, home.Dashboard(home.DashboardPage{Overview: all, Actor: a, Now: time.Now()}))
+	open, err := s.openAlarms(c.Request().Context(), a)
+	if err != nil {
+		return err
+	}
+	return s.ShowPage(c, a, shell.PageLayout{Title: "Dashboard"}, home.Dashboard(home.DashboardPage{Overview: all, Alarms: open, Actor: a, Now: time.Now()}))
 }
 
 // certificateWarnings returns warnings for the portal's certificates that have expired or expire soon.

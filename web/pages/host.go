@@ -44,6 +44,9 @@ func (s *Site) HostPage(c echo.Context, a fleet.Actor) error {
 	layout := hostPageLayout(h)
 	if tab == "monitor" {
 		layout.Scripts = []string{kit.ChartScript}
+		if p.Alarms, err = s.alarmsOf(c, a, fleet.SubjectOf(fleet.TypeHost, h.ID)); err != nil {
+			return err
+		}
 	}
 	return s.ShowPage(c, a, layout, hostview.HostPage(p))
 }

@@ -68,6 +68,9 @@ func (s *Site) PoolPage(c echo.Context, a fleet.Actor) error {
 	f := poolPageLayout(p.Pool)
 	if tab == "monitor" {
 		f.Scripts = []string{kit.ChartScript}
+		if p.Alarms, err = s.alarmsOf(c, a, fleet.SubjectPool(p.Pool.ID)); err != nil {
+			return err
+		}
 	}
 	if tab == "volumes" && policy.May(a, policy.InfraChange, "") {
 		f.Scripts = []string{render.UploadScript}

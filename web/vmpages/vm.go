@@ -80,6 +80,9 @@ func (s *Site) VMPage(c echo.Context, a fleet.Actor) error {
 	layout := vmPageLayout(p.VM)
 	if tab == "monitor" {
 		layout.Scripts = []string{kit.ChartScript}
+		if p.Alarms, err = s.Control.AlarmsOf(c.Request().Context(), a, fleet.SubjectVM(p.VM.ID)); err != nil {
+			return err
+		}
 	}
 	return s.ShowPage(c, a, layout, vmview.VMPage(p))
 }

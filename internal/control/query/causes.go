@@ -47,7 +47,7 @@ func (b *Queries) hostsNeedingAttention(ctx context.Context, sums hostSums) ([]f
 			FROM hosts h JOIN host_sessions s ON s.host_id = h.id WHERE s.conflict <> '' OR NOT ` + expectedOfflineSQL + `) x
 		WHERE x.phase IN ('conflict', 'degraded', 'unknown') GROUP BY 1, 2 ORDER BY x.phase = 'unknown', count(*) DESC LIMIT ` + strconv.Itoa(maxAttention)
 	return collectRows(ctx, b, sql, new(statementBuilder), func(row pgx.CollectableRow) (fleet.AttentionCause, error) {
-		n := fleet.AttentionCause{Kind: string(fleet.TypeHost)}
+		n := fleet.AttentionCause{Kind: string(fleet.TypeHost), HasAlarm: true}
 		var phase fleet.HostPhase
 		var errorText string
 		var ids, names []string
@@ -177,7 +177,7 @@ func poolAttention(causes []poolAttentionCause, pools map[fleet.PoolID]fleet.Poo
 			text = c.key.CauseText(c.errorText)
 		}
 		rows.Add(fleet.AttentionCause{
-			Kind: string(fleet.TypePool), Severity: c.key.Severity(), Text: text, Remedy: remedy.ForError(fleet.TypePool, pool.Spec.Kind, text), Count: 1, At: c.at,
+			HasAlarm: true, Kind: string(fleet.TypePool), Severity: c.key.Severity(), Text: text, Remedy: remedy.ForError(fleet.TypePool, pool.Spec.Kind, text), Count: 1, At: c.at,
 			Objects: []fleet.AttentionObject{{ID: string(p.pool), Name: pool.Name, Text: c.describeHosts()}}, List: "/pools?filter=health:" + string(pool.Health.Severity),
 		})
 	}
@@ -221,7 +221,7 @@ func (b *Queries) vmAttentionRows(ctx context.Context, a fleet.Actor) (rows []fl
 		}
 		vms[fleet.SubjectVM(v.ID)] = true
 		n := fleet.AttentionCause{
-			Kind: string(fleet.TypeVM), Severity: tone, Text: text, Count: 1, List: "/vms?filter=attention:yes", Objects: []fleet.AttentionObject{{ID: string(v.ID), Name: v.Name}},
+			HasAlarm: true, Kind: string(fleet.TypeVM), Severity: tone, Text: text, Count: 1, List: "/vms?filter=attention:yes", Objects: []fleet.AttentionObject{{ID: string(v.ID), Name: v.Name}},
 		}
 		if store.SeesHosts(a) {
 			n.Remedy = remedy.ForError(fleet.TypeVM, "", text)
@@ -232,7 +232,7 @@ func (b *Queries) vmAttentionRows(ctx context.Context, a fleet.Actor) (rows []fl
 	}
 	if more {
 		causes.Rows = append(causes.Rows, fleet.AttentionCause{
-			Kind: string(fleet.TypeVM), Severity: fleet.SeverityWarn, List: "/vms?filter=attention:yes",
+			HasAlarm: true, Kind: string(fleet.TypeVM), Severity: fleet.SeverityWarn, List: "/vms?filter=attention:yes",
 			Text: fmt.Sprintf("These are the causes of the first %d VMs by name. More need attention.", maxAttentionVMsRead),
 		})
 	}

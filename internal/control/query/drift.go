@@ -57,7 +57,7 @@ func (b *Queries) driftAttention(ctx context.Context) ([]fleet.AttentionCause, e
 	return collectRows(ctx, b, sql, new(statementBuilder), func(row pgx.CollectableRow) (fleet.AttentionCause, error) {
 		var noun string
 		var ids, names []string
-		n := fleet.AttentionCause{Severity: fleet.SeverityWarn, Remedy: remedy.HostDrift}
+		n := fleet.AttentionCause{HasAlarm: true, Severity: fleet.SeverityWarn, Remedy: remedy.HostDrift}
 		err := row.Scan(&noun, &n.Count, &ids, &names)
 		info := fleet.ResourceType(noun).Info()
 		n.Kind, n.Objects, n.List = noun, attentionObjects(ids, names), info.Path+"?filter=drift:yes"

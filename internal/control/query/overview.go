@@ -208,7 +208,7 @@ func (b *Queries) addVMAndTaskAttention(ctx context.Context, a fleet.Actor, o *f
 			text = task.Title() + " may or may not have happened: " + task.Error
 		}
 		n := fleet.AttentionCause{
-			Kind: "task", Severity: fleet.SeverityWarn, Text: text, Count: 1, At: task.EndedAt, Objects: []fleet.AttentionObject{{ID: string(task.ID), Name: task.SubjectName}},
+			HasAlarm: true, Kind: "task", Severity: fleet.SeverityWarn, Text: text, Count: 1, At: task.EndedAt, Objects: []fleet.AttentionObject{{ID: string(task.ID), Name: task.SubjectName}},
 			List: "/tasks?filter=state:" + string(task.State) + "+kind:" + string(task.Kind),
 		}
 		if store.SeesHosts(a) {
@@ -225,7 +225,7 @@ func (b *Queries) addVMAndTaskAttention(ctx context.Context, a fleet.Actor, o *f
 func addAttentionFromCounters(a fleet.Actor, o *fleet.Overview) {
 	if n := o.VMsDrifted; n > 0 {
 		o.Attention = append(o.Attention, fleet.AttentionCause{
-			Kind: string(fleet.TypeVM), Severity: fleet.SeverityWarn, Text: "Changed on the host: the definition there differs from what was set here (drift).", Remedy: remedy.Drift,
+			HasAlarm: true, Kind: string(fleet.TypeVM), Severity: fleet.SeverityWarn, Text: "Changed on the host: the definition there differs from what was set here (drift).", Remedy: remedy.Drift,
 			Count: n, List: "/vms?filter=drift:yes",
 		})
 	}
