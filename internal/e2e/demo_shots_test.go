@@ -210,6 +210,17 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"network-adopted-release", "/networks/" + adopted + "/hosts/" + string(second.ID) + "/release", nil},
 		{"network-adopted-delete", "/networks/" + adopted + "/delete", nil},
 		{"host-delete", h + "/delete", nil},
+		{"alarms", "/alarms", func(p *tab) { p.waitText("#alarm-groups", "Since") }},
+		{"alarms-all", "/alarms?tab=all", nil},
+		{"alarm", "/alarms?tab=all", func(p *tab) { p.click("tbody th a", ""); p.waitText("#alarm-body", "History") }},
+		{"alarm-acknowledge", "/alarms", func(p *tab) {
+			p.click(".attention .menu-cell summary", "")
+			p.click(".attention .menu-cell a", "Acknowledge")
+			p.waitText("#dialog", "Note")
+		}},
+		{"alarm-rules", "/alarm-rules", nil},
+		{"alarm-rule-new", "/alarm-rules/new", nil},
+		{"alarm-rule", "/alarm-rules?filter=name:pool-full", func(p *tab) { p.click("tbody th a", "pool-full"); p.waitText(".body", "Clears at") }},
 		{"clusters", "/clusters", nil},
 		{"cluster", cluster, nil},
 		{"cluster-default", "/clusters/" + string(fleet.DefaultClusterID), nil},

@@ -67,8 +67,8 @@ type AlarmEvent struct {
 	Text  string         `json:"text,omitempty"`
 }
 
-// AlarmView is an alarm with its history, the newest entry first.
-type AlarmView struct {
+// AlarmDetails is an alarm with its history, the newest entry first.
+type AlarmDetails struct {
 	Alarm
 	Events []AlarmEvent `json:"events"`
 }

@@ -96,6 +96,14 @@ func objectsText(g fleet.AlarmGroup) string {
 	return kit.CountText(g.Count, word)
 }
 
+// objectName names an alarm's object: "nfs on host-1".
+func objectName(v fleet.Alarm) string {
+	if v.HostName == "" {
+		return v.SubjectName
+	}
+	return v.SubjectName + " on " + v.HostName
+}
+
 // objectPath is the page of an alarm's object; empty: none.
 func objectPath(v fleet.Alarm) string {
 	of, id := v.Subject.ResourceAndID()
@@ -170,7 +178,7 @@ type ListPage struct {
 // Columns are the columns of the list of alarms.
 var Columns = kit.Columns{
 	{Key: "severity", Label: "Severity"},
-	{Key: "object", Label: "Object"},
+	{Key: "alarm", Label: "Alarm"},
 	{Key: "rule", Label: "Rule"},
 	{Key: "state", Label: "State"},
 	{Key: "raised", Label: "Raised", Sort: "raised"},
@@ -199,10 +207,10 @@ var CSV = []kit.CSVColumn[fleet.Alarm]{
 
 func (p *ListPage) table() kit.Table[fleet.Alarm] {
 	return kit.Table[fleet.Alarm]{
-		List: &p.List, ID: "alarm-rows", Live: "alarms", Every: "30s", Label: "Alarms", Type: "alarm", Head: kit.Column{Label: "Alarm"},
+		List: &p.List, ID: "alarm-rows", Live: "alarms", Every: "30s", Label: "Alarms", Type: "alarm", Head: kit.Column{Label: "Object"},
 		Items: p.Alarms, EmptyContent: emptyListNote(),
 		Row: func(v *fleet.Alarm) kit.Row {
-			return kit.Row{ID: "alarm-" + string(v.ID), Name: v.Text, Href: views.AlarmPath(v.ID)}
+			return kit.Row{ID: "alarm-" + string(v.ID), Name: objectName(*v), Href: views.AlarmPath(v.ID)}
 		},
 		RowCells: func(shown kit.Columns, v *fleet.Alarm) templ.Component { return alarmRow(shown, v, p) },
 	}
@@ -225,7 +233,7 @@ func stateText(v fleet.Alarm, now time.Time) string {
 type Page struct {
 	Actor fleet.Actor
 	Link  kit.Link
-	Alarm fleet.AlarmView
+	Alarm fleet.AlarmDetails
 	Now   time.Time
 }
 

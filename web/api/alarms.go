@@ -66,7 +66,7 @@ func (api *API) updateAlarmRule(ctx context.Context, a fleet.Actor, in *updateAl
 	})
 }
 
-type alarmOutput struct{ Body fleet.AlarmView }
+type alarmOutput struct{ Body fleet.AlarmDetails }
 
 func (api *API) getAlarm(ctx context.Context, a fleet.Actor, in *AlarmPath) (*alarmOutput, error) {
 	v, err := api.Control.GetAlarm(ctx, a, in.ID)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"quantix/db"
@@ -189,7 +190,17 @@ func (f *findings) drifted(ctx context.Context) (out []query.AlarmFinding, err e
 
 func (f *findings) failedTasks(ctx context.Context) (out []query.AlarmFinding, err error) {
 	rows, err := f.q.FailedTaskGroups(ctx)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	texts, err := f.faultTexts(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, r := range rows {
+		if r.Error != "" && strings.Contains(texts[r.Subject], r.Error) {
+			continue // the object has an alarm with the same error
+		}
 		title := fleet.Task{Kind: r.Kind}.Title()
 		text := title + " failed: " + r.Error
 		if r.State == string(fleet.JobUnknown) {
@@ -205,6 +216,21 @@ func (f *findings) failedTasks(ctx context.Context) (out []query.AlarmFinding, e
 		})
 	}
 	return out, err
+}
+
+// faultTexts returns the texts of the faults of each object, which explain its failed tasks.
+func (f *findings) faultTexts(ctx context.Context) (map[fleet.Subject]string, error) {
+	out := map[fleet.Subject]string{}
+	for _, key := range []string{"pool.unhealthy", "network.unhealthy", "vm.io", "vm.disk", "vm.fault"} {
+		all, err := f.read(ctx, fleet.AlarmRule{Spec: fleet.AlarmRuleSpec{Condition: key}}, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range all {
+			out[x.Subject] += x.Text + "\n"
+		}
+	}
+	return out, nil
 }
 
 // ofMetric returns the objects whose newest value of the rule's metric could hold.

@@ -86,13 +86,13 @@ func (b *Queries) ListAlarms(ctx context.Context, a fleet.Actor, q fleet.Query) 
 }
 
 // GetAlarm returns one alarm with its history, the newest entry first.
-func (b *Queries) GetAlarm(ctx context.Context, a fleet.Actor, id fleet.AlarmID) (fleet.AlarmView, error) {
+func (b *Queries) GetAlarm(ctx context.Context, a fleet.Actor, id fleet.AlarmID) (fleet.AlarmDetails, error) {
 	v, err := alarmList.readOne(ctx, b, a, string(id))
 	if err != nil {
-		return fleet.AlarmView{}, err
+		return fleet.AlarmDetails{}, err
 	}
 	rows, err := b.store.AlarmEvents(ctx, id)
-	out := fleet.AlarmView{Alarm: v, Events: make([]fleet.AlarmEvent, len(rows))}
+	out := fleet.AlarmDetails{Alarm: v, Events: make([]fleet.AlarmEvent, len(rows))}
 	for i, r := range rows {
 		out.Events[i] = fleet.AlarmEvent{ID: r.ID, At: r.At, Kind: r.Kind, Actor: r.Actor, Text: r.Text}
 		if !store.SeesHosts(a) && r.Actor == "" {
