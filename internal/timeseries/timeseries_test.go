@@ -98,7 +98,7 @@ func TestChunkKeepsPointsWithinPrecision(t *testing.T) {
 	for m, all := range points {
 		for i, want := range all {
 			g := got[m][i]
-			if !closeTo(g.Mean, want.Mean, 0.006) || !closeTo(g.Min, want.Min, 0.006) && want.Min > 1e-5 || !closeTo(g.Max, want.Max, 0.006) {
+			if !closeTo(g.Mean, want.Mean, 0.006) || !closeTo(g.Min, want.Min, 0.05) && want.Min > 1e-5 || !closeTo(g.Max, want.Max, 0.05) && want.Max < 100 {
 				t.Fatalf("metric %d, point %d: %v, want %v", m, i, g, want)
 			}
 		}
@@ -119,7 +119,7 @@ func TestChunkOfIdleVMIsSmall(t *testing.T) {
 	if n := len(timeseries.EncodeChunk(fleet.TypeVM, 360, idle)); n > 100 {
 		t.Errorf("the chunk of an idle VM has %d bytes", n)
 	}
-	if n := len(timeseries.EncodeChunk(fleet.TypeVM, 360, busy)); n > 12<<10 {
+	if n := len(timeseries.EncodeChunk(fleet.TypeVM, 360, busy)); n > 8<<10 {
 		t.Errorf("the chunk of a busy VM has %d bytes", n)
 	}
 }
@@ -130,7 +130,9 @@ func TestDamagedChunkIsRefused(t *testing.T) {
 		for _, x := range []byte{1, 0x80, 0xff} {
 			damaged := append([]byte{}, chunk...)
 			damaged[i] ^= x
-			_, _, _ = timeseries.DecodeChunk(fleet.TypeVM, damaged) // must not panic
+			if _, _, err := timeseries.DecodeChunk(fleet.TypeVM, damaged); err == nil {
+				t.Errorf("a chunk with a damaged byte %d was read", i)
+			}
 		}
 		if _, _, err := timeseries.DecodeChunk(fleet.TypeVM, chunk[:i]); err == nil {
 			t.Errorf("a chunk of %d bytes was read", i)
