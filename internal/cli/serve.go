@@ -27,6 +27,7 @@ import (
 	"quantix/internal/auth"
 	"quantix/internal/config"
 	"quantix/internal/control"
+	"quantix/internal/control/metrics"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
 	"quantix/internal/pglocal"
@@ -109,7 +110,10 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	}
 	p.URL, p.AgentURL, p.PairURL = listenerURLs(cfg, browsers, agents)
 	hub := notify.NewHub()
-	p.Control = control.New(pool, control.Options{Log: p.log, Hub: hub, AgentURL: p.AgentURL, PairURL: p.PairURL, Vault: vault, MACPrefix: cfg.MACPrefix, AuditMonths: cfg.AuditMonths})
+	p.Control = control.New(pool, control.Options{
+		Log: p.log, Hub: hub, AgentURL: p.AgentURL, PairURL: p.PairURL, Vault: vault, MACPrefix: cfg.MACPrefix, AuditMonths: cfg.AuditMonths,
+		MetricRetention: metricRetention(cfg.Metrics),
+	})
 	if p.Password, _, err = p.Control.EnsureAdmin(ctx, fleet.SystemActor); err != nil {
 		return fmt.Errorf("make the first administrator: %w", err)
 	}
@@ -117,6 +121,15 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 		return err
 	}
 	return p.serve(ctx, cfg, pool, hub, listeners{browsers: browsers, certificate: certificate, proxies: proxies, agents: agents})
+}
+
+// metricRetention returns how long points of metrics are kept. The zero settings are the default.
+func metricRetention(m config.Metrics) metrics.Retention {
+	const day = 24 * time.Hour
+	return metrics.Retention{
+		Samples: time.Duration(m.SampleHours) * time.Hour, Minutes: time.Duration(m.MinuteDays) * day,
+		TenMinutes: time.Duration(m.TenMinuteDays) * day, TwoHours: time.Duration(m.TwoHourDays) * day,
+	}
 }
 
 // openVault opens the vault that encrypts secrets in the database. The vault's key is in the configured file, or in

@@ -55,6 +55,20 @@ func checkPortal(p *Portal, from settingOrigins) error {
 	if p.AuditMonths < 12 || p.AuditMonths > 1200 {
 		c.fail("auditMonths", "%d is out of range; choose 12 to 1200", p.AuditMonths)
 	}
+	// The lower limits leave the roll-up into the next coarser points a day to catch up.
+	for _, m := range []struct {
+		key              string
+		value, low, high int
+	}{
+		{"metrics.sampleHours", p.Metrics.SampleHours, 2, 48},
+		{"metrics.minuteDays", p.Metrics.MinuteDays, 2, 31},
+		{"metrics.tenMinuteDays", p.Metrics.TenMinuteDays, 35, 400},
+		{"metrics.twoHourDays", p.Metrics.TwoHourDays, max(62, p.Metrics.TenMinuteDays), 3660},
+	} {
+		if m.value < m.low || m.value > m.high {
+			c.fail(m.key, "%d is out of range; choose %d to %d", m.value, m.low, m.high)
+		}
+	}
 	if p.RelayRate < 0 || p.RelayRate > 100_000 {
 		c.fail("relayRate", "%d is out of range; choose 0 (no limit) to 100000", p.RelayRate)
 	}

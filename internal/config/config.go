@@ -49,9 +49,18 @@ type Portal struct {
 	RelayRate int `koanf:"relayRate"`
 	// AuditMonths is how many complete months of the audit log the portal keeps.
 	AuditMonths int      `koanf:"auditMonths"`
+	Metrics     Metrics  `koanf:"metrics"`
 	Database    Database `koanf:"database"`
 	TLS         TLS      `koanf:"tls"`
 	Log         Log      `koanf:"log"`
+}
+
+// Metrics is how long the portal keeps the points of metrics.
+type Metrics struct {
+	SampleHours   int `koanf:"sampleHours"`   // every report
+	MinuteDays    int `koanf:"minuteDays"`    // a point a minute
+	TenMinuteDays int `koanf:"tenMinuteDays"` // a point every 10 minutes
+	TwoHourDays   int `koanf:"twoHourDays"`   // a point every 2 hours
 }
 
 // Database configures the portal's PostgreSQL.

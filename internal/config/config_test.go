@@ -50,7 +50,7 @@ func portalDefaults() Portal {
 	return Portal{
 		Listen: "127.0.0.1:8443", AgentListen: "127.0.0.1:8444", DataDir: "/var/lib/quantix",
 		PublicURL: "http://127.0.0.1:8443", AgentURL: "https://127.0.0.1:8444", PairURL: "https://127.0.0.1:8444",
-		ConnsPerAddress: 256, MACPrefix: "52:54:00", AuditMonths: 24, RelayRate: 64, Database: Database{MaxConns: 20}, Log: Log{Level: "info", Format: "text"},
+		ConnsPerAddress: 256, MACPrefix: "52:54:00", AuditMonths: 24, Metrics: Metrics{2, 2, 35, 730}, RelayRate: 64, Database: Database{MaxConns: 20}, Log: Log{Level: "info", Format: "text"},
 	}
 }
 
@@ -77,8 +77,10 @@ database:
   maxConns: 40
 tls: {cert: /c.pem, key: /k.pem}
 log: {level: debug, format: json}
+metrics: {sampleHours: 24, minuteDays: 7, tenMinuteDays: 100, twoHourDays: 365}
 `},
 			func(p *Portal) {
+				p.Metrics = Metrics{24, 7, 100, 365}
 				p.Listen, p.DataDir = ":9443", "/srv/quantix"
 				p.PublicURL, p.AgentURL, p.PairURL = "https://portal.example", "https://portal.example:9444", "https://portal-1.example:9444"
 				p.TrustedProxies = []string{"10.0.0.0/8", "192.0.2.7/32"}
@@ -242,6 +244,8 @@ func TestInvalidPortalSettingsAreRefused(t *testing.T) {
 		"a URL with a path":               {givenSettings{flags: []string{"--public-url=https://x/quantix"}}, []string{"--public-url"}},
 		"an empty data directory":         {givenSettings{flags: []string{"--data-dir="}}, []string{"--data-dir: it must not be empty"}},
 		"too few connections":             {givenSettings{flags: []string{"--database-max-conns=1"}}, []string{"choose 2 to 10000"}},
+		"metrics kept too short":          {givenSettings{flags: []string{"--metrics-sample-hours=1"}}, []string{"--metrics-sample-hours: 1 is out of range; choose 2 to 48"}},
+		"coarse metrics kept too short":   {givenSettings{yaml: "metrics: {tenMinuteDays: 400, twoHourDays: 399}\n"}, []string{"portal.yaml:1: metrics.twoHourDays: 399 is out of range; choose 400 to 3660"}},
 		"a database of another kind":      {givenSettings{env: []string{"QUANTIX_DATABASE_URL=mysql://u:hunter2@h/d"}}, []string{"QUANTIX_DATABASE_URL: this is not the URL of a PostgreSQL"}},
 		"invalid database URL": {
 			givenSettings{yaml: "database:\n  url: 'postgres://u:hunter2%@h/d'\n"},

@@ -38,6 +38,10 @@ var portalSettings = []setting{
 	{"macPrefix", "52:54:00", "first three to five `bytes` of the MAC addresses that new NICs get"},
 	{"relayRate", 64, "maximum of `MiB` a second that this portal relays between hosts that cannot reach each other, in all; 0: no limit"},
 	{"auditMonths", 24, "whole `months` that audit records are kept, at least 12"},
+	{"metrics.sampleHours", 2, "`hours` that the metrics of every report are kept, 2 to 48"},
+	{"metrics.minuteDays", 2, "`days` that metrics with a point a minute are kept, 2 to 31"},
+	{"metrics.tenMinuteDays", 35, "`days` that metrics with a point every 10 minutes are kept, 35 to 400"},
+	{"metrics.twoHourDays", 730, "`days` that metrics with a point every 2 hours are kept, 62 to 3660, and at least metrics.tenMinuteDays"},
 	{
 		"database.url", "", "`URL` of the PostgreSQL to use; default: a private PostgreSQL in the data directory. " +
 			"Other users can read a password in a flag: put it into the file or the variable instead",

@@ -7,6 +7,7 @@
 package control
 
 import (
+	"cmp"
 	"log/slog"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -57,6 +58,8 @@ type Options struct {
 	MACPrefix string // prefix of new NICs' MAC addresses, checked by config; empty: QEMU's 52:54:00
 
 	AuditMonths int // complete months of audit to retain; 0: all
+
+	MetricRetention metrics.Retention // the zero value: metrics.DefaultRetention
 }
 
 // WarmUp prepares a new database connection for agents' requests (db.OpenWithSetup).
@@ -71,11 +74,12 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 		o.Hub = notify.NewHub()
 	}
 	s := store.New(pool, o.Hub)
-	b := query.New(s)
+	kept := cmp.Or(o.MetricRetention, metrics.DefaultRetention)
+	b := query.New(s, kept)
 	agents := agentapi.New(s, o.Hub, metrics.NewWriter(s, o.Log), o.PairURL, o.Vault)
 	return &Control{
 		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b),
-		Placing: placing.New(s), Metrics: metrics.New(s), Alarms: alarms.New(s, b), Storage: storage.New(s, b, o.Vault), Queries: b,
+		Placing: placing.New(s), Metrics: metrics.New(s, kept), Alarms: alarms.New(s, b), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
 }

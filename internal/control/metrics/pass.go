@@ -10,10 +10,13 @@ import (
 )
 
 // Metrics has the use cases of metrics that are passes.
-type Metrics struct{ store *store.Store }
+type Metrics struct {
+	store *store.Store
+	kept  Retention
+}
 
-// New returns Metrics that use the store.
-func New(s *store.Store) *Metrics { return &Metrics{s} }
+// New returns Metrics that use the store and keep points for a time.
+func New(s *store.Store, kept Retention) *Metrics { return &Metrics{s, kept} }
 
 // rollUpLimit is how long one pass of RollUpMetrics works, so that it ends before the limit of passes.
 const rollUpLimit = 15 * time.Second
@@ -32,7 +35,6 @@ func (m *Metrics) RollUpMetrics(ctx context.Context, a fleet.Actor) error {
 		}
 	}
 	return m.store.RunPass(ctx, a, "keep metrics", func(q *db.Queries) error {
-		kept := DefaultRetention
-		return q.KeepMetrics(ctx, db.KeepMetricsParams{Samples: kept.Samples, Hours: kept.Minutes, Days: kept.TenMinutes, Months: kept.TwoHours})
+		return q.KeepMetrics(ctx, db.KeepMetricsParams{Samples: m.kept.Samples, Hours: m.kept.Minutes, Days: m.kept.TenMinutes, Months: m.kept.TwoHours})
 	})
 }

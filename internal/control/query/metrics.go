@@ -49,7 +49,7 @@ func (b *Queries) VMMetrics(ctx context.Context, a fleet.Actor, id fleet.VMID, r
 		return fleet.MetricSeries{}, err
 	}
 	return b.readMetrics(ctx, timeseries.Object{Type: fleet.TypeVM, ID: string(id)}, r, false, func(now time.Time) ([]string, error) {
-		return b.store.HostsOfVM(ctx, db.HostsOfVMParams{VMID: id, FromTime: now.Add(-2 * metrics.DefaultRetention.Samples)})
+		return b.store.HostsOfVM(ctx, db.HostsOfVMParams{VMID: id, FromTime: now.Add(-2 * b.metricRetention.Samples)})
 	})
 }
 
@@ -99,7 +99,7 @@ func (b *Queries) readMetrics(ctx context.Context, o timeseries.Object, in Metri
 			return fleet.MetricSeries{From: r.From, To: r.To, Series: []fleet.MetricLine{}}, nil
 		}
 	}
-	r, found, err := metrics.Read(ctx, b.store.Queries, o, on, r, now, metrics.DefaultRetention)
+	r, found, err := metrics.Read(ctx, b.store.Queries, o, on, r, now, b.metricRetention)
 	if err != nil {
 		return fleet.MetricSeries{}, store.UserError(err)
 	}

@@ -5,6 +5,7 @@ package query
 import (
 	"sync/atomic"
 
+	"quantix/internal/control/metrics"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 )
@@ -16,16 +17,18 @@ type Queries struct {
 	vmCounts vmCounts
 	models   atomic.Pointer[cachedCPUModels]
 
+	metricRetention metrics.Retention
+
 	fleetTotals     totalsCache[fleetTotalsKey, fleetTotals]
 	networkSums     totalsCache[fleet.NetworkID, []networkStatusGroup]
 	poolStatuses    poolStatusKind
 	networkStatuses networkStatusKind
 }
 
-// New returns Queries that use the store.
-func New(s *store.Store) *Queries {
+// New returns Queries that use the store. Points of metrics are kept for a time.
+func New(s *store.Store, kept metrics.Retention) *Queries {
 	network := func(id fleet.NetworkID) { s.Wake(fleet.SubjectOf(fleet.TypeNetwork, id)) }
-	b := &Queries{store: s}
+	b := &Queries{store: s, metricRetention: kept}
 	b.fleetTotals = totalsCache[fleetTotalsKey, fleetTotals]{count: b.computeFleetTotals, hosts: func(w fleetTotals) int { return w.hostSums.hostCount() }, changed: b.notifyPools}
 	b.networkSums = totalsCache[fleet.NetworkID, []networkStatusGroup]{count: b.groupNetworkStatuses, hosts: countNetworkStatuses, changed: notifyIfChanged(equalNetworkStatusGroups, network)}
 	b.poolStatuses, b.networkStatuses = newPoolStatuses(b), newNetworkStatuses(b)
