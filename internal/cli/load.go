@@ -51,6 +51,7 @@ that flushes to the disk, in a temporary directory.`,
 	flags.IntVar(&f.VMs, "vms", 1000, "number of `VMs`, spread over the hosts")
 	flags.IntVar(&f.Pools, "pools", 3, "number of shared `pools` on all hosts, for the VMs' disks")
 	flags.Float64Var(&f.Change, "change", 0, "number of `VMs` whose address changes, per second")
+	flags.BoolVar(&f.WithoutSamples, "without-metrics", false, "leave the metrics out of the hosts' reports, to compare the cost")
 	flags.IntVar(&f.Tabs, "tabs", 0, "number of browser `tabs` with a live list of VMs")
 	flags.IntVar(&f.People, "people", 4, "number of `people` who open one page after the other")
 	flags.DurationVar(&f.Pause, "pause", time.Second, "how long a person looks at a page")

@@ -183,7 +183,7 @@ func (a *agent) scheduleReport(ctx context.Context, full bool) {
 	})
 }
 
-// report sends the host's state. Only periodic reports include meters.
+// report sends the host's state. Only periodic reports include meters and samples.
 func (a *agent) report(ctx context.Context, periodic bool) error {
 	a.reportMu.Lock()
 	defer a.reportMu.Unlock()
@@ -196,6 +196,9 @@ func (a *agent) report(ctx context.Context, periodic bool) error {
 	out.State, out.Digest, fresh = a.host.state(known)
 	if periodic {
 		out.Meters, out.Load = a.host.meters()
+		if !a.run.o.WithoutSamples {
+			out.Samples = a.host.samples()
+		}
 	}
 	began := time.Now()
 	answer, err := a.client.Report(ctx, out)

@@ -26,6 +26,9 @@ type host struct {
 	digest string // digest of the reported state; empty: the state has changed since
 	fresh  int64  // number of changes of VMs since the last full report
 	began  time.Time
+
+	sampler    *Sampler
+	lastSample time.Time
 }
 
 type guest struct {
@@ -36,7 +39,7 @@ type guest struct {
 }
 
 func newHost(name string) *host {
-	return &host{name: name, vms: map[fleet.VMID]*guest{}, began: time.Now()}
+	return &host{name: name, vms: map[fleet.VMID]*guest{}, began: time.Now(), sampler: NewSampler(name)}
 }
 
 // addVM adds a VM that the portal has placed on this host.
@@ -239,6 +242,30 @@ func (h *host) meters() ([]wire.Meter, *wire.HostMeter) {
 		}
 	}
 	return out, &wire.HostMeter{CPUPercent: 20 + 10*rand.Float64(), MemoryUsed: 64 << 30, MemoryTotal: 8 << 40}
+}
+
+// samples returns the metric values of the host, its running guests and its pools since the previous samples.
+func (h *host) samples() *fleet.Samples {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	since := now.Sub(h.lastSample)
+	if h.lastSample.IsZero() {
+		since = wire.ReportPeriod
+	}
+	h.lastSample = now
+	var vms []SampledVM
+	for _, id := range h.order {
+		if s := h.vms[id].report.Status; s.Power == fleet.Running {
+			vms = append(vms, SampledVM{string(id), int64(s.MemoryMiB) << 20})
+		}
+	}
+	pools := make([]string, len(h.pools))
+	for i, p := range h.pools {
+		pools[i] = string(p.ID)
+	}
+	out := h.sampler.Samples(now, since.Seconds(), vms, pools)
+	return &out
 }
 
 // firstAddress returns a VM's first IP address, or "".

@@ -2,7 +2,7 @@
 // TLS, simulated users open pages, and browser tabs follow live pages. It reports the portal's performance, so that an
 // operator can choose the size of a portal. Only the hypervisors are simulated.
 // Hosts join with join tokens. VMs and pools are created with an API token. Each host completes its jobs and sends
-// reports at the real interval, with a meter for each running VM. At the end, the run removes everything that it
+// reports at the real interval, with a meter and metric values for each running VM. At the end, the run removes everything that it
 // created.
 package load
 
@@ -39,6 +39,9 @@ type Options struct {
 	People            int           // number of users who open one page after another
 	Pause             time.Duration // pause of a user between two pages
 	For               time.Duration // duration of the measurement
+
+	// WithoutSamples leaves out the metric values of reports. The difference of two runs is the cost of metrics.
+	WithoutSamples bool
 
 	// Joined are hosts that joined before the run, with their VMs. The run then creates and removes only users.
 	Joined []Host

@@ -61,6 +61,9 @@ type ProcessUsage struct {
 
 func (u ProcessUsage) String() string { return fmt.Sprintf("%.2f core, %d MB", u.Cores, u.RSS>>20) }
 
+// CPU returns the processor time that the processes have used so far.
+func (p Processes) CPU() time.Duration { return p.usage().cpu }
+
 func (p Processes) usage() (u cpuAndMemory) {
 	if p == nil {
 		return u
