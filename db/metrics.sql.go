@@ -332,6 +332,18 @@ func (q *Queries) MetricPeriods(ctx context.Context, arg MetricPeriodsParams) ([
 	return items, nil
 }
 
+const metricRefusal = `-- name: MetricRefusal :one
+SELECT COALESCE((SELECT r.reason FROM metric_refusals r WHERE r.host_id = $1 AND r.at > now() - interval '1 hour'), '')::text AS reason
+`
+
+// Why samples of a host were refused within the last hour; empty: they were not.
+func (q *Queries) MetricRefusal(ctx context.Context, hostID fleet.HostID) (string, error) {
+	row := q.db.QueryRow(ctx, metricRefusal, hostID)
+	var reason string
+	err := row.Scan(&reason)
+	return reason, err
+}
+
 const metricSamples = `-- name: MetricSamples :many
 SELECT host_id, at, seconds, layout_id, sample FROM metric_samples
 WHERE host_id = ANY ($1::text[]) AND at > $2 AND at <= $3 ORDER BY host_id, at
@@ -419,6 +431,22 @@ func (q *Queries) NextMetricHost(ctx context.Context, arg NextMetricHostParams) 
 	var host_id string
 	err := row.Scan(&host_id)
 	return host_id, err
+}
+
+const refuseMetrics = `-- name: RefuseMetrics :exec
+INSERT INTO metric_refusals (host_id, reason) SELECT h.id, $1 FROM hosts h WHERE h.id = $2
+ON CONFLICT (host_id) DO UPDATE SET at = now(), reason = EXCLUDED.reason
+`
+
+type RefuseMetricsParams struct {
+	Reason string
+	HostID fleet.HostID
+}
+
+// Records why samples of a host were refused. A host that was deleted has no refusal.
+func (q *Queries) RefuseMetrics(ctx context.Context, arg RefuseMetricsParams) error {
+	_, err := q.db.Exec(ctx, refuseMetrics, arg.Reason, arg.HostID)
+	return err
 }
 
 const setMetricPeriod = `-- name: SetMetricPeriod :exec

@@ -500,6 +500,12 @@ type MetricPeriod struct {
 	Complete bool
 }
 
+type MetricRefusal struct {
+	HostID fleet.HostID
+	At     time.Time
+	Reason string
+}
+
 type MetricSample struct {
 	HostID   fleet.HostID
 	At       time.Time

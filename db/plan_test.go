@@ -126,16 +126,7 @@ func (p plannedStatement) checkPlan(t *testing.T, pool *pgxpool.Pool, tenant boo
 func (p plannedStatement) explain(t *testing.T, pool *pgxpool.Pool, tenant bool) (read int, plan string, err error) {
 	t.Helper()
 	_, args := p.captureArguments(t, tenant)
-	literals := make([]string, len(args))
-	for i, a := range args {
-		text, err := pgtype.NewMap().Encode(p.params[i], pgx.TextFormatCode, a, nil)
-		if err != nil {
-			t.Fatalf("%s: argument %d: %v", p.name, i+1, err)
-		}
-		if literals[i] = "NULL"; text != nil {
-			literals[i] = "'" + strings.ReplaceAll(string(text), "'", "''") + "'"
-		}
-	}
+	literals := literalsOf(t, p.name, p.params, args)
 	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE `+callSQL(p.name, literals), pgx.QueryExecModeSimpleProtocol).Scan(&plan); err != nil {
 			return err
@@ -155,6 +146,22 @@ func (p plannedStatement) explain(t *testing.T, pool *pgxpool.Pool, tenant bool)
 		t.Fatal(err)
 	}
 	return roots[0].Plan.Hit + roots[0].Plan.Read, plan, nil
+}
+
+// literalsOf returns the arguments of a prepared statement as SQL.
+func literalsOf(t *testing.T, name string, params []uint32, args []any) []string {
+	t.Helper()
+	literals := make([]string, len(args))
+	for i, a := range args {
+		text, err := pgtype.NewMap().Encode(params[i], pgx.TextFormatCode, a, nil)
+		if err != nil {
+			t.Fatalf("%s: argument %d: %v", name, i+1, err)
+		}
+		if literals[i] = "NULL"; text != nil {
+			literals[i] = "'" + strings.ReplaceAll(string(text), "'", "''") + "'"
+		}
+	}
+	return literals
 }
 
 func callSQL(name string, literals []string) string {

@@ -16,6 +16,15 @@ INSERT INTO metric_samples (host_id, at, seconds, layout_id, sample)
 SELECT unnest(@host_ids::text[]), now(), unnest(@seconds::real[]), unnest(@layouts::bigint[]), unnest(@samples::bytea[]) FROM lazy
 ON CONFLICT DO NOTHING;
 
+-- name: RefuseMetrics :exec
+-- Records why samples of a host were refused. A host that was deleted has no refusal.
+INSERT INTO metric_refusals (host_id, reason) SELECT h.id, @reason FROM hosts h WHERE h.id = @host_id
+ON CONFLICT (host_id) DO UPDATE SET at = now(), reason = EXCLUDED.reason;
+
+-- name: MetricRefusal :one
+-- Why samples of a host were refused within the last hour; empty: they were not.
+SELECT COALESCE((SELECT r.reason FROM metric_refusals r WHERE r.host_id = @host_id AND r.at > now() - interval '1 hour'), '')::text AS reason;
+
 -- name: MetricSamples :many
 -- The samples of hosts after a time, up to and including another.
 SELECT host_id, at, seconds, layout_id, sample FROM metric_samples

@@ -75,11 +75,12 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	}
 	s := store.New(pool, o.Hub)
 	kept := cmp.Or(o.MetricRetention, metrics.DefaultRetention)
-	b := query.New(s, kept)
+	damage := metrics.NewDamageLog(o.Log)
+	b := query.New(s, kept, damage)
 	agents := agentapi.New(s, o.Hub, metrics.NewWriter(s, o.Log), o.PairURL, o.Vault)
 	return &Control{
 		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b),
-		Placing: placing.New(s), Metrics: metrics.New(s, kept), Alarms: alarms.New(s, b), Storage: storage.New(s, b, o.Vault), Queries: b,
+		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage), Alarms: alarms.New(s, b), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
 }

@@ -123,13 +123,16 @@ func (v MetricValue) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(v), 'g', 5, 64), nil
 }
 
-// UnmarshalJSON reads a number or null.
+// UnmarshalJSON reads a number. Anything else is no value.
 func (v *MetricValue) UnmarshalJSON(text []byte) error {
 	if string(text) == "null" {
 		*v = NoMetricValue()
 		return nil
 	}
-	return json.Unmarshal(text, (*float64)(v))
+	if err := json.Unmarshal(text, (*float64)(v)); err != nil { // too large a number, or no number
+		*v = NoMetricValue()
+	}
+	return nil
 }
 
 // Samples are the values that a host measured at one time.
@@ -139,6 +142,19 @@ type Samples struct {
 	Host    SampleTable `json:"host,omitzero"` // one object with an empty ID
 	VMs     SampleTable `json:"vms,omitzero"`
 	Pools   SampleTable `json:"pools,omitzero"`
+	// Refused says why the portal refused the values, which are missing then. The rest of a report stays valid.
+	Refused string `json:"-"`
+}
+
+// UnmarshalJSON refuses values that cannot be decoded, without an error.
+func (s *Samples) UnmarshalJSON(text []byte) error {
+	type plain Samples
+	var in plain
+	if err := json.Unmarshal(text, &in); err != nil {
+		in = plain{Refused: "The values cannot be decoded: " + err.Error() + "."}
+	}
+	*s = Samples(in)
+	return nil
 }
 
 // SampleTable holds the values of objects of one type.
@@ -154,6 +170,8 @@ type MetricSeries struct {
 	To          time.Time    `json:"to"`
 	StepSeconds int          `json:"stepSeconds"`
 	Series      []MetricLine `json:"series"`
+	// Problem is only in the metrics of a host.
+	Problem string `json:"problem,omitempty" doc:"Why the portal refused values of the host within the last hour"`
 }
 
 // MetricLine is one metric of an object.

@@ -93,7 +93,14 @@ var required = map[string]bool{"VMReport.ID": true, "DiscoveredVM.ID": true, "Me
 // EnforceBounds enforces the bounds of a message from an agent. It cuts long texts, replaces characters that cannot be
 // displayed, raises negative quantities to 0, and drops entries that repeat an earlier entry's key. Any other violation
 // is an Invalid error that names the field.
+//
+// Samples never make a report invalid. If they violate a bound, they are dropped, and Samples.Refused has the reason.
 func EnforceBounds[T any](message *T) error {
+	if r, ok := any(message).(*Report); ok && r.Samples != nil {
+		samples := r.Samples
+		r.Samples = nil
+		defer func() { r.Samples = boundSamples(samples) }()
+	}
 	if bad := enforceValueBounds(reflect.ValueOf(message).Elem(), fieldPlan{}); bad != nil {
 		var c fleet.Checks
 		c.Add(strings.TrimPrefix(bad.path, "."), "%s", bad.text)
@@ -101,9 +108,6 @@ func EnforceBounds[T any](message *T) error {
 	}
 	if r, ok := any(message).(*Report); ok {
 		r.dropDuplicates()
-		if err := r.checkSamples(); err != nil {
-			return err
-		}
 		return r.checkRuleCount()
 	}
 	return nil
@@ -112,24 +116,38 @@ func EnforceBounds[T any](message *T) error {
 // maxSampledMetrics limits the metrics of a table of samples.
 const maxSampledMetrics = 64
 
-// checkSamples refuses samples whose lists of values do not match the objects.
-func (r *Report) checkSamples() error {
-	if r.Samples == nil {
-		return nil
+// boundSamples enforces the bounds of samples. Samples that violate a bound are refused.
+func boundSamples(s *fleet.Samples) *fleet.Samples {
+	refuse := func(at, format string, args ...any) *fleet.Samples {
+		return &fleet.Samples{Refused: at + ": " + fmt.Sprintf(format, args...)}
 	}
-	var c fleet.Checks
-	for at, t := range map[string]fleet.SampleTable{"host": r.Samples.Host, "vms": r.Samples.VMs, "pools": r.Samples.Pools} {
+	for _, t := range []struct {
+		at string
+		fleet.SampleTable
+	}{{"host", s.Host}, {"vms", s.VMs}, {"pools", s.Pools}} {
 		if len(t.Values) > maxSampledMetrics {
-			c.Add("samples."+at, "The report has %d metrics; %d at most are accepted.", len(t.Values), maxSampledMetrics)
+			return refuse(t.at, "The report has %d metrics; %d at most are accepted.", len(t.Values), maxSampledMetrics)
 		}
 		for _, v := range t.Values {
 			if len(v) != len(t.IDs) {
-				c.Add("samples."+at, "A metric has %d values for %d objects.", len(v), len(t.IDs))
-				break
+				return refuse(t.at, "A metric has %d values for %d objects.", len(v), len(t.IDs))
+			}
+		}
+		for _, id := range t.IDs {
+			if len(id) > defaultText.limit {
+				return refuse(t.at, "An object has an ID of %d bytes; %d at most are accepted.", len(id), defaultText.limit)
+			}
+		}
+		for name := range t.Values {
+			if len(name) > defaultText.limit {
+				return refuse(t.at, "A metric has a name of %d bytes; %d at most are accepted.", len(name), defaultText.limit)
 			}
 		}
 	}
-	return c.Err()
+	if bad := enforceValueBounds(reflect.ValueOf(s).Elem(), fieldPlan{}); bad != nil {
+		return refuse(strings.TrimPrefix(bad.path, "."), "%s", bad.text)
+	}
+	return s
 }
 
 // checkRuleCount refuses a report with more than secgroup.MaxCountedRules rule counts, over all NICs.

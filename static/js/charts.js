@@ -190,7 +190,7 @@ async function load(section) {
     if (section.dataset.range !== range || !section.isConnected) return;
     show(section, data);
     section.querySelector("[data-chart-csv]").disabled = data.series.length === 0;
-    announce(section, data.series.length === 0 ? "No values of this time. The first ones appear about 20 seconds after the start." : range === LIVE_RANGE ? "Live" : "");
+    announce(section, data.problem ? `Values of this host were refused. ${data.problem}` : data.series.length === 0 ? "No values of this time. The first ones appear about 20 seconds after the start." : range === LIVE_RANGE ? "Live" : "");
   } catch {
     announce(section, "The values could not be read. The next try is in a few seconds.");
   }

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"bytes"
 	"log/slog"
 	"math"
 	"testing"
@@ -24,6 +25,9 @@ type fixture struct {
 	pool  *pgxpool.Pool
 	q     *db.Queries
 	store *store.Store
+
+	logged bytes.Buffer
+	damage *DamageLog
 }
 
 const (
@@ -37,6 +41,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Parallel()
 	pool := testkit.DB(t)
 	f := &fixture{t: t, pool: pool, q: db.New(pool), store: store.New(pool, notify.NewHub())}
+	f.damage = NewDamageLog(slog.New(slog.NewTextHandler(&f.logged, nil)))
 	// The tests' times have no partitions.
 	for _, table := range []string{"metric_samples", "metric_chunks_hours", "metric_chunks_days", "metric_chunks_months"} {
 		f.exec(`CREATE TABLE ` + table + `_rest PARTITION OF ` + table + ` DEFAULT`)
@@ -90,7 +95,7 @@ func (f *fixture) addSamples(host fleet.HostID, from, until time.Time, cpu func(
 func (f *fixture) rollUp(now time.Time) (steps int) {
 	f.t.Helper()
 	for ; ; steps++ {
-		more, err := RollUp(f.t.Context(), f.q, now)
+		more, err := RollUp(f.t.Context(), f.q, now, f.damage)
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -102,7 +107,7 @@ func (f *fixture) rollUp(now time.Time) (steps int) {
 
 func (f *fixture) read(r Range, now time.Time) (Range, []timeseries.Point) {
 	f.t.Helper()
-	got, points, err := Read(f.t.Context(), f.q, timeseries.Object{Type: fleet.TypeVM, ID: web}, []string{string(hostA), string(hostB)}, r, now, DefaultRetention)
+	got, points, err := Read(f.t.Context(), f.q, timeseries.Object{Type: fleet.TypeVM, ID: web}, []string{string(hostA), string(hostB)}, r, now, DefaultRetention, f.damage)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func Newest(ctx context.Context, q *db.Queries, wanted []MetricKey) (map[MetricK
 	if err != nil {
 		return nil, err
 	}
-	return out, decodeSamples(ctx, q, rows, func(o timeseries.Object) bool { return types[o.Type] }, func(s sample) {
+	return out, decodeSamples(ctx, q, rows, func(o timeseries.Object) bool { return types[o.Type] }, nil, func(s sample) {
 		for i, m := range s.metrics {
 			if k := (MetricKey{s.Type, m}); i < len(s.values) && isWanted(out, k) && !fleet.MetricValue(s.values[i]).IsMissing() {
 				out[k] = append(out[k], NewestValue{s.ID, s.host, s.values[i]})

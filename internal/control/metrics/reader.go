@@ -75,7 +75,7 @@ func (r Range) points() int { return int(r.To.Sub(r.From) / r.Step) }
 
 // Read returns the points of an object over a time, by host if the range is per host, else with an empty host. The
 // object's samples are on the given hosts. The returned Range has the step and the time of the points.
-func Read(ctx context.Context, q *db.Queries, o timeseries.Object, hosts []string, r Range, now time.Time, kept Retention) (Range, map[fleet.HostID]map[int][]timeseries.Point, error) {
+func Read(ctx context.Context, q *db.Queries, o timeseries.Object, hosts []string, r Range, now time.Time, kept Retention, damage *DamageLog) (Range, map[fleet.HostID]map[int][]timeseries.Point, error) {
 	r = r.fit(now, kept)
 	all := map[fleet.HostID]*timeseries.Buckets{}
 	buckets := func(host fleet.HostID) *timeseries.Buckets {
@@ -90,12 +90,12 @@ func Read(ctx context.Context, q *db.Queries, o timeseries.Object, hosts []strin
 	from := r.From
 	if source := r.source(); source != nil {
 		var err error
-		if from, err = readChunks(ctx, q, o, r, source.number, now, buckets); err != nil {
+		if from, err = readChunks(ctx, q, o, r, source.number, now, damage, buckets); err != nil {
 			return r, nil, err
 		}
 	}
 	if from.Before(r.To) {
-		err := readSamples(ctx, q, hosts, from, r.To.Add(maxSampleSeconds*time.Second), func(of timeseries.Object) bool { return of == o }, func(s sample) {
+		err := readSamples(ctx, q, hosts, from, r.To.Add(maxSampleSeconds*time.Second), func(of timeseries.Object) bool { return of == o }, damage, func(s sample) {
 			if begin := s.at.Add(-s.over); begin.Before(from) {
 				s.over = s.at.Sub(from) // a chunk has the rest
 			}
@@ -114,7 +114,7 @@ func Read(ctx context.Context, q *db.Queries, o timeseries.Object, hosts []strin
 
 // readChunks adds the points of the chunks of a tier, and after its last complete period those of the finer tiers. It
 // returns the end of the complete hours, after which only samples have values.
-func readChunks(ctx context.Context, q *db.Queries, o timeseries.Object, r Range, coarsest int16, now time.Time, buckets func(fleet.HostID) *timeseries.Buckets) (time.Time, error) {
+func readChunks(ctx context.Context, q *db.Queries, o timeseries.Object, r Range, coarsest int16, now time.Time, damage *DamageLog, buckets func(fleet.HostID) *timeseries.Buckets) (time.Time, error) {
 	from := r.From
 	for _, t := range slices.Backward(tiers[:coarsest]) {
 		end, err := completeUntil(ctx, q, t, from, now)
@@ -130,7 +130,7 @@ func readChunks(ctx context.Context, q *db.Queries, o timeseries.Object, r Range
 			return from, err
 		}
 		for _, c := range rows {
-			addPoints(buckets(c.HostID), o.Type, t, c.Start, c.Chunk)
+			addPoints(buckets(c.HostID), o, t, c.Start, c.Chunk, damage)
 		}
 		if from = end; !from.Before(r.To) {
 			break

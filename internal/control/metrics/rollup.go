@@ -18,7 +18,7 @@ const objectsPerStep = 200
 // RollUp writes the chunks of one host in an hour, or of some objects in a day or a month, of the oldest period that has
 // passed and is not complete. It returns false if all periods are complete. A repeated step changes nothing, because
 // chunks are never overwritten.
-func RollUp(ctx context.Context, q *db.Queries, now time.Time) (more bool, err error) {
+func RollUp(ctx context.Context, q *db.Queries, now time.Time, damage *DamageLog) (more bool, err error) {
 	for i, t := range tiers {
 		from := t.begin(now.Add(-t.search))
 		rows, err := q.MetricPeriods(ctx, db.MetricPeriodsParams{Tier: t.number, FromTime: from})
@@ -36,9 +36,9 @@ func RollUp(ctx context.Context, q *db.Queries, now time.Time) (more bool, err e
 			}
 			var after string
 			if i == 0 {
-				after, err = rollUpHost(ctx, q, t, start, p.After)
+				after, err = rollUpHost(ctx, q, t, start, p.After, damage)
 			} else {
-				after, err = rollUpObjects(ctx, q, t, tiers[i-1], start, p.After)
+				after, err = rollUpObjects(ctx, q, t, tiers[i-1], start, p.After, damage)
 			}
 			if err != nil {
 				return false, err
@@ -51,14 +51,14 @@ func RollUp(ctx context.Context, q *db.Queries, now time.Time) (more bool, err e
 
 // rollUpHost writes the chunks of the next host's objects from its samples. It returns the host's ID; empty: there is no
 // further host.
-func rollUpHost(ctx context.Context, q *db.Queries, t tier, start time.Time, after string) (string, error) {
+func rollUpHost(ctx context.Context, q *db.Queries, t tier, start time.Time, after string, damage *DamageLog) (string, error) {
 	end := t.end(start).Add(maxSampleSeconds * time.Second)
 	host, err := q.NextMetricHost(ctx, db.NextMetricHostParams{After: fleet.HostID(after), FromTime: start, ToTime: end})
 	if err != nil || host == "" {
 		return "", err
 	}
 	objects := map[timeseries.Object]*timeseries.Buckets{}
-	err = readSamples(ctx, q, []string{host}, start, end, func(timeseries.Object) bool { return true }, func(s sample) {
+	err = readSamples(ctx, q, []string{host}, start, end, func(timeseries.Object) bool { return true }, damage, func(s sample) {
 		b := objects[s.Object]
 		if b == nil {
 			b = timeseries.NewBuckets(start, t.step, t.points(start))
@@ -85,7 +85,7 @@ func addChunk(out *db.AddMetricChunksParams, o timeseries.Object, host fleet.Hos
 
 // rollUpObjects writes the chunks of the next objects from those of the finer tier. after is "type/ID" of the last object;
 // empty at the start, and returned at the end.
-func rollUpObjects(ctx context.Context, q *db.Queries, t, finer tier, start time.Time, after string) (string, error) {
+func rollUpObjects(ctx context.Context, q *db.Queries, t, finer tier, start time.Time, after string, damage *DamageLog) (string, error) {
 	of, id := fleet.Subject(after).ResourceAndID()
 	rows, err := q.MetricChunksOfMany(ctx, db.MetricChunksOfManyParams{
 		Tier: finer.number, FromTime: start, ToTime: t.end(start), AfterType: of, AfterID: id, MaxObjects: objectsPerStep,
@@ -99,7 +99,7 @@ func rollUpObjects(ctx context.Context, q *db.Queries, t, finer tier, start time
 		o := timeseries.Object{Type: fleet.ResourceType(first.Type), ID: first.ObjectID}
 		b := timeseries.NewBuckets(start, t.step, t.points(start))
 		for ; i < len(rows) && rows[i].ObjectID == first.ObjectID && rows[i].Type == first.Type && rows[i].HostID == first.HostID; i++ {
-			addPoints(b, o.Type, finer, rows[i].Start, rows[i].Chunk)
+			addPoints(b, o, finer, rows[i].Start, rows[i].Chunk, damage)
 		}
 		addChunk(&out, o, first.HostID, t.points(start), b)
 	}
@@ -108,9 +108,10 @@ func rollUpObjects(ctx context.Context, q *db.Queries, t, finer tier, start time
 }
 
 // addPoints adds the points of a chunk. A damaged chunk is a gap, so that it does not hide the others.
-func addPoints(b *timeseries.Buckets, of fleet.ResourceType, t tier, start time.Time, chunk []byte) {
-	n, points, err := timeseries.DecodeChunk(of, chunk)
+func addPoints(b *timeseries.Buckets, o timeseries.Object, t tier, start time.Time, chunk []byte, damage *DamageLog) {
+	n, points, err := timeseries.DecodeChunk(o.Type, chunk)
 	if err != nil {
+		damage.add(o, start, err)
 		return
 	}
 	for metric, all := range points {
@@ -137,16 +138,16 @@ func (s sample) addTo(b *timeseries.Buckets) {
 }
 
 // readSamples calls visit for the samples of the wanted objects after a time, up to and including another.
-func readSamples(ctx context.Context, q *db.Queries, hosts []string, from, to time.Time, want func(timeseries.Object) bool, visit func(sample)) error {
+func readSamples(ctx context.Context, q *db.Queries, hosts []string, from, to time.Time, want func(timeseries.Object) bool, damage *DamageLog, visit func(sample)) error {
 	rows, err := q.MetricSamples(ctx, db.MetricSamplesParams{HostIds: hosts, FromTime: from, ToTime: to})
 	if err != nil {
 		return err
 	}
-	return decodeSamples(ctx, q, rows, want, visit)
+	return decodeSamples(ctx, q, rows, want, damage, visit)
 }
 
 // decodeSamples calls visit for the samples of the wanted objects in the rows.
-func decodeSamples(ctx context.Context, q *db.Queries, rows []db.MetricSample, want func(timeseries.Object) bool, visit func(sample)) error {
+func decodeSamples(ctx context.Context, q *db.Queries, rows []db.MetricSample, want func(timeseries.Object) bool, damage *DamageLog, visit func(sample)) error {
 	layouts, ids := map[int64]timeseries.Layout{}, []int64{}
 	for _, r := range rows {
 		if _, listed := layouts[r.LayoutID]; !listed {
@@ -158,17 +159,20 @@ func decodeSamples(ctx context.Context, q *db.Queries, rows []db.MetricSample, w
 		return err
 	}
 	for _, l := range texts {
-		if layout, err := timeseries.ReadLayout([]byte(l.Layout)); err == nil {
-			layouts[l.ID] = layout
+		if layouts[l.ID], err = timeseries.ReadLayout([]byte(l.Layout)); err != nil {
+			layouts[l.ID] = timeseries.Layout{} // its rows are reported as damaged
 		}
 	}
 	for _, r := range rows {
 		s := sample{host: r.HostID, at: r.At, over: time.Duration(float64(r.Seconds) * float64(time.Second))}
 		// A damaged row is a gap.
-		_ = layouts[r.LayoutID].Read(r.Sample, want, func(o timeseries.Object, metrics []int, values []float64) {
+		err := layouts[r.LayoutID].Read(r.Sample, want, func(o timeseries.Object, metrics []int, values []float64) {
 			s.Object, s.metrics, s.values = o, metrics, values
 			visit(s)
 		})
+		if err != nil {
+			damage.add(timeseries.Object{Type: fleet.TypeHost, ID: string(r.HostID)}, r.At, err)
+		}
 	}
 	return nil
 }

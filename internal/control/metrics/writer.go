@@ -3,9 +3,12 @@ package metrics
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"quantix/db"
 	"quantix/internal/control/store"
@@ -20,7 +23,9 @@ type Writer struct {
 
 	mu      sync.Mutex
 	layouts map[fleet.HostID]usedLayout
-	failing bool // the last write failed
+	failing bool                       // the last write failed
+	full    time.Time                  // the last write failed then, because the disk was full
+	refused map[fleet.HostID]time.Time // when refused samples were last recorded
 }
 
 // usedLayout is the newest layout of a host in the database.
@@ -33,6 +38,12 @@ type usedLayout struct {
 // layoutUse is the period after which a layout in use is marked as used again. Unused layouts are deleted some hours later.
 const layoutUse = time.Hour
 
+// refusalPeriod is the time between two records of a host's refused samples.
+const refusalPeriod = 10 * time.Minute
+
+// fullDiskPause is the time without metrics after an error of a full disk. The rest of the disk is for all other data.
+const fullDiskPause = time.Minute
+
 // writeTimeout is how long a report may wait for its samples to be stored.
 const writeTimeout = 2 * time.Second
 
@@ -41,7 +52,7 @@ const maxSampleSeconds = 2 * fleet.MaxReportInterval
 
 // NewWriter returns a Writer.
 func NewWriter(s *store.Store, log *slog.Logger) *Writer {
-	return &Writer{store: s, log: log, layouts: map[fleet.HostID]usedLayout{}}
+	return &Writer{store: s, log: log, layouts: map[fleet.HostID]usedLayout{}, refused: map[fleet.HostID]time.Time{}}
 }
 
 // HostSamples are the samples of one host.
@@ -53,7 +64,10 @@ type HostSamples struct {
 // Write stores samples of hosts whose agent sessions are verified. Metrics are the first data that Quantix does without:
 // an error is logged, and the samples are lost.
 func (w *Writer) Write(ctx context.Context, all []HostSamples) {
-	if len(all) == 0 {
+	w.mu.Lock()
+	paused := time.Since(w.full) < fullDiskPause
+	w.mu.Unlock()
+	if len(all) == 0 || paused {
 		return
 	}
 	within, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -63,6 +77,9 @@ func (w *Writer) Write(ctx context.Context, all []HostSamples) {
 	defer w.mu.Unlock()
 	if err != nil {
 		clear(w.layouts) // an ID may be unknown to the database
+	}
+	if state, ok := errors.AsType[*pgconn.PgError](err); ok && state.Code == db.SQLStateDiskFull {
+		w.full = time.Now()
 	}
 	if err != nil && !w.failing {
 		w.log.Warn("Metrics were not stored; charts have a gap.", "hosts", len(all), "error", err)
@@ -90,6 +107,12 @@ func (w *Writer) write(ctx context.Context, all []HostSamples) error {
 	}
 	var out db.AddMetricSamplesParams
 	for _, h := range all {
+		if h.Refused != "" {
+			if err := w.refuse(ctx, h.Host, h.Refused); err != nil {
+				return err
+			}
+			continue
+		}
 		layout, row := timeseries.NewRow(h.Host, h.Samples, func(o timeseries.Object) bool { return o.Type == fleet.TypeHost || own[key{h.Host, o}] })
 		if len(row) == 0 {
 			continue
@@ -99,12 +122,32 @@ func (w *Writer) write(ctx context.Context, all []HostSamples) error {
 			return err
 		}
 		out.HostIds, out.Layouts, out.Samples = append(out.HostIds, string(h.Host)), append(out.Layouts, id), append(out.Samples, row)
-		out.Seconds = append(out.Seconds, float32(min(max(h.Seconds, 1), maxSampleSeconds)))
+		seconds := 1.0
+		if h.Seconds > 1 { // false for NaN
+			seconds = min(h.Seconds, maxSampleSeconds)
+		}
+		out.Seconds = append(out.Seconds, float32(seconds))
 	}
 	if len(out.HostIds) == 0 {
 		return nil
 	}
 	return w.store.AddMetricSamples(ctx, out)
+}
+
+// refuse records why samples of a host were refused.
+func (w *Writer) refuse(ctx context.Context, host fleet.HostID, reason string) error {
+	w.mu.Lock()
+	last, known := w.refused[host]
+	again := !known || time.Since(last) >= refusalPeriod
+	if again {
+		w.refused[host] = time.Now()
+	}
+	w.mu.Unlock()
+	if !again {
+		return nil
+	}
+	w.log.Warn("Metrics of a host were refused; its charts have a gap.", "host", host, "reason", reason)
+	return w.store.RefuseMetrics(ctx, db.RefuseMetricsParams{HostID: host, Reason: reason})
 }
 
 // layoutID returns the ID of the host's layout. Most rows have the layout of the row before.

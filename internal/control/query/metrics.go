@@ -58,7 +58,13 @@ func (b *Queries) HostMetrics(ctx context.Context, a fleet.Actor, id fleet.HostI
 	if _, err := b.GetHost(ctx, a, id); err != nil {
 		return fleet.MetricSeries{}, err
 	}
-	return b.readMetrics(ctx, timeseries.Object{Type: fleet.TypeHost, ID: string(id)}, r, false, func(time.Time) ([]string, error) { return []string{string(id)}, nil })
+	problem, err := b.store.MetricRefusal(ctx, id)
+	if err != nil {
+		return fleet.MetricSeries{}, store.UserError(err)
+	}
+	out, err := b.readMetrics(ctx, timeseries.Object{Type: fleet.TypeHost, ID: string(id)}, r, false, func(time.Time) ([]string, error) { return []string{string(id)}, nil })
+	out.Problem = problem
+	return out, err
 }
 
 // PoolMetrics returns the metrics of a pool on its first hosts. A local pool has its own metrics on each host.
@@ -99,7 +105,7 @@ func (b *Queries) readMetrics(ctx context.Context, o timeseries.Object, in Metri
 			return fleet.MetricSeries{From: r.From, To: r.To, Series: []fleet.MetricLine{}}, nil
 		}
 	}
-	r, found, err := metrics.Read(ctx, b.store.Queries, o, on, r, now, b.metricRetention)
+	r, found, err := metrics.Read(ctx, b.store.Queries, o, on, r, now, b.metricRetention, b.damagedMetrics)
 	if err != nil {
 		return fleet.MetricSeries{}, store.UserError(err)
 	}

@@ -18,6 +18,7 @@ type Queries struct {
 	models   atomic.Pointer[cachedCPUModels]
 
 	metricRetention metrics.Retention
+	damagedMetrics  *metrics.DamageLog
 
 	fleetTotals     totalsCache[fleetTotalsKey, fleetTotals]
 	networkSums     totalsCache[fleet.NetworkID, []networkStatusGroup]
@@ -25,10 +26,10 @@ type Queries struct {
 	networkStatuses networkStatusKind
 }
 
-// New returns Queries that use the store. Points of metrics are kept for a time.
-func New(s *store.Store, kept metrics.Retention) *Queries {
+// New returns Queries that use the store. Points of metrics are kept for a time, and damaged ones are logged.
+func New(s *store.Store, kept metrics.Retention, damage *metrics.DamageLog) *Queries {
 	network := func(id fleet.NetworkID) { s.Wake(fleet.SubjectOf(fleet.TypeNetwork, id)) }
-	b := &Queries{store: s, metricRetention: kept}
+	b := &Queries{store: s, metricRetention: kept, damagedMetrics: damage}
 	b.fleetTotals = totalsCache[fleetTotalsKey, fleetTotals]{count: b.computeFleetTotals, hosts: func(w fleetTotals) int { return w.hostSums.hostCount() }, changed: b.notifyPools}
 	b.networkSums = totalsCache[fleet.NetworkID, []networkStatusGroup]{count: b.groupNetworkStatuses, hosts: countNetworkStatuses, changed: notifyIfChanged(equalNetworkStatusGroups, network)}
 	b.poolStatuses, b.networkStatuses = newPoolStatuses(b), newNetworkStatuses(b)
