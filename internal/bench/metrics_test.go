@@ -36,6 +36,8 @@ func BenchmarkMetrics(b *testing.B) {
 	for range b.N {
 		stored := measureStoredMetrics(b)
 		r := newRigOn(b, newFilledDatabase(b, sampledHosts, sampledVMs, `INSERT INTO users (id, name, role, password_hash) VALUES ('u1', 'admin', 'admin', '')`))
+		r.exec(b, `UPDATE vms SET spec = spec || '{"power": "running"}', status = status || '{"power": "running"}'`)
+		r.exec(b, `VACUUM ANALYZE vms`)
 		r.exec(b, `UPDATE host_sessions SET seen_at = now() - interval '1 day'`)
 		p := startPortal(b, r)
 		measureYearChart(b, r, p)
@@ -118,7 +120,7 @@ func measureStoredMetrics(b *testing.B) (out storedMetrics) {
 		began := processes[0].CPU() + processes[1].CPU()
 		for now, more := day.AddDate(0, 0, 1).Add(10*time.Minute), true; more; {
 			var err error
-			if more, err = metrics.RollUp(b.Context(), q, now); err != nil {
+			if more, err = metrics.RollUp(b.Context(), q, now, nil); err != nil {
 				b.Fatal(err)
 			}
 		}

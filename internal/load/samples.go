@@ -102,7 +102,7 @@ func newWorkload(name string) *workload {
 
 // advance moves the load by some seconds.
 func (w *workload) advance(until time.Time, seconds float64) {
-	const drift = 600 // seconds in which the load forgets its level
+	const drift = 600 // seconds, after which the level is another one
 	keep := math.Exp(-seconds / drift)
 	w.level = w.level*keep + w.swing*math.Sqrt(1-keep*keep)*w.random.NormFloat64()
 	w.memory = w.memory*math.Exp(-seconds/(6*drift)) + 0.001*w.random.NormFloat64()
