@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/internal/fleet"
+	"quantix/internal/load"
 	"quantix/internal/testkit/goals"
 	"quantix/internal/wire"
 )
@@ -20,9 +21,9 @@ const (
 	barePosts = 20_000
 )
 
-// BenchmarkHeartbeats measures reports without changes, each with a meter for each of a host's 40 VMs. It uses a real
-// portal process, mutual TLS and a PostgreSQL that flushes to disk. Limits: ≥ 5,000 reports per second, and no new row
-// version in the table vms.
+// BenchmarkHeartbeats measures reports without changes, each with a meter and metric values for each of a host's 40 VMs, as
+// fast as they can be sent. It uses a real portal process, mutual TLS and a PostgreSQL that flushes to disk. Limits: ≥ 5,000
+// reports per second, and no new row version in the table vms.
 func BenchmarkHeartbeats(b *testing.B) {
 	r := newRigOn(b, fleetURL(b))
 	p := startPortal(b, r)
@@ -43,10 +44,11 @@ func BenchmarkHeartbeats(b *testing.B) {
 			for i := range meters {
 				meters[i] = wire.Meter{ID: c.vmID(fleetHosts, i), CPUNanos: 1 << 40, MemoryBytes: 1 << 31, ReadBytes: 1 << 34, WriteBytes: 1 << 34, ReceiveBytes: 1 << 33, SendBytes: 1 << 33}
 			}
+			samples := load.NewSampler(string(c.id)).Samples(time.Now(), wireInterval.Seconds(), sampledVMsOf(c), []string{seedID(2001), seedID(2002), seedID(2003)})
 			all.Go(func() {
 				for time.Now().Before(end) {
 					answer, err := c.client.Report(b.Context(), wire.Report{
-						Seq: c.seq.Add(1), Digest: "d", StateAgeMs: 1, Meters: meters, Load: &fleet.HostMeter{CPUPercent: 12, MemoryUsed: 1 << 30, MemoryTotal: 2 << 30},
+						Seq: c.seq.Add(1), Digest: "d", StateAgeMs: 1, Meters: meters, Samples: &samples, Load: &fleet.HostMeter{CPUPercent: 12, MemoryUsed: 1 << 30, MemoryTotal: 2 << 30},
 					})
 					if err != nil || answer.Resend {
 						b.Errorf("heartbeat: %+v, %v", answer, err)
@@ -70,6 +72,14 @@ func BenchmarkHeartbeats(b *testing.B) {
 		goals.Heartbeats.Record(b, rate >= 5000 && written == 0, fmt.Sprintf("%.0f a second, %d rows", rate, written),
 			fmt.Sprintf("net/http alone, no TLS: %.0f a second", bare), rate/bare)
 	}
+}
+
+// sampledVMsOf returns the VMs of the host's samples.
+func sampledVMsOf(c *agentCaller) (vms []load.SampledVM) {
+	for i := range fleetVMs/fleetHosts - 1 {
+		vms = append(vms, load.SampledVM{ID: string(c.vmID(fleetHosts, i)), MemoryBytes: 2 << 30})
+	}
+	return vms
 }
 
 // rowVersions returns the set of all row versions in the table vms.

@@ -72,7 +72,7 @@ func measureMetricsCost(b *testing.B, r *rig, p *portal, lasting time.Duration, 
 	}
 	before, after := without.Portal.Cores+without.Postgres.Cores, with.Portal.Cores+with.Postgres.Cores
 	total := after - before + stored.cores
-	goals.MetricsCost.Record(b, total <= 0.3, fmt.Sprintf("%.2f core: samples %.2f (portal %.2f → %.2f, PostgreSQL %.2f → %.2f), roll-up %.2f",
+	goals.MetricsCost.Record(b, total <= 0.3, fmt.Sprintf("%.2f core: samples %.2f (portal %.2f → %.2f, PostgreSQL %.2f → %.2f), roll-up %.3f",
 		total, after-before, without.Portal.Cores, with.Portal.Cores, without.Postgres.Cores, with.Postgres.Cores, stored.cores),
 		fmt.Sprintf("the same fleet without metrics %.2f core", before), after/before)
 }

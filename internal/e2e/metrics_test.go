@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,9 +26,15 @@ type readMetric struct {
 // vmMetrics returns the VM's metrics of a time, by name.
 func (a api) vmMetrics(t *testing.T, id fleet.VMID, from, to time.Time) map[string]readMetric {
 	t.Helper()
+	return a.metricsOf(t, "/api/v1/vms/"+string(id), from, to)
+}
+
+// metricsOf returns the metrics of the object at an address, by name, in points of ten seconds.
+func (a api) metricsOf(t *testing.T, object string, from, to time.Time) map[string]readMetric {
+	t.Helper()
 	q := url.Values{"from": {from.UTC().Format(time.RFC3339)}, "to": {to.UTC().Format(time.RFC3339)}, "step": {"10"}}
 	out := map[string]readMetric{}
-	for _, m := range requestJSON[struct{ Series []readMetric }](t, a, http.StatusOK, http.MethodGet, "/api/v1/vms/"+string(id)+"/metrics?"+q.Encode(), nil).Series {
+	for _, m := range requestJSON[struct{ Series []readMetric }](t, a, http.StatusOK, http.MethodGet, object+"/metrics?"+q.Encode(), nil).Series {
 		out[m.Name] = m
 	}
 	return out
@@ -125,4 +132,62 @@ func TestChartsShowLoadOfGuest(t *testing.T) {
 	p.click("[data-chart-range]", "Day")
 	p.waitTrue("the range in the address", `location.search.includes("range=1d")`)
 	p.waitText(".chart-grid", "Disk throughput")
+}
+
+// TestStoppedAgentLeavesGapInCharts stops a real agent for longer than a host stays online. The charts of the host and of
+// its VM have no values of that time, and go on afterwards.
+func TestStoppedAgentLeavesGapInCharts(t *testing.T) {
+	t.Parallel()
+	r := newRigWithoutHost(t, "gap", 29)
+	r.joinHost()
+	a := r.api()
+	host := a.hostByName(t, r.name)
+	project := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "gap"})
+	vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+		"name": uniqueName("gap"), "projectId": project.ID, "hostId": host.ID, "start": true, "spec": map[string]any{"cpus": 1, "memoryMiB": 128},
+	})
+	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
+	began := time.Now().Add(-10 * time.Second)
+	charts := map[string]string{"/api/v1/vms/" + string(vm.ID): "cpu.usage", "/api/v1/hosts/" + string(host.ID): "memory.used"}
+	waitValues := func(what string, since time.Time, n int) {
+		t.Helper()
+		for chart, name := range charts {
+			eventually(t, stepLimit, what+" of "+chart, func() (bool, string) {
+				_, got := a.metricsOf(t, chart, since, time.Now())[name].mean()
+				return got >= n, fmt.Sprintf("%d points", got)
+			})
+		}
+	}
+	waitValues("the first values", began, 2)
+
+	pid := labAgentPID(t, r.dir+"/h")
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+	stopped := time.Now().Add(time.Second) // a report may be on its way
+	r.waitHost(time.Minute, fleet.HostUnknown)
+	eventually(t, time.Minute, "45 seconds without the agent", func() (bool, string) { return time.Since(stopped) > 45*time.Second, "" })
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	continued := time.Now()
+	r.waitHost(stepLimit, fleet.HostOnline)
+	waitValues("the values after the gap", continued.Add(-10*time.Second), 4)
+
+	for chart, name := range charts {
+		gap := 0
+		for _, p := range a.metricsOf(t, chart, began, time.Now())[name].Points {
+			start := time.Unix(int64(*p[0]), 0)
+			if end := start.Add(10 * time.Second); start.Before(stopped) || end.After(continued.Add(-10*time.Second)) {
+				continue // the first sample after the gap counts for ten seconds
+			}
+			if gap++; p[1] != nil || p[2] != nil || p[3] != nil {
+				t.Errorf("%s %s: %v at %v, while the agent was stopped", chart, name, *p[1], start)
+			}
+		}
+		if t.Logf("%s: a gap of %d points", name, gap); gap < 2 {
+			t.Errorf("%s has %d points of the time without the agent", chart, gap)
+		}
+	}
 }
