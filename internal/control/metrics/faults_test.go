@@ -97,6 +97,7 @@ func TestFullDiskPausesMetrics(t *testing.T) {
 	f.exec(`DROP TABLE ` + f.text(`SELECT max(inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = 'metric_chunks_days'::regclass AND inhrelid::regclass::text NOT LIKE '%rest'`))
 	f.exec(`CREATE TRIGGER no_room BEFORE INSERT ON metric_samples FOR EACH ROW EXECUTE FUNCTION no_room()`)
 	f.exec(`CREATE EVENT TRIGGER no_room_for_tables ON ddl_command_start WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION no_room_for_tables()`)
+	f.exec(`CREATE TRIGGER no_room BEFORE INSERT ON metric_chunks FOR EACH ROW EXECUTE FUNCTION no_room()`)
 	w.Write(t.Context(), []HostSamples{{hostA, vmSamples(50)}})
 	if !strings.Contains(logged.String(), "No space left") {
 		t.Errorf("logged: %s", logged)
@@ -106,9 +107,12 @@ func TestFullDiskPausesMetrics(t *testing.T) {
 	if n := f.count("metric_samples"); n != 0 {
 		t.Errorf("%d samples were stored just after the disk was full", n)
 	}
-	if err := New(f.store, DefaultRetention, f.damage).RollUpMetrics(t.Context(), fleet.SystemActor); err != nil {
+	f.addSamples(hostA, time.Now().Truncate(time.Hour).Add(-time.Hour), time.Now().Truncate(time.Hour), func(time.Time) float64 { return 10 })
+	// The roll-up of that hour fails, unless the hour has just ended.
+	if err := New(f.store, DefaultRetention, f.damage).RollUpMetrics(t.Context(), fleet.SystemActor); err != nil && !strings.Contains(err.Error(), "No space left") {
 		t.Error(err)
 	}
+	f.exec(`DELETE FROM metric_samples`)
 	if n := f.count("pg_class WHERE relname = 'metric_samples_old'"); n != 0 {
 		t.Error("the full disk keeps the samples of January")
 	}
