@@ -155,6 +155,9 @@ func TestLoadRunCreatesFleetAndCleansUp(t *testing.T) {
 			t.Errorf("%d of %s, want 100: VMs are created and deleted through the API", n, action)
 		}
 	}
+	if n := p.countRows(t, "metric_samples"); n < 20 {
+		t.Errorf("%d samples of 20 hosts", n)
+	}
 	if n := p.countRows(t, "host_meters"); n != 0 {
 		t.Errorf("%d meters of deleted VMs", n)
 	}
