@@ -115,7 +115,7 @@ func (m *pointModel) encode(e *rangeEncoder, points []Point, steps float64) {
 			continue
 		}
 		e.encodeNumber(&m.mean, zigzag(int64(code)-last)) //nolint:gosec // at most anyCode
-		last = int64(code) //nolint:gosec // at most anyCode
+		last = int64(code)                                //nolint:gosec // at most anyCode
 		lowest, highest := encodeValue(p.Min, steps), encodeValue(p.Max, steps)
 		zero := 0
 		if lowest <= codeZero {
