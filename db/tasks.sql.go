@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"quantix/internal/fleet"
 )
@@ -308,6 +309,69 @@ func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, e
 	return i, err
 }
 
+const hostTaskMarks = `-- name: HostTaskMarks :many
+SELECT t.id, t.kind, t.state, t.generation, t.created_at, t.started_at, t.ended_at FROM tasks t
+WHERE t.kind = ANY ($2::text[]) AND t.listed AND t.state IN ('done', 'failed', 'cancelled', 'unknown')
+  AND t.host_id = $3 AND t.created_at >= $4 AND t.created_at < $5
+UNION ALL
+SELECT t.id, t.kind, t.state, t.generation, t.created_at, t.started_at, t.ended_at FROM tasks t
+WHERE t.state IN ('queued', 'running') AND t.kind = ANY ($2::text[]) AND t.host_id = $3 AND t.created_at >= $4 AND t.created_at < $5
+ORDER BY id DESC LIMIT $1
+`
+
+type HostTaskMarksParams struct {
+	MaxRows  int32
+	Kinds    []string
+	HostID   *fleet.HostID
+	FromTime time.Time
+	ToTime   time.Time
+}
+
+type HostTaskMarksRow struct {
+	ID         fleet.TaskID
+	Kind       fleet.JobKind
+	State      fleet.JobState
+	Generation int64
+	CreatedAt  time.Time
+	StartedAt  *time.Time
+	EndedAt    *time.Time
+}
+
+// The newest tasks of some kinds for a host as a whole that were created in a time. Few tasks have these kinds.
+func (q *Queries) HostTaskMarks(ctx context.Context, arg HostTaskMarksParams) ([]HostTaskMarksRow, error) {
+	rows, err := q.db.Query(ctx, hostTaskMarks,
+		arg.MaxRows,
+		arg.Kinds,
+		arg.HostID,
+		arg.FromTime,
+		arg.ToTime,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []HostTaskMarksRow{}
+	for rows.Next() {
+		var i HostTaskMarksRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Kind,
+			&i.State,
+			&i.Generation,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.EndedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const letStagesBegin = `-- name: LetStagesBegin :execrows
 WITH next AS MATERIALIZED (
     SELECT DISTINCT ON (w.parent_id) w.parent_id, w.stage, w.stage_wait FROM tasks w WHERE w.held AND w.pending ORDER BY w.parent_id, w.stage
@@ -521,6 +585,67 @@ func (q *Queries) StepProjects(ctx context.Context, id *fleet.TaskID) ([]string,
 			return nil, err
 		}
 		items = append(items, project_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const taskMarks = `-- name: TaskMarks :many
+SELECT t.id, t.kind, t.state, t.generation, t.created_at, t.started_at, t.ended_at FROM tasks t
+WHERE t.subject = $1 AND t.created_at >= $2 AND t.created_at < $3 AND ($4::boolean OR t.project_id = ANY ($5::text[]))
+ORDER BY t.id DESC LIMIT $6
+`
+
+type TaskMarksParams struct {
+	Subject     fleet.Subject
+	FromTime    time.Time
+	ToTime      time.Time
+	AllProjects bool
+	Projects    []string
+	MaxRows     int32
+}
+
+type TaskMarksRow struct {
+	ID         fleet.TaskID
+	Kind       fleet.JobKind
+	State      fleet.JobState
+	Generation int64
+	CreatedAt  time.Time
+	StartedAt  *time.Time
+	EndedAt    *time.Time
+}
+
+// The newest tasks of a subject that were created in a time.
+func (q *Queries) TaskMarks(ctx context.Context, arg TaskMarksParams) ([]TaskMarksRow, error) {
+	rows, err := q.db.Query(ctx, taskMarks,
+		arg.Subject,
+		arg.FromTime,
+		arg.ToTime,
+		arg.AllProjects,
+		arg.Projects,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TaskMarksRow{}
+	for rows.Next() {
+		var i TaskMarksRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Kind,
+			&i.State,
+			&i.Generation,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.EndedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

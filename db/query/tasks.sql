@@ -123,3 +123,19 @@ FROM users u WHERE u.id = @id AND NOT u.disabled;
 -- The numbers of queued and running jobs, including consoles. Each number is read from an index.
 SELECT (SELECT count(*) FROM jobs WHERE state = 'queued' AND run_after <= 'infinity') AS queued,
        (SELECT count(*) FROM jobs WHERE state = 'running' AND started_at IS NOT NULL) AS running;
+
+-- name: TaskMarks :many
+-- The newest tasks of a subject that were created in a time.
+SELECT t.id, t.kind, t.state, t.generation, t.created_at, t.started_at, t.ended_at FROM tasks t
+WHERE t.subject = @subject AND t.created_at >= @from_time AND t.created_at < @to_time AND (@all_projects::boolean OR t.project_id = ANY (@projects::text[]))
+ORDER BY t.id DESC LIMIT @max_rows;
+
+-- name: HostTaskMarks :many
+-- The newest tasks of some kinds for a host as a whole that were created in a time. Few tasks have these kinds.
+SELECT t.id, t.kind, t.state, t.generation, t.created_at, t.started_at, t.ended_at FROM tasks t
+WHERE t.kind = ANY (@kinds::text[]) AND t.listed AND t.state IN ('done', 'failed', 'cancelled', 'unknown')
+  AND t.host_id = @host_id AND t.created_at >= @from_time AND t.created_at < @to_time
+UNION ALL
+SELECT t.id, t.kind, t.state, t.generation, t.created_at, t.started_at, t.ended_at FROM tasks t
+WHERE t.state IN ('queued', 'running') AND t.kind = ANY (@kinds::text[]) AND t.host_id = @host_id AND t.created_at >= @from_time AND t.created_at < @to_time
+ORDER BY id DESC LIMIT @max_rows;

@@ -172,6 +172,21 @@ type MetricSeries struct {
 	Series      []MetricLine `json:"series"`
 	// Problem is only in the metrics of a host.
 	Problem string `json:"problem,omitempty" doc:"Why the portal refused values of the host within the last hour"`
+	// Marks are what happened to the object in the time, oldest first: at most the newest MaxMetricMarks tasks.
+	Marks []MetricMark `json:"marks,omitempty" doc:"Tasks and offline periods of the object in the time, oldest first; at most the newest 100 tasks"`
+}
+
+// MaxMetricMarks limits the tasks among MetricSeries.Marks.
+const MaxMetricMarks = 100
+
+// MetricMark is an event in a chart: a task that a host began, or that was refused, or a period.
+type MetricMark struct {
+	At    time.Time  `json:"at"`
+	Until *time.Time `json:"until,omitempty"` // end of a period or of the task
+	Title string     `json:"title"`
+	// TaskID and State are those of a task. A period without a task has neither.
+	TaskID TaskID   `json:"taskId,omitempty"`
+	State  JobState `json:"state,omitempty"`
 }
 
 // MetricLine is one metric of an object.
@@ -195,4 +210,20 @@ type MetricPoint struct {
 // MarshalJSON implements json.Marshaler.
 func (p MetricPoint) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]any{p.At.Unix(), p.Mean, p.Min, p.Max})
+}
+
+// MaxTopConsumers is the number of VMs or hosts in a list of top consumers.
+const MaxTopConsumers = 5
+
+// TopConsumers are the VMs, and for people who see hosts the hosts, with the highest newest values of one resource.
+type TopConsumers struct {
+	Title      string // "CPU"
+	Unit       MetricUnit
+	VMs, Hosts []Consumer // highest first
+}
+
+// Consumer is a VM or host with its newest value of a resource.
+type Consumer struct {
+	ID, Name string
+	Value    float64
 }

@@ -75,7 +75,69 @@ const legendValue = (format) => (plot, v, i, at) => {
   return shown == null ? "–" : format(shown);
 };
 
-function draw(box, lines, shades) {
+/** Returns the text of a mark. */
+function markText(mark) {
+  const state = { failed: "failed", unknown: "result unknown", cancelled: "cancelled", running: "running" }[mark.state];
+  const from = new Date(mark.at).toLocaleString();
+  const until = mark.until && !mark.taskId ? ` until ${new Date(mark.until).toLocaleString()}` : "";
+  return `${mark.title}${state ? ` (${state})` : ""}, ${from}${until}`;
+}
+
+/** Returns the link to a mark's task, or a word for a period without a task. */
+function markLink(mark) {
+  const link = tag(mark.taskId ? "a" : "span");
+  if (mark.taskId) link.href = `/tasks/${mark.taskId}`;
+  return link;
+}
+
+/** Draws the marks as lines over a chart. The lines are for pointers; the list of events has the links for keyboards. */
+function placeMarks(plot, marks) {
+  const key = JSON.stringify(marks);
+  if (plot.over.dataset.marks !== key) {
+    plot.over.dataset.marks = key;
+    for (const old of plot.over.querySelectorAll(".chart-mark")) old.remove();
+    for (const mark of marks) {
+      const line = markLink(mark);
+      line.className = "chart-mark";
+      line.tabIndex = -1;
+      line.setAttribute("aria-hidden", "true");
+      line.dataset.label = markText(mark);
+      line.dataset.tone = !mark.taskId ? "period" : ["failed", "unknown"].includes(mark.state) ? "bad" : "";
+      plot.over.append(line);
+    }
+  }
+  const { min, max } = plot.scales.x;
+  const width = plot.over.clientWidth;
+  plot.over.querySelectorAll(".chart-mark").forEach((line, i) => {
+    const from = Date.parse(marks[i].at) / 1000;
+    const until = marks[i].taskId ? from : Date.parse(marks[i].until) / 1000;
+    line.hidden = until < min || from > max;
+    if (line.hidden) return;
+    const left = plot.valToPos(Math.max(from, min), "x");
+    line.style.left = `${left}px`;
+    line.style.width = marks[i].taskId ? "" : `${Math.max(1, plot.valToPos(Math.min(until, max), "x") - left)}px`;
+    line.classList.toggle("to-left", left > width / 2);
+  });
+}
+
+/** Returns the list of the marks with links to their tasks. */
+function events(marks) {
+  const details = tag("details", "chart-events");
+  const summary = tag("summary");
+  summary.textContent = `Events (${marks.length})`;
+  const list = tag("ul");
+  for (const mark of marks.toReversed()) {
+    const item = tag("li");
+    const link = markLink(mark);
+    link.textContent = markText(mark);
+    item.append(link);
+    list.append(item);
+  }
+  details.append(summary, list);
+  return details;
+}
+
+function draw(box, lines, shades, marksOf) {
   const format = formatOf(lines[0].unit);
   const series = [{ label: "Time", value: (_, v, i, at) => (at == null || v == null ? "newest" : new Date(v * 1000).toLocaleString()) }];
   const bands = [];
@@ -96,11 +158,12 @@ function draw(box, lines, shades) {
     scales: { y: { range: (_, min, max) => [Math.min(0, min ?? 0), Math.max(max ?? 0, lines[0].unit === "percent" ? 10 : 1e-6) * 1.05] } },
     cursor: { sync: { key: "metrics" }, points: { size: 6 }, drag: { x: false, y: false } },
     legend: { live: true },
+    hooks: { draw: [(plot) => placeMarks(plot, marksOf())] },
   }, columns(lines), box);
 }
 
 /** Returns the chart's values as a table, for screen readers and for copying. */
-function table(title, lines) {
+function table(title, lines, marksOf) {
   const details = tag("details");
   const summary = tag("summary");
   summary.textContent = "Values";
@@ -118,15 +181,24 @@ function table(title, lines) {
       const tr = tag("tr");
       for (const text of cells) {
         const cell = tag(name);
-        cell.textContent = text;
+        cell.append(...[text].flat());
         tr.append(cell);
       }
       grid.append(tr);
     };
-    row("th", ["Time", ...lines.map(titleOf)]);
+    const marks = marksOf();
+    const step = lines[0].points.length > 1 ? lines[0].points[1][0] - lines[0].points[0][0] : 1;
+    const eventsAt = (at) => marks.filter((m) => Date.parse(m.at) / 1000 >= at && Date.parse(m.at) / 1000 < at + step).flatMap((mark) => {
+      const link = markLink(mark);
+      link.textContent = markText(mark);
+      return [link, " "];
+    });
+    row("th", ["Time", ...lines.map(titleOf), ...(marks.length ? ["Events"] : [])]);
     for (let i = lines[0].points.length - 1; i >= 0; i--) {
-      if (lines.every((line) => line.points[i][1] == null)) continue;
-      row("td", [new Date(lines[0].points[i][0] * 1000).toLocaleString(), ...lines.map((line) => (line.points[i][1] == null ? "–" : format(line.points[i][1])))]);
+      const found = eventsAt(lines[0].points[i][0]);
+      if (found.length === 0 && lines.every((line) => line.points[i][1] == null)) continue;
+      const values = lines.map((line) => (line.points[i][1] == null ? "–" : format(line.points[i][1])));
+      row("td", [new Date(lines[0].points[i][0] * 1000).toLocaleString(), ...values, ...(marks.length ? [found] : [])]);
     }
     frame.append(grid);
     details.append(frame);
@@ -144,6 +216,15 @@ function show(section, data) {
   const grid = section.querySelector(".chart-grid");
   const state = states.get(section);
   state.data = data;
+  const marksOf = () => state.data.marks ?? [];
+  const shown = section.querySelector(".chart-events");
+  if (shown?.dataset.marks !== JSON.stringify(marksOf())) {
+    const list = events(marksOf());
+    list.open = shown?.open ?? false;
+    list.dataset.marks = JSON.stringify(marksOf());
+    shown?.remove();
+    if (marksOf().length > 0) grid.before(list);
+  }
   const all = charts(data);
   const same = state.plots.size === all.size && [...all].every(([title, lines]) => state.plots.get(title)?.lines.length === lines.length);
   if (same) {
@@ -163,9 +244,9 @@ function show(section, data) {
     head.textContent = title;
     box.setAttribute("aria-label", title);
     const canvas = tag("div");
-    box.append(head, canvas, table(title, lines));
+    box.append(head, canvas, table(title, lines, marksOf));
     grid.append(box);
-    state.plots.set(title, { box: canvas, lines, plot: draw(canvas, lines, shades) });
+    state.plots.set(title, { box: canvas, lines, plot: draw(canvas, lines, shades, marksOf) });
   }
 }
 

@@ -48,9 +48,13 @@ func (b *Queries) VMMetrics(ctx context.Context, a fleet.Actor, id fleet.VMID, r
 	if _, err := b.GetVM(ctx, a, id); err != nil {
 		return fleet.MetricSeries{}, err
 	}
-	return b.readMetrics(ctx, timeseries.Object{Type: fleet.TypeVM, ID: string(id)}, r, false, func(now time.Time) ([]string, error) {
+	out, err := b.readMetrics(ctx, timeseries.Object{Type: fleet.TypeVM, ID: string(id)}, r, false, func(now time.Time) ([]string, error) {
 		return b.store.HostsOfVM(ctx, db.HostsOfVMParams{VMID: id, FromTime: now.Add(-2 * b.metricRetention.Samples)})
 	})
+	if err == nil {
+		err = b.addTaskMarks(ctx, a, fleet.SubjectVM(id), &out)
+	}
+	return out, err
 }
 
 // HostMetrics returns the metrics of a host.
@@ -64,6 +68,9 @@ func (b *Queries) HostMetrics(ctx context.Context, a fleet.Actor, id fleet.HostI
 	}
 	out, err := b.readMetrics(ctx, timeseries.Object{Type: fleet.TypeHost, ID: string(id)}, r, false, func(time.Time) ([]string, error) { return []string{string(id)}, nil })
 	out.Problem = problem
+	if err == nil {
+		err = b.addHostMarks(ctx, a, id, &out)
+	}
 	return out, err
 }
 
@@ -84,6 +91,9 @@ func (b *Queries) PoolMetrics(ctx context.Context, a fleet.Actor, id fleet.PoolI
 	for i := range out.Series {
 		host := fleet.HostID(out.Series[i].HostName)
 		out.Series[i].HostName = cmp.Or(names[host], string(host))
+	}
+	if err == nil {
+		err = b.addTaskMarks(ctx, a, fleet.SubjectPool(id), &out)
 	}
 	return out, err
 }
