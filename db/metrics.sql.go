@@ -382,29 +382,95 @@ func (q *Queries) MetricSamples(ctx context.Context, arg MetricSamplesParams) ([
 	return items, nil
 }
 
-const newestMetricSamples = `-- name: NewestMetricSamples :many
-SELECT m.host_id, m.at, m.seconds, m.layout_id, m.sample FROM host_sessions s CROSS JOIN LATERAL (
-    SELECT host_id, at, seconds, layout_id, sample FROM metric_samples m WHERE m.host_id = s.host_id AND m.at > now() - interval '2 minutes' ORDER BY m.at DESC LIMIT 1
-) m WHERE is_fresh(s.looked_at, s.fresh_for)
+const namesOfHosts = `-- name: NamesOfHosts :many
+SELECT id, name FROM hosts WHERE id = ANY ($1::text[])
 `
 
-// The newest samples of each online host.
-func (q *Queries) NewestMetricSamples(ctx context.Context) ([]MetricSample, error) {
-	rows, err := q.db.Query(ctx, newestMetricSamples)
+type NamesOfHostsRow struct {
+	ID   fleet.HostID
+	Name string
+}
+
+func (q *Queries) NamesOfHosts(ctx context.Context, ids []string) ([]NamesOfHostsRow, error) {
+	rows, err := q.db.Query(ctx, namesOfHosts, ids)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []MetricSample{}
+	items := []NamesOfHostsRow{}
 	for rows.Next() {
-		var i MetricSample
-		if err := rows.Scan(
-			&i.HostID,
-			&i.At,
-			&i.Seconds,
-			&i.LayoutID,
-			&i.Sample,
-		); err != nil {
+		var i NamesOfHostsRow
+		if err := rows.Scan(&i.ID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const namesOfVMs = `-- name: NamesOfVMs :many
+SELECT id, name FROM vms WHERE id = ANY ($1::text[]) AND deleted_at IS NULL AND ($2::boolean OR project_id = ANY ($3::text[]))
+`
+
+type NamesOfVMsParams struct {
+	Ids         []string
+	AllProjects bool
+	Projects    []string
+}
+
+type NamesOfVMsRow struct {
+	ID   fleet.VMID
+	Name string
+}
+
+// The names of the VMs among these that an actor with access to some projects sees.
+func (q *Queries) NamesOfVMs(ctx context.Context, arg NamesOfVMsParams) ([]NamesOfVMsRow, error) {
+	rows, err := q.db.Query(ctx, namesOfVMs, arg.Ids, arg.AllProjects, arg.Projects)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []NamesOfVMsRow{}
+	for rows.Next() {
+		var i NamesOfVMsRow
+		if err := rows.Scan(&i.ID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const newestMetricSamples = `-- name: NewestMetricSamples :many
+SELECT h.id AS host_id, s.sample, l.layout FROM hosts h
+JOIN host_sessions c ON c.host_id = h.id AND is_fresh(c.looked_at, c.fresh_for)
+CROSS JOIN LATERAL (SELECT m.layout_id, m.sample FROM metric_samples m WHERE m.host_id = h.id AND m.at > $1 ORDER BY m.at DESC LIMIT 1) s
+JOIN metric_layouts l ON l.id = s.layout_id
+`
+
+type NewestMetricSamplesRow struct {
+	HostID fleet.HostID
+	Sample []byte
+	Layout string
+}
+
+// The newest sample of each online host after a time, and its layout.
+func (q *Queries) NewestMetricSamples(ctx context.Context, fromTime time.Time) ([]NewestMetricSamplesRow, error) {
+	rows, err := q.db.Query(ctx, newestMetricSamples, fromTime)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []NewestMetricSamplesRow{}
+	for rows.Next() {
+		var i NewestMetricSamplesRow
+		if err := rows.Scan(&i.HostID, &i.Sample, &i.Layout); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -431,6 +497,37 @@ func (q *Queries) NextMetricHost(ctx context.Context, arg NextMetricHostParams) 
 	var host_id string
 	err := row.Scan(&host_id)
 	return host_id, err
+}
+
+const projectsOfVMs = `-- name: ProjectsOfVMs :many
+SELECT id, project_id, host_id FROM vms WHERE deleted_at IS NULL
+`
+
+type ProjectsOfVMsRow struct {
+	ID        fleet.VMID
+	ProjectID fleet.ProjectID
+	HostID    fleet.HostID
+}
+
+// The project and the host of each VM.
+func (q *Queries) ProjectsOfVMs(ctx context.Context) ([]ProjectsOfVMsRow, error) {
+	rows, err := q.db.Query(ctx, projectsOfVMs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ProjectsOfVMsRow{}
+	for rows.Next() {
+		var i ProjectsOfVMsRow
+		if err := rows.Scan(&i.ID, &i.ProjectID, &i.HostID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const refuseMetrics = `-- name: RefuseMetrics :exec

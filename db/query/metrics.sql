@@ -30,12 +30,6 @@ SELECT COALESCE((SELECT r.reason FROM metric_refusals r WHERE r.host_id = @host_
 SELECT host_id, at, seconds, layout_id, sample FROM metric_samples
 WHERE host_id = ANY (@host_ids::text[]) AND at > @from_time AND at <= @to_time ORDER BY host_id, at;
 
--- name: NewestMetricSamples :many
--- The newest samples of each online host.
-SELECT m.* FROM host_sessions s CROSS JOIN LATERAL (
-    SELECT * FROM metric_samples m WHERE m.host_id = s.host_id AND m.at > now() - interval '2 minutes' ORDER BY m.at DESC LIMIT 1
-) m WHERE is_fresh(s.looked_at, s.fresh_for);
-
 -- name: MetricLayouts :many
 SELECT id, layout FROM metric_layouts WHERE id = ANY (@ids::bigint[]);
 
@@ -82,3 +76,21 @@ SELECT m.host_id FROM metric_moves m WHERE m.vm_id = @vm_id AND m.at > @from_tim
 -- Creates the next partitions and drops what is older than its tier is kept. It waits for writers for at most a second.
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '1s', true))
 SELECT keep_metrics(@samples::interval, @hours::interval, @days::interval, @months::interval) FROM patience;
+
+-- name: NewestMetricSamples :many
+-- The newest sample of each online host after a time, and its layout.
+SELECT h.id AS host_id, s.sample, l.layout FROM hosts h
+JOIN host_sessions c ON c.host_id = h.id AND is_fresh(c.looked_at, c.fresh_for)
+CROSS JOIN LATERAL (SELECT m.layout_id, m.sample FROM metric_samples m WHERE m.host_id = h.id AND m.at > @from_time ORDER BY m.at DESC LIMIT 1) s
+JOIN metric_layouts l ON l.id = s.layout_id;
+
+-- name: ProjectsOfVMs :many
+-- The project and the host of each VM.
+SELECT id, project_id, host_id FROM vms WHERE deleted_at IS NULL;
+
+-- name: NamesOfVMs :many
+-- The names of the VMs among these that an actor with access to some projects sees.
+SELECT id, name FROM vms WHERE id = ANY (@ids::text[]) AND deleted_at IS NULL AND (@all_projects::boolean OR project_id = ANY (@projects::text[]));
+
+-- name: NamesOfHosts :many
+SELECT id, name FROM hosts WHERE id = ANY (@ids::text[]);

@@ -196,6 +196,7 @@ var projectUseCases = map[string]useCase{
 	"ListVMs":        {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return readUseCase(w) }},
 	"ListVMRows":     {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return readUseCase(w) }},
 	"ListVMsBriefly": {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return readUseCase(w) }},
+	"TopConsumers":   {permittedActors: actorsWithAnyRole, args: func(*authzFixture) []any { return nil }},
 	"Overview":       {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.job("queued"); return nil }},
 	"RunningTasks":   {permittedActors: actorsWithAnyRole, args: noArgs},
 	"Search":         {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.vm(); return []any{"red", 8} }},

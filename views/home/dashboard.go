@@ -18,6 +18,7 @@ import (
 type DashboardPage struct {
 	Overview fleet.Overview // Attention has only causes without an alarm rule
 	Alarms   alarm.OpenPage
+	Top      []fleet.TopConsumers
 	Actor    fleet.Actor
 	Now      time.Time
 }
@@ -106,4 +107,23 @@ func (p DashboardPage) tabs() []kit.Tab {
 		tabs = append(tabs, kit.Tab{Text: "Hosts", Href: "/hosts"})
 	}
 	return append(tabs, kit.Tab{Text: "Storage", Href: "/pools"}, kit.Tab{Text: "Networks", Href: "/networks"}, kit.Tab{Text: "Images", Href: "/images"}, kit.Tab{Text: "Templates", Href: "/templates"}, kit.Tab{Text: "Alarms", Href: "/alarms"}, kit.Tab{Text: "Tasks", Href: "/tasks"})
+}
+
+// consumerText formats a top consumer's value: "42 %", "1.5 GiB" or "12 MiB/s".
+func consumerText(unit fleet.MetricUnit, v float64) string {
+	switch unit {
+	case fleet.UnitPercent:
+		return strconv.FormatFloat(v, 'f', 0, 64) + " %"
+	case fleet.UnitBytesPerSecond:
+		return kit.Bytes(int64(v)) + "/s"
+	}
+	return kit.Bytes(int64(v))
+}
+
+// consumerPercent is the length of a top consumer's bar: the value in percent, or its share of the highest value.
+func consumerPercent(unit fleet.MetricUnit, c fleet.Consumer, all []fleet.Consumer) int {
+	if unit == fleet.UnitPercent {
+		return int(min(100, c.Value+0.5))
+	}
+	return int(100*c.Value/all[0].Value + 0.5)
 }

@@ -2,11 +2,31 @@ package metrics
 
 import (
 	"context"
+	"time"
 
 	"quantix/db"
 	"quantix/internal/fleet"
 	"quantix/internal/timeseries"
 )
+
+// newestAge is the age up to which a sample is the newest value of its objects: two reports of the slowest hosts.
+const newestAge = maxSampleSeconds * time.Second
+
+// ReadNewest calls visit for each object in the newest sample of each online host. The slices are valid until visit
+// returns.
+func ReadNewest(ctx context.Context, q *db.Queries, now time.Time, visit func(host fleet.HostID, o timeseries.Object, metrics []int, values []float64)) error {
+	rows, err := q.NewestMetricSamples(ctx, now.Add(-newestAge))
+	for _, r := range rows {
+		layout, err := timeseries.ReadLayout([]byte(r.Layout))
+		if err != nil {
+			continue // a damaged layout is a gap, like a damaged row
+		}
+		_ = layout.Read(r.Sample, func(timeseries.Object) bool { return true }, func(o timeseries.Object, metrics []int, values []float64) {
+			visit(r.HostID, o, metrics, values)
+		})
+	}
+	return err
+}
 
 // NewestValue is a newest value of a metric, as one host measured it.
 type NewestValue struct {
@@ -27,24 +47,15 @@ func Newest(ctx context.Context, q *db.Queries, wanted []MetricKey) (map[MetricK
 	if len(wanted) == 0 {
 		return out, nil
 	}
-	types := map[fleet.ResourceType]bool{}
 	for _, k := range wanted {
-		out[k], types[k.Type] = nil, true
+		out[k] = nil
 	}
-	rows, err := q.NewestMetricSamples(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return out, decodeSamples(ctx, q, rows, func(o timeseries.Object) bool { return types[o.Type] }, nil, func(s sample) {
-		for i, m := range s.metrics {
-			if k := (MetricKey{s.Type, m}); i < len(s.values) && isWanted(out, k) && !fleet.MetricValue(s.values[i]).IsMissing() {
-				out[k] = append(out[k], NewestValue{s.ID, s.host, s.values[i]})
+	return out, ReadNewest(ctx, q, time.Now(), func(host fleet.HostID, o timeseries.Object, metrics []int, values []float64) {
+		for i, m := range metrics {
+			k := MetricKey{o.Type, m}
+			if all, ok := out[k]; ok && !fleet.MetricValue(values[i]).IsMissing() {
+				out[k] = append(all, NewestValue{o.ID, host, values[i]})
 			}
 		}
 	})
-}
-
-func isWanted(out map[MetricKey][]NewestValue, k MetricKey) bool {
-	_, ok := out[k]
-	return ok
 }

@@ -143,11 +143,6 @@ func readSamples(ctx context.Context, q *db.Queries, hosts []string, from, to ti
 	if err != nil {
 		return err
 	}
-	return decodeSamples(ctx, q, rows, want, damage, visit)
-}
-
-// decodeSamples calls visit for the samples of the wanted objects in the rows.
-func decodeSamples(ctx context.Context, q *db.Queries, rows []db.MetricSample, want func(timeseries.Object) bool, damage *DamageLog, visit func(sample)) error {
 	layouts, ids := map[int64]timeseries.Layout{}, []int64{}
 	for _, r := range rows {
 		if _, listed := layouts[r.LayoutID]; !listed {

@@ -21,6 +21,7 @@ type Queries struct {
 	damagedMetrics  *metrics.DamageLog
 
 	fleetTotals     totalsCache[fleetTotalsKey, fleetTotals]
+	topUsage        totalsCache[topUsageKey, topUsage]
 	networkSums     totalsCache[fleet.NetworkID, []networkStatusGroup]
 	poolStatuses    poolStatusKind
 	networkStatuses networkStatusKind
@@ -31,6 +32,7 @@ func New(s *store.Store, kept metrics.Retention, damage *metrics.DamageLog) *Que
 	network := func(id fleet.NetworkID) { s.Wake(fleet.SubjectOf(fleet.TypeNetwork, id)) }
 	b := &Queries{store: s, metricRetention: kept, damagedMetrics: damage}
 	b.fleetTotals = totalsCache[fleetTotalsKey, fleetTotals]{count: b.computeFleetTotals, hosts: func(w fleetTotals) int { return w.hostSums.hostCount() }, changed: b.notifyPools}
+	b.topUsage = totalsCache[topUsageKey, topUsage]{count: b.computeTopUsage, hosts: func(u topUsage) int { return u.objects }}
 	b.networkSums = totalsCache[fleet.NetworkID, []networkStatusGroup]{count: b.groupNetworkStatuses, hosts: countNetworkStatuses, changed: notifyIfChanged(equalNetworkStatusGroups, network)}
 	b.poolStatuses, b.networkStatuses = newPoolStatuses(b), newNetworkStatuses(b)
 	b.poolStatuses.cacheFirstHosts(b.notifyPool)
