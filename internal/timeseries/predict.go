@@ -127,7 +127,7 @@ func swing(used []Point, growth float64) float64 {
 	return highest - lowest
 }
 
-// median returns the median and sorts the values, of which there is at least one.
+// median returns the median of at least one value. It sorts the values.
 func median(values []float64) float64 {
 	slices.SortFunc(values, cmp.Compare[float64])
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
