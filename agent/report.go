@@ -337,6 +337,9 @@ func (r *reporter) readMeters(ctx context.Context, out *wire.Report) {
 	if load, err := r.load(ctx); err == nil {
 		out.Load = &load.HostMeter
 		samples.Host = hostTable(load.Metrics)
+		if off, ok := r.a.client.ClockOffset(); ok {
+			samples.Host.Values["clock.offset"] = []fleet.MetricValue{fleet.MetricValue(off.Seconds())}
+		}
 	}
 	if vms, err := r.a.hypervisor.Meters(ctx); err == nil {
 		for _, v := range vms {

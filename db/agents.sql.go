@@ -202,32 +202,33 @@ func (q *Queries) Heartbeats(ctx context.Context, arg HeartbeatsParams) ([]Heart
 }
 
 const lockHostSession = `-- name: LockHostSession :one
-SELECT h.name, h.key_hash, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.conflict, s.conflict_at, s.load, s.last_look, s.looked_at, s.epoch_lift, s.fresh_for, s.powered_off_at, COALESCE(s.session IS NOT NULL AND is_fresh(s.seen_at, interval '20 seconds'), false)::boolean AS live
+SELECT h.name, h.key_hash, s.host_id, s.session, s.number, s.instance, s.fingerprint, s.digest, s.report_seq, s.seen_at, s.blind_since, s.conflict, s.conflict_at, s.load, s.last_look, s.looked_at, s.epoch_lift, s.fresh_for, s.powered_off_at, s.certificate_end, COALESCE(s.session IS NOT NULL AND is_fresh(s.seen_at, interval '20 seconds'), false)::boolean AS live
 FROM host_sessions s JOIN hosts h ON h.id = s.host_id
 WHERE s.host_id = $1 FOR UPDATE OF s
 `
 
 type LockHostSessionRow struct {
-	Name         string
-	KeyHash      []byte
-	HostID       fleet.HostID
-	Session      []byte
-	Number       int64
-	Instance     string
-	Fingerprint  string
-	Digest       string
-	ReportSeq    int64
-	SeenAt       *time.Time
-	BlindSince   *time.Time
-	Conflict     string
-	ConflictAt   *time.Time
-	Load         *fleet.HostMeter
-	LastLook     *time.Time
-	LookedAt     *time.Time
-	EpochLift    int64
-	FreshFor     *time.Duration
-	PoweredOffAt *time.Time
-	Live         bool
+	Name           string
+	KeyHash        []byte
+	HostID         fleet.HostID
+	Session        []byte
+	Number         int64
+	Instance       string
+	Fingerprint    string
+	Digest         string
+	ReportSeq      int64
+	SeenAt         *time.Time
+	BlindSince     *time.Time
+	Conflict       string
+	ConflictAt     *time.Time
+	Load           *fleet.HostMeter
+	LastLook       *time.Time
+	LookedAt       *time.Time
+	EpochLift      int64
+	FreshFor       *time.Duration
+	PoweredOffAt   *time.Time
+	CertificateEnd *time.Time
+	Live           bool
 }
 
 // live: the host's agent reported in the last 20 seconds. With a longer report interval, a second agent may replace the
@@ -255,6 +256,7 @@ func (q *Queries) LockHostSession(ctx context.Context, hostID fleet.HostID) (Loc
 		&i.EpochLift,
 		&i.FreshFor,
 		&i.PoweredOffAt,
+		&i.CertificateEnd,
 		&i.Live,
 	)
 	return i, err
@@ -297,16 +299,18 @@ func (q *Queries) NumberAnew(ctx context.Context, arg NumberAnewParams) error {
 
 const openHostSession = `-- name: OpenHostSession :one
 UPDATE host_sessions
-SET session = $1, number = number + 1, instance = $2, fingerprint = $3, digest = '', report_seq = 0, powered_off_at = NULL
-WHERE host_id = $4
+SET session = $1, number = number + 1, instance = $2, fingerprint = $3, digest = '', report_seq = 0, powered_off_at = NULL,
+    certificate_end = $4::timestamptz
+WHERE host_id = $5
 RETURNING number, now()::timestamptz AS now
 `
 
 type OpenHostSessionParams struct {
-	Session     []byte
-	Instance    string
-	Fingerprint string
-	HostID      fleet.HostID
+	Session        []byte
+	Instance       string
+	Fingerprint    string
+	CertificateEnd *time.Time
+	HostID         fleet.HostID
 }
 
 type OpenHostSessionRow struct {
@@ -319,6 +323,7 @@ func (q *Queries) OpenHostSession(ctx context.Context, arg OpenHostSessionParams
 		arg.Session,
 		arg.Instance,
 		arg.Fingerprint,
+		arg.CertificateEnd,
 		arg.HostID,
 	)
 	var i OpenHostSessionRow
@@ -439,6 +444,20 @@ type ReportVMsParams struct {
 
 func (q *Queries) ReportVMs(ctx context.Context, arg ReportVMsParams) error {
 	_, err := q.db.Exec(ctx, reportVMs, arg.Seq, arg.HostID, arg.Vms)
+	return err
+}
+
+const setCertificateEnd = `-- name: SetCertificateEnd :exec
+UPDATE host_sessions SET certificate_end = $1::timestamptz WHERE host_id = $2
+`
+
+type SetCertificateEndParams struct {
+	CertificateEnd time.Time
+	HostID         fleet.HostID
+}
+
+func (q *Queries) SetCertificateEnd(ctx context.Context, arg SetCertificateEndParams) error {
+	_, err := q.db.Exec(ctx, setCertificateEnd, arg.CertificateEnd, arg.HostID)
 	return err
 }
 

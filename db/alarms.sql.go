@@ -449,6 +449,51 @@ func (q *Queries) ForgetAlarms(ctx context.Context, ids []string) error {
 	return err
 }
 
+const hostCertificates = `-- name: HostCertificates :many
+SELECT h.id, h.name, h.cluster_id::text AS cluster, h.labels, is_fresh(s.seen_at, s.fresh_for)::boolean AS online,
+    (EXTRACT(EPOCH FROM s.certificate_end - now()) / 3600)::float8 AS hours
+FROM hosts h JOIN host_sessions s ON s.host_id = h.id
+WHERE s.seen_at IS NOT NULL AND s.certificate_end IS NOT NULL AND s.certificate_end < now() + interval '30 days' ORDER BY h.name LIMIT 20000
+`
+
+type HostCertificatesRow struct {
+	ID      fleet.HostID
+	Name    string
+	Cluster string
+	Labels  map[string]string
+	Online  bool
+	Hours   float64
+}
+
+// The remaining time of the certificates of hosts: of an online host until its end, of an offline one until the end of the
+// time in which it can be renewed. An offline host has no value until the portal has recorded its certificate.
+func (q *Queries) HostCertificates(ctx context.Context) ([]HostCertificatesRow, error) {
+	rows, err := q.db.Query(ctx, hostCertificates)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []HostCertificatesRow{}
+	for rows.Next() {
+		var i HostCertificatesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Cluster,
+			&i.Labels,
+			&i.Online,
+			&i.Hours,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockAlarmRule = `-- name: LockAlarmRule :one
 SELECT id, name, builtin, spec, generation, created_at FROM alarm_rules WHERE id = $1 FOR UPDATE
 `
@@ -551,6 +596,58 @@ func (q *Queries) OpenAlarms(ctx context.Context) ([]OpenAlarmsRow, error) {
 			&i.RaisedAt,
 			&i.ClearSince,
 			&i.Stale,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const predictedPools = `-- name: PredictedPools :many
+SELECT x.id::text AS id, x.name::text AS name, x.host_id::text AS host_id, x.host_name::text AS host_name, x.shared::boolean AS shared, x.days::float8 AS days,
+    ARRAY(SELECT DISTINCT h.cluster_id FROM assignments b JOIN hosts h ON h.id = b.host_id WHERE b.pool_id = x.id AND b.asked = 'assign' AND (x.shared OR b.host_id = x.host_id))::text[] AS clusters
+FROM (
+    SELECT DISTINCT ON (p.id, CASE WHEN COALESCE((p.spec->>'shared')::boolean, false) THEN '' ELSE a.host_id END) p.id, p.name, a.host_id, h.name AS host_name,
+        COALESCE((p.spec->>'shared')::boolean, false) AS shared, GREATEST(0, EXTRACT(EPOCH FROM f.full_at - now()) / 86400) AS days
+    FROM pool_predictions f JOIN pools p ON p.id = f.pool_id JOIN assignments a ON a.pool_id = f.pool_id AND a.host_id = f.host_id
+    JOIN hosts h ON h.id = a.host_id JOIN host_sessions s ON s.host_id = h.id
+    WHERE a.asked = 'assign' AND p.deleted_at IS NULL AND is_fresh(s.looked_at, s.fresh_for)
+    ORDER BY p.id, CASE WHEN COALESCE((p.spec->>'shared')::boolean, false) THEN '' ELSE a.host_id END, f.predicted_at DESC
+) x WHERE x.days IS NOT NULL ORDER BY x.name, x.host_name LIMIT 20000
+`
+
+type PredictedPoolsRow struct {
+	ID       string
+	Name     string
+	HostID   string
+	HostName string
+	Shared   bool
+	Days     float64
+	Clusters []string
+}
+
+// Pools on hosts that are predicted to become full, with the days until then. A shared pool has its newest prediction.
+func (q *Queries) PredictedPools(ctx context.Context) ([]PredictedPoolsRow, error) {
+	rows, err := q.db.Query(ctx, predictedPools)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []PredictedPoolsRow{}
+	for rows.Next() {
+		var i PredictedPoolsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.HostID,
+			&i.HostName,
+			&i.Shared,
+			&i.Days,
+			&i.Clusters,
 		); err != nil {
 			return nil, err
 		}

@@ -499,6 +499,43 @@ func (q *Queries) NextMetricHost(ctx context.Context, arg NextMetricHostParams) 
 	return host_id, err
 }
 
+const poolsToPredict = `-- name: PoolsToPredict :many
+SELECT a.pool_id::text AS pool_id, a.host_id FROM (
+    SELECT b.pool_id, b.host_id, COALESCE((p.spec->>'shared')::boolean, false) AS shared, row_number() OVER (PARTITION BY b.pool_id ORDER BY b.host_id) AS n
+    FROM assignments b JOIN pools p ON p.id = b.pool_id JOIN host_sessions s ON s.host_id = b.host_id
+    WHERE b.asked = 'assign' AND p.deleted_at IS NULL AND is_fresh(s.looked_at, s.fresh_for)
+) a LEFT JOIN pool_predictions f ON f.pool_id = a.pool_id AND f.host_id = a.host_id
+WHERE (a.n = 1 OR NOT a.shared) AND (f.predicted_at IS NULL OR f.predicted_at < now() - interval '1 hour')
+ORDER BY f.predicted_at NULLS FIRST, a.pool_id, a.host_id LIMIT $1
+`
+
+type PoolsToPredictRow struct {
+	PoolID string
+	HostID fleet.HostID
+}
+
+// Pools on online hosts whose prediction is missing or older than an hour, the oldest ones first. A shared pool is predicted
+// from the values of one host.
+func (q *Queries) PoolsToPredict(ctx context.Context, most int32) ([]PoolsToPredictRow, error) {
+	rows, err := q.db.Query(ctx, poolsToPredict, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []PoolsToPredictRow{}
+	for rows.Next() {
+		var i PoolsToPredictRow
+		if err := rows.Scan(&i.PoolID, &i.HostID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const projectsOfVMs = `-- name: ProjectsOfVMs :many
 SELECT id, project_id, host_id FROM vms WHERE deleted_at IS NULL
 `
@@ -565,6 +602,26 @@ func (q *Queries) SetMetricPeriod(ctx context.Context, arg SetMetricPeriodParams
 		arg.After,
 		arg.Complete,
 	)
+	return err
+}
+
+const setPoolPredictions = `-- name: SetPoolPredictions :exec
+INSERT INTO pool_predictions (pool_id, host_id, full_at)
+SELECT f.pool_id, f.host_id, NULLIF(f.full_at, '0001-01-01 00:00:00+00')
+FROM (SELECT unnest($1::text[]) AS pool_id, unnest($2::text[]) AS host_id, unnest($3::timestamptz[]) AS full_at) f
+WHERE EXISTS (SELECT 1 FROM pools p WHERE p.id = f.pool_id) AND EXISTS (SELECT 1 FROM hosts h WHERE h.id = f.host_id)
+ON CONFLICT (pool_id, host_id) DO UPDATE SET full_at = EXCLUDED.full_at, predicted_at = now()
+`
+
+type SetPoolPredictionsParams struct {
+	PoolIds []string
+	HostIds []string
+	FullAt  []time.Time
+}
+
+// The zero time: no prediction.
+func (q *Queries) SetPoolPredictions(ctx context.Context, arg SetPoolPredictionsParams) error {
+	_, err := q.db.Exec(ctx, setPoolPredictions, arg.PoolIds, arg.HostIds, arg.FullAt)
 	return err
 }
 

@@ -283,23 +283,24 @@ type HostMeter struct {
 }
 
 type HostSession struct {
-	HostID       fleet.HostID
-	Session      []byte
-	Number       int64
-	Instance     string
-	Fingerprint  string
-	Digest       string
-	ReportSeq    int64
-	SeenAt       *time.Time
-	BlindSince   *time.Time
-	Conflict     string
-	ConflictAt   *time.Time
-	Load         *fleet.HostMeter
-	LastLook     *time.Time
-	LookedAt     *time.Time
-	EpochLift    int64
-	FreshFor     *time.Duration
-	PoweredOffAt *time.Time
+	HostID         fleet.HostID
+	Session        []byte
+	Number         int64
+	Instance       string
+	Fingerprint    string
+	Digest         string
+	ReportSeq      int64
+	SeenAt         *time.Time
+	BlindSince     *time.Time
+	Conflict       string
+	ConflictAt     *time.Time
+	Load           *fleet.HostMeter
+	LastLook       *time.Time
+	LookedAt       *time.Time
+	EpochLift      int64
+	FreshFor       *time.Duration
+	PoweredOffAt   *time.Time
+	CertificateEnd *time.Time
 }
 
 type HostSilence struct {
@@ -550,6 +551,13 @@ type Pool struct {
 	Generation int64
 	CreatedAt  time.Time
 	DeletedAt  *time.Time
+}
+
+type PoolPrediction struct {
+	PoolID      fleet.PoolID
+	HostID      fleet.HostID
+	FullAt      *time.Time
+	PredictedAt time.Time
 }
 
 type PoolSecret struct {

@@ -63,6 +63,18 @@ CREATE TABLE alarm_events (
 );
 CREATE INDEX alarm_events_by_alarm ON alarm_events (alarm_id, id);
 
+-- End of the certificate that the agent used at its last hello or received at its last renewal; NULL: unknown.
+ALTER TABLE host_sessions ADD COLUMN certificate_end timestamptz;
+
+-- When pools on hosts will be full, as PredictPools of internal/control/metrics predicts. full_at NULL: no prediction.
+CREATE TABLE pool_predictions (
+    pool_id      text NOT NULL REFERENCES pools ON DELETE CASCADE,
+    host_id      text NOT NULL REFERENCES hosts ON DELETE CASCADE,
+    full_at      timestamptz,
+    predicted_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (pool_id, host_id)
+);
+
 -- Keys: alarms, for each statement that changes alarms; alarm-rules.
 -- +goose StatementBegin
 CREATE FUNCTION announce_alarms() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -7,9 +7,13 @@ WHERE s.host_id = @host_id FOR UPDATE OF s;
 
 -- name: OpenHostSession :one
 UPDATE host_sessions
-SET session = @session, number = number + 1, instance = @instance, fingerprint = @fingerprint, digest = '', report_seq = 0, powered_off_at = NULL
+SET session = @session, number = number + 1, instance = @instance, fingerprint = @fingerprint, digest = '', report_seq = 0, powered_off_at = NULL,
+    certificate_end = sqlc.narg(certificate_end)::timestamptz
 WHERE host_id = @host_id
 RETURNING number, now()::timestamptz AS now;
+
+-- name: SetCertificateEnd :exec
+UPDATE host_sessions SET certificate_end = @certificate_end::timestamptz WHERE host_id = @host_id;
 
 -- name: NumberAnew :exec
 -- Resets report numbers that are beyond the start of the agent's new session, as after a restore from a backup.

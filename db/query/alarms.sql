@@ -137,3 +137,24 @@ SELECT 'host:' || h.id, h.name, '', h.id, h.name, h.cluster_id, h.labels, false 
 UNION ALL
 SELECT 'pool:' || p.id, p.name, '', a.host_id, h.name, h.cluster_id, '{}', COALESCE((p.spec->>'shared')::boolean, false)
 FROM pools p JOIN assignments a ON a.pool_id = p.id JOIN hosts h ON h.id = a.host_id WHERE p.id = ANY (@pools::text[]);
+
+-- name: HostCertificates :many
+-- The remaining time of the certificates of hosts: of an online host until its end, of an offline one until the end of the
+-- time in which it can be renewed. An offline host has no value until the portal has recorded its certificate.
+SELECT h.id, h.name, h.cluster_id::text AS cluster, h.labels, is_fresh(s.seen_at, s.fresh_for)::boolean AS online,
+    (EXTRACT(EPOCH FROM s.certificate_end - now()) / 3600)::float8 AS hours
+FROM hosts h JOIN host_sessions s ON s.host_id = h.id
+WHERE s.seen_at IS NOT NULL AND s.certificate_end IS NOT NULL AND s.certificate_end < now() + interval '30 days' ORDER BY h.name LIMIT 20000;
+
+-- name: PredictedPools :many
+-- Pools on hosts that are predicted to become full, with the days until then. A shared pool has its newest prediction.
+SELECT x.id::text AS id, x.name::text AS name, x.host_id::text AS host_id, x.host_name::text AS host_name, x.shared::boolean AS shared, x.days::float8 AS days,
+    ARRAY(SELECT DISTINCT h.cluster_id FROM assignments b JOIN hosts h ON h.id = b.host_id WHERE b.pool_id = x.id AND b.asked = 'assign' AND (x.shared OR b.host_id = x.host_id))::text[] AS clusters
+FROM (
+    SELECT DISTINCT ON (p.id, CASE WHEN COALESCE((p.spec->>'shared')::boolean, false) THEN '' ELSE a.host_id END) p.id, p.name, a.host_id, h.name AS host_name,
+        COALESCE((p.spec->>'shared')::boolean, false) AS shared, GREATEST(0, EXTRACT(EPOCH FROM f.full_at - now()) / 86400) AS days
+    FROM pool_predictions f JOIN pools p ON p.id = f.pool_id JOIN assignments a ON a.pool_id = f.pool_id AND a.host_id = f.host_id
+    JOIN hosts h ON h.id = a.host_id JOIN host_sessions s ON s.host_id = h.id
+    WHERE a.asked = 'assign' AND p.deleted_at IS NULL AND is_fresh(s.looked_at, s.fresh_for)
+    ORDER BY p.id, CASE WHEN COALESCE((p.spec->>'shared')::boolean, false) THEN '' ELSE a.host_id END, f.predicted_at DESC
+) x WHERE x.days IS NOT NULL ORDER BY x.name, x.host_name LIMIT 20000;

@@ -94,3 +94,22 @@ SELECT id, name FROM vms WHERE id = ANY (@ids::text[]) AND deleted_at IS NULL AN
 
 -- name: NamesOfHosts :many
 SELECT id, name FROM hosts WHERE id = ANY (@ids::text[]);
+
+-- name: PoolsToPredict :many
+-- Pools on online hosts whose prediction is missing or older than an hour, the oldest ones first. A shared pool is predicted
+-- from the values of one host.
+SELECT a.pool_id::text AS pool_id, a.host_id FROM (
+    SELECT b.pool_id, b.host_id, COALESCE((p.spec->>'shared')::boolean, false) AS shared, row_number() OVER (PARTITION BY b.pool_id ORDER BY b.host_id) AS n
+    FROM assignments b JOIN pools p ON p.id = b.pool_id JOIN host_sessions s ON s.host_id = b.host_id
+    WHERE b.asked = 'assign' AND p.deleted_at IS NULL AND is_fresh(s.looked_at, s.fresh_for)
+) a LEFT JOIN pool_predictions f ON f.pool_id = a.pool_id AND f.host_id = a.host_id
+WHERE (a.n = 1 OR NOT a.shared) AND (f.predicted_at IS NULL OR f.predicted_at < now() - interval '1 hour')
+ORDER BY f.predicted_at NULLS FIRST, a.pool_id, a.host_id LIMIT @most;
+
+-- name: SetPoolPredictions :exec
+-- The zero time: no prediction.
+INSERT INTO pool_predictions (pool_id, host_id, full_at)
+SELECT f.pool_id, f.host_id, NULLIF(f.full_at, '0001-01-01 00:00:00+00')
+FROM (SELECT unnest(@pool_ids::text[]) AS pool_id, unnest(@host_ids::text[]) AS host_id, unnest(@full_at::timestamptz[]) AS full_at) f
+WHERE EXISTS (SELECT 1 FROM pools p WHERE p.id = f.pool_id) AND EXISTS (SELECT 1 FROM hosts h WHERE h.id = f.host_id)
+ON CONFLICT (pool_id, host_id) DO UPDATE SET full_at = EXCLUDED.full_at, predicted_at = now();

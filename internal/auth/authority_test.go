@@ -99,7 +99,7 @@ func TestHostCertificateIgnoresNamesInCSR(t *testing.T) {
 		if id, ok := HostOf(cert); !ok || id != hostID || len(cert.DNSNames) != 0 || cert.IsCA {
 			t.Errorf("names %q, %v, CA %v", id, cert.DNSNames, cert.IsCA)
 		}
-		if life := time.Until(cert.NotAfter); life > hostCertLife || life < hostCertLife-time.Minute {
+		if life := time.Until(cert.NotAfter); life > HostCertLife || life < HostCertLife-time.Minute {
 			t.Errorf("valid for %v", life)
 		}
 		as := func(use x509.ExtKeyUsage) error {

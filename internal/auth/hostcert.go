@@ -21,14 +21,15 @@ import (
 )
 
 const (
-	hostCertLife = 24 * time.Hour
+	// HostCertLife is how long a host's certificate is valid.
+	HostCertLife = 24 * time.Hour
 	// portalClockSkew is how far the clock of another portal may be behind. Only portals check hosts' certificates by
 	// a clock.
 	portalClockSkew = time.Hour
-	// renewalGrace is how long after its expiry a certificate can still be renewed, because a portal or host may be
+	// RenewalGrace is how long after its expiry a certificate can still be renewed, because a portal or host may be
 	// down for longer than a certificate is valid. When a user removes a host, its certificates are revoked at once,
 	// including expired ones.
-	renewalGrace = 30 * 24 * time.Hour
+	RenewalGrace = 30 * 24 * time.Hour
 	maxCSR       = 16 << 10 // bytes
 )
 
@@ -48,7 +49,7 @@ func (a *Authority) issueHost(id fleet.HostID, csr string, now time.Time) (certi
 		Subject:               pkix.Name{CommonName: string(id)},
 		URIs:                  []*url.URL{hostURI(id)},
 		NotBefore:             now.Add(-portalClockSkew),
-		NotAfter:              now.Add(hostCertLife),
+		NotAfter:              now.Add(HostCertLife),
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
@@ -67,7 +68,7 @@ func CheckCSR(c *fleet.Checks, csr string) {
 }
 
 // verifyHost accepts clients without a certificate. Otherwise the certificate must be a host certificate of this
-// authority that is valid, or expired for less than renewalGrace.
+// authority that is valid, or expired for less than RenewalGrace.
 func (a *Authority) verifyHost(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return nil
@@ -79,7 +80,7 @@ func (a *Authority) verifyHost(state tls.ConnectionState) error {
 	if !slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageClientAuth) {
 		return errors.New("the certificate is not a client certificate")
 	}
-	if now := time.Now(); now.Before(cert.NotBefore) || now.After(cert.NotAfter.Add(renewalGrace)) {
+	if now := time.Now(); now.Before(cert.NotBefore) || now.After(cert.NotAfter.Add(RenewalGrace)) {
 		return fmt.Errorf("the certificate is valid only from %s to %s", cert.NotBefore, cert.NotAfter)
 	}
 	return nil
@@ -91,7 +92,7 @@ func HostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostIDFromCert
 
 // HostOfRenewableCert is HostOf for renewals: the certificate may have expired within the last 30 days.
 func HostOfRenewableCert(cert *x509.Certificate) (fleet.HostID, bool) {
-	return hostIDFromCert(cert, renewalGrace)
+	return hostIDFromCert(cert, RenewalGrace)
 }
 
 func hostIDFromCert(cert *x509.Certificate, grace time.Duration) (fleet.HostID, bool) {

@@ -15,6 +15,7 @@ import (
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
+	"quantix/internal/wire"
 )
 
 // evaluateAlarms evaluates the rules as if the given time had passed since the last evaluation, with rules evaluated in
@@ -54,6 +55,15 @@ func (s *projectFixture) wantAlarms(when string, a fleet.Actor, want ...string) 
 	if diff := cmp.Diff(want, s.openAlarms(a)); diff != "" {
 		s.t.Errorf("%s (-want +got):\n%s", when, diff)
 	}
+}
+
+// sampleHost makes the value the only sample of the first host.
+func (s *projectFixture) sampleHost(metric string, value float64) {
+	s.t.Helper()
+	s.execSQL(`DELETE FROM metric_samples`)
+	metrics.NewWriter(store.New(s.pool, notify.NewHub()), slog.Default()).Write(s.t.Context(), []metrics.HostSamples{{Host: s.h1, Samples: fleet.Samples{
+		Seconds: 10, Host: fleet.SampleTable{Values: map[string][]fleet.MetricValue{metric: {fleet.MetricValue(value)}}},
+	}}})
 }
 
 func TestAlarmIsRaisedAfterItsDurationAndCleared(t *testing.T) {
@@ -264,13 +274,7 @@ func TestMetricRuleComparesNewestValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sample := func(percent float64) {
-		t.Helper()
-		s.execSQL(`DELETE FROM metric_samples`)
-		metrics.NewWriter(store.New(s.pool, notify.NewHub()), slog.Default()).Write(t.Context(), []metrics.HostSamples{{Host: s.h1, Samples: fleet.Samples{
-			Seconds: 10, Host: fleet.SampleTable{Values: map[string][]fleet.MetricValue{"pressure.cpu": {fleet.MetricValue(percent)}}},
-		}}})
-	}
+	sample := func(percent float64) { t.Helper(); s.sampleHost("pressure.cpu", percent) }
 	sample(90)
 	s.evaluateAlarms(0)
 	s.evaluateAlarms(61 * time.Second)
@@ -286,5 +290,66 @@ func TestMetricRuleComparesNewestValues(t *testing.T) {
 	s.wantAlarms("at 50 %", chief)
 	if _, err := s.CreateAlarmRule(t.Context(), chief, alarms.AlarmRuleInput{Name: "busy", Spec: rule.Spec}); fleet.CodeOf(err) != fleet.Conflict {
 		t.Errorf("a second rule with the name: %v", err)
+	}
+}
+
+func TestPredictedFullPoolRaisesAlarmUntilPredictionIsFurtherAway(t *testing.T) {
+	s := newProjectFixture(t)
+	predict := func(days int) {
+		s.execSQL(`INSERT INTO pool_predictions (pool_id, host_id, full_at) SELECT $1, $2, now() + make_interval(days => $3) ON CONFLICT (pool_id, host_id) DO UPDATE SET full_at = EXCLUDED.full_at`, s.nfs, s.h1, days)
+		s.evaluateAlarms(31 * time.Second)
+		s.evaluateAlarms(31 * time.Second)
+	}
+	predict(8)
+	s.wantAlarms("8 days before", chief)
+	predict(5)
+	soon := "warning pool-predicted-full [nfs]: The pool will soon be full."
+	s.wantAlarms("5 days before", chief, soon)
+	predict(9)
+	s.wantAlarms("9 days before", chief, soon)
+	predict(20)
+	s.wantAlarms("20 days before", chief)
+}
+
+func TestCertificateThatIsNotRenewedRaisesAlarm(t *testing.T) {
+	s := newProjectFixture(t)
+	agent := fleet.Actor{HostID: s.h1, Name: "host h1", CertificateEnd: time.Now().Add(3 * time.Hour)}
+	hello := func() {
+		t.Helper()
+		if _, err := s.Hello(t.Context(), agent, wire.Hello{Instance: "i", Fingerprint: "f"}); err != nil {
+			t.Fatal(err)
+		}
+		s.execSQL(`UPDATE host_sessions SET seen_at = now(), last_look = now()`)
+		s.evaluateAlarms(0)
+		s.evaluateAlarms(301 * time.Second)
+	}
+	hello()
+	s.wantAlarms("3 hours before the end", chief, "warning agent-certificate-near-its-end [h1]: The agent's certificate ends soon and was not renewed.")
+	agent.CertificateEnd = time.Now().Add(9 * time.Hour)
+	hello()
+	s.wantAlarms("9 hours before the end", chief)
+
+	s.execSQL(`UPDATE hosts SET maintenance = '{"enteredAt": "2026-01-01T00:00:00Z"}'`)
+	s.execSQL(`UPDATE host_sessions SET seen_at = now() - interval '20 days', last_look = now() - interval '20 days', certificate_end = now() - interval '19 days' WHERE host_id = $1`, s.h1)
+	s.evaluateAlarms(0)
+	s.evaluateAlarms(time.Hour)
+	s.wantAlarms("after 20 days in maintenance", chief)
+	s.execSQL(`UPDATE host_sessions SET certificate_end = now() - interval '28 days' WHERE host_id = $1`, s.h1)
+	s.evaluateAlarms(0)
+	s.evaluateAlarms(time.Hour)
+	s.wantAlarms("two days before it must join again", chief,
+		"warning offline-host-must-soon-join-again [h1]: The host is offline and must soon join again, because its certificate can no longer be renewed then.")
+}
+
+func TestHostWithWrongClockRaisesAlarm(t *testing.T) {
+	s := newProjectFixture(t)
+	for _, c := range []struct {
+		offset float64
+		want   []string
+	}{{3, nil}, {6, []string{"warning host-clock-wrong [h1]: Difference to the portal's clock (Clock) is at least 5 s."}}, {1, nil}} {
+		s.sampleHost("clock.offset", c.offset)
+		s.evaluateAlarms(0)
+		s.evaluateAlarms(301 * time.Second)
+		s.wantAlarms(fmt.Sprintf("%v s", c.offset), chief, c.want...)
 	}
 }

@@ -68,8 +68,9 @@ type AlarmCondition struct {
 	Type  ResourceType // type of the objects; of a metric: empty
 	Label string       // "Host lost"
 	Unit  string       // of the threshold; empty: the condition has no threshold
-	// Default and Max limit the threshold.
+	// Default is the suggested threshold, Max the largest one.
 	Default, Max float64
+	Below        bool // the condition holds for values up to the threshold, such as the time until an event
 	// Reported says that hosts report the state, so that a host without a fresh report neither raises nor clears.
 	Reported bool
 	Cluster  bool // the scope can be a cluster
@@ -84,8 +85,11 @@ var alarmConditions = []AlarmCondition{
 	{Key: "host.lost", Type: TypeHost, Label: "Host lost", Cluster: true, Labels: true},
 	{Key: "host.degraded", Type: TypeHost, Label: "Hypervisor does not answer", Reported: true, Cluster: true, Labels: true},
 	{Key: "host.conflict", Type: TypeHost, Label: "Host identity used twice", Cluster: true, Labels: true},
+	{Key: "host.certificate", Type: TypeHost, Label: "Agent certificate ends", Unit: "hours", Default: 4, Max: 24, Below: true, Reported: true, Cluster: true, Labels: true},
+	{Key: "host.rejoin", Type: TypeHost, Label: "Offline host must join again", Unit: "days", Default: 3, Max: 30, Below: true, Cluster: true, Labels: true},
 	{Key: "pool.unhealthy", Type: TypePool, Label: "Pool unhealthy", Reported: true, Cluster: true},
 	{Key: "pool.full", Type: TypePool, Label: "Pool full", Unit: "%", Default: 90, Max: 100, Reported: true, Cluster: true},
+	{Key: "pool.predicted", Type: TypePool, Label: "Pool predicted full", Unit: "days", Default: 7, Max: 365, Below: true, Reported: true, Cluster: true},
 	{Key: "network.unhealthy", Type: TypeNetwork, Label: "Network unhealthy", Reported: true, Cluster: true},
 	{Key: "vm.io", Type: TypeVM, Label: "VM paused by I/O error", Reported: true, Cluster: true, Labels: true, Project: true},
 	{Key: "vm.disk", Type: TypeVM, Label: "VM disk missing", Reported: true, Cluster: true, Labels: true, Project: true},
@@ -137,28 +141,26 @@ func (s AlarmRuleSpec) Check(c *Checks, at string) {
 		c.Add(at+".condition", "There is no such condition.")
 		return
 	}
-	below := false
 	switch _, known := s.MetricInfo(); {
 	case s.Condition != AlarmMetricCondition && s.Metric != nil:
 		c.Add(at+".metric", "Only the condition on a metric has a metric.")
 	case s.Condition == AlarmMetricCondition && !known:
 		c.Add(at+".metric", "Choose a metric of VMs, hosts or pools.")
 	case known:
-		below = s.Metric.Below
 		k.Type = s.Metric.Type
 	}
-	s.checkThresholds(c, at, k, below)
+	s.checkThresholds(c, at, k)
 	s.checkScope(c, at+".scope", k)
 }
 
-func (s AlarmRuleSpec) checkThresholds(c *Checks, at string, k AlarmCondition, below bool) {
+func (s AlarmRuleSpec) checkThresholds(c *Checks, at string, k AlarmCondition) {
 	if k.Unit == "" {
 		if s.Threshold != nil || s.Critical != nil || s.Clear != nil {
 			c.Add(at+".threshold", "This condition has no threshold.")
 		}
 		return
 	}
-	ordered := func(x, y *float64) bool { return x == nil || y == nil || *x == *y || (*x < *y) != below }
+	ordered := func(x, y *float64) bool { return x == nil || y == nil || *x == *y || (*x < *y) != s.below() }
 	for _, f := range []struct {
 		name  string
 		value *float64
@@ -195,6 +197,15 @@ func (s AlarmRuleSpec) checkScope(c *Checks, at string, k AlarmCondition) {
 	}
 }
 
+// below reports whether the condition holds for values up to the threshold.
+func (s AlarmRuleSpec) below() bool {
+	if s.Metric != nil {
+		return s.Metric.Below
+	}
+	k, _ := AlarmConditionOf(s.Condition)
+	return k.Below
+}
+
 // Holds reports whether the condition holds for the value. open says that the alarm is raised, so that it holds until the
 // value has passed Clear.
 func (s AlarmRuleSpec) Holds(value float64, open bool) bool {
@@ -205,7 +216,7 @@ func (s AlarmRuleSpec) Holds(value float64, open bool) bool {
 	if open && s.Clear != nil {
 		limit = *s.Clear
 	}
-	if s.Metric != nil && s.Metric.Below {
+	if s.below() {
 		return value <= limit
 	}
 	return value >= limit
@@ -213,10 +224,8 @@ func (s AlarmRuleSpec) Holds(value float64, open bool) bool {
 
 // SeverityOf returns the severity of an alarm with the value.
 func (s AlarmRuleSpec) SeverityOf(value float64) AlarmSeverity {
-	if s.Critical != nil && !math.IsNaN(value) {
-		if s.Metric != nil && s.Metric.Below && value <= *s.Critical || (s.Metric == nil || !s.Metric.Below) && value >= *s.Critical {
-			return AlarmCritical
-		}
+	if s.Critical != nil && !math.IsNaN(value) && (value >= *s.Critical != s.below() || value == *s.Critical) {
+		return AlarmCritical
 	}
 	return s.Severity
 }
@@ -255,15 +264,19 @@ func FormatAlarmValue(v float64, unit string) string {
 // ConditionText describes the condition: "CPU usage (CPU) of a VM is at least 90 % for 5 minutes".
 func (s AlarmRuleSpec) ConditionText() string {
 	k, _ := AlarmConditionOf(s.Condition)
-	what, compare := k.Label, "is at least"
+	what, compare := k.Label, ": at least"
+	if k.Below {
+		compare = " within"
+	}
 	if m, ok := s.MetricInfo(); ok {
 		what = fmt.Sprintf("%s (%s) of a %s", m.Title, m.Chart, map[ResourceType]string{TypeVM: "VM", TypeHost: "host", TypePool: "pool"}[s.Metric.Type])
+		compare = " is at least"
 		if s.Metric.Below {
-			compare = "is at most"
+			compare = " is at most"
 		}
 	}
 	if s.Threshold != nil {
-		what += " " + compare + " " + FormatAlarmValue(*s.Threshold, s.ValueUnit())
+		what += compare + " " + FormatAlarmValue(*s.Threshold, s.ValueUnit())
 	}
 	if s.ForSeconds > 0 {
 		what += " for " + alarmDurationText(s.ForSeconds)
@@ -271,7 +284,7 @@ func (s AlarmRuleSpec) ConditionText() string {
 	return what
 }
 
-// Sentence describes the rule: "Warning: Pool full is at least 90 %. Critical from 97 %. Clears at 88 %."
+// Sentence describes the rule: "Warning: Pool full: at least 90 %. Critical from 97 %. Clears at 88 %."
 func (s AlarmRuleSpec) Sentence() string {
 	severity := string(s.Severity)
 	for _, o := range AlarmSeverities {
@@ -357,8 +370,15 @@ func DefaultAlarmRules() []DefaultAlarmRule {
 		{"host-lost", "host-lost", AlarmRuleSpec{Severity: AlarmCritical, Condition: "host.lost", ForSeconds: 60}},
 		{"host-degraded", "hypervisor-not-answering", AlarmRuleSpec{Severity: AlarmCritical, Condition: "host.degraded", ForSeconds: 60}},
 		{"host-conflict", "host-identity-used-twice", AlarmRuleSpec{Severity: AlarmCritical, Condition: "host.conflict"}},
+		{"host-certificate", "agent-certificate-near-its-end", AlarmRuleSpec{Severity: AlarmWarning, Condition: "host.certificate", Threshold: alarmNumber(4), Critical: alarmNumber(1), ForSeconds: 300}},
+		{"host-rejoin", "offline-host-must-soon-join-again", AlarmRuleSpec{Severity: AlarmWarning, Condition: "host.rejoin", Threshold: alarmNumber(3), ForSeconds: 300}},
+		{"host-clock", "host-clock-wrong", AlarmRuleSpec{
+			Severity: AlarmWarning, Condition: AlarmMetricCondition, Metric: &AlarmMetric{Type: TypeHost, Name: "clock.offset"},
+			Threshold: alarmNumber(5), Clear: alarmNumber(2), ForSeconds: 300,
+		}},
 		{"pool-unhealthy", "pool-unhealthy", AlarmRuleSpec{Severity: AlarmCritical, Condition: "pool.unhealthy", ForSeconds: 30}},
 		{"pool-full", "pool-full", AlarmRuleSpec{Severity: AlarmWarning, Condition: "pool.full", Threshold: alarmNumber(90), Critical: alarmNumber(97), Clear: alarmNumber(88)}},
+		{"pool-predicted", "pool-predicted-full", AlarmRuleSpec{Severity: AlarmWarning, Condition: "pool.predicted", Threshold: alarmNumber(7), Clear: alarmNumber(10)}},
 		{"network-unhealthy", "network-unhealthy", AlarmRuleSpec{Severity: AlarmCritical, Condition: "network.unhealthy", ForSeconds: 30}},
 		{"vm-io", "vm-paused-by-io-error", AlarmRuleSpec{Severity: AlarmCritical, Condition: "vm.io"}},
 		{"vm-disk", "vm-disk-missing", AlarmRuleSpec{Severity: AlarmCritical, Condition: "vm.disk"}},

@@ -82,6 +82,7 @@ var HostMetrics = []MetricInfo{
 	{Number: 25, Name: "gpu.memoryUsed", Title: "GPU memory used", Unit: UnitBytes, Chart: "GPU memory", Sum: true},
 	{Number: 26, Name: "temperature.gpu", Title: "GPU", Unit: UnitCelsius, Chart: "Temperature"},
 	{Number: 27, Name: "power.gpu", Title: "GPUs", Unit: UnitWatts, Chart: "Power", Sum: true},
+	{Number: 28, Name: "clock.offset", Title: "Difference to the portal's clock", Unit: UnitSeconds, Chart: "Clock"},
 }
 
 // PoolMetrics are the metrics of storage pools on a host.

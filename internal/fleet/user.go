@@ -47,12 +47,13 @@ type Actor struct {
 	Name               string // name in the audit log
 	Role               Role
 	Projects           map[ProjectID]Role
-	MustChangePassword bool    // the password must be changed before anything else
-	Session            string  // hash of the browser session, or ID of the API token; console tickets are bound to it
-	Token              TokenID // API token of the request; empty: a browser session
-	KeyHash            string  // for an agent: SHA-256 of the public key in its certificate, 32 bytes
-	Address            string  // remote address, for the audit log and throttling
-	Browser            string  // secret of a browser that has signed in before, so that its sign-in is not throttled; set only at sign-in
+	MustChangePassword bool      // the password must be changed before anything else
+	Session            string    // hash of the browser session, or ID of the API token; console tickets are bound to it
+	Token              TokenID   // API token of the request; empty: a browser session
+	KeyHash            string    // for an agent: SHA-256 of the public key in its certificate, 32 bytes
+	CertificateEnd     time.Time // for an agent: end of its certificate
+	Address            string    // remote address, for the audit log and throttling
+	Browser            string    // secret of a browser that has signed in before, so that its sign-in is not throttled; set only at sign-in
 }
 
 // SystemActor is the portal as the originator of its own requests, such as those of reconcilers and of start-up.

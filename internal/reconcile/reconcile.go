@@ -48,6 +48,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"end uploads", time.Minute, nil, c.CancelStaleUploads},
 		{"end exports", 5 * time.Minute, nil, c.DeleteStaleExports},
 		{"evaluate alarms", 10 * time.Second, nil, c.EvaluateAlarms},
+		{"predict pools", time.Minute, nil, c.PredictPools},
 		{"roll up metrics", time.Minute, nil, c.RollUpMetrics},
 		{"sweep", 10 * time.Minute, nil, c.DeleteExpiredRows},
 		{"keep the audit", time.Hour, nil, c.RotateAuditPartitions},

@@ -106,6 +106,10 @@ func (c *Client) Hello(ctx context.Context, in Hello) (HelloAnswer, error) {
 // Now returns the portal's estimated time, or this machine's time until the portal has sent a time.
 func (c *Client) Now() time.Time { return c.clock.now() }
 
+// ClockOffset returns how far this machine's clock differs from the portal's, as an absolute value. ok is false until the
+// portal has sent a time.
+func (c *Client) ClockOffset() (off time.Duration, ok bool) { return c.clock.offset() }
+
 // Renew requests the next certificate.
 func (c *Client) Renew(ctx context.Context, in RenewRequest) (Certificate, error) {
 	var out Certificate

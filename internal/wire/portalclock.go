@@ -37,6 +37,17 @@ func (c *portalClock) now() time.Time {
 	return c.at.Add(time.Since(c.arrived))
 }
 
+// offset returns how far this machine's clock differs from the portal's, as an absolute value. ok is false until the portal
+// has sent a time.
+func (c *portalClock) offset() (off time.Duration, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() {
+		return 0, false
+	}
+	return time.Now().Sub(c.at.Add(time.Since(c.arrived))).Abs(), true
+}
+
 // stamp returns the stamp for a report sent now. It returns nil until the portal has sent a time.
 func (c *portalClock) stamp() *Stamp {
 	c.mu.Lock()

@@ -35,6 +35,9 @@ func TestReportStampNeverAheadOfPortalClock(t *testing.T) {
 		} {
 			answer(step.underWay)
 			time.Sleep(step.then)
+			if off, ok := s.offset(); !ok || off != ahead-step.want {
+				t.Errorf("the clocks differ by %s, want %s", off, ahead-step.want)
+			}
 			if got := busyTimer(); got != step.want {
 				t.Errorf("after an answer delayed by %s the stamp is %s late, want %s", step.underWay, got, step.want)
 			}

@@ -80,7 +80,7 @@ func agentActor(c echo.Context, hostOf func(*x509.Certificate) (fleet.HostID, bo
 		if id, ok := hostOf(r.TLS.PeerCertificates[0]); ok {
 			return fleet.Actor{
 				HostID: id, Name: "host " + string(id), Session: r.Header.Get(wire.SessionHeader), Address: c.RealIP(),
-				KeyHash: string(auth.KeyHash(r.TLS.PeerCertificates[0])),
+				KeyHash: string(auth.KeyHash(r.TLS.PeerCertificates[0])), CertificateEnd: r.TLS.PeerCertificates[0].NotAfter,
 			}, nil
 		}
 	}

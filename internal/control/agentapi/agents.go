@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -48,7 +49,7 @@ func (api *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.H
 			return store.FirstErrorOf(err, func() error { return q.AnnounceHost(ctx, string(a.HostID)) })
 		}
 		opened, err := q.OpenHostSession(ctx, db.OpenHostSessionParams{
-			HostID: a.HostID, Session: hashAgentSession(a), Instance: in.Instance, Fingerprint: in.Fingerprint,
+			HostID: a.HostID, Session: hashAgentSession(a), Instance: in.Instance, Fingerprint: in.Fingerprint, CertificateEnd: certificateEnd(a),
 		})
 		answer.SeqBase, answer.At = opened.Number<<32, opened.Now
 		err = store.FirstErrorOf(err, func() error {
@@ -66,6 +67,13 @@ func (api *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.H
 		err = fleet.Errorf(fleet.Conflict, "Another agent is connected as this host already. Stop that agent, or remove the copied identity and join again.")
 	}
 	return answer, err
+}
+
+func certificateEnd(a fleet.Actor) *time.Time {
+	if a.CertificateEnd.IsZero() {
+		return nil
+	}
+	return &a.CertificateEnd
 }
 
 // CheckSession returns an error if a newer Hello has ended the agent's session, or if another key opened the session.

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -44,6 +45,9 @@ func (api *API) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.
 		}
 		if string(key) != a.KeyHash {
 			return fleet.Errorf(fleet.Invalid, "A certificate can be renewed only with the same key. To use another key, join the host again.")
+		}
+		if err := q.SetCertificateEnd(ctx, db.SetCertificateEndParams{HostID: a.HostID, CertificateEnd: time.Now().Add(auth.HostCertLife)}); err != nil {
+			return err
 		}
 		return store.Audit(ctx, q, a, "host.renew", hostSubject(a.HostID), host.Name, "")
 	})

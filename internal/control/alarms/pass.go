@@ -150,6 +150,10 @@ func (f *findings) read(ctx context.Context, rule fleet.AlarmRule, rules []db.Al
 		some, err = q.VMAlarmFindings(ctx, f.actor)
 	case "network.unhealthy":
 		f.byCondition[key], err = q.NetworkAlarmFindings(ctx, f.actor)
+	case "host.certificate", "host.rejoin":
+		some, err = f.certificates(ctx)
+	case "pool.predicted":
+		f.byCondition[key], err = f.predictedPools(ctx)
 	case "drift":
 		f.byCondition[key], err = f.drifted(ctx)
 	case "task.failed":
