@@ -58,6 +58,10 @@ var blockLimits = map[string]struct {
 	"OverlaysOn":            {800, "scans the pending list of the GIN index on specs"},
 	"HostsBelowModel":       {400, "reads the status of each host of a cluster"},
 	"ActiveInCluster":       {800, "looks up each pool and network on the hosts of a cluster"},
+	"AlarmSampleObjects":    {800, "reads each host of a pool"},
+	"NewestMetricSamples":   {4000, "reads the newest samples of each online host"},
+	"OpenAlarms":            {60000, "reads 5,000 open alarms, each with its host's session"},
+	"PoolsToPredict":        {2000, "reads each pool of each host"},
 	"RuleMates":             {4000, "reads the labels of 2,000 VMs of a project"},
 	"DrivesWith":            {800, "scans the pending list of the GIN index on specs"},
 }
@@ -74,7 +78,7 @@ func (p plannedStatement) argumentValue(t *testing.T, field string, of reflect.T
 	if id, ok := map[reflect.Type]string{
 		reflect.TypeFor[fleet.HostID](): someHostID, reflect.TypeFor[fleet.ClusterID](): string(fleet.DefaultClusterID), reflect.TypeFor[fleet.ProjectID](): someProjectID, reflect.TypeFor[fleet.PoolID](): somePoolID, reflect.TypeFor[fleet.NetworkID](): someNetworkID,
 		reflect.TypeFor[fleet.VMID](): someVMID, reflect.TypeFor[fleet.TaskID](): someTaskID, reflect.TypeFor[fleet.JobID](): someTaskID, reflect.TypeFor[fleet.UserID](): someUserID,
-		reflect.TypeFor[fleet.Subject](): "vm:" + someVMID, reflect.TypeFor[fleet.ImageID](): someID, reflect.TypeFor[fleet.ImageVersionID](): someID, reflect.TypeFor[fleet.TemplateID](): someID, reflect.TypeFor[fleet.TemplateVersionID](): someID, reflect.TypeFor[schedules.ScheduleID](): someID, reflect.TypeFor[fleet.StartImageID](): someID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
+		reflect.TypeFor[fleet.Subject](): "vm:" + someVMID, reflect.TypeFor[fleet.ImageID](): someID, reflect.TypeFor[fleet.ImageVersionID](): someID, reflect.TypeFor[fleet.TemplateID](): someID, reflect.TypeFor[fleet.TemplateVersionID](): someID, reflect.TypeFor[schedules.ScheduleID](): someID, reflect.TypeFor[fleet.StartImageID](): someID, reflect.TypeFor[fleet.AlarmID](): someID, reflect.TypeFor[fleet.AlarmRuleID](): someID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
 	}[of]; ok {
 		v.SetString(id)
 		return v
@@ -154,6 +158,10 @@ var argumentsByField = map[string]any{
 	"SettleVMs.Ids":              []string{someVMID},
 	"SettleVMs.Statuses":         []string{`{"power": "stopped"}`},
 	"AddTicket.FoundOn":          someHostID,
+	"AddAlarmRule.ID":            fleet.AlarmRuleID("new"), "AddAlarmRule.Name": "new", "ChangeAlarmRule.Name": "another",
+	"AddDefaultAlarmRules.Ids": []string{"new-2"}, "AddDefaultAlarmRules.Names": []string{"new-2"}, "AddDefaultAlarmRules.Specs": []string{"{}"},
+	"AddAlarms.Ids": []string{"new"}, "AddAlarms.Projects": []string{someProjectID}, "UpdateAlarms.Ids": []string{someID}, "ClearAlarms.Ids": []string{someID}, "ForgetAlarms.Ids": []string{someID},
+	"AcknowledgeAlarms.Ids": []string{someID}, "SilenceAlarms.Ids": []string{someID},
 	"Heartbeats.Loads":           []string{"null"},
 	"LockResults.Ids":            []string{someTaskID},
 	"RenewLeases.Ids":            []string{someTaskID},
@@ -197,6 +205,12 @@ var fillStatements = []string{
 	`INSERT INTO metric_samples (host_id, at, seconds, layout_id, sample) SELECT id, now() - n * interval '10 seconds', 10, 1, '' FROM hosts, generate_series(1, 10) n`,
 	`INSERT INTO metric_chunks (tier, type, object_id, start, host_id, chunk) SELECT 1, 'vm', 'id-' || n, date_trunc('hour', now()), 'id-7', '' FROM generate_series(1, 20000) n`,
 	`INSERT INTO metric_moves (vm_id, host_id) SELECT id, host_id FROM vms WHERE host_id IS NOT NULL`,
+	`INSERT INTO alarm_rules (id, name, spec) SELECT 'id-' || n, 'rule ' || n, '{}' FROM generate_series(1, 200) n`,
+	`INSERT INTO alarms (id, rule_id, subject, subject_name, project_id, cause, severity, text, plain, raised_at, cleared_at)
+		SELECT 'id-' || n, 'id-' || n % 200, 'vm:' || v.id, v.name, v.project_id, 'c', 'warning', 't', 'p', now(), CASE WHEN n % 4 > 0 THEN now() END
+		FROM (SELECT id, name, project_id, row_number() OVER (ORDER BY id) AS n FROM vms LIMIT 20000) v`,
+	`INSERT INTO alarm_events (alarm_id, kind) SELECT id, 'raised' FROM alarms`,
+	`INSERT INTO pool_predictions (pool_id, host_id) SELECT pool_id, host_id FROM assignments WHERE pool_id IS NOT NULL`,
 	`INSERT INTO users (id, name, role, password_hash) SELECT 'user-' || n, 'user-' || n, 'viewer', '' FROM generate_series(1, 5000) n`,
 	`INSERT INTO project_members (project_id, user_id, role) SELECT p.id, 'user-' || n, 'member' FROM projects p, generate_series(1, 20) n`,
 	`INSERT INTO tokens (id, user_id, name, hash) SELECT 'id-' || n, 'user-' || n % 5000, 'token', ('id-' || n)::bytea FROM generate_series(1, 20000) n`,

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"quantix/internal/fleet"
 )
@@ -98,7 +99,24 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	}
 	asked := s.addVM(project, s.host.id, "asked", fleet.Running)
 	s.execSQL(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, asked)
+	alarmRule := string(fleet.NewID[fleet.AlarmRuleID]())
+	s.execSQL(`INSERT INTO alarm_rules (id, name, spec) VALUES ($1, 'mine', '{"severity":"info","condition":"vm.io"}')`, alarmRule)
+	alarm := func(cause string) string {
+		id := string(fleet.NewID[fleet.AlarmID]())
+		s.execSQL(`INSERT INTO alarms (id, rule_id, subject, subject_name, cause, severity, text, plain, raised_at) VALUES ($1, $2, 'host:' || $3, 'h', $4, 'info', $4, $4, now())`, id, alarmRule, s.host.id, cause)
+		return "/alarms/" + id
+	}
+	acknowledged, silenced, ofGroup := alarm("a"), alarm("b"), `{"ruleId":"`+alarmRule+`","cause":"`
+	alarm("c")
+	silence := func(hour string) string {
+		return `"until":"` + time.Now().AddDate(0, 0, 7).UTC().Format("2006-01-02") + `T0` + hour + `:00:00Z"}`
+	}
 	bodies := map[string]struct{ path, body, other string }{
+		"/alarm-rules":                                 {"/alarm-rules", `{"name":"io","spec":{"severity":"info","condition":"vm.io"}}`, `{"name":"io-2","spec":{"severity":"info","condition":"vm.io"}}`},
+		"/alarms/{id}/acknowledge":                     {acknowledged + "/acknowledge", `{"note":"mine"}`, `{"note":"yours"}`},
+		"/alarms/{id}/silence":                         {silenced + "/silence", `{` + silence("1"), `{` + silence("2")},
+		"/alarms/groups/acknowledge":                   {"/alarms/groups/acknowledge", ofGroup + `c","note":"mine"}`, ofGroup + `c","note":"yours"}`},
+		"/alarms/groups/silence":                       {"/alarms/groups/silence", ofGroup + `c",` + silence("1"), ofGroup + `c",` + silence("2")},
 		"/vms/{id}/guest":                              {"/vms/" + string(asked) + "/guest", `{"action":"trim"}`, `{"action":"clock"}`},
 		"/vms/{id}/migrate":                            {sick["migrate"] + "/migrate", place(s.host.id), place(placed)},
 		"/vms/migrate":                                 {"/vms/migrate", `{"ids":["` + string(s.vm) + `"]}`, `{"ids":["` + string(s.vm) + `"],"mode":"live"}`},

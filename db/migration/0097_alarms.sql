@@ -1,7 +1,7 @@
 -- +goose Up
 -- Alarm rules state when an alarm is raised: ADR 103. The pass of internal/control/alarms evaluates them.
 
--- builtin names a rule of the default set (fleet.DefaultAlarmRules), empty: made by a user.
+-- builtin names a rule of the default set (alarm.DefaultRules), empty: made by a user.
 CREATE TABLE alarm_rules (
     id         text PRIMARY KEY,
     name       text COLLATE "C" NOT NULL CONSTRAINT alarm_rule_name_taken UNIQUE,
@@ -74,6 +74,7 @@ CREATE TABLE pool_predictions (
     predicted_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (pool_id, host_id)
 );
+CREATE INDEX pool_predictions_full ON pool_predictions (full_at) WHERE full_at IS NOT NULL;
 
 -- Keys: alarms, for each statement that changes alarms; alarm-rules.
 -- +goose StatementBegin

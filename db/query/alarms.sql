@@ -120,8 +120,8 @@ GROUP BY t.subject, t.kind ORDER BY t.subject, t.kind LIMIT 10000;
 -- name: DriftedAlarmObjects :many
 -- VMs, pools and networks whose definition on the host differs from the spec.
 SELECT ('vm:' || v.id)::text AS subject, v.name, v.project_id::text AS project, ''::text AS host, h.name AS host_name, h.cluster_id::text AS cluster, v.labels
-FROM vms v JOIN hosts h ON h.id = v.host_id JOIN host_sessions s ON s.host_id = h.id
-WHERE v.drifted AND v.deleted_at IS NULL AND is_fresh(s.looked_at, s.fresh_for)
+FROM (SELECT d.* FROM vms d WHERE d.drifted AND d.deleted_at IS NULL ORDER BY d.name, d.id LIMIT 20000) v
+JOIN hosts h ON h.id = v.host_id JOIN host_sessions s ON s.host_id = h.id WHERE is_fresh(s.looked_at, s.fresh_for)
 UNION ALL
 SELECT a.noun || ':' || a.object_id, COALESCE(p.name, n.name, ''), '', a.host_id, h.name, h.cluster_id, '{}'
 FROM assignments a JOIN hosts h ON h.id = a.host_id JOIN host_sessions s ON s.host_id = h.id LEFT JOIN pools p ON p.id = a.pool_id LEFT JOIN networks n ON n.id = a.network_id
@@ -148,13 +148,11 @@ WHERE s.seen_at IS NOT NULL AND s.certificate_end IS NOT NULL AND s.certificate_
 
 -- name: PredictedPools :many
 -- Pools on hosts that are predicted to become full, with the days until then. A shared pool has its newest prediction.
-SELECT x.id::text AS id, x.name::text AS name, x.host_id::text AS host_id, x.host_name::text AS host_name, x.shared::boolean AS shared, x.days::float8 AS days,
-    ARRAY(SELECT DISTINCT h.cluster_id FROM assignments b JOIN hosts h ON h.id = b.host_id WHERE b.pool_id = x.id AND b.asked = 'assign' AND (x.shared OR b.host_id = x.host_id))::text[] AS clusters
-FROM (
-    SELECT DISTINCT ON (p.id, CASE WHEN COALESCE((p.spec->>'shared')::boolean, false) THEN '' ELSE a.host_id END) p.id, p.name, a.host_id, h.name AS host_name,
-        COALESCE((p.spec->>'shared')::boolean, false) AS shared, GREATEST(0, EXTRACT(EPOCH FROM f.full_at - now()) / 86400) AS days
-    FROM pool_predictions f JOIN pools p ON p.id = f.pool_id JOIN assignments a ON a.pool_id = f.pool_id AND a.host_id = f.host_id
-    JOIN hosts h ON h.id = a.host_id JOIN host_sessions s ON s.host_id = h.id
-    WHERE a.asked = 'assign' AND p.deleted_at IS NULL AND is_fresh(s.looked_at, s.fresh_for)
-    ORDER BY p.id, CASE WHEN COALESCE((p.spec->>'shared')::boolean, false) THEN '' ELSE a.host_id END, f.predicted_at DESC
-) x WHERE x.days IS NOT NULL ORDER BY x.name, x.host_name LIMIT 20000;
+SELECT p.id::text AS id, p.name, f.host_id::text AS host_id, COALESCE((p.spec->>'shared')::boolean, false)::boolean AS shared,
+    GREATEST(0, EXTRACT(EPOCH FROM f.full_at - now()) / 86400)::float8 AS days,
+    ARRAY(SELECT DISTINCT o.cluster_id FROM assignments b JOIN hosts o ON o.id = b.host_id
+        WHERE b.pool_id = p.id AND b.asked = 'assign' AND (b.host_id = f.host_id OR COALESCE((p.spec->>'shared')::boolean, false)))::text[] AS clusters
+FROM pool_predictions f JOIN pools p ON p.id = f.pool_id JOIN assignments a ON a.pool_id = f.pool_id AND a.host_id = f.host_id JOIN host_sessions s ON s.host_id = f.host_id
+WHERE f.full_at IS NOT NULL AND a.asked = 'assign' AND p.deleted_at IS NULL AND is_fresh(s.looked_at, s.fresh_for)
+  AND NOT (COALESCE((p.spec->>'shared')::boolean, false) AND EXISTS (SELECT 1 FROM pool_predictions n WHERE n.pool_id = f.pool_id AND n.predicted_at > f.predicted_at))
+ORDER BY p.name, f.host_id LIMIT 20000;

@@ -90,6 +90,7 @@ var allowedImports = map[string][]string{
 	"internal/vmcopy":              {"internal/fleet"},
 	"internal/secgroup":            {"internal/fleet"},
 	"internal/timeseries":          {"internal/fleet"},
+	"internal/alarm":               {"internal/fleet"},
 	"internal/catalog":             {"internal/download", "internal/fleet"},
 	"internal/download":            {"internal/fleet"},
 	"internal/ipam":                {"internal/fleet"},
@@ -100,8 +101,9 @@ var allowedImports = map[string][]string{
 	// The subpackages of control form layers: none imports control, and each imports only subpackages of lower layers.
 	"internal/control/store":    {"db", "internal/policy", "internal/notify", "internal/drift", "internal/fleet", "internal/secgroup"},
 	"internal/control/assign":   {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/drift", "internal/fleet", "internal/secgroup", "internal/adoption"},
+	"internal/control/alarms":   {"internal/control/metrics", "internal/control/query", "internal/control/store", "db", "internal/alarm", "internal/auth", "internal/fleet", "internal/policy", "internal/remedy"},
 	"internal/control/metrics":  {"internal/control/store", "db", "internal/fleet", "internal/timeseries"},
-	"internal/control/query":    {"internal/control/metrics", "internal/timeseries", "internal/diagram", "internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity", "internal/catalog", "internal/ipam", "internal/remedy", "internal/secgroup", "internal/template", "internal/adoption"},
+	"internal/control/query":    {"internal/alarm", "internal/control/metrics", "internal/timeseries", "internal/diagram", "internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity", "internal/catalog", "internal/ipam", "internal/remedy", "internal/secgroup", "internal/template", "internal/adoption"},
 	"internal/control/identity": {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet"},
 	"internal/control/placing":  {"internal/control/query", "internal/control/store", "db", "internal/placement", "internal/fleet"},
 	"internal/control/storage":  {"internal/control/placing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/placement", "internal/policy", "internal/wire", "internal/fleet", "internal/download", "internal/adoption"},
@@ -121,7 +123,7 @@ var allowedImports = map[string][]string{
 	"web/render":  {"internal/diagram", "views/kit", "views/shell", "static", "internal/control", "internal/control/query", "internal/fleet", "internal/policy"},
 
 	// The API and the endpoints of agents import no pages.
-	"web/api":         {"web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption"},
+	"web/api":         {"web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption"},
 	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy"},
 	"web/problem":     {"internal/fleet"},
 	"web/bodylimit":   {"internal/fleet"},
@@ -145,7 +147,7 @@ var allowedImports = map[string][]string{
 
 var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
-	"internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/storage",
+	"internal/control/alarms", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/storage",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.

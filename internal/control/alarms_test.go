@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"quantix/internal/alarm"
 	"quantix/internal/control/alarms"
 	"quantix/internal/control/metrics"
 	"quantix/internal/control/store"
@@ -226,7 +227,7 @@ func TestChangedDefaultRuleStaysAndDeletedOneDoesNotReturn(t *testing.T) {
 	s := newProjectFixture(t)
 	s.evaluateAlarmsNow()
 	page, err := s.ListAlarmRules(t.Context(), chief, fleet.Query{})
-	if err != nil || len(page.Items) != len(fleet.DefaultAlarmRules()) {
+	if err != nil || len(page.Items) != len(alarm.DefaultRules()) {
 		t.Fatalf("%d default rules, %v", len(page.Items), err)
 	}
 	first, second := page.Items[0], page.Items[1]

@@ -102,6 +102,12 @@ var agentUseCases = map[string]useCase{
 		return []any{w.actors["blueMember"], "GET /vms", fleet.Errorf(fleet.Forbidden, "No.")}
 	}},
 	"RememberBrowser":       {permittedActors: onlyPortal, args: func(w *authzFixture) []any { return []any{w.someUser(), ""} }},
+	"EvaluateAlarms":        {permittedActors: onlyPortal, args: noArgs},
+	"PredictPools":          {permittedActors: onlyPortal, args: noArgs},
+	"HostAlarmFindings":     {permittedActors: onlyPortal, args: noArgs},
+	"PoolAlarmFindings":     {permittedActors: onlyPortal, args: noArgs},
+	"NetworkAlarmFindings":  {permittedActors: onlyPortal, args: noArgs},
+	"VMAlarmFindings":       {permittedActors: onlyPortal, args: noArgs},
 	"BeginTasks":            {permittedActors: onlyPortal, args: noArgs},
 	"EvictVMs":              {permittedActors: onlyPortal, args: noArgs},
 	"DeleteStrandedDisks":   {permittedActors: onlyPortal, args: noArgs},

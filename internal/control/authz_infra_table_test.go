@@ -1,7 +1,10 @@
 package control_test
 
 import (
+	"time"
+
 	"quantix/internal/control"
+	"quantix/internal/control/alarms"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/network"
 	"quantix/internal/control/query"
@@ -54,6 +57,24 @@ var infraUseCases = map[string]useCase{
 	}},
 	"DeleteCluster":     {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.cluster()} }},
 	"AddHostsToCluster": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.cluster(), []fleet.HostID{w.someHost()}} }},
+
+	// Alarm rules belong to the fleet. Alarms of VMs belong to their project.
+	"ListAlarmRules":  {permittedActors: actorsSeeingInfra, args: readUseCase},
+	"GetAlarmRule":    {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRule()} }},
+	"CreateAlarmRule": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRuleInput()} }},
+	"UpdateAlarmRule": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRule(), w.alarmRuleInput()} }},
+	"DeleteAlarmRule": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRule()} }},
+	"ListAlarms":      {permittedActors: actorsWithAnyRole, args: readUseCase},
+	"AlarmGroups":     {permittedActors: actorsWithAnyRole, args: noArgs},
+	"AlarmCounts":     {permittedActors: actorsWithAnyRole, args: noArgs},
+	"AlarmsOf":        {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.alarm(); return []any{fleet.Subject("vm:" + string(w.vm()))} }},
+	"GetAlarm":        {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.alarm()} }},
+	"AcknowledgeAlarms": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
+		return []any{alarms.AlarmSelection{ID: w.alarm()}, "I look at it."}
+	}},
+	"SilenceAlarms": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
+		return []any{alarms.AlarmSelection{ID: w.alarm()}, time.Now().Add(time.Hour)}
+	}},
 
 	// Hosts, pools and networks.
 	"GetDiscoveredVM": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, discoveredVMID} }},

@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"quantix/internal/control"
+	"quantix/internal/control/alarms"
 	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit"
@@ -159,5 +160,26 @@ func (w *authzFixture) renewAgentSessions() {
 func (w *authzFixture) cluster() fleet.ClusterID {
 	id := fleet.NewID[fleet.ClusterID]()
 	w.execSQL(`INSERT INTO clusters (id, name) VALUES ($1, $2)`, id, w.uniqueName("cluster"))
+	return id
+}
+
+// alarmRuleInput returns the input for a new alarm rule.
+func (w *authzFixture) alarmRuleInput() alarms.AlarmRuleInput {
+	return alarms.AlarmRuleInput{Name: w.uniqueName("rule"), Spec: fleet.AlarmRuleSpec{Severity: fleet.AlarmInfo, Condition: "vm.io"}}
+}
+
+func (w *authzFixture) alarmRule() fleet.AlarmRuleID {
+	rule, err := w.CreateAlarmRule(w.t.Context(), fleet.SystemActor, w.alarmRuleInput())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return rule.ID
+}
+
+// alarm adds an open alarm of a VM of project red.
+func (w *authzFixture) alarm() fleet.AlarmID {
+	id := fleet.NewID[fleet.AlarmID]()
+	w.execSQL(`INSERT INTO alarms (id, rule_id, subject, subject_name, project_id, cause, severity, text, plain, raised_at)
+		VALUES ($1, $2, $3, 'red-vm', $4, 'cause', 'info', 'text', 'text', now())`, id, w.alarmRule(), "vm:"+string(w.vm()), w.red)
 	return id
 }

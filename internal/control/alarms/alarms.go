@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"quantix/db"
+	"quantix/internal/alarm"
 	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
@@ -24,6 +25,9 @@ type Alarms struct {
 // New returns Alarms that use the store and read by queries.
 func New(s *store.Store, q *query.Queries) *Alarms { return &Alarms{s, q} }
 
+// maxAlarmRules is the maximum number of alarm rules.
+const maxAlarmRules = 200
+
 // AlarmRuleInput is the input for a new or changed alarm rule.
 type AlarmRuleInput struct {
 	Name         string
@@ -34,7 +38,7 @@ type AlarmRuleInput struct {
 func (in AlarmRuleInput) check() error {
 	var checks fleet.Checks
 	fleet.CheckName(&checks, "name", in.Name)
-	in.Spec.Check(&checks, "spec")
+	alarm.CheckRule(&checks, "spec", in.Spec)
 	return checks.Err()
 }
 
@@ -55,13 +59,13 @@ func (as *Alarms) CreateAlarmRule(ctx context.Context, a fleet.Actor, in AlarmRu
 		if err != nil {
 			return err
 		}
-		if n >= fleet.MaxAlarmRules {
+		if n >= maxAlarmRules {
 			return fleet.Errorf(fleet.Conflict, "There are %d alarm rules, which is the maximum. Delete some first.", n)
 		}
 		if err := q.AddAlarmRule(ctx, db.AddAlarmRuleParams{ID: id, Name: in.Name, Spec: in.Spec}); err != nil {
 			return ruleNameTakenError(err, in.Name)
 		}
-		return auditRule(ctx, q, a, "alarm-rule.create", id, in.Name, fleet.AlarmRule{}.Changes(fleet.AlarmRule{Name: in.Name, Spec: in.Spec}))
+		return auditRule(ctx, q, a, "alarm-rule.create", id, in.Name, ruleChanges(fleet.AlarmRule{}, fleet.AlarmRule{Name: in.Name, Spec: in.Spec}))
 	})
 	if err != nil {
 		return fleet.AlarmRuleView{}, err
@@ -105,7 +109,7 @@ func (as *Alarms) UpdateAlarmRule(ctx context.Context, a fleet.Actor, id fleet.A
 		}
 		to := old
 		to.Name, to.Spec = in.Name, in.Spec
-		changes := old.Changes(to)
+		changes := ruleChanges(old, to)
 		if len(changes) == 0 {
 			return nil
 		}
@@ -216,7 +220,7 @@ func (as *Alarms) changeAlarms(ctx context.Context, a fleet.Actor, which AlarmSe
 // addDefaultRules adds the default rules that were never added.
 func addDefaultRules(ctx context.Context, q *db.Queries) error {
 	var p db.AddDefaultAlarmRulesParams
-	for _, r := range fleet.DefaultAlarmRules() {
+	for _, r := range alarm.DefaultRules() {
 		spec, err := json.Marshal(r.Spec)
 		if err != nil {
 			return err

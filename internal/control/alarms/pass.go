@@ -100,7 +100,7 @@ type findings struct {
 	objects     map[fleet.Subject][]db.AlarmSampleObjectsRow
 }
 
-// of returns the objects for which the rule's condition holds.
+// of returns the objects that meet the rule's condition.
 func (f *findings) of(ctx context.Context, rule fleet.AlarmRule, rules []db.AlarmRule, open []alarm.Open) ([]alarm.Finding, error) {
 	raised := map[alarm.Key]bool{}
 	for _, o := range open {
@@ -117,10 +117,10 @@ func (f *findings) of(ctx context.Context, rule fleet.AlarmRule, rules []db.Alar
 		}
 		x.Severity = rule.Spec.Severity
 		if rule.Spec.Threshold != nil {
-			if x.Value == nil || !rule.Spec.Holds(*x.Value, raised[x.Key]) {
+			if x.Value == nil || !alarm.Holds(rule.Spec, *x.Value, raised[x.Key]) {
 				continue
 			}
-			x.Severity = rule.Spec.SeverityOf(*x.Value)
+			x.Severity = alarm.SeverityOf(rule.Spec, *x.Value)
 		}
 		out = append(out, x.Finding)
 	}
@@ -251,7 +251,7 @@ func (f *findings) ofMetric(ctx context.Context, rule fleet.AlarmRule, rules []d
 	of := rule.Spec.Metric.Type
 	var out []query.AlarmFinding
 	for _, v := range f.values[metrics.MetricKey{Type: of, Number: info.Number}] {
-		if !rule.Spec.Holds(v.Value, true) {
+		if !alarm.Holds(rule.Spec, v.Value, true) {
 			continue
 		}
 		subject := fleet.SubjectOf(of, v.ID)
@@ -300,7 +300,7 @@ func (f *findings) readValues(ctx context.Context, rules []db.AlarmRule) error {
 	for k, values := range f.values {
 		for _, v := range values {
 			for _, s := range specs[k] {
-				if s.Holds(v.Value, true) {
+				if alarm.Holds(s, v.Value, true) {
 					*into[k.Type] = append(*into[k.Type], v.ID)
 					break
 				}

@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// certificates returns the remaining hours of the certificates of online hosts, and the remaining days in which offline
-// hosts can renew theirs, by condition.
+// certificates returns the remaining hours of the certificates of online hosts, and the remaining days for offline
+// hosts to renew theirs, by condition.
 func (f *findings) certificates(ctx context.Context) (map[string][]query.AlarmFinding, error) {
 	rows, err := f.q.HostCertificates(ctx)
 	out := map[string][]query.AlarmFinding{}

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/remedy"
 )
 
-// AlarmFinding is an object for which the condition of an alarm rule holds. The rule sets its severity.
+// AlarmFinding is an object that meets the condition of an alarm rule. The rule sets its severity.
 type AlarmFinding struct {
 	alarm.Finding
 	Scope alarm.Object
@@ -147,38 +147,61 @@ func (b *Queries) VMAlarmFindings(ctx context.Context, a fleet.Actor) (map[strin
 	}
 	var s statementBuilder
 	s.addCondition("v.attention AND s.host_id IS NOT NULL AND " + reportsFreshSQL)
-	vms, err := collectRows(ctx, b, vmLineShape.columns+vmTablesSQL+s.whereClause()+" ORDER BY v.name, v.id LIMIT "+strconv.Itoa(maxAlarmFindings), &s, vmLineShape.scan())
-	if err != nil || len(vms) == 0 {
+	type finding struct {
+		AlarmFinding
+		condition string // empty: the VM has no fault
+		host      fleet.HostID
+	}
+	scan := vmLineShape.scan()
+	// A row becomes a finding at once, because a VM is large.
+	all, err := collectRows(ctx, b, vmLineShape.columns+vmTablesSQL+s.whereClause()+" ORDER BY v.name, v.id LIMIT "+strconv.Itoa(maxAlarmFindings), &s, func(row pgx.CollectableRow) (f finding, err error) {
+		v, err := scan(row)
+		if err == nil {
+			f.AlarmFinding, f.condition = vmAlarmFinding(v)
+			f.host = v.HostID
+		}
+		return f, err
+	})
+	if err != nil || len(all) == 0 {
 		return nil, err
 	}
 	hosts := map[fleet.HostID]bool{}
-	for _, v := range vms {
-		hosts[v.HostID] = true
+	for _, f := range all {
+		hosts[f.host] = true
 	}
 	clusters, err := b.clustersOfHosts(ctx, hosts)
 	if err != nil {
 		return nil, err
 	}
 	out := map[string][]AlarmFinding{}
-	for _, v := range vms {
-		severity, text := vmProblem(v)
-		key := "vm.fault"
-		switch {
-		case len(v.Status.Faults) == 0 && severity != fleet.SeverityBad, text == "":
-			continue
-		case slices.ContainsFunc(v.Status.Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultIO }):
-			key = "vm.io"
-		case slices.ContainsFunc(v.Status.Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultDisk }):
-			key = "vm.disk"
+	for _, f := range all {
+		if f.condition != "" {
+			f.Scope.Clusters = []fleet.ClusterID{clusters[f.host]}
+			out[f.condition] = append(out[f.condition], f.AlarmFinding)
 		}
-		f := newAlarmFinding(fleet.TypeVM, string(v.ID), v.Name, text, remedy.ForError(fleet.TypeVM, "", text), clusters[v.HostID])
-		f.Cause = fleet.RedactNames(f.Cause, v.HostName)
-		_, plain := vmProblem(store.RedactVMForActions(fleet.Actor{}, v))
-		f.Plain = fleet.RedactNames(store.RedactText(cmp.Or(plain, "The VM has a fault on its host. Ask an administrator."), v.HostName), v.Name)
-		f.ProjectID, f.Scope.ProjectID, f.Scope.Labels = &v.ProjectID, &v.ProjectID, v.Labels
-		out[key] = append(out[key], f)
 	}
 	return out, nil
+}
+
+// vmAlarmFinding returns the VM's fault and its condition; an empty condition: the VM has none.
+func vmAlarmFinding(v fleet.VMView) (f AlarmFinding, condition string) {
+	severity, text := vmProblem(v)
+	condition = "vm.fault"
+	switch {
+	case len(v.Status.Faults) == 0 && severity != fleet.SeverityBad, text == "":
+		return f, ""
+	case slices.ContainsFunc(v.Status.Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultIO }):
+		condition = "vm.io"
+	case slices.ContainsFunc(v.Status.Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultDisk }):
+		condition = "vm.disk"
+	}
+	f = newAlarmFinding(fleet.TypeVM, string(v.ID), v.Name, text, remedy.ForError(fleet.TypeVM, "", text))
+	f.Cause = fleet.RedactNames(f.Cause, v.HostName)
+	_, plain := vmProblem(store.RedactVMForActions(fleet.Actor{}, v))
+	f.Plain = fleet.RedactNames(store.RedactText(cmp.Or(plain, "The VM has a fault on its host. Ask an administrator."), v.HostName), v.Name)
+	project := v.ProjectID // a pointer into the VM would keep all of it
+	f.ProjectID, f.Scope.ProjectID, f.Scope.Labels = &project, &project, v.Labels
+	return f, condition
 }
 
 func (b *Queries) clustersOfHosts(ctx context.Context, hosts map[fleet.HostID]bool) (map[fleet.HostID]fleet.ClusterID, error) {

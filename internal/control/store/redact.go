@@ -3,6 +3,7 @@ package store
 import (
 	"regexp"
 	"slices"
+	"strings"
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -51,8 +52,10 @@ var pathPattern = regexp.MustCompile(`(^|[^\w/.-])(?:\w+:)?/{1,3}[\w.+@%~-][^\s'
 
 // RedactText replaces paths and the host's name in a message of a hypervisor or agent.
 func RedactText(text, host string) string {
-	text = pathPattern.ReplaceAllString(text, "${1}…")
-	if host != "" {
+	if strings.Contains(text, "/") {
+		text = pathPattern.ReplaceAllString(text, "${1}…")
+	}
+	if host != "" && strings.Contains(text, host) {
 		text = regexp.MustCompile(`(^|[^\w.-])`+regexp.QuoteMeta(host)+`($|[^\w-])`).ReplaceAllString(text, "${1}the host${2}")
 	}
 	return text
