@@ -215,6 +215,7 @@ func (s *Server) routes() []route {
 		{post, "/alarms/unsilence", page, policy.VMChange, form.SubmitWithoutForm(s.pages.UnsilenceAlarms)},
 		{get, "/alarms/:id", page, policy.VMSee, s.pages.AlarmPage},
 		{get, "/alarm-rules", page, policy.InfraSee, s.coalesceRefreshes(s.pages.ListAlarmRules)},
+		{get, "/alarm-rules.csv", stream, policy.InfraSee, s.pages.ExportAlarmRules},
 		{get, "/alarm-rules/new", page, policy.InfraChange, form.Show(s.pages.ShowNewAlarmRuleForm)},
 		{post, "/alarm-rules", page, policy.InfraChange, form.Submit(s.pages.CreateAlarmRule, s.pages.ShowNewAlarmRuleForm)},
 		{get, "/alarm-rules/:id", page, policy.InfraSee, s.pages.AlarmRulePage},

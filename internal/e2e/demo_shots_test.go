@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"testing"
+	"time"
 
 	"quantix/internal/fleet"
 )
@@ -41,6 +42,15 @@ func demoShots(t *testing.T, a api) []pageShot {
 	image := listFirstPage[fleet.ImageView](t, a, "/api/v1/images?filter=format:qcow2")[0]
 	img := "/images/" + string(image.ID)
 	at := url.Values{"pool": {string(image.Versions[0].Copies[0].PoolID)}, "volume": {image.Versions[0].Copies[0].Volume}, "host": {string(image.Versions[0].Copies[0].HostID)}}
+	var alarm string
+	eventually(t, time.Minute, "an alarm is raised", func() (bool, string) {
+		all := listFirstPage[fleet.Alarm](t, a, "/api/v1/alarms?filter=state:open")
+		if len(all) > 0 {
+			alarm = string(all[0].ID)
+		}
+		return alarm != "", ""
+	})
+	rule := string(findByName[fleet.AlarmRuleView](t, a, "alarm-rules", "pool-full").ID)
 	shots := []pageShot{
 		{"dashboard", "/", nil},
 		{"shortcuts", "/", func(p *tab) { p.typeKeys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
@@ -212,15 +222,13 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"host-delete", h + "/delete", nil},
 		{"alarms", "/alarms", func(p *tab) { p.waitText("#alarm-groups", "Since") }},
 		{"alarms-all", "/alarms?tab=all", nil},
-		{"alarm", "/alarms?tab=all", func(p *tab) { p.click("tbody th a", ""); p.waitText("#alarm-body", "History") }},
-		{"alarm-acknowledge", "/alarms", func(p *tab) {
-			p.click(".attention .menu-cell summary", "")
-			p.click(".attention .menu-cell a", "Acknowledge")
-			p.waitText("#dialog", "Note")
-		}},
+		{"alarm", "/alarms/" + alarm, nil},
+		{"alarm-acknowledge", "/alarms/acknowledge?id=" + alarm, nil},
+		{"alarm-silence", "/alarms/silence?id=" + alarm, nil},
 		{"alarm-rules", "/alarm-rules", nil},
 		{"alarm-rule-new", "/alarm-rules/new", nil},
-		{"alarm-rule", "/alarm-rules?filter=name:pool-full", func(p *tab) { p.click("tbody th a", "pool-full"); p.waitText(".body", "Clears at") }},
+		{"alarm-rule", "/alarm-rules/" + rule, nil},
+		{"alarm-rule-delete", "/alarm-rules/" + rule + "/delete", nil},
 		{"clusters", "/clusters", nil},
 		{"cluster", cluster, nil},
 		{"cluster-default", "/clusters/" + string(fleet.DefaultClusterID), nil},

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -145,49 +144,4 @@ func FormatAlarmValue(v float64, unit string) string {
 		v /= 1000
 	}
 	return strconv.FormatFloat(v, 'g', 3, 64) + " " + []string{"", "k", "M", "G", "T", "P"}[prefix] + strings.TrimPrefix(unit, " ")
-}
-
-// ConditionText describes the condition: "CPU usage (CPU) of a VM is at least 90 % for 5 minutes".
-func (s AlarmRuleSpec) ConditionText() string {
-	k, _ := AlarmConditionOf(s.Condition)
-	what, compare := k.Label, ": at least"
-	if k.Below {
-		compare = " within"
-	}
-	if m, ok := s.MetricInfo(); ok {
-		what = fmt.Sprintf("%s (%s) of a %s", m.Title, m.Chart, map[ResourceType]string{TypeVM: "VM", TypeHost: "host", TypePool: "pool"}[s.Metric.Type])
-		compare = " is at least"
-		if s.Metric.Below {
-			compare = " is at most"
-		}
-	}
-	if s.Threshold != nil {
-		what += compare + " " + FormatAlarmValue(*s.Threshold, s.ValueUnit())
-	}
-	if s.ForSeconds > 0 {
-		what += " for " + alarmDurationText(s.ForSeconds)
-	}
-	return what
-}
-
-// Sentence describes the rule: "Warning: Pool full: at least 90 %. Critical from 97 %. Clears at 88 %."
-func (s AlarmRuleSpec) Sentence() string {
-	first := min(1, len(s.Severity))
-	out := strings.ToUpper(string(s.Severity[:first])) + string(s.Severity[first:]) + ": " + s.ConditionText() + "."
-	if s.Critical != nil {
-		out += " Critical from " + FormatAlarmValue(*s.Critical, s.ValueUnit()) + "."
-	}
-	if s.Clear != nil {
-		out += " Clears at " + FormatAlarmValue(*s.Clear, s.ValueUnit()) + "."
-	}
-	return out
-}
-
-func alarmDurationText(n int) string {
-	for i, seconds := range []int{86400, 3600, 60} {
-		if k := n / seconds; n%seconds == 0 {
-			return strconv.Itoa(k) + " " + plural(k, []string{"day", "hour", "minute"}[i])
-		}
-	}
-	return strconv.Itoa(n) + " " + plural(n, "second")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/a-h/templ"
 
+	"quantix/internal/alarm"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -30,6 +31,17 @@ var RuleColumns = kit.Columns{
 	{Key: "open", Label: "Open alarms", Class: "num"},
 	{Key: "description", Label: "Description", OnRequest: true},
 	{Key: "id", Label: "UUID", OnRequest: true},
+}
+
+// RuleCSV are the columns of the export of alarm rules.
+var RuleCSV = []kit.CSVColumn[fleet.AlarmRuleView]{
+	{Name: "id", Value: func(v *fleet.AlarmRuleView) string { return string(v.ID) }},
+	{Name: "name", Value: func(v *fleet.AlarmRuleView) string { return v.Name }},
+	{Name: "severity", Value: func(v *fleet.AlarmRuleView) string { return string(v.Spec.Severity) }},
+	{Name: "condition", Value: func(v *fleet.AlarmRuleView) string { return alarm.ConditionText(v.Spec) }},
+	{Name: "enabled", Value: func(v *fleet.AlarmRuleView) string { return strconv.FormatBool(!v.Spec.Disabled) }},
+	{Name: "openAlarms", Value: func(v *fleet.AlarmRuleView) string { return strconv.Itoa(v.Open) }},
+	{Name: "description", Value: func(v *fleet.AlarmRuleView) string { return v.Spec.Description }},
 }
 
 func (p *RuleListPage) table() kit.Table[fleet.AlarmRuleView] {

@@ -137,6 +137,11 @@ func (s *Site) ListAlarmRules(c echo.Context, a fleet.Actor) (err error) {
 	return s.ShowList(c, a, shell.PageLayout{Title: "Alarm rules"}, p.List, alarmview.RuleList(p))
 }
 
+// ExportAlarmRules sends the list of alarm rules as CSV.
+func (s *Site) ExportAlarmRules(c echo.Context, a fleet.Actor) error {
+	return render.ExportCSV(s.Renderer, c, a, "alarm-rules.csv", render.QueryFromURL(c), s.Control.ListAlarmRules, alarmview.RuleCSV)
+}
+
 // scopeNames returns the clusters and projects that a rule's scope can name.
 func (s *Site) scopeNames(ctx context.Context, a fleet.Actor) (out alarmview.ScopeNames, err error) {
 	clusters, err := s.Control.AllClusters(ctx, a)

@@ -1,0 +1,61 @@
+package alarm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// ConditionText describes the condition: "CPU usage (CPU) of a VM is at least 90 % for 5 minutes".
+func ConditionText(s fleet.AlarmRuleSpec) string {
+	k, _ := fleet.AlarmConditionOf(s.Condition)
+	what, compare := k.Label, ": at least"
+	if k.Below {
+		compare = " within"
+	}
+	if m, ok := s.MetricInfo(); ok {
+		what = fmt.Sprintf("%s (%s) of a %s", m.Title, m.Chart, map[fleet.ResourceType]string{fleet.TypeVM: "VM", fleet.TypeHost: "host", fleet.TypePool: "pool"}[s.Metric.Type])
+		compare = " is at least"
+		if s.Metric.Below {
+			compare = " is at most"
+		}
+	}
+	if s.Threshold != nil {
+		what += compare + " " + fleet.FormatAlarmValue(*s.Threshold, s.ValueUnit())
+	}
+	if s.ForSeconds > 0 {
+		what += " for " + durationText(s.ForSeconds)
+	}
+	return what
+}
+
+// Sentence describes the rule: "Warning: Pool full: at least 90 %. Critical from 97 %. Clears at 88 %."
+func Sentence(s fleet.AlarmRuleSpec) string {
+	first := min(1, len(s.Severity))
+	out := strings.ToUpper(string(s.Severity[:first])) + string(s.Severity[first:]) + ": " + ConditionText(s) + "."
+	if s.Critical != nil {
+		out += " Critical from " + fleet.FormatAlarmValue(*s.Critical, s.ValueUnit()) + "."
+	}
+	if s.Clear != nil {
+		out += " Clears at " + fleet.FormatAlarmValue(*s.Clear, s.ValueUnit()) + "."
+	}
+	return out
+}
+
+func durationText(n int) string {
+	for i, seconds := range []int{86400, 3600, 60} {
+		if k := n / seconds; n%seconds == 0 {
+			return strconv.Itoa(k) + " " + plural(k, []string{"day", "hour", "minute"}[i])
+		}
+	}
+	return strconv.Itoa(n) + " " + plural(n, "second")
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
+}
