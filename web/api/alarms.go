@@ -93,7 +93,7 @@ type acknowledgeAlarmInput struct {
 }
 
 type acknowledgement struct {
-	Note string `json:"note,omitempty" maxLength:"1000"`
+	Note string `json:"note,omitempty"`
 }
 
 type silenceAlarmInput struct {
@@ -126,27 +126,21 @@ func (api *API) silenceAlarm(ctx context.Context, a fleet.Actor, in *silenceAlar
 	return api.getAlarm(ctx, a, &in.AlarmPath)
 }
 
-// alarmGroup names the open alarms of a rule with one cause, in the body of a request.
-type alarmGroup struct {
-	RuleID fleet.AlarmRuleID `json:"ruleId"`
-	Cause  string            `json:"cause" maxLength:"4000"`
-}
-
-func (g alarmGroup) selection() alarms.AlarmSelection {
-	return alarms.AlarmSelection{RuleID: g.RuleID, Cause: g.Cause}
-}
-
+// The bodies of requests for a group name the rule and the cause of its open alarms. They embed no struct, because
+// fields of embedded structs are not decoded.
 type acknowledgeGroupInput struct {
 	Body struct {
-		alarmGroup
-		acknowledgement
+		RuleID fleet.AlarmRuleID `json:"ruleId"`
+		Cause  string            `json:"cause"`
+		Note   string            `json:"note,omitempty"`
 	}
 }
 
 type silenceGroupInput struct {
 	Body struct {
-		alarmGroup
-		alarmSilence
+		RuleID fleet.AlarmRuleID `json:"ruleId"`
+		Cause  string            `json:"cause"`
+		Until  *time.Time        `json:"until,omitempty" doc:"End of the silence; without it the silence ends now"`
 	}
 }
 
@@ -163,9 +157,9 @@ func changedAlarms(n int, err error) (*changedAlarmsOutput, error) {
 }
 
 func (api *API) acknowledgeAlarmGroup(ctx context.Context, a fleet.Actor, in *acknowledgeGroupInput) (*changedAlarmsOutput, error) {
-	return changedAlarms(api.Control.AcknowledgeAlarms(ctx, a, in.Body.selection(), in.Body.Note))
+	return changedAlarms(api.Control.AcknowledgeAlarms(ctx, a, alarms.AlarmSelection{RuleID: in.Body.RuleID, Cause: in.Body.Cause}, in.Body.Note))
 }
 
 func (api *API) silenceAlarmGroup(ctx context.Context, a fleet.Actor, in *silenceGroupInput) (*changedAlarmsOutput, error) {
-	return changedAlarms(api.Control.SilenceAlarms(ctx, a, in.Body.selection(), in.Body.until()))
+	return changedAlarms(api.Control.SilenceAlarms(ctx, a, alarms.AlarmSelection{RuleID: in.Body.RuleID, Cause: in.Body.Cause}, alarmSilence{in.Body.Until}.until()))
 }
