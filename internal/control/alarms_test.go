@@ -260,7 +260,7 @@ func TestTenThousandAlarmsAtOnce(t *testing.T) {
 	s.evaluateAlarmsNow()
 	t.Log("10,000 open alarms evaluated in", time.Since(began))
 	groups, _, err := s.AlarmGroups(t.Context(), chief)
-	if err != nil || len(groups) != 1 || groups[0].Count != 10000 || len(groups[0].Alarms) != fleet.AlarmGroupNames {
+	if err != nil || len(groups) != 1 || groups[0].Count != 10000 || len(groups[0].Alarms) != fleet.AttentionNames {
 		t.Fatalf("%d groups, %v", len(groups), err)
 	}
 }

@@ -5,7 +5,7 @@ import "time"
 // AlarmRuleID identifies an alarm rule.
 type AlarmRuleID string
 
-// AlarmID identifies an alarm. IDs ascend with the time of the first evaluation.
+// AlarmID identifies an alarm.
 type AlarmID string
 
 // AlarmSeverity is how serious an alarm is.
@@ -89,9 +89,6 @@ type AlarmGroup struct {
 	Description  string        `json:"description,omitempty"` // of the rule
 	Alarms       []Alarm       `json:"alarms"`                // the first alarms, at most AlarmGroupNames
 }
-
-// AlarmGroupNames is the maximum number of alarms that a group lists.
-const AlarmGroupNames = 20
 
 // AlarmCounts are the numbers of open alarms by severity, without silenced alarms.
 type AlarmCounts map[AlarmSeverity]int

@@ -97,26 +97,25 @@ var alarmConditions = []AlarmCondition{
 func AlarmConditions() []AlarmCondition { return slices.Clone(alarmConditions) }
 
 // AlarmConditionOf returns the condition with the key.
-func AlarmConditionOf(key string) (AlarmCondition, bool) {
+func AlarmConditionOf(key string) (c AlarmCondition, ok bool) {
 	for _, c := range alarmConditions {
 		if c.Key == key {
 			return c, true
 		}
 	}
-	return AlarmCondition{}, false
+	return c, false
 }
 
 // MetricInfo returns the rule's metric, if its condition is on a metric.
-func (s AlarmRuleSpec) MetricInfo() (MetricInfo, bool) {
-	if s.Condition != AlarmMetricCondition || s.Metric == nil {
-		return MetricInfo{}, false
+func (s AlarmRuleSpec) MetricInfo() (m MetricInfo, ok bool) {
+	if s.Condition == AlarmMetricCondition && s.Metric != nil {
+		for _, m := range MetricsOf(s.Metric.Type) {
+			if m.Name == s.Metric.Name {
+				return m, true
+			}
+		}
 	}
-	all := MetricsOf(s.Metric.Type)
-	i := slices.IndexFunc(all, func(m MetricInfo) bool { return m.Name == s.Metric.Name })
-	if i < 0 {
-		return MetricInfo{}, false
-	}
-	return all[i], true
+	return m, false
 }
 
 // ValueUnit returns the unit of the rule's values for people, with a leading space if it is a word: " %".

@@ -18,7 +18,7 @@ const (
 	HelpHostCapacity  Topic = "hosts#capacity-of-a-host"
 	HelpHostReports   Topic = "hosts#reports-of-a-host"
 	HelpCluster       Topic = "hosts#clusters"
-	HelpAlarmRule     Topic = "alarms#rules"
+	HelpAlarmRule     Topic = "alarms#alarm-rules"
 	HelpAlarm         Topic = "alarms#acknowledge-and-silence"
 	HelpAdopt         Topic = "hosts#adopt-pools-and-networks"
 	HelpPool          Topic = "storage#create-a-pool"

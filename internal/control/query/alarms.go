@@ -110,7 +110,7 @@ func (b *Queries) AlarmsOf(ctx context.Context, a fleet.Actor, subject fleet.Sub
 	var s statementBuilder
 	s.addCondition(alarmIsOpenSQL + " AND " + alarmIsRaisedSQL + " AND al.subject = " + s.addKeyArg(string(subject)))
 	s.whereAlarmVisible(a)
-	return b.readAlarms(ctx, a, &s, " ORDER BY "+alarmSeverityRankSQL+", al.raised_at DESC, al.id LIMIT "+strconv.Itoa(fleet.AlarmGroupNames))
+	return b.readAlarms(ctx, a, &s, " ORDER BY "+alarmSeverityRankSQL+", al.raised_at DESC, al.id LIMIT "+strconv.Itoa(fleet.AttentionNames))
 }
 
 // maxAlarmGroups is the maximum number of groups of open alarms.
@@ -131,7 +131,7 @@ func (b *Queries) AlarmGroups(ctx context.Context, a fleet.Actor) (groups []flee
 	s.whereAlarmVisible(a)
 	sql := `SELECT g.*, r.name, COALESCE(r.spec->>'description', '') FROM (SELECT al.rule_id, ` + cause + ` AS cause, (array_agg(al.severity ORDER BY ` + alarmSeverityRankSQL + `))[1], count(*), sum(al.count)::bigint,
 		count(al.acknowledged_at), count(*) FILTER (WHERE ` + alarmIsSilencedSQL + `), min(al.raised_at), max(al.raised_at), COALESCE(max(al.remedy) FILTER (WHERE al.remedy <> ''), ''),
-		(array_agg(al.id ORDER BY al.subject_name, al.id))[1:` + strconv.Itoa(fleet.AlarmGroupNames) + `] AS ids
+		(array_agg(al.id ORDER BY al.subject_name, al.id))[1:` + strconv.Itoa(fleet.AttentionNames) + `] AS ids
 		FROM alarms al` + s.whereClause() + ` GROUP BY 1, 2
 		ORDER BY bool_and(` + alarmIsSilencedSQL + `), min(` + alarmSeverityRankSQL + `), count(al.acknowledged_at) = count(*), max(al.raised_at) DESC, 1, 2 LIMIT ` + strconv.Itoa(maxAlarmGroups+1) + `) g
 		JOIN alarm_rules r ON r.id = g.rule_id`
