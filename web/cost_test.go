@@ -62,6 +62,9 @@ func newLargePortal(t *testing.T, hosts int) *largePortal {
 	c.browser = p.newSignedInBrowser("ann", fleet.RoleAdmin)
 	p.execSQL(`INSERT INTO customizations (id, name, description, kind, variables, by_key, sealed, changed_by) VALUES ($1, 'web', '', 'cloud-init', '{}', 'x', 'x', 'ann')`, aSpec)
 	p.execSQL(`INSERT INTO security_groups (id, name, spec) VALUES ($1, 'web', '{"rules":[]}')`, aGroup)
+	p.execSQL(`INSERT INTO alarm_rules (id, name, spec) VALUES ($1, 'lost', '{"severity":"critical","condition":"host.lost"}')`, anAlarm)
+	p.execSQL(`INSERT INTO alarms (id, rule_id, subject, subject_name, cause, severity, text, plain, raised_at)
+		SELECT CASE WHEN h.id = $2 THEN $1 ELSE gen_random_uuid()::text END, $1, 'host:' || h.id, h.name, 'Its agent is offline.', 'critical', 'Its agent is offline.', 'Its agent is offline.', now() FROM hosts h`, anAlarm, aHost)
 	p.execSQL(`INSERT INTO snapshot_schedules (id, vm_id, spec, created_by) VALUES ($1, $2, '{"name":"nightly","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}', 'ann')`, aSchedule, aVM)
 	p.execSQL(`UPDATE vms SET status = status || jsonb_build_object('snapshots', jsonb_build_object('snapshots', jsonb_build_array(jsonb_build_object('id', $2::text, 'name', 'old')))) WHERE id = $1`, aVM, aSnapshot)
 	p.execSQL(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'ann', 'ci', '')`, aToken)
@@ -89,6 +92,7 @@ const (
 	aHost         = "00000000-0000-7000-8000-000000000001"
 	aVM           = "00000000-0000-7000-8000-000001000001"
 	aSnapshot     = "00000000-0000-7000-8000-00000000a001"
+	anAlarm       = "00000000-0000-7000-8000-00000000a003"
 	aSchedule     = "00000000-0000-7000-8000-00000000a002"
 	aPool         = "00000000-0000-7000-8000-000000002003" // failed on some hosts
 	aSpec         = "00000000-0000-7000-8000-000000007001"
@@ -175,6 +179,14 @@ var measuredAddresses = map[string][]struct {
 	"/hosts/:id/reboot":                          {{at: "/hosts/" + aHost + "/reboot"}},
 	"/hosts/:id/shutdown":                        {{at: "/hosts/" + aHost + "/shutdown"}},
 	"/menus/host/:id":                            {{at: "/menus/host/" + aHost}},
+	"/alarms":                                    {{at: "/alarms", sums: 3}, {at: "/alarms?tab=all", sums: 1}},
+	"/alarms/acknowledge":                        {{at: "/alarms/acknowledge?id=" + anAlarm}},
+	"/alarms/silence":                            {{at: "/alarms/silence?id=" + anAlarm}},
+	"/alarms/:id":                                {{at: "/alarms/" + anAlarm}},
+	"/alarm-rules":                               {{at: "/alarm-rules", sums: 1}},
+	"/alarm-rules/new":                           {{at: "/alarm-rules/new", sums: 1}},
+	"/alarm-rules/:id":                           {{at: "/alarm-rules/" + anAlarm, sums: 1}},
+	"/alarm-rules/:id/delete":                    {{at: "/alarm-rules/" + anAlarm + "/delete", sums: 1}},
 	"/clusters":                                  {{at: "/clusters", sums: 1}},
 	"/clusters/new":                              {{at: "/clusters/new", sums: 1}},
 	"/clusters/:id":                              {{at: "/clusters/" + aCluster, sums: 3}, {at: "/clusters/" + aCluster + "?tab=hosts", sums: 4}, {at: "/clusters/" + aCluster + "?tab=vms", sums: 3}, {at: "/clusters/" + aCluster + "?tab=configure", sums: 2}},

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
-	"quantix/internal/remedy"
 )
 
 func TestPoolDriftShownIgnoredAndReapplied(t *testing.T) {
@@ -21,7 +20,8 @@ func TestPoolDriftShownIgnoredAndReapplied(t *testing.T) {
 	const badge = `title="Changed on 1 host"`
 	b.get("/pools?filter="+url.QueryEscape("drift:yes")).requireStatus(t, http.StatusOK).contains(t, "shared-nfs", badge, "Drift (1)")
 	b.get("/pools?filter="+url.QueryEscape("drift:no")).requireStatus(t, http.StatusOK).excludes(t, badge)
-	b.get("/").requireStatus(t, http.StatusOK).contains(t, "Changed on a host: the definition there differs from that of the pool (drift).", remedy.HostDrift)
+	p.raiseAlarms()
+	b.get("/").requireStatus(t, http.StatusOK).contains(t, "The definition on the host differs from what was set here (drift).")
 	a := b.get(path).requireStatus(t, http.StatusOK)
 	a.contains(t, badge, "Changed on a host", "<th>Wanted</th><th>Last applied</th><th>On the host</th>", "/mnt/&lt;other&gt;", "Changed on the host: Path.",
 		"The kind and the location of a pool are fixed.", at+"/ignore-drift", at+"/reapply", "offline, last report", "The host is offline, so its definition is unknown.")
@@ -54,7 +54,8 @@ func TestNetworkDriftShownAndAccepted(t *testing.T) {
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	at := path + "/hosts/" + string(hosts[0])
 	b.get("/networks?filter="+url.QueryEscape("drift:yes")).requireStatus(t, http.StatusOK).contains(t, ">lan<", "Drift (2)")
-	b.get("/").requireStatus(t, http.StatusOK).contains(t, "Changed on a host: the definition there differs from that of the network (drift).")
+	p.raiseAlarms()
+	b.get("/").requireStatus(t, http.StatusOK).contains(t, "The definition on the host differs from what was set here (drift).")
 	b.get(path).requireStatus(t, http.StatusOK).contains(t, "Changed on a host", "br9000", "MTU was changed on host-2, too, to another value.", "This setting of a network is fixed.")
 	b.post(at+"/accept-drift", url.Values{"field": {"mtu"}, "actual": {"9000"}}).requireStatus(t, http.StatusConflict).contains(t, "MTU was changed on host-2, too")
 	p.execSQL(`UPDATE assignments SET status = status - 'drift' WHERE host_id = $1`, hosts[1])

@@ -96,6 +96,17 @@ func vaultOfPool(pool *pgxpool.Pool) auth.Vault {
 	return v.(auth.Vault)
 }
 
+// raiseAlarms raises the alarms of all conditions that hold, as if they had held for two days.
+func (p *portal) raiseAlarms() {
+	p.t.Helper()
+	for range 2 {
+		p.execSQL(`UPDATE alarms SET since = since - interval '2 days'`)
+		if err := p.control.EvaluateAlarms(p.t.Context(), fleet.SystemActor); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
 func (p *portal) execSQL(sql string, args ...any) {
 	p.t.Helper()
 	if _, err := p.pool.Exec(p.t.Context(), sql, args...); err != nil {

@@ -60,7 +60,8 @@ func TestPoolPageShowsStoppedAndFullPools(t *testing.T) {
 	a.contains(t, "Stopped on the host outside Quantix.", "Start on host-2", "The pool was stopped on the host outside Quantix. Start the pool to use it again.",
 		"Full: 99 % used", "1 of 3 hosts healthy, full")
 	a.excludes(t, "Retry host-2", "Defined on the host")
-	b.get("/").requireStatus(t, http.StatusOK).contains(t, `Full <span class="muted">(on host-1, 99 % used)</span>`)
+	p.raiseAlarms()
+	b.get("/").requireStatus(t, http.StatusOK).contains(t, "99 % of the space is used.")
 	b.get("/hosts/"+string(hosts[1])+"?tab=storage").requireStatus(t, http.StatusOK).contains(t, "Stopped on the host outside Quantix.")
 	b.post(path+"/hosts/"+string(hosts[1])+"/retry", url.Values{}, htmxFormHeaders("")...).requireStatus(t, http.StatusNoContent)
 	b.get("/pools?filter=health:bad").contains(t, "shared-nfs", "1 of 3 hosts healthy, full")

@@ -64,6 +64,7 @@ func TestVMRunningOnTwoHostsShown(t *testing.T) {
 	a.contains(t, "Runs on two hosts", "host-1 and host-2 both run the VM", "Hosts with this VM", "Keep on host-1", "Keep on host-2", "The VM runs on two hosts at once. No action is possible until", "Two guests that write to the same disks destroy them. No action is possible until")
 	a.excludes(t, `value="shutdown"`, `value="stop"`, `value="reset"`)
 	b.get("/vms?tab=attention").requireStatus(t, http.StatusOK).contains(t, ">web-01<", "Runs on two hosts")
+	p.raiseAlarms()
 	b.get("/").requireStatus(t, http.StatusOK).contains(t, ">web-01</a>", "host-1 and host-2 both run the VM")
 	b.post(page+"/actions", url.Values{"action": {"stop"}}).requireStatus(t, http.StatusConflict).contains(t, "runs on two hosts")
 

@@ -45,6 +45,7 @@ func TestMissingDiskDetachedOrReplaced(t *testing.T) {
 		"Fault on the host", "The fan of host-7", "Domain on the host", "lost_shop", `id="why-start"`)
 	a.excludes(t, `value="start"`, "Leave it off")
 	b.get("/vms?tab=attention").requireStatus(t, http.StatusOK).contains(t, ">lost<", "Disk missing")
+	p.raiseAlarms()
 	b.get("/").requireStatus(t, http.StatusOK).contains(t, ">lost</a>", "is not on host-7")
 
 	tenant := p.newTenantBrowser("mia", project)

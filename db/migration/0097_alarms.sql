@@ -29,7 +29,7 @@ CREATE TABLE alarms (
     subject         text COLLATE "C" NOT NULL, -- "<resource type>:<id>"
     subject_name    text COLLATE "C" NOT NULL,
     project_id      text REFERENCES projects ON DELETE CASCADE, -- of the object; NULL: an object of the fleet
-    host_id         text COLLATE "C" NOT NULL DEFAULT '', -- the host where the condition of a pool or network holds; empty: no single host
+    host_id         text NOT NULL DEFAULT '', -- the host where the condition of a pool or network holds; empty: no single host
     cause           text COLLATE "C" NOT NULL, -- the text without names of objects
     severity        text NOT NULL, -- fleet.AlarmSeverity
     text            text NOT NULL,
