@@ -183,12 +183,10 @@ func TestScopeOfRule(t *testing.T) {
 	}
 }
 
-func ptr(v float64) *float64 { return &v }
-
 func TestThresholdsHaveHysteresisInBothDirections(t *testing.T) {
 	t.Parallel()
-	above := fleet.AlarmRuleSpec{Severity: fleet.AlarmWarning, Condition: "pool.full", Threshold: ptr(90), Critical: ptr(97), Clear: ptr(88)}
-	days := fleet.AlarmRuleSpec{Severity: fleet.AlarmWarning, Condition: "pool.predicted", Threshold: ptr(7), Critical: ptr(1), Clear: ptr(10)}
+	above := fleet.AlarmRuleSpec{Severity: fleet.AlarmWarning, Condition: "pool.full", Threshold: new(90.0), Critical: new(97.0), Clear: new(88.0)}
+	days := fleet.AlarmRuleSpec{Severity: fleet.AlarmWarning, Condition: "pool.predicted", Threshold: new(7.0), Critical: new(1.0), Clear: new(10.0)}
 	for _, c := range []struct {
 		rule     fleet.AlarmRuleSpec
 		value    float64
@@ -218,7 +216,7 @@ func TestThresholdsHaveHysteresisInBothDirections(t *testing.T) {
 func TestInvalidRulesAreRefused(t *testing.T) {
 	t.Parallel()
 	valid := func(change func(*fleet.AlarmRuleSpec)) fleet.AlarmRuleSpec {
-		s := fleet.AlarmRuleSpec{Severity: fleet.AlarmWarning, Condition: "pool.full", Threshold: ptr(90)}
+		s := fleet.AlarmRuleSpec{Severity: fleet.AlarmWarning, Condition: "pool.full", Threshold: new(90.0)}
 		change(&s)
 		return s
 	}
@@ -235,15 +233,15 @@ func TestInvalidRulesAreRefused(t *testing.T) {
 		"unknown severity":       {func(s *fleet.AlarmRuleSpec) { s.Severity = "fatal" }, "spec.severity"},
 		"unknown condition":      {func(s *fleet.AlarmRuleSpec) { s.Condition = "moon.full" }, "spec.condition"},
 		"no threshold":           {func(s *fleet.AlarmRuleSpec) { s.Threshold = nil }, "spec.threshold"},
-		"not a number":           {func(s *fleet.AlarmRuleSpec) { s.Threshold = ptr(math.NaN()) }, "spec.threshold"},
-		"infinite":               {func(s *fleet.AlarmRuleSpec) { s.Threshold = ptr(math.Inf(1)) }, "spec.threshold"},
-		"negative":               {func(s *fleet.AlarmRuleSpec) { s.Threshold = ptr(-1) }, "spec.threshold"},
-		"above the largest":      {func(s *fleet.AlarmRuleSpec) { s.Threshold = ptr(101) }, "spec.threshold"},
-		"critical below":         {func(s *fleet.AlarmRuleSpec) { s.Critical = ptr(80) }, "spec.critical"},
-		"clear above":            {func(s *fleet.AlarmRuleSpec) { s.Clear = ptr(95) }, "spec.clear"},
-		"clear below":            {func(s *fleet.AlarmRuleSpec) { s.Clear = ptr(85) }, ""},
-		"days: clear below":      {func(s *fleet.AlarmRuleSpec) { s.Condition, s.Clear = "pool.predicted", ptr(80) }, "spec.clear"},
-		"days: clear above":      {func(s *fleet.AlarmRuleSpec) { s.Condition, s.Clear = "pool.predicted", ptr(95) }, ""},
+		"not a number":           {func(s *fleet.AlarmRuleSpec) { s.Threshold = new(math.NaN()) }, "spec.threshold"},
+		"infinite":               {func(s *fleet.AlarmRuleSpec) { s.Threshold = new(math.Inf(1)) }, "spec.threshold"},
+		"negative":               {func(s *fleet.AlarmRuleSpec) { s.Threshold = new(-1.0) }, "spec.threshold"},
+		"above the largest":      {func(s *fleet.AlarmRuleSpec) { s.Threshold = new(101.0) }, "spec.threshold"},
+		"critical below":         {func(s *fleet.AlarmRuleSpec) { s.Critical = new(80.0) }, "spec.critical"},
+		"clear above":            {func(s *fleet.AlarmRuleSpec) { s.Clear = new(95.0) }, "spec.clear"},
+		"clear below":            {func(s *fleet.AlarmRuleSpec) { s.Clear = new(85.0) }, ""},
+		"days: clear below":      {func(s *fleet.AlarmRuleSpec) { s.Condition, s.Clear = "pool.predicted", new(80.0) }, "spec.clear"},
+		"days: clear above":      {func(s *fleet.AlarmRuleSpec) { s.Condition, s.Clear = "pool.predicted", new(95.0) }, ""},
 		"threshold of a state":   {func(s *fleet.AlarmRuleSpec) { s.Condition = "host.lost" }, "spec.threshold"},
 		"negative duration":      {func(s *fleet.AlarmRuleSpec) { s.ForSeconds = -1 }, "spec.forSeconds"},
 		"duration of a year":     {func(s *fleet.AlarmRuleSpec) { s.ForSeconds = 365 * 24 * 3600 }, "spec.forSeconds"},

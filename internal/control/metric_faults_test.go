@@ -11,6 +11,7 @@ import (
 
 // Reports and jobs go on while the database cannot store metrics: without a partition, and on a full disk.
 func TestReportsAndJobsGoOnWithoutMetrics(t *testing.T) {
+	t.Parallel()
 	for name, sql := range map[string][]string{
 		"without a partition": {`DO $$ DECLARE part text; BEGIN
 			FOR part IN SELECT inhrelid::regclass FROM pg_inherits WHERE inhparent = 'metric_samples'::regclass LOOP EXECUTE 'DROP TABLE ' || part; END LOOP; END $$`},

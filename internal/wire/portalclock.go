@@ -45,7 +45,7 @@ func (c *portalClock) offset() (off time.Duration, ok bool) {
 	if c.at.IsZero() {
 		return 0, false
 	}
-	return time.Now().Sub(c.at.Add(time.Since(c.arrived))).Abs(), true
+	return time.Since(c.at.Add(time.Since(c.arrived))).Abs(), true
 }
 
 // stamp returns the stamp for a report sent now. It returns nil until the portal has sent a time.

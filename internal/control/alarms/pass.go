@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 	"time"
@@ -159,9 +160,7 @@ func (f *findings) read(ctx context.Context, rule fleet.AlarmRule, rules []db.Al
 	case "task.failed":
 		f.byCondition[key], err = f.failedTasks(ctx)
 	}
-	for k, all := range some {
-		f.byCondition[k] = all
-	}
+	maps.Copy(f.byCondition, some)
 	if _, known := f.byCondition[key]; !known {
 		f.byCondition[key] = nil
 	}

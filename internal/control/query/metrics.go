@@ -146,7 +146,7 @@ var hostMarkKinds = []string{string(fleet.HostMaintenanceEnter), string(fleet.Ho
 
 // addTaskMarks adds the tasks of a VM or pool that the actor sees.
 func (b *Queries) addTaskMarks(ctx context.Context, a fleet.Actor, of fleet.Subject, to *fleet.MetricSeries) error {
-	if policy.Check(a, policy.TasksSee, "") != nil {
+	if !policy.May(a, policy.TasksSee, "") {
 		return nil
 	}
 	rows, err := b.store.TaskMarks(ctx, db.TaskMarksParams{
