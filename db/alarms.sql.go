@@ -121,7 +121,7 @@ func (q *Queries) AddDefaultAlarmRules(ctx context.Context, arg AddDefaultAlarmR
 }
 
 const alarmEvents = `-- name: AlarmEvents :many
-SELECT id, alarm_id, at, kind, actor, text FROM alarm_events WHERE alarm_id = $1 ORDER BY id DESC LIMIT 200
+SELECT id, alarm_id, at, kind, actor, text, notified FROM alarm_events WHERE alarm_id = $1 ORDER BY id DESC LIMIT 200
 `
 
 func (q *Queries) AlarmEvents(ctx context.Context, alarmID fleet.AlarmID) ([]AlarmEvent, error) {
@@ -140,6 +140,7 @@ func (q *Queries) AlarmEvents(ctx context.Context, alarmID fleet.AlarmID) ([]Ala
 			&i.Kind,
 			&i.Actor,
 			&i.Text,
+			&i.Notified,
 		); err != nil {
 			return nil, err
 		}

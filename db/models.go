@@ -7,6 +7,7 @@ package db
 import (
 	"time"
 
+	"quantix/internal/channel"
 	"quantix/internal/fleet"
 	"quantix/internal/schedules"
 	"quantix/internal/secgroup"
@@ -46,12 +47,13 @@ type AlarmEvaluation struct {
 }
 
 type AlarmEvent struct {
-	ID      int64
-	AlarmID fleet.AlarmID
-	At      time.Time
-	Kind    fleet.AlarmEventKind
-	Actor   string
-	Text    string
+	ID       int64
+	AlarmID  fleet.AlarmID
+	At       time.Time
+	Kind     fleet.AlarmEventKind
+	Actor    string
+	Text     string
+	Notified bool
 }
 
 type AlarmRule struct {
@@ -155,6 +157,20 @@ type CellQuarter struct {
 	Last     int16
 }
 
+type Channel struct {
+	ID         channel.ID
+	Name       string
+	ProjectID  *fleet.ProjectID
+	UserID     *fleet.UserID
+	Spec       channel.Spec
+	Target     string
+	Signed     bool
+	ByKey      *string
+	Sealed     []byte
+	Generation int64
+	CreatedAt  time.Time
+}
+
 type Cluster struct {
 	ID         fleet.ClusterID
 	Name       string
@@ -187,6 +203,21 @@ type Customization struct {
 	Generation  int64
 	ChangedAt   time.Time
 	ChangedBy   string
+}
+
+type Delivery struct {
+	ID          channel.DeliveryID
+	ChannelID   channel.ID
+	Message     channel.Message
+	Summary     string
+	Events      int32
+	State       channel.DeliveryState
+	CreatedAt   time.Time
+	DueAt       time.Time
+	LeasedUntil *time.Time
+	Attempts    int32
+	Error       string
+	EndedAt     *time.Time
 }
 
 type DiscoveredUsage struct {

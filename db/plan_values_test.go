@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"quantix/internal/channel"
 	"quantix/internal/fleet"
 	"quantix/internal/schedules"
 	"quantix/internal/testkit"
@@ -60,6 +61,11 @@ var blockLimits = map[string]struct {
 	"ActiveInCluster":       {800, "looks up each pool and network on the hosts of a cluster"},
 	"AlarmSampleObjects":    {800, "reads each host of a pool"},
 	"NewestMetricSamples":   {4000, "reads the newest samples of each online host"},
+	"ProjectsOfVMs":         {6000, "reads each VM, for a cache"},
+	"HostTaskMarks":         {2000, "reads the tasks of some kinds of all hosts"},
+	"NotifyingChannels":     {4000, "reads 1,000 channels with the roles of their users"},
+	"DueDeliveries":         {1500, "reads 100 waiting messages that are due, each with its channel"},
+	"NewAlarmEvents":        {20000, "reads up to 20,000 events, each with its alarm"},
 	"OpenAlarms":            {60000, "reads 5,000 open alarms, each with its host's session"},
 	"PoolsToPredict":        {2000, "reads each pool of each host"},
 	"RuleMates":             {4000, "reads the labels of 2,000 VMs of a project"},
@@ -78,7 +84,7 @@ func (p plannedStatement) argumentValue(t *testing.T, field string, of reflect.T
 	if id, ok := map[reflect.Type]string{
 		reflect.TypeFor[fleet.HostID](): someHostID, reflect.TypeFor[fleet.ClusterID](): string(fleet.DefaultClusterID), reflect.TypeFor[fleet.ProjectID](): someProjectID, reflect.TypeFor[fleet.PoolID](): somePoolID, reflect.TypeFor[fleet.NetworkID](): someNetworkID,
 		reflect.TypeFor[fleet.VMID](): someVMID, reflect.TypeFor[fleet.TaskID](): someTaskID, reflect.TypeFor[fleet.JobID](): someTaskID, reflect.TypeFor[fleet.UserID](): someUserID,
-		reflect.TypeFor[fleet.Subject](): "vm:" + someVMID, reflect.TypeFor[fleet.ImageID](): someID, reflect.TypeFor[fleet.ImageVersionID](): someID, reflect.TypeFor[fleet.TemplateID](): someID, reflect.TypeFor[fleet.TemplateVersionID](): someID, reflect.TypeFor[schedules.ScheduleID](): someID, reflect.TypeFor[fleet.StartImageID](): someID, reflect.TypeFor[fleet.AlarmID](): someID, reflect.TypeFor[fleet.AlarmRuleID](): someID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
+		reflect.TypeFor[fleet.Subject](): "vm:" + someVMID, reflect.TypeFor[fleet.ImageID](): someID, reflect.TypeFor[fleet.ImageVersionID](): someID, reflect.TypeFor[fleet.TemplateID](): someID, reflect.TypeFor[fleet.TemplateVersionID](): someID, reflect.TypeFor[schedules.ScheduleID](): someID, reflect.TypeFor[fleet.StartImageID](): someID, reflect.TypeFor[fleet.AlarmID](): someID, reflect.TypeFor[channel.ID](): someID, reflect.TypeFor[channel.DeliveryID](): someID, reflect.TypeFor[fleet.AlarmRuleID](): someID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
 	}[of]; ok {
 		v.SetString(id)
 		return v
@@ -158,6 +164,7 @@ var argumentsByField = map[string]any{
 	"SettleVMs.Ids":              []string{someVMID},
 	"SettleVMs.Statuses":         []string{`{"power": "stopped"}`},
 	"AddTicket.FoundOn":          someHostID,
+	"AddChannel.ID": channel.ID("new"), "AddChannel.Name": "new", "AddChannel.UserID": (*fleet.UserID)(nil), "AddDelivery.ID": channel.DeliveryID("new"), "CountChannels.UserID": (*string)(nil),
 	"AddAlarmRule.ID":            fleet.AlarmRuleID("new"), "AddAlarmRule.Name": "new", "ChangeAlarmRule.Name": "another",
 	"AddDefaultAlarmRules.Ids": []string{"new-2"}, "AddDefaultAlarmRules.Names": []string{"new-2"}, "AddDefaultAlarmRules.Specs": []string{"{}"},
 	"AddAlarms.Ids": []string{"new"}, "AddAlarms.Projects": []string{someProjectID}, "UpdateAlarms.Ids": []string{someID}, "ClearAlarms.Ids": []string{someID}, "ForgetAlarms.Ids": []string{someID},
@@ -205,6 +212,9 @@ var fillStatements = []string{
 	`INSERT INTO metric_samples (host_id, at, seconds, layout_id, sample) SELECT id, now() - n * interval '10 seconds', 10, 1, '' FROM hosts, generate_series(1, 10) n`,
 	`INSERT INTO metric_chunks (tier, type, object_id, start, host_id, chunk) SELECT 1, 'vm', 'id-' || n, date_trunc('hour', now()), 'id-7', '' FROM generate_series(1, 20000) n`,
 	`INSERT INTO metric_moves (vm_id, host_id) SELECT id, host_id FROM vms WHERE host_id IS NOT NULL`,
+	`INSERT INTO channels (id, name, spec, target, signed) SELECT 'id-' || n, 'channel ' || n, '{"kind":"email","to":["a@example.org"]}', 'a@example.org', false FROM generate_series(1, 1000) n`,
+	`INSERT INTO deliveries (id, channel_id, message, summary, events, state, due_at, ended_at)
+		SELECT 'id-' || n, 'id-' || (n % 1000 + 1), '{}', 'Host lost', 1, CASE WHEN n > 98000 THEN 'waiting' ELSE 'sent' END, now() + make_interval(secs => n - 98100), CASE WHEN n <= 98000 THEN now() END FROM generate_series(1, 100000) n`,
 	`INSERT INTO alarm_rules (id, name, spec) SELECT 'id-' || n, 'rule ' || n, '{}' FROM generate_series(1, 200) n`,
 	`INSERT INTO alarms (id, rule_id, subject, subject_name, project_id, cause, severity, text, plain, raised_at, cleared_at)
 		SELECT 'id-' || n, 'id-' || n % 200, 'vm:' || v.id, v.name, v.project_id, 'c', 'warning', 't', 'p', now(), CASE WHEN n % 4 > 0 THEN now() END

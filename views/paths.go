@@ -46,6 +46,11 @@ func AlarmRulePath(id fleet.AlarmRuleID, below ...string) string {
 	return ObjectPath(fleet.TypeAlarmRule, id, below...)
 }
 
+// ChannelPath is the address of a channel's page, or of a path below it.
+func ChannelPath[ID ~string](id ID, below ...string) string {
+	return ObjectPath(fleet.TypeChannel, id, below...)
+}
+
 // PoolPath is the address of a pool's page, or of a path below it.
 func PoolPath(id fleet.PoolID, below ...string) string {
 	return ObjectPath(fleet.TypePool, id, below...)

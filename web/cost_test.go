@@ -65,6 +65,8 @@ func newLargePortal(t *testing.T, hosts int) *largePortal {
 	p.execSQL(`INSERT INTO alarm_rules (id, name, spec) VALUES ($1, 'lost', '{"severity":"critical","condition":"host.lost"}')`, anAlarm)
 	p.execSQL(`INSERT INTO alarms (id, rule_id, subject, subject_name, cause, severity, text, plain, raised_at)
 		SELECT CASE WHEN h.id = $2 THEN $1 ELSE gen_random_uuid()::text END, $1, 'host:' || h.id, h.name, 'Its agent is offline.', 'critical', 'Its agent is offline.', 'Its agent is offline.', now() FROM hosts h`, anAlarm, aHost)
+	p.execSQL(`INSERT INTO channels (id, name, spec, target, signed) VALUES ($1, 'ops', '{"kind":"email","to":["ops@example.org"]}', 'ops@example.org', false)`, anAlarm)
+	p.execSQL(`INSERT INTO deliveries (id, channel_id, message, summary, events, state, due_at, ended_at) SELECT n, $1, '{}', 'Host lost', 1, 'sent', now(), now() FROM generate_series(1, 100) n`, anAlarm)
 	p.execSQL(`INSERT INTO snapshot_schedules (id, vm_id, spec, created_by) VALUES ($1, $2, '{"name":"nightly","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}', 'ann')`, aSchedule, aVM)
 	p.execSQL(`UPDATE vms SET status = status || jsonb_build_object('snapshots', jsonb_build_object('snapshots', jsonb_build_array(jsonb_build_object('id', $2::text, 'name', 'old')))) WHERE id = $1`, aVM, aSnapshot)
 	p.execSQL(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'ann', 'ci', '')`, aToken)
@@ -183,6 +185,10 @@ var measuredAddresses = map[string][]struct {
 	"/alarms/acknowledge":                        {{at: "/alarms/acknowledge?id=" + anAlarm}},
 	"/alarms/silence":                            {{at: "/alarms/silence?id=" + anAlarm}},
 	"/alarms/:id":                                {{at: "/alarms/" + anAlarm}},
+	"/channels":                                  {{at: "/channels"}},
+	"/channels/new":                              {{at: "/channels/new", sums: 1}},
+	"/channels/:id":                              {{at: "/channels/" + anAlarm, sums: 1}},
+	"/channels/:id/delete":                       {{at: "/channels/" + anAlarm + "/delete"}},
 	"/alarm-rules":                               {{at: "/alarm-rules", sums: 1}},
 	"/alarm-rules/new":                           {{at: "/alarm-rules/new", sums: 1}},
 	"/alarm-rules/:id":                           {{at: "/alarm-rules/" + anAlarm, sums: 1}},

@@ -106,12 +106,16 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		s.execSQL(`INSERT INTO alarms (id, rule_id, subject, subject_name, cause, severity, text, plain, raised_at) VALUES ($1, $2, 'host:' || $3, 'h', $4, 'info', $4, $4, now())`, id, alarmRule, s.host.id, cause)
 		return "/alarms/" + id
 	}
+	channelID := string(fleet.NewID[fleet.AlarmID]())
+	s.execSQL(`INSERT INTO channels (id, name, spec, target, signed) VALUES ($1, 'mine', '{"kind":"email","to":["a@example.org"]}', 'a@example.org', false)`, channelID)
 	acknowledged, silenced, ofGroup := alarm("a"), alarm("b"), `{"ruleId":"`+alarmRule+`","cause":"`
 	alarm("c")
 	silence := func(hour string) string {
 		return `"until":"` + time.Now().AddDate(0, 0, 7).UTC().Format("2006-01-02") + `T0` + hour + `:00:00Z"}`
 	}
 	bodies := map[string]struct{ path, body, other string }{
+		"/channels":                                    {"/channels", `{"name":"ops","spec":{"kind":"email","to":["a@example.org"]}}`, `{"name":"ops-2","spec":{"kind":"email","to":["a@example.org"]}}`},
+		"/channels/{id}/test":                          {"/channels/" + channelID + "/test", ``, ``},
 		"/alarm-rules":                                 {"/alarm-rules", `{"name":"io","spec":{"severity":"info","condition":"vm.io"}}`, `{"name":"io-2","spec":{"severity":"info","condition":"vm.io"}}`},
 		"/alarms/{id}/acknowledge":                     {acknowledged + "/acknowledge", `{"note":"mine"}`, `{"note":"yours"}`},
 		"/alarms/{id}/silence":                         {silenced + "/silence", `{` + silence("1"), `{` + silence("2")},

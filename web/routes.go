@@ -223,6 +223,15 @@ func (s *Server) routes() []route {
 		{get, "/alarm-rules/:id/delete", page, policy.InfraChange, form.Show(s.pages.ConfirmDeleteAlarmRule())},
 		{post, "/alarm-rules/:id/delete", page, policy.InfraChange, form.Submit(s.pages.DeleteAlarmRule, s.pages.ConfirmDeleteAlarmRule())},
 
+		{get, "/channels", page, policy.VMSee, s.pages.ListChannels},
+		{get, "/channels/new", page, policy.VMSee, form.Show(s.pages.ShowNewChannelForm)},
+		{post, "/channels", page, policy.VMSee, form.Submit(s.pages.CreateChannel, s.pages.ShowNewChannelForm)},
+		{get, "/channels/:id", page, policy.VMSee, s.pages.ChannelPage},
+		{post, "/channels/:id/edit", page, policy.VMSee, form.Submit(s.pages.EditChannel, s.pages.ShowChannelForm)},
+		{post, "/channels/:id/test", page, policy.VMSee, form.SubmitWithoutForm(s.pages.TestChannel)},
+		{get, "/channels/:id/delete", page, policy.VMSee, form.Show(s.pages.ConfirmDeleteChannel())},
+		{post, "/channels/:id/delete", page, policy.VMSee, form.Submit(s.pages.DeleteChannel, s.pages.ConfirmDeleteChannel())},
+
 		// Clusters.
 		{get, "/clusters", page, policy.InfraSee, s.coalesceRefreshes(s.pages.ListClusters)},
 		{get, "/clusters.csv", stream, policy.InfraSee, s.pages.ExportClusters},

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"quantix/internal/download"
+	"quantix/internal/egress"
 	"quantix/internal/fleet"
 )
 
@@ -46,10 +47,9 @@ type Settings struct {
 
 // Client downloads files. It uses no proxy, cookie or password of the host. It is safe for concurrent use.
 type Client struct {
-	settings      Settings
-	stallTimeout  time.Duration
-	hostAddresses func() ([]net.Addr, error)
-	lookup        func(ctx context.Context, host string) ([]netip.Addr, error)
+	settings     Settings
+	stallTimeout time.Duration
+	dialer       *egress.Dialer
 }
 
 // New returns a client.
@@ -57,9 +57,8 @@ func New(s Settings) *Client {
 	if s.MaxBytes <= 0 {
 		s.MaxBytes = DefaultMaxBytes
 	}
-	return &Client{settings: s, stallTimeout: defaultStallTimeout, hostAddresses: net.InterfaceAddrs, lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
-		return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	}}
+	const advice = "The agent's setting fetchFrom on the host must allow downloads from that address."
+	return &Client{settings: s, stallTimeout: defaultStallTimeout, dialer: egress.NewDialer(s.AllowedNetworks, advice)}
 }
 
 // Request is one download.
@@ -234,7 +233,7 @@ func formatDigest(sum hash.Hash) string {
 // openURL follows redirects and returns the response with the file.
 func (c *Client) openURL(ctx context.Context, at *url.URL, checked bool) (*http.Response, error) {
 	transport := &http.Transport{
-		Proxy: nil, DialContext: c.dial, TLSHandshakeTimeout: dialTimeout, MaxResponseHeaderBytes: maxHeaderBytes,
+		Proxy: nil, DialContext: c.dialer.DialContext, TLSHandshakeTimeout: egress.DialTimeout, MaxResponseHeaderBytes: maxHeaderBytes,
 		DisableCompression: true, DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: c.settings.Roots, MinVersion: tls.VersionTLS12},
 	}
 	for range maxRedirects + 1 {

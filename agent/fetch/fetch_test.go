@@ -106,25 +106,25 @@ func TestDownloadsFromForbiddenAddressesAreRefused(t *testing.T) {
 		"255.255.255.255", "240.0.0.1", "198.18.0.1", "192.0.0.8", "::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd12::1", "ff02::1", "fec0::1",
 		"::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "::ffff:0:127.0.0.1", "168.63.129.16", "64:ff9b::a83f:8110", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "2002:7f00:1::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2",
 	} {
-		if err := c.checkAddressAllowed(netip.MustParseAddr(a)); fleet.CodeOf(err) != fleet.Conflict {
+		if err := c.dialer.Check(netip.MustParseAddr(a)); fleet.CodeOf(err) != fleet.Conflict {
 			t.Errorf("%s: %v", a, err)
 		}
 	}
 	for _, a := range []string{"1.1.1.1", "172.32.0.1", "100.128.0.1", "168.63.129.17", "2606:4700::1111", "64:ff9b::101:101", "::ffff:1.1.1.1"} {
-		if err := c.checkAddressAllowed(netip.MustParseAddr(a)); err != nil {
+		if err := c.dialer.Check(netip.MustParseAddr(a)); err != nil {
 			t.Errorf("%s: %v", a, err)
 		}
 	}
-	c.hostAddresses = func() ([]net.Addr, error) {
+	c.dialer.OwnAddresses = func() ([]net.Addr, error) {
 		return []net.Addr{&net.IPNet{IP: net.ParseIP("203.0.113.9"), Mask: net.CIDRMask(24, 32)}}, nil
 	}
 	for spelt, own := range map[string]bool{"203.0.113.9": true, "64:ff9b::cb00:7109": true, "203.0.113.8": false} {
-		if err := c.checkAddressAllowed(netip.MustParseAddr(spelt)); (err != nil) != own {
+		if err := c.dialer.Check(netip.MustParseAddr(spelt)); (err != nil) != own {
 			t.Errorf("%s: %v, is the host's own: %v", spelt, err, own)
 		}
 	}
 	open := New(Settings{AllowedNetworks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
-	if open.checkAddressAllowed(netip.MustParseAddr("::ffff:10.1.2.3")) != nil || open.checkAddressAllowed(netip.MustParseAddr("192.168.0.1")) == nil {
+	if open.dialer.Check(netip.MustParseAddr("::ffff:10.1.2.3")) != nil || open.dialer.Check(netip.MustParseAddr("192.168.0.1")) == nil {
 		t.Error("the setting opens another network than its own")
 	}
 }
@@ -156,7 +156,7 @@ func TestRedirectsAndDNSCannotBypassAddressRules(t *testing.T) {
 	start := "https://example.com:" + port + "/image"
 	for _, to := range []string{inner.URL, "https://[::ffff:127.0.0.1]:" + innerPort, "https://localhost:" + innerPort, "https://169.254.169.254/latest"} {
 		var lookups atomic.Int64
-		c.lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
+		c.dialer.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
 			if lookups.Add(1); host == "example.com" {
 				return []netip.Addr{netip.MustParseAddr("127.0.0.2")}, nil
 			}
@@ -168,7 +168,7 @@ func TestRedirectsAndDNSCannotBypassAddressRules(t *testing.T) {
 	}
 
 	var lookups atomic.Int64
-	c.lookup = func(context.Context, string) ([]netip.Addr, error) {
+	c.dialer.Lookup = func(context.Context, string) ([]netip.Addr, error) {
 		if lookups.Add(1) == 1 {
 			return []netip.Addr{netip.MustParseAddr("127.0.0.2")}, nil
 		}
@@ -368,7 +368,7 @@ func TestDownloadIsCancelled(t *testing.T) {
 func TestUnreachableServerFailsDownload(t *testing.T) {
 	t.Parallel()
 	c := New(Settings{AllowedNetworks: loopback})
-	c.lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
+	c.dialer.Lookup = func(_ context.Context, host string) ([]netip.Addr, error) {
 		if host == "gone.example" {
 			return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 		}

@@ -12,4 +12,4 @@ UPDATE authority SET key_pem = NULL, by_key = @by_key, sealed = @sealed WHERE ke
 -- name: SealedBy :many
 -- The IDs of the vault keys with which secrets in the database are encrypted.
 SELECT by_key::text FROM (SELECT by_key FROM authority WHERE by_key IS NOT NULL UNION SELECT by_key FROM pool_secrets UNION SELECT by_key FROM first_boots
-    UNION SELECT by_key FROM customizations UNION SELECT by_key FROM guest_secrets) k ORDER BY by_key;
+    UNION SELECT by_key FROM customizations UNION SELECT by_key FROM guest_secrets UNION SELECT by_key FROM channels WHERE by_key IS NOT NULL) k ORDER BY by_key;

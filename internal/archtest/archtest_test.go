@@ -33,7 +33,7 @@ var allowedImports = map[string][]string{
 	"views/network":  {"internal/diagram", "views", "views/kit", "views/vmlist", "views/topology", "internal/drift", "internal/fleet", "internal/policy", "internal/ipam", "internal/adoption"},
 	"views/secgroup": {"views", "views/kit", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup"},
 	"views/host":     {"views/alarm", "internal/diagram", "views", "views/kit", "views/task", "views/vm", "views/vmlist", "views/pool", "views/network", "views/topology", "internal/fleet", "internal/policy", "internal/remedy", "internal/adoption"},
-	"views/alarm":    {"views", "views/kit", "internal/alarm", "internal/fleet", "internal/policy"},
+	"views/alarm":    {"views", "views/kit", "internal/alarm", "internal/channel", "internal/fleet", "internal/policy"},
 	"views/cluster":  {"views", "views/kit", "views/host", "views/vmlist", "internal/fleet", "internal/policy"},
 	"views/shell":    {"internal/diagram", "views", "views/kit", "views/task", "static", "internal/fleet", "internal/policy"},
 	"views/people":   {"views", "views/kit", "views/shell", "internal/fleet", "internal/policy"},
@@ -62,7 +62,7 @@ var allowedImports = map[string][]string{
 	"agent/libvirt/watch":          {},
 	"agent/libvirt/domstats":       {"agent/hypervisor", "internal/fleet", "internal/wire"},
 	"agent/image":                  {"internal/ovf", "internal/fleet"},
-	"agent/fetch":                  {"internal/fleet", "internal/download"},
+	"agent/fetch":                  {"internal/fleet", "internal/download", "internal/egress"},
 	"agent/link":                   {"internal/fleet"},
 	"agent/transfer":               {"internal/fleet"},
 	"agent/migration":              {},
@@ -71,7 +71,7 @@ var allowedImports = map[string][]string{
 	"agent/blockdev":               {},
 	"agent/mock":                   {"agent/hypervisor", "agent/pooldir", "agent/image", "agent/fetch", "agent/transfer", "agent/upload", "internal/ovf", "internal/wire", "internal/drift", "internal/fleet", "internal/download", "internal/secgroup", "internal/adoption"},
 	"agent/hardware":               {"agent/blockdev", "internal/fleet", "internal/wire"},
-	"db":                           {"internal/fleet", "internal/schedules", "internal/secgroup"},
+	"db":                           {"internal/channel", "internal/fleet", "internal/schedules", "internal/secgroup"},
 	"internal/fleet":               {},
 	"internal/wire":                {"internal/fleet", "internal/secgroup"},
 	"internal/policy":              {"internal/fleet", "internal/ipam"},
@@ -92,17 +92,21 @@ var allowedImports = map[string][]string{
 	"internal/secgroup":            {"internal/fleet"},
 	"internal/timeseries":          {"internal/fleet"},
 	"internal/alarm":               {"internal/fleet"},
+	"internal/channel":             {"internal/fleet"},
+	"internal/delivery":            {"internal/channel", "internal/egress", "internal/fleet"},
+	"internal/egress":              {"internal/fleet"},
 	"internal/catalog":             {"internal/download", "internal/fleet"},
 	"internal/download":            {"internal/fleet"},
 	"internal/ipam":                {"internal/fleet"},
 	"internal/export":              {"internal/fleet"},
 	"internal/remedy":              {"internal/fleet"},
-	"internal/control":             {"db", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/catalog", "internal/download", "internal/export", "internal/template", "internal/vmcopy", "internal/adoption"},
+	"internal/control":             {"db", "internal/delivery", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/catalog", "internal/download", "internal/export", "internal/template", "internal/vmcopy", "internal/adoption"},
 
 	// The subpackages of control form layers: none imports control, and each imports only subpackages of lower layers.
-	"internal/control/store":    {"db", "internal/policy", "internal/notify", "internal/drift", "internal/fleet", "internal/secgroup"},
+	"internal/control/store":    {"db", "internal/auth", "internal/policy", "internal/notify", "internal/drift", "internal/fleet", "internal/secgroup"},
 	"internal/control/assign":   {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/drift", "internal/fleet", "internal/secgroup", "internal/adoption"},
 	"internal/control/alarms":   {"internal/control/metrics", "internal/control/query", "internal/control/store", "db", "internal/alarm", "internal/auth", "internal/fleet", "internal/policy", "internal/remedy"},
+	"internal/control/channels": {"internal/control/store", "db", "internal/auth", "internal/channel", "internal/delivery", "internal/fleet", "internal/policy"},
 	"internal/control/metrics":  {"internal/control/store", "db", "internal/fleet", "internal/timeseries"},
 	"internal/control/query":    {"internal/alarm", "internal/control/metrics", "internal/timeseries", "internal/diagram", "internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity", "internal/catalog", "internal/ipam", "internal/remedy", "internal/secgroup", "internal/template", "internal/adoption"},
 	"internal/control/identity": {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet"},
@@ -117,20 +121,20 @@ var allowedImports = map[string][]string{
 	},
 
 	// Handlers of pages import packages that render, decode forms and list options, and never the server.
-	"web/pages":   {"web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template"},
+	"web/pages":   {"internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template"},
 	"web/vmpages": {"web/options", "web/form", "web/render", "web/api", "web/idempotency", "views", "views/kit", "views/secgroup", "views/shell", "views/template", "views/vm", "views/vmlist", "internal/control", "internal/control/query", "internal/vmxml", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy", "internal/vmcopy"},
 	"web/options": {"web/form", "views", "views/kit", "views/network", "views/vm", "internal/control", "internal/control/query", "internal/control/identity", "internal/fleet", "internal/policy", "internal/template"},
 	"web/form":    {"web/render", "web/problem", "web/bodylimit", "views/kit", "views/shell", "internal/control", "internal/fleet"},
 	"web/render":  {"internal/diagram", "views/kit", "views/shell", "static", "internal/control", "internal/control/query", "internal/fleet", "internal/policy"},
 
 	// The API and the endpoints of agents import no pages.
-	"web/api":         {"web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption"},
+	"web/api":         {"internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption"},
 	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy"},
 	"web/problem":     {"internal/fleet"},
 	"web/bodylimit":   {"internal/fleet"},
 	"web/idempotency": {"internal/control", "internal/fleet"},
 
-	"internal/reconcile": {"internal/control", "internal/notify", "internal/fleet"},
+	"internal/reconcile": {"internal/channel", "internal/control", "internal/control/channels", "internal/delivery", "internal/notify", "internal/fleet"},
 	"internal/auth":      {"internal/fleet", "internal/wire"},
 	"internal/relay":     {"internal/fleet"},
 	"internal/agentconn": {},
@@ -148,7 +152,7 @@ var allowedImports = map[string][]string{
 
 var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
-	"internal/control/alarms", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/storage",
+	"internal/control/alarms", "internal/control/channels", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/storage",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.

@@ -28,6 +28,7 @@ import (
 	"quantix/internal/config"
 	"quantix/internal/control"
 	"quantix/internal/control/metrics"
+	"quantix/internal/delivery"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
 	"quantix/internal/pglocal"
@@ -109,10 +110,14 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 		return err
 	}
 	p.URL, p.AgentURL, p.PairURL = listenerURLs(cfg, browsers, agents)
+	sender, err := newSender(cfg, p.URL)
+	if err != nil {
+		return err
+	}
 	hub := notify.NewHub()
 	p.Control = control.New(pool, control.Options{
 		Log: p.log, Hub: hub, AgentURL: p.AgentURL, PairURL: p.PairURL, Vault: vault, MACPrefix: cfg.MACPrefix, AuditMonths: cfg.AuditMonths,
-		MetricRetention: metricRetention(cfg.Metrics),
+		MetricRetention: metricRetention(cfg.Metrics), Sender: sender,
 	})
 	if p.Password, _, err = p.Control.EnsureAdmin(ctx, fleet.SystemActor); err != nil {
 		return fmt.Errorf("make the first administrator: %w", err)
@@ -313,6 +318,26 @@ func (p *portal) publishAgentAddress(ctx context.Context) error {
 		}
 	})
 	return nil
+}
+
+// newSender returns the sender of notifications.
+func newSender(cfg config.Portal, portal string) (*delivery.Sender, error) {
+	s := delivery.Settings{Portal: portal, Mail: delivery.Mail{Server: cfg.Mail.Server, TLS: cfg.Mail.TLS, From: cfg.Mail.From, User: cfg.Mail.User}}
+	for _, network := range cfg.NotifyTo {
+		prefix, err := netip.ParsePrefix(network)
+		if err != nil {
+			return nil, fmt.Errorf("notifyTo: %w", err)
+		}
+		s.NotifyTo = append(s.NotifyTo, prefix)
+	}
+	if cfg.Mail.Server != "" && cfg.Mail.PasswordFile != "" {
+		text, err := os.ReadFile(cfg.Mail.PasswordFile)
+		if err != nil {
+			return nil, fmt.Errorf("mail.passwordFile: %w", err)
+		}
+		s.Mail.Password, _, _ = strings.Cut(string(text), "\n")
+	}
+	return delivery.New(s), nil
 }
 
 // listenerURLs returns the URLs for browsers, agents and relays. A URL that the settings lack is derived from the

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/mail"
 	"net/netip"
 	"net/url"
 	"path"
@@ -40,14 +41,9 @@ func checkPortal(p *Portal, from settingOrigins) error {
 	c.checkWebURL("publicUrl", p.PublicURL, "https", "http")
 	c.checkWebURL("agentUrl", p.AgentURL, "https")
 	c.checkWebURL("pairUrl", p.PairURL, "https")
-	for i, network := range p.TrustedProxies {
-		prefix, ok := parseNetwork(network)
-		if !ok {
-			c.fail("trustedProxies", "%q is not a network; write a network such as 10.0.0.0/8 or 192.0.2.7", network)
-			continue
-		}
-		p.TrustedProxies[i] = prefix.String()
-	}
+	c.parseNetworks("trustedProxies", p.TrustedProxies)
+	c.parseNetworks("notifyTo", p.NotifyTo)
+	c.checkMail(p.Mail)
 	p.MACPrefix = strings.ReplaceAll(strings.ToLower(p.MACPrefix), "-", ":")
 	if !macPrefixForm.MatchString(p.MACPrefix) {
 		c.fail("macPrefix", "%q is not a prefix of unicast MAC addresses; write three to five bytes such as 52:54:00", p.MACPrefix)
@@ -89,6 +85,37 @@ func checkPortal(p *Portal, from settingOrigins) error {
 	return errors.Join(c.errs...)
 }
 
+// parseNetworks replaces networks by their usual form.
+func (c *checker) parseNetworks(key string, networks []string) {
+	for i, network := range networks {
+		prefix, ok := parseNetwork(network)
+		if !ok {
+			c.fail(key, "%q is not a network; write a network such as 10.0.0.0/8 or 192.0.2.7", network)
+			continue
+		}
+		networks[i] = prefix.String()
+	}
+}
+
+func (c *checker) checkMail(m Mail) {
+	if m.Server == "" {
+		return
+	}
+	c.checkAddress("mail.server", m.Server)
+	c.checkOneOf("mail.tls", m.TLS, "starttls", "tls", "none")
+	if a, err := mail.ParseAddress(m.From); err != nil || a.Address != m.From {
+		c.fail("mail.from", "%q is not an e-mail address; write one such as quantix@example.org", m.From)
+	}
+	switch {
+	case m.User != "" && m.PasswordFile == "":
+		c.fail("mail.user", "a user needs a password; set mail.passwordFile too")
+	case m.User == "" && m.PasswordFile != "":
+		c.fail("mail.passwordFile", "a password needs its user; set mail.user too")
+	case m.User != "" && m.TLS == "none":
+		c.fail("mail.tls", "a password is not sent without encryption; use starttls or tls, or remove mail.user")
+	}
+}
+
 func checkAgent(a *Agent, from settingOrigins) error {
 	c := &checker{from: from}
 	c.checkWebURL("portal", a.Portal, "https")
@@ -108,14 +135,7 @@ func checkAgent(a *Agent, from settingOrigins) error {
 			c.fail("poolDevices", "%q names no block devices; write paths such as /dev/disk/by-id/wwn-*", device)
 		}
 	}
-	for i, network := range a.FetchFrom {
-		prefix, ok := parseNetwork(network)
-		if !ok {
-			c.fail("fetchFrom", "%q is not a network; write a network such as 10.0.0.0/8 or 192.0.2.7", network)
-			continue
-		}
-		a.FetchFrom[i] = prefix.String()
-	}
+	c.parseNetworks("fetchFrom", a.FetchFrom)
 	if _, _, ok := TransferPorts(a.TransferPorts); !ok {
 		c.fail("transferPorts", "%q names no ports; write 49200-49231, one number, \"none\", or nothing", a.TransferPorts)
 	}

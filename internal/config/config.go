@@ -48,11 +48,24 @@ type Portal struct {
 	// RelayRate limits the total traffic between hosts relayed by this portal, in MiB a second; 0 means no limit.
 	RelayRate int `koanf:"relayRate"`
 	// AuditMonths is how many complete months of the audit log the portal keeps.
-	AuditMonths int      `koanf:"auditMonths"`
+	AuditMonths int `koanf:"auditMonths"`
+	// NotifyTo are private, reserved or local networks (CIDR) that the fleet's channels may send to.
+	NotifyTo    []string `koanf:"notifyTo"`
+	Mail        Mail     `koanf:"mail"`
 	Metrics     Metrics  `koanf:"metrics"`
 	Database    Database `koanf:"database"`
 	TLS         TLS      `koanf:"tls"`
 	Log         Log      `koanf:"log"`
+}
+
+// Mail configures the mail server for e-mail channels. It is off unless Server is set.
+type Mail struct {
+	Server string `koanf:"server"` // host:port
+	TLS    string `koanf:"tls"`    // starttls, tls or none
+	From   string `koanf:"from"`   // address of the sender
+	User   string `koanf:"user"`   // empty: no authentication
+	// PasswordFile contains the user's password in its first line.
+	PasswordFile string `koanf:"passwordFile"`
 }
 
 // Metrics is how long the portal keeps the points of metrics.

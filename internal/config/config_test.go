@@ -50,7 +50,7 @@ func portalDefaults() Portal {
 	return Portal{
 		Listen: "127.0.0.1:8443", AgentListen: "127.0.0.1:8444", DataDir: "/var/lib/quantix",
 		PublicURL: "http://127.0.0.1:8443", AgentURL: "https://127.0.0.1:8444", PairURL: "https://127.0.0.1:8444",
-		ConnsPerAddress: 256, MACPrefix: "52:54:00", AuditMonths: 24, Metrics: Metrics{2, 2, 35, 730}, RelayRate: 64, Database: Database{MaxConns: 20}, Log: Log{Level: "info", Format: "text"},
+		ConnsPerAddress: 256, MACPrefix: "52:54:00", AuditMonths: 24, Mail: Mail{TLS: "starttls"}, Metrics: Metrics{2, 2, 35, 730}, RelayRate: 64, Database: Database{MaxConns: 20}, Log: Log{Level: "info", Format: "text"},
 	}
 }
 
@@ -67,6 +67,8 @@ func TestPortalSettingsReadFromAllSources(t *testing.T) {
 listen: ":9443"
 dataDir: /srv/quantix
 publicUrl: https://portal.example/
+notifyTo: [10.20.0.1/16]
+mail: {server: "mail.example:587", tls: tls, from: quantix@example.org, user: q, passwordFile: /etc/mail}
 agentUrl: https://portal.example:9444
 pairUrl: https://portal-1.example:9444/
 trustedProxies:
@@ -80,6 +82,7 @@ log: {level: debug, format: json}
 metrics: {sampleHours: 24, minuteDays: 7, tenMinuteDays: 100, twoHourDays: 365}
 `},
 			func(p *Portal) {
+				p.NotifyTo, p.Mail = []string{"10.20.0.0/16"}, Mail{"mail.example:587", "tls", "quantix@example.org", "q", "/etc/mail"}
 				p.Metrics = Metrics{24, 7, 100, 365}
 				p.Listen, p.DataDir = ":9443", "/srv/quantix"
 				p.PublicURL, p.AgentURL, p.PairURL = "https://portal.example", "https://portal.example:9444", "https://portal-1.example:9444"
@@ -218,6 +221,12 @@ func TestInvalidPortalSettingsAreRefused(t *testing.T) {
 			givenSettings{yaml: "listen: :1\ndatabase:\n  ulr: x\n"},
 			[]string{`portal.yaml:3: unknown key "database.ulr"; did you mean "database.url"?`},
 		},
+		"a mail server without a sender": {givenSettings{yaml: "mail: {server: mail.example:587}\n"}, []string{`mail.from: "" is not an e-mail address`}},
+		"a mail password without encryption": {
+			givenSettings{yaml: "mail: {server: mail.example:25, tls: none, from: q@example.org, user: q, passwordFile: /p}\n"},
+			[]string{"mail.tls: a password is not sent without encryption"},
+		},
+		"a receiver network that is a name": {givenSettings{yaml: "notifyTo: [hooks.example]\n"}, []string{`notifyTo: "hooks.example" is not a network`}},
 		"another spelling of a key":       {givenSettings{yaml: "data-dir: /x\n"}, []string{`unknown key "data-dir"; did you mean "dataDir"?`}},
 		"a key without a similar one":     {givenSettings{yaml: "colour: red\n"}, []string{`portal.yaml:1: unknown key "colour"`}},
 		"the agent's key":                 {givenSettings{yaml: "libvirt: {socket: /x}\n"}, []string{`unknown key "libvirt"; it belongs in the other program's file`}},

@@ -5,6 +5,7 @@ import (
 
 	"quantix/internal/auth"
 	"quantix/internal/control"
+	"quantix/internal/control/channels"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -103,6 +104,9 @@ var agentUseCases = map[string]useCase{
 	}},
 	"RememberBrowser":       {permittedActors: onlyPortal, args: func(w *authzFixture) []any { return []any{w.someUser(), ""} }},
 	"EvaluateAlarms":        {permittedActors: onlyPortal, args: noArgs},
+	"NotifyAlarms":          {permittedActors: onlyPortal, args: noArgs},
+	"ClaimDeliveries":       {permittedActors: onlyPortal, args: noArgs},
+	"SendDelivery":          {permittedActors: onlyPortal, args: func(*authzFixture) []any { return []any{channels.Claimed{}} }},
 	"PredictPools":          {permittedActors: onlyPortal, args: noArgs},
 	"HostAlarmFindings":     {permittedActors: onlyPortal, args: noArgs},
 	"PoolAlarmFindings":     {permittedActors: onlyPortal, args: noArgs},

@@ -1,8 +1,10 @@
 package control_test
 
 import (
+	"quantix/internal/channel"
 	"quantix/internal/control"
 	"quantix/internal/control/alarms"
+	"quantix/internal/control/channels"
 	"quantix/internal/control/storage"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit"
@@ -174,6 +176,20 @@ func (w *authzFixture) alarmRule() fleet.AlarmRuleID {
 		w.t.Fatal(err)
 	}
 	return rule.ID
+}
+
+func (w *authzFixture) channelInput() channels.ChannelInput {
+	return channels.ChannelInput{Name: w.uniqueName("channel"), ProjectID: w.red, Spec: hookSpec(publicHook)}
+}
+
+// channel adds a channel of project red.
+func (w *authzFixture) channel() channel.ID {
+	v, err := w.CreateChannel(w.t.Context(), fleet.SystemActor, w.channelInput())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.execSQL(`DELETE FROM channels WHERE id <> $1`, v.ID) // the number of channels is limited
+	return v.ID
 }
 
 // alarm adds an open alarm of a VM of project red.

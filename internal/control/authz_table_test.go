@@ -30,6 +30,16 @@ var projectUseCases = map[string]useCase{
 	"FirstBoot":    {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.vmWithFirstBoot()} }},
 	"SetFirstBoot": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.vmWithoutFirstBoot(), *hostnameFirstBoot("a")} }},
 
+	// Channels of project red.
+	"ChannelKinds":   {permittedActors: actorsWithAnyRole, args: noArgs},
+	"ListChannels":   {permittedActors: actorsWithAnyRole, args: noArgs},
+	"GetChannel":     {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.channel()} }},
+	"ListDeliveries": {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.channel()} }},
+	"CreateChannel":  {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.channelInput()} }},
+	"UpdateChannel":  {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.channel(), w.channelInput()} }},
+	"DeleteChannel":  {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.channel()} }},
+	"TestChannel":    {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.channel()} }},
+
 	// Customization specs of project red.
 	"CreateCustomization": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.customization()} }},
 	"UpdateCustomization": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { in := w.customization(); return []any{w.addCustomization(in).ID, in} }},

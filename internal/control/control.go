@@ -15,6 +15,7 @@ import (
 	"quantix/internal/auth"
 	"quantix/internal/control/agentapi"
 	"quantix/internal/control/alarms"
+	"quantix/internal/control/channels"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/metrics"
@@ -23,6 +24,7 @@ import (
 	"quantix/internal/control/query"
 	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
+	"quantix/internal/delivery"
 	"quantix/internal/notify"
 )
 
@@ -35,6 +37,7 @@ type Control struct {
 	*placing.Placing
 	*metrics.Metrics
 	*alarms.Alarms
+	*channels.Channels
 	*storage.Storage
 	*query.Queries
 	store *store.Store // not embedded: its methods are not use cases
@@ -60,6 +63,8 @@ type Options struct {
 	AuditMonths int // complete months of audit to retain; 0: all
 
 	MetricRetention metrics.Retention // the zero value: metrics.DefaultRetention
+
+	Sender *delivery.Sender // sends notifications; nil: only to the public Internet, and no e-mail
 }
 
 // WarmUp prepares a new database connection for agents' requests (db.OpenWithSetup).
@@ -80,7 +85,7 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	agents := agentapi.New(s, o.Hub, metrics.NewWriter(s, o.Log), o.PairURL, o.Vault)
 	return &Control{
 		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b),
-		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage), Alarms: alarms.New(s, b), Storage: storage.New(s, b, o.Vault), Queries: b,
+		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage), Alarms: alarms.New(s, b), Channels: channels.New(s, o.Vault, o.Sender), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
 }

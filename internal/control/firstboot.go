@@ -48,22 +48,11 @@ type sealedFirstBoot struct {
 type secretSealer struct{ vault auth.Vault }
 
 func (s secretSealer) sealJSON(label string, v any) (key string, sealed []byte, err error) {
-	if key = s.vault.KeyID(); key == "" {
-		return "", nil, fleet.Errorf(fleet.Conflict, "This portal has no key to encrypt first-boot data. Set secretsKey in the portal's settings.")
-	}
-	data, err := json.Marshal(v)
-	if err == nil {
-		sealed, err = s.vault.Seal(label, data)
-	}
-	return key, sealed, err
+	return store.SealJSON(s.vault, label, "first-boot data", v)
 }
 
 func (s secretSealer) openJSON(label, key string, sealed []byte, into any) error {
-	data, ok := s.vault.Unseal(label, sealed)
-	if !ok {
-		return fleet.Errorf(fleet.Conflict, "The portal cannot decrypt this first-boot data: a portal with another key (%s) encrypted it. Give all portals the same secretsKey, or enter the data again.", key)
-	}
-	return json.Unmarshal(data, into)
+	return store.OpenJSON(s.vault, label, "first-boot data", key, sealed, into)
 }
 
 // firstBootLabel binds the encrypted first-boot data to one VM: it cannot be decrypted for another VM's row.

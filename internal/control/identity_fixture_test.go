@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"context"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"quantix/internal/auth"
 	"quantix/internal/control"
+	"quantix/internal/delivery"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit"
 )
@@ -36,7 +38,7 @@ func newIdentityFixture(t *testing.T) *identityFixture {
 	t.Helper()
 	t.Parallel()
 	pool := testkit.DB(t)
-	h := &identityFixture{Control: control.New(pool, control.Options{AgentURL: "https://portal.example:8444", Vault: auth.NewVault()}), t: t, pool: pool}
+	h := &identityFixture{Control: control.New(pool, control.Options{AgentURL: "https://portal.example:8444", Vault: auth.NewVault(), Sender: delivery.New(delivery.Settings{NotifyTo: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})}), t: t, pool: pool}
 	h.addUser("chief", fleet.RoleAdmin)
 	return h
 }

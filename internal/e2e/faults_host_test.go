@@ -44,6 +44,12 @@ func newFaultRig(t *testing.T) *faultRig {
 // newRigWithoutHost returns a rig whose host has not joined. Different indexes give hosts different networks.
 func newRigWithoutHost(t *testing.T, name string, index int) *faultRig {
 	t.Helper()
+	return newRigWithPortal(t, name, index, nil)
+}
+
+// newRigWithPortal works like newRigWithoutHost, with further environment variables and arguments of the portal.
+func newRigWithPortal(t *testing.T, name string, index int, env []string, args ...string) *faultRig {
+	t.Helper()
 	r := &faultRig{t: t, name: name, dir: filepath.Join(root, uniqueName("rig"))}
 	// PostgreSQL runs as another user, which must be able to enter the directory.
 	if err := os.Mkdir(r.dir, 0o755); err != nil {
@@ -58,7 +64,7 @@ func newRigWithoutHost(t *testing.T, name string, index int) *faultRig {
 			t.Error(err)
 		}
 	})
-	r.portal = newPortal(t, uniqueName("shaken"), "--database-url", r.pg.URL())
+	r.portal = newPortalWithEnv(t, uniqueName("shaken"), env, append([]string{"--database-url", r.pg.URL()}, args...)...)
 	r.cutProxy = r.agentURL
 	r.startHost(name, index)
 	return r

@@ -27,7 +27,7 @@ type portal struct {
 	*program
 	t             *testing.T
 	dir           string
-	args          []string
+	args, env     []string
 	url, agentURL string
 	password      string // password of the user who signs in
 	as            string // the user who signs in; empty: admin
@@ -40,10 +40,16 @@ type portal struct {
 // password.
 func newPortal(t *testing.T, name string, args ...string) *portal {
 	t.Helper()
+	return newPortalWithEnv(t, name, nil, args...)
+}
+
+// newPortalWithEnv works like newPortal, with further environment variables: "NAME=value".
+func newPortalWithEnv(t *testing.T, name string, env []string, args ...string) *portal {
+	t.Helper()
 	listen, agents := freeAddress(t), freeAddress(t)
 	dir := filepath.Join(root, name)
 	p := &portal{
-		t: t, dir: dir, url: "http://" + listen, agentURL: "https://" + agents,
+		t: t, dir: dir, env: env, url: "http://" + listen, agentURL: "https://" + agents,
 		args: append([]string{"portal", "--listen", listen, "--agent-listen", agents, "--data-dir", dir}, args...),
 	}
 	t.Cleanup(func() {
@@ -68,7 +74,7 @@ func newPortal(t *testing.T, name string, args ...string) *portal {
 func (p *portal) start(name string) *lockedBuffer {
 	p.t.Helper()
 	var err error
-	if p.program, err = launch(name, nil, p.args...); err != nil {
+	if p.program, err = launch(name, p.env, p.args...); err != nil {
 		p.t.Fatal(err)
 	}
 	printed := &lockedBuffer{}

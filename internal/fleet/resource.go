@@ -35,6 +35,7 @@ const (
 	TypeTemplate      ResourceType = "template"
 	TypeAlarm         ResourceType = "alarm"
 	TypeAlarmRule     ResourceType = "alarm-rule"
+	TypeChannel       ResourceType = "channel"
 )
 
 // ResourceTypeInfo describes a resource type for pages, events and the API.
@@ -130,10 +131,7 @@ var resourceTypes = []ResourceTypeInfo{
 		Path: "/security-groups", See: MaySeeVMs, TabOf: TypeNetwork, AllKey: "secgroup:*", ProjectKeyPrefix: "secgroups:",
 		Filter: SecurityGroupKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
-	{
-		Key: TypeCustomization, Label: "customization", Plural: "customizations", Title: "Customization specs", Icon: "file-text",
-		Path: "/customizations", See: MaySeeVMs, TabOf: TypeVM,
-	},
+	{Key: TypeCustomization, Label: "customization", Plural: "customizations", Title: "Customization specs", Icon: "file-text", Path: "/customizations", See: MaySeeVMs, TabOf: TypeVM},
 	{
 		Key: TypeAlarm, Label: "alarm", Plural: "alarms", Title: "Alarms", Icon: "triangle-alert",
 		Path: "/alarms", See: MaySeeVMs, Filter: AlarmKeys, View: []string{"tab", "filter", "sort", "columns", "limit"},
@@ -142,6 +140,7 @@ var resourceTypes = []ResourceTypeInfo{
 		Key: TypeAlarmRule, Label: "alarm-rule", Plural: "alarm-rules", Title: "Rules", Icon: "list-checks",
 		Path: "/alarm-rules", See: MaySeeInfra, TabOf: TypeAlarm, Filter: AlarmRuleKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
+	{Key: TypeChannel, Label: "channel", Plural: "channels", Title: "Channels", Icon: "external-link", Path: "/channels", See: MaySeeVMs, TabOf: TypeAlarm, AllKey: "channels"},
 	{Key: TypeUser, Label: "user", Plural: "users", Title: "Users", Icon: "users", Path: "/users", See: MayManage},
 }
 

@@ -48,12 +48,14 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"end uploads", time.Minute, nil, c.CancelStaleUploads},
 		{"end exports", 5 * time.Minute, nil, c.DeleteStaleExports},
 		{"evaluate alarms", 10 * time.Second, nil, c.EvaluateAlarms},
+		{"notify of alarms", 5 * time.Second, []string{"alarms"}, withMinInterval(2*time.Second, c.NotifyAlarms)},
 		{"predict pools", time.Minute, nil, c.PredictPools},
 		{"roll up metrics", time.Minute, nil, c.RollUpMetrics},
 		{"sweep", 10 * time.Minute, nil, c.DeleteExpiredRows},
 		{"keep the audit", time.Hour, nil, c.RotateAuditPartitions},
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return runDeliveries(ctx, c, hub, log) })
 	group.Go(func() error { return newVMCounter(c, hub, log).runLoop(ctx) })
 	for _, r := range reconcilers {
 		group.Go(func() error { return r.runLoop(ctx, hub, log) })

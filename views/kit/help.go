@@ -19,6 +19,7 @@ const (
 	HelpHostReports   Topic = "hosts#reports-of-a-host"
 	HelpCluster       Topic = "hosts#clusters"
 	HelpAlarmRule     Topic = "alarms#alarm-rules"
+	HelpChannel       Topic = "alarms#notifications"
 	HelpAlarm         Topic = "alarms#acknowledge-and-silence"
 	HelpAdopt         Topic = "hosts#adopt-pools-and-networks"
 	HelpPool          Topic = "storage#create-a-pool"

@@ -112,6 +112,13 @@ func (api *API) operations() []operation {
 		newOperation(get, "/alarm-rules/{id}", policy.InfraSee, ok, "get-alarm-rule", "Get an alarm rule", api.getAlarmRule),
 		newOperation(patch, "/alarm-rules/{id}", policy.InfraChange, ok, "update-alarm-rule", "Change an alarm rule by a JSON merge patch", api.updateAlarmRule),
 		newOperation(remove, "/alarm-rules/{id}", policy.InfraChange, noContent, "delete-alarm-rule", "Delete an alarm rule with its alarms", actOnObject(api.Control.DeleteAlarmRule)),
+		newOperation(get, "/channels", policy.VMSee, ok, "list-channels", "List notification channels: those of the fleet, of your projects, and your own", api.listChannels),
+		newOperation(post, "/channels", policy.VMSee, created, "create-channel", "Create a notification channel", api.createChannel),
+		newOperation(get, "/channels/{id}", policy.VMSee, ok, "get-channel", "Get a notification channel, without the address and key of its receiver", api.getChannel),
+		newOperation(patch, "/channels/{id}", policy.VMSee, ok, "update-channel", "Change a notification channel by a JSON merge patch; without an address or key, the stored ones stay", api.updateChannel),
+		newOperation(remove, "/channels/{id}", policy.VMSee, noContent, "delete-channel", "Delete a notification channel with its messages", actOnObject(api.Control.DeleteChannel)),
+		newOperation(post, "/channels/{id}/test", policy.VMSee, accepted, "test-channel", "Send a test message; its delivery shows the result", api.testChannel),
+		newOperation(get, "/channels/{id}/deliveries", policy.VMSee, ok, "list-channel-deliveries", "List the newest 100 messages of a channel and what became of them, the newest one first", api.listDeliveries),
 
 		newOperation(get, "/clusters", policy.StorageSee, ok, "list-clusters", "List clusters of hosts", listOperation(api.Control.ListClusters)),
 		newOperation(post, "/clusters", policy.InfraChange, created, "create-cluster", "Create a cluster without hosts", api.createCluster),
