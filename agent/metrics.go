@@ -2,6 +2,7 @@ package agent
 
 import (
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +24,8 @@ type Metrics struct {
 	consoles        prometheus.Gauge
 	connected       prometheus.Gauge
 	certificateEnds prometheus.Gauge
+
+	vmNames atomic.Pointer[map[fleet.VMID]string] // names of the host's VMs as of the newest state
 }
 
 // NewMetrics creates the metrics of an agent with that version.
@@ -60,9 +63,12 @@ func NewMetrics(version string) *Metrics {
 	return m
 }
 
+// maxScrapes limits concurrent requests of the metrics.
+const maxScrapes = 4
+
 // Handler serves the metrics.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError})
 }
 
 func (m *Metrics) recordJob(kind fleet.JobKind, outcome wire.Outcome, took time.Duration) {

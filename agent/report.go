@@ -278,6 +278,11 @@ func (r *reporter) readState(ctx context.Context) wire.State {
 	}
 	if state.Host.Connected {
 		r.newestState = state
+		names := make(map[fleet.VMID]string, len(state.VMs))
+		for _, v := range state.VMs {
+			names[v.ID] = v.Name
+		}
+		r.a.metrics.setVMNames(names)
 		r.mu.Lock()
 		r.readAt = begun
 		r.mu.Unlock()

@@ -64,6 +64,214 @@ func (q *Queries) AddMetricSamples(ctx context.Context, arg AddMetricSamplesPara
 	return err
 }
 
+const countOpenAlarms = `-- name: CountOpenAlarms :many
+SELECT severity, count(*) AS n FROM alarms WHERE cleared_at IS NULL AND raised_at IS NOT NULL AND NOT COALESCE(silenced_until > now(), false) GROUP BY severity
+`
+
+type CountOpenAlarmsRow struct {
+	Severity fleet.AlarmSeverity
+	N        int64
+}
+
+// Open alarms without silenced ones, by severity.
+func (q *Queries) CountOpenAlarms(ctx context.Context) ([]CountOpenAlarmsRow, error) {
+	rows, err := q.db.Query(ctx, countOpenAlarms)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CountOpenAlarmsRow{}
+	for rows.Next() {
+		var i CountOpenAlarmsRow
+		if err := rows.Scan(&i.Severity, &i.N); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const countOpenTasks = `-- name: CountOpenTasks :many
+SELECT state, count(*) AS n FROM tasks WHERE state IN ('queued', 'running') GROUP BY state
+`
+
+type CountOpenTasksRow struct {
+	State fleet.JobState
+	N     int64
+}
+
+func (q *Queries) CountOpenTasks(ctx context.Context) ([]CountOpenTasksRow, error) {
+	rows, err := q.db.Query(ctx, countOpenTasks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CountOpenTasksRow{}
+	for rows.Next() {
+		var i CountOpenTasksRow
+		if err := rows.Scan(&i.State, &i.N); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const exposedHosts = `-- name: ExposedHosts :many
+SELECT h.id, h.name, cl.name AS cluster, COALESCE(h.status->>'agentVersion', '')::text AS agent_version, h.maintained <> '' AS in_maintenance,
+       COALESCE(is_fresh(s.looked_at, s.fresh_for), false)::boolean AS online
+FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id ORDER BY h.name
+`
+
+type ExposedHostsRow struct {
+	ID            fleet.HostID
+	Name          string
+	Cluster       string
+	AgentVersion  string
+	InMaintenance bool
+	Online        bool
+}
+
+// All hosts, for Prometheus. online: a fresh report exists.
+func (q *Queries) ExposedHosts(ctx context.Context) ([]ExposedHostsRow, error) {
+	rows, err := q.db.Query(ctx, exposedHosts)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ExposedHostsRow{}
+	for rows.Next() {
+		var i ExposedHostsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Cluster,
+			&i.AgentVersion,
+			&i.InMaintenance,
+			&i.Online,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const exposedPools = `-- name: ExposedPools :many
+SELECT id, name, COALESCE(spec->>'kind', '')::text AS kind, COALESCE((spec->>'shared')::boolean, false)::boolean AS shared FROM pools WHERE deleted_at IS NULL ORDER BY name
+`
+
+type ExposedPoolsRow struct {
+	ID     fleet.PoolID
+	Name   string
+	Kind   string
+	Shared bool
+}
+
+func (q *Queries) ExposedPools(ctx context.Context) ([]ExposedPoolsRow, error) {
+	rows, err := q.db.Query(ctx, exposedPools)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ExposedPoolsRow{}
+	for rows.Next() {
+		var i ExposedPoolsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.Kind,
+			&i.Shared,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const exposedProjects = `-- name: ExposedProjects :many
+SELECT id, name FROM projects
+`
+
+type ExposedProjectsRow struct {
+	ID   fleet.ProjectID
+	Name string
+}
+
+func (q *Queries) ExposedProjects(ctx context.Context) ([]ExposedProjectsRow, error) {
+	rows, err := q.db.Query(ctx, exposedProjects)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ExposedProjectsRow{}
+	for rows.Next() {
+		var i ExposedProjectsRow
+		if err := rows.Scan(&i.ID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const exposedVMs = `-- name: ExposedVMs :many
+SELECT v.id, v.name, v.project_id, v.host_id, v.cpus, COALESCE(v.status->>'power', '')::text AS power FROM vms v WHERE v.deleted_at IS NULL ORDER BY v.id
+`
+
+type ExposedVMsRow struct {
+	ID        fleet.VMID
+	Name      string
+	ProjectID fleet.ProjectID
+	HostID    fleet.HostID
+	Cpus      int32
+	Power     string
+}
+
+// All VMs, for Prometheus.
+func (q *Queries) ExposedVMs(ctx context.Context) ([]ExposedVMsRow, error) {
+	rows, err := q.db.Query(ctx, exposedVMs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ExposedVMsRow{}
+	for rows.Next() {
+		var i ExposedVMsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.ProjectID,
+			&i.HostID,
+			&i.Cpus,
+			&i.Power,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const hostsOfVM = `-- name: HostsOfVM :many
 SELECT v.host_id::text FROM vms v WHERE v.id = $1 AND v.host_id IS NOT NULL
 UNION

@@ -33,3 +33,10 @@ func (s *Server) SetRefreshLoad(need time.Duration) {
 	defer s.refreshRate.mu.Unlock()
 	s.refreshRate.timePerInterval, s.refreshRate.since = need, time.Now().Add(time.Hour)
 }
+
+// OccupyFleetScrapes takes all slots of scrapes of the fleet's values.
+func (s *Server) OccupyFleetScrapes() {
+	for range maxFleetScrapes {
+		s.metrics.fleetScrapes <- struct{}{}
+	}
+}

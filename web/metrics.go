@@ -12,12 +12,10 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"quantix/internal/auth"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
-	"quantix/internal/policy"
 	"quantix/internal/relay"
 	"quantix/internal/wire"
 )
@@ -40,11 +38,12 @@ type metrics struct {
 	claims       *prometheus.CounterVec
 	jobs         *prometheus.HistogramVec
 	parkedClaims atomic.Int64
+	fleetScrapes chan struct{} // slots of scrapes of the fleet's values
 }
 
 func (s *Server) newMetrics() *metrics {
 	m := &metrics{
-		registry: prometheus.NewRegistry(),
+		registry: prometheus.NewRegistry(), fleetScrapes: make(chan struct{}, maxFleetScrapes),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "quantix_http_request_seconds", Help: "Duration of requests, by route and status. Streams and consoles count as long as they are open.",
 			Buckets: []float64{.001, .0025, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 30},
@@ -172,23 +171,6 @@ func methodLabel(c echo.Context) string {
 		return m
 	}
 	return "other"
-}
-
-// showMetrics serves the metrics to clients on this machine. Other clients need the API token of a user who may see
-// hosts.
-func (s *Server) showMetrics(c echo.Context, nobody fleet.Actor) error {
-	if !isLocalClient(c) {
-		nobody.Address = c.RealIP()
-		a, err := s.actorOfBearerToken(c, nobody)
-		if err == nil {
-			err = policy.Check(a, policy.InfraSee, "")
-		}
-		if err != nil {
-			return err
-		}
-	}
-	promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}).ServeHTTP(c.Response(), c.Request())
-	return nil
 }
 
 // isLocalClient reports whether the client runs on this machine. It is false for requests through a local proxy,

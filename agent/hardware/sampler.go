@@ -73,7 +73,7 @@ func (s *Sampler) Sample(ctx context.Context) (fleet.HostLoad, error) {
 			delete(out, info.Name)
 		}
 	}
-	result := fleet.HostLoad{Metrics: out}
+	result := fleet.HostLoad{Metrics: out, Counters: maps.Clone(now.values)}
 	result.HostMeter = fleet.HostMeter{MemoryUsed: int64(m.Total - m.Available), MemoryTotal: int64(m.Total)}
 	for _, name := range []string{"cpu.user", "cpu.system", "cpu.guest", "cpu.steal"} {
 		result.CPUPercent += float64(out[name])

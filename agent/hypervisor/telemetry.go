@@ -45,6 +45,25 @@ type VMLoad struct {
 	Reads, Writes         int64 // operations of all disks
 	ReadNanos, WriteNanos int64 // time of these operations
 	Drops                 int64 // packets dropped by all NICs
+
+	Disks []DiskLoad
+	NICs  []NICLoad
+}
+
+// DiskLoad holds the counters of one disk of a running VM.
+type DiskLoad struct {
+	Name                  string // "vda"
+	ReadBytes, WriteBytes int64
+	Reads, Writes         int64
+	ReadNanos, WriteNanos int64
+}
+
+// NICLoad holds the counters of one NIC of a running VM.
+type NICLoad struct {
+	Index                       int // position among the VM's NICs
+	ReceiveBytes, SendBytes     int64
+	ReceivePackets, SendPackets int64
+	ReceiveDrops, SendDrops     int64
 }
 
 // Assigned lists the objects that are assigned to a host.

@@ -342,6 +342,16 @@ func numericParams(all []golibvirt.TypedParam) map[string]int64 {
 	return out
 }
 
+func textParams(all []golibvirt.TypedParam) map[string]string {
+	out := map[string]string{}
+	for _, p := range all {
+		if text, ok := p.Value.I.(string); ok {
+			out[p.Field] = text
+		}
+	}
+	return out
+}
+
 // restoreSpecCPU replaces the CPU of the live definition with the CPU as defined at the guest's start. libvirt expands
 // the CPU in a live definition to the host's model and every feature of the guest. The migratable definition still has
 // the original. live and kept are the guest's running and persistent definitions.

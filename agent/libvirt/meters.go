@@ -55,7 +55,7 @@ func (b *Backend) readMeters() ([]hypervisor.VMLoad, error) {
 			return nil, err
 		}
 		if d.managed {
-			out = append(out, domstats.Load(d.id, s.Dom.ID, numericParams(s.Params)))
+			out = append(out, domstats.Load(d.id, s.Dom.ID, numericParams(s.Params), textParams(s.Params)))
 		}
 	}
 	return out, nil

@@ -265,7 +265,7 @@ func (g *guest) meter(now time.Time) wire.Meter {
 // load returns the simulated counters of the guest. Its operations have 16 KiB and take half a millisecond.
 func (g *guest) load(now time.Time) hypervisor.VMLoad {
 	m := g.meter(now)
-	const operation, duration = 16 << 10, 500 * time.Microsecond
+	const operation, packet, duration = 16 << 10, 1 << 10, 500 * time.Microsecond
 	out := hypervisor.VMLoad{
 		Meter: m, Run: int32(g.startedAt.Unix()), VCPUs: g.live.spec.CPUs, StealNanos: m.CPUNanos / 100, //nolint:gosec // only compared
 		AssignedBytes: int64(g.live.spec.MemoryMiB) << 20, GuestUsedBytes: m.MemoryBytes / 2, Reads: m.ReadBytes / operation, Writes: m.WriteBytes / operation,
@@ -274,6 +274,8 @@ func (g *guest) load(now time.Time) hypervisor.VMLoad {
 		out.AssignedBytes = int64(g.balloon) << 20
 	}
 	out.ReadNanos, out.WriteNanos = out.Reads*int64(duration), out.Writes*int64(duration)
+	out.Disks = []hypervisor.DiskLoad{{Name: "vda", ReadBytes: out.ReadBytes, WriteBytes: out.WriteBytes, Reads: out.Reads, Writes: out.Writes, ReadNanos: out.ReadNanos, WriteNanos: out.WriteNanos}}
+	out.NICs = []hypervisor.NICLoad{{ReceiveBytes: out.ReceiveBytes, SendBytes: out.SendBytes, ReceivePackets: out.ReceiveBytes / packet, SendPackets: out.SendBytes / packet}}
 	return out
 }
 

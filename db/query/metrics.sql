@@ -113,3 +113,26 @@ SELECT f.pool_id, f.host_id, NULLIF(f.full_at, '0001-01-01 00:00:00+00')
 FROM (SELECT unnest(@pool_ids::text[]) AS pool_id, unnest(@host_ids::text[]) AS host_id, unnest(@full_at::timestamptz[]) AS full_at) f
 WHERE EXISTS (SELECT 1 FROM pools p WHERE p.id = f.pool_id) AND EXISTS (SELECT 1 FROM hosts h WHERE h.id = f.host_id)
 ON CONFLICT (pool_id, host_id) DO UPDATE SET full_at = EXCLUDED.full_at, predicted_at = now();
+
+-- name: ExposedHosts :many
+-- All hosts, for Prometheus. online: a fresh report exists.
+SELECT h.id, h.name, cl.name AS cluster, COALESCE(h.status->>'agentVersion', '')::text AS agent_version, h.maintained <> '' AS in_maintenance,
+       COALESCE(is_fresh(s.looked_at, s.fresh_for), false)::boolean AS online
+FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id ORDER BY h.name;
+
+-- name: ExposedVMs :many
+-- All VMs, for Prometheus.
+SELECT v.id, v.name, v.project_id, v.host_id, v.cpus, COALESCE(v.status->>'power', '')::text AS power FROM vms v WHERE v.deleted_at IS NULL ORDER BY v.id;
+
+-- name: ExposedProjects :many
+SELECT id, name FROM projects;
+
+-- name: ExposedPools :many
+SELECT id, name, COALESCE(spec->>'kind', '')::text AS kind, COALESCE((spec->>'shared')::boolean, false)::boolean AS shared FROM pools WHERE deleted_at IS NULL ORDER BY name;
+
+-- name: CountOpenAlarms :many
+-- Open alarms without silenced ones, by severity.
+SELECT severity, count(*) AS n FROM alarms WHERE cleared_at IS NULL AND raised_at IS NOT NULL AND NOT COALESCE(silenced_until > now(), false) GROUP BY severity;
+
+-- name: CountOpenTasks :many
+SELECT state, count(*) AS n FROM tasks WHERE state IN ('queued', 'running') GROUP BY state;

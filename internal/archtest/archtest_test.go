@@ -20,7 +20,7 @@ const module = "quantix/"
 var allowedImports = map[string][]string{
 	"main":           {"internal/cli"},
 	"internal/cli":   {"*"},
-	"web":            {"views/image", "views/people", "views/pool", "views/shell", "views/template", "static", "internal/control", "internal/control/query", "internal/control/storage", "internal/auth", "internal/relay", "internal/notify", "internal/wire", "internal/fleet", "internal/policy"},
+	"web":            {"views/image", "views/people", "views/pool", "views/shell", "views/template", "static", "internal/control", "internal/control/query", "internal/control/storage", "internal/auth", "internal/exposition", "internal/relay", "internal/notify", "internal/wire", "internal/fleet", "internal/policy"},
 	"views":          {"internal/fleet"},
 	"views/kit":      {"views", "static", "internal/fleet", "internal/policy"},
 	"views/task":     {"views", "views/kit", "internal/fleet", "internal/policy"},
@@ -41,7 +41,7 @@ var allowedImports = map[string][]string{
 	"views/help":     {"views", "views/kit", "static/docs"},
 	"static":         {},
 	"static/":        {"static/"},
-	"agent":          {"agent/hypervisor", "agent/migration", "agent/state", "agent/transfer", "internal/wire", "internal/fleet", "internal/secgroup"},
+	"agent":          {"agent/hypervisor", "agent/migration", "agent/state", "agent/transfer", "internal/exposition", "internal/wire", "internal/fleet", "internal/secgroup"},
 
 	// Hypervisor backends import agent/hypervisor, which defines their interface, and never the agent.
 	"agent/hypervisor":             {"agent/migration", "agent/transfer", "internal/wire", "internal/fleet", "internal/secgroup"},
@@ -91,6 +91,7 @@ var allowedImports = map[string][]string{
 	"internal/vmcopy":              {"internal/fleet"},
 	"internal/secgroup":            {"internal/fleet"},
 	"internal/timeseries":          {"internal/fleet"},
+	"internal/exposition":          {"internal/fleet"},
 	"internal/alarm":               {"internal/fleet"},
 	"internal/channel":             {"internal/fleet"},
 	"internal/delivery":            {"internal/channel", "internal/egress", "internal/fleet"},
@@ -107,7 +108,7 @@ var allowedImports = map[string][]string{
 	"internal/control/assign":   {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/drift", "internal/fleet", "internal/secgroup", "internal/adoption"},
 	"internal/control/alarms":   {"internal/control/metrics", "internal/control/query", "internal/control/store", "db", "internal/alarm", "internal/auth", "internal/fleet", "internal/policy", "internal/remedy"},
 	"internal/control/channels": {"internal/control/store", "db", "internal/auth", "internal/channel", "internal/delivery", "internal/fleet", "internal/policy"},
-	"internal/control/metrics":  {"internal/control/store", "db", "internal/fleet", "internal/timeseries"},
+	"internal/control/metrics":  {"internal/control/store", "db", "internal/exposition", "internal/fleet", "internal/policy", "internal/timeseries"},
 	"internal/control/query":    {"internal/alarm", "internal/control/metrics", "internal/timeseries", "internal/diagram", "internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity", "internal/catalog", "internal/ipam", "internal/remedy", "internal/secgroup", "internal/template", "internal/adoption"},
 	"internal/control/identity": {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet"},
 	"internal/control/placing":  {"internal/control/query", "internal/control/store", "db", "internal/placement", "internal/fleet"},

@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -115,7 +112,12 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 	defer client.Close()
 	metrics := agent.NewMetrics(versionText())
 	if cfg.MetricsListen != "" {
-		if err := serveMetrics(ctx, cfg.MetricsListen, metrics.Handler(), log); err != nil {
+		if cfg.ExposesHost() {
+			metrics.ExposeHost(agent.HostMeasurements{Host: cfg.Name, Load: hardware.NewSampler().Sample, Meter: hypervisor.Meters})
+		} else {
+			log.Warn("/metrics has only the agent's own metrics: for those of the host and its VMs, set metricsToken, metricsCert and metricsKey, or listen on 127.0.0.1")
+		}
+		if _, err := serveMetrics(ctx, cfg, metrics.Handler(), log); err != nil {
 			return err
 		}
 	}
@@ -189,21 +191,4 @@ func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (hy
 		return nil, err
 	}
 	return backend, nil
-}
-
-func serveMetrics(ctx context.Context, address string, handler http.Handler, log *slog.Logger) error {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return fmt.Errorf("listen for metrics: %w", err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", handler)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
-	context.AfterFunc(ctx, func() { server.Close() })
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("the metrics listener failed", "error", err)
-		}
-	}()
-	return nil
 }

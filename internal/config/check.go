@@ -152,6 +152,12 @@ func checkAgent(a *Agent, from settingOrigins) error {
 	if a.MetricsListen != "" {
 		c.checkAddress("metricsListen", a.MetricsListen)
 	}
+	if (a.MetricsCert == "") != (a.MetricsKey == "") {
+		c.fail("metricsCert", "metricsCert and metricsKey belong together; set both or neither")
+	}
+	if a.MetricsToken != "" && a.MetricsCert == "" && a.MetricsListen != "" && !isLoopback(a.MetricsListen) {
+		c.fail("metricsToken", "the token would cross the network unencrypted; set metricsCert and metricsKey, or listen on 127.0.0.1")
+	}
 	c.checkLog(a.Log)
 	return errors.Join(c.errs...)
 }

@@ -133,7 +133,26 @@ type Agent struct {
 	HostPower bool `koanf:"hostPower"`
 	// MetricsListen is the host:port of /metrics; empty disables it.
 	MetricsListen string `koanf:"metricsListen"`
-	Log           Log    `koanf:"log"`
+	// MetricsToken is the file of the token that /metrics requires; empty: none.
+	MetricsToken string `koanf:"metricsToken"`
+	// MetricsCert and MetricsKey are the PEM files of the listener of /metrics: both files, or neither. Without them it
+	// serves plain HTTP.
+	MetricsCert string `koanf:"metricsCert"`
+	MetricsKey  string `koanf:"metricsKey"`
+	Log         Log    `koanf:"log"`
+}
+
+// ExposesHost reports whether /metrics has the values of the host and its VMs: on an address of this machine only, or for
+// clients with the token, over TLS.
+func (a Agent) ExposesHost() bool {
+	return a.MetricsListen != "" && (isLoopback(a.MetricsListen) || a.MetricsToken != "" && a.MetricsCert != "")
+}
+
+// isLoopback reports whether other machines cannot reach the address.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
 // Libvirt configures the connection to libvirt.

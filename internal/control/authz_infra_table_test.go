@@ -139,6 +139,7 @@ var infraUseCases = map[string]useCase{
 	"PreviewHostsByLabel/network": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{fleet.SubjectNetwork(w.definedNetwork()), "rack=4"} }},
 	"PoolsOnHost":                 {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
 	"CountOpenJobs":               {permittedActors: actorsSeeingInfra, args: noArgs},
+	"ExposeFleet":                 {permittedActors: actorsSeeingInfra, args: noArgs},
 
 	"VolumeOn": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.volume()} }},
 	"CreateVolume": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {

@@ -14,7 +14,8 @@ type Meter struct {
 // HostLoad is the load of the host itself: its meter, and its values of HostMetrics by name.
 type HostLoad struct {
 	HostMeter
-	Metrics map[string]MetricValue
+	Metrics  map[string]MetricValue
+	Counters map[string]float64 // since the machine's start: the sources of rates; in seconds, bytes, operations, packets, joules
 }
 
 // HostMeter is the load of the host itself, as pages of hosts show it.

@@ -7,10 +7,11 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"path"
 	"sync"
 )
 
-//go:embed *.md
+//go:embed *.md *.json
 var manualFiles embed.FS
 
 const indexFile = "README.md"
@@ -87,6 +88,15 @@ func renderFile(tree fs.FS, name string) (renderedFile, error) {
 func (m *Manual) Chapter(name string) (*Chapter, bool) {
 	c, ok := m.chapters[name]
 	return c, ok
+}
+
+// File returns a file that chapters link to for download, such as "grafana-dashboard.json"; false: the manual has none.
+func File(name string) ([]byte, bool) {
+	if path.Ext(name) != ".json" {
+		return nil, false
+	}
+	content, err := manualFiles.ReadFile(name)
+	return content, err == nil
 }
 
 // Headings returns the sections below the chapter's title.

@@ -88,6 +88,10 @@ func (p *renderedFile) collectSections(root ast.Node, source []byte) error {
 // ("#nfs") and to other sites stay.
 func (p *renderedFile) rewriteLink(n *ast.Link) {
 	file, anchor, _ := strings.Cut(string(n.Destination), "#")
+	if _, ok := File(file); ok {
+		n.Destination = []byte("/help/" + file)
+		return
+	}
 	name, ok := strings.CutSuffix(file, ".md")
 	if !ok || strings.Contains(name, "/") {
 		return

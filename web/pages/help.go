@@ -23,6 +23,10 @@ func (s *Site) HelpPage(c echo.Context, a fleet.Actor) error {
 	manual := docs.Open()
 	p := help.Page{Manual: manual, Chapter: manual.Index, Text: strings.TrimSpace(c.QueryParam("q"))}
 	if name := c.Param("chapter"); name != "" {
+		if content, ok := docs.File(name); ok {
+			c.Response().Header().Set(echo.HeaderContentDisposition, `attachment; filename="`+name+`"`)
+			return c.Blob(http.StatusOK, "application/json", content)
+		}
 		chapter, ok := manual.Chapter(name)
 		if !ok {
 			return fleet.Errorf(fleet.NotFound, "The manual has no chapter %q. Its table of contents is at /help.", name)

@@ -17,9 +17,9 @@ const Groups = golibvirt.DomainStatsCPUTotal | golibvirt.DomainStatsVCPU | golib
 // kib is the unit of memory in libvirt's statistics, in bytes.
 const kib = 1024
 
-// Load returns the load of a VM from its domain's statistics. run is the domain's number, which changes with every start.
-// A guest without a balloon driver does not report the memory that it uses.
-func Load(id fleet.VMID, run int32, p map[string]int64) hypervisor.VMLoad {
+// Load returns the load of a VM from its domain's statistics: numbers and texts by name. run is the domain's number, which
+// changes with every start. A guest without a balloon driver does not report the memory that it uses.
+func Load(id fleet.VMID, run int32, p map[string]int64, texts map[string]string) hypervisor.VMLoad {
 	m := hypervisor.VMLoad{
 		Meter: wire.Meter{ID: id, CPUNanos: p["cpu.time"], MemoryBytes: p["balloon.rss"] * kib},
 		Run:   run, VCPUs: int(p["vcpu.current"]), AssignedBytes: p["balloon.current"] * kib, GuestUsedBytes: -1,
@@ -31,17 +31,30 @@ func Load(id fleet.VMID, run int32, p map[string]int64) hypervisor.VMLoad {
 		m.StealNanos += p[indexed("vcpu", i, "delay")]
 	}
 	for i := range p["block.count"] {
-		m.ReadBytes += p[indexed("block", i, "rd.bytes")]
-		m.WriteBytes += p[indexed("block", i, "wr.bytes")]
-		m.Reads += p[indexed("block", i, "rd.reqs")]
-		m.Writes += p[indexed("block", i, "wr.reqs")]
-		m.ReadNanos += p[indexed("block", i, "rd.times")]
-		m.WriteNanos += p[indexed("block", i, "wr.times")]
+		d := hypervisor.DiskLoad{
+			Name:      texts[indexed("block", i, "name")],
+			ReadBytes: p[indexed("block", i, "rd.bytes")], WriteBytes: p[indexed("block", i, "wr.bytes")],
+			Reads: p[indexed("block", i, "rd.reqs")], Writes: p[indexed("block", i, "wr.reqs")],
+			ReadNanos: p[indexed("block", i, "rd.times")], WriteNanos: p[indexed("block", i, "wr.times")],
+		}
+		m.ReadBytes, m.WriteBytes = m.ReadBytes+d.ReadBytes, m.WriteBytes+d.WriteBytes
+		m.Reads, m.Writes = m.Reads+d.Reads, m.Writes+d.Writes
+		m.ReadNanos, m.WriteNanos = m.ReadNanos+d.ReadNanos, m.WriteNanos+d.WriteNanos
+		m.Disks = append(m.Disks, d)
 	}
 	for i := range p["net.count"] {
-		m.ReceiveBytes += p[indexed("net", i, "rx.bytes")]
-		m.SendBytes += p[indexed("net", i, "tx.bytes")]
-		m.Drops += p[indexed("net", i, "rx.drop")] + p[indexed("net", i, "tx.drop")]
+		if _, measured := p[indexed("net", i, "rx.bytes")]; !measured { // the NIC is a device of the host
+			continue
+		}
+		n := hypervisor.NICLoad{
+			Index:        int(i),
+			ReceiveBytes: p[indexed("net", i, "rx.bytes")], SendBytes: p[indexed("net", i, "tx.bytes")],
+			ReceivePackets: p[indexed("net", i, "rx.pkts")], SendPackets: p[indexed("net", i, "tx.pkts")],
+			ReceiveDrops: p[indexed("net", i, "rx.drop")], SendDrops: p[indexed("net", i, "tx.drop")],
+		}
+		m.ReceiveBytes, m.SendBytes = m.ReceiveBytes+n.ReceiveBytes, m.SendBytes+n.SendBytes
+		m.Drops += n.ReceiveDrops + n.SendDrops
+		m.NICs = append(m.NICs, n)
 	}
 	return m
 }
