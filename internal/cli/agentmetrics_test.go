@@ -61,7 +61,7 @@ func TestAgentMetricsRequireTokenOverTLS(t *testing.T) {
 	const token = "0123456789abcdef"
 	cert, key, pool := newTestCertificate(t)
 	cfg := config.Agent{MetricsListen: "127.0.0.1:0", MetricsToken: writeTestFile(t, "token", []byte(token+"\n")), MetricsCert: cert, MetricsKey: key}
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the metrics") })
 	address, err := serveMetrics(t.Context(), cfg, handler, log)
 	if err != nil {

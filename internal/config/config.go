@@ -50,12 +50,12 @@ type Portal struct {
 	// AuditMonths is how many complete months of the audit log the portal keeps.
 	AuditMonths int `koanf:"auditMonths"`
 	// NotifyTo are private, reserved or local networks (CIDR) that the fleet's channels may send to.
-	NotifyTo    []string `koanf:"notifyTo"`
-	Mail        Mail     `koanf:"mail"`
-	Metrics     Metrics  `koanf:"metrics"`
-	Database    Database `koanf:"database"`
-	TLS         TLS      `koanf:"tls"`
-	Log         Log      `koanf:"log"`
+	NotifyTo []string `koanf:"notifyTo"`
+	Mail     Mail     `koanf:"mail"`
+	Metrics  Metrics  `koanf:"metrics"`
+	Database Database `koanf:"database"`
+	TLS      TLS      `koanf:"tls"`
+	Log      Log      `koanf:"log"`
 }
 
 // Mail configures the mail server for e-mail channels. It is off unless Server is set.

@@ -2,11 +2,11 @@ package control_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -168,7 +168,7 @@ func TestEventThatCommitsLateIsSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback(t.Context()) //nolint:errcheck // committed below
+	defer tx.Rollback(t.Context())
 	if _, err := tx.Exec(t.Context(), `INSERT INTO alarm_events (alarm_id, kind) VALUES ($1, 'cleared')`, late); err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestReceiverThatHangsDelaysNoOther(t *testing.T) {
 		t.Fatal(claimed, err)
 	}
 	for _, c := range claimed {
-		go s.SendDelivery(t.Context(), fleet.SystemActor, c) //nolint:errcheck // the state is read below
+		go s.SendDelivery(t.Context(), fleet.SystemActor, c)
 	}
 	s.raiseAlarm("vm:b", nil, fleet.AlarmWarning, "B.")
 	s.notifyOfAlarms()
@@ -406,7 +406,7 @@ func TestOldDeliveriesAreDeleted(t *testing.T) {
 	s := newProjectFixture(t)
 	id := s.createChannel(chief, channels.ChannelInput{Name: "ops", Spec: hookSpec(publicHook)})
 	for i, age := range []int{1, 31} {
-		s.execSQL(`INSERT INTO deliveries (id, channel_id, message, summary, events, state, due_at, ended_at) VALUES ($1, $2, '{}', '', 0, 'sent', now(), now() - make_interval(days => $3))`, fmt.Sprint(i), id, age)
+		s.execSQL(`INSERT INTO deliveries (id, channel_id, message, summary, events, state, due_at, ended_at) VALUES ($1, $2, '{}', '', 0, 'sent', now(), now() - make_interval(days => $3))`, strconv.Itoa(i), id, age)
 	}
 	s.notifyOfAlarms()
 	all, err := s.ListDeliveries(t.Context(), chief, id)

@@ -122,12 +122,17 @@ func TestAnswersDecideAboutFurtherAttempts(t *testing.T) {
 		text      string
 		wait      time.Duration
 	}{
-		"a fault of the server": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken\x1b[31m\nline", 500) }, false, "answered 500 Internal Server Error: broken [31m line.", 0},
-		"too many requests":     {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Retry-After", "90"); w.WriteHeader(429) }, false, "answered 429", 90 * time.Second},
-		"a removed webhook":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, true, "answered 404", 0},
+		"a fault of the server": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "broken\x1b[31m\nline", http.StatusInternalServerError)
+		}, false, "answered 500 Internal Server Error: broken [31m line.", 0},
+		"too many requests": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "90")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}, false, "answered 429", 90 * time.Second},
+		"a removed webhook": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, true, "answered 404", 0},
 		"a redirect": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "http://169.254.169.254/")
-			w.WriteHeader(302)
+			w.WriteHeader(http.StatusFound)
 		}, true, "Redirects are not followed", 0},
 		"a cut connection": {func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, _ := http.NewResponseController(w).Hijack()
@@ -147,7 +152,6 @@ func TestAnswersDecideAboutFurtherAttempts(t *testing.T) {
 type mailbox struct {
 	mu       sync.Mutex
 	messages []string
-	user     string
 }
 
 type mailSession struct {
@@ -200,7 +204,7 @@ func newMailServer(t *testing.T, implicitTLS, offersTLS bool) (box *mailbox, add
 	if implicitTLS {
 		l = tls.NewListener(l, conf)
 	}
-	go server.Serve(l) //nolint:errcheck // ends with Close
+	go server.Serve(l)
 	t.Cleanup(func() { server.Close() })
 	return box, address, roots
 }

@@ -90,7 +90,7 @@ func newMailServer(t *testing.T) (box *inbox, address, roots string) {
 	server := smtp.NewServer(box)
 	server.Domain, server.ReadTimeout, server.WriteTimeout = "mail.example", stepLimit, stepLimit
 	server.TLSConfig = &tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12}
-	go server.Serve(l) //nolint:errcheck // ends with Close
+	go server.Serve(l)
 	t.Cleanup(func() { server.Close() })
 	return box, l.Addr().String(), roots
 }

@@ -26,7 +26,7 @@ func runDeliveries(ctx context.Context, c *control.Control, hub *notify.Hub, log
 	claim := func(once context.Context, a fleet.Actor) error {
 		claimed, err := c.ClaimDeliveries(once, a)
 		for _, d := range claimed {
-			if err := slots.Acquire(ctx, 1); err != nil {
+			if slots.Acquire(ctx, 1) != nil {
 				return nil // the portal stops
 			}
 			sending.Go(func() {

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"quantix/internal/control/store"
@@ -117,7 +118,7 @@ func (m *Metrics) exposeFleet(ctx context.Context) (out exposition.Fleet, err er
 		return out, err
 	}
 	counts, err := m.exposeCounts(ctx)
-	out.Groups = append(counts, hostInfo, online, maintenance, vmInfo, running, vcpus, poolInfo)
+	out.Groups = slices.Concat(counts, []exposition.Group{hostInfo, online, maintenance, vmInfo, running, vcpus, poolInfo})
 	return out, err
 }
 
