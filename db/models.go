@@ -7,6 +7,7 @@ package db
 import (
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"quantix/internal/channel"
 	"quantix/internal/fleet"
 	"quantix/internal/schedules"
@@ -227,6 +228,25 @@ type DiscoveredUsage struct {
 	Cpus   int64
 }
 
+type Event struct {
+	Transaction pgtype.Uint64
+	Number      int64
+	Key         pgtype.UUID
+	At          time.Time
+	Type        string
+	Action      string
+	ObjectID    string
+	Name        string
+	ProjectID   fleet.ProjectID
+	UserID      fleet.UserID
+	Audience    []string
+	Subject     string
+	ParentID    *string
+	Kind        string
+	State       string
+	HostID      fleet.HostID
+}
+
 type Export struct {
 	ID        fleet.ExportID
 	VMID      fleet.VMID
@@ -296,6 +316,12 @@ type HostFilterCount struct {
 	At     time.Time
 	Nics   []byte
 	Error  string
+}
+
+type HostLiveness struct {
+	HostID fleet.HostID
+	Online bool
+	Fresh  bool
 }
 
 type HostMeter struct {

@@ -62,6 +62,8 @@ var blockLimits = map[string]struct {
 	"OverlaysOn":            {800, "scans the pending list of the GIN index on specs"},
 	"HostsBelowModel":       {400, "reads the status of each host of a cluster"},
 	"ActiveInCluster":       {800, "looks up each pool and network on the hosts of a cluster"},
+	"LogHostLiveness":       {4000, "compares all hosts with their last liveness"},
+	"PruneEvents":           {20000, "deletes 1,000 events"},
 	"AlarmSampleObjects":    {800, "reads each host of a pool"},
 	"NewestMetricSamples":   {4000, "reads the newest samples of each online host"},
 	"ProjectsOfVMs":         {6000, "reads each VM, for a cache"},
@@ -189,6 +191,7 @@ var argumentsByField = map[string]any{
 	"ProtectVM.Expiry":           fleet.ExpiresSoon,
 	"SetExpiry.Expiry":           fleet.ExpiresSoon,
 	"TasksSeen.Ids":              []string{someTaskID},
+	"EventsAfter.After":          "00000000-0000-4000-8000-000000049000", "EventsAfter.Types": []string{"vm"}, "EventsAfter.OpenTypes": []string{"vm"}, "EventsAfter.Most": int32(500), "EventsAfter.Project": "",
 }
 
 // fillTables fills all tables. PostgreSQL does not update its statistics.
@@ -218,6 +221,7 @@ var fillStatements = []string{
 	`INSERT INTO channels (id, name, spec, target, signed) SELECT 'id-' || n, 'channel ' || n, '{"kind":"email","to":["a@example.org"]}', 'a@example.org', false FROM generate_series(1, 1000) n`,
 	`INSERT INTO deliveries (id, channel_id, message, summary, events, state, due_at, ended_at)
 		SELECT 'id-' || n, 'id-' || (n % 1000 + 1), '{}', 'Host lost', 1, CASE WHEN n > 98000 THEN 'waiting' ELSE 'sent' END, now() + make_interval(secs => n - 98100), CASE WHEN n <= 98000 THEN now() END FROM generate_series(1, 100000) n`,
+	`INSERT INTO events (key, type, object_id, name, project_id) SELECT ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid, 'vm', 'id-' || n, 'x', 'id-7' FROM generate_series(1, 50000) n`,
 	`INSERT INTO alarm_rules (id, name, spec) SELECT 'id-' || n, 'rule ' || n, '{}' FROM generate_series(1, 200) n`,
 	`INSERT INTO alarms (id, rule_id, subject, subject_name, project_id, cause, severity, text, plain, raised_at, cleared_at)
 		SELECT 'id-' || n, 'id-' || n % 200, 'vm:' || v.id, v.name, v.project_id, 'c', 'warning', 't', 'p', now(), CASE WHEN n % 4 > 0 THEN now() END

@@ -29,25 +29,41 @@ const (
 	eventWriteTimeout        = 10 * time.Second
 )
 
-// userStreamCounts counts the open streams of each user.
+// userStreamCounts counts the open streams of each user, and limits their number.
 type userStreamCounts struct {
-	mu   sync.Mutex
-	open map[fleet.UserID]int
+	maxPerUser, maxTotal int // maxTotal 0: no limit
+
+	mu    sync.Mutex
+	open  map[fleet.UserID]int
+	total int
+}
+
+func newUserStreamCounts(maxPerUser, maxTotal int) userStreamCounts {
+	return userStreamCounts{maxPerUser: maxPerUser, maxTotal: maxTotal, open: map[fleet.UserID]int{}}
 }
 
 func (n *userStreamCounts) tryAcquire(id fleet.UserID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.open[id] >= maxStreamsPerUser {
+	if n.open[id] >= n.maxPerUser || n.maxTotal > 0 && n.total >= n.maxTotal {
 		return false
 	}
 	n.open[id]++
+	n.total++
 	return true
+}
+
+// count returns the number of open streams of all users.
+func (n *userStreamCounts) count() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.total
 }
 
 func (n *userStreamCounts) release(id fleet.UserID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.total--
 	if n.open[id]--; n.open[id] <= 0 {
 		delete(n.open, id)
 	}

@@ -63,6 +63,7 @@ func (s *Server) newMetrics() *metrics {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.requests, m.claims, m.jobs,
 		openJobsCollector{s.Control}, certificateExpiryCollector(func() []auth.Validity { return s.Certificates() }),
 		gauge("quantix_claims_parked", "Agents that wait for jobs.", func() float64 { return float64(m.parkedClaims.Load()) }),
+		gauge("quantix_event_streams_open", "Streams of events of API clients.", func() float64 { return float64(s.EventStreams()) }),
 		gauge("quantix_consoles_open", "Consoles with both ends connected.", func() float64 { open, _ := s.relayBroker.Counts(relay.Console); return float64(open) }),
 		gauge("quantix_consoles_waiting", "Console ends that wait for the other end.", func() float64 { _, waiting := s.relayBroker.Counts(relay.Console); return float64(waiting) }),
 	)

@@ -120,6 +120,9 @@ func (s *Server) findRoute(next echo.HandlerFunc) echo.HandlerFunc {
 		if !ok && isAPIRequest(c) {
 			r.kind = apiCall
 		}
+		if r.kind == apiCall && api.Waits(c) {
+			r.kind = apiStream
+		}
 		c.Set(routeContextKey, r)
 		return next(c)
 	}

@@ -7,7 +7,7 @@ const (
 	page            routeKind = iota // HTML and forms: session, 64 KiB, answered within 5 s
 	stream                           // SSE and websockets: session, without a deadline
 	apiCall                          // JSON: bearer token, 1 MiB
-	socket                           // websockets for API clients: bearer token, without a deadline
+	apiStream                        // websockets, events and waiting calls of API clients: bearer token, without a deadline
 	unauthenticated                  // neither session nor token: health, static files
 
 	// Uploads and downloads, without limits of size and time. sessionTransfer requires the user's session,
@@ -20,8 +20,8 @@ const (
 
 // isLongLived reports whether routes of this kind have no deadline.
 func (k routeKind) isLongLived() bool {
-	return k == stream || k == socket || k == sessionTransfer || k == tokenTransfer
+	return k == stream || k == apiStream || k == sessionTransfer || k == tokenTransfer
 }
 
 // requiresToken reports whether routes of this kind require a bearer token.
-func (k routeKind) requiresToken() bool { return k == apiCall || k == socket || k == tokenTransfer }
+func (k routeKind) requiresToken() bool { return k == apiCall || k == apiStream || k == tokenTransfer }

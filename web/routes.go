@@ -416,10 +416,14 @@ func (s *Server) routes() []route {
 func (s *Server) apiRoutes() []route {
 	routes := []route{
 		{get, api.Base + "/openapi.json", apiCall, noPermission, s.api.ServeDescription},
-		{get, api.Base + "/console/:id", socket, policy.VMUse, s.apiConsoleSocket},
+		{get, api.Base + "/console/:id", apiStream, policy.VMUse, s.apiConsoleSocket},
 	}
 	for _, o := range s.api.Routes() {
-		routes = append(routes, route{o.Method, o.Path, apiCall, o.Permission, nil})
+		kind := apiCall
+		if o.Streams {
+			kind = apiStream
+		}
+		routes = append(routes, route{o.Method, o.Path, kind, o.Permission, nil})
 	}
 	return routes
 }

@@ -20,7 +20,6 @@ import (
 
 	"quantix/internal/auth"
 	"quantix/internal/control"
-	"quantix/internal/fleet"
 	"quantix/internal/notify"
 	"quantix/internal/relay"
 	"quantix/web/agents"
@@ -55,6 +54,7 @@ type Server struct {
 	agentEcho      *echo.Echo
 	routeTable     map[string]route // by method and path
 	streamsPerUser userStreamCounts
+	programs       programLimits
 	userLimiter    *userLimiter
 	sharedRenderer sharedRenderer
 	refreshRate    *refreshRate
@@ -81,7 +81,7 @@ func New(o Options) *Server {
 	if o.Certificates == nil {
 		o.Certificates = func() []auth.Validity { return nil }
 	}
-	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streamsPerUser: userStreamCounts{open: map[fleet.UserID]int{}}, userLimiter: newUserLimiter(o.Pool), sharedRenderer: sharedRenderer{queues: map[sharedRequestKey]*renderQueue{}}, refreshRate: newRefreshRate(), refreshSlots: make(chan struct{}, maxConcurrentRefreshes()), relayBroker: relay.NewBroker(consoleRelayConfig, uploadRelayConfig, downloadRelayConfig, hostRelayConfig(o.RelayBytes))}
+	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streamsPerUser: newUserStreamCounts(maxStreamsPerUser, 0), programs: newProgramLimits(o.Pool), userLimiter: newUserLimiter(o.Pool), sharedRenderer: sharedRenderer{queues: map[sharedRequestKey]*renderQueue{}}, refreshRate: newRefreshRate(), refreshSlots: make(chan struct{}, maxConcurrentRefreshes()), relayBroker: relay.NewBroker(consoleRelayConfig, uploadRelayConfig, downloadRelayConfig, hostRelayConfig(o.RelayBytes))}
 	s.metrics = s.newMetrics()
 	s.renderer = &render.Renderer{Control: o.Control, PublicURL: o.PublicURL, BeforeResponse: releaseRefreshSlot, BeginExportRead: s.beginExportRead}
 	selects := &options.Reader{Control: o.Control}
@@ -90,7 +90,7 @@ func New(o Options) *Server {
 		Certificates: func() []auth.Validity { return s.Certificates() },
 	}
 	s.vmPages = &vmpages.Site{Renderer: s.renderer, Options: selects, Sessions: o.Sessions}
-	s.api = &api.API{Control: o.Control, Version: o.Version, Actor: actorOf, Problem: s.apiProblem, NewConsoleTicket: s.newConsoleTicket, NewDiscoveredConsoleTicket: s.newDiscoveredConsoleTicket}
+	s.api = &api.API{Control: o.Control, Version: o.Version, Actor: actorOf, Problem: s.apiProblem, NewConsoleTicket: s.newConsoleTicket, NewDiscoveredConsoleTicket: s.newDiscoveredConsoleTicket, OpenEvents: s.openEvents, WaitForTask: s.waitForTask}
 	s.agents = &agents.Endpoints{
 		Control: o.Control, Log: o.Log, Problem: s.agentProblem, ServeRelay: s.serveRelay,
 		CountClaim: s.metrics.countClaim, RecordJob: s.metrics.recordJob, ParkedClaims: &s.metrics.parkedClaims,

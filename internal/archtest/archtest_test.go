@@ -20,7 +20,7 @@ const module = "quantix/"
 var allowedImports = map[string][]string{
 	"main":           {"internal/cli"},
 	"internal/cli":   {"*"},
-	"web":            {"views/image", "views/people", "views/pool", "views/shell", "views/template", "static", "internal/control", "internal/control/query", "internal/control/storage", "internal/auth", "internal/exposition", "internal/relay", "internal/notify", "internal/wire", "internal/fleet", "internal/policy"},
+	"web":            {"views/image", "views/people", "views/pool", "views/shell", "views/template", "static", "internal/control", "internal/control/query", "internal/control/storage", "internal/auth", "internal/exposition", "internal/relay", "internal/notify", "internal/wire", "internal/fleet", "internal/policy", "internal/event"},
 	"views":          {"internal/fleet"},
 	"views/kit":      {"views", "static", "internal/fleet", "internal/policy"},
 	"views/task":     {"views", "views/kit", "internal/fleet", "internal/policy"},
@@ -96,6 +96,7 @@ var allowedImports = map[string][]string{
 	"internal/channel":             {"internal/fleet"},
 	"internal/delivery":            {"internal/channel", "internal/egress", "internal/fleet"},
 	"internal/egress":              {"internal/fleet"},
+	"internal/event":               {"internal/fleet"},
 	"internal/catalog":             {"internal/download", "internal/fleet"},
 	"internal/download":            {"internal/fleet"},
 	"internal/ipam":                {"internal/fleet"},
@@ -109,6 +110,7 @@ var allowedImports = map[string][]string{
 	"internal/control/alarms":   {"internal/control/metrics", "internal/control/query", "internal/control/store", "db", "internal/alarm", "internal/auth", "internal/fleet", "internal/policy", "internal/remedy"},
 	"internal/control/channels": {"internal/control/store", "db", "internal/auth", "internal/channel", "internal/delivery", "internal/fleet", "internal/policy"},
 	"internal/control/metrics":  {"internal/control/store", "db", "internal/exposition", "internal/fleet", "internal/policy", "internal/timeseries"},
+	"internal/control/events":   {"internal/control/store", "db", "internal/event", "internal/fleet", "internal/policy"},
 	"internal/control/query":    {"internal/alarm", "internal/control/metrics", "internal/timeseries", "internal/diagram", "internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity", "internal/catalog", "internal/ipam", "internal/remedy", "internal/secgroup", "internal/template", "internal/adoption"},
 	"internal/control/identity": {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet"},
 	"internal/control/placing":  {"internal/control/query", "internal/control/store", "db", "internal/placement", "internal/fleet"},
@@ -129,7 +131,7 @@ var allowedImports = map[string][]string{
 	"web/render":  {"internal/diagram", "views/kit", "views/shell", "static", "internal/control", "internal/control/query", "internal/fleet", "internal/policy"},
 
 	// The API and the endpoints of agents import no pages.
-	"web/api":         {"internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption"},
+	"web/api":         {"internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event"},
 	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy"},
 	"web/problem":     {"internal/fleet"},
 	"web/bodylimit":   {"internal/fleet"},
@@ -153,7 +155,7 @@ var allowedImports = map[string][]string{
 
 var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
-	"internal/control/alarms", "internal/control/channels", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/storage",
+	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/storage",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.

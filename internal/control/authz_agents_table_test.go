@@ -108,6 +108,8 @@ var agentUseCases = map[string]useCase{
 	"ClaimDeliveries":       {permittedActors: onlyPortal, args: noArgs},
 	"SendDelivery":          {permittedActors: onlyPortal, args: func(*authzFixture) []any { return []any{channels.Claimed{}} }},
 	"PredictPools":          {permittedActors: onlyPortal, args: noArgs},
+	"PruneEvents":           {permittedActors: onlyPortal, args: noArgs},
+	"LogHostLiveness":       {permittedActors: onlyPortal, args: noArgs},
 	"HostAlarmFindings":     {permittedActors: onlyPortal, args: noArgs},
 	"PoolAlarmFindings":     {permittedActors: onlyPortal, args: noArgs},
 	"NetworkAlarmFindings":  {permittedActors: onlyPortal, args: noArgs},

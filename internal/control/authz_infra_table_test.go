@@ -9,6 +9,7 @@ import (
 	"quantix/internal/control/network"
 	"quantix/internal/control/query"
 	"quantix/internal/control/storage"
+	"quantix/internal/event"
 	"quantix/internal/fleet"
 )
 
@@ -64,6 +65,7 @@ var infraUseCases = map[string]useCase{
 	"CreateAlarmRule": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRuleInput()} }},
 	"UpdateAlarmRule": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRule(), w.alarmRuleInput()} }},
 	"DeleteAlarmRule": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRule()} }},
+	"ReadEvents":      {permittedActors: actorsWithAnyRole, args: func(*authzFixture) []any { return []any{event.Query{}} }},
 	"ListAlarms":      {permittedActors: actorsWithAnyRole, args: readUseCase},
 	"AlarmGroups":     {permittedActors: actorsWithAnyRole, args: noArgs},
 	"AlarmCounts":     {permittedActors: actorsWithAnyRole, args: noArgs},

@@ -50,6 +50,8 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"evaluate alarms", 10 * time.Second, nil, c.EvaluateAlarms},
 		{"notify of alarms", 5 * time.Second, []string{"alarms"}, withMinInterval(2*time.Second, c.NotifyAlarms)},
 		{"predict pools", time.Minute, nil, c.PredictPools},
+		{"log host liveness", 5 * time.Second, nil, c.LogHostLiveness},
+		{"prune events", time.Minute, nil, c.PruneEvents},
 		{"roll up metrics", time.Minute, nil, c.RollUpMetrics},
 		{"sweep", 10 * time.Minute, nil, c.DeleteExpiredRows},
 		{"keep the audit", time.Hour, nil, c.RotateAuditPartitions},

@@ -21,6 +21,7 @@ import (
 	"quantix/internal/auth"
 	"quantix/internal/catalog"
 	"quantix/internal/control"
+	"quantix/internal/event"
 	"quantix/internal/export"
 	"quantix/internal/fleet"
 	"quantix/internal/ipam"
@@ -52,6 +53,11 @@ type API struct {
 	// NewDiscoveredConsoleTicket works like NewConsoleTicket, for a VM of the host that Quantix does not manage.
 	NewDiscoveredConsoleTicket func(ctx context.Context, a fleet.Actor, host fleet.HostID, vm fleet.VMID, base string) (ConsoleTicket, error)
 
+	// OpenEvents opens a stream of events after a position. It returns the function that serves the stream until its end.
+	OpenEvents func(c echo.Context, a fleet.Actor, q event.Query) (serve func(), err error)
+	// WaitForTask returns a task when it has ended, or its state after the time.
+	WaitForTask func(c echo.Context, a fleet.Actor, id fleet.TaskID, wait time.Duration) (fleet.Task, error)
+
 	description func() ([]byte, error) // the OpenAPI description
 }
 
@@ -64,6 +70,7 @@ type operationFunc[I, O any] func(ctx context.Context, a fleet.Actor, in *I) (*O
 type operation struct {
 	huma.Operation
 	permission policy.Permission
+	streams    bool // the response is a stream, without a deadline
 	register   func(api *API, router huma.API, op huma.Operation)
 }
 
@@ -133,6 +140,7 @@ func offeredActions(a fleet.Actor, typ string, states []fleet.ActionState) Offer
 type Route struct {
 	Method, Path string
 	Permission   policy.Permission
+	Streams      bool // the response is a stream, without a deadline
 }
 
 // Routes lists the routes of all operations.
@@ -140,7 +148,7 @@ func (api *API) Routes() []Route {
 	var routes []Route
 	colons := strings.NewReplacer("{", ":", "}", "")
 	for _, o := range api.operations() {
-		routes = append(routes, Route{o.Method, colons.Replace(o.Path), o.permission})
+		routes = append(routes, Route{o.Method, colons.Replace(o.Path), o.permission, o.streams})
 	}
 	return routes
 }
@@ -201,6 +209,8 @@ var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[catalog.Copy]():              "StartPull",
 	reflect.TypeFor[catalog.Result]():            "StartResult",
 	reflect.TypeFor[export.File]():               "Export",
+	reflect.TypeFor[event.Event]():               "ChangeEvent",
+	reflect.TypeFor[event.Resync]():              "ResyncEvent",
 	reflect.TypeFor[ipam.Usage]():                "NetworkAddresses",
 	reflect.TypeFor[ipam.Range]():                "RangeUse",
 	reflect.TypeFor[ipam.Reservation]():          "ReservedAddress",

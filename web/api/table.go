@@ -120,6 +120,8 @@ func (api *API) operations() []operation {
 		newOperation(post, "/channels/{id}/test", policy.VMSee, accepted, "test-channel", "Send a test message; its delivery shows the result", api.testChannel),
 		newOperation(get, "/channels/{id}/deliveries", policy.VMSee, ok, "list-channel-deliveries", "List the newest 100 messages of a channel and what became of them, the newest one first", api.listDeliveries),
 
+		api.eventsOperation(),
+
 		newOperation(get, "/clusters", policy.StorageSee, ok, "list-clusters", "List clusters of hosts", listOperation(api.Control.ListClusters)),
 		newOperation(post, "/clusters", policy.InfraChange, created, "create-cluster", "Create a cluster without hosts", api.createCluster),
 		newOperation(get, "/clusters/{id}", policy.StorageSee, ok, "get-cluster", "Get a cluster, with the sums over its hosts", api.getCluster),

@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 
+	"github.com/labstack/echo/v4"
+
 	"quantix/internal/fleet"
 )
 
@@ -13,8 +15,22 @@ type TaskPath struct {
 	ID fleet.TaskID `path:"id"`
 }
 
-func (api *API) getTask(ctx context.Context, a fleet.Actor, in *TaskPath) (*taskOutput, error) {
-	task, err := api.Control.GetTask(ctx, a, in.ID)
+// TaskQuery holds the parameters of a request for one task.
+type TaskQuery struct {
+	ID   fleet.TaskID `path:"id"`
+	Wait string       `query:"wait" doc:"Answer when the task has ended, or after this time with its state until then: 30s; at most 60s"`
+}
+
+func (api *API) getTask(ctx context.Context, a fleet.Actor, in *TaskQuery) (*taskOutput, error) {
+	if in.Wait == "" {
+		task, err := api.Control.GetTask(ctx, a, in.ID)
+		return &taskOutput{task}, err
+	}
+	wait, err := parseWait(in.Wait)
+	if err != nil {
+		return nil, err
+	}
+	task, err := api.WaitForTask(ctx.Value(echoContextKey{}).(echo.Context), a, in.ID, wait)
 	return &taskOutput{task}, err
 }
 
