@@ -304,6 +304,43 @@ func (q *Queries) HostsOfVM(ctx context.Context, arg HostsOfVMParams) ([]string,
 	return items, nil
 }
 
+const hostsOfVMs = `-- name: HostsOfVMs :many
+SELECT id, host_id::text AS host_id FROM vms
+WHERE id = ANY ($1::text[]) AND host_id IS NOT NULL AND deleted_at IS NULL AND ($2::boolean OR project_id = ANY ($3::text[]))
+`
+
+type HostsOfVMsParams struct {
+	Ids         []string
+	AllProjects bool
+	Projects    []string
+}
+
+type HostsOfVMsRow struct {
+	ID     fleet.VMID
+	HostID string
+}
+
+// The hosts of the VMs among these that an actor with access to some projects sees.
+func (q *Queries) HostsOfVMs(ctx context.Context, arg HostsOfVMsParams) ([]HostsOfVMsRow, error) {
+	rows, err := q.db.Query(ctx, hostsOfVMs, arg.Ids, arg.AllProjects, arg.Projects)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []HostsOfVMsRow{}
+	for rows.Next() {
+		var i HostsOfVMsRow
+		if err := rows.Scan(&i.ID, &i.HostID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const keepMetrics = `-- name: KeepMetrics :exec
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '1s', true))
 SELECT keep_metrics($1::interval, $2::interval, $3::interval, $4::interval) FROM patience
@@ -655,6 +692,53 @@ func (q *Queries) NamesOfVMs(ctx context.Context, arg NamesOfVMsParams) ([]Names
 	return items, nil
 }
 
+const newestHostSamples = `-- name: NewestHostSamples :many
+SELECT h.cluster_id, h.threads, COALESCE(s.layout_id, 0)::bigint AS layout_id, COALESCE(s.start, '')::bytea AS start
+FROM hosts h LEFT JOIN host_sessions c ON c.host_id = h.id AND is_fresh(c.looked_at, c.fresh_for)
+LEFT JOIN LATERAL (
+    SELECT m.layout_id, substring(m.sample FOR $1::int) AS start FROM metric_samples m
+    WHERE m.host_id = c.host_id AND m.at > $2 ORDER BY m.at DESC LIMIT 1
+) s ON true
+`
+
+type NewestHostSamplesParams struct {
+	MostBytes int32
+	FromTime  time.Time
+}
+
+type NewestHostSamplesRow struct {
+	ClusterID fleet.ClusterID
+	Threads   int64
+	LayoutID  int64
+	Start     []byte
+}
+
+// All hosts, and of online hosts the start of the newest sample after a time, which has the values of the host.
+func (q *Queries) NewestHostSamples(ctx context.Context, arg NewestHostSamplesParams) ([]NewestHostSamplesRow, error) {
+	rows, err := q.db.Query(ctx, newestHostSamples, arg.MostBytes, arg.FromTime)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []NewestHostSamplesRow{}
+	for rows.Next() {
+		var i NewestHostSamplesRow
+		if err := rows.Scan(
+			&i.ClusterID,
+			&i.Threads,
+			&i.LayoutID,
+			&i.Start,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const newestMetricSamples = `-- name: NewestMetricSamples :many
 SELECT h.id AS host_id, s.sample, l.layout FROM hosts h
 JOIN host_sessions c ON c.host_id = h.id AND is_fresh(c.looked_at, c.fresh_for)
@@ -689,6 +773,24 @@ func (q *Queries) NewestMetricSamples(ctx context.Context, fromTime time.Time) (
 	return items, nil
 }
 
+const newestSumTime = `-- name: NewestSumTime :one
+SELECT COALESCE(max(s.at), now() - interval '1 minute')::timestamptz AS newest, now()::timestamptz AS now
+FROM metric_samples s WHERE s.host_id = $1 AND s.at > now() - interval '1 minute'
+`
+
+type NewestSumTimeRow struct {
+	Newest time.Time
+	Now    time.Time
+}
+
+// The time of the newest sample of the sums over hosts, at least a minute ago, and the time now.
+func (q *Queries) NewestSumTime(ctx context.Context, hostID fleet.HostID) (NewestSumTimeRow, error) {
+	row := q.db.QueryRow(ctx, newestSumTime, hostID)
+	var i NewestSumTimeRow
+	err := row.Scan(&i.Newest, &i.Now)
+	return i, err
+}
+
 const nextMetricHost = `-- name: NextMetricHost :one
 SELECT COALESCE((SELECT s.host_id FROM metric_samples s WHERE s.host_id > $1 AND s.at > $2 AND s.at <= $3 ORDER BY s.host_id LIMIT 1), '')::text AS host_id
 `
@@ -705,6 +807,46 @@ func (q *Queries) NextMetricHost(ctx context.Context, arg NextMetricHostParams) 
 	var host_id string
 	err := row.Scan(&host_id)
 	return host_id, err
+}
+
+const poolGrowth = `-- name: PoolGrowth :one
+SELECT f.growth, f.full_at, f.days, f.predicted_at, h.name AS host_name, (count(*) OVER ())::int AS hosts, COALESCE((p.spec->>'shared')::boolean, false)::boolean AS shared,
+       (f.predicted_at > now() - interval '3 hours' AND COALESCE(is_fresh(s.looked_at, s.fresh_for), false))::boolean AS fresh
+FROM pool_predictions f JOIN pools p ON p.id = f.pool_id JOIN hosts h ON h.id = f.host_id
+JOIN assignments a ON a.pool_id = f.pool_id AND a.host_id = f.host_id AND a.asked = 'assign'
+LEFT JOIN host_sessions s ON s.host_id = f.host_id
+WHERE f.pool_id = $1 AND f.growth <> ''
+ORDER BY CASE WHEN (p.spec->>'shared')::boolean THEN f.predicted_at END DESC NULLS LAST, f.full_at NULLS LAST,
+         array_position(ARRAY['slowly', 'not', 'few', 'stale'], f.growth), f.predicted_at DESC LIMIT 1
+`
+
+type PoolGrowthRow struct {
+	Growth      string
+	FullAt      *time.Time
+	Days        int32
+	PredictedAt time.Time
+	HostName    string
+	Hosts       int32
+	Shared      bool
+	Fresh       bool
+}
+
+// The prediction of the host where a pool will be full first, and the number of hosts with predictions. Of a shared pool it
+// is the newest prediction of any host. Without a prediction there is no row.
+func (q *Queries) PoolGrowth(ctx context.Context, poolID fleet.PoolID) (PoolGrowthRow, error) {
+	row := q.db.QueryRow(ctx, poolGrowth, poolID)
+	var i PoolGrowthRow
+	err := row.Scan(
+		&i.Growth,
+		&i.FullAt,
+		&i.Days,
+		&i.PredictedAt,
+		&i.HostName,
+		&i.Hosts,
+		&i.Shared,
+		&i.Fresh,
+	)
+	return i, err
 }
 
 const poolsToPredict = `-- name: PoolsToPredict :many
@@ -775,6 +917,59 @@ func (q *Queries) ProjectsOfVMs(ctx context.Context) ([]ProjectsOfVMsRow, error)
 	return items, nil
 }
 
+const recentSamples = `-- name: RecentSamples :many
+SELECT h.host_id::text AS host_id, n.begins::timestamptz AS begins, s.layout_id, substring(s.sample FOR $1::integer)::bytea AS sample
+FROM (SELECT unnest($2::text[]) AS host_id) h CROSS JOIN (SELECT unnest($3::timestamptz[]) AS begins) n
+CROSS JOIN LATERAL (
+    SELECT m.layout_id, m.sample FROM metric_samples m WHERE m.host_id = h.host_id AND m.at > n.begins AND m.at <= n.begins + $4::interval ORDER BY m.at DESC LIMIT 1
+) s
+`
+
+type RecentSamplesParams struct {
+	MostBytes int32
+	HostIds   []string
+	Starts    []time.Time
+	Length    time.Duration
+}
+
+type RecentSamplesRow struct {
+	HostID   string
+	Begins   time.Time
+	LayoutID int64
+	Sample   []byte
+}
+
+// The newest sample of some hosts in each slot of a time. Slots have a length, and are given by their starts.
+func (q *Queries) RecentSamples(ctx context.Context, arg RecentSamplesParams) ([]RecentSamplesRow, error) {
+	rows, err := q.db.Query(ctx, recentSamples,
+		arg.MostBytes,
+		arg.HostIds,
+		arg.Starts,
+		arg.Length,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []RecentSamplesRow{}
+	for rows.Next() {
+		var i RecentSamplesRow
+		if err := rows.Scan(
+			&i.HostID,
+			&i.Begins,
+			&i.LayoutID,
+			&i.Sample,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const refuseMetrics = `-- name: RefuseMetrics :exec
 INSERT INTO metric_refusals (host_id, reason) SELECT h.id, $1 FROM hosts h WHERE h.id = $2
 ON CONFLICT (host_id) DO UPDATE SET at = now(), reason = EXCLUDED.reason
@@ -814,22 +1009,31 @@ func (q *Queries) SetMetricPeriod(ctx context.Context, arg SetMetricPeriodParams
 }
 
 const setPoolPredictions = `-- name: SetPoolPredictions :exec
-INSERT INTO pool_predictions (pool_id, host_id, full_at)
-SELECT f.pool_id, f.host_id, NULLIF(f.full_at, '0001-01-01 00:00:00+00')
-FROM (SELECT unnest($1::text[]) AS pool_id, unnest($2::text[]) AS host_id, unnest($3::timestamptz[]) AS full_at) f
+INSERT INTO pool_predictions (pool_id, host_id, full_at, growth, days)
+SELECT f.pool_id, f.host_id, NULLIF(f.full_at, '0001-01-01 00:00:00+00'), f.growth, f.days
+FROM (SELECT unnest($1::text[]) AS pool_id, unnest($2::text[]) AS host_id, unnest($3::timestamptz[]) AS full_at,
+             unnest($4::text[]) AS growth, unnest($5::integer[]) AS days) f
 WHERE EXISTS (SELECT 1 FROM pools p WHERE p.id = f.pool_id) AND EXISTS (SELECT 1 FROM hosts h WHERE h.id = f.host_id)
-ON CONFLICT (pool_id, host_id) DO UPDATE SET full_at = EXCLUDED.full_at, predicted_at = now()
+ON CONFLICT (pool_id, host_id) DO UPDATE SET full_at = EXCLUDED.full_at, growth = EXCLUDED.growth, days = EXCLUDED.days, predicted_at = now()
 `
 
 type SetPoolPredictionsParams struct {
 	PoolIds []string
 	HostIds []string
 	FullAt  []time.Time
+	Growths []string
+	Days    []int32
 }
 
 // The zero time: no prediction.
 func (q *Queries) SetPoolPredictions(ctx context.Context, arg SetPoolPredictionsParams) error {
-	_, err := q.db.Exec(ctx, setPoolPredictions, arg.PoolIds, arg.HostIds, arg.FullAt)
+	_, err := q.db.Exec(ctx, setPoolPredictions,
+		arg.PoolIds,
+		arg.HostIds,
+		arg.FullAt,
+		arg.Growths,
+		arg.Days,
+	)
 	return err
 }
 

@@ -615,6 +615,8 @@ type PoolPrediction struct {
 	HostID      fleet.HostID
 	FullAt      *time.Time
 	PredictedAt time.Time
+	Growth      string
+	Days        int32
 }
 
 type PoolSecret struct {

@@ -65,6 +65,7 @@ var blockLimits = map[string]struct {
 	"LogHostLiveness":       {4000, "compares all hosts with their last liveness"},
 	"PruneEvents":           {20000, "deletes 1,000 events"},
 	"AlarmSampleObjects":    {800, "reads each host of a pool"},
+	"NewestHostSamples":     {4000, "reads the newest sample of each online host"},
 	"NewestMetricSamples":   {4000, "reads the newest samples of each online host"},
 	"ProjectsOfVMs":         {6000, "reads each VM, for a cache"},
 	"HostTaskMarks":         {2000, "reads the tasks of some kinds of all hosts"},

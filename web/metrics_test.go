@@ -61,3 +61,30 @@ func TestMetricsWithoutTokenReturn401(t *testing.T) {
 	}
 	a.contains(t, "Send an API token")
 }
+
+func TestChartsOfAllHostsAndOfClusters(t *testing.T) {
+	t.Parallel()
+	p := newPortal(t)
+	cluster := "/clusters/" + string(fleet.DefaultClusterID)
+	b := p.newSignedInBrowser("vic", fleet.RoleViewer)
+	list := b.get("/hosts").requireStatus(t, http.StatusOK)
+	list.contains(t, `href="/hosts/monitor"`)
+	list.excludes(t, "charts.js", "spark")
+	b.get("/hosts?columns=state,cpu1h").requireStatus(t, http.StatusOK).contains(t, "CPU, last hour", "spark")
+	b.get("/hosts/monitor?range=1w").requireStatus(t, http.StatusOK).contains(t, `data-metrics="/hosts/metrics"`, `data-range="1w"`, "charts.js")
+	b.get(cluster+"?tab=monitor").requireStatus(t, http.StatusOK).contains(t, `data-metrics="`+cluster+`/metrics"`, "charts.js")
+	for _, path := range []string{"/hosts/metrics?range=1y", cluster + "/metrics"} {
+		b.get(path).requireStatus(t, http.StatusOK).contains(t, `"series":[]`)
+	}
+	api := p.newAPIClient("val", fleet.RoleViewer, nil)
+	for _, path := range []string{"/api/v1/metrics?step=60", "/api/v1" + cluster + "/metrics"} {
+		api.call("GET", path, "").requireStatus(t, http.StatusOK).contains(t, `"series":[]`)
+	}
+	api.call("GET", "/api/v1/clusters/0192a000-0000-7000-8000-00000000dead/metrics", "").requireStatus(t, http.StatusNotFound)
+	member := p.newAPIClient("mia", "", nil)
+	for _, path := range []string{"/api/v1/metrics", "/api/v1" + cluster + "/metrics"} {
+		if a := member.call("GET", path, ""); a.status != http.StatusForbidden {
+			t.Errorf("%s: status %d", path, a.status)
+		}
+	}
+}

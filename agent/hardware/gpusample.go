@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,12 +37,18 @@ func runNVIDIASMI(ctx context.Context) ([]byte, error) {
 // gpuLoad is the load of one GPU. A missing value is one that the driver does not report.
 type gpuLoad struct{ usage, memory, temperature, power fleet.MetricValue }
 
-// addTo adds the mean use, the sum of memory and power, and the highest temperature of all GPUs.
+func (l gpuLoad) isEmpty() bool {
+	return l.usage.IsMissing() && l.memory.IsMissing() && l.temperature.IsMissing() && l.power.IsMissing()
+}
+
+// addTo adds the mean use, the sum of memory and power, and the highest temperature of all GPUs, and if there are several
+// the values of each one.
 func (g gpuReader) addTo(ctx context.Context, root hostTree, out map[string]fleet.MetricValue) {
 	all := g.sysfs(root)
 	if text, err := g.run(ctx); err == nil {
 		all = append(all, parseNVIDIASMI(text)...)
 	}
+	all = slices.DeleteFunc(all, gpuLoad.isEmpty) // of another driver, or read from nvidia-smi
 	used := 0
 	for _, l := range all {
 		if !l.usage.IsMissing() {
@@ -60,6 +67,13 @@ func (g gpuReader) addTo(ctx context.Context, root hostTree, out map[string]flee
 	}
 	if used > 0 {
 		out["gpu.usage"] /= fleet.MetricValue(used)
+	}
+	if len(all) < 2 {
+		return
+	}
+	for i, l := range all[:min(len(all), fleet.MaxGPUs)] {
+		of := "gpu." + strconv.Itoa(i)
+		out[of+".usage"], out[of+".memoryUsed"], out[of+".temperature"], out[of+".power"] = l.usage, l.memory, l.temperature, l.power
 	}
 }
 

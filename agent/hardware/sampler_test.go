@@ -100,14 +100,30 @@ func TestGPUsAreRead(t *testing.T) {
 	}}
 	out := map[string]fleet.MetricValue{}
 	g.addTo(t.Context(), hostTree(root), out)
-	want := map[string]fleet.MetricValue{"gpu.usage": 50, "gpu.memoryUsed": 3073 << 20, "temperature.gpu": 70, "power.gpu": 164.3}
+	want := map[string]fleet.MetricValue{
+		"gpu.usage": 50, "gpu.memoryUsed": 3073 << 20, "temperature.gpu": 70, "power.gpu": 164.3,
+		"gpu.0.usage": 30, "gpu.0.memoryUsed": 1 << 20, "gpu.0.temperature": 70, "gpu.0.power": 90,
+		"gpu.1.usage": 35, "gpu.1.memoryUsed": 1024 << 20, "gpu.1.temperature": 61, "gpu.1.power": 74.3,
+		"gpu.2.usage": 85, "gpu.2.memoryUsed": 2048 << 20, "gpu.2.temperature": 65,
+	}
 	for name, v := range want {
 		if got := out[name]; got < v-0.01 || got > v+0.01 {
 			t.Errorf("%s is %v, want %v", name, got, v)
 		}
 	}
-	if len(out) != len(want) {
+	if !out["gpu.2.power"].IsMissing() || len(out) != len(want)+1 {
 		t.Errorf("%v", out)
+	}
+	for _, m := range fleet.HostMetrics {
+		delete(out, m.Name)
+	}
+	if len(out) > 0 {
+		t.Errorf("fleet.HostMetrics lacks %v", out)
+	}
+	one := map[string]fleet.MetricValue{}
+	gpuReader{run: func(context.Context) ([]byte, error) { return []byte("35, 1024, 61, 74.30\n"), nil }}.addTo(t.Context(), hostTree(t.TempDir()), one)
+	if len(one) != 4 {
+		t.Errorf("the values of a single GPU are repeated: %v", one)
 	}
 	for _, text := range []string{"", "No devices were found\n", "1,2,3\n", "NaN, -1, , 5\n"} {
 		for _, l := range parseNVIDIASMI([]byte(text)) {

@@ -92,6 +92,11 @@ SELECT id, project_id, host_id FROM vms WHERE deleted_at IS NULL;
 -- The names of the VMs among these that an actor with access to some projects sees.
 SELECT id, name FROM vms WHERE id = ANY (@ids::text[]) AND deleted_at IS NULL AND (@all_projects::boolean OR project_id = ANY (@projects::text[]));
 
+-- name: HostsOfVMs :many
+-- The hosts of the VMs among these that an actor with access to some projects sees.
+SELECT id, host_id::text AS host_id FROM vms
+WHERE id = ANY (@ids::text[]) AND host_id IS NOT NULL AND deleted_at IS NULL AND (@all_projects::boolean OR project_id = ANY (@projects::text[]));
+
 -- name: NamesOfHosts :many
 SELECT id, name FROM hosts WHERE id = ANY (@ids::text[]);
 
@@ -108,11 +113,46 @@ ORDER BY f.predicted_at NULLS FIRST, a.pool_id, a.host_id LIMIT @most;
 
 -- name: SetPoolPredictions :exec
 -- The zero time: no prediction.
-INSERT INTO pool_predictions (pool_id, host_id, full_at)
-SELECT f.pool_id, f.host_id, NULLIF(f.full_at, '0001-01-01 00:00:00+00')
-FROM (SELECT unnest(@pool_ids::text[]) AS pool_id, unnest(@host_ids::text[]) AS host_id, unnest(@full_at::timestamptz[]) AS full_at) f
+INSERT INTO pool_predictions (pool_id, host_id, full_at, growth, days)
+SELECT f.pool_id, f.host_id, NULLIF(f.full_at, '0001-01-01 00:00:00+00'), f.growth, f.days
+FROM (SELECT unnest(@pool_ids::text[]) AS pool_id, unnest(@host_ids::text[]) AS host_id, unnest(@full_at::timestamptz[]) AS full_at,
+             unnest(@growths::text[]) AS growth, unnest(@days::integer[]) AS days) f
 WHERE EXISTS (SELECT 1 FROM pools p WHERE p.id = f.pool_id) AND EXISTS (SELECT 1 FROM hosts h WHERE h.id = f.host_id)
-ON CONFLICT (pool_id, host_id) DO UPDATE SET full_at = EXCLUDED.full_at, predicted_at = now();
+ON CONFLICT (pool_id, host_id) DO UPDATE SET full_at = EXCLUDED.full_at, growth = EXCLUDED.growth, days = EXCLUDED.days, predicted_at = now();
+
+-- name: PoolGrowth :one
+-- The prediction of the host where a pool will be full first, and the number of hosts with predictions. Of a shared pool it
+-- is the newest prediction of any host. Without a prediction there is no row.
+SELECT f.growth, f.full_at, f.days, f.predicted_at, h.name AS host_name, (count(*) OVER ())::int AS hosts, COALESCE((p.spec->>'shared')::boolean, false)::boolean AS shared,
+       (f.predicted_at > now() - interval '3 hours' AND COALESCE(is_fresh(s.looked_at, s.fresh_for), false))::boolean AS fresh
+FROM pool_predictions f JOIN pools p ON p.id = f.pool_id JOIN hosts h ON h.id = f.host_id
+JOIN assignments a ON a.pool_id = f.pool_id AND a.host_id = f.host_id AND a.asked = 'assign'
+LEFT JOIN host_sessions s ON s.host_id = f.host_id
+WHERE f.pool_id = @pool_id AND f.growth <> ''
+ORDER BY CASE WHEN (p.spec->>'shared')::boolean THEN f.predicted_at END DESC NULLS LAST, f.full_at NULLS LAST,
+         array_position(ARRAY['slowly', 'not', 'few', 'stale'], f.growth), f.predicted_at DESC LIMIT 1;
+
+-- name: NewestSumTime :one
+-- The time of the newest sample of the sums over hosts, at least a minute ago, and the time now.
+SELECT COALESCE(max(s.at), now() - interval '1 minute')::timestamptz AS newest, now()::timestamptz AS now
+FROM metric_samples s WHERE s.host_id = @host_id AND s.at > now() - interval '1 minute';
+
+-- name: NewestHostSamples :many
+-- All hosts, and of online hosts the start of the newest sample after a time, which has the values of the host.
+SELECT h.cluster_id, h.threads, COALESCE(s.layout_id, 0)::bigint AS layout_id, COALESCE(s.start, '')::bytea AS start
+FROM hosts h LEFT JOIN host_sessions c ON c.host_id = h.id AND is_fresh(c.looked_at, c.fresh_for)
+LEFT JOIN LATERAL (
+    SELECT m.layout_id, substring(m.sample FOR @most_bytes::int) AS start FROM metric_samples m
+    WHERE m.host_id = c.host_id AND m.at > @from_time ORDER BY m.at DESC LIMIT 1
+) s ON true;
+
+-- name: RecentSamples :many
+-- The newest sample of some hosts in each slot of a time. Slots have a length, and are given by their starts.
+SELECT h.host_id::text AS host_id, n.begins::timestamptz AS begins, s.layout_id, substring(s.sample FOR @most_bytes::integer)::bytea AS sample
+FROM (SELECT unnest(@host_ids::text[]) AS host_id) h CROSS JOIN (SELECT unnest(@starts::timestamptz[]) AS begins) n
+CROSS JOIN LATERAL (
+    SELECT m.layout_id, m.sample FROM metric_samples m WHERE m.host_id = h.host_id AND m.at > n.begins AND m.at <= n.begins + @length::interval ORDER BY m.at DESC LIMIT 1
+) s;
 
 -- name: ExposedHosts :many
 -- All hosts, for Prometheus. online: a fresh report exists.

@@ -49,7 +49,7 @@ func checkThresholds(c *fleet.Checks, at string, s fleet.AlarmRuleSpec, k fleet.
 		value *float64
 	}{{"threshold", s.Threshold}, {"critical", s.Critical}, {"clear", s.Clear}} {
 		if f.value != nil && !(*f.value >= 0 && *f.value <= k.Max) { // also true for NaN
-			c.Add(at+"."+f.name, "Give a number from 0 to %s.", fleet.FormatAlarmValue(min(k.Max, 1e18), ""))
+			c.Add(at+"."+f.name, "Give a number from 0 to %s.", FormatValue(min(k.Max, 1e18), ""))
 		}
 	}
 	switch {

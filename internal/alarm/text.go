@@ -2,6 +2,7 @@ package alarm
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -23,7 +24,7 @@ func ConditionText(s fleet.AlarmRuleSpec) string {
 		}
 	}
 	if s.Threshold != nil {
-		what += compare + " " + fleet.FormatAlarmValue(*s.Threshold, s.ValueUnit())
+		what += compare + " " + FormatValue(*s.Threshold, UnitOf(s))
 	}
 	if s.ForSeconds > 0 {
 		what += " for " + durationText(s.ForSeconds)
@@ -36,10 +37,10 @@ func Sentence(s fleet.AlarmRuleSpec) string {
 	first := min(1, len(s.Severity))
 	out := strings.ToUpper(string(s.Severity[:first])) + string(s.Severity[first:]) + ": " + ConditionText(s) + "."
 	if s.Critical != nil {
-		out += " Critical from " + fleet.FormatAlarmValue(*s.Critical, s.ValueUnit()) + "."
+		out += " Critical from " + FormatValue(*s.Critical, UnitOf(s)) + "."
 	}
 	if s.Clear != nil {
-		out += " Clears at " + fleet.FormatAlarmValue(*s.Clear, s.ValueUnit()) + "."
+		out += " Clears at " + FormatValue(*s.Clear, UnitOf(s)) + "."
 	}
 	return out
 }
@@ -58,4 +59,32 @@ func plural(n int, word string) string {
 		return word
 	}
 	return word + "s"
+}
+
+// UnitOf returns the unit of a rule's values for people, with a leading space if it is a word: " %".
+func UnitOf(s fleet.AlarmRuleSpec) string {
+	if m, ok := s.MetricInfo(); ok {
+		return metricUnitWords[m.Unit]
+	}
+	if k, ok := fleet.AlarmConditionOf(s.Condition); ok && k.Unit != "" {
+		return " " + k.Unit
+	}
+	return ""
+}
+
+var metricUnitWords = map[fleet.MetricUnit]string{
+	fleet.UnitPercent: " %", fleet.UnitBytes: " B", fleet.UnitBytesPerSecond: " B/s", fleet.UnitPerSecond: "/s", fleet.UnitSeconds: " s",
+	fleet.UnitCelsius: " °C", fleet.UnitWatts: " W",
+}
+
+// FormatValue formats a value with three significant digits and its unit: "12.3 %".
+func FormatValue(v float64, unit string) string {
+	if math.Abs(v) < 1000 {
+		return strconv.FormatFloat(v, 'g', 3, 64) + unit
+	}
+	prefix := 0
+	for ; math.Abs(v) >= 1000 && prefix < 5; prefix++ {
+		v /= 1000
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64) + " " + []string{"", "k", "M", "G", "T", "P"}[prefix] + strings.TrimPrefix(unit, " ")
 }

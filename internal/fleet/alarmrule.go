@@ -3,8 +3,6 @@ package fleet
 import (
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -116,31 +114,4 @@ func (s AlarmRuleSpec) MetricInfo() (m MetricInfo, ok bool) {
 		}
 	}
 	return m, false
-}
-
-// ValueUnit returns the unit of the rule's values for people, with a leading space if it is a word: " %".
-func (s AlarmRuleSpec) ValueUnit() string {
-	if m, ok := s.MetricInfo(); ok {
-		return metricUnitWords[m.Unit]
-	}
-	if k, ok := AlarmConditionOf(s.Condition); ok && k.Unit != "" {
-		return " " + k.Unit
-	}
-	return ""
-}
-
-var metricUnitWords = map[MetricUnit]string{
-	UnitPercent: " %", UnitBytes: " B", UnitBytesPerSecond: " B/s", UnitPerSecond: "/s", UnitSeconds: " s", UnitCelsius: " °C", UnitWatts: " W",
-}
-
-// FormatAlarmValue formats a value with three significant digits and its unit: "12.3 %".
-func FormatAlarmValue(v float64, unit string) string {
-	if math.Abs(v) < 1000 {
-		return strconv.FormatFloat(v, 'g', 3, 64) + unit
-	}
-	prefix := 0
-	for ; math.Abs(v) >= 1000 && prefix < 5; prefix++ {
-		v /= 1000
-	}
-	return strconv.FormatFloat(v, 'g', 3, 64) + " " + []string{"", "k", "M", "G", "T", "P"}[prefix] + strings.TrimPrefix(unit, " ")
 }

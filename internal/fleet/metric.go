@@ -20,6 +20,7 @@ const (
 	UnitCelsius        MetricUnit = "celsius"
 	UnitWatts          MetricUnit = "watts"
 	UnitNumber         MetricUnit = "number"
+	UnitQuantity       MetricUnit = "count" // exact up to 1,000
 )
 
 // MetricInfo describes one metric of VMs, hosts or pools.
@@ -54,7 +55,7 @@ var VMMetrics = []MetricInfo{
 }
 
 // HostMetrics are the metrics of hosts. A host without a sensor or a kernel feature does not report its metric.
-var HostMetrics = []MetricInfo{
+var HostMetrics = append([]MetricInfo{
 	{Number: 1, Name: "cpu.user", Title: "User", Unit: UnitPercent, Chart: "CPU"},
 	{Number: 2, Name: "cpu.system", Title: "System", Unit: UnitPercent, Chart: "CPU"},
 	{Number: 3, Name: "cpu.guest", Title: "Guests", Unit: UnitPercent, Chart: "CPU"},
@@ -83,6 +84,21 @@ var HostMetrics = []MetricInfo{
 	{Number: 26, Name: "temperature.gpu", Title: "GPU", Unit: UnitCelsius, Chart: "Temperature"},
 	{Number: 27, Name: "power.gpu", Title: "GPUs", Unit: UnitWatts, Chart: "Power", Sum: true},
 	{Number: 28, Name: "clock.offset", Title: "Difference to the portal's clock", Unit: UnitSeconds, Chart: "Clock"},
+}, gpuMetrics()...)
+
+// MaxGPUs is the number of GPUs of a host that have metrics of their own.
+const MaxGPUs = 8
+
+// gpuMetrics returns the metrics of each GPU of a host with several ones.
+func gpuMetrics() (out []MetricInfo) {
+	for i := range MaxGPUs {
+		n, key, title := 29+4*i, "gpu."+strconv.Itoa(i), "GPU "+strconv.Itoa(i)
+		out = append(out, MetricInfo{Number: n, Name: key + ".usage", Title: title, Unit: UnitPercent, Chart: "GPU"},
+			MetricInfo{Number: n + 1, Name: key + ".memoryUsed", Title: title, Unit: UnitBytes, Chart: "GPU memory", Sum: true},
+			MetricInfo{Number: n + 2, Name: key + ".temperature", Title: title, Unit: UnitCelsius, Chart: "GPU temperature"},
+			MetricInfo{Number: n + 3, Name: key + ".power", Title: title, Unit: UnitWatts, Chart: "GPU power", Sum: true})
+	}
+	return out
 }
 
 // PoolMetrics are the metrics of storage pools on a host.
@@ -94,7 +110,23 @@ var PoolMetrics = []MetricInfo{
 	{Number: 5, Name: "latency.write", Title: "Write", Unit: UnitSeconds, Chart: "Latency"},
 }
 
-// MetricsOf returns the metrics of VMs, hosts or pools; nil for other resource types.
+// ClusterMetrics are the sums over the hosts of a cluster or of the fleet that have reported.
+var ClusterMetrics = []MetricInfo{
+	{Number: 1, Name: "cpu.usage", Title: "CPU", Unit: UnitPercent, Chart: "CPU and memory use"},
+	{Number: 2, Name: "memory.usage", Title: "Memory", Unit: UnitPercent, Chart: "CPU and memory use"},
+	{Number: 11, Name: "hosts.reporting", Title: "Reporting", Unit: UnitQuantity, Chart: "Hosts", Sum: true},
+	{Number: 12, Name: "hosts.total", Title: "All", Unit: UnitQuantity, Chart: "Hosts", Sum: true},
+	{Number: 3, Name: "cpu.used", Title: "Used", Unit: UnitQuantity, Chart: "CPU threads", Sum: true},
+	{Number: 4, Name: "cpu.capacity", Title: "Capacity", Unit: UnitQuantity, Chart: "CPU threads", Sum: true},
+	{Number: 5, Name: "memory.used", Title: "Used", Unit: UnitBytes, Chart: "Memory", Sum: true},
+	{Number: 6, Name: "memory.capacity", Title: "Capacity", Unit: UnitBytes, Chart: "Memory", Sum: true},
+	{Number: 7, Name: "disk.read", Title: "Read", Unit: UnitBytesPerSecond, Chart: "Disk throughput", Sum: true},
+	{Number: 8, Name: "disk.write", Title: "Write", Unit: UnitBytesPerSecond, Chart: "Disk throughput", Sum: true},
+	{Number: 9, Name: "network.receive", Title: "Receive", Unit: UnitBytesPerSecond, Chart: "Network throughput", Sum: true},
+	{Number: 10, Name: "network.send", Title: "Send", Unit: UnitBytesPerSecond, Chart: "Network throughput", Sum: true},
+}
+
+// MetricsOf returns the metrics of VMs, hosts, pools or clusters; nil for other resource types.
 func MetricsOf(t ResourceType) []MetricInfo {
 	switch t {
 	case TypeVM:
@@ -103,6 +135,8 @@ func MetricsOf(t ResourceType) []MetricInfo {
 		return HostMetrics
 	case TypePool:
 		return PoolMetrics
+	case TypeCluster:
+		return ClusterMetrics
 	}
 	return nil
 }
@@ -211,20 +245,4 @@ type MetricPoint struct {
 // MarshalJSON implements json.Marshaler.
 func (p MetricPoint) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]any{p.At.Unix(), p.Mean, p.Min, p.Max})
-}
-
-// MaxTopConsumers is the number of VMs or hosts in a list of top consumers.
-const MaxTopConsumers = 5
-
-// TopConsumers are the VMs, and for people who see hosts the hosts, with the highest newest values of one resource.
-type TopConsumers struct {
-	Title      string // "CPU"
-	Unit       MetricUnit
-	VMs, Hosts []Consumer // highest first
-}
-
-// Consumer is a VM or host with its newest value of a resource.
-type Consumer struct {
-	ID, Name string
-	Value    float64
 }

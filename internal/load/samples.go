@@ -2,6 +2,7 @@ package load
 
 import (
 	"hash/fnv"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -57,6 +58,7 @@ func (s *Sampler) Samples(until time.Time, seconds float64, vms []SampledVM, poo
 	}
 	s.host.advance(until, seconds)
 	s.host.setHost(out.Host.Values, cpu/float64(len(vms)+1))
+	maps.DeleteFunc(out.Host.Values, func(_ string, v []fleet.MetricValue) bool { return v[0].IsMissing() })
 	return out
 }
 

@@ -49,6 +49,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"end exports", 5 * time.Minute, nil, c.DeleteStaleExports},
 		{"evaluate alarms", 10 * time.Second, nil, c.EvaluateAlarms},
 		{"notify of alarms", 5 * time.Second, []string{"alarms"}, withMinInterval(2*time.Second, c.NotifyAlarms)},
+		{"sum metrics", 10 * time.Second, nil, c.SumMetrics},
 		{"predict pools", time.Minute, nil, c.PredictPools},
 		{"log host liveness", 5 * time.Second, nil, c.LogHostLiveness},
 		{"prune events", time.Minute, nil, c.PruneEvents},

@@ -24,9 +24,10 @@ const smallest = 1e-6
 const maxOctaves = 80
 
 // stepsPerOctave returns the number of codes between a value and its double. Quantities of bytes are compared and
-// extrapolated, so they have an error of at most 0.04 %, and other values of at most 0.6 %.
+// extrapolated, and numbers of hosts are compared, so they have an error of at most 0.04 %, and other values of at most
+// 0.6 %.
 func stepsPerOctave(u fleet.MetricUnit) float64 {
-	if u == fleet.UnitBytes {
+	if u == fleet.UnitBytes || u == fleet.UnitQuantity {
 		return finest
 	}
 	return 64

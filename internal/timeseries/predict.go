@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"quantix/internal/usage"
 )
 
 // Limits of a prediction.
@@ -22,12 +24,12 @@ const (
 // PredictFull predicts how long after the end of the points a growing level reaches the capacity. The points are those of
 // the used bytes at equal distances, at most a day apart, over at least three days; missing ones are ignored. A single
 // deletion or copy does not change the growth, and a level that falls again and again, such as that of rotated logs, only
-// counts with its growth over the whole time, if that is more than its falls. ok is false if the level does not grow,
-// the growth is within the noise, there are too few values, or the time is further away than a year or 12 times the time
-// of the values.
-func PredictFull(used []Point, step time.Duration, capacity float64) (after time.Duration, ok bool) {
+// counts with its growth over the whole time, if that is more than its falls. The growth is GrowsFull only if the level
+// grows by more than its noise, and will be full within a year and 12 times the time of the values. days are the days of
+// the values.
+func PredictFull(used []Point, step time.Duration, capacity float64) (after time.Duration, growth usage.Growth, days int) {
 	if step <= 0 || step > day || !(capacity > 0) {
-		return 0, false
+		return 0, usage.GrowsFew, 0
 	}
 	first := slices.IndexFunc(used, func(p Point) bool { return !p.IsMissing() })
 	last := len(used) - 1
@@ -35,22 +37,28 @@ func PredictFull(used []Point, step time.Duration, capacity float64) (after time
 		last--
 	}
 	span := time.Duration(last-first) * step
-	if first < 0 || span < minPredictDays*day || time.Duration(len(used)-1-last)*step > newestValueAge {
-		return 0, false
+	days = int(span / day)
+	switch {
+	case first < 0:
+		return 0, usage.GrowsFew, 0
+	case time.Duration(len(used)-1-last)*step > newestValueAge:
+		return 0, usage.GrowsStale, days
+	case span < minPredictDays*day:
+		return 0, usage.GrowsFew, days
 	}
 	perDay := int((day + step/2) / step)
-	var growth []float64 // over a day, from each point
+	var steps []float64 // growth over a day, from each point
 	for i := first; i+perDay <= last; i++ {
 		if d := used[i+perDay].Mean - used[i].Mean; !math.IsNaN(d) {
-			growth = append(growth, d)
+			steps = append(steps, d)
 		}
 	}
-	if len(growth) < minPredictDays || len(growth) < (last-first-perDay)/2 {
-		return 0, false
+	if len(steps) < minPredictDays || len(steps) < (last-first-perDay)/2 {
+		return 0, usage.GrowsFew, days
 	}
-	slope := median(growth)
-	spread := make([]float64, len(growth))
-	for i, d := range growth {
+	slope := median(steps)
+	spread := make([]float64, len(steps))
+	for i, d := range steps {
 		spread[i] = math.Abs(d - slope)
 	}
 	noise := median(spread) / math.Sqrt(span.Hours()/24)
@@ -59,14 +67,14 @@ func PredictFull(used []Point, step time.Duration, capacity float64) (after time
 		noise = max(noise, swing(used, slope/float64(perDay))/(certainty*span.Hours()/24))
 	}
 	if slope <= certainty*noise {
-		return 0, false
+		return 0, usage.GrowsNot, days
 	}
-	days := max(0, capacity-level(used[:last+1])) / slope
+	left := max(0, capacity-level(used[:last+1])) / slope
 	limit := min(maxPrediction, predictAhead*span)
-	if days > limit.Hours()/24 {
-		return 0, false
+	if left > limit.Hours()/24 {
+		return 0, usage.GrowsSlowly, days
 	}
-	return time.Duration(days * float64(day)), true
+	return time.Duration(left * float64(day)), usage.GrowsFull, days
 }
 
 // level returns the newest level: the median of the last three values.

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"quantix/internal/usage"
 )
 
 // levels returns the points of a level, one an hour.
@@ -49,9 +51,10 @@ func TestPredictFull(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			after, ok := PredictFull(c.used, time.Hour, 1000)
+			after, growth, _ := PredictFull(c.used, time.Hour, 1000)
+			ok := growth == usage.GrowsFull
 			if days := after.Hours() / 24; ok != (c.max > 0) || ok && (days < c.min || days > c.max) {
-				t.Errorf("predicted %v (%.1f days), want %v to %v days", ok, days, c.min, c.max)
+				t.Errorf("predicted %s (%.1f days), want %v to %v days", growth, days, c.min, c.max)
 			}
 		})
 	}
@@ -69,8 +72,29 @@ func TestPredictFullRefusesUnknownCapacity(t *testing.T) {
 	t.Parallel()
 	used := levels(30, func(d float64) float64 { return 300 + 10*d })
 	for _, capacity := range []float64{0, -1, math.NaN()} {
-		if _, ok := PredictFull(used, time.Hour, capacity); ok {
+		if _, growth, _ := PredictFull(used, time.Hour, capacity); growth == usage.GrowsFull {
 			t.Errorf("predicted with a capacity of %v", capacity)
+		}
+	}
+}
+
+func TestGrowthSaysWhyAPoolIsNotPredictedFull(t *testing.T) {
+	t.Parallel()
+	growing := func(d float64) float64 { return 300 + 10*d }
+	for name, c := range map[string]struct {
+		used []Point
+		want usage.Growth
+		days int
+	}{
+		"constant":                   {levels(30, func(float64) float64 { return 900 }), usage.GrowsNot, 29},
+		"two days only":              {levels(2, growing), usage.GrowsFew, 1},
+		"no value":                   {gap(levels(30, growing), 0, 30), usage.GrowsFew, 0},
+		"no value of the newest day": {gap(levels(30, growing), 29, 30), usage.GrowsStale, 28},
+		"in more than a year":        {levels(60, func(d float64) float64 { return 300 + d }), usage.GrowsSlowly, 59},
+		"full soon":                  {levels(30, growing), usage.GrowsFull, 29},
+	} {
+		if _, got, days := PredictFull(c.used, time.Hour, 1000); got != c.want || days != c.days {
+			t.Errorf("%s: %s of %d days, want %s of %d", name, got, days, c.want, c.days)
 		}
 	}
 }

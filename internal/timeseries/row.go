@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Object is a VM, host or pool with metrics.
+// Object is a VM, host, pool or cluster with metrics.
 type Object struct {
 	Type fleet.ResourceType
 	ID   string
@@ -45,34 +45,53 @@ func ReadLayout(text []byte) (l Layout, err error) {
 // drops metrics that fleet does not know, which are those of a newer agent.
 func NewRow(host fleet.HostID, in fleet.Samples, keep func(Object) bool) (layout Layout, row []byte) {
 	in.Host.IDs = []string{string(host)}
-	for _, t := range []struct {
-		of fleet.ResourceType
-		fleet.SampleTable
-	}{{fleet.TypeHost, in.Host}, {fleet.TypeVM, in.VMs}, {fleet.TypePool, in.Pools}} {
-		table, kept := LayoutTable{Type: t.of}, []int{}
-		for i, id := range t.IDs {
-			if keep(Object{t.of, id}) {
-				table.IDs, kept = append(table.IDs, id), append(kept, i)
-			}
-		}
-		var columns [][]fleet.MetricValue
-		var steps []float64
-		for _, m := range fleet.MetricsOf(t.of) {
-			if v := t.Values[m.Name]; len(v) == len(t.IDs) {
-				table.Metrics, columns, steps = append(table.Metrics, m.Number), append(columns, v), append(steps, stepsPerOctave(m.Unit))
-			}
-		}
-		if len(kept) == 0 || len(columns) == 0 {
-			continue
-		}
-		layout.Tables = append(layout.Tables, table)
-		for _, i := range kept {
-			for c, v := range columns {
-				row = binary.AppendUvarint(row, encodeValue(float64(v[i]), steps[c]))
-			}
+	row = layout.add(nil, fleet.TypeHost, in.Host, keep)
+	row = layout.add(row, fleet.TypeVM, in.VMs, keep)
+	return layout, layout.add(row, fleet.TypePool, in.Pools, keep)
+}
+
+// NewClusterRow returns the layout and the values of clusters.
+func NewClusterRow(in fleet.SampleTable) (layout Layout, row []byte) {
+	row = layout.add(nil, fleet.TypeCluster, in, func(Object) bool { return true })
+	return layout, row
+}
+
+// add adds the objects that keep accepts to the layout and to the row.
+func (l *Layout) add(row []byte, of fleet.ResourceType, in fleet.SampleTable, keep func(Object) bool) []byte {
+	table, kept := LayoutTable{Type: of}, []int{}
+	for i, id := range in.IDs {
+		if keep(Object{of, id}) {
+			table.IDs, kept = append(table.IDs, id), append(kept, i)
 		}
 	}
-	return layout, row
+	var columns [][]fleet.MetricValue
+	var steps []float64
+	for _, m := range fleet.MetricsOf(of) {
+		if v := in.Values[m.Name]; len(v) == len(in.IDs) {
+			table.Metrics, columns, steps = append(table.Metrics, m.Number), append(columns, v), append(steps, stepsPerOctave(m.Unit))
+		}
+	}
+	if len(kept) == 0 || len(columns) == 0 {
+		return row
+	}
+	l.Tables = append(l.Tables, table)
+	for _, i := range kept {
+		for c, v := range columns {
+			row = binary.AppendUvarint(row, encodeValue(float64(v[i]), steps[c]))
+		}
+	}
+	return row
+}
+
+// MaxHostBytes is the length of the start of a row that holds the values of the host.
+const MaxHostBytes = 4 * maxMetrics
+
+// OfHost returns the layout of only the host's values, which are the first ones of a row.
+func (l Layout) OfHost() Layout {
+	if len(l.Tables) == 0 || l.Tables[0].Type != fleet.TypeHost {
+		return Layout{}
+	}
+	return Layout{Tables: l.Tables[:1]}
 }
 
 // Read calls visit for each object of a row that want accepts. The slices are valid until visit returns: a value for each

@@ -32,6 +32,7 @@ const formats = {
   celsius: (v) => `${v.toFixed(0)} °C`,
   watts: (v) => `${v.toFixed(0)} W`,
   number: plain,
+  count: (v) => (Number.isInteger(v) ? `${v}` : v >= 100 ? v.toFixed(0) : v.toFixed(1)),
 };
 
 const formatOf = (unit) => formats[unit] ?? plain;
@@ -143,7 +144,7 @@ function draw(box, lines, shades, marksOf) {
   const bands = [];
   lines.forEach((line, i) => {
     const color = shades.lines[i % shades.lines.length];
-    series.push({ label: titleOf(line), stroke: color, width: 1.5, points: { show: false }, value: legendValue(format) });
+    series.push({ label: titleOf(line), stroke: color, width: 1.5, dash: i < shades.lines.length ? [] : [6, 3], points: { show: false }, value: legendValue(format) });
     series.push({ show: true, stroke: "transparent", points: { show: false }, class: "chart-band" }, { show: true, stroke: "transparent", points: { show: false }, class: "chart-band" });
     bands.push({ series: [3 * i + 3, 3 * i + 2], fill: faded(color) });
   });

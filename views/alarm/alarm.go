@@ -11,6 +11,7 @@ import (
 
 	"github.com/a-h/templ"
 
+	"quantix/internal/alarm"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -266,9 +267,9 @@ func valueText(v fleet.Alarm) string {
 	if v.Value == nil {
 		return ""
 	}
-	out := fleet.FormatAlarmValue(*v.Value, v.Unit)
+	out := alarm.FormatValue(*v.Value, v.Unit)
 	if v.Threshold != nil {
-		out += " (threshold " + fleet.FormatAlarmValue(*v.Threshold, v.Unit) + ")"
+		out += " (threshold " + alarm.FormatValue(*v.Threshold, v.Unit) + ")"
 	}
 	return out
 }

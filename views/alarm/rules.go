@@ -140,8 +140,11 @@ func conditionOptions() (out []kit.Option) {
 		word string
 	}{{fleet.TypeVM, "VM"}, {fleet.TypeHost, "Host"}, {fleet.TypePool, "Pool"}} {
 		for _, m := range fleet.MetricsOf(of.typ) {
+			if strings.Count(m.Name, ".") > 1 { // of one GPU
+				continue
+			}
 			spec := fleet.AlarmRuleSpec{Condition: fleet.AlarmMetricCondition, Metric: &fleet.AlarmMetric{Type: of.typ, Name: m.Name}}
-			out = append(out, kit.Option{Value: MetricConditionValue(*spec.Metric), Text: of.word + ": " + m.Chart + ", " + strings.ToLower(m.Title[:1]) + m.Title[1:] + unitText(spec.ValueUnit())})
+			out = append(out, kit.Option{Value: MetricConditionValue(*spec.Metric), Text: of.word + ": " + m.Chart + ", " + strings.ToLower(m.Title[:1]) + m.Title[1:] + unitText(alarm.UnitOf(spec))})
 		}
 	}
 	return out

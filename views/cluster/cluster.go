@@ -55,11 +55,18 @@ type Page struct {
 	Prev    string // cursors of the previous and next page of the tab's list
 	Next    string
 	Form    Form
+
+	ChartRange string // tab monitor: key of the charts' range
+}
+
+// charts describes the charts of the tab monitor.
+func (p Page) charts() kit.MetricChartsView {
+	return kit.MetricChartsView{Source: p.path("metrics"), Name: p.Cluster.Name, Range: p.ChartRange, Page: kit.Link{Path: p.path()}.With("tab", "monitor")}
 }
 
 func (p Page) tabs() []kit.Tab {
 	return kit.LinkTabs(kit.Link{Path: p.path()}, "tab", p.Tab,
-		kit.Tab{Key: "summary", Text: "Summary"}, kit.Tab{Key: "hosts", Text: "Hosts", Count: strconv.Itoa(p.Cluster.Hosts)},
+		kit.Tab{Key: "summary", Text: "Summary"}, kit.Tab{Key: "monitor", Text: "Monitor"}, kit.Tab{Key: "hosts", Text: "Hosts", Count: strconv.Itoa(p.Cluster.Hosts)},
 		kit.Tab{Key: "vms", Text: "VMs"}, kit.Tab{Key: "configure", Text: "Configure"})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/usage"
 	"quantix/views/alarm"
 	"quantix/views/kit"
 )
@@ -18,7 +19,7 @@ import (
 type DashboardPage struct {
 	Overview fleet.Overview // Attention has only causes without an alarm rule
 	Alarms   alarm.OpenPage
-	Top      []fleet.TopConsumers
+	Top      []usage.TopConsumers
 	Actor    fleet.Actor
 	Now      time.Time
 }
@@ -121,7 +122,7 @@ func consumerText(unit fleet.MetricUnit, v float64) string {
 }
 
 // consumerPercent is the length of a top consumer's bar: the value in percent, or its share of the highest value.
-func consumerPercent(unit fleet.MetricUnit, c fleet.Consumer, all []fleet.Consumer) int {
+func consumerPercent(unit fleet.MetricUnit, c usage.Consumer, all []usage.Consumer) int {
 	if unit == fleet.UnitPercent {
 		return int(min(100, c.Value+0.5))
 	}

@@ -5,14 +5,15 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/usage"
 	"quantix/internal/testkit/rendered"
 )
 
 func TestTopConsumersShowTextBarAndLink(t *testing.T) {
 	t.Parallel()
-	p := DashboardPage{Actor: fleet.Actor{UserID: "mara", Role: fleet.RoleAdmin}, Top: []fleet.TopConsumers{
-		{Title: "CPU", Unit: fleet.UnitPercent, VMs: []fleet.Consumer{{ID: "v1", Name: "web", Value: 41.7}}, Hosts: []fleet.Consumer{{ID: "h1", Name: "rack-1", Value: 80}}},
-		{Title: "Disk", Unit: fleet.UnitBytesPerSecond, VMs: []fleet.Consumer{{ID: "v1", Name: "web", Value: 4 << 20}, {ID: "v2", Name: "db", Value: 1 << 20}}},
+	p := DashboardPage{Actor: fleet.Actor{UserID: "mara", Role: fleet.RoleAdmin}, Top: []usage.TopConsumers{
+		{Title: "CPU", Unit: fleet.UnitPercent, VMs: []usage.Consumer{{ID: "v1", Name: "web", Value: 41.7}}, Hosts: []usage.Consumer{{ID: "h1", Name: "rack-1", Value: 80}}},
+		{Title: "Disk", Unit: fleet.UnitBytesPerSecond, VMs: []usage.Consumer{{ID: "v1", Name: "web", Value: 4 << 20}, {ID: "v2", Name: "db", Value: 1 << 20}}},
 		{Title: "Memory", Unit: fleet.UnitBytes},
 	}}
 	got := rendered.HTML(t, topConsumers(p))

@@ -16,7 +16,7 @@ func ClusterHosts(hosts []fleet.HostView, now time.Time) kit.Table[fleet.HostVie
 	shown := slices.DeleteFunc(slices.Clone(Columns), func(c kit.Column) bool { return c.OnRequest || c.Key == "labels" })
 	return kit.Table[fleet.HostView]{
 		List: &kit.List{Shown: shown}, ID: "cluster-hosts", Label: "Hosts of the cluster", Type: "host", Head: kit.NameColumn, Items: hosts, HasRowMenus: true,
-		Row: hostRow, RowCells: func(shown kit.Columns, h *fleet.HostView) templ.Component { return row(shown, h, now) },
+		Row: hostRow, RowCells: func(shown kit.Columns, h *fleet.HostView) templ.Component { return row(shown, h, nil, now) },
 	}
 }
 

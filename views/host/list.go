@@ -8,6 +8,7 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/usage"
 	"quantix/views/kit"
 )
 
@@ -15,16 +16,21 @@ import (
 type ListPage struct {
 	kit.List
 	Actor fleet.Actor
-	Tab   string // "all" or "attention"
+	Tab   string // "all", "attention" or "monitor"
 	Hosts []fleet.HostView
 	Total fleet.HostTotals
+
+	Recent     map[fleet.HostID]*usage.Recent // only with a column of the last hour
+	ChartRange string                         // tab monitor: key of the charts' range
 }
 
 func (p *ListPage) table() kit.Table[fleet.HostView] {
 	return kit.Table[fleet.HostView]{
 		List: &p.List, ID: "host-rows", Live: "hosts", Every: "10s", Label: "Hosts", Type: "host", Head: kit.NameColumn, Items: p.Hosts, HasRowMenus: true, EmptyContent: emptyListNote(p),
-		Row:      hostRow,
-		RowCells: func(shown kit.Columns, h *fleet.HostView) templ.Component { return row(shown, h, p.Now) },
+		Row: hostRow,
+		RowCells: func(shown kit.Columns, h *fleet.HostView) templ.Component {
+			return row(shown, h, p.Recent[h.ID], p.Now)
+		},
 	}
 }
 
@@ -64,8 +70,17 @@ func (p *ListPage) tabs() []kit.Tab {
 	}
 	tabs := kit.LinkTabs(p.Link.FirstPage(), "tab", p.Tab, kit.Tab{Key: "all", Text: "All"}, kit.Tab{Key: "attention", Text: "Needs attention", Count: attention, Severity: "bad"})
 	tabs = append(tabs, kit.ResourceTabs(fleet.TypeHost)...)
+	tabs = append(tabs, kit.Tab{Text: "Monitor", Href: FleetMonitorPath, Here: p.Tab == "monitor"})
 	if policy.May(p.Actor, policy.Manage, "") {
 		tabs = append(tabs, kit.Tab{Text: "Join tokens", Href: "/hosts/join"})
 	}
 	return tabs
+}
+
+// FleetMonitorPath is the address of the charts of all hosts.
+const FleetMonitorPath = "/hosts/monitor"
+
+// charts describes the charts of all hosts.
+func (p *ListPage) charts() kit.MetricChartsView {
+	return kit.MetricChartsView{Source: "/hosts/metrics", Name: "hosts", Range: p.ChartRange, Page: kit.Link{Path: FleetMonitorPath}}
 }

@@ -43,3 +43,6 @@ func (v MetricChartsView) rangeHref(i int) string {
 	}
 	return v.Page.With("range", ChartRanges[i].Key).String()
 }
+
+// SumChartsHint explains the charts of several hosts.
+const SumChartsHint = "Sums over the hosts that report, with their capacity. A host that stops reporting lowers the sums and the line Reporting."

@@ -33,6 +33,17 @@ type Column struct {
 	OnRequest  bool // shown only on request
 }
 
+// Columns with the use of the last hour.
+const (
+	CPUHourColumn    = "cpu1h"
+	MemoryHourColumn = "memory1h"
+)
+
+// ShowsLastHour reports whether a column with the use of the last hour is shown.
+func (l *List) ShowsLastHour() bool {
+	return slices.ContainsFunc(l.Shown, func(c Column) bool { return c.Key == CPUHourColumn || c.Key == MemoryHourColumn })
+}
+
 // CSVColumn is a column of a list's CSV export.
 type CSVColumn[T any] struct {
 	Name  string

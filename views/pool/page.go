@@ -8,6 +8,7 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/usage"
 	"quantix/views"
 	"quantix/views/kit"
 )
@@ -21,10 +22,11 @@ type Page struct {
 	Statuses   kit.HostStatuses[fleet.PoolHost] // tab health
 	Drifted    []fleet.PoolHost                 // tab health: the first hosts with another definition of the pool
 	Now        time.Time
-	Alarms     []fleet.Alarm  // tab monitor: open alarms
-	ChartRange string         // tab monitor: key of the charts' range
-	Volumes    VolumesTab     // tab volumes
-	Uploads    []fleet.Upload // tab volumes: the actor's own unfinished uploads
+	Alarms     []fleet.Alarm     // tab monitor: open alarms
+	ChartRange string            // tab monitor: key of the charts' range
+	Growth     *usage.PoolGrowth // tabs health and monitor, for actors who may see hosts; nil: not predicted yet
+	Volumes    VolumesTab        // tab volumes
+	Uploads    []fleet.Upload    // tab volumes: the actor's own unfinished uploads
 	Counts     TabCounts
 	ByLabel    fleet.ByLabel // tabs health and configure, for actors who may see hosts
 	First      int           // index of the first shown row of Volumes; Last is the index after the last one

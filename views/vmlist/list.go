@@ -7,6 +7,7 @@ import (
 	"github.com/a-h/templ"
 
 	"quantix/internal/fleet"
+	"quantix/internal/usage"
 	"quantix/views"
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
@@ -18,7 +19,8 @@ type ListPage struct {
 	Tab       string // "all", "attention", "restart", "found"
 	VMs       []fleet.VMView
 	Found     []fleet.DiscoveredVM
-	MayCreate bool // the actor may create VMs
+	Recent    map[fleet.VMID]*usage.Recent // only with a column of the last hour
+	MayCreate bool                         // the actor may create VMs
 
 	MayChangeHosts bool // the actor may change infrastructure
 	MayUseVMs      bool // the actor may use at least one VM
@@ -34,7 +36,9 @@ func (p *ListPage) vmTable() kit.Table[fleet.VMView] {
 			id := string(vm.ID)
 			return kit.Row{ID: "vm-" + id, Name: vm.Name, Href: views.VMPath(vm.ID), Menu: views.ContextMenuPath(fleet.TypeVM, vm.ID), Value: id}
 		},
-		RowCells: func(shown kit.Columns, vm *fleet.VMView) templ.Component { return row(shown, vm, p.Now) },
+		RowCells: func(shown kit.Columns, vm *fleet.VMView) templ.Component {
+			return row(shown, vm, p.Recent[vm.ID], p.Now)
+		},
 	}
 }
 

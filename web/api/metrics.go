@@ -32,6 +32,15 @@ type hostMetricsInput struct {
 	MetricQuery
 }
 
+type clusterMetricsInput struct {
+	ClusterPath
+	MetricQuery
+}
+
+type fleetMetricsInput struct {
+	MetricQuery
+}
+
 type poolMetricsInput struct {
 	PoolPath
 	MetricQuery
@@ -49,5 +58,15 @@ func (api *API) hostMetrics(ctx context.Context, a fleet.Actor, in *hostMetricsI
 
 func (api *API) poolMetrics(ctx context.Context, a fleet.Actor, in *poolMetricsInput) (*metricsOutput, error) {
 	m, err := api.Control.PoolMetrics(ctx, a, in.ID, in.times())
+	return &metricsOutput{m}, err
+}
+
+func (api *API) clusterMetrics(ctx context.Context, a fleet.Actor, in *clusterMetricsInput) (*metricsOutput, error) {
+	m, err := api.Control.ClusterMetrics(ctx, a, in.ID, in.times())
+	return &metricsOutput{m}, err
+}
+
+func (api *API) fleetMetrics(ctx context.Context, a fleet.Actor, in *fleetMetricsInput) (*metricsOutput, error) {
+	m, err := api.Control.FleetMetrics(ctx, a, in.times())
 	return &metricsOutput{m}, err
 }

@@ -125,6 +125,8 @@ func (api *API) operations() []operation {
 		newOperation(get, "/clusters", policy.StorageSee, ok, "list-clusters", "List clusters of hosts", listOperation(api.Control.ListClusters)),
 		newOperation(post, "/clusters", policy.InfraChange, created, "create-cluster", "Create a cluster without hosts", api.createCluster),
 		newOperation(get, "/clusters/{id}", policy.StorageSee, ok, "get-cluster", "Get a cluster, with the sums over its hosts", api.getCluster),
+		newOperation(get, "/clusters/{id}/metrics", policy.InfraSee, ok, "get-cluster-metrics", "Get the sums of the metrics of a cluster's hosts over a time, with the number of reporting hosts; null where nothing was measured", api.clusterMetrics),
+		newOperation(get, "/metrics", policy.InfraSee, ok, "get-metrics", "Get the sums of the metrics of all hosts over a time, with the number of reporting hosts; null where nothing was measured", api.fleetMetrics),
 		newOperation(patch, "/clusters/{id}", policy.InfraChange, ok, "update-cluster", "Change a cluster by a JSON merge patch; VMs do not change", api.updateCluster),
 		newOperation(remove, "/clusters/{id}", policy.InfraChange, noContent, "delete-cluster", "Delete a cluster without hosts", actOnObject(api.Control.DeleteCluster)),
 

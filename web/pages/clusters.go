@@ -42,20 +42,24 @@ func (s *Site) ClusterPage(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	get := s.Control.GetCluster
-	if tab == "configure" || render.HTMXTarget(c) == "cluster-head" { // they do not show the sums over the hosts
+	if tab == "configure" || tab == "monitor" || render.HTMXTarget(c) == "cluster-head" { // they do not show the sums over the hosts
 		get = s.Control.ClusterBrief
 	}
 	v, err := get(c.Request().Context(), a, fleet.ClusterID(c.Param("id")))
 	if err != nil {
 		return err
 	}
-	p := clusterview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Cluster: v, Now: time.Now()}
+	p := clusterview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Cluster: v, Now: time.Now(), ChartRange: c.QueryParam("range")}
 	if render.HTMXTarget(c) != "cluster-head" {
 		if err := s.fillClusterTab(c, a, &p); err != nil {
 			return err
 		}
 	}
-	return s.ShowPage(c, a, clusterPageLayout(v), clusterview.ClusterPage(p))
+	layout := clusterPageLayout(v)
+	if tab == "monitor" {
+		layout.Scripts = []string{kit.ChartScript}
+	}
+	return s.ShowPage(c, a, layout, clusterview.ClusterPage(p))
 }
 
 // fillClusterTab reads the data of the page's current tab.

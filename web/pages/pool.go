@@ -54,6 +54,11 @@ func (s *Site) PoolPage(c echo.Context, a fleet.Actor) error {
 			return err
 		}
 	}
+	if (tab == "health" || tab == "monitor") && policy.May(a, policy.InfraSee, "") {
+		if p.Growth, err = s.Control.PoolGrowth(ctx, a, p.Pool.ID); err != nil {
+			return err
+		}
+	}
 	if tab == "health" && policy.May(a, policy.InfraSee, "") {
 		if p.Drifted, err = s.Control.PoolDrift(ctx, a, p.Pool.ID); err != nil {
 			return err

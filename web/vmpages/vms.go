@@ -70,6 +70,13 @@ func (s *Site) ListVMs(c echo.Context, a fleet.Actor) error {
 	default:
 		p.VMs, err = render.FillList(c, a, &p.List, q, s.Control.ListVMRows)
 	}
+	if err == nil && p.ShowsLastHour() && len(p.VMs) > 0 {
+		ids := make([]fleet.VMID, len(p.VMs))
+		for i, v := range p.VMs {
+			ids[i] = v.ID
+		}
+		p.Recent, err = s.Control.RecentVMUse(c.Request().Context(), a, ids)
+	}
 	if err != nil {
 		return err
 	}

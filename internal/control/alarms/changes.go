@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"quantix/internal/alarm"
 	"quantix/internal/fleet"
 )
 
@@ -14,7 +15,7 @@ func ruleChanges(r, to fleet.AlarmRule) (out []string) {
 		if v == nil {
 			return "none"
 		}
-		return fleet.FormatAlarmValue(*v, "")
+		return alarm.FormatValue(*v, "")
 	}
 	metric := func(m *fleet.AlarmMetric) string {
 		if m == nil {

@@ -270,9 +270,9 @@ func (f *findings) ofMetric(ctx context.Context, rule fleet.AlarmRule, rules []d
 		}
 		value := v.Value
 		x.Scope.Subject, x.Subject, x.Value, x.Count = subject, subject, &value, 1
-		x.Cause = fmt.Sprintf("%s (%s) is at least %s.", info.Title, info.Chart, fleet.FormatAlarmValue(*rule.Spec.Threshold, rule.Spec.ValueUnit()))
+		x.Cause = fmt.Sprintf("%s (%s) is at least %s.", info.Title, info.Chart, alarm.FormatValue(*rule.Spec.Threshold, alarm.UnitOf(rule.Spec)))
 		if rule.Spec.Metric.Below {
-			x.Cause = fmt.Sprintf("%s (%s) is at most %s.", info.Title, info.Chart, fleet.FormatAlarmValue(*rule.Spec.Threshold, rule.Spec.ValueUnit()))
+			x.Cause = fmt.Sprintf("%s (%s) is at most %s.", info.Title, info.Chart, alarm.FormatValue(*rule.Spec.Threshold, alarm.UnitOf(rule.Spec)))
 		}
 		x.Text = x.Cause
 		out = append(out, x)

@@ -8,6 +8,7 @@ import (
 	"quantix/db"
 	"quantix/internal/fleet"
 	"quantix/internal/timeseries"
+	"quantix/internal/usage"
 )
 
 const (
@@ -45,10 +46,12 @@ func (m *Metrics) PredictPools(ctx context.Context, a fleet.Actor) error {
 				return err
 			}
 			var full time.Time
-			if after, ok := timeseries.PredictFull(points[""][poolUsed], predictStep, newestMean(points[""][poolCapacity])); ok {
+			after, growth, days := timeseries.PredictFull(points[""][poolUsed], predictStep, newestMean(points[""][poolCapacity]))
+			if growth == usage.GrowsFull {
 				full = end.Add(after)
 			}
 			p.PoolIds, p.HostIds, p.FullAt = append(p.PoolIds, x.PoolID), append(p.HostIds, string(x.HostID)), append(p.FullAt, full)
+			p.Growths, p.Days = append(p.Growths, string(growth)), append(p.Days, int32(days)) //nolint:gosec // at most 30
 		}
 		return q.SetPoolPredictions(ctx, p)
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"quantix/internal/alarm"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -67,7 +68,7 @@ func scanAlarm(a fleet.Actor) pgx.RowToFunc[fleet.Alarm] {
 		err = row.Scan(&v.ID, &v.RuleID, &v.RuleName, &spec, &v.Subject, &v.SubjectName, &v.ProjectID, &v.HostID, &v.HostName, &v.Cause, &v.Severity, &v.Text, &plain, &v.Remedy,
 			&v.Value, &v.Count, &v.RaisedAt, &v.AcknowledgedAt, &v.AcknowledgedBy, &v.Note, &v.SilencedUntil, &v.ClearedAt)
 		if v.Value != nil {
-			v.Unit = spec.ValueUnit()
+			v.Unit = alarm.UnitOf(spec)
 		}
 		if v.Threshold = spec.Threshold; !sees {
 			v.Text, v.Cause, v.Remedy, v.HostID, v.HostName = plain, plain, "", "", ""

@@ -3,8 +3,12 @@ package query
 import (
 	"cmp"
 	"context"
+	"errors"
+	"math"
 	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
 	"quantix/internal/control/metrics"
@@ -12,6 +16,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/internal/timeseries"
+	"quantix/internal/usage"
 )
 
 // MetricRange is a requested time of metrics. The zero value is the last hour.
@@ -43,14 +48,19 @@ func (r MetricRange) withDefaults(now time.Time) (metrics.Range, error) {
 	return metrics.Range{From: r.From, To: r.To, Step: r.Step}, c.Err()
 }
 
-// VMMetrics returns the metrics of a VM.
+// VMMetrics returns the metrics of a VM. Actors who see all projects get those of a deleted VM until their age is over,
+// without its last hour, whose samples are found by the VM's host.
 func (b *Queries) VMMetrics(ctx context.Context, a fleet.Actor, id fleet.VMID, r MetricRange) (fleet.MetricSeries, error) {
-	if _, err := b.GetVM(ctx, a, id); err != nil {
-		return fleet.MetricSeries{}, err
+	_, missing := b.GetVM(ctx, a, id)
+	if missing != nil && !(fleet.CodeOf(missing) == fleet.NotFound && policy.SeesAllProjects(a)) {
+		return fleet.MetricSeries{}, missing
 	}
 	out, err := b.readMetrics(ctx, timeseries.Object{Type: fleet.TypeVM, ID: string(id)}, r, false, func(now time.Time) ([]string, error) {
 		return b.store.HostsOfVM(ctx, db.HostsOfVMParams{VMID: id, FromTime: now.Add(-2 * b.metricRetention.Samples)})
 	})
+	if err == nil && len(out.Series) == 0 && missing != nil {
+		return fleet.MetricSeries{}, missing
+	}
 	if err == nil {
 		err = b.addTaskMarks(ctx, a, fleet.SubjectVM(id), &out)
 	}
@@ -74,6 +84,27 @@ func (b *Queries) HostMetrics(ctx context.Context, a fleet.Actor, id fleet.HostI
 	return out, err
 }
 
+// ClusterMetrics returns the sums over the hosts of a cluster.
+func (b *Queries) ClusterMetrics(ctx context.Context, a fleet.Actor, id fleet.ClusterID, r MetricRange) (fleet.MetricSeries, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return fleet.MetricSeries{}, err
+	}
+	if _, err := b.ClusterBrief(ctx, a, id); err != nil {
+		return fleet.MetricSeries{}, err
+	}
+	return b.readMetrics(ctx, timeseries.Object{Type: fleet.TypeCluster, ID: string(id)}, r, false, sumSource)
+}
+
+// FleetMetrics returns the sums over all hosts.
+func (b *Queries) FleetMetrics(ctx context.Context, a fleet.Actor, r MetricRange) (fleet.MetricSeries, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return fleet.MetricSeries{}, err
+	}
+	return b.readMetrics(ctx, metrics.FleetSums, r, false, sumSource)
+}
+
+func sumSource(time.Time) ([]string, error) { return []string{metrics.SumSource}, nil }
+
 // PoolMetrics returns the metrics of a pool on its first hosts. A local pool has its own metrics on each host.
 func (b *Queries) PoolMetrics(ctx context.Context, a fleet.Actor, id fleet.PoolID, r MetricRange) (fleet.MetricSeries, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil { // the metrics name the hosts
@@ -96,6 +127,31 @@ func (b *Queries) PoolMetrics(ctx context.Context, a fleet.Actor, id fleet.PoolI
 		err = b.addTaskMarks(ctx, a, fleet.SubjectPool(id), &out)
 	}
 	return out, err
+}
+
+// PoolGrowth returns the newest prediction when a pool will be full, or nil.
+func (b *Queries) PoolGrowth(ctx context.Context, a fleet.Actor, id fleet.PoolID) (*usage.PoolGrowth, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return nil, err
+	}
+	r, err := b.store.PoolGrowth(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, store.UserError(err)
+	}
+	out := &usage.PoolGrowth{Growth: usage.Growth(r.Growth), Hosts: int(r.Hosts), Days: int(r.Days), PredictedAt: r.PredictedAt, Fresh: r.Fresh}
+	if r.FullAt != nil {
+		out.FullAt = *r.FullAt
+	}
+	if r.Shared {
+		out.Hosts = 1
+	}
+	if out.Hosts > 1 {
+		out.HostName = r.HostName
+	}
+	return out, nil
 }
 
 // readMetrics returns the metrics of an object. HostName is the host's ID where the metrics are those of a host.
@@ -124,7 +180,7 @@ func (b *Queries) readMetrics(ctx context.Context, o timeseries.Object, in Metri
 		for _, m := range fleet.MetricsOf(o.Type) {
 			if all := points[m.Number]; all != nil {
 				out.Series = append(out.Series, fleet.MetricLine{
-					Name: m.Name, Title: m.Title, Unit: m.Unit, Chart: m.Chart, HostName: string(host), Points: metricPoints(r, all),
+					Name: m.Name, Title: m.Title, Unit: m.Unit, Chart: m.Chart, HostName: string(host), Points: metricPoints(r, m.Unit, all),
 				})
 			}
 		}
@@ -133,13 +189,22 @@ func (b *Queries) readMetrics(ctx context.Context, o timeseries.Object, in Metri
 	return out, nil
 }
 
-func metricPoints(r metrics.Range, all []timeseries.Point) []fleet.MetricPoint {
+func metricPoints(r metrics.Range, unit fleet.MetricUnit, all []timeseries.Point) []fleet.MetricPoint {
+	of := func(v float64) fleet.MetricValue {
+		if n := math.Round(v); unit == fleet.UnitQuantity && math.Abs(v-n) <= maxCountError*n {
+			return fleet.MetricValue(n)
+		}
+		return fleet.MetricValue(v)
+	}
 	out := make([]fleet.MetricPoint, len(all))
 	for i, p := range all {
-		out[i] = fleet.MetricPoint{At: r.From.Add(time.Duration(i) * r.Step), Mean: fleet.MetricValue(p.Mean), Min: fleet.MetricValue(p.Min), Max: fleet.MetricValue(p.Max)}
+		out[i] = fleet.MetricPoint{At: r.From.Add(time.Duration(i) * r.Step), Mean: of(p.Mean), Min: of(p.Min), Max: of(p.Max)}
 	}
 	return out
 }
+
+// maxCountError is the error of stored counts, relative to the count.
+const maxCountError = 4e-4
 
 // hostMarkKinds are the kinds of tasks that a host's charts mark.
 var hostMarkKinds = []string{string(fleet.HostMaintenanceEnter), string(fleet.HostMaintenanceLeave), string(fleet.HostReboot), string(fleet.HostShutdown)}

@@ -13,6 +13,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/internal/timeseries"
+	"quantix/internal/usage"
 )
 
 // topResource is a resource with a list of top consumers. A value is the sum of the metrics.
@@ -40,34 +41,34 @@ type topUsage struct {
 }
 
 // topLists has for each resource its top consumers, highest first. The consumers have no names.
-type topLists [len(topResources)][]fleet.Consumer
+type topLists [len(topResources)][]usage.Consumer
 
 // add adds the consumer if its value is among the highest.
-func (l *topLists) add(resource int, c fleet.Consumer) {
+func (l *topLists) add(resource int, c usage.Consumer) {
 	if math.IsNaN(c.Value) || c.Value <= 0 {
 		return
 	}
-	at, _ := slices.BinarySearchFunc(l[resource], c, func(x, y fleet.Consumer) int {
+	at, _ := slices.BinarySearchFunc(l[resource], c, func(x, y usage.Consumer) int {
 		return cmp.Or(cmp.Compare(y.Value, x.Value), cmp.Compare(x.ID, y.ID))
 	})
-	if at < fleet.MaxTopConsumers {
+	if at < usage.MaxTopConsumers {
 		l[resource] = slices.Insert(l[resource], at, c)
-		l[resource] = l[resource][:min(len(l[resource]), fleet.MaxTopConsumers)]
+		l[resource] = l[resource][:min(len(l[resource]), usage.MaxTopConsumers)]
 	}
 }
 
 // TopConsumers returns the VMs that the actor may see, and for people who see hosts the hosts, with the highest values in
 // the newest samples of online hosts. The values of large fleets are some seconds old.
-func (b *Queries) TopConsumers(ctx context.Context, a fleet.Actor) ([]fleet.TopConsumers, error) {
+func (b *Queries) TopConsumers(ctx context.Context, a fleet.Actor) ([]usage.TopConsumers, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, err
 	}
-	usage, err := b.topUsage.getTotal(ctx, topUsageKey{})
+	newest, err := b.topUsage.getTotal(ctx, topUsageKey{})
 	if err != nil {
 		return nil, err
 	}
 	var vms, hosts topLists
-	for project, lists := range usage.projects {
+	for project, lists := range newest.projects {
 		if policy.SeesAllProjects(a) || policy.May(a, policy.VMSee, project) {
 			for i, all := range lists {
 				for _, c := range all {
@@ -77,13 +78,13 @@ func (b *Queries) TopConsumers(ctx context.Context, a fleet.Actor) ([]fleet.TopC
 		}
 	}
 	if policy.May(a, policy.InfraSee, "") {
-		hosts = usage.hosts
+		hosts = newest.hosts
 	}
 	names, err := b.consumerNames(ctx, a, vms, hosts)
 	if err != nil {
 		return nil, err
 	}
-	named := func(all []fleet.Consumer) (out []fleet.Consumer) {
+	named := func(all []usage.Consumer) (out []usage.Consumer) {
 		for _, c := range all {
 			if c.Name = names[c.ID]; c.Name != "" { // otherwise it was deleted or moved to another project
 				out = append(out, c)
@@ -91,9 +92,9 @@ func (b *Queries) TopConsumers(ctx context.Context, a fleet.Actor) ([]fleet.TopC
 		}
 		return out
 	}
-	out := make([]fleet.TopConsumers, len(topResources))
+	out := make([]usage.TopConsumers, len(topResources))
 	for i, r := range topResources {
-		out[i] = fleet.TopConsumers{Title: r.title, Unit: r.unit, VMs: named(vms[i]), Hosts: named(hosts[i])}
+		out[i] = usage.TopConsumers{Title: r.title, Unit: r.unit, VMs: named(vms[i]), Hosts: named(hosts[i])}
 	}
 	return out, nil
 }
@@ -164,7 +165,7 @@ func (b *Queries) computeTopUsage(ctx context.Context, _ []topUsageKey) (map[top
 			}
 		}
 		for resource, sum := range sums {
-			lists.add(resource, fleet.Consumer{ID: o.ID, Value: sum})
+			lists.add(resource, usage.Consumer{ID: o.ID, Value: sum})
 		}
 	})
 	return map[topUsageKey]topUsage{{}: out}, store.UserError(err)
@@ -187,3 +188,85 @@ func resourcesByNumber(all []fleet.MetricInfo, names func(topResource) []string)
 	}
 	return out
 }
+
+// MaxRecent limits the VMs or hosts whose use RecentVMUse and RecentHostUse read.
+const MaxRecent = 200
+
+// RecentVMUse returns the use of the first MaxRecent of the VMs that the actor may see in the last hour. A VM without
+// values is missing.
+func (b *Queries) RecentVMUse(ctx context.Context, a fleet.Actor, ids []fleet.VMID) (map[fleet.VMID]*usage.Recent, error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return nil, err
+	}
+	rows, err := b.store.HostsOfVMs(ctx, db.HostsOfVMsParams{Ids: store.ToStrings(ids[:min(len(ids), MaxRecent)]), AllProjects: policy.SeesAllProjects(a), Projects: store.VisibleProjects(a)})
+	if err != nil {
+		return nil, store.UserError(err)
+	}
+	wanted, hosts := map[string]bool{}, []string{}
+	for _, r := range rows {
+		wanted[string(r.ID)] = true
+		if !slices.Contains(hosts, r.HostID) {
+			hosts = append(hosts, r.HostID)
+		}
+	}
+	return recentUse[fleet.VMID](ctx, b, hosts, false, func(o timeseries.Object) bool { return o.Type == fleet.TypeVM && wanted[o.ID] },
+		func(value func(name string) float64) (cpu, memory float64) {
+			used := value("memory.guestUsed")
+			if math.IsNaN(used) {
+				used = value("memory.resident")
+			}
+			return value("cpu.usage"), share(used, value("memory.assigned"))
+		})
+}
+
+// RecentHostUse returns the use of the first MaxRecent of the hosts in the last hour. A host without values is missing.
+func (b *Queries) RecentHostUse(ctx context.Context, a fleet.Actor, ids []fleet.HostID) (map[fleet.HostID]*usage.Recent, error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return nil, err
+	}
+	return recentUse[fleet.HostID](ctx, b, store.ToStrings(ids[:min(len(ids), MaxRecent)]), true, func(o timeseries.Object) bool { return o.Type == fleet.TypeHost },
+		func(value func(name string) float64) (cpu, memory float64) {
+			return min(100, value("cpu.user")+value("cpu.system")+value("cpu.guest")), share(value("memory.used"), value("memory.total"))
+		})
+}
+
+// recentUse returns the use of the wanted objects on hosts. of returns the use from the values of metrics by name; NaN: no
+// value.
+func recentUse[ID ~string](ctx context.Context, b *Queries, hosts []string, onlyHosts bool, want func(timeseries.Object) bool, of func(func(name string) float64) (cpu, memory float64)) (map[ID]*usage.Recent, error) {
+	out := map[ID]*usage.Recent{}
+	if len(hosts) == 0 {
+		return out, nil
+	}
+	err := metrics.ReadRecent(ctx, b.store.Queries, hosts, onlyHosts, time.Now(), want, func(slot int, o timeseries.Object, numbers []int, values []float64) {
+		if out[ID(o.ID)] == nil {
+			out[ID(o.ID)] = usage.NewRecent()
+		}
+		out[ID(o.ID)].CPU[slot], out[ID(o.ID)].Memory[slot] = of(func(name string) float64 {
+			if i := slices.Index(numbers, numbersByName[o.Type][name]); i >= 0 {
+				return values[i]
+			}
+			return math.NaN()
+		})
+	})
+	return out, store.UserError(err)
+}
+
+// share returns a part in percent of a whole, at most 100; NaN if one of them is unknown.
+func share(part, whole float64) float64 {
+	if !(whole > 0) {
+		return math.NaN()
+	}
+	return min(100, 100*part/whole)
+}
+
+// numbersByName are the numbers of the metrics of VMs and hosts.
+var numbersByName = func() map[fleet.ResourceType]map[string]int {
+	out := map[fleet.ResourceType]map[string]int{}
+	for _, of := range []fleet.ResourceType{fleet.TypeVM, fleet.TypeHost} {
+		out[of] = map[string]int{}
+		for _, m := range fleet.MetricsOf(of) {
+			out[of][m.Name] = m.Number
+		}
+	}
+	return out
+}()
