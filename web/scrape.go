@@ -92,7 +92,7 @@ func (s *Server) writeMetrics(c echo.Context, process bool, values *exposition.F
 		if err != nil {
 			return err
 		}
-		defer packed.Close() // an error means that the client has gone
+		defer func() { _ = packed.Close() }() // an error means that the client has gone
 		out = packed
 	}
 	c.Response().WriteHeader(http.StatusOK)

@@ -2,6 +2,7 @@ package channel_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -134,7 +135,7 @@ func TestInvalidChannelsAreRefusedAtTheirField(t *testing.T) {
 		var checks fleet.Checks
 		s.Check(&checks, !c.owned)
 		var got string
-		if err, ok := checks.Err().(*fleet.Error); ok {
+		if err, ok := errors.AsType[*fleet.Error](checks.Err()); ok {
 			got = err.Fields[0].Field
 		}
 		if got != c.field {

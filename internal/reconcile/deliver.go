@@ -26,12 +26,11 @@ func runDeliveries(ctx context.Context, c *control.Control, hub *notify.Hub, log
 	claim := func(once context.Context, a fleet.Actor) error {
 		claimed, err := c.ClaimDeliveries(once, a)
 		for _, d := range claimed {
-			if slots.Acquire(ctx, 1) != nil {
-				return nil // the portal stops
-			}
 			sending.Go(func() {
-				defer slots.Release(1)
-				send(ctx, c, hub, log, d)
+				if slots.Acquire(ctx, 1) == nil { // an error means that the portal stops
+					defer slots.Release(1)
+					send(ctx, c, hub, log, d)
+				}
 			})
 		}
 		return err

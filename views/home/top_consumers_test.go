@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
-	"quantix/internal/usage"
 	"quantix/internal/testkit/rendered"
+	"quantix/internal/usage"
 )
 
 func TestTopConsumersShowTextBarAndLink(t *testing.T) {

@@ -22,7 +22,7 @@ func growthText(g *usage.PoolGrowth, now time.Time) string {
 		return "Not predicted yet. The first prediction follows within some minutes, if the pool is on an online host."
 	}
 	last := "the last " + kit.CountText(max(g.Days, 1), "day")
-	text := ""
+	var text string
 	switch days := int(math.Round(g.FullAt.Sub(now).Hours() / 24)); g.Growth {
 	case usage.GrowsFull:
 		switch {

@@ -52,7 +52,7 @@ func (r MetricRange) withDefaults(now time.Time) (metrics.Range, error) {
 // without its last hour, whose samples are found by the VM's host.
 func (b *Queries) VMMetrics(ctx context.Context, a fleet.Actor, id fleet.VMID, r MetricRange) (fleet.MetricSeries, error) {
 	_, missing := b.GetVM(ctx, a, id)
-	if missing != nil && !(fleet.CodeOf(missing) == fleet.NotFound && policy.SeesAllProjects(a)) {
+	if missing != nil && (fleet.CodeOf(missing) != fleet.NotFound || !policy.SeesAllProjects(a)) {
 		return fleet.MetricSeries{}, missing
 	}
 	out, err := b.readMetrics(ctx, timeseries.Object{Type: fleet.TypeVM, ID: string(id)}, r, false, func(now time.Time) ([]string, error) {
