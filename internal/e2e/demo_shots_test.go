@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"quantix/internal/channel"
 	"quantix/internal/fleet"
 )
 
@@ -51,6 +52,7 @@ func demoShots(t *testing.T, a api) []pageShot {
 		return alarm != "", ""
 	})
 	rule := string(findByName[fleet.AlarmRuleView](t, a, "alarm-rules", "pool-full").ID)
+	channels := createChannels(t, a)
 	shots := []pageShot{
 		{"dashboard", "/", nil},
 		{"shortcuts", "/", func(p *tab) { p.typeKeys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
@@ -232,6 +234,16 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"alarm-rule-new", "/alarm-rules/new", nil},
 		{"alarm-rule", "/alarm-rules/" + rule, nil},
 		{"alarm-rule-delete", "/alarm-rules/" + rule + "/delete", nil},
+		{"channels", "/channels", nil},
+		{"channel-new", "/channels/new", nil},
+		{"channel-new-alertmanager", "/channels/new", func(p *tab) { p.chooseOption("#kind", "Prometheus Alertmanager") }},
+		{"channel-new-refused", "/channels/new", func(p *tab) {
+			p.allowFaults("422")
+			p.click("#channel-form button", "Create channel")
+			p.waitText("#channel-form", "Enter the complete address")
+		}},
+		{"channel", "/channels/" + channels[0], func(p *tab) { p.waitText("#channel-deliveries", "Failed") }},
+		{"channel-delete", "/channels/" + channels[0] + "/delete", nil},
 		{"clusters", "/clusters", nil},
 		{"cluster", cluster, nil},
 		{"cluster-default", "/clusters/" + string(fleet.DefaultClusterID), nil},
@@ -480,4 +492,19 @@ func (a api) adoptVM(t *testing.T, host fleet.HostView, name, project string) st
 // waitCharts waits for the charts of an object, one of them with the title.
 func waitCharts(title string) func(*tab) {
 	return func(p *tab) { p.waitText(".chart-grid", title) }
+}
+
+// createChannels creates channels whose receivers cannot be reached, the first one with a failed test message.
+func createChannels(t *testing.T, a api) (ids []string) {
+	t.Helper()
+	for _, c := range []map[string]any{
+		{"name": "ops", "spec": map[string]any{"kind": "webhook", "url": "http://127.0.0.1:1/alarms", "secret": "a-key-of-20-characters"}},
+		{"name": "chat", "spec": map[string]any{"kind": "slack", "url": "https://hooks.invalid/services/T0/B0", "severity": "warning", "quiet": map[string]any{"from": "22:00", "to": "07:00", "timeZone": "Europe/Berlin"}, "criticalAtOnce": true}},
+		{"name": "mine", "personal": true, "spec": map[string]any{"kind": "teams", "url": "https://teams.invalid/workflows/1", "digestMinutes": 60, "disabled": true}},
+	} {
+		id := string(requestJSON[channel.Channel](t, a, http.StatusCreated, http.MethodPost, "/api/v1/channels", c).ID)
+		ids = append(ids, id)
+	}
+	requestJSON[channel.Delivery](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/channels/"+ids[0]+"/test", nil)
+	return ids
 }

@@ -106,7 +106,7 @@ func (cs *Channels) ChannelKinds(_ context.Context, a fleet.Actor) (kinds []chan
 		return nil, "", err
 	}
 	if !cs.sender.CanMail() {
-		whyNoMail = "The portal has no mail server. An administrator sets mail.server in the portal's settings."
+		whyNoMail = "the portal has no mail server. An administrator sets mail.server in the portal's settings."
 	}
 	return channel.Kinds(), whyNoMail, nil
 }

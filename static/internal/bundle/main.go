@@ -35,7 +35,7 @@ func run() error {
 	if err := os.RemoveAll(out); err != nil {
 		return err
 	}
-	cmd := exec.Command("go", "run", esbuild, "js/app.js", "js/charts.js", "js/console.js", "js/live-worker.js", "js/theme.js", "js/upload.js", "app.css", "charts.css", "vm.css", "console.css", "gate.css", "help.css", "spark.css", "topology.css", "uploads.css",
+	cmd := exec.Command("go", "run", esbuild, "js/app.js", "js/charts.js", "js/console.js", "js/live-worker.js", "js/theme.js", "js/upload.js", "app.css", "charts.css", "vm.css", "console.css", "gate.css", "help.css", "spark.css", "alarm.css", "topology.css", "uploads.css",
 		"--bundle", "--splitting", "--format=esm", "--minify", "--target=es2022", "--legal-comments=none", "--external:../vendor/*",
 		"--entry-names=[name]", "--chunk-names=shared-[hash]", "--outdir=bundle")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = root, os.Stdout, os.Stderr

@@ -15,7 +15,7 @@ func HashSources(static fs.FS) (string, error) {
 		return "", err
 	}
 	sum := sha256.New()
-	for _, name := range append(names, "app.css", "charts.css", "vm.css", "console.css", "gate.css", "help.css", "spark.css", "topology.css", "uploads.css") {
+	for _, name := range append(names, "app.css", "charts.css", "vm.css", "console.css", "gate.css", "help.css", "spark.css", "alarm.css", "topology.css", "uploads.css") {
 		content, err := fs.ReadFile(static, name)
 		if err != nil {
 			return "", err
