@@ -153,12 +153,13 @@ func (q *Queries) DeleteDeliveries(ctx context.Context, ids []string) error {
 const dueDeliveries = `-- name: DueDeliveries :many
 SELECT d.id FROM deliveries d JOIN channels c ON c.id = d.channel_id
 WHERE d.state = 'waiting' AND d.due_at <= now() AND (d.leased_until IS NULL OR d.leased_until < now()) AND NOT COALESCE((c.spec->>'disabled')::boolean, false)
-  AND NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.channel_id = d.channel_id AND o.state = 'waiting' AND o.id < d.id)
+  AND NOT EXISTS (SELECT 1 FROM users u WHERE u.id = c.user_id AND u.disabled)
+  AND NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.channel_id = d.channel_id AND o.state = 'waiting' AND o.id < d.id AND (o.message ? 'test' OR NOT d.message ? 'test'))
 ORDER BY d.due_at LIMIT $1 FOR UPDATE OF c SKIP LOCKED
 `
 
-// The oldest waiting message of each enabled channel, if its time has come. The channels are locked, so that one portal
-// leases the message.
+// The oldest waiting message of each enabled channel, if its time has come. Test messages wait only for other test
+// messages. The channels are locked, so that one portal leases the message. Channels of disabled users send nothing.
 func (q *Queries) DueDeliveries(ctx context.Context, most int32) ([]channel.DeliveryID, error) {
 	rows, err := q.db.Query(ctx, dueDeliveries, most)
 	if err != nil {
@@ -180,24 +181,27 @@ func (q *Queries) DueDeliveries(ctx context.Context, most int32) ([]channel.Deli
 }
 
 const endDelivery = `-- name: EndDelivery :execrows
-UPDATE deliveries SET error = $1, leased_until = NULL,
-    state = CASE WHEN $2::timestamptz IS NOT NULL THEN 'waiting' WHEN $3::boolean THEN 'sent' ELSE 'failed' END,
-    due_at = COALESCE($2::timestamptz, due_at), ended_at = CASE WHEN $2::timestamptz IS NULL THEN now() END
-WHERE id = $4 AND state = 'waiting' AND attempts = $5
+UPDATE deliveries SET error = $1, leased_until = NULL, message = COALESCE($2::jsonb, message),
+    state = CASE WHEN $3::timestamptz IS NOT NULL THEN 'waiting' WHEN $4::boolean THEN 'sent' ELSE 'failed' END,
+    due_at = COALESCE($3::timestamptz, due_at), ended_at = CASE WHEN $3::timestamptz IS NULL THEN now() END
+WHERE id = $5 AND state = 'waiting' AND attempts = $6
 `
 
 type EndDeliveryParams struct {
-	Error    string
-	DueAt    *time.Time
-	Sent     bool
-	ID       channel.DeliveryID
-	Attempts int32
+	Error       string
+	NextMessage []byte
+	DueAt       *time.Time
+	Sent        bool
+	ID          channel.DeliveryID
+	Attempts    int32
 }
 
 // Records the end of an attempt, unless another portal has begun a later one. due_at NULL: there is no further attempt.
+// message: for the next attempt; NULL: unchanged.
 func (q *Queries) EndDelivery(ctx context.Context, arg EndDeliveryParams) (int64, error) {
 	result, err := q.db.Exec(ctx, endDelivery,
 		arg.Error,
+		arg.NextMessage,
 		arg.DueAt,
 		arg.Sent,
 		arg.ID,
@@ -271,9 +275,10 @@ func (q *Queries) GetDelivery(ctx context.Context, id channel.DeliveryID) (GetDe
 
 const leaseDeliveries = `-- name: LeaseDeliveries :many
 UPDATE deliveries d SET leased_until = now() + $1::interval, attempts = d.attempts + 1
-FROM channels c
+FROM channels c LEFT JOIN users u ON u.id = c.user_id
 WHERE d.id = ANY ($2::text[]) AND c.id = d.channel_id AND d.state = 'waiting' AND (d.leased_until IS NULL OR d.leased_until < now())
-RETURNING d.id, d.channel_id, d.message, d.attempts, d.created_at, c.name, c.project_id, c.user_id, c.spec, c.by_key, c.sealed
+RETURNING d.id, d.channel_id, d.message, d.attempts, d.created_at, c.name, c.project_id, c.user_id, c.spec, c.by_key, c.sealed, COALESCE(u.role, '')::text AS role,
+    COALESCE((SELECT jsonb_object_agg(m.project_id, m.role) FROM project_members m WHERE m.user_id = c.user_id), '{}')::jsonb AS projects
 `
 
 type LeaseDeliveriesParams struct {
@@ -293,8 +298,11 @@ type LeaseDeliveriesRow struct {
 	Spec      channel.Spec
 	ByKey     *string
 	Sealed    []byte
+	Role      string
+	Projects  []byte
 }
 
+// Leases messages, and returns the current role and projects of the users of their channels.
 func (q *Queries) LeaseDeliveries(ctx context.Context, arg LeaseDeliveriesParams) ([]LeaseDeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, leaseDeliveries, arg.Lease, arg.Ids)
 	if err != nil {
@@ -316,6 +324,8 @@ func (q *Queries) LeaseDeliveries(ctx context.Context, arg LeaseDeliveriesParams
 			&i.Spec,
 			&i.ByKey,
 			&i.Sealed,
+			&i.Role,
+			&i.Projects,
 		); err != nil {
 			return nil, err
 		}
@@ -335,7 +345,7 @@ SELECT c.id, c.name, c.project_id, COALESCE(p.name, '')::text AS project_name, c
 FROM channels c LEFT JOIN projects p ON p.id = c.project_id LEFT JOIN users u ON u.id = c.user_id
 WHERE ($1::text = '' OR c.id = $1)
   AND ($2::boolean AND c.user_id IS NOT NULL OR $3::boolean AND c.user_id IS NULL OR c.user_id = $4::text OR c.project_id = ANY ($5::text[]))
-ORDER BY c.name, c.id LIMIT 1000
+ORDER BY c.name, c.id LIMIT 1100
 `
 
 type ListChannelsParams struct {
@@ -574,7 +584,7 @@ const notifyingChannels = `-- name: NotifyingChannels :many
 SELECT c.id, c.project_id, c.user_id, c.spec, COALESCE(u.role, '')::text AS role,
     COALESCE((SELECT jsonb_object_agg(m.project_id, m.role) FROM project_members m WHERE m.user_id = c.user_id), '{}')::jsonb AS projects
 FROM channels c LEFT JOIN users u ON u.id = c.user_id
-WHERE NOT COALESCE((c.spec->>'disabled')::boolean, false) AND NOT COALESCE(u.disabled, false) ORDER BY c.id
+WHERE NOT COALESCE((c.spec->>'disabled')::boolean, false) AND NOT COALESCE(u.disabled, false) ORDER BY c.id FOR KEY SHARE OF c
 `
 
 type NotifyingChannelsRow struct {
@@ -586,7 +596,8 @@ type NotifyingChannelsRow struct {
 	Projects  []byte
 }
 
-// The enabled channels, with the roles of their users. Channels of disabled users send nothing.
+// The enabled channels, with the roles of their users. Channels of disabled users send nothing. The lock keeps channels from
+// being deleted before their messages are added.
 func (q *Queries) NotifyingChannels(ctx context.Context) ([]NotifyingChannelsRow, error) {
 	rows, err := q.db.Query(ctx, notifyingChannels)
 	if err != nil {

@@ -21,7 +21,7 @@ SELECT c.id, c.name, c.project_id, COALESCE(p.name, '')::text AS project_name, c
 FROM channels c LEFT JOIN projects p ON p.id = c.project_id LEFT JOIN users u ON u.id = c.user_id
 WHERE (@id::text = '' OR c.id = @id)
   AND (@of_users::boolean AND c.user_id IS NOT NULL OR @of_fleet::boolean AND c.user_id IS NULL OR c.user_id = @actor_id::text OR c.project_id = ANY (@projects::text[]))
-ORDER BY c.name, c.id LIMIT 1000;
+ORDER BY c.name, c.id LIMIT 1100;
 
 -- name: LockChannel :one
 SELECT * FROM channels WHERE id = @id FOR UPDATE;
@@ -49,11 +49,12 @@ WHERE NOT e.notified ORDER BY e.id LIMIT @most FOR UPDATE OF e;
 UPDATE alarm_events SET notified = true WHERE id = ANY (@ids::bigint[]);
 
 -- name: NotifyingChannels :many
--- The enabled channels, with the roles of their users. Channels of disabled users send nothing.
+-- The enabled channels, with the roles of their users. Channels of disabled users send nothing. The lock keeps channels from
+-- being deleted before their messages are added.
 SELECT c.id, c.project_id, c.user_id, c.spec, COALESCE(u.role, '')::text AS role,
     COALESCE((SELECT jsonb_object_agg(m.project_id, m.role) FROM project_members m WHERE m.user_id = c.user_id), '{}')::jsonb AS projects
 FROM channels c LEFT JOIN users u ON u.id = c.user_id
-WHERE NOT COALESCE((c.spec->>'disabled')::boolean, false) AND NOT COALESCE(u.disabled, false) ORDER BY c.id;
+WHERE NOT COALESCE((c.spec->>'disabled')::boolean, false) AND NOT COALESCE(u.disabled, false) ORDER BY c.id FOR KEY SHARE OF c;
 
 -- name: OpenDeliveries :many
 -- The newest message of each channel, if it waits for its first attempt. The lock keeps portals from sending it meanwhile.
@@ -70,22 +71,26 @@ UPDATE deliveries SET message = @message, summary = @summary, events = @events, 
 WHERE id = @id;
 
 -- name: DueDeliveries :many
--- The oldest waiting message of each enabled channel, if its time has come. The channels are locked, so that one portal
--- leases the message.
+-- The oldest waiting message of each enabled channel, if its time has come. Test messages wait only for other test
+-- messages. The channels are locked, so that one portal leases the message. Channels of disabled users send nothing.
 SELECT d.id FROM deliveries d JOIN channels c ON c.id = d.channel_id
 WHERE d.state = 'waiting' AND d.due_at <= now() AND (d.leased_until IS NULL OR d.leased_until < now()) AND NOT COALESCE((c.spec->>'disabled')::boolean, false)
-  AND NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.channel_id = d.channel_id AND o.state = 'waiting' AND o.id < d.id)
+  AND NOT EXISTS (SELECT 1 FROM users u WHERE u.id = c.user_id AND u.disabled)
+  AND NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.channel_id = d.channel_id AND o.state = 'waiting' AND o.id < d.id AND (o.message ? 'test' OR NOT d.message ? 'test'))
 ORDER BY d.due_at LIMIT @most FOR UPDATE OF c SKIP LOCKED;
 
 -- name: LeaseDeliveries :many
+-- Leases messages, and returns the current role and projects of the users of their channels.
 UPDATE deliveries d SET leased_until = now() + @lease::interval, attempts = d.attempts + 1
-FROM channels c
+FROM channels c LEFT JOIN users u ON u.id = c.user_id
 WHERE d.id = ANY (@ids::text[]) AND c.id = d.channel_id AND d.state = 'waiting' AND (d.leased_until IS NULL OR d.leased_until < now())
-RETURNING d.id, d.channel_id, d.message, d.attempts, d.created_at, c.name, c.project_id, c.user_id, c.spec, c.by_key, c.sealed;
+RETURNING d.id, d.channel_id, d.message, d.attempts, d.created_at, c.name, c.project_id, c.user_id, c.spec, c.by_key, c.sealed, COALESCE(u.role, '')::text AS role,
+    COALESCE((SELECT jsonb_object_agg(m.project_id, m.role) FROM project_members m WHERE m.user_id = c.user_id), '{}')::jsonb AS projects;
 
 -- name: EndDelivery :execrows
 -- Records the end of an attempt, unless another portal has begun a later one. due_at NULL: there is no further attempt.
-UPDATE deliveries SET error = @error, leased_until = NULL,
+-- message: for the next attempt; NULL: unchanged.
+UPDATE deliveries SET error = @error, leased_until = NULL, message = COALESCE(sqlc.narg(next_message)::jsonb, message),
     state = CASE WHEN sqlc.narg(due_at)::timestamptz IS NOT NULL THEN 'waiting' WHEN @sent::boolean THEN 'sent' ELSE 'failed' END,
     due_at = COALESCE(sqlc.narg(due_at)::timestamptz, due_at), ended_at = CASE WHEN sqlc.narg(due_at)::timestamptz IS NULL THEN now() END
 WHERE id = @id AND state = 'waiting' AND attempts = @attempts;

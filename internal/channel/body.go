@@ -3,6 +3,7 @@ package channel
 import (
 	"encoding/json"
 	"maps"
+	"regexp"
 	"strings"
 	"time"
 
@@ -21,9 +22,9 @@ type Envelope struct {
 func (m Message) Body(k Kind, e Envelope) ([]byte, error) {
 	switch k {
 	case Slack:
-		return json.Marshal(map[string]string{"text": m.slackText(e)})
+		return m.chatBody(func(s chatSize) any { return map[string]string{"text": m.slackText(e, s)} })
 	case Teams:
-		return json.Marshal(m.teamsMessage(e))
+		return m.chatBody(func(s chatSize) any { return m.teamsMessage(e, s) })
 	case Alertmanager:
 		return json.Marshal(m.alerts(e))
 	}
@@ -55,15 +56,33 @@ func (m Message) Body(k Kind, e Envelope) ([]byte, error) {
 	}{e.ID, "alarms", e.At.UTC(), e.Channel, m.Summary(), m.Test, linked, m.More})
 }
 
-// slackEscaper escapes the characters with which Slack marks up links and mentions.
-var slackEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+// chatBody returns the JSON of a message in a chat, as short as chats need it.
+func (m Message) chatBody(write func(chatSize) any) ([]byte, error) {
+	for i, s := range chatSizes {
+		body, err := json.Marshal(write(s))
+		if err != nil || len(body) <= maxChatBody || i == len(chatSizes)-1 {
+			return body, err
+		}
+	}
+	return nil, nil
+}
 
-func (m Message) slackText(e Envelope) string {
+// slackEscaper escapes the characters with which Slack marks up links and mentions, and the links of Mattermost.
+var slackEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "](", "]\u200b(")
+
+// groupMention is a mention of all people of a chat in Mattermost and Rocket.Chat.
+var groupMention = regexp.MustCompile(`(?i)@(channel|all|here|everyone)`)
+
+func escapeSlack(text string) string {
+	return groupMention.ReplaceAllString(slackEscaper.Replace(text), "@\u200b$1")
+}
+
+func (m Message) slackText(e Envelope, size chatSize) string {
 	var b strings.Builder
-	for _, p := range m.chatBlocks(e.Channel) {
-		b.WriteString("*" + slackEscaper.Replace(strings.ReplaceAll(truncate(p.title, maxChatText), "*", "∗")) + "*\n")
+	for _, p := range m.chatBlocks(e.Channel, size) {
+		b.WriteString("*" + escapeSlack(strings.ReplaceAll(truncate(p.title, size.text), "*", "∗")) + "*\n")
 		for _, l := range p.lines {
-			b.WriteString("> " + slackEscaper.Replace(strings.ReplaceAll(truncate(l, maxChatText), "\n", " ")) + "\n")
+			b.WriteString("> " + escapeSlack(strings.ReplaceAll(truncate(l, size.text), "\n", " ")) + "\n")
 		}
 	}
 	if e.Portal != "" {
@@ -76,13 +95,13 @@ func (m Message) slackText(e Envelope) string {
 var teamsEscaper = strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "`", "\\`", "#", `\#`)
 
 // teamsMessage returns the request of a Teams workflow.
-func (m Message) teamsMessage(e Envelope) any {
+func (m Message) teamsMessage(e Envelope, size chatSize) any {
 	type object = map[string]any
 	var body []object
-	for _, p := range m.chatBlocks(e.Channel) {
-		body = append(body, object{"type": "TextBlock", "text": teamsEscaper.Replace(truncate(p.title, maxChatText)), "weight": "Bolder", "wrap": true})
+	for _, p := range m.chatBlocks(e.Channel, size) {
+		body = append(body, object{"type": "TextBlock", "text": teamsEscaper.Replace(truncate(p.title, size.text)), "weight": "Bolder", "wrap": true})
 		for _, l := range p.lines {
-			body = append(body, object{"type": "TextBlock", "text": teamsEscaper.Replace(truncate(l, maxChatText)), "wrap": true, "spacing": "None", "isSubtle": true})
+			body = append(body, object{"type": "TextBlock", "text": teamsEscaper.Replace(truncate(l, size.text)), "wrap": true, "spacing": "None", "isSubtle": true})
 		}
 	}
 	content := object{"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4", "body": body}
@@ -115,12 +134,12 @@ func (m Message) alerts(e Envelope) []alert {
 		}
 		kind, _, _ := strings.Cut(string(v.Subject), ":")
 		a := alert{
-			Labels:      map[string]string{"alertname": v.Rule, "alarm": string(v.AlarmID), "object": v.Object, "type": kind, "severity": string(v.Severity), "source": "quantix"},
-			Annotations: map[string]string{"summary": v.Object + ": " + v.Text, "remedy": v.Remedy},
+			Labels:      map[string]string{"alertname": oneLine(v.Rule), "alarm": string(v.AlarmID), "object": oneLine(v.Object), "type": kind, "severity": string(v.Severity), "source": "quantix"},
+			Annotations: map[string]string{"summary": oneLine(v.Object + ": " + v.Text), "remedy": visible(v.Remedy)},
 			StartsAt:    v.RaisedAt, EndsAt: v.At.Add(alertEnd),
 		}
 		if v.Host != "" {
-			a.Labels["host"] = v.Host
+			a.Labels["host"] = oneLine(v.Host)
 		}
 		if e.Portal != "" {
 			a.GeneratorURL = e.Portal + "/alarms/" + string(v.AlarmID)

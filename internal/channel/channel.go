@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"quantix/internal/fleet"
 )
@@ -125,6 +126,9 @@ func (s Spec) Check(c *fleet.Checks, ofFleet bool) {
 		return
 	}
 	s.checkReceiver(c)
+	if len(s.Events) > len(AllEvents) {
+		c.Add("spec.events", "List each event once.")
+	}
 	for _, e := range s.Events {
 		if !slices.Contains(AllEvents, e) {
 			c.Add("spec.events", "%q is no event that a channel sends. Choose raised, severity, acknowledged or cleared.", e)
@@ -159,7 +163,7 @@ func (s Spec) checkReceiver(c *fleet.Checks) {
 			c.Add("spec.to", "Enter 1 to %d e-mail addresses.", maxReceivers)
 		}
 		for _, to := range s.To {
-			if a, err := mail.ParseAddress(to); err != nil || a.Address != to || len(to) > 254 || !fleet.IsPlainText(to) || strings.ContainsAny(to, " \"<>,;") {
+			if a, err := mail.ParseAddress(to); err != nil || a.Address != to || len(to) > 254 || !fleet.IsPlainText(to) || strings.ContainsFunc(to, isInvisible) || strings.ContainsAny(to, " \"<>,;") {
 				c.Add("spec.to", "%q is not an e-mail address, such as ops@example.org.", to[:min(len(to), 100)])
 				break
 			}
@@ -188,13 +192,15 @@ func ParseURL(address string) (*url.URL, error) {
 	switch {
 	case len(address) > maxURL:
 		return nil, fleet.Errorf(fleet.Invalid, "An address has at most %d characters.", maxURL)
-	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "" || u.Scheme != "https" && u.Scheme != "http" || !fleet.IsPlainText(address) || strings.ContainsAny(address, " \\"):
+	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "" || u.Scheme != "https" && u.Scheme != "http" || !fleet.IsPlainText(address) || strings.ContainsAny(address, " \\") || strings.ContainsFunc(address, isInvisible):
 		return nil, fleet.Errorf(fleet.Invalid, "Enter the complete address, such as https://hooks.example.org/alarms.")
 	case strings.Contains(address, "#"):
 		return nil, fleet.Errorf(fleet.Invalid, "Remove the part from # on: receivers do not get it.")
 	}
 	return u, nil
 }
+
+func isInvisible(r rune) bool { return !unicode.IsGraphic(r) }
 
 // PostURL returns the address to which a channel posts.
 func (s Spec) PostURL() (*url.URL, error) {

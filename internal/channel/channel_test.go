@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,8 @@ func TestInvalidChannelsAreRefusedAtTheirField(t *testing.T) {
 		"a file":                       {func(s *channel.Spec) { s.URL = "file:///etc/passwd" }, false, "spec.url"},
 		"a fragment":                   {func(s *channel.Spec) { s.URL += "#a" }, false, "spec.url"},
 		"a line break":                 {func(s *channel.Spec) { s.URL += "\nHost: a" }, false, "spec.url"},
+		"text from right to left":      {func(s *channel.Spec) { s.URL = "https://hooks.example.org\u202e/x" }, false, "spec.url"},
+		"an event many times":          {func(s *channel.Spec) { s.Events = slices.Repeat(channel.AllEvents, 1000) }, false, "spec.events"},
 		"a short key":                  {func(s *channel.Spec) { s.Secret = "short" }, false, "spec.secret"},
 		"a key of a chat":              {func(s *channel.Spec) { s.Kind, s.Secret = channel.Slack, strings.Repeat("k", 20) }, false, "spec.secret"},
 		"an address of a person":       {func(s *channel.Spec) { s.To = []string{"a@example.org"} }, false, "spec.to"},
@@ -187,7 +190,7 @@ func TestBodiesOfEachKindAreBoundedJSON(t *testing.T) {
 		if err != nil || !json.Valid(body) || len(body) > 4<<20 {
 			t.Errorf("%s: %d bytes, %v", k.Kind, len(body), err)
 		}
-		if chat := k.Kind == channel.Slack || k.Kind == channel.Teams; chat && len(body) > 100_000 {
+		if chat := k.Kind == channel.Slack || k.Kind == channel.Teams; chat && len(body) > 16_000 {
 			t.Errorf("%s: %d bytes are too many for a chat", k.Kind, len(body))
 		}
 		if k.Kind == channel.Slack && strings.Contains(string(body), "<!channel>") {
@@ -240,6 +243,34 @@ func TestTargetsContainNoSecrets(t *testing.T) {
 	} {
 		if got := (channel.Spec{Kind: channel.Webhook, URL: address}).TargetOf(); got != want {
 			t.Errorf("%s: %q, want %q", address, got, want)
+		}
+	}
+}
+
+func TestNamesAndNotesCannotForgeMessages(t *testing.T) {
+	t.Parallel()
+	var m channel.Message
+	e := event(fleet.AlarmAcknowledged, fleet.AlarmWarning, "vm\r\n*Critical: all hosts\u202e @Channel [x](http://evil.example)")
+	e.Cause, e.Text, e.Actor, e.Note = e.Object, e.Object, "bob", "a\r\x1b[31m\u2066 <!here> @all"
+	m.Add(e)
+	for _, k := range channel.Kinds() {
+		if k.Kind == channel.Webhook {
+			continue // programs escape names themselves
+		}
+		text := m.Summary() + m.Text("ops", "")
+		if k.Kind != channel.Email {
+			body, err := m.Body(k.Kind, channel.Envelope{ID: "id", Channel: "ops", At: time.Now()})
+			var decoded any
+			if err != nil || json.Unmarshal(body, &decoded) != nil {
+				t.Fatal(err)
+			}
+			text = fmt.Sprint(decoded)
+		}
+		if strings.ContainsAny(text, "\r\x1b\u202e\u2066") || strings.Contains(text, "\n*Critical") {
+			t.Errorf("%s: %q", k.Kind, text)
+		}
+		if k.Kind == channel.Slack && (strings.Contains(text, "@Channel") || strings.Contains(text, "@all") || strings.Contains(text, "<!") || strings.Contains(text, "](")) {
+			t.Errorf("%s: %q", k.Kind, text)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package channel
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -33,6 +34,30 @@ type Message struct {
 	Test   bool    `json:"test,omitempty"`
 	Events []Event `json:"events"`  // the oldest first
 	More   int     `json:"omitted"` // number of further events that did not fit
+
+	// Of an e-mail that only some addresses received: those that get it at the next attempt, and those that refused it.
+	Left []string `json:"left,omitempty"`
+	Lost []string `json:"lost,omitempty"`
+
+	Detailed   bool `json:"detailed,omitempty"` // the events are for a reader who sees hosts
+	Unreadable bool `json:"-"`                  // the stored message is not one of this version
+}
+
+// UnmarshalJSON never fails, because a list of messages is read as a whole: a message of another version is Unreadable.
+func (m *Message) UnmarshalJSON(text []byte) error {
+	type plain Message
+	var in plain
+	if json.Unmarshal(text, &in) != nil {
+		in = plain{Unreadable: true}
+	}
+	*m = Message(in)
+	return nil
+}
+
+// Keep removes the listed events for which may returns false. It reports whether anything is left to send.
+func (m *Message) Keep(may func(Event) bool) bool {
+	m.Events = slices.DeleteFunc(slices.Clone(m.Events), func(e Event) bool { return !may(e) })
+	return m.Test || len(m.Events) > 0
 }
 
 // maxEvents limits the events of a message. Alertmanager has no message for people and needs all events, so that it gets
@@ -59,6 +84,12 @@ func (s Spec) Wants(e Event) bool {
 	}
 	return slices.Contains(events, e.Event) && (s.Severity == "" || severityRank(e.Severity) <= severityRank(s.Severity)) &&
 		(len(s.Rules) == 0 || slices.Contains(s.Rules, e.RuleID)) && (len(s.Projects) == 0 || slices.Contains(s.Projects, e.Project))
+}
+
+// SendsSilenced reports whether a channel sends an event of a silenced alarm: Alertmanager has to learn the end of the alerts
+// that it got before.
+func (s Spec) SendsSilenced(e Event) bool {
+	return s.Kind == Alertmanager && e.Event == fleet.AlarmCleared
 }
 
 // severityRank orders severities, the most serious one first; -1: unknown.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"quantix/internal/fleet"
 )
@@ -62,7 +63,7 @@ func (m Message) Summary() string {
 	if len(groups) == 0 {
 		return "No alarms"
 	}
-	out := truncate(strings.Join(strings.Fields(groups[0].title()), " "), 160)
+	out := truncate(oneLine(groups[0].title()), 160)
 	if n := len(groups) - 1; n == 1 {
 		out += " (and 1 more)"
 	} else if n > 1 {
@@ -70,6 +71,23 @@ func (m Message) Summary() string {
 	}
 	return out
 }
+
+// visible removes characters that cannot be seen, such as those that change the direction of text. Names and notes come from
+// users and hosts.
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || unicode.IsGraphic(r):
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		}
+		return -1
+	}, text)
+}
+
+// oneLine returns the text as one line of visible characters.
+func oneLine(text string) string { return strings.Join(strings.Fields(visible(text)), " ") }
 
 // truncate cuts the text at a character boundary to at most n bytes.
 func truncate(text string, n int) string {
@@ -93,10 +111,10 @@ func (m Message) blocks(channelName string) (out []block) {
 		return []block{{title: testText, lines: []string{"Channel: " + channelName}}}
 	}
 	for _, g := range m.groups() {
-		b := block{title: g.title()}
+		b := block{title: oneLine(g.title())}
 		add := func(label, text string) {
 			if text != "" {
-				b.lines = append(b.lines, label+text)
+				b.lines = append(b.lines, label+visible(text))
 			}
 		}
 		e := g.first
@@ -133,17 +151,23 @@ func (m Message) Text(channelName, portal string) string {
 	return b.String()
 }
 
-// maxChatBlocks limits the paragraphs of a message in a chat, because chats refuse long messages.
-const maxChatBlocks = 20
+// chatSize limits a message in a chat.
+type chatSize struct {
+	blocks int // paragraphs
+	text   int // bytes of a line
+}
 
-// maxChatText limits a paragraph in a chat, in bytes.
-const maxChatText = 1000
+// chatSizes are tried one after the other until the body has at most maxChatBody bytes. Chats refuse longer messages: Teams
+// those of more than 28 KB, and Mattermost those of more than 16,383 characters.
+var chatSizes = []chatSize{{20, 1000}, {10, 600}, {5, 400}, {3, 250}, {1, 250}}
+
+const maxChatBody = 16_000
 
 // chatBlocks returns the paragraphs for a chat.
-func (m Message) chatBlocks(channelName string) []block {
+func (m Message) chatBlocks(channelName string, size chatSize) []block {
 	all := m.blocks(channelName)
-	if len(all) > maxChatBlocks {
-		all = append(all[:maxChatBlocks:maxChatBlocks], block{title: fmt.Sprintf("%d further alarms are not listed.", len(all)-maxChatBlocks)})
+	if n := size.blocks; len(all) > n {
+		all = append(all[:n:n], block{title: fmt.Sprintf("%d further alarms are not listed.", len(all)-n)})
 	}
 	return all
 }

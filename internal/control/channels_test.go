@@ -414,3 +414,159 @@ func TestOldDeliveriesAreDeleted(t *testing.T) {
 		t.Errorf("%v, %v", all, err)
 	}
 }
+
+// Rights can change while a message waits for its time.
+func TestWaitingMessagesFollowRightsOfTheUser(t *testing.T) {
+	s := newProjectFixture(t)
+	s.execSQL(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'viewer')`, s.red, s.viewer.UserID)
+	s.execSQL(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'viewer') ON CONFLICT DO NOTHING`, s.red, s.member.UserID)
+	removed := s.createChannel(s.viewer, channels.ChannelInput{Name: "mine", UserID: s.viewer.UserID, Spec: hookSpec(publicHook)})
+	disabled := s.createChannel(s.member, channels.ChannelInput{Name: "mine", UserID: s.member.UserID, Spec: hookSpec("https://hooks.invalid/")})
+	s.raiseAlarm("vm:red", &s.red, fleet.AlarmWarning, "The VM is paused.")
+	s.notifyOfAlarms()
+	s.execSQL(`DELETE FROM project_members WHERE user_id = $1`, s.viewer.UserID)
+	s.execSQL(`UPDATE users SET disabled = true WHERE id = $1`, s.member.UserID)
+	s.makeDue()
+	if n := s.deliver(); n != 1 {
+		t.Errorf("%d messages were sent, want that of the user who is not disabled", n)
+	}
+	if got := s.delivery(removed); got.State != channel.Failed || !strings.Contains(got.Error, "may not see") {
+		t.Errorf("of a former member: %+v", got)
+	}
+	if got := s.delivery(disabled); got.State != channel.Waiting || got.Attempts != 0 {
+		t.Errorf("of a disabled user: %+v", got)
+	}
+}
+
+func TestTestMessageDoesNotWaitForDigest(t *testing.T) {
+	s := newProjectFixture(t)
+	spec := hookSpec("https://hooks.invalid/")
+	spec.DigestMinutes = 60
+	id := s.createChannel(chief, channels.ChannelInput{Name: "ops", Spec: spec})
+	s.raiseAlarm("vm:a", nil, fleet.AlarmWarning, "A.")
+	s.notifyOfAlarms()
+	for range 2 {
+		if _, err := s.TestChannel(t.Context(), chief, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 2 { // one after the other
+		if n := s.deliver(); n != 1 {
+			t.Errorf("%d messages were sent at attempt %d", n, i)
+		}
+	}
+	s.makeDue()
+	if n := s.deliver(); n != 1 {
+		t.Errorf("%d messages were sent, want the digest", n)
+	}
+}
+
+func TestTestMessagesOfOneUserAreLimited(t *testing.T) {
+	s := newProjectFixture(t)
+	var err error
+	n := 0
+	for ; n < 60 && err == nil; n++ { // a new channel is no new limit
+		id := s.createChannel(s.member, channels.ChannelInput{Name: "mine", UserID: s.member.UserID, Spec: hookSpec(publicHook)})
+		_, err = s.TestChannel(t.Context(), s.member, id)
+		if failed := s.DeleteChannel(t.Context(), s.member, id); failed != nil {
+			t.Fatal(failed)
+		}
+	}
+	if fleet.CodeOf(err) != fleet.TooMany || n < 10 {
+		t.Errorf("after %d test messages: %v", n, err)
+	}
+}
+
+func TestUnreadableMessageStopsNoOther(t *testing.T) {
+	s := newProjectFixture(t)
+	bad := s.createChannel(chief, channels.ChannelInput{Name: "bad", Spec: hookSpec("https://hooks.invalid/")})
+	good := s.createChannel(chief, channels.ChannelInput{Name: "good", Spec: hookSpec("https://hooks.invalid/")})
+	s.raiseAlarm("vm:a", nil, fleet.AlarmWarning, "A.")
+	s.notifyOfAlarms()
+	s.execSQL(`UPDATE deliveries SET message = '{"events": "of a later version"}' WHERE channel_id = $1`, bad)
+	s.raiseAlarm("vm:b", nil, fleet.AlarmWarning, "B.")
+	s.notifyOfAlarms()
+	s.wantMessages("of the other channel", good, []string{"raised: A. on h1", "raised: B. on h1"})
+	s.wantMessages("of the channel", bad, nil, []string{"raised: B. on h1"})
+	s.makeDue()
+	if n := s.deliver(); n != 2 {
+		t.Errorf("%d messages were claimed, want 2", n)
+	}
+	all, err := s.ListDeliveries(t.Context(), chief, bad)
+	if err != nil || len(all) != 2 || all[1].State != channel.Failed || !strings.Contains(all[1].Error, "version") {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// A message whose result was lost while the database restarts is sent twice.
+func TestResultIsRecordedAfterRestartOfDatabase(t *testing.T) {
+	s := newProjectFixture(t)
+	id := s.createChannel(chief, channels.ChannelInput{Name: "ops", Spec: hookSpec("https://hooks.invalid/")})
+	if _, err := s.TestChannel(t.Context(), chief, id); err != nil {
+		t.Fatal(err)
+	}
+	claimed, err := s.ClaimDeliveries(t.Context(), fleet.SystemActor)
+	if err != nil || len(claimed) != 1 {
+		t.Fatal(claimed, err)
+	}
+	s.execSQL(`ALTER TABLE deliveries RENAME TO away`)
+	result := make(chan error, 1)
+	go func() { result <- s.SendDelivery(t.Context(), fleet.SystemActor, claimed[0]) }()
+	time.Sleep(1500 * time.Millisecond)
+	s.execSQL(`ALTER TABLE away RENAME TO deliveries`)
+	if err := <-result; err != nil {
+		t.Fatal(err)
+	}
+	if got := s.delivery(id); got.State != channel.Failed {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestChannelsOfOthersLeaveRoomForTheFleet(t *testing.T) {
+	s := newProjectFixture(t)
+	s.execSQL(`INSERT INTO channels (id, name, project_id, spec, target, signed) SELECT 'c' || i, 'c' || i, $1, '{"kind":"webhook"}', '', false FROM generate_series(1, 1000) i`, s.blue)
+	s.createChannel(chief, channels.ChannelInput{Name: "ops", Spec: hookSpec(publicHook)})
+	if _, err := s.CreateChannel(t.Context(), s.member, channels.ChannelInput{Name: "ops", ProjectID: s.red, Spec: hookSpec(publicHook)}); fleet.CodeOf(err) != fleet.Conflict {
+		t.Errorf("beyond the limit: %v", err)
+	}
+	if all, err := s.ListChannels(t.Context(), chief); err != nil || len(all) != 1001 {
+		t.Errorf("%d channels are listed, %v", len(all), err)
+	}
+}
+
+func TestEndOfSilencedAlarmReachesAlertmanager(t *testing.T) {
+	s := newProjectFixture(t)
+	people := s.createChannel(chief, channels.ChannelInput{Name: "people", Spec: hookSpec(publicHook)})
+	manager := s.createChannel(chief, channels.ChannelInput{Name: "manager", Spec: channel.Spec{Kind: channel.Alertmanager, URL: "https://alerts.example.org"}})
+	id := s.raiseAlarm("vm:a", nil, fleet.AlarmWarning, "A.")
+	s.execSQL(`UPDATE alarms SET silenced_until = now() + interval '1 hour'`)
+	s.alarmEvent(id, fleet.AlarmCleared)
+	s.notifyOfAlarms()
+	s.wantMessages("of people", people)
+	s.wantMessages("of Alertmanager", manager, []string{"cleared: A. on h1"})
+}
+
+// Who creates and deletes channels all the time does not stop the messages of others.
+func TestChannelThatIsDeletedMeanwhileStopsNoOther(t *testing.T) {
+	s := newProjectFixture(t)
+	gone := s.createChannel(chief, channels.ChannelInput{Name: "gone", Spec: hookSpec(publicHook)})
+	stays := s.createChannel(chief, channels.ChannelInput{Name: "stays", Spec: hookSpec(publicHook)})
+	s.raiseAlarm("vm:a", nil, fleet.AlarmWarning, "A.")
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `DELETE FROM channels WHERE id = $1`, gone); err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error, 1)
+	go func() { result <- s.NotifyAlarms(t.Context(), fleet.SystemActor) }()
+	time.Sleep(500 * time.Millisecond)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+	s.wantMessages("of the other channel", stays, []string{"raised: A. on h1"})
+}

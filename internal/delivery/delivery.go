@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -91,6 +92,8 @@ type Error struct {
 	Text       string // a sentence for people
 	Permanent  bool   // another attempt would fail too
 	RetryAfter time.Duration
+	// Of an e-mail that some addresses received or refused: values of channel.Message for the next attempt.
+	Left, Lost []string
 }
 
 func (e *Error) Error() string { return e.Text }
@@ -149,7 +152,7 @@ func (s *Sender) post(ctx context.Context, to Receiver, m channel.Message, e cha
 	}
 	answer, err := client.Do(r)
 	if err != nil {
-		return requestError(at, err)
+		return requestError(at, err, to.OfFleet)
 	}
 	defer answer.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswerBytes))
@@ -172,9 +175,13 @@ func Sign(secret, id, timestamp string, body []byte) string {
 	return signatureVersion + "," + base64.StdEncoding.EncodeToString(h.Sum(nil))
 }
 
-// requestError returns why a request got no answer, without the path of the address, which can be secret.
-func requestError(at *url.URL, err error) error {
+// requestError returns why a request got no answer, without the path of the address, which can be secret. The text can
+// contain bytes of the receiver. Only owners of fleet channels learn what names resolve to, and by which server.
+func requestError(at *url.URL, err error, ofFleet bool) error {
 	if refused, ok := errors.AsType[*fleet.Error](err); ok {
+		if !ofFleet {
+			return &Error{Text: fmt.Sprintf("%s has no address that channels of projects and users may use. Enter the https address of a receiver on the public Internet.", quote([]byte(at.Host))), Permanent: true}
+		}
 		return &Error{Text: refused.Message, Permanent: true}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -183,7 +190,11 @@ func requestError(at *url.URL, err error) error {
 	if of, ok := errors.AsType[*url.Error](err); ok {
 		err = of.Err
 	}
-	return &Error{Text: fmt.Sprintf("%s could not be reached: %s.", at.Host, strings.TrimSuffix(err.Error(), "."))}
+	why := err.Error()
+	if failed, ok := errors.AsType[*net.DNSError](err); ok && !ofFleet {
+		why = failed.Err // without the address of the DNS server
+	}
+	return &Error{Text: fmt.Sprintf("%s could not be reached: %s.", at.Host, strings.TrimSuffix(quote([]byte(why)), "."))}
 }
 
 // answerError returns why an answer means that the message was not received; nil: it was.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -138,12 +139,29 @@ func TestAnswersDecideAboutFurtherAttempts(t *testing.T) {
 			conn, _, _ := http.NewResponseController(w).Hijack()
 			conn.Close()
 		}, false, "could not be reached", 0},
+		"bytes that are no text": {func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, _ := http.NewResponseController(w).Hijack()
+			io.WriteString(conn, "HTTP/1.1 200 OK\r\nno\x00colon\xff "+strings.Repeat("x", 5000)+"\r\n\r\n")
+			conn.Close()
+		}, false, "could not be reached", 0},
 	} {
 		server := httptest.NewServer(c.answer)
 		e := sendError(t, s.Send(t.Context(), fleetHook(server.URL+"/secret-path"), oneAlarm(), envelope()))
 		server.Close()
-		if e.Permanent != c.permanent || !strings.Contains(e.Text, c.text) || e.RetryAfter != c.wait || strings.Contains(e.Text, "secret-path") {
+		if e.Permanent != c.permanent || !strings.Contains(e.Text, c.text) || e.RetryAfter != c.wait || strings.Contains(e.Text, "secret-path") || !fleet.IsPlainText(e.Text) || len(e.Text) > 400 {
 			t.Errorf("%s: %+v", name, e)
+		}
+	}
+}
+
+// The receiver of a project's channel is anybody's choice, so its errors do not tell what names inside the network resolve to.
+func TestErrorsOfProjectsTellNothingAboutTheNetwork(t *testing.T) {
+	t.Parallel()
+	s := delivery.New(delivery.Settings{})
+	for _, address := range []string{"https://localhost/", "https://name.invalid/"} {
+		e := sendError(t, s.Send(t.Context(), delivery.Receiver{Spec: channel.Spec{Kind: channel.Webhook, URL: address}}, oneAlarm(), envelope()))
+		if strings.Contains(e.Text, "127.0.0.1") || strings.Contains(e.Text, "::1") || strings.Contains(e.Text, ":53") {
+			t.Errorf("%s: %s", address, e.Text)
 		}
 	}
 }
@@ -166,6 +184,9 @@ func (*mailSession) Mail(string, *smtp.MailOptions) error { return nil }
 func (s *mailSession) Rcpt(to string, _ *smtp.RcptOptions) error {
 	if strings.HasPrefix(to, "nobody@") {
 		return &smtp.SMTPError{Code: 550, Message: "no such mailbox"}
+	}
+	if strings.HasPrefix(to, "later@") {
+		return &smtp.SMTPError{Code: 451, Message: "greylisted"}
 	}
 	s.to = append(s.to, to)
 	return nil
@@ -248,6 +269,27 @@ func TestRefusedMailAddressCostsOthersNothing(t *testing.T) {
 	e := sendError(t, s.Send(t.Context(), to, oneAlarm(), envelope()))
 	if !e.Permanent || !strings.Contains(e.Text, "nobody@example.org") || !strings.Contains(e.Text, "no such mailbox") || len(box.messages) != 1 {
 		t.Errorf("%+v, messages %q", e, box.messages)
+	}
+}
+
+// Greylisting refuses the first attempt only.
+func TestMailIsSentAgainOnlyToAddressesThatAreLeft(t *testing.T) {
+	t.Parallel()
+	box, address, roots := newMailServer(t, false, true)
+	s := delivery.New(delivery.Settings{Roots: roots, Mail: delivery.Mail{Server: address, TLS: delivery.MailStartTLS, From: "quantix@example.org"}})
+	to := delivery.Receiver{Spec: channel.Spec{Kind: channel.Email, To: []string{"nobody@example.org", "later@example.org", "bob@example.org", "later@example.org"}}}
+	m := oneAlarm()
+	e := sendError(t, s.Send(t.Context(), to, m, envelope()))
+	if e.Permanent || !slices.Equal(e.Left, []string{"later@example.org"}) || !slices.Equal(e.Lost, []string{"nobody@example.org"}) || len(box.messages) != 1 {
+		t.Fatalf("%+v, messages %q", e, box.messages)
+	}
+	m.Left, m.Lost = e.Left, e.Lost
+	if e := sendError(t, s.Send(t.Context(), to, m, envelope())); e.Permanent || !slices.Equal(e.Left, m.Left) || len(box.messages) != 1 {
+		t.Errorf("second attempt: %+v, messages %q", e, box.messages)
+	}
+	m.Left = []string{"bob@example.org"}
+	if e := sendError(t, s.Send(t.Context(), to, m, envelope())); !e.Permanent || !strings.Contains(e.Text, "nobody@example.org") || len(box.messages) != 2 {
+		t.Errorf("last attempt: %+v, messages %q", e, box.messages)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,8 +39,11 @@ func (s *Sender) mail(ctx context.Context, to []string, m channel.Message, e cha
 		return &Error{Text: "The portal has no mail server. An administrator sets mail.server in the portal's settings.", Permanent: true}
 	}
 	_, domain, _ := strings.Cut(server.From, "@")
-	messages := make([]*gomail.Msg, 0, len(to))
+	messages := map[string]*gomail.Msg{}
 	for i, address := range to { // a message for each address: a refused address costs the others nothing, and nobody sees the others
+		if len(m.Left) > 0 && !slices.Contains(m.Left, address) {
+			continue
+		}
 		msg := gomail.NewMsg()
 		if err := errors.Join(msg.From(server.From), msg.To(address)); err != nil {
 			return &Error{Text: "The mail server would refuse an address: " + err.Error() + ".", Permanent: true}
@@ -49,28 +53,54 @@ func (s *Sender) mail(ctx context.Context, to []string, m channel.Message, e cha
 		msg.SetMessageIDWithValue(fmt.Sprintf("%s.%d@%s", e.ID, i, domain)) // the same at each attempt, so that mail programs can drop a second copy
 		msg.SetGenHeader("Auto-Submitted", "auto-generated")
 		msg.SetBodyString(gomail.TypeTextPlain, m.Text(e.Channel, e.Portal))
-		messages = append(messages, msg)
+		messages[address] = msg
 	}
 	client, err := s.mailClient(ctx)
 	if err != nil {
 		return &Error{Text: "The portal's settings of the mail server are not valid: " + err.Error() + ".", Permanent: true}
+	}
+	if len(messages) == 0 {
+		return nil // the addresses that are left were removed from the channel
 	}
 	conn, err := client.DialToSMTPClientWithContext(ctx)
 	if err != nil {
 		return mailError(server.Server, err)
 	}
 	defer client.CloseWithSMTPClient(conn) //nolint:errcheck // the results of the messages are known
-	var refused []string
-	var last error
-	for i, msg := range messages {
+	left, lost, tried := []string{}, slices.Clone(m.Lost), len(messages)
+	last := &Error{Text: "Refused at an earlier attempt."}
+	for _, address := range to {
+		msg := messages[address]
+		if msg == nil {
+			continue
+		}
+		delete(messages, address) // an address that is listed twice gets one message
 		if err := client.SendWithSMTPClient(conn, msg); err != nil {
-			refused, last = append(refused, to[i]), mailError(server.Server, err)
+			last = mailError(server.Server, err)
+			if last.Permanent {
+				lost = append(lost, address)
+			} else {
+				left = append(left, address)
+			}
 		}
 	}
-	if out, ok := errors.AsType[*Error](last); ok && len(refused) < len(to) {
-		return &Error{Text: "Not sent to " + strings.Join(refused, ", ") + ": " + out.Text, Permanent: true} // another attempt would reach the others twice
+	return mailResult(tried, left, lost, last)
+}
+
+// mailResult returns the result of an attempt at a number of addresses. Addresses that received the message or refused it
+// get no further attempt.
+func mailResult(tried int, left, lost []string, last *Error) error {
+	switch {
+	case len(left)+len(lost) == 0:
+		return nil
+	case len(left) == tried && len(lost) == 0:
+		return last
 	}
-	return last
+	out := &Error{Text: "Not sent to " + strings.Join(slices.Concat(left, lost), ", ") + ": " + last.Text, Permanent: len(left) == 0}
+	if !out.Permanent {
+		out.Left, out.Lost = left, lost
+	}
+	return out
 }
 
 // mailClient returns a client whose connection is closed when ctx ends, because the client itself limits only the time of each
@@ -117,11 +147,8 @@ func dialMail(ctx context.Context, network, address string, secure bool, conf *t
 	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 
-// mailError returns why the mail server did not accept a message; nil: it did.
-func mailError(server string, err error) error {
-	if err == nil {
-		return nil
-	}
+// mailError returns why the mail server did not accept a message.
+func mailError(server string, err error) *Error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &Error{Text: fmt.Sprintf("The mail server %s did not answer in time.", server)}
 	}

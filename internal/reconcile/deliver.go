@@ -23,14 +23,18 @@ func runDeliveries(ctx context.Context, c *control.Control, hub *notify.Hub, log
 	slots := semaphore.NewWeighted(maxDeliveries)
 	var sending sync.WaitGroup
 	defer sending.Wait()
+	// A claimed message never waits for a slot, because its lease would end meanwhile, and it would be sent twice. A message
+	// that ends wakes this loop.
 	claim := func(once context.Context, a fleet.Actor) error {
+		if !slots.TryAcquire(channels.MaxClaimed) {
+			return nil
+		}
 		claimed, err := c.ClaimDeliveries(once, a)
+		slots.Release(int64(channels.MaxClaimed - len(claimed)))
 		for _, d := range claimed {
 			sending.Go(func() {
-				if slots.Acquire(ctx, 1) == nil { // an error means that the portal stops
-					defer slots.Release(1)
-					send(ctx, c, hub, log, d)
-				}
+				defer slots.Release(1)
+				send(ctx, c, hub, log, d)
 			})
 		}
 		return err

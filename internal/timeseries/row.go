@@ -56,11 +56,12 @@ func NewClusterRow(in fleet.SampleTable) (layout Layout, row []byte) {
 	return layout, row
 }
 
-// add adds the objects that keep accepts to the layout and to the row.
+// add adds the objects that keep accepts to the layout and to the row. An object that is listed twice counts once.
 func (l *Layout) add(row []byte, of fleet.ResourceType, in fleet.SampleTable, keep func(Object) bool) []byte {
-	table, kept := LayoutTable{Type: of}, []int{}
+	table, kept, seen := LayoutTable{Type: of}, []int{}, make(map[string]bool, len(in.IDs))
 	for i, id := range in.IDs {
-		if keep(Object{of, id}) {
+		if !seen[id] && keep(Object{of, id}) {
+			seen[id] = true
 			table.IDs, kept = append(table.IDs, id), append(kept, i)
 		}
 	}

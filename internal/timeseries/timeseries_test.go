@@ -75,6 +75,15 @@ func TestRowKeepsValuesOfKnownObjectsAndMetrics(t *testing.T) {
 	}
 }
 
+func TestRowHasEachObjectOnce(t *testing.T) {
+	in := fleet.Samples{Pools: sampleTable([]string{"pool-1", "pool-1"}, map[string][]fleet.MetricValue{"space.used": {1, 2}})}
+	layout, row := timeseries.NewRow("h1", in, all)
+	var got []float64
+	if err := layout.Read(row, all, func(_ timeseries.Object, _ []int, values []float64) { got = append(got, values...) }); err != nil || len(got) != 1 || !closeTo(got[0], 1, 0.01) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 func TestChunkKeepsPointsWithinPrecision(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	points := map[int][]timeseries.Point{}

@@ -6,9 +6,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
 	"quantix/internal/auth"
@@ -35,9 +38,10 @@ func New(s *store.Store, v auth.Vault, sender *delivery.Sender) *Channels {
 }
 
 const (
-	maxChannels        = 1000 // of all owners
+	maxChannels        = 1000 // of all owners; more only of the fleet, so that others cannot use up its channels
 	maxChannelsOfOwner = 50   // of the fleet, a project or a user
 	maxListed          = 100  // deliveries of a channel
+	freeTests          = 20   // test messages of a user before each further one must wait
 )
 
 // ChannelInput is the input for a new or changed channel.
@@ -147,8 +151,11 @@ func (cs *Channels) CreateChannel(ctx context.Context, a fleet.Actor, in Channel
 		if err != nil {
 			return err
 		}
-		if n.Total >= maxChannels || n.OfOwner >= maxChannelsOfOwner {
-			return fleet.Errorf(fleet.Conflict, "There are %d channels, which is the maximum. Delete some first.", min(n.OfOwner, maxChannelsOfOwner))
+		switch ofFleet := in.ProjectID == "" && in.UserID == ""; {
+		case n.OfOwner >= maxChannelsOfOwner:
+			return fleet.Errorf(fleet.Conflict, "The owner has %d channels, which is the maximum. Delete some first.", n.OfOwner)
+		case n.Total >= maxChannels && !ofFleet:
+			return fleet.Errorf(fleet.Conflict, "There are %d channels, which is the maximum of all owners. Ask an administrator to delete some.", n.Total)
 		}
 		if err := q.AddChannel(ctx, add); err != nil {
 			return nameTakenError(err, in.Name)
@@ -275,6 +282,15 @@ func (cs *Channels) DeleteChannel(ctx context.Context, a fleet.Actor, id channel
 	})
 }
 
+// checkTestRate limits the test messages of one user on all channels, because anybody's address can be a receiver.
+func checkTestRate(ctx context.Context, q *db.Queries, a fleet.Actor) error {
+	_, err := q.TakeAttempt(ctx, db.TakeAttemptParams{Key: "test messages of " + string(a.UserID), Free: freeTests})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fleet.Errorf(fleet.TooMany, "You have sent many test messages. Try again in 5 minutes.")
+	}
+	return err
+}
+
 // TestChannel queues a test message.
 func (cs *Channels) TestChannel(ctx context.Context, a fleet.Actor, id channel.ID) (channel.Delivery, error) {
 	var out db.GetDeliveryRow
@@ -288,6 +304,9 @@ func (cs *Channels) TestChannel(ctx context.Context, a fleet.Actor, id channel.I
 		}
 		if open >= maxListed {
 			return fleet.Errorf(fleet.Conflict, "%d messages of the channel are waiting. Wait until they are sent.", open)
+		}
+		if err := checkTestRate(ctx, q, a); err != nil {
+			return err
 		}
 		m := channel.Message{Test: true}
 		p := db.AddDeliveryParams{ID: fleet.NewID[channel.DeliveryID](), ChannelID: id, Message: m, Summary: m.Summary(), DueAt: row.CreatedAt}

@@ -2,7 +2,9 @@ package channels
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"quantix/db"
@@ -15,9 +17,10 @@ import (
 
 const (
 	maxEventsPerPass = 20_000
-	maxClaimed       = 64
-	deliveryAge      = 30 * 24 * time.Hour
-	maxSwept         = 5000
+	// MaxClaimed is the maximum number of messages that ClaimDeliveries returns.
+	MaxClaimed  = 64
+	deliveryAge = 30 * 24 * time.Hour
+	maxSwept    = 5000
 	// leaseTime is longer than an attempt and the record of its result.
 	leaseTime = 3 * delivery.Timeout
 )
@@ -76,17 +79,14 @@ func addMessages(ctx context.Context, q *db.Queries, events []db.NewAlarmEventsR
 	}
 	now := time.Now()
 	for _, c := range channels {
-		of, err := readerOf(c)
-		if err != nil {
-			return err
-		}
+		of := readerOf(c.ProjectID, c.UserID, c.Role, c.Projects)
 		p := open[c.ID]
-		if p != nil && p.message.Test {
+		if p != nil && (p.message.Test || p.message.Unreadable || p.message.Detailed != of.all) {
 			p = nil
 		}
 		for _, row := range events {
 			e, ok := of.read(row)
-			if !ok || row.Silenced || !c.Spec.Wants(e) {
+			if !ok || row.Silenced && !c.Spec.SendsSilenced(e) || !c.Spec.Wants(e) {
 				continue
 			}
 			if p != nil && p.message.Full(c.Spec.Kind) {
@@ -97,7 +97,7 @@ func addMessages(ctx context.Context, q *db.Queries, events []db.NewAlarmEventsR
 			}
 			due := c.Spec.Due(e, now)
 			if p == nil {
-				p = &pending{due: due}
+				p = &pending{due: due, message: channel.Message{Detailed: of.all}}
 			}
 			if due.Before(p.due) {
 				p.due = due
@@ -129,20 +129,30 @@ type reader struct {
 	projects map[fleet.ProjectID]bool
 }
 
-func readerOf(c db.NotifyingChannelsRow) (reader, error) {
+// readerOf returns the reader of a channel. role and projects are those of its user. Nobody sees projects that cannot be
+// decoded, so that one user does not stop the others' messages.
+func readerOf(project *fleet.ProjectID, user *fleet.UserID, role string, projects []byte) reader {
 	switch {
-	case c.ProjectID != nil:
-		return reader{projects: map[fleet.ProjectID]bool{*c.ProjectID: true}}, nil
-	case c.UserID == nil:
-		return reader{all: true}, nil
+	case project != nil:
+		return reader{projects: map[fleet.ProjectID]bool{*project: true}}
+	case user == nil:
+		return reader{all: true}
 	}
-	roles, err := store.DecodeProjectRoles(c.Projects)
-	a := fleet.Actor{UserID: *c.UserID, Role: fleet.Role(c.Role), Projects: roles}
+	roles, _ := store.DecodeProjectRoles(projects)
+	a := fleet.Actor{UserID: *user, Role: fleet.Role(role), Projects: roles}
 	r := reader{all: store.SeesHosts(a), projects: map[fleet.ProjectID]bool{}}
 	for id := range roles {
 		r.projects[id] = policy.May(a, policy.VMSee, id)
 	}
-	return r, err
+	return r
+}
+
+// restrict removes events from a message that its reader may not see any more, because roles can change while it waits. It
+// reports whether anything is left.
+func (r reader) restrict(m *channel.Message) bool {
+	return r.all || m.Keep(func(e channel.Event) bool {
+		return !m.Detailed && e.Host == "" && e.Remedy == "" && e.Project != "" && r.projects[e.Project]
+	})
 }
 
 func (r reader) read(row db.NewAlarmEventsRow) (channel.Event, bool) {
@@ -184,7 +194,7 @@ func (cs *Channels) ClaimDeliveries(ctx context.Context, a fleet.Actor) ([]Claim
 	var rows []db.LeaseDeliveriesRow
 	err := cs.store.Tx(ctx, func(q *db.Queries) error {
 		// The lease is a statement of its own, which is left out if nothing is due, because it wakes pages and portals.
-		due, err := q.DueDeliveries(ctx, maxClaimed)
+		due, err := q.DueDeliveries(ctx, MaxClaimed)
 		if err != nil || len(due) == 0 {
 			return err
 		}
@@ -201,6 +211,12 @@ func (cs *Channels) ClaimDeliveries(ctx context.Context, a fleet.Actor) ([]Claim
 			receiver: delivery.Receiver{OfFleet: r.ProjectID == nil && r.UserID == nil},
 		}
 		c.receiver.Spec, c.refusal = cs.open(r.ChannelID, r.Spec, r.ByKey, r.Sealed)
+		switch {
+		case c.message.Unreadable:
+			c.refusal = &delivery.Error{Text: "Another version of the portal wrote this message, and this version cannot read it.", Permanent: true}
+		case !readerOf(r.ProjectID, r.UserID, r.Role, r.Projects).restrict(&c.message):
+			c.refusal = &delivery.Error{Text: "The user may not see the alarms of this message any more.", Permanent: true}
+		}
 		out = append(out, c)
 	}
 	return out, nil
@@ -220,17 +236,57 @@ func (cs *Channels) SendDelivery(ctx context.Context, a fleet.Actor, c Claimed) 
 	}
 	end := db.EndDeliveryParams{ID: c.ID, Attempts: int32(c.Attempts), Sent: failed == nil} //nolint:gosec // at most channel.MaxAttempts
 	if failed != nil {
-		end.Error = failed.Error()
+		end.Error = storableText(failed.Error())
 		wait := channel.RetryWait(c.Attempts)
 		e, ok := errors.AsType[*delivery.Error](failed)
 		if ok {
 			wait = max(wait, e.RetryAfter)
+		}
+		if ok && len(e.Left) > 0 {
+			next := c.message
+			next.Left, next.Lost = e.Left, e.Lost
+			encoded, err := json.Marshal(next)
+			if err != nil {
+				return err
+			}
+			end.NextMessage = encoded
 		}
 		if (!ok || !e.Permanent) && c.Attempts < channel.MaxAttempts && !c.message.Test {
 			at := time.Now().Add(wait)
 			end.DueAt = &at
 		}
 	}
-	_, err := cs.store.EndDelivery(ctx, end)
-	return store.UserError(err)
+	return cs.record(ctx, end)
+}
+
+// Limits of attempts at recording a result. The lease must last longer than all of them, and recordTime than a restart of
+// the database.
+const (
+	recordTime  = leaseTime - delivery.Timeout - 10*time.Second
+	recordRetry = time.Second
+)
+
+// record records the result of a message. It tries again for some time, because a message without a result is sent twice.
+func (cs *Channels) record(ctx context.Context, end db.EndDeliveryParams) error {
+	within, cancel := context.WithTimeout(ctx, recordTime)
+	defer cancel()
+	for {
+		_, err := cs.store.EndDelivery(within, end)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-within.Done():
+			return store.UserError(err)
+		case <-time.After(recordRetry):
+		}
+	}
+}
+
+// maxErrorBytes limits the stored error of a message.
+const maxErrorBytes = 2000
+
+// storableText returns a text that the database accepts.
+func storableText(text string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(text[:min(len(text), maxErrorBytes)], "\x00", ""), "")
 }

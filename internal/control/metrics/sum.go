@@ -105,6 +105,13 @@ var hostNumbers = func() map[string]int {
 	return out
 }()
 
+// Limits of a host's values in sums: more is more than any machine has, and would hide the values of all others.
+const (
+	maxSummedThreads = 1 << 14
+	maxSummedMemory  = 1 << 50 // bytes
+	maxSummedRate    = 1 << 42 // bytes/s
+)
+
 // addHost adds a host's values by metric number.
 func (s *sum) addHost(threads int64, values map[int]float64) {
 	s.reporting++
@@ -113,7 +120,7 @@ func (s *sum) addHost(threads int64, values map[int]float64) {
 		return v, known && !math.IsNaN(v)
 	}
 	user, ok := of("cpu.user")
-	if ok && threads > 0 {
+	if ok && threads > 0 && threads <= maxSummedThreads {
 		system, _ := of("cpu.system")
 		guest, _ := of("cpu.guest")
 		s.cpu = true
@@ -121,19 +128,19 @@ func (s *sum) addHost(threads int64, values map[int]float64) {
 		s.cpuCapacity += float64(threads)
 	}
 	used, ok := of("memory.used")
-	if total, known := of("memory.total"); ok && known {
+	if total, known := of("memory.total"); ok && known && total <= maxSummedMemory {
 		s.memory = true
-		s.memoryUsed += used
+		s.memoryUsed += min(used, total)
 		s.memoryCapacity += total
 	}
 	for name, to := range map[string]*float64{"disk.read": &s.diskRead, "disk.write": &s.diskWrite} {
-		if v, known := of(name); known {
+		if v, known := of(name); known && v <= maxSummedRate {
 			s.disk = true
 			*to += v
 		}
 	}
 	for name, to := range map[string]*float64{"network.receive": &s.receive, "network.send": &s.send} {
-		if v, known := of(name); known {
+		if v, known := of(name); known && v <= maxSummedRate {
 			s.network = true
 			*to += v
 		}

@@ -109,6 +109,26 @@ func TestSumsOfHosts(t *testing.T) {
 }
 
 // Two portals run the pass, and only one of them adds a sample of an interval.
+// A host reports what it likes.
+func TestImplausibleValuesOfAHostAreNotSummed(t *testing.T) {
+	t.Parallel()
+	s := &sum{}
+	values := func(memoryUsed, memoryTotal, rate float64) map[int]float64 {
+		return map[int]float64{
+			hostNumbers["cpu.user"]: 50, hostNumbers["memory.used"]: memoryUsed, hostNumbers["memory.total"]: memoryTotal, hostNumbers["disk.read"]: rate, hostNumbers["network.send"]: rate,
+		}
+	}
+	s.addHost(8, values(60, 100, 5))
+	s.addHost(1<<40, values(1e18, 1e18, 1e18))
+	s.addHost(8, values(1e18, 100, 5))
+	got := s.values()
+	for name, want := range map[string]float64{"cpu.capacity": 16, "memory.used": 160, "memory.capacity": 200, "disk.read": 10, "network.send": 10, "hosts.reporting": 3} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+}
+
 func TestSumsAreStoredOncePerInterval(t *testing.T) {
 	f, m := newSumFixture(t)
 	f.report(hostA, 50, 60)
