@@ -1,6 +1,10 @@
 package exposition
 
-import "quantix/internal/fleet"
+import (
+	"strconv"
+
+	"quantix/internal/fleet"
+)
 
 // family is a metric of Prometheus. Its lines are values of Quantix's own metrics.
 type family struct {
@@ -16,6 +20,16 @@ type source struct {
 
 // one is the lines of a family with one line per object.
 func one(metric string) []source { return []source{{metric: metric}} }
+
+// gpus is the lines of a family with one line for each GPU of a host.
+func gpus(value string) []source {
+	out := make([]source, fleet.MaxGPUs)
+	for i := range out {
+		n := strconv.Itoa(i)
+		out[i] = source{"gpu." + n + "." + value, `gpu="` + n + `"`}
+	}
+	return out
+}
 
 // families are the families of each resource type. Every fleet.MetricInfo is in one of them: a test compares them.
 var families = map[fleet.ResourceType][]family{
@@ -71,6 +85,10 @@ var families = map[fleet.ResourceType][]family{
 		}},
 		{"quantix_host_gpu_usage_ratio", "Mean use of the GPUs.", one("gpu.usage")},
 		{"quantix_host_gpu_memory_used_bytes", "Memory in use of all GPUs.", one("gpu.memoryUsed")},
+		{"quantix_host_gpu_device_usage_ratio", "Use of one GPU, on hosts with several.", gpus("usage")},
+		{"quantix_host_gpu_device_memory_used_bytes", "Memory in use of one GPU, on hosts with several.", gpus("memoryUsed")},
+		{"quantix_host_gpu_device_temperature_celsius", "Temperature of one GPU, on hosts with several.", gpus("temperature")},
+		{"quantix_host_gpu_device_power_watts", "Power of one GPU, on hosts with several.", gpus("power")},
 		{"quantix_host_clock_offset_seconds", "Difference between the host's and the portal's clock.", one("clock.offset")},
 	},
 	fleet.TypePool: {
