@@ -385,7 +385,7 @@ func (f *quietFleet) power(int) string {
 // and a condition must hold.
 func (f *quietFleet) restart(run int) string {
 	did, wait := "stopped", func() {}
-	if f.chance(4) { // an interrupted job may wait for the end of its lease
+	if f.chance(8) { // an interrupted job may wait for the end of its lease
 		wait = f.switchPower(f.anyVM())
 		did = "stopped during a job"
 	}
