@@ -327,6 +327,7 @@ func TestOldEventsAreDeletedAndTheirIDsUnknown(t *testing.T) {
 	}
 	known := func(id event.ID) bool {
 		t.Helper()
+		s.settleEvents()
 		b, err := s.ReadEvents(t.Context(), fleet.SystemActor, event.Query{After: id})
 		if err != nil || b.Next == "" {
 			t.Fatalf("next %q, error %v", b.Next, err)
