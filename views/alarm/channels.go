@@ -86,8 +86,6 @@ func sendsText(s channel.Spec) string {
 
 // ChannelPage shows the form of a new or existing channel, and the messages of an existing one.
 type ChannelPage struct {
-	Actor      fleet.Actor
-	Link       kit.Link
 	Channel    channel.Channel // empty ID: a new channel
 	Deliveries []channel.Delivery
 	Form       ChannelForm
@@ -195,6 +193,7 @@ func forKinds(kinds ...channel.Kind) templ.Attributes {
 	return templ.Attributes{"data-show-when": "kind=" + strings.Join(words, "|")}
 }
 
+// requestKinds are the kinds that send requests to an address.
 var requestKinds = []channel.Kind{channel.Webhook, channel.Slack, channel.Teams, channel.Alertmanager}
 
 func (p ChannelPage) urlHint() string {
@@ -238,14 +237,9 @@ func deliveryState(d channel.Delivery) (class, icon, text string) {
 	return "muted", "clock", "Waiting"
 }
 
-// readOnlyWhy returns why the form is not shown; empty: it is.
-func (p ChannelPage) readOnlyWhy() string { return p.WhyNot }
-
-func mayOwnFleet(a fleet.Actor) bool { return policy.May(a, policy.InfraChange, "") }
-
 // ChannelOwners returns who a new channel of the actor can belong to, among the projects.
 func ChannelOwners(a fleet.Actor, projects []kit.Option) (out []kit.Option) {
-	if mayOwnFleet(a) {
+	if policy.May(a, policy.InfraChange, "") {
 		out = append(out, kit.Option{Value: OwnerFleet, Text: "Fleet: all alarms"})
 	}
 	if a.UserID != "" {

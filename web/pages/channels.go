@@ -20,7 +20,6 @@ import (
 	"quantix/views/kit"
 	"quantix/views/shell"
 	"quantix/web/form"
-	"quantix/web/render"
 )
 
 // ListChannels shows the channels that the actor may see.
@@ -157,7 +156,7 @@ func (s *Site) fillChoices(ctx context.Context, a fleet.Actor, p *alarmview.Chan
 
 // ShowNewChannelForm shows the form of a new channel.
 func (s *Site) ShowNewChannelForm(c echo.Context, a fleet.Actor, in channelForm, how form.Display) error {
-	p := alarmview.ChannelPage{Actor: a, Link: render.LinkToCurrentPage(c), Form: in.typed(how.Errors)}
+	p := alarmview.ChannelPage{Form: in.typed(how.Errors)}
 	if !how.WasRefused() {
 		p.Form = alarmview.NewChannelForm(channel.Channel{Spec: channel.Spec{Kind: channel.Webhook}})
 	}
@@ -191,7 +190,7 @@ func (s *Site) ShowChannelForm(c echo.Context, a fleet.Actor, in channelForm, ho
 	if err != nil {
 		return err
 	}
-	p := alarmview.ChannelPage{Actor: a, Link: render.LinkToCurrentPage(c), Channel: v, Form: in.typed(how.Errors), WhyNot: channels.WhyChannelUnchangeable(a, v)}
+	p := alarmview.ChannelPage{Channel: v, Form: in.typed(how.Errors), WhyNot: channels.WhyChannelUnchangeable(a, v)}
 	if !how.WasRefused() {
 		p.Form = alarmview.NewChannelForm(v)
 	}
