@@ -12,6 +12,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
+	"quantix/internal/metric"
 	"quantix/internal/wire"
 )
 
@@ -338,7 +339,7 @@ func cloneLists(s wire.State) wire.State {
 func (r *reporter) readMeters(ctx context.Context, out *wire.Report) {
 	ctx, cancel := context.WithTimeout(ctx, r.a.timing.hostReadLimit/2)
 	defer cancel()
-	samples := fleet.Samples{}
+	samples := metric.Samples{}
 	if load, err := r.load(ctx); err == nil {
 		out.Load = &load.HostMeter
 		samples.Host = hostTable(load.Metrics)

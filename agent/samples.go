@@ -5,6 +5,7 @@ import (
 
 	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
+	"quantix/internal/metric"
 	"quantix/internal/wire"
 )
 
@@ -28,9 +29,9 @@ func (m *rateMeter) sinceLastSample(now time.Time, interval time.Duration) float
 
 // table returns the VMs' values. A VM that was started since the last call has no rates yet, so that the reset of its
 // counters is no peak.
-func (m *rateMeter) table(now time.Time, vms []hypervisor.VMLoad) fleet.SampleTable {
+func (m *rateMeter) table(now time.Time, vms []hypervisor.VMLoad) metric.Table {
 	seconds := now.Sub(m.at).Seconds()
-	t := fleet.SampleTable{Values: map[string][]fleet.MetricValue{}}
+	t := metric.Table{Values: map[string][]fleet.MetricValue{}}
 	seen := make(map[fleet.VMID]hypervisor.VMLoad, len(vms))
 	for i, v := range vms {
 		before, known := m.previous[v.ID]
@@ -71,8 +72,8 @@ func (m *rateMeter) table(now time.Time, vms []hypervisor.VMLoad) fleet.SampleTa
 }
 
 // hostTable returns the host's values.
-func hostTable(values map[string]fleet.MetricValue) fleet.SampleTable {
-	t := fleet.SampleTable{IDs: []string{""}, Values: make(map[string][]fleet.MetricValue, len(values))}
+func hostTable(values map[string]fleet.MetricValue) metric.Table {
+	t := metric.Table{IDs: []string{""}, Values: make(map[string][]fleet.MetricValue, len(values))}
 	for name, v := range values {
 		t.Values[name] = []fleet.MetricValue{v}
 	}
@@ -80,8 +81,8 @@ func hostTable(values map[string]fleet.MetricValue) fleet.SampleTable {
 }
 
 // poolTable returns the values of the host's pools as of the newest state.
-func poolTable(pools []wire.PoolReport) fleet.SampleTable {
-	var t fleet.SampleTable
+func poolTable(pools []wire.PoolReport) metric.Table {
+	var t metric.Table
 	var used, capacity, allocated, read, write []fleet.MetricValue
 	latency := func(micros int64) fleet.MetricValue {
 		if micros == 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"quantix/internal/fleet"
+	"quantix/internal/metric"
 	"quantix/internal/testkit"
 	"quantix/internal/timeseries"
 )
@@ -44,8 +45,8 @@ func (p *portal) addFullSample(host string) {
 		}
 		return out
 	}
-	table := func(of fleet.ResourceType, ids []string) fleet.SampleTable {
-		out := fleet.SampleTable{IDs: ids, Values: map[string][]fleet.MetricValue{}}
+	table := func(of fleet.ResourceType, ids []string) metric.Table {
+		out := metric.Table{IDs: ids, Values: map[string][]fleet.MetricValue{}}
 		for i, m := range fleet.MetricsOf(of) {
 			for range ids {
 				out.Values[m.Name] = append(out.Values[m.Name], fleet.MetricValue(i+1))
@@ -53,7 +54,7 @@ func (p *portal) addFullSample(host string) {
 		}
 		return out
 	}
-	in := fleet.Samples{
+	in := metric.Samples{
 		Host: table(fleet.TypeHost, []string{""}), VMs: table(fleet.TypeVM, ids("SELECT id FROM vms WHERE host_id = $1")),
 		Pools: table(fleet.TypePool, ids("SELECT object_id AS id FROM assignments WHERE noun = 'pool' AND host_id = $1")),
 	}

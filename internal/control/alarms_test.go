@@ -15,6 +15,7 @@ import (
 	"quantix/internal/control/metrics"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
+	"quantix/internal/metric"
 	"quantix/internal/notify"
 	"quantix/internal/wire"
 )
@@ -59,11 +60,11 @@ func (s *projectFixture) wantAlarms(when string, a fleet.Actor, want ...string) 
 }
 
 // sampleHost makes the value the only sample of the first host.
-func (s *projectFixture) sampleHost(metric string, value float64) {
+func (s *projectFixture) sampleHost(name string, value float64) {
 	s.t.Helper()
 	s.execSQL(`DELETE FROM metric_samples`)
-	metrics.NewWriter(store.New(s.pool, notify.NewHub()), slog.Default()).Write(s.t.Context(), []metrics.HostSamples{{Host: s.h1, Samples: fleet.Samples{
-		Seconds: 10, Host: fleet.SampleTable{Values: map[string][]fleet.MetricValue{metric: {fleet.MetricValue(value)}}},
+	metrics.NewWriter(store.New(s.pool, notify.NewHub()), slog.Default()).Write(s.t.Context(), []metrics.HostSamples{{Host: s.h1, Samples: metric.Samples{
+		Seconds: 10, Host: metric.Table{Values: map[string][]fleet.MetricValue{name: {fleet.MetricValue(value)}}},
 	}}})
 }
 

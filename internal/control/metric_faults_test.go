@@ -6,6 +6,7 @@ import (
 
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
+	"quantix/internal/metric"
 	"quantix/internal/wire"
 )
 
@@ -36,7 +37,7 @@ func TestReportsAndJobsGoOnWithoutMetrics(t *testing.T) {
 			if err := r.finishJob(w[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil {
 				t.Fatal(err)
 			}
-			samples := &fleet.Samples{Seconds: 10, VMs: fleet.SampleTable{IDs: []string{string(id)}, Values: map[string][]fleet.MetricValue{"cpu.usage": {50}}}}
+			samples := &metric.Samples{Seconds: 10, VMs: metric.Table{IDs: []string{string(id)}, Values: map[string][]fleet.MetricValue{"cpu.usage": {50}}}}
 			r.sendReport(wire.Report{
 				Seq: r.nextSeq(), Digest: "d", Samples: samples,
 				State: &wire.State{Host: fleet.HostStatus{Connected: true}, VMs: []wire.VMReport{{ID: id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Stopped}}}},
@@ -60,7 +61,7 @@ func TestReportsAndJobsGoOnWithoutMetrics(t *testing.T) {
 func TestChartsOfHostSayWhySamplesWereRefused(t *testing.T) {
 	r := newHostFixture(t)
 	r.sendHello("a", "b")
-	r.sendReport(wire.Report{Seq: r.nextSeq(), Digest: "d", State: &wire.State{Host: fleet.HostStatus{Connected: true}}, Samples: &fleet.Samples{Refused: "vms: The report has 10000 metrics."}})
+	r.sendReport(wire.Report{Seq: r.nextSeq(), Digest: "d", State: &wire.State{Host: fleet.HostStatus{Connected: true}}, Samples: &metric.Samples{Refused: "vms: The report has 10000 metrics."}})
 	m, err := r.HostMetrics(t.Context(), chief, r.agent.HostID, query.MetricRange{From: time.Now().Add(-time.Hour)})
 	if err != nil || m.Problem != "vms: The report has 10000 metrics." {
 		t.Errorf("%q, %v", m.Problem, err)

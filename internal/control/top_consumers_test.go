@@ -10,6 +10,7 @@ import (
 
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
+	"quantix/internal/metric"
 	"quantix/internal/timeseries"
 	"quantix/internal/usage"
 )
@@ -17,7 +18,7 @@ import (
 // addSample stores the newest sample of a host: the CPU use of its VMs.
 func (r *hostFixture) addSample(host fleet.HostID, cpu map[fleet.VMID]float64) {
 	r.t.Helper()
-	in := fleet.Samples{Host: fleet.SampleTable{IDs: []string{""}, Values: map[string][]fleet.MetricValue{"cpu.user": {10}, "cpu.guest": {20}}}}
+	in := metric.Samples{Host: metric.Table{IDs: []string{""}, Values: map[string][]fleet.MetricValue{"cpu.user": {10}, "cpu.guest": {20}}}}
 	in.VMs.Values = map[string][]fleet.MetricValue{}
 	for id, v := range cpu {
 		in.VMs.IDs = append(in.VMs.IDs, string(id))

@@ -150,13 +150,16 @@ func NoMetricValue() MetricValue { return MetricValue(math.NaN()) }
 // IsMissing reports whether there is no value.
 func (v MetricValue) IsMissing() bool { return math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) }
 
-// MarshalJSON writes the value with five significant digits, which is more precise than any measurement here.
-func (v MetricValue) MarshalJSON() ([]byte, error) {
+// AppendJSON appends the value with five significant digits, which is more precise than any measurement here.
+func (v MetricValue) AppendJSON(to []byte) []byte {
 	if v.IsMissing() {
-		return []byte("null"), nil
+		return append(to, "null"...)
 	}
-	return strconv.AppendFloat(nil, float64(v), 'g', 5, 64), nil
+	return strconv.AppendFloat(to, float64(v), 'g', 5, 64)
 }
+
+// MarshalJSON returns the value's JSON.
+func (v MetricValue) MarshalJSON() ([]byte, error) { return v.AppendJSON(nil), nil }
 
 // UnmarshalJSON reads a number. Anything else is no value.
 func (v *MetricValue) UnmarshalJSON(text []byte) error {
@@ -168,35 +171,6 @@ func (v *MetricValue) UnmarshalJSON(text []byte) error {
 		*v = NoMetricValue()
 	}
 	return nil
-}
-
-// Samples are the values that a host measured at one time.
-type Samples struct {
-	// Seconds is the length of the interval of the rates: the time since the host's previous samples.
-	Seconds float64     `json:"seconds"`
-	Host    SampleTable `json:"host,omitzero"` // one object with an empty ID
-	VMs     SampleTable `json:"vms,omitzero"`
-	Pools   SampleTable `json:"pools,omitzero"`
-	// Refused says why the portal refused the values, which are missing then. The rest of a report stays valid.
-	Refused string `json:"-"`
-}
-
-// UnmarshalJSON refuses values that cannot be decoded, without an error.
-func (s *Samples) UnmarshalJSON(text []byte) error {
-	type plain Samples
-	var in plain
-	if err := json.Unmarshal(text, &in); err != nil {
-		in = plain{Refused: "The values cannot be decoded: " + err.Error() + "."}
-	}
-	*s = Samples(in)
-	return nil
-}
-
-// SampleTable holds the values of objects of one type.
-type SampleTable struct {
-	IDs []string `json:"ids,omitempty"`
-	// Values are the objects' values by the metric's name, in the order of IDs.
-	Values map[string][]MetricValue `json:"values,omitempty"`
 }
 
 // MetricSeries holds the points of an object's metrics over a time, at equal distances.

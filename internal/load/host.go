@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/internal/metric"
 	"quantix/internal/wire"
 )
 
@@ -245,7 +246,7 @@ func (h *host) meters() ([]wire.Meter, *wire.HostMeter) {
 }
 
 // samples returns the metric values of the host, its running guests and its pools since the previous samples.
-func (h *host) samples() *fleet.Samples {
+func (h *host) samples() *metric.Samples {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()

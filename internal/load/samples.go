@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/internal/metric"
 )
 
 // Sampler makes the metric values that a host's agent measures. A third of the VMs idle, half have a light load, and the
@@ -31,8 +32,8 @@ type SampledVM struct {
 }
 
 // Samples returns the values of the seconds until a time.
-func (s *Sampler) Samples(until time.Time, seconds float64, vms []SampledVM, pools []string) fleet.Samples {
-	out := fleet.Samples{Seconds: seconds, Host: newTable([]string{""}, fleet.HostMetrics)}
+func (s *Sampler) Samples(until time.Time, seconds float64, vms []SampledVM, pools []string) metric.Samples {
+	out := metric.Samples{Seconds: seconds, Host: newTable([]string{""}, fleet.HostMetrics)}
 	ids, cpu := make([]string, len(vms)), 0.0
 	for i, v := range vms {
 		ids[i] = v.ID
@@ -62,8 +63,8 @@ func (s *Sampler) Samples(until time.Time, seconds float64, vms []SampledVM, poo
 	return out
 }
 
-func newTable(ids []string, metrics []fleet.MetricInfo) fleet.SampleTable {
-	t := fleet.SampleTable{IDs: ids, Values: make(map[string][]fleet.MetricValue, len(metrics))}
+func newTable(ids []string, metrics []fleet.MetricInfo) metric.Table {
+	t := metric.Table{IDs: ids, Values: make(map[string][]fleet.MetricValue, len(metrics))}
 	for _, m := range metrics {
 		all := make([]fleet.MetricValue, len(ids))
 		for i := range all {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"quantix/internal/fleet"
+	"quantix/internal/metric"
 )
 
 // Object is a VM, host, pool or cluster with metrics.
@@ -43,7 +44,7 @@ func ReadLayout(text []byte) (l Layout, err error) {
 
 // NewRow returns the layout and the values of a host's samples. It keeps the objects for which keep returns true, and
 // drops metrics that fleet does not know, which are those of a newer agent.
-func NewRow(host fleet.HostID, in fleet.Samples, keep func(Object) bool) (layout Layout, row []byte) {
+func NewRow(host fleet.HostID, in metric.Samples, keep func(Object) bool) (layout Layout, row []byte) {
 	in.Host.IDs = []string{string(host)}
 	row = layout.add(nil, fleet.TypeHost, in.Host, keep)
 	row = layout.add(row, fleet.TypeVM, in.VMs, keep)
@@ -51,13 +52,13 @@ func NewRow(host fleet.HostID, in fleet.Samples, keep func(Object) bool) (layout
 }
 
 // NewClusterRow returns the layout and the values of clusters.
-func NewClusterRow(in fleet.SampleTable) (layout Layout, row []byte) {
+func NewClusterRow(in metric.Table) (layout Layout, row []byte) {
 	row = layout.add(nil, fleet.TypeCluster, in, func(Object) bool { return true })
 	return layout, row
 }
 
 // add adds the objects that keep accepts to the layout and to the row. An object that is listed twice counts once.
-func (l *Layout) add(row []byte, of fleet.ResourceType, in fleet.SampleTable, keep func(Object) bool) []byte {
+func (l *Layout) add(row []byte, of fleet.ResourceType, in metric.Table, keep func(Object) bool) []byte {
 	table, kept, seen := LayoutTable{Type: of}, []int{}, make(map[string]bool, len(in.IDs))
 	for i, id := range in.IDs {
 		if !seen[id] && keep(Object{of, id}) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/internal/metric"
 	"quantix/internal/timeseries"
 )
 
@@ -14,8 +15,8 @@ var noon = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 
 func all(timeseries.Object) bool { return true }
 
-func sampleTable(ids []string, values map[string][]fleet.MetricValue) fleet.SampleTable {
-	return fleet.SampleTable{IDs: ids, Values: values}
+func sampleTable(ids []string, values map[string][]fleet.MetricValue) metric.Table {
+	return metric.Table{IDs: ids, Values: values}
 }
 
 // closeTo reports whether a value was kept within the precision of its unit.
@@ -24,7 +25,7 @@ func closeTo(got, want, precision float64) bool {
 }
 
 func TestRowKeepsValuesOfKnownObjectsAndMetrics(t *testing.T) {
-	in := fleet.Samples{
+	in := metric.Samples{
 		Seconds: 10,
 		Host:    sampleTable(nil, nil),
 		VMs: sampleTable([]string{"vm-1", "vm-of-another-host", "vm-2"}, map[string][]fleet.MetricValue{
@@ -76,7 +77,7 @@ func TestRowKeepsValuesOfKnownObjectsAndMetrics(t *testing.T) {
 }
 
 func TestRowHasEachObjectOnce(t *testing.T) {
-	in := fleet.Samples{Pools: sampleTable([]string{"pool-1", "pool-1"}, map[string][]fleet.MetricValue{"space.used": {1, 2}})}
+	in := metric.Samples{Pools: sampleTable([]string{"pool-1", "pool-1"}, map[string][]fleet.MetricValue{"space.used": {1, 2}})}
 	layout, row := timeseries.NewRow("h1", in, all)
 	var got []float64
 	if err := layout.Read(row, all, func(_ timeseries.Object, _ []int, values []float64) { got = append(got, values...) }); err != nil || len(got) != 1 || !closeTo(got[0], 1, 0.01) {

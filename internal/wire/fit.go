@@ -60,7 +60,6 @@ var boundsByField = map[string]fieldBound{
 	"CPUModelGap.Missing": {limit: fleet.MaxMissingFeatures, truncate: true}, "Inventory.CPUModelGaps": {limit: fleet.MaxCPUModelGaps, truncate: true},
 	"Inventory.Disks": {limit: 10000}, "Inventory.NICs": {limit: 10000}, "NUMANode.Threads": {limit: 10000},
 	"Results.Results": {limit: MaxResults}, "Report.Meters": {limit: 4 << 10}, "Report.Guests": {limit: MaxGuests},
-	"SampleTable.IDs": {limit: 4 << 10}, "SampleTable.Values": {limit: 4 << 10}, "Samples.Seconds": {limit: 3600},
 	"GuestReading.FileSystems": {limit: fleet.MaxGuestFileSystems, truncate: true},
 	"GuestReading.Users":       {limit: fleet.MaxGuestUsers, truncate: true},
 	"GuestStatus.Version":      {limit: fleet.MaxGuestText}, "GuestStatus.OS": {limit: fleet.MaxGuestText},
@@ -111,43 +110,6 @@ func EnforceBounds[T any](message *T) error {
 		return r.checkRuleCount()
 	}
 	return nil
-}
-
-// maxSampledMetrics limits the metrics of a table of samples.
-const maxSampledMetrics = 64
-
-// boundSamples enforces the bounds of samples. Samples that violate a bound are refused.
-func boundSamples(s *fleet.Samples) *fleet.Samples {
-	refuse := func(at, format string, args ...any) *fleet.Samples {
-		return &fleet.Samples{Refused: at + ": " + fmt.Sprintf(format, args...)}
-	}
-	for _, t := range []struct {
-		at string
-		fleet.SampleTable
-	}{{"host", s.Host}, {"vms", s.VMs}, {"pools", s.Pools}} {
-		if len(t.Values) > maxSampledMetrics {
-			return refuse(t.at, "The report has %d metrics; %d at most are accepted.", len(t.Values), maxSampledMetrics)
-		}
-		for _, v := range t.Values {
-			if len(v) != len(t.IDs) {
-				return refuse(t.at, "A metric has %d values for %d objects.", len(v), len(t.IDs))
-			}
-		}
-		for _, id := range t.IDs {
-			if len(id) > defaultText.limit {
-				return refuse(t.at, "An object has an ID of %d bytes; %d at most are accepted.", len(id), defaultText.limit)
-			}
-		}
-		for name := range t.Values {
-			if len(name) > defaultText.limit {
-				return refuse(t.at, "A metric has a name of %d bytes; %d at most are accepted.", len(name), defaultText.limit)
-			}
-		}
-	}
-	if bad := enforceValueBounds(reflect.ValueOf(s).Elem(), fieldPlan{}); bad != nil {
-		return refuse(strings.TrimPrefix(bad.path, "."), "%s", bad.text)
-	}
-	return s
 }
 
 // checkRuleCount refuses a report with more than secgroup.MaxCountedRules rule counts, over all NICs.

@@ -22,7 +22,7 @@ func TestBadSamplesDoNotMakeReportInvalid(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ samples, want string }{
 		"10,000 series":         {`{"vms":{"ids":["a"],"values":{` + strings.Join(series, ",") + `}}}`, "has 10000 metrics; 64 at most"},
-		"10,000 objects":        {`{"vms":{"ids":[` + many(10_000, `"a"`) + `],"values":{"cpu.usage":[` + many(10_000, "1") + `]}}}`, "at most 4096 entries"},
+		"10,000 objects":        {`{"vms":{"ids":[` + many(10_000, `"a"`) + `],"values":{"cpu.usage":[` + many(10_000, "1") + `]}}}`, "values of 10000 objects; 4096 at most"},
 		"an ID of a megabyte":   {`{"vms":{"ids":["` + strings.Repeat("a", 1<<20) + `"],"values":{"cpu.usage":[1]}}}`, "an ID of 1048576 bytes"},
 		"a name of a megabyte":  {`{"host":{"ids":[""],"values":{"` + strings.Repeat("a", 1<<20) + `":[1]}}}`, "a name of 1048576 bytes"},
 		"too few values":        {`{"vms":{"ids":["a","b"],"values":{"cpu.usage":[1]}}}`, "1 values for 2 objects"},

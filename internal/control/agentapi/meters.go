@@ -8,6 +8,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/metrics"
 	"quantix/internal/fleet"
+	"quantix/internal/metric"
 	"quantix/internal/secgroup"
 	"quantix/internal/wire"
 )
@@ -18,7 +19,7 @@ type hostMeasurements struct {
 	meters  []wire.Meter
 	filters *secgroup.FilterCounts
 	guests  []fleet.GuestReading
-	samples *fleet.Samples
+	samples *metric.Samples
 }
 
 // measurementsOf returns the measurements of a report.

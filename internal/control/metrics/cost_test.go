@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/internal/metric"
 	"quantix/internal/timeseries"
 )
 
@@ -16,7 +17,7 @@ func TestCostOfSumsAndRecentUse(t *testing.T) {
 	f := newFixture(t)
 	f.exec(`INSERT INTO hosts (id, name, status) SELECT 'host-' || n, 'host-' || n, '{"inventory": {"cpu": {"threads": 64}}}' FROM generate_series(1, 1000) n`)
 	f.exec(`INSERT INTO host_sessions (host_id, seen_at, last_look) SELECT id, now(), now() FROM hosts ON CONFLICT DO NOTHING`)
-	in := fleet.Samples{Host: fleet.SampleTable{Values: map[string][]fleet.MetricValue{}}, VMs: fleet.SampleTable{Values: map[string][]fleet.MetricValue{}}}
+	in := metric.Samples{Host: metric.Table{Values: map[string][]fleet.MetricValue{}}, VMs: metric.Table{Values: map[string][]fleet.MetricValue{}}}
 	for i, m := range fleet.HostMetrics[:21] {
 		in.Host.Values[m.Name] = []fleet.MetricValue{fleet.MetricValue(10 + i)}
 	}

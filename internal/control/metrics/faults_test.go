@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/internal/metric"
 )
 
 // If a portal dies in the middle of a roll-up, another one continues: no chunk is missing, and none exists twice.
@@ -58,8 +59,8 @@ func (f *fixture) writer() (*Writer, *bytes.Buffer) {
 }
 
 // vmSamples is a sample of the VM.
-func vmSamples(cpu fleet.MetricValue) fleet.Samples {
-	return fleet.Samples{Seconds: 10, VMs: fleet.SampleTable{IDs: []string{web}, Values: map[string][]fleet.MetricValue{"cpu.usage": {cpu}}}}
+func vmSamples(cpu fleet.MetricValue) metric.Samples {
+	return metric.Samples{Seconds: 10, VMs: metric.Table{IDs: []string{web}, Values: map[string][]fleet.MetricValue{"cpu.usage": {cpu}}}}
 }
 
 // A missing partition costs samples until the next pass, which creates it, and a line in the log.
@@ -136,7 +137,7 @@ func TestRefusedSamplesAreRecorded(t *testing.T) {
 	f := newFixture(t)
 	w, logged := f.writer()
 	for range 3 {
-		w.Write(t.Context(), []HostSamples{{hostB, fleet.Samples{Refused: "too many"}}, {hostA, vmSamples(50)}})
+		w.Write(t.Context(), []HostSamples{{hostB, metric.Samples{Refused: "too many"}}, {hostA, vmSamples(50)}})
 	}
 	if n := strings.Count(logged.String(), "were refused"); n != 1 {
 		t.Errorf("%d lines are logged, want 1:\n%s", n, logged)

@@ -12,6 +12,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
+	"quantix/internal/metric"
 	"quantix/internal/notify"
 	"quantix/internal/testkit"
 	"quantix/internal/timeseries"
@@ -74,9 +75,9 @@ func (f *fixture) addSamples(host fleet.HostID, from, until time.Time, cpu func(
 	var rows [][]byte
 	var layout int64
 	for end := from.Add(time.Minute); !end.After(until); end = end.Add(time.Minute) {
-		l, row := timeseries.NewRow(host, fleet.Samples{
-			Host: fleet.SampleTable{Values: map[string][]fleet.MetricValue{"load.1m": {1}}},
-			VMs:  fleet.SampleTable{IDs: []string{web}, Values: map[string][]fleet.MetricValue{"cpu.usage": {fleet.MetricValue(cpu(end.Add(-time.Minute)))}}},
+		l, row := timeseries.NewRow(host, metric.Samples{
+			Host: metric.Table{Values: map[string][]fleet.MetricValue{"load.1m": {1}}},
+			VMs:  metric.Table{IDs: []string{web}, Values: map[string][]fleet.MetricValue{"cpu.usage": {fleet.MetricValue(cpu(end.Add(-time.Minute)))}}},
 		}, func(timeseries.Object) bool { return true })
 		if layout == 0 {
 			text, hash, err := l.Text()
@@ -213,12 +214,12 @@ func TestStepFollowsAgeAndLength(t *testing.T) {
 func TestWriterStoresOnlyObjectsOfTheHost(t *testing.T) {
 	f := newFixture(t)
 	w := NewWriter(f.store, slog.New(slog.DiscardHandler))
-	sample := fleet.Samples{Seconds: 10, VMs: fleet.SampleTable{IDs: []string{web}, Values: map[string][]fleet.MetricValue{"cpu.usage": {50}}}}
+	sample := metric.Samples{Seconds: 10, VMs: metric.Table{IDs: []string{web}, Values: map[string][]fleet.MetricValue{"cpu.usage": {50}}}}
 	w.Write(t.Context(), []HostSamples{{hostB, sample}})
 	if n := f.count("metric_samples"); n != 0 {
 		t.Fatalf("%d samples of another host's VM", n)
 	}
-	w.Write(t.Context(), []HostSamples{{hostA, sample}, {hostB, fleet.Samples{Host: fleet.SampleTable{Values: map[string][]fleet.MetricValue{"load.1m": {2}}}}}})
+	w.Write(t.Context(), []HostSamples{{hostA, sample}, {hostB, metric.Samples{Host: metric.Table{Values: map[string][]fleet.MetricValue{"load.1m": {2}}}}}})
 	if n := f.count("metric_samples"); n != 2 {
 		t.Fatalf("%d samples, want 2", n)
 	}

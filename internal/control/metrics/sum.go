@@ -9,6 +9,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/fleet"
+	"quantix/internal/metric"
 	"quantix/internal/timeseries"
 )
 
@@ -166,7 +167,7 @@ func (s *sum) values() map[string]float64 {
 }
 
 // add returns the sums over the fleet and over each cluster.
-func (s *summer) add(rows []db.NewestHostSamplesRow) fleet.SampleTable {
+func (s *summer) add(rows []db.NewestHostSamplesRow) metric.Table {
 	all := &sum{}
 	byCluster, ids := map[string]*sum{FleetSums.ID: all}, []string{FleetSums.ID}
 	for _, r := range rows {
@@ -188,7 +189,7 @@ func (s *summer) add(rows []db.NewestHostSamplesRow) fleet.SampleTable {
 			of.addHost(r.Threads, found)
 		})
 	}
-	out := fleet.SampleTable{IDs: ids, Values: map[string][]fleet.MetricValue{}}
+	out := metric.Table{IDs: ids, Values: map[string][]fleet.MetricValue{}}
 	for _, id := range ids {
 		values := byCluster[id].values()
 		for _, m := range fleet.ClusterMetrics {

@@ -7,6 +7,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/fleet"
+	"quantix/internal/metric"
 	"quantix/internal/timeseries"
 )
 
@@ -33,10 +34,10 @@ func newSumFixture(t *testing.T) (*fixture, *Metrics) {
 // report stores a newest sample of a host with percent of its CPUs in use and used of 100 bytes of memory.
 func (f *fixture) report(host fleet.HostID, percent, used float64) {
 	f.t.Helper()
-	in := fleet.Samples{Host: fleet.SampleTable{Values: map[string][]fleet.MetricValue{
+	in := metric.Samples{Host: metric.Table{Values: map[string][]fleet.MetricValue{
 		"cpu.user": {fleet.MetricValue(percent / 2)}, "cpu.guest": {fleet.MetricValue(percent / 2)}, "memory.used": {fleet.MetricValue(used)}, "memory.total": {100},
 		"disk.read": {1000}, "network.send": {500},
-	}}, VMs: fleet.SampleTable{IDs: []string{web}, Values: map[string][]fleet.MetricValue{"cpu.usage": {77}}}}
+	}}, VMs: metric.Table{IDs: []string{web}, Values: map[string][]fleet.MetricValue{"cpu.usage": {77}}}}
 	l, row := timeseries.NewRow(host, in, func(timeseries.Object) bool { return true })
 	text, hash, err := l.Text()
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"hash/maphash"
 	"log/slog"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
+	"quantix/internal/metric"
 	"quantix/internal/timeseries"
 )
 
@@ -20,9 +22,11 @@ import (
 type Writer struct {
 	store *store.Store
 	log   *slog.Logger
+	seed  maphash.Seed
 
 	mu      sync.Mutex
 	layouts map[fleet.HostID]usedLayout
+	owners  map[fleet.HostID]provenObjects
 	failing bool                       // the last write failed
 	full    time.Time                  // the last write failed then, because the disk was full
 	refused map[fleet.HostID]time.Time // when refused samples were last recorded
@@ -52,13 +56,13 @@ const maxSampleSeconds = 2 * fleet.MaxReportInterval
 
 // NewWriter returns a Writer.
 func NewWriter(s *store.Store, log *slog.Logger) *Writer {
-	return &Writer{store: s, log: log, layouts: map[fleet.HostID]usedLayout{}, refused: map[fleet.HostID]time.Time{}}
+	return &Writer{store: s, log: log, layouts: map[fleet.HostID]usedLayout{}, owners: map[fleet.HostID]provenObjects{}, seed: maphash.MakeSeed(), refused: map[fleet.HostID]time.Time{}}
 }
 
 // HostSamples are the samples of one host.
 type HostSamples struct {
 	Host fleet.HostID
-	fleet.Samples
+	metric.Samples
 }
 
 // Write stores samples of hosts whose agent sessions are verified. Metrics are the first data that Quantix does without:
@@ -88,22 +92,9 @@ func (w *Writer) Write(ctx context.Context, all []HostSamples) {
 }
 
 func (w *Writer) write(ctx context.Context, all []HostSamples) error {
-	var ids db.MetricObjectsParams
-	for _, h := range all {
-		ids.HostIds = append(ids.HostIds, string(h.Host))
-		ids.VMIDs = append(ids.VMIDs, h.VMs.IDs...)
-	}
-	rows, err := w.store.MetricObjects(ctx, ids)
+	owned, err := w.ownedObjects(ctx, all)
 	if err != nil {
 		return err
-	}
-	type key struct {
-		host fleet.HostID
-		timeseries.Object
-	}
-	own := make(map[key]bool, len(rows))
-	for _, r := range rows {
-		own[key{r.HostID, timeseries.Object{Type: fleet.ResourceType(r.Type), ID: r.ObjectID}}] = true
 	}
 	var out db.AddMetricSamplesParams
 	for _, h := range all {
@@ -113,7 +104,7 @@ func (w *Writer) write(ctx context.Context, all []HostSamples) error {
 			}
 			continue
 		}
-		layout, row := timeseries.NewRow(h.Host, h.Samples, func(o timeseries.Object) bool { return o.Type == fleet.TypeHost || own[key{h.Host, o}] })
+		layout, row := timeseries.NewRow(h.Host, h.Samples, owned[h.Host].has)
 		if len(row) == 0 {
 			continue
 		}
