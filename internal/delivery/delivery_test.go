@@ -106,6 +106,7 @@ func TestRequestsToPrivateAddressesRefused(t *testing.T) {
 		"an allowed network of the fleet":    {open, tenant},
 		"the metadata service of a cloud":    {open, fleetHook("http://169.254.169.254/latest")},
 		"an IPv4 address inside an IPv6 one": {open, fleetHook("http://[64:ff9b::a00:1]/")},
+		"loopback that is no own address":    {closed, fleetHook("https://127.0.0.2:1/")},
 		"public without encryption":          {open, fleetHook("http://192.0.2.1/")},
 	} {
 		if e := sendError(t, c.sender.Send(t.Context(), c.to, oneAlarm(), envelope())); !e.Permanent {
