@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"quantix/internal/channel"
 	"quantix/internal/fleet"
+	"quantix/internal/quota"
 	"quantix/internal/schedules"
 	"quantix/internal/secgroup"
 )
@@ -653,6 +654,13 @@ type ProjectMember struct {
 	Role      fleet.Role
 }
 
+type ProjectQuota struct {
+	ProjectID fleet.ProjectID
+	Limits    quota.Quota
+	ChangedBy string
+	ChangedAt time.Time
+}
+
 type Pulse struct {
 	One bool
 	At  time.Time
@@ -958,6 +966,21 @@ type VmSighting struct {
 	Since      time.Time
 	Alarm      bool
 	Settled    bool
+}
+
+type VmUse struct {
+	VMID          fleet.VMID
+	ProjectID     fleet.ProjectID
+	Cpus          int64
+	MemoryMib     int64
+	DiskBytes     int64
+	Nics          int64
+	HostDevices   int64
+	Gpus          int64
+	Running       int64
+	Snapshots     int64
+	SnapshotBytes int64
+	Pools         []byte
 }
 
 type VmWord struct {

@@ -20,6 +20,8 @@ const (
 	statementTimeout = "10s"
 	// SQLStateReadOnly is PostgreSQL's error code for changes on a read-only server, such as a standby.
 	SQLStateReadOnly = "25006"
+	// SQLStateQuota is the error code of check_quota. The error's detail has the exceeded limits.
+	SQLStateQuota = "QX001"
 	// SQLStateDiskFull is PostgreSQL's error code for a full disk.
 	SQLStateDiskFull = "53100"
 	// idleInTransactionTimeout ends transactions of a portal that hangs, so that their locks are released soon.

@@ -41,7 +41,7 @@ var allowedImports = map[string][]string{
 	"views/help":     {"views", "views/kit", "static/docs"},
 	"static":         {},
 	"static/":        {"static/"},
-	"agent":          {"agent/hypervisor", "agent/migration", "agent/state", "agent/transfer", "internal/exposition", "internal/wire", "internal/fleet", "internal/secgroup"},
+	"agent":          {"internal/metric", "agent/hypervisor", "agent/migration", "agent/state", "agent/transfer", "internal/exposition", "internal/wire", "internal/fleet", "internal/secgroup"},
 
 	// Hypervisor backends import agent/hypervisor, which defines their interface, and never the agent.
 	"agent/hypervisor":             {"agent/migration", "agent/transfer", "internal/wire", "internal/fleet", "internal/secgroup"},
@@ -71,9 +71,9 @@ var allowedImports = map[string][]string{
 	"agent/blockdev":               {},
 	"agent/mock":                   {"agent/hypervisor", "agent/pooldir", "agent/image", "agent/fetch", "agent/transfer", "agent/upload", "internal/ovf", "internal/wire", "internal/drift", "internal/fleet", "internal/download", "internal/secgroup", "internal/adoption"},
 	"agent/hardware":               {"agent/blockdev", "internal/fleet", "internal/wire"},
-	"db":                           {"internal/channel", "internal/fleet", "internal/schedules", "internal/secgroup"},
+	"db":                           {"internal/quota", "internal/channel", "internal/fleet", "internal/schedules", "internal/secgroup"},
 	"internal/fleet":               {},
-	"internal/wire":                {"internal/fleet", "internal/secgroup"},
+	"internal/wire":                {"internal/metric", "internal/fleet", "internal/secgroup"},
 	"internal/policy":              {"internal/fleet", "internal/ipam"},
 	"internal/placement":           {"internal/fleet", "internal/policy"},
 	"internal/notify":              {"internal/fleet"},
@@ -90,9 +90,11 @@ var allowedImports = map[string][]string{
 	"internal/template":            {"internal/fleet"},
 	"internal/vmcopy":              {"internal/fleet"},
 	"internal/secgroup":            {"internal/fleet"},
-	"internal/timeseries":          {"internal/fleet", "internal/usage"},
+	"internal/timeseries":          {"internal/metric", "internal/fleet", "internal/usage"},
 	"internal/exposition":          {"internal/fleet"},
 	"internal/usage":               {"internal/fleet"},
+	"internal/metric":              {"internal/fleet"},
+	"internal/quota":               {"internal/fleet"},
 	"internal/alarm":               {"internal/fleet"},
 	"internal/channel":             {"internal/fleet"},
 	"internal/delivery":            {"internal/channel", "internal/egress", "internal/fleet"},
@@ -103,14 +105,15 @@ var allowedImports = map[string][]string{
 	"internal/ipam":                {"internal/fleet"},
 	"internal/export":              {"internal/fleet"},
 	"internal/remedy":              {"internal/fleet"},
-	"internal/control":             {"db", "internal/delivery", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/catalog", "internal/download", "internal/export", "internal/template", "internal/vmcopy", "internal/adoption"},
+	"internal/control":             {"internal/quota", "db", "internal/delivery", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/catalog", "internal/download", "internal/export", "internal/template", "internal/vmcopy", "internal/adoption"},
 
 	// The subpackages of control form layers: none imports control, and each imports only subpackages of lower layers.
-	"internal/control/store":    {"db", "internal/auth", "internal/policy", "internal/notify", "internal/drift", "internal/fleet", "internal/secgroup"},
+	"internal/control/quotas":   {"internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota"},
+	"internal/control/store":    {"internal/quota", "db", "internal/auth", "internal/policy", "internal/notify", "internal/drift", "internal/fleet", "internal/secgroup"},
 	"internal/control/assign":   {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/drift", "internal/fleet", "internal/secgroup", "internal/adoption"},
 	"internal/control/alarms":   {"internal/control/metrics", "internal/control/query", "internal/control/store", "db", "internal/alarm", "internal/auth", "internal/fleet", "internal/policy", "internal/remedy"},
 	"internal/control/channels": {"internal/control/store", "db", "internal/auth", "internal/channel", "internal/delivery", "internal/fleet", "internal/policy"},
-	"internal/control/metrics":  {"internal/control/store", "db", "internal/exposition", "internal/fleet", "internal/policy", "internal/timeseries", "internal/usage"},
+	"internal/control/metrics":  {"internal/metric", "internal/control/store", "db", "internal/exposition", "internal/fleet", "internal/policy", "internal/timeseries", "internal/usage"},
 	"internal/control/events":   {"internal/control/store", "db", "internal/event", "internal/fleet", "internal/policy"},
 	"internal/control/query":    {"internal/alarm", "internal/control/metrics", "internal/timeseries", "internal/diagram", "internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity", "internal/catalog", "internal/ipam", "internal/remedy", "internal/secgroup", "internal/template", "internal/adoption", "internal/usage"},
 	"internal/control/identity": {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet"},
@@ -120,7 +123,7 @@ var allowedImports = map[string][]string{
 	"internal/control/hosts": {
 		"internal/control/agentapi", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/wire", "internal/fleet",
 	},
-	"internal/control/agentapi": {
+	"internal/control/agentapi": {"internal/metric", 
 		"internal/control/assign", "internal/control/metrics", "internal/control/store", "db", "internal/auth", "internal/relay", "internal/policy", "internal/notify", "internal/wire", "internal/fleet", "internal/secgroup", "internal/adoption",
 	},
 
@@ -146,7 +149,7 @@ var allowedImports = map[string][]string{
 	"internal/pglocal":   {},
 	"internal/doctor":    {"internal/pglocal"},
 	"internal/lab":       {"internal/doctor"},
-	"internal/load":      {"internal/wire", "internal/fleet", "internal/testkit/client"},
+	"internal/load":      {"internal/metric", "internal/wire", "internal/fleet", "internal/testkit/client"},
 	"internal/archtest":  {},
 	"internal/testkit":   {"db", "internal/pglocal", "internal/fleet"},
 	"internal/testkit/":  {"*"},
@@ -156,7 +159,7 @@ var allowedImports = map[string][]string{
 
 var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
-	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/storage",
+	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/storage",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.

@@ -15,6 +15,7 @@ import (
 	"quantix/internal/auth"
 	"quantix/internal/control/agentapi"
 	"quantix/internal/control/alarms"
+	"quantix/internal/control/assign"
 	"quantix/internal/control/channels"
 	"quantix/internal/control/events"
 	"quantix/internal/control/hosts"
@@ -23,6 +24,7 @@ import (
 	"quantix/internal/control/network"
 	"quantix/internal/control/placing"
 	"quantix/internal/control/query"
+	"quantix/internal/control/quotas"
 	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/delivery"
@@ -39,6 +41,8 @@ type Control struct {
 	*metrics.Metrics
 	*alarms.Alarms
 	*channels.Channels
+	*quotas.Quotas
+	*assign.Assignments
 	*events.Log
 	*storage.Storage
 	*query.Queries
@@ -87,7 +91,7 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	agents := agentapi.New(s, o.Hub, metrics.NewWriter(s, o.Log), o.PairURL, o.Vault)
 	return &Control{
 		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b),
-		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage), Alarms: alarms.New(s, b), Channels: channels.New(s, o.Vault, o.Sender), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
+		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage), Alarms: alarms.New(s, b), Channels: channels.New(s, o.Vault, o.Sender), Quotas: quotas.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
 }

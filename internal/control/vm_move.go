@@ -8,10 +8,12 @@ import (
 	"quantix/db"
 	"quantix/internal/control/assign"
 	"quantix/internal/control/placing"
+	"quantix/internal/control/quotas"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
 	"quantix/internal/policy"
+	"quantix/internal/quota"
 )
 
 // MoveDisk is the input of Control.MoveDisk: the destination of a disk migration.
@@ -80,6 +82,9 @@ func diskMigrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm f
 		checks.Add("poolId", "%s", t.Reason)
 	}
 	if err := checks.Err(); err != nil {
+		return fleet.DiskMigrationParams{}, err
+	}
+	if err := quotas.CheckGrowth(ctx, q, vm.ProjectID, quota.Usage{Pools: map[fleet.PoolID]int64{in.PoolID: vm.DiskBytes(vm.Spec.Disks[i])}}); err != nil {
 		return fleet.DiskMigrationParams{}, err
 	}
 	to := fleet.Volref{PoolID: in.PoolID, Volume: disk.Volume}

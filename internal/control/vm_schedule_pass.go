@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
+	"quantix/internal/control/quotas"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -178,6 +179,15 @@ func (s *scheduleCheck) takeDueSnapshot(ctx context.Context) error {
 		return nil
 	case !ok:
 		s.setDelayReason(false, "The schedule waits: %s", why)
+		s.checkAgainAfter(scheduleCheckLater)
+		return nil
+	}
+	over, err := quotas.SnapshotExcess(ctx, s.q, s.vm.ProjectID)
+	if err != nil {
+		return err
+	}
+	if over != "" {
+		s.setDelayReason(true, "The schedule waits: %s", over)
 		s.checkAgainAfter(scheduleCheckLater)
 		return nil
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/fleet"
+	"quantix/internal/quota"
 )
 
 // FirstErrorOf returns err, or the result of next if err is nil.
@@ -53,6 +55,9 @@ func UserError(err error) error {
 		if text, ok := constraintErrorTexts[pg.ConstraintName]; ok {
 			return fleet.RefusalError(text)
 		}
+		if pg.Code == db.SQLStateQuota {
+			return quotaError(pg)
+		}
 		if pg.Code == "22021" || pg.Code == "22P05" {
 			return fleet.Errorf(fleet.Malformed, "Text must be UTF-8 without NUL characters.")
 		}
@@ -72,6 +77,15 @@ func UserError(err error) error {
 		return UnavailableError(err)
 	}
 	return err
+}
+
+// quotaError returns the refusal of a request that exceeds the project's quota: see quota_excess.
+func quotaError(pg *pgconn.PgError) error {
+	var over []quota.Excess
+	if err := json.Unmarshal([]byte(pg.Detail), &over); err != nil || len(over) == 0 {
+		return pg
+	}
+	return quota.Error(over)
 }
 
 // isConnectionLost reports whether the connection to the server failed or broke: refused, reset, closed or timed out.

@@ -1,0 +1,195 @@
+// Package quotas has the use cases of projects' quotas. SQL checks each request that makes a project use more, whatever
+// its path: see quota_excess in the migration 0103.
+package quotas
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
+	"quantix/internal/control/store"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/quota"
+)
+
+// Quotas has the use cases of quotas.
+type Quotas struct {
+	store *store.Store
+	log   *slog.Logger
+}
+
+// New returns Quotas.
+func New(s *store.Store, log *slog.Logger) *Quotas { return &Quotas{s, log} }
+
+// ProjectUsage is what a project may use and what it uses.
+type ProjectUsage struct {
+	Quota quota.Quota `json:"quota"`
+	Usage quota.Usage `json:"usage"`
+	// PoolNames are the names of the pools in Quota and Usage that the actor may see.
+	PoolNames map[fleet.PoolID]string `json:"-"`
+}
+
+// Lines returns all resources, before and after a change that adds more.
+func (p ProjectUsage) Lines(more quota.Usage) []quota.Line {
+	return quota.Lines(p.Quota, p.Usage, more)
+}
+
+// ProjectUsage returns a project's quota and usage.
+func (qs *Quotas) ProjectUsage(ctx context.Context, a fleet.Actor, project fleet.ProjectID) (ProjectUsage, error) {
+	all, err := qs.ProjectUsages(ctx, a, []fleet.ProjectID{project})
+	if err != nil {
+		return ProjectUsage{}, err
+	}
+	out, known := all[project]
+	if !known {
+		return out, fleet.Errorf(fleet.NotFound, "There is no such project.")
+	}
+	return out, nil
+}
+
+// ProjectUsages returns the quotas and usages of projects that exist.
+func (qs *Quotas) ProjectUsages(ctx context.Context, a fleet.Actor, projects []fleet.ProjectID) (map[fleet.ProjectID]ProjectUsage, error) {
+	for _, p := range projects {
+		if err := policy.Check(a, policy.VMSee, p); err != nil {
+			return nil, store.UnknownProjectError(err)
+		}
+	}
+	rows, err := qs.store.ProjectUses(ctx, store.ToStrings(projects))
+	if err != nil {
+		return nil, store.UserError(err)
+	}
+	out := make(map[fleet.ProjectID]ProjectUsage, len(rows))
+	for _, r := range rows {
+		var one ProjectUsage
+		if err := errors.Join(json.Unmarshal(r.Used, &one.Usage), json.Unmarshal(r.Limits, &one.Quota)); err != nil {
+			return nil, fmt.Errorf("read usage of project %s: %w", r.ProjectID, err)
+		}
+		out[r.ProjectID] = one
+	}
+	return out, nil
+}
+
+// SetQuota replaces a project's quota. A limit below the present use stops nothing and refuses more. A quota without
+// limits is deleted.
+func (qs *Quotas) SetQuota(ctx context.Context, a fleet.Actor, project fleet.ProjectID, to quota.Quota) (ProjectUsage, error) {
+	if err := policy.Check(a, policy.Manage, ""); err != nil {
+		return ProjectUsage{}, err
+	}
+	var checks fleet.Checks
+	to.Check(&checks)
+	if len(to.Pools) > maxPools {
+		checks.Add(quota.PoolsKey, "At most %d pools can have a limit.", maxPools)
+	}
+	if err := checks.Err(); err != nil {
+		return ProjectUsage{}, err
+	}
+	maps.DeleteFunc(to.Pools, func(_ fleet.PoolID, l quota.Limit) bool { return l == quota.Limit{} })
+	err := qs.store.Tx(ctx, func(q *db.Queries) error {
+		name, err := q.ProjectName(ctx, project)
+		if err != nil {
+			return store.NotFoundError(err, "project")
+		}
+		was, err := q.GetQuota(ctx, project)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		if err := checkPools(ctx, q, was, to); err != nil {
+			return err
+		}
+		if to.IsZero() {
+			err = q.DropQuota(ctx, project)
+		} else {
+			err = q.SetQuota(ctx, db.SetQuotaParams{ProjectID: project, Limits: to, ChangedBy: a.Name})
+		}
+		if err != nil {
+			return err
+		}
+		return store.Audit(ctx, q, a, "project.quota", fleet.Subject("project:"+string(project)), name, quota.ChangeText(was, to))
+	})
+	if err != nil {
+		return ProjectUsage{}, err
+	}
+	return qs.ProjectUsage(ctx, a, project)
+}
+
+// maxPools limits the pools with a limit in one quota.
+const maxPools = 1000
+
+// checkPools refuses limits of pools that do not exist, unless they had a limit before.
+func checkPools(ctx context.Context, q *db.Queries, was, to quota.Quota) error {
+	var ids []string
+	for id := range to.Pools {
+		if _, had := was.Pools[id]; !had {
+			ids = append(ids, string(id))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := q.PoolsForWork(ctx, ids)
+	if err != nil {
+		return err
+	}
+	var checks fleet.Checks
+	slices.Sort(ids)
+	for _, id := range ids {
+		if !slices.ContainsFunc(rows, func(p db.Pool) bool { return string(p.ID) == id }) {
+			checks.Add(quota.PoolsKey+"."+id, "There is no such pool.")
+		}
+	}
+	return checks.Err()
+}
+
+// CheckGrowth refuses what would exceed the project's quota. The transaction then adds it. Other requests that make the
+// project use more wait until the transaction ends.
+func CheckGrowth(ctx context.Context, q *db.Queries, project fleet.ProjectID, more quota.Usage) error {
+	text, err := json.Marshal(more)
+	if err != nil {
+		return err
+	}
+	return store.UserError(q.CheckQuota(ctx, db.CheckQuotaParams{ProjectID: string(project), Grown: text}))
+}
+
+// SnapshotExcess returns why the project's quota allows no further snapshot; empty: it does.
+func SnapshotExcess(ctx context.Context, q *db.Queries, project fleet.ProjectID) (string, error) {
+	text, err := q.QuotaExcess(ctx, db.QuotaExcessParams{ProjectID: string(project), Grown: []byte(`{"snapshots": 1, "snapshotBytes": 1}`)})
+	if err != nil {
+		return "", err
+	}
+	var over []quota.Excess
+	if err := json.Unmarshal(text, &over); err != nil || len(over) == 0 {
+		return "", err
+	}
+	return quota.Error(over).Error(), nil
+}
+
+// recountedVMs is the number of VMs that one statement of a recount reads.
+const recountedVMs = 2000
+
+// RecountUse is the pass that corrects what is counted wrongly, which only a fault of Quantix or a change of tables by
+// hand can cause. The log names the projects.
+func (qs *Quotas) RecountUse(ctx context.Context, a fleet.Actor) error {
+	return qs.store.RunPass(ctx, a, "recount use", func(q *db.Queries) error {
+		for after := ""; ; {
+			page, err := q.RecountUse(ctx, db.RecountUseParams{After: after, Most: recountedVMs})
+			if err != nil {
+				return err
+			}
+			if len(page.Wrong) > 0 {
+				qs.log.Warn("The use of projects was counted wrongly, and is corrected.", "projects", strings.Join(page.Wrong, " "))
+			}
+			if after = page.Last; after == "" {
+				return nil
+			}
+		}
+	})
+}
