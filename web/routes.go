@@ -385,6 +385,7 @@ func (s *Server) routes() []route {
 
 		// Projects and users.
 		{get, "/projects", page, policy.VMSee, s.pages.ListProjects},
+		{get, "/projects.csv", stream, policy.VMSee, s.pages.ExportProjectsCSV},
 		{get, "/projects/switch", page, policy.VMSee, s.pages.ShowProjectMenu},
 		{get, "/projects/new", page, policy.Manage, form.Show(s.pages.ShowProjectForm)},
 		{post, "/projects", page, policy.Manage, form.Submit(s.pages.CreateProject, s.pages.ShowProjectForm)},
@@ -392,6 +393,9 @@ func (s *Server) routes() []route {
 		{post, "/projects/:id/members", page, policy.Manage, form.Submit(s.pages.SetMember, s.pages.ProjectPage)},
 		{get, "/projects/:id/edit", page, policy.Manage, form.Show(s.pages.ShowProjectForm)},
 		{post, "/projects/:id/edit", page, policy.Manage, form.Submit(s.pages.EditProject, s.pages.ShowProjectForm)},
+		{get, "/projects/:id/usage", page, policy.VMSee, s.pages.ProjectUsagePage},
+		{get, "/projects/:id/quota", page, policy.Manage, form.Show(s.pages.ShowQuotaForm)},
+		{post, "/projects/:id/quota", page, policy.Manage, form.Submit(s.pages.SetQuota, s.pages.ShowQuotaForm)},
 		{get, "/projects/:id/delete", page, policy.Manage, form.Show(s.pages.ConfirmDeleteProject())},
 		{post, "/projects/:id/delete", page, policy.Manage, form.Submit(s.pages.DeleteProject, s.pages.ConfirmDeleteProject())},
 		{get, "/users", page, policy.Manage, s.pages.ListUsers},

@@ -24,7 +24,7 @@ var allowedImports = map[string][]string{
 	"views":          {"internal/fleet"},
 	"views/kit":      {"views", "static", "internal/fleet", "internal/policy"},
 	"views/task":     {"views", "views/kit", "internal/fleet", "internal/policy"},
-	"views/vm":       {"views/alarm", "views", "views/kit", "views/secgroup", "views/task", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy", "internal/export", "internal/secgroup", "internal/template", "internal/vmcopy"},
+	"views/vm":       {"internal/quota", "views/alarm", "views", "views/kit", "views/secgroup", "views/task", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy", "internal/export", "internal/secgroup", "internal/template", "internal/vmcopy"},
 	"views/vmlist":   {"internal/usage", "views", "views/kit", "views/vm", "internal/fleet", "internal/adoption"},
 	"views/pool":     {"internal/usage", "views/alarm", "internal/diagram", "views", "views/kit", "views/task", "views/vm", "views/vmlist", "internal/drift", "internal/fleet", "internal/policy", "internal/catalog", "internal/remedy"},
 	"views/image":    {"views", "views/kit", "internal/fleet", "internal/policy", "internal/catalog"},
@@ -36,7 +36,7 @@ var allowedImports = map[string][]string{
 	"views/alarm":    {"views", "views/kit", "internal/alarm", "internal/channel", "internal/fleet", "internal/policy"},
 	"views/cluster":  {"views", "views/kit", "views/host", "views/vmlist", "internal/fleet", "internal/policy"},
 	"views/shell":    {"internal/diagram", "views", "views/kit", "views/task", "static", "internal/fleet", "internal/policy"},
-	"views/people":   {"views", "views/kit", "views/shell", "internal/fleet", "internal/policy"},
+	"views/people":   {"internal/quota", "views", "views/kit", "views/shell", "internal/fleet", "internal/policy"},
 	"views/home":     {"internal/usage", "views/alarm", "views", "views/kit", "static/docs", "internal/fleet", "internal/policy"},
 	"views/help":     {"views", "views/kit", "static/docs"},
 	"static":         {},
@@ -128,14 +128,14 @@ var allowedImports = map[string][]string{
 	},
 
 	// Handlers of pages import packages that render, decode forms and list options, and never the server.
-	"web/pages":   {"internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template"},
-	"web/vmpages": {"web/options", "web/form", "web/render", "web/api", "web/idempotency", "views", "views/kit", "views/secgroup", "views/shell", "views/template", "views/vm", "views/vmlist", "internal/control", "internal/control/query", "internal/vmxml", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy", "internal/vmcopy"},
+	"web/pages":   {"internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template"},
+	"web/vmpages": {"internal/quota", "web/options", "web/form", "web/render", "web/api", "web/idempotency", "views", "views/kit", "views/secgroup", "views/shell", "views/template", "views/vm", "views/vmlist", "internal/control", "internal/control/query", "internal/vmxml", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy", "internal/vmcopy"},
 	"web/options": {"web/form", "views", "views/kit", "views/network", "views/vm", "internal/control", "internal/control/query", "internal/control/identity", "internal/fleet", "internal/policy", "internal/template"},
 	"web/form":    {"web/render", "web/problem", "web/bodylimit", "views/kit", "views/shell", "internal/control", "internal/fleet"},
 	"web/render":  {"internal/diagram", "views/kit", "views/shell", "static", "internal/control", "internal/control/query", "internal/fleet", "internal/policy"},
 
 	// The API and the endpoints of agents import no pages.
-	"web/api":         {"internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event"},
+	"web/api":         {"internal/quota", "internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event"},
 	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy"},
 	"web/problem":     {"internal/fleet"},
 	"web/bodylimit":   {"internal/fleet"},

@@ -44,6 +44,15 @@ func (l Line) State() State {
 // IsRefused reports whether the change is refused: it takes more than the hard limit allows.
 func (l Line) IsRefused() bool { return l.Hard != nil && l.After > l.Used && l.After > *l.Hard }
 
+// ProjectUsage is what a project may use and what it uses.
+type ProjectUsage struct {
+	Quota Quota `json:"quota"`
+	Usage Usage `json:"usage"`
+}
+
+// Lines returns all resources, before and after a change that adds more.
+func (p ProjectUsage) Lines(more Usage) []Line { return Lines(p.Quota, p.Usage, more) }
+
 // Lines returns all resources with what the project uses, before and after a change that adds more. Single pools are
 // listed if they have a limit.
 func Lines(q Quota, u, more Usage) []Line {

@@ -117,7 +117,7 @@ func (r Resource) Used(u Usage) int64 { return *r.used(&u) }
 // max64 is the largest quantity of a limit: sums of a thousand of them do not overflow.
 const max64 = 1 << 53
 
-// Check adds an error for each limit that is negative, too large, or whose soft part exceeds the hard one.
+// Check adds an error for each limit that is negative, too large, or with a soft part above the hard one.
 func (q Quota) Check(c *fleet.Checks) {
 	check := func(field string, l Limit) {
 		for _, n := range []struct {

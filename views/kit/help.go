@@ -57,6 +57,7 @@ const (
 	HelpImport        Topic = "import-export#import-an-ova-archive-or-a-foreign-disk"
 	HelpRoles         Topic = "tenants#roles"
 	HelpProject       Topic = "tenants#create-a-project-for-a-tenant"
+	HelpQuota         Topic = "tenants#quotas"
 )
 
 func (t Topic) path() templ.SafeURL {

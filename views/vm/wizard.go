@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"quantix/internal/quota"
 	"quantix/internal/vmedit"
 	"quantix/views/kit"
 )
@@ -28,10 +29,30 @@ type NewVMSummary struct {
 	Placed bool
 	Host   string // empty: the actor may not see hosts
 	Others []UnchosenHost
-	More   int    // number of hosts that Others does not list
-	Why    string // why no host is suitable
-	API    string // the new VM as an API call
-	YAML   string // the new VM as a YAML document
+	More   int          // number of hosts that Others does not list
+	Why    string       // why no host is suitable
+	Quota  []quota.Line // limits of the project that the VM counts against
+	API    string       // the new VM as an API call
+	YAML   string       // the new VM as a YAML document
+}
+
+// quotaAfterText is a limit after the VM is created: "6 of 8 vCPUs", "12 GiB of memory, soft limit 10 GiB".
+func quotaAfterText(l quota.Line) string {
+	after := l.Unit.Text(l.After)
+	if l.Hard != nil {
+		return after + " of " + l.Unit.Text(*l.Hard) + " " + l.Noun
+	}
+	return after + " " + l.Noun + ", soft limit " + l.Unit.Text(*l.Soft)
+}
+
+func quotaAfterIcon(l quota.Line) string {
+	if l.IsRefused() {
+		return "circle-x"
+	}
+	if l.State() == quota.OverSoft {
+		return "triangle-alert"
+	}
+	return "circle-check"
 }
 
 // SummaryFact is one row of the summary.

@@ -234,6 +234,10 @@ func (api *API) operations() []operation {
 		newOperation(put, "/projects/{id}/members/{user}", policy.Manage, noContent, "set-member", "Give a user a role in a project", api.setMember),
 		newOperation(remove, "/projects/{id}/members/{user}", policy.Manage, noContent, "remove-member", "Remove a user from a project", api.removeMember),
 
+		newOperation(get, "/projects/{id}/quota", policy.VMSee, ok, "get-quota", "Get the limits of what a project may use", api.getQuota),
+		newOperation(put, "/projects/{id}/quota", policy.Manage, ok, "set-quota", "Replace the limits of what a project may use. A limit below the present use stops nothing", api.setQuota),
+		newOperation(get, "/projects/{id}/usage", policy.VMSee, ok, "get-project-usage", "Get what a project uses, beside its limits", api.projectUsage),
+
 		newOperation(get, "/users", policy.Manage, ok, "list-users", "List users", listOperation(api.Control.ListUsers)),
 		newOperation(post, "/users", policy.Manage, created, "create-user", "Create a user with a one-time password", api.createUser),
 		newOperation(get, "/users/{id}", policy.OwnAccount, ok, "get-user", "Get a user; \"me\" is the user of the token", api.getUser),

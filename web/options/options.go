@@ -48,12 +48,12 @@ var optionReaders = map[string]optionReader{
 	"projects": (*Reader).projectOptions, "hosts": (*Reader).hostOptions, "pools": (*Reader).PoolOptions, "images": (*Reader).imageOptions,
 	"isos": (*Reader).isoOptions, "discs": (*Reader).removableMediaOptions, "files": (*Reader).fileOptions, "networks": (*Reader).networkOptions, "grants": (*Reader).networkGrantOptions, "image-grants": (*Reader).imageGrantOptions, "members": (*Reader).memberOptions,
 	"vm-networks": (*Reader).vmNetworkOptions, "luns": (*Reader).lunOptions, "group-grants": (*Reader).portGroupGrantOptions,
-	"default-pools": (*Reader).PoolOptions, "default-networks": (*Reader).projectNetworkOptions,
+	"default-pools": (*Reader).PoolOptions, "quota-pools": (*Reader).PoolOptions, "default-networks": (*Reader).projectNetworkOptions,
 	"leave-targets": (*Reader).migrationTargetOptions, "vms": (*Reader).vmOptions, "templates": (*Reader).templateVersionOptions, "template-grants": (*Reader).templateGrantOptions,
 }
 
 // emptyOptionTexts is the text of the option that chooses nothing, by key of optionReaders.
-var emptyOptionTexts = map[string]string{"default-pools": "None (most free space)", "default-networks": "None (NAT network)", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
+var emptyOptionTexts = map[string]string{"default-pools": "None (most free space)", "quota-pools": "None", "default-networks": "None (NAT network)", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
 
 // Choices returns the options of a form's select, with the chosen options and a link to all options.
 func (r *Reader) Choices(ctx context.Context, a fleet.Actor, c Query) (kit.SelectChoices, error) {

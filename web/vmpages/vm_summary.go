@@ -15,6 +15,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/quota"
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
 	"quantix/web/api"
@@ -42,6 +43,12 @@ func (s *Site) ShowNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (form.
 			}
 			if model := p.Spec.CPU.Model; want.Spec.CPU.Model == "" && model != "" {
 				out.Facts = append(out.Facts, vmview.SummaryFact{Word: "CPU model", Text: model + " (cluster default)"})
+			}
+			if want.From != nil {
+				ask.Spec = p.Spec
+			}
+			if out.Quota, err = s.quotaAfter(c, a, ask); err != nil {
+				return nil, err
 			}
 			for _, h := range p.Hosts {
 				out.Others = append(out.Others, vmview.UnchosenHost{Name: h.Name, Why: h.Why, Suitable: h.Could})
@@ -77,6 +84,23 @@ func (s *Site) ShowNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (form.
 	return func(c echo.Context) error {
 		return s.WritePage(c, http.StatusOK, vmview.SummaryRefresh(out, f, in.sentValues))
 	}, nil
+}
+
+// quotaAfter returns the limits of the project that a new VM counts against.
+func (s *Site) quotaAfter(c echo.Context, a fleet.Actor, vm control.CreateVM) (out []quota.Line, err error) {
+	use, err := s.Control.ProjectUsage(c.Request().Context(), a, vm.ProjectID)
+	if err != nil {
+		return nil, err
+	}
+	if vm.Start {
+		vm.Spec.Power = fleet.Running
+	}
+	for _, l := range use.Lines(quota.OfVM(vm.Spec)) {
+		if l.After > l.Used && (l.Hard != nil || l.Soft != nil) {
+			out = append(out, l)
+		}
+	}
+	return out, nil
 }
 
 // newVMSummaryFacts returns the rows of the summary of a new VM.

@@ -30,24 +30,11 @@ type Quotas struct {
 // New returns Quotas.
 func New(s *store.Store, log *slog.Logger) *Quotas { return &Quotas{s, log} }
 
-// ProjectUsage is what a project may use and what it uses.
-type ProjectUsage struct {
-	Quota quota.Quota `json:"quota"`
-	Usage quota.Usage `json:"usage"`
-	// PoolNames are the names of the pools in Quota and Usage that the actor may see.
-	PoolNames map[fleet.PoolID]string `json:"-"`
-}
-
-// Lines returns all resources, before and after a change that adds more.
-func (p ProjectUsage) Lines(more quota.Usage) []quota.Line {
-	return quota.Lines(p.Quota, p.Usage, more)
-}
-
 // ProjectUsage returns a project's quota and usage.
-func (qs *Quotas) ProjectUsage(ctx context.Context, a fleet.Actor, project fleet.ProjectID) (ProjectUsage, error) {
+func (qs *Quotas) ProjectUsage(ctx context.Context, a fleet.Actor, project fleet.ProjectID) (quota.ProjectUsage, error) {
 	all, err := qs.ProjectUsages(ctx, a, []fleet.ProjectID{project})
 	if err != nil {
-		return ProjectUsage{}, err
+		return quota.ProjectUsage{}, err
 	}
 	out, known := all[project]
 	if !known {
@@ -57,7 +44,7 @@ func (qs *Quotas) ProjectUsage(ctx context.Context, a fleet.Actor, project fleet
 }
 
 // ProjectUsages returns the quotas and usages of projects that exist.
-func (qs *Quotas) ProjectUsages(ctx context.Context, a fleet.Actor, projects []fleet.ProjectID) (map[fleet.ProjectID]ProjectUsage, error) {
+func (qs *Quotas) ProjectUsages(ctx context.Context, a fleet.Actor, projects []fleet.ProjectID) (map[fleet.ProjectID]quota.ProjectUsage, error) {
 	for _, p := range projects {
 		if err := policy.Check(a, policy.VMSee, p); err != nil {
 			return nil, store.UnknownProjectError(err)
@@ -67,9 +54,9 @@ func (qs *Quotas) ProjectUsages(ctx context.Context, a fleet.Actor, projects []f
 	if err != nil {
 		return nil, store.UserError(err)
 	}
-	out := make(map[fleet.ProjectID]ProjectUsage, len(rows))
+	out := make(map[fleet.ProjectID]quota.ProjectUsage, len(rows))
 	for _, r := range rows {
-		var one ProjectUsage
+		var one quota.ProjectUsage
 		if err := errors.Join(json.Unmarshal(r.Used, &one.Usage), json.Unmarshal(r.Limits, &one.Quota)); err != nil {
 			return nil, fmt.Errorf("read usage of project %s: %w", r.ProjectID, err)
 		}
@@ -80,9 +67,9 @@ func (qs *Quotas) ProjectUsages(ctx context.Context, a fleet.Actor, projects []f
 
 // SetQuota replaces a project's quota. A limit below the present use stops nothing and refuses more. A quota without
 // limits is deleted.
-func (qs *Quotas) SetQuota(ctx context.Context, a fleet.Actor, project fleet.ProjectID, to quota.Quota) (ProjectUsage, error) {
+func (qs *Quotas) SetQuota(ctx context.Context, a fleet.Actor, project fleet.ProjectID, to quota.Quota) (quota.ProjectUsage, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
-		return ProjectUsage{}, err
+		return quota.ProjectUsage{}, err
 	}
 	var checks fleet.Checks
 	to.Check(&checks)
@@ -90,7 +77,7 @@ func (qs *Quotas) SetQuota(ctx context.Context, a fleet.Actor, project fleet.Pro
 		checks.Add(quota.PoolsKey, "At most %d pools can have a limit.", maxPools)
 	}
 	if err := checks.Err(); err != nil {
-		return ProjectUsage{}, err
+		return quota.ProjectUsage{}, err
 	}
 	maps.DeleteFunc(to.Pools, func(_ fleet.PoolID, l quota.Limit) bool { return l == quota.Limit{} })
 	err := qs.store.Tx(ctx, func(q *db.Queries) error {
@@ -116,7 +103,7 @@ func (qs *Quotas) SetQuota(ctx context.Context, a fleet.Actor, project fleet.Pro
 		return store.Audit(ctx, q, a, "project.quota", fleet.Subject("project:"+string(project)), name, quota.ChangeText(was, to))
 	})
 	if err != nil {
-		return ProjectUsage{}, err
+		return quota.ProjectUsage{}, err
 	}
 	return qs.ProjectUsage(ctx, a, project)
 }

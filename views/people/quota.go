@@ -1,0 +1,232 @@
+package people
+
+import (
+	"errors"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/internal/quota"
+	"quantix/views/kit"
+)
+
+// ProjectUsagePage shows what a project uses, beside its limits.
+type ProjectUsagePage struct {
+	ProjectPage
+	Usage     quota.ProjectUsage
+	PoolNames map[fleet.PoolID]string // pools that the user may see
+}
+
+// lines returns the resources that have a limit or are used, those with a limit first.
+func (p ProjectUsagePage) lines() (limited, others []quota.Line) {
+	for _, l := range p.Usage.Lines(quota.Usage{}) {
+		switch {
+		case l.Hard != nil || l.Soft != nil:
+			limited = append(limited, l)
+		case l.Used > 0:
+			others = append(others, l)
+		}
+	}
+	return limited, others
+}
+
+// QuotaLabel is the name of the line's resource: "vCPUs", "Disk space in ssd-1".
+func QuotaLabel(l quota.Line, pools map[fleet.PoolID]string) string {
+	if l.Pool == "" {
+		return l.Label
+	}
+	if name := pools[l.Pool]; name != "" {
+		return "Disk space in " + name
+	}
+	return "Disk space in a pool that you may not see"
+}
+
+// quotaText compares use with the limits: "7 of 8", "3 GiB, soft limit 2 GiB".
+func quotaText(l quota.Line) string {
+	used := l.Unit.Text(l.Used)
+	switch {
+	case l.Hard != nil:
+		return used + " of " + l.Unit.Text(*l.Hard)
+	case l.Soft != nil:
+		return used + ", soft limit " + l.Unit.Text(*l.Soft)
+	}
+	return used
+}
+
+// quotaState describes a state that is not within the limits.
+func quotaState(l quota.Line) (text string, severity fleet.Severity) {
+	switch l.State() {
+	case quota.OverHard:
+		return "Over quota", fleet.SeverityBad
+	case quota.Full:
+		return "Used up", fleet.SeverityWarn
+	case quota.OverSoft:
+		return "Above the soft limit " + l.Unit.Text(*l.Soft), fleet.SeverityWarn
+	}
+	return "", fleet.SeverityOK
+}
+
+// quotaBar returns the parts of a line's bar.
+func quotaBar(l quota.Line) []kit.UsageSegment {
+	whole := l.Hard
+	if whole == nil {
+		whole = l.Soft
+	}
+	percent := 100
+	if *whole > 0 {
+		percent = min(100, int(float64(l.Used)/float64(*whole)*100))
+	} else if l.Used == 0 {
+		percent = 0
+	}
+	class := ""
+	switch l.State() {
+	case quota.OverHard:
+		class = "bad"
+	case quota.Full, quota.OverSoft:
+		class = "warn"
+	}
+	return []kit.UsageSegment{{Percent: percent, Class: class}}
+}
+
+// QuotaForm is the form of a project's limits.
+type QuotaForm struct {
+	Project fleet.Project
+	Rows    []QuotaRow
+	Typed   url.Values // the values of a refused form; nil: the stored ones
+	Pools   kit.SelectChoices
+	Errors  kit.Errors
+}
+
+// QuotaRow is a row of the form: one resource.
+type QuotaRow struct {
+	Name, Label, Unit string // Name is the prefix of the fields: "cpus", "pools.<id>"
+	Used              string
+	Hard, Soft        string // as text, in Unit
+}
+
+// NewQuotaForm returns the form with the stored limits. Pools that the project uses have rows too.
+func NewQuotaForm(project fleet.Project, use quota.ProjectUsage, pools map[fleet.PoolID]string) QuotaForm {
+	f := QuotaForm{Project: project}
+	shown := use.Quota
+	shown.Pools = map[fleet.PoolID]quota.Limit{}
+	for id := range pools {
+		shown.Pools[id] = use.Quota.Pools[id]
+	}
+	for id, l := range use.Quota.Pools {
+		shown.Pools[id] = l
+	}
+	for _, l := range quota.Lines(shown, use.Usage, quota.Usage{}) {
+		row := QuotaRow{Name: l.Key, Label: QuotaLabel(l, pools), Unit: limitUnit(l.Unit), Used: l.Unit.Text(l.Used), Hard: LimitText(l.Unit, l.Hard), Soft: LimitText(l.Unit, l.Soft)}
+		if l.Pool != "" {
+			row.Name += "." + string(l.Pool)
+		}
+		f.Rows = append(f.Rows, row)
+	}
+	slices.SortStableFunc(f.Rows, func(x, y QuotaRow) int { // pools by name, after the resources
+		if px, py := strings.Contains(x.Name, "."), strings.Contains(y.Name, "."); px && py {
+			return strings.Compare(x.Label, y.Label)
+		}
+		return 0
+	})
+	return f
+}
+
+// value returns the value of a field: as typed, or as stored.
+func (f QuotaForm) value(name, stored string) string {
+	if f.Typed != nil {
+		return f.Typed.Get(name)
+	}
+	return stored
+}
+
+// limitUnit is the unit in which a form shows limits.
+func limitUnit(u quota.Unit) string {
+	if u == quota.Count {
+		return ""
+	}
+	return "GiB"
+}
+
+// unitSize is the quantity of one limitUnit.
+func unitSize(u quota.Unit) float64 {
+	switch u {
+	case quota.Mebibytes:
+		return 1 << 10
+	case quota.Bytes:
+		return 1 << 30
+	}
+	return 1
+}
+
+// LimitText is a limit as a form shows it, in GiB or as a count; nil: empty.
+func LimitText(u quota.Unit, n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.FormatFloat(float64(*n)/unitSize(u), 'f', -1, 64)
+}
+
+// ParseLimit reads a limit from a form, in GiB or as a count. Empty text is no limit.
+func ParseLimit(u quota.Unit, text string) (*int64, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return nil, nil //nolint:nilnil // nil is no limit
+	}
+	v, err := strconv.ParseFloat(strings.ReplaceAll(text, ",", "."), 64)
+	n := math.Round(v * unitSize(u))
+	switch {
+	case err != nil || math.IsNaN(v) || v < 0 || n > 1<<53:
+		return nil, errors.New("Enter a number that is not negative, or nothing for no limit.") //nolint:staticcheck // a sentence for users
+	case u == quota.Count && v != math.Trunc(v):
+		return nil, errors.New("Enter a whole number, or nothing for no limit.") //nolint:staticcheck // a sentence for users
+	}
+	out := int64(n)
+	return &out, nil
+}
+
+// ProjectUse is a project with what it uses.
+type ProjectUse struct {
+	Project fleet.Project
+	Use     quota.ProjectUsage
+}
+
+// ProjectsCSV returns the columns of the export of projects. Units are those of quota.Quota.
+func ProjectsCSV() []kit.CSVColumn[ProjectUse] {
+	out := []kit.CSVColumn[ProjectUse]{
+		{Name: "id", Value: func(p *ProjectUse) string { return string(p.Project.ID) }},
+		{Name: "name", Value: func(p *ProjectUse) string { return p.Project.Name }},
+		{Name: "description", Value: func(p *ProjectUse) string { return p.Project.Description }},
+	}
+	limit := func(n *int64) string {
+		if n == nil {
+			return ""
+		}
+		return strconv.FormatInt(*n, 10)
+	}
+	for _, r := range quota.Resources {
+		out = append(out,
+			kit.CSVColumn[ProjectUse]{Name: r.Key, Value: func(p *ProjectUse) string { return strconv.FormatInt(r.Used(p.Use.Usage), 10) }},
+			kit.CSVColumn[ProjectUse]{Name: r.Key + ".hard", Value: func(p *ProjectUse) string { return limit(r.Limit(&p.Use.Quota).Hard) }},
+			kit.CSVColumn[ProjectUse]{Name: r.Key + ".soft", Value: func(p *ProjectUse) string { return limit(r.Limit(&p.Use.Quota).Soft) }})
+	}
+	return out
+}
+
+// tabs are the tabs of a project's pages.
+func (p ProjectPage) tabs(here string) []kit.Tab {
+	out := []kit.Tab{{Text: "Members", Href: p.path()}, {Text: "Usage", Href: p.path("usage")}}
+	for i := range out {
+		out[i].Here = out[i].Text == here
+	}
+	if here == "Members" {
+		out[0].Count = strconv.Itoa(len(p.Members))
+	}
+	return out
+}
+
+// mayManage reports whether the user may change the project.
+func (p ProjectPage) mayManage() bool { return policy.May(p.Actor, policy.Manage, "") }

@@ -1,0 +1,32 @@
+package api
+
+import (
+	"context"
+
+	"quantix/internal/fleet"
+	"quantix/internal/quota"
+)
+
+type quotaOutput struct{ Body quota.Quota }
+
+func (api *API) getQuota(ctx context.Context, a fleet.Actor, in *ProjectPath) (*quotaOutput, error) {
+	p, err := api.Control.ProjectUsage(ctx, a, in.ID)
+	return &quotaOutput{p.Quota}, err
+}
+
+type setQuotaInput struct {
+	ProjectPath
+	Body quota.Quota
+}
+
+func (api *API) setQuota(ctx context.Context, a fleet.Actor, in *setQuotaInput) (*quotaOutput, error) {
+	p, err := api.Control.SetQuota(ctx, a, in.ID, in.Body)
+	return &quotaOutput{p.Quota}, err
+}
+
+type projectUsageOutput struct{ Body quota.ProjectUsage }
+
+func (api *API) projectUsage(ctx context.Context, a fleet.Actor, in *ProjectPath) (*projectUsageOutput, error) {
+	p, err := api.Control.ProjectUsage(ctx, a, in.ID)
+	return &projectUsageOutput{p}, err
+}
