@@ -1,0 +1,6 @@
+//go:build ordeal
+
+package control_test
+
+// randomQuotaActs is the number of acts of TestUsageEqualsRecountAfterRandomActs.
+const randomQuotaActs = 10_000
