@@ -277,7 +277,7 @@ func TestObjectsWithoutReportMatchOpenAPI(t *testing.T) {
 	for _, path := range []string{
 		"/hosts", "/hosts/" + string(host), "/hosts/" + string(host) + "/discovered-vms", "/vms", "/vms/" + string(vm), "/vms/" + string(vm) + "/events",
 		"/pools", "/pools/" + string(pool), "/pools/" + string(pool) + "/volumes", "/pools/" + string(pool) + "/vms", "/networks", "/projects",
-		"/projects/" + string(project), "/projects/" + string(project) + "/members", "/users", "/users/me", "/tasks", "/tokens", "/join-tokens",
+		"/projects/" + string(project), "/projects/" + string(project) + "/members", "/projects/" + string(project) + "/quota", "/projects/" + string(project) + "/usage", "/users", "/users/me", "/tasks", "/tokens", "/join-tokens",
 	} {
 		admin.call(http.MethodGet, "/api/v1"+path, "").requireStatus(t, http.StatusOK)
 	}

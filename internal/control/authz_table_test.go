@@ -12,6 +12,7 @@ import (
 	"quantix/internal/control/network"
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
+	"quantix/internal/quota"
 	"quantix/internal/secgroup"
 	"quantix/internal/vmedit"
 	"quantix/internal/wire"
@@ -246,6 +247,9 @@ var projectUseCases = map[string]useCase{
 	"GetProject":      {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
 	"GetUser":         {permittedActors: onlyMia + " " + actorsManagingUsers, args: func(*authzFixture) []any { return []any{fleet.UserID("mia")} }},
 	"ListJoinTokens":  {permittedActors: actorsManagingUsers, args: readUseCase},
+	"ProjectUsage":    {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
+	"ProjectUsages":   {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{[]fleet.ProjectID{w.red}} }},
+	"SetQuota":        {permittedActors: actorsManagingUsers, args: func(w *authzFixture) []any { return []any{w.red, quota.Quota{}} }},
 	"ListMembers":     {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
 	"ListUsers":       {permittedActors: actorsManagingUsers, args: readUseCase},
 	"RevokeJoinToken": {permittedActors: actorsManagingUsers, args: func(w *authzFixture) []any { return []any{w.createJoinToken().ID} }},

@@ -13,9 +13,9 @@ import (
 // Limit bounds what a project may use of one resource.
 type Limit struct {
 	// Hard: requests that exceed the limit are refused; nil: no limit
-	Hard *int64 `json:"hard,omitempty" minimum:"0" maximum:"9007199254740992" doc:"Requests that exceed the limit are refused; absent: no limit"`
+	Hard *int64 `json:"hard,omitempty" doc:"Requests that exceed the limit are refused; absent: no limit"`
 	// Soft: pages show that the limit is exceeded; nil: no limit
-	Soft *int64 `json:"soft,omitempty" minimum:"0" maximum:"9007199254740992" doc:"Pages show when the limit is exceeded; absent: no limit"`
+	Soft *int64 `json:"soft,omitempty" doc:"Pages show when the limit is exceeded; absent: no limit"`
 }
 
 // Quota has the limits of a project. Resources lists its fields.

@@ -347,8 +347,8 @@ func TextField(f Field) templ.Component {
 	})
 }
 
-// CellField is a TextField in a table's cell: the label is only for screen readers.
-func CellField(f Field) templ.Component {
+// ColumnField is a TextField in a table: the label is only for screen readers.
+func ColumnField(f Field) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

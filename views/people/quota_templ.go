@@ -427,7 +427,7 @@ func limitField(f QuotaForm, name, label, unit, stored string) templ.Component {
 			templ_7745c5c3_Var15 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = kit.CellField(kit.Field{Name: name, Label: label, Value: f.value(name, stored), Unit: unit, Error: f.Errors.At(name), Attrs: templ.Attributes{"inputmode": "decimal", "autocomplete": "off"}}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ColumnField(kit.Field{Name: name, Label: label, Value: f.value(name, stored), Unit: unit, Error: f.Errors.At(name), Attrs: templ.Attributes{"inputmode": "decimal", "autocomplete": "off"}}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
