@@ -253,11 +253,21 @@ func TestEventStreamResyncsUnknownAndOldPositions(t *testing.T) {
 	c.want("cluster created four")
 }
 
+// settleEvents waits until all written events are readable. Transactions of other tests delay them.
+func (p *portal) settleEvents() {
+	p.t.Helper()
+	waitUntil(p.t, "all events are readable", func() bool {
+		b, err := p.control.ReadEvents(p.t.Context(), fleet.SystemActor, event.Query{})
+		return err == nil && !b.Pending
+	})
+}
+
 func TestEventStreamFiltersAndHidesOtherProjects(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t).listen()
 	shop, bank, host := p.addProject("shop"), p.addProject("bank"), p.addHost("h1", 0)
 	admin, tenant := p.newAPIClient("ann", fleet.RoleAdmin, nil), p.newAPIClient("tom", fleet.RoleNone, map[fleet.ProjectID]fleet.Role{shop: fleet.RoleMember})
+	p.settleEvents() // of the preparations above
 	all := admin.openEvents(t, p.url, "type=vm,task", "")
 	ofBank := admin.openEvents(t, p.url, "project="+string(bank), "")
 	own := tenant.openEvents(t, p.url, "", "")
