@@ -335,6 +335,7 @@ var projectUseCases = map[string]useCase{
 	"RecordBrokenRules":         {permittedActors: onlyPortal, args: noArgs},
 	"CancelStaleUploads":        {permittedActors: onlyPortal, args: noArgs},
 	"DeleteStaleExports":        {permittedActors: onlyPortal, args: noArgs},
+	"RecountUse":                {permittedActors: onlyPortal, args: noArgs},
 	"SumMetrics":                {permittedActors: onlyPortal, args: noArgs},
 	"RollUpMetrics":             {permittedActors: onlyPortal, args: noArgs},
 	"RotateAuditPartitions":     {permittedActors: onlyPortal, args: noArgs},

@@ -53,6 +53,10 @@ func demoShots(t *testing.T, a api) []pageShot {
 	})
 	rule := string(findByName[fleet.AlarmRuleView](t, a, "alarm-rules", "pool-full").ID)
 	channels := createChannels(t, a)
+	requestJSON[any](t, a, http.StatusOK, http.MethodPut, "/api/v1"+project+"/quota", map[string]any{
+		"vms": map[string]int{"hard": 40, "soft": 30}, "cpus": map[string]int{"hard": 16}, "memoryMiB": map[string]int{"hard": 1 << 20, "soft": 1 << 10}, "nics": map[string]int{"soft": 500},
+		"pools": map[string]any{string(pool.ID): map[string]int64{"hard": 1 << 42}},
+	})
 	shots := []pageShot{
 		{"dashboard", "/", nil},
 		{"shortcuts", "/", func(p *tab) { p.typeKeys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
@@ -451,6 +455,8 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"project-switch", "/projects/switch?back=%2Fvms&project=" + shop, nil},
 		{"project-new", "/projects/new", nil},
 		{"project-edit", project + "/edit", nil},
+		{"project-usage", project + "/usage", nil},
+		{"project-quota", project + "/quota", nil},
 		{"project-delete", project + "/delete", nil},
 		{"users", "/users", nil},
 		{"user-new", "/users/new", nil},
