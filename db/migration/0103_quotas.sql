@@ -139,8 +139,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- keep_vm_use keeps vm_use, and checks the quota if a person makes the VM use more. What a host reports is never
--- refused. A job that ends sets quantix.quota to "off", because its request was checked.
+-- keep_vm_use keeps vm_use, and checks the quota if a person makes the VM use more. What a host reports is never refused:
+-- transactions about reports and results of hosts set quantix.quota to "off".
 -- +goose StatementBegin
 CREATE FUNCTION keep_vm_use() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE

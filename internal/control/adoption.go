@@ -13,9 +13,11 @@ import (
 	"quantix/db"
 	"quantix/internal/adoption"
 	"quantix/internal/control/agentapi"
+	"quantix/internal/control/quotas"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/quota"
 )
 
 // AdoptVM is the input of Control.AdoptVM.
@@ -136,7 +138,27 @@ func planAdoption(ctx context.Context, q *db.Queries, a fleet.Actor, of Discover
 	}
 	refusals, err := wanted.Refusals(ctx, q, pools)
 	plan.Refusals = append(plan.Refusals, refusals...)
+	if err != nil {
+		return plan, err
+	}
+	over, err := quotas.Excess(ctx, q, in.ProjectID, usageOfDiscovered(vm, plan))
+	plan.Refusals = append(plan.Refusals, over...)
 	return plan, err
+}
+
+// usageOfDiscovered returns what the VM uses of a quota once it is adopted.
+func usageOfDiscovered(vm fleet.DiscoveredVM, plan adoption.VMPlan) quota.Usage {
+	u := quota.Usage{VMs: 1, CPUs: int64(vm.Status.CPUs), MemoryMiB: int64(vm.Status.MemoryMiB), NICs: int64(len(vm.Status.NICs)), Pools: map[fleet.PoolID]int64{}}
+	if vm.Status.Power == fleet.Running || vm.Status.Power == fleet.Paused {
+		u.RunningVMs = 1
+	}
+	for _, d := range plan.Disks {
+		if d.PoolID != "" {
+			u.DiskBytes += d.SizeBytes
+			u.Pools[d.PoolID] += d.SizeBytes
+		}
+	}
+	return u
 }
 
 // planAdoptedNICs adds the VM's NICs with their networks to the plan and to the adoption.

@@ -15,6 +15,7 @@ import (
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/quota"
 	"quantix/internal/schedules"
 )
 
@@ -182,12 +183,12 @@ func (s *scheduleCheck) takeDueSnapshot(ctx context.Context) error {
 		s.checkAgainAfter(scheduleCheckLater)
 		return nil
 	}
-	over, err := quotas.SnapshotExcess(ctx, s.q, s.vm.ProjectID)
+	over, err := quotas.Excess(ctx, s.q, s.vm.ProjectID, quota.Usage{Snapshots: 1, SnapshotBytes: 1})
 	if err != nil {
 		return err
 	}
-	if over != "" {
-		s.setDelayReason(true, "The schedule waits: %s", over)
+	if len(over) > 0 {
+		s.setDelayReason(true, "The schedule waits: %s", over[0])
 		s.checkAgainAfter(scheduleCheckLater)
 		return nil
 	}

@@ -39,6 +39,9 @@ func (api *API) ReassignMovedVMs(ctx context.Context, a fleet.Actor) error {
 // reassignVMOrRaiseAlarm checks the VM again under its lock, and moves it or raises the alarm.
 func (api *API) reassignVMOrRaiseAlarm(ctx context.Context, a fleet.Actor, was db.PlacesToSettleRow) error {
 	return api.store.Tx(ctx, func(q *db.Queries) error {
+		if err := q.SkipQuota(ctx); err != nil {
+			return err
+		}
 		if err := q.RequestFullReports(ctx, store.ToStrings([]fleet.HostID{was.OwnID, was.HostID})); err != nil {
 			return err
 		}

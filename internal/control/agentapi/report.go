@@ -87,6 +87,9 @@ func (api *API) writeFullReport(ctx context.Context, a fleet.Actor, in wire.Repo
 		begin.LookAge = &age
 	}
 	return api.store.Tx(ctx, func(q *db.Queries) error {
+		if err := q.SkipQuota(ctx); err != nil {
+			return err
+		}
 		begun, err := q.BeginReport(ctx, begin)
 		answer.At, answer.ReportInterval, answer.Maintenance = begun.Now, int(begun.ReportInterval), begun.Maintained
 		if errors.Is(err, pgx.ErrNoRows) {

@@ -146,17 +146,27 @@ func CheckGrowth(ctx context.Context, q *db.Queries, project fleet.ProjectID, mo
 	return store.UserError(q.CheckQuota(ctx, db.CheckQuotaParams{ProjectID: string(project), Grown: text}))
 }
 
-// SnapshotExcess returns why the project's quota allows no further snapshot; empty: it does.
-func SnapshotExcess(ctx context.Context, q *db.Queries, project fleet.ProjectID) (string, error) {
-	text, err := q.QuotaExcess(ctx, db.QuotaExcessParams{ProjectID: string(project), Grown: []byte(`{"snapshots": 1, "snapshotBytes": 1}`)})
+// Excess returns why the project's quota does not allow more, in one sentence for each limit; empty: it does.
+func Excess(ctx context.Context, q *db.Queries, project fleet.ProjectID, more quota.Usage) ([]string, error) {
+	grown, err := json.Marshal(more)
 	if err != nil {
-		return "", err
+		return nil, err
+	}
+	text, err := q.QuotaExcess(ctx, db.QuotaExcessParams{ProjectID: string(project), Grown: grown})
+	if err != nil {
+		return nil, err
 	}
 	var over []quota.Excess
-	if err := json.Unmarshal(text, &over); err != nil || len(over) == 0 {
-		return "", err
+	if err := json.Unmarshal(text, &over); err != nil {
+		return nil, err
 	}
-	return quota.Error(over).Error(), nil
+	var out []string
+	if refused, ok := errors.AsType[*fleet.Error](quota.Error(over)); ok {
+		for _, f := range refused.Fields {
+			out = append(out, f.Message)
+		}
+	}
+	return out, nil
 }
 
 // recountedVMs is the number of VMs that one statement of a recount reads.
