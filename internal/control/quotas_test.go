@@ -15,6 +15,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/quota"
+	"quantix/internal/wire"
 )
 
 // limit returns a hard limit.
@@ -268,4 +269,26 @@ func TestRecountCorrectsUse(t *testing.T) {
 	if after := s.usage(s.red); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("usage is %+v, want %+v", after, before)
 	}
+}
+
+// An adoption above the quota is refused with the request. A quota that is lowered later does not refuse the host's
+// result, because the VM is there.
+func TestAdoptionChecksQuotaWithItsRequest(t *testing.T) {
+	s := newAdoptionFixture(t)
+	id := s.addDiscoveredVM(legacyStatus)
+	s.setQuota(s.red, quota.Quota{CPUs: limit(1)})
+	s.wantRefused("above the quota", fleet.Conflict, "This project has 1 of 1 vCPUs left, and 2 more are asked for.", func() error {
+		_, err := s.AdoptVM(t.Context(), chief, s.h1, id, control.AdoptVM{ProjectID: s.red})
+		return err
+	})
+	s.setQuota(s.red, quota.Quota{})
+	task := s.adopt(id)
+	w := s.claim(fleet.DiscoveredAdopt)
+	s.setQuota(s.red, quota.Quota{CPUs: limit(1), VMs: limit(0)})
+	s.finish(w, wire.Finish{Adoptable: &fleet.AdoptableVM{Name: "legacy", Spec: s.legacySpec()}})
+	s.wantTaskState(task.ID, fleet.JobRunning, "")
+	if use := s.usage(s.red); use.VMs != 1 || use.CPUs != 2 {
+		t.Errorf("usage is %+v", use)
+	}
+	s.wantRecount("after the adoption")
 }
