@@ -54,7 +54,7 @@ func demoShots(t *testing.T, a api) []pageShot {
 	rule := string(findByName[fleet.AlarmRuleView](t, a, "alarm-rules", "pool-full").ID)
 	channels := createChannels(t, a)
 	requestJSON[any](t, a, http.StatusOK, http.MethodPut, "/api/v1"+project+"/quota", map[string]any{
-		"vms": map[string]int{"hard": 40, "soft": 30}, "cpus": map[string]int{"hard": 16}, "memoryMiB": map[string]int{"hard": 1 << 20, "soft": 1 << 10}, "nics": map[string]int{"soft": 500},
+		"vms": map[string]int{"hard": 100, "soft": 80}, "cpus": map[string]int{"hard": 128, "soft": 32}, "memoryMiB": map[string]int{"hard": 1 << 20, "soft": 1 << 10}, "nics": map[string]int{"soft": 500},
 		"pools": map[string]any{string(pool.ID): map[string]int64{"hard": 1 << 42}},
 	})
 	shots := []pageShot{

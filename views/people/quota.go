@@ -65,7 +65,7 @@ func quotaState(l quota.Line) (text string, severity fleet.Severity) {
 	case quota.Full:
 		return "Used up", fleet.SeverityWarn
 	case quota.OverSoft:
-		return "Above the soft limit " + l.Unit.Text(*l.Soft), fleet.SeverityWarn
+		return "Above soft limit", fleet.SeverityWarn
 	}
 	return "", fleet.SeverityOK
 }
@@ -226,6 +226,16 @@ func (p ProjectPage) tabs(here string) []kit.Tab {
 		out[0].Count = strconv.Itoa(len(p.Members))
 	}
 	return out
+}
+
+// tabPath is the address of a tab.
+func (p ProjectPage) tabPath(tab string) string {
+	for _, t := range p.tabs(tab) {
+		if t.Here {
+			return t.Href
+		}
+	}
+	return p.path()
 }
 
 // mayManage reports whether the user may change the project.
