@@ -177,9 +177,10 @@ func (r *runner) runStep(ctx context.Context, name string, packages []string, ar
 	}
 	defer os.RemoveAll(dir)
 	events := filepath.Join(dir, "events.json")
+	// A failed subtest is run again with its whole test, because some tests find their cases in other subtests.
 	line := slices.Concat(r.with, []string{
 		"--format", "pkgname", "--hide-summary", "skipped", "--jsonfile", events,
-		"--rerun-fails=1", "--rerun-fails-max-failures", "10", "--rerun-fails-abort-on-data-race", "--packages", strings.Join(packages, " "),
+		"--rerun-fails=1", "--rerun-fails-max-failures", "10", "--rerun-fails-abort-on-data-race", "--rerun-fails-run-root-test", "--packages", strings.Join(packages, " "),
 		"--", "-count", "1", "-vet", "off", // the verify task has already run vet
 	}, args)
 	begun := time.Now()
