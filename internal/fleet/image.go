@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -48,12 +49,17 @@ func (i Image) templateDiskRefusal(what string) string {
 	return fmt.Sprintf("The image is a disk of the template %s, %s.", i.Template, what)
 }
 
-// ImageGrant is the publication of an image to one project or to all projects.
-type ImageGrant struct {
-	ProjectID   ProjectID `json:"projectId,omitempty"` // empty: every project
-	ProjectName string    `json:"projectName,omitempty"`
+// ProjectGrant is the publication of an object, such as a pool or an image, to one project or to all projects.
+type ProjectGrant struct {
+	ProjectID   ProjectID `json:"projectId"` // empty: every project
+	ProjectName string    `json:"projectName"`
 	By          string    `json:"by,omitempty"`
-	At          time.Time `json:"at"`
+	At          time.Time `json:"at,omitzero"`
+}
+
+// GrantedTo reports whether the grants publish the object to the project.
+func GrantedTo(project ProjectID, grants []ProjectGrant) bool {
+	return slices.ContainsFunc(grants, func(g ProjectGrant) bool { return g.ProjectID == "" || g.ProjectID == project })
 }
 
 // ImageVersion is one version of an image. Its content never changes.
@@ -130,7 +136,7 @@ func (c ImageCopy) LocationText() string {
 // ImageView is an image as the API and pages show it.
 type ImageView struct {
 	Image
-	Grants   []ImageGrant   `json:"grants"`   // projects with access to the image, as far as the user may see them
+	Grants   []ProjectGrant `json:"grants"`   // projects with access to the image, as far as the user may see them
 	Versions []ImageVersion `json:"versions"` // newest first
 }
 

@@ -198,10 +198,10 @@ func (r Rate) Text() string {
 type PortGroupUse struct {
 	PortGroup
 	VMs    int            `json:"vms"`    // VMs with a NIC on the port group
-	Grants []NetworkGrant `json:"grants"` // grants that the user may see
+	Grants []ProjectGrant `json:"grants"` // grants that the user may see
 }
 
 // OpenToProject reports whether VMs of the project may use the network.
 func (v NetworkView) OpenToProject(project ProjectID) bool {
-	return !v.Restricted || slices.ContainsFunc(v.Grants, func(g NetworkGrant) bool { return g.ProjectID == "" || g.ProjectID == project })
+	return GrantedTo(project, v.Grants)
 }

@@ -136,8 +136,8 @@ func (v Version) SpecText() string {
 // View is a template as the API and pages show it.
 type View struct {
 	Template
-	Grants   []fleet.ImageGrant `json:"grants"`   // projects with access to the template, as far as the user may see them
-	Versions []Version          `json:"versions"` // newest first
+	Grants   []fleet.ProjectGrant `json:"grants"`   // projects with access to the template, as far as the user may see them
+	Versions []Version            `json:"versions"` // newest first
 }
 
 // PublishedToText returns the projects that the template is published to, as text.
@@ -145,12 +145,7 @@ func (v View) PublishedToText() string { return fleet.ImageView{Grants: v.Grants
 
 // OpenToProject reports whether the project may use the template, by the grants that the user may see.
 func (v View) OpenToProject(project fleet.ProjectID) bool {
-	for _, g := range v.Grants {
-		if g.ProjectID == "" || g.ProjectID == project {
-			return true
-		}
-	}
-	return false
+	return fleet.GrantedTo(project, v.Grants)
 }
 
 // Newest returns the newest version that is not deprecated, or nil.

@@ -20,21 +20,21 @@ func (p Page) grantsPath() string { return views.NetworkPath(p.Network.ID, "gran
 
 func (p Page) mayGrant() bool { return policy.May(p.Actor, policy.InfraChange, "") }
 
-func granteeName(g fleet.NetworkGrant) string {
+func granteeName(g fleet.ProjectGrant) string {
 	if g.ProjectID == "" {
 		return "All projects"
 	}
 	return g.ProjectName
 }
 
-func grantValue(g fleet.NetworkGrant) string {
+func grantValue(g fleet.ProjectGrant) string {
 	if g.ProjectID == "" {
 		return GrantToAllProjects
 	}
 	return string(g.ProjectID)
 }
 
-func (p Page) grantActions(g fleet.NetworkGrant) []kit.ActionButton {
+func (p Page) grantActions(g fleet.ProjectGrant) []kit.ActionButton {
 	return []kit.ActionButton{{
 		Icon: "trash-2", Word: "Stop sharing; connected VMs stay", Danger: true, Post: p.grantsPath(), ReplaceTarget: "#grants",
 		PostValues: []kit.FormValue{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},

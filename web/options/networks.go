@@ -91,7 +91,7 @@ func networkOption(a fleet.Actor, n fleet.NetworkView) kit.Option {
 		kind = "bridge"
 	}
 	text := fmt.Sprintf("%s %s · %s", kind, n.Name, kit.CountText(n.Health.Hosts, "host"))
-	everywhere := slices.ContainsFunc(n.Grants, func(g fleet.NetworkGrant) bool { return g.ProjectID == "" })
+	everywhere := slices.ContainsFunc(n.Grants, func(g fleet.ProjectGrant) bool { return g.ProjectID == "" })
 	if n.Restricted && !everywhere && !policy.May(a, policy.InfraChange, "") {
 		var projects []string
 		for _, g := range n.Grants {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/internal/control/store"
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -46,9 +47,13 @@ var imageFilter = listFilter{
 	"format":    exactTextCondition(newestVersionSQL("format")),
 	"size":      numberCondition(newestVersionSQL("capacity_bytes"), 1),
 	"published": yesNoCondition("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id)"),
-	"pool":      relatedRowCondition("SELECT 1 FROM image_versions n JOIN image_copies c ON c.version_id = n.id JOIN pools p ON p.id = c.pool_id WHERE n.image_id = i.id AND ", "p.name"),
-	"created":   dayCondition("i.created_at"),
-	"uuid":      lowerTextCondition("i.id"),
+	"pool": func(f filterScope, t filter.Term) error {
+		ids, err := f.poolIDsByName(t.Alternatives)
+		f.addConditionOrNegation(t.Not, "EXISTS (SELECT 1 FROM image_versions n JOIN image_copies c ON c.version_id = n.id WHERE n.image_id = i.id AND "+f.oneOfSQL("c.pool_id", ids)+")")
+		return err
+	},
+	"created": dayCondition("i.created_at"),
+	"uuid":    lowerTextCondition("i.id"),
 }
 
 var imageList = list[fleet.ImageView]{
@@ -64,7 +69,7 @@ func (b *Queries) ListImages(ctx context.Context, a fleet.Actor, q fleet.Query) 
 // readImages reads the images (alias i) that s selects, with their versions, copies and grants, redacted for the actor.
 func (b *Queries) readImages(ctx context.Context, a fleet.Actor, s *statementBuilder, tail string) ([]fleet.ImageView, error) {
 	views, err := collectRows(ctx, b, imageSQL+s.whereClause()+tail, s, func(x pgx.CollectableRow) (v fleet.ImageView, err error) {
-		v.Grants, v.Versions = []fleet.ImageGrant{}, []fleet.ImageVersion{}
+		v.Grants, v.Versions = []fleet.ProjectGrant{}, []fleet.ImageVersion{}
 		err = x.Scan(&v.ID, &v.Name, &v.ProjectID, &v.ProjectName, &v.Description, &v.OS, &v.CreatedBy, &v.CreatedAt, &v.TemplateID, &v.Template)
 		return v, err
 	})
@@ -120,7 +125,7 @@ func (b *Queries) addImageGrants(ctx context.Context, a fleet.Actor, views []fle
 		s.addCondition("g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)))
 	}
 	type granted struct {
-		fleet.ImageGrant
+		fleet.ProjectGrant
 		image fleet.ImageID
 	}
 	grants, err := collectRows(ctx, b, `SELECT g.image_id, COALESCE(g.project_id, ''), COALESCE(p.name, ''), g.granted_by, g.granted_at
@@ -130,7 +135,7 @@ func (b *Queries) addImageGrants(ctx context.Context, a fleet.Actor, views []fle
 			return g, err
 		})
 	for _, g := range grants {
-		at[g.image].Grants = append(at[g.image].Grants, g.ImageGrant)
+		at[g.image].Grants = append(at[g.image].Grants, g.ProjectGrant)
 	}
 	return err
 }
