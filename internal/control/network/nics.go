@@ -66,7 +66,7 @@ func CheckNICs(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.
 	if err != nil {
 		return err
 	}
-	granted, err := CheckPortGroupsUsable(ctx, q, a, project, nics)
+	granted, err := checkPortGroupsUsable(ctx, q, a, project, nics, closed)
 	if err != nil || policy.May(a, policy.InfraChange, "") {
 		return err
 	}
@@ -83,7 +83,7 @@ func CheckNICs(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.
 			checks.Add(fmt.Sprintf("spec.nics[%d].networkId", i), "%s", noNetworkText(name))
 			continue
 		}
-		checks.Add(fmt.Sprintf("spec.nics[%d].%s", i, field), "There is no network %s, or none that is published to the project. Choose another network, or ask an administrator to publish it.", name)
+		checks.Add(fmt.Sprintf("spec.nics[%d].%s", i, field), "%s is not published to this project. Choose another network, or ask an administrator to publish it.", name)
 	}
 	return checks.Err()
 }
