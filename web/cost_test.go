@@ -207,7 +207,7 @@ var measuredAddresses = map[string][]struct {
 	"/pools/matrix":                              {{at: "/pools/matrix", sums: 3}},
 	"/pools/new":                                 {{at: "/pools/new", all: true}},
 	"/pools/:id/metrics":                         {{at: "/pools/" + aPool + "/metrics", sums: 4}},
-	"/pools/:id":                                 {{at: "/pools/" + aPool, sums: 4}, {at: "/pools/" + aPool + "?filter=health:bad", sums: 5}, {at: "/pools/" + aPool + "?tab=monitor", sums: 4}, {at: "/pools/" + aPool + "?tab=vms", sums: 4}, {at: "/pools/" + aPool + "?tab=configure", sums: 4}, {at: "/pools/" + aPool + "?tab=tasks", sums: 4}, {at: "/pools/" + aPool + "?tab=volumes", all: true}},
+	"/pools/:id":                                 {{at: "/pools/" + aPool, sums: 4}, {at: "/pools/" + aPool + "?filter=health:bad", sums: 5}, {at: "/pools/" + aPool + "?tab=monitor", sums: 4}, {at: "/pools/" + aPool + "?tab=vms", sums: 4}, {at: "/pools/" + aPool + "?tab=grants", sums: 4}, {at: "/pools/" + aPool + "?tab=configure", sums: 4}, {at: "/pools/" + aPool + "?tab=tasks", sums: 4}, {at: "/pools/" + aPool + "?tab=volumes", all: true}},
 	"/pools/:id/assign":                          {{at: "/pools/" + aPool + "/assign", all: true}},
 	"/pools/:id/hosts/:host/release":             {{at: "/pools/" + aPool + "/hosts/" + aHost + "/release", sums: 4}},
 	"/pools/:id/labels":                          {{at: "/pools/" + aPool + "/labels", sums: 4}, {at: "/pools/" + aPool + "/labels?selector=rack", sums: 4}},

@@ -344,6 +344,12 @@ func (p *portal) networkID(name string) (id fleet.NetworkID) {
 	return id
 }
 
+// publishNetwork publishes the network to all projects.
+func (p *portal) publishNetwork(id fleet.NetworkID) {
+	p.t.Helper()
+	p.execSQL("INSERT INTO network_grants (network_id) VALUES ($1)", id)
+}
+
 func (p *portal) addNetwork(name string, hosts ...fleet.HostID) {
 	p.t.Helper()
 	id := p.networkID(name)

@@ -74,4 +74,4 @@ CREATE TRIGGER log_part AFTER INSERT OR DELETE ON pool_grants FOR EACH ROW EXECU
 DROP TRIGGER log_object ON pools;
 CREATE TRIGGER log_object AFTER INSERT ON pools FOR EACH ROW EXECUTE FUNCTION log_object('pool');
 CREATE TRIGGER log_granted_end BEFORE DELETE ON pools FOR EACH ROW EXECUTE FUNCTION log_granted_end('pool');
-DROP FUNCTION leads_out(text, text);
+-- leads_out stays for portals of the previous version, which run during the upgrade.

@@ -57,9 +57,24 @@ type ProjectGrant struct {
 	At          time.Time `json:"at,omitzero"`
 }
 
+// Grants of images, templates and networks have names of their own in the API's description.
+type (
+	ImageGrant   ProjectGrant
+	NetworkGrant ProjectGrant
+)
+
 // GrantedTo reports whether the grants publish the object to the project.
-func GrantedTo(project ProjectID, grants []ProjectGrant) bool {
-	return slices.ContainsFunc(grants, func(g ProjectGrant) bool { return g.ProjectID == "" || g.ProjectID == project })
+func GrantedTo[G ProjectGrant | ImageGrant | NetworkGrant](project ProjectID, grants []G) bool {
+	return slices.ContainsFunc(grants, func(g G) bool { of := ProjectGrant(g).ProjectID; return of == "" || of == project })
+}
+
+// ProjectGrants converts the grants.
+func ProjectGrants[G ImageGrant | NetworkGrant](grants []G) []ProjectGrant {
+	out := make([]ProjectGrant, len(grants))
+	for i, g := range grants {
+		out[i] = ProjectGrant(g)
+	}
+	return out
 }
 
 // ImageVersion is one version of an image. Its content never changes.
@@ -136,7 +151,7 @@ func (c ImageCopy) LocationText() string {
 // ImageView is an image as the API and pages show it.
 type ImageView struct {
 	Image
-	Grants   []ProjectGrant `json:"grants"`   // projects with access to the image, as far as the user may see them
+	Grants   []ImageGrant   `json:"grants"`   // projects with access to the image, as far as the user may see them
 	Versions []ImageVersion `json:"versions"` // newest first
 }
 

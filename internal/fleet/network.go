@@ -71,7 +71,7 @@ type NetworkView struct {
 	Network
 	// Restricted is always true: VMs of a project need a grant to use the network. API clients of older versions read it.
 	Restricted bool           `json:"restricted"`
-	Grants     []ProjectGrant `json:"grants"` // grants that the user may see
+	Grants     []NetworkGrant `json:"grants"` // grants that the user may see
 	Health     NetworkHealth  `json:"health"`
 	Hosts      []NetworkHost  `json:"hosts"` // at most HostStatusesListed: hosts that need attention first, then by name
 }

@@ -198,7 +198,7 @@ func (r Rate) Text() string {
 type PortGroupUse struct {
 	PortGroup
 	VMs    int            `json:"vms"`    // VMs with a NIC on the port group
-	Grants []ProjectGrant `json:"grants"` // grants that the user may see
+	Grants []NetworkGrant `json:"grants"` // grants that the user may see
 }
 
 // OpenToProject reports whether VMs of the project may use the network.

@@ -136,8 +136,8 @@ func (v Version) SpecText() string {
 // View is a template as the API and pages show it.
 type View struct {
 	Template
-	Grants   []fleet.ProjectGrant `json:"grants"`   // projects with access to the template, as far as the user may see them
-	Versions []Version            `json:"versions"` // newest first
+	Grants   []fleet.ImageGrant `json:"grants"`   // projects with access to the template, as far as the user may see them
+	Versions []Version          `json:"versions"` // newest first
 }
 
 // PublishedToText returns the projects that the template is published to, as text.

@@ -18,7 +18,7 @@ func publishedPool(name string, healthy int, project fleet.ProjectID) fleet.Pool
 func publishedNetwork(name string, active int, project fleet.ProjectID) fleet.NetworkView {
 	n := fleet.NetworkView{Network: fleet.Network{ID: fleet.NetworkID("id of " + name), Name: name, Kind: fleet.NetworkLibvirt}}
 	n.Health = fleet.NetworkHealth{Active: active}
-	n.Grants = []fleet.ProjectGrant{{ProjectID: project}}
+	n.Grants = []fleet.NetworkGrant{{ProjectID: project}}
 	return n
 }
 

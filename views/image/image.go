@@ -167,21 +167,21 @@ func shortDigest(digest string) string {
 // GrantToAllProjects is the form value for "all projects".
 const GrantToAllProjects = "all"
 
-func grantValue(g fleet.ProjectGrant) string {
+func grantValue(g fleet.ImageGrant) string {
 	if g.ProjectID == "" {
 		return GrantToAllProjects
 	}
 	return string(g.ProjectID)
 }
 
-func granteeName(g fleet.ProjectGrant) string {
+func granteeName(g fleet.ImageGrant) string {
 	if g.ProjectID == "" {
 		return "All projects"
 	}
 	return g.ProjectName
 }
 
-func (p Page) grantActions(g fleet.ProjectGrant) []kit.ActionButton {
+func (p Page) grantActions(g fleet.ImageGrant) []kit.ActionButton {
 	return []kit.ActionButton{{
 		Icon: "trash-2", Word: "Withdraw; VMs created from it stay", Danger: true, Post: p.path("grants"), ReplaceTarget: "#grants",
 		PostValues: []kit.FormValue{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},

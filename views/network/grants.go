@@ -1,6 +1,7 @@
 package network
 
 import (
+	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
 	"quantix/views/kit"
@@ -14,7 +15,7 @@ type GrantForm struct {
 
 func (p Page) publishing() kit.PublishingPanel {
 	return kit.PublishingPanel{
-		Noun: "network", Grants: p.Network.Grants, Path: views.NetworkPath(p.Network.ID, "grants"), MayPublish: policy.May(p.Actor, policy.InfraChange, ""),
+		Noun: "network", Grants: fleet.ProjectGrants(p.Network.Grants), Path: views.NetworkPath(p.Network.ID, "grants"), MayPublish: policy.May(p.Actor, policy.InfraChange, ""),
 		Projects: p.Grant.Projects, Errors: p.Grant.Errors, StayText: "VMs keep their NICs",
 	}
 }

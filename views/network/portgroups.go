@@ -114,8 +114,8 @@ func (p Page) portGroupActions(g fleet.PortGroupUse) []kit.ActionButton {
 	acts := []kit.ActionButton{kit.ActionButton{Icon: "pencil", Word: "Change", Href: kit.Link{Path: at}.With("name", g.Name).String(), Dialog: true}.DisableFor(p.changeRefusal()).RequirePermission(p.Actor, policy.InfraChange)}
 	for _, x := range g.Grants {
 		acts = append(acts, kit.ActionButton{
-			Icon: "lock", Word: "Stop sharing with " + strings.ToLower(kit.GranteeName(x)[:1]) + kit.GranteeName(x)[1:] + "; connected VMs stay", Post: views.NetworkPath(p.Network.ID, "group-grants"), Back: back,
-			PostValues: []kit.FormValue{{Name: "group", Value: g.Name}, {Name: "project", Value: kit.GrantValue(x)}, {Name: "revoke", Value: "yes"}},
+			Icon: "lock", Word: "Stop sharing with " + strings.ToLower(kit.GranteeName(fleet.ProjectGrant(x))[:1]) + kit.GranteeName(fleet.ProjectGrant(x))[1:] + "; connected VMs stay", Post: views.NetworkPath(p.Network.ID, "group-grants"), Back: back,
+			PostValues: []kit.FormValue{{Name: "group", Value: g.Name}, {Name: "project", Value: kit.GrantValue(fleet.ProjectGrant(x))}, {Name: "revoke", Value: "yes"}},
 		}.RequirePermission(p.Actor, policy.InfraChange))
 	}
 	return append(acts, remove.DisableFor(p.changeRefusal()).RequirePermission(p.Actor, policy.InfraChange))
@@ -125,7 +125,7 @@ func (p Page) portGroupActions(g fleet.PortGroupUse) []kit.ActionButton {
 func portGroupUsersText(g fleet.PortGroupUse) string {
 	var names []string
 	for _, x := range g.Grants {
-		names = append(names, kit.GranteeName(x))
+		names = append(names, kit.GranteeName(fleet.ProjectGrant(x)))
 	}
 	if !g.Restricted {
 		names = append(names, "all who can use the network")

@@ -180,7 +180,7 @@ var copyStateLooks = map[fleet.CopyState]struct{ tone, icon, word string }{
 	fleet.CopyChanged: {"bad", "circle-x", "Changed"}, fleet.CopyMissing: {"bad", "circle-x", "Missing"}, fleet.CopyUnknown: {"unknown", "circle-dashed", "Unknown"},
 }
 
-func grantValue(g fleet.ProjectGrant) string {
+func grantValue(g fleet.ImageGrant) string {
 	if g.ProjectID == "" {
 		return GrantToAllProjects
 	}
@@ -190,14 +190,14 @@ func grantValue(g fleet.ProjectGrant) string {
 // GrantToAllProjects is the form value for "all projects".
 const GrantToAllProjects = "all"
 
-func granteeName(g fleet.ProjectGrant) string {
+func granteeName(g fleet.ImageGrant) string {
 	if g.ProjectID == "" {
 		return "All projects"
 	}
 	return g.ProjectName
 }
 
-func (p Page) grantActions(g fleet.ProjectGrant) []kit.ActionButton {
+func (p Page) grantActions(g fleet.ImageGrant) []kit.ActionButton {
 	return []kit.ActionButton{{
 		Icon: "trash-2", Word: "Withdraw; VMs created from it stay", Danger: true, Post: p.path("grants"), ReplaceTarget: "#grants",
 		PostValues: []kit.FormValue{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},

@@ -73,7 +73,7 @@ func (r *Reader) networkGrantOptions(ctx context.Context, a fleet.Actor, c Query
 	if err != nil {
 		return nil, err
 	}
-	return r.grantOptions(ctx, a, n.Grants)
+	return r.grantOptions(ctx, a, fleet.ProjectGrants(n.Grants))
 }
 
 func networkOption(a fleet.Actor, n fleet.NetworkView) kit.Option {
@@ -82,7 +82,7 @@ func networkOption(a fleet.Actor, n fleet.NetworkView) kit.Option {
 		kind = "bridge"
 	}
 	text := fmt.Sprintf("%s %s · %s", kind, n.Name, kit.CountText(n.Health.Hosts, "host"))
-	return kit.Option{Value: vmview.NetworkValue(n.Kind, n.Name), Text: text + onlyInText(a, n.Grants)}
+	return kit.Option{Value: vmview.NetworkValue(n.Kind, n.Name), Text: text + onlyInText(a, fleet.ProjectGrants(n.Grants))}
 }
 
 // onlyInText names the user's projects that a pool or network is published to; empty: to all, or the user may use it in

@@ -223,7 +223,7 @@ func (r *Reader) imageGrantOptions(ctx context.Context, a fleet.Actor, c Query) 
 	if err != nil {
 		return nil, err
 	}
-	return r.grantOptions(ctx, a, v.Grants)
+	return r.grantOptions(ctx, a, fleet.ProjectGrants(v.Grants))
 }
 
 // templateGrantOptions lists the projects that template c.ParentID is not published to; none if the template is
@@ -236,7 +236,7 @@ func (r *Reader) templateGrantOptions(ctx context.Context, a fleet.Actor, c Quer
 	if err != nil {
 		return nil, err
 	}
-	return r.grantOptions(ctx, a, v.Grants)
+	return r.grantOptions(ctx, a, fleet.ProjectGrants(v.Grants))
 }
 
 // memberOptions lists the users who can become members of project c.ParentID: users who are not members yet and have no

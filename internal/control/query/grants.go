@@ -85,7 +85,7 @@ func (s *statementBuilder) wherePoolGranted(projects []string) {
 
 // addNetworkGrants fills in the grants of the networks that the actor may see.
 func (b *Queries) addNetworkGrants(ctx context.Context, a fleet.Actor, views []fleet.NetworkView) error {
-	ids, of := make([]string, len(views)), map[fleet.NetworkID][]fleet.ProjectGrant{}
+	ids, of := make([]string, len(views)), map[fleet.NetworkID][]fleet.NetworkGrant{}
 	for i, v := range views {
 		ids[i] = string(v.ID)
 	}
@@ -94,7 +94,7 @@ func (b *Queries) addNetworkGrants(ctx context.Context, a fleet.Actor, views []f
 	}
 	rows, err := b.store.NetworkGrants(ctx, db.NetworkGrantsParams{Networks: ids, AllProjects: policy.SeesAllProjects(a), Projects: store.VisibleProjects(a)})
 	for _, r := range rows {
-		of[r.NetworkID] = append(of[r.NetworkID], grantFromRow(a, db.PoolGrantsRow{ProjectID: r.ProjectID, Project: r.Project, GrantedBy: r.GrantedBy, GrantedAt: r.GrantedAt}))
+		of[r.NetworkID] = append(of[r.NetworkID], fleet.NetworkGrant(grantFromRow(a, db.PoolGrantsRow{ProjectID: r.ProjectID, Project: r.Project, GrantedBy: r.GrantedBy, GrantedAt: r.GrantedAt})))
 	}
 	for i := range views {
 		views[i].Grants = append(views[i].Grants, of[views[i].ID]...)

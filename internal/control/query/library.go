@@ -69,7 +69,7 @@ func (b *Queries) ListImages(ctx context.Context, a fleet.Actor, q fleet.Query) 
 // readImages reads the images (alias i) that s selects, with their versions, copies and grants, redacted for the actor.
 func (b *Queries) readImages(ctx context.Context, a fleet.Actor, s *statementBuilder, tail string) ([]fleet.ImageView, error) {
 	views, err := collectRows(ctx, b, imageSQL+s.whereClause()+tail, s, func(x pgx.CollectableRow) (v fleet.ImageView, err error) {
-		v.Grants, v.Versions = []fleet.ProjectGrant{}, []fleet.ImageVersion{}
+		v.Grants, v.Versions = []fleet.ImageGrant{}, []fleet.ImageVersion{}
 		err = x.Scan(&v.ID, &v.Name, &v.ProjectID, &v.ProjectName, &v.Description, &v.OS, &v.CreatedBy, &v.CreatedAt, &v.TemplateID, &v.Template)
 		return v, err
 	})
@@ -125,7 +125,7 @@ func (b *Queries) addImageGrants(ctx context.Context, a fleet.Actor, views []fle
 		s.addCondition("g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)))
 	}
 	type granted struct {
-		fleet.ProjectGrant
+		fleet.ImageGrant
 		image fleet.ImageID
 	}
 	grants, err := collectRows(ctx, b, `SELECT g.image_id, COALESCE(g.project_id, ''), COALESCE(p.name, ''), g.granted_by, g.granted_at
@@ -135,7 +135,7 @@ func (b *Queries) addImageGrants(ctx context.Context, a fleet.Actor, views []fle
 			return g, err
 		})
 	for _, g := range grants {
-		at[g.image].Grants = append(at[g.image].Grants, g.ProjectGrant)
+		at[g.image].Grants = append(at[g.image].Grants, g.ImageGrant)
 	}
 	return err
 }

@@ -71,7 +71,7 @@ func (b *Queries) readNetworks(ctx context.Context, a fleet.Actor, s *statementB
 }
 
 func scanNetwork(x pgx.CollectableRow) (v fleet.NetworkView, err error) {
-	v.Grants, v.Hosts, v.Restricted = []fleet.ProjectGrant{}, []fleet.NetworkHost{}, true
+	v.Grants, v.Hosts, v.Restricted = []fleet.NetworkGrant{}, []fleet.NetworkHost{}, true
 	err = x.Scan(&v.ID, &v.Name, &v.Kind, &v.Spec, &v.Generation, &v.CreatedAt, &v.DeletedAt, &v.Peers)
 	return v, err
 }

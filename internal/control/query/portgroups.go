@@ -68,13 +68,13 @@ func (b *Queries) PortGroups(ctx context.Context, a fleet.Actor, id fleet.Networ
 	}
 	for _, g := range specs[0].Spec.PortGroups {
 		known := slices.ContainsFunc(use, func(c PortGroupChoice) bool { return c.NetworkID == id && c.Name == g.Name })
-		v := fleet.PortGroupUse{PortGroup: g, VMs: on[g.Name], Grants: []fleet.ProjectGrant{}}
+		v := fleet.PortGroupUse{PortGroup: g, VMs: on[g.Name], Grants: []fleet.NetworkGrant{}}
 		for _, r := range grants {
 			if r.PortGroup != g.Name {
 				continue
 			}
 			known = true
-			v.Grants = append(v.Grants, fleet.ProjectGrant{ProjectID: fleet.ProjectID(r.ProjectID), ProjectName: r.Project})
+			v.Grants = append(v.Grants, fleet.NetworkGrant{ProjectID: fleet.ProjectID(r.ProjectID), ProjectName: r.Project})
 		}
 		if !known && !store.SeesHosts(a) {
 			continue

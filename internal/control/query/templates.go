@@ -71,7 +71,7 @@ func (b *Queries) GetTemplate(ctx context.Context, a fleet.Actor, id fleet.Templ
 // readTemplates reads the templates (alias t) that s selects, with their versions and grants, redacted for the actor.
 func (b *Queries) readTemplates(ctx context.Context, a fleet.Actor, s *statementBuilder, tail string) ([]template.View, error) {
 	views, err := collectRows(ctx, b, templateSQL+s.whereClause()+tail, s, func(x pgx.CollectableRow) (v template.View, err error) {
-		v.Grants, v.Versions = []fleet.ProjectGrant{}, []template.Version{}
+		v.Grants, v.Versions = []fleet.ImageGrant{}, []template.Version{}
 		err = x.Scan(&v.ID, &v.Name, &v.ProjectID, &v.ProjectName, &v.Description, &v.OS, &v.CreatedBy, &v.CreatedAt)
 		return v, err
 	})
@@ -240,7 +240,7 @@ func (b *Queries) addTemplateGrants(ctx context.Context, a fleet.Actor, at map[f
 		s.addCondition("g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)))
 	}
 	type granted struct {
-		fleet.ProjectGrant
+		fleet.ImageGrant
 		template fleet.TemplateID
 	}
 	grants, err := collectRows(ctx, b, `SELECT g.template_id, COALESCE(g.project_id, ''), COALESCE(p.name, ''), g.granted_by, g.granted_at
@@ -250,7 +250,7 @@ func (b *Queries) addTemplateGrants(ctx context.Context, a fleet.Actor, at map[f
 			return g, err
 		})
 	for _, g := range grants {
-		at[g.template].Grants = append(at[g.template].Grants, g.ProjectGrant)
+		at[g.template].Grants = append(at[g.template].Grants, g.ImageGrant)
 	}
 	return err
 }
