@@ -29,7 +29,7 @@ var infraUseCases = map[string]useCase{
 
 	"VMDefaults":               {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red, fleet.HostID(""), fleet.ClusterID("")} }},
 	"VMDefaultsFromCandidates": {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red, []fleet.PoolView(nil), []fleet.NetworkView(nil)} }},
-	"UsablePools":              {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{w.red} }},
+	"UsablePools":              {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
 	"UsableNetworks":           {permittedActors: actorsWithAnyRole, args: noArgs},
 	"NetworksForVM":            {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"NetworksOnHost":           {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{w.h1} }},

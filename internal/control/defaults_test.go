@@ -19,8 +19,8 @@ func (s *projectFixture) networkOnBothHosts(kind fleet.NetworkKind, name, forwar
 	return id
 }
 
-// newDefaultsFixture returns a fixture in which only the pool nfs and the network default are published to project red.
-// Both are neither the first nor the largest.
+// newDefaultsFixture returns a fixture where only the pool nfs and the network default are published to project red. Neither
+// is the first or the largest.
 func newDefaultsFixture(t *testing.T) *projectFixture {
 	t.Helper()
 	s := newProjectFixture(t)

@@ -8,6 +8,45 @@ package kit
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
+import "quantix/internal/fleet"
+
+// GrantToAllProjects is the value for "all projects" in a grant's form and path.
+const GrantToAllProjects = "all"
+
+// PublishingPanel lists the projects that an object, such as a pool, is published to, with a form for one more.
+type PublishingPanel struct {
+	Noun       string // "pool"
+	Grants     []fleet.ProjectGrant
+	Path       string        // address of the form
+	MayPublish bool          // otherwise there is neither the form nor the action Withdraw
+	Projects   SelectChoices // projects that the object is not published to; none: it is published to all
+	Errors     Errors
+	StayText   string // what stays after a withdrawal: "VMs keep their disks"
+}
+
+// GranteeName returns the name of the project in the grant, or "All projects".
+func GranteeName(g fleet.ProjectGrant) string {
+	if g.ProjectID == "" {
+		return "All projects"
+	}
+	return g.ProjectName
+}
+
+// GrantValue returns the form value of the project in the grant.
+func GrantValue(g fleet.ProjectGrant) string {
+	if g.ProjectID == "" {
+		return GrantToAllProjects
+	}
+	return string(g.ProjectID)
+}
+
+func (p PublishingPanel) actions(g fleet.ProjectGrant) []ActionButton {
+	return []ActionButton{{
+		Icon: "trash-2", Word: "Withdraw; " + p.StayText, Danger: true, Post: p.Path, ReplaceTarget: "#grants",
+		PostValues: []FormValue{{Name: "project", Value: GrantValue(g)}, {Name: "revoke", Value: "yes"}},
+	}}
+}
+
 // PublishedTo is the panel of a PublishingPanel. Its children are notes above the list.
 func PublishedTo(p PublishingPanel) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -71,7 +110,7 @@ func PublishedTo(p PublishingPanel) templ.Component {
 					var templ_7745c5c3_Var3 string
 					templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(p.Noun)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/publishing.templ`, Line: 13, Col: 36}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/publishing.templ`, Line: 52, Col: 36}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 					if templ_7745c5c3_Err != nil {
@@ -119,7 +158,7 @@ func PublishedTo(p PublishingPanel) templ.Component {
 			var templ_7745c5c3_Var4 string
 			templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs("users who may change infrastructure can use the " + p.Noun + " for every project")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/publishing.templ`, Line: 30, Col: 133}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/publishing.templ`, Line: 69, Col: 133}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 			if templ_7745c5c3_Err != nil {
@@ -142,7 +181,7 @@ func PublishedTo(p PublishingPanel) templ.Component {
 				var templ_7745c5c3_Var5 string
 				templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.ResolveAttributeValue("Projects that may use this " + p.Noun)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/publishing.templ`, Line: 35, Col: 107}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/publishing.templ`, Line: 74, Col: 107}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var5)
 				if templ_7745c5c3_Err != nil {
@@ -160,7 +199,7 @@ func PublishedTo(p PublishingPanel) templ.Component {
 					var templ_7745c5c3_Var6 string
 					templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.ResolveAttributeValue("grant-" + GrantValue(g))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/publishing.templ`, Line: 40, Col: 42}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/publishing.templ`, Line: 79, Col: 42}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var6)
 					if templ_7745c5c3_Err != nil {
@@ -173,7 +212,7 @@ func PublishedTo(p PublishingPanel) templ.Component {
 					var templ_7745c5c3_Var7 string
 					templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(GranteeName(g))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/publishing.templ`, Line: 41, Col: 42}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/publishing.templ`, Line: 80, Col: 42}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 					if templ_7745c5c3_Err != nil {
@@ -186,7 +225,7 @@ func PublishedTo(p PublishingPanel) templ.Component {
 					var templ_7745c5c3_Var8 string
 					templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(TextOrDash(g.By))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/publishing.templ`, Line: 42, Col: 32}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/publishing.templ`, Line: 81, Col: 32}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 					if templ_7745c5c3_Err != nil {

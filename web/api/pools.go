@@ -33,7 +33,7 @@ func poolAnswer(a fleet.Actor, p fleet.PoolView) poolBody {
 	return poolBody{PoolView: p, OfferedActions: offeredActions(a, "pool", p.Actions()), Hosts: poolHostBodies(a, p.Hosts)}
 }
 
-// PoolGrantPath holds the ids of a pool and a project that it is published to, from the request's path.
+// PoolGrantPath holds the ids of a pool and a project with access to the pool, from the request's path.
 type PoolGrantPath struct {
 	ID      fleet.PoolID `path:"id"`
 	Project string       `path:"project"`

@@ -42,13 +42,15 @@ func (b *Queries) UsablePools(ctx context.Context, a fleet.Actor, project fleet.
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err
 	}
+	if err := policy.Check(a, policy.VMSee, project); project != "" && err != nil {
+		return nil, store.UnknownProjectError(err)
+	}
 	var s statementBuilder
 	if !policy.May(a, policy.InfraChange, "") {
 		projects := store.ProjectsWithPermission(a, policy.VMChange)
 		if project != "" {
 			projects = []string{string(project)}
 		}
-		s.wherePoolVisible(a, "")
 		s.wherePoolGranted(projects)
 	}
 	rows, err := b.readPoolRows(ctx, s, " ORDER BY p.name, p.id")

@@ -94,8 +94,8 @@ func (b *Queries) Media(ctx context.Context, a fleet.Actor) (Media, error) {
 	return out, err
 }
 
-// redactPoolNames removes the names of pools that the actor may not see. An image is usable in all projects that it is
-// published to, wherever its copies are.
+// redactPoolNames removes the names of pools that the actor may not see. Copies of a published image may be in such
+// pools, and VMs can be made from them.
 func (b *Queries) redactPoolNames(ctx context.Context, a fleet.Actor, volumes []VolumeOn) error {
 	if store.SeesHosts(a) || len(volumes) == 0 {
 		return nil
