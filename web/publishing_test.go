@@ -45,7 +45,7 @@ func TestPoolHiddenUntilPublished(t *testing.T) {
 	}
 	wantHidden(true)
 	for _, tab := range []string{"", "?tab=volumes", "?tab=vms", "?tab=grants", "?tab=configure"} {
-		a := mia.get(page + tab).requireStatus(t, http.StatusNotFound)
+		a := mia.get(page+tab).requireStatus(t, http.StatusNotFound)
 		a.excludes(t, "hidden-pool")
 		if missing := mia.get(none + tab); missing.status != a.status {
 			t.Errorf("%s: %d for the hidden pool, %d for a missing one", tab, a.status, missing.status)

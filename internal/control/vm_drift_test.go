@@ -177,7 +177,7 @@ func TestAcceptDriftChangesOnlyEditableDiskFields(t *testing.T) {
 func TestTenantAcceptsDriftOnlyOfGrantedNetworks(t *testing.T) {
 	s := newProjectFixture(t)
 	for says, nic := range map[string]string{
-		"is not published to this project":                     `[{"bridge":"br0","mac":"52:54:00:00:00:09"}]`,
+		"is not published to this project":                `[{"bridge":"br0","mac":"52:54:00:00:00:09"}]`,
 		"MAC addresses chosen in this project must begin": `[{"network":"default","mac":"52:54:00:00:00:09"}]`,
 	} {
 		drift := fleet.Drift{Field: "nics", Actual: "now", Take: rawJSON(nic)}
