@@ -54,6 +54,9 @@ func (r *Reader) poolGrantOptions(ctx context.Context, a fleet.Actor, c Query) (
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
+	if len(c.Pools) == 1 {
+		return r.grantOptions(ctx, a, c.Pools[0].Grants)
+	}
 	p, err := r.Control.GetPool(ctx, a, fleet.PoolID(c.ParentID))
 	if err != nil {
 		return nil, err

@@ -151,7 +151,7 @@ func (s *Site) fillPoolTab(c echo.Context, a fleet.Actor, p *poolview.Page) erro
 			return nil
 		}
 		projects := options.Query{
-			Kind: "pool-grants", ParentID: string(p.Pool.ID), Chosen: []string{kit.GrantToAllProjects}, FormAddress: views.TabPath(views.PoolPath(p.Pool.ID), "grants"), ShowAll: c.QueryParam("all") != "",
+			Kind: "pool-grants", ParentID: string(p.Pool.ID), Chosen: []string{kit.GrantToAllProjects}, FormAddress: views.TabPath(views.PoolPath(p.Pool.ID), "grants"), ShowAll: c.QueryParam("all") != "", Pools: []fleet.PoolView{p.Pool},
 		}
 		var err error
 		p.Publish.Projects, err = s.Options.Choices(ctx, a, projects)
