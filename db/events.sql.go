@@ -117,19 +117,23 @@ func (q *Queries) EventsAfter(ctx context.Context, arg EventsAfterParams) ([]Eve
 }
 
 const grantedObjects = `-- name: GrantedObjects :many
-SELECT ('net:' || n.id)::text AS subject, ((n.spec IS NOT NULL OR EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id))
-    AND (NOT leads_out(n.id, n.kind) OR EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = ANY ($1::text[])))))::boolean AS visible
-FROM networks n WHERE n.id = ANY ($2::text[])
+SELECT ('pool:' || p.id)::text AS subject, EXISTS (SELECT 1 FROM pool_grants g WHERE g.pool_id = p.id AND (g.project_id IS NULL OR g.project_id = ANY ($1::text[])))::boolean AS visible
+FROM pools p WHERE p.id = ANY ($2::text[])
+UNION ALL
+SELECT ('net:' || n.id), ((n.spec IS NOT NULL OR EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id))
+    AND EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = ANY ($1))))
+FROM networks n WHERE n.id = ANY ($3::text[])
 UNION ALL
 SELECT 'image:' || i.id, EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR g.project_id = ANY ($1::text[])))
-FROM images i WHERE i.id = ANY ($3::text[])
+FROM images i WHERE i.id = ANY ($4::text[])
 UNION ALL
 SELECT 'template:' || t.id, EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND (g.project_id IS NULL OR g.project_id = ANY ($1::text[])))
-FROM templates t WHERE t.id = ANY ($4::text[])
+FROM templates t WHERE t.id = ANY ($5::text[])
 `
 
 type GrantedObjectsParams struct {
 	Projects  []string
+	Pools     []string
 	Networks  []string
 	Images    []string
 	Templates []string
@@ -140,10 +144,11 @@ type GrantedObjectsRow struct {
 	Visible bool
 }
 
-// Whether members of the projects see networks, images and templates that exist, as in the lists of these types.
+// Whether members of the projects see pools, networks, images and templates that exist, as in the lists of these types.
 func (q *Queries) GrantedObjects(ctx context.Context, arg GrantedObjectsParams) ([]GrantedObjectsRow, error) {
 	rows, err := q.db.Query(ctx, grantedObjects,
 		arg.Projects,
+		arg.Pools,
 		arg.Networks,
 		arg.Images,
 		arg.Templates,

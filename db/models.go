@@ -587,6 +587,8 @@ type Network struct {
 type NetworkGrant struct {
 	NetworkID fleet.NetworkID
 	ProjectID *fleet.ProjectID
+	GrantedBy string
+	GrantedAt time.Time
 }
 
 type NicGroup struct {
@@ -609,6 +611,13 @@ type Pool struct {
 	Generation int64
 	CreatedAt  time.Time
 	DeletedAt  *time.Time
+}
+
+type PoolGrant struct {
+	PoolID    fleet.PoolID
+	ProjectID *fleet.ProjectID
+	GrantedBy string
+	GrantedAt time.Time
 }
 
 type PoolPrediction struct {

@@ -7,9 +7,9 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"quantix/internal/fleet"
-	"time"
 )
 
 const addNetwork = `-- name: AddNetwork :exec
@@ -234,7 +234,7 @@ func (q *Queries) EndNetwork(ctx context.Context, id string) error {
 }
 
 const findNetworks = `-- name: FindNetworks :many
-SELECT n.id, n.kind, n.name, (leads_out(n.id, n.kind) AND NOT EXISTS (
+SELECT n.id, n.kind, n.name, (NOT EXISTS (
     SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = $1::text)))::boolean AS closed
 FROM networks n
 WHERE n.id = ANY ($2::text[]) OR (n.kind, n.name) IN (SELECT unnest($3::text[]), unnest($4::text[]))
@@ -256,7 +256,7 @@ type FindNetworksRow struct {
 }
 
 // Networks by ID, or by kind and name, locked until the transaction ends (see LostNetworks). closed is set if the
-// network is restricted and not granted to the project.
+// network is not published to the project.
 func (q *Queries) FindNetworks(ctx context.Context, arg FindNetworksParams) ([]FindNetworksRow, error) {
 	rows, err := q.db.Query(ctx, findNetworks,
 		arg.ProjectID,
@@ -300,17 +300,18 @@ func (q *Queries) ForgetNetworks(ctx context.Context, ids []string) error {
 }
 
 const grantNetwork = `-- name: GrantNetwork :execrows
-INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2) ON CONFLICT DO NOTHING
+INSERT INTO network_grants (network_id, project_id, granted_by) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
 `
 
 type GrantNetworkParams struct {
 	NetworkID fleet.NetworkID
 	ProjectID *fleet.ProjectID
+	GrantedBy string
 }
 
 // project_id NULL grants to all projects.
 func (q *Queries) GrantNetwork(ctx context.Context, arg GrantNetworkParams) (int64, error) {
-	result, err := q.db.Exec(ctx, grantNetwork, arg.NetworkID, arg.ProjectID)
+	result, err := q.db.Exec(ctx, grantNetwork, arg.NetworkID, arg.ProjectID, arg.GrantedBy)
 	if err != nil {
 		return 0, err
 	}
@@ -580,7 +581,8 @@ func (q *Queries) NICsReported(ctx context.Context, arg NICsReportedParams) ([]N
 }
 
 const networkGrants = `-- name: NetworkGrants :many
-SELECT g.network_id, g.project_id, COALESCE(p.name, '')::text AS project FROM network_grants g LEFT JOIN projects p ON p.id = g.project_id
+SELECT g.network_id, COALESCE(g.project_id, '')::text AS project_id, COALESCE(p.name, '')::text AS project, g.granted_by, g.granted_at
+FROM network_grants g LEFT JOIN projects p ON p.id = g.project_id
 WHERE g.network_id = ANY ($1::text[]) AND ($2::boolean OR g.project_id IS NULL OR g.project_id = ANY ($3::text[]))
 ORDER BY g.network_id, p.name NULLS FIRST
 `
@@ -593,8 +595,10 @@ type NetworkGrantsParams struct {
 
 type NetworkGrantsRow struct {
 	NetworkID fleet.NetworkID
-	ProjectID *fleet.ProjectID
+	ProjectID string
 	Project   string
+	GrantedBy string
+	GrantedAt time.Time
 }
 
 // The grants of the networks: all, or only those to these projects and to all projects.
@@ -607,7 +611,13 @@ func (q *Queries) NetworkGrants(ctx context.Context, arg NetworkGrantsParams) ([
 	items := []NetworkGrantsRow{}
 	for rows.Next() {
 		var i NetworkGrantsRow
-		if err := rows.Scan(&i.NetworkID, &i.ProjectID, &i.Project); err != nil {
+		if err := rows.Scan(
+			&i.NetworkID,
+			&i.ProjectID,
+			&i.Project,
+			&i.GrantedBy,
+			&i.GrantedAt,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -260,6 +260,8 @@ var fillStatements = []string{
 	`INSERT INTO snapshot_schedules (id, vm_id, spec, created_by, next_at, look_at) SELECT 'id-' || n, v.id, '{}', 'me', now() + n * interval '1 minute', now() + n * interval '1 minute'
 	 FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM vms LIMIT 2000) v`,
 	`INSERT INTO snapshot_runs (schedule_id, due, snapshot_id, task_id) SELECT s.id, now() - n * interval '1 day', s.id || n, '` + someTaskID + `' FROM snapshot_schedules s, generate_series(1, 6) n`,
+	`INSERT INTO pool_grants (pool_id, project_id, granted_by) SELECT 'pool-' || n % 200, 'project-' || n / 200, 'me' FROM generate_series(1, 5000) n`,
+	`INSERT INTO network_grants (network_id, project_id) SELECT 'id-' || n % 50, 'project-' || n / 50 FROM generate_series(1, 2000) n`,
 	`INSERT INTO template_grants (template_id, granted_by) SELECT 'id-' || n, 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO images (id, template_id, name, created_by) SELECT 'own-' || n, 'id-' || n, 'template ' || n || ' disk 1', 'me' FROM generate_series(1, 2000) n`,
 	`INSERT INTO vm_orders (task_id, request) SELECT 'id-' || n, '{}' FROM generate_series(1, 2000) n`,

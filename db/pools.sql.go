@@ -29,15 +29,22 @@ func (q *Queries) AddPool(ctx context.Context, arg AddPoolParams) error {
 
 const countPools = `-- name: CountPools :one
 SELECT count(*) FILTER (WHERE (p.spec->>'shared')::boolean)::bigint AS shared, count(*) FILTER (WHERE NOT COALESCE((p.spec->>'shared')::boolean, false))::bigint AS local FROM pools p
+WHERE $1::boolean OR EXISTS (SELECT 1 FROM pool_grants g WHERE g.pool_id = p.id AND (g.project_id IS NULL OR g.project_id = ANY ($2::text[])))
 `
+
+type CountPoolsParams struct {
+	AllPools bool
+	Projects []string
+}
 
 type CountPoolsRow struct {
 	Shared int64
 	Local  int64
 }
 
-func (q *Queries) CountPools(ctx context.Context) (CountPoolsRow, error) {
-	row := q.db.QueryRow(ctx, countPools)
+// The shared and local pools: all, or only those published to one of the projects.
+func (q *Queries) CountPools(ctx context.Context, arg CountPoolsParams) (CountPoolsRow, error) {
+	row := q.db.QueryRow(ctx, countPools, arg.AllPools, arg.Projects)
 	var i CountPoolsRow
 	err := row.Scan(&i.Shared, &i.Local)
 	return i, err
@@ -98,6 +105,25 @@ DELETE FROM pools WHERE id = $1
 func (q *Queries) DropPool(ctx context.Context, id fleet.PoolID) error {
 	_, err := q.db.Exec(ctx, dropPool, id)
 	return err
+}
+
+const grantPool = `-- name: GrantPool :execrows
+INSERT INTO pool_grants (pool_id, project_id, granted_by) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
+`
+
+type GrantPoolParams struct {
+	PoolID    fleet.PoolID
+	ProjectID *fleet.ProjectID
+	GrantedBy string
+}
+
+// project_id NULL grants to all projects.
+func (q *Queries) GrantPool(ctx context.Context, arg GrantPoolParams) (int64, error) {
+	result, err := q.db.Exec(ctx, grantPool, arg.PoolID, arg.ProjectID, arg.GrantedBy)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const hostsNamed = `-- name: HostsNamed :many
@@ -185,6 +211,54 @@ func (q *Queries) PlacesInUse(ctx context.Context, arg PlacesInUseParams) ([]Pla
 	for rows.Next() {
 		var i PlacesInUseRow
 		if err := rows.Scan(&i.Name, &i.HostName); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const poolGrants = `-- name: PoolGrants :many
+SELECT g.pool_id, COALESCE(g.project_id, '')::text AS project_id, COALESCE(p.name, '')::text AS project, g.granted_by, g.granted_at
+FROM pool_grants g LEFT JOIN projects p ON p.id = g.project_id
+WHERE g.pool_id = ANY ($1::text[]) AND ($2::boolean OR g.project_id IS NULL OR g.project_id = ANY ($3::text[]))
+ORDER BY g.pool_id, p.name NULLS FIRST
+`
+
+type PoolGrantsParams struct {
+	Pools       []string
+	AllProjects bool
+	Projects    []string
+}
+
+type PoolGrantsRow struct {
+	PoolID    fleet.PoolID
+	ProjectID string
+	Project   string
+	GrantedBy string
+	GrantedAt time.Time
+}
+
+// The grants of the pools: all, or only those to these projects and to all projects.
+func (q *Queries) PoolGrants(ctx context.Context, arg PoolGrantsParams) ([]PoolGrantsRow, error) {
+	rows, err := q.db.Query(ctx, poolGrants, arg.Pools, arg.AllProjects, arg.Projects)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []PoolGrantsRow{}
+	for rows.Next() {
+		var i PoolGrantsRow
+		if err := rows.Scan(
+			&i.PoolID,
+			&i.ProjectID,
+			&i.Project,
+			&i.GrantedBy,
+			&i.GrantedAt,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -337,6 +411,37 @@ func (q *Queries) PoolsNamed(ctx context.Context, names []string) ([]Pool, error
 	return items, nil
 }
 
+const poolsUnpublished = `-- name: PoolsUnpublished :many
+SELECT i.id::text FROM unnest($1::text[]) AS i (id)
+WHERE NOT EXISTS (SELECT 1 FROM pool_grants g WHERE g.pool_id = i.id AND (g.project_id IS NULL OR g.project_id = ANY ($2::text[])))
+`
+
+type PoolsUnpublishedParams struct {
+	Ids      []string
+	Projects []string
+}
+
+// The pools among these that are published to none of the projects, or do not exist.
+func (q *Queries) PoolsUnpublished(ctx context.Context, arg PoolsUnpublishedParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, poolsUnpublished, arg.Ids, arg.Projects)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var i_id string
+		if err := rows.Scan(&i_id); err != nil {
+			return nil, err
+		}
+		items = append(items, i_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const renewPool = `-- name: RenewPool :exec
 UPDATE pools SET generation = generation + 1 WHERE id = $1
 `
@@ -345,6 +450,23 @@ UPDATE pools SET generation = generation + 1 WHERE id = $1
 func (q *Queries) RenewPool(ctx context.Context, id fleet.PoolID) error {
 	_, err := q.db.Exec(ctx, renewPool, id)
 	return err
+}
+
+const revokePool = `-- name: RevokePool :execrows
+DELETE FROM pool_grants WHERE pool_id = $1 AND project_id IS NOT DISTINCT FROM $2
+`
+
+type RevokePoolParams struct {
+	PoolID    fleet.PoolID
+	ProjectID *fleet.ProjectID
+}
+
+func (q *Queries) RevokePool(ctx context.Context, arg RevokePoolParams) (int64, error) {
+	result, err := q.db.Exec(ctx, revokePool, arg.PoolID, arg.ProjectID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const setPoolSecret = `-- name: SetPoolSecret :exec
@@ -367,4 +489,16 @@ func (q *Queries) SetPoolSecret(ctx context.Context, arg SetPoolSecretParams) er
 		arg.SetBy,
 	)
 	return err
+}
+
+const shareLockPool = `-- name: ShareLockPool :one
+SELECT name FROM pools WHERE id = $1 FOR KEY SHARE
+`
+
+// Locks the pool against deletion while it is granted.
+func (q *Queries) ShareLockPool(ctx context.Context, id fleet.PoolID) (string, error) {
+	row := q.db.QueryRow(ctx, shareLockPool, id)
+	var name string
+	err := row.Scan(&name)
+	return name, err
 }

@@ -141,8 +141,8 @@ const groupsToUse = `-- name: GroupsToUse :many
 SELECT n.id, n.name, (x->>'name')::text AS port_group FROM networks n CROSS JOIN LATERAL jsonb_array_elements(n.spec->'portGroups') x
 WHERE n.spec ? 'portGroups' AND n.deleted_at IS NULL AND ($1::boolean
     OR EXISTS (SELECT 1 FROM port_group_grants g WHERE g.network_id = n.id AND g.port_group = x->>'name' AND (g.project_id IS NULL OR g.project_id = ANY ($2::text[])))
-    OR NOT COALESCE((x->>'restricted')::boolean, false) AND (NOT leads_out(n.id, n.kind)
-        OR EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = ANY ($2)))))
+    OR NOT COALESCE((x->>'restricted')::boolean, false)
+        AND EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = ANY ($2))))
 ORDER BY n.name, 3
 `
 

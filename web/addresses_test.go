@@ -18,6 +18,7 @@ func addLeasedNetwork(p *portal) (network string, web, db fleet.VMID) {
 	id := fleet.NewID[fleet.NetworkID]()
 	p.execSQL(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, 'lab', 'libvirt', '{"mode":"nat","dns":true,"ipv4":{"gateway":"10.5.0.1/24","dhcp":{
 		"ranges":[{"start":"10.5.0.100","end":"10.5.0.150"}],"leases":[{"mac":"52:54:00:00:05:02","ip":"10.5.0.9","name":"db"}]}}}')`, id)
+	p.publishNetwork(id)
 	p.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status) SELECT 'net', $1, unnest($2::text[]), 'assign',
 		'{"active":true,"leases":[{"mac":"52:54:00:00:05:01","ip":"10.5.0.101","name":"web"},{"mac":"52:54:00:00:ee:ee","ip":"10.5.0.9","name":"stray"}]}'`, id, []fleet.HostID{h1, h2})
 	p.execSQL(`UPDATE assignments SET status = '{"active":true}' WHERE object_id = $1 AND host_id = $2`, id, h2)

@@ -32,6 +32,7 @@ func TestNeedsAttentionRowShowsCountNamesAndRemedy(t *testing.T) {
 	p, pool, hosts := newPoolPortal(t)
 	p.execSQL(`UPDATE assignments SET status = '{"state": "failed", "error": "mount.nfs is missing on the host"}' WHERE object_id = $1`, pool)
 	p.execSQL(`INSERT INTO pools (id, name, spec) SELECT $1, 'second', spec || '{"export": "/second", "path": "/mnt/second"}' FROM pools WHERE id = $2`, fleet.NewID[fleet.PoolID](), pool)
+	p.execSQL(`INSERT INTO pool_grants (pool_id, granted_by) SELECT id, 'mara' FROM pools WHERE name = 'second'`)
 	p.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
 		SELECT 'pool', s.id, a.host_id, a.asked, a.status, a.observed_generation, a.reported_at FROM assignments a, pools s WHERE a.object_id = $1 AND s.name = 'second'`, pool)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)

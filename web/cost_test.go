@@ -47,6 +47,7 @@ func newLargePortal(t *testing.T, hosts int) *largePortal {
 		`INSERT INTO networks (id, name, kind) VALUES ('00000000-0000-7000-8000-000000003009', 'theirs', 'libvirt')`,
 		`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', '00000000-0000-7000-8000-000000003009', id, '{"active":true,"definition":{"spec":{"mode":"isolated"}}}' FROM hosts`,
 		`UPDATE hosts SET status = status || '{"discoveredPools":[{"name":"theirs","kind":"dir","spec":{"kind":"dir","path":"/srv/theirs"}}]}'`,
+		`INSERT INTO pool_grants (pool_id, granted_by) SELECT id, 'ann' FROM pools ON CONFLICT DO NOTHING`,
 		`INSERT INTO images (id, name, created_by) VALUES ('` + anImage + `', 'Debian 12', 'ann')`,
 		`INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, created_by) SELECT '` + anImage + `', '` + anImage + `', 1, v->>'format', (v->>'capacityBytes')::bigint, 'ann'
 			FROM assignments a, jsonb_array_elements(a.status->'volumes') v WHERE v->>'name' = 'debian.qcow2' LIMIT 1`,
@@ -206,7 +207,7 @@ var measuredAddresses = map[string][]struct {
 	"/pools/matrix":                              {{at: "/pools/matrix", sums: 3}},
 	"/pools/new":                                 {{at: "/pools/new", all: true}},
 	"/pools/:id/metrics":                         {{at: "/pools/" + aPool + "/metrics", sums: 4}},
-	"/pools/:id":                                 {{at: "/pools/" + aPool, sums: 4}, {at: "/pools/" + aPool + "?filter=health:bad", sums: 5}, {at: "/pools/" + aPool + "?tab=monitor", sums: 4}, {at: "/pools/" + aPool + "?tab=vms", sums: 4}, {at: "/pools/" + aPool + "?tab=configure", sums: 4}, {at: "/pools/" + aPool + "?tab=tasks", sums: 4}, {at: "/pools/" + aPool + "?tab=volumes", all: true}},
+	"/pools/:id":                                 {{at: "/pools/" + aPool, sums: 4}, {at: "/pools/" + aPool + "?filter=health:bad", sums: 5}, {at: "/pools/" + aPool + "?tab=monitor", sums: 4}, {at: "/pools/" + aPool + "?tab=vms", sums: 4}, {at: "/pools/" + aPool + "?tab=grants", sums: 4}, {at: "/pools/" + aPool + "?tab=configure", sums: 4}, {at: "/pools/" + aPool + "?tab=tasks", sums: 4}, {at: "/pools/" + aPool + "?tab=volumes", all: true}},
 	"/pools/:id/assign":                          {{at: "/pools/" + aPool + "/assign", all: true}},
 	"/pools/:id/hosts/:host/release":             {{at: "/pools/" + aPool + "/hosts/" + aHost + "/release", sums: 4}},
 	"/pools/:id/labels":                          {{at: "/pools/" + aPool + "/labels", sums: 4}, {at: "/pools/" + aPool + "/labels?selector=rack", sums: 4}},

@@ -289,11 +289,13 @@ func (p *portal) addHost(name string, seen time.Duration) fleet.HostID {
 	return id
 }
 
+// addPool adds a shared pool that is published to all projects.
 func (p *portal) addPool(name string, hosts ...fleet.HostID) fleet.PoolID {
 	p.t.Helper()
 	id := fleet.NewID[fleet.PoolID]()
 	p.execSQL("INSERT INTO pools (id, name, spec) VALUES ($1, $2, $3)", id, name,
 		mustJSON(fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/srv/" + name, Server: "10.0.0.5", Export: "/exports/" + name, Shared: true}))
+	p.execSQL("INSERT INTO pool_grants (pool_id, granted_by) VALUES ($1, 'mara')", id)
 	status := fleet.PoolStatus{
 		State: fleet.PoolActive, CapacityBytes: 2 << 40, UsedBytes: 498 << 30, AvailableBytes: 1550 << 30, MountPath: "/srv/" + name,
 		Volumes: []fleet.Volume{
@@ -331,15 +333,21 @@ func (s *consoleHost) addVolumes(name string, volumes ...string) fleet.PoolID {
 	return id
 }
 
-// networkID returns the id of the libvirt network of that name. If there is none, it creates one that is assigned to no
-// host.
+// networkID returns the id of the libvirt network of that name. If there is none, it creates one that is published to all
+// projects and assigned to no host.
 func (p *portal) networkID(name string) (id fleet.NetworkID) {
 	p.t.Helper()
-	p.execSQL("INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'libvirt') ON CONFLICT DO NOTHING", fleet.NewID[fleet.NetworkID](), name)
+	p.execSQL("WITH n AS (INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'libvirt') ON CONFLICT DO NOTHING RETURNING id) INSERT INTO network_grants (network_id) SELECT id FROM n", fleet.NewID[fleet.NetworkID](), name)
 	if err := p.pool.QueryRow(p.t.Context(), "SELECT id FROM networks WHERE name = $1 AND kind = 'libvirt'", name).Scan(&id); err != nil {
 		p.t.Fatal(err)
 	}
 	return id
+}
+
+// publishNetwork publishes the network to all projects.
+func (p *portal) publishNetwork(id fleet.NetworkID) {
+	p.t.Helper()
+	p.execSQL("INSERT INTO network_grants (network_id) VALUES ($1)", id)
 }
 
 func (p *portal) addNetwork(name string, hosts ...fleet.HostID) {

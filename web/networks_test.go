@@ -39,6 +39,7 @@ func TestBridgeGrantedToProject(t *testing.T) {
 	p.addNetwork("default", h)
 	p.addNetwork("br0", h)
 	p.execSQL("UPDATE networks SET kind = 'bridge' WHERE name = 'br0'")
+	p.execSQL("DELETE FROM network_grants USING networks n WHERE n.id = network_id AND n.name = 'br0'")
 	var id string
 	if err := p.pool.QueryRow(t.Context(), "SELECT id FROM networks WHERE name = 'br0'").Scan(&id); err != nil {
 		t.Fatal(err)
@@ -50,15 +51,15 @@ func TestBridgeGrantedToProject(t *testing.T) {
 	form.excludes(t, "br0")
 	mia.get("/networks").requireStatus(t, http.StatusOK).excludes(t, "br0")
 	mia.post(grants, url.Values{"project": {string(shop)}}).requireStatus(t, http.StatusForbidden)
-	chief.get("/networks/"+id+"?tab=grants").requireStatus(t, http.StatusOK).contains(t, "Shared with no project", "shop", "All projects")
+	chief.get("/networks/"+id+"?tab=grants").requireStatus(t, http.StatusOK).contains(t, "No project can use this network yet.", "shop", "All projects")
 	chief.post(grants, url.Values{"project": {string(shop)}}, htmxFormHeaders("grants")...).requireStatus(t, http.StatusOK).contains(t, `id="grants"`, `id="grant-`+string(shop))
-	mia.get("/vms/new").requireStatus(t, http.StatusOK).contains(t, "bridge br0 · 1 host · only in shop")
+	mia.get("/vms/new").requireStatus(t, http.StatusOK).contains(t, "bridge br0 · 1 host")
 	shown := mia.get("/networks/"+id+"?tab=grants").requireStatus(t, http.StatusOK)
 	shown.contains(t, "shop")
 	shown.excludes(t, `<form class="pad`)
 	chief.post(grants, url.Values{"project": {string(shop)}, "revoke": {"yes"}}).requireStatus(t, http.StatusSeeOther)
 	mia.get("/networks/"+id).requireStatus(t, http.StatusNotFound)
-	chief.post(grants, url.Values{"project": {"all"}}, htmxFormHeaders("grants")...).requireStatus(t, http.StatusOK).contains(t, `id="grant-all"`, "Shared with all projects.")
+	chief.post(grants, url.Values{"project": {"all"}}, htmxFormHeaders("grants")...).requireStatus(t, http.StatusOK).contains(t, `id="grant-all"`, "The network is published to all projects.")
 	chief.post(grants, url.Values{}, htmxFormHeaders("grants")...).requireStatus(t, http.StatusNotFound)
 	for who, want := range map[fleet.UserID]int{"mara": http.StatusNoContent, "mia": http.StatusForbidden} {
 		token, err := p.control.CreateToken(t.Context(), fleet.Actor{UserID: who}, "ci", 0)
@@ -86,6 +87,7 @@ func newNetworkPortal(t *testing.T) (p *portal, path string, hosts []fleet.HostI
 			Gateway: "10.5.0.1/24", DHCP: &fleet.DHCP{Ranges: []fleet.AddressRange{{Start: "10.5.0.100", End: "10.5.0.150"}}, Leases: []fleet.StaticLease{{MAC: "52:54:00:12:34:56", IP: "10.5.0.9", Name: "db"}}},
 		},
 	}))
+	p.publishNetwork(lan)
 	for i, status := range []fleet.NetworkStatus{{Active: true}, {Active: true, Error: "dnsmasq is not running for it."}, {StoppedOutside: true}} {
 		p.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation) VALUES ('net', $1, $2, 'assign', $3, 1)`, lan, hosts[i], mustJSON(status))
 	}

@@ -121,7 +121,7 @@ func (r *refusalPortal) tenantCases(t *testing.T) (out []refusal) {
 		caseWithValues("a tenant's edit to a rule of hosts", "spec.rules[0].of", "Only people who can see hosts may name hosts in a rule.", requestValues{"spec.rules": []any{requestValues{"of": "hostLabels", "name": "ssd"}}}, tenantEdit),
 		caseWithValue("a tenant's overcommit", "overcommit", true, "Only those who may change infrastructure may overcommit", tenantCreate),
 		caseWithValue("a tenant's guest with other addresses", "spec.nics[0].antiSpoofing", false, "Only those who may change infrastructure may turn anti-spoofing off", tenantCreate),
-		caseWithValues("a tenant's bridge", "spec.nics[0].bridge", "br0 is not open to this project.", requestValues{"spec.nics[0]": requestValues{"bridge": "br0"}}, tenantCreate),
+		caseWithValues("a tenant's bridge", "spec.nics[0].bridge", "br0 is not published to this project.", requestValues{"spec.nics[0]": requestValues{"bridge": "br0"}}, tenantCreate),
 		caseWithValues("a tenant's NIC on a network that no host has", "hostId", `2 hosts: no active network "elsewhere".`, requestValues{"spec.nics[0].network": "elsewhere"}, tenantCreate),
 		caseWithValues("a tenant's unpublished volume", "hostId", `2 hosts: no volume "secret.qcow2" in pool nfs.`, requestValues{"spec.disks[0].image": r.volumeRef("secret.qcow2")}, tenantCreate),
 		caseWithValues("a tenant's unpublished disc", "hostId", `2 hosts: no volume "secret.iso" in pool nfs.`, requestValues{"spec.iso": r.volumeRef("secret.iso")}, tenantCreate),

@@ -53,27 +53,35 @@ func TestPasswordWithoutUserNameAppliesToDefaultUser(t *testing.T) {
 	b.post("/vms", form).requireStatus(t, http.StatusSeeOther)
 }
 
-// The form preselects the default pool and network and shows the reason, even if they are not among the first options.
+// The form preselects the default pool and network and shows the reason. Without a default it preselects none.
 func TestFormPreselectsDefaultPoolAndNetwork(t *testing.T) {
 	p, project, pool, _ := newFleetPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
 	host := p.addHost("host-3", 0)
 	small := p.addPool("a-small", host)
-	p.execSQL(`UPDATE assignments SET status = status || '{"availableBytes":1073741824,"provisionedBytes":0}' WHERE pool_id = $1`, small)
 	p.addNetwork("a-isolated", host)
-	p.execSQL(`UPDATE assignments SET status = '{"active":true,"forward":""}' WHERE network_id = (SELECT id FROM networks WHERE name = 'a-isolated')`)
-	p.execSQL(`UPDATE assignments SET status = '{"active":true,"forward":"nat"}' WHERE network_id = (SELECT id FROM networks WHERE name = 'default')`)
-	a := b.get("/vms/new").requireStatus(t, http.StatusOK)
-	a.contains(t, "Default: shared-nfs (most free space: ", "Default: default (NAT network).")
-	for field, want := range map[string]string{"spec.disks[0].poolId": string(pool), "spec.nics[0].network": "libvirt:default", "spec.disks[__i__].poolId": string(pool), "spec.nics[__i__].network": "libvirt:default"} {
-		if got := fieldValueShown(t, a, field); got != want {
-			t.Errorf("%s is %q, want %q", field, got, want)
+	p.execSQL(`UPDATE assignments SET status = '{"active":true}' WHERE network_id IS NOT NULL`)
+	wantShown := func(a answer, pool, network string) {
+		t.Helper()
+		for field, want := range map[string]string{"spec.disks[0].poolId": pool, "spec.nics[0].network": network, "spec.disks[__i__].poolId": pool, "spec.nics[__i__].network": network} {
+			if got := fieldValueShown(t, a, field); got != want {
+				t.Errorf("%s is %q, want %q", field, got, want)
+			}
 		}
 	}
+	a := b.get("/vms/new").requireStatus(t, http.StatusOK)
+	a.contains(t, `<option value="" selected>Choose a pool</option>`, `<option value="" selected>Choose a network</option>`)
+	wantShown(a, "", "")
+	p.execSQL(`DELETE FROM pool_grants WHERE pool_id = $1`, small)
+	p.execSQL(`DELETE FROM network_grants USING networks n WHERE n.id = network_id AND n.name = 'a-isolated'`)
+	a = b.get("/vms/new").requireStatus(t, http.StatusOK)
+	a.contains(t, "Default: shared-nfs (only pool).", "Default: default (only network).")
+	wantShown(a, string(pool), "libvirt:default")
 
 	// When the user changes the project, the preselected defaults change too. Options that the user chose stay.
 	other := p.addProject("other")
 	p.execSQL(`UPDATE projects SET default_pool_id = $1 WHERE id = $2`, small, other)
+	p.execSQL(`INSERT INTO pool_grants (pool_id, project_id, granted_by) VALUES ($1, $2, 'mara')`, small, other)
 	form := url.Values{
 		"key": {"k"}, "projectId": {string(other)}, "begin": {"project"}, "proposed.pool": {string(pool)}, "proposed.network": {"libvirt:default"},
 		"spec.disks[0].source": {"empty"}, "spec.disks[0].poolId": {string(pool)}, "spec.nics[0].network": {"libvirt:a-isolated"},
@@ -94,7 +102,7 @@ func TestFormPreselectsDefaultPoolAndNetwork(t *testing.T) {
 	if got := fieldValueShown(t, a, "spec.nics[0].network"); got != "libvirt:default" {
 		t.Errorf("the network is %s, want the default", got)
 	}
-	p.execSQL(`UPDATE assignments SET status = '{"active":true,"forward":""}' WHERE network_id IS NOT NULL`)
+	p.execSQL(`INSERT INTO network_grants (network_id) SELECT id FROM networks WHERE name = 'a-isolated'`)
 	b.get("/vms/new").requireStatus(t, http.StatusOK).contains(t, `<option value="" selected>Choose a network</option>`)
 	want := newVMForm(project, pool)
 	want.Set("spec.nics[0].network", "")

@@ -16,9 +16,12 @@ FROM (SELECT e.transaction, e.number, e.key::text, e.at, e.type, e.action, e.obj
 ORDER BY x.is_end, x.transaction, x.number;
 
 -- name: GrantedObjects :many
--- Whether members of the projects see networks, images and templates that exist, as in the lists of these types.
-SELECT ('net:' || n.id)::text AS subject, ((n.spec IS NOT NULL OR EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id))
-    AND (NOT leads_out(n.id, n.kind) OR EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])))))::boolean AS visible
+-- Whether members of the projects see pools, networks, images and templates that exist, as in the lists of these types.
+SELECT ('pool:' || p.id)::text AS subject, EXISTS (SELECT 1 FROM pool_grants g WHERE g.pool_id = p.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])))::boolean AS visible
+FROM pools p WHERE p.id = ANY (@pools::text[])
+UNION ALL
+SELECT ('net:' || n.id), ((n.spec IS NOT NULL OR EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id))
+    AND EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects))))
 FROM networks n WHERE n.id = ANY (@networks::text[])
 UNION ALL
 SELECT 'image:' || i.id, EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])))

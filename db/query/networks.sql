@@ -105,21 +105,22 @@ SELECT name FROM networks WHERE id = @id FOR KEY SHARE;
 
 -- name: GrantNetwork :execrows
 -- project_id NULL grants to all projects.
-INSERT INTO network_grants (network_id, project_id) VALUES (@network_id, sqlc.narg(project_id)) ON CONFLICT DO NOTHING;
+INSERT INTO network_grants (network_id, project_id, granted_by) VALUES (@network_id, sqlc.narg(project_id), @granted_by) ON CONFLICT DO NOTHING;
 
 -- name: RevokeNetwork :execrows
 DELETE FROM network_grants WHERE network_id = @network_id AND project_id IS NOT DISTINCT FROM sqlc.narg(project_id);
 
 -- name: NetworkGrants :many
 -- The grants of the networks: all, or only those to these projects and to all projects.
-SELECT g.network_id, g.project_id, COALESCE(p.name, '')::text AS project FROM network_grants g LEFT JOIN projects p ON p.id = g.project_id
+SELECT g.network_id, COALESCE(g.project_id, '')::text AS project_id, COALESCE(p.name, '')::text AS project, g.granted_by, g.granted_at
+FROM network_grants g LEFT JOIN projects p ON p.id = g.project_id
 WHERE g.network_id = ANY (@networks::text[]) AND (@all_projects::boolean OR g.project_id IS NULL OR g.project_id = ANY (@projects::text[]))
 ORDER BY g.network_id, p.name NULLS FIRST;
 
 -- name: FindNetworks :many
 -- Networks by ID, or by kind and name, locked until the transaction ends (see LostNetworks). closed is set if the
--- network is restricted and not granted to the project.
-SELECT n.id, n.kind, n.name, (leads_out(n.id, n.kind) AND NOT EXISTS (
+-- network is not published to the project.
+SELECT n.id, n.kind, n.name, (NOT EXISTS (
     SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = @project_id::text)))::boolean AS closed
 FROM networks n
 WHERE n.id = ANY (@ids::text[]) OR (n.kind, n.name) IN (SELECT unnest(@kinds::text[]), unnest(@names::text[]))

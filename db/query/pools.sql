@@ -46,8 +46,33 @@ SELECT p.name, h.name AS host_name FROM assignments s JOIN pools p ON p.id = s.p
 WHERE s.host_id = ANY (@hosts::text[]) AND p.id <> @pool_id AND COALESCE(NULLIF(p.spec->>'path', ''), p.spec->>'target', p.spec->>'cephPool', p.spec->>'group') = @place::text
 LIMIT 1;
 
+-- name: ShareLockPool :one
+-- Locks the pool against deletion while it is granted.
+SELECT name FROM pools WHERE id = @id FOR KEY SHARE;
+
+-- name: GrantPool :execrows
+-- project_id NULL grants to all projects.
+INSERT INTO pool_grants (pool_id, project_id, granted_by) VALUES (@pool_id, sqlc.narg(project_id), @granted_by) ON CONFLICT DO NOTHING;
+
+-- name: RevokePool :execrows
+DELETE FROM pool_grants WHERE pool_id = @pool_id AND project_id IS NOT DISTINCT FROM sqlc.narg(project_id);
+
+-- name: PoolGrants :many
+-- The grants of the pools: all, or only those to these projects and to all projects.
+SELECT g.pool_id, COALESCE(g.project_id, '')::text AS project_id, COALESCE(p.name, '')::text AS project, g.granted_by, g.granted_at
+FROM pool_grants g LEFT JOIN projects p ON p.id = g.project_id
+WHERE g.pool_id = ANY (@pools::text[]) AND (@all_projects::boolean OR g.project_id IS NULL OR g.project_id = ANY (@projects::text[]))
+ORDER BY g.pool_id, p.name NULLS FIRST;
+
+-- name: PoolsUnpublished :many
+-- The pools among these that are published to none of the projects, or do not exist.
+SELECT i.id::text FROM unnest(@ids::text[]) AS i (id)
+WHERE NOT EXISTS (SELECT 1 FROM pool_grants g WHERE g.pool_id = i.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])));
+
 -- name: CountPools :one
-SELECT count(*) FILTER (WHERE (p.spec->>'shared')::boolean)::bigint AS shared, count(*) FILTER (WHERE NOT COALESCE((p.spec->>'shared')::boolean, false))::bigint AS local FROM pools p;
+-- The shared and local pools: all, or only those published to one of the projects.
+SELECT count(*) FILTER (WHERE (p.spec->>'shared')::boolean)::bigint AS shared, count(*) FILTER (WHERE NOT COALESCE((p.spec->>'shared')::boolean, false))::bigint AS local FROM pools p
+WHERE @all_pools::boolean OR EXISTS (SELECT 1 FROM pool_grants g WHERE g.pool_id = p.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])));
 
 -- name: SetPoolSecret :exec
 INSERT INTO pool_secrets (pool_id, by_key, sealed, set_by) VALUES (@pool_id, @by_key, @sealed, @set_by)

@@ -9,8 +9,8 @@ FROM networks n CROSS JOIN LATERAL jsonb_array_elements(COALESCE(n.spec->'portGr
 SELECT n.id, n.name, (x->>'name')::text AS port_group FROM networks n CROSS JOIN LATERAL jsonb_array_elements(n.spec->'portGroups') x
 WHERE n.spec ? 'portGroups' AND n.deleted_at IS NULL AND (@all_projects::boolean
     OR EXISTS (SELECT 1 FROM port_group_grants g WHERE g.network_id = n.id AND g.port_group = x->>'name' AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])))
-    OR NOT COALESCE((x->>'restricted')::boolean, false) AND (NOT leads_out(n.id, n.kind)
-        OR EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects)))))
+    OR NOT COALESCE((x->>'restricted')::boolean, false)
+        AND EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects))))
 ORDER BY n.name, 3;
 
 -- name: GroupNeeded :many

@@ -14,14 +14,15 @@ UPDATE projects SET default_pool_id = (SELECT p.id FROM pools p WHERE p.id = @po
 WHERE projects.id = @id RETURNING default_pool_id, default_network_id;
 
 -- name: ProjectDefaults :one
--- The project's default pool and network with names. A default that is being deleted, and a network not available to
--- the project, are omitted.
+-- The project's default pool and network with names. Defaults that are being deleted or not published to the project are
+-- omitted.
 SELECT COALESCE(p.id, '')::text AS pool_id, COALESCE(p.name, '')::text AS pool,
        COALESCE(n.id, '')::text AS network_id, COALESCE(n.kind, '')::text AS network_kind, COALESCE(n.name, '')::text AS network
 FROM projects j
-LEFT JOIN pools p ON p.id = j.default_pool_id AND p.deleted_at IS NULL
-LEFT JOIN networks n ON n.id = j.default_network_id AND n.deleted_at IS NULL AND (NOT leads_out(n.id, n.kind) OR EXISTS (
-    SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = j.id)))
+LEFT JOIN pools p ON p.id = j.default_pool_id AND p.deleted_at IS NULL AND EXISTS (
+    SELECT 1 FROM pool_grants g WHERE g.pool_id = p.id AND (g.project_id IS NULL OR g.project_id = j.id))
+LEFT JOIN networks n ON n.id = j.default_network_id AND n.deleted_at IS NULL AND EXISTS (
+    SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = j.id))
 WHERE j.id = @id;
 
 -- name: DeleteProject :one

@@ -182,6 +182,9 @@ func (s *fleetSetup) createDemoFleet(ctx context.Context, hosts []fleet.HostID) 
 			return fmt.Errorf("define the network %s: %w", n.name, err)
 		}
 	}
+	if err := s.publishToAll(ctx, pools...); err != nil {
+		return err
+	}
 	for _, image := range demoImages {
 		if err := s.Control.PublishImage(ctx, s.actor, control.ImageFile{PoolID: pools[0], Volume: image.Name}); err != nil {
 			return fmt.Errorf("publish %s: %w", image.Name, err)

@@ -275,6 +275,9 @@ func (s *fleetSetup) createLabFleet(ctx context.Context, hosts []*labHost, share
 	if err != nil || len(vms.Items) > 0 {
 		return err
 	}
+	if err := s.publishToAll(ctx, pool); err != nil {
+		return err
+	}
 	for _, image := range []string{"tiny-guest.qcow2", "tiny-guest.iso"} {
 		if err := s.Control.PublishImage(ctx, s.actor, control.ImageFile{PoolID: pool, Volume: image}); err != nil {
 			return fmt.Errorf("publish %s: %w", image, err)

@@ -51,6 +51,28 @@ func (s *fleetSetup) readyReport(ctx context.Context, hosts []readyHost) (readyR
 	return r, nil
 }
 
+// publishToAll publishes the pools, and the libvirt networks that stay within a host, to all projects.
+func (s *fleetSetup) publishToAll(ctx context.Context, pools ...fleet.PoolID) error {
+	for _, id := range pools {
+		if err := s.Control.GrantPool(ctx, s.actor, id, ""); err != nil {
+			return fmt.Errorf("publish a pool: %w", err)
+		}
+	}
+	networks, err := query.ReadAllPages(ctx, s.actor, fleet.Query{}, s.Control.ListNetworks)
+	if err != nil {
+		return err
+	}
+	for _, n := range networks {
+		if n.Kind != fleet.NetworkLibvirt || n.Spec != nil && n.Spec.Mode.Info().External {
+			continue
+		}
+		if err := s.Control.GrantNetwork(ctx, s.actor, n.ID, ""); err != nil {
+			return fmt.Errorf("publish the network %s: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
 // ensureProject returns the ID of the named project, and creates the project if it is missing.
 func (s *fleetSetup) ensureProject(ctx context.Context, name, description string) (fleet.ProjectID, error) {
 	projects, err := query.ReadAllPages(ctx, s.actor, fleet.Query{}, s.Control.ListProjects)

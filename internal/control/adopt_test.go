@@ -128,6 +128,7 @@ func hostNATSpec() fleet.NetworkSpec {
 func TestNetworksOfHostsAreAdopted(t *testing.T) {
 	s := newProjectFixture(t)
 	id := s.discoverNetwork("lab", hostNATSpec(), s.h1, s.h2)
+	s.execSQL(`INSERT INTO network_grants (network_id) VALUES ($1)`, id)
 	vm, err := s.CreateVM(t.Context(), s.member, control.CreateVM{
 		ProjectID: s.red, HostID: s.h1, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, NICs: []fleet.NIC{{Network: "lab"}}},
 	})

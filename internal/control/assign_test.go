@@ -138,7 +138,7 @@ func TestNICNetworkStoredByID(t *testing.T) {
 		"There is no such net":                 {s.member, fleet.NIC{NetworkID: bridge}},
 		"There is no such":                     {chief, fleet.NIC{NetworkID: "default"}},
 		"no such network that is named lan.":   {chief, fleet.NIC{NetworkID: id, Network: "lan"}},
-		"br0 is not open to this project":      {s.member, fleet.NIC{Bridge: "br0"}},
+		"br0 is not published to this project": {s.member, fleet.NIC{Bridge: "br0"}},
 		"Choose one network or one bridge.":    {chief, fleet.NIC{Network: "default", Bridge: "br0"}},
 		`h1 has no active network "elsewhere"`: {chief, fleet.NIC{Network: "elsewhere"}},
 	} {

@@ -29,6 +29,7 @@ var infraUseCases = map[string]useCase{
 
 	"VMDefaults":               {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red, fleet.HostID(""), fleet.ClusterID("")} }},
 	"VMDefaultsFromCandidates": {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red, []fleet.PoolView(nil), []fleet.NetworkView(nil)} }},
+	"UsablePools":              {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
 	"UsableNetworks":           {permittedActors: actorsWithAnyRole, args: noArgs},
 	"NetworksForVM":            {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"NetworksOnHost":           {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { return []any{w.h1} }},
@@ -232,6 +233,8 @@ var infraUseCases = map[string]useCase{
 		w.execSQL(`INSERT INTO port_group_grants (network_id, port_group, project_id) VALUES ($1, 'voice', $2)`, id, w.red)
 		return []any{id, "voice", w.red}
 	}},
+	"GrantPool":    {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.ownPool(), w.red} }},
+	"RevokePool":   {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.ownPool(), fleet.ProjectID("")} }},
 	"GrantNetwork": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.network(), w.red} }},
 	"RevokeNetwork": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		id := w.network()

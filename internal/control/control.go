@@ -23,6 +23,7 @@ import (
 	"quantix/internal/control/metrics"
 	"quantix/internal/control/network"
 	"quantix/internal/control/placing"
+	"quantix/internal/control/publishing"
 	"quantix/internal/control/query"
 	"quantix/internal/control/quotas"
 	"quantix/internal/control/storage"
@@ -37,6 +38,7 @@ type Control struct {
 	*agentapi.API
 	*hosts.Hosts
 	*network.Networks
+	*publishing.Publishing
 	*placing.Placing
 	*metrics.Metrics
 	*alarms.Alarms
@@ -90,7 +92,7 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	b := query.New(s, kept, damage)
 	agents := agentapi.New(s, o.Hub, metrics.NewWriter(s, o.Log), o.PairURL, o.Vault)
 	return &Control{
-		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b),
+		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b), Publishing: publishing.New(s),
 		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage), Alarms: alarms.New(s, b), Channels: channels.New(s, o.Vault, o.Sender), Quotas: quotas.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -18,15 +19,15 @@ func (s *projectFixture) networkOnBothHosts(kind fleet.NetworkKind, name, forwar
 	return id
 }
 
-// newDefaultsFixture returns a fixture whose defaults are not the first pool and network by name, so that a test
-// notices a wrong choice.
+// newDefaultsFixture returns a fixture where only the pool nfs and the network default are published to project red. Neither
+// is the first or the largest.
 func newDefaultsFixture(t *testing.T) *projectFixture {
 	t.Helper()
 	s := newProjectFixture(t)
-	s.execSQL(`UPDATE assignments SET status = status || '{"forward":"nat"}' WHERE noun = 'net'`)
 	s.networkOnBothHosts(fleet.NetworkLibvirt, "a-isolated", "")
-	s.setPoolSizes(s.local, 100<<10, 0, 0)
-	s.setPoolSizes(s.addPool("a-small", `{"kind":"dir","path":"/srv/small","shared":false}`, s.h1, s.h2), 1024, 0, 0)
+	s.setPoolSizes(s.addPool("a-large", `{"kind":"dir","path":"/srv/large","shared":false}`, s.h1, s.h2), 100<<10, 0, 0)
+	s.execSQL(`UPDATE pool_grants SET project_id = CASE pool_id WHEN $1 THEN $2 ELSE $3 END`, s.nfs, s.red, s.blue)
+	s.execSQL(`DELETE FROM network_grants USING networks n WHERE n.id = network_id AND n.name = 'a-isolated'`)
 	return s
 }
 
@@ -49,31 +50,34 @@ func TestNewVMWithoutPoolAndNetworkGetsDefaults(t *testing.T) {
 		return spec.Disks[0].PoolID, spec.NICs[0].Network + spec.NICs[0].Bridge
 	}
 	if pool, network := made(s.requestWithoutPoolAndNetwork("plain")); pool != s.nfs || network != "default" {
-		t.Errorf("pool %s, network %s; want nfs, which has most free space, and the NAT network", pool, network)
+		t.Errorf("pool %s, network %s; want nfs and default, the only published ones", pool, network)
 	}
-	onH1 := s.requestWithoutPoolAndNetwork("placed")
-	onH1.HostID = s.h1
-	s.execSQL(`UPDATE assignments SET status = status || '{"availableBytes": 1}' WHERE pool_id = $1`, s.nfs)
-	if pool, _ := made(onH1); pool != s.local {
-		t.Errorf("pool %s on h1, want local, which has most free space there", pool)
-	}
-	onH2 := s.requestWithoutPoolAndNetwork("elsewhere")
-	onH2.HostID = s.h2
-	if pool, _ := made(onH2); pool == s.local || pool == s.nfs {
-		t.Errorf("pool %s on h2, want a-small: local is not on that host, and nfs is full", pool)
-	}
-
 	plan, err := s.PlanNewVM(t.Context(), chief, s.requestWithoutPoolAndNetwork("planned"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.execSQL(`UPDATE assignments SET status = status || jsonb_build_object('availableBytes', 5000::bigint << 30) WHERE pool_id = $1`, s.nfs)
+	if err := s.GrantPool(t.Context(), chief, s.local, s.red); err != nil {
+		t.Fatal(err)
+	}
 	vm, err := s.ExecutePlan(t.Context(), chief, plan.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pool := s.getVM(vm).Spec.Disks[0].PoolID; pool != s.local {
-		t.Errorf("pool %s, want local, which the plan was made with", pool)
+	if pool := s.getVM(vm).Spec.Disks[0].PoolID; pool != s.nfs {
+		t.Errorf("pool %s, want nfs, which the plan was made with", pool)
+	}
+	// Of two published pools, only one is on h2.
+	onH2 := s.requestWithoutPoolAndNetwork("elsewhere")
+	onH2.HostID = s.h2
+	if pool, _ := made(onH2); pool != s.nfs {
+		t.Errorf("pool %s on h2, want nfs", pool)
+	}
+	s.wantRefused("one of two pools", fleet.Invalid, "Choose the pool", func() error {
+		_, err := s.CreateVM(t.Context(), s.member, s.requestWithoutPoolAndNetwork("either"))
+		return err
+	})
+	if err := s.RevokePool(t.Context(), chief, s.local, s.red); err != nil {
+		t.Fatal(err)
 	}
 
 	series := control.CreateVMs{CreateVM: s.requestWithoutPoolAndNetwork("many-{n}"), BulkNames: vmedit.BulkNames{Count: 2}}
@@ -93,12 +97,12 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 	update := func(a fleet.Actor, in identity.ProjectInput) func() error {
 		return func() error { _, err := s.UpdateProject(t.Context(), a, s.red, in); return err }
 	}
-	s.wantRefused("a default network that is not granted to the project", fleet.Invalid, "Grant it to the project first", update(chief, set))
+	s.wantRefused("a default pool and network that are not published to the project", fleet.Invalid, "2 fields", update(chief, set))
 	s.wantRefused("a pool that does not exist", fleet.Invalid, "no such pool", update(chief, identity.ProjectInput{Name: "red", DefaultPoolID: "none"}))
 	s.wantRefused("a member's", fleet.Forbidden, "", update(s.member, identity.ProjectInput{Name: "red"}))
 	luns := s.addPool("luns", `{"kind":"iscsi","server":"nas","target":"iqn.2026-01.example:x","shared":true}`, s.h1)
 	s.wantRefused("a pool of LUNs", fleet.Invalid, "Quantix cannot make disks in", update(chief, identity.ProjectInput{Name: "red", DefaultPoolID: luns}))
-	if err := s.GrantNetwork(t.Context(), chief, lan, s.red); err != nil {
+	if err := errors.Join(s.GrantNetwork(t.Context(), chief, lan, s.red), s.GrantPool(t.Context(), chief, s.local, s.red)); err != nil {
 		t.Fatal(err)
 	}
 	if err := update(chief, set)(); err != nil {
@@ -125,8 +129,14 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 	if err := s.RevokeNetwork(t.Context(), chief, lan, s.red); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := s.VMDefaults(t.Context(), s.member, s.red, "", ""); err != nil || d.Network.Name != "default" || !strings.Contains(d.Network.Why, "NAT") {
+	if d, err := s.VMDefaults(t.Context(), s.member, s.red, "", ""); err != nil || d.Network.Name != "default" || d.Network.Why != "only network" {
 		t.Errorf("%+v %v", d, err)
+	}
+	if err := s.RevokePool(t.Context(), chief, s.local, s.red); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := s.VMDefaults(t.Context(), s.member, s.red, "", ""); err != nil || d.Pool.ID != s.nfs || d.Pool.Why != "only pool" {
+		t.Errorf("after the withdrawal of the default pool: %+v %v", d, err)
 	}
 	set.Description = "again"
 	if err := update(chief, set)(); err != nil {
@@ -146,10 +156,15 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 func TestNewVMRefusedWithoutDefault(t *testing.T) {
 	s := newProjectFixture(t)
 	s.networkOnBothHosts(fleet.NetworkLibvirt, "a-isolated", "")
-	s.wantRefused("two networks without NAT", fleet.Invalid, "Choose a network.", func() error {
-		_, err := s.CreateVM(t.Context(), chief, s.requestWithoutPoolAndNetwork("web"))
-		return err
-	})
+	for _, a := range []fleet.Actor{s.member, chief} {
+		s.wantRefused("one of two pools and networks", fleet.Invalid, "", func() error {
+			_, err := s.CreateVM(t.Context(), a, s.requestWithoutPoolAndNetwork("web"))
+			if err = withFieldErrors(err); err != nil && (!strings.Contains(err.Error(), "spec.disks[0].poolId: Choose the pool") || !strings.Contains(err.Error(), "spec.nics[0].network: Choose a network.")) {
+				t.Errorf("%s: %v", a.Name, err)
+			}
+			return err
+		})
+	}
 	s.execSQL(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id IS NOT NULL`)
 	in := s.requestWithoutPoolAndNetwork("web")
 	in.Spec.NICs = nil

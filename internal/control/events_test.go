@@ -210,7 +210,13 @@ func TestEventsDescribeChanges(t *testing.T) {
 		{`INSERT INTO image_grants (image_id, granted_by) VALUES ('i1', 'ann')`, nil, []string{"image changed debian"}},
 		{`DELETE FROM images WHERE id = 'i1'`, nil, []string{"image deleted debian"}},
 		{`INSERT INTO networks (id, name, kind) VALUES ('n1', 'lan', 'bridge')`, nil, []string{"network created lan"}},
+		{`INSERT INTO network_grants (network_id) VALUES ('n1')`, nil, []string{"network changed lan"}},
 		{`DELETE FROM networks WHERE id = 'n1'`, nil, []string{"network deleted lan"}},
+		{`INSERT INTO pools (id, name, spec) VALUES ('p1', 'fast', '{"kind":"dir","path":"/a"}')`, nil, []string{"pool created fast"}},
+		{`INSERT INTO pool_grants (pool_id, granted_by) VALUES ('p1', 'ann')`, nil, []string{"pool changed fast"}},
+		{`DELETE FROM pool_grants WHERE pool_id = 'p1'`, nil, []string{"pool changed fast"}},
+		{`INSERT INTO pool_grants (pool_id, granted_by) VALUES ('p1', 'ann')`, nil, []string{"pool changed fast"}},
+		{`DELETE FROM pools WHERE id = 'p1'`, nil, []string{"pool deleted fast"}},
 		{`INSERT INTO clusters (id, name) VALUES ('c1', 'rack')`, nil, []string{"cluster created rack"}},
 		{`UPDATE clusters SET name = 'rack 1' WHERE id = 'c1'`, nil, []string{"cluster changed rack 1"}},
 		{`DELETE FROM clusters WHERE id = 'c1'`, nil, []string{"cluster deleted rack 1"}},
@@ -375,9 +381,11 @@ func TestEventsAreReadByIndex(t *testing.T) {
 	t.Logf("one read takes %s", time.Since(began)/50)
 }
 
-// Members of projects get events of exactly the networks, images and templates that the lists show them.
+// Members of projects get events of exactly the pools, networks, images and templates that the lists show them.
 func TestEventsOfGrantedObjectsFollowTheLists(t *testing.T) {
 	s := newProjectFixture(t)
+	s.execSQL(`UPDATE pool_grants SET project_id = $1 WHERE pool_id = $2`, s.blue, s.local)
+	s.execSQL(`DELETE FROM pool_grants WHERE pool_id = $1`, s.addPool("unpublished", `{"kind":"dir","path":"/srv/x","shared":false}`, s.h1))
 	s.execSQL(`INSERT INTO networks (id, name, kind) VALUES ('n1', 'closed', 'bridge'), ('n2', 'granted', 'bridge'), ('n3', 'public', 'bridge'), ('n4', 'gone', 'libvirt'), ('n5', 'of others', 'bridge')`)
 	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', n, $1, '{"active":true}' FROM unnest(ARRAY['n1', 'n2', 'n3', 'n5']) n`, s.h1)
 	s.execSQL(`INSERT INTO network_grants (network_id, project_id) VALUES ('n2', $1), ('n3', NULL), ('n5', $2)`, s.red, s.blue)
@@ -386,7 +394,7 @@ func TestEventsOfGrantedObjectsFollowTheLists(t *testing.T) {
 	s.execSQL(`INSERT INTO images (id, name, created_by, template_id) VALUES ('i1', 'disk of a template', 'x', 't2'), ('i2', 'unpublished', 'x', NULL)`)
 	for _, a := range []fleet.Actor{s.member, s.blueMember, {UserID: "vera", Name: "vera", Role: fleet.RoleViewer}} {
 		r := s.newEventReader(a)
-		for _, table := range []string{"networks", "templates", "images"} {
+		for _, table := range []string{"pools", "networks", "templates", "images"} {
 			s.execSQL(`UPDATE ` + table + ` SET name = name || '.'`)
 		}
 		got := r.read()
@@ -394,8 +402,12 @@ func TestEventsOfGrantedObjectsFollowTheLists(t *testing.T) {
 		networks, err := s.ListNetworks(t.Context(), a, fleet.Query{})
 		templates, err2 := s.ListTemplates(t.Context(), a, fleet.Query{})
 		images, err3 := s.ListImages(t.Context(), a, fleet.Query{})
-		if err := errors.Join(err, err2, err3); err != nil {
+		pools, err4 := s.ListPools(t.Context(), a, fleet.Query{})
+		if err := errors.Join(err, err2, err3, err4); err != nil {
 			t.Fatal(err)
+		}
+		for _, v := range pools.Items {
+			want = append(want, "pool changed "+v.Name)
 		}
 		for _, v := range networks.Items {
 			want = append(want, "network changed "+v.Name)

@@ -80,7 +80,7 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 			return j, err
 		}
 		if !spec.Kind.Info().FilePool {
-			return j, fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which cannot store files. Choose a file pool.", pool.Name)
+			return j, fleet.Errorf(fleet.Conflict, "The pool is a block pool, which cannot store files. Choose a file pool.")
 		}
 		if j.Host, err = storage.FindHostForVolumeJob(ctx, q, fleet.SystemActor, j, storage.HostChoice{Named: vm.HostID}); err != nil {
 			return j, redactHostNames(a, err)

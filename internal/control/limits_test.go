@@ -59,11 +59,12 @@ func TestConcurrentCreatesDoNotOvercommitMemory(t *testing.T) {
 	}
 }
 
-// addNetwork adds a network to h1.
+// addNetwork adds a network to h1. A libvirt network is published to all projects, a bridge to none.
 func (s *projectFixture) addNetwork(kind fleet.NetworkKind, name, status string) fleet.NetworkID {
 	s.t.Helper()
 	id := fleet.NewID[fleet.NetworkID]()
 	s.execSQL(`INSERT INTO networks (id, name, kind) VALUES ($1, $2, $3)`, id, name, kind)
+	s.execSQL(`INSERT INTO network_grants (network_id) SELECT id FROM networks WHERE id = $1 AND kind = 'libvirt'`, id)
 	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, $3)`, id, s.h1, status)
 	return id
 }
@@ -71,7 +72,8 @@ func (s *projectFixture) addNetwork(kind fleet.NetworkKind, name, status string)
 func TestBridgeUsableOnlyWithGrant(t *testing.T) {
 	s := newProjectFixture(t)
 	bridge := s.addNetwork(fleet.NetworkBridge, "br0", `{"active":true}`)
-	lan := s.addNetwork(fleet.NetworkLibvirt, "lan", `{"active":true,"forward":"bridge"}`)
+	lan := s.addNetwork(fleet.NetworkLibvirt, "lan", `{"active":true}`)
+	s.execSQL(`DELETE FROM network_grants WHERE network_id = $1`, lan)
 	create := func(a fleet.Actor, project fleet.ProjectID, name string, nics ...fleet.NIC) func() error {
 		return func() error {
 			in := control.CreateVM{ProjectID: project, Name: name, Spec: smallSpec}
@@ -96,10 +98,10 @@ func TestBridgeUsableOnlyWithGrant(t *testing.T) {
 		}
 		return strings.TrimSpace(fmt.Sprintln(append(names, len(listed.Items), len(found), len(all))...))
 	}
-	const closed = "br0 is not open to this project."
+	const closed = "br0 is not published to this project."
 	s.wantRefused("a bridge", fleet.Invalid, closed, create(s.member, s.red, "web", onBridge))
-	s.wantRefused("a libvirt network in bridge mode", fleet.Invalid, "lan is not open", create(s.member, s.red, "web", onLAN))
-	s.wantRefused("a bridge that does not exist", fleet.Invalid, "br7 is not open to this project.", create(s.member, s.red, "web", fleet.NIC{Bridge: "br7"}))
+	s.wantRefused("a libvirt network in bridge mode", fleet.Invalid, "lan is not published", create(s.member, s.red, "web", onLAN))
+	s.wantRefused("a bridge that does not exist", fleet.Invalid, "br7 is not published to this project.", create(s.member, s.red, "web", fleet.NIC{Bridge: "br7"}))
 	s.wantRefused("a member's grant", fleet.Forbidden, "do not have permission", func() error { return s.GrantNetwork(t.Context(), s.member, bridge, s.red) })
 	s.wantRefused("to no project", fleet.NotFound, "no such project", func() error { return s.GrantNetwork(t.Context(), chief, bridge, "nowhere") })
 	_, err := s.GetNetwork(t.Context(), s.member, bridge)

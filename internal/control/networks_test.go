@@ -18,12 +18,14 @@ func natSpec(gateway string) fleet.NetworkSpec {
 	return fleet.NetworkSpec{Mode: fleet.NetworkNAT, DNS: true, IPv4: &fleet.Subnet{Gateway: gateway}}
 }
 
+// defineNetwork creates a network. An isolated, NAT or routed network is published to all projects, any other to none.
 func (s *projectFixture) defineNetwork(name string, spec fleet.NetworkSpec, hosts ...fleet.HostID) fleet.NetworkView {
 	s.t.Helper()
 	v, err := s.CreateNetwork(s.t.Context(), chief, network.CreateNetwork{Name: name, Spec: spec, HostIDs: hosts})
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.execSQL(`INSERT INTO network_grants (network_id) SELECT id FROM networks WHERE id = $1 AND spec->>'mode' IN ('isolated', 'nat', 'routed')`, v.ID)
 	return v
 }
 
@@ -36,7 +38,7 @@ func (s *projectFixture) setNetworkStatus(id fleet.NetworkID, host fleet.HostID,
 func TestNetworkAssignedReleasedAndDeleted(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.defineNetwork("lan", natSpec(" 10.5.0.1/24 "), s.h1, s.h1)
-	if v.Spec == nil || v.Spec.IPv4.Gateway != "10.5.0.1/24" || v.Restricted || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.NetworkPending || !v.Hosts[0].Assigned {
+	if v.Spec == nil || v.Spec.IPv4.Gateway != "10.5.0.1/24" || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.NetworkPending || !v.Hosts[0].Assigned {
 		t.Fatalf("%+v", v)
 	}
 	subject := fleet.SubjectOf(fleet.TypeNetwork, v.ID)
@@ -249,9 +251,9 @@ func TestTenantViewOfNetworkIsRedacted(t *testing.T) {
 	if text := fmt.Sprintf("%+v %+v", *seen.Spec, *seen.Spec.IPv4.DHCP); strings.Contains(text, "qx-lan") || strings.Contains(text, "eth7") || strings.Contains(text, "secret") {
 		t.Errorf("a tenant is shown %s", text)
 	}
-	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"forward":"bridge"}`) // a network reported as bridged needs a grant, whatever its spec says
+	s.execSQL(`DELETE FROM network_grants WHERE network_id = $1`, v.ID)
 	if _, err := s.GetNetwork(t.Context(), s.member, v.ID); fleet.CodeOf(err) != fleet.NotFound {
-		t.Errorf("a bridged network is shown to a tenant without a grant: %v", err)
+		t.Errorf("an unpublished network is shown to a tenant: %v", err)
 	}
 }
 
@@ -348,23 +350,4 @@ func TestVMPlacedOnlyOnHostsWithItsNetwork(t *testing.T) {
 	if err := assign(); err != nil {
 		t.Error(err)
 	}
-}
-
-// A network of the same name on a host without the assignment is a different network. Its forward mode does not make a
-// grant necessary, and VMs are not placed there.
-func TestUnassignedNetworkOfSameNameIsIgnored(t *testing.T) {
-	s := newProjectFixture(t)
-	v := s.defineNetwork("lan", natSpec("10.5.0.1/24"), s.h1)
-	restricted := func(want bool, what string) {
-		t.Helper()
-		if got, err := s.GetNetwork(t.Context(), chief, v.ID); err != nil || got.Restricted != want {
-			t.Errorf("%s: restricted is %t, %v", what, got.Restricted, err)
-		}
-	}
-	for _, status := range []string{`{"active":true,"forward":"bridge","foreign":true}`, `{"active":true,"forward":"bridge"}`} {
-		s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, $3) ON CONFLICT (noun, object_id, host_id) DO UPDATE SET status = $3`, v.ID, s.h2, status)
-		restricted(false, status)
-	}
-	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"forward":"bridge"}`)
-	restricted(true, "an administrator made it lead out on a host that has it")
 }

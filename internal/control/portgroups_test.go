@@ -99,11 +99,12 @@ func TestPortGroupIsCreatedGrantedAndDeleted(t *testing.T) {
 	s.wantRefused("drop it twice", fleet.NotFound, "no such port group", func() error { _, err := s.DropPortGroup(t.Context(), chief, n.ID, "slow"); return err })
 }
 
-// A grant of a port group also works on a restricted network, and is deleted with the port group.
-func TestGrantedPortGroupUsableOnRestrictedNetwork(t *testing.T) {
+// A grant of a port group also works on an unpublished network, and is deleted with the port group.
+func TestGrantedPortGroupUsableOnUnpublishedNetwork(t *testing.T) {
 	s := newProjectFixture(t)
 	n := s.dhcpNetwork("lan", "10.7.0.")
-	s.setNetworkStatus(n.ID, s.h1, `{"active":true,"forward":"bridge"}`)
+	s.setNetworkStatus(n.ID, s.h1, `{"active":true}`)
+	s.execSQL(`DELETE FROM network_grants WHERE network_id = $1`, n.ID)
 	if _, err := s.SetPortGroup(t.Context(), chief, n.ID, fleet.PortGroup{Name: "web"}, true); err != nil {
 		t.Fatal(err)
 	}
@@ -113,14 +114,14 @@ func TestGrantedPortGroupUsableOnRestrictedNetwork(t *testing.T) {
 		})
 		return err
 	}
-	s.wantRefused("a port group of a network that is not open", fleet.Invalid, "not open to this project", func() error { return create("web") })
+	s.wantRefused("a port group of an unpublished network", fleet.Invalid, "The network has no port group web that is open to this project.", func() error { return create("web") })
 	if err := s.GrantPortGroup(t.Context(), chief, n.ID, "web", ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := create("web"); err != nil {
 		t.Errorf("a port group that is open to all: %v", err)
 	}
-	s.wantRefused("the network itself", fleet.Invalid, "not open to this project", func() error { return create("") })
+	s.wantRefused("the network itself", fleet.Invalid, "lan is not published to this project", func() error { return create("") })
 	use, err := s.UsablePortGroups(t.Context(), s.member)
 	if err != nil || len(use) != 1 || use[0].Name != "web" {
 		t.Errorf("%+v %v", use, err)

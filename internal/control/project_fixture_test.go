@@ -12,8 +12,8 @@ import (
 )
 
 // projectFixture is an identityFixture with projects red and blue, and online hosts h1 and h2. Both hosts have the
-// shared pool "nfs", with a published image and ISO, and the network "default". h1 also has the local pool "local". The
-// hosts have no agents; tests write the hosts' reports to the database.
+// shared pool "nfs", with a published image and ISO, and the network "default". h1 also has the local pool "local". Pools
+// and the network are published to all projects. The hosts have no agents; tests write the hosts' reports to the database.
 type projectFixture struct {
 	*identityFixture
 	red, blue      fleet.ProjectID
@@ -34,6 +34,7 @@ func newProjectFixture(t *testing.T) *projectFixture {
 	s.local = s.addPool("local", `{"kind":"dir","path":"/srv/vm","shared":false}`, s.h1)
 	network := fleet.NewID[fleet.NetworkID]()
 	s.execSQL(`INSERT INTO networks (id, name, kind) VALUES ($1, 'default', 'libvirt')`, network)
+	s.execSQL(`INSERT INTO network_grants (network_id) VALUES ($1)`, network)
 	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', $1, id, '{"active":true,"bridge":"virbr0"}' FROM hosts`, network)
 	s.member, s.viewer, s.blueMember = s.addProjectMember("mia", s.red, fleet.RoleMember), s.addProjectMember("vic", s.red, fleet.RoleViewer), s.addProjectMember("sam", s.blue, fleet.RoleMember)
 	return s
@@ -74,9 +75,11 @@ func (s *projectFixture) addHostWithMemory(name string, memoryMiB int64) fleet.H
 const volumesJSON = `[{"name":"debian.qcow2","path":"/v/debian.qcow2","format":"qcow2","capacityBytes":2147483648},
 	{"name":"cd.iso","path":"/v/cd.iso","format":"iso","capacityBytes":1000}]`
 
+// addPool adds a pool that is published to all projects.
 func (s *projectFixture) addPool(name, spec string, hosts ...fleet.HostID) fleet.PoolID {
 	id := fleet.NewID[fleet.PoolID]()
 	s.execSQL(`INSERT INTO pools (id, name, spec) VALUES ($1, $2, $3)`, id, name, spec)
+	s.execSQL(`INSERT INTO pool_grants (pool_id, granted_by) VALUES ($1, 'chief')`, id)
 	for _, h := range hosts {
 		s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
 			VALUES ('pool', $1, $2, 'assign', jsonb_build_object('state', 'active', 'capacityBytes', 1000::bigint << 30, 'usedBytes', 100::bigint << 30, 'availableBytes', 900::bigint << 30, 'volumes', $3::jsonb), 1, now())`, id, h, volumesJSON)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"quantix/db"
+	"quantix/internal/control/network"
 	"quantix/internal/control/query"
 	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
@@ -221,7 +222,7 @@ func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.
 	bare := vmcopy.WithoutIdentity(vm.Spec)
 	// Keep only rules about VM labels. Other rules name hosts or VMs, which do not apply to a new VM.
 	bare.Rules = slices.DeleteFunc(slices.Clone(bare.Rules), func(r fleet.PlacementRule) bool { return r.Of != fleet.RuleVMLabels })
-	spec, err := completeSpecForStorage(ctx, q, vm.ProjectID, bare)
+	spec, err := network.StoredSpec(ctx, q, vm.ProjectID, bare)
 	if err != nil {
 		return task, err
 	}

@@ -75,8 +75,8 @@ func TestTenantTopologyHidesHosts(t *testing.T) {
 	if len(n.Hosts)+len(n.Devices)+n.MoreHosts > 0 || n.Network.Spec.Bridge != "" {
 		t.Errorf("a member is shown %+v", n)
 	}
-	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"forward":"bridge"}`)
-	s.wantRefused("a bridged network", fleet.NotFound, "", func() error { _, err := s.NetworkTopology(t.Context(), s.member, lan.ID); return err })
+	s.execSQL(`DELETE FROM network_grants WHERE network_id = $1`, lan.ID)
+	s.wantRefused("a network that is not published to the member's project", fleet.NotFound, "", func() error { _, err := s.NetworkTopology(t.Context(), s.member, lan.ID); return err })
 }
 
 // A topology shows a limited number of VMs. VMs that need attention come first.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/network"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -127,7 +128,7 @@ func checkActionAllowed(vm fleet.VMView, act fleet.Action) error {
 
 // storeChangedVM writes a locked VM's name, labels, description and spec as its next generation.
 func storeChangedVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
-	spec, err := completeSpecForStorage(ctx, q, vm.ProjectID, vm.Spec)
+	spec, err := network.StoredSpec(ctx, q, vm.ProjectID, vm.Spec)
 	if err != nil {
 		return err
 	}

@@ -7,15 +7,19 @@ import (
 	"slices"
 
 	"quantix/db"
+	"quantix/internal/control/publishing"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
 
-// checkPoolsSupportDisks refuses disks that the kind of their pool does not support, and adapts names of new volumes to the
-// kind. For disks on existing volumes it locks the pool, so that no other VM gets the volume until the transaction
+// checkPoolsForDisks refuses disks in pools that are not published to the project, and disks that the kind of their pool
+// does not support. It adapts names of new volumes to the kind. For disks on existing volumes it locks the pool, so that no other VM gets the volume until the transaction
 // ends.
-func checkPoolsSupportDisks(ctx context.Context, q *db.Queries, a fleet.Actor, disks []fleet.Disk) error {
+func checkPoolsForDisks(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, disks []fleet.Disk) error {
+	if err := publishing.CheckPools(ctx, q, a, project, disks); err != nil {
+		return err
+	}
 	ids := store.ToStrings(fleet.VMSpec{Disks: disks}.Pools())
 	slices.Sort(ids)
 	for _, id := range ids {

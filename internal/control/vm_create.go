@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/network"
 	"quantix/internal/control/placing"
 	"quantix/internal/control/store"
 	"quantix/internal/firstboot"
@@ -177,10 +178,10 @@ func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, in
 	if _, err := placing.MergeRules(a, nil, in.Spec.Rules); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	if err := checkNetworks(ctx, q, a, in.ProjectID, in.Spec.NICs); err != nil {
+	if err := network.CheckNICs(ctx, q, a, in.ProjectID, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	if err := checkPoolsSupportDisks(ctx, q, a, in.Spec.Disks); err != nil {
+	if err := checkPoolsForDisks(ctx, q, a, in.ProjectID, in.Spec.Disks); err != nil {
 		return fleet.VMView{}, "", err
 	}
 	if err := fillFilterSettings(ctx, q, a, in.ProjectID, nil, in.Spec.NICs); err != nil {
@@ -209,7 +210,7 @@ func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, in
 	if err := c.macPrefix().assignMACs(ctx, q, a, fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{ID: id, ProjectID: in.ProjectID}}}, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	spec, err := completeSpecForStorage(ctx, q, in.ProjectID, in.Spec)
+	spec, err := network.StoredSpec(ctx, q, in.ProjectID, in.Spec)
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}

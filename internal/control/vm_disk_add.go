@@ -110,7 +110,7 @@ func (n *addedDiskSet) completeAddedDisks(ctx context.Context, q *db.Queries, a 
 	if err := checks.Err(); err != nil {
 		return first, err
 	}
-	if err := checkPoolsSupportDisks(ctx, q, a, n.spec.Disks); err != nil {
+	if err := checkPoolsForDisks(ctx, q, a, old.ProjectID, n.spec.Disks); err != nil {
 		return first, err
 	}
 	if len(plans) > 0 {

@@ -137,7 +137,7 @@ func TestInvalidNewDisksRefused(t *testing.T) {
 	}{
 		"a viewer":                  {s.viewer, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1}), fleet.Forbidden, ""},
 		"a user of another project": {s.blueMember, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1}), fleet.NotFound, ""},
-		"no pool":                   {s.member, spec(fleet.Disk{PoolID: "x", SizeBytes: 1}), fleet.Invalid, "spec.disks[2].poolId: No such pool"},
+		"no pool":                   {s.member, spec(fleet.Disk{PoolID: "x", SizeBytes: 1}), fleet.Invalid, "spec.disks[2].poolId: There is no such pool, or none that is published"},
 		"no size":                   {s.member, spec(fleet.Disk{PoolID: s.nfs}), fleet.Invalid, "spec.disks[2].sizeBytes"},
 		"a name":                    {s.member, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1, Volume: "mine.qcow2"}), fleet.Invalid, "spec.disks[2].volume"},
 		"another's disk":            {s.member, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1, Volume: other.Spec.Disks[0].Volume}), fleet.Invalid, "spec.disks[2].volume"},

@@ -71,7 +71,7 @@ func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 			return j, err
 		}
 		if !spec.Kind.Info().FilePool {
-			return j, fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which cannot store images. Move the disk to a file pool first.", pool.Name)
+			return j, fleet.Errorf(fleet.Conflict, "The disk is in a block pool, which cannot store images. Move the disk to a file pool first.")
 		}
 		if j.Ref.Volume, err = unusedFileName(ctx, q, j.Ref, vm.HostID, spec.Shared); err != nil {
 			return j, err

@@ -11,6 +11,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/network"
 	"quantix/internal/control/store"
 	"quantix/internal/drift"
 	"quantix/internal/fleet"
@@ -45,7 +46,7 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 			return err
 		}
 		typed := slices.Clone(vm.Spec.NICs)
-		if _, err := resolveNICNetworks(ctx, q, vm.ProjectID, vm.Spec.NICs); err != nil {
+		if _, err := network.ResolveNICs(ctx, q, vm.ProjectID, vm.Spec.NICs); err != nil {
 			return err
 		}
 		if err := fillFilterSettings(ctx, q, a, vm.ProjectID, old.Spec.NICs, vm.Spec.NICs); err != nil {

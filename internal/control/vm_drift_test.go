@@ -177,12 +177,12 @@ func TestAcceptDriftChangesOnlyEditableDiskFields(t *testing.T) {
 func TestTenantAcceptsDriftOnlyOfGrantedNetworks(t *testing.T) {
 	s := newProjectFixture(t)
 	for says, nic := range map[string]string{
-		"is not open to this project":                     `[{"bridge":"br0","mac":"52:54:00:00:00:09"}]`,
+		"is not published to this project":                `[{"bridge":"br0","mac":"52:54:00:00:00:09"}]`,
 		"MAC addresses chosen in this project must begin": `[{"network":"default","mac":"52:54:00:00:00:09"}]`,
 	} {
 		drift := fleet.Drift{Field: "nics", Actual: "now", Take: rawJSON(nic)}
 		v := s.driftedVM("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
-		if says == "is not open to this project" { // the VM already had this NIC
+		if says == "is not published to this project" { // the VM already had this NIC
 			s.execSQL(`UPDATE vms SET spec = spec || `+defaultNICSQL("52:54:00:00:00:09")+` WHERE id = $1`, v.ID)
 		}
 		s.wantRefused(says, fleet.Invalid, says, func() error {

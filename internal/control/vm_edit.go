@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/network"
 	"quantix/internal/control/placing"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
@@ -77,7 +78,7 @@ func (c *Control) updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, id
 		return old, vm, "", err
 	}
 	entered := slices.Clone(vm.Spec.NICs)
-	if _, err := resolveNICNetworks(ctx, q, old.ProjectID, vm.Spec.NICs); err != nil {
+	if _, err := network.ResolveNICs(ctx, q, old.ProjectID, vm.Spec.NICs); err != nil {
 		return old, vm, "", err
 	}
 	if err := fillFilterSettings(ctx, q, a, old.ProjectID, old.Spec.NICs, vm.Spec.NICs); err != nil {
@@ -257,7 +258,7 @@ func (e vmEdit) check(ctx context.Context, q *db.Queries, a fleet.Actor, macs ma
 	if err := checkReservedFields(a, old.Spec, vm.Spec); err != nil || !needsHost && !more {
 		return err
 	}
-	if err := checkNetworks(ctx, q, a, vm.ProjectID, needed.NICs); err != nil {
+	if err := network.CheckNICs(ctx, q, a, vm.ProjectID, needed.NICs); err != nil {
 		return err
 	}
 	if err := macs.assignMACs(ctx, q, a, old, vm.Spec.NICs); err != nil {
@@ -309,4 +310,16 @@ func checkReservedFields(a fleet.Actor, was, edited fleet.VMSpec) error {
 		}
 	}
 	return checks.Err()
+}
+
+// changedNICFields returns NIC n without the fields that the old NIC of the same MAC address has too. The host's
+// support for those fields need not be checked again.
+func changedNICFields(old []fleet.NIC, n fleet.NIC) fleet.NIC {
+	k := slices.IndexFunc(old, func(o fleet.NIC) bool { return n.MAC != "" && strings.EqualFold(o.MAC, n.MAC) })
+	for _, f := range fleet.NICFields {
+		if k >= 0 && f.Same(old[k], n) {
+			f.Copy(&n, fleet.NIC{})
+		}
+	}
+	return n
 }

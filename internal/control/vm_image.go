@@ -63,7 +63,7 @@ func (c *Control) planImage(ctx context.Context, a fleet.Actor, project fleet.Pr
 	if p.image, err = c.GetImage(ctx, fleet.SystemActor, d.ImageID); err != nil {
 		return p, err
 	}
-	open := slices.ContainsFunc(p.image.Grants, func(g fleet.ImageGrant) bool { return g.ProjectID == "" || g.ProjectID == project })
+	open := fleet.GrantedTo(project, p.image.Grants)
 	version := p.image.Version(d.VersionID)
 	switch {
 	case !open && !policy.May(a, policy.InfraChange, ""):

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
+	"quantix/internal/control/network"
 	"quantix/internal/control/placing"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
@@ -75,10 +76,10 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 		}
 		spec := in.Spec
 		spec.NICs = slices.Clone(in.Spec.NICs)
-		if err := checkNetworks(ctx, q, a, in.ProjectID, spec.NICs); err != nil {
+		if err := network.CheckNICs(ctx, q, a, in.ProjectID, spec.NICs); err != nil {
 			return err
 		}
-		if err := checkPoolsSupportDisks(ctx, q, a, spec.Disks); err != nil {
+		if err := checkPoolsForDisks(ctx, q, a, in.ProjectID, spec.Disks); err != nil {
 			return err
 		}
 		resolved := in // with the IDs of its networks

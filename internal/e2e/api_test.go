@@ -103,6 +103,16 @@ func (a api) poolByName(t testing.TB, name string) fleet.Pool {
 	return findByName[fleet.Pool](t, a, "pools", name)
 }
 
+// publishNetworks publishes the libvirt networks to all projects, so that forms propose the only one.
+func (a api) publishNetworks(t testing.TB) {
+	t.Helper()
+	for _, n := range listFirstPage[fleet.NetworkView](t, a, "/api/v1/networks?filter=kind:libvirt") {
+		if _, err := a.send(t.Context(), http.MethodPut, "/api/v1/networks/"+string(n.ID)+"/grants/all", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func (a api) projectByName(t testing.TB, name string) fleet.Project {
 	t.Helper()
 	for _, p := range listFirstPage[fleet.Project](t, a, "/api/v1/projects") {

@@ -423,8 +423,8 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"network-grants", "/networks?filter=kind:bridge", func(p *tab) {
 			p.click("#network-rows tbody a[href^='/networks/']", "")
 			p.waitPath("/networks/")
-			p.click(".tabs a", "Sharing")
-			p.waitText("#grants h2", "Share with a project")
+			p.click(".tabs a", "Published to")
+			p.waitText("#grants h2", "Publish")
 			p.waitSettled()
 		}},
 		{"images", "/images", nil},

@@ -60,6 +60,7 @@ func newCloudRig(t *testing.T, name string, index int) cloudRig {
 		return err == nil && strings.Contains(string(got.body), "cloud.qcow2"), fmt.Sprint(string(got.body), err)
 	})
 	requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "cloud"})
+	a.publishNetworks(t)
 	return cloudRig{faultRig: r, hostID: host.ID}
 }
 

@@ -21,7 +21,7 @@ const (
 	ActRelease     Action = "release"     // of a pool or network on one host: unassign it; of a VM: Quantix forgets it
 	ActAdopt       Action = "adopt"       // of a discovered VM: make it a VM of a project
 	ActCredentials Action = "credentials" // of a pool with credentials: replace them
-	ActGrant       Action = "grant"       // of a network: open it to a project
+	ActGrant       Action = "grant"       // of a network: publish it to a project
 	ActPassword    Action = "password"    // of a user: set a new password
 	ActCancel      Action = "cancel"      // of a task: cancel it
 )
@@ -197,12 +197,7 @@ func (p PoolHost) Allows(a Action) (bool, string) { return poolHostActions.Allow
 func (p PoolHost) Actions() []ActionState         { return poolHostActions.States(p) }
 
 var networkActions = ActionTable[NetworkView]{
-	{ActGrant, func(n NetworkView) string {
-		if n.Restricted {
-			return ""
-		}
-		return "An isolated, NAT or routed network of libvirt is open to all projects."
-	}},
+	{ActGrant, func(NetworkView) string { return "" }},
 	{ActAssign, func(n NetworkView) string { return n.changeRefusal() }},
 	{ActEdit, func(n NetworkView) string { return n.changeRefusal() }},
 	{ActDelete, func(n NetworkView) string {

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -48,12 +49,32 @@ func (i Image) templateDiskRefusal(what string) string {
 	return fmt.Sprintf("The image is a disk of the template %s, %s.", i.Template, what)
 }
 
-// ImageGrant is the publication of an image to one project or to all projects.
-type ImageGrant struct {
-	ProjectID   ProjectID `json:"projectId,omitempty"` // empty: every project
-	ProjectName string    `json:"projectName,omitempty"`
+// ProjectGrant is the publication of an object, such as a pool or an image, to one project or to all projects.
+type ProjectGrant struct {
+	ProjectID   ProjectID `json:"projectId"` // empty: every project
+	ProjectName string    `json:"projectName"`
 	By          string    `json:"by,omitempty"`
-	At          time.Time `json:"at"`
+	At          time.Time `json:"at,omitzero"`
+}
+
+// Grants of images, templates and networks have names of their own in the API's description.
+type (
+	ImageGrant   ProjectGrant
+	NetworkGrant ProjectGrant
+)
+
+// GrantedTo reports whether the grants publish the object to the project.
+func GrantedTo[G ProjectGrant | ImageGrant | NetworkGrant](project ProjectID, grants []G) bool {
+	return slices.ContainsFunc(grants, func(g G) bool { of := ProjectGrant(g).ProjectID; return of == "" || of == project })
+}
+
+// ProjectGrants converts the grants.
+func ProjectGrants[G ImageGrant | NetworkGrant](grants []G) []ProjectGrant {
+	out := make([]ProjectGrant, len(grants))
+	for i, g := range grants {
+		out[i] = ProjectGrant(g)
+	}
+	return out
 }
 
 // ImageVersion is one version of an image. Its content never changes.

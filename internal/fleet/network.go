@@ -69,7 +69,7 @@ type NetworkHost struct {
 // NetworkView is a network as the API and pages show it.
 type NetworkView struct {
 	Network
-	// Restricted: the network's layer 2 extends beyond one host, so a project's VMs need a grant to use the network
+	// Restricted is always true: VMs of a project need a grant to use the network. API clients of older versions read it.
 	Restricted bool           `json:"restricted"`
 	Grants     []NetworkGrant `json:"grants"` // grants that the user may see
 	Health     NetworkHealth  `json:"health"`
@@ -136,12 +136,6 @@ func (s NetworkState) Severity() Severity {
 		return SeverityOK
 	}
 	return SeverityWarn
-}
-
-// NetworkGrant lets VMs of a project use a restricted network.
-type NetworkGrant struct {
-	ProjectID   ProjectID `json:"projectId"` // empty: all projects
-	ProjectName string    `json:"projectName"`
 }
 
 // NetworkKindAndName returns the kind and name of the NIC's network. The name is empty if the NIC has only the

@@ -194,7 +194,7 @@ func TestNetworkActionsRefusedWithReason(t *testing.T) {
 		"release":                            {statusOn(true, false, fleet.NetworkActive), fleet.ActRelease, ""},
 		"release, not assigned":              {statusOn(false, false, fleet.NetworkActive), fleet.ActRelease, "The network is not assigned to h1."},
 		"release a network of the same name": {fleet.NetworkHost{HostName: "h1", Status: &fleet.NetworkStatus{NameTaken: true}}, fleet.ActRelease, "h1 has another network of this name, which Quantix did not create."},
-		"grant an isolated network":          {defined, fleet.ActGrant, "An isolated, NAT or routed network of libvirt is open to all projects."},
+		"grant an isolated network":          {defined, fleet.ActGrant, ""},
 		"action of another type":             {defined, fleet.ActStart, `There is no action "start".`},
 	} {
 		if ok, why := c.of.Allows(c.action); ok != (c.why == "") || why != c.why {

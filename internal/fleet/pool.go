@@ -226,9 +226,13 @@ type PoolHealth struct {
 // PoolView is a pool as the API and pages show it.
 type PoolView struct {
 	Pool
-	Health PoolHealth `json:"health"`
-	Hosts  []PoolHost `json:"hosts"` // at most HostStatusesListed: hosts that need attention first, then by name
+	Grants []ProjectGrant `json:"grants"` // grants that the user may see
+	Health PoolHealth     `json:"health"`
+	Hosts  []PoolHost     `json:"hosts"` // at most HostStatusesListed: hosts that need attention first, then by name
 }
+
+// OpenToProject reports whether VMs of the project may use the pool.
+func (v PoolView) OpenToProject(project ProjectID) bool { return GrantedTo(project, v.Grants) }
 
 // isUsable reports whether the volume is complete and has no fault.
 func (v Volume) isUsable() bool { return !v.Unfinished && v.Fault == "" }

@@ -203,5 +203,5 @@ type PortGroupUse struct {
 
 // OpenToProject reports whether VMs of the project may use the network.
 func (v NetworkView) OpenToProject(project ProjectID) bool {
-	return !v.Restricted || slices.ContainsFunc(v.Grants, func(g NetworkGrant) bool { return g.ProjectID == "" || g.ProjectID == project })
+	return GrantedTo(project, v.Grants)
 }

@@ -75,6 +75,16 @@ type Pool struct {
 
 	CapacityBytes int64 // 0: not reported
 	FreeBytes     int64 // space not committed to any volume
+
+	Hidden bool // the actor may not see the pool, so Fault.Plain does not name it
+}
+
+// plainName returns the pool's name for Fault.Plain.
+func (p Pool) plainName() string {
+	if p.Hidden {
+		return "pool of the disk"
+	}
+	return "pool " + p.Name
 }
 
 // Fault is a reason why a VM cannot be on a host, at the VM's field that causes it.
@@ -248,7 +258,7 @@ func (f *faultCheck) checkHostOnline() {
 func (f *faultCheck) checkDisk(d fleet.Disk, at string) {
 	// A degraded pool must not get new disks, but its ISOs and images can still be read.
 	if p := f.host.Pools[d.PoolID]; f.requireReadyPool(d.PoolID, at+".poolId") && p.Error != "" {
-		f.addFault(at+".poolId", "pool "+p.Name+" is degraded", "Pool %s is degraded on %s: %s", p.Name, f.host.Name, p.Error)
+		f.addFault(at+".poolId", p.plainName()+" is degraded", "Pool %s is degraded on %s: %s", p.Name, f.host.Name, p.Error)
 	}
 	if d.Existing && f.host.Pools[d.PoolID].State == fleet.PoolActive && f.requireVolume(d.Ref(), at+".volume") {
 		f.checkExistingVolume(d, at+".volume")
@@ -307,7 +317,7 @@ func (f *faultCheck) checkPoolSpace(disks []fleet.Disk) {
 			continue
 		}
 		f.faults = append(f.faults, Fault{
-			Field: fmt.Sprintf("spec.disks[%d].sizeBytes", i), Overcommittable: true, Plain: "no room for " + fleet.FormatBytes(size) + " in pool " + p.Name,
+			Field: fmt.Sprintf("spec.disks[%d].sizeBytes", i), Overcommittable: true, Plain: "no room for " + fleet.FormatBytes(size) + " in " + p.plainName(),
 			Message: fmt.Sprintf("Pool %s on %s has %s not provisioned to volumes, and the new disks may grow to %s.", p.Name, f.host.Name, fleet.FormatBytes(max(0, p.FreeBytes)), fleet.FormatBytes(size)),
 		})
 	}
@@ -321,13 +331,13 @@ func (f *faultCheck) requireReadyPool(id fleet.PoolID, field string) bool {
 	case !ok || p.Name == "":
 		f.addFault(field, "no such pool", "There is no such pool.")
 	case !p.Assigned:
-		f.addFault(field, "no pool "+p.Name, "Pool %s is not assigned to %s.", p.Name, f.host.Name)
+		f.addFault(field, "no "+p.plainName(), "Pool %s is not assigned to %s.", p.Name, f.host.Name)
 	case p.State == fleet.PoolActive:
 		return true
 	case p.Error != "":
-		f.addFault(field, "pool "+p.Name+" is "+state, "Pool %s is %s on %s: %s", p.Name, state, f.host.Name, p.Error)
+		f.addFault(field, p.plainName()+" is "+state, "Pool %s is %s on %s: %s", p.Name, state, f.host.Name, p.Error)
 	default:
-		f.addFault(field, "pool "+p.Name+" is "+state, "Pool %s is %s on %s.", p.Name, state, f.host.Name)
+		f.addFault(field, p.plainName()+" is "+state, "Pool %s is %s on %s.", p.Name, state, f.host.Name)
 	}
 	return false
 }
@@ -335,8 +345,8 @@ func (f *faultCheck) requireReadyPool(id fleet.PoolID, field string) bool {
 func (f *faultCheck) requireVolume(ref fleet.Volref, field string) bool {
 	_, ok := f.host.Volumes[ref]
 	if !ok {
-		pool := f.host.Pools[ref.PoolID].Name
-		f.addFault(field, fmt.Sprintf("no volume %q in pool %s", ref.Volume, pool), "Pool %s has no volume %q on %s.", pool, ref.Volume, f.host.Name)
+		pool := f.host.Pools[ref.PoolID]
+		f.addFault(field, fmt.Sprintf("no volume %q in %s", ref.Volume, pool.plainName()), "Pool %s has no volume %q on %s.", pool.Name, ref.Volume, f.host.Name)
 	}
 	return ok
 }

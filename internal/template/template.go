@@ -145,12 +145,7 @@ func (v View) PublishedToText() string { return fleet.ImageView{Grants: v.Grants
 
 // OpenToProject reports whether the project may use the template, by the grants that the user may see.
 func (v View) OpenToProject(project fleet.ProjectID) bool {
-	for _, g := range v.Grants {
-		if g.ProjectID == "" || g.ProjectID == project {
-			return true
-		}
-	}
-	return false
+	return fleet.GrantedTo(project, v.Grants)
 }
 
 // Newest returns the newest version that is not deprecated, or nil.

@@ -61,6 +61,8 @@ var seeds = []string{
 		FROM n, pools p, hosts h`,
 	seedSQL + `INSERT INTO networks (id, name, kind) SELECT '00000000-0000-7000-8000-000000003000', 'default', 'libvirt' FROM n`,
 	seedSQL + `INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', '00000000-0000-7000-8000-000000003000', h.id, '{"active":true}' FROM n, hosts h`,
+	seedSQL + `INSERT INTO pool_grants (pool_id, granted_by) SELECT p.id, 'seed' FROM n, pools p`,
+	seedSQL + `INSERT INTO network_grants (network_id) SELECT w.id FROM n, networks w`,
 	seedSQL + `INSERT INTO vms (id, project_id, host_id, name, labels, spec, created_at, status, observed_generation)
 		SELECT '00000000-0000-7000-8000-' || lpad((1000000 + i)::text, 12, '0'),
 			'00000000-0000-7000-8000-' || lpad((1000 + i % 10)::text, 12, '0'),

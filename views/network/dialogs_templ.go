@@ -315,7 +315,7 @@ func DeleteDialog(a fleet.Actor, n fleet.NetworkView, e kit.Errors) templ.Compon
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, " <p>The deletion is refused while a VM has a NIC on the network. Sharing with projects ends.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, " <p>The deletion is refused while a VM has a NIC on the network. It is then published to no project any more.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

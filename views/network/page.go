@@ -32,7 +32,7 @@ type Page struct {
 
 func (p Page) tabs() []kit.Tab {
 	return kit.LinkTabs(kit.Link{Path: views.NetworkPath(p.Network.ID)}, "tab", p.Tab,
-		kit.Tab{Key: "hosts", Text: "Hosts"}, kit.Tab{Key: "topology", Text: "Topology"}, kit.Tab{Key: "vms", Text: "VMs"}, kit.Tab{Key: "addresses", Text: "Addresses"}, kit.Tab{Key: "groups", Text: "Port groups"}, kit.Tab{Key: "grants", Text: "Sharing"}, kit.Tab{Key: "summary", Text: "Summary"})
+		kit.Tab{Key: "hosts", Text: "Hosts"}, kit.Tab{Key: "topology", Text: "Topology"}, kit.Tab{Key: "vms", Text: "VMs"}, kit.Tab{Key: "addresses", Text: "Addresses"}, kit.Tab{Key: "groups", Text: "Port groups"}, kit.Tab{Key: "grants", Text: "Published to"}, kit.Tab{Key: "summary", Text: "Summary"})
 }
 
 // Tabs are the keys of the network page's tabs; the first tab is the default.

@@ -114,23 +114,20 @@ func (p Page) portGroupActions(g fleet.PortGroupUse) []kit.ActionButton {
 	acts := []kit.ActionButton{kit.ActionButton{Icon: "pencil", Word: "Change", Href: kit.Link{Path: at}.With("name", g.Name).String(), Dialog: true}.DisableFor(p.changeRefusal()).RequirePermission(p.Actor, policy.InfraChange)}
 	for _, x := range g.Grants {
 		acts = append(acts, kit.ActionButton{
-			Icon: "lock", Word: "Stop sharing with " + strings.ToLower(granteeName(x)[:1]) + granteeName(x)[1:] + "; connected VMs stay", Post: views.NetworkPath(p.Network.ID, "group-grants"), Back: back,
-			PostValues: []kit.FormValue{{Name: "group", Value: g.Name}, {Name: "project", Value: grantValue(x)}, {Name: "revoke", Value: "yes"}},
+			Icon: "lock", Word: "Stop sharing with " + strings.ToLower(kit.GranteeName(fleet.ProjectGrant(x))[:1]) + kit.GranteeName(fleet.ProjectGrant(x))[1:] + "; connected VMs stay", Post: views.NetworkPath(p.Network.ID, "group-grants"), Back: back,
+			PostValues: []kit.FormValue{{Name: "group", Value: g.Name}, {Name: "project", Value: kit.GrantValue(fleet.ProjectGrant(x))}, {Name: "revoke", Value: "yes"}},
 		}.RequirePermission(p.Actor, policy.InfraChange))
 	}
 	return append(acts, remove.DisableFor(p.changeRefusal()).RequirePermission(p.Actor, policy.InfraChange))
 }
 
 // portGroupUsersText describes who may use the port group besides infrastructure administrators.
-func portGroupUsersText(n fleet.NetworkView, g fleet.PortGroupUse) string {
+func portGroupUsersText(g fleet.PortGroupUse) string {
 	var names []string
 	for _, x := range g.Grants {
-		names = append(names, granteeName(x))
+		names = append(names, kit.GranteeName(fleet.ProjectGrant(x)))
 	}
-	switch {
-	case !g.Restricted && !n.Restricted:
-		return "all projects"
-	case !g.Restricted:
+	if !g.Restricted {
 		names = append(names, "all who can use the network")
 	}
 	return kit.TextOrDash(strings.Join(names, ", "))

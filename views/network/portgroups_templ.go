@@ -151,9 +151,9 @@ func portGroupTable(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var7 string
-					templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(portGroupUsersText(p.Network, g))
+					templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(portGroupUsersText(g))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/portgroups.templ`, Line: 39, Col: 47}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/portgroups.templ`, Line: 39, Col: 36}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 					if templ_7745c5c3_Err != nil {
@@ -228,7 +228,7 @@ func grantPortGroupForm(p Page) templ.Component {
 			templ_7745c5c3_Var9 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if len(p.Groups.All) > 0 && p.mayGrant() {
+		if len(p.Groups.All) > 0 && p.publishing().MayPublish {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "<div class=\"card\"><header><h2>Share with a project</h2></header><form class=\"pad stack tight\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

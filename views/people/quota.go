@@ -143,7 +143,7 @@ func (f QuotaForm) value(name, stored string) string {
 	return stored
 }
 
-// limitUnit is the unit in which a form shows limits.
+// limitUnit is the unit of limits in a form.
 func limitUnit(u quota.Unit) string {
 	if u == quota.Count {
 		return ""

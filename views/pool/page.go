@@ -34,15 +34,29 @@ type Page struct {
 	VMs        []fleet.VMView
 	Filter     kit.Filter // tab vms
 	Tasks      []fleet.Task
-	Prev       string // cursors of the previous and next page of the tab's list
+	Publish    PublishForm // tab grants
+	Prev       string      // cursors of the previous and next page of the tab's list
 	Next       string
 }
 
 func (p Page) tabs() []kit.Tab {
 	tabs := kit.LinkTabs(kit.Link{Path: p.path()}, "tab", p.Tab,
 		kit.Tab{Key: "health", Text: "Health"}, kit.Tab{Key: "monitor", Text: "Monitor"}, kit.Tab{Key: "volumes", Text: "Volumes", Count: p.Counts.Volumes},
-		kit.Tab{Key: "vms", Text: "VMs", Count: p.Counts.VMs}, kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"})
+		kit.Tab{Key: "vms", Text: "VMs", Count: p.Counts.VMs}, kit.Tab{Key: "grants", Text: "Published to"}, kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"})
 	return slices.DeleteFunc(tabs, func(t kit.Tab) bool { return t.Key == "monitor" && !p.seesHosts() })
+}
+
+// PublishForm is the form that publishes the pool to one more project.
+type PublishForm struct {
+	Projects kit.SelectChoices
+	Errors   kit.Errors
+}
+
+func (p Page) publishing() kit.PublishingPanel {
+	return kit.PublishingPanel{
+		Noun: "pool", Grants: p.Pool.Grants, Path: p.path("grants"), MayPublish: policy.May(p.Actor, policy.InfraChange, ""),
+		Projects: p.Publish.Projects, Errors: p.Publish.Errors, StayText: "VMs keep their disks",
+	}
 }
 
 // TabCounts are the numbers of volumes and VMs on the tabs; empty: not shown.

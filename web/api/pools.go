@@ -33,6 +33,20 @@ func poolAnswer(a fleet.Actor, p fleet.PoolView) poolBody {
 	return poolBody{PoolView: p, OfferedActions: offeredActions(a, "pool", p.Actions()), Hosts: poolHostBodies(a, p.Hosts)}
 }
 
+// PoolGrantPath holds the ids of a pool and a project with access to the pool, from the request's path.
+type PoolGrantPath struct {
+	ID      fleet.PoolID `path:"id"`
+	Project string       `path:"project"`
+}
+
+func (api *API) grantPool(ctx context.Context, a fleet.Actor, in *PoolGrantPath) (*emptyOutput, error) {
+	return nil, api.Control.GrantPool(ctx, a, in.ID, ParseGrantProjectID(in.Project))
+}
+
+func (api *API) revokePool(ctx context.Context, a fleet.Actor, in *PoolGrantPath) (*emptyOutput, error) {
+	return nil, api.Control.RevokePool(ctx, a, in.ID, ParseGrantProjectID(in.Project))
+}
+
 func (api *API) createPool(ctx context.Context, a fleet.Actor, in *struct{ Body storage.CreatePool }) (*poolOutput, error) {
 	pool, err := api.Control.CreatePool(ctx, a, in.Body)
 	return &poolOutput{Location: Base + "/pools/" + string(pool.ID), Body: poolAnswer(a, pool)}, err

@@ -156,6 +156,8 @@ func (api *API) operations() []operation {
 		newOperation(post, "/pools/{id}/hosts/{host}/ignore-drift", policy.InfraChange, noContent, "ignore-pool-drift", "Ignore a pool's drift of single fields on a host until the host's value changes", ignoreDriftOnHost(api, fleet.TypePool)),
 		newOperation(post, "/pools/{id}/hosts/{host}/show-drift", policy.InfraChange, noContent, "show-pool-drift", "Show a pool's ignored drift of single fields on a host again", showDriftOnHost(api, fleet.TypePool)),
 		newOperation(post, "/pools/{id}/retry", policy.InfraChange, accepted, "retry-pool-everywhere", "Retry a pool's setup on all hosts where it failed, 200 at most; one task for each host", retryOnAllFailedHosts(api, fleet.TypePool)),
+		newOperation(put, "/pools/{id}/grants/{project}", policy.InfraChange, noContent, "grant-pool", "Publish a pool to a project, or to \"all\"", api.grantPool),
+		newOperation(remove, "/pools/{id}/grants/{project}", policy.InfraChange, noContent, "revoke-pool", "Withdraw a pool from a project, or from \"all\"; VMs keep their disks in it", api.revokePool),
 		newOperation(get, "/pools/{id}/selector", policy.InfraSee, ok, "get-pool-selector", "Get the label selector of hosts that get a pool automatically, and the hosts whose assignment differs from it", getLabelSelector(api, fleet.TypePool)),
 		newOperation(put, "/pools/{id}/selector", policy.InfraChange, ok, "set-pool-selector", "Set the label selector of hosts that get a pool automatically; matching hosts get the pool at once", setLabelSelector(api, fleet.TypePool)),
 
@@ -213,8 +215,8 @@ func (api *API) operations() []operation {
 		newOperation(remove, "/networks/{id}/port-groups/{group}", policy.InfraChange, accepted, "drop-port-group", "Delete a port group; refused while VMs have NICs on it", api.deletePortGroup),
 		newOperation(put, "/networks/{id}/port-groups/{group}/grants/{project}", policy.InfraChange, noContent, "grant-port-group", "Grant a project, or \"all\", access to a port group", api.grantPortGroup),
 		newOperation(remove, "/networks/{id}/port-groups/{group}/grants/{project}", policy.InfraChange, noContent, "revoke-port-group", "Revoke a project's access to a port group, or that of \"all\"; VMs on it stay", api.revokePortGroup),
-		newOperation(put, "/networks/{id}/grants/{project}", policy.InfraChange, noContent, "grant-network", "Grant a project, or \"all\", access to a network that leads outside its hosts", api.grantNetwork),
-		newOperation(remove, "/networks/{id}/grants/{project}", policy.InfraChange, noContent, "revoke-network", "Revoke a project's access to a network, or that of \"all\"; VMs on it stay", api.revokeNetwork),
+		newOperation(put, "/networks/{id}/grants/{project}", policy.InfraChange, noContent, "grant-network", "Publish a network to a project, or to \"all\"", api.grantNetwork),
+		newOperation(remove, "/networks/{id}/grants/{project}", policy.InfraChange, noContent, "revoke-network", "Withdraw a network from a project, or from \"all\"; VMs on it stay", api.revokeNetwork),
 
 		newOperation(get, "/security-groups", policy.VMSee, ok, "list-security-groups", "List the fleet-wide security groups and those of your projects", listOperation(api.Control.ListSecurityGroups)),
 		newOperation(post, "/security-groups", policy.VMChange, created, "create-security-group", "Create a security group in a project, or a fleet-wide one", createObjectWithLocation(fleet.TypeSecurityGroup, api.Control.CreateSecurityGroup)),

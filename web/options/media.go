@@ -78,7 +78,10 @@ func volumeOptions(volumes []query.VolumeOn) (out []kit.Option) {
 }
 
 func volumeOption(v query.VolumeOn) kit.Option {
-	text := v.Name + " · " + kit.Bytes(v.CapacityBytes) + " · " + v.PoolName
+	text := v.Name + " · " + kit.Bytes(v.CapacityBytes)
+	if v.PoolName != "" {
+		text += " · " + v.PoolName
+	}
 	if !v.Shared && len(v.Hosts) > 0 {
 		var hosts []string
 		for _, h := range v.Hosts {

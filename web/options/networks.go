@@ -9,7 +9,6 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views/kit"
-	networkview "quantix/views/network"
 	vmview "quantix/views/vm"
 )
 
@@ -65,7 +64,7 @@ func (r *Reader) vmNetworkOptions(ctx context.Context, a fleet.Actor, c Query) (
 	return out, err
 }
 
-// networkGrantOptions lists the projects without access to network c.ParentID; none if all projects have access.
+// networkGrantOptions lists the projects that network c.ParentID is not published to; none if it is published to all.
 func (r *Reader) networkGrantOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -74,15 +73,7 @@ func (r *Reader) networkGrantOptions(ctx context.Context, a fleet.Actor, c Query
 	if err != nil {
 		return nil, err
 	}
-	open := map[fleet.ProjectID]bool{}
-	for _, g := range n.Grants {
-		open[g.ProjectID] = true
-	}
-	if open[""] {
-		return nil, nil
-	}
-	out, err := r.projectOptionsWhere(ctx, a, func(id fleet.ProjectID) bool { return !open[id] })
-	return append(out, kit.Option{Value: networkview.GrantToAllProjects, Text: "All projects"}), err
+	return r.grantOptions(ctx, a, fleet.ProjectGrants(n.Grants))
 }
 
 func networkOption(a fleet.Actor, n fleet.NetworkView) kit.Option {
@@ -91,15 +82,20 @@ func networkOption(a fleet.Actor, n fleet.NetworkView) kit.Option {
 		kind = "bridge"
 	}
 	text := fmt.Sprintf("%s %s · %s", kind, n.Name, kit.CountText(n.Health.Hosts, "host"))
-	everywhere := slices.ContainsFunc(n.Grants, func(g fleet.NetworkGrant) bool { return g.ProjectID == "" })
-	if n.Restricted && !everywhere && !policy.May(a, policy.InfraChange, "") {
-		var projects []string
-		for _, g := range n.Grants {
-			projects = append(projects, g.ProjectName)
-		}
-		text += " · only in " + strings.Join(projects, ", ")
+	return kit.Option{Value: vmview.NetworkValue(n.Kind, n.Name), Text: text + onlyInText(a, fleet.ProjectGrants(n.Grants))}
+}
+
+// onlyInText names the user's projects that a pool or network is published to; empty: to all, or the user may use it in
+// every project, or has only one project.
+func onlyInText(a fleet.Actor, grants []fleet.ProjectGrant) string {
+	if fleet.GrantedTo("", grants) || policy.May(a, policy.InfraChange, "") || len(a.Projects) == 1 {
+		return ""
 	}
-	return kit.Option{Value: vmview.NetworkValue(n.Kind, n.Name), Text: text}
+	var projects []string
+	for _, g := range grants {
+		projects = append(projects, g.ProjectName)
+	}
+	return " · only in " + strings.Join(projects, ", ")
 }
 
 // portGroupOption returns the select option that connects a NIC to a port group.
@@ -125,5 +121,5 @@ func (r *Reader) portGroupGrantOptions(ctx context.Context, a fleet.Actor, c Que
 		return nil, err
 	}
 	projects, err := r.projectOptions(ctx, a, c)
-	return append([]kit.Option{{Value: networkview.GrantToAllProjects, Text: "All projects"}}, projects...), err
+	return append([]kit.Option{{Value: kit.GrantToAllProjects, Text: "All projects"}}, projects...), err
 }

@@ -15,7 +15,6 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views/kit"
-	networkview "quantix/views/network"
 	vmview "quantix/views/vm"
 )
 
@@ -46,14 +45,14 @@ type optionReader func(r *Reader, ctx context.Context, a fleet.Actor, c Query) (
 
 var optionReaders = map[string]optionReader{
 	"projects": (*Reader).projectOptions, "hosts": (*Reader).hostOptions, "pools": (*Reader).PoolOptions, "images": (*Reader).imageOptions,
-	"isos": (*Reader).isoOptions, "discs": (*Reader).removableMediaOptions, "files": (*Reader).fileOptions, "networks": (*Reader).networkOptions, "grants": (*Reader).networkGrantOptions, "image-grants": (*Reader).imageGrantOptions, "members": (*Reader).memberOptions,
+	"isos": (*Reader).isoOptions, "discs": (*Reader).removableMediaOptions, "files": (*Reader).fileOptions, "networks": (*Reader).networkOptions, "grants": (*Reader).networkGrantOptions, "pool-grants": (*Reader).poolGrantOptions, "image-grants": (*Reader).imageGrantOptions, "members": (*Reader).memberOptions,
 	"vm-networks": (*Reader).vmNetworkOptions, "luns": (*Reader).lunOptions, "group-grants": (*Reader).portGroupGrantOptions,
-	"default-pools": (*Reader).PoolOptions, "quota-pools": (*Reader).PoolOptions, "default-networks": (*Reader).projectNetworkOptions,
+	"default-pools": (*Reader).projectPoolOptions, "quota-pools": (*Reader).PoolOptions, "default-networks": (*Reader).projectNetworkOptions,
 	"leave-targets": (*Reader).migrationTargetOptions, "vms": (*Reader).vmOptions, "templates": (*Reader).templateVersionOptions, "template-grants": (*Reader).templateGrantOptions,
 }
 
 // emptyOptionTexts is the text of the option that chooses nothing, by key of optionReaders.
-var emptyOptionTexts = map[string]string{"default-pools": "None (most free space)", "quota-pools": "None", "default-networks": "None (NAT network)", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
+var emptyOptionTexts = map[string]string{"default-pools": "None", "quota-pools": "None", "default-networks": "None", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
 
 // Choices returns the options of a form's select, with the chosen options and a link to all options.
 func (r *Reader) Choices(ctx context.Context, a fleet.Actor, c Query) (kit.SelectChoices, error) {
@@ -205,6 +204,15 @@ func (r *Reader) imageOptions(ctx context.Context, a fleet.Actor, c Query) ([]ki
 	return out, nil
 }
 
+// grantOptions lists the projects that an object with the grants is not published to; none if it is published to all.
+func (r *Reader) grantOptions(ctx context.Context, a fleet.Actor, grants []fleet.ProjectGrant) ([]kit.Option, error) {
+	if fleet.GrantedTo("", grants) {
+		return nil, nil
+	}
+	out, err := r.projectOptionsWhere(ctx, a, func(id fleet.ProjectID) bool { return !fleet.GrantedTo(id, grants) })
+	return append(out, kit.Option{Value: kit.GrantToAllProjects, Text: "All projects"}), err
+}
+
 // imageGrantOptions lists the projects that image c.ParentID is not published to; none if the image is published to
 // all.
 func (r *Reader) imageGrantOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
@@ -215,15 +223,7 @@ func (r *Reader) imageGrantOptions(ctx context.Context, a fleet.Actor, c Query) 
 	if err != nil {
 		return nil, err
 	}
-	open := map[fleet.ProjectID]bool{}
-	for _, g := range v.Grants {
-		open[g.ProjectID] = true
-	}
-	if open[""] {
-		return nil, nil
-	}
-	out, err := r.projectOptionsWhere(ctx, a, func(id fleet.ProjectID) bool { return !open[id] })
-	return append(out, kit.Option{Value: networkview.GrantToAllProjects, Text: "All projects"}), err
+	return r.grantOptions(ctx, a, fleet.ProjectGrants(v.Grants))
 }
 
 // templateGrantOptions lists the projects that template c.ParentID is not published to; none if the template is
@@ -233,11 +233,10 @@ func (r *Reader) templateGrantOptions(ctx context.Context, a fleet.Actor, c Quer
 		return nil, err
 	}
 	v, err := r.Control.GetTemplate(ctx, a, fleet.TemplateID(c.ParentID))
-	if err != nil || v.OpenToProject("") {
+	if err != nil {
 		return nil, err
 	}
-	out, err := r.projectOptionsWhere(ctx, a, func(id fleet.ProjectID) bool { return !v.OpenToProject(id) })
-	return append(out, kit.Option{Value: networkview.GrantToAllProjects, Text: "All projects"}), err
+	return r.grantOptions(ctx, a, fleet.ProjectGrants(v.Grants))
 }
 
 // memberOptions lists the users who can become members of project c.ParentID: users who are not members yet and have no

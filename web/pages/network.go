@@ -10,6 +10,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
+	"quantix/views/kit"
 	networkview "quantix/views/network"
 	"quantix/views/shell"
 	"quantix/web/api"
@@ -27,7 +28,7 @@ type grantForm struct {
 	Revoke  string `form:"revoke"`
 }
 
-// NetworkPage shows a network. Its Sharing tab has the form that gives a project access.
+// NetworkPage shows a network. Its tab Published to has the form that publishes it to a project.
 func (s *Site) NetworkPage(c echo.Context, a fleet.Actor, _ grantForm, how form.Display) error {
 	tab, err := requestedTab(c, networkview.Tabs(), "network")
 	if err != nil {
@@ -86,10 +87,10 @@ func (s *Site) showNetwork(c echo.Context, a fleet.Actor, tab string, how form.D
 		}
 		p.VMs, p.Prev, p.Next = vms.Items, vms.Prev, vms.Next
 	}
-	if tab == "grants" && n.Restricted && policy.May(a, policy.InfraChange, "") {
+	if tab == "grants" && policy.May(a, policy.InfraChange, "") {
 		p.Grant.Errors = how.Errors
 		projects := options.Query{
-			Kind: "grants", ParentID: string(n.ID), Chosen: []string{networkview.GrantToAllProjects}, FormAddress: "/networks/" + string(n.ID) + "?tab=grants", ShowAll: c.QueryParam("all") != "",
+			Kind: "grants", ParentID: string(n.ID), Chosen: []string{kit.GrantToAllProjects}, FormAddress: "/networks/" + string(n.ID) + "?tab=grants", ShowAll: c.QueryParam("all") != "",
 		}
 		if p.Grant.Projects, err = s.Options.Choices(ctx, a, projects); err != nil {
 			return err
@@ -102,7 +103,7 @@ func (s *Site) showNetwork(c echo.Context, a fleet.Actor, tab string, how form.D
 	return s.ShowPageWithStatus(c, status, a, networkPageLayout(n), networkview.NetworkPage(p))
 }
 
-// SetNetworkGrant gives a project access to a network, or revokes it.
+// SetNetworkGrant publishes a network to a project, or withdraws it.
 func (s *Site) SetNetworkGrant(c echo.Context, a fleet.Actor, in grantForm) (form.Response, error) {
 	set := s.Control.GrantNetwork
 	if in.Revoke != "" {

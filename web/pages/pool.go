@@ -13,6 +13,9 @@ import (
 	"quantix/views/kit"
 	poolview "quantix/views/pool"
 	"quantix/views/shell"
+	"quantix/web/api"
+	"quantix/web/form"
+	"quantix/web/options"
 	"quantix/web/render"
 )
 
@@ -24,12 +27,32 @@ func poolPageLayout(v fleet.PoolView) shell.PageLayout {
 	return shell.PageLayout{Title: v.Name, ObjectKeys: []string{group, "pool:" + string(v.ID)}}
 }
 
-func (s *Site) PoolPage(c echo.Context, a fleet.Actor) error {
-	ctx := c.Request().Context()
+// PoolPage shows a pool. Its tab Published to has the form that publishes it to a project.
+func (s *Site) PoolPage(c echo.Context, a fleet.Actor, _ grantForm, how form.Display) error {
 	tab, err := requestedTab(c, poolview.Tabs(), "pool")
 	if err != nil {
 		return err
 	}
+	return s.showPool(c, a, tab, how)
+}
+
+func (s *Site) ShowPoolGrants(c echo.Context, a fleet.Actor, _ grantForm, how form.Display) error {
+	return s.showPool(c, a, "grants", how)
+}
+
+// SetPoolGrant publishes a pool to a project, or withdraws it.
+func (s *Site) SetPoolGrant(c echo.Context, a fleet.Actor, in grantForm) (form.Response, error) {
+	set := s.Control.GrantPool
+	if in.Revoke != "" {
+		set = s.Control.RevokePool
+	}
+	id := fleet.PoolID(c.Param("id"))
+	err := set(c.Request().Context(), a, id, api.ParseGrantProjectID(in.Project))
+	return form.Redraw(views.TabPath(views.PoolPath(id), "grants"), func(c echo.Context) error { return s.ShowPoolGrants(c, a, in, form.FirstDisplay) }), err
+}
+
+func (s *Site) showPool(c echo.Context, a fleet.Actor, tab string, how form.Display) (err error) {
+	ctx := c.Request().Context()
 	p := poolview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Now: time.Now(), ChartRange: c.QueryParam("range")}
 	id, q := fleet.PoolID(c.Param("id")), fleet.Query{Limit: kit.MaxHostStatusesShown}
 	if tab == "health" {
@@ -67,6 +90,7 @@ func (s *Site) PoolPage(c echo.Context, a fleet.Actor) error {
 	if err := s.fillPoolTab(c, a, &p); err != nil {
 		return err
 	}
+	p.Publish.Errors = how.Errors
 	if p.Statuses.Error != "" {
 		p.Filter.Error = p.Statuses.Error
 	}
@@ -80,7 +104,7 @@ func (s *Site) PoolPage(c echo.Context, a fleet.Actor) error {
 	if tab == "volumes" && policy.May(a, policy.InfraChange, "") {
 		f.Scripts = []string{render.UploadScript}
 	}
-	return s.ShowPageWithStatus(c, render.ListResponseStatus(p.Filter), a, f, poolview.PoolPage(p))
+	return s.ShowPageWithStatus(c, max(how.Status, render.ListResponseStatus(p.Filter)), a, f, poolview.PoolPage(p))
 }
 
 // poolTabCounts returns the numbers shown on the tabs as text. A user who may not see all projects gets no number of
@@ -122,6 +146,16 @@ func (s *Site) fillPoolTab(c echo.Context, a fleet.Actor, p *poolview.Page) erro
 		from, _ := strconv.Atoi(c.QueryParam("from")) // text that is no number counts as 0
 		p.First = min(max(0, from), len(p.Volumes.Rows))
 		p.Last = min(p.First+poolview.MaxVolumesShown, len(p.Volumes.Rows))
+	case "grants":
+		if !policy.May(a, policy.InfraChange, "") {
+			return nil
+		}
+		projects := options.Query{
+			Kind: "pool-grants", ParentID: string(p.Pool.ID), Chosen: []string{kit.GrantToAllProjects}, FormAddress: views.TabPath(views.PoolPath(p.Pool.ID), "grants"), ShowAll: c.QueryParam("all") != "", Pools: []fleet.PoolView{p.Pool},
+		}
+		var err error
+		p.Publish.Projects, err = s.Options.Choices(ctx, a, projects)
+		return err
 	case "tasks":
 		q.Filter = "target:" + strconv.Quote(string(fleet.SubjectPool(p.Pool.ID))) + `,volume:` + string(p.Pool.ID) + "/*"
 		tasks, err := s.Control.ListTasks(ctx, a, q)

@@ -87,7 +87,7 @@ func (s *Site) ShowProjectForm(c echo.Context, a fleet.Actor, in projectForm, ho
 	out := peopleview.ProjectForm{ID: id, Name: in.Name, Description: in.Description, Pool: in.Pool, Network: in.Network, Errors: how.Errors}
 	page, all := views.ProjectPath(id, "edit"), c.QueryParam("all") != ""
 	var err error
-	if out.Pools, err = s.Options.Choices(ctx, a, options.Query{Kind: "default-pools", Chosen: []string{in.Pool}, FormAddress: page, ShowAll: all}); err == nil {
+	if out.Pools, err = s.Options.Choices(ctx, a, options.Query{Kind: "default-pools", ParentID: string(id), Chosen: []string{in.Pool}, FormAddress: page, ShowAll: all}); err == nil {
 		out.Networks, err = s.Options.Choices(ctx, a, options.Query{Kind: "default-networks", ParentID: string(id), Chosen: []string{in.Network}, FormAddress: page, ShowAll: all})
 	}
 	if err != nil {

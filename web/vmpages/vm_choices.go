@@ -7,7 +7,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/internal/vmedit"
@@ -69,11 +68,11 @@ func (s *Site) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form, 
 	if err != nil {
 		return err
 	}
-	pools, err := query.ReadAllPages(c.Request().Context(), a, fleet.Query{}, s.Control.ListPools)
+	_, edits := lists["vm-networks"]
+	pools, err := s.Control.UsablePools(c.Request().Context(), a, f.VM.ProjectID)
 	if err != nil {
 		return err
 	}
-	_, edits := lists["vm-networks"]
 	networks, err := s.usableNetworks(c, a, edits, fleet.VMID(of))
 	if err != nil {
 		return err

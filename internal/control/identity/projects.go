@@ -17,8 +17,8 @@ type ProjectInput struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 
-	DefaultPoolID    fleet.PoolID    `json:"defaultPoolId,omitempty" doc:"The pool of new disks for which none is chosen; empty: the pool with the most free space"`
-	DefaultNetworkID fleet.NetworkID `json:"defaultNetworkId,omitempty" doc:"The network of new NICs for which none is chosen; empty: the NAT network"`
+	DefaultPoolID    fleet.PoolID    `json:"defaultPoolId,omitempty" doc:"The pool of new disks for which none is chosen; empty: the only published pool, if there is only one"`
+	DefaultNetworkID fleet.NetworkID `json:"defaultNetworkId,omitempty" doc:"The network of new NICs for which none is chosen; empty: the only published network, if there is only one"`
 }
 
 func (in ProjectInput) checkFields() error {
@@ -68,6 +68,8 @@ func (in ProjectInput) storeDefaults(ctx context.Context, q *db.Queries, was fle
 	case in.DefaultPoolID == was.DefaultPoolID, in.DefaultPoolID == "":
 	case set.DefaultPoolID == nil:
 		c.Add("defaultPoolId", "There is no such pool, or it is being deleted.")
+	case usable.PoolID == "":
+		c.Add("defaultPoolId", "The pool is not published to this project. Publish it to the project first.")
 	default:
 		pools, err := q.PoolsForWork(ctx, []string{string(in.DefaultPoolID)})
 		if err != nil {
@@ -84,7 +86,7 @@ func (in ProjectInput) storeDefaults(ctx context.Context, q *db.Queries, was fle
 	case set.DefaultNetworkID == nil:
 		c.Add("defaultNetworkId", "There is no such network, or it is being deleted.")
 	case usable.NetworkID == "":
-		c.Add("defaultNetworkId", "The network is not open to this project. Grant it to the project first.")
+		c.Add("defaultNetworkId", "The network is not published to this project. Publish it to the project first.")
 	}
 	return c.Err()
 }

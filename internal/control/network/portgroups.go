@@ -134,10 +134,10 @@ func (n *Networks) setPortGroupGrant(ctx context.Context, a fleet.Actor, grant p
 	})
 }
 
-// CheckPortGroupsUsable refuses NICs on port groups that do not exist or that the project may not use. granted contains
-// the indexes of NICs whose port group is granted to the project. Such a grant suffices, even if the network is not
-// granted.
-func CheckPortGroupsUsable(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) (granted map[int]bool, err error) {
+// checkPortGroupsUsable refuses NICs on port groups that do not exist or that the project may not use. granted contains
+// the indexes of NICs whose port group is granted to the project. Such a grant suffices, even if the network is closed to
+// the project.
+func checkPortGroupsUsable(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC, closed map[fleet.NetworkID]bool) (granted map[int]bool, err error) {
 	params := db.GroupsForParams{ProjectID: string(project)}
 	for _, n := range nics {
 		if n.PortGroup != "" && n.NetworkID != "" {
@@ -160,9 +160,9 @@ func CheckPortGroupsUsable(ctx context.Context, q *db.Queries, a fleet.Actor, pr
 		}
 		k := slices.IndexFunc(rows, func(r db.GroupsForRow) bool { return r.ID == n.NetworkID && r.Name == n.PortGroup })
 		switch {
-		// An unknown port group and a port group that the project may not use are refused with the same text, so that the
-		// error does not reveal which port groups exist.
-		case k < 0 || rows[k].Restricted && !rows[k].Granted && !all:
+		// An unknown port group or network, and one that the project may not use, are refused with the same text, so that the
+		// error does not reveal which of them exist.
+		case k < 0 || (rows[k].Restricted || closed[n.NetworkID]) && !rows[k].Granted && !all:
 			checks.Add(fmt.Sprintf("spec.nics[%d].portGroup", i), "The network has no port group %s that is open to this project.", n.PortGroup)
 		default:
 			granted[i] = rows[k].Granted

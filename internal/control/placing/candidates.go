@@ -45,6 +45,10 @@ func (c Candidates) Read(ctx context.Context, q *db.Queries, a fleet.Actor) ([]p
 	if err != nil {
 		return nil, err
 	}
+	hidden, err := hiddenPools(ctx, q, a, ids)
+	if err != nil {
+		return nil, err
+	}
 	volumes, err := query.NamedVolumes(ctx, q, a, spec, pools)
 	if err != nil {
 		return nil, err
@@ -129,6 +133,7 @@ func (c Candidates) Read(ctx context.Context, q *db.Queries, a fleet.Actor) ([]p
 		for _, p := range pools {
 			if on := h.Pools[p.ID]; p.DeletedAt == nil {
 				on.Name, on.FreeBytes = p.Name, on.FreeBytes-pending.bytesOnHost(p, r.ID)
+				on.Hidden = slices.Contains(hidden, string(p.ID))
 				h.Pools[p.ID] = on
 			}
 		}
@@ -145,6 +150,14 @@ func (c Candidates) Read(ctx context.Context, q *db.Queries, a fleet.Actor) ([]p
 		hosts[i] = h
 	}
 	return hosts, nil
+}
+
+// hiddenPools returns the pools among these that the actor may not see. VMs of a project may have disks in them.
+func hiddenPools(ctx context.Context, q *db.Queries, a fleet.Actor, pools []string) ([]string, error) {
+	if store.SeesHosts(a) || len(pools) == 0 {
+		return nil, nil
+	}
+	return q.PoolsUnpublished(ctx, db.PoolsUnpublishedParams{Ids: pools, Projects: store.VisibleProjects(a)})
 }
 
 // checkVolumesIdle refuses a spec that uses an existing volume while an unfinished job makes, changes or deletes the

@@ -126,7 +126,9 @@ func (b *Queries) completeFilterValue(ctx context.Context, a fleet.Actor, k flee
 	case "cluster":
 		sql = "SELECT name FROM clusters WHERE name LIKE " + like
 	case "pool":
-		sql = "SELECT name FROM pools WHERE name LIKE " + like
+		s.addCondition("p.name LIKE " + like)
+		s.wherePoolVisible(a, "")
+		sql = "SELECT p.name AS name FROM pools p" + s.whereClause()
 	case "network":
 		s.addCondition("n.name LIKE " + like)
 		s.whereNetworkVisible(a)

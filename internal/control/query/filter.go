@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -111,6 +113,14 @@ func assignedHostCondition(column, id string) filterCondition {
 		f.addConditionOrNegation(t.Not, "EXISTS (SELECT 1 FROM assignments x WHERE x."+column+" = "+id+" AND "+f.oneOfSQL("x.host_id", ids)+")")
 		return err
 	}
+}
+
+// poolIDsByName returns the IDs of the pools that the actor may see and whose names match.
+func (f filterScope) poolIDsByName(any []filter.Match) ([]string, error) {
+	var s statementBuilder
+	s.addCondition(s.matchText("p.name", lowerMatches(any)))
+	s.wherePoolVisible(f.actor, "")
+	return collectRows(f, f.Queries, "SELECT p.id FROM pools p"+s.whereClause(), &s, pgx.RowTo[string])
 }
 
 // rowNameCondition returns a condition on the name of the row that a column refers to, such as a host. It first reads the IDs

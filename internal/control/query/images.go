@@ -76,6 +76,9 @@ func (b *Queries) Media(ctx context.Context, a fleet.Actor) (Media, error) {
 		return len(v.Hosts) == 0 || !v.IsImage() && !v.IsISO() && !v.IsShareable()
 	})
 	all, err := visibleVolumes(ctx, b.store.Queries, a, plain)
+	if err == nil {
+		err = b.redactPoolNames(ctx, a, all)
+	}
 	for _, v := range all {
 		if v.IsShareable() && v.Published == nil && (v.VM == nil || v.VM.diskShareable) && policy.May(a, policy.InfraChange, "") {
 			out.LUNs = append(out.LUNs, v)
@@ -89,6 +92,23 @@ func (b *Queries) Media(ctx context.Context, a fleet.Actor) (Media, error) {
 		}
 	}
 	return out, err
+}
+
+// redactPoolNames removes the names of pools that the actor may not see. Copies of a published image may be in such
+// pools, and VMs can be made from them.
+func (b *Queries) redactPoolNames(ctx context.Context, a fleet.Actor, volumes []VolumeOn) error {
+	if store.SeesHosts(a) || len(volumes) == 0 {
+		return nil
+	}
+	pools := make([]fleet.PoolID, len(volumes))
+	for i, v := range volumes {
+		pools[i] = v.PoolID
+	}
+	names, err := b.PoolNames(ctx, a, pools)
+	for i := range volumes {
+		volumes[i].PoolName = names[volumes[i].PoolID]
+	}
+	return err
 }
 
 // readNonDiskVolumeReports returns the reported volumes in these pools, or in all pools if pools is nil, except volumes

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/internal/control/store"
+	"quantix/internal/filter"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -46,9 +47,13 @@ var imageFilter = listFilter{
 	"format":    exactTextCondition(newestVersionSQL("format")),
 	"size":      numberCondition(newestVersionSQL("capacity_bytes"), 1),
 	"published": yesNoCondition("EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i.id)"),
-	"pool":      relatedRowCondition("SELECT 1 FROM image_versions n JOIN image_copies c ON c.version_id = n.id JOIN pools p ON p.id = c.pool_id WHERE n.image_id = i.id AND ", "p.name"),
-	"created":   dayCondition("i.created_at"),
-	"uuid":      lowerTextCondition("i.id"),
+	"pool": func(f filterScope, t filter.Term) error {
+		ids, err := f.poolIDsByName(t.Alternatives)
+		f.addConditionOrNegation(t.Not, "EXISTS (SELECT 1 FROM image_versions n JOIN image_copies c ON c.version_id = n.id WHERE n.image_id = i.id AND "+f.oneOfSQL("c.pool_id", ids)+")")
+		return err
+	},
+	"created": dayCondition("i.created_at"),
+	"uuid":    lowerTextCondition("i.id"),
 }
 
 var imageList = list[fleet.ImageView]{

@@ -17,7 +17,7 @@ import (
 const networkVisibleSQL = "n.spec IS NOT NULL OR EXISTS (SELECT 1 FROM assignments x WHERE x.network_id = n.id)"
 
 // networkSQL selects networks under the alias n.
-const networkSQL = `SELECT n.id, n.name, n.kind, n.spec, n.generation, n.created_at, n.deleted_at, leads_out(n.id, n.kind), n.peers FROM networks n`
+const networkSQL = `SELECT n.id, n.name, n.kind, n.spec, n.generation, n.created_at, n.deleted_at, n.peers FROM networks n`
 
 var networksByName = sortOrder[fleet.NetworkView]{[]sortColumn{textColumn("n.name"), textColumn("n.id")}, func(v fleet.NetworkView) []string {
 	return []string{v.Name, string(v.ID)}
@@ -71,8 +71,8 @@ func (b *Queries) readNetworks(ctx context.Context, a fleet.Actor, s *statementB
 }
 
 func scanNetwork(x pgx.CollectableRow) (v fleet.NetworkView, err error) {
-	v.Grants, v.Hosts = []fleet.NetworkGrant{}, []fleet.NetworkHost{}
-	err = x.Scan(&v.ID, &v.Name, &v.Kind, &v.Spec, &v.Generation, &v.CreatedAt, &v.DeletedAt, &v.Restricted, &v.Peers)
+	v.Grants, v.Hosts, v.Restricted = []fleet.NetworkGrant{}, []fleet.NetworkHost{}, true
+	err = x.Scan(&v.ID, &v.Name, &v.Kind, &v.Spec, &v.Generation, &v.CreatedAt, &v.DeletedAt, &v.Peers)
 	return v, err
 }
 

@@ -140,7 +140,9 @@ func addHostTotals(o *fleet.Overview, sums *publishedTotals, totals fleetTotals)
 // who sees hosts gets one row per cause, and the drift of pools and networks; any other actor gets the summary of each
 // pool.
 func (b *Queries) addPoolTotals(ctx context.Context, a fleet.Actor, o *fleet.Overview, totals fleetTotals) error {
-	pools, err := b.readPoolRows(ctx, statementBuilder{}, " ORDER BY p.name, p.id")
+	var s statementBuilder
+	s.wherePoolVisible(a, "")
+	pools, err := b.readPoolRows(ctx, s, " ORDER BY p.name, p.id")
 	if err != nil {
 		return err
 	}

@@ -37,11 +37,14 @@ func (b *Queries) poolViews(ctx context.Context, a fleet.Actor, rows []db.Pool) 
 		views[i] = poolView(a, r, groups[r.ID], rooms[r.ID])
 		views[i].Health.Drifted = drifted[string(r.ID)]
 	}
-	return views, err
+	if err != nil {
+		return views, err
+	}
+	return views, b.addPoolGrants(ctx, a, views)
 }
 
 func poolView(a fleet.Actor, r db.Pool, groups []poolStatusGroup, first fleet.PoolSpace) fleet.PoolView {
-	v := fleet.PoolView{Pool: store.PoolFromRow(r), Health: poolHealth(r.Spec, groups, first), Hosts: []fleet.PoolHost{}}
+	v := fleet.PoolView{Pool: store.PoolFromRow(r), Grants: []fleet.ProjectGrant{}, Health: poolHealth(r.Spec, groups, first), Hosts: []fleet.PoolHost{}}
 	if v.DeletedAt != nil {
 		v.Health.Severity, v.Health.Summary = fleet.SeverityWarn, poolDeletingText
 	}
@@ -94,6 +97,7 @@ func (b *Queries) ListPools(ctx context.Context, a fleet.Actor, q fleet.Query) (
 		return fleet.Page[fleet.PoolView]{}, err
 	}
 	var s statementBuilder
+	s.wherePoolVisible(a, "")
 	rest, err := b.applyFilter(ctx, &s, a, poolFilter, terms)
 	if err != nil {
 		return fleet.Page[fleet.PoolView]{}, err
@@ -199,7 +203,11 @@ func (b *Queries) poolMatrixWithoutHistory(ctx context.Context, a fleet.Actor, i
 	if err != nil {
 		return fleet.PoolView{}, page, err
 	}
-	v := poolView(a, r, groups[id], rooms[id])
+	views := []fleet.PoolView{poolView(a, r, groups[id], rooms[id])}
+	if err := b.addPoolGrants(ctx, a, views); err != nil {
+		return fleet.PoolView{}, page, err
+	}
+	v := views[0]
 	if !store.SeesHosts(a) {
 		page.Items = []fleet.PoolHost{}
 		return v, page, nil
@@ -226,7 +234,7 @@ func (b *Queries) poolMatrixWithoutHistory(ctx context.Context, a fleet.Actor, i
 	return v, page, err
 }
 
-// readPoolRow reads one pool.
+// readPoolRow reads one pool that the actor may see.
 func (b *Queries) readPoolRow(ctx context.Context, a fleet.Actor, id fleet.PoolID) (db.Pool, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return db.Pool{}, err
@@ -236,6 +244,7 @@ func (b *Queries) readPoolRow(ctx context.Context, a fleet.Actor, id fleet.PoolI
 	}
 	var s statementBuilder
 	s.addCondition("p.id = " + s.addKeyArg(string(id)))
+	s.wherePoolVisible(a, "")
 	rows, err := b.readPoolRows(ctx, s, "")
 	if err == nil && len(rows) == 0 {
 		err = store.NotFoundError(pgx.ErrNoRows, "pool")
@@ -264,22 +273,28 @@ func (b *Queries) PoolsOnHost(ctx context.Context, a fleet.Actor, host fleet.Hos
 	statuses, err := b.readPoolStatuses(ctx, of)
 	views := make([]fleet.PoolView, len(rows))
 	for i, r := range rows {
-		views[i] = fleet.PoolView{Pool: store.PoolFromRow(r), Hosts: slices.DeleteFunc(slices.Clone(statuses), func(h fleet.PoolHost) bool { return h.PoolID != r.ID })}
+		views[i] = fleet.PoolView{Pool: store.PoolFromRow(r), Grants: []fleet.ProjectGrant{}, Hosts: slices.DeleteFunc(slices.Clone(statuses), func(h fleet.PoolHost) bool { return h.PoolID != r.ID })}
 	}
-	return views, err
+	if err != nil {
+		return views, err
+	}
+	return views, b.addPoolGrants(ctx, a, views)
 }
 
-// PoolNames returns the names of pools by ID, without those that do not exist.
+// PoolNames returns the names of pools by ID, without those that do not exist or that the actor may not see.
 func (b *Queries) PoolNames(ctx context.Context, a fleet.Actor, ids []fleet.PoolID) (map[fleet.PoolID]string, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err
 	}
-	rows, err := b.store.PoolNames(ctx, store.ToStrings(ids))
+	var s statementBuilder
+	s.addCondition("p.id = ANY (" + s.addKeyArg(store.ToStrings(ids)) + "::text[])")
+	s.wherePoolVisible(a, "")
+	rows, err := b.readPoolRows(ctx, s, "")
 	names := make(map[fleet.PoolID]string, len(rows))
 	for _, r := range rows {
 		names[r.ID] = r.Name
 	}
-	return names, store.UserError(err)
+	return names, err
 }
 
 // PoolVMs works like ListVMs for the VMs with a disk in the pool.

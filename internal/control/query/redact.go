@@ -67,6 +67,9 @@ func redactAuditEntry(a fleet.Actor, e fleet.AuditEntry) fleet.AuditEntry {
 		switch e.Action {
 		case "vm.create":
 			e.Detail, _, _ = strings.Cut(e.Detail, " on ")
+		case "vm.disk.move", "vm.export": // the pool may not be published to the project
+			e.Detail, _, _ = strings.Cut(e.Detail, " → pool ")
+			e.Detail, _, _ = strings.Cut(e.Detail, " in pool ")
 		case "vm.follow", "vm.alarm", "vm.place":
 			e.Detail = ""
 		}

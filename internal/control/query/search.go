@@ -167,7 +167,7 @@ type searchedType struct {
 // values.
 var searchedTypes = []searchedType{
 	{fleet.TypeCluster, "clusters cl", "COALESCE(cl.spec->>'cpuModel', '')", nil},
-	{fleet.TypePool, "pools p", "p.spec->>'kind'", nil},
+	{fleet.TypePool, "pools p", "p.spec->>'kind'", (*statementBuilder).wherePoolVisible},
 	{fleet.TypeNetwork, "networks n", "n.kind", (*statementBuilder).whereNetworkListed},
 	{fleet.TypeImage, "images i", "concat_ws(' ', i.os->>'name', i.os->>'version', i.os->>'arch')", func(s *statementBuilder, a fleet.Actor, _ fleet.ProjectID) {
 		s.whereImageVisible(a, "")

@@ -77,7 +77,7 @@ func (b *Queries) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLev
 	case "vms/label":
 		return b.labelTreeLevel(ctx, a, page, id)
 	case "storage/":
-		return b.storageTreeLevel(ctx)
+		return b.storageTreeLevel(ctx, a)
 	case "storage/storage":
 		return b.poolsTreeLevel(ctx, a, page, id)
 	case "networks/":
@@ -274,12 +274,12 @@ func (b *Queries) labelTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Que
 	return newTreeLevel(page, vmTreeNode), err
 }
 
-func (b *Queries) storageTreeLevel(ctx context.Context) (TreeLevel, error) {
+func (b *Queries) storageTreeLevel(ctx context.Context, a fleet.Actor) (TreeLevel, error) {
 	groups := []TreeNode{
 		{Key: "storage:shared", Kind: "storage", Name: "Shared", Icon: "folder"},
 		{Key: "storage:local", Kind: "storage", Name: "Local", Icon: "folder"},
 	}
-	counts, err := b.store.CountPools(ctx)
+	counts, err := b.store.CountPools(ctx, db.CountPoolsParams{AllPools: policy.May(a, policy.InfraSee, ""), Projects: store.VisibleProjects(a)})
 	for i, n := range []int64{counts.Shared, counts.Local} {
 		groups[i].Count, groups[i].HasChildren = int(n), n > 0
 	}
@@ -293,6 +293,7 @@ func (b *Queries) poolsTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Que
 	}
 	var s statementBuilder
 	s.addCondition("(p.spec->>'shared')::boolean = " + s.addArg(group == "shared"))
+	s.wherePoolVisible(a, "")
 	page, err := b.readPoolPage(ctx, a, p, s, nil)
 	return newTreeLevel(page, func(v fleet.PoolView) TreeNode {
 		return newTreeNode(fleet.TypePool, v.ID, v.Name).withPhase(v.Health.Severity, v.Health.Summary)

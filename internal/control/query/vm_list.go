@@ -153,13 +153,14 @@ var vmFilter = listFilter{
 	}),
 	"created": dayCondition("v.created_at"),
 	"pool": func(f filterScope, t filter.Term) error {
-		ids, err := f.idsByName(f, "pools", t.Alternatives)
+		ids, err := f.poolIDsByName(t.Alternatives)
 		f.addConditionOrNegation(t.Not, f.specContainsSQL(diskInPoolPattern, ids))
 		return err
 	},
 	"network": func(f filterScope, t filter.Term) error {
 		var named statementBuilder
 		named.addCondition(named.matchText("lower(n.name)", lowerMatches(t.Alternatives)))
+		named.whereNetworkVisible(f.actor)
 		ids, err := collectRows(f, f.Queries, "SELECT n.id FROM networks n"+named.whereClause(), &named, pgx.RowTo[string])
 		f.addConditionOrNegation(t.Not, f.specContainsSQL(`{"nics":[{"networkId":?}]}`, ids))
 		return err
@@ -227,7 +228,7 @@ func (b *Queries) addClusterTerm(ctx context.Context, s *statementBuilder, t fil
 	return nil
 }
 
-// idsByName returns the IDs of the hosts, projects or pools whose names match.
+// idsByName returns the IDs of the hosts or projects whose names match.
 func (b *Queries) idsByName(ctx context.Context, table string, any []filter.Match) ([]string, error) {
 	var s statementBuilder
 	if name, ok := any[0].ExactText(); ok && len(any) == 1 {

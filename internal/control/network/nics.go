@@ -1,23 +1,21 @@
-package control
+package network
 
 import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"quantix/db"
-	"quantix/internal/control/network"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
 
 // The database stores only the id of a NIC's network. Everywhere else a complete NIC also has the network's name.
 
-// resolveNICNetworks fills in the id, kind and name of each NIC's network, which a NIC gives by id or name. An unknown id is
+// ResolveNICs fills in the id, kind and name of each NIC's network, which a NIC gives by id or name. An unknown id is
 // an error; a NIC with an unknown name does not change. The networks are locked until the transaction ends. closed
 // contains the networks that the project may not use.
-func resolveNICNetworks(ctx context.Context, q *db.Queries, project fleet.ProjectID, nics []fleet.NIC) (closed map[fleet.NetworkID]bool, err error) {
+func ResolveNICs(ctx context.Context, q *db.Queries, project fleet.ProjectID, nics []fleet.NIC) (closed map[fleet.NetworkID]bool, err error) {
 	params := db.FindNetworksParams{ProjectID: string(project)}
 	for _, n := range nics {
 		if kind, name := n.NetworkKindAndName(); n.NetworkID != "" {
@@ -60,53 +58,41 @@ func noNetworkText(name string) string {
 	return fmt.Sprintf("There is no such network that is named %s. Give its id or its name.", name)
 }
 
-// checkNetworks fills in the NICs' networks, and refuses networks that the project may not use. Actors who may change
+// CheckNICs fills in the NICs' networks, and refuses networks that the project may not use. Actors who may change
 // infrastructure may use any network.
-func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) error {
+func CheckNICs(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) error {
 	entered := slices.Clone(nics)
-	closed, err := resolveNICNetworks(ctx, q, project, nics)
+	closed, err := ResolveNICs(ctx, q, project, nics)
 	if err != nil {
 		return err
 	}
-	granted, err := network.CheckPortGroupsUsable(ctx, q, a, project, nics)
+	granted, err := checkPortGroupsUsable(ctx, q, a, project, nics, closed)
 	if err != nil || policy.May(a, policy.InfraChange, "") {
 		return err
 	}
 	var checks fleet.Checks
 	for i, n := range nics {
-		// An unknown bridge and a bridge that the project may not use are refused with the same text, so that the error does
-		// not reveal which bridges exist.
-		if granted[i] || !closed[n.NetworkID] && (n.NetworkID != "" || n.Bridge == "") {
+		// An unknown network and one that is not published to the project are refused with the same text, so that the error
+		// does not reveal which networks exist.
+		kind, name := entered[i].NetworkKindAndName()
+		if granted[i] || n.NetworkID != "" && !closed[n.NetworkID] || n.NetworkID == "" && name == "" {
 			continue
 		}
-		kind, name := entered[i].NetworkKindAndName()
 		field := map[fleet.NetworkKind]string{fleet.NetworkLibvirt: "network", fleet.NetworkBridge: "bridge"}[kind]
 		if entered[i].NetworkID != "" {
 			checks.Add(fmt.Sprintf("spec.nics[%d].networkId", i), "%s", noNetworkText(name))
 			continue
 		}
-		checks.Add(fmt.Sprintf("spec.nics[%d].%s", i, field), "%s is not open to this project. Choose another network, or ask an administrator to grant it.", name)
+		checks.Add(fmt.Sprintf("spec.nics[%d].%s", i, field), "%s is not published to this project. Choose another network, or ask an administrator to publish it.", name)
 	}
 	return checks.Err()
 }
 
-// changedNICFields returns NIC n without the fields that the old NIC of the same MAC address has too. The host's
-// support for those fields need not be checked again.
-func changedNICFields(old []fleet.NIC, n fleet.NIC) fleet.NIC {
-	k := slices.IndexFunc(old, func(o fleet.NIC) bool { return n.MAC != "" && strings.EqualFold(o.MAC, n.MAC) })
-	for _, f := range fleet.NICFields {
-		if k >= 0 && f.Same(old[k], n) {
-			f.Copy(&n, fleet.NIC{})
-		}
-	}
-	return n
-}
-
-// completeSpecForStorage returns the spec as the database stores it: each NIC has the id of its network.
-func completeSpecForStorage(ctx context.Context, q *db.Queries, project fleet.ProjectID, spec fleet.VMSpec) (fleet.VMSpec, error) {
+// StoredSpec returns the spec as the database stores it: each NIC has the id of its network.
+func StoredSpec(ctx context.Context, q *db.Queries, project fleet.ProjectID, spec fleet.VMSpec) (fleet.VMSpec, error) {
 	spec.NICs = slices.Clone(spec.NICs)
 	if slices.ContainsFunc(spec.NICs, func(n fleet.NIC) bool { return n.NetworkID == "" }) {
-		if _, err := resolveNICNetworks(ctx, q, project, spec.NICs); err != nil {
+		if _, err := ResolveNICs(ctx, q, project, spec.NICs); err != nil {
 			return spec, err
 		}
 	}
