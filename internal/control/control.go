@@ -17,6 +17,7 @@ import (
 	"quantix/internal/control/alarms"
 	"quantix/internal/control/channels"
 	"quantix/internal/control/events"
+	"quantix/internal/control/flavors"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/metrics"
@@ -39,6 +40,7 @@ type Control struct {
 	*metrics.Metrics
 	*alarms.Alarms
 	*channels.Channels
+	*flavors.Flavors
 	*events.Log
 	*storage.Storage
 	*query.Queries
@@ -87,7 +89,7 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	agents := agentapi.New(s, o.Hub, metrics.NewWriter(s, o.Log), o.PairURL, o.Vault)
 	return &Control{
 		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b),
-		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage), Alarms: alarms.New(s, b), Channels: channels.New(s, o.Vault, o.Sender), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
+		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage), Alarms: alarms.New(s, b), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
 }
