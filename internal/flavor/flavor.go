@@ -4,6 +4,7 @@ package flavor
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,4 +100,14 @@ func FlavorOfSize(all []Flavor, vm VM) *Flavor {
 		}
 	}
 	return nil
+}
+
+// CountPublished returns how many of the flavors are published to the project.
+func CountPublished(all []Flavor, project fleet.ProjectID) (n int) {
+	for _, f := range all {
+		if slices.ContainsFunc(f.Grants, func(g fleet.ImageGrant) bool { return g.ProjectID == "" || g.ProjectID == project }) {
+			n++
+		}
+	}
+	return n
 }

@@ -65,10 +65,13 @@ var All = []Rule{
 	{Key: "namePattern", Label: "Names", Text: func(r Rules) string { return r.NamePattern }, check: Rules.checkName},
 	{Key: KeyPool, Label: "Pool", Lockable: true, Text: func(r Rules) string { return r.PoolName }, check: Rules.checkPools},
 	{Key: KeyNetwork, Label: "Network", Lockable: true, Text: func(r Rules) string { return r.NetworkName }, check: Rules.checkNetworks},
-	{Key: KeyFirmware, Label: "Firmware", Lockable: true, Text: func(r Rules) string { return firmwareText(r.Firmware) }, check: Rules.checkFirmware},
+	{Key: KeyFirmware, Label: "Firmware", Lockable: true, Text: func(r Rules) string { return FirmwareText(r.Firmware) }, check: Rules.checkFirmware},
 	{Key: KeyExpiry, Label: "Expiry", Lockable: true, Text: Rules.ExpiryText, check: Rules.checkExpiry},
 	{Key: KeySecurityGroups, Label: "Security groups", Lockable: true, Text: Rules.GroupsText}, // see FillGroups
 }
+
+// LimitsSizes reports whether the actor can choose only flavors.
+func (r Rules) LimitsSizes() bool { return r.FlavorsOnly && !r.Free }
 
 // Locks reports whether the actor cannot change the project's value with the key.
 func (r Rules) Locks(key string) bool { return !r.Free && slices.Contains(r.Locked, key) }
@@ -97,7 +100,7 @@ func (r Rules) sizeText() string {
 const maxNamedFlavors = 6
 
 func (r Rules) checkSize(c *fleet.Checks, old, vm VM) {
-	if !r.FlavorsOnly || !vm.New && old.Spec.CPUs == vm.Spec.CPUs && old.Spec.MemoryMiB == vm.Spec.MemoryMiB || FlavorOfSize(r.Flavors, vm) != nil {
+	if !r.LimitsSizes() || !vm.New && old.Spec.CPUs == vm.Spec.CPUs && old.Spec.MemoryMiB == vm.Spec.MemoryMiB || FlavorOfSize(r.Flavors, vm) != nil {
 		return
 	}
 	if len(r.Flavors) == 0 {
@@ -167,7 +170,8 @@ func sameNetwork(x, y fleet.NIC) bool {
 	return kindX == kindY && nameX == nameY
 }
 
-func firmwareText(f fleet.Firmware) string {
+// FirmwareText is the name of a firmware; empty: there is no such firmware.
+func FirmwareText(f fleet.Firmware) string {
 	switch f {
 	case fleet.UEFI:
 		return "UEFI"
@@ -177,12 +181,12 @@ func firmwareText(f fleet.Firmware) string {
 	return ""
 }
 
-// LockedFirmware returns the firmware that a project with a locked firmware requires.
-func (r Rules) LockedFirmware() fleet.Firmware { return cmp.Or(r.Firmware, fleet.BIOS) }
+// DefaultFirmware returns the firmware of new VMs for which none is chosen.
+func (r Rules) DefaultFirmware() fleet.Firmware { return cmp.Or(r.Firmware, fleet.BIOS) }
 
 func (r Rules) checkFirmware(c *fleet.Checks, old, vm VM) {
-	if f := vm.Spec.Firmware; f != r.LockedFirmware() && f != old.Spec.Firmware {
-		c.Add("spec.firmware", setByProject, firmwareText(r.LockedFirmware()))
+	if f := vm.Spec.Firmware; f != r.DefaultFirmware() && f != old.Spec.Firmware {
+		c.Add("spec.firmware", setByProject, FirmwareText(r.DefaultFirmware()))
 	}
 }
 
@@ -265,7 +269,7 @@ func CheckRules(c *fleet.Checks, at string, r fleet.VMRules, pool, network bool)
 	if r.NamePattern != "" && !patternForm.MatchString(r.NamePattern) {
 		c.Add(at+".namePattern", "A pattern has 1–63 lower-case letters, digits, dots, hyphens, * and ?.")
 	}
-	if r.Firmware != "" && firmwareText(r.Firmware) == "" {
+	if r.Firmware != "" && FirmwareText(r.Firmware) == "" {
 		c.Add(at+".firmware", "Choose bios or uefi.")
 	}
 	if r.ExpiryDays < 0 || r.ExpiryDays > MaxExpiryDays {

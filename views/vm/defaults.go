@@ -84,6 +84,11 @@ func withEmptyChoice(in kit.SelectChoices, value, text string) kit.SelectChoices
 	return in
 }
 
+func withValue(in kit.Field, value string) kit.Field {
+	in.Value = value
+	return in
+}
+
 func (f Form) poolChoices(value string) kit.SelectChoices {
 	return withEmptyChoice(f.Pools, value, "Choose a pool")
 }

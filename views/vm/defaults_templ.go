@@ -8,7 +8,10 @@ package vm
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-import "quantix/views/kit"
+import (
+	"quantix/internal/flavor"
+	"quantix/views/kit"
+)
 
 func poolSelect(f Form, in kit.Field) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -31,9 +34,16 @@ func poolSelect(f Form, in kit.Field) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = kit.ChoiceField(in, f.poolChoices(in.Value)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
+		if f.locks(flavor.KeyPool) {
+			templ_7745c5c3_Err = fixedField(withValue(in, string(f.Rules.PoolID)), f.Rules.PoolName).Render(ctx, templ_7745c5c3_Buffer)
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+		} else {
+			templ_7745c5c3_Err = kit.ChoiceField(in, f.poolChoices(in.Value)).Render(ctx, templ_7745c5c3_Buffer)
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
 		}
 		return nil
 	})
@@ -60,9 +70,16 @@ func networkSelect(f Form, in kit.Field) templ.Component {
 			templ_7745c5c3_Var2 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = kit.ChoiceField(in, f.networkChoices(in.Value)).Render(ctx, templ_7745c5c3_Buffer)
-		if templ_7745c5c3_Err != nil {
-			return templ_7745c5c3_Err
+		if f.locks(flavor.KeyNetwork) {
+			templ_7745c5c3_Err = fixedField(withValue(in, NetworkValue(f.Rules.NetworkKind, f.Rules.NetworkName)), f.Rules.NetworkName).Render(ctx, templ_7745c5c3_Buffer)
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+		} else {
+			templ_7745c5c3_Err = kit.ChoiceField(in, f.networkChoices(in.Value)).Render(ctx, templ_7745c5c3_Buffer)
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
 		}
 		return nil
 	})

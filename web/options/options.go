@@ -12,6 +12,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/query"
+	"quantix/internal/flavor"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views/kit"
@@ -50,6 +51,7 @@ var optionReaders = map[string]optionReader{
 	"vm-networks": (*Reader).vmNetworkOptions, "luns": (*Reader).lunOptions, "group-grants": (*Reader).portGroupGrantOptions,
 	"default-pools": (*Reader).PoolOptions, "default-networks": (*Reader).projectNetworkOptions,
 	"leave-targets": (*Reader).migrationTargetOptions, "vms": (*Reader).vmOptions, "templates": (*Reader).templateVersionOptions, "template-grants": (*Reader).templateGrantOptions,
+	"flavor-grants": (*Reader).flavorGrantOptions,
 }
 
 // emptyOptionTexts is the text of the option that chooses nothing, by key of optionReaders.
@@ -237,6 +239,26 @@ func (r *Reader) templateGrantOptions(ctx context.Context, a fleet.Actor, c Quer
 		return nil, err
 	}
 	out, err := r.projectOptionsWhere(ctx, a, func(id fleet.ProjectID) bool { return !v.OpenToProject(id) })
+	return append(out, kit.Option{Value: networkview.GrantToAllProjects, Text: "All projects"}), err
+}
+
+// flavorGrantOptions lists the projects that flavor c.ParentID is not published to; none if the flavor is published to
+// all.
+func (r *Reader) flavorGrantOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	v, err := r.Control.GetFlavor(ctx, a, flavor.ID(c.ParentID))
+	if err != nil {
+		return nil, err
+	}
+	published := func(id fleet.ProjectID) bool {
+		return slices.ContainsFunc(v.Grants, func(g fleet.ImageGrant) bool { return g.ProjectID == id })
+	}
+	if published("") {
+		return nil, nil
+	}
+	out, err := r.projectOptionsWhere(ctx, a, func(id fleet.ProjectID) bool { return !published(id) })
 	return append(out, kit.Option{Value: networkview.GrantToAllProjects, Text: "All projects"}), err
 }
 

@@ -95,6 +95,11 @@ func (s *Site) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form, 
 			project = fleet.ProjectID(f.Projects.Options[0].Value)
 		}
 	}
+	if !edits && project != "" {
+		if f.Rules, err = s.Control.VMRules(c.Request().Context(), a, project); err != nil && fleet.CodeOf(err) != fleet.NotFound { // control reports a hidden project when the VM is created
+			return err
+		}
+	}
 	if f.Default, err = s.defaultPoolAndNetwork(c.Request().Context(), a, f, project, pools, networks); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package flavors
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -69,7 +70,7 @@ func Prepare(ctx context.Context, q *db.Queries, a fleet.Actor, vm *NewVM) (flav
 	if err != nil {
 		return "", store.UserError(err)
 	}
-	if vm.FlavorID != "" || r.FlavorsOnly && !r.Free {
+	if vm.FlavorID != "" || r.LimitsSizes() {
 		if err := readFlavorsOfProject(ctx, q, &r, vm.ProjectID); err != nil {
 			return "", store.UserError(err)
 		}
@@ -81,9 +82,7 @@ func Prepare(ctx context.Context, q *db.Queries, a fleet.Actor, vm *NewVM) (flav
 			return "", checks.Err()
 		}
 	}
-	if vm.Spec.Firmware == "" {
-		vm.Spec.Firmware = r.Firmware
-	}
+	vm.Spec.Firmware = cmp.Or(vm.Spec.Firmware, r.DefaultFirmware())
 	if vm.ExpiryDays == nil {
 		vm.ExpiryDays = &r.ExpiryDays
 	}
