@@ -193,8 +193,8 @@ func (w *authzFixture) channel() channel.ID {
 	return v.ID
 }
 
-func (w *authzFixture) flavorSpec() flavor.Spec {
-	return flavor.Spec{Name: w.uniqueName("flavor"), CPUs: 1, MemoryMiB: 256}
+func (w *authzFixture) flavorSpec() flavor.Definition {
+	return flavor.Definition{Name: w.uniqueName("flavor"), CPUs: 1, MemoryMiB: 256}
 }
 
 // flavor adds a flavor that is published to project red.

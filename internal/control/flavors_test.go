@@ -19,7 +19,7 @@ import (
 // flavor adds a flavor that is published to the projects; an empty project means all.
 func (s *projectFixture) flavor(name string, cpus, memoryMiB int, diskBytes int64, projects ...fleet.ProjectID) flavor.ID {
 	s.t.Helper()
-	v, err := s.CreateFlavor(s.t.Context(), chief, flavor.Spec{Name: name, CPUs: cpus, MemoryMiB: memoryMiB, DiskBytes: diskBytes})
+	v, err := s.CreateFlavor(s.t.Context(), chief, flavor.Definition{Name: name, CPUs: cpus, MemoryMiB: memoryMiB, DiskBytes: diskBytes})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func (s *projectFixture) setVMRules(r fleet.VMRules) {
 	}
 }
 
-// wantRefusedAt calls do and checks that it is refused at the field, with the text, and wrote nothing.
+// wantRefusedAt checks that do is refused at the field, with the text, and writes nothing.
 func (s *projectFixture) wantRefusedAt(name, field, text string, do func() error) {
 	s.t.Helper()
 	s.wantRefused(name, fleet.Invalid, "", func() error {
@@ -114,13 +114,13 @@ func TestGrantOfFlavorShowsNoOtherProjects(t *testing.T) {
 func TestFlavorsAreChangedByAdministrators(t *testing.T) {
 	s := newProjectFixture(t)
 	id := s.flavor("small", 1, 256, 0)
-	v, err := s.UpdateFlavor(t.Context(), chief, id, flavors.FlavorChange{Spec: flavor.Spec{Name: "tiny", CPUs: 2, MemoryMiB: 256}, IfGeneration: 1})
+	v, err := s.UpdateFlavor(t.Context(), chief, id, flavors.FlavorChange{Definition: flavor.Definition{Name: "tiny", CPUs: 2, MemoryMiB: 256}, IfGeneration: 1})
 	if err != nil || v.Name != "tiny" || v.CPUs != 2 || v.Generation != 2 {
 		t.Errorf("%+v %v", v, err)
 	}
-	_, err = s.UpdateFlavor(t.Context(), chief, id, flavors.FlavorChange{Spec: v.Spec, IfGeneration: 1})
+	_, err = s.UpdateFlavor(t.Context(), chief, id, flavors.FlavorChange{Definition: v.Definition, IfGeneration: 1})
 	wantCode(t, err, fleet.Conflict)
-	_, err = s.CreateFlavor(t.Context(), chief, flavor.Spec{Name: "tiny", CPUs: 2, MemoryMiB: 256})
+	_, err = s.CreateFlavor(t.Context(), chief, flavor.Definition{Name: "tiny", CPUs: 2, MemoryMiB: 256})
 	wantCode(t, err, fleet.Conflict)
 	if err := s.DeleteFlavor(t.Context(), chief, id); err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestFlavorSetsSizeOfNewVM(t *testing.T) {
 	if err != nil || preview.Spec.CPUs != 2 {
 		t.Errorf("preview: %+v %v", preview.Spec, err)
 	}
-	if _, err := s.UpdateFlavor(t.Context(), chief, id, flavors.FlavorChange{Spec: flavor.Spec{Name: "small", CPUs: 4, MemoryMiB: 512}}); err != nil {
+	if _, err := s.UpdateFlavor(t.Context(), chief, id, flavors.FlavorChange{Definition: flavor.Definition{Name: "small", CPUs: 4, MemoryMiB: 512}}); err != nil {
 		t.Fatal(err)
 	}
 	if v := s.getVM(vm.ID); v.Spec.CPUs != 2 {
@@ -197,7 +197,7 @@ func TestFlavorsOnlyHoldsOnEveryPathToVM(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The flavor at the time of the request counts.
-	if _, err := s.UpdateFlavor(ctx, chief, small, flavors.FlavorChange{Spec: flavor.Spec{Name: "small", CPUs: 2, MemoryMiB: 512, Description: "changed"}}); err != nil {
+	if _, err := s.UpdateFlavor(ctx, chief, small, flavors.FlavorChange{Definition: flavor.Definition{Name: "small", CPUs: 2, MemoryMiB: 512, Description: "changed"}}); err != nil {
 		t.Fatal(err)
 	}
 	s.beginTasks()

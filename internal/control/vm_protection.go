@@ -13,7 +13,7 @@ import (
 )
 
 // ProtectVM is the input of SetVMProtection: all protection settings of a VM.
-type ProtectVM = vmedit.Protection
+type ProtectVM = vmedit.ProtectVM
 
 // SetVMProtection sets the VM's protection. No job is queued.
 func (c *Control) SetVMProtection(ctx context.Context, a fleet.Actor, id fleet.VMID, in ProtectVM) (fleet.VMView, error) {

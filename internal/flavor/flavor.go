@@ -14,8 +14,8 @@ import (
 // ID identifies a flavor.
 type ID string
 
-// Spec is what users define of a flavor.
-type Spec struct {
+// Definition is what users define of a flavor.
+type Definition struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
 	CPUs        int    `json:"cpus" doc:"vCPUs"`
@@ -26,7 +26,7 @@ type Spec struct {
 // Flavor is a named size of a VM. A VM keeps the size, not the flavor.
 type Flavor struct {
 	ID ID `json:"id"`
-	Spec
+	Definition
 	Generation int64              `json:"generation"`
 	CreatedAt  time.Time          `json:"createdAt"`
 	Grants     []fleet.ImageGrant `json:"grants"` // projects that may use the flavor, as far as the user may see them
@@ -36,7 +36,7 @@ type Flavor struct {
 func (f Flavor) PublishedToText() string { return fleet.ImageView{Grants: f.Grants}.PublishedToText() }
 
 // Check adds an error for each invalid field.
-func (s Spec) Check(c *fleet.Checks) {
+func (s Definition) Check(c *fleet.Checks) {
 	fleet.CheckName(c, "name", s.Name)
 	fleet.CheckDescription(c, "description", s.Description)
 	var all fleet.Checks
@@ -54,7 +54,7 @@ func (s Spec) Check(c *fleet.Checks) {
 }
 
 // SizeText describes the size: "2 vCPUs, 4 GiB, disk 40 GiB".
-func (s Spec) SizeText() string {
+func (s Definition) SizeText() string {
 	text := fmt.Sprintf("%d vCPUs, %s", s.CPUs, fleet.FormatBytes(int64(s.MemoryMiB)<<20))
 	if s.CPUs == 1 {
 		text = strings.Replace(text, "vCPUs", "vCPU", 1)
@@ -66,7 +66,7 @@ func (s Spec) SizeText() string {
 }
 
 // ApplyTo returns the spec of a new VM with the flavor's size. The size of a first disk that is a copy does not change.
-func (s Spec) ApplyTo(spec fleet.VMSpec, copied bool) fleet.VMSpec {
+func (s Definition) ApplyTo(spec fleet.VMSpec, copied bool) fleet.VMSpec {
 	spec.CPUs, spec.MemoryMiB = s.CPUs, s.MemoryMiB
 	if d := firstSizedDisk(spec, copied); d != nil && s.DiskBytes > 0 {
 		spec.Disks = append([]fleet.Disk(nil), spec.Disks...)
@@ -84,7 +84,7 @@ func firstSizedDisk(spec fleet.VMSpec, copied bool) *fleet.Disk {
 }
 
 // isSizeOf reports whether a VM has the flavor's vCPUs and memory, and a new VM also its disk size.
-func (s Spec) isSizeOf(vm VM) bool {
+func (s Definition) isSizeOf(vm VM) bool {
 	if s.CPUs != vm.Spec.CPUs || s.MemoryMiB != vm.Spec.MemoryMiB {
 		return false
 	}

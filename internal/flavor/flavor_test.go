@@ -52,7 +52,7 @@ func fieldsOf(check func(c *fleet.Checks)) string {
 
 func TestInvalidFlavorRefused(t *testing.T) {
 	t.Parallel()
-	for want, s := range map[string]Spec{
+	for want, s := range map[string]Definition{
 		"":            {Name: "small", CPUs: 1, MemoryMiB: 1024},
 		"name":        {Name: "Small\u200b", CPUs: 1, MemoryMiB: 1024},
 		"description": {Name: "small", CPUs: 1, MemoryMiB: 1024, Description: "a\u202eb"},
@@ -98,7 +98,7 @@ func TestRulesRefuseOnlyNewValues(t *testing.T) {
 		r.Locked = keys
 		return r
 	}
-	small := Rules{VMRules: fleet.VMRules{FlavorsOnly: true}, Flavors: []Flavor{{Spec: Spec{Name: "small", CPUs: 1, MemoryMiB: 1024, DiskBytes: 10 << 30}}}}
+	small := Rules{VMRules: fleet.VMRules{FlavorsOnly: true}, Flavors: []Flavor{{Definition: Definition{Name: "small", CPUs: 1, MemoryMiB: 1024, DiskBytes: 10 << 30}}}}
 	spec := func(cpus, memory int, disk int64) fleet.VMSpec {
 		return fleet.VMSpec{CPUs: cpus, MemoryMiB: memory, Firmware: fleet.BIOS, Disks: []fleet.Disk{{PoolID: "p1", SizeBytes: disk}}}
 	}

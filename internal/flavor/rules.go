@@ -263,7 +263,7 @@ var patternForm = regexp.MustCompile(`^[a-z0-9.*?-]{1,63}$`)
 // MaxExpiryDays limits VMRules.ExpiryDays.
 const MaxExpiryDays = 3650
 
-// CheckRules adds an error for each invalid field of the rules. pool and network tell whether the project has a default
+// CheckRules adds an error for each invalid field of the rules. pool and network are whether the project has a default
 // pool and network.
 func CheckRules(c *fleet.Checks, at string, r fleet.VMRules, pool, network bool) {
 	if r.NamePattern != "" && !patternForm.MatchString(r.NamePattern) {

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Protection is the input for a VM's protection: all its settings.
-type Protection struct {
+// ProtectVM is the input for a VM's protection: all its settings.
+type ProtectVM struct {
 	Protected   bool       `json:"protected" doc:"Whether deletion of the VM is refused"`
 	Locked      bool       `json:"locked" doc:"Whether only the person who locks the VM, and administrators, may change it or its power state"`
 	Reason      string     `json:"reason,omitempty" doc:"The reason of the lock: one line"`
@@ -18,7 +18,7 @@ type Protection struct {
 }
 
 // ApplyTo returns the protection with the settings of the input. An unchanged lock keeps its owner and time.
-func (in Protection) ApplyTo(a fleet.Actor, was fleet.VMProtection, now time.Time) (fleet.VMProtection, error) {
+func (in ProtectVM) ApplyTo(a fleet.Actor, was fleet.VMProtection, now time.Time) (fleet.VMProtection, error) {
 	var checks fleet.Checks
 	out := fleet.VMProtection{Protected: in.Protected, ExpiresAt: in.ExpiresAt, ExpiryStops: in.ExpiryStops}
 	reason := strings.TrimSpace(in.Reason)

@@ -73,7 +73,7 @@ func (p RulesPage) locks(key string) bool { return slices.Contains(p.Form.Locked
 
 func (p RulesPage) hasGroup(id string) bool { return slices.Contains(p.Form.Groups, id) }
 
-// sizeHint tells how many flavors members can choose.
+// sizeHint is how many flavors members can choose.
 func (p RulesPage) sizeHint() string {
 	if p.Published == 0 {
 		return "No flavor is published to the project, so its members could create no VM."

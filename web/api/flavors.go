@@ -28,7 +28,7 @@ func (api *API) listFlavors(ctx context.Context, a fleet.Actor, _ *struct{}) (*p
 	return asSinglePage(api.Control.ListFlavors(ctx, a))
 }
 
-func (api *API) createFlavor(ctx context.Context, a fleet.Actor, in *bodyInput[flavor.Spec]) (*flavorOutput, error) {
+func (api *API) createFlavor(ctx context.Context, a fleet.Actor, in *bodyInput[flavor.Definition]) (*flavorOutput, error) {
 	v, err := api.Control.CreateFlavor(ctx, a, in.Body)
 	out, err := flavorAnswer(v, err)
 	out.Location = Base + fleet.TypeFlavor.Info().PagePath(string(v.ID))
@@ -42,7 +42,7 @@ func (api *API) getFlavor(ctx context.Context, a fleet.Actor, in *FlavorPath) (*
 type updateFlavorInput struct {
 	FlavorPath
 	IfMatchHeader
-	Body mergePatch[flavor.Spec]
+	Body mergePatch[flavor.Definition]
 }
 
 func (api *API) updateFlavor(ctx context.Context, a fleet.Actor, in *updateFlavorInput) (*flavorOutput, error) {
@@ -51,11 +51,11 @@ func (api *API) updateFlavor(ctx context.Context, a fleet.Actor, in *updateFlavo
 		if err != nil {
 			return nil, err
 		}
-		to, err := in.Body.applyTo(old.Spec)
+		to, err := in.Body.applyTo(old.Definition)
 		if err != nil {
 			return nil, err
 		}
-		return flavorAnswer(api.Control.UpdateFlavor(ctx, a, in.ID, flavors.FlavorChange{Spec: to, IfGeneration: cmp.Or(wanted, old.Generation)}))
+		return flavorAnswer(api.Control.UpdateFlavor(ctx, a, in.ID, flavors.FlavorChange{Definition: to, IfGeneration: cmp.Or(wanted, old.Generation)}))
 	})
 }
 

@@ -36,9 +36,9 @@ type flavorForm struct {
 	Generation  string `form:"generation"`
 }
 
-func (in flavorForm) spec() (flavor.Spec, error) {
+func (in flavorForm) spec() (flavor.Definition, error) {
 	var checks fleet.Checks
-	spec := flavor.Spec{Name: strings.TrimSpace(in.Name), Description: in.Description, CPUs: form.ParseField(&checks, "cpus", in.CPUs, form.ParseNumber)}
+	spec := flavor.Definition{Name: strings.TrimSpace(in.Name), Description: in.Description, CPUs: form.ParseField(&checks, "cpus", in.CPUs, form.ParseNumber)}
 	spec.MemoryMiB = int(form.ParseField(&checks, "memoryMiB", in.Memory, form.ParseDiskSize) >> 20)
 	spec.DiskBytes = form.ParseField(&checks, "diskBytes", in.Disk, form.ParseDiskSize)
 	if checks.Err() == nil {
@@ -59,7 +59,7 @@ func (in flavorForm) typed(how form.Display) flavorview.Form {
 func (s *Site) ShowNewFlavorForm(c echo.Context, a fleet.Actor, in flavorForm, how form.Display) error {
 	p := flavorview.Page{Actor: a, Form: in.typed(how)}
 	if !how.WasRefused() {
-		p.Form = flavorview.NewForm(flavor.Flavor{Spec: flavor.Spec{CPUs: 2, MemoryMiB: 2048}})
+		p.Form = flavorview.NewForm(flavor.Flavor{Definition: flavor.Definition{CPUs: 2, MemoryMiB: 2048}})
 	}
 	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: "New flavor"}, flavorview.FormPage(p))
 }
@@ -126,7 +126,7 @@ func (s *Site) EditFlavor(c echo.Context, a fleet.Actor, in flavorForm) (form.Re
 		return nil, err
 	}
 	id := flavorIDFromPath(c)
-	_, err = s.Control.UpdateFlavor(c.Request().Context(), a, id, flavors.FlavorChange{Spec: spec, IfGeneration: form.ParseGeneration(in.Generation)})
+	_, err = s.Control.UpdateFlavor(c.Request().Context(), a, id, flavors.FlavorChange{Definition: spec, IfGeneration: form.ParseGeneration(in.Generation)})
 	return form.RedirectTo(views.FlavorPath(id)), err
 }
 

@@ -24,12 +24,12 @@ const maxFlavors = 200
 
 // FlavorChange is the input of UpdateFlavor.
 type FlavorChange struct {
-	flavor.Spec
+	flavor.Definition
 	IfGeneration int64 // expected generation; 0: not checked
 }
 
 // CreateFlavor creates a flavor that is published to nobody.
-func (f *Flavors) CreateFlavor(ctx context.Context, a fleet.Actor, in flavor.Spec) (flavor.Flavor, error) {
+func (f *Flavors) CreateFlavor(ctx context.Context, a fleet.Actor, in flavor.Definition) (flavor.Flavor, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return flavor.Flavor{}, err
 	}
@@ -98,7 +98,7 @@ func (f *Flavors) UpdateFlavor(ctx context.Context, a fleet.Actor, id flavor.ID,
 		if in.IfGeneration != 0 && in.IfGeneration != row.Generation {
 			return store.ChangedMeanwhileError("flavor", row.Generation, in.IfGeneration)
 		}
-		detail := changes(fromRow(row).Spec, in.Spec)
+		detail := changes(fromRow(row).Definition, in.Definition)
 		if detail == "" {
 			return nil
 		}
@@ -115,7 +115,7 @@ func (f *Flavors) UpdateFlavor(ctx context.Context, a fleet.Actor, id flavor.ID,
 }
 
 // changes describes the differences between two specs for the audit log; empty: none.
-func changes(was, is flavor.Spec) string {
+func changes(was, is flavor.Definition) string {
 	var out []string
 	if was.Name != is.Name {
 		out = append(out, fmt.Sprintf("name %s → %s", was.Name, is.Name))
@@ -232,7 +232,7 @@ func readFlavors(ctx context.Context, q *db.Queries, a fleet.Actor, id flavor.ID
 
 func fromRow(r db.Flavor) flavor.Flavor {
 	return flavor.Flavor{
-		ID: r.ID, Spec: flavor.Spec{Name: r.Name, Description: r.Description, CPUs: r.Cpus, MemoryMiB: r.MemoryMib, DiskBytes: r.DiskBytes},
+		ID: r.ID, Definition: flavor.Definition{Name: r.Name, Description: r.Description, CPUs: r.Cpus, MemoryMiB: r.MemoryMib, DiskBytes: r.DiskBytes},
 		Generation: r.Generation, CreatedAt: r.CreatedAt, Grants: []fleet.ImageGrant{},
 	}
 }

@@ -154,7 +154,7 @@ func CheckEdit(ctx context.Context, q *db.Queries, a fleet.Actor, old, vm fleet.
 }
 
 // FillGroups gives new NICs the project's security groups, and refuses others if the project has locked them. old are the
-// NICs before the edit; skip tells of NICs whose traffic hosts cannot filter.
+// NICs before the edit; skip reports whether hosts cannot filter the traffic of a NIC.
 func FillGroups(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, old, nics []fleet.NIC, skip func(fleet.NIC) bool) error {
 	var r *flavor.Rules
 	var checks fleet.Checks
@@ -213,7 +213,7 @@ func CheckProtection(ctx context.Context, q *db.Queries, a fleet.Actor, project 
 	return store.FirstErrorOf(err, checks.Err)
 }
 
-// SetRules stores the rules for a project's VMs, and refuses invalid ones. pool and network tell whether the project has a
+// SetRules stores the rules for a project's VMs, and refuses invalid ones. pool and network are whether the project has a
 // default pool and network.
 func SetRules(ctx context.Context, q *db.Queries, project fleet.ProjectID, r fleet.VMRules, pool, network bool) error {
 	var checks fleet.Checks
