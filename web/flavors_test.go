@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -128,7 +129,7 @@ func TestProjectRulesPage(t *testing.T) {
 	b.get("/projects/"+string(red)).contains(t, `href="`+path+`"`)
 	b.get(path).requireStatus(t, http.StatusOK).contains(t, "Members can only choose flavors", "No flavor is published", "base")
 	sent := url.Values{"flavorsOnly": {"yes"}, "namePattern": {"Red-*"}, "firmware": {"uefi"}, "expiryDays": {"30"}, "expiryStops": {"yes"}, "group.g1": {"yes"}, "lock.firmware": {"yes"}, "lock.pool": {"yes"}}
-	a := b.post(path, sent, htmxFormHeaders("rules")...).requireStatus(t, 422)
+	a := b.post(path, sent, htmxFormHeaders("rules-form")...).requireStatus(t, 422)
 	a.contains(t, "A pattern has 1–63", "default pool", `value="Red-*"`)
 	sent.Set("namePattern", "red-*")
 	sent.Del("lock.pool")
@@ -199,6 +200,16 @@ func TestFormOfNewVMFollowsRulesOfProject(t *testing.T) {
 	if strings.Count(refused.body, "only the sizes of its flavors") > 2 {
 		t.Error("the error about the size is repeated")
 	}
+
+	// The summary has the flavor's size, and complains about no name before one is typed.
+	summary := maps.Clone(sent)
+	summary.Set("name", "")
+	summary.Set("flavorId", "f1")
+	shown := tom.post("/vms/new/summary", summary, "HX-Request", "true").requireStatus(t, http.StatusOK)
+	shown.contains(t, "2 vCPUs", "512 MiB")
+	shown.excludes(t, "names like")
+	summary.Set("flavorId", "")
+	tom.post("/vms/new/summary", summary, "HX-Request", "true").requireStatus(t, http.StatusOK).excludes(t, "0 vCPUs", "0 B")
 
 	// Administrators are free, and see no fixed fields.
 	ann := p.newSignedInBrowser("ann", fleet.RoleAdmin)

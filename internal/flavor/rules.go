@@ -138,6 +138,11 @@ func (r Rules) CheckName(c *fleet.Checks, name string) {
 	}
 }
 
+// ExampleName returns a name that the project's pattern allows.
+func (r Rules) ExampleName() string {
+	return strings.NewReplacer("*", "x", "?", "x").Replace(cmp.Or(r.NamePattern, "new-vm"))
+}
+
 const setByProject = "The project sets this: %s."
 
 func (r Rules) checkPools(c *fleet.Checks, old, vm VM) {

@@ -19,12 +19,20 @@ type ProjectPage struct {
 
 func (p ProjectPage) path(below ...string) string { return views.ProjectPath(p.Project.ID, below...) }
 
+// tabPath is the address of a tab.
+func (p ProjectPage) tabPath(tab string) string {
+	if tab == "rules" {
+		return p.path("rules")
+	}
+	return p.path()
+}
+
 func (p ProjectPage) tabs(here string) []kit.Tab {
 	members := kit.Tab{Text: "Members", Href: p.path(), Here: here == "members"}
 	if members.Here {
 		members.Count = strconv.Itoa(len(p.Members))
 	}
-	return []kit.Tab{members, {Text: "Rules for new VMs", Href: p.path("rules"), Here: here == "rules"}}
+	return []kit.Tab{members, {Text: "Rules for new VMs", Href: p.tabPath("rules"), Here: here == "rules"}}
 }
 
 func (p ProjectPage) actions() []kit.ActionButton {

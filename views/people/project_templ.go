@@ -81,7 +81,7 @@ func projectHeader(p ProjectPage, here string) templ.Component {
 		})
 		templ_7745c5c3_Err = kit.ObjectPageHeader(kit.PageHeader{
 			Crumbs: []kit.Breadcrumb{{Text: "Projects", Href: "/projects"}}, Icon: kit.Icon("folder"), Title: p.Project.Name, Actions: projectActionButtons(p.actions()), Tabs: p.tabs(here),
-		}, kit.LiveUpdates{ID: "project-head", Keys: "projects", Href: p.path(), Every: "30s", DeletedText: "This project was deleted.", DeletedHref: "/projects"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		}, kit.LiveUpdates{ID: "project-head", Keys: "projects", Href: p.tabPath(here), Every: "30s", DeletedText: "This project was deleted.", DeletedHref: "/projects"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

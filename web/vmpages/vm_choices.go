@@ -95,8 +95,8 @@ func (s *Site) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form, 
 			project = fleet.ProjectID(f.Projects.Options[0].Value)
 		}
 	}
-	if !edits && project != "" {
-		if f.Rules, err = s.Control.VMRules(c.Request().Context(), a, project); err != nil && fleet.CodeOf(err) != fleet.NotFound { // control reports a hidden project when the VM is created
+	if !edits {
+		if f.Rules, err = s.rulesOfProject(c.Request().Context(), a, project); err != nil {
 			return err
 		}
 	}
