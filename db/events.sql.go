@@ -129,6 +129,9 @@ FROM images i WHERE i.id = ANY ($4::text[])
 UNION ALL
 SELECT 'template:' || t.id, EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND (g.project_id IS NULL OR g.project_id = ANY ($1::text[])))
 FROM templates t WHERE t.id = ANY ($5::text[])
+UNION ALL
+SELECT 'flavor:' || f.id, EXISTS (SELECT 1 FROM flavor_grants g WHERE g.flavor_id = f.id AND (g.project_id IS NULL OR g.project_id = ANY ($1::text[])))
+FROM flavors f WHERE f.id = ANY ($6::text[])
 `
 
 type GrantedObjectsParams struct {
@@ -137,6 +140,7 @@ type GrantedObjectsParams struct {
 	Networks  []string
 	Images    []string
 	Templates []string
+	Flavors   []string
 }
 
 type GrantedObjectsRow struct {
@@ -144,7 +148,7 @@ type GrantedObjectsRow struct {
 	Visible bool
 }
 
-// Whether members of the projects see pools, networks, images and templates that exist, as in the lists of these types.
+// Whether members of the projects see pools, networks, images, templates and flavors that exist, as in the lists of these types.
 func (q *Queries) GrantedObjects(ctx context.Context, arg GrantedObjectsParams) ([]GrantedObjectsRow, error) {
 	rows, err := q.db.Query(ctx, grantedObjects,
 		arg.Projects,
@@ -152,6 +156,7 @@ func (q *Queries) GrantedObjects(ctx context.Context, arg GrantedObjectsParams) 
 		arg.Networks,
 		arg.Images,
 		arg.Templates,
+		arg.Flavors,
 	)
 	if err != nil {
 		return nil, err

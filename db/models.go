@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 	"quantix/internal/channel"
+	"quantix/internal/flavor"
 	"quantix/internal/fleet"
 	"quantix/internal/quota"
 	"quantix/internal/schedules"
@@ -270,6 +271,24 @@ type FirstBoot struct {
 	Sealed []byte
 	SetAt  time.Time
 	SetBy  string
+}
+
+type Flavor struct {
+	ID          flavor.ID
+	Name        string
+	Description string
+	Cpus        int
+	MemoryMib   int
+	DiskBytes   int64
+	Generation  int64
+	CreatedAt   time.Time
+}
+
+type FlavorGrant struct {
+	FlavorID  flavor.ID
+	ProjectID *fleet.ProjectID
+	GrantedBy string
+	GrantedAt time.Time
 }
 
 type FoundVM struct {
@@ -655,6 +674,7 @@ type Project struct {
 	CreatedAt        time.Time
 	DefaultPoolID    *fleet.PoolID
 	DefaultNetworkID *fleet.NetworkID
+	VMRules          fleet.VMRules
 }
 
 type ProjectMember struct {

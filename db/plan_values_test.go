@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"quantix/internal/channel"
+	"quantix/internal/flavor"
 	"quantix/internal/fleet"
 	"quantix/internal/schedules"
 	"quantix/internal/testkit"
@@ -90,7 +91,7 @@ func (p plannedStatement) argumentValue(t *testing.T, field string, of reflect.T
 	if id, ok := map[reflect.Type]string{
 		reflect.TypeFor[fleet.HostID](): someHostID, reflect.TypeFor[fleet.ClusterID](): string(fleet.DefaultClusterID), reflect.TypeFor[fleet.ProjectID](): someProjectID, reflect.TypeFor[fleet.PoolID](): somePoolID, reflect.TypeFor[fleet.NetworkID](): someNetworkID,
 		reflect.TypeFor[fleet.VMID](): someVMID, reflect.TypeFor[fleet.TaskID](): someTaskID, reflect.TypeFor[fleet.JobID](): someTaskID, reflect.TypeFor[fleet.UserID](): someUserID,
-		reflect.TypeFor[fleet.Subject](): "vm:" + someVMID, reflect.TypeFor[fleet.ImageID](): someID, reflect.TypeFor[fleet.ImageVersionID](): someID, reflect.TypeFor[fleet.TemplateID](): someID, reflect.TypeFor[fleet.TemplateVersionID](): someID, reflect.TypeFor[schedules.ScheduleID](): someID, reflect.TypeFor[fleet.StartImageID](): someID, reflect.TypeFor[fleet.AlarmID](): someID, reflect.TypeFor[channel.ID](): someID, reflect.TypeFor[channel.DeliveryID](): someID, reflect.TypeFor[fleet.AlarmRuleID](): someID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
+		reflect.TypeFor[fleet.Subject](): "vm:" + someVMID, reflect.TypeFor[fleet.ImageID](): someID, reflect.TypeFor[fleet.ImageVersionID](): someID, reflect.TypeFor[fleet.TemplateID](): someID, reflect.TypeFor[fleet.TemplateVersionID](): someID, reflect.TypeFor[schedules.ScheduleID](): someID, reflect.TypeFor[fleet.StartImageID](): someID, reflect.TypeFor[fleet.AlarmID](): someID, reflect.TypeFor[channel.ID](): someID, reflect.TypeFor[flavor.ID](): someID, reflect.TypeFor[channel.DeliveryID](): someID, reflect.TypeFor[fleet.AlarmRuleID](): someID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
 	}[of]; ok {
 		v.SetString(id)
 		return v
@@ -171,6 +172,7 @@ var argumentsByField = map[string]any{
 	"SettleVMs.Statuses":         []string{`{"power": "stopped"}`},
 	"AddTicket.FoundOn":          someHostID,
 	"AddChannel.ID":              channel.ID("new"), "AddChannel.Name": "new", "AddChannel.UserID": (*fleet.UserID)(nil), "AddDelivery.ID": channel.DeliveryID("new"), "CountChannels.UserID": (*string)(nil),
+	"AddFlavor.ID": flavor.ID("new"), "AddFlavor.Name": "new", "ChangeFlavor.Name": "another",
 	"AddAlarmRule.ID": fleet.AlarmRuleID("new"), "AddAlarmRule.Name": "new", "ChangeAlarmRule.Name": "another",
 	"AddDefaultAlarmRules.Ids": []string{"new-2"}, "AddDefaultAlarmRules.Names": []string{"new-2"}, "AddDefaultAlarmRules.Specs": []string{"{}"},
 	"AddAlarms.Ids": []string{"new"}, "AddAlarms.Projects": []string{someProjectID}, "UpdateAlarms.Ids": []string{someID}, "ClearAlarms.Ids": []string{someID}, "ForgetAlarms.Ids": []string{someID},
@@ -221,6 +223,8 @@ var fillStatements = []string{
 	`INSERT INTO metric_chunks (tier, type, object_id, start, host_id, chunk) SELECT 1, 'vm', 'id-' || n, date_trunc('hour', now()), 'id-7', '' FROM generate_series(1, 20000) n`,
 	`INSERT INTO metric_moves (vm_id, host_id) SELECT id, host_id FROM vms WHERE host_id IS NOT NULL`,
 	`INSERT INTO channels (id, name, spec, target, signed) SELECT 'id-' || n, 'channel ' || n, '{"kind":"email","to":["a@example.org"]}', 'a@example.org', false FROM generate_series(1, 1000) n`,
+	`INSERT INTO flavors (id, name, cpus, memory_mib) SELECT 'id-' || n, 'flavor ' || n, 1, 1 FROM generate_series(1, 200) n`,
+	`INSERT INTO flavor_grants (flavor_id, project_id, granted_by) SELECT f.id, p.id, 'me' FROM flavors f, (SELECT id FROM projects ORDER BY id LIMIT 50) p`,
 	`INSERT INTO deliveries (id, channel_id, message, summary, events, state, due_at, ended_at)
 		SELECT 'id-' || n, 'id-' || (n % 1000 + 1), '{}', 'Host lost', 1, CASE WHEN n > 98000 THEN 'waiting' ELSE 'sent' END, now() + make_interval(secs => n - 98100), CASE WHEN n <= 98000 THEN now() END FROM generate_series(1, 100000) n`,
 	`INSERT INTO events (key, type, object_id, name, project_id) SELECT ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid, 'vm', 'id-' || n, 'x', 'id-7' FROM generate_series(1, 50000) n`,

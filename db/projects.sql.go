@@ -55,7 +55,7 @@ func (q *Queries) DeleteProject(ctx context.Context, id fleet.ProjectID) (string
 }
 
 const getProject = `-- name: GetProject :one
-SELECT id, name, description, created_at, default_pool_id, default_network_id FROM projects WHERE id = $1
+SELECT id, name, description, created_at, default_pool_id, default_network_id, vm_rules FROM projects WHERE id = $1
 `
 
 func (q *Queries) GetProject(ctx context.Context, id fleet.ProjectID) (Project, error) {
@@ -68,6 +68,7 @@ func (q *Queries) GetProject(ctx context.Context, id fleet.ProjectID) (Project, 
 		&i.CreatedAt,
 		&i.DefaultPoolID,
 		&i.DefaultNetworkID,
+		&i.VMRules,
 	)
 	return i, err
 }

@@ -51,6 +51,11 @@ func ChannelPath[ID ~string](id ID, below ...string) string {
 	return ObjectPath(fleet.TypeChannel, id, below...)
 }
 
+// FlavorPath is the address of a flavor's page, or of a path below it.
+func FlavorPath[ID ~string](id ID, below ...string) string {
+	return ObjectPath(fleet.TypeFlavor, id, below...)
+}
+
 // PoolPath is the address of a pool's page, or of a path below it.
 func PoolPath(id fleet.PoolID, below ...string) string {
 	return ObjectPath(fleet.TypePool, id, below...)

@@ -62,6 +62,8 @@ func newLargePortal(t *testing.T, hosts int) *largePortal {
 	}
 	c.browser = p.newSignedInBrowser("ann", fleet.RoleAdmin)
 	p.execSQL(`INSERT INTO customizations (id, name, description, kind, variables, by_key, sealed, changed_by) VALUES ($1, 'web', '', 'cloud-init', '{}', 'x', 'x', 'ann')`, aSpec)
+	p.execSQL(`INSERT INTO flavors (id, name, cpus, memory_mib) SELECT CASE WHEN n = 1 THEN $1 ELSE gen_random_uuid()::text END, 'flavor-' || n, n, n * 1024 FROM generate_series(1, 200) n`, aFlavor)
+	p.execSQL(`INSERT INTO flavor_grants (flavor_id, granted_by) SELECT id, 'ann' FROM flavors`)
 	p.execSQL(`INSERT INTO security_groups (id, name, spec) VALUES ($1, 'web', '{"rules":[]}')`, aGroup)
 	p.execSQL(`INSERT INTO alarm_rules (id, name, spec) VALUES ($1, 'lost', '{"severity":"critical","condition":"host.lost"}')`, anAlarm)
 	p.execSQL(`INSERT INTO alarms (id, rule_id, subject, subject_name, cause, severity, text, plain, raised_at)
@@ -99,6 +101,7 @@ const (
 	aSchedule     = "00000000-0000-7000-8000-00000000a002"
 	aPool         = "00000000-0000-7000-8000-000000002003" // failed on some hosts
 	aSpec         = "00000000-0000-7000-8000-000000007001"
+	aFlavor       = "00000000-0000-7000-8000-00000000a004"
 	aGroup        = "00000000-0000-7000-8000-000000006001"
 	aMAC          = "52:54:00:00:00:01"
 	aNet          = "00000000-0000-7000-8000-000000003000"
@@ -212,6 +215,11 @@ var measuredAddresses = map[string][]struct {
 	"/pools/:id/hosts/:host/release":             {{at: "/pools/" + aPool + "/hosts/" + aHost + "/release", sums: 4}},
 	"/pools/:id/labels":                          {{at: "/pools/" + aPool + "/labels", sums: 4}, {at: "/pools/" + aPool + "/labels?selector=rack", sums: 4}},
 	"/vms/:id/first-boot":                        {{at: "/vms/" + aVM + "/first-boot"}},
+	"/flavors":                                   {{at: "/flavors"}},
+	"/flavors/new":                               {{at: "/flavors/new"}},
+	"/flavors/:id":                               {{at: "/flavors/" + aFlavor}},
+	"/flavors/:id/delete":                        {{at: "/flavors/" + aFlavor + "/delete"}},
+	"/projects/:id/rules":                        {{at: "/projects/" + aProject + "/rules"}},
 	"/customizations":                            {{at: "/customizations"}},
 	"/customizations/new":                        {{at: "/customizations/new"}},
 	"/customizations/:id":                        {{at: "/customizations/" + aSpec}},

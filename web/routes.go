@@ -234,6 +234,16 @@ func (s *Server) routes() []route {
 		{get, "/channels/:id/delete", page, policy.VMSee, form.Show(s.pages.ConfirmDeleteChannel())},
 		{post, "/channels/:id/delete", page, policy.VMSee, form.Submit(s.pages.DeleteChannel, s.pages.ConfirmDeleteChannel())},
 
+		// Flavors.
+		{get, "/flavors", page, policy.VMSee, s.pages.ListFlavors},
+		{get, "/flavors/new", page, policy.InfraChange, form.Show(s.pages.ShowNewFlavorForm)},
+		{post, "/flavors", page, policy.InfraChange, form.Submit(s.pages.CreateFlavor, s.pages.ShowNewFlavorForm)},
+		{get, "/flavors/:id", page, policy.VMSee, s.pages.FlavorPage},
+		{post, "/flavors/:id/edit", page, policy.InfraChange, form.Submit(s.pages.EditFlavor, s.pages.ShowFlavorForm)},
+		{post, "/flavors/:id/grants", page, policy.InfraChange, form.Submit(s.pages.SetFlavorGrant, s.pages.ShowFlavorGrants)},
+		{get, "/flavors/:id/delete", page, policy.InfraChange, form.Show(s.pages.ConfirmDeleteFlavor())},
+		{post, "/flavors/:id/delete", page, policy.InfraChange, form.Submit(s.pages.DeleteFlavor, s.pages.ConfirmDeleteFlavor())},
+
 		// Clusters.
 		{get, "/clusters", page, policy.InfraSee, s.coalesceRefreshes(s.pages.ListClusters)},
 		{get, "/clusters.csv", stream, policy.InfraSee, s.pages.ExportClusters},
@@ -397,6 +407,8 @@ func (s *Server) routes() []route {
 		{get, "/projects/:id/usage", page, policy.VMSee, s.pages.ProjectUsagePage},
 		{get, "/projects/:id/quota", page, policy.Manage, form.Show(s.pages.ShowQuotaForm)},
 		{post, "/projects/:id/quota", page, policy.Manage, form.Submit(s.pages.SetQuota, s.pages.ShowQuotaForm)},
+		{get, "/projects/:id/rules", page, policy.VMSee, form.Show(s.pages.ShowProjectRules)},
+		{post, "/projects/:id/rules", page, policy.Manage, form.Submit(s.pages.EditProjectRules, s.pages.ShowProjectRules)},
 		{get, "/projects/:id/delete", page, policy.Manage, form.Show(s.pages.ConfirmDeleteProject())},
 		{post, "/projects/:id/delete", page, policy.Manage, form.Submit(s.pages.DeleteProject, s.pages.ConfirmDeleteProject())},
 		{get, "/users", page, policy.Manage, s.pages.ListUsers},

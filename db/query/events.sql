@@ -16,7 +16,7 @@ FROM (SELECT e.transaction, e.number, e.key::text, e.at, e.type, e.action, e.obj
 ORDER BY x.is_end, x.transaction, x.number;
 
 -- name: GrantedObjects :many
--- Whether members of the projects see pools, networks, images and templates that exist, as in the lists of these types.
+-- Whether members of the projects see pools, networks, images, templates and flavors that exist, as in the lists of these types.
 SELECT ('pool:' || p.id)::text AS subject, EXISTS (SELECT 1 FROM pool_grants g WHERE g.pool_id = p.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])))::boolean AS visible
 FROM pools p WHERE p.id = ANY (@pools::text[])
 UNION ALL
@@ -28,7 +28,10 @@ SELECT 'image:' || i.id, EXISTS (SELECT 1 FROM image_open g WHERE g.image_id = i
 FROM images i WHERE i.id = ANY (@images::text[])
 UNION ALL
 SELECT 'template:' || t.id, EXISTS (SELECT 1 FROM template_grants g WHERE g.template_id = t.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])))
-FROM templates t WHERE t.id = ANY (@templates::text[]);
+FROM templates t WHERE t.id = ANY (@templates::text[])
+UNION ALL
+SELECT 'flavor:' || f.id, EXISTS (SELECT 1 FROM flavor_grants g WHERE g.flavor_id = f.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])))
+FROM flavors f WHERE f.id = ANY (@flavors::text[]);
 
 -- name: PruneEvents :execrows
 -- Deletes the oldest events: those older than age, and those beyond the newest events in number. The newest event stays.

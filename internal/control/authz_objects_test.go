@@ -6,6 +6,7 @@ import (
 	"quantix/internal/control/alarms"
 	"quantix/internal/control/channels"
 	"quantix/internal/control/storage"
+	"quantix/internal/flavor"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit"
 	"quantix/internal/wire"
@@ -189,6 +190,23 @@ func (w *authzFixture) channel() channel.ID {
 		w.t.Fatal(err)
 	}
 	w.execSQL(`DELETE FROM channels WHERE id <> $1`, v.ID) // the number of channels is limited
+	return v.ID
+}
+
+func (w *authzFixture) flavorSpec() flavor.Definition {
+	return flavor.Definition{Name: w.uniqueName("flavor"), CPUs: 1, MemoryMiB: 256}
+}
+
+// flavor adds a flavor that is published to project red.
+func (w *authzFixture) flavor() flavor.ID {
+	v, err := w.CreateFlavor(w.t.Context(), fleet.SystemActor, w.flavorSpec())
+	if err == nil {
+		err = w.GrantFlavor(w.t.Context(), fleet.SystemActor, v.ID, w.red)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.execSQL(`DELETE FROM flavors WHERE id <> $1`, v.ID) // the number of flavors is limited
 	return v.ID
 }
 

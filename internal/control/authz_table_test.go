@@ -8,6 +8,7 @@ import (
 	"quantix/internal/auth"
 	"quantix/internal/connectivity"
 	"quantix/internal/control"
+	"quantix/internal/control/flavors"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/network"
 	"quantix/internal/control/query"
@@ -40,6 +41,16 @@ var projectUseCases = map[string]useCase{
 	"UpdateChannel":  {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.channel(), w.channelInput()} }},
 	"DeleteChannel":  {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.channel()} }},
 	"TestChannel":    {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.channel()} }},
+
+	// Flavors that are published to project red.
+	"ListFlavors":  {permittedActors: actorsWithAnyRole, args: noArgs},
+	"GetFlavor":    {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.flavor()} }},
+	"CreateFlavor": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.flavorSpec()} }},
+	"UpdateFlavor": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.flavor(), flavors.FlavorChange{Definition: w.flavorSpec()}} }},
+	"DeleteFlavor": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.flavor()} }},
+	"GrantFlavor":  {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.flavor(), w.blue} }},
+	"RevokeFlavor": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.flavor(), w.red} }},
+	"VMRules":      {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
 
 	// Customization specs of project red.
 	"CreateCustomization": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.customization()} }},

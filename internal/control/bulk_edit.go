@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
+	"quantix/internal/control/flavors"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -113,6 +114,9 @@ func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VM
 				var to fleet.VMView
 				if to, changes, err = applyBulkEdit(edit, vm); err == nil {
 					err = checkReservedFields(a, vm.Spec, to.Spec)
+				}
+				if err == nil && len(changes) > 0 {
+					err = flavors.CheckEdit(ctx, c.store.Queries, a, vm.VM, to.VM)
 				}
 				return err
 			})

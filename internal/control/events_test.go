@@ -285,6 +285,8 @@ func TestTenantReadsEventsOfOwnProjectOnly(t *testing.T) {
 
 	s.execSQL(`DELETE FROM images WHERE id = 'i2'`)
 	r.want("deletion of a published image", "image deleted published")
+	s.execSQL(`DELETE FROM flavors WHERE id = ANY ($1)`, []string{string(s.flavor("of-shop", 1, 256, 0, shop)), string(s.flavor("of-bank", 1, 256, 0, bank))})
+	r.want("deletion of a published flavor", "flavor deleted of-shop")
 	if _, err := s.ReadEvents(t.Context(), ann, event.Query{Types: []fleet.ResourceType{fleet.TypeHost}}); fleet.CodeOf(err) != fleet.Forbidden {
 		t.Errorf("events of hosts: %v", err)
 	}
@@ -381,7 +383,7 @@ func TestEventsAreReadByIndex(t *testing.T) {
 	t.Logf("one read takes %s", time.Since(began)/50)
 }
 
-// Members of projects get events of exactly the pools, networks, images and templates that the lists show them.
+// Members of projects get events of exactly the pools, networks, images, templates and flavors that the lists show them.
 func TestEventsOfGrantedObjectsFollowTheLists(t *testing.T) {
 	s := newProjectFixture(t)
 	s.execSQL(`UPDATE pool_grants SET project_id = $1 WHERE pool_id = $2`, s.blue, s.local)
@@ -392,9 +394,12 @@ func TestEventsOfGrantedObjectsFollowTheLists(t *testing.T) {
 	s.execSQL(`INSERT INTO templates (id, project_id, name, created_by) VALUES ('t1', $1, 'own', 'x'), ('t2', $2, 'granted', 'x'), ('t3', $2, 'hidden', 'x')`, s.red, s.blue)
 	s.execSQL(`INSERT INTO template_grants (template_id, project_id, granted_by) VALUES ('t1', $1, 'x'), ('t2', NULL, 'x'), ('t3', $2, 'x')`, s.red, s.blue)
 	s.execSQL(`INSERT INTO images (id, name, created_by, template_id) VALUES ('i1', 'disk of a template', 'x', 't2'), ('i2', 'unpublished', 'x', NULL)`)
+	s.flavor("secret", 1, 256, 0)
+	s.flavor("red", 1, 256, 0, s.red)
+	s.flavor("public", 1, 256, 0, "")
 	for _, a := range []fleet.Actor{s.member, s.blueMember, {UserID: "vera", Name: "vera", Role: fleet.RoleViewer}} {
 		r := s.newEventReader(a)
-		for _, table := range []string{"pools", "networks", "templates", "images"} {
+		for _, table := range []string{"pools", "networks", "templates", "images", "flavors"} {
 			s.execSQL(`UPDATE ` + table + ` SET name = name || '.'`)
 		}
 		got := r.read()
@@ -403,8 +408,12 @@ func TestEventsOfGrantedObjectsFollowTheLists(t *testing.T) {
 		templates, err2 := s.ListTemplates(t.Context(), a, fleet.Query{})
 		images, err3 := s.ListImages(t.Context(), a, fleet.Query{})
 		pools, err4 := s.ListPools(t.Context(), a, fleet.Query{})
-		if err := errors.Join(err, err2, err3, err4); err != nil {
+		sizes, err5 := s.ListFlavors(t.Context(), a)
+		if err := errors.Join(err, err2, err3, err4, err5); err != nil {
 			t.Fatal(err)
+		}
+		for _, v := range sizes {
+			want = append(want, "flavor changed "+v.Name)
 		}
 		for _, v := range pools.Items {
 			want = append(want, "pool changed "+v.Name)

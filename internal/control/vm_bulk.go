@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
+	"quantix/internal/control/flavors"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -87,6 +88,9 @@ func (c *Control) addBulkCreateTask(ctx context.Context, tx pgx.Tx, a fleet.Acto
 	}
 	if len(taken) > 0 {
 		return none, vmNamesTakenError(taken, project)
+	}
+	if err := flavors.CheckNames(ctx, q, a, in.ProjectID, names); err != nil {
+		return none, err
 	}
 	first := in.CreateVM
 	first.Name = names[0]

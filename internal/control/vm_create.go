@@ -9,10 +9,12 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/flavors"
 	"quantix/internal/control/network"
 	"quantix/internal/control/placing"
 	"quantix/internal/control/store"
 	"quantix/internal/firstboot"
+	"quantix/internal/flavor"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
 	"quantix/internal/policy"
@@ -28,10 +30,13 @@ type CreateVM struct {
 	Description string            `json:"description,omitempty"`
 	// Power, firmware, MAC addresses, pools and networks may be empty and get defaults. disks[].volume must be empty. With
 	// From, the whole spec may be empty.
-	Spec      fleet.VMSpec    `json:"spec,omitzero"`
-	From      *VMSource       `json:"from,omitempty"`      // nil: from the spec alone
-	Start     bool            `json:"start,omitempty"`     // same as spec.power "running"
-	FirstBoot *FirstBootInput `json:"firstBoot,omitempty"` // first-boot data for the first start
+	Spec     fleet.VMSpec `json:"spec,omitzero"`
+	From     *VMSource    `json:"from,omitempty"` // nil: from the spec alone
+	FlavorID flavor.ID    `json:"flavorId,omitempty" doc:"Flavor that sets vCPUs, memory and, if it has one, the size of the first disk"`
+	// ExpiryDays: nil: as the project sets
+	ExpiryDays *int            `json:"expiryDays,omitempty" doc:"Days until the VM expires; 0: never; left out: as the project sets"`
+	Start      bool            `json:"start,omitempty"`     // same as spec.power "running"
+	FirstBoot  *FirstBootInput `json:"firstBoot,omitempty"` // first-boot data for the first start
 	// Allow the VM to overcommit the pools and the host. This needs the permission to change infrastructure.
 	Overcommit bool `json:"overcommit,omitempty"`
 }
@@ -219,6 +224,11 @@ func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, in
 	})
 	if err != nil {
 		return fleet.VMView{}, "", vmNameTakenError(err, in.Name, project)
+	}
+	if in.ExpiryDays != nil {
+		if err := flavors.SetExpiry(ctx, q, a, in.ProjectID, id, *in.ExpiryDays); err != nil {
+			return fleet.VMView{}, "", err
+		}
 	}
 	if boot != nil {
 		vmWithID := fleet.VM{Meta: fleet.Meta{ID: id, Name: in.Name, ProjectID: in.ProjectID}, Spec: spec}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/flavors"
 	"quantix/internal/control/network"
 	"quantix/internal/control/placing"
 	"quantix/internal/control/store"
@@ -89,6 +90,9 @@ func (c *Control) updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, id
 	}
 	changes := old.Diff(vm.VM)
 	if err := checkEditable(old, vm, changes); err != nil || len(changes) == 0 {
+		return old, vm, "", err
+	}
+	if err := flavors.CheckEdit(ctx, q, a, old.VM, vm.VM); err != nil {
 		return old, vm, "", err
 	}
 	edit := vmEdit{old: old, vm: &vm, enteredNICs: entered, imagePlans: in.plans, overcommit: in.Overcommit}

@@ -8,6 +8,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/flavors"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -102,10 +103,14 @@ func fillFilterSettings(ctx context.Context, q *db.Queries, a fleet.Actor, proje
 			checks.Add(fmt.Sprintf("spec.nics[%d].antiSpoofing", i), "Only those who may change infrastructure may turn anti-spoofing off. Leave it on.")
 		}
 		nics[i].AntiSpoofing = &guard
-		if len(n.SecurityGroups) > fleet.MaxNICGroups {
-			continue // the spec's check refuses it
+	}
+	if err := flavors.FillGroups(ctx, q, a, project, old, nics, func(n fleet.NIC) bool { return bare[n.NetworkID] != "" }); err != nil {
+		return err
+	}
+	for _, n := range nics {
+		if bare[n.NetworkID] == "" && len(n.SecurityGroups) <= fleet.MaxNICGroups { // the spec's check refuses more
+			groups = append(groups, n.SecurityGroups...)
 		}
-		groups = append(groups, n.SecurityGroups...)
 	}
 	usable, err := assign.UsableSecurityGroups(ctx, q, project, groups)
 	if err != nil {

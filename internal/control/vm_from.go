@@ -7,9 +7,11 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/flavors"
 	"quantix/internal/control/query"
 	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
+	"quantix/internal/flavor"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/internal/template"
@@ -42,6 +44,7 @@ type plannedSource struct {
 // returned input returns the same input.
 func (c *Control) planSource(ctx context.Context, a fleet.Actor, id fleet.VMID, in CreateVM) (CreateVM, plannedSource, error) {
 	from := plannedSource{newVMID: id}
+	derived := in.From != nil && isSpecEmpty(in.Spec)
 	var err error
 	if in.From != nil {
 		var checks fleet.Checks
@@ -67,12 +70,33 @@ func (c *Control) planSource(ctx context.Context, a fleet.Actor, id fleet.VMID, 
 	if err != nil {
 		return in, from, err
 	}
+	if in, err = c.applyProjectRules(ctx, a, in, &from, derived); err != nil {
+		return in, from, err
+	}
 	completed := in
 	if err := completed.completeInput(id); err != nil {
 		return in, from, err
 	}
 	from.images, err = c.planImages(ctx, a, in.ProjectID, in.Spec)
 	return in, from, err
+}
+
+// applyProjectRules fills in the flavor and the project's values for new VMs, and refuses what the project's rules
+// refuse. The flavor becomes the spec's size, so that a later change of the flavor does not change a bulk task.
+func (c *Control) applyProjectRules(ctx context.Context, a fleet.Actor, in CreateVM, from *plannedSource, derived bool) (CreateVM, error) {
+	if in.ProjectID == "" {
+		return in, nil // refused by completeInput
+	}
+	vm := flavors.NewVM{
+		ProjectID: in.ProjectID, FlavorID: in.FlavorID, ExpiryDays: in.ExpiryDays, Derived: derived,
+		VM: flavor.VM{Name: in.Name, Spec: in.Spec, New: true, CopiedDisks: from.vm != nil || from.file != nil},
+	}
+	name, err := flavors.Prepare(ctx, c.store.Queries, a, &vm)
+	if name != "" {
+		from.auditDetail += ", flavor " + name
+	}
+	in.FlavorID, in.ExpiryDays, in.Spec = "", vm.ExpiryDays, vm.Spec
+	return in, err
 }
 
 // isSpecEmpty reports whether the spec is empty.

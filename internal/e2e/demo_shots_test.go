@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"quantix/internal/channel"
+	"quantix/internal/flavor"
 	"quantix/internal/fleet"
 )
 
@@ -57,6 +58,7 @@ func demoShots(t *testing.T, a api) []pageShot {
 		"vms": map[string]int{"hard": 100, "soft": 80}, "cpus": map[string]int{"hard": 128, "soft": 32}, "memoryMiB": map[string]int{"hard": 1 << 20, "soft": 1 << 10}, "nics": map[string]int{"soft": 500},
 		"pools": map[string]any{string(pool.ID): map[string]int64{"hard": 1 << 42}},
 	})
+	flavors := createFlavors(t, a, shop)
 	shots := []pageShot{
 		{"dashboard", "/", nil},
 		{"shortcuts", "/", func(p *tab) { p.typeKeys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
@@ -248,6 +250,29 @@ func demoShots(t *testing.T, a api) []pageShot {
 		}},
 		{"channel", "/channels/" + channels[0], func(p *tab) { p.waitText("#channel-deliveries", "Failed") }},
 		{"channel-delete", "/channels/" + channels[0] + "/delete", nil},
+		{"flavors", "/flavors", nil},
+		{"flavor-new", "/flavors/new", nil},
+		{"flavor-new-refused", "/flavors/new", func(p *tab) {
+			p.allowFaults("422")
+			p.click("#flavor-form button", "Create flavor")
+			p.waitText("#flavor-form", "Enter a name")
+		}},
+		{"flavor", "/flavors/" + flavors[0], nil},
+		{"flavor-unpublished", "/flavors/" + flavors[2], nil},
+		{"flavor-delete", "/flavors/" + flavors[0] + "/delete", nil},
+		{"project-rules", project + "/rules", nil},
+		{"project-rules-refused", project + "/rules", func(p *tab) {
+			p.allowFaults("422")
+			p.fillInput("#namePattern", "Web_*")
+			p.click("#rules-form input[type=checkbox]", "")
+			p.click("#lock-pool", "")
+			p.click("#rules-form footer button", "Save")
+			p.waitText("#rules-form", "A pattern has")
+		}},
+		{"vm-new-flavor", "/vms/new", func(p *tab) {
+			p.chooseOption("#flavorId", "medium")
+			p.waitText("#vm-form", "Set by the flavor.")
+		}},
 		{"clusters", "/clusters", nil},
 		{"cluster", cluster, nil},
 		{"cluster-default", "/clusters/" + string(fleet.DefaultClusterID), nil},
@@ -498,6 +523,24 @@ func (a api) adoptVM(t *testing.T, host fleet.HostView, name, project string) st
 // waitCharts waits for the charts of an object, one of them with the title.
 func waitCharts(title string) func(*tab) {
 	return func(p *tab) { p.waitText(".chart-grid", title) }
+}
+
+// createFlavors creates flavors: published to the project, to all projects, and to nobody.
+func createFlavors(t *testing.T, a api, project string) (ids []string) {
+	t.Helper()
+	for _, f := range []struct {
+		name, description, grant string
+		cpus, memoryMiB          int
+		diskBytes                int64
+	}{{"small", "for services with little load", project, 1, 1024, 0}, {"medium", "", "all", 2, 4096, 40 << 30}, {"large", "for databases; ask before you use it", "", 16, 65536, 200 << 30}} {
+		v := requestJSON[flavor.Flavor](t, a, http.StatusCreated, http.MethodPost, "/api/v1/flavors",
+			map[string]any{"name": f.name, "description": f.description, "cpus": f.cpus, "memoryMiB": f.memoryMiB, "diskBytes": f.diskBytes})
+		if f.grant != "" {
+			requestJSON[any](t, a, http.StatusNoContent, http.MethodPut, "/api/v1/flavors/"+string(v.ID)+"/grants/"+f.grant, nil)
+		}
+		ids = append(ids, string(v.ID))
+	}
+	return ids
 }
 
 // createChannels creates channels whose receivers cannot be reached, the first one with a failed test message.

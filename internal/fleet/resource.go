@@ -36,6 +36,7 @@ const (
 	TypeAlarm         ResourceType = "alarm"
 	TypeAlarmRule     ResourceType = "alarm-rule"
 	TypeChannel       ResourceType = "channel"
+	TypeFlavor        ResourceType = "flavor"
 )
 
 // ResourceTypeInfo describes a resource type for pages, events and the API.
@@ -132,6 +133,7 @@ var resourceTypes = []ResourceTypeInfo{
 		Filter: SecurityGroupKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{Key: TypeCustomization, Label: "customization", Plural: "customizations", Title: "Customization specs", Icon: "file-text", Path: "/customizations", See: MaySeeVMs, TabOf: TypeVM},
+	{Key: TypeFlavor, Label: "flavor", Plural: "flavors", Title: "Flavors", Icon: "cpu", Path: "/flavors", See: MaySeeVMs, TabOf: TypeVM, AllKey: "flavors"},
 	{
 		Key: TypeAlarm, Label: "alarm", Plural: "alarms", Title: "Alarms", Icon: "triangle-alert",
 		Path: "/alarms", See: MaySeeVMs, Filter: AlarmKeys, View: []string{"tab", "filter", "sort", "columns", "limit"},

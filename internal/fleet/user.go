@@ -25,6 +25,18 @@ type Project struct {
 	// Defaults of new VMs; empty: see VMDefaults.WithFallbacks.
 	DefaultPoolID    PoolID    `json:"defaultPoolId,omitempty"`
 	DefaultNetworkID NetworkID `json:"defaultNetworkId,omitempty"`
+	VMRules          VMRules   `json:"vmRules,omitzero"`
+}
+
+// VMRules are what a project sets for its VMs: see package flavor.
+type VMRules struct {
+	FlavorsOnly    bool              `json:"flavorsOnly,omitempty" doc:"Members can only choose sizes (vCPUs and memory) of the project's flavors"`
+	NamePattern    string            `json:"namePattern,omitempty" doc:"Pattern of VM names that members must follow: * is any text, ? is one character"`
+	Firmware       Firmware          `json:"firmware,omitempty" doc:"Firmware of new VMs for which none is chosen; empty: bios"`
+	ExpiryDays     int               `json:"expiryDays,omitempty" doc:"Days after which new VMs expire; 0: never"`
+	ExpiryStops    bool              `json:"expiryStops,omitempty" doc:"Whether new VMs are shut down when they expire"`
+	SecurityGroups []SecurityGroupID `json:"securityGroups,omitempty" doc:"Security groups of new NICs for which none is chosen"`
+	Locked         []string          `json:"locked,omitempty" doc:"Values of the project that members cannot change: pool, network, firmware, expiry, securityGroups"`
 }
 
 // Token is an API bearer token. The secret is shown once; only its hash is stored.

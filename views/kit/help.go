@@ -56,6 +56,8 @@ const (
 	HelpCustomization Topic = "first-boot#customization-specs"
 	HelpImport        Topic = "import-export#import-an-ova-archive-or-a-foreign-disk"
 	HelpRoles         Topic = "tenants#roles"
+	HelpFlavor        Topic = "tenants#flavors"
+	HelpProjectRules  Topic = "tenants#rules-for-new-vms"
 	HelpProject       Topic = "tenants#create-a-project-for-a-tenant"
 	HelpQuota         Topic = "tenants#quotas"
 )

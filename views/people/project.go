@@ -1,6 +1,8 @@
 package people
 
 import (
+	"strconv"
+
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -16,6 +18,22 @@ type ProjectPage struct {
 }
 
 func (p ProjectPage) path(below ...string) string { return views.ProjectPath(p.Project.ID, below...) }
+
+// tabPath is the address of a tab.
+func (p ProjectPage) tabPath(tab string) string {
+	if tab == "members" {
+		return p.path()
+	}
+	return p.path(tab)
+}
+
+func (p ProjectPage) tabs(here string) []kit.Tab {
+	members := kit.Tab{Text: "Members", Href: p.path(), Here: here == "members"}
+	if members.Here {
+		members.Count = strconv.Itoa(len(p.Members))
+	}
+	return []kit.Tab{members, {Text: "Usage", Href: p.tabPath("usage"), Here: here == "usage"}, {Text: "Rules for new VMs", Href: p.tabPath("rules"), Here: here == "rules"}}
+}
 
 func (p ProjectPage) actions() []kit.ActionButton {
 	can := policy.RestrictActions(p.Actor, "project", "", p.Project.Actions())

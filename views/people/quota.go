@@ -216,27 +216,5 @@ func ProjectsCSV() []kit.CSVColumn[ProjectUse] {
 	return out
 }
 
-// tabs are the tabs of a project's pages.
-func (p ProjectPage) tabs(here string) []kit.Tab {
-	out := []kit.Tab{{Text: "Members", Href: p.path()}, {Text: "Usage", Href: p.path("usage")}}
-	for i := range out {
-		out[i].Here = out[i].Text == here
-	}
-	if here == "Members" {
-		out[0].Count = strconv.Itoa(len(p.Members))
-	}
-	return out
-}
-
-// tabPath is the address of a tab.
-func (p ProjectPage) tabPath(tab string) string {
-	for _, t := range p.tabs(tab) {
-		if t.Here {
-			return t.Href
-		}
-	}
-	return p.path()
-}
-
 // mayManage reports whether the user may change the project.
 func (p ProjectPage) mayManage() bool { return policy.May(p.Actor, policy.Manage, "") }

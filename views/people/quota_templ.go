@@ -37,7 +37,7 @@ func ProjectUsageBody(p ProjectUsagePage) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = projectHeader(p.ProjectPage, "Usage").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = projectHeader(p.ProjectPage, "usage").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/a-h/templ"
 
+	"quantix/internal/flavor"
 	"quantix/internal/fleet"
 	"quantix/internal/vmedit"
 	"quantix/views/kit"
@@ -35,6 +36,7 @@ type Form struct {
 	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs, Discs, Files kit.SelectChoices
 
 	Default vmedit.Defaults // defaults that the form preselects
+	Rules   flavor.Rules    // of a new VM: the project's rules and flavors
 }
 
 // NewVMSource is the source that the form of a new VM was prefilled from.

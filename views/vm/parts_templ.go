@@ -491,7 +491,7 @@ func formFieldInput(f Form, v formField, when fleet.EffectTime) templ.Component 
 				return templ_7745c5c3_Err
 			}
 		case fleet.InputPool:
-			templ_7745c5c3_Err = poolSelect(f, disabledIf(f.poolField(in.Name, in), f.isFieldForbidden(v))).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ChoiceField(disabledIf(f.poolField(in.Name, in), f.isFieldForbidden(v)), f.poolChoices(f.poolField(in.Name, in).Value)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -24,7 +24,7 @@ func TestVMListTabsKeepFilterButNotPageCursor(t *testing.T) {
 	vms.Link = kit.Link{Path: "/vms", Query: url.Values{"filter": {"web"}, "after": {"x"}, "tab": {"restart"}}}
 	vms.Tab = "restart"
 	all, here := hrefs(vms.tabs())
-	want := []string{"/vms?filter=web", "/vms?filter=web&tab=attention", "/vms?filter=web&tab=restart", "/vms?tab=found", "/customizations"} // unmanaged VMs have another filter language
+	want := []string{"/vms?filter=web", "/vms?filter=web&tab=attention", "/vms?filter=web&tab=restart", "/vms?tab=found", "/customizations", "/flavors"} // unmanaged VMs have another filter language
 	if !cmp.Equal(here, []string{"Needs restart"}) || !cmp.Equal(all, want) {
 		t.Errorf("here %v, %v", here, all)
 	}

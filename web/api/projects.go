@@ -49,10 +49,13 @@ func (api *API) updateProject(ctx context.Context, a fleet.Actor, in *updateProj
 		return nil, err
 	}
 	to, err := in.Body.applyTo(identity.ProjectInput{
-		Name: old.Name, Description: old.Description, DefaultPoolID: old.DefaultPoolID, DefaultNetworkID: old.DefaultNetworkID,
+		Name: old.Name, Description: old.Description, DefaultPoolID: old.DefaultPoolID, DefaultNetworkID: old.DefaultNetworkID, VMRules: &old.VMRules,
 	})
 	if err != nil {
 		return nil, err
+	}
+	if to.VMRules == nil { // the patch removes them
+		to.VMRules = &fleet.VMRules{}
 	}
 	p, err := api.Control.UpdateProject(ctx, a, in.ID, to)
 	return projectAnswer(a, p), err

@@ -12,6 +12,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/query"
+	"quantix/internal/flavor"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views/kit"
@@ -49,6 +50,7 @@ var optionReaders = map[string]optionReader{
 	"vm-networks": (*Reader).vmNetworkOptions, "luns": (*Reader).lunOptions, "group-grants": (*Reader).portGroupGrantOptions,
 	"default-pools": (*Reader).projectPoolOptions, "quota-pools": (*Reader).PoolOptions, "default-networks": (*Reader).projectNetworkOptions,
 	"leave-targets": (*Reader).migrationTargetOptions, "vms": (*Reader).vmOptions, "templates": (*Reader).templateVersionOptions, "template-grants": (*Reader).templateGrantOptions,
+	"flavor-grants": (*Reader).flavorGrantOptions,
 }
 
 // emptyOptionTexts is the text of the option that chooses nothing, by key of optionReaders.
@@ -233,6 +235,19 @@ func (r *Reader) templateGrantOptions(ctx context.Context, a fleet.Actor, c Quer
 		return nil, err
 	}
 	v, err := r.Control.GetTemplate(ctx, a, fleet.TemplateID(c.ParentID))
+	if err != nil {
+		return nil, err
+	}
+	return r.grantOptions(ctx, a, fleet.ProjectGrants(v.Grants))
+}
+
+// flavorGrantOptions lists the projects that flavor c.ParentID is not published to; none if the flavor is published to
+// all.
+func (r *Reader) flavorGrantOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	v, err := r.Control.GetFlavor(ctx, a, flavor.ID(c.ParentID))
 	if err != nil {
 		return nil, err
 	}

@@ -94,6 +94,11 @@ func (s *Site) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form, 
 			project = fleet.ProjectID(f.Projects.Options[0].Value)
 		}
 	}
+	if !edits {
+		if f.Rules, err = s.rulesOfProject(c.Request().Context(), a, project); err != nil {
+			return err
+		}
+	}
 	if f.Default, err = s.defaultPoolAndNetwork(c.Request().Context(), a, f, project, pools, networks); err != nil {
 		return err
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/control"
+	"quantix/internal/flavor"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/internal/vmedit"
@@ -61,7 +63,26 @@ func (s *Site) ShowNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how form.
 	if fresh && from == nil && len(f.Networks.Options) > 0 {
 		addFormRow(in.Values, "spec.nics")
 	}
+	fillRuleValues(&f)
 	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: f.Title()}, vmview.NewVMPage(f))
+}
+
+// fillRuleValues fills in the values that the project sets and the form does not have yet: the flavor of the VM's size,
+// the expiry, and the size of the chosen flavor.
+func fillRuleValues(f *vmview.Form) {
+	if hasSize := f.Source != nil || f.Typed.Get("name") != ""; hasSize && !f.Typed.Has(vmview.FlavorField) && f.Typed.Has("spec.cpus") {
+		var ignored fleet.Checks
+		if v := flavor.FlavorOfSize(f.Rules.Flavors, flavor.VM{Spec: specFromForm(&ignored, f.Typed, fleet.VMSpec{})}); v != nil {
+			f.Typed.Set(vmview.FlavorField, string(v.ID))
+		}
+	}
+	if !f.Typed.Has(vmview.ExpiryField) && f.Rules.ExpiryDays > 0 {
+		f.Typed.Set(vmview.ExpiryField, strconv.Itoa(f.Rules.ExpiryDays))
+	}
+	f.ApplyFlavor(memoryFormValues, form.GiBText)
+	if !f.Typed.Has("spec.cpus") {
+		f.Typed["spec.cpus"], f.Typed["spec.memoryMiB"] = []string{"2"}, []string{"2", "GiB"}
+	}
 }
 
 func (s *Site) CreateVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
@@ -95,7 +116,11 @@ func newVMFromForm(in url.Values) (control.CreateVM, vmedit.BulkNames, error) {
 		ProjectID: fleet.ProjectID(in.Get("projectId")), HostID: fleet.HostID(in.Get("hostId")), ClusterID: fleet.ClusterID(in.Get("clusterId")), Name: strings.TrimSpace(in.Get("name")),
 		Labels: form.ParseLabels(&checks, "labels", in.Get("labels")), Description: in.Get("description"),
 		Spec: specFromForm(&checks, in, fleet.VMSpec{}), From: vmSourceFromForm(in), Start: in.Get("start") != "", Overcommit: in.Get("overcommit") != "",
-		FirstBoot: firstBootFromForm(&checks, in, fleet.FirstBoot{}),
+		FirstBoot: firstBootFromForm(&checks, in, fleet.FirstBoot{}), FlavorID: flavor.ID(in.Get(vmview.FlavorField)),
+	}
+	if in.Has(vmview.ExpiryField) {
+		days := form.ParseField(&checks, vmview.ExpiryField, in.Get(vmview.ExpiryField), form.ParseNumber)
+		want.ExpiryDays = &days
 	}
 	series := bulkNamesFromForm(&checks, in)
 	if checks.Err() != nil {

@@ -2,6 +2,7 @@ package vmpages
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"quantix/internal/control"
+	"quantix/internal/flavor"
 	"quantix/internal/fleet"
 	"quantix/internal/quota"
 	"quantix/views/kit"
@@ -27,17 +29,21 @@ import (
 func (s *Site) ShowNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (form.Response, error) {
 	out := vmview.NewVMSummary{}
 	want, _, err := newVMFromForm(in.Values)
-	out.Facts = newVMSummaryFacts(want)
+	rules, rulesErr := s.rulesOfProject(c.Request().Context(), a, want.ProjectID)
+	if rulesErr != nil {
+		return nil, rulesErr
+	}
+	out.Facts = newVMSummaryFacts(sizedByFlavor(want, rules))
 	if err == nil {
 		ask := want
 		if ask.Name == "" {
-			ask.Name = "new-vm" // most users type the name last
+			ask.Name = rules.ExampleName() // most users type the name last
 		}
 		var p control.Preview
 		if p, err = s.Control.PreviewVM(c.Request().Context(), a, ask); err == nil {
 			out.Placed, out.Host, out.More, out.Why = p.Placed, p.Host, p.More, p.Why
 			if want.From != nil { // control takes the disk sizes from the source
-				shown := want
+				shown := sizedByFlavor(want, rules)
 				shown.Spec.Disks = p.Spec.Disks
 				out.Facts = newVMSummaryFacts(shown)
 			}
@@ -103,6 +109,29 @@ func (s *Site) quotaAfter(c echo.Context, a fleet.Actor, vm control.CreateVM) (o
 	return out, nil
 }
 
+// rulesOfProject returns the rules of a new VM's project; none if the user may not see the project, which control reports
+// when the VM is created.
+func (s *Site) rulesOfProject(ctx context.Context, a fleet.Actor, project fleet.ProjectID) (flavor.Rules, error) {
+	if project == "" {
+		return flavor.Rules{}, nil
+	}
+	r, err := s.Control.VMRules(ctx, a, project)
+	if fleet.CodeOf(err) == fleet.NotFound {
+		err = nil
+	}
+	return r, err
+}
+
+// sizedByFlavor returns the new VM with the size of its flavor.
+func sizedByFlavor(vm control.CreateVM, r flavor.Rules) control.CreateVM {
+	for _, f := range r.Flavors {
+		if f.ID == vm.FlavorID {
+			vm.Spec = f.ApplyTo(vm.Spec, vm.From != nil && vm.From.TemplateID == "")
+		}
+	}
+	return vm
+}
+
 // newVMSummaryFacts returns the rows of the summary of a new VM.
 func newVMSummaryFacts(vm control.CreateVM) (out []vmview.SummaryFact) {
 	add := func(word, text string) {
@@ -111,8 +140,10 @@ func newVMSummaryFacts(vm control.CreateVM) (out []vmview.SummaryFact) {
 		}
 	}
 	add("Name", vm.Name)
-	add("CPU", kit.CountText(vm.Spec.CPUs, "vCPU"))
-	add("Memory", kit.MiB(vm.Spec.MemoryMiB))
+	if vm.Spec.CPUs > 0 { // else no size is chosen yet
+		add("CPU", kit.CountText(vm.Spec.CPUs, "vCPU"))
+		add("Memory", kit.MiB(vm.Spec.MemoryMiB))
+	}
 	add("Firmware", strings.ToUpper(string(vm.Spec.Firmware)))
 	for i, d := range vm.Spec.Disks {
 		text := kit.Bytes(d.SizeBytes)

@@ -31,6 +31,9 @@ func (s *Site) prefillNewVM(ctx context.Context, a fleet.Actor, in *vmForm) erro
 		return s.importPastedXML(ctx, a, in)
 	case in.prefillKey == vmview.PrefillProjectDefaults:
 		clearProposedDefaults(in.Values)
+		in.Del(vmview.ExpiryField)
+		return nil
+	case in.prefillKey == vmview.PrefillFlavor: // the form fills in the size
 		return nil
 	}
 	i := slices.IndexFunc(prefillSourceKeys(), func(k vmedit.VMSource) bool { return string(k) == in.prefillKey })
@@ -316,6 +319,12 @@ func newVMFormValues(vm control.CreateVM) (url.Values, error) {
 	}
 	if vm.Overcommit {
 		typed.Set("overcommit", "yes")
+	}
+	if vm.ExpiryDays != nil {
+		typed.Set(vmview.ExpiryField, strconv.Itoa(*vm.ExpiryDays))
+		if *vm.ExpiryDays == 0 {
+			typed.Set(vmview.ExpiryField, "")
+		}
 	}
 	return typed, nil
 }

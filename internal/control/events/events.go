@@ -28,11 +28,11 @@ const (
 )
 
 // grantedTypes are the types that members of projects see by grants.
-var grantedTypes = []fleet.ResourceType{fleet.TypePool, fleet.TypeNetwork, fleet.TypeImage, fleet.TypeTemplate}
+var grantedTypes = []fleet.ResourceType{fleet.TypePool, fleet.TypeNetwork, fleet.TypeImage, fleet.TypeTemplate, fleet.TypeFlavor}
 
 // ReadEvents returns the events that the actor may see now and that follow a position. Objects of a project are visible
 // by the project of the event, because an object never changes its project. The visibility of pools, networks,
-// images and templates follows their current grants, or after their deletion the last ones.
+// images, templates and flavors follows their current grants, or after their deletion the last ones.
 func (l *Log) ReadEvents(ctx context.Context, a fleet.Actor, q event.Query) (event.Batch, error) {
 	p, err := readParams(a, q)
 	if err != nil {
@@ -99,7 +99,7 @@ func seesAll(a fleet.Actor, t fleet.ResourceType) bool {
 	return true
 }
 
-// visibleRows removes events of pools, networks, images and templates that the actor does not see.
+// visibleRows removes events of pools, networks, images, templates and flavors that the actor does not see.
 func (l *Log) visibleRows(ctx context.Context, a fleet.Actor, rows []db.EventsAfterRow) ([]db.EventsAfterRow, error) {
 	if store.SeesHosts(a) {
 		return rows, nil
@@ -115,7 +115,7 @@ func (l *Log) visibleRows(ctx context.Context, a fleet.Actor, rows []db.EventsAf
 	}
 	projects := store.VisibleProjects(a)
 	objects, err := l.store.GrantedObjects(ctx, db.GrantedObjectsParams{
-		Projects: projects, Pools: ids[fleet.TypePool], Networks: ids[fleet.TypeNetwork], Images: ids[fleet.TypeImage], Templates: ids[fleet.TypeTemplate],
+		Projects: projects, Pools: ids[fleet.TypePool], Networks: ids[fleet.TypeNetwork], Images: ids[fleet.TypeImage], Templates: ids[fleet.TypeTemplate], Flavors: ids[fleet.TypeFlavor],
 	})
 	if err != nil {
 		return nil, store.UserError(err)

@@ -2,11 +2,14 @@ package identity
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"reflect"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"quantix/db"
+	"quantix/internal/control/flavors"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -19,6 +22,8 @@ type ProjectInput struct {
 
 	DefaultPoolID    fleet.PoolID    `json:"defaultPoolId,omitempty" doc:"The pool of new disks for which none is chosen; empty: the only published pool, if there is only one"`
 	DefaultNetworkID fleet.NetworkID `json:"defaultNetworkId,omitempty" doc:"The network of new NICs for which none is chosen; empty: the only published network, if there is only one"`
+
+	VMRules *fleet.VMRules `json:"vmRules,omitempty" doc:"What the project sets for its VMs; left out: unchanged"`
 }
 
 func (in ProjectInput) checkFields() error {
@@ -44,7 +49,7 @@ func (p *Identity) CreateProject(ctx context.Context, a fleet.Actor, in ProjectI
 		if err := in.storeDefaults(ctx, q, fleet.Project{ID: id}); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "project.create", projectSubject(id), in.Name, "")
+		return store.Audit(ctx, q, a, "project.create", projectSubject(id), in.Name, in.changes(fleet.VMRules{}))
 	})
 	if err != nil {
 		return fleet.Project{}, err
@@ -52,8 +57,8 @@ func (p *Identity) CreateProject(ctx context.Context, a fleet.Actor, in ProjectI
 	return p.queries.GetProject(ctx, a, id)
 }
 
-// storeDefaults sets the project's default pool and network. It rejects a changed default that VMs of the project could
-// not use.
+// storeDefaults sets the project's default pool and network, and the rules for its VMs. It rejects a changed default that
+// VMs of the project could not use, and invalid rules.
 func (in ProjectInput) storeDefaults(ctx context.Context, q *db.Queries, was fleet.Project) error {
 	set, err := q.SetProjectDefaults(ctx, db.SetProjectDefaultsParams{PoolID: string(in.DefaultPoolID), NetworkID: string(in.DefaultNetworkID), ID: was.ID})
 	if err != nil {
@@ -88,10 +93,22 @@ func (in ProjectInput) storeDefaults(ctx context.Context, q *db.Queries, was fle
 	case usable.NetworkID == "":
 		c.Add("defaultNetworkId", "The network is not published to this project. Publish it to the project first.")
 	}
-	return c.Err()
+	if err := c.Err(); err != nil || in.VMRules == nil {
+		return err
+	}
+	return flavors.SetRules(ctx, q, was.ID, *in.VMRules, in.DefaultPoolID != "", in.DefaultNetworkID != "")
 }
 
-// UpdateProject replaces a project's name, description and defaults.
+// changes describes the changed rules for the audit log.
+func (in ProjectInput) changes(was fleet.VMRules) string {
+	if in.VMRules == nil || reflect.DeepEqual(was, *in.VMRules) {
+		return ""
+	}
+	text, _ := json.Marshal(in.VMRules) //nolint:errchkjson // strings and numbers
+	return "rules for VMs " + string(text)
+}
+
+// UpdateProject replaces a project's name, description, defaults and, if the input has some, rules for VMs.
 func (p *Identity) UpdateProject(ctx context.Context, a fleet.Actor, id fleet.ProjectID, in ProjectInput) (fleet.Project, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.Project{}, err
@@ -110,7 +127,7 @@ func (p *Identity) UpdateProject(ctx context.Context, a fleet.Actor, id fleet.Pr
 		if err := in.storeDefaults(ctx, q, was); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "project.update", projectSubject(id), in.Name, "")
+		return store.Audit(ctx, q, a, "project.update", projectSubject(id), in.Name, in.changes(was.VMRules))
 	})
 	if err != nil {
 		return fleet.Project{}, err

@@ -34,9 +34,9 @@ func (b *Queries) readProjects(ctx context.Context, _ fleet.Actor, s *statementB
 	if err != nil {
 		return nil, err
 	}
-	return collectRows(ctx, b, "SELECT p.id, p.name, p.description, p.created_at, COALESCE(p.default_pool_id, ''), COALESCE(p.default_network_id, '') FROM projects p"+s.whereClause()+tail, s,
+	return collectRows(ctx, b, "SELECT p.id, p.name, p.description, p.created_at, COALESCE(p.default_pool_id, ''), COALESCE(p.default_network_id, ''), p.vm_rules FROM projects p"+s.whereClause()+tail, s,
 		func(x pgx.CollectableRow) (v fleet.Project, err error) {
-			err = x.Scan(&v.ID, &v.Name, &v.Description, &v.CreatedAt, &v.DefaultPoolID, &v.DefaultNetworkID)
+			err = x.Scan(&v.ID, &v.Name, &v.Description, &v.CreatedAt, &v.DefaultPoolID, &v.DefaultNetworkID, &v.VMRules)
 			v.VMs = n.projects[v.ID].vms
 			return v, err
 		})
@@ -55,7 +55,7 @@ func (b *Queries) GetProject(ctx context.Context, a fleet.Actor, id fleet.Projec
 	if err != nil {
 		return fleet.Project{}, err
 	}
-	p := fleet.Project{ID: row.ID, Name: row.Name, Description: row.Description, CreatedAt: row.CreatedAt, VMs: n.projects[id].vms}
+	p := fleet.Project{ID: row.ID, Name: row.Name, Description: row.Description, CreatedAt: row.CreatedAt, VMs: n.projects[id].vms, VMRules: row.VMRules}
 	if row.DefaultPoolID != nil {
 		p.DefaultPoolID = *row.DefaultPoolID
 	}

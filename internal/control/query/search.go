@@ -174,6 +174,11 @@ var searchedTypes = []searchedType{
 		s.addCondition("i.template_id IS NULL") // the search returns its template instead
 	}},
 	{fleet.TypeTemplate, "templates t", "concat_ws(' ', t.os->>'name', t.os->>'version', t.os->>'arch')", (*statementBuilder).whereTemplateVisible},
+	{fleet.TypeFlavor, "flavors fl", "fl.cpus || ' vCPUs, ' || fl.memory_mib || ' MiB'", func(s *statementBuilder, a fleet.Actor, _ fleet.ProjectID) {
+		if !policy.May(a, policy.InfraSee, "") {
+			s.addCondition("EXISTS (SELECT 1 FROM flavor_grants g WHERE g.flavor_id = fl.id AND (g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)) + "))")
+		}
+	}},
 	{fleet.TypeProject, "projects p", "p.description", func(s *statementBuilder, a fleet.Actor, _ fleet.ProjectID) {
 		s.whereProjectVisible(a, "p.id", "")
 	}},
