@@ -33,6 +33,8 @@ var blockLimits = map[string]struct {
 	why    string
 }{
 	"AddVM":                 {400, "adds a VM to each of its indexes"},
+	"CheckQuota":            {5500, "sums the 2,000 VMs of a project; without VACUUM, an index scan reads each row too"},
+	"QuotaExcess":           {5500, "sums the 2,000 VMs of a project; without VACUUM, an index scan reads each row too"},
 	"CountDiscovered":       {4000, "counts all discovered VMs, each with a look for a VM of Quantix with its ID"},
 	"CountOpenJobs":         {4000, "counts 3,000 jobs for the metrics"},
 	"CountOpenAlarms":       {2000, "counts 5,000 open alarms for the metrics"},
@@ -172,6 +174,7 @@ var argumentsByField = map[string]any{
 	"SettleVMs.Statuses":         []string{`{"power": "stopped"}`},
 	"AddTicket.FoundOn":          someHostID,
 	"AddChannel.ID":              channel.ID("new"), "AddChannel.Name": "new", "AddChannel.UserID": (*fleet.UserID)(nil), "AddDelivery.ID": channel.DeliveryID("new"), "CountChannels.UserID": (*string)(nil),
+	"CheckQuota.Grown": []byte(`{"snapshots": 1, "cpus": 1}`), "QuotaExcess.Grown": []byte(`{"snapshots": 1, "cpus": 1}`),
 	"AddFlavor.ID": flavor.ID("new"), "AddFlavor.Name": "new", "ChangeFlavor.Name": "another",
 	"AddAlarmRule.ID": fleet.AlarmRuleID("new"), "AddAlarmRule.Name": "new", "ChangeAlarmRule.Name": "another",
 	"AddDefaultAlarmRules.Ids": []string{"new-2"}, "AddDefaultAlarmRules.Names": []string{"new-2"}, "AddDefaultAlarmRules.Specs": []string{"{}"},
@@ -223,6 +226,8 @@ var fillStatements = []string{
 	`INSERT INTO metric_chunks (tier, type, object_id, start, host_id, chunk) SELECT 1, 'vm', 'id-' || n, date_trunc('hour', now()), 'id-7', '' FROM generate_series(1, 20000) n`,
 	`INSERT INTO metric_moves (vm_id, host_id) SELECT id, host_id FROM vms WHERE host_id IS NOT NULL`,
 	`INSERT INTO channels (id, name, spec, target, signed) SELECT 'id-' || n, 'channel ' || n, '{"kind":"email","to":["a@example.org"]}', 'a@example.org', false FROM generate_series(1, 1000) n`,
+	`INSERT INTO vm_use SELECT u.* FROM vms v CROSS JOIN LATERAL vm_use_of(v) u ON CONFLICT DO NOTHING`,
+	`INSERT INTO project_quotas (project_id, limits, changed_by) SELECT p.id, '{"cpus": {"hard": 1000000}, "snapshots": {"hard": 1000000}}', 'me' FROM projects p`,
 	`INSERT INTO flavors (id, name, cpus, memory_mib) SELECT 'id-' || n, 'flavor ' || n, 1, 1 FROM generate_series(1, 200) n`,
 	`INSERT INTO flavor_grants (flavor_id, project_id, granted_by) SELECT f.id, p.id, 'me' FROM flavors f, (SELECT id FROM projects ORDER BY id LIMIT 50) p`,
 	`INSERT INTO deliveries (id, channel_id, message, summary, events, state, due_at, ended_at)

@@ -10,7 +10,7 @@ CREATE TABLE project_quotas (
 -- What each VM uses of its project's quota. The triggers below keep the rows. No row is shared by several VMs, so
 -- transactions about different VMs never wait for each other here.
 CREATE TABLE vm_use (
-    vm_id          text PRIMARY KEY REFERENCES vms ON DELETE CASCADE,
+    vm_id          text COLLATE "C" PRIMARY KEY REFERENCES vms ON DELETE CASCADE,
     project_id     text NOT NULL,
     cpus           bigint NOT NULL,
     memory_mib     bigint NOT NULL,
@@ -23,7 +23,13 @@ CREATE TABLE vm_use (
     snapshot_bytes bigint NOT NULL,
     pools          jsonb NOT NULL                               -- virtual sizes by pool: {"<id>": 10737418240}
 );
-CREATE INDEX vm_use_by_project ON vm_use (project_id);
+CREATE INDEX vm_use_by_project ON vm_use (project_id)
+    INCLUDE (cpus, memory_mib, disk_bytes, nics, host_devices, gpus, running, snapshots, snapshot_bytes, pools);
+
+CREATE INDEX images_by_project ON images (project_id) WHERE project_id IS NOT NULL;
+
+-- Snapshots that are being taken, for quota_excess.
+CREATE INDEX jobs_taking_snapshots ON jobs (subject) WHERE kind = 'vm.snapshot' AND state IN ('queued', 'running');
 
 -- vm_use_of returns what a VM uses. A disk without a requested size counts with the size that its host reports, or with
 -- its image's size. Numbers of a host's report are bounded, so that no sum overflows.
@@ -76,20 +82,23 @@ END $$;
 -- project_use returns what a project uses: {"vms": 3, "cpus": 8, …, "pools": {"<id>": 10737418240}}.
 -- +goose StatementBegin
 CREATE FUNCTION project_use(project text) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    WITH u AS MATERIALIZED (
+        SELECT w.cpus, w.memory_mib, w.disk_bytes, w.nics, w.host_devices, w.gpus, w.running, w.snapshots, w.snapshot_bytes, w.pools
+        FROM vm_use w WHERE w.project_id = project)
     SELECT jsonb_build_object(
         'vms', count(*), 'runningVms', COALESCE(sum(u.running), 0), 'cpus', COALESCE(sum(u.cpus), 0), 'memoryMiB', COALESCE(sum(u.memory_mib), 0),
         'diskBytes', COALESCE(sum(u.disk_bytes), 0), 'nics', COALESCE(sum(u.nics), 0), 'hostDevices', COALESCE(sum(u.host_devices), 0),
         'gpus', COALESCE(sum(u.gpus), 0), 'snapshots', COALESCE(sum(u.snapshots), 0), 'snapshotBytes', COALESCE(sum(u.snapshot_bytes), 0),
         'images', (SELECT count(*) FROM images i WHERE i.project_id = project AND i.template_id IS NULL)
                 + (SELECT count(*) FROM templates t WHERE t.project_id = project),
-        'imageBytes', (SELECT COALESCE(sum(x.capacity_bytes), 0) FROM images i JOIN image_versions x ON x.image_id = i.id WHERE i.project_id = project)
-                    + (SELECT COALESCE(sum(x.capacity_bytes), 0) FROM templates t JOIN images i ON i.template_id = t.id JOIN image_versions x ON x.image_id = i.id
-                       WHERE t.project_id = project AND i.project_id IS DISTINCT FROM project),
+        'imageBytes', (SELECT COALESCE(sum((SELECT sum(x.capacity_bytes) FROM image_versions x WHERE x.image_id = i.id)), 0)
+                       FROM images i WHERE i.project_id = project)
+                    + (SELECT COALESCE(sum((SELECT sum(x.capacity_bytes) FROM image_versions x WHERE x.image_id = i.id)), 0)
+                       FROM templates t JOIN images i ON i.template_id = t.id WHERE t.project_id = project AND i.project_id IS DISTINCT FROM project),
         'exports', (SELECT count(*) FROM exports e WHERE e.project_id = project),
         'pools', COALESCE((SELECT jsonb_object_agg(p.key, p.bytes) FROM (
-                     SELECT x.key, sum(x.value::bigint) AS bytes FROM vm_use w CROSS JOIN LATERAL jsonb_each_text(w.pools) x
-                     WHERE w.project_id = project GROUP BY x.key) p), '{}'))
-    FROM vm_use u WHERE u.project_id = project
+                     SELECT x.key, sum(x.value::bigint) AS bytes FROM u w CROSS JOIN LATERAL jsonb_each_text(w.pools) x GROUP BY x.key) p), '{}'))
+    FROM u
 $$;
 -- +goose StatementEnd
 
@@ -111,8 +120,8 @@ BEGIN
     used := project_use(project);
     IF grown ? 'snapshots' THEN
         used := jsonb_set(used, '{snapshots}', to_jsonb((used->>'snapshots')::bigint + (
-            SELECT count(*) FROM jobs j JOIN vm_use u ON u.vm_id = substr(j.subject, 4)
-            WHERE j.kind = 'vm.snapshot' AND j.role <> 'snapshot' AND j.state IN ('queued', 'running') AND u.project_id = project)));
+            SELECT count(*) FROM jobs j WHERE j.kind = 'vm.snapshot' AND j.role <> 'snapshot' AND j.state IN ('queued', 'running')
+              AND (SELECT u.project_id FROM vm_use u WHERE u.vm_id = substr(j.subject, 4)) = project)));
     END IF;
     SELECT jsonb_agg(jsonb_build_object('key', c.key, 'pool', c.pool, 'limit', c.hard,
                                         'used', c.used - CASE WHEN pending THEN 0 ELSE c.more END, 'more', c.more) ORDER BY c.key, c.pool) INTO over

@@ -46,7 +46,9 @@ var projectUseCases = map[string]useCase{
 	"ListFlavors":  {permittedActors: actorsWithAnyRole, args: noArgs},
 	"GetFlavor":    {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.flavor()} }},
 	"CreateFlavor": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.flavorSpec()} }},
-	"UpdateFlavor": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.flavor(), flavors.FlavorChange{Definition: w.flavorSpec()}} }},
+	"UpdateFlavor": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		return []any{w.flavor(), flavors.FlavorChange{Definition: w.flavorSpec()}}
+	}},
 	"DeleteFlavor": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.flavor()} }},
 	"GrantFlavor":  {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.flavor(), w.blue} }},
 	"RevokeFlavor": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.flavor(), w.red} }},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ type quotaActs struct {
 }
 
 func (s *quotaActs) anyVM() (id fleet.VMID, ok bool) {
-	err := s.pool.QueryRow(s.t.Context(), `SELECT id FROM vms ORDER BY md5(id || $1::text) LIMIT 1`, fmt.Sprint(s.random.Int64())).Scan(&id)
+	err := s.pool.QueryRow(s.t.Context(), `SELECT id FROM vms ORDER BY md5(id || $1::text) LIMIT 1`, strconv.FormatInt(s.random.Int64(), 10)).Scan(&id)
 	return id, err == nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -141,7 +142,7 @@ func TestEachWayToUseMoreChecksQuota(t *testing.T) {
 		text string
 		do   func() error
 	}{
-		"create": {"of " + fmt.Sprint(use.VMs) + " VMs", func() error {
+		"create": {"of " + strconv.FormatInt(use.VMs, 10) + " VMs", func() error {
 			_, err := s.CreateVM(ctx, s.member, control.CreateVM{ProjectID: s.red, Name: "new", Spec: smallSpec})
 			return err
 		}},

@@ -232,7 +232,7 @@ type PoolView struct {
 }
 
 // OpenToProject reports whether VMs of the project may use the pool.
-func (v PoolView) OpenToProject(project ProjectID) bool { return GrantedTo(project, v.Grants) }
+func (p PoolView) OpenToProject(project ProjectID) bool { return GrantedTo(project, p.Grants) }
 
 // isUsable reports whether the volume is complete and has no fault.
 func (v Volume) isUsable() bool { return !v.Unfinished && v.Fault == "" }

@@ -123,7 +123,7 @@ type Report struct {
 	Meters []Meter    `json:"meters,omitempty"` // one for each running VM
 	Load   *HostMeter `json:"load,omitempty"`
 	// Samples are the values of metrics. Agents older than metrics do not send them.
-	Samples *metric.Samples       `json:"samples,omitempty"`
+	Samples *metric.Samples      `json:"samples,omitempty"`
 	Guests  []fleet.GuestReading `json:"guests,omitempty"` // guests queried since the last report
 	// Filters holds the packet counts of running VMs' NICs; nil: the host does not support packet filters.
 	Filters *secgroup.FilterCounts `json:"filters,omitempty"`

@@ -2,6 +2,7 @@ package people
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"net/url"
 	"slices"
@@ -116,9 +117,7 @@ func NewQuotaForm(project fleet.Project, use quota.ProjectUsage, pools map[fleet
 	for id := range pools {
 		shown.Pools[id] = use.Quota.Pools[id]
 	}
-	for id, l := range use.Quota.Pools {
-		shown.Pools[id] = l
-	}
+	maps.Copy(shown.Pools, use.Quota.Pools)
 	for _, l := range quota.Lines(shown, use.Usage, quota.Usage{}) {
 		row := QuotaRow{Name: l.Key, Label: QuotaLabel(l, pools), Unit: limitUnit(l.Unit), Used: l.Unit.Text(l.Used), Hard: LimitText(l.Unit, l.Hard), Soft: LimitText(l.Unit, l.Soft)}
 		if l.Pool != "" {
@@ -180,9 +179,9 @@ func ParseLimit(u quota.Unit, text string) (*int64, error) {
 	n := math.Round(v * unitSize(u))
 	switch {
 	case err != nil || math.IsNaN(v) || v < 0 || n > 1<<53:
-		return nil, errors.New("Enter a number that is not negative, or nothing for no limit.") //nolint:staticcheck // a sentence for users
+		return nil, errors.New("Enter a number that is not negative, or nothing for no limit.")
 	case u == quota.Count && v != math.Trunc(v):
-		return nil, errors.New("Enter a whole number, or nothing for no limit.") //nolint:staticcheck // a sentence for users
+		return nil, errors.New("Enter a whole number, or nothing for no limit.")
 	}
 	out := int64(n)
 	return &out, nil
