@@ -91,33 +91,6 @@ func OfVM(s fleet.VMSpec) Usage {
 	return u
 }
 
-// Minus returns u without what other uses.
-func (u Usage) Minus(other Usage) Usage {
-	out := Usage{Pools: maps.Clone(u.Pools)}
-	for _, r := range Resources {
-		*r.used(&out) = r.Used(u) - r.Used(other)
-	}
-	for id, n := range other.Pools {
-		if out.Pools == nil {
-			out.Pools = map[fleet.PoolID]int64{}
-		}
-		out.Pools[id] -= n
-	}
-	return out
-}
-
-// Times returns n times u.
-func (u Usage) Times(n int64) Usage {
-	out := Usage{Pools: map[fleet.PoolID]int64{}}
-	for _, r := range Resources {
-		*r.used(&out) = n * r.Used(u)
-	}
-	for id, bytes := range u.Pools {
-		out.Pools[id] = n * bytes
-	}
-	return out
-}
-
 // ChangeText lists the changed limits for the audit log: "vCPUs 8 → 16 (soft 6 → 12)".
 func ChangeText(was, to Quota) string {
 	var out []string
