@@ -15,8 +15,8 @@ func TestResourcesAreTheFieldsOfQuotaAndUsage(t *testing.T) {
 	t.Parallel()
 	for _, of := range []reflect.Type{reflect.TypeFor[quota.Quota](), reflect.TypeFor[quota.Usage]()} {
 		var keys []string
-		for i := range of.NumField() {
-			if name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ","); name != quota.PoolsKey {
+		for field := range of.Fields() {
+			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != quota.PoolsKey {
 				keys = append(keys, name)
 			}
 		}
