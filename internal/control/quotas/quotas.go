@@ -169,24 +169,26 @@ func Excess(ctx context.Context, q *db.Queries, project fleet.ProjectID, more qu
 	return out, nil
 }
 
-// recountedVMs is the number of VMs that one statement of a recount reads.
+// recountedVMs is the number of VMs that one transaction of a recount reads.
 const recountedVMs = 2000
 
-// RecountUse is the pass that corrects what is counted wrongly, which only a fault of Quantix or a change of tables by
-// hand can cause. The log names the projects.
+// RecountUse is the pass that corrects wrong rows of vm_use. Only a fault of Quantix or a manual change of tables causes
+// them. The log names the projects. Each page of VMs has its own transaction, so that a large fleet exceeds no time limit.
 func (qs *Quotas) RecountUse(ctx context.Context, a fleet.Actor) error {
-	return qs.store.RunPass(ctx, a, "recount use", func(q *db.Queries) error {
-		for after := ""; ; {
-			page, err := q.RecountUse(ctx, db.RecountUseParams{After: after, Most: recountedVMs})
-			if err != nil {
-				return err
-			}
-			if len(page.Wrong) > 0 {
-				qs.log.Warn("The use of projects was counted wrongly, and is corrected.", "projects", strings.Join(page.Wrong, " "))
-			}
-			if after = page.Last; after == "" {
-				return nil
-			}
+	for after := ""; ; {
+		var page db.RecountUseRow
+		err := qs.store.RunPass(ctx, a, "recount use", func(q *db.Queries) (err error) {
+			page, err = q.RecountUse(ctx, db.RecountUseParams{After: after, Most: recountedVMs})
+			return err
+		})
+		if err != nil {
+			return err
 		}
-	})
+		if len(page.Wrong) > 0 {
+			qs.log.Warn("The use of projects was counted wrongly, and is corrected.", "projects", strings.Join(page.Wrong, " "))
+		}
+		if after = page.Last; after == "" { // the last page, or another portal runs the pass
+			return nil
+		}
+	}
 }
