@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"quantix/internal/channel"
-	"quantix/internal/flavor"
 	"quantix/internal/fleet"
 )
 
@@ -503,57 +501,4 @@ func demoShots(t *testing.T, a api) []pageShot {
 	}
 	return slices.Concat(shots, templateShots(a.createTemplate(t)), planShots(t, a, vm, string(running.ID), string(failed.ID)),
 		snapshotShots(t, a, findByName[fleet.VMView](t, a, "vms", "web-02"), running, failed), deviceShots(t, a, shop, host.ID), guestShots(t, a, shop), applianceShots(t, a, vm, shop, pool.ID, of))
-}
-
-// adoptVM adopts a discovered VM of the host into the project and returns its ID.
-func (a api) adoptVM(t *testing.T, host fleet.HostView, name, project string) string {
-	t.Helper()
-	list := "/api/v1/hosts/" + string(host.ID) + "/discovered-vms"
-	for _, vm := range listFirstPage[fleet.DiscoveredVM](t, a, list) {
-		if vm.Name == name {
-			got := requestJSON[struct{ Task fleet.Task }](t, a, http.StatusAccepted, http.MethodPost, list+"/"+string(vm.ID)+"/adopt", map[string]string{"projectId": project})
-			a.waitTask(t, got.Task, fleet.JobDone)
-			return string(vm.ID)
-		}
-	}
-	t.Fatalf("the host has no discovered VM %s", name)
-	return ""
-}
-
-// waitCharts waits for the charts of an object, one of them with the title.
-func waitCharts(title string) func(*tab) {
-	return func(p *tab) { p.waitText(".chart-grid", title) }
-}
-
-// createFlavors creates flavors: published to the project, to all projects, and to nobody.
-func createFlavors(t *testing.T, a api, project string) (ids []string) {
-	t.Helper()
-	for _, f := range []struct {
-		name, description, grant string
-		cpus, memoryMiB          int
-		diskBytes                int64
-	}{{"small", "for services with little load", project, 1, 1024, 0}, {"medium", "", "all", 2, 4096, 40 << 30}, {"large", "for databases; ask before you use it", "", 16, 65536, 200 << 30}} {
-		v := requestJSON[flavor.Flavor](t, a, http.StatusCreated, http.MethodPost, "/api/v1/flavors",
-			map[string]any{"name": f.name, "description": f.description, "cpus": f.cpus, "memoryMiB": f.memoryMiB, "diskBytes": f.diskBytes})
-		if f.grant != "" {
-			requestJSON[any](t, a, http.StatusNoContent, http.MethodPut, "/api/v1/flavors/"+string(v.ID)+"/grants/"+f.grant, nil)
-		}
-		ids = append(ids, string(v.ID))
-	}
-	return ids
-}
-
-// createChannels creates channels whose receivers cannot be reached, the first one with a failed test message.
-func createChannels(t *testing.T, a api) (ids []string) {
-	t.Helper()
-	for _, c := range []map[string]any{
-		{"name": "ops", "spec": map[string]any{"kind": "webhook", "url": "http://127.0.0.1:1/alarms", "secret": "a-key-of-20-characters"}},
-		{"name": "chat", "spec": map[string]any{"kind": "slack", "url": "https://hooks.invalid/services/T0/B0", "severity": "warning", "quiet": map[string]any{"from": "22:00", "to": "07:00", "timeZone": "Europe/Berlin"}, "criticalAtOnce": true}},
-		{"name": "mine", "personal": true, "spec": map[string]any{"kind": "teams", "url": "https://teams.invalid/workflows/1", "digestMinutes": 60, "disabled": true}},
-	} {
-		id := string(requestJSON[channel.Channel](t, a, http.StatusCreated, http.MethodPost, "/api/v1/channels", c).ID)
-		ids = append(ids, id)
-	}
-	requestJSON[channel.Delivery](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/channels/"+ids[0]+"/test", nil)
-	return ids
 }
