@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/quota"
 )
 
 // createFlavor creates a flavor that is published to the project, and returns its ID.
@@ -205,8 +207,19 @@ func TestFormOfNewVMFollowsRulesOfProject(t *testing.T) {
 	summary := maps.Clone(sent)
 	summary.Set("name", "")
 	summary.Set("flavorId", "f1")
+	hard := int64(100)
+	if _, err := p.control.SetQuota(t.Context(), fleet.Actor{UserID: "chief", Name: "chief", Role: fleet.RoleAdmin}, red, quota.Quota{CPUs: quota.Limit{Hard: &hard}}); err != nil {
+		t.Fatal(err)
+	}
+	used, err := p.control.ProjectUsage(t.Context(), fleet.SystemActor, red)
+	if err != nil {
+		t.Fatal(err)
+	}
 	shown := tom.post("/vms/new/summary", summary, "HX-Request", "true").requireStatus(t, http.StatusOK)
 	shown.contains(t, "2 vCPUs", "512 MiB")
+	valid := maps.Clone(summary)
+	valid.Set("spec.firmware", "uefi")
+	tom.post("/vms/new/summary", valid, "HX-Request", "true").requireStatus(t, http.StatusOK).contains(t, fmt.Sprintf("%d of 100 vCPUs", used.Usage.CPUs+2))
 	shown.excludes(t, "names like")
 	summary.Set("flavorId", "")
 	tom.post("/vms/new/summary", summary, "HX-Request", "true").requireStatus(t, http.StatusOK).excludes(t, "0 vCPUs", "0 B")

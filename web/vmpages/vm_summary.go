@@ -50,9 +50,7 @@ func (s *Site) ShowNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (form.
 			if model := p.Spec.CPU.Model; want.Spec.CPU.Model == "" && model != "" {
 				out.Facts = append(out.Facts, vmview.SummaryFact{Word: "CPU model", Text: model + " (cluster default)"})
 			}
-			if want.From != nil {
-				ask.Spec = p.Spec
-			}
+			ask.Spec = p.Spec // with the size of the flavor, and the source's disks
 			if out.Quota, err = s.quotaAfter(c, a, ask); err != nil {
 				return nil, err
 			}
