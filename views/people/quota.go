@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/a-h/templ"
+
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/internal/quota"
@@ -140,6 +142,11 @@ func (f QuotaForm) value(name, stored string) string {
 		return f.Typed.Get(name)
 	}
 	return stored
+}
+
+// newPoolField is a field for the limit of a pool that has none yet.
+func newPoolField(f QuotaForm, name, label string) kit.Field {
+	return kit.Field{Name: name, Label: label, Value: f.value(name, ""), Unit: "GiB", Short: true, Error: f.Errors.At(name), Attrs: templ.Attributes{"inputmode": "decimal", "autocomplete": "off"}}
 }
 
 // limitUnit is the unit of limits in a form.
