@@ -1,10 +1,9 @@
 package metric
 
 import (
+	"encoding/json"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
 
 	"quantix/internal/fleet"
 )
@@ -14,7 +13,8 @@ const bytesPerValue = 8
 
 // encodeSamples returns the JSON of samples. ok is false if a text needs escape sequences or the interval is not finite.
 func encodeSamples(s Samples) (out []byte, ok bool) {
-	if math.IsNaN(s.Seconds) || math.IsInf(s.Seconds, 0) {
+	seconds, err := json.Marshal(s.Seconds) // package json changes to exponents at other limits than strconv
+	if err != nil {
 		return nil, false
 	}
 	tables := [...]struct {
@@ -26,7 +26,7 @@ func encodeSamples(s Samples) (out []byte, ok bool) {
 		size += len(t.IDs) * (40 + bytesPerValue*len(t.Values))
 	}
 	out = append(make([]byte, 0, size), `{"seconds":`...)
-	out = strconv.AppendFloat(out, s.Seconds, 'g', -1, 64)
+	out = append(out, seconds...)
 	for _, t := range tables {
 		if t.IDs == nil && t.Values == nil {
 			continue
