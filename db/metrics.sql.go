@@ -740,19 +740,18 @@ func (q *Queries) NewestHostSamples(ctx context.Context, arg NewestHostSamplesPa
 }
 
 const newestMetricSamples = `-- name: NewestMetricSamples :many
-SELECT h.id AS host_id, s.sample, l.layout FROM hosts h
+SELECT h.id AS host_id, s.layout_id, s.sample FROM hosts h
 JOIN host_sessions c ON c.host_id = h.id AND is_fresh(c.looked_at, c.fresh_for)
 CROSS JOIN LATERAL (SELECT m.layout_id, m.sample FROM metric_samples m WHERE m.host_id = h.id AND m.at > $1 ORDER BY m.at DESC LIMIT 1) s
-JOIN metric_layouts l ON l.id = s.layout_id
 `
 
 type NewestMetricSamplesRow struct {
-	HostID fleet.HostID
-	Sample []byte
-	Layout string
+	HostID   fleet.HostID
+	LayoutID int64
+	Sample   []byte
 }
 
-// The newest sample of each online host after a time, and its layout.
+// The newest sample of each online host after a time.
 func (q *Queries) NewestMetricSamples(ctx context.Context, fromTime time.Time) ([]NewestMetricSamplesRow, error) {
 	rows, err := q.db.Query(ctx, newestMetricSamples, fromTime)
 	if err != nil {
@@ -762,7 +761,7 @@ func (q *Queries) NewestMetricSamples(ctx context.Context, fromTime time.Time) (
 	items := []NewestMetricSamplesRow{}
 	for rows.Next() {
 		var i NewestMetricSamplesRow
-		if err := rows.Scan(&i.HostID, &i.Sample, &i.Layout); err != nil {
+		if err := rows.Scan(&i.HostID, &i.LayoutID, &i.Sample); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

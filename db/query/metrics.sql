@@ -78,11 +78,10 @@ WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '1s', true))
 SELECT keep_metrics(@samples::interval, @hours::interval, @days::interval, @months::interval) FROM patience;
 
 -- name: NewestMetricSamples :many
--- The newest sample of each online host after a time, and its layout.
-SELECT h.id AS host_id, s.sample, l.layout FROM hosts h
+-- The newest sample of each online host after a time.
+SELECT h.id AS host_id, s.layout_id, s.sample FROM hosts h
 JOIN host_sessions c ON c.host_id = h.id AND is_fresh(c.looked_at, c.fresh_for)
-CROSS JOIN LATERAL (SELECT m.layout_id, m.sample FROM metric_samples m WHERE m.host_id = h.id AND m.at > @from_time ORDER BY m.at DESC LIMIT 1) s
-JOIN metric_layouts l ON l.id = s.layout_id;
+CROSS JOIN LATERAL (SELECT m.layout_id, m.sample FROM metric_samples m WHERE m.host_id = h.id AND m.at > @from_time ORDER BY m.at DESC LIMIT 1) s;
 
 -- name: ProjectsOfVMs :many
 -- The project and the host of each VM.

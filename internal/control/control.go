@@ -91,11 +91,12 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	s := store.New(pool, o.Hub)
 	kept := cmp.Or(o.MetricRetention, metrics.DefaultRetention)
 	damage := metrics.NewDamageLog(o.Log)
-	b := query.New(s, kept, damage)
+	newest := &metrics.Newest{}
+	b := query.New(s, kept, damage, newest)
 	agents := agentapi.New(s, o.Hub, metrics.NewWriter(s, o.Log), o.PairURL, o.Vault)
 	return &Control{
 		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b), Publishing: publishing.New(s),
-		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage), Alarms: alarms.New(s, b), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), Quotas: quotas.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
+		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), Quotas: quotas.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
 }

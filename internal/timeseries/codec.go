@@ -79,13 +79,18 @@ var octaves, fractions = func() (whole [maxOctaves + 1]float64, parts [finest]fl
 const anyCode = codeFirst + maxOctaves*finest
 
 // stepsByNumber returns the steps per octave by the number of each metric.
-func stepsByNumber(of fleet.ResourceType) map[int]float64 {
-	out := map[int]float64{}
-	for _, m := range fleet.MetricsOf(of) {
-		out[m.Number] = stepsPerOctave(m.Unit)
+func stepsByNumber(of fleet.ResourceType) map[int]float64 { return stepsOfTypes[of] }
+
+var stepsOfTypes = func() map[fleet.ResourceType]map[int]float64 {
+	out := map[fleet.ResourceType]map[int]float64{}
+	for _, of := range []fleet.ResourceType{fleet.TypeHost, fleet.TypeVM, fleet.TypePool, fleet.TypeCluster} {
+		out[of] = map[int]float64{}
+		for _, m := range fleet.MetricsOf(of) {
+			out[of][m.Number] = stepsPerOctave(m.Unit)
+		}
 	}
 	return out
-}
+}()
 
 // errCorrupt is the error for bytes that are no row or chunk.
 var errCorrupt = errors.New("the stored metrics are damaged")

@@ -10,6 +10,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/alarm"
+	"quantix/internal/control/metrics"
 	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
@@ -20,10 +21,13 @@ import (
 type Alarms struct {
 	store   *store.Store
 	queries *query.Queries
+	newest  *metrics.Newest
 }
 
 // New returns Alarms that use the store and read by queries.
-func New(s *store.Store, q *query.Queries) *Alarms { return &Alarms{s, q} }
+func New(s *store.Store, q *query.Queries, newest *metrics.Newest) *Alarms {
+	return &Alarms{s, q, newest}
+}
 
 // maxAlarmRules is the maximum number of alarm rules.
 const maxAlarmRules = 200

@@ -291,7 +291,7 @@ func (f *findings) readValues(ctx context.Context, rules []db.AlarmRule) error {
 		}
 	}
 	var err error
-	if f.values, err = metrics.Newest(ctx, f.q, wanted); err != nil {
+	if f.values, err = f.alarms.newest.Values(ctx, f.q, wanted); err != nil {
 		return err
 	}
 	var ids db.AlarmSampleObjectsParams

@@ -39,7 +39,7 @@ func TestCostOfSumsAndRecentUse(t *testing.T) {
 	f.exec(`INSERT INTO metric_samples (host_id, at, seconds, layout_id, sample)
 		SELECT l.host_id, now() - n * interval '10 seconds', 10, l.id, $1 FROM metric_layouts l, generate_series(0, 359) n`, row)
 	f.exec(`VACUUM ANALYZE metric_samples, hosts, metric_layouts`)
-	m := New(f.store, DefaultRetention, f.damage)
+	m := New(f.store, DefaultRetention, f.damage, &Newest{})
 	best := func(name string, limit time.Duration, do func() error) {
 		t.Helper()
 		least := time.Hour

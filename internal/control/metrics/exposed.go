@@ -94,7 +94,7 @@ func (m *Metrics) exposeFleet(ctx context.Context) (out exposition.Fleet, err er
 		}
 		poolInfo.Add(1, exposition.Labels("pool", p.Name, "id", string(p.ID), "kind", p.Kind, "shared", shared))
 	}
-	err = ReadNewest(ctx, q, time.Now(), func(host fleet.HostID, o timeseries.Object, numbers []int, values []float64) {
+	err = m.newest.Read(ctx, q, time.Now(), func(host fleet.HostID, o timeseries.Object, numbers []int, values []float64) {
 		on, known := names[host]
 		if !known { // the host was added after the list was read
 			return

@@ -75,7 +75,7 @@ func TestMissingPartitionIsCreatedByNextPass(t *testing.T) {
 	if n := strings.Count(logged.String(), "Metrics were not stored"); n != 1 {
 		t.Errorf("%d lines are logged, want 1:\n%s", n, logged)
 	}
-	if err := New(f.store, DefaultRetention, f.damage).RollUpMetrics(t.Context(), fleet.SystemActor); err != nil {
+	if err := New(f.store, DefaultRetention, f.damage, &Newest{}).RollUpMetrics(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	w.Write(t.Context(), []HostSamples{{hostA, vmSamples(50)}})
@@ -110,7 +110,7 @@ func TestFullDiskPausesMetrics(t *testing.T) {
 	}
 	f.addSamples(hostA, time.Now().Truncate(time.Hour).Add(-time.Hour), time.Now().Truncate(time.Hour), func(time.Time) float64 { return 10 })
 	// The roll-up of that hour fails, unless the hour has just ended.
-	if err := New(f.store, DefaultRetention, f.damage).RollUpMetrics(t.Context(), fleet.SystemActor); err != nil && !strings.Contains(err.Error(), "No space left") {
+	if err := New(f.store, DefaultRetention, f.damage, &Newest{}).RollUpMetrics(t.Context(), fleet.SystemActor); err != nil && !strings.Contains(err.Error(), "No space left") {
 		t.Error(err)
 	}
 	f.exec(`DELETE FROM metric_samples`)

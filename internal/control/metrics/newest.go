@@ -12,20 +12,31 @@ import (
 // newestAge is the age up to which a sample is the newest value of its objects: two reports of the slowest hosts.
 const newestAge = maxSampleSeconds * time.Second
 
-// ReadNewest calls visit for each object in the newest sample of each online host. The slices are valid until visit
-// returns.
-func ReadNewest(ctx context.Context, q *db.Queries, now time.Time, visit func(host fleet.HostID, o timeseries.Object, metrics []int, values []float64)) error {
+// Newest reads the newest samples of hosts. It is safe for concurrent use.
+type Newest struct{ layouts layoutCache }
+
+// Read calls visit for each object in the newest sample of each online host. The slices are valid until visit returns.
+func (n *Newest) Read(ctx context.Context, q *db.Queries, now time.Time, visit func(host fleet.HostID, o timeseries.Object, metrics []int, values []float64)) error {
 	rows, err := q.NewestMetricSamples(ctx, now.Add(-newestAge))
-	for _, r := range rows {
-		layout, err := timeseries.ReadLayout([]byte(r.Layout))
-		if err != nil {
-			continue // a damaged layout is a gap, like a damaged row
+	if err != nil {
+		return err
+	}
+	layouts, err := n.layouts.read(ctx, q, func(yield func(int64) bool) {
+		for _, r := range rows {
+			if !yield(r.LayoutID) {
+				return
+			}
 		}
-		_ = layout.Read(r.Sample, func(timeseries.Object) bool { return true }, func(o timeseries.Object, metrics []int, values []float64) {
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range rows { // a damaged layout is a gap, like a damaged row
+		_ = layouts[r.LayoutID].Read(r.Sample, func(timeseries.Object) bool { return true }, func(o timeseries.Object, metrics []int, values []float64) {
 			visit(r.HostID, o, metrics, values)
 		})
 	}
-	return err
+	return nil
 }
 
 // NewestValue is a newest value of a metric, as one host measured it.
@@ -41,8 +52,8 @@ type MetricKey struct {
 	Number int // fleet.MetricInfo.Number
 }
 
-// Newest returns the newest values of the metrics on online hosts. Values of offline hosts are unknown and left out.
-func Newest(ctx context.Context, q *db.Queries, wanted []MetricKey) (map[MetricKey][]NewestValue, error) {
+// Values returns the newest values of the metrics on online hosts. Values of offline hosts are unknown and left out.
+func (n *Newest) Values(ctx context.Context, q *db.Queries, wanted []MetricKey) (map[MetricKey][]NewestValue, error) {
 	out := make(map[MetricKey][]NewestValue, len(wanted))
 	if len(wanted) == 0 {
 		return out, nil
@@ -50,7 +61,7 @@ func Newest(ctx context.Context, q *db.Queries, wanted []MetricKey) (map[MetricK
 	for _, k := range wanted {
 		out[k] = nil
 	}
-	return out, ReadNewest(ctx, q, time.Now(), func(host fleet.HostID, o timeseries.Object, metrics []int, values []float64) {
+	return out, n.Read(ctx, q, time.Now(), func(host fleet.HostID, o timeseries.Object, metrics []int, values []float64) {
 		for i, m := range metrics {
 			k := MetricKey{o.Type, m}
 			if all, ok := out[k]; ok && !fleet.MetricValue(values[i]).IsMissing() {

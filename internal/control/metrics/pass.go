@@ -15,12 +15,13 @@ type Metrics struct {
 	store  *store.Store
 	kept   Retention
 	damage *DamageLog
+	newest *Newest
 	sums   *summer
 }
 
 // New returns Metrics that use the store and keep points for a time.
-func New(s *store.Store, kept Retention, damage *DamageLog) *Metrics {
-	return &Metrics{s, kept, damage, &summer{}}
+func New(s *store.Store, kept Retention, damage *DamageLog, newest *Newest) *Metrics {
+	return &Metrics{s, kept, damage, newest, &summer{}}
 }
 
 // rollUpLimit is how long one pass of RollUpMetrics works, so that it ends before the limit of passes.

@@ -37,7 +37,7 @@ func TestGrowingPoolIsPredictedFullOnceAnHour(t *testing.T) {
 	}
 	predict := func() {
 		t.Helper()
-		if err := New(f.store, DefaultRetention, nil).PredictPools(t.Context(), fleet.SystemActor); err != nil {
+		if err := New(f.store, DefaultRetention, nil, &Newest{}).PredictPools(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -26,11 +26,10 @@ const (
 	minSumInterval = sumInterval * 4 / 5
 )
 
-// summer remembers layouts between two passes.
+// summer remembers the layout of sums between two passes.
 type summer struct {
-	mu    sync.Mutex
-	hosts map[int64]timeseries.Layout // layouts of hosts' values, by their ID
-	own   usedLayout
+	mu  sync.Mutex
+	own usedLayout
 }
 
 // SumMetrics stores the sums of the newest values of online hosts, for the fleet and for each cluster. A sum counts only
@@ -48,10 +47,17 @@ func (m *Metrics) SumMetrics(ctx context.Context, a fleet.Actor) error {
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		if err := m.sums.readLayouts(ctx, q, rows); err != nil {
+		layouts, err := m.newest.layouts.read(ctx, q, func(yield func(int64) bool) {
+			for _, r := range rows {
+				if r.LayoutID != 0 && !yield(r.LayoutID) {
+					return
+				}
+			}
+		})
+		if err != nil {
 			return err
 		}
-		layout, row := timeseries.NewClusterRow(m.sums.add(rows))
+		layout, row := timeseries.NewClusterRow(addHosts(rows, layouts))
 		id, err := m.sums.layoutID(ctx, q, layout)
 		if err != nil {
 			return err
@@ -62,29 +68,6 @@ func (m *Metrics) SumMetrics(ctx context.Context, a fleet.Actor) error {
 	})
 	if err != nil {
 		m.sums.own = usedLayout{} // its ID may be unknown to the database
-	}
-	return err
-}
-
-// readLayouts reads the layouts of the rows that are not known, and forgets those that no row has.
-func (s *summer) readLayouts(ctx context.Context, q *db.Queries, rows []db.NewestHostSamplesRow) error {
-	used, unknown := make(map[int64]timeseries.Layout, len(rows)), []int64{}
-	for _, r := range rows {
-		if l, known := s.hosts[r.LayoutID]; known {
-			used[r.LayoutID] = l
-		} else if r.LayoutID != 0 {
-			unknown = append(unknown, r.LayoutID)
-		}
-	}
-	s.hosts = used
-	if len(unknown) == 0 {
-		return nil
-	}
-	texts, err := q.MetricLayouts(ctx, unknown)
-	for _, t := range texts {
-		if l, err := timeseries.ReadLayout([]byte(t.Layout)); err == nil { // a damaged layout is a gap
-			used[t.ID] = l.OfHost()
-		}
 	}
 	return err
 }
@@ -166,8 +149,8 @@ func (s *sum) values() map[string]float64 {
 	return out
 }
 
-// add returns the sums over the fleet and over each cluster.
-func (s *summer) add(rows []db.NewestHostSamplesRow) metric.Table {
+// addHosts returns the sums over the fleet and over each cluster.
+func addHosts(rows []db.NewestHostSamplesRow, layouts map[int64]timeseries.Layout) metric.Table {
 	all := &sum{}
 	byCluster, ids := map[string]*sum{FleetSums.ID: all}, []string{FleetSums.ID}
 	for _, r := range rows {
@@ -180,7 +163,7 @@ func (s *summer) add(rows []db.NewestHostSamplesRow) metric.Table {
 		all.hosts++
 		of.hosts++
 		// After the host's values, the row is cut off.
-		_ = s.hosts[r.LayoutID].Read(r.Start, func(timeseries.Object) bool { return true }, func(_ timeseries.Object, numbers []int, values []float64) {
+		_ = layouts[r.LayoutID].OfHost().Read(r.Start, func(timeseries.Object) bool { return true }, func(_ timeseries.Object, numbers []int, values []float64) {
 			found := make(map[int]float64, len(numbers))
 			for i, n := range numbers {
 				found[n] = values[i]

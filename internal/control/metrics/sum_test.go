@@ -28,7 +28,7 @@ func newSumFixture(t *testing.T) (*fixture, *Metrics) {
 		f.exec(`UPDATE hosts SET cluster_id = $2, status = jsonb_build_object('inventory', jsonb_build_object('cpu', jsonb_build_object('threads', $3::int))) WHERE id = $1`, host, c.cluster, c.threads)
 		f.exec(`INSERT INTO host_sessions (host_id, seen_at, last_look) VALUES ($1, now(), now()) ON CONFLICT (host_id) DO UPDATE SET seen_at = now(), last_look = now()`, host)
 	}
-	return f, New(f.store, DefaultRetention, f.damage)
+	return f, New(f.store, DefaultRetention, f.damage, &Newest{})
 }
 
 // report stores a newest sample of a host with percent of its CPUs in use and used of 100 bytes of memory.
@@ -133,7 +133,7 @@ func TestImplausibleValuesOfAHostAreNotSummed(t *testing.T) {
 func TestSumsAreStoredOncePerInterval(t *testing.T) {
 	f, m := newSumFixture(t)
 	f.report(hostA, 50, 60)
-	for _, portal := range []*Metrics{m, New(f.store, DefaultRetention, f.damage), m} {
+	for _, portal := range []*Metrics{m, New(f.store, DefaultRetention, f.damage, &Newest{}), m} {
 		if err := portal.SumMetrics(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}

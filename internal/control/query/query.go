@@ -19,6 +19,7 @@ type Queries struct {
 
 	metricRetention metrics.Retention
 	damagedMetrics  *metrics.DamageLog
+	newestMetrics   *metrics.Newest
 
 	fleetTotals     totalsCache[fleetTotalsKey, fleetTotals]
 	topUsage        totalsCache[topUsageKey, topUsage]
@@ -28,9 +29,9 @@ type Queries struct {
 }
 
 // New returns Queries that use the store. Points of metrics are kept for a time, and damaged ones are logged.
-func New(s *store.Store, kept metrics.Retention, damage *metrics.DamageLog) *Queries {
+func New(s *store.Store, kept metrics.Retention, damage *metrics.DamageLog, newest *metrics.Newest) *Queries {
 	network := func(id fleet.NetworkID) { s.Wake(fleet.SubjectOf(fleet.TypeNetwork, id)) }
-	b := &Queries{store: s, metricRetention: kept, damagedMetrics: damage}
+	b := &Queries{store: s, metricRetention: kept, damagedMetrics: damage, newestMetrics: newest}
 	b.fleetTotals = totalsCache[fleetTotalsKey, fleetTotals]{count: b.computeFleetTotals, hosts: func(w fleetTotals) int { return w.hostSums.hostCount() }, changed: b.notifyPools}
 	b.topUsage = totalsCache[topUsageKey, topUsage]{count: b.computeTopUsage, hosts: func(u topUsage) int { return u.objects }}
 	b.networkSums = totalsCache[fleet.NetworkID, []networkStatusGroup]{count: b.groupNetworkStatuses, hosts: countNetworkStatuses, changed: notifyIfChanged(equalNetworkStatusGroups, network)}

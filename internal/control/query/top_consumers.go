@@ -141,7 +141,7 @@ func (b *Queries) computeTopUsage(ctx context.Context, _ []topUsageKey) (map[top
 		vms[string(v.ID)] = v
 	}
 	out := topUsage{projects: map[fleet.ProjectID]*topLists{}}
-	err = metrics.ReadNewest(ctx, b.store.Queries, time.Now(), func(host fleet.HostID, o timeseries.Object, numbers []int, values []float64) {
+	err = b.newestMetrics.Read(ctx, b.store.Queries, time.Now(), func(host fleet.HostID, o timeseries.Object, numbers []int, values []float64) {
 		lists, of := &out.hosts, hostResources
 		switch o.Type {
 		case fleet.TypeVM:
