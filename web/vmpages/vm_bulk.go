@@ -24,6 +24,7 @@ type bulkActionForm struct {
 
 	Confirmed string `form:"sure"` // empty: the dialog is not confirmed yet
 	Disks     string `form:"disks"`
+	Permanent string `form:"permanent"` // past the recycle bin
 	Confirm   string `form:"confirm"`
 	Host      string `form:"host"`
 	Rate      string `form:"rate"`
@@ -70,7 +71,7 @@ func (s *Site) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkAction
 			checks.Add("confirm", "Type %s, the number of VMs, to delete them.", p.ConfirmationNumber())
 			return fleet.Task{}, checks.Err()
 		}
-		return s.Control.DeleteVMs(ctx, a, in.IDs, in.Disks == "delete")
+		return s.Control.DeleteVMs(ctx, a, in.IDs, control.VMDeletion{Disks: in.Disks == "delete", Permanent: in.Permanent != ""})
 	case fleet.ActRelease:
 		return s.Control.ReleaseVMs(ctx, a, in.IDs)
 	case vmlist.BulkSnapshot:
