@@ -167,6 +167,19 @@ func (s *Server) routes() []route {
 		{get, "/hosts/:host/found/:id/console", page, policy.InfraChange, s.vmPages.DiscoveredConsolePage},
 		{post, "/hosts/:host/found/:id/console/ticket", page, policy.InfraChange, s.createDiscoveredConsoleTicket},
 
+		// The recycle bin.
+		{get, "/recycle-bin", page, policy.VMSee, s.coalesceRefreshes(s.pages.ListRecycleBin)},
+		{get, "/recycle-bin.csv", stream, policy.VMSee, s.pages.ExportRecycleBin},
+		{post, "/recycle-bin/purge", page, policy.VMChange, form.Submit(s.pages.PurgeVMs, s.pages.ShowPurgeManyForm)},
+		{get, "/recycle-bin/settings", page, policy.Manage, form.Show(s.pages.ShowBinSettings)},
+		{post, "/recycle-bin/settings", page, policy.Manage, form.Submit(s.pages.SetFleetBin, s.pages.ShowBinSettings)},
+		{get, "/recycle-bin/:id", page, policy.VMSee, s.pages.RecycledPage},
+		{get, "/recycle-bin/:id/restore", page, policy.VMChange, form.Show(s.pages.ShowRestoreForm)},
+		{post, "/recycle-bin/:id/restore", page, policy.VMChange, form.Submit(s.pages.RestoreVM, s.pages.ShowRestoreForm)},
+		{get, "/recycle-bin/:id/purge", page, policy.VMChange, form.Show(s.pages.ShowPurgeForm)},
+		{post, "/recycle-bin/:id/purge", page, policy.VMChange, form.Submit(s.pages.PurgeVM, s.pages.ShowPurgeForm)},
+		{get, "/menus/recycled/:id", page, policy.VMSee, s.pages.RecycledMenu()},
+
 		// Customization specs.
 		{get, "/customizations", page, policy.VMSee, s.vmPages.ListCustomizations},
 		{get, "/customizations/new", page, policy.VMChange, form.Show(s.vmPages.ShowNewCustomizationForm)},
@@ -407,6 +420,8 @@ func (s *Server) routes() []route {
 		{get, "/projects/:id/usage", page, policy.VMSee, s.pages.ProjectUsagePage},
 		{get, "/projects/:id/quota", page, policy.Manage, form.Show(s.pages.ShowQuotaForm)},
 		{post, "/projects/:id/quota", page, policy.Manage, form.Submit(s.pages.SetQuota, s.pages.ShowQuotaForm)},
+		{get, "/projects/:id/recycle-bin", page, policy.Manage, form.Show(s.pages.ShowBinSettings)},
+		{post, "/projects/:id/recycle-bin", page, policy.Manage, form.Submit(s.pages.SetProjectBin, s.pages.ShowBinSettings)},
 		{get, "/projects/:id/rules", page, policy.VMSee, form.Show(s.pages.ShowProjectRules)},
 		{post, "/projects/:id/rules", page, policy.Manage, form.Submit(s.pages.EditProjectRules, s.pages.ShowProjectRules)},
 		{get, "/projects/:id/delete", page, policy.Manage, form.Show(s.pages.ConfirmDeleteProject())},

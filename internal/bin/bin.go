@@ -157,13 +157,3 @@ func (i Item) PurgeText(now time.Time) string {
 	}
 	return "in " + DaysText(int((left+12*time.Hour)/(24*time.Hour)))
 }
-
-// Keys are the filter keys of the list.
-var Keys = fleet.FilterKeys{
-	{Key: "name", Help: "part of the name"},
-	{Key: "project", Help: "name of the project"},
-	{Key: "by", Help: "who deleted it"},
-	{Key: "uuid", Aliases: []string{"id"}, Help: "the VM's UUID"},
-	{Key: "deleted", Help: "the day of the deletion in UTC: deleted>2026-01-31", Unit: fleet.UnitDate},
-	{Key: "purged", Help: "the day of the purge in UTC: purged<2026-01-31", Unit: fleet.UnitDate},
-}

@@ -35,6 +35,7 @@ type BulkActionPage struct {
 	Hosts  kit.SelectChoices
 	Plans  []fleet.MigrationPlan // only for BulkMigrate
 	In     BulkActionForm
+	Bin    vmview.DeletionBin // of the VMs' projects: the longest
 	Errors kit.Errors
 }
 
@@ -69,7 +70,7 @@ func (p BulkActionPage) dialog() kit.Dialog {
 		d.Title, d.Button, d.Danger = "Start "+p.vmCountText()+" by overcommit?", "Start by overcommit", true
 	}
 	if p.Action == fleet.ActDelete {
-		d.ButtonContent = vmview.DeleteButtonLabel(p.vmCountText())
+		d.ButtonContent = vmview.DeleteButtonLabel(p.vmCountText(), p.Bin)
 	}
 	return d
 }
@@ -142,17 +143,22 @@ func (p BulkActionPage) ConfirmationNumber() string { return strconv.Itoa(len(p.
 
 // deletionText describes the deletion, and how many VMs are powered off before it.
 func (p BulkActionPage) deletionText() (text, off string) {
-	switch n := p.RunningCount(); {
-	case len(p.VMs) == 1 && n == 0:
-		return "The VM is deleted from its host permanently.", ""
+	text = "The VMs are deleted from their hosts permanently."
+	switch {
+	case p.Bin.Days > 0:
+		text = ""
 	case len(p.VMs) == 1:
-		return "The VM is deleted from its host permanently.", "The VM is running and will be powered off first."
+		text = "The VM is deleted from its host permanently."
+	}
+	switch n := p.RunningCount(); {
 	case n == 0:
-		return "The VMs are deleted from their hosts permanently.", ""
+		return text, ""
+	case len(p.VMs) == 1:
+		return text, "The VM is running and will be powered off first."
 	case n == 1:
-		return "The VMs are deleted from their hosts permanently.", "1 of them is running and will be powered off first."
+		return text, "1 of them is running and will be powered off first."
 	default:
-		return "The VMs are deleted from their hosts permanently.", strconv.Itoa(n) + " of them are running and will be powered off first."
+		return text, strconv.Itoa(n) + " of them are running and will be powered off first."
 	}
 }
 

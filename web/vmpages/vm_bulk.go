@@ -11,6 +11,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views/kit"
 	"quantix/views/shell"
+	vmview "quantix/views/vm"
 	"quantix/views/vmlist"
 	"quantix/web/form"
 	"quantix/web/options"
@@ -108,6 +109,11 @@ func (s *Site) ShowBulkActionDialog(c echo.Context, a fleet.Actor, in bulkAction
 	p := vmlist.BulkActionPage{Action: in.Action, VMs: vms, Back: render.LocalPathOrRoot(in.Back), Errors: how.Errors, In: vmlist.BulkActionForm{
 		Disks: in.Disks, Name: in.Name, Description: in.Description, Host: in.Host, Rate: in.Rate, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
 	}}
+	if in.Action == fleet.ActDelete {
+		if p.Bin, err = s.deletionBin(ctx, a, vms, in.Permanent != ""); err != nil {
+			return err
+		}
+	}
 	if in.Action == vmlist.BulkMigrate {
 		if p.Hosts, err = s.Options.Choices(ctx, a, options.Query{Kind: "hosts", Chosen: []string{in.Host}, FormAddress: "/vms"}); err != nil {
 			return err
@@ -128,4 +134,21 @@ func (s *Site) ShowBulkActionDialog(c echo.Context, a fleet.Actor, in bulkAction
 func (s *Site) RedirectOldBulkPage(c echo.Context, _ fleet.Actor) error {
 	l := kit.Link{Path: "/tasks/" + c.Param("id")}
 	return c.Redirect(http.StatusMovedPermanently, l.With("back", render.LocalPathOrRoot(c.QueryParam("back"))).String())
+}
+
+// deletionBin returns the recycle bin of the VMs' projects with the most days.
+func (s *Site) deletionBin(ctx context.Context, a fleet.Actor, vms []fleet.VMView, permanent bool) (vmview.DeletionBin, error) {
+	out, read := vmview.DeletionBin{Permanent: permanent}, map[fleet.ProjectID]bool{}
+	for _, vm := range vms {
+		if read[vm.ProjectID] {
+			continue
+		}
+		read[vm.ProjectID] = true
+		settings, err := s.Control.BinSettings(ctx, a, vm.ProjectID)
+		if err != nil {
+			return out, err
+		}
+		out.Days = max(out.Days, settings.Days)
+	}
+	return out, nil
 }

@@ -18,18 +18,18 @@ var recycledByTime = sortOrder[bin.Item]{[]sortColumn{timeColumn("v.recycled_at"
 
 var recycledByID = sortOrder[bin.Item]{[]sortColumn{textColumn("v.id")}, func(i bin.Item) []string { return []string{string(i.ID)} }}
 
-// recycledFilter are the conditions of bin.Keys.
+// recycledFilter are the conditions of fleet.RecycledKeys.
 var recycledFilter = listFilter{
 	"name":    lowerTextCondition("lower(v.name)"),
 	"project": rowNameCondition("v.project_id", "projects"),
 	"by":      containsTextCondition("v.recycled_by"),
 	"uuid":    lowerTextCondition("v.id"),
 	"deleted": dayCondition("v.recycled_at"),
-	"purged":  dayCondition("v.purge_at"),
+	"purge":   dayCondition("v.purge_at"),
 }
 
 var recycledList = list[bin.Item]{
-	name: "VM in the recycle bin", see: policy.VMSee, sort: "-deleted", keys: bin.Keys, filter: recycledFilter, id: "v.id", read: (*Queries).readRecycled,
+	name: "VM in the recycle bin", see: policy.VMSee, sort: "-deleted", keys: fleet.RecycledKeys, filter: recycledFilter, id: "v.id", read: (*Queries).readRecycled,
 	restrict: func(s *statementBuilder, a fleet.Actor, project fleet.ProjectID) {
 		s.addCondition("v.recycled_at IS NOT NULL")
 		s.whereProjectVisible(a, "v.project_id", project)

@@ -190,8 +190,8 @@ func purge(ctx context.Context, q *db.Queries, a fleet.Actor, i item, detail str
 	return task, store.Audit(ctx, q, a, "vm.purge", fleet.SubjectVM(i.ID), i.Name, detail)
 }
 
-// maxPurges limits the VMs of one request of PurgeAllRecycled, and of one run of PurgeOverdueVMs.
-const maxPurges = 100
+// MaxPurges limits the VMs of one request of PurgeAllRecycled, and of one run of PurgeOverdueVMs.
+const MaxPurges = 100
 
 // PurgeResult is the result of one VM of PurgeAllRecycled.
 type PurgeResult struct {
@@ -205,8 +205,8 @@ func (r *Recycling) PurgeAllRecycled(ctx context.Context, a fleet.Actor, ids []f
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return nil, err
 	}
-	if len(ids) > maxPurges {
-		return nil, fleet.Errorf(fleet.Invalid, "At most %d VMs can be purged at once. Select fewer.", maxPurges)
+	if len(ids) > MaxPurges {
+		return nil, fleet.Errorf(fleet.Invalid, "At most %d VMs can be purged at once. Select fewer.", MaxPurges)
 	}
 	out := make([]PurgeResult, len(ids))
 	for n, id := range ids {
@@ -229,7 +229,7 @@ func (r *Recycling) PurgeOverdueVMs(ctx context.Context, a fleet.Actor) error {
 	if err := store.CheckSystemActor(a); err != nil {
 		return err
 	}
-	ids, err := r.store.VMsToPurge(ctx, maxPurges)
+	ids, err := r.store.VMsToPurge(ctx, MaxPurges)
 	if err != nil {
 		return store.UserError(err)
 	}
