@@ -114,6 +114,8 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/guest/exec", page, policy.VMChange, form.Submit(s.vmPages.RunGuestProgram, s.vmPages.ShowGuestProgramForm)},
 		{get, "/vms/:id/protection", page, policy.VMChange, form.Show(s.vmPages.ShowProtectionForm)},
 		{post, "/vms/:id/protection", page, policy.VMChange, form.Submit(s.vmPages.SetVMProtection, s.vmPages.ShowProtectionForm)},
+		{get, "/vms/:id/renew", page, policy.VMChange, form.Show(s.vmPages.ShowRenewForm)},
+		{post, "/vms/:id/renew", page, policy.VMChange, form.Submit(s.vmPages.RenewVM, s.vmPages.ShowRenewForm)},
 		{get, "/vms/:id/disks/detach", page, policy.VMChange, form.Show(s.vmPages.ConfirmDetachDisk)},
 		{post, "/vms/:id/disks/detach", page, policy.VMChange, form.Submit(s.vmPages.DetachDisk, s.vmPages.ConfirmDetachDisk)},
 		{get, "/vms/:id/disks/replace", page, policy.VMChange, form.Show(s.vmPages.ShowReplaceDiskForm)},

@@ -17,6 +17,7 @@ const (
 	BulkSnapshot fleet.Action = "snapshot"
 	BulkMigrate  fleet.Action = "migrate"
 	BulkCompare  fleet.Action = "compare"
+	BulkRenew    fleet.Action = "renew"
 	// BulkStartByOvercommit starts VMs although their hosts have not enough capacity.
 	BulkStartByOvercommit fleet.Action = "start-by-overcommit"
 )
@@ -24,7 +25,7 @@ const (
 // BulkActionOpensDialog reports whether the action on several VMs opens a dialog first.
 func BulkActionOpensDialog(a fleet.Action) bool {
 	_, asks := vmview.PowerConfirmations[a]
-	return asks || a == fleet.ActDelete || a == fleet.ActRelease || a == BulkSnapshot || a == BulkMigrate || a == BulkStartByOvercommit
+	return asks || a == fleet.ActDelete || a == fleet.ActRelease || a == BulkSnapshot || a == BulkMigrate || a == BulkRenew || a == BulkStartByOvercommit
 }
 
 // BulkActionPage is the dialog of an action on several VMs: a power action that interrupts guests, delete, migrate or take snapshots.
@@ -41,8 +42,8 @@ type BulkActionPage struct {
 
 // BulkActionForm holds the values that a person chose in the dialog of an action on several VMs.
 type BulkActionForm struct {
-	Disks, Name, Description, Host, Rate string
-	Memory, Quiesce                      bool
+	Disks, Name, Description, Host, Rate, Expires string
+	Memory, Quiesce                               bool
 }
 
 // maxShownNames is how many VMs a dialog names.
@@ -56,6 +57,8 @@ func (p BulkActionPage) verb() string {
 		return "Take snapshots of"
 	case BulkMigrate:
 		return "Migrate"
+	case BulkRenew:
+		return "Renew"
 	case BulkStartByOvercommit:
 		return "Start"
 	}
@@ -183,7 +186,7 @@ func bulkPowerActions() (out []bulkActionButton) {
 // otherBulkActions are the actions on the selected VMs other than power actions.
 func (p *ListPage) otherBulkActions() (out []bulkActionButton) {
 	if p.MayCreate {
-		out = append(out, bulkActionButton{BulkSnapshot, "Snapshot…"})
+		out = append(out, bulkActionButton{BulkSnapshot, "Snapshot…"}, bulkActionButton{BulkRenew, "Renew…"})
 	}
 	if p.MayChangeHosts {
 		out = append(out, bulkActionButton{BulkMigrate, "Migrate…"}, bulkActionButton{BulkStartByOvercommit, "Start by overcommit…"}, bulkActionButton{fleet.ActRelease, "Release…"})

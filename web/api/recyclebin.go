@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"quantix/internal/bin"
+	"quantix/internal/control/flavors"
 	"quantix/internal/control/recycling"
 	"quantix/internal/fleet"
 )
@@ -30,4 +31,34 @@ func (api *API) fleetBin(ctx context.Context, a fleet.Actor, _ *struct{}) (*body
 
 func (api *API) setFleetBin(ctx context.Context, a fleet.Actor, in *bodyInput[bin.Settings]) (*bodyOutput[bin.Settings], error) {
 	return &bodyOutput[bin.Settings]{in.Body}, api.Control.SetFleetBin(ctx, a, in.Body)
+}
+
+func (api *API) renewVM(ctx context.Context, a fleet.Actor, in *objectInput[fleet.VMID, flavors.Renewal]) (*vmOutput, error) {
+	vm, err := api.Control.RenewVM(ctx, a, in.ID, in.Body)
+	return vmAnswer(a, vm), err
+}
+
+type renewVMsInput struct {
+	Body struct {
+		flavors.Renewal
+		IDs []fleet.VMID `json:"ids" doc:"IDs of the VMs, 500 at most"`
+	}
+}
+
+// renewedVM is the result of one VM of renewVMs.
+type renewedVM struct {
+	ID    fleet.VMID `json:"id"`
+	Error string     `json:"error,omitempty" doc:"Why the VM is not renewed"`
+}
+
+func (api *API) renewVMs(ctx context.Context, a fleet.Actor, in *renewVMsInput) (*pageOutput[renewedVM], error) {
+	results, err := api.Control.RenewVMs(ctx, a, in.Body.IDs, in.Body.Renewal)
+	out := make([]renewedVM, len(results))
+	for i, r := range results {
+		out[i].ID = r.ID
+		if r.Error != nil {
+			out[i].Error = r.Error.Error()
+		}
+	}
+	return asSinglePage(out, err)
 }

@@ -89,6 +89,8 @@ func (api *API) operations() []operation {
 		newOperation(get, "/vms/{id}/guest", policy.VMSee, ok, "get-guest", "Get what a VM's guest agent reports, and the actions that the agent offers", api.getGuest),
 		newOperation(post, "/vms/{id}/guest", policy.VMUse, accepted, "ask-guest", "Request an action of the guest agent: freeze, thaw or trim file systems, set the clock or a password, or run a program if the VM's policy allows it", api.requestGuestAction),
 		newOperation(put, "/vms/{id}/protection", policy.VMChange, ok, "protect-vm", "Set the protection of a VM: from deletion, by a lock with a reason, and its expiry date", api.protectVM),
+		newOperation(post, "/vms/{id}/renew", policy.VMChange, ok, "renew-vm", "Extend the lifetime of a VM that expires soon or has expired, by the days that its project sets", api.renewVM),
+		newOperation(post, "/vms/renew", policy.VMChange, ok, "renew-vms", "Extend the lifetime of many VMs that expire soon or have expired", api.renewVMs),
 		newOperation(get, "/vms/{id}/events", policy.VMSee, ok, "get-vm-events", "Get the events of a VM", api.vmEvents),
 
 		newOperation(get, "/appliances", policy.InfraChange, ok, "list-appliances", "List the files in pools that a VM can be created from, as their hosts read them: OVA archives and other products' disks", api.listAppliances),

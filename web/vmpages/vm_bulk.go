@@ -29,6 +29,7 @@ type bulkActionForm struct {
 	Confirm   string `form:"confirm"`
 	Host      string `form:"host"`
 	Rate      string `form:"rate"`
+	ExpiresAt string `form:"expiresAt"`
 	snapshotForm
 }
 
@@ -40,6 +41,9 @@ func (s *Site) StartBulkAction(c echo.Context, a fleet.Actor, in bulkActionForm)
 	}
 	if in.Confirmed == "" && vmlist.BulkActionOpensDialog(in.Action) {
 		return func(c echo.Context) error { return s.ShowBulkActionDialog(c, a, in, form.FirstDisplay) }, nil
+	}
+	if in.Action == vmlist.BulkRenew {
+		return s.renewVMs(c.Request().Context(), a, in)
 	}
 	task, err := s.queueBulkAction(c.Request().Context(), a, in)
 	return form.RedirectTo(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", render.LocalPathOrRoot(in.Back)).String()), err
@@ -107,7 +111,7 @@ func (s *Site) ShowBulkActionDialog(c echo.Context, a fleet.Actor, in bulkAction
 		return fleet.Errorf(fleet.NotFound, "None of these VMs exists any more. Reload the page.")
 	}
 	p := vmlist.BulkActionPage{Action: in.Action, VMs: vms, Back: render.LocalPathOrRoot(in.Back), Errors: how.Errors, In: vmlist.BulkActionForm{
-		Disks: in.Disks, Name: in.Name, Description: in.Description, Host: in.Host, Rate: in.Rate, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
+		Disks: in.Disks, Name: in.Name, Description: in.Description, Host: in.Host, Rate: in.Rate, Expires: in.ExpiresAt, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
 	}}
 	if in.Action == fleet.ActDelete {
 		if p.Bin, err = s.deletionBin(ctx, a, vms, in.Permanent != ""); err != nil {
