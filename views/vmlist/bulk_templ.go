@@ -184,7 +184,7 @@ func BulkActionDialog(p BulkActionPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				case BulkRenew:
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<p class=\"wrap\">VMs that expire soon or have expired are extended by the days that their project sets. Other VMs stay as they are.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<p class=\"wrap\">VMs that expire soon or have expired are extended by the days that their project sets. Other VMs do not change.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
