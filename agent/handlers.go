@@ -29,6 +29,7 @@ var jobHandlers = map[fleet.JobKind]jobHandler{
 	fleet.VMPause:           {vmIDHandler(hypervisor.Hypervisor.PauseVM), addVMStatus, recordVM},
 	fleet.VMResume:          {vmIDHandler(hypervisor.Hypervisor.ResumeVM), addVMStatus, recordVM},
 	fleet.VMDelete:          {vmHandler(deleteVM), addVMStatus, forgetVM},
+	fleet.VMRecycle:         {vmHandler(recycleVM), addVMStatus, recordVMPower},
 	fleet.PoolApply:         {poolSetUpHandler(hypervisor.Storage.ApplyPool), addPoolStatus, recordPool},
 	fleet.PoolReapply:       {poolSetUpHandler(hypervisor.Storage.ReapplyPool), addPoolStatus, recordPool},
 	fleet.PoolRelease:       {poolHandler(hypervisor.Storage.ReleasePool), addReleasedPoolStatus, recordPool},
@@ -194,7 +195,34 @@ func stopVM(ctx context.Context, a *Agent, j *job) error {
 	return a.hypervisor.StopVM(ctx, j.VM.ID)
 }
 
+// recycleVM powers off a VM in the recycle bin, and keeps it off also after a boot of the host. A VM that the host does
+// not have is off.
+func recycleVM(ctx context.Context, a *Agent, j *job) error {
+	if err := a.state.recordVMBegun(*j.VM); err != nil {
+		return err
+	}
+	if err := a.state.updateVM(j.VM.ID, func(k *vmState) { k.Recycled = true }); err != nil {
+		return err
+	}
+	if err := a.state.recordStopRequest(j.VM.ID, a.bootID()); err != nil {
+		return err
+	}
+	if status, _, err := a.hypervisor.VM(ctx, j.VM.ID); err != nil || status.Power == fleet.Absent {
+		return err
+	}
+	return a.hypervisor.RecycleVM(ctx, j.VM.ID)
+}
+
 func deleteVM(ctx context.Context, a *Agent, j *job) error {
+	if j.Args.OnlyIfOff {
+		status, _, err := a.hypervisor.VM(ctx, j.VM.ID)
+		if err == nil && !isOff(status.Power) {
+			err = fleet.Errorf(fleet.Conflict, "The VM runs, so it is not deleted. Shut its guest down first.")
+		}
+		if err != nil {
+			return err
+		}
+	}
 	return a.hypervisor.DeleteVM(ctx, *j.VM, j.Pools, j.Args.DeleteDisks)
 }
 

@@ -116,6 +116,9 @@ func (m *stateFile) setVMResult(vm fleet.VM, generation int64, kind fleet.JobKin
 	} else {
 		next.ErrorOf = kind
 	}
+	if kind.Info().AppliesSpec {
+		next.Recycled = false
+	}
 	if errText == "" && kind.Info().AppliesSpec {
 		next.Generation = generation // lower than before if the portal's database was restored
 		next.AppliedGeneration, next.Policy, next.Checks = generation, vm.Spec.Policy, slices.Clone(vm.Spec.Health)

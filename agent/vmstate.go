@@ -27,8 +27,9 @@ type vmState struct {
 	// Policy is the autostart and restart policy at the newest read of the VM. The fields below apply only to the
 	// current boot of the host or the current run of the guest.
 	Policy        fleet.VMPolicy `json:"policy,omitzero"`
-	AutostartBoot string         `json:"booted,omitempty"` // the host boot when the VM's autostart was decided
-	StopRequested bool           `json:"asked,omitempty"`  // a user asked to power the VM off, so it stays off
+	AutostartBoot string         `json:"booted,omitempty"`   // the host boot when the VM's autostart was decided
+	StopRequested bool           `json:"asked,omitempty"`    // a user asked to power the VM off, so it stays off
+	Recycled      bool           `json:"recycled,omitempty"` // in the recycle bin: no policy starts the VM
 	// how the guest powered off without a request: "crashed" or "shut down"; empty if no restart is pending
 	StoppedBy  string `json:"down,omitempty"`
 	Restarts   int    `json:"restarts,omitempty"` // restarts by policy since the guest last ran for a while
@@ -214,13 +215,14 @@ func (m *stateFile) updateVM(id fleet.VMID, change func(*vmState)) error {
 	return m.save()
 }
 
-// vmsWithPolicyOrChecks returns the VMs with a start or restart policy or with health checks.
+// vmsWithPolicyOrChecks returns the VMs with a start or restart policy or with health checks, but not those in the
+// recycle bin.
 func (m *stateFile) vmsWithPolicyOrChecks() map[fleet.VMID]vmState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[fleet.VMID]vmState{}
 	for id, k := range m.data.VMs {
-		if k.Policy != (fleet.VMPolicy{}) || len(k.Checks) > 0 {
+		if !k.Recycled && (k.Policy != (fleet.VMPolicy{}) || len(k.Checks) > 0) {
 			out[id] = k
 		}
 	}

@@ -300,7 +300,7 @@ func (q *Queries) DeleteAlarmRule(ctx context.Context, id fleet.AlarmRuleID) err
 
 const driftedAlarmObjects = `-- name: DriftedAlarmObjects :many
 SELECT ('vm:' || v.id)::text AS subject, v.name, v.project_id::text AS project, ''::text AS host, h.name AS host_name, h.cluster_id::text AS cluster, v.labels
-FROM (SELECT d.id, d.project_id, d.host_id, d.name, d.labels, d.description, d.spec, d.generation, d.created_at, d.deleted_at, d.status, d.observed_generation, d.report_seq, d.cpus, d.memory_mib, d.ordered, d.heard, d.attention, d.elsewhere, d.starved, d.protected, d.lock, d.expires_at, d.expiry_stops, d.expiry, d.misplaced, d.schedule_trouble, d.drifted, d.ignored_drift, d.adoption FROM vms d WHERE d.drifted AND d.deleted_at IS NULL ORDER BY d.name, d.id LIMIT 20000) v
+FROM (SELECT d.id, d.project_id, d.host_id, d.name, d.labels, d.description, d.spec, d.generation, d.created_at, d.deleted_at, d.status, d.observed_generation, d.report_seq, d.cpus, d.memory_mib, d.ordered, d.heard, d.attention, d.elsewhere, d.starved, d.protected, d.lock, d.expires_at, d.expiry_stops, d.expiry, d.misplaced, d.schedule_trouble, d.drifted, d.ignored_drift, d.adoption, d.recycled_at, d.recycled_by, d.purge_at, d.bin_counted FROM vms d WHERE d.drifted AND d.deleted_at IS NULL ORDER BY d.name, d.id LIMIT 20000) v
 JOIN hosts h ON h.id = v.host_id JOIN host_sessions s ON s.host_id = h.id WHERE is_fresh(s.looked_at, s.fresh_for)
 UNION ALL
 SELECT a.noun || ':' || a.object_id, COALESCE(p.name, n.name, ''), '', a.host_id, h.name, h.cluster_id, '{}'

@@ -475,7 +475,7 @@ func (q *Queries) LockWornOut(ctx context.Context, arg LockWornOutParams) (Job, 
 }
 
 const movedOnVM = `-- name: MovedOnVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption FROM vms v
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, v.recycled_at, v.recycled_by, v.purge_at, v.bin_counted FROM vms v
 WHERE v.id = $1 AND v.host_id = $2 AND v.generation > $3 AND v.deleted_at IS NULL AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id AND j.state = 'queued' AND j.task_id IS NOT NULL)
 `
@@ -521,6 +521,10 @@ func (q *Queries) MovedOnVM(ctx context.Context, arg MovedOnVMParams) (VM, error
 		&i.Drifted,
 		&i.IgnoredDrift,
 		&i.Adoption,
+		&i.RecycledAt,
+		&i.RecycledBy,
+		&i.PurgeAt,
+		&i.BinCounted,
 	)
 	return i, err
 }
@@ -600,7 +604,7 @@ func (q *Queries) PoolsForWork(ctx context.Context, ids []string) ([]Pool, error
 }
 
 const reissueChange = `-- name: ReissueChange :exec
-UPDATE vms SET generation = generation + 1 WHERE id = $1 AND host_id = $2 AND observed_generation < generation - 1
+UPDATE vms SET generation = generation + 1 WHERE id = $1 AND host_id = $2 AND recycled_at IS NULL AND observed_generation < generation - 1
 `
 
 type ReissueChangeParams struct {
@@ -816,7 +820,7 @@ func (q *Queries) TryAgain(ctx context.Context, arg TryAgainParams) (Job, error)
 }
 
 const undoDeletion = `-- name: UndoDeletion :exec
-UPDATE vms SET deleted_at = NULL WHERE id = $1 AND host_id = $2
+UPDATE vms SET deleted_at = NULL WHERE id = $1 AND host_id = $2 AND recycled_at IS NULL
 `
 
 type UndoDeletionParams struct {
@@ -824,6 +828,7 @@ type UndoDeletionParams struct {
 	HostID fleet.HostID
 }
 
+// A VM stays in the recycle bin.
 func (q *Queries) UndoDeletion(ctx context.Context, arg UndoDeletionParams) error {
 	_, err := q.db.Exec(ctx, undoDeletion, arg.ID, arg.HostID)
 	return err

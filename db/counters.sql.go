@@ -70,7 +70,7 @@ func (q *Queries) CountDiscoveredOn(ctx context.Context, hosts []string) ([]Disc
 }
 
 const countedVMs = `-- name: CountedVMs :many
-SELECT id, project_id, host_id, heard, attention, drifted, cpus, memory_mib FROM vms WHERE id > $1 ORDER BY id LIMIT $2
+SELECT id, project_id, host_id, heard, attention, drifted, cpus, memory_mib FROM vms WHERE id > $1 AND heard <> 'recycled' ORDER BY id LIMIT $2
 `
 
 type CountedVMsParams struct {
@@ -120,7 +120,7 @@ func (q *Queries) CountedVMs(ctx context.Context, arg CountedVMsParams) ([]Count
 }
 
 const countedVMsNamed = `-- name: CountedVMsNamed :many
-SELECT id, project_id, host_id, heard, attention, drifted, cpus, memory_mib FROM vms WHERE id = ANY ($1::text[])
+SELECT id, project_id, host_id, heard, attention, drifted, cpus, memory_mib FROM vms WHERE id = ANY ($1::text[]) AND heard <> 'recycled'
 `
 
 type CountedVMsNamedRow struct {
@@ -134,7 +134,8 @@ type CountedVMsNamedRow struct {
 	MemoryMib int64
 }
 
-// The columns that counters need, of these VMs. Deleted VMs have no row.
+// The columns that counters need, of these VMs. Deleted VMs and VMs in the recycle bin have no
+// row.
 func (q *Queries) CountedVMsNamed(ctx context.Context, ids []string) ([]CountedVMsNamedRow, error) {
 	rows, err := q.db.Query(ctx, countedVMsNamed, ids)
 	if err != nil {
@@ -233,7 +234,7 @@ func (q *Queries) FailedTasks(ctx context.Context, arg FailedTasksParams) ([]Fai
 
 const labelGroups = `-- name: LabelGroups :many
 SELECT COALESCE(v.labels->>$1::text, '')::text AS value, (v.labels->>$1::text IS NOT NULL)::boolean AS labelled, count(*)::bigint AS vms FROM vms v
-WHERE v.project_id = $2 GROUP BY 1, 2 ORDER BY 2 DESC, 1 LIMIT 200
+WHERE v.project_id = $2 AND v.recycled_at IS NULL GROUP BY 1, 2 ORDER BY 2 DESC, 1 LIMIT 200
 `
 
 type LabelGroupsParams struct {

@@ -59,7 +59,7 @@ func (q *Queries) EndGuestRun(ctx context.Context, arg EndGuestRunParams) error 
 
 const expiringVMs = `-- name: ExpiringVMs :many
 SELECT id, expiry_stops, (expires_at <= now())::boolean AS over FROM vms
-WHERE expires_at IS NOT NULL AND expiry <> 'over' AND expires_at <= now() + $1::interval AND (expiry = '' OR expires_at <= now())
+WHERE recycled_at IS NULL AND expires_at IS NOT NULL AND expiry <> 'over' AND expires_at <= now() + $1::interval AND (expiry = '' OR expires_at <= now())
 ORDER BY expires_at, id LIMIT 200 FOR UPDATE SKIP LOCKED
 `
 

@@ -183,8 +183,8 @@ func (q *Queries) ClearConflict(ctx context.Context, hostID fleet.HostID) (int64
 }
 
 const committed = `-- name: Committed :many
-SELECT host_id, sum(memory_mib)::bigint AS mib, sum(cpus)::bigint AS cpus, 0::bigint AS discovered_mib, 0::bigint AS discovered_cpus FROM vms WHERE host_id = $1::text GROUP BY host_id
-UNION ALL SELECT host_id, sum(memory_mib)::bigint, sum(cpus)::bigint, 0, 0 FROM vms WHERE $1 = '' GROUP BY host_id
+SELECT host_id, sum(memory_mib)::bigint AS mib, sum(cpus)::bigint AS cpus, 0::bigint AS discovered_mib, 0::bigint AS discovered_cpus FROM vms WHERE host_id = $1::text AND heard <> 'recycled' GROUP BY host_id
+UNION ALL SELECT host_id, sum(memory_mib)::bigint, sum(cpus)::bigint, 0, 0 FROM vms WHERE $1 = '' AND heard <> 'recycled' GROUP BY host_id
 UNION ALL SELECT d.host_id, 0, 0, d.mib, d.cpus FROM discovered_usage d WHERE $1 = '' OR d.host_id = $1
 UNION ALL SELECT j.args->'migrate'->>'to', sum(v.memory_mib)::bigint, sum(v.cpus)::bigint, 0, 0 FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
     WHERE j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') AND j.args->'migrate'->>'to' <> v.host_id AND ($1 = '' OR j.args->'migrate'->>'to' = $1) GROUP BY 1
@@ -280,7 +280,7 @@ const forgetVMs = `-- name: ForgetVMs :exec
 DELETE FROM vms WHERE host_id = $1 AND deleted_at IS NOT NULL
 `
 
-// Deletes VMs whose deletion the host has not confirmed.
+// Deletes VMs whose deletion the host has not confirmed: see RecycledOnHost.
 func (q *Queries) ForgetVMs(ctx context.Context, hostID fleet.HostID) error {
 	_, err := q.db.Exec(ctx, forgetVMs, hostID)
 	return err
@@ -291,7 +291,7 @@ SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.
        c.vms::bigint AS vms, c.leaving::bigint AS leaving, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib,
        COALESCE(d.vms, 0)::bigint AS discovered_vms, COALESCE(d.mib, 0)::bigint AS discovered_mib, COALESCE(d.cpus, 0)::bigint AS discovered_cpus
 FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id LEFT JOIN discovered_usage d ON d.host_id = h.id
-CROSS JOIN LATERAL (SELECT count(*) AS vms, count(*) FILTER (WHERE v.deleted_at IS NOT NULL) AS leaving, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id) c
+CROSS JOIN LATERAL (SELECT count(*) AS vms, count(*) FILTER (WHERE v.deleted_at IS NOT NULL) AS leaving, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id AND v.heard <> 'recycled') c
 WHERE h.id = $1
 `
 
@@ -356,11 +356,11 @@ func (q *Queries) GetHost(ctx context.Context, id fleet.HostID) (GetHostRow, err
 }
 
 const hostDevicesOn = `-- name: HostDevicesOn :many
-SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS iommu, COALESCE(d.busy, '')::text AS busy, COALESCE(v.name, '')::text AS vm, COALESCE(v.id, '')::text AS vm_id,
+SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS iommu, COALESCE(d.busy, '')::text AS busy, COALESCE(v.name || in_bin(v.recycled_at), '')::text AS vm, COALESCE(v.id, '')::text AS vm_id,
     COALESCE(v.n, 0)::bigint AS vms, COALESCE(d.most, 0)::bigint AS most
 FROM hosts h
 CROSS JOIN LATERAL jsonb_to_recordset(CASE jsonb_typeof(h.status->'inventory'->'devices') WHEN 'array' THEN h.status->'inventory'->'devices' ELSE '[]' END) AS d (device text, iommu text, busy text, most bigint)
-LEFT JOIN LATERAL (SELECT v.id, v.name, count(*) OVER () AS n FROM vms v
+LEFT JOIN LATERAL (SELECT v.id, v.name, v.recycled_at, count(*) OVER () AS n FROM vms v
     WHERE v.spec @> jsonb_build_object('hostDevices', jsonb_build_array(CASE WHEN d.device LIKE 'blk/%'
         THEN jsonb_build_object('device', d.device) ELSE jsonb_build_object('hostId', h.id, 'device', d.device) END)) ORDER BY v.name LIMIT 1) v ON true
 WHERE ($1::text = '' OR h.id = $1) AND (d.device = ANY ($2::text[]) OR $3::boolean)
@@ -595,7 +595,7 @@ func (q *Queries) MigrationSupport(ctx context.Context, arg MigrationSupportPara
 
 const reservedCPU = `-- name: ReservedCPU :many
 SELECT r.host_id::text AS host_id, sum(r.percent)::bigint AS percent FROM (
-    SELECT v.host_id, v.cpus * (v.spec->'cpu'->>'reserved')::bigint AS percent FROM vms v WHERE v.spec->'cpu' ? 'reserved'
+    SELECT v.host_id, v.cpus * (v.spec->'cpu'->>'reserved')::bigint AS percent FROM vms v WHERE v.spec->'cpu' ? 'reserved' AND v.recycled_at IS NULL
     UNION ALL SELECT j.args->'migrate'->>'to', v.cpus * (v.spec->'cpu'->>'reserved')::bigint FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
     WHERE j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') AND v.spec->'cpu' ? 'reserved' AND j.args->'migrate'->>'to' <> v.host_id
 ) r WHERE $1::text = '' OR r.host_id = $1 GROUP BY 1
@@ -629,7 +629,7 @@ func (q *Queries) ReservedCPU(ctx context.Context, host string) ([]ReservedCPURo
 }
 
 const vMsOnHost = `-- name: VMsOnHost :many
-SELECT name FROM vms WHERE host_id = $1 ORDER BY deleted_at IS NOT NULL, name LIMIT 4
+SELECT name FROM vms WHERE host_id = $1 AND recycled_at IS NULL ORDER BY deleted_at IS NOT NULL, name LIMIT 4
 `
 
 // The first few VMs that prevent the removal of a host.

@@ -318,7 +318,7 @@ func (q *Queries) GrantImage(ctx context.Context, arg GrantImageParams) (int64, 
 const imagesCreated = `-- name: ImagesCreated :many
 SELECT w.id::text AS version_id, m.names
 FROM (SELECT unnest($1::text[]) AS id) w CROSS JOIN LATERAL (
-    SELECT COALESCE((array_agg(v.name ORDER BY v.name))[1:20], '{}')::text[] AS names FROM vms v
+    SELECT COALESCE((array_agg(v.name || in_bin(v.recycled_at) ORDER BY v.name))[1:20], '{}')::text[] AS names FROM vms v
     WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id)))) m
 `
 
@@ -515,7 +515,7 @@ func (q *Queries) NoteVersion(ctx context.Context, arg NoteVersionParams) error 
 const overlaysOn = `-- name: OverlaysOn :many
 SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, w.host::text AS host, m.names
 FROM (SELECT unnest($1::text[]) AS pool_id, unnest($2::text[]) AS volume, unnest($3::text[]) AS host) w CROSS JOIN LATERAL (
-    SELECT COALESCE((array_agg(v.name ORDER BY v.name))[1:8], '{}')::text[] AS names FROM vms v
+    SELECT COALESCE((array_agg(v.name || in_bin(v.recycled_at) ORDER BY v.name))[1:8], '{}')::text[] AS names FROM vms v
     WHERE (w.host = '' OR v.host_id = w.host)
       AND v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('overlay', true, 'image', jsonb_build_object('poolId', w.pool_id, 'volume', w.volume))))) m
 WHERE m.names <> '{}'

@@ -79,7 +79,7 @@ func (q *Queries) LeasesOf(ctx context.Context, arg LeasesOfParams) ([]LeasesOfR
 }
 
 const mACOwners = `-- name: MACOwners :many
-SELECT m.mac::text AS mac, v.id, v.name, h.name AS host_name FROM unnest($1::text[]) AS m (mac)
+SELECT m.mac::text AS mac, v.id, (v.name || in_bin(v.recycled_at))::text AS name, h.name AS host_name FROM unnest($1::text[]) AS m (mac)
 JOIN vm_words w ON w.word = m.mac AND w.kind = 'mac' JOIN vms v ON v.id = w.vm_id JOIN hosts h ON h.id = v.host_id
 UNION ALL
 SELECT m.mac::text, '', f.name, h.name FROM unnest($1::text[]) AS m (mac)
@@ -125,7 +125,7 @@ SELECT v.id, v.name, v.host_id, h.name AS host_name, s.looked_at, s.fresh_for, C
        jsonb_path_query_array(v.spec, '$.nics[*] ? (@.networkId == $n).mac', jsonb_build_object('n', $1::text))::jsonb AS macs,
        COALESCE(v.status->'nics', '[]')::jsonb AS seen
 FROM vms v JOIN hosts h ON h.id = v.host_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
-WHERE v.id IN (
+WHERE v.recycled_at IS NULL AND v.id IN (
     SELECT a.id FROM vms a WHERE a.host_id = $3::text AND a.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $1)))
     UNION ALL
     SELECT a.id FROM vms a WHERE $3 = '' AND a.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $1)))

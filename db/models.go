@@ -144,6 +144,12 @@ type Authority struct {
 	Sealed    []byte
 }
 
+type BinSetting struct {
+	ProjectID *fleet.ProjectID
+	Days      *int32
+	Counted   *bool
+}
+
 type Browser struct {
 	ID         string
 	UserID     fleet.UserID
@@ -939,6 +945,10 @@ type VM struct {
 	Drifted            bool
 	IgnoredDrift       []fleet.Drift
 	Adoption           *fleet.Adoption
+	RecycledAt         *time.Time
+	RecycledBy         string
+	PurgeAt            *time.Time
+	BinCounted         bool
 }
 
 type VMPlan struct {
@@ -1010,6 +1020,7 @@ type VmUse struct {
 	Snapshots     int64
 	SnapshotBytes int64
 	Pools         []byte
+	Vms           int64
 }
 
 type VmWord struct {

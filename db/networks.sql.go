@@ -486,13 +486,13 @@ func (q *Queries) MeetNetworks(ctx context.Context, arg MeetNetworksParams) (Mee
 }
 
 const nICsAllocated = `-- name: NICsAllocated :many
-SELECT (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device, v.host_id, v.name, count(*)::integer AS nics
+SELECT (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device, v.host_id, (v.name || in_bin(v.recycled_at))::text AS name, count(*)::integer AS nics
 FROM networks n
 JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id)))
 CROSS JOIN LATERAL jsonb_array_elements(v.spec->'nics') c
 WHERE n.spec->>'device' = ANY ($1::text[]) AND (n.spec->>'mode' = 'sriov' OR n.spec->>'direct' = 'passthrough')
   AND c->>'networkId' = n.id AND ($2::text = '' OR v.host_id = $2)
-GROUP BY 1, 2, 3, 4 ORDER BY v.name
+GROUP BY 1, 2, 3, 4 ORDER BY 4
 `
 
 type NICsAllocatedParams struct {
@@ -648,10 +648,10 @@ func (q *Queries) NetworkNamed(ctx context.Context, name string) (NetworkNamedRo
 }
 
 const networkNeeded = `-- name: NetworkNeeded :many
-SELECT v.name FROM vms v
+SELECT (v.name || in_bin(v.recycled_at))::text AS name FROM vms v
 WHERE v.host_id = $1::text AND v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $2::text)))
 UNION ALL
-SELECT v.name FROM vms v
+SELECT (v.name || in_bin(v.recycled_at))::text AS name FROM vms v
 WHERE $1 = '' AND v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $2)))
 LIMIT 4
 `

@@ -29,7 +29,7 @@ func (q *Queries) DropSightings(ctx context.Context, arg DropSightingsParams) er
 const followVM = `-- name: FollowVM :one
 WITH seen AS (DELETE FROM vm_sightings s WHERE s.vm_id = $2 AND s.host_id = $1 RETURNING s.generation),
      found AS (DELETE FROM found_vms f WHERE f.id = $2 AND f.host_id = $1 RETURNING f.status)
-UPDATE vms v SET host_id = $1, deleted_at = NULL, status = found.status, observed_generation = LEAST(seen.generation, v.generation),
+UPDATE vms v SET host_id = $1, deleted_at = CASE WHEN v.recycled_at IS NULL THEN NULL ELSE v.deleted_at END, status = found.status, observed_generation = LEAST(seen.generation, v.generation),
                  report_seq = (SELECT h.report_seq FROM host_sessions h WHERE h.host_id = $1)
 FROM seen, found WHERE v.id = $2
 RETURNING v.observed_generation

@@ -195,6 +195,7 @@ var argumentsByField = map[string]any{
 	"StrangeDomains.Domains":     []byte(`[{"id": "` + someVMID + `", "proof": ""}]`),
 	"ReportGuests.Readings":      []string{"{}"},
 	"EndGuestRun.Output":         []byte(`{}`),
+	"RecycleVM.Days":             int32(7),
 	"ProtectVM.Expiry":           fleet.ExpiresSoon,
 	"SetExpiry.Expiry":           fleet.ExpiresSoon,
 	"TasksSeen.Ids":              []string{someTaskID},

@@ -299,11 +299,11 @@ func (q *Queries) PoolNames(ctx context.Context, ids []string) ([]PoolNamesRow, 
 }
 
 const poolNeeded = `-- name: PoolNeeded :many
-SELECT v.name, v.project_id FROM vms v
+SELECT (v.name || in_bin(v.recycled_at))::text AS name, v.project_id FROM vms v
 WHERE v.host_id = $1::text AND (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text)))
        OR spec_reads(v.spec, $2, ''))
 UNION ALL
-SELECT v.name, v.project_id FROM vms v
+SELECT (v.name || in_bin(v.recycled_at))::text AS name, v.project_id FROM vms v
 WHERE $1 = '' AND (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2)))
        OR spec_reads(v.spec, $2, ''))
 LIMIT 4

@@ -63,7 +63,7 @@ func (q *Queries) GrantPortGroup(ctx context.Context, arg GrantPortGroupParams) 
 }
 
 const groupNeeded = `-- name: GroupNeeded :many
-SELECT v.name FROM vms v WHERE v.id = ANY (ARRAY(
+SELECT (v.name || in_bin(v.recycled_at))::text AS name FROM vms v WHERE v.id = ANY (ARRAY(
     SELECT x.id FROM vms x WHERE x.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', $1::text, 'portGroup', $2::text))))) LIMIT 4
 `
 

@@ -13,7 +13,7 @@ import (
 )
 
 const driftedVMs = `-- name: DriftedVMs :many
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption FROM vms v WHERE v.id = ANY (ARRAY(SELECT drifted_vms()))
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, v.recycled_at, v.recycled_by, v.purge_at, v.bin_counted FROM vms v WHERE v.id = ANY (ARRAY(SELECT drifted_vms()))
 `
 
 func (q *Queries) DriftedVMs(ctx context.Context) ([]VM, error) {
@@ -56,6 +56,10 @@ func (q *Queries) DriftedVMs(ctx context.Context) ([]VM, error) {
 			&i.Drifted,
 			&i.IgnoredDrift,
 			&i.Adoption,
+			&i.RecycledAt,
+			&i.RecycledBy,
+			&i.PurgeAt,
+			&i.BinCounted,
 		); err != nil {
 			return nil, err
 		}

@@ -403,7 +403,7 @@ func (q *Queries) MarkSecurityGroupDeleted(ctx context.Context, id fleet.Securit
 const membersOf = `-- name: MembersOf :many
 SELECT n.vm_id, v.name, n.mac, COALESCE(jsonb_path_query_array(v.status, '$.nics[*] ? (@.mac == $mac).addresses[*]', jsonb_build_object('mac', n.mac)), '[]')::jsonb AS addresses
 FROM nic_groups n JOIN vms v ON v.id = n.vm_id
-WHERE n.group_id = $1 AND ($2::boolean OR v.project_id = ANY ($3::text[]))
+WHERE n.group_id = $1 AND v.recycled_at IS NULL AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 ORDER BY v.name, n.vm_id, n.mac LIMIT $4
 `
 
@@ -735,7 +735,7 @@ func (q *Queries) SecurityGroupHosts(ctx context.Context, ids []string) ([]Secur
 }
 
 const securityGroupNeeded = `-- name: SecurityGroupNeeded :many
-SELECT 'vm' AS what, v.name, v.project_id::text AS project FROM vms v WHERE v.id IN (SELECT n.vm_id FROM nic_groups n WHERE n.group_id = $1)
+SELECT 'vm' AS what, (v.name || in_bin(v.recycled_at))::text AS name, v.project_id::text AS project FROM vms v WHERE v.id IN (SELECT n.vm_id FROM nic_groups n WHERE n.group_id = $1)
 UNION ALL
 SELECT 'group', s.name, COALESCE(s.project_id, '') FROM security_groups s
 WHERE s.spec @> jsonb_build_object('rules', jsonb_build_array(jsonb_build_object('groupId', $1::text))) AND s.id <> $1

@@ -341,7 +341,7 @@ func (q *Queries) LockTemplateImages(ctx context.Context, templateID *fleet.Temp
 }
 
 const namesInUse = `-- name: NamesInUse :many
-SELECT name FROM vms WHERE project_id = $1::text AND name = ANY ($2::text[]) ORDER BY name LIMIT 200
+SELECT name FROM vms WHERE project_id = $1::text AND recycled_at IS NULL AND name = ANY ($2::text[]) ORDER BY name LIMIT 200
 `
 
 type NamesInUseParams struct {
@@ -450,9 +450,9 @@ func (q *Queries) VMOrder(ctx context.Context, taskID fleet.TaskID) ([]byte, err
 }
 
 const vMsCreatedFrom = `-- name: VMsCreatedFrom :many
-SELECT w.id::text AS version_id, v.id, v.name, v.project_id, v.linked
+SELECT w.id::text AS version_id, v.id, (v.name || in_bin(v.recycled_at))::text AS name, v.project_id, v.linked
 FROM (SELECT unnest($1::text[]) AS id) w CROSS JOIN LATERAL (
-    SELECT m.id, m.name, m.project_id, (m.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id, 'overlay', true))))::boolean AS linked FROM vms m
+    SELECT m.id, m.name, m.project_id, m.recycled_at, (m.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id, 'overlay', true))))::boolean AS linked FROM vms m
     WHERE m.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id))) ORDER BY m.name, m.id LIMIT 200) v
 `
 

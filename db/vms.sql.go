@@ -85,12 +85,12 @@ func (q *Queries) DropVM(ctx context.Context, id fleet.VMID) error {
 }
 
 const getVM = `-- name: GetVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for,
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, v.recycled_at, v.recycled_by, v.purge_at, v.bin_counted, h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for,
        maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance, now()::timestamptz AS now,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
-WHERE v.id = $1 AND ($2::boolean OR v.project_id = ANY ($3::text[]))
+WHERE v.id = $1 AND v.recycled_at IS NULL AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 `
 
 type GetVMParams struct {
@@ -145,6 +145,10 @@ func (q *Queries) GetVM(ctx context.Context, arg GetVMParams) (GetVMRow, error) 
 		&i.VM.Drifted,
 		&i.VM.IgnoredDrift,
 		&i.VM.Adoption,
+		&i.VM.RecycledAt,
+		&i.VM.RecycledBy,
+		&i.VM.PurgeAt,
+		&i.VM.BinCounted,
 		&i.HostName,
 		&i.ProjectName,
 		&i.LookedAt,
@@ -178,7 +182,7 @@ func (q *Queries) LockMACs(ctx context.Context, macs []string) error {
 }
 
 const lockVM = `-- name: LockVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for,
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, v.recycled_at, v.recycled_by, v.purge_at, v.bin_counted, h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for,
        maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance, now()::timestamptz AS now,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
@@ -239,6 +243,10 @@ func (q *Queries) LockVM(ctx context.Context, arg LockVMParams) (LockVMRow, erro
 		&i.VM.Drifted,
 		&i.VM.IgnoredDrift,
 		&i.VM.Adoption,
+		&i.VM.RecycledAt,
+		&i.VM.RecycledBy,
+		&i.VM.PurgeAt,
+		&i.VM.BinCounted,
 		&i.HostName,
 		&i.ProjectName,
 		&i.LookedAt,
@@ -530,10 +538,10 @@ func (q *Queries) VMTouched(ctx context.Context, subject fleet.Subject) (bool, e
 }
 
 const vMsNamed = `-- name: VMsNamed :many
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for,
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, v.recycled_at, v.recycled_by, v.purge_at, v.bin_counted, h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for,
        maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance, now()::timestamptz AS now
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
-WHERE v.id = ANY ($1::text[]) AND ($2::boolean OR v.project_id = ANY ($3::text[]))
+WHERE v.id = ANY ($1::text[]) AND v.recycled_at IS NULL AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 `
 
 type VMsNamedParams struct {
@@ -593,6 +601,10 @@ func (q *Queries) VMsNamed(ctx context.Context, arg VMsNamedParams) ([]VMsNamedR
 			&i.VM.Drifted,
 			&i.VM.IgnoredDrift,
 			&i.VM.Adoption,
+			&i.VM.RecycledAt,
+			&i.VM.RecycledBy,
+			&i.VM.PurgeAt,
+			&i.VM.BinCounted,
 			&i.HostName,
 			&i.ProjectName,
 			&i.LookedAt,

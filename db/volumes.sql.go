@@ -58,7 +58,7 @@ func (q *Queries) DiscoveredDisks(ctx context.Context, arg DiscoveredDisksParams
 }
 
 const domainsNamed = `-- name: DomainsNamed :many
-SELECT v.host_id, v.id, v.name, v.project_id, false AS found FROM vms v WHERE v.id = ANY ($1::text[])
+SELECT v.host_id, v.id, (v.name || in_bin(v.recycled_at))::text AS name, v.project_id, false AS found FROM vms v WHERE v.id = ANY ($1::text[])
 UNION ALL SELECT f.host_id, f.id, f.name, '', true FROM found_vms f WHERE f.id = ANY ($1::text[])
 `
 
@@ -98,7 +98,7 @@ func (q *Queries) DomainsNamed(ctx context.Context, ids []string) ([]DomainsName
 }
 
 const domainsOn = `-- name: DomainsOn :many
-SELECT v.id, v.name FROM vms v WHERE v.id = ANY ($1::text[]) AND COALESCE(v.status->>'power', 'absent') NOT IN ('stopped', 'crashed', 'absent')
+SELECT v.id, (v.name || in_bin(v.recycled_at))::text AS name FROM vms v WHERE v.id = ANY ($1::text[]) AND COALESCE(v.status->>'power', 'absent') NOT IN ('stopped', 'crashed', 'absent')
 UNION ALL SELECT f.id, f.name FROM found_vms f WHERE f.id = ANY ($1::text[]) AND COALESCE(f.status->>'power', '') NOT IN ('stopped', 'crashed')
 `
 
@@ -129,7 +129,7 @@ func (q *Queries) DomainsOn(ctx context.Context, ids []string) ([]DomainsOnRow, 
 }
 
 const drivesWith = `-- name: DrivesWith :many
-SELECT DISTINCT ON (w.pool_id, w.volume) w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name
+SELECT DISTINCT ON (w.pool_id, w.volume) w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, (v.name || in_bin(v.recycled_at))::text AS name
 FROM (SELECT unnest($1::text[]) AS pool_id, unnest($2::text[]) AS volume) w
 JOIN vms v ON spec_reads(v.spec, w.pool_id, w.volume) ORDER BY w.pool_id, w.volume, v.name
 `
@@ -238,7 +238,7 @@ func (q *Queries) VolumeNameReserved(ctx context.Context, arg VolumeNameReserved
 }
 
 const volumeOwners = `-- name: VolumeOwners :many
-SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name, v.project_id, v.host_id,
+SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, (v.name || in_bin(v.recycled_at))::text AS name, v.project_id, v.host_id,
        (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume, 'shareable', true))))::boolean AS shares
 FROM (SELECT unnest($1::text[]) AS pool_id, unnest($2::text[]) AS volume) w
 JOIN vms v ON v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume)))
@@ -289,7 +289,7 @@ func (q *Queries) VolumeOwners(ctx context.Context, arg VolumeOwnersParams) ([]V
 }
 
 const volumeSharers = `-- name: VolumeSharers :many
-SELECT v.id, v.name, v.host_id,
+SELECT v.id, (v.name || in_bin(v.recycled_at))::text AS name, v.host_id,
        (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1::text, 'volume', $2::text, 'shareable', true))))::boolean AS shares
 FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1, 'volume', $2)))
 ORDER BY shares, v.name LIMIT 256

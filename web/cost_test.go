@@ -72,6 +72,7 @@ func newLargePortal(t *testing.T, hosts int) *largePortal {
 	p.execSQL(`INSERT INTO deliveries (id, channel_id, message, summary, events, state, due_at, ended_at) SELECT n, $1, '{}', 'Host lost', 1, 'sent', now(), now() FROM generate_series(1, 100) n`, anAlarm)
 	p.execSQL(`INSERT INTO snapshot_schedules (id, vm_id, spec, created_by) VALUES ($1, $2, '{"name":"nightly","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}', 'ann')`, aSchedule, aVM)
 	p.execSQL(`UPDATE vms SET status = status || jsonb_build_object('snapshots', jsonb_build_object('snapshots', jsonb_build_array(jsonb_build_object('id', $2::text, 'name', 'old')))) WHERE id = $1`, aVM, aSnapshot)
+	p.execSQL(`UPDATE vms SET deleted_at = now(), recycled_at = now(), recycled_by = 'ann', purge_at = now() + interval '7 days' WHERE id = $1`, aRecycledVM)
 	p.execSQL(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'ann', 'ci', '')`, aToken)
 	p.execSQL(`INSERT INTO vm_plans (id, user_id, project_id, host_id, vm_id, vm, asked, drawing) VALUES ($1, 'ann', $2, $3, $4, '{"name":"vm-000001"}', '{}', '{"lines":[]}')`, aTask, aProject, aHost, aVM)
 	testkit.TaskWithJob{ID: aTask, Host: aHost, Project: aProject, Kind: fleet.VMStart, Subject: fleet.SubjectVM(aVM), Name: "vm-000001", State: fleet.JobDone}.Add(t, pool)
@@ -96,6 +97,7 @@ func (c *largePortal) measure(path string, header ...string) queryCost {
 const (
 	aHost         = "00000000-0000-7000-8000-000000000001"
 	aVM           = "00000000-0000-7000-8000-000001000001"
+	aRecycledVM   = "00000000-0000-7000-8000-000001000999"
 	aSnapshot     = "00000000-0000-7000-8000-00000000a001"
 	anAlarm       = "00000000-0000-7000-8000-00000000a003"
 	aSchedule     = "00000000-0000-7000-8000-00000000a002"
@@ -157,6 +159,14 @@ var measuredAddresses = map[string][]struct {
 	"/vms/:id/guest/guestpassword":               {{at: "/vms/" + aVM + "/guest/guestpassword"}},
 	"/vms/:id/guest/exec":                        {{at: "/vms/" + aVM + "/guest/exec"}},
 	"/vms/:id/protection":                        {{at: "/vms/" + aVM + "/protection"}},
+	"/vms/:id/renew":                             {{at: "/vms/" + aVM + "/renew"}},
+	"/recycle-bin":                               {{at: "/recycle-bin"}},
+	"/recycle-bin/settings":                      {{at: "/recycle-bin/settings"}},
+	"/recycle-bin/:id":                           {{at: "/recycle-bin/" + aRecycledVM}},
+	"/recycle-bin/:id/restore":                   {{at: "/recycle-bin/" + aRecycledVM + "/restore"}},
+	"/recycle-bin/:id/purge":                     {{at: "/recycle-bin/" + aRecycledVM + "/purge"}},
+	"/menus/recycled/:id":                        {{at: "/menus/recycled/" + aRecycledVM}},
+	"/projects/:id/recycle-bin":                  {{at: "/projects/" + aProject + "/recycle-bin", sums: 1}},
 	"/vms/:id/disks/detach":                      {{at: "/vms/" + aVM + "/disks/detach?disk=0"}},
 	"/vms/:id/disks/image":                       {{at: "/vms/" + aVM + "/disks/image?disk=0"}},
 	"/vms/:id/template":                          {{at: "/vms/" + aVM + "/template", sums: 3}},

@@ -114,6 +114,8 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/guest/exec", page, policy.VMChange, form.Submit(s.vmPages.RunGuestProgram, s.vmPages.ShowGuestProgramForm)},
 		{get, "/vms/:id/protection", page, policy.VMChange, form.Show(s.vmPages.ShowProtectionForm)},
 		{post, "/vms/:id/protection", page, policy.VMChange, form.Submit(s.vmPages.SetVMProtection, s.vmPages.ShowProtectionForm)},
+		{get, "/vms/:id/renew", page, policy.VMChange, form.Show(s.vmPages.ShowRenewForm)},
+		{post, "/vms/:id/renew", page, policy.VMChange, form.Submit(s.vmPages.RenewVM, s.vmPages.ShowRenewForm)},
 		{get, "/vms/:id/disks/detach", page, policy.VMChange, form.Show(s.vmPages.ConfirmDetachDisk)},
 		{post, "/vms/:id/disks/detach", page, policy.VMChange, form.Submit(s.vmPages.DetachDisk, s.vmPages.ConfirmDetachDisk)},
 		{get, "/vms/:id/disks/replace", page, policy.VMChange, form.Show(s.vmPages.ShowReplaceDiskForm)},
@@ -166,6 +168,19 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/release", page, policy.InfraChange, form.Submit(s.vmPages.ReleaseVM, s.vmPages.ShowReleaseForm)},
 		{get, "/hosts/:host/found/:id/console", page, policy.InfraChange, s.vmPages.DiscoveredConsolePage},
 		{post, "/hosts/:host/found/:id/console/ticket", page, policy.InfraChange, s.createDiscoveredConsoleTicket},
+
+		// The recycle bin.
+		{get, "/recycle-bin", page, policy.VMSee, s.coalesceRefreshes(s.pages.ListRecycleBin)},
+		{get, "/recycle-bin.csv", stream, policy.VMSee, s.pages.ExportRecycleBin},
+		{post, "/recycle-bin/purge", page, policy.VMChange, form.Submit(s.pages.PurgeVMs, s.pages.ShowPurgeManyForm)},
+		{get, "/recycle-bin/settings", page, policy.Manage, form.Show(s.pages.ShowBinSettings)},
+		{post, "/recycle-bin/settings", page, policy.Manage, form.Submit(s.pages.SetFleetBin, s.pages.ShowBinSettings)},
+		{get, "/recycle-bin/:id", page, policy.VMSee, s.pages.RecycledPage},
+		{get, "/recycle-bin/:id/restore", page, policy.VMChange, form.Show(s.pages.ShowRestoreForm)},
+		{post, "/recycle-bin/:id/restore", page, policy.VMChange, form.Submit(s.pages.RestoreVM, s.pages.ShowRestoreForm)},
+		{get, "/recycle-bin/:id/purge", page, policy.VMChange, form.Show(s.pages.ShowPurgeForm)},
+		{post, "/recycle-bin/:id/purge", page, policy.VMChange, form.Submit(s.pages.PurgeVM, s.pages.ShowPurgeForm)},
+		{get, "/menus/recycled/:id", page, policy.VMSee, s.pages.RecycledMenu()},
 
 		// Customization specs.
 		{get, "/customizations", page, policy.VMSee, s.vmPages.ListCustomizations},
@@ -407,6 +422,8 @@ func (s *Server) routes() []route {
 		{get, "/projects/:id/usage", page, policy.VMSee, s.pages.ProjectUsagePage},
 		{get, "/projects/:id/quota", page, policy.Manage, form.Show(s.pages.ShowQuotaForm)},
 		{post, "/projects/:id/quota", page, policy.Manage, form.Submit(s.pages.SetQuota, s.pages.ShowQuotaForm)},
+		{get, "/projects/:id/recycle-bin", page, policy.Manage, form.Show(s.pages.ShowBinSettings)},
+		{post, "/projects/:id/recycle-bin", page, policy.Manage, form.Submit(s.pages.SetProjectBin, s.pages.ShowBinSettings)},
 		{get, "/projects/:id/rules", page, policy.VMSee, form.Show(s.pages.ShowProjectRules)},
 		{post, "/projects/:id/rules", page, policy.Manage, form.Submit(s.pages.EditProjectRules, s.pages.ShowProjectRules)},
 		{get, "/projects/:id/delete", page, policy.Manage, form.Show(s.pages.ConfirmDeleteProject())},

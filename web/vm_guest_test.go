@@ -94,7 +94,7 @@ func TestVMPageShowsProtection(t *testing.T) {
 	}).requireStatus(t, http.StatusSeeOther)
 	expires := "Expires " + soon.Format("2 January 2006, 15:04 UTC") + ", then shuts down"
 	own := mia.get(page)
-	own.contains(t, "Locked by mia.", "the &lt;audit&gt;", "Protected from deletion", expires, "Extend…")
+	own.contains(t, "Locked by mia.", "the &lt;audit&gt;", "Protected from deletion", expires, "Renew…")
 	own.excludes(t, "mia has locked the VM")
 	other.get(page).contains(t, "Locked by mia.", "mia has locked the VM: the &lt;audit&gt;.")
 	other.post(page+"/actions", url.Values{"action": {"stop"}}).requireStatus(t, http.StatusConflict).contains(t, "mia has locked the VM")

@@ -110,6 +110,9 @@ type VMs interface {
 	// copied disk. The error is ErrCancelled if a user cancelled the migration on the source host.
 	ReceiveVM(ctx context.Context, in ReceiveVMWork) error
 
+	// RecycleVM forces the guest off, if it is on, and disables libvirt's autostart of its domain.
+	RecycleVM(ctx context.Context, id fleet.VMID) error
+
 	// DeleteVM forces the guest off and undefines the domain with its NVRAM. With disks, it deletes the volumes of the
 	// spec's disks, but never an image or ISO. It succeeds if the domain does not exist.
 	DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, disks bool) error

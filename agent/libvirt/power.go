@@ -99,6 +99,19 @@ func (b *Backend) StopVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
+// RecycleVM implements hypervisor.VMs.
+func (b *Backend) RecycleVM(ctx context.Context, id fleet.VMID) error {
+	return b.withVM(ctx, id, "force off", func(l *golibvirt.Libvirt, s observedDomain) error {
+		if err := l.DomainSetAutostart(s.ref, 0); err != nil {
+			return err
+		}
+		if s.live == nil {
+			return nil
+		}
+		return ignoreErrorIfOff(l, s.ref, l.DomainDestroy(s.ref))
+	})
+}
+
 // ignoreErrorIfOff returns err, or nil if the guest has stopped on its own.
 func ignoreErrorIfOff(l *golibvirt.Libvirt, ref golibvirt.Domain, err error) error {
 	if conn.IsLibvirtCode(err, golibvirt.ErrOperationInvalid) {

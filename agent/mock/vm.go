@@ -180,6 +180,9 @@ func (h *Host) StopVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
+// RecycleVM implements hypervisor.VMs. A simulated domain has no autostart of libvirt.
+func (h *Host) RecycleVM(ctx context.Context, id fleet.VMID) error { return h.StopVM(ctx, id) }
+
 // RebootVM implements hypervisor.VMs.
 func (h *Host) RebootVM(ctx context.Context, id fleet.VMID) error { return h.simulateReboot(ctx, id) }
 

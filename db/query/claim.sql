@@ -170,12 +170,13 @@ WHERE id = @id AND host_id = @host_id;
 DELETE FROM vms WHERE id = @id AND host_id = @host_id AND deleted_at IS NOT NULL;
 
 -- name: UndoDeletion :exec
-UPDATE vms SET deleted_at = NULL WHERE id = @id AND host_id = @host_id;
+-- A VM stays in the recycle bin.
+UPDATE vms SET deleted_at = NULL WHERE id = @id AND host_id = @host_id AND recycled_at IS NULL;
 
 -- name: ReissueChange :exec
 -- A change that a deletion replaced never reached the host. The VM gets a new generation, because the deletion's
 -- generation counts as observed.
-UPDATE vms SET generation = generation + 1 WHERE id = @id AND host_id = @host_id AND observed_generation < generation - 1;
+UPDATE vms SET generation = generation + 1 WHERE id = @id AND host_id = @host_id AND recycled_at IS NULL AND observed_generation < generation - 1;
 
 -- name: MovedOnVM :one
 -- The VM, if its generation is newer than @generation and no queued job covers it.

@@ -23,7 +23,7 @@ UPDATE vms SET protected = @protected, lock = @lock, expires_at = @expires_at, e
 -- name: ExpiringVMs :many
 -- VMs whose expiry state must change at the current time.
 SELECT id, expiry_stops, (expires_at <= now())::boolean AS over FROM vms
-WHERE expires_at IS NOT NULL AND expiry <> 'over' AND expires_at <= now() + @notice::interval AND (expiry = '' OR expires_at <= now())
+WHERE recycled_at IS NULL AND expires_at IS NOT NULL AND expiry <> 'over' AND expires_at <= now() + @notice::interval AND (expiry = '' OR expires_at <= now())
 ORDER BY expires_at, id LIMIT 200 FOR UPDATE SKIP LOCKED;
 
 -- name: SetExpiry :exec

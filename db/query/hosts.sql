@@ -3,7 +3,7 @@ SELECT sqlc.embed(h), sqlc.embed(cl), s.seen_at, s.looked_at, s.fresh_for, s.loa
        c.vms::bigint AS vms, c.leaving::bigint AS leaving, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib,
        COALESCE(d.vms, 0)::bigint AS discovered_vms, COALESCE(d.mib, 0)::bigint AS discovered_mib, COALESCE(d.cpus, 0)::bigint AS discovered_cpus
 FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id LEFT JOIN discovered_usage d ON d.host_id = h.id
-CROSS JOIN LATERAL (SELECT count(*) AS vms, count(*) FILTER (WHERE v.deleted_at IS NOT NULL) AS leaving, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id) c
+CROSS JOIN LATERAL (SELECT count(*) AS vms, count(*) FILTER (WHERE v.deleted_at IS NOT NULL) AS leaving, COALESCE(sum(v.cpus), 0) AS cpus, COALESCE(sum(v.memory_mib), 0) AS memory_mib FROM vms v WHERE v.host_id = h.id AND v.heard <> 'recycled') c
 WHERE h.id = @id;
 
 -- name: HostReapplies :one
@@ -21,10 +21,10 @@ SELECT name FROM hosts WHERE id = ANY (@ids::text[]) AND spec->'roles'->>'storag
 
 -- name: VMsOnHost :many
 -- The first few VMs that prevent the removal of a host.
-SELECT name FROM vms WHERE host_id = @host_id ORDER BY deleted_at IS NOT NULL, name LIMIT 4;
+SELECT name FROM vms WHERE host_id = @host_id AND recycled_at IS NULL ORDER BY deleted_at IS NOT NULL, name LIMIT 4;
 
 -- name: ForgetVMs :exec
--- Deletes VMs whose deletion the host has not confirmed.
+-- Deletes VMs whose deletion the host has not confirmed: see RecycledOnHost.
 DELETE FROM vms WHERE host_id = @host_id AND deleted_at IS NOT NULL;
 
 -- name: DropHost :exec
@@ -78,11 +78,11 @@ SELECT pg_advisory_xact_lock(hashtextextended('devices of hosts', 0));
 -- name: HostDevicesOn :many
 -- Host devices of one host, or of all hosts if @host is empty, each with the VM that has it. If several VMs share a
 -- device, the first by name is returned. A disk with the same name on two hosts is one disk that both can reach.
-SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS iommu, COALESCE(d.busy, '')::text AS busy, COALESCE(v.name, '')::text AS vm, COALESCE(v.id, '')::text AS vm_id,
+SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS iommu, COALESCE(d.busy, '')::text AS busy, COALESCE(v.name || in_bin(v.recycled_at), '')::text AS vm, COALESCE(v.id, '')::text AS vm_id,
     COALESCE(v.n, 0)::bigint AS vms, COALESCE(d.most, 0)::bigint AS most
 FROM hosts h
 CROSS JOIN LATERAL jsonb_to_recordset(CASE jsonb_typeof(h.status->'inventory'->'devices') WHEN 'array' THEN h.status->'inventory'->'devices' ELSE '[]' END) AS d (device text, iommu text, busy text, most bigint)
-LEFT JOIN LATERAL (SELECT v.id, v.name, count(*) OVER () AS n FROM vms v
+LEFT JOIN LATERAL (SELECT v.id, v.name, v.recycled_at, count(*) OVER () AS n FROM vms v
     WHERE v.spec @> jsonb_build_object('hostDevices', jsonb_build_array(CASE WHEN d.device LIKE 'blk/%'
         THEN jsonb_build_object('device', d.device) ELSE jsonb_build_object('hostId', h.id, 'device', d.device) END)) ORDER BY v.name LIMIT 1) v ON true
 WHERE (@host::text = '' OR h.id = @host) AND (d.device = ANY (@devices::text[]) OR @every::boolean);
@@ -104,8 +104,8 @@ GROUP BY 1, 2;
 -- name: Committed :many
 -- Memory in MiB and vCPUs of each host's VMs, and, in other rows, of the VMs that are migrating to the host and of the
 -- running discovered VMs; for one host, or for all hosts if @host is empty.
-SELECT host_id, sum(memory_mib)::bigint AS mib, sum(cpus)::bigint AS cpus, 0::bigint AS discovered_mib, 0::bigint AS discovered_cpus FROM vms WHERE host_id = @host::text GROUP BY host_id
-UNION ALL SELECT host_id, sum(memory_mib)::bigint, sum(cpus)::bigint, 0, 0 FROM vms WHERE @host = '' GROUP BY host_id
+SELECT host_id, sum(memory_mib)::bigint AS mib, sum(cpus)::bigint AS cpus, 0::bigint AS discovered_mib, 0::bigint AS discovered_cpus FROM vms WHERE host_id = @host::text AND heard <> 'recycled' GROUP BY host_id
+UNION ALL SELECT host_id, sum(memory_mib)::bigint, sum(cpus)::bigint, 0, 0 FROM vms WHERE @host = '' AND heard <> 'recycled' GROUP BY host_id
 UNION ALL SELECT d.host_id, 0, 0, d.mib, d.cpus FROM discovered_usage d WHERE @host = '' OR d.host_id = @host
 UNION ALL SELECT j.args->'migrate'->>'to', sum(v.memory_mib)::bigint, sum(v.cpus)::bigint, 0, 0 FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
     WHERE j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') AND j.args->'migrate'->>'to' <> v.host_id AND (@host = '' OR j.args->'migrate'->>'to' = @host) GROUP BY 1;
@@ -125,7 +125,7 @@ WHERE h.id = @id;
 -- Reserved CPU per host, in percent of one processor: of its VMs in any power state, and of VMs migrating to it. For
 -- one host, or for all hosts if @host is empty.
 SELECT r.host_id::text AS host_id, sum(r.percent)::bigint AS percent FROM (
-    SELECT v.host_id, v.cpus * (v.spec->'cpu'->>'reserved')::bigint AS percent FROM vms v WHERE v.spec->'cpu' ? 'reserved'
+    SELECT v.host_id, v.cpus * (v.spec->'cpu'->>'reserved')::bigint AS percent FROM vms v WHERE v.spec->'cpu' ? 'reserved' AND v.recycled_at IS NULL
     UNION ALL SELECT j.args->'migrate'->>'to', v.cpus * (v.spec->'cpu'->>'reserved')::bigint FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
     WHERE j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') AND v.spec->'cpu' ? 'reserved' AND j.args->'migrate'->>'to' <> v.host_id
 ) r WHERE @host::text = '' OR r.host_id = @host GROUP BY 1;

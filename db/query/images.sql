@@ -82,7 +82,7 @@ WHERE v.id IN (SELECT c.version_id FROM image_copies c WHERE c.pool_id = @pool_i
 -- The first few VMs with a disk created from each of the versions.
 SELECT w.id::text AS version_id, m.names
 FROM (SELECT unnest(@versions::text[]) AS id) w CROSS JOIN LATERAL (
-    SELECT COALESCE((array_agg(v.name ORDER BY v.name))[1:20], '{}')::text[] AS names FROM vms v
+    SELECT COALESCE((array_agg(v.name || in_bin(v.recycled_at) ORDER BY v.name))[1:20], '{}')::text[] AS names FROM vms v
     WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id)))) m;
 
 -- name: OverlaysOn :many
@@ -90,7 +90,7 @@ FROM (SELECT unnest(@versions::text[]) AS id) w CROSS JOIN LATERAL (
 -- matches on all hosts.
 SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, w.host::text AS host, m.names
 FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volume, unnest(@hosts::text[]) AS host) w CROSS JOIN LATERAL (
-    SELECT COALESCE((array_agg(v.name ORDER BY v.name))[1:8], '{}')::text[] AS names FROM vms v
+    SELECT COALESCE((array_agg(v.name || in_bin(v.recycled_at) ORDER BY v.name))[1:8], '{}')::text[] AS names FROM vms v
     WHERE (w.host = '' OR v.host_id = w.host)
       AND v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('overlay', true, 'image', jsonb_build_object('poolId', w.pool_id, 'volume', w.volume))))) m
 WHERE m.names <> '{}';

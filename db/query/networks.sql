@@ -47,10 +47,10 @@ ORDER BY n.name, n.kind;
 
 -- name: NetworkNeeded :many
 -- The first few VMs with a NIC on the network, on one host, or on any host if @host is empty.
-SELECT v.name FROM vms v
+SELECT (v.name || in_bin(v.recycled_at))::text AS name FROM vms v
 WHERE v.host_id = @host::text AND v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', @network_id::text)))
 UNION ALL
-SELECT v.name FROM vms v
+SELECT (v.name || in_bin(v.recycled_at))::text AS name FROM vms v
 WHERE @host = '' AND v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', @network_id)))
 LIMIT 4;
 
@@ -91,13 +91,13 @@ FROM assignments WHERE network_id = ANY (@ids::text[]) AND (@host::text = '' OR 
 
 -- name: NICsAllocated :many
 -- The number of NICs per VM that need a function of these devices. VMs count in any power state.
-SELECT (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device, v.host_id, v.name, count(*)::integer AS nics
+SELECT (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device, v.host_id, (v.name || in_bin(v.recycled_at))::text AS name, count(*)::integer AS nics
 FROM networks n
 JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id)))
 CROSS JOIN LATERAL jsonb_array_elements(v.spec->'nics') c
 WHERE n.spec->>'device' = ANY (@devices::text[]) AND (n.spec->>'mode' = 'sriov' OR n.spec->>'direct' = 'passthrough')
   AND c->>'networkId' = n.id AND (@host::text = '' OR v.host_id = @host)
-GROUP BY 1, 2, 3, 4 ORDER BY v.name;
+GROUP BY 1, 2, 3, 4 ORDER BY 4;
 
 -- name: ShareLockNetwork :one
 -- Locks the network against deletion while it is granted.

@@ -61,7 +61,7 @@ UPDATE host_sessions s SET digest = '' FROM locked l WHERE s.host_id = l.host_id
 -- The last report of the new host becomes the VM's status, as if that host had reported its own VM.
 WITH seen AS (DELETE FROM vm_sightings s WHERE s.vm_id = @id AND s.host_id = @to_host RETURNING s.generation),
      found AS (DELETE FROM found_vms f WHERE f.id = @id AND f.host_id = @to_host RETURNING f.status)
-UPDATE vms v SET host_id = @to_host, deleted_at = NULL, status = found.status, observed_generation = LEAST(seen.generation, v.generation),
+UPDATE vms v SET host_id = @to_host, deleted_at = CASE WHEN v.recycled_at IS NULL THEN NULL ELSE v.deleted_at END, status = found.status, observed_generation = LEAST(seen.generation, v.generation),
                  report_seq = (SELECT h.report_seq FROM host_sessions h WHERE h.host_id = @to_host)
 FROM seen, found WHERE v.id = @id
 RETURNING v.observed_generation;

@@ -31,11 +31,11 @@ SELECT id, name FROM hosts WHERE id = ANY (@ids::text[]) ORDER BY name FOR KEY S
 
 -- name: PoolNeeded :many
 -- The first few VMs with a disk or ISO in the pool, on one host, or on any host if @host is empty.
-SELECT v.name, v.project_id FROM vms v
+SELECT (v.name || in_bin(v.recycled_at))::text AS name, v.project_id FROM vms v
 WHERE v.host_id = @host::text AND (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id::text)))
        OR spec_reads(v.spec, @pool_id, ''))
 UNION ALL
-SELECT v.name, v.project_id FROM vms v
+SELECT (v.name || in_bin(v.recycled_at))::text AS name, v.project_id FROM vms v
 WHERE @host = '' AND (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id)))
        OR spec_reads(v.spec, @pool_id, ''))
 LIMIT 4;

@@ -15,7 +15,7 @@ ORDER BY n.name, 3;
 
 -- name: GroupNeeded :many
 -- The first few VMs with a NIC on the port group.
-SELECT v.name FROM vms v WHERE v.id = ANY (ARRAY(
+SELECT (v.name || in_bin(v.recycled_at))::text AS name FROM vms v WHERE v.id = ANY (ARRAY(
     SELECT x.id FROM vms x WHERE x.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', @network_id::text, 'portGroup', @port_group::text))))) LIMIT 4;
 
 -- name: CountOnGroups :many

@@ -38,7 +38,7 @@ DELETE FROM security_groups g WHERE g.deleted_at IS NOT NULL AND NOT EXISTS (SEL
 
 -- name: SecurityGroupNeeded :many
 -- The first few VMs with NICs in the group, groups whose rules name it, and networks whose port groups assign it.
-SELECT 'vm' AS what, v.name, v.project_id::text AS project FROM vms v WHERE v.id IN (SELECT n.vm_id FROM nic_groups n WHERE n.group_id = @id)
+SELECT 'vm' AS what, (v.name || in_bin(v.recycled_at))::text AS name, v.project_id::text AS project FROM vms v WHERE v.id IN (SELECT n.vm_id FROM nic_groups n WHERE n.group_id = @id)
 UNION ALL
 SELECT 'group', s.name, COALESCE(s.project_id, '') FROM security_groups s
 WHERE s.spec @> jsonb_build_object('rules', jsonb_build_array(jsonb_build_object('groupId', @id::text))) AND s.id <> @id
@@ -105,7 +105,7 @@ UPDATE security_groups SET revision = revision + 1 WHERE id = @id;
 -- The NICs in a group, of VMs in these projects or in all projects.
 SELECT n.vm_id, v.name, n.mac, COALESCE(jsonb_path_query_array(v.status, '$.nics[*] ? (@.mac == $mac).addresses[*]', jsonb_build_object('mac', n.mac)), '[]')::jsonb AS addresses
 FROM nic_groups n JOIN vms v ON v.id = n.vm_id
-WHERE n.group_id = @id AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
+WHERE n.group_id = @id AND v.recycled_at IS NULL AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
 ORDER BY v.name, n.vm_id, n.mac LIMIT @most;
 
 -- name: SecurityGroupHosts :many

@@ -59,14 +59,14 @@ DELETE FROM images i WHERE i.id IN (SELECT g.image_id FROM gone g) AND NOT EXIST
 -- name: VMsCreatedFrom :many
 -- VMs with a disk created from each of the image versions, at most 200 each. linked: the disk is an overlay backed by
 -- the version.
-SELECT w.id::text AS version_id, v.id, v.name, v.project_id, v.linked
+SELECT w.id::text AS version_id, v.id, (v.name || in_bin(v.recycled_at))::text AS name, v.project_id, v.linked
 FROM (SELECT unnest(@versions::text[]) AS id) w CROSS JOIN LATERAL (
-    SELECT m.id, m.name, m.project_id, (m.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id, 'overlay', true))))::boolean AS linked FROM vms m
+    SELECT m.id, m.name, m.project_id, m.recycled_at, (m.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id, 'overlay', true))))::boolean AS linked FROM vms m
     WHERE m.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', w.id))) ORDER BY m.name, m.id LIMIT 200) v;
 
 -- name: NamesInUse :many
 -- The names among these that VMs of the project have.
-SELECT name FROM vms WHERE project_id = @project_id::text AND name = ANY (@names::text[]) ORDER BY name LIMIT 200;
+SELECT name FROM vms WHERE project_id = @project_id::text AND recycled_at IS NULL AND name = ANY (@names::text[]) ORDER BY name LIMIT 200;
 
 -- name: AddVMOrder :exec
 INSERT INTO vm_orders (task_id, request) VALUES (@task_id, @request);

@@ -5,7 +5,7 @@ SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.looked_at, 
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
-WHERE v.id = @id AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]));
+WHERE v.id = @id AND v.recycled_at IS NULL AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]));
 
 -- name: LockVM :one
 -- Locks the row until the transaction ends, so that no concurrent change skips a generation.
@@ -22,7 +22,7 @@ FOR UPDATE OF v;
 SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.looked_at, s.fresh_for,
        maintenance_state(h.maintained, s.seen_at, s.fresh_for, s.powered_off_at)::text AS host_maintenance, now()::timestamptz AS now
 FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
-WHERE v.id = ANY (@ids::text[]) AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]));
+WHERE v.id = ANY (@ids::text[]) AND v.recycled_at IS NULL AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]));
 
 -- name: AddVM :exec
 INSERT INTO vms (id, project_id, host_id, name, labels, description, spec)

@@ -18,14 +18,14 @@ AS taken;
 
 -- name: VolumeOwners :many
 -- The VMs that have the volumes as disks, with their hosts: in a local pool, each host has its own volumes.
-SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name, v.project_id, v.host_id,
+SELECT w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, (v.name || in_bin(v.recycled_at))::text AS name, v.project_id, v.host_id,
        (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume, 'shareable', true))))::boolean AS shares
 FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volume) w
 JOIN vms v ON v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', w.pool_id, 'volume', w.volume)));
 
 -- name: VolumeSharers :many
 -- The VMs that have the volume as a disk. shares is set if the VM allows sharing.
-SELECT v.id, v.name, v.host_id,
+SELECT v.id, (v.name || in_bin(v.recycled_at))::text AS name, v.host_id,
        (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id::text, 'volume', @volume::text, 'shareable', true))))::boolean AS shares
 FROM vms v WHERE v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id, 'volume', @volume)))
 ORDER BY shares, v.name LIMIT 256;
@@ -38,7 +38,7 @@ WHERE jsonb_path_query_array(f.status, '$.disks[*].path') ?| @paths::text[] AND 
 
 -- name: DomainsNamed :many
 -- Managed and unmanaged VMs, by the IDs of their domains on each host.
-SELECT v.host_id, v.id, v.name, v.project_id, false AS found FROM vms v WHERE v.id = ANY (@ids::text[])
+SELECT v.host_id, v.id, (v.name || in_bin(v.recycled_at))::text AS name, v.project_id, false AS found FROM vms v WHERE v.id = ANY (@ids::text[])
 UNION ALL SELECT f.host_id, f.id, f.name, '', true FROM found_vms f WHERE f.id = ANY (@ids::text[]);
 
 -- name: VolumeInUse :one
@@ -59,13 +59,13 @@ UNION ALL SELECT m.host_id, p.id, m.takes FROM unnest(@pools::text[]) AS p (id) 
 
 -- name: DrivesWith :many
 -- VMs with the volumes in their drives, one per volume.
-SELECT DISTINCT ON (w.pool_id, w.volume) w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, v.name
+SELECT DISTINCT ON (w.pool_id, w.volume) w.pool_id::text AS pool_id, w.volume::text AS volume, v.id, (v.name || in_bin(v.recycled_at))::text AS name
 FROM (SELECT unnest(@pools::text[]) AS pool_id, unnest(@volumes::text[]) AS volume) w
 JOIN vms v ON spec_reads(v.spec, w.pool_id, w.volume) ORDER BY w.pool_id, w.volume, v.name;
 
 -- name: DomainsOn :many
 -- Works like DomainsNamed, without VMs that are reported as off.
-SELECT v.id, v.name FROM vms v WHERE v.id = ANY (@ids::text[]) AND COALESCE(v.status->>'power', 'absent') NOT IN ('stopped', 'crashed', 'absent')
+SELECT v.id, (v.name || in_bin(v.recycled_at))::text AS name FROM vms v WHERE v.id = ANY (@ids::text[]) AND COALESCE(v.status->>'power', 'absent') NOT IN ('stopped', 'crashed', 'absent')
 UNION ALL SELECT f.id, f.name FROM found_vms f WHERE f.id = ANY (@ids::text[]) AND COALESCE(f.status->>'power', '') NOT IN ('stopped', 'crashed');
 
 -- name: VolumeNameInUse :one

@@ -28,6 +28,7 @@ func DefaultRules() []DefaultRule {
 		{"network-unhealthy", "network-unhealthy", fleet.AlarmRuleSpec{Severity: fleet.AlarmCritical, Condition: "network.unhealthy", ForSeconds: 30}},
 		{"vm-io", "vm-paused-by-io-error", fleet.AlarmRuleSpec{Severity: fleet.AlarmCritical, Condition: "vm.io"}},
 		{"vm-disk", "vm-disk-missing", fleet.AlarmRuleSpec{Severity: fleet.AlarmCritical, Condition: "vm.disk"}},
+		{"vm-expiry", "vm-expires", fleet.AlarmRuleSpec{Severity: fleet.AlarmWarning, Condition: "vm.expiry"}},
 		{"vm-fault", "vm-fault", fleet.AlarmRuleSpec{Severity: fleet.AlarmWarning, Condition: "vm.fault", ForSeconds: 60}},
 		{"cpu-steal", "vm-waits-for-cpu", fleet.AlarmRuleSpec{
 			Severity: fleet.AlarmWarning, Condition: fleet.AlarmMetricCondition, Metric: &fleet.AlarmMetric{Type: fleet.TypeVM, Name: "cpu.steal"},

@@ -1,10 +1,13 @@
 package control_test
 
 import (
+	"time"
+
 	"quantix/internal/channel"
 	"quantix/internal/control"
 	"quantix/internal/control/alarms"
 	"quantix/internal/control/channels"
+	"quantix/internal/control/flavors"
 	"quantix/internal/control/storage"
 	"quantix/internal/flavor"
 	"quantix/internal/fleet"
@@ -216,4 +219,32 @@ func (w *authzFixture) alarm() fleet.AlarmID {
 	w.execSQL(`INSERT INTO alarms (id, rule_id, subject, subject_name, project_id, cause, severity, text, plain, raised_at)
 		VALUES ($1, $2, $3, 'red-vm', $4, 'cause', 'info', 'text', 'text', now())`, id, w.alarmRule(), "vm:"+string(w.vm()), w.red)
 	return id
+}
+
+// nameOf returns the name of a VM.
+func (w *authzFixture) nameOf(id fleet.VMID) (name string) {
+	w.t.Helper()
+	if err := w.pool.QueryRow(w.t.Context(), `SELECT name FROM vms WHERE id = $1`, id).Scan(&name); err != nil {
+		w.t.Fatal(err)
+	}
+	return name
+}
+
+// recycledVM returns a VM of project red in the recycle bin.
+func (w *authzFixture) recycledVM() fleet.VMID {
+	id := w.vm()
+	w.execSQL(`UPDATE vms SET deleted_at = now(), recycled_at = now(), recycled_by = 'mia', purge_at = now() + interval '7 days', status = status || '{"power":"stopped"}' WHERE id = $1`, id)
+	return id
+}
+
+// expiredVM returns a VM of project red that has expired.
+func (w *authzFixture) expiredVM() fleet.VMID {
+	id := w.vm()
+	w.execSQL(`UPDATE vms SET expires_at = now() - interval '1 hour', expiry = 'over' WHERE id = $1`, id)
+	return id
+}
+
+// renewal returns a renewal in a project without days.
+func (w *authzFixture) renewal() flavors.Renewal {
+	return flavors.Renewal{ExpiresAt: new(time.Now().AddDate(0, 1, 0))}
 }

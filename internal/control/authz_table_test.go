@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"quantix/internal/auth"
+	"quantix/internal/bin"
 	"quantix/internal/connectivity"
 	"quantix/internal/control"
 	"quantix/internal/control/flavors"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/network"
 	"quantix/internal/control/query"
+	"quantix/internal/control/recycling"
 	"quantix/internal/fleet"
 	"quantix/internal/quota"
 	"quantix/internal/secgroup"
@@ -180,6 +182,25 @@ var projectUseCases = map[string]useCase{
 		w.execSQL(`UPDATE vms SET ignored_drift = '[{"field": "cpus", "actual": "2 vCPUs"}]' WHERE id = $1`, id)
 		return []any{id, []string{"cpus"}}
 	}},
+	"RenewVM":  {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.expiredVM(), w.renewal()} }},
+	"RenewVMs": {permittedActors: actorsUsingAnyProject, args: func(w *authzFixture) []any { return []any{[]fleet.VMID{}, flavors.Renewal{}} }},
+
+	"DeleteVMPermanently": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
+		id := w.vm()
+		return []any{id, w.nameOf(id)}
+	}},
+	"ListRecycleBin":  {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.recycledVM(); return []any{fleet.Query{}} }},
+	"GetRecycled":     {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.recycledVM()} }},
+	"RestoreRecycled": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.recycledVM(), recycling.RestoreVM{}} }},
+	"PurgeRecycled": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
+		id := w.recycledVM()
+		return []any{id, w.nameOf(id)}
+	}},
+	"PurgeAllRecycled": {permittedActors: actorsUsingAnyProject, args: func(w *authzFixture) []any { return []any{[]fleet.VMID{}} }},
+	"BinSettings":      {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
+	"SetFleetBin":      {permittedActors: actorsManagingUsers, args: func(w *authzFixture) []any { return []any{bin.Settings{}} }},
+	"SetProjectBin":    {permittedActors: actorsManagingUsers, args: func(w *authzFixture) []any { return []any{w.red, bin.Overrides{}} }},
+
 	"SetVMProtection": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.vm(), control.ProtectVM{Protected: true}} }},
 	"VMGuest":         {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"SendGuestRequest": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
@@ -234,7 +255,7 @@ var projectUseCases = map[string]useCase{
 	"PreviewEdit": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any {
 		return []any{[]fleet.VMID{w.vm()}, vmedit.BulkEdit{Fields: map[string]json.RawMessage{"cpus": []byte("3")}}}
 	}},
-	"DeleteVMs": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}, false} }},
+	"DeleteVMs": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}, control.VMDeletion{}} }},
 	"SnapshotVMs": {permittedActors: without(actorsUsingAnyProject, "system"), args: func(w *authzFixture) []any {
 		return []any{[]fleet.VMID{w.vm()}, control.NewSnapshot{Name: "a"}}
 	}},
@@ -342,6 +363,7 @@ var projectUseCases = map[string]useCase{
 	"CountChangedVMs":           {permittedActors: onlyPortal, args: func(w *authzFixture) []any { return []any{[]fleet.VMID(nil), []fleet.HostID{w.h1}} }},
 	"RecoverExpiredJobs":        {permittedActors: onlyPortal, args: noArgs},
 	"DeleteExpiredRows":         {permittedActors: onlyPortal, args: noArgs},
+	"PurgeOverdueVMs":           {permittedActors: onlyPortal, args: noArgs},
 	"ExpireVMs":                 {permittedActors: onlyPortal, args: noArgs},
 	"RunSnapshotSchedules":      {permittedActors: onlyPortal, args: noArgs},
 	"DeleteTemporarySnapshots":  {permittedActors: onlyPortal, args: noArgs},

@@ -14,11 +14,11 @@ import (
 	"quantix/internal/policy"
 )
 
-// DeleteVMs writes a task that deletes many VMs, each with the checks of DeleteVM.
-func (c *Control) DeleteVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, disks bool) (fleet.Task, error) {
-	return c.addBulkTaskWithInput(ctx, a, policy.VMChange, disks, bulkRequest{
+// DeleteVMs writes a task that deletes many VMs, each with the checks of DeleteVM or DeleteVMPermanently.
+func (c *Control) DeleteVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, in VMDeletion) (fleet.Task, error) {
+	return c.addBulkTaskWithInput(ctx, a, policy.VMChange, in, bulkRequest{
 		kind: fleet.VMDelete, action: "vms.delete", permission: policy.VMChange, ids: ids,
-		refuseVM: func(vm fleet.VMView) error { return checkRemovableVM(vm, disks) },
+		refuseVM: func(vm fleet.VMView) error { return checkRemovableVM(vm, in.Disks) },
 	})
 }
 
@@ -90,8 +90,8 @@ type childRunner func(c *Control, ctx context.Context, q *db.Queries, a fleet.Ac
 // childRunners are the runners by the child's kind. The children of all other kinds are power actions.
 var childRunners = map[fleet.JobKind]childRunner{
 	fleet.VMApply: (*Control).createPendingVM,
-	fleet.VMDelete: childWithInput(func(c *Control, ctx context.Context, a fleet.Actor, p db.PendingTasksRow, disks bool) (fleet.Task, error) {
-		return c.DeleteVM(ctx, a, vmOfChild(p), disks, p.SubjectName)
+	fleet.VMDelete: childWithInput(func(c *Control, ctx context.Context, a fleet.Actor, p db.PendingTasksRow, in VMDeletion) (fleet.Task, error) {
+		return c.deleteVM(ctx, a, vmOfChild(p), in, p.SubjectName)
 	}),
 	fleet.VMSnapshot: childWithInput(func(c *Control, ctx context.Context, a fleet.Actor, p db.PendingTasksRow, in NewSnapshot) (fleet.Task, error) {
 		return c.TakeSnapshot(ctx, a, vmOfChild(p), in)

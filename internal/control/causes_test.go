@@ -109,7 +109,7 @@ func TestManyDriftedVMsDoNotHideOtherAttentionCauses(t *testing.T) {
 	const list = " ->  (/vms?filter=attention:yes)"
 	want := []string{
 		"1 vm [crashed]: Crashed" + list,
-		"1 vm [expiring]: The VM expires on 2 January 2030, 10:00 UTC. Extend the expiry, or delete the VM." + list,
+		"1 vm [expiring]: The VM expires on 2 January 2030, 10:00 UTC. Renew the VM, or delete it." + list,
 		"1 vm [scheduled]: The snapshot of the schedule \"nightly\" failed." + list,
 		"501 vm []: Changed on the host: the definition there differs from what was set here (drift). -> " + remedy.Drift + " (/vms?filter=drift:yes)",
 	}

@@ -27,6 +27,7 @@ import (
 	"quantix/internal/control/publishing"
 	"quantix/internal/control/query"
 	"quantix/internal/control/quotas"
+	"quantix/internal/control/recycling"
 	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/delivery"
@@ -45,6 +46,7 @@ type Control struct {
 	*alarms.Alarms
 	*channels.Channels
 	*quotas.Quotas
+	*recycling.Recycling
 	*assign.Assignments
 	*flavors.Flavors
 	*events.Log
@@ -96,7 +98,7 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	agents := agentapi.New(s, o.Hub, metrics.NewWriter(s, o.Log), o.PairURL, o.Vault)
 	return &Control{
 		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b), Publishing: publishing.New(s),
-		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), Quotas: quotas.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
+		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), Quotas: quotas.New(s, o.Log), Recycling: recycling.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
 }

@@ -26,7 +26,10 @@ func (c *Control) QueueDriftedObjects(ctx context.Context, a fleet.Actor) error 
 		}
 		for _, vm := range vms {
 			kind := fleet.VMApply
-			if vm.DeletedAt != nil {
+			switch {
+			case vm.RecycledAt != nil:
+				kind = fleet.VMRecycle
+			case vm.DeletedAt != nil:
 				kind = fleet.VMDelete
 			}
 			if _, err := store.JoinOrQueueJob(ctx, q, a, db.JoinQueueParams{

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"quantix/internal/bin"
 	"quantix/internal/control"
+	"quantix/internal/control/recycling"
 	"quantix/internal/fleet"
 	"quantix/internal/quota"
 )
@@ -52,11 +54,14 @@ func (s *quotaActs) act() {
 	s.n++
 	id, any := s.anyVM()
 	subject := fleet.SubjectVM(id)
-	switch kind := s.random.IntN(12); {
+	switch kind := s.random.IntN(15); {
 	case kind < 3 || !any:
 		_, _ = s.CreateVM(ctx, s.member, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: fmt.Sprintf("vm-%d", s.n), Spec: s.spec(), Start: s.random.IntN(2) == 0})
 	case kind == 3:
-		v := s.getVM(id)
+		v, err := s.GetVM(s.t.Context(), chief, id)
+		if err != nil {
+			return // in the recycle bin
+		}
 		v.Spec.CPUs, v.Spec.MemoryMiB = 1+s.random.IntN(6), 64<<s.random.IntN(4)
 		if s.random.IntN(2) == 0 {
 			v.Spec.NICs = append(v.Spec.NICs, fleet.NIC{Network: "default"})
@@ -65,13 +70,23 @@ func (s *quotaActs) act() {
 	case kind == 4:
 		_, _ = s.RequestPowerAction(ctx, s.member, id, []fleet.Action{fleet.ActStart, fleet.ActStop, fleet.ActPause, fleet.ActResume}[s.random.IntN(4)])
 	case kind == 5:
-		_, _ = s.DeleteVM(ctx, s.member, id, true, s.getVM(id).Name)
+		v, _ := s.GetVM(s.t.Context(), chief, id)
+		_, _ = s.DeleteVM(ctx, s.member, id, true, v.Name)
+	case kind == 12:
+		_, _ = s.RestoreRecycled(ctx, s.member, id, recycling.RestoreVM{})
+	case kind == 13:
+		var name string
+		_ = s.pool.QueryRow(s.t.Context(), `SELECT name FROM vms WHERE id = $1`, id).Scan(&name)
+		_, _ = s.PurgeRecycled(ctx, s.member, id, name)
+	case kind == 14:
+		_ = s.SetFleetBin(ctx, chief, bin.Settings{Days: s.random.IntN(4) * 3, Counted: s.random.IntN(2) == 0})
 	case kind == 6:
 		_, _ = s.TakeSnapshot(ctx, s.member, id, control.NewSnapshot{Name: fmt.Sprintf("before-%d", s.n)})
 	case kind == 7: // the host's agent ends all jobs of the VM, and a deletion removes it
 		state := []string{"done", "failed", "cancelled"}[s.random.IntN(3)]
 		s.execSQL(`UPDATE jobs SET state = $2, epoch = epoch + 1, ended_at = now() WHERE subject = $1 AND state IN ('queued', 'running')`, subject, state)
-		s.execSQL(`DELETE FROM vms WHERE id = $1 AND deleted_at IS NOT NULL`, id)
+		s.execSQL(`DELETE FROM vms v WHERE v.id = $1 AND v.deleted_at IS NOT NULL AND (v.recycled_at IS NULL OR EXISTS (
+			SELECT FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.delete' AND j.state = 'done'))`, id)
 	case kind == 8:
 		s.reportPower(id, []fleet.Power{fleet.Running, fleet.Stopped, fleet.Paused, fleet.Crashed}[s.random.IntN(4)])
 	case kind == 9: // snapshots and sizes, with values that no honest host reports

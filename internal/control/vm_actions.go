@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/bin"
 	"quantix/internal/control/network"
+	"quantix/internal/control/recycling"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -176,10 +178,25 @@ func vmJobParams(vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) db.Joi
 	}
 }
 
-// DeleteVM asks the host to remove a VM. If disks is set, the VM's disks are deleted too, and confirmName must be the
-// VM's name. Queued jobs of the VM are cancelled. If the host has begun no job of the VM, the VM is removed at once,
-// and the returned task is done.
+// DeleteVM deletes a VM. Without disks, the host removes the VM and keeps its disks. With disks, the VM goes into the
+// recycle bin of its project; while the bin is off, it is deleted as by DeleteVMPermanently. Queued jobs of the VM are
+// cancelled. If the host has begun no job of the VM, the VM is removed at once, and the returned task is done.
 func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, disks bool, confirmName string) (fleet.Task, error) {
+	return c.deleteVM(ctx, a, id, VMDeletion{Disks: disks}, confirmName)
+}
+
+// DeleteVMPermanently deletes a VM with its disks, past the recycle bin. confirmName must be the VM's name.
+func (c *Control) DeleteVMPermanently(ctx context.Context, a fleet.Actor, id fleet.VMID, confirmName string) (fleet.Task, error) {
+	return c.deleteVM(ctx, a, id, VMDeletion{Disks: true, Permanent: true}, confirmName)
+}
+
+// VMDeletion describes how VMs are deleted.
+type VMDeletion struct {
+	Disks     bool `json:"disks"`     // with their disks
+	Permanent bool `json:"permanent"` // with their disks, past the recycle bin
+}
+
+func (c *Control) deleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, what VMDeletion, confirmName string) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Task{}, err
 	}
@@ -192,10 +209,15 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 		if err != nil {
 			return err
 		}
-		if err := checkRemovableVM(vm, disks); err != nil {
+		if err := checkRemovableVM(vm, what.Disks); err != nil {
 			return err
 		}
-		if disks && confirmName != vm.Name {
+		into, recycles, err := recycling.Stays(ctx, q, vm)
+		if err != nil {
+			return err
+		}
+		recycles = recycles && what.Disks && !what.Permanent
+		if what.Disks && !recycles && confirmName != vm.Name {
 			var checks fleet.Checks
 			checks.Add("confirm", "Type the VM's name, %s, to delete it with its disks.", vm.Name)
 			return checks.Err()
@@ -208,13 +230,23 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 			return fleet.Errorf(fleet.Conflict, "Disks of a new VM are being copied from this VM's snapshots. Wait until the copy has ended, or cancel it.")
 		}
 		detail := "disks are kept"
-		if disks {
+		switch {
+		case recycles:
+			detail = "into the recycle bin for " + bin.DaysText(into.Days)
+		case what.Disks:
 			detail = "with disks"
 		}
 		if err := store.Audit(ctx, q, a, "vm.delete", fleet.SubjectVM(id), vm.Name, detail); err != nil {
 			return err
 		}
-		job, err = queueVMDeletion(ctx, q, a, vm, fleet.JobArgs{DeleteDisks: disks})
+		if !recycles {
+			job, err = queueVMDeletion(ctx, q, a, vm, fleet.JobArgs{DeleteDisks: what.Disks})
+			return err
+		}
+		if err := cancelVMJobs(ctx, q, vm); err != nil {
+			return err
+		}
+		job, err = recycling.Recycle(ctx, q, a, vm, into)
 		return err
 	})
 	return store.RedactTask(a, job), err
@@ -235,6 +267,22 @@ func checkRemovableVM(vm fleet.VMView, disks bool) error {
 	return nil
 }
 
+// cancelVMJobs cancels the jobs of a VM whose deletion is requested.
+func cancelVMJobs(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
+	const cancelled, aborted = "Not done: the deletion of the VM was requested.", "Aborted: the deletion of the VM was requested."
+	subject := fleet.SubjectVM(vm.ID)
+	if err := cancelDiskCopies(ctx, q, vm); err != nil {
+		return err
+	}
+	if err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: subject, Kinds: store.ToStrings(jobKindsChangingVM), Error: cancelled}); err != nil {
+		return err
+	}
+	if _, err := q.StopMoves(ctx, db.StopMovesParams{Subject: subject, Error: aborted}); err != nil {
+		return err
+	}
+	return q.BreakOffWaits(ctx, db.BreakOffWaitsParams{Kinds: jobKindsWaitingForGuest, Subject: subject, HostID: vm.HostID, Error: aborted})
+}
+
 func queueVMDeletion(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, args fleet.JobArgs) (fleet.Task, error) {
 	subject := fleet.SubjectVM(vm.ID)
 	touched, err := q.VMTouched(ctx, subject)
@@ -246,16 +294,7 @@ func queueVMDeletion(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	if err := cancelDiskCopies(ctx, q, vm); err != nil {
-		return fleet.Task{}, err
-	}
-	if err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: subject, Kinds: store.ToStrings(jobKindsChangingVM), Error: "Not done: the deletion of the VM was requested."}); err != nil {
-		return fleet.Task{}, err
-	}
-	if _, err := q.StopMoves(ctx, db.StopMovesParams{Subject: subject, Error: "Aborted: the deletion of the VM was requested."}); err != nil {
-		return fleet.Task{}, err
-	}
-	if err := q.BreakOffWaits(ctx, db.BreakOffWaitsParams{Kinds: jobKindsWaitingForGuest, Subject: subject, HostID: vm.HostID, Error: "Aborted: the deletion of the VM was requested."}); err != nil {
+	if err := cancelVMJobs(ctx, q, vm); err != nil {
 		return fleet.Task{}, err
 	}
 	if touched || hasDisks || vm.ObservedGeneration > 0 || vm.Status != nil {

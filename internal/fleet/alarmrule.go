@@ -85,6 +85,7 @@ var alarmConditions = []AlarmCondition{
 	{Key: "network.unhealthy", Type: TypeNetwork, Label: "Network unhealthy", Reported: true, Cluster: true},
 	{Key: "vm.io", Type: TypeVM, Label: "VM paused by I/O error", Reported: true, Cluster: true, Labels: true, Project: true},
 	{Key: "vm.disk", Type: TypeVM, Label: "VM disk missing", Reported: true, Cluster: true, Labels: true, Project: true},
+	{Key: "vm.expiry", Type: TypeVM, Label: "VM expires soon or has expired", Reported: true, Cluster: true, Labels: true, Project: true},
 	{Key: "vm.fault", Type: TypeVM, Label: "Other VM fault", Reported: true, Cluster: true, Labels: true, Project: true},
 	{Key: "drift", Label: "Drift", Reported: true, Cluster: true, Project: true},
 	{Key: "task.failed", Label: "Task failed", Unit: "failures per hour", Default: 1, Max: 1000, Project: true},

@@ -16,7 +16,7 @@ var faultTexts = map[FaultCode]struct{ word, plain string }{
 	FaultElsewhere: {"Seen on another host", "The VM was seen in another place while its host is offline. Ask an administrator."},
 	FaultRestart:   {"Stopped unexpectedly", "The VM stopped unexpectedly, and its host restarts it. Force the VM off to keep it off."},
 	FaultSchedule:  {"Snapshot schedule fails", "A snapshot schedule of the VM takes no snapshots. See the VM's snapshots."},
-	FaultExpiry:    {"Expires", "The VM expires soon or has expired. Extend its expiry, or delete the VM."},
+	FaultExpiry:    {"Expires", "The VM expires soon or has expired. Renew the VM, or delete it."},
 	FaultHealth:    {"Fails a health check", "The guest fails a health check."},
 	FaultPlacement: {"Placement rule broken", "The VM's host breaks a placement rule."},
 	FaultUndefined: {"Definition removed", "The VM still runs, but its definition was removed on its host. Reapply it, or the VM is lost when it stops."},

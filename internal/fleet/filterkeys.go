@@ -117,6 +117,10 @@ var (
 		numberKey("created", "the day of the template's creation in UTC: created>2026-01-31", UnitDate),
 		textKey("uuid", "the template's UUID", "id"),
 	}
+	RecycledKeys = FilterKeys{
+		textKey("name", "part of the name"), textKey("project", "name of the project"), textKey("by", "who deleted the VM"), textKey("uuid", "the VM's UUID", "id"),
+		numberKey("deleted", "the day of the deletion in UTC", UnitDate), numberKey("purge", "the day of the purge in UTC", UnitDate),
+	}
 	TaskKeys = FilterKeys{
 		oneOfKey("state", "the task's state", toStrings([]JobState{JobQueued, JobRunning, JobDone, JobFailed, JobCancelled, JobUnknown})),
 		oneOfKey("kind", "the kind of task", toStrings(JobKindsWhere(func(k JobKindInfo) bool { return !k.Background }))),

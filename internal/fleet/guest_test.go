@@ -73,7 +73,7 @@ func TestExpiryFaultNamesExpiryTime(t *testing.T) {
 		says   string
 	}{
 		{8 * 24 * time.Hour, true, "", ""},
-		{fleet.ExpiryNotice, false, fleet.ExpiresSoon, "The VM expires on 8 March 2026, 12:00 UTC. Extend"},
+		{fleet.ExpiryNotice, false, fleet.ExpiresSoon, "The VM expires on 8 March 2026, 12:00 UTC. Renew"},
 		{time.Second, true, fleet.ExpiresSoon, "and is shut down then"},
 		{0, false, fleet.Expired, "The VM expired on 1 March 2026"},
 		{-time.Hour, true, fleet.Expired, "was asked to shut down"},

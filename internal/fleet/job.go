@@ -26,6 +26,7 @@ const Lease = 30 * time.Second
 // JobArgs are the parameters of a job that are not part of a spec.
 type JobArgs struct {
 	DeleteDisks bool   `json:"deleteDisks,omitempty"` // vm.delete; true for each job that destroys a volume's data
+	OnlyIfOff   bool   `json:"onlyIfOff,omitempty"`   // vm.delete: fail if the guest is on
 	Console     PairID `json:"console,omitempty"`     // console.open
 	// PortalURL is, for console.open, the address of the portal that the user's browser is connected to. Empty: the
 	// agent's own portal.

@@ -19,6 +19,7 @@ const (
 	VMResume       JobKind = "vm.resume"
 	VMReapply      JobKind = "vm.reapply" // apply and overwrite VMStatus.Drift, or JobArgs.Fields of it, with the spec
 	VMDelete       JobKind = "vm.delete"  // undefine; also delete the disks if JobArgs.DeleteDisks is set
+	VMRecycle      JobKind = "vm.recycle" // force off and keep off; the VM is in the recycle bin
 	PoolApply      JobKind = "pool.apply"
 	PoolReapply    JobKind = "pool.reapply" // apply and overwrite PoolStatus.Drift with the spec
 	PoolRelease    JobKind = "pool.release" // stop and undefine; data remains
@@ -150,6 +151,7 @@ var kinds = []JobKindInfo{
 		Name: VMDelete, Type: TypeVM, Verb: "Delete", Permission: MayChangeVMs, Limit: 5 * time.Minute, TakesSlot: true, SingleShotWithData: true,
 		WhyNotCancellableOnceBegun: "The host has already begun to delete the VM, so the task cannot be cancelled.",
 	},
+	{Name: VMRecycle, Type: TypeVM, Verb: "Move to recycle bin", Permission: MayChangeVMs, Limit: time.Minute, InterruptsWaits: true, WhyNotCancellable: "This task cannot be cancelled. Restore the VM from the recycle bin instead."},
 	{Name: PoolApply, Type: TypePool, Verb: "Assign pool", Permission: MayChangeInfra, Limit: 2 * time.Minute, TakesSlot: true, WhyNotCancellable: notCancellable},
 	{Name: PoolReapply, Type: TypePool, Verb: "Reapply pool", Permission: MayChangeInfra, Limit: 2 * time.Minute, TakesSlot: true},
 	{Name: PoolRelease, Type: TypePool, Verb: "Release pool", Permission: MayChangeInfra, Limit: time.Minute, TakesSlot: true, WhyNotCancellable: notCancellable},

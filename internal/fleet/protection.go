@@ -87,7 +87,7 @@ func (vm VM) ExpiryFault() *Fault {
 		return nil
 	}
 	on := vm.Protection.ExpiresAt.UTC().Format("2 January 2006, 15:04 UTC")
-	then := "Extend the expiry, or delete the VM."
+	then := "Renew the VM, or delete it."
 	switch {
 	case vm.Protection.Expiry == Expired && vm.Protection.ExpiryStops:
 		return &Fault{Code: FaultExpiry, Text: "The VM expired on " + on + ", and was asked to shut down. " + then}

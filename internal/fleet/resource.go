@@ -37,6 +37,7 @@ const (
 	TypeAlarmRule     ResourceType = "alarm-rule"
 	TypeChannel       ResourceType = "channel"
 	TypeFlavor        ResourceType = "flavor"
+	TypeRecycled      ResourceType = "recycled" // a VM in the recycle bin
 )
 
 // ResourceTypeInfo describes a resource type for pages, events and the API.
@@ -133,6 +134,7 @@ var resourceTypes = []ResourceTypeInfo{
 		Filter: SecurityGroupKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{Key: TypeCustomization, Label: "customization", Plural: "customizations", Title: "Customization specs", Icon: "file-text", Path: "/customizations", See: MaySeeVMs, TabOf: TypeVM},
+	{Key: TypeRecycled, Label: "recycled", Plural: "recycle-bin", Title: "Recycle bin", Icon: "trash-2", Path: "/recycle-bin", See: MaySeeVMs, TabOf: TypeVM, Filter: RecycledKeys, View: []string{"filter", "sort", "columns", "project", "limit"}},
 	{Key: TypeFlavor, Label: "flavor", Plural: "flavors", Title: "Flavors", Icon: "cpu", Path: "/flavors", See: MaySeeVMs, TabOf: TypeVM, AllKey: "flavors"},
 	{
 		Key: TypeAlarm, Label: "alarm", Plural: "alarms", Title: "Alarms", Icon: "triangle-alert",

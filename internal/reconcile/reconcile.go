@@ -43,6 +43,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"stranded disks", 15 * time.Second, nil, c.DeleteStrandedDisks},
 		{"settle rules", 5 * time.Second, nil, c.RecordBrokenRules},
 		{"expire VMs", time.Minute, nil, c.ExpireVMs},
+		{"purge recycle bin", time.Minute, nil, c.PurgeOverdueVMs},
 		{"snapshot schedules", 15 * time.Second, nil, c.RunSnapshotSchedules},
 		{"temporary snapshots", 5 * time.Second, nil, c.DeleteTemporarySnapshots},
 		{"end uploads", time.Minute, nil, c.CancelStaleUploads},

@@ -105,7 +105,22 @@ func startServer() error {
 	if _, err := server.admin.Exec(ctx, "CREATE DATABASE "+template); err != nil {
 		return fmt.Errorf("create the template database: %w", err)
 	}
-	return db.Migrate(ctx, databaseURL(template))
+	if err := db.Migrate(ctx, databaseURL(template)); err != nil {
+		return err
+	}
+	return withoutRecycleBin(ctx, databaseURL(template))
+}
+
+// withoutRecycleBin switches the recycle bin off, as in an upgraded installation: most tests that delete VMs are about the
+// deletion. Tests of the bin switch it on.
+func withoutRecycleBin(ctx context.Context, url string) error {
+	conn, err := db.Open(ctx, url, 1)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_, err = conn.Exec(ctx, "UPDATE bin_settings SET days = 0 WHERE project_id IS NULL")
+	return err
 }
 
 func databaseURL(name string) string {

@@ -60,6 +60,8 @@ const (
 	HelpProjectRules  Topic = "tenants#rules-for-new-vms"
 	HelpProject       Topic = "tenants#create-a-project-for-a-tenant"
 	HelpQuota         Topic = "tenants#quotas"
+	HelpRecycleBin    Topic = "virtual-machines#recycle-bin"
+	HelpRenewal       Topic = "virtual-machines#expiry-and-renewal"
 )
 
 func (t Topic) path() templ.SafeURL {

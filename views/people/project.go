@@ -40,6 +40,8 @@ func (p ProjectPage) actions() []kit.ActionButton {
 	return []kit.ActionButton{
 		{Icon: "monitor", Word: "VMs of this project", Href: views.ProjectListPath(fleet.TypeVM, p.Project.ID)},
 		{Icon: "list-checks", Word: "Tasks of this project", Href: views.ProjectListPath(fleet.TypeTask, p.Project.ID)},
+		{Icon: "trash-2", Word: "Recycle bin of this project", Href: views.ProjectListPath(fleet.TypeRecycled, p.Project.ID)},
+		kit.ActionButton{Icon: "wrench", Word: "Recycle bin settings", Href: p.path("recycle-bin"), Dialog: true}.RequirePermission(p.Actor, policy.Manage),
 		kit.ActionButton{Icon: "pencil", Word: "Edit project", Href: p.path("edit"), Dialog: true}.WithReasonFrom(can, fleet.ActEdit),
 		kit.ActionButton{Icon: "trash-2", Word: "Delete project", Href: p.path("delete"), Dialog: true, Danger: true}.WithReasonFrom(can, fleet.ActDelete),
 	}

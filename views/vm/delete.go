@@ -11,6 +11,7 @@ type DeletePage struct {
 	VM     fleet.VMView
 	Pools  map[fleet.PoolID]string
 	Disks  string // choice for the disks: "keep" or "delete"; empty: not chosen yet
+	Bin    DeletionBin
 	Errors kit.Errors
 }
 
@@ -19,7 +20,7 @@ func (p DeletePage) dialog() kit.Dialog {
 	if len(p.VM.Spec.Disks) == 0 {
 		d.Button = "Delete VM"
 	} else {
-		d.ButtonContent = DeleteButtonLabel("VM")
+		d.ButtonContent = DeleteButtonLabel("VM", p.Bin)
 	}
 	if fate := p.diskDeletionChoice(); len(p.VM.Spec.Disks) > 0 && fate.WhyKeep != "" && fate.WhyDelete != "" {
 		d.Button, d.Why = "Delete VM", fate.WhyKeep
@@ -31,10 +32,25 @@ func (p DeletePage) dialog() kit.Dialog {
 type DiskDeletionChoice struct {
 	Chosen             string
 	WhyKeep, WhyDelete string
+	Bin                DeletionBin
+}
+
+// DeletionBin is the recycle bin in a deletion dialog. Days is for how many days the VMs stay in it; 0: the bin is off.
+type DeletionBin struct {
+	Days      int
+	Permanent bool // the form deletes past the bin
+}
+
+// deleteText describes what happens to deleted disks.
+func (b DeletionBin) deleteText() string {
+	if b.Days == 0 {
+		return "All data on the disks is lost."
+	}
+	return "The VM moves to the recycle bin for " + kit.CountText(b.Days, "day") + ", and can be restored."
 }
 
 func (p DeletePage) diskDeletionChoice() DiskDeletionChoice {
-	return DiskDeletionChoice{Chosen: p.Disks, WhyKeep: p.VM.WhySnapshotsBlockDiskJobs(), WhyDelete: p.VM.WhyDisksInUse()}
+	return DiskDeletionChoice{Bin: p.Bin, Chosen: p.Disks, WhyKeep: p.VM.WhySnapshotsBlockDiskJobs(), WhyDelete: p.VM.WhyDisksInUse()}
 }
 
 // deletesDisks reports whether the form deletes the disks. Without a choice, the form keeps the disks, unless that is

@@ -36,7 +36,7 @@ func faultOrTaskFailure(vm *fleet.VMView) (word, text string) {
 // remedyActions are the actions that resolve a fault.
 func (p Page) remedyActions(f fleet.Fault) []kit.ActionButton {
 	if f.Code == fleet.FaultExpiry {
-		return []kit.ActionButton{kit.ActionButton{Icon: "shield", Word: "Extend…", Href: p.path("guard"), Dialog: true}.DisableFor(p.actionState(fleet.ActProtect).Reason)}
+		return []kit.ActionButton{kit.ActionButton{Icon: "history", Word: "Renew…", Href: p.path("renew"), Dialog: true}.DisableFor(p.actionState(fleet.ActProtect).Reason)}
 	}
 	if f.Code == fleet.FaultUndefined {
 		return []kit.ActionButton{p.reapplyAction()}

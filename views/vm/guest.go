@@ -182,3 +182,15 @@ func protectionTexts(g fleet.VMProtection) []string {
 	}
 	return out
 }
+
+// RenewPage is the dialog that renews a VM. Days is how long the project extends VMs; 0: the user enters the expiry.
+type RenewPage struct {
+	VM      fleet.VMView
+	Days    int
+	Expires string // as typed
+	Errors  kit.Errors
+}
+
+func (p RenewPage) dialog() kit.Dialog {
+	return kit.Dialog{Title: "Renew " + p.VM.Name, Action: views.VMPath(p.VM.ID, "renew"), Button: "Renew VM", Back: views.VMPath(p.VM.ID), Help: kit.HelpRenewal}
+}

@@ -17,6 +17,7 @@ const (
 	BulkSnapshot fleet.Action = "snapshot"
 	BulkMigrate  fleet.Action = "migrate"
 	BulkCompare  fleet.Action = "compare"
+	BulkRenew    fleet.Action = "renew"
 	// BulkStartByOvercommit starts VMs although their hosts have not enough capacity.
 	BulkStartByOvercommit fleet.Action = "start-by-overcommit"
 )
@@ -24,7 +25,7 @@ const (
 // BulkActionOpensDialog reports whether the action on several VMs opens a dialog first.
 func BulkActionOpensDialog(a fleet.Action) bool {
 	_, asks := vmview.PowerConfirmations[a]
-	return asks || a == fleet.ActDelete || a == fleet.ActRelease || a == BulkSnapshot || a == BulkMigrate || a == BulkStartByOvercommit
+	return asks || a == fleet.ActDelete || a == fleet.ActRelease || a == BulkSnapshot || a == BulkMigrate || a == BulkRenew || a == BulkStartByOvercommit
 }
 
 // BulkActionPage is the dialog of an action on several VMs: a power action that interrupts guests, delete, migrate or take snapshots.
@@ -35,13 +36,14 @@ type BulkActionPage struct {
 	Hosts  kit.SelectChoices
 	Plans  []fleet.MigrationPlan // only for BulkMigrate
 	In     BulkActionForm
+	Bin    vmview.DeletionBin // of the VMs' projects: the longest
 	Errors kit.Errors
 }
 
 // BulkActionForm holds the values that a person chose in the dialog of an action on several VMs.
 type BulkActionForm struct {
-	Disks, Name, Description, Host, Rate string
-	Memory, Quiesce                      bool
+	Disks, Name, Description, Host, Rate, Expires string
+	Memory, Quiesce                               bool
 }
 
 // maxShownNames is how many VMs a dialog names.
@@ -55,6 +57,8 @@ func (p BulkActionPage) verb() string {
 		return "Take snapshots of"
 	case BulkMigrate:
 		return "Migrate"
+	case BulkRenew:
+		return "Renew"
 	case BulkStartByOvercommit:
 		return "Start"
 	}
@@ -69,7 +73,7 @@ func (p BulkActionPage) dialog() kit.Dialog {
 		d.Title, d.Button, d.Danger = "Start "+p.vmCountText()+" by overcommit?", "Start by overcommit", true
 	}
 	if p.Action == fleet.ActDelete {
-		d.ButtonContent = vmview.DeleteButtonLabel(p.vmCountText())
+		d.ButtonContent = vmview.DeleteButtonLabel(p.vmCountText(), p.Bin)
 	}
 	return d
 }
@@ -142,17 +146,22 @@ func (p BulkActionPage) ConfirmationNumber() string { return strconv.Itoa(len(p.
 
 // deletionText describes the deletion, and how many VMs are powered off before it.
 func (p BulkActionPage) deletionText() (text, off string) {
-	switch n := p.RunningCount(); {
-	case len(p.VMs) == 1 && n == 0:
-		return "The VM is deleted from its host permanently.", ""
+	text = "The VMs are deleted from their hosts permanently."
+	switch {
+	case p.Bin.Days > 0:
+		text = ""
 	case len(p.VMs) == 1:
-		return "The VM is deleted from its host permanently.", "The VM is running and will be powered off first."
+		text = "The VM is deleted from its host permanently."
+	}
+	switch n := p.RunningCount(); {
 	case n == 0:
-		return "The VMs are deleted from their hosts permanently.", ""
+		return text, ""
+	case len(p.VMs) == 1:
+		return text, "The VM is running and will be powered off first."
 	case n == 1:
-		return "The VMs are deleted from their hosts permanently.", "1 of them is running and will be powered off first."
+		return text, "1 of them is running and will be powered off first."
 	default:
-		return "The VMs are deleted from their hosts permanently.", strconv.Itoa(n) + " of them are running and will be powered off first."
+		return text, strconv.Itoa(n) + " of them are running and will be powered off first."
 	}
 }
 
@@ -177,7 +186,7 @@ func bulkPowerActions() (out []bulkActionButton) {
 // otherBulkActions are the actions on the selected VMs other than power actions.
 func (p *ListPage) otherBulkActions() (out []bulkActionButton) {
 	if p.MayCreate {
-		out = append(out, bulkActionButton{BulkSnapshot, "Snapshot…"})
+		out = append(out, bulkActionButton{BulkSnapshot, "Snapshot…"}, bulkActionButton{BulkRenew, "Renew…"})
 	}
 	if p.MayChangeHosts {
 		out = append(out, bulkActionButton{BulkMigrate, "Migrate…"}, bulkActionButton{BulkStartByOvercommit, "Start by overcommit…"}, bulkActionButton{fleet.ActRelease, "Release…"})

@@ -126,11 +126,16 @@ func (api *API) applyVMPatch(ctx context.Context, a fleet.Actor, in *updateVMInp
 
 type deleteVMInput struct {
 	VMPath
-	Disks   bool   `query:"disks" doc:"Delete the VM's disks too"`
-	Confirm string `query:"confirm" doc:"The VM's name; required with disks"`
+	Disks   bool   `query:"disks" doc:"Delete the VM's disks too. The VM goes into the recycle bin of its project, unless the bin is off"`
+	Confirm string `query:"confirm" doc:"The VM's name; required if the disks are deleted at once"`
+	Purge   bool   `query:"purge" doc:"Delete the VM with its disks at once, past the recycle bin"`
 }
 
 func (api *API) deleteVM(ctx context.Context, a fleet.Actor, in *deleteVMInput) (*taskOutput, error) {
+	if in.Purge {
+		task, err := api.Control.DeleteVMPermanently(ctx, a, in.ID, in.Confirm)
+		return &taskOutput{task}, err
+	}
 	task, err := api.Control.DeleteVM(ctx, a, in.ID, in.Disks, in.Confirm)
 	return &taskOutput{task}, err
 }

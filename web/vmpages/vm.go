@@ -191,8 +191,10 @@ func (s *Site) StartVMAction(c echo.Context, a fleet.Actor, in vmActionForm) (fo
 }
 
 type deleteVMForm struct {
-	Disks   string `form:"disks"`
-	Confirm string `form:"confirm"`
+	Disks string `form:"disks"`
+
+	Permanent string `form:"permanent"` // past the recycle bin
+	Confirm   string `form:"confirm"`
 }
 
 func (s *Site) ConfirmDeleteVM(c echo.Context, a fleet.Actor, in deleteVMForm, how form.Display) error {
@@ -201,6 +203,11 @@ func (s *Site) ConfirmDeleteVM(c echo.Context, a fleet.Actor, in deleteVMForm, h
 		return err
 	}
 	d := vmview.DeletePage{VM: p.VM, Disks: in.Disks, Errors: how.Errors}
+	settings, err := s.Control.BinSettings(c.Request().Context(), a, p.VM.ProjectID)
+	if err != nil {
+		return err
+	}
+	d.Bin = vmview.DeletionBin{Days: settings.Days, Permanent: in.Permanent != ""}
 	if d.Pools, err = s.poolNamesOfVM(c.Request().Context(), a, p.VM); err != nil {
 		return err
 	}
@@ -212,7 +219,11 @@ func (s *Site) DeleteVM(c echo.Context, a fleet.Actor, in deleteVMForm) (form.Re
 	if may, _ := vm.Allows(fleet.ActDelete); err == nil && may && vm.HasGuest() && in.Confirm != vm.Name {
 		err = nameMismatchError(vm.Name)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case in.Disks == "delete" && in.Permanent != "":
+		_, err = s.Control.DeleteVMPermanently(c.Request().Context(), a, vm.ID, in.Confirm)
+	default:
 		_, err = s.Control.DeleteVM(c.Request().Context(), a, vm.ID, in.Disks == "delete", in.Confirm)
 	}
 	return form.RedirectTo("/vms"), err

@@ -11,6 +11,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/views/kit"
 	"quantix/views/shell"
+	vmview "quantix/views/vm"
 	"quantix/views/vmlist"
 	"quantix/web/form"
 	"quantix/web/options"
@@ -24,9 +25,11 @@ type bulkActionForm struct {
 
 	Confirmed string `form:"sure"` // empty: the dialog is not confirmed yet
 	Disks     string `form:"disks"`
+	Permanent string `form:"permanent"` // past the recycle bin
 	Confirm   string `form:"confirm"`
 	Host      string `form:"host"`
 	Rate      string `form:"rate"`
+	ExpiresAt string `form:"expiresAt"`
 	snapshotForm
 }
 
@@ -38,6 +41,9 @@ func (s *Site) StartBulkAction(c echo.Context, a fleet.Actor, in bulkActionForm)
 	}
 	if in.Confirmed == "" && vmlist.BulkActionOpensDialog(in.Action) {
 		return func(c echo.Context) error { return s.ShowBulkActionDialog(c, a, in, form.FirstDisplay) }, nil
+	}
+	if in.Action == vmlist.BulkRenew {
+		return s.renewVMs(c.Request().Context(), a, in)
 	}
 	task, err := s.queueBulkAction(c.Request().Context(), a, in)
 	return form.RedirectTo(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", render.LocalPathOrRoot(in.Back)).String()), err
@@ -70,7 +76,7 @@ func (s *Site) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkAction
 			checks.Add("confirm", "Type %s, the number of VMs, to delete them.", p.ConfirmationNumber())
 			return fleet.Task{}, checks.Err()
 		}
-		return s.Control.DeleteVMs(ctx, a, in.IDs, in.Disks == "delete")
+		return s.Control.DeleteVMs(ctx, a, in.IDs, control.VMDeletion{Disks: in.Disks == "delete", Permanent: in.Permanent != ""})
 	case fleet.ActRelease:
 		return s.Control.ReleaseVMs(ctx, a, in.IDs)
 	case vmlist.BulkSnapshot:
@@ -105,8 +111,13 @@ func (s *Site) ShowBulkActionDialog(c echo.Context, a fleet.Actor, in bulkAction
 		return fleet.Errorf(fleet.NotFound, "None of these VMs exists any more. Reload the page.")
 	}
 	p := vmlist.BulkActionPage{Action: in.Action, VMs: vms, Back: render.LocalPathOrRoot(in.Back), Errors: how.Errors, In: vmlist.BulkActionForm{
-		Disks: in.Disks, Name: in.Name, Description: in.Description, Host: in.Host, Rate: in.Rate, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
+		Disks: in.Disks, Name: in.Name, Description: in.Description, Host: in.Host, Rate: in.Rate, Expires: in.ExpiresAt, Memory: in.Memory != "", Quiesce: in.Quiesce != "",
 	}}
+	if in.Action == fleet.ActDelete {
+		if p.Bin, err = s.deletionBin(ctx, a, vms, in.Permanent != ""); err != nil {
+			return err
+		}
+	}
 	if in.Action == vmlist.BulkMigrate {
 		if p.Hosts, err = s.Options.Choices(ctx, a, options.Query{Kind: "hosts", Chosen: []string{in.Host}, FormAddress: "/vms"}); err != nil {
 			return err
@@ -127,4 +138,21 @@ func (s *Site) ShowBulkActionDialog(c echo.Context, a fleet.Actor, in bulkAction
 func (s *Site) RedirectOldBulkPage(c echo.Context, _ fleet.Actor) error {
 	l := kit.Link{Path: "/tasks/" + c.Param("id")}
 	return c.Redirect(http.StatusMovedPermanently, l.With("back", render.LocalPathOrRoot(c.QueryParam("back"))).String())
+}
+
+// deletionBin returns the recycle bin of the VMs' projects with the most days.
+func (s *Site) deletionBin(ctx context.Context, a fleet.Actor, vms []fleet.VMView, permanent bool) (vmview.DeletionBin, error) {
+	out, read := vmview.DeletionBin{Permanent: permanent}, map[fleet.ProjectID]bool{}
+	for _, vm := range vms {
+		if read[vm.ProjectID] {
+			continue
+		}
+		read[vm.ProjectID] = true
+		settings, err := s.Control.BinSettings(ctx, a, vm.ProjectID)
+		if err != nil {
+			return out, err
+		}
+		out.Days = max(out.Days, settings.Days)
+	}
+	return out, nil
 }

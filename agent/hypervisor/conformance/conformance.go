@@ -243,6 +243,7 @@ var (
 		{"accepted drift becomes part of the spec", testAcceptDrift},
 		{"a running guest without definition is reported at once", testRunningVMUndefined},
 		{"deleting a VM leaves its disks unless requested", testDeleteVM},
+		{"a VM for the recycle bin is powered off and stays defined", testRecycleVM},
 		{"disks are cloned from images", testCloneImage},
 		{"images that refer to other files are refused", testUnsafeImages},
 		{"a disk in use by another VM is refused", testDiskInUse},

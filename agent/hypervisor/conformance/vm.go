@@ -257,3 +257,17 @@ func testDeleteVM(t *testing.T, h *testHost) {
 		t.Error("the disk still exists")
 	}
 }
+
+func testRecycleVM(t *testing.T, h *testHost) {
+	p := h.newPool()
+	vm := h.runningVM(newDisk(p))
+	for range 2 {
+		h.requireNoError("recycle", h.RecycleVM(h.ctx, vm.ID))
+		h.wantPower(vm.ID, fleet.Stopped)
+	}
+	if v, ok := h.reportedVolume(p, vm.Spec.Disks[0].Volume); !ok {
+		t.Fatalf("the disk is %+v, want it unchanged", v)
+	}
+	h.requireNoError("start", h.StartVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Running)
+}

@@ -45,7 +45,7 @@ func (api *API) reassignVMOrRaiseAlarm(ctx context.Context, a fleet.Actor, was d
 		if err := q.RequestFullReports(ctx, store.ToStrings([]fleet.HostID{was.OwnID, was.HostID})); err != nil {
 			return err
 		}
-		vm, err := store.LockVM(ctx, q, a, was.VMID, policy.VMUse)
+		vm, _, err := store.LockVMOrRecycled(ctx, q, a, was.VMID, policy.VMUse)
 		if fleet.CodeOf(err) == fleet.NotFound {
 			return nil
 		}

@@ -147,7 +147,7 @@ func (f *findings) read(ctx context.Context, rule fleet.AlarmRule, rules []db.Al
 		some, err = q.HostAlarmFindings(ctx, f.actor)
 	case "pool.unhealthy", "pool.full":
 		some, err = q.PoolAlarmFindings(ctx, f.actor)
-	case "vm.io", "vm.disk", "vm.fault":
+	case "vm.io", "vm.disk", "vm.expiry", "vm.fault":
 		some, err = q.VMAlarmFindings(ctx, f.actor)
 	case "network.unhealthy":
 		f.byCondition[key], err = q.NetworkAlarmFindings(ctx, f.actor)
@@ -224,7 +224,7 @@ func (f *findings) failedTasks(ctx context.Context) (out []query.AlarmFinding, e
 // faultTexts returns the texts of the faults of each object, which explain its failed tasks.
 func (f *findings) faultTexts(ctx context.Context) (map[fleet.Subject]string, error) {
 	out := map[fleet.Subject]string{}
-	for _, key := range []string{"pool.unhealthy", "network.unhealthy", "vm.io", "vm.disk", "vm.fault"} {
+	for _, key := range []string{"pool.unhealthy", "network.unhealthy", "vm.io", "vm.disk", "vm.expiry", "vm.fault"} {
 		all, err := f.read(ctx, fleet.AlarmRule{Spec: fleet.AlarmRuleSpec{Condition: key}}, nil)
 		if err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package hosts
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -127,6 +128,14 @@ func (hs *Hosts) DeleteHost(ctx context.Context, a fleet.Actor, id fleet.HostID)
 			}
 			return fleet.Errorf(fleet.Conflict, "%s %s has %s.", why, h.Name, strings.Join(vms, ", "))
 		}
+		online := row.SeenAt != nil && fleet.IsReportFresh(fleet.NewReportTime(row.SeenAt, row.FreshFor), row.Now)
+		recycled, err := q.RecycledOnHost(ctx, db.RecycledOnHostParams{HostID: id, Online: online})
+		if err != nil {
+			return err
+		}
+		if recycled > 0 {
+			return fleet.Errorf(fleet.Conflict, "%s in the recycle bin on this host. Purge or restore them first.", areVMs(recycled))
+		}
 		if err := q.ForgetVMs(ctx, id); err != nil {
 			return err
 		}
@@ -135,6 +144,14 @@ func (hs *Hosts) DeleteHost(ctx context.Context, a fleet.Actor, id fleet.HostID)
 		}
 		return auditHost(ctx, q, a, "host.delete", h)
 	})
+}
+
+// areVMs returns "1 VM is" or "3 VMs are".
+func areVMs(n int64) string {
+	if n == 1 {
+		return "1 VM is"
+	}
+	return fmt.Sprintf("%d VMs are", n)
 }
 
 // ClearConflict clears the flag that a second agent used the host's identity. A person does so after checking both

@@ -156,6 +156,9 @@ func (p *Identity) DeleteProject(ctx context.Context, a fleet.Actor, id fleet.Pr
 		if err != nil {
 			return err
 		}
+		if recycled, err := p.store.RecycledInProject(ctx, id); err == nil && project.VMs == 0 && recycled > 0 {
+			return fleet.Errorf(fleet.Conflict, "The recycle bin still has %s of the project. Purge or restore them first.", fleet.CountWithUnit(int(recycled), "VM"))
+		}
 		project.VMs = max(project.VMs, 1)
 		_, why := project.Allows(fleet.ActDelete)
 		return fleet.RefusalError(why)

@@ -194,8 +194,13 @@ func vmAlarmFinding(v fleet.VMView) (f AlarmFinding, condition string) {
 		condition = "vm.io"
 	case slices.ContainsFunc(v.Status.Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultDisk }):
 		condition = "vm.disk"
+	case len(v.Status.Faults) > 0 && !slices.ContainsFunc(v.Status.Faults, func(f fleet.Fault) bool { return f.Code != fleet.FaultExpiry }):
+		condition = "vm.expiry"
 	}
 	f = newAlarmFinding(fleet.TypeVM, string(v.ID), v.Name, text, remedy.ForError(fleet.TypeVM, "", text))
+	if condition == "vm.expiry" {
+		f.Remedy = "Renew the VM, or delete it."
+	}
 	f.Cause = fleet.RedactNames(f.Cause, v.HostName)
 	_, plain := vmProblem(store.RedactVMForActions(fleet.Actor{}, v))
 	f.Plain = fleet.RedactNames(store.RedactText(cmp.Or(plain, "The VM has a fault on its host. Ask an administrator."), v.HostName), v.Name)

@@ -141,11 +141,11 @@ func (b *Queries) completeFilterValue(ctx context.Context, a fleet.Actor, k flee
 		if start == "" {
 			return values, nil // suggestions without a prefix would only be the lowest addresses
 		}
-		s.whereProjectVisible(a, "v.project_id", "")
+		s.whereVMVisible(a, "")
 		s.addCondition("w.kind = '" + kind + "' AND w.word LIKE " + like)
 		sql = "SELECT DISTINCT w.word AS name FROM vm_words w JOIN vms v ON v.id = w.vm_id" + s.whereClause()
 	case "label":
-		s.whereProjectVisible(a, "v.project_id", "")
+		s.whereVMVisible(a, "")
 		sql = "SELECT DISTINCT l.key || '=' || l.value AS name FROM (SELECT labels FROM vms v" + s.whereClause() +
 			" ORDER BY created_at DESC LIMIT " + s.addArg(maxLabelSample) + ") v, jsonb_each_text(v.labels) l WHERE l.key || '=' || l.value LIKE " + like
 	}

@@ -342,7 +342,7 @@ func (b *Queries) PoolCounts(ctx context.Context, a fleet.Actor, id fleet.PoolID
 	}
 	var s statementBuilder
 	s.addCondition(s.specContainsSQL(diskInPoolPattern, []string{string(id)}))
-	s.whereProjectVisible(a, "v.project_id", "")
+	s.whereVMVisible(a, "")
 	count, err := collectRows(ctx, b, "SELECT count(*) FROM (SELECT 1 FROM vms v"+s.whereClause()+" LIMIT "+strconv.Itoa(MaxCountedVMs)+") x", &s, pgx.RowTo[int])
 	if err == nil {
 		out.VMs = count[0]

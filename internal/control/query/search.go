@@ -58,7 +58,7 @@ func (b *Queries) searchVMs(ctx context.Context, a fleet.Actor, text string, lim
 			break
 		}
 		var s statementBuilder
-		s.whereProjectVisible(a, "v.project_id", "")
+		s.whereVMVisible(a, "")
 		s.addCondition(interp.condition(&s))
 		sql := vmColumnsSQL + ", " + cmp.Or(interp.hint, "''") + vmTablesSQL + interp.tables + s.whereClause() + " ORDER BY " + interp.order + " LIMIT " + strconv.Itoa(limit)
 		vms, err := collectRows(ctx, b, sql, &s, scanVMWithHint)

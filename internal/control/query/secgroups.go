@@ -25,9 +25,9 @@ var securityGroupSortOrders = sortOrders[secgroup.View]{
 // securityGroupSQL returns SQL that selects security groups under the alias g. It counts only member NICs of VMs that
 // the actor sees.
 func securityGroupSQL(s *statementBuilder, a fleet.Actor) string {
-	nicCount := "SELECT count(*) FROM nic_groups n WHERE n.group_id = g.id"
+	nicCount := "SELECT count(*) FROM nic_groups n JOIN vms v ON v.id = n.vm_id WHERE v.recycled_at IS NULL AND n.group_id = g.id"
 	if !policy.SeesAllProjects(a) {
-		nicCount = "SELECT count(*) FROM nic_groups n JOIN vms v ON v.id = n.vm_id WHERE n.group_id = g.id AND " + s.oneOfSQL("v.project_id", store.VisibleProjects(a))
+		nicCount = "SELECT count(*) FROM nic_groups n JOIN vms v ON v.id = n.vm_id WHERE v.recycled_at IS NULL AND n.group_id = g.id AND " + s.oneOfSQL("v.project_id", store.VisibleProjects(a))
 	}
 	return `SELECT g.id, COALESCE(g.project_id, ''), COALESCE(p.name, ''), g.name, g.spec, g.generation, g.revision, g.created_at, g.deleted_at, (` + nicCount + `)
 		FROM security_groups g LEFT JOIN projects p ON p.id = g.project_id`

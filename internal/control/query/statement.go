@@ -161,6 +161,13 @@ func (s *statementBuilder) whereProjectVisible(a fleet.Actor, column string, pro
 	}
 }
 
+// whereVMVisible limits rows to the VMs of the projects that the actor sees, except those in the recycle bin. If project
+// is not empty, it limits them to that project.
+func (s *statementBuilder) whereVMVisible(a fleet.Actor, project fleet.ProjectID) {
+	s.addCondition("v.recycled_at IS NULL")
+	s.whereProjectVisible(a, "v.project_id", project)
+}
+
 func lowerMatches(any []filter.Match) []filter.Match {
 	out := make([]filter.Match, len(any))
 	for i, m := range any {

@@ -74,7 +74,7 @@ func (b *Queries) listVMsWithShape(ctx context.Context, a fleet.Actor, q fleet.Q
 		return fleet.Page[fleet.VMView]{}, err
 	}
 	p.limit = min(cmp.Or(max(q.Limit, 0), defaultPageSize), shape.maxVMs)
-	s.whereProjectVisible(a, "v.project_id", q.Project)
+	s.whereVMVisible(a, q.Project)
 	if _, err := b.applyFilter(ctx, s, a, vmFilter, terms); err != nil {
 		return fleet.Page[fleet.VMView]{}, err
 	}

@@ -86,24 +86,33 @@ func GetVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fl
 }
 
 // LockVM works like GetVM and locks the row until the transaction ends. It checks the permission in the VM's project,
-// and returns a conflict if another user has locked the VM against changes.
+// and returns a conflict if another user has locked the VM against changes, or if the VM is in the recycle bin.
 func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, permission policy.Permission) (fleet.VMView, error) {
+	v, recycled, err := LockVMOrRecycled(ctx, q, a, id, permission)
+	if err == nil && recycled {
+		return fleet.VMView{}, fleet.Errorf(fleet.Conflict, "The VM is in the recycle bin. Restore it first.")
+	}
+	return v, err
+}
+
+// LockVMOrRecycled works like LockVM, also for a VM in the recycle bin.
+func LockVMOrRecycled(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, permission policy.Permission) (v fleet.VMView, recycled bool, err error) {
 	r, err := q.LockVM(ctx, db.LockVMParams{ID: id, AllProjects: policy.SeesAllProjects(a), Projects: VisibleProjects(a)})
 	if err != nil {
-		return fleet.VMView{}, NotFoundError(err, "VM")
+		return fleet.VMView{}, false, NotFoundError(err, "VM")
 	}
 	if err := policy.Check(a, permission, r.VM.ProjectID); err != nil {
-		return fleet.VMView{}, err
+		return fleet.VMView{}, false, err
 	}
 	FillNetworkNames(r.VM.Spec.NICs, r.Networks)
-	v := VMView(r.VM, r.HostName, r.ProjectName, fleet.NewReportTime(r.LookedAt, r.FreshFor), fleet.MaintenanceState(r.HostMaintenance), r.Now)
+	v = VMView(r.VM, r.HostName, r.ProjectName, fleet.NewReportTime(r.LookedAt, r.FreshFor), fleet.MaintenanceState(r.HostMaintenance), r.Now)
 	if err := MarkOfflineSightings(ctx, q, &v, r.Now); err != nil {
-		return v, err
+		return v, false, err
 	}
 	if v = RedactVMForActions(a, v); v.ChangeRefusal != "" {
-		return fleet.VMView{}, fleet.RefusalError(v.ChangeRefusal)
+		return fleet.VMView{}, false, fleet.RefusalError(v.ChangeRefusal)
 	}
-	return v, nil
+	return v, r.VM.RecycledAt != nil, nil
 }
 
 // VMView returns the view of a VM row at time now. seen is the time of the last inventory of the VM's host, and m the
