@@ -27,6 +27,7 @@ import (
 	"quantix/internal/control/publishing"
 	"quantix/internal/control/query"
 	"quantix/internal/control/quotas"
+	"quantix/internal/control/requests"
 	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/delivery"
@@ -45,6 +46,7 @@ type Control struct {
 	*alarms.Alarms
 	*channels.Channels
 	*quotas.Quotas
+	*requests.Requests
 	*assign.Assignments
 	*flavors.Flavors
 	*events.Log
@@ -93,9 +95,11 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	damage := metrics.NewDamageLog(o.Log)
 	b := query.New(s, kept, damage)
 	agents := agentapi.New(s, o.Hub, metrics.NewWriter(s, o.Log), o.PairURL, o.Vault)
-	return &Control{
+	c := &Control{
 		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b), Publishing: publishing.New(s),
 		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage), Alarms: alarms.New(s, b), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), Quotas: quotas.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
+	c.Requests = requests.New(s, b, requestedVMs{c})
+	return c
 }

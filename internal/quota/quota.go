@@ -114,8 +114,8 @@ func (r Resource) Limit(q *Quota) *Limit { return r.limit(q) }
 // Used returns the used quantity of the resource.
 func (r Resource) Used(u Usage) int64 { return *r.used(&u) }
 
-// max64 is the largest quantity of a limit: sums of a thousand of them do not overflow.
-const max64 = 1 << 53
+// Max is the largest quantity of a limit: sums of a thousand of them do not overflow.
+const Max = 1 << 53
 
 // Check adds an error for each limit that is negative, too large, or with a soft part above the hard one.
 func (q Quota) Check(c *fleet.Checks) {
@@ -124,8 +124,8 @@ func (q Quota) Check(c *fleet.Checks) {
 			name string
 			at   *int64
 		}{{"hard", l.Hard}, {"soft", l.Soft}} {
-			if n.at != nil && (*n.at < 0 || *n.at > max64) {
-				c.Add(field+"."+n.name, "Enter a number from 0 to %d, or nothing for no limit.", int64(max64))
+			if n.at != nil && (*n.at < 0 || *n.at > Max) {
+				c.Add(field+"."+n.name, "Enter a number from 0 to %d, or nothing for no limit.", int64(Max))
 			}
 		}
 		if l.Hard != nil && l.Soft != nil && *l.Soft > *l.Hard {
