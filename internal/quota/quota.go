@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"quantix/internal/fleet"
 )
@@ -175,6 +176,16 @@ func Error(all []Excess) error {
 		c.Add(r.Field, "%s", r.excessText(x))
 	}
 	return c.Err()
+}
+
+// IsExcess reports whether the error of a field is from Error.
+func IsExcess(text string) bool {
+	for _, begin := range []string{"This project uses ", "This project has ", "The snapshots of this project use "} {
+		if strings.HasPrefix(text, begin) {
+			return true
+		}
+	}
+	return false
 }
 
 func (r Resource) excessText(x Excess) string {

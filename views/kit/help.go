@@ -60,6 +60,8 @@ const (
 	HelpProjectRules  Topic = "tenants#rules-for-new-vms"
 	HelpProject       Topic = "tenants#create-a-project-for-a-tenant"
 	HelpQuota         Topic = "tenants#quotas"
+	HelpRequests      Topic = "tenants#requests"
+	HelpApproval      Topic = "tenants#approval-of-new-vms"
 )
 
 func (t Topic) path() templ.SafeURL {

@@ -127,6 +127,21 @@ func replaceLockedPlaces(r flavor.Rules, vm *NewVM) {
 	}
 }
 
+// VMNeedsApproval reports whether the actor's new VMs in the project need approval. An unknown project needs none.
+func (f *Flavors) VMNeedsApproval(ctx context.Context, a fleet.Actor, project fleet.ProjectID) (bool, error) {
+	if project == "" {
+		return false, nil
+	}
+	if err := policy.Check(a, policy.VMChange, project); err != nil {
+		return false, err
+	}
+	needed, err := NeedsApproval(ctx, f.store.Queries, a, project)
+	if fleet.CodeOf(err) == fleet.NotFound {
+		return false, nil
+	}
+	return needed, err
+}
+
 // NeedsApproval reports whether the actor's new VMs in the project need approval.
 func NeedsApproval(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID) (bool, error) {
 	if policy.May(a, policy.VMApprove, project) {
