@@ -6,7 +6,7 @@ CREATE TABLE requests (
     user_id      text REFERENCES users ON DELETE SET NULL,     -- who made it; NULL: the user was deleted
     requested_by text NOT NULL,
     kind         text NOT NULL,
-    name         text NOT NULL,                                -- what is requested, in a few words
+    name         text NOT NULL,                                -- the request in a few words
     reason       text NOT NULL,
     wanted       jsonb NOT NULL,                               -- request.Wanted
     input        jsonb,                                        -- the input of a new VM, with sealed first-boot data; NULL after the decision

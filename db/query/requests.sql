@@ -33,7 +33,7 @@ RETURNING id, project_id, name;
 DELETE FROM requests WHERE id IN (SELECT o.id FROM requests o WHERE o.state <> 'open' AND o.created_at < now() - @age::interval ORDER BY o.created_at LIMIT @most);
 
 -- name: RequestsToNotify :many
--- Requests that are new or decided, and of which no channel was notified.
+-- New and decided requests that no channel was notified about.
 SELECT r.id, r.project_id, p.name AS project_name, r.user_id, r.requested_by, r.kind, r.name, r.reason, r.state, r.created_at, r.decided_at, r.decided_by, r.word
 FROM requests r JOIN projects p ON p.id = r.project_id WHERE NOT r.notified ORDER BY r.id LIMIT @most FOR UPDATE OF r;
 

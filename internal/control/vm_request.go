@@ -31,10 +31,11 @@ func (v vmApproval) check(ctx context.Context, q *db.Queries, a fleet.Actor, pro
 		return nil
 	}
 	needed, err := flavors.NeedsApproval(ctx, q, a, project)
+	var checks fleet.Checks
 	if needed {
-		return fleet.Errorf(fleet.Forbidden, "New VMs of this project need approval. Request them one at a time.")
+		checks.Add("projectId", "New VMs of this project need approval. Request them one at a time.")
 	}
-	return err
+	return store.FirstErrorOf(err, checks.Err)
 }
 
 func requestLabel(id request.ID) string { return "input of request " + string(id) }

@@ -18,7 +18,7 @@ import (
 // ID identifies a request.
 type ID string
 
-// Kind is what is requested.
+// Kind is the kind of a request.
 type Kind string
 
 const (
@@ -79,7 +79,7 @@ type Request struct {
 	ProjectID   fleet.ProjectID `json:"projectId"`
 	ProjectName string          `json:"projectName"`
 	Kind        Kind            `json:"kind" enum:"quota,pool,network,vm"`
-	Name        string          `json:"name" doc:"What is requested, in a few words"`
+	Name        string          `json:"name" doc:"A few words for the request"`
 	Reason      string          `json:"reason"`
 	Wanted
 	State       State        `json:"state" enum:"open,approved,refused,withdrawn,expired"`
@@ -200,7 +200,7 @@ func (in Input) checkLimits(c *fleet.Checks, now quota.Quota) {
 	}
 }
 
-// Title is what is requested, in a few words: "16 vCPUs, 64 GiB of memory".
+// Title describes the request in a few words: "16 vCPUs, 64 GiB of memory".
 func (in Input) Title() string {
 	if in.Kind != Quota {
 		line := strings.Join(strings.Fields(in.Text), " ")

@@ -810,7 +810,7 @@ func channelForm(p ChannelPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "requests", Label: "Send requests for quota, pools, networks and VMs", Hint: "New requests to those who decide, and decisions to the user who asked. Alertmanager gets none."}, f.Requests).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "requests", Label: "Send requests for quota, pools, networks and VMs", Hint: "New requests go to the people who can decide, decisions to the user who asked. Alertmanager gets none."}, f.Requests).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -214,7 +214,7 @@ func (p Page) lines() (out []limitLine) {
 	return out
 }
 
-// Decision is the dialog in which a request is approved or refused.
+// Decision is the dialog that approves or refuses a request.
 type Decision struct {
 	Page
 	Word     string
@@ -264,7 +264,7 @@ func (d Decision) approveHint() string {
 	}
 	for _, l := range d.lines() {
 		if l.Exceeds {
-			return "Approve creates the VM for " + d.Request.RequestedBy + ", and raises the quota by what is missing."
+			return "Approve creates the VM for " + d.Request.RequestedBy + ", and raises the quota as far as needed."
 		}
 	}
 	return "Approve creates the VM for " + d.Request.RequestedBy + "."

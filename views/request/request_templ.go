@@ -1375,7 +1375,7 @@ func NewDialog(f NewForm) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if len(f.Projects) == 0 {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 97, "<p>You are a member of no project in which you may create VMs.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 97, "<p>You may create VMs in no project. Ask an administrator for a role.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -1455,7 +1455,7 @@ func NewDialog(f NewForm) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "kind", Label: "What is needed", Value: f.kind(), Error: f.Errors.At("kind")}, f.kindOptions()).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "kind", Label: "Request", Value: f.kind(), Error: f.Errors.At("kind")}, f.kindOptions()).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

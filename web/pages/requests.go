@@ -59,14 +59,14 @@ func (s *Site) RequestPage(c echo.Context, a fleet.Actor) error {
 	return s.ShowPage(c, a, shell.PageLayout{Title: p.Request.Name}, requestview.RequestPage(p))
 }
 
-// decisionForm is the form in which a request is approved or refused.
+// decisionForm is the form that approves or refuses a request.
 type decisionForm struct {
 	Word    string `form:"word"`
 	Pool    string `form:"poolId"`
 	Network string `form:"networkId"`
 }
 
-// ShowDecision shows the dialog in which a request is approved or refused.
+// ShowDecision shows the dialog that approves or refuses a request.
 func (s *Site) ShowDecision(c echo.Context, a fleet.Actor, in decisionForm, how form.Display) error {
 	p, err := s.readRequestPage(c, a)
 	if err != nil {

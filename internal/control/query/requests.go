@@ -73,10 +73,10 @@ func (b *Queries) RequestsToDecide(ctx context.Context, a fleet.Actor) (out []re
 	var s statementBuilder
 	decidable := "false"
 	for _, k := range request.Kinds {
-		of := "rq.kind = " + s.addKeyArg(string(k.Kind))
 		if !policy.May(a, k.Decide, "") {
 			continue
 		}
+		of := "rq.kind = " + s.addKeyArg(string(k.Kind))
 		if a.System || a.Role.Info().Fleet.Has(k.Decide) {
 			decidable += " OR " + of
 			continue

@@ -149,13 +149,12 @@ func audit(ctx context.Context, q *db.Queries, a fleet.Actor, action string, id 
 
 // Approval is the input of ApproveRequest.
 type Approval struct {
-	Word      string          `json:"word,omitempty" doc:"What the user is told, at most 500 characters"`
+	Word      string          `json:"word,omitempty" doc:"For the user who made the request, at most 500 characters"`
 	PoolID    fleet.PoolID    `json:"poolId,omitempty" doc:"The pool to publish, for a request of the kind pool"`
 	NetworkID fleet.NetworkID `json:"networkId,omitempty" doc:"The network to publish, for a request of the kind network"`
 }
 
-// ApproveRequest does what is requested and closes the request, in one transaction: it raises limits, publishes a pool
-// or network, or creates the VM for the user who requested it. A VM that exceeds the quota raises the quota if the
+// ApproveRequest fulfils the request and closes it, in one transaction: it raises limits, publishes a pool or network, or creates the VM for the user who requested it. A VM that exceeds the quota raises the quota if the
 // actor may change it.
 func (rs *Requests) ApproveRequest(ctx context.Context, a fleet.Actor, id request.ID, in Approval) (request.Request, error) {
 	return rs.decide(ctx, a, id, in.Word, request.Approved, func(ctx context.Context, tx pgx.Tx, r db.LockRequestRow) (out request.Result, err error) {
@@ -185,7 +184,7 @@ func (rs *Requests) ApproveRequest(ctx context.Context, a fleet.Actor, id reques
 	})
 }
 
-// createVM creates the requested VM and raises the project's quota by what is missing, if the actor may.
+// createVM creates the requested VM and raises the project's quota as far as needed, if the actor may.
 func (rs *Requests) createVM(ctx context.Context, tx pgx.Tx, a fleet.Actor, r db.LockRequestRow) (out request.Result, err error) {
 	q := db.New(tx)
 	requester, err := store.ActorNow(ctx, q, r.UserID, r.RequestedBy)
@@ -216,7 +215,7 @@ func (rs *Requests) createVM(ctx context.Context, tx pgx.Tx, a fleet.Actor, r db
 	return out, err
 }
 
-// RefuseRequest closes a request without doing what it asks for. word is what the user is told.
+// RefuseRequest closes a request without fulfilling it. word is for the user who made it.
 func (rs *Requests) RefuseRequest(ctx context.Context, a fleet.Actor, id request.ID, word string) (request.Request, error) {
 	return rs.decide(ctx, a, id, word, request.Refused, nil)
 }
