@@ -7,7 +7,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"quantix/internal/control"
 	"quantix/internal/control/requests"
 	"quantix/internal/fleet"
 	"quantix/internal/request"
@@ -38,7 +37,7 @@ type newUserRequest struct {
 	Reason    string            `json:"reason" doc:"Why it is needed, at most 500 characters"`
 	Limits    map[string]int64  `json:"limits,omitempty" doc:"Of quota: the wished hard limits, such as cpus or memoryMiB"`
 	Text      string            `json:"text,omitempty" doc:"Of a pool or network: what is needed"`
-	VM        *control.CreateVM `json:"vm,omitempty" doc:"Of a VM: the input of its creation"`
+	VM        *CreateVM `json:"vm,omitempty" doc:"Of a VM: the input of its creation"`
 }
 
 func (api *API) createRequest(ctx context.Context, a fleet.Actor, in *bodyInput[newUserRequest]) (*requestOutput, error) {
@@ -58,7 +57,7 @@ func (api *API) createRequest(ctx context.Context, a fleet.Actor, in *bodyInput[
 	var r request.Request
 	var err error
 	if isVM {
-		r, err = api.Control.RequestVM(ctx, a, *in.Body.VM, in.Body.Reason)
+		r, err = api.Control.RequestVM(ctx, a, in.Body.VM.CreateVM, in.Body.Reason)
 	} else {
 		r, err = api.Control.CreateRequest(ctx, a, request.Input{
 			ProjectID: in.Body.ProjectID, Kind: in.Body.Kind, Reason: in.Body.Reason, Limits: in.Body.Limits, Text: in.Body.Text,
