@@ -32,12 +32,12 @@ func requestAnswer(r request.Request, err error) (*requestOutput, error) {
 
 // newUserRequest is the body of a new request.
 type newUserRequest struct {
-	ProjectID fleet.ProjectID   `json:"projectId,omitempty" doc:"The project; of a VM, the VM's project"`
-	Kind      request.Kind      `json:"kind" doc:"quota, pool, network or vm"`
-	Reason    string            `json:"reason" doc:"Why it is needed, at most 500 characters"`
-	Limits    map[string]int64  `json:"limits,omitempty" doc:"Of quota: the wished hard limits, such as cpus or memoryMiB"`
-	Text      string            `json:"text,omitempty" doc:"Of a pool or network: what is needed"`
-	VM        *CreateVM `json:"vm,omitempty" doc:"Of a VM: the input of its creation"`
+	ProjectID fleet.ProjectID  `json:"projectId,omitempty" doc:"The project; of a VM, the VM's project"`
+	Kind      request.Kind     `json:"kind" doc:"quota, pool, network or vm"`
+	Reason    string           `json:"reason" doc:"Why it is needed, at most 500 characters"`
+	Limits    map[string]int64 `json:"limits,omitempty" doc:"Of quota: the wished hard limits, such as cpus or memoryMiB"`
+	Text      string           `json:"text,omitempty" doc:"Of a pool or network: what is needed"`
+	VM        *CreateVM        `json:"vm,omitempty" doc:"Of a VM: the input of its creation"`
 }
 
 func (api *API) createRequest(ctx context.Context, a fleet.Actor, in *bodyInput[newUserRequest]) (*requestOutput, error) {
