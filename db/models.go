@@ -711,7 +711,7 @@ type Request struct {
 	CreatedAt   time.Time
 	DecidedAt   *time.Time
 	DecidedBy   string
-	Word        string
+	Comment     string
 	Result      request.Result
 	Notified    bool
 }

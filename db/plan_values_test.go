@@ -11,6 +11,7 @@ import (
 	"quantix/internal/channel"
 	"quantix/internal/flavor"
 	"quantix/internal/fleet"
+	"quantix/internal/request"
 	"quantix/internal/schedules"
 	"quantix/internal/testkit"
 )
@@ -197,8 +198,8 @@ var argumentsByField = map[string]any{
 	"EndGuestRun.Output":         []byte(`{}`),
 	"ProtectVM.Expiry":           fleet.ExpiresSoon,
 	"SetExpiry.Expiry":           fleet.ExpiresSoon,
-	"AddRequest.ID": "01900000-0000-7000-8000-000000000001", "DecideRequest.State": "approved",
-	"AddRequest.Input":           []byte("{}"), "RenewRequest.Input": []byte("{}"), "ExpireRequests.Age": 30 * 24 * time.Hour, "SweepRequests.Age": 365 * 24 * time.Hour,
+	"AddRequest.ID":              request.ID("01900000-0000-7000-8000-000000000001"), "DecideRequest.State": request.Approved,
+	"AddRequest.Input": []byte("{}"), "RenewRequest.Input": []byte("{}"), "ExpireRequests.Age": 30 * 24 * time.Hour, "SweepRequests.Age": 365 * 24 * time.Hour,
 	"TasksSeen.Ids":     []string{someTaskID},
 	"EventsAfter.After": "00000000-0000-4000-8000-000000049000", "EventsAfter.Types": []string{"vm"}, "EventsAfter.OpenTypes": []string{"vm"}, "EventsAfter.Most": int32(500), "EventsAfter.Project": "",
 }

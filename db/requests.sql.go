@@ -49,14 +49,14 @@ func (q *Queries) AddRequest(ctx context.Context, arg AddRequestParams) error {
 }
 
 const decideRequest = `-- name: DecideRequest :exec
-UPDATE requests SET state = $1, decided_at = now(), decided_by = $2, word = $3, result = $4, input = NULL, notified = $1::text = 'withdrawn'
+UPDATE requests SET state = $1, decided_at = now(), decided_by = $2, comment = $3, result = $4, input = NULL, notified = $1::text = 'withdrawn'
 WHERE id = $5
 `
 
 type DecideRequestParams struct {
 	State     request.State
 	DecidedBy string
-	Word      string
+	Comment   string
 	Result    request.Result
 	ID        request.ID
 }
@@ -65,7 +65,7 @@ func (q *Queries) DecideRequest(ctx context.Context, arg DecideRequestParams) er
 	_, err := q.db.Exec(ctx, decideRequest,
 		arg.State,
 		arg.DecidedBy,
-		arg.Word,
+		arg.Comment,
 		arg.Result,
 		arg.ID,
 	)
@@ -234,7 +234,7 @@ func (q *Queries) RenewRequest(ctx context.Context, arg RenewRequestParams) erro
 }
 
 const requestsToNotify = `-- name: RequestsToNotify :many
-SELECT r.id, r.project_id, p.name AS project_name, r.user_id, r.requested_by, r.kind, r.name, r.reason, r.state, r.created_at, r.decided_at, r.decided_by, r.word
+SELECT r.id, r.project_id, p.name AS project_name, r.user_id, r.requested_by, r.kind, r.name, r.reason, r.state, r.created_at, r.decided_at, r.decided_by, r.comment
 FROM requests r JOIN projects p ON p.id = r.project_id WHERE NOT r.notified ORDER BY r.id LIMIT $1 FOR UPDATE OF r
 `
 
@@ -251,10 +251,10 @@ type RequestsToNotifyRow struct {
 	CreatedAt   time.Time
 	DecidedAt   *time.Time
 	DecidedBy   string
-	Word        string
+	Comment     string
 }
 
-// Requests that are new or decided, and of which no channel was notified.
+// New and decided requests that no channel was notified about.
 func (q *Queries) RequestsToNotify(ctx context.Context, most int32) ([]RequestsToNotifyRow, error) {
 	rows, err := q.db.Query(ctx, requestsToNotify, most)
 	if err != nil {
@@ -277,7 +277,7 @@ func (q *Queries) RequestsToNotify(ctx context.Context, most int32) ([]RequestsT
 			&i.CreatedAt,
 			&i.DecidedAt,
 			&i.DecidedBy,
-			&i.Word,
+			&i.Comment,
 		); err != nil {
 			return nil, err
 		}

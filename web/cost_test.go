@@ -221,7 +221,7 @@ var measuredAddresses = map[string][]struct {
 	"/requests":                                  {{at: "/requests"}, {at: "/requests?filter=state:open"}},
 	"/requests/new":                              {{at: "/requests/new?project=" + aProject}},
 	"/requests/:id":                              {{at: "/requests/" + aRequest}},
-	"/requests/:id/decide":                       {{at: "/requests/" + aRequest + "/decide"}},
+	"/requests/:id/decide":                       {{at: "/requests/" + aRequest + "/decide", sums: 6}},
 	"/flavors":                                   {{at: "/flavors"}},
 	"/flavors/new":                               {{at: "/flavors/new"}},
 	"/flavors/:id":                               {{at: "/flavors/" + aFlavor}},

@@ -108,7 +108,7 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	}
 	request := func(key string) string {
 		id := string(fleet.NewID[fleet.AlarmID]())
-		s.execSQL(`INSERT INTO requests (id, project_id, user_id, requested_by, kind, name, reason, wanted, key) VALUES ($1, $2, 'ann', 'ann', 'pool', 'Pool', 'r', '{}', $3)`, id, project, key)
+		s.execSQL(`INSERT INTO requests (id, project_id, user_id, requested_by, kind, name, reason, wanted, key) VALUES ($1, $2, 'ann', 'ann', 'quota', '9 vCPUs', 'r', '{}', $3)`, id, project, key)
 		return "/requests/" + id
 	}
 	channelID := string(fleet.NewID[fleet.AlarmID]())
@@ -121,8 +121,8 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	bodies := map[string]struct{ path, body, other string }{
 		"/channels":                                    {"/channels", `{"name":"ops","spec":{"kind":"email","to":["a@example.org"]}}`, `{"name":"ops-2","spec":{"kind":"email","to":["a@example.org"]}}`},
 		"/requests":                                    {"/requests", `{"projectId":"` + string(project) + `","kind":"pool","text":"fast","reason":"r"}`, `{"projectId":"` + string(project) + `","kind":"pool","text":"slow","reason":"r"}`},
-		"/requests/{id}/approve":                       {request("a") + "/approve", `{"poolId":"` + string(pool) + `"}`, `{"word":"w"}`},
-		"/requests/{id}/refuse":                        {request("b") + "/refuse", `{"word":"no"}`, `{"word":"never"}`},
+		"/requests/{id}/approve":                       {request("a") + "/approve", `{}`, `{"comment":"w"}`},
+		"/requests/{id}/refuse":                        {request("b") + "/refuse", `{"comment":"no"}`, `{"comment":"never"}`},
 		"/requests/{id}/withdraw":                      {request("c") + "/withdraw", ``, ``},
 		"/flavors":                                     {"/flavors", `{"name":"small","cpus":1,"memoryMiB":256}`, `{"name":"small-2","cpus":1,"memoryMiB":256}`},
 		"/channels/{id}/test":                          {"/channels/" + channelID + "/test", ``, ``},

@@ -15,7 +15,7 @@ CREATE TABLE requests (
     created_at   timestamptz NOT NULL DEFAULT now(),
     decided_at   timestamptz,
     decided_by   text NOT NULL DEFAULT '',
-    word         text NOT NULL DEFAULT '',                     -- of the decision
+    comment         text NOT NULL DEFAULT '',                     -- of the decision
     result       jsonb NOT NULL DEFAULT '{}',                  -- request.Result
     notified     boolean NOT NULL DEFAULT false                -- channels were notified of the state
 );
@@ -37,10 +37,10 @@ DECLARE
     r jsonb := to_jsonb(OLD);
 BEGIN
     IF TG_TABLE_NAME = 'users' THEN
-        UPDATE requests SET state = 'withdrawn', decided_at = now(), word = 'The account was deleted.', input = NULL, notified = true
+        UPDATE requests SET state = 'withdrawn', decided_at = now(), comment = 'The account was deleted.', input = NULL, notified = true
         WHERE user_id = r->>'id' AND state = 'open';
     ELSE
-        UPDATE requests SET state = 'withdrawn', decided_at = now(), word = 'The user left the project.', input = NULL, notified = true
+        UPDATE requests SET state = 'withdrawn', decided_at = now(), comment = 'The user left the project.', input = NULL, notified = true
         WHERE project_id = r->>'project_id' AND user_id = r->>'user_id' AND state = 'open';
     END IF;
     RETURN OLD;

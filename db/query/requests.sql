@@ -20,7 +20,7 @@ SELECT r.id, r.project_id, p.name AS project_name, r.user_id, r.requested_by, r.
 FROM requests r JOIN projects p ON p.id = r.project_id WHERE r.id = @id FOR UPDATE OF r;
 
 -- name: DecideRequest :exec
-UPDATE requests SET state = @state, decided_at = now(), decided_by = @decided_by, word = @word, result = @result, input = NULL, notified = @state::text = 'withdrawn'
+UPDATE requests SET state = @state, decided_at = now(), decided_by = @decided_by, comment = @comment, result = @result, input = NULL, notified = @state::text = 'withdrawn'
 WHERE id = @id;
 
 -- name: ExpireRequests :many
@@ -34,7 +34,7 @@ DELETE FROM requests WHERE id IN (SELECT o.id FROM requests o WHERE o.state <> '
 
 -- name: RequestsToNotify :many
 -- New and decided requests that no channel was notified about.
-SELECT r.id, r.project_id, p.name AS project_name, r.user_id, r.requested_by, r.kind, r.name, r.reason, r.state, r.created_at, r.decided_at, r.decided_by, r.word
+SELECT r.id, r.project_id, p.name AS project_name, r.user_id, r.requested_by, r.kind, r.name, r.reason, r.state, r.created_at, r.decided_at, r.decided_by, r.comment
 FROM requests r JOIN projects p ON p.id = r.project_id WHERE NOT r.notified ORDER BY r.id LIMIT @most FOR UPDATE OF r;
 
 -- name: MarkRequestsNotified :exec

@@ -121,7 +121,7 @@ func (m Message) blocks(channelName string) (out []block) {
 		e := g.first
 		if e.isRequest() {
 			add("By ", e.Actor)
-			add(map[bool]string{true: "Reason: ", false: "Word: "}[e.Event == RequestOpened], e.Note)
+			add(map[bool]string{true: "Reason: ", false: "Comment: "}[e.Event == RequestOpened], e.Note)
 			out = append(out, b)
 			continue
 		}

@@ -49,7 +49,7 @@ func TestApprovedQuotaRequestRaisesLimit(t *testing.T) {
 	if r.State != request.Open || r.Name != "16 vCPUs" || r.RequestedBy != "mia" || r.ProjectName != "red" {
 		t.Errorf("the request is %+v", r)
 	}
-	done, err := s.ApproveRequest(t.Context(), chief, r.ID, requests.Approval{Word: "Until June"})
+	done, err := s.ApproveRequest(t.Context(), chief, r.ID, requests.Approval{Comment: "Until June"})
 	if err != nil {
 		t.Fatal(withFieldErrors(err))
 	}
@@ -57,7 +57,7 @@ func TestApprovedQuotaRequestRaisesLimit(t *testing.T) {
 	if err != nil || use.Quota.CPUs.Hard == nil || *use.Quota.CPUs.Hard != 16 {
 		t.Errorf("the quota is %+v %v, want 16 vCPUs", use.Quota, err)
 	}
-	if done.State != request.Approved || done.DecidedBy != "chief" || done.Word != "Until June" || done.Result.Quota != "vCPUs 8 → 16" {
+	if done.State != request.Approved || done.DecidedBy != "chief" || done.Comment != "Until June" || done.Result.Quota != "vCPUs 8 → 16" {
 		t.Errorf("the approved request is %+v", done)
 	}
 }
@@ -167,13 +167,13 @@ func TestOnlyThoseWithPermissionDecide(t *testing.T) {
 		s.wantRefused(name+" refuses", c.code, "", func() error { _, err := s.RefuseRequest(ctx, c.actor, r.ID, "no"); return err })
 	}
 	s.wantRefused("another withdraws", fleet.Forbidden, "Only the user who made the request", func() error { _, err := s.WithdrawRequest(ctx, chief, r.ID); return err })
-	s.wantRefused("a refusal without a word", fleet.Invalid, "Say why", func() error { _, err := s.RefuseRequest(ctx, chief, r.ID, " "); return err })
+	s.wantRefused("a refusal without a comment", fleet.Invalid, "Say why", func() error { _, err := s.RefuseRequest(ctx, chief, r.ID, " "); return err })
 	if _, err := s.RefuseRequest(ctx, chief, r.ID, "Not this year"); err != nil {
 		t.Fatal(err)
 	}
 	s.wantRefused("a refused one", fleet.Conflict, "already refused by chief", func() error { _, err := s.WithdrawRequest(ctx, s.member, r.ID); return err })
 	got, err := s.GetRequest(ctx, s.member, r.ID)
-	if err != nil || got.State != request.Refused || got.Word != "Not this year" {
+	if err != nil || got.State != request.Refused || got.Comment != "Not this year" {
 		t.Errorf("the user sees %+v %v", got, err)
 	}
 }

@@ -66,7 +66,7 @@ const (
 
 // Limits of requests.
 const (
-	MaxReason = 500 // characters of a reason, a text or a word
+	MaxReason = 500 // characters of a reason, a text or a comment
 	MaxOpen   = 20  // open requests of one user in one project
 	MaxStored = 64 << 10
 	Lifetime  = 30 * 24 * time.Hour
@@ -89,7 +89,7 @@ type Request struct {
 	ExpiresAt   *time.Time   `json:"expiresAt,omitempty" doc:"End of an open request"`
 	DecidedAt   *time.Time   `json:"decidedAt,omitempty"`
 	DecidedBy   string       `json:"decidedBy,omitempty"`
-	Word        string       `json:"word,omitempty" doc:"What the person who decided says"`
+	Comment     string       `json:"comment,omitempty" doc:"What the person who decided says"`
 	Result      Result       `json:"result,omitzero" doc:"What an approval has changed"`
 }
 
@@ -204,8 +204,8 @@ func (in Input) checkLimits(c *fleet.Checks, now quota.Quota) {
 func (in Input) Title() string {
 	if in.Kind != Quota {
 		line := strings.Join(strings.Fields(in.Text), " ")
-		if r := []rune(line); len(r) > 80 {
-			line = string(r[:79]) + "…"
+		if r := []rune(line); len(r) > 48 {
+			line = string(r[:47]) + "…"
 		}
 		return in.Kind.Info().Label + ": " + line
 	}

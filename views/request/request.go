@@ -30,13 +30,13 @@ type ListPage struct {
 // Columns are the columns of the list.
 var Columns = kit.Columns{
 	{Key: "state", Label: "State"},
-	{Key: "kind", Label: "Kind"},
+	{Key: "kind", Label: "Kind", OnRequest: true},
 	{Key: "project", Label: "Project"},
 	{Key: "who", Label: "Requested by"},
 	{Key: "reason", Label: "Reason"},
 	{Key: "created", Label: "Requested", Sort: "created"},
-	{Key: "decided", Label: "Decided by"},
-	{Key: "word", Label: "Word"},
+	{Key: "decided", Label: "Decided by", OnRequest: true},
+	{Key: "comment", Label: "Comment"},
 	{Key: "id", Label: "UUID", OnRequest: true},
 }
 
@@ -52,7 +52,7 @@ var CSV = []kit.CSVColumn[request.Request]{
 	{Name: "created", Value: func(v *request.Request) string { return kit.CSVTime(&v.CreatedAt) }},
 	{Name: "decided", Value: func(v *request.Request) string { return kit.CSVTime(v.DecidedAt) }},
 	{Name: "decidedBy", Value: func(v *request.Request) string { return v.DecidedBy }},
-	{Name: "word", Value: func(v *request.Request) string { return v.Word }},
+	{Name: "comment", Value: func(v *request.Request) string { return v.Comment }},
 }
 
 func (p *ListPage) table() kit.Table[request.Request] {
@@ -217,7 +217,7 @@ func (p Page) lines() (out []limitLine) {
 // Decision is the dialog that approves or refuses a request.
 type Decision struct {
 	Page
-	Word     string
+	Comment  string
 	Choice   string            // chosen pool or network
 	Choices  kit.SelectChoices // pools or networks
 	Errors   kit.Errors

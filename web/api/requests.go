@@ -84,12 +84,12 @@ func (api *API) approveRequest(ctx context.Context, a fleet.Actor, in *approveRe
 type refuseRequestInput struct {
 	RequestPath
 	Body struct {
-		Word string `json:"word" doc:"Why, at most 500 characters"`
+		Comment string `json:"comment" doc:"Why, at most 500 characters"`
 	}
 }
 
 func (api *API) refuseRequest(ctx context.Context, a fleet.Actor, in *refuseRequestInput) (*requestOutput, error) {
-	return requestAnswer(api.Control.RefuseRequest(ctx, a, in.ID, in.Body.Word))
+	return requestAnswer(api.Control.RefuseRequest(ctx, a, in.ID, in.Body.Comment))
 }
 
 func (api *API) withdrawRequest(ctx context.Context, a fleet.Actor, in *RequestPath) (*requestOutput, error) {

@@ -251,7 +251,7 @@ func (api *API) operations() []operation {
 		newOperation(post, "/requests", policy.VMChange, created, "create-request", "Ask for quota, a pool, a network or a VM. An open request of yours for the same is replaced", api.createRequest),
 		newOperation(get, "/requests/{id}", policy.VMSee, ok, "get-request", "Get a request", api.getRequest),
 		newOperation(post, "/requests/{id}/approve", policy.VMSee, ok, "approve-request", "Approve a request: raise limits, publish a pool or network, or create the VM for the user who asked for it", api.approveRequest),
-		newOperation(post, "/requests/{id}/refuse", policy.VMSee, ok, "refuse-request", "Refuse a request, with a word for the user who made it", api.refuseRequest),
+		newOperation(post, "/requests/{id}/refuse", policy.VMSee, ok, "refuse-request", "Refuse a request, with a comment for the user who made it", api.refuseRequest),
 		newOperation(post, "/requests/{id}/withdraw", policy.VMSee, ok, "withdraw-request", "Withdraw a request of your own", api.withdrawRequest),
 
 		newOperation(get, "/users", policy.Manage, ok, "list-users", "List users", listOperation(api.Control.ListUsers)),

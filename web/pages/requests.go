@@ -61,7 +61,7 @@ func (s *Site) RequestPage(c echo.Context, a fleet.Actor) error {
 
 // decisionForm is the form that approves or refuses a request.
 type decisionForm struct {
-	Word    string `form:"word"`
+	Comment string `form:"comment"`
 	Pool    string `form:"poolId"`
 	Network string `form:"networkId"`
 }
@@ -76,7 +76,7 @@ func (s *Site) ShowDecision(c echo.Context, a fleet.Actor, in decisionForm, how 
 		return err
 	}
 	d := requestview.Decision{
-		Page: p, Word: in.Word, Errors: how.Errors, RaisesOK: policy.May(a, policy.Manage, ""), BreaksOK: policy.May(a, policy.InfraChange, ""),
+		Page: p, Comment: in.Comment, Errors: how.Errors, RaisesOK: policy.May(a, policy.Manage, ""), BreaksOK: policy.May(a, policy.InfraChange, ""),
 	}
 	if kind := p.Request.Kind; kind == request.Pool || kind == request.Network {
 		d.Choice = in.Pool + in.Network
@@ -97,7 +97,7 @@ func requestIDFromPath(c echo.Context) request.ID { return request.ID(c.Param("i
 func (s *Site) ApproveRequest(c echo.Context, a fleet.Actor, in decisionForm) (form.Response, error) {
 	id := requestIDFromPath(c)
 	r, err := s.Control.ApproveRequest(c.Request().Context(), a, id, requests.Approval{
-		Word: strings.TrimSpace(in.Word), PoolID: fleet.PoolID(in.Pool), NetworkID: fleet.NetworkID(in.Network),
+		Comment: strings.TrimSpace(in.Comment), PoolID: fleet.PoolID(in.Pool), NetworkID: fleet.NetworkID(in.Network),
 	})
 	return form.StayOnPage(views.RequestPath(id), "Approved: "+r.Name), err
 }
@@ -105,7 +105,7 @@ func (s *Site) ApproveRequest(c echo.Context, a fleet.Actor, in decisionForm) (f
 // RefuseRequest refuses a request.
 func (s *Site) RefuseRequest(c echo.Context, a fleet.Actor, in decisionForm) (form.Response, error) {
 	id := requestIDFromPath(c)
-	r, err := s.Control.RefuseRequest(c.Request().Context(), a, id, strings.TrimSpace(in.Word))
+	r, err := s.Control.RefuseRequest(c.Request().Context(), a, id, strings.TrimSpace(in.Comment))
 	return form.StayOnPage(views.RequestPath(id), "Refused: "+r.Name), err
 }
 

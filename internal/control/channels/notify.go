@@ -216,7 +216,7 @@ func (r reader) readRequest(row db.RequestsToNotifyRow) (channel.Event, bool) {
 		decides := r.user != nil && !own && policy.May(*r.user, row.Kind.Info().Decide, row.ProjectID)
 		return e, ofProject || decides || r.all && r.user == nil
 	}
-	e.Event, e.Actor, e.Note, e.Text = channel.RequestDecided, row.DecidedBy, row.Word, row.Name+" was "+string(row.State)
+	e.Event, e.Actor, e.Note, e.Text = channel.RequestDecided, row.DecidedBy, row.Comment, row.Name+" was "+string(row.State)
 	if row.State == request.Expired {
 		e.Text = row.Name + " has expired"
 	}

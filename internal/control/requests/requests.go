@@ -149,7 +149,7 @@ func audit(ctx context.Context, q *db.Queries, a fleet.Actor, action string, id 
 
 // Approval is the input of ApproveRequest.
 type Approval struct {
-	Word      string          `json:"word,omitempty" doc:"For the user who made the request, at most 500 characters"`
+	Comment   string          `json:"comment,omitempty" doc:"For the user who made the request, at most 500 characters"`
 	PoolID    fleet.PoolID    `json:"poolId,omitempty" doc:"The pool to publish, for a request of the kind pool"`
 	NetworkID fleet.NetworkID `json:"networkId,omitempty" doc:"The network to publish, for a request of the kind network"`
 }
@@ -157,7 +157,7 @@ type Approval struct {
 // ApproveRequest fulfils the request and closes it, in one transaction: it raises limits, publishes a pool or network, or creates the VM for the user who requested it. A VM that exceeds the quota raises the quota if the
 // actor may change it.
 func (rs *Requests) ApproveRequest(ctx context.Context, a fleet.Actor, id request.ID, in Approval) (request.Request, error) {
-	return rs.decide(ctx, a, id, in.Word, request.Approved, func(ctx context.Context, tx pgx.Tx, r db.LockRequestRow) (out request.Result, err error) {
+	return rs.decide(ctx, a, id, in.Comment, request.Approved, func(ctx context.Context, tx pgx.Tx, r db.LockRequestRow) (out request.Result, err error) {
 		q := db.New(tx)
 		var checks fleet.Checks
 		switch r.Kind {
@@ -215,9 +215,9 @@ func (rs *Requests) createVM(ctx context.Context, tx pgx.Tx, a fleet.Actor, r db
 	return out, err
 }
 
-// RefuseRequest closes a request without fulfilling it. word is for the user who made it.
-func (rs *Requests) RefuseRequest(ctx context.Context, a fleet.Actor, id request.ID, word string) (request.Request, error) {
-	return rs.decide(ctx, a, id, word, request.Refused, nil)
+// RefuseRequest closes a request without fulfilling it. comment is for the user who made it.
+func (rs *Requests) RefuseRequest(ctx context.Context, a fleet.Actor, id request.ID, comment string) (request.Request, error) {
+	return rs.decide(ctx, a, id, comment, request.Refused, nil)
 }
 
 // WithdrawRequest closes an open request of the actor.
@@ -226,7 +226,7 @@ func (rs *Requests) WithdrawRequest(ctx context.Context, a fleet.Actor, id reque
 }
 
 // decide locks an open request that the actor may decide, calls do, and closes the request.
-func (rs *Requests) decide(ctx context.Context, a fleet.Actor, id request.ID, word string, to request.State, do func(context.Context, pgx.Tx, db.LockRequestRow) (request.Result, error)) (request.Request, error) {
+func (rs *Requests) decide(ctx context.Context, a fleet.Actor, id request.ID, comment string, to request.State, do func(context.Context, pgx.Tx, db.LockRequestRow) (request.Result, error)) (request.Request, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return request.Request{}, err
 	}
@@ -249,7 +249,7 @@ func (rs *Requests) decide(ctx context.Context, a fleet.Actor, id request.ID, wo
 			return fleet.Errorf(fleet.Conflict, "%s", request.WhyDecided(r.State, r.DecidedBy))
 		}
 		var checks fleet.Checks
-		request.CheckText(&checks, "word", word, to == request.Refused, "Say why, so that the user knows what to do.")
+		request.CheckText(&checks, "comment", comment, to == request.Refused, "Say why, so that the user knows what to do.")
 		if err := checks.Err(); err != nil {
 			return err
 		}
@@ -259,10 +259,10 @@ func (rs *Requests) decide(ctx context.Context, a fleet.Actor, id request.ID, wo
 				return err
 			}
 		}
-		if err := q.DecideRequest(ctx, db.DecideRequestParams{ID: id, State: to, DecidedBy: a.Name, Word: word, Result: result}); err != nil {
+		if err := q.DecideRequest(ctx, db.DecideRequestParams{ID: id, State: to, DecidedBy: a.Name, Comment: comment, Result: result}); err != nil {
 			return err
 		}
-		return audit(ctx, q, a, actions[to], id, r.Name, word)
+		return audit(ctx, q, a, actions[to], id, r.Name, comment)
 	})
 	if err != nil {
 		return request.Request{}, err
