@@ -12,6 +12,7 @@ import (
 	"quantix/internal/flavor"
 	"quantix/internal/fleet"
 	"quantix/internal/quota"
+	"quantix/internal/request"
 	"quantix/internal/schedules"
 	"quantix/internal/secgroup"
 )
@@ -699,6 +700,26 @@ type ProjectQuota struct {
 type Pulse struct {
 	One bool
 	At  time.Time
+}
+
+type Request struct {
+	ID          request.ID
+	ProjectID   fleet.ProjectID
+	UserID      *fleet.UserID
+	RequestedBy string
+	Kind        request.Kind
+	Name        string
+	Reason      string
+	Wanted      request.Wanted
+	Input       []byte
+	Key         string
+	State       request.State
+	CreatedAt   time.Time
+	DecidedAt   *time.Time
+	DecidedBy   string
+	Comment     string
+	Result      request.Result
+	Notified    bool
 }
 
 type SavedView struct {

@@ -11,6 +11,7 @@ import (
 	"quantix/internal/channel"
 	"quantix/internal/flavor"
 	"quantix/internal/fleet"
+	"quantix/internal/request"
 	"quantix/internal/schedules"
 	"quantix/internal/testkit"
 )
@@ -198,8 +199,10 @@ var argumentsByField = map[string]any{
 	"RecycleVM.Days":             int32(7),
 	"ProtectVM.Expiry":           fleet.ExpiresSoon,
 	"SetExpiry.Expiry":           fleet.ExpiresSoon,
-	"TasksSeen.Ids":              []string{someTaskID},
-	"EventsAfter.After":          "00000000-0000-4000-8000-000000049000", "EventsAfter.Types": []string{"vm"}, "EventsAfter.OpenTypes": []string{"vm"}, "EventsAfter.Most": int32(500), "EventsAfter.Project": "",
+	"AddRequest.ID":              request.ID("01900000-0000-7000-8000-000000000001"), "DecideRequest.State": request.Approved,
+	"AddRequest.Input": []byte("{}"), "RenewRequest.Input": []byte("{}"), "ExpireRequests.Age": 30 * 24 * time.Hour, "SweepRequests.Age": 365 * 24 * time.Hour,
+	"TasksSeen.Ids":     []string{someTaskID},
+	"EventsAfter.After": "00000000-0000-4000-8000-000000049000", "EventsAfter.Types": []string{"vm"}, "EventsAfter.OpenTypes": []string{"vm"}, "EventsAfter.Most": int32(500), "EventsAfter.Project": "",
 }
 
 // fillTables fills all tables. PostgreSQL does not update its statistics.
@@ -231,6 +234,9 @@ var fillStatements = []string{
 	`INSERT INTO project_quotas (project_id, limits, changed_by) SELECT p.id, '{"cpus": {"hard": 1000000}, "snapshots": {"hard": 1000000}}', 'me' FROM projects p`,
 	`INSERT INTO flavors (id, name, cpus, memory_mib) SELECT 'id-' || n, 'flavor ' || n, 1, 1 FROM generate_series(1, 200) n`,
 	`INSERT INTO flavor_grants (flavor_id, project_id, granted_by) SELECT f.id, p.id, 'me' FROM flavors f, (SELECT id FROM projects ORDER BY id LIMIT 50) p`,
+	`INSERT INTO requests (id, project_id, user_id, requested_by, kind, name, reason, wanted, key, state, notified)
+		SELECT 'id-' || n, p.id, 'user-' || n % 5000, 'me', 'pool', 'Pool', 'r', '{}', n::text, CASE WHEN n % 20 = 0 THEN 'open' ELSE 'approved' END, n % 1000 > 0
+		FROM generate_series(1, 20000) n JOIN (SELECT id, row_number() OVER (ORDER BY id) - 1 AS i, count(*) OVER () AS all FROM projects) p ON p.i = n % p.all`,
 	`INSERT INTO deliveries (id, channel_id, message, summary, events, state, due_at, ended_at)
 		SELECT 'id-' || n, 'id-' || (n % 1000 + 1), '{}', 'Host lost', 1, CASE WHEN n > 98000 THEN 'waiting' ELSE 'sent' END, now() + make_interval(secs => n - 98100), CASE WHEN n <= 98000 THEN now() END FROM generate_series(1, 100000) n`,
 	`INSERT INTO events (key, type, object_id, name, project_id) SELECT ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid, 'vm', 'id-' || n, 'x', 'id-7' FROM generate_series(1, 50000) n`,

@@ -51,6 +51,11 @@ func ChannelPath[ID ~string](id ID, below ...string) string {
 	return ObjectPath(fleet.TypeChannel, id, below...)
 }
 
+// RequestPath is the address of a request's page, or of a path below it.
+func RequestPath[ID ~string](id ID, below ...string) string {
+	return ObjectPath(fleet.TypeRequest, id, below...)
+}
+
 // FlavorPath is the address of a flavor's page, or of a path below it.
 func FlavorPath[ID ~string](id ID, below ...string) string {
 	return ObjectPath(fleet.TypeFlavor, id, below...)

@@ -63,6 +63,8 @@ func newLargePortal(t *testing.T, hosts int) *largePortal {
 	c.browser = p.newSignedInBrowser("ann", fleet.RoleAdmin)
 	p.execSQL(`INSERT INTO customizations (id, name, description, kind, variables, by_key, sealed, changed_by) VALUES ($1, 'web', '', 'cloud-init', '{}', 'x', 'x', 'ann')`, aSpec)
 	p.execSQL(`INSERT INTO flavors (id, name, cpus, memory_mib) SELECT CASE WHEN n = 1 THEN $1 ELSE gen_random_uuid()::text END, 'flavor-' || n, n, n * 1024 FROM generate_series(1, 200) n`, aFlavor)
+	p.execSQL(`INSERT INTO requests (id, project_id, requested_by, kind, name, reason, wanted, key)
+		SELECT CASE WHEN n = 1 THEN $1 ELSE gen_random_uuid()::text END, $2, 'tom', 'pool', 'Pool ' || n, 'r', '{}', n::text FROM generate_series(1, 200) n`, aRequest, aProject)
 	p.execSQL(`INSERT INTO flavor_grants (flavor_id, granted_by) SELECT id, 'ann' FROM flavors`)
 	p.execSQL(`INSERT INTO security_groups (id, name, spec) VALUES ($1, 'web', '{"rules":[]}')`, aGroup)
 	p.execSQL(`INSERT INTO alarm_rules (id, name, spec) VALUES ($1, 'lost', '{"severity":"critical","condition":"host.lost"}')`, anAlarm)
@@ -104,6 +106,7 @@ const (
 	aPool         = "00000000-0000-7000-8000-000000002003" // failed on some hosts
 	aSpec         = "00000000-0000-7000-8000-000000007001"
 	aFlavor       = "00000000-0000-7000-8000-00000000a004"
+	aRequest      = "00000000-0000-7000-8000-00000000a006"
 	aGroup        = "00000000-0000-7000-8000-000000006001"
 	aMAC          = "52:54:00:00:00:01"
 	aNet          = "00000000-0000-7000-8000-000000003000"
@@ -225,6 +228,10 @@ var measuredAddresses = map[string][]struct {
 	"/pools/:id/hosts/:host/release":             {{at: "/pools/" + aPool + "/hosts/" + aHost + "/release", sums: 4}},
 	"/pools/:id/labels":                          {{at: "/pools/" + aPool + "/labels", sums: 4}, {at: "/pools/" + aPool + "/labels?selector=rack", sums: 4}},
 	"/vms/:id/first-boot":                        {{at: "/vms/" + aVM + "/first-boot"}},
+	"/requests":                                  {{at: "/requests"}, {at: "/requests?filter=state:open"}},
+	"/requests/new":                              {{at: "/requests/new?project=" + aProject}},
+	"/requests/:id":                              {{at: "/requests/" + aRequest}},
+	"/requests/:id/decide":                       {{at: "/requests/" + aRequest + "/decide", sums: 6}},
 	"/flavors":                                   {{at: "/flavors"}},
 	"/flavors/new":                               {{at: "/flavors/new"}},
 	"/flavors/:id":                               {{at: "/flavors/" + aFlavor}},

@@ -106,6 +106,11 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		s.execSQL(`INSERT INTO alarms (id, rule_id, subject, subject_name, cause, severity, text, plain, raised_at) VALUES ($1, $2, 'host:' || $3, 'h', $4, 'info', $4, $4, now())`, id, alarmRule, s.host.id, cause)
 		return "/alarms/" + id
 	}
+	request := func(key string) string {
+		id := string(fleet.NewID[fleet.AlarmID]())
+		s.execSQL(`INSERT INTO requests (id, project_id, user_id, requested_by, kind, name, reason, wanted, key) VALUES ($1, $2, 'ann', 'ann', 'quota', '9 vCPUs', 'r', '{}', $3)`, id, project, key)
+		return "/requests/" + id
+	}
 	channelID := string(fleet.NewID[fleet.AlarmID]())
 	s.execSQL(`INSERT INTO channels (id, name, spec, target, signed) VALUES ($1, 'mine', '{"kind":"email","to":["a@example.org"]}', 'a@example.org', false)`, channelID)
 	acknowledged, silenced, ofGroup := alarm("a"), alarm("b"), `{"ruleId":"`+alarmRule+`","cause":"`
@@ -119,32 +124,36 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	s.execSQL(`UPDATE vms SET expires_at = now(), expiry = 'over' WHERE id = $1`, expired)
 	until := func(day string) string { return `"expiresAt":"2040-01-` + day + `T00:00:00Z"}` }
 	bodies := map[string]struct{ path, body, other string }{
-		"/recycle-bin/{id}/restore":             {"/recycle-bin/" + string(recycled) + "/restore", `{"name":"restored"}`, `{"name":"restored-2"}`},
-		"/vms/{id}/renew":                       {"/vms/" + string(expired) + "/renew", `{` + until("01"), `{` + until("02")},
-		"/vms/renew":                            {"/vms/renew", `{"ids":["` + string(expired) + `"],` + until("01"), `{"ids":["` + string(expired) + `"],` + until("02")},
-		"/channels":                             {"/channels", `{"name":"ops","spec":{"kind":"email","to":["a@example.org"]}}`, `{"name":"ops-2","spec":{"kind":"email","to":["a@example.org"]}}`},
-		"/flavors":                              {"/flavors", `{"name":"small","cpus":1,"memoryMiB":256}`, `{"name":"small-2","cpus":1,"memoryMiB":256}`},
-		"/channels/{id}/test":                   {"/channels/" + channelID + "/test", ``, ``},
-		"/alarm-rules":                          {"/alarm-rules", `{"name":"io","spec":{"severity":"info","condition":"vm.io"}}`, `{"name":"io-2","spec":{"severity":"info","condition":"vm.io"}}`},
-		"/alarms/{id}/acknowledge":              {acknowledged + "/acknowledge", `{"note":"mine"}`, `{"note":"yours"}`},
-		"/alarms/{id}/silence":                  {silenced + "/silence", `{` + silence("1"), `{` + silence("2")},
-		"/alarms/groups/acknowledge":            {"/alarms/groups/acknowledge", ofGroup + `c","note":"mine"}`, ofGroup + `c","note":"yours"}`},
-		"/alarms/groups/silence":                {"/alarms/groups/silence", ofGroup + `c",` + silence("1"), ofGroup + `c",` + silence("2")},
-		"/vms/{id}/guest":                       {"/vms/" + string(asked) + "/guest", `{"action":"trim"}`, `{"action":"clock"}`},
-		"/vms/{id}/migrate":                     {sick["migrate"] + "/migrate", place(s.host.id), place(placed)},
-		"/vms/migrate":                          {"/vms/migrate", `{"ids":["` + string(s.vm) + `"]}`, `{"ids":["` + string(s.vm) + `"],"mode":"live"}`},
-		"/vms/{id}/snapshots":                   {snapped("taken") + "/snapshots", `{"name":"before"}`, `{"name":"after"}`},
-		"/vms/{id}/snapshots/{snapshot}/revert": {snapped("reverted") + "/snapshots/old/revert", `{}`, `{"start":true}`},
-		"/vms/{id}/snapshot-schedules":          {snapped("scheduled") + "/snapshot-schedules", `{"name":"nightly","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}`, `{"name":"daily","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}`},
-		"/vms/{id}/consolidate":                 {snapped("merged") + "/consolidate", ``, ``},
-		"/vms/{id}/disks/grow":                  {growing + "/disks/grow", grow + `1048576}`, grow + `2097152}`},
-		"/vms/{id}/disks/move":                  {vm + "/disks/move", disk + string(slow) + `"}`, disk + string(pool) + `"}`},
-		"/vms/{id}/place":                       {sick["place"] + "/place", place(placed), place(s.host.id)},
-		"/vms":                                  {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},
-		"/vms/bulk-create":                      {"/vms/bulk-create", strings.TrimSuffix(vmBody(project, "many-{n}"), "}") + `,"count":3}`, strings.TrimSuffix(vmBody(project, "many-{n}"), "}") + `,"count":4}`},
-		"/customizations":                       {"/customizations", `{"name":"web-servers","firstBoot":{"kind":"cloud-init","cloudInit":{"hostname":"web"}}}`, `{"name":"other-servers","firstBoot":{"kind":"cloud-init","cloudInit":{"hostname":"web"}}}`},
-		"/templates":                            {"/templates", `{"name":"Web",` + ofPattern + `}`, `{"name":"Other",` + ofPattern + `}`},
-		"/templates/{id}/versions":              {"/templates/" + fresh + "/versions", `{` + ofPattern + `}`, `{` + ofPattern + `,"note":"other"}`},
+		"/recycle-bin/{id}/restore":                    {"/recycle-bin/" + string(recycled) + "/restore", `{"name":"restored"}`, `{"name":"restored-2"}`},
+		"/vms/{id}/renew":                              {"/vms/" + string(expired) + "/renew", `{` + until("01"), `{` + until("02")},
+		"/vms/renew":                                   {"/vms/renew", `{"ids":["` + string(expired) + `"],` + until("01"), `{"ids":["` + string(expired) + `"],` + until("02")},
+		"/channels":                                    {"/channels", `{"name":"ops","spec":{"kind":"email","to":["a@example.org"]}}`, `{"name":"ops-2","spec":{"kind":"email","to":["a@example.org"]}}`},
+		"/flavors":                                     {"/flavors", `{"name":"small","cpus":1,"memoryMiB":256}`, `{"name":"small-2","cpus":1,"memoryMiB":256}`},
+		"/channels/{id}/test":                          {"/channels/" + channelID + "/test", ``, ``},
+		"/alarm-rules":                                 {"/alarm-rules", `{"name":"io","spec":{"severity":"info","condition":"vm.io"}}`, `{"name":"io-2","spec":{"severity":"info","condition":"vm.io"}}`},
+		"/alarms/{id}/acknowledge":                     {acknowledged + "/acknowledge", `{"note":"mine"}`, `{"note":"yours"}`},
+		"/alarms/{id}/silence":                         {silenced + "/silence", `{` + silence("1"), `{` + silence("2")},
+		"/alarms/groups/acknowledge":                   {"/alarms/groups/acknowledge", ofGroup + `c","note":"mine"}`, ofGroup + `c","note":"yours"}`},
+		"/alarms/groups/silence":                       {"/alarms/groups/silence", ofGroup + `c",` + silence("1"), ofGroup + `c",` + silence("2")},
+		"/vms/{id}/guest":                              {"/vms/" + string(asked) + "/guest", `{"action":"trim"}`, `{"action":"clock"}`},
+		"/vms/{id}/migrate":                            {sick["migrate"] + "/migrate", place(s.host.id), place(placed)},
+		"/vms/migrate":                                 {"/vms/migrate", `{"ids":["` + string(s.vm) + `"]}`, `{"ids":["` + string(s.vm) + `"],"mode":"live"}`},
+		"/vms/{id}/snapshots":                          {snapped("taken") + "/snapshots", `{"name":"before"}`, `{"name":"after"}`},
+		"/vms/{id}/snapshots/{snapshot}/revert":        {snapped("reverted") + "/snapshots/old/revert", `{}`, `{"start":true}`},
+		"/vms/{id}/snapshot-schedules":                 {snapped("scheduled") + "/snapshot-schedules", `{"name":"nightly","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}`, `{"name":"daily","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}`},
+		"/vms/{id}/consolidate":                        {snapped("merged") + "/consolidate", ``, ``},
+		"/vms/{id}/disks/grow":                         {growing + "/disks/grow", grow + `1048576}`, grow + `2097152}`},
+		"/vms/{id}/disks/move":                         {vm + "/disks/move", disk + string(slow) + `"}`, disk + string(pool) + `"}`},
+		"/vms/{id}/place":                              {sick["place"] + "/place", place(placed), place(s.host.id)},
+		"/vms":                                         {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},
+		"/vms/bulk-create":                             {"/vms/bulk-create", strings.TrimSuffix(vmBody(project, "many-{n}"), "}") + `,"count":3}`, strings.TrimSuffix(vmBody(project, "many-{n}"), "}") + `,"count":4}`},
+		"/customizations":                              {"/customizations", `{"name":"web-servers","firstBoot":{"kind":"cloud-init","cloudInit":{"hostname":"web"}}}`, `{"name":"other-servers","firstBoot":{"kind":"cloud-init","cloudInit":{"hostname":"web"}}}`},
+		"/templates":                                   {"/templates", `{"name":"Web",` + ofPattern + `}`, `{"name":"Other",` + ofPattern + `}`},
+		"/templates/{id}/versions":                     {"/templates/" + fresh + "/versions", `{` + ofPattern + `}`, `{` + ofPattern + `,"note":"other"}`},
+		"/requests":                                    {"/requests", `{"projectId":"` + string(project) + `","kind":"pool","text":"fast","reason":"r"}`, `{"projectId":"` + string(project) + `","kind":"pool","text":"slow","reason":"r"}`},
+		"/requests/{id}/approve":                       {request("a") + "/approve", `{}`, `{"comment":"w"}`},
+		"/requests/{id}/refuse":                        {request("b") + "/refuse", `{"comment":"no"}`, `{"comment":"never"}`},
+		"/requests/{id}/withdraw":                      {request("c") + "/withdraw", ``, ``},
 		"/templates/{id}/versions/{version}/deprecate": {"/templates/" + old + "/versions/" + old + "/deprecate", `{"deprecated":true}`, `{"deprecated":false}`},
 		"/vms/{id}/actions":                            {vm + "/actions", `{"action":"reset"}`, `{"action":"stop"}`},
 		"/vms/actions":                                 {"/vms/actions", `{"action":"pause","ids":["` + string(s.vm) + `"]}`, `{"action":"stop","ids":["` + string(s.vm) + `"]}`},

@@ -22,7 +22,7 @@ func TestProjectCreatedEditedAndDeletedWithMembers(t *testing.T) {
 	a := b.post(path+"/members", url.Values{"user": {"tom"}, "role": {"member"}}, htmxFormHeaders("members")...).requireStatus(t, http.StatusOK)
 	a.contains(t, `href="/users/tom"`, "Change role to Viewer")
 	a.excludes(t, "<html", ">tom</option>")
-	b.post(path+"/members", url.Values{"user": {"tom"}, "role": {"owner"}}, htmxFormHeaders("members")...).requireStatus(t, 422)
+	b.post(path+"/members", url.Values{"user": {"tom"}, "role": {"stranger"}}, htmxFormHeaders("members")...).requireStatus(t, 422)
 	b.post(path+"/members", url.Values{"user": {"tom"}, "role": {""}}).requireStatus(t, http.StatusSeeOther)
 	b.get(path).contains(t, "No members")
 

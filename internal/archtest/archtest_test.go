@@ -36,14 +36,15 @@ var allowedImports = map[string][]string{
 	"views/alarm":      {"views", "views/kit", "internal/alarm", "internal/channel", "internal/fleet", "internal/policy"},
 	"views/cluster":    {"views", "views/kit", "views/host", "views/vmlist", "internal/fleet", "internal/policy"},
 	"views/shell":      {"internal/diagram", "views", "views/kit", "views/task", "static", "internal/fleet", "internal/policy"},
-	"views/people":     {"internal/quota", "views", "views/kit", "views/shell", "internal/fleet", "internal/policy", "internal/flavor"},
+	"views/people":     {"internal/quota", "views", "views/kit", "views/shell", "internal/fleet", "internal/policy", "internal/flavor", "views/request"},
 	"views/recyclebin": {"views", "views/kit", "internal/bin", "internal/fleet", "internal/policy"},
 	"views/flavor":     {"views", "views/kit", "internal/flavor", "internal/fleet", "internal/policy"},
-	"views/home":       {"internal/usage", "views/alarm", "views", "views/kit", "static/docs", "internal/fleet", "internal/policy"},
+	"views/home":       {"internal/usage", "views/alarm", "views", "views/kit", "static/docs", "internal/fleet", "internal/policy", "internal/request", "views/request"},
 	"views/help":       {"views", "views/kit", "static/docs"},
 	"static":           {},
 	"static/":          {"static/"},
 	"agent":            {"internal/metric", "agent/hypervisor", "agent/migration", "agent/state", "agent/transfer", "internal/exposition", "internal/wire", "internal/fleet", "internal/secgroup"},
+	"views/request":    {"views", "views/kit", "internal/fleet", "internal/policy", "internal/quota", "internal/request"},
 
 	// Hypervisor backends import agent/hypervisor, which defines their interface, and never the agent.
 	"agent/hypervisor":             {"agent/migration", "agent/transfer", "internal/wire", "internal/fleet", "internal/secgroup"},
@@ -73,7 +74,7 @@ var allowedImports = map[string][]string{
 	"agent/blockdev":               {},
 	"agent/mock":                   {"agent/hypervisor", "agent/pooldir", "agent/image", "agent/fetch", "agent/transfer", "agent/upload", "internal/ovf", "internal/wire", "internal/drift", "internal/fleet", "internal/download", "internal/secgroup", "internal/adoption"},
 	"agent/hardware":               {"agent/blockdev", "internal/fleet", "internal/wire"},
-	"db":                           {"internal/quota", "internal/channel", "internal/fleet", "internal/schedules", "internal/secgroup", "internal/flavor"},
+	"db":                           {"internal/request", "internal/quota", "internal/channel", "internal/fleet", "internal/schedules", "internal/secgroup", "internal/flavor"},
 	"internal/fleet":               {},
 	"internal/wire":                {"internal/metric", "internal/fleet", "internal/secgroup"},
 	"internal/policy":              {"internal/fleet", "internal/ipam"},
@@ -98,7 +99,8 @@ var allowedImports = map[string][]string{
 	"internal/metric":              {"internal/fleet"},
 	"internal/quota":               {"internal/fleet"},
 	"internal/alarm":               {"internal/fleet"},
-	"internal/channel":             {"internal/fleet"},
+	"internal/channel":             {"internal/request", "internal/fleet"},
+	"internal/request":             {"internal/fleet", "internal/quota"},
 	"internal/flavor":              {"internal/fleet"},
 	"internal/bin":                 {"internal/fleet"},
 	"internal/delivery":            {"internal/channel", "internal/egress", "internal/fleet"},
@@ -109,17 +111,17 @@ var allowedImports = map[string][]string{
 	"internal/ipam":                {"internal/fleet"},
 	"internal/export":              {"internal/fleet"},
 	"internal/remedy":              {"internal/fleet"},
-	"internal/control":             {"internal/quota", "db", "internal/delivery", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/catalog", "internal/download", "internal/export", "internal/template", "internal/vmcopy", "internal/adoption", "internal/flavor", "internal/bin"},
+	"internal/control":             {"internal/quota", "db", "internal/delivery", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/catalog", "internal/download", "internal/export", "internal/template", "internal/vmcopy", "internal/adoption", "internal/flavor", "internal/bin", "internal/request"},
 
 	// The subpackages of control form layers: none imports control, and each imports only subpackages of lower layers.
 	"internal/control/quotas":     {"internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota"},
 	"internal/control/store":      {"internal/quota", "db", "internal/auth", "internal/policy", "internal/notify", "internal/drift", "internal/fleet", "internal/secgroup"},
 	"internal/control/assign":     {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/drift", "internal/fleet", "internal/secgroup", "internal/adoption"},
 	"internal/control/alarms":     {"internal/control/metrics", "internal/control/query", "internal/control/store", "db", "internal/alarm", "internal/auth", "internal/fleet", "internal/policy", "internal/remedy"},
-	"internal/control/channels":   {"internal/control/store", "db", "internal/auth", "internal/channel", "internal/delivery", "internal/fleet", "internal/policy"},
+	"internal/control/channels":   {"internal/request", "internal/control/store", "db", "internal/auth", "internal/channel", "internal/delivery", "internal/fleet", "internal/policy"},
 	"internal/control/metrics":    {"internal/metric", "internal/control/store", "db", "internal/exposition", "internal/fleet", "internal/policy", "internal/timeseries", "internal/usage"},
 	"internal/control/events":     {"internal/control/store", "db", "internal/event", "internal/fleet", "internal/policy"},
-	"internal/control/query":      {"internal/alarm", "internal/control/metrics", "internal/timeseries", "internal/diagram", "internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity", "internal/catalog", "internal/ipam", "internal/remedy", "internal/secgroup", "internal/template", "internal/adoption", "internal/usage", "internal/bin"},
+	"internal/control/query":      {"internal/alarm", "internal/control/metrics", "internal/timeseries", "internal/diagram", "internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity", "internal/catalog", "internal/ipam", "internal/remedy", "internal/secgroup", "internal/template", "internal/adoption", "internal/usage", "internal/bin", "internal/request"},
 	"internal/control/identity":   {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet", "internal/control/flavors"},
 	"internal/control/placing":    {"internal/control/query", "internal/control/store", "db", "internal/placement", "internal/fleet"},
 	"internal/control/storage":    {"internal/control/placing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/placement", "internal/policy", "internal/wire", "internal/fleet", "internal/download", "internal/adoption"},
@@ -127,6 +129,7 @@ var allowedImports = map[string][]string{
 	"internal/control/publishing": {"internal/control/store", "db", "internal/policy", "internal/fleet"},
 	"internal/control/flavors":    {"internal/control/store", "db", "internal/flavor", "internal/fleet", "internal/policy", "internal/vmedit"},
 	"internal/control/recycling":  {"internal/control/flavors", "internal/control/store", "db", "internal/bin", "internal/fleet", "internal/policy"},
+	"internal/control/requests":   {"internal/control/publishing", "internal/control/query", "internal/control/quotas", "internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/request"},
 	"internal/control/hosts": {
 		"internal/control/agentapi", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/wire", "internal/fleet",
 	},
@@ -136,14 +139,14 @@ var allowedImports = map[string][]string{
 	},
 
 	// Handlers of pages import packages that render, decode forms and list options, and never the server.
-	"web/pages":   {"internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling"},
-	"web/vmpages": {"internal/quota", "web/options", "web/form", "web/render", "web/api", "web/idempotency", "views", "views/kit", "views/secgroup", "views/shell", "views/template", "views/vm", "views/vmlist", "internal/control", "internal/control/query", "internal/vmxml", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy", "internal/vmcopy", "internal/flavor", "internal/control/flavors"},
+	"web/pages":   {"internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request"},
+	"web/vmpages": {"internal/quota", "web/options", "web/form", "web/render", "web/api", "web/idempotency", "views", "views/kit", "views/secgroup", "views/shell", "views/template", "views/vm", "views/vmlist", "internal/control", "internal/control/query", "internal/vmxml", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy", "internal/vmcopy", "internal/flavor", "internal/control/flavors", "internal/request", "views/request"},
 	"web/options": {"web/form", "views", "views/kit", "views/network", "views/vm", "internal/control", "internal/control/query", "internal/control/identity", "internal/fleet", "internal/policy", "internal/template", "internal/flavor"},
 	"web/form":    {"web/render", "web/problem", "web/bodylimit", "views/kit", "views/shell", "internal/control", "internal/fleet"},
 	"web/render":  {"internal/diagram", "views/kit", "views/shell", "static", "internal/control", "internal/control/query", "internal/fleet", "internal/policy"},
 
 	// The API and the endpoints of agents import no pages.
-	"web/api":         {"internal/quota", "internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling"},
+	"web/api":         {"internal/quota", "internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request"},
 	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy"},
 	"web/problem":     {"internal/fleet"},
 	"web/bodylimit":   {"internal/fleet"},
@@ -167,7 +170,7 @@ var allowedImports = map[string][]string{
 
 var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
-	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling",
+	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.

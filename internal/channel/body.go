@@ -34,13 +34,13 @@ func (m Message) Body(k Kind, e Envelope) ([]byte, error) {
 	}
 	type linkedEvent struct {
 		Event
-		Link string `json:"url,omitempty"` // page of the alarm
+		Link string `json:"url,omitempty"` // page of the alarm or request
 	}
 	linked := make([]linkedEvent, 0, len(events))
 	for _, v := range events {
 		link := ""
 		if e.Portal != "" {
-			link = e.Portal + "/alarms/" + string(v.AlarmID)
+			link = e.Portal + v.path()
 		}
 		linked = append(linked, linkedEvent{v, link})
 	}
@@ -129,8 +129,8 @@ func (m Message) alerts(e Envelope) []alert {
 	}
 	out := []alert{}
 	for _, v := range m.Events {
-		if v.Event == fleet.AlarmAcknowledged {
-			continue // an acknowledgement changes no alert
+		if v.Event == fleet.AlarmAcknowledged || v.isRequest() {
+			continue // no alert changes
 		}
 		kind, _, _ := strings.Cut(string(v.Subject), ":")
 		a := alert{

@@ -84,7 +84,7 @@ type Spec struct {
 	Secret string   `json:"secret,omitempty" doc:"Key of the signature of webhook requests; write only"`
 	To     []string `json:"to,omitempty" doc:"E-mail addresses"`
 
-	Events   []fleet.AlarmEventKind `json:"events,omitempty" doc:"raised, severity, acknowledged, cleared; without it: raised, severity and cleared"`
+	Events   []fleet.AlarmEventKind `json:"events,omitempty" doc:"raised, severity, acknowledged, cleared, request.opened, request.decided; without it: all but acknowledged, and those of requests only if neither severity nor rules are set"`
 	Severity fleet.AlarmSeverity    `json:"severity,omitempty" doc:"Lowest severity of alarms; without it: all"`
 	Rules    []fleet.AlarmRuleID    `json:"rules,omitempty" doc:"Rules of alarms; without it: all"`
 	Projects []fleet.ProjectID      `json:"projects,omitempty" doc:"Projects of alarms, only of a channel of the fleet; without it: all"`
@@ -102,11 +102,11 @@ type QuietHours struct {
 	TimeZone string `json:"timeZone,omitempty" doc:"Such as Europe/Berlin; without it: UTC"`
 }
 
-// DefaultEvents are the events that a channel without Events sends.
+// DefaultEvents are the events of alarms that a channel without Events sends.
 var DefaultEvents = []fleet.AlarmEventKind{fleet.AlarmRaised, fleet.AlarmEscalated, fleet.AlarmCleared}
 
 // AllEvents are the events that a channel can send.
-var AllEvents = []fleet.AlarmEventKind{fleet.AlarmRaised, fleet.AlarmEscalated, fleet.AlarmAcknowledged, fleet.AlarmCleared}
+var AllEvents = []fleet.AlarmEventKind{fleet.AlarmRaised, fleet.AlarmEscalated, fleet.AlarmAcknowledged, fleet.AlarmCleared, RequestOpened, RequestDecided}
 
 const (
 	maxURL         = 2000

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/internal/request"
 )
 
 // Event is something that happened to an alarm, as one channel sends it.
@@ -27,6 +28,25 @@ type Event struct {
 	Text     string               `json:"text"`
 	Remedy   string               `json:"remedy,omitempty"`
 	RaisedAt time.Time            `json:"raisedAt"`
+
+	RequestID request.ID `json:"requestId,omitempty"` // of a request; it has no AlarmID and RuleID
+}
+
+// Events of requests.
+const (
+	RequestOpened  fleet.AlarmEventKind = "request.opened"
+	RequestDecided fleet.AlarmEventKind = "request.decided"
+)
+
+// isRequest reports whether the event is about a request.
+func (e Event) isRequest() bool { return e.RequestID != "" }
+
+// path is the page of the event's alarm or request in the portal.
+func (e Event) path() string {
+	if e.isRequest() {
+		return "/requests/" + string(e.RequestID)
+	}
+	return "/alarms/" + string(e.AlarmID)
 }
 
 // Message is what one request or e-mail contains.
@@ -78,12 +98,24 @@ func (m *Message) Add(e Event) {
 
 // Wants reports whether a channel sends an event. Whether its receiver may see the alarm is checked by the caller.
 func (s Spec) Wants(e Event) bool {
-	events := s.Events
-	if len(events) == 0 {
-		events = DefaultEvents
+	if !slices.Contains(s.SentEvents(), e.Event) || len(s.Projects) > 0 && !slices.Contains(s.Projects, e.Project) {
+		return false
 	}
-	return slices.Contains(events, e.Event) && (s.Severity == "" || severityRank(e.Severity) <= severityRank(s.Severity)) &&
-		(len(s.Rules) == 0 || slices.Contains(s.Rules, e.RuleID)) && (len(s.Projects) == 0 || slices.Contains(s.Projects, e.Project))
+	if e.isRequest() {
+		return s.Kind != Alertmanager
+	}
+	return (s.Severity == "" || severityRank(e.Severity) <= severityRank(s.Severity)) && (len(s.Rules) == 0 || slices.Contains(s.Rules, e.RuleID))
+}
+
+// SentEvents returns the events that a channel sends. Without a choice, a channel for all alarms also sends requests.
+func (s Spec) SentEvents() []fleet.AlarmEventKind {
+	switch {
+	case len(s.Events) > 0:
+		return s.Events
+	case s.Severity == "" && len(s.Rules) == 0 && s.Kind != Alertmanager:
+		return append(slices.Clone(DefaultEvents), RequestOpened, RequestDecided)
+	}
+	return DefaultEvents
 }
 
 // SendsSilenced reports whether a channel sends an event of a silenced alarm: Alertmanager has to learn the end of the alerts
@@ -137,10 +169,11 @@ func (m Message) groups() (out []*group) {
 		kind  fleet.AlarmEventKind
 		rule  fleet.AlarmRuleID
 		cause string
+		of    request.ID
 	}
 	of := map[key]*group{}
 	for _, e := range m.Events {
-		k := key{e.Event, e.RuleID, e.Cause}
+		k := key{e.Event, e.RuleID, e.Cause, e.RequestID}
 		g := of[k]
 		if g == nil {
 			g = &group{first: e, severity: e.Severity}

@@ -11,6 +11,7 @@ import (
 
 var eventWords = map[fleet.AlarmEventKind]string{
 	fleet.AlarmRaised: "Raised", fleet.AlarmEscalated: "Severity changed", fleet.AlarmAcknowledged: "Acknowledged", fleet.AlarmCleared: "Cleared",
+	RequestOpened: "New request", RequestDecided: "Request decided",
 }
 
 // EventText names an event for people: "Raised".
@@ -118,6 +119,12 @@ func (m Message) blocks(channelName string) (out []block) {
 			}
 		}
 		e := g.first
+		if e.isRequest() {
+			add("By ", e.Actor)
+			add(map[bool]string{true: "Reason: ", false: "Comment: "}[e.Event == RequestOpened], e.Note)
+			out = append(out, b)
+			continue
+		}
 		if e.Event == fleet.AlarmAcknowledged {
 			add("By ", strings.TrimSpace(e.Actor+": "+e.Note))
 		}

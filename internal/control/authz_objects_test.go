@@ -11,6 +11,7 @@ import (
 	"quantix/internal/control/storage"
 	"quantix/internal/flavor"
 	"quantix/internal/fleet"
+	"quantix/internal/request"
 	"quantix/internal/testkit"
 	"quantix/internal/wire"
 )
@@ -211,6 +212,16 @@ func (w *authzFixture) flavor() flavor.ID {
 	}
 	w.execSQL(`DELETE FROM flavors WHERE id <> $1`, v.ID) // the number of flavors is limited
 	return v.ID
+}
+
+// request adds an open request for a pool of project red, by its member.
+func (w *authzFixture) request() request.ID {
+	w.execSQL(`DELETE FROM requests`) // the number of open requests is limited
+	r, err := w.CreateRequest(w.t.Context(), w.actors["member"], request.Input{ProjectID: w.red, Kind: request.Pool, Text: "fast", Reason: "r"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r.ID
 }
 
 // alarm adds an open alarm of a VM of project red.

@@ -14,8 +14,10 @@ import (
 	"quantix/internal/control/network"
 	"quantix/internal/control/query"
 	"quantix/internal/control/recycling"
+	"quantix/internal/control/requests"
 	"quantix/internal/fleet"
 	"quantix/internal/quota"
+	"quantix/internal/request"
 	"quantix/internal/secgroup"
 	"quantix/internal/vmedit"
 	"quantix/internal/wire"
@@ -55,6 +57,21 @@ var projectUseCases = map[string]useCase{
 	"GrantFlavor":  {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.flavor(), w.blue} }},
 	"RevokeFlavor": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.flavor(), w.red} }},
 	"VMRules":      {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
+
+	// Requests of project red.
+	"ListRequests":     {permittedActors: actorsWithAnyRole, args: readUseCase},
+	"RequestsToDecide": {permittedActors: actorsWithAnyRole, args: noArgs},
+	"GetRequest":       {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.request()} }},
+	"CreateRequest": {permittedActors: without(actorsUsingRed, "system"), args: func(w *authzFixture) []any {
+		return []any{request.Input{ProjectID: w.red, Kind: request.Pool, Text: w.uniqueName("pool"), Reason: "r"}}
+	}},
+	"RequestVM": {permittedActors: without(actorsUsingRed, "system"), args: func(w *authzFixture) []any {
+		return []any{control.CreateVM{ProjectID: w.red, Name: w.uniqueName("red"), Spec: smallSpec}, "r"}
+	}},
+	"VMNeedsApproval": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
+	"ApproveRequest":  {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.request(), requests.Approval{PoolID: w.ownPool()}} }},
+	"RefuseRequest":   {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.request(), "no"} }},
+	"WithdrawRequest": {permittedActors: "member", args: func(w *authzFixture) []any { return []any{w.request()} }},
 
 	// Customization specs of project red.
 	"CreateCustomization": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.customization()} }},
@@ -371,6 +388,7 @@ var projectUseCases = map[string]useCase{
 	"CancelStaleUploads":        {permittedActors: onlyPortal, args: noArgs},
 	"DeleteStaleExports":        {permittedActors: onlyPortal, args: noArgs},
 	"RecountUse":                {permittedActors: onlyPortal, args: noArgs},
+	"ExpireRequests":            {permittedActors: onlyPortal, args: noArgs},
 	"SumMetrics":                {permittedActors: onlyPortal, args: noArgs},
 	"RollUpMetrics":             {permittedActors: onlyPortal, args: noArgs},
 	"RotateAuditPartitions":     {permittedActors: onlyPortal, args: noArgs},

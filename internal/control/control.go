@@ -28,6 +28,7 @@ import (
 	"quantix/internal/control/query"
 	"quantix/internal/control/quotas"
 	"quantix/internal/control/recycling"
+	"quantix/internal/control/requests"
 	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/delivery"
@@ -47,6 +48,7 @@ type Control struct {
 	*channels.Channels
 	*quotas.Quotas
 	*recycling.Recycling
+	*requests.Requests
 	*assign.Assignments
 	*flavors.Flavors
 	*events.Log
@@ -96,9 +98,11 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	newest := &metrics.Newest{}
 	b := query.New(s, kept, damage, newest)
 	agents := agentapi.New(s, o.Hub, metrics.NewWriter(s, o.Log), o.PairURL, o.Vault)
-	return &Control{
+	c := &Control{
 		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b), Publishing: publishing.New(s),
 		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), Quotas: quotas.New(s, o.Log), Recycling: recycling.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
+	c.Requests = requests.New(s, b, requestedVMs{c})
+	return c
 }

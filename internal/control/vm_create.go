@@ -39,6 +39,8 @@ type CreateVM struct {
 	FirstBoot  *FirstBootInput `json:"firstBoot,omitempty"` // first-boot data for the first start
 	// Allow the VM to overcommit the pools and the host. This needs the permission to change infrastructure.
 	Overcommit bool `json:"overcommit,omitempty"`
+
+	approval vmApproval // not part of the input
 }
 
 // CreateVM works like CreateVMWithTask, without returning the task.
@@ -164,6 +166,9 @@ func normalizeMACs(nics []fleet.NIC) []fleet.NIC {
 func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, input CreateVM, from plannedSource, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
 	id, plans, in, seals := from.newVMID, from.images, input, secretSealer{c.opts.Vault}
 	if err := in.completeInput(id); err != nil { // on a copy of the input, because the transaction may run again
+		return fleet.VMView{}, "", err
+	}
+	if err := in.approval.check(ctx, q, a, in.ProjectID); err != nil {
 		return fleet.VMView{}, "", err
 	}
 	project, err := q.ProjectName(ctx, in.ProjectID)

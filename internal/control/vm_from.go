@@ -88,7 +88,7 @@ func (c *Control) applyProjectRules(ctx context.Context, a fleet.Actor, in Creat
 		return in, nil // refused by completeInput
 	}
 	vm := flavors.NewVM{
-		ProjectID: in.ProjectID, FlavorID: in.FlavorID, ExpiryDays: in.ExpiryDays, Derived: derived,
+		ProjectID: in.ProjectID, FlavorID: in.FlavorID, ExpiryDays: in.ExpiryDays, Derived: derived, Approved: in.approval == approvedByAdministrator,
 		VM: flavor.VM{Name: in.Name, Spec: in.Spec, New: true, CopiedDisks: from.vm != nil || from.file != nil},
 	}
 	name, err := flavors.Prepare(ctx, c.store.Queries, a, &vm)

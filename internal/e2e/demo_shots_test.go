@@ -57,6 +57,7 @@ func demoShots(t *testing.T, a api) []pageShot {
 		"pools": map[string]any{string(pool.ID): map[string]int64{"hard": 1 << 42}},
 	})
 	flavors := createFlavors(t, a, shop)
+	asked, empty := createRequests(t, a, shop, pool.ID)
 	shots := []pageShot{
 		{"dashboard", "/", nil},
 		{"shortcuts", "/", func(p *tab) { p.typeKeys("?"); p.waitTrue("the dialog", `document.querySelector("#shortcuts").open`) }},
@@ -480,6 +481,16 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"project-edit", project + "/edit", nil},
 		{"project-usage", project + "/usage", nil},
 		{"project-quota", project + "/quota", nil},
+		{"requests", "/requests", nil},
+		{"requests-none", "/requests?project=" + empty, nil},
+		{"request-new", "/requests/new?kind=quota&project=" + shop, nil},
+		{"request-new-pool", "/requests/new?kind=pool&project=" + shop, nil},
+		{"request-decide-quota", "/requests/" + asked[0] + "/decide", nil},
+		{"request-decide-pool", "/requests/" + asked[1] + "/decide", nil},
+		{"request-decide-vm", "/requests/" + asked[2] + "/decide", nil},
+		{"request", "/requests/" + asked[2], nil},
+		{"request-decided", "/requests/" + asked[3], nil},
+		{"vm-new-approval", "/vms/new?project=" + empty, nil},
 		{"project-delete", project + "/delete", nil},
 		{"users", "/users", nil},
 		{"user-new", "/users/new", nil},

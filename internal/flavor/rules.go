@@ -21,6 +21,7 @@ type Rules struct {
 	Groups      []Group  // those of SecurityGroups that NICs of the project may use
 	Flavors     []Flavor // published to the project; for administrators, all
 	Free        bool     // the rules do not bind the actor, who may change infrastructure
+	Approves    bool     // the actor creates VMs without approval
 }
 
 // Group is a security group of the rules.
@@ -61,6 +62,7 @@ type Rule struct {
 
 // All lists the rules.
 var All = []Rule{
+	{Key: "approval", Label: "Approval", Text: Rules.approvalText},
 	{Key: "flavorsOnly", Label: "Size", Text: Rules.sizeText, check: Rules.checkSize},
 	{Key: "namePattern", Label: "Names", Text: func(r Rules) string { return r.NamePattern }, check: Rules.checkName},
 	{Key: KeyPool, Label: "Pool", Lockable: true, Text: func(r Rules) string { return r.PoolName }, check: Rules.checkPools},
@@ -87,6 +89,16 @@ func (r Rules) Check(c *fleet.Checks, old, vm VM) {
 			rule.check(r, c, old, vm)
 		}
 	}
+}
+
+// NeedsApproval reports whether the actor's new VMs need approval.
+func (r Rules) NeedsApproval() bool { return r.Approval && !r.Approves }
+
+func (r Rules) approvalText() string {
+	if r.Approval {
+		return "new VMs need approval"
+	}
+	return ""
 }
 
 func (r Rules) sizeText() string {

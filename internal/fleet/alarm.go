@@ -114,3 +114,14 @@ var AlarmRuleKeys = FilterKeys{
 	textKey("description", "part of the description"),
 	textKey("uuid", "the rule's ID", "id"),
 }
+
+// RequestKeys are the filter keys of the list of requests.
+var RequestKeys = FilterKeys{
+	oneOfKey("state", "the request's state", []string{"open", "approved", "refused", "withdrawn", "expired"}),
+	oneOfKey("kind", "what is requested", []string{"quota", "pool", "network", "vm"}),
+	textKey("project", "name of the project"),
+	textKey("who", "who made the request; me: yourself"),
+	textKey("request", "part of the request"),
+	numberKey("created", "the day of the request in UTC: created>2026-01-31", UnitDate),
+	textKey("uuid", "the request's ID", "id"),
+}

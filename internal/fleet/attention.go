@@ -32,41 +32,6 @@ type AttentionObject struct {
 // AttentionNames is the maximum number of objects named per cause.
 const AttentionNames = 20
 
-// AttentionCauses groups objects that need attention by cause, one row each.
-type AttentionCauses struct {
-	Rows []AttentionCause
-	at   map[string]int // row index by exact text, and by text without object names
-}
-
-// Add merges the row into an existing row of the same kind and severity whose text is equal apart from object names.
-func (c *AttentionCauses) Add(row AttentionCause) {
-	general := row.Text
-	for _, o := range row.Objects {
-		general = RedactNames(general, o.Name, o.ID)
-	}
-	key := func(text string) string { return row.Kind + "\n" + string(row.Severity) + "\n" + text }
-	i, same := c.at[key(row.Text)]
-	alike := same
-	if !same {
-		i, alike = c.at[key(general)]
-	}
-	if !alike {
-		if c.at == nil {
-			c.at = map[string]int{}
-		}
-		c.at[key(row.Text)], c.at[key(general)] = len(c.Rows), len(c.Rows)
-		c.Rows = append(c.Rows, row)
-		return
-	}
-	r := &c.Rows[i]
-	if r.Count += row.Count; !same {
-		r.Text = general
-	}
-	if room := AttentionNames - len(r.Objects); room > 0 {
-		r.Objects = append(r.Objects, row.Objects[:min(room, len(row.Objects))]...)
-	}
-}
-
 // RedactNames returns the text with each name replaced by "…" where it is a whole word.
 func RedactNames(text string, names ...string) string {
 	for _, name := range names {

@@ -9,6 +9,8 @@ const (
 	MaySeeVMs    Permission = "see VMs"
 	MayUseVMs    Permission = "use VMs"    // power and console
 	MayChangeVMs Permission = "change VMs" // create, edit, delete
+	// MayApproveVMs is also needed to create VMs without approval in a project whose new VMs need approval.
+	MayApproveVMs Permission = "approve new VMs"
 
 	// Permissions that apply to all projects and hosts.
 	MaySeeInfra Permission = "see hosts"
@@ -20,4 +22,4 @@ const (
 )
 
 // Permissions are all permissions that roles grant.
-var Permissions = []Permission{MaySeeVMs, MayUseVMs, MayChangeVMs, MaySeeInfra, MaySeeStorage, MayChangeInfra, MaySeeTasks, MayManage}
+var Permissions = []Permission{MaySeeVMs, MayUseVMs, MayChangeVMs, MayApproveVMs, MaySeeInfra, MaySeeStorage, MayChangeInfra, MaySeeTasks, MayManage}

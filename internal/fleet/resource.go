@@ -38,6 +38,7 @@ const (
 	TypeChannel       ResourceType = "channel"
 	TypeFlavor        ResourceType = "flavor"
 	TypeRecycled      ResourceType = "recycled" // a VM in the recycle bin
+	TypeRequest       ResourceType = "request"
 )
 
 // ResourceTypeInfo describes a resource type for pages, events and the API.
@@ -145,6 +146,10 @@ var resourceTypes = []ResourceTypeInfo{
 		Path: "/alarm-rules", See: MaySeeInfra, TabOf: TypeAlarm, Filter: AlarmRuleKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{Key: TypeChannel, Label: "channel", Plural: "channels", Title: "Channels", Icon: "external-link", Path: "/channels", See: MaySeeVMs, TabOf: TypeAlarm, AllKey: "channels"},
+	{
+		Key: TypeRequest, Label: "request", Plural: "requests", Title: "Requests", Icon: "circle-question-mark", Path: "/requests", See: MaySeeVMs, TabOf: TypeProject,
+		AllKey: "requests", Filter: RequestKeys, View: []string{"filter", "sort", "columns", "project", "limit"},
+	},
 	{Key: TypeUser, Label: "user", Plural: "users", Title: "Users", Icon: "users", Path: "/users", See: MayManage},
 }
 

@@ -13,6 +13,7 @@ const (
 	RoleOperator Role = "operator"
 	RoleViewer   Role = "viewer"
 	RoleMember   Role = "member"
+	RoleOwner    Role = "owner"
 	RoleNone     Role = "" // no permissions; users have it fleet-wide when they have project roles only
 )
 
@@ -42,6 +43,7 @@ var Roles = []RoleInfo{
 		&Grant{"sees the project's VMs", readOnly},
 	},
 	{RoleMember, "Member", nil, &Grant{"creates and operates VMs", append([]Permission{MayUseVMs, MayChangeVMs}, readOnly...)}},
+	{RoleOwner, "Owner", nil, &Grant{"also approves new VMs of others", append([]Permission{MayUseVMs, MayChangeVMs, MayApproveVMs}, readOnly...)}},
 	{RoleOperator, "Operator", &Grant{"everything but users, projects and join tokens", permissionsExcept(MayManage)}, nil},
 	{RoleAdmin, "Administrator", &Grant{"everything", Permissions}, nil},
 }

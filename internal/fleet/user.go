@@ -33,6 +33,7 @@ type VMRules struct {
 	FlavorsOnly    bool              `json:"flavorsOnly,omitempty" doc:"Members can only choose sizes (vCPUs and memory) of the project's flavors"`
 	NamePattern    string            `json:"namePattern,omitempty" doc:"Pattern of VM names that members must follow: * is any text, ? is one character"`
 	Firmware       Firmware          `json:"firmware,omitempty" doc:"Firmware of new VMs for which none is chosen; empty: bios"`
+	Approval       bool              `json:"approval,omitempty" doc:"New VMs of members need approval: a creation becomes a request"`
 	ExpiryDays     int               `json:"expiryDays,omitempty" doc:"Days after which new VMs expire; 0: never"`
 	ExpiryStops    bool              `json:"expiryStops,omitempty" doc:"Whether new VMs are shut down when they expire"`
 	SecurityGroups []SecurityGroupID `json:"securityGroups,omitempty" doc:"Security groups of new NICs for which none is chosen"`

@@ -11,6 +11,7 @@ const (
 	VMSee       = fleet.MaySeeVMs
 	VMUse       = fleet.MayUseVMs
 	VMChange    = fleet.MayChangeVMs
+	VMApprove   = fleet.MayApproveVMs
 	InfraSee    = fleet.MaySeeInfra
 	StorageSee  = fleet.MaySeeStorage
 	InfraChange = fleet.MayChangeInfra

@@ -15,7 +15,7 @@ const (
 // tablePermissions are the columns of the table below.
 var tablePermissions = []policy.Permission{
 	policy.VMSee, policy.VMUse, policy.VMChange, policy.InfraSee, policy.StorageSee,
-	policy.InfraChange, policy.TasksSee, policy.Manage, policy.OwnAccount, policy.ActAsAgent,
+	policy.InfraChange, policy.TasksSee, policy.Manage, policy.OwnAccount, policy.ActAsAgent, policy.VMApprove,
 }
 
 // outcomeLetters are the letters of the table below.
@@ -37,21 +37,22 @@ func TestPermissionsDependOnRoleAndProject(t *testing.T) {
 		actor                fleet.Actor
 		any, inMine, inOther string // a letter for each permission: "+" may, else the refusal
 	}{
-		"the portal":       {fleet.SystemActor, "++++++++++", "++++++++++", "++++++++++"},
-		"not signed in":    {fleet.Actor{}, "uuuuuuuuuu", "uuuuuuuuuu", "uuuuuuuuuu"},
-		"an agent":         {fleet.Actor{HostID: "h"}, "uuuuuuuuu+", "uuuuuuuuu+", "uuuuuuuuu+"},
-		"an admin":         {actorWithRoles(fleet.RoleAdmin, nil), "+++++++++u", "+++++++++u", "+++++++++u"},
-		"an operator":      {actorWithRoles(fleet.RoleOperator, nil), "+++++++f+u", "+++++++f+u", "+++++++f+u"},
-		"a viewer":         {actorWithRoles(fleet.RoleViewer, nil), "+ff++f+f+u", "+ff++f+f+u", "+ff++f+f+u"},
-		"a member":         {actorWithRoles(fleet.RoleNone, roleInOwnProject(fleet.RoleMember)), "+++f+f+f+u", "+++f+f+f+u", "nnnfffff+u"},
-		"a project viewer": {actorWithRoles(fleet.RoleNone, roleInOwnProject(fleet.RoleViewer)), "+fff+f+f+u", "+fff+f+f+u", "nnnfffff+u"},
+		"the portal":       {fleet.SystemActor, "+++++++++++", "+++++++++++", "+++++++++++"},
+		"not signed in":    {fleet.Actor{}, "uuuuuuuuuuu", "uuuuuuuuuuu", "uuuuuuuuuuu"},
+		"an agent":         {fleet.Actor{HostID: "h"}, "uuuuuuuuu+u", "uuuuuuuuu+u", "uuuuuuuuu+u"},
+		"an admin":         {actorWithRoles(fleet.RoleAdmin, nil), "+++++++++u+", "+++++++++u+", "+++++++++u+"},
+		"an operator":      {actorWithRoles(fleet.RoleOperator, nil), "+++++++f+u+", "+++++++f+u+", "+++++++f+u+"},
+		"a viewer":         {actorWithRoles(fleet.RoleViewer, nil), "+ff++f+f+uf", "+ff++f+f+uf", "+ff++f+f+uf"},
+		"a member":         {actorWithRoles(fleet.RoleNone, roleInOwnProject(fleet.RoleMember)), "+++f+f+f+uf", "+++f+f+f+uf", "nnnfffff+uf"},
+		"an owner":         {actorWithRoles(fleet.RoleNone, roleInOwnProject(fleet.RoleOwner)), "+++f+f+f+u+", "+++f+f+f+u+", "nnnfffff+uf"},
+		"a project viewer": {actorWithRoles(fleet.RoleNone, roleInOwnProject(fleet.RoleViewer)), "+fff+f+f+uf", "+fff+f+f+uf", "nnnfffff+uf"},
 		"viewer and member": {
 			actorWithRoles(fleet.RoleViewer, roleInOwnProject(fleet.RoleMember)),
-			"+++++f+f+u", "+++++f+f+u", "+ff++f+f+u",
+			"+++++f+f+uf", "+++++f+f+uf", "+ff++f+f+uf",
 		},
-		"a user without a role":    {actorWithRoles(fleet.RoleNone, nil), "ffffffff+u", "nnnfffff+u", "nnnfffff+u"},
-		"an unknown role":          {actorWithRoles("owner", roleInOwnProject("owner")), "ffffffff+u", "nnnfffff+u", "nnnfffff+u"},
-		"before a password change": {fresh, "ffffffff+u", "ffffffff+u", "ffffffff+u"},
+		"a user without a role":    {actorWithRoles(fleet.RoleNone, nil), "ffffffff+uf", "nnnfffff+uf", "nnnfffff+uf"},
+		"an unknown role":          {actorWithRoles("stranger", roleInOwnProject("stranger")), "ffffffff+uf", "nnnfffff+uf", "nnnfffff+uf"},
+		"before a password change": {fresh, "ffffffff+uf", "ffffffff+uf", "ffffffff+uf"},
 	} {
 		for project, want := range map[fleet.ProjectID]string{"": c.any, ownProject: c.inMine, otherProject: c.inOther} {
 			got := make([]byte, len(tablePermissions))

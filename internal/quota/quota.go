@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"quantix/internal/fleet"
 )
@@ -114,8 +115,8 @@ func (r Resource) Limit(q *Quota) *Limit { return r.limit(q) }
 // Used returns the used quantity of the resource.
 func (r Resource) Used(u Usage) int64 { return *r.used(&u) }
 
-// max64 is the largest quantity of a limit: sums of a thousand of them do not overflow.
-const max64 = 1 << 53
+// Max is the largest quantity of a limit: sums of a thousand of them do not overflow.
+const Max = 1 << 53
 
 // Check adds an error for each limit that is negative, too large, or with a soft part above the hard one.
 func (q Quota) Check(c *fleet.Checks) {
@@ -124,8 +125,8 @@ func (q Quota) Check(c *fleet.Checks) {
 			name string
 			at   *int64
 		}{{"hard", l.Hard}, {"soft", l.Soft}} {
-			if n.at != nil && (*n.at < 0 || *n.at > max64) {
-				c.Add(field+"."+n.name, "Enter a number from 0 to %d, or nothing for no limit.", int64(max64))
+			if n.at != nil && (*n.at < 0 || *n.at > Max) {
+				c.Add(field+"."+n.name, "Enter a number from 0 to %d, or nothing for no limit.", int64(Max))
 			}
 		}
 		if l.Hard != nil && l.Soft != nil && *l.Soft > *l.Hard {
@@ -175,6 +176,16 @@ func Error(all []Excess) error {
 		c.Add(r.Field, "%s", r.excessText(x))
 	}
 	return c.Err()
+}
+
+// IsExcess reports whether the error of a field is from Error.
+func IsExcess(text string) bool {
+	for _, begin := range []string{"This project uses ", "This project has ", "The snapshots of this project use "} {
+		if strings.HasPrefix(text, begin) {
+			return true
+		}
+	}
+	return false
 }
 
 func (r Resource) excessText(x Excess) string {

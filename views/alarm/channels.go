@@ -55,10 +55,7 @@ func channelState(c channel.Channel) (class, icon, text string) {
 
 // sendsText describes which alarms a channel sends, and when.
 func sendsText(s channel.Spec) string {
-	events := s.Events
-	if len(events) == 0 {
-		events = channel.DefaultEvents
-	}
+	events := s.SentEvents()
 	words := make([]string, 0, len(events))
 	for _, e := range channel.AllEvents {
 		if slices.Contains(events, e) {
@@ -101,6 +98,7 @@ type ChannelPage struct {
 type ChannelForm struct {
 	Name, Owner, Kind, URL, Secret, To       string
 	Raised, Escalated, Acknowledged, Cleared bool
+	Requests bool
 	Severity, Rule, Project                  string
 	Digest, QuietFrom, QuietTo, TimeZone     string
 	CriticalAtOnce, Disabled                 bool
@@ -120,14 +118,11 @@ const KeepListed = "keep"
 // NewChannelForm returns the form of a channel.
 func NewChannelForm(c channel.Channel) ChannelForm {
 	s := c.Spec
-	events := s.Events
-	if len(events) == 0 {
-		events = channel.DefaultEvents
-	}
+	events := s.SentEvents()
 	has := func(e fleet.AlarmEventKind) bool { return slices.Contains(events, e) }
 	f := ChannelForm{
 		Name: c.Name, Kind: string(s.Kind), To: strings.Join(s.To, "\n"), Raised: has(fleet.AlarmRaised), Escalated: has(fleet.AlarmEscalated), Acknowledged: has(fleet.AlarmAcknowledged),
-		Cleared: has(fleet.AlarmCleared), Severity: string(s.Severity), CriticalAtOnce: s.CriticalAtOnce, Disabled: s.Disabled, Generation: c.Generation,
+		Cleared: has(fleet.AlarmCleared), Requests: has(channel.RequestOpened), Severity: string(s.Severity), CriticalAtOnce: s.CriticalAtOnce, Disabled: s.Disabled, Generation: c.Generation,
 	}
 	if s.DigestMinutes > 0 {
 		f.Digest = strconv.Itoa(s.DigestMinutes)

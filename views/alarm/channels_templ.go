@@ -810,6 +810,10 @@ func channelForm(p ChannelPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
+		templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "requests", Label: "Send requests for quota, pools, networks and VMs", Hint: "New requests go to the people who can decide, decisions to the user who asked. Alertmanager gets none."}, f.Requests).Render(ctx, templ_7745c5c3_Buffer)
+		if templ_7745c5c3_Err != nil {
+			return templ_7745c5c3_Err
+		}
 		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 50, "</fieldset><fieldset class=\"section\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err

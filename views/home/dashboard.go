@@ -10,6 +10,7 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/request"
 	"quantix/internal/usage"
 	"quantix/views/alarm"
 	"quantix/views/kit"
@@ -19,6 +20,8 @@ import (
 type DashboardPage struct {
 	Overview fleet.Overview // Attention has only causes without an alarm rule
 	Alarms   alarm.OpenPage
+	Requests []request.Request // that the actor may decide
+	More     bool              // there are more requests
 	Top      []usage.TopConsumers
 	Actor    fleet.Actor
 	Now      time.Time
@@ -107,7 +110,7 @@ func (p DashboardPage) tabs() []kit.Tab {
 	if p.seesHosts() {
 		tabs = append(tabs, kit.Tab{Text: "Hosts", Href: "/hosts"})
 	}
-	return append(tabs, kit.Tab{Text: "Storage", Href: "/pools"}, kit.Tab{Text: "Networks", Href: "/networks"}, kit.Tab{Text: "Images", Href: "/images"}, kit.Tab{Text: "Templates", Href: "/templates"}, kit.Tab{Text: "Alarms", Href: "/alarms"}, kit.Tab{Text: "Tasks", Href: "/tasks"})
+	return append(tabs, kit.Tab{Text: "Storage", Href: "/pools"}, kit.Tab{Text: "Networks", Href: "/networks"}, kit.Tab{Text: "Images", Href: "/images"}, kit.Tab{Text: "Templates", Href: "/templates"}, kit.Tab{Text: "Alarms", Href: "/alarms"}, kit.Tab{Text: "Tasks", Href: "/tasks"}, kit.Tab{Text: "Requests", Href: "/requests"})
 }
 
 // consumerText formats a top consumer's value: "42 %", "1.5 GiB" or "12 MiB/s".

@@ -62,6 +62,8 @@ const (
 	HelpQuota         Topic = "tenants#quotas"
 	HelpRecycleBin    Topic = "virtual-machines#recycle-bin"
 	HelpRenewal       Topic = "virtual-machines#expiry-and-renewal"
+	HelpRequests      Topic = "tenants#requests"
+	HelpApproval      Topic = "tenants#approval-of-new-vms"
 )
 
 func (t Topic) path() templ.SafeURL {

@@ -32,7 +32,7 @@ func (p ProjectPage) tabs(here string) []kit.Tab {
 	if members.Here {
 		members.Count = strconv.Itoa(len(p.Members))
 	}
-	return []kit.Tab{members, {Text: "Usage", Href: p.tabPath("usage"), Here: here == "usage"}, {Text: "Rules for new VMs", Href: p.tabPath("rules"), Here: here == "rules"}}
+	return []kit.Tab{members, {Text: "Usage", Href: p.tabPath("usage"), Here: here == "usage"}, {Text: "Rules for new VMs", Href: p.tabPath("rules"), Here: here == "rules"}, {Text: "Requests", Href: views.ProjectListPath(fleet.TypeRequest, p.Project.ID)}}
 }
 
 func (p ProjectPage) actions() []kit.ActionButton {

@@ -56,7 +56,7 @@ func ProjectList(p ProjectsPage) templ.Component {
 		})
 		templ_7745c5c3_Err = kit.ListPageHeader(kit.PageHeader{
 			Crumbs: kit.InventoryBreadcrumb, Title: "Projects", Actions: projectListButtons(p),
-			Tabs: []kit.Tab{{Text: "Projects", Href: "/projects", Here: true}},
+			Tabs: append([]kit.Tab{{Text: "Projects", Href: "/projects", Here: true}}, kit.ResourceTabs(fleet.TypeProject)...),
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err

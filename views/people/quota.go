@@ -15,6 +15,7 @@ import (
 	"quantix/internal/policy"
 	"quantix/internal/quota"
 	"quantix/views/kit"
+	"quantix/views/request"
 )
 
 // ProjectUsagePage shows what a project uses, beside its limits.
@@ -224,3 +225,17 @@ func ProjectsCSV() []kit.CSVColumn[ProjectUse] {
 
 // mayManage reports whether the user may change the project.
 func (p ProjectPage) mayManage() bool { return policy.May(p.Actor, policy.Manage, "") }
+
+// mayRequest reports whether the user may ask for more.
+func (p ProjectPage) mayRequest() bool { return policy.May(p.Actor, policy.VMChange, p.Project.ID) }
+
+// requestPath is the dialog of a new request; with limits for more quota, otherwise for what else a project can get.
+func (p ProjectUsagePage) requestPath() string {
+	values := url.Values{}
+	for _, r := range quota.Resources {
+		if r.Limit(&p.Usage.Quota).Hard != nil {
+			values.Set("kind", "quota")
+		}
+	}
+	return request.NewPath(p.Project.ID, values)
+}

@@ -21,6 +21,7 @@ type RulesPage struct {
 
 // RulesForm holds the rules as typed.
 type RulesForm struct {
+	Approval                 bool
 	FlavorsOnly, ExpiryStops bool
 	Pattern, Firmware, Days  string
 	Groups, Locked           []string
@@ -29,7 +30,7 @@ type RulesForm struct {
 
 // NewRulesForm returns the form of a project's rules.
 func NewRulesForm(r fleet.VMRules) RulesForm {
-	f := RulesForm{FlavorsOnly: r.FlavorsOnly, ExpiryStops: r.ExpiryStops, Pattern: r.NamePattern, Firmware: string(r.Firmware), Locked: r.Locked}
+	f := RulesForm{Approval: r.Approval, FlavorsOnly: r.FlavorsOnly, ExpiryStops: r.ExpiryStops, Pattern: r.NamePattern, Firmware: string(r.Firmware), Locked: r.Locked}
 	if r.ExpiryDays > 0 {
 		f.Days = strconv.Itoa(r.ExpiryDays)
 	}

@@ -37,6 +37,8 @@ type Form struct {
 
 	Default vmedit.Defaults // defaults that the form preselects
 	Rules   flavor.Rules    // of a new VM: the project's rules and flavors
+
+	MoreQuota string // of a new VM that the quota refuses: the dialog that asks for more
 }
 
 // NewVMSource is the source that the form of a new VM was prefilled from.
@@ -231,3 +233,20 @@ func (f Form) poolError(at string) string {
 	}
 	return firstFieldError(f.Errors, at+".poolId", at+".volume")
 }
+
+// Fields of a request for a new VM.
+const (
+	ReasonField  = "reason"
+	RequestField = "request"
+)
+
+// createWord is the word of the button that creates the VM.
+func (f Form) createWord() string {
+	if f.Rules.NeedsApproval() {
+		return "Request VM"
+	}
+	return "Create VM"
+}
+
+// offersRequest reports whether the form of a refused VM offers to request the VM.
+func (f Form) offersRequest() bool { return f.Errors.Any() && !f.MayChangeHosts }

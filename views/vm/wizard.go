@@ -24,16 +24,17 @@ type ImportNote struct {
 
 // NewVMSummary describes the VM that the form would create, and where.
 type NewVMSummary struct {
-	Facts  []SummaryFact
-	Wrong  []string // errors to correct
-	Placed bool
-	Host   string // empty: the actor may not see hosts
-	Others []UnchosenHost
-	More   int          // number of hosts that Others does not list
-	Why    string       // why no host is suitable
-	Quota  []quota.Line // limits of the project that the VM counts against
-	API    string       // the new VM as an API call
-	YAML   string       // the new VM as a YAML document
+	Facts    []SummaryFact
+	Wrong    []string // errors to correct
+	Placed   bool
+	Host     string // empty: the actor may not see hosts
+	Others   []UnchosenHost
+	More     int          // number of hosts that Others does not list
+	Why      string       // why no host is suitable
+	Quota    []quota.Line // limits of the project that the VM counts against
+	Approval bool         // the project's new VMs need approval
+	API      string       // the new VM as an API call
+	YAML     string       // the new VM as a YAML document
 }
 
 // quotaAfterText is a limit after the VM is created: "6 of 8 vCPUs", "12 GiB of memory, soft limit 10 GiB".

@@ -25,7 +25,7 @@ const (
 func (api *API) operations() []operation {
 	return []operation{
 		newOperation(get, "/vms", policy.VMSee, ok, "list-vms", "List VMs", listOperation(api.Control.ListVMs)),
-		newOperation(post, "/vms", policy.VMChange, created, "create-vm", "Create a VM", api.createVM),
+		describeVMOrRequest(newOperation(post, "/vms", policy.VMChange, created, "create-vm", "Create a VM", api.createVM)),
 		newOperation(post, "/vms/bulk-create", policy.VMChange, accepted, "create-vms", "Create several VMs with the same settings: one task with a child for each VM; the names are numbered", api.createVMs),
 		newOperation(get, "/vms/{id}", policy.VMSee, ok, "get-vm", "Get a VM", api.getVM),
 		newOperation(get, "/vms/{id}/metrics", policy.VMSee, ok, "get-vm-metrics", "Get the metrics of a VM over a time; null where nothing was measured", api.vmMetrics),
@@ -256,6 +256,13 @@ func (api *API) operations() []operation {
 		newOperation(get, "/projects/{id}/quota", policy.VMSee, ok, "get-quota", "Get the limits of what a project may use", api.getQuota),
 		newOperation(put, "/projects/{id}/quota", policy.Manage, ok, "set-quota", "Replace the limits of what a project may use. A limit below the present use stops nothing", api.setQuota),
 		newOperation(get, "/projects/{id}/usage", policy.VMSee, ok, "get-project-usage", "Get what a project uses, beside its limits", api.projectUsage),
+
+		newOperation(get, "/requests", policy.VMSee, ok, "list-requests", "List requests for quota, pools, networks and VMs, newest first", listOperation(api.Control.ListRequests)),
+		newOperation(post, "/requests", policy.VMChange, created, "create-request", "Ask for quota, a pool, a network or a VM. An open request of yours for the same is replaced", api.createRequest),
+		newOperation(get, "/requests/{id}", policy.VMSee, ok, "get-request", "Get a request", api.getRequest),
+		newOperation(post, "/requests/{id}/approve", policy.VMSee, ok, "approve-request", "Approve a request: raise limits, publish a pool or network, or create the VM for the user who asked for it", api.approveRequest),
+		newOperation(post, "/requests/{id}/refuse", policy.VMSee, ok, "refuse-request", "Refuse a request, with a comment for the user who made it", api.refuseRequest),
+		newOperation(post, "/requests/{id}/withdraw", policy.VMSee, ok, "withdraw-request", "Withdraw a request of your own", api.withdrawRequest),
 
 		newOperation(get, "/users", policy.Manage, ok, "list-users", "List users", listOperation(api.Control.ListUsers)),
 		newOperation(post, "/users", policy.Manage, created, "create-user", "Create a user with a one-time password", api.createUser),

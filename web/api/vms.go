@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"net/http"
 
 	"quantix/internal/control"
 	"quantix/internal/control/query"
@@ -41,6 +42,7 @@ type CreateVM struct {
 	control.CreateVM
 	APIVersion string `json:"apiVersion,omitempty" doc:"quantix/v1, or nothing"`
 	Kind       string `json:"kind,omitempty" doc:"VM, or nothing"`
+	Reason     string `json:"reason,omitempty" doc:"Why the VM is needed, if new VMs of the project need approval"`
 }
 
 // The apiVersion and kind of a VM document.
@@ -60,15 +62,18 @@ func (n CreateVM) checkVersionAndKind() error {
 	return c.Err()
 }
 
-func (api *API) createVM(ctx context.Context, a fleet.Actor, in *newVMInput) (*vmOutput, error) {
+func (api *API) createVM(ctx context.Context, a fleet.Actor, in *newVMInput) (*newVMOutput, error) {
 	if err := in.Body.checkVersionAndKind(); err != nil {
 		return nil, err
 	}
+	if needed, err := api.Control.VMNeedsApproval(ctx, a, in.Body.ProjectID); err != nil {
+		return nil, err
+	} else if needed {
+		return api.requestedVM(ctx, a, in)
+	}
 	vm, task, err := api.Control.CreateVMWithTask(ctx, a, in.Body.CreateVM)
 	out := vmAnswer(a, vm)
-	out.Task = string(task)
-	out.Location = Base + "/vms/" + string(vm.ID)
-	return out, err
+	return &newVMOutput{Status: http.StatusCreated, ETag: out.ETag, Location: Base + "/vms/" + string(vm.ID), Task: string(task), Body: out.Body}, err
 }
 
 func (api *API) getVM(ctx context.Context, a fleet.Actor, in *VMPath) (*vmOutput, error) {

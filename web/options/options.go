@@ -50,11 +50,11 @@ var optionReaders = map[string]optionReader{
 	"vm-networks": (*Reader).vmNetworkOptions, "luns": (*Reader).lunOptions, "group-grants": (*Reader).portGroupGrantOptions,
 	"default-pools": (*Reader).projectPoolOptions, "quota-pools": (*Reader).PoolOptions, "default-networks": (*Reader).projectNetworkOptions,
 	"leave-targets": (*Reader).migrationTargetOptions, "vms": (*Reader).vmOptions, "templates": (*Reader).templateVersionOptions, "template-grants": (*Reader).templateGrantOptions,
-	"flavor-grants": (*Reader).flavorGrantOptions,
+	"flavor-grants": (*Reader).flavorGrantOptions, "request-pools": (*Reader).unpublishedPoolOptions, "request-networks": (*Reader).unpublishedNetworkOptions,
 }
 
 // emptyOptionTexts is the text of the option that chooses nothing, by key of optionReaders.
-var emptyOptionTexts = map[string]string{"default-pools": "None", "quota-pools": "None", "default-networks": "None", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
+var emptyOptionTexts = map[string]string{"default-pools": "None", "quota-pools": "None", "default-networks": "None", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template", "request-pools": "Choose a pool", "request-networks": "Choose a network"}
 
 // Choices returns the options of a form's select, with the chosen options and a link to all options.
 func (r *Reader) Choices(ctx context.Context, a fleet.Actor, c Query) (kit.SelectChoices, error) {

@@ -47,6 +47,7 @@ type channelForm struct {
 	Escalated      bool   `form:"escalated"`
 	Acknowledged   bool   `form:"acknowledged"`
 	Cleared        bool   `form:"cleared"`
+	Requests       bool   `form:"requests"`
 	Digest         string `form:"digest"`
 	QuietFrom      string `form:"quietFrom"`
 	QuietTo        string `form:"quietTo"`
@@ -85,7 +86,7 @@ func (in channelForm) input(a fleet.Actor, had channel.Spec) (channels.ChannelIn
 	for _, e := range []struct {
 		kind fleet.AlarmEventKind
 		on   bool
-	}{{fleet.AlarmRaised, in.Raised}, {fleet.AlarmEscalated, in.Escalated}, {fleet.AlarmAcknowledged, in.Acknowledged}, {fleet.AlarmCleared, in.Cleared}} {
+	}{{fleet.AlarmRaised, in.Raised}, {fleet.AlarmEscalated, in.Escalated}, {fleet.AlarmAcknowledged, in.Acknowledged}, {fleet.AlarmCleared, in.Cleared}, {channel.RequestOpened, in.Requests}, {channel.RequestDecided, in.Requests}} {
 		if e.on {
 			spec.Events = append(spec.Events, e.kind)
 		}
@@ -124,7 +125,7 @@ func chosen[T ~string](value string, had []T) []T {
 // typed returns the form as typed, without the signing key.
 func (in channelForm) typed(errs kit.Errors) alarmview.ChannelForm {
 	return alarmview.ChannelForm{
-		Name: in.Name, Owner: in.Owner, Kind: in.Kind, URL: in.URL, To: in.To, Raised: in.Raised, Escalated: in.Escalated, Acknowledged: in.Acknowledged, Cleared: in.Cleared,
+		Name: in.Name, Owner: in.Owner, Kind: in.Kind, URL: in.URL, To: in.To, Raised: in.Raised, Escalated: in.Escalated, Acknowledged: in.Acknowledged, Cleared: in.Cleared, Requests: in.Requests,
 		Severity: in.Severity, Rule: in.Rule, Project: in.Project, Digest: in.Digest, QuietFrom: in.QuietFrom, QuietTo: in.QuietTo, TimeZone: in.TimeZone,
 		CriticalAtOnce: in.CriticalAtOnce, Disabled: !in.Enabled, Generation: form.ParseGeneration(in.Generation), Errors: errs,
 	}

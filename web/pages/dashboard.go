@@ -29,7 +29,11 @@ func (s *Site) DashboardPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.ShowPage(c, a, shell.PageLayout{Title: "Dashboard"}, home.Dashboard(home.DashboardPage{Overview: all, Alarms: open, Top: top, Actor: a, Now: time.Now()}))
+	asked, more, err := s.Control.RequestsToDecide(c.Request().Context(), a)
+	if err != nil {
+		return err
+	}
+	return s.ShowPage(c, a, shell.PageLayout{Title: "Dashboard"}, home.Dashboard(home.DashboardPage{Overview: all, Alarms: open, Requests: asked, More: more, Top: top, Actor: a, Now: time.Now()}))
 }
 
 // certificateWarnings returns warnings for the portal's certificates that have expired or expire soon.

@@ -65,7 +65,7 @@ func (s *Site) ShowProjectRules(c echo.Context, a fleet.Actor, in rulesForm, how
 	}
 	if how.WasRefused() {
 		p.Form = peopleview.RulesForm{
-			FlavorsOnly: in.Get("flavorsOnly") != "", ExpiryStops: in.Get("expiryStops") != "", Pattern: in.Get("namePattern"), Firmware: in.Get("firmware"), Days: in.Get("expiryDays"),
+			Approval: in.Get("approval") != "", FlavorsOnly: in.Get("flavorsOnly") != "", ExpiryStops: in.Get("expiryStops") != "", Pattern: in.Get("namePattern"), Firmware: in.Get("firmware"), Days: in.Get("expiryDays"),
 			Groups: in.groups(p.Groups), Locked: in.locked(), Errors: how.Errors,
 		}
 	}
@@ -97,7 +97,7 @@ func (s *Site) EditProjectRules(c echo.Context, a fleet.Actor, in rulesForm) (fo
 	}
 	var checks fleet.Checks
 	rules := fleet.VMRules{
-		FlavorsOnly: in.Get("flavorsOnly") != "", NamePattern: strings.TrimSpace(in.Get("namePattern")), Firmware: fleet.Firmware(in.Get("firmware")),
+		Approval: in.Get("approval") != "", FlavorsOnly: in.Get("flavorsOnly") != "", NamePattern: strings.TrimSpace(in.Get("namePattern")), Firmware: fleet.Firmware(in.Get("firmware")),
 		ExpiryDays: form.ParseField(&checks, "vmRules.expiryDays", in.Get("expiryDays"), form.ParseNumber), ExpiryStops: in.Get("expiryStops") != "", Locked: in.locked(),
 	}
 	for _, g := range in.groups(choices) {

@@ -64,6 +64,9 @@ func (s *Site) ShowNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how form.
 		addFormRow(in.Values, "spec.nics")
 	}
 	fillRuleValues(&f)
+	if f.MoreQuota, err = s.moreQuotaPath(c, a, in.Values, how.Errors); err != nil {
+		return err
+	}
 	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: f.Title()}, vmview.NewVMPage(f))
 }
 
@@ -94,6 +97,9 @@ func (s *Site) CreateVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response
 		return nil, err
 	}
 	ctx := c.Request().Context()
+	if asked, err := s.requestVM(ctx, a, in.Values, want, series); asked != nil || err != nil {
+		return asked, err
+	}
 	if series.Count > 1 || strings.ContainsAny(want.Name, "{}") {
 		many := control.CreateVMs{CreateVM: want, BulkNames: series}
 		task, err := createOncePerForm(ctx, s, a, in.Get("key"), many, func(ctx context.Context) (fleet.TaskID, error) {

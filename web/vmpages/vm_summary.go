@@ -34,6 +34,7 @@ func (s *Site) ShowNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (form.
 		return nil, rulesErr
 	}
 	out.Facts = newVMSummaryFacts(sizedByFlavor(want, rules))
+	out.Approval = rules.NeedsApproval()
 	if err == nil {
 		ask := want
 		if ask.Name == "" {

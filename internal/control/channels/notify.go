@@ -13,6 +13,7 @@ import (
 	"quantix/internal/delivery"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/request"
 )
 
 const (
@@ -32,10 +33,21 @@ func (cs *Channels) NotifyAlarms(ctx context.Context, a fleet.Actor) error {
 		if err != nil {
 			return err
 		}
-		if len(events) > 0 {
-			if err := addMessages(ctx, q, events); err != nil {
+		asked, err := q.RequestsToNotify(ctx, maxEventsPerPass)
+		if err != nil {
+			return err
+		}
+		if len(events)+len(asked) > 0 {
+			if err := addMessages(ctx, q, events, asked); err != nil {
 				return err
 			}
+		}
+		if len(asked) > 0 {
+			if err := q.MarkRequestsNotified(ctx, idsOf(asked)); err != nil {
+				return err
+			}
+		}
+		if len(events) > 0 {
 			ids := make([]int64, 0, len(events))
 			for _, e := range events {
 				ids = append(ids, e.ID)
@@ -60,7 +72,7 @@ type pending struct {
 	changed bool
 }
 
-func addMessages(ctx context.Context, q *db.Queries, events []db.NewAlarmEventsRow) error {
+func addMessages(ctx context.Context, q *db.Queries, events []db.NewAlarmEventsRow, asked []db.RequestsToNotifyRow) error {
 	channels, err := q.NotifyingChannels(ctx)
 	if err != nil || len(channels) == 0 {
 		return err
@@ -84,11 +96,18 @@ func addMessages(ctx context.Context, q *db.Queries, events []db.NewAlarmEventsR
 		if p != nil && (p.message.Test || p.message.Unreadable || p.message.Detailed != of.all) {
 			p = nil
 		}
+		var sent []channel.Event
 		for _, row := range events {
-			e, ok := of.read(row)
-			if !ok || row.Silenced && !c.Spec.SendsSilenced(e) || !c.Spec.Wants(e) {
-				continue
+			if e, ok := of.read(row); ok && (!row.Silenced || c.Spec.SendsSilenced(e)) && c.Spec.Wants(e) {
+				sent = append(sent, e)
 			}
+		}
+		for _, row := range asked {
+			if e, ok := of.readRequest(row); ok && c.Spec.Wants(e) {
+				sent = append(sent, e)
+			}
+		}
+		for _, e := range sent {
 			if p != nil && p.message.Full(c.Spec.Kind) {
 				if err := p.write(ctx, q, c.ID); err != nil {
 					return err
@@ -127,6 +146,8 @@ func (p *pending) write(ctx context.Context, q *db.Queries, of channel.ID) error
 type reader struct {
 	all      bool // of all projects and of the fleet, with details of hosts
 	projects map[fleet.ProjectID]bool
+	user     *fleet.Actor     // of a user's channel
+	project  *fleet.ProjectID // of a project's channel
 }
 
 // readerOf returns the reader of a channel. role and projects are those of its user. Nobody sees projects that cannot be
@@ -134,13 +155,13 @@ type reader struct {
 func readerOf(project *fleet.ProjectID, user *fleet.UserID, role string, projects []byte) reader {
 	switch {
 	case project != nil:
-		return reader{projects: map[fleet.ProjectID]bool{*project: true}}
+		return reader{projects: map[fleet.ProjectID]bool{*project: true}, project: project}
 	case user == nil:
 		return reader{all: true}
 	}
 	roles, _ := store.DecodeProjectRoles(projects)
 	a := fleet.Actor{UserID: *user, Role: fleet.Role(role), Projects: roles}
-	r := reader{all: store.SeesHosts(a), projects: map[fleet.ProjectID]bool{}}
+	r := reader{all: store.SeesHosts(a), projects: map[fleet.ProjectID]bool{}, user: &a}
 	for id := range roles {
 		r.projects[id] = policy.May(a, policy.VMSee, id)
 	}
@@ -173,6 +194,36 @@ func (r reader) read(row db.NewAlarmEventsRow) (channel.Event, bool) {
 		e.Host, e.Cause, e.Text, e.Remedy = row.Host, row.Cause, row.Text, row.Remedy
 	}
 	return e, r.all || e.Project != "" && r.projects[e.Project]
+}
+
+func idsOf(rows []db.RequestsToNotifyRow) (ids []string) {
+	for _, r := range rows {
+		ids = append(ids, string(r.ID))
+	}
+	return ids
+}
+
+// readRequest returns the event of a request, and whether the receiver gets it: of a new request, the fleet, the project
+// and the users who may decide it; of a decision, the project and the user who made the request.
+func (r reader) readRequest(row db.RequestsToNotifyRow) (channel.Event, bool) {
+	e := channel.Event{
+		Event: channel.RequestOpened, At: row.CreatedAt, Actor: row.RequestedBy, Note: row.Reason, RequestID: row.ID, Rule: "Request", Severity: fleet.AlarmInfo,
+		Subject: fleet.SubjectOf(fleet.TypeRequest, row.ID), Object: row.ProjectName, Project: row.ProjectID, Cause: row.Name, Text: row.Name, RaisedAt: row.CreatedAt,
+	}
+	ofProject := r.project != nil && *r.project == row.ProjectID
+	own := r.user != nil && row.UserID != nil && *row.UserID == r.user.UserID
+	if row.State == request.Open {
+		decides := r.user != nil && !own && policy.May(*r.user, row.Kind.Info().Decide, row.ProjectID)
+		return e, ofProject || decides || r.all && r.user == nil
+	}
+	e.Event, e.Actor, e.Note, e.Text = channel.RequestDecided, row.DecidedBy, row.Comment, row.Name+" was "+string(row.State)
+	if row.State == request.Expired {
+		e.Text = row.Name + " has expired"
+	}
+	if e.Cause = e.Text; row.DecidedAt != nil {
+		e.At = *row.DecidedAt
+	}
+	return e, ofProject || own
 }
 
 // Claimed is a message that this portal is to send now.

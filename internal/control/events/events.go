@@ -91,7 +91,7 @@ func readParams(a fleet.Actor, q event.Query) (p db.EventsAfterParams, err error
 // seesAll reports whether the actor, who may see the type, sees events of all its objects before visibleRows.
 func seesAll(a fleet.Actor, t fleet.ResourceType) bool {
 	switch t {
-	case fleet.TypeVM, fleet.TypeTask, fleet.TypeProject, fleet.TypeSecurityGroup, fleet.TypeCustomization:
+	case fleet.TypeVM, fleet.TypeTask, fleet.TypeProject, fleet.TypeSecurityGroup, fleet.TypeCustomization, fleet.TypeRequest:
 		return policy.SeesAllProjects(a)
 	case fleet.TypeAlarm:
 		return store.SeesHosts(a)

@@ -32,7 +32,7 @@ func readRules(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.
 	}
 	r := flavor.Rules{
 		VMRules: row.VMRules, PoolID: fleet.PoolID(row.PoolID), PoolName: row.Pool, NetworkID: fleet.NetworkID(row.NetworkID), NetworkKind: fleet.NetworkKind(row.NetworkKind), NetworkName: row.Network,
-		Free: policy.May(a, policy.InfraChange, ""),
+		Free: policy.May(a, policy.InfraChange, ""), Approves: policy.May(a, policy.VMApprove, project),
 	}
 	if len(r.SecurityGroups) == 0 {
 		return r, nil
@@ -61,6 +61,8 @@ type NewVM struct {
 	ExpiryDays *int      // nil: as the project sets
 	flavor.VM
 	Derived bool // the source gives the spec, not the request
+
+	Approved bool // an administrator has approved the VM, so that the rules do not bind it
 }
 
 // Prepare fills in the flavor and the project's values, and refuses what the project's rules refuse. FlavorName is the
@@ -92,7 +94,9 @@ func Prepare(ctx context.Context, q *db.Queries, a fleet.Actor, vm *NewVM) (flav
 	if vm.Derived {
 		replaceLockedPlaces(r, vm)
 	}
-	r.Check(&checks, flavor.VM{}, vm.VM)
+	if !vm.Approved {
+		r.Check(&checks, flavor.VM{}, vm.VM)
+	}
 	return flavorName, checks.Err()
 }
 
@@ -121,6 +125,33 @@ func replaceLockedPlaces(r flavor.Rules, vm *NewVM) {
 			vm.Spec.NICs[i] = n.WithNetwork(r.NetworkID, r.NetworkKind, r.NetworkName)
 		}
 	}
+}
+
+// VMNeedsApproval reports whether the actor's new VMs in the project need approval. An unknown project needs none.
+func (f *Flavors) VMNeedsApproval(ctx context.Context, a fleet.Actor, project fleet.ProjectID) (bool, error) {
+	if project == "" {
+		return false, nil
+	}
+	if err := policy.Check(a, policy.VMChange, project); err != nil {
+		return false, err
+	}
+	needed, err := NeedsApproval(ctx, f.store.Queries, a, project)
+	if fleet.CodeOf(err) == fleet.NotFound {
+		return false, nil
+	}
+	return needed, err
+}
+
+// NeedsApproval reports whether the actor's new VMs in the project need approval.
+func NeedsApproval(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID) (bool, error) {
+	if policy.May(a, policy.VMApprove, project) {
+		return false, nil
+	}
+	row, err := q.ProjectVMRules(ctx, project)
+	if err != nil {
+		return false, store.NotFoundError(err, "project")
+	}
+	return row.VMRules.Approval, nil
 }
 
 // CheckNames refuses names of new VMs that do not match the project's pattern.

@@ -83,27 +83,44 @@ func (p *Publishing) changeGrant(ctx context.Context, a fleet.Actor, g grant, ve
 		return err
 	}
 	return p.store.Tx(ctx, func(q *db.Queries) error {
-		object, err := g.lock(ctx, q)
-		if err != nil {
-			return store.NotFoundError(err, g.noun)
-		}
-		name, of := "all projects", (*fleet.ProjectID)(nil)
-		if project != "" {
-			if name, err = q.ProjectName(ctx, project); err != nil {
-				return store.NotFoundError(err, "project")
-			}
-			of = &project
-		}
-		change := g.insert
-		if verb == "revoke" {
-			change = g.remove
-		}
-		changed, err := change(ctx, q, of)
-		if err != nil || changed == 0 {
-			return err
-		}
-		return store.Audit(ctx, q, a, g.noun+"."+verb, g.subject, object, name)
+		_, err := g.change(ctx, q, a, verb, project)
+		return err
 	})
+}
+
+// change works like changeGrant in a transaction, and returns the object's name.
+func (g grant) change(ctx context.Context, q *db.Queries, a fleet.Actor, verb string, project fleet.ProjectID) (object string, err error) {
+	if object, err = g.lock(ctx, q); err != nil {
+		return "", store.NotFoundError(err, g.noun)
+	}
+	name, of := "all projects", (*fleet.ProjectID)(nil)
+	if project != "" {
+		if name, err = q.ProjectName(ctx, project); err != nil {
+			return "", store.NotFoundError(err, "project")
+		}
+		of = &project
+	}
+	change := g.insert
+	if verb == "revoke" {
+		change = g.remove
+	}
+	changed, err := change(ctx, q, of)
+	if err != nil || changed == 0 {
+		return object, err
+	}
+	return object, store.Audit(ctx, q, a, g.noun+"."+verb, g.subject, object, name)
+}
+
+// PublishPool publishes a pool to a project in a transaction, and returns the pool's name. The caller checks the
+// permission.
+func PublishPool(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PoolID, project fleet.ProjectID) (string, error) {
+	return poolGrant(a, id).change(ctx, q, a, "grant", project)
+}
+
+// PublishNetwork publishes a network to a project in a transaction, and returns the network's name. The caller checks
+// the permission.
+func PublishNetwork(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.NetworkID, project fleet.ProjectID) (string, error) {
+	return networkGrant(a, id).change(ctx, q, a, "grant", project)
 }
 
 // CheckPools refuses disks in pools that are not published to the project. An unknown pool and an unpublished one get

@@ -62,7 +62,7 @@ func (b *Queries) hostsNeedingAttention(ctx context.Context, sums hostSums) ([]f
 // evictionAttention returns the rows of the Needs attention list for VMs that a NoExecute taint could not move, one row
 // per cause.
 func (b *Queries) evictionAttention(ctx context.Context) ([]fleet.AttentionCause, error) {
-	var causes fleet.AttentionCauses
+	var causes attentionCauses
 	rows, err := collectRows(ctx, b, `SELECT v.id, v.name, h.id, e.reason FROM vm_evictions e JOIN vms v ON v.id = e.vm_id JOIN hosts h ON h.id = e.host_id
 		WHERE e.reason <> '' ORDER BY v.name, v.id LIMIT `+strconv.Itoa(maxAttentionVMsRead), new(statementBuilder), func(row pgx.CollectableRow) (fleet.AttentionCause, error) {
 		n := fleet.AttentionCause{Kind: string(fleet.TypeVM), Severity: fleet.SeverityWarn, Count: 1, Objects: make([]fleet.AttentionObject, 1)}
@@ -152,7 +152,7 @@ func (c poolAttentionCause) describeHosts() string {
 // poolAttention returns rows of the Needs attention list for pools. Equal causes of several pools and hosts share one
 // row.
 func poolAttention(causes []poolAttentionCause, pools map[fleet.PoolID]fleet.PoolView) []fleet.AttentionCause {
-	var rows fleet.AttentionCauses
+	var rows attentionCauses
 	type place struct {
 		pool fleet.PoolID
 		text string
@@ -211,7 +211,7 @@ func (b *Queries) vmAttentionRows(ctx context.Context, a fleet.Actor) (rows []fl
 	if err != nil {
 		return nil, nil, err
 	}
-	var causes fleet.AttentionCauses
+	var causes attentionCauses
 	vms = map[fleet.Subject]bool{}
 	for _, v := range read {
 		host := v.HostName
@@ -255,4 +255,39 @@ func vmProblem(v fleet.VMView) (fleet.Severity, string) {
 		text += ": " + v.Status.Error
 	}
 	return tone, text
+}
+
+// attentionCauses groups objects that need attention by cause, one row each.
+type attentionCauses struct {
+	Rows []fleet.AttentionCause
+	at   map[string]int // row index by exact text, and by text without object names
+}
+
+// Add merges the row into an existing row of the same kind and severity whose text is equal apart from object names.
+func (c *attentionCauses) Add(row fleet.AttentionCause) {
+	general := row.Text
+	for _, o := range row.Objects {
+		general = fleet.RedactNames(general, o.Name, o.ID)
+	}
+	key := func(text string) string { return row.Kind + "\n" + string(row.Severity) + "\n" + text }
+	i, same := c.at[key(row.Text)]
+	alike := same
+	if !same {
+		i, alike = c.at[key(general)]
+	}
+	if !alike {
+		if c.at == nil {
+			c.at = map[string]int{}
+		}
+		c.at[key(row.Text)], c.at[key(general)] = len(c.Rows), len(c.Rows)
+		c.Rows = append(c.Rows, row)
+		return
+	}
+	r := &c.Rows[i]
+	if r.Count += row.Count; !same {
+		r.Text = general
+	}
+	if room := fleet.AttentionNames - len(r.Objects); room > 0 {
+		r.Objects = append(r.Objects, row.Objects[:min(room, len(row.Objects))]...)
+	}
 }

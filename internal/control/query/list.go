@@ -81,3 +81,19 @@ func (s *statementBuilder) whereOwnerVisible(a fleet.Actor, column string, only 
 		s.addCondition(column + " IS NULL OR " + column + " = " + s.addKeyArg(string(only)))
 	}
 }
+
+// ReadAllPages reads a list to its end, page by page. It is meant for form choices and for lists that are always short.
+func ReadAllPages[T any](ctx context.Context, a fleet.Actor, q fleet.Query, list func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error)) ([]T, error) {
+	q.Limit = maxPageSize
+	var all []T
+	for {
+		page, err := list(ctx, a, q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if q.After = page.Next; q.After == "" {
+			return all, nil
+		}
+	}
+}

@@ -151,7 +151,7 @@ func (b *Queries) addPoolTotals(ctx context.Context, a fleet.Actor, o *fleet.Ove
 		return err
 	}
 	views := map[fleet.PoolID]fleet.PoolView{}
-	var plain fleet.AttentionCauses
+	var plain attentionCauses
 	for _, r := range pools {
 		v := poolView(a, r, totals.pools[r.ID], rooms[r.ID])
 		views[r.ID] = v
@@ -198,7 +198,7 @@ func (b *Queries) addVMAndTaskAttention(ctx context.Context, a fleet.Actor, o *f
 	if err != nil {
 		return store.UserError(err)
 	}
-	var failed fleet.AttentionCauses
+	var failed attentionCauses
 	for _, t := range tasks {
 		task := store.RedactTask(a, store.TaskFromRow(t.Task, t.Host))
 		cause := pools[task.Subject] // the same cause is listed once

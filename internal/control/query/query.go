@@ -3,7 +3,6 @@
 package query
 
 import (
-	"context"
 	"sync/atomic"
 
 	"quantix/internal/control/metrics"
@@ -52,19 +51,3 @@ func notifyIfChanged[K, V any](same func(a, b V) bool, notify func(K)) func(of K
 }
 
 func (b *Queries) notifyPool(id fleet.PoolID) { b.store.Wake(fleet.SubjectPool(id)) }
-
-// ReadAllPages reads a list to its end, page by page. It is meant for form choices and for lists that are always short.
-func ReadAllPages[T any](ctx context.Context, a fleet.Actor, q fleet.Query, list func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error)) ([]T, error) {
-	q.Limit = maxPageSize
-	var all []T
-	for {
-		page, err := list(ctx, a, q)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page.Items...)
-		if q.After = page.Next; q.After == "" {
-			return all, nil
-		}
-	}
-}

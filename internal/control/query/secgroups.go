@@ -177,7 +177,7 @@ func (b *Queries) addUnappliedSecurityGroups(ctx context.Context, a fleet.Actor,
 	if err != nil {
 		return store.UserError(err)
 	}
-	var groups fleet.AttentionCauses
+	var groups attentionCauses
 	for _, r := range rows {
 		shown[fleet.SubjectOf(fleet.TypeSecurityGroup, r.ID)] = true
 		text := fmt.Sprintf("Not applied on %s: %s", r.HostName, r.Words)

@@ -111,7 +111,9 @@ var taskFilter = listFilter{
 	"name":   taskTarget,
 	"host":   rowNameCondition("t.host_id", "hosts"),
 	"parent": exactTextCondition("t.parent_id"),
-	"who":    sqlCondition(func(f filterScope, t filter.Term) string { return f.createdBySQL(f.actor, t.Alternatives) }),
+	"who": sqlCondition(func(f filterScope, t filter.Term) string {
+		return f.createdBySQL(f.actor, "t.user_id", "t.created_by", t.Alternatives)
+	}),
 }
 
 var taskTarget = sqlCondition(func(f filterScope, t filter.Term) string {
@@ -147,20 +149,20 @@ const creatorsSQL = `WITH RECURSIVE over (name) AS (
 		FROM over o WHERE o.name IS NOT NULL)
 	SELECT n.name FROM (SELECT name FROM over UNION SELECT t.created_by FROM tasks t WHERE ` + taskOpenSQL + `) n`
 
-// createdBySQL returns the condition that a task's creator has one of the names. The name "me" stands for the actor; if
-// it is the only name, an index finds the actor's tasks.
-func (s *statementBuilder) createdBySQL(a fleet.Actor, any []filter.Match) string {
+// createdBySQL returns the condition that the user with the ID and name in the columns has one of the names. The name "me"
+// stands for the actor; if it is the only name, an index finds the actor's tasks.
+func (s *statementBuilder) createdBySQL(a fleet.Actor, idColumn, nameColumn string, any []filter.Match) string {
 	var names []filter.Match
 	parts := []string{"false"}
 	for _, m := range any {
 		if text, exact := m.ExactText(); exact && text == "me" && a.UserID != "" {
-			parts = append(parts, "t.user_id = "+s.addArg(string(a.UserID)))
+			parts = append(parts, idColumn+" = "+s.addArg(string(a.UserID)))
 		} else {
 			names = append(names, m)
 		}
 	}
 	if len(names) > 0 {
-		parts = append(parts, s.matchText("t.created_by", names))
+		parts = append(parts, s.matchText(nameColumn, names))
 	}
 	return strings.Join(parts, " OR ")
 }

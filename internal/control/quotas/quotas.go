@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -106,6 +107,48 @@ func (qs *Quotas) SetQuota(ctx context.Context, a fleet.Actor, project fleet.Pro
 		return quota.ProjectUsage{}, err
 	}
 	return qs.ProjectUsage(ctx, a, project)
+}
+
+// Raise replaces a project's limits by those that to returns, in a transaction, and returns the changes as text; empty:
+// none. It locks the limits, so that to sees what the project uses now. The caller checks the permission.
+func Raise(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, to func(was quota.Quota, used quota.Usage) quota.Quota) (string, error) {
+	was, err := q.LockQuota(ctx, project)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	text, err := q.ProjectUse(ctx, string(project))
+	if err != nil {
+		return "", err
+	}
+	var used quota.Usage
+	if err := json.Unmarshal(text, &used); err != nil {
+		return "", err
+	}
+	is := to(was, used)
+	changes := quota.ChangeText(was, is)
+	if reflect.DeepEqual(was, is) {
+		return "", nil
+	}
+	if err := q.SetQuota(ctx, db.SetQuotaParams{ProjectID: project, Limits: is, ChangedBy: a.Name}); err != nil {
+		return "", err
+	}
+	name, err := q.ProjectName(ctx, project)
+	if err != nil {
+		return "", err
+	}
+	return changes, store.Audit(ctx, q, a, "project.quota", fleet.Subject("project:"+string(project)), name, changes)
+}
+
+// VMUse returns what a VM uses.
+func VMUse(ctx context.Context, q *db.Queries, id fleet.VMID) (u quota.Usage, err error) {
+	text, err := q.VMUse(ctx, id)
+	if err != nil {
+		return u, err
+	}
+	return u, json.Unmarshal(text, &u)
 }
 
 // maxPools limits the pools with a limit in one quota.

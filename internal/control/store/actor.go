@@ -1,8 +1,13 @@
 package store
 
 import (
+	"context"
+	"errors"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
+
+	"quantix/db"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -45,4 +50,23 @@ func ToStrings[T ~string](values []T) []string {
 		out[i] = string(v)
 	}
 	return out
+}
+
+// ActorNow returns the user with the ID as an actor with the current permissions. It refuses if the account is deleted or
+// disabled; name is then that of the user. A nil ID is that of a deleted account.
+func ActorNow(ctx context.Context, q *db.Queries, id *fleet.UserID, name string) (a fleet.Actor, err error) {
+	gone := fleet.Errorf(fleet.Conflict, "The account of %s is deleted or disabled.", name)
+	if id == nil {
+		return a, gone
+	}
+	row, err := q.UserNow(ctx, *id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return a, gone
+	}
+	if err != nil {
+		return a, err
+	}
+	a = fleet.Actor{UserID: row.ID, Name: row.Name, Role: row.Role}
+	a.Projects, err = DecodeProjectRoles(row.Projects)
+	return a, err
 }
