@@ -175,6 +175,7 @@ var argumentsByField = map[string]any{
 	"AddTicket.FoundOn":          someHostID,
 	"AddChannel.ID":              channel.ID("new"), "AddChannel.Name": "new", "AddChannel.UserID": (*fleet.UserID)(nil), "AddDelivery.ID": channel.DeliveryID("new"), "CountChannels.UserID": (*string)(nil),
 	"CheckQuota.Grown": []byte(`{"snapshots": 1, "cpus": 1}`), "QuotaExcess.Grown": []byte(`{"snapshots": 1, "cpus": 1}`),
+	"AddCustomization.ID": fleet.CustomizationID("new"), "AddCustomization.Name": "new", "ChangeCustomization.Name": "another",
 	"AddFlavor.ID": flavor.ID("new"), "AddFlavor.Name": "new", "ChangeFlavor.Name": "another",
 	"AddAlarmRule.ID": fleet.AlarmRuleID("new"), "AddAlarmRule.Name": "new", "ChangeAlarmRule.Name": "another",
 	"AddDefaultAlarmRules.Ids": []string{"new-2"}, "AddDefaultAlarmRules.Names": []string{"new-2"}, "AddDefaultAlarmRules.Specs": []string{"{}"},
@@ -230,6 +231,10 @@ var fillStatements = []string{
 	`INSERT INTO project_quotas (project_id, limits, changed_by) SELECT p.id, '{"cpus": {"hard": 1000000}, "snapshots": {"hard": 1000000}}', 'me' FROM projects p`,
 	`INSERT INTO flavors (id, name, cpus, memory_mib) SELECT 'id-' || n, 'flavor ' || n, 1, 1 FROM generate_series(1, 200) n`,
 	`INSERT INTO flavor_grants (flavor_id, project_id, granted_by) SELECT f.id, p.id, 'me' FROM flavors f, (SELECT id FROM projects ORDER BY id LIMIT 50) p`,
+	`INSERT INTO customizations (id, name, description, kind, variables, by_key, sealed, changed_by)
+		SELECT 'id-' || n, 'spec ' || n, '', 'cloud-init', '{}', 'x', 'x', 'me' FROM generate_series(1, 200) n`,
+	`INSERT INTO customization_grants (customization_id, project_id, granted_by)
+		SELECT c.id, p.id, 'me' FROM customizations c, (SELECT id FROM projects ORDER BY id LIMIT 50) p`,
 	`INSERT INTO deliveries (id, channel_id, message, summary, events, state, due_at, ended_at)
 		SELECT 'id-' || n, 'id-' || (n % 1000 + 1), '{}', 'Host lost', 1, CASE WHEN n > 98000 THEN 'waiting' ELSE 'sent' END, now() + make_interval(secs => n - 98100), CASE WHEN n <= 98000 THEN now() END FROM generate_series(1, 100000) n`,
 	`INSERT INTO events (key, type, object_id, name, project_id) SELECT ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid, 'vm', 'id-' || n, 'x', 'id-7' FROM generate_series(1, 50000) n`,

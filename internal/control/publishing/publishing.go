@@ -44,7 +44,7 @@ func (p *Publishing) RevokeNetwork(ctx context.Context, a fleet.Actor, id fleet.
 type grant struct {
 	subject        fleet.Subject
 	noun           string // in errors
-	audited        string // in audit actions; empty: the noun
+	audited        string // in audit actions; empty: as in errors
 	id             string
 	lock           func(context.Context, *db.Queries) (name string, err error)
 	insert, remove func(context.Context, *db.Queries, *fleet.ProjectID) (int64, error)
