@@ -88,7 +88,7 @@ func TestCustomizationPublishedOnItsPage(t *testing.T) {
 	page.contains(t, "Published to", "red")
 	page.excludes(t, "Withdraw")
 
-	// The form of a new VM offers the spec only in projects that it is published to.
+	// The form of a new VM in a project without the grant does not offer the spec.
 	p.execSQL("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'tom', 'member')", blue)
 	tom.get("/vms/new?project="+string(red)).contains(t, ">web</option>")
 	tom.get("/vms/new?project="+string(blue)).excludes(t, ">web</option>")

@@ -123,7 +123,7 @@ func TestUnpublishedCustomizationRefusedForVM(t *testing.T) {
 		})
 	}
 	if err := create(inBoth, "vm-5", s.blue, id); err != nil {
-		t.Errorf("in the project that it is published to: %v", withFieldErrors(err))
+		t.Errorf("in the project of the grant: %v", withFieldErrors(err))
 	}
 	if err := create(chief, "vm-6", s.red, secret); err != nil {
 		t.Errorf("an administrator: %v", withFieldErrors(err))
