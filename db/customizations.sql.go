@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"quantix/internal/fleet"
 )
@@ -95,6 +96,54 @@ func (q *Queries) CountCustomizations(ctx context.Context, projectID *string) (i
 	return column_1, err
 }
 
+const customizationGrants = `-- name: CustomizationGrants :many
+SELECT g.customization_id, g.project_id, COALESCE(p.name, '')::text AS project, g.granted_by, g.granted_at
+FROM customization_grants g LEFT JOIN projects p ON p.id = g.project_id
+WHERE ($1::text = '' OR g.customization_id = $1) AND ($2::boolean OR g.project_id IS NULL OR g.project_id = ANY ($3::text[]))
+ORDER BY g.customization_id, p.name NULLS FIRST
+`
+
+type CustomizationGrantsParams struct {
+	ID          string
+	AllProjects bool
+	Projects    []string
+}
+
+type CustomizationGrantsRow struct {
+	CustomizationID fleet.CustomizationID
+	ProjectID       *fleet.ProjectID
+	Project         string
+	GrantedBy       string
+	GrantedAt       time.Time
+}
+
+// The grants of customization specs to all projects, and those to the projects that an actor sees.
+func (q *Queries) CustomizationGrants(ctx context.Context, arg CustomizationGrantsParams) ([]CustomizationGrantsRow, error) {
+	rows, err := q.db.Query(ctx, customizationGrants, arg.ID, arg.AllProjects, arg.Projects)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CustomizationGrantsRow{}
+	for rows.Next() {
+		var i CustomizationGrantsRow
+		if err := rows.Scan(
+			&i.CustomizationID,
+			&i.ProjectID,
+			&i.Project,
+			&i.GrantedBy,
+			&i.GrantedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deleteCustomization = `-- name: DeleteCustomization :exec
 DELETE FROM customizations WHERE id = $1
 `
@@ -106,7 +155,8 @@ func (q *Queries) DeleteCustomization(ctx context.Context, id fleet.Customizatio
 
 const getCustomization = `-- name: GetCustomization :one
 SELECT c.id, c.project_id, c.name, c.description, c.kind, c.variables, c.by_key, c.sealed, c.generation, c.changed_at, c.changed_by, COALESCE(p.name, '')::text AS project_name FROM customizations c LEFT JOIN projects p ON p.id = c.project_id
-WHERE c.id = $1 AND (c.project_id IS NULL OR $2::boolean OR c.project_id = ANY ($3::text[]))
+WHERE c.id = $1 AND ($2::boolean OR c.project_id = ANY ($3::text[]) OR c.project_id IS NULL AND EXISTS (
+    SELECT 1 FROM customization_grants g WHERE g.customization_id = c.id AND (g.project_id IS NULL OR g.project_id = ANY ($3))))
 `
 
 type GetCustomizationParams struct {
@@ -140,9 +190,29 @@ func (q *Queries) GetCustomization(ctx context.Context, arg GetCustomizationPara
 	return i, err
 }
 
+const grantCustomization = `-- name: GrantCustomization :execrows
+INSERT INTO customization_grants (customization_id, project_id, granted_by) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
+`
+
+type GrantCustomizationParams struct {
+	CustomizationID fleet.CustomizationID
+	ProjectID       *fleet.ProjectID
+	GrantedBy       string
+}
+
+// project_id NULL grants to all projects.
+func (q *Queries) GrantCustomization(ctx context.Context, arg GrantCustomizationParams) (int64, error) {
+	result, err := q.db.Exec(ctx, grantCustomization, arg.CustomizationID, arg.ProjectID, arg.GrantedBy)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const listCustomizations = `-- name: ListCustomizations :many
 SELECT c.id, c.project_id, c.name, c.description, c.kind, c.variables, c.by_key, c.sealed, c.generation, c.changed_at, c.changed_by, COALESCE(p.name, '')::text AS project_name FROM customizations c LEFT JOIN projects p ON p.id = c.project_id
-WHERE c.project_id IS NULL OR $1::boolean OR c.project_id = ANY ($2::text[])
+WHERE $1::boolean OR c.project_id = ANY ($2::text[]) OR c.project_id IS NULL AND EXISTS (
+    SELECT 1 FROM customization_grants g WHERE g.customization_id = c.id AND (g.project_id IS NULL OR g.project_id = ANY ($2)))
 ORDER BY c.name, c.id LIMIT $3
 `
 
@@ -157,7 +227,8 @@ type ListCustomizationsRow struct {
 	ProjectName   string
 }
 
-// Global customization specs and those of visible projects. fleet.MaxCustomizations limits their number.
+// Customization specs of visible projects, and those of the fleet that are published to one. fleet.MaxCustomizations
+// limits their number.
 func (q *Queries) ListCustomizations(ctx context.Context, arg ListCustomizationsParams) ([]ListCustomizationsRow, error) {
 	rows, err := q.db.Query(ctx, listCustomizations, arg.AllProjects, arg.Projects, arg.Most)
 	if err != nil {
@@ -212,4 +283,21 @@ func (q *Queries) LockCustomization(ctx context.Context, id fleet.CustomizationI
 		&i.ChangedBy,
 	)
 	return i, err
+}
+
+const revokeCustomization = `-- name: RevokeCustomization :execrows
+DELETE FROM customization_grants WHERE customization_id = $1 AND project_id IS NOT DISTINCT FROM $2
+`
+
+type RevokeCustomizationParams struct {
+	CustomizationID fleet.CustomizationID
+	ProjectID       *fleet.ProjectID
+}
+
+func (q *Queries) RevokeCustomization(ctx context.Context, arg RevokeCustomizationParams) (int64, error) {
+	result, err := q.db.Exec(ctx, revokeCustomization, arg.CustomizationID, arg.ProjectID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

@@ -69,7 +69,7 @@ type EventsAfterRow struct {
 // The readable events after one, oldest first. The last row is no event (is_end): its key is that of the newest readable
 // event, known says that the log has the event with the key after, and pending that written events are not readable
 // yet. open_types are the types whose objects the actor sees all, shared_types those whose objects without a project are
-// visible in all projects.
+// not only for users who see all projects.
 func (q *Queries) EventsAfter(ctx context.Context, arg EventsAfterParams) ([]EventsAfterRow, error) {
 	rows, err := q.db.Query(ctx, eventsAfter,
 		arg.After,
@@ -132,15 +132,19 @@ FROM templates t WHERE t.id = ANY ($5::text[])
 UNION ALL
 SELECT 'flavor:' || f.id, EXISTS (SELECT 1 FROM flavor_grants g WHERE g.flavor_id = f.id AND (g.project_id IS NULL OR g.project_id = ANY ($1::text[])))
 FROM flavors f WHERE f.id = ANY ($6::text[])
+UNION ALL
+SELECT 'customization:' || c.id, EXISTS (SELECT 1 FROM customization_grants g WHERE g.customization_id = c.id AND (g.project_id IS NULL OR g.project_id = ANY ($1::text[])))
+FROM customizations c WHERE c.id = ANY ($7::text[])
 `
 
 type GrantedObjectsParams struct {
-	Projects  []string
-	Pools     []string
-	Networks  []string
-	Images    []string
-	Templates []string
-	Flavors   []string
+	Projects       []string
+	Pools          []string
+	Networks       []string
+	Images         []string
+	Templates      []string
+	Flavors        []string
+	Customizations []string
 }
 
 type GrantedObjectsRow struct {
@@ -148,7 +152,8 @@ type GrantedObjectsRow struct {
 	Visible bool
 }
 
-// Whether members of the projects see pools, networks, images, templates and flavors that exist, as in the lists of these types.
+// Whether members of the projects see pools, networks, images, templates, flavors and customization specs of the fleet
+// that exist, as in the lists of these types.
 func (q *Queries) GrantedObjects(ctx context.Context, arg GrantedObjectsParams) ([]GrantedObjectsRow, error) {
 	rows, err := q.db.Query(ctx, grantedObjects,
 		arg.Projects,
@@ -157,6 +162,7 @@ func (q *Queries) GrantedObjects(ctx context.Context, arg GrantedObjectsParams) 
 		arg.Images,
 		arg.Templates,
 		arg.Flavors,
+		arg.Customizations,
 	)
 	if err != nil {
 		return nil, err

@@ -215,6 +215,13 @@ type Customization struct {
 	ChangedBy   string
 }
 
+type CustomizationGrant struct {
+	CustomizationID fleet.CustomizationID
+	ProjectID       *fleet.ProjectID
+	GrantedBy       string
+	GrantedAt       time.Time
+}
+
 type Delivery struct {
 	ID          channel.DeliveryID
 	ChannelID   channel.ID

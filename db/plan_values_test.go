@@ -176,6 +176,7 @@ var argumentsByField = map[string]any{
 	"AddTicket.FoundOn":          someHostID,
 	"AddChannel.ID":              channel.ID("new"), "AddChannel.Name": "new", "AddChannel.UserID": (*fleet.UserID)(nil), "AddDelivery.ID": channel.DeliveryID("new"), "CountChannels.UserID": (*string)(nil),
 	"CheckQuota.Grown": []byte(`{"snapshots": 1, "cpus": 1}`), "QuotaExcess.Grown": []byte(`{"snapshots": 1, "cpus": 1}`),
+	"AddCustomization.ID": fleet.CustomizationID("new"), "AddCustomization.Name": "new", "ChangeCustomization.Name": "another",
 	"AddFlavor.ID": flavor.ID("new"), "AddFlavor.Name": "new", "ChangeFlavor.Name": "another",
 	"AddAlarmRule.ID": fleet.AlarmRuleID("new"), "AddAlarmRule.Name": "new", "ChangeAlarmRule.Name": "another",
 	"AddDefaultAlarmRules.Ids": []string{"new-2"}, "AddDefaultAlarmRules.Names": []string{"new-2"}, "AddDefaultAlarmRules.Specs": []string{"{}"},
@@ -237,6 +238,10 @@ var fillStatements = []string{
 	`INSERT INTO requests (id, project_id, user_id, requested_by, kind, name, reason, wanted, key, state, notified)
 		SELECT 'id-' || n, p.id, 'user-' || n % 5000, 'me', 'pool', 'Pool', 'r', '{}', n::text, CASE WHEN n % 20 = 0 THEN 'open' ELSE 'approved' END, n % 1000 > 0
 		FROM generate_series(1, 20000) n JOIN (SELECT id, row_number() OVER (ORDER BY id) - 1 AS i, count(*) OVER () AS all FROM projects) p ON p.i = n % p.all`,
+	`INSERT INTO customizations (id, name, description, kind, variables, by_key, sealed, changed_by)
+		SELECT 'id-' || n, 'spec ' || n, '', 'cloud-init', '{}', 'x', 'x', 'me' FROM generate_series(1, 200) n`,
+	`INSERT INTO customization_grants (customization_id, project_id, granted_by)
+		SELECT c.id, p.id, 'me' FROM customizations c, (SELECT id FROM projects ORDER BY id LIMIT 50) p`,
 	`INSERT INTO deliveries (id, channel_id, message, summary, events, state, due_at, ended_at)
 		SELECT 'id-' || n, 'id-' || (n % 1000 + 1), '{}', 'Host lost', 1, CASE WHEN n > 98000 THEN 'waiting' ELSE 'sent' END, now() + make_interval(secs => n - 98100), CASE WHEN n <= 98000 THEN now() END FROM generate_series(1, 100000) n`,
 	`INSERT INTO events (key, type, object_id, name, project_id) SELECT ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid, 'vm', 'id-' || n, 'x', 'id-7' FROM generate_series(1, 50000) n`,

@@ -62,6 +62,7 @@ func newLargePortal(t *testing.T, hosts int) *largePortal {
 	}
 	c.browser = p.newSignedInBrowser("ann", fleet.RoleAdmin)
 	p.execSQL(`INSERT INTO customizations (id, name, description, kind, variables, by_key, sealed, changed_by) VALUES ($1, 'web', '', 'cloud-init', '{}', 'x', 'x', 'ann')`, aSpec)
+	p.execSQL(`INSERT INTO customization_grants (customization_id, granted_by) VALUES ($1, 'ann')`, aSpec)
 	p.execSQL(`INSERT INTO flavors (id, name, cpus, memory_mib) SELECT CASE WHEN n = 1 THEN $1 ELSE gen_random_uuid()::text END, 'flavor-' || n, n, n * 1024 FROM generate_series(1, 200) n`, aFlavor)
 	p.execSQL(`INSERT INTO requests (id, project_id, requested_by, kind, name, reason, wanted, key)
 		SELECT CASE WHEN n = 1 THEN $1 ELSE gen_random_uuid()::text END, $2, 'tom', 'pool', 'Pool ' || n, 'r', '{}', n::text FROM generate_series(1, 200) n`, aRequest, aProject)

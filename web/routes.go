@@ -188,6 +188,7 @@ func (s *Server) routes() []route {
 		{post, "/customizations", page, policy.VMChange, form.Submit(s.vmPages.CreateCustomization, s.vmPages.ShowNewCustomizationForm)},
 		{get, "/customizations/:id", page, policy.VMSee, form.Show(s.vmPages.ShowCustomization)},
 		{post, "/customizations/:id", page, policy.VMChange, form.Submit(s.vmPages.EditCustomization, s.vmPages.ShowCustomization)},
+		{post, "/customizations/:id/grants", page, policy.InfraChange, form.Submit(s.vmPages.SetCustomizationGrant, s.vmPages.ShowCustomizationGrants)},
 		{get, "/customizations/:id/delete", page, policy.VMChange, form.Show(s.vmPages.ConfirmDeleteCustomization())},
 		{post, "/customizations/:id/delete", page, policy.VMChange, form.Submit(s.vmPages.DeleteCustomization, s.vmPages.ConfirmDeleteCustomization())},
 

@@ -2,7 +2,7 @@
 -- The readable events after one, oldest first. The last row is no event (is_end): its key is that of the newest readable
 -- event, known says that the log has the event with the key after, and pending that written events are not readable
 -- yet. open_types are the types whose objects the actor sees all, shared_types those whose objects without a project are
--- visible in all projects.
+-- not only for users who see all projects.
 SELECT x.key::text AS key, x.at::timestamptz AS at, x.type::text AS type, x.action::text AS action, x.object_id::text AS object_id, x.name::text AS name, COALESCE(x.project_id, '')::text AS project, x.audience::text[] AS audience, x.subject::text AS subject,
        COALESCE(x.parent_id, '')::text AS parent, x.kind::text AS kind, x.state::text AS state, COALESCE(x.host_id, '')::text AS host, x.is_end::boolean AS is_end, x.known::boolean AS known, x.pending::boolean AS pending
 FROM (SELECT e.transaction, e.number, e.key::text, e.at, e.type, e.action, e.object_id, e.name, e.project_id, COALESCE(e.audience, '{}') AS audience, e.subject, e.parent_id, e.kind, e.state, e.host_id,
@@ -16,7 +16,8 @@ FROM (SELECT e.transaction, e.number, e.key::text, e.at, e.type, e.action, e.obj
 ORDER BY x.is_end, x.transaction, x.number;
 
 -- name: GrantedObjects :many
--- Whether members of the projects see pools, networks, images, templates and flavors that exist, as in the lists of these types.
+-- Whether members of the projects see pools, networks, images, templates, flavors and customization specs of the fleet
+-- that exist, as in the lists of these types.
 SELECT ('pool:' || p.id)::text AS subject, EXISTS (SELECT 1 FROM pool_grants g WHERE g.pool_id = p.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])))::boolean AS visible
 FROM pools p WHERE p.id = ANY (@pools::text[])
 UNION ALL
@@ -31,7 +32,10 @@ SELECT 'template:' || t.id, EXISTS (SELECT 1 FROM template_grants g WHERE g.temp
 FROM templates t WHERE t.id = ANY (@templates::text[])
 UNION ALL
 SELECT 'flavor:' || f.id, EXISTS (SELECT 1 FROM flavor_grants g WHERE g.flavor_id = f.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])))
-FROM flavors f WHERE f.id = ANY (@flavors::text[]);
+FROM flavors f WHERE f.id = ANY (@flavors::text[])
+UNION ALL
+SELECT 'customization:' || c.id, EXISTS (SELECT 1 FROM customization_grants g WHERE g.customization_id = c.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])))
+FROM customizations c WHERE c.id = ANY (@customizations::text[]);
 
 -- name: PruneEvents :execrows
 -- Deletes the oldest events: those older than age, and those beyond the newest events in number. The newest event stays.

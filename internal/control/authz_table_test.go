@@ -79,6 +79,12 @@ var projectUseCases = map[string]useCase{
 	"DeleteCustomization": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.addCustomization(w.customization()).ID} }},
 	"GetCustomization":    {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.addCustomization(w.customization()).ID} }},
 	"ListCustomizations":  {permittedActors: actorsWithAnyRole, args: noArgs},
+	"GrantCustomization": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		return []any{w.publicCustomization(), w.red}
+	}},
+	"RevokeCustomization": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		return []any{w.publicCustomization(), fleet.ProjectID("")}
+	}},
 	"RequestPowerActionWith": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		return []any{w.vm(), fleet.ActShutdown, control.PowerOptions{}}
 	}},

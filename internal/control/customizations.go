@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
+	"quantix/internal/control/publishing"
 	"quantix/internal/control/store"
 	"quantix/internal/firstboot"
 	"quantix/internal/fleet"
@@ -24,7 +25,8 @@ type FirstBootDetails struct {
 
 // CustomizationInput is the input for a new or changed customization spec.
 type CustomizationInput struct {
-	ProjectID    fleet.ProjectID `json:"projectId,omitempty"` // of a new spec; empty: global, for all projects
+	ProjectID    fleet.ProjectID `json:"projectId,omitempty"` // of a new spec; empty: fleet-wide
+	Public       bool            `json:"public,omitempty" doc:"publish a new fleet-wide spec to all projects"`
 	Name         string          `json:"name"`
 	Description  string          `json:"description,omitempty"`
 	FirstBoot    fleet.FirstBoot `json:"firstBoot"`
@@ -52,6 +54,11 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 	}
 	if err := policy.CheckOwner(a, in.ProjectID); err != nil {
 		return fleet.Customization{}, err
+	}
+	if in.Public && in.ProjectID != "" {
+		var checks fleet.Checks
+		checks.Add("public", "Only fleet-wide specs are published. Leave out the project, or do not publish the spec.")
+		return fleet.Customization{}, checks.Err()
 	}
 	id := fleet.NewID[fleet.CustomizationID]()
 	boot, key, sealed, err := c.sealCustomization(id, in, fleet.FirstBoot{})
@@ -84,7 +91,15 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 		if err := q.AddCustomization(ctx, add); err != nil {
 			return customizationNameTakenError(err, in.Name)
 		}
-		return store.Audit(ctx, q, a, "customization.create", fleet.SubjectOf(fleet.TypeCustomization, id), in.Name, boot.Kind.Text())
+		detail := boot.Kind.Text()
+		if in.Public {
+			detail += ", published to all projects"
+			_, err = q.GrantCustomization(ctx, db.GrantCustomizationParams{CustomizationID: id, GrantedBy: a.Name})
+			if err != nil {
+				return err
+			}
+		}
+		return store.Audit(ctx, q, a, "customization.create", fleet.SubjectOf(fleet.TypeCustomization, id), in.Name, detail)
 	})
 	if err != nil {
 		return fleet.Customization{}, err
@@ -207,6 +222,11 @@ func (c *Control) GetCustomization(ctx context.Context, a fleet.Actor, id fleet.
 		return fleet.Customization{}, store.UserError(err)
 	}
 	out := customizationFromRow(row.Customization, row.ProjectName)
+	one := []fleet.Customization{out}
+	if err := publishing.FillCustomizationGrants(ctx, c.store.Queries, a, id, one); err != nil {
+		return out, store.UserError(err)
+	}
+	out = one[0]
 	if refused := policy.CheckOwner(a, out.ProjectID); refused != nil {
 		return out, nil //nolint:nilerr // people who may not change the spec see it without content
 	}
@@ -222,7 +242,7 @@ func (c *Control) GetCustomization(ctx context.Context, a fleet.Actor, id fleet.
 	return out, nil
 }
 
-// ListCustomizations returns the global specs and those of the actor's projects by name, without their content.
+// ListCustomizations returns the specs of the actor's projects and those published to them by name, without their content.
 func (c *Control) ListCustomizations(ctx context.Context, a fleet.Actor) ([]fleet.Customization, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, err
@@ -237,7 +257,8 @@ func (c *Control) ListCustomizations(ctx context.Context, a fleet.Actor) ([]flee
 	for _, row := range rows {
 		out = append(out, customizationFromRow(row.Customization, row.ProjectName))
 	}
-	return out, nil
+	err = publishing.FillCustomizationGrants(ctx, c.store.Queries, a, "", out)
+	return out, store.UserError(err)
 }
 
 func customizationFromRow(row db.Customization, project string) fleet.Customization {
@@ -247,19 +268,21 @@ func customizationFromRow(row db.Customization, project string) fleet.Customizat
 	}
 }
 
-// openCustomization returns the content of a spec that a VM of the project may use: a global one or the project's own.
+// openCustomization returns the content of a spec that a VM of the project may use: the project's own, or one that is
+// published to the project. Actors who may change infrastructure may use any fleet-wide spec.
 func (s secretSealer) openCustomization(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, id fleet.CustomizationID) (fleet.FirstBoot, error) {
 	var out fleet.FirstBoot
 	none := func() error {
 		var checks fleet.Checks
-		checks.Add("firstBoot.customizationId", "There is no such customization spec in the VM's project. Choose another.")
+		checks.Add("firstBoot.customizationId", "There is no such customization spec, or none that VMs of the project may use. Choose another.")
 		return checks.Err()
 	}
 	if !fleet.IsID(string(id)) {
 		return out, none()
 	}
-	row, err := getCustomization(ctx, q, a, id)
-	if fleet.CodeOf(err) == fleet.NotFound {
+	usable := db.GetCustomizationParams{ID: id, AllProjects: policy.May(a, policy.InfraChange, ""), Projects: []string{string(project)}}
+	row, err := q.GetCustomization(ctx, usable)
+	if errors.Is(err, pgx.ErrNoRows) {
 		return out, none()
 	}
 	if err != nil {

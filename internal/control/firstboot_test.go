@@ -47,6 +47,13 @@ func (w *authzFixture) customization() control.CustomizationInput {
 	return control.CustomizationInput{ProjectID: w.red, Name: w.uniqueName("spec"), FirstBoot: fleet.FirstBoot{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Hostname: "{{vm.name}}"}}}
 }
 
+// publicCustomization adds a fleet-wide spec that is published to all projects.
+func (w *authzFixture) publicCustomization() fleet.CustomizationID {
+	in := w.customization()
+	in.ProjectID, in.Public = "", true
+	return w.addCustomization(in).ID
+}
+
 func (w *authzFixture) addCustomization(in control.CustomizationInput) fleet.Customization {
 	w.t.Helper()
 	out, err := w.CreateCustomization(w.t.Context(), chief, in)
@@ -268,14 +275,14 @@ func TestInvalidFirstBootRefused(t *testing.T) {
 	}
 }
 
-// A customization spec is used by VMs of its project, or of all projects if it is global. Each VM gets its own values.
+// A customization spec is used by VMs of its project, or of all projects if it is fleet-wide and published to all. Each VM gets its own values.
 // Later changes of the spec do not affect existing VMs.
 func TestCustomizationSpecServesManyVMs(t *testing.T) {
 	s := newSealedFixture(t)
 	ctx := t.Context()
-	in := control.CustomizationInput{Name: "web", FirstBoot: fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: "#cloud-config\nhostname: \"{{vm.name}}\"\nruncmd: [\"echo {{var.color}} {{vm.index}} " + testPoolSecret + "\"]\n"}}
+	in := control.CustomizationInput{Name: "web", Public: true, FirstBoot: fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: "#cloud-config\nhostname: \"{{vm.name}}\"\nruncmd: [\"echo {{var.color}} {{vm.index}} " + testPoolSecret + "\"]\n"}}
 	if _, err := s.CreateCustomization(ctx, s.member, in); fleet.CodeOf(err) != fleet.Forbidden {
-		t.Errorf("a member creates a global spec: %v", err)
+		t.Errorf("a member creates a fleet-wide spec: %v", err)
 	}
 	spec, err := s.CreateCustomization(ctx, chief, in)
 	if err != nil || !slices.Equal(spec.Variables, []string{"color"}) || spec.FirstBoot == nil {

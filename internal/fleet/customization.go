@@ -12,8 +12,9 @@ type CustomizationID string
 // value per VM.
 type Customization struct {
 	ID          CustomizationID `json:"id"`
-	ProjectID   ProjectID       `json:"projectId,omitempty"` // empty: shared by all projects
+	ProjectID   ProjectID       `json:"projectId,omitempty"` // empty: fleet-wide, for the projects in Grants
 	ProjectName string          `json:"projectName,omitempty"`
+	Grants      []ProjectGrant  `json:"grants" doc:"projects that a fleet-wide spec is published to"`
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
 	Kind        FirstBootKind   `json:"kind"`

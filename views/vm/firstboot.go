@@ -177,6 +177,7 @@ func newCustomizationAction(a fleet.Actor) kit.ActionButton {
 
 // CustomizationForm is the form of a new or existing customization spec.
 type CustomizationForm struct {
+	Actor    fleet.Actor
 	ID       fleet.CustomizationID // empty: a new spec
 	Typed    url.Values            // values other than the first-boot data: name, project, description, generation
 	Form     FirstBootForm
@@ -185,7 +186,8 @@ type CustomizationForm struct {
 	Errors   kit.Errors
 	Why      string // why the actor may not change the spec
 
-	MayDelete bool // the actor may delete the spec, even if Why is set
+	Publish   *kit.PublishingPanel // nil: not shown
+	MayDelete bool                 // the actor may delete the spec, even if Why is set
 }
 
 func (p CustomizationForm) field(name string, in kit.Field) kit.Field {
@@ -200,11 +202,33 @@ func (p CustomizationForm) submitPath() string {
 	return views.CustomizationPath(p.ID)
 }
 
-func customizationOwner(c fleet.Customization) string {
-	if c.ProjectID == "" {
+// customizationOwner is the spec's project, or the projects that a fleet-wide spec is published to. Users who do not see
+// all projects see only that the spec is fleet-wide.
+func customizationOwner(a fleet.Actor, c fleet.Customization) string {
+	switch n := len(c.Grants); {
+	case c.ProjectID != "":
+		return c.ProjectName
+	case !policy.SeesAllProjects(a):
+		return "fleet-wide"
+	case fleet.GrantedTo("", c.Grants):
 		return "every project"
+	case n == 0:
+		return "published to nobody"
+	default:
+		return kit.CountText(n, "project")
 	}
-	return c.ProjectName
+}
+
+// NewCustomizationPublishing returns the panel that publishes a spec, without projects to choose; nil for specs of
+// projects, and for users who do not see the infrastructure.
+func NewCustomizationPublishing(a fleet.Actor, c fleet.Customization) *kit.PublishingPanel {
+	if c.ProjectID != "" || !policy.May(a, policy.InfraSee, "") {
+		return nil
+	}
+	return &kit.PublishingPanel{
+		Noun: "customization spec", Grants: c.Grants, Path: views.CustomizationPath(c.ID, "grants"),
+		MayPublish: policy.May(a, policy.InfraChange, ""), StayText: "VMs do not change",
+	}
 }
 
 // FirstBootNICLines writes NICs in the form's syntax, one per line.

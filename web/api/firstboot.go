@@ -22,6 +22,21 @@ func (api *API) setFirstBoot(ctx context.Context, a fleet.Actor, in *setFirstBoo
 	return out, err
 }
 
+// CustomizationGrantPath holds the ids of a customization spec and a project that may use the spec, from the request's
+// path.
+type CustomizationGrantPath struct {
+	ID      fleet.CustomizationID `path:"id"`
+	Project string                `path:"project" doc:"ID of a project, or all"`
+}
+
+func (api *API) grantCustomization(ctx context.Context, a fleet.Actor, in *CustomizationGrantPath) (*emptyOutput, error) {
+	return nil, api.Control.GrantCustomization(ctx, a, in.ID, ParseGrantProjectID(in.Project))
+}
+
+func (api *API) revokeCustomization(ctx context.Context, a fleet.Actor, in *CustomizationGrantPath) (*emptyOutput, error) {
+	return nil, api.Control.RevokeCustomization(ctx, a, in.ID, ParseGrantProjectID(in.Project))
+}
+
 type customizationsOutput struct {
 	Body struct {
 		Items []fleet.Customization `json:"items"`

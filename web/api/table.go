@@ -79,6 +79,8 @@ func (api *API) operations() []operation {
 		newOperation(get, "/customizations/{id}", policy.VMSee, ok, "get-customization", "Get a customization spec; only users who may change the spec see its content", getObject(api.Control.GetCustomization)),
 		newOperation(put, "/customizations/{id}", policy.VMChange, ok, "update-customization", "Change a customization spec; VMs created with it do not change", replaceObject(api.Control.UpdateCustomization)),
 		newOperation(remove, "/customizations/{id}", policy.VMChange, noContent, "delete-customization", "Delete a customization spec; VMs created with it do not change", actOnObject(api.Control.DeleteCustomization)),
+		newOperation(put, "/customizations/{id}/grants/{project}", policy.InfraChange, noContent, "grant-customization", "Publish a fleet-wide customization spec to a project, or to \"all\"", api.grantCustomization),
+		newOperation(remove, "/customizations/{id}/grants/{project}", policy.InfraChange, noContent, "revoke-customization", "Withdraw a fleet-wide customization spec from a project, or from \"all\"; VMs created with it do not change", api.revokeCustomization),
 		newOperation(post, "/vms/{id}/accept-drift", policy.VMChange, ok, "accept-drift", "Accept drift: take settings that were changed on the host into the VM's spec", api.acceptDrift),
 		newOperation(post, "/vms/{id}/ignore-drift", policy.VMChange, ok, "ignore-drift", "Ignore drift of single fields until the host's value or the spec's value changes", api.ignoreDrift),
 		newOperation(post, "/vms/{id}/show-drift", policy.VMChange, ok, "show-drift", "Show ignored drift of single fields again", api.showDrift),

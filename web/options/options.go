@@ -51,6 +51,7 @@ var optionReaders = map[string]optionReader{
 	"default-pools": (*Reader).projectPoolOptions, "quota-pools": (*Reader).PoolOptions, "default-networks": (*Reader).projectNetworkOptions,
 	"leave-targets": (*Reader).migrationTargetOptions, "vms": (*Reader).vmOptions, "templates": (*Reader).templateVersionOptions, "template-grants": (*Reader).templateGrantOptions,
 	"flavor-grants": (*Reader).flavorGrantOptions, "request-pools": (*Reader).unpublishedPoolOptions, "request-networks": (*Reader).unpublishedNetworkOptions,
+	"customization-grants": (*Reader).customizationGrantOptions,
 }
 
 // emptyOptionTexts is the text of the option that chooses nothing, by key of optionReaders.
@@ -252,6 +253,19 @@ func (r *Reader) flavorGrantOptions(ctx context.Context, a fleet.Actor, c Query)
 		return nil, err
 	}
 	return r.grantOptions(ctx, a, fleet.ProjectGrants(v.Grants))
+}
+
+// customizationGrantOptions lists the projects that the fleet-wide customization spec c.ParentID is not published to; none
+// if it is published to all.
+func (r *Reader) customizationGrantOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
+	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
+		return nil, err
+	}
+	v, err := r.Control.GetCustomization(ctx, a, fleet.CustomizationID(c.ParentID))
+	if err != nil || v.ProjectID != "" {
+		return nil, err
+	}
+	return r.grantOptions(ctx, a, v.Grants)
 }
 
 // memberOptions lists the users who can become members of project c.ParentID: users who are not members yet and have no

@@ -8,6 +8,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/views"
 	vmview "quantix/views/vm"
 	"quantix/web/form"
@@ -40,12 +41,21 @@ func (s *Site) ShowFirstBootForm(c echo.Context, a fleet.Actor, in formValues, h
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(vm), vmview.FirstBootDialog(p))
 }
 
+// customizationsForForm lists the customization specs for the form of a new VM. As long as no project is chosen, these are
+// all that the actor may see.
+func (s *Site) customizationsForForm(c echo.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.Customization, error) {
+	if project == "" {
+		return s.Control.ListCustomizations(c.Request().Context(), a)
+	}
+	return s.customizationsOfProject(c, a, project)
+}
+
 // customizationsOfProject lists the customization specs that VMs of the project may use.
 func (s *Site) customizationsOfProject(c echo.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.Customization, error) {
 	all, err := s.Control.ListCustomizations(c.Request().Context(), a)
-	out := all[:0]
+	out, runs := all[:0], policy.May(a, policy.InfraChange, "")
 	for _, one := range all {
-		if one.ProjectID == "" || one.ProjectID == project {
+		if one.ProjectID == project || one.ProjectID == "" && (runs || fleet.GrantedTo(project, one.Grants)) {
 			out = append(out, one)
 		}
 	}

@@ -44,7 +44,7 @@ func (s *Site) ShowNewVMForm(c echo.Context, a fleet.Actor, in vmForm, how form.
 	runs := policy.May(a, policy.InfraChange, "")
 	f := vmview.Form{Typed: in.Values, Errors: how.Errors, MayOvercommit: !fresh && runs, MayChangeHosts: runs, MaySeeHosts: policy.May(a, policy.InfraSee, ""), Source: from}
 	if err = s.fillNewVMChoices(c, a, &f); err == nil {
-		f.Specs, err = s.Control.ListCustomizations(c.Request().Context(), a)
+		f.Specs, err = s.customizationsForForm(c, a, fleet.ProjectID(in.Get("projectId")))
 	}
 	if err != nil {
 		return err

@@ -27,12 +27,22 @@ const (
 	maxBatch   = 500  // events of one read
 )
 
-// grantedTypes are the types that members of projects see by grants.
-var grantedTypes = []fleet.ResourceType{fleet.TypePool, fleet.TypeNetwork, fleet.TypeImage, fleet.TypeTemplate, fleet.TypeFlavor}
+// grantedTypes are the types that members of projects see by grants. Of customization specs, these are only those without
+// a project.
+var grantedTypes = []fleet.ResourceType{
+	fleet.TypePool, fleet.TypeNetwork, fleet.TypeImage, fleet.TypeTemplate, fleet.TypeFlavor, fleet.TypeCustomization,
+}
+
+// isGranted reports whether members of projects see the event's object by its grants.
+func isGranted(r db.EventsAfterRow) bool {
+	t := fleet.ResourceType(r.Type)
+	return slices.Contains(grantedTypes, t) && (t != fleet.TypeCustomization || r.Project == "")
+}
 
 // ReadEvents returns the events that the actor may see now and that follow a position. Objects of a project are visible
-// by the project of the event, because an object never changes its project. The visibility of pools, networks,
-// images, templates and flavors follows their current grants, or after their deletion the last ones.
+// by the project of the event, because an object never changes its project. The visibility of pools, networks, images,
+// templates, flavors and fleet-wide customization specs follows their current grants, or after their deletion the last
+// ones.
 func (l *Log) ReadEvents(ctx context.Context, a fleet.Actor, q event.Query) (event.Batch, error) {
 	p, err := readParams(a, q)
 	if err != nil {
@@ -99,14 +109,15 @@ func seesAll(a fleet.Actor, t fleet.ResourceType) bool {
 	return true
 }
 
-// visibleRows removes events of pools, networks, images, templates and flavors that the actor does not see.
+// visibleRows removes events of objects with grants that the actor does not see.
 func (l *Log) visibleRows(ctx context.Context, a fleet.Actor, rows []db.EventsAfterRow) ([]db.EventsAfterRow, error) {
 	if store.SeesHosts(a) {
 		return rows, nil
 	}
 	ids := map[fleet.ResourceType][]string{}
 	for _, r := range rows {
-		if t := fleet.ResourceType(r.Type); slices.Contains(grantedTypes, t) {
+		if isGranted(r) {
+			t := fleet.ResourceType(r.Type)
 			ids[t] = append(ids[t], r.ObjectID)
 		}
 	}
@@ -116,6 +127,7 @@ func (l *Log) visibleRows(ctx context.Context, a fleet.Actor, rows []db.EventsAf
 	projects := store.VisibleProjects(a)
 	objects, err := l.store.GrantedObjects(ctx, db.GrantedObjectsParams{
 		Projects: projects, Pools: ids[fleet.TypePool], Networks: ids[fleet.TypeNetwork], Images: ids[fleet.TypeImage], Templates: ids[fleet.TypeTemplate], Flavors: ids[fleet.TypeFlavor],
+		Customizations: ids[fleet.TypeCustomization],
 	})
 	if err != nil {
 		return nil, store.UserError(err)
@@ -125,11 +137,10 @@ func (l *Log) visibleRows(ctx context.Context, a fleet.Actor, rows []db.EventsAf
 		visible[fleet.Subject(o.Subject)] = o.Visible
 	}
 	return slices.DeleteFunc(rows, func(r db.EventsAfterRow) bool {
-		t := fleet.ResourceType(r.Type)
-		if !slices.Contains(grantedTypes, t) {
+		if !isGranted(r) {
 			return false
 		}
-		if now, exists := visible[fleet.SubjectOf(t, r.ObjectID)]; exists {
+		if now, exists := visible[fleet.SubjectOf(fleet.ResourceType(r.Type), r.ObjectID)]; exists {
 			return !now
 		}
 		return !slices.ContainsFunc(r.Audience, func(id string) bool { return id == "" || slices.Contains(projects, id) })

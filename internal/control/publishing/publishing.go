@@ -1,8 +1,9 @@
-// Package publishing publishes pools and networks to projects. VMs of a project may use only pools and networks that are
-// published to the project or to all projects, and members of a project see only these.
+// Package publishing publishes pools, networks and fleet-wide customization specs to projects. VMs of a project may use
+// only what is published to the project or to all projects, and members of a project see only this.
 package publishing
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// Publishing publishes pools and networks. Its exported methods are use cases of control.Control.
+// Publishing publishes pools, networks and customization specs. Its exported methods are use cases of control.Control.
 type Publishing struct{ store *store.Store }
 
 // New returns a Publishing that uses the store.
@@ -39,10 +40,11 @@ func (p *Publishing) RevokeNetwork(ctx context.Context, a fleet.Actor, id fleet.
 	return p.changeGrant(ctx, a, networkGrant(a, id), "revoke", project)
 }
 
-// grant holds the statements that lock a pool or network and change its grants. A nil project means all projects.
+// grant holds the statements that lock an object and change its grants. A nil project means all projects.
 type grant struct {
 	subject        fleet.Subject
-	noun           string // in audit actions and errors
+	noun           string // in errors
+	audited        string // in audit actions; empty: as in errors
 	id             string
 	lock           func(context.Context, *db.Queries) (name string, err error)
 	insert, remove func(context.Context, *db.Queries, *fleet.ProjectID) (int64, error)
@@ -108,7 +110,7 @@ func (g grant) change(ctx context.Context, q *db.Queries, a fleet.Actor, verb st
 	if err != nil || changed == 0 {
 		return object, err
 	}
-	return object, store.Audit(ctx, q, a, g.noun+"."+verb, g.subject, object, name)
+	return object, store.Audit(ctx, q, a, cmp.Or(g.audited, g.noun)+"."+verb, g.subject, object, name)
 }
 
 // PublishPool publishes a pool to a project in a transaction, and returns the pool's name. The caller checks the
