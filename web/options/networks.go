@@ -2,7 +2,6 @@ package options
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -81,7 +80,12 @@ func networkOption(a fleet.Actor, n fleet.NetworkView) kit.Option {
 	if n.Kind == fleet.NetworkBridge {
 		kind = "bridge"
 	}
-	text := fmt.Sprintf("%s %s · %s", kind, n.Name, kit.CountText(n.Health.Hosts, "host"))
+	text := kind + " " + n.Name
+	if policy.May(a, policy.InfraSee, "") {
+		text += " · " + kit.CountText(n.Health.Hosts, "host")
+	} else if n.Health.Active == 0 {
+		text += " · not available now"
+	}
 	return kit.Option{Value: vmview.NetworkValue(n.Kind, n.Name), Text: text + onlyInText(a, fleet.ProjectGrants(n.Grants))}
 }
 

@@ -25,7 +25,7 @@ func (r *Reader) PoolOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit
 		}
 		text := p.Name
 		if poolUnusableRank(p) > 0 {
-			text += " · healthy on no host"
+			text += poolUnusableText(a)
 		} else if p.Health.CapacityBytes > 0 {
 			text += " · " + PoolFreeSpaceText(p.Health)
 		}
@@ -76,6 +76,14 @@ func PoolFreeSpaceText(h fleet.PoolHealth) string {
 		text += " (" + kit.Bytes(h.ProvisionedBytes) + " provisioned)"
 	}
 	return text
+}
+
+// poolUnusableText says why a pool cannot be chosen now.
+func poolUnusableText(a fleet.Actor) string {
+	if !policy.May(a, policy.InfraSee, "") {
+		return " · not available now"
+	}
+	return " · healthy on no host"
 }
 
 // poolUnusableRank returns 1 for a pool where no host can create a disk now, else 0. Selects sort pools by this rank,

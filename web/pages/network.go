@@ -30,7 +30,7 @@ type grantForm struct {
 
 // NetworkPage shows a network. Its tab Published to has the form that publishes it to a project.
 func (s *Site) NetworkPage(c echo.Context, a fleet.Actor, _ grantForm, how form.Display) error {
-	tab, err := requestedTab(c, networkview.Tabs(), "network")
+	tab, err := requestedTab(c, networkview.Tabs(a), "network")
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func poolPageLayout(v fleet.PoolView) shell.PageLayout {
 
 // PoolPage shows a pool. Its tab Published to has the form that publishes it to a project.
 func (s *Site) PoolPage(c echo.Context, a fleet.Actor, _ grantForm, how form.Display) error {
-	tab, err := requestedTab(c, poolview.Tabs(), "pool")
+	tab, err := requestedTab(c, poolview.Tabs(a), "pool")
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package vmpages
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/quota"
 	"quantix/views"
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
@@ -67,8 +69,12 @@ func (s *Site) EditVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response, 
 	}
 	if in.prefillKey == vmview.PrefillSectionHeadings {
 		f := vmview.Form{Typed: in.Values, Edits: true, VM: vm.VM, GuestRuns: vm.HasGuest()}
+		limits, err := s.quotaAfterEdit(ctx, a, in.Values, vm)
+		if err != nil {
+			return nil, err
+		}
 		return func(c echo.Context) error {
-			return s.WritePage(c, http.StatusOK, vmview.SectionSummaries(f, in.sentValues))
+			return s.WritePage(c, http.StatusOK, vmview.EditRefresh(f, in.sentValues, limits))
 		}, nil
 	}
 	change, err := mergedChangeFromForm(in.Values, vm)
@@ -77,6 +83,26 @@ func (s *Site) EditVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response, 
 	}
 	_, _, err = s.Control.UpdateVM(ctx, a, vm.ID, change)
 	return form.RedirectTo(views.VMPath(vm.ID)), err
+}
+
+// quotaAfterEdit returns the limits of the project whose use the edit changes. A form with errors changes none: its fields
+// show the errors when it is sent.
+func (s *Site) quotaAfterEdit(ctx context.Context, a fleet.Actor, typed url.Values, vm fleet.VMView) (out []quota.Line, err error) {
+	change, err := changeFromForm(typed, vm)
+	if err != nil {
+		return nil, nil //nolint:nilerr // the form is not complete yet
+	}
+	more := quota.Difference(quota.OfVM(*change.Spec), quota.OfVM(vm.Spec))
+	use, err := s.Control.ProjectUsage(ctx, a, vm.ProjectID)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range use.Lines(more) {
+		if l.After != l.Used && (l.Hard != nil || l.Soft != nil) {
+			out = append(out, l)
+		}
+	}
+	return out, nil
 }
 
 func changeFromForm(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {

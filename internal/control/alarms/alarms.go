@@ -20,10 +20,12 @@ import (
 type Alarms struct {
 	store   *store.Store
 	queries *query.Queries
+
+	softLimits softLimits
 }
 
 // New returns Alarms that use the store and read by queries.
-func New(s *store.Store, q *query.Queries) *Alarms { return &Alarms{s, q} }
+func New(s *store.Store, q *query.Queries) *Alarms { return &Alarms{store: s, queries: q} }
 
 // maxAlarmRules is the maximum number of alarm rules.
 const maxAlarmRules = 200
