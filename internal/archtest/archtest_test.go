@@ -110,18 +110,18 @@ var allowedImports = map[string][]string{
 	"internal/control":             {"internal/quota", "db", "internal/delivery", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/catalog", "internal/download", "internal/export", "internal/template", "internal/vmcopy", "internal/adoption", "internal/flavor"},
 
 	// The subpackages of control form layers: none imports control, and each imports only subpackages of lower layers.
-	"internal/control/quotas":     {"internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota"},
+	"internal/control/quotas":     {"internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/usage"},
 	"internal/control/store":      {"internal/quota", "db", "internal/auth", "internal/policy", "internal/notify", "internal/drift", "internal/fleet", "internal/secgroup"},
 	"internal/control/assign":     {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/drift", "internal/fleet", "internal/secgroup", "internal/adoption"},
-	"internal/control/alarms":     {"internal/control/metrics", "internal/control/query", "internal/control/store", "db", "internal/alarm", "internal/auth", "internal/fleet", "internal/policy", "internal/remedy"},
+	"internal/control/alarms":     {"internal/quota", "internal/control/metrics", "internal/control/query", "internal/control/store", "db", "internal/alarm", "internal/auth", "internal/fleet", "internal/policy", "internal/remedy"},
 	"internal/control/channels":   {"internal/control/store", "db", "internal/auth", "internal/channel", "internal/delivery", "internal/fleet", "internal/policy"},
 	"internal/control/metrics":    {"internal/metric", "internal/control/store", "db", "internal/exposition", "internal/fleet", "internal/policy", "internal/timeseries", "internal/usage"},
 	"internal/control/events":     {"internal/control/store", "db", "internal/event", "internal/fleet", "internal/policy"},
 	"internal/control/query":      {"internal/alarm", "internal/control/metrics", "internal/timeseries", "internal/diagram", "internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity", "internal/catalog", "internal/ipam", "internal/remedy", "internal/secgroup", "internal/template", "internal/adoption", "internal/usage"},
 	"internal/control/identity":   {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet", "internal/control/flavors"},
 	"internal/control/placing":    {"internal/control/query", "internal/control/store", "db", "internal/placement", "internal/fleet"},
-	"internal/control/storage":    {"internal/control/placing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/placement", "internal/policy", "internal/wire", "internal/fleet", "internal/download", "internal/adoption"},
-	"internal/control/network":    {"internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/policy", "internal/fleet", "internal/ipam", "internal/secgroup", "internal/adoption"},
+	"internal/control/storage":    {"internal/control/publishing", "internal/control/placing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/placement", "internal/policy", "internal/wire", "internal/fleet", "internal/download", "internal/adoption"},
+	"internal/control/network":    {"internal/control/publishing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/policy", "internal/fleet", "internal/ipam", "internal/secgroup", "internal/adoption"},
 	"internal/control/publishing": {"internal/control/store", "db", "internal/policy", "internal/fleet"},
 	"internal/control/flavors":    {"internal/control/store", "db", "internal/flavor", "internal/fleet", "internal/policy"},
 	"internal/control/hosts": {

@@ -60,6 +60,7 @@ const (
 	HelpProjectRules  Topic = "tenants#rules-for-new-vms"
 	HelpProject       Topic = "tenants#create-a-project-for-a-tenant"
 	HelpQuota         Topic = "tenants#quotas"
+	HelpPublishing    Topic = "tenants#publish-pools-and-networks"
 )
 
 func (t Topic) path() templ.SafeURL {

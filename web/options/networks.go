@@ -72,7 +72,7 @@ func (r *Reader) networkGrantOptions(ctx context.Context, a fleet.Actor, c Query
 	if err != nil {
 		return nil, err
 	}
-	return r.grantOptions(ctx, a, fleet.ProjectGrants(n.Grants))
+	return r.grantOptions(ctx, a, c, fleet.ProjectGrants(n.Grants))
 }
 
 func networkOption(a fleet.Actor, n fleet.NetworkView) kit.Option {

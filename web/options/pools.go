@@ -55,13 +55,13 @@ func (r *Reader) poolGrantOptions(ctx context.Context, a fleet.Actor, c Query) (
 		return nil, err
 	}
 	if len(c.Pools) == 1 {
-		return r.grantOptions(ctx, a, c.Pools[0].Grants)
+		return r.grantOptions(ctx, a, c, c.Pools[0].Grants)
 	}
 	p, err := r.Control.GetPool(ctx, a, fleet.PoolID(c.ParentID))
 	if err != nil {
 		return nil, err
 	}
-	return r.grantOptions(ctx, a, p.Grants)
+	return r.grantOptions(ctx, a, c, p.Grants)
 }
 
 // PoolFreeSpaceText describes a pool's free and provisioned space, as a hint for users who choose a disk size.

@@ -13,7 +13,6 @@ import (
 	"quantix/views/kit"
 	networkview "quantix/views/network"
 	"quantix/views/shell"
-	"quantix/web/api"
 	"quantix/web/form"
 	"quantix/web/options"
 	"quantix/web/render"
@@ -110,7 +109,7 @@ func (s *Site) SetNetworkGrant(c echo.Context, a fleet.Actor, in grantForm) (for
 		set = s.Control.RevokeNetwork
 	}
 	id := fleet.NetworkID(c.Param("id"))
-	err := set(c.Request().Context(), a, id, api.ParseGrantProjectID(in.Project))
+	err := setGrant(c, a, set, id, in.Project)
 	return form.Redraw(views.TabPath(views.NetworkPath(id), "grants"), func(c echo.Context) error { return s.ShowNetworkGrants(c, a, in, form.FirstDisplay) }), err
 }
 

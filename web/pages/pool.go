@@ -13,7 +13,6 @@ import (
 	"quantix/views/kit"
 	poolview "quantix/views/pool"
 	"quantix/views/shell"
-	"quantix/web/api"
 	"quantix/web/form"
 	"quantix/web/options"
 	"quantix/web/render"
@@ -47,7 +46,7 @@ func (s *Site) SetPoolGrant(c echo.Context, a fleet.Actor, in grantForm) (form.R
 		set = s.Control.RevokePool
 	}
 	id := fleet.PoolID(c.Param("id"))
-	err := set(c.Request().Context(), a, id, api.ParseGrantProjectID(in.Project))
+	err := setGrant(c, a, set, id, in.Project)
 	return form.Redraw(views.TabPath(views.PoolPath(id), "grants"), func(c echo.Context) error { return s.ShowPoolGrants(c, a, in, form.FirstDisplay) }), err
 }
 
