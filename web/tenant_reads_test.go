@@ -59,19 +59,19 @@ func TestTenantsReadNothingOfHostsAndUnpublishedObjects(t *testing.T) {
 	t.Parallel()
 	p := newLargePortal(t, 10)
 	for _, sql := range []string{
-		`UPDATE hosts SET name = 'secret-' || name, spec = spec || '{"description":"secret words"}', status = status || '{"inventory":{"hostname":"secret-name"}}'`,
-		`UPDATE pools SET name = 'secret-pool', spec = spec || '{"description":"secret words"}' WHERE id = '` + aPool + `'`,
+		`UPDATE hosts SET name = 'qzx-' || name, spec = spec || '{"description":"secret words"}', status = status || '{"inventory":{"hostname":"qzx-name"}}'`,
+		`UPDATE pools SET name = 'qzx-pool', spec = spec || '{"description":"secret words"}' WHERE id = '` + aPool + `'`,
 		`UPDATE pools SET spec = spec || '{"description":"secret words"}'`,
 		`DELETE FROM pool_grants WHERE pool_id = '` + aPool + `'`,
 		`DELETE FROM network_grants`,
 		`UPDATE networks SET spec = '{"mode":"nat","description":"secret words"}' WHERE id = '` + aNet + `'`,
 		`INSERT INTO network_grants (network_id, project_id) VALUES ('` + aNet + `', '` + aProject + `')`,
-		`UPDATE networks SET name = 'secret-bridge' WHERE id = '` + aBridge + `'`,
+		`UPDATE networks SET name = 'qzx-bridge' WHERE id = '` + aBridge + `'`,
 		`UPDATE clusters SET spec = spec || '{"description":"secret words"}'`,
 		`UPDATE vms SET project_id = '` + aProject + `', spec = spec || '{"disks":[{"poolId":"` + aPool + `","volume":"secretless.qcow2","sizeBytes":1073741824}]}',
-			status = status || '{"error":"secret-host-001: /srv/secret.qcow2 failed","errorOf":"vm.start",
-				"disks":[{"target":"vda","path":"/srv/secret.qcow2","volume":{"poolId":"` + aPool + `","volume":"secretless.qcow2"}}]}' WHERE id = '` + aVM + `'`,
-		`UPDATE tasks SET error = 'secret-host-001: /srv/secret.qcow2 failed' WHERE id = '` + aTask + `'`,
+			status = status || jsonb_build_object('errorOf', 'vm.start', 'error', (SELECT name FROM hosts h WHERE h.id = vms.host_id) || ': /srv/a.qcow2 failed') ||
+				'{"disks":[{"target":"vda","path":"/srv/a.qcow2","volume":{"poolId":"` + aPool + `","volume":"secretless.qcow2"}}]}' WHERE id = '` + aVM + `'`,
+		`UPDATE tasks SET error = 'qzx-host-001: /srv/secret.qcow2 failed' WHERE id = '` + aTask + `'`,
 		`INSERT INTO project_quotas (project_id, limits, changed_by) VALUES ('` + aProject + `', '{"cpus":{"soft":1},"pools":{"` + aPool + `":{"hard":1}}}', 'ann')`,
 	} {
 		p.execSQL(sql)
@@ -122,8 +122,14 @@ func checkNoSecret(t *testing.T, role fleet.Role, at string, a answer) {
 			body = strings.ReplaceAll(body, id, "")
 		}
 	}
+	if strings.Contains(at, "clusters") {
+		body = strings.ReplaceAll(body, aCluster, "") // the first host has the same ID here
+	}
+	if strings.HasPrefix(at, "/help") {
+		return // the manual is the same for everybody
+	}
 	found := hostIDs.FindAllString(body, 1)
-	for _, secret := range []string{"secret-", "secret words", "/srv/", aPool, aBridge} {
+	for _, secret := range []string{"qzx-", "secret words", "/srv/", aPool, aBridge} {
 		if strings.Contains(body, secret) {
 			found = append(found, secret)
 		}

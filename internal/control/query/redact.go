@@ -54,7 +54,8 @@ func (b *Queries) redactPoolHealth(ctx context.Context, a fleet.Actor, views []f
 			var n int
 			err = x.Scan(&id, &said, &fresh, &k.UsedPercent, &k.VMsPaused, &k.StoppedOutside, &k.Faulty, &n)
 			k.State = fleet.DerivePoolState(said, fresh)
-			if t := k.Severity(); t != fleet.SeverityOK && t != fleet.SeverityIdle {
+			// The state on an offline host is unknown, as that of its VMs, which the VMs show themselves.
+			if t := k.Severity(); fresh && t != fleet.SeverityOK && t != fleet.SeverityIdle {
 				affected[id] += n
 				if had, ok := worst[id]; !ok || severityRank[t] < severityRank[had] {
 					worst[id] = t
@@ -106,7 +107,7 @@ func (b *Queries) redactNetworkHealth(ctx context.Context, a fleet.Actor, views 
 			var fresh, faulty bool
 			var n int
 			err = x.Scan(&id, &said, &fresh, &faulty, &n)
-			if t := fleet.DeriveNetworkState(said, faulty, fresh).Severity(); t != fleet.SeverityOK {
+			if t := fleet.DeriveNetworkState(said, faulty, fresh).Severity(); fresh && t != fleet.SeverityOK {
 				affected[id] += n
 			}
 			return none, err
