@@ -58,7 +58,7 @@ func TestBridgeGrantedToProject(t *testing.T) {
 	chief.post(grants, url.Values{"project": {string(shop)}, "revoke": {"yes"}}).requireStatus(t, http.StatusSeeOther)
 	mia.get("/networks/"+id).requireStatus(t, http.StatusNotFound)
 	chief.post(grants, url.Values{"project": {"all"}}, htmxFormHeaders("grants")...).requireStatus(t, http.StatusOK).contains(t, `id="grant-all"`, "The network is published to all projects.")
-	chief.post(grants, url.Values{}, htmxFormHeaders("grants")...).requireStatus(t, http.StatusNotFound)
+	chief.post(grants, url.Values{}, htmxFormHeaders("grants")...).requireStatus(t, http.StatusUnprocessableEntity)
 	for who, want := range map[fleet.UserID]int{"mara": http.StatusNoContent, "mia": http.StatusForbidden} {
 		token, err := p.control.CreateToken(t.Context(), fleet.Actor{UserID: who}, "ci", 0)
 		if err != nil {

@@ -83,7 +83,7 @@ func TestPoolHiddenUntilPublished(t *testing.T) {
 	create(api, "allowed", pool).requireStatus(t, http.StatusCreated)
 	chief.post(grants, url.Values{"project": {string(shop)}, "revoke": {"yes"}}).requireStatus(t, http.StatusSeeOther)
 	mia.get(page).requireStatus(t, http.StatusNotFound)
-	chief.post(grants, url.Values{}, htmxFormHeaders("grants")...).requireStatus(t, http.StatusNotFound)
+	chief.post(grants, url.Values{}, htmxFormHeaders("grants")...).requireStatus(t, http.StatusUnprocessableEntity)
 
 	// The API.
 	for _, method := range []string{http.MethodPut, http.MethodPut, http.MethodDelete, http.MethodDelete, http.MethodPut} {
