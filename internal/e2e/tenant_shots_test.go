@@ -70,7 +70,7 @@ func captureTenantPages(t *testing.T) {
 			p.fillInput("#spec-cpus", "12")
 			p.waitText("#edit-quota", "of 64 vCPUs")
 		}},
-		{"tenant-vm-new", "/vms/new", func(p *tab) { p.waitText("#vm-summary-body", "of 64 vCPUs") }},
+		{"tenant-vm-new", "/vms/new", func(p *tab) { p.waitText("#vm-summary-body", "22 of 64 vCPUs") }},
 		{"tenant-project", "/projects/" + finance, nil},
 		{"tenant-usage", "/projects/" + finance + "/usage", nil},
 		{"tenant-pools", "/pools", nil},

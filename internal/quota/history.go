@@ -21,6 +21,9 @@ var Trends = map[string]func(Day) int64{
 	"diskBytes":  func(d Day) int64 { return d.DiskBytes },
 }
 
+// EditableKeys are the keys of the resources whose use an edit of a VM can change.
+var EditableKeys = []string{"cpus", "memoryMiB", "diskBytes", "nics", "hostDevices", "gpus", PoolsKey}
+
 // Difference returns what after has more than before. A negative number is less.
 func Difference(after, before Usage) Usage {
 	var out Usage

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,6 +32,9 @@ func (s *Site) newEditForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmvi
 		f.Typed.Set("was", was)
 		err = s.fillEditVMChoices(c, a, &f, vm.ID)
 	}
+	if err == nil {
+		f.Limits, err = s.quotaAfterEdit(c.Request().Context(), a, f.Typed, vm)
+	}
 	return f, err
 }
 
@@ -53,6 +57,9 @@ func (s *Site) ShowEditForm(c echo.Context, a fleet.Actor, in vmForm, how form.D
 		}
 	}
 	if err := s.fillEditVMChoices(c, a, &p.Edit, p.VM.ID); err != nil {
+		return err
+	}
+	if p.Edit.Limits, err = s.quotaAfterEdit(c.Request().Context(), a, in.Values, p.VM); err != nil {
 		return err
 	}
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.VMPage(p))
@@ -85,24 +92,31 @@ func (s *Site) EditVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response, 
 	return form.RedirectTo(views.VMPath(vm.ID)), err
 }
 
-// quotaAfterEdit returns the limits of the project whose use the edit changes. A form with errors changes none: its fields
-// show the errors when it is sent.
+// quotaAfterEdit returns the limits of the project after the edit. A form with errors changes nothing: its fields show the
+// errors when it is sent.
 func (s *Site) quotaAfterEdit(ctx context.Context, a fleet.Actor, typed url.Values, vm fleet.VMView) (out []quota.Line, err error) {
-	change, err := changeFromForm(typed, vm)
-	if err != nil {
-		return nil, nil //nolint:nilerr // the form is not complete yet
+	var more quota.Usage
+	if change, err := changeFromForm(typed, vm); err == nil {
+		more = quota.Difference(quota.OfVM(*change.Spec), quota.OfVM(vm.Spec))
 	}
-	more := quota.Difference(quota.OfVM(*change.Spec), quota.OfVM(vm.Spec))
 	use, err := s.Control.ProjectUsage(ctx, a, vm.ProjectID)
 	if err != nil {
 		return nil, err
 	}
+	return editableLimits(use, more), nil
+}
+
+// editableLimits returns the limits of the project that an edit of a VM can reach.
+func editableLimits(use quota.ProjectUsage, more quota.Usage) (out []quota.Line) {
 	for _, l := range use.Lines(more) {
-		if l.After != l.Used && (l.Hard != nil || l.Soft != nil) {
+		if l.Key == quota.PoolsKey && l.After == l.Used {
+			continue
+		}
+		if (l.Hard != nil || l.Soft != nil) && slices.Contains(quota.EditableKeys, l.Key) {
 			out = append(out, l)
 		}
 	}
-	return out, nil
+	return out
 }
 
 func changeFromForm(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
