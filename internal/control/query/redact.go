@@ -71,7 +71,7 @@ func (b *Queries) redactPoolHealth(ctx context.Context, a fleet.Actor, views []f
 		h := v.Health
 		views[i].Health = fleet.PoolHealth{
 			Healthy: min(1, h.Healthy), Severity: fleet.SeverityOK, Summary: "Available", AffectedVMs: affected[v.ID],
-			CapacityBytes: h.CapacityBytes, UsedBytes: h.UsedBytes, AvailableBytes: h.AvailableBytes, ProvisionedBytes: h.ProvisionedBytes,
+			CapacityBytes: h.CapacityBytes, UsedBytes: h.UsedBytes, AvailableBytes: h.AvailableBytes,
 		}
 		switch r := &views[i].Health; {
 		case r.AffectedVMs > 0:
