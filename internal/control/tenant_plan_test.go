@@ -37,10 +37,10 @@ func TestTenantQueriesReadOnlyTheTenantsRows(t *testing.T) {
 	a := fleet.Actor{UserID: "tenant", Name: "tenant", Projects: map[fleet.ProjectID]fleet.Role{project: fleet.RoleMember}}
 	c := control.New(pool, control.Options{})
 	for name, do := range map[string]func() error{
-		"VMs":           func() error { _, err := c.ListVMRows(ctx, a, fleet.Query{}); return err },
-		"running VMs":   func() error { _, err := c.ListVMRows(ctx, a, fleet.Query{Filter: "state:running"}); return err },
-		"search":        func() error { _, err := c.Search(ctx, a, "vm-0", 8); return err },
-		"overview":      func() error { _, err := c.Overview(ctx, a); return err },
+		"VMs":         func() error { _, err := c.ListVMRows(ctx, a, fleet.Query{}); return err },
+		"running VMs": func() error { _, err := c.ListVMRows(ctx, a, fleet.Query{Filter: "state:running"}); return err },
+		"search":      func() error { _, err := c.Search(ctx, a, "vm-0", 8); return err },
+		"overview":    func() error { _, err := c.Overview(ctx, a); return err },
 		// The values of a fleet with more than a thousand VMs are cached.
 		"top consumers": func() error { _, err := c.TopConsumers(ctx, a); return err },
 		"alarms":        func() error { _, _, err := c.AlarmGroups(ctx, a); return err },

@@ -34,8 +34,12 @@ type Page struct {
 func (p Page) tabs() []kit.Tab {
 	summary := kit.Tab{Key: "summary", Text: "Summary"}
 	tabs := []kit.Tab{
-		{Key: "hosts", Text: "Hosts", Hosts: true}, {Key: "topology", Text: "Topology"}, {Key: "vms", Text: "VMs"}, {Key: "addresses", Text: "Addresses", Hosts: true},
-		{Key: "groups", Text: "Port groups"}, {Key: "grants", Text: "Published to", Hosts: true},
+		{Key: "hosts", Text: "Hosts", Hosts: true},
+		{Key: "topology", Text: "Topology"},
+		{Key: "vms", Text: "VMs"},
+		{Key: "addresses", Text: "Addresses", Hosts: true},
+		{Key: "groups", Text: "Port groups"},
+		{Key: "grants", Text: "Published to", Hosts: true},
 	}
 	if p.seesHosts() {
 		tabs = append(tabs, summary)

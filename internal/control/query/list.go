@@ -18,8 +18,8 @@ type list[T any] struct {
 	sort   string // default order
 	keys   fleet.FilterKeys
 	of     fleet.ResourceType // whose keys the actor may not all use: see filterKeys; empty: all may use keys
-	filter listFilter // conditions of keys
-	id     string     // column of the ID; empty: objects are not read alone
+	filter listFilter         // conditions of keys
+	id     string             // column of the ID; empty: objects are not read alone
 
 	// restrict limits the result to rows that the actor may see. In lists that can be limited to a project, restrict also
 	// limits the result to project, unless project is empty. nil: no limit.

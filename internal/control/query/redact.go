@@ -12,7 +12,6 @@ import (
 	"quantix/internal/policy"
 )
 
-
 // hiddenKeys are the filter keys, by resource type, whose values tenants do not see.
 var hiddenKeys = map[fleet.ResourceType][]string{
 	fleet.TypeVM: {"host"}, fleet.TypeTask: {"host"}, fleet.TypePool: {"host", "drift", "source", "description"}, fleet.TypeNetwork: {"host", "drift"},
