@@ -691,6 +691,16 @@ type Project struct {
 	VMRules          fleet.VMRules
 }
 
+type ProjectDay struct {
+	ProjectID  fleet.ProjectID
+	Day        pgtype.Date
+	Vms        int64
+	RunningVms int64
+	Cpus       int64
+	MemoryMib  int64
+	DiskBytes  int64
+}
+
 type ProjectMember struct {
 	ProjectID fleet.ProjectID
 	UserID    fleet.UserID

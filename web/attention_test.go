@@ -46,6 +46,9 @@ func TestNeedsAttentionRowShowsCountNamesAndRemedy(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := p.newTenantBrowser("tom", project).get("/").requireStatus(t, http.StatusOK)
-	page.contains(t, ">2 pools</a>", "0 of 3 hosts healthy")
-	page.excludes(t, "mount.nfs", remedy)
+	page.excludes(t, "pools</a>", "hosts healthy", "mount.nfs", remedy) // no VM of the project has a disk there
+	p.execSQL(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1::text, 'volume', 'a'))) WHERE project_id = $2`, pool, project)
+	page = p.newTenantBrowser("tim", project).get("/").requireStatus(t, http.StatusOK)
+	page.contains(t, "Affects 1 VM of yours")
+	page.excludes(t, "hosts healthy", "mount.nfs", remedy)
 }

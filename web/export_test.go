@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"quantix/web/agents"
@@ -39,4 +40,15 @@ func (s *Server) OccupyFleetScrapes() {
 	for range maxFleetScrapes {
 		s.metrics.fleetScrapes <- struct{}{}
 	}
+}
+
+// Reads returns the paths of the routes that return data: pages, exports as CSV, and operations of the API.
+func (s *Server) Reads() (paths []string) {
+	for _, r := range s.routes() {
+		isCSV := r.kind == stream && strings.HasSuffix(r.path, ".csv")
+		if r.method == http.MethodGet && (r.kind == page || r.kind == apiCall || isCSV) {
+			paths = append(paths, r.path)
+		}
+	}
+	return paths
 }

@@ -75,13 +75,15 @@ func TestPoolHiddenUntilPublished(t *testing.T) {
 	chief.get(page+"?tab=grants").requireStatus(t, http.StatusOK).contains(t, "No project can use this pool yet.", "shop", "All projects")
 	chief.post(grants, url.Values{"project": {string(shop)}}, htmxFormHeaders("grants")...).requireStatus(t, http.StatusOK).contains(t, `id="grant-`+string(shop), "mara")
 	wantHidden(false)
-	shown := mia.get(page+"?tab=grants").requireStatus(t, http.StatusOK)
-	shown.contains(t, "shop")
-	shown.excludes(t, `<form class="pad`, "mara", "host-1", "10.0.0.5", "/srv/")
+	mia.get(page).requireStatus(t, http.StatusOK).excludes(t, "Published to", "Assign to hosts", "mara", "host-1", "10.0.0.5", "/srv/")
+	for _, tab := range []string{"grants", "volumes", "configure", "monitor", "tasks"} {
+		mia.get(page+"?tab="+tab).requireStatus(t, http.StatusNotFound)
+	}
+	chief.post(grants, url.Values{"project": {""}}, htmxFormHeaders("grants")...).requireStatus(t, http.StatusUnprocessableEntity).contains(t, "Choose a project")
 	create(api, "allowed", pool).requireStatus(t, http.StatusCreated)
 	chief.post(grants, url.Values{"project": {string(shop)}, "revoke": {"yes"}}).requireStatus(t, http.StatusSeeOther)
 	mia.get(page).requireStatus(t, http.StatusNotFound)
-	chief.post(grants, url.Values{}, htmxFormHeaders("grants")...).requireStatus(t, http.StatusNotFound)
+	chief.post(grants, url.Values{}, htmxFormHeaders("grants")...).requireStatus(t, http.StatusUnprocessableEntity)
 
 	// The API.
 	for _, method := range []string{http.MethodPut, http.MethodPut, http.MethodDelete, http.MethodDelete, http.MethodPut} {

@@ -31,11 +31,11 @@ func TestWizardSummaryShowsVMAndPlacement(t *testing.T) {
 	// Users who may not see hosts learn whether the VM can be placed, but not the name of the host.
 	tom := p.newTenantBrowser("tom", project)
 	a = tom.post("/vms/new/summary", newVMForm(project, pool), htmxFormHeaders("vm-summary-body")...).requireStatus(t, http.StatusOK)
-	a.contains(t, "The host has enough capacity.")
+	a.contains(t, "There is enough capacity.")
 	a.excludes(t, "host-1", "host-2")
 	form = newVMForm(p.addProject("other"), pool)
 	a = tom.post("/vms/new/summary", form, htmxFormHeaders("vm-summary-body")...)
-	a.excludes(t, "host-1", "The host has enough capacity")
+	a.excludes(t, "host-1", "There is enough capacity")
 }
 
 // A password without a user name applies to the image's default user.

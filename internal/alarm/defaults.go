@@ -38,6 +38,7 @@ func DefaultRules() []DefaultRule {
 			Severity: fleet.AlarmWarning, Condition: fleet.AlarmMetricCondition, Metric: &fleet.AlarmMetric{Type: fleet.TypeHost, Name: "pressure.memory"},
 			Threshold: new(20.0), Critical: new(60.0), Clear: new(10.0), ForSeconds: 300,
 		}},
+		{"project-soft-limit", "project-above-soft-limit", fleet.AlarmRuleSpec{Severity: fleet.AlarmWarning, Condition: "project.soft", ForSeconds: 60}},
 		{"drift", "drift-older-than-a-day", fleet.AlarmRuleSpec{Severity: fleet.AlarmWarning, Condition: "drift", ForSeconds: day}},
 		{"task-failed", "task-failed", fleet.AlarmRuleSpec{Severity: fleet.AlarmWarning, Condition: "task.failed", Threshold: new(1.0)}},
 	}

@@ -247,7 +247,8 @@ func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
-	return store.RedactVM(a, vm), job, nil
+	vm, err = c.shownVM(ctx, a, vm, nil)
+	return vm, job, err
 }
 
 // setFirstBoot stores the input as the VM's next first-boot data.

@@ -54,7 +54,7 @@ func TestPoolHealthDerivesFromHostStatuses(t *testing.T) {
 	if err != nil || second.Items[0].Name != "local" || second.Next != "" {
 		t.Errorf("%+v %v", second, err)
 	}
-	if v = s.poolView(s.member, s.nfs); len(v.Hosts) != 0 || v.Spec.Server != "" || v.Spec.Path != "" || v.Health.Hosts != 2 {
+	if v = s.poolView(s.member, s.nfs); len(v.Hosts) != 0 || v.Spec.Server != "" || v.Spec.Path != "" || v.Health.Hosts != 0 || v.Health.Healthy > 1 || strings.Contains(v.Health.Summary, "host") {
 		t.Errorf("a project's member is shown %+v", v)
 	}
 }

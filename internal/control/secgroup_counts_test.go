@@ -167,7 +167,7 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	status := fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 128, NICs: []fleet.NICState{{MAC: well.Spec.NICs[0].MAC, Source: "network default", Filter: "quantix-nic-x"}}}
 	state := func() (string, secgroup.NICFilter) {
 		t.Helper()
-		v, err := s.GetSecurityGroup(t.Context(), s.member, g.ID)
+		v, err := s.GetSecurityGroup(t.Context(), chief, g.ID)
 		if err != nil || len(v.Hosts) != 1 {
 			t.Fatalf("%+v %v", v, err)
 		}

@@ -67,7 +67,8 @@ func (c *Control) CreateVMWithTask(ctx context.Context, a fleet.Actor, in Create
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
-	return store.RedactVM(a, vm), task, nil
+	vm, err = c.shownVM(ctx, a, vm, nil)
+	return vm, task, err
 }
 
 // completeInput checks the input and fills in defaults: power, firmware, volume names and MAC addresses.

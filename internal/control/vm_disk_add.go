@@ -60,7 +60,7 @@ func (c *Control) planNewDisks(ctx context.Context, a fleet.Actor, id fleet.VMID
 	if to == nil || !slices.ContainsFunc(to.Disks, func(d fleet.Disk) bool { return d.Volume == "" && d.ImageID != "" }) {
 		return nil, nil
 	}
-	vm, err := c.GetVM(ctx, a, id)
+	vm, err := c.Queries.GetVM(ctx, a, id)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ type DiskImage struct {
 // checksum.
 func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, in DiskImage) (fleet.ImageID, fleet.Task, error) {
 	none := fleet.Task{}
-	vm, err := c.GetVM(ctx, a, id)
+	vm, err := c.Queries.GetVM(ctx, a, id)
 	if err != nil {
 		return "", none, err
 	}
@@ -37,6 +37,9 @@ func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	fleet.CheckDescription(&checks, "description", in.Description)
 	in.OS.Check(&checks, "os")
 	if err := checks.Err(); err != nil {
+		return "", none, err
+	}
+	if disk, err = revealPools(ctx, c, a, id, disk); err != nil {
 		return "", none, err
 	}
 	at := func(vm fleet.VMView) int {

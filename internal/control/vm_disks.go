@@ -64,6 +64,9 @@ func (c *Control) repairDisk(
 	if err := store.CheckID(id, "VM"); err != nil {
 		return vm, "", err
 	}
+	if disk, err = revealPools(ctx, c, a, id, disk); err != nil {
+		return vm, "", err
+	}
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
 		if vm, err = store.LockVM(ctx, q, a, id, policy.VMChange); err != nil {
 			return err
@@ -89,7 +92,8 @@ func (c *Control) repairDisk(
 		vm, job, err = applyVMChange(ctx, q, a, vmChange{vm: vm, action: action, detail: detail})
 		return err
 	})
-	return store.RedactVM(a, vm), job, err
+	vm, err = c.shownVM(ctx, a, vm, err)
+	return vm, job, err
 }
 
 // vmChange is a change of a VM, with its audit entry.

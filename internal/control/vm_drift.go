@@ -71,7 +71,8 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		vm, job, err = applyVMChange(ctx, q, a, vmChange{vm: vm, action: "vm.accept-drift", detail: strings.Join(slices.Sorted(maps.Keys(seen)), ", ")})
 		return err
 	})
-	return store.RedactVM(a, vm), job, err
+	vm, err = c.shownVM(ctx, a, vm, err)
+	return vm, job, err
 }
 
 // acceptedSpec returns the VM's name and spec with the host's values of the fields in seen.
@@ -231,7 +232,7 @@ func (c *Control) changeIgnoredDrift(ctx context.Context, a fleet.Actor, id flee
 		}
 		return store.Audit(ctx, q, a, action, fleet.SubjectVM(id), vm.Name, strings.Join(fields, ", "))
 	})
-	return store.RedactVM(a, vm), err
+	return c.shownVM(ctx, a, vm, err)
 }
 
 // changeIgnoredVMDrift replaces the ignored drift of a locked VM by the result of change.

@@ -39,7 +39,10 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	if err := store.CheckID(id, "VM"); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	var err error
+	in, err := revealEdit(ctx, c, a, id, in)
+	if err != nil {
+		return fleet.VMView{}, "", err
+	}
 	if in.plans, err = c.planNewDisks(ctx, a, id, in.Spec); err != nil {
 		return fleet.VMView{}, "", err
 	}
@@ -52,7 +55,8 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
-	return store.RedactVM(a, vm), job, nil
+	vm, err = c.shownVM(ctx, a, vm, nil)
+	return vm, job, err
 }
 
 // updateVM works like UpdateVM within a transaction. It returns the VM before and after the edit. child is the child of

@@ -49,7 +49,7 @@ func (c *Control) MigrateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, i
 	if err := in.checkFields(); err != nil {
 		return task, err
 	}
-	was, err := c.GetVM(ctx, a, id)
+	was, err := c.Queries.GetVM(ctx, a, id)
 	if err != nil {
 		return task, err
 	}

@@ -22,7 +22,7 @@ func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
-	vm, err := c.GetVM(ctx, a, id)
+	vm, err := c.Queries.GetVM(ctx, a, id)
 	if err != nil {
 		return nil, err
 	}

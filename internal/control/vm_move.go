@@ -104,7 +104,7 @@ func (c *Control) MoveTargets(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
-	vm, err := c.GetVM(ctx, a, id)
+	vm, err := c.Queries.GetVM(ctx, a, id)
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func (c *Control) ChooseVMHost(ctx context.Context, a fleet.Actor, id fleet.VMID
 		vm, err = store.GetVM(ctx, q, a, id)
 		return err
 	})
-	return store.RedactVM(a, vm), err
+	return c.shownVM(ctx, a, vm, err)
 }
 
 // moveToChosenHost assigns the VM to the chosen host. The VM's domains on all other hosts, including the former one,

@@ -53,7 +53,7 @@ func (c *Control) SetVMProtection(ctx context.Context, a fleet.Actor, id fleet.V
 		}
 		return store.Audit(ctx, q, a, "vm.protect", fleet.SubjectVM(id), vm.Name, vmedit.DescribeProtection(was.Protection, guard))
 	})
-	return store.RedactVM(a, vm), err
+	return c.shownVM(ctx, a, vm, err)
 }
 
 // ExpireVMs marks VMs as near their expiry or expired, so that they need attention. It shuts down expired VMs whose

@@ -15,7 +15,7 @@ import (
 
 // SnapshotSchedules returns the VM's snapshot schedules with their last results.
 func (c *Control) SnapshotSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]schedules.ScheduleView, error) {
-	vm, err := c.GetVM(ctx, a, id)
+	vm, err := c.Queries.GetVM(ctx, a, id)
 	if err != nil {
 		return nil, err
 	}

@@ -88,7 +88,7 @@ func (c *Control) ConsolidateVM(ctx context.Context, a fleet.Actor, id fleet.VMI
 
 // UnfinishedSnapshotJobKinds returns the kinds of the VM's unfinished snapshot jobs.
 func (c *Control) UnfinishedSnapshotJobKinds(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.JobKind, error) {
-	if _, err := c.GetVM(ctx, a, id); err != nil {
+	if _, err := c.Queries.GetVM(ctx, a, id); err != nil {
 		return nil, err
 	}
 	return c.store.SnapshotWork(ctx, fleet.SubjectVM(id))

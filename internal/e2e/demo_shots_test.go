@@ -340,7 +340,9 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"pool-assigned", pl + "/assign", nil},
 		{"pool-release", pl + "/hosts/" + string(host.ID) + "/release", nil},
 		{"pool-delete", pl + "/delete", nil},
+		{"pool-grants", pl + "?tab=grants", nil},
 		{"pool-new", "/pools/new", nil},
+		{"pool-new-publish", "/pools/new", func(p *tab) { p.chooseOption("#publish", "Some projects") }},
 		{"pool-new-errors", "/pools/new", func(p *tab) {
 			p.allowFaults("422")
 			p.click("button.primary", "Create pool")

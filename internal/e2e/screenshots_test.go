@@ -63,6 +63,7 @@ func TestScreenshots(t *testing.T) {
 	if !tier.Ordeal {
 		return
 	}
+	t.Run("tenants", captureTenantPages)
 	t.Run("empty fleet", captureEmptyFleet)
 	t.Run("VM with faults", captureTroubledVM)
 	t.Run("VM on two hosts", captureSplitVM)

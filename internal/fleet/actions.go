@@ -175,6 +175,7 @@ type ActionState struct {
 	Action  Action `json:"action"`
 	Allowed bool   `json:"allowed"`
 	Reason  string `json:"reason,omitempty"`
+	Absent  bool   `json:"-"` // pages omit the action: no role of the user permits it
 }
 
 // Allows reports whether the phase allows the action; the string is the reason if not, in one sentence.

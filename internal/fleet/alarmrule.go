@@ -87,6 +87,7 @@ var alarmConditions = []AlarmCondition{
 	{Key: "vm.disk", Type: TypeVM, Label: "VM disk missing", Reported: true, Cluster: true, Labels: true, Project: true},
 	{Key: "vm.expiry", Type: TypeVM, Label: "VM expires soon or has expired", Reported: true, Cluster: true, Labels: true, Project: true},
 	{Key: "vm.fault", Type: TypeVM, Label: "Other VM fault", Reported: true, Cluster: true, Labels: true, Project: true},
+	{Key: "project.soft", Type: TypeProject, Label: "Project above a soft limit", Project: true},
 	{Key: "drift", Label: "Drift", Reported: true, Cluster: true, Project: true},
 	{Key: "task.failed", Label: "Task failed", Unit: "failures per hour", Default: 1, Max: 1000, Project: true},
 	{Key: AlarmMetricCondition, Label: "Metric", Unit: "of the metric", Max: math.MaxFloat64, Reported: true, Cluster: true, Labels: true, Project: true},

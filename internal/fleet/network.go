@@ -81,9 +81,10 @@ type NetworkHealth struct {
 	Hosts          int            `json:"hosts"`
 	Active         int            `json:"active"` // hosts with a fresh report that the network is active
 	SeverityCounts SeverityCounts `json:"severityCounts"`
-	Forwards       []string       `json:"forwards,omitempty"` // different forward modes that hosts report, at most a few
-	Subnets        []string       `json:"subnets,omitempty"`  // different subnets that hosts report, at most a few
-	Drifted        int            `json:"drifted,omitempty"`  // online hosts with open drift; 0 for users who may not see hosts
+	Forwards       []string       `json:"forwards,omitempty"`    // different forward modes that hosts report, at most a few
+	Subnets        []string       `json:"subnets,omitempty"`     // different subnets that hosts report, at most a few
+	Drifted        int            `json:"drifted,omitempty"`     // online hosts with open drift; 0 for users who may not see hosts
+	AffectedVMs    int            `json:"affectedVms,omitempty"` // as in PoolHealth
 }
 
 // NetworkState is the state of a network on one host.

@@ -221,6 +221,8 @@ type PoolHealth struct {
 	// ProvisionedBytes: bytes by which thin-provisioned volumes may still grow
 	ProvisionedBytes int64 `json:"provisionedBytes,omitempty"`
 	Drifted          int   `json:"drifted,omitempty"` // online hosts with open drift; 0 for users who may not see hosts
+	// AffectedVMs: VMs of the user's projects on hosts with a problem; only for users who may not see hosts
+	AffectedVMs int `json:"affectedVms,omitempty"`
 }
 
 // PoolView is a pool as the API and pages show it.

@@ -66,13 +66,20 @@ func CancelPermission(t fleet.Task) Permission {
 	return t.Kind.Info().Permission
 }
 
+// OmitsAction reports whether the actor's pages omit an action that requires the permission. Tenants do not see what no
+// role of theirs in the project permits. Users who see hosts see such actions disabled, with the reason, because they
+// know who can act. An action that is only impossible now is always disabled with its reason.
+func OmitsAction(a fleet.Actor, r Permission, project fleet.ProjectID) bool {
+	return !May(a, r, project) && !May(a, InfraSee, "")
+}
+
 // RestrictActions disallows the actions for which the actor lacks the permission; a missing permission replaces any
 // other reason. project is a VM's project, and empty for other resource types.
 func RestrictActions(a fleet.Actor, kind string, project fleet.ProjectID, states []fleet.ActionState) []fleet.ActionState {
 	out := make([]fleet.ActionState, len(states))
 	for i, s := range states {
 		if permission := RequiredPermission(kind, s.Action); !May(a, permission, project) {
-			s.Allowed, s.Reason = false, missingPermissionText(permission)
+			s.Allowed, s.Reason, s.Absent = false, missingPermissionText(permission), OmitsAction(a, permission, project)
 		}
 		out[i] = s
 	}
@@ -101,7 +108,7 @@ func RestrictTemplateActions(a fleet.Actor, project fleet.ProjectID, states []fl
 			out[i] = s
 		}
 		if project == "" && RequiredPermission("template", s.Action) == VMChange && s.Action != fleet.ActNewVM && !May(a, InfraChange, "") {
-			out[i].Allowed, out[i].Reason = false, missingPermissionText(VMChange)
+			out[i].Allowed, out[i].Reason, out[i].Absent = false, missingPermissionText(VMChange), OmitsAction(a, InfraChange, "")
 		}
 		if !out[i].Allowed && out[i].Reason == missingPermissionText(VMChange) {
 			out[i].Reason = "Only members of the template's project may change the template."

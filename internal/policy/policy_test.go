@@ -83,3 +83,29 @@ func TestFleetWideRolesSeeAllProjects(t *testing.T) {
 		t.Error("the portal does not see all projects")
 	}
 }
+
+// Tenants do not see actions that none of their roles permits; users who see hosts see them disabled.
+func TestActionsWithoutPermissionAreAbsentForTenants(t *testing.T) {
+	t.Parallel()
+	in := func(role fleet.Role) fleet.Actor {
+		return fleet.Actor{UserID: "mia", Projects: map[fleet.ProjectID]fleet.Role{"red": role}}
+	}
+	for name, c := range map[string]struct {
+		actor      fleet.Actor
+		permission policy.Permission
+		project    fleet.ProjectID
+		want       bool
+	}{
+		"member, own VM":           {in(fleet.RoleMember), policy.VMChange, "red", false},
+		"viewer, own VM":           {in(fleet.RoleViewer), policy.VMChange, "red", true},
+		"member, other project":    {in(fleet.RoleMember), policy.VMChange, "blue", true},
+		"member, hosts":            {in(fleet.RoleMember), policy.InfraChange, "", true},
+		"fleet-wide viewer, hosts": {fleet.Actor{UserID: "vic", Role: fleet.RoleViewer}, policy.InfraChange, "", false},
+		"operator, users":          {fleet.Actor{UserID: "olga", Role: fleet.RoleOperator}, policy.Manage, "", false},
+		"fleet-wide viewer, a VM":  {fleet.Actor{UserID: "vic", Role: fleet.RoleViewer}, policy.VMUse, "red", false},
+	} {
+		if got := policy.OmitsAction(c.actor, c.permission, c.project); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}

@@ -95,3 +95,28 @@ func TestChangeTextListsChangedLimits(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestDifferenceOfUsages(t *testing.T) {
+	t.Parallel()
+	before := quota.Usage{CPUs: 2, MemoryMiB: 512, Pools: map[fleet.PoolID]int64{"a": 5, "b": 7}}
+	after := quota.Usage{CPUs: 4, MemoryMiB: 256, Pools: map[fleet.PoolID]int64{"a": 9}}
+	want := quota.Usage{CPUs: 2, MemoryMiB: -256, Pools: map[fleet.PoolID]int64{"a": 4, "b": -7}}
+	if got := quota.Difference(after, before); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// Each resource with a trend exists, and reads its own value.
+func TestTrendsAreResources(t *testing.T) {
+	t.Parallel()
+	day := quota.Day{VMs: 1, RunningVMs: 2, CPUs: 3, MemoryMiB: 4, DiskBytes: 5}
+	seen := map[int64]bool{}
+	for _, r := range quota.Resources {
+		if use, ok := quota.Trends[r.Key]; ok {
+			seen[use(day)] = true
+		}
+	}
+	if len(seen) != len(quota.Trends) || len(seen) != 5 {
+		t.Errorf("the trends read %v", seen)
+	}
+}

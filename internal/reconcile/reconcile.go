@@ -58,6 +58,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"roll up metrics", time.Minute, nil, c.RollUpMetrics},
 		{"sweep", 10 * time.Minute, nil, c.DeleteExpiredRows},
 		{"recount use", 6 * time.Hour, nil, c.RecountUse},
+		{"project days", time.Hour, nil, c.RecordProjectDays},
 		{"keep the audit", time.Hour, nil, c.RotateAuditPartitions},
 	}
 	group, ctx := errgroup.WithContext(ctx)

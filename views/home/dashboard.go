@@ -25,6 +25,7 @@ type DashboardPage struct {
 	Top      []usage.TopConsumers
 	Actor    fleet.Actor
 	Now      time.Time
+	Tenant   *TenantDashboard // nil: the actor sees hosts
 }
 
 func (p DashboardPage) hostCounts() (all, online int) {

@@ -23,19 +23,26 @@ type ActionButton struct {
 	Danger        bool
 	Separated     bool           // in a menu: a separator precedes the item, as before dangerous items
 	Why           string         // why the action is not possible now; empty: possible
+	Absent        bool           // not rendered: no role of the person permits the action
 	Submenu       []ActionButton // in a menu: items of the submenu; the item itself starts nothing
 }
 
 // FormValue is a form value that an action's button sends with its POST request.
 type FormValue struct{ Name, Value string }
 
-// RequirePermission disables the action if the actor lacks the permission r. An action that is disabled already keeps
-// its reason.
+// RequirePermission disables the action if the actor lacks the permission r, or removes it: see policy.OmitsAction. An
+// action that is disabled already keeps its reason.
 func (a ActionButton) RequirePermission(actor fleet.Actor, r policy.Permission) ActionButton {
-	if a.Why == "" && !policy.May(actor, r, "") {
-		a.Why = "You do not have permission to " + string(r) + ". Ask an administrator."
+	return a.RequirePermissionIn(actor, r, "")
+}
+
+// RequirePermissionIn is RequirePermission for an action on an object of the project.
+func (a ActionButton) RequirePermissionIn(actor fleet.Actor, r policy.Permission, project fleet.ProjectID) ActionButton {
+	if policy.May(actor, r, project) {
+		return a
 	}
-	return a
+	a.Absent = a.Absent || policy.OmitsAction(actor, r, project)
+	return a.DisableFor("You do not have permission to " + string(r) + ". Ask an administrator.")
 }
 
 // WithReasonFrom sets Why to the reason that states give against the action: the object's state or the person's
@@ -43,10 +50,17 @@ func (a ActionButton) RequirePermission(actor fleet.Actor, r policy.Permission) 
 func (a ActionButton) WithReasonFrom(states []fleet.ActionState, action fleet.Action) ActionButton {
 	for _, s := range states {
 		if s.Action == action {
-			a.Why = s.Reason
+			a.Why, a.Absent = s.Reason, a.Absent || s.Absent
 		}
 	}
 	return a
+}
+
+// DisableFrom works like WithReasonFrom, but an action that is already disabled keeps its reason.
+func (a ActionButton) DisableFrom(states []fleet.ActionState, action fleet.Action) ActionButton {
+	s := ActionButton{}.WithReasonFrom(states, action)
+	a.Absent = a.Absent || s.Absent
+	return a.DisableFor(s.Why)
 }
 
 // DisableFor disables the action with the given reason. It changes nothing if the reason is empty or the action is
@@ -56,6 +70,19 @@ func (a ActionButton) DisableFor(reason string) ActionButton {
 		a.Why = reason
 	}
 	return a
+}
+
+// visible returns the actions that are rendered: without absent ones, and without submenus that have no visible item.
+func visible(acts []ActionButton) []ActionButton {
+	out := make([]ActionButton, 0, len(acts))
+	for _, a := range acts {
+		items := len(a.Submenu)
+		a.Submenu = visible(a.Submenu)
+		if !a.Absent && (items == 0 || len(a.Submenu) > 0) {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 func (a ActionButton) linkAttrs() templ.Attributes {

@@ -21,6 +21,7 @@ type DriftActions struct {
 	Label      string // label of the field
 	// reasons why an action is not possible; empty: possible
 	WhyNotAccept, WhyNotReapply, WhyNotIgnore, WhyNotChange string
+	Absent                                                  bool // no role of the person permits the actions
 }
 
 // Fill adds the actions to the row. The requests contain the value shown on the page, because the host's value may
@@ -28,7 +29,7 @@ type DriftActions struct {
 func (d DriftActions) Fill(r *DriftRow) {
 	values := []FormValue{{Name: "field", Value: d.Field.Field}, {Name: "actual", Value: d.Field.Actual}}
 	button := func(word, post, why string) ActionButton {
-		return ActionButton{Word: word, Label: word + " drift: " + d.Label, Post: d.Base + "/" + post, PostValues: values, Back: d.Back, Why: why}
+		return ActionButton{Word: word, Label: word + " drift: " + d.Label, Post: d.Base + "/" + post, PostValues: values, Back: d.Back, Why: why, Absent: d.Absent}
 	}
 	r.Label, r.Applied, r.Actual, r.Ignored = d.Label, d.Field.Applied, d.Field.Actual, d.Field.Ignored
 	r.Accept, r.Reapply = button("Accept", "accept-drift", d.WhyNotAccept), button("Reapply", "reapply", d.WhyNotReapply)

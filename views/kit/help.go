@@ -64,6 +64,7 @@ const (
 	HelpRenewal       Topic = "virtual-machines#expiry-and-renewal"
 	HelpRequests      Topic = "tenants#requests"
 	HelpApproval      Topic = "tenants#approval-of-new-vms"
+	HelpPublishing    Topic = "tenants#publish-pools-and-networks"
 )
 
 func (t Topic) path() templ.SafeURL {

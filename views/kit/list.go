@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/views"
 )
 
@@ -31,6 +32,7 @@ type Column struct {
 	Sort       string // sort key; empty: not sortable
 	Class      string
 	OnRequest  bool // shown only on request
+	Hosts      bool // about hosts or their definitions: tenants do not see the column
 }
 
 // Columns with the use of the last hour.
@@ -119,4 +121,12 @@ func (l *List) pager(singular string) Pager {
 // WithoutHost returns the columns without the host column.
 func (all Columns) WithoutHost() Columns {
 	return slices.DeleteFunc(slices.Clone(all), func(c Column) bool { return c.Key == "host" })
+}
+
+// For returns the columns that the actor sees.
+func (all Columns) For(a fleet.Actor) Columns {
+	if policy.May(a, policy.InfraSee, "") {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(c Column) bool { return c.Hosts })
 }

@@ -39,12 +39,12 @@ func TestLiveElementFragmentOmitsEnclosingElement(t *testing.T) {
 func TestObjectHeadFragmentIncludesHeadElement(t *testing.T) {
 	t.Parallel()
 	head := withChildren(ObjectPageHeader(PageHeader{
-		Crumbs: []Breadcrumb{{"Hosts", "/hosts"}, {"here", ""}}, Icon: Icon("server"), Title: "h<1>", Actions: ActionMenu(nil),
+		Crumbs: []Breadcrumb{{"Hosts", "/hosts"}, {"here", ""}}, Icon: Icon("server"), Title: "h<1>", Actions: ActionMenu([]ActionButton{{Word: "Open"}}),
 		Tabs: LinkTabs(Link{Path: "/hosts/1"}, "tab", "vms", Tab{Key: "summary", Text: "Summary"}, Tab{Key: "vms", Text: "VMs", Count: "3"}),
 	}, LiveUpdates{
 		ID: "host-head", Keys: "host:1", Href: "/hosts/1", Every: "10s", DeletedText: "It is gone.", DeletedHref: "/hosts", More: templ.Attributes{"data-screen": "running"},
 	}), StateChip("ok", "eye", "Online"))
-	if got := rendered.Text(t, head); got != "Hosts / here h<1> Online Actions Summary VMs 3" {
+	if got := rendered.Text(t, head); got != "Hosts / here h<1> Online Actions Open Summary VMs 3" {
 		t.Errorf("it reads %q", got)
 	}
 	got := renderFragment(t, head, "host-head")

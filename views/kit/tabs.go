@@ -1,6 +1,12 @@
 package kit
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+)
 
 // Tab is one tab of an object or list.
 type Tab struct {
@@ -10,6 +16,15 @@ type Tab struct {
 	Count    string // "" shows none
 	Severity string // of the count; "" is muted
 	Here     bool
+	Hosts    bool // about hosts or publication: tenants do not see the tab
+}
+
+// TabsFor returns the tabs that the actor sees.
+func TabsFor(a fleet.Actor, tabs ...Tab) []Tab {
+	if policy.May(a, policy.InfraSee, "") {
+		return tabs
+	}
+	return slices.DeleteFunc(tabs, func(t Tab) bool { return t.Hosts })
 }
 
 // LinkTabs sets the links of the tabs. The tab with the key here is the current one. A tab links to the address l with

@@ -17,6 +17,7 @@ type Form struct {
 	DNS, STP                                             bool
 	IPv4, IPv6                                           SubnetForm
 	Hosts                                                []kit.HostChoice
+	Publish                                              kit.PublishForm
 	Labels                                               kit.HostLabelForm
 	Errors                                               kit.Errors
 }

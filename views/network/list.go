@@ -1,6 +1,8 @@
 package network
 
 import (
+	"github.com/a-h/templ"
+
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
@@ -20,6 +22,6 @@ func (p *ListPage) table() kit.Table[fleet.NetworkView] {
 		Row: func(n *fleet.NetworkView) kit.Row {
 			return kit.Row{ID: "net-" + string(n.ID), Name: n.Name, Href: views.NetworkPath(n.ID), Menu: views.ContextMenuPath(fleet.TypeNetwork, n.ID)}
 		},
-		RowCells: row,
+		RowCells: func(shown kit.Columns, n *fleet.NetworkView) templ.Component { return row(p.Actor, shown, n) },
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"quantix/internal/adoption"
 	"quantix/internal/diagram"
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/views"
 	"quantix/views/kit"
 )
@@ -31,12 +32,34 @@ type Page struct {
 }
 
 func (p Page) tabs() []kit.Tab {
-	return kit.LinkTabs(kit.Link{Path: views.NetworkPath(p.Network.ID)}, "tab", p.Tab,
-		kit.Tab{Key: "hosts", Text: "Hosts"}, kit.Tab{Key: "topology", Text: "Topology"}, kit.Tab{Key: "vms", Text: "VMs"}, kit.Tab{Key: "addresses", Text: "Addresses"}, kit.Tab{Key: "groups", Text: "Port groups"}, kit.Tab{Key: "grants", Text: "Published to"}, kit.Tab{Key: "summary", Text: "Summary"})
+	summary := kit.Tab{Key: "summary", Text: "Summary"}
+	tabs := []kit.Tab{
+		{Key: "hosts", Text: "Hosts", Hosts: true},
+		{Key: "topology", Text: "Topology"},
+		{Key: "vms", Text: "VMs"},
+		{Key: "addresses", Text: "Addresses", Hosts: true},
+		{Key: "groups", Text: "Port groups"},
+		{Key: "grants", Text: "Published to", Hosts: true},
+	}
+	if p.seesHosts() {
+		tabs = append(tabs, summary)
+	} else {
+		tabs = append([]kit.Tab{summary}, tabs...)
+	}
+	return kit.LinkTabs(kit.Link{Path: views.NetworkPath(p.Network.ID)}, "tab", p.Tab, kit.TabsFor(p.Actor, tabs...)...)
 }
 
-// Tabs are the keys of the network page's tabs; the first tab is the default.
-func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
+func (p Page) emptyTopologyText() string {
+	if !p.seesHosts() {
+		return "No VM of yours uses this network."
+	}
+	return "The network is on no host, and no VM that you can see uses it."
+}
+
+func (p Page) seesHosts() bool { return policy.May(p.Actor, policy.InfraSee, "") }
+
+// Tabs are the keys of the tabs that the actor sees on a network's page; the first tab is the default.
+func Tabs(a fleet.Actor) []string { return kit.TabKeys(Page{Actor: a}.tabs()) }
 
 func (p Page) liveKeys() string {
 	switch p.Tab {

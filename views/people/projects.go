@@ -10,6 +10,8 @@ import (
 type ProjectsPage struct {
 	Actor    fleet.Actor
 	Projects []fleet.Project
+	Link     kit.Link
+	Pager    kit.Pager
 }
 
 func newProjectAction(a fleet.Actor) kit.ActionButton {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/a-h/templ"
 
@@ -23,6 +24,54 @@ type ProjectUsagePage struct {
 	ProjectPage
 	Usage     quota.ProjectUsage
 	PoolNames map[fleet.PoolID]string // pools that the user may see
+	Days      []quota.Day             // of the last year, oldest first
+}
+
+// maxTrendDays is the number of days that a trend shows.
+const maxTrendDays = 90
+
+// trend is the trend of a resource's use: one value for each of the last days, as percent of the largest one or of the
+// limit; none: its use is not stored.
+func (p ProjectUsagePage) trend(l quota.Line) (v kit.SparklineView, text string) {
+	use, stored := quota.Trends[l.Key]
+	if !stored || len(p.Days) < 2 || l.Pool != "" {
+		return v, ""
+	}
+	last, err := time.Parse(time.DateOnly, p.Days[len(p.Days)-1].Day)
+	if err != nil {
+		return v, ""
+	}
+	v = kit.SparklineView{Name: l.Label}
+	largest, first, newest := int64(1), int64(-1), int64(0)
+	if l.Hard != nil {
+		largest = max(1, *l.Hard)
+	}
+	byDay := map[string]int64{}
+	for _, d := range p.Days {
+		byDay[d.Day] = use(d)
+	}
+	for i := range maxTrendDays {
+		if n, known := byDay[last.AddDate(0, 0, i+1-maxTrendDays).Format(time.DateOnly)]; known {
+			largest, newest = max(largest, n), n
+			if first < 0 {
+				first = n
+			}
+		}
+	}
+	for i := range maxTrendDays {
+		value := math.NaN()
+		if n, known := byDay[last.AddDate(0, 0, i+1-maxTrendDays).Format(time.DateOnly)]; known {
+			value = 100 * float64(n) / float64(largest)
+		}
+		v.Values = append(v.Values, value)
+	}
+	return v, l.Label + " in the last 90 days: from " + l.Unit.Text(first) + " to " + l.Unit.Text(newest)
+}
+
+// LimitedLines are the resources of the project that have a limit.
+func LimitedLines(use quota.ProjectUsage) []quota.Line {
+	limited, _ := ProjectUsagePage{Usage: use}.lines()
+	return limited
 }
 
 // lines returns the resources that have a limit or are used, those with a limit first.

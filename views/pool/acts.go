@@ -32,7 +32,7 @@ func Actions(a fleet.Actor, v fleet.PoolView) []kit.ActionButton {
 	acts := []kit.ActionButton{
 		{Icon: "database", Word: "Open", Href: path},
 		{Icon: "monitor", Word: "VMs with disks in the pool", Href: views.TabPath(path, "vms")},
-		{Icon: "hard-drive", Word: "Volumes", Href: views.TabPath(path, "volumes")},
+		kit.ActionButton{Icon: "hard-drive", Word: "Volumes", Href: views.TabPath(path, "volumes")}.RequirePermission(a, policy.InfraSee),
 		e.AssignAction(),
 	}
 	if v.Spec.Kind.Info().Secret != nil {

@@ -17,6 +17,8 @@ type Form struct {
 	Hosts  []kit.HostChoice
 	Labels kit.HostLabelForm
 	Errors kit.Errors
+
+	Publish kit.PublishForm
 }
 
 // sourceFields are the fields of a pool's source. Each is shown only for the pool kinds that have the field.

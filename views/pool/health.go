@@ -33,8 +33,17 @@ func (p Page) hostMatrix() kit.StatusMatrix[fleet.PoolHost] {
 	return m
 }
 
+func (p Page) unknownCapacityText() string {
+	if !p.seesHosts() {
+		return "The capacity is not known."
+	}
+	return "No healthy host reports the capacity."
+}
+
 func (p Page) capacityScope() string {
 	switch {
+	case !p.seesHosts():
+		return ""
 	case p.Pool.Spec.Shared:
 		return "shared: counted once"
 	case p.Pool.Health.Healthy == 1:

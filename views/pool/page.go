@@ -3,7 +3,6 @@
 package pool
 
 import (
-	"slices"
 	"time"
 
 	"quantix/internal/fleet"
@@ -40,10 +39,15 @@ type Page struct {
 }
 
 func (p Page) tabs() []kit.Tab {
-	tabs := kit.LinkTabs(kit.Link{Path: p.path()}, "tab", p.Tab,
-		kit.Tab{Key: "health", Text: "Health"}, kit.Tab{Key: "monitor", Text: "Monitor"}, kit.Tab{Key: "volumes", Text: "Volumes", Count: p.Counts.Volumes},
-		kit.Tab{Key: "vms", Text: "VMs", Count: p.Counts.VMs}, kit.Tab{Key: "grants", Text: "Published to"}, kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"})
-	return slices.DeleteFunc(tabs, func(t kit.Tab) bool { return t.Key == "monitor" && !p.seesHosts() })
+	health := "Health"
+	if !p.seesHosts() {
+		health = "Summary"
+	}
+	return kit.LinkTabs(kit.Link{Path: p.path()}, "tab", p.Tab, kit.TabsFor(p.Actor,
+		kit.Tab{Key: "health", Text: health}, kit.Tab{Key: "monitor", Text: "Monitor", Hosts: true},
+		kit.Tab{Key: "volumes", Text: "Volumes", Count: p.Counts.Volumes, Hosts: true}, kit.Tab{Key: "vms", Text: "VMs", Count: p.Counts.VMs},
+		kit.Tab{Key: "grants", Text: "Published to", Hosts: true}, kit.Tab{Key: "configure", Text: "Configure", Hosts: true},
+		kit.Tab{Key: "tasks", Text: "Tasks", Hosts: true})...)
 }
 
 // PublishForm is the form that publishes the pool to one more project.
@@ -65,8 +69,8 @@ type TabCounts struct{ Volumes, VMs string }
 // liveKey is the pool's wake-up key.
 func (p Page) liveKey() string { return "pool:" + string(p.Pool.ID) }
 
-// Tabs are the keys of the pool page's tabs; the first tab is the default.
-func Tabs() []string { return kit.TabKeys(Page{Actor: fleet.SystemActor}.tabs()) }
+// Tabs are the keys of the tabs that the actor sees on a pool's page; the first tab is the default.
+func Tabs(a fleet.Actor) []string { return kit.TabKeys(Page{Actor: a}.tabs()) }
 
 func (p Page) path(below ...string) string { return views.PoolPath(p.Pool.ID, below...) }
 

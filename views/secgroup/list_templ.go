@@ -92,7 +92,7 @@ func List(p *ListPage) templ.Component {
 	})
 }
 
-func row(shown kit.Columns, g *secgroup.View) templ.Component {
+func row(a fleet.Actor, shown kit.Columns, g *secgroup.View) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -174,7 +174,7 @@ func row(shown kit.Columns, g *secgroup.View) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = healthSummary(*g).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = healthSummary(a, *g).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -237,8 +237,8 @@ func row(shown kit.Columns, g *secgroup.View) templ.Component {
 	})
 }
 
-// healthSummary is the group's aggregated state over its hosts.
-func healthSummary(g secgroup.View) templ.Component {
+// healthSummary is the group's aggregated state over its hosts. Tenants see no number of hosts.
+func healthSummary(a fleet.Actor, g secgroup.View) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -266,27 +266,40 @@ func healthSummary(g secgroup.View) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case g.SeverityCounts == fleet.SeverityCounts{}:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<span class=\"muted\">on no host</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<span class=\"muted\">")
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+			var templ_7745c5c3_Var11 string
+			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(stateText(a, "Not in use", "on no host", 0))
+			if templ_7745c5c3_Err != nil {
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/list.templ`, Line: 70, Col: 68}
+			}
+			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case g.SeverityCounts.Bad > 0:
-			templ_7745c5c3_Err = kit.StateChip("bad", "triangle-alert", "Not applied on "+kit.CountText(g.SeverityCounts.Bad, "host")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("bad", "triangle-alert", stateText(a, "Not applied everywhere", "Not applied on ", g.SeverityCounts.Bad)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case g.SeverityCounts.Warn > 0:
-			templ_7745c5c3_Err = kit.StateChip("warn", "clock", "Pending on "+kit.CountText(g.SeverityCounts.Warn, "host")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("warn", "clock", stateText(a, "Pending", "Pending on ", g.SeverityCounts.Warn)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case g.SeverityCounts.Unknown > 0:
-			templ_7745c5c3_Err = kit.StateChip("unknown", "circle-question-mark", "Unknown on "+kit.CountText(g.SeverityCounts.Unknown, "host")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("unknown", "circle-question-mark", stateText(a, "Unknown", "Unknown on ", g.SeverityCounts.Unknown)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = kit.StateChip("ok", "circle-check", "Applied on "+kit.CountText(g.SeverityCounts.OK, "host")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.StateChip("ok", "circle-check", stateText(a, "Applied", "Applied on ", g.SeverityCounts.OK)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -311,14 +324,14 @@ func emptyListNote(p *ListPage) templ.Component {
 			}()
 		}
 		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var11 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var11 == nil {
-			templ_7745c5c3_Var11 = templ.NopComponent
+		templ_7745c5c3_Var12 := templ.GetChildren(ctx)
+		if templ_7745c5c3_Var12 == nil {
+			templ_7745c5c3_Var12 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
 		switch {
 		case p.Filter.Value != "":
-			templ_7745c5c3_Var12 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
+			templ_7745c5c3_Var13 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
 				if !templ_7745c5c3_IsBuffer {
@@ -330,13 +343,13 @@ func emptyListNote(p *ListPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<a class=\"btn\" href=\"/security-groups\">Show all security groups</a>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<a class=\"btn\" href=\"/security-groups\">Show all security groups</a>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.EmptyListNote("search", "No security group matches", "Nothing matches the filter. Remove a term from it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.EmptyListNote("search", "No security group matches", "Nothing matches the filter. Remove a term from it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -367,9 +380,9 @@ func RulesStateChip(s secgroup.State) templ.Component {
 			}()
 		}
 		ctx = templ.InitializeContext(ctx)
-		templ_7745c5c3_Var13 := templ.GetChildren(ctx)
-		if templ_7745c5c3_Var13 == nil {
-			templ_7745c5c3_Var13 = templ.NopComponent
+		templ_7745c5c3_Var14 := templ.GetChildren(ctx)
+		if templ_7745c5c3_Var14 == nil {
+			templ_7745c5c3_Var14 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
 		switch s {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/a-h/templ"
+
 	"quantix/internal/connectivity"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -29,8 +31,28 @@ func (p *ListPage) table() kit.Table[secgroup.View] {
 		Row: func(g *secgroup.View) kit.Row {
 			return kit.Row{ID: "secgroup-" + string(g.ID), Name: g.Name, Href: views.SecurityGroupPath(g.ID)}
 		},
-		RowCells: row,
+		RowCells: func(shown kit.Columns, g *secgroup.View) templ.Component { return row(p.Actor, shown, g) },
 	}
+}
+
+// stateText describes the group's state: for tenants in words alone, for others with the number of hosts.
+func stateText(a fleet.Actor, words, prefix string, hosts int) string {
+	switch {
+	case !policy.May(a, policy.InfraSee, ""):
+		return words
+	case hosts == 0:
+		return prefix
+	}
+	return prefix + kit.CountText(hosts, "host")
+}
+
+// ColumnsFor are the columns of the list for the actor.
+func ColumnsFor(a fleet.Actor) kit.Columns {
+	columns := slices.Clone(Columns)
+	if !policy.May(a, policy.InfraSee, "") {
+		columns[slices.IndexFunc(columns, func(c kit.Column) bool { return c.Key == "hosts" })].Label = "State"
+	}
+	return columns
 }
 
 func newGroupAction(a fleet.Actor) kit.ActionButton {
@@ -67,13 +89,15 @@ type RuleForm struct {
 func (p Page) path(below ...string) string { return views.SecurityGroupPath(p.Group.ID, below...) }
 
 func (p Page) tabs() []kit.Tab {
-	return kit.LinkTabs(kit.Link{Path: p.path()}, "tab", p.Tab,
+	return kit.LinkTabs(kit.Link{Path: p.path()}, "tab", p.Tab, kit.TabsFor(p.Actor,
 		kit.Tab{Key: "rules", Text: "Rules", Count: strconv.Itoa(len(p.Group.Spec.Rules))}, kit.Tab{Key: "nics", Text: "NICs", Count: strconv.Itoa(p.Group.NICs)},
-		kit.Tab{Key: "hosts", Text: "Hosts", Count: strconv.Itoa(len(p.Group.Hosts))})
+		kit.Tab{Key: "hosts", Text: "Hosts", Count: strconv.Itoa(len(p.Group.Hosts)), Hosts: true})...)
 }
 
-// Tabs are the keys of the security group page's tabs; the first tab is the default.
-func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
+// Tabs are the keys of the tabs that the actor sees on a security group's page; the first tab is the default.
+func Tabs(a fleet.Actor) []string { return kit.TabKeys(Page{Actor: a}.tabs()) }
+
+func (p Page) seesHosts() bool { return policy.May(p.Actor, policy.InfraSee, "") }
 
 // whyNotEdit is the reason why the actor may not change the group; empty: the actor may change it.
 func (p Page) whyNotEdit() string {
@@ -88,11 +112,19 @@ func (p Page) whyNotEdit() string {
 	return ""
 }
 
+// changing disables or removes an action that changes the group, as the actor's permissions require.
+func (p Page) changing(a kit.ActionButton) kit.ActionButton {
+	r := policy.VMChange
+	if p.Group.ProjectID == "" {
+		r = policy.InfraChange
+	}
+	return a.DisableFor(p.whyNotEdit()).RequirePermissionIn(p.Actor, r, p.Group.ProjectID)
+}
+
 func (p Page) actions() []kit.ActionButton {
-	why := p.whyNotEdit()
-	retry := "No host failed to apply the group."
-	if p.Group.SeverityCounts.Bad > 0 {
-		retry = why
+	var retry string
+	if p.Group.SeverityCounts.Bad == 0 {
+		retry = "No host failed to apply the group."
 	}
 	word := "Retry on failed hosts"
 	if slices.ContainsFunc(p.Group.Hosts, func(h secgroup.Host) bool { return h.State == secgroup.Changed }) {
@@ -100,17 +132,17 @@ func (p Page) actions() []kit.ActionButton {
 	}
 	return []kit.ActionButton{
 		{Icon: "search", Word: "Traffic test", Href: "/security-groups/test"},
-		{Icon: "pencil", Word: "Name and description", Href: p.path("edit"), Dialog: true, Why: why},
-		{Icon: "rotate-cw", Word: word, Post: p.path("retry"), Back: p.path(), Why: retry},
-		{Icon: "trash-2", Word: "Delete security group", Href: p.path("delete"), Dialog: true, Danger: true, Why: why},
+		p.changing(kit.ActionButton{Icon: "pencil", Word: "Name and description", Href: p.path("edit"), Dialog: true}),
+		p.changing(kit.ActionButton{Icon: "rotate-cw", Word: word, Post: p.path("retry"), Back: p.path(), Why: retry, Absent: !p.seesHosts()}),
+		p.changing(kit.ActionButton{Icon: "trash-2", Word: "Delete security group", Href: p.path("delete"), Dialog: true, Danger: true}),
 	}
 }
 
 func (p Page) ruleActions(r secgroup.Rule) []kit.ActionButton {
-	return []kit.ActionButton{{
-		Icon: "trash-2", Word: "Remove rule", Label: "Remove the rule " + p.ruleText(r), Post: p.path("rules"), ReplaceTarget: "#rules", Danger: true, Back: p.path(), Why: p.whyNotEdit(),
+	return []kit.ActionButton{p.changing(kit.ActionButton{
+		Icon: "trash-2", Word: "Remove rule", Label: "Remove the rule " + p.ruleText(r), Post: p.path("rules"), ReplaceTarget: "#rules", Danger: true, Back: p.path(),
 		PostValues: []kit.FormValue{{Name: "remove", Value: r.ID}},
-	}}
+	})}
 }
 
 func (p Page) ruleText(r secgroup.Rule) string { return r.Text(p.remoteGroupText(r)) }

@@ -50,7 +50,7 @@ func GroupPage(p Page) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = healthSummary(p.Group).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = healthSummary(p.Actor, p.Group).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -12,16 +12,14 @@ type ProjectSwitcher struct {
 	Back     kit.Link        // current list, if the list has a project filter
 	Project  fleet.ProjectID // current project filter; empty: all
 	Text     string          // typed part of a project's name
-	Projects []fleet.Project // matching projects
+	Recent   []fleet.Project // projects that the person has used last, the newest first; only without Text
+	Projects []fleet.Project // the first matching projects
+	More     bool            // more projects match
 	AllShown bool            // so few projects in total that a search box is not needed
 }
 
-// maxProjectsShown is how many projects the switcher shows at once.
-const maxProjectsShown = 100
-
-func (s ProjectSwitcher) shownProjects() []fleet.Project {
-	return s.Projects[:min(len(s.Projects), maxProjectsShown)]
-}
+// MaxProjectsShown is how many projects the switcher shows at once.
+const MaxProjectsShown = 50
 
 // switcherPath is the address of the switcher itself.
 func (s ProjectSwitcher) switcherPath() string {

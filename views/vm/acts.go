@@ -31,7 +31,7 @@ var PowerConfirmations = map[fleet.Action]PowerConfirmation{
 }
 
 func actionButton(vm fleet.VMView, s fleet.ActionState) kit.ActionButton {
-	a := kit.ActionButton{Icon: actionIcons[s.Action], Word: s.Action.Label()}
+	a := kit.ActionButton{Icon: actionIcons[s.Action], Word: s.Action.Label(), Absent: s.Absent}
 	if !s.Allowed {
 		a.Why = cmp.Or(s.Reason, "This is not possible now.")
 	}
@@ -60,7 +60,7 @@ func actionButton(vm fleet.VMView, s fleet.ActionState) kit.ActionButton {
 // PowerButton is the button of a power action on the VM with the name, with its confirmation. post is the address that
 // takes the action.
 func PowerButton(s fleet.ActionState, name, post string) kit.ActionButton {
-	a := kit.ActionButton{Icon: actionIcons[s.Action], Word: s.Action.Label(), Post: post, PostValues: []kit.FormValue{{Name: "action", Value: string(s.Action)}}}
+	a := kit.ActionButton{Icon: actionIcons[s.Action], Word: s.Action.Label(), Absent: s.Absent, Post: post, PostValues: []kit.FormValue{{Name: "action", Value: string(s.Action)}}}
 	if !s.Allowed {
 		a.Why = cmp.Or(s.Reason, "This is not possible now.")
 	}
@@ -88,9 +88,8 @@ func (p Page) actionMenu() []kit.ActionButton {
 	for i, a := range PowerActions {
 		power[i] = p.actionButton(a)
 	}
-	why := p.whyNotEdit()
-	clone := kit.ActionButton{Icon: "copy", Word: "Clone", Href: clonePath(p.VM.ID), Separated: true}.DisableFor(why).DisableFor(kit.RefusalReason(vmcopy.AllowsClone(p.VM)))
-	template := kit.ActionButton{Icon: "layers", Word: "Make a template…", Href: p.path("template"), Dialog: true}.DisableFor(why)
+	clone := kit.ActionButton{Icon: "copy", Word: "Clone", Href: clonePath(p.VM.ID), Separated: true}.DisableFrom(p.Actions, fleet.ActEdit).DisableFor(kit.RefusalReason(vmcopy.AllowsClone(p.VM)))
+	template := kit.ActionButton{Icon: "layers", Word: "Make a template…", Href: p.path("template"), Dialog: true}.DisableFrom(p.Actions, fleet.ActEdit)
 	if images, _ := vmcopy.AllowsTemplateOfImages(p.VM); !images {
 		template = template.DisableFor(kit.RefusalReason(vmcopy.AllowsTemplate(p.VM)))
 	}
@@ -102,7 +101,7 @@ func (p Page) actionMenu() []kit.ActionButton {
 		{Icon: "camera", Word: "Snapshots", Submenu: []kit.ActionButton{p.takeSnapshotAction(), {Icon: "history", Word: "Manage snapshots", Href: views.TabPath(p.path(), "snapshots")}}},
 		p.actionButton(fleet.ActConsole),
 		{Icon: "server", Word: "Migrate", Submenu: p.migrationActions()},
-		clone, template, exportAction(p.VM).DisableFor(why),
+		clone, template, exportAction(p.VM).DisableFrom(p.Actions, fleet.ActEdit),
 		edit, p.actionButton(fleet.ActProtect),
 		{Icon: "columns-3", Word: "Compare…", Href: views.ComparePath(p.VM.ID, "")},
 		p.actionButton(fleet.ActRelease),

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/internal/testkit/rendered"
 	"quantix/views/kit"
 )
@@ -24,7 +25,7 @@ func flattenMenu(acts []kit.ActionButton) (out []kit.ActionButton) {
 }
 
 func newTestPage(vm fleet.VMView) Page {
-	return Page{VM: vm, Actions: vm.Actions(), GuestActions: vm.GuestActions()}
+	return Page{VM: vm, Actor: fleet.Actor{UserID: "ann", Role: fleet.RoleAdmin}, Actions: vm.Actions(), GuestActions: vm.GuestActions()}
 }
 
 // TestDisabledActionHasReason checks that each VM action, in every phase, is enabled or has a reason.
@@ -111,5 +112,35 @@ func TestActionsThatInterruptGuestAskForConfirmation(t *testing.T) {
 	}
 	if a := (Page{VM: vm}).actionButton(fleet.ActStart); a.Why == "" {
 		t.Error("an action without an action state is enabled")
+	}
+}
+
+// TestMenuOfProjectViewerHasNoActionOfMembers checks that a tenant sees neither the actions that no role of hers permits
+// nor their submenus, and that an action that is only impossible now stays, with its reason.
+func TestMenuOfProjectViewerHasNoActionOfMembers(t *testing.T) {
+	t.Parallel()
+	vm := reportedVM(fleet.PhaseRunning)
+	vm.ProjectID = "red"
+	menuOf := func(role fleet.Role) string {
+		a := fleet.Actor{UserID: "mia", Projects: map[fleet.ProjectID]fleet.Role{"red": role}}
+		p := Page{VM: vm, Actor: a, Actions: policy.RestrictActions(a, "vm", "red", vm.Actions()), GuestActions: policy.RestrictActions(a, "vm", "red", vm.GuestActions())}
+		return rendered.Text(t, ActionMenu(p))
+	}
+	member, viewer := menuOf(fleet.RoleMember), menuOf(fleet.RoleViewer)
+	for _, word := range []string{"Migrate", "Release", "permission"} {
+		if strings.Contains(member, word) || strings.Contains(viewer, word) {
+			t.Errorf("a tenant's menu has %q: %s / %s", word, member, viewer)
+		}
+	}
+	if !strings.Contains(member, "Only a stopped VM can be started.") || !strings.Contains(member, "Delete") {
+		t.Errorf("a member's menu is %q", member)
+	}
+	for _, word := range []string{"Power", "Console", "Delete", "Clone", "Take snapshot", "You may"} {
+		if strings.Contains(viewer, word) {
+			t.Errorf("a viewer's menu has %q: %s", word, viewer)
+		}
+	}
+	if !strings.Contains(viewer, "Manage snapshots") || !strings.Contains(viewer, "Compare") {
+		t.Errorf("a viewer's menu lacks what viewers may do: %s", viewer)
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // showsClusters reports whether the form offers a choice of the cluster.
-func (f Form) showsClusters() bool { return !f.Edits && len(f.Clusters) > 1 }
+func (f Form) showsClusters() bool { return !f.Edits && len(f.Clusters) > 1 && f.MaySeeHosts }
 
 // clusterField is the select of the cluster. After a change, the page loads the defaults of the chosen cluster.
 func (f Form) clusterField() kit.Field {
@@ -64,3 +64,18 @@ func (f Form) withClusterDefault(p formField) fleet.FormInput {
 }
 
 const cpuModelField = "spec.cpu.model"
+
+// placementHeading is the heading of the section that, for tenants, has only the project.
+func (f Form) placementHeading(placement, project string) string {
+	if f.MaySeeHosts {
+		return placement
+	}
+	return project
+}
+
+func (f Form) noNetworksText() string {
+	if f.MaySeeHosts {
+		return "No host has reported a network yet. The VM is created without a NIC."
+	}
+	return "No network is published to your projects. The VM is created without a NIC."
+}

@@ -39,10 +39,7 @@ func imageFamilies() []kit.Option {
 
 // createImageAction is the action that creates an image from a disk.
 func (p Page) createImageAction(d fleet.Disk) kit.ActionButton {
-	act := kit.ActionButton{Icon: "disc", Word: "Create image…", Href: diskActionPath(p.VM.ID, "image", d.Ref()), Dialog: true}
-	if !policy.May(p.Actor, policy.VMChange, p.VM.ProjectID) {
-		return act.DisableFor("You do not have permission to change VMs of this project.")
-	}
 	_, why := p.VM.AllowsImage(d.Ref())
-	return act.DisableFor(why)
+	act := kit.ActionButton{Icon: "disc", Word: "Create image…", Href: diskActionPath(p.VM.ID, "image", d.Ref()), Dialog: true}
+	return act.RequirePermissionIn(p.Actor, policy.VMChange, p.VM.ProjectID).DisableFor(why)
 }

@@ -9,7 +9,8 @@ import (
 )
 
 func (p Page) reapplyAction() kit.ActionButton {
-	return kit.ActionButton{Icon: "history", Word: "Reapply", Post: p.path("reapply"), Back: p.path()}.DisableFor(p.whyNotResolveDrift(fleet.ActReapply))
+	act := kit.ActionButton{Icon: "history", Word: "Reapply", Post: p.path("reapply"), Back: p.path()}
+	return act.DisableFrom(p.Actions, fleet.ActEdit).DisableFor(p.whyNotResolveDrift(fleet.ActReapply))
 }
 
 // whyNotResolveDrift is the reason why drift cannot be accepted or reapplied now; empty: possible.
@@ -84,7 +85,7 @@ func (p Page) driftRows() []kit.DriftRow {
 			WhyNotReapply: p.whyNotResolveDrift(fleet.ActReapply), WhyNotIgnore: p.whyNotResolveDrift(fleet.ActIgnoreDrift),
 		}
 		if s := p.actionState(fleet.ActEdit); !s.Allowed {
-			acts.WhyNotChange = s.Reason
+			acts.WhyNotChange, acts.Absent = s.Reason, s.Absent
 		}
 		if d.Take == nil && acts.WhyNotAccept == "" {
 			acts.WhyNotAccept = "Quantix has no setting for this value. Reapply, or ignore the drift."

@@ -10,6 +10,7 @@ import (
 
 	"quantix/internal/flavor"
 	"quantix/internal/fleet"
+	"quantix/internal/quota"
 	"quantix/internal/vmedit"
 	"quantix/views/kit"
 )
@@ -18,12 +19,13 @@ import (
 type Form struct {
 	Typed          url.Values // shown values; memory is a number and a unit
 	Errors         kit.Errors
-	Edits          bool     // edits an existing VM
-	GuestRuns      bool     // the guest of the edited VM runs, so some edits take effect at the next start
-	MayOvercommit  bool     // see control.CreateVM
-	MaySeeHosts    bool     // the actor may see hosts
-	MayChangeHosts bool     // the actor may change infrastructure: see fleet.Field.Reserved
-	VM             fleet.VM // edited VM
+	Limits         []quota.Line // of an edited VM: limits of the project after the edit
+	Edits          bool         // edits an existing VM
+	GuestRuns      bool         // the guest of the edited VM runs, so some edits take effect at the next start
+	MayOvercommit  bool         // see control.CreateVM
+	MaySeeHosts    bool         // the actor may see hosts
+	MayChangeHosts bool         // the actor may change infrastructure: see fleet.Field.Reserved
+	VM             fleet.VM     // edited VM
 	Wizard         Wizard
 	CPUModels      []fleet.CPUModelUse // CPU models available to guests
 	Clusters       []fleet.Cluster     // of a new VM: all clusters

@@ -32,7 +32,7 @@ func (p GuestActionPage) dialog(act fleet.Action, button string) kit.Dialog {
 func (p Page) guestActions() []kit.ActionButton {
 	var out []kit.ActionButton
 	for _, s := range p.GuestActions {
-		a := kit.ActionButton{Icon: guestIcons[s.Action], Word: s.Action.Label()}
+		a := kit.ActionButton{Icon: guestIcons[s.Action], Word: s.Action.Label(), Absent: s.Absent}
 		if !s.Allowed {
 			a.Why = s.Reason
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/views"
 	"quantix/views/kit"
 )
@@ -161,7 +162,8 @@ func (p MigratePage) needsOvercommit() bool {
 // migrateAction is the action that migrates the VM, shown next to the name of its host.
 func (p Page) migrateAction() kit.ActionButton {
 	_, why := p.VM.AllowsMigration(p.DiskMigrations, p.RunningMigration)
-	return kit.ActionButton{Icon: "server", Word: "Migrate to another host…", Href: views.VMPath(p.VM.ID, "migrate"), Dialog: true}.DisableFor(p.MigrateWhy).DisableFor(why)
+	return kit.ActionButton{Icon: "server", Word: "Migrate to another host…", Href: views.VMPath(p.VM.ID, "migrate"), Dialog: true}.DisableFor(p.MigrateWhy).
+		RequirePermission(p.Actor, policy.InfraChange).DisableFor(why)
 }
 
 func migrationText(l fleet.MigratingVM) string {

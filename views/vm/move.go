@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/views"
 	"quantix/views/kit"
 )
@@ -72,7 +73,7 @@ func (p MoveDiskPage) effectText() string {
 func (p Page) moveDiskAction(d fleet.Disk) kit.ActionButton {
 	_, why := p.VM.AllowsDiskMigration(d.Ref(), p.DiskMigrations)
 	return kit.ActionButton{Icon: "database", Word: "Move to another pool…", Href: diskActionPath(p.VM.ID, "move", d.Ref()), Dialog: true}.
-		DisableFor(p.MoveWhy).DisableFor(why)
+		DisableFor(p.MoveWhy).RequirePermission(p.Actor, policy.InfraChange).DisableFor(why)
 }
 
 // runningDiskMigration is the disk's running migration; nil: none.

@@ -145,6 +145,9 @@ func (f Form) inputField(p formField, section fleet.EffectTime) kit.Field {
 	return out
 }
 
+// omitsField reports whether the form omits a field that the actor may not set: tenants do not see it.
+func (f Form) omitsField(p formField) bool { return f.isFieldForbidden(p) && !f.MaySeeHosts }
+
 // isFieldForbidden reports whether the actor may not set the field. A field that already has a value is allowed, so that the
 // value can be removed.
 func (f Form) isFieldForbidden(p formField) bool {

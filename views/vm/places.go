@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/views/kit"
 )
 
@@ -50,5 +51,5 @@ func setHostConfirmText(vm fleet.VMView, p fleet.VMLocation) string {
 func (p Page) setHostAction(place fleet.VMLocation) kit.ActionButton {
 	return kit.ActionButton{
 		Word: setHostActionLabel(p.VM, place), Post: p.path("place", string(place.HostID)), Confirm: setHostConfirmText(p.VM, place), Why: cmp.Or(place.Why, p.PlaceWhy),
-	}
+	}.RequirePermission(p.Actor, policy.InfraChange)
 }

@@ -102,7 +102,7 @@ func (p Page) addScheduleAction() kit.ActionButton {
 	if len(p.Schedules) >= schedules.MaxSchedules {
 		a.Why = "The VM has " + strconv.Itoa(len(p.Schedules)) + " schedules, which is the maximum."
 	}
-	return a.DisableFor(p.whyNotEdit())
+	return a.DisableFrom(p.Actions, fleet.ActEdit)
 }
 
 func (p Page) scheduleActions(s schedules.ScheduleView) []kit.ActionButton {
@@ -112,9 +112,9 @@ func (p Page) scheduleActions(s schedules.ScheduleView) []kit.ActionButton {
 		turn = kit.ActionButton{Icon: "pause", Word: "Disable", Post: at("disable"), Back: p.tabPath()}
 	}
 	return []kit.ActionButton{
-		kit.ActionButton{Icon: "pencil", Word: "Edit…", Href: at(), Dialog: true}.DisableFor(p.whyNotEdit()),
-		turn.DisableFor(p.whyNotEdit()),
-		kit.ActionButton{Icon: "trash-2", Word: "Delete…", Href: at("delete"), Dialog: true, Danger: true}.DisableFor(p.whyNotEdit()),
+		kit.ActionButton{Icon: "pencil", Word: "Edit…", Href: at(), Dialog: true}.DisableFrom(p.Actions, fleet.ActEdit),
+		turn.DisableFrom(p.Actions, fleet.ActEdit),
+		kit.ActionButton{Icon: "trash-2", Word: "Delete…", Href: at("delete"), Dialog: true, Danger: true}.DisableFrom(p.Actions, fleet.ActEdit),
 	}
 }
 

@@ -79,12 +79,12 @@ func (p Page) snapshotTree() *fleet.SnapshotTree {
 
 func (p Page) takeSnapshotAction() kit.ActionButton {
 	_, why := p.VM.AllowsNewSnapshot(p.UnfinishedSnapshotJobs)
-	return kit.ActionButton{Icon: "camera", Word: "Take snapshot…", Href: p.path("snapshots", "take"), Dialog: true, Why: why}.DisableFor(p.whyNotEdit())
+	return kit.ActionButton{Icon: "camera", Word: "Take snapshot…", Href: p.path("snapshots", "take"), Dialog: true, Why: why}.DisableFrom(p.Actions, fleet.ActEdit)
 }
 
 func (p Page) consolidateAction() kit.ActionButton {
 	_, why := p.VM.AllowsSnapshotMerge(p.UnfinishedSnapshotJobs)
-	return kit.ActionButton{Icon: "layers", Word: "Consolidate disks", Post: p.path("snapshots", "consolidate"), Back: p.tabPath(), Why: why}.DisableFor(p.whyNotEdit())
+	return kit.ActionButton{Icon: "layers", Word: "Consolidate disks", Post: p.path("snapshots", "consolidate"), Back: p.tabPath(), Why: why}.DisableFrom(p.Actions, fleet.ActEdit)
 }
 
 // snapshotActions are the actions on one snapshot.
@@ -94,12 +94,12 @@ func (p Page) snapshotActions(s fleet.Snapshot) []kit.ActionButton {
 	at := func(what string) string { return p.path("snapshots", string(s.ID), what) }
 	_, made := p.VM.AllowsVMFromSnapshot(s, p.UnfinishedSnapshotJobs)
 	acts := []kit.ActionButton{
-		kit.ActionButton{Icon: "copy", Word: "New VM from this snapshot…", Href: kit.Link{Path: "/vms/new"}.With("clone", string(p.VM.ID)).With("snapshot", string(s.ID)).String()}.DisableFor(p.whyNotEdit()).DisableFor(made),
-		kit.ActionButton{Icon: "history", Word: "Revert to it…", Href: at("revert"), Dialog: true}.DisableFor(p.whyNotEdit()).DisableFor(back),
-		kit.ActionButton{Icon: "trash-2", Word: "Delete…", Href: at("delete"), Dialog: true, Danger: true}.DisableFor(p.whyNotEdit()).DisableFor(gone),
+		kit.ActionButton{Icon: "copy", Word: "New VM from this snapshot…", Href: kit.Link{Path: "/vms/new"}.With("clone", string(p.VM.ID)).With("snapshot", string(s.ID)).String()}.DisableFrom(p.Actions, fleet.ActEdit).DisableFor(made),
+		kit.ActionButton{Icon: "history", Word: "Revert to it…", Href: at("revert"), Dialog: true}.DisableFrom(p.Actions, fleet.ActEdit).DisableFor(back),
+		kit.ActionButton{Icon: "trash-2", Word: "Delete…", Href: at("delete"), Dialog: true, Danger: true}.DisableFrom(p.Actions, fleet.ActEdit).DisableFor(gone),
 	}
 	if len(p.snapshotTree().Descendants(s.ID)) > 0 {
-		acts = append(acts, kit.ActionButton{Icon: "trash-2", Word: "Delete with its descendants…", Href: at("delete") + "?subtree=1", Dialog: true, Danger: true}.DisableFor(p.whyNotEdit()).DisableFor(gone))
+		acts = append(acts, kit.ActionButton{Icon: "trash-2", Word: "Delete with its descendants…", Href: at("delete") + "?subtree=1", Dialog: true, Danger: true}.DisableFrom(p.Actions, fleet.ActEdit).DisableFor(gone))
 	}
 	return acts
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/a-h/templ"
 
 	"quantix/internal/fleet"
+	"quantix/internal/policy"
 	"quantix/internal/usage"
 	"quantix/views"
 	"quantix/views/kit"
@@ -20,7 +21,8 @@ type ListPage struct {
 	VMs       []fleet.VMView
 	Found     []fleet.DiscoveredVM
 	Recent    map[fleet.VMID]*usage.Recent // only with a column of the last hour
-	MayCreate bool                         // the actor may create VMs
+	Actor     fleet.Actor
+	MayCreate bool // the actor may create VMs
 
 	MayChangeHosts bool // the actor may change infrastructure
 	MayUseVMs      bool // the actor may use at least one VM
@@ -100,19 +102,21 @@ func (p *ListPage) summary() string {
 	return strings.Join(parts, " · ")
 }
 
-func (p *ListPage) newVMAction() kit.ActionButton {
-	a := kit.ActionButton{Icon: "plus", Word: "New VM", Href: "/vms/new"}
-	if !p.MayCreate {
-		a.Why = "You do not have permission to create VMs in any project. Ask an administrator."
+func (p *ListPage) noVMsText() string {
+	switch {
+	case !p.MayCreate:
+		return "Your projects have no VMs."
+	case !policy.May(p.Actor, policy.InfraSee, ""):
+		return "Create the first VM of your project."
 	}
-	return a
+	return "Create the first VM. It needs a host, and a pool for its disks."
+}
+
+func (p *ListPage) newVMAction() kit.ActionButton {
+	return kit.ActionButton{Icon: "plus", Word: "New VM", Href: "/vms/new"}.RequirePermission(p.Actor, policy.VMChange)
 }
 
 // importAction is the action that opens the import page.
 func (p *ListPage) importAction() kit.ActionButton {
-	a := kit.ActionButton{Icon: "upload", Word: "Import", Href: vmview.ImportPath}
-	if !p.MayChangeHosts {
-		a.Why = "You do not have permission to upload files. Ask an administrator."
-	}
-	return a
+	return kit.ActionButton{Icon: "upload", Word: "Import", Href: vmview.ImportPath}.RequirePermission(p.Actor, policy.InfraChange)
 }

@@ -499,7 +499,7 @@ func emptyListNote(p *ListPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.EmptyListNote("monitor", "No VMs yet", "Create the first VM. It needs a host, and a pool for its disks.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.EmptyListNote("monitor", "No VMs yet", p.noVMsText()).Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -30,3 +30,16 @@ func (api *API) projectUsage(ctx context.Context, a fleet.Actor, in *ProjectPath
 	p, err := api.Control.ProjectUsage(ctx, a, in.ID)
 	return &projectUsageOutput{p}, err
 }
+
+type usageHistoryOutput struct {
+	Body struct {
+		Items []quota.Day `json:"items" nullable:"false"`
+	}
+}
+
+func (api *API) usageHistory(ctx context.Context, a fleet.Actor, in *ProjectPath) (*usageHistoryOutput, error) {
+	var out usageHistoryOutput
+	var err error
+	out.Body.Items, err = api.Control.UsageHistory(ctx, a, in.ID)
+	return &out, err
+}

@@ -258,6 +258,7 @@ func (api *API) operations() []operation {
 		newOperation(get, "/projects/{id}/quota", policy.VMSee, ok, "get-quota", "Get the limits of what a project may use", api.getQuota),
 		newOperation(put, "/projects/{id}/quota", policy.Manage, ok, "set-quota", "Replace the limits of what a project may use. A limit below the present use stops nothing", api.setQuota),
 		newOperation(get, "/projects/{id}/usage", policy.VMSee, ok, "get-project-usage", "Get what a project uses, beside its limits", api.projectUsage),
+		newOperation(get, "/projects/{id}/usage/history", policy.VMSee, ok, "get-project-usage-history", "Get what a project used each day of the last year, oldest first", api.usageHistory),
 
 		newOperation(get, "/requests", policy.VMSee, ok, "list-requests", "List requests for quota, pools, networks and VMs, newest first", listOperation(api.Control.ListRequests)),
 		newOperation(post, "/requests", policy.VMChange, created, "create-request", "Ask for quota, a pool, a network or a VM. An open request of yours for the same is replaced", api.createRequest),

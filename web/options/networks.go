@@ -2,7 +2,6 @@ package options
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -73,7 +72,7 @@ func (r *Reader) networkGrantOptions(ctx context.Context, a fleet.Actor, c Query
 	if err != nil {
 		return nil, err
 	}
-	return r.grantOptions(ctx, a, fleet.ProjectGrants(n.Grants))
+	return r.grantOptions(ctx, a, c, fleet.ProjectGrants(n.Grants))
 }
 
 func networkOption(a fleet.Actor, n fleet.NetworkView) kit.Option {
@@ -81,7 +80,12 @@ func networkOption(a fleet.Actor, n fleet.NetworkView) kit.Option {
 	if n.Kind == fleet.NetworkBridge {
 		kind = "bridge"
 	}
-	text := fmt.Sprintf("%s %s · %s", kind, n.Name, kit.CountText(n.Health.Hosts, "host"))
+	text := kind + " " + n.Name
+	if policy.May(a, policy.InfraSee, "") {
+		text += " · " + kit.CountText(n.Health.Hosts, "host")
+	} else if n.Health.Active == 0 {
+		text += " · not available now"
+	}
 	return kit.Option{Value: vmview.NetworkValue(n.Kind, n.Name), Text: text + onlyInText(a, fleet.ProjectGrants(n.Grants))}
 }
 

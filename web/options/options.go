@@ -57,6 +57,13 @@ var optionReaders = map[string]optionReader{
 // emptyOptionTexts is the text of the option that chooses nothing, by key of optionReaders.
 var emptyOptionTexts = map[string]string{"default-pools": "None", "quota-pools": "None", "default-networks": "None", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template", "request-pools": "Choose a pool", "request-networks": "Choose a network"}
 
+// chooseProjectText is the first option of the selects of projects that an object can be published to. No project is
+// preselected.
+const chooseProjectText = "Choose a project"
+
+// isGrantKind reports whether the select lists projects that an object can be published to.
+func isGrantKind(kind string) bool { return kind == "grants" || strings.HasSuffix(kind, "-grants") }
+
 // Choices returns the options of a form's select, with the chosen options and a link to all options.
 func (r *Reader) Choices(ctx context.Context, a fleet.Actor, c Query) (kit.SelectChoices, error) {
 	all, err := optionReaders[c.Kind](r, ctx, a, c)
@@ -69,6 +76,9 @@ func (r *Reader) Choices(ctx context.Context, a fleet.Actor, c Query) (kit.Selec
 		out.Search = kit.Link{Path: "/choices/" + c.Kind}.With("of", c.ParentID).String()
 		page, _ := url.Parse(c.FormAddress) // the page's template wrote the address, so it parses
 		out.All = kit.Link{Path: page.Path, Query: page.Query()}.With("all", "1").String()
+	}
+	if isGrantKind(c.Kind) && len(out.Options) > 0 {
+		out.Options = slices.Concat([]kit.Option{{Text: chooseProjectText}}, out.Options)
 	}
 	if text, ok := emptyOptionTexts[c.Kind]; ok {
 		out.Options = slices.Concat([]kit.Option{{Text: text}}, out.Options)
@@ -106,6 +116,8 @@ func (r *Reader) Search(ctx context.Context, a fleet.Actor, q Query) ([]kit.Opti
 	// Browsers preselect the first option. After a search, the first option is the first match. Without a search text,
 	// the first option is the empty option, which chooses nothing.
 	switch text, ok := emptyOptionTexts[q.Kind]; {
+	case isGrantKind(q.Kind) && q.Text == "" && len(found) > 0:
+		found = slices.Insert(found, 0, kit.Option{Text: chooseProjectText})
 	case ok && q.Text == "":
 		found = slices.Insert(found, 0, kit.Option{Text: text})
 	case ok:
@@ -120,19 +132,45 @@ func (r *Reader) Search(ctx context.Context, a fleet.Actor, q Query) ([]kit.Opti
 }
 
 // projectOptions lists the projects where the user may create VMs.
-func (r *Reader) projectOptions(ctx context.Context, a fleet.Actor, _ Query) ([]kit.Option, error) {
-	return r.projectOptionsWhere(ctx, a, func(id fleet.ProjectID) bool { return policy.May(a, policy.VMChange, id) })
+func (r *Reader) projectOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit.Option, error) {
+	return r.projectOptionsWhere(ctx, a, c, func(id fleet.ProjectID) bool { return policy.May(a, policy.VMChange, id) })
 }
 
-func (r *Reader) projectOptionsWhere(ctx context.Context, a fleet.Actor, fit func(fleet.ProjectID) bool) ([]kit.Option, error) {
-	projects, err := query.ReadAllPages(ctx, a, fleet.Query{}, r.Control.ListProjects)
+// projectOptionsWhere lists projects that fit. It reads only as many as the select shows, because there may be ten
+// thousand.
+func (r *Reader) projectOptionsWhere(ctx context.Context, a fleet.Actor, c Query, fit func(fleet.ProjectID) bool) ([]kit.Option, error) {
+	if strings.ContainsAny(c.Text, `"\`) {
+		return nil, nil
+	}
+	q := fleet.Query{Limit: 4 * maxOptions}
+	if c.Text != "" {
+		q.Filter = strconv.Quote(c.Text)
+	}
 	var out []kit.Option
-	for _, p := range projects {
-		if fit(p.ID) {
+	add := func(p fleet.Project) {
+		if fit(p.ID) && !slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == string(p.ID) }) {
 			out = append(out, kit.Option{Value: string(p.ID), Text: p.Name})
 		}
 	}
-	return out, err
+	for more := true; more && (c.ShowAll || len(out) <= maxOptions); more = q.After != "" {
+		page, err := r.Control.ListProjects(ctx, a, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range page.Items {
+			add(p)
+		}
+		q.After = page.Next
+	}
+	for _, id := range c.Chosen {
+		if !fleet.IsID(id) {
+			continue
+		}
+		if p, err := r.Control.GetProject(ctx, a, fleet.ProjectID(id)); err == nil { // one that does not exist is omitted
+			add(p)
+		}
+	}
+	return out, nil
 }
 
 // hostOptions lists hosts. It reads only the hosts that the select shows, because there may be ten thousand.
@@ -208,12 +246,12 @@ func (r *Reader) imageOptions(ctx context.Context, a fleet.Actor, c Query) ([]ki
 }
 
 // grantOptions lists the projects that an object with the grants is not published to; none if it is published to all.
-func (r *Reader) grantOptions(ctx context.Context, a fleet.Actor, grants []fleet.ProjectGrant) ([]kit.Option, error) {
+func (r *Reader) grantOptions(ctx context.Context, a fleet.Actor, c Query, grants []fleet.ProjectGrant) ([]kit.Option, error) {
 	if fleet.GrantedTo("", grants) {
 		return nil, nil
 	}
-	out, err := r.projectOptionsWhere(ctx, a, func(id fleet.ProjectID) bool { return !fleet.GrantedTo(id, grants) })
-	return append(out, kit.Option{Value: kit.GrantToAllProjects, Text: "All projects"}), err
+	out, err := r.projectOptionsWhere(ctx, a, c, func(id fleet.ProjectID) bool { return !fleet.GrantedTo(id, grants) })
+	return slices.Insert(out, 0, kit.Option{Value: kit.GrantToAllProjects, Text: "All projects"}), err
 }
 
 // imageGrantOptions lists the projects that image c.ParentID is not published to; none if the image is published to
@@ -226,7 +264,7 @@ func (r *Reader) imageGrantOptions(ctx context.Context, a fleet.Actor, c Query) 
 	if err != nil {
 		return nil, err
 	}
-	return r.grantOptions(ctx, a, fleet.ProjectGrants(v.Grants))
+	return r.grantOptions(ctx, a, c, fleet.ProjectGrants(v.Grants))
 }
 
 // templateGrantOptions lists the projects that template c.ParentID is not published to; none if the template is
@@ -239,7 +277,7 @@ func (r *Reader) templateGrantOptions(ctx context.Context, a fleet.Actor, c Quer
 	if err != nil {
 		return nil, err
 	}
-	return r.grantOptions(ctx, a, fleet.ProjectGrants(v.Grants))
+	return r.grantOptions(ctx, a, c, fleet.ProjectGrants(v.Grants))
 }
 
 // flavorGrantOptions lists the projects that flavor c.ParentID is not published to; none if the flavor is published to
@@ -252,7 +290,7 @@ func (r *Reader) flavorGrantOptions(ctx context.Context, a fleet.Actor, c Query)
 	if err != nil {
 		return nil, err
 	}
-	return r.grantOptions(ctx, a, fleet.ProjectGrants(v.Grants))
+	return r.grantOptions(ctx, a, c, fleet.ProjectGrants(v.Grants))
 }
 
 // customizationGrantOptions lists the projects that the fleet-wide customization spec c.ParentID is not published to; none
@@ -265,7 +303,7 @@ func (r *Reader) customizationGrantOptions(ctx context.Context, a fleet.Actor, c
 	if err != nil || v.ProjectID != "" {
 		return nil, err
 	}
-	return r.grantOptions(ctx, a, v.Grants)
+	return r.grantOptions(ctx, a, c, v.Grants)
 }
 
 // memberOptions lists the users who can become members of project c.ParentID: users who are not members yet and have no

@@ -25,7 +25,7 @@ func (r *Reader) PoolOptions(ctx context.Context, a fleet.Actor, c Query) ([]kit
 		}
 		text := p.Name
 		if poolUnusableRank(p) > 0 {
-			text += " · healthy on no host"
+			text += poolUnusableText(a)
 		} else if p.Health.CapacityBytes > 0 {
 			text += " · " + PoolFreeSpaceText(p.Health)
 		}
@@ -55,13 +55,13 @@ func (r *Reader) poolGrantOptions(ctx context.Context, a fleet.Actor, c Query) (
 		return nil, err
 	}
 	if len(c.Pools) == 1 {
-		return r.grantOptions(ctx, a, c.Pools[0].Grants)
+		return r.grantOptions(ctx, a, c, c.Pools[0].Grants)
 	}
 	p, err := r.Control.GetPool(ctx, a, fleet.PoolID(c.ParentID))
 	if err != nil {
 		return nil, err
 	}
-	return r.grantOptions(ctx, a, p.Grants)
+	return r.grantOptions(ctx, a, c, p.Grants)
 }
 
 // PoolFreeSpaceText describes a pool's free and provisioned space, as a hint for users who choose a disk size.
@@ -76,6 +76,14 @@ func PoolFreeSpaceText(h fleet.PoolHealth) string {
 		text += " (" + kit.Bytes(h.ProvisionedBytes) + " provisioned)"
 	}
 	return text
+}
+
+// poolUnusableText says why a pool cannot be chosen now.
+func poolUnusableText(a fleet.Actor) string {
+	if !policy.May(a, policy.InfraSee, "") {
+		return " · not available now"
+	}
+	return " · healthy on no host"
 }
 
 // poolUnusableRank returns 1 for a pool where no host can create a disk now, else 0. Selects sort pools by this rank,

@@ -33,7 +33,49 @@ func (s *Site) DashboardPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	return s.ShowPage(c, a, shell.PageLayout{Title: "Dashboard"}, home.Dashboard(home.DashboardPage{Overview: all, Alarms: open, Requests: asked, More: more, Top: top, Actor: a, Now: time.Now()}))
+	p := home.DashboardPage{Overview: all, Alarms: open, Requests: asked, More: more, Top: top, Actor: a, Now: time.Now()}
+	if !policy.May(a, policy.InfraSee, "") {
+		if p.Tenant, err = s.readTenantDashboard(c, a); err != nil {
+			return err
+		}
+	}
+	return s.ShowPage(c, a, shell.PageLayout{Title: "Dashboard"}, home.Dashboard(p))
+}
+
+const (
+	maxDashboardProjects = 6
+	maxDashboardTasks    = 6
+)
+
+// readTenantDashboard reads the parts of a tenant's dashboard that others do not have.
+func (s *Site) readTenantDashboard(c echo.Context, a fleet.Actor) (*home.TenantDashboard, error) {
+	ctx := c.Request().Context()
+	projects, err := s.Control.ListProjects(ctx, a, fleet.Query{Limit: maxDashboardProjects})
+	if err != nil {
+		return nil, err
+	}
+	out := home.TenantDashboard{MoreProjects: projects.Next != ""}
+	ids := make([]fleet.ProjectID, len(projects.Items))
+	for i, p := range projects.Items {
+		ids[i] = p.ID
+	}
+	uses, err := s.Control.ProjectUsages(ctx, a, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range projects.Items {
+		names, err := s.poolNames(ctx, a, uses[p.ID])
+		if err != nil {
+			return nil, err
+		}
+		out.Projects = append(out.Projects, home.TenantProject{Project: p, Usage: uses[p.ID], PoolNames: names})
+	}
+	if out.Expiring, err = s.Control.ExpiringVMs(ctx, a); err != nil {
+		return nil, err
+	}
+	tasks, err := s.Control.ListTasks(ctx, a, fleet.Query{Limit: maxDashboardTasks})
+	out.Tasks = tasks.Items
+	return &out, err
 }
 
 // certificateWarnings returns warnings for the portal's certificates that have expired or expire soon.

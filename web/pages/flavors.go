@@ -12,7 +12,6 @@ import (
 	"quantix/views"
 	flavorview "quantix/views/flavor"
 	"quantix/views/shell"
-	"quantix/web/api"
 	"quantix/web/form"
 	"quantix/web/options"
 )
@@ -137,7 +136,7 @@ func (s *Site) SetFlavorGrant(c echo.Context, a fleet.Actor, in grantForm) (form
 		set = s.Control.RevokeFlavor
 	}
 	id := flavorIDFromPath(c)
-	err := set(c.Request().Context(), a, id, api.ParseGrantProjectID(in.Project))
+	err := setGrant(c, a, set, id, in.Project)
 	return form.Redraw(views.FlavorPath(id), func(c echo.Context) error { return s.ShowFlavorGrants(c, a, in, form.FirstDisplay) }), err
 }
 

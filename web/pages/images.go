@@ -15,7 +15,6 @@ import (
 	imageview "quantix/views/image"
 	"quantix/views/kit"
 	"quantix/views/shell"
-	"quantix/web/api"
 	"quantix/web/form"
 	"quantix/web/options"
 	"quantix/web/render"
@@ -76,7 +75,7 @@ func (s *Site) SetImageGrant(c echo.Context, a fleet.Actor, in grantForm) (form.
 		set = s.Control.RevokeImage
 	}
 	id := fleet.ImageID(c.Param("id"))
-	err := set(c.Request().Context(), a, id, api.ParseGrantProjectID(in.Project))
+	err := setGrant(c, a, set, id, in.Project)
 	return form.Redraw(views.TabPath(views.ImagePath(id), "grants"), func(c echo.Context) error { return s.ShowImageGrants(c, a, in, form.FirstDisplay) }), err
 }
 

@@ -13,7 +13,6 @@ import (
 	"quantix/views/kit"
 	networkview "quantix/views/network"
 	"quantix/views/shell"
-	"quantix/web/api"
 	"quantix/web/form"
 	"quantix/web/options"
 	"quantix/web/render"
@@ -30,7 +29,7 @@ type grantForm struct {
 
 // NetworkPage shows a network. Its tab Published to has the form that publishes it to a project.
 func (s *Site) NetworkPage(c echo.Context, a fleet.Actor, _ grantForm, how form.Display) error {
-	tab, err := requestedTab(c, networkview.Tabs(), "network")
+	tab, err := requestedTab(c, networkview.Tabs(a), "network")
 	if err != nil {
 		return err
 	}
@@ -110,7 +109,7 @@ func (s *Site) SetNetworkGrant(c echo.Context, a fleet.Actor, in grantForm) (for
 		set = s.Control.RevokeNetwork
 	}
 	id := fleet.NetworkID(c.Param("id"))
-	err := set(c.Request().Context(), a, id, api.ParseGrantProjectID(in.Project))
+	err := setGrant(c, a, set, id, in.Project)
 	return form.Redraw(views.TabPath(views.NetworkPath(id), "grants"), func(c echo.Context) error { return s.ShowNetworkGrants(c, a, in, form.FirstDisplay) }), err
 }
 

@@ -39,6 +39,7 @@ type networkForm struct {
 	Direct      string         `form:"direct"`
 	Hosts       []fleet.HostID `form:"host"`
 	Selector    string         `form:"selector"`
+	publishForm
 }
 
 // spec returns the network's spec as typed, and adds an error to checks for each invalid number. It ignores the fields
@@ -121,6 +122,9 @@ func (s *Site) ShowNetworkForm(c echo.Context, a fleet.Actor, in networkForm, ho
 	if f.Labels, err = s.newLabelSelectorForm(c.Request().Context(), a, fleet.TypeNetwork, in.Selector, how); err != nil {
 		return err
 	}
+	if f.Publish, err = s.publishFields(c.Request().Context(), a, in.publishForm, "network", how); err != nil {
+		return err
+	}
 	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: "New network"}, networkview.NewNetworkForm(f))
 }
 
@@ -133,6 +137,10 @@ func (s *Site) CreateNetwork(c echo.Context, a fleet.Actor, in networkForm) (for
 		ask.Spec.Check(&all, "spec")
 		fleet.ParseSelector(&all, "selector", ask.Selector)
 		return nil, form.JoinErrors(&checks, all.Err())
+	}
+	var err error
+	if ask.Publish, err = s.publishTo(c.Request().Context(), a, in.publishForm); err != nil {
+		return nil, err
 	}
 	n, err := s.Control.CreateNetwork(c.Request().Context(), a, ask)
 	return form.RedirectTo(views.NetworkPath(n.ID)), err

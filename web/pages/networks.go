@@ -16,7 +16,10 @@ import (
 
 func (s *Site) ListNetworks(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter networks", Placeholder: "kind:bridge host:h1 name:br*"}
-	p := &networkview.ListPage{List: s.NewList(c, "networks", "name", networkview.Columns, f), Actor: a}
+	if !policy.May(a, policy.InfraSee, "") {
+		f.Placeholder = "name:lan*"
+	}
+	p := &networkview.ListPage{List: s.NewList(c, "networks", "name", networkview.Columns.For(a), f), Actor: a}
 	if p.Networks, err = render.FillList(c, a, &p.List, render.QueryFromURL(c), s.Control.ListNetworks); err != nil {
 		return err
 	}

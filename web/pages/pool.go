@@ -13,7 +13,6 @@ import (
 	"quantix/views/kit"
 	poolview "quantix/views/pool"
 	"quantix/views/shell"
-	"quantix/web/api"
 	"quantix/web/form"
 	"quantix/web/options"
 	"quantix/web/render"
@@ -29,7 +28,7 @@ func poolPageLayout(v fleet.PoolView) shell.PageLayout {
 
 // PoolPage shows a pool. Its tab Published to has the form that publishes it to a project.
 func (s *Site) PoolPage(c echo.Context, a fleet.Actor, _ grantForm, how form.Display) error {
-	tab, err := requestedTab(c, poolview.Tabs(), "pool")
+	tab, err := requestedTab(c, poolview.Tabs(a), "pool")
 	if err != nil {
 		return err
 	}
@@ -47,7 +46,7 @@ func (s *Site) SetPoolGrant(c echo.Context, a fleet.Actor, in grantForm) (form.R
 		set = s.Control.RevokePool
 	}
 	id := fleet.PoolID(c.Param("id"))
-	err := set(c.Request().Context(), a, id, api.ParseGrantProjectID(in.Project))
+	err := setGrant(c, a, set, id, in.Project)
 	return form.Redraw(views.TabPath(views.PoolPath(id), "grants"), func(c echo.Context) error { return s.ShowPoolGrants(c, a, in, form.FirstDisplay) }), err
 }
 

@@ -27,6 +27,7 @@ type poolForm struct {
 	Description string            `form:"description"`
 	Hosts       []fleet.HostID    `form:"host"`
 	Selector    string            `form:"selector"`
+	publishForm
 }
 
 func (in poolForm) spec() fleet.PoolSpec {
@@ -46,6 +47,9 @@ func (s *Site) ShowPoolForm(c echo.Context, a fleet.Actor, in poolForm, how form
 		return err
 	}
 	if f.Labels, err = s.newLabelSelectorForm(c.Request().Context(), a, fleet.TypePool, in.Selector, how); err != nil {
+		return err
+	}
+	if f.Publish, err = s.publishFields(c.Request().Context(), a, in.publishForm, "pool", how); err != nil {
 		return err
 	}
 	return s.ShowPageWithStatus(c, how.Status, a, shell.PageLayout{Title: "New pool"}, poolview.NewPoolForm(f))
@@ -77,6 +81,10 @@ func (s *Site) CreatePool(c echo.Context, a fleet.Actor, in poolForm) (form.Resp
 	want := storage.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec().WithoutFieldsOfOtherKinds(), HostIDs: in.Hosts, Selector: in.Selector}
 	if want.Spec.Kind.Info().Secret != nil { // without JavaScript the form sends this field for all kinds of pool
 		want.Secret = in.Secret
+	}
+	var err error
+	if want.Publish, err = s.publishTo(c.Request().Context(), a, in.publishForm); err != nil {
+		return nil, err
 	}
 	pool, err := s.Control.CreatePool(c.Request().Context(), a, want)
 	return form.RedirectTo(views.PoolPath(pool.ID)), err

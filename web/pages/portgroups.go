@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,7 +12,6 @@ import (
 	"quantix/internal/policy"
 	"quantix/views"
 	networkview "quantix/views/network"
-	"quantix/web/api"
 	"quantix/web/form"
 	"quantix/web/options"
 )
@@ -157,6 +157,8 @@ func (s *Site) SetPortGroupGrant(c echo.Context, a fleet.Actor, in portGroupGran
 	if in.Revoke != "" {
 		set, word = s.Control.RevokePortGroup, "closed"
 	}
-	err := set(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), in.Group, api.ParseGrantProjectID(in.Project))
+	err := setGrant(c, a, func(ctx context.Context, a fleet.Actor, id fleet.NetworkID, project fleet.ProjectID) error {
+		return set(ctx, a, id, in.Group, project)
+	}, fleet.NetworkID(c.Param("id")), in.Project)
 	return form.StayOnPage(portGroupsTabPath(c), "The port group "+in.Group+" is "+word+"."), err
 }

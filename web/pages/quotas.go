@@ -33,8 +33,12 @@ func (s *Site) ProjectUsagePage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
+	days, err := s.Control.UsageHistory(ctx, a, id)
+	if err != nil {
+		return err
+	}
 	return s.ShowPage(c, a, projectPageLayout(project), peopleview.ProjectUsageBody(peopleview.ProjectUsagePage{
-		ProjectPage: peopleview.ProjectPage{Actor: a, Project: project}, Usage: use, PoolNames: names,
+		ProjectPage: peopleview.ProjectPage{Actor: a, Project: project}, Usage: use, PoolNames: names, Days: days,
 	}))
 }
 

@@ -28,7 +28,7 @@ func securityGroupPageLayout(g secgroup.View) shell.PageLayout {
 
 func (s *Site) ListSecurityGroups(c echo.Context, a fleet.Actor) (err error) {
 	f := kit.Filter{Label: "Filter security groups", Placeholder: "name:web*"}
-	p := &groupview.ListPage{List: s.NewList(c, fleet.TypeSecurityGroup.Info().Plural, "name", groupview.Columns, f), Actor: a}
+	p := &groupview.ListPage{List: s.NewList(c, fleet.TypeSecurityGroup.Info().Plural, "name", groupview.ColumnsFor(a), f), Actor: a}
 	if p.Groups, err = render.FillList(c, a, &p.List, render.QueryFromURL(c), s.Control.ListSecurityGroups); err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func newFieldError(field, text string) error {
 }
 
 func (s *Site) SecurityGroupPage(c echo.Context, a fleet.Actor, in securityRuleForm, how form.Display) error {
-	tab, err := requestedTab(c, groupview.Tabs(), "security group")
+	tab, err := requestedTab(c, groupview.Tabs(a), "security group")
 	if err != nil {
 		return err
 	}

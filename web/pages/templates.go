@@ -16,7 +16,6 @@ import (
 	"quantix/views/kit"
 	"quantix/views/shell"
 	templateview "quantix/views/template"
-	"quantix/web/api"
 	"quantix/web/form"
 	"quantix/web/options"
 	"quantix/web/render"
@@ -89,7 +88,7 @@ func (s *Site) SetTemplateGrant(c echo.Context, a fleet.Actor, in grantForm) (fo
 		set = s.Control.RevokeTemplate
 	}
 	id := templateIDFromPath(c)
-	err := set(c.Request().Context(), a, id, api.ParseGrantProjectID(in.Project))
+	err := setGrant(c, a, set, id, in.Project)
 	return form.Redraw(views.TabPath(views.TemplatePath(id), "grants"), func(c echo.Context) error { return s.ShowTemplateGrants(c, a, in, form.FirstDisplay) }), err
 }
 

@@ -47,6 +47,9 @@ func (r *Renderer) loadPageLayout(c echo.Context, f *shell.PageLayout) error {
 		}
 		f.ProjectName = project.Name
 	}
+	if f.Project != "" && f.ProjectName != "" {
+		rememberProject(c, f.Project)
+	}
 	tree := query.TreeQuery{View: f.Tree.View, LabelKey: f.Tree.Group}
 	hostAt := slices.IndexFunc(f.ObjectKeys, func(key string) bool { return strings.HasPrefix(key, string(fleet.TypeHost)+":") })
 	if hostAt >= 0 {
@@ -156,6 +159,36 @@ func storePreferenceCookie(c echo.Context, name, value string) {
 		Name: "quantix-" + name, Value: value, Path: "/", MaxAge: int((365 * 24 * time.Hour).Seconds()),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.Scheme() == "https",
 	})
+}
+
+// maxRecentProjects is how many projects a browser remembers.
+const maxRecentProjects = 5
+
+// RecentProjects are the projects that this browser has shown last, the newest first.
+func RecentProjects(c echo.Context) (ids []fleet.ProjectID) {
+	cookie, err := c.Cookie("quantix-projects")
+	if err != nil {
+		return nil
+	}
+	for id := range strings.SplitSeq(cookie.Value, ".") {
+		if fleet.IsID(id) && len(ids) < maxRecentProjects {
+			ids = append(ids, fleet.ProjectID(id))
+		}
+	}
+	return ids
+}
+
+func rememberProject(c echo.Context, id fleet.ProjectID) {
+	recent := RecentProjects(c)
+	if len(recent) > 0 && recent[0] == id {
+		return
+	}
+	recent = slices.Insert(slices.DeleteFunc(recent, func(x fleet.ProjectID) bool { return x == id }), 0, id)
+	texts := make([]string, 0, maxRecentProjects)
+	for _, x := range recent[:min(len(recent), maxRecentProjects)] {
+		texts = append(texts, string(x))
+	}
+	storePreferenceCookie(c, "projects", strings.Join(texts, "."))
 }
 
 // treeGroupingLabel returns the key of the label by which the tree groups VMs; empty: no grouping. Like

@@ -1,8 +1,10 @@
 package vmpages
 
 import (
+	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,6 +13,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/quota"
 	"quantix/views"
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
@@ -28,6 +31,9 @@ func (s *Site) newEditForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmvi
 	if f.Typed, err = editFormValues(vm); err == nil {
 		f.Typed.Set("was", was)
 		err = s.fillEditVMChoices(c, a, &f, vm.ID)
+	}
+	if err == nil {
+		f.Limits, err = s.quotaAfterEdit(c.Request().Context(), a, f.Typed, vm)
 	}
 	return f, err
 }
@@ -53,6 +59,9 @@ func (s *Site) ShowEditForm(c echo.Context, a fleet.Actor, in vmForm, how form.D
 	if err := s.fillEditVMChoices(c, a, &p.Edit, p.VM.ID); err != nil {
 		return err
 	}
+	if p.Edit.Limits, err = s.quotaAfterEdit(c.Request().Context(), a, in.Values, p.VM); err != nil {
+		return err
+	}
 	return s.ShowPageWithStatus(c, how.Status, a, vmPageLayout(p.VM), vmview.VMPage(p))
 }
 
@@ -67,8 +76,12 @@ func (s *Site) EditVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response, 
 	}
 	if in.prefillKey == vmview.PrefillSectionHeadings {
 		f := vmview.Form{Typed: in.Values, Edits: true, VM: vm.VM, GuestRuns: vm.HasGuest()}
+		limits, err := s.quotaAfterEdit(ctx, a, in.Values, vm)
+		if err != nil {
+			return nil, err
+		}
 		return func(c echo.Context) error {
-			return s.WritePage(c, http.StatusOK, vmview.SectionSummaries(f, in.sentValues))
+			return s.WritePage(c, http.StatusOK, vmview.EditRefresh(f, in.sentValues, limits))
 		}, nil
 	}
 	change, err := mergedChangeFromForm(in.Values, vm)
@@ -77,6 +90,33 @@ func (s *Site) EditVM(c echo.Context, a fleet.Actor, in vmForm) (form.Response, 
 	}
 	_, _, err = s.Control.UpdateVM(ctx, a, vm.ID, change)
 	return form.RedirectTo(views.VMPath(vm.ID)), err
+}
+
+// quotaAfterEdit returns the limits of the project after the edit. A form with errors changes nothing: its fields show the
+// errors when it is sent.
+func (s *Site) quotaAfterEdit(ctx context.Context, a fleet.Actor, typed url.Values, vm fleet.VMView) (out []quota.Line, err error) {
+	var more quota.Usage
+	if change, err := changeFromForm(typed, vm); err == nil {
+		more = quota.Difference(quota.OfVM(*change.Spec), quota.OfVM(vm.Spec))
+	}
+	use, err := s.Control.ProjectUsage(ctx, a, vm.ProjectID)
+	if err != nil {
+		return nil, err
+	}
+	return editableLimits(use, more), nil
+}
+
+// editableLimits returns the limits of the project that an edit of a VM can reach.
+func editableLimits(use quota.ProjectUsage, more quota.Usage) (out []quota.Line) {
+	for _, l := range use.Lines(more) {
+		if l.Key == quota.PoolsKey && l.After == l.Used {
+			continue
+		}
+		if (l.Hard != nil || l.Soft != nil) && slices.Contains(quota.EditableKeys, l.Key) {
+			out = append(out, l)
+		}
+	}
+	return out
 }
 
 func changeFromForm(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {

@@ -35,6 +35,10 @@ func (s *Site) ShowNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (form.
 	}
 	out.Facts = newVMSummaryFacts(sizedByFlavor(want, rules))
 	out.Approval = rules.NeedsApproval()
+	var quotaErr error
+	if out.Quota, quotaErr = s.quotaAfter(c, a, sizedByFlavor(want, rules)); quotaErr != nil && fleet.CodeOf(quotaErr) != fleet.NotFound {
+		return nil, quotaErr
+	}
 	if err == nil {
 		ask := want
 		if ask.Name == "" {
@@ -93,6 +97,9 @@ func (s *Site) ShowNewVMSummary(c echo.Context, a fleet.Actor, in vmForm) (form.
 
 // quotaAfter returns the limits of the project that a new VM counts against.
 func (s *Site) quotaAfter(c echo.Context, a fleet.Actor, vm control.CreateVM) (out []quota.Line, err error) {
+	if vm.ProjectID == "" {
+		return nil, nil
+	}
 	use, err := s.Control.ProjectUsage(c.Request().Context(), a, vm.ProjectID)
 	if err != nil {
 		return nil, err

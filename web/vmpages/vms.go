@@ -59,7 +59,7 @@ func (s *Site) ListVMs(c echo.Context, a fleet.Actor) error {
 		f.Placeholder, columns = "state:running name:web* label:env=prod", columns.WithoutHost()
 	}
 	p := &vmlist.ListPage{
-		List: s.NewList(c, "vms", "name", columns, f), Tab: tab,
+		List: s.NewList(c, "vms", "name", columns, f), Tab: tab, Actor: a,
 		MayCreate: policy.May(a, policy.VMChange, ""), MayChangeHosts: policy.May(a, policy.InfraChange, ""), MayUseVMs: policy.May(a, policy.VMUse, ""),
 		IsRestricted: tab != "all" || q.Filter != "" || q.Project != "",
 	}

@@ -22,11 +22,13 @@ type Alarms struct {
 	store   *store.Store
 	queries *query.Queries
 	newest  *metrics.Newest
+
+	softLimits softLimits
 }
 
 // New returns Alarms that use the store and read by queries.
 func New(s *store.Store, q *query.Queries, newest *metrics.Newest) *Alarms {
-	return &Alarms{s, q, newest}
+	return &Alarms{store: s, queries: q, newest: newest}
 }
 
 // maxAlarmRules is the maximum number of alarm rules.

@@ -155,6 +155,8 @@ func (f *findings) read(ctx context.Context, rule fleet.AlarmRule, rules []db.Al
 		some, err = f.certificates(ctx)
 	case "pool.predicted":
 		f.byCondition[key], err = f.predictedPools(ctx)
+	case "project.soft":
+		f.byCondition[key], err = f.projectsAboveSoftLimits(ctx)
 	case "drift":
 		f.byCondition[key], err = f.drifted(ctx)
 	case "task.failed":

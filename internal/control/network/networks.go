@@ -9,6 +9,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/publishing"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -21,6 +22,8 @@ type CreateNetwork struct {
 
 	// Label selector of the hosts to which the network is assigned automatically, now and later, such as "rack=4, ssd".
 	Selector string `json:"selector,omitempty"`
+	// Projects to which the network is published from the start.
+	Publish []string `json:"publish,omitempty" doc:"IDs of projects that may use the network, or all; none: no project"`
 }
 
 // CreateNetwork writes a new network and queues its set-up on each host. It refuses the name of a network discovered
@@ -53,6 +56,9 @@ func (n *Networks) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNe
 			return err
 		}
 		if err := network.Audit(ctx, q, a, "create", describeNetwork(in.Spec)); err != nil {
+			return err
+		}
+		if err := publishing.PublishNewNetwork(ctx, q, a, id, in.Name, in.Publish); err != nil {
 			return err
 		}
 		_, _, err := network.SetSelector(ctx, q, a, selector)

@@ -5,8 +5,11 @@ package publishing
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
 	"quantix/internal/control/store"
@@ -123,6 +126,52 @@ func PublishPool(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.Poo
 // the permission.
 func PublishNetwork(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.NetworkID, project fleet.ProjectID) (string, error) {
 	return networkGrant(a, id).change(ctx, q, a, "grant", project)
+}
+
+// AllProjects stands for all projects in a list of projects.
+const AllProjects = "all"
+
+// maxPublished is the number of projects that a new pool or network can be published to at once.
+const maxPublished = 200
+
+// PublishNewPool publishes a pool that the transaction creates, to projects or to AllProjects.
+func PublishNewPool(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PoolID, name string, to []string) error {
+	return poolGrant(a, id).publishNew(ctx, q, a, name, to)
+}
+
+// PublishNewNetwork works like PublishNewPool.
+func PublishNewNetwork(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.NetworkID, name string, to []string) error {
+	return networkGrant(a, id).publishNew(ctx, q, a, name, to)
+}
+
+func (g grant) publishNew(ctx context.Context, q *db.Queries, a fleet.Actor, object string, to []string) error {
+	var checks fleet.Checks
+	if len(to) > maxPublished {
+		checks.Add("publish", "Choose at most %d projects, or all projects.", maxPublished)
+		return checks.Err()
+	}
+	for _, project := range to {
+		name, of := "all projects", (*fleet.ProjectID)(nil)
+		if project != AllProjects {
+			id := fleet.ProjectID(project)
+			var err error
+			if name, err = q.ProjectName(ctx, id); errors.Is(err, pgx.ErrNoRows) {
+				checks.Add("publish", "There is no project %q. Choose other projects.", project)
+				continue
+			} else if err != nil {
+				return err
+			}
+			of = &id
+		}
+		changed, err := g.insert(ctx, q, of)
+		if err == nil && changed > 0 {
+			err = store.Audit(ctx, q, a, g.noun+".grant", g.subject, object, name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return checks.Err()
 }
 
 // CheckPools refuses disks in pools that are not published to the project. An unknown pool and an unpublished one get

@@ -92,7 +92,7 @@ func (b *Queries) readClusters(ctx context.Context, a fleet.Actor, s *statementB
 		func(row pgx.CollectableRow) (v fleet.ClusterView, err error) {
 			err = row.Scan(&v.ID, &v.Name, &v.Spec, &v.Generation, &v.CreatedAt, &v.Hosts)
 			if !seesHosts {
-				v.Hosts = 0
+				v.Hosts, v.Spec.Description = 0, ""
 			}
 			return v, err
 		})

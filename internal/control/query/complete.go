@@ -34,7 +34,7 @@ func (b *Queries) Complete(ctx context.Context, a fleet.Actor, list, text string
 	if err := policy.Check(a, of.See, ""); err != nil {
 		return nil, err
 	}
-	keys := withoutHostFilterKey(a, of.Filter)
+	keys := filterKeys(a, of.Key)
 	if len(text) > maxSearchText*5 || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return []Completion{}, nil
 	}

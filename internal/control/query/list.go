@@ -17,8 +17,9 @@ type list[T any] struct {
 	orders sortOrders[T]
 	sort   string // default order
 	keys   fleet.FilterKeys
-	filter listFilter // conditions of keys
-	id     string     // column of the ID; empty: objects are not read alone
+	of     fleet.ResourceType // whose keys the actor may not all use: see filterKeys; empty: all may use keys
+	filter listFilter         // conditions of keys
+	id     string             // column of the ID; empty: objects are not read alone
 
 	// restrict limits the result to rows that the actor may see. In lists that can be limited to a project, restrict also
 	// limits the result to project, unless project is empty. nil: no limit.
@@ -32,7 +33,11 @@ func (l list[T]) readPage(ctx context.Context, b *Queries, a fleet.Actor, q flee
 	if err := policy.Check(a, l.see, ""); err != nil {
 		return fleet.Page[T]{}, err
 	}
-	p, terms, err := l.orders.parseQuery(q, l.sort, l.keys)
+	keys := l.keys
+	if l.of != "" {
+		keys = filterKeys(a, l.of)
+	}
+	p, terms, err := l.orders.parseQuery(q, l.sort, keys)
 	if err != nil {
 		return fleet.Page[T]{}, err
 	}

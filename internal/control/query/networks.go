@@ -38,7 +38,7 @@ var networkFilter = listFilter{
 }
 
 var networkList = list[fleet.NetworkView]{
-	name: "network", see: policy.StorageSee, orders: networkSortOrders, sort: "name", keys: fleet.NetworkKeys, filter: networkFilter, id: "n.id",
+	name: "network", see: policy.StorageSee, orders: networkSortOrders, sort: "name", of: fleet.TypeNetwork, filter: networkFilter, id: "n.id",
 	restrict: (*statementBuilder).whereNetworkListed, read: (*Queries).readNetworks,
 }
 
@@ -64,7 +64,12 @@ func (b *Queries) readNetworks(ctx context.Context, a fleet.Actor, s *statementB
 	if err := b.addNetworkHealth(ctx, a, views); err != nil {
 		return nil, err
 	}
-	if err := b.addHostsOfSmallNetworks(ctx, a, views); err != nil {
+	if store.SeesHosts(a) {
+		err = b.addHostsOfSmallNetworks(ctx, a, views)
+	} else {
+		err = b.redactNetworkHealth(ctx, a, views)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return views, b.addNetworkGrants(ctx, a, views)
@@ -82,8 +87,11 @@ func (b *Queries) GetNetwork(ctx context.Context, a fleet.Actor, id fleet.Networ
 	if err != nil {
 		return v, err
 	}
+	if !store.SeesHosts(a) {
+		return v, nil
+	}
 	page, err := b.networkHosts(ctx, id, fleet.Query{})
-	v.Hosts = redactAll(a, page.Items, redactNetworkHost)
+	v.Hosts = page.Items
 	return v, err
 }
 

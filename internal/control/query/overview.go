@@ -146,33 +146,38 @@ func (b *Queries) addPoolTotals(ctx context.Context, a fleet.Actor, o *fleet.Ove
 	if err != nil {
 		return err
 	}
+	if !store.SeesHosts(a) {
+		return b.addAffectedPools(ctx, a, o, pools)
+	}
 	rooms, err := b.sharedCapacities(ctx, pools, totals.pools)
 	if err != nil {
 		return err
 	}
 	views := map[fleet.PoolID]fleet.PoolView{}
-	var plain attentionCauses
 	for _, r := range pools {
 		v := poolView(a, r, totals.pools[r.ID], rooms[r.ID])
 		views[r.ID] = v
 		o.Pools[v.Health.Severity]++
-		if v.Health.Severity != fleet.SeverityOK && v.Health.Severity != fleet.SeverityIdle {
-			text := v.Health.Summary
-			if v.Health.Severity == fleet.SeverityUnknown {
-				text = "The state is unknown: none of its hosts is online."
-			}
-			plain.Add(fleet.AttentionCause{
-				Kind: string(fleet.TypePool), Severity: v.Health.Severity, Text: text, Count: 1, List: "/pools?filter=health:" + string(v.Health.Severity),
-				Objects: []fleet.AttentionObject{{ID: string(r.ID), Name: r.Name}},
+	}
+	o.Attention = slices.Concat(o.Attention, poolAttention(totals.poolCauses, views), totals.drift)
+	return nil
+}
+
+// addAffectedPools adds a row of the Needs attention list for each pool with a problem that affects a VM of the actor's
+// projects.
+func (b *Queries) addAffectedPools(ctx context.Context, a fleet.Actor, o *fleet.Overview, pools []db.Pool) error {
+	views, err := b.poolViews(ctx, a, pools)
+	var causes attentionCauses
+	for _, v := range views {
+		if v.Health.AffectedVMs > 0 {
+			causes.Add(fleet.AttentionCause{
+				Kind: string(fleet.TypePool), Severity: v.Health.Severity, Text: v.Health.Summary + ".", Count: 1, List: "/pools?filter=health:" + string(v.Health.Severity),
+				Objects: []fleet.AttentionObject{{ID: string(v.ID), Name: v.Name}},
 			})
 		}
 	}
-	if store.SeesHosts(a) {
-		o.Attention = slices.Concat(o.Attention, poolAttention(totals.poolCauses, views), totals.drift)
-	} else {
-		o.Attention = append(o.Attention, plain.Rows...)
-	}
-	return nil
+	o.Attention = append(o.Attention, causes.Rows...)
+	return err
 }
 
 // addVMAndTaskAttention adds the rows of the Needs attention list for VMs, and for tasks that failed within the last

@@ -37,6 +37,9 @@ func (b *Queries) poolViews(ctx context.Context, a fleet.Actor, rows []db.Pool) 
 		views[i] = poolView(a, r, groups[r.ID], rooms[r.ID])
 		views[i].Health.Drifted = drifted[string(r.ID)]
 	}
+	if err == nil {
+		err = b.redactPoolHealth(ctx, a, views)
+	}
 	if err != nil {
 		return views, err
 	}
@@ -49,7 +52,7 @@ func poolView(a fleet.Actor, r db.Pool, groups []poolStatusGroup, first fleet.Po
 		v.Health.Severity, v.Health.Summary = fleet.SeverityWarn, poolDeletingText
 	}
 	if !policy.May(a, policy.InfraSee, "") {
-		v.Spec = fleet.PoolSpec{Kind: v.Spec.Kind, Shared: v.Spec.Shared, Description: v.Spec.Description}
+		v.Spec = fleet.PoolSpec{Kind: v.Spec.Kind, Shared: v.Spec.Shared}
 	}
 	return v
 }
@@ -92,7 +95,7 @@ func (b *Queries) ListPools(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.Page[fleet.PoolView]{}, err
 	}
-	p, terms, err := poolSortOrders.parseQuery(q, "name", fleet.PoolKeys)
+	p, terms, err := poolSortOrders.parseQuery(q, "name", filterKeys(a, fleet.TypePool))
 	if err != nil {
 		return fleet.Page[fleet.PoolView]{}, err
 	}
@@ -204,6 +207,9 @@ func (b *Queries) poolMatrixWithoutHistory(ctx context.Context, a fleet.Actor, i
 		return fleet.PoolView{}, page, err
 	}
 	views := []fleet.PoolView{poolView(a, r, groups[id], rooms[id])}
+	if err := b.redactPoolHealth(ctx, a, views); err != nil {
+		return fleet.PoolView{}, page, err
+	}
 	if err := b.addPoolGrants(ctx, a, views); err != nil {
 		return fleet.PoolView{}, page, err
 	}

@@ -82,15 +82,13 @@ func (b *Queries) addGroupHosts(ctx context.Context, a fleet.Actor, views []secg
 			}
 		}
 		h.State = h.StateAt(v.Revision, r.Fresh)
-		v.SeverityCounts.Add(h.State.Severity(), 1)
-		if !store.SeesHosts(a) {
-			if h.Status != nil && h.Status.Error != "" {
-				status := *h.Status
-				status.Error = store.RedactText(status.Error, h.HostName)
-				h.Status = &status
-			}
-			h.HostID, h.HostName = "", ""
+		if !store.SeesHosts(a) { // a tenant learns the group's states, but not their numbers of hosts
+			n := &v.SeverityCounts
+			n.Add(h.State.Severity(), 1)
+			n.OK, n.Warn, n.Bad, n.Unknown = min(1, n.OK), min(1, n.Warn), min(1, n.Bad), min(1, n.Unknown)
+			continue
 		}
+		v.SeverityCounts.Add(h.State.Severity(), 1)
 		if len(v.Hosts) < fleet.HostStatusesListed {
 			v.Hosts = append(v.Hosts, h)
 		}
@@ -185,7 +183,7 @@ func (b *Queries) addUnappliedSecurityGroups(ctx context.Context, a fleet.Actor,
 			text = fmt.Sprintf("Not applied on %d hosts; %s: %s", r.Hosts, r.HostName, r.Words)
 		}
 		if !store.SeesHosts(a) {
-			text = store.RedactText(text, r.HostName)
+			text = "Not applied everywhere: " + store.RedactText(r.Words, r.HostName)
 		}
 		groups.Add(fleet.AttentionCause{
 			Kind: string(fleet.TypeSecurityGroup), Severity: fleet.SeverityBad, Text: text, Count: 1, List: "/security-groups",

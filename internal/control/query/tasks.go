@@ -43,7 +43,7 @@ func (b *Queries) ListTasks(ctx context.Context, a fleet.Actor, q fleet.Query) (
 // tasksQuery builds the query for one page of tasks.
 func (b *Queries) tasksQuery(ctx context.Context, a fleet.Actor, q fleet.Query) (pagePosition[fleet.Task], rowQuery[fleet.Task], error) {
 	s := new(statementBuilder)
-	p, terms, err := taskSortOrders.parseQuery(q, "-created", withoutHostFilterKey(a, fleet.TaskKeys))
+	p, terms, err := taskSortOrders.parseQuery(q, "-created", filterKeys(a, fleet.TypeTask))
 	if err != nil {
 		return p, rowQuery[fleet.Task]{}, err
 	}

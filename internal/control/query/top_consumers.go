@@ -35,7 +35,7 @@ type topUsageKey struct{}
 
 // topUsage has the highest newest values of the fleet.
 type topUsage struct {
-	objects  int // VMs and hosts
+	objects  int // VMs that were read
 	projects map[fleet.ProjectID]*topLists
 	hosts    topLists
 }
@@ -140,7 +140,7 @@ func (b *Queries) computeTopUsage(ctx context.Context, _ []topUsageKey) (map[top
 	for _, v := range rows {
 		vms[string(v.ID)] = v
 	}
-	out := topUsage{projects: map[fleet.ProjectID]*topLists{}}
+	out := topUsage{objects: len(rows), projects: map[fleet.ProjectID]*topLists{}}
 	err = b.newestMetrics.Read(ctx, b.store.Queries, time.Now(), func(host fleet.HostID, o timeseries.Object, numbers []int, values []float64) {
 		lists, of := &out.hosts, hostResources
 		switch o.Type {
@@ -157,7 +157,6 @@ func (b *Queries) computeTopUsage(ctx context.Context, _ []topUsageKey) (map[top
 		default:
 			return
 		}
-		out.objects++
 		var sums [len(topResources)]float64
 		for i, n := range numbers {
 			if resource, counts := of[n]; counts && !math.IsNaN(values[i]) {

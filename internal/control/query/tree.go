@@ -71,7 +71,7 @@ func (b *Queries) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLev
 	case "hosts/found":
 		return b.discoveredTreeLevel(ctx, a, page, id)
 	case "vms/":
-		return b.projectsTreeLevel(ctx, a, q.Project)
+		return b.projectsTreeLevel(ctx, a, page)
 	case "vms/project":
 		return b.projectTreeLevel(ctx, a, page, fleet.ProjectID(id), q.LabelKey)
 	case "vms/label":
@@ -213,15 +213,13 @@ func (b *Queries) discoveredTreeLevel(ctx context.Context, a fleet.Actor, q flee
 	}), err
 }
 
-func (b *Queries) projectsTreeLevel(ctx context.Context, a fleet.Actor, only fleet.ProjectID) (TreeLevel, error) {
-	projects, err := ReadAllPages(ctx, a, fleet.Query{Project: only}, b.ListProjects)
-	l := TreeLevel{Nodes: []TreeNode{}}
-	for _, p := range projects {
+func (b *Queries) projectsTreeLevel(ctx context.Context, a fleet.Actor, q fleet.Query) (TreeLevel, error) {
+	page, err := b.ListProjects(ctx, a, q)
+	return newTreeLevel(page, func(p fleet.Project) TreeNode {
 		node := newTreeNode(fleet.TypeProject, p.ID, p.Name)
 		node.Count, node.HasChildren = p.VMs, p.VMs > 0
-		l.Nodes = append(l.Nodes, node)
-	}
-	return l, err
+		return node
+	}), err
 }
 
 // projectTreeLevel returns a project's VMs, or, with a label key, the groups of VMs with equal values of that label.

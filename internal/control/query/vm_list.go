@@ -69,7 +69,7 @@ func (b *Queries) listVMsWithShape(ctx context.Context, a fleet.Actor, q fleet.Q
 		all = maps.Clone(vmSortOrders)
 		delete(all, "host") // its cursors contain host names
 	}
-	p, terms, err := all.parseQuery(q, "name", withoutHostFilterKey(a, fleet.VMKeys))
+	p, terms, err := all.parseQuery(q, "name", filterKeys(a, fleet.TypeVM))
 	if err != nil {
 		return fleet.Page[fleet.VMView]{}, err
 	}

@@ -63,7 +63,30 @@ func (qs *Quotas) ProjectUsages(ctx context.Context, a fleet.Actor, projects []f
 		}
 		out[r.ProjectID] = one
 	}
-	return out, nil
+	return out, qs.hidePools(ctx, a, out)
+}
+
+// hidePools replaces the IDs of pools that the actor may not see.
+func (qs *Quotas) hidePools(ctx context.Context, a fleet.Actor, all map[fleet.ProjectID]quota.ProjectUsage) error {
+	var ids []fleet.PoolID
+	for _, one := range all {
+		ids = slices.AppendSeq(slices.AppendSeq(ids, maps.Keys(one.Usage.Pools)), maps.Keys(one.Quota.Pools))
+	}
+	hidden, err := qs.store.HiddenPools(ctx, a, ids)
+	for id := range hidden {
+		for _, one := range all {
+			renameKey(one.Usage.Pools, id, store.HiddenPoolID(id))
+			renameKey(one.Quota.Pools, id, store.HiddenPoolID(id))
+		}
+	}
+	return err
+}
+
+func renameKey[K comparable, V any](m map[K]V, from, to K) {
+	if v, ok := m[from]; ok {
+		delete(m, from)
+		m[to] = v
+	}
 }
 
 // SetQuota replaces a project's quota. A limit below the present use stops nothing and refuses more. A quota without

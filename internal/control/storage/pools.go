@@ -6,6 +6,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/publishing"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 )
@@ -19,6 +20,8 @@ type CreatePool struct {
 
 	// Label selector of the hosts to which the pool is assigned automatically, now and later, such as "rack=4, ssd".
 	Selector string `json:"selector,omitempty"`
+	// Projects to which the pool is published from the start.
+	Publish []string `json:"publish,omitempty" doc:"IDs of projects that may use the pool, or all; none: no project"`
 }
 
 // CreatePool writes a new pool and queues its set-up on each host.
@@ -53,6 +56,9 @@ func (st *Storage) CreatePool(ctx context.Context, a fleet.Actor, in CreatePool)
 			return err
 		}
 		if err := pool.Audit(ctx, q, a, "create", in.Spec.Source()); err != nil {
+			return err
+		}
+		if err := publishing.PublishNewPool(ctx, q, a, id, in.Name, in.Publish); err != nil {
 			return err
 		}
 		_, _, err := pool.SetSelector(ctx, q, a, selector)

@@ -25,6 +25,8 @@ var (
 	List            = addGoal("VM list, 100 of 100,000, four clients, p50/p99", "p99 ≤ 12 ms, p50 ≤ 2.5 × the query alone")
 	ListSilent      = addGoal("VM list filtered by `state:running` with all hosts offline, p50/p99", "same as with all hosts online")
 	Searches        = addGoal("Searches without a sort index: part of a name · end of a name · address · rare label sorted by host · tasks by user · by kind, p99", "p99 ≤ 30 ms")
+	TenantPages     = addGoal("Pages of a tenant with 50 VMs among 100,000 VMs and 10,000 projects: dashboard, VMs, search, tree, pools, networks, images, tasks, p50/p99", "p99 ≤ 20 ms")
+	ManyProjects    = addGoal("A person with 1,000 of 10,000 projects: project menu · search in it · VM list · new-VM form · projects, p50/p99", "p99 ≤ 50 ms")
 	Intent          = addGoal("From a queued job to its agent, 1,000 agents waiting, p50/p99", "p99 ≤ 4 ms")
 	IntentAll       = addGoal("From a queued job to its agent, 5,000 agents waiting, p50/p99", "p99 ≤ 8 ms")
 	Throughput      = addLimit("Claim and finish of jobs", "net/http alone, one request per job, no TLS")
