@@ -12,6 +12,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/requests"
+	"quantix/internal/event"
 	"quantix/internal/fleet"
 	"quantix/internal/quota"
 	"quantix/internal/request"
@@ -182,6 +183,12 @@ func TestOnlyThoseWithPermissionDecide(t *testing.T) {
 func TestTenantSeesRequestsOfOwnProjects(t *testing.T) {
 	s, pool, network := newPublishingFixture(t)
 	ctx := t.Context()
+	query := event.Query{Types: []fleet.ResourceType{fleet.TypeRequest}}
+	start, err := s.ReadEvents(ctx, chief, query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query.After = start.Next
 	ids := map[request.Kind]request.ID{}
 	for _, kind := range []request.Kind{request.Pool, request.Network} {
 		r, err := s.CreateRequest(ctx, s.member, request.Input{ProjectID: s.red, Kind: kind, Text: "Something fast", Reason: "Database"})
@@ -193,6 +200,11 @@ func TestTenantSeesRequestsOfOwnProjects(t *testing.T) {
 	s.wantRefused("a request of another project", fleet.NotFound, "There is no such request", func() error { _, err := s.GetRequest(ctx, s.blueMember, ids[request.Pool]); return err })
 	if page, err := s.ListRequests(ctx, s.blueMember, fleet.Query{}); err != nil || len(page.Items) != 0 {
 		t.Errorf("a stranger lists %+v %v", page.Items, err)
+	}
+	for actor, want := range map[*fleet.Actor]int{&s.blueMember: 0, &s.member: 2} {
+		if got, err := s.ReadEvents(ctx, *actor, query); err != nil || len(got.Events) != want {
+			t.Errorf("%s reads the events %+v %v, want %d", actor.Name, got.Events, err, want)
+		}
 	}
 	mine, err := s.ListRequests(ctx, s.member, fleet.Query{Filter: "state:open who:me project:red"})
 	if err != nil || len(mine.Items) != 2 {

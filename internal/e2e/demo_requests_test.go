@@ -25,6 +25,6 @@ func createRequests(t *testing.T, a api, project string, pool fleet.PoolID) (ids
 		ids = append(ids, string(requestJSON[request.Request](t, a, http.StatusCreated, http.MethodPost, "/api/v1/requests", body).ID))
 	}
 	requestJSON[any](t, a, http.StatusOK, http.MethodPost, "/api/v1/requests/"+ids[3]+"/refuse", map[string]any{"comment": "Use the network office: it reaches the partner."})
-	v := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "lab", "vmRules": map[string]any{"approval": true}})
+	v := requestJSON[fleet.Project](t, a, http.StatusCreated, http.MethodPost, "/api/v1/projects", map[string]any{"name": "lab"})
 	return ids, string(v.ID)
 }

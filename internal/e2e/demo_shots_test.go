@@ -492,7 +492,6 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"request-decide-vm", "/requests/" + asked[2] + "/decide", nil},
 		{"request", "/requests/" + asked[2], nil},
 		{"request-decided", "/requests/" + asked[3], nil},
-		{"vm-new-approval", "/vms/new?project=" + empty, nil},
 		{"project-delete", project + "/delete", nil},
 		{"users", "/users", nil},
 		{"user-new", "/users/new", nil},

@@ -2,11 +2,10 @@
 package request
 
 import (
+	"maps"
 	"net/url"
 	"strconv"
 	"time"
-
-	"github.com/a-h/templ"
 
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -62,7 +61,7 @@ func (p *ListPage) table() kit.Table[request.Request] {
 		Row: func(v *request.Request) kit.Row {
 			return kit.Row{ID: "request-" + string(v.ID), Name: v.Name, Href: views.RequestPath(v.ID)}
 		},
-		RowCells: func(shown kit.Columns, v *request.Request) templ.Component { return requestRow(shown, v) },
+		RowCells: requestRow,
 	}
 }
 
@@ -78,9 +77,7 @@ func newRequestAction(a fleet.Actor, project fleet.ProjectID) kit.ActionButton {
 // NewPath is the address of the dialog of a new request. values are the values of its fields.
 func NewPath(project fleet.ProjectID, values url.Values) string {
 	q := url.Values{}
-	for name, v := range values {
-		q[name] = v
-	}
+	maps.Copy(q, values)
 	if project != "" {
 		q.Set("project", string(project))
 	}

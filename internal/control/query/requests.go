@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -71,23 +72,23 @@ func (b *Queries) RequestsToDecide(ctx context.Context, a fleet.Actor) (out []re
 		return nil, false, err
 	}
 	var s statementBuilder
-	decidable := "false"
+	var decidable []string
 	for _, k := range request.Kinds {
 		if !policy.May(a, k.Decide, "") {
 			continue
 		}
 		of := "rq.kind = " + s.addKeyArg(string(k.Kind))
 		if a.System || a.Role.Info().Fleet.Has(k.Decide) {
-			decidable += " OR " + of
+			decidable = append(decidable, of)
 			continue
 		}
-		decidable += " OR " + of + " AND " + s.oneOfSQL("rq.project_id", store.ProjectsWithPermission(a, k.Decide))
+		decidable = append(decidable, of+" AND "+s.oneOfSQL("rq.project_id", store.ProjectsWithPermission(a, k.Decide)))
 	}
-	if decidable == "false" {
+	if len(decidable) == 0 {
 		return nil, false, nil
 	}
 	s.addCondition("rq.state = 'open'")
-	s.addCondition(decidable)
+	s.addCondition(strings.Join(decidable, " OR "))
 	out, err = b.readRequests(ctx, a, &s, " ORDER BY rq.created_at, rq.id LIMIT "+strconv.Itoa(maxListedRequests+1))
 	if more = len(out) > maxListedRequests; more {
 		out = out[:maxListedRequests]
