@@ -72,6 +72,7 @@ var blockLimits = map[string]struct {
 	"NewestHostSamples":     {4000, "reads the newest sample of each online host"},
 	"NewestMetricSamples":   {4000, "reads the newest samples of each online host"},
 	"ProjectsOfVMs":         {6000, "reads each VM, for a cache"},
+	"RecordProjectDays":     {3000, "sums what the VMs of all projects use, once an hour"},
 	"HostTaskMarks":         {2000, "reads the tasks of some kinds of all hosts"},
 	"NotifyingChannels":     {6000, "reads and locks 1,000 channels with the roles of their users"},
 	"DueDeliveries":         {1500, "reads 100 waiting messages that are due, each with its channel"},

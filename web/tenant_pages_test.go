@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -95,9 +96,7 @@ func TestFormsOfPoolsAndNetworksPublish(t *testing.T) {
 	b.get("/pools/new").requireStatus(t, http.StatusOK).contains(t, `name="publish"`, `<option value="" selected>No project</option>`)
 	pool := func(name string, more url.Values) answer {
 		form := url.Values{"name": {name}, "kind": {"dir"}, "path": {"/srv/" + name}}
-		for k, v := range more {
-			form[k] = v
-		}
+		maps.Copy(form, more)
 		return b.post("/pools", form)
 	}
 	granted := func(name string) (n int) {

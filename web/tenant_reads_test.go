@@ -77,10 +77,10 @@ func TestTenantsReadNothingOfHostsAndUnpublishedObjects(t *testing.T) {
 		p.execSQL(sql)
 	}
 	p.raiseAlarms()
-	roles := map[fleet.Role][]fleet.ProjectID{fleet.RoleMember: {aProject}, fleet.RoleViewer: {aProject}}
 	routes := p.server.Reads()
-	for role := range roles {
+	for _, role := range []fleet.Role{fleet.RoleMember, fleet.RoleViewer} {
 		t.Run(string(role), func(t *testing.T) {
+			t.Parallel()
 			answers := 0
 			name := "tenant-" + string(role)
 			reader := p.newAPIClient(name, fleet.RoleNone, map[fleet.ProjectID]fleet.Role{aProject: role})
