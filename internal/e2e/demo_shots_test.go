@@ -248,6 +248,12 @@ func demoShots(t *testing.T, a api) []pageShot {
 		}},
 		{"channel", "/channels/" + channels[0], func(p *tab) { p.waitText("#channel-deliveries", "Failed") }},
 		{"channel-delete", "/channels/" + channels[0] + "/delete", nil},
+		{"recycle-bin", "/recycle-bin", nil},
+		{"recycle-bin-settings", "/recycle-bin/settings", nil},
+		{"recycled", recycledVM(t, a), nil},
+		{"recycled-restore", recycledVM(t, a) + "/restore", nil},
+		{"recycled-purge", recycledVM(t, a) + "/purge", nil},
+		{"vm-delete", anyVMPath(t, a) + "/delete", func(p *tab) { p.click("label", "Delete disks") }},
 		{"flavors", "/flavors", nil},
 		{"flavor-new", "/flavors/new", nil},
 		{"flavor-new-refused", "/flavors/new", func(p *tab) {
