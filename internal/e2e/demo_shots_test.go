@@ -249,6 +249,8 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"channel", "/channels/" + channels[0], func(p *tab) { p.waitText("#channel-deliveries", "Failed") }},
 		{"channel-delete", "/channels/" + channels[0] + "/delete", nil},
 		{"recycle-bin", "/recycle-bin", nil},
+		{"project-recycle-bin", project + "/recycle-bin", nil},
+		{"vm-renew", anyVMPath(t, a) + "/renew", nil},
 		{"recycle-bin-settings", "/recycle-bin/settings", nil},
 		{"recycled", recycledVM(t, a), nil},
 		{"recycled-restore", recycledVM(t, a) + "/restore", nil},
