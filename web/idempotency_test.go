@@ -122,6 +122,8 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	s.execSQL(`UPDATE vms SET deleted_at = now(), recycled_at = now(), purge_at = now() + interval '7 days' WHERE id = $1`, recycled)
 	expired := s.addVM(project, s.host.id, "expired", fleet.Stopped)
 	s.execSQL(`UPDATE vms SET expires_at = now(), expiry = 'over' WHERE id = $1`, expired)
+	expired2 := s.addVM(project, s.host.id, "expired-2", fleet.Stopped)
+	s.execSQL(`UPDATE vms SET expires_at = now(), expiry = 'over' WHERE id = $1`, expired2)
 	until := func(day string) string { return `"expiresAt":"2040-01-` + day + `T00:00:00Z"}` }
 	bodies := map[string]struct{ path, body, other string }{
 		"/recycle-bin/{id}/restore":                    {"/recycle-bin/" + string(recycled) + "/restore", `{"name":"restored"}`, `{"name":"restored-2"}`},

@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -101,15 +102,7 @@ func (b *Backend) StopVM(ctx context.Context, id fleet.VMID) error {
 
 // RecycleVM implements hypervisor.VMs.
 func (b *Backend) RecycleVM(ctx context.Context, id fleet.VMID) error {
-	return b.withVM(ctx, id, "force off", func(l *golibvirt.Libvirt, s observedDomain) error {
-		if err := l.DomainSetAutostart(s.ref, 0); err != nil {
-			return err
-		}
-		if s.live == nil {
-			return nil
-		}
-		return ignoreErrorIfOff(l, s.ref, l.DomainDestroy(s.ref))
-	})
+	return errors.Join(b.StopVM(ctx, id), b.withVM(ctx, id, "force off", func(l *golibvirt.Libvirt, s observedDomain) error { return l.DomainSetAutostart(s.ref, 0) }))
 }
 
 // ignoreErrorIfOff returns err, or nil if the guest has stopped on its own.

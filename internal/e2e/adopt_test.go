@@ -90,7 +90,7 @@ func TestVirshPoolAndNetworkAreAdoptedAndStayOnHost(t *testing.T) {
 	if _, err := os.Stat(disk); err != nil {
 		t.Error(err)
 	}
-	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/vms/"+string(vm.ID)+"?disks=true&confirm="+name, nil)
+	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/vms/"+string(vm.ID)+"?disks=true&purge=true&confirm="+name, nil)
 	eventually(t, stepLimit, "the VM is gone", func() (bool, string) {
 		got, err := a.send(t.Context(), http.MethodGet, "/api/v1/vms/"+string(vm.ID), nil)
 		return err == nil && got.status == http.StatusNotFound, string(got.body)

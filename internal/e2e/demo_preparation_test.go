@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"testing"
 
+	"quantix/internal/bin"
 	"quantix/internal/channel"
 	"quantix/internal/flavor"
 	"quantix/internal/fleet"
@@ -62,4 +63,38 @@ func createChannels(t *testing.T, a api) (ids []string) {
 	}
 	requestJSON[channel.Delivery](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/channels/"+ids[0]+"/test", nil)
 	return ids
+}
+
+// recycledVM returns the path of a VM in the recycle bin. It creates and deletes two VMs if the bin is empty.
+func recycledVM(t *testing.T, a api) string {
+	t.Helper()
+	items := listFirstPage[bin.Item](t, a, "/api/v1/recycle-bin")
+	if len(items) > 0 {
+		return "/recycle-bin/" + string(items[0].ID)
+	}
+	like := listFirstPage[fleet.VMView](t, a, "/api/v1/vms")[0]
+	for _, name := range []string{"old-shop", "old-shop-db"} {
+		vm := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+			"projectId": like.ProjectID, "name": name, "spec": map[string]any{"cpus": 1, "memoryMiB": 256, "disks": []any{}, "nics": []any{}},
+		})
+		page := "/api/v1/vms/" + string(vm.ID)
+		eventually(t, stepLimit, "the creation of "+name, func() (bool, string) {
+			got := requestJSON[fleet.VMView](t, a, http.StatusOK, http.MethodGet, page, nil)
+			return got.Phase == fleet.PhaseStopped, string(got.Phase)
+		})
+		a.waitTask(t, requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, page+"?disks=true", nil), fleet.JobDone)
+	}
+	return recycledVM(t, a)
+}
+
+// anyVMPath returns the path of a VM with disks.
+func anyVMPath(t *testing.T, a api) string {
+	t.Helper()
+	for _, vm := range listFirstPage[fleet.VMView](t, a, "/api/v1/vms") {
+		if len(vm.Spec.Disks) > 0 && !vm.HasGuest() {
+			return "/vms/" + string(vm.ID)
+		}
+	}
+	t.Fatal("no VM has disks and is off")
+	return ""
 }

@@ -77,7 +77,7 @@ func TestDiskMigrationSurvivesAgentKill(t *testing.T) {
 	if now := a.getVM(t, vm.ID); now.Spec.Disks[0].PoolID != local.ID || now.Attention || now.Phase != fleet.PhaseRunning {
 		t.Errorf("after the canceled migration the VM is %s, %+v", now.Phase, now.Spec)
 	}
-	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, page+"?disks=true&confirm="+name, nil)
+	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, page+"?disks=true&purge=true&confirm="+name, nil)
 	eventually(t, stepLimit, "the VM's end", func() (bool, string) {
 		got, err := a.send(t.Context(), http.MethodGet, page, nil)
 		return err == nil && got.status == http.StatusNotFound, ""

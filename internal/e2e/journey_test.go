@@ -70,6 +70,8 @@ func TestCreateUseAndDeleteVM(t *testing.T) {
 	p.pickMenuItem(".head summary", "Actions", "Delete")
 	p.waitText("#dialog", name)
 	p.click("#dialog label", "Delete disks")
+	p.waitText("#dialog button.danger", "Move to recycle bin")
+	p.click("#dialog label", "Delete permanently")
 	p.fillInput("#dialog #confirm", name)
 	p.waitText("#dialog button.danger", "Delete VM and disks")
 	p.typeKeys("\r")

@@ -79,7 +79,7 @@ func TestLiveMigrationKeepsGuestRunning(t *testing.T) {
 	t.Logf("the open console was disconnected for at most %.0f ms", cut)
 	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1"+page+"/actions", map[string]any{"action": "stop"})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
-	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1"+page+"?disks=true&confirm="+name, nil)
+	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1"+page+"?disks=true&purge=true&confirm="+name, nil)
 }
 
 // observeConsole stores the longest time without a connection of the open console in longestCut, in milliseconds.
@@ -194,7 +194,7 @@ func TestLiveMigrationSurvivesAgentKill(t *testing.T) {
 	eventually(t, guestLimit, "the end of the old disk", func() (bool, string) {
 		return len(filesOn(0)) == 0 && len(filesOn(1)) == 1, fmt.Sprintf("%q, %q", filesOn(0), filesOn(1))
 	})
-	deletion := requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, page+"?disks=true&confirm="+name, nil)
+	deletion := requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, page+"?disks=true&purge=true&confirm="+name, nil)
 	eventually(t, guestLimit, "the end of the VM", func() (bool, string) {
 		got := requestJSON[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(deletion.ID), nil)
 		return got.State == fleet.JobDone && len(filesOn(1)) == 0, fmt.Sprint(got.State, got.Error, filesOn(1))

@@ -91,6 +91,6 @@ func TestMaintenanceEmptiesHostAndBringsVMsBack(t *testing.T) {
 		a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 	}
 	for _, vm := range []fleet.VMView{mover, sleeper, off} {
-		requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/vms/"+string(vm.ID)+"?disks=true&confirm="+vm.Name, nil)
+		requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/vms/"+string(vm.ID)+"?disks=true&purge=true&confirm="+vm.Name, nil)
 	}
 }

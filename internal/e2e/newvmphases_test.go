@@ -39,7 +39,7 @@ func TestNewVMPhasesAreCreatingStartingRunning(t *testing.T) {
 				if quick := slices.Delete(slices.Clone(all), 1, 2); !slices.Equal(seen, all) && !slices.Equal(seen, quick) {
 					t.Errorf("shown: %v, want %v", seen, all)
 				}
-				requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/vms/"+string(vm.ID)+"?disks=true&confirm="+vm.Name, nil)
+				requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/vms/"+string(vm.ID)+"?disks=true&purge=true&confirm="+vm.Name, nil)
 			}
 		})
 	}

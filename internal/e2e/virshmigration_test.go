@@ -76,7 +76,7 @@ func TestVirshMigrationUpdatesVMHost(t *testing.T) {
 		t.Errorf("the VM was not started on its host, which runs %s", names)
 	}
 	virsh(t, s.Hosts[1], "undefine", name)
-	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1"+page+"?disks=true&confirm="+name, nil)
+	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1"+page+"?disks=true&purge=true&confirm="+name, nil)
 }
 
 // waitMigrated waits until the page shows the host without a reload.

@@ -74,7 +74,7 @@ func TestDiskGrowsWhileGuestRuns(t *testing.T) {
 	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/"+string(vm.ID)+"/actions", map[string]any{"action": "start"})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
 	guest.dial().waitDiskSize("524288")
-	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/vms/"+string(vm.ID)+"?disks=true&confirm="+name, nil)
+	requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1/vms/"+string(vm.ID)+"?disks=true&purge=true&confirm="+name, nil)
 }
 
 // serialGuest is a guest with a shell on its serial port.

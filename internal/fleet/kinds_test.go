@@ -47,7 +47,7 @@ func TestJobKindTableIsConsistent(t *testing.T) {
 			}
 		}
 	}
-	if fleet.JobKind("vm.teleport").IsKnown() || !fleet.VMStart.IsKnown() || len(allJobKinds()) != 65 {
+	if fleet.JobKind("vm.teleport").IsKnown() || !fleet.VMStart.IsKnown() || len(allJobKinds()) != 66 {
 		t.Errorf("the kinds are %v", allJobKinds())
 	}
 }

@@ -62,13 +62,14 @@ func (c *Client) UpdateVM(ctx context.Context, id fleet.VMID, p Patch, generatio
 	return vm, fleet.TaskID(header.Get("Quantix-Task")), err
 }
 
-// DeleteVM deletes a VM. To delete its disks, too, set disks, and set confirm to the VM's name.
+// DeleteVM deletes a VM, past the recycle bin. To delete its disks, too, set disks, and set confirm to the VM's name.
 func (c *Client) DeleteVM(ctx context.Context, id fleet.VMID, disks bool, confirm string) (fleet.Task, error) {
 	var task fleet.Task
 	q := url.Values{}
 	if disks {
 		q.Set("disks", "true")
 		q.Set("confirm", confirm)
+		q.Set("purge", "true")
 	}
 	_, err := c.do(ctx, request{method: http.MethodDelete, path: joinPath([]string{"vms", string(id)}), query: q, out: &task})
 	return task, err
