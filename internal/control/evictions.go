@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"quantix/db"
+	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 )
@@ -68,7 +69,7 @@ func beginEvictions(ctx context.Context, q *db.Queries) (due []db.VMsOnTaintedHo
 
 // evictVM requests the migration of a VM to the best host, or records why there is none.
 func (c *Control) evictVM(ctx context.Context, a fleet.Actor, r db.VMsOnTaintedHostsRow, space *fleet.MaintenanceSpace) error {
-	vm, err := c.Queries.GetVM(ctx, a, r.ID)
+	vm, err := query.VMWithPools(ctx, c.Queries, a, r.ID)
 	if fleet.CodeOf(err) == fleet.NotFound {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/query"
 	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/export"
@@ -27,7 +28,7 @@ type NewExport struct {
 // not change pools, so the portal creates the file as the system actor; the pool must be one that the VM uses.
 func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in NewExport) (export.File, error) {
 	none := export.File{}
-	vm, err := c.Queries.GetVM(ctx, a, id)
+	vm, err := query.VMWithPools(ctx, c.Queries, a, id)
 	if err != nil {
 		return none, err
 	}
@@ -204,7 +205,7 @@ func (c *Control) GetExport(ctx context.Context, a fleet.Actor, id fleet.ExportI
 
 // ListExports returns a VM's exports, newest first.
 func (c *Control) ListExports(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]export.File, error) {
-	vm, err := c.Queries.GetVM(ctx, a, id)
+	vm, err := query.VMWithPools(ctx, c.Queries, a, id)
 	if err != nil {
 		return nil, err
 	}

@@ -7,23 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The use cases below are those of query.Queries, with the IDs of pools that the actor may not see replaced: see
-// store.HidePools. Within this package, VMs have the pools' own IDs.
-
-// GetVM returns one VM, or NotFoundError if the actor may not see the VM's project.
-func (c *Control) GetVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (fleet.VMView, error) {
-	vm, err := c.Queries.GetVM(ctx, a, id)
-	return c.hidePools(ctx, a, vm, err)
-}
-
-// ListVMs returns one page of VMs: see query.Queries.ListVMs.
-func (c *Control) ListVMs(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
-	page, err := c.Queries.ListVMs(ctx, a, q)
-	if err == nil {
-		err = c.store.HidePools(ctx, a, page.Items)
-	}
-	return page, err
-}
+// Results of use cases have other IDs in place of pools that the actor may not see: see store.HidePools. Within this
+// package, VMs have the pools' own IDs: see query.VMWithPools.
 
 // shownVM returns the result of a use case as the actor may see it.
 func (c *Control) shownVM(ctx context.Context, a fleet.Actor, vm fleet.VMView, err error) (fleet.VMView, error) {

@@ -10,6 +10,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/query"
 	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
@@ -108,7 +109,7 @@ func (c *Control) addVersionFromDownload(ctx context.Context, a fleet.Actor, id 
 
 // addVersionFromDisk adds a version as a copy of a disk of a VM that is off.
 func (c *Control) addVersionFromDisk(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, insertOrLock func(*db.Queries) error) (fleet.Task, error) {
-	vm, err := c.Queries.GetVM(ctx, a, from.VMID)
+	vm, err := query.VMWithPools(ctx, c.Queries, a, from.VMID)
 	if err != nil {
 		return fleet.Task{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -109,7 +110,7 @@ func (in TemplateSource) checkFields(c *fleet.Checks) {
 // createTemplateVersion calls insertOrLock, which inserts or locks the template, and adds a version made from the VM to
 // the template.
 func (c *Control) createTemplateVersion(ctx context.Context, a fleet.Actor, in TemplateSource, insertOrLock func(*db.Queries, fleet.VMView) (db.Template, error)) (task fleet.Task, err error) {
-	was, err := c.Queries.GetVM(ctx, a, in.VMID)
+	was, err := query.VMWithPools(ctx, c.Queries, a, in.VMID)
 	if err != nil {
 		return task, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/placing"
+	"quantix/internal/control/query"
 	"quantix/internal/fleet"
 	"quantix/internal/placement"
 	"quantix/internal/policy"
@@ -60,7 +61,7 @@ func (c *Control) planNewDisks(ctx context.Context, a fleet.Actor, id fleet.VMID
 	if to == nil || !slices.ContainsFunc(to.Disks, func(d fleet.Disk) bool { return d.Volume == "" && d.ImageID != "" }) {
 		return nil, nil
 	}
-	vm, err := c.Queries.GetVM(ctx, a, id)
+	vm, err := query.VMWithPools(ctx, c.Queries, a, id)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/query"
 	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
@@ -25,7 +26,7 @@ type DiskImage struct {
 // checksum.
 func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, in DiskImage) (fleet.ImageID, fleet.Task, error) {
 	none := fleet.Task{}
-	vm, err := c.Queries.GetVM(ctx, a, id)
+	vm, err := query.VMWithPools(ctx, c.Queries, a, id)
 	if err != nil {
 		return "", none, err
 	}

@@ -329,7 +329,7 @@ func (f VMSource) countSources() (n int) {
 
 // CloneName proposes an unused name for a clone of the VM; empty: all candidates are in use.
 func (c *Control) CloneName(ctx context.Context, a fleet.Actor, id fleet.VMID) (string, error) {
-	vm, err := c.Queries.GetVM(ctx, a, id)
+	vm, err := query.VMWithPools(ctx, c.Queries, a, id)
 	if err != nil {
 		return "", err
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"quantix/db"
+	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -49,7 +50,7 @@ func (c *Control) MigrateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, i
 	if err := in.checkFields(); err != nil {
 		return task, err
 	}
-	was, err := c.Queries.GetVM(ctx, a, id)
+	was, err := query.VMWithPools(ctx, c.Queries, a, id)
 	if err != nil {
 		return task, err
 	}

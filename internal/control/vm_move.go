@@ -8,6 +8,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/assign"
 	"quantix/internal/control/placing"
+	"quantix/internal/control/query"
 	"quantix/internal/control/quotas"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
@@ -104,7 +105,7 @@ func (c *Control) MoveTargets(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
-	vm, err := c.Queries.GetVM(ctx, a, id)
+	vm, err := query.VMWithPools(ctx, c.Queries, a, id)
 	if err != nil {
 		return nil, err
 	}

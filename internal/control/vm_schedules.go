@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"quantix/db"
+	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -15,7 +16,7 @@ import (
 
 // SnapshotSchedules returns the VM's snapshot schedules with their last results.
 func (c *Control) SnapshotSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]schedules.ScheduleView, error) {
-	vm, err := c.Queries.GetVM(ctx, a, id)
+	vm, err := query.VMWithPools(ctx, c.Queries, a, id)
 	if err != nil {
 		return nil, err
 	}

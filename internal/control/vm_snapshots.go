@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -88,7 +89,7 @@ func (c *Control) ConsolidateVM(ctx context.Context, a fleet.Actor, id fleet.VMI
 
 // UnfinishedSnapshotJobKinds returns the kinds of the VM's unfinished snapshot jobs.
 func (c *Control) UnfinishedSnapshotJobKinds(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.JobKind, error) {
-	if _, err := c.Queries.GetVM(ctx, a, id); err != nil {
+	if _, err := query.VMWithPools(ctx, c.Queries, a, id); err != nil {
 		return nil, err
 	}
 	return c.store.SnapshotWork(ctx, fleet.SubjectVM(id))

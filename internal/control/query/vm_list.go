@@ -92,7 +92,11 @@ func (b *Queries) listVMsWithShape(ctx context.Context, a fleet.Actor, q fleet.Q
 		return fleet.Page[fleet.VMView]{}, err
 	}
 	items, err := collectRows(ctx, b, sql, s, shape.scan())
-	return p.buildPage(redactAll(a, items, store.RedactVM)), err
+	page := p.buildPage(redactAll(a, items, store.RedactVM))
+	if err == nil {
+		err = b.store.HidePools(ctx, a, page.Items)
+	}
+	return page, err
 }
 
 // maxSortedVMs is the maximum number of VMs that vmsBySortTableQuery lets PostgreSQL sort. If more VMs match, they are read

@@ -28,6 +28,16 @@ type VMMeter struct {
 
 // GetVM returns one VM, or NotFoundError if the actor may not see the VM's project.
 func (b *Queries) GetVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (fleet.VMView, error) {
+	one := make([]fleet.VMView, 1)
+	var err error
+	if one[0], err = VMWithPools(ctx, b, a, id); err == nil {
+		err = b.store.HidePools(ctx, a, one)
+	}
+	return one[0], err
+}
+
+// VMWithPools works like GetVM, for use cases that need the IDs of pools that the actor may not see.
+func VMWithPools(ctx context.Context, b *Queries, a fleet.Actor, id fleet.VMID) (fleet.VMView, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.VMView{}, err
 	}
