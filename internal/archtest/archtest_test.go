@@ -127,6 +127,7 @@ var allowedImports = map[string][]string{
 	"internal/control/storage":    {"internal/control/publishing", "internal/control/placing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/placement", "internal/policy", "internal/wire", "internal/fleet", "internal/download", "internal/adoption"},
 	"internal/control/network":    {"internal/control/publishing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/policy", "internal/fleet", "internal/ipam", "internal/secgroup", "internal/adoption"},
 	"internal/control/publishing": {"internal/control/store", "db", "internal/policy", "internal/fleet"},
+	"internal/control/macs":       {"db", "internal/fleet", "internal/policy"},
 	"internal/control/flavors":    {"internal/control/store", "db", "internal/flavor", "internal/fleet", "internal/policy", "internal/vmedit"},
 	"internal/control/recycling":  {"internal/control/flavors", "internal/control/store", "db", "internal/bin", "internal/fleet", "internal/policy"},
 	"internal/control/requests":   {"internal/control/publishing", "internal/control/query", "internal/control/quotas", "internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/request"},
@@ -170,7 +171,7 @@ var allowedImports = map[string][]string{
 
 var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
-	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests",
+	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.

@@ -10,6 +10,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/auth"
+	"quantix/internal/control/macs"
 	"quantix/internal/control/store"
 	"quantix/internal/firstboot"
 	"quantix/internal/fleet"
@@ -238,7 +239,7 @@ func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID
 			return err
 		}
 		edit := vmEdit{old: old, vm: &vm, enteredNICs: vm.Spec.NICs}
-		if err := edit.check(ctx, q, a, c.macPrefix()); err != nil {
+		if err := edit.check(ctx, q, a, macs.Prefix(c.opts.MACPrefix)); err != nil {
 			return err
 		}
 		vm, job, err = applyVMChange(ctx, q, a, vmChange{vm: vm, action: "vm.firstboot", detail: describeChanges(old.Diff(vm.VM))})

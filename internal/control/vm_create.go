@@ -10,6 +10,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/flavors"
+	"quantix/internal/control/macs"
 	"quantix/internal/control/network"
 	"quantix/internal/control/placing"
 	"quantix/internal/control/store"
@@ -218,7 +219,7 @@ func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, in
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
-	if err := c.macPrefix().assignMACs(ctx, q, a, fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{ID: id, ProjectID: in.ProjectID}}}, in.Spec.NICs); err != nil {
+	if err := macs.Prefix(c.opts.MACPrefix).Assign(ctx, q, a, fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{ID: id, ProjectID: in.ProjectID}}}, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, "", err
 	}
 	spec, err := network.StoredSpec(ctx, q, in.ProjectID, in.Spec)

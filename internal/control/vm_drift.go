@@ -11,6 +11,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/assign"
+	"quantix/internal/control/macs"
 	"quantix/internal/control/network"
 	"quantix/internal/control/store"
 	"quantix/internal/drift"
@@ -62,7 +63,7 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 			return err
 		}
 		edit := vmEdit{old: old, vm: &vm, enteredNICs: typed, overcommit: policy.May(a, policy.InfraChange, "")}
-		if err := edit.check(ctx, q, a, c.macPrefix()); err != nil {
+		if err := edit.check(ctx, q, a, macs.Prefix(c.opts.MACPrefix)); err != nil {
 			return err
 		}
 		if err := applyFirstBootEdit(ctx, q, old.VM, vm.VM); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"quantix/db"
 	"quantix/internal/control/flavors"
+	"quantix/internal/control/macs"
 	"quantix/internal/control/network"
 	"quantix/internal/control/placing"
 	"quantix/internal/control/store"
@@ -100,7 +101,7 @@ func (c *Control) updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, id
 		return old, vm, "", err
 	}
 	edit := vmEdit{old: old, vm: &vm, enteredNICs: entered, imagePlans: in.plans, overcommit: in.Overcommit}
-	if err := edit.check(ctx, q, a, c.macPrefix()); err != nil {
+	if err := edit.check(ctx, q, a, macs.Prefix(c.opts.MACPrefix)); err != nil {
 		return old, vm, "", err
 	}
 	if err := checkDiskGrowth(ctx, q, a, old, vm.Spec, in.grow); err != nil {
@@ -210,7 +211,7 @@ type vmEdit struct {
 
 // check refuses new values that the VM's host does not support or that the project may not use, and assigns addresses
 // to new NICs.
-func (e vmEdit) check(ctx context.Context, q *db.Queries, a fleet.Actor, macs macAllocator) error {
+func (e vmEdit) check(ctx context.Context, q *db.Queries, a fleet.Actor, prefix macs.Prefix) error {
 	if err := checkMayOvercommit(a, e.overcommit); err != nil {
 		return err
 	}
@@ -269,7 +270,7 @@ func (e vmEdit) check(ctx context.Context, q *db.Queries, a fleet.Actor, macs ma
 	if err := network.CheckNICs(ctx, q, a, vm.ProjectID, needed.NICs); err != nil {
 		return err
 	}
-	if err := macs.assignMACs(ctx, q, a, old, vm.Spec.NICs); err != nil {
+	if err := prefix.Assign(ctx, q, a, old, vm.Spec.NICs); err != nil {
 		return err
 	}
 	hosts, err := placing.Candidates{Host: vm.HostID, Spec: needed}.Read(ctx, q, a)

@@ -31,6 +31,10 @@ func TestTenantsServeThemselvesWithinQuota(t *testing.T) {
 	r.publish()
 	r.limit()
 	vm := r.createFirstVM()
+	r.requestMore()
+	r.approve()
+	second := r.createSecondVM()
+	r.recycle(second)
 	r.checkHidden(vm)
 }
 
@@ -174,6 +178,111 @@ func (p *tab) fillVM(name string) {
 	if on, err := evalJS[bool](p, `document.querySelector("#start").checked`); err == nil && !on {
 		p.click("label", "Power on after creation")
 	}
+}
+
+// requestMore meets the quota with a second VM and requests more.
+func (r *tenants) requestMore() {
+	r.t.Helper()
+	p := r.maria
+	p.fillVM("tulip-2")
+	p.click("footer button.primary", "Create VM")
+	p.waitText("main form", "This project uses 1 of 1 VMs, and one more is asked for.")
+	p.click("#approval a", "Request more quota")
+	p.waitText("dialog[open]", "New request for florist")
+	p.fillInput("dialog [name='limits.vms']", "2")
+	p.fillInput("dialog [name=reason]", "A second tulip for the spring.")
+	p.click("dialog button.primary", "Send request")
+	p.open("/requests")
+	p.waitText("main table", "2 VMs")
+	p.waitText("main table", "Open")
+}
+
+// approve approves the request as the administrator, with two clicks.
+func (r *tenants) approve() {
+	r.t.Helper()
+	p := r.admin
+	p.open("/")
+	p.click("table.attention a", "2 VMs")
+	p.waitText("dialog[open]", "A second tulip for the spring.")
+	p.click("dialog button.primary", "Approve")
+	p.waitNoText("main", "2 VMs")
+	r.maria.waitText("main table", "Approved") // without a reload
+}
+
+func (r *tenants) createSecondVM() fleet.VMID {
+	r.t.Helper()
+	p := r.maria
+	p.fillVM("tulip-2")
+	p.waitText("#vm-summary-body", "2 of 2")
+	p.click("footer button.primary", "Create VM")
+	p.waitTrue("the VM's page", `/^\/vms\/[0-9a-f-]{36}$/.test(location.pathname)`)
+	p.waitWithin(guestLimit, ".head", "Running")
+	return fleet.VMID(strings.TrimPrefix(p.path(), "/vms/"))
+}
+
+// recycle deletes the VM, restores it from the recycle bin with the same disk, and purges it.
+func (r *tenants) recycle(id fleet.VMID) {
+	r.t.Helper()
+	p := r.maria
+	disk := r.api().getVM(r.t, id).Status.Disks[0].Path
+	before, err := os.Stat(disk)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	p.deleteTulip(id)
+	p.open("/vms")
+	p.waitText("main table", "tulip-1")
+	p.waitNoText("main table", "tulip-2")
+	p.open("/recycle-bin")
+	p.waitText("main table", "tulip-2")
+	if names := r.virsh("list", "--all", "--uuid"); !strings.Contains(names, string(id)) {
+		r.t.Errorf("the host has the domains %q without that of the VM in the recycle bin", names)
+	}
+	p.open("/recycle-bin/" + string(id))
+	p.click("button, a", "Restore")
+	p.waitText("dialog[open]", "Restore tulip-2")
+	p.click("dialog button.primary", "Restore VM")
+	p.waitPath("/vms/" + string(id))
+	if after, err := os.Stat(disk); err != nil || !os.SameFile(before, after) {
+		r.t.Errorf("the disk of the restored VM: %v", err)
+	}
+	p.waitWithin(guestLimit, ".head", "Stopped")
+	p.click(".head button", "Start")
+	p.waitWithin(guestLimit, ".head", "Running")
+
+	p.deleteTulip(id)
+	p.open("/recycle-bin/" + string(id))
+	p.waitWithin(guestLimit, "main", "Off")
+	p.click("button, a", "Purge")
+	p.waitText("dialog[open]", "Purge tulip-2?")
+	p.fillInput("dialog #confirm", "tulip-2")
+	p.click("dialog button.danger", "Purge VM and disks")
+	eventually(r.t, stepLimit, "the end of the disk's file and of the domain", func() (bool, string) {
+		_, err := os.Stat(disk)
+		names := r.virsh("list", "--all", "--uuid")
+		return os.IsNotExist(err) && !strings.Contains(names, string(id)), names
+	})
+}
+
+// deleteTulip moves the VM tulip-2 to the recycle bin.
+func (p *tab) deleteTulip(id fleet.VMID) {
+	p.Helper()
+	p.open("/vms/" + string(id))
+	p.pickMenuItem(".head summary", "Actions", "Delete")
+	p.waitText("#dialog", "tulip-2")
+	p.click("#dialog label", "Delete disks")
+	p.fillInput("#dialog #confirm", "tulip-2")
+	p.click("#dialog button.danger", "Move to recycle bin")
+	p.waitPath("/vms")
+}
+
+func (r *tenants) virsh(args ...string) string {
+	r.t.Helper()
+	out, err := r.host.Command(r.t.Context(), "virsh", append([]string{"-q"}, args...)...).CombinedOutput()
+	if err != nil {
+		r.t.Fatalf("virsh %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
 }
 
 // checkHidden checks that ivan sees nothing of the project florist.

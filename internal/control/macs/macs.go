@@ -1,4 +1,5 @@
-package control
+// Package macs gives MAC addresses to new NICs. No two VMs get the same address.
+package macs
 
 import (
 	"cmp"
@@ -15,15 +16,16 @@ import (
 	"quantix/internal/policy"
 )
 
-// macAllocator is the prefix of the MAC addresses that new NICs get.
-type macAllocator string
+// Prefix is the prefix of the MAC addresses that new NICs get, such as 52:54:00:12. Empty: the prefix of QEMU.
+type Prefix string
 
-func (c *Control) macPrefix() macAllocator { return macAllocator(cmp.Or(c.opts.MACPrefix, "52:54:00")) }
+const qemuPrefix = "52:54:00"
 
-// assignMACs assigns a free address to each NIC without one, and refuses new addresses that another VM has. Actors who
+// Assign assigns a free address to each NIC without one, and refuses new addresses that another VM has. Actors who
 // may not change infrastructure may only choose addresses from the project's own range. Otherwise a refusal would
 // reveal addresses of other projects' VMs.
-func (p macAllocator) assignMACs(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, nics []fleet.NIC) error {
+func (p Prefix) Assign(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, nics []fleet.NIC) error {
+	p = cmp.Or(p, qemuPrefix)
 	chosen, added := map[string]bool{}, map[string]int{}
 	var checks fleet.Checks
 	for i, n := range nics {
@@ -88,7 +90,7 @@ const (
 // findFreeMAC returns an address with the prefix that no VM has. With a long prefix, which has few addresses, it
 // reserves the address until the transaction ends. With a short prefix collisions are rare, and the unique index
 // refuses the second VM.
-func (p macAllocator) findFreeMAC(ctx context.Context, q *db.Queries, vm fleet.VMID, chosen map[string]bool) (string, error) {
+func (p Prefix) findFreeMAC(ctx context.Context, q *db.Queries, vm fleet.VMID, chosen map[string]bool) (string, error) {
 	size := uint32(1) << (8 * (6 - len(strings.Split(string(p), ":"))))
 	var start [4]byte
 	rand.Read(start[:])
@@ -130,7 +132,7 @@ func reserveMAC(ctx context.Context, q *db.Queries, vm fleet.VMID, mac string) (
 }
 
 // formatMAC returns the n-th address with the prefix.
-func (p macAllocator) formatMAC(n uint32) string {
+func (p Prefix) formatMAC(n uint32) string {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], n)
 	out := string(p)
