@@ -184,6 +184,7 @@ func (p *tab) fillVM(name string) {
 func (r *tenants) requestMore() {
 	r.t.Helper()
 	p := r.maria
+	p.allowFaults("422")
 	p.fillVM("tulip-2")
 	p.click("footer button.primary", "Create VM")
 	p.waitText("main form", "This project uses 1 of 1 VMs, and one more is asked for.")
@@ -192,6 +193,7 @@ func (r *tenants) requestMore() {
 	p.fillInput("dialog [name='limits.vms']", "2")
 	p.fillInput("dialog [name=reason]", "A second tulip for the spring.")
 	p.click("dialog button.primary", "Send request")
+	p.waitPath("/requests/")
 	p.open("/requests")
 	p.waitText("main table", "2 VMs")
 	p.waitText("main table", "Open")
@@ -252,7 +254,7 @@ func (r *tenants) recycle(id fleet.VMID) {
 
 	p.deleteTulip(id)
 	p.open("/recycle-bin/" + string(id))
-	p.waitWithin(guestLimit, "main", "Off")
+	p.waitWithin(guestLimit, "main", "Powered off") // without a reload
 	p.click("button, a", "Purge")
 	p.waitText("dialog[open]", "Purge tulip-2?")
 	p.fillInput("dialog #confirm", "tulip-2")
@@ -273,7 +275,7 @@ func (p *tab) deleteTulip(id fleet.VMID) {
 	p.click("#dialog label", "Delete disks")
 	p.fillInput("#dialog #confirm", "tulip-2")
 	p.click("#dialog button.danger", "Move to recycle bin")
-	p.waitPath("/vms")
+	p.waitTrue("the list of VMs", `location.pathname === "/vms"`)
 }
 
 func (r *tenants) virsh(args ...string) string {

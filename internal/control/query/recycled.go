@@ -52,7 +52,7 @@ func (b *Queries) GetRecycled(ctx context.Context, a fleet.Actor, id fleet.VMID)
 	return recycledList.readOne(ctx, b, a, string(id))
 }
 
-// The size of a disk without a requested size is the one that its host reported..
+// The size of a disk without a requested size is the one that its host reported.
 const recycledSQL = `SELECT v.id, v.name, v.project_id, (SELECT p.name FROM projects p WHERE p.id = v.project_id), v.host_id,
 	(SELECT h.name FROM hosts h WHERE h.id = v.host_id), v.recycled_by, v.recycled_at, v.purge_at, v.bin_counted, COALESCE(v.status->>'power', ''),
 	(SELECT LEAST(COALESCE(sum(GREATEST(COALESCE(NULLIF((d->>'sizeBytes')::numeric, 0), (
