@@ -68,7 +68,7 @@ func captureTenantPages(t *testing.T) {
 		{"tenant-vm-menu", at, func(p *tab) { p.withMenu(".head summary", "Actions", "Delete") }},
 		{"tenant-vm-edit", at + "?tab=configure", func(p *tab) {
 			p.fillInput("#spec-cpus", "12")
-			p.waitText("#edit-quota", "of 64 vCPUs")
+			p.waitText("#edit-quota", "28 of 64 vCPUs")
 		}},
 		{"tenant-vm-new", "/vms/new", func(p *tab) { p.waitText("#vm-summary-body", "22 of 64 vCPUs") }},
 		{"tenant-project", "/projects/" + finance, nil},

@@ -78,7 +78,9 @@ func (p *ListPage) tabs() []kit.Tab {
 		{Key: "all", Text: "All"},
 		{Key: "attention", Text: "Needs attention", Severity: "bad", Count: count(p.Total.NeedingAttention)},
 		{Key: "restart", Text: "Needs restart", Count: count(p.Total.Phases[fleet.PhaseNeedsRestart])},
-		{Key: "found", Text: "Discovered", Href: found.With("tab", "found").String(), Count: count(p.Total.Discovered)},
+	}
+	if policy.May(p.Actor, policy.InfraSee, "") {
+		tabs = append(tabs, kit.Tab{Key: "found", Text: "Discovered", Href: found.With("tab", "found").String(), Count: count(p.Total.Discovered)})
 	}
 	return kit.LinkTabs(ours, "tab", p.Tab, append(tabs, kit.ResourceTabs(fleet.TypeVM)...)...)
 }
