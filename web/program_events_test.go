@@ -94,6 +94,7 @@ func TestEventStreamResyncsUnknownAndOldPositions(t *testing.T) {
 	p := newPortal(t).listen()
 	ann := p.newAPIClient("ann", fleet.RoleAdmin, nil)
 	p.execSQL(`INSERT INTO clusters (id, name) VALUES ('c1', 'one')`)
+	p.settleEvents()
 	first := ann.openEvents(t, p.url, "", "")
 	first.want("resync new")
 	old := first.lastID
