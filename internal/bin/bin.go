@@ -2,7 +2,7 @@
 package bin
 
 import (
-	"fmt"
+	"strconv"
 	"time"
 
 	"quantix/internal/fleet"
@@ -52,7 +52,7 @@ func (s Settings) Text() string {
 func (o Overrides) Text() string {
 	days, counted := "as fleet", "as fleet"
 	if o.Days != nil {
-		days = fmt.Sprint(*o.Days)
+		days = strconv.Itoa(*o.Days)
 	}
 	if o.Counted != nil {
 		counted = map[bool]string{true: "counted", false: "not counted"}[*o.Counted]

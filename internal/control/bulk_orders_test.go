@@ -16,7 +16,10 @@ func TestBulkDeleteNeedsPermission(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids := []fleet.VMID{off.ID, on.ID, kept.ID}
-	s.wantRefused("a viewer", fleet.Forbidden, "do not have permission", func() error { _, err := s.DeleteVMs(t.Context(), s.viewer, ids, control.VMDeletion{Disks: true}); return err })
+	s.wantRefused("a viewer", fleet.Forbidden, "do not have permission", func() error {
+		_, err := s.DeleteVMs(t.Context(), s.viewer, ids, control.VMDeletion{Disks: true})
+		return err
+	})
 	task, err := s.DeleteVMs(t.Context(), s.member, ids, control.VMDeletion{Disks: true})
 	if err != nil {
 		t.Fatal(err)

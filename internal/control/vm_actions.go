@@ -194,6 +194,7 @@ func (c *Control) DeleteVMPermanently(ctx context.Context, a fleet.Actor, id fle
 type VMDeletion struct {
 	Disks     bool `json:"disks"`     // with their disks
 	Permanent bool `json:"permanent"` // with their disks, past the recycle bin
+	Recycle   bool `json:"recycle"`   // into the recycle bin; a VM whose project has none is refused
 }
 
 func (c *Control) deleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, what VMDeletion, confirmName string) (fleet.Task, error) {
@@ -215,6 +216,9 @@ func (c *Control) deleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, wh
 		into, recycles, err := recycling.Stays(ctx, q, vm)
 		if err != nil {
 			return err
+		}
+		if what.Disks && what.Recycle && !what.Permanent && into.Days == 0 {
+			return fleet.Errorf(fleet.Conflict, "The recycle bin of the VM's project is off. To delete the VM with its disks, choose to delete it permanently.")
 		}
 		recycles = recycles && what.Disks && !what.Permanent
 		if what.Disks && !recycles && confirmName != vm.Name {

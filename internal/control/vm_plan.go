@@ -40,7 +40,10 @@ func (c *Control) PlanVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in U
 	if err := store.CheckID(id, "VM"); err != nil {
 		return fleet.Plan{}, err
 	}
-	var err error
+	in, err := revealEdit(ctx, c, a, id, in)
+	if err != nil {
+		return fleet.Plan{}, err
+	}
 	if in.plans, err = c.planNewDisks(ctx, a, id, in.Spec); err != nil {
 		return fleet.Plan{}, err
 	}

@@ -98,7 +98,7 @@ type ChannelPage struct {
 type ChannelForm struct {
 	Name, Owner, Kind, URL, Secret, To       string
 	Raised, Escalated, Acknowledged, Cleared bool
-	Requests bool
+	Requests                                 bool
 	Severity, Rule, Project                  string
 	Digest, QuietFrom, QuietTo, TimeZone     string
 	CriticalAtOnce, Disabled                 bool

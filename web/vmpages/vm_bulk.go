@@ -26,6 +26,7 @@ type bulkActionForm struct {
 	Confirmed string `form:"sure"` // empty: the dialog is not confirmed yet
 	Disks     string `form:"disks"`
 	Permanent string `form:"permanent"` // past the recycle bin
+	Recycle   string `form:"recycle"`   // the dialog said that the VMs go into the recycle bin
 	Confirm   string `form:"confirm"`
 	Host      string `form:"host"`
 	Rate      string `form:"rate"`
@@ -76,7 +77,7 @@ func (s *Site) queueBulkAction(ctx context.Context, a fleet.Actor, in bulkAction
 			checks.Add("confirm", "Type %s, the number of VMs, to delete them.", p.ConfirmationNumber())
 			return fleet.Task{}, checks.Err()
 		}
-		return s.Control.DeleteVMs(ctx, a, in.IDs, control.VMDeletion{Disks: in.Disks == "delete", Permanent: in.Permanent != ""})
+		return s.Control.DeleteVMs(ctx, a, in.IDs, control.VMDeletion{Disks: in.Disks == "delete", Permanent: in.Permanent != "", Recycle: in.Recycle != ""})
 	case fleet.ActRelease:
 		return s.Control.ReleaseVMs(ctx, a, in.IDs)
 	case vmlist.BulkSnapshot:

@@ -59,7 +59,12 @@ func (f *Flavors) RenewVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in 
 		}
 		return store.Audit(ctx, q, a, "vm.renew", fleet.SubjectVM(id), vm.Name, vmedit.DescribeProtection(was.Protection, guard))
 	})
-	return store.RedactVM(a, vm), err
+	if err != nil {
+		return vm, err
+	}
+	shown := []fleet.VMView{store.RedactVM(a, vm)}
+	err = f.store.HidePools(ctx, a, shown)
+	return shown[0], err
 }
 
 // renewalRefusal returns why a VM cannot be renewed; empty: it can.
