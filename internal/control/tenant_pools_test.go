@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"quantix/internal/control"
+	"quantix/internal/control/flavors"
 	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
@@ -122,4 +123,27 @@ func TestProjectDaysRecorded(t *testing.T) {
 	}
 	_, err = s.UsageHistory(t.Context(), s.blueMember, s.red)
 	wantCode(t, err, fleet.NotFound)
+}
+
+func TestRenewalAndPlanHidePools(t *testing.T) {
+	s := newProjectFixture(t)
+	v := s.createVM("web", fleet.Stopped)
+	s.execSQL(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $1::text, 'volume', 'web.qcow2', 'sizeBytes', 1073741824))),
+		status = status || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('target', 'vda', 'volume', jsonb_build_object('poolId', $1::text, 'volume', 'web.qcow2')))),
+		observed_generation = generation, expires_at = now() + interval '1 day', expiry = 'soon' WHERE id = $2`, s.nfs, v.ID)
+	s.execSQL(`DELETE FROM pool_grants WHERE pool_id = $1`, s.nfs)
+	check := func(what string, answer any, err error) {
+		t.Helper()
+		text, _ := json.Marshal(answer)
+		if err != nil || strings.Contains(string(text), string(s.nfs)) {
+			t.Errorf("%s: %v, or the pool's own ID in %s", what, err, text)
+		}
+	}
+	renewed, err := s.RenewVM(t.Context(), s.member, v.ID, flavors.Renewal{ExpiresAt: new(time.Now().Add(60 * 24 * time.Hour))})
+	check("renewal", renewed, err)
+	seen, err := s.GetVM(t.Context(), s.member, v.ID)
+	check("VM", seen, err)
+	seen.Spec.CPUs++
+	plan, err := s.PlanVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &seen.Spec})
+	check("plan", plan, err)
 }
