@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"quantix/internal/fleet"
 )
@@ -51,10 +52,8 @@ func (q *Queries) CountRecycledVMs(ctx context.Context, project string) error {
 }
 
 const lockRecycledVM = `-- name: LockRecycledVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, v.recycled_at, v.recycled_by, v.purge_at, v.bin_counted, h.name AS host_name, p.name AS project_name, COALESCE(is_fresh(s.looked_at, s.fresh_for), false)::boolean AS fresh,
-       EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.delete' AND j.state IN ('queued', 'running'))::boolean AS purging,
-       EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.recycle' AND j.state IN ('queued', 'running'))::boolean AS stopping
-FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, v.recycled_at, v.recycled_by, v.purge_at, v.bin_counted, h.name AS host_name, p.name AS project_name
+FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id
 WHERE v.id = $1 AND v.recycled_at IS NOT NULL AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 FOR UPDATE OF v
 `
@@ -69,13 +68,10 @@ type LockRecycledVMRow struct {
 	VM          VM
 	HostName    string
 	ProjectName string
-	Fresh       bool
-	Purging     bool
-	Stopping    bool
 }
 
-// Locks a VM in the recycle bin. purging: its deletion with disks is requested. stopping: it is being powered off. fresh:
-// its host's reports are fresh.
+// Locks a VM in the recycle bin. The state of its jobs is a query of its own, RecycledState: a statement that waits for
+// the lock does not see the jobs that the other transaction has queued.
 func (q *Queries) LockRecycledVM(ctx context.Context, arg LockRecycledVMParams) (LockRecycledVMRow, error) {
 	row := q.db.QueryRow(ctx, lockRecycledVM, arg.ID, arg.AllProjects, arg.Projects)
 	var i LockRecycledVMRow
@@ -116,9 +112,6 @@ func (q *Queries) LockRecycledVM(ctx context.Context, arg LockRecycledVMParams) 
 		&i.VM.BinCounted,
 		&i.HostName,
 		&i.ProjectName,
-		&i.Fresh,
-		&i.Purging,
-		&i.Stopping,
 	)
 	return i, err
 }
@@ -222,6 +215,34 @@ func (q *Queries) RecycledOnHost(ctx context.Context, arg RecycledOnHostParams) 
 	var count int64
 	err := row.Scan(&count)
 	return count, err
+}
+
+const recycledState = `-- name: RecycledState :one
+SELECT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.delete' AND j.state IN ('queued', 'running'))::boolean AS purging,
+       EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.recycle' AND j.state IN ('queued', 'running'))::boolean AS stopping,
+       COALESCE(is_fresh(s.looked_at, s.fresh_for), false)::boolean AS fresh, now()::timestamptz AS now
+FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id WHERE v.id = $1
+`
+
+type RecycledStateRow struct {
+	Purging  bool
+	Stopping bool
+	Fresh    bool
+	Now      time.Time
+}
+
+// The state of a locked VM in the recycle bin. purging: its deletion with disks is requested. stopping: it is being powered
+// off. fresh: its host's reports are fresh.
+func (q *Queries) RecycledState(ctx context.Context, id fleet.VMID) (RecycledStateRow, error) {
+	row := q.db.QueryRow(ctx, recycledState, id)
+	var i RecycledStateRow
+	err := row.Scan(
+		&i.Purging,
+		&i.Stopping,
+		&i.Fresh,
+		&i.Now,
+	)
+	return i, err
 }
 
 const restoreVM = `-- name: RestoreVM :exec

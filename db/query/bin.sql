@@ -23,14 +23,20 @@ UPDATE vms SET deleted_at = now(), recycled_at = now(), recycled_by = @recycled_
 WHERE id = @id;
 
 -- name: LockRecycledVM :one
--- Locks a VM in the recycle bin. purging: its deletion with disks is requested. stopping: it is being powered off. fresh:
--- its host's reports are fresh.
-SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, COALESCE(is_fresh(s.looked_at, s.fresh_for), false)::boolean AS fresh,
-       EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.delete' AND j.state IN ('queued', 'running'))::boolean AS purging,
-       EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.recycle' AND j.state IN ('queued', 'running'))::boolean AS stopping
-FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
+-- Locks a VM in the recycle bin. The state of its jobs is a query of its own, RecycledState: a statement that waits for
+-- the lock does not see the jobs that the other transaction has queued.
+SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name
+FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id
 WHERE v.id = @id AND v.recycled_at IS NOT NULL AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
 FOR UPDATE OF v;
+
+-- name: RecycledState :one
+-- The state of a locked VM in the recycle bin. purging: its deletion with disks is requested. stopping: it is being powered
+-- off. fresh: its host's reports are fresh.
+SELECT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.delete' AND j.state IN ('queued', 'running'))::boolean AS purging,
+       EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.recycle' AND j.state IN ('queued', 'running'))::boolean AS stopping,
+       COALESCE(is_fresh(s.looked_at, s.fresh_for), false)::boolean AS fresh, now()::timestamptz AS now
+FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id WHERE v.id = @id;
 
 -- name: RestoreVM :exec
 UPDATE vms SET deleted_at = NULL, recycled_at = NULL, recycled_by = '', purge_at = NULL, name = @name, generation = generation + 1 WHERE id = @id;

@@ -280,3 +280,37 @@ func TestDeletionWithoutRecycleBin(t *testing.T) {
 		t.Errorf("the recycle bin has %+v", got)
 	}
 }
+
+// A restore that waits for the transaction of a purge sees the purge's job.
+func TestRestoreRefusedAfterConcurrentPurge(t *testing.T) {
+	s := newBinFixture(t)
+	vm := s.recycled("web")
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	exec := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`SELECT id FROM vms WHERE id = $1 FOR UPDATE`, vm.ID)
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.RestoreRecycled(t.Context(), s.member, vm.ID, recycling.RestoreVM{})
+		done <- err
+	}()
+	(&hostFixture{t: t, pool: s.pool}).waitForLock()
+	exec(`WITH k AS (INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, created_by)
+	          VALUES ('purge', $2, $3, 'vm.delete', $1, 'web', 3, 'system'))
+	      INSERT INTO jobs (id, task_id, host_id, kind, subject, args, generation)
+	      VALUES ('purge', 'purge', $2, 'vm.delete', $1, '{"deleteDisks": true, "onlyIfOff": true}', 3)`, fleet.SubjectVM(vm.ID), s.h1, s.red)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "being purged") {
+		t.Errorf("the restore: %v", err)
+	}
+}

@@ -79,7 +79,11 @@ func (r *Recycling) change(ctx context.Context, a fleet.Actor, id fleet.VMID, do
 		if v := store.RedactVMForActions(a, fleet.VMView{VM: i.VM}); v.ChangeRefusal != "" {
 			return fleet.RefusalError(v.ChangeRefusal)
 		}
-		i.state = bin.StateOf(i.power(), row.Purging, row.Stopping, row.Fresh)
+		is, err := q.RecycledState(ctx, id)
+		if err != nil {
+			return err
+		}
+		i.state = bin.StateOf(i.power(), is.Purging, is.Stopping, is.Fresh)
 		return do(q, i)
 	})
 }
