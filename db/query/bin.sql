@@ -43,17 +43,23 @@ UPDATE vms SET deleted_at = NULL, recycled_at = NULL, recycled_by = '', purge_at
 
 -- name: PoolsForRestore :many
 -- The pools that a VM to restore needs, as its host last reported them. exists: the pool exists; assigned: to the host.
-SELECT w.id::text AS id, COALESCE(p.name, '')::text AS name, (p.id IS NOT NULL AND p.deleted_at IS NULL)::boolean AS exists,
+-- name is empty if the actor does not see the pool.
+SELECT w.id::text AS id,
+       CASE WHEN @sees_hosts::boolean OR EXISTS (SELECT 1 FROM pool_grants g WHERE g.pool_id = p.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])))
+            THEN COALESCE(p.name, '') ELSE '' END::text AS name, (p.id IS NOT NULL AND p.deleted_at IS NULL)::boolean AS exists,
        COALESCE(a.asked = 'assign', false)::boolean AS assigned, COALESCE(a.status->>'state', '')::text AS state
 FROM unnest(@ids::text[]) AS w (id) LEFT JOIN pools p ON p.id = w.id LEFT JOIN assignments a ON a.pool_id = p.id AND a.host_id = @host_id
 ORDER BY 2, 1;
 
 -- name: VMsToPurge :many
--- VMs whose time in the recycle bin is over, oldest first: those that are off on online hosts, and whose purge is neither
--- requested nor has failed within the last hour.
+-- VMs whose time in the recycle bin is over, oldest first: those that are off on online hosts, that no other host reports
+-- with a guest, and whose purge is neither requested nor has failed within the last hour. The guest of an offline host
+-- counts, unless a user has decided that the VM is not there.
 SELECT v.id FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.recycled_at IS NOT NULL AND v.purge_at <= now() AND is_fresh(s.looked_at, s.fresh_for)
   AND COALESCE(v.status->>'power', '') NOT IN ('running', 'paused')
+  AND NOT EXISTS (SELECT 1 FROM vm_sightings w LEFT JOIN host_sessions o ON o.host_id = w.host_id
+                  WHERE w.vm_id = v.id AND w.power IN ('running', 'paused') AND (NOT w.settled OR is_fresh(o.looked_at, o.fresh_for)))
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.task_id IS NOT NULL AND j.state IN ('queued', 'running'))
   AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.subject = 'vm:' || v.id AND t.kind = 'vm.delete' AND t.ended_at > now() - interval '1 hour')
 ORDER BY v.purge_at, v.id LIMIT @most;

@@ -352,7 +352,7 @@ func TestPurgeRefusedWhileGuestRunsOnOtherHost(t *testing.T) {
 		}
 	}
 	check("online")
-	s.execSQL(`UPDATE host_sessions SET looked_at = now() - interval '1 day' WHERE host_id = $1`, s.h2)
+	s.execSQL(`UPDATE host_sessions SET last_look = now() - interval '1 day' WHERE host_id = $1`, s.h2)
 	check("offline")
 	s.execSQL(`UPDATE vm_sightings SET settled = true WHERE vm_id = $1`, vm.ID)
 	if task, err := s.PurgeRecycled(t.Context(), s.member, vm.ID, "web"); err != nil || task.Kind != fleet.VMDelete {
