@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"quantix/internal/fleet"
 )
@@ -51,10 +52,8 @@ func (q *Queries) CountRecycledVMs(ctx context.Context, project string) error {
 }
 
 const lockRecycledVM = `-- name: LockRecycledVM :one
-SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, v.recycled_at, v.recycled_by, v.purge_at, v.bin_counted, h.name AS host_name, p.name AS project_name, COALESCE(is_fresh(s.looked_at, s.fresh_for), false)::boolean AS fresh,
-       EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.delete' AND j.state IN ('queued', 'running'))::boolean AS purging,
-       EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.recycle' AND j.state IN ('queued', 'running'))::boolean AS stopping
-FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id LEFT JOIN host_sessions s ON s.host_id = v.host_id
+SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.spec, v.generation, v.created_at, v.deleted_at, v.status, v.observed_generation, v.report_seq, v.cpus, v.memory_mib, v.ordered, v.heard, v.attention, v.elsewhere, v.starved, v.protected, v.lock, v.expires_at, v.expiry_stops, v.expiry, v.misplaced, v.schedule_trouble, v.drifted, v.ignored_drift, v.adoption, v.recycled_at, v.recycled_by, v.purge_at, v.bin_counted, h.name AS host_name, p.name AS project_name
+FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_id
 WHERE v.id = $1 AND v.recycled_at IS NOT NULL AND ($2::boolean OR v.project_id = ANY ($3::text[]))
 FOR UPDATE OF v
 `
@@ -69,13 +68,10 @@ type LockRecycledVMRow struct {
 	VM          VM
 	HostName    string
 	ProjectName string
-	Fresh       bool
-	Purging     bool
-	Stopping    bool
 }
 
-// Locks a VM in the recycle bin. purging: its deletion with disks is requested. stopping: it is being powered off. fresh:
-// its host's reports are fresh.
+// Locks a VM in the recycle bin. The state of its jobs is a query of its own, RecycledState: a statement that waits for
+// the lock does not see the jobs that the other transaction has queued.
 func (q *Queries) LockRecycledVM(ctx context.Context, arg LockRecycledVMParams) (LockRecycledVMRow, error) {
 	row := q.db.QueryRow(ctx, lockRecycledVM, arg.ID, arg.AllProjects, arg.Projects)
 	var i LockRecycledVMRow
@@ -116,23 +112,24 @@ func (q *Queries) LockRecycledVM(ctx context.Context, arg LockRecycledVMParams) 
 		&i.VM.BinCounted,
 		&i.HostName,
 		&i.ProjectName,
-		&i.Fresh,
-		&i.Purging,
-		&i.Stopping,
 	)
 	return i, err
 }
 
 const poolsForRestore = `-- name: PoolsForRestore :many
-SELECT w.id::text AS id, COALESCE(p.name, '')::text AS name, (p.id IS NOT NULL AND p.deleted_at IS NULL)::boolean AS exists,
+SELECT w.id::text AS id,
+       CASE WHEN $1::boolean OR EXISTS (SELECT 1 FROM pool_grants g WHERE g.pool_id = p.id AND (g.project_id IS NULL OR g.project_id = ANY ($2::text[])))
+            THEN COALESCE(p.name, '') ELSE '' END::text AS name, (p.id IS NOT NULL AND p.deleted_at IS NULL)::boolean AS exists,
        COALESCE(a.asked = 'assign', false)::boolean AS assigned, COALESCE(a.status->>'state', '')::text AS state
-FROM unnest($1::text[]) AS w (id) LEFT JOIN pools p ON p.id = w.id LEFT JOIN assignments a ON a.pool_id = p.id AND a.host_id = $2
+FROM unnest($3::text[]) AS w (id) LEFT JOIN pools p ON p.id = w.id LEFT JOIN assignments a ON a.pool_id = p.id AND a.host_id = $4
 ORDER BY 2, 1
 `
 
 type PoolsForRestoreParams struct {
-	Ids    []string
-	HostID fleet.HostID
+	SeesHosts bool
+	Projects  []string
+	Ids       []string
+	HostID    fleet.HostID
 }
 
 type PoolsForRestoreRow struct {
@@ -144,8 +141,14 @@ type PoolsForRestoreRow struct {
 }
 
 // The pools that a VM to restore needs, as its host last reported them. exists: the pool exists; assigned: to the host.
+// name is empty if the actor does not see the pool.
 func (q *Queries) PoolsForRestore(ctx context.Context, arg PoolsForRestoreParams) ([]PoolsForRestoreRow, error) {
-	rows, err := q.db.Query(ctx, poolsForRestore, arg.Ids, arg.HostID)
+	rows, err := q.db.Query(ctx, poolsForRestore,
+		arg.SeesHosts,
+		arg.Projects,
+		arg.Ids,
+		arg.HostID,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -224,6 +227,34 @@ func (q *Queries) RecycledOnHost(ctx context.Context, arg RecycledOnHostParams) 
 	return count, err
 }
 
+const recycledState = `-- name: RecycledState :one
+SELECT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.delete' AND j.state IN ('queued', 'running'))::boolean AS purging,
+       EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.recycle' AND j.state IN ('queued', 'running'))::boolean AS stopping,
+       COALESCE(is_fresh(s.looked_at, s.fresh_for), false)::boolean AS fresh, now()::timestamptz AS now
+FROM vms v LEFT JOIN host_sessions s ON s.host_id = v.host_id WHERE v.id = $1
+`
+
+type RecycledStateRow struct {
+	Purging  bool
+	Stopping bool
+	Fresh    bool
+	Now      time.Time
+}
+
+// The state of a locked VM in the recycle bin. purging: its deletion with disks is requested. stopping: it is being powered
+// off. fresh: its host's reports are fresh.
+func (q *Queries) RecycledState(ctx context.Context, id fleet.VMID) (RecycledStateRow, error) {
+	row := q.db.QueryRow(ctx, recycledState, id)
+	var i RecycledStateRow
+	err := row.Scan(
+		&i.Purging,
+		&i.Stopping,
+		&i.Fresh,
+		&i.Now,
+	)
+	return i, err
+}
+
 const restoreVM = `-- name: RestoreVM :exec
 UPDATE vms SET deleted_at = NULL, recycled_at = NULL, recycled_by = '', purge_at = NULL, name = $1, generation = generation + 1 WHERE id = $2
 `
@@ -259,13 +290,16 @@ const vMsToPurge = `-- name: VMsToPurge :many
 SELECT v.id FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
 WHERE v.recycled_at IS NOT NULL AND v.purge_at <= now() AND is_fresh(s.looked_at, s.fresh_for)
   AND COALESCE(v.status->>'power', '') NOT IN ('running', 'paused')
+  AND NOT EXISTS (SELECT 1 FROM vm_sightings w LEFT JOIN host_sessions o ON o.host_id = w.host_id
+                  WHERE w.vm_id = v.id AND w.power IN ('running', 'paused') AND (NOT w.settled OR is_fresh(o.looked_at, o.fresh_for)))
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.task_id IS NOT NULL AND j.state IN ('queued', 'running'))
   AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.subject = 'vm:' || v.id AND t.kind = 'vm.delete' AND t.ended_at > now() - interval '1 hour')
 ORDER BY v.purge_at, v.id LIMIT $1
 `
 
-// VMs whose time in the recycle bin is over, oldest first: those that are off on online hosts, and whose purge is neither
-// requested nor has failed within the last hour.
+// VMs whose time in the recycle bin is over, oldest first: those that are off on online hosts, that no other host reports
+// with a guest, and whose purge is neither requested nor has failed within the last hour. The guest of an offline host
+// counts, unless a user has decided that the VM is not there.
 func (q *Queries) VMsToPurge(ctx context.Context, most int32) ([]fleet.VMID, error) {
 	rows, err := q.db.Query(ctx, vMsToPurge, most)
 	if err != nil {

@@ -46,13 +46,17 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- drifted_vms as before. A VM in the recycle bin is drifted until its host has powered it off.
+-- drifted_vms as before. A VM in the recycle bin is drifted until its host has powered it off. A failed attempt is repeated
+-- after 10 minutes. A guest that somebody starts after a successful one keeps running.
 CREATE OR REPLACE FUNCTION drifted_vms() RETURNS SETOF text LANGUAGE plpgsql STABLE ROWS 100
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
     RETURN QUERY SELECT v.id FROM vms v JOIN host_sessions s ON s.host_id = v.host_id
     WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL)
-      AND (v.generation > v.observed_generation OR v.recycled_at IS NULL)
+      AND (v.recycled_at IS NULL OR (v.generation > v.observed_generation OR v.status->>'power' IN ('running', 'paused'))
+           AND COALESCE((SELECT CASE WHEN t.state = 'done' THEN v.generation > v.observed_generation ELSE t.ended_at < now() - interval '10 minutes' END
+                         FROM tasks t WHERE t.subject = 'vm:' || v.id AND t.kind = 'vm.recycle' ORDER BY t.id DESC LIMIT 1),
+                        v.generation > v.observed_generation))
       AND s.looked_at > now() - s.fresh_for AND s.looked_at <= now() + interval '5 seconds'
       AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
       AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id

@@ -79,7 +79,8 @@ type Item struct {
 	PurgeAt     time.Time       `json:"purgeAt" doc:"When it is deleted with its disks"`
 	Counted     bool            `json:"countsTowardsQuota"`
 	State       State           `json:"state"`
-	Error       string          `json:"error,omitempty" doc:"Why the last attempt to purge it failed"`
+	InUse       string          `json:"inUse,omitempty" doc:"Which other host reports a guest with its UUID, so that its disks are not deleted"`
+	Error       string          `json:"error,omitempty" doc:"Why the last attempt to power it off or to purge it failed"`
 }
 
 // State is the state of an item.
@@ -89,7 +90,7 @@ type State string
 const (
 	Waiting  State = "waiting"  // powered off, until it is restored or purged
 	Stopping State = "stopping" // its host powers it off
-	Running  State = "running"  // somebody started it on its host
+	Running  State = "running"  // its guest runs, on its host or on another host
 	Purging  State = "purging"  // its purge is requested
 	Unknown  State = "unknown"  // its host is offline
 )
@@ -97,14 +98,16 @@ const (
 // States lists all states.
 var States = []State{Waiting, Stopping, Running, Purging, Unknown}
 
-// StateOf returns the state of a VM with the reported power state. purging: its deletion is requested; stopping: the job
-// that powers it off has not ended; fresh: its host's reports are fresh.
-func StateOf(power fleet.Power, purging, stopping, fresh bool) State {
+// StateOf returns the state of a VM with the reported power state. inUse: another host reports its guest; purging: its
+// deletion is requested; stopping: the job that powers it off has not ended; fresh: its host's reports are fresh.
+func StateOf(power fleet.Power, inUse, purging, stopping, fresh bool) State {
 	switch {
 	case purging:
 		return Purging
 	case stopping:
 		return Stopping
+	case inUse:
+		return Running
 	case !fresh:
 		return Unknown
 	case power == fleet.Running || power == fleet.Paused:
@@ -133,11 +136,13 @@ func (i Item) RestoreRefusal() string {
 
 // PurgeRefusal returns why the item cannot be purged; empty: it can.
 func (i Item) PurgeRefusal() string {
-	switch i.State {
-	case Running:
-		return "Somebody started the VM on its host. Shut its guest down there, or restore the VM."
-	case Purging:
+	switch {
+	case i.State == Purging:
 		return "The VM is being purged already."
+	case i.InUse != "":
+		return "The VM's disks cannot be deleted now: " + i.InUse
+	case i.State == Running:
+		return "The VM runs on its host. Shut its guest down there, or restore the VM."
 	}
 	return ""
 }

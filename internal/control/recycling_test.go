@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"quantix/db"
 	"quantix/internal/bin"
 	"quantix/internal/control"
 	"quantix/internal/control/recycling"
@@ -194,7 +195,7 @@ func TestPurgeRefusedWhileGuestRuns(t *testing.T) {
 		return err
 	})
 	s.execSQL(`UPDATE vms SET status = '{"power": "running"}', purge_at = now() - interval '1 hour' WHERE id = $1`, vm.ID)
-	s.wantRefused("started on the host", fleet.Conflict, "Somebody started the VM on its host.", func() error {
+	s.wantRefused("started on the host", fleet.Conflict, "The VM runs on its host.", func() error {
 		_, err := s.PurgeRecycled(t.Context(), s.member, vm.ID, "web")
 		return err
 	})
@@ -279,4 +280,139 @@ func TestDeletionWithoutRecycleBin(t *testing.T) {
 	if got := s.items(chief); len(got) != 0 {
 		t.Errorf("the recycle bin has %+v", got)
 	}
+}
+
+// A restore that waits for the transaction of a purge sees the purge's job.
+func TestRestoreRefusedAfterConcurrentPurge(t *testing.T) {
+	s := newBinFixture(t)
+	vm := s.recycled("web")
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	exec := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`SELECT id FROM vms WHERE id = $1 FOR UPDATE`, vm.ID)
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.RestoreRecycled(t.Context(), s.member, vm.ID, recycling.RestoreVM{})
+		done <- err
+	}()
+	(&hostFixture{t: t, pool: s.pool}).waitForLock()
+	exec(`WITH k AS (INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, created_by)
+	          VALUES ('purge', $2, $3, 'vm.delete', $1, 'web', 3, 'system'))
+	      INSERT INTO jobs (id, task_id, host_id, kind, subject, args, generation)
+	      VALUES ('purge', 'purge', $2, 'vm.delete', $1, '{"deleteDisks": true, "onlyIfOff": true}', 3)`, fleet.SubjectVM(vm.ID), s.h1, s.red)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "being purged") {
+		t.Errorf("the restore: %v", err)
+	}
+}
+
+// sightOn makes the host report a guest with the VM's UUID.
+func (s *binFixture) sightOn(host fleet.HostID, id fleet.VMID) {
+	s.t.Helper()
+	s.execSQL(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) VALUES ($1, $2, 'running', 1, true)`, id, host)
+}
+
+func TestPurgeRefusedWhileGuestRunsOnOtherHost(t *testing.T) {
+	s := newBinFixture(t)
+	vm := s.recycled("web")
+	s.sightOn(s.h2, vm.ID)
+	s.execSQL(`UPDATE vms SET purge_at = now() - interval '1 hour' WHERE id = $1`, vm.ID)
+	check := func(what string) {
+		t.Helper()
+		for _, by := range []struct {
+			a    fleet.Actor
+			host string
+		}{{chief, "h2"}, {s.member, "Another host"}} {
+			why := "The VM's disks cannot be deleted now: " + by.host + " reports a guest with this UUID, running. That guest may write to the disks."
+			s.wantRefused(what, fleet.Conflict, why, func() error {
+				_, err := s.PurgeRecycled(t.Context(), by.a, vm.ID, "web")
+				return err
+			})
+			if got := s.items(by.a); len(got) != 1 || got[0].State != bin.Running || got[0].PurgeRefusal() != why {
+				t.Errorf("%s: the recycle bin has %+v", what, got)
+			}
+		}
+		all, err := s.PurgeAllRecycled(t.Context(), chief, []fleet.VMID{vm.ID})
+		if err != nil || fleet.CodeOf(all[0].Error) != fleet.Conflict {
+			t.Errorf("%s: the purge of several VMs returns %+v, error %v", what, all, err)
+		}
+		ids, err := db.New(s.pool).VMsToPurge(t.Context(), 10)
+		if err != nil || len(ids) != 0 {
+			t.Errorf("%s: the pass purges %v, error %v", what, ids, err)
+		}
+	}
+	check("online")
+	s.execSQL(`UPDATE host_sessions SET last_look = now() - interval '1 day' WHERE host_id = $1`, s.h2)
+	check("offline")
+	s.execSQL(`UPDATE vm_sightings SET settled = true WHERE vm_id = $1`, vm.ID)
+	if task, err := s.PurgeRecycled(t.Context(), s.member, vm.ID, "web"); err != nil || task.Kind != fleet.VMDelete {
+		t.Errorf("the purge after a user ruled the offline host out: task %+v, error %v", task, err)
+	}
+}
+
+func TestFailedRecycleIsRepeated(t *testing.T) {
+	s := newBinFixture(t)
+	vm := s.createdVM("web")
+	s.execSQL(`UPDATE vms SET status = '{"power": "running"}' WHERE id = $1`, vm.ID)
+	if _, err := s.DeleteVM(t.Context(), s.member, vm.ID, true, ""); err != nil {
+		t.Fatal(err)
+	}
+	queued := func(what string, want int) {
+		t.Helper()
+		if err := s.QueueDriftedObjects(t.Context(), fleet.SystemActor); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.countRows(`jobs WHERE kind = 'vm.recycle' AND state = 'queued'`); n != want {
+			t.Errorf("%s: %d jobs power the VM off, want %d", what, n, want)
+		}
+	}
+	end := func(state, text string) {
+		t.Helper()
+		s.execSQL(`UPDATE jobs SET state = $2, error = $3, epoch = epoch + 1, ended_at = now() WHERE subject = $1 AND state = 'queued'`, fleet.SubjectVM(vm.ID), state, text)
+		s.execSQL(`UPDATE vms SET observed_generation = generation WHERE id = $1`, vm.ID)
+	}
+	later := func() {
+		t.Helper()
+		s.execSQL(`UPDATE tasks SET ended_at = ended_at - interval '11 minutes' WHERE subject = $1 AND kind = 'vm.recycle'`, fleet.SubjectVM(vm.ID))
+	}
+	end("failed", "libvirt does not answer")
+	if i := s.items(chief)[0]; i.State != bin.Running || i.Error != "libvirt does not answer" || i.PurgeRefusal() != "The VM runs on its host. Shut its guest down there, or restore the VM." {
+		t.Errorf("the item of the VM that could not be powered off: %+v", i)
+	}
+	queued("just failed", 0)
+	later()
+	queued("10 minutes later", 1)
+	queued("while the job is queued", 1)
+	end("done", "")
+	later()
+	queued("started by somebody after a successful attempt", 0)
+}
+
+func TestRestoreHidesNameOfUnpublishedPool(t *testing.T) {
+	s := newBinFixture(t)
+	vm := s.recycled("web")
+	s.execSQL(`UPDATE assignments SET status = '{"state": "failed"}' WHERE pool_id = $1`, s.nfs)
+	name := queryWithArgs[string](s.projectFixture, `SELECT name FROM pools WHERE id = $1`, s.nfs)
+	restore := func(a fleet.Actor, want string) {
+		t.Helper()
+		s.wantRefused("restore", fleet.Invalid, want+" with disks of the VM is not active on", func() error {
+			_, err := s.RestoreRecycled(t.Context(), a, vm.ID, recycling.RestoreVM{})
+			return err
+		})
+	}
+	s.execSQL(`DELETE FROM pool_grants WHERE pool_id = $1`, s.nfs)
+	restore(s.member, "A pool")
+	restore(chief, "The pool "+name)
+	s.execSQL(`INSERT INTO pool_grants (pool_id, project_id, granted_by) VALUES ($1, $2, 'chief')`, s.nfs, s.red)
+	restore(s.member, "The pool "+name)
 }

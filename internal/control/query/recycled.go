@@ -52,7 +52,8 @@ func (b *Queries) GetRecycled(ctx context.Context, a fleet.Actor, id fleet.VMID)
 	return recycledList.readOne(ctx, b, a, string(id))
 }
 
-// The size of a disk without a requested size is the one that its host reported.
+// The size of a disk without a requested size is the one that its host reported. A failed attempt to power the VM off
+// matters while its guest runs.
 const recycledSQL = `SELECT v.id, v.name, v.project_id, (SELECT p.name FROM projects p WHERE p.id = v.project_id), v.host_id,
 	(SELECT h.name FROM hosts h WHERE h.id = v.host_id), v.recycled_by, v.recycled_at, v.purge_at, v.bin_counted, COALESCE(v.status->>'power', ''),
 	(SELECT LEAST(COALESCE(sum(GREATEST(COALESCE(NULLIF((d->>'sizeBytes')::numeric, 0), (
@@ -63,7 +64,10 @@ const recycledSQL = `SELECT v.id, v.name, v.project_id, (SELECT p.name FROM proj
 	EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.delete' AND j.state IN ('queued', 'running')),
 	EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.recycle' AND j.state IN ('queued', 'running')),
 	COALESCE((SELECT CASE WHEN t.state IN ('failed', 'unknown') THEN t.error ELSE '' END FROM tasks t
-		WHERE t.subject = 'vm:' || v.id AND t.kind = 'vm.delete' AND t.ended_at > v.recycled_at ORDER BY t.id DESC LIMIT 1), ''),
+		WHERE t.subject = 'vm:' || v.id AND (t.kind = 'vm.delete' OR t.kind = 'vm.recycle' AND v.status->>'power' IN ('running', 'paused'))
+			AND t.ended_at > v.recycled_at ORDER BY t.id DESC LIMIT 1), ''),
+	(SELECT jsonb_agg(e || jsonb_build_object('offline', NOT COALESCE(is_fresh(o.looked_at, o.fresh_for), false)))
+		FROM jsonb_array_elements(v.elsewhere) e LEFT JOIN host_sessions o ON o.host_id = e->>'hostId'),
 	s.looked_at, s.fresh_for, now()` + vmTablesSQL
 
 func (b *Queries) readRecycled(ctx context.Context, a fleet.Actor, s *statementBuilder, tail string) ([]bin.Item, error) {
@@ -71,13 +75,20 @@ func (b *Queries) readRecycled(ctx context.Context, a fleet.Actor, s *statementB
 	return collectRows(ctx, b, recycledSQL+s.whereClause()+tail, s, func(row pgx.CollectableRow) (i bin.Item, err error) {
 		var power fleet.Power
 		var purging, stopping bool
+		var others []fleet.Sighting
 		var looked *time.Time
 		var freshFor *time.Duration
 		var now time.Time
 		i.Type = "vm"
 		err = row.Scan(&i.ID, &i.Name, &i.ProjectID, &i.ProjectName, &i.HostID, &i.HostName, &i.DeletedBy, &i.DeletedAt, &i.PurgeAt, &i.Counted, &power,
-			&i.SizeBytes, &i.Disks, &purging, &stopping, &i.Error, &looked, &freshFor, &now)
-		i.State = bin.StateOf(power, purging, stopping, fleet.IsReportFresh(fleet.NewReportTime(looked, freshFor), now))
+			&i.SizeBytes, &i.Disks, &purging, &stopping, &i.Error, &others, &looked, &freshFor, &now)
+		if !sees {
+			for n := range others {
+				others[n].HostName = ""
+			}
+		}
+		i.InUse = fleet.VMView{VM: fleet.VM{Sightings: others}}.WhyDisksInUse()
+		i.State = bin.StateOf(power, i.InUse != "", purging, stopping, fleet.IsReportFresh(fleet.NewReportTime(looked, freshFor), now))
 		if !sees {
 			i.Error = store.RedactText(i.Error, i.HostName)
 			i.HostID, i.HostName = "", ""

@@ -57,6 +57,7 @@ type item struct {
 	hostName, projectName string
 	purgeAt               time.Time
 	state                 bin.State
+	inUse                 string // why its disks must not be deleted: see fleet.VMView.WhyDisksInUse
 }
 
 // change calls do with the locked VM, if the actor may change it.
@@ -76,10 +77,19 @@ func (r *Recycling) change(ctx context.Context, a fleet.Actor, id fleet.VMID, do
 			return err
 		}
 		i := item{VM: store.VMFromRow(row.VM), hostName: row.HostName, projectName: row.ProjectName, purgeAt: *row.VM.PurgeAt}
-		if v := store.RedactVMForActions(a, fleet.VMView{VM: i.VM}); v.ChangeRefusal != "" {
+		is, err := q.RecycledState(ctx, id)
+		if err != nil {
+			return err
+		}
+		v := fleet.VMView{VM: i.VM}
+		if err := store.MarkOfflineSightings(ctx, q, &v, is.Now); err != nil {
+			return err
+		}
+		if v = store.RedactVMForActions(a, v); v.ChangeRefusal != "" {
 			return fleet.RefusalError(v.ChangeRefusal)
 		}
-		i.state = bin.StateOf(i.power(), row.Purging, row.Stopping, row.Fresh)
+		i.inUse = v.WhyDisksInUse()
+		i.state = bin.StateOf(i.power(), i.inUse != "", is.Purging, is.Stopping, is.Fresh)
 		return do(q, i)
 	})
 }
@@ -141,7 +151,9 @@ func (r *Recycling) RestoreRecycled(ctx context.Context, a fleet.Actor, id fleet
 
 // checkPools refuses the restore of a VM whose disks are in a pool that is gone.
 func checkPools(ctx context.Context, q *db.Queries, a fleet.Actor, i item) error {
-	rows, err := q.PoolsForRestore(ctx, db.PoolsForRestoreParams{Ids: store.ToStrings(i.Spec.Pools()), HostID: i.HostID})
+	rows, err := q.PoolsForRestore(ctx, db.PoolsForRestoreParams{
+		Ids: store.ToStrings(i.Spec.Pools()), HostID: i.HostID, SeesHosts: store.SeesHosts(a), Projects: store.VisibleProjects(a),
+	})
 	if err != nil {
 		return err
 	}
@@ -151,20 +163,24 @@ func checkPools(ctx context.Context, q *db.Queries, a fleet.Actor, i item) error
 	}
 	var checks fleet.Checks
 	for _, p := range rows {
+		pool := "A pool"
+		if p.Name != "" {
+			pool = "The pool " + p.Name
+		}
 		switch {
 		case !p.Exists:
 			checks.Add("pool", "A pool with disks of the VM is deleted, so the VM cannot be restored. Purge it, or create the VM anew.")
 		case !p.Assigned:
-			checks.Add("pool", "The pool %s with disks of the VM is not on %s any more. Assign the pool to the host again, or purge the VM.", p.Name, host)
+			checks.Add("pool", "%s with disks of the VM is not on %s any more. Assign the pool to the host again, or purge the VM.", pool, host)
 		case p.State != "" && p.State != string(fleet.PoolActive):
-			checks.Add("pool", "The pool %s with disks of the VM is not active on %s. Make the pool active, then restore the VM.", p.Name, host)
+			checks.Add("pool", "%s with disks of the VM is not active on %s. Make the pool active, then restore the VM.", pool, host)
 		}
 	}
 	return checks.Err()
 }
 
 // PurgeRecycled asks the host to delete a VM in the recycle bin with its disks. confirmName must be its name. A guest that
-// somebody started on the host is never powered off.
+// runs on the host is never powered off, and disks that a guest on another host may use are never deleted.
 func (r *Recycling) PurgeRecycled(ctx context.Context, a fleet.Actor, id fleet.VMID, confirmName string) (task fleet.Task, err error) {
 	err = r.change(ctx, a, id, func(q *db.Queries, i item) error {
 		if confirmName != i.Name {
@@ -180,7 +196,7 @@ func (r *Recycling) PurgeRecycled(ctx context.Context, a fleet.Actor, id fleet.V
 
 // purge queues the deletion of a VM with its disks, and writes the audit line.
 func purge(ctx context.Context, q *db.Queries, a fleet.Actor, i item, detail string) (fleet.Task, error) {
-	if why := (bin.Item{State: i.state}).PurgeRefusal(); why != "" {
+	if why := (bin.Item{State: i.state, InUse: i.inUse}).PurgeRefusal(); why != "" {
 		return fleet.Task{}, fleet.RefusalError(why)
 	}
 	task, err := queueJob(ctx, q, a, i.VM, fleet.VMDelete, fleet.JobArgs{DeleteDisks: true, OnlyIfOff: true})
