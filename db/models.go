@@ -731,6 +731,7 @@ type Request struct {
 	Input       []byte
 	Key         string
 	State       request.State
+	Generation  int64
 	CreatedAt   time.Time
 	DecidedAt   *time.Time
 	DecidedBy   string

@@ -123,7 +123,7 @@ func (q *Queries) LockQuota(ctx context.Context, projectID fleet.ProjectID) (quo
 }
 
 const lockRequest = `-- name: LockRequest :one
-SELECT r.id, r.project_id, p.name AS project_name, r.user_id, r.requested_by, r.kind, r.name, r.wanted, r.input, r.state, r.decided_by
+SELECT r.id, r.project_id, p.name AS project_name, r.user_id, r.requested_by, r.kind, r.name, r.wanted, r.input, r.generation, r.state, r.decided_by
 FROM requests r JOIN projects p ON p.id = r.project_id WHERE r.id = $1 FOR UPDATE OF r
 `
 
@@ -137,6 +137,7 @@ type LockRequestRow struct {
 	Name        string
 	Wanted      request.Wanted
 	Input       []byte
+	Generation  int64
 	State       request.State
 	DecidedBy   string
 }
@@ -154,6 +155,7 @@ func (q *Queries) LockRequest(ctx context.Context, id request.ID) (LockRequestRo
 		&i.Name,
 		&i.Wanted,
 		&i.Input,
+		&i.Generation,
 		&i.State,
 		&i.DecidedBy,
 	)
@@ -209,8 +211,9 @@ func (q *Queries) OpenRequests(ctx context.Context, arg OpenRequestsParams) (Ope
 	return i, err
 }
 
-const renewRequest = `-- name: RenewRequest :exec
-UPDATE requests SET name = $1, reason = $2, wanted = $3, input = $4, created_at = now() WHERE id = $5
+const renewRequest = `-- name: RenewRequest :execrows
+UPDATE requests SET name = $1, reason = $2, wanted = $3, input = $4, generation = generation + 1, created_at = now(), notified = false
+WHERE id = $5 AND state = 'open'
 `
 
 type RenewRequestParams struct {
@@ -221,16 +224,19 @@ type RenewRequestParams struct {
 	ID     request.ID
 }
 
-// Replaces an open request by a newer one of the same kind and key.
-func (q *Queries) RenewRequest(ctx context.Context, arg RenewRequestParams) error {
-	_, err := q.db.Exec(ctx, renewRequest,
+// Replaces an open request by a newer one of the same kind and key, of which channels are notified again.
+func (q *Queries) RenewRequest(ctx context.Context, arg RenewRequestParams) (int64, error) {
+	result, err := q.db.Exec(ctx, renewRequest,
 		arg.Name,
 		arg.Reason,
 		arg.Wanted,
 		arg.Input,
 		arg.ID,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const requestsToNotify = `-- name: RequestsToNotify :many

@@ -43,11 +43,41 @@ func TestQuotaRequestedAndApprovedOnPages(t *testing.T) {
 	member.get(path+"/decide").requireStatus(t, http.StatusForbidden)
 	admin.get("/").contains(t, path+"/decide", "Load test")
 	admin.get(path+"/decide").requireStatus(t, http.StatusOK).contains(t, "Approve", "Refuse", "After approval")
-	admin.post(path+"/refuse", url.Values{}).requireStatus(t, 422).contains(t, "Say why")
-	admin.post(path+"/approve", url.Values{"comment": {"Until June"}}).requireStatus(t, http.StatusSeeOther)
-	admin.post(path+"/approve", url.Values{}).requireStatus(t, http.StatusConflict).contains(t, "already approved by root")
+	admin.post(path+"/refuse", url.Values{"generation": {"1"}}).requireStatus(t, 422).contains(t, "Say why")
+	admin.post(path+"/approve", url.Values{"generation": {"1"}, "comment": {"Until June"}}).requireStatus(t, http.StatusSeeOther)
+	admin.post(path+"/approve", url.Values{"generation": {"1"}}).requireStatus(t, http.StatusConflict).contains(t, "already approved by root")
 	member.get(path).contains(t, "Approved", "Until June", "vCPUs 8 → 16")
 	member.get("/requests?filter=state:approved").contains(t, path, "Until June")
+}
+
+// The dialog decides about the request that it showed. If the member has changed it since then, it shows the new one.
+func TestDecisionDialogShowsChangedRequest(t *testing.T) {
+	t.Parallel()
+	s := newPortal(t)
+	project := s.addProject("shop")
+	s.limitCPUs(project, 4)
+	member := s.newTenantBrowser("mia", project)
+	admin := s.newSignedInBrowser("root", fleet.RoleAdmin)
+	form := url.Values{"projectId": {string(project)}, "kind": {"quota"}, "limits.cpus": {"6"}, "reason": {"Build"}}
+	path := member.post("/requests", form).requireStatus(t, http.StatusSeeOther).header.Get("Location")
+	admin.get(path+"/decide").contains(t, "6 vCPUs", `name="generation" value="1"`)
+	form.Set("limits.cpus", "900")
+	member.post("/requests", form).requireStatus(t, http.StatusSeeOther)
+
+	const changed = "The request was changed meanwhile. Look at it again."
+	for _, action := range []string{"/approve", "/refuse"} {
+		for _, generation := range []string{"1", "", "0", "two"} {
+			shown := admin.post(path+action, url.Values{"generation": {generation}, "comment": {"Until June"}}).requireStatus(t, http.StatusConflict)
+			shown.contains(t, changed, "900 vCPUs", "Until June", `name="generation" value="2"`)
+		}
+	}
+	client := s.newAPIClient("ops", fleet.RoleAdmin, nil)
+	for _, action := range []string{"/approve", "/refuse"} {
+		client.call("POST", "/api/v1"+path+action, `{"comment":"no","ifGeneration":1}`).requireStatus(t, http.StatusConflict).contains(t, changed)
+	}
+	client.call("GET", "/api/v1"+path, "").requireStatus(t, http.StatusOK).contains(t, `"generation":2`, `"state":"open"`)
+	admin.post(path+"/approve", url.Values{"generation": {"2"}}).requireStatus(t, http.StatusSeeOther)
+	member.get(path).contains(t, "Approved", "vCPUs 4 → 900")
 }
 
 // In a project whose new VMs need approval, the form and the API make a request, and its approval the VM.
@@ -73,7 +103,7 @@ func TestNewVMOfProjectWithApprovalIsRequested(t *testing.T) {
 	}
 	token.call("POST", "/api/v1/requests/"+string(r.ID)+"/approve", `{}`).requireProblem(t, http.StatusForbidden, "")
 	admin := s.newSignedInBrowser("root", fleet.RoleAdmin)
-	admin.post(path+"/approve", url.Values{}).requireStatus(t, http.StatusSeeOther)
+	admin.post(path+"/approve", url.Values{"generation": {"1"}}).requireStatus(t, http.StatusSeeOther)
 	member.get(path).contains(t, "Approved", `href="/vms/`)
 	member.get("/vms").contains(t, ">web</a>")
 }

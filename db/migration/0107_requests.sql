@@ -12,6 +12,7 @@ CREATE TABLE requests (
     input        jsonb,                                        -- the input of a new VM, with sealed first-boot data; NULL after the decision
     key          text NOT NULL,                                -- equal requests of one user are one request
     state        text NOT NULL DEFAULT 'open' CONSTRAINT request_state_known CHECK (state IN ('open', 'approved', 'refused', 'withdrawn', 'expired')),
+    generation   bigint NOT NULL DEFAULT 1,                    -- rises when the user repeats the request, which replaces it
     created_at   timestamptz NOT NULL DEFAULT now(),
     decided_at   timestamptz,
     decided_by   text NOT NULL DEFAULT '',
@@ -53,4 +54,4 @@ CREATE TRIGGER withdraw_requests BEFORE DELETE ON users FOR EACH ROW EXECUTE FUN
 CREATE TRIGGER announce AFTER INSERT OR UPDATE OR DELETE ON requests FOR EACH STATEMENT EXECUTE FUNCTION announce_alarms('requests');
 CREATE TRIGGER log_object AFTER INSERT OR DELETE ON requests FOR EACH ROW EXECUTE FUNCTION log_object('request', 'project_id');
 CREATE TRIGGER log_object_change AFTER UPDATE ON requests FOR EACH ROW
-    WHEN (OLD.state <> NEW.state OR OLD.reason <> NEW.reason OR OLD.wanted <> NEW.wanted) EXECUTE FUNCTION log_object('request', 'project_id');
+    WHEN (OLD.state <> NEW.state OR OLD.generation <> NEW.generation) EXECUTE FUNCTION log_object('request', 'project_id');

@@ -11,12 +11,13 @@ FROM requests r WHERE r.project_id = @project_id AND r.user_id = @user_id::text 
 INSERT INTO requests (id, project_id, user_id, requested_by, kind, name, reason, wanted, input, key)
 VALUES (@id, @project_id, @user_id, @requested_by, @kind, @name, @reason, @wanted, sqlc.narg(input), @key);
 
--- name: RenewRequest :exec
--- Replaces an open request by a newer one of the same kind and key.
-UPDATE requests SET name = @name, reason = @reason, wanted = @wanted, input = sqlc.narg(input), created_at = now() WHERE id = @id;
+-- name: RenewRequest :execrows
+-- Replaces an open request by a newer one of the same kind and key, of which channels are notified again.
+UPDATE requests SET name = @name, reason = @reason, wanted = @wanted, input = sqlc.narg(input), generation = generation + 1, created_at = now(), notified = false
+WHERE id = @id AND state = 'open';
 
 -- name: LockRequest :one
-SELECT r.id, r.project_id, p.name AS project_name, r.user_id, r.requested_by, r.kind, r.name, r.wanted, r.input, r.state, r.decided_by
+SELECT r.id, r.project_id, p.name AS project_name, r.user_id, r.requested_by, r.kind, r.name, r.wanted, r.input, r.generation, r.state, r.decided_by
 FROM requests r JOIN projects p ON p.id = r.project_id WHERE r.id = @id FOR UPDATE OF r;
 
 -- name: DecideRequest :exec

@@ -70,7 +70,7 @@ var projectUseCases = map[string]useCase{
 	}},
 	"VMNeedsApproval": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
 	"ApproveRequest":  {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.request(), requests.Approval{PoolID: w.ownPool()}} }},
-	"RefuseRequest":   {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.request(), "no"} }},
+	"RefuseRequest":   {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.request(), requests.Refusal{Comment: "no"}} }},
 	"WithdrawRequest": {permittedActors: "member", args: func(w *authzFixture) []any { return []any{w.request()} }},
 
 	// Customization specs of project red.

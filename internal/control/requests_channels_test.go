@@ -7,6 +7,8 @@ import (
 	"quantix/internal/control/channels"
 	"quantix/internal/control/requests"
 	"quantix/internal/fleet"
+	"quantix/internal/quota"
+	"quantix/internal/request"
 )
 
 // New requests go to the fleet, the project and the users with the permission to decide; decisions to the project and the
@@ -54,4 +56,20 @@ func TestChannelsSendRequestsAndDecisions(t *testing.T) {
 	if err != nil || len(claimed) != 5 {
 		t.Errorf("%d messages are claimed, want 5: %v", len(claimed), err)
 	}
+}
+
+// Channels report a request again when its user has changed it.
+func TestChannelsSendChangedRequest(t *testing.T) {
+	s := newProjectFixture(t)
+	ofFleet := s.createChannel(chief, channels.ChannelInput{Name: "ops", Spec: hookSpec(publicHook)})
+	s.setQuota(s.red, quota.Quota{CPUs: limit(8)})
+	for _, cpus := range []int64{16, 64} {
+		in := request.Input{ProjectID: s.red, Kind: request.Quota, Reason: "Load test", Limits: map[string]int64{"cpus": cpus}}
+		if _, err := s.CreateRequest(t.Context(), s.member, in); err != nil {
+			t.Fatal(withFieldErrors(err))
+		}
+		s.notifyOfAlarms()
+		s.notifyOfAlarms()
+	}
+	s.wantMessages("of the fleet", ofFleet, []string{"request.opened: 16 vCPUs", "request.opened: 64 vCPUs"})
 }

@@ -166,11 +166,14 @@ func TestOnlyThoseWithPermissionDecide(t *testing.T) {
 		code  fleet.ErrorCode
 	}{"the user herself": {s.member, fleet.Forbidden}, "a viewer": {s.viewer, fleet.Forbidden}, "a stranger": {s.blueMember, fleet.NotFound}, "an operator, of a quota": {operator, fleet.Forbidden}} {
 		s.wantRefused(name+" approves", c.code, "", func() error { _, err := s.ApproveRequest(ctx, c.actor, r.ID, requests.Approval{}); return err })
-		s.wantRefused(name+" refuses", c.code, "", func() error { _, err := s.RefuseRequest(ctx, c.actor, r.ID, "no"); return err })
+		s.wantRefused(name+" refuses", c.code, "", func() error {
+			_, err := s.RefuseRequest(ctx, c.actor, r.ID, requests.Refusal{Comment: "no"})
+			return err
+		})
 	}
 	s.wantRefused("another withdraws", fleet.Forbidden, "Only the user who made the request", func() error { _, err := s.WithdrawRequest(ctx, chief, r.ID); return err })
-	s.wantRefused("a refusal without a comment", fleet.Invalid, "Say why", func() error { _, err := s.RefuseRequest(ctx, chief, r.ID, " "); return err })
-	if _, err := s.RefuseRequest(ctx, chief, r.ID, "Not this year"); err != nil {
+	s.wantRefused("a refusal without a comment", fleet.Invalid, "Say why", func() error { _, err := s.RefuseRequest(ctx, chief, r.ID, requests.Refusal{Comment: " "}); return err })
+	if _, err := s.RefuseRequest(ctx, chief, r.ID, requests.Refusal{Comment: "Not this year"}); err != nil {
 		t.Fatal(err)
 	}
 	s.wantRefused("a refused one", fleet.Conflict, "already refused by chief", func() error { _, err := s.WithdrawRequest(ctx, s.member, r.ID); return err })

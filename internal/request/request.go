@@ -82,6 +82,7 @@ type Request struct {
 	Name        string          `json:"name" doc:"A few words for the request"`
 	Reason      string          `json:"reason"`
 	Wanted
+	Generation  int64        `json:"generation" doc:"Starts at 1 and rises when the user repeats the request, which replaces it"`
 	State       State        `json:"state" enum:"open,approved,refused,withdrawn,expired"`
 	UserID      fleet.UserID `json:"userId,omitempty" doc:"Who made the request; absent: the user was deleted"`
 	RequestedBy string       `json:"requestedBy"`

@@ -83,13 +83,11 @@ func (api *API) approveRequest(ctx context.Context, a fleet.Actor, in *approveRe
 
 type refuseRequestInput struct {
 	RequestPath
-	Body struct {
-		Comment string `json:"comment" doc:"Why, at most 500 characters"`
-	}
+	Body struct{ requests.Refusal }
 }
 
 func (api *API) refuseRequest(ctx context.Context, a fleet.Actor, in *refuseRequestInput) (*requestOutput, error) {
-	return requestAnswer(api.Control.RefuseRequest(ctx, a, in.ID, in.Body.Comment))
+	return requestAnswer(api.Control.RefuseRequest(ctx, a, in.ID, in.Body.Refusal))
 }
 
 func (api *API) withdrawRequest(ctx context.Context, a fleet.Actor, in *RequestPath) (*requestOutput, error) {

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net/url"
@@ -61,9 +62,15 @@ func (s *Site) RequestPage(c echo.Context, a fleet.Actor) error {
 
 // decisionForm is the form that approves or refuses a request.
 type decisionForm struct {
-	Comment string `form:"comment"`
-	Pool    string `form:"poolId"`
-	Network string `form:"networkId"`
+	Generation string `form:"generation"` // of the request that the dialog showed
+	Comment    string `form:"comment"`
+	Pool       string `form:"poolId"`
+	Network    string `form:"networkId"`
+}
+
+// seen is the request that the dialog showed. A form without a generation is refused.
+func (in decisionForm) seen() requests.Seen {
+	return requests.Seen{IfGeneration: cmp.Or(form.ParseGeneration(in.Generation), -1)}
 }
 
 // ShowDecision shows the dialog that approves or refuses a request.
@@ -97,7 +104,7 @@ func requestIDFromPath(c echo.Context) request.ID { return request.ID(c.Param("i
 func (s *Site) ApproveRequest(c echo.Context, a fleet.Actor, in decisionForm) (form.Response, error) {
 	id := requestIDFromPath(c)
 	r, err := s.Control.ApproveRequest(c.Request().Context(), a, id, requests.Approval{
-		Comment: strings.TrimSpace(in.Comment), PoolID: fleet.PoolID(in.Pool), NetworkID: fleet.NetworkID(in.Network),
+		Seen: in.seen(), Comment: strings.TrimSpace(in.Comment), PoolID: fleet.PoolID(in.Pool), NetworkID: fleet.NetworkID(in.Network),
 	})
 	return form.StayOnPage(views.RequestPath(id), "Approved: "+r.Name), err
 }
@@ -105,7 +112,7 @@ func (s *Site) ApproveRequest(c echo.Context, a fleet.Actor, in decisionForm) (f
 // RefuseRequest refuses a request.
 func (s *Site) RefuseRequest(c echo.Context, a fleet.Actor, in decisionForm) (form.Response, error) {
 	id := requestIDFromPath(c)
-	r, err := s.Control.RefuseRequest(c.Request().Context(), a, id, strings.TrimSpace(in.Comment))
+	r, err := s.Control.RefuseRequest(c.Request().Context(), a, id, requests.Refusal{Seen: in.seen(), Comment: strings.TrimSpace(in.Comment)})
 	return form.StayOnPage(views.RequestPath(id), "Refused: "+r.Name), err
 }
 

@@ -40,10 +40,10 @@ var requestList = list[request.Request]{
 }
 
 func (b *Queries) readRequests(ctx context.Context, _ fleet.Actor, s *statementBuilder, tail string) ([]request.Request, error) {
-	sql := `SELECT rq.id, rq.project_id, p.name, rq.kind, rq.name, rq.reason, rq.wanted, rq.state, COALESCE(rq.user_id, ''), rq.requested_by, rq.created_at,
+	sql := `SELECT rq.id, rq.project_id, p.name, rq.kind, rq.name, rq.reason, rq.wanted, rq.generation, rq.state, COALESCE(rq.user_id, ''), rq.requested_by, rq.created_at,
 		rq.decided_at, rq.decided_by, rq.comment, rq.result FROM requests rq JOIN projects p ON p.id = rq.project_id` + s.whereClause() + tail
 	return collectRows(ctx, b, sql, s, func(row pgx.CollectableRow) (v request.Request, err error) {
-		err = row.Scan(&v.ID, &v.ProjectID, &v.ProjectName, &v.Kind, &v.Name, &v.Reason, &v.Wanted, &v.State, &v.UserID, &v.RequestedBy, &v.CreatedAt,
+		err = row.Scan(&v.ID, &v.ProjectID, &v.ProjectName, &v.Kind, &v.Name, &v.Reason, &v.Wanted, &v.Generation, &v.State, &v.UserID, &v.RequestedBy, &v.CreatedAt,
 			&v.DecidedAt, &v.DecidedBy, &v.Comment, &v.Result)
 		if v.State == request.Open {
 			end := v.CreatedAt.Add(request.Lifetime)

@@ -131,7 +131,11 @@ func (n newRequest) add(ctx context.Context, q *db.Queries, a fleet.Actor) (requ
 	action := "request.create"
 	if open.Same != "" {
 		action = "request.renew"
-		err = q.RenewRequest(ctx, db.RenewRequestParams{ID: id, Name: n.title, Reason: n.reason, Wanted: n.wanted, Input: input})
+		var renewed int64
+		renewed, err = q.RenewRequest(ctx, db.RenewRequestParams{ID: id, Name: n.title, Reason: n.reason, Wanted: n.wanted, Input: input})
+		if err == nil && renewed == 0 {
+			err = fleet.Errorf(fleet.Conflict, "Your earlier request for the same was decided meanwhile. Look at it, or send this one again.")
+		}
 	} else {
 		err = q.AddRequest(ctx, db.AddRequestParams{
 			ID: id, ProjectID: n.project, UserID: &a.UserID, RequestedBy: a.Name, Kind: n.kind, Name: n.title, Reason: n.reason, Wanted: n.wanted, Input: input, Key: n.key,
@@ -147,8 +151,14 @@ func audit(ctx context.Context, q *db.Queries, a fleet.Actor, action string, id 
 	return store.Audit(ctx, q, a, action, fleet.SubjectOf(fleet.TypeRequest, id), name, detail)
 }
 
+// Seen is the request that the person who decides saw.
+type Seen struct {
+	IfGeneration int64 `json:"ifGeneration,omitempty" doc:"The request's expected generation: the decision is refused if the user has changed the request; absent: not checked"`
+}
+
 // Approval is the input of ApproveRequest.
 type Approval struct {
+	Seen
 	Comment   string          `json:"comment,omitempty" doc:"For the user who made the request, at most 500 characters"`
 	PoolID    fleet.PoolID    `json:"poolId,omitempty" doc:"The pool to publish, for a request of the kind pool"`
 	NetworkID fleet.NetworkID `json:"networkId,omitempty" doc:"The network to publish, for a request of the kind network"`
@@ -157,7 +167,7 @@ type Approval struct {
 // ApproveRequest fulfils the request and closes it, in one transaction: it raises limits, publishes a pool or network, or creates the VM for the user who requested it. A VM that exceeds the quota raises the quota if the
 // actor may change it.
 func (rs *Requests) ApproveRequest(ctx context.Context, a fleet.Actor, id request.ID, in Approval) (request.Request, error) {
-	return rs.decide(ctx, a, id, in.Comment, request.Approved, func(ctx context.Context, tx pgx.Tx, r db.LockRequestRow) (out request.Result, err error) {
+	return rs.decide(ctx, a, id, decision{request.Approved, in.Comment, in.Seen}, func(ctx context.Context, tx pgx.Tx, r db.LockRequestRow) (out request.Result, err error) {
 		q := db.New(tx)
 		var checks fleet.Checks
 		switch r.Kind {
@@ -215,18 +225,31 @@ func (rs *Requests) createVM(ctx context.Context, tx pgx.Tx, a fleet.Actor, r db
 	return out, err
 }
 
-// RefuseRequest closes a request without fulfilling it. comment is for the user who made it.
-func (rs *Requests) RefuseRequest(ctx context.Context, a fleet.Actor, id request.ID, comment string) (request.Request, error) {
-	return rs.decide(ctx, a, id, comment, request.Refused, nil)
+// Refusal is the input of RefuseRequest.
+type Refusal struct {
+	Seen
+	Comment string `json:"comment" doc:"Why, at most 500 characters"`
+}
+
+// RefuseRequest closes a request without fulfilling it.
+func (rs *Requests) RefuseRequest(ctx context.Context, a fleet.Actor, id request.ID, in Refusal) (request.Request, error) {
+	return rs.decide(ctx, a, id, decision{request.Refused, in.Comment, in.Seen}, nil)
 }
 
 // WithdrawRequest closes an open request of the actor.
 func (rs *Requests) WithdrawRequest(ctx context.Context, a fleet.Actor, id request.ID) (request.Request, error) {
-	return rs.decide(ctx, a, id, "", request.Withdrawn, nil)
+	return rs.decide(ctx, a, id, decision{to: request.Withdrawn}, nil)
+}
+
+// decision closes a request with the state to.
+type decision struct {
+	to      request.State
+	comment string
+	seen    Seen
 }
 
 // decide locks an open request that the actor may decide, calls do, and closes the request.
-func (rs *Requests) decide(ctx context.Context, a fleet.Actor, id request.ID, comment string, to request.State, do func(context.Context, pgx.Tx, db.LockRequestRow) (request.Result, error)) (request.Request, error) {
+func (rs *Requests) decide(ctx context.Context, a fleet.Actor, id request.ID, d decision, do func(context.Context, pgx.Tx, db.LockRequestRow) (request.Result, error)) (request.Request, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return request.Request{}, err
 	}
@@ -242,14 +265,17 @@ func (rs *Requests) decide(ctx context.Context, a fleet.Actor, id request.ID, co
 		if err != nil {
 			return store.NotFoundError(err, "request")
 		}
-		if err := mayDecide(a, r, to); err != nil {
+		if err := mayDecide(a, r, d.to); err != nil {
 			return err
 		}
 		if r.State != request.Open {
 			return fleet.Errorf(fleet.Conflict, "%s", request.WhyDecided(r.State, r.DecidedBy))
 		}
+		if seen := d.seen.IfGeneration; seen != 0 && seen != r.Generation {
+			return fleet.Errorf(fleet.Conflict, "The request was changed meanwhile. Look at it again.")
+		}
 		var checks fleet.Checks
-		request.CheckText(&checks, "comment", comment, to == request.Refused, "Say why, so that the user knows what to do.")
+		request.CheckText(&checks, "comment", d.comment, d.to == request.Refused, "Say why, so that the user knows what to do.")
 		if err := checks.Err(); err != nil {
 			return err
 		}
@@ -259,10 +285,10 @@ func (rs *Requests) decide(ctx context.Context, a fleet.Actor, id request.ID, co
 				return err
 			}
 		}
-		if err := q.DecideRequest(ctx, db.DecideRequestParams{ID: id, State: to, DecidedBy: a.Name, Comment: comment, Result: result}); err != nil {
+		if err := q.DecideRequest(ctx, db.DecideRequestParams{ID: id, State: d.to, DecidedBy: a.Name, Comment: d.comment, Result: result}); err != nil {
 			return err
 		}
-		return audit(ctx, q, a, actions[to], id, r.Name, comment)
+		return audit(ctx, q, a, actions[d.to], id, r.Name, d.comment)
 	})
 	if err != nil {
 		return request.Request{}, err
