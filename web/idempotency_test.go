@@ -120,15 +120,15 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	}
 	recycled := s.addVM(project, s.host.id, "recycled", fleet.Stopped)
 	s.execSQL(`UPDATE vms SET deleted_at = now(), recycled_at = now(), purge_at = now() + interval '7 days' WHERE id = $1`, recycled)
-	expired := s.addVM(project, s.host.id, "expired", fleet.Stopped)
-	s.execSQL(`UPDATE vms SET expires_at = now(), expiry = 'over' WHERE id = $1`, expired)
+	expired, expiredToo := s.addVM(project, s.host.id, "expired", fleet.Stopped), s.addVM(project, s.host.id, "expired-too", fleet.Stopped)
+	s.execSQL(`UPDATE vms SET expires_at = now(), expiry = 'over' WHERE id IN ($1, $2)`, expired, expiredToo)
 	expired2 := s.addVM(project, s.host.id, "expired-2", fleet.Stopped)
 	s.execSQL(`UPDATE vms SET expires_at = now(), expiry = 'over' WHERE id = $1`, expired2)
 	until := func(day string) string { return `"expiresAt":"2040-01-` + day + `T00:00:00Z"}` }
 	bodies := map[string]struct{ path, body, other string }{
 		"/recycle-bin/{id}/restore":                    {"/recycle-bin/" + string(recycled) + "/restore", `{"name":"restored"}`, `{"name":"restored-2"}`},
 		"/vms/{id}/renew":                              {"/vms/" + string(expired) + "/renew", `{` + until("01"), `{` + until("02")},
-		"/vms/renew":                                   {"/vms/renew", `{"ids":["` + string(expired) + `"],` + until("01"), `{"ids":["` + string(expired) + `"],` + until("02")},
+		"/vms/renew":                                   {"/vms/renew", `{"ids":["` + string(expiredToo) + `"],` + until("01"), `{"ids":["` + string(expiredToo) + `"],` + until("02")},
 		"/channels":                                    {"/channels", `{"name":"ops","spec":{"kind":"email","to":["a@example.org"]}}`, `{"name":"ops-2","spec":{"kind":"email","to":["a@example.org"]}}`},
 		"/flavors":                                     {"/flavors", `{"name":"small","cpus":1,"memoryMiB":256}`, `{"name":"small-2","cpus":1,"memoryMiB":256}`},
 		"/channels/{id}/test":                          {"/channels/" + channelID + "/test", ``, ``},

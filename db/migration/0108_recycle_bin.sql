@@ -7,11 +7,13 @@ ALTER TABLE vms
     ADD COLUMN purge_at    timestamptz,                       -- when the VM is deleted with its disks
     ADD COLUMN bin_counted boolean NOT NULL DEFAULT true;     -- in the recycle bin, the disks count towards the quota
 CREATE INDEX vms_recycled ON vms (recycled_at, id) WHERE recycled_at IS NOT NULL;
+CREATE INDEX vms_recycled_of_project ON vms (project_id) WHERE recycled_at IS NOT NULL;
 CREATE INDEX vms_to_purge ON vms (purge_at, id) WHERE recycled_at IS NOT NULL;
 
 -- The name of a VM in the recycle bin is free for another VM.
 ALTER TABLE vms DROP CONSTRAINT vm_name_taken;
-CREATE UNIQUE INDEX vm_name_taken ON vms (project_id, name) WHERE recycled_at IS NULL;
+-- It is no partial index, because cached plans would read one whole for each query of VMs outside the recycle bin.
+CREATE UNIQUE INDEX vm_name_taken ON vms (project_id, name, (CASE WHEN recycled_at IS NULL THEN '' ELSE id END));
 
 -- Settings of the recycle bin: bin.Settings. The row without a project is the fleet's; NULL in a project's row means the
 -- fleet's value. The bin of an existing installation stays off, because its users rely on the space of deleted VMs.
