@@ -39,7 +39,7 @@ func TestDecisionOfChangedRequestIsRefused(t *testing.T) {
 	}
 }
 
-// A request that is decided while its user repeats it stays as it was decided.
+// A repetition does not change a request that was decided meanwhile.
 func TestRepetitionDoesNotChangeDecidedRequest(t *testing.T) {
 	s := newProjectFixture(t)
 	ctx := t.Context()
