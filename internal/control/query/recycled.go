@@ -66,9 +66,10 @@ const recycledSQL = `SELECT v.id, v.name, v.project_id, (SELECT p.name FROM proj
 	COALESCE((SELECT CASE WHEN t.state IN ('failed', 'unknown') THEN t.error ELSE '' END FROM tasks t
 		WHERE t.subject = 'vm:' || v.id AND (t.kind = 'vm.delete' OR t.kind = 'vm.recycle' AND v.status->>'power' IN ('running', 'paused'))
 			AND t.ended_at > v.recycled_at ORDER BY t.id DESC LIMIT 1), ''),
-	(SELECT jsonb_agg(e || jsonb_build_object('offline', NOT COALESCE(is_fresh(o.looked_at, o.fresh_for), false)))
-		FROM jsonb_array_elements(v.elsewhere) e LEFT JOIN host_sessions o ON o.host_id = e->>'hostId'),
-	s.looked_at, s.fresh_for, now()` + vmTablesSQL
+	(SELECT jsonb_agg(e || jsonb_build_object('offline', NOT COALESCE((SELECT is_fresh(o.looked_at, o.fresh_for) FROM host_sessions o WHERE o.host_id = e->>'hostId'), false)))
+		FROM jsonb_array_elements(v.elsewhere) e),
+	s.looked_at, s.fresh_for, now()
+	FROM vms v LEFT JOIN LATERAL (SELECT o.looked_at, o.fresh_for FROM host_sessions o WHERE o.host_id = v.host_id LIMIT 1) s ON true` // the sessions of these VMs' hosts only
 
 func (b *Queries) readRecycled(ctx context.Context, a fleet.Actor, s *statementBuilder, tail string) ([]bin.Item, error) {
 	sees := store.SeesHosts(a)
