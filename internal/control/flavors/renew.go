@@ -8,6 +8,7 @@ import (
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
+	"quantix/internal/usage"
 	"quantix/internal/vmedit"
 )
 
@@ -126,4 +127,23 @@ func (f *Flavors) RenewVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID,
 		out[i] = RenewResult{id, vm.Name, err}
 	}
 	return out, nil
+}
+
+// The dashboard of a tenant lists VMs that expire within expiringWithin.
+const (
+	expiringWithin = 14 * 24 * time.Hour
+	maxExpiringVMs = 10
+)
+
+// ExpiringVMs returns the VMs of the actor's own projects that expire within two weeks, the next one first.
+func (f *Flavors) ExpiringVMs(ctx context.Context, a fleet.Actor) ([]usage.ExpiringVM, error) {
+	if err := policy.Check(a, policy.VMSee, ""); err != nil {
+		return nil, err
+	}
+	rows, err := f.store.SoonExpiringVMs(ctx, db.SoonExpiringVMsParams{Projects: store.VisibleProjects(a), Within: expiringWithin, Most: maxExpiringVMs})
+	out := make([]usage.ExpiringVM, len(rows))
+	for i, r := range rows {
+		out[i] = usage.ExpiringVM{ID: r.ID, Name: r.Name, ExpiresAt: r.ExpiresAt, Stops: r.ExpiryStops}
+	}
+	return out, store.UserError(err)
 }

@@ -58,7 +58,7 @@ func (n *Networks) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNe
 		if err := network.Audit(ctx, q, a, "create", describeNetwork(in.Spec)); err != nil {
 			return err
 		}
-		if err := publishing.PublishNewNetwork(ctx, q, a, id, in.Name, in.Publish); err != nil {
+		if err := publishing.PublishNewNetwork(ctx, q, a, id, in.Publish); err != nil {
 			return err
 		}
 		_, _, err := network.SetSelector(ctx, q, a, selector)

@@ -5,11 +5,8 @@ package publishing
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
 	"quantix/internal/control/store"
@@ -135,39 +132,32 @@ const AllProjects = "all"
 const maxPublished = 200
 
 // PublishNewPool publishes a pool that the transaction creates, to projects or to AllProjects.
-func PublishNewPool(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PoolID, name string, to []string) error {
-	return poolGrant(a, id).publishNew(ctx, q, a, name, to)
+func PublishNewPool(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PoolID, to []string) error {
+	return poolGrant(a, id).publishNew(ctx, q, a, to)
 }
 
 // PublishNewNetwork works like PublishNewPool.
-func PublishNewNetwork(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.NetworkID, name string, to []string) error {
-	return networkGrant(a, id).publishNew(ctx, q, a, name, to)
+func PublishNewNetwork(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.NetworkID, to []string) error {
+	return networkGrant(a, id).publishNew(ctx, q, a, to)
 }
 
-func (g grant) publishNew(ctx context.Context, q *db.Queries, a fleet.Actor, object string, to []string) error {
+func (g grant) publishNew(ctx context.Context, q *db.Queries, a fleet.Actor, to []string) error {
 	var checks fleet.Checks
 	if len(to) > maxPublished {
 		checks.Add("publish", "Choose at most %d projects, or all projects.", maxPublished)
 		return checks.Err()
 	}
 	for _, project := range to {
-		name, of := "all projects", (*fleet.ProjectID)(nil)
-		if project != AllProjects {
-			id := fleet.ProjectID(project)
-			var err error
-			if name, err = q.ProjectName(ctx, id); errors.Is(err, pgx.ErrNoRows) {
-				checks.Add("publish", "There is no project %q. Choose other projects.", project)
-				continue
-			} else if err != nil {
-				return err
-			}
-			of = &id
+		of := fleet.ProjectID(project)
+		if project == AllProjects {
+			of = ""
+		} else if project == "" { // it would be all projects
+			checks.Add("publish", "There is no project without an ID. Choose other projects.")
+			continue
 		}
-		changed, err := g.insert(ctx, q, of)
-		if err == nil && changed > 0 {
-			err = store.Audit(ctx, q, a, g.noun+".grant", g.subject, object, name)
-		}
-		if err != nil {
+		if _, err := g.change(ctx, q, a, "grant", of); fleet.CodeOf(err) == fleet.NotFound {
+			checks.Add("publish", "There is no project %q. Choose other projects.", project)
+		} else if err != nil {
 			return err
 		}
 	}

@@ -2,14 +2,12 @@ package quotas
 
 import (
 	"context"
-	"time"
 
 	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/internal/quota"
-	"quantix/internal/usage"
 )
 
 // sweptDays is the number of old days that one transaction deletes.
@@ -36,24 +34,6 @@ func (qs *Quotas) UsageHistory(ctx context.Context, a fleet.Actor, project fleet
 	out := make([]quota.Day, len(rows))
 	for i, r := range rows {
 		out[i] = quota.Day{Day: r.Day, VMs: r.Vms, RunningVMs: r.RunningVms, CPUs: r.Cpus, MemoryMiB: r.MemoryMib, DiskBytes: r.DiskBytes}
-	}
-	return out, store.UserError(err)
-}
-
-const (
-	expiryNotice  = 14 * 24 * time.Hour
-	maxExpiringVM = 10
-)
-
-// ExpiringVMs returns the VMs of the actor's own projects that expire within two weeks, the next one first.
-func (qs *Quotas) ExpiringVMs(ctx context.Context, a fleet.Actor) ([]usage.ExpiringVM, error) {
-	if err := policy.Check(a, policy.VMSee, ""); err != nil {
-		return nil, err
-	}
-	rows, err := qs.store.SoonExpiringVMs(ctx, db.SoonExpiringVMsParams{Projects: store.VisibleProjects(a), Within: expiryNotice, Most: maxExpiringVM})
-	out := make([]usage.ExpiringVM, len(rows))
-	for i, r := range rows {
-		out[i] = usage.ExpiringVM{ID: r.ID, Name: r.Name, ExpiresAt: r.ExpiresAt, Stops: r.ExpiryStops}
 	}
 	return out, store.UserError(err)
 }

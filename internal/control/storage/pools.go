@@ -58,7 +58,7 @@ func (st *Storage) CreatePool(ctx context.Context, a fleet.Actor, in CreatePool)
 		if err := pool.Audit(ctx, q, a, "create", in.Spec.Source()); err != nil {
 			return err
 		}
-		if err := publishing.PublishNewPool(ctx, q, a, id, in.Name, in.Publish); err != nil {
+		if err := publishing.PublishNewPool(ctx, q, a, id, in.Publish); err != nil {
 			return err
 		}
 		_, _, err := pool.SetSelector(ctx, q, a, selector)

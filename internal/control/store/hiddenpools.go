@@ -18,7 +18,7 @@ import (
 // HiddenPoolID returns the ID that stands for a pool in answers to users who may not see the pool.
 func HiddenPoolID(id fleet.PoolID) fleet.PoolID {
 	h := sha256.Sum256([]byte("hidden pool " + string(id)))
-	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // version 8, as of a UUID with a meaning of its own
+	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80 // version 8: defined by the application
 	return fleet.PoolID(fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16]))
 }
 
