@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/maintenance"
 )
 
 // maintenanceVMs returns the IDs of the VM and of the discovered VM on host-1.
@@ -91,8 +92,8 @@ func TestAPIHostMaintenance(t *testing.T) {
 	var body struct {
 		Lifecycle fleet.HostLifecycle    `json:"lifecycle"`
 		Task      *fleet.Task            `json:"task"`
-		Plan      *fleet.MaintenancePlan `json:"plan"`
-		LeavePlan *fleet.LeavePlan       `json:"leavePlan"`
+		Plan      *maintenance.Plan      `json:"plan"`
+		LeavePlan *maintenance.LeavePlan `json:"leavePlan"`
 	}
 	act := func(query, in string, status int) answer {
 		t.Helper()

@@ -8,6 +8,7 @@ import (
 	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
+	"quantix/internal/maintenance"
 )
 
 // EvictVMs migrates VMs away from hosts with NoExecute taints that they do not tolerate: live if they run, cold if they
@@ -68,7 +69,7 @@ func beginEvictions(ctx context.Context, q *db.Queries) (due []db.VMsOnTaintedHo
 }
 
 // evictVM requests the migration of a VM to the best host, or records why there is none.
-func (c *Control) evictVM(ctx context.Context, a fleet.Actor, r db.VMsOnTaintedHostsRow, space *fleet.MaintenanceSpace) error {
+func (c *Control) evictVM(ctx context.Context, a fleet.Actor, r db.VMsOnTaintedHostsRow, space *maintenance.Space) error {
 	vm, err := query.VMWithPools(ctx, c.Queries, a, r.ID)
 	if fleet.CodeOf(err) == fleet.NotFound {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
+	"quantix/internal/maintenance"
 	"quantix/internal/policy"
 )
 
@@ -23,7 +24,7 @@ type EnterMaintenance struct {
 // EnterMaintenance begins the maintenance of a host, or continues it after a cancellation or a failure. No VM is placed
 // or started on the host from then on. It writes a task with one child for each VM that is migrated or shut down; a VM
 // without a decision in the input gets the plan's proposal, else the input's default. If a running VM has none of them,
-// nothing begins: see fleet.MaintenancePlan.Decide. The pass SettleMaintenance notices when no VM runs any more.
+// nothing begins: see maintenance.Plan.Decide. The pass SettleMaintenance notices when no VM runs any more.
 func (c *Control) EnterMaintenance(ctx context.Context, a fleet.Actor, id fleet.HostID, in EnterMaintenance) (fleet.Task, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Task{}, err
@@ -84,7 +85,7 @@ func (c *Control) EnterMaintenance(ctx context.Context, a fleet.Actor, id fleet.
 
 // checkNoneStarted refuses if a VM runs on the locked host that the decisions do not name, or that was off when they were
 // made.
-func checkNoneStarted(ctx context.Context, q *db.Queries, host fleet.HostView, plan fleet.MaintenancePlan, chosen map[fleet.VMID]fleet.MaintenanceDecision) error {
+func checkNoneStarted(ctx context.Context, q *db.Queries, host fleet.HostView, plan maintenance.Plan, chosen map[fleet.VMID]fleet.MaintenanceDecision) error {
 	running, err := q.VMsRunningOn(ctx, host.ID)
 	for _, vm := range running {
 		if _, decided := chosen[vm.ID]; !decided || plan.WasOff(vm.ID) && chosen[vm.ID].Do != fleet.MaintenanceMigrate {
@@ -168,7 +169,7 @@ type hostTaskChild struct {
 
 // maintenanceChildren returns the children for the decisions, and how many VMs each decision is for: "3 migrated, 1
 // shut down, 2 left".
-func maintenanceChildren(plan fleet.MaintenancePlan, chosen map[fleet.VMID]fleet.MaintenanceDecision) (children []hostTaskChild, counts string, err error) {
+func maintenanceChildren(plan maintenance.Plan, chosen map[fleet.VMID]fleet.MaintenanceDecision) (children []hostTaskChild, counts string, err error) {
 	n := map[fleet.MaintenanceDo]int{}
 	for _, vm := range plan.VMs {
 		d := chosen[vm.ID]

@@ -8,30 +8,31 @@ import (
 	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
+	"quantix/internal/maintenance"
 	"quantix/internal/policy"
 )
 
 // PlanLeave returns the VMs that leaving maintenance starts, and those that it can bring back.
-func (c *Control) PlanLeave(ctx context.Context, a fleet.Actor, id fleet.HostID) (fleet.LeavePlan, error) {
+func (c *Control) PlanLeave(ctx context.Context, a fleet.Actor, id fleet.HostID) (maintenance.LeavePlan, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
-		return fleet.LeavePlan{}, err
+		return maintenance.LeavePlan{}, err
 	}
 	host, err := c.GetHost(ctx, a, id)
 	if err != nil {
-		return fleet.LeavePlan{}, err
+		return maintenance.LeavePlan{}, err
 	}
 	if err := conflictIfNotAllowed(host.Allows(fleet.ActLeaveMaintenance)); err != nil {
-		return fleet.LeavePlan{}, err
+		return maintenance.LeavePlan{}, err
 	}
 	m := *host.Maintenance
 	if _, err := recordMaintenanceResults(ctx, c.store.Queries, &m); err != nil {
-		return fleet.LeavePlan{}, store.UserError(err)
+		return maintenance.LeavePlan{}, store.UserError(err)
 	}
 	return planLeave(ctx, c.store.Queries, a, id, m)
 }
 
-func planLeave(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.HostID, m fleet.HostMaintenance) (fleet.LeavePlan, error) {
-	plan := fleet.LeavePlan{Start: []fleet.NamedVM{}, Moved: []fleet.ReturningVM{}}
+func planLeave(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.HostID, m fleet.HostMaintenance) (maintenance.LeavePlan, error) {
+	plan := maintenance.LeavePlan{Start: []fleet.NamedVM{}, Moved: []maintenance.ReturningVM{}}
 	ids := slices.Clone(m.Stopped)
 	for _, v := range m.Moved {
 		ids = append(ids, v.VMID)
@@ -47,7 +48,7 @@ func planLeave(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.HostI
 	}
 	for _, of := range m.Moved {
 		if vm, ok := vms[of.VMID]; ok && vm.HostID != id && vm.DeletedAt == nil {
-			v := fleet.ReturningVM{ID: vm.ID, Name: vm.Name, HostName: vm.HostName}
+			v := maintenance.ReturningVM{ID: vm.ID, Name: vm.Name, HostName: vm.HostName}
 			v.Allowed, v.Reason = vm.AllowsMigration(nil, nil)
 			plan.Moved = append(plan.Moved, v)
 		}
@@ -83,7 +84,7 @@ func (c *Control) LeaveMaintenance(ctx context.Context, a fleet.Actor, id fleet.
 		}
 		var checks fleet.Checks
 		for _, of := range bringBack {
-			i := slices.IndexFunc(plan.Moved, func(v fleet.ReturningVM) bool { return v.ID == of })
+			i := slices.IndexFunc(plan.Moved, func(v maintenance.ReturningVM) bool { return v.ID == of })
 			switch {
 			case i < 0:
 				checks.Add("bringBack", "The maintenance of %s did not move the VM %s, or it is back or deleted.", host.Name, of)

@@ -8,6 +8,7 @@ import (
 	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
+	"quantix/internal/maintenance"
 	"quantix/internal/policy"
 )
 
@@ -94,7 +95,7 @@ func undecidedRunningVMs(ctx context.Context, q *db.Queries, id fleet.HostID, m 
 
 // MaintenanceProgress returns how far the maintenance of a host is. Without maintenance it only
 // lists the VMs that a NoExecute taint could not move.
-func (c *Control) MaintenanceProgress(ctx context.Context, a fleet.Actor, id fleet.HostID) (out fleet.MaintenanceProgress, err error) {
+func (c *Control) MaintenanceProgress(ctx context.Context, a fleet.Actor, id fleet.HostID) (out maintenance.Progress, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return out, err
 	}
@@ -108,7 +109,7 @@ func (c *Control) MaintenanceProgress(ctx context.Context, a fleet.Actor, id fle
 			return out, store.UserError(err)
 		}
 		for _, vm := range stuck {
-			out.Tainted = append(out.Tainted, fleet.MaintenanceBlocker{ID: vm.ID, Name: vm.Name, Managed: true, Reason: vm.Reason})
+			out.Tainted = append(out.Tainted, maintenance.Blocker{ID: vm.ID, Name: vm.Name, Managed: true, Reason: vm.Reason})
 		}
 	}
 	if host.Maintenance == nil {
@@ -140,7 +141,7 @@ func (c *Control) MaintenanceProgress(ctx context.Context, a fleet.Actor, id fle
 		return out, store.UserError(err)
 	}
 	for _, vm := range running {
-		b := fleet.MaintenanceBlocker{ID: vm.ID, Name: vm.Name, Managed: vm.Managed}
+		b := maintenance.Blocker{ID: vm.ID, Name: vm.Name, Managed: vm.Managed}
 		if m.LeavesRunning(vm.ID) {
 			out.Left = append(out.Left, b)
 			continue

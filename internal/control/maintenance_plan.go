@@ -10,21 +10,22 @@ import (
 	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
+	"quantix/internal/maintenance"
 	"quantix/internal/policy"
 )
 
 // PlanMaintenance returns what can happen to each VM of a host that enters maintenance: every VM of Quantix on the host,
 // and the running discovered VMs. The proposals together fit on the other hosts, unless overcommit is true. It changes
 // nothing.
-func (c *Control) PlanMaintenance(ctx context.Context, a fleet.Actor, id fleet.HostID, overcommit bool) (fleet.MaintenancePlan, error) {
+func (c *Control) PlanMaintenance(ctx context.Context, a fleet.Actor, id fleet.HostID, overcommit bool) (maintenance.Plan, error) {
 	host, err := c.hostToMaintain(ctx, a, id)
 	if err != nil {
-		return fleet.MaintenancePlan{}, err
+		return maintenance.Plan{}, err
 	}
 	if err := checkMayOvercommit(a, overcommit); err != nil {
-		return fleet.MaintenancePlan{}, err
+		return maintenance.Plan{}, err
 	}
-	plan := fleet.MaintenancePlan{HostID: id, HostName: host.Name, VMs: []fleet.MaintenanceVM{}, Overcommit: overcommit, Targets: []fleet.MaintenanceRoom{}, Pools: []fleet.MaintenancePool{}}
+	plan := maintenance.Plan{HostID: id, HostName: host.Name, VMs: []maintenance.VM{}, Overcommit: overcommit, Targets: []maintenance.Room{}, Pools: []maintenance.Pool{}}
 	var before fleet.HostMaintenance
 	if host.Maintenance != nil {
 		before = *host.Maintenance
@@ -53,7 +54,7 @@ func (c *Control) PlanMaintenance(ctx context.Context, a fleet.Actor, id fleet.H
 	if err != nil {
 		return plan, err
 	}
-	moves := make([][]fleet.MaintenanceChoice, len(all))
+	moves := make([][]maintenance.Choice, len(all))
 	for i, vm := range all {
 		moves[i] = maintenanceMigrations(vm, migrations[i])
 		space.AddPools(moves[i])
@@ -99,7 +100,7 @@ func isOn(s *fleet.VMStatus) bool {
 }
 
 // readMaintenanceSpace returns what the hosts can still allocate.
-func (c *Control) readMaintenanceSpace(ctx context.Context, a fleet.Actor, overcommit bool) (*fleet.MaintenanceSpace, error) {
+func (c *Control) readMaintenanceSpace(ctx context.Context, a fleet.Actor, overcommit bool) (*maintenance.Space, error) {
 	hosts, err := query.ReadAllPages(ctx, a, fleet.Query{}, c.ListHosts)
 	if err != nil {
 		return nil, err
@@ -112,20 +113,20 @@ func (c *Control) readMaintenanceSpace(ctx context.Context, a fleet.Actor, overc
 	for _, u := range used {
 		committed[u.HostID] = u
 	}
-	rooms := make([]fleet.MaintenanceRoom, len(hosts))
+	rooms := make([]maintenance.Room, len(hosts))
 	for i, h := range hosts {
 		u := committed[h.ID]
-		rooms[i] = fleet.MaintenanceRoom{HostID: h.ID, HostName: h.Name, MemoryMiB: h.Capacity.AllocatableMemoryMiB - u.Mib - u.DiscoveredMib}
+		rooms[i] = maintenance.Room{HostID: h.ID, HostName: h.Name, MemoryMiB: h.Capacity.AllocatableMemoryMiB - u.Mib - u.DiscoveredMib}
 		if h.Capacity.Threads > 0 {
 			left := h.Capacity.AllocatableCPUs - u.Cpus - u.DiscoveredCpus
 			rooms[i].CPUs = &left
 		}
 	}
-	return fleet.NewMaintenanceSpace(rooms, overcommit), nil
+	return maintenance.NewSpace(rooms, overcommit), nil
 }
 
 // takeBest is MaintenanceSpace.TakeBest with a reason also if no host is allowed.
-func takeBest(space *fleet.MaintenanceSpace, choices []fleet.MaintenanceChoice, spec fleet.VMSpec, preferred fleet.HostID) (best *fleet.MaintenanceDecision, why string, hostFull bool) {
+func takeBest(space *maintenance.Space, choices []maintenance.Choice, spec fleet.VMSpec, preferred fleet.HostID) (best *fleet.MaintenanceDecision, why string, hostFull bool) {
 	best, why, hostFull = space.TakeBest(choices, spec.CPUs, spec.MemoryMiB, preferred)
 	if best == nil && why == "" {
 		why = whyNoMigration(choices)
@@ -135,22 +136,22 @@ func takeBest(space *fleet.MaintenanceSpace, choices []fleet.MaintenanceChoice, 
 
 // planMaintenanceOfVM lists the choices for a VM of Quantix. A VM that is off stays on the host unless a user decides
 // otherwise. earlier is the host that an earlier decision names; empty: none.
-func planMaintenanceOfVM(vm fleet.VMView, moves []fleet.MaintenanceChoice, space *fleet.MaintenanceSpace, earlier fleet.HostID) fleet.MaintenanceVM {
-	line := fleet.MaintenanceVM{
+func planMaintenanceOfVM(vm fleet.VMView, moves []maintenance.Choice, space *maintenance.Space, earlier fleet.HostID) maintenance.VM {
+	line := maintenance.VM{
 		ID: vm.ID, Name: vm.Name, ProjectID: vm.ProjectID, ProjectName: vm.ProjectName, Managed: true, Phase: vm.Phase,
 		CPUs: vm.Spec.CPUs, MemoryMiB: vm.Spec.MemoryMiB,
 		Runs: vm.DeletedAt == nil && (isOn(vm.Status) || vm.RequestedPower == fleet.Running),
 	}
 	line.Choices = append(line.Choices, moves...)
 	if line.Runs {
-		down := fleet.MaintenanceChoice{MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceShutdown}}
+		down := maintenance.Choice{MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceShutdown}}
 		down.Allowed, down.Reason = vm.Allows(fleet.ActShutdown)
 		line.Choices = append(line.Choices, down)
 	}
 	stay := fleet.MaintenanceDecision{Do: fleet.MaintenanceLeave}
-	line.Choices = append(line.Choices, fleet.MaintenanceChoice{MaintenanceDecision: stay, Allowed: true})
+	line.Choices = append(line.Choices, maintenance.Choice{MaintenanceDecision: stay, Allowed: true})
 	if !line.Runs {
-		if line.Proposal = &stay; !slices.ContainsFunc(moves, func(m fleet.MaintenanceChoice) bool { return m.Allowed }) {
+		if line.Proposal = &stay; !slices.ContainsFunc(moves, func(m maintenance.Choice) bool { return m.Allowed }) {
 			line.Reason = whyNoMigration(moves)
 		}
 		return line
@@ -160,7 +161,7 @@ func planMaintenanceOfVM(vm fleet.VMView, moves []fleet.MaintenanceChoice, space
 }
 
 // whyNoMigration is the reason against a migration if none is allowed.
-func whyNoMigration(moves []fleet.MaintenanceChoice) string {
+func whyNoMigration(moves []maintenance.Choice) string {
 	if len(moves) == 0 {
 		return "There is no other host."
 	}
@@ -169,14 +170,14 @@ func whyNoMigration(moves []fleet.MaintenanceChoice) string {
 
 // maintenanceMigrations lists one choice for each other host: with the best pool, or with the first reason against the
 // host.
-func maintenanceMigrations(vm fleet.VMView, plan fleet.MigrationPlan) []fleet.MaintenanceChoice {
+func maintenanceMigrations(vm fleet.VMView, plan fleet.MigrationPlan) []maintenance.Choice {
 	mode := fleet.MigrateCold
 	if vm.MigratesLive() {
 		mode = fleet.MigrateLive
 	}
-	out := make([]fleet.MaintenanceChoice, len(plan.Targets))
+	out := make([]maintenance.Choice, len(plan.Targets))
 	for i, t := range plan.Targets {
-		out[i] = fleet.MaintenanceChoice{
+		out[i] = maintenance.Choice{
 			MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceMigrate, HostID: t.HostID, PoolID: t.PoolID},
 			HostName:            t.HostName, PoolName: t.PoolName, Mode: mode, Method: t.Method, Allowed: t.Allowed && plan.Reason == "", Reason: cmp.Or(plan.Reason, t.Reason),
 			LacksRoom: t.HostFull && plan.Reason == "", Copies: t.Copies,
@@ -185,11 +186,11 @@ func maintenanceMigrations(vm fleet.VMView, plan fleet.MigrationPlan) []fleet.Ma
 	return out
 }
 
-func planMaintenanceOfDiscoveredVM(vm fleet.DiscoveredVM) fleet.MaintenanceVM {
-	down := fleet.MaintenanceChoice{MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceShutdown}}
+func planMaintenanceOfDiscoveredVM(vm fleet.DiscoveredVM) maintenance.VM {
+	down := maintenance.Choice{MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceShutdown}}
 	down.Allowed, down.Reason = vm.Allows(fleet.ActShutdown)
-	return fleet.MaintenanceVM{
+	return maintenance.VM{
 		ID: vm.ID, Name: vm.Name, Phase: vm.Phase, Runs: true, Reason: "Quantix does not manage it, so it cannot be migrated.",
-		Choices: []fleet.MaintenanceChoice{down, {MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceLeave}, Allowed: true}},
+		Choices: []maintenance.Choice{down, {MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceLeave}, Allowed: true}},
 	}
 }

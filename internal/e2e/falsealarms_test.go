@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/internal/maintenance"
 	"quantix/internal/testkit/tier"
 )
 
@@ -120,8 +121,8 @@ func (f *quietFleet) snapshot(int) string {
 }
 
 type hostAnswer struct {
-	Task      *fleet.Task      `json:"task"`
-	LeavePlan *fleet.LeavePlan `json:"leavePlan"`
+	Task      *fleet.Task            `json:"task"`
+	LeavePlan *maintenance.LeavePlan `json:"leavePlan"`
 }
 
 func (f *quietFleet) actOnHost(h *quietHost, query string, in map[string]any) hostAnswer {

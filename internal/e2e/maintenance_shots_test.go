@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/maintenance"
 )
 
 // captureHalfDrainedHost captures a live migration that failed, a host whose maintenance was cancelled in the middle, the
@@ -29,13 +30,13 @@ func captureHalfDrainedHost(t *testing.T) {
 	a := s.api()
 	type actionAnswer struct {
 		fleet.HostView
-		Task *fleet.Task            `json:"task"`
-		Plan *fleet.MaintenancePlan `json:"plan"`
+		Task *fleet.Task       `json:"task"`
+		Plan *maintenance.Plan `json:"plan"`
 	}
 	act := func(host fleet.HostView, query string, in map[string]any) actionAnswer {
 		return requestJSON[actionAnswer](t, a, http.StatusOK, http.MethodPost, "/api/v1/hosts/"+string(host.ID)+"/actions"+query, in)
 	}
-	decide := func(host fleet.HostView, choose func(fleet.MaintenanceVM) fleet.MaintenanceDo) map[fleet.VMID]fleet.MaintenanceDecision {
+	decide := func(host fleet.HostView, choose func(maintenance.VM) fleet.MaintenanceDo) map[fleet.VMID]fleet.MaintenanceDecision {
 		out := map[fleet.VMID]fleet.MaintenanceDecision{}
 		for _, vm := range act(host, "?dryRun=true", map[string]any{"action": "enter-maintenance"}).Plan.VMs {
 			if do := choose(vm); do != "" {
@@ -67,7 +68,7 @@ func captureHalfDrainedHost(t *testing.T) {
 		p.click("button[name=set][value=undecided]", "Set")
 		p.waitText(".dialog-form", "Set all 2 VMs to")
 	}})
-	task := act(first, "", map[string]any{"action": "enter-maintenance", "decisions": decide(first, func(vm fleet.MaintenanceVM) fleet.MaintenanceDo {
+	task := act(first, "", map[string]any{"action": "enter-maintenance", "decisions": decide(first, func(vm maintenance.VM) fleet.MaintenanceDo {
 		switch {
 		case !vm.Managed:
 			return fleet.MaintenanceLeave
@@ -94,7 +95,7 @@ func captureHalfDrainedHost(t *testing.T) {
 
 	// One guest ignores its shutdown and another one cannot migrate, so that the host stays half drained.
 	const deaf = "no-shutdown-plc"
-	task = act(last, "", map[string]any{"action": "enter-maintenance", "decisions": decide(last, func(vm fleet.MaintenanceVM) fleet.MaintenanceDo {
+	task = act(last, "", map[string]any{"action": "enter-maintenance", "decisions": decide(last, func(vm maintenance.VM) fleet.MaintenanceDo {
 		if vm.Runs && (vm.Proposal == nil || vm.Name == deaf || strings.HasPrefix(vm.Name, "web-")) {
 			return fleet.MaintenanceShutdown
 		}

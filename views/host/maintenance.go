@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"quantix/internal/fleet"
+	"quantix/internal/maintenance"
 	"quantix/views"
 	"quantix/views/kit"
 )
@@ -14,7 +15,7 @@ import (
 // MaintenancePage is the dialog that lets a host enter maintenance, or resume it.
 type MaintenancePage struct {
 	Host   fleet.HostView
-	Plan   fleet.MaintenancePlan
+	Plan   maintenance.Plan
 	Why    string                // why the host cannot enter maintenance now
 	Chosen map[fleet.VMID]string // decisions as chosen: see DecisionValue
 	Errors kit.Errors
@@ -53,7 +54,7 @@ func (p MaintenancePage) sections() (out []maintenanceSection) {
 
 type maintenanceSection struct {
 	title, key string
-	vms        []fleet.MaintenanceVM
+	vms        []maintenance.VM
 }
 
 // Overcommit is the value of the button and of the field for a plan that may exceed what the other hosts can allocate.
@@ -63,8 +64,8 @@ const Overcommit = "overcommit"
 const asProposed = "proposal"
 
 // toSet returns the VMs whose decisions the section's button sets: those without a decision, or all if each has one.
-func (p MaintenancePage) toSet(s maintenanceSection) []fleet.MaintenanceVM {
-	undecided := slices.DeleteFunc(slices.Clone(s.vms), func(vm fleet.MaintenanceVM) bool { return p.value(vm) != "" })
+func (p MaintenancePage) toSet(s maintenanceSection) []maintenance.VM {
+	undecided := slices.DeleteFunc(slices.Clone(s.vms), func(vm maintenance.VM) bool { return p.value(vm) != "" })
 	if len(undecided) > 0 {
 		return undecided
 	}
@@ -132,7 +133,7 @@ func (p *MaintenancePage) SetAll(section, value string) {
 }
 
 // offers reports whether the decision is an option of the VM.
-func (p MaintenancePage) offers(vm fleet.MaintenanceVM, value string) bool {
+func (p MaintenancePage) offers(vm maintenance.VM, value string) bool {
 	return slices.ContainsFunc(p.options(vm), func(o kit.Option) bool { return o.Value == value })
 }
 
@@ -151,7 +152,7 @@ func ParseDecision(text string) fleet.MaintenanceDecision {
 }
 
 // value is the selected decision about the VM; empty: none.
-func (p MaintenancePage) value(vm fleet.MaintenanceVM) string {
+func (p MaintenancePage) value(vm maintenance.VM) string {
 	if v := p.Chosen[vm.ID]; v != "" && p.offers(vm, v) {
 		return v
 	}
@@ -162,7 +163,7 @@ func (p MaintenancePage) value(vm fleet.MaintenanceVM) string {
 }
 
 // options lists the possible decisions about the VM, the proposal first.
-func (p MaintenancePage) options(vm fleet.MaintenanceVM) (out []kit.Option) {
+func (p MaintenancePage) options(vm maintenance.VM) (out []kit.Option) {
 	if vm.Proposal == nil {
 		out = append(out, kit.Option{Text: "Decide…"})
 	}
@@ -181,7 +182,7 @@ func (p MaintenancePage) options(vm fleet.MaintenanceVM) (out []kit.Option) {
 	return out
 }
 
-func choiceText(vm fleet.MaintenanceVM, c fleet.MaintenanceChoice) string {
+func choiceText(vm maintenance.VM, c maintenance.Choice) string {
 	switch {
 	case c.Do == fleet.MaintenanceMigrate && c.PoolName != "":
 		return "Migrate " + string(c.Mode) + " to " + c.HostName + ", pool " + c.PoolName
@@ -200,7 +201,7 @@ func choiceText(vm fleet.MaintenanceVM, c fleet.MaintenanceChoice) string {
 }
 
 // remark is why the VM needs a decision, or why a VM that is off cannot migrate.
-func remark(vm fleet.MaintenanceVM) string {
+func remark(vm maintenance.VM) string {
 	if vm.Proposal != nil && !vm.Runs && vm.Reason != "" {
 		return "It cannot migrate: " + vm.Reason
 	}
@@ -210,7 +211,7 @@ func remark(vm fleet.MaintenanceVM) string {
 // LeaveMaintenancePage is the dialog that lets a host leave maintenance.
 type LeaveMaintenancePage struct {
 	Host   fleet.HostView
-	Plan   fleet.LeavePlan
+	Plan   maintenance.LeavePlan
 	Keep   map[fleet.VMID]bool // moved VMs that are not brought back
 	Errors kit.Errors
 }
@@ -226,7 +227,7 @@ func (p LeaveMaintenancePage) dialog() kit.Dialog {
 type PowerPage struct {
 	Host    fleet.HostView
 	Act     fleet.Action
-	Running []fleet.MaintenanceBlocker // VMs that end with the host
+	Running []maintenance.Blocker // VMs that end with the host
 	Errors  kit.Errors
 }
 
@@ -261,7 +262,7 @@ const (
 )
 
 // blockerPath is the address of a running VM's page.
-func blockerPath(h fleet.HostView, b fleet.MaintenanceBlocker) string {
+func blockerPath(h fleet.HostView, b maintenance.Blocker) string {
 	if b.Managed {
 		return views.VMPath(b.ID)
 	}
@@ -273,18 +274,18 @@ const maxNamedBlockers = 12
 
 // blockerGroup are running VMs with the same reason.
 type blockerGroup struct {
-	vms    []fleet.MaintenanceBlocker
+	vms    []maintenance.Blocker
 	reason string
 }
 
-func (g blockerGroup) named() []fleet.MaintenanceBlocker {
+func (g blockerGroup) named() []maintenance.Blocker {
 	return g.vms[:min(len(g.vms), maxNamedBlockers)]
 }
 
 func (g blockerGroup) unnamed() int { return max(0, len(g.vms)-maxNamedBlockers) }
 
 // groupBlockers groups the VMs by reason, in the order of the first VM of each group. If stuck is set, each VM has one.
-func groupBlockers(vms []fleet.MaintenanceBlocker, stuck bool) (out []blockerGroup) {
+func groupBlockers(vms []maintenance.Blocker, stuck bool) (out []blockerGroup) {
 	for _, vm := range vms {
 		reason := vm.Reason
 		if stuck {
@@ -301,5 +302,5 @@ func groupBlockers(vms []fleet.MaintenanceBlocker, stuck bool) (out []blockerGro
 
 // lacksRoom reports whether a VM needs a decision only because the other hosts are full.
 func (p MaintenancePage) lacksRoom() bool {
-	return slices.ContainsFunc(p.Plan.VMs, func(vm fleet.MaintenanceVM) bool { return vm.LacksRoom })
+	return slices.ContainsFunc(p.Plan.VMs, func(vm maintenance.VM) bool { return vm.LacksRoom })
 }

@@ -7,6 +7,7 @@ import (
 
 	"quantix/internal/diagram"
 	"quantix/internal/fleet"
+	"quantix/internal/maintenance"
 	"quantix/internal/policy"
 	"quantix/views"
 	"quantix/views/kit"
@@ -31,7 +32,7 @@ type Page struct {
 	Prev       string // cursors of the previous and next page of the tab's list
 	Next       string
 	Form       SettingsForm
-	Progress   fleet.MaintenanceProgress
+	Progress   maintenance.Progress
 	// FoundPools are the host's own pools that are not assigned to it.
 	FoundPools []fleet.DiscoveredPool
 }

@@ -25,6 +25,7 @@ import (
 	"quantix/internal/export"
 	"quantix/internal/fleet"
 	"quantix/internal/ipam"
+	"quantix/internal/maintenance"
 	"quantix/internal/policy"
 	"quantix/internal/secgroup"
 	"quantix/internal/template"
@@ -204,6 +205,11 @@ func (api *API) ServeDescription(c echo.Context, _ fleet.Actor) error {
 
 // schemaNames are the names of the schemas of types whose name needs its package: "Version" of package template.
 var schemaNames = map[reflect.Type]string{
+	reflect.TypeFor[maintenance.Plan]():          "MaintenancePlan",
+	reflect.TypeFor[maintenance.VM]():            "MaintenanceVM",
+	reflect.TypeFor[maintenance.Choice]():        "MaintenanceChoice",
+	reflect.TypeFor[maintenance.Room]():          "MaintenanceRoom",
+	reflect.TypeFor[maintenance.Pool]():          "MaintenancePool",
 	reflect.TypeFor[problem.Body]():              "Problem",
 	reflect.TypeFor[problem.Field]():             "ProblemField",
 	reflect.TypeFor[catalog.Copy]():              "StartPull",

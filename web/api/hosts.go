@@ -8,6 +8,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/control/hosts"
 	"quantix/internal/fleet"
+	"quantix/internal/maintenance"
 )
 
 // HostPath holds the id of a host, from the request's path.
@@ -24,8 +25,8 @@ type hostBody struct {
 	fleet.HostView
 	OfferedActions
 	Task      *fleet.Task            `json:"task,omitempty" doc:"Only after an action: the task of a maintenance or a power command"`
-	Plan      *fleet.MaintenancePlan `json:"plan,omitempty" doc:"Only after the dry run of enter-maintenance: what can happen to each VM of the host"`
-	LeavePlan *fleet.LeavePlan       `json:"leavePlan,omitempty" doc:"Only after the dry run of leave-maintenance: the VMs that it starts, and those that it can bring back"`
+	Plan      *maintenance.Plan      `json:"plan,omitempty" doc:"Only after the dry run of enter-maintenance: what can happen to each VM of the host"`
+	LeavePlan *maintenance.LeavePlan `json:"leavePlan,omitempty" doc:"Only after the dry run of leave-maintenance: the VMs that it starts, and those that it can bring back"`
 }
 
 func hostAnswer(a fleet.Actor, h fleet.HostView, err error) (*hostOutput, error) {

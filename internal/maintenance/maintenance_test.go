@@ -1,4 +1,4 @@
-package fleet_test
+package maintenance_test
 
 import (
 	"errors"
@@ -7,21 +7,22 @@ import (
 	"testing"
 
 	"quantix/internal/fleet"
+	"quantix/internal/maintenance"
 )
 
 const gib = int64(1) << 30
 
 // copyTo is the migration of a VM with disks of the size to a pool of the host.
-func copyTo(host fleet.HostID, pool fleet.PoolID, size, free int64, shared bool) fleet.MaintenanceChoice {
-	return fleet.MaintenanceChoice{
+func copyTo(host fleet.HostID, pool fleet.PoolID, size, free int64, shared bool) maintenance.Choice {
+	return maintenance.Choice{
 		MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceMigrate, HostID: host}, HostName: string(host), Method: fleet.MethodCopy, Allowed: true,
 		Copies: []fleet.PoolCopy{{PoolID: pool, PoolName: string(pool), Bytes: size, FreeBytes: free, Shared: shared}},
 	}
 }
 
-func rooms(names ...fleet.HostID) (out []fleet.MaintenanceRoom) {
+func rooms(names ...fleet.HostID) (out []maintenance.Room) {
 	for i, name := range names {
-		out = append(out, fleet.MaintenanceRoom{HostID: name, HostName: string(name), MemoryMiB: 100_000 - int64(i)})
+		out = append(out, maintenance.Room{HostID: name, HostName: string(name), MemoryMiB: 100_000 - int64(i)})
 	}
 	return out
 }
@@ -38,8 +39,8 @@ func TestMaintenanceSpaceSumsCopiedDisks(t *testing.T) {
 		"overcommit of the other hosts":   {false, true, "h2 h3 h2"},
 		"overcommit beside a shared pool": {true, true, "h2 h3"},
 	} {
-		space := fleet.NewMaintenanceSpace(rooms("h2", "h3"), c.overcommit)
-		choices := []fleet.MaintenanceChoice{copyTo("h2", "ssd", 50*gib, 100*gib, c.shared), copyTo("h3", "ssd", 50*gib, 60*gib, c.shared)}
+		space := maintenance.NewSpace(rooms("h2", "h3"), c.overcommit)
+		choices := []maintenance.Choice{copyTo("h2", "ssd", 50*gib, 100*gib, c.shared), copyTo("h3", "ssd", 50*gib, 60*gib, c.shared)}
 		space.AddPools(choices)
 		var got []string
 		for {
@@ -60,9 +61,9 @@ func TestMaintenanceSpaceSumsCopiedDisks(t *testing.T) {
 
 func TestMaintenanceSpaceTakesNothingIfHostIsFull(t *testing.T) {
 	t.Parallel()
-	space := fleet.NewMaintenanceSpace(rooms("h2"), false)
+	space := maintenance.NewSpace(rooms("h2"), false)
 	c := copyTo("h2", "ssd", 50*gib, 100*gib, false)
-	space.AddPools([]fleet.MaintenanceChoice{c})
+	space.AddPools([]maintenance.Choice{c})
 	if why, hostFull := space.Take(c, 1, 200_000); !strings.Contains(why, "100,000 MiB of memory left; this VM needs 200,000") || !hostFull {
 		t.Errorf("the reason is %q, the host is full: %t", why, hostFull)
 	}
@@ -77,16 +78,16 @@ func TestMaintenanceSpaceTakesNothingIfHostIsFull(t *testing.T) {
 	}
 }
 
-func maintenancePlan() fleet.MaintenancePlan {
-	shutdown := fleet.MaintenanceChoice{MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceShutdown}, Allowed: true}
-	leave := fleet.MaintenanceChoice{MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceLeave}, Allowed: true}
+func maintenancePlan() maintenance.Plan {
+	shutdown := maintenance.Choice{MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceShutdown}, Allowed: true}
+	leave := maintenance.Choice{MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceLeave}, Allowed: true}
 	busy := shutdown
 	busy.Allowed, busy.Reason = false, "The VM has a task."
 	move := copyTo("h2", "ssd", 60*gib, 100*gib, false)
-	return fleet.MaintenancePlan{HostName: "h1", Targets: rooms("h2"), VMs: []fleet.MaintenanceVM{
-		{ID: "web", Name: "web", Runs: true, Choices: []fleet.MaintenanceChoice{move, shutdown, leave}, Proposal: &move.MaintenanceDecision},
-		{ID: "db", Name: "db", Runs: true, Choices: []fleet.MaintenanceChoice{move, shutdown, leave}, Reason: "It cannot migrate."},
-		{ID: "task", Name: "task", Runs: true, Choices: []fleet.MaintenanceChoice{busy, leave}, Reason: "It cannot migrate."},
+	return maintenance.Plan{HostName: "h1", Targets: rooms("h2"), VMs: []maintenance.VM{
+		{ID: "web", Name: "web", Runs: true, Choices: []maintenance.Choice{move, shutdown, leave}, Proposal: &move.MaintenanceDecision},
+		{ID: "db", Name: "db", Runs: true, Choices: []maintenance.Choice{move, shutdown, leave}, Reason: "It cannot migrate."},
+		{ID: "task", Name: "task", Runs: true, Choices: []maintenance.Choice{busy, leave}, Reason: "It cannot migrate."},
 	}}
 }
 
@@ -140,5 +141,49 @@ func TestMaintenanceDefaultDecidesOnlyUndecidedVMs(t *testing.T) {
 	p = maintenancePlan()
 	if err := p.ApplyDefault(""); err != nil || p.Undecided() != 2 {
 		t.Errorf("without a default, %d VMs are undecided, %v", p.Undecided(), err)
+	}
+}
+
+// TestMaintenancePlanNeedsDecisionForEachRunningVM checks the decisions of a plan with a VM of each kind.
+func TestMaintenancePlanNeedsDecisionForEachRunningVM(t *testing.T) {
+	t.Parallel()
+	migrate := func(host, pool, why string) maintenance.Choice {
+		return maintenance.Choice{
+			MaintenanceDecision: fleet.MaintenanceDecision{Do: fleet.MaintenanceMigrate, HostID: fleet.HostID(host), PoolID: fleet.PoolID(pool)}, Allowed: why == "", Reason: why,
+		}
+	}
+	other := func(do fleet.MaintenanceDo) maintenance.Choice {
+		return maintenance.Choice{MaintenanceDecision: fleet.MaintenanceDecision{Do: do}, Allowed: true}
+	}
+	live := migrate("h2", "", "")
+	plan := maintenance.Plan{HostName: "host-1", VMs: []maintenance.VM{
+		{ID: "a", Name: "web", Runs: true, Choices: []maintenance.Choice{live, migrate("h3", "", "h3 is full."), other(fleet.MaintenanceShutdown)}, Proposal: &live.MaintenanceDecision},
+		{ID: "b", Name: "db", Runs: true, Choices: []maintenance.Choice{migrate("h2", "", "Its disk is local."), other(fleet.MaintenanceShutdown), other(fleet.MaintenanceLeave)}, Reason: "Its disk is local."},
+		{ID: "c", Name: "off", Choices: []maintenance.Choice{migrate("h2", "p1", ""), other(fleet.MaintenanceLeave)}, Proposal: &fleet.MaintenanceDecision{Do: fleet.MaintenanceLeave}},
+	}}
+	if plan.Undecided() != 1 {
+		t.Errorf("%d VMs are undecided", plan.Undecided())
+	}
+	type decisions = map[fleet.VMID]fleet.MaintenanceDecision
+	refused := func(given decisions, field, says string) {
+		t.Helper()
+		_, err := plan.Decide(given)
+		var refusal *fleet.Error
+		if refusal, _ = err.(*fleet.Error); refusal == nil || !slices.ContainsFunc(refusal.Fields, func(f fleet.FieldError) bool { //nolint:errorlint // not wrapped
+			return f.Field == "decisions."+field && strings.Contains(f.Message, says)
+		}) {
+			t.Errorf("%v: %+v, want %q at %s", given, err, says, field)
+		}
+	}
+	refused(nil, "b", "Decide what happens to db: Its disk is local.")
+	refused(decisions{"b": {Do: fleet.MaintenanceMigrate}}, "b", "Choose the host that db is migrated to.")
+	refused(decisions{"b": {Do: fleet.MaintenanceMigrate, HostID: "h2"}}, "b", "db: Its disk is local.")
+	refused(decisions{"a": {Do: fleet.MaintenanceMigrate, HostID: "h3"}}, "a", "h3 is full.")
+	refused(decisions{"a": {Do: fleet.MaintenanceLeave}}, "a", "not possible for web")
+	refused(decisions{"x": {Do: fleet.MaintenanceLeave}}, "x", "host-1 does not have this VM.")
+	got, err := plan.Decide(decisions{"b": {Do: fleet.MaintenanceShutdown}, "c": {Do: fleet.MaintenanceMigrate, HostID: "h2"}})
+	want := decisions{"a": live.MaintenanceDecision, "b": {Do: fleet.MaintenanceShutdown}, "c": {Do: fleet.MaintenanceMigrate, HostID: "h2", PoolID: "p1"}}
+	if err != nil || len(got) != 3 || got["a"] != want["a"] || got["b"] != want["b"] || got["c"] != want["c"] {
+		t.Errorf("the decisions are %v, %v, want %v", got, err, want)
 	}
 }
