@@ -175,7 +175,7 @@ var allowedImports = map[string][]string{
 
 var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
-	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests",
+	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests", "internal/control/health",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.

@@ -134,7 +134,7 @@ type Changes struct {
 	Raise  []Finding // new
 	Update []Finding // with another severity or text
 	Notify []Finding // those of Update whose severity has changed
-	Clear  []Finding // as they were
+	Clear  []Finding // no longer found
 }
 
 // Diff compares the open conditions of a check with its report. Occurrences are never cleared by a report.
