@@ -237,6 +237,42 @@ type Delivery struct {
 	EndedAt     *time.Time
 }
 
+type DeviceAllocation struct {
+	VMID    fleet.VMID
+	ClassID fleet.DeviceClassID
+	HostID  fleet.HostID
+	Device  string
+}
+
+type DeviceClass struct {
+	ID          fleet.DeviceClassID
+	Name        string
+	Description string
+	Gpu         bool
+	Generation  int64
+	CreatedAt   time.Time
+}
+
+type DeviceClassGrant struct {
+	ClassID   fleet.DeviceClassID
+	ProjectID *fleet.ProjectID
+	GrantedBy string
+	GrantedAt time.Time
+}
+
+type DeviceClassMember struct {
+	ClassID fleet.DeviceClassID
+	HostID  fleet.HostID
+	Device  string
+}
+
+type DeviceUse struct {
+	VMID    fleet.VMID
+	ClassID fleet.DeviceClassID
+	HostID  fleet.HostID
+	Device  string
+}
+
 type DiscoveredUsage struct {
 	HostID fleet.HostID
 	Vms    int64

@@ -32,12 +32,13 @@ var allowedImports = map[string][]string{
 	"views/topology":   {"internal/diagram", "views", "views/kit", "static", "internal/fleet"},
 	"views/network":    {"internal/diagram", "views", "views/kit", "views/vmlist", "views/topology", "internal/drift", "internal/fleet", "internal/policy", "internal/ipam", "internal/adoption"},
 	"views/secgroup":   {"views", "views/kit", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup"},
-	"views/host":       {"views/alarm", "internal/diagram", "views", "views/kit", "views/task", "views/vm", "views/vmlist", "views/pool", "views/network", "views/topology", "internal/fleet", "internal/policy", "internal/remedy", "internal/adoption", "internal/usage", "internal/maintenance"},
+	"views/host":       {"internal/deviceclass", "views/alarm", "internal/diagram", "views", "views/kit", "views/task", "views/vm", "views/vmlist", "views/pool", "views/network", "views/topology", "internal/fleet", "internal/policy", "internal/remedy", "internal/adoption", "internal/usage", "internal/maintenance"},
 	"views/alarm":      {"views", "views/kit", "internal/alarm", "internal/channel", "internal/fleet", "internal/policy"},
 	"views/cluster":    {"views", "views/kit", "views/host", "views/vmlist", "internal/fleet", "internal/policy"},
 	"views/shell":      {"internal/diagram", "views", "views/kit", "views/task", "static", "internal/fleet", "internal/policy"},
 	"views/people":     {"internal/quota", "views", "views/kit", "views/shell", "internal/fleet", "internal/policy", "internal/flavor", "views/request"},
 	"views/recyclebin": {"views", "views/kit", "internal/bin", "internal/fleet", "internal/policy"},
+	"views/deviceclass": {"views", "views/kit", "internal/deviceclass", "internal/fleet", "internal/policy"},
 	"views/flavor":     {"views", "views/kit", "internal/flavor", "internal/fleet", "internal/policy"},
 	"views/home":       {"internal/usage", "views/alarm", "views", "views/kit", "static/docs", "internal/fleet", "internal/policy", "internal/request", "views/request", "internal/quota", "views/people", "views/task"},
 	"views/help":       {"views", "views/kit", "static/docs"},
@@ -104,6 +105,7 @@ var allowedImports = map[string][]string{
 	"internal/channel":             {"internal/request", "internal/fleet"},
 	"internal/request":             {"internal/fleet", "internal/quota"},
 	"internal/flavor":              {"internal/fleet"},
+	"internal/deviceclass":         {"internal/fleet"},
 	"internal/bin":                 {"internal/fleet"},
 	"internal/delivery":            {"internal/channel", "internal/egress", "internal/fleet"},
 	"internal/egress":              {"internal/fleet"},
@@ -125,12 +127,13 @@ var allowedImports = map[string][]string{
 	"internal/control/events":     {"internal/control/store", "db", "internal/event", "internal/fleet", "internal/policy"},
 	"internal/control/query":      {"internal/alarm", "internal/control/metrics", "internal/timeseries", "internal/diagram", "internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity", "internal/catalog", "internal/ipam", "internal/remedy", "internal/secgroup", "internal/template", "internal/adoption", "internal/usage", "internal/bin", "internal/request"},
 	"internal/control/identity":   {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet", "internal/control/flavors"},
-	"internal/control/placing":    {"internal/control/query", "internal/control/store", "db", "internal/placement", "internal/fleet"},
+	"internal/control/placing":    {"internal/policy", "internal/control/query", "internal/control/store", "db", "internal/placement", "internal/fleet"},
 	"internal/control/storage":    {"internal/control/publishing", "internal/control/placing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/placement", "internal/policy", "internal/wire", "internal/fleet", "internal/download", "internal/adoption"},
 	"internal/control/network":    {"internal/control/publishing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/policy", "internal/fleet", "internal/ipam", "internal/secgroup", "internal/adoption"},
-	"internal/control/publishing": {"internal/control/store", "db", "internal/policy", "internal/fleet"},
+	"internal/control/publishing": {"internal/deviceclass", "internal/control/store", "db", "internal/policy", "internal/fleet"},
 	"internal/control/macs":       {"db", "internal/fleet", "internal/policy"},
 	"internal/control/flavors":    {"internal/control/store", "db", "internal/flavor", "internal/fleet", "internal/policy", "internal/usage", "internal/vmedit"},
+	"internal/control/deviceclasses": {"internal/control/publishing", "internal/control/store", "db", "internal/deviceclass", "internal/fleet", "internal/policy"},
 	"internal/control/recycling":  {"internal/control/flavors", "internal/control/store", "db", "internal/bin", "internal/fleet", "internal/policy"},
 	"internal/control/requests":   {"internal/control/publishing", "internal/control/query", "internal/control/quotas", "internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/request"},
 	"internal/control/hosts": {
@@ -138,18 +141,18 @@ var allowedImports = map[string][]string{
 	},
 	"internal/control/agentapi": {
 		"internal/metric",
-		"internal/control/assign", "internal/control/metrics", "internal/control/store", "db", "internal/auth", "internal/relay", "internal/policy", "internal/notify", "internal/wire", "internal/fleet", "internal/secgroup", "internal/adoption",
+		"internal/control/assign", "internal/control/placing", "internal/control/metrics", "internal/control/store", "db", "internal/auth", "internal/relay", "internal/policy", "internal/notify", "internal/wire", "internal/fleet", "internal/secgroup", "internal/adoption",
 	},
 
 	// Handlers of pages import packages that render, decode forms and list options, and never the server.
-	"web/pages":   {"internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request"},
+	"web/pages":   {"internal/deviceclass", "internal/control/deviceclasses", "internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request"},
 	"web/vmpages": {"internal/quota", "web/options", "web/form", "web/render", "web/api", "web/idempotency", "views", "views/kit", "views/secgroup", "views/shell", "views/template", "views/vm", "views/vmlist", "internal/control", "internal/control/query", "internal/vmxml", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy", "internal/vmcopy", "internal/flavor", "internal/control/flavors", "internal/request", "views/request"},
 	"web/options": {"web/form", "views", "views/kit", "views/network", "views/vm", "internal/control", "internal/control/query", "internal/control/identity", "internal/fleet", "internal/policy", "internal/template", "internal/flavor"},
 	"web/form":    {"web/render", "web/problem", "web/bodylimit", "views/kit", "views/shell", "internal/control", "internal/fleet"},
 	"web/render":  {"internal/diagram", "views/kit", "views/shell", "static", "internal/control", "internal/control/query", "internal/fleet", "internal/policy"},
 
 	// The API and the endpoints of agents import no pages.
-	"web/api":         {"internal/quota", "internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/maintenance"},
+	"web/api":         {"internal/deviceclass", "internal/control/deviceclasses", "internal/quota", "internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/maintenance"},
 	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy"},
 	"web/problem":     {"internal/fleet"},
 	"web/bodylimit":   {"internal/fleet"},
@@ -173,7 +176,7 @@ var allowedImports = map[string][]string{
 
 var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
-	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests",
+	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/deviceclasses", "internal/control/recycling", "internal/control/requests",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.
@@ -182,7 +185,7 @@ var restricted = map[string][]string{
 	"quantix/internal/control/store":    controlPackages,
 	"quantix/internal/control/assign":   {"internal/control", "internal/control/agentapi", "internal/control/network", "internal/control/storage"},
 	"quantix/internal/control/agentapi": {"internal/control", "internal/control/hosts"},
-	"quantix/internal/control/placing":  {"internal/control", "internal/control/storage"},
+	"quantix/internal/control/placing":  {"internal/control", "internal/control/agentapi", "internal/control/storage"},
 
 	"quantix/agent/libvirt": {"internal/cli", "agent/libvirt", "agent/libvirt/"},
 	"quantix/agent/mock":    {"internal/cli"},
