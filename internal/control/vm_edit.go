@@ -126,10 +126,8 @@ func (c *Control) updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, id
 	if vm, job, err = applyVMChange(ctx, q, a, change); err != nil {
 		return old, vm, "", err
 	}
-	if !slices.Equal(old.Spec.WithoutClassNames().DeviceClasses, vm.Spec.WithoutClassNames().DeviceClasses) {
-		if err := placing.AllocateDevices(ctx, q, vm.VM, vm.HostID); err != nil {
-			return old, vm, "", err
-		}
+	if err := placing.ReallocateDevices(ctx, q, old.Spec, vm.VM); err != nil {
+		return old, vm, "", err
 	}
 	return old, vm, job, first.queuePreparationJobs(ctx, q, a, job)
 }
@@ -288,10 +286,8 @@ func (e vmEdit) check(ctx context.Context, q *db.Queries, a fleet.Actor, prefix 
 	if err != nil || len(hosts) == 0 {
 		return err
 	}
-	if len(old.Spec.DeviceClasses) > 0 { // all transactions lock devices before memory
-		if err := q.LockHostDevices(ctx); err != nil {
-			return err
-		}
+	if err := placing.LockDevicesOf(ctx, q, old.Spec); err != nil {
+		return err
 	}
 	var removed []fleet.NIC
 	for _, was := range old.Spec.NICs {

@@ -71,24 +71,12 @@ func (c *Control) MigrateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, i
 		if task, err = queueMigrationJobs(ctx, q, a, vm, order); err != nil {
 			return err
 		}
-		if err := allocateOnTarget(ctx, q, vm, order.To); err != nil {
+		if err := placing.AllocateOnTarget(ctx, q, vm.VM, order.To); err != nil {
 			return err
 		}
 		return store.Audit(ctx, q, a, "vm.migrate", fleet.SubjectVM(id), vm.Name, vm.HostName+" → "+host)
 	})
 	return store.RedactTask(a, task), err
-}
-
-// allocateOnTarget reserves devices of the VM's device classes on the target host. Those on the source host stay
-// reserved until the VM belongs to the target host.
-func allocateOnTarget(ctx context.Context, q *db.Queries, vm fleet.VMView, target fleet.HostID) error {
-	if len(vm.Spec.DeviceClasses) == 0 {
-		return nil
-	}
-	if err := q.DropOldAllocations(ctx, vm.ID); err != nil {
-		return err
-	}
-	return placing.AllocateDevices(ctx, q, vm.VM, target)
 }
 
 func sortedPoolIDs(spec fleet.VMSpec, more ...fleet.PoolID) []string {
@@ -115,10 +103,8 @@ func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 	if err := delayChildTransfer(ctx, q, vm.HostID, in.HostID); err != nil {
 		return order, "", err
 	}
-	if len(vm.Spec.DeviceClasses) > 0 { // all transactions lock devices before memory
-		if err := q.LockHostDevices(ctx); err != nil {
-			return order, "", err
-		}
+	if err := placing.LockDevicesOf(ctx, q, vm.Spec); err != nil {
+		return order, "", err
 	}
 	if err := q.LockMemory(ctx, string(in.HostID)); err != nil { // the VM counts on the target host from the request on
 		return order, "", err

@@ -13,21 +13,21 @@ import (
 // MaxMembers limits the members of a class.
 const MaxMembers = 500
 
-// Member is a device of a host. A device is in at most one class.
-type Member struct {
+// ClassMember is a device of a host. A device is in at most one class.
+type ClassMember struct {
 	HostID fleet.HostID `json:"hostId"`
 	Device string       `json:"device" doc:"Name of the device in the host's report: pci/0000:41:00.0"`
 }
 
-// Definition is what operators define of a class.
-type Definition struct {
-	Name        string   `json:"name"`
-	Description string   `json:"description,omitempty"`
-	Members     []Member `json:"members"`
+// ClassDefinition is what operators define of a class.
+type ClassDefinition struct {
+	Name        string        `json:"name"`
+	Description string        `json:"description,omitempty"`
+	Members     []ClassMember `json:"members"`
 }
 
 // Check adds an error for each invalid field.
-func (d Definition) Check(c *fleet.Checks) {
+func (d ClassDefinition) Check(c *fleet.Checks) {
 	fleet.CheckName(c, "name", d.Name)
 	fleet.CheckDescription(c, "description", d.Description)
 	if len(d.Members) > MaxMembers {
@@ -58,31 +58,31 @@ func WhyNoMember(device string) string {
 	return ""
 }
 
-// Class is a device class as a user may see it. Members, hosts and VMs are only for operators.
-type Class struct {
+// DeviceClass is a device class as a user may see it. Members, hosts and VMs are only for operators.
+type DeviceClass struct {
 	ID          fleet.DeviceClassID  `json:"id"`
 	Name        string               `json:"name"`
 	Description string               `json:"description,omitempty"`
 	GPU         bool                 `json:"gpu" doc:"Its devices are GPUs and count towards the quota of GPUs"`
 	Total       int                  `json:"total" doc:"Devices that hosts report"`
 	Free        int                  `json:"free" doc:"Devices that no VM uses"`
-	Members     []MemberStatus       `json:"members,omitempty" doc:"Devices of the class; only for those who may see hosts"`
+	Members     []ClassMemberStatus  `json:"members,omitempty" doc:"Devices of the class; only for those who may see hosts"`
 	Generation  int64                `json:"generation"`
 	CreatedAt   time.Time            `json:"createdAt"`
 	Grants      []fleet.ProjectGrant `json:"grants"` // projects that may use the class, as far as the user may see them
 }
 
 // Definition returns what operators define of the class. It is complete only if the user may see hosts.
-func (c Class) Definition() Definition {
-	d := Definition{Name: c.Name, Description: c.Description, Members: []Member{}}
+func (c DeviceClass) Definition() ClassDefinition {
+	d := ClassDefinition{Name: c.Name, Description: c.Description, Members: []ClassMember{}}
 	for _, m := range c.Members {
-		d.Members = append(d.Members, m.Member)
+		d.Members = append(d.Members, m.ClassMember)
 	}
 	return d
 }
 
 // FreeText describes how many devices are free: "2 of 4 free".
-func (c Class) FreeText() string {
+func (c DeviceClass) FreeText() string {
 	if c.Total == 0 {
 		return "no devices"
 	}
@@ -90,7 +90,7 @@ func (c Class) FreeText() string {
 }
 
 // PublishedToText returns the projects that the class is published to, as text.
-func (c Class) PublishedToText() string {
+func (c DeviceClass) PublishedToText() string {
 	if len(c.Grants) == 0 {
 		return "Nobody"
 	}
@@ -101,30 +101,30 @@ func (c Class) PublishedToText() string {
 	return fleet.ImageView{Grants: grants}.PublishedToText()
 }
 
-// MemberStatus is a member with what its host reports.
-type MemberStatus struct {
-	Member
-	HostName string          `json:"hostName"`
-	Name     string          `json:"name,omitempty" doc:"Vendor and product; empty: the host does not report the device"`
-	State    MemberState     `json:"state"`
-	Capacity int             `json:"capacity" doc:"VMs that can have the device: 1, or the instances of a mediated device type"`
-	Used     int             `json:"used"`
-	VMs      []fleet.NamedVM `json:"vms,omitempty" doc:"VMs that use the device, at most 20"`
+// ClassMemberStatus is a member with what its host reports.
+type ClassMemberStatus struct {
+	ClassMember
+	HostName string           `json:"hostName"`
+	Name     string           `json:"name,omitempty" doc:"Vendor and product; empty: the host does not report the device"`
+	State    ClassMemberState `json:"state"`
+	Capacity int              `json:"capacity" doc:"VMs that can have the device: 1, or the instances of a mediated device type"`
+	Used     int              `json:"used"`
+	VMs      []fleet.NamedVM  `json:"vms,omitempty" doc:"VMs that use the device, at most 20"`
 }
 
-// MemberState tells whether a VM can get the device.
-type MemberState string
+// ClassMemberState is whether a VM can get the device.
+type ClassMemberState string
 
 // States of members.
 const (
-	Free     MemberState = "free"
-	Used     MemberState = "used"
-	Missing  MemberState = "missing"  // the host does not report the device
-	Unusable MemberState = "unusable" // the host cannot pass the device through: it has no IOMMU group
+	Free     ClassMemberState = "free"
+	Used     ClassMemberState = "used"
+	Missing  ClassMemberState = "missing"  // the host does not report the device
+	Unusable ClassMemberState = "unusable" // the host cannot pass the device through: it has no IOMMU group
 )
 
 // Text is the state as pages show it.
-func (s MemberState) Text() string {
+func (s ClassMemberState) Text() string {
 	switch s {
 	case Free:
 		return "Free"
@@ -137,7 +137,7 @@ func (s MemberState) Text() string {
 }
 
 // StateOf returns the state of a member that is used by so many VMs.
-func StateOf(reported, usable bool, capacity, used int) MemberState {
+func StateOf(reported, usable bool, capacity, used int) ClassMemberState {
 	switch {
 	case !reported:
 		return Missing
@@ -150,7 +150,7 @@ func StateOf(reported, usable bool, capacity, used int) MemberState {
 }
 
 // Count sets the total and free devices by the members' states.
-func (c *Class) Count(members []MemberStatus) {
+func (c *DeviceClass) Count(members []ClassMemberStatus) {
 	c.Total, c.Free = 0, 0
 	for _, m := range members {
 		if m.State == Free || m.State == Used {
@@ -162,7 +162,7 @@ func (c *Class) Count(members []MemberStatus) {
 
 // Available is a host device that can become a member.
 type Available struct {
-	Member
+	ClassMember
 	HostName string `json:"hostName"`
 	Name     string `json:"name"`
 	GPU      bool   `json:"gpu"`

@@ -24,20 +24,20 @@ func createVMWithDevices(t *testing.T, a api, project string, host fleet.HostID)
 	return "/vms/" + string(vm.ID)
 }
 
-// createDeviceClasses creates a class with all GPUs of hosts, one of which a VM has, and a class without devices.
+// createDeviceClasses creates a class with the GPUs of a host, used by one VM, and a class without devices.
 func createDeviceClasses(t *testing.T, a api, project string, host fleet.HostID) (ids []string) {
 	t.Helper()
 	h := requestJSON[fleet.HostView](t, a, http.StatusOK, http.MethodGet, "/api/v1/hosts/"+string(host), nil)
-	gpus := []deviceclass.Member{}
+	gpus := []deviceclass.ClassMember{}
 	for _, d := range h.Status.Inventory.Devices {
 		if deviceclass.IsGPU(d.Device, d.Class) {
-			gpus = append(gpus, deviceclass.Member{HostID: host, Device: d.Device})
+			gpus = append(gpus, deviceclass.ClassMember{HostID: host, Device: d.Device})
 		}
 	}
-	for _, c := range []deviceclass.Definition{
-		{Name: "gpu-l40s", Description: "NVIDIA L40S, whole or as vGPU", Members: gpus}, {Name: "nic-x710", Members: []deviceclass.Member{}},
+	for _, c := range []deviceclass.ClassDefinition{
+		{Name: "gpu-l40s", Description: "NVIDIA L40S, whole or as vGPU", Members: gpus}, {Name: "nic-x710", Members: []deviceclass.ClassMember{}},
 	} {
-		v := requestJSON[deviceclass.Class](t, a, http.StatusCreated, http.MethodPost, "/api/v1/device-classes", c)
+		v := requestJSON[deviceclass.DeviceClass](t, a, http.StatusCreated, http.MethodPost, "/api/v1/device-classes", c)
 		ids = append(ids, string(v.ID))
 	}
 	requestJSON[any](t, a, http.StatusNoContent, http.MethodPut, "/api/v1/device-classes/"+ids[0]+"/grants/"+project, nil)

@@ -32,7 +32,7 @@ func deviceClassField() VMField {
 	f := vmListField("deviceClasses", "device", func(s *VMSpec) *[]VMDeviceClass { return &s.DeviceClasses }, element[VMDeviceClass]{
 		key: func(d VMDeviceClass) string { return string(d.ClassID) }, definition: func(d VMDeviceClass) string { return string(d.ClassID) },
 		words: VMDeviceClass.Text, takesEffect: func(VMDeviceClass) EffectTime { return WhenNow },
-		live:  func(old, to VMDeviceClass) string { return old.Text() + " → " + to.Text() },
+		live: func(old, to VMDeviceClass) string { return old.Text() + " → " + to.Text() },
 		check: func(c *Checks, at string, d VMDeviceClass) {
 			switch {
 			case !IsID(string(d.ClassID)):
@@ -68,7 +68,7 @@ func (s VMSpec) NumberOfHostDevices() int {
 	return n
 }
 
-// WithoutClassNames returns the spec as it is stored.
+// WithoutClassNames returns the spec without the names of device classes, as the database stores it.
 func (s VMSpec) WithoutClassNames() VMSpec {
 	var out []VMDeviceClass
 	for _, d := range s.DeviceClasses {

@@ -18,7 +18,7 @@ type DeviceClass struct {
 // free returns the number of devices that the VM can have. Devices that it has already count as free.
 func (c DeviceClass) free() int { return max(0, c.Devices-c.Used-c.Unusable) }
 
-// checkDeviceClasses adds a fault for each device class of which the host has too few free devices.
+// checkDeviceClasses adds a fault for each device class with too few free devices on the host.
 func (f *faultCheck) checkDeviceClasses(spec fleet.VMSpec) {
 	if len(spec.DeviceClasses) == 0 {
 		return

@@ -11,18 +11,18 @@ import (
 func TestHostNeedsFreeDevicesOfClass(t *testing.T) {
 	host := func(c placement.DeviceClass) placement.Host {
 		return placement.Host{
-			ID: "h1", Name: "h1", Phase: fleet.HostOnline, Capacity: fleet.HostCapacity{MemoryMiB: 4096, CPUs: 8},
+			ID: "h1", Name: "h1", Phase: fleet.HostOnline, Capacity: fleet.HostCapacity{MemoryMiB: 4096},
 			Firmwares: []fleet.Firmware{fleet.BIOS}, AgentFields: fleet.OptionalFieldNames(),
 			DeviceClasses: map[fleet.DeviceClassID]placement.DeviceClass{"gpu": c},
 		}
 	}
 	spec := fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Firmware: fleet.BIOS, DeviceClasses: []fleet.VMDeviceClass{{ClassID: "gpu", ClassName: "gpu-a100", Count: 2}}}
 	for says, c := range map[string]placement.DeviceClass{
-		"":                                {Devices: 4, Used: 1, Unusable: 1},
-		"h1 has no device of gpu-a100.":   {},
-		"h1 has no free device of gpu-a100: 2 of 2 are in use.":                                                   {Devices: 2, Used: 2},
-		"h1 has no free device of gpu-a100: 1 of 2 is in use, 1 of 2 is without an IOMMU group.":                {Devices: 2, Used: 1, Unusable: 1},
-		"h1 has 1 free device of gpu-a100, and the VM needs 2: 1 of 2 is in use.":                                {Devices: 2, Used: 1},
+		"":                              {Devices: 4, Used: 1, Unusable: 1},
+		"h1 has no device of gpu-a100.": {},
+		"h1 has no free device of gpu-a100: 2 of 2 are in use.":                                  {Devices: 2, Used: 2},
+		"h1 has no free device of gpu-a100: 1 of 2 is in use, 1 of 2 is without an IOMMU group.": {Devices: 2, Used: 1, Unusable: 1},
+		"h1 has 1 free device of gpu-a100, and the VM needs 2: 1 of 2 is in use.":                {Devices: 2, Used: 1},
 	} {
 		faults := placement.Faults(spec, host(c))
 		switch {

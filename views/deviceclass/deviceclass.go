@@ -16,7 +16,7 @@ const listPath = "/device-classes"
 // ListPage is the list of device classes.
 type ListPage struct {
 	Actor   fleet.Actor
-	Classes []deviceclass.Class
+	Classes []deviceclass.DeviceClass
 }
 
 func newAction(a fleet.Actor) kit.ActionButton {
@@ -26,7 +26,7 @@ func newAction(a fleet.Actor) kit.ActionButton {
 // Page shows a device class with its form, devices and grants, or the form of a new class.
 type Page struct {
 	Actor       fleet.Actor
-	Class       deviceclass.Class // empty ID: a new class
+	Class       deviceclass.DeviceClass // empty ID: a new class
 	MaySeeHosts bool
 	Form        Form
 	Projects    kit.SelectChoices // that the class can be published to
@@ -41,7 +41,7 @@ type Form struct {
 }
 
 // NewForm returns the form of a class.
-func NewForm(c deviceclass.Class) Form {
+func NewForm(c deviceclass.DeviceClass) Form {
 	return Form{Name: c.Name, Description: c.Description, Generation: c.Generation}
 }
 
@@ -76,10 +76,10 @@ func (p Page) actions() []kit.ActionButton {
 	}
 }
 
-func (p Page) memberActions(m deviceclass.MemberStatus) []kit.ActionButton {
+func (p Page) memberActions(m deviceclass.ClassMemberStatus) []kit.ActionButton {
 	remove := kit.ActionButton{
 		Icon: "trash-2", Word: "Remove from the class", Danger: true, Post: p.path("devices"), Back: p.path(),
-		PostValues: []kit.FormValue{{Name: "device", Value: MemberValue(m.Member)}, {Name: "remove", Value: "yes"}},
+		PostValues: []kit.FormValue{{Name: "device", Value: MemberValue(m.ClassMember)}, {Name: "remove", Value: "yes"}},
 	}
 	if m.Used > 0 {
 		remove.Why = "A VM uses the device. Remove it from the VM first."
@@ -88,9 +88,9 @@ func (p Page) memberActions(m deviceclass.MemberStatus) []kit.ActionButton {
 }
 
 // MemberValue is the form value of a member.
-func MemberValue(m deviceclass.Member) string { return string(m.HostID) + " " + m.Device }
+func MemberValue(m deviceclass.ClassMember) string { return string(m.HostID) + " " + m.Device }
 
-func stateTone(s deviceclass.MemberState) (tone, icon string) {
+func stateTone(s deviceclass.ClassMemberState) (tone, icon string) {
 	switch s {
 	case deviceclass.Free:
 		return "ok", "circle-check"
@@ -102,11 +102,11 @@ func stateTone(s deviceclass.MemberState) (tone, icon string) {
 	return "bad", "circle-x"
 }
 
-func usedText(m deviceclass.MemberStatus) string {
+func usedText(m deviceclass.ClassMemberStatus) string {
 	return strconv.Itoa(m.Used) + " of " + strconv.Itoa(m.Capacity)
 }
 
-func kindText(c deviceclass.Class) string {
+func kindText(c deviceclass.DeviceClass) string {
 	switch {
 	case c.Total == 0:
 		return "–"
@@ -118,7 +118,7 @@ func kindText(c deviceclass.Class) string {
 
 // AddPage lists devices that can be added to a class.
 type AddPage struct {
-	Class   deviceclass.Class
+	Class   deviceclass.DeviceClass
 	Text    string // searched text
 	Devices []deviceclass.Available
 	Most    int // limit of Devices

@@ -99,7 +99,7 @@ func List(p ListPage) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = kit.EmptyListNote("plug", "No device classes", "A device class is a set of host devices, such as GPUs of one model. VMs of the projects that it is published to can use its devices.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.EmptyListNote("plug", "No device classes", "A device class is a set of host devices, such as GPUs of one model. Projects can use the devices of published classes in their VMs.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -776,7 +776,7 @@ func members(p Page) templ.Component {
 	})
 }
 
-func stateChip(s deviceclass.MemberState) templ.Component {
+func stateChip(s deviceclass.ClassMemberState) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -966,9 +966,9 @@ func AddDevices(p AddPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var48 string
-				templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.ResolveAttributeValue(MemberValue(d.Member))
+				templ_7745c5c3_Var48, templ_7745c5c3_Err = templ.ResolveAttributeValue(MemberValue(d.ClassMember))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `deviceclass/deviceclass.templ`, Line: 195, Col: 77}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `deviceclass/deviceclass.templ`, Line: 195, Col: 82}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var48)
 				if templ_7745c5c3_Err != nil {
@@ -978,7 +978,7 @@ func AddDevices(p AddPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if p.Chosen[MemberValue(d.Member)] {
+				if p.Chosen[MemberValue(d.ClassMember)] {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 66, " checked")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -991,7 +991,7 @@ func AddDevices(p AddPage) templ.Component {
 				var templ_7745c5c3_Var49 string
 				templ_7745c5c3_Var49, templ_7745c5c3_Err = templ.ResolveAttributeValue("Select " + d.Device + " of " + d.HostName)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `deviceclass/deviceclass.templ`, Line: 195, Col: 196}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `deviceclass/deviceclass.templ`, Line: 195, Col: 206}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var49)
 				if templ_7745c5c3_Err != nil {
@@ -1294,7 +1294,7 @@ func Grants(p Page) templ.Component {
 }
 
 // DeleteDialog is the dialog that deletes a device class.
-func DeleteDialog(c deviceclass.Class, e kit.Errors) templ.Component {
+func DeleteDialog(c deviceclass.DeviceClass, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -30,12 +30,12 @@ type Page struct {
 	Topology   diagram.HostTopology
 	Devices    map[string]fleet.NamedVM // host devices assigned to VMs, by device name
 	// DeviceClasses are the device classes of the host's devices, by device name.
-	DeviceClasses map[string]deviceclass.Class
-	Tasks      []fleet.Task
-	Prev       string // cursors of the previous and next page of the tab's list
-	Next       string
-	Form       SettingsForm
-	Progress   maintenance.Progress
+	DeviceClasses map[string]deviceclass.DeviceClass
+	Tasks         []fleet.Task
+	Prev          string // cursors of the previous and next page of the tab's list
+	Next          string
+	Form          SettingsForm
+	Progress      maintenance.Progress
 	// FoundPools are the host's own pools that are not assigned to it.
 	FoundPools []fleet.DiscoveredPool
 }

@@ -17,19 +17,19 @@ type DeviceClassPath struct {
 type deviceClassOutput struct {
 	ETag     string `header:"ETag"`
 	Location string `header:"Location"`
-	Body     deviceclass.Class
+	Body     deviceclass.DeviceClass
 }
 
-func deviceClassAnswer(v deviceclass.Class, err error) (*deviceClassOutput, error) {
+func deviceClassAnswer(v deviceclass.DeviceClass, err error) (*deviceClassOutput, error) {
 	return &deviceClassOutput{ETag: etag(v.Generation), Body: v}, err
 }
 
-func (api *API) listDeviceClasses(ctx context.Context, a fleet.Actor, _ *struct{}) (*pageOutput[deviceclass.Class], error) {
+func (api *API) listDeviceClasses(ctx context.Context, a fleet.Actor, _ *struct{}) (*pageOutput[deviceclass.DeviceClass], error) {
 	return asSinglePage(api.Control.ListDeviceClasses(ctx, a))
 }
 
 func (api *API) createDeviceClass(
-	ctx context.Context, a fleet.Actor, in *bodyInput[deviceclass.Definition],
+	ctx context.Context, a fleet.Actor, in *bodyInput[deviceclass.ClassDefinition],
 ) (*deviceClassOutput, error) {
 	v, err := api.Control.CreateDeviceClass(ctx, a, in.Body)
 	out, err := deviceClassAnswer(v, err)
@@ -44,7 +44,7 @@ func (api *API) getDeviceClass(ctx context.Context, a fleet.Actor, in *DeviceCla
 type updateDeviceClassInput struct {
 	DeviceClassPath
 	IfMatchHeader
-	Body mergePatch[deviceclass.Definition]
+	Body mergePatch[deviceclass.ClassDefinition]
 }
 
 func (api *API) updateDeviceClass(ctx context.Context, a fleet.Actor, in *updateDeviceClassInput) (*deviceClassOutput, error) {
@@ -57,7 +57,7 @@ func (api *API) updateDeviceClass(ctx context.Context, a fleet.Actor, in *update
 		if err != nil {
 			return nil, err
 		}
-		change := deviceclasses.DeviceClassChange{Definition: to, IfGeneration: cmp.Or(wanted, old.Generation)}
+		change := deviceclasses.DeviceClassChange{ClassDefinition: to, IfGeneration: cmp.Or(wanted, old.Generation)}
 		return deviceClassAnswer(api.Control.UpdateDeviceClass(ctx, a, in.ID, change))
 	})
 }

@@ -47,14 +47,18 @@ func (s *Site) ShowNewDeviceClassForm(c echo.Context, a fleet.Actor, in deviceCl
 
 // CreateDeviceClass creates a device class without devices.
 func (s *Site) CreateDeviceClass(c echo.Context, a fleet.Actor, in deviceClassForm) (form.Response, error) {
-	to := deviceclass.Definition{Name: strings.TrimSpace(in.Name), Description: in.Description}
+	to := deviceclass.ClassDefinition{Name: strings.TrimSpace(in.Name), Description: in.Description}
 	v, err := s.Control.CreateDeviceClass(c.Request().Context(), a, to)
 	return form.RedirectTo(views.DeviceClassPath(v.ID)), err
 }
 
-func deviceClassIDFromPath(c echo.Context) fleet.DeviceClassID { return fleet.DeviceClassID(c.Param("id")) }
+func deviceClassIDFromPath(c echo.Context) fleet.DeviceClassID {
+	return fleet.DeviceClassID(c.Param("id"))
+}
 
-func deviceClassLayout(v deviceclass.Class) shell.PageLayout { return shell.PageLayout{Title: v.Name} }
+func deviceClassLayout(v deviceclass.DeviceClass) shell.PageLayout {
+	return shell.PageLayout{Title: v.Name}
+}
 
 // DeviceClassPage shows a device class with its form.
 func (s *Site) DeviceClassPage(c echo.Context, a fleet.Actor) error {
@@ -103,24 +107,24 @@ func (s *Site) readDeviceClassPage(c echo.Context, a fleet.Actor) (p classview.P
 // EditDeviceClass changes the name and description of a device class.
 func (s *Site) EditDeviceClass(c echo.Context, a fleet.Actor, in deviceClassForm) (form.Response, error) {
 	id := deviceClassIDFromPath(c)
-	err := s.changeDeviceClass(c, a, form.ParseGeneration(in.Generation), func(d *deviceclass.Definition) {
+	err := s.changeDeviceClass(c, a, form.ParseGeneration(in.Generation), func(d *deviceclass.ClassDefinition) {
 		d.Name, d.Description = strings.TrimSpace(in.Name), in.Description
 	})
 	return form.RedirectTo(views.DeviceClassPath(id)), err
 }
 
 // changeDeviceClass changes the current definition of the class. ifGeneration is that of the form; 0: the current one.
-func (s *Site) changeDeviceClass(c echo.Context, a fleet.Actor, ifGeneration int64, change func(*deviceclass.Definition)) error {
+func (s *Site) changeDeviceClass(c echo.Context, a fleet.Actor, ifGeneration int64, change func(*deviceclass.ClassDefinition)) error {
 	ctx, id := c.Request().Context(), deviceClassIDFromPath(c)
 	old, err := s.Control.GetDeviceClass(ctx, a, id)
 	if err != nil {
 		return err
 	}
-	to := deviceclasses.DeviceClassChange{Definition: old.Definition(), IfGeneration: ifGeneration}
+	to := deviceclasses.DeviceClassChange{ClassDefinition: old.Definition(), IfGeneration: ifGeneration}
 	if to.IfGeneration == 0 {
 		to.IfGeneration = old.Generation
 	}
-	change(&to.Definition)
+	change(&to.ClassDefinition)
 	_, err = s.Control.UpdateDeviceClass(ctx, a, id, to)
 	return err
 }
@@ -160,11 +164,11 @@ func (s *Site) ChangeClassDevices(c echo.Context, a fleet.Actor, in classDevices
 		checks.Add("members", "Select at least one device.")
 		return nil, checks.Err()
 	}
-	err := s.changeDeviceClass(c, a, 0, func(d *deviceclass.Definition) {
+	err := s.changeDeviceClass(c, a, 0, func(d *deviceclass.ClassDefinition) {
 		for _, text := range in.Devices {
 			host, device, _ := strings.Cut(text, " ")
-			m := deviceclass.Member{HostID: fleet.HostID(host), Device: device}
-			d.Members = slices.DeleteFunc(d.Members, func(o deviceclass.Member) bool { return o == m })
+			m := deviceclass.ClassMember{HostID: fleet.HostID(host), Device: device}
+			d.Members = slices.DeleteFunc(d.Members, func(o deviceclass.ClassMember) bool { return o == m })
 			if in.Remove == "" {
 				d.Members = append(d.Members, m)
 			}

@@ -25,21 +25,21 @@ const maxClasses = 100
 
 // DeviceClassChange is the input of UpdateDeviceClass.
 type DeviceClassChange struct {
-	deviceclass.Definition
+	deviceclass.ClassDefinition
 	IfGeneration int64 // expected generation; 0: not checked
 }
 
 // CreateDeviceClass creates a device class that is published to nobody.
 func (d *DeviceClasses) CreateDeviceClass(
-	ctx context.Context, a fleet.Actor, in deviceclass.Definition,
-) (deviceclass.Class, error) {
+	ctx context.Context, a fleet.Actor, in deviceclass.ClassDefinition,
+) (deviceclass.DeviceClass, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
-		return deviceclass.Class{}, err
+		return deviceclass.DeviceClass{}, err
 	}
 	var checks fleet.Checks
 	in.Check(&checks)
 	if err := checks.Err(); err != nil {
-		return deviceclass.Class{}, err
+		return deviceclass.DeviceClass{}, err
 	}
 	id := fleet.NewID[fleet.DeviceClassID]()
 	err := d.store.Tx(ctx, func(q *db.Queries) error {
@@ -67,7 +67,7 @@ func (d *DeviceClasses) CreateDeviceClass(
 		return audit(ctx, q, a, "device-class.create", id, in.Name, members.text())
 	})
 	if err != nil {
-		return deviceclass.Class{}, err
+		return deviceclass.DeviceClass{}, err
 	}
 	return d.GetDeviceClass(ctx, a, id)
 }
@@ -106,7 +106,7 @@ func (d *DeviceClasses) change(
 // UpdateDeviceClass replaces a class's name, description and members. A member that a VM uses cannot be removed.
 func (d *DeviceClasses) UpdateDeviceClass(
 	ctx context.Context, a fleet.Actor, id fleet.DeviceClassID, in DeviceClassChange,
-) (deviceclass.Class, error) {
+) (deviceclass.DeviceClass, error) {
 	err := d.change(ctx, a, id, func(q *db.Queries, row db.DeviceClass) error {
 		var checks fleet.Checks
 		in.Check(&checks)
@@ -127,7 +127,7 @@ func (d *DeviceClasses) UpdateDeviceClass(
 		if err != nil {
 			return err
 		}
-		detail := changes(row, in.Definition, members)
+		detail := changes(row, in.ClassDefinition, members)
 		if detail == "" {
 			return nil
 		}
@@ -141,13 +141,13 @@ func (d *DeviceClasses) UpdateDeviceClass(
 		return audit(ctx, q, a, "device-class.edit", id, in.Name, detail)
 	})
 	if err != nil {
-		return deviceclass.Class{}, err
+		return deviceclass.DeviceClass{}, err
 	}
 	return d.GetDeviceClass(ctx, a, id)
 }
 
 // changes describes the differences for the audit log; empty: none.
-func changes(was db.DeviceClass, is deviceclass.Definition, members memberChange) string {
+func changes(was db.DeviceClass, is deviceclass.ClassDefinition, members memberChange) string {
 	var out []string
 	if was.Name != is.Name {
 		out = append(out, fmt.Sprintf("name %s → %s", was.Name, is.Name))
@@ -188,7 +188,7 @@ func (d *DeviceClasses) DeleteDeviceClass(ctx context.Context, a fleet.Actor, id
 
 // ListDeviceClasses returns the classes that the actor may see, by name: those published to one of the actor's projects,
 // or all if the actor sees the infrastructure. It leaves out members.
-func (d *DeviceClasses) ListDeviceClasses(ctx context.Context, a fleet.Actor) ([]deviceclass.Class, error) {
+func (d *DeviceClasses) ListDeviceClasses(ctx context.Context, a fleet.Actor) ([]deviceclass.DeviceClass, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, err
 	}
@@ -202,19 +202,19 @@ func (d *DeviceClasses) ListDeviceClasses(ctx context.Context, a fleet.Actor) ([
 // GetDeviceClass returns a class that the actor may see. Only actors who see hosts get its members.
 func (d *DeviceClasses) GetDeviceClass(
 	ctx context.Context, a fleet.Actor, id fleet.DeviceClassID,
-) (deviceclass.Class, error) {
+) (deviceclass.DeviceClass, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
-		return deviceclass.Class{}, err
+		return deviceclass.DeviceClass{}, err
 	}
 	if err := store.CheckID(string(id), "device class"); err != nil {
-		return deviceclass.Class{}, err
+		return deviceclass.DeviceClass{}, err
 	}
 	all, err := d.read(ctx, a, id)
 	if err == nil && len(all) == 0 {
 		err = fleet.Errorf(fleet.NotFound, "There is no such device class, or you may not see it.")
 	}
 	if err != nil {
-		return deviceclass.Class{}, store.UserError(err)
+		return deviceclass.DeviceClass{}, store.UserError(err)
 	}
 	if store.SeesHosts(a) {
 		err = d.addUsers(ctx, &all[0])
@@ -225,7 +225,7 @@ func (d *DeviceClasses) GetDeviceClass(
 }
 
 // read reads the classes that the actor may see; only the one with an ID if id is not empty.
-func (d *DeviceClasses) read(ctx context.Context, a fleet.Actor, id fleet.DeviceClassID) ([]deviceclass.Class, error) {
+func (d *DeviceClasses) read(ctx context.Context, a fleet.Actor, id fleet.DeviceClassID) ([]deviceclass.DeviceClass, error) {
 	q := d.store.Queries
 	rows, err := q.ListDeviceClasses(ctx, db.ListDeviceClassesParams{
 		ID: string(id), AllClasses: store.SeesHosts(a), Projects: store.VisibleProjects(a),
@@ -234,11 +234,11 @@ func (d *DeviceClasses) read(ctx context.Context, a fleet.Actor, id fleet.Device
 		return nil, err
 	}
 	ids := make([]string, len(rows))
-	out := make([]deviceclass.Class, len(rows))
+	out := make([]deviceclass.DeviceClass, len(rows))
 	at := map[fleet.DeviceClassID]int{}
 	for i, r := range rows {
 		ids[i], at[r.ID] = string(r.ID), i
-		out[i] = deviceclass.Class{
+		out[i] = deviceclass.DeviceClass{
 			ID: r.ID, Name: r.Name, Description: r.Description, GPU: r.Gpu, Generation: r.Generation, CreatedAt: r.CreatedAt,
 			Grants: []fleet.ProjectGrant{},
 		}
@@ -257,26 +257,26 @@ func (d *DeviceClasses) read(ctx context.Context, a fleet.Actor, id fleet.Device
 	return out, publishing.FillDeviceClassGrants(ctx, q, a, id, out)
 }
 
-func memberFromRow(r db.DevicesOfClassesRow) deviceclass.MemberStatus {
-	return deviceclass.MemberStatus{
-		Member: deviceclass.Member{HostID: r.HostID, Device: r.Device}, HostName: r.HostName, Name: r.Name,
+func memberFromRow(r db.DevicesOfClassesRow) deviceclass.ClassMemberStatus {
+	return deviceclass.ClassMemberStatus{
+		ClassMember: deviceclass.ClassMember{HostID: r.HostID, Device: r.Device}, HostName: r.HostName, Name: r.Name,
 		Capacity: int(r.Capacity), Used: int(r.Used),
 		State: deviceclass.StateOf(r.Reported, r.Usable, int(r.Capacity), int(r.Used)),
 	}
 }
 
 // addUsers adds the VMs that use the members.
-func (d *DeviceClasses) addUsers(ctx context.Context, c *deviceclass.Class) error {
+func (d *DeviceClasses) addUsers(ctx context.Context, c *deviceclass.DeviceClass) error {
 	users, err := d.store.UsersOfDevices(ctx, string(c.ID))
 	if err != nil {
 		return err
 	}
-	at := map[deviceclass.Member]int{}
+	at := map[deviceclass.ClassMember]int{}
 	for i, m := range c.Members {
-		at[m.Member] = i
+		at[m.ClassMember] = i
 	}
 	for _, u := range users {
-		if i, ok := at[deviceclass.Member{HostID: u.HostID, Device: u.Device}]; ok {
+		if i, ok := at[deviceclass.ClassMember{HostID: u.HostID, Device: u.Device}]; ok {
 			c.Members[i].VMs = append(c.Members[i].VMs, fleet.NamedVM{ID: u.ID, Name: u.Name})
 		}
 	}

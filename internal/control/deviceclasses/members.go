@@ -15,7 +15,7 @@ import (
 
 // memberChange are the members to add and to remove.
 type memberChange struct {
-	added, removed []deviceclass.Member
+	added, removed []deviceclass.ClassMember
 	names          []string // of the hosts of added and removed members, in this order
 	gpu            bool     // all members are GPUs afterwards
 }
@@ -24,12 +24,12 @@ type memberChange struct {
 // are in another class or are of another type than the others, and the removal of a member that a VM uses. was is the
 // class before the change; empty: a new class.
 func checkMembers(
-	ctx context.Context, q *db.Queries, was db.DeviceClass, old []db.DevicesOfClassesRow, wanted []deviceclass.Member,
+	ctx context.Context, q *db.Queries, was db.DeviceClass, old []db.DevicesOfClassesRow, wanted []deviceclass.ClassMember,
 ) (memberChange, error) {
 	var out memberChange
 	var checks fleet.Checks
 	for _, m := range old {
-		key := deviceclass.Member{HostID: m.HostID, Device: m.Device}
+		key := deviceclass.ClassMember{HostID: m.HostID, Device: m.Device}
 		switch {
 		case slices.Contains(wanted, key):
 		case m.Used > 0:
@@ -47,16 +47,16 @@ func checkMembers(
 	if err != nil {
 		return out, err
 	}
-	reported := map[deviceclass.Member]db.MemberDevicesRow{}
+	reported := map[deviceclass.ClassMember]db.MemberDevicesRow{}
 	for _, r := range rows {
-		reported[deviceclass.Member{HostID: r.HostID, Device: r.Device}] = r
+		reported[deviceclass.ClassMember{HostID: r.HostID, Device: r.Device}] = r
 	}
 	var names []string
 	gpus, others := 0, 0
 	for i, m := range wanted {
 		at := fmt.Sprintf("members[%d].device", i)
 		r, known := reported[m]
-		stays := r.ClassID == string(was.ID)
+		stays := r.ClassID != "" && r.ClassID == string(was.ID)
 		switch {
 		case !known:
 			checks.Add(fmt.Sprintf("members[%d].hostId", i), "There is no such host.")
@@ -99,7 +99,7 @@ func (m memberChange) store(ctx context.Context, q *db.Queries, id fleet.DeviceC
 	return q.AddDeviceClassMembers(ctx, db.AddDeviceClassMembersParams{ClassID: id, Hosts: hosts, Devices: devices})
 }
 
-func columns(all []deviceclass.Member) (hosts, devices []string) {
+func columns(all []deviceclass.ClassMember) (hosts, devices []string) {
 	for _, m := range all {
 		hosts, devices = append(hosts, string(m.HostID)), append(devices, m.Device)
 	}
@@ -136,7 +136,7 @@ func (d *DeviceClasses) AvailableDevices(ctx context.Context, a fleet.Actor, tex
 	out := make([]deviceclass.Available, len(rows))
 	for i, r := range rows {
 		out[i] = deviceclass.Available{
-			Member: deviceclass.Member{HostID: r.HostID, Device: r.Device}, HostName: r.HostName, Name: r.Name,
+			ClassMember: deviceclass.ClassMember{HostID: r.HostID, Device: r.Device}, HostName: r.HostName, Name: r.Name,
 			GPU: deviceclass.IsGPU(r.Device, r.PciClass), Usable: !strings.HasPrefix(r.Device, "pci/") || r.Iommu != "",
 		}
 	}
@@ -144,7 +144,7 @@ func (d *DeviceClasses) AvailableDevices(ctx context.Context, a fleet.Actor, tex
 }
 
 // ClassesOfHost returns the device classes of a host's devices, by device.
-func (d *DeviceClasses) ClassesOfHost(ctx context.Context, a fleet.Actor, id fleet.HostID) (map[string]deviceclass.Class, error) {
+func (d *DeviceClasses) ClassesOfHost(ctx context.Context, a fleet.Actor, id fleet.HostID) (map[string]deviceclass.DeviceClass, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
 	}
@@ -152,9 +152,9 @@ func (d *DeviceClasses) ClassesOfHost(ctx context.Context, a fleet.Actor, id fle
 		return nil, err
 	}
 	rows, err := d.store.DeviceClassesOnHost(ctx, id)
-	out := map[string]deviceclass.Class{}
+	out := map[string]deviceclass.DeviceClass{}
 	for _, r := range rows {
-		out[r.Device] = deviceclass.Class{ID: r.ID, Name: r.Name}
+		out[r.Device] = deviceclass.DeviceClass{ID: r.ID, Name: r.Name}
 	}
 	return out, store.UserError(err)
 }

@@ -128,7 +128,7 @@ func (l *Log) visibleRows(ctx context.Context, a fleet.Actor, rows []db.EventsAf
 	projects := store.VisibleProjects(a)
 	objects, err := l.store.GrantedObjects(ctx, db.GrantedObjectsParams{
 		Projects: projects, Pools: ids[fleet.TypePool], Networks: ids[fleet.TypeNetwork], Images: ids[fleet.TypeImage], Templates: ids[fleet.TypeTemplate], Flavors: ids[fleet.TypeFlavor],
-		DeviceClasses: ids[fleet.TypeDeviceClass],
+		DeviceClasses:  ids[fleet.TypeDeviceClass],
 		Customizations: ids[fleet.TypeCustomization],
 	})
 	if err != nil {

@@ -107,8 +107,8 @@ func deviceClassesOnHosts(
 	return out, err
 }
 
-// AllocateDevices gives the VM devices of its device classes on the host, and frees those that it needs no more there.
-// Devices that it has already stay if no other VM has them. It returns a Conflict if the host has too few free devices.
+// AllocateDevices gives the VM devices of its device classes on the host, and frees surplus ones. Devices that the VM has
+// already stay if no other VM has them. It returns a Conflict if the host has too few free devices.
 // The VM's row must have the spec, and be on the host or have a migration to the host.
 func AllocateDevices(ctx context.Context, q *db.Queries, vm fleet.VM, host fleet.HostID) error {
 	missing, err := allocate(ctx, q, vm, host)
@@ -116,6 +116,35 @@ func AllocateDevices(ctx context.Context, q *db.Queries, vm fleet.VM, host fleet
 		return fleet.Errorf(fleet.Conflict, "The host has too few free devices of %s. Choose another host, or try again later.", missing)
 	}
 	return err
+}
+
+// ReallocateDevices works like AllocateDevices on the VM's host, if the VM's classes differ from those of the old spec.
+func ReallocateDevices(ctx context.Context, q *db.Queries, old fleet.VMSpec, vm fleet.VM) error {
+	if slices.Equal(old.WithoutClassNames().DeviceClasses, vm.Spec.WithoutClassNames().DeviceClasses) {
+		return nil
+	}
+	return AllocateDevices(ctx, q, vm, vm.HostID)
+}
+
+// AllocateOnTarget reserves devices of the VM's classes on the target host of its migration. Those on the source host
+// stay reserved until the VM belongs to the target host.
+func AllocateOnTarget(ctx context.Context, q *db.Queries, vm fleet.VM, target fleet.HostID) error {
+	if len(vm.Spec.DeviceClasses) == 0 {
+		return nil
+	}
+	if err := q.DropOldAllocations(ctx, vm.ID); err != nil {
+		return err
+	}
+	return AllocateDevices(ctx, q, vm, target)
+}
+
+// LockDevicesOf takes the lock of host devices if the spec has device classes. All transactions take it before that of a
+// host's memory.
+func LockDevicesOf(ctx context.Context, q *db.Queries, spec fleet.VMSpec) error {
+	if len(spec.DeviceClasses) == 0 {
+		return nil
+	}
+	return q.LockHostDevices(ctx)
 }
 
 // AllocateFreeDevices works like AllocateDevices, but accepts that the host has too few free devices.

@@ -43,9 +43,9 @@ func deviceClassGrant(a fleet.Actor, id fleet.DeviceClassID) grant {
 // FillDeviceClassGrants fills in the grants of the classes that the actor may see. id is that of the only class, or empty
 // for several.
 func FillDeviceClassGrants(
-	ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.DeviceClassID, classes []deviceclass.Class,
+	ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.DeviceClassID, classes []deviceclass.DeviceClass,
 ) error {
-	of := map[fleet.DeviceClassID]*deviceclass.Class{}
+	of := map[fleet.DeviceClassID]*deviceclass.DeviceClass{}
 	for i := range classes {
 		of[classes[i].ID] = &classes[i]
 	}
