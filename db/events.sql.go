@@ -133,8 +133,11 @@ UNION ALL
 SELECT 'flavor:' || f.id, EXISTS (SELECT 1 FROM flavor_grants g WHERE g.flavor_id = f.id AND (g.project_id IS NULL OR g.project_id = ANY ($1::text[])))
 FROM flavors f WHERE f.id = ANY ($6::text[])
 UNION ALL
+SELECT 'device-class:' || c.id, EXISTS (SELECT 1 FROM device_class_grants g WHERE g.class_id = c.id AND (g.project_id IS NULL OR g.project_id = ANY ($1::text[])))
+FROM device_classes c WHERE c.id = ANY ($7::text[])
+UNION ALL
 SELECT 'customization:' || c.id, EXISTS (SELECT 1 FROM customization_grants g WHERE g.customization_id = c.id AND (g.project_id IS NULL OR g.project_id = ANY ($1::text[])))
-FROM customizations c WHERE c.id = ANY ($7::text[])
+FROM customizations c WHERE c.id = ANY ($8::text[])
 `
 
 type GrantedObjectsParams struct {
@@ -144,6 +147,7 @@ type GrantedObjectsParams struct {
 	Images         []string
 	Templates      []string
 	Flavors        []string
+	DeviceClasses  []string
 	Customizations []string
 }
 
@@ -152,8 +156,8 @@ type GrantedObjectsRow struct {
 	Visible bool
 }
 
-// Whether members of the projects see pools, networks, images, templates, flavors and customization specs of the fleet
-// that exist, as in the lists of these types.
+// Whether members of the projects see pools, networks, images, templates, flavors, device classes and customization specs of
+// the fleet that exist, as in the lists of these types.
 func (q *Queries) GrantedObjects(ctx context.Context, arg GrantedObjectsParams) ([]GrantedObjectsRow, error) {
 	rows, err := q.db.Query(ctx, grantedObjects,
 		arg.Projects,
@@ -162,6 +166,7 @@ func (q *Queries) GrantedObjects(ctx context.Context, arg GrantedObjectsParams) 
 		arg.Images,
 		arg.Templates,
 		arg.Flavors,
+		arg.DeviceClasses,
 		arg.Customizations,
 	)
 	if err != nil {

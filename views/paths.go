@@ -56,6 +56,11 @@ func RequestPath[ID ~string](id ID, below ...string) string {
 	return ObjectPath(fleet.TypeRequest, id, below...)
 }
 
+// DeviceClassPath is the address of a device class's page, or of a path below it.
+func DeviceClassPath[ID ~string](id ID, below ...string) string {
+	return ObjectPath(fleet.TypeDeviceClass, id, below...)
+}
+
 // FlavorPath is the address of a flavor's page, or of a path below it.
 func FlavorPath[ID ~string](id ID, below ...string) string {
 	return ObjectPath(fleet.TypeFlavor, id, below...)

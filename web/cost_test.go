@@ -64,6 +64,9 @@ func newLargePortal(t *testing.T, hosts int) *largePortal {
 	p.execSQL(`INSERT INTO customizations (id, name, description, kind, variables, by_key, sealed, changed_by) VALUES ($1, 'web', '', 'cloud-init', '{}', 'x', 'x', 'ann')`, aSpec)
 	p.execSQL(`INSERT INTO customization_grants (customization_id, granted_by) VALUES ($1, 'ann')`, aSpec)
 	p.execSQL(`INSERT INTO flavors (id, name, cpus, memory_mib) SELECT CASE WHEN n = 1 THEN $1 ELSE gen_random_uuid()::text END, 'flavor-' || n, n, n * 1024 FROM generate_series(1, 200) n`, aFlavor)
+	p.execSQL(`INSERT INTO device_classes (id, name) SELECT CASE WHEN n = 1 THEN $1 ELSE gen_random_uuid()::text END, 'class-' || n FROM generate_series(1, 100) n`, aDeviceClass)
+	p.execSQL(`INSERT INTO device_class_grants (class_id, granted_by) SELECT id, 'ann' FROM device_classes`)
+	p.execSQL(`INSERT INTO device_class_members (class_id, host_id, device) SELECT $1, id, 'pci/0000:41:00.0' FROM hosts ORDER BY id LIMIT 100`, aDeviceClass)
 	p.execSQL(`INSERT INTO requests (id, project_id, requested_by, kind, name, reason, wanted, key)
 		SELECT CASE WHEN n = 1 THEN $1 ELSE gen_random_uuid()::text END, $2, 'tom', 'pool', 'Pool ' || n, 'r', '{}', n::text FROM generate_series(1, 200) n`, aRequest, aProject)
 	p.execSQL(`INSERT INTO flavor_grants (flavor_id, granted_by) SELECT id, 'ann' FROM flavors`)
@@ -107,6 +110,7 @@ const (
 	aPool         = "00000000-0000-7000-8000-000000002003" // failed on some hosts
 	aSpec         = "00000000-0000-7000-8000-000000007001"
 	aFlavor       = "00000000-0000-7000-8000-00000000a004"
+	aDeviceClass  = "00000000-0000-7000-8000-00000000a016"
 	aRequest      = "00000000-0000-7000-8000-00000000a006"
 	aGroup        = "00000000-0000-7000-8000-000000006001"
 	aMAC          = "52:54:00:00:00:01"
@@ -237,6 +241,11 @@ var measuredAddresses = map[string][]struct {
 	"/flavors/new":                               {{at: "/flavors/new"}},
 	"/flavors/:id":                               {{at: "/flavors/" + aFlavor}},
 	"/flavors/:id/delete":                        {{at: "/flavors/" + aFlavor + "/delete"}},
+	"/device-classes":                            {{at: "/device-classes"}},
+	"/device-classes/new":                        {{at: "/device-classes/new"}},
+	"/device-classes/:id":                        {{at: "/device-classes/" + aDeviceClass}},
+	"/device-classes/:id/devices":                {{at: "/device-classes/" + aDeviceClass + "/devices", all: true}},
+	"/device-classes/:id/delete":                 {{at: "/device-classes/" + aDeviceClass + "/delete"}},
 	"/projects/:id/rules":                        {{at: "/projects/" + aProject + "/rules"}},
 	"/customizations":                            {{at: "/customizations"}},
 	"/customizations/new":                        {{at: "/customizations/new"}},

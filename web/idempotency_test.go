@@ -131,6 +131,7 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		"/vms/renew":                                   {"/vms/renew", `{"ids":["` + string(expiredToo) + `"],` + until("01"), `{"ids":["` + string(expiredToo) + `"],` + until("02")},
 		"/channels":                                    {"/channels", `{"name":"ops","spec":{"kind":"email","to":["a@example.org"]}}`, `{"name":"ops-2","spec":{"kind":"email","to":["a@example.org"]}}`},
 		"/flavors":                                     {"/flavors", `{"name":"small","cpus":1,"memoryMiB":256}`, `{"name":"small-2","cpus":1,"memoryMiB":256}`},
+		"/device-classes":                              {"/device-classes", `{"name":"gpu","members":[]}`, `{"name":"gpu-2","members":[]}`},
 		"/channels/{id}/test":                          {"/channels/" + channelID + "/test", ``, ``},
 		"/alarm-rules":                                 {"/alarm-rules", `{"name":"io","spec":{"severity":"info","condition":"vm.io"}}`, `{"name":"io-2","spec":{"severity":"info","condition":"vm.io"}}`},
 		"/alarms/{id}/acknowledge":                     {acknowledged + "/acknowledge", `{"note":"mine"}`, `{"note":"yours"}`},

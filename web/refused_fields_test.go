@@ -75,7 +75,7 @@ func fieldCases(t *testing.T, at string, input fleet.FormInput, setField func(va
 			}
 			add(what, value, says)
 		}
-	case fleet.InputFlag, fleet.InputMedium, fleet.InputFile, fleet.InputPool, fleet.InputRows:
+	case fleet.InputFlag, fleet.InputMedium, fleet.InputFile, fleet.InputPool, fleet.InputDeviceClass, fleet.InputRows:
 	}
 	return out
 }

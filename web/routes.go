@@ -260,6 +260,18 @@ func (s *Server) routes() []route {
 		{get, "/flavors/:id/delete", page, policy.InfraChange, form.Show(s.pages.ConfirmDeleteFlavor())},
 		{post, "/flavors/:id/delete", page, policy.InfraChange, form.Submit(s.pages.DeleteFlavor, s.pages.ConfirmDeleteFlavor())},
 
+		// Device classes.
+		{get, "/device-classes", page, policy.VMSee, s.pages.ListDeviceClasses},
+		{get, "/device-classes/new", page, policy.InfraChange, form.Show(s.pages.ShowNewDeviceClassForm)},
+		{post, "/device-classes", page, policy.InfraChange, form.Submit(s.pages.CreateDeviceClass, s.pages.ShowNewDeviceClassForm)},
+		{get, "/device-classes/:id", page, policy.VMSee, s.pages.DeviceClassPage},
+		{post, "/device-classes/:id/edit", page, policy.InfraChange, form.Submit(s.pages.EditDeviceClass, s.pages.ShowDeviceClassForm)},
+		{get, "/device-classes/:id/devices", page, policy.InfraChange, form.Show(s.pages.ShowAddDevices)},
+		{post, "/device-classes/:id/devices", page, policy.InfraChange, form.Submit(s.pages.ChangeClassDevices, s.pages.ShowAddDevices)},
+		{post, "/device-classes/:id/grants", page, policy.InfraChange, form.Submit(s.pages.SetDeviceClassGrant, s.pages.ShowDeviceClassGrants)},
+		{get, "/device-classes/:id/delete", page, policy.InfraChange, form.Show(s.pages.ConfirmDeleteDeviceClass())},
+		{post, "/device-classes/:id/delete", page, policy.InfraChange, form.Submit(s.pages.DeleteDeviceClass, s.pages.ConfirmDeleteDeviceClass())},
+
 		// Clusters.
 		{get, "/clusters", page, policy.InfraSee, s.coalesceRefreshes(s.pages.ListClusters)},
 		{get, "/clusters.csv", stream, policy.InfraSee, s.pages.ExportClusters},

@@ -16,8 +16,8 @@ FROM (SELECT e.transaction, e.number, e.key::text, e.at, e.type, e.action, e.obj
 ORDER BY x.is_end, x.transaction, x.number;
 
 -- name: GrantedObjects :many
--- Whether members of the projects see pools, networks, images, templates, flavors and customization specs of the fleet
--- that exist, as in the lists of these types.
+-- Whether members of the projects see pools, networks, images, templates, flavors, device classes and customization specs of
+-- the fleet that exist, as in the lists of these types.
 SELECT ('pool:' || p.id)::text AS subject, EXISTS (SELECT 1 FROM pool_grants g WHERE g.pool_id = p.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])))::boolean AS visible
 FROM pools p WHERE p.id = ANY (@pools::text[])
 UNION ALL
@@ -33,6 +33,9 @@ FROM templates t WHERE t.id = ANY (@templates::text[])
 UNION ALL
 SELECT 'flavor:' || f.id, EXISTS (SELECT 1 FROM flavor_grants g WHERE g.flavor_id = f.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])))
 FROM flavors f WHERE f.id = ANY (@flavors::text[])
+UNION ALL
+SELECT 'device-class:' || c.id, EXISTS (SELECT 1 FROM device_class_grants g WHERE g.class_id = c.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])))
+FROM device_classes c WHERE c.id = ANY (@device_classes::text[])
 UNION ALL
 SELECT 'customization:' || c.id, EXISTS (SELECT 1 FROM customization_grants g WHERE g.customization_id = c.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])))
 FROM customizations c WHERE c.id = ANY (@customizations::text[]);

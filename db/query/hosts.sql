@@ -82,9 +82,11 @@ SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS
     COALESCE(v.n, 0)::bigint AS vms, COALESCE(d.most, 0)::bigint AS most
 FROM hosts h
 CROSS JOIN LATERAL jsonb_to_recordset(CASE jsonb_typeof(h.status->'inventory'->'devices') WHEN 'array' THEN h.status->'inventory'->'devices' ELSE '[]' END) AS d (device text, iommu text, busy text, most bigint)
-LEFT JOIN LATERAL (SELECT v.id, v.name, v.recycled_at, count(*) OVER () AS n FROM vms v
-    WHERE v.spec @> jsonb_build_object('hostDevices', jsonb_build_array(CASE WHEN d.device LIKE 'blk/%'
-        THEN jsonb_build_object('device', d.device) ELSE jsonb_build_object('hostId', h.id, 'device', d.device) END)) ORDER BY v.name LIMIT 1) v ON true
+LEFT JOIN LATERAL (SELECT v.id, v.name, v.recycled_at, count(*) OVER () AS n FROM (
+    SELECT v.id, v.name, v.recycled_at FROM vms v WHERE v.spec @> jsonb_build_object('hostDevices', jsonb_build_array(CASE WHEN d.device LIKE 'blk/%'
+        THEN jsonb_build_object('device', d.device) ELSE jsonb_build_object('hostId', h.id, 'device', d.device) END))
+    UNION SELECT v.id, v.name, v.recycled_at FROM device_uses a JOIN vms v ON v.id = a.vm_id WHERE a.host_id = h.id AND a.device = d.device) v
+    ORDER BY v.name LIMIT 1) v ON true
 WHERE (@host::text = '' OR h.id = @host) AND (d.device = ANY (@devices::text[]) OR @every::boolean);
 
 -- name: DisksToCome :many

@@ -9,6 +9,7 @@ import (
 	"quantix/internal/control/channels"
 	"quantix/internal/control/flavors"
 	"quantix/internal/control/storage"
+	"quantix/internal/deviceclass"
 	"quantix/internal/flavor"
 	"quantix/internal/fleet"
 	"quantix/internal/request"
@@ -194,6 +195,23 @@ func (w *authzFixture) channel() channel.ID {
 		w.t.Fatal(err)
 	}
 	w.execSQL(`DELETE FROM channels WHERE id <> $1`, v.ID) // the number of channels is limited
+	return v.ID
+}
+
+func (w *authzFixture) deviceClassSpec() deviceclass.ClassDefinition {
+	return deviceclass.ClassDefinition{Name: w.uniqueName("class"), Members: []deviceclass.ClassMember{}}
+}
+
+// deviceClass adds a device class that is published to project red.
+func (w *authzFixture) deviceClass() fleet.DeviceClassID {
+	v, err := w.CreateDeviceClass(w.t.Context(), fleet.SystemActor, w.deviceClassSpec())
+	if err == nil {
+		err = w.GrantDeviceClass(w.t.Context(), fleet.SystemActor, v.ID, w.red)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.execSQL(`DELETE FROM device_classes WHERE id <> $1`, v.ID) // the number of device classes is limited
 	return v.ID
 }
 

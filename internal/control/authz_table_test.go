@@ -9,6 +9,7 @@ import (
 	"quantix/internal/bin"
 	"quantix/internal/connectivity"
 	"quantix/internal/control"
+	"quantix/internal/control/deviceclasses"
 	"quantix/internal/control/flavors"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/network"
@@ -56,7 +57,19 @@ var projectUseCases = map[string]useCase{
 	"DeleteFlavor": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.flavor()} }},
 	"GrantFlavor":  {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.flavor(), w.blue} }},
 	"RevokeFlavor": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.flavor(), w.red} }},
-	"VMRules":      {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
+
+	// Device classes that are published to project red.
+	"ListDeviceClasses": {permittedActors: actorsWithAnyRole, args: noArgs},
+	"GetDeviceClass":    {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.deviceClass()} }},
+	"CreateDeviceClass": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.deviceClassSpec()} }},
+	"UpdateDeviceClass": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		return []any{w.deviceClass(), deviceclasses.DeviceClassChange{ClassDefinition: w.deviceClassSpec()}}
+	}},
+	"DeleteDeviceClass": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.deviceClass()} }},
+	"GrantDeviceClass":  {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.deviceClass(), w.blue} }},
+	"RevokeDeviceClass": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.deviceClass(), w.red} }},
+
+	"VMRules": {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.red} }},
 
 	// Requests of project red.
 	"ListRequests":     {permittedActors: actorsWithAnyRole, args: readUseCase},

@@ -17,6 +17,7 @@ import (
 	"quantix/internal/control/alarms"
 	"quantix/internal/control/assign"
 	"quantix/internal/control/channels"
+	"quantix/internal/control/deviceclasses"
 	"quantix/internal/control/events"
 	"quantix/internal/control/flavors"
 	"quantix/internal/control/health"
@@ -53,6 +54,7 @@ type Control struct {
 	*health.Health
 	*assign.Assignments
 	*flavors.Flavors
+	*deviceclasses.DeviceClasses
 	*events.Log
 	*storage.Storage
 	*query.Queries
@@ -102,7 +104,7 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	agents := agentapi.New(s, o.Hub, metrics.NewWriter(s, o.Log), o.PairURL, o.Vault)
 	c := &Control{
 		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b), Publishing: publishing.New(s),
-		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), Quotas: quotas.New(s, o.Log), Recycling: recycling.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
+		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), DeviceClasses: deviceclasses.New(s), Quotas: quotas.New(s, o.Log), Recycling: recycling.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
 	c.Requests, c.Health = requests.New(s, b, requestedVMs{c}), health.New(s)

@@ -196,6 +196,9 @@ func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, in
 	if err := checkPoolsForDisks(ctx, q, a, in.ProjectID, in.Spec.Disks); err != nil {
 		return fleet.VMView{}, "", err
 	}
+	if err := placing.ResolveDeviceClasses(ctx, q, a, in.ProjectID, fleet.VMSpec{}, &in.Spec); err != nil {
+		return fleet.VMView{}, "", err
+	}
 	if err := fillFilterSettings(ctx, q, a, in.ProjectID, nil, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, "", err
 	}
@@ -249,6 +252,9 @@ func (c *Control) createVM(ctx context.Context, q *db.Queries, a fleet.Actor, in
 	}
 	vm, err := store.GetVM(ctx, q, fleet.SystemActor, id)
 	if err != nil {
+		return vm, "", err
+	}
+	if err := placing.AllocateDevices(ctx, q, vm.VM, vm.HostID); err != nil {
 		return vm, "", err
 	}
 	task, err := vmCreation{vm: vm, first: first, from: from, child: child}.queueJobs(ctx, q, a)

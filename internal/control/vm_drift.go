@@ -13,6 +13,7 @@ import (
 	"quantix/internal/control/assign"
 	"quantix/internal/control/macs"
 	"quantix/internal/control/network"
+	"quantix/internal/control/placing"
 	"quantix/internal/control/store"
 	"quantix/internal/drift"
 	"quantix/internal/fleet"
@@ -45,6 +46,12 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		vm = old
 		if vm.Name, vm.Spec, err = acceptedSpec(old, seen); err != nil {
 			return err
+		}
+		if _, ok := seen["hostDevices"]; ok {
+			if vm.Spec.HostDevices, err = placing.WithoutAllocatedDevices(ctx, q, old.VM, vm.Spec.HostDevices); err != nil {
+				return err
+			}
+			vm.Spec.HostDevices = placing.FillDeviceHost(vm.Spec.HostDevices, old.HostID)
 		}
 		typed := slices.Clone(vm.Spec.NICs)
 		if _, err := network.ResolveNICs(ctx, q, vm.ProjectID, vm.Spec.NICs); err != nil {

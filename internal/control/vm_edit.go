@@ -80,6 +80,9 @@ func (c *Control) updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, id
 		return old, vm, "", err
 	}
 	vm.Spec.HostDevices = placing.FillDeviceHost(vm.Spec.HostDevices, old.HostID)
+	if err := placing.ResolveDeviceClasses(ctx, q, a, old.ProjectID, old.Spec, &vm.Spec); err != nil {
+		return old, vm, "", err
+	}
 	if vm.Spec.Rules, err = placing.MergeRules(a, old.Spec.Rules, vm.Spec.Rules); err != nil {
 		return old, vm, "", err
 	}
@@ -121,6 +124,9 @@ func (c *Control) updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, id
 		vm: vm, action: in.auditAction(), detail: describeChanges(old.Diff(vm.VM)) + overcommitAuditSuffix(in.Overcommit), child: child,
 	}
 	if vm, job, err = applyVMChange(ctx, q, a, change); err != nil {
+		return old, vm, "", err
+	}
+	if err := placing.ReallocateDevices(ctx, q, old.Spec, vm.VM); err != nil {
 		return old, vm, "", err
 	}
 	return old, vm, job, first.queuePreparationJobs(ctx, q, a, job)
@@ -241,6 +247,9 @@ func (e vmEdit) check(ctx context.Context, q *db.Queries, a fleet.Actor, prefix 
 			needsHost = true
 		}
 	}
+	if isChanged("spec.deviceClasses") && len(vm.Spec.DeviceClasses) > 0 {
+		needed.DeviceClasses, needsHost = vm.Spec.DeviceClasses, true
+	}
 	disks := changedDiskFields(old.Spec, vm.Spec)
 	needsHost = needsHost || len(disks.UsedFields()) > 0
 	for i, n := range e.enteredNICs {
@@ -273,8 +282,11 @@ func (e vmEdit) check(ctx context.Context, q *db.Queries, a fleet.Actor, prefix 
 	if err := prefix.Assign(ctx, q, a, old, vm.Spec.NICs); err != nil {
 		return err
 	}
-	hosts, err := placing.Candidates{Host: vm.HostID, Spec: needed}.Read(ctx, q, a)
+	hosts, err := placing.Candidates{Host: vm.HostID, Spec: needed, VM: vm.ID}.Read(ctx, q, a)
 	if err != nil || len(hosts) == 0 {
+		return err
+	}
+	if err := placing.LockDevicesOf(ctx, q, old.Spec); err != nil {
 		return err
 	}
 	var removed []fleet.NIC

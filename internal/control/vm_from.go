@@ -73,6 +73,9 @@ func (c *Control) planSource(ctx context.Context, a fleet.Actor, id fleet.VMID, 
 	if in, err = c.applyProjectRules(ctx, a, in, &from, derived); err != nil {
 		return in, from, err
 	}
+	if err := store.NameDeviceClasses(ctx, c.store.Queries, a, &in.Spec); err != nil {
+		return in, from, err
+	}
 	completed := in
 	if err := completed.completeInput(id); err != nil {
 		return in, from, err

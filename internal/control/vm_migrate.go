@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"quantix/db"
+	"quantix/internal/control/placing"
 	"quantix/internal/control/query"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
@@ -70,6 +71,9 @@ func (c *Control) MigrateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, i
 		if task, err = queueMigrationJobs(ctx, q, a, vm, order); err != nil {
 			return err
 		}
+		if err := placing.AllocateOnTarget(ctx, q, vm.VM, order.To); err != nil {
+			return err
+		}
 		return store.Audit(ctx, q, a, "vm.migrate", fleet.SubjectVM(id), vm.Name, vm.HostName+" → "+host)
 	})
 	return store.RedactTask(a, task), err
@@ -97,6 +101,9 @@ func migrationParams(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 		in.HostID, in.PoolID = best.HostID, best.PoolID
 	}
 	if err := delayChildTransfer(ctx, q, vm.HostID, in.HostID); err != nil {
+		return order, "", err
+	}
+	if err := placing.LockDevicesOf(ctx, q, vm.Spec); err != nil {
 		return order, "", err
 	}
 	if err := q.LockMemory(ctx, string(in.HostID)); err != nil { // the VM counts on the target host from the request on

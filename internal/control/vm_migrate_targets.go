@@ -118,6 +118,7 @@ func mergedSpecs(vms []fleet.VMView) map[string]fleet.VMSpec {
 		} else {
 			spec.NICs = slices.Concat(spec.NICs, vm.Spec.NICs)
 			spec.HostDevices = slices.Concat(spec.HostDevices, vm.Spec.HostDevices)
+			spec.DeviceClasses = slices.Concat(spec.DeviceClasses, vm.Spec.DeviceClasses)
 			spec.Drives = slices.Concat(spec.Drives, mediaDrives(vm.Spec))
 		}
 		spec.Disks = nil

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
+	"quantix/internal/control/placing"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -49,14 +50,18 @@ func (c *Control) PlanVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in U
 	}
 	return c.addPlan(ctx, a, func(ctx context.Context, tx pgx.Tx) (params db.AddPlanParams, order PlannedRequest, err error) {
 		var old, vm fleet.VMView
+		var drawn fleet.VMSpec
 		if err := dryRun(ctx, tx, func(q *db.Queries) error {
-			old, vm, _, err = c.updateVM(ctx, q, a, id, in, "")
+			if old, vm, _, err = c.updateVM(ctx, q, a, id, in, ""); err == nil {
+				drawn, err = placing.SpecWithDevices(ctx, q, vm.VM)
+			}
 			return err
 		}); err != nil {
 			return params, order, err
 		}
 		in.IfGeneration = old.Generation // the plan is only valid for this generation
 		params = db.AddPlanParams{ProjectID: vm.ProjectID, HostID: vm.HostID, VMID: (*string)(&id), VM: vm.VM, Changes: old.Diff(vm.VM)}
+		params.VM.Spec = drawn
 		return params, PlannedRequest{Update: &in}, nil
 	})
 }
@@ -74,8 +79,11 @@ func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fl
 	}
 	return c.addPlan(ctx, a, func(ctx context.Context, tx pgx.Tx) (params db.AddPlanParams, order PlannedRequest, err error) {
 		var vm fleet.VMView
+		var drawn fleet.VMSpec
 		if err := dryRun(ctx, tx, func(q *db.Queries) error {
-			vm, _, err = c.createVM(ctx, q, a, completed, from, "")
+			if vm, _, err = c.createVM(ctx, q, a, completed, from, ""); err == nil {
+				drawn, err = placing.SpecWithDevices(ctx, q, vm.VM)
+			}
 			return err
 		}); err != nil {
 			return params, order, err
@@ -83,6 +91,7 @@ func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fl
 		order.Create = &completed // with the defaults and versions shown in the plan
 		order.Create.HostID = vm.HostID
 		params = db.AddPlanParams{ProjectID: vm.ProjectID, HostID: vm.HostID, VM: vm.VM, Changes: []fleet.Change{}}
+		params.VM.Spec = drawn
 		return params, order, nil
 	})
 }

@@ -82,6 +82,9 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 		if err := checkPoolsForDisks(ctx, q, a, in.ProjectID, spec.Disks); err != nil {
 			return err
 		}
+		if err := placing.ResolveDeviceClasses(ctx, q, a, in.ProjectID, fleet.VMSpec{}, &spec); err != nil {
+			return err
+		}
 		resolved := in // with the IDs of its networks
 		resolved.Spec = spec
 		if hosts, err = resolved.candidates("", append(poolsWithCopies(plans), from.sourcePools()...)).Read(ctx, q, a); err != nil {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"testing"
 
+	"quantix/internal/deviceclass"
 	"quantix/internal/fleet"
 )
 
@@ -23,13 +24,51 @@ func createVMWithDevices(t *testing.T, a api, project string, host fleet.HostID)
 	return "/vms/" + string(vm.ID)
 }
 
+// createDeviceClasses creates a class with the GPUs of a host, used by one VM, and a class without devices.
+func createDeviceClasses(t *testing.T, a api, project string, host fleet.HostID) (ids []string) {
+	t.Helper()
+	h := requestJSON[fleet.HostView](t, a, http.StatusOK, http.MethodGet, "/api/v1/hosts/"+string(host), nil)
+	gpus := []deviceclass.ClassMember{}
+	for _, d := range h.Status.Inventory.Devices {
+		if deviceclass.IsGPU(d.Device, d.Class) {
+			gpus = append(gpus, deviceclass.ClassMember{HostID: host, Device: d.Device})
+		}
+	}
+	for _, c := range []deviceclass.ClassDefinition{
+		{Name: "gpu-l40s", Description: "NVIDIA L40S, whole or as vGPU", Members: gpus}, {Name: "nic-x710", Members: []deviceclass.ClassMember{}},
+	} {
+		v := requestJSON[deviceclass.DeviceClass](t, a, http.StatusCreated, http.MethodPost, "/api/v1/device-classes", c)
+		ids = append(ids, string(v.ID))
+	}
+	requestJSON[any](t, a, http.StatusNoContent, http.MethodPut, "/api/v1/device-classes/"+ids[0]+"/grants/"+project, nil)
+	if len(gpus) > 0 {
+		requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
+			"projectId": project, "name": "train-01", "spec": map[string]any{"cpus": 2, "memoryMiB": 2048, "deviceClasses": []any{map[string]any{"classId": ids[0]}}},
+		})
+	}
+	return ids
+}
+
 // deviceShots returns the shots of host devices, and of VM devices that a VM can have several times.
 func deviceShots(t *testing.T, a api, project string, host fleet.HostID) []pageShot {
 	t.Helper()
 	vault := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"projectId": project, "name": "vault-01", "start": true, "spec": map[string]any{"cpus": 2, "memoryMiB": 2048, "firmware": "uefi", "security": map[string]any{"confidential": "sev-es"}},
 	})
+	classes := createDeviceClasses(t, a, project, host)
 	return []pageShot{
+		{"device-classes", "/device-classes", nil},
+		{"device-class", "/device-classes/" + classes[0], nil},
+		{"device-class-empty", "/device-classes/" + classes[1], nil},
+		{"device-class-new", "/device-classes/new", nil},
+		{"device-class-devices", "/device-classes/" + classes[1] + "/devices?q=pci", nil},
+		{"device-class-delete", "/device-classes/" + classes[1] + "/delete", nil},
+		{"vm-new-device-class", "/vms/new", func(p *tab) {
+			p.unfoldForm()
+			p.click(`button[value="spec.deviceClasses"]`, "Add")
+			p.chooseOption("[name='spec.deviceClasses[0].classId']", "gpu-l40s")
+			p.waitTrue("the class is in sight", `(document.querySelector("[name='spec.deviceClasses[0].classId']").closest(".part-list").scrollIntoView(), true)`)
+		}},
 		{"vm-new-devices", "/vms/new", func(p *tab) {
 			p.unfoldForm()
 			p.allowFaults("422")

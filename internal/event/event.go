@@ -30,7 +30,7 @@ const TypeResync = "resync"
 // Event is one change of an object. Clients read the object itself for more.
 type Event struct {
 	ID        ID              `json:"id"`
-	Type      string          `json:"type" doc:"Label of the resource type: vm, found, host, cluster, pool, network, image, template, flavor, project, user, secgroup, customization, request, task, alarm or alarm-rule"`
+	Type      string          `json:"type" doc:"Label of the resource type: vm, found, host, cluster, pool, network, image, template, flavor, device-class, project, user, secgroup, customization, request, task, alarm or alarm-rule"`
 	Action    Action          `json:"action" enum:"created,changed,deleted"`
 	ObjectID  string          `json:"objectId"`
 	Name      string          `json:"name" doc:"Name of the object; of a task or an alarm, the name of its object"`
@@ -104,6 +104,7 @@ var types = []typeOfEvents{
 	{key: fleet.TypeImage},
 	{key: fleet.TypeTemplate},
 	{key: fleet.TypeFlavor},
+	{key: fleet.TypeDeviceClass},
 	{key: fleet.TypeProject},
 	{key: fleet.TypeUser, wakeKeys: []string{logKey, "user:*"}},
 	{key: fleet.TypeSecurityGroup},

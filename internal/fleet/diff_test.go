@@ -83,8 +83,8 @@ func TestVMFieldsCoverEverySpecField(t *testing.T) {
 		Rules:     []fleet.PlacementRule{{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}},
 		Health:    []fleet.HealthCheck{{Kind: fleet.HealthTCP, Port: 22}},
 		Migration: fleet.VMMigration{Stays: true, LimitMiB: 100, PostCopy: true, DowntimeMs: 300}, Placement: fleet.VMPlacement{Tolerations: "gpu", Overcommit: true},
-		FirstBoot: fleet.VMFirstBoot{Kind: fleet.Ignition, Number: 2},
-		NUMA:      []fleet.VMNUMANode{{CPUs: "0-3", MemoryMiB: 256}, {CPUs: "4-7", MemoryMiB: 256, Nodes: "0"}},
+		FirstBoot: fleet.VMFirstBoot{Kind: fleet.Ignition, Number: 2}, DeviceClasses: []fleet.VMDeviceClass{{ClassID: "01a20f00-0000-7000-8000-0000000000ab", Count: 2}},
+		NUMA: []fleet.VMNUMANode{{CPUs: "0-3", MemoryMiB: 256}, {CPUs: "4-7", MemoryMiB: 256, Nodes: "0"}},
 	}
 	forEachField(reflect.ValueOf(full), "", func(name string, want reflect.Value) {
 		f, known := fleet.FieldByName(name)

@@ -49,8 +49,8 @@ func (vm VM) StatusWithoutHosts() *VMStatus {
 		s.Faults[i].Text = vm.faultTextWithoutHosts(f)
 	}
 	for i, d := range s.Drift {
-		if d.Take == nil { // drift of fields outside the spec can reveal details of the host
-			s.Drift[i].Applied, s.Drift[i].Actual = "as defined", "changed"
+		if d.Take == nil || d.Field == "hostDevices" { // such drift can reveal details of the host
+			s.Drift[i].Applied, s.Drift[i].Actual, s.Drift[i].Take = "as defined", "changed", nil
 		}
 	}
 	return &s

@@ -32,6 +32,7 @@ type (
 	ExportID    string
 
 	SecurityGroupID string
+	DeviceClassID   string
 
 	ImageID        string
 	ImageVersionID string

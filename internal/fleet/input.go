@@ -34,6 +34,7 @@ const (
 	InputMedium // a volume for a drive
 	InputFile   // a volume that is a plain file
 	InputPool
+	InputDeviceClass
 	InputRows // list elements, each with fields of its own
 )
 

@@ -21,7 +21,7 @@ func (s VMSpec) checkMinMemory(c *Checks, at string) {
 		c.Add(at, "A memory minimum needs a balloon. Choose a balloon, or remove the minimum.")
 	case m.Locked, m.HugePageKiB > 0:
 		c.Add(at, "The balloon cannot reclaim locked memory and huge pages. Remove them, or the memory minimum.")
-	case slices.ContainsFunc(s.HostDevices, pins):
+	case slices.ContainsFunc(s.HostDevices, pins), len(s.DeviceClasses) > 0:
 		c.Add(at, "The balloon cannot reclaim memory from a guest with a passed-through device. Remove the device, or the memory minimum.")
 	case s.Security.Confidential != "":
 		c.Add(at, "The balloon cannot reclaim encrypted memory. Remove the memory minimum, or disable the encryption.")

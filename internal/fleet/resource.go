@@ -37,6 +37,7 @@ const (
 	TypeAlarmRule     ResourceType = "alarm-rule"
 	TypeChannel       ResourceType = "channel"
 	TypeFlavor        ResourceType = "flavor"
+	TypeDeviceClass   ResourceType = "device-class"
 	TypeRecycled      ResourceType = "recycled" // a VM in the recycle bin
 	TypeRequest       ResourceType = "request"
 )
@@ -137,6 +138,7 @@ var resourceTypes = []ResourceTypeInfo{
 	{Key: TypeCustomization, Label: "customization", Plural: "customizations", Title: "Customization specs", Icon: "file-text", Path: "/customizations", See: MaySeeVMs, TabOf: TypeVM},
 	{Key: TypeRecycled, Label: "recycled", Plural: "recycle-bin", Title: "Recycle bin", Icon: "trash-2", Path: "/recycle-bin", See: MaySeeVMs, TabOf: TypeVM, Filter: RecycledKeys, View: []string{"filter", "sort", "columns", "project", "limit"}},
 	{Key: TypeFlavor, Label: "flavor", Plural: "flavors", Title: "Flavors", Icon: "cpu", Path: "/flavors", See: MaySeeVMs, TabOf: TypeVM, AllKey: "flavors"},
+	{Key: TypeDeviceClass, Label: "device-class", Plural: "device-classes", Title: "Device classes", Icon: "plug", Path: "/device-classes", See: MaySeeVMs, TabOf: TypeVM, AllKey: "device-classes"},
 	{
 		Key: TypeAlarm, Label: "alarm", Plural: "alarms", Title: "Alarms", Icon: "triangle-alert",
 		Path: "/alarms", See: MaySeeVMs, Filter: AlarmKeys, View: []string{"tab", "filter", "sort", "columns", "limit"},

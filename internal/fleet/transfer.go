@@ -278,7 +278,7 @@ func (v VMView) MigratesLive() bool { return v.Phase == PhaseRunning || v.Phase 
 
 // allowsLiveMigration reports whether the running VM could keep running on another host.
 func (v VMView) allowsLiveMigration() (bool, string) {
-	if len(v.Spec.HostDevices) > 0 {
+	if len(v.Spec.HostDevices)+len(v.Spec.DeviceClasses) > 0 {
 		return false, "The VM uses devices of its host, which cannot migrate. Detach the devices first."
 	}
 	for i, d := range v.Spec.Disks {

@@ -62,13 +62,15 @@ type VMSpec struct {
 	Policy   VMPolicy   `json:"policy,omitzero"`
 
 	Drives      []VMDrive       `json:"drives,omitempty"`      // drives beside the first CD-ROM
-	HostDevices []VMHostDevice  `json:"hostDevices,omitempty"` // passed-through host devices
+	HostDevices []VMHostDevice  `json:"hostDevices,omitempty"` // passed-through host devices that an operator chose
 	Shares      []VMShare       `json:"shares,omitempty"`      // virtiofs folders shared with the host
 	Rules       []PlacementRule `json:"rules,omitempty"`       // placement rules, such as affinity
 	Health      []HealthCheck   `json:"health,omitempty"`      // health checks that the host runs against the guest
 	Migration   VMMigration     `json:"migration,omitzero"`
 
 	Placement VMPlacement `json:"placement,omitzero"` // taints that the VM tolerates; Rules holds the placement rules
+
+	DeviceClasses []VMDeviceClass `json:"deviceClasses,omitempty"` // passed-through host devices that placement chooses
 
 	NUMA []VMNUMANode `json:"numa,omitempty"` // virtual NUMA nodes of the guest; empty: one node
 

@@ -132,6 +132,7 @@ var VMLists = []VMField{
 			Section: SectionDevices, Label: "Host devices", Help: "Passed through to this guest only; the VM cannot migrate. The host's page lists its devices and disks. A USB port means the device that is plugged in there. For a mediated device type (vGPU) the host creates an instance. Choose the host, too.",
 			Rows: []InputRow{{"device", FormInput{Kind: InputText, Label: "Device", Example: "pci/0000:41:00.0"}}},
 		}))),
+	deviceClassField(),
 	markListOperatorOnly("the guest reads and writes files of the host", vmListField("shares", "shared folder", func(s *VMSpec) *[]VMShare { return &s.Shares }, element[VMShare]{
 		key: func(v VMShare) string { return v.Tag }, definition: func(v VMShare) string { return v.Tag + " " + string(v.Folder.PoolID) },
 		words: func(v VMShare) string { return v.Tag }, fields: ShareFields,

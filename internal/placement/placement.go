@@ -29,10 +29,11 @@ type Host struct {
 	AgentFields     []string          // VM features that the host's agent supports
 	Unsupported     map[string]string // unsupported features, with the reason as a sentence
 	Devices         map[string]Device // devices of the spec that the host has
-	Cluster         fleet.Cluster     // the host's cluster
-	CPUModel        string            // named CPU model of the VM on this host: the spec's or, for a new VM, the cluster's baseline
-	MissingFeatures []string          // CPU features that the host lacks for CPUModel; nil: it supports the model
-	Networks        []string          // active networks and bridges: "libvirt:<name>", "bridge:<device>"
+	DeviceClasses   map[fleet.DeviceClassID]DeviceClass
+	Cluster         fleet.Cluster // the host's cluster
+	CPUModel        string        // named CPU model of the VM on this host: the spec's or, for a new VM, the cluster's baseline
+	MissingFeatures []string      // CPU features that the host lacks for CPUModel; nil: it supports the model
+	Networks        []string      // active networks and bridges: "libvirt:<name>", "bridge:<device>"
 	Pools           map[fleet.PoolID]Pool
 	Volumes         map[fleet.Volref]fleet.Volume // volumes of the spec that exist on the host
 	SharedElsewhere map[fleet.Volref]string       // shared volumes of local pools, with the other host's VM that uses the volume
@@ -154,6 +155,7 @@ func (c specCheck) faults(h Host) []Fault {
 	}
 	f.checkRules(spec)
 	f.checkFields(c.usedFields(spec))
+	f.checkDeviceClasses(spec)
 	for i, d := range spec.Disks {
 		f.checkDisk(d, fmt.Sprintf("spec.disks[%d]", i))
 		f.checkImage(i, d, fmt.Sprintf("spec.disks[%d]", i))

@@ -73,7 +73,7 @@ func Lines(q Quota, u, more Usage) []Line {
 // device does not count as a GPU.
 func OfVM(s fleet.VMSpec) Usage {
 	u := Usage{
-		VMs: 1, CPUs: int64(s.CPUs), MemoryMiB: int64(s.MemoryMiB), NICs: int64(len(s.NICs)), HostDevices: int64(len(s.HostDevices)),
+		VMs: 1, CPUs: int64(s.CPUs), MemoryMiB: int64(s.MemoryMiB), NICs: int64(len(s.NICs)), HostDevices: int64(s.NumberOfHostDevices()),
 		Pools: map[fleet.PoolID]int64{},
 	}
 	if s.Power == fleet.Running || s.Power == fleet.Paused {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"quantix/internal/deviceclass"
 	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 	"quantix/internal/maintenance"
@@ -28,11 +29,13 @@ type Page struct {
 	Networks   []fleet.NetworkView
 	Topology   diagram.HostTopology
 	Devices    map[string]fleet.NamedVM // host devices assigned to VMs, by device name
-	Tasks      []fleet.Task
-	Prev       string // cursors of the previous and next page of the tab's list
-	Next       string
-	Form       SettingsForm
-	Progress   maintenance.Progress
+	// DeviceClasses are the device classes of the host's devices, by device name.
+	DeviceClasses map[string]deviceclass.DeviceClass
+	Tasks         []fleet.Task
+	Prev          string // cursors of the previous and next page of the tab's list
+	Next          string
+	Form          SettingsForm
+	Progress      maintenance.Progress
 	// FoundPools are the host's own pools that are not assigned to it.
 	FoundPools []fleet.DiscoveredPool
 }

@@ -57,6 +57,7 @@ const (
 	HelpImport        Topic = "import-export#import-an-ova-archive-or-a-foreign-disk"
 	HelpRoles         Topic = "tenants#roles"
 	HelpFlavor        Topic = "tenants#flavors"
+	HelpDeviceClass   Topic = "hosts#device-classes"
 	HelpProjectRules  Topic = "tenants#rules-for-new-vms"
 	HelpProject       Topic = "tenants#create-a-project-for-a-tenant"
 	HelpQuota         Topic = "tenants#quotas"

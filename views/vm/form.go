@@ -35,7 +35,7 @@ type Form struct {
 
 	Source *NewVMSource // source of the new VM other than an image; nil: none
 
-	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs, Discs, Files kit.SelectChoices
+	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs, Discs, Files, DeviceClasses kit.SelectChoices
 
 	Default vmedit.Defaults // defaults that the form preselects
 	Rules   flavor.Rules    // of a new VM: the project's rules and flavors

@@ -47,6 +47,8 @@ type Page struct {
 	NICs       []fleet.NICAddresses // tab summary
 	Retry      *fleet.Task          // tab summary: task that waits until the host's hypervisor responds; nil: none
 
+	Devices map[fleet.DeviceClassID][]string // tab summary: allocated devices, for actors who may see hosts
+
 	Filters []secgroup.NICFilter // tab summary: filters of the NICs, in the spec's order
 }
 

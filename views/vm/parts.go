@@ -146,7 +146,42 @@ func (f Form) inputField(p formField, section fleet.EffectTime) kit.Field {
 }
 
 // omitsField reports whether the form omits a field that the actor may not set: tenants do not see it.
-func (f Form) omitsField(p formField) bool { return f.isFieldForbidden(p) && !f.MaySeeHosts }
+// The form omits device classes if the user can choose none and the VM has none.
+func (f Form) omitsField(p formField) bool {
+	return f.isFieldForbidden(p) && !f.MaySeeHosts ||
+		p.name == deviceClassesField && !f.MayChangeHosts && len(f.rowIndexes(p.name)) == 0 && !hasChoices(f.DeviceClasses)
+}
+
+const deviceClassesField = "spec.deviceClasses"
+
+func hasChoices(in kit.SelectChoices) bool {
+	return slices.ContainsFunc(in.Options, func(o kit.Option) bool { return o.Value != "" })
+}
+
+// deviceClassChoices are the options of a device class. A VM keeps a class that the user may not see.
+func (f Form) deviceClassChoices(value string) kit.SelectChoices {
+	out := f.DeviceClasses
+	if value != "" && !hasOption(out.Options, value) {
+		out.Options = append(slices.Clone(out.Options), kit.Option{Value: value, Text: "Unpublished device class"})
+	}
+	return out
+}
+
+// allocatedDevices lists the host's devices that the VM has of its device classes, for users who may see hosts.
+func (p Page) allocatedDevices() []string {
+	if !p.MaySeeHosts {
+		return nil
+	}
+	var out []string
+	for _, d := range p.VM.Spec.DeviceClasses {
+		devices := p.Devices[d.ClassID]
+		out = append(out, devices...)
+		if n := d.Number() - len(devices); n > 0 {
+			out = append(out, kit.CountText(n, "device")+" of "+d.ClassName+" not allocated: edit the VM to try again")
+		}
+	}
+	return out
+}
 
 // isFieldForbidden reports whether the actor may not set the field. A field that already has a value is allowed, so that the
 // value can be removed.

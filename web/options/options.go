@@ -52,10 +52,11 @@ var optionReaders = map[string]optionReader{
 	"leave-targets": (*Reader).migrationTargetOptions, "vms": (*Reader).vmOptions, "templates": (*Reader).templateVersionOptions, "template-grants": (*Reader).templateGrantOptions,
 	"flavor-grants": (*Reader).flavorGrantOptions, "request-pools": (*Reader).unpublishedPoolOptions, "request-networks": (*Reader).unpublishedNetworkOptions,
 	"customization-grants": (*Reader).customizationGrantOptions,
+	"device-classes":       (*Reader).deviceClassOptions, "device-class-grants": (*Reader).deviceClassGrantOptions,
 }
 
 // emptyOptionTexts is the text of the option that chooses nothing, by key of optionReaders.
-var emptyOptionTexts = map[string]string{"default-pools": "None", "quota-pools": "None", "default-networks": "None", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template", "request-pools": "Choose a pool", "request-networks": "Choose a network"}
+var emptyOptionTexts = map[string]string{"default-pools": "None", "quota-pools": "None", "default-networks": "None", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template", "request-pools": "Choose a pool", "request-networks": "Choose a network", "device-classes": "Choose a device class"}
 
 // chooseProjectText is the first option of the selects of projects that an object can be published to. No project is
 // preselected.

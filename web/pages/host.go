@@ -71,7 +71,9 @@ func (s *Site) fillHostTab(c echo.Context, a fleet.Actor, p *hostview.Page) (err
 	case "networks":
 		p.Networks, err = s.Control.NetworksOnHost(ctx, a, p.Host.ID)
 	case "hardware":
-		p.Devices, err = s.Control.HostDevicesOf(ctx, a, p.Host.ID)
+		if p.Devices, err = s.Control.HostDevicesOf(ctx, a, p.Host.ID); err == nil {
+			p.DeviceClasses, err = s.Control.ClassesOfHost(ctx, a, p.Host.ID)
+		}
 	case "topology":
 		p.Topology, err = s.Control.HostTopology(ctx, a, p.Host.ID)
 	case "configure":

@@ -101,6 +101,9 @@ func (s *Site) fillVMTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 		if err == nil {
 			p.NICs, err = s.Control.VMAddresses(ctx, a, p.VM.ID)
 		}
+		if err == nil && p.MaySeeHosts && len(p.VM.Spec.DeviceClasses) > 0 {
+			p.Devices, err = s.Control.AllocatedDevices(ctx, a, p.VM.ID)
+		}
 		if err == nil && p.VM.HasGuest() {
 			p.Guest, err = s.Control.VMGuest(ctx, a, p.VM.ID)
 		}

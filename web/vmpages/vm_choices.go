@@ -23,6 +23,7 @@ func (s *Site) fillNewVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form) e
 	}
 	return s.readVMFormChoices(c, a, f, "/vms/new", "", map[string]*kit.SelectChoices{
 		"projects": &f.Projects, "hosts": &f.Hosts, "pools": &f.Pools, "images": &f.Images, "isos": &f.ISOs, "networks": &f.Networks, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
+		"device-classes": &f.DeviceClasses,
 	})
 }
 
@@ -48,6 +49,7 @@ func (s *Site) fillClusters(ctx context.Context, a fleet.Actor, f *vmview.Form) 
 func (s *Site) fillEditVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm fleet.VMID) error {
 	return s.readVMFormChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*kit.SelectChoices{
 		"isos": &f.ISOs, "vm-networks": &f.Networks, "pools": &f.Pools, "images": &f.Images, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
+		"device-classes": &f.DeviceClasses,
 	})
 }
 
@@ -56,7 +58,7 @@ func (s *Site) fillEditVMChoices(c echo.Context, a fleet.Actor, f *vmview.Form, 
 func (s *Site) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.SelectChoices) error {
 	now := map[string][]string{"projects": f.Typed["projectId"], "hosts": f.Typed["hostId"], "isos": f.Typed["spec.iso"]}
 	for name, values := range f.Typed {
-		typ := map[string]string{"poolId": "pools", "image": "images", "lun": "luns", "network": "networks", "medium": "discs", "kernel": "files", "initrd": "files"}[name[strings.LastIndexByte(name, '.')+1:]]
+		typ := map[string]string{"poolId": "pools", "image": "images", "lun": "luns", "network": "networks", "medium": "discs", "kernel": "files", "initrd": "files", "classId": "device-classes"}[name[strings.LastIndexByte(name, '.')+1:]]
 		now[typ] = append(now[typ], values...)
 	}
 	now["vm-networks"] = now["networks"]
@@ -77,15 +79,18 @@ func (s *Site) readVMFormChoices(c echo.Context, a fleet.Actor, f *vmview.Form, 
 	if err != nil {
 		return err
 	}
+	project := f.VM.ProjectID
 	fill := func(typ string) (err error) {
 		q := options.Query{Kind: typ, Chosen: now[typ], FormAddress: page, ShowAll: c.QueryParam("all") != "", Media: &media, Pools: pools, Networks: networks}
 		if typ == "vm-networks" {
 			q.ParentID = of
 		}
+		if typ == "device-classes" {
+			q.ParentID = string(project)
+		}
 		*lists[typ], err = s.Options.Choices(c.Request().Context(), a, q)
 		return err
 	}
-	project := f.VM.ProjectID
 	if !edits {
 		if err := fill("projects"); err != nil {
 			return err

@@ -58,7 +58,7 @@ func (d *specGenerator) fieldValue(in fleet.FormInput) any {
 		return sampleTexts[d.numberBelow(len(sampleTexts))]
 	case fleet.InputMedium, fleet.InputFile:
 		return map[string]any{"poolId": samplePool, "volume": fmt.Sprintf("medium-%d.iso", d.numberBelow(3))}
-	case fleet.InputPool:
+	case fleet.InputPool, fleet.InputDeviceClass:
 		return samplePool
 	case fleet.InputRows:
 		rows := []any{}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
+	"quantix/internal/control/placing"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -114,6 +115,9 @@ func SetVMHost(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VML
 	acted, err := q.FollowVM(ctx, db.FollowVMParams{ID: vm.ID, ToHost: to.HostID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return fleet.Errorf(fleet.Conflict, "%s does not have the VM any more. Reload the page.", to.HostName)
+	}
+	if err == nil && len(vm.Spec.DeviceClasses) > 0 {
+		err = placing.AllocateFreeDevices(ctx, q, vm.VM, to.HostID)
 	}
 	if err == nil {
 		_, err = requeueVMIfChanged(ctx, q, vm.ID, to.HostID, acted)

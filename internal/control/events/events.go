@@ -30,7 +30,8 @@ const (
 // grantedTypes are the types that members of projects see by grants. Of customization specs, these are only those without
 // a project.
 var grantedTypes = []fleet.ResourceType{
-	fleet.TypePool, fleet.TypeNetwork, fleet.TypeImage, fleet.TypeTemplate, fleet.TypeFlavor, fleet.TypeCustomization,
+	fleet.TypePool, fleet.TypeNetwork, fleet.TypeImage, fleet.TypeTemplate, fleet.TypeFlavor, fleet.TypeDeviceClass,
+	fleet.TypeCustomization,
 }
 
 // isGranted reports whether members of projects see the event's object by its grants.
@@ -41,7 +42,7 @@ func isGranted(r db.EventsAfterRow) bool {
 
 // ReadEvents returns the events that the actor may see now and that follow a position. Objects of a project are visible
 // by the project of the event, because an object never changes its project. The visibility of pools, networks, images,
-// templates, flavors and fleet-wide customization specs follows their current grants, or after their deletion the last
+// templates, flavors, device classes and fleet-wide customization specs follows their current grants, or after their deletion the last
 // ones.
 func (l *Log) ReadEvents(ctx context.Context, a fleet.Actor, q event.Query) (event.Batch, error) {
 	p, err := readParams(a, q)
@@ -127,6 +128,7 @@ func (l *Log) visibleRows(ctx context.Context, a fleet.Actor, rows []db.EventsAf
 	projects := store.VisibleProjects(a)
 	objects, err := l.store.GrantedObjects(ctx, db.GrantedObjectsParams{
 		Projects: projects, Pools: ids[fleet.TypePool], Networks: ids[fleet.TypeNetwork], Images: ids[fleet.TypeImage], Templates: ids[fleet.TypeTemplate], Flavors: ids[fleet.TypeFlavor],
+		DeviceClasses:  ids[fleet.TypeDeviceClass],
 		Customizations: ids[fleet.TypeCustomization],
 	})
 	if err != nil {

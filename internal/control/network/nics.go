@@ -90,6 +90,7 @@ func CheckNICs(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.
 
 // StoredSpec returns the spec as the database stores it: each NIC has the id of its network.
 func StoredSpec(ctx context.Context, q *db.Queries, project fleet.ProjectID, spec fleet.VMSpec) (fleet.VMSpec, error) {
+	spec = spec.WithoutClassNames()
 	spec.NICs = slices.Clone(spec.NICs)
 	if slices.ContainsFunc(spec.NICs, func(n fleet.NIC) bool { return n.NetworkID == "" }) {
 		if _, err := ResolveNICs(ctx, q, project, spec.NICs); err != nil {

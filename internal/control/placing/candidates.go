@@ -24,6 +24,7 @@ type Candidates struct {
 	NewVM   bool           // without a CPU model, the VM gets the baseline of the host's cluster
 	// Preview: the result is only shown. Neither are pools locked, nor is a spec refused whose volumes have jobs.
 	Preview bool
+	VM      fleet.VMID // its own devices of device classes count as free; empty: a new VM
 }
 
 // Read reads what placement needs to know about the hosts. It locks the pools, so that no host can release one until the
@@ -96,6 +97,10 @@ func (c Candidates) Read(ctx context.Context, q *db.Queries, a fleet.Actor) ([]p
 	if err != nil {
 		return nil, err
 	}
+	classes, err := deviceClassesOnHosts(ctx, q, host, c.VM, spec.DeviceClasses)
+	if err != nil {
+		return nil, err
+	}
 	hosts := make([]placement.Host, len(rows))
 	for i, r := range rows {
 		r.Spec.Labels = r.Labels // placement rules match those of agent.yaml, too
@@ -105,7 +110,7 @@ func (c Candidates) Read(ctx context.Context, q *db.Queries, a fleet.Actor) ([]p
 			Pools: map[fleet.PoolID]placement.Pool{}, Volumes: map[fleet.Volref]fleet.Volume{}, SharedElsewhere: map[fleet.Volref]string{},
 		}
 		h.Lifecycle = fleet.LifecycleOf(h.Phase, r.Maintenance)
-		h.AgentFields, h.Devices = r.VmFields, devices[r.ID]
+		h.AgentFields, h.Devices, h.DeviceClasses = r.VmFields, devices[r.ID], classes[r.ID]
 		h.ReservedCPU, h.BandwidthLimited = reserved[r.ID], limited
 		h.Cluster, h.CPUModel, h.MissingFeatures = store.ClusterFromRow(r.Cluster), spec.NamedCPUModel(), r.MissingFeatures
 		if useBaseline {

@@ -1,4 +1,4 @@
-// Package publishing publishes pools, networks and fleet-wide customization specs to projects. VMs of a project may use
+// Package publishing publishes pools, networks, device classes and fleet-wide customization specs to projects. VMs of a project may use
 // only what is published to the project or to all projects, and members of a project see only this.
 package publishing
 

@@ -179,6 +179,11 @@ var searchedTypes = []searchedType{
 			s.addCondition("EXISTS (SELECT 1 FROM flavor_grants g WHERE g.flavor_id = fl.id AND (g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)) + "))")
 		}
 	}},
+	{fleet.TypeDeviceClass, "device_classes dc", "dc.description", func(s *statementBuilder, a fleet.Actor, _ fleet.ProjectID) {
+		if !policy.May(a, policy.InfraSee, "") {
+			s.addCondition("EXISTS (SELECT 1 FROM device_class_grants g WHERE g.class_id = dc.id AND (g.project_id IS NULL OR " + s.oneOfSQL("g.project_id", store.VisibleProjects(a)) + "))")
+		}
+	}},
 	{fleet.TypeProject, "projects p", "p.description", func(s *statementBuilder, a fleet.Actor, _ fleet.ProjectID) {
 		s.whereProjectVisible(a, "p.id", "")
 	}},

@@ -36,8 +36,16 @@ func (s *Store) HiddenPools(ctx context.Context, a fleet.Actor, ids []fleet.Pool
 	return out, UserError(err)
 }
 
-// HidePools replaces the IDs of pools that the actor may not see, in VMs that are redacted already.
+// HidePools replaces the IDs of pools that the actor may not see, in VMs that are redacted already. It also names the
+// device classes that the actor may see.
 func (s *Store) HidePools(ctx context.Context, a fleet.Actor, vms []fleet.VMView) error {
+	specs := make([]*fleet.VMSpec, len(vms))
+	for i := range vms {
+		specs[i] = &vms[i].Spec
+	}
+	if err := NameDeviceClasses(ctx, s.Queries, a, specs...); err != nil {
+		return err
+	}
 	if SeesHosts(a) {
 		return nil
 	}

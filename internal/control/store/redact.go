@@ -24,6 +24,10 @@ func RedactVM(a fleet.Actor, v fleet.VMView) fleet.VMView {
 	if v.Status != nil {
 		status := *v.Status
 		status.Error, status.Reason, status.Unmigratable = RedactText(status.Error, v.HostName), RedactText(status.Reason, v.HostName), ""
+		status.PendingUnplug = slices.Clone(status.PendingUnplug)
+		for i, p := range status.PendingUnplug {
+			status.PendingUnplug[i].What = redactDevices(p.What)
+		}
 		status.Disks = slices.Clone(status.Disks)
 		for i := range status.Disks {
 			status.Disks[i].Path = ""
@@ -34,6 +38,10 @@ func RedactVM(a fleet.Actor, v fleet.VMView) fleet.VMView {
 		v.Adoption = &fleet.Adoption{At: v.Adoption.At, By: v.Adoption.By, Verbatim: []string{}}
 	}
 	v.Spec.Rules, _ = fleet.SplitRules(v.Spec.Rules)
+	v.Spec.HostDevices = slices.Clone(v.Spec.HostDevices)
+	for i := range v.Spec.HostDevices {
+		v.Spec.HostDevices[i].HostID = "" // an edit fills in the VM's host again
+	}
 	v.HostID, v.HostName, v.Misplaced = "", "", nil
 	return v
 }
@@ -50,8 +58,15 @@ func RedactTask(a fleet.Actor, t fleet.Task) fleet.Task {
 // pathPattern matches paths in messages of the hypervisor.
 var pathPattern = regexp.MustCompile(`(^|[^\w/.-])(?:\w+:)?/{1,3}[\w.+@%~-][^\s'"` + "`" + `<>(),;]*`)
 
-// RedactText replaces paths and the host's name in a message of a hypervisor or agent.
+// devicePattern matches PCI addresses and names of host devices in messages.
+var devicePattern = regexp.MustCompile(`\b(pci|usb|usb-port|mdev|blk)/[\w.:+@=-]+|\b[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]\b`)
+
+// redactDevices replaces PCI addresses and names of host devices.
+func redactDevices(text string) string { return devicePattern.ReplaceAllString(text, "…") }
+
+// RedactText replaces paths, host devices and the host's name in a message of a hypervisor or agent.
 func RedactText(text, host string) string {
+	text = redactDevices(text)
 	if strings.Contains(text, "/") {
 		text = pathPattern.ReplaceAllString(text, "${1}…")
 	}

@@ -80,6 +80,9 @@ func GetVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fl
 		return fleet.VMView{}, NotFoundError(err, "VM")
 	}
 	FillNetworkNames(r.VM.Spec.NICs, r.Networks)
+	if err := NameDeviceClasses(ctx, q, a, &r.VM.Spec); err != nil {
+		return fleet.VMView{}, err
+	}
 	v := VMView(r.VM, r.HostName, r.ProjectName, fleet.NewReportTime(r.LookedAt, r.FreshFor), fleet.MaintenanceState(r.HostMaintenance), r.Now)
 	err = MarkOfflineSightings(ctx, q, &v, r.Now)
 	return RedactVMForActions(a, v), err
@@ -105,6 +108,9 @@ func LockVMOrRecycled(ctx context.Context, q *db.Queries, a fleet.Actor, id flee
 		return fleet.VMView{}, false, err
 	}
 	FillNetworkNames(r.VM.Spec.NICs, r.Networks)
+	if err := NameDeviceClasses(ctx, q, a, &r.VM.Spec); err != nil {
+		return fleet.VMView{}, false, err
+	}
 	v = VMView(r.VM, r.HostName, r.ProjectName, fleet.NewReportTime(r.LookedAt, r.FreshFor), fleet.MaintenanceState(r.HostMaintenance), r.Now)
 	if err := MarkOfflineSightings(ctx, q, &v, r.Now); err != nil {
 		return v, false, err
