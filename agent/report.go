@@ -322,7 +322,9 @@ func (r *reporter) fullState(host fleet.HostStatus) wire.State {
 		inv.NICs = nics
 	}
 	inv.Reapplies, inv.MigratesLive, inv.ReceivesFirmware, inv.ReceivesDefinitions = true, true, true, true
-	out.Host.Inventory, out.Host.AgentVersion, out.Host.Settings = inv, r.a.version, &r.a.settings
+	settings := r.a.settings
+	settings.Diagnostics = r.a.diagnosis.site.Names()
+	out.Host.Inventory, out.Host.AgentVersion, out.Host.Settings = inv, r.a.version, &settings
 	return out
 }
 

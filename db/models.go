@@ -11,6 +11,7 @@ import (
 	"quantix/internal/channel"
 	"quantix/internal/flavor"
 	"quantix/internal/fleet"
+	"quantix/internal/hostcommand"
 	"quantix/internal/quota"
 	"quantix/internal/request"
 	"quantix/internal/schedules"
@@ -343,6 +344,19 @@ type Host struct {
 	ReportInterval int32
 	Maintenance    *fleet.HostMaintenance
 	Maintained     string
+}
+
+type HostArtifact struct {
+	ID        hostcommand.ArtifactID
+	HostID    fleet.HostID
+	Kind      hostcommand.ArtifactKind
+	JobID     string
+	TaskID    fleet.TaskID
+	CreatedBy string
+	CreatedAt time.Time
+	Size      int64
+	Summary   hostcommand.Summary
+	Archive   []byte
 }
 
 type HostFilterCount struct {

@@ -19,6 +19,7 @@ import (
 	"quantix/internal/control/channels"
 	"quantix/internal/control/events"
 	"quantix/internal/control/flavors"
+	"quantix/internal/control/hostcommands"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/metrics"
@@ -40,6 +41,7 @@ type Control struct {
 	*identity.Identity
 	*agentapi.API
 	*hosts.Hosts
+	*hostcommands.HostCommands
 	*network.Networks
 	*publishing.Publishing
 	*placing.Placing
@@ -99,7 +101,7 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	b := query.New(s, kept, damage, newest)
 	agents := agentapi.New(s, o.Hub, metrics.NewWriter(s, o.Log), o.PairURL, o.Vault)
 	c := &Control{
-		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b), Publishing: publishing.New(s),
+		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), HostCommands: hostcommands.New(s), Networks: network.New(s, b), Publishing: publishing.New(s),
 		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), Quotas: quotas.New(s, o.Log), Recycling: recycling.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
