@@ -43,7 +43,7 @@ var (
 // Scrubber removes secrets from texts.
 type Scrubber struct{ known *strings.Replacer }
 
-// NewScrubber returns a Scrubber that also removes these known values, as they are, quoted, and encoded in URLs or base64.
+// NewScrubber returns a Scrubber that also removes these known values: plain, quoted, and encoded in URLs or base64.
 // It ignores values of less than 6 characters, which texts may contain by chance.
 func NewScrubber(known []string) Scrubber {
 	var all []string

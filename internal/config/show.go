@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Show returns the agent's settings as they are in effect, one a line. Files with secrets are shown by their paths.
+// Show returns the agent's settings in effect, one a line. Files with secrets are shown by their paths.
 func (a Agent) Show() string {
 	var out strings.Builder
 	showSettings(&out, "", reflect.ValueOf(a))

@@ -25,6 +25,10 @@ var agentUseCases = map[string]useCase{
 		w.renewAgentSessions()
 		return []any{wire.Report{Seq: w.nextReportSeq(), Digest: "d", State: &wire.State{Host: fleet.HostStatus{Connected: true}}}}
 	}},
+	"StoreArtifact": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
+		w.renewAgentSessions()
+		return []any{w.hostJob(), int64(7), testArchive(w.t, "fine")}
+	}},
 	"Progress": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
 		w.renewAgentSessions()
 		return []any{w.job("running"), wire.Progress{Epoch: 7, Percent: 50}}
@@ -118,6 +122,7 @@ var agentUseCases = map[string]useCase{
 	"EvictVMs":              {permittedActors: onlyPortal, args: noArgs},
 	"DeleteStrandedDisks":   {permittedActors: onlyPortal, args: noArgs},
 	"SettleMaintenance":     {permittedActors: onlyPortal, args: noArgs},
+	"EndStaleHostCommands":  {permittedActors: onlyPortal, args: noArgs},
 	"AssignToMatchingHosts": {permittedActors: onlyPortal, args: noArgs},
 	"UpdateOverlayPeers":    {permittedActors: onlyPortal, args: noArgs},
 	"QueueDriftedObjects":   {permittedActors: onlyPortal, args: noArgs},

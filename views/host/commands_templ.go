@@ -552,7 +552,7 @@ func DiagnosticItem(p DiagnosticItemPage) templ.Component {
 	})
 }
 
-// agentLogTab shows the log of the host's agent as it was read last, the newest line first.
+// agentLogTab shows the log of the host's agent, from its last reading, the newest line first.
 func agentLogTab(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -104,7 +104,7 @@ func (s *Site) DownloadDiagnostics(c echo.Context, a fleet.Actor) error {
 	return sendFile(c, found, ".zip", "application/zip", archive)
 }
 
-// DownloadAgentLog sends the log of the host's agent as it was read last, as text.
+// DownloadAgentLog sends the log of the host's agent, from its last reading, as text.
 func (s *Site) DownloadAgentLog(c echo.Context, a fleet.Actor) error {
 	log, err := s.Control.AgentLog(c.Request().Context(), a, fleet.HostID(c.Param("id")))
 	if err == nil && log.Artifact == nil {

@@ -114,13 +114,13 @@ func (hc *HostCommands) GetArtifact(ctx context.Context, a fleet.Actor, host fle
 	}, r.Archive, nil
 }
 
-// Log is the log of a host's agent as it was read last.
+// Log is the log of a host's agent, from its last reading.
 type Log struct {
 	Artifact *hostcommand.Artifact // nil: never read
 	Text     string
 }
 
-// AgentLog returns the log of a host's agent as it was read last.
+// AgentLog returns the log of a host's agent, from its last reading.
 func (hc *HostCommands) AgentLog(ctx context.Context, a fleet.Actor, host fleet.HostID) (Log, error) {
 	all, err := hc.ListArtifacts(ctx, a, host, hostcommand.AgentLog)
 	if err != nil || len(all) == 0 {

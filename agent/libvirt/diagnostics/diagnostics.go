@@ -1,4 +1,5 @@
-package libvirt
+// Package diagnostics reads from libvirt what people need who search for a fault.
+package diagnostics
 
 import (
 	"context"
@@ -11,13 +12,13 @@ import (
 	"quantix/agent/libvirt/conn"
 )
 
-// Diagnostics implements hypervisor.Hypervisor. Each text uses a connection of its own, so that it is read also while the
-// agent's connection is lost. No text has a definition, because definitions may have secrets.
-func (b *Backend) Diagnostics() []hypervisor.Diagnostic {
+// List implements hypervisor.Telemetry. Each text uses a new connection, because the agent's connection may be lost. No text
+// has a definition, because definitions may have secrets.
+func List(daemon *conn.Daemon) []hypervisor.Diagnostic {
 	read := func(list func(*golibvirt.Libvirt, *strings.Builder) error) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
 			var out strings.Builder
-			err := b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
+			err := daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
 				return c.Do(ctx, func(l *golibvirt.Libvirt) error { return list(l, &out) })
 			})
 			return out.String(), err
@@ -32,7 +33,7 @@ func (b *Backend) Diagnostics() []hypervisor.Diagnostic {
 }
 
 func describeLibvirt(l *golibvirt.Libvirt, out *strings.Builder) error {
-	versions, err := hypervisorVersions(l)
+	versions, err := Versions(l)
 	if err != nil {
 		return err
 	}
@@ -102,4 +103,18 @@ func listNetworks(l *golibvirt.Libvirt, out *strings.Builder) error {
 		fmt.Fprintf(out, "%-40s  active %t, autostart %t\n", n.Name, active == 1, autostart == 1)
 	}
 	return nil
+}
+
+// Versions returns a text like "libvirt 9.0.0, QEMU 7.2.22".
+func Versions(l *golibvirt.Libvirt) (string, error) {
+	lib, err := l.ConnectGetLibVersion()
+	if err != nil {
+		return "", err
+	}
+	qemu, err := l.ConnectGetVersion()
+	if err != nil {
+		return "", err
+	}
+	dotted := func(v uint64) string { return fmt.Sprintf("%d.%d.%d", v/1_000_000, v/1000%1000, v%1000) }
+	return "libvirt " + dotted(lib) + ", QEMU " + dotted(qemu), nil
 }
