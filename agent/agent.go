@@ -49,10 +49,10 @@ type Options struct {
 	Site         diagnose.Site
 	ShowSettings func() string
 	LogTail      *logtail.Tail      // the last lines of Log; nil: the agent keeps them itself
-	Ports     transfer.PortRange // the host's ports for disks and images of other hosts
-	Slots     int                // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
-	Log       *slog.Logger
-	Metrics   *Metrics
+	Ports        transfer.PortRange // the host's ports for disks and images of other hosts
+	Slots        int                // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
+	Log          *slog.Logger
+	Metrics      *Metrics
 }
 
 // timing holds all periods and deadlines of an agent.
@@ -170,7 +170,8 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	if o.Restart != nil {
 		a.settings.Commands = append(a.settings.Commands, fleet.HostAgentRestart)
 	}
-	a.diagnosis = diagnosis{items: o.Diagnostics, site: o.Site, showSettings: o.ShowSettings, log: o.LogTail, began: time.Now()}
+	a.diagnosis.items, a.diagnosis.site, a.diagnosis.showSettings = o.Diagnostics, o.Site, o.ShowSettings
+	a.diagnosis.log, a.diagnosis.began = o.LogTail, time.Now()
 	var err error
 	if a.state, err = openStateFile(filepath.Join(o.Identity.dir, stateFileName)); err != nil {
 		return nil, err
@@ -199,6 +200,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	loops.Go(func() { a.autostartLoop(ctx) })
 	loops.Go(func() { a.healthLoop(ctx) })
 	loops.Go(func() { a.balloonLoop(ctx) })
+	if a.diagnosis.site.Dir != "" {
+		go a.readSiteNames(ctx)
+	}
 	a.thawGuestsLeftFrozen()
 	for ctx.Err() == nil {
 		if a.sendHelloUntilAccepted(ctx) {

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"quantix/agent/diagnose"
@@ -22,7 +23,21 @@ type diagnosis struct {
 	site         diagnose.Site
 	showSettings func() string // nil: none
 	log          *logtail.Tail
-	began        time.Time // when the agent was started
+	began        time.Time                // when the agent was started
+	siteNames    atomic.Pointer[[]string] // names of the site's own diagnostics; nil: not read yet
+}
+
+// readSiteNames reads the names of the site's own diagnostics from time to time. Nothing waits for it, because the
+// directory may be on storage that hangs.
+func (a *Agent) readSiteNames(ctx context.Context) {
+	for {
+		names := a.diagnosis.site.Names()
+		a.diagnosis.siteNames.Store(&names)
+		a.reports.triggerFull()
+		if !sleepContext(ctx, a.timing.inventoryInterval) {
+			return
+		}
+	}
 }
 
 // runDiagnostics collects diagnostics of the host and sends them to the portal.

@@ -323,7 +323,9 @@ func (r *reporter) fullState(host fleet.HostStatus) wire.State {
 	}
 	inv.Reapplies, inv.MigratesLive, inv.ReceivesFirmware, inv.ReceivesDefinitions = true, true, true, true
 	settings := r.a.settings
-	settings.Diagnostics = r.a.diagnosis.site.Names()
+	if names := r.a.diagnosis.siteNames.Load(); names != nil {
+		settings.Diagnostics = *names
+	}
 	out.Host.Inventory, out.Host.AgentVersion, out.Host.Settings = inv, r.a.version, &settings
 	return out
 }

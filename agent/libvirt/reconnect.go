@@ -7,6 +7,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
+	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
 	"quantix/agent/libvirt/diagnostics"
 )

@@ -43,7 +43,7 @@ libvirt. The agent only dials out, and never stops a VM because of the network. 
 				return err
 			}
 			restart, err := runAgent(cmd.Context(), cfg, newLog(cfg.Log, cmd.ErrOrStderr()))
-			if err == nil && restart {
+			if err == nil && restart && cmd.Context().Err() == nil {
 				err = reexecute()
 			}
 			return err
@@ -101,6 +101,7 @@ func joinHost(ctx context.Context, cfg config.Agent, token string, cmd *cobra.Co
 
 // runAgent runs a joined host's agent until ctx ends, or until the portal requests a restart.
 func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) (restart bool, err error) {
+	outer := ctx
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	tail := logtail.New(hostcommand.MaxLogLines, hostcommand.MaxLogBytes)
@@ -110,6 +111,9 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) (restart 
 		restarts.Store(true)
 		stop()
 		time.AfterFunc(restartAnyway, func() { // a call to the hypervisor may not return
+			if outer.Err() != nil {
+				return // somebody has stopped the agent since
+			}
 			if err := reexecute(); err != nil {
 				log.Error("The agent cannot be started again, so it exits.", "error", err)
 				os.Exit(1)
