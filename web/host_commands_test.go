@@ -57,7 +57,7 @@ func TestDiagnosticsArePickedRunReadAndDownloaded(t *testing.T) {
 
 	id := p.addArtifact(well, hostcommand.Diagnostics, map[string]string{"ok": "first line\n<script>alert(1)</script>\x1b[31m\n"})
 	for _, reader := range []*browser{b, viewer} {
-		reader.get(path+"?tab=diagnostics").requireStatus(t, http.StatusOK).contains(t, "5 items, 2 failed, 1 truncated", "Timed out", "because of failed", "Not available", "1.3 s")
+		reader.get(path+"?tab=diagnostics").requireStatus(t, http.StatusOK).contains(t, "5 items, 2 failed, 1 truncated", "Timed out", "because of failed", "Not available", "1.2 s")
 		reader.get(path+"/diagnostics/"+string(id)+"/ok").requireStatus(t, http.StatusOK).contains(t, "first line", "&lt;script&gt;", `\x1b[31m`)
 		reader.get(path+"/diagnostics/"+string(id)+"/nosuch").requireStatus(t, http.StatusNotFound)
 		a := reader.get(path+"/diagnostics/"+string(id)).requireStatus(t, http.StatusOK)
@@ -105,7 +105,7 @@ func TestRestartOfAgentNamesWhatItInterrupts(t *testing.T) {
 	p.execSQL(`INSERT INTO tasks (id, host_id, kind, subject, subject_name, created_by) VALUES ('t', $1, 'volume.copy', 'volume:p/a.qcow2', 'a.qcow2', 'mara')`, well)
 	p.execSQL(`INSERT INTO jobs (id, task_id, host_id, kind, subject, args, generation, state, epoch, lease_until, started_at) SELECT id, id, host_id, kind, subject, '{}', 0, 'running', 7, now() + interval '1 hour', now() FROM tasks WHERE id = 't'`)
 	b.get(path+"/restart-agent").contains(t, "The restart interrupts 1 running job:", "Copy volume a.qcow2", "Interrupt these jobs")
-	b.post(path+"/restart-agent", url.Values{}, htmxFormHeaders("dialog")...).requireStatus(t, http.StatusConflict).contains(t, "would interrupt 1 running job")
+	b.post(path+"/restart-agent", url.Values{}, htmxFormHeaders("dialog")...).requireStatus(t, 422).contains(t, "would interrupt 1 running job")
 	b.post(path+"/restart-agent", url.Values{"force": {"yes"}}, htmxFormHeaders("dialog")...).requireStatus(t, http.StatusNoContent)
 	b.get(path+"?tab=tasks").contains(t, "Restart agent")
 }

@@ -26,7 +26,8 @@ type Tail struct {
 // New returns a Tail of at most maxLines lines with maxBytes bytes in all.
 func New(maxLines, maxBytes int) *Tail { return &Tail{maxLines: maxLines, maxBytes: maxBytes} }
 
-// Handler returns a handler that passes each record to next, and keeps its line. It keeps the levels that next logs.
+// Handler returns a handler that passes each record that next logs to next, and keeps its line. It also keeps the lines of
+// the level Info and above that next does not log.
 func (t *Tail) Handler(next slog.Handler) slog.Handler {
 	return tee{next, slog.NewTextHandler(t, &slog.HandlerOptions{Level: slog.LevelDebug - 100})}
 }
@@ -67,10 +68,16 @@ func (t *Tail) Text() string {
 // tee passes records to both handlers.
 type tee struct{ next, keep slog.Handler }
 
-func (h tee) Enabled(ctx context.Context, l slog.Level) bool { return h.next.Enabled(ctx, l) }
+func (h tee) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelInfo || h.next.Enabled(ctx, l)
+}
 
 func (h tee) Handle(ctx context.Context, r slog.Record) error {
-	return errors.Join(h.keep.Handle(ctx, r.Clone()), h.next.Handle(ctx, r))
+	err := h.keep.Handle(ctx, r.Clone())
+	if h.next.Enabled(ctx, r.Level) {
+		err = errors.Join(err, h.next.Handle(ctx, r))
+	}
+	return err
 }
 
 func (h tee) WithAttrs(a []slog.Attr) slog.Handler {

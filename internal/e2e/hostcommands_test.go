@@ -31,7 +31,7 @@ func TestAgentDiagnosticsAndRestartLeaveGuestRunning(t *testing.T) {
 	p.signIn(s)
 
 	p.open(page + "?tab=diagnostics")
-	p.click("#run-diagnostics", "")
+	p.click("main .card header a.btn", "Run diagnostics")
 	p.click(".dialog-form footer button", "Run diagnostics")
 	p.waitWithin(guestLimit, "details.card", "Kernel log")
 	archive, err := os.ReadFile(p.download("details.card a", "Download"))
@@ -62,7 +62,7 @@ func TestAgentDiagnosticsAndRestartLeaveGuestRunning(t *testing.T) {
 	}
 
 	p.open(page + "?tab=agent-log")
-	p.click("#refresh-log", "")
+	p.click("main .card header button", "Refresh")
 	p.waitWithin(guestLimit, "ol.log", "agent is running")
 
 	pid, before := guestPID(t, vm.Name), a.hostByName(t, "host-1")

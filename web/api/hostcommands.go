@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"quantix/internal/fleet"
 	"quantix/internal/hostcommand"
 )
@@ -49,7 +51,20 @@ type ArtifactPath struct {
 type archiveOutput struct {
 	ContentType        string `header:"Content-Type"`
 	ContentDisposition string `header:"Content-Disposition"`
-	Body               []byte `contentType:"application/zip"`
+	Body               []byte
+}
+
+// describeArchive describes the response, whose type the output does not tell.
+func describeArchive(o operation) operation {
+	register := o.register
+	o.register = func(api *API, router huma.API, op huma.Operation) {
+		op.Responses = map[string]*huma.Response{"200": {
+			Description: "A zip with a file for each item, and summary.json",
+			Content:     map[string]*huma.MediaType{"application/zip": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}},
+		}}
+		register(api, router, op)
+	}
+	return o
 }
 
 func (api *API) getDiagnostics(ctx context.Context, a fleet.Actor, in *ArtifactPath) (*archiveOutput, error) {

@@ -109,7 +109,7 @@ func (api *API) operations() []operation {
 		newOperation(post, "/hosts/{id}/actions", policy.InfraChange, ok, "act-on-host", "Cordon or uncordon a host, clear its identity conflict, enter or leave maintenance, reboot or shut down a host in maintenance, or restart its agent", api.actOnHost),
 		newOperation(get, "/hosts/{id}/diagnostics", policy.InfraSee, ok, "list-diagnostics", "List the diagnostics of a host that the portal keeps, the newest first, with the state of each item", api.listDiagnostics),
 		newOperation(post, "/hosts/{id}/diagnostics", policy.InfraChange, accepted, "run-diagnostics", "Collect diagnostics of a host", api.runDiagnostics),
-		newOperation(get, "/hosts/{id}/diagnostics/{artifact}", policy.InfraSee, ok, "get-diagnostics", "Download diagnostics of a host as a zip, without secrets", api.getDiagnostics),
+		describeArchive(newOperation(get, "/hosts/{id}/diagnostics/{artifact}", policy.InfraSee, ok, "get-diagnostics", "Download diagnostics of a host as a zip, without secrets", api.getDiagnostics)),
 		newOperation(get, "/hosts/{id}/agent-log", policy.InfraSee, ok, "get-agent-log", "Get the last lines of the log of a host's agent, from the last reading", api.getAgentLog),
 		newOperation(post, "/hosts/{id}/agent-log", policy.InfraChange, accepted, "read-agent-log", "Read the last lines of the log of a host's agent again", api.readAgentLog),
 		newOperation(get, "/hosts/{id}/discovered-pools", policy.InfraSee, ok, "list-discovered-pools", "List the pools of a host that are not assigned to it, with the reason for each that cannot be adopted", api.discoveredPools),
