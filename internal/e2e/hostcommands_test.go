@@ -68,10 +68,11 @@ func TestAgentDiagnosticsAndRestartLeaveGuestRunning(t *testing.T) {
 	pid, before := guestPID(t, vm.Name), a.hostByName(t, "host-1")
 	p.open(page + "/restart-agent")
 	p.click(".dialog-form footer button", "Restart agent")
-	tasks := listFirstPage[fleet.Task](t, a, "/api/v1/tasks?filter=kind:host.agent.restart")
-	if len(tasks) == 0 {
-		t.Fatal("no restart is queued")
-	}
+	var tasks []fleet.Task
+	eventually(t, stepLimit, "the task of the restart", func() (bool, string) {
+		tasks = listFirstPage[fleet.Task](t, a, "/api/v1/tasks?filter=kind:host.agent.restart")
+		return len(tasks) == 1, ""
+	})
 	a.waitTask(t, tasks[0], fleet.JobDone)
 	if after := guestPID(t, vm.Name); after != pid {
 		t.Errorf("the guest's QEMU has the process ID %d, and %d before the restart", after, pid)
