@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"quantix/agent/diagnose"
+	"quantix/agent/healthcheck"
 	"quantix/agent/hypervisor"
 	"quantix/agent/logtail"
 	"quantix/agent/transfer"
@@ -53,6 +54,11 @@ type Options struct {
 	Slots        int                // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
 	Log          *slog.Logger
 	Metrics      *Metrics
+	Ports     transfer.PortRange  // the host's ports for disks and images of other hosts
+	Checks    []healthcheck.Check // the health checks of the host
+	Slots     int                 // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
+	Log       *slog.Logger
+	Metrics   *Metrics
 }
 
 // timing holds all periods and deadlines of an agent.
@@ -76,6 +82,7 @@ type timing struct {
 	// initial and maximum delay before a stopped guest is restarted
 	restartDelayMin, restartDelayMax time.Duration
 	balloonInterval                  time.Duration // interval of checks of the host's memory
+	checkRefresh                     time.Duration // longest time between two reports of all health checks
 	healthCheckSecond                time.Duration // one second of a health check; shorter in tests
 	// run time after which a restarted guest no longer counts as one that stops repeatedly
 	restartResetPeriod time.Duration
@@ -94,6 +101,7 @@ var defaultTiming = timing{
 	thawLimit:           40 * time.Second,
 	policyInterval:      2 * time.Second, restartDelayMin: 10 * time.Second, restartDelayMax: 5 * time.Minute, restartResetPeriod: 10 * time.Minute, healthCheckSecond: time.Second,
 	balloonInterval: 10 * time.Second,
+	checkRefresh:    10 * time.Minute,
 }
 
 // Agent is the host side of Quantix: it reports the host's state, claims jobs and runs them.
@@ -126,6 +134,7 @@ type Agent struct {
 	freezes      frozenGuests
 	autostart    autostarter
 	health       healthChecker
+	checks       *hostChecks
 	ports        transfer.PortRange
 
 	seq                atomic.Int64  // newest sequence number: see nextSeq
@@ -182,6 +191,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	a.unreportedJobs = a.journal.undeliveredEntries()
 	a.inventory = newInventory(o.Inventory)
 	a.reports = newReporter(a, o.Load)
+	a.checks = newHostChecks(o.Checks)
 	return a, nil
 }
 
@@ -203,6 +213,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.diagnosis.site.Dir != "" {
 		go a.readSiteNames(ctx)
 	}
+	loops.Go(func() { a.checks.run(ctx) })
 	a.thawGuestsLeftFrozen()
 	for ctx.Err() == nil {
 		if a.sendHelloUntilAccepted(ctx) {

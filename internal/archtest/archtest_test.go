@@ -44,9 +44,11 @@ var allowedImports = map[string][]string{
 	"static":           {},
 	"static/":          {"static/"},
 	"agent":            {"internal/metric", "agent/diagnose", "agent/logtail", "internal/hostcommand", "agent/hypervisor", "agent/migration", "agent/state", "agent/transfer", "internal/exposition", "internal/wire", "internal/fleet", "internal/secgroup"},
+	"agent":            {"internal/metric", "agent/hypervisor", "agent/migration", "agent/state", "agent/transfer", "internal/exposition", "internal/wire", "internal/fleet", "internal/secgroup", "internal/healthevent", "agent/healthcheck"},
 	"views/request":    {"views", "views/kit", "internal/fleet", "internal/policy", "internal/quota", "internal/request"},
 
 	// Hypervisor backends import agent/hypervisor, which defines their interface, and never the agent.
+	"agent/healthcheck":            {"internal/fleet", "internal/healthevent"},
 	"agent/hypervisor":             {"agent/migration", "agent/transfer", "internal/wire", "internal/fleet", "internal/secgroup"},
 	"agent/hypervisor/conformance": {"agent/hypervisor", "agent/migration", "agent/pooldir", "agent/transfer", "internal/wire", "internal/drift", "internal/fleet", "internal/testkit/tier", "internal/export", "internal/secgroup"},
 	"agent/pooldir":                {"agent/hypervisor", "internal/fleet"},
@@ -78,8 +80,9 @@ var allowedImports = map[string][]string{
 	"agent/mock":                   {"agent/hypervisor", "agent/pooldir", "agent/image", "agent/fetch", "agent/transfer", "agent/upload", "internal/ovf", "internal/wire", "internal/drift", "internal/fleet", "internal/download", "internal/secgroup", "internal/adoption"},
 	"agent/hardware":               {"agent/blockdev", "internal/fleet", "internal/wire"},
 	"db":                           {"internal/request", "internal/quota", "internal/channel", "internal/fleet", "internal/hostcommand", "internal/schedules", "internal/secgroup", "internal/flavor"},
+	"db":                           {"internal/request", "internal/quota", "internal/channel", "internal/fleet", "internal/schedules", "internal/secgroup", "internal/flavor", "internal/healthevent"},
 	"internal/fleet":               {},
-	"internal/wire":                {"internal/metric", "internal/fleet", "internal/secgroup"},
+	"internal/wire":                {"internal/metric", "internal/fleet", "internal/secgroup", "internal/healthevent"},
 	"internal/policy":              {"internal/fleet", "internal/ipam"},
 	"internal/placement":           {"internal/fleet", "internal/policy"},
 	"internal/notify":              {"internal/fleet"},
@@ -117,7 +120,7 @@ var allowedImports = map[string][]string{
 	"internal/ipam":                {"internal/fleet"},
 	"internal/export":              {"internal/fleet"},
 	"internal/remedy":              {"internal/fleet"},
-	"internal/control":             {"internal/quota", "db", "internal/delivery", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/catalog", "internal/download", "internal/export", "internal/template", "internal/vmcopy", "internal/adoption", "internal/flavor", "internal/bin", "internal/request", "internal/maintenance"},
+	"internal/control":             {"internal/quota", "db", "internal/delivery", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/catalog", "internal/download", "internal/export", "internal/template", "internal/vmcopy", "internal/adoption", "internal/flavor", "internal/bin", "internal/request", "internal/maintenance", "internal/healthevent"},
 
 	// The subpackages of control form layers: none imports control, and each imports only subpackages of lower layers.
 	"internal/control/quotas":       {"internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/usage"},
@@ -138,6 +141,24 @@ var allowedImports = map[string][]string{
 	"internal/control/recycling":    {"internal/control/flavors", "internal/control/store", "db", "internal/bin", "internal/fleet", "internal/policy"},
 	"internal/control/requests":     {"internal/control/publishing", "internal/control/query", "internal/control/quotas", "internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/request"},
 	"internal/control/hostcommands": {"internal/control/store", "db", "internal/fleet", "internal/hostcommand", "internal/policy"},
+	"internal/control/quotas":     {"internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/usage"},
+	"internal/control/store":      {"internal/quota", "db", "internal/auth", "internal/policy", "internal/notify", "internal/drift", "internal/fleet", "internal/secgroup"},
+	"internal/control/assign":     {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/drift", "internal/fleet", "internal/secgroup", "internal/adoption"},
+	"internal/control/alarms":     {"internal/control/metrics", "internal/control/query", "internal/control/store", "db", "internal/alarm", "internal/auth", "internal/fleet", "internal/policy", "internal/remedy", "internal/quota"},
+	"internal/control/channels":   {"internal/request", "internal/control/store", "db", "internal/auth", "internal/channel", "internal/delivery", "internal/fleet", "internal/policy"},
+	"internal/control/metrics":    {"internal/metric", "internal/control/store", "db", "internal/exposition", "internal/fleet", "internal/policy", "internal/timeseries", "internal/usage"},
+	"internal/control/events":     {"internal/control/store", "db", "internal/event", "internal/fleet", "internal/policy"},
+	"internal/control/query":      {"internal/alarm", "internal/control/metrics", "internal/timeseries", "internal/diagram", "internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity", "internal/catalog", "internal/ipam", "internal/remedy", "internal/secgroup", "internal/template", "internal/adoption", "internal/usage", "internal/bin", "internal/request"},
+	"internal/control/identity":   {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet", "internal/control/flavors"},
+	"internal/control/placing":    {"internal/control/query", "internal/control/store", "db", "internal/placement", "internal/fleet"},
+	"internal/control/storage":    {"internal/control/publishing", "internal/control/placing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/placement", "internal/policy", "internal/wire", "internal/fleet", "internal/download", "internal/adoption"},
+	"internal/control/network":    {"internal/control/publishing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/policy", "internal/fleet", "internal/ipam", "internal/secgroup", "internal/adoption"},
+	"internal/control/publishing": {"internal/control/store", "db", "internal/policy", "internal/fleet"},
+	"internal/control/macs":       {"db", "internal/fleet", "internal/policy"},
+	"internal/control/flavors":    {"internal/control/store", "db", "internal/flavor", "internal/fleet", "internal/policy", "internal/usage", "internal/vmedit"},
+	"internal/control/recycling":  {"internal/control/flavors", "internal/control/store", "db", "internal/bin", "internal/fleet", "internal/policy"},
+	"internal/control/health":     {"internal/control/store", "db", "internal/fleet", "internal/healthevent", "internal/policy"},
+	"internal/control/requests":   {"internal/control/publishing", "internal/control/query", "internal/control/quotas", "internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/request"},
 	"internal/control/hosts": {
 		"internal/control/agentapi", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/wire", "internal/fleet",
 	},
@@ -156,6 +177,8 @@ var allowedImports = map[string][]string{
 	// The API and the endpoints of agents import no pages.
 	"web/api":         {"internal/quota", "internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/maintenance", "internal/control/hostcommands", "internal/hostcommand"},
 	"web/agents":      {"internal/hostcommand", "web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy"},
+	"web/api":         {"internal/quota", "internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/maintenance"},
+	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy", "internal/healthevent"},
 	"web/problem":     {"internal/fleet"},
 	"web/bodylimit":   {"internal/fleet"},
 	"web/idempotency": {"internal/control", "internal/fleet"},
@@ -179,6 +202,7 @@ var allowedImports = map[string][]string{
 var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
 	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests", "internal/control/hostcommands",
+	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests", "internal/control/health",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.

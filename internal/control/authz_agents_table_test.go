@@ -7,6 +7,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/control/channels"
 	"quantix/internal/fleet"
+	"quantix/internal/healthevent"
 	"quantix/internal/wire"
 )
 
@@ -28,6 +29,8 @@ var agentUseCases = map[string]useCase{
 	"StoreArtifact": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
 		w.renewAgentSessions()
 		return []any{w.hostJob(), int64(7), testArchive(w.t, "fine")}
+	"ReportHealth": {permittedActors: allAgents, args: func(*authzFixture) []any {
+		return []any{healthevent.Report{Instance: "a", Checks: []healthevent.CheckReport{{Check: "clock", State: healthevent.CheckOK}}}}
 	}},
 	"Progress": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
 		w.renewAgentSessions()
@@ -112,6 +115,7 @@ var agentUseCases = map[string]useCase{
 	"ClaimDeliveries":       {permittedActors: onlyPortal, args: noArgs},
 	"SendDelivery":          {permittedActors: onlyPortal, args: func(*authzFixture) []any { return []any{channels.Claimed{}} }},
 	"PredictPools":          {permittedActors: onlyPortal, args: noArgs},
+	"DeleteOldHostEvents":   {permittedActors: onlyPortal, args: noArgs},
 	"PruneEvents":           {permittedActors: onlyPortal, args: noArgs},
 	"LogHostLiveness":       {permittedActors: onlyPortal, args: noArgs},
 	"HostAlarmFindings":     {permittedActors: onlyPortal, args: noArgs},
