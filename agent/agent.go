@@ -13,14 +13,18 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"quantix/agent/diagnose"
 	"quantix/agent/healthcheck"
 	"quantix/agent/hypervisor"
+	"quantix/agent/logtail"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
+	"quantix/internal/hostcommand"
 	"quantix/internal/wire"
 )
 
-// Options are the dependencies of an agent. All but Memory, Links, Slots, Log and Metrics are required.
+// Options are the dependencies of an agent. All but Memory, Links, Slots, Log, Metrics and
+// those of commands to the host are required.
 type Options struct {
 	Identity   *Identity
 	Client     *wire.Client // the result of Identity.Client
@@ -38,6 +42,18 @@ type Options struct {
 	// HostPower reboots the machine, or powers it off, for a job of kind host.reboot or host.shutdown. Nil: agent.yaml
 	// does not allow it.
 	HostPower func(context.Context, fleet.JobKind) error
+	// Restart ends the agent's Run and starts the agent again. It returns at once. Nil: this agent cannot be restarted.
+	Restart func()
+	// Diagnostics are what the agent collects for a job of kind host.diagnose besides what it knows itself. Site are the
+	// site's own diagnostics. ShowSettings returns the agent's settings as text.
+	Diagnostics  []diagnose.Item
+	Site         diagnose.Site
+	ShowSettings func() string
+	LogTail      *logtail.Tail      // the last lines of Log; nil: the agent keeps them itself
+	Ports        transfer.PortRange // the host's ports for disks and images of other hosts
+	Slots        int                // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
+	Log          *slog.Logger
+	Metrics      *Metrics
 	Ports     transfer.PortRange  // the host's ports for disks and images of other hosts
 	Checks    []healthcheck.Check // the health checks of the host
 	Slots     int                 // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
@@ -99,6 +115,9 @@ type Agent struct {
 	version    string
 	settings   fleet.AgentSettings
 	hostPower  func(context.Context, fleet.JobKind) error // nil: not allowed
+	restart    func()                                     // nil: not possible
+	diagnosis  diagnosis
+	secrets    secretBook // secrets that the portal sent: they are removed from logs and diagnostics for people
 	instance   string
 	timing     timing
 	log        *slog.Logger
@@ -137,6 +156,10 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.LogTail == nil {
+		o.LogTail = logtail.New(hostcommand.MaxLogLines, hostcommand.MaxLogBytes)
+		o.Log = slog.New(o.LogTail.Handler(o.Log.Handler()))
+	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(o.Version)
 	}
@@ -152,6 +175,12 @@ func newAgent(o Options, times timing) (*Agent, error) {
 		certificateRefused: make(chan struct{}, 1),
 	}
 	a.hostPower, a.settings.HostPower = o.HostPower, o.HostPower != nil
+	a.restart, a.settings.Commands = o.Restart, []fleet.JobKind{fleet.HostDiagnose, fleet.HostAgentLog}
+	if o.Restart != nil {
+		a.settings.Commands = append(a.settings.Commands, fleet.HostAgentRestart)
+	}
+	a.diagnosis.items, a.diagnosis.site, a.diagnosis.showSettings = o.Diagnostics, o.Site, o.ShowSettings
+	a.diagnosis.log, a.diagnosis.began = o.LogTail, time.Now()
 	var err error
 	if a.state, err = openStateFile(filepath.Join(o.Identity.dir, stateFileName)); err != nil {
 		return nil, err
@@ -181,6 +210,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	loops.Go(func() { a.autostartLoop(ctx) })
 	loops.Go(func() { a.healthLoop(ctx) })
 	loops.Go(func() { a.balloonLoop(ctx) })
+	if a.diagnosis.site.Dir != "" {
+		go a.readSiteNames(ctx)
+	}
 	loops.Go(func() { a.checks.run(ctx) })
 	a.thawGuestsLeftFrozen()
 	for ctx.Err() == nil {

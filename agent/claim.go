@@ -83,6 +83,10 @@ func (a *Agent) runQueuedJob(jobsCtx context.Context, j *job) {
 	}()
 	out := a.runAfterPreviousJob(j)
 	close(j.done)
+	if out != nil && out.Outcome == wire.Done && j.handOver != nil {
+		j.handOver()
+		return
+	}
 	if out != nil {
 		acceptedEpoch = a.deliverResult(j, *out)
 	}

@@ -172,6 +172,7 @@ func setGuestPassword(ctx context.Context, a *Agent, j *job) error {
 		}
 		return fmt.Errorf("fetch the password: %w", err)
 	}
+	a.secrets.add(got.Secret)
 	fleet.CheckGuestUser(&checks, "user", j.Args.Guest.User)
 	if fleet.CheckGuestPassword(&checks, "password", got.Secret); checks.Err() != nil {
 		return checks.Err()

@@ -29,6 +29,7 @@ func runGuestProgram(ctx context.Context, a *Agent, j *job) error {
 	if json.Unmarshal([]byte(got.Secret), &program) != nil || program.Program != j.Args.Guest.Program {
 		return errors.New("the program was not run, because the portal sent the arguments of another program")
 	}
+	a.secrets.add(program.Args...)
 	var checks fleet.Checks
 	seconds := j.Args.Guest.Seconds
 	fleet.CheckExecTimeout(&checks, "seconds", seconds)

@@ -81,6 +81,9 @@ var jobHandlers = map[fleet.JobKind]jobHandler{
 
 	fleet.HostReboot:      {powerHost, clearGeneration, recordNothing},
 	fleet.HostShutdown:    {powerHost, clearGeneration, recordNothing},
+	fleet.HostDiagnose:     {runDiagnostics, clearGeneration, recordNothing},
+	fleet.HostAgentLog:     {sendAgentLog, clearGeneration, recordNothing},
+	fleet.HostAgentRestart: {restartAgent, clearGeneration, recordNothing},
 	fleet.DiscoveredAdopt: {readUnmanagedVM, addAdoptableVM, recordNothing},
 	fleet.VMRelease:       {vmHandler(releaseVM), addVMStatus, forgetVM},
 

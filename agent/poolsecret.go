@@ -36,5 +36,6 @@ func storePoolSecret(ctx context.Context, a *Agent, p fleet.Pool) error {
 		}
 		return fmt.Errorf("fetch the pool's credentials: %w", err)
 	}
+	a.secrets.add(got.Secret)
 	return a.hypervisor.SetPoolSecret(ctx, p, got.Secret)
 }

@@ -62,8 +62,10 @@ type portal struct {
 	maintenance         bool                   // sent in answers to reports
 	reports             []wire.Report
 	finishes            []finish
-	notes               []string // progress notes
-	beforeAck           func()   // called once before an accepted result is acknowledged
+	artifacts           map[fleet.JobID][]byte // archives by job
+	noArtifacts         int                    // status of the refusal of archives; 0: accepted
+	notes               []string               // progress notes
+	beforeAck           func()                 // called once before an accepted result is acknowledged
 	consoles            chan *websocket.Conn
 	transferPeer        wire.TransferPeerState // the other host of all transfers
 }
@@ -75,7 +77,7 @@ type finish struct {
 
 func newPortal(t *testing.T) *portal {
 	t.Helper()
-	p := &portal{t: t, changed: make(chan struct{}), certificateLifetime: 24 * time.Hour, refusals: map[string]int{}, consoles: make(chan *websocket.Conn, 8)}
+	p := &portal{t: t, changed: make(chan struct{}), certificateLifetime: 24 * time.Hour, refusals: map[string]int{}, artifacts: map[fleet.JobID][]byte{}, consoles: make(chan *websocket.Conn, 8)}
 	p.caKey, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
@@ -226,6 +228,16 @@ func (p *portal) answer(r *http.Request, name string) any {
 		read[wire.TransferState](p, r)
 		defer p.lockForChange()()
 		return p.transferPeer
+	case isJob && verb == "artifact":
+		archive, err := io.ReadAll(r.Body)
+		defer p.lockForChange()()
+		if p.noArtifacts != 0 {
+			return refusal(p.noArtifacts)
+		}
+		if err == nil {
+			p.artifacts[fleet.JobID(id)] = archive
+		}
+		return nil
 	case isJob && verb == "progress":
 		in := read[wire.Progress](p, r)
 		defer p.lockForChange()()

@@ -322,7 +322,11 @@ func (r *reporter) fullState(host fleet.HostStatus) wire.State {
 		inv.NICs = nics
 	}
 	inv.Reapplies, inv.MigratesLive, inv.ReceivesFirmware, inv.ReceivesDefinitions = true, true, true, true
-	out.Host.Inventory, out.Host.AgentVersion, out.Host.Settings = inv, r.a.version, &r.a.settings
+	settings := r.a.settings
+	if names := r.a.diagnosis.siteNames.Load(); names != nil {
+		settings.Diagnostics = *names
+	}
+	out.Host.Inventory, out.Host.AgentVersion, out.Host.Settings = inv, r.a.version, &settings
 	return out
 }
 

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -33,6 +34,7 @@ type job struct {
 	plan         *fleet.DefinitionDiff // result of a plan; used by the handler's goroutine
 	output       *fleet.GuestOutput    // result of a program in the guest; used by the handler's goroutine
 	afterwards   func()                // runs once the portal has accepted that the job is done; used by the handler's goroutine
+	handOver     func()                // runs instead of the delivery of a successful result, which the next agent delivers from the journal
 	adoptable    *fleet.AdoptableVM    // result of the reading of an unmanaged domain; used by the handler's goroutine
 }
 
@@ -154,6 +156,20 @@ func (b *runningJobs) subjects() map[fleet.Subject]bool {
 	for s := range b.lastBySubject {
 		out[s] = true
 	}
+	return out
+}
+
+// interrupted lists the running jobs that a restart of the agent would interrupt, with their subjects.
+func (b *runningJobs) interrupted() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []string
+	for _, j := range b.jobs {
+		if !j.Kind.Info().SurvivesAgentRestart() {
+			out = append(out, string(j.Kind)+" "+string(j.Subject))
+		}
+	}
+	slices.Sort(out)
 	return out
 }
 

@@ -4,10 +4,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"quantix/internal/fleet"
+	"quantix/internal/hostcommand"
 	"quantix/internal/testkit"
 )
 
@@ -82,6 +84,9 @@ func newLargePortal(t *testing.T, hosts int) *largePortal {
 	p.execSQL(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'ann', 'ci', '')`, aToken)
 	p.execSQL(`INSERT INTO vm_plans (id, user_id, project_id, host_id, vm_id, vm, asked, drawing) VALUES ($1, 'ann', $2, $3, $4, '{"name":"vm-000001"}', '{}', '{"lines":[]}')`, aTask, aProject, aHost, aVM)
 	testkit.TaskWithJob{ID: aTask, Host: aHost, Project: aProject, Kind: fleet.VMStart, Subject: fleet.SubjectVM(aVM), Name: "vm-000001", State: fleet.JobDone}.Add(t, pool)
+	p.execSQL(`INSERT INTO host_artifacts (id, host_id, kind, job_id, task_id, created_by, size, summary, archive)
+		SELECT CASE WHEN h.id = $2 AND k = 'diagnostics' THEN $1 ELSE gen_random_uuid()::text END, h.id, k, gen_random_uuid()::text, $3, 'ann', $4, $5, $6 FROM hosts h, unnest(ARRAY['diagnostics', 'agent-log']) k`,
+		anArtifact, aHost, aTask, len(anArchive), `{"items":[{"name":"agent-log","title":"Agent log","status":"ok","seconds":1,"bytes":10}]}`, anArchive)
 	p.execSQL(`VACUUM ANALYZE`)
 	return c
 }
@@ -99,11 +104,22 @@ func (c *largePortal) measure(path string, header ...string) queryCost {
 	return out
 }
 
+// anArchive is an archive with a log of one line.
+var anArchive = func() []byte {
+	text := "time=2026-01-02T03:04:05.006Z level=WARN msg=\"a line of qzx-host\" path=/srv/secret words\n"
+	archive, err := hostcommand.WriteArchive([]hostcommand.Item{{Name: hostcommand.LogItem, Title: "Agent log", Status: hostcommand.ItemOK}}, []string{text}, time.Now())
+	if err != nil {
+		panic(err)
+	}
+	return archive
+}()
+
 // IDs of objects that exist in every large portal.
 const (
 	aHost         = "00000000-0000-7000-8000-000000000001"
 	aVM           = "00000000-0000-7000-8000-000001000001"
 	aRecycledVM   = "00000000-0000-7000-8000-000001000999"
+	anArtifact    = "00000000-0000-7000-8000-00000000b101"
 	aSnapshot     = "00000000-0000-7000-8000-00000000a001"
 	anAlarm       = "00000000-0000-7000-8000-00000000a003"
 	aSchedule     = "00000000-0000-7000-8000-00000000a002"
@@ -195,7 +211,10 @@ var measuredAddresses = map[string][]struct {
 	"/hosts/:host/found/:id/console":             {{at: "/hosts/" + aHost + "/found/00000000-0000-7000-8000-000000009001/console"}},
 	"/hosts":                                     {{at: "/hosts", sums: 1}, {at: "/hosts?columns=state,cpu1h,memory1h", sums: 1}, {at: "/hosts?tab=attention", sums: 7}},
 	"/hosts/join":                                {{at: "/hosts/join"}},
-	"/hosts/:id":                                 {{at: "/hosts/" + aHost}, {at: "/hosts/" + aHost + "?tab=monitor"}, {at: "/hosts/" + aHost + "?tab=vms"}, {at: "/hosts/" + aHost + "?tab=hardware"}, {at: "/hosts/" + aHost + "?tab=storage"}, {at: "/hosts/" + aHost + "?tab=networks"}, {at: "/hosts/" + aHost + "?tab=topology"}, {at: "/hosts/" + aHost + "?tab=configure"}, {at: "/hosts/" + aHost + "?tab=tasks"}},
+	"/hosts/:id":                                 {{at: "/hosts/" + aHost}, {at: "/hosts/" + aHost + "?tab=monitor"}, {at: "/hosts/" + aHost + "?tab=vms"}, {at: "/hosts/" + aHost + "?tab=hardware"}, {at: "/hosts/" + aHost + "?tab=storage"}, {at: "/hosts/" + aHost + "?tab=networks"}, {at: "/hosts/" + aHost + "?tab=topology"}, {at: "/hosts/" + aHost + "?tab=configure"}, {at: "/hosts/" + aHost + "?tab=tasks"}, {at: "/hosts/" + aHost + "?tab=diagnostics"}, {at: "/hosts/" + aHost + "?tab=agent-log"}},
+	"/hosts/:id/restart-agent":                   {{at: "/hosts/" + aHost + "/restart-agent"}},
+	"/hosts/:id/diagnostics":                     {{at: "/hosts/" + aHost + "/diagnostics"}},
+	"/hosts/:id/diagnostics/:artifact/:item":     {{at: "/hosts/" + aHost + "/diagnostics/" + anArtifact + "/agent-log"}},
 	"/hosts/monitor":                             {{at: "/hosts/monitor", sums: 1}},
 	"/hosts/metrics":                             {{at: "/hosts/metrics"}, {at: "/hosts/metrics?range=1y"}},
 	"/clusters/:id/metrics":                      {{at: "/clusters/" + aCluster + "/metrics", sums: 2}},

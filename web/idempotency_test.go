@@ -63,6 +63,7 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	s.execSQL(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, 'lan', 'libvirt', '{"mode":"isolated"}')`, lan)
 	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, asked, status) VALUES ('net', $1, $2, 'assign', '{"active":false}')`, lan, s.host.id)
 	s.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,reapplies}', 'true') WHERE id = $1`, s.host.id)
+	s.setCommands(s.host.id)
 	edited := s.addPool("edited", s.host.id)
 	s.execSQL(`UPDATE assignments SET status = '{"state":"active","drift":[{"field":"path","applied":"/a","actual":"/b"}]}' WHERE pool_id = $1`, edited)
 	editedPool := "/pools/" + string(edited) + "/hosts/" + string(s.host.id)
@@ -180,6 +181,8 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		"/hosts/{id}/actions":                          {"/hosts/" + string(s.host.id) + "/actions", `{"action":"clear-conflict"}`, `{"action":"x"}`},
 		"/hosts/{id}/discovered-vms/{vm}/actions":      {discovered + "/actions", `{"action":"pause"}`, `{"action":"reset"}`},
 		"/hosts/{id}/discovered-vms/{vm}/console":      {discovered + "/console", ``, ``},
+		"/hosts/{id}/diagnostics":                      {"/hosts/" + string(s.host.id) + "/diagnostics", `{"site":["raid"]}`, `{}`},
+		"/hosts/{id}/agent-log":                        {"/hosts/" + string(s.host.id) + "/agent-log", ``, ``},
 		"/hosts/{id}/discovered-pools/{name}/adopt":    {"/hosts/" + string(s.host.id) + "/discovered-pools/theirs/adopt", `{}`, `{"hostIds":["` + string(s.host.id) + `"]}`},
 		"/hosts/{id}/discovered-networks/{name}/adopt": {"/hosts/" + string(s.host.id) + "/discovered-networks/theirs/adopt", `{}`, `{"hostIds":["` + string(s.host.id) + `"]}`},
 		"/hosts/{id}/discovered-vms/{vm}/adopt":        {discovered + "/adopt", `{"projectId":"` + string(project) + `","name":"adopted"}`, `{"projectId":"` + string(project) + `","name":"other"}`},

@@ -32,6 +32,9 @@ type Telemetry interface {
 	// one, and deliveries end when ctx ends. Losing or restoring the connection to the hypervisor also causes a
 	// wake-up.
 	WatchChanges(ctx context.Context) <-chan struct{}
+
+	// Diagnostics lists what can be read about the hypervisor. Its Name is "hypervisor", "domains", "pools" or "networks".
+	Diagnostics() []Diagnostic
 }
 
 // VMLoad holds the counters of a running VM since its start, and its memory.
@@ -74,4 +77,10 @@ type Assignment struct {
 	Assigned
 	// checksums computed on this host; HostState reports the checksums of unchanged files
 	Checksums map[fleet.Volref]VolumeChecksum
+}
+
+// Diagnostic is a text about the hypervisor for people who search for a fault. It has no secrets.
+type Diagnostic struct {
+	Name, Title string
+	Read        func(context.Context) (string, error)
 }

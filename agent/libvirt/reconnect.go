@@ -7,7 +7,9 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
+	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt/conn"
+	"quantix/agent/libvirt/diagnostics"
 )
 
 const (
@@ -41,7 +43,7 @@ func (b *Backend) connect(ctx context.Context) (*libvirtConnections, error) {
 	reader.Share()
 	events.Share()
 	l := &libvirtConnections{state: reader, events: events}
-	version, err := conn.Call(ctx, reader, hypervisorVersions)
+	version, err := conn.Call(ctx, reader, diagnostics.Versions)
 	if err == nil {
 		err = events.SubscribeEvents(ctx, b.log, b.handleEvent)
 	}
@@ -58,19 +60,8 @@ func (b *Backend) connect(ctx context.Context) (*libvirtConnections, error) {
 	return l, nil
 }
 
-// hypervisorVersions returns a text like "libvirt 9.0.0, QEMU 7.2.22".
-func hypervisorVersions(l *golibvirt.Libvirt) (string, error) {
-	lib, err := l.ConnectGetLibVersion()
-	if err != nil {
-		return "", err
-	}
-	qemu, err := l.ConnectGetVersion()
-	if err != nil {
-		return "", err
-	}
-	dotted := func(v uint64) string { return fmt.Sprintf("%d.%d.%d", v/1_000_000, v/1000%1000, v%1000) }
-	return "libvirt " + dotted(lib) + ", QEMU " + dotted(qemu), nil
-}
+// Diagnostics implements hypervisor.Hypervisor.
+func (b *Backend) Diagnostics() []hypervisor.Diagnostic { return diagnostics.List(b.daemon) }
 
 // reconnectLoop reconnects after each loss of the connections, until Close. l holds the first connections, or is nil.
 func (b *Backend) reconnectLoop(l *libvirtConnections) {

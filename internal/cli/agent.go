@@ -8,21 +8,26 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"quantix/agent"
+	"quantix/agent/diagnose"
 	"quantix/agent/fetch"
 	"quantix/agent/hardware"
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt"
+	"quantix/agent/logtail"
 	"quantix/agent/mock"
 	"quantix/agent/pooldir"
 	"quantix/agent/state"
 	"quantix/agent/transfer"
 	"quantix/internal/config"
 	"quantix/internal/fleet"
+	"quantix/internal/hostcommand"
 )
 
 func newAgent() *cobra.Command {
@@ -37,7 +42,11 @@ libvirt. The agent only dials out, and never stops a VM because of the network. 
 			if err != nil {
 				return err
 			}
-			return runAgent(cmd.Context(), cfg, newLog(cfg.Log, cmd.ErrOrStderr()))
+			restart, err := runAgent(cmd.Context(), cfg, newLog(cfg.Log, cmd.ErrOrStderr()))
+			if err == nil && restart && cmd.Context().Err() == nil {
+				err = reexecute()
+			}
+			return err
 		},
 	}
 	config.AgentFlags(cmd.Flags())
@@ -90,8 +99,50 @@ func joinHost(ctx context.Context, cfg config.Agent, token string, cmd *cobra.Co
 	return nil
 }
 
-// runAgent runs a joined host's agent until ctx ends.
-func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
+// runAgent runs a joined host's agent until ctx ends, or until the portal requests a restart.
+func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) (restart bool, err error) {
+	outer := ctx
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	tail := logtail.New(hostcommand.MaxLogLines, hostcommand.MaxLogBytes)
+	log = slog.New(tail.Handler(log.Handler()))
+	var restarts atomic.Bool
+	err = runAgentOnce(ctx, cfg, log, tail, func() {
+		restarts.Store(true)
+		stop()
+		time.AfterFunc(restartAnyway, func() { // a call to the hypervisor may not return
+			if outer.Err() != nil {
+				return // somebody has stopped the agent since
+			}
+			if err := reexecute(); err != nil {
+				log.Error("The agent cannot be started again, so it exits.", "error", err)
+				os.Exit(1)
+			}
+		})
+	})
+	return restarts.Load(), err
+}
+
+// restartAnyway is how long an agent that is to restart may need to stop.
+const restartAnyway = 20 * time.Second
+
+// program is the path of this program when it started. After an upgrade, the same path has the new program.
+var program, programErr = os.Executable()
+
+// reexecute replaces this process by a new run of the program, with the same arguments and environment. The process keeps
+// its ID, so that systemd, or whatever else runs the agent, keeps it. It returns only if that fails.
+func reexecute() error {
+	if programErr != nil {
+		return fmt.Errorf("find this program: %w", programErr)
+	}
+	if err := syscall.Exec(program, os.Args, os.Environ()); err != nil { //nolint:gosec // this program itself
+		return fmt.Errorf("start %s again: %w", program, err)
+	}
+	return nil
+}
+
+// runAgentOnce runs a joined host's agent until ctx ends. The agent calls restart if the portal requests a restart.
+func runAgentOnce(ctx context.Context, cfg config.Agent, log *slog.Logger, tail *logtail.Tail, restart func()) error {
 	if !agent.HasJoined(cfg.DataDir) {
 		return fmt.Errorf("this host has not joined a portal yet (no identity in %s): run \"quantix agent join\" with the command from Hosts, Add host", cfg.DataDir)
 	}
@@ -129,6 +180,7 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 	a, err := agent.New(agent.Options{
 		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: facts.inventory, NICs: facts.nics, Load: hardware.NewSampler().Sample, Memory: hardware.Memory,
 		Version: versionText(), Settings: fleet.AgentSettings{ReportInterval: cfg.ReportInterval, Labels: cfg.Labels}, Log: log, Metrics: metrics, Ports: transfer.PortRange{First: first, Last: last}, HostPower: hostPower(cfg),
+		Restart: restart, Diagnostics: machineDiagnostics(cfg), Site: diagnose.Site{Dir: cfg.DiagnosticsDir}, ShowSettings: cfg.Show, LogTail: tail,
 	})
 	if err != nil {
 		return err
@@ -136,6 +188,14 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 	refreshInventoryOnHangup(ctx, a)
 	log.Info("agent is running", "host", cfg.Name, "portal", identity.Portal())
 	return a.Run(ctx)
+}
+
+// machineDiagnostics returns what is collected about this machine. A simulated host says nothing about its machine.
+func machineDiagnostics(cfg config.Agent) []diagnose.Item {
+	if cfg.Hypervisor == "mock" {
+		return nil
+	}
+	return diagnose.MachineItems()
 }
 
 // hostPower returns the function that reboots this machine or powers it off; nil if the settings do not allow it. A

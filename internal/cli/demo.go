@@ -14,12 +14,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"quantix/agent"
+	"quantix/agent/logtail"
 	"quantix/agent/mock"
 	"quantix/internal/control"
 	"quantix/internal/control/network"
 	"quantix/internal/control/storage"
 	"quantix/internal/doctor"
 	"quantix/internal/fleet"
+	"quantix/internal/hostcommand"
 )
 
 func newDemo() *cobra.Command {
@@ -129,10 +131,23 @@ func (s *fleetSetup) startMockHost(ctx context.Context, dir string, o mock.Optio
 	if err != nil {
 		return "", errors.Join(err, identity.Close())
 	}
-	a, err := agent.New(agent.Options{
-		Identity: identity, Client: client, Hypervisor: host, Inventory: host.Inventory, NICs: host.NICs, Load: host.Load, Memory: host.Memory,
-		Version: versionText(), Log: log.With("host", o.Name),
-	})
+	tail := logtail.New(hostcommand.MaxLogLines, hostcommand.MaxLogBytes)
+	start := func() (run func() error, err error) {
+		ctx, restart := context.WithCancel(ctx)
+		a, err := agent.New(agent.Options{
+			Identity: identity, Client: client, Hypervisor: host, Inventory: host.Inventory, NICs: host.NICs, Load: host.Load, Memory: host.Memory,
+			Version: versionText(), Log: slog.New(tail.Handler(log.Handler())).With("host", o.Name), LogTail: tail, Restart: restart,
+		})
+		if err != nil {
+			restart()
+			return nil, err
+		}
+		return func() error {
+			defer restart()
+			return a.Run(ctx)
+		}, nil
+	}
+	run, err := start()
 	if err != nil {
 		client.Close()
 		return "", errors.Join(err, identity.Close())
@@ -140,7 +155,13 @@ func (s *fleetSetup) startMockHost(ctx context.Context, dir string, o mock.Optio
 	running.Go(func() {
 		defer identity.Close()
 		defer client.Close()
-		if err := a.Run(ctx); err != nil {
+		err := run()
+		for err == nil && ctx.Err() == nil { // the portal requested a restart
+			if run, err = start(); err == nil {
+				err = run()
+			}
+		}
+		if err != nil {
 			log.Error("a simulated host's agent ended", "host", o.Name, "error", err)
 		}
 	})

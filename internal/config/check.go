@@ -135,6 +135,9 @@ func checkAgent(a *Agent, from settingOrigins) error {
 			c.fail("poolDevices", "%q names no block devices; write paths such as /dev/disk/by-id/wwn-*", device)
 		}
 	}
+	if a.DiagnosticsDir != "" && !filepath.IsAbs(a.DiagnosticsDir) {
+		c.fail("diagnosticsDir", "%q is not an absolute path; write a directory such as /etc/quantix/diagnostics.d", a.DiagnosticsDir)
+	}
 	c.parseNetworks("fetchFrom", a.FetchFrom)
 	if _, _, ok := TransferPorts(a.TransferPorts); !ok {
 		c.fail("transferPorts", "%q names no ports; write 49200-49231, one number, \"none\", or nothing", a.TransferPorts)

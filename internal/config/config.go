@@ -131,6 +131,8 @@ type Agent struct {
 	Labels map[string]string `koanf:"-"`
 	// HostPower lets the portal reboot the host and power it off, while the host is in maintenance.
 	HostPower bool `koanf:"hostPower"`
+	// DiagnosticsDir is the directory of the site's own diagnostics; empty: none.
+	DiagnosticsDir string `koanf:"diagnosticsDir"`
 	// MetricsListen is the host:port of /metrics; empty disables it.
 	MetricsListen string `koanf:"metricsListen"`
 	// MetricsToken is the file of the token that /metrics requires; empty: none.

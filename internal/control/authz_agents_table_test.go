@@ -26,6 +26,9 @@ var agentUseCases = map[string]useCase{
 		w.renewAgentSessions()
 		return []any{wire.Report{Seq: w.nextReportSeq(), Digest: "d", State: &wire.State{Host: fleet.HostStatus{Connected: true}}}}
 	}},
+	"StoreArtifact": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
+		w.renewAgentSessions()
+		return []any{w.hostJob(), int64(7), testArchive(w.t, "fine")}
 	"ReportHealth": {permittedActors: allAgents, args: func(*authzFixture) []any {
 		return []any{healthevent.Report{Instance: "a", Checks: []healthevent.CheckReport{{Check: "clock", State: healthevent.CheckOK}}}}
 	}},
@@ -123,6 +126,7 @@ var agentUseCases = map[string]useCase{
 	"EvictVMs":              {permittedActors: onlyPortal, args: noArgs},
 	"DeleteStrandedDisks":   {permittedActors: onlyPortal, args: noArgs},
 	"SettleMaintenance":     {permittedActors: onlyPortal, args: noArgs},
+	"EndStaleHostCommands":  {permittedActors: onlyPortal, args: noArgs},
 	"AssignToMatchingHosts": {permittedActors: onlyPortal, args: noArgs},
 	"UpdateOverlayPeers":    {permittedActors: onlyPortal, args: noArgs},
 	"QueueDriftedObjects":   {permittedActors: onlyPortal, args: noArgs},

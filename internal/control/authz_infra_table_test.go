@@ -11,6 +11,7 @@ import (
 	"quantix/internal/control/storage"
 	"quantix/internal/event"
 	"quantix/internal/fleet"
+	"quantix/internal/hostcommand"
 	"quantix/internal/healthevent"
 )
 
@@ -206,7 +207,15 @@ var infraUseCases = map[string]useCase{
 		w.execSQL(`UPDATE hosts SET name = id WHERE id = $1`, id)
 		return []any{id, fleet.ActRebootHost, string(id)}
 	}},
-	"ClearConflict": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.someHost()} }},
+	"RunDiagnostics":           {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.hostWithCommands(), []string{}} }},
+	"RequestAgentLog":          {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.hostWithCommands()} }},
+	"RestartAgent":             {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.hostWithCommands(), true} }},
+	"JobsInterruptedByRestart": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
+	"OpenHostCommand":          {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, fleet.HostDiagnose} }},
+	"ListArtifacts":            {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, hostcommand.Diagnostics} }},
+	"AgentLog":                 {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
+	"GetArtifact":              {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, w.artifact()} }},
+	"ClearConflict":            {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.someHost()} }},
 	"CreatePool": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		name := w.uniqueName("pool")
 		return []any{storage.CreatePool{Name: name, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/" + name}, HostIDs: []fleet.HostID{w.h1}}}

@@ -12,6 +12,7 @@ import (
 	"quantix/internal/deviceclass"
 	"quantix/internal/flavor"
 	"quantix/internal/fleet"
+	"quantix/internal/hostcommand"
 	"quantix/internal/request"
 	"quantix/internal/testkit"
 	"quantix/internal/wire"
@@ -115,6 +116,31 @@ func (w *authzFixture) template() control.TemplateVersion {
 
 func (w *authzFixture) someHost() fleet.HostID {
 	return w.addHostWithMemory(w.uniqueName("spare"), 1024)
+}
+
+// hostWithCommands returns a new online host whose agent supports all commands.
+func (w *authzFixture) hostWithCommands() fleet.HostID {
+	id := w.someHost()
+	w.execSQL(`UPDATE hosts SET status = status || $2 WHERE id = $1`, id, commandSettings)
+	return id
+}
+
+// commandSettings is the part of a host's status of an agent that supports all commands.
+const commandSettings = `{"settings":{"commands":["host.diagnose","host.agent.log","host.agent.restart"],"diagnostics":["raid"]}}`
+
+// hostJob returns a running job of h1 that sends an archive.
+func (w *authzFixture) hostJob() fleet.JobID {
+	id := testkit.TaskWithJob{Host: w.h1, Kind: fleet.HostDiagnose, Subject: fleet.SubjectHost(w.h1), Name: "h1", By: "chief", State: fleet.JobRunning}.Add(w.t, w.pool)
+	w.execSQL(`UPDATE jobs SET epoch = 7, lease_until = now() + interval '1 hour' WHERE id = $1`, id)
+	return fleet.JobID(id)
+}
+
+// artifact returns an archive of h1.
+func (w *authzFixture) artifact() hostcommand.ArtifactID {
+	id := fleet.NewID[hostcommand.ArtifactID]()
+	w.execSQL(`INSERT INTO host_artifacts (id, host_id, kind, job_id, task_id, created_by, size, summary, archive)
+		VALUES ($1, $2, 'diagnostics', $1, $1, 'chief', 1, '{"items":[]}', '\x00')`, id, w.h1)
+	return id
 }
 
 // hostInMaintenance returns a new host in maintenance whose agent may reboot it.

@@ -20,6 +20,7 @@ import (
 	"quantix/internal/control/deviceclasses"
 	"quantix/internal/control/events"
 	"quantix/internal/control/flavors"
+	"quantix/internal/control/hostcommands"
 	"quantix/internal/control/health"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/identity"
@@ -42,6 +43,7 @@ type Control struct {
 	*identity.Identity
 	*agentapi.API
 	*hosts.Hosts
+	*hostcommands.HostCommands
 	*network.Networks
 	*publishing.Publishing
 	*placing.Placing
@@ -105,6 +107,8 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	c := &Control{
 		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b), Publishing: publishing.New(s),
 		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), DeviceClasses: deviceclasses.New(s), Quotas: quotas.New(s, o.Log), Recycling: recycling.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
+		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), HostCommands: hostcommands.New(s), Networks: network.New(s, b), Publishing: publishing.New(s),
+		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), Quotas: quotas.New(s, o.Log), Recycling: recycling.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
 	c.Requests, c.Health = requests.New(s, b, requestedVMs{c}), health.New(s)

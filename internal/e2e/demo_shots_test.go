@@ -29,6 +29,11 @@ func demoShots(t *testing.T, a api) []pageShot {
 	for _, name := range []string{"host-1", "host-2"} {
 		requestJSON[any](t, a, http.StatusOK, http.MethodPatch, "/api/v1/hosts/"+string(a.hostByName(t, name).ID), map[string]any{"spec": map[string]any{"labels": map[string]string{"rack": "r1"}}})
 	}
+	for _, command := range []string{"/diagnostics", "/agent-log"} {
+		task := requestJSON[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1"+h+command, map[string]any{})
+		a.waitTask(t, task, fleet.JobDone)
+	}
+	archive := requestJSON[struct{ Items []struct{ ID string } }](t, a, http.StatusOK, http.MethodGet, "/api/v1"+h+"/diagnostics", nil).Items[0].ID
 	second := a.hostByName(t, "host-2")
 	adopted := string(requestJSON[fleet.NetworkView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/hosts/"+string(second.ID)+"/discovered-networks/factory/adopt", nil).ID)
 	cluster := "/clusters/" + a.createCluster(t)
@@ -219,6 +224,12 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"host-leave-maintenance", h + "/leave-maintenance", nil},
 		{"host-reboot", h + "/reboot", nil},
 		{"host-shutdown", h + "/shutdown", nil},
+		{"host-diagnostics", h + "?tab=diagnostics", nil},
+		{"host-diagnostics-none", "/hosts/" + string(second.ID) + "?tab=diagnostics", nil},
+		{"host-diagnostics-run", h + "/diagnostics", nil},
+		{"host-diagnostic-item", h + "/diagnostics/" + archive + "/agent", nil},
+		{"host-agent-log", h + "?tab=agent-log", nil},
+		{"host-restart-agent", h + "/restart-agent", nil},
 		{"host-menu", "/hosts", func(p *tab) { p.withMenu("tbody [data-menu-open]", "", "Enter maintenance") }},
 		{"host-discovered-pools", h + "?tab=storage", nil},
 		{"host-discovered-networks", h + "?tab=networks", nil},

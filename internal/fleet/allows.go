@@ -1,6 +1,9 @@
 package fleet
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Actions on hosts, pools, networks, projects and users. VMActions lists the actions on VMs, which depend on phases.
 // Each resource type has one table of conditions, which buttons, menus, the API and the use cases all query.
@@ -14,6 +17,9 @@ const (
 	ActLeaveMaintenance Action = "leave-maintenance" // of a host: start and bring back its VMs
 	ActRebootHost       Action = "reboot"            // of a host in maintenance
 	ActShutDownHost     Action = "shutdown"          // of a host in maintenance
+	ActDiagnoseHost     Action = "run-diagnostics"   // of a host: collect diagnostics
+	ActReadAgentLog     Action = "read-agent-log"    // of a host: read the last lines of its agent's log
+	ActRestartAgent     Action = "restart-agent"     // of a host: restart its agent; VMs are untouched
 
 	ActJoinAgain   Action = "join-again"  // of a host: create a join token for its new agent
 	ActAssign      Action = "assign"      // of a pool or network: assign it to more hosts
@@ -85,6 +91,9 @@ var hostActions = ActionTable[HostView]{
 	{ActLeaveMaintenance, func(h HostView) string { return h.Lifecycle.Refusal(HostLeaveMaintenance, h.Name) }},
 	{ActRebootHost, hostPowerRefusal},
 	{ActShutDownHost, hostPowerRefusal},
+	{ActDiagnoseHost, agentCommandRefusal(HostDiagnose)},
+	{ActReadAgentLog, agentCommandRefusal(HostAgentLog)},
+	{ActRestartAgent, agentCommandRefusal(HostAgentRestart)},
 	{ActJoinAgain, nil},
 	{ActDelete, func(h HostView) string {
 		if why := h.Lifecycle.Refusal(HostRemove, h.Name); why != "" {
@@ -110,6 +119,21 @@ func hostPowerRefusal(h HostView) string {
 		return fmt.Sprintf("agent.yaml of %s does not allow it: set hostPower: true.", h.Name)
 	}
 	return ""
+}
+
+// agentCommandRefusal returns the function that returns why a host's agent cannot run jobs of the kind; empty: it can.
+func agentCommandRefusal(kind JobKind) func(HostView) string {
+	return func(h HostView) string {
+		switch {
+		case h.Phase == HostPending:
+			return fmt.Sprintf(neverReported, h.Name)
+		case h.Phase == HostUnknown:
+			return h.Name + " is offline."
+		case !slices.Contains(h.AgentSettings().Commands, kind):
+			return fmt.Sprintf("The agent of %s (version %s) does not support this. Upgrade the agent.", h.Name, h.agentVersion())
+		}
+		return ""
+	}
 }
 
 // HostPowerJobKind returns the kind of job that the power action queues on a host; empty: none.

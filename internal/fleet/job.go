@@ -47,6 +47,8 @@ type JobArgs struct {
 	Plan     PlanID          `json:"plan,omitempty"`     // vm.plan: the plan
 	Fields   []string        `json:"fields,omitempty"`   // vm.reapply: only these fields of VMStatus.Drift; empty: all
 	Adopt    *AdoptionParams `json:"adopt,omitempty"`    // found.adopt
+	Diagnose []string        `json:"diagnose,omitempty"` // host.diagnose: the site's own diagnostics to run, by name
+	Force    bool            `json:"force,omitempty"`    // host.agent.restart: also while jobs run that the restart interrupts
 }
 
 // Subject names the object of a job or task: "vm:<id>", "pool:<id>", "volume:<pool id>/<name>", "host:<id>",

@@ -81,6 +81,10 @@ const (
 	HostReboot   JobKind = "host.reboot"   // reboot the machine
 	HostShutdown JobKind = "host.shutdown" // power the machine off
 
+	HostDiagnose     JobKind = "host.diagnose"      // collect diagnostics of the host, and send them to the portal
+	HostAgentLog     JobKind = "host.agent.log"     // send the last lines of the agent's log to the portal
+	HostAgentRestart JobKind = "host.agent.restart" // restart the agent; done once the new agent has connected
+
 	VMPlan    JobKind = "vm.plan"    // render the definition that an edit would produce
 	VMMigrate JobKind = "vm.migrate" // live or cold migration to another host: see MigrationParams
 	VMReceive JobKind = "vm.receive" // receive a running VM from another host
@@ -226,6 +230,12 @@ var kinds = []JobKindInfo{
 	{Name: HostMaintenanceLeave, Type: TypeHost, Verb: "Leave maintenance", Permission: MayChangeInfra, OnlyParent: true},
 	{Name: HostReboot, Type: TypeHost, Verb: "Reboot host", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true},
 	{Name: HostShutdown, Type: TypeHost, Verb: "Shut down host", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true},
+	{Name: HostDiagnose, Type: TypeHost, Verb: "Run diagnostics", Permission: MayChangeInfra, Limit: 4 * time.Minute},
+	{Name: HostAgentLog, Type: TypeHost, Verb: "Read agent log", Permission: MayChangeInfra, Limit: time.Minute},
+	{
+		Name: HostAgentRestart, Type: TypeHost, Verb: "Restart agent", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true,
+		WhyNotCancellableOnceBegun: "The agent is already restarting, so the task cannot be cancelled.",
+	},
 	{Name: DiscoveredAdopt, Type: TypeDiscovered, Verb: "Adopt", Permission: MayChangeInfra, Limit: time.Minute},
 	{
 		Name: VMRelease, Type: TypeVM, Verb: "Release", Permission: MayChangeInfra, Limit: 2 * time.Minute,
@@ -254,6 +264,12 @@ func (k JobKind) IsKnown() bool { _, ok := kindByName[k]; return ok }
 func (k JobKind) IsSingleShot(a JobArgs) bool {
 	is := k.Info()
 	return is.SingleShot || is.SingleShotWithData && a.DeleteDisks
+}
+
+// SurvivesAgentRestart reports whether a restart of the agent does not interrupt a running job of this kind: the next
+// agent continues it, or it only serves an open connection of a user, who can connect again.
+func (i JobKindInfo) SurvivesAgentRestart() bool {
+	return i.Background || i.Type == TypeHost || i.WaitsForGuest && !i.SingleShot
 }
 
 // JobKindsWhere lists the kinds that satisfy match, in the order of the table.

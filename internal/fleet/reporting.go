@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"maps"
+	"regexp"
 	"time"
 )
 
@@ -79,7 +80,22 @@ type AgentSettings struct {
 	ReportInterval int               `json:"reportInterval,omitempty"` // seconds; 0: not set
 	Labels         map[string]string `json:"labels,omitempty"`
 	HostPower      bool              `json:"hostPower,omitempty"` // the portal may reboot and shut down the host
+	// Commands are the kinds of jobs about the host itself that its agent can run. Older agents report none.
+	Commands []JobKind `json:"commands,omitempty"`
+	// Diagnostics are the names of the site's own diagnostics in the directory diagnosticsDir of agent.yaml.
+	Diagnostics []string `json:"diagnostics,omitempty"`
 }
+
+// Limits of AgentSettings: kinds of jobs, and the site's own diagnostics.
+const (
+	maxAgentCommands   = 32
+	MaxSiteDiagnostics = 64
+)
+
+var diagnosticName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// IsDiagnosticName reports whether a site's own diagnostic may have this name.
+func IsDiagnosticName(name string) bool { return diagnosticName.MatchString(name) }
 
 // Valid returns the settings without invalid values, because an agent may report anything; nil for nil.
 func (s *AgentSettings) Valid() *AgentSettings {
@@ -87,6 +103,16 @@ func (s *AgentSettings) Valid() *AgentSettings {
 		return nil
 	}
 	out := &AgentSettings{HostPower: s.HostPower}
+	for _, k := range s.Commands[:min(len(s.Commands), maxAgentCommands)] {
+		if k.Info().Type == TypeHost {
+			out.Commands = append(out.Commands, k)
+		}
+	}
+	for _, name := range s.Diagnostics {
+		if IsDiagnosticName(name) && len(out.Diagnostics) < MaxSiteDiagnostics {
+			out.Diagnostics = append(out.Diagnostics, name)
+		}
+	}
 	if s.ReportInterval >= MinReportInterval && s.ReportInterval <= MaxReportInterval {
 		out.ReportInterval = s.ReportInterval
 	}
@@ -103,6 +129,14 @@ func (h Host) AgentSettings() AgentSettings {
 		return AgentSettings{}
 	}
 	return *h.Status.Settings
+}
+
+// agentVersion returns the version of the host's agent, for people.
+func (h Host) agentVersion() string {
+	if h.Status == nil || h.Status.AgentVersion == "" {
+		return "unknown"
+	}
+	return h.Status.AgentVersion
 }
 
 // EffectiveLabels returns the labels of the spec and of agent.yaml, which wins. Column hosts.labels holds the same.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -104,6 +105,14 @@ func (c *Client) Hello(ctx context.Context, in Hello) (HelloAnswer, error) {
 	return out, nil
 }
 
+// Session returns the session of the newest Hello, which is a secret; empty: none.
+func (c *Client) Session() string {
+	if s := c.session.Load(); s != nil {
+		return *s
+	}
+	return ""
+}
+
 // Now returns the portal's estimated time, or this machine's time until the portal has sent a time.
 func (c *Client) Now() time.Time { return c.clock.now() }
 
@@ -166,6 +175,29 @@ func (c *Client) FirstBoot(ctx context.Context, id fleet.VMID, ref fleet.VMFirst
 	var out FirstBoot
 	err := c.call(ctx, PathFirstBoots+url.PathEscape(string(id)), FirstBootRequest{ref}, &out)
 	return out, err
+}
+
+// artifactTimeout limits the upload of an archive.
+const artifactTimeout = 2 * time.Minute
+
+// SendArtifact sends the archive that a running job has made. Portals that are older than archives answer with 404.
+func (c *Client) SendArtifact(ctx context.Context, id fleet.JobID, epoch int64, archive []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, artifactTimeout)
+	defer cancel()
+	path := PathJobs + url.PathEscape(string(id)) + "/artifact"
+	u := c.portal.JoinPath(path)
+	u.RawQuery = url.Values{"epoch": {strconv.FormatInt(epoch, 10)}}.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(archive))
+	if err != nil {
+		return err
+	}
+	req.Header = c.header()
+	req.Header.Set("Content-Type", "application/zip")
+	got, err := c.transport.Load().conns.send(ctx, req, false)
+	if err != nil {
+		return fmt.Errorf("POST %s: %w", path, err)
+	}
+	return got.decodeInto(nil)
 }
 
 // Progress reports the progress of a job.

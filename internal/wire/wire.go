@@ -31,6 +31,8 @@ const (
 	// PathJobs + <id>/finish: Finish → FinishAnswer
 	// PathJobs + <id>/progress: Progress → 204, or 200 ProgressAnswer
 	// PathJobs + <id>/secret: {} → GuestSecret, only for the host that runs the job; older portals have no such path
+	// PathJobs + <id>/artifact?epoch=<epoch>: a zip (hostcommand.WriteArchive) → 204, only for the host that runs the job;
+	// older portals have no such path
 	PathJobs    = "/agent/v1/jobs/"
 	PathResults = "/agent/v1/results" // Results → ResultsAnswer: several job results at once. Older portals lack it.
 	// PathPools + <id>/secret: {} → PoolSecret, for a host with the pool assigned. Older portals lack it.

@@ -8,6 +8,7 @@ import (
 	"quantix/internal/deviceclass"
 	"quantix/internal/diagram"
 	"quantix/internal/fleet"
+	"quantix/internal/hostcommand"
 	"quantix/internal/maintenance"
 	"quantix/internal/policy"
 	"quantix/views"
@@ -36,6 +37,11 @@ type Page struct {
 	Next          string
 	Form          SettingsForm
 	Progress      maintenance.Progress
+	// Artifacts are the diagnostics of the tab diagnostics; Log is the log of the tab agent-log. Open is the tab's task that has
+	// not ended.
+	Artifacts []hostcommand.Artifact
+	Log       AgentLog
+	Open      *fleet.Task
 	// FoundPools are the host's own pools that are not assigned to it.
 	FoundPools []fleet.DiscoveredPool
 }
@@ -44,7 +50,7 @@ func (p Page) tabs() []kit.Tab {
 	return kit.LinkTabs(kit.Link{Path: p.path()}, "tab", p.Tab,
 		kit.Tab{Key: "summary", Text: "Summary"}, kit.Tab{Key: "monitor", Text: "Monitor"}, kit.Tab{Key: "vms", Text: "VMs", Count: strconv.Itoa(p.Host.VMs)},
 		kit.Tab{Key: "hardware", Text: "Hardware"}, kit.Tab{Key: "storage", Text: "Storage"}, kit.Tab{Key: "networks", Text: "Networks"}, kit.Tab{Key: "topology", Text: "Topology"},
-		kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"})
+		kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"}, kit.Tab{Key: "diagnostics", Text: "Diagnostics"}, kit.Tab{Key: "agent-log", Text: "Agent log"})
 }
 
 // Tabs are the keys of the host page's tabs; the first tab is the default.
@@ -71,6 +77,12 @@ func (p Page) liveKeys() string {
 		return own + " networks vms"
 	case "tasks":
 		return "tasks"
+	case "diagnostics":
+		return own + " tasks"
+	case "agent-log":
+		if p.Open != nil {
+			return own + " tasks"
+		}
 	}
 	return own
 }

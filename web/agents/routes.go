@@ -52,6 +52,7 @@ func (e *Endpoints) Routes() []Route {
 		{post, wire.PathJobs + ":id/finish", TransactionProof, policy.ActAsAgent, requestHandler(maxReportBytes, e.finishJob)},
 		{post, wire.PathResults, TransactionProof, policy.ActAsAgent, requestHandler(maxReportBytes, e.finishJobs)},
 		{post, wire.PathJobs + ":id/secret", SessionProof, policy.ActAsAgent, requestHandler(maxRequestBytes, e.sendGuestSecret)},
+		{post, wire.PathJobs + ":id/artifact", SessionProof, policy.ActAsAgent, e.storeArtifact},
 		{post, wire.PathPools + ":id/secret", SessionProof, policy.ActAsAgent, requestHandler(maxRequestBytes, e.sendPoolSecret)},
 		{post, wire.PathFirstBoots + ":id", SessionProof, policy.ActAsAgent, requestHandler(maxRequestBytes, e.sendFirstBoot)},
 		{post, wire.PathTransfers + ":id/meet", SessionProof, policy.ActAsAgent, requestHandler(maxRequestBytes, e.exchangeTransferAddresses)},

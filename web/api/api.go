@@ -25,6 +25,7 @@ import (
 	"quantix/internal/export"
 	"quantix/internal/fleet"
 	"quantix/internal/ipam"
+	"quantix/internal/hostcommand"
 	"quantix/internal/maintenance"
 	"quantix/internal/policy"
 	"quantix/internal/secgroup"
@@ -205,6 +206,8 @@ func (api *API) ServeDescription(c echo.Context, _ fleet.Actor) error {
 
 // schemaNames are the names of the schemas of types whose name needs its package: "Version" of package template.
 var schemaNames = map[reflect.Type]string{
+	reflect.TypeFor[hostcommand.Artifact]():      "Diagnostics",
+	reflect.TypeFor[hostcommand.Item]():          "DiagnosticItem",
 	reflect.TypeFor[maintenance.Plan]():          "MaintenancePlan",
 	reflect.TypeFor[maintenance.VM]():            "MaintenanceVM",
 	reflect.TypeFor[maintenance.Choice]():        "MaintenanceChoice",

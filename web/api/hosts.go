@@ -24,7 +24,7 @@ type hostOutput struct {
 type hostBody struct {
 	fleet.HostView
 	OfferedActions
-	Task      *fleet.Task            `json:"task,omitempty" doc:"Only after an action: the task of a maintenance or a power command"`
+	Task      *fleet.Task            `json:"task,omitempty" doc:"Only after an action: the task of a maintenance, a power command or a restart of the agent"`
 	Plan      *maintenance.Plan      `json:"plan,omitempty" doc:"Only after the dry run of enter-maintenance: what can happen to each VM of the host"`
 	LeavePlan *maintenance.LeavePlan `json:"leavePlan,omitempty" doc:"Only after the dry run of leave-maintenance: the VMs that it starts, and those that it can bring back"`
 }
@@ -73,12 +73,13 @@ type actOnHostInput struct {
 	HostPath
 	DryRun bool `query:"dryRun" doc:"Only with enter-maintenance and leave-maintenance: change nothing, and answer with the plan"`
 	Body   struct {
-		Action     fleet.Action                             `json:"action" doc:"cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot or shutdown"`
+		Action     fleet.Action                             `json:"action" doc:"cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot, shutdown or restart-agent"`
 		Decisions  map[fleet.VMID]fleet.MaintenanceDecision `json:"decisions,omitempty" doc:"enter-maintenance: what happens to VMs, by VM ID; the others get the plan's proposal"`
 		Default    fleet.MaintenanceDo                      `json:"default,omitempty" enum:"shutdown,leave" doc:"enter-maintenance: what happens to VMs with neither a decision nor a proposal, if it is allowed for them; the dry run shows it as their proposal"`
 		Overcommit bool                                     `json:"overcommit,omitempty" doc:"enter-maintenance: migrations may exceed what the other hosts can allocate"`
 		BringBack  []fleet.VMID                             `json:"bringBack,omitempty" doc:"leave-maintenance: VMs to migrate back to the host"`
 		Confirm    string                                   `json:"confirm,omitempty" doc:"reboot, shutdown: the host's name"`
+		Force      bool                                     `json:"force,omitempty" doc:"restart-agent: also while jobs run on the host that the restart interrupts"`
 	}
 }
 
@@ -118,6 +119,7 @@ var hostActions = map[fleet.Action]func(*API, context.Context, fleet.Actor, *act
 	},
 	fleet.ActRebootHost:   powerHost,
 	fleet.ActShutDownHost: powerHost,
+	fleet.ActRestartAgent: restartAgent,
 }
 
 func powerHost(api *API, ctx context.Context, a fleet.Actor, in *actOnHostInput, out *hostOutput) error {
@@ -131,7 +133,7 @@ func (api *API) actOnHost(ctx context.Context, a fleet.Actor, in *actOnHostInput
 	act, known := hostActions[in.Body.Action]
 	switch {
 	case !known:
-		c.Add("action", "There is no action %q of a host. Use cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot or shutdown.", string(in.Body.Action))
+		c.Add("action", "There is no action %q of a host. Use cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot, shutdown or restart-agent.", string(in.Body.Action))
 	case in.DryRun && in.Body.Action != fleet.ActEnterMaintenance && in.Body.Action != fleet.ActLeaveMaintenance:
 		c.Add("dryRun", "Only enter-maintenance and leave-maintenance have a dry run.")
 	}

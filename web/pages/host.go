@@ -79,6 +79,8 @@ func (s *Site) fillHostTab(c echo.Context, a fleet.Actor, p *hostview.Page) (err
 	case "configure":
 		p.Form = newHostForm(p.Host)
 		return s.fillHostClusters(ctx, a, p)
+	case "diagnostics", "agent-log":
+		return s.fillHostCommands(c, a, p)
 	case "tasks":
 		tasks, err := s.Control.ListTasks(ctx, a, q)
 		p.Tasks, p.Prev, p.Next = tasks.Items, tasks.Prev, tasks.Next
