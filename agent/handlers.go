@@ -79,10 +79,11 @@ var jobHandlers = map[fleet.JobKind]jobHandler{
 	fleet.DiscoveredResume:   {discoveredVMHandler(fleet.ActResume), clearGeneration, recordNothing},
 	fleet.DiscoveredStop:     {discoveredVMHandler(fleet.ActStop), clearGeneration, recordNothing},
 
-	fleet.HostReboot:      {powerHost, clearGeneration, recordNothing},
-	fleet.HostShutdown:    {powerHost, clearGeneration, recordNothing},
-	fleet.DiscoveredAdopt: {readUnmanagedVM, addAdoptableVM, recordNothing},
-	fleet.VMRelease:       {vmHandler(releaseVM), addVMStatus, forgetVM},
+	fleet.HostReboot:       {powerHost, clearGeneration, recordNothing},
+	fleet.HostShutdown:     {powerHost, clearGeneration, recordNothing},
+	fleet.HostAgentUpgrade: {upgradeAgent, clearGeneration, recordNothing},
+	fleet.DiscoveredAdopt:  {readUnmanagedVM, addAdoptableVM, recordNothing},
+	fleet.VMRelease:        {vmHandler(releaseVM), addVMStatus, forgetVM},
 
 	fleet.SecurityGroupApply:   {securityGroupHandler(hypervisor.Firewall.ApplySecurityGroup), addSecurityGroupStatus, recordNothing},
 	fleet.SecurityGroupRelease: {securityGroupHandler(hypervisor.Firewall.ReleaseSecurityGroup), addSecurityGroupStatus, recordNothing},

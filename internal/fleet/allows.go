@@ -15,6 +15,8 @@ const (
 	ActRebootHost       Action = "reboot"            // of a host in maintenance
 	ActShutDownHost     Action = "shutdown"          // of a host in maintenance
 
+	ActUpgradeAgent Action = "upgrade-agent" // of a host: replace its agent by a signed release
+
 	ActJoinAgain   Action = "join-again"  // of a host: create a join token for its new agent
 	ActAssign      Action = "assign"      // of a pool or network: assign it to more hosts
 	ActRetry       Action = "retry"       // of a pool or network on one host: apply it again; also the "Start" button if it was stopped on the host
@@ -85,6 +87,7 @@ var hostActions = ActionTable[HostView]{
 	{ActLeaveMaintenance, func(h HostView) string { return h.Lifecycle.Refusal(HostLeaveMaintenance, h.Name) }},
 	{ActRebootHost, hostPowerRefusal},
 	{ActShutDownHost, hostPowerRefusal},
+	{ActUpgradeAgent, upgradeRefusal},
 	{ActJoinAgain, nil},
 	{ActDelete, func(h HostView) string {
 		if why := h.Lifecycle.Refusal(HostRemove, h.Name); why != "" {
@@ -108,6 +111,19 @@ func hostPowerRefusal(h HostView) string {
 	}
 	if !h.AgentSettings().HostPower {
 		return fmt.Sprintf("agent.yaml of %s does not allow it: set hostPower: true.", h.Name)
+	}
+	return ""
+}
+
+// upgradeRefusal returns why the portal cannot upgrade the host's agent; empty: it can.
+func upgradeRefusal(h HostView) string {
+	switch {
+	case h.Phase != HostOnline && h.Phase != HostDegraded:
+		return "The host is not online."
+	case h.Status == nil || h.Status.Platform == "":
+		return "The agent is too old to be upgraded by the portal. Replace its program by hand once."
+	case len(h.AgentSettings().UpgradeKeys) == 0:
+		return fmt.Sprintf("agent.yaml of %s does not allow it: set upgradeKeys.", h.Name)
 	}
 	return ""
 }

@@ -81,6 +81,8 @@ const (
 	HostReboot   JobKind = "host.reboot"   // reboot the machine
 	HostShutdown JobKind = "host.shutdown" // power the machine off
 
+	HostAgentUpgrade JobKind = "host.agent.upgrade" // replace the agent by a signed release
+
 	VMPlan    JobKind = "vm.plan"    // render the definition that an edit would produce
 	VMMigrate JobKind = "vm.migrate" // live or cold migration to another host: see MigrationParams
 	VMReceive JobKind = "vm.receive" // receive a running VM from another host
@@ -225,6 +227,10 @@ var kinds = []JobKindInfo{
 	{Name: HostMaintenanceEnter, Type: TypeHost, Verb: "Enter maintenance", Permission: MayChangeInfra, OnlyParent: true},
 	{Name: HostMaintenanceLeave, Type: TypeHost, Verb: "Leave maintenance", Permission: MayChangeInfra, OnlyParent: true},
 	{Name: HostReboot, Type: TypeHost, Verb: "Reboot host", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true},
+	{
+		Name: HostAgentUpgrade, Type: TypeHost, Verb: "Upgrade agent", Permission: MayChangeInfra, Limit: 15 * time.Minute, SingleShot: true,
+		WhyNotCancellableOnceBegun: "The host has already begun to upgrade its agent. If the new agent does not report, the host returns to the old one.",
+	},
 	{Name: HostShutdown, Type: TypeHost, Verb: "Shut down host", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true},
 	{Name: DiscoveredAdopt, Type: TypeDiscovered, Verb: "Adopt", Permission: MayChangeInfra, Limit: time.Minute},
 	{

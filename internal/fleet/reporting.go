@@ -73,12 +73,17 @@ func IsReportFresh(seen *ReportTime, now time.Time) bool {
 	return seen != nil && now.Sub(seen.Time) <= seen.Limit() && seen.Sub(now) <= ClockStep
 }
 
+// MaxUpgradeKeys is the maximum number of keys that sign releases for one agent.
+const MaxUpgradeKeys = 16
+
 // AgentSettings are the settings of a host's agent.yaml that the portal shows. Those that also have a value in HostSpec
 // win over the spec.
 type AgentSettings struct {
 	ReportInterval int               `json:"reportInterval,omitempty"` // seconds; 0: not set
 	Labels         map[string]string `json:"labels,omitempty"`
 	HostPower      bool              `json:"hostPower,omitempty"` // the portal may reboot and shut down the host
+	// UpgradeKeys are the IDs of the keys that sign releases for the agent; none: the portal cannot upgrade it
+	UpgradeKeys []string `json:"upgradeKeys,omitempty"`
 }
 
 // Valid returns the settings without invalid values, because an agent may report anything; nil for nil.
@@ -89,6 +94,9 @@ func (s *AgentSettings) Valid() *AgentSettings {
 	out := &AgentSettings{HostPower: s.HostPower}
 	if s.ReportInterval >= MinReportInterval && s.ReportInterval <= MaxReportInterval {
 		out.ReportInterval = s.ReportInterval
+	}
+	for _, key := range s.UpgradeKeys[:min(len(s.UpgradeKeys), MaxUpgradeKeys)] {
+		out.UpgradeKeys = append(out.UpgradeKeys, key[:min(len(key), 64)])
 	}
 	var c Checks
 	if CheckLabels(&c, "labels", s.Labels); c.Err() == nil {

@@ -33,6 +33,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"begin tasks", 2 * time.Second, []string{"orders"}, c.BeginTasks},
 		{"evict VMs", 5 * time.Second, nil, c.EvictVMs},
 		{"settle maintenance", 2 * time.Second, nil, c.SettleMaintenance},
+		{"agent upgrades", 2 * time.Second, nil, c.AdvanceUpgrades},
 		{"queue drift", 15 * time.Second, nil, c.QueueDriftedObjects},
 		labelReconciler(c),
 		{"gather peers", time.Minute, []string{"peers"}, withMinInterval(time.Second, c.UpdateOverlayPeers)},
