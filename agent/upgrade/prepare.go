@@ -202,7 +202,7 @@ func checkPrintedVersion(ctx context.Context, program, version string) error {
 	case err != nil:
 		return fleet.Errorf(fleet.Conflict, "The new program does not run on this host: %s %s", err, lastLines(out.data))
 	case !strings.Contains(string(out.data), "quantix "+version+" "):
-		return fleet.Errorf(fleet.Conflict, "The new program says that it is %q, not version %s.", lastLines(out.data), version)
+		return fleet.Errorf(fleet.Conflict, "The new program prints %q instead of version %s.", lastLines(out.data), version)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ type trialResult struct {
 // trialFile is the file descriptor that a trial writes its result to.
 const trialFile = 3
 
-// ReportTrial tells the supervisor that the portal has accepted the trial's report. hypervisorError is the error of the
+// ReportTrial notifies the supervisor that the portal has accepted the trial's report. hypervisorError is the error of the
 // hypervisor; empty: the agent is connected to it.
 func ReportTrial(connected bool, hypervisorError string) error {
 	f := os.NewFile(trialFile, "trial")

@@ -144,7 +144,7 @@ func TestRefusedReleaseLeavesNothingBehind(t *testing.T) {
 		"a changed program":     {change: func(h *host) { h.content = strings.Replace(h.content, "echo", "ECHO", 1) }, want: "another program", download: true},
 		"a cut program":         {change: func(h *host) { h.content = h.content[:10] }, want: "another program", download: true},
 		"a longer program":      {change: func(h *host) { h.content += "x" }, want: "another program", download: true},
-		"another version in it": {change: func(h *host) { h.offer("2.0.0", script("2.0.1", "")) }, want: "not version 2.0.0", download: true},
+		"another version in it": {change: func(h *host) { h.offer("2.0.0", script("2.0.1", "")) }, want: "instead of version 2.0.0", download: true},
 		"not a program":         {change: func(h *host) { h.offer("2.0.0", "garbage") }, want: "does not run on this host", download: true},
 		"a program that fails":  {change: func(h *host) { h.offer("2.0.0", "#!/bin/sh\necho 'lacks libc' >&2; exit 3\n") }, want: "lacks libc", download: true},
 	} {

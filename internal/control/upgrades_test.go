@@ -52,20 +52,23 @@ func newUpgradeFixture(t *testing.T, hosts int) *upgradeFixture {
 	return s
 }
 
-func (s *upgradeFixture) offer(version string) {
-	s.t.Helper()
+func (s *upgradeFixture) offer(version string) { writeRelease(s.t, s.dir, s.key, version) }
+
+// writeRelease writes a signed release for linux-amd64, with the content "program <version>".
+func writeRelease(t *testing.T, dir string, key release.PrivateKey, version string) {
+	t.Helper()
 	on := release.Platform{OS: "linux", Arch: "amd64"}
-	m, err := release.Sign(s.key, strings.NewReader("program "+version), version, on)
+	m, err := release.Sign(key, strings.NewReader("program "+version), version, on)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	sig, err := m.Encode()
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
-	name := filepath.Join(s.dir, release.FileName(version, on))
+	name := filepath.Join(dir, release.FileName(version, on))
 	if err := errors.Join(os.WriteFile(name, []byte("program "+version), 0o600), os.WriteFile(name+release.SignatureSuffix, sig, 0o600)); err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 }
 

@@ -227,11 +227,11 @@ var kinds = []JobKindInfo{
 	{Name: HostMaintenanceEnter, Type: TypeHost, Verb: "Enter maintenance", Permission: MayChangeInfra, OnlyParent: true},
 	{Name: HostMaintenanceLeave, Type: TypeHost, Verb: "Leave maintenance", Permission: MayChangeInfra, OnlyParent: true},
 	{Name: HostReboot, Type: TypeHost, Verb: "Reboot host", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true},
+	{Name: HostShutdown, Type: TypeHost, Verb: "Shut down host", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true},
 	{
 		Name: HostAgentUpgrade, Type: TypeHost, Verb: "Upgrade agent", Permission: MayChangeInfra, Limit: 15 * time.Minute, SingleShot: true,
 		WhyNotCancellableOnceBegun: "The host has already begun to upgrade its agent. If the new agent does not report, the host returns to the old one.",
 	},
-	{Name: HostShutdown, Type: TypeHost, Verb: "Shut down host", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true},
 	{Name: DiscoveredAdopt, Type: TypeDiscovered, Verb: "Adopt", Permission: MayChangeInfra, Limit: time.Minute},
 	{
 		Name: VMRelease, Type: TypeVM, Verb: "Release", Permission: MayChangeInfra, Limit: 2 * time.Minute,

@@ -1,5 +1,5 @@
 // Package release describes signed releases of the agent: their file names, versions and signatures, which hosts can
-// take one, and in which order the hosts of an upgrade begin.
+// take one, and when the next hosts of an upgrade begin.
 package release
 
 import (

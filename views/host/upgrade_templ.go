@@ -423,7 +423,7 @@ func upgradeForm(p UpgradePage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, "<p class=\"muted small wrap\">VMs keep running. Open consoles close for a moment. A host whose new agent does not report returns to the old one by itself.</p>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, "<p class=\"muted small wrap\">VMs keep running. Open consoles close for a moment. If the new agent of a host does not report, the host returns to the old one.</p>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
