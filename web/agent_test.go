@@ -42,7 +42,7 @@ func newPortalWithAgents(t testing.TB) (p *portal, agentURL string) {
 // Hosts dial the portal's console relays at agentURL.
 func newPortalWithAgentsOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentURL string) {
 	t.Helper()
-	p = &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}}
+	p = &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}, releases: t.TempDir()}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	listened := make(chan struct{})
 	go func() {
