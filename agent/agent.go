@@ -18,6 +18,7 @@ import (
 	"quantix/agent/hypervisor"
 	"quantix/agent/logtail"
 	"quantix/agent/transfer"
+	"quantix/agent/upgrade"
 	"quantix/internal/fleet"
 	"quantix/internal/hostcommand"
 	"quantix/internal/wire"
@@ -39,6 +40,7 @@ type Options struct {
 	Version string
 	// Settings are those of agent.yaml that the portal shows. They win over the portal's.
 	Settings fleet.AgentSettings
+	Upgrades Upgrades
 	// HostPower reboots the machine, or powers it off, for a job of kind host.reboot or host.shutdown. Nil: agent.yaml
 	// does not allow it.
 	HostPower func(context.Context, fleet.JobKind) error
@@ -74,6 +76,7 @@ type timing struct {
 	stopGrace                             time.Duration // time for running jobs to finish when the agent stops
 	// longest time without progress of a step that reports progress
 	stallLimit                                  time.Duration
+	upgradeWait                                 time.Duration // longest wait of the agent's upgrade for the host's other jobs
 	startLimit                                  time.Duration // limit of the hypervisor's start call, once the definition is up to date
 	shutdownRepeat, shutdownLimit, pollInterval time.Duration // of a guest's shutdown: interval of requests, time limit, interval of state reads
 	hypervisorCallLimit                         time.Duration // limit of one short call to the hypervisor
@@ -95,6 +98,7 @@ var defaultTiming = timing{
 	retry:        500 * time.Millisecond, retryMax: 5 * time.Second,
 	stopGrace:      4 * time.Second,
 	stallLimit:     2 * time.Minute,
+	upgradeWait:    2 * time.Minute,
 	startLimit:     2 * time.Minute,
 	shutdownRepeat: 15 * time.Second, shutdownLimit: 3 * time.Minute, pollInterval: 500 * time.Millisecond,
 	hypervisorCallLimit: 10 * time.Second,
@@ -118,6 +122,8 @@ type Agent struct {
 	restart    func()                                     // nil: not possible
 	diagnosis  diagnosis
 	secrets    secretBook // secrets that the portal sent: they are removed from logs and diagnostics for people
+	upgrades   Upgrades
+	claims     claimGate
 	instance   string
 	timing     timing
 	log        *slog.Logger
@@ -142,8 +148,9 @@ type Agent struct {
 	certificateRenewed changeSignal  // signalled when there is a new certificate
 	certificateRefused chan struct{} // receives a value when the portal has refused the certificate
 
-	runContext     context.Context // the context of Run: consoles and waiting jobs end with it
-	unreportedJobs []journalEntry  // unfinished jobs of the last run; reported after the first hello
+	runContext     context.Context         // the context of Run: consoles and waiting jobs end with it
+	stopRun        context.CancelCauseFunc // ends Run; the cause is its error if it is an upgrade.Handover
+	unreportedJobs []journalEntry          // unfinished jobs of the last run; reported after the first hello
 	jobGoroutines  sync.WaitGroup
 }
 
@@ -172,7 +179,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	a := &Agent{
 		identity: o.Identity, client: o.Client, hypervisor: o.Hypervisor, links: o.Links, nics: nicReader{read: o.NICs}, version: o.Version, settings: o.Settings, instance: rand.Text(),
 		timing: times, log: o.Log, metrics: o.Metrics, running: newRunningJobs(), slots: semaphore.NewWeighted(int64(o.Slots)), ports: o.Ports, hostMemory: o.Memory,
-		certificateRefused: make(chan struct{}, 1),
+		certificateRefused: make(chan struct{}, 1), upgrades: o.Upgrades,
 	}
 	a.hostPower, a.settings.HostPower = o.HostPower, o.HostPower != nil
 	a.restart, a.settings.Commands = o.Restart, []fleet.JobKind{fleet.HostDiagnose, fleet.HostAgentLog}
@@ -181,6 +188,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	}
 	a.diagnosis.items, a.diagnosis.site, a.diagnosis.showSettings = o.Diagnostics, o.Site, o.ShowSettings
 	a.diagnosis.log, a.diagnosis.began = o.LogTail, time.Now()
+	a.hostPower, a.settings.HostPower, a.settings.UpgradeKeys = o.HostPower, o.HostPower != nil, o.Upgrades.trustedKeyIDs()
 	var err error
 	if a.state, err = openStateFile(filepath.Join(o.Identity.dir, stateFileName)); err != nil {
 		return nil, err
@@ -188,6 +196,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	if a.journal, err = openJournal(filepath.Join(o.Identity.dir, journalFile)); err != nil {
 		return nil, err
 	}
+	a.recordFailedUpgrade()
 	a.unreportedJobs = a.journal.undeliveredEntries()
 	a.inventory = newInventory(o.Inventory)
 	a.reports = newReporter(a, o.Load)
@@ -196,9 +205,12 @@ func newAgent(o Options, times timing) (*Agent, error) {
 }
 
 // Run runs the agent until ctx ends; failures are logged and retried. When ctx ends, running jobs get a few seconds to
-// finish, and VMs keep running. The portal sends unfinished jobs to the next agent when their leases expire.
+// finish, and VMs keep running. The portal sends unfinished jobs to the next agent when their leases expire. If the agent
+// stops for its upgrade, the error is an *upgrade.Handover.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.journal.close()
+	ctx, a.stopRun = context.WithCancelCause(ctx)
+	defer a.stopRun(nil)
 	a.runContext = ctx
 	jobsCtx, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWork(nil)
@@ -225,6 +237,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	loops.Wait()
 	a.freezes.thawing.Wait()
 	a.awaitJobs(stopWork)
+	if handover, ok := errors.AsType[*upgrade.Handover](context.Cause(ctx)); ok {
+		return handover
+	}
 	return nil
 }
 

@@ -19,6 +19,7 @@ const (
 func (a *Agent) claimLoop(ctx, jobsCtx context.Context) error {
 	wait := newBackoff(a.timing.retry, a.timing.retryMax)
 	for ctx.Err() == nil {
+		a.claims.wait(ctx)
 		room := maxQueuedJobs - a.running.len()
 		if room <= 0 {
 			select {

@@ -24,7 +24,7 @@ func NewWithShortTimes(o Options) (*Agent, error) {
 		passiveRetry: 50 * time.Millisecond,
 		retry:        10 * time.Millisecond, retryMax: 100 * time.Millisecond,
 		stopGrace:  2 * time.Second,
-		stallLimit: time.Second, startLimit: 400 * time.Millisecond,
+		stallLimit: time.Second, upgradeWait: 300 * time.Millisecond, startLimit: 400 * time.Millisecond,
 		shutdownRepeat: 100 * time.Millisecond, shutdownLimit: 500 * time.Millisecond, pollInterval: 20 * time.Millisecond,
 		hypervisorCallLimit: time.Second, thawLimit: time.Second,
 		policyInterval: 20 * time.Millisecond, restartDelayMin: 100 * time.Millisecond, restartDelayMax: 400 * time.Millisecond, restartResetPeriod: time.Minute, healthCheckSecond: 5 * time.Millisecond,

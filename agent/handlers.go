@@ -86,6 +86,11 @@ var jobHandlers = map[fleet.JobKind]jobHandler{
 	fleet.HostAgentRestart: {restartAgent, clearGeneration, recordNothing},
 	fleet.DiscoveredAdopt: {readUnmanagedVM, addAdoptableVM, recordNothing},
 	fleet.VMRelease:       {vmHandler(releaseVM), addVMStatus, forgetVM},
+	fleet.HostReboot:       {powerHost, clearGeneration, recordNothing},
+	fleet.HostShutdown:     {powerHost, clearGeneration, recordNothing},
+	fleet.HostAgentUpgrade: {upgradeAgent, clearGeneration, recordNothing},
+	fleet.DiscoveredAdopt:  {readUnmanagedVM, addAdoptableVM, recordNothing},
+	fleet.VMRelease:        {vmHandler(releaseVM), addVMStatus, forgetVM},
 
 	fleet.SecurityGroupApply:   {securityGroupHandler(hypervisor.Firewall.ApplySecurityGroup), addSecurityGroupStatus, recordNothing},
 	fleet.SecurityGroupRelease: {securityGroupHandler(hypervisor.Firewall.ReleaseSecurityGroup), addSecurityGroupStatus, recordNothing},

@@ -67,6 +67,8 @@ type portal struct {
 	notes               []string               // progress notes
 	beforeAck           func()                 // called once before an accepted result is acknowledged
 	consoles            chan *websocket.Conn
+	releaseManifest     []byte // the signature of all releases
+	releaseProgram      string
 	transferPeer        wire.TransferPeerState // the other host of all transfers
 }
 
@@ -160,6 +162,11 @@ func (p *portal) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
+	if strings.HasPrefix(name, "releases/") && r.Method == http.MethodGet {
+		defer p.lockForChange()()
+		io.WriteString(w, p.releaseProgram)
+		return
+	}
 	switch out := p.answer(r, name).(type) {
 	case nil:
 		w.WriteHeader(http.StatusNoContent)
@@ -224,6 +231,10 @@ func (p *portal) answer(r *http.Request, name string) any {
 		read[struct{}](p, r)
 		defer p.lockForChange()()
 		return wire.PoolSecret{Secret: p.secret}
+	case strings.HasPrefix(name, "releases/"):
+		read[struct{}](p, r)
+		defer p.lockForChange()()
+		return wire.ReleaseManifest{Manifest: p.releaseManifest}
 	case strings.HasPrefix(name, "transfers/"):
 		read[wire.TransferState](p, r)
 		defer p.lockForChange()()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"quantix/agent/hypervisor"
+	"quantix/agent/upgrade"
 	"quantix/internal/fleet"
 	"quantix/internal/metric"
 	"quantix/internal/wire"
@@ -26,6 +27,7 @@ type reporter struct {
 	newestState  wire.State           // the hypervisor's newest state; used by the loop only
 	filterCounts filterCounter        // packet counts of NICs; used by the loop only
 	guestReports guestReportTimes     // used by the loop only
+	reportedHost fleet.HostStatus     // of the newest report; used by the loop only
 
 	mu        sync.Mutex
 	readAt    time.Time     // when the read that returned last began; zero: no read has succeeded
@@ -148,6 +150,7 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	r.reportedHost = state.Host
 	data, err := json.Marshal(state)
 	if err != nil {
 		return fmt.Errorf("encode the host's state: %w", err)
@@ -214,6 +217,7 @@ func (r *reporter) handleAnswer(out wire.Report, answer wire.ReportAnswer, err e
 	r.sentAt = time.Now()
 	if out.State != nil {
 		r.digest = out.Digest
+		r.a.endProbation()
 	}
 	if answer.Resend {
 		r.forceFull = true
@@ -327,6 +331,7 @@ func (r *reporter) fullState(host fleet.HostStatus) wire.State {
 		settings.Diagnostics = *names
 	}
 	out.Host.Inventory, out.Host.AgentVersion, out.Host.Settings = inv, r.a.version, &settings
+	out.Host.Platform = upgrade.Platform().String()
 	return out
 }
 

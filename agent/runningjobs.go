@@ -46,6 +46,7 @@ type runningJobs struct {
 	lastBySubject map[fleet.Subject]*job
 	epochs        map[fleet.Subject]int64 // newest epoch seen
 	jobEnded      chan struct{}           // signals that a job has ended; buffer of one
+	anyEnded      changeSignal            // broadcasts each end of a job
 }
 
 func newRunningJobs() *runningJobs {
@@ -109,6 +110,7 @@ func (b *runningJobs) removeJob(j *job, acceptedEpoch int64) (again *wire.Work) 
 		delete(b.lastBySubject, j.order)
 	}
 	b.mu.Unlock()
+	b.anyEnded.broadcast()
 	select {
 	case b.jobEnded <- struct{}{}:
 	default:

@@ -29,7 +29,11 @@ func (a *Agent) runJobOnce(j *job) *wire.Finish {
 		}
 		return a.completeJob(j, a.runHandler(j))
 	}
+	a.awaitUpgrade(j)
 	if old, ok := a.journal.lookup(j.ID); ok {
+		if j.ID == a.upgrades.Begun.Job() && old.Outcome == "" {
+			return nil // the agent stops before its first report
+		}
 		return a.resultFromJournal(j, old)
 	}
 	if j.lost.Load() || j.ctx.Err() != nil {

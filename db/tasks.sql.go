@@ -92,7 +92,7 @@ func (q *Queries) AddSteps(ctx context.Context, arg AddStepsParams) error {
 
 const cancelSteps = `-- name: CancelSteps :execrows
 UPDATE jobs j SET state = 'cancelled', error = $1, ended_at = now() FROM tasks t
-WHERE t.parent_id = $2 AND j.task_id = t.id AND j.state = 'queued'
+WHERE t.parent_id = $2 AND j.task_id = t.id AND j.state = 'queued' AND (j.attempt = 0 OR j.kind <> 'host.agent.upgrade')
 `
 
 type CancelStepsParams struct {
@@ -100,6 +100,7 @@ type CancelStepsParams struct {
 	ID    *fleet.TaskID
 }
 
+// An upgrade of an agent that has begun is queued while the new agent is tried.
 func (q *Queries) CancelSteps(ctx context.Context, arg CancelStepsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, cancelSteps, arg.Error, arg.ID)
 	if err != nil {
@@ -374,7 +375,8 @@ func (q *Queries) HostTaskMarks(ctx context.Context, arg HostTaskMarksParams) ([
 
 const letStagesBegin = `-- name: LetStagesBegin :execrows
 WITH next AS MATERIALIZED (
-    SELECT DISTINCT ON (w.parent_id) w.parent_id, w.stage, w.stage_wait FROM tasks w WHERE w.held AND w.pending ORDER BY w.parent_id, w.stage
+    SELECT DISTINCT ON (w.parent_id) w.parent_id, w.stage, w.stage_wait FROM tasks w
+    WHERE w.held AND w.pending AND w.kind <> 'host.agent.upgrade' ORDER BY w.parent_id, w.stage
 )
 UPDATE tasks t SET held = false FROM next n
 WHERE t.held AND t.parent_id = n.parent_id AND t.stage = n.stage
@@ -382,7 +384,8 @@ WHERE t.held AND t.parent_id = n.parent_id AND t.stage = n.stage
   AND now() >= COALESCE((SELECT max(b.ended_at) FROM tasks b WHERE b.parent_id = ANY (ARRAY[n.parent_id]) AND b.stage < n.stage), '-infinity') + n.stage_wait * interval '1 second'
 `
 
-// Starts the next stage of each staged task when all earlier subtasks have ended and the stage's wait is over.
+// Starts the next stage of each staged task when all earlier subtasks have ended and the stage's wait is over. Upgrades of
+// agents have a pass of their own, because a failure stops them.
 func (q *Queries) LetStagesBegin(ctx context.Context) (int64, error) {
 	result, err := q.db.Exec(ctx, letStagesBegin)
 	if err != nil {

@@ -42,7 +42,7 @@ func newPortalWithAgents(t testing.TB) (p *portal, agentURL string) {
 // Hosts dial the portal's console relays at agentURL.
 func newPortalWithAgentsOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentURL string) {
 	t.Helper()
-	p = &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}}
+	p = &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}, releases: t.TempDir()}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	listened := make(chan struct{})
 	go func() {
@@ -56,7 +56,7 @@ func newPortalWithAgentsOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentUR
 		t.Fatal(err)
 	}
 	agentURL = "https://" + listener.Addr().String()
-	p.control = control.New(pool, control.Options{Hub: p.hub, AgentURL: agentURL, PairURL: agentURL, Vault: vaultOfPool(pool)})
+	p.control = control.New(pool, control.Options{Hub: p.hub, AgentReleases: p.releases, AgentURL: agentURL, PairURL: agentURL, Vault: vaultOfPool(pool)})
 	p.server = web.New(web.Options{
 		Control: p.control, Hub: p.hub, Sessions: auth.NewSessionManager(pool, false),
 		Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Ready: func(ctx context.Context) error { return p.control.Ready(ctx, fleet.SystemActor) },

@@ -50,6 +50,14 @@ func callsOfAgentRoutes(t *testing.T, m *simulatedAgent, work, screen wire.Work)
 		"POST " + wire.PathPools + ":id/secret":   {wire.PathPools + string(m.secretPool) + "/secret", `{}`},
 		"GET " + wire.PathRelay + ":id":           {wire.PathRelay + string(screen.Args.Console), ""},
 		"GET " + wire.PathConsole + ":id":         {wire.PathConsole + string(screen.Args.Console), ""},
+		"POST " + wire.PathTransfers + ":id/meet":                   {wire.PathTransfers + string(work.ID) + "/meet", marshalJSON(t, wire.TransferState{Job: work.ID, Epoch: work.Epoch, Ticket: strings.Repeat("ab", 32)})},
+		"POST " + wire.PathJobs + ":id/secret":                      {wire.PathJobs + string(m.guestSecretJob) + "/secret", `{}`},
+		"POST " + wire.PathFirstBoots + ":id":                       {wire.PathFirstBoots + string(work.VM.ID), marshalJSON(t, wire.FirstBootRequest{FirstBoot: fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}})},
+		"POST " + wire.PathReleases + ":version/:platform/manifest": {wire.PathReleases + "2.0.0/linux-amd64/manifest", `{}`},
+		"GET " + wire.PathReleases + ":version/:platform":           {wire.PathReleases + "2.0.0/linux-amd64", ""},
+		"POST " + wire.PathPools + ":id/secret":                     {wire.PathPools + string(m.secretPool) + "/secret", `{}`},
+		"GET " + wire.PathRelay + ":id":                             {wire.PathRelay + string(screen.Args.Console), ""},
+		"GET " + wire.PathConsole + ":id":                           {wire.PathConsole + string(screen.Args.Console), ""},
 	}
 }
 
@@ -104,6 +112,9 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	m.guestSecretJob = fleet.JobID(word.ID)
 	p.execSQL(`UPDATE jobs SET state = 'running', epoch = 9, lease_until = now() + interval '1 hour' WHERE id = $1`, m.guestSecretJob)
 	p.execSQL(`INSERT INTO transfers (id, send_job, receive_job, from_host, to_host) VALUES ($1, $1, $1, $2, $3)`, work.ID, m.id, other.id)
+	p.offerRelease("2.0.0")
+	upgrade := testkit.TaskWithJob{Host: m.id, Kind: fleet.HostAgentUpgrade, Subject: fleet.SubjectHost(m.id)}.Add(t, p.pool)
+	p.execSQL(`UPDATE jobs SET state = 'running', epoch = 9, lease_until = now() + interval '1 hour', args = '{"upgrade":{"version":"2.0.0"}}' WHERE id = $1`, upgrade)
 	calls := callsOfAgentRoutes(t, m, work, asked)
 	proofs := p.server.AgentProofs()
 	for route := range maps.Keys(proofs) {
@@ -157,7 +168,7 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	}
 	// Another host's agent must not finish the job either, even with a valid session and the job's epoch.
 	otherHost := newAgentCaller(t, agentURL, m, &foreign, others)
-	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "POST " + wire.PathResults, "POST " + wire.PathTransfers + ":id/meet", "POST " + wire.PathPools + ":id/secret", "POST " + wire.PathJobs + ":id/secret", "POST " + wire.PathFirstBoots + ":id", "GET " + wire.PathRelay + ":id", "GET " + wire.PathConsole + ":id"} {
+	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "POST " + wire.PathResults, "POST " + wire.PathTransfers + ":id/meet", "POST " + wire.PathPools + ":id/secret", "POST " + wire.PathJobs + ":id/secret", "POST " + wire.PathFirstBoots + ":id", "GET " + wire.PathRelay + ":id", "GET " + wire.PathConsole + ":id", "GET " + wire.PathReleases + ":version/:platform", "POST " + wire.PathReleases + ":version/:platform/manifest"} {
 		method, _, _ := strings.Cut(route, " ")
 		body := strings.ReplaceAll(calls[route].body, fmt.Sprintf(`"seq":%d`, m.seq), fmt.Sprintf(`"seq":%d`, other.seq+1))
 		if a := otherHost.request(method, calls[route].path, body); a.status != http.StatusNotFound && a.status != http.StatusConflict {
@@ -175,6 +186,7 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	for route, want := range map[string]int{
 		"POST " + wire.PathClaim: http.StatusOK, "POST " + wire.PathReport: http.StatusOK, "POST " + wire.PathRenew: http.StatusOK,
 		"POST " + wire.PathJobs + ":id/progress": http.StatusNoContent, "POST " + wire.PathPools + ":id/secret": http.StatusOK, "POST " + wire.PathJobs + ":id/secret": http.StatusOK, "POST " + wire.PathTransfers + ":id/meet": http.StatusOK, "GET " + wire.PathRelay + ":id": http.StatusSwitchingProtocols,
+		"GET " + wire.PathReleases + ":version/:platform": http.StatusOK, "POST " + wire.PathReleases + ":version/:platform/manifest": http.StatusOK,
 	} {
 		method, _, _ := strings.Cut(route, " ")
 		if a := self.request(method, calls[route].path, calls[route].body); a.status != want {

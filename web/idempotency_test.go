@@ -126,6 +126,7 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	expired2 := s.addVM(project, s.host.id, "expired-2", fleet.Stopped)
 	s.execSQL(`UPDATE vms SET expires_at = now(), expiry = 'over' WHERE id = $1`, expired2)
 	until := func(day string) string { return `"expiresAt":"2040-01-` + day + `T00:00:00Z"}` }
+	s.offerRelease("2.0.0", s.host.id)
 	bodies := map[string]struct{ path, body, other string }{
 		"/recycle-bin/{id}/restore":                    {"/recycle-bin/" + string(recycled) + "/restore", `{"name":"restored"}`, `{"name":"restored-2"}`},
 		"/vms/{id}/renew":                              {"/vms/" + string(expired) + "/renew", `{` + until("01"), `{` + until("02")},
@@ -178,6 +179,7 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		"/networks/{id}/hosts/{host}/ignore-drift":     {editedNetwork + "/ignore-drift", `{"fields":["mtu"]}`, `{"fields":["domain"]}`},
 		"/networks/{id}/hosts/{host}/show-drift":       {editedNetwork + "/show-drift", `{"fields":["mtu"]}`, `{"fields":["domain"]}`},
 		"/vms/{id}/reapply":                            {sick["reapply"] + "/reapply", ``, ``},
+		"/agent-upgrades":                              {"/agent-upgrades", `{"version":"2.0.0","canary":["` + string(s.host.id) + `"]}`, `{"version":"3.0.0","canary":["` + string(s.host.id) + `"]}`},
 		"/hosts/{id}/actions":                          {"/hosts/" + string(s.host.id) + "/actions", `{"action":"clear-conflict"}`, `{"action":"x"}`},
 		"/hosts/{id}/discovered-vms/{vm}/actions":      {discovered + "/actions", `{"action":"pause"}`, `{"action":"reset"}`},
 		"/hosts/{id}/discovered-vms/{vm}/console":      {discovered + "/console", ``, ``},

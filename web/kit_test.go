@@ -45,6 +45,8 @@ type portal struct {
 	url     string
 	log     *syncBuffer
 	agents  *http.Server // set by newPortalWithAgents
+	// releases is the directory with releases of the agent
+	releases string
 }
 
 // syncBuffer is a buffer for log lines that is safe for concurrent use.
@@ -74,8 +76,8 @@ func newPortal(t testing.TB) *portal {
 func newPortalOn(t testing.TB, pool *pgxpool.Pool) *portal {
 	t.Helper()
 	testkit.KeepOnline(t, pool)
-	p := &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}}
-	p.control = control.New(pool, control.Options{AgentURL: "https://portal.example:8444", Vault: vaultOfPool(pool)})
+	p := &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}, releases: t.TempDir()}
+	p.control = control.New(pool, control.Options{AgentReleases: p.releases, AgentURL: "https://portal.example:8444", Vault: vaultOfPool(pool)})
 	p.server = web.New(web.Options{
 		Control: p.control, Hub: p.hub, Sessions: auth.NewSessionManager(pool, false), Version: "test",
 		Log:   slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

@@ -198,6 +198,8 @@ func (s *Server) routes() []route {
 		{get, "/hosts/join", page, policy.Manage, s.pages.JoinPage},
 		{post, "/hosts/join", page, policy.Manage, form.SubmitWithoutForm(s.pages.CreateJoinToken)},
 		{post, "/hosts/join/:id/revoke", page, policy.Manage, form.SubmitWithoutForm(s.pages.RevokeJoinToken)},
+		{get, "/hosts/upgrade", page, policy.InfraChange, form.Show(s.pages.ShowUpgradeForm)},
+		{post, "/hosts/upgrade", page, policy.InfraChange, form.Submit(s.pages.UpgradeAgents, s.pages.ShowUpgradeForm)},
 		{get, "/hosts/labelled", page, policy.InfraSee, s.pages.ShowLabelledHosts},
 		{get, "/hosts/:id", page, policy.InfraSee, s.pages.HostPage},
 		{get, "/hosts/monitor", page, policy.InfraSee, s.pages.FleetMonitorPage},

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// syncDir syncs a directory, so that its new file names survive a crash.
-func syncDir(dir string) error {
+// SyncDir syncs a directory, so that its new file names survive a crash.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -27,8 +27,9 @@ SELECT v.id FROM vms v WHERE v.id = ANY (ARRAY(
 ORDER BY v.id FOR UPDATE;
 
 -- name: CancelSteps :execrows
+-- An upgrade of an agent that has begun is queued while the new agent is tried.
 UPDATE jobs j SET state = 'cancelled', error = @error, ended_at = now() FROM tasks t
-WHERE t.parent_id = @id AND j.task_id = t.id AND j.state = 'queued';
+WHERE t.parent_id = @id AND j.task_id = t.id AND j.state = 'queued' AND (j.attempt = 0 OR j.kind <> 'host.agent.upgrade');
 
 -- name: StepProjects :many
 SELECT DISTINCT project_id::text FROM tasks WHERE parent_id = @id AND project_id IS NOT NULL;
@@ -66,9 +67,11 @@ FROM (SELECT unnest(@ids::text[]) AS id, unnest(@subjects::text[]) AS subject, u
 INSERT INTO task_edits (task_id, edit) SELECT unnest(@ids::text[]), unnest(@inputs::jsonb[]);
 
 -- name: LetStagesBegin :execrows
--- Starts the next stage of each staged task when all earlier subtasks have ended and the stage's wait is over.
+-- Starts the next stage of each staged task when all earlier subtasks have ended and the stage's wait is over. Upgrades of
+-- agents have a pass of their own, because a failure stops them.
 WITH next AS MATERIALIZED (
-    SELECT DISTINCT ON (w.parent_id) w.parent_id, w.stage, w.stage_wait FROM tasks w WHERE w.held AND w.pending ORDER BY w.parent_id, w.stage
+    SELECT DISTINCT ON (w.parent_id) w.parent_id, w.stage, w.stage_wait FROM tasks w
+    WHERE w.held AND w.pending AND w.kind <> 'host.agent.upgrade' ORDER BY w.parent_id, w.stage
 )
 UPDATE tasks t SET held = false FROM next n
 WHERE t.held AND t.parent_id = n.parent_id AND t.stage = n.stage

@@ -33,6 +33,7 @@ var allowedImports = map[string][]string{
 	"views/network":    {"internal/diagram", "views", "views/kit", "views/vmlist", "views/topology", "internal/drift", "internal/fleet", "internal/policy", "internal/ipam", "internal/adoption"},
 	"views/secgroup":   {"views", "views/kit", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup"},
 	"views/host":       {"views/alarm", "internal/diagram", "views", "views/kit", "views/task", "views/vm", "views/vmlist", "views/pool", "views/network", "views/topology", "internal/fleet", "internal/policy", "internal/remedy", "internal/adoption", "internal/usage", "internal/maintenance", "internal/hostcommand"},
+	"views/host":       {"views/alarm", "internal/diagram", "views", "views/kit", "views/task", "views/vm", "views/vmlist", "views/pool", "views/network", "views/topology", "internal/fleet", "internal/policy", "internal/remedy", "internal/adoption", "internal/usage", "internal/maintenance", "internal/release"},
 	"views/alarm":      {"views", "views/kit", "internal/alarm", "internal/channel", "internal/fleet", "internal/policy"},
 	"views/cluster":    {"views", "views/kit", "views/host", "views/vmlist", "internal/fleet", "internal/policy"},
 	"views/shell":      {"internal/diagram", "views", "views/kit", "views/task", "static", "internal/fleet", "internal/policy"},
@@ -45,6 +46,7 @@ var allowedImports = map[string][]string{
 	"static/":          {"static/"},
 	"agent":            {"internal/metric", "agent/diagnose", "agent/logtail", "internal/hostcommand", "agent/hypervisor", "agent/migration", "agent/state", "agent/transfer", "internal/exposition", "internal/wire", "internal/fleet", "internal/secgroup"},
 	"agent":            {"internal/metric", "agent/hypervisor", "agent/migration", "agent/state", "agent/transfer", "internal/exposition", "internal/wire", "internal/fleet", "internal/secgroup", "internal/healthevent", "agent/healthcheck"},
+	"agent":            {"internal/metric", "agent/hypervisor", "agent/migration", "agent/state", "agent/transfer", "agent/upgrade", "internal/release", "internal/exposition", "internal/wire", "internal/fleet", "internal/secgroup"},
 	"views/request":    {"views", "views/kit", "internal/fleet", "internal/policy", "internal/quota", "internal/request"},
 	"main":              {"internal/cli"},
 	"internal/cli":      {"*"},
@@ -79,6 +81,7 @@ var allowedImports = map[string][]string{
 	"agent/healthcheck":            {"internal/fleet", "internal/healthevent"},
 	"agent/hypervisor":             {"agent/migration", "agent/transfer", "internal/wire", "internal/fleet", "internal/secgroup"},
 	"agent/hypervisor/conformance": {"agent/hypervisor", "agent/migration", "agent/pooldir", "agent/transfer", "internal/wire", "internal/drift", "internal/fleet", "internal/testkit/tier", "internal/export", "internal/secgroup"},
+	"agent/upgrade":                {"agent/state", "internal/fleet", "internal/release"},
 	"agent/pooldir":                {"agent/hypervisor", "internal/fleet"},
 	"agent/state":                  {"agent/pooldir", "internal/fleet"},
 	"agent/libvirt":                {"agent/libvirt/", "agent/hypervisor", "agent/migration", "agent/pooldir", "agent/state", "agent/blockdev", "agent/hardware", "agent/image", "agent/fetch", "agent/seed", "agent/transfer", "agent/upload", "internal/ovf", "internal/wire", "internal/fleet", "internal/download", "internal/secgroup"},
@@ -134,6 +137,7 @@ var allowedImports = map[string][]string{
 	"internal/quota":               {"internal/fleet"},
 	"internal/alarm":               {"internal/fleet"},
 	"internal/maintenance":         {"internal/fleet"},
+	"internal/release":             {"internal/fleet"},
 	"internal/healthevent":         {"internal/fleet"},
 	"internal/hostcommand":         {"internal/fleet"},
 	"internal/channel":             {"internal/request", "internal/fleet"},
@@ -184,6 +188,7 @@ var allowedImports = map[string][]string{
 	"internal/control/network":    {"internal/control/publishing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/policy", "internal/fleet", "internal/ipam", "internal/secgroup", "internal/adoption"},
 	"internal/control/publishing": {"internal/control/store", "db", "internal/policy", "internal/fleet"},
 	"internal/control/macs":       {"db", "internal/fleet", "internal/policy"},
+	"internal/control/upgrades":   {"internal/control/query", "internal/control/store", "db", "internal/fleet", "internal/policy", "internal/release", "internal/wire"},
 	"internal/control/flavors":    {"internal/control/store", "db", "internal/flavor", "internal/fleet", "internal/policy", "internal/usage", "internal/vmedit"},
 	"internal/control/recycling":  {"internal/control/flavors", "internal/control/store", "db", "internal/bin", "internal/fleet", "internal/policy"},
 	"internal/control/health":     {"internal/control/store", "db", "internal/fleet", "internal/healthevent", "internal/policy"},
@@ -217,6 +222,7 @@ var allowedImports = map[string][]string{
 	// Handlers of pages import packages that render, decode forms and list options, and never the server.
 	"web/pages":   {"internal/deviceclass", "internal/control/deviceclasses", "internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request"},
 	"web/pages":   {"internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/control/hostcommands", "internal/hostcommand"},
+	"web/pages":   {"internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/control/upgrades", "internal/release"},
 	"web/vmpages": {"internal/quota", "web/options", "web/form", "web/render", "web/api", "web/idempotency", "views", "views/kit", "views/secgroup", "views/shell", "views/template", "views/vm", "views/vmlist", "internal/control", "internal/control/query", "internal/vmxml", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy", "internal/vmcopy", "internal/flavor", "internal/control/flavors", "internal/request", "views/request"},
 	"web/options": {"web/form", "views", "views/kit", "views/network", "views/vm", "internal/control", "internal/control/query", "internal/control/identity", "internal/fleet", "internal/policy", "internal/template", "internal/flavor"},
 	"web/form":    {"web/render", "web/problem", "web/bodylimit", "views/kit", "views/shell", "internal/control", "internal/fleet"},
@@ -228,6 +234,7 @@ var allowedImports = map[string][]string{
 	"web/api":         {"internal/quota", "internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/maintenance"},
 	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy", "internal/healthevent"},
 	"web/api":         {"internal/deviceclass", "internal/control/deviceclasses", "internal/quota", "internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/maintenance"},
+	"web/api":         {"internal/quota", "internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/maintenance", "internal/control/upgrades", "internal/release"},
 	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy"},
 	"web/problem":     {"internal/fleet"},
 	"web/bodylimit":   {"internal/fleet"},
@@ -254,6 +261,7 @@ var controlPackages = []string{
 	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests", "internal/control/hostcommands",
 	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests", "internal/control/health",
 	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/deviceclasses", "internal/control/recycling", "internal/control/requests",
+	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests", "internal/control/upgrades",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.

@@ -25,6 +25,7 @@ import (
 	"quantix/agent/pooldir"
 	"quantix/agent/state"
 	"quantix/agent/transfer"
+	"quantix/agent/upgrade"
 	"quantix/internal/config"
 	"quantix/internal/fleet"
 	"quantix/internal/hostcommand"
@@ -45,12 +46,15 @@ libvirt. The agent only dials out, and never stops a VM because of the network. 
 			restart, err := runAgent(cmd.Context(), cfg, newLog(cfg.Log, cmd.ErrOrStderr()))
 			if err == nil && restart && cmd.Context().Err() == nil {
 				err = reexecute()
+			err = runAgent(cmd.Context(), cfg, newLog(cfg.Log, cmd.ErrOrStderr()))
+			if handover, ok := errors.AsType[*upgrade.Handover](err); ok {
+				return handover.Exec()
 			}
 			return err
 		},
 	}
 	config.AgentFlags(cmd.Flags())
-	cmd.AddCommand(newAgentJoin(), newAgentRollback())
+	cmd.AddCommand(newAgentJoin(), newAgentRollback(), newAgentTrial(), newAgentSupervisor())
 	return cmd
 }
 
@@ -143,6 +147,40 @@ func reexecute() error {
 
 // runAgentOnce runs a joined host's agent until ctx ends. The agent calls restart if the portal requests a restart.
 func runAgentOnce(ctx context.Context, cfg config.Agent, log *slog.Logger, tail *logtail.Tail, restart func()) error {
+// runAgent runs a joined host's agent until ctx ends.
+func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
+	begun := upgrade.Begin(ctx, cfg.DataDir, os.Stderr)
+	return withAgent(ctx, cfg, log, begun, func(a *agent.Agent, o agentParts) error {
+		if cfg.MetricsListen != "" {
+			if err := serveAgentMetrics(ctx, cfg, o, log); err != nil {
+				return err
+			}
+		}
+		refreshInventoryOnHangup(ctx, a)
+		log.Info("agent is running", "host", cfg.Name, "portal", o.identity.Portal())
+		return a.Run(ctx)
+	})
+}
+
+// agentParts are parts of an agent that its metrics need.
+type agentParts struct {
+	identity   *agent.Identity
+	hypervisor hypervisor.Hypervisor
+	metrics    *agent.Metrics
+}
+
+func serveAgentMetrics(ctx context.Context, cfg config.Agent, o agentParts, log *slog.Logger) error {
+	if cfg.ExposesHost() {
+		o.metrics.ExposeHost(agent.HostMeasurements{Host: cfg.Name, Load: hardware.NewSampler().Sample, Meter: o.hypervisor.Meters})
+	} else {
+		log.Warn("/metrics has only the agent's own metrics: for those of the host and its VMs, set metricsToken, metricsCert and metricsKey, or listen on 127.0.0.1")
+	}
+	_, err := serveMetrics(ctx, cfg, o.metrics.Handler(), log)
+	return err
+}
+
+// withAgent calls do with a joined host's agent, and releases what the agent uses afterwards.
+func withAgent(ctx context.Context, cfg config.Agent, log *slog.Logger, begun *upgrade.Begun, do func(*agent.Agent, agentParts) error) error {
 	if !agent.HasJoined(cfg.DataDir) {
 		return fmt.Errorf("this host has not joined a portal yet (no identity in %s): run \"quantix agent join\" with the command from Hosts, Add host", cfg.DataDir)
 	}
@@ -162,15 +200,9 @@ func runAgentOnce(ctx context.Context, cfg config.Agent, log *slog.Logger, tail 
 	}
 	defer client.Close()
 	metrics := agent.NewMetrics(versionText())
-	if cfg.MetricsListen != "" {
-		if cfg.ExposesHost() {
-			metrics.ExposeHost(agent.HostMeasurements{Host: cfg.Name, Load: hardware.NewSampler().Sample, Meter: hypervisor.Meters})
-		} else {
-			log.Warn("/metrics has only the agent's own metrics: for those of the host and its VMs, set metricsToken, metricsCert and metricsKey, or listen on 127.0.0.1")
-		}
-		if _, err := serveMetrics(ctx, cfg, metrics.Handler(), log); err != nil {
-			return err
-		}
+	installer, err := newInstaller(cfg)
+	if err != nil {
+		return err
 	}
 	links, facts, err := openNetworkDevices(cfg, client, log)
 	if err != nil {
@@ -181,13 +213,12 @@ func runAgentOnce(ctx context.Context, cfg config.Agent, log *slog.Logger, tail 
 		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: facts.inventory, NICs: facts.nics, Load: hardware.NewSampler().Sample, Memory: hardware.Memory,
 		Version: versionText(), Settings: fleet.AgentSettings{ReportInterval: cfg.ReportInterval, Labels: cfg.Labels}, Log: log, Metrics: metrics, Ports: transfer.PortRange{First: first, Last: last}, HostPower: hostPower(cfg),
 		Restart: restart, Diagnostics: machineDiagnostics(cfg), Site: diagnose.Site{Dir: cfg.DiagnosticsDir}, ShowSettings: cfg.Show, LogTail: tail,
+		Upgrades: agent.Upgrades{Installer: installer, Begun: begun},
 	})
 	if err != nil {
 		return err
 	}
-	refreshInventoryOnHangup(ctx, a)
-	log.Info("agent is running", "host", cfg.Name, "portal", identity.Portal())
-	return a.Run(ctx)
+	return do(a, agentParts{identity, hypervisor, metrics})
 }
 
 // machineDiagnostics returns what is collected about this machine. A simulated host says nothing about its machine.

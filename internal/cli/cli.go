@@ -49,7 +49,7 @@ Run "quantix portal" on one machine, and "quantix agent" on every host. To look 
 simulated hosts on any computer, "quantix lab" real libvirt hosts on this Linux machine.`,
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(newPortal(), newAgent(), newDemo(), newLab(), newLoad(), newDoctor(), newUser(), newHost(), newVersion())
+	root.AddCommand(newPortal(), newAgent(), newDemo(), newLab(), newLoad(), newDoctor(), newUser(), newHost(), newRelease(), newVersion())
 	return root
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ import (
 
 func newLab() *cobra.Command {
 	var f demoLabFlags
-	var apart bool
+	var apart, upgrades bool
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "Run a portal with two real libvirt hosts on this machine",
@@ -36,7 +37,7 @@ func newLab() *cobra.Command {
 own libvirtd, agent and guests, a pool that both share, and one VM. Needs root on Linux. Ctrl-C stops the whole lab.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := runLab(cmd.Context(), f, apart, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			err := runLab(cmd.Context(), f, labOptions{apart, upgrades}, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
 				return nil // Ctrl-C during the start
 			}
@@ -45,7 +46,14 @@ own libvirtd, agent and guests, a pool that both share, and one VM. Needs root o
 	}
 	f.register(cmd)
 	cmd.Flags().BoolVar(&apart, "apart", false, "give each host its own network, with a switch between the networks: for overlays and bridges on devices")
+	cmd.Flags().BoolVar(&upgrades, "upgrades", false, "let the portal upgrade the hosts' agents: offer the releases in releases below the data directory, signed with its release.key")
 	return cmd
+}
+
+// labOptions are the options of a lab.
+type labOptions struct {
+	apart    bool // each host has its own network
+	upgrades bool // the portal can upgrade the hosts' agents
 }
 
 // labHost is one host of the lab, with a real libvirt.
@@ -55,9 +63,12 @@ type labHost struct {
 	dir   string
 	pools []string // additional directories that the agent allows for pools
 	id    fleet.HostID
+	// program is the file of the agent's program; empty: that of this process
+	program    string
+	upgradeKey string // public key of releases that the agent trusts; empty: none
 }
 
-func runLab(ctx context.Context, f demoLabFlags, apart bool, out, progress io.Writer) (err error) {
+func runLab(ctx context.Context, f demoLabFlags, o labOptions, out, progress io.Writer) (err error) {
 	if err := prepareLab(ctx, progress); err != nil {
 		return err
 	}
@@ -73,7 +84,10 @@ func runLab(ctx context.Context, f demoLabFlags, apart bool, out, progress io.Wr
 	report("Starting the portal, two libvirt hosts and a guest image …")
 	log := newLog(f.log, progress)
 	var hostSwitch *lab.Switch
-	if apart {
+	if o.upgrades {
+		f.agentReleases = filepath.Join(dir, "releases")
+	}
+	if o.apart {
 		if hostSwitch, err = lab.NewSwitch(ctx); err != nil {
 			return err
 		}
@@ -115,6 +129,11 @@ func runLab(ctx context.Context, f demoLabFlags, apart bool, out, progress io.Wr
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stopAgents()
+	if o.upgrades {
+		if err := prepareUpgrades(dir, hosts); err != nil {
+			return err
+		}
+	}
 	for _, h := range hosts {
 		if err := s.joinLabHost(ctx, h); err != nil {
 			return err
@@ -239,7 +258,11 @@ func (h *labHost) runAgent(ctx context.Context, portal string) error {
 	}
 	defer log.Close()
 	roots := append(slices.Clone(config.PoolRoots), h.pools...)
-	cmd := h.Command(ctx, self, "agent", "--portal", portal, "--data-dir", h.agentDir(), "--name", h.name, "--pool-roots", strings.Join(roots, ","))
+	args := []string{"agent", "--portal", portal, "--data-dir", h.agentDir(), "--name", h.name, "--pool-roots", strings.Join(roots, ",")}
+	if h.upgradeKey != "" {
+		args = append(args, "--upgrade-keys", h.upgradeKey)
+	}
+	cmd := h.Command(ctx, cmp.Or(h.program, self), args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second

@@ -24,6 +24,7 @@ type demoLabFlags struct {
 	agents          string // address of the listener for agents; empty: loopback
 	json            bool
 	log             config.Log
+	agentReleases   string // the directory with releases of the agent; empty: none
 }
 
 func (f *demoLabFlags) register(cmd *cobra.Command) {
@@ -83,7 +84,7 @@ func (f *demoLabFlags) startPortal(ctx context.Context, dir string, log *slog.Lo
 // at the first start. If another process now uses that address, the portal gets a new one; the agents start together
 // with the portal and get the new address.
 func (f *demoLabFlags) portalConfig(dir, known string) config.Portal {
-	cfg := config.Portal{Listen: f.listen, AgentListen: net.JoinHostPort(cmp.Or(f.agents, "127.0.0.1"), "0"), DataDir: dir, Log: f.log}
+	cfg := config.Portal{Listen: f.listen, AgentListen: net.JoinHostPort(cmp.Or(f.agents, "127.0.0.1"), "0"), DataDir: dir, Log: f.log, AgentReleases: f.agentReleases}
 	if known != "" {
 		if l, err := net.Listen("tcp", known); err == nil {
 			l.Close()

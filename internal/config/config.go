@@ -45,6 +45,8 @@ type Portal struct {
 	ConnsPerAddress int `koanf:"connsPerAddress"`
 	// MACPrefix is the prefix of the MAC addresses of new NICs.
 	MACPrefix string `koanf:"macPrefix"`
+	// AgentReleases is the directory with signed releases of the agent; empty: none.
+	AgentReleases string `koanf:"agentReleases"`
 	// RelayRate limits the total traffic between hosts relayed by this portal, in MiB a second; 0 means no limit.
 	RelayRate int `koanf:"relayRate"`
 	// AuditMonths is how many complete months of the audit log the portal keeps.
@@ -133,6 +135,8 @@ type Agent struct {
 	HostPower bool `koanf:"hostPower"`
 	// DiagnosticsDir is the directory of the site's own diagnostics; empty: none.
 	DiagnosticsDir string `koanf:"diagnosticsDir"`
+	// UpgradeKeys are the public keys of signed releases that may replace this agent; none: the portal cannot upgrade it.
+	UpgradeKeys []string `koanf:"upgradeKeys"`
 	// MetricsListen is the host:port of /metrics; empty disables it.
 	MetricsListen string `koanf:"metricsListen"`
 	// MetricsToken is the file of the token that /metrics requires; empty: none.

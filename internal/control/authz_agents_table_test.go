@@ -65,6 +65,8 @@ var agentUseCases = map[string]useCase{
 		}
 		return []any{id}
 	}},
+	"ReleaseManifest": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any { return w.orderedRelease() }},
+	"OpenRelease":     {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any { return w.orderedRelease() }},
 	"GuestSecret": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
 		id := w.vm()
 		w.execSQL(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, id)
@@ -125,6 +127,7 @@ var agentUseCases = map[string]useCase{
 	"BeginTasks":            {permittedActors: onlyPortal, args: noArgs},
 	"EvictVMs":              {permittedActors: onlyPortal, args: noArgs},
 	"DeleteStrandedDisks":   {permittedActors: onlyPortal, args: noArgs},
+	"AdvanceUpgrades":       {permittedActors: onlyPortal, args: noArgs},
 	"SettleMaintenance":     {permittedActors: onlyPortal, args: noArgs},
 	"EndStaleHostCommands":  {permittedActors: onlyPortal, args: noArgs},
 	"AssignToMatchingHosts": {permittedActors: onlyPortal, args: noArgs},

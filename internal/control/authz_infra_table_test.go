@@ -9,6 +9,7 @@ import (
 	"quantix/internal/control/network"
 	"quantix/internal/control/query"
 	"quantix/internal/control/storage"
+	"quantix/internal/control/upgrades"
 	"quantix/internal/event"
 	"quantix/internal/fleet"
 	"quantix/internal/hostcommand"
@@ -201,6 +202,13 @@ var infraUseCases = map[string]useCase{
 	"PlanLeave":           {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.hostInMaintenance()} }},
 	"LeaveMaintenance": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any {
 		return []any{w.hostInMaintenance(), []fleet.VMID{}}
+	}},
+	"ListReleases": {permittedActors: actorsSeeingInfra, args: noArgs},
+	"RequestAgentUpgrade": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		return []any{w.upgradableHost(), fleet.AgentUpgrade{Version: "2.0.0"}}
+	}},
+	"UpgradeAgents": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any {
+		return []any{upgrades.Order{AgentUpgrade: fleet.AgentUpgrade{Version: "2.0.0"}, Canaries: []fleet.HostID{w.upgradableHost()}}}
 	}},
 	"RequestHostPower": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		id := w.hostInMaintenance()

@@ -150,6 +150,21 @@ func (w *authzFixture) hostInMaintenance() fleet.HostID {
 	return id
 }
 
+// upgradableHost returns a host that can take the release 2.0.0.
+func (w *authzFixture) upgradableHost() fleet.HostID {
+	id := w.someHost()
+	w.execSQL(`UPDATE hosts SET status = status || jsonb_build_object('agentVersion', '1.0.0', 'platform', 'linux-amd64', 'settings', jsonb_build_object('upgradeKeys', jsonb_build_array($2::text))) WHERE id = $1`, id, w.releaseKey)
+	return id
+}
+
+// orderedRelease returns the arguments of an agent's request for a release that h1 installs.
+func (w *authzFixture) orderedRelease() []any {
+	w.renewAgentSessions()
+	job := w.job("running")
+	w.execSQL(`UPDATE jobs SET kind = 'host.agent.upgrade', subject = 'host:' || host_id, args = '{"upgrade":{"version":"2.0.0"}}' WHERE id = $1`, job)
+	return []any{"2.0.0", "linux-amd64"}
+}
+
 func (w *authzFixture) someUser() fleet.UserID {
 	return w.addUser(w.uniqueName("user"), fleet.RoleNone).UserID
 }

@@ -15,6 +15,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/fleet"
 	"quantix/internal/notify"
+	"quantix/internal/release"
 	"quantix/internal/schedules"
 )
 
@@ -71,7 +72,8 @@ type authzFixture struct {
 	*projectFixture
 	actors         map[string]fleet.Actor
 	lastNumber     int
-	firstReportSeq int64 // start of the report numbers of both agents' sessions, which start together
+	releaseKey     string // ID of the key that signed the release 2.0.0
+	firstReportSeq int64  // start of the report numbers of both agents' sessions, which start together
 }
 
 func newAuthzFixture(t *testing.T) *authzFixture {
@@ -79,7 +81,7 @@ func newAuthzFixture(t *testing.T) *authzFixture {
 	w := &authzFixture{projectFixture: newProjectFixture(t)}
 	// Give the hosts enough capacity for the VMs of all entries.
 	w.execSQL(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,cpu,threads}', '256'), '{inventory,memoryBytes}', '1099511627776')`)
-	w.Control = control.New(w.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
+	w.Control = control.New(w.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault(), AgentReleases: w.writeRelease()})
 	w.execSQL(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '8796093022208')`)
 	w.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'found-1', '{"power":"running"}')`, w.h1, discoveredVMID)
 	newcomer := w.addUser("nina", fleet.RoleAdmin)
@@ -97,6 +99,18 @@ func newAuthzFixture(t *testing.T) *authzFixture {
 		}
 	}
 	return w
+}
+
+// writeRelease writes the release 2.0.0 of the agent to a new directory, and returns the directory.
+func (w *authzFixture) writeRelease() string {
+	dir := w.t.TempDir()
+	key, _, err := release.NewKey()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.releaseKey = key.Public().ID()
+	writeRelease(w.t, dir, key, "2.0.0")
+	return dir
 }
 
 const discoveredVMID fleet.VMID = "0190f0f0-0000-7000-8000-0000000000f0"

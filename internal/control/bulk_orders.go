@@ -107,6 +107,10 @@ var childRunners = map[fleet.JobKind]childRunner{
 		_, err := c.ReleaseVM(store.WithChildTask(ctx, p.ID), a, vmOfChild(p))
 		return err
 	},
+	fleet.HostAgentUpgrade: childWithInput(func(c *Control, ctx context.Context, a fleet.Actor, p db.PendingTasksRow, in fleet.AgentUpgrade) (fleet.Task, error) {
+		_, host := p.Subject.ResourceAndID()
+		return c.RequestAgentUpgrade(ctx, a, fleet.HostID(host), in)
+	}),
 	fleet.DiscoveredStart:    runDiscoveredAction(fleet.ActStart),
 	fleet.DiscoveredShutdown: runDiscoveredAction(fleet.ActShutdown),
 	fleet.DiscoveredReboot:   runDiscoveredAction(fleet.ActReboot),

@@ -34,6 +34,7 @@ import (
 	"quantix/internal/control/requests"
 	"quantix/internal/control/storage"
 	"quantix/internal/control/store"
+	"quantix/internal/control/upgrades"
 	"quantix/internal/delivery"
 	"quantix/internal/notify"
 )
@@ -59,6 +60,7 @@ type Control struct {
 	*deviceclasses.DeviceClasses
 	*events.Log
 	*storage.Storage
+	*upgrades.Upgrades
 	*query.Queries
 	store *store.Store // not embedded: its methods are not use cases
 	log   *slog.Logger
@@ -79,6 +81,8 @@ type Options struct {
 	// first-boot data are refused.
 	Vault     auth.Vault
 	MACPrefix string // prefix of new NICs' MAC addresses, checked by config; empty: QEMU's 52:54:00
+
+	AgentReleases string // the directory with signed releases of the agent; empty: none
 
 	AuditMonths int // complete months of audit to retain; 0: all
 
@@ -109,6 +113,7 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), DeviceClasses: deviceclasses.New(s), Quotas: quotas.New(s, o.Log), Recycling: recycling.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
 		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), HostCommands: hostcommands.New(s), Networks: network.New(s, b), Publishing: publishing.New(s),
 		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), Quotas: quotas.New(s, o.Log), Recycling: recycling.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
+		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), Quotas: quotas.New(s, o.Log), Recycling: recycling.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Upgrades: upgrades.New(s, b, o.AgentReleases), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
 	c.Requests, c.Health = requests.New(s, b, requestedVMs{c}), health.New(s)

@@ -213,6 +213,7 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"help-search", "/help?q=add+a+host", nil},
 		{"search-suggest", "/", func(p *tab) { p.fillInput("#search", "web"); p.waitText("#search-results", "web-01") }},
 		{"hosts", "/hosts", nil},
+		{"host-upgrade-none", "/hosts/upgrade", nil},
 		{"host-join", "/hosts/join", func(p *tab) { p.click("main button.primary", ""); p.waitText(".code", "quantix agent join") }},
 		{"host", h, nil},
 		{"host-topology", h + "?tab=topology", nil},

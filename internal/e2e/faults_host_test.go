@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -25,6 +26,7 @@ import (
 // faultRig is a portal with its own PostgreSQL and one real libvirt host. The test may kill all of them.
 type faultRig struct {
 	extra, env []string // additional arguments and environment of the agent
+	agentProgram string // the agent's program; empty: that of the portal
 
 	t  *testing.T
 	pg *pglocal.Server
@@ -110,7 +112,7 @@ func (r *faultRig) joinHost() {
 	if out, err := join.CombinedOutput(); err != nil {
 		r.t.Fatalf("join: %v: %s", err, out)
 	}
-	r.startAgent(path)
+	r.startAgent(cmp.Or(r.agentProgram, path))
 	r.waitHost(stepLimit, fleet.HostOnline)
 }
 

@@ -176,18 +176,24 @@ func (p *portal) api() api {
 // directory.
 func (p *portal) startMockAgent(name string) (*program, string) {
 	p.t.Helper()
-	dir := filepath.Join(root, p.name+"-"+name)
-	token := requestJSON[fleet.JoinToken](p.t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
-	args := []string{"--name", name, "--data-dir", dir, "--hypervisor", "mock"}
 	path, err := binary()
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	return p.startMockAgentOf(path, name)
+}
+
+// startMockAgentOf is startMockAgent with a program and further arguments of the agent.
+func (p *portal) startMockAgentOf(path, name string, more ...string) (*program, string) {
+	p.t.Helper()
+	dir := filepath.Join(root, p.name+"-"+name)
+	token := requestJSON[fleet.JoinToken](p.t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
+	args := append([]string{"--name", name, "--data-dir", dir, "--hypervisor", "mock"}, more...)
 	join := append([]string{"agent", "join", "--portal", p.agentURL, "--token", token.Secret}, args...)
 	if out, err := commandOutput(p.t.Context(), path, join...); err != nil {
 		p.t.Fatalf("join: %v: %s", err, out)
 	}
-	agent := p.runAgent(p.name+"-"+name, args...)
+	agent := p.runAgentOf(path, p.name+"-"+name, args...)
 	eventually(p.t, stepLimit, "the first report of "+name, func() (bool, string) {
 		h := p.api().hostByName(p.t, name)
 		return h.Phase == fleet.HostOnline, string(h.Phase)
@@ -197,7 +203,17 @@ func (p *portal) startMockAgent(name string) (*program, string) {
 
 func (p *portal) runAgent(name string, args ...string) *program {
 	p.t.Helper()
-	agent, err := launch(name, nil, append([]string{"agent"}, args...)...)
+	path, err := binary()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return p.runAgentOf(path, name, args...)
+}
+
+// runAgentOf is runAgent with the agent's program.
+func (p *portal) runAgentOf(path, name string, args ...string) *program {
+	p.t.Helper()
+	agent, err := launchProgram(path, name, nil, append([]string{"agent"}, args...)...)
 	if err != nil {
 		p.t.Fatal(err)
 	}

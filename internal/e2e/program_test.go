@@ -37,6 +37,12 @@ func launch(name string, env []string, args ...string) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
+	return launchProgram(path, name, env, args...)
+}
+
+// launchProgram is launch with another program.
+func launchProgram(path, name string, env []string, args ...string) (*program, error) {
+	var err error
 	p := &program{name: name, log: filepath.Join(root, name+".log"), gone: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

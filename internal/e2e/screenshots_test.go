@@ -69,6 +69,7 @@ func TestScreenshots(t *testing.T) {
 	t.Run("VM on two hosts", captureSplitVM)
 	t.Run("refused dialog", checkRefusedDialog)
 	t.Run("half-drained host", captureHalfDrainedHost)
+	t.Run("upgrade of agents", captureUpgrade)
 }
 
 // tierShots returns the shots for the current tier. The gate takes only the first shot of each page and tab.

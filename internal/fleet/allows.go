@@ -21,6 +21,8 @@ const (
 	ActReadAgentLog     Action = "read-agent-log"    // of a host: read the last lines of its agent's log
 	ActRestartAgent     Action = "restart-agent"     // of a host: restart its agent; VMs are untouched
 
+	ActUpgradeAgent Action = "upgrade-agent" // of a host: replace its agent by a signed release
+
 	ActJoinAgain   Action = "join-again"  // of a host: create a join token for its new agent
 	ActAssign      Action = "assign"      // of a pool or network: assign it to more hosts
 	ActRetry       Action = "retry"       // of a pool or network on one host: apply it again; also the "Start" button if it was stopped on the host
@@ -94,6 +96,7 @@ var hostActions = ActionTable[HostView]{
 	{ActDiagnoseHost, agentCommandRefusal(HostDiagnose)},
 	{ActReadAgentLog, agentCommandRefusal(HostAgentLog)},
 	{ActRestartAgent, agentCommandRefusal(HostAgentRestart)},
+	{ActUpgradeAgent, upgradeRefusal},
 	{ActJoinAgain, nil},
 	{ActDelete, func(h HostView) string {
 		if why := h.Lifecycle.Refusal(HostRemove, h.Name); why != "" {
@@ -134,6 +137,17 @@ func agentCommandRefusal(kind JobKind) func(HostView) string {
 		}
 		return ""
 	}
+// upgradeRefusal returns why the portal cannot upgrade the host's agent; empty: it can.
+func upgradeRefusal(h HostView) string {
+	switch {
+	case h.Phase != HostOnline && h.Phase != HostDegraded:
+		return "The host is not online."
+	case h.Status == nil || h.Status.Platform == "":
+		return "The agent is too old to be upgraded by the portal. Replace its program by hand once."
+	case len(h.AgentSettings().UpgradeKeys) == 0:
+		return fmt.Sprintf("agent.yaml of %s does not allow it: set upgradeKeys.", h.Name)
+	}
+	return ""
 }
 
 // HostPowerJobKind returns the kind of job that the power action queues on a host; empty: none.

@@ -21,9 +21,10 @@ type Host struct {
 // HostStatus is the agent's report on the host itself.
 type HostStatus struct {
 	AgentVersion string    `json:"agentVersion"`
-	Hypervisor   string    `json:"hypervisor"`      // "libvirt 9.0.0, QEMU 7.2.22"
-	Connected    bool      `json:"connected"`       // the agent is connected to the hypervisor
-	Error        string    `json:"error,omitempty"` // the hypervisor's error if not connected
+	Platform     string    `json:"platform,omitempty"` // what the agent runs on: "linux-amd64"; older agents report none
+	Hypervisor   string    `json:"hypervisor"`         // "libvirt 9.0.0, QEMU 7.2.22"
+	Connected    bool      `json:"connected"`          // the agent is connected to the hypervisor
+	Error        string    `json:"error,omitempty"`    // the hypervisor's error if not connected
 	Inventory    Inventory `json:"inventory"`
 	OtherPools   []string  `json:"otherPools,omitempty"` // names of DiscoveredPools; an older agent reports only these names
 	// DiscoveredPools are the host's unmanaged storage pools.

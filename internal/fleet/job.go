@@ -46,9 +46,16 @@ type JobArgs struct {
 	Guest    *GuestParams    `json:"guest,omitempty"`    // vm.freeze, vm.password
 	Plan     PlanID          `json:"plan,omitempty"`     // vm.plan: the plan
 	Fields   []string        `json:"fields,omitempty"`   // vm.reapply: only these fields of VMStatus.Drift; empty: all
+	Upgrade  *AgentUpgrade   `json:"upgrade,omitempty"`  // host.agent.upgrade
 	Adopt    *AdoptionParams `json:"adopt,omitempty"`    // found.adopt
 	Diagnose []string        `json:"diagnose,omitempty"` // host.diagnose: the site's own diagnostics to run, by name
 	Force    bool            `json:"force,omitempty"`    // host.agent.restart: also while jobs run that the restart interrupts
+}
+
+// AgentUpgrade is the release that replaces a host's agent.
+type AgentUpgrade struct {
+	Version        string `json:"version"`
+	AllowDowngrade bool   `json:"allowDowngrade,omitempty"` // also a version that is older than the running one
 }
 
 // Subject names the object of a job or task: "vm:<id>", "pool:<id>", "volume:<pool id>/<name>", "host:<id>",

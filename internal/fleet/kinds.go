@@ -84,6 +84,7 @@ const (
 	HostDiagnose     JobKind = "host.diagnose"      // collect diagnostics of the host, and send them to the portal
 	HostAgentLog     JobKind = "host.agent.log"     // send the last lines of the agent's log to the portal
 	HostAgentRestart JobKind = "host.agent.restart" // restart the agent; done once the new agent has connected
+	HostAgentUpgrade JobKind = "host.agent.upgrade" // replace the agent by a signed release
 
 	VMPlan    JobKind = "vm.plan"    // render the definition that an edit would produce
 	VMMigrate JobKind = "vm.migrate" // live or cold migration to another host: see MigrationParams
@@ -235,6 +236,9 @@ var kinds = []JobKindInfo{
 	{
 		Name: HostAgentRestart, Type: TypeHost, Verb: "Restart agent", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true,
 		WhyNotCancellableOnceBegun: "The agent is already restarting, so the task cannot be cancelled.",
+	{
+		Name: HostAgentUpgrade, Type: TypeHost, Verb: "Upgrade agent", Permission: MayChangeInfra, Limit: 15 * time.Minute, SingleShot: true,
+		WhyNotCancellableOnceBegun: "The host has already begun to upgrade its agent. If the new agent does not report, the host returns to the old one.",
 	},
 	{Name: DiscoveredAdopt, Type: TypeDiscovered, Verb: "Adopt", Permission: MayChangeInfra, Limit: time.Minute},
 	{

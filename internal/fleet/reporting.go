@@ -74,6 +74,9 @@ func IsReportFresh(seen *ReportTime, now time.Time) bool {
 	return seen != nil && now.Sub(seen.Time) <= seen.Limit() && seen.Sub(now) <= ClockStep
 }
 
+// MaxUpgradeKeys is the maximum number of keys that sign releases for one agent.
+const MaxUpgradeKeys = 16
+
 // AgentSettings are the settings of a host's agent.yaml that the portal shows. Those that also have a value in HostSpec
 // win over the spec.
 type AgentSettings struct {
@@ -84,6 +87,8 @@ type AgentSettings struct {
 	Commands []JobKind `json:"commands,omitempty"`
 	// Diagnostics are the names of the site's own diagnostics in the directory diagnosticsDir of agent.yaml.
 	Diagnostics []string `json:"diagnostics,omitempty"`
+	// UpgradeKeys are the IDs of the keys that sign releases for the agent; none: the portal cannot upgrade it
+	UpgradeKeys []string `json:"upgradeKeys,omitempty"`
 }
 
 // Limits of AgentSettings: kinds of jobs, and the site's own diagnostics.
@@ -115,6 +120,9 @@ func (s *AgentSettings) Valid() *AgentSettings {
 	}
 	if s.ReportInterval >= MinReportInterval && s.ReportInterval <= MaxReportInterval {
 		out.ReportInterval = s.ReportInterval
+	}
+	for _, key := range s.UpgradeKeys[:min(len(s.UpgradeKeys), MaxUpgradeKeys)] {
+		out.UpgradeKeys = append(out.UpgradeKeys, key[:min(len(key), 64)])
 	}
 	var c Checks
 	if CheckLabels(&c, "labels", s.Labels); c.Err() == nil {

@@ -10,6 +10,7 @@ import (
 // its job kind.
 var permissionsByAction = addAssignedTypeActions(map[string]map[fleet.Action]Permission{
 	"host":    {fleet.ActEdit: InfraChange, fleet.ActCordon: InfraChange, fleet.ActUncordon: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange, fleet.ActEnterMaintenance: InfraChange, fleet.ActLeaveMaintenance: InfraChange, fleet.ActRebootHost: InfraChange, fleet.ActShutDownHost: InfraChange, fleet.ActDiagnoseHost: InfraChange, fleet.ActReadAgentLog: InfraChange, fleet.ActRestartAgent: InfraChange},
+	"host":    {fleet.ActEdit: InfraChange, fleet.ActCordon: InfraChange, fleet.ActUncordon: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange, fleet.ActEnterMaintenance: InfraChange, fleet.ActLeaveMaintenance: InfraChange, fleet.ActRebootHost: InfraChange, fleet.ActUpgradeAgent: InfraChange, fleet.ActShutDownHost: InfraChange},
 	"cluster": {fleet.ActEdit: InfraChange, fleet.ActAddHosts: InfraChange, fleet.ActDelete: InfraChange},
 	"pool":    {fleet.ActCredentials: InfraChange},
 	"network": {fleet.ActGrant: InfraChange},

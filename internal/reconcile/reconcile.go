@@ -34,6 +34,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"evict VMs", 5 * time.Second, nil, c.EvictVMs},
 		{"settle maintenance", 2 * time.Second, nil, c.SettleMaintenance},
 		{"end host commands", 10 * time.Second, nil, c.EndStaleHostCommands},
+		{"agent upgrades", 2 * time.Second, nil, c.AdvanceUpgrades},
 		{"queue drift", 15 * time.Second, nil, c.QueueDriftedObjects},
 		labelReconciler(c),
 		{"gather peers", time.Minute, []string{"peers"}, withMinInterval(time.Second, c.UpdateOverlayPeers)},

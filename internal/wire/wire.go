@@ -20,7 +20,7 @@ import (
 	"quantix/internal/secgroup"
 )
 
-// Paths below the portal's agent address. All are POST, except relays, which are websockets.
+// Paths below the portal's agent address. All are POST, except relays, which are websockets, and downloads.
 const (
 	PathJoin   = "/agent/v1/join"   // JoinRequest → JoinAnswer; bearer: the join token
 	PathRenew  = "/agent/v1/renew"  // RenewRequest → Certificate; mutual TLS from here on
@@ -43,6 +43,10 @@ const (
 
 	// PathFirstBoots + <VM id>: FirstBootRequest → FirstBoot, for the VM's own host. Older portals lack it.
 	PathFirstBoots = "/agent/v1/first-boots/"
+
+	// PathReleases + <version>/<platform>/manifest: {} → ReleaseManifest, and GET PathReleases + <version>/<platform>: the
+	// program; only for a host that runs the job of this upgrade. Older portals lack them.
+	PathReleases = "/agent/v1/releases/"
 
 	PathRelay   = "/agent/v1/pair/"    // + <relay id>: websocket, subprotocol "binary"; header SessionHeader
 	PathConsole = "/agent/v1/console/" // PathRelay for older agents

@@ -26,6 +26,7 @@ func Actions(a fleet.Actor, h fleet.HostView) []kit.ActionButton {
 		kit.ActionButton{Icon: "power-off", Word: "Shut down host", Href: views.HostPath(h.ID, string(fleet.ActShutDownHost)), Dialog: true}.WithReasonFrom(can, fleet.ActShutDownHost),
 		kit.ActionButton{Icon: "file-text", Word: runDiagnostics, Separated: true, Href: views.HostPath(h.ID, "diagnostics"), Dialog: true}.WithReasonFrom(can, fleet.ActDiagnoseHost),
 		kit.ActionButton{Icon: "refresh-cw", Word: restartAgent, Href: views.HostPath(h.ID, string(fleet.ActRestartAgent)), Dialog: true}.WithReasonFrom(can, fleet.ActRestartAgent),
+		kit.ActionButton{Icon: "upload", Word: "Upgrade agent", Href: UpgradePath + "?host=" + string(h.ID) + "&filter=name:" + h.Name}.WithReasonFrom(can, fleet.ActUpgradeAgent),
 		kit.ActionButton{Icon: "shield-check", Word: "Clear the conflict", Separated: true, Post: views.HostPath(h.ID, "conflict"), Back: path}.WithReasonFrom(can, fleet.ActClearConflict),
 		kit.ActionButton{Icon: "key-round", Word: "Join again", Href: views.RejoinHostPath(h.ID)}.WithReasonFrom(can, fleet.ActJoinAgain),
 		kit.ActionButton{Icon: "trash-2", Word: "Remove host", Href: views.HostPath(h.ID, "delete"), Dialog: true, Danger: true}.WithReasonFrom(can, fleet.ActDelete),

@@ -50,6 +50,7 @@ const (
 	HelpVMHealth      Topic = "virtual-machines#health-checks"
 	HelpVMEdit        Topic = "virtual-machines#change-a-vm"
 	HelpMigrate       Topic = "migration#move-a-vm-to-another-host"
+	HelpAgentUpgrade  Topic = "host-commands#upgrade-agents"
 	HelpMaintenance   Topic = "migration#enter-maintenance"
 	HelpMoveDisk      Topic = "virtual-machines#move-a-disk-to-another-pool"
 	HelpProtection    Topic = "virtual-machines#protect-lock-and-expire"

@@ -56,6 +56,8 @@ func (e *Endpoints) Routes() []Route {
 		{post, wire.PathPools + ":id/secret", SessionProof, policy.ActAsAgent, requestHandler(maxRequestBytes, e.sendPoolSecret)},
 		{post, wire.PathFirstBoots + ":id", SessionProof, policy.ActAsAgent, requestHandler(maxRequestBytes, e.sendFirstBoot)},
 		{post, wire.PathTransfers + ":id/meet", SessionProof, policy.ActAsAgent, requestHandler(maxRequestBytes, e.exchangeTransferAddresses)},
+		{post, wire.PathReleases + ":version/:platform/manifest", SessionProof, policy.ActAsAgent, requestHandler(maxRequestBytes, e.sendReleaseManifest)},
+		{get, wire.PathReleases + ":version/:platform", SessionProof, policy.ActAsAgent, e.sendRelease},
 		{get, wire.PathRelay + ":id", TransactionProof, policy.ActAsAgent, e.joinRelay},
 		{get, wire.PathConsole + ":id", TransactionProof, policy.ActAsAgent, e.joinRelay}, // older agents
 	}

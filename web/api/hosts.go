@@ -80,6 +80,14 @@ type actOnHostInput struct {
 		BringBack  []fleet.VMID                             `json:"bringBack,omitempty" doc:"leave-maintenance: VMs to migrate back to the host"`
 		Confirm    string                                   `json:"confirm,omitempty" doc:"reboot, shutdown: the host's name"`
 		Force      bool                                     `json:"force,omitempty" doc:"restart-agent: also while jobs run on the host that the restart interrupts"`
+		Action         fleet.Action                             `json:"action" doc:"cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot, shutdown or upgrade-agent"`
+		Decisions      map[fleet.VMID]fleet.MaintenanceDecision `json:"decisions,omitempty" doc:"enter-maintenance: what happens to VMs, by VM ID; the others get the plan's proposal"`
+		Default        fleet.MaintenanceDo                      `json:"default,omitempty" enum:"shutdown,leave" doc:"enter-maintenance: what happens to VMs with neither a decision nor a proposal, if it is allowed for them; the dry run shows it as their proposal"`
+		Overcommit     bool                                     `json:"overcommit,omitempty" doc:"enter-maintenance: migrations may exceed what the other hosts can allocate"`
+		BringBack      []fleet.VMID                             `json:"bringBack,omitempty" doc:"leave-maintenance: VMs to migrate back to the host"`
+		Version        string                                   `json:"version,omitempty" doc:"upgrade-agent: the version of the release"`
+		AllowDowngrade bool                                     `json:"allowDowngrade,omitempty" doc:"upgrade-agent: also a version that is older than the running one, or that cannot be compared with it"`
+		Confirm        string                                   `json:"confirm,omitempty" doc:"reboot, shutdown: the host's name"`
 	}
 }
 
@@ -117,6 +125,11 @@ var hostActions = map[fleet.Action]func(*API, context.Context, fleet.Actor, *act
 		out.Body.Task = &task
 		return err
 	},
+	fleet.ActUpgradeAgent: func(api *API, ctx context.Context, a fleet.Actor, in *actOnHostInput, out *hostOutput) error {
+		task, err := api.Control.RequestAgentUpgrade(ctx, a, in.ID, fleet.AgentUpgrade{Version: in.Body.Version, AllowDowngrade: in.Body.AllowDowngrade})
+		out.Body.Task = &task
+		return err
+	},
 	fleet.ActRebootHost:   powerHost,
 	fleet.ActShutDownHost: powerHost,
 	fleet.ActRestartAgent: restartAgent,
@@ -134,6 +147,7 @@ func (api *API) actOnHost(ctx context.Context, a fleet.Actor, in *actOnHostInput
 	switch {
 	case !known:
 		c.Add("action", "There is no action %q of a host. Use cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot, shutdown or restart-agent.", string(in.Body.Action))
+		c.Add("action", "There is no action %q of a host. Use cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot, shutdown or upgrade-agent.", string(in.Body.Action))
 	case in.DryRun && in.Body.Action != fleet.ActEnterMaintenance && in.Body.Action != fleet.ActLeaveMaintenance:
 		c.Add("dryRun", "Only enter-maintenance and leave-maintenance have a dry run.")
 	}

@@ -67,6 +67,8 @@ func (api *API) operations() []operation {
 		newOperation(remove, "/vms/{id}/snapshot-schedules/{schedule}", policy.VMChange, noContent, "delete-snapshot-schedule", "Delete a snapshot schedule; the snapshots that it took stay", api.deleteSchedule),
 		newOperation(get, "/vms/{id}/first-boot", policy.VMChange, ok, "get-first-boot", "Get the first-boot data of a VM (cloud-init and the like); passwords are not shown", getObject(api.Control.FirstBoot)),
 		newOperation(put, "/vms/{id}/first-boot", policy.VMChange, ok, "set-first-boot", "Set the first-boot data that a VM's guest gets at its next start; without a kind the guest gets none", api.setFirstBoot),
+		newOperation(get, "/agent-releases", policy.InfraSee, ok, "list-agent-releases", "List the signed releases of the agent that the portal offers, the newest first", api.listAgentReleases),
+		newOperation(post, "/agent-upgrades", policy.InfraChange, accepted, "upgrade-agents", "Upgrade the agents of many hosts: canaries first, the others in batches; a failure stops the rest", api.upgradeAgents),
 		newOperation(get, "/flavors", policy.VMSee, ok, "list-flavors", "List the flavors that you may see, by size", api.listFlavors),
 		newOperation(post, "/flavors", policy.InfraChange, created, "create-flavor", "Create a flavor: a named size of VMs, which is published to nobody at first", api.createFlavor),
 		newOperation(get, "/flavors/{id}", policy.VMSee, ok, "get-flavor", "Get a flavor", api.getFlavor),

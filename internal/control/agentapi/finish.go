@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -300,6 +301,11 @@ func recordJobEffects(ctx context.Context, q *db.Queries, job db.Job, in wire.Fi
 		return e, nil
 	}
 	typ, id := job.Subject.ResourceAndID()
+	if job.Kind == fleet.HostAgentUpgrade && in.Outcome == wire.Done {
+		refusal, err := missingVersion(ctx, q, job)
+		e.refused, e.error = refusal != "", refusal
+		return e, err
+	}
 	if typ == string(fleet.TypeHost) { // a power command: the host's next report, or its silence, has the effect
 		return e, nil
 	}
@@ -340,6 +346,16 @@ func recordJobEffects(ctx context.Context, q *db.Queries, job db.Job, in wire.Fi
 		e.typ, e.object, e.host, e.generation, e.seq, e.observed = typ, id, job.HostID, in.Generation, in.Seq, observed
 	}
 	return e, err
+}
+
+// missingVersion returns why an upgrade of an agent is not done although the agent says so; empty: its host has reported
+// the new version.
+func missingVersion(ctx context.Context, q *db.Queries, job db.Job) (string, error) {
+	version, err := q.AgentVersionOf(ctx, job.HostID)
+	if err != nil || job.Args.Upgrade == nil || version == job.Args.Upgrade.Version {
+		return "", err
+	}
+	return fmt.Sprintf("The host reports version %s after the upgrade to version %s.", version, job.Args.Upgrade.Version), nil
 }
 
 func recordVMJobEnd(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {

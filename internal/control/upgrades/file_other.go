@@ -1,0 +1,5 @@
+//go:build !unix
+
+package upgrades
+
+const openFlags = 0
