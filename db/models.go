@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
+	"quantix/internal/bmc"
 	"quantix/internal/channel"
 	"quantix/internal/flavor"
 	"quantix/internal/fleet"
@@ -343,6 +344,23 @@ type Host struct {
 	ReportInterval int32
 	Maintenance    *fleet.HostMaintenance
 	Maintained     string
+	HasBmc         bool
+}
+
+type HostBmc struct {
+	HostID      fleet.HostID
+	Spec        bmc.Spec
+	ByKey       string
+	Sealed      []byte
+	Generation  int64
+	Reading     *bmc.Reading
+	ReadAt      *time.Time
+	Error       string
+	CheckedAt   *time.Time
+	AskedAt     *time.Time
+	Failures    int32
+	DueAt       time.Time
+	LeasedUntil *time.Time
 }
 
 type HostFilterCount struct {
@@ -371,6 +389,19 @@ type HostMeter struct {
 	BeforeAt     *time.Time
 	BeforeIds    []string
 	BeforeCpu    []int64
+}
+
+type HostPowerOrder struct {
+	TaskID      fleet.TaskID
+	HostID      fleet.HostID
+	Command     bmc.Command
+	Fences      bool
+	Step        string
+	InDoubt     bool
+	Epoch       int32
+	DeadlineAt  *time.Time
+	DueAt       time.Time
+	LeasedUntil *time.Time
 }
 
 type HostSession struct {
@@ -841,6 +872,7 @@ type Task struct {
 	Stage       int32
 	StageWait   int32
 	BeginAfter  *time.Time
+	ByPortal    bool
 }
 
 type TaskEdit struct {

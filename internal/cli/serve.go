@@ -25,6 +25,7 @@ import (
 	"quantix/db"
 	"quantix/internal/agentconn"
 	"quantix/internal/auth"
+	"quantix/internal/bmc/redfish"
 	"quantix/internal/config"
 	"quantix/internal/control"
 	"quantix/internal/control/metrics"
@@ -114,10 +115,14 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	if err != nil {
 		return err
 	}
+	bmcTo, err := parsePrefixes("bmcTo", cfg.BMCTo)
+	if err != nil {
+		return err
+	}
 	hub := notify.NewHub()
 	p.Control = control.New(pool, control.Options{
 		Log: p.log, Hub: hub, AgentURL: p.AgentURL, PairURL: p.PairURL, Vault: vault, MACPrefix: cfg.MACPrefix, AuditMonths: cfg.AuditMonths,
-		MetricRetention: metricRetention(cfg.Metrics), Sender: sender,
+		MetricRetention: metricRetention(cfg.Metrics), Sender: sender, BMCs: redfish.New(bmcTo),
 	})
 	if p.Password, _, err = p.Control.EnsureAdmin(ctx, fleet.SystemActor); err != nil {
 		return fmt.Errorf("make the first administrator: %w", err)
@@ -320,15 +325,24 @@ func (p *portal) publishAgentAddress(ctx context.Context) error {
 	return nil
 }
 
+// parsePrefixes parses the networks of a setting.
+func parsePrefixes(key string, networks []string) (out []netip.Prefix, err error) {
+	for _, network := range networks {
+		prefix, err := netip.ParsePrefix(network)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		out = append(out, prefix)
+	}
+	return out, nil
+}
+
 // newSender returns the sender of notifications.
 func newSender(cfg config.Portal, portal string) (*delivery.Sender, error) {
 	s := delivery.Settings{Portal: portal, Mail: delivery.Mail{Server: cfg.Mail.Server, TLS: cfg.Mail.TLS, From: cfg.Mail.From, User: cfg.Mail.User}}
-	for _, network := range cfg.NotifyTo {
-		prefix, err := netip.ParsePrefix(network)
-		if err != nil {
-			return nil, fmt.Errorf("notifyTo: %w", err)
-		}
-		s.NotifyTo = append(s.NotifyTo, prefix)
+	var err error
+	if s.NotifyTo, err = parsePrefixes("notifyTo", cfg.NotifyTo); err != nil {
+		return nil, err
 	}
 	if cfg.Mail.Server != "" && cfg.Mail.PasswordFile != "" {
 		text, err := os.ReadFile(cfg.Mail.PasswordFile)

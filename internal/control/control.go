@@ -13,12 +13,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"quantix/internal/auth"
+	"quantix/internal/bmc/redfish"
 	"quantix/internal/control/agentapi"
 	"quantix/internal/control/alarms"
 	"quantix/internal/control/assign"
 	"quantix/internal/control/channels"
 	"quantix/internal/control/events"
 	"quantix/internal/control/flavors"
+	"quantix/internal/control/hostpower"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/metrics"
@@ -40,6 +42,7 @@ type Control struct {
 	*identity.Identity
 	*agentapi.API
 	*hosts.Hosts
+	*hostpower.HostPower
 	*network.Networks
 	*publishing.Publishing
 	*placing.Placing
@@ -78,7 +81,8 @@ type Options struct {
 
 	MetricRetention metrics.Retention // the zero value: metrics.DefaultRetention
 
-	Sender *delivery.Sender // sends notifications; nil: only to the public Internet, and no e-mail
+	BMCs   *redfish.Connector // connects to BMCs; nil: not to loopback and link-local addresses
+	Sender *delivery.Sender   // sends notifications; nil: only to the public Internet, and no e-mail
 }
 
 // WarmUp prepares a new database connection for agents' requests (db.OpenWithSetup).
@@ -104,5 +108,6 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 		store: s, log: o.Log, opts: o,
 	}
 	c.Requests = requests.New(s, b, requestedVMs{c})
+	c.HostPower = hostpower.New(s, o.Vault, o.BMCs, terminatedHosts{c})
 	return c
 }

@@ -15,6 +15,10 @@ const (
 	ActRebootHost       Action = "reboot"            // of a host in maintenance
 	ActShutDownHost     Action = "shutdown"          // of a host in maintenance
 
+	ActPowerOn       Action = "power-on"  // of a host that is offline, through its BMC
+	ActForcePowerOff Action = "power-off" // of a host, through its BMC; ActReset also
+	ActTerminate     Action = "terminate" // of a host: drain it, power it off, remove it
+
 	ActJoinAgain   Action = "join-again"  // of a host: create a join token for its new agent
 	ActAssign      Action = "assign"      // of a pool or network: assign it to more hosts
 	ActRetry       Action = "retry"       // of a pool or network on one host: apply it again; also the "Start" button if it was stopped on the host
@@ -85,7 +89,11 @@ var hostActions = ActionTable[HostView]{
 	{ActLeaveMaintenance, func(h HostView) string { return h.Lifecycle.Refusal(HostLeaveMaintenance, h.Name) }},
 	{ActRebootHost, hostPowerRefusal},
 	{ActShutDownHost, hostPowerRefusal},
+	{ActPowerOn, powerOnRefusal},
+	{ActForcePowerOff, forcedPowerRefusal},
+	{ActReset, forcedPowerRefusal},
 	{ActJoinAgain, nil},
+	{ActTerminate, terminateRefusal},
 	{ActDelete, func(h HostView) string {
 		if why := h.Lifecycle.Refusal(HostRemove, h.Name); why != "" {
 			return why

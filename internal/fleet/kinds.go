@@ -81,6 +81,13 @@ const (
 	HostReboot   JobKind = "host.reboot"   // reboot the machine
 	HostShutdown JobKind = "host.shutdown" // power the machine off
 
+	// Tasks of a host whose work a portal does.
+	HostPowerOn   JobKind = "host.power.on"  // through the BMC
+	HostPowerOff  JobKind = "host.power.off" // through the BMC, without a shutdown
+	HostReset     JobKind = "host.reset"     // through the BMC
+	HostTerminate JobKind = "host.terminate" // parent of the steps: maintenance, power-off, removal
+	HostRemoval   JobKind = "host.remove"    // last step of HostTerminate
+
 	VMPlan    JobKind = "vm.plan"    // render the definition that an edit would produce
 	VMMigrate JobKind = "vm.migrate" // live or cold migration to another host: see MigrationParams
 	VMReceive JobKind = "vm.receive" // receive a running VM from another host
@@ -116,6 +123,8 @@ type JobKindInfo struct {
 	Background bool
 	// OnlyParent: the kind of a task with children of other kinds. No host runs a job of this kind.
 	OnlyParent bool
+	// ByPortal: a portal does the work. No host runs a job of this kind.
+	ByPortal bool
 
 	// Reasons why the job cannot be cancelled while it is queued, and after a host has begun it. Empty: the job can be
 	// cancelled.
@@ -124,6 +133,9 @@ type JobKindInfo struct {
 
 // notCancellable is the refusal for a job that brings a host to the intended state.
 const notCancellable = "This task cannot be cancelled: it would be repeated until the host matches the configuration. Change the configuration instead."
+
+// sentToBMC is the refusal for a command that a portal has begun to send.
+const sentToBMC = "The portal has already begun to send the command to the BMC, so the task cannot be cancelled."
 
 // mergeLeftover describes what remains after a merge was stopped.
 const mergeLeftover = "The snapshot is deleted, but its data remains: consolidate the VM's disks to free the space."
@@ -226,6 +238,11 @@ var kinds = []JobKindInfo{
 	{Name: HostMaintenanceLeave, Type: TypeHost, Verb: "Leave maintenance", Permission: MayChangeInfra, OnlyParent: true},
 	{Name: HostReboot, Type: TypeHost, Verb: "Reboot host", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true},
 	{Name: HostShutdown, Type: TypeHost, Verb: "Shut down host", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true},
+	{Name: HostPowerOn, Type: TypeHost, Verb: "Power on host", Permission: MayChangeInfra, ByPortal: true, WhyNotCancellableOnceBegun: sentToBMC},
+	{Name: HostPowerOff, Type: TypeHost, Verb: "Force power off host", Permission: MayChangeInfra, ByPortal: true, WhyNotCancellableOnceBegun: sentToBMC},
+	{Name: HostReset, Type: TypeHost, Verb: "Reset host", Permission: MayChangeInfra, ByPortal: true, SingleShot: true, WhyNotCancellableOnceBegun: sentToBMC},
+	{Name: HostTerminate, Type: TypeHost, Verb: "Terminate host", Permission: MayChangeInfra, OnlyParent: true},
+	{Name: HostRemoval, Type: TypeHost, Verb: "Remove host", Permission: MayChangeInfra, ByPortal: true},
 	{Name: DiscoveredAdopt, Type: TypeDiscovered, Verb: "Adopt", Permission: MayChangeInfra, Limit: time.Minute},
 	{
 		Name: VMRelease, Type: TypeVM, Verb: "Release", Permission: MayChangeInfra, Limit: 2 * time.Minute,

@@ -19,7 +19,7 @@ func TestJobKindTableIsConsistent(t *testing.T) {
 	verbs := map[string]fleet.JobKind{}
 	for _, k := range allJobKinds() {
 		is := k.Info()
-		if is.Name != k || is.Verb == "" || (is.Limit <= 0) != is.OnlyParent || is.Type.Info().Plural == "" || !slices.Contains(rights, is.Permission) {
+		if is.Name != k || is.Verb == "" || (is.Limit <= 0) != (is.OnlyParent || is.ByPortal) || is.Type.Info().Plural == "" || !slices.Contains(rights, is.Permission) {
 			t.Errorf("%s is incomplete: %+v", k, is)
 		}
 		if other, taken := verbs[is.Verb]; taken {

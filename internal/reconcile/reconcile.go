@@ -33,6 +33,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"begin tasks", 2 * time.Second, []string{"orders"}, c.BeginTasks},
 		{"evict VMs", 5 * time.Second, nil, c.EvictVMs},
 		{"settle maintenance", 2 * time.Second, nil, c.SettleMaintenance},
+		{"terminate hosts", 2 * time.Second, nil, c.AdvanceTerminations},
 		{"queue drift", 15 * time.Second, nil, c.QueueDriftedObjects},
 		labelReconciler(c),
 		{"gather peers", time.Minute, []string{"peers"}, withMinInterval(time.Second, c.UpdateOverlayPeers)},
@@ -63,6 +64,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return runDeliveries(ctx, c, hub, log) })
+	group.Go(func() error { return runBMCs(ctx, c, hub, log) })
 	group.Go(func() error { return newVMCounter(c, hub, log).runLoop(ctx) })
 	for _, r := range reconcilers {
 		group.Go(func() error { return r.runLoop(ctx, hub, log) })

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stmcginnis/gofish/common"
 
-	"quantix/internal/bmc"
 	"quantix/internal/fleet"
 )
 
@@ -36,27 +35,27 @@ func (c *connection) describe(err error) *Error {
 		return errorf("%s", refused.Message)
 	}
 	if answered, ok := errors.AsType[*common.Error](err); ok && answered.HTTPReturnedStatusCode != 0 {
-		return describeAnswer(at, answered)
+		return c.describeAnswer(answered)
 	}
 	if timeout, ok := errors.AsType[net.Error](err); errors.Is(err, context.DeadlineExceeded) || ok && timeout.Timeout() {
 		return errorf("The BMC %s did not answer in time.", at)
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return errorf("The BMC %s answered with something that is not Redfish: %s.", at, bmc.CleanText(syntax.Error()))
+		return errorf("The BMC %s answered with something that is not Redfish: %s.", at, c.clean(syntax.Error()))
 	}
 	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return errorf("The BMC %s answered with a %s where Redfish has another type, in the field %s.", at, bmc.CleanText(kind.Value), bmc.CleanText(kind.Field))
+		return errorf("The BMC %s answered with a %s where Redfish has another type, in the field %s.", at, c.clean(kind.Value), c.clean(kind.Field))
 	}
 	why := err.Error()
 	for e := err; e != nil; e = errors.Unwrap(e) { // the innermost text names neither the method nor the URL
 		why = e.Error()
 	}
-	return errorf("The BMC %s could not be reached: %s.", at, strings.TrimSuffix(bmc.CleanText(why), "."))
+	return errorf("The BMC %s could not be reached: %s.", at, strings.TrimSuffix(c.clean(why), "."))
 }
 
 // describeAnswer returns the error of an answer that is no success.
-func describeAnswer(at string, e *common.Error) *Error {
-	code := e.HTTPReturnedStatusCode
+func (c *connection) describeAnswer(e *common.Error) *Error {
+	at, code := c.guard.host, e.HTTPReturnedStatusCode
 	text := e.Message
 	for _, info := range e.ExtendedInfos {
 		if info.Message != "" {
@@ -64,7 +63,7 @@ func describeAnswer(at string, e *common.Error) *Error {
 			break
 		}
 	}
-	words := bmc.CleanText(text)
+	words := c.clean(text)
 	switch {
 	case code == http.StatusUnauthorized:
 		return errorf("The BMC %s refused the user name or the password.%s", at, quoted(words))

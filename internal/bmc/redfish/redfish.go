@@ -5,6 +5,7 @@ package redfish
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"path"
@@ -33,7 +34,16 @@ type Target struct {
 // connection is one signed-in connection to a BMC.
 type connection struct {
 	*gofish.APIClient
-	guard *guard
+	guard   *guard
+	secrets []string // that no text of the BMC may repeat
+}
+
+// clean returns a text of the BMC for pages, without the credentials if the BMC repeats them.
+func (c *connection) clean(text string) string {
+	for _, s := range c.secrets {
+		text = strings.ReplaceAll(text, s, "…")
+	}
+	return bmc.CleanText(text)
 }
 
 // use connects and calls do. An error is an *Error.
@@ -52,7 +62,7 @@ func (c *Connector) use(ctx context.Context, t Target, do func(*connection) erro
 		Proxy: nil, DialContext: c.dial, TLSClientConfig: verified, TLSHandshakeTimeout: dialTimeout, DisableCompression: true, MaxResponseHeaderBytes: maxHeaderBytes,
 	}
 	defer transport.CloseIdleConnections()
-	to := &connection{guard: &guard{base: transport, host: at.Host}}
+	to := &connection{guard: &guard{base: transport, host: at.Host}, secrets: []string{t.Password, base64.StdEncoding.EncodeToString([]byte(t.User + ":" + t.Password))}}
 	defer func() {
 		if v := recover(); v != nil { // a library must not end the portal because of a BMC's answer
 			err = panicError(v)
@@ -90,11 +100,11 @@ func (c *connection) system(id string) (*sdk.ComputerSystem, error) {
 	case len(links) == 0:
 		return nil, errorf("The BMC %s reports no system.", c.guard.host)
 	case id == "" && len(links) > 1:
-		return nil, errorf("The BMC %s has several systems. Enter the ID of the host's one: %s.", c.guard.host, nameSome(ids))
+		return nil, errorf("The BMC %s has several systems. Enter the ID of the host's one: %s.", c.guard.host, c.nameSome(ids))
 	case id == "":
 		i = 0
 	case i < 0:
-		return nil, errorf("The BMC %s has no system %s, but %s.", c.guard.host, id, nameSome(ids))
+		return nil, errorf("The BMC %s has no system %s, but %s.", c.guard.host, id, c.nameSome(ids))
 	}
 	if !strings.HasPrefix(links[i], "/") {
 		return nil, errorf("The BMC %s names its system by a link that is not a path.", c.guard.host)
@@ -106,17 +116,17 @@ func (c *connection) system(id string) (*sdk.ComputerSystem, error) {
 	return s, err
 }
 
-func nameSome(ids []string) string {
+func (c *connection) nameSome(ids []string) string {
 	more := ""
 	if len(ids) > maxNamed {
 		ids, more = ids[:maxNamed], ", …"
 	}
-	return bmc.CleanText(strings.Join(ids, ", ") + more)
+	return c.clean(strings.Join(ids, ", ") + more)
 }
 
-func reading(s *sdk.ComputerSystem) bmc.Reading {
+func (c *connection) reading(s *sdk.ComputerSystem) bmc.Reading {
 	r := bmc.Reading{
-		Maker: bmc.CleanText(s.Manufacturer), Model: bmc.CleanText(s.Model), Health: bmc.CleanText(string(s.Status.Health)), SystemID: bmc.CleanText(s.ID), UUID: bmc.CleanText(s.UUID),
+		Maker: c.clean(s.Manufacturer), Model: c.clean(s.Model), Health: c.clean(string(s.Status.Health)), SystemID: c.clean(s.ID), UUID: c.clean(s.UUID),
 	}
 	switch p := bmc.Power(s.PowerState); p {
 	case bmc.On, bmc.Off, bmc.PoweringOn, bmc.PoweringOff:
@@ -130,7 +140,7 @@ func (c *Connector) Read(ctx context.Context, t Target) (r bmc.Reading, err erro
 	err = c.use(ctx, t, func(to *connection) error {
 		s, err := to.system(t.SystemID)
 		if err == nil {
-			r = reading(s)
+			r = to.reading(s)
 		}
 		return err
 	})
@@ -152,7 +162,7 @@ func (c *Connector) Send(ctx context.Context, t Target, command bmc.Command) (un
 		if err != nil {
 			return err
 		}
-		now := reading(s).Power
+		now := to.reading(s).Power
 		switch {
 		case command == bmc.Reset && now == bmc.Off:
 			return errorf("The BMC reports that the host is off, so it cannot be reset. Use Power on.")

@@ -142,6 +142,20 @@ func TestOddWordsAreCleaned(t *testing.T) {
 	}
 }
 
+// TestRepeatedCredentialsAreRemoved checks that a BMC which repeats the credentials brings them to no page.
+func TestRepeatedCredentialsAreRemoved(t *testing.T) {
+	t.Parallel()
+	m, c, to := start(t, mockbmc.IDRAC)
+	m.SetMode(mockbmc.Repeats)
+	if r, err := c.Read(t.Context(), to); err != nil || r.Model != "R650 …" {
+		t.Errorf("the model is %q, %v", r.Model, err)
+	}
+	_, err := c.Send(t.Context(), to, bmc.PowerOff)
+	if e := wantError(t, err, "Not with Basic … or …"); e.InDoubt {
+		t.Error("a refused command is in doubt")
+	}
+}
+
 // TestCredentialsNeedTrustedCertificate checks that no password is sent before the certificate is known.
 func TestCredentialsNeedTrustedCertificate(t *testing.T) {
 	t.Parallel()

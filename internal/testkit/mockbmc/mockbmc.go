@@ -48,6 +48,7 @@ const (
 	OddWords    Mode = "odd words"    // reports control characters and very long texts
 	Unsupported Mode = "unsupported"  // supports no forced reset
 	Forgets     Mode = "forgets user" // refuses the credentials
+	Repeats     Mode = "repeats"      // repeats the credentials in its answers
 )
 
 // BMC is a running mock.

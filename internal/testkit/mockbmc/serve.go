@@ -135,6 +135,8 @@ func (b *BMC) showSystem(w http.ResponseWriter, mode Mode, s map[string]any) {
 		s["PowerState"] = 1
 	case OddWords:
 		s["Model"] = "Power\x07Edge\n<b>" + strings.Repeat("x", 5000)
+	case Repeats:
+		s["Model"] = "R650 " + Password
 	case OtherLinks:
 		resetAction(s)["target"] = "@127.0.0.2:1/evil"
 	case Unsupported:
@@ -166,7 +168,7 @@ func (b *BMC) reset(w http.ResponseWriter, r *http.Request, mode Mode, s map[str
 	b.resets = append(b.resets, in.ResetType)
 	to := map[string]string{"On": "On", "ForceOn": "On", "ForceOff": "Off", "ForceRestart": "On", "PowerCycle": "On"}[in.ResetType]
 	done := func() {}
-	if mode != Lies && mode != Refuses && mode != Breaks && to != "" {
+	if mode != Lies && mode != Refuses && mode != Breaks && mode != Repeats && to != "" {
 		if b.pending, b.left = to, b.lag; b.lag == 0 {
 			done = b.settle()
 		}
@@ -178,6 +180,8 @@ func (b *BMC) reset(w http.ResponseWriter, r *http.Request, mode Mode, s map[str
 		redfishError(w, http.StatusBadRequest, "The server is locked by another console.")
 	case Breaks:
 		redfishError(w, http.StatusInternalServerError, "Internal error 0x1f.")
+	case Repeats:
+		redfishError(w, http.StatusBadRequest, "Not with "+r.Header.Get("Authorization")+" or "+Password)
 	case HangsReset:
 		b.hang(r)
 	case DropsReset:
