@@ -32,7 +32,7 @@ var allowedImports = map[string][]string{
 	"views/topology":   {"internal/diagram", "views", "views/kit", "static", "internal/fleet"},
 	"views/network":    {"internal/diagram", "views", "views/kit", "views/vmlist", "views/topology", "internal/drift", "internal/fleet", "internal/policy", "internal/ipam", "internal/adoption"},
 	"views/secgroup":   {"views", "views/kit", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup"},
-	"views/host":       {"views/alarm", "internal/diagram", "views", "views/kit", "views/task", "views/vm", "views/vmlist", "views/pool", "views/network", "views/topology", "internal/fleet", "internal/policy", "internal/remedy", "internal/adoption", "internal/usage", "internal/maintenance"},
+	"views/host":       {"views/alarm", "internal/diagram", "views", "views/kit", "views/task", "views/vm", "views/vmlist", "views/pool", "views/network", "views/topology", "internal/fleet", "internal/policy", "internal/remedy", "internal/adoption", "internal/usage", "internal/maintenance", "internal/bmc"},
 	"views/alarm":      {"views", "views/kit", "internal/alarm", "internal/channel", "internal/fleet", "internal/policy"},
 	"views/cluster":    {"views", "views/kit", "views/host", "views/vmlist", "internal/fleet", "internal/policy"},
 	"views/shell":      {"internal/diagram", "views", "views/kit", "views/task", "static", "internal/fleet", "internal/policy"},
@@ -74,7 +74,7 @@ var allowedImports = map[string][]string{
 	"agent/blockdev":               {},
 	"agent/mock":                   {"agent/hypervisor", "agent/pooldir", "agent/image", "agent/fetch", "agent/transfer", "agent/upload", "internal/ovf", "internal/wire", "internal/drift", "internal/fleet", "internal/download", "internal/secgroup", "internal/adoption"},
 	"agent/hardware":               {"agent/blockdev", "internal/fleet", "internal/wire"},
-	"db":                           {"internal/request", "internal/quota", "internal/channel", "internal/fleet", "internal/schedules", "internal/secgroup", "internal/flavor"},
+	"db":                           {"internal/bmc", "internal/request", "internal/quota", "internal/channel", "internal/fleet", "internal/schedules", "internal/secgroup", "internal/flavor"},
 	"internal/fleet":               {},
 	"internal/wire":                {"internal/metric", "internal/fleet", "internal/secgroup"},
 	"internal/policy":              {"internal/fleet", "internal/ipam"},
@@ -100,6 +100,8 @@ var allowedImports = map[string][]string{
 	"internal/quota":               {"internal/fleet"},
 	"internal/alarm":               {"internal/fleet"},
 	"internal/maintenance":         {"internal/fleet"},
+	"internal/bmc":                 {"internal/fleet"},
+	"internal/bmc/redfish":         {"internal/bmc", "internal/egress", "internal/fleet"},
 	"internal/healthevent":         {"internal/fleet"},
 	"internal/channel":             {"internal/request", "internal/fleet"},
 	"internal/request":             {"internal/fleet", "internal/quota"},
@@ -113,7 +115,7 @@ var allowedImports = map[string][]string{
 	"internal/ipam":                {"internal/fleet"},
 	"internal/export":              {"internal/fleet"},
 	"internal/remedy":              {"internal/fleet"},
-	"internal/control":             {"internal/quota", "db", "internal/delivery", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/catalog", "internal/download", "internal/export", "internal/template", "internal/vmcopy", "internal/adoption", "internal/flavor", "internal/bin", "internal/request", "internal/maintenance"},
+	"internal/control":             {"internal/quota", "db", "internal/delivery", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/catalog", "internal/download", "internal/export", "internal/template", "internal/vmcopy", "internal/adoption", "internal/flavor", "internal/bin", "internal/request", "internal/maintenance", "internal/bmc/redfish"},
 
 	// The subpackages of control form layers: none imports control, and each imports only subpackages of lower layers.
 	"internal/control/quotas":     {"internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/usage"},
@@ -133,6 +135,7 @@ var allowedImports = map[string][]string{
 	"internal/control/flavors":    {"internal/control/store", "db", "internal/flavor", "internal/fleet", "internal/policy", "internal/usage", "internal/vmedit"},
 	"internal/control/recycling":  {"internal/control/flavors", "internal/control/store", "db", "internal/bin", "internal/fleet", "internal/policy"},
 	"internal/control/requests":   {"internal/control/publishing", "internal/control/query", "internal/control/quotas", "internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/request"},
+	"internal/control/hostpower":  {"internal/control/store", "db", "internal/auth", "internal/bmc", "internal/bmc/redfish", "internal/fleet", "internal/maintenance", "internal/policy"},
 	"internal/control/hosts": {
 		"internal/control/agentapi", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/wire", "internal/fleet",
 	},
@@ -142,20 +145,20 @@ var allowedImports = map[string][]string{
 	},
 
 	// Handlers of pages import packages that render, decode forms and list options, and never the server.
-	"web/pages":   {"internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request"},
+	"web/pages":   {"internal/bmc", "internal/control/hostpower", "internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request"},
 	"web/vmpages": {"internal/quota", "web/options", "web/form", "web/render", "web/api", "web/idempotency", "views", "views/kit", "views/secgroup", "views/shell", "views/template", "views/vm", "views/vmlist", "internal/control", "internal/control/query", "internal/vmxml", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy", "internal/vmcopy", "internal/flavor", "internal/control/flavors", "internal/request", "views/request"},
 	"web/options": {"web/form", "views", "views/kit", "views/network", "views/vm", "internal/control", "internal/control/query", "internal/control/identity", "internal/fleet", "internal/policy", "internal/template", "internal/flavor"},
 	"web/form":    {"web/render", "web/problem", "web/bodylimit", "views/kit", "views/shell", "internal/control", "internal/fleet"},
 	"web/render":  {"internal/diagram", "views/kit", "views/shell", "static", "internal/control", "internal/control/query", "internal/fleet", "internal/policy"},
 
 	// The API and the endpoints of agents import no pages.
-	"web/api":         {"internal/quota", "internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/maintenance"},
+	"web/api":         {"internal/bmc", "internal/control/hostpower", "internal/quota", "internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/maintenance"},
 	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy"},
 	"web/problem":     {"internal/fleet"},
 	"web/bodylimit":   {"internal/fleet"},
 	"web/idempotency": {"internal/control", "internal/fleet"},
 
-	"internal/reconcile": {"internal/channel", "internal/control", "internal/control/channels", "internal/delivery", "internal/notify", "internal/fleet"},
+	"internal/reconcile": {"internal/control/hostpower", "internal/channel", "internal/control", "internal/control/channels", "internal/delivery", "internal/notify", "internal/fleet"},
 	"internal/auth":      {"internal/fleet", "internal/wire"},
 	"internal/relay":     {"internal/fleet"},
 	"internal/agentconn": {},
@@ -173,7 +176,7 @@ var allowedImports = map[string][]string{
 
 var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
-	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests",
+	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests", "internal/control/hostpower",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.
@@ -198,6 +201,7 @@ var restricted = map[string][]string{
 	"github.com/diskfs/go-diskfs":        {"agent/seed"},
 	"github.com/santhosh-tekuri":         {"internal/firstboot"},
 	"github.com/yuin/goldmark":           {"static/docs"},
+	"github.com/stmcginnis/gofish":       {"internal/bmc/redfish"},
 }
 
 type goListPackage struct {

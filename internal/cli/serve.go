@@ -67,7 +67,7 @@ func startPortal(ctx context.Context, cfg config.Portal, log *slog.Logger, throw
 
 func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) error {
 	// The settings are checked first, so that wrong settings fail before the database is changed.
-	proxies, err := parsePrefixes(cfg.TrustedProxies)
+	proxies, err := parsePrefixes("trusted proxy", cfg.TrustedProxies)
 	if err != nil {
 		return err
 	}
@@ -325,18 +325,6 @@ func (p *portal) publishAgentAddress(ctx context.Context) error {
 	return nil
 }
 
-// parsePrefixes parses the networks of a setting.
-func parsePrefixes(key string, networks []string) (out []netip.Prefix, err error) {
-	for _, network := range networks {
-		prefix, err := netip.ParsePrefix(network)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", key, err)
-		}
-		out = append(out, prefix)
-	}
-	return out, nil
-}
-
 // newSender returns the sender of notifications.
 func newSender(cfg config.Portal, portal string) (*delivery.Sender, error) {
 	s := delivery.Settings{Portal: portal, Mail: delivery.Mail{Server: cfg.Mail.Server, TLS: cfg.Mail.TLS, From: cfg.Mail.From, User: cfg.Mail.User}}
@@ -399,12 +387,12 @@ func hasScheme(address, scheme string) bool {
 	return err == nil && u.Scheme == scheme
 }
 
-func parsePrefixes(cidrs []string) ([]netip.Prefix, error) {
+func parsePrefixes(what string, cidrs []string) ([]netip.Prefix, error) {
 	out := make([]netip.Prefix, len(cidrs))
 	for i, c := range cidrs {
 		p, err := netip.ParsePrefix(c)
 		if err != nil {
-			return nil, fmt.Errorf("trusted proxy %q: %w", c, err)
+			return nil, fmt.Errorf("%s %q: %w", what, c, err)
 		}
 		out[i] = p
 	}

@@ -6,6 +6,8 @@ import (
 	"quantix/db"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
+	"quantix/internal/maintenance"
+	"quantix/internal/policy"
 )
 
 // terminatedHosts are the use cases of which the termination of a host consists: see hostpower.Hosts.
@@ -34,4 +36,19 @@ func (terminatedHosts) RunningVMs(ctx context.Context, q *db.Queries, host fleet
 		names = append(names, vm.Name)
 	}
 	return names, err
+}
+
+// RunningVMsOf returns the VMs that run on the host by its last report.
+func (c *Control) RunningVMsOf(ctx context.Context, a fleet.Actor, id fleet.HostID) (out []maintenance.Blocker, err error) {
+	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
+		return nil, err
+	}
+	if err := store.CheckID(id, "host"); err != nil {
+		return nil, err
+	}
+	running, err := c.store.VMsRunningOn(ctx, id)
+	for _, vm := range running {
+		out = append(out, maintenance.Blocker{ID: vm.ID, Name: vm.Name, Managed: vm.Managed})
+	}
+	return out, store.UserError(err)
 }

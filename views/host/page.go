@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"quantix/internal/bmc"
 	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 	"quantix/internal/maintenance"
@@ -33,6 +34,7 @@ type Page struct {
 	Next       string
 	Form       SettingsForm
 	Progress   maintenance.Progress
+	BMC        *bmc.BMC // tab summary; nil: the host has none
 	// FoundPools are the host's own pools that are not assigned to it.
 	FoundPools []fleet.DiscoveredPool
 }

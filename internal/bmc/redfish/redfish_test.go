@@ -199,7 +199,9 @@ func TestAddressesAreChecked(t *testing.T) {
 		}
 	}
 	m, _, to := start(t, mockbmc.IDRAC)
-	c.SetLookup(func(context.Context, string) ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil })
+	c.SetLookup(func(context.Context, string) ([]netip.Addr, error) {
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+	})
 	to.Address = strings.Replace(to.Address, "127.0.0.1", "bmc.example", 1)
 	_, err := c.Read(t.Context(), to)
 	wantError(t, err, "The address 127.0.0.1 is in a private or reserved network")
