@@ -605,21 +605,21 @@ func (q *Queries) StepPowerOrder(ctx context.Context, arg StepPowerOrderParams) 
 }
 
 const stepsOf = `-- name: StepsOf :many
-SELECT id, kind, state, note, error, pending, attempt, ended_at, now()::timestamptz AS now FROM tasks WHERE parent_id = $1 ORDER BY id
+SELECT t.id, t.kind, t.state, t.pending, t.ended_at, now()::timestamptz AS now, EXISTS (SELECT 1 FROM host_power_orders o WHERE o.task_id = t.id) AS ordered
+FROM tasks t WHERE t.parent_id = $1 ORDER BY t.id
 `
 
 type StepsOfRow struct {
 	ID      fleet.TaskID
 	Kind    fleet.JobKind
 	State   fleet.JobState
-	Note    string
-	Error   string
 	Pending bool
-	Attempt int32
 	EndedAt *time.Time
 	Now     time.Time
+	Ordered bool
 }
 
+// ordered: the step is a power order, which is pending until a portal begins to carry it out.
 func (q *Queries) StepsOf(ctx context.Context, parentID *fleet.TaskID) ([]StepsOfRow, error) {
 	rows, err := q.db.Query(ctx, stepsOf, parentID)
 	if err != nil {
@@ -633,12 +633,10 @@ func (q *Queries) StepsOf(ctx context.Context, parentID *fleet.TaskID) ([]StepsO
 			&i.ID,
 			&i.Kind,
 			&i.State,
-			&i.Note,
-			&i.Error,
 			&i.Pending,
-			&i.Attempt,
 			&i.EndedAt,
 			&i.Now,
+			&i.Ordered,
 		); err != nil {
 			return nil, err
 		}

@@ -106,7 +106,9 @@ SELECT COALESCE((SELECT id FROM tasks WHERE kind = 'host.terminate' AND state IN
 SELECT id, host_id, subject_name, user_id, created_by, address FROM tasks WHERE id = @id AND state IN ('queued', 'running') FOR UPDATE SKIP LOCKED;
 
 -- name: StepsOf :many
-SELECT id, kind, state, note, error, pending, attempt, ended_at, now()::timestamptz AS now FROM tasks WHERE parent_id = @parent_id ORDER BY id;
+-- ordered: the step is a power order, which is pending until a portal begins to carry it out.
+SELECT t.id, t.kind, t.state, t.pending, t.ended_at, now()::timestamptz AS now, EXISTS (SELECT 1 FROM host_power_orders o WHERE o.task_id = t.id) AS ordered
+FROM tasks t WHERE t.parent_id = @parent_id ORDER BY t.id;
 
 -- name: LocalVolumes :many
 -- The pools of a host with the number of their volumes there, apart from the disks of the host's VMs.

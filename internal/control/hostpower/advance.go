@@ -53,6 +53,8 @@ func (hp *HostPower) advance(ctx context.Context, tx pgx.Tx, id fleet.TaskID) er
 	}
 	for i, s := range steps {
 		switch {
+		case s.Ordered && !s.State.IsFinal():
+			return nil
 		case s.Pending && t.HostID == nil:
 			return endStep(ctx, q, s.ID, fleet.JobCancelled, "", "Not done: the host was removed meanwhile.")
 		case s.Pending:
