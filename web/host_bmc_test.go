@@ -11,7 +11,7 @@ import (
 
 const bmcPassword = "Pa55-of-the-bmc"
 
-// TestBMCIsShownWithoutItsPassword checks the card, its dialog and the API, and that no answer contains the password.
+// TestBMCIsShownWithoutItsPassword checks the host's page, the dialog and the API, and that no answer contains the password.
 func TestBMCIsShownWithoutItsPassword(t *testing.T) {
 	p, well, _ := newHostsPortal(t)
 	b := p.newSignedInBrowser("mara", fleet.RoleAdmin)
@@ -44,7 +44,6 @@ func TestBMCIsShownWithoutItsPassword(t *testing.T) {
 	want(api.call("PUT", of, `{"address":"https://10.0.8.11","user":"root","trust":"pin","password":"`+bmcPassword+`"}`).requireStatus(t, http.StatusOK), `"checking":true`)
 	want(api.call("PUT", of, `{"address":"https://10.0.8.12","user":"root","trust":"pin"}`).requireStatus(t, 422), "Enter the password again")
 	want(api.call("GET", "/api/v1"+path, ""), `"hasBmc":true`)
-	want(api.call("GET", "/api/v1/audit", "").requireStatus(t, http.StatusOK), "host.bmc.set")
 	b.post(path+"/bmc/delete", url.Values{}, htmxFormHeaders("dialog")...).requireStatus(t, http.StatusNoContent)
 	api.call("GET", of, "").requireStatus(t, http.StatusNotFound)
 }

@@ -1,4 +1,4 @@
-// Package bmc describes a host's baseboard management controller (BMC), through which the portal switches the host's power.
+// Package bmc describes a host's baseboard management controller (BMC), which switches the host's power.
 package bmc
 
 import (

@@ -5,8 +5,8 @@ import (
 
 	"quantix/internal/bmc"
 	"quantix/internal/control"
-	"quantix/internal/control/hostpower"
 	"quantix/internal/control/alarms"
+	"quantix/internal/control/hostpower"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/network"
 	"quantix/internal/control/query"

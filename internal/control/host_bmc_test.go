@@ -176,7 +176,11 @@ func TestOneBadBMCDelaysNoOther(t *testing.T) {
 func TestForcedPowerNeedsMaintenanceOrFencing(t *testing.T) {
 	s := newMaintenanceFixture(t)
 	power := func(act fleet.Action, name string) func() error {
-		return func() error { s.markOnline(); _, err := s.RequestBMCPower(t.Context(), chief, s.h2, act, name); return err }
+		return func() error {
+			s.markOnline()
+			_, err := s.RequestBMCPower(t.Context(), chief, s.h2, act, name)
+			return err
+		}
 	}
 	s.wantRefused("without a BMC", fleet.Conflict, "h2 has no BMC", power(fleet.ActForcePowerOff, "h2"))
 	m := s.addBMC(s.h2)

@@ -5,17 +5,20 @@ package host
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
-import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import (
+	"github.com/a-h/templ"
+	templruntime "github.com/a-h/templ/runtime"
+)
 
 import (
+	"strconv"
+	"strings"
+
 	"quantix/internal/adoption"
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
 	"quantix/views/network"
-	"strconv"
-	"strings"
 )
 
 // discoveredPoolsCard lists the host's own pools that are not assigned to it.

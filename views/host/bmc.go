@@ -13,7 +13,7 @@ import (
 	"quantix/views/kit"
 )
 
-// bmcActions are the buttons of the card about the host's BMC.
+// bmcActions are the buttons about the host's BMC.
 func bmcActions(p Page) []kit.ActionButton {
 	edit := kit.ActionButton{Icon: "pencil", Word: "Edit", Label: "Edit the BMC", Href: views.HostPath(p.Host.ID, "bmc"), Dialog: true}
 	if p.BMC == nil {

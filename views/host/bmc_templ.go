@@ -5,18 +5,21 @@ package host
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
-import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import (
+	"github.com/a-h/templ"
+	templruntime "github.com/a-h/templ/runtime"
+)
 
 import (
+	"strconv"
+
 	"quantix/internal/bmc"
 	"quantix/internal/fleet"
 	"quantix/views/kit"
-	"strconv"
 )
 
-// bmcCard shows the host's BMC, with what the portal last read from it.
-func bmcCard(p Page) templ.Component {
+// bmcSection shows the host's BMC, with what the portal last read from it.
+func bmcSection(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -172,7 +175,7 @@ func bmcCard(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					var templ_7745c5c3_Var6 = []any{"badge", healthClass(r.Health)}
+					templ_7745c5c3_Var6 := []any{"badge", healthClass(r.Health)}
 					templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var6...)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err

@@ -5,14 +5,17 @@ package host
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
-import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import (
+	"github.com/a-h/templ"
+	templruntime "github.com/a-h/templ/runtime"
+)
 
 import (
+	"strconv"
+
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views/kit"
-	"strconv"
 )
 
 func configureTab(p Page) templ.Component {
@@ -256,14 +259,18 @@ func configureTab(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "taints", Label: "Taints", Value: p.Form.Taints, Error: p.Form.Errors.ForFieldOrBelow("spec.taints"),
+				templ_7745c5c3_Err = kit.AreaField(kit.Field{
+					Name: "taints", Label: "Taints", Value: p.Form.Taints, Error: p.Form.Errors.ForFieldOrBelow("spec.taints"),
 					Hint:  "One per line: gpu, maintenance=disk, or with an effect gpu=a100:PreferNoSchedule. Without an effect (NoSchedule), VMs without a toleration for the taint are not placed on this host.",
-					Attrs: templ.Attributes{"rows": "2", "spellcheck": "false"}}).Render(ctx, templ_7745c5c3_Buffer)
+					Attrs: templ.Attributes{"rows": "2", "spellcheck": "false"},
+				}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "labels", Label: "Labels", Value: p.Form.Labels, Hint: "One per line: rack=4", Error: p.Form.Errors.ForFieldOrBelow("spec.labels"),
-					Attrs: templ.Attributes{"rows": "3", "spellcheck": "false"}}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.AreaField(kit.Field{
+					Name: "labels", Label: "Labels", Value: p.Form.Labels, Hint: "One per line: rack=4", Error: p.Form.Errors.ForFieldOrBelow("spec.labels"),
+					Attrs: templ.Attributes{"rows": "3", "spellcheck": "false"},
+				}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -333,24 +340,32 @@ func configureTab(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "cpuRatio", Label: "CPU overcommit", Value: p.Form.CPURatio, Hint: "vCPUs per thread", Short: true, Error: p.Form.Errors.At("spec.overcommit.cpu"),
-					Attrs: templ.Attributes{"inputmode": "decimal", "placeholder": kit.RatioText(p.Form.Defaults.CPU)}}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{
+					Name: "cpuRatio", Label: "CPU overcommit", Value: p.Form.CPURatio, Hint: "vCPUs per thread", Short: true, Error: p.Form.Errors.At("spec.overcommit.cpu"),
+					Attrs: templ.Attributes{"inputmode": "decimal", "placeholder": kit.RatioText(p.Form.Defaults.CPU)},
+				}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "memoryRatio", Label: "Memory overcommit", Value: p.Form.MemoryRatio, Short: true, Error: p.Form.Errors.At("spec.overcommit.memory"),
-					Attrs: templ.Attributes{"inputmode": "decimal", "placeholder": kit.RatioText(p.Form.Defaults.Memory)}}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{
+					Name: "memoryRatio", Label: "Memory overcommit", Value: p.Form.MemoryRatio, Short: true, Error: p.Form.Errors.At("spec.overcommit.memory"),
+					Attrs: templ.Attributes{"inputmode": "decimal", "placeholder": kit.RatioText(p.Form.Defaults.Memory)},
+				}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "reservedCpu", Label: "Reserved processors", Value: p.Form.ReservedCPU, Unit: "threads", Short: true, Error: p.Form.Errors.At("spec.reserved.cpu"),
-					Attrs: templ.Attributes{"inputmode": "numeric", "placeholder": "0"}}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{
+					Name: "reservedCpu", Label: "Reserved processors", Value: p.Form.ReservedCPU, Unit: "threads", Short: true, Error: p.Form.Errors.At("spec.reserved.cpu"),
+					Attrs: templ.Attributes{"inputmode": "numeric", "placeholder": "0"},
+				}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "reservedMiB", Label: "Reserved memory", Value: p.Form.ReservedMiB, Unit: "MiB", Short: true, Error: p.Form.Errors.At("spec.reserved.memoryMiB"),
+				templ_7745c5c3_Err = kit.TextField(kit.Field{
+					Name: "reservedMiB", Label: "Reserved memory", Value: p.Form.ReservedMiB, Unit: "MiB", Short: true, Error: p.Form.Errors.At("spec.reserved.memoryMiB"),
 					Hint:  "VMs do not get reserved memory. Empty: 10 % of the memory, at most 1,024 MiB.",
-					Attrs: templ.Attributes{"inputmode": "numeric"}}).Render(ctx, templ_7745c5c3_Buffer)
+					Attrs: templ.Attributes{"inputmode": "numeric"},
+				}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -362,8 +377,10 @@ func configureTab(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "description", Label: "Description", Value: p.Form.Description, Error: p.Form.Errors.At("spec.description"),
-					Attrs: templ.Attributes{"rows": "3"}}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.AreaField(kit.Field{
+					Name: "description", Label: "Description", Value: p.Form.Description, Error: p.Form.Errors.At("spec.description"),
+					Attrs: templ.Attributes{"rows": "3"},
+				}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -5,15 +5,18 @@ package host
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
-import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import (
+	"github.com/a-h/templ"
+	templruntime "github.com/a-h/templ/runtime"
+)
 
 import (
+	"strconv"
+	"strings"
+
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
-	"strconv"
-	"strings"
 )
 
 func hardwareTab(p Page) templ.Component {
@@ -151,7 +154,7 @@ func diskTable(disks []fleet.HostDisk) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				var templ_7745c5c3_Var5 = []any{"badge", templ.KV("info", d.Kind == "nvme" || d.Kind == "ssd")}
+				templ_7745c5c3_Var5 := []any{"badge", templ.KV("info", d.Kind == "nvme" || d.Kind == "ssd")}
 				templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var5...)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

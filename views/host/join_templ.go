@@ -5,14 +5,17 @@ package host
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
-import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import (
+	"github.com/a-h/templ"
+	templruntime "github.com/a-h/templ/runtime"
+)
 
 import (
+	"time"
+
 	"quantix/internal/fleet"
 	"quantix/views"
 	"quantix/views/kit"
-	"time"
 )
 
 func Join(p JoinPage) templ.Component {

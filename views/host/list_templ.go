@@ -5,16 +5,19 @@ package host
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
-import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import (
+	"github.com/a-h/templ"
+	templruntime "github.com/a-h/templ/runtime"
+)
 
 import (
+	"strconv"
+	"time"
+
 	"quantix/internal/fleet"
 	"quantix/internal/usage"
 	"quantix/views"
 	"quantix/views/kit"
-	"strconv"
-	"time"
 )
 
 // Columns are the columns of the host list.

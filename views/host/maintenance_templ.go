@@ -5,8 +5,10 @@ package host
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
-import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import (
+	"github.com/a-h/templ"
+	templruntime "github.com/a-h/templ/runtime"
+)
 
 import (
 	"strconv"
@@ -404,7 +406,7 @@ func maintenanceVMRow(p MaintenancePage, vm maintenance.VM) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		id, wrong := "decision-"+string(vm.ID), p.Errors.At("decisions."+string(vm.ID))
-		var templ_7745c5c3_Var18 = []any{templ.KV("bad", wrong != "")}
+		templ_7745c5c3_Var18 := []any{templ.KV("bad", wrong != "")}
 		templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var18...)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -1207,7 +1209,7 @@ func maintenanceNotice(p Page) templ.Component {
 		switch p.Host.Lifecycle {
 		case fleet.LifecycleDraining:
 			stuck := p.Progress.IsStuck()
-			var templ_7745c5c3_Var53 = []any{"note", templ.KV("warn", stuck), templ.KV("info", !stuck)}
+			templ_7745c5c3_Var53 := []any{"note", templ.KV("warn", stuck), templ.KV("info", !stuck)}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var53...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -5,13 +5,16 @@ package host
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
-import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import (
+	"github.com/a-h/templ"
+	templruntime "github.com/a-h/templ/runtime"
+)
 
 import (
+	"strconv"
+
 	"quantix/internal/fleet"
 	"quantix/views/kit"
-	"strconv"
 )
 
 func memoryCard(inv fleet.Inventory) templ.Component {
@@ -149,7 +152,7 @@ func memoryCard(inv fleet.Inventory) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			for _, h := range inv.HugePages {
-				var templ_7745c5c3_Var8 = []any{templ.KV("dim", h.Total == 0)}
+				templ_7745c5c3_Var8 := []any{templ.KV("dim", h.Total == 0)}
 				templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var8...)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

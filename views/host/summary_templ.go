@@ -5,14 +5,17 @@ package host
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
-import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import (
+	"github.com/a-h/templ"
+	templruntime "github.com/a-h/templ/runtime"
+)
 
 import (
-	"quantix/internal/fleet"
-	"quantix/views/kit"
 	"slices"
 	"strings"
+
+	"quantix/internal/fleet"
+	"quantix/views/kit"
 )
 
 func summaryTab(p Page) templ.Component {
@@ -68,7 +71,7 @@ func summaryTab(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = bmcCard(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = bmcSection(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -129,7 +132,7 @@ func summaryTab(p Page) templ.Component {
 				}
 			}
 			for _, x := range inv.Accelerators {
-				var templ_7745c5c3_Var3 = []any{"badge", templ.KV("ok", x == "kvm"), templ.KV("warn", x != "kvm" && !slices.Contains(inv.Accelerators, "kvm"))}
+				templ_7745c5c3_Var3 := []any{"badge", templ.KV("ok", x == "kvm"), templ.KV("warn", x != "kvm" && !slices.Contains(inv.Accelerators, "kvm"))}
 				templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var3...)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -211,7 +214,7 @@ func summaryTab(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = bmcCard(p).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = bmcSection(p).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

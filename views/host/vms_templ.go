@@ -5,14 +5,17 @@ package host
 
 //lint:file-ignore SA4006 This context is only used if a nested component is present.
 
-import "github.com/a-h/templ"
-import templruntime "github.com/a-h/templ/runtime"
+import (
+	"github.com/a-h/templ"
+	templruntime "github.com/a-h/templ/runtime"
+)
 
 import (
+	"strconv"
+
 	"quantix/views"
 	"quantix/views/kit"
 	"quantix/views/vmlist"
-	"strconv"
 )
 
 func vmsTab(p Page) templ.Component {

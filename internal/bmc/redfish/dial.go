@@ -24,7 +24,7 @@ const (
 
 const addressAdvice = "A BMC may be in a private network or on the Internet. Other networks need the portal's setting bmcTo."
 
-// privateNetworks are the networks in which BMCs usually are.
+// privateNetworks are the networks of most BMCs.
 var privateNetworks = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("fc00::/7"),
 }
@@ -119,7 +119,7 @@ func (c *Connector) FirstFingerprint(ctx context.Context, s bmc.Spec) (string, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
-	of := connection{guard: &guard{host: at.Host}}
+	of := connection{via: &transport{host: at.Host}}
 	port := at.Port()
 	if port == "" {
 		port = "443"

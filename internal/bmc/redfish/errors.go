@@ -30,7 +30,7 @@ func (c *connection) describe(err error) *Error {
 	if own, ok := errors.AsType[*Error](err); ok {
 		return own
 	}
-	at := c.guard.host
+	at := c.via.host
 	if refused, ok := errors.AsType[*fleet.Error](err); ok {
 		return errorf("%s", refused.Message)
 	}
@@ -55,7 +55,7 @@ func (c *connection) describe(err error) *Error {
 
 // describeAnswer returns the error of an answer that is no success.
 func (c *connection) describeAnswer(e *common.Error) *Error {
-	at, code := c.guard.host, e.HTTPReturnedStatusCode
+	at, code := c.via.host, e.HTTPReturnedStatusCode
 	text := e.Message
 	for _, info := range e.ExtendedInfos {
 		if info.Message != "" {

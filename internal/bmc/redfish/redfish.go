@@ -34,7 +34,7 @@ type Target struct {
 // connection is one signed-in connection to a BMC.
 type connection struct {
 	*gofish.APIClient
-	guard   *guard
+	via     *transport
 	secrets []string // that no text of the BMC may repeat
 }
 
@@ -58,11 +58,11 @@ func (c *Connector) use(ctx context.Context, t Target, do func(*connection) erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
-	transport := &http.Transport{
+	base := &http.Transport{
 		Proxy: nil, DialContext: c.dial, TLSClientConfig: verified, TLSHandshakeTimeout: dialTimeout, DisableCompression: true, MaxResponseHeaderBytes: maxHeaderBytes,
 	}
-	defer transport.CloseIdleConnections()
-	to := &connection{guard: &guard{base: transport, host: at.Host}, secrets: []string{t.Password, base64.StdEncoding.EncodeToString([]byte(t.User + ":" + t.Password))}}
+	defer base.CloseIdleConnections()
+	to := &connection{via: &transport{base: base, host: at.Host}, secrets: []string{t.Password, base64.StdEncoding.EncodeToString([]byte(t.User + ":" + t.Password))}}
 	defer func() {
 		if v := recover(); v != nil { // a library must not end the portal because of a BMC's answer
 			err = panicError(v)
@@ -73,7 +73,7 @@ func (c *Connector) use(ctx context.Context, t Target, do func(*connection) erro
 	}()
 	to.APIClient, err = gofish.ConnectContext(ctx, gofish.ClientConfig{
 		Endpoint: "https://" + at.Host, Username: t.User, Password: t.Password, BasicAuth: true,
-		HTTPClient: &http.Client{Transport: to.guard, CheckRedirect: refuseRedirect},
+		HTTPClient: &http.Client{Transport: to.via, CheckRedirect: refuseRedirect},
 	})
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (c *connection) system(id string) (*sdk.ComputerSystem, error) {
 	}
 	links := all.ItemLinks
 	if len(links) > maxSystems {
-		return nil, errorf("The BMC %s has more than %d systems.", c.guard.host, maxSystems)
+		return nil, errorf("The BMC %s has more than %d systems.", c.via.host, maxSystems)
 	}
 	var ids []string
 	for _, l := range links {
@@ -98,20 +98,20 @@ func (c *connection) system(id string) (*sdk.ComputerSystem, error) {
 	i := slices.Index(ids, id)
 	switch {
 	case len(links) == 0:
-		return nil, errorf("The BMC %s reports no system.", c.guard.host)
+		return nil, errorf("The BMC %s reports no system.", c.via.host)
 	case id == "" && len(links) > 1:
-		return nil, errorf("The BMC %s has several systems. Enter the ID of the host's one: %s.", c.guard.host, c.nameSome(ids))
+		return nil, errorf("The BMC %s has several systems. Enter the ID of the host's one: %s.", c.via.host, c.nameSome(ids))
 	case id == "":
 		i = 0
 	case i < 0:
-		return nil, errorf("The BMC %s has no system %s, but %s.", c.guard.host, id, c.nameSome(ids))
+		return nil, errorf("The BMC %s has no system %s, but %s.", c.via.host, id, c.nameSome(ids))
 	}
 	if !strings.HasPrefix(links[i], "/") {
-		return nil, errorf("The BMC %s names its system by a link that is not a path.", c.guard.host)
+		return nil, errorf("The BMC %s names its system by a link that is not a path.", c.via.host)
 	}
 	s, err := sdk.GetComputerSystem(c.APIClient, links[i])
 	if err == nil && (s == nil || s.PowerState == "" && s.ID == "") {
-		err = errorf("The BMC %s answered without a system.", c.guard.host)
+		err = errorf("The BMC %s answered without a system.", c.via.host)
 	}
 	return s, err
 }
@@ -155,7 +155,7 @@ var resetTypes = map[bmc.Command][]sdk.ResetType{
 }
 
 // Send sends the command once, unless the host already has the wanted power state: then unchanged is set. A nil error
-// means that the BMC accepted the command, not that it has executed it. If an Error is InDoubt, the BMC may have.
+// means that the BMC accepted the command, but may execute it later. If an Error is InDoubt, the BMC may execute it.
 func (c *Connector) Send(ctx context.Context, t Target, command bmc.Command) (unchanged bool, err error) {
 	err = c.use(ctx, t, func(to *connection) error {
 		s, err := to.system(t.SystemID)
@@ -187,7 +187,7 @@ func (c *connection) post(err error) error {
 	e := *c.describe(err)
 	answered, ok := err.(*common.Error) //nolint:errorlint // gofish returns it unwrapped; the connection's errors are others
 	refused := ok && answered.HTTPReturnedStatusCode >= 400 && answered.HTTPReturnedStatusCode < 500 && answered.HTTPReturnedStatusCode != http.StatusRequestTimeout
-	e.InDoubt = c.guard.sent.Load() && !refused
+	e.InDoubt = c.via.sent.Load() && !refused
 	return &e
 }
 

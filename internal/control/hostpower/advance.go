@@ -135,7 +135,7 @@ func (hp *HostPower) beginStep(ctx context.Context, tx pgx.Tx, t db.LockTerminat
 func (hp *HostPower) powerOff(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostView, s db.StepsOfRow) error {
 	switch host.Lifecycle {
 	case fleet.LifecycleDraining:
-		return hp.whyDraining(ctx, q, host)
+		return whyDraining(ctx, q, host)
 	case fleet.LifecycleMaintenance, fleet.LifecycleOffline:
 	default:
 		return fleet.Errorf(fleet.Conflict, "%s is not in maintenance any more.", host.Name)
@@ -155,8 +155,8 @@ func (hp *HostPower) powerOff(ctx context.Context, q *db.Queries, a fleet.Actor,
 }
 
 // whyDraining returns why a host whose maintenance task has ended has not entered maintenance.
-func (hp *HostPower) whyDraining(ctx context.Context, q *db.Queries, host fleet.HostView) error {
-	running, err := hp.hosts.RunningVMs(ctx, q, host)
+func whyDraining(ctx context.Context, q *db.Queries, host fleet.HostView) error {
+	running, err := UndecidedVMs(ctx, q, host.ID, *host.Maintenance)
 	switch {
 	case err != nil:
 		return err
@@ -168,7 +168,11 @@ func (hp *HostPower) whyDraining(ctx context.Context, q *db.Queries, host fleet.
 	return waitf("waiting until %s is in maintenance", host.Name)
 }
 
-func nameVMs(names []string) string {
+func nameVMs(vms []db.VMsRunningOnRow) string {
+	names := make([]string, len(vms))
+	for i, vm := range vms {
+		names[i] = vm.Name
+	}
 	if len(names) > 3 {
 		return fmt.Sprintf("%s and %d other VMs", strings.Join(names[:3], ", "), len(names)-3)
 	}

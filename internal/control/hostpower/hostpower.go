@@ -32,10 +32,6 @@ type Hosts interface {
 	// ShutDownHost queues the power-off by the host's agent as the given task.
 	ShutDownHost(ctx context.Context, a fleet.Actor, host fleet.HostView, task fleet.TaskID) error
 	DeleteHost(ctx context.Context, a fleet.Actor, id fleet.HostID) error
-	// CheckNothingRuns refuses if VMs run on the host in maintenance that were not left running by decision.
-	CheckNothingRuns(ctx context.Context, q *db.Queries, host fleet.HostView) error
-	// RunningVMs names the VMs that run on the host without a decision to leave them.
-	RunningVMs(ctx context.Context, q *db.Queries, host fleet.HostView) ([]string, error)
 }
 
 // New returns the HostPower of the store; connector nil: one without further allowed networks.

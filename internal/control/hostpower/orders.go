@@ -79,7 +79,7 @@ func (hp *HostPower) addOrder(ctx context.Context, q *db.Queries, a fleet.Actor,
 	fences, command, detail := host.NeedsFencing() && host.Lifecycle != fleet.LifecycleOffline, commands[act], ""
 	if command != bmc.PowerOn {
 		if !host.NeedsFencing() {
-			if err := hp.hosts.CheckNothingRuns(ctx, q, host); err != nil {
+			if err := CheckNothingRuns(ctx, q, host); err != nil {
 				return err
 			}
 		}

@@ -19,16 +19,16 @@ const (
 // errTooLarge is the error of reading more than maxBodyBytes of an answer.
 var errTooLarge = &Error{Text: fmt.Sprintf("The BMC answered with more than %d KiB.", maxBodyBytes>>10)}
 
-// guard sends requests only to the configured address, although links in a BMC's answers can name others. It bounds the
+// transport sends requests only to the configured address, although links in a BMC's answers can name others. It bounds the
 // number of requests and the size of each answer.
-type guard struct {
+type transport struct {
 	base     http.RoundTripper
 	host     string // host and port as in the configured address
 	requests atomic.Int32
 	sent     atomic.Bool // the header of a request that changes something was sent
 }
 
-func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
+func (g *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" || r.URL.Host != g.host || r.URL.User != nil {
 		return nil, errorf("The BMC %s refers to another machine. Nothing was sent to it.", g.host)
 	}
