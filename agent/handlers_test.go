@@ -8,7 +8,7 @@ import (
 
 func TestEveryJobKindHasHandler(t *testing.T) {
 	t.Parallel()
-	all := fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool { return !k.OnlyParent })
+	all := fleet.JobKindsWhere(func(k fleet.JobKindInfo) bool { return !k.OnlyParent && !k.ByPortal })
 	for _, k := range all {
 		if d := jobHandlers[k]; d.run == nil || d.addStatus == nil || d.recordState == nil {
 			t.Errorf("%s lacks a part of its handler: %+v", k, d)

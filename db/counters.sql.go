@@ -166,7 +166,7 @@ func (q *Queries) CountedVMsNamed(ctx context.Context, ids []string) ([]CountedV
 }
 
 const failedTasks = `-- name: FailedTasks :many
-SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, t.held, t.stage, t.stage_wait, t.begin_after, (SELECT h.name FROM hosts h WHERE h.id = t.host_id)::text AS host FROM tasks t
+SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, t.held, t.stage, t.stage_wait, t.begin_after, t.by_portal, (SELECT h.name FROM hosts h WHERE h.id = t.host_id)::text AS host FROM tasks t
 WHERE t.state IN ('failed', 'unknown') AND t.ended_at > now() - interval '1 hour' AND t.host_id IS NOT NULL
   AND ($1::boolean OR t.project_id = ANY ($2::text[]))
 ORDER BY t.ended_at DESC LIMIT 200
@@ -220,6 +220,7 @@ func (q *Queries) FailedTasks(ctx context.Context, arg FailedTasksParams) ([]Fai
 			&i.Task.Stage,
 			&i.Task.StageWait,
 			&i.Task.BeginAfter,
+			&i.Task.ByPortal,
 			&i.Host,
 		); err != nil {
 			return nil, err

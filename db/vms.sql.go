@@ -418,7 +418,7 @@ func (q *Queries) VMMeter(ctx context.Context, vmID fleet.VMID) (VMMeterRow, err
 }
 
 const vMRetry = `-- name: VMRetry :one
-SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, t.held, t.stage, t.stage_wait, t.begin_after, COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
+SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, t.held, t.stage, t.stage_wait, t.begin_after, t.by_portal, COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
 WHERE t.subject = $1 AND t.state = 'queued' AND t.retry_at IS NOT NULL ORDER BY t.id LIMIT 1
 `
 
@@ -459,13 +459,14 @@ func (q *Queries) VMRetry(ctx context.Context, subject fleet.Subject) (VMRetryRo
 		&i.Task.Stage,
 		&i.Task.StageWait,
 		&i.Task.BeginAfter,
+		&i.Task.ByPortal,
 		&i.HostName,
 	)
 	return i, err
 }
 
 const vMTasks = `-- name: VMTasks :many
-SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, t.held, t.stage, t.stage_wait, t.begin_after, COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
+SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, t.held, t.stage, t.stage_wait, t.begin_after, t.by_portal, COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
 WHERE t.subject = $1 ORDER BY t.id DESC LIMIT 50
 `
 
@@ -511,6 +512,7 @@ func (q *Queries) VMTasks(ctx context.Context, subject fleet.Subject) ([]VMTasks
 			&i.Task.Stage,
 			&i.Task.StageWait,
 			&i.Task.BeginAfter,
+			&i.Task.ByPortal,
 			&i.HostName,
 		); err != nil {
 			return nil, err

@@ -114,6 +114,8 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	}
 	channelID := string(fleet.NewID[fleet.AlarmID]())
 	s.execSQL(`INSERT INTO channels (id, name, spec, target, signed) VALUES ($1, 'mine', '{"kind":"email","to":["a@example.org"]}', 'a@example.org', false)`, channelID)
+	s.execSQL(`INSERT INTO host_bmcs (host_id, spec, by_key, sealed) VALUES ($1, '{"address":"https://10.0.8.11","user":"root","trust":"pin"}', 'k', '')`, s.host.id)
+	s.execSQL(`UPDATE hosts SET has_bmc = true WHERE id = $1`, s.host.id)
 	acknowledged, silenced, ofGroup := alarm("a"), alarm("b"), `{"ruleId":"`+alarmRule+`","cause":"`
 	alarm("c")
 	silence := func(hour string) string {
@@ -180,6 +182,7 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		"/networks/{id}/hosts/{host}/show-drift":       {editedNetwork + "/show-drift", `{"fields":["mtu"]}`, `{"fields":["domain"]}`},
 		"/vms/{id}/reapply":                            {sick["reapply"] + "/reapply", ``, ``},
 		"/agent-upgrades":                              {"/agent-upgrades", `{"version":"2.0.0","canary":["` + string(s.host.id) + `"]}`, `{"version":"3.0.0","canary":["` + string(s.host.id) + `"]}`},
+		"/hosts/{id}/bmc/test":                         {"/hosts/" + string(s.host.id) + "/bmc/test", ``, ``},
 		"/hosts/{id}/actions":                          {"/hosts/" + string(s.host.id) + "/actions", `{"action":"clear-conflict"}`, `{"action":"x"}`},
 		"/hosts/{id}/discovered-vms/{vm}/actions":      {discovered + "/actions", `{"action":"pause"}`, `{"action":"reset"}`},
 		"/hosts/{id}/discovered-vms/{vm}/console":      {discovered + "/console", ``, ``},

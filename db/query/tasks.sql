@@ -91,7 +91,7 @@ SELECT pg_notify('quantix', 'orders');
 SELECT t.id, t.parent_id, t.kind, t.subject, t.subject_name, t.user_id, t.created_by, t.address,
        COALESCE((SELECT p.kind FROM tasks p WHERE p.id = t.parent_id), '')::text AS for_kind,
        COALESCE((SELECT v.host_id FROM vms v WHERE t.kind = 'vm.migrate' AND v.id = substr(t.subject, 4)), '')::text AS vm_host
-FROM tasks t WHERE t.pending AND NOT t.held AND (t.begin_after IS NULL OR t.begin_after <= now()) ORDER BY t.id LIMIT 20 FOR UPDATE OF t SKIP LOCKED;
+FROM tasks t WHERE t.pending AND NOT t.held AND NOT t.by_portal AND (t.begin_after IS NULL OR t.begin_after <= now()) ORDER BY t.id LIMIT 20 FOR UPDATE OF t SKIP LOCKED;
 
 -- name: DelayTask :exec
 -- Lets a pending subtask wait until another subtask of its task ends, or for 3 s. The note says why.

@@ -34,6 +34,7 @@ var allowedImports = map[string][]string{
 	"views/secgroup":   {"views", "views/kit", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup"},
 	"views/host":       {"views/alarm", "internal/diagram", "views", "views/kit", "views/task", "views/vm", "views/vmlist", "views/pool", "views/network", "views/topology", "internal/fleet", "internal/policy", "internal/remedy", "internal/adoption", "internal/usage", "internal/maintenance", "internal/hostcommand"},
 	"views/host":       {"views/alarm", "internal/diagram", "views", "views/kit", "views/task", "views/vm", "views/vmlist", "views/pool", "views/network", "views/topology", "internal/fleet", "internal/policy", "internal/remedy", "internal/adoption", "internal/usage", "internal/maintenance", "internal/release"},
+	"views/host":       {"views/alarm", "internal/diagram", "views", "views/kit", "views/task", "views/vm", "views/vmlist", "views/pool", "views/network", "views/topology", "internal/fleet", "internal/policy", "internal/remedy", "internal/adoption", "internal/usage", "internal/maintenance", "internal/bmc"},
 	"views/alarm":      {"views", "views/kit", "internal/alarm", "internal/channel", "internal/fleet", "internal/policy"},
 	"views/cluster":    {"views", "views/kit", "views/host", "views/vmlist", "internal/fleet", "internal/policy"},
 	"views/shell":      {"internal/diagram", "views", "views/kit", "views/task", "static", "internal/fleet", "internal/policy"},
@@ -112,6 +113,7 @@ var allowedImports = map[string][]string{
 	"agent/hardware":               {"agent/blockdev", "internal/fleet", "internal/wire"},
 	"db":                           {"internal/request", "internal/quota", "internal/channel", "internal/fleet", "internal/hostcommand", "internal/schedules", "internal/secgroup", "internal/flavor"},
 	"db":                           {"internal/request", "internal/quota", "internal/channel", "internal/fleet", "internal/schedules", "internal/secgroup", "internal/flavor", "internal/healthevent"},
+	"db":                           {"internal/bmc", "internal/request", "internal/quota", "internal/channel", "internal/fleet", "internal/schedules", "internal/secgroup", "internal/flavor"},
 	"internal/fleet":               {},
 	"internal/wire":                {"internal/metric", "internal/fleet", "internal/secgroup", "internal/healthevent"},
 	"internal/policy":              {"internal/fleet", "internal/ipam"},
@@ -138,6 +140,8 @@ var allowedImports = map[string][]string{
 	"internal/alarm":               {"internal/fleet"},
 	"internal/maintenance":         {"internal/fleet"},
 	"internal/release":             {"internal/fleet"},
+	"internal/bmc":                 {"internal/fleet"},
+	"internal/bmc/redfish":         {"internal/bmc", "internal/egress", "internal/fleet"},
 	"internal/healthevent":         {"internal/fleet"},
 	"internal/hostcommand":         {"internal/fleet"},
 	"internal/channel":             {"internal/request", "internal/fleet"},
@@ -154,6 +158,7 @@ var allowedImports = map[string][]string{
 	"internal/export":              {"internal/fleet"},
 	"internal/remedy":              {"internal/fleet"},
 	"internal/control":             {"internal/quota", "db", "internal/delivery", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/catalog", "internal/download", "internal/export", "internal/template", "internal/vmcopy", "internal/adoption", "internal/flavor", "internal/bin", "internal/request", "internal/maintenance", "internal/healthevent"},
+	"internal/control":             {"internal/quota", "db", "internal/delivery", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/catalog", "internal/download", "internal/export", "internal/template", "internal/vmcopy", "internal/adoption", "internal/flavor", "internal/bin", "internal/request", "internal/maintenance", "internal/bmc/redfish"},
 
 	// The subpackages of control form layers: none imports control, and each imports only subpackages of lower layers.
 	"internal/control/quotas":       {"internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/usage"},
@@ -211,6 +216,7 @@ var allowedImports = map[string][]string{
 	"internal/control/deviceclasses": {"internal/control/publishing", "internal/control/store", "db", "internal/deviceclass", "internal/fleet", "internal/policy"},
 	"internal/control/recycling":     {"internal/control/flavors", "internal/control/store", "db", "internal/bin", "internal/fleet", "internal/policy"},
 	"internal/control/requests":      {"internal/control/publishing", "internal/control/query", "internal/control/quotas", "internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/request"},
+	"internal/control/hostpower":  {"internal/control/store", "db", "internal/auth", "internal/bmc", "internal/bmc/redfish", "internal/fleet", "internal/maintenance", "internal/policy"},
 	"internal/control/hosts": {
 		"internal/control/agentapi", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/wire", "internal/fleet",
 	},
@@ -223,6 +229,7 @@ var allowedImports = map[string][]string{
 	"web/pages":   {"internal/deviceclass", "internal/control/deviceclasses", "internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request"},
 	"web/pages":   {"internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/control/hostcommands", "internal/hostcommand"},
 	"web/pages":   {"internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/control/upgrades", "internal/release"},
+	"web/pages":   {"internal/bmc", "internal/control/hostpower", "internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request"},
 	"web/vmpages": {"internal/quota", "web/options", "web/form", "web/render", "web/api", "web/idempotency", "views", "views/kit", "views/secgroup", "views/shell", "views/template", "views/vm", "views/vmlist", "internal/control", "internal/control/query", "internal/vmxml", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy", "internal/vmcopy", "internal/flavor", "internal/control/flavors", "internal/request", "views/request"},
 	"web/options": {"web/form", "views", "views/kit", "views/network", "views/vm", "internal/control", "internal/control/query", "internal/control/identity", "internal/fleet", "internal/policy", "internal/template", "internal/flavor"},
 	"web/form":    {"web/render", "web/problem", "web/bodylimit", "views/kit", "views/shell", "internal/control", "internal/fleet"},
@@ -235,12 +242,13 @@ var allowedImports = map[string][]string{
 	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy", "internal/healthevent"},
 	"web/api":         {"internal/deviceclass", "internal/control/deviceclasses", "internal/quota", "internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/maintenance"},
 	"web/api":         {"internal/quota", "internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/maintenance", "internal/control/upgrades", "internal/release"},
+	"web/api":         {"internal/bmc", "internal/control/hostpower", "internal/quota", "internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/maintenance"},
 	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy"},
 	"web/problem":     {"internal/fleet"},
 	"web/bodylimit":   {"internal/fleet"},
 	"web/idempotency": {"internal/control", "internal/fleet"},
 
-	"internal/reconcile": {"internal/channel", "internal/control", "internal/control/channels", "internal/delivery", "internal/notify", "internal/fleet"},
+	"internal/reconcile": {"internal/control/hostpower", "internal/channel", "internal/control", "internal/control/channels", "internal/delivery", "internal/notify", "internal/fleet"},
 	"internal/auth":      {"internal/fleet", "internal/wire"},
 	"internal/relay":     {"internal/fleet"},
 	"internal/agentconn": {},
@@ -262,6 +270,7 @@ var controlPackages = []string{
 	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests", "internal/control/health",
 	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/deviceclasses", "internal/control/recycling", "internal/control/requests",
 	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests", "internal/control/upgrades",
+	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests", "internal/control/hostpower",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.
@@ -286,6 +295,7 @@ var restricted = map[string][]string{
 	"github.com/diskfs/go-diskfs":        {"agent/seed"},
 	"github.com/santhosh-tekuri":         {"internal/firstboot"},
 	"github.com/yuin/goldmark":           {"static/docs"},
+	"github.com/stmcginnis/gofish":       {"internal/bmc/redfish"},
 }
 
 type goListPackage struct {

@@ -25,6 +25,7 @@ import (
 	"quantix/db"
 	"quantix/internal/agentconn"
 	"quantix/internal/auth"
+	"quantix/internal/bmc/redfish"
 	"quantix/internal/config"
 	"quantix/internal/control"
 	"quantix/internal/control/metrics"
@@ -66,7 +67,7 @@ func startPortal(ctx context.Context, cfg config.Portal, log *slog.Logger, throw
 
 func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) error {
 	// The settings are checked first, so that wrong settings fail before the database is changed.
-	proxies, err := parsePrefixes(cfg.TrustedProxies)
+	proxies, err := parsePrefixes("trusted proxy", cfg.TrustedProxies)
 	if err != nil {
 		return err
 	}
@@ -114,10 +115,16 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	if err != nil {
 		return err
 	}
+	bmcTo, err := parsePrefixes("bmcTo", cfg.BMCTo)
+	if err != nil {
+		return err
+	}
 	hub := notify.NewHub()
 	p.Control = control.New(pool, control.Options{
 		Log: p.log, Hub: hub, AgentURL: p.AgentURL, PairURL: p.PairURL, Vault: vault, MACPrefix: cfg.MACPrefix, AgentReleases: cfg.AgentReleases, AuditMonths: cfg.AuditMonths,
 		MetricRetention: metricRetention(cfg.Metrics), Sender: sender,
+		Log: p.log, Hub: hub, AgentURL: p.AgentURL, PairURL: p.PairURL, Vault: vault, MACPrefix: cfg.MACPrefix, AuditMonths: cfg.AuditMonths,
+		MetricRetention: metricRetention(cfg.Metrics), Sender: sender, BMCs: redfish.New(bmcTo),
 	})
 	if p.Password, _, err = p.Control.EnsureAdmin(ctx, fleet.SystemActor); err != nil {
 		return fmt.Errorf("make the first administrator: %w", err)
@@ -323,12 +330,9 @@ func (p *portal) publishAgentAddress(ctx context.Context) error {
 // newSender returns the sender of notifications.
 func newSender(cfg config.Portal, portal string) (*delivery.Sender, error) {
 	s := delivery.Settings{Portal: portal, Mail: delivery.Mail{Server: cfg.Mail.Server, TLS: cfg.Mail.TLS, From: cfg.Mail.From, User: cfg.Mail.User}}
-	for _, network := range cfg.NotifyTo {
-		prefix, err := netip.ParsePrefix(network)
-		if err != nil {
-			return nil, fmt.Errorf("notifyTo: %w", err)
-		}
-		s.NotifyTo = append(s.NotifyTo, prefix)
+	var err error
+	if s.NotifyTo, err = parsePrefixes("notifyTo", cfg.NotifyTo); err != nil {
+		return nil, err
 	}
 	if cfg.Mail.Server != "" && cfg.Mail.PasswordFile != "" {
 		text, err := os.ReadFile(cfg.Mail.PasswordFile)
@@ -385,12 +389,12 @@ func hasScheme(address, scheme string) bool {
 	return err == nil && u.Scheme == scheme
 }
 
-func parsePrefixes(cidrs []string) ([]netip.Prefix, error) {
+func parsePrefixes(what string, cidrs []string) ([]netip.Prefix, error) {
 	out := make([]netip.Prefix, len(cidrs))
 	for i, c := range cidrs {
 		p, err := netip.ParsePrefix(c)
 		if err != nil {
-			return nil, fmt.Errorf("trusted proxy %q: %w", c, err)
+			return nil, fmt.Errorf("%s %q: %w", what, c, err)
 		}
 		out[i] = p
 	}

@@ -43,6 +43,7 @@ func checkPortal(p *Portal, from settingOrigins) error {
 	c.checkWebURL("pairUrl", p.PairURL, "https")
 	c.parseNetworks("trustedProxies", p.TrustedProxies)
 	c.parseNetworks("notifyTo", p.NotifyTo)
+	c.parseNetworks("bmcTo", p.BMCTo)
 	c.checkMail(p.Mail)
 	p.MACPrefix = strings.ReplaceAll(strings.ToLower(p.MACPrefix), "-", ":")
 	if !macPrefixForm.MatchString(p.MACPrefix) {

@@ -51,6 +51,8 @@ type Portal struct {
 	RelayRate int `koanf:"relayRate"`
 	// AuditMonths is how many complete months of the audit log the portal keeps.
 	AuditMonths int `koanf:"auditMonths"`
+	// BMCTo are networks (CIDR) of hosts' BMCs, beside private and public ones.
+	BMCTo []string `koanf:"bmcTo"`
 	// NotifyTo are private, reserved or local networks (CIDR) that the fleet's channels may send to.
 	NotifyTo []string `koanf:"notifyTo"`
 	Mail     Mail     `koanf:"mail"`

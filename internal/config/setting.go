@@ -39,6 +39,7 @@ var portalSettings = []setting{
 	{"agentReleases", "", "`directory` with signed releases of the agent, which the portal offers to hosts; default: none"},
 	{"relayRate", 64, "maximum of `MiB` a second that this portal relays between hosts that cannot reach each other, in all; 0: no limit"},
 	{"auditMonths", 24, "whole `months` that audit records are kept, at least 12"},
+	{"bmcTo", []string(nil), "`networks` (CIDR) of link-local, loopback or reserved addresses at which BMCs of hosts may be; default: only private networks and the public Internet"},
 	{"notifyTo", []string(nil), "`networks` (CIDR) of private, reserved or this machine's own addresses that channels of the fleet may send notifications to; default: only the public Internet"},
 	{"mail.server", "", "`host:port` of the mail server for e-mail channels; default: none"},
 	{"mail.tls", "starttls", "`encryption` of the mail server: starttls, tls, or none"},

@@ -3,8 +3,10 @@ package control_test
 import (
 	"time"
 
+	"quantix/internal/bmc"
 	"quantix/internal/control"
 	"quantix/internal/control/alarms"
+	"quantix/internal/control/hostpower"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/network"
 	"quantix/internal/control/query"
@@ -224,6 +226,25 @@ var infraUseCases = map[string]useCase{
 	"AgentLog":                 {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
 	"GetArtifact":              {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, w.artifact()} }},
 	"ClearConflict":            {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.someHost()} }},
+	"SetBMC": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		return []any{w.someHost(), hostpower.BMCInput{Spec: bmc.Spec{Address: "https://10.0.8.11", User: "root"}, Password: "secretsecret1"}}
+	}},
+	"GetBMC":    {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.hostWithBMC()} }},
+	"TestBMC":   {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.hostWithBMC()} }},
+	"DeleteBMC": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.hostWithBMC()} }},
+	"RequestBMCPower": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
+		id := w.hostWithBMC()
+		w.execSQL(`UPDATE hosts SET maintenance = '{"since":"2026-01-01T00:00:00Z","by":"chief","enteredAt":"2026-01-01T00:00:00Z"}', name = id WHERE id = $1`, id)
+		return []any{id, fleet.ActReset, string(id)}
+	}},
+	"RunningVMsOf":    {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.someHost()} }},
+	"PlanTermination": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.hostInMaintenance(), true} }},
+	"TerminateHost": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any {
+		id := w.hostInMaintenance()
+		w.execSQL(`UPDATE hosts SET name = id WHERE id = $1`, id)
+		return []any{id, hostpower.TerminateHost{Confirm: string(id)}}
+	}},
+	"ClearConflict": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.someHost()} }},
 	"CreatePool": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		name := w.uniqueName("pool")
 		return []any{storage.CreatePool{Name: name, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/" + name}, HostIDs: []fleet.HostID{w.h1}}}

@@ -1,13 +1,16 @@
 package control_test
 
 import (
+	"strings"
 	"time"
 
+	"quantix/internal/bmc"
 	"quantix/internal/channel"
 	"quantix/internal/control"
 	"quantix/internal/control/alarms"
 	"quantix/internal/control/channels"
 	"quantix/internal/control/flavors"
+	"quantix/internal/control/hostpower"
 	"quantix/internal/control/storage"
 	"quantix/internal/deviceclass"
 	"quantix/internal/flavor"
@@ -163,6 +166,41 @@ func (w *authzFixture) orderedRelease() []any {
 	job := w.job("running")
 	w.execSQL(`UPDATE jobs SET kind = 'host.agent.upgrade', subject = 'host:' || host_id, args = '{"upgrade":{"version":"2.0.0"}}' WHERE id = $1`, job)
 	return []any{"2.0.0", "linux-amd64"}
+// hostWithBMC returns a new host with a BMC whose certificate is pinned.
+func (w *authzFixture) hostWithBMC() fleet.HostID {
+	id := w.someHost()
+	in := hostpower.BMCInput{Spec: bmc.Spec{Address: "https://10.0.8.11", User: "root", Fingerprint: strings.Repeat("ab", 32)}, Password: "secretsecret1"}
+	if _, err := w.SetBMC(w.t.Context(), chief, id, in); err != nil {
+		w.t.Fatal(err)
+	}
+	return id
+}
+
+// claimedBMC returns a BMC that cannot be read.
+func (w *authzFixture) claimedBMC() hostpower.ClaimedBMC {
+	w.hostWithBMC()
+	w.execSQL(`UPDATE host_bmcs SET sealed = '', due_at = now(), leased_until = NULL`)
+	claimed, err := w.ClaimBMCs(w.t.Context(), fleet.SystemActor)
+	if err != nil || len(claimed) == 0 {
+		w.t.Fatal(claimed, err)
+	}
+	return claimed[0]
+}
+
+// claimedOrder returns an order that cannot be carried out.
+func (w *authzFixture) claimedOrder() hostpower.Order {
+	id := w.hostWithBMC()
+	w.execSQL(`UPDATE hosts SET maintenance = '{"since":"2026-01-01T00:00:00Z","by":"chief","enteredAt":"2026-01-01T00:00:00Z"}', name = id WHERE id = $1`, id)
+	w.execSQL(`UPDATE host_bmcs SET sealed = '' WHERE host_id = $1`, id)
+	w.execSQL(`DELETE FROM host_power_orders`)
+	if _, err := w.RequestBMCPower(w.t.Context(), chief, id, fleet.ActReset, string(id)); err != nil {
+		w.t.Fatal(err)
+	}
+	claimed, err := w.ClaimPowerOrders(w.t.Context(), fleet.SystemActor)
+	if err != nil || len(claimed) != 1 {
+		w.t.Fatal(claimed, err)
+	}
+	return claimed[0]
 }
 
 func (w *authzFixture) someUser() fleet.UserID {

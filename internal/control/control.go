@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"quantix/internal/auth"
+	"quantix/internal/bmc/redfish"
 	"quantix/internal/control/agentapi"
 	"quantix/internal/control/alarms"
 	"quantix/internal/control/assign"
@@ -22,6 +23,7 @@ import (
 	"quantix/internal/control/flavors"
 	"quantix/internal/control/hostcommands"
 	"quantix/internal/control/health"
+	"quantix/internal/control/hostpower"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/metrics"
@@ -45,6 +47,7 @@ type Control struct {
 	*agentapi.API
 	*hosts.Hosts
 	*hostcommands.HostCommands
+	*hostpower.HostPower
 	*network.Networks
 	*publishing.Publishing
 	*placing.Placing
@@ -88,7 +91,8 @@ type Options struct {
 
 	MetricRetention metrics.Retention // the zero value: metrics.DefaultRetention
 
-	Sender *delivery.Sender // sends notifications; nil: only to the public Internet, and no e-mail
+	BMCs   *redfish.Connector // connects to BMCs; nil: not to loopback and link-local addresses
+	Sender *delivery.Sender   // sends notifications; nil: only to the public Internet, and no e-mail
 }
 
 // WarmUp prepares a new database connection for agents' requests (db.OpenWithSetup).
@@ -117,5 +121,7 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 		store: s, log: o.Log, opts: o,
 	}
 	c.Requests, c.Health = requests.New(s, b, requestedVMs{c}), health.New(s)
+	c.Requests = requests.New(s, b, requestedVMs{c})
+	c.HostPower = hostpower.New(s, o.Vault, o.BMCs, terminatedHosts{c})
 	return c
 }

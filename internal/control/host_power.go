@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"quantix/db"
+	"quantix/internal/control/hostpower"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
@@ -36,7 +37,7 @@ func (c *Control) RequestHostPower(ctx context.Context, a fleet.Actor, id fleet.
 			checks.Add("confirm", "Type the host's name, %s.", host.Name)
 			return checks.Err()
 		}
-		if err := checkNothingRuns(ctx, q, host); err != nil {
+		if err := hostpower.CheckNothingRuns(ctx, q, host); err != nil {
 			return err
 		}
 		other := map[fleet.JobKind]fleet.JobKind{fleet.HostReboot: fleet.HostShutdown, fleet.HostShutdown: fleet.HostReboot}[kind]
@@ -57,23 +58,6 @@ func (c *Control) RequestHostPower(ctx context.Context, a fleet.Actor, id fleet.
 		return err
 	})
 	return task, err
-}
-
-// checkNothingRuns refuses if VMs run on the host that were not left running by decision, or if a VM or a disk is on its
-// way to or from the host.
-func checkNothingRuns(ctx context.Context, q *db.Queries, host fleet.HostView) error {
-	running, err := undecidedRunningVMs(ctx, q, host.ID, *host.Maintenance)
-	if err != nil {
-		return err
-	}
-	if len(running) > 0 {
-		return fleet.Errorf(fleet.Conflict, "%s runs on %s. Shut the VM down or migrate it first.", running[0].Name, host.Name)
-	}
-	moving, err := q.HostTransfers(ctx, host.ID)
-	if err == nil && moving > 0 {
-		err = fleet.Errorf(fleet.Conflict, "%s has %d transfers in progress. Wait until they have ended, or cancel them.", host.Name, moving)
-	}
-	return err
 }
 
 // staleHostPower is the error of a power action that its host did not get in time.

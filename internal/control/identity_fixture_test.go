@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"quantix/internal/auth"
+	"quantix/internal/bmc/redfish"
 	"quantix/internal/control"
 	"quantix/internal/delivery"
 	"quantix/internal/fleet"
@@ -22,6 +23,8 @@ type identityFixture struct {
 	t    *testing.T
 	pool *pgxpool.Pool
 }
+
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
 const goodPassword = "correct horse battery"
 
@@ -38,7 +41,7 @@ func newIdentityFixture(t *testing.T) *identityFixture {
 	t.Helper()
 	t.Parallel()
 	pool := testkit.DB(t)
-	h := &identityFixture{Control: control.New(pool, control.Options{AgentURL: "https://portal.example:8444", Vault: auth.NewVault(), Sender: delivery.New(delivery.Settings{NotifyTo: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})}), t: t, pool: pool}
+	h := &identityFixture{Control: control.New(pool, control.Options{AgentURL: "https://portal.example:8444", Vault: auth.NewVault(), Sender: delivery.New(delivery.Settings{NotifyTo: loopback}), BMCs: redfish.New(loopback)}), t: t, pool: pool}
 	h.addUser("chief", fleet.RoleAdmin)
 	return h
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"quantix/db"
+	"quantix/internal/control/hostpower"
 	"quantix/internal/control/store"
 	"quantix/internal/fleet"
 	"quantix/internal/maintenance"
@@ -60,7 +61,7 @@ func settleHost(ctx context.Context, q *db.Queries, id fleet.HostID) error {
 		ended = state == "" || fleet.JobState(state).IsFinal()
 	}
 	if ended && host.Phase == fleet.HostOnline {
-		remaining, err := undecidedRunningVMs(ctx, q, id, *m)
+		remaining, err := hostpower.UndecidedVMs(ctx, q, id, *m)
 		if err != nil {
 			return err
 		}
@@ -79,18 +80,6 @@ func settleHost(ctx context.Context, q *db.Queries, id fleet.HostID) error {
 		return nil
 	}
 	return q.SetMaintenance(ctx, db.SetMaintenanceParams{ID: id, Maintenance: m})
-}
-
-// undecidedRunningVMs returns the VMs that run on the host and were not left running by decision.
-func undecidedRunningVMs(ctx context.Context, q *db.Queries, id fleet.HostID, m fleet.HostMaintenance) ([]db.VMsRunningOnRow, error) {
-	running, err := q.VMsRunningOn(ctx, id)
-	var out []db.VMsRunningOnRow
-	for _, vm := range running {
-		if !m.LeavesRunning(vm.ID) {
-			out = append(out, vm)
-		}
-	}
-	return out, err
 }
 
 // MaintenanceProgress returns how far the maintenance of a host is. Without maintenance it only

@@ -90,6 +90,11 @@ func cancelTaskSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.
 			return err
 		}
 	}
+	if len(projects) == 0 {
+		if err := checkCancellable(a, t); err != nil {
+			return err
+		}
+	}
 	unasked, err := q.CancelUnasked(ctx, db.CancelUnaskedParams{ID: &t.ID, Error: cancelledByText(a)})
 	if err != nil {
 		return err

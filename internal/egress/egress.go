@@ -67,7 +67,8 @@ type Dialer struct {
 	Allowed []netip.Prefix // private, reserved or own addresses that may be used
 	Advice  string         // sentence that says what permits a refused address; empty: nothing does
 
-	AllowedOnly bool // public addresses are refused too
+	AllowedOnly bool           // public addresses are refused too
+	Refused     []netip.Prefix // addresses that are refused although Allowed has their network
 
 	// OwnAddresses and Lookup are replaced by tests.
 	OwnAddresses func() ([]net.Addr, error)
@@ -84,14 +85,15 @@ func NewDialer(allowed []netip.Prefix, advice string) *Dialer {
 // Check returns the reason why connections to the address are refused, with the code Conflict; nil: they are allowed.
 func (d *Dialer) Check(given netip.Addr) error {
 	a := embeddedIPv4(given)
-	if slices.ContainsFunc(d.Allowed, func(p netip.Prefix) bool { return p.Contains(a) }) {
+	refused := slices.ContainsFunc(d.Refused, func(p netip.Prefix) bool { return p.Contains(a) })
+	if !refused && slices.ContainsFunc(d.Allowed, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return nil
 	}
 	refusal := func(why string) error {
 		return fleet.Errorf(fleet.Conflict, "%s", strings.TrimSpace(fmt.Sprintf("The address %s %s. %s", given, why, d.Advice)))
 	}
 	switch {
-	case isNonPublicAddress(a):
+	case refused || isNonPublicAddress(a):
 		return refusal("is in a private or reserved network")
 	case d.AllowedOnly:
 		return refusal("is in no allowed network")

@@ -23,6 +23,10 @@ const (
 
 	ActUpgradeAgent Action = "upgrade-agent" // of a host: replace its agent by a signed release
 
+	ActPowerOn       Action = "power-on"  // of a host that is offline, through its BMC
+	ActForcePowerOff Action = "power-off" // of a host, through its BMC; ActReset also
+	ActTerminate     Action = "terminate" // of a host: drain it, power it off, remove it
+
 	ActJoinAgain   Action = "join-again"  // of a host: create a join token for its new agent
 	ActAssign      Action = "assign"      // of a pool or network: assign it to more hosts
 	ActRetry       Action = "retry"       // of a pool or network on one host: apply it again; also the "Start" button if it was stopped on the host
@@ -97,7 +101,11 @@ var hostActions = ActionTable[HostView]{
 	{ActReadAgentLog, agentCommandRefusal(HostAgentLog)},
 	{ActRestartAgent, agentCommandRefusal(HostAgentRestart)},
 	{ActUpgradeAgent, upgradeRefusal},
+	{ActPowerOn, powerOnRefusal},
+	{ActForcePowerOff, forcedPowerRefusal},
+	{ActReset, forcedPowerRefusal},
 	{ActJoinAgain, nil},
+	{ActTerminate, terminateRefusal},
 	{ActDelete, func(h HostView) string {
 		if why := h.Lifecycle.Refusal(HostRemove, h.Name); why != "" {
 			return why

@@ -15,6 +15,7 @@ type Host struct {
 	Conflict    string      `json:"conflict,omitempty"` // set: a second agent used this host's identity
 	// Maintenance is the requested maintenance; nil: none. See Lifecycle.
 	Maintenance *HostMaintenance `json:"maintenance,omitempty"`
+	HasBMC      bool             `json:"hasBmc,omitempty"` // the portal can switch its power through a BMC
 	CreatedAt   time.Time        `json:"createdAt"`
 }
 

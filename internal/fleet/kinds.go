@@ -85,6 +85,12 @@ const (
 	HostAgentLog     JobKind = "host.agent.log"     // send the last lines of the agent's log to the portal
 	HostAgentRestart JobKind = "host.agent.restart" // restart the agent; done once the new agent has connected
 	HostAgentUpgrade JobKind = "host.agent.upgrade" // replace the agent by a signed release
+	// Tasks of a host whose work a portal does.
+	HostPowerOn   JobKind = "host.power.on"  // through the BMC
+	HostPowerOff  JobKind = "host.power.off" // through the BMC, without a shutdown
+	HostReset     JobKind = "host.reset"     // through the BMC
+	HostTerminate JobKind = "host.terminate" // parent of the steps: maintenance, power-off, removal
+	HostRemoval   JobKind = "host.remove"    // last step of HostTerminate
 
 	VMPlan    JobKind = "vm.plan"    // render the definition that an edit would produce
 	VMMigrate JobKind = "vm.migrate" // live or cold migration to another host: see MigrationParams
@@ -121,6 +127,8 @@ type JobKindInfo struct {
 	Background bool
 	// OnlyParent: the kind of a task with children of other kinds. No host runs a job of this kind.
 	OnlyParent bool
+	// ByPortal: a portal does the work. No host runs a job of this kind.
+	ByPortal bool
 
 	// Reasons why the job cannot be cancelled while it is queued, and after a host has begun it. Empty: the job can be
 	// cancelled.
@@ -129,6 +137,9 @@ type JobKindInfo struct {
 
 // notCancellable is the refusal for a job that brings a host to the intended state.
 const notCancellable = "This task cannot be cancelled: it would be repeated until the host matches the configuration. Change the configuration instead."
+
+// sentToBMC is the refusal for a command that a portal has begun to send.
+const sentToBMC = "The portal has already begun to send the command to the BMC, so the task cannot be cancelled."
 
 // mergeLeftover describes what remains after a merge was stopped.
 const mergeLeftover = "The snapshot is deleted, but its data remains: consolidate the VM's disks to free the space."
@@ -240,6 +251,11 @@ var kinds = []JobKindInfo{
 		Name: HostAgentUpgrade, Type: TypeHost, Verb: "Upgrade agent", Permission: MayChangeInfra, Limit: 15 * time.Minute, SingleShot: true,
 		WhyNotCancellableOnceBegun: "The host has already begun to upgrade its agent. If the new agent does not report, the host returns to the old one.",
 	},
+	{Name: HostPowerOn, Type: TypeHost, Verb: "Power on host", Permission: MayChangeInfra, ByPortal: true, WhyNotCancellableOnceBegun: sentToBMC},
+	{Name: HostPowerOff, Type: TypeHost, Verb: "Force power off host", Permission: MayChangeInfra, ByPortal: true, WhyNotCancellableOnceBegun: sentToBMC},
+	{Name: HostReset, Type: TypeHost, Verb: "Reset host", Permission: MayChangeInfra, ByPortal: true, SingleShot: true, WhyNotCancellableOnceBegun: sentToBMC},
+	{Name: HostTerminate, Type: TypeHost, Verb: "Terminate host", Permission: MayChangeInfra, OnlyParent: true},
+	{Name: HostRemoval, Type: TypeHost, Verb: "Remove host", Permission: MayChangeInfra, ByPortal: true},
 	{Name: DiscoveredAdopt, Type: TypeDiscovered, Verb: "Adopt", Permission: MayChangeInfra, Limit: time.Minute},
 	{
 		Name: VMRelease, Type: TypeVM, Verb: "Release", Permission: MayChangeInfra, Limit: 2 * time.Minute,

@@ -19,7 +19,7 @@ func TestJobKindTableIsConsistent(t *testing.T) {
 	verbs := map[string]fleet.JobKind{}
 	for _, k := range allJobKinds() {
 		is := k.Info()
-		if is.Name != k || is.Verb == "" || (is.Limit <= 0) != is.OnlyParent || is.Type.Info().Plural == "" || !slices.Contains(rights, is.Permission) {
+		if is.Name != k || is.Verb == "" || (is.Limit <= 0) != (is.OnlyParent || is.ByPortal) || is.Type.Info().Plural == "" || !slices.Contains(rights, is.Permission) {
 			t.Errorf("%s is incomplete: %+v", k, is)
 		}
 		if other, taken := verbs[is.Verb]; taken {
@@ -47,7 +47,7 @@ func TestJobKindTableIsConsistent(t *testing.T) {
 			}
 		}
 	}
-	if fleet.JobKind("vm.teleport").IsKnown() || !fleet.VMStart.IsKnown() || len(allJobKinds()) != 70 {
+	if fleet.JobKind("vm.teleport").IsKnown() || !fleet.VMStart.IsKnown() || len(allJobKinds()) != 75 {
 		t.Errorf("the kinds are %v", allJobKinds())
 	}
 }
@@ -55,7 +55,7 @@ func TestJobKindTableIsConsistent(t *testing.T) {
 func TestIsSingleShotOnlyForUnrepeatableJobKinds(t *testing.T) {
 	t.Parallel()
 	for _, k := range allJobKinds() {
-		once := slices.Contains([]fleet.JobKind{fleet.VMReboot, fleet.VMReset, fleet.VMExec, fleet.ConsoleOpen, fleet.UploadOpen, fleet.VolumeRead, fleet.DiscoveredReboot, fleet.DiscoveredReset, fleet.HostReboot, fleet.HostShutdown, fleet.HostAgentRestart, fleet.HostAgentUpgrade}, k)
+		once := slices.Contains([]fleet.JobKind{fleet.VMReboot, fleet.VMReset, fleet.VMExec, fleet.ConsoleOpen, fleet.UploadOpen, fleet.VolumeRead, fleet.DiscoveredReboot, fleet.DiscoveredReset, fleet.HostReboot, fleet.HostShutdown, fleet.HostAgentRestart, fleet.HostAgentUpgrade, fleet.HostReset}, k)
 		if k.IsSingleShot(fleet.JobArgs{}) != once || k.IsSingleShot(fleet.JobArgs{DeleteDisks: true}) != (once || slices.Contains([]fleet.JobKind{fleet.VMDelete, fleet.VolumeWipe, fleet.VolumeDelete}, k)) {
 			t.Errorf("%s: single-shot %v, with data %v", k, k.IsSingleShot(fleet.JobArgs{}), k.IsSingleShot(fleet.JobArgs{DeleteDisks: true}))
 		}

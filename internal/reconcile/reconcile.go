@@ -35,6 +35,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"settle maintenance", 2 * time.Second, nil, c.SettleMaintenance},
 		{"end host commands", 10 * time.Second, nil, c.EndStaleHostCommands},
 		{"agent upgrades", 2 * time.Second, nil, c.AdvanceUpgrades},
+		{"terminate hosts", 2 * time.Second, nil, c.AdvanceTerminations},
 		{"queue drift", 15 * time.Second, nil, c.QueueDriftedObjects},
 		labelReconciler(c),
 		{"gather peers", time.Minute, []string{"peers"}, withMinInterval(time.Second, c.UpdateOverlayPeers)},
@@ -66,6 +67,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return runDeliveries(ctx, c, hub, log) })
+	group.Go(func() error { return runBMCs(ctx, c, hub, log) })
 	group.Go(func() error { return newVMCounter(c, hub, log).runLoop(ctx) })
 	for _, r := range reconcilers {
 		group.Go(func() error { return r.runLoop(ctx, hub, log) })

@@ -27,8 +27,14 @@ func Actions(a fleet.Actor, h fleet.HostView) []kit.ActionButton {
 		kit.ActionButton{Icon: "file-text", Word: runDiagnostics, Separated: true, Href: views.HostPath(h.ID, "diagnostics"), Dialog: true}.WithReasonFrom(can, fleet.ActDiagnoseHost),
 		kit.ActionButton{Icon: "refresh-cw", Word: restartAgent, Href: views.HostPath(h.ID, string(fleet.ActRestartAgent)), Dialog: true}.WithReasonFrom(can, fleet.ActRestartAgent),
 		kit.ActionButton{Icon: "upload", Word: "Upgrade agent", Href: UpgradePath + "?host=" + string(h.ID) + "&filter=name:" + h.Name}.WithReasonFrom(can, fleet.ActUpgradeAgent),
+		{Icon: "power", Word: "Power through BMC", Submenu: []kit.ActionButton{
+			kit.ActionButton{Icon: "power", Word: "Power on", Href: views.HostPath(h.ID, string(fleet.ActPowerOn)), Dialog: true}.WithReasonFrom(can, fleet.ActPowerOn),
+			kit.ActionButton{Icon: "power-off", Word: "Force power off", Href: views.HostPath(h.ID, string(fleet.ActForcePowerOff)), Dialog: true, Danger: true}.WithReasonFrom(can, fleet.ActForcePowerOff),
+			kit.ActionButton{Icon: "rotate-cw", Word: "Reset", Href: views.HostPath(h.ID, string(fleet.ActReset)), Dialog: true, Danger: true}.WithReasonFrom(can, fleet.ActReset),
+		}},
 		kit.ActionButton{Icon: "shield-check", Word: "Clear the conflict", Separated: true, Post: views.HostPath(h.ID, "conflict"), Back: path}.WithReasonFrom(can, fleet.ActClearConflict),
 		kit.ActionButton{Icon: "key-round", Word: "Join again", Href: views.RejoinHostPath(h.ID)}.WithReasonFrom(can, fleet.ActJoinAgain),
+		kit.ActionButton{Icon: "circle-stop", Word: "Terminate host", Href: views.HostPath(h.ID, string(fleet.ActTerminate)), Dialog: true, Danger: true}.WithReasonFrom(can, fleet.ActTerminate),
 		kit.ActionButton{Icon: "trash-2", Word: "Remove host", Href: views.HostPath(h.ID, "delete"), Dialog: true, Danger: true}.WithReasonFrom(can, fleet.ActDelete),
 	}
 }

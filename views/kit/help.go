@@ -52,6 +52,8 @@ const (
 	HelpMigrate       Topic = "migration#move-a-vm-to-another-host"
 	HelpAgentUpgrade  Topic = "host-commands#upgrade-agents"
 	HelpMaintenance   Topic = "migration#enter-maintenance"
+	HelpBMC           Topic = "host-commands#power-through-a-bmc"
+	HelpTerminate     Topic = "host-commands#terminate-a-host"
 	HelpMoveDisk      Topic = "virtual-machines#move-a-disk-to-another-pool"
 	HelpProtection    Topic = "virtual-machines#protect-lock-and-expire"
 	HelpSnapshots     Topic = "snapshots#take-a-snapshot"

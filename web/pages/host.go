@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"quantix/internal/bmc"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
@@ -56,6 +57,12 @@ func (s *Site) fillHostTab(c echo.Context, a fleet.Actor, p *hostview.Page) (err
 	ctx, q := c.Request().Context(), render.QueryFromURL(c)
 	q.Filter = "host:" + strconv.Quote(p.Host.Name)
 	switch p.Tab {
+	case "summary":
+		if p.Host.HasBMC {
+			var b bmc.BMC
+			b, err = s.Control.GetBMC(ctx, a, p.Host.ID)
+			p.BMC = &b
+		}
 	case "vms":
 		vms, err := s.Control.ListVMs(ctx, a, q)
 		if err != nil {

@@ -107,7 +107,7 @@ func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 	if usesHostCounters(p.sort, terms) {
 		tables += s.joinHostCounters(sums)
 	}
-	items, err := collectRows(ctx, b, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, h.status, h.maintenance, cl.id, cl.name, cl.spec, s.seen_at, s.looked_at, s.fresh_for, COALESCE(s.conflict, ''), now()
+	items, err := collectRows(ctx, b, `SELECT h.id, h.name, h.spec, h.generation, h.created_at, h.status, h.maintenance, h.has_bmc, cl.id, cl.name, cl.spec, s.seen_at, s.looked_at, s.fresh_for, COALESCE(s.conflict, ''), now()
 		`+tables+s.whereClause()+tail, &s, func(row pgx.CollectableRow) (fleet.HostView, error) {
 		var r db.Host
 		var cluster db.Cluster
@@ -115,7 +115,7 @@ func (b *Queries) ListHosts(ctx context.Context, a fleet.Actor, q fleet.Query) (
 		var freshFor *time.Duration
 		var conflict string
 		var now time.Time
-		err := row.Scan(&r.ID, &r.Name, &r.Spec, &r.Generation, &r.CreatedAt, &r.Status, &r.Maintenance, &cluster.ID, &cluster.Name, &cluster.Spec, &seen, &looked, &freshFor, &conflict, &now)
+		err := row.Scan(&r.ID, &r.Name, &r.Spec, &r.Generation, &r.CreatedAt, &r.Status, &r.Maintenance, &r.HasBmc, &cluster.ID, &cluster.Name, &cluster.Spec, &seen, &looked, &freshFor, &conflict, &now)
 		v := store.HostView(r, cluster, fleet.NewReportTime(seen, freshFor), fleet.NewReportTime(looked, freshFor), conflict, now)
 		sum, found := sums.hosts[r.ID], sums.discovered[r.ID]
 		v.DiscoveredVMs, v.DiscoveredCPUs, v.DiscoveredMiB = int(found.Vms), found.Cpus, found.Mib

@@ -11,7 +11,7 @@ import (
 // contact, and looked the time of its last inventory.
 func HostView(r db.Host, cluster db.Cluster, seen, looked *fleet.ReportTime, conflict string, now time.Time) fleet.HostView {
 	h := fleet.Host{
-		ID: r.ID, Name: r.Name, Spec: r.Spec, Generation: r.Generation, Status: r.Status, SeenAt: seen, InventoryAt: looked, Conflict: conflict, Maintenance: r.Maintenance, CreatedAt: r.CreatedAt,
+		ID: r.ID, Name: r.Name, Spec: r.Spec, Generation: r.Generation, Status: r.Status, SeenAt: seen, InventoryAt: looked, Conflict: conflict, Maintenance: r.Maintenance, HasBMC: r.HasBmc, CreatedAt: r.CreatedAt,
 	}
 	v := fleet.HostView{Host: h, Phase: h.Phase(now), Lifecycle: h.Lifecycle(now), ClusterID: cluster.ID, ClusterName: cluster.Name, Labels: h.EffectiveLabels(), ReportInterval: h.EffectiveReportInterval()}
 	if h.Status != nil {
