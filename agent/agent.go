@@ -56,11 +56,7 @@ type Options struct {
 	Slots        int                // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
 	Log          *slog.Logger
 	Metrics      *Metrics
-	Ports     transfer.PortRange  // the host's ports for disks and images of other hosts
-	Checks    []healthcheck.Check // the health checks of the host
-	Slots     int                 // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
-	Log       *slog.Logger
-	Metrics   *Metrics
+	Checks       []healthcheck.Check // the health checks of the host
 }
 
 // timing holds all periods and deadlines of an agent.

@@ -287,7 +287,7 @@ func (q *Queries) ForgetVMs(ctx context.Context, hostID fleet.HostID) error {
 }
 
 const getHost = `-- name: GetHost :one
-SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, h.key_hash, h.threads, h.memory_bytes, h.cluster_id, h.labels, h.report_interval, h.maintenance, h.maintained, cl.id, cl.name, cl.spec, cl.generation, cl.created_at, s.seen_at, s.looked_at, s.fresh_for, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
+SELECT h.id, h.name, h.machine, h.spec, h.generation, h.created_at, h.status, h.report_seq, h.key_hash, h.threads, h.memory_bytes, h.cluster_id, h.labels, h.report_interval, h.maintenance, h.maintained, h.has_bmc, cl.id, cl.name, cl.spec, cl.generation, cl.created_at, s.seen_at, s.looked_at, s.fresh_for, s.load, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        c.vms::bigint AS vms, c.leaving::bigint AS leaving, c.cpus::bigint AS cpus, c.memory_mib::bigint AS memory_mib,
        COALESCE(d.vms, 0)::bigint AS discovered_vms, COALESCE(d.mib, 0)::bigint AS discovered_mib, COALESCE(d.cpus, 0)::bigint AS discovered_cpus
 FROM hosts h JOIN clusters cl ON cl.id = h.cluster_id LEFT JOIN host_sessions s ON s.host_id = h.id LEFT JOIN discovered_usage d ON d.host_id = h.id
@@ -333,6 +333,7 @@ func (q *Queries) GetHost(ctx context.Context, id fleet.HostID) (GetHostRow, err
 		&i.Host.ReportInterval,
 		&i.Host.Maintenance,
 		&i.Host.Maintained,
+		&i.Host.HasBmc,
 		&i.Cluster.ID,
 		&i.Cluster.Name,
 		&i.Cluster.Spec,
@@ -499,7 +500,7 @@ func (q *Queries) HostsWithoutStorageRole(ctx context.Context, ids []string) ([]
 }
 
 const lockHost = `-- name: LockHost :one
-SELECT id, name, machine, spec, generation, created_at, status, report_seq, key_hash, threads, memory_bytes, cluster_id, labels, report_interval, maintenance, maintained FROM hosts WHERE id = $1 FOR UPDATE
+SELECT id, name, machine, spec, generation, created_at, status, report_seq, key_hash, threads, memory_bytes, cluster_id, labels, report_interval, maintenance, maintained, has_bmc FROM hosts WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockHost(ctx context.Context, id fleet.HostID) (Host, error) {
@@ -522,6 +523,7 @@ func (q *Queries) LockHost(ctx context.Context, id fleet.HostID) (Host, error) {
 		&i.ReportInterval,
 		&i.Maintenance,
 		&i.Maintained,
+		&i.HasBmc,
 	)
 	return i, err
 }

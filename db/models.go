@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
+	"quantix/internal/bmc"
 	"quantix/internal/channel"
 	"quantix/internal/flavor"
 	"quantix/internal/fleet"
+	"quantix/internal/healthevent"
 	"quantix/internal/hostcommand"
 	"quantix/internal/quota"
 	"quantix/internal/request"
@@ -238,6 +240,42 @@ type Delivery struct {
 	EndedAt     *time.Time
 }
 
+type DeviceAllocation struct {
+	VMID    fleet.VMID
+	ClassID fleet.DeviceClassID
+	HostID  fleet.HostID
+	Device  string
+}
+
+type DeviceClass struct {
+	ID          fleet.DeviceClassID
+	Name        string
+	Description string
+	Gpu         bool
+	Generation  int64
+	CreatedAt   time.Time
+}
+
+type DeviceClassGrant struct {
+	ClassID   fleet.DeviceClassID
+	ProjectID *fleet.ProjectID
+	GrantedBy string
+	GrantedAt time.Time
+}
+
+type DeviceClassMember struct {
+	ClassID fleet.DeviceClassID
+	HostID  fleet.HostID
+	Device  string
+}
+
+type DeviceUse struct {
+	VMID    fleet.VMID
+	ClassID fleet.DeviceClassID
+	HostID  fleet.HostID
+	Device  string
+}
+
 type DiscoveredUsage struct {
 	HostID fleet.HostID
 	Vms    int64
@@ -344,6 +382,7 @@ type Host struct {
 	ReportInterval int32
 	Maintenance    *fleet.HostMaintenance
 	Maintained     string
+	HasBmc         bool
 }
 
 type HostArtifact struct {
@@ -359,11 +398,73 @@ type HostArtifact struct {
 	Archive   []byte
 }
 
+type HostBmc struct {
+	HostID      fleet.HostID
+	Spec        bmc.Spec
+	ByKey       string
+	Sealed      []byte
+	Generation  int64
+	Reading     *bmc.Reading
+	ReadAt      *time.Time
+	Error       string
+	CheckedAt   *time.Time
+	AskedAt     *time.Time
+	Failures    int32
+	DueAt       time.Time
+	LeasedUntil *time.Time
+}
+
+type HostCheck struct {
+	HostID    fleet.HostID
+	CheckName string
+	State     healthevent.CheckState
+	Reason    string
+	Since     time.Time
+}
+
+type HostCondition struct {
+	HostID     fleet.HostID
+	CheckName  string
+	Object     string
+	Code       string
+	Severity   fleet.AlarmSeverity
+	Text       string
+	Numbers    map[string]float64
+	Attributes map[string]string
+	Since      time.Time
+	LastAt     time.Time
+	Count      int64
+	Occurrence bool
+}
+
+type HostEvent struct {
+	ID         int64
+	HostID     fleet.HostID
+	At         time.Time
+	Kind       healthevent.Kind
+	CheckName  string
+	Object     string
+	Code       string
+	Severity   fleet.AlarmSeverity
+	Text       string
+	Numbers    map[string]float64
+	Attributes map[string]string
+	Repeats    int64
+	Actor      string
+}
+
 type HostFilterCount struct {
 	HostID fleet.HostID
 	At     time.Time
 	Nics   []byte
 	Error  string
+}
+
+type HostHealth struct {
+	HostID     fleet.HostID
+	Instance   string
+	Number     int64
+	ReportedAt time.Time
 }
 
 type HostLiveness struct {
@@ -385,6 +486,19 @@ type HostMeter struct {
 	BeforeAt     *time.Time
 	BeforeIds    []string
 	BeforeCpu    []int64
+}
+
+type HostPowerOrder struct {
+	TaskID      fleet.TaskID
+	HostID      fleet.HostID
+	Command     bmc.Command
+	Fences      bool
+	Step        string
+	InDoubt     bool
+	Epoch       int32
+	DeadlineAt  *time.Time
+	DueAt       time.Time
+	LeasedUntil *time.Time
 }
 
 type HostSession struct {
@@ -855,6 +969,7 @@ type Task struct {
 	Stage       int32
 	StageWait   int32
 	BeginAfter  *time.Time
+	ByPortal    bool
 }
 
 type TaskEdit struct {

@@ -251,7 +251,7 @@ func (q *Queries) EndedChildren(ctx context.Context, parentID *fleet.TaskID) ([]
 }
 
 const getTask = `-- name: GetTask :one
-SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, t.held, t.stage, t.stage_wait, t.begin_after, COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
+SELECT t.id, t.parent_id, t.listed, t.pending, t.kind, t.subject, t.subject_name, t.project_id, t.host_id, t.generation, t.state, t.attempt, t.progress, t.note, t.error, t.retry_at, t.steps, t.created_by, t.user_id, t.address, t.created_at, t.started_at, t.ended_at, t.held, t.stage, t.stage_wait, t.begin_after, t.by_portal, COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
 WHERE t.id = $1 AND ($2::boolean OR t.project_id = ANY ($3::text[])
                       OR t.project_id IS NULL AND (t.steps IS NOT NULL OR t.parent_id IS NOT NULL) AND t.user_id = $4)
 `
@@ -305,6 +305,7 @@ func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, e
 		&i.Task.Stage,
 		&i.Task.StageWait,
 		&i.Task.BeginAfter,
+		&i.Task.ByPortal,
 		&i.HostName,
 	)
 	return i, err
@@ -422,7 +423,7 @@ func (q *Queries) LockSteps(ctx context.Context, id *fleet.TaskID) error {
 const noteDone = `-- name: NoteDone :one
 INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, state, progress, note, created_by, user_id, started_at, ended_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, 'done', 100, $8, $9, $10, now(), now())
-RETURNING id, parent_id, listed, pending, kind, subject, subject_name, project_id, host_id, generation, state, attempt, progress, note, error, retry_at, steps, created_by, user_id, address, created_at, started_at, ended_at, held, stage, stage_wait, begin_after
+RETURNING id, parent_id, listed, pending, kind, subject, subject_name, project_id, host_id, generation, state, attempt, progress, note, error, retry_at, steps, created_by, user_id, address, created_at, started_at, ended_at, held, stage, stage_wait, begin_after, by_portal
 `
 
 type NoteDoneParams struct {
@@ -481,6 +482,7 @@ func (q *Queries) NoteDone(ctx context.Context, arg NoteDoneParams) (Task, error
 		&i.Stage,
 		&i.StageWait,
 		&i.BeginAfter,
+		&i.ByPortal,
 	)
 	return i, err
 }
@@ -499,7 +501,7 @@ const pendingTasks = `-- name: PendingTasks :many
 SELECT t.id, t.parent_id, t.kind, t.subject, t.subject_name, t.user_id, t.created_by, t.address,
        COALESCE((SELECT p.kind FROM tasks p WHERE p.id = t.parent_id), '')::text AS for_kind,
        COALESCE((SELECT v.host_id FROM vms v WHERE t.kind = 'vm.migrate' AND v.id = substr(t.subject, 4)), '')::text AS vm_host
-FROM tasks t WHERE t.pending AND NOT t.held AND (t.begin_after IS NULL OR t.begin_after <= now()) ORDER BY t.id LIMIT 20 FOR UPDATE OF t SKIP LOCKED
+FROM tasks t WHERE t.pending AND NOT t.held AND NOT t.by_portal AND (t.begin_after IS NULL OR t.begin_after <= now()) ORDER BY t.id LIMIT 20 FOR UPDATE OF t SKIP LOCKED
 `
 
 type PendingTasksRow struct {

@@ -44,11 +44,11 @@ libvirt. The agent only dials out, and never stops a VM because of the network. 
 				return err
 			}
 			restart, err := runAgent(cmd.Context(), cfg, newLog(cfg.Log, cmd.ErrOrStderr()))
-			if err == nil && restart && cmd.Context().Err() == nil {
-				err = reexecute()
-			err = runAgent(cmd.Context(), cfg, newLog(cfg.Log, cmd.ErrOrStderr()))
 			if handover, ok := errors.AsType[*upgrade.Handover](err); ok {
 				return handover.Exec()
+			}
+			if err == nil && restart && cmd.Context().Err() == nil {
+				err = reexecute()
 			}
 			return err
 		},
@@ -111,7 +111,7 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) (restart 
 	tail := logtail.New(hostcommand.MaxLogLines, hostcommand.MaxLogBytes)
 	log = slog.New(tail.Handler(log.Handler()))
 	var restarts atomic.Bool
-	err = runAgentOnce(ctx, cfg, log, tail, func() {
+	err = runAgentOnce(ctx, cfg, log, commandParts{tail: tail, restart: func() {
 		restarts.Store(true)
 		stop()
 		time.AfterFunc(restartAnyway, func() { // a call to the hypervisor may not return
@@ -123,7 +123,7 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) (restart 
 				os.Exit(1)
 			}
 		})
-	})
+	}})
 	return restarts.Load(), err
 }
 
@@ -146,11 +146,9 @@ func reexecute() error {
 }
 
 // runAgentOnce runs a joined host's agent until ctx ends. The agent calls restart if the portal requests a restart.
-func runAgentOnce(ctx context.Context, cfg config.Agent, log *slog.Logger, tail *logtail.Tail, restart func()) error {
-// runAgent runs a joined host's agent until ctx ends.
-func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
+func runAgentOnce(ctx context.Context, cfg config.Agent, log *slog.Logger, commands commandParts) error {
 	begun := upgrade.Begin(ctx, cfg.DataDir, os.Stderr)
-	return withAgent(ctx, cfg, log, begun, func(a *agent.Agent, o agentParts) error {
+	return withAgent(ctx, cfg, log, begun, commands, func(a *agent.Agent, o agentParts) error {
 		if cfg.MetricsListen != "" {
 			if err := serveAgentMetrics(ctx, cfg, o, log); err != nil {
 				return err
@@ -160,6 +158,12 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 		log.Info("agent is running", "host", cfg.Name, "portal", o.identity.Portal())
 		return a.Run(ctx)
 	})
+}
+
+// commandParts are what the portal's commands about the host need. An agent on trial has none.
+type commandParts struct {
+	tail    *logtail.Tail
+	restart func()
 }
 
 // agentParts are parts of an agent that its metrics need.
@@ -180,7 +184,7 @@ func serveAgentMetrics(ctx context.Context, cfg config.Agent, o agentParts, log 
 }
 
 // withAgent calls do with a joined host's agent, and releases what the agent uses afterwards.
-func withAgent(ctx context.Context, cfg config.Agent, log *slog.Logger, begun *upgrade.Begun, do func(*agent.Agent, agentParts) error) error {
+func withAgent(ctx context.Context, cfg config.Agent, log *slog.Logger, begun *upgrade.Begun, commands commandParts, do func(*agent.Agent, agentParts) error) error {
 	if !agent.HasJoined(cfg.DataDir) {
 		return fmt.Errorf("this host has not joined a portal yet (no identity in %s): run \"quantix agent join\" with the command from Hosts, Add host", cfg.DataDir)
 	}
@@ -212,8 +216,8 @@ func withAgent(ctx context.Context, cfg config.Agent, log *slog.Logger, begun *u
 	a, err := agent.New(agent.Options{
 		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: facts.inventory, NICs: facts.nics, Load: hardware.NewSampler().Sample, Memory: hardware.Memory,
 		Version: versionText(), Settings: fleet.AgentSettings{ReportInterval: cfg.ReportInterval, Labels: cfg.Labels}, Log: log, Metrics: metrics, Ports: transfer.PortRange{First: first, Last: last}, HostPower: hostPower(cfg),
-		Restart: restart, Diagnostics: machineDiagnostics(cfg), Site: diagnose.Site{Dir: cfg.DiagnosticsDir}, ShowSettings: cfg.Show, LogTail: tail,
 		Upgrades: agent.Upgrades{Installer: installer, Begun: begun},
+		Restart:  commands.restart, Diagnostics: machineDiagnostics(cfg), Site: diagnose.Site{Dir: cfg.DiagnosticsDir}, ShowSettings: cfg.Show, LogTail: commands.tail,
 	})
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func newAgentTrial() *cobra.Command {
 				return err
 			}
 			log := newLog(cfg.Log, cmd.ErrOrStderr())
-			return withAgent(cmd.Context(), cfg, log, nil, func(a *agent.Agent, _ agentParts) error {
+			return withAgent(cmd.Context(), cfg, log, nil, commandParts{}, func(a *agent.Agent, _ agentParts) error {
 				connected, hypervisorError, err := a.RunTrial(cmd.Context())
 				if err != nil {
 					return err

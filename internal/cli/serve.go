@@ -122,8 +122,6 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	hub := notify.NewHub()
 	p.Control = control.New(pool, control.Options{
 		Log: p.log, Hub: hub, AgentURL: p.AgentURL, PairURL: p.PairURL, Vault: vault, MACPrefix: cfg.MACPrefix, AgentReleases: cfg.AgentReleases, AuditMonths: cfg.AuditMonths,
-		MetricRetention: metricRetention(cfg.Metrics), Sender: sender,
-		Log: p.log, Hub: hub, AgentURL: p.AgentURL, PairURL: p.PairURL, Vault: vault, MACPrefix: cfg.MACPrefix, AuditMonths: cfg.AuditMonths,
 		MetricRetention: metricRetention(cfg.Metrics), Sender: sender, BMCs: redfish.New(bmcTo),
 	})
 	if p.Password, _, err = p.Control.EnsureAdmin(ctx, fleet.SystemActor); err != nil {

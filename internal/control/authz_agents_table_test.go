@@ -29,6 +29,7 @@ var agentUseCases = map[string]useCase{
 	"StoreArtifact": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
 		w.renewAgentSessions()
 		return []any{w.hostJob(), int64(7), testArchive(w.t, "fine")}
+	}},
 	"ReportHealth": {permittedActors: allAgents, args: func(*authzFixture) []any {
 		return []any{healthevent.Report{Instance: "a", Checks: []healthevent.CheckReport{{Check: "clock", State: healthevent.CheckOK}}}}
 	}},

@@ -14,8 +14,8 @@ import (
 	"quantix/internal/control/upgrades"
 	"quantix/internal/event"
 	"quantix/internal/fleet"
-	"quantix/internal/hostcommand"
 	"quantix/internal/healthevent"
+	"quantix/internal/hostcommand"
 )
 
 // infraUseCases are the entries of useCases for hosts, storage, networks and images.
@@ -132,18 +132,18 @@ var infraUseCases = map[string]useCase{
 		w.discoverNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, w.h1)
 		return []any{w.h1, name, network.AdoptNetwork{}}
 	}},
-	"ListDiscoveredVMs":           {permittedActors: actorsSeeingInfra, args: readUseCase},
-	"HostTotals":                  {permittedActors: actorsSeeingInfra, args: noArgs},
-	"ListHosts":                   {permittedActors: actorsSeeingInfra, args: readUseCase},
-	"NetworkAddressesBySpec":      {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
-	"NetworkAddresses":            {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
-	"NetworkHost":                 {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
-	"NetworkHosts":                {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return append(definedNetworkArgs(w), fleet.Query{}) }},
-	"PoolHost":                    {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.nfs, w.h1} }},
-	"PoolGrid":                    {permittedActors: actorsSeeingInfra, args: func(*authzFixture) []any { return []any{fleet.Query{}, fleet.Query{}} }},
-	"HostTopology":                {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
-	"HealthOfHost":                {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
-	"HostEvents":                  {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, int64(0), 10} }},
+	"ListDiscoveredVMs":      {permittedActors: actorsSeeingInfra, args: readUseCase},
+	"HostTotals":             {permittedActors: actorsSeeingInfra, args: noArgs},
+	"ListHosts":              {permittedActors: actorsSeeingInfra, args: readUseCase},
+	"NetworkAddressesBySpec": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
+	"NetworkAddresses":       {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
+	"NetworkHost":            {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
+	"NetworkHosts":           {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return append(definedNetworkArgs(w), fleet.Query{}) }},
+	"PoolHost":               {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.nfs, w.h1} }},
+	"PoolGrid":               {permittedActors: actorsSeeingInfra, args: func(*authzFixture) []any { return []any{fleet.Query{}, fleet.Query{}} }},
+	"HostTopology":           {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
+	"HealthOfHost":           {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
+	"HostEvents":             {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, int64(0), 10} }},
 	"ResolveCondition": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		w.execSQL(`INSERT INTO host_conditions VALUES ($1, 'gpu', 'gpu/0', 'xid-79', 'critical', 'text', '{}', '{}', now(), now(), 1, true) ON CONFLICT DO NOTHING`, w.h1)
 		return []any{w.h1, healthevent.Key{Check: "gpu", Object: "gpu/0", Code: "xid-79"}}
@@ -244,7 +244,6 @@ var infraUseCases = map[string]useCase{
 		w.execSQL(`UPDATE hosts SET name = id WHERE id = $1`, id)
 		return []any{id, hostpower.TerminateHost{Confirm: string(id)}}
 	}},
-	"ClearConflict": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.someHost()} }},
 	"CreatePool": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		name := w.uniqueName("pool")
 		return []any{storage.CreatePool{Name: name, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/" + name}, HostIDs: []fleet.HostID{w.h1}}}

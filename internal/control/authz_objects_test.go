@@ -166,6 +166,8 @@ func (w *authzFixture) orderedRelease() []any {
 	job := w.job("running")
 	w.execSQL(`UPDATE jobs SET kind = 'host.agent.upgrade', subject = 'host:' || host_id, args = '{"upgrade":{"version":"2.0.0"}}' WHERE id = $1`, job)
 	return []any{"2.0.0", "linux-amd64"}
+}
+
 // hostWithBMC returns a new host with a BMC whose certificate is pinned.
 func (w *authzFixture) hostWithBMC() fleet.HostID {
 	id := w.someHost()

@@ -21,8 +21,8 @@ import (
 	"quantix/internal/control/deviceclasses"
 	"quantix/internal/control/events"
 	"quantix/internal/control/flavors"
-	"quantix/internal/control/hostcommands"
 	"quantix/internal/control/health"
+	"quantix/internal/control/hostcommands"
 	"quantix/internal/control/hostpower"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/identity"
@@ -113,14 +113,30 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	b := query.New(s, kept, damage, newest)
 	agents := agentapi.New(s, o.Hub, metrics.NewWriter(s, o.Log), o.PairURL, o.Vault)
 	c := &Control{
-		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), Networks: network.New(s, b), Publishing: publishing.New(s),
-		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), DeviceClasses: deviceclasses.New(s), Quotas: quotas.New(s, o.Log), Recycling: recycling.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
-		Identity: identity.New(s, b), API: agents, Hosts: hosts.New(s, b, agents, o.AgentURL), HostCommands: hostcommands.New(s), Networks: network.New(s, b), Publishing: publishing.New(s),
-		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), Quotas: quotas.New(s, o.Log), Recycling: recycling.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
-		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), Quotas: quotas.New(s, o.Log), Recycling: recycling.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Upgrades: upgrades.New(s, b, o.AgentReleases), Queries: b,
-		store: s, log: o.Log, opts: o,
+		Identity:      identity.New(s, b),
+		API:           agents,
+		Hosts:         hosts.New(s, b, agents, o.AgentURL),
+		HostCommands:  hostcommands.New(s),
+		Upgrades:      upgrades.New(s, b, o.AgentReleases),
+		Health:        health.New(s),
+		Networks:      network.New(s, b),
+		Publishing:    publishing.New(s),
+		Placing:       placing.New(s),
+		Metrics:       metrics.New(s, kept, damage, newest),
+		Alarms:        alarms.New(s, b, newest),
+		Channels:      channels.New(s, o.Vault, o.Sender),
+		Flavors:       flavors.New(s),
+		DeviceClasses: deviceclasses.New(s),
+		Quotas:        quotas.New(s, o.Log),
+		Recycling:     recycling.New(s, o.Log),
+		Assignments:   assign.NewAssignments(s),
+		Log:           events.New(s),
+		Storage:       storage.New(s, b, o.Vault),
+		Queries:       b,
+		store:         s,
+		log:           o.Log,
+		opts:          o,
 	}
-	c.Requests, c.Health = requests.New(s, b, requestedVMs{c}), health.New(s)
 	c.Requests = requests.New(s, b, requestedVMs{c})
 	c.HostPower = hostpower.New(s, o.Vault, o.BMCs, terminatedHosts{c})
 	return c

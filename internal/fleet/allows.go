@@ -145,6 +145,8 @@ func agentCommandRefusal(kind JobKind) func(HostView) string {
 		}
 		return ""
 	}
+}
+
 // upgradeRefusal returns why the portal cannot upgrade the host's agent; empty: it can.
 func upgradeRefusal(h HostView) string {
 	switch {

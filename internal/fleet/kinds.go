@@ -247,6 +247,7 @@ var kinds = []JobKindInfo{
 	{
 		Name: HostAgentRestart, Type: TypeHost, Verb: "Restart agent", Permission: MayChangeInfra, Limit: 30 * time.Second, SingleShot: true,
 		WhyNotCancellableOnceBegun: "The agent is already restarting, so the task cannot be cancelled.",
+	},
 	{
 		Name: HostAgentUpgrade, Type: TypeHost, Verb: "Upgrade agent", Permission: MayChangeInfra, Limit: 15 * time.Minute, SingleShot: true,
 		WhyNotCancellableOnceBegun: "The host has already begun to upgrade its agent. If the new agent does not report, the host returns to the old one.",

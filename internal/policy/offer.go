@@ -9,9 +9,13 @@ import (
 // permissionsByAction is the required permission by resource type and action. An action on a VM needs the permission of
 // its job kind.
 var permissionsByAction = addAssignedTypeActions(map[string]map[fleet.Action]Permission{
-	"host":    {fleet.ActEdit: InfraChange, fleet.ActCordon: InfraChange, fleet.ActUncordon: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange, fleet.ActEnterMaintenance: InfraChange, fleet.ActLeaveMaintenance: InfraChange, fleet.ActRebootHost: InfraChange, fleet.ActShutDownHost: InfraChange, fleet.ActDiagnoseHost: InfraChange, fleet.ActReadAgentLog: InfraChange, fleet.ActRestartAgent: InfraChange},
-	"host":    {fleet.ActEdit: InfraChange, fleet.ActCordon: InfraChange, fleet.ActUncordon: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange, fleet.ActEnterMaintenance: InfraChange, fleet.ActLeaveMaintenance: InfraChange, fleet.ActRebootHost: InfraChange, fleet.ActUpgradeAgent: InfraChange, fleet.ActShutDownHost: InfraChange},
-	"host":    {fleet.ActEdit: InfraChange, fleet.ActCordon: InfraChange, fleet.ActUncordon: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange, fleet.ActEnterMaintenance: InfraChange, fleet.ActLeaveMaintenance: InfraChange, fleet.ActRebootHost: InfraChange, fleet.ActShutDownHost: InfraChange, fleet.ActPowerOn: InfraChange, fleet.ActForcePowerOff: InfraChange, fleet.ActReset: InfraChange, fleet.ActTerminate: InfraChange},
+	"host": {
+		fleet.ActEdit: InfraChange, fleet.ActCordon: InfraChange, fleet.ActUncordon: InfraChange, fleet.ActClearConflict: InfraChange,
+		fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange, fleet.ActEnterMaintenance: InfraChange, fleet.ActLeaveMaintenance: InfraChange,
+		fleet.ActRebootHost: InfraChange, fleet.ActShutDownHost: InfraChange, fleet.ActDiagnoseHost: InfraChange, fleet.ActReadAgentLog: InfraChange,
+		fleet.ActRestartAgent: InfraChange, fleet.ActUpgradeAgent: InfraChange, fleet.ActPowerOn: InfraChange, fleet.ActForcePowerOff: InfraChange,
+		fleet.ActReset: InfraChange, fleet.ActTerminate: InfraChange,
+	},
 	"cluster": {fleet.ActEdit: InfraChange, fleet.ActAddHosts: InfraChange, fleet.ActDelete: InfraChange},
 	"pool":    {fleet.ActCredentials: InfraChange},
 	"network": {fleet.ActGrant: InfraChange},

@@ -118,7 +118,7 @@ func List(p *ListPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.ListPageHeader(kit.PageHeader{Crumbs: kit.InventoryBreadcrumb, Title: "Hosts", Actions: kit.StandaloneButton("add-host", "primary", addHostAction(p.Actor)), Tabs: p.tabs()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ListPageHeader(kit.PageHeader{Crumbs: kit.InventoryBreadcrumb, Title: "Hosts", Actions: listActions(p.Actor), Tabs: p.tabs()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -183,7 +183,7 @@ func FleetMonitor(p *ListPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.ListPageHeader(kit.PageHeader{Crumbs: kit.InventoryBreadcrumb, Title: "Hosts", Actions: kit.StandaloneButton("add-host", "primary", addHostAction(p.Actor)), Tabs: p.tabs()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ListPageHeader(kit.PageHeader{Crumbs: kit.InventoryBreadcrumb, Title: "Hosts", Actions: listActions(p.Actor), Tabs: p.tabs()}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

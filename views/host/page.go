@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"quantix/internal/deviceclass"
 	"quantix/internal/bmc"
+	"quantix/internal/deviceclass"
 	"quantix/internal/diagram"
 	"quantix/internal/fleet"
 	"quantix/internal/hostcommand"
@@ -43,7 +43,7 @@ type Page struct {
 	Artifacts []hostcommand.Artifact
 	Log       AgentLog
 	Open      *fleet.Task
-	BMC        *bmc.BMC // tab summary; nil: the host has none
+	BMC       *bmc.BMC // tab summary; nil: the host has none
 	// FoundPools are the host's own pools that are not assigned to it.
 	FoundPools []fleet.DiscoveredPool
 }

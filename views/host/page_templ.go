@@ -232,6 +232,16 @@ func HostPage(p Page) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
+				case "diagnostics":
+					templ_7745c5c3_Err = diagnosticsTab(p).Render(ctx, templ_7745c5c3_Buffer)
+					if templ_7745c5c3_Err != nil {
+						return templ_7745c5c3_Err
+					}
+				case "agent-log":
+					templ_7745c5c3_Err = agentLogTab(p).Render(ctx, templ_7745c5c3_Buffer)
+					if templ_7745c5c3_Err != nil {
+						return templ_7745c5c3_Err
+					}
 				default:
 					templ_7745c5c3_Err = summaryTab(p).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
@@ -240,7 +250,7 @@ func HostPage(p Page) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.LiveElement("host-body", "body", p.liveKeys(), p.Link.String(), "10s").Render(templ.WithChildren(ctx, templ_7745c5c3_Var7), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.LiveElement("host-body", "body", p.liveKeys(), p.Link.String(), p.liveEvery()).Render(templ.WithChildren(ctx, templ_7745c5c3_Var7), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

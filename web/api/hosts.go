@@ -24,10 +24,7 @@ type hostOutput struct {
 type hostBody struct {
 	fleet.HostView
 	OfferedActions
-	Task      *fleet.Task            `json:"task,omitempty" doc:"Only after an action: the task of a maintenance, a power command or a restart of the agent"`
-	Plan      *maintenance.Plan      `json:"plan,omitempty" doc:"Only after the dry run of enter-maintenance: what can happen to each VM of the host"`
-	LeavePlan *maintenance.LeavePlan `json:"leavePlan,omitempty" doc:"Only after the dry run of leave-maintenance: the VMs that it starts, and those that it can bring back"`
-	Task        *fleet.Task              `json:"task,omitempty" doc:"Only after an action: the task of a maintenance or a power command"`
+	Task        *fleet.Task              `json:"task,omitempty" doc:"Only after an action: the task of a maintenance, a power command, or a restart or upgrade of the agent"`
 	Plan        *maintenance.Plan        `json:"plan,omitempty" doc:"Only after the dry run of enter-maintenance: what can happen to each VM of the host"`
 	Termination *maintenance.Termination `json:"termination,omitempty" doc:"Only after the dry run of terminate: what happens to each VM of the host, what stays on the machine, and what powers it off"`
 	LeavePlan   *maintenance.LeavePlan   `json:"leavePlan,omitempty" doc:"Only after the dry run of leave-maintenance: the VMs that it starts, and those that it can bring back"`
@@ -77,28 +74,16 @@ type actOnHostInput struct {
 	HostPath
 	DryRun bool `query:"dryRun" doc:"Only with enter-maintenance, leave-maintenance and terminate: change nothing, and answer with the plan"`
 	Body   struct {
-		Action     fleet.Action                             `json:"action" doc:"cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot, shutdown or restart-agent"`
-		Decisions  map[fleet.VMID]fleet.MaintenanceDecision `json:"decisions,omitempty" doc:"enter-maintenance: what happens to VMs, by VM ID; the others get the plan's proposal"`
-		Default    fleet.MaintenanceDo                      `json:"default,omitempty" enum:"shutdown,leave" doc:"enter-maintenance: what happens to VMs with neither a decision nor a proposal, if it is allowed for them; the dry run shows it as their proposal"`
-		Overcommit bool                                     `json:"overcommit,omitempty" doc:"enter-maintenance: migrations may exceed what the other hosts can allocate"`
-		BringBack  []fleet.VMID                             `json:"bringBack,omitempty" doc:"leave-maintenance: VMs to migrate back to the host"`
-		Confirm    string                                   `json:"confirm,omitempty" doc:"reboot, shutdown: the host's name"`
-		Force      bool                                     `json:"force,omitempty" doc:"restart-agent: also while jobs run on the host that the restart interrupts"`
-		Action         fleet.Action                             `json:"action" doc:"cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot, shutdown or upgrade-agent"`
-		Decisions      map[fleet.VMID]fleet.MaintenanceDecision `json:"decisions,omitempty" doc:"enter-maintenance: what happens to VMs, by VM ID; the others get the plan's proposal"`
+		Action         fleet.Action                             `json:"action" doc:"cordon, uncordon, clear-conflict, enter-maintenance or drain, leave-maintenance, reboot, shutdown, power-on, power-off, reset, terminate, restart-agent or upgrade-agent"`
+		Decisions      map[fleet.VMID]fleet.MaintenanceDecision `json:"decisions,omitempty" doc:"enter-maintenance, terminate: what happens to VMs, by VM ID; the others get the plan's proposal"`
 		Default        fleet.MaintenanceDo                      `json:"default,omitempty" enum:"shutdown,leave" doc:"enter-maintenance: what happens to VMs with neither a decision nor a proposal, if it is allowed for them; the dry run shows it as their proposal"`
-		Overcommit     bool                                     `json:"overcommit,omitempty" doc:"enter-maintenance: migrations may exceed what the other hosts can allocate"`
+		Overcommit     bool                                     `json:"overcommit,omitempty" doc:"enter-maintenance, terminate: migrations may exceed what the other hosts can allocate"`
 		BringBack      []fleet.VMID                             `json:"bringBack,omitempty" doc:"leave-maintenance: VMs to migrate back to the host"`
+		Confirm        string                                   `json:"confirm,omitempty" doc:"reboot, shutdown, power-off, reset, terminate: the host's name"`
+		Force          bool                                     `json:"force,omitempty" doc:"restart-agent: also while jobs run on the host that the restart interrupts"`
 		Version        string                                   `json:"version,omitempty" doc:"upgrade-agent: the version of the release"`
 		AllowDowngrade bool                                     `json:"allowDowngrade,omitempty" doc:"upgrade-agent: also a version that is older than the running one, or that cannot be compared with it"`
-		Confirm        string                                   `json:"confirm,omitempty" doc:"reboot, shutdown: the host's name"`
-		Action       fleet.Action                             `json:"action" doc:"cordon, uncordon, clear-conflict, enter-maintenance or drain, leave-maintenance, reboot, shutdown, power-on, power-off, reset or terminate"`
-		Decisions    map[fleet.VMID]fleet.MaintenanceDecision `json:"decisions,omitempty" doc:"enter-maintenance, terminate: what happens to VMs, by VM ID; the others get the plan's proposal"`
-		Default      fleet.MaintenanceDo                      `json:"default,omitempty" enum:"shutdown,leave" doc:"enter-maintenance: what happens to VMs with neither a decision nor a proposal, if it is allowed for them; the dry run shows it as their proposal"`
-		Overcommit   bool                                     `json:"overcommit,omitempty" doc:"enter-maintenance, terminate: migrations may exceed what the other hosts can allocate"`
-		BringBack    []fleet.VMID                             `json:"bringBack,omitempty" doc:"leave-maintenance: VMs to migrate back to the host"`
-		Confirm      string                                   `json:"confirm,omitempty" doc:"reboot, shutdown, power-off, reset, terminate: the host's name"`
-		LeaveVolumes bool                                     `json:"leaveVolumes,omitempty" doc:"terminate: volumes that only this host can reach stay on its disks"`
+		LeaveVolumes   bool                                     `json:"leaveVolumes,omitempty" doc:"terminate: volumes that only this host can reach stay on its disks"`
 	}
 }
 
@@ -136,17 +121,18 @@ var hostActions = map[fleet.Action]func(*API, context.Context, fleet.Actor, *act
 		out.Body.Task = &task
 		return err
 	},
+	fleet.ActRebootHost:   powerHost,
+	fleet.ActShutDownHost: powerHost,
+
+	fleet.ActPowerOn: switchPower, fleet.ActForcePowerOff: switchPower, fleet.ActReset: switchPower,
+	fleet.ActTerminate: terminateHost,
+
+	fleet.ActRestartAgent: restartAgent,
 	fleet.ActUpgradeAgent: func(api *API, ctx context.Context, a fleet.Actor, in *actOnHostInput, out *hostOutput) error {
 		task, err := api.Control.RequestAgentUpgrade(ctx, a, in.ID, fleet.AgentUpgrade{Version: in.Body.Version, AllowDowngrade: in.Body.AllowDowngrade})
 		out.Body.Task = &task
 		return err
 	},
-	fleet.ActRebootHost:   powerHost,
-	fleet.ActShutDownHost: powerHost,
-	fleet.ActRestartAgent: restartAgent,
-
-	fleet.ActPowerOn: switchPower, fleet.ActForcePowerOff: switchPower, fleet.ActReset: switchPower,
-	fleet.ActTerminate: terminateHost,
 }
 
 func powerHost(api *API, ctx context.Context, a fleet.Actor, in *actOnHostInput, out *hostOutput) error {
@@ -163,11 +149,7 @@ func (api *API) actOnHost(ctx context.Context, a fleet.Actor, in *actOnHostInput
 	act, known := hostActions[in.Body.Action]
 	switch {
 	case !known:
-		c.Add("action", "There is no action %q of a host. Use cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot, shutdown or restart-agent.", string(in.Body.Action))
-		c.Add("action", "There is no action %q of a host. Use cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot, shutdown or upgrade-agent.", string(in.Body.Action))
-	case in.DryRun && in.Body.Action != fleet.ActEnterMaintenance && in.Body.Action != fleet.ActLeaveMaintenance:
-		c.Add("dryRun", "Only enter-maintenance and leave-maintenance have a dry run.")
-		c.Add("action", "There is no action %q of a host. Use cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot, shutdown, power-on, power-off, reset or terminate.", string(in.Body.Action))
+		c.Add("action", "There is no action %q of a host. Use cordon, uncordon, clear-conflict, enter-maintenance, leave-maintenance, reboot, shutdown, power-on, power-off, reset, terminate, restart-agent or upgrade-agent.", string(in.Body.Action))
 	case in.DryRun && in.Body.Action != fleet.ActEnterMaintenance && in.Body.Action != fleet.ActLeaveMaintenance && in.Body.Action != fleet.ActTerminate:
 		c.Add("dryRun", "Only enter-maintenance, leave-maintenance and terminate have a dry run.")
 	}
