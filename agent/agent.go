@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"quantix/agent/healthcheck"
 	"quantix/agent/hypervisor"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
@@ -37,8 +38,9 @@ type Options struct {
 	// HostPower reboots the machine, or powers it off, for a job of kind host.reboot or host.shutdown. Nil: agent.yaml
 	// does not allow it.
 	HostPower func(context.Context, fleet.JobKind) error
-	Ports     transfer.PortRange // the host's ports for disks and images of other hosts
-	Slots     int                // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
+	Ports     transfer.PortRange  // the host's ports for disks and images of other hosts
+	Checks    []healthcheck.Check // the health checks of the host
+	Slots     int                 // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
 	Log       *slog.Logger
 	Metrics   *Metrics
 }
@@ -64,6 +66,7 @@ type timing struct {
 	// initial and maximum delay before a stopped guest is restarted
 	restartDelayMin, restartDelayMax time.Duration
 	balloonInterval                  time.Duration // interval of checks of the host's memory
+	checkRefresh                     time.Duration // longest time between two reports of all health checks
 	healthCheckSecond                time.Duration // one second of a health check; shorter in tests
 	// run time after which a restarted guest no longer counts as one that stops repeatedly
 	restartResetPeriod time.Duration
@@ -82,6 +85,7 @@ var defaultTiming = timing{
 	thawLimit:           40 * time.Second,
 	policyInterval:      2 * time.Second, restartDelayMin: 10 * time.Second, restartDelayMax: 5 * time.Minute, restartResetPeriod: 10 * time.Minute, healthCheckSecond: time.Second,
 	balloonInterval: 10 * time.Second,
+	checkRefresh:    10 * time.Minute,
 }
 
 // Agent is the host side of Quantix: it reports the host's state, claims jobs and runs them.
@@ -111,6 +115,7 @@ type Agent struct {
 	freezes      frozenGuests
 	autostart    autostarter
 	health       healthChecker
+	checks       *hostChecks
 	ports        transfer.PortRange
 
 	seq                atomic.Int64  // newest sequence number: see nextSeq
@@ -157,6 +162,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	a.unreportedJobs = a.journal.undeliveredEntries()
 	a.inventory = newInventory(o.Inventory)
 	a.reports = newReporter(a, o.Load)
+	a.checks = newHostChecks(o.Checks)
 	return a, nil
 }
 
@@ -175,6 +181,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	loops.Go(func() { a.autostartLoop(ctx) })
 	loops.Go(func() { a.healthLoop(ctx) })
 	loops.Go(func() { a.balloonLoop(ctx) })
+	loops.Go(func() { a.checks.run(ctx) })
 	a.thawGuestsLeftFrozen()
 	for ctx.Err() == nil {
 		if a.sendHelloUntilAccepted(ctx) {

@@ -28,7 +28,7 @@ func NewWithShortTimes(o Options) (*Agent, error) {
 		shutdownRepeat: 100 * time.Millisecond, shutdownLimit: 500 * time.Millisecond, pollInterval: 20 * time.Millisecond,
 		hypervisorCallLimit: time.Second, thawLimit: time.Second,
 		policyInterval: 20 * time.Millisecond, restartDelayMin: 100 * time.Millisecond, restartDelayMax: 400 * time.Millisecond, restartResetPeriod: time.Minute, healthCheckSecond: 5 * time.Millisecond,
-		balloonInterval: 10 * time.Millisecond,
+		balloonInterval: 10 * time.Millisecond, checkRefresh: time.Minute,
 	})
 }
 

@@ -77,6 +77,7 @@ func (a *Agent) runSession(ctx, jobsCtx context.Context) {
 	g.Go(func() error { return a.reports.loop(ctx) })
 	g.Go(func() error { return a.reports.leaseLoop(ctx) })
 	g.Go(func() error { return a.claimLoop(ctx, jobsCtx) })
+	g.Go(func() error { return a.healthReportLoop(ctx) })
 	if err := g.Wait(); err != nil {
 		a.log.Warn("The portal has ended this agent's session; asking for a new one.", "portal", errorDetail(err))
 	}

@@ -502,3 +502,36 @@ func (q *Queries) ShareLockPool(ctx context.Context, id fleet.PoolID) (string, e
 	err := row.Scan(&name)
 	return name, err
 }
+
+const unpublishedPoolNamesIn = `-- name: UnpublishedPoolNamesIn :many
+SELECT p.name FROM pools p
+WHERE EXISTS (SELECT 1 FROM unnest($1::text[]) AS t (text) WHERE position(p.name IN t.text) > 0)
+  AND NOT EXISTS (SELECT 1 FROM pool_grants g WHERE g.pool_id = p.id AND (g.project_id IS NULL OR g.project_id = ANY ($2::text[])))
+ORDER BY length(p.name) DESC LIMIT 100
+`
+
+type UnpublishedPoolNamesInParams struct {
+	Texts    []string
+	Projects []string
+}
+
+// Names, the longest first, of pools that occur in one of the texts and are published to none of the projects.
+func (q *Queries) UnpublishedPoolNamesIn(ctx context.Context, arg UnpublishedPoolNamesInParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, unpublishedPoolNamesIn, arg.Texts, arg.Projects)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -69,6 +69,13 @@ ORDER BY g.pool_id, p.name NULLS FIRST;
 SELECT i.id::text FROM unnest(@ids::text[]) AS i (id)
 WHERE NOT EXISTS (SELECT 1 FROM pool_grants g WHERE g.pool_id = i.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])));
 
+-- name: UnpublishedPoolNamesIn :many
+-- Names, the longest first, of pools that occur in one of the texts and are published to none of the projects.
+SELECT p.name FROM pools p
+WHERE EXISTS (SELECT 1 FROM unnest(@texts::text[]) AS t (text) WHERE position(p.name IN t.text) > 0)
+  AND NOT EXISTS (SELECT 1 FROM pool_grants g WHERE g.pool_id = p.id AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])))
+ORDER BY length(p.name) DESC LIMIT 100;
+
 -- name: CountPools :one
 -- The shared and local pools: all, or only those published to one of the projects.
 SELECT count(*) FILTER (WHERE (p.spec->>'shared')::boolean)::bigint AS shared, count(*) FILTER (WHERE NOT COALESCE((p.spec->>'shared')::boolean, false))::bigint AS local FROM pools p

@@ -7,6 +7,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/control/channels"
 	"quantix/internal/fleet"
+	"quantix/internal/healthevent"
 	"quantix/internal/wire"
 )
 
@@ -24,6 +25,9 @@ var agentUseCases = map[string]useCase{
 	"Report": {permittedActors: allAgents, args: func(w *authzFixture) []any {
 		w.renewAgentSessions()
 		return []any{wire.Report{Seq: w.nextReportSeq(), Digest: "d", State: &wire.State{Host: fleet.HostStatus{Connected: true}}}}
+	}},
+	"ReportHealth": {permittedActors: allAgents, args: func(*authzFixture) []any {
+		return []any{healthevent.Report{Instance: "a", Checks: []healthevent.CheckReport{{Check: "clock", State: healthevent.CheckOK}}}}
 	}},
 	"Progress": {permittedActors: onlyOwnAgent, args: func(w *authzFixture) []any {
 		w.renewAgentSessions()
@@ -108,6 +112,7 @@ var agentUseCases = map[string]useCase{
 	"ClaimDeliveries":       {permittedActors: onlyPortal, args: noArgs},
 	"SendDelivery":          {permittedActors: onlyPortal, args: func(*authzFixture) []any { return []any{channels.Claimed{}} }},
 	"PredictPools":          {permittedActors: onlyPortal, args: noArgs},
+	"DeleteOldHostEvents":   {permittedActors: onlyPortal, args: noArgs},
 	"PruneEvents":           {permittedActors: onlyPortal, args: noArgs},
 	"LogHostLiveness":       {permittedActors: onlyPortal, args: noArgs},
 	"HostAlarmFindings":     {permittedActors: onlyPortal, args: noArgs},

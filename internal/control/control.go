@@ -20,6 +20,7 @@ import (
 	"quantix/internal/control/deviceclasses"
 	"quantix/internal/control/events"
 	"quantix/internal/control/flavors"
+	"quantix/internal/control/health"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/metrics"
@@ -50,6 +51,7 @@ type Control struct {
 	*quotas.Quotas
 	*recycling.Recycling
 	*requests.Requests
+	*health.Health
 	*assign.Assignments
 	*flavors.Flavors
 	*deviceclasses.DeviceClasses
@@ -105,6 +107,6 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), DeviceClasses: deviceclasses.New(s), Quotas: quotas.New(s, o.Log), Recycling: recycling.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
-	c.Requests = requests.New(s, b, requestedVMs{c})
+	c.Requests, c.Health = requests.New(s, b, requestedVMs{c}), health.New(s)
 	return c
 }

@@ -147,3 +147,48 @@ func TestRenewalAndPlanHidePools(t *testing.T) {
 	plan, err := s.PlanVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &seen.Spec})
 	check("plan", plan, err)
 }
+
+// Errors of hosts name pools. A tenant reads them without the names of pools that are not published to her.
+func TestErrorsHideNamesOfWithdrawnPools(t *testing.T) {
+	s := newProjectFixture(t)
+	v := s.createVM("web", fleet.Stopped)
+	s.execSQL(`UPDATE pools SET name = 'vault-7' WHERE id = $1`, s.nfs)
+	s.execSQL(`UPDATE vms SET observed_generation = generation, status = status || '{"error": "Pool vault-7 is full."}' WHERE id = $1`, v.ID)
+	task := fleet.NewID[fleet.TaskID]()
+	s.execSQL(`INSERT INTO tasks (id, kind, subject, subject_name, project_id, state, error, created_by, ended_at) VALUES ($1, 'vm.start', $2, 'web', $3, 'failed', 'Pool vault-7 is full.', 'tess', now())`,
+		task, fleet.SubjectVM(v.ID), s.red)
+	read := func(a fleet.Actor) string {
+		t.Helper()
+		var all []any
+		add := func(answer any, err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, answer)
+		}
+		vm, err := s.GetVM(t.Context(), a, v.ID)
+		add(vm, err)
+		vms, err := s.ListVMs(t.Context(), a, fleet.Query{})
+		add(vms, err)
+		one, err := s.GetTask(t.Context(), a, task)
+		add(one, err)
+		tasks, err := s.ListTasks(t.Context(), a, fleet.Query{})
+		add(tasks, err)
+		history, err := s.VMHistory(t.Context(), a, v.ID)
+		add(history, err)
+		text, err := json.Marshal(all)
+		add(nil, err)
+		return string(text)
+	}
+	if got := read(s.member); !strings.Contains(got, "vault-7") {
+		t.Fatalf("the errors lack the name of a published pool: %s", got)
+	}
+	s.execSQL(`DELETE FROM pool_grants WHERE pool_id = $1`, s.nfs)
+	if got := read(s.member); strings.Contains(got, "vault-7") || !strings.Contains(got, "is full.") {
+		t.Errorf("a tenant reads %s", got)
+	}
+	if got := read(chief); !strings.Contains(got, "vault-7") {
+		t.Errorf("an administrator reads %s", got)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/internal/healthevent"
 )
 
 // Limits of a call to the portal: its timeout, and the largest answer in bytes.
@@ -172,6 +173,11 @@ func (c *Client) Progress(ctx context.Context, id fleet.JobID, in Progress) (Pro
 	var out ProgressAnswer
 	err := c.call(ctx, PathJobs+url.PathEscape(string(id))+"/progress", in, &out)
 	return out, err
+}
+
+// ReportHealth reports what the health checks of this host have found.
+func (c *Client) ReportHealth(ctx context.Context, in healthevent.Report) error {
+	return c.call(ctx, PathHealth, in, nil)
 }
 
 func (c *Client) call(ctx context.Context, path string, in, out any) error {

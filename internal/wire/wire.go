@@ -27,6 +27,7 @@ const (
 	PathHello  = "/agent/v1/hello"  // Hello → HelloAnswer
 	PathReport = "/agent/v1/report" // Report → ReportAnswer
 	PathClaim  = "/agent/v1/claim"  // ClaimRequest → 200 Claim or 204 after ClaimWait
+	PathHealth = "/agent/v1/health" // healthevent.Report → 204. Older portals lack it.
 	// PathJobs + <id>/finish: Finish → FinishAnswer
 	// PathJobs + <id>/progress: Progress → 204, or 200 ProgressAnswer
 	// PathJobs + <id>/secret: {} → GuestSecret, only for the host that runs the job; older portals have no such path

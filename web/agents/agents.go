@@ -20,6 +20,7 @@ import (
 	"quantix/internal/auth"
 	"quantix/internal/control"
 	"quantix/internal/fleet"
+	"quantix/internal/healthevent"
 	"quantix/internal/policy"
 	"quantix/internal/relay"
 	"quantix/internal/wire"
@@ -128,6 +129,10 @@ func (e *Endpoints) joinHost(c echo.Context, a fleet.Actor, in wire.JoinRequest)
 
 func (e *Endpoints) renewCertificate(ctx context.Context, a fleet.Actor, in wire.RenewRequest) (wire.Certificate, error) {
 	return e.Control.RenewHost(ctx, a, in.CSR)
+}
+
+func (e *Endpoints) reportHealth(c echo.Context, a fleet.Actor, in healthevent.Report) (*struct{}, error) {
+	return nil, e.Control.ReportHealth(c.Request().Context(), a, in)
 }
 
 func (e *Endpoints) reportProgress(c echo.Context, a fleet.Actor, in wire.Progress) (*wire.ProgressAnswer, error) {

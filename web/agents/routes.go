@@ -46,6 +46,7 @@ func (e *Endpoints) Routes() []Route {
 		{post, wire.PathRenew, ExpiredCertificateProof, policy.ActAsAgent, bodyHandler(maxRequestBytes, e.renewCertificate)},
 		{post, wire.PathHello, CertificateProof, policy.ActAsAgent, bodyHandler(maxRequestBytes, e.Control.Hello)},
 		{post, wire.PathReport, TransactionProof, policy.ActAsAgent, bodyHandler(maxReportBytes, e.Control.Report)},
+		{post, wire.PathHealth, SessionProof, policy.ActAsAgent, requestHandler(maxReportBytes, e.reportHealth)},
 		{post, wire.PathClaim, TransactionProof, policy.ActAsAgent, nil}, // see claimHandler
 		{post, wire.PathJobs + ":id/progress", SessionProof, policy.ActAsAgent, requestHandler(maxRequestBytes, e.reportProgress)},
 		{post, wire.PathJobs + ":id/finish", TransactionProof, policy.ActAsAgent, requestHandler(maxReportBytes, e.finishJob)},

@@ -322,6 +322,9 @@ func (f *findings) readValues(ctx context.Context, rules []db.AlarmRule) error {
 // write stores the changes of a rule. An empty statement is left out, because each one wakes pages.
 func write(ctx context.Context, q *db.Queries, rule fleet.AlarmRuleID, c alarm.Changes) error {
 	if len(c.Add) > 0 {
+		if err := hidePoolNames(ctx, q, c.Add); err != nil {
+			return err
+		}
 		p := db.AddAlarmsParams{RuleID: rule}
 		for _, f := range c.Add {
 			p.Ids, p.Subjects, p.Names = append(p.Ids, string(fleet.NewID[fleet.AlarmID]())), append(p.Subjects, string(f.Subject)), append(p.Names, f.SubjectName)
@@ -355,6 +358,32 @@ func write(ctx context.Context, q *db.Queries, rule fleet.AlarmRuleID, c alarm.C
 	}
 	if len(c.Forget) > 0 {
 		return q.ForgetAlarms(ctx, store.ToStrings(c.Forget))
+	}
+	return nil
+}
+
+// hidePoolNames replaces, in the texts for users who do not see hosts, the names of pools that are not published to the
+// project of the alarm's object.
+func hidePoolNames(ctx context.Context, q *db.Queries, added []alarm.Finding) error {
+	byProject := map[fleet.ProjectID][]int{}
+	for i, f := range added {
+		if f.ProjectID != nil {
+			byProject[*f.ProjectID] = append(byProject[*f.ProjectID], i)
+		}
+	}
+	for project, places := range byProject {
+		params := db.UnpublishedPoolNamesInParams{Projects: []string{string(project)}}
+		for _, i := range places {
+			added[i].Plain = cmp.Or(added[i].Plain, added[i].Cause)
+			params.Texts = append(params.Texts, added[i].Plain)
+		}
+		names, err := q.UnpublishedPoolNamesIn(ctx, params)
+		if err != nil {
+			return err
+		}
+		for _, i := range places {
+			added[i].Plain = fleet.RedactNames(added[i].Plain, names...)
+		}
 	}
 	return nil
 }

@@ -61,6 +61,9 @@ func (b *Queries) Layout(ctx context.Context, a fleet.Actor, tasks fleet.Query, 
 	}
 	if running != nil {
 		out.Tasks, out.Running = page.buildPage(redactAll(a, jobs, store.RedactTask)).Items, running[0]
+		if err := b.store.HidePoolsOfTasks(ctx, a, pointers(out.Tasks)...); err != nil {
+			return out, err
+		}
 	}
 	if !byHost {
 		out.Tree, err = b.Tree(ctx, a, tree)

@@ -224,7 +224,11 @@ func (b *Queries) addVMAndTaskAttention(ctx context.Context, a fleet.Actor, o *f
 		failed.Add(n)
 	}
 	o.Attention = append(o.Attention, failed.Rows...)
-	return nil
+	texts := make([]*string, len(o.Attention))
+	for i := range o.Attention {
+		texts[i] = &o.Attention[i].Text
+	}
+	return b.store.HidePoolNames(ctx, a, texts...)
 }
 
 // addAttentionFromCounters adds the rows of the Needs attention list that come from the counters: VMs that have drifted

@@ -44,12 +44,24 @@ var recycledList = list[bin.Item]{
 // ListRecycleBin returns one page of the VMs in the recycle bin that the actor sees. Sorts: deleted (default: newest
 // first), purge, name.
 func (b *Queries) ListRecycleBin(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[bin.Item], error) {
-	return recycledList.readPage(ctx, b, a, q)
+	page, err := recycledList.readPage(ctx, b, a, q)
+	if err == nil {
+		errors := make([]*string, len(page.Items))
+		for i := range page.Items {
+			errors[i] = &page.Items[i].Error
+		}
+		err = b.store.HidePoolNames(ctx, a, errors...)
+	}
+	return page, err
 }
 
 // GetRecycled returns one VM in the recycle bin.
 func (b *Queries) GetRecycled(ctx context.Context, a fleet.Actor, id fleet.VMID) (bin.Item, error) {
-	return recycledList.readOne(ctx, b, a, string(id))
+	item, err := recycledList.readOne(ctx, b, a, string(id))
+	if err == nil {
+		err = b.store.HidePoolNames(ctx, a, &item.Error)
+	}
+	return item, err
 }
 
 // The size of a disk without a requested size is the one that its host reported. A failed attempt to power the VM off

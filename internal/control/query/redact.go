@@ -181,6 +181,15 @@ func redactAuditEntry(a fleet.Actor, e fleet.AuditEntry) fleet.AuditEntry {
 	return e
 }
 
+// pointers returns a pointer to each item.
+func pointers[T any](items []T) []*T {
+	out := make([]*T, len(items))
+	for i := range items {
+		out[i] = &items[i]
+	}
+	return out
+}
+
 // redactAll replaces each item by the result of shown, which redacts it for the actor.
 func redactAll[T any](a fleet.Actor, items []T, shown func(fleet.Actor, T) T) []T {
 	for i := range items {

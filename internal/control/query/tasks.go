@@ -37,7 +37,11 @@ func (b *Queries) ListTasks(ctx context.Context, a fleet.Actor, q fleet.Query) (
 		return fleet.Page[fleet.Task]{}, err
 	}
 	items, err := collectRows(ctx, b, rq.sql, rq.s, rq.scan)
-	return p.buildPage(redactAll(a, items, store.RedactTask)), err
+	page := p.buildPage(redactAll(a, items, store.RedactTask))
+	if err == nil {
+		err = b.store.HidePoolsOfTasks(ctx, a, pointers(page.Items)...)
+	}
+	return page, err
 }
 
 // tasksQuery builds the query for one page of tasks.
@@ -189,7 +193,11 @@ func (b *Queries) GetTask(ctx context.Context, a fleet.Actor, id fleet.TaskID) (
 		return fleet.Task{}, err
 	}
 	t, err := store.GetTask(ctx, b.store.Queries, a, id)
-	return store.RedactTask(a, t), err
+	t = store.RedactTask(a, t)
+	if err == nil {
+		err = b.store.HidePoolsOfTasks(ctx, a, &t)
+	}
+	return t, err
 }
 
 // RunningTasks returns the number of queued and running tasks that the actor sees, up to 1000.

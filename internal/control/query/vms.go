@@ -61,7 +61,7 @@ func (b *Queries) VMRetry(ctx context.Context, a fleet.Actor, id fleet.VMID) (*f
 		return nil, store.UserError(err)
 	}
 	task := store.RedactTask(a, store.TaskFromRow(r.Task, r.HostName))
-	return &task, nil
+	return &task, b.store.HidePoolsOfTasks(ctx, a, &task)
 }
 
 // VMHistory returns the audit entries and tasks of a VM.
@@ -86,7 +86,7 @@ func (b *Queries) VMHistory(ctx context.Context, a fleet.Actor, id fleet.VMID) (
 	for i, t := range tasks {
 		h.Jobs[i] = store.RedactTask(a, store.TaskFromRow(t.Task, t.HostName))
 	}
-	return h, nil
+	return h, b.store.HidePoolsOfTasks(ctx, a, pointers(h.Jobs)...)
 }
 
 // VMMeter returns a VM's latest meter reading, or nil if its host has not reported one.

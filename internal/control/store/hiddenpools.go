@@ -50,8 +50,17 @@ func (s *Store) HidePools(ctx context.Context, a fleet.Actor, vms []fleet.VMView
 		return nil
 	}
 	var ids []fleet.PoolID
-	for _, v := range vms {
+	var texts []*string
+	for i, v := range vms {
 		ids = append(ids, poolsOf(v)...)
+		if v.Status != nil {
+			status := *v.Status
+			vms[i].Status = &status
+			texts = append(texts, &status.Error, &status.Reason)
+		}
+	}
+	if err := s.HidePoolNames(ctx, a, texts...); err != nil {
+		return err
 	}
 	hidden, err := s.HiddenPools(ctx, a, ids)
 	if err != nil || len(hidden) == 0 {
@@ -130,4 +139,37 @@ func swapped[T any](v T, swaps []string) (T, error) {
 	}
 	var out T
 	return out, json.Unmarshal([]byte(after), &out)
+}
+
+// HidePoolNames replaces the names of pools that the actor may not see in error texts of hosts.
+func (s *Store) HidePoolNames(ctx context.Context, a fleet.Actor, texts ...*string) error {
+	if SeesHosts(a) {
+		return nil
+	}
+	var filled []string
+	for _, t := range texts {
+		if *t != "" {
+			filled = append(filled, *t)
+		}
+	}
+	if len(filled) == 0 {
+		return nil
+	}
+	names, err := s.UnpublishedPoolNamesIn(ctx, db.UnpublishedPoolNamesInParams{Texts: filled, Projects: VisibleProjects(a)})
+	if err != nil {
+		return UserError(err)
+	}
+	for _, t := range texts {
+		*t = fleet.RedactNames(*t, names...)
+	}
+	return nil
+}
+
+// HidePoolsOfTasks replaces the names of pools that the actor may not see, in tasks that are redacted already.
+func (s *Store) HidePoolsOfTasks(ctx context.Context, a fleet.Actor, tasks ...*fleet.Task) error {
+	texts := make([]*string, 0, 2*len(tasks))
+	for _, t := range tasks {
+		texts = append(texts, &t.Error, &t.Note)
+	}
+	return s.HidePoolNames(ctx, a, texts...)
 }
