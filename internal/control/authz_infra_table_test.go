@@ -144,13 +144,13 @@ var infraUseCases = map[string]useCase{
 	"HostTopology":           {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
 	"HealthOfHost":           {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
 	"HostEvents":             {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, int64(0), 10} }},
+	"ClassesOfHost":          {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
+	"AvailableDevices":       {permittedActors: actorsSeeingInfra, args: func(*authzFixture) []any { return []any{"nvidia"} }},
+	"AllocatedDevices":       {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"ResolveCondition": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		w.execSQL(`INSERT INTO host_conditions VALUES ($1, 'gpu', 'gpu/0', 'xid-79', 'critical', 'text', '{}', '{}', now(), now(), 1, true) ON CONFLICT DO NOTHING`, w.h1)
 		return []any{w.h1, healthevent.Key{Check: "gpu", Object: "gpu/0", Code: "xid-79"}}
 	}},
-	"ClassesOfHost":               {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
-	"AvailableDevices":            {permittedActors: actorsSeeingInfra, args: func(*authzFixture) []any { return []any{"nvidia"} }},
-	"AllocatedDevices":            {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"HostDevicesOf":               {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
 	"NetworkGrid":                 {permittedActors: actorsSeeingInfra, args: func(*authzFixture) []any { return []any{fleet.Query{}, fleet.Query{}} }},
 	"PoolHosts":                   {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.nfs, fleet.Query{}} }},
