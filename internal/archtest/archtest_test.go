@@ -146,6 +146,7 @@ var allowedImports = map[string][]string{
 	"internal/control/requests":      {"internal/control/publishing", "internal/control/query", "internal/control/quotas", "internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/request"},
 	"internal/control/hostcommands":  {"internal/control/store", "db", "internal/fleet", "internal/hostcommand", "internal/policy"},
 	"internal/control/upgrades":      {"internal/control/query", "internal/control/store", "db", "internal/fleet", "internal/policy", "internal/release", "internal/wire"},
+	"internal/control/idempotency": {"internal/control/store", "db", "internal/auth", "internal/fleet", "internal/policy"},
 	"internal/control/health":        {"internal/control/store", "db", "internal/fleet", "internal/healthevent", "internal/policy"},
 	"internal/control/deviceclasses": {"internal/control/publishing", "internal/control/store", "db", "internal/deviceclass", "internal/fleet", "internal/policy"},
 	"internal/control/hostpower":     {"internal/control/store", "db", "internal/auth", "internal/bmc", "internal/bmc/redfish", "internal/fleet", "internal/maintenance", "internal/policy"},
@@ -171,7 +172,7 @@ var allowedImports = map[string][]string{
 	"web/bodylimit":   {"internal/fleet"},
 	"web/idempotency": {"internal/control", "internal/fleet"},
 
-	"internal/reconcile": {"internal/control/hostpower", "internal/channel", "internal/control", "internal/control/channels", "internal/delivery", "internal/notify", "internal/fleet"},
+	"internal/reconcile": {"internal/control/hostpower", "internal/control/idempotency", "internal/channel", "internal/control", "internal/control/channels", "internal/delivery", "internal/notify", "internal/fleet"},
 	"internal/auth":      {"internal/fleet", "internal/wire"},
 	"internal/relay":     {"internal/fleet"},
 	"internal/agentconn": {},
@@ -192,9 +193,7 @@ var controlPackages = []string{
 	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts",
 	"internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors",
 	"internal/control/recycling", "internal/control/requests", "internal/control/hostcommands", "internal/control/health", "internal/control/deviceclasses", "internal/control/upgrades",
-	"internal/control/hostpower",
-	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/deviceclasses", "internal/control/recycling", "internal/control/requests",
-	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests", "internal/control/health",
+	"internal/control/hostpower", "internal/control/idempotency",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.

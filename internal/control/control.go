@@ -25,6 +25,7 @@ import (
 	"quantix/internal/control/hostcommands"
 	"quantix/internal/control/hostpower"
 	"quantix/internal/control/hosts"
+	"quantix/internal/control/idempotency"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/metrics"
 	"quantix/internal/control/network"
@@ -44,6 +45,7 @@ import (
 // Control runs the use cases on one PostgreSQL database.
 type Control struct {
 	*identity.Identity
+	*idempotency.Idempotency
 	*agentapi.API
 	*hosts.Hosts
 	*hostcommands.HostCommands
@@ -69,6 +71,9 @@ type Control struct {
 	log   *slog.Logger
 	opts  Options
 }
+
+// IdempotencyKey is the key of a request that runs at most once.
+type IdempotencyKey = idempotency.Key
 
 // JobWaiter lets an agent's claims wait for new jobs.
 type JobWaiter = agentapi.JobWaiter
@@ -114,6 +119,7 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 	agents := agentapi.New(s, o.Hub, metrics.NewWriter(s, o.Log), o.PairURL, o.Vault)
 	c := &Control{
 		Identity:      identity.New(s, b),
+		Idempotency:   idempotency.New(s),
 		API:           agents,
 		Hosts:         hosts.New(s, b, agents, o.AgentURL),
 		HostCommands:  hostcommands.New(s),

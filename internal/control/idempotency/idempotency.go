@@ -1,4 +1,5 @@
-package control
+// Package idempotency runs requests with an Idempotency-Key at most once.
+package idempotency
 
 import (
 	"bytes"
@@ -20,8 +21,14 @@ const (
 	maxAnswerBytes = 1 << 20 // bytes of a stored response
 )
 
-// IdempotencyKey is the value of an Idempotency-Key header, with the request that carried it.
-type IdempotencyKey struct {
+// Idempotency runs requests at most once. Its exported methods are use cases of control.Control.
+type Idempotency struct{ store *store.Store }
+
+// New returns an Idempotency that stores the responses.
+func New(s *store.Store) *Idempotency { return &Idempotency{s} }
+
+// Key is the value of an Idempotency-Key header, with the request that carried it.
+type Key struct {
 	Name    string
 	Request []byte // the operation and its input; only their hash is stored
 	// Secret is the API token of the request. The stored response is encrypted with the token, because responses may
@@ -35,7 +42,7 @@ type IdempotencyKey struct {
 // A repeated request of the same person with the same key gets the stored response. It waits while the first request is
 // still running. A different request with the same key is a Conflict. Refused requests are not stored. After a deadlock
 // RunOnce runs do again.
-func (c *Control) RunOnce(ctx context.Context, a fleet.Actor, k IdempotencyKey, do func(ctx context.Context) (answer []byte, err error)) ([]byte, error) {
+func (i *Idempotency) RunOnce(ctx context.Context, a fleet.Actor, k Key, do func(ctx context.Context) (answer []byte, err error)) ([]byte, error) {
 	if err := policy.Check(a, policy.OwnAccount, ""); err != nil {
 		return nil, err
 	}
@@ -44,7 +51,7 @@ func (c *Control) RunOnce(ctx context.Context, a fleet.Actor, k IdempotencyKey, 
 	}
 	hash := k.requestHash()
 	var answer []byte
-	err := c.store.RunPgxTx(ctx, func(tx pgx.Tx) error {
+	err := i.store.RunPgxTx(ctx, func(tx pgx.Tx) error {
 		q := db.New(tx)
 		if err := q.ForgetOldKey(ctx, db.ForgetOldKeyParams{UserID: a.UserID, Key: k.Name}); err != nil {
 			return err
@@ -76,7 +83,7 @@ func (c *Control) RunOnce(ctx context.Context, a fleet.Actor, k IdempotencyKey, 
 }
 
 // readStoredAnswer returns the response of the first request with the key.
-func readStoredAnswer(ctx context.Context, q *db.Queries, a fleet.Actor, k IdempotencyKey, hash []byte) ([]byte, error) {
+func readStoredAnswer(ctx context.Context, q *db.Queries, a fleet.Actor, k Key, hash []byte) ([]byte, error) {
 	before, err := q.KeyInUse(ctx, db.KeyInUseParams{UserID: a.UserID, Key: k.Name})
 	if err != nil {
 		return nil, err
@@ -93,7 +100,7 @@ func readStoredAnswer(ctx context.Context, q *db.Queries, a fleet.Actor, k Idemp
 
 // requestHash identifies a request. It includes the caller's secret, so nobody else can guess a password in the request
 // from the hash.
-func (k IdempotencyKey) requestHash() []byte {
+func (k Key) requestHash() []byte {
 	mac := hmac.New(sha256.New, []byte(k.Secret))
 	mac.Write(k.Request)
 	return mac.Sum(nil)
