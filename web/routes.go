@@ -215,6 +215,7 @@ func (s *Server) routes() []route {
 		{get, "/hosts/:id/shutdown", page, policy.InfraChange, form.Show(s.pages.ConfirmHostPower(fleet.ActShutDownHost))},
 		{post, "/hosts/:id/shutdown", page, policy.InfraChange, form.Submit(s.pages.PowerHost(fleet.ActShutDownHost), s.pages.ConfirmHostPower(fleet.ActShutDownHost))},
 		{post, "/hosts/:id/conflict", page, policy.InfraChange, form.SubmitWithoutForm(s.pages.ClearHostConflict)},
+		{post, "/hosts/:id/health/resolve", page, policy.InfraChange, form.SubmitWithoutForm(s.pages.ResolveCondition)},
 		{get, "/hosts/:id/discovered-pools/:name/adopt", page, policy.InfraChange, form.Show(s.pages.ShowAdoptPoolForm)},
 		{post, "/hosts/:id/discovered-pools/:name/adopt", page, policy.InfraChange, form.Submit(s.pages.AdoptPool, s.pages.ShowAdoptPoolForm)},
 		{get, "/hosts/:id/discovered-networks/:name/adopt", page, policy.InfraChange, form.Show(s.pages.ShowAdoptNetworkForm)},

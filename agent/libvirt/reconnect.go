@@ -58,6 +58,14 @@ func (b *Backend) connect(ctx context.Context) (*libvirtConnections, error) {
 	return l, nil
 }
 
+// Ping implements hypervisor.Telemetry. It dials a connection of its own, because a shared one may wait for slow calls.
+func (b *Backend) Ping(ctx context.Context) error {
+	return conn.WrapAction("ask libvirt for its version", b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
+		_, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (uint64, error) { return l.ConnectGetLibVersion() })
+		return err
+	}))
+}
+
 // hypervisorVersions returns a text like "libvirt 9.0.0, QEMU 7.2.22".
 func hypervisorVersions(l *golibvirt.Libvirt) (string, error) {
 	lib, err := l.ConnectGetLibVersion()

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"quantix/agent"
 	"quantix/agent/fetch"
 	"quantix/agent/hardware"
+	"quantix/agent/healthcheck"
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt"
 	"quantix/agent/mock"
@@ -129,6 +131,7 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 	a, err := agent.New(agent.Options{
 		Identity: identity, Client: client, Hypervisor: hypervisor, Links: links, Inventory: facts.inventory, NICs: facts.nics, Load: hardware.NewSampler().Sample, Memory: hardware.Memory,
 		Version: versionText(), Settings: fleet.AgentSettings{ReportInterval: cfg.ReportInterval, Labels: cfg.Labels}, Log: log, Metrics: metrics, Ports: transfer.PortRange{First: first, Last: last}, HostPower: hostPower(cfg),
+		Checks: hardwareChecks(cfg),
 	})
 	if err != nil {
 		return err
@@ -136,6 +139,15 @@ func runAgent(ctx context.Context, cfg config.Agent, log *slog.Logger) error {
 	refreshInventoryOnHangup(ctx, a)
 	log.Info("agent is running", "host", cfg.Name, "portal", identity.Portal())
 	return a.Run(ctx)
+}
+
+// hardwareChecks returns the health checks of this machine's hardware. A simulated host has them, too: they only read.
+func hardwareChecks(cfg config.Agent) []healthcheck.Check {
+	log := &healthcheck.KernelLog{Path: cfg.KernelLog, Position: filepath.Join(cfg.DataDir, "kernel-log.json")}
+	return []healthcheck.Check{
+		healthcheck.Disks(healthcheck.NewProgram("smartctl")), healthcheck.Memory(), healthcheck.NICs(),
+		healthcheck.GPUs(healthcheck.NewProgram("nvidia-smi"), log),
+	}
 }
 
 // hostPower returns the function that reboots this machine or powers it off; nil if the settings do not allow it. A

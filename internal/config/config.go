@@ -131,6 +131,8 @@ type Agent struct {
 	Labels map[string]string `koanf:"-"`
 	// HostPower lets the portal reboot the host and power it off, while the host is in maintenance.
 	HostPower bool `koanf:"hostPower"`
+	// KernelLog is the kernel's log, or a file with lines as if they came from it.
+	KernelLog string `koanf:"kernelLog"`
 	// MetricsListen is the host:port of /metrics; empty disables it.
 	MetricsListen string `koanf:"metricsListen"`
 	// MetricsToken is the file of the token that /metrics requires; empty: none.

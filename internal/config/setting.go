@@ -82,6 +82,7 @@ var agentSettings = []setting{
 	{"reportInterval", 0, "`seconds` between two reports to the portal while nothing changes, 5 to 60; wins over the portal's setting. The host counts as offline after three intervals. Default: the portal's setting, 10"},
 	{"labels", keyValues(nil), "`labels` of this host, key=value; in the file also a group. They win over labels of the portal and count in the same way"},
 	{"hostPower", false, "let the portal reboot this host and power it off, while the host is in maintenance"},
+	{"kernelLog", "/dev/kmsg", "`file` that health checks read as the kernel's log; a plain file serves tests: each line appended to it counts"},
 	{"metricsListen", "", "`host:port` for Prometheus' /metrics; default: none. Other addresses than 127.0.0.1 have metrics of the host and its VMs only with metricsToken and metricsCert"},
 	{"metricsToken", "", "`file` with the token that Prometheus sends for /metrics, at least 16 characters; default: no token"},
 	{"metricsCert", "", "PEM `file` of the certificate for /metrics; without it the agent serves plain HTTP"},

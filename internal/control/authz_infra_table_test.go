@@ -5,6 +5,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/control/alarms"
+	"quantix/internal/control/health"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/network"
 	"quantix/internal/control/query"
@@ -128,18 +129,20 @@ var infraUseCases = map[string]useCase{
 		w.discoverNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, w.h1)
 		return []any{w.h1, name, network.AdoptNetwork{}}
 	}},
-	"ListDiscoveredVMs":           {permittedActors: actorsSeeingInfra, args: readUseCase},
-	"HostTotals":                  {permittedActors: actorsSeeingInfra, args: noArgs},
-	"ListHosts":                   {permittedActors: actorsSeeingInfra, args: readUseCase},
-	"NetworkAddressesBySpec":      {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
-	"NetworkAddresses":            {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
-	"NetworkHost":                 {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
-	"NetworkHosts":                {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return append(definedNetworkArgs(w), fleet.Query{}) }},
-	"PoolHost":                    {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.nfs, w.h1} }},
-	"PoolGrid":                    {permittedActors: actorsSeeingInfra, args: func(*authzFixture) []any { return []any{fleet.Query{}, fleet.Query{}} }},
-	"HostTopology":                {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
-	"HealthOfHost":                {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
-	"HostEvents":                  {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, int64(0), 10} }},
+	"ListDiscoveredVMs":      {permittedActors: actorsSeeingInfra, args: readUseCase},
+	"HostTotals":             {permittedActors: actorsSeeingInfra, args: noArgs},
+	"ListHosts":              {permittedActors: actorsSeeingInfra, args: readUseCase},
+	"NetworkAddressesBySpec": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
+	"NetworkAddresses":       {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
+	"NetworkHost":            {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
+	"NetworkHosts":           {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return append(definedNetworkArgs(w), fleet.Query{}) }},
+	"PoolHost":               {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.nfs, w.h1} }},
+	"PoolGrid":               {permittedActors: actorsSeeingInfra, args: func(*authzFixture) []any { return []any{fleet.Query{}, fleet.Query{}} }},
+	"HostTopology":           {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
+	"HealthOfHost":           {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
+	"HealthOfHosts":          {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{[]fleet.HostID{w.h1}} }},
+	"CriticalConditions":     {permittedActors: actorsSeeingInfra, args: noArgs},
+	"HostEvents":             {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, health.EventQuery{}} }},
 	"ResolveCondition": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		w.execSQL(`INSERT INTO host_conditions VALUES ($1, 'gpu', 'gpu/0', 'xid-79', 'critical', 'text', '{}', '{}', now(), now(), 1, true) ON CONFLICT DO NOTHING`, w.h1)
 		return []any{w.h1, healthevent.Key{Check: "gpu", Object: "gpu/0", Code: "xid-79"}}

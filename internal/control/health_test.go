@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"quantix/internal/control/health"
 	"quantix/internal/fleet"
 	"quantix/internal/healthevent"
 )
@@ -34,14 +35,14 @@ func TestHealthReportRaisesAndClearsConditions(t *testing.T) {
 	if got := f.eventKinds(); !slices.Equal(got, []healthevent.Kind{healthevent.Cleared, healthevent.Occurred, healthevent.Raised}) {
 		t.Fatalf("the events are %v", got)
 	}
-	health, err := f.HealthOfHost(t.Context(), chief, f.agent.HostID)
-	if err != nil || len(health.Conditions) != 1 || health.Conditions[0].Count != 2 || !health.Conditions[0].Occurrence || health.ReportedAt == nil {
-		t.Fatalf("the health is %+v, %v", health, err)
+	now, err := f.HealthOfHost(t.Context(), chief, f.agent.HostID)
+	if err != nil || len(now.Conditions) != 1 || now.Conditions[0].Count != 2 || !now.Conditions[0].Occurrence || now.ReportedAt == nil {
+		t.Fatalf("the health is %+v, %v", now, err)
 	}
-	if err := f.ResolveCondition(t.Context(), chief, f.agent.HostID, health.Conditions[0].Key()); err != nil {
+	if err := f.ResolveCondition(t.Context(), chief, f.agent.HostID, now.Conditions[0].Key()); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.ResolveCondition(t.Context(), chief, f.agent.HostID, health.Conditions[0].Key()); fleet.CodeOf(err) != fleet.NotFound {
+	if err := f.ResolveCondition(t.Context(), chief, f.agent.HostID, now.Conditions[0].Key()); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("a second resolution gives %v", err)
 	}
 	if got := f.eventKinds(); got[0] != healthevent.Resolved {
@@ -51,12 +52,12 @@ func TestHealthReportRaisesAndClearsConditions(t *testing.T) {
 
 func (r *hostFixture) eventKinds() []healthevent.Kind {
 	r.t.Helper()
-	events, err := r.HostEvents(r.t.Context(), chief, r.agent.HostID, 0, 100)
+	events, err := r.HostEvents(r.t.Context(), chief, r.agent.HostID, health.EventQuery{Limit: 100})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	out := make([]healthevent.Kind, len(events))
-	for i, e := range events {
+	out := make([]healthevent.Kind, len(events.Items))
+	for i, e := range events.Items {
 		out[i] = e.Kind
 	}
 	return out
