@@ -128,23 +128,6 @@ func (q *Queries) ConditionsOfHost(ctx context.Context, hostID fleet.HostID) ([]
 	return items, nil
 }
 
-const countHostHealth = `-- name: CountHostHealth :one
-SELECT (SELECT count(*) FROM host_checks c WHERE c.host_id = $1) AS checks, (SELECT count(*) FROM host_conditions c WHERE c.host_id = $1) AS conditions
-`
-
-type CountHostHealthRow struct {
-	Checks     int64
-	Conditions int64
-}
-
-// The numbers of the host's checks and open conditions.
-func (q *Queries) CountHostHealth(ctx context.Context, hostID fleet.HostID) (CountHostHealthRow, error) {
-	row := q.db.QueryRow(ctx, countHostHealth, hostID)
-	var i CountHostHealthRow
-	err := row.Scan(&i.Checks, &i.Conditions)
-	return i, err
-}
-
 const criticalHostConditions = `-- name: CriticalHostConditions :many
 SELECT c.host_id, h.name AS host_name, c.check_name, c.object, c.code, c.text, c.since FROM host_conditions c JOIN hosts h ON h.id = c.host_id
 WHERE c.severity = 'critical' ORDER BY c.since DESC, c.host_id LIMIT $1
@@ -419,7 +402,7 @@ func (q *Queries) HostsWithManyEvents(ctx context.Context, arg HostsWithManyEven
 }
 
 const lockHostHealth = `-- name: LockHostHealth :one
-SELECT h.instance, h.number, LEAST($1::double precision, h.allowance + GREATEST(EXTRACT(EPOCH FROM now() - h.allowance_at)::double precision, 0) * $2::double precision)::double precision AS allowance
+SELECT (SELECT count(*) FROM host_checks c WHERE c.host_id = h.host_id) AS checks, (SELECT count(*) FROM host_conditions c WHERE c.host_id = h.host_id) AS conditions, h.instance, h.number, LEAST($1::double precision, h.allowance + GREATEST(EXTRACT(EPOCH FROM now() - h.allowance_at)::double precision, 0) * $2::double precision)::double precision AS allowance
 FROM host_health h WHERE h.host_id = $3 FOR UPDATE
 `
 
@@ -430,17 +413,25 @@ type LockHostHealthParams struct {
 }
 
 type LockHostHealthRow struct {
-	Instance  string
-	Number    int64
-	Allowance float64
+	Checks     int64
+	Conditions int64
+	Instance   string
+	Number     int64
+	Allowance  float64
 }
 
 // Locks the host's health until the transaction ends. Occurrences of the instance up to the number were accepted. allowance
-// is the number of events that the host may store now.
+// is the number of events that the host may store now; checks and conditions are the numbers that it has.
 func (q *Queries) LockHostHealth(ctx context.Context, arg LockHostHealthParams) (LockHostHealthRow, error) {
 	row := q.db.QueryRow(ctx, lockHostHealth, arg.Burst, arg.PerSecond, arg.HostID)
 	var i LockHostHealthRow
-	err := row.Scan(&i.Instance, &i.Number, &i.Allowance)
+	err := row.Scan(
+		&i.Checks,
+		&i.Conditions,
+		&i.Instance,
+		&i.Number,
+		&i.Allowance,
+	)
 	return i, err
 }
 

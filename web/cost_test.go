@@ -191,7 +191,7 @@ var measuredAddresses = map[string][]struct {
 	"/hosts/:host/found/:id/console":             {{at: "/hosts/" + aHost + "/found/00000000-0000-7000-8000-000000009001/console"}},
 	"/hosts":                                     {{at: "/hosts", sums: 1}, {at: "/hosts?columns=state,cpu1h,memory1h", sums: 1}, {at: "/hosts?tab=attention", sums: 7}},
 	"/hosts/join":                                {{at: "/hosts/join"}},
-	"/hosts/:id":                                 {{at: "/hosts/" + aHost}, {at: "/hosts/" + aHost + "?tab=monitor"}, {at: "/hosts/" + aHost + "?tab=vms"}, {at: "/hosts/" + aHost + "?tab=hardware"}, {at: "/hosts/" + aHost + "?tab=storage"}, {at: "/hosts/" + aHost + "?tab=networks"}, {at: "/hosts/" + aHost + "?tab=topology"}, {at: "/hosts/" + aHost + "?tab=configure"}, {at: "/hosts/" + aHost + "?tab=tasks"}},
+	"/hosts/:id":                                 {{at: "/hosts/" + aHost}, {at: "/hosts/" + aHost + "?tab=monitor"}, {at: "/hosts/" + aHost + "?tab=health"}, {at: "/hosts/" + aHost + "?tab=vms"}, {at: "/hosts/" + aHost + "?tab=hardware"}, {at: "/hosts/" + aHost + "?tab=storage"}, {at: "/hosts/" + aHost + "?tab=networks"}, {at: "/hosts/" + aHost + "?tab=topology"}, {at: "/hosts/" + aHost + "?tab=configure"}, {at: "/hosts/" + aHost + "?tab=tasks"}},
 	"/hosts/monitor":                             {{at: "/hosts/monitor", sums: 1}},
 	"/hosts/metrics":                             {{at: "/hosts/metrics"}, {at: "/hosts/metrics?range=1y"}},
 	"/clusters/:id/metrics":                      {{at: "/clusters/" + aCluster + "/metrics", sums: 2}},

@@ -1,7 +1,7 @@
 -- name: LockHostHealth :one
 -- Locks the host's health until the transaction ends. Occurrences of the instance up to the number were accepted. allowance
--- is the number of events that the host may store now.
-SELECT h.instance, h.number, LEAST(@burst::double precision, h.allowance + GREATEST(EXTRACT(EPOCH FROM now() - h.allowance_at)::double precision, 0) * @per_second::double precision)::double precision AS allowance
+-- is the number of events that the host may store now; checks and conditions are the numbers that it has.
+SELECT (SELECT count(*) FROM host_checks c WHERE c.host_id = h.host_id) AS checks, (SELECT count(*) FROM host_conditions c WHERE c.host_id = h.host_id) AS conditions, h.instance, h.number, LEAST(@burst::double precision, h.allowance + GREATEST(EXTRACT(EPOCH FROM now() - h.allowance_at)::double precision, 0) * @per_second::double precision)::double precision AS allowance
 FROM host_health h WHERE h.host_id = @host_id FOR UPDATE;
 
 -- name: AddHostHealth :exec
@@ -12,10 +12,6 @@ UPDATE host_health SET instance = @instance, number = @number, reported_at = now
 
 -- name: ConditionsOfHost :many
 SELECT c.* FROM host_conditions c WHERE c.host_id = @host_id ORDER BY c.severity, c.check_name, c.object, c.code;
-
--- name: CountHostHealth :one
--- The numbers of the host's checks and open conditions.
-SELECT (SELECT count(*) FROM host_checks c WHERE c.host_id = @host_id) AS checks, (SELECT count(*) FROM host_conditions c WHERE c.host_id = @host_id) AS conditions;
 
 -- name: SetHostChecks :exec
 -- Stores the states of checks: a JSON array of healthevent.CheckReport.

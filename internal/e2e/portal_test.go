@@ -176,9 +176,15 @@ func (p *portal) api() api {
 // directory.
 func (p *portal) startMockAgent(name string) (*program, string) {
 	p.t.Helper()
+	return p.startMockAgentWith(name, nil)
+}
+
+// startMockAgentWith is startMockAgent with further environment variables and arguments of the agent.
+func (p *portal) startMockAgentWith(name string, env []string, more ...string) (*program, string) {
+	p.t.Helper()
 	dir := filepath.Join(root, p.name+"-"+name)
 	token := requestJSON[fleet.JoinToken](p.t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
-	args := []string{"--name", name, "--data-dir", dir, "--hypervisor", "mock"}
+	args := append([]string{"--name", name, "--data-dir", dir, "--hypervisor", "mock"}, more...)
 	path, err := binary()
 	if err != nil {
 		p.t.Fatal(err)
@@ -187,7 +193,7 @@ func (p *portal) startMockAgent(name string) (*program, string) {
 	if out, err := commandOutput(p.t.Context(), path, join...); err != nil {
 		p.t.Fatalf("join: %v: %s", err, out)
 	}
-	agent := p.runAgent(p.name+"-"+name, args...)
+	agent := p.runAgentWith(p.name+"-"+name, env, args...)
 	eventually(p.t, stepLimit, "the first report of "+name, func() (bool, string) {
 		h := p.api().hostByName(p.t, name)
 		return h.Phase == fleet.HostOnline, string(h.Phase)
@@ -197,7 +203,12 @@ func (p *portal) startMockAgent(name string) (*program, string) {
 
 func (p *portal) runAgent(name string, args ...string) *program {
 	p.t.Helper()
-	agent, err := launch(name, nil, append([]string{"agent"}, args...)...)
+	return p.runAgentWith(name, nil, args...)
+}
+
+func (p *portal) runAgentWith(name string, env []string, args ...string) *program {
+	p.t.Helper()
+	agent, err := launch(name, env, append([]string{"agent"}, args...)...)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func (hs *Health) ReportHealth(ctx context.Context, a fleet.Actor, in healtheven
 			if err != nil {
 				return err
 			}
-			checks, err := knownChecks(ctx, q, a.HostID, report.Checks)
+			checks, err := knownChecks(ctx, q, a.HostID, report.Checks, int(last.Checks))
 			if err != nil {
 				return err
 			}
@@ -132,7 +132,7 @@ func (hs *Health) ReportHealth(ctx context.Context, a fleet.Actor, in healtheven
 		if isNew || len(report.Occurrences) == 0 {
 			b.dropped = dropped
 		}
-		if err := b.keepConditions(ctx, q, a.HostID); err != nil {
+		if err := b.keepConditions(ctx, q, a.HostID, int(last.Conditions)); err != nil {
 			return err
 		}
 		b.keepWithin(int(last.Allowance))
@@ -145,11 +145,10 @@ func (hs *Health) ReportHealth(ctx context.Context, a fleet.Actor, in healtheven
 	})
 }
 
-// knownChecks returns the reported checks without new ones beyond the maximum.
-func knownChecks(ctx context.Context, q *db.Queries, host fleet.HostID, reported []healthevent.CheckReport) ([]healthevent.CheckReport, error) {
-	n, err := q.CountHostHealth(ctx, host)
-	if err != nil || int(n.Checks)+len(reported) <= maxHostChecks {
-		return reported, err
+// knownChecks returns the reported checks without new ones beyond the maximum. has is the number of the host's checks.
+func knownChecks(ctx context.Context, q *db.Queries, host fleet.HostID, reported []healthevent.CheckReport, has int) ([]healthevent.CheckReport, error) {
+	if has+len(reported) <= maxHostChecks {
+		return reported, nil
 	}
 	known, err := q.ChecksOfHost(ctx, host)
 	room := maxHostChecks - len(known)
@@ -162,14 +161,10 @@ func knownChecks(ctx context.Context, q *db.Queries, host fleet.HostID, reported
 	}), err
 }
 
-// keepConditions drops new conditions beyond the maximum. Their events stay.
-func (b *batch) keepConditions(ctx context.Context, q *db.Queries, host fleet.HostID) error {
-	if len(b.conditions) == 0 {
+// keepConditions drops new conditions beyond the maximum. Their events stay. has is the number of the host's conditions.
+func (b *batch) keepConditions(ctx context.Context, q *db.Queries, host fleet.HostID, has int) error {
+	if has+len(b.conditions) <= maxConditions {
 		return nil
-	}
-	n, err := q.CountHostHealth(ctx, host)
-	if err != nil || int(n.Conditions)+len(b.conditions) <= maxConditions {
-		return err
 	}
 	known, err := q.ConditionsOfHost(ctx, host)
 	if err != nil {
