@@ -56,7 +56,7 @@ type Options struct {
 	Slots        int                // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
 	Log          *slog.Logger
 	Metrics      *Metrics
-	Checks       []healthcheck.Check // the health checks of the host
+	Checks       []healthcheck.Check // health checks of the hardware; the agent adds those of what it knows itself
 }
 
 // timing holds all periods and deadlines of an agent.
@@ -196,7 +196,7 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	a.unreportedJobs = a.journal.undeliveredEntries()
 	a.inventory = newInventory(o.Inventory)
 	a.reports = newReporter(a, o.Load)
-	a.checks = newHostChecks(o.Checks)
+	a.checks = newHostChecks(append(a.ownChecks(), o.Checks...))
 	return a, nil
 }
 
@@ -287,8 +287,11 @@ func (a *Agent) nextSeq() int64 { return a.seq.Add(1) }
 // bits of a number identify the session.
 func (a *Agent) isCurrentSeq(seq int64) bool { return seq>>32 == a.seq.Load()>>32 }
 
-// RefreshInventory triggers a new read of the hardware.
-func (a *Agent) RefreshInventory() { a.inventory.refresh() }
+// RefreshInventory triggers a new read of the hardware and a run of all health checks.
+func (a *Agent) RefreshInventory() {
+	a.inventory.refresh()
+	a.checks.rerun.broadcast()
+}
 
 // isSessionEnded reports whether err means that the portal no longer accepts this agent's session: the agent must send
 // a new hello.

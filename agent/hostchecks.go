@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"quantix/agent/healthcheck"
-	"quantix/internal/fleet"
 	"quantix/internal/healthevent"
 	"quantix/internal/wire"
 )
@@ -24,15 +23,40 @@ const (
 // each check then runs again, and its report replaces the portal's findings.
 type hostChecks struct {
 	checks []healthcheck.Check
+	rerun  changeSignal // all checks run at once
 
 	mu       sync.Mutex
-	results  map[string]healthevent.CheckReport // newest result of each check
-	unsent   map[string]bool                    // checks whose newest result the portal does not have
-	waiting  []waitingOccurrence
-	number   int64 // of the last waiting occurrence
-	dropped  int64
+	results  map[string]checkResult // newest result of each check
+	unsent   map[string]bool        // checks whose newest result the portal does not have
+	waiting  []*waitingOccurrence   // oldest first
+	newest   map[healthevent.Key]*waitingOccurrence
+	number   int64         // of the last waiting occurrence
+	dropped  int64         // occurrences that found no place since the last report
 	changed  chan struct{} // has room for one
 	lastSend time.Time
+}
+
+// checkResult is the newest result of a check, and why its watch does not run; empty: it runs, or there is none.
+type checkResult struct {
+	healthevent.CheckReport
+	unwatched string
+	version   int64 // ascends with each difference
+}
+
+// report returns the result as the portal gets it. A check that runs but cannot watch is failed, with its findings.
+func (r checkResult) report() healthevent.CheckReport {
+	out := r.CheckReport
+	if r.unwatched == "" {
+		return out
+	}
+	if out.State == "" || out.State == healthevent.CheckOK || out.State == healthevent.CheckUnavailable && len(out.Findings) == 0 {
+		out.Reason = r.unwatched
+	} else {
+		out.Reason += " " + r.unwatched
+	}
+	out.State = healthevent.CheckFailed
+	out.Unread = append(slices.Clone(out.Unread), "watch")
+	return out
 }
 
 type waitingOccurrence struct {
@@ -42,7 +66,10 @@ type waitingOccurrence struct {
 }
 
 func newHostChecks(checks []healthcheck.Check) *hostChecks {
-	return &hostChecks{checks: checks, results: map[string]healthevent.CheckReport{}, unsent: map[string]bool{}, changed: make(chan struct{}, 1)}
+	return &hostChecks{
+		checks: checks, results: map[string]checkResult{}, unsent: map[string]bool{}, newest: map[healthevent.Key]*waitingOccurrence{},
+		changed: make(chan struct{}, 1),
+	}
 }
 
 // run runs all checks until ctx ends.
@@ -61,82 +88,128 @@ func (h *hostChecks) run(ctx context.Context) {
 
 func (h *hostChecks) runCheck(ctx context.Context, c healthcheck.Check) {
 	for ctx.Err() == nil {
-		limited, cancel := context.WithTimeout(ctx, c.Timeout)
-		found, err := c.Run(limited)
-		cancel()
+		again := h.rerun.wait()
+		found, err := callCheck(ctx, c)
 		if ctx.Err() != nil {
 			return
 		}
-		r := healthevent.CheckReport{Check: c.Name, State: healthevent.CheckOK, Findings: found}
-		if unavailable, is := errors.AsType[healthcheck.Unavailable](err); is {
-			r.State, r.Reason, r.Findings = healthevent.CheckUnavailable, unavailable.Error(), nil
-		} else if err != nil {
-			r.State, r.Reason, r.Findings = healthevent.CheckFailed, err.Error(), nil
-			if errors.Is(err, context.DeadlineExceeded) {
-				r.Reason = fmt.Sprintf("The check did not end within %s.", c.Timeout)
-			}
+		h.setResult(reportOf(c, found, err))
+		select {
+		case <-ctx.Done():
+		case <-again:
+		case <-time.After(c.Interval):
 		}
-		h.setResult(r)
-		sleepContext(ctx, c.Interval)
 	}
+}
+
+// callCheck runs a check once. A fault in the check must not end the agent, which manages guests.
+func callCheck(ctx context.Context, c healthcheck.Check) (found []healthevent.Finding, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			found, err = nil, fmt.Errorf("the check has a fault: %v", fault)
+		}
+	}()
+	limited, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	return c.Run(limited)
+}
+
+// reportOf returns the report of a run.
+func reportOf(c healthcheck.Check, found []healthevent.Finding, err error) healthevent.CheckReport {
+	r := healthevent.CheckReport{Check: c.Name, State: healthevent.CheckOK, Findings: found}
+	unavailable, isUnavailable := errors.AsType[healthcheck.Unavailable](err)
+	partial, isPartial := errors.AsType[healthcheck.Partial](err)
+	switch {
+	case err == nil:
+	case isUnavailable:
+		r.State, r.Reason, r.Findings = healthevent.CheckUnavailable, unavailable.Error(), nil
+	case isPartial:
+		r.Unread, r.Reason = partial.Unread, partial.Reason
+		if partial.Reason != "" {
+			r.State = healthevent.CheckFailed
+		}
+	case errors.Is(err, context.DeadlineExceeded):
+		r.State, r.Reason, r.Findings = healthevent.CheckFailed, fmt.Sprintf("The check did not end within %s.", c.Timeout), nil
+	default:
+		r.State, r.Reason, r.Findings = healthevent.CheckFailed, err.Error(), nil
+	}
+	return r
 }
 
 func (h *hostChecks) watchCheck(ctx context.Context, c healthcheck.Check) {
 	for ctx.Err() == nil {
-		err := c.Watch(ctx, func(f healthevent.Finding) { h.occur(c.Name, f) })
-		if err != nil && c.Run == nil && ctx.Err() == nil {
-			r := healthevent.CheckReport{Check: c.Name, State: healthevent.CheckFailed, Reason: err.Error()}
-			if _, is := errors.AsType[healthcheck.Unavailable](err); is {
-				r.State = healthevent.CheckUnavailable
-			}
-			h.setResult(r)
+		// A watch that has not failed within a while is one that runs.
+		running := time.AfterFunc(c.Timeout, func() { h.setUnwatched(c, "") })
+		err := c.Watch(ctx, func(f healthevent.Finding) { h.occur(c.Name, f, 1) })
+		running.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			h.setUnwatched(c, err.Error())
 		}
 		sleepContext(ctx, c.Interval)
 	}
+}
+
+// setUnwatched records why the watch of a check does not run. Unless the check also runs, the watch alone is its result.
+func (h *hostChecks) setUnwatched(c healthcheck.Check, reason string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	was, known := h.results[c.Name]
+	if !known && c.Run == nil {
+		was.CheckReport = healthevent.CheckReport{Check: c.Name, State: healthevent.CheckOK}
+	}
+	if !known && c.Run != nil {
+		was.Check = c.Name // without a state until the first run
+	}
+	next := was
+	next.unwatched = reason
+	h.store(was, next, known && was.State != "")
 }
 
 // setResult records the newest result of a check. The portal gets it if it differs from the previous one.
 func (h *hostChecks) setResult(r healthevent.CheckReport) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	was, known := h.results[r.Check]
-	h.results[r.Check] = r
-	if !known || was.State != r.State || was.Reason != r.Reason || len(healthevent.Diff(asConditions(was), r).Update) > 0 || !sameKeys(was, r) {
-		h.unsent[r.Check] = true
+	was := h.results[r.Check]
+	next := was
+	next.CheckReport = r
+	h.store(was, next, was.State != "")
+}
+
+// store replaces a result. The caller holds the lock.
+func (h *hostChecks) store(was, next checkResult, known bool) {
+	if next.State != "" && (!known || next.report().DiffersFrom(was.report())) {
+		next.version++
+		h.unsent[next.Check] = true
 		h.wake()
 	}
+	h.results[next.Check] = next
 }
 
-func asConditions(r healthevent.CheckReport) []healthevent.Condition {
-	out := make([]healthevent.Condition, len(r.Findings))
-	for i, f := range r.Findings {
-		out[i] = healthevent.Condition{Check: r.Check, Finding: f}
-	}
-	return out
-}
-
-func sameKeys(a, b healthevent.CheckReport) bool {
-	d := healthevent.Diff(asConditions(a), b)
-	return len(d.Raise) == 0 && len(d.Clear) == 0
-}
-
-// occur records an occurrence. When too many wait, further ones are counted and dropped.
-func (h *hostChecks) occur(check string, f healthevent.Finding) {
+// occur records n equal occurrences. When too many wait, further ones are counted and dropped.
+func (h *hostChecks) occur(check string, f healthevent.Finding, n int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := time.Now()
-	if i := slices.IndexFunc(h.waiting, func(w waitingOccurrence) bool {
-		return !w.sent && w.Check == check && w.Finding.Object == f.Object && w.Finding.Code == f.Code && now.Sub(w.at) < repeatPeriod
-	}); i >= 0 {
-		h.waiting[i].Repeats++
+	key := healthevent.Key{Check: check, Object: f.Object, Code: f.Code}
+	if w := h.newest[key]; w != nil && !w.sent && time.Since(w.at) < repeatPeriod {
+		w.Repeats += n
 		return
 	}
 	if len(h.waiting) >= maxWaitingOccurrences {
-		h.dropped++
+		h.dropped += n
 		return
 	}
+	h.append(key, f, n)
+}
+
+// append adds a waiting occurrence. The caller holds the lock.
+func (h *hostChecks) append(key healthevent.Key, f healthevent.Finding, n int64) {
 	h.number++
-	h.waiting = append(h.waiting, waitingOccurrence{healthevent.Occurrence{Check: check, Finding: f, Repeats: 1}, now, false})
+	w := &waitingOccurrence{Occurrence: healthevent.Occurrence{Check: key.Check, Finding: f, Repeats: n}, at: time.Now()}
+	h.waiting = append(h.waiting, w)
+	h.newest[key] = w
 	h.wake()
 }
 
@@ -151,50 +224,64 @@ func (h *hostChecks) wake() {
 func (h *hostChecks) resetSession() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for name := range h.results {
-		h.unsent[name] = true
+	for name, r := range h.results {
+		h.unsent[name] = r.State != ""
 	}
 	h.wake()
 }
 
+// healthReport is a report with the versions of the results that it contains.
+type healthReport struct {
+	healthevent.Report
+	versions map[string]int64
+}
+
 // next returns the next report; false: there is nothing to report.
-func (h *hostChecks) next(instance string, refresh time.Duration) (healthevent.Report, bool) {
+func (h *hostChecks) next(instance string, refresh time.Duration) (healthReport, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	r := healthevent.Report{Instance: instance, Dropped: h.dropped}
+	r := healthReport{healthevent.Report{Instance: instance}, map[string]int64{}}
 	all := refresh > 0 && now.Sub(h.lastSend) >= refresh
 	for _, c := range h.checks {
-		result, known := h.results[c.Name]
-		if known && (all || h.unsent[c.Name]) && len(r.Checks) < healthevent.MaxChecks {
-			r.Checks = append(r.Checks, result)
+		result := h.results[c.Name]
+		if result.State != "" && (all || h.unsent[c.Name]) && len(r.Checks) < healthevent.MaxChecks {
+			r.Checks = append(r.Checks, result.report())
+			r.versions[c.Name] = result.version
 		}
 	}
+	if h.dropped > 0 && len(h.waiting) < maxWaitingOccurrences {
+		h.append(healthevent.Key{Check: healthevent.AgentCheck, Code: healthevent.EventsDropped}, healthevent.Dropped(h.dropped), h.dropped)
+		h.dropped = 0
+	}
 	n := min(len(h.waiting), healthevent.MaxOccurrences)
-	for i := range h.waiting[:n] {
-		h.waiting[i].sent = true
-		o := h.waiting[i].Occurrence
-		o.AgoMs = now.Sub(h.waiting[i].at).Milliseconds()
+	for _, w := range h.waiting[:n] {
+		w.sent = true
+		o := w.Occurrence
+		o.AgoMs = now.Sub(w.at).Milliseconds()
 		r.Occurrences = append(r.Occurrences, o)
 	}
 	r.Number = h.number - int64(len(h.waiting)) + int64(n)
-	return r, len(r.Checks)+len(r.Occurrences) > 0 || r.Dropped > 0
+	return r, len(r.Checks)+len(r.Occurrences) > 0
 }
 
-// accepted removes what the portal has accepted. It reports whether more waits.
-func (h *hostChecks) accepted(r healthevent.Report) (more bool) {
+// accepted removes what the portal has accepted.
+func (h *hostChecks) accepted(r healthReport) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lastSend = time.Now()
-	for _, c := range r.Checks {
-		newest := h.results[c.Check]
-		if newest.State == c.State && newest.Reason == c.Reason && sameKeys(newest, c) {
-			delete(h.unsent, c.Check)
+	for name, version := range r.versions {
+		if h.results[name].version == version {
+			delete(h.unsent, name)
+		}
+	}
+	for _, w := range h.waiting[:len(r.Occurrences)] {
+		key := healthevent.Key{Check: w.Check, Object: w.Finding.Object, Code: w.Finding.Code}
+		if h.newest[key] == w {
+			delete(h.newest, key)
 		}
 	}
 	h.waiting = slices.Delete(h.waiting, 0, len(r.Occurrences))
-	h.dropped -= r.Dropped
-	return len(h.waiting) > 0 || len(h.unsent) > 0
 }
 
 // olderPortalPause is how long the agent sends no health report after it found that the portal lacks the path.
@@ -216,7 +303,7 @@ func (a *Agent) healthReportLoop(ctx context.Context) error {
 			continue
 		}
 		pause := a.timing.reportSpacing
-		switch err := a.client.ReportHealth(ctx, r); {
+		switch err := a.client.ReportHealth(ctx, r.Report); {
 		case err == nil:
 			a.checks.accepted(r)
 			wait.Reset()
@@ -226,7 +313,7 @@ func (a *Agent) healthReportLoop(ctx context.Context) error {
 			return err
 		case wire.StatusOf(err) == 404:
 			pause = olderPortalPause
-		case fleet.CodeOf(err) == fleet.Invalid || wire.StatusOf(err) == 422:
+		case isRefusedForever(wire.StatusOf(err)):
 			a.log.Error("The portal refuses a health report; it is dropped.", "portal", errorDetail(err))
 			a.checks.accepted(r)
 		default:
@@ -237,3 +324,6 @@ func (a *Agent) healthReportLoop(ctx context.Context) error {
 	}
 	return nil
 }
+
+// isRefusedForever reports whether the portal refuses a report because of its content: malformed, too large or invalid.
+func isRefusedForever(status int) bool { return status == 400 || status == 413 || status == 422 }

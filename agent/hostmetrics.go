@@ -111,6 +111,7 @@ var hostGauges = func() []hostSeries {
 		{hostDesc("swap_used_bytes", "Swap space in use."), "memory.swapUsed", nil, 1},
 		{temperature, "temperature.cpu", []string{"cpu"}, 1},
 		{temperature, "temperature.gpu", []string{"gpu"}, 1},
+		{temperature, "temperature.disk", []string{"disk"}, 1},
 		{hostDesc("power_watts", "Power of all components of the kind.", "component"), "power.gpu", []string{"gpu"}, 1},
 		{hostDesc("gpu_usage_ratio", "Mean use of the GPUs."), "gpu.usage", nil, 0.01},
 		{hostDesc("gpu_memory_used_bytes", "Memory in use of all GPUs."), "gpu.memoryUsed", nil, 1},

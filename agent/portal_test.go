@@ -26,6 +26,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"quantix/internal/fleet"
+	"quantix/internal/healthevent"
 	"quantix/internal/wire"
 )
 
@@ -61,6 +62,7 @@ type portal struct {
 	reportInterval      int                    // sent in answers to reports, seconds
 	maintenance         bool                   // sent in answers to reports
 	reports             []wire.Report
+	health              []healthevent.Report
 	finishes            []finish
 	artifacts           map[fleet.JobID][]byte // archives by job
 	noArtifacts         int                    // status of the refusal of archives; 0: accepted
@@ -260,6 +262,10 @@ func (p *portal) answer(r *http.Request, name string) any {
 	case isJob && verb == "finish":
 		defer p.delayAck()
 		return p.finish(fleet.JobID(id), read[wire.Finish](p, r))
+	case name == "health":
+		defer p.lockForChange()()
+		p.health = append(p.health, read[healthevent.Report](p, r))
+		return nil
 	case name == "results":
 		defer p.delayAck()
 		var out wire.ResultsAnswer

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"quantix/agent/healthcheck"
 	"quantix/agent/hypervisor"
 	"quantix/agent/upgrade"
 	"quantix/internal/fleet"
@@ -31,6 +32,7 @@ type reporter struct {
 
 	mu        sync.Mutex
 	readAt    time.Time     // when the read that returned last began; zero: no read has succeeded
+	lastRead  readState     // what the health checks judge
 	digest    string        // digest of the newest full report that the portal accepted; empty: none in this session
 	forceFull bool          // the next report is a full one, changed or not
 	sentAt    time.Time     // when the portal accepted the last report of any kind
@@ -290,6 +292,7 @@ func (r *reporter) readState(ctx context.Context) wire.State {
 		r.a.metrics.setVMNames(names)
 		r.mu.Lock()
 		r.readAt = begun
+		r.lastRead = readState{healthcheck.HypervisorState{Read: true, Version: state.Host.Hypervisor, Accelerators: state.Host.Inventory.Accelerators}, state.Pools}
 		r.mu.Unlock()
 		if err := errors.Join(r.a.state.removeOldEntries(state, r.a.running.subjects(), begun), r.a.state.recordRunningObjects(state, r.a.bootID(), begun)); err != nil {
 			r.a.log.Error("The agent's state file cannot be written.", "error", err)

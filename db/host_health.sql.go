@@ -52,6 +52,15 @@ func (q *Queries) AddHostEvents(ctx context.Context, arg AddHostEventsParams) ([
 	return items, nil
 }
 
+const addHostHealth = `-- name: AddHostHealth :exec
+INSERT INTO host_health (host_id) VALUES ($1) ON CONFLICT DO NOTHING
+`
+
+func (q *Queries) AddHostHealth(ctx context.Context, hostID fleet.HostID) error {
+	_, err := q.db.Exec(ctx, addHostHealth, hostID)
+	return err
+}
+
 const checksOfHost = `-- name: ChecksOfHost :many
 SELECT host_id, check_name, state, reason, since FROM host_checks WHERE host_id = $1 ORDER BY check_name
 `
@@ -119,6 +128,50 @@ func (q *Queries) ConditionsOfHost(ctx context.Context, hostID fleet.HostID) ([]
 	return items, nil
 }
 
+const criticalHostConditions = `-- name: CriticalHostConditions :many
+SELECT c.host_id, h.name AS host_name, c.check_name, c.object, c.code, c.text, c.since FROM host_conditions c JOIN hosts h ON h.id = c.host_id
+WHERE c.severity = 'critical' ORDER BY c.since DESC, c.host_id LIMIT $1
+`
+
+type CriticalHostConditionsRow struct {
+	HostID    fleet.HostID
+	HostName  string
+	CheckName string
+	Object    string
+	Code      string
+	Text      string
+	Since     time.Time
+}
+
+// Critical conditions of the hosts, the newest first.
+func (q *Queries) CriticalHostConditions(ctx context.Context, most int32) ([]CriticalHostConditionsRow, error) {
+	rows, err := q.db.Query(ctx, criticalHostConditions, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CriticalHostConditionsRow{}
+	for rows.Next() {
+		var i CriticalHostConditionsRow
+		if err := rows.Scan(
+			&i.HostID,
+			&i.HostName,
+			&i.CheckName,
+			&i.Object,
+			&i.Code,
+			&i.Text,
+			&i.Since,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const endHostConditions = `-- name: EndHostConditions :many
 DELETE FROM host_conditions c USING jsonb_to_recordset($1::jsonb) AS k ("check" text, object text, code text)
 WHERE c.host_id = $2 AND c.check_name = k."check" AND c.object = k.object AND c.code = k.code
@@ -165,18 +218,28 @@ func (q *Queries) EndHostConditions(ctx context.Context, arg EndHostConditionsPa
 }
 
 const eventsOfHost = `-- name: EventsOfHost :many
-SELECT id, host_id, at, kind, check_name, object, code, severity, text, numbers, attributes, repeats, actor FROM host_events WHERE host_id = $1 AND ($2::bigint = 0 OR id < $2::bigint) ORDER BY id DESC LIMIT $3
+SELECT id, host_id, at, kind, check_name, object, code, severity, text, numbers, attributes, repeats, actor FROM host_events e WHERE e.host_id = $1 AND ($2::bigint = 0 OR e.id < $2::bigint)
+  AND ($3::text = '' OR e.severity = $3::text) AND ($4::text = '' OR e.check_name = $4::text)
+ORDER BY e.id DESC LIMIT $5
 `
 
 type EventsOfHostParams struct {
-	HostID fleet.HostID
-	Before int64
-	Most   int32
+	HostID    fleet.HostID
+	Below     int64
+	Severity  string
+	CheckName string
+	Most      int32
 }
 
-// The newest events of a host before an ID, 0: the newest of all.
+// The newest events of a host below an ID; 0: the newest of all. An empty severity or check means any.
 func (q *Queries) EventsOfHost(ctx context.Context, arg EventsOfHostParams) ([]HostEvent, error) {
-	rows, err := q.db.Query(ctx, eventsOfHost, arg.HostID, arg.Before, arg.Most)
+	rows, err := q.db.Query(ctx, eventsOfHost,
+		arg.HostID,
+		arg.Below,
+		arg.Severity,
+		arg.CheckName,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -209,6 +272,93 @@ func (q *Queries) EventsOfHost(ctx context.Context, arg EventsOfHostParams) ([]H
 	return items, nil
 }
 
+const eventsOfHostAbove = `-- name: EventsOfHostAbove :many
+SELECT id, host_id, at, kind, check_name, object, code, severity, text, numbers, attributes, repeats, actor FROM host_events e WHERE e.host_id = $1 AND e.id > $2::bigint
+  AND ($3::text = '' OR e.severity = $3::text) AND ($4::text = '' OR e.check_name = $4::text)
+ORDER BY e.id LIMIT $5
+`
+
+type EventsOfHostAboveParams struct {
+	HostID    fleet.HostID
+	Above     int64
+	Severity  string
+	CheckName string
+	Most      int32
+}
+
+// The oldest events of a host above an ID, oldest first.
+func (q *Queries) EventsOfHostAbove(ctx context.Context, arg EventsOfHostAboveParams) ([]HostEvent, error) {
+	rows, err := q.db.Query(ctx, eventsOfHostAbove,
+		arg.HostID,
+		arg.Above,
+		arg.Severity,
+		arg.CheckName,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []HostEvent{}
+	for rows.Next() {
+		var i HostEvent
+		if err := rows.Scan(
+			&i.ID,
+			&i.HostID,
+			&i.At,
+			&i.Kind,
+			&i.CheckName,
+			&i.Object,
+			&i.Code,
+			&i.Severity,
+			&i.Text,
+			&i.Numbers,
+			&i.Attributes,
+			&i.Repeats,
+			&i.Actor,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const healthOfHosts = `-- name: HealthOfHosts :many
+SELECT c.host_id, count(*)::bigint AS total, min(CASE c.severity WHEN 'critical' THEN 1 WHEN 'warning' THEN 2 ELSE 3 END)::bigint AS worst
+FROM host_conditions c WHERE c.host_id = ANY($1::text[]) GROUP BY c.host_id
+`
+
+type HealthOfHostsRow struct {
+	HostID fleet.HostID
+	Total  int64
+	Worst  int64
+}
+
+// The number of open conditions of each host that has any, with the most serious severity: 1 critical, 2 warning, 3 info.
+func (q *Queries) HealthOfHosts(ctx context.Context, ids []string) ([]HealthOfHostsRow, error) {
+	rows, err := q.db.Query(ctx, healthOfHosts, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []HealthOfHostsRow{}
+	for rows.Next() {
+		var i HealthOfHostsRow
+		if err := rows.Scan(&i.HostID, &i.Total, &i.Worst); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const hostHealthReportedAt = `-- name: HostHealthReportedAt :one
 SELECT reported_at FROM host_health WHERE host_id = $1
 `
@@ -221,21 +371,67 @@ func (q *Queries) HostHealthReportedAt(ctx context.Context, hostID fleet.HostID)
 	return reported_at, err
 }
 
-const lockHostHealth = `-- name: LockHostHealth :one
-INSERT INTO host_health (host_id, instance, number) VALUES ($1, '', 0)
-ON CONFLICT (host_id) DO UPDATE SET reported_at = now() RETURNING instance, number
+const hostsWithManyEvents = `-- name: HostsWithManyEvents :many
+SELECT h.host_id FROM host_health h WHERE h.stored > $1::bigint ORDER BY h.stored DESC LIMIT $2
 `
 
-type LockHostHealthRow struct {
-	Instance string
-	Number   int64
+type HostsWithManyEventsParams struct {
+	Keep int64
+	Most int32
 }
 
-// Locks the host's health until the transaction ends. Occurrences of the instance up to the number were accepted.
-func (q *Queries) LockHostHealth(ctx context.Context, hostID fleet.HostID) (LockHostHealthRow, error) {
-	row := q.db.QueryRow(ctx, lockHostHealth, hostID)
+// Hosts that have more than @keep events.
+func (q *Queries) HostsWithManyEvents(ctx context.Context, arg HostsWithManyEventsParams) ([]fleet.HostID, error) {
+	rows, err := q.db.Query(ctx, hostsWithManyEvents, arg.Keep, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []fleet.HostID{}
+	for rows.Next() {
+		var host_id fleet.HostID
+		if err := rows.Scan(&host_id); err != nil {
+			return nil, err
+		}
+		items = append(items, host_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockHostHealth = `-- name: LockHostHealth :one
+SELECT (SELECT count(*) FROM host_checks c WHERE c.host_id = h.host_id) AS checks, (SELECT count(*) FROM host_conditions c WHERE c.host_id = h.host_id) AS conditions, h.instance, h.number, LEAST($1::double precision, h.allowance + GREATEST(EXTRACT(EPOCH FROM now() - h.allowance_at)::double precision, 0) * $2::double precision)::double precision AS allowance
+FROM host_health h WHERE h.host_id = $3 FOR UPDATE
+`
+
+type LockHostHealthParams struct {
+	Burst     float64
+	PerSecond float64
+	HostID    fleet.HostID
+}
+
+type LockHostHealthRow struct {
+	Checks     int64
+	Conditions int64
+	Instance   string
+	Number     int64
+	Allowance  float64
+}
+
+// Locks the host's health until the transaction ends. Occurrences of the instance up to the number were accepted. allowance
+// is the number of events that the host may store now; checks and conditions are the numbers that it has.
+func (q *Queries) LockHostHealth(ctx context.Context, arg LockHostHealthParams) (LockHostHealthRow, error) {
+	row := q.db.QueryRow(ctx, lockHostHealth, arg.Burst, arg.PerSecond, arg.HostID)
 	var i LockHostHealthRow
-	err := row.Scan(&i.Instance, &i.Number)
+	err := row.Scan(
+		&i.Checks,
+		&i.Conditions,
+		&i.Instance,
+		&i.Number,
+		&i.Allowance,
+	)
 	return i, err
 }
 
@@ -304,10 +500,19 @@ func (q *Queries) RecentHostEvents(ctx context.Context, arg RecentHostEventsPara
 	return items, nil
 }
 
+const recountHostEvents = `-- name: RecountHostEvents :exec
+UPDATE host_health h SET stored = (SELECT count(*) FROM host_events e WHERE e.host_id = h.host_id) WHERE h.host_id = $1
+`
+
+func (q *Queries) RecountHostEvents(ctx context.Context, hostID fleet.HostID) error {
+	_, err := q.db.Exec(ctx, recountHostEvents, hostID)
+	return err
+}
+
 const setHostChecks = `-- name: SetHostChecks :exec
 INSERT INTO host_checks AS h (host_id, check_name, state, reason)
 SELECT $1, c."check", c.state, COALESCE(c.reason, '') FROM jsonb_to_recordset($2::jsonb) AS c ("check" text, state text, reason text)
-ON CONFLICT (host_id, check_name) DO UPDATE SET state = EXCLUDED.state, reason = EXCLUDED.reason, since = now()
+ON CONFLICT (host_id, check_name) DO UPDATE SET state = EXCLUDED.state, reason = EXCLUDED.reason, since = CASE WHEN h.state = EXCLUDED.state THEN h.since ELSE now() END
 WHERE (h.state, h.reason) IS DISTINCT FROM (EXCLUDED.state, EXCLUDED.reason)
 `
 
@@ -342,17 +547,25 @@ func (q *Queries) SetHostConditions(ctx context.Context, arg SetHostConditionsPa
 }
 
 const setHostHealth = `-- name: SetHostHealth :exec
-UPDATE host_health SET instance = $1, number = $2 WHERE host_id = $3
+UPDATE host_health SET instance = $1, number = $2, reported_at = now(), allowance = $3, allowance_at = now(), stored = stored + $4 WHERE host_id = $5
 `
 
 type SetHostHealthParams struct {
-	Instance string
-	Number   int64
-	HostID   fleet.HostID
+	Instance  string
+	Number    int64
+	Allowance float64
+	Added     int64
+	HostID    fleet.HostID
 }
 
 func (q *Queries) SetHostHealth(ctx context.Context, arg SetHostHealthParams) error {
-	_, err := q.db.Exec(ctx, setHostHealth, arg.Instance, arg.Number, arg.HostID)
+	_, err := q.db.Exec(ctx, setHostHealth,
+		arg.Instance,
+		arg.Number,
+		arg.Allowance,
+		arg.Added,
+		arg.HostID,
+	)
 	return err
 }
 
@@ -367,6 +580,24 @@ type SweepHostEventsParams struct {
 
 func (q *Queries) SweepHostEvents(ctx context.Context, arg SweepHostEventsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, sweepHostEvents, arg.Age, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const trimHostEvents = `-- name: TrimHostEvents :execrows
+DELETE FROM host_events e WHERE e.host_id = $1 AND e.id <= (SELECT o.id FROM host_events o WHERE o.host_id = $1 ORDER BY o.id DESC OFFSET $2::bigint LIMIT 1)
+`
+
+type TrimHostEventsParams struct {
+	HostID fleet.HostID
+	Keep   int64
+}
+
+// Deletes the oldest events of a host, so that at most @keep stay.
+func (q *Queries) TrimHostEvents(ctx context.Context, arg TrimHostEventsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, trimHostEvents, arg.HostID, arg.Keep)
 	if err != nil {
 		return 0, err
 	}

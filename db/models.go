@@ -461,10 +461,13 @@ type HostFilterCount struct {
 }
 
 type HostHealth struct {
-	HostID     fleet.HostID
-	Instance   string
-	Number     int64
-	ReportedAt time.Time
+	HostID      fleet.HostID
+	Instance    string
+	Number      int64
+	ReportedAt  time.Time
+	Allowance   float64
+	AllowanceAt time.Time
+	Stored      int64
 }
 
 type HostLiveness struct {

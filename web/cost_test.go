@@ -212,7 +212,7 @@ var measuredAddresses = map[string][]struct {
 	"/hosts":                                     {{at: "/hosts", sums: 1}, {at: "/hosts?columns=state,cpu1h,memory1h", sums: 1}, {at: "/hosts?tab=attention", sums: 7}},
 	"/hosts/upgrade":                             {{at: "/hosts/upgrade"}},
 	"/hosts/join":                                {{at: "/hosts/join"}},
-	"/hosts/:id":                                 {{at: "/hosts/" + aHost}, {at: "/hosts/" + aHost + "?tab=monitor"}, {at: "/hosts/" + aHost + "?tab=vms"}, {at: "/hosts/" + aHost + "?tab=hardware"}, {at: "/hosts/" + aHost + "?tab=storage"}, {at: "/hosts/" + aHost + "?tab=networks"}, {at: "/hosts/" + aHost + "?tab=topology"}, {at: "/hosts/" + aHost + "?tab=configure"}, {at: "/hosts/" + aHost + "?tab=tasks"}, {at: "/hosts/" + aHost + "?tab=diagnostics"}, {at: "/hosts/" + aHost + "?tab=agent-log"}},
+	"/hosts/:id":                                 {{at: "/hosts/" + aHost}, {at: "/hosts/" + aHost + "?tab=monitor"}, {at: "/hosts/" + aHost + "?tab=health"}, {at: "/hosts/" + aHost + "?tab=vms"}, {at: "/hosts/" + aHost + "?tab=hardware"}, {at: "/hosts/" + aHost + "?tab=storage"}, {at: "/hosts/" + aHost + "?tab=networks"}, {at: "/hosts/" + aHost + "?tab=topology"}, {at: "/hosts/" + aHost + "?tab=configure"}, {at: "/hosts/" + aHost + "?tab=tasks"}, {at: "/hosts/" + aHost + "?tab=diagnostics"}, {at: "/hosts/" + aHost + "?tab=agent-log"}},
 	"/hosts/:id/restart-agent":                   {{at: "/hosts/" + aHost + "/restart-agent"}},
 	"/hosts/:id/diagnostics":                     {{at: "/hosts/" + aHost + "/diagnostics"}},
 	"/hosts/:id/diagnostics/:artifact/:item":     {{at: "/hosts/" + aHost + "/diagnostics/" + anArtifact + "/agent-log"}},

@@ -237,6 +237,7 @@ func (s *Server) routes() []route {
 		{get, "/hosts/:id/terminate", page, policy.InfraChange, form.Show(s.pages.ShowTerminationForm)},
 		{post, "/hosts/:id/terminate", page, policy.InfraChange, form.Submit(s.pages.TerminateHost, s.pages.ShowTerminationForm)},
 		{post, "/hosts/:id/conflict", page, policy.InfraChange, form.SubmitWithoutForm(s.pages.ClearHostConflict)},
+		{post, "/hosts/:id/health/resolve", page, policy.InfraChange, form.SubmitWithoutForm(s.pages.ResolveCondition)},
 		{get, "/hosts/:id/discovered-pools/:name/adopt", page, policy.InfraChange, form.Show(s.pages.ShowAdoptPoolForm)},
 		{post, "/hosts/:id/discovered-pools/:name/adopt", page, policy.InfraChange, form.Submit(s.pages.AdoptPool, s.pages.ShowAdoptPoolForm)},
 		{get, "/hosts/:id/discovered-networks/:name/adopt", page, policy.InfraChange, form.Show(s.pages.ShowAdoptNetworkForm)},

@@ -67,6 +67,7 @@ func (s *Sampler) Sample(ctx context.Context) (fleet.HostLoad, error) {
 	s.previous = now
 	maps.Copy(out, rates)
 	s.addTemperature(ctx, out)
+	s.addPower(out)
 	s.gpus.addTo(ctx, s.root, out)
 	for _, info := range fleet.HostMetrics {
 		if v, ok := out[info.Name]; !ok || v.IsMissing() {
@@ -204,11 +205,30 @@ func (c counters) since(earlier counters) map[string]fleet.MetricValue {
 // cpuSensors are the beginnings of the hwmon names of CPU temperatures.
 var cpuSensors = []string{"coretemp", "k10temp", "zenpower", "cpu_thermal", "cpu-thermal"}
 
+// diskSensors are the beginnings of the hwmon names of disk temperatures. The kernel reads those of SATA disks with the
+// module drivetemp.
+var diskSensors = []string{"nvme", "drivetemp"}
+
 func (s *Sampler) addTemperature(ctx context.Context, out map[string]fleet.MetricValue) {
 	all, _ := sensors.TemperaturesWithContext(ctx) // an error names only sensors that cannot be read
-	for _, t := range all {
-		if slices.ContainsFunc(cpuSensors, func(name string) bool { return strings.HasPrefix(t.SensorKey, name) }) {
-			out["temperature.cpu"] = max(out["temperature.cpu"], fleet.MetricValue(t.Temperature))
+	for metric, names := range map[string][]string{"temperature.cpu": cpuSensors, "temperature.disk": diskSensors} {
+		for _, t := range all {
+			if slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(t.SensorKey, name) }) {
+				out[metric] = max(out[metric], fleet.MetricValue(t.Temperature))
+			}
+		}
+	}
+}
+
+// addPower reads the power of the whole machine from its power meter (ACPI).
+func (s *Sampler) addPower(out map[string]fleet.MetricValue) {
+	const monitors = "sys/class/hwmon"
+	for _, m := range s.root.listDir(monitors) {
+		if s.root.readLine(monitors, m, "name") != "power_meter" {
+			continue
+		}
+		if micros := s.root.readNumber(monitors, m, "power1_average"); micros > 0 {
+			out["power.machine"] += fleet.MetricValue(micros) / 1e6
 		}
 	}
 }

@@ -44,6 +44,9 @@ func TestSamplerMeasuresWhatTheKernelReports(t *testing.T) {
 		"sys/class/powercap/intel-rapl:0:0/name": "core\n", "sys/class/powercap/intel-rapl:0:0/energy_uj": "4000000\n",
 		"sys/class/hwmon/hwmon0/name": "coretemp\n", "sys/class/hwmon/hwmon0/temp1_input": "51000\n", "sys/class/hwmon/hwmon0/temp1_label": "Package id 0\n",
 		"sys/class/hwmon/hwmon0/temp2_input": "48000\n", "sys/class/hwmon/hwmon0/temp2_label": "Core 0\n",
+		"sys/class/hwmon/hwmon1/name": "nvme\n", "sys/class/hwmon/hwmon1/temp1_input": "38850\n", "sys/class/hwmon/hwmon1/temp1_label": "Composite\n",
+		"sys/class/hwmon/hwmon2/name": "drivetemp\n", "sys/class/hwmon/hwmon2/temp1_input": "41000\n",
+		"sys/class/hwmon/hwmon3/name": "power_meter\n", "sys/class/hwmon/hwmon3/power1_average": "287000000\n",
 	})
 	noGPU := gpuReader{run: func(context.Context) ([]byte, error) { return nil, errors.New("not found") }}
 	s := &Sampler{root: hostTree(root), gpus: noGPU}
@@ -70,7 +73,7 @@ func TestSamplerMeasuresWhatTheKernelReports(t *testing.T) {
 		"cpu.user": 20, "cpu.guest": 20, "cpu.system": 10, "cpu.iowait": 10, "cpu.steal": 0, "load.1m": 1.5,
 		"memory.used": 600 << 10, "memory.total": 1000 << 10, "pressure.cpu": 10, "pressure.io": 0,
 		"disk.read": 2000 * 512 / 10, "disk.readOperations": 1, "disk.readLatency": 0.002, "disk.write": 0, "network.send": 1000,
-		"temperature.cpu": 51, "power.cpu": 30,
+		"temperature.cpu": 51, "power.cpu": 30, "temperature.disk": 41, "power.machine": 287,
 	} {
 		v, known := got.Metrics[name]
 		if !known || float64(v) < want*0.99-1e-9 || float64(v) > want*1.01+1e-9 {

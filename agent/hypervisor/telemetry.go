@@ -21,6 +21,9 @@ type Telemetry interface {
 	// (PoolStatus.StoppedOutside).
 	HostState(ctx context.Context, on Assignment) (wire.State, error)
 
+	// Ping makes the cheapest call to the hypervisor, so that its answer can be timed. It never answers from a cache.
+	Ping(ctx context.Context) error
+
 	// Meters reads the load of all running VMs with Quantix metadata.
 	Meters(ctx context.Context) ([]VMLoad, error)
 

@@ -63,6 +63,14 @@ func (b *Backend) connect(ctx context.Context) (*libvirtConnections, error) {
 // Diagnostics implements hypervisor.Hypervisor.
 func (b *Backend) Diagnostics() []hypervisor.Diagnostic { return diagnostics.List(b.daemon) }
 
+// Ping implements hypervisor.Telemetry. It dials a connection of its own, because a shared one may wait for slow calls.
+func (b *Backend) Ping(ctx context.Context) error {
+	return conn.WrapAction("ask libvirt for its version", b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
+		_, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (uint64, error) { return l.ConnectGetLibVersion() })
+		return err
+	}))
+}
+
 // reconnectLoop reconnects after each loss of the connections, until Close. l holds the first connections, or is nil.
 func (b *Backend) reconnectLoop(l *libvirtConnections) {
 	for {

@@ -36,6 +36,9 @@ func (h *Host) SetOwnershipMark(ctx context.Context, id fleet.VMID, mark string)
 	})
 }
 
+// Ping implements hypervisor.Telemetry.
+func (h *Host) Ping(ctx context.Context) error { return h.simulateCall(ctx) }
+
 // Meters implements hypervisor.Telemetry.
 func (h *Host) Meters(ctx context.Context) ([]hypervisor.VMLoad, error) {
 	if err := h.simulateCall(ctx); err != nil {

@@ -5,9 +5,13 @@
 -- Occurrences up to it are repetitions.
 CREATE TABLE host_health (
     host_id     text COLLATE "C" PRIMARY KEY REFERENCES hosts ON DELETE CASCADE,
-    instance    text NOT NULL,
-    number      bigint NOT NULL,
-    reported_at timestamptz NOT NULL DEFAULT now()
+    instance    text NOT NULL DEFAULT '',
+    number      bigint NOT NULL DEFAULT 0,
+    reported_at timestamptz NOT NULL DEFAULT now(),
+    -- Token bucket of the host's events: the events that it might store at allowance_at. Further events are dropped.
+    allowance    double precision NOT NULL DEFAULT 'Infinity',
+    allowance_at timestamptz NOT NULL DEFAULT now(),
+    stored       bigint NOT NULL DEFAULT 0 -- events since they were last counted; at least the number in host_events
 );
 
 -- The newest state of each check of a host.
@@ -55,14 +59,20 @@ CREATE TABLE host_events (
 );
 CREATE INDEX host_events_by_host ON host_events (host_id, id DESC);
 CREATE INDEX host_events_by_age ON host_events (at);
+CREATE INDEX host_conditions_critical ON host_conditions (host_id) WHERE severity = 'critical';
 
+-- Each statement announces a host once, however many rows it changes.
 -- +goose StatementBegin
 CREATE FUNCTION announce_host_health() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE told text;
 BEGIN
-    told := tell('host:' || COALESCE(NEW.host_id, OLD.host_id));
+    SELECT max(tell('host:' || h.host_id)) INTO told FROM (SELECT DISTINCT c.host_id FROM changed c) h;
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
-CREATE TRIGGER announce AFTER INSERT OR UPDATE OF severity, text, count OR DELETE ON host_conditions FOR EACH ROW EXECUTE FUNCTION announce_host_health();
-CREATE TRIGGER announce AFTER INSERT OR UPDATE OF state, reason ON host_checks FOR EACH ROW EXECUTE FUNCTION announce_host_health();
+CREATE TRIGGER announce AFTER INSERT ON host_events REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION announce_host_health();
+CREATE TRIGGER announce_insert AFTER INSERT ON host_conditions REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION announce_host_health();
+CREATE TRIGGER announce_update AFTER UPDATE ON host_conditions REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION announce_host_health();
+CREATE TRIGGER announce_delete AFTER DELETE ON host_conditions REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION announce_host_health();
+CREATE TRIGGER announce_insert AFTER INSERT ON host_checks REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION announce_host_health();
+CREATE TRIGGER announce_update AFTER UPDATE ON host_checks REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION announce_host_health();

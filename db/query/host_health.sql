@@ -1,10 +1,14 @@
 -- name: LockHostHealth :one
--- Locks the host's health until the transaction ends. Occurrences of the instance up to the number were accepted.
-INSERT INTO host_health (host_id, instance, number) VALUES (@host_id, '', 0)
-ON CONFLICT (host_id) DO UPDATE SET reported_at = now() RETURNING instance, number;
+-- Locks the host's health until the transaction ends. Occurrences of the instance up to the number were accepted. allowance
+-- is the number of events that the host may store now; checks and conditions are the numbers that it has.
+SELECT (SELECT count(*) FROM host_checks c WHERE c.host_id = h.host_id) AS checks, (SELECT count(*) FROM host_conditions c WHERE c.host_id = h.host_id) AS conditions, h.instance, h.number, LEAST(@burst::double precision, h.allowance + GREATEST(EXTRACT(EPOCH FROM now() - h.allowance_at)::double precision, 0) * @per_second::double precision)::double precision AS allowance
+FROM host_health h WHERE h.host_id = @host_id FOR UPDATE;
+
+-- name: AddHostHealth :exec
+INSERT INTO host_health (host_id) VALUES (@host_id) ON CONFLICT DO NOTHING;
 
 -- name: SetHostHealth :exec
-UPDATE host_health SET instance = @instance, number = @number WHERE host_id = @host_id;
+UPDATE host_health SET instance = @instance, number = @number, reported_at = now(), allowance = @allowance, allowance_at = now(), stored = stored + @added WHERE host_id = @host_id;
 
 -- name: ConditionsOfHost :many
 SELECT c.* FROM host_conditions c WHERE c.host_id = @host_id ORDER BY c.severity, c.check_name, c.object, c.code;
@@ -13,7 +17,7 @@ SELECT c.* FROM host_conditions c WHERE c.host_id = @host_id ORDER BY c.severity
 -- Stores the states of checks: a JSON array of healthevent.CheckReport.
 INSERT INTO host_checks AS h (host_id, check_name, state, reason)
 SELECT @host_id, c."check", c.state, COALESCE(c.reason, '') FROM jsonb_to_recordset(@checks::jsonb) AS c ("check" text, state text, reason text)
-ON CONFLICT (host_id, check_name) DO UPDATE SET state = EXCLUDED.state, reason = EXCLUDED.reason, since = now()
+ON CONFLICT (host_id, check_name) DO UPDATE SET state = EXCLUDED.state, reason = EXCLUDED.reason, since = CASE WHEN h.state = EXCLUDED.state THEN h.since ELSE now() END
 WHERE (h.state, h.reason) IS DISTINCT FROM (EXCLUDED.state, EXCLUDED.reason);
 
 -- name: AddHostEvents :many
@@ -46,8 +50,26 @@ SELECT reported_at FROM host_health WHERE host_id = @host_id;
 SELECT * FROM host_checks WHERE host_id = @host_id ORDER BY check_name;
 
 -- name: EventsOfHost :many
--- The newest events of a host before an ID, 0: the newest of all.
-SELECT * FROM host_events WHERE host_id = @host_id AND (@before::bigint = 0 OR id < @before::bigint) ORDER BY id DESC LIMIT @most;
+-- The newest events of a host below an ID; 0: the newest of all. An empty severity or check means any.
+SELECT * FROM host_events e WHERE e.host_id = @host_id AND (@below::bigint = 0 OR e.id < @below::bigint)
+  AND (@severity::text = '' OR e.severity = @severity::text) AND (@check_name::text = '' OR e.check_name = @check_name::text)
+ORDER BY e.id DESC LIMIT @most;
+
+-- name: EventsOfHostAbove :many
+-- The oldest events of a host above an ID, oldest first.
+SELECT * FROM host_events e WHERE e.host_id = @host_id AND e.id > @above::bigint
+  AND (@severity::text = '' OR e.severity = @severity::text) AND (@check_name::text = '' OR e.check_name = @check_name::text)
+ORDER BY e.id LIMIT @most;
+
+-- name: HealthOfHosts :many
+-- The number of open conditions of each host that has any, with the most serious severity: 1 critical, 2 warning, 3 info.
+SELECT c.host_id, count(*)::bigint AS total, min(CASE c.severity WHEN 'critical' THEN 1 WHEN 'warning' THEN 2 ELSE 3 END)::bigint AS worst
+FROM host_conditions c WHERE c.host_id = ANY(@ids::text[]) GROUP BY c.host_id;
+
+-- name: CriticalHostConditions :many
+-- Critical conditions of the hosts, the newest first.
+SELECT c.host_id, h.name AS host_name, c.check_name, c.object, c.code, c.text, c.since FROM host_conditions c JOIN hosts h ON h.id = c.host_id
+WHERE c.severity = 'critical' ORDER BY c.since DESC, c.host_id LIMIT @most;
 
 -- name: RecentHostEvents :many
 -- The newest events of all hosts of the last days, for a trial of a policy.
@@ -56,3 +78,14 @@ WHERE e.at > now() - make_interval(days => @days::int) ORDER BY e.id DESC LIMIT 
 
 -- name: SweepHostEvents :execrows
 DELETE FROM host_events e WHERE e.id IN (SELECT o.id FROM host_events o WHERE o.at < now() - @age::interval ORDER BY o.at LIMIT @most);
+
+-- name: HostsWithManyEvents :many
+-- Hosts that have more than @keep events.
+SELECT h.host_id FROM host_health h WHERE h.stored > @keep::bigint ORDER BY h.stored DESC LIMIT @most;
+
+-- name: TrimHostEvents :execrows
+-- Deletes the oldest events of a host, so that at most @keep stay.
+DELETE FROM host_events e WHERE e.host_id = @host_id AND e.id <= (SELECT o.id FROM host_events o WHERE o.host_id = @host_id ORDER BY o.id DESC OFFSET @keep::bigint LIMIT 1);
+
+-- name: RecountHostEvents :exec
+UPDATE host_health h SET stored = (SELECT count(*) FROM host_events e WHERE e.host_id = h.host_id) WHERE h.host_id = @host_id;

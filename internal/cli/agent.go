@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"quantix/agent/diagnose"
 	"quantix/agent/fetch"
 	"quantix/agent/hardware"
+	"quantix/agent/healthcheck"
 	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt"
 	"quantix/agent/logtail"
@@ -218,6 +220,7 @@ func withAgent(ctx context.Context, cfg config.Agent, log *slog.Logger, begun *u
 		Version: versionText(), Settings: fleet.AgentSettings{ReportInterval: cfg.ReportInterval, Labels: cfg.Labels}, Log: log, Metrics: metrics, Ports: transfer.PortRange{First: first, Last: last}, HostPower: hostPower(cfg),
 		Upgrades: agent.Upgrades{Installer: installer, Begun: begun},
 		Restart:  commands.restart, Diagnostics: machineDiagnostics(cfg), Site: diagnose.Site{Dir: cfg.DiagnosticsDir}, ShowSettings: cfg.Show, LogTail: commands.tail,
+		Checks: hardwareChecks(cfg),
 	})
 	if err != nil {
 		return err
@@ -231,6 +234,15 @@ func machineDiagnostics(cfg config.Agent) []diagnose.Item {
 		return nil
 	}
 	return diagnose.MachineItems()
+}
+
+// hardwareChecks returns the health checks of this machine's hardware. A simulated host has them, too: they only read.
+func hardwareChecks(cfg config.Agent) []healthcheck.Check {
+	log := &healthcheck.KernelLog{Path: cfg.KernelLog, Position: filepath.Join(cfg.DataDir, "kernel-log.json")}
+	return []healthcheck.Check{
+		healthcheck.Disks(healthcheck.NewProgram("smartctl")), healthcheck.Memory(), healthcheck.NICs(),
+		healthcheck.GPUs(healthcheck.NewProgram("nvidia-smi"), log),
+	}
 }
 
 // hostPower returns the function that reboots this machine or powers it off; nil if the settings do not allow it. A

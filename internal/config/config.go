@@ -139,6 +139,8 @@ type Agent struct {
 	DiagnosticsDir string `koanf:"diagnosticsDir"`
 	// UpgradeKeys are the public keys of signed releases that may replace this agent; none: the portal cannot upgrade it.
 	UpgradeKeys []string `koanf:"upgradeKeys"`
+	// KernelLog is the kernel's log, or a file with lines as if they came from it.
+	KernelLog string `koanf:"kernelLog"`
 	// MetricsListen is the host:port of /metrics; empty disables it.
 	MetricsListen string `koanf:"metricsListen"`
 	// MetricsToken is the file of the token that /metrics requires; empty: none.

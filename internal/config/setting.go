@@ -86,6 +86,7 @@ var agentSettings = []setting{
 	{"hostPower", false, "let the portal reboot this host and power it off, while the host is in maintenance"},
 	{"diagnosticsDir", "", "`directory` of root's executables that administrators may run as diagnostics of this host, by name and without arguments; default: none"},
 	{"upgradeKeys", []string(nil), "public `keys` (ed25519:…, from \"quantix release keygen\") of signed releases that may replace this agent by order of the portal; default: none, so the portal cannot upgrade it"},
+	{"kernelLog", "/dev/kmsg", "`file` that health checks read as the kernel's log; a plain file serves tests: each line appended to it counts"},
 	{"metricsListen", "", "`host:port` for Prometheus' /metrics; default: none. Other addresses than 127.0.0.1 have metrics of the host and its VMs only with metricsToken and metricsCert"},
 	{"metricsToken", "", "`file` with the token that Prometheus sends for /metrics, at least 16 characters; default: no token"},
 	{"metricsCert", "", "PEM `file` of the certificate for /metrics; without it the agent serves plain HTTP"},

@@ -6,6 +6,7 @@ import (
 	"quantix/internal/bmc"
 	"quantix/internal/control"
 	"quantix/internal/control/alarms"
+	"quantix/internal/control/health"
 	"quantix/internal/control/hostpower"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/network"
@@ -143,10 +144,12 @@ var infraUseCases = map[string]useCase{
 	"PoolGrid":               {permittedActors: actorsSeeingInfra, args: func(*authzFixture) []any { return []any{fleet.Query{}, fleet.Query{}} }},
 	"HostTopology":           {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
 	"HealthOfHost":           {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
-	"HostEvents":             {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, int64(0), 10} }},
 	"ClassesOfHost":          {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
 	"AvailableDevices":       {permittedActors: actorsSeeingInfra, args: func(*authzFixture) []any { return []any{"nvidia"} }},
 	"AllocatedDevices":       {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"HealthOfHosts":          {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{[]fleet.HostID{w.h1}} }},
+	"CriticalConditions":     {permittedActors: actorsSeeingInfra, args: noArgs},
+	"HostEvents":             {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, health.EventQuery{}} }},
 	"ResolveCondition": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		w.execSQL(`INSERT INTO host_conditions VALUES ($1, 'gpu', 'gpu/0', 'xid-79', 'critical', 'text', '{}', '{}', now(), now(), 1, true) ON CONFLICT DO NOTHING`, w.h1)
 		return []any{w.h1, healthevent.Key{Check: "gpu", Object: "gpu/0", Code: "xid-79"}}

@@ -220,6 +220,7 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"hosts-monitor", "/hosts/monitor", waitCharts("Memory")},
 		{"hosts-hour", "/hosts?columns=state,vms,cpu1h,memory1h,seen", func(p *tab) { p.waitTrue("sparklines", `!!document.querySelector("svg.spark path")`) }},
 		{"vms-hour", "/vms?columns=state,host,cpus,cpu1h,memory,memory1h", nil},
+		{"host-health", h + "?tab=health", func(p *tab) { p.waitText("#checks", "Hypervisor") }},
 		{"host-monitor", h + "?tab=monitor", waitCharts("Memory")},
 		{"host-maintenance", h + "/maintenance", nil},
 		{"host-leave-maintenance", h + "/leave-maintenance", nil},

@@ -176,15 +176,21 @@ func (p *portal) api() api {
 // directory.
 func (p *portal) startMockAgent(name string) (*program, string) {
 	p.t.Helper()
+	return p.startMockAgentWith(name, nil)
+}
+
+// startMockAgentWith is startMockAgent with further environment variables and arguments of the agent.
+func (p *portal) startMockAgentWith(name string, env []string, more ...string) (*program, string) {
+	p.t.Helper()
 	path, err := binary()
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return p.startMockAgentOf(path, name)
+	return p.startMockAgentOf(path, name, env, more...)
 }
 
-// startMockAgentOf is startMockAgent with a program and further arguments of the agent.
-func (p *portal) startMockAgentOf(path, name string, more ...string) (*program, string) {
+// startMockAgentOf is startMockAgentWith with the agent's program.
+func (p *portal) startMockAgentOf(path, name string, env []string, more ...string) (*program, string) {
 	p.t.Helper()
 	dir := filepath.Join(root, p.name+"-"+name)
 	token := requestJSON[fleet.JoinToken](p.t, p.api(), http.StatusCreated, http.MethodPost, "/api/v1/join-tokens", map[string]any{})
@@ -193,7 +199,7 @@ func (p *portal) startMockAgentOf(path, name string, more ...string) (*program, 
 	if out, err := commandOutput(p.t.Context(), path, join...); err != nil {
 		p.t.Fatalf("join: %v: %s", err, out)
 	}
-	agent := p.runAgentOf(path, p.name+"-"+name, args...)
+	agent := p.runAgentOf(path, p.name+"-"+name, env, args...)
 	eventually(p.t, stepLimit, "the first report of "+name, func() (bool, string) {
 		h := p.api().hostByName(p.t, name)
 		return h.Phase == fleet.HostOnline, string(h.Phase)
@@ -207,13 +213,13 @@ func (p *portal) runAgent(name string, args ...string) *program {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return p.runAgentOf(path, name, args...)
+	return p.runAgentOf(path, name, nil, args...)
 }
 
-// runAgentOf is runAgent with the agent's program.
-func (p *portal) runAgentOf(path, name string, args ...string) *program {
+// runAgentOf is runAgent with the agent's program and further environment variables.
+func (p *portal) runAgentOf(path, name string, env []string, args ...string) *program {
 	p.t.Helper()
-	agent, err := launchProgram(path, name, nil, append([]string{"agent"}, args...)...)
+	agent, err := launchProgram(path, name, env, append([]string{"agent"}, args...)...)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func captureUpgrade(t *testing.T) {
 		if i == 2 {
 			args = nil
 		}
-		s.startMockAgentOf(program, name, args...)
+		s.startMockAgentOf(program, name, nil, args...)
 	}
 	a := s.api()
 	p := newTab(t, s.url)

@@ -78,10 +78,12 @@ var families = map[fleet.ResourceType][]family{
 		{"quantix_host_temperature_celsius", "Highest temperature of the component.", []source{
 			{"temperature.cpu", `component="cpu"`},
 			{"temperature.gpu", `component="gpu"`},
+			{"temperature.disk", `component="disk"`},
 		}},
-		{"quantix_host_power_watts", "Power of all components of the kind.", []source{
+		{"quantix_host_power_watts", "Power of all components of the kind, or of the whole machine.", []source{
 			{"power.cpu", `component="cpu"`},
 			{"power.gpu", `component="gpu"`},
+			{"power.machine", `component="machine"`},
 		}},
 		{"quantix_host_gpu_usage_ratio", "Mean use of the GPUs.", one("gpu.usage")},
 		{"quantix_host_gpu_memory_used_bytes", "Memory in use of all GPUs.", one("gpu.memoryUsed")},

@@ -84,6 +84,8 @@ var HostMetrics = append([]MetricInfo{
 	{Number: 26, Name: "temperature.gpu", Title: "GPU", Unit: UnitCelsius, Chart: "Temperature"},
 	{Number: 27, Name: "power.gpu", Title: "GPUs", Unit: UnitWatts, Chart: "Power", Sum: true},
 	{Number: 28, Name: "clock.offset", Title: "Difference to the portal's clock", Unit: UnitSeconds, Chart: "Clock"},
+	{Number: 61, Name: "temperature.disk", Title: "Hottest disk", Unit: UnitCelsius, Chart: "Temperature"},
+	{Number: 62, Name: "power.machine", Title: "Whole machine", Unit: UnitWatts, Chart: "Power", Sum: true},
 }, gpuMetrics()...)
 
 // MaxGPUs is the number of GPUs of a host that have metrics of their own.

@@ -26,14 +26,18 @@ var Checks = []CheckInfo{
 			{"temperature", "°C"},
 			{"reallocatedSectors", "sectors that the disk has replaced"},
 			{"pendingSectors", "sectors that the disk cannot read"},
+			{"uncorrectableSectors", "sectors that the disk could not correct"},
 			{"percentUsed", "used endurance of a solid state disk"},
 			{"mediaErrors", "errors of the media"},
 			{"powerOnHours", "hours in operation"},
 		},
 		Texts: []ValueInfo{{"model", "model of the disk"}, {"serial", "serial number"}},
 	},
-	{Name: "edac", Title: "Memory (EDAC)", Values: []ValueInfo{{"corrected", "corrected errors"}, {"uncorrected", "uncorrected errors"}}, Texts: []ValueInfo{{"dimm", "label of the module"}}},
-	{Name: "nic", Title: "Physical NICs", Values: []ValueInfo{{"errors", "errors since the last check"}, {"drops", "dropped packets since the last check"}}},
+	{
+		Name: "edac", Title: "Memory (EDAC)", Values: []ValueInfo{{"corrected", "corrected errors"}, {"uncorrected", "uncorrected errors"}},
+		Texts: []ValueInfo{{"dimm", "label of the module"}},
+	},
+	{Name: "nic", Title: "Physical NICs", Values: []ValueInfo{{"errors", "errors within an hour"}, {"drops", "dropped packets within an hour"}}},
 	{
 		Name: "gpu", Title: "GPUs",
 		Values: []ValueInfo{

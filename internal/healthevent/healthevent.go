@@ -22,7 +22,7 @@ const (
 	MaxOccurrences = 256 // of one report
 	MaxText        = 500 // bytes
 	MaxName        = 120 // bytes of an object or of a value's name
-	MaxValues      = 32  // of one finding; the same number of attributes
+	MaxValues      = 16  // of one finding; the same number of attributes
 )
 
 // Finding is what a check has found about one object of the host.
@@ -44,12 +44,15 @@ const (
 	CheckUnavailable CheckState = "unavailable" // the host has nothing to check, or lacks the program for it
 )
 
-// CheckReport is the newest result of one check. Findings are all that hold now.
+// CheckReport is the newest result of one check. Findings are all that hold now, except those of unread objects.
 type CheckReport struct {
 	Check    string     `json:"check"`
 	State    CheckState `json:"state"`
 	Reason   string     `json:"reason,omitempty"` // of CheckFailed and CheckUnavailable
 	Findings []Finding  `json:"findings,omitempty"`
+	// Unread are objects that the check could not read, such as a disk that does not answer: their earlier findings stay.
+	// A failed check without unread objects has read nothing.
+	Unread []string `json:"unread,omitempty"`
 }
 
 // Occurrence is something that has happened on the host. Repeats is how often it happened within a few seconds.
@@ -62,13 +65,27 @@ type Occurrence struct {
 
 // Report is what an agent sends after a check's result has changed or something has occurred. Number is the number of
 // the last occurrence; numbers ascend by one during the run of an agent, whose name is Instance. An agent repeats a
-// report until the portal has accepted it.
+// report until the portal has accepted it. Occurrences that were too many for the agent are one occurrence of the code
+// EventsDropped.
 type Report struct {
 	Instance    string        `json:"instance"`
 	Number      int64         `json:"number"`
 	Checks      []CheckReport `json:"checks,omitempty"`
 	Occurrences []Occurrence  `json:"occurrences,omitempty"`
-	Dropped     int64         `json:"dropped,omitempty"` // occurrences that the agent has dropped since the last report
+}
+
+// EventsDropped is the code of an occurrence of the check AgentCheck: a storm of events was cut.
+const (
+	EventsDropped = "events-dropped"
+	AgentCheck    = "agent"
+)
+
+// Dropped returns the finding for n events that were too many to be sent or stored.
+func Dropped(n int64) Finding {
+	return Finding{
+		Code: EventsDropped, Severity: fleet.AlarmInfo, Text: "Events of this host were dropped, because there were too many.",
+		Values: map[string]float64{"dropped": float64(n)},
+	}
 }
 
 // Kind is what an event says about its finding.
@@ -129,10 +146,24 @@ type CheckStatus struct {
 	Since  time.Time  `json:"since"`
 }
 
+// HostHealth is what is known about the health of a host.
+type HostHealth struct {
+	// ReportedAt is the database time of the newest report; nil: the host has not sent one, or its agent is too old.
+	ReportedAt *time.Time    `json:"reportedAt"`
+	Checks     []CheckStatus `json:"checks"`
+	Conditions []Condition   `json:"conditions"`
+}
+
+// Summary counts the open conditions of a host. Worst is the most serious severity.
+type Summary struct {
+	Conditions int
+	Worst      fleet.AlarmSeverity
+}
+
 // Changes are the differences between the open conditions of one check and its newest report.
 type Changes struct {
 	Raise  []Finding // new
-	Update []Finding // with another severity or text
+	Update []Finding // with another severity, text, value or attribute
 	Notify []Finding // those of Update whose severity has changed
 	Clear  []Finding // no longer found
 }
@@ -140,7 +171,7 @@ type Changes struct {
 // Diff compares the open conditions of a check with its report. Occurrences are never cleared by a report.
 func Diff(open []Condition, r CheckReport) Changes {
 	var out Changes
-	if r.State == CheckFailed {
+	if r.State == CheckFailed && len(r.Unread) == 0 {
 		return out
 	}
 	held := map[Key]Condition{}
@@ -160,7 +191,7 @@ func Diff(open []Condition, r CheckReport) Changes {
 		switch {
 		case !known:
 			out.Raise = append(out.Raise, f)
-		case !f.equal(was.Finding):
+		case !f.sameText(was.Finding) || !maps.Equal(f.Values, was.Values):
 			out.Update = append(out.Update, f)
 			if f.Severity != was.Severity {
 				out.Notify = append(out.Notify, f)
@@ -168,27 +199,39 @@ func Diff(open []Condition, r CheckReport) Changes {
 		}
 	}
 	for _, c := range open {
-		if _, known := held[c.Key()]; known && !seen[c.Key()] {
+		if _, known := held[c.Key()]; known && !seen[c.Key()] && !slices.Contains(r.Unread, c.Object) {
 			out.Clear = append(out.Clear, c.Finding)
 		}
 	}
 	return out
 }
 
-// equal ignores small changes of values, because each difference is a write.
-func (f Finding) equal(other Finding) bool {
+// DiffersFrom reports whether the portal should get r soon, because it says something else than the earlier report.
+// Values alone do not matter: a temperature changes all the time.
+func (r CheckReport) DiffersFrom(earlier CheckReport) bool {
+	return r.State != earlier.State || r.Reason != earlier.Reason || !slices.Equal(r.Unread, earlier.Unread) ||
+		!slices.EqualFunc(r.Findings, earlier.Findings, func(a, b Finding) bool {
+			return a.Object == b.Object && a.Code == b.Code && a.sameText(b)
+		})
+}
+
+func (f Finding) sameText(other Finding) bool {
 	return f.Severity == other.Severity && f.Text == other.Text && maps.Equal(f.Attributes, other.Attributes)
 }
 
 // Valid returns the report within the bounds: long texts are cut, unknown severities become warnings, and entries beyond
-// a bound are dropped. dropped counts the dropped entries.
+// a bound are dropped, as are checks without a name and repeated ones. dropped counts the dropped entries.
 func (r Report) Valid() (out Report, dropped int) {
 	out = r
 	out.Instance = cut(r.Instance, MaxName)
 	dropped += max(len(r.Checks)-MaxChecks, 0) + max(len(r.Occurrences)-MaxOccurrences, 0)
-	out.Checks = slices.Clone(r.Checks[:min(len(r.Checks), MaxChecks)])
-	for i, c := range out.Checks {
+	out.Checks = nil
+	for _, c := range r.Checks[:min(len(r.Checks), MaxChecks)] {
 		c.Check, c.Reason = cut(c.Check, MaxName), cut(c.Reason, MaxText)
+		if c.Check == "" || slices.ContainsFunc(out.Checks, func(o CheckReport) bool { return o.Check == c.Check }) {
+			dropped++
+			continue
+		}
 		if c.State != CheckOK && c.State != CheckFailed && c.State != CheckUnavailable {
 			c.State = CheckFailed
 		}
@@ -197,9 +240,13 @@ func (r Report) Valid() (out Report, dropped int) {
 		for j, f := range c.Findings {
 			c.Findings[j] = f.valid()
 		}
-		out.Checks[i] = c
+		c.Unread = slices.Clone(c.Unread[:min(len(c.Unread), MaxFindings)])
+		for j, object := range c.Unread {
+			c.Unread[j] = cut(object, MaxName)
+		}
+		out.Checks = append(out.Checks, c)
 	}
-	out.Occurrences = slices.Clone(r.Occurrences[:min(len(r.Occurrences), MaxOccurrences)])
+	out.Occurrences = slices.Clone(r.Occurrences[max(len(r.Occurrences)-MaxOccurrences, 0):]) // Number is the last one's
 	for i, o := range out.Occurrences {
 		o.Check, o.Finding = cut(o.Check, MaxName), o.Finding.valid()
 		o.AgoMs, o.Repeats = min(max(o.AgoMs, 0), 24*3600*1000), max(o.Repeats, 1)

@@ -7,6 +7,7 @@ import (
 	"github.com/a-h/templ"
 
 	"quantix/internal/fleet"
+	"quantix/internal/healthevent"
 	"quantix/internal/policy"
 	"quantix/internal/usage"
 	"quantix/views/kit"
@@ -20,6 +21,8 @@ type ListPage struct {
 	Hosts []fleet.HostView
 	Total fleet.HostTotals
 
+	Health map[fleet.HostID]healthevent.Summary // of hosts with open conditions
+
 	Recent     map[fleet.HostID]*usage.Recent // only with a column of the last hour
 	ChartRange string                         // tab monitor: key of the charts' range
 }
@@ -29,7 +32,7 @@ func (p *ListPage) table() kit.Table[fleet.HostView] {
 		List: &p.List, ID: "host-rows", Live: "hosts", Every: "10s", Label: "Hosts", Type: "host", Head: kit.NameColumn, Items: p.Hosts, HasRowMenus: true, EmptyContent: emptyListNote(p),
 		Row: hostRow,
 		RowCells: func(shown kit.Columns, h *fleet.HostView) templ.Component {
-			return row(shown, h, p.Recent[h.ID], p.Now)
+			return row(shown, h, p.Recent[h.ID], p.Health[h.ID], p.Now)
 		},
 	}
 }

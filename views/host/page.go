@@ -9,6 +9,7 @@ import (
 	"quantix/internal/deviceclass"
 	"quantix/internal/diagram"
 	"quantix/internal/fleet"
+	"quantix/internal/healthevent"
 	"quantix/internal/hostcommand"
 	"quantix/internal/maintenance"
 	"quantix/internal/policy"
@@ -46,11 +47,13 @@ type Page struct {
 	BMC       *bmc.BMC // tab summary; nil: the host has none
 	// FoundPools are the host's own pools that are not assigned to it.
 	FoundPools []fleet.DiscoveredPool
+	Health     HealthTab           // tab health
+	Summary    healthevent.Summary // of the open conditions
 }
 
 func (p Page) tabs() []kit.Tab {
 	return kit.LinkTabs(kit.Link{Path: p.path()}, "tab", p.Tab,
-		kit.Tab{Key: "summary", Text: "Summary"}, kit.Tab{Key: "monitor", Text: "Monitor"}, kit.Tab{Key: "vms", Text: "VMs", Count: strconv.Itoa(p.Host.VMs)},
+		kit.Tab{Key: "summary", Text: "Summary"}, kit.Tab{Key: "monitor", Text: "Monitor"}, p.healthTabLink(), kit.Tab{Key: "vms", Text: "VMs", Count: strconv.Itoa(p.Host.VMs)},
 		kit.Tab{Key: "hardware", Text: "Hardware"}, kit.Tab{Key: "storage", Text: "Storage"}, kit.Tab{Key: "networks", Text: "Networks"}, kit.Tab{Key: "topology", Text: "Topology"},
 		kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"}, kit.Tab{Key: "diagnostics", Text: "Diagnostics"}, kit.Tab{Key: "agent-log", Text: "Agent log"})
 }

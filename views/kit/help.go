@@ -70,6 +70,9 @@ const (
 	HelpRecycleBin    Topic = "virtual-machines#recycle-bin"
 	HelpRenewal       Topic = "virtual-machines#expiry-and-renewal"
 	HelpRequests      Topic = "tenants#requests"
+
+	HelpHealthChecks     Topic = "health-policies#health-checks"
+	HelpHealthConditions Topic = "health-policies#events-and-conditions"
 	HelpApproval      Topic = "tenants#approval-of-new-vms"
 	HelpPublishing    Topic = "tenants#publish-pools-and-networks"
 )

@@ -21,6 +21,13 @@ func (s *Site) DashboardPage(c echo.Context, a fleet.Actor) error {
 	if policy.May(a, policy.Manage, "") {
 		all.Attention = append(s.certificateWarnings(time.Now()), all.Attention...)
 	}
+	if policy.May(a, policy.InfraSee, "") {
+		critical, err := s.criticalHosts(c.Request().Context(), a)
+		if err != nil {
+			return err
+		}
+		all.Attention = append(critical, all.Attention...)
+	}
 	open, err := s.openAlarms(c.Request().Context(), a)
 	if err != nil {
 		return err

@@ -34,6 +34,11 @@ func (s *Site) HostPage(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	p := hostview.Page{Actor: a, Link: render.LinkToCurrentPage(c), Tab: tab, Host: h, Now: time.Now(), ChartRange: c.QueryParam("range")}
+	summaries, err := s.Control.HealthOfHosts(c.Request().Context(), a, []fleet.HostID{h.ID})
+	if err != nil {
+		return err
+	}
+	p.Summary = summaries[h.ID]
 	if render.HTMXTarget(c) != "host-head" {
 		if p.Progress, err = s.Control.MaintenanceProgress(c.Request().Context(), a, h.ID); err != nil {
 			return err
@@ -63,6 +68,8 @@ func (s *Site) fillHostTab(c echo.Context, a fleet.Actor, p *hostview.Page) (err
 			b, err = s.Control.GetBMC(ctx, a, p.Host.ID)
 			p.BMC = &b
 		}
+	case "health":
+		return s.fillHealthTab(c, a, p)
 	case "vms":
 		vms, err := s.Control.ListVMs(ctx, a, q)
 		if err != nil {

@@ -30,11 +30,14 @@ func (s *Site) ListHosts(c echo.Context, a fleet.Actor) error {
 	if p.Hosts, err = render.FillList(c, a, &p.List, q, s.Control.ListHosts); err != nil {
 		return err
 	}
+	ids := make([]fleet.HostID, len(p.Hosts))
+	for i, h := range p.Hosts {
+		ids[i] = h.ID
+	}
+	if p.Health, err = s.Control.HealthOfHosts(c.Request().Context(), a, ids); err != nil {
+		return err
+	}
 	if p.ShowsLastHour() && len(p.Hosts) > 0 {
-		ids := make([]fleet.HostID, len(p.Hosts))
-		for i, h := range p.Hosts {
-			ids[i] = h.ID
-		}
 		if p.Recent, err = s.Control.RecentHostUse(c.Request().Context(), a, ids); err != nil {
 			return err
 		}

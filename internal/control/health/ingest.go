@@ -5,7 +5,10 @@ package health
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
 
 	"quantix/db"
 	"quantix/internal/control/store"
@@ -48,8 +51,53 @@ func rowOf(kind healthevent.Kind, check string, f healthevent.Finding) eventRow 
 type batch struct {
 	events     []eventRow
 	conditions []eventRow
+	place      map[healthevent.Key]int // of each condition in conditions
 	ended      []healthevent.Key
+	dropped    int // events that were too many
 }
+
+// setCondition adds a condition. One statement writes a row once, so a later one replaces an earlier one.
+func (b *batch) setCondition(c eventRow) {
+	if b.place == nil {
+		b.place = map[healthevent.Key]int{}
+	}
+	key := healthevent.Key{Check: c.Check, Object: c.Object, Code: c.Code}
+	at, twice := b.place[key]
+	if !twice {
+		b.place[key] = len(b.conditions)
+		b.conditions = append(b.conditions, c)
+		return
+	}
+	if was := b.conditions[at]; was.Occurrence && c.Occurrence {
+		c.Repeats += was.Repeats
+	}
+	b.conditions[at] = c
+}
+
+// keepWithin drops the events that the host may not store now, the least serious ones first. Conditions stay right.
+func (b *batch) keepWithin(allowance int) {
+	if len(b.events) > max(allowance, 0) {
+		serious := func(e eventRow) int { return slices.Index(severities, e.Severity) }
+		kept := slices.SortedStableFunc(slices.Values(b.events), func(x, y eventRow) int { return serious(x) - serious(y) })
+		b.dropped += len(b.events) - max(allowance, 0)
+		b.events = kept[:max(allowance, 0)]
+	}
+	if b.dropped > 0 && allowance > 0 {
+		b.add(rowOf(healthevent.Occurred, healthevent.AgentCheck, healthevent.Dropped(int64(b.dropped))))
+	}
+}
+
+// severities are the severities, the most serious one first.
+var severities = []fleet.AlarmSeverity{fleet.AlarmCritical, fleet.AlarmWarning, fleet.AlarmInfo}
+
+// Limits of what one host can store, so that a broken or hostile agent disturbs no other host.
+const (
+	eventBurst      = 2000   // events at once
+	eventsPerSecond = 20     // events in the long run
+	maxConditions   = 500    // open conditions
+	maxHostChecks   = 64     // checks
+	maxHostEvents   = 20_000 // events kept; the oldest ones go first
+)
 
 // ReportHealth stores a health report of the calling host's agent. Repeating a report changes nothing.
 func (hs *Health) ReportHealth(ctx context.Context, a fleet.Actor, in healthevent.Report) error {
@@ -57,11 +105,10 @@ func (hs *Health) ReportHealth(ctx context.Context, a fleet.Actor, in healtheven
 		return err
 	}
 	report, dropped := in.Valid()
-	dropped += int(min(max(in.Dropped, 0), 1<<40))
 	return hs.store.Tx(ctx, func(q *db.Queries) error {
-		last, err := q.LockHostHealth(ctx, a.HostID)
+		last, err := lockHealth(ctx, q, a.HostID)
 		if err != nil {
-			return store.NotFoundError(err, "host")
+			return err
 		}
 		if last.Instance != report.Instance {
 			last.Number = 0
@@ -72,23 +119,84 @@ func (hs *Health) ReportHealth(ctx context.Context, a fleet.Actor, in healtheven
 			if err != nil {
 				return err
 			}
-			b.addChecks(conditionsFromRows(rows), report.Checks)
-			if err := q.SetHostChecks(ctx, db.SetHostChecksParams{HostID: a.HostID, Checks: mustJSON(report.Checks)}); err != nil {
+			checks, err := knownChecks(ctx, q, a.HostID, report.Checks, int(last.Checks))
+			if err != nil {
+				return err
+			}
+			b.addChecks(conditionsFromRows(rows), checks)
+			if err := q.SetHostChecks(ctx, db.SetHostChecksParams{HostID: a.HostID, Checks: mustJSON(checks)}); err != nil {
 				return err
 			}
 		}
 		isNew := b.addOccurrences(report, last.Number)
-		if dropped > 0 && (isNew || len(report.Occurrences) == 0 && len(report.Checks) == 0) {
-			b.add(droppedEvent(dropped))
+		if isNew || len(report.Occurrences) == 0 {
+			b.dropped = dropped
 		}
-		if isNew {
-			if err := q.SetHostHealth(ctx, db.SetHostHealthParams{HostID: a.HostID, Instance: report.Instance, Number: report.Number}); err != nil {
-				return err
-			}
+		if err := b.keepConditions(ctx, q, a.HostID, int(last.Conditions)); err != nil {
+			return err
 		}
-		_, err = b.write(ctx, q, a.HostID)
-		return err
+		b.keepWithin(int(last.Allowance))
+		if _, err = b.write(ctx, q, a.HostID); err != nil {
+			return err
+		}
+		return q.SetHostHealth(ctx, db.SetHostHealthParams{
+			HostID: a.HostID, Instance: report.Instance, Number: max(last.Number, report.Number), Allowance: last.Allowance - float64(len(b.events)), Added: int64(len(b.events)),
+		})
 	})
+}
+
+// knownChecks returns the reported checks without new ones beyond the maximum. has is the number of the host's checks.
+func knownChecks(ctx context.Context, q *db.Queries, host fleet.HostID, reported []healthevent.CheckReport, has int) ([]healthevent.CheckReport, error) {
+	if has+len(reported) <= maxHostChecks {
+		return reported, nil
+	}
+	known, err := q.ChecksOfHost(ctx, host)
+	room := maxHostChecks - len(known)
+	return slices.DeleteFunc(slices.Clone(reported), func(r healthevent.CheckReport) bool {
+		if slices.ContainsFunc(known, func(c db.HostCheck) bool { return c.CheckName == r.Check }) {
+			return false
+		}
+		room--
+		return room < 0
+	}), err
+}
+
+// keepConditions drops new conditions beyond the maximum. Their events stay. has is the number of the host's conditions.
+func (b *batch) keepConditions(ctx context.Context, q *db.Queries, host fleet.HostID, has int) error {
+	if has+len(b.conditions) <= maxConditions {
+		return nil
+	}
+	known, err := q.ConditionsOfHost(ctx, host)
+	if err != nil {
+		return err
+	}
+	held := map[healthevent.Key]bool{}
+	for _, c := range conditionsFromRows(known) {
+		held[c.Key()] = true
+	}
+	room := maxConditions - len(known)
+	b.conditions = slices.DeleteFunc(b.conditions, func(c eventRow) bool {
+		if held[healthevent.Key{Check: c.Check, Object: c.Object, Code: c.Code}] {
+			return false
+		}
+		room--
+		return room < 0
+	})
+	b.place = nil
+	return nil
+}
+
+// lockHealth locks the host's health until the transaction ends. A host's first report creates it.
+func lockHealth(ctx context.Context, q *db.Queries, host fleet.HostID) (db.LockHostHealthRow, error) {
+	key := db.LockHostHealthParams{HostID: host, Burst: eventBurst, PerSecond: eventsPerSecond}
+	last, err := q.LockHostHealth(ctx, key)
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return last, err
+	}
+	if err := q.AddHostHealth(ctx, host); err != nil {
+		return last, store.UserError(err)
+	}
+	return q.LockHostHealth(ctx, key)
 }
 
 // addChecks adds the difference between the open conditions and the reports of checks.
@@ -97,10 +205,10 @@ func (b *batch) addChecks(open []healthevent.Condition, reports []healthevent.Ch
 		changes := healthevent.Diff(open, r)
 		for _, f := range changes.Raise {
 			b.add(rowOf(healthevent.Raised, r.Check, f))
-			b.conditions = append(b.conditions, rowOf("", r.Check, f))
+			b.setCondition(rowOf("", r.Check, f))
 		}
 		for _, f := range changes.Update {
-			b.conditions = append(b.conditions, rowOf("", r.Check, f))
+			b.setCondition(rowOf("", r.Check, f))
 		}
 		for _, f := range changes.Notify {
 			b.add(rowOf(healthevent.Changed, r.Check, f))
@@ -117,7 +225,6 @@ func (b *batch) addChecks(open []healthevent.Condition, reports []healthevent.Ch
 func (b *batch) addOccurrences(r healthevent.Report, accepted int64) bool {
 	first := r.Number - int64(len(r.Occurrences)) + 1
 	isNew := false
-	place := map[healthevent.Key]int{}
 	for i, o := range r.Occurrences {
 		if first+int64(i) <= accepted {
 			continue
@@ -126,30 +233,14 @@ func (b *batch) addOccurrences(r healthevent.Report, accepted int64) bool {
 		e := rowOf(healthevent.Occurred, o.Check, o.Finding)
 		e.AgoSeconds, e.Repeats, e.Occurrence = float64(o.AgoMs)/1000, o.Repeats, true
 		b.add(e)
-		if o.Finding.Severity == fleet.AlarmInfo {
-			continue
+		if o.Finding.Severity != fleet.AlarmInfo {
+			b.setCondition(e)
 		}
-		key := healthevent.Key{Check: o.Check, Object: o.Finding.Object, Code: o.Finding.Code}
-		if at, twice := place[key]; twice { // one statement writes a row once
-			e.Repeats += b.conditions[at].Repeats
-			b.conditions[at] = e
-			continue
-		}
-		place[key] = len(b.conditions)
-		b.conditions = append(b.conditions, e)
 	}
 	return isNew
 }
 
 func (b *batch) add(e eventRow) { b.events = append(b.events, e) }
-
-// droppedEvent is the event for occurrences that were too many to be sent or stored.
-func droppedEvent(n int) eventRow {
-	return rowOf(healthevent.Occurred, "agent", healthevent.Finding{
-		Code: "events-dropped", Severity: fleet.AlarmInfo, Text: fmt.Sprintf("%s of this host were dropped, because there were too many.", fleet.CountWithUnit(n, "event")),
-		Values: map[string]float64{"dropped": float64(n)},
-	})
-}
 
 // write stores the batch and returns the stored events.
 func (b *batch) write(ctx context.Context, q *db.Queries, host fleet.HostID) ([]healthevent.Event, error) {

@@ -36,6 +36,7 @@ var (
 	Fleet           = addGoal("10,000 hosts, 9,500 agents sending heartbeats, 100,000 VMs", "≤ 0.8 core together, ≤ 600 MB, every page p99 ≤ 50 ms, heartbeats p99 ≤ 50 ms")
 	MetricsCost     = addGoal("Metrics of 10,000 VMs on 250 hosts every 10 s, processor time of portal and PostgreSQL", "≤ 0.3 core together")
 	MetricsSize     = addGoal("Metrics of 10,000 VMs on 250 hosts for a year, all that is stored then, with indexes", "≤ 2 GB")
+	HealthEvents    = addGoal("1,000 health events a second from 100 hosts over mutual TLS, half of them conditions", "≤ 0.1 core of the portal")
 	YearChart       = addGoal("Data of a VM's charts of a year, p50/p99", "p99 ≤ 80 ms")
 	AgentRSS        = addGoal("Portal memory per agent with mutual TLS, all connections", "≤ 48 KB")
 	Console         = addGoal("Console: CPU time per MiB, agent over mutual TLS", "≤ 1.0 × websockify, TLS on both")
