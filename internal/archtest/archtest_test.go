@@ -18,34 +18,6 @@ const module = "quantix/"
 // all packages. A key ending in "/" covers the packages below it that have no row of their own. A value ending in "/"
 // allows all packages below it.
 var allowedImports = map[string][]string{
-	"main":              {"internal/cli"},
-	"internal/cli":      {"*"},
-	"web":               {"views/image", "views/people", "views/pool", "views/shell", "views/template", "static", "internal/control", "internal/control/query", "internal/control/storage", "internal/auth", "internal/exposition", "internal/relay", "internal/notify", "internal/wire", "internal/fleet", "internal/policy", "internal/event"},
-	"views":             {"internal/fleet"},
-	"views/kit":         {"views", "static", "internal/fleet", "internal/policy"},
-	"views/task":        {"views", "views/kit", "internal/fleet", "internal/policy"},
-	"views/vm":          {"internal/quota", "views/alarm", "views", "views/kit", "views/secgroup", "views/task", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy", "internal/export", "internal/secgroup", "internal/template", "internal/vmcopy", "internal/flavor"},
-	"views/vmlist":      {"internal/usage", "views", "views/kit", "views/vm", "internal/fleet", "internal/adoption", "internal/policy"},
-	"views/pool":        {"internal/usage", "views/alarm", "internal/diagram", "views", "views/kit", "views/task", "views/vm", "views/vmlist", "internal/drift", "internal/fleet", "internal/policy", "internal/catalog", "internal/remedy"},
-	"views/image":       {"views", "views/kit", "internal/fleet", "internal/policy", "internal/catalog"},
-	"views/template":    {"views", "views/kit", "internal/fleet", "internal/policy", "internal/template", "internal/vmcopy"},
-	"views/topology":    {"internal/diagram", "views", "views/kit", "static", "internal/fleet"},
-	"views/network":     {"internal/diagram", "views", "views/kit", "views/vmlist", "views/topology", "internal/drift", "internal/fleet", "internal/policy", "internal/ipam", "internal/adoption"},
-	"views/secgroup":    {"views", "views/kit", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup"},
-	"views/host":        {"internal/deviceclass", "views/alarm", "internal/diagram", "views", "views/kit", "views/task", "views/vm", "views/vmlist", "views/pool", "views/network", "views/topology", "internal/fleet", "internal/policy", "internal/remedy", "internal/adoption", "internal/usage", "internal/maintenance"},
-	"views/alarm":       {"views", "views/kit", "internal/alarm", "internal/channel", "internal/fleet", "internal/policy"},
-	"views/cluster":     {"views", "views/kit", "views/host", "views/vmlist", "internal/fleet", "internal/policy"},
-	"views/shell":       {"internal/diagram", "views", "views/kit", "views/task", "static", "internal/fleet", "internal/policy"},
-	"views/people":      {"internal/quota", "views", "views/kit", "views/shell", "internal/fleet", "internal/policy", "internal/flavor", "views/request"},
-	"views/recyclebin":  {"views", "views/kit", "internal/bin", "internal/fleet", "internal/policy"},
-	"views/deviceclass": {"views", "views/kit", "internal/deviceclass", "internal/fleet", "internal/policy"},
-	"views/flavor":      {"views", "views/kit", "internal/flavor", "internal/fleet", "internal/policy"},
-	"views/home":        {"internal/usage", "views/alarm", "views", "views/kit", "static/docs", "internal/fleet", "internal/policy", "internal/request", "views/request", "internal/quota", "views/people", "views/task"},
-	"views/help":        {"views", "views/kit", "static/docs"},
-	"static":            {},
-	"static/":           {"static/"},
-	"agent":             {"internal/metric", "agent/hypervisor", "agent/migration", "agent/state", "agent/transfer", "internal/exposition", "internal/wire", "internal/fleet", "internal/secgroup"},
-	"views/request":     {"views", "views/kit", "internal/fleet", "internal/policy", "internal/quota", "internal/request"},
 	"main":             {"internal/cli"},
 	"internal/cli":     {"*"},
 	"web":              {"views/image", "views/people", "views/pool", "views/shell", "views/template", "static", "internal/control", "internal/control/query", "internal/control/storage", "internal/auth", "internal/exposition", "internal/relay", "internal/notify", "internal/wire", "internal/fleet", "internal/policy", "internal/event"},
@@ -60,7 +32,7 @@ var allowedImports = map[string][]string{
 	"views/topology":   {"internal/diagram", "views", "views/kit", "static", "internal/fleet"},
 	"views/network":    {"internal/diagram", "views", "views/kit", "views/vmlist", "views/topology", "internal/drift", "internal/fleet", "internal/policy", "internal/ipam", "internal/adoption"},
 	"views/secgroup":   {"views", "views/kit", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup"},
-	"views/host":       {"views/alarm", "internal/diagram", "views", "views/kit", "views/task", "views/vm", "views/vmlist", "views/pool", "views/network", "views/topology", "internal/fleet", "internal/policy", "internal/remedy", "internal/adoption", "internal/usage", "internal/maintenance"},
+	"views/host":       {"internal/deviceclass", "views/alarm", "internal/diagram", "views", "views/kit", "views/task", "views/vm", "views/vmlist", "views/pool", "views/network", "views/topology", "internal/fleet", "internal/policy", "internal/remedy", "internal/adoption", "internal/usage", "internal/maintenance"},
 	"views/alarm":      {"views", "views/kit", "internal/alarm", "internal/channel", "internal/fleet", "internal/policy"},
 	"views/cluster":    {"views", "views/kit", "views/host", "views/vmlist", "internal/fleet", "internal/policy"},
 	"views/shell":      {"internal/diagram", "views", "views/kit", "views/task", "static", "internal/fleet", "internal/policy"},
@@ -133,7 +105,6 @@ var allowedImports = map[string][]string{
 	"internal/channel":             {"internal/request", "internal/fleet"},
 	"internal/request":             {"internal/fleet", "internal/quota"},
 	"internal/flavor":              {"internal/fleet"},
-	"internal/deviceclass":         {"internal/fleet"},
 	"internal/bin":                 {"internal/fleet"},
 	"internal/delivery":            {"internal/channel", "internal/egress", "internal/fleet"},
 	"internal/egress":              {"internal/fleet"},
@@ -146,24 +117,6 @@ var allowedImports = map[string][]string{
 	"internal/control":             {"internal/quota", "db", "internal/delivery", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/catalog", "internal/download", "internal/export", "internal/template", "internal/vmcopy", "internal/adoption", "internal/flavor", "internal/bin", "internal/request", "internal/maintenance", "internal/healthevent"},
 
 	// The subpackages of control form layers: none imports control, and each imports only subpackages of lower layers.
-	"internal/control/quotas":        {"internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/usage"},
-	"internal/control/store":         {"internal/quota", "db", "internal/auth", "internal/policy", "internal/notify", "internal/drift", "internal/fleet", "internal/secgroup"},
-	"internal/control/assign":        {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/drift", "internal/fleet", "internal/secgroup", "internal/adoption"},
-	"internal/control/alarms":        {"internal/control/metrics", "internal/control/query", "internal/control/store", "db", "internal/alarm", "internal/auth", "internal/fleet", "internal/policy", "internal/remedy", "internal/quota"},
-	"internal/control/channels":      {"internal/request", "internal/control/store", "db", "internal/auth", "internal/channel", "internal/delivery", "internal/fleet", "internal/policy"},
-	"internal/control/metrics":       {"internal/metric", "internal/control/store", "db", "internal/exposition", "internal/fleet", "internal/policy", "internal/timeseries", "internal/usage"},
-	"internal/control/events":        {"internal/control/store", "db", "internal/event", "internal/fleet", "internal/policy"},
-	"internal/control/query":         {"internal/alarm", "internal/control/metrics", "internal/timeseries", "internal/diagram", "internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity", "internal/catalog", "internal/ipam", "internal/remedy", "internal/secgroup", "internal/template", "internal/adoption", "internal/usage", "internal/bin", "internal/request"},
-	"internal/control/identity":      {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet", "internal/control/flavors"},
-	"internal/control/placing":       {"internal/policy", "internal/control/query", "internal/control/store", "db", "internal/placement", "internal/fleet"},
-	"internal/control/storage":       {"internal/control/publishing", "internal/control/placing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/placement", "internal/policy", "internal/wire", "internal/fleet", "internal/download", "internal/adoption"},
-	"internal/control/network":       {"internal/control/publishing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/policy", "internal/fleet", "internal/ipam", "internal/secgroup", "internal/adoption"},
-	"internal/control/publishing":    {"internal/deviceclass", "internal/control/store", "db", "internal/policy", "internal/fleet"},
-	"internal/control/macs":          {"db", "internal/fleet", "internal/policy"},
-	"internal/control/flavors":       {"internal/control/store", "db", "internal/flavor", "internal/fleet", "internal/policy", "internal/usage", "internal/vmedit"},
-	"internal/control/deviceclasses": {"internal/control/publishing", "internal/control/store", "db", "internal/deviceclass", "internal/fleet", "internal/policy"},
-	"internal/control/recycling":     {"internal/control/flavors", "internal/control/store", "db", "internal/bin", "internal/fleet", "internal/policy"},
-	"internal/control/requests":      {"internal/control/publishing", "internal/control/query", "internal/control/quotas", "internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/request"},
 	"internal/control/quotas":     {"internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/usage"},
 	"internal/control/store":      {"internal/quota", "db", "internal/auth", "internal/policy", "internal/notify", "internal/drift", "internal/fleet", "internal/secgroup"},
 	"internal/control/assign":     {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/drift", "internal/fleet", "internal/secgroup", "internal/adoption"},
@@ -173,10 +126,10 @@ var allowedImports = map[string][]string{
 	"internal/control/events":     {"internal/control/store", "db", "internal/event", "internal/fleet", "internal/policy"},
 	"internal/control/query":      {"internal/alarm", "internal/control/metrics", "internal/timeseries", "internal/diagram", "internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity", "internal/catalog", "internal/ipam", "internal/remedy", "internal/secgroup", "internal/template", "internal/adoption", "internal/usage", "internal/bin", "internal/request"},
 	"internal/control/identity":   {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet", "internal/control/flavors"},
-	"internal/control/placing":    {"internal/control/query", "internal/control/store", "db", "internal/placement", "internal/fleet"},
+	"internal/control/placing":    {"internal/policy", "internal/control/query", "internal/control/store", "db", "internal/placement", "internal/fleet"},
 	"internal/control/storage":    {"internal/control/publishing", "internal/control/placing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/placement", "internal/policy", "internal/wire", "internal/fleet", "internal/download", "internal/adoption"},
 	"internal/control/network":    {"internal/control/publishing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/policy", "internal/fleet", "internal/ipam", "internal/secgroup", "internal/adoption"},
-	"internal/control/publishing": {"internal/control/store", "db", "internal/policy", "internal/fleet"},
+	"internal/control/publishing": {"internal/deviceclass", "internal/control/store", "db", "internal/policy", "internal/fleet"},
 	"internal/control/macs":       {"db", "internal/fleet", "internal/policy"},
 	"internal/control/flavors":    {"internal/control/store", "db", "internal/flavor", "internal/fleet", "internal/policy", "internal/usage", "internal/vmedit"},
 	"internal/control/recycling":  {"internal/control/flavors", "internal/control/store", "db", "internal/bin", "internal/fleet", "internal/policy"},
@@ -186,9 +139,14 @@ var allowedImports = map[string][]string{
 		"internal/control/agentapi", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/wire", "internal/fleet",
 	},
 	"internal/control/agentapi": {
-		"internal/metric",
-		"internal/control/assign", "internal/control/placing", "internal/control/metrics", "internal/control/store", "db", "internal/auth", "internal/relay", "internal/policy", "internal/notify", "internal/wire", "internal/fleet", "internal/secgroup", "internal/adoption",
+		"internal/control/placing", "internal/metric",
+		"internal/control/assign", "internal/control/metrics", "internal/control/store", "db", "internal/auth", "internal/relay", "internal/policy", "internal/notify", "internal/wire", "internal/fleet", "internal/secgroup", "internal/adoption",
 	},
+
+	// Device classes.
+	"internal/deviceclass":           {"internal/fleet"},
+	"internal/control/deviceclasses": {"internal/control/publishing", "internal/control/store", "db", "internal/deviceclass", "internal/fleet", "internal/policy"},
+	"views/deviceclass":              {"views", "views/kit", "internal/deviceclass", "internal/fleet", "internal/policy"},
 
 	// Handlers of pages import packages that render, decode forms and list options, and never the server.
 	"web/pages":   {"internal/deviceclass", "internal/control/deviceclasses", "internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request"},
@@ -199,8 +157,6 @@ var allowedImports = map[string][]string{
 
 	// The API and the endpoints of agents import no pages.
 	"web/api":         {"internal/deviceclass", "internal/control/deviceclasses", "internal/quota", "internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/maintenance"},
-	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy"},
-	"web/api":         {"internal/quota", "internal/channel", "internal/control/channels", "web/problem", "web/bodylimit", "web/idempotency", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/schedules", "internal/vmedit", "internal/policy", "internal/catalog", "internal/export", "internal/ipam", "internal/secgroup", "internal/template", "internal/adoption", "internal/event", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/maintenance"},
 	"web/agents":      {"web/problem", "web/bodylimit", "internal/control", "internal/auth", "internal/agentconn", "internal/relay", "internal/wire", "internal/fleet", "internal/policy", "internal/healthevent"},
 	"web/problem":     {"internal/fleet"},
 	"web/bodylimit":   {"internal/fleet"},
@@ -224,8 +180,7 @@ var allowedImports = map[string][]string{
 
 var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
-	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/deviceclasses", "internal/control/recycling", "internal/control/requests",
-	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests", "internal/control/health",
+	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/deviceclasses", "internal/control/recycling", "internal/control/requests", "internal/control/health",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.
