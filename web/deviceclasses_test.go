@@ -13,8 +13,8 @@ func TestDeviceClassPages(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	red := p.addProject("red")
+	host, device := string(p.addHost("node-1", 0)), "pci/0000:41:00.0"
 	p.execSQL(`UPDATE hosts SET status = jsonb_set(COALESCE(status, '{}'), '{inventory}', '{"devices":[{"device":"pci/0000:41:00.0","name":"NVIDIA A100","class":"0x030200","iommu":"17"}]}')`)
-	host, device := string(p.host.id), "pci/0000:41:00.0"
 	b := p.newSignedInBrowser("olga", fleet.RoleOperator)
 	b.get("/device-classes").requireStatus(t, http.StatusOK).contains(t, "No device classes", `href="/device-classes/new"`)
 	b.post("/device-classes", url.Values{"name": {"GPU"}}).requireStatus(t, 422).contains(t, "A name has 1–63")

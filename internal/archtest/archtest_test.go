@@ -114,7 +114,6 @@ var allowedImports = map[string][]string{
 	"internal/channel":             {"internal/request", "internal/fleet"},
 	"internal/request":             {"internal/fleet", "internal/quota"},
 	"internal/flavor":              {"internal/fleet"},
-	"internal/deviceclass":         {"internal/fleet"},
 	"internal/bin":                 {"internal/fleet"},
 	"internal/delivery":            {"internal/channel", "internal/egress", "internal/fleet"},
 	"internal/egress":              {"internal/fleet"},
@@ -154,9 +153,12 @@ var allowedImports = map[string][]string{
 		"internal/control/agentapi", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/wire", "internal/fleet",
 	},
 	"internal/control/agentapi": {
-		"internal/metric",
-		"internal/control/assign", "internal/control/placing", "internal/control/metrics", "internal/control/store", "db", "internal/auth", "internal/relay", "internal/policy", "internal/notify", "internal/wire", "internal/fleet", "internal/secgroup", "internal/adoption",
+		"internal/control/placing", "internal/metric",
+		"internal/control/assign", "internal/control/metrics", "internal/control/store", "db", "internal/auth", "internal/relay", "internal/policy", "internal/notify", "internal/wire", "internal/fleet", "internal/secgroup", "internal/adoption",
 	},
+
+	// Device classes.
+	"internal/deviceclass": {"internal/fleet"},
 
 	// Handlers of pages import packages that render, decode forms and list options, and never the server.
 	"web/pages":   {"internal/deviceclass", "internal/control/deviceclasses", "internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/control/hostcommands", "internal/hostcommand", "internal/control/upgrades", "internal/release", "internal/bmc", "internal/control/hostpower", "internal/healthevent", "internal/control/health"},
@@ -194,6 +196,7 @@ var controlPackages = []string{
 	"internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors",
 	"internal/control/recycling", "internal/control/requests", "internal/control/hostcommands", "internal/control/health", "internal/control/deviceclasses", "internal/control/upgrades",
 	"internal/control/hostpower", "internal/control/idempotency",
+	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/deviceclasses", "internal/control/recycling", "internal/control/requests", "internal/control/health",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.

@@ -15,7 +15,7 @@ type DeviceClass struct {
 	Unusable int // devices that the host cannot pass through
 }
 
-// free returns the number of devices that the VM can have. Devices that it has already count as free.
+// free returns the number of devices that the VM can have. The VM's own devices count as free.
 func (c DeviceClass) free() int { return max(0, c.Devices-c.Used-c.Unusable) }
 
 // checkDeviceClasses adds a fault for each device class with too few free devices on the host.

@@ -1339,7 +1339,7 @@ func DeleteDialog(c deviceclass.DeviceClass, e kit.Errors) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 98, "<p>The devices stay on their hosts. Templates with the class can no longer be used as they are.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 98, "<p>The devices stay on their hosts. New VMs from templates with the class are refused until the class is removed from their settings.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
