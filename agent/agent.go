@@ -49,16 +49,13 @@ type Options struct {
 	Diagnostics  []diagnose.Item
 	Site         diagnose.Site
 	ShowSettings func() string
-	LogTail      *logtail.Tail      // the last lines of Log; nil: the agent keeps them itself
-	Ports        transfer.PortRange // the host's ports for disks and images of other hosts
-	Slots        int                // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
-	Log          *slog.Logger
-	Metrics      *Metrics
-	Ports     transfer.PortRange  // the host's ports for disks and images of other hosts
-	Checks    []healthcheck.Check // the health checks of the host
-	Slots     int                 // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
-	Log       *slog.Logger
-	Metrics   *Metrics
+	LogTail      *logtail.Tail // the last lines of Log; nil: the agent keeps them itself
+
+	Ports   transfer.PortRange  // the host's ports for disks and images of other hosts
+	Checks  []healthcheck.Check // the health checks of the host
+	Slots   int                 // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
+	Log     *slog.Logger
+	Metrics *Metrics
 }
 
 // timing holds all periods and deadlines of an agent.

@@ -11,6 +11,7 @@ import (
 	"quantix/internal/channel"
 	"quantix/internal/flavor"
 	"quantix/internal/fleet"
+	"quantix/internal/healthevent"
 	"quantix/internal/hostcommand"
 	"quantix/internal/quota"
 	"quantix/internal/request"
@@ -359,11 +360,57 @@ type HostArtifact struct {
 	Archive   []byte
 }
 
+type HostCheck struct {
+	HostID    fleet.HostID
+	CheckName string
+	State     healthevent.CheckState
+	Reason    string
+	Since     time.Time
+}
+
+type HostCondition struct {
+	HostID     fleet.HostID
+	CheckName  string
+	Object     string
+	Code       string
+	Severity   fleet.AlarmSeverity
+	Text       string
+	Numbers    map[string]float64
+	Attributes map[string]string
+	Since      time.Time
+	LastAt     time.Time
+	Count      int64
+	Occurrence bool
+}
+
+type HostEvent struct {
+	ID         int64
+	HostID     fleet.HostID
+	At         time.Time
+	Kind       healthevent.Kind
+	CheckName  string
+	Object     string
+	Code       string
+	Severity   fleet.AlarmSeverity
+	Text       string
+	Numbers    map[string]float64
+	Attributes map[string]string
+	Repeats    int64
+	Actor      string
+}
+
 type HostFilterCount struct {
 	HostID fleet.HostID
 	At     time.Time
 	Nics   []byte
 	Error  string
+}
+
+type HostHealth struct {
+	HostID     fleet.HostID
+	Instance   string
+	Number     int64
+	ReportedAt time.Time
 }
 
 type HostLiveness struct {
