@@ -41,7 +41,7 @@ func (b *Backend) connect(ctx context.Context) (*libvirtConnections, error) {
 	reader.Share()
 	events.Share()
 	l := &libvirtConnections{state: reader, events: events}
-	version, err := conn.Call(ctx, reader, hypervisorVersions)
+	version, err := conn.Call(ctx, reader, conn.Versions)
 	if err == nil {
 		err = events.SubscribeEvents(ctx, b.log, b.handleEvent)
 	}
@@ -58,27 +58,8 @@ func (b *Backend) connect(ctx context.Context) (*libvirtConnections, error) {
 	return l, nil
 }
 
-// Ping implements hypervisor.Telemetry. It dials a connection of its own, because a shared one may wait for slow calls.
-func (b *Backend) Ping(ctx context.Context) error {
-	return conn.WrapAction("ask libvirt for its version", b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
-		_, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (uint64, error) { return l.ConnectGetLibVersion() })
-		return err
-	}))
-}
-
-// hypervisorVersions returns a text like "libvirt 9.0.0, QEMU 7.2.22".
-func hypervisorVersions(l *golibvirt.Libvirt) (string, error) {
-	lib, err := l.ConnectGetLibVersion()
-	if err != nil {
-		return "", err
-	}
-	qemu, err := l.ConnectGetVersion()
-	if err != nil {
-		return "", err
-	}
-	dotted := func(v uint64) string { return fmt.Sprintf("%d.%d.%d", v/1_000_000, v/1000%1000, v%1000) }
-	return "libvirt " + dotted(lib) + ", QEMU " + dotted(qemu), nil
-}
+// Ping implements hypervisor.Telemetry.
+func (b *Backend) Ping(ctx context.Context) error { return b.daemon.Ping(ctx) }
 
 // reconnectLoop reconnects after each loss of the connections, until Close. l holds the first connections, or is nil.
 func (b *Backend) reconnectLoop(l *libvirtConnections) {
