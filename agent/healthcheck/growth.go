@@ -2,7 +2,7 @@ package healthcheck
 
 import "time"
 
-// growth tells how much counters have grown within a period. The zero value is not usable.
+// growth computes how much counters have grown within a period. The zero value is not usable.
 type growth struct {
 	period  time.Duration
 	samples map[string][]counterSample

@@ -37,7 +37,7 @@ func (u Unavailable) Error() string { return string(u) }
 // others.
 type Partial struct {
 	Unread []string // objects
-	Reason string   // sentence; empty: that they are unread is no fault
+	Reason string   // sentence; empty: the objects are unread without a fault, such as a disk that sleeps
 }
 
 // Error returns the reason.

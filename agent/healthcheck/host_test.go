@@ -82,7 +82,9 @@ func TestHypervisorCheck(t *testing.T) {
 
 func TestClockCheck(t *testing.T) {
 	t.Parallel()
-	off := func(d time.Duration) func() (time.Duration, bool) { return func() (time.Duration, bool) { return d, true } }
+	off := func(d time.Duration) func() (time.Duration, bool) {
+		return func() (time.Duration, bool) { return d, true }
+	}
 	yes, no := func() (bool, error) { return true, nil }, func() (bool, error) { return false, nil }
 	for name, c := range map[string]struct {
 		check  Check
@@ -122,8 +124,14 @@ func TestPoolCheck(t *testing.T) {
 		return fleet.PoolStatus{State: state, CapacityBytes: 1000, AvailableBytes: available, Error: problem}
 	}
 	pools := []PoolState{
-		{"a", space(fleet.PoolActive, 500, "")}, {"b", space(fleet.PoolActive, 100, "")}, {"c", space(fleet.PoolActive, 10, "slow")}, {"d", space(fleet.PoolStalled, 0, "nfs")},
-		{"e", space(fleet.PoolFailed, 0, "no device")}, {"f", fleet.PoolStatus{State: fleet.PoolInactive, StoppedOutside: true}}, {"g", space(fleet.PoolPending, 0, "")}, {"h", fleet.PoolStatus{State: fleet.PoolActive}},
+		{"a", space(fleet.PoolActive, 500, "")},
+		{"b", space(fleet.PoolActive, 100, "")},
+		{"c", space(fleet.PoolActive, 10, "slow")},
+		{"d", space(fleet.PoolStalled, 0, "nfs")},
+		{"e", space(fleet.PoolFailed, 0, "no device")},
+		{"f", fleet.PoolStatus{State: fleet.PoolInactive, StoppedOutside: true}},
+		{"g", space(fleet.PoolPending, 0, "")},
+		{"h", fleet.PoolStatus{State: fleet.PoolActive}},
 	}
 	got, err := run(t, Pools(func() ([]PoolState, bool) { return pools, true }))
 	want := []string{"pool/b pool-full warning", "pool/c pool-degraded warning", "pool/c pool-full critical", "pool/d pool-stalled critical", "pool/e pool-failed critical", "pool/f pool-stopped warning"}

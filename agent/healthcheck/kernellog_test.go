@@ -61,7 +61,7 @@ func TestRecordsOfPrograms(t *testing.T) {
 	for record, want := range map[string]string{
 		"3,1234,5678,-;NVRM: Xid (PCI:0000:41:00): 79, GPU\n SUBSYSTEM=pci\n DEVICE=+pci:0000:41:00.0\n": "NVRM: Xid (PCI:0000:41:00): 79, GPU",
 		"11,1235,5679,-;NVRM: Xid (PCI:0000:41:00): 79, GPU\n":                                           "", // facility user: a program wrote it
-		"garbage": "",
+		"garbage":   "",
 		"x,y,z,-;a": "",
 	} {
 		text, _, ok := parseRecord([]byte(record))

@@ -149,7 +149,7 @@ func (r smartResult) model() string {
 	return r.Model
 }
 
-// hot returns the temperature from which the disk is too hot: its own limit, else a usual one.
+// hot returns the lowest temperature of a disk that is too hot: its own limit, else a usual one.
 func (r smartResult) hot() float64 {
 	for _, own := range []float64{r.Temperature.OpMax, r.Temperature.Trip} {
 		if own >= 40 && own <= 100 {

@@ -43,7 +43,7 @@ func (b *Backend) connect(ctx context.Context) (*libvirtConnections, error) {
 	reader.Share()
 	events.Share()
 	l := &libvirtConnections{state: reader, events: events}
-	version, err := conn.Call(ctx, reader, diagnostics.Versions)
+	version, err := conn.Call(ctx, reader, conn.Versions)
 	if err == nil {
 		err = events.SubscribeEvents(ctx, b.log, b.handleEvent)
 	}
@@ -63,13 +63,8 @@ func (b *Backend) connect(ctx context.Context) (*libvirtConnections, error) {
 // Diagnostics implements hypervisor.Hypervisor.
 func (b *Backend) Diagnostics() []hypervisor.Diagnostic { return diagnostics.List(b.daemon) }
 
-// Ping implements hypervisor.Telemetry. It dials a connection of its own, because a shared one may wait for slow calls.
-func (b *Backend) Ping(ctx context.Context) error {
-	return conn.WrapAction("ask libvirt for its version", b.daemon.WithConn(ctx, func(ctx context.Context, c *conn.Conn) error {
-		_, err := conn.Call(ctx, c, func(l *golibvirt.Libvirt) (uint64, error) { return l.ConnectGetLibVersion() })
-		return err
-	}))
-}
+// Ping implements hypervisor.Telemetry.
+func (b *Backend) Ping(ctx context.Context) error { return b.daemon.Ping(ctx) }
 
 // reconnectLoop reconnects after each loss of the connections, until Close. l holds the first connections, or is nil.
 func (b *Backend) reconnectLoop(l *libvirtConnections) {

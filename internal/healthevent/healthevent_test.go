@@ -16,8 +16,10 @@ func find(object string, severity fleet.AlarmSeverity, text string) Finding {
 func TestDiffOfReports(t *testing.T) {
 	t.Parallel()
 	open := []Condition{
-		{Check: "smart", Finding: find("disk/sda", fleet.AlarmWarning, "a")}, {Check: "smart", Finding: find("disk/sdb", fleet.AlarmWarning, "b")},
-		{Check: "smart", Finding: find("disk/sdc", fleet.AlarmWarning, "c"), Occurrence: true}, {Check: "nic", Finding: find("nic/eth0", fleet.AlarmWarning, "n")},
+		{Check: "smart", Finding: find("disk/sda", fleet.AlarmWarning, "a")},
+		{Check: "smart", Finding: find("disk/sdb", fleet.AlarmWarning, "b")},
+		{Check: "smart", Finding: find("disk/sdc", fleet.AlarmWarning, "c"), Occurrence: true},
+		{Check: "nic", Finding: find("nic/eth0", fleet.AlarmWarning, "n")},
 	}
 	objects := func(all []Finding) (out []string) {
 		for _, f := range all {

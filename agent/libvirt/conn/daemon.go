@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"fmt"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
@@ -36,6 +37,33 @@ func (d *Daemon) WithConn(ctx context.Context, f func(context.Context, *Conn) er
 	defer c.Disconnect()
 	defer d.Subscribers.WakeAll()
 	return f(ctx, c)
+}
+
+// Ping asks the daemon for its version, on a connection of its own, because another one may wait for a slow call.
+func (d *Daemon) Ping(ctx context.Context) error {
+	ctx, cancel := d.CancelOnClose(ctx)
+	defer cancel()
+	c, err := d.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Disconnect() // without WakeAll: nothing has changed
+	_, err = Call(ctx, c, func(l *golibvirt.Libvirt) (uint64, error) { return l.ConnectGetLibVersion() })
+	return err
+}
+
+// Versions returns a text like "libvirt 9.0.0, QEMU 7.2.22".
+func Versions(l *golibvirt.Libvirt) (string, error) {
+	lib, err := l.ConnectGetLibVersion()
+	if err != nil {
+		return "", err
+	}
+	qemu, err := l.ConnectGetVersion()
+	if err != nil {
+		return "", err
+	}
+	dotted := func(v uint64) string { return fmt.Sprintf("%d.%d.%d", v/1_000_000, v/1000%1000, v%1000) }
+	return "libvirt " + dotted(lib) + ", QEMU " + dotted(qemu), nil
 }
 
 // CancelOnClose returns a copy of ctx that is also cancelled when the backend closes. The caller must call the returned

@@ -33,7 +33,7 @@ func List(daemon *conn.Daemon) []hypervisor.Diagnostic {
 }
 
 func describeLibvirt(l *golibvirt.Libvirt, out *strings.Builder) error {
-	versions, err := Versions(l)
+	versions, err := conn.Versions(l)
 	if err != nil {
 		return err
 	}
@@ -103,18 +103,4 @@ func listNetworks(l *golibvirt.Libvirt, out *strings.Builder) error {
 		fmt.Fprintf(out, "%-40s  active %t, autostart %t\n", n.Name, active == 1, autostart == 1)
 	}
 	return nil
-}
-
-// Versions returns a text like "libvirt 9.0.0, QEMU 7.2.22".
-func Versions(l *golibvirt.Libvirt) (string, error) {
-	lib, err := l.ConnectGetLibVersion()
-	if err != nil {
-		return "", err
-	}
-	qemu, err := l.ConnectGetVersion()
-	if err != nil {
-		return "", err
-	}
-	dotted := func(v uint64) string { return fmt.Sprintf("%d.%d.%d", v/1_000_000, v/1000%1000, v%1000) }
-	return "libvirt " + dotted(lib) + ", QEMU " + dotted(qemu), nil
 }
