@@ -75,7 +75,7 @@ var allowedImports = map[string][]string{
 	"agent/blockdev":               {},
 	"agent/mock":                   {"agent/hypervisor", "agent/pooldir", "agent/image", "agent/fetch", "agent/transfer", "agent/upload", "internal/ovf", "internal/wire", "internal/drift", "internal/fleet", "internal/download", "internal/secgroup", "internal/adoption"},
 	"agent/hardware":               {"agent/blockdev", "internal/fleet", "internal/wire"},
-	"db":                           {"internal/request", "internal/quota", "internal/channel", "internal/fleet", "internal/schedules", "internal/secgroup", "internal/flavor", "internal/healthevent"},
+	"db":                           {"internal/request", "internal/quota", "internal/channel", "internal/fleet", "internal/schedules", "internal/secgroup", "internal/flavor", "internal/healthevent", "internal/healthpolicy"},
 	"internal/fleet":               {},
 	"internal/wire":                {"internal/metric", "internal/fleet", "internal/secgroup", "internal/healthevent"},
 	"internal/policy":              {"internal/fleet", "internal/ipam"},
@@ -102,25 +102,29 @@ var allowedImports = map[string][]string{
 	"internal/alarm":               {"internal/fleet"},
 	"internal/maintenance":         {"internal/fleet"},
 	"internal/healthevent":         {"internal/fleet"},
-	"internal/channel":             {"internal/request", "internal/fleet"},
-	"internal/request":             {"internal/fleet", "internal/quota"},
-	"internal/flavor":              {"internal/fleet"},
-	"internal/bin":                 {"internal/fleet"},
-	"internal/delivery":            {"internal/channel", "internal/egress", "internal/fleet"},
-	"internal/egress":              {"internal/fleet"},
-	"internal/event":               {"internal/fleet"},
-	"internal/catalog":             {"internal/download", "internal/fleet"},
-	"internal/download":            {"internal/fleet"},
-	"internal/ipam":                {"internal/fleet"},
-	"internal/export":              {"internal/fleet"},
-	"internal/remedy":              {"internal/fleet"},
-	"internal/control":             {"internal/quota", "db", "internal/delivery", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/catalog", "internal/download", "internal/export", "internal/template", "internal/vmcopy", "internal/adoption", "internal/flavor", "internal/bin", "internal/request", "internal/maintenance", "internal/healthevent"},
+	"internal/healthpolicy":        {"internal/channel", "internal/fleet", "internal/healthevent"},
+
+	"internal/healthpolicy/expression": {"internal/fleet", "internal/healthevent"},
+
+	"internal/channel":  {"internal/request", "internal/fleet"},
+	"internal/request":  {"internal/fleet", "internal/quota"},
+	"internal/flavor":   {"internal/fleet"},
+	"internal/bin":      {"internal/fleet"},
+	"internal/delivery": {"internal/channel", "internal/egress", "internal/fleet"},
+	"internal/egress":   {"internal/fleet"},
+	"internal/event":    {"internal/fleet"},
+	"internal/catalog":  {"internal/download", "internal/fleet"},
+	"internal/download": {"internal/fleet"},
+	"internal/ipam":     {"internal/fleet"},
+	"internal/export":   {"internal/fleet"},
+	"internal/remedy":   {"internal/fleet"},
+	"internal/control":  {"internal/quota", "db", "internal/delivery", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/catalog", "internal/download", "internal/export", "internal/template", "internal/vmcopy", "internal/adoption", "internal/flavor", "internal/bin", "internal/request", "internal/maintenance", "internal/healthevent"},
 
 	// The subpackages of control form layers: none imports control, and each imports only subpackages of lower layers.
 	"internal/control/quotas":     {"internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/usage"},
 	"internal/control/store":      {"internal/quota", "db", "internal/auth", "internal/policy", "internal/notify", "internal/drift", "internal/fleet", "internal/secgroup"},
 	"internal/control/assign":     {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/drift", "internal/fleet", "internal/secgroup", "internal/adoption"},
-	"internal/control/alarms":     {"internal/control/metrics", "internal/control/query", "internal/control/store", "db", "internal/alarm", "internal/auth", "internal/fleet", "internal/policy", "internal/remedy", "internal/quota"},
+	"internal/control/alarms":     {"internal/healthevent", "internal/healthpolicy", "internal/control/metrics", "internal/control/query", "internal/control/store", "db", "internal/alarm", "internal/auth", "internal/fleet", "internal/policy", "internal/remedy", "internal/quota"},
 	"internal/control/channels":   {"internal/request", "internal/control/store", "db", "internal/auth", "internal/channel", "internal/delivery", "internal/fleet", "internal/policy"},
 	"internal/control/metrics":    {"internal/metric", "internal/control/store", "db", "internal/exposition", "internal/fleet", "internal/policy", "internal/timeseries", "internal/usage"},
 	"internal/control/events":     {"internal/control/store", "db", "internal/event", "internal/fleet", "internal/policy"},
@@ -134,7 +138,10 @@ var allowedImports = map[string][]string{
 	"internal/control/flavors":    {"internal/control/store", "db", "internal/flavor", "internal/fleet", "internal/policy", "internal/usage", "internal/vmedit"},
 	"internal/control/recycling":  {"internal/control/flavors", "internal/control/store", "db", "internal/bin", "internal/fleet", "internal/policy"},
 	"internal/control/health":     {"internal/control/store", "db", "internal/fleet", "internal/healthevent", "internal/policy"},
-	"internal/control/requests":   {"internal/control/publishing", "internal/control/query", "internal/control/quotas", "internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/request"},
+
+	"internal/control/healthpolicies": {"internal/control/store", "db", "internal/channel", "internal/fleet", "internal/healthevent", "internal/healthpolicy", "internal/healthpolicy/expression", "internal/policy"},
+
+	"internal/control/requests": {"internal/control/publishing", "internal/control/query", "internal/control/quotas", "internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/request"},
 	"internal/control/hosts": {
 		"internal/control/agentapi", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/wire", "internal/fleet",
 	},
@@ -175,7 +182,7 @@ var allowedImports = map[string][]string{
 
 var controlPackages = []string{
 	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
-	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests", "internal/control/health",
+	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests", "internal/control/health", "internal/control/healthpolicies",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.
@@ -199,6 +206,7 @@ var restricted = map[string][]string{
 	"github.com/vishvananda/netlink":     {"agent/link"},
 	"github.com/diskfs/go-diskfs":        {"agent/seed"},
 	"github.com/santhosh-tekuri":         {"internal/firstboot"},
+	"cel.dev/cel-go":                     {"internal/healthpolicy/expression"},
 	"github.com/yuin/goldmark":           {"static/docs"},
 }
 

@@ -20,6 +20,7 @@ import (
 	"quantix/internal/control/events"
 	"quantix/internal/control/flavors"
 	"quantix/internal/control/health"
+	"quantix/internal/control/healthpolicies"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/identity"
 	"quantix/internal/control/metrics"
@@ -51,6 +52,7 @@ type Control struct {
 	*recycling.Recycling
 	*requests.Requests
 	*health.Health
+	*healthpolicies.Policies
 	*assign.Assignments
 	*flavors.Flavors
 	*events.Log
@@ -105,6 +107,7 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), Quotas: quotas.New(s, o.Log), Recycling: recycling.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
-	c.Requests, c.Health = requests.New(s, b, requestedVMs{c}), health.New(s)
+	c.Requests, c.Policies = requests.New(s, b, requestedVMs{c}), healthpolicies.New(s)
+	c.Health = health.New(s, c.Policies)
 	return c
 }

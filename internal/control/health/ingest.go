@@ -17,10 +17,16 @@ import (
 // Health has the use cases of the health of hosts. Its exported methods are use cases of control.Control.
 type Health struct {
 	store *store.Store
+	judge Judge
 }
 
-// New returns the Health of the store.
-func New(s *store.Store) *Health { return &Health{store: s} }
+// Judge judges new events of a host, in the transaction that stores them.
+type Judge interface {
+	Judge(ctx context.Context, q *db.Queries, host fleet.HostID, events []healthevent.Event) error
+}
+
+// New returns the Health of the store, whose events go to the judge.
+func New(s *store.Store, j Judge) *Health { return &Health{store: s, judge: j} }
 
 // eventRow and conditionRow are rows as the statements of host_health.sql read them.
 type eventRow struct {
@@ -86,8 +92,11 @@ func (hs *Health) ReportHealth(ctx context.Context, a fleet.Actor, in healtheven
 				return err
 			}
 		}
-		_, err = b.write(ctx, q, a.HostID)
-		return err
+		events, err := b.write(ctx, q, a.HostID)
+		if err != nil {
+			return err
+		}
+		return hs.judge.Judge(ctx, q, a.HostID, events)
 	})
 }
 
