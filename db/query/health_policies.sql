@@ -138,7 +138,7 @@ UPDATE health_settings SET max_hosts = @max_hosts;
 
 -- name: AlarmingHealthMatches :many
 -- Open matches whose policies raise alarms, the most serious first.
-SELECT m.host_id, h.name AS host_name, h.labels, h.cluster_id, m.check_name, m.object, m.code, m.text, m.severity, m.count, p.name AS policy_name, (p.spec->>'description')::text AS description
+SELECT m.host_id, h.name AS host_name, h.labels, h.cluster_id, m.check_name, m.object, m.code, m.text, m.severity, m.count, p.name AS policy_name, COALESCE(p.spec->>'description', '')::text AS description
 FROM health_matches m JOIN health_policies p ON p.id = m.policy_id JOIN hosts h ON h.id = m.host_id
 WHERE m.ended_at IS NULL AND NOT m.dry_run AND NOT m.momentary AND (m.actions->>'alarm')::boolean
 ORDER BY array_position(ARRAY['critical', 'warning', 'info'], m.severity), (p.spec->>'order')::integer NULLS FIRST, m.id;

@@ -5,6 +5,7 @@ import (
 
 	"quantix/internal/control"
 	"quantix/internal/control/alarms"
+	"quantix/internal/control/healthpolicies"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/network"
 	"quantix/internal/control/query"
@@ -66,17 +67,29 @@ var infraUseCases = map[string]useCase{
 	"AddHostsToCluster": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.cluster(), []fleet.HostID{w.someHost()}} }},
 
 	// Alarm rules belong to the fleet. Alarms of VMs belong to their project.
-	"ListAlarmRules":  {permittedActors: actorsSeeingInfra, args: readUseCase},
-	"GetAlarmRule":    {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRule()} }},
-	"CreateAlarmRule": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRuleInput()} }},
-	"UpdateAlarmRule": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRule(), w.alarmRuleInput()} }},
-	"DeleteAlarmRule": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRule()} }},
-	"ReadEvents":      {permittedActors: actorsWithAnyRole, args: func(*authzFixture) []any { return []any{event.Query{}} }},
-	"ListAlarms":      {permittedActors: actorsWithAnyRole, args: readUseCase},
-	"AlarmGroups":     {permittedActors: actorsWithAnyRole, args: noArgs},
-	"AlarmCounts":     {permittedActors: actorsWithAnyRole, args: noArgs},
-	"AlarmsOf":        {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.alarm(); return []any{fleet.Subject("vm:" + string(w.vm()))} }},
-	"GetAlarm":        {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.alarm()} }},
+	"ListAlarmRules":          {permittedActors: actorsSeeingInfra, args: readUseCase},
+	"GetAlarmRule":            {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRule()} }},
+	"CreateAlarmRule":         {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRuleInput()} }},
+	"UpdateAlarmRule":         {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRule(), w.alarmRuleInput()} }},
+	"DeleteAlarmRule":         {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRule()} }},
+	"ListHealthPolicies":      {permittedActors: actorsSeeingInfra, args: noArgs},
+	"GetHealthPolicy":         {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.healthPolicy()} }},
+	"HealthMatchesOfPolicy":   {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.healthPolicy(), int64(0), 10} }},
+	"HealthMatchesOfHost":     {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
+	"TryHealthPolicy":         {permittedActors: actorsSeeingInfra, args: func(*authzFixture) []any { return []any{"true"} }},
+	"CreateHealthPolicy":      {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.healthPolicyInput()} }},
+	"UpdateHealthPolicy":      {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.healthPolicy(), w.healthPolicyInput()} }},
+	"DeleteHealthPolicy":      {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.healthPolicy(), false} }},
+	"ReleaseHealthMatch":      {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.healthMatch()} }},
+	"GetHealthPolicySettings": {permittedActors: actorsSeeingInfra, args: noArgs},
+	"SetHealthPolicySettings": {permittedActors: actorsChangingInfra, args: func(*authzFixture) []any { return []any{healthpolicies.HealthPolicySettings{MaxHosts: 2}} }},
+
+	"ReadEvents":  {permittedActors: actorsWithAnyRole, args: func(*authzFixture) []any { return []any{event.Query{}} }},
+	"ListAlarms":  {permittedActors: actorsWithAnyRole, args: readUseCase},
+	"AlarmGroups": {permittedActors: actorsWithAnyRole, args: noArgs},
+	"AlarmCounts": {permittedActors: actorsWithAnyRole, args: noArgs},
+	"AlarmsOf":    {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.alarm(); return []any{fleet.Subject("vm:" + string(w.vm()))} }},
+	"GetAlarm":    {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.alarm()} }},
 	"AcknowledgeAlarms": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		return []any{alarms.AlarmSelection{ID: w.alarm()}, "I look at it."}
 	}},
@@ -128,18 +141,18 @@ var infraUseCases = map[string]useCase{
 		w.discoverNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, w.h1)
 		return []any{w.h1, name, network.AdoptNetwork{}}
 	}},
-	"ListDiscoveredVMs":           {permittedActors: actorsSeeingInfra, args: readUseCase},
-	"HostTotals":                  {permittedActors: actorsSeeingInfra, args: noArgs},
-	"ListHosts":                   {permittedActors: actorsSeeingInfra, args: readUseCase},
-	"NetworkAddressesBySpec":      {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
-	"NetworkAddresses":            {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
-	"NetworkHost":                 {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
-	"NetworkHosts":                {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return append(definedNetworkArgs(w), fleet.Query{}) }},
-	"PoolHost":                    {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.nfs, w.h1} }},
-	"PoolGrid":                    {permittedActors: actorsSeeingInfra, args: func(*authzFixture) []any { return []any{fleet.Query{}, fleet.Query{}} }},
-	"HostTopology":                {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
-	"HealthOfHost":                {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
-	"HostEvents":                  {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, int64(0), 10} }},
+	"ListDiscoveredVMs":      {permittedActors: actorsSeeingInfra, args: readUseCase},
+	"HostTotals":             {permittedActors: actorsSeeingInfra, args: noArgs},
+	"ListHosts":              {permittedActors: actorsSeeingInfra, args: readUseCase},
+	"NetworkAddressesBySpec": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
+	"NetworkAddresses":       {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
+	"NetworkHost":            {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.definedNetwork(), w.h1} }},
+	"NetworkHosts":           {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return append(definedNetworkArgs(w), fleet.Query{}) }},
+	"PoolHost":               {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.nfs, w.h1} }},
+	"PoolGrid":               {permittedActors: actorsSeeingInfra, args: func(*authzFixture) []any { return []any{fleet.Query{}, fleet.Query{}} }},
+	"HostTopology":           {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
+	"HealthOfHost":           {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
+	"HostEvents":             {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1, int64(0), 10} }},
 	"ResolveCondition": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any {
 		w.execSQL(`INSERT INTO host_conditions VALUES ($1, 'gpu', 'gpu/0', 'xid-79', 'critical', 'text', '{}', '{}', now(), now(), 1, true) ON CONFLICT DO NOTHING`, w.h1)
 		return []any{w.h1, healthevent.Key{Check: "gpu", Object: "gpu/0", Code: "xid-79"}}

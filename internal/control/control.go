@@ -107,7 +107,6 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 		Placing: placing.New(s), Metrics: metrics.New(s, kept, damage, newest), Alarms: alarms.New(s, b, newest), Channels: channels.New(s, o.Vault, o.Sender), Flavors: flavors.New(s), Quotas: quotas.New(s, o.Log), Recycling: recycling.New(s, o.Log), Assignments: assign.NewAssignments(s), Log: events.New(s), Storage: storage.New(s, b, o.Vault), Queries: b,
 		store: s, log: o.Log, opts: o,
 	}
-	c.Requests, c.Policies = requests.New(s, b, requestedVMs{c}), healthpolicies.New(s)
-	c.Health = health.New(s, c.Policies)
+	c.Requests, c.Policies, c.Health = requests.New(s, b, requestedVMs{c}), healthpolicies.New(s), health.New(s, healthpolicies.NewJudge())
 	return c
 }

@@ -164,8 +164,14 @@ func judge(ctx context.Context, policies []enabled, host expression.Host, events
 	return out
 }
 
+// Judge judges health events. It keeps the compiled policies, and is safe for concurrent use.
+type Judge struct{ compiled cache }
+
+// NewJudge returns a Judge.
+func NewJudge() *Judge { return &Judge{} }
+
 // Judge evaluates all enabled policies for new events of a host, in the transaction that stores the events.
-func (ps *Policies) Judge(ctx context.Context, q *db.Queries, host fleet.HostID, events []healthevent.Event) error {
+func (j *Judge) Judge(ctx context.Context, q *db.Queries, host fleet.HostID, events []healthevent.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -176,7 +182,7 @@ func (ps *Policies) Judge(ctx context.Context, q *db.Queries, host fleet.HostID,
 	if err != nil {
 		return store.NotFoundError(err, "host")
 	}
-	policies, err := ps.compiled.of(ctx, q, h.Version)
+	policies, err := j.compiled.of(ctx, q, h.Version)
 	if err != nil {
 		return err
 	}

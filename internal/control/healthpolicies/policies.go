@@ -18,13 +18,10 @@ import (
 )
 
 // Policies has the use cases of health policies. Its exported methods are use cases of control.Control.
-type Policies struct {
-	store    *store.Store
-	compiled cache
-}
+type Policies struct{ store *store.Store }
 
 // New returns the Policies of the store.
-func New(s *store.Store) *Policies { return &Policies{store: s} }
+func New(s *store.Store) *Policies { return &Policies{s} }
 
 // PolicyInput is the input for a new or changed policy.
 type PolicyInput struct {
