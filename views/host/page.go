@@ -10,6 +10,7 @@ import (
 	"quantix/internal/maintenance"
 	"quantix/internal/policy"
 	"quantix/views"
+	policyview "quantix/views/healthpolicy"
 	"quantix/views/kit"
 )
 
@@ -33,6 +34,7 @@ type Page struct {
 	Next       string
 	Form       SettingsForm
 	Progress   maintenance.Progress
+	Policies policyview.HostView
 	// FoundPools are the host's own pools that are not assigned to it.
 	FoundPools []fleet.DiscoveredPool
 }

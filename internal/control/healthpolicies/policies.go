@@ -250,6 +250,15 @@ func confirmUndoing(ctx context.Context, q *db.Queries, name string) error {
 	return confirmationError("This undoes what the policy did: %s.", strings.Join(words, ", "))
 }
 
+// UndoneWithoutHealthPolicy returns what is undone if the policy is deleted or disabled.
+func (ps *Policies) UndoneWithoutHealthPolicy(ctx context.Context, a fleet.Actor, id healthpolicy.ID) ([]healthpolicy.Act, error) {
+	p, err := ps.GetHealthPolicy(ctx, a, id)
+	if err != nil {
+		return nil, err
+	}
+	return undoneBy(ctx, ps.store.Queries, p.Name)
+}
+
 func undoneBy(ctx context.Context, q *db.Queries, name string) (out []healthpolicy.Act, err error) {
 	rows, err := q.HealthActs(ctx, "")
 	for _, r := range rows {

@@ -48,32 +48,26 @@ func (ps *Policies) matches(ctx context.Context, p db.HealthMatchesOfParams) ([]
 	return out, nil
 }
 
-// HostHealthMatches is what policies match and do on one host.
-type HostHealthMatches struct {
-	Matches []healthpolicy.Match `json:"matches" doc:"Open matches, in the order in which policies act"`
-	Acts    []healthpolicy.Act   `json:"acts" doc:"What policies did to the host"`
-}
-
 // HealthMatchesOfHost returns the open matches of a host, and what policies did to it.
-func (ps *Policies) HealthMatchesOfHost(ctx context.Context, a fleet.Actor, id fleet.HostID) (HostHealthMatches, error) {
+func (ps *Policies) HealthMatchesOfHost(ctx context.Context, a fleet.Actor, id fleet.HostID) (healthpolicy.OfHost, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
-		return HostHealthMatches{}, err
+		return healthpolicy.OfHost{}, err
 	}
 	if err := store.CheckID(id, "host"); err != nil {
-		return HostHealthMatches{}, err
+		return healthpolicy.OfHost{}, err
 	}
 	if _, err := ps.store.HostName(ctx, id); err != nil {
-		return HostHealthMatches{}, store.NotFoundError(err, "host")
+		return healthpolicy.OfHost{}, store.NotFoundError(err, "host")
 	}
 	rows, err := ps.store.OpenHealthMatches(ctx, db.OpenHealthMatchesParams{HostID: string(id), Most: maxOfHost})
 	if err != nil {
-		return HostHealthMatches{}, store.UserError(err)
+		return healthpolicy.OfHost{}, store.UserError(err)
 	}
 	acts, err := ps.store.HealthActs(ctx, string(id))
 	if err != nil {
-		return HostHealthMatches{}, store.UserError(err)
+		return healthpolicy.OfHost{}, store.UserError(err)
 	}
-	out := HostHealthMatches{Matches: make([]healthpolicy.Match, len(rows)), Acts: make([]healthpolicy.Act, len(acts))}
+	out := healthpolicy.OfHost{Matches: make([]healthpolicy.Match, len(rows)), Acts: make([]healthpolicy.Act, len(acts))}
 	for i, r := range rows {
 		out.Matches[i] = matchFromRow(db.HealthMatchesOfRow(r))
 	}
@@ -86,41 +80,25 @@ func (ps *Policies) HealthMatchesOfHost(ctx context.Context, a fleet.Actor, id f
 const (
 	trialDays   = 7
 	trialEvents = 5000
-	trialShown  = 100
 )
-
-// Trial is what an expression gives for the events of the last days.
-type Trial struct {
-	Events    int                 `json:"events" doc:"Number of events that were tried"`
-	More      bool                `json:"more,omitempty" doc:"There are older events of the last 7 days that were not tried"`
-	Matched   int                 `json:"matched" doc:"Number of events that match"`
-	Matches   []healthevent.Event `json:"matches" doc:"The newest events that match, at most 100"`
-	Failed    int                 `json:"failed" doc:"Number of events for which the evaluation failed"`
-	Failure   string              `json:"failure,omitempty" doc:"Why the evaluation failed for the first of them"`
-	Missing   int                 `json:"missing" doc:"Number of events that lack a value which the expression reads"`
-	Missed    string              `json:"missed,omitempty" doc:"What the first of them lacks"`
-	Hosts     int                 `json:"hosts" doc:"Number of hosts"`
-	NowHosts  []string            `json:"nowHosts" doc:"Names of the hosts whose conditions match now"`
-	NowCounts int                 `json:"nowConditions" doc:"Number of conditions that match now"`
-}
 
 // TryHealthPolicy evaluates an expression for the stored events of the last 7 days and for the conditions that hold now. It
 // changes nothing.
-func (ps *Policies) TryHealthPolicy(ctx context.Context, a fleet.Actor, text string) (Trial, error) {
+func (ps *Policies) TryHealthPolicy(ctx context.Context, a fleet.Actor, text string) (healthpolicy.Trial, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
-		return Trial{}, err
+		return healthpolicy.Trial{}, err
 	}
 	compiled, err := expression.Compile(normal(healthpolicy.Spec{Expression: text}).Expression)
 	if err != nil {
 		var checks fleet.Checks
 		checks.Add("spec.expression", "%s", err.Error())
-		return Trial{}, checks.Err()
+		return healthpolicy.Trial{}, checks.Err()
 	}
 	rows, err := ps.store.RecentHostEvents(ctx, db.RecentHostEventsParams{Days: trialDays, Most: trialEvents + 1})
 	if err != nil {
-		return Trial{}, store.UserError(err)
+		return healthpolicy.Trial{}, store.UserError(err)
 	}
-	out := Trial{Matches: []healthevent.Event{}, NowHosts: []string{}}
+	out := healthpolicy.Trial{Matches: []healthevent.Event{}, NowHosts: []string{}}
 	limited, cancel := expression.WithTimeLimit(ctx)
 	defer cancel()
 	for i, r := range rows {
@@ -137,15 +115,16 @@ func (ps *Policies) TryHealthPolicy(ctx context.Context, a fleet.Actor, text str
 			ID: r.ID, HostID: r.HostID, HostName: r.HostName, Kind: r.Kind, Check: r.CheckName, At: r.At, Repeats: r.Repeats,
 			Finding: healthevent.Finding{Object: r.Object, Code: r.Code, Severity: r.Severity, Text: r.Text, Values: r.Numbers, Attributes: r.Attributes},
 		}
-		out.add(compiled.Evaluate(limited, e, &host), e)
+		r := compiled.Evaluate(limited, e, &host)
+		out.Add(e, r.Matches, r.Missing, r.Reason)
 	}
 	found, hosts, _, err := matchConditions(ctx, ps.store.Queries, healthpolicy.Policy{}, compiled)
 	if err != nil {
-		return Trial{}, store.UserError(err)
+		return healthpolicy.Trial{}, store.UserError(err)
 	}
 	total, err := ps.store.CountHosts(ctx)
 	if err != nil {
-		return Trial{}, store.UserError(err)
+		return healthpolicy.Trial{}, store.UserError(err)
 	}
 	out.Hosts, out.NowCounts = int(total), len(found)
 	for _, m := range found {
@@ -155,21 +134,4 @@ func (ps *Policies) TryHealthPolicy(ctx context.Context, a fleet.Actor, text str
 		}
 	}
 	return out, nil
-}
-
-func (t *Trial) add(r expression.Result, e healthevent.Event) {
-	switch {
-	case r.Matches:
-		if t.Matched++; len(t.Matches) < trialShown {
-			t.Matches = append(t.Matches, e)
-		}
-	case r.Missing:
-		if t.Missing++; t.Missed == "" {
-			t.Missed = r.Reason
-		}
-	case r.Reason != "":
-		if t.Failed++; t.Failure == "" {
-			t.Failure = r.Reason
-		}
-	}
 }
