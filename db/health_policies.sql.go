@@ -728,7 +728,7 @@ type OpenHealthMatchesRow struct {
 	HostName   string
 }
 
-// Open matches, in the order in which policies act.
+// Open matches, in the order of the actions.
 func (q *Queries) OpenHealthMatches(ctx context.Context, arg OpenHealthMatchesParams) ([]OpenHealthMatchesRow, error) {
 	rows, err := q.db.Query(ctx, openHealthMatches, arg.HostID, arg.Most)
 	if err != nil {

@@ -113,6 +113,12 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	}
 	channelID := string(fleet.NewID[fleet.AlarmID]())
 	s.execSQL(`INSERT INTO channels (id, name, spec, target, signed) VALUES ($1, 'mine', '{"kind":"email","to":["a@example.org"]}', 'a@example.org', false)`, channelID)
+	s.execSQL(`INSERT INTO health_policies (id, name, spec) VALUES ($1, 'mine', '{"expression":"true","severity":"info","actions":{"cordon":true}}')`, alarmRule)
+	healthMatch := ""
+	if err := s.pool.QueryRow(t.Context(), `INSERT INTO health_matches (policy_id, host_id, check_name, object, code, text, severity, actions, dry_run, momentary)
+		VALUES ($1, $2, 'gpu', 'gpu/0', 'xid-79', 'XID 79.', 'critical', '{"cordon":true}', false, false) RETURNING id::text`, alarmRule, s.host.id).Scan(&healthMatch); err != nil {
+		t.Fatal(err)
+	}
 	acknowledged, silenced, ofGroup := alarm("a"), alarm("b"), `{"ruleId":"`+alarmRule+`","cause":"`
 	alarm("c")
 	silence := func(hour string) string {
@@ -133,6 +139,9 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		"/flavors":                                     {"/flavors", `{"name":"small","cpus":1,"memoryMiB":256}`, `{"name":"small-2","cpus":1,"memoryMiB":256}`},
 		"/channels/{id}/test":                          {"/channels/" + channelID + "/test", ``, ``},
 		"/alarm-rules":                                 {"/alarm-rules", `{"name":"io","spec":{"severity":"info","condition":"vm.io"}}`, `{"name":"io-2","spec":{"severity":"info","condition":"vm.io"}}`},
+		"/policies":                                    {"/policies", `{"name":"gpus","spec":{"expression":"event.check == \"gpu\"","severity":"info","actions":{}}}`, `{"name":"gpus-2","spec":{"expression":"event.check == \"gpu\"","severity":"info","actions":{}}}`},
+		"/policies/try":                                {"/policies/try", `{"expression":"true"}`, `{"expression":"false"}`},
+		"/health-matches/{match}/release":              {"/health-matches/" + healthMatch + "/release", ``, ``},
 		"/alarms/{id}/acknowledge":                     {acknowledged + "/acknowledge", `{"note":"mine"}`, `{"note":"yours"}`},
 		"/alarms/{id}/silence":                         {silenced + "/silence", `{` + silence("1"), `{` + silence("2")},
 		"/alarms/groups/acknowledge":                   {"/alarms/groups/acknowledge", ofGroup + `c","note":"mine"}`, ofGroup + `c","note":"yours"}`},

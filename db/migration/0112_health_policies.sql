@@ -36,7 +36,7 @@ CREATE TABLE health_matches (
     severity    text NOT NULL,             -- of the policy
     actions     jsonb NOT NULL,            -- healthpolicy.Actions
     dry_run     boolean NOT NULL,
-    momentary   boolean NOT NULL,          -- of an occurrence that is no condition: it ends by itself
+    momentary   boolean NOT NULL,          -- of an occurrence that is no condition: the pass ends it
     state       text NOT NULL DEFAULT 'new' CONSTRAINT health_match_state_known CHECK (state IN ('new', 'active', 'waiting', 'released')),
     reason      text NOT NULL DEFAULT '',
     notified    boolean NOT NULL DEFAULT false,

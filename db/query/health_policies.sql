@@ -91,7 +91,7 @@ SELECT c.*, h.name AS host_name, h.spec AS host_spec, h.labels AS host_labels, k
 FROM host_conditions c JOIN hosts h ON h.id = c.host_id JOIN clusters k ON k.id = h.cluster_id ORDER BY c.host_id, c.check_name, c.object, c.code LIMIT @most;
 
 -- name: OpenHealthMatches :many
--- Open matches, in the order in which policies act.
+-- Open matches, in the order of the actions.
 SELECT m.*, p.name AS policy_name, h.name AS host_name FROM health_matches m JOIN health_policies p ON p.id = m.policy_id JOIN hosts h ON h.id = m.host_id
 WHERE m.ended_at IS NULL AND (@host_id::text = '' OR m.host_id = @host_id::text) ORDER BY (p.spec->>'order')::integer NULLS FIRST, m.since, m.id LIMIT @most;
 

@@ -334,7 +334,7 @@ func TestStormOfEqualEventsIsOneMatch(t *testing.T) {
 	}
 }
 
-func TestInformationIsNotedAndEndsByItself(t *testing.T) {
+func TestInformationIsNotedAndEndsSoon(t *testing.T) {
 	f := newPolicyFixture(t)
 	f.mustCreate("boots", `event.check == "boot"`, healthpolicy.Actions{Cordon: true})
 	f.occur(f.agent, "boot", healthevent.Finding{Code: "booted", Severity: fleet.AlarmInfo, Text: "The host has booted."})

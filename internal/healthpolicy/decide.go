@@ -116,7 +116,7 @@ func (m Match) Acts() bool {
 	return !m.DryRun && !m.Momentary && m.State != Released && m.EndedAt == nil && m.Actions.ChangesHosts()
 }
 
-// Decide decides about one host: spec is the host's, matches are its open matches in the order in which policies act,
+// Decide decides about one host: spec is the host's, matches are its open matches in the order of the actions,
 // and acts are what policies have done before. It adds the host to the room's hosts, or removes it.
 func Decide(host fleet.HostID, spec fleet.HostSpec, matches []Match, acts []Act, room Room) Decision {
 	d := Decision{Spec: spec, States: map[int64]Update{}}

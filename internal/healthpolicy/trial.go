@@ -4,7 +4,7 @@ import "quantix/internal/healthevent"
 
 // OfHost is what policies match and do on one host.
 type OfHost struct {
-	Matches []Match `json:"matches" doc:"Open matches, in the order in which policies act"`
+	Matches []Match `json:"matches" doc:"Open matches, in the order of the actions"`
 	Acts    []Act   `json:"acts" doc:"What policies did to the host"`
 }
 

@@ -131,7 +131,7 @@ func (api *API) operations() []operation {
 		newOperation(get, "/alarm-rules/{id}", policy.InfraSee, ok, "get-alarm-rule", "Get an alarm rule", api.getAlarmRule),
 		newOperation(patch, "/alarm-rules/{id}", policy.InfraChange, ok, "update-alarm-rule", "Change an alarm rule by a JSON merge patch", api.updateAlarmRule),
 		newOperation(remove, "/alarm-rules/{id}", policy.InfraChange, noContent, "delete-alarm-rule", "Delete an alarm rule with its alarms", actOnObject(api.Control.DeleteAlarmRule)),
-		newOperation(get, "/policies", policy.InfraSee, ok, "list-health-policies", "List health policies, in the order in which they act", api.listPolicies),
+		newOperation(get, "/policies", policy.InfraSee, ok, "list-health-policies", "List health policies, in the order of their actions", api.listPolicies),
 		newOperation(post, "/policies", policy.InfraChange, created, "create-health-policy", "Create a health policy; it applies to the conditions that hold now as well", api.createPolicy),
 		newOperation(post, "/policies/try", policy.InfraSee, ok, "try-health-policy", "Evaluate an expression for the health events of the last 7 days and the conditions that hold now; nothing changes", api.tryPolicy),
 		newOperation(get, "/policies/{id}", policy.InfraSee, ok, "get-health-policy", "Get a health policy", api.getPolicy),

@@ -58,7 +58,7 @@ func (in PolicyInput) compile(ctx context.Context, q *db.Queries) (*expression.E
 	return e, checks.Err()
 }
 
-// normal returns the spec as it is stored.
+// normal returns the stored form of the spec.
 func normal(s healthpolicy.Spec) healthpolicy.Spec {
 	s.Expression = strings.TrimSpace(s.Expression)
 	if s.Actions.Taint = strings.TrimSpace(s.Actions.Taint); s.Actions.Taint != "" {
@@ -67,7 +67,7 @@ func normal(s healthpolicy.Spec) healthpolicy.Spec {
 	return s
 }
 
-// ListHealthPolicies returns all policies, in the order in which they are evaluated.
+// ListHealthPolicies returns all policies, in the order of their evaluation.
 func (ps *Policies) ListHealthPolicies(ctx context.Context, a fleet.Actor) ([]healthpolicy.Policy, error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func (ps *Policies) UpdateHealthPolicy(ctx context.Context, a fleet.Actor, id he
 	return ps.GetHealthPolicy(ctx, a, id)
 }
 
-// DeleteHealthPolicy deletes a policy with its matches. What it did to hosts is undone by the next pass. Without confirm
+// DeleteHealthPolicy deletes a policy with its matches. The next pass undoes its acts on hosts. Without confirm
 // it is refused while there is something to undo.
 func (ps *Policies) DeleteHealthPolicy(ctx context.Context, a fleet.Actor, id healthpolicy.ID, confirm bool) error {
 	return ps.change(ctx, a, id, func(q *db.Queries, p healthpolicy.Policy) error {
