@@ -218,7 +218,7 @@ func (q *Queries) EndHostConditions(ctx context.Context, arg EndHostConditionsPa
 }
 
 const eventsOfHost = `-- name: EventsOfHost :many
-SELECT id, host_id, at, kind, check_name, object, code, severity, text, numbers, attributes, repeats, actor FROM host_events e WHERE e.host_id = $1 AND ($2::bigint = 0 OR e.id < $2::bigint)
+SELECT id, host_id, at, kind, check_name, object, code, severity, text, numbers, attributes, repeats, actor, policies FROM host_events e WHERE e.host_id = $1 AND ($2::bigint = 0 OR e.id < $2::bigint)
   AND ($3::text = '' OR e.severity = $3::text) AND ($4::text = '' OR e.check_name = $4::text)
 ORDER BY e.id DESC LIMIT $5
 `
@@ -261,6 +261,7 @@ func (q *Queries) EventsOfHost(ctx context.Context, arg EventsOfHostParams) ([]H
 			&i.Attributes,
 			&i.Repeats,
 			&i.Actor,
+			&i.Policies,
 		); err != nil {
 			return nil, err
 		}
@@ -273,7 +274,7 @@ func (q *Queries) EventsOfHost(ctx context.Context, arg EventsOfHostParams) ([]H
 }
 
 const eventsOfHostAbove = `-- name: EventsOfHostAbove :many
-SELECT id, host_id, at, kind, check_name, object, code, severity, text, numbers, attributes, repeats, actor FROM host_events e WHERE e.host_id = $1 AND e.id > $2::bigint
+SELECT id, host_id, at, kind, check_name, object, code, severity, text, numbers, attributes, repeats, actor, policies FROM host_events e WHERE e.host_id = $1 AND e.id > $2::bigint
   AND ($3::text = '' OR e.severity = $3::text) AND ($4::text = '' OR e.check_name = $4::text)
 ORDER BY e.id LIMIT $5
 `
@@ -316,6 +317,7 @@ func (q *Queries) EventsOfHostAbove(ctx context.Context, arg EventsOfHostAbovePa
 			&i.Attributes,
 			&i.Repeats,
 			&i.Actor,
+			&i.Policies,
 		); err != nil {
 			return nil, err
 		}
@@ -436,7 +438,7 @@ func (q *Queries) LockHostHealth(ctx context.Context, arg LockHostHealthParams) 
 }
 
 const recentHostEvents = `-- name: RecentHostEvents :many
-SELECT e.id, e.host_id, e.at, e.kind, e.check_name, e.object, e.code, e.severity, e.text, e.numbers, e.attributes, e.repeats, e.actor, h.name AS host_name, h.spec AS host_spec FROM host_events e JOIN hosts h ON h.id = e.host_id
+SELECT e.id, e.host_id, e.at, e.kind, e.check_name, e.object, e.code, e.severity, e.text, e.numbers, e.attributes, e.repeats, e.actor, e.policies, h.name AS host_name, h.spec AS host_spec, h.labels AS host_labels, c.name AS cluster_name FROM host_events e JOIN hosts h ON h.id = e.host_id JOIN clusters c ON c.id = h.cluster_id
 WHERE e.at > now() - make_interval(days => $1::int) ORDER BY e.id DESC LIMIT $2
 `
 
@@ -446,21 +448,24 @@ type RecentHostEventsParams struct {
 }
 
 type RecentHostEventsRow struct {
-	ID         int64
-	HostID     fleet.HostID
-	At         time.Time
-	Kind       healthevent.Kind
-	CheckName  string
-	Object     string
-	Code       string
-	Severity   fleet.AlarmSeverity
-	Text       string
-	Numbers    map[string]float64
-	Attributes map[string]string
-	Repeats    int64
-	Actor      string
-	HostName   string
-	HostSpec   fleet.HostSpec
+	ID          int64
+	HostID      fleet.HostID
+	At          time.Time
+	Kind        healthevent.Kind
+	CheckName   string
+	Object      string
+	Code        string
+	Severity    fleet.AlarmSeverity
+	Text        string
+	Numbers     map[string]float64
+	Attributes  map[string]string
+	Repeats     int64
+	Actor       string
+	Policies    []string
+	HostName    string
+	HostSpec    fleet.HostSpec
+	HostLabels  map[string]string
+	ClusterName string
 }
 
 // The newest events of all hosts of the last days, for a trial of a policy.
@@ -487,8 +492,11 @@ func (q *Queries) RecentHostEvents(ctx context.Context, arg RecentHostEventsPara
 			&i.Attributes,
 			&i.Repeats,
 			&i.Actor,
+			&i.Policies,
 			&i.HostName,
 			&i.HostSpec,
+			&i.HostLabels,
+			&i.ClusterName,
 		); err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 	"quantix/internal/flavor"
 	"quantix/internal/fleet"
 	"quantix/internal/healthevent"
+	"quantix/internal/healthpolicy"
 	"quantix/internal/hostcommand"
 	"quantix/internal/quota"
 	"quantix/internal/request"
@@ -365,6 +366,59 @@ type GuestSecret struct {
 	Sealed []byte
 }
 
+type HealthAct struct {
+	HostID   fleet.HostID
+	Act      string
+	State    healthpolicy.ActState
+	Policies []string
+	Cause    string
+	Since    time.Time
+}
+
+type HealthMatch struct {
+	ID         int64
+	PolicyID   healthpolicy.ID
+	HostID     fleet.HostID
+	CheckName  string
+	Object     string
+	Code       string
+	EventID    int64
+	Text       string
+	Severity   fleet.AlarmSeverity
+	Actions    healthpolicy.Actions
+	DryRun     bool
+	Momentary  bool
+	State      healthpolicy.State
+	Reason     string
+	Notified   bool
+	Since      time.Time
+	LastAt     time.Time
+	Count      int64
+	EndedAt    *time.Time
+	ReleasedBy string
+}
+
+type HealthPolicy struct {
+	ID          healthpolicy.ID
+	Name        string
+	Builtin     string
+	Spec        healthpolicy.Spec
+	Generation  int64
+	CreatedAt   time.Time
+	LastError   string
+	LastErrorAt *time.Time
+}
+
+type HealthPolicyDefault struct {
+	Builtin string
+}
+
+type HealthSetting struct {
+	One      bool
+	Version  int64
+	MaxHosts int32
+}
+
 type Host struct {
 	ID             fleet.HostID
 	Name           string
@@ -451,6 +505,7 @@ type HostEvent struct {
 	Attributes map[string]string
 	Repeats    int64
 	Actor      string
+	Policies   []string
 }
 
 type HostFilterCount struct {

@@ -46,6 +46,11 @@ func AlarmRulePath(id fleet.AlarmRuleID, below ...string) string {
 	return ObjectPath(fleet.TypeAlarmRule, id, below...)
 }
 
+// HealthPolicyPath is the address of a health policy, or of a path below it.
+func HealthPolicyPath[ID ~string](id ID, below ...string) string {
+	return ObjectPath(fleet.TypeHealthPolicy, id, below...)
+}
+
 // ChannelPath is the address of a channel's page, or of a path below it.
 func ChannelPath[ID ~string](id ID, below ...string) string {
 	return ObjectPath(fleet.TypeChannel, id, below...)

@@ -76,6 +76,8 @@ func newLargePortal(t *testing.T, hosts int) *largePortal {
 	p.execSQL(`INSERT INTO alarm_rules (id, name, spec) VALUES ($1, 'lost', '{"severity":"critical","condition":"host.lost"}')`, anAlarm)
 	p.execSQL(`INSERT INTO alarms (id, rule_id, subject, subject_name, cause, severity, text, plain, raised_at)
 		SELECT CASE WHEN h.id = $2 THEN $1 ELSE gen_random_uuid()::text END, $1, 'host:' || h.id, h.name, 'Its agent is offline.', 'critical', 'Its agent is offline.', 'Its agent is offline.', now() FROM hosts h`, anAlarm, aHost)
+	p.execSQL(`INSERT INTO health_policies (id, name, spec) SELECT CASE WHEN n = 1 THEN $1 ELSE gen_random_uuid()::text END, 'policy-' || n, '{"expression":"true","severity":"info","actions":{"cordon":true}}' FROM generate_series(1, 100) n`, anAlarm)
+	p.execSQL(`INSERT INTO health_matches (policy_id, host_id, check_name, object, code, text, severity, actions, dry_run, momentary) SELECT $1, id, 'gpu', 'gpu/0', 'xid-79', 'XID 79.', 'critical', '{"cordon":true}', false, false FROM hosts`, anAlarm)
 	p.execSQL(`INSERT INTO channels (id, name, spec, target, signed) VALUES ($1, 'ops', '{"kind":"email","to":["ops@example.org"]}', 'ops@example.org', false)`, anAlarm)
 	p.execSQL(`INSERT INTO deliveries (id, channel_id, message, summary, events, state, due_at, ended_at) SELECT n, $1, '{}', 'Host lost', 1, 'sent', now(), now() FROM generate_series(1, 100) n`, anAlarm)
 	p.execSQL(`INSERT INTO snapshot_schedules (id, vm_id, spec, created_by) VALUES ($1, $2, '{"name":"nightly","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}', 'ann')`, aSchedule, aVM)
@@ -258,6 +260,11 @@ var measuredAddresses = map[string][]struct {
 	"/pools/:id/hosts/:host/release":             {{at: "/pools/" + aPool + "/hosts/" + aHost + "/release", sums: 4}},
 	"/pools/:id/labels":                          {{at: "/pools/" + aPool + "/labels", sums: 4}, {at: "/pools/" + aPool + "/labels?selector=rack", sums: 4}},
 	"/vms/:id/first-boot":                        {{at: "/vms/" + aVM + "/first-boot"}},
+	"/policies":                                  {{at: "/policies"}},
+	"/policies/new":                              {{at: "/policies/new"}},
+	"/policies/settings":                         {{at: "/policies/settings"}},
+	"/policies/:id":                              {{at: "/policies/" + anAlarm}},
+	"/policies/:id/delete":                       {{at: "/policies/" + anAlarm + "/delete"}},
 	"/requests":                                  {{at: "/requests"}, {at: "/requests?filter=state:open"}},
 	"/requests/new":                              {{at: "/requests/new?project=" + aProject}},
 	"/requests/:id":                              {{at: "/requests/" + aRequest}},

@@ -116,6 +116,12 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	s.execSQL(`INSERT INTO channels (id, name, spec, target, signed) VALUES ($1, 'mine', '{"kind":"email","to":["a@example.org"]}', 'a@example.org', false)`, channelID)
 	s.execSQL(`INSERT INTO host_bmcs (host_id, spec, by_key, sealed) VALUES ($1, '{"address":"https://10.0.8.11","user":"root","trust":"pin"}', 'k', '')`, s.host.id)
 	s.execSQL(`UPDATE hosts SET has_bmc = true WHERE id = $1`, s.host.id)
+	s.execSQL(`INSERT INTO health_policies (id, name, spec) VALUES ($1, 'mine', '{"expression":"true","severity":"info","actions":{"cordon":true}}')`, alarmRule)
+	healthMatch := ""
+	if err := s.pool.QueryRow(t.Context(), `INSERT INTO health_matches (policy_id, host_id, check_name, object, code, text, severity, actions, dry_run, momentary)
+		VALUES ($1, $2, 'gpu', 'gpu/0', 'xid-79', 'XID 79.', 'critical', '{"cordon":true}', false, false) RETURNING id::text`, alarmRule, s.host.id).Scan(&healthMatch); err != nil {
+		t.Fatal(err)
+	}
 	acknowledged, silenced, ofGroup := alarm("a"), alarm("b"), `{"ruleId":"`+alarmRule+`","cause":"`
 	alarm("c")
 	silence := func(hour string) string {
@@ -130,37 +136,40 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	until := func(day string) string { return `"expiresAt":"2040-01-` + day + `T00:00:00Z"}` }
 	s.offerRelease("2.0.0", s.host.id)
 	bodies := map[string]struct{ path, body, other string }{
-		"/recycle-bin/{id}/restore":                    {"/recycle-bin/" + string(recycled) + "/restore", `{"name":"restored"}`, `{"name":"restored-2"}`},
-		"/vms/{id}/renew":                              {"/vms/" + string(expired) + "/renew", `{` + until("01"), `{` + until("02")},
-		"/vms/renew":                                   {"/vms/renew", `{"ids":["` + string(expiredToo) + `"],` + until("01"), `{"ids":["` + string(expiredToo) + `"],` + until("02")},
-		"/channels":                                    {"/channels", `{"name":"ops","spec":{"kind":"email","to":["a@example.org"]}}`, `{"name":"ops-2","spec":{"kind":"email","to":["a@example.org"]}}`},
-		"/flavors":                                     {"/flavors", `{"name":"small","cpus":1,"memoryMiB":256}`, `{"name":"small-2","cpus":1,"memoryMiB":256}`},
-		"/device-classes":                              {"/device-classes", `{"name":"gpu","members":[]}`, `{"name":"gpu-2","members":[]}`},
-		"/channels/{id}/test":                          {"/channels/" + channelID + "/test", ``, ``},
-		"/alarm-rules":                                 {"/alarm-rules", `{"name":"io","spec":{"severity":"info","condition":"vm.io"}}`, `{"name":"io-2","spec":{"severity":"info","condition":"vm.io"}}`},
-		"/alarms/{id}/acknowledge":                     {acknowledged + "/acknowledge", `{"note":"mine"}`, `{"note":"yours"}`},
-		"/alarms/{id}/silence":                         {silenced + "/silence", `{` + silence("1"), `{` + silence("2")},
-		"/alarms/groups/acknowledge":                   {"/alarms/groups/acknowledge", ofGroup + `c","note":"mine"}`, ofGroup + `c","note":"yours"}`},
-		"/alarms/groups/silence":                       {"/alarms/groups/silence", ofGroup + `c",` + silence("1"), ofGroup + `c",` + silence("2")},
-		"/vms/{id}/guest":                              {"/vms/" + string(asked) + "/guest", `{"action":"trim"}`, `{"action":"clock"}`},
-		"/vms/{id}/migrate":                            {sick["migrate"] + "/migrate", place(s.host.id), place(placed)},
-		"/vms/migrate":                                 {"/vms/migrate", `{"ids":["` + string(s.vm) + `"]}`, `{"ids":["` + string(s.vm) + `"],"mode":"live"}`},
-		"/vms/{id}/snapshots":                          {snapped("taken") + "/snapshots", `{"name":"before"}`, `{"name":"after"}`},
-		"/vms/{id}/snapshots/{snapshot}/revert":        {snapped("reverted") + "/snapshots/old/revert", `{}`, `{"start":true}`},
-		"/vms/{id}/snapshot-schedules":                 {snapped("scheduled") + "/snapshot-schedules", `{"name":"nightly","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}`, `{"name":"daily","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}`},
-		"/vms/{id}/consolidate":                        {snapped("merged") + "/consolidate", ``, ``},
-		"/vms/{id}/disks/grow":                         {growing + "/disks/grow", grow + `1048576}`, grow + `2097152}`},
-		"/vms/{id}/disks/move":                         {vm + "/disks/move", disk + string(slow) + `"}`, disk + string(pool) + `"}`},
-		"/vms/{id}/place":                              {sick["place"] + "/place", place(placed), place(s.host.id)},
-		"/vms":                                         {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},
-		"/vms/bulk-create":                             {"/vms/bulk-create", strings.TrimSuffix(vmBody(project, "many-{n}"), "}") + `,"count":3}`, strings.TrimSuffix(vmBody(project, "many-{n}"), "}") + `,"count":4}`},
-		"/customizations":                              {"/customizations", `{"name":"web-servers","firstBoot":{"kind":"cloud-init","cloudInit":{"hostname":"web"}}}`, `{"name":"other-servers","firstBoot":{"kind":"cloud-init","cloudInit":{"hostname":"web"}}}`},
-		"/templates":                                   {"/templates", `{"name":"Web",` + ofPattern + `}`, `{"name":"Other",` + ofPattern + `}`},
-		"/templates/{id}/versions":                     {"/templates/" + fresh + "/versions", `{` + ofPattern + `}`, `{` + ofPattern + `,"note":"other"}`},
-		"/requests":                                    {"/requests", `{"projectId":"` + string(project) + `","kind":"pool","text":"fast","reason":"r"}`, `{"projectId":"` + string(project) + `","kind":"pool","text":"slow","reason":"r"}`},
-		"/requests/{id}/approve":                       {request("a") + "/approve", `{}`, `{"comment":"w"}`},
-		"/requests/{id}/refuse":                        {request("b") + "/refuse", `{"comment":"no"}`, `{"comment":"never"}`},
-		"/requests/{id}/withdraw":                      {request("c") + "/withdraw", ``, ``},
+		"/recycle-bin/{id}/restore":             {"/recycle-bin/" + string(recycled) + "/restore", `{"name":"restored"}`, `{"name":"restored-2"}`},
+		"/vms/{id}/renew":                       {"/vms/" + string(expired) + "/renew", `{` + until("01"), `{` + until("02")},
+		"/vms/renew":                            {"/vms/renew", `{"ids":["` + string(expiredToo) + `"],` + until("01"), `{"ids":["` + string(expiredToo) + `"],` + until("02")},
+		"/channels":                             {"/channels", `{"name":"ops","spec":{"kind":"email","to":["a@example.org"]}}`, `{"name":"ops-2","spec":{"kind":"email","to":["a@example.org"]}}`},
+		"/flavors":                              {"/flavors", `{"name":"small","cpus":1,"memoryMiB":256}`, `{"name":"small-2","cpus":1,"memoryMiB":256}`},
+		"/device-classes":                       {"/device-classes", `{"name":"gpu","members":[]}`, `{"name":"gpu-2","members":[]}`},
+		"/channels/{id}/test":                   {"/channels/" + channelID + "/test", ``, ``},
+		"/alarm-rules":                          {"/alarm-rules", `{"name":"io","spec":{"severity":"info","condition":"vm.io"}}`, `{"name":"io-2","spec":{"severity":"info","condition":"vm.io"}}`},
+		"/policies":                             {"/policies", `{"name":"gpus","spec":{"expression":"event.check == \"gpu\"","severity":"info","actions":{}}}`, `{"name":"gpus-2","spec":{"expression":"event.check == \"gpu\"","severity":"info","actions":{}}}`},
+		"/policies/try":                         {"/policies/try", `{"expression":"true"}`, `{"expression":"false"}`},
+		"/health-matches/{match}/release":       {"/health-matches/" + healthMatch + "/release", ``, ``},
+		"/alarms/{id}/acknowledge":              {acknowledged + "/acknowledge", `{"note":"mine"}`, `{"note":"yours"}`},
+		"/alarms/{id}/silence":                  {silenced + "/silence", `{` + silence("1"), `{` + silence("2")},
+		"/alarms/groups/acknowledge":            {"/alarms/groups/acknowledge", ofGroup + `c","note":"mine"}`, ofGroup + `c","note":"yours"}`},
+		"/alarms/groups/silence":                {"/alarms/groups/silence", ofGroup + `c",` + silence("1"), ofGroup + `c",` + silence("2")},
+		"/vms/{id}/guest":                       {"/vms/" + string(asked) + "/guest", `{"action":"trim"}`, `{"action":"clock"}`},
+		"/vms/{id}/migrate":                     {sick["migrate"] + "/migrate", place(s.host.id), place(placed)},
+		"/vms/migrate":                          {"/vms/migrate", `{"ids":["` + string(s.vm) + `"]}`, `{"ids":["` + string(s.vm) + `"],"mode":"live"}`},
+		"/vms/{id}/snapshots":                   {snapped("taken") + "/snapshots", `{"name":"before"}`, `{"name":"after"}`},
+		"/vms/{id}/snapshots/{snapshot}/revert": {snapped("reverted") + "/snapshots/old/revert", `{}`, `{"start":true}`},
+		"/vms/{id}/snapshot-schedules":          {snapped("scheduled") + "/snapshot-schedules", `{"name":"nightly","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}`, `{"name":"daily","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}`},
+		"/vms/{id}/consolidate":                 {snapped("merged") + "/consolidate", ``, ``},
+		"/vms/{id}/disks/grow":                  {growing + "/disks/grow", grow + `1048576}`, grow + `2097152}`},
+		"/vms/{id}/disks/move":                  {vm + "/disks/move", disk + string(slow) + `"}`, disk + string(pool) + `"}`},
+		"/vms/{id}/place":                       {sick["place"] + "/place", place(placed), place(s.host.id)},
+		"/vms":                                  {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},
+		"/vms/bulk-create":                      {"/vms/bulk-create", strings.TrimSuffix(vmBody(project, "many-{n}"), "}") + `,"count":3}`, strings.TrimSuffix(vmBody(project, "many-{n}"), "}") + `,"count":4}`},
+		"/customizations":                       {"/customizations", `{"name":"web-servers","firstBoot":{"kind":"cloud-init","cloudInit":{"hostname":"web"}}}`, `{"name":"other-servers","firstBoot":{"kind":"cloud-init","cloudInit":{"hostname":"web"}}}`},
+		"/templates":                            {"/templates", `{"name":"Web",` + ofPattern + `}`, `{"name":"Other",` + ofPattern + `}`},
+		"/templates/{id}/versions":              {"/templates/" + fresh + "/versions", `{` + ofPattern + `}`, `{` + ofPattern + `,"note":"other"}`},
+		"/requests":                             {"/requests", `{"projectId":"` + string(project) + `","kind":"pool","text":"fast","reason":"r"}`, `{"projectId":"` + string(project) + `","kind":"pool","text":"slow","reason":"r"}`},
+		"/requests/{id}/approve":                {request("a") + "/approve", `{}`, `{"comment":"w"}`},
+		"/requests/{id}/refuse":                 {request("b") + "/refuse", `{"comment":"no"}`, `{"comment":"never"}`},
+		"/requests/{id}/withdraw":               {request("c") + "/withdraw", ``, ``},
 		"/templates/{id}/versions/{version}/deprecate": {"/templates/" + old + "/versions/" + old + "/deprecate", `{"deprecated":true}`, `{"deprecated":false}`},
 		"/vms/{id}/actions":                            {vm + "/actions", `{"action":"reset"}`, `{"action":"stop"}`},
 		"/vms/actions":                                 {"/vms/actions", `{"action":"pause","ids":["` + string(s.vm) + `"]}`, `{"action":"stop","ids":["` + string(s.vm) + `"]}`},

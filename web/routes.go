@@ -273,6 +273,20 @@ func (s *Server) routes() []route {
 		{get, "/channels/:id/delete", page, policy.VMSee, form.Show(s.pages.ConfirmDeleteChannel())},
 		{post, "/channels/:id/delete", page, policy.VMSee, form.Submit(s.pages.DeleteChannel, s.pages.ConfirmDeleteChannel())},
 
+		// Health policies.
+		{get, "/policies", page, policy.InfraSee, s.pages.ListHealthPolicies},
+		{get, "/policies/new", page, policy.InfraChange, form.Show(s.pages.ShowNewPolicyForm)},
+		{post, "/policies", page, policy.InfraChange, form.Submit(s.pages.CreateHealthPolicy, s.pages.ShowNewPolicyForm)},
+		{post, "/policies/check", page, policy.InfraChange, form.SubmitWithoutForm(s.pages.CheckExpression)},
+		{post, "/policies/try", page, policy.InfraChange, form.Submit(s.pages.TryHealthPolicy, s.pages.ShowPolicyForm)},
+		{get, "/policies/settings", page, policy.InfraChange, form.Show(s.pages.ShowPolicySettings)},
+		{post, "/policies/settings", page, policy.InfraChange, form.Submit(s.pages.SetPolicySettings, s.pages.ShowPolicySettings)},
+		{post, "/policies/matches/:match/release", page, policy.InfraChange, form.SubmitWithoutForm(s.pages.ReleaseHealthMatch)},
+		{get, "/policies/:id", page, policy.InfraSee, s.pages.HealthPolicyPage},
+		{post, "/policies/:id/edit", page, policy.InfraChange, form.Submit(s.pages.EditHealthPolicy, s.pages.ShowPolicyForm)},
+		{get, "/policies/:id/delete", page, policy.InfraChange, form.Show(s.pages.ConfirmDeletePolicy)},
+		{post, "/policies/:id/delete", page, policy.InfraChange, form.Submit(s.pages.DeleteHealthPolicy, s.pages.ConfirmDeletePolicy)},
+
 		// Flavors.
 		{get, "/flavors", page, policy.VMSee, s.pages.ListFlavors},
 		{get, "/flavors/new", page, policy.InfraChange, form.Show(s.pages.ShowNewFlavorForm)},

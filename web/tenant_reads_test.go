@@ -14,7 +14,7 @@ import (
 // measuredAddresses do not need them.
 var readIDs = map[string][]string{
 	"vms": {aVM}, "hosts": {aHost}, "pools": {aPool, aVisiblePool}, "networks": {aNet, aBridge}, "images": {anImage}, "templates": {aTemplate}, "tasks": {aTask},
-	"projects": {aProject}, "security-groups": {aGroup}, "flavors": {aFlavor}, "device-classes": {aDeviceClass}, "alarms": {anAlarm}, "alarm-rules": {anAlarm}, "channels": {anAlarm},
+	"projects": {aProject}, "security-groups": {aGroup}, "flavors": {aFlavor}, "device-classes": {aDeviceClass}, "alarms": {anAlarm}, "alarm-rules": {anAlarm}, "channels": {anAlarm}, "policies": {anAlarm}, "health-matches": {"1"},
 	"plans": {aTask}, "clusters": {aCluster}, "users": {"me", "ann"}, "tokens": {aToken}, "customizations": {aSpec}, "snapshots": {aSnapshot},
 	"snapshot-schedules": {aSchedule}, "schedules": {aSchedule}, "exports": {aTask}, "uploads": {aTask}, "discovered-vms": {"00000000-0000-7000-8000-000000009001"},
 	"found": {"00000000-0000-7000-8000-000000009001"}, "well-known-images": {aCatalogEntry}, "volumes": {aVolume}, "menus": {aVM}, "host": {aHost}, "vm": {aVM},

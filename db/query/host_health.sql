@@ -73,7 +73,7 @@ WHERE c.severity = 'critical' ORDER BY c.since DESC, c.host_id LIMIT @most;
 
 -- name: RecentHostEvents :many
 -- The newest events of all hosts of the last days, for a trial of a policy.
-SELECT e.*, h.name AS host_name, h.spec AS host_spec FROM host_events e JOIN hosts h ON h.id = e.host_id
+SELECT e.*, h.name AS host_name, h.spec AS host_spec, h.labels AS host_labels, c.name AS cluster_name FROM host_events e JOIN hosts h ON h.id = e.host_id JOIN clusters c ON c.id = h.cluster_id
 WHERE e.at > now() - make_interval(days => @days::int) ORDER BY e.id DESC LIMIT @most;
 
 -- name: SweepHostEvents :execrows

@@ -18,6 +18,7 @@ func DefaultRules() []DefaultRule {
 		{"host-conflict", "host-identity-used-twice", fleet.AlarmRuleSpec{Severity: fleet.AlarmCritical, Condition: "host.conflict"}},
 		{"host-certificate", "agent-certificate-near-its-end", fleet.AlarmRuleSpec{Severity: fleet.AlarmWarning, Condition: "host.certificate", Threshold: new(4.0), Critical: new(1.0), ForSeconds: 300}},
 		{"host-rejoin", "offline-host-must-soon-join-again", fleet.AlarmRuleSpec{Severity: fleet.AlarmWarning, Condition: "host.rejoin", Threshold: new(3.0), ForSeconds: 300}},
+		{"host-health", "health-policy", fleet.AlarmRuleSpec{Severity: fleet.AlarmWarning, Condition: "host.health"}},
 		{"host-clock", "host-clock-wrong", fleet.AlarmRuleSpec{
 			Severity: fleet.AlarmWarning, Condition: fleet.AlarmMetricCondition, Metric: &fleet.AlarmMetric{Type: fleet.TypeHost, Name: "clock.offset"},
 			Threshold: new(5.0), Clear: new(2.0), ForSeconds: 300,

@@ -129,7 +129,7 @@ func (m Message) alerts(e Envelope) []alert {
 	}
 	out := []alert{}
 	for _, v := range m.Events {
-		if v.Event == fleet.AlarmAcknowledged || v.isRequest() {
+		if v.Event == fleet.AlarmAcknowledged || v.isRequest() || v.PolicyID != "" {
 			continue // no alert changes
 		}
 		kind, _, _ := strings.Cut(string(v.Subject), ":")

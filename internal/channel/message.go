@@ -30,6 +30,7 @@ type Event struct {
 	RaisedAt time.Time            `json:"raisedAt"`
 
 	RequestID request.ID `json:"requestId,omitempty"` // of a request; it has no AlarmID and RuleID
+	PolicyID  string     `json:"policyId,omitempty"`  // of a match of a health policy; it has no AlarmID and RuleID
 }
 
 // Events of requests.
@@ -38,13 +39,19 @@ const (
 	RequestDecided fleet.AlarmEventKind = "request.decided"
 )
 
+// PolicyMatched is the event of a health policy, which names the channel that sends it.
+const PolicyMatched fleet.AlarmEventKind = "policy.matched"
+
 // isRequest reports whether the event is about a request.
 func (e Event) isRequest() bool { return e.RequestID != "" }
 
-// path is the page of the event's alarm or request in the portal.
+// path is the page of the event's alarm, request or policy in the portal.
 func (e Event) path() string {
 	if e.isRequest() {
 		return "/requests/" + string(e.RequestID)
+	}
+	if e.PolicyID != "" {
+		return "/policies/" + e.PolicyID
 	}
 	return "/alarms/" + string(e.AlarmID)
 }

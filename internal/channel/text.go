@@ -11,7 +11,7 @@ import (
 
 var eventWords = map[fleet.AlarmEventKind]string{
 	fleet.AlarmRaised: "Raised", fleet.AlarmEscalated: "Severity changed", fleet.AlarmAcknowledged: "Acknowledged", fleet.AlarmCleared: "Cleared",
-	RequestOpened: "New request", RequestDecided: "Request decided",
+	RequestOpened: "New request", RequestDecided: "Request decided", PolicyMatched: "Health policy",
 }
 
 // EventText names an event for people: "Raised".

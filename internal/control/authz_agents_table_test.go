@@ -119,6 +119,7 @@ var agentUseCases = map[string]useCase{
 	"SendDelivery":          {permittedActors: onlyPortal, args: func(*authzFixture) []any { return []any{channels.Claimed{}} }},
 	"PredictPools":          {permittedActors: onlyPortal, args: noArgs},
 	"DeleteOldHostEvents":   {permittedActors: onlyPortal, args: noArgs},
+	"ActOnHealth":           {permittedActors: onlyPortal, args: noArgs},
 	"PruneEvents":           {permittedActors: onlyPortal, args: noArgs},
 	"LogHostLiveness":       {permittedActors: onlyPortal, args: noArgs},
 	"HostAlarmFindings":     {permittedActors: onlyPortal, args: noArgs},

@@ -7,6 +7,7 @@ import (
 	"quantix/internal/control"
 	"quantix/internal/control/alarms"
 	"quantix/internal/control/health"
+	"quantix/internal/control/healthpolicies"
 	"quantix/internal/control/hostpower"
 	"quantix/internal/control/hosts"
 	"quantix/internal/control/network"
@@ -71,17 +72,30 @@ var infraUseCases = map[string]useCase{
 	"AddHostsToCluster": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.cluster(), []fleet.HostID{w.someHost()}} }},
 
 	// Alarm rules belong to the fleet. Alarms of VMs belong to their project.
-	"ListAlarmRules":  {permittedActors: actorsSeeingInfra, args: readUseCase},
-	"GetAlarmRule":    {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRule()} }},
-	"CreateAlarmRule": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRuleInput()} }},
-	"UpdateAlarmRule": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRule(), w.alarmRuleInput()} }},
-	"DeleteAlarmRule": {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRule()} }},
-	"ReadEvents":      {permittedActors: actorsWithAnyRole, args: func(*authzFixture) []any { return []any{event.Query{}} }},
-	"ListAlarms":      {permittedActors: actorsWithAnyRole, args: readUseCase},
-	"AlarmGroups":     {permittedActors: actorsWithAnyRole, args: noArgs},
-	"AlarmCounts":     {permittedActors: actorsWithAnyRole, args: noArgs},
-	"AlarmsOf":        {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.alarm(); return []any{fleet.Subject("vm:" + string(w.vm()))} }},
-	"GetAlarm":        {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.alarm()} }},
+	"ListAlarmRules":            {permittedActors: actorsSeeingInfra, args: readUseCase},
+	"GetAlarmRule":              {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRule()} }},
+	"CreateAlarmRule":           {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRuleInput()} }},
+	"UpdateAlarmRule":           {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRule(), w.alarmRuleInput()} }},
+	"DeleteAlarmRule":           {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.alarmRule()} }},
+	"ListHealthPolicies":        {permittedActors: actorsSeeingInfra, args: noArgs},
+	"GetHealthPolicy":           {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.healthPolicy()} }},
+	"UndoneWithoutHealthPolicy": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.healthPolicy()} }},
+	"HealthMatchesOfPolicy":     {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.healthPolicy(), int64(0), 10} }},
+	"HealthMatchesOfHost":       {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
+	"TryHealthPolicy":           {permittedActors: actorsSeeingInfra, args: func(*authzFixture) []any { return []any{"true"} }},
+	"CreateHealthPolicy":        {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.healthPolicyInput()} }},
+	"UpdateHealthPolicy":        {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.healthPolicy(), w.healthPolicyInput()} }},
+	"DeleteHealthPolicy":        {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.healthPolicy(), false} }},
+	"ReleaseHealthMatch":        {permittedActors: actorsChangingInfra, args: func(w *authzFixture) []any { return []any{w.healthMatch()} }},
+	"GetHealthPolicySettings":   {permittedActors: actorsSeeingInfra, args: noArgs},
+	"SetHealthPolicySettings":   {permittedActors: actorsChangingInfra, args: func(*authzFixture) []any { return []any{healthpolicies.HealthPolicySettings{MaxHosts: 2}} }},
+
+	"ReadEvents":  {permittedActors: actorsWithAnyRole, args: func(*authzFixture) []any { return []any{event.Query{}} }},
+	"ListAlarms":  {permittedActors: actorsWithAnyRole, args: readUseCase},
+	"AlarmGroups": {permittedActors: actorsWithAnyRole, args: noArgs},
+	"AlarmCounts": {permittedActors: actorsWithAnyRole, args: noArgs},
+	"AlarmsOf":    {permittedActors: actorsWithAnyRole, args: func(w *authzFixture) []any { w.alarm(); return []any{fleet.Subject("vm:" + string(w.vm()))} }},
+	"GetAlarm":    {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { return []any{w.alarm()} }},
 	"AcknowledgeAlarms": {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any {
 		return []any{alarms.AlarmSelection{ID: w.alarm()}, "I look at it."}
 	}},

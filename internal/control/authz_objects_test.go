@@ -10,11 +10,13 @@ import (
 	"quantix/internal/control/alarms"
 	"quantix/internal/control/channels"
 	"quantix/internal/control/flavors"
+	"quantix/internal/control/healthpolicies"
 	"quantix/internal/control/hostpower"
 	"quantix/internal/control/storage"
 	"quantix/internal/deviceclass"
 	"quantix/internal/flavor"
 	"quantix/internal/fleet"
+	"quantix/internal/healthpolicy"
 	"quantix/internal/hostcommand"
 	"quantix/internal/request"
 	"quantix/internal/testkit"
@@ -263,6 +265,31 @@ func (w *authzFixture) alarmRule() fleet.AlarmRuleID {
 		w.t.Fatal(err)
 	}
 	return rule.ID
+}
+
+// healthPolicyInput returns the input for a new health policy.
+func (w *authzFixture) healthPolicyInput() healthpolicies.PolicyInput {
+	return healthpolicies.PolicyInput{Name: w.uniqueName("policy"), Spec: healthpolicy.Spec{Expression: `event.code == "none"`, Severity: fleet.AlarmInfo, Actions: healthpolicy.Actions{Taint: "gpu"}}}
+}
+
+func (w *authzFixture) healthPolicy() healthpolicy.ID {
+	w.execSQL(`DELETE FROM health_policies`) // the number of policies is limited
+	v, err := w.CreateHealthPolicy(w.t.Context(), fleet.SystemActor, w.healthPolicyInput())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return v.ID
+}
+
+// healthMatch adds an open match of the first host.
+func (w *authzFixture) healthMatch() (id int64) {
+	w.t.Helper()
+	err := w.pool.QueryRow(w.t.Context(), `INSERT INTO health_matches (policy_id, host_id, check_name, object, code, text, severity, actions, dry_run, momentary)
+		VALUES ($1, $2, 'gpu', 'gpu/0', 'xid-79', 'XID 79.', 'critical', '{"cordon":true}', false, false) RETURNING id`, w.healthPolicy(), w.h1).Scan(&id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return id
 }
 
 func (w *authzFixture) channelInput() channels.ChannelInput {

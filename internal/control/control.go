@@ -22,6 +22,7 @@ import (
 	"quantix/internal/control/events"
 	"quantix/internal/control/flavors"
 	"quantix/internal/control/health"
+	"quantix/internal/control/healthpolicies"
 	"quantix/internal/control/hostcommands"
 	"quantix/internal/control/hostpower"
 	"quantix/internal/control/hosts"
@@ -60,6 +61,7 @@ type Control struct {
 	*recycling.Recycling
 	*requests.Requests
 	*health.Health
+	*healthpolicies.Policies
 	*assign.Assignments
 	*flavors.Flavors
 	*deviceclasses.DeviceClasses
@@ -124,7 +126,7 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 		Hosts:         hosts.New(s, b, agents, o.AgentURL),
 		HostCommands:  hostcommands.New(s),
 		Upgrades:      upgrades.New(s, b, o.AgentReleases),
-		Health:        health.New(s),
+		Health:        health.New(s, healthpolicies.NewJudge()),
 		Networks:      network.New(s, b),
 		Publishing:    publishing.New(s),
 		Placing:       placing.New(s),
@@ -143,7 +145,7 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 		log:           o.Log,
 		opts:          o,
 	}
-	c.Requests = requests.New(s, b, requestedVMs{c})
+	c.Requests, c.Policies = requests.New(s, b, requestedVMs{c}), healthpolicies.New(s)
 	c.HostPower = hostpower.New(s, o.Vault, o.BMCs, terminatedHosts{c})
 	return c
 }

@@ -113,6 +113,7 @@ var types = []typeOfEvents{
 	{key: fleet.TypeTask},
 	{key: fleet.TypeAlarm, wakeKeys: []string{"alarms"}},
 	{key: fleet.TypeAlarmRule, wakeKeys: []string{"alarm-rules"}},
+	{key: fleet.TypeHealthPolicy},
 }
 
 // logKey is the wake-up key of types whose changes wake no page.

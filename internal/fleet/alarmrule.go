@@ -70,6 +70,7 @@ type AlarmCondition struct {
 	Cluster  bool // the scope can be a cluster
 	Labels   bool // the scope can be a label selector
 	Project  bool // the scope can be a project
+	Rated    bool // the objects have severities of their own, which replace the rule's
 }
 
 // alarmConditions is the table of conditions.
@@ -79,6 +80,7 @@ var alarmConditions = []AlarmCondition{
 	{Key: "host.conflict", Type: TypeHost, Label: "Host identity used twice", Cluster: true, Labels: true},
 	{Key: "host.certificate", Type: TypeHost, Label: "Agent certificate ends", Unit: "hours", Default: 4, Max: 24, Below: true, Reported: true, Cluster: true, Labels: true},
 	{Key: "host.rejoin", Type: TypeHost, Label: "Offline host must join again", Unit: "days", Default: 3, Max: 30, Below: true, Cluster: true, Labels: true},
+	{Key: "host.health", Type: TypeHost, Label: "Health policy", Cluster: true, Labels: true, Rated: true},
 	{Key: "pool.unhealthy", Type: TypePool, Label: "Pool unhealthy", Reported: true, Cluster: true},
 	{Key: "pool.full", Type: TypePool, Label: "Pool full", Unit: "%", Default: 90, Max: 100, Reported: true, Cluster: true},
 	{Key: "pool.predicted", Type: TypePool, Label: "Pool predicted full", Unit: "days", Default: 7, Max: 365, Below: true, Reported: true, Cluster: true},

@@ -40,6 +40,7 @@ const (
 	TypeDeviceClass   ResourceType = "device-class"
 	TypeRecycled      ResourceType = "recycled" // a VM in the recycle bin
 	TypeRequest       ResourceType = "request"
+	TypeHealthPolicy  ResourceType = "health-policy"
 )
 
 // ResourceTypeInfo describes a resource type for pages, events and the API.
@@ -148,6 +149,7 @@ var resourceTypes = []ResourceTypeInfo{
 		Path: "/alarm-rules", See: MaySeeInfra, TabOf: TypeAlarm, Filter: AlarmRuleKeys, View: []string{"filter", "sort", "columns", "limit"},
 	},
 	{Key: TypeChannel, Label: "channel", Plural: "channels", Title: "Channels", Icon: "external-link", Path: "/channels", See: MaySeeVMs, TabOf: TypeAlarm, AllKey: "channels"},
+	{Key: TypeHealthPolicy, Label: "policy", Plural: "policies", Title: "Health policies", Icon: "shield", Path: "/policies", See: MaySeeInfra, TabOf: TypeAlarm, AllKey: "policies"},
 	{
 		Key: TypeRequest, Label: "request", Plural: "requests", Title: "Requests", Icon: "circle-question-mark", Path: "/requests", See: MaySeeVMs, TabOf: TypeProject,
 		AllKey: "requests", Filter: RequestKeys, View: []string{"filter", "sort", "columns", "project", "limit"},

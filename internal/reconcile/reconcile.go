@@ -58,6 +58,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"predict pools", time.Minute, nil, c.PredictPools},
 		{"log host liveness", 5 * time.Second, nil, c.LogHostLiveness},
 		{"prune events", time.Minute, nil, c.PruneEvents},
+		{"act on health", 5 * time.Second, []string{"policies"}, withMinInterval(2*time.Second, c.ActOnHealth)},
 		{"delete host events", time.Minute, nil, c.DeleteOldHostEvents},
 		{"roll up metrics", time.Minute, nil, c.RollUpMetrics},
 		{"sweep", 10 * time.Minute, nil, c.DeleteExpiredRows},

@@ -14,6 +14,7 @@ import (
 	"quantix/internal/maintenance"
 	"quantix/internal/policy"
 	"quantix/views"
+	policyview "quantix/views/healthpolicy"
 	"quantix/views/kit"
 )
 
@@ -45,6 +46,7 @@ type Page struct {
 	Log       AgentLog
 	Open      *fleet.Task
 	BMC       *bmc.BMC // tab summary; nil: the host has none
+	Policies  policyview.HostView
 	// FoundPools are the host's own pools that are not assigned to it.
 	FoundPools []fleet.DiscoveredPool
 	Health     HealthTab           // tab health

@@ -73,8 +73,11 @@ const (
 
 	HelpHealthChecks     Topic = "health-policies#health-checks"
 	HelpHealthConditions Topic = "health-policies#events-and-conditions"
-	HelpApproval      Topic = "tenants#approval-of-new-vms"
-	HelpPublishing    Topic = "tenants#publish-pools-and-networks"
+	HelpApproval         Topic = "tenants#approval-of-new-vms"
+	HelpPublishing       Topic = "tenants#publish-pools-and-networks"
+	HelpPolicy           Topic = "health-policies#policies"
+	HelpPolicyActs       Topic = "health-policies#what-a-policy-does-and-undoes"
+	HelpPolicyExpression Topic = "health-policies#write-an-expression"
 )
 
 func (t Topic) path() templ.SafeURL {

@@ -43,6 +43,9 @@ func (s *Site) HostPage(c echo.Context, a fleet.Actor) error {
 		if p.Progress, err = s.Control.MaintenanceProgress(c.Request().Context(), a, h.ID); err != nil {
 			return err
 		}
+		if p.Policies, err = s.hostPolicies(c, a, h.ID); err != nil {
+			return err
+		}
 		if err := s.fillHostTab(c, a, &p); err != nil {
 			return err
 		}
@@ -192,6 +195,9 @@ func (s *Site) ShowHostForm(c echo.Context, a fleet.Actor, in hostForm, how form
 	}
 	link := kit.Link{Path: views.HostPath(h.ID)}.With("tab", "configure")
 	p := hostview.Page{Actor: a, Link: link, Tab: "configure", Host: h, Now: time.Now(), Form: in.settings(how.Errors)}
+	if p.Policies, err = s.hostPolicies(c, a, h.ID); err != nil {
+		return err
+	}
 	if err := s.fillHostClusters(c.Request().Context(), a, &p); err != nil {
 		return err
 	}

@@ -111,12 +111,15 @@ func (f *findings) of(ctx context.Context, rule fleet.AlarmRule, rules []db.Alar
 	if err != nil {
 		return nil, err
 	}
+	condition, _ := fleet.AlarmConditionOf(rule.Spec.Condition)
 	var out []alarm.Finding
 	for _, x := range all {
 		if !alarm.InScope(rule.Spec.Scope, x.Scope) {
 			continue
 		}
-		x.Severity = rule.Spec.Severity
+		if !condition.Rated {
+			x.Severity = rule.Spec.Severity
+		}
 		if rule.Spec.Threshold != nil {
 			if x.Value == nil || !alarm.Holds(rule.Spec, *x.Value, raised[x.Key]) {
 				continue
@@ -151,6 +154,8 @@ func (f *findings) read(ctx context.Context, rule fleet.AlarmRule, rules []db.Al
 		some, err = q.VMAlarmFindings(ctx, f.actor)
 	case "network.unhealthy":
 		f.byCondition[key], err = q.NetworkAlarmFindings(ctx, f.actor)
+	case "host.health":
+		f.byCondition[key], err = f.healthMatches(ctx)
 	case "host.certificate", "host.rejoin":
 		some, err = f.certificates(ctx)
 	case "pool.predicted":

@@ -137,7 +137,7 @@ func (hs *Health) HostEvents(ctx context.Context, a fleet.Actor, id fleet.HostID
 
 func eventFromRow(r db.HostEvent) healthevent.Event {
 	return healthevent.Event{
-		ID: r.ID, HostID: r.HostID, Kind: r.Kind, Check: r.CheckName, At: r.At, Repeats: r.Repeats, Actor: r.Actor,
+		ID: r.ID, HostID: r.HostID, Kind: r.Kind, Check: r.CheckName, At: r.At, Repeats: r.Repeats, Actor: r.Actor, Policy: r.Policies,
 		Finding: healthevent.Finding{Object: r.Object, Code: r.Code, Severity: r.Severity, Text: r.Text, Values: r.Numbers, Attributes: r.Attributes},
 	}
 }
@@ -171,7 +171,11 @@ func (hs *Health) ResolveCondition(ctx context.Context, a fleet.Actor, id fleet.
 		e := rowOf(healthevent.Resolved, c.Check, c.Finding)
 		e.Actor = a.Name
 		b := batch{events: []eventRow{e}}
-		if _, err := b.write(ctx, q, id); err != nil {
+		events, err := b.write(ctx, q, id)
+		if err != nil {
+			return err
+		}
+		if err := hs.judge.Judge(ctx, q, id, events); err != nil {
 			return err
 		}
 		return store.Audit(ctx, q, a, "host.resolve", fleet.SubjectHost(id), name, fmt.Sprintf("%s %s %s", key.Check, key.Object, key.Code))

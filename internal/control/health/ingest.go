@@ -20,10 +20,16 @@ import (
 // Health has the use cases of the health of hosts. Its exported methods are use cases of control.Control.
 type Health struct {
 	store *store.Store
+	judge Judge
 }
 
-// New returns the Health of the store.
-func New(s *store.Store) *Health { return &Health{store: s} }
+// Judge judges new events of a host, in the transaction that stores them.
+type Judge interface {
+	Judge(ctx context.Context, q *db.Queries, host fleet.HostID, events []healthevent.Event) error
+}
+
+// New returns the Health of the store, whose events go to the judge.
+func New(s *store.Store, j Judge) *Health { return &Health{store: s, judge: j} }
 
 // eventRow and conditionRow are rows as the statements of host_health.sql read them.
 type eventRow struct {
@@ -136,12 +142,17 @@ func (hs *Health) ReportHealth(ctx context.Context, a fleet.Actor, in healtheven
 			return err
 		}
 		b.keepWithin(int(last.Allowance))
-		if _, err = b.write(ctx, q, a.HostID); err != nil {
+		events, err := b.write(ctx, q, a.HostID)
+		if err != nil {
 			return err
 		}
-		return q.SetHostHealth(ctx, db.SetHostHealthParams{
+		err = q.SetHostHealth(ctx, db.SetHostHealthParams{
 			HostID: a.HostID, Instance: report.Instance, Number: max(last.Number, report.Number), Allowance: last.Allowance - float64(len(b.events)), Added: int64(len(b.events)),
 		})
+		if err != nil {
+			return err
+		}
+		return hs.judge.Judge(ctx, q, a.HostID, events)
 	})
 }
 
