@@ -84,7 +84,8 @@ func (f *demoLabFlags) startPortal(ctx context.Context, dir string, log *slog.Lo
 // at the first start. If another process now uses that address, the portal gets a new one; the agents start together
 // with the portal and get the new address.
 func (f *demoLabFlags) portalConfig(dir, known string) config.Portal {
-	cfg := config.Portal{Listen: f.listen, AgentListen: net.JoinHostPort(cmp.Or(f.agents, "127.0.0.1"), "0"), DataDir: dir, Log: f.log, AgentReleases: f.agentReleases}
+	// Simulated BMCs run on this machine, as the hosts do.
+	cfg := config.Portal{Listen: f.listen, AgentListen: net.JoinHostPort(cmp.Or(f.agents, "127.0.0.1"), "0"), DataDir: dir, Log: f.log, AgentReleases: f.agentReleases, BMCTo: []string{"127.0.0.0/8"}}
 	if known != "" {
 		if l, err := net.Listen("tcp", known); err == nil {
 			l.Close()

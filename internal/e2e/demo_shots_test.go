@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"quantix/internal/fleet"
+	"quantix/internal/testkit/mockbmc"
 )
 
 // demoShots returns the shots of the demo's pages.
@@ -34,7 +35,9 @@ func demoShots(t *testing.T, a api) []pageShot {
 		a.waitTask(t, task, fleet.JobDone)
 	}
 	archive := requestJSON[struct{ Items []struct{ ID string } }](t, a, http.StatusOK, http.MethodGet, "/api/v1"+h+"/diagnostics", nil).Items[0].ID
-	second := a.hostByName(t, "host-2")
+	second, third := a.hostByName(t, "host-2"), a.hostByName(t, "host-3")
+	a.addBMC(t, second.ID, mockbmc.Honest)
+	a.addBMC(t, third.ID, mockbmc.Forgets)
 	adopted := string(requestJSON[fleet.NetworkView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/hosts/"+string(second.ID)+"/discovered-networks/factory/adopt", nil).ID)
 	cluster := "/clusters/" + a.createCluster(t)
 	office := "/api/v1/networks/" + string(lan.ID)
@@ -232,6 +235,16 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"host-diagnostic-item", h + "/diagnostics/" + archive + "/agent", nil},
 		{"host-agent-log", h + "?tab=agent-log", nil},
 		{"host-restart-agent", h + "/restart-agent", nil},
+		{"host-bmc", "/hosts/" + string(second.ID), func(p *tab) { p.waitText("#bmc", "Dell Inc. PowerEdge R650") }},
+		{"host-bmc-edit", "/hosts/" + string(second.ID) + "/bmc", nil},
+		{"host-bmc-new", h + "/bmc", nil},
+		{"host-bmc-menu", "/hosts/" + string(second.ID), func(p *tab) { p.withMenu(".head summary", "Actions", "Power through BMC") }},
+		{"host-power-off", "/hosts/" + string(second.ID) + "/power-off", nil},
+		{"host-power-on", "/hosts/" + string(second.ID) + "/power-on", nil},
+		{"host-reset", "/hosts/" + string(second.ID) + "/reset", nil},
+		{"host-bmc-error", "/hosts/" + string(third.ID), func(p *tab) { p.waitText("#bmc", "could not be read") }},
+		{"host-terminate", "/hosts/" + string(second.ID) + "/terminate", nil},
+		{"host-terminate-refused", h + "/terminate", nil},
 		{"host-menu", "/hosts", func(p *tab) { p.withMenu("tbody [data-menu-open]", "", "Enter maintenance") }},
 		{"host-discovered-pools", h + "?tab=storage", nil},
 		{"host-discovered-networks", h + "?tab=networks", nil},

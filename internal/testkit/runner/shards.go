@@ -35,7 +35,7 @@ var shards = []shard{
 	{"screens", e2ePkg, `^TestScreenshots$`, `^(web|views|static)/|^internal/(policy|control/query)/`, false},
 	{"lives", e2ePkg, `^TestVMLifecycle|^TestImageCatalog|^TestUploads|^TestDisk|^TestVirsh|^TestVolume`, `^(agent|web|internal/(control|fleet|firstboot|ovf))/`, false},
 	{"storms", e2ePkg, `^TestNoStaleState|^TestTenTabs|^TestFaults|^TestPoolFailure`, `^agent/((hypervisor|pooldir|state)/)?[^/]+\.go$|^internal/(wire|agentconn|notify|reconcile|control)/|^web/`, false},
-	{"migrations", e2ePkg, `^Test(Live)?Migration`, `^agent/((hypervisor|migration|mock|state|transfer)/)?[^/]+\.go$|^agent/libvirt/(livemigration|migrat|receivevm)|^internal/(wire|relay)/|^internal/control/(agentapi/|vm_migrate)|^db/query/(claim|places|transfers)`, false},
+	{"migrations", e2ePkg, `^Test(Live)?Migration|^TestTermination`, `^internal/(bmc|control/hostpower)/|^agent/((hypervisor|migration|mock|state|transfer)/)?[^/]+\.go$|^agent/libvirt/(livemigration|migrat|receivevm)|^internal/(wire|relay)/|^internal/control/(agentapi/|vm_migrate)|^db/query/(claim|places|transfers)`, false},
 	{"alarms", e2ePkg, `Alarm`, `^internal/(alarm|channel|delivery|reconcile|remedy)/|^internal/control/(alarms|channels|hosts|agentapi)/|^internal/control/(maintenance|query/(alarm|hosts|causes))|^agent/[^/]+\.go$`, false},
 	{"health", e2ePkg, `^TestHealthEvents`, `^agent/(healthcheck/|hostchecks|ownchecks)|^internal/(healthevent|control/health)/|^views/host/health`, false},
 	{"failover", e2ePkg, `Portal|Postgres|Agent|Identity|Lab|Demo|Directory|FailedStarts|Setting|ReadyLine`, `^internal/(cli|config|pglocal|lab|control|notify|hostcommand)/|^agent/(diagnose|logtail)/|^db/|^main\.go$`, false},
