@@ -24,6 +24,8 @@ import (
 	"quantix/internal/event"
 	"quantix/internal/export"
 	"quantix/internal/fleet"
+	"quantix/internal/healthevent"
+	"quantix/internal/healthpolicy"
 	"quantix/internal/ipam"
 	"quantix/internal/maintenance"
 	"quantix/internal/policy"
@@ -205,6 +207,14 @@ func (api *API) ServeDescription(c echo.Context, _ fleet.Actor) error {
 
 // schemaNames are the names of the schemas of types whose name needs its package: "Version" of package template.
 var schemaNames = map[reflect.Type]string{
+	reflect.TypeFor[healthpolicy.Policy]():       "HealthPolicy",
+	reflect.TypeFor[healthpolicy.Spec]():         "HealthPolicySpec",
+	reflect.TypeFor[healthpolicy.Actions]():      "HealthPolicyActions",
+	reflect.TypeFor[healthpolicy.Match]():        "HealthMatch",
+	reflect.TypeFor[healthpolicy.Act]():          "HealthAct",
+	reflect.TypeFor[healthpolicy.OfHost]():       "HostHealthMatches",
+	reflect.TypeFor[healthpolicy.Trial]():        "HealthPolicyTrial",
+	reflect.TypeFor[healthevent.Event]():         "HealthEvent",
 	reflect.TypeFor[maintenance.Plan]():          "MaintenancePlan",
 	reflect.TypeFor[maintenance.VM]():            "MaintenanceVM",
 	reflect.TypeFor[maintenance.Choice]():        "MaintenanceChoice",
