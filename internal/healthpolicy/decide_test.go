@@ -18,7 +18,7 @@ func match(id int64, a healthpolicy.Actions) healthpolicy.Match {
 	return healthpolicy.Match{ID: id, PolicyName: "gpu-failed", Check: "gpu", Object: "gpu/0", Code: "xid-79", State: healthpolicy.New, Actions: a}
 }
 
-// rig is a host on which decisions are executed as the pass does.
+// rig is a host whose decisions are executed as the pass does.
 type rig struct {
 	spec fleet.HostSpec
 	acts []healthpolicy.Act

@@ -40,7 +40,7 @@ type Policy struct {
 
 	Matches int `json:"matches24h"` // matches of the last 24 hours
 	Open    int `json:"open"`       // matches that have not ended
-	Acting  int `json:"acting"`     // hosts on which the policy's taint or cordon holds or waits
+	Acting  int `json:"acting"`     // hosts with its taint or cordon
 }
 
 // Spec is the configuration of a policy by users.

@@ -24,6 +24,8 @@ import (
 	"quantix/internal/event"
 	"quantix/internal/export"
 	"quantix/internal/fleet"
+	"quantix/internal/healthevent"
+	"quantix/internal/healthpolicy"
 	"quantix/internal/hostcommand"
 	"quantix/internal/ipam"
 	"quantix/internal/maintenance"
@@ -208,6 +210,14 @@ func (api *API) ServeDescription(c echo.Context, _ fleet.Actor) error {
 var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[hostcommand.Artifact]():      "Diagnostics",
 	reflect.TypeFor[hostcommand.Item]():          "DiagnosticItem",
+	reflect.TypeFor[healthpolicy.Policy]():       "HealthPolicy",
+	reflect.TypeFor[healthpolicy.Spec]():         "HealthPolicySpec",
+	reflect.TypeFor[healthpolicy.Actions]():      "HealthPolicyActions",
+	reflect.TypeFor[healthpolicy.Match]():        "HealthMatch",
+	reflect.TypeFor[healthpolicy.Act]():          "HealthAct",
+	reflect.TypeFor[healthpolicy.OfHost]():       "HostHealthMatches",
+	reflect.TypeFor[healthpolicy.Trial]():        "HealthPolicyTrial",
+	reflect.TypeFor[healthevent.Event]():         "HealthEvent",
 	reflect.TypeFor[maintenance.Plan]():          "MaintenancePlan",
 	reflect.TypeFor[maintenance.VM]():            "MaintenanceVM",
 	reflect.TypeFor[maintenance.Choice]():        "MaintenanceChoice",
