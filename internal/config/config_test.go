@@ -165,7 +165,7 @@ func TestAgentSettingsReadFromAllSources(t *testing.T) {
 			givenSettings{},
 			Agent{
 				Name: host, DataDir: "/var/lib/quantix-agent", Hypervisor: "libvirt",
-				Libvirt: Libvirt{Socket: "/run/libvirt/libvirt-sock"}, PoolRoots: PoolRoots, FetchMost: 64, NetworkConfirm: 30, Labels: map[string]string{}, Log: Log{Level: "info", Format: "text"},
+				Libvirt: Libvirt{Socket: "/run/libvirt/libvirt-sock"}, PoolRoots: PoolRoots, FetchMost: 64, KernelLog: "/dev/kmsg", NetworkConfirm: 30, Labels: map[string]string{}, Log: Log{Level: "info", Format: "text"},
 			},
 		},
 		"file, environment and flags": {
@@ -176,7 +176,7 @@ func TestAgentSettingsReadFromAllSources(t *testing.T) {
 			},
 			Agent{
 				Portal: "https://portal.example:8444", Name: "h1", DataDir: "/var/lib/quantix-agent", Hypervisor: "mock",
-				Libvirt: Libvirt{Socket: "/b"}, PoolRoots: []string{"/srv", "/vmdata"}, PoolDevices: []string{"/dev/disk/by-id/*"}, FetchFrom: []string{"10.0.0.0/8", "192.0.2.7/32"}, FetchMost: 8, NetworkConfirm: 30, MetricsListen: "127.0.0.1:9100", Log: Log{Level: "info", Format: "text"},
+				Libvirt: Libvirt{Socket: "/b"}, PoolRoots: []string{"/srv", "/vmdata"}, PoolDevices: []string{"/dev/disk/by-id/*"}, FetchFrom: []string{"10.0.0.0/8", "192.0.2.7/32"}, FetchMost: 8, KernelLog: "/dev/kmsg", NetworkConfirm: 30, MetricsListen: "127.0.0.1:9100", Log: Log{Level: "info", Format: "text"},
 				ReportInterval: 20, HostPower: true, LabelList: []string{"rack=r4", "ssd="}, Labels: map[string]string{"rack": "r4", "ssd": ""},
 			},
 		},
@@ -184,7 +184,7 @@ func TestAgentSettingsReadFromAllSources(t *testing.T) {
 			givenSettings{yaml: "name: h1\nlabels: [rack=r4]\n", env: []string{"QUANTIX_LABELS=rack=r5,zone=b", "QUANTIX_REPORT_INTERVAL=5"}},
 			Agent{
 				Name: "h1", DataDir: "/var/lib/quantix-agent", Hypervisor: "libvirt", Libvirt: Libvirt{Socket: "/run/libvirt/libvirt-sock"}, PoolRoots: PoolRoots,
-				FetchMost: 64, NetworkConfirm: 30, Log: Log{Level: "info", Format: "text"},
+				FetchMost: 64, KernelLog: "/dev/kmsg", NetworkConfirm: 30, Log: Log{Level: "info", Format: "text"},
 				ReportInterval: 5, LabelList: []string{"rack=r5", "zone=b"}, Labels: map[string]string{"rack": "r5", "zone": "b"},
 			},
 		},
@@ -193,7 +193,7 @@ func TestAgentSettingsReadFromAllSources(t *testing.T) {
 			Agent{
 				HostPower: true,
 				Name:      "h1", DataDir: "/var/lib/quantix-agent", Hypervisor: "libvirt", Libvirt: Libvirt{Socket: "/run/libvirt/libvirt-sock"}, PoolRoots: PoolRoots,
-				FetchMost: 64, NetworkConfirm: 30, Log: Log{Level: "info", Format: "text"},
+				FetchMost: 64, KernelLog: "/dev/kmsg", NetworkConfirm: 30, Log: Log{Level: "info", Format: "text"},
 				LabelList: []string{"rack=r4", "zone=b"}, Labels: map[string]string{"rack": "r4", "zone": "b"},
 			},
 		},
