@@ -39,8 +39,8 @@ func (q *Queries) BeginUpgradeStage(ctx context.Context, parentID *fleet.TaskID)
 
 const endStaleUpgrades = `-- name: EndStaleUpgrades :exec
 UPDATE jobs j SET state = CASE WHEN j.attempt = 0 THEN 'failed' ELSE 'unknown' END, error = CASE WHEN j.attempt = 0 THEN $1::text ELSE $2::text END, ended_at = now(), lease_until = NULL
-WHERE j.kind = 'host.agent.upgrade' AND (j.state = 'queued' AND j.attempt = 0 AND j.created_at < now() - interval '10 minutes'
-   OR j.state IN ('queued', 'running') AND j.started_at < now() - interval '30 minutes')
+WHERE j.kind = 'host.agent.upgrade' AND j.state IN ('queued', 'running')
+  AND (j.attempt = 0 AND j.created_at < now() - interval '10 minutes' OR j.started_at < now() - interval '30 minutes')
 `
 
 type EndStaleUpgradesParams struct {

@@ -28,8 +28,8 @@ SELECT EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'host:' || @host_id::text 
 -- name: EndStaleUpgrades :exec
 -- Ends upgrades that their hosts did not get within 10 minutes, and those without a result after 30 minutes.
 UPDATE jobs j SET state = CASE WHEN j.attempt = 0 THEN 'failed' ELSE 'unknown' END, error = CASE WHEN j.attempt = 0 THEN @not_begun::text ELSE @no_result::text END, ended_at = now(), lease_until = NULL
-WHERE j.kind = 'host.agent.upgrade' AND (j.state = 'queued' AND j.attempt = 0 AND j.created_at < now() - interval '10 minutes'
-   OR j.state IN ('queued', 'running') AND j.started_at < now() - interval '30 minutes');
+WHERE j.kind = 'host.agent.upgrade' AND j.state IN ('queued', 'running')
+  AND (j.attempt = 0 AND j.created_at < now() - interval '10 minutes' OR j.started_at < now() - interval '30 minutes');
 
 -- name: AgentVersionOf :one
 SELECT COALESCE(status->>'agentVersion', '')::text FROM hosts WHERE id = @id;

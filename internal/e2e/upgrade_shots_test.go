@@ -9,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"quantix/agent/upgrade"
 	"quantix/internal/fleet"
+	"quantix/internal/release"
 )
 
-// captureUpgrade captures the page that upgrades agents, with simulated hosts that can and cannot be upgraded, and the
+// captureUpgrade captures the page that upgrades agents, with hosts that can and cannot be upgraded, and the
 // task of an upgrade whose canary fails.
 func captureUpgrade(t *testing.T) {
 	t.Parallel()
@@ -22,16 +24,22 @@ func captureUpgrade(t *testing.T) {
 	o.offerScript(t, "1.8.0", "exit 0")
 	o.corrupt(t, "1.8.0")
 	s := newPortal(t, uniqueName("upgrading"), "--agent-releases", o.dir)
-	program := o.installProgram(t, s.dir)
-	for i := range 3 {
-		name := fmt.Sprintf("host-%d", i+1)
-		args := []string{"--upgrade-keys", o.publicKey}
-		if i == 2 {
-			args = nil
-		}
-		s.startMockAgentOf(program, name, nil, args...)
-	}
 	a := s.api()
+	s.startMockAgentOf(o.installProgram(t, s.dir), "host-1", "--upgrade-keys", o.publicKey)
+	key, err := release.ParsePublicKey(o.publicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	follower, refuser := s.newScriptedHost("host-2"), s.newScriptedHost("host-3")
+	for _, h := range []*scriptedHost{follower, refuser} {
+		h.state.Host.AgentVersion, h.state.Host.Platform, h.state.Host.Settings = "1.8.0", upgrade.Platform().String(), &fleet.AgentSettings{}
+	}
+	follower.state.Host.Settings.UpgradeKeys = []string{key.ID()}
+	keepReporting(t, follower, refuser)
+	eventually(t, stepLimit, "the reports of all hosts", func() (bool, string) {
+		h := a.hostByName(t, "host-3")
+		return h.Status != nil && h.Status.AgentVersion == "1.8.0", fmt.Sprintf("%+v", h.Status)
+	})
 	p := newTab(t, s.url)
 	p.open("/sign-in")
 	p.enterCredentials("admin", s.password)
