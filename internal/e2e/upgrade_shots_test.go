@@ -25,7 +25,7 @@ func captureUpgrade(t *testing.T) {
 	o.corrupt(t, "1.8.0")
 	s := newPortal(t, uniqueName("upgrading"), "--agent-releases", o.dir)
 	a := s.api()
-	s.startMockAgentOf(o.installProgram(t, s.dir), "host-1", "--upgrade-keys", o.publicKey)
+	s.startMockAgentOf(o.installProgram(t, s.dir), "host-1", nil, "--upgrade-keys", o.publicKey)
 	key, err := release.ParsePublicKey(o.publicKey)
 	if err != nil {
 		t.Fatal(err)
