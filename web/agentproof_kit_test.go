@@ -105,7 +105,7 @@ func (p *portal) rejoinHost(agentURL string, m *simulatedAgent) {
 func (p *portal) rowsChangedByAgents() map[string]string {
 	p.t.Helper()
 	out := map[string]string{}
-	for _, table := range []string{"hosts", "host_sessions", "vms", "host_meters", "found_vms", "pools", "assignments", "networks", "tasks", "jobs", "console_tickets", "join_tokens", "audit"} {
+	for _, table := range []string{"hosts", "host_sessions", "vms", "host_meters", "found_vms", "pools", "assignments", "networks", "tasks", "jobs", "console_tickets", "join_tokens", "audit", "host_health", "host_checks", "host_conditions", "host_events", "host_artifacts"} {
 		var rows string
 		if err := p.pool.QueryRow(p.t.Context(), `SELECT COALESCE(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM `+table+` t`).Scan(&rows); err != nil {
 			p.t.Fatal(err)

@@ -34,6 +34,7 @@ func callsOfAgentRoutes(t *testing.T, m *simulatedAgent, work, screen wire.Work)
 				Host: fleet.HostStatus{Connected: true, Hypervisor: "forged"}, VMs: []wire.VMReport{{ID: work.VM.ID, Generation: 1, Status: fleet.VMStatus{Power: fleet.Crashed}}},
 			},
 		})},
+		"POST " + wire.PathHealth:                {wire.PathHealth, `{"instance":"stolen","number":1,"occurrences":[{"check":"gpu","finding":{"object":"gpu/0","code":"xid-79","severity":"critical","text":"Forged."},"agoMs":0,"repeats":1}]}`},
 		"POST " + wire.PathClaim:                 {wire.PathClaim, `{"max":1}`},
 		"POST " + wire.PathJobs + ":id/progress": {wire.PathJobs + string(work.ID) + "/progress", marshalJSON(t, wire.Progress{Epoch: work.Epoch, Percent: 77, Note: "forged"})},
 		"POST " + wire.PathJobs + ":id/finish": {wire.PathJobs + string(work.ID) + "/finish", marshalJSON(t, wire.Finish{
@@ -178,7 +179,7 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	// The host's own requests succeed, so the requests above were refused only because of the missing proof.
 	self := newAgentCaller(t, agentURL, m, &key, now)
 	for route, want := range map[string]int{
-		"POST " + wire.PathClaim: http.StatusOK, "POST " + wire.PathReport: http.StatusOK, "POST " + wire.PathRenew: http.StatusOK,
+		"POST " + wire.PathClaim: http.StatusOK, "POST " + wire.PathReport: http.StatusOK, "POST " + wire.PathHealth: http.StatusNoContent, "POST " + wire.PathRenew: http.StatusOK,
 		"POST " + wire.PathJobs + ":id/progress": http.StatusNoContent, "POST " + wire.PathPools + ":id/secret": http.StatusOK, "POST " + wire.PathJobs + ":id/secret": http.StatusOK, "POST " + wire.PathTransfers + ":id/meet": http.StatusOK, "GET " + wire.PathRelay + ":id": http.StatusSwitchingProtocols,
 		"GET " + wire.PathReleases + ":version/:platform": http.StatusOK, "POST " + wire.PathReleases + ":version/:platform/manifest": http.StatusOK,
 	} {

@@ -48,7 +48,7 @@ func TestHostHealthShownFilteredAndResolved(t *testing.T) {
 	viewer.post(at+"/health/resolve", finding).requireStatus(t, http.StatusForbidden)
 	tenant := p.newSignedInBrowser("mia", fleet.RoleNone)
 	p.execSQL("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'mia', 'member' FROM projects LIMIT 1")
-	tenant.get(at+"?tab=health").requireStatus(t, http.StatusNotFound)
+	tenant.get(at+"?tab=health").requireStatus(t, http.StatusForbidden)
 	tenant.get("/").requireStatus(t, http.StatusOK).excludes(t, "fallen off")
 
 	api := p.newAPIClient("ann", fleet.RoleAdmin, nil)

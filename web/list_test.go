@@ -134,7 +134,7 @@ func TestListsShowColumnsFromQueryParameter(t *testing.T) {
 		return strings.Join(words, "|")
 	}
 	for path, want := range map[string]string{
-		"/hosts":                            "Name|State|VMs|vCPUs / threads|Memory allocated|Hypervisor|Labels|Last seen|Actions",
+		"/hosts":                            "Name|State|Health|VMs|vCPUs / threads|Memory allocated|Hypervisor|Labels|Last seen|Actions",
 		"/hosts?columns=id,state,os,nosuch": "Name|State|Operating system|UUID|Actions",
 		"/pools":                            "Name|Health|Kind|Source|Used|Free|Description|Actions",
 		"/pools?columns=free":               "Name|Free|Actions",

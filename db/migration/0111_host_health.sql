@@ -4,7 +4,7 @@
 -- One row for a host that has sent a health report: the agent's run and the number of the last accepted occurrence.
 -- Occurrences up to it are repetitions.
 CREATE TABLE host_health (
-    host_id     text COLLATE "C" PRIMARY KEY REFERENCES hosts ON DELETE CASCADE,
+    host_id     text PRIMARY KEY REFERENCES hosts ON DELETE CASCADE,
     instance    text NOT NULL DEFAULT '',
     number      bigint NOT NULL DEFAULT 0,
     reported_at timestamptz NOT NULL DEFAULT now(),
@@ -16,7 +16,7 @@ CREATE TABLE host_health (
 
 -- The newest state of each check of a host.
 CREATE TABLE host_checks (
-    host_id     text COLLATE "C" NOT NULL REFERENCES hosts ON DELETE CASCADE,
+    host_id     text NOT NULL REFERENCES hosts ON DELETE CASCADE,
     check_name  text COLLATE "C" NOT NULL,
     state       text NOT NULL, -- healthevent.CheckState
     reason      text NOT NULL DEFAULT '',
@@ -26,7 +26,7 @@ CREATE TABLE host_checks (
 
 -- Findings that hold, and occurrences that nobody has resolved.
 CREATE TABLE host_conditions (
-    host_id    text COLLATE "C" NOT NULL REFERENCES hosts ON DELETE CASCADE,
+    host_id    text NOT NULL REFERENCES hosts ON DELETE CASCADE,
     check_name text COLLATE "C" NOT NULL,
     object     text COLLATE "C" NOT NULL,
     code       text COLLATE "C" NOT NULL,
@@ -44,7 +44,7 @@ CREATE TABLE host_conditions (
 -- The history. Rows are only added, and deleted by age.
 CREATE TABLE host_events (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    host_id    text COLLATE "C" NOT NULL REFERENCES hosts ON DELETE CASCADE,
+    host_id    text NOT NULL REFERENCES hosts ON DELETE CASCADE,
     at         timestamptz NOT NULL,
     kind       text NOT NULL, -- healthevent.Kind
     check_name text COLLATE "C" NOT NULL,

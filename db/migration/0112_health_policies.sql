@@ -27,7 +27,7 @@ INSERT INTO health_settings DEFAULT VALUES;
 CREATE TABLE health_matches (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     policy_id   text COLLATE "C" NOT NULL REFERENCES health_policies ON DELETE CASCADE,
-    host_id     text COLLATE "C" NOT NULL REFERENCES hosts ON DELETE CASCADE,
+    host_id     text NOT NULL REFERENCES hosts ON DELETE CASCADE,
     check_name  text COLLATE "C" NOT NULL,
     object      text COLLATE "C" NOT NULL,
     code        text COLLATE "C" NOT NULL,
@@ -55,7 +55,7 @@ CREATE INDEX health_matches_by_age ON health_matches (last_at);
 -- What policies have done to the specs of hosts. held: the portal added it and removes it. found: the host had it already.
 -- removed: a user removed it, and it is not added again before the conditions end.
 CREATE TABLE health_acts (
-    host_id  text COLLATE "C" NOT NULL REFERENCES hosts ON DELETE CASCADE,
+    host_id  text NOT NULL REFERENCES hosts ON DELETE CASCADE,
     act      text COLLATE "C" NOT NULL, -- "cordon", or a taint such as "gpu-failed:NoExecute"
     state    text NOT NULL CONSTRAINT health_act_state_known CHECK (state IN ('held', 'found', 'removed')),
     policies text[] NOT NULL,           -- names of the policies, for pages

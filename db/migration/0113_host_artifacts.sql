@@ -3,7 +3,7 @@
 -- kind are kept. task_id is that of the task, which may be deleted before the archive.
 CREATE TABLE host_artifacts (
     id         text PRIMARY KEY,
-    host_id    text COLLATE "C" NOT NULL REFERENCES hosts ON DELETE CASCADE,
+    host_id    text NOT NULL REFERENCES hosts ON DELETE CASCADE,
     kind       text NOT NULL CONSTRAINT host_artifact_kind_known CHECK (kind IN ('diagnostics', 'agent-log')),
     job_id     text NOT NULL UNIQUE,                  -- a job that sends again replaces its archive
     task_id    text NOT NULL,

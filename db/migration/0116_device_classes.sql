@@ -12,7 +12,7 @@ CREATE TABLE device_classes (
 -- A device is in at most one class.
 CREATE TABLE device_class_members (
     class_id text NOT NULL REFERENCES device_classes ON DELETE CASCADE,
-    host_id  text COLLATE "C" NOT NULL REFERENCES hosts ON DELETE CASCADE,
+    host_id  text NOT NULL REFERENCES hosts ON DELETE CASCADE,
     device   text COLLATE "C" NOT NULL,
     CONSTRAINT device_class_member_once PRIMARY KEY (host_id, device)
 );
@@ -33,7 +33,7 @@ CREATE INDEX device_class_grants_by_project ON device_class_grants (project_id) 
 CREATE TABLE device_allocations (
     vm_id    text COLLATE "C" NOT NULL REFERENCES vms ON DELETE CASCADE,
     class_id text NOT NULL REFERENCES device_classes,
-    host_id  text COLLATE "C" NOT NULL REFERENCES hosts ON DELETE CASCADE,
+    host_id  text NOT NULL REFERENCES hosts ON DELETE CASCADE,
     device   text COLLATE "C" NOT NULL,
     PRIMARY KEY (host_id, device, vm_id)
 );

@@ -69,6 +69,7 @@ var (
 		textKey("cluster", "name of the host's cluster"),
 		oneOfKey("cordoned", "whether the host is cordoned", yesNo),
 		oneOfKey("lifecycle", "the host's lifecycle: lifecycle:maintenance", toStrings(HostLifecycles)),
+		oneOfKey("health", "the most serious open health condition: health:critical", []string{string(AlarmCritical), string(AlarmWarning), string(AlarmInfo), "none"}),
 		textKey("label", "key=value, or a key alone", "labels"),
 		numberKey("vms", "number of VMs: vms>20", UnitCount),
 		numberKey("vcpus", "number of allocated vCPUs: vcpus>64", UnitCount, "vcpu"),

@@ -28,6 +28,10 @@ var hostSortOrders = sortOrders[fleet.HostView]{
 	"memory":  hostsByName.withFirstColumn(int64Column("COALESCE(c.memory, 0)"), func(v fleet.HostView) string { return strconv.FormatInt(v.UsedMiB(), 10) }),
 }
 
+// hostHealthSQL is the severity of the host's most serious open condition; none: it has no condition.
+const hostHealthSQL = `COALESCE((SELECT o.severity FROM host_conditions o WHERE o.host_id = h.id
+	ORDER BY CASE o.severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END LIMIT 1), 'none')`
+
 // hostFilter are the conditions of fleet.HostKeys.
 var hostFilter = listFilter{
 	"state":       exactTextCondition("(" + hostPhaseSQL + ")"),
@@ -35,6 +39,7 @@ var hostFilter = listFilter{
 	"cluster":     rowNameCondition("h.cluster_id", "clusters"),
 	"cordoned":    exactTextCondition("CASE WHEN h.spec->>'schedulable' = 'false' THEN 'yes' ELSE 'no' END"),
 	"lifecycle":   exactTextCondition("(" + hostLifecycleSQL + ")"),
+	"health":      exactTextCondition("(" + hostHealthSQL + ")"),
 	"label":       labelsCondition("h.labels"),
 	"vms":         numberCondition("COALESCE(c.vms, 0)", 1),
 	"vcpus":       numberCondition("COALESCE(c.cpus, 0)", 1),
