@@ -68,6 +68,13 @@ CREATE TABLE health_acts (
 ALTER TABLE host_events ADD COLUMN policies text[] NOT NULL DEFAULT '{}';
 
 -- +goose StatementBegin
+CREATE FUNCTION announce_health_match() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE told text;
+BEGIN
+    told := tell('host:' || COALESCE(NEW.host_id, OLD.host_id));
+    RETURN NULL;
+END $$;
+
 CREATE FUNCTION count_health_policy_versions() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE health_settings SET version = version + 1;
@@ -80,6 +87,6 @@ CREATE TRIGGER count_versions AFTER INSERT OR DELETE OR UPDATE OF name, spec, ge
 CREATE TRIGGER announce AFTER INSERT OR UPDATE OR DELETE ON health_policies FOR EACH STATEMENT EXECUTE FUNCTION announce_alarms('policies');
 CREATE TRIGGER announce AFTER INSERT OR UPDATE OR DELETE ON health_matches FOR EACH STATEMENT EXECUTE FUNCTION announce_alarms('policies');
 CREATE TRIGGER announce AFTER UPDATE OF max_hosts ON health_settings FOR EACH STATEMENT EXECUTE FUNCTION announce_alarms('policies');
-CREATE TRIGGER announce_host AFTER INSERT OR DELETE OR UPDATE OF state, reason, ended_at, dry_run ON health_matches FOR EACH ROW EXECUTE FUNCTION announce_host_health();
+CREATE TRIGGER announce_host AFTER INSERT OR DELETE OR UPDATE OF state, reason, ended_at, dry_run ON health_matches FOR EACH ROW EXECUTE FUNCTION announce_health_match();
 CREATE TRIGGER log_object AFTER INSERT OR DELETE ON health_policies FOR EACH ROW EXECUTE FUNCTION log_object('health-policy');
 CREATE TRIGGER log_object_change AFTER UPDATE ON health_policies FOR EACH ROW WHEN (OLD.generation <> NEW.generation) EXECUTE FUNCTION log_object('health-policy');
