@@ -254,12 +254,16 @@ func (q *Queries) EndHealthMatches(ctx context.Context, arg EndHealthMatchesPara
 	return err
 }
 
-const endMomentaryHealthMatches = `-- name: EndMomentaryHealthMatches :exec
-UPDATE health_matches SET ended_at = now() WHERE ended_at IS NULL AND momentary AND state <> 'new' AND last_at < now() - interval '1 minute'
+const endHealthMatchesWithoutCondition = `-- name: EndHealthMatchesWithoutCondition :exec
+UPDATE health_matches m SET ended_at = now() WHERE m.ended_at IS NULL
+AND CASE WHEN m.momentary THEN m.state <> 'new' AND m.last_at < now() - interval '1 minute'
+    ELSE NOT EXISTS (SELECT FROM host_conditions c WHERE c.host_id = m.host_id AND c.check_name = m.check_name AND c.object = m.object AND c.code = m.code) END
 `
 
-func (q *Queries) EndMomentaryHealthMatches(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, endMomentaryHealthMatches)
+// Ends momentary matches after a while, and matches whose condition has ended without an event, because the host had too
+// many events.
+func (q *Queries) EndHealthMatchesWithoutCondition(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, endHealthMatchesWithoutCondition)
 	return err
 }
 

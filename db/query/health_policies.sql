@@ -78,8 +78,12 @@ UPDATE health_matches m SET ended_at = now() WHERE m.policy_id = @policy_id AND 
 AND NOT EXISTS (SELECT FROM jsonb_to_recordset(@matches::jsonb) AS k ("hostId" text, "check" text, object text, code text)
     WHERE k."hostId" = m.host_id AND k."check" = m.check_name AND k.object = m.object AND k.code = m.code);
 
--- name: EndMomentaryHealthMatches :exec
-UPDATE health_matches SET ended_at = now() WHERE ended_at IS NULL AND momentary AND state <> 'new' AND last_at < now() - interval '1 minute';
+-- name: EndHealthMatchesWithoutCondition :exec
+-- Ends momentary matches after a while, and matches whose condition has ended without an event, because the host had too
+-- many events.
+UPDATE health_matches m SET ended_at = now() WHERE m.ended_at IS NULL
+AND CASE WHEN m.momentary THEN m.state <> 'new' AND m.last_at < now() - interval '1 minute'
+    ELSE NOT EXISTS (SELECT FROM host_conditions c WHERE c.host_id = m.host_id AND c.check_name = m.check_name AND c.object = m.object AND c.code = m.code) END;
 
 -- name: SetEventPolicies :exec
 -- Stores which policies events have matched: a JSON array.

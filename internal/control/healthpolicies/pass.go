@@ -30,7 +30,7 @@ func (ps *Policies) ActOnHealth(ctx context.Context, a fleet.Actor) error {
 		if err := addDefaults(ctx, q); err != nil {
 			return err
 		}
-		if err := q.EndMomentaryHealthMatches(ctx); err != nil {
+		if err := q.EndHealthMatchesWithoutCondition(ctx); err != nil {
 			return err
 		}
 		s, err := readState(ctx, q)
