@@ -82,7 +82,7 @@ type deletePolicyInput struct {
 	Confirm bool `query:"confirm" doc:"Delete although this undoes what the policy did to hosts"`
 }
 
-func (api *API) deletePolicy(ctx context.Context, a fleet.Actor, in *deletePolicyInput) (*struct{}, error) {
+func (api *API) deletePolicy(ctx context.Context, a fleet.Actor, in *deletePolicyInput) (*emptyOutput, error) {
 	return nil, api.Control.DeleteHealthPolicy(ctx, a, in.ID, in.Confirm)
 }
 
@@ -129,7 +129,7 @@ type matchInput struct {
 	Match int64 `path:"match"`
 }
 
-func (api *API) releaseHealthMatch(ctx context.Context, a fleet.Actor, in *matchInput) (*struct{}, error) {
+func (api *API) releaseHealthMatch(ctx context.Context, a fleet.Actor, in *matchInput) (*emptyOutput, error) {
 	return nil, api.Control.ReleaseHealthMatch(ctx, a, in.Match)
 }
 
