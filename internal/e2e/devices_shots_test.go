@@ -24,14 +24,19 @@ func createVMWithDevices(t *testing.T, a api, project string, host fleet.HostID)
 	return "/vms/" + string(vm.ID)
 }
 
-// createDeviceClasses creates a class with the GPUs of a host, used by one VM, and a class without devices.
-func createDeviceClasses(t *testing.T, a api, project string, host fleet.HostID) (ids []string) {
+// createDeviceClasses creates a class with the GPUs of all hosts, used by one VM, and a class without devices.
+func createDeviceClasses(t *testing.T, a api, project string) (ids []string) {
 	t.Helper()
-	h := requestJSON[fleet.HostView](t, a, http.StatusOK, http.MethodGet, "/api/v1/hosts/"+string(host), nil)
 	gpus := []deviceclass.ClassMember{}
-	for _, d := range h.Status.Inventory.Devices {
-		if deviceclass.IsGPU(d.Device, d.Class) {
-			gpus = append(gpus, deviceclass.ClassMember{HostID: host, Device: d.Device})
+	for _, of := range listFirstPage[fleet.HostView](t, a, "/api/v1/hosts") {
+		h := requestJSON[fleet.HostView](t, a, http.StatusOK, http.MethodGet, "/api/v1/hosts/"+string(of.ID), nil)
+		if h.Status == nil {
+			continue
+		}
+		for _, d := range h.Status.Inventory.Devices {
+			if deviceclass.IsGPU(d.Device, d.Class) {
+				gpus = append(gpus, deviceclass.ClassMember{HostID: h.ID, Device: d.Device})
+			}
 		}
 	}
 	for _, c := range []deviceclass.ClassDefinition{
@@ -55,7 +60,7 @@ func deviceShots(t *testing.T, a api, project string, host fleet.HostID) []pageS
 	vault := requestJSON[fleet.VMView](t, a, http.StatusCreated, http.MethodPost, "/api/v1/vms", map[string]any{
 		"projectId": project, "name": "vault-01", "start": true, "spec": map[string]any{"cpus": 2, "memoryMiB": 2048, "firmware": "uefi", "security": map[string]any{"confidential": "sev-es"}},
 	})
-	classes := createDeviceClasses(t, a, project, host)
+	classes := createDeviceClasses(t, a, project)
 	return []pageShot{
 		{"device-classes", "/device-classes", nil},
 		{"device-class", "/device-classes/" + classes[0], nil},

@@ -45,7 +45,7 @@ func deviceClassField() VMField {
 		Section: SectionDevices, Label: "Device classes", Help: "Devices of the host, such as GPUs, passed through to this guest only. The VM cannot migrate while it runs.",
 		Rows: []InputRow{
 			{"classId", FormInput{Kind: InputDeviceClass, Label: "Device class"}},
-			{"count", FormInput{Kind: InputNumber, Label: "Number", CountUnit: "device", Default: 1}},
+			{"count", FormInput{Kind: InputNumber, Label: "Number", CountUnit: "device", Default: 1, Example: "1"}},
 		},
 	})
 	f.Type, f.PortalOnly, f.TakesEffect = "device classes", true, WhenNow

@@ -10,9 +10,10 @@ import (
 
 // DeviceClass is the state of a device class on one host, for one VM.
 type DeviceClass struct {
-	Devices  int // devices of the class that the host reports
-	Used     int // devices that other VMs have
-	Unusable int // devices that the host cannot pass through
+	Name     string // empty: the actor may not see the class
+	Devices  int    // devices of the class that the host reports
+	Used     int    // devices that other VMs have
+	Unusable int    // devices that the host cannot pass through
 }
 
 // free returns the number of devices that the VM can have. The VM's own devices count as free.
@@ -28,7 +29,8 @@ func (f *faultCheck) checkDeviceClasses(spec fleet.VMSpec) {
 	}
 	for i, d := range spec.DeviceClasses {
 		at := fmt.Sprintf("spec.deviceClasses[%d].classId", i)
-		name, class := cmp.Or(d.ClassName, "the device class"), f.host.DeviceClasses[d.ClassID]
+		class := f.host.DeviceClasses[d.ClassID]
+		name := cmp.Or(class.Name, d.ClassName, "the device class")
 		switch free, needs := class.free(), d.Number(); {
 		case class.Devices == 0:
 			f.addFault(at, "no device of "+name, "%s has no device of %s.", f.host.Name, name)

@@ -282,11 +282,12 @@ func withSuggestionList(in kit.Field, of fleet.FormInput) kit.Field {
 	return in
 }
 
-func asNumberInput(in kit.Field, disabled bool, of fleet.FormSection) kit.Field {
+func asNumberInput(in kit.Field, disabled bool, of fleet.FormInput) kit.Field {
 	none := "default"
-	if of == fleet.SectionLimits {
+	if of.Section == fleet.SectionLimits {
 		none = "none"
 	}
+	none = cmp.Or(of.Example, none)
 	in.Short, in.Attrs = true, templ.Attributes{"inputmode": "numeric", "placeholder": none, "disabled": disabled}
 	return in
 }

@@ -681,7 +681,7 @@ func formFieldControl(f Form, v formField, when fleet.EffectTime) templ.Componen
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = kit.TextField(asNumberInput(in, f.isFieldForbidden(v), v.input.Section)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(asNumberInput(in, f.isFieldForbidden(v), v.input)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -97,7 +97,7 @@ func (c Candidates) Read(ctx context.Context, q *db.Queries, a fleet.Actor) ([]p
 	if err != nil {
 		return nil, err
 	}
-	classes, err := deviceClassesOnHosts(ctx, q, host, c.VM, spec.DeviceClasses)
+	classes, err := c.deviceClassesOnHosts(ctx, q, a, rows)
 	if err != nil {
 		return nil, err
 	}

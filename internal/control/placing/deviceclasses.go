@@ -81,30 +81,42 @@ func readDevicesOfClasses(
 	return q.DevicesOfClasses(ctx, db.DevicesOfClassesParams{VM: string(vm), Host: string(host), Classes: ids})
 }
 
-// deviceClassesOnHosts returns the state of the device classes on each host, for the VM.
-func deviceClassesOnHosts(
-	ctx context.Context, q *db.Queries, host fleet.HostID, vm fleet.VMID, classes []fleet.VMDeviceClass,
+// deviceClassesOnHosts returns the state of the device classes on each of the hosts, for the VM. Classes that the actor may
+// not see have no name.
+func (c Candidates) deviceClassesOnHosts(
+	ctx context.Context, q *db.Queries, a fleet.Actor, hosts []db.CandidatesRow,
 ) (map[fleet.HostID]map[fleet.DeviceClassID]placement.DeviceClass, error) {
-	rows, err := readDevicesOfClasses(ctx, q, host, vm, classes)
+	spec := c.Spec
+	rows, err := readDevicesOfClasses(ctx, q, c.Host, c.VM, spec.DeviceClasses)
+	if err != nil || len(spec.DeviceClasses) == 0 {
+		return nil, err
+	}
+	if err := store.NameDeviceClasses(ctx, q, a, &spec); err != nil {
+		return nil, err
+	}
 	out := map[fleet.HostID]map[fleet.DeviceClassID]placement.DeviceClass{}
+	for _, h := range hosts {
+		out[h.ID] = map[fleet.DeviceClassID]placement.DeviceClass{}
+		for _, d := range spec.DeviceClasses {
+			out[h.ID][d.ClassID] = placement.DeviceClass{Name: d.ClassName}
+		}
+	}
 	for _, r := range rows {
-		if !r.Reported {
+		on, known := out[r.HostID]
+		if !known || !r.Reported {
 			continue
 		}
-		if out[r.HostID] == nil {
-			out[r.HostID] = map[fleet.DeviceClassID]placement.DeviceClass{}
-		}
-		c := out[r.HostID][r.ClassID]
-		c.Devices++
+		class := on[r.ClassID]
+		class.Devices++
 		switch {
 		case !r.Usable:
-			c.Unusable++
+			class.Unusable++
 		case r.Used >= r.Capacity:
-			c.Used++
+			class.Used++
 		}
-		out[r.HostID][r.ClassID] = c
+		on[r.ClassID] = class
 	}
-	return out, err
+	return out, nil
 }
 
 // AllocateDevices gives the VM devices of its device classes on the host, and frees surplus ones. Devices that the VM has

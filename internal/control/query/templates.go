@@ -109,6 +109,13 @@ func (b *Queries) addTemplateVersions(ctx context.Context, a fleet.Actor, at map
 	if err != nil {
 		return err
 	}
+	specs := make([]*fleet.VMSpec, len(rows))
+	for i := range rows {
+		specs[i] = &rows[i].Spec
+	}
+	if err := store.NameDeviceClasses(ctx, b.store.Queries, a, specs...); err != nil {
+		return err
+	}
 	var wanted []string
 	for _, r := range rows {
 		store.FillNetworkNames(r.Spec.NICs, r.networks)
