@@ -92,7 +92,8 @@ func (q *Queries) ChecksOfHost(ctx context.Context, hostID fleet.HostID) ([]Host
 }
 
 const conditionsOfHost = `-- name: ConditionsOfHost :many
-SELECT c.host_id, c.check_name, c.object, c.code, c.severity, c.text, c.numbers, c.attributes, c.since, c.last_at, c.count, c.occurrence FROM host_conditions c WHERE c.host_id = $1 ORDER BY c.severity, c.check_name, c.object, c.code
+SELECT c.host_id, c.check_name, c.object, c.code, c.severity, c.text, c.numbers, c.attributes, c.since, c.last_at, c.count, c.occurrence FROM host_conditions c WHERE c.host_id = $1
+ORDER BY CASE c.severity WHEN 'critical' THEN 1 WHEN 'warning' THEN 2 ELSE 3 END, c.check_name, c.object, c.code
 `
 
 func (q *Queries) ConditionsOfHost(ctx context.Context, hostID fleet.HostID) ([]HostCondition, error) {

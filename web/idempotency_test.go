@@ -34,6 +34,7 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	foreign := fleet.NewID[fleet.VMID]()
 	s.execSQL(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'foreign', '{"power":"running"}')`, s.host.id, foreign)
 	discovered := "/hosts/" + string(s.host.id) + "/discovered-vms/" + string(foreign)
+	s.execSQL(`INSERT INTO host_conditions VALUES ($1, 'gpu', 'gpu/0', 'xid-79', 'critical', 'text', '{}', '{}', now(), now(), 1, true)`, s.host.id)
 	s.execSQL(`UPDATE hosts SET status = status || '{"discoveredPools":[{"name":"theirs","kind":"dir","spec":{"kind":"dir","path":"/srv/theirs"}}]}' WHERE id = $1`, s.host.id)
 	s.execSQL(`INSERT INTO networks (id, name, kind) VALUES ('00000000-0000-7000-8000-00000000a001', 'theirs', 'libvirt')`)
 	s.execSQL(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', '00000000-0000-7000-8000-00000000a001', $1, '{"active":true,"definition":{"spec":{"mode":"isolated"}}}')`, s.host.id)
@@ -197,6 +198,7 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		"/hosts/{id}/discovered-vms/{vm}/console":      {discovered + "/console", ``, ``},
 		"/hosts/{id}/diagnostics":                      {"/hosts/" + string(s.host.id) + "/diagnostics", `{"site":["raid"]}`, `{}`},
 		"/hosts/{id}/agent-log":                        {"/hosts/" + string(s.host.id) + "/agent-log", ``, ``},
+		"/hosts/{id}/health/resolve":                   {"/hosts/" + string(s.host.id) + "/health/resolve", `{"check":"gpu","object":"gpu/0","code":"xid-79"}`, `{"check":"gpu","object":"gpu/1","code":"xid-79"}`},
 		"/hosts/{id}/discovered-pools/{name}/adopt":    {"/hosts/" + string(s.host.id) + "/discovered-pools/theirs/adopt", `{}`, `{"hostIds":["` + string(s.host.id) + `"]}`},
 		"/hosts/{id}/discovered-networks/{name}/adopt": {"/hosts/" + string(s.host.id) + "/discovered-networks/theirs/adopt", `{}`, `{"hostIds":["` + string(s.host.id) + `"]}`},
 		"/hosts/{id}/discovered-vms/{vm}/adopt":        {discovered + "/adopt", `{"projectId":"` + string(project) + `","name":"adopted"}`, `{"projectId":"` + string(project) + `","name":"other"}`},

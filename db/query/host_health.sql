@@ -11,7 +11,8 @@ INSERT INTO host_health (host_id) VALUES (@host_id) ON CONFLICT DO NOTHING;
 UPDATE host_health SET instance = @instance, number = @number, reported_at = now(), allowance = @allowance, allowance_at = now(), stored = stored + @added WHERE host_id = @host_id;
 
 -- name: ConditionsOfHost :many
-SELECT c.* FROM host_conditions c WHERE c.host_id = @host_id ORDER BY c.severity, c.check_name, c.object, c.code;
+SELECT c.* FROM host_conditions c WHERE c.host_id = @host_id
+ORDER BY CASE c.severity WHEN 'critical' THEN 1 WHEN 'warning' THEN 2 ELSE 3 END, c.check_name, c.object, c.code;
 
 -- name: SetHostChecks :exec
 -- Stores the states of checks: a JSON array of healthevent.CheckReport.

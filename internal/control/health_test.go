@@ -6,9 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"quantix/db"
+	"quantix/internal/control"
 	"quantix/internal/control/health"
 	"quantix/internal/fleet"
 	"quantix/internal/healthevent"
+	"quantix/internal/testkit"
 )
 
 // TestHealthReportRaisesAndClearsConditions follows a finding and an occurrence of a host from report to end.
@@ -192,5 +195,44 @@ func TestFindingCannotBeResolved(t *testing.T) {
 	all, more, err := f.CriticalConditions(t.Context(), chief)
 	if err != nil || more || len(all) != 1 || all[0].HostName == "" {
 		t.Errorf("the critical conditions are %+v, %v", all, err)
+	}
+}
+
+// TestHealthQueriesReadFewBlocks checks the plans of the queries of pages with 10,000 hosts. They were made while the
+// tables were empty.
+func TestHealthQueriesReadFewBlocks(t *testing.T) {
+	t.Parallel()
+	pool, err := db.Open(t.Context(), testkit.DatabaseURL(t), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	r := &hostFixture{Control: control.New(pool, control.Options{}), t: t, pool: pool}
+	for _, table := range []string{"hosts", "host_conditions"} {
+		r.execSQL(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`) // autovacuum would invalidate the plans
+	}
+	for range 7 {
+		if _, err := r.HealthOfHosts(t.Context(), chief, []fleet.HostID{"none"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := r.CriticalConditions(t.Context(), chief); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.execSQL(`SET session_replication_role = replica`) // without triggers
+	r.execSQL(`INSERT INTO hosts (id, name) SELECT gen_random_uuid(), 'host-' || n FROM generate_series(1, 10000) n`)
+	r.execSQL(`INSERT INTO host_conditions SELECT h.id, 'smart', 'disk/sd' || n, 'code', CASE WHEN n = 1 AND h.name LIKE 'host-99%' THEN 'critical' ELSE 'warning' END, 'text', '{}', '{}', now(), now(), 1, false
+		FROM hosts h, generate_series(1, 3) n`)
+	ids := queryValue[string](r, `SELECT array_agg(id)::text FROM (SELECT id FROM hosts ORDER BY name LIMIT 100) h`)
+	for name, x := range map[string]struct {
+		args string
+		most int
+	}{
+		"HealthOfHosts":          {`'` + ids + `'`, 900},
+		"CriticalHostConditions": {`11`, 700}, // 111 critical conditions, each with its host
+	} {
+		if read, plan := r.explainPrepared(name, x.args); read > x.most {
+			t.Errorf("%s reads %d blocks, more than %d:\n%s", name, read, x.most, plan)
+		}
 	}
 }

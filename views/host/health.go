@@ -74,10 +74,17 @@ func (p Page) checkLook(c healthevent.CheckStatus) (class, icon, word string) {
 	}
 	switch c.State {
 	case healthevent.CheckOK:
-		for _, o := range p.Health.Conditions {
-			if o.Check == c.Check && !o.Occurrence {
-				return "ok", "circle-check", "Checked"
+		n := 0
+		for _, o := range p.Health.Conditions { // the most serious one first
+			if o.Check != c.Check || o.Occurrence {
+				continue
 			}
+			if n++; n == 1 {
+				class, icon, _ = healthSeverityLook(o.Severity)
+			}
+		}
+		if n > 0 {
+			return class, icon, kit.CountText(n, "finding")
 		}
 		return "ok", "circle-check", "OK"
 	case healthevent.CheckUnavailable:
