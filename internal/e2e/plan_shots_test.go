@@ -32,6 +32,8 @@ func planShots(t *testing.T, a api, vm, running, failed string) []pageShot {
 			p.chooseOption("#projectId", "shop")
 			p.chooseOption("select[name='spec.disks[0].source']", "Empty disk")
 			p.fillInput("input[name='spec.disks[0].sizeBytes']", "8")
+			p.chooseOption("select[name='spec.disks[0].poolId']", "shared")
+			p.chooseOption("select[name='spec.nics[0].networkId']", "office")
 			p.waitText("#vm-summary", "Host: ")
 			p.click("footer button", "Review…")
 			p.waitPath("/plans/")
