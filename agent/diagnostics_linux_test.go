@@ -3,7 +3,6 @@ package agent_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -81,7 +80,7 @@ func TestArchivesHaveNoSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	tail := logtail.New(hostcommand.MaxLogLines, hostcommand.MaxLogBytes)
-	log := slog.New(tail.Handler(slog.NewTextHandler(io.Discard, nil)))
+	log := slog.New(tail.Handler(slog.DiscardHandler))
 	const poolSecret = "CANARY-chap \"secret\"+/="
 	p.update(func() { p.secret = poolSecret })
 	site := siteWith(t, "leaky", "#!/bin/sh\nenv; cat '"+filepath.Join(dir, "host.key")+"'; echo 'token: CANARY-site'; echo '"+p.token+"'\n")
@@ -126,21 +125,23 @@ func TestArchivesHaveNoSecrets(t *testing.T) {
 		if f.Outcome != wire.Done || archive == nil {
 			t.Fatalf("%s ended %+v", w.Kind, f)
 		}
-		all := fmt.Sprintf("%+v", summary)
+		var all strings.Builder
+		fmt.Fprintf(&all, "%+v", summary)
 		for _, item := range summary.Items {
 			text, err := hostcommand.ItemText(archive, item.Name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			all += text
+			all.WriteString(text)
 		}
+		found := all.String()
 		for _, secret := range secrets {
-			if at := strings.Index(all, secret); at >= 0 {
-				t.Errorf("%s: the archive has a secret: …%s…", w.Kind, all[max(0, at-100):min(len(all), at+100)])
+			if at := strings.Index(found, secret); at >= 0 {
+				t.Errorf("%s: the archive has a secret: …%s…", w.Kind, found[max(0, at-100):min(len(found), at+100)])
 			}
 		}
 		for _, kept := range [][]string{{"a line that stays", "rack", "Version:", "web", "site-leaky", "LC_ALL=C"}, {"a line that stays"}}[i] {
-			if !strings.Contains(all, kept) {
+			if !strings.Contains(found, kept) {
 				t.Errorf("%s: the archive lacks %q", w.Kind, kept)
 			}
 		}

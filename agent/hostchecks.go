@@ -308,7 +308,7 @@ func (a *Agent) healthReportLoop(ctx context.Context) error {
 			a.checks.accepted(r)
 			wait.Reset()
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the session has ended
 		case isSessionEnded(err):
 			return err
 		case wire.StatusOf(err) == 404:

@@ -197,7 +197,6 @@ func (a *Agent) RunTrial(ctx context.Context) (connected bool, hypervisorError s
 		if !greeted && !a.sendHelloUntilAccepted(ctx) {
 			return false, "", ctx.Err()
 		}
-		greeted = true
 		err := a.reports.report(ctx, true)
 		greeted = !isSessionEnded(err)
 		host := a.reports.reportedHost

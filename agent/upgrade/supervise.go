@@ -70,10 +70,10 @@ func superviseTrial(ctx context.Context, dir string, log io.Writer, limit time.D
 	}
 	why := runTrial(ctx, rec, log, limit)
 	if ctx.Err() != nil {
-		return rec, nil
+		return rec, nil //nolint:nilerr // the agent was stopped: its next start finishes the upgrade
 	}
 	if why == "" {
-		if err := putInPlace(dir, &rec); err == nil {
+		if err = putInPlace(dir, &rec); err == nil {
 			return rec, nil
 		}
 		why = fmt.Sprintf("The new agent reported, but its program cannot be put into place: %s.", err)

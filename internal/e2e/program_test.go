@@ -190,7 +190,7 @@ type sharedProgram struct {
 var (
 	// The lab stores its data in a given directory. The demo uses a temporary directory, which it must remove.
 	labProgram = &sharedProgram{
-		name: "lab", args: func() []string { return []string{"--data-dir", labDir()} },
+		name: "lab", args: func() []string { return []string{"--data-dir", labDir()} }, env: labHealthEnv,
 	}
 	demoProgram = &sharedProgram{
 		name: "demo", env: func() []string { return []string{"TMPDIR=" + demoTemp()} }, files: demoTemp,

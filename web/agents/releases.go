@@ -40,7 +40,7 @@ func (e *Endpoints) sendRelease(c echo.Context, a fleet.Actor) error {
 		_ = deadline.SetWriteDeadline(time.Now().Add(releaseTimeout)) // a connection without deadlines has none
 		n, err := io.CopyN(c.Response(), program, min(left, releasePiece))
 		if err != nil {
-			return nil //nolint:nilerr // the agent has disconnected, or notices the short answer
+			return nil // the agent has disconnected, or notices the short answer
 		}
 		left -= n
 	}

@@ -128,8 +128,7 @@ const (
 // Order is one step of a power order that this portal is to do now.
 type Order struct {
 	db.DuePowerOrdersRow
-	refusal error // why the credentials cannot be used; nil: they can
-	target  targetFunc
+	target targetFunc
 }
 
 // ClaimPowerOrders leases the orders whose next step is due. The caller passes each of them to RunPowerOrder.

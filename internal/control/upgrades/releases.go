@@ -51,7 +51,7 @@ func (u *Upgrades) offers() ([]release.Offer, error) {
 	if err != nil {
 		return nil, unreadableDirError()
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	dir, err := root.Open(".")
 	if err != nil {
 		return nil, unreadableDirError()
@@ -141,7 +141,7 @@ func (u *Upgrades) ReleaseManifest(ctx context.Context, a fleet.Actor, version, 
 	if err != nil {
 		return out, err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	if out.Manifest, err = readManifest(root, version, on); err != nil {
 		return out, fleet.Errorf(fleet.NotFound, "The portal has no signature of version %s for %s any more.", version, on)
 	}
@@ -154,7 +154,7 @@ func (u *Upgrades) OpenRelease(ctx context.Context, a fleet.Actor, version, plat
 	if err != nil {
 		return nil, 0, err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	program, size, err = openRegular(root, release.FileName(version, on))
 	switch {
 	case err != nil:

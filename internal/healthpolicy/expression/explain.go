@@ -291,7 +291,7 @@ func (s sizes) EstimateCallCost(function, _ string, target *cost.AstNode, args [
 	if size != nil {
 		most = min(size.Max, 1<<20)
 	}
-	return &cost.CallEstimate{CostEstimate: cost.CostEstimate{Min: 1, Max: regexCost(most)}}
+	return &cost.CallEstimate{CostEstimate: cost.Estimate{Min: 1, Max: regexCost(most)}}
 }
 
 // CallCost counts the steps of regular expressions during an evaluation.

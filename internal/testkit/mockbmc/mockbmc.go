@@ -79,7 +79,7 @@ func Start(address string, layout Layout) (*BMC, error) {
 		return nil, err
 	}
 	b := &BMC{layout: layout, power: "On", closed: make(chan struct{}), conns: map[net.Conn]bool{}, reads: make(chan struct{}, 1000)}
-	host := l.Addr().(*net.TCPAddr).IP //nolint:errcheck,forcetypeassert // a TCP listener
+	host := l.Addr().(*net.TCPAddr).IP //nolint:forcetypeassert // a TCP listener
 	if b.certificate, err = newCertificate(host); err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ var shards = []shard{
 	{"storms", e2ePkg, `^TestNoStaleState|^TestTenTabs|^TestFaults|^TestPoolFailure`, `^agent/((hypervisor|pooldir|state)/)?[^/]+\.go$|^internal/(wire|agentconn|notify|reconcile|control)/|^web/`, false},
 	{"migrations", e2ePkg, `^Test(Live)?Migration|^TestTermination`, `^internal/(bmc|control/hostpower)/|^agent/((hypervisor|migration|mock|state|transfer)/)?[^/]+\.go$|^agent/libvirt/(livemigration|migrat|receivevm)|^internal/(wire|relay)/|^internal/control/(agentapi/|vm_migrate)|^db/query/(claim|places|transfers)`, false},
 	{"alarms", e2ePkg, `Alarm`, `^internal/(alarm|channel|delivery|reconcile|remedy)/|^internal/control/(alarms|channels|hosts|agentapi)/|^internal/control/(maintenance|query/(alarm|hosts|causes))|^agent/[^/]+\.go$`, false},
-	{"health", e2ePkg, `^TestHealthEvents`, `^agent/(healthcheck/|hostchecks|ownchecks)|^internal/(healthevent|control/health)/|^views/host/health`, false},
+	{"health", e2ePkg, `^TestHealth`, `^agent/(healthcheck/|hostchecks|ownchecks)|^internal/(healthevent|healthpolicy|control/health(policies)?)/|^internal/control/evictions|^views/(host/health|healthpolicy/)`, false},
 	{"failover", e2ePkg, `Portal|Postgres|Agent|Identity|Lab|Demo|Directory|FailedStarts|Setting|ReadyLine`, `^internal/(cli|config|pglocal|lab|control|notify|hostcommand)/|^agent/(diagnose|logtail)/|^db/|^main\.go$`, false},
 	{"between-hosts", e2ePkg, `BetweenHosts|BetweenGuests|^TestNetwork`, `^agent/(link|transfer|libvirt/(network|filter|retune|domxml/nicfilter))|^internal/(relay|agentconn|wire)/`, false},
 	{"pages", e2ePkg, `.`, `^(web|views|static)/`, false},
