@@ -46,7 +46,7 @@ func callsOfAgentRoutes(t *testing.T, m *simulatedAgent, work, screen wire.Work)
 		}})},
 		"POST " + wire.PathTransfers + ":id/meet":                   {wire.PathTransfers + string(work.ID) + "/meet", marshalJSON(t, wire.TransferState{Job: work.ID, Epoch: work.Epoch, Ticket: strings.Repeat("ab", 32)})},
 		"POST " + wire.PathJobs + ":id/secret":                      {wire.PathJobs + string(m.guestSecretJob) + "/secret", `{}`},
-		"POST " + wire.PathJobs + ":id/artifact":                    {wire.PathJobs + string(work.ID) + "/artifact?epoch=" + fmt.Sprint(work.Epoch), "PK"},
+		"POST " + wire.PathJobs + ":id/artifact":                    {wire.PathJobs + string(work.ID) + "/artifact?epoch=" + strconv.FormatInt(work.Epoch, 10), "PK"},
 		"POST " + wire.PathFirstBoots + ":id":                       {wire.PathFirstBoots + string(work.VM.ID), marshalJSON(t, wire.FirstBootRequest{FirstBoot: fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}})},
 		"POST " + wire.PathPools + ":id/secret":                     {wire.PathPools + string(m.secretPool) + "/secret", `{}`},
 		"GET " + wire.PathRelay + ":id":                             {wire.PathRelay + string(screen.Args.Console), ""},

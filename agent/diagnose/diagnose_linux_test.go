@@ -255,7 +255,7 @@ func TestMachineItemsReadThisMachine(t *testing.T) {
 		}
 	}
 	for i, got := range items {
-		if got.Seconds > (hostcommand.ItemTimeout + 2*grace).Seconds() || !fleet.IsDiagnosticName(got.Name) || got.Title == "" {
+		if got.Seconds > (hostcommand.ItemTimeout+2*grace).Seconds() || !fleet.IsDiagnosticName(got.Name) || got.Title == "" {
 			t.Errorf("%+v", got)
 		}
 		t.Logf("%-16s %-10s %6.3f s %8d bytes %s", got.Name, got.Status, got.Seconds, len(texts[i]), got.Reason)

@@ -133,7 +133,7 @@ func readMounts(ctx context.Context, to io.Writer) error {
 			fmt.Fprintf(to, "(%s)\n", err)
 			continue
 		}
-		size := int64(s.Bsize)
+		size := int64(s.Bsize) //nolint:unconvert // other types on other platforms
 		fmt.Fprintf(to, "%s free of %s, %d of %d inodes free\n", fleet.FormatBytes(int64(s.Bavail)*size), fleet.FormatBytes(int64(s.Blocks)*size), s.Ffree, s.Files)
 	}
 	return ctx.Err()

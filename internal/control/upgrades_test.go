@@ -75,7 +75,7 @@ func writeRelease(t *testing.T, dir string, key release.PrivateKey, version stri
 func (s *upgradeFixture) hello(h *upgradeHost) {
 	s.t.Helper()
 	s.inTime++
-	answer, err := s.Hello(s.t.Context(), h.Actor, wire.Hello{Instance: fmt.Sprint(s.inTime), Fingerprint: "here"})
+	answer, err := s.Hello(s.t.Context(), h.Actor, wire.Hello{Instance: strconv.Itoa(s.inTime), Fingerprint: "here"})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func (s *upgradeFixture) report(name, version string) {
 	s.t.Helper()
 	h := s.hosts[name]
 	h.seq++
-	_, err := s.Report(s.t.Context(), h.Actor, wire.Report{Seq: h.seq, Digest: fmt.Sprint(h.seq), StateAgeMs: 1, State: &wire.State{Host: fleet.HostStatus{
+	_, err := s.Report(s.t.Context(), h.Actor, wire.Report{Seq: h.seq, Digest: strconv.FormatInt(h.seq, 10), StateAgeMs: 1, State: &wire.State{Host: fleet.HostStatus{
 		Connected: true, AgentVersion: version, Platform: "linux-amd64", Settings: &fleet.AgentSettings{UpgradeKeys: []string{s.key.Public().ID()}},
 	}}})
 	if err != nil {

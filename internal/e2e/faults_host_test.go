@@ -25,8 +25,8 @@ import (
 
 // faultRig is a portal with its own PostgreSQL and one real libvirt host. The test may kill all of them.
 type faultRig struct {
-	extra, env []string // additional arguments and environment of the agent
-	agentProgram string // the agent's program; empty: that of the portal
+	extra, env   []string // additional arguments and environment of the agent
+	agentProgram string   // the agent's program; empty: that of the portal
 
 	t  *testing.T
 	pg *pglocal.Server

@@ -147,9 +147,9 @@ func (p Policy) Changes(to Policy) (out []string) {
 	if s.Actions != n.Actions {
 		out = append(out, "actions "+s.Actions.Text()+" → "+n.Actions.Text())
 	}
-	note("dryRun", fmt.Sprint(s.DryRun), fmt.Sprint(n.DryRun))
-	note("disabled", fmt.Sprint(s.Disabled), fmt.Sprint(n.Disabled))
-	note("order", fmt.Sprint(s.Order), fmt.Sprint(n.Order))
+	note("dryRun", strconv.FormatBool(s.DryRun), strconv.FormatBool(n.DryRun))
+	note("disabled", strconv.FormatBool(s.Disabled), strconv.FormatBool(n.Disabled))
+	note("order", strconv.Itoa(s.Order), strconv.Itoa(n.Order))
 	if s.Description != n.Description {
 		out = append(out, "description")
 	}

@@ -32,7 +32,7 @@ func comparePrereleases(a, b string) int {
 		return cmp.Compare(b, a)
 	}
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
-	for i := 0; i < min(len(x), len(y)); i++ {
+	for i := range min(len(x), len(y)) {
 		m, wrongM := strconv.Atoi(x[i])
 		n, wrongN := strconv.Atoi(y[i])
 		order := cmp.Compare(x[i], y[i])

@@ -39,7 +39,7 @@ func (f *findings) healthMatches(ctx context.Context) (out []query.AlarmFinding,
 			Finding: alarm.Finding{
 				Key: alarm.Key{Subject: subject, Cause: cause}, SubjectName: r.HostName, Severity: r.Severity, Text: healthText(r.Text, names[k]), Plain: cause, Remedy: r.Description, Count: r.Count,
 			},
-			Scope: alarm.Object{Subject: subject, Clusters: []fleet.ClusterID{fleet.ClusterID(r.ClusterID)}, Labels: r.Labels},
+			Scope: alarm.Object{Subject: subject, Clusters: []fleet.ClusterID{r.ClusterID}, Labels: r.Labels},
 		})
 	}
 	return out, nil

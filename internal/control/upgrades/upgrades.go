@@ -256,7 +256,7 @@ func advance(ctx context.Context, q *db.Queries, t db.OpenUpgradesRow) error {
 	var now time.Time
 	for i, r := range rows {
 		now = r.Now
-		steps[i] = release.HostStep{Host: r.Host, Stage: int(r.Stage), State: fleet.JobState(r.State), Held: r.Held, Online: r.Online, Version: r.Version}
+		steps[i] = release.HostStep{Host: r.Host, Stage: int(r.Stage), State: r.State, Held: r.Held, Online: r.Online, Version: r.Version}
 		if r.EndedAt != nil {
 			steps[i].EndedAt = *r.EndedAt
 		}
