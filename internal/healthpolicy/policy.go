@@ -5,6 +5,7 @@ package healthpolicy
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
