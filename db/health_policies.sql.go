@@ -492,11 +492,12 @@ func (q *Queries) JudgedHost(ctx context.Context, id fleet.HostID) (JudgedHostRo
 }
 
 const listHealthPolicies = `-- name: ListHealthPolicies :many
-SELECT p.id, p.name, p.builtin, p.spec, p.generation, p.created_at, p.last_error, p.last_error_at,
-    (SELECT count(*) FROM health_matches m WHERE m.policy_id = p.id AND m.last_at > now() - interval '24 hours')::bigint AS recent,
-    (SELECT count(*) FROM health_matches m WHERE m.policy_id = p.id AND m.ended_at IS NULL)::bigint AS open,
-    (SELECT count(DISTINCT a.host_id) FROM health_acts a WHERE p.name = ANY (a.policies) AND a.state = 'held')::bigint AS acting
-FROM health_policies p WHERE $1::text = '' OR p.id = $1::text ORDER BY (p.spec->>'order')::integer NULLS FIRST, p.name
+SELECT p.id, p.name, p.builtin, p.spec, p.generation, p.created_at, p.last_error, p.last_error_at, COALESCE(m.recent, 0)::bigint AS recent, COALESCE(m.open, 0)::bigint AS open, COALESCE(a.acting, 0)::bigint AS acting
+FROM health_policies p
+LEFT JOIN (SELECT policy_id, count(*) FILTER (WHERE last_at > now() - interval '24 hours') AS recent, count(*) FILTER (WHERE ended_at IS NULL) AS open
+    FROM health_matches WHERE (last_at > now() - interval '24 hours' OR ended_at IS NULL) AND ($1::text = '' OR policy_id = $1::text) GROUP BY policy_id) m ON m.policy_id = p.id
+LEFT JOIN (SELECT u.name, count(DISTINCT h.host_id) AS acting FROM health_acts h CROSS JOIN LATERAL unnest(h.policies) u (name) WHERE h.state = 'held' GROUP BY u.name) a ON a.name = p.name
+WHERE $1::text = '' OR p.id = $1::text ORDER BY (p.spec->>'order')::integer NULLS FIRST, p.name
 `
 
 type ListHealthPoliciesRow struct {
@@ -513,7 +514,7 @@ type ListHealthPoliciesRow struct {
 	Acting      int64
 }
 
-// Policies with their counts; an empty ID: all.
+// Policies with their counts; an empty ID: all. Matches and acts are read once for all policies.
 func (q *Queries) ListHealthPolicies(ctx context.Context, id string) ([]ListHealthPoliciesRow, error) {
 	rows, err := q.db.Query(ctx, listHealthPolicies, id)
 	if err != nil {

@@ -120,7 +120,7 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 	s.execSQL(`INSERT INTO health_policies (id, name, spec) VALUES ($1, 'mine', '{"expression":"true","severity":"info","actions":{"cordon":true}}')`, alarmRule)
 	healthMatch := ""
 	if err := s.pool.QueryRow(t.Context(), `INSERT INTO health_matches (policy_id, host_id, check_name, object, code, text, severity, actions, dry_run, momentary)
-		VALUES ($1, $2, 'gpu', 'gpu/0', 'xid-79', 'XID 79.', 'critical', '{"cordon":true}', false, false) RETURNING id::text`, alarmRule, s.host.id).Scan(&healthMatch); err != nil {
+		VALUES ($1, $2, 'gpu', 'gpu/7', 'xid-79', 'XID 79.', 'critical', '{"cordon":true}', false, false) RETURNING id::text`, alarmRule, s.host.id).Scan(&healthMatch); err != nil {
 		t.Fatal(err)
 	}
 	acknowledged, silenced, ofGroup := alarm("a"), alarm("b"), `{"ruleId":"`+alarmRule+`","cause":"`
@@ -273,7 +273,11 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		if again.status != first.status || again.body != first.body || again.header.Get("Location") != first.header.Get("Location") || again.header.Get("ETag") != first.header.Get("ETag") {
 			t.Errorf("POST %s answers\n%d %s, and the second time\n%d %s", path, first.status, first.body, again.status, again.body)
 		}
-		if n := s.countRows("audit") - before; n != 1 {
+		want := 1
+		if path == "/policies/try" { // a trial changes nothing
+			want = 0
+		}
+		if n := s.countRows("audit") - before; n != want {
 			t.Errorf("POST %s was done %d times", path, n)
 		}
 		if c.other != "" {

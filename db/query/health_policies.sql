@@ -48,12 +48,13 @@ FROM (SELECT unnest(@ids::text[]) AS id, unnest(@texts::text[]) AS text) e
 WHERE p.id = e.id AND (p.last_error <> e.text OR p.last_error_at < now() - interval '1 minute');
 
 -- name: ListHealthPolicies :many
--- Policies with their counts; an empty ID: all.
-SELECT p.*,
-    (SELECT count(*) FROM health_matches m WHERE m.policy_id = p.id AND m.last_at > now() - interval '24 hours')::bigint AS recent,
-    (SELECT count(*) FROM health_matches m WHERE m.policy_id = p.id AND m.ended_at IS NULL)::bigint AS open,
-    (SELECT count(DISTINCT a.host_id) FROM health_acts a WHERE p.name = ANY (a.policies) AND a.state = 'held')::bigint AS acting
-FROM health_policies p WHERE @id::text = '' OR p.id = @id::text ORDER BY (p.spec->>'order')::integer NULLS FIRST, p.name;
+-- Policies with their counts; an empty ID: all. Matches and acts are read once for all policies.
+SELECT p.*, COALESCE(m.recent, 0)::bigint AS recent, COALESCE(m.open, 0)::bigint AS open, COALESCE(a.acting, 0)::bigint AS acting
+FROM health_policies p
+LEFT JOIN (SELECT policy_id, count(*) FILTER (WHERE last_at > now() - interval '24 hours') AS recent, count(*) FILTER (WHERE ended_at IS NULL) AS open
+    FROM health_matches WHERE (last_at > now() - interval '24 hours' OR ended_at IS NULL) AND (@id::text = '' OR policy_id = @id::text) GROUP BY policy_id) m ON m.policy_id = p.id
+LEFT JOIN (SELECT u.name, count(DISTINCT h.host_id) AS acting FROM health_acts h CROSS JOIN LATERAL unnest(h.policies) u (name) WHERE h.state = 'held' GROUP BY u.name) a ON a.name = p.name
+WHERE @id::text = '' OR p.id = @id::text ORDER BY (p.spec->>'order')::integer NULLS FIRST, p.name;
 
 -- name: AddHealthMatches :exec
 -- Adds matches, or counts up open ones: a JSON array. A released match stays released.

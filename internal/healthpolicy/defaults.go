@@ -29,8 +29,8 @@ func Defaults() []DefaultPolicy {
 			Expression:  `event.check == "edac" && event.code == "memory-uncorrected"`,
 		}},
 		{"clock-off", "clock-off", Spec{
-			Order: 40, Severity: fleet.AlarmWarning, Actions: Actions{Alarm: true}, Expression: `event.check == "clock" && event.severity != "info"`,
-			Description: "The host's clock is wrong. Check its time synchronization.",
+			Order: 40, Severity: fleet.AlarmWarning, Actions: Actions{Alarm: true}, Expression: `event.code == "clock-offset" && event.severity != "info"`,
+			Description: "The host's clock differs from the portal's. Check its time synchronization.",
 		}},
 		{"certificate-ends", "certificate-ends", Spec{
 			Order: 50, Severity: fleet.AlarmWarning, Actions: Actions{Alarm: true}, Expression: `event.check == "certificate" && event.severity != "info"`,
