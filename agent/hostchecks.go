@@ -19,6 +19,12 @@ const (
 	repeatPeriod          = 10 * time.Second
 )
 
+// A check that waits for the agent's own start is repeated after startPause, and fails after startTime.
+const (
+	startPause = time.Second
+	startTime  = 30 * time.Second
+)
+
 // hostChecks runs the health checks of the host and reports their results. Its state is lost when the agent restarts:
 // each check then runs again, and its report replaces the portal's findings.
 type hostChecks struct {
@@ -87,11 +93,15 @@ func (h *hostChecks) run(ctx context.Context) {
 }
 
 func (h *hostChecks) runCheck(ctx context.Context, c healthcheck.Check) {
-	for ctx.Err() == nil {
+	for began := time.Now(); ctx.Err() == nil; {
 		again := h.rerun.wait()
 		found, err := callCheck(ctx, c)
 		if ctx.Err() != nil {
 			return
+		}
+		if _, starting := errors.AsType[healthcheck.NotYet](err); starting && time.Since(began) < startTime {
+			sleepContext(ctx, startPause)
+			continue
 		}
 		h.setResult(reportOf(c, found, err))
 		select {

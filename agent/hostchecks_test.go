@@ -178,3 +178,46 @@ func TestChecksRunAtIntervalAndOnRequest(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// TestStartingAgentReportsNoFailedCheck lets a check wait for the agent's first read of the host.
+func TestStartingAgentReportsNoFailedCheck(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ready := time.Now().Add(3 * time.Second)
+		never := healthcheck.Check{Name: "boot", Interval: time.Minute, Timeout: time.Second, Run: func(context.Context) ([]healthevent.Finding, error) {
+			return nil, healthcheck.NotYet("no answer")
+		}}
+		soon := healthcheck.Check{Name: "clock", Interval: time.Minute, Timeout: time.Second, Run: func(context.Context) ([]healthevent.Finding, error) {
+			if time.Now().Before(ready) {
+				return nil, healthcheck.NotYet("no time")
+			}
+			return nil, nil
+		}}
+		h := newHostChecks([]healthcheck.Check{never, soon})
+		ctx, stop := context.WithCancel(t.Context())
+		go h.run(ctx)
+		states := func() string {
+			synctest.Wait()
+			r, _ := h.next("run", 0)
+			h.accepted(r)
+			var out []string
+			for _, c := range r.Checks {
+				out = append(out, c.Check+" "+string(c.State)+" "+c.Reason)
+			}
+			return strings.Join(out, ", ")
+		}
+		if got := states(); got != "" {
+			t.Errorf("at the start: %s", got)
+		}
+		time.Sleep(5 * time.Second)
+		if got := states(); got != "clock ok " {
+			t.Errorf("after 5 s: %s", got)
+		}
+		time.Sleep(time.Minute)
+		if got := states(); got != "boot failed no answer" {
+			t.Errorf("after a minute: %s", got)
+		}
+		stop()
+		synctest.Wait()
+	})
+}

@@ -1,16 +1,29 @@
 package agent
 
 import (
+	"slices"
 	"time"
 
 	"quantix/agent/healthcheck"
+	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
 
 // readState is the part of the hypervisor's newest state that health checks judge.
 type readState struct {
 	hypervisor healthcheck.HypervisorState
-	pools      []wire.PoolReport
+	pools      []healthcheck.PoolState
+}
+
+// newReadState returns what health checks judge of a state.
+func newReadState(s wire.State, assigned []fleet.Pool) readState {
+	out := readState{hypervisor: healthcheck.HypervisorState{Read: true, Version: s.Host.Hypervisor, Accelerators: s.Host.Inventory.Accelerators}}
+	for _, p := range s.Pools {
+		i := slices.IndexFunc(assigned, func(a fleet.Pool) bool { return a.Name == p.Name })
+		provided := i < 0 || !assigned[i].Spec.Kind.Info().CreatesVolumes // not assigned yet: its kind is not known
+		out.pools = append(out.pools, healthcheck.PoolState{Name: p.Name, Status: p.Status, Provided: provided})
+	}
+	return out
 }
 
 // newestRead returns what the newest successful read of the hypervisor has found.
@@ -34,9 +47,5 @@ func (a *Agent) ownChecks() []healthcheck.Check {
 // knownPools returns the newest states of the host's pools; false: the hypervisor was not read yet.
 func (a *Agent) knownPools() ([]healthcheck.PoolState, bool) {
 	read := a.reports.newestRead()
-	out := make([]healthcheck.PoolState, len(read.pools))
-	for i, p := range read.pools {
-		out[i] = healthcheck.PoolState{Name: p.Name, Status: p.Status}
-	}
-	return out, read.hypervisor.Read
+	return read.pools, read.hypervisor.Read
 }

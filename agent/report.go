@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"quantix/agent/healthcheck"
 	"quantix/agent/hypervisor"
 	"quantix/agent/upgrade"
 	"quantix/internal/fleet"
@@ -292,7 +291,7 @@ func (r *reporter) readState(ctx context.Context) wire.State {
 		r.a.metrics.setVMNames(names)
 		r.mu.Lock()
 		r.readAt = begun
-		r.lastRead = readState{healthcheck.HypervisorState{Read: true, Version: state.Host.Hypervisor, Accelerators: state.Host.Inventory.Accelerators}, state.Pools}
+		r.lastRead = newReadState(state, r.assigned.Pools)
 		r.mu.Unlock()
 		if err := errors.Join(r.a.state.removeOldEntries(state, r.a.running.subjects(), begun), r.a.state.recordRunningObjects(state, r.a.bootID(), begun)); err != nil {
 			r.a.log.Error("The agent's state file cannot be written.", "error", err)

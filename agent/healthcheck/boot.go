@@ -27,7 +27,7 @@ func boot(root tree, state func() HypervisorState) Check {
 	return Check{Name: "boot", Interval: time.Minute, Timeout: 10 * time.Second, Run: func(context.Context) ([]healthevent.Finding, error) {
 		s := state()
 		if !s.Read {
-			return nil, Partial{Unread: []string{""}, Reason: "The hypervisor has not answered since the agent's start."}
+			return nil, NotYet("The hypervisor has not answered since the agent's start.")
 		}
 		var out []healthevent.Finding
 		if !slices.Contains(s.Accelerators, "kvm") {

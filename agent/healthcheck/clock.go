@@ -21,11 +21,10 @@ func Clock(offset func() (time.Duration, bool)) Check { return clock(offset, ker
 func clock(offset func() (time.Duration, bool), synchronized func() (bool, error)) Check {
 	return Check{Name: "clock", Interval: time.Minute, Timeout: 5 * time.Second, Run: func(context.Context) ([]healthevent.Finding, error) {
 		var out []healthevent.Finding
-		var unread Partial
 		off, known := offset()
 		switch seconds := off.Seconds(); {
 		case !known:
-			unread = Partial{[]string{"portal"}, "The portal's clock is not known yet."}
+			return nil, NotYet("The portal has not told its time since the agent's start.")
 		case off >= clockCritical:
 			out = append(out, finding("portal", "clock-offset", fleet.AlarmCritical, "The clock differs from the portal's by a minute or more. Set it with NTP.", "offsetSeconds", seconds))
 		case off >= clockWarning:
@@ -33,12 +32,9 @@ func clock(offset func() (time.Duration, bool), synchronized func() (bool, error
 		}
 		switch ok, err := synchronized(); {
 		case err != nil:
-			unread = Partial{append(unread.Unread, "kernel"), "The kernel's clock state cannot be read: " + err.Error()}
+			return out, Partial{[]string{"kernel"}, "The kernel's clock state cannot be read: " + err.Error()}
 		case !ok:
 			out = append(out, finding("kernel", "clock-unsynchronized", fleet.AlarmWarning, "The kernel's clock is not synchronized. Enable chrony or systemd-timesyncd.", "", 0))
-		}
-		if len(unread.Unread) > 0 {
-			return out, unread
 		}
 		return out, nil
 	}}

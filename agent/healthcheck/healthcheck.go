@@ -20,7 +20,8 @@ type Check struct {
 	Interval time.Duration
 	Timeout  time.Duration // of one run
 	// Run returns all findings that hold now; nil: the check has only occurrences. An error says why the check could not
-	// run; Unavailable, that the host has nothing to check; Partial, that only some objects could be read.
+	// run; Unavailable, that the host has nothing to check; Partial, that only some objects could be read; NotYet, that the
+	// agent has just started.
 	Run func(ctx context.Context) ([]healthevent.Finding, error)
 	// Watch reports occurrences until ctx ends; nil: none. An error ends one attempt, and the next follows after the
 	// interval.
@@ -32,6 +33,13 @@ type Unavailable string
 
 // Error returns the reason.
 func (u Unavailable) Error() string { return string(u) }
+
+// NotYet is the error of a check that waits for the agent's own start. The agent repeats the check soon, and reports the
+// reason only if it stays.
+type NotYet string
+
+// Error returns the reason.
+func (n NotYet) Error() string { return string(n) }
 
 // Partial is the error of a check that could not read some objects. The findings returned with it are those of the
 // others.

@@ -94,7 +94,7 @@ func TestClockCheck(t *testing.T) {
 		"right":           {clock(off(time.Millisecond), yes), nil, false},
 		"two seconds":     {clock(off(2*time.Second), yes), []string{"portal clock-offset warning"}, false},
 		"minutes":         {clock(off(5*time.Minute), no), []string{"portal clock-offset critical", "kernel clock-unsynchronized warning"}, false},
-		"no portal yet":   {clock(func() (time.Duration, bool) { return 0, false }, no), []string{"kernel clock-unsynchronized warning"}, true},
+		"no portal yet":   {clock(func() (time.Duration, bool) { return 0, false }, no), nil, true},
 		"unknown kernel":  {clock(off(time.Minute), func() (bool, error) { return false, os.ErrPermission }), []string{"portal clock-offset critical"}, true},
 		"this machine's":  {clock(off(0), func() (bool, error) { _, err := kernelClockSynchronized(); return true, err }), nil, false},
 		"nothing is read": {clock(func() (time.Duration, bool) { return 0, false }, func() (bool, error) { return false, os.ErrPermission }), nil, true},
@@ -124,14 +124,15 @@ func TestPoolCheck(t *testing.T) {
 		return fleet.PoolStatus{State: state, CapacityBytes: 1000, AvailableBytes: available, Error: problem}
 	}
 	pools := []PoolState{
-		{"a", space(fleet.PoolActive, 500, "")},
-		{"b", space(fleet.PoolActive, 100, "")},
-		{"c", space(fleet.PoolActive, 10, "slow")},
-		{"d", space(fleet.PoolStalled, 0, "nfs")},
-		{"e", space(fleet.PoolFailed, 0, "no device")},
-		{"f", fleet.PoolStatus{State: fleet.PoolInactive, StoppedOutside: true}},
-		{"g", space(fleet.PoolPending, 0, "")},
-		{"h", fleet.PoolStatus{State: fleet.PoolActive}},
+		{Name: "a", Status: space(fleet.PoolActive, 500, "")},
+		{Name: "b", Status: space(fleet.PoolActive, 100, "")},
+		{Name: "c", Status: space(fleet.PoolActive, 10, "slow")},
+		{Name: "d", Status: space(fleet.PoolStalled, 0, "nfs")},
+		{Name: "e", Status: space(fleet.PoolFailed, 0, "no device")},
+		{Name: "f", Status: fleet.PoolStatus{State: fleet.PoolInactive, StoppedOutside: true}},
+		{Name: "g", Status: space(fleet.PoolPending, 0, "")},
+		{Name: "h", Status: fleet.PoolStatus{State: fleet.PoolActive}},
+		{Name: "san", Status: space(fleet.PoolActive, 0, ""), Provided: true},
 	}
 	got, err := run(t, Pools(func() ([]PoolState, bool) { return pools, true }))
 	want := []string{"pool/b pool-full warning", "pool/c pool-degraded warning", "pool/c pool-full critical", "pool/d pool-stalled critical", "pool/e pool-failed critical", "pool/f pool-stopped warning"}

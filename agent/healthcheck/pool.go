@@ -12,6 +12,9 @@ import (
 type PoolState struct {
 	Name   string
 	Status fleet.PoolStatus
+	// Provided says that the storage system provides the volumes, such as the LUNs of an iSCSI target: such a pool is full
+	// by its nature.
+	Provided bool
 }
 
 // Shares of a pool's capacity in use, in percent.
@@ -26,20 +29,20 @@ func Pools(newest func() ([]PoolState, bool)) Check {
 		all, read := newest()
 		switch {
 		case !read:
-			return nil, Partial{Reason: "The agent has not read the pools yet."}
+			return nil, NotYet("The agent has not read the pools since its start.")
 		case len(all) == 0:
 			return nil, Unavailable("No storage pool of Quantix is assigned to the host.")
 		}
 		var out []healthevent.Finding
 		for _, p := range all {
-			out = append(out, poolFindings("pool/"+p.Name, p.Status)...)
+			out = append(out, p.findings("pool/"+p.Name)...)
 		}
 		return out, nil
 	}}
 }
 
-func poolFindings(object string, s fleet.PoolStatus) (out []healthevent.Finding) {
-	because := ""
+func (p PoolState) findings(object string) (out []healthevent.Finding) {
+	s, because := p.Status, ""
 	if s.Error != "" {
 		because = ": " + s.Error
 	}
@@ -55,7 +58,7 @@ func poolFindings(object string, s fleet.PoolStatus) (out []healthevent.Finding)
 	case s.Error != "":
 		out = append(out, finding(object, "pool-degraded", fleet.AlarmWarning, "The pool is active but has a problem"+because, "", 0))
 	}
-	if s.CapacityBytes <= 0 {
+	if s.CapacityBytes <= 0 || p.Provided {
 		return out
 	}
 	switch used := 100 * (1 - float64(s.AvailableBytes)/float64(s.CapacityBytes)); {

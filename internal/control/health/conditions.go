@@ -171,7 +171,7 @@ func (hs *Health) ResolveCondition(ctx context.Context, a fleet.Actor, id fleet.
 		e := rowOf(healthevent.Resolved, c.Check, c.Finding)
 		e.Actor = a.Name
 		b := batch{events: []eventRow{e}}
-		events, err := b.write(ctx, q, id)
+		events, err := b.write(ctx, q, q, id)
 		if err != nil {
 			return err
 		}

@@ -111,7 +111,8 @@ func (hs *Health) ReportHealth(ctx context.Context, a fleet.Actor, in healtheven
 		return err
 	}
 	report, dropped := in.Valid()
-	return hs.store.Tx(ctx, func(q *db.Queries) error {
+	return hs.store.RunPipelinedTx(ctx, 0, func(t store.PipelinedTx) error {
+		q, later := t.Queries, t.DeferredQueries()
 		last, err := lockHealth(ctx, q, a.HostID)
 		if err != nil {
 			return err
@@ -130,7 +131,7 @@ func (hs *Health) ReportHealth(ctx context.Context, a fleet.Actor, in healtheven
 				return err
 			}
 			b.addChecks(conditionsFromRows(rows), checks)
-			if err := q.SetHostChecks(ctx, db.SetHostChecksParams{HostID: a.HostID, Checks: mustJSON(checks)}); err != nil {
+			if err := later.SetHostChecks(ctx, db.SetHostChecksParams{HostID: a.HostID, Checks: mustJSON(checks)}); err != nil {
 				return err
 			}
 		}
@@ -142,13 +143,13 @@ func (hs *Health) ReportHealth(ctx context.Context, a fleet.Actor, in healtheven
 			return err
 		}
 		b.keepWithin(int(last.Allowance))
-		events, err := b.write(ctx, q, a.HostID)
+		err = later.SetHostHealth(ctx, db.SetHostHealthParams{
+			HostID: a.HostID, Instance: report.Instance, Number: max(last.Number, report.Number), Allowance: last.Allowance - float64(len(b.events)), Added: int64(len(b.events)),
+		})
 		if err != nil {
 			return err
 		}
-		err = q.SetHostHealth(ctx, db.SetHostHealthParams{
-			HostID: a.HostID, Instance: report.Instance, Number: max(last.Number, report.Number), Allowance: last.Allowance - float64(len(b.events)), Added: int64(len(b.events)),
-		})
+		events, err := b.write(ctx, q, later, a.HostID)
 		if err != nil {
 			return err
 		}
@@ -253,15 +254,15 @@ func (b *batch) addOccurrences(r healthevent.Report, accepted int64) bool {
 
 func (b *batch) add(e eventRow) { b.events = append(b.events, e) }
 
-// write stores the batch and returns the stored events.
-func (b *batch) write(ctx context.Context, q *db.Queries, host fleet.HostID) ([]healthevent.Event, error) {
+// write stores the batch and returns the stored events. later may send its statements together with the next one of q.
+func (b *batch) write(ctx context.Context, q, later *db.Queries, host fleet.HostID) ([]healthevent.Event, error) {
 	if len(b.ended) > 0 {
 		if _, err := q.EndHostConditions(ctx, db.EndHostConditionsParams{HostID: host, Keys: mustJSON(b.ended)}); err != nil {
 			return nil, err
 		}
 	}
 	if len(b.conditions) > 0 {
-		if err := q.SetHostConditions(ctx, db.SetHostConditionsParams{HostID: host, Conditions: mustJSON(b.conditions)}); err != nil {
+		if err := later.SetHostConditions(ctx, db.SetHostConditionsParams{HostID: host, Conditions: mustJSON(b.conditions)}); err != nil {
 			return nil, err
 		}
 	}
