@@ -44,22 +44,22 @@ func codes(all []healthevent.Finding) (out []string) {
 	return out
 }
 
-func TestRecordedDisks(t *testing.T) {
+func TestFindingsOfDisks(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		want   []string
 		values map[string]float64 // some of the first finding's values
 	}{
-		"seagate-sata.json": {nil, nil},
-		"seagate-sas.json":  {nil, nil},
-		"sandisk-usb.json":  {nil, nil},
-		"sabrent-nvme.json": {nil, nil},
-		"unnamed-sas.json":  {nil, nil},
-		"made-failing-hdd.json": {
+		"ata-hdd.json":            {nil, nil},
+		"scsi-hdd.json":           {nil, nil},
+		"usb-ssd.json":            {nil, nil},
+		"nvme.json":               {nil, nil},
+		"corrected-scsi-hdd.json": {nil, nil},
+		"failing-hdd.json": {
 			[]string{"smart-failing", "pending-sectors", "uncorrectable-sectors", "reallocated-sectors", "disk-hot"},
 			map[string]float64{"reallocatedSectors": 1984, "pendingSectors": 16, "temperature": 61, "powerOnHours": 58731},
 		},
-		"made-worn-nvme.json": {
+		"worn-nvme.json": {
 			[]string{"smart-failing", "nvme-critical-warning", "endurance", "media-errors", "disk-hot"},
 			map[string]float64{"percentUsed": 103, "mediaErrors": 7, "temperature": 74},
 		},
@@ -96,7 +96,7 @@ func TestBrokenDiskHidesNoOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found, err := Disks(fakeSmartctl(t, map[string]string{"/dev/sda": c.output, "/dev/sdb": "made-failing-hdd.json"})).Run(t.Context())
+			found, err := Disks(fakeSmartctl(t, map[string]string{"/dev/sda": c.output, "/dev/sdb": "failing-hdd.json"})).Run(t.Context())
 			p, _ := errors.AsType[Partial](err)
 			if !slices.Equal(p.Unread, []string{"disk/sda"}) || !strings.Contains(p.Reason, "1 of 2 disks") || !strings.Contains(p.Reason, c.reason) {
 				t.Errorf("the error is %+v", err)
