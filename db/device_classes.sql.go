@@ -188,6 +188,45 @@ func (q *Queries) CountDeviceClasses(ctx context.Context) (int64, error) {
 	return column_1, err
 }
 
+const countDevicesOfClasses = `-- name: CountDevicesOfClasses :many
+SELECT m.class_id, sum(r.capacity)::bigint AS total, sum(GREATEST(r.capacity - u.n, 0))::bigint AS free
+FROM device_class_members m JOIN hosts h ON h.id = m.host_id
+CROSS JOIN LATERAL (SELECT COALESCE(NULLIF((d->>'most')::bigint, 0), 1) AS capacity
+    FROM jsonb_path_query(h.status, 'lax $.inventory.devices[*] ? (@.device == $d && !(@.empty == true))', jsonb_build_object('d', m.device)) d
+    WHERE m.device NOT LIKE 'pci/%' OR COALESCE(d->>'iommu', '') <> '' LIMIT 1) r
+CROSS JOIN LATERAL (SELECT count(DISTINCT v.id) AS n FROM (
+    SELECT v.id FROM vms v WHERE v.spec @> jsonb_build_object('hostDevices', jsonb_build_array(jsonb_build_object('hostId', m.host_id, 'device', m.device)))
+    UNION ALL SELECT a.vm_id FROM device_uses a WHERE a.host_id = m.host_id AND a.device = m.device) v) u
+WHERE m.class_id = ANY ($1::text[]) GROUP BY m.class_id
+`
+
+type CountDevicesOfClassesRow struct {
+	ClassID fleet.DeviceClassID
+	Total   int64
+	Free    int64
+}
+
+// The devices of each class that its hosts can pass through, and those that no VM has: see DevicesOfClasses.
+func (q *Queries) CountDevicesOfClasses(ctx context.Context, classes []string) ([]CountDevicesOfClassesRow, error) {
+	rows, err := q.db.Query(ctx, countDevicesOfClasses, classes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CountDevicesOfClassesRow{}
+	for rows.Next() {
+		var i CountDevicesOfClassesRow
+		if err := rows.Scan(&i.ClassID, &i.Total, &i.Free); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deallocate = `-- name: Deallocate :exec
 DELETE FROM device_allocations WHERE vm_id = $1 AND host_id = $2 AND device <> ALL ($3::text[])
 `

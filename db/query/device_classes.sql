@@ -97,6 +97,18 @@ CROSS JOIN LATERAL (SELECT count(DISTINCT v.id) AS n FROM (
 WHERE (@host::text = '' OR m.host_id = @host) AND m.class_id = ANY (@classes::text[])
 ORDER BY m.class_id, h.name, m.device;
 
+-- name: CountDevicesOfClasses :many
+-- The devices of each class that its hosts can pass through, and those that no VM has: see DevicesOfClasses.
+SELECT m.class_id, sum(r.capacity)::bigint AS total, sum(GREATEST(r.capacity - u.n, 0))::bigint AS free
+FROM device_class_members m JOIN hosts h ON h.id = m.host_id
+CROSS JOIN LATERAL (SELECT COALESCE(NULLIF((d->>'most')::bigint, 0), 1) AS capacity
+    FROM jsonb_path_query(h.status, 'lax $.inventory.devices[*] ? (@.device == $d && !(@.empty == true))', jsonb_build_object('d', m.device)) d
+    WHERE m.device NOT LIKE 'pci/%' OR COALESCE(d->>'iommu', '') <> '' LIMIT 1) r
+CROSS JOIN LATERAL (SELECT count(DISTINCT v.id) AS n FROM (
+    SELECT v.id FROM vms v WHERE v.spec @> jsonb_build_object('hostDevices', jsonb_build_array(jsonb_build_object('hostId', m.host_id, 'device', m.device)))
+    UNION ALL SELECT a.vm_id FROM device_uses a WHERE a.host_id = m.host_id AND a.device = m.device) v) u
+WHERE m.class_id = ANY (@classes::text[]) GROUP BY m.class_id;
+
 -- name: UsersOfDevices :many
 -- The VMs that use devices of a class, by their specs or by allocations.
 SELECT m.host_id, m.device, v.id, (v.name || in_bin(v.recycled_at))::text AS name FROM device_class_members m CROSS JOIN LATERAL (

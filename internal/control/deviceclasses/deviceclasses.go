@@ -193,10 +193,23 @@ func (d *DeviceClasses) ListDeviceClasses(ctx context.Context, a fleet.Actor) ([
 		return nil, err
 	}
 	out, err := d.read(ctx, a, "")
-	for i := range out {
-		out[i].Members = nil
+	if err == nil {
+		err = d.count(ctx, out)
 	}
 	return out, store.UserError(err)
+}
+
+// count sets the total and free devices of classes, which it reads as sums, because lists and forms show many classes.
+func (d *DeviceClasses) count(ctx context.Context, classes []deviceclass.DeviceClass) error {
+	ids, at := make([]string, len(classes)), map[fleet.DeviceClassID]int{}
+	for i, c := range classes {
+		ids[i], at[c.ID] = string(c.ID), i
+	}
+	rows, err := d.store.CountDevicesOfClasses(ctx, ids)
+	for _, r := range rows {
+		classes[at[r.ClassID]].Total, classes[at[r.ClassID]].Free = int(r.Total), int(r.Free)
+	}
+	return err
 }
 
 // GetDeviceClass returns a class that the actor may see. Only actors who see hosts get its members.
@@ -217,14 +230,14 @@ func (d *DeviceClasses) GetDeviceClass(
 		return deviceclass.DeviceClass{}, store.UserError(err)
 	}
 	if store.SeesHosts(a) {
-		err = d.addUsers(ctx, &all[0])
+		err = d.addMembers(ctx, &all[0])
 	} else {
-		all[0].Members = nil
+		err = d.count(ctx, all)
 	}
 	return all[0], store.UserError(err)
 }
 
-// read reads the classes that the actor may see; only the one with an ID if id is not empty.
+// read reads the classes that the actor may see, without their devices; only the one with an ID if id is not empty.
 func (d *DeviceClasses) read(ctx context.Context, a fleet.Actor, id fleet.DeviceClassID) ([]deviceclass.DeviceClass, error) {
 	q := d.store.Queries
 	rows, err := q.ListDeviceClasses(ctx, db.ListDeviceClassesParams{
@@ -233,26 +246,12 @@ func (d *DeviceClasses) read(ctx context.Context, a fleet.Actor, id fleet.Device
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]string, len(rows))
 	out := make([]deviceclass.DeviceClass, len(rows))
-	at := map[fleet.DeviceClassID]int{}
 	for i, r := range rows {
-		ids[i], at[r.ID] = string(r.ID), i
 		out[i] = deviceclass.DeviceClass{
 			ID: r.ID, Name: r.Name, Description: r.Description, GPU: r.Gpu, Generation: r.Generation, CreatedAt: r.CreatedAt,
 			Grants: []fleet.ProjectGrant{},
 		}
-	}
-	devices, err := q.DevicesOfClasses(ctx, db.DevicesOfClassesParams{Classes: ids})
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range devices {
-		c := &out[at[r.ClassID]]
-		c.Members = append(c.Members, memberFromRow(r))
-	}
-	for i := range out {
-		out[i].Count(out[i].Members)
 	}
 	return out, publishing.FillDeviceClassGrants(ctx, q, a, id, out)
 }
@@ -265,8 +264,16 @@ func memberFromRow(r db.DevicesOfClassesRow) deviceclass.ClassMemberStatus {
 	}
 }
 
-// addUsers adds the VMs that use the members.
-func (d *DeviceClasses) addUsers(ctx context.Context, c *deviceclass.DeviceClass) error {
+// addMembers adds the members of a class, with the VMs that use them.
+func (d *DeviceClasses) addMembers(ctx context.Context, c *deviceclass.DeviceClass) error {
+	devices, err := d.store.DevicesOfClasses(ctx, db.DevicesOfClassesParams{Classes: []string{string(c.ID)}})
+	if err != nil {
+		return err
+	}
+	for _, r := range devices {
+		c.Members = append(c.Members, memberFromRow(r))
+	}
+	c.Count(c.Members)
 	users, err := d.store.UsersOfDevices(ctx, string(c.ID))
 	if err != nil {
 		return err
