@@ -34,7 +34,7 @@ func (p *portal) offerRelease(version string, hosts ...fleet.HostID) {
 		}
 	}
 	for _, id := range hosts {
-		p.execSQL(`UPDATE hosts SET status = status || jsonb_build_object('agentVersion', '1.0.0', 'platform', 'linux-amd64', 'settings', jsonb_build_object('upgradeKeys', jsonb_build_array($2::text))) WHERE id = $1`, id, key.Public().ID())
+		p.execSQL(`UPDATE hosts SET status = status || jsonb_build_object('agentVersion', '1.0.0', 'platform', 'linux-amd64', 'settings', COALESCE(status->'settings', '{}') || jsonb_build_object('upgradeKeys', jsonb_build_array($2::text))) WHERE id = $1`, id, key.Public().ID())
 	}
 }
 

@@ -40,7 +40,7 @@ var allSettings = []string{
 var notInXML = map[string]string{
 	"cpu.reserved": "the portal's", "memory.minMiB": "the agent's", "policy.": "the host's and the portal's", "migration.": "the portal's", "placement.": "the portal's", "rules": "the portal's",
 	"health": "the agent's", "firstBoot": "the portal's",
-	"boot.kernel": "a file of the host", "boot.initrd": "a file of the host", "boot.cmdline": "it belongs to the kernel", "hostDevices": "reaches into the host", "shares": "reaches into the host",
+	"boot.kernel": "a file of the host", "boot.initrd": "a file of the host", "boot.cmdline": "it belongs to the kernel", "hostDevices": "reaches into the host", "deviceClasses": "the portal's", "shares": "reaches into the host",
 	"boot.cdrom": "the first drive's place: see Disk", "drives": "see Disk", "devices.guestAgent": "a guest without the channel gets it",
 	"disks.shareable": "a copy is no other VM's", "disks.encryption": "its passphrase is the host's",
 }

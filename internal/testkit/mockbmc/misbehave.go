@@ -12,6 +12,7 @@ func (b *BMC) hang(r *http.Request) {
 	case <-r.Context().Done():
 	case <-b.closed:
 	}
+	panic(http.ErrAbortHandler) // a client that gives up must not get an answer at the same instant
 }
 
 // drop closes the connection without an answer.
