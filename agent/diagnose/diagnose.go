@@ -40,7 +40,7 @@ func (e NotAvailableError) Error() string { return e.Reason }
 
 const (
 	parallel = 4
-	// overlap is what is read beyond the limit of an item, so that no secret is cut in half before it is removed.
+	// overlap is the number of bytes read beyond the limit of an item, so that no secret is cut in half before its removal.
 	overlap = 64 << 10
 	cutTail = 8 << 10 // the end of a cut text, which may have the beginning of a secret
 	grace   = time.Second
@@ -129,7 +129,7 @@ func (c Collector) collect(ctx context.Context, item Item) (hostcommand.Item, st
 	return got, text
 }
 
-// clean returns what was read as text without control characters and secrets. cut: the end is missing.
+// clean returns an item's output as text without control characters and secrets. cut: the end is missing.
 func (c Collector) clean(raw []byte, cut bool) string {
 	text := c.Scrub.Scrub(hostcommand.EscapeControls(string(raw)))
 	if cut {

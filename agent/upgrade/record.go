@@ -129,7 +129,7 @@ func lastLines(output []byte) string {
 
 const maxReasonLines = 5
 
-// tail keeps the end of what is written to it.
+// tail is a writer that keeps the end of its input.
 type tail struct{ data []byte }
 
 func (t *tail) Write(p []byte) (int, error) {

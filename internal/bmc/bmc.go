@@ -122,7 +122,7 @@ func checkText(c *fleet.Checks, field, name, text string, most int, needed bool)
 	}
 }
 
-// URL parses the address. why says what is wrong with it; empty: nothing.
+// URL parses the address. why is the reason why the address is invalid; empty: it is valid.
 func (s Spec) URL() (at *url.URL, why string) {
 	at, err := url.Parse(s.Address)
 	switch {

@@ -228,7 +228,7 @@ func withAgent(ctx context.Context, cfg config.Agent, log *slog.Logger, begun *u
 	return do(a, agentParts{identity, hypervisor, metrics})
 }
 
-// machineDiagnostics returns what is collected about this machine. A simulated host says nothing about its machine.
+// machineDiagnostics returns the items of diagnostics of this machine. A simulated host has none.
 func machineDiagnostics(cfg config.Agent) []diagnose.Item {
 	if cfg.Hypervisor == "mock" {
 		return nil

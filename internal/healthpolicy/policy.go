@@ -219,7 +219,7 @@ func CauseOf(k healthevent.Key) string {
 	return out
 }
 
-// WouldText says what a match in a dry run would do: "would cordon and raise an alarm".
+// WouldText describes the effects of a match in a dry run: "would cordon and raise an alarm".
 func (m Match) WouldText() string {
 	words := m.Actions.Words()
 	if len(words) == 1 {

@@ -193,7 +193,7 @@ func ReleaseAction(a fleet.Actor, m healthpolicy.Match, back string) kit.ActionB
 	return out.RequirePermission(a, policy.InfraChange)
 }
 
-// impactText says what the policy would do to hosts whose conditions match now.
+// impactText describes the effects of the policy on hosts whose conditions match now.
 func impactText(t healthpolicy.Trial) string {
 	if len(t.NowHosts) == 0 {
 		return "No condition that holds now matches, so that the policy would do nothing at once."

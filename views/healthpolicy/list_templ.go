@@ -342,7 +342,7 @@ func SettingsDialog(maxHosts string, e kit.Errors) templ.Component {
 	})
 }
 
-// DeleteDialog is the dialog that deletes a policy. acts is what is undone then.
+// DeleteDialog is the dialog that deletes a policy. acts are the effects that end then.
 func DeleteDialog(v healthpolicy.Policy, acts []healthpolicy.Act, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -250,7 +250,7 @@ func confirmUndoing(ctx context.Context, q *db.Queries, name string) error {
 	return confirmationError("This undoes what the policy did: %s.", strings.Join(words, ", "))
 }
 
-// UndoneWithoutHealthPolicy returns what is undone if the policy is deleted or disabled.
+// UndoneWithoutHealthPolicy returns the taints, cordons and alarms that end if the policy is deleted or disabled.
 func (ps *Policies) UndoneWithoutHealthPolicy(ctx context.Context, a fleet.Actor, id healthpolicy.ID) ([]healthpolicy.Act, error) {
 	p, err := ps.GetHealthPolicy(ctx, a, id)
 	if err != nil {

@@ -48,7 +48,7 @@ func (hp *HostPower) RunPowerOrder(ctx context.Context, a fleet.Actor, o Order) 
 	return hp.recordStep(ctx, o, read, func(q *db.Queries) error { return hp.watched(ctx, q, o, r, err) })
 }
 
-// recordStep records the result of a step, with what was read from the BMC in it.
+// recordStep records the result of a step and the BMC's state that the step has read.
 func (hp *HostPower) recordStep(ctx context.Context, o Order, read *bmc.Reading, do func(q *db.Queries) error) error {
 	return hp.store.Tx(ctx, func(q *db.Queries) error {
 		if read != nil {
@@ -202,7 +202,7 @@ func (hp *HostPower) read(ctx context.Context, b ClaimedBMC) (bmc.Reading, error
 	return hp.connector.Read(ctx, target)
 }
 
-// recordReading records what was read from a BMC, or the error of the attempt, and notifies pages if it has changed.
+// recordReading records the state read from a BMC, or the error of the attempt. It notifies pages of a change.
 func recordReading(ctx context.Context, q *db.Queries, id fleet.HostID, generation int64, asked *time.Time, r *bmc.Reading, failed error, wait time.Duration) error {
 	to := db.RecordReadingParams{HostID: id, Generation: generation, AskedAt: asked, Wait: wait, Failed: failed != nil}
 	if failed != nil {
