@@ -85,7 +85,12 @@ func newPortalOn(t testing.TB, pool *pgxpool.Pool) *portal {
 		Pool:  func() web.DatabasePoolStat { return pool.Stat() },
 	})
 	s := httptest.NewServer(checkedHandler(t, p.server.Handler()))
-	t.Cleanup(s.Close)
+	// The testing package keeps the cleanup functions of all tests until the process ends, so this one lets go of the
+	// portal, which has several MiB of API descriptions.
+	t.Cleanup(func() {
+		s.Close()
+		s.Config.Handler, p.server, p.control = nil, nil, nil
+	})
 	p.url = s.URL
 	return p
 }
