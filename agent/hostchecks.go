@@ -297,14 +297,38 @@ func (h *hostChecks) accepted(r healthReport) {
 // olderPortalPause is how long the agent sends no health report after it found that the portal lacks the path.
 const olderPortalPause = 10 * time.Minute
 
+// maxPaceGrowth limits the pause between two health reports, in multiples of the shortest one.
+const maxPaceGrowth = 25
+
+// reportPace gives the pauses after health reports. They grow while events follow one another, so that lasting events cost
+// the portal few, large reports.
+type reportPace struct{ shortest, next time.Duration }
+
+func newReportPace(shortest time.Duration) *reportPace { return &reportPace{shortest, shortest} }
+
+// quiet records that there was nothing to report.
+func (p *reportPace) quiet() { p.next = p.shortest }
+
+// pause returns the pause after an accepted report. After a full one, more events wait.
+func (p *reportPace) pause(full bool) time.Duration {
+	if full {
+		p.quiet()
+		return p.shortest
+	}
+	now := p.next
+	p.next = min(2*now, maxPaceGrowth*p.shortest)
+	return now
+}
+
 // healthReportLoop sends health reports until ctx or the session ends. Every checkRefresh it sends the results of all
-// checks, so that the portal knows their age.
+// checks, so that the portal knows their age. The first event after a quiet time is sent at once.
 func (a *Agent) healthReportLoop(ctx context.Context) error {
 	a.checks.resetSession()
-	wait := newBackoff(a.timing.retry, a.timing.retryMax)
+	wait, pace := newBackoff(a.timing.retry, a.timing.retryMax), newReportPace(a.timing.reportSpacing)
 	for ctx.Err() == nil {
 		r, any := a.checks.next(a.instance, a.timing.checkRefresh)
 		if !any {
+			pace.quiet()
 			select {
 			case <-ctx.Done():
 			case <-a.checks.changed:
@@ -317,6 +341,7 @@ func (a *Agent) healthReportLoop(ctx context.Context) error {
 		case err == nil:
 			a.checks.accepted(r)
 			wait.Reset()
+			pause = pace.pause(len(r.Occurrences) == healthevent.MaxOccurrences)
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the session has ended
 		case isSessionEnded(err):

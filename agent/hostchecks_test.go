@@ -221,3 +221,23 @@ func TestStartingAgentReportsNoFailedCheck(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+func TestLastingEventsLeadToFewReports(t *testing.T) {
+	t.Parallel()
+	const shortest = 200 * time.Millisecond
+	p := newReportPace(shortest)
+	var all time.Duration
+	for range 20 {
+		all += p.pause(false)
+	}
+	if all < time.Minute || p.pause(false) != 5*time.Second {
+		t.Errorf("20 reports took %s, and the next pause is %s", all, p.pause(false))
+	}
+	if got := p.pause(true); got != shortest {
+		t.Errorf("after a full report, the pause is %s", got)
+	}
+	p.pause(false)
+	if p.quiet(); p.pause(false) != shortest {
+		t.Error("after a quiet time, the pause is not the shortest")
+	}
+}

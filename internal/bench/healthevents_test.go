@@ -19,7 +19,9 @@ import (
 
 const (
 	eventHosts     = 100
-	eventsPerHost  = 10 // a second
+	eventsPerHost  = 10              // a second
+	reportEvery    = 5 * time.Second // the pause of an agent whose events follow one another
+	eventsOfReport = eventsPerHost * int(reportEvery/time.Second)
 	eventsOfABurst = 30 * time.Second
 )
 
@@ -79,7 +81,7 @@ func openEventHosts(b *testing.B, r *rig, p *portal) (hosts []*wire.Client) {
 	return hosts
 }
 
-// sendEvents sends a report of each host every second, each host at its own time within it.
+// sendEvents sends the reports of each host, each host at its own time within reportEvery.
 func sendEvents(b *testing.B, hosts []*wire.Client, lasting time.Duration) {
 	ctx, cancel := context.WithTimeout(b.Context(), lasting)
 	defer cancel()
@@ -87,10 +89,10 @@ func sendEvents(b *testing.B, hosts []*wire.Client, lasting time.Duration) {
 	var failed atomic.Pointer[error]
 	for i, client := range hosts {
 		senders.Go(func() {
-			time.Sleep(time.Duration(i) * time.Second / eventHosts)
-			tick := time.NewTicker(time.Second)
+			time.Sleep(time.Duration(i) * reportEvery / eventHosts)
+			tick := time.NewTicker(reportEvery)
 			defer tick.Stop()
-			for n := int64(0); ctx.Err() == nil; n += eventsPerHost {
+			for n := int64(0); ctx.Err() == nil; n += int64(eventsOfReport) {
 				if err := client.ReportHealth(context.WithoutCancel(ctx), eventReport(n)); err != nil {
 					failed.Store(&err)
 					return
@@ -110,8 +112,8 @@ func sendEvents(b *testing.B, hosts []*wire.Client, lasting time.Duration) {
 
 // eventReport is a report after n earlier occurrences.
 func eventReport(n int64) healthevent.Report {
-	r := healthevent.Report{Instance: "bench", Number: n + eventsPerHost}
-	for i := range int64(eventsPerHost) {
+	r := healthevent.Report{Instance: "bench", Number: n + int64(eventsOfReport)}
+	for i := range eventsOfReport {
 		f := healthevent.Finding{
 			Object: fmt.Sprintf("gpu/0000:%02x:00.0", i), Code: "xid-79", Severity: fleet.AlarmCritical, Text: "The GPU has fallen off the bus (XID 79): pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
 			Values: map[string]float64{"xid": 79}, Attributes: map[string]string{"model": "NVIDIA H100 80GB HBM3"},
