@@ -42,7 +42,7 @@ func (p Page) tabs() []kit.Tab {
 
 func (p Page) childTaskTable() kit.Table[fleet.Task] {
 	return kit.Table[fleet.Task]{
-		List: &p.ChildTasks.List, ID: "step-rows", Live: p.liveKey(), Every: "30s", Label: "Results", Type: "result", Head: kit.Column{Label: "VM"}, Items: p.ChildTasks.Tasks, EmptyContent: noChildTasksNote(p),
+		List: &p.ChildTasks.List, ID: "step-rows", Live: p.liveKey(), Every: "30s", Label: "Results", Type: "result", Head: kit.Column{Label: "Target"}, Items: p.ChildTasks.Tasks, EmptyContent: noChildTasksNote(p),
 		Row: func(t *fleet.Task) kit.Row {
 			return kit.Row{ID: "step-" + string(t.ID), Name: t.SubjectName, Href: cmp.Or(views.SubjectPath(t.Subject), views.TaskPath(t.ID))}
 		},
