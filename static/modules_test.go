@@ -45,6 +45,7 @@ func TestBrowserModulesPassTheirTests(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle(static.Prefix, static.Handler())
 	mux.Handle("/test/", http.StripPrefix("/test/", http.FileServer(http.Dir("testdata/modules"))))
+	mux.Handle("/keymaps/", http.StripPrefix("/keymaps/", http.FileServer(http.Dir("/usr/share/qemu/keymaps"))))
 	mux.HandleFunc("/page/{name}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprintf(w, modulePage, base, r.PathValue("name"))

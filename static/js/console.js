@@ -1,7 +1,9 @@
 // The console page: toolbar, messages and states around a Session. noVNC draws the picture into the screen element.
 import { showBar } from "./bar.js";
-import { keyboardField, MOST_PASTED, type, untypable } from "./console-keys.js";
+import { combination, keyboardField, MOST_PASTED, setKey, type, untypable } from "./console-keys.js";
 import { Session } from "./console-session.js";
+import { defaultLayout, layouts } from "./keyboard-layouts.js";
+import { recall, remember } from "./store.js";
 import { toast } from "./toast.js";
 
 const root = document.getElementById("console");
@@ -20,9 +22,10 @@ function begin(root) {
     root.querySelector("[data-console-status]").textContent = reason;
     words.text.textContent = reason;
     words.button.hidden = state === "connecting" || state === "connected";
-    for (const name of ["cad", "paste", "keyboard"]) {
+    for (const name of ["cad", "keys", "hold", "paste", "keyboard"]) {
       for (const button of tool(name)) button.setAttribute("aria-disabled", String(state !== "connected"));
     }
+    for (const button of tool("hold")) button.setAttribute("aria-pressed", "false"); // a new connection holds no key
     if (state === "connected") {
       session.rfb.background = "var(--screen)";
       scale();
@@ -41,14 +44,25 @@ function begin(root) {
     session.rfb.dragViewport = session.rfb.clipViewport;
   }
 
-  const keys = keyboardField(() => session.rfb);
+  const layout = makeLayout(root);
+  const keys = keyboardField(() => session.rfb, layout.get);
   screen.append(keys);
   const acts = {
     cad: () => {
       session.rfb?.sendCtrlAltDel();
       session.rfb?.focus(); // otherwise the next space bar would press the button again
     },
-    paste: () => askPaste(session),
+    keys: ({ dataset }) => {
+      combination(session.rfb, dataset.keys.split(" "));
+      session.rfb.focus();
+    },
+    hold: (button) => {
+      const down = button.getAttribute("aria-pressed") !== "true";
+      button.setAttribute("aria-pressed", String(down));
+      setKey(session.rfb, button.dataset.keys, down);
+      session.rfb.focus();
+    },
+    paste: () => askPaste(session, layout),
     keyboard: () => keys.focus(),
     scale: () => { fit = !fit; scale(); },
     fullscreen: () => document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen(),
@@ -58,7 +72,7 @@ function begin(root) {
     const button = target.closest("[data-console]");
     if (!button || button.getAttribute("aria-disabled") === "true") return;
     try {
-      await acts[button.dataset.console]?.();
+      await acts[button.dataset.console]?.(button);
     } catch {
       toast("warn", "The browser does not allow this here.");
     }
@@ -117,31 +131,70 @@ function leaveByKeys(screen, session, root) {
   }, { capture: true });
 }
 
-function askPaste(session) {
+/** Returns the keyboard layout of the guest. A choice is kept in this browser for this VM. */
+function makeLayout(root) {
+  const name = `layout.${root.dataset.vm}`;
+  return {
+    get: () => defaultLayout(recall(name) ?? root.dataset.keyboard, navigator.languages),
+    set: (id) => remember(name, id),
+  };
+}
+
+function askPaste(session, layout) {
   const dialog = document.createElement("dialog");
   dialog.className = "dialog";
   dialog.setAttribute("aria-labelledby", "paste-title");
   dialog.innerHTML = `<form method="dialog"><header><h2 id="paste-title">Type text into the VM</h2></header>
-    <div class="pad"><div class="field"><label for="paste-text">Text</label><textarea id="paste-text" rows="5" maxlength="${MOST_PASTED}" spellcheck="false"></textarea>
-    <p class="hint">It is typed as keys of a US keyboard. Nothing is stored.</p>
-    <div class="error" role="status" data-untypable hidden><div><strong>A US keyboard cannot type what is marked; it is left out.</strong><pre class="pasted"></pre></div></div></div></div>
-    <footer><button class="btn" type="button" data-close>Cancel</button><button class="btn primary" value="type">Type text</button></footer></form>`;
+    <div class="pad"><div class="field"><label for="paste-layout">Keyboard layout of the guest</label><select id="paste-layout"></select>
+    <p class="hint">The layout that the guest's system is set to.</p></div>
+    <div class="field"><label for="paste-text">Text</label><textarea id="paste-text" rows="5" maxlength="${MOST_PASTED}" spellcheck="false" autofocus></textarea>
+    <p class="hint">The text is typed as keys. Nothing is stored.</p>
+    <div class="error" role="status" data-untypable hidden><div><strong>This layout cannot type what is marked; it is left out.</strong><pre class="pasted"></pre></div></div></div></div>
+    <footer><button class="btn" type="button" data-clipboard hidden>Insert clipboard</button><span class="spacer"></span><button class="btn" type="button" data-close>Cancel</button><button class="btn primary" value="type">Type text</button></footer></form>`;
   (document.fullscreenElement ?? document.body).append(dialog);
-  const field = dialog.querySelector("textarea");
-  field.addEventListener("input", () => mark(dialog, field.value));
+  const field = dialog.querySelector("textarea"), select = dialog.querySelector("select");
+  select.append(...layouts.map(({ id, name }) => new Option(name, id)));
+  select.value = layout.get();
+  const show = () => mark(dialog, field.value, select.value);
+  field.addEventListener("input", show);
+  select.addEventListener("change", () => { layout.set(select.value); show(); });
+  offerClipboard(dialog.querySelector("[data-clipboard]"), (text) => {
+    field.setRangeText(text.slice(0, MOST_PASTED - field.value.length), field.selectionStart, field.selectionEnd, "end");
+    field.focus();
+    show();
+  });
   dialog.addEventListener("close", async () => {
-    const text = dialog.returnValue === "type" ? [...field.value].filter((character) => untypable(character).length === 0).join("") : "";
+    const not = untypable(field.value, select.value);
+    const text = dialog.returnValue === "type" ? [...field.value].filter((character) => !not.includes(character)).join("") : "";
     const rfb = session.rfb;
     dialog.remove();
     rfb?.focus();
-    if (text && rfb) await type(rfb, text, () => session.rfb === rfb);
+    if (text && rfb) await type(rfb, text, select.value, () => session.rfb === rfb);
   });
   dialog.showModal();
 }
 
+/** Shows the button that reads the clipboard where the browser can. Reads at once if the user has allowed it before. */
+async function offerClipboard(button, insert) {
+  const clipboard = navigator.clipboard;
+  if (!clipboard?.readText) return;
+  const read = async () => {
+    try {
+      insert(await clipboard.readText());
+    } catch {
+      toast("warn", "The browser does not allow this here. Press Ctrl+V in the field.");
+    }
+  };
+  button.hidden = false;
+  button.addEventListener("click", read);
+  try {
+    if ((await navigator.permissions.query({ name: "clipboard-read" })).state === "granted") await read();
+  } catch { /* the browser does not know this permission */ }
+}
+
 /** Shows the text with marks on the characters that cannot be typed, if there are any. */
-function mark(dialog, text) {
-  const not = new Set(untypable(text)), words = dialog.querySelector("[data-untypable]"), shown = dialog.querySelector(".pasted");
+function mark(dialog, text, layout) {
+  const not = new Set(untypable(text, layout)), words = dialog.querySelector("[data-untypable]"), shown = dialog.querySelector(".pasted");
   words.hidden = not.size === 0;
   shown.replaceChildren();
   let plain = "";

@@ -1,0 +1,1 @@
+function r(t){try{return localStorage.getItem(`quantix.${t}`)}catch{return null}}function l(t,e){try{e===null?localStorage.removeItem(`quantix.${t}`):localStorage.setItem(`quantix.${t}`,e)}catch{}}export{r as a,l as b};
