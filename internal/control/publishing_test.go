@@ -37,6 +37,7 @@ func TestTenantSeesOnlyPublishedPoolsAndNetworks(t *testing.T) {
 	}
 	s.execSQL(`UPDATE pools SET generation = generation + 1`)
 	s.execSQL(`UPDATE networks SET generation = generation + 1`)
+	s.settleEvents()
 	for _, a := range actors {
 		ctx, answers := t.Context(), map[string]any{}
 		add := func(name string, answer any, err error) {

@@ -37,7 +37,7 @@ func (c *connection) describe(err error) *Error {
 	if answered, ok := errors.AsType[*common.Error](err); ok && answered.HTTPReturnedStatusCode != 0 {
 		return c.describeAnswer(answered)
 	}
-	if timeout, ok := errors.AsType[net.Error](err); errors.Is(err, context.DeadlineExceeded) || ok && timeout.Timeout() {
+	if timeout, ok := errors.AsType[net.Error](err); errors.Is(err, context.DeadlineExceeded) || ok && timeout.Timeout() || c.late() {
 		return errorf("The BMC %s did not answer in time.", at)
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {

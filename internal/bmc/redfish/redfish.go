@@ -35,7 +35,8 @@ type Target struct {
 type connection struct {
 	*gofish.APIClient
 	via     *transport
-	secrets []string // that no text of the BMC may repeat
+	secrets []string    // that no text of the BMC may repeat
+	late    func() bool // the time of the connection is over
 }
 
 // clean returns a text of the BMC for pages, without the credentials if the BMC repeats them.
@@ -62,7 +63,7 @@ func (c *Connector) use(ctx context.Context, t Target, do func(*connection) erro
 		Proxy: nil, DialContext: c.dial, TLSClientConfig: verified, TLSHandshakeTimeout: dialTimeout, DisableCompression: true, MaxResponseHeaderBytes: maxHeaderBytes,
 	}
 	defer base.CloseIdleConnections()
-	to := &connection{via: &transport{base: base, host: at.Host}, secrets: []string{t.Password, base64.StdEncoding.EncodeToString([]byte(t.User + ":" + t.Password))}}
+	to := &connection{via: &transport{base: base, host: at.Host}, late: func() bool { return ctx.Err() != nil }, secrets: []string{t.Password, base64.StdEncoding.EncodeToString([]byte(t.User + ":" + t.Password))}}
 	defer func() {
 		if v := recover(); v != nil { // a library must not end the portal because of a BMC's answer
 			err = panicError(v)
