@@ -148,8 +148,6 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"vm-configure-cards", vm + "?tab=configure", func(p *tab) { p.openRows("spec-nics") }},
 		{"vm-configure-parts", vm + "?tab=configure", func(p *tab) { p.unfoldForm() }},
 		{"vm-events", vm + "?tab=events", nil},
-		{"vm-console", vm + "/console", func(p *tab) { p.waitConsole() }},
-		{"vm-console-window", vm + "/console?window=1", func(p *tab) { p.waitConsole() }},
 		{"vm-menu", vm, func(p *tab) { p.withMenu(".head summary", "Actions", "Power") }},
 		{"vm-menu-power", vm, func(p *tab) {
 			p.menu = func() {
@@ -550,6 +548,6 @@ func demoShots(t *testing.T, a api) []pageShot {
 		{"tree", "/tree/hosts", nil},
 		{"not-found", "/vms/00000000-0000-7000-8000-000000000000", func(p *tab) { p.allowFaults("404") }},
 	}
-	return slices.Concat(shots, templateShots(a.createTemplate(t)), planShots(t, a, vm, string(running.ID), string(failed.ID)),
+	return slices.Concat(shots, consoleShots(vm), templateShots(a.createTemplate(t)), planShots(t, a, vm, string(running.ID), string(failed.ID)),
 		snapshotShots(t, a, findByName[fleet.VMView](t, a, "vms", "web-02"), running, failed), deviceShots(t, a, shop, host.ID), guestShots(t, a, shop), applianceShots(t, a, vm, shop, pool.ID, of))
 }

@@ -1,7 +1,7 @@
 import { is, page, takeClock, test } from "./harness.js";
 
 const pass = takeClock();
-const { keyboardField, type, untypable } = await import("js/console-keys.js");
+const { combination, keyboardField, type, untypable } = await import("js/console-keys.js");
 
 const NAMES = { 0xff0d: "Return", 0xff09: "Tab", 0xff08: "BackSpace", 0xffe1: "Shift", 0xfe03: "AltGr", 0xfe51: "dead ´", 0x10020ac: "€", 0x20ac: "€", 0xe9: "é", 0x20: "Space" };
 const guest = () => {
@@ -46,6 +46,12 @@ test("characters that a layout cannot type are named once, and omitted", async (
   is(untypable("aßß€\r\n", "en-us"), ["ß", "€"]);
   is(untypable("aßß€", "de"), []);
   is(await typed("aßb"), "+a -a +b -b");
+});
+
+test("the keys of a combination are pressed in order and released in reverse", () => {
+  const rfb = guest();
+  combination(rfb, ["ControlLeft", "AltLeft", "F2"]);
+  is([rfb.codes.join(" "), rfb.keys.length, rfb.keys[2][0], rfb.keys[5]], ["ControlLeft AltLeft F2", 6, "+", "-" + rfb.keys[0].slice(1)]);
 });
 
 test("every kind of line end is typed as Return", async () => {

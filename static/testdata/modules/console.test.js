@@ -4,7 +4,7 @@ import { takeSockets } from "./vnc.js";
 const pass = takeClock(), asked = takeServer(), sockets = takeSockets();
 console.error = console.warn = () => {};
 page(`<div id="vm-head" data-screen="yes"></div><main id="main"><div id="console" data-ticket-url="/vms/1/console"><div role="toolbar">
-  <button data-console="cad" aria-disabled="true">Keys</button><button data-console="paste" aria-disabled="true">Paste</button><button data-console="scale">Fit</button></div>
+  <button data-console="cad" aria-disabled="true">Keys</button><button data-console="paste" aria-disabled="true">Paste</button><button data-console="scale">Fit</button><button data-console="hold" data-keys="ControlLeft" aria-pressed="false">Hold Ctrl</button></div>
   <p data-console-status></p><div data-console-screen tabindex="0"></div></div></main><input id="elsewhere"><div id="toasts"></div>`);
 await import("js/dialog.js");
 await import("js/console.js");
@@ -20,12 +20,21 @@ const connect = async () => {
 };
 
 test("the console connects automatically and then enables the buttons that need it", async () => {
-  is([state(), off(), $(".screen-words button").hidden], ["connecting", ["cad", "paste"], true]);
+  is([state(), off(), $(".screen-words button").hidden], ["connecting", ["cad", "paste", "hold"], true]);
   await connect();
   is([state(), off(), $("[data-console-status]").textContent], ["connected", [], "Connected."]);
   sent(sockets[0]);
   $("[data-console=cad]").click();
   is(sent(sockets[0]).filter((_, i) => i % 8 === 7).map((key) => key.toString(16)), ["e3", "e9", "ff", "ff", "e9", "e3"], "Ctrl+Alt+Del:");
+});
+
+test("a held key stays down until it is chosen again", () => {
+  const hold = $("[data-console=hold]");
+  const keys = () => sent(sockets[0]).filter((_, i) => i % 8 === 1 || i % 8 === 7).map((byte) => byte.toString(16)).join(" ");
+  hold.click();
+  is([keys(), hold.getAttribute("aria-pressed")], ["1 e3", "true"]);
+  hold.click();
+  is([keys(), hold.getAttribute("aria-pressed")], ["0 e3", "false"]);
 });
 
 test("Ctrl+Alt+Home leaves the screen, other keys go to the guest", () => {
