@@ -76,7 +76,7 @@ func (a api) healthShots(t *testing.T) []pageShot {
 			p.waitText("#vm-source [aria-pressed=true]", "Blank")
 			p.fillInput("#name", "web-new")
 			p.chooseOption("select[name='spec.disks[0].poolId']", "shared")
-			p.chooseOption("select[name='spec.nics[0].networkId']", "network office")
+			p.chooseOption("select[name='spec.nics[0].network']", "network office")
 			p.click("#vm-rules > summary", "Placement rules")
 			p.click("#vm-rules [data-row-add]", "Add rule")
 			p.chooseOption("#spec-rules-0--of", "the host")

@@ -33,7 +33,7 @@ func planShots(t *testing.T, a api, vm, running, failed string) []pageShot {
 			p.chooseOption("select[name='spec.disks[0].source']", "Empty disk")
 			p.fillInput("input[name='spec.disks[0].sizeBytes']", "8")
 			p.chooseOption("select[name='spec.disks[0].poolId']", "shared")
-			p.chooseOption("select[name='spec.nics[0].networkId']", "network office")
+			p.chooseOption("select[name='spec.nics[0].network']", "network office")
 			p.waitText("#vm-summary", "Host: ")
 			p.click("footer button", "Review…")
 			p.waitPath("/plans/")

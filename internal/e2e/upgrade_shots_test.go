@@ -59,7 +59,7 @@ func captureUpgrade(t *testing.T) {
 	p.open("/hosts/upgrade?downgrade=yes")
 	choose(p)
 	p.click("#upgrade-form button.primary", "Upgrade")
-	p.waitText("main", "Upgrade agent")
+	p.waitPath("/tasks/")
 	tasks := requestJSON[fleet.Page[fleet.Task]](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks?filter="+url.QueryEscape("kind:host.agent.upgrade"), nil).Items
 	if len(tasks) == 0 {
 		t.Fatal("there is no task of the upgrade")
