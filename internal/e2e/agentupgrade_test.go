@@ -95,12 +95,17 @@ func TestAgentUpgradeLeavesGuestRunning(t *testing.T) {
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 }
 
-// agentPIDOf returns the process ID of the agent that runs from the program.
-func agentPIDOf(t *testing.T, program string) int {
+// agentPIDOf returns the process ID of the agent that runs from the program. A child that the agent has just forked runs
+// from it, too, for a moment.
+func agentPIDOf(t *testing.T, program string) (pid int) {
 	t.Helper()
-	pids := processesWithProgram(program)
-	if len(pids) != 1 {
-		t.Fatalf("%d processes run %s: %v", len(pids), program, pids)
-	}
-	return pids[0]
+	eventually(t, stepLimit, "the only process of "+program, func() (bool, string) {
+		pids := processesWithProgram(program)
+		if len(pids) != 1 {
+			return false, fmt.Sprintf("%d processes run it: %v", len(pids), pids)
+		}
+		pid = pids[0]
+		return true, ""
+	})
+	return pid
 }
