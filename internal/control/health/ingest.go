@@ -45,6 +45,28 @@ type eventRow struct {
 	Repeats    int64               `json:"repeats"`
 	Actor      string              `json:"actor"`
 	Occurrence bool                `json:"occurrence"`
+
+	text []byte // the row as JSON, if it is the same in events and conditions; nil: not known
+}
+
+// json returns the row as JSON.
+func (e *eventRow) json() []byte {
+	if e.text == nil {
+		return mustJSON(e)
+	}
+	return e.text
+}
+
+// rowsJSON returns the rows as a JSON array.
+func rowsJSON(rows []eventRow) []byte {
+	out := []byte{'['}
+	for i := range rows {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, rows[i].json()...)
+	}
+	return append(out, ']')
 }
 
 func rowOf(kind healthevent.Kind, check string, f healthevent.Finding) eventRow {
@@ -76,6 +98,7 @@ func (b *batch) setCondition(c eventRow) {
 	}
 	if was := b.conditions[at]; was.Occurrence && c.Occurrence {
 		c.Repeats += was.Repeats
+		c.text = nil
 	}
 	b.conditions[at] = c
 }
@@ -244,6 +267,7 @@ func (b *batch) addOccurrences(r healthevent.Report, accepted int64) bool {
 		isNew = true
 		e := rowOf(healthevent.Occurred, o.Check, o.Finding)
 		e.AgoSeconds, e.Repeats, e.Occurrence = float64(o.AgoMs)/1000, o.Repeats, true
+		e.text = mustJSON(e)
 		b.add(e)
 		if o.Finding.Severity != fleet.AlarmInfo {
 			b.setCondition(e)
@@ -262,14 +286,14 @@ func (b *batch) write(ctx context.Context, q, later *db.Queries, host fleet.Host
 		}
 	}
 	if len(b.conditions) > 0 {
-		if err := later.SetHostConditions(ctx, db.SetHostConditionsParams{HostID: host, Conditions: mustJSON(b.conditions)}); err != nil {
+		if err := later.SetHostConditions(ctx, db.SetHostConditionsParams{HostID: host, Conditions: rowsJSON(b.conditions)}); err != nil {
 			return nil, err
 		}
 	}
 	if len(b.events) == 0 {
 		return nil, nil
 	}
-	ids, err := q.AddHostEvents(ctx, db.AddHostEventsParams{HostID: host, Events: mustJSON(b.events)})
+	ids, err := q.AddHostEvents(ctx, db.AddHostEventsParams{HostID: host, Events: rowsJSON(b.events)})
 	if err != nil {
 		return nil, err
 	}
