@@ -25,11 +25,21 @@ function untick(box, fresh) {
   if (box instanceof HTMLInputElement && box.matches("[data-select-row]") && box.value !== fresh.value) box.checked = false;
 }
 
+/**
+ * Idiomorph does not look into the focused element, because of the text that a user may be typing. The words of a focused
+ * button or link must change with what it does.
+ */
+function rewordFocused(node, fresh) {
+  if (node !== document.activeElement || !node.matches("button, a, summary") || node.innerHTML === fresh.innerHTML) return;
+  node.replaceChildren(...[...fresh.childNodes].map((child) => child.cloneNode(true)));
+}
+
 if (window.Idiomorph) {
   Object.assign(Idiomorph.defaults, { ignoreActiveValue: true });
   Object.assign(Idiomorph.defaults.callbacks, {
     beforeNodeMorphed: (node, fresh) => {
       untick(node, fresh);
+      rewordFocused(node, fresh);
       return !keepsNode(node, fresh);
     },
     beforeNodeRemoved: (node) => !isLevel(node),

@@ -21,6 +21,17 @@ test("a refresh updates a closed menu but not an open one", () => {
   is($("#m a").textContent, "Stop");
 });
 
+test("a refresh changes the words of a focused button, but not the text in a focused field", () => {
+  page(`<div id="live"><form action="/ask"><button id="b">Ask</button></form><input id="i" value="old"></div>`);
+  $("#b").focus();
+  morph(`<form action="/give"><button id="b"><svg></svg>Give</button></form><input id="i" value="new">`);
+  is([$("#b").textContent, $("form").getAttribute("action"), document.activeElement.id], ["Give", "/give", "b"]);
+  $("#i").focus();
+  $("#i").value = "typed";
+  morph(`<form action="/give"><button id="b">Give</button></form><input id="i" value="newer">`);
+  is($("#i").value, "typed");
+});
+
 test("a selection follows its object, not the row's position", () => {
   const rows = (...ids) => `<table><tbody>${ids.map((id) => `<tr><td><input type="checkbox" data-select-row value="${id}"></td></tr>`).join("")}</tbody></table>`;
   page(`<div id="live">${rows("a", "b")}</div>`);
