@@ -8,7 +8,9 @@ package db
 import (
 	"context"
 
+	"quantix/internal/console"
 	"quantix/internal/fleet"
+	"time"
 )
 
 const addTicket = `-- name: AddTicket :execrows
@@ -40,6 +42,18 @@ func (q *Queries) AddTicket(ctx context.Context, arg AddTicketParams) (int64, er
 		arg.Session,
 		arg.Max,
 	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const askForKeyboard = `-- name: AskForKeyboard :execrows
+UPDATE console_sessions SET asked_at = now() WHERE id = $1 AND ended_at IS NULL AND asked_at IS NULL AND NOT keyboard
+`
+
+func (q *Queries) AskForKeyboard(ctx context.Context, id fleet.PairID) (int64, error) {
+	result, err := q.db.Exec(ctx, askForKeyboard, id)
 	if err != nil {
 		return 0, err
 	}
@@ -80,6 +94,211 @@ func (q *Queries) AwaitedConsole(ctx context.Context, arg AwaitedConsoleParams) 
 	return i, err
 }
 
+const countConsoleSession = `-- name: CountConsoleSession :exec
+UPDATE console_sessions SET sent = GREATEST(sent, $1::bigint), shown = GREATEST(shown, $2::bigint) WHERE id = $3
+`
+
+type CountConsoleSessionParams struct {
+	Sent  int64
+	Shown int64
+	ID    fleet.PairID
+}
+
+// Writes the final counts of a session that somebody has ended.
+func (q *Queries) CountConsoleSession(ctx context.Context, arg CountConsoleSessionParams) error {
+	_, err := q.db.Exec(ctx, countConsoleSession, arg.Sent, arg.Shown, arg.ID)
+	return err
+}
+
+const endConsoleSession = `-- name: EndConsoleSession :one
+UPDATE console_sessions SET ended_at = now(), ended_by = $1, end_reason = $2, keyboard = false, asked_at = NULL,
+    sent = GREATEST(sent, $3::bigint), shown = GREATEST(shown, $4::bigint)
+WHERE id = $5 AND ended_at IS NULL RETURNING subject
+`
+
+type EndConsoleSessionParams struct {
+	EndedBy   string
+	EndReason string
+	Sent      int64
+	Shown     int64
+	ID        fleet.PairID
+}
+
+func (q *Queries) EndConsoleSession(ctx context.Context, arg EndConsoleSessionParams) (fleet.Subject, error) {
+	row := q.db.QueryRow(ctx, endConsoleSession,
+		arg.EndedBy,
+		arg.EndReason,
+		arg.Sent,
+		arg.Shown,
+		arg.ID,
+	)
+	var subject fleet.Subject
+	err := row.Scan(&subject)
+	return subject, err
+}
+
+const getConsoleSession = `-- name: GetConsoleSession :one
+SELECT id, subject, COALESCE(vm_id, '')::text AS vm_id, COALESCE(host_id, '')::text AS host_id, COALESCE(project_id, '')::text AS project_id, vm_name, COALESCE(user_id, '')::text AS user_id, user_name,
+    keyboard, (ended_at IS NOT NULL)::boolean AS ended FROM console_sessions WHERE id = $1
+`
+
+type GetConsoleSessionRow struct {
+	ID        fleet.PairID
+	Subject   fleet.Subject
+	VMID      string
+	HostID    string
+	ProjectID string
+	VMName    string
+	UserID    string
+	UserName  string
+	Keyboard  bool
+	Ended     bool
+}
+
+func (q *Queries) GetConsoleSession(ctx context.Context, id fleet.PairID) (GetConsoleSessionRow, error) {
+	row := q.db.QueryRow(ctx, getConsoleSession, id)
+	var i GetConsoleSessionRow
+	err := row.Scan(
+		&i.ID,
+		&i.Subject,
+		&i.VMID,
+		&i.HostID,
+		&i.ProjectID,
+		&i.VMName,
+		&i.UserID,
+		&i.UserName,
+		&i.Keyboard,
+		&i.Ended,
+	)
+	return i, err
+}
+
+const grantKeyboard = `-- name: GrantKeyboard :exec
+UPDATE console_sessions c SET keyboard = c.user_id IS NOT DISTINCT FROM s.user_id, asked_at = CASE WHEN c.user_id IS DISTINCT FROM s.user_id THEN c.asked_at END
+FROM console_sessions s WHERE s.id = $1 AND s.ended_at IS NULL AND c.subject = s.subject AND c.ended_at IS NULL
+`
+
+// Gives the keyboard to all sessions of a session's user at its console, and to no others.
+func (q *Queries) GrantKeyboard(ctx context.Context, id fleet.PairID) error {
+	_, err := q.db.Exec(ctx, grantKeyboard, id)
+	return err
+}
+
+const keyboardHolder = `-- name: KeyboardHolder :one
+SELECT COALESCE(user_id, '')::text AS user_id, user_name FROM console_sessions WHERE subject = $1 AND keyboard AND ended_at IS NULL LIMIT 1
+`
+
+type KeyboardHolderRow struct {
+	UserID   string
+	UserName string
+}
+
+// The person who has the keyboard of a console.
+func (q *Queries) KeyboardHolder(ctx context.Context, subject fleet.Subject) (KeyboardHolderRow, error) {
+	row := q.db.QueryRow(ctx, keyboardHolder, subject)
+	var i KeyboardHolderRow
+	err := row.Scan(&i.UserID, &i.UserName)
+	return i, err
+}
+
+const lockConsole = `-- name: LockConsole :exec
+SELECT pg_advisory_xact_lock(hashtextextended('console ' || $1::text, 0))
+`
+
+// Serializes the changes of who has the keyboard of a console.
+func (q *Queries) LockConsole(ctx context.Context, subject string) error {
+	_, err := q.db.Exec(ctx, lockConsole, subject)
+	return err
+}
+
+const lostConsoleSessions = `-- name: LostConsoleSessions :many
+UPDATE console_sessions SET ended_at = seen_at, end_reason = 'The portal stopped.', keyboard = false, asked_at = NULL
+WHERE id IN (SELECT s.id FROM console_sessions s WHERE s.ended_at IS NULL AND s.seen_at < now() - $1::interval ORDER BY s.seen_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+RETURNING subject
+`
+
+type LostConsoleSessionsParams struct {
+	Age  time.Duration
+	Most int32
+}
+
+// Ends the sessions whose portal no longer reports them.
+func (q *Queries) LostConsoleSessions(ctx context.Context, arg LostConsoleSessionsParams) ([]fleet.Subject, error) {
+	rows, err := q.db.Query(ctx, lostConsoleSessions, arg.Age, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []fleet.Subject{}
+	for rows.Next() {
+		var subject fleet.Subject
+		if err := rows.Scan(&subject); err != nil {
+			return nil, err
+		}
+		items = append(items, subject)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const openConsoleSession = `-- name: OpenConsoleSession :one
+INSERT INTO console_sessions (id, subject, uuid, vm_id, host_id, project_id, vm_name, kind, user_id, user_name, session, address, keyboard)
+VALUES ($1, $2, $3, NULLIF($4::text, ''), NULLIF($5::text, ''), NULLIF($6::text, ''), $7, $8, $9::text, $10, $11, $12,
+        NOT EXISTS (SELECT FROM console_sessions h WHERE h.subject = $2 AND h.keyboard AND h.ended_at IS NULL AND h.user_id IS DISTINCT FROM $9::text))
+RETURNING keyboard
+`
+
+type OpenConsoleSessionParams struct {
+	ID        fleet.PairID
+	Subject   fleet.Subject
+	Uuid      string
+	VMID      string
+	HostID    string
+	ProjectID string
+	VMName    string
+	Kind      console.Kind
+	UserID    string
+	UserName  string
+	Session   string
+	Address   string
+}
+
+// The session gets the keyboard unless another person has it.
+func (q *Queries) OpenConsoleSession(ctx context.Context, arg OpenConsoleSessionParams) (bool, error) {
+	row := q.db.QueryRow(ctx, openConsoleSession,
+		arg.ID,
+		arg.Subject,
+		arg.Uuid,
+		arg.VMID,
+		arg.HostID,
+		arg.ProjectID,
+		arg.VMName,
+		arg.Kind,
+		arg.UserID,
+		arg.UserName,
+		arg.Session,
+		arg.Address,
+	)
+	var keyboard bool
+	err := row.Scan(&keyboard)
+	return keyboard, err
+}
+
+const passKeyboard = `-- name: PassKeyboard :exec
+UPDATE console_sessions c SET keyboard = true, asked_at = NULL
+FROM (SELECT s.user_id FROM console_sessions s WHERE s.subject = $1 AND s.ended_at IS NULL ORDER BY s.asked_at, s.opened_at LIMIT 1) heir
+WHERE c.subject = $1 AND c.ended_at IS NULL AND c.user_id IS NOT DISTINCT FROM heir.user_id
+  AND NOT EXISTS (SELECT FROM console_sessions h WHERE h.subject = $1 AND h.keyboard AND h.ended_at IS NULL)
+`
+
+// Gives the keyboard that nobody has to the person who has asked first, or who came first.
+func (q *Queries) PassKeyboard(ctx context.Context, subject fleet.Subject) error {
+	_, err := q.db.Exec(ctx, passKeyboard, subject)
+	return err
+}
+
 const redeemTicket = `-- name: RedeemTicket :one
 UPDATE console_tickets SET used_at = now()
 WHERE hash = $1 AND console_id = $2 AND used_at IS NULL AND expires_at > now()
@@ -109,4 +328,54 @@ func (q *Queries) RedeemTicket(ctx context.Context, arg RedeemTicketParams) (Red
 		&i.Session,
 	)
 	return i, err
+}
+
+const reportConsoleSession = `-- name: ReportConsoleSession :one
+WITH counted AS (
+    UPDATE console_sessions c SET seen_at = now(), sent = GREATEST(c.sent, $3::bigint), shown = GREATEST(c.shown, $4::bigint) WHERE c.id = $1 AND c.user_id = $2::text AND c.ended_at IS NULL
+)
+SELECT s.keyboard, (s.ended_at IS NOT NULL)::boolean AS ended, s.ended_by FROM console_sessions s WHERE s.id = $1 AND s.user_id = $2::text
+`
+
+type ReportConsoleSessionParams struct {
+	ID     fleet.PairID
+	UserID string
+	Sent   int64
+	Shown  int64
+}
+
+type ReportConsoleSessionRow struct {
+	Keyboard bool
+	Ended    bool
+	EndedBy  string
+}
+
+// Writes the counts of an open session, and returns the session's state.
+func (q *Queries) ReportConsoleSession(ctx context.Context, arg ReportConsoleSessionParams) (ReportConsoleSessionRow, error) {
+	row := q.db.QueryRow(ctx, reportConsoleSession,
+		arg.ID,
+		arg.UserID,
+		arg.Sent,
+		arg.Shown,
+	)
+	var i ReportConsoleSessionRow
+	err := row.Scan(&i.Keyboard, &i.Ended, &i.EndedBy)
+	return i, err
+}
+
+const sweepConsoleSessions = `-- name: SweepConsoleSessions :execrows
+DELETE FROM console_sessions WHERE id IN (SELECT s.id FROM console_sessions s WHERE s.ended_at < now() - $1::interval ORDER BY s.ended_at LIMIT $2)
+`
+
+type SweepConsoleSessionsParams struct {
+	Age  time.Duration
+	Most int32
+}
+
+func (q *Queries) SweepConsoleSessions(ctx context.Context, arg SweepConsoleSessionsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, sweepConsoleSessions, arg.Age, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"quantix/internal/bmc"
 	"quantix/internal/channel"
+	"quantix/internal/console"
 	"quantix/internal/flavor"
 	"quantix/internal/fleet"
 	"quantix/internal/healthevent"
@@ -191,6 +192,30 @@ type Cluster struct {
 	Spec       fleet.ClusterSpec
 	Generation int64
 	CreatedAt  time.Time
+}
+
+type ConsoleSession struct {
+	ID        fleet.PairID
+	Subject   fleet.Subject
+	VMID      fleet.VMID
+	Uuid      string
+	HostID    fleet.HostID
+	ProjectID fleet.ProjectID
+	VMName    string
+	Kind      console.Kind
+	UserID    fleet.UserID
+	UserName  string
+	Session   string
+	Address   string
+	OpenedAt  time.Time
+	SeenAt    time.Time
+	EndedAt   *time.Time
+	EndedBy   string
+	EndReason string
+	Keyboard  bool
+	AskedAt   *time.Time
+	Sent      int64
+	Shown     int64
 }
 
 type ConsoleTicket struct {

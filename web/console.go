@@ -3,17 +3,18 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
 	"github.com/labstack/echo/v4"
 
 	"quantix/internal/auth"
+	"quantix/internal/console"
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/internal/relay"
@@ -140,18 +141,20 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, currentActor func(c
 	if err != nil {
 		return err
 	}
+	session := &consoleSession{id: end.ID()}
 	ws, err := relay.Upgrade(c.Response(), r)
 	if err != nil {
+		s.closeConsole(r.Context(), a, session, nil)
 		return nil // Upgrade has already answered
 	}
-	var typed atomic.Bool
-	ctx, stop := s.watchPermission(r, a, func(ctx context.Context) error {
-		a, err := currentActor(ctx, r, typed.Swap(false))
+	session.keyboard.Store(end.Keyboard)
+	ctx, stop := s.watchPermission(r, a, []string{console.SessionKey(session.id)}, func(ctx context.Context) error {
+		a, err := currentActor(ctx, r, session.acted.Swap(false))
 		if err != nil {
 			return err
 		}
-		if end.DiscoveredOn != "" {
-			return policy.Check(a, policy.InfraChange, "")
+		if err := s.reportConsole(ctx, a, session); err != nil || end.DiscoveredOn != "" {
+			return cmp.Or(err, policy.Check(a, policy.InfraChange, ""))
 		}
 		v, err := s.Control.GetVM(ctx, a, end.VM)
 		if err != nil {
@@ -159,8 +162,10 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, currentActor func(c
 		}
 		return policy.Check(a, policy.VMUse, v.ProjectID)
 	})
-	defer stop()
-	s.serveRelay(ctx, a, end.End, ws, func() { typed.Store(true) })
+	s.serveRelay(ctx, a, end.End, ws, session.tap())
+	cause := context.Cause(ctx) // before stop, which sets it
+	stop()
+	s.closeConsole(ctx, a, session, cause)
 	return nil
 }
 
@@ -202,11 +207,12 @@ func consoleTicketOf(r *http.Request) string {
 	return ""
 }
 
-// watchPermission returns the request's context, which also ends when check reports a lost permission or session. It
-// calls check at intervals, and when the permissions of actor a change. The returned function ends the context.
-func (s *Server) watchPermission(r *http.Request, a fleet.Actor, check func(context.Context) error) (context.Context, func()) {
+// watchPermission returns the request's context, which also ends when check reports a lost permission or session, or a
+// relay.CloseReason. It calls check at intervals, on wake-ups of the keys, and when the permissions of actor a change.
+// The returned function ends the context.
+func (s *Server) watchPermission(r *http.Request, a fleet.Actor, keys []string, check func(context.Context) error) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
-	sub := s.Hub.Subscribe(permissionKeys(a)...)
+	sub := s.Hub.Subscribe(append(keys, permissionKeys(a)...)...)
 	go func() {
 		defer sub.Close()
 		again := time.NewTicker(permissionCheckInterval)
@@ -221,7 +227,10 @@ func (s *Server) watchPermission(r *http.Request, a fleet.Actor, check func(cont
 			ask, end := context.WithTimeout(context.Background(), pageTimeout)
 			err := check(ask)
 			end()
+			reason, ended := errors.AsType[relay.CloseReason](err)
 			switch {
+			case ended:
+				cancel(reason)
 			case fleet.CodeOf(err) == fleet.Unauthorized:
 				cancel(relay.CloseReason("You are signed out. Sign in again."))
 			case isLostPermission(err):
@@ -260,9 +269,9 @@ func (n *userTransferCounts) release(id fleet.UserID) {
 }
 
 // serveRelay connects ws, one end of a relay, with the other end, and returns when the relay has ended. control has
-// checked that the client may join the relay. serveRelay calls onMessage, unless nil, for each message from ws.
-func (s *Server) serveRelay(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, onMessage func()) {
-	if err := s.relayBroker.Serve(ctx, end, ws, onMessage); err != nil {
+// checked that the client may join the relay. tap, which may be nil, is this end's.
+func (s *Server) serveRelay(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, tap *relay.Tap) {
+	if err := s.relayBroker.Serve(ctx, end, ws, tap); err != nil {
 		s.Log.Info("relay ended before both ends connected", "pair", end.ID(), "kind", end.Kind(), "side", end.Side(), "who", a.Name, "error", err)
 	}
 }

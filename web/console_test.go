@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"crypto/rand"
 	"crypto/tls"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	mathrand "math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,6 +61,9 @@ func (s *consoleHost) dialRelay() *websocket.Conn {
 	}
 	return ws
 }
+
+// vncClientHello is the start of what a VNC client sends: version, no authentication, shared.
+var vncClientHello = []byte("RFB 003.008\n\x01\x01")
 
 type consoleTicketBody struct{ URL, Protocol string }
 
@@ -182,9 +188,7 @@ func TestConsoleRelaysTenMegabytesInEachDirection(t *testing.T) {
 	host := s.dialRelay()
 	const size = 10 << 20
 	var wg sync.WaitGroup
-	send := func(from, to *websocket.Conn, piece int) {
-		data := make([]byte, size)
-		rand.Read(data)
+	send := func(from, to *websocket.Conn, piece int, data []byte) {
 		wg.Go(func() {
 			for rest := data; len(rest) > 0; {
 				n := min(len(rest), piece)
@@ -196,13 +200,21 @@ func TestConsoleRelaysTenMegabytesInEachDirection(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			if got, err := receiveBytes(to, size); err != nil || !bytes.Equal(got, data) {
+			if got, err := receiveBytes(to, len(data)); err != nil || !bytes.Equal(got, data) {
 				t.Errorf("got %d bytes, %v", len(got), err)
 			}
 		})
 	}
-	send(host, browser, 32<<10)
-	send(browser, host, 5000)
+	picture := make([]byte, size)
+	rand.Read(picture)
+	send(host, browser, 32<<10, picture)
+	typed := slices.Clone(vncClientHello)
+	for len(typed) < size {
+		text := make([]byte, 1+mathrand.IntN(100_000))
+		rand.Read(text)
+		typed = append(binary.BigEndian.AppendUint32(append(typed, 6, 0, 0, 0), uint32(len(text))), text...)
+	}
+	send(browser, host, 5000, typed)
 	wg.Wait()
 }
 

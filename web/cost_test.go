@@ -71,6 +71,9 @@ func newLargePortal(t *testing.T, hosts int) *largePortal {
 	p.execSQL(`INSERT INTO device_class_members (class_id, host_id, device) SELECT $1, id, 'pci/0000:41:00.0' FROM hosts ORDER BY id LIMIT 100`, aDeviceClass)
 	p.execSQL(`INSERT INTO requests (id, project_id, requested_by, kind, name, reason, wanted, key)
 		SELECT CASE WHEN n = 1 THEN $1 ELSE gen_random_uuid()::text END, $2, 'tom', 'pool', 'Pool ' || n, 'r', '{}', n::text FROM generate_series(1, 200) n`, aRequest, aProject)
+	p.execSQL(`INSERT INTO console_sessions (id, subject, uuid, vm_id, project_id, vm_name, kind, user_id, user_name, session, address, opened_at, ended_at)
+		SELECT CASE WHEN n = 1 THEN $1 ELSE gen_random_uuid()::text END, 'vm:' || $2, $2, $2, $3, 'vm-000001', 'vnc', 'ann', 'ann', 's', '192.0.2.1', now() - n * interval '1 minute', CASE WHEN n > 3 THEN now() END
+		FROM generate_series(1, 300) n`, aSession, aVM, aProject)
 	p.execSQL(`INSERT INTO flavor_grants (flavor_id, granted_by) SELECT id, 'ann' FROM flavors`)
 	p.execSQL(`INSERT INTO security_groups (id, name, spec) VALUES ($1, 'web', '{"rules":[]}')`, aGroup)
 	p.execSQL(`INSERT INTO alarm_rules (id, name, spec) VALUES ($1, 'lost', '{"severity":"critical","condition":"host.lost"}')`, anAlarm)
@@ -129,6 +132,7 @@ const (
 	aSpec         = "00000000-0000-7000-8000-000000007001"
 	aFlavor       = "00000000-0000-7000-8000-00000000a004"
 	aDeviceClass  = "00000000-0000-7000-8000-00000000a016"
+	aSession      = "00000000-0000-7000-8000-00000000a017"
 	aRequest      = "00000000-0000-7000-8000-00000000a006"
 	aGroup        = "00000000-0000-7000-8000-000000006001"
 	aMAC          = "52:54:00:00:00:01"
@@ -265,6 +269,8 @@ var measuredAddresses = map[string][]struct {
 	"/policies/settings":                         {{at: "/policies/settings"}},
 	"/policies/:id":                              {{at: "/policies/" + anAlarm, sums: 2}},
 	"/policies/:id/delete":                       {{at: "/policies/" + anAlarm + "/delete", sums: 2}},
+	"/console-sessions":                          {{at: "/console-sessions"}, {at: "/console-sessions?filter=open:yes"}, {at: "/console-sessions?project=" + aProject}},
+	"/menus/console/:id":                         {{at: "/menus/console/" + aSession}},
 	"/requests":                                  {{at: "/requests"}, {at: "/requests?filter=state:open"}},
 	"/requests/new":                              {{at: "/requests/new?project=" + aProject}},
 	"/requests/:id":                              {{at: "/requests/" + aRequest}},

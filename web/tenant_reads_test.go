@@ -18,7 +18,7 @@ var readIDs = map[string][]string{
 	"plans": {aTask}, "clusters": {aCluster}, "users": {"me", "ann"}, "tokens": {aToken}, "customizations": {aSpec}, "snapshots": {aSnapshot},
 	"snapshot-schedules": {aSchedule}, "schedules": {aSchedule}, "exports": {aTask}, "uploads": {aTask}, "discovered-vms": {"00000000-0000-7000-8000-000000009001"},
 	"found": {"00000000-0000-7000-8000-000000009001"}, "well-known-images": {aCatalogEntry}, "volumes": {aVolume}, "menus": {aVM}, "host": {aHost}, "vm": {aVM},
-	"port-groups": {"web"}, "deliveries": {"1"}, "consoles": {aTask}, "tests": {aTask}, "drift": {"cpus"}, "views": {"vms"}, "image-catalog": {aCatalogEntry}, "recycle-bin": {aRecycledVM}, "requests": {aRequest}, "diagnostics": {anArtifact}, anArtifact: {"agent-log"},
+	"port-groups": {"web"}, "deliveries": {"1"}, "consoles": {aTask}, "tests": {aTask}, "drift": {"cpus"}, "views": {"vms"}, "image-catalog": {aCatalogEntry}, "recycle-bin": {aRecycledVM}, "requests": {aRequest}, "console-sessions": {aSession}, "diagnostics": {anArtifact}, anArtifact: {"agent-log"},
 }
 
 const aVisiblePool = "00000000-0000-7000-8000-000000002001"

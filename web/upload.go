@@ -209,7 +209,7 @@ func (u *tusUpload) WriteChunk(_ context.Context, offset int64, src io.Reader) (
 	case has != offset || u.conn == nil:
 		return 0, tus.ErrMismatchOffset
 	}
-	ctx, stop := u.s.watchPermission(u.c.Request(), u.a, u.checkSender)
+	ctx, stop := u.s.watchPermission(u.c.Request(), u.a, nil, u.checkSender)
 	defer stop()
 	n, err := u.conn.sendChunks(ctx, src)
 	if errors.Is(err, errUploadEnded) {
@@ -287,7 +287,7 @@ func (s *Server) uploadVolumeInOneRequest(c echo.Context, a fleet.Actor) error {
 	defer at.closeHostConnection()
 	u := &tusUpload{uploadRequest: at, upload: of}
 	if _, err = u.connectToHost(); err == nil && u.conn != nil { // otherwise the host ended the upload before any data was sent
-		watch, stop := s.watchPermission(r, a, u.checkSender)
+		watch, stop := s.watchPermission(r, a, nil, u.checkSender)
 		defer stop()
 		_, err = u.conn.sendChunks(watch, r.Body)
 	}

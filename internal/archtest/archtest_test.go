@@ -20,12 +20,12 @@ const module = "quantix/"
 var allowedImports = map[string][]string{
 	"main":               {"internal/cli"},
 	"internal/cli":       {"*"},
-	"web":                {"views/image", "views/people", "views/pool", "views/shell", "views/template", "static", "internal/control", "internal/control/query", "internal/control/storage", "internal/auth", "internal/exposition", "internal/relay", "internal/notify", "internal/wire", "internal/fleet", "internal/policy", "internal/event"},
+	"web":                {"internal/console", "internal/console/rfb", "internal/control/consoles", "views/image", "views/people", "views/pool", "views/shell", "views/template", "static", "internal/control", "internal/control/query", "internal/control/storage", "internal/auth", "internal/exposition", "internal/relay", "internal/notify", "internal/wire", "internal/fleet", "internal/policy", "internal/event"},
 	"views":              {"internal/fleet"},
 	"views/kit":          {"views", "static", "internal/fleet", "internal/policy"},
 	"views/task":         {"views", "views/kit", "internal/fleet", "internal/policy"},
-	"views/vm":           {"internal/quota", "views/alarm", "views", "views/kit", "views/secgroup", "views/task", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy", "internal/export", "internal/secgroup", "internal/template", "internal/vmcopy", "internal/flavor"},
-	"views/vmlist":       {"internal/usage", "views", "views/kit", "views/vm", "internal/fleet", "internal/adoption", "internal/policy"},
+	"views/vm":           {"views/console", "internal/quota", "views/alarm", "views", "views/kit", "views/secgroup", "views/task", "internal/drift", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy", "internal/export", "internal/secgroup", "internal/template", "internal/vmcopy", "internal/flavor"},
+	"views/vmlist":       {"views/console", "internal/usage", "views", "views/kit", "views/vm", "internal/fleet", "internal/adoption", "internal/policy"},
 	"views/pool":         {"internal/usage", "views/alarm", "internal/diagram", "views", "views/kit", "views/task", "views/vm", "views/vmlist", "internal/drift", "internal/fleet", "internal/policy", "internal/catalog", "internal/remedy"},
 	"views/image":        {"views", "views/kit", "internal/fleet", "internal/policy", "internal/catalog"},
 	"views/template":     {"views", "views/kit", "internal/fleet", "internal/policy", "internal/template", "internal/vmcopy"},
@@ -40,6 +40,7 @@ var allowedImports = map[string][]string{
 	"views/recyclebin":   {"views", "views/kit", "internal/bin", "internal/fleet", "internal/policy"},
 	"views/flavor":       {"views", "views/kit", "internal/flavor", "internal/fleet", "internal/policy"},
 	"views/home":         {"internal/usage", "views/alarm", "views", "views/kit", "static/docs", "internal/fleet", "internal/policy", "internal/request", "views/request", "internal/quota", "views/people", "views/task"},
+	"views/console":      {"views", "views/kit", "internal/console", "internal/fleet", "internal/policy"},
 	"views/help":         {"views", "views/kit", "static/docs"},
 	"static":             {},
 	"static/":            {"static/"},
@@ -81,7 +82,7 @@ var allowedImports = map[string][]string{
 	"agent/logtail":                {},
 	"agent/mock":                   {"agent/hypervisor", "agent/pooldir", "agent/image", "agent/fetch", "agent/transfer", "agent/upload", "internal/ovf", "internal/wire", "internal/drift", "internal/fleet", "internal/download", "internal/secgroup", "internal/adoption"},
 	"agent/hardware":               {"agent/blockdev", "internal/fleet", "internal/wire"},
-	"db":                           {"internal/request", "internal/quota", "internal/channel", "internal/fleet", "internal/hostcommand", "internal/schedules", "internal/secgroup", "internal/flavor", "internal/healthevent", "internal/bmc", "internal/healthpolicy"},
+	"db":                           {"internal/console", "internal/request", "internal/quota", "internal/channel", "internal/fleet", "internal/hostcommand", "internal/schedules", "internal/secgroup", "internal/flavor", "internal/healthevent", "internal/bmc", "internal/healthpolicy"},
 	"internal/fleet":               {},
 	"internal/wire":                {"internal/metric", "internal/fleet", "internal/secgroup", "internal/healthevent"},
 	"internal/policy":              {"internal/fleet", "internal/ipam"},
@@ -114,6 +115,8 @@ var allowedImports = map[string][]string{
 	"internal/hostcommand":         {"internal/fleet"},
 	"internal/channel":             {"internal/request", "internal/fleet"},
 	"internal/request":             {"internal/fleet", "internal/quota"},
+	"internal/console":             {"internal/fleet"},
+	"internal/console/rfb":         {},
 	"internal/flavor":              {"internal/fleet"},
 	"internal/bin":                 {"internal/fleet"},
 	"internal/delivery":            {"internal/channel", "internal/egress", "internal/fleet"},
@@ -134,7 +137,7 @@ var allowedImports = map[string][]string{
 	"internal/control/channels":      {"internal/request", "internal/control/store", "db", "internal/auth", "internal/channel", "internal/delivery", "internal/fleet", "internal/policy"},
 	"internal/control/metrics":       {"internal/metric", "internal/control/store", "db", "internal/exposition", "internal/fleet", "internal/policy", "internal/timeseries", "internal/usage"},
 	"internal/control/events":        {"internal/control/store", "db", "internal/event", "internal/fleet", "internal/policy"},
-	"internal/control/query":         {"internal/alarm", "internal/control/metrics", "internal/timeseries", "internal/diagram", "internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity", "internal/catalog", "internal/ipam", "internal/remedy", "internal/secgroup", "internal/template", "internal/adoption", "internal/usage", "internal/bin", "internal/request"},
+	"internal/control/query":         {"internal/console", "internal/alarm", "internal/control/metrics", "internal/timeseries", "internal/diagram", "internal/control/store", "db", "internal/policy", "internal/drift", "internal/filter", "internal/fleet", "internal/connectivity", "internal/catalog", "internal/ipam", "internal/remedy", "internal/secgroup", "internal/template", "internal/adoption", "internal/usage", "internal/bin", "internal/request"},
 	"internal/control/identity":      {"internal/control/query", "internal/control/store", "db", "internal/auth", "internal/policy", "internal/fleet", "internal/control/flavors"},
 	"internal/control/placing":       {"internal/control/query", "internal/control/store", "db", "internal/placement", "internal/fleet", "internal/policy"},
 	"internal/control/storage":       {"internal/control/publishing", "internal/control/placing", "internal/control/assign", "internal/control/query", "internal/control/store", "db", "internal/auth", "internal/placement", "internal/policy", "internal/wire", "internal/fleet", "internal/download", "internal/adoption"},
@@ -144,6 +147,7 @@ var allowedImports = map[string][]string{
 	"internal/control/flavors":       {"internal/control/store", "db", "internal/flavor", "internal/fleet", "internal/policy", "internal/usage", "internal/vmedit"},
 	"internal/control/recycling":     {"internal/control/flavors", "internal/control/store", "db", "internal/bin", "internal/fleet", "internal/policy"},
 	"internal/control/requests":      {"internal/control/publishing", "internal/control/query", "internal/control/quotas", "internal/control/store", "db", "internal/fleet", "internal/policy", "internal/quota", "internal/request"},
+	"internal/control/consoles":      {"internal/control/agentapi", "internal/control/store", "db", "internal/console", "internal/fleet", "internal/policy", "internal/relay"},
 	"internal/control/hostcommands":  {"internal/control/store", "db", "internal/fleet", "internal/hostcommand", "internal/policy"},
 	"internal/control/upgrades":      {"internal/control/query", "internal/control/store", "db", "internal/fleet", "internal/policy", "internal/release", "internal/wire"},
 	"internal/control/idempotency":   {"internal/control/store", "db", "internal/auth", "internal/fleet", "internal/policy"},
@@ -168,8 +172,8 @@ var allowedImports = map[string][]string{
 	"internal/deviceclass": {"internal/fleet"},
 
 	// Handlers of pages import packages that render, decode forms and list options, and never the server.
-	"web/pages":   {"internal/deviceclass", "internal/control/deviceclasses", "internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/control/hostcommands", "internal/hostcommand", "internal/control/upgrades", "internal/release", "internal/bmc", "internal/control/hostpower", "internal/healthevent", "internal/control/health", "internal/control/healthpolicies", "internal/healthpolicy", "internal/healthpolicy/expression"},
-	"web/vmpages": {"internal/quota", "web/options", "web/form", "web/render", "web/api", "web/idempotency", "views", "views/kit", "views/secgroup", "views/shell", "views/template", "views/vm", "views/vmlist", "internal/control", "internal/control/query", "internal/vmxml", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy", "internal/vmcopy", "internal/flavor", "internal/control/flavors", "internal/request", "views/request"},
+	"web/pages":   {"internal/console", "internal/deviceclass", "internal/control/deviceclasses", "internal/quota", "internal/channel", "internal/control/channels", "web/options", "web/form", "web/render", "web/api", "views", "views/", "static/docs", "internal/control", "internal/control/alarms", "internal/control/query", "internal/control/hosts", "internal/control/network", "internal/control/storage", "internal/control/identity", "internal/auth", "internal/fleet", "internal/connectivity", "internal/policy", "internal/secgroup", "internal/template", "internal/flavor", "internal/control/flavors", "internal/bin", "internal/control/recycling", "internal/control/requests", "internal/request", "internal/control/hostcommands", "internal/hostcommand", "internal/control/upgrades", "internal/release", "internal/bmc", "internal/control/hostpower", "internal/healthevent", "internal/control/health", "internal/control/healthpolicies", "internal/healthpolicy", "internal/healthpolicy/expression"},
+	"web/vmpages": {"views/console", "internal/quota", "web/options", "web/form", "web/render", "web/api", "web/idempotency", "views", "views/kit", "views/secgroup", "views/shell", "views/template", "views/vm", "views/vmlist", "internal/control", "internal/control/query", "internal/vmxml", "internal/fleet", "internal/schedules", "internal/vmedit", "internal/policy", "internal/vmcopy", "internal/flavor", "internal/control/flavors", "internal/request", "views/request"},
 	"web/options": {"web/form", "views", "views/kit", "views/network", "views/vm", "internal/control", "internal/control/query", "internal/control/identity", "internal/fleet", "internal/policy", "internal/template", "internal/flavor"},
 	"web/form":    {"web/render", "web/problem", "web/bodylimit", "views/kit", "views/shell", "internal/control", "internal/fleet"},
 	"web/render":  {"internal/diagram", "views/kit", "views/shell", "static", "internal/control", "internal/control/query", "internal/fleet", "internal/policy"},
@@ -198,13 +202,12 @@ var allowedImports = map[string][]string{
 }
 
 var controlPackages = []string{
-	"internal/control", "internal/control/store", "internal/control/assign", "internal/control/query", "internal/control/identity", "internal/control/agentapi",
-	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts",
-	"internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors",
-	"internal/control/recycling", "internal/control/requests", "internal/control/hostcommands", "internal/control/health", "internal/control/deviceclasses", "internal/control/upgrades",
-	"internal/control/hostpower", "internal/control/idempotency",
-	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/deviceclasses", "internal/control/recycling", "internal/control/requests", "internal/control/health",
-	"internal/control/alarms", "internal/control/channels", "internal/control/events", "internal/control/quotas", "internal/control/macs", "internal/control/hosts", "internal/control/metrics", "internal/control/network", "internal/control/placing", "internal/control/publishing", "internal/control/storage", "internal/control/flavors", "internal/control/recycling", "internal/control/requests", "internal/control/health", "internal/control/healthpolicies",
+	"internal/control", "internal/control/agentapi", "internal/control/alarms", "internal/control/assign", "internal/control/channels",
+	"internal/control/consoles", "internal/control/deviceclasses", "internal/control/events", "internal/control/flavors", "internal/control/health",
+	"internal/control/healthpolicies", "internal/control/hostcommands", "internal/control/hostpower", "internal/control/hosts",
+	"internal/control/idempotency", "internal/control/identity", "internal/control/macs", "internal/control/metrics", "internal/control/network",
+	"internal/control/placing", "internal/control/publishing", "internal/control/query", "internal/control/quotas", "internal/control/recycling",
+	"internal/control/requests", "internal/control/storage", "internal/control/store", "internal/control/upgrades",
 }
 
 // restricted lists libraries and packages, each with the only packages that may import it.
@@ -212,7 +215,7 @@ var restricted = map[string][]string{
 	"quantix/db":                        append([]string{"internal/testkit", "internal/testkit/withdb", "internal/cli"}, controlPackages...),
 	"quantix/internal/control/store":    controlPackages,
 	"quantix/internal/control/assign":   {"internal/control", "internal/control/agentapi", "internal/control/network", "internal/control/storage"},
-	"quantix/internal/control/agentapi": {"internal/control", "internal/control/hosts"},
+	"quantix/internal/control/agentapi": {"internal/control", "internal/control/consoles", "internal/control/hosts"},
 	"quantix/internal/control/placing":  {"internal/control", "internal/control/agentapi", "internal/control/storage"},
 
 	"quantix/agent/libvirt": {"internal/cli", "agent/libvirt", "agent/libvirt/"},

@@ -126,6 +126,9 @@ var infraUseCases = map[string]useCase{
 	"OpenDiscoveredConsole": {permittedActors: without(actorsChangingInfra, "system"), args: func(w *authzFixture) []any {
 		return []any{w.h1, w.addDiscoveredVM(`{"power":"running"}`)}
 	}},
+	"OpenDiscoveredConsoleSessions": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any {
+		return []any{w.h1, w.addDiscoveredVM(`{"power":"running"}`)}
+	}},
 	"DiscoveredPools":    {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
 	"DiscoveredNetworks": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any { return []any{w.h1} }},
 	"PoolAdoption": {permittedActors: actorsSeeingInfra, args: func(w *authzFixture) []any {

@@ -228,6 +228,15 @@ func (w *authzFixture) console() (fleet.PairID, string) {
 	return ticket.ID, ticket.Secret
 }
 
+// consoleSession returns a VM of project red, and an open session of mia at its console. Another user has the keyboard.
+func (w *authzFixture) consoleSession() (fleet.VMID, fleet.PairID) {
+	vm, id := w.vm(), fleet.NewID[fleet.PairID]()
+	w.execSQL(`INSERT INTO console_sessions (id, subject, uuid, vm_id, project_id, vm_name, kind, user_id, user_name, session, address, keyboard)
+		VALUES ($1, 'vm:' || $2, $2, $2, $3, 'red-vm', 'vnc', $4, 'mia', 's', '', false), (gen_random_uuid()::text, 'vm:' || $2, $2, $2, $3, 'red-vm', 'vnc', NULL, 'gone', 's', '', true)`,
+		id, vm, w.red, w.actors["member"].UserID)
+	return vm, id
+}
+
 // nextReportSeq returns an unused report number of the agents' current sessions.
 func (w *authzFixture) nextReportSeq() int64 {
 	w.lastNumber++

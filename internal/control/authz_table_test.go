@@ -9,6 +9,7 @@ import (
 	"quantix/internal/bin"
 	"quantix/internal/connectivity"
 	"quantix/internal/control"
+	"quantix/internal/control/consoles"
 	"quantix/internal/control/deviceclasses"
 	"quantix/internal/control/flavors"
 	"quantix/internal/control/identity"
@@ -254,6 +255,15 @@ var projectUseCases = map[string]useCase{
 		do := func(context.Context) ([]byte, error) { return []byte("answer"), nil }
 		return []any{control.IdempotencyKey{Name: w.uniqueName("key"), Request: []byte("request"), Secret: auth.NewSecret(auth.TokenPrefix)}, do}
 	}},
+	"ListConsoleSessions":    {permittedActors: actorsWithAnyRole, args: readUseCase},
+	"GetConsoleSession":      {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { _, id := w.consoleSession(); return []any{id} }},
+	"OpenConsoleSessions":    {permittedActors: actorsSeeingRed, args: func(w *authzFixture) []any { vm, _ := w.consoleSession(); return []any{vm} }},
+	"ReportConsoleSession":   {permittedActors: onlyMia, args: func(w *authzFixture) []any { _, id := w.consoleSession(); return []any{id, consoles.Traffic{}} }},
+	"CloseConsoleSession":    {permittedActors: onlyMia, args: func(w *authzFixture) []any { _, id := w.consoleSession(); return []any{id, consoles.Traffic{}, ""} }},
+	"EndConsoleSession":      {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { _, id := w.consoleSession(); return []any{id} }},
+	"AskForKeyboard":         {permittedActors: onlyMia, args: func(w *authzFixture) []any { _, id := w.consoleSession(); return []any{id} }},
+	"GiveKeyboard":           {permittedActors: actorsUsingRed, args: func(w *authzFixture) []any { _, id := w.consoleSession(); return []any{id} }},
+	"EndLostConsoleSessions": {permittedActors: onlyPortal, args: noArgs},
 	"RedeemConsole": {permittedActors: onlyMia, args: func(w *authzFixture) []any {
 		id, secret := w.console()
 		return []any{id, secret}

@@ -18,6 +18,7 @@ import (
 	"quantix/internal/control/alarms"
 	"quantix/internal/control/assign"
 	"quantix/internal/control/channels"
+	"quantix/internal/control/consoles"
 	"quantix/internal/control/deviceclasses"
 	"quantix/internal/control/events"
 	"quantix/internal/control/flavors"
@@ -57,6 +58,7 @@ type Control struct {
 	*metrics.Metrics
 	*alarms.Alarms
 	*channels.Channels
+	*consoles.Consoles
 	*quotas.Quotas
 	*recycling.Recycling
 	*requests.Requests
@@ -133,6 +135,7 @@ func New(pool *pgxpool.Pool, o Options) *Control {
 		Metrics:       metrics.New(s, kept, damage, newest),
 		Alarms:        alarms.New(s, b, newest),
 		Channels:      channels.New(s, o.Vault, o.Sender),
+		Consoles:      consoles.New(s, discoveredVMs{}, o.PairURL),
 		Flavors:       flavors.New(s),
 		DeviceClasses: deviceclasses.New(s),
 		Quotas:        quotas.New(s, o.Log),

@@ -210,49 +210,11 @@ func otherDiscoveredJobKinds(act fleet.Action) (kinds []string) {
 	return kinds
 }
 
-// OpenDiscoveredConsole makes a ticket for the console of a domain that Quantix does not manage: see OpenConsole.
-func (c *Control) OpenDiscoveredConsole(ctx context.Context, a fleet.Actor, host fleet.HostID, id fleet.VMID) (ConsoleTicket, error) {
-	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
-		return ConsoleTicket{}, err
-	}
-	if a.UserID == "" || a.Session == "" {
-		return ConsoleTicket{}, fleet.Errorf(fleet.Unauthorized, "Sign in first.")
-	}
-	ticket := newConsoleTicket()
-	err := c.store.Tx(ctx, func(q *db.Queries) error {
-		vm, err := getDiscoveredVM(ctx, q, a, host, id)
-		if err != nil {
-			return err
-		}
-		if ok, why := vm.Allows(fleet.ActConsole); !ok {
-			return fleet.RefusalError(why)
-		}
-		if err := addConsoleTicket(ctx, q, a, ticket, host, id); err != nil {
-			return err
-		}
-		return store.Audit(ctx, q, a, "found.console", fleet.SubjectDiscoveredVM(host, id), vm.Name, "on "+vm.HostName)
-	})
-	if err != nil {
-		return ConsoleTicket{}, err
-	}
-	return ticket, nil
-}
+// discoveredVMs implements consoles.DiscoveredVMs.
+type discoveredVMs struct{}
 
-// queueDiscoveredConsole asks the host to dial this portal for the console of an unmanaged domain.
-func (c *Control) queueDiscoveredConsole(ctx context.Context, q *db.Queries, a fleet.Actor, console fleet.PairID, host fleet.HostID, id fleet.VMID) error {
-	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
-		return err
-	}
-	vm, err := getDiscoveredVM(ctx, q, a, host, id)
-	if err != nil {
-		return err
-	}
-	if ok, why := vm.Allows(fleet.ActConsole); !ok {
-		return fleet.RefusalError(why)
-	}
-	return q.QueueConsole(ctx, db.QueueConsoleParams{
-		ID: fleet.NewID[fleet.JobID](), HostID: host, Subject: fleet.SubjectDiscoveredVM(host, id), Args: fleet.JobArgs{Console: console, PortalURL: c.opts.PairURL},
-	})
+func (discoveredVMs) DiscoveredVM(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, id fleet.VMID) (fleet.DiscoveredVM, error) {
+	return getDiscoveredVM(ctx, q, a, host, id)
 }
 
 // getDiscoveredVM reads an unmanaged domain of a host as the host last reported it. The error about a domain that was

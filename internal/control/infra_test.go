@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"quantix/internal/control"
+	"quantix/internal/control/consoles"
 	"quantix/internal/control/hosts"
 	"quantix/internal/fleet"
 )
@@ -230,8 +231,8 @@ func TestConsoleTicketRedeemedOnce(t *testing.T) {
 func TestUnusedConsoleTicketsAreLimited(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.createVM("web", fleet.Running)
-	open := func(a fleet.Actor) (control.ConsoleTicket, error) { return s.OpenConsole(t.Context(), a, v.ID) }
-	var last control.ConsoleTicket
+	open := func(a fleet.Actor) (consoles.ConsoleTicket, error) { return s.OpenConsole(t.Context(), a, v.ID) }
+	var last consoles.ConsoleTicket
 	for range 32 {
 		var err error
 		if last, err = open(s.member); err != nil {

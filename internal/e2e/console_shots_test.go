@@ -5,6 +5,7 @@ package e2e
 // consoleShots returns the shots of the console of a running VM. vm is the path of its page.
 func consoleShots(vm string) []pageShot {
 	return []pageShot{
+		{"console-sessions", "/console-sessions", nil},
 		{"vm-console", vm + "/console", func(p *tab) { p.waitConsole() }},
 		{"vm-console-window", vm + "/console?window=1", func(p *tab) { p.waitConsole() }},
 		{"vm-console-keys", vm + "/console", func(p *tab) {

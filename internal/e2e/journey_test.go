@@ -293,6 +293,16 @@ func (p *tab) typeIntoConsole(h readyHost, name string) {
 // the guest agent. If the guest agent does not answer, it returns the error's text.
 func guestTerminalText(t testing.TB, h readyHost, name string) string {
 	t.Helper()
+	out, err := execInGuest(t, h, name, "/bin/cat", "/dev/vcs1")
+	if err != nil {
+		return err.Error()
+	}
+	return out
+}
+
+// execInGuest runs a program in the guest through the guest agent, and returns its output and errors.
+func execInGuest(t testing.TB, h readyHost, name, path string, arguments ...string) (string, error) {
+	t.Helper()
 	ask := func(execute string, args map[string]any, out any) error {
 		order, err := json.Marshal(map[string]any{"execute": execute, "arguments": args})
 		if err != nil {
@@ -305,19 +315,19 @@ func guestTerminalText(t testing.TB, h readyHost, name string) string {
 		return json.Unmarshal([]byte(text), &struct{ Return any }{out})
 	}
 	var run struct{ PID int }
-	if err := ask("guest-exec", map[string]any{"path": "/bin/cat", "arg": []string{"/dev/vcs1"}, "capture-output": true}, &run); err != nil {
-		return err.Error()
+	if err := ask("guest-exec", map[string]any{"path": path, "arg": arguments, "capture-output": true}, &run); err != nil {
+		return "", err
 	}
 	var status struct {
 		Exited bool
 		Out    []byte `json:"out-data"`
 		Err    []byte `json:"err-data"`
 	}
-	eventually(t, guestLimit, "the guest's terminal", func() (bool, string) {
+	eventually(t, guestLimit, "the end of "+path+" in the guest", func() (bool, string) {
 		err := ask("guest-exec-status", map[string]any{"pid": run.PID}, &status)
 		return err == nil && status.Exited, fmt.Sprint(err)
 	})
-	return string(status.Out) + string(status.Err)
+	return string(status.Out) + string(status.Err), nil
 }
 
 // virsh runs virsh on a host's libvirt, like an administrator who bypasses Quantix.

@@ -125,3 +125,13 @@ var RequestKeys = FilterKeys{
 	numberKey("created", "the day of the request in UTC: created>2026-01-31", UnitDate),
 	textKey("uuid", "the request's ID", "id"),
 }
+
+// ConsoleKeys are the filter keys of the list of console sessions.
+var ConsoleKeys = FilterKeys{
+	textKey("vm", "part of the VM's name"),
+	oneOfKey("open", "whether the session is open", yesNo),
+	textKey("project", "name of the project"),
+	textKey("who", "whose session; me: your own"),
+	numberKey("opened", "the day on which the session was opened in UTC: opened>2026-01-31", UnitDate),
+	textKey("uuid", "the ID of the session or of the VM", "id"),
+}

@@ -41,6 +41,7 @@ const (
 	TypeRecycled      ResourceType = "recycled" // a VM in the recycle bin
 	TypeRequest       ResourceType = "request"
 	TypeHealthPolicy  ResourceType = "health-policy"
+	TypeConsole       ResourceType = "console" // a session of a console
 )
 
 // ResourceTypeInfo describes a resource type for pages, events and the API.
@@ -140,6 +141,10 @@ var resourceTypes = []ResourceTypeInfo{
 	{Key: TypeRecycled, Label: "recycled", Plural: "recycle-bin", Title: "Recycle bin", Icon: "trash-2", Path: "/recycle-bin", See: MaySeeVMs, TabOf: TypeVM, Filter: RecycledKeys, View: []string{"filter", "sort", "columns", "project", "limit"}},
 	{Key: TypeFlavor, Label: "flavor", Plural: "flavors", Title: "Flavors", Icon: "cpu", Path: "/flavors", See: MaySeeVMs, TabOf: TypeVM, AllKey: "flavors"},
 	{Key: TypeDeviceClass, Label: "device-class", Plural: "device-classes", Title: "Device classes", Icon: "plug", Path: "/device-classes", See: MaySeeVMs, TabOf: TypeVM, AllKey: "device-classes"},
+	{
+		Key: TypeConsole, Label: "console", Plural: "console-sessions", Title: "Console sessions", Icon: "monitor", Path: "/console-sessions", See: MaySeeVMs, TabOf: TypeVM,
+		AllKey: "consoles", Filter: ConsoleKeys, View: []string{"filter", "sort", "columns", "project", "limit"},
+	},
 	{
 		Key: TypeAlarm, Label: "alarm", Plural: "alarms", Title: "Alarms", Icon: "triangle-alert",
 		Path: "/alarms", See: MaySeeVMs, Filter: AlarmKeys, View: []string{"tab", "filter", "sort", "columns", "limit"},

@@ -59,6 +59,7 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 		{"log host liveness", 5 * time.Second, nil, c.LogHostLiveness},
 		{"prune events", time.Minute, nil, c.PruneEvents},
 		{"act on health", 5 * time.Second, []string{"policies"}, withMinInterval(2*time.Second, c.ActOnHealth)},
+		{"lost console sessions", 30 * time.Second, nil, c.EndLostConsoleSessions},
 		{"delete host events", time.Minute, nil, c.DeleteOldHostEvents},
 		{"roll up metrics", time.Minute, nil, c.RollUpMetrics},
 		{"sweep", 10 * time.Minute, nil, c.DeleteExpiredRows},

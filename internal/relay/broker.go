@@ -47,10 +47,38 @@ type Broker struct {
 	open    map[Kind]int
 }
 
-// peer is the connection of one side. onMessage is called for each message from that side.
+// Tap observes and changes what one side of a relay sends and gets. Each function may be nil.
+type Tap struct {
+	OnMessage func() // is called for each message from the side
+	// Send returns what the other side gets of a chunk that the side has sent. The result is used before the next call.
+	// An error ends the relay; a CloseReason is sent to both sides.
+	Send func(chunk []byte) ([]byte, error)
+	Got  func(bytes int) // is called after the side got a chunk
+}
+
+// peer is the connection of one side.
 type peer struct {
-	ws        *websocket.Conn
-	onMessage func()
+	ws  *websocket.Conn
+	tap *Tap
+}
+
+func (t *Tap) onMessage() {
+	if t != nil && t.OnMessage != nil {
+		t.OnMessage()
+	}
+}
+
+func (t *Tap) send(chunk []byte) ([]byte, error) {
+	if t != nil && t.Send != nil {
+		return t.Send(chunk)
+	}
+	return chunk, nil
+}
+
+func (t *Tap) got(bytes int) {
+	if t != nil && t.Got != nil {
+		t.Got(bytes)
+	}
 }
 
 // waiter is an end that waits for the other end. ready receives the session at most once, from the goroutine that
@@ -71,18 +99,14 @@ func NewBroker(uses ...KindConfig) *Broker {
 }
 
 // Serve waits for the other end, then copies between the two ends until either closes. It always closes ws with a code
-// and a sentence: 1013 if the other end never connected. onMessage, which may be nil, is called for each message from
-// this end.
-func (b *Broker) Serve(ctx context.Context, end End, ws *websocket.Conn, onMessage func()) error {
+// and a sentence: 1013 if the other end never connected. tap, which may be nil, is this end's.
+func (b *Broker) Serve(ctx context.Context, end End, ws *websocket.Conn, tap *Tap) error {
 	defer ws.Close()
 	use := b.configs[end.Kind()]
 	if use == nil {
 		return fmt.Errorf("no relays of the kind %q are configured", end.Kind())
 	}
-	if onMessage == nil {
-		onMessage = func() {}
-	}
-	session, err := b.awaitSession(ctx, use, end, peer{ws, onMessage})
+	session, err := b.awaitSession(ctx, use, end, peer{ws, tap})
 	if err != nil {
 		code, text := websocket.CloseTryAgainLater, use.NoPeer[end.side]
 		switch {

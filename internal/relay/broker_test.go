@@ -55,7 +55,7 @@ func newPortal(t testing.TB, ctx context.Context) *portal {
 
 func (p *portal) handler(ctx context.Context) http.Handler {
 	mux := http.NewServeMux()
-	serve := func(path string, admit func(id string) (End, error), closeErr func()) {
+	serve := func(path string, admit func(id string) (End, error), tap *Tap) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			end, err := admit(r.PathValue("id"))
 			if err != nil {
@@ -64,12 +64,12 @@ func (p *portal) handler(ctx context.Context) http.Handler {
 			}
 			ws, err := Upgrade(w, r)
 			if err == nil {
-				err = p.Serve(ctx, end, ws, closeErr)
+				err = p.Serve(ctx, end, ws, tap)
 			}
 			p.results <- err
 		})
 	}
-	serve("/asker/{id}", func(id string) (End, error) { return ticketFor(id).Admit(parties[Requester]) }, func() { p.messages.Add(1) })
+	serve("/asker/{id}", func(id string) (End, error) { return ticketFor(id).Admit(parties[Requester]) }, &Tap{OnMessage: func() { p.messages.Add(1) }})
 	serve("/answerer/{id}", func(id string) (End, error) { return ticketFor(id).Admit(parties[Answerer]) }, nil)
 	serve("/foreign/{id}", func(id string) (End, error) { // this end has another ticket for the same relay
 		t := ticketFor(id)

@@ -64,19 +64,19 @@ func (p *session) copyFromSide(s Side) {
 		<-p.done // the caller of Hold reads from the connection itself
 		return
 	}
-	from, to, onMessage := p.peers[s].ws, p.peers[1-s].ws, p.peers[s].onMessage
+	from, to := p.peers[s], p.peers[1-s]
 	for {
 		// The timeout runs only while this side is read, not while a write to the other side is slow.
-		p.extendReadDeadline(from)
-		kind, message, err := from.NextReader()
+		p.extendReadDeadline(from.ws)
+		kind, message, err := from.ws.NextReader()
 		if err == nil && kind != websocket.BinaryMessage {
 			p.closeBothSides(websocket.CloseUnsupportedData, p.config.NotBinary)
 			return
 		}
 		var sent error
 		if err == nil {
-			onMessage()
-			err, sent = forwardMessage(to, message, p.config.Limit)
+			from.tap.onMessage()
+			err, sent = forwardMessage(from, to, message, p.config.Limit)
 		}
 		switch {
 		case sent != nil:
@@ -93,7 +93,7 @@ func (p *session) copyFromSide(s Side) {
 
 // forwardMessage forwards a message in chunks, each as a separate message. A relay is a byte stream, so no side has to
 // wait for the end of a large message.
-func forwardMessage(to *websocket.Conn, message io.Reader, pace func(int)) (read, sent error) {
+func forwardMessage(from, to peer, message io.Reader, pace func(int)) (read, sent error) {
 	chunk := chunks.Get().(*[chunkSize]byte)
 	defer chunks.Put(chunk)
 	for {
@@ -102,9 +102,16 @@ func forwardMessage(to *websocket.Conn, message io.Reader, pace func(int)) (read
 			if pace != nil {
 				pace(n)
 			}
-			to.SetWriteDeadline(time.Now().Add(writeTimeout))
-			if sent := to.WriteMessage(websocket.BinaryMessage, chunk[:n]); sent != nil {
-				return nil, sent
+			send, refused := from.tap.send(chunk[:n])
+			if refused != nil {
+				return refused, nil
+			}
+			if len(send) > 0 {
+				to.ws.SetWriteDeadline(time.Now().Add(writeTimeout))
+				if sent := to.ws.WriteMessage(websocket.BinaryMessage, send); sent != nil {
+					return nil, sent
+				}
+				to.tap.got(len(send))
 			}
 		}
 		switch err {
@@ -165,7 +172,10 @@ func (p *session) closeBothSides(code int, text string) {
 func (p *session) closeReasonOf(err error, s Side) (int, string) {
 	var closeErr *websocket.CloseError
 	var network net.Error
+	reason, refused := errors.AsType[CloseReason](err)
 	switch {
+	case refused:
+		return websocket.ClosePolicyViolation, string(reason)
 	case errors.As(err, &closeErr) && closeErr.Code != websocket.CloseNoStatusReceived && closeErr.Code != websocket.CloseAbnormalClosure:
 		return closeErr.Code, closeErr.Text
 	case errors.As(err, &closeErr) && closeErr.Code == websocket.CloseNoStatusReceived:

@@ -6,10 +6,13 @@ import { Refusal, SignedOut, ticket } from "./console-ticket.js";
 const MOST_TRIES = 5;
 const FIRST_WAIT = 1_000; // ms; doubles with each attempt
 const OPEN_LIMIT = 15_000; // ms from the ticket to the first picture
+const REFUSED = 1008; // close code of the portal: a permission was lost, or somebody ended the session
 const STEADY = 10_000; // ms; a connection that lasted this long resets the count of attempts
 
 export class Session {
   rfb = null;
+  id = ""; // of the portal's session: the last part of the websocket's address
+
   #screen; #ticketURL; #changed;
   #round = 0; // incremented at each start, to ignore callbacks of earlier connections
   #tries = 0; #timer = 0;
@@ -55,9 +58,15 @@ export class Session {
   }
 
   #open(round, url, protocols) {
-    const rfb = new RFB(this.#screen, url, { wsProtocols: protocols });
+    let connectedAt = 0, reason = "The console was closed.", refused = false;
+    const socket = new WebSocket(url, protocols);
+    socket.addEventListener("close", (event) => { // before noVNC's listener, because noVNC does not pass the reason on
+      refused = event.code === REFUSED;
+      if (event.reason) reason = event.reason;
+    });
+    const rfb = new RFB(this.#screen, socket);
     this.rfb = rfb;
-    let connectedAt = 0, reason = "The console was closed.";
+    this.id = url.split("/").at(-1);
     const listen = (name, handle) => rfb.addEventListener(name, (event) => { if (round === this.#round) handle(event); });
     this.#timer = setTimeout(() => {
       reason = "The host did not open the console in time.";
@@ -72,6 +81,10 @@ export class Session {
     listen("securityfailure", ({ detail }) => this.#fail(`The VM's display refused: ${detail.reason ?? "no reason given"}.`));
     listen("disconnect", ({ detail }) => {
       this.rfb = null;
+      if (refused) {
+        this.#fail(reason);
+        return;
+      }
       if (connectedAt && performance.now() - connectedAt > STEADY) this.#tries = 0;
       this.#retry(connectedAt && !detail.clean ? "The connection was lost." : reason);
     });

@@ -26,6 +26,11 @@ function begin(root) {
       for (const button of tool(name)) button.setAttribute("aria-disabled", String(state !== "connected"));
     }
     for (const button of tool("hold")) button.setAttribute("aria-pressed", "false"); // a new connection holds no key
+    const own = document.getElementById("console-session");
+    if (own && own.value !== session.id) {
+      own.value = session.id;
+      document.getElementById("console-people")?.dispatchEvent(new Event("poke"));
+    }
     if (state === "connected") {
       session.rfb.background = "var(--screen)";
       scale();
@@ -140,6 +145,8 @@ function makeLayout(root) {
   };
 }
 
+let pasted = Promise.resolve(); // the end of the text that is being typed: the next one waits for it
+
 function askPaste(session, layout) {
   const dialog = document.createElement("dialog");
   dialog.className = "dialog";
@@ -163,13 +170,13 @@ function askPaste(session, layout) {
     field.focus();
     show();
   });
-  dialog.addEventListener("close", async () => {
+  dialog.addEventListener("close", () => {
     const not = untypable(field.value, select.value);
     const text = dialog.returnValue === "type" ? [...field.value].filter((character) => !not.includes(character)).join("") : "";
     const rfb = session.rfb;
     dialog.remove();
     rfb?.focus();
-    if (text && rfb) await type(rfb, text, select.value, () => session.rfb === rfb);
+    if (text && rfb) pasted = pasted.then(() => type(rfb, text, select.value, () => session.rfb === rfb));
   });
   dialog.showModal();
 }

@@ -11,6 +11,7 @@ import (
 	"quantix/internal/schedules"
 	"quantix/internal/secgroup"
 	"quantix/views"
+	consoleview "quantix/views/console"
 	"quantix/views/kit"
 )
 
@@ -45,6 +46,7 @@ type Page struct {
 	ChartRange string               // tab monitor: key of the charts' range
 	Meter      *LoadSample          // tab monitor; nil: no load reported yet
 	NICs       []fleet.NICAddresses // tab summary
+	People     consoleview.People   // tab console
 	Retry      *fleet.Task          // tab summary: task that waits until the host's hypervisor responds; nil: none
 
 	Devices map[fleet.DeviceClassID][]string // tab summary: allocated devices, for actors who may see hosts

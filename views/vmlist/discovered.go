@@ -7,6 +7,7 @@ import (
 
 	"quantix/internal/fleet"
 	"quantix/views"
+	consoleview "quantix/views/console"
 	"quantix/views/kit"
 	vmview "quantix/views/vm"
 )
@@ -17,6 +18,7 @@ type DiscoveredPage struct {
 	Tab     string // "summary", "console"
 	Actions []fleet.ActionState
 	Now     time.Time
+	People  consoleview.People // tab console
 }
 
 func (p DiscoveredPage) crumbs() []kit.Breadcrumb {
@@ -78,6 +80,6 @@ func (p DiscoveredPage) actionMenu() []kit.ActionButton {
 // Screen is the VM's screen, in a tab or in a separate browser window.
 func (p DiscoveredPage) Screen(window bool) vmview.Screen {
 	return vmview.Screen{
-		VM: p.VM.ID, Name: p.VM.Name, Path: p.path("console"), TicketPath: p.path("console", "ticket"), State: p.actionState(fleet.ActConsole), Window: window,
+		VM: p.VM.ID, Name: p.VM.Name, Path: p.path("console"), TicketPath: p.path("console", "ticket"), State: p.actionState(fleet.ActConsole), Window: window, People: p.People,
 	}
 }

@@ -26,7 +26,7 @@ func TestVMListTabsKeepFilterButNotPageCursor(t *testing.T) {
 	vms.Link = kit.Link{Path: "/vms", Query: url.Values{"filter": {"web"}, "after": {"x"}, "tab": {"restart"}}}
 	vms.Tab, vms.Actor = "restart", fleet.SystemActor
 	all, here := hrefs(vms.tabs())
-	want := []string{"/vms?filter=web", "/vms?filter=web&tab=attention", "/vms?filter=web&tab=restart", "/vms?tab=found", "/customizations", "/recycle-bin", "/flavors", "/device-classes"} // unmanaged VMs have another filter language
+	want := []string{"/vms?filter=web", "/vms?filter=web&tab=attention", "/vms?filter=web&tab=restart", "/vms?tab=found", "/customizations", "/recycle-bin", "/flavors", "/device-classes", "/console-sessions"} // unmanaged VMs have another filter language
 	if !cmp.Equal(here, []string{"Needs restart"}) || !cmp.Equal(all, want) {
 		t.Errorf("here %v, %v", here, all)
 	}

@@ -43,8 +43,8 @@ type Endpoints struct {
 	// Problem returns the response to a request that failed with an error, and logs the error.
 	Problem func(echo.Context, error) *problem.Body
 	// ServeRelay connects ws, one end of a relay, with the other end, and returns when the relay has ended. control has
-	// checked that the agent may join the relay. ServeRelay calls onMessage, unless nil, for each message from ws.
-	ServeRelay func(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, onMessage func())
+	// checked that the agent may join the relay. tap, which may be nil, is this end's.
+	ServeRelay func(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, tap *relay.Tap)
 
 	// Metrics.
 	CountClaim   func(wire.Claim, error) // counts a request for jobs by its result

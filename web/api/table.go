@@ -278,6 +278,12 @@ func (api *API) operations() []operation {
 		newOperation(post, "/security-groups/{id}/retry", policy.VMChange, noContent, "retry-security-group", "Retry a security group on the hosts that failed to apply it", actOnObject(api.Control.RetrySecurityGroup)),
 		newOperation(get, "/vms/{id}/filters", policy.VMSee, ok, "list-vm-filters", "List the filters of a VM's NICs, and whether the host has applied them", api.nicFilters),
 
+		newOperation(get, "/console-sessions", policy.VMSee, ok, "list-console-sessions", "List the sessions of consoles, newest first; those that have ended for 30 days", listOperation(api.Control.ListConsoleSessions)),
+		newOperation(get, "/console-sessions/{id}", policy.VMSee, ok, "get-console-session", "Get a session of a console", getObject(api.Control.GetConsoleSession)),
+		newOperation(remove, "/console-sessions/{id}", policy.VMUse, noContent, "end-console-session", "End a session of a console: of your own, or of others at a VM that you may change", actOnObject(api.Control.EndConsoleSession)),
+		newOperation(post, "/console-sessions/{id}/ask", policy.VMUse, noContent, "ask-for-keyboard", "Ask the user who has the keyboard of the console, for a session of your own", actOnObject(api.Control.AskForKeyboard)),
+		newOperation(post, "/console-sessions/{id}/keyboard", policy.VMUse, noContent, "give-keyboard", "Give the keyboard of the console to the user of a session: your own, or that of others at a VM that you may change", actOnObject(api.Control.GiveKeyboard)),
+
 		newOperation(get, "/projects", policy.VMSee, ok, "list-projects", "List projects", listOperation(api.Control.ListProjects)),
 		newOperation(post, "/projects", policy.Manage, created, "create-project", "Create a project", api.createProject),
 		newOperation(get, "/projects/{id}", policy.VMSee, ok, "get-project", "Get a project", api.getProject),

@@ -9,6 +9,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
+	consoleview "quantix/views/console"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
 	"quantix/views/vmlist"
@@ -38,6 +39,10 @@ func (s *Site) DiscoveredVMPage(c echo.Context, a fleet.Actor) error {
 func (s *Site) DiscoveredConsolePage(c echo.Context, a fleet.Actor) error {
 	p, layout, err := s.readDiscoveredVMPage(c, a, "console")
 	if err != nil {
+		return err
+	}
+	p.People = consoleview.People{Actor: a, Own: fleet.PairID(c.QueryParam("session")), Keys: "console-sessions", Href: views.DiscoveredVMPath(p.VM.HostID, p.VM.ID, "console")}
+	if p.People.Sessions, err = s.Control.OpenDiscoveredConsoleSessions(c.Request().Context(), a, p.VM.HostID, p.VM.ID); err != nil {
 		return err
 	}
 	layout.Scripts = []string{"bundle/console.js"}

@@ -12,6 +12,7 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/policy"
 	"quantix/views"
+	consoleview "quantix/views/console"
 	"quantix/views/kit"
 	"quantix/views/shell"
 	vmview "quantix/views/vm"
@@ -146,6 +147,10 @@ func (s *Site) poolNamesOfVM(ctx context.Context, a fleet.Actor, vm fleet.VMView
 func (s *Site) ConsolePage(c echo.Context, a fleet.Actor) error {
 	p, err := s.readVMPage(c, a, "console")
 	if err != nil {
+		return err
+	}
+	p.People = consoleview.People{Actor: a, Own: fleet.PairID(c.QueryParam("session")), Keys: string(fleet.SubjectVM(p.VM.ID)), Href: views.VMPath(p.VM.ID, "console")}
+	if p.People.Sessions, err = s.Control.OpenConsoleSessions(c.Request().Context(), a, p.VM.ID); err != nil {
 		return err
 	}
 	f := vmPageLayout(p.VM)

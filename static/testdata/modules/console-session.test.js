@@ -90,6 +90,8 @@ test("a refusal is not retried", async () => {
     [() => asked[0].answer(401, ""), ["refused", "You are signed out. Sign in again."]],
     [async () => { await asked[0].answer(200, TICKET); sockets[0].open(); sockets[0].secure(2); sockets[0].say(Array(16).fill(1)); },
       ["failed", "The VM's display asks for a password, which the portal does not have."]],
+    [async () => { await asked[0].answer(200, TICKET); sockets[0].show(); await pass(0); sockets[0].end(1008, "ann ended this console session."); },
+      ["failed", "ann ended this console session."]],
     [async () => { await asked[0].answer(200, TICKET); sockets[0].refuse("no"); }, ["failed", "The VM's display refused: no."]],
   ]) {
     const { last } = await started();

@@ -5,8 +5,13 @@ const text = (s) => [...new TextEncoder().encode(s)];
 export class Socket {
   static all = [];
   binaryType = ""; protocol = ""; readyState = 0;
-  onerror = null; onmessage = null; onopen = null; onclose = null;
+  onerror = null; onmessage = null; onopen = null;
   sent = [];
+  #closing = []; // listeners of the event "close", in the order in which they were added
+
+  addEventListener(name, listen) { if (name === "close") this.#closing.push(listen); }
+  get onclose() { return null; }
+  set onclose(listen) { this.#closing.push(listen); }
 
   constructor(url, protocols) {
     Object.assign(this, { url, protocols });
@@ -41,10 +46,10 @@ export class Socket {
     this.say([0, 0, 0, 1, 0, 0, 0, why.length, ...text(why)]);
   }
 
-  end() {
+  end(code = 1000, reason = "") {
     if (this.readyState === 3) return;
     this.readyState = 3;
-    this.onclose({ code: 1000, reason: "" });
+    for (const listen of this.#closing) listen?.({ code, reason });
   }
 }
 
