@@ -20,7 +20,7 @@ type pageShot struct {
 // fragments are routes of parts of pages, or of their data, which are captured together with their pages.
 var fragments = []string{
 	"/vms/:id/metrics", "/hosts/:id/metrics", "/pools/:id/metrics", "/hosts/metrics", "/clusters/:id/metrics",
-	"/search/suggest", "/complete", "/tree/:view/:node", "/menus/vm/:id", "/menus/found/:host/:id", "/menus/host/:id", "/menus/cluster/:id", "/menus/pool/:id", "/menus/network/:id", "/menus/image/:id", "/menus/template/:id", "/menus/recycled/:id",
+	"/search/suggest", "/complete", "/tree/:view/:node", "/menus/vm/:id", "/menus/found/:host/:id", "/menus/host/:id", "/menus/cluster/:id", "/menus/pool/:id", "/menus/network/:id", "/menus/image/:id", "/menus/template/:id", "/menus/recycled/:id", "/menus/console/:id",
 	"/tasks/recent", "/tasks/running", "/choices/:noun", "/hosts/labelled",
 }
 
