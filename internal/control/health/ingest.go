@@ -46,15 +46,15 @@ type eventRow struct {
 	Actor      string              `json:"actor"`
 	Occurrence bool                `json:"occurrence"`
 
-	text []byte // the row as JSON, if it is the same in events and conditions; nil: not known
+	encoded []byte // the row as JSON, if its event and its condition are equal; nil: not encoded yet
 }
 
-// json returns the row as JSON.
-func (e *eventRow) json() []byte {
-	if e.text == nil {
+// encode returns the row as JSON.
+func (e *eventRow) encode() []byte {
+	if e.encoded == nil {
 		return mustJSON(e)
 	}
-	return e.text
+	return e.encoded
 }
 
 // rowsJSON returns the rows as a JSON array.
@@ -64,7 +64,7 @@ func rowsJSON(rows []eventRow) []byte {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = append(out, rows[i].json()...)
+		out = append(out, rows[i].encode()...)
 	}
 	return append(out, ']')
 }
@@ -98,7 +98,7 @@ func (b *batch) setCondition(c eventRow) {
 	}
 	if was := b.conditions[at]; was.Occurrence && c.Occurrence {
 		c.Repeats += was.Repeats
-		c.text = nil
+		c.encoded = nil
 	}
 	b.conditions[at] = c
 }
@@ -267,7 +267,7 @@ func (b *batch) addOccurrences(r healthevent.Report, accepted int64) bool {
 		isNew = true
 		e := rowOf(healthevent.Occurred, o.Check, o.Finding)
 		e.AgoSeconds, e.Repeats, e.Occurrence = float64(o.AgoMs)/1000, o.Repeats, true
-		e.text = mustJSON(e)
+		e.encoded = mustJSON(e)
 		b.add(e)
 		if o.Finding.Severity != fleet.AlarmInfo {
 			b.setCondition(e)
