@@ -94,6 +94,36 @@ func (q *Queries) AwaitedConsole(ctx context.Context, arg AwaitedConsoleParams) 
 	return i, err
 }
 
+const consolesWithLostSessions = `-- name: ConsolesWithLostSessions :many
+SELECT l.subject FROM (SELECT DISTINCT s.subject FROM console_sessions s WHERE s.ended_at IS NULL AND s.seen_at < now() - $1::interval LIMIT $2) l ORDER BY l.subject
+`
+
+type ConsolesWithLostSessionsParams struct {
+	Age  time.Duration
+	Most int32
+}
+
+// Consoles with open sessions that no portal reports any more, in one order for all passes.
+func (q *Queries) ConsolesWithLostSessions(ctx context.Context, arg ConsolesWithLostSessionsParams) ([]fleet.Subject, error) {
+	rows, err := q.db.Query(ctx, consolesWithLostSessions, arg.Age, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []fleet.Subject{}
+	for rows.Next() {
+		var subject fleet.Subject
+		if err := rows.Scan(&subject); err != nil {
+			return nil, err
+		}
+		items = append(items, subject)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countConsoleSession = `-- name: CountConsoleSession :exec
 UPDATE console_sessions SET sent = GREATEST(sent, $1::bigint), shown = GREATEST(shown, $2::bigint) WHERE id = $3
 `
@@ -135,6 +165,21 @@ func (q *Queries) EndConsoleSession(ctx context.Context, arg EndConsoleSessionPa
 	var subject fleet.Subject
 	err := row.Scan(&subject)
 	return subject, err
+}
+
+const endLostConsoleSessions = `-- name: EndLostConsoleSessions :exec
+UPDATE console_sessions SET ended_at = seen_at, end_reason = 'The portal stopped.', keyboard = false, asked_at = NULL
+WHERE subject = $1 AND ended_at IS NULL AND seen_at < now() - $2::interval
+`
+
+type EndLostConsoleSessionsParams struct {
+	Subject fleet.Subject
+	Age     time.Duration
+}
+
+func (q *Queries) EndLostConsoleSessions(ctx context.Context, arg EndLostConsoleSessionsParams) error {
+	_, err := q.db.Exec(ctx, endLostConsoleSessions, arg.Subject, arg.Age)
+	return err
 }
 
 const getConsoleSession = `-- name: GetConsoleSession :one
@@ -211,43 +256,10 @@ func (q *Queries) LockConsole(ctx context.Context, subject string) error {
 	return err
 }
 
-const lostConsoleSessions = `-- name: LostConsoleSessions :many
-UPDATE console_sessions SET ended_at = seen_at, end_reason = 'The portal stopped.', keyboard = false, asked_at = NULL
-WHERE id IN (SELECT s.id FROM console_sessions s WHERE s.ended_at IS NULL AND s.seen_at < now() - $1::interval ORDER BY s.seen_at LIMIT $2 FOR UPDATE SKIP LOCKED)
-RETURNING subject
-`
-
-type LostConsoleSessionsParams struct {
-	Age  time.Duration
-	Most int32
-}
-
-// Ends the sessions whose portal no longer reports them.
-func (q *Queries) LostConsoleSessions(ctx context.Context, arg LostConsoleSessionsParams) ([]fleet.Subject, error) {
-	rows, err := q.db.Query(ctx, lostConsoleSessions, arg.Age, arg.Most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []fleet.Subject{}
-	for rows.Next() {
-		var subject fleet.Subject
-		if err := rows.Scan(&subject); err != nil {
-			return nil, err
-		}
-		items = append(items, subject)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const openConsoleSession = `-- name: OpenConsoleSession :one
+const openConsoleSession = `-- name: OpenConsoleSession :exec
 INSERT INTO console_sessions (id, subject, uuid, vm_id, host_id, project_id, vm_name, kind, user_id, user_name, session, address, keyboard)
 VALUES ($1, $2, $3, NULLIF($4::text, ''), NULLIF($5::text, ''), NULLIF($6::text, ''), $7, $8, $9::text, $10, $11, $12,
         NOT EXISTS (SELECT FROM console_sessions h WHERE h.subject = $2 AND h.keyboard AND h.ended_at IS NULL AND h.user_id IS DISTINCT FROM $9::text))
-RETURNING keyboard
 `
 
 type OpenConsoleSessionParams struct {
@@ -266,8 +278,8 @@ type OpenConsoleSessionParams struct {
 }
 
 // The session gets the keyboard unless another person has it.
-func (q *Queries) OpenConsoleSession(ctx context.Context, arg OpenConsoleSessionParams) (bool, error) {
-	row := q.db.QueryRow(ctx, openConsoleSession,
+func (q *Queries) OpenConsoleSession(ctx context.Context, arg OpenConsoleSessionParams) error {
+	_, err := q.db.Exec(ctx, openConsoleSession,
 		arg.ID,
 		arg.Subject,
 		arg.Uuid,
@@ -281,9 +293,7 @@ func (q *Queries) OpenConsoleSession(ctx context.Context, arg OpenConsoleSession
 		arg.Session,
 		arg.Address,
 	)
-	var keyboard bool
-	err := row.Scan(&keyboard)
-	return keyboard, err
+	return err
 }
 
 const passKeyboard = `-- name: PassKeyboard :exec

@@ -147,7 +147,6 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, currentActor func(c
 		s.closeConsole(r.Context(), a, session, nil)
 		return nil // Upgrade has already answered
 	}
-	session.keyboard.Store(end.Keyboard)
 	ctx, stop := s.watchPermission(r, a, []string{console.SessionKey(session.id)}, func(ctx context.Context) error {
 		a, err := currentActor(ctx, r, session.acted.Swap(false))
 		if err != nil {
@@ -162,6 +161,9 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, currentActor func(c
 		}
 		return policy.Check(a, policy.VMUse, v.ProjectID)
 	})
+	if err := s.reportConsole(ctx, a, session); err != nil { // whether the session has the keyboard; later changes wake the watch
+		s.Log.Warn("read the state of a console session", "session", session.id, "error", err)
+	}
 	s.serveRelay(ctx, a, end.End, ws, session.tap())
 	cause := context.Cause(ctx) // before stop, which sets it
 	stop()
@@ -231,6 +233,8 @@ func (s *Server) watchPermission(r *http.Request, a fleet.Actor, keys []string, 
 			switch {
 			case ended:
 				cancel(reason)
+			case errors.Is(err, errConsoleLost):
+				cancel(err)
 			case fleet.CodeOf(err) == fleet.Unauthorized:
 				cancel(relay.CloseReason("You are signed out. Sign in again."))
 			case isLostPermission(err):

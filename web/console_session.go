@@ -45,8 +45,12 @@ func (c *consoleSession) traffic() consoles.Traffic {
 	return consoles.Traffic{Sent: c.sent.Load(), Shown: c.shown.Load()}
 }
 
+// errConsoleLost is the end of a session whose portal could not report it for a while, such as during an outage of
+// PostgreSQL. The browser opens the console again.
+var errConsoleLost = errors.New("the session counts as ended")
+
 // reportConsole stores the session's traffic and follows who has the keyboard. It returns a relay.CloseReason if somebody
-// has ended the session.
+// has ended the session, and errConsoleLost if nobody has, but it counts as ended.
 func (s *Server) reportConsole(ctx context.Context, a fleet.Actor, c *consoleSession) error {
 	state, err := s.Control.ReportConsoleSession(ctx, a, c.id, c.traffic())
 	switch {
@@ -55,7 +59,7 @@ func (s *Server) reportConsole(ctx context.Context, a fleet.Actor, c *consoleSes
 	case state.Ended && state.EndedBy != "":
 		return relay.CloseReason(state.EndedBy + " ended this console session.")
 	case state.Ended:
-		return relay.CloseReason("This console session has ended.")
+		return errConsoleLost
 	}
 	c.keyboard.Store(state.Keyboard)
 	return nil

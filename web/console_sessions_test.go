@@ -149,6 +149,24 @@ func TestSessionEndedByAnotherUser(t *testing.T) {
 	bob.get("/menus/console/"+v.id).contains(t, "The session has ended.")
 }
 
+// After an outage of PostgreSQL, sessions may count as lost. The browser then opens the console again.
+func TestLostSessionMayReconnect(t *testing.T) {
+	t.Parallel()
+	s := newConsoleHost(t)
+	v := s.join(s.newSignedInBrowser("ann", fleet.RoleOperator))
+	s.execSQL("UPDATE console_sessions SET seen_at = now() - interval '2 minutes' WHERE id = $1", v.id)
+	if err := s.control.EndLostConsoleSessions(t.Context(), fleet.SystemActor); err != nil {
+		t.Fatal(err)
+	}
+	var said *websocket.CloseError
+	if _, err := receiveBytes(v.window, 1); !errors.As(err, &said) || said.Code != websocket.CloseGoingAway {
+		t.Errorf("the session ends with %v", err)
+	}
+	if all := s.sessions("open:no"); len(all) != 1 || all[0].EndReason != "The portal stopped." || all[0].Keyboard {
+		t.Errorf("%+v", all)
+	}
+}
+
 func TestConsoleSessionRefusals(t *testing.T) {
 	t.Parallel()
 	s := newConsoleHost(t)

@@ -24,12 +24,11 @@ FROM (SELECT 1) one LEFT JOIN (console_tickets t LEFT JOIN vms v ON v.id = t.vm_
 -- Serializes the changes of who has the keyboard of a console.
 SELECT pg_advisory_xact_lock(hashtextextended('console ' || @subject::text, 0));
 
--- name: OpenConsoleSession :one
+-- name: OpenConsoleSession :exec
 -- The session gets the keyboard unless another person has it.
 INSERT INTO console_sessions (id, subject, uuid, vm_id, host_id, project_id, vm_name, kind, user_id, user_name, session, address, keyboard)
 VALUES (@id, @subject, @uuid, NULLIF(@vm_id::text, ''), NULLIF(@host_id::text, ''), NULLIF(@project_id::text, ''), @vm_name, @kind, @user_id::text, @user_name, @session, @address,
-        NOT EXISTS (SELECT FROM console_sessions h WHERE h.subject = @subject AND h.keyboard AND h.ended_at IS NULL AND h.user_id IS DISTINCT FROM @user_id::text))
-RETURNING keyboard;
+        NOT EXISTS (SELECT FROM console_sessions h WHERE h.subject = @subject AND h.keyboard AND h.ended_at IS NULL AND h.user_id IS DISTINCT FROM @user_id::text));
 
 -- name: ReportConsoleSession :one
 -- Writes the counts of an open session, and returns the session's state.
@@ -70,11 +69,13 @@ FROM console_sessions s WHERE s.id = @id AND s.ended_at IS NULL AND c.subject = 
 -- name: AskForKeyboard :execrows
 UPDATE console_sessions SET asked_at = now() WHERE id = @id AND ended_at IS NULL AND asked_at IS NULL AND NOT keyboard;
 
--- name: LostConsoleSessions :many
--- Ends the sessions whose portal no longer reports them.
+-- name: ConsolesWithLostSessions :many
+-- Consoles with open sessions that no portal reports any more, in one order for all passes.
+SELECT l.subject FROM (SELECT DISTINCT s.subject FROM console_sessions s WHERE s.ended_at IS NULL AND s.seen_at < now() - @age::interval LIMIT @most) l ORDER BY l.subject;
+
+-- name: EndLostConsoleSessions :exec
 UPDATE console_sessions SET ended_at = seen_at, end_reason = 'The portal stopped.', keyboard = false, asked_at = NULL
-WHERE id IN (SELECT s.id FROM console_sessions s WHERE s.ended_at IS NULL AND s.seen_at < now() - @age::interval ORDER BY s.seen_at LIMIT @most FOR UPDATE SKIP LOCKED)
-RETURNING subject;
+WHERE subject = @subject AND ended_at IS NULL AND seen_at < now() - @age::interval;
 
 -- name: SweepConsoleSessions :execrows
 DELETE FROM console_sessions WHERE id IN (SELECT s.id FROM console_sessions s WHERE s.ended_at < now() - @age::interval ORDER BY s.ended_at LIMIT @most);

@@ -53,5 +53,22 @@ type State struct {
 	EndedBy  string
 }
 
+// SeePermission is the permission to see the sessions at a VM of the project. Empty: a VM that Quantix does not manage.
+func SeePermission(project fleet.ProjectID) fleet.Permission {
+	if project == "" {
+		return fleet.MaySeeInfra
+	}
+	return fleet.MaySeeVMs
+}
+
+// ControlPermission is the permission to end other people's sessions at a VM of the project, and to take the keyboard
+// from them. Empty: a VM that Quantix does not manage.
+func ControlPermission(project fleet.ProjectID) fleet.Permission {
+	if project == "" {
+		return fleet.MayChangeInfra
+	}
+	return fleet.MayChangeVMs
+}
+
 // SessionKey is the wake-up key of changes of one session.
 func SessionKey(id fleet.PairID) string { return "console:" + string(id) }

@@ -49,16 +49,7 @@ func (g *guestConsole) newOperator(admin *tab, name string) *tab {
 	admin.click("button.primary", "Create user")
 	admin.waitText("#user-form", name+" can sign in")
 	password := strings.TrimSpace(admin.visibleText("#one-time"))
-	p := newTab(admin.T, g.URL)
-	p.open("/sign-in")
-	p.enterCredentials(name, password)
-	p.waitPath("/account/password")
-	p.fillInput("#old", password)
-	p.fillInput("#new", newPassword)
-	p.fillInput("#again", newPassword)
-	p.click("button.primary", "Change password")
-	p.waitPath("/")
-	return p
+	return newTenantTab(admin.T, g.playground, name, password)
 }
 
 func (g *guestConsole) openConsole(p *tab) {

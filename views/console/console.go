@@ -34,7 +34,7 @@ var Columns = kit.Columns{
 	{Key: "keyboard", Label: "Keyboard"},
 	{Key: "opened", Label: "Opened", Sort: "opened"},
 	{Key: "ended", Label: "Ended"},
-	{Key: "data", Label: "Shown", Class: "num"},
+	{Key: "shown", Label: "Shown", Class: "num"},
 	{Key: "sent", Label: "Sent", Class: "num", OnRequest: true},
 	{Key: "kind", Label: "Kind", OnRequest: true},
 	{Key: "address", Label: "Address", OnRequest: true},
@@ -97,7 +97,7 @@ func Actions(a fleet.Actor, s console.Session) []kit.ActionButton {
 	switch {
 	case !s.Open():
 		end = end.DisableFor("The session has ended.")
-	case !isOwn(a, s) && !mayRule(a, s):
+	case !isOwn(a, s) && !mayControl(a, s):
 		end = end.DisableFor("You can end only your own sessions. To end those of others, you need permission to change the VM.")
 	}
 	return []kit.ActionButton{end}
@@ -105,14 +105,12 @@ func Actions(a fleet.Actor, s console.Session) []kit.ActionButton {
 
 func isOwn(a fleet.Actor, s console.Session) bool { return a.UserID != "" && s.UserID == a.UserID }
 
-func mayRule(a fleet.Actor, s console.Session) bool {
-	if s.HostID != "" {
-		return policy.May(a, policy.InfraChange, "")
-	}
-	return policy.May(a, policy.VMChange, s.ProjectID)
+// mayControl reports whether the actor may end other people's sessions of the VM and take the keyboard.
+func mayControl(a fleet.Actor, s console.Session) bool {
+	return policy.May(a, console.ControlPermission(s.ProjectID), s.ProjectID)
 }
 
-// endText says when and why a session ended.
+// endText says why a session ended.
 func endText(s *console.Session) string {
 	if s.EndReason == "" {
 		return "the user left"
@@ -139,15 +137,20 @@ func (p People) own() *console.Session {
 	return nil
 }
 
-// users are the sessions of the console, one of each user. For this window's user it is the session of the window.
+// users are the sessions of the console, one of each user: that of this window, else one that asks for the keyboard.
 func (p People) users() (out []*console.Session) {
+	own := p.own()
 	for i := range p.Sessions {
 		s := &p.Sessions[i]
-		if own := p.own(); own != nil && isOwn(p.Actor, *s) {
+		if own != nil && isOwn(p.Actor, *s) {
 			s = own
 		}
-		if !slices.ContainsFunc(out, func(o *console.Session) bool { return o.UserID == s.UserID && o.UserName == s.UserName }) {
+		at := slices.IndexFunc(out, func(o *console.Session) bool { return o.UserID == s.UserID && o.UserName == s.UserName })
+		switch {
+		case at < 0:
 			out = append(out, s)
+		case s.AskedAt != nil:
+			out[at] = s
 		}
 	}
 	return out
@@ -191,7 +194,7 @@ func (p People) actions() (out []kit.ActionButton) {
 		ask = ask.DisableFor("You have asked " + holder.UserName + ".")
 	}
 	out = append(out, ask)
-	if mayRule(p.Actor, *own) {
+	if mayControl(p.Actor, *own) {
 		take := give(own, "Take the keyboard")
 		take.Confirm, take.ConfirmTone = "Take the keyboard from "+holder.UserName+"? What they type no longer reaches the VM.", "primary"
 		out = append(out, take)

@@ -130,12 +130,11 @@ func hashTicketSecret(secret string) []byte {
 	return hash[:]
 }
 
-// ConsoleEnd is the browser's side of a console connection, the console's VM, and whether the session has the keyboard.
+// ConsoleEnd is the browser's side of a console connection, and the console's VM.
 type ConsoleEnd struct {
 	relay.End
 	VM           fleet.VMID
 	DiscoveredOn fleet.HostID // host of an unmanaged VM; empty: a VM of Quantix
-	Keyboard     bool
 }
 
 // RedeemConsole uses up a ticket, begins a session, asks the host to dial this portal, and returns the browser's side of
@@ -167,8 +166,7 @@ func (c *Consoles) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.Pa
 		}); err != nil {
 			return err
 		}
-		out.Keyboard, err = beginSession(ctx, q, a, id, out, of)
-		return err
+		return beginSession(ctx, q, a, id, of)
 	})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), fleet.CodeOf(err) == fleet.NotFound, fleet.CodeOf(err) == fleet.Forbidden:
@@ -182,6 +180,7 @@ func (c *Consoles) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.Pa
 // target is the VM of a console, managed or not.
 type target struct {
 	subject    fleet.Subject
+	vm         fleet.VMID
 	name       string
 	project    fleet.ProjectID // empty: not managed
 	host       fleet.HostID
@@ -201,7 +200,7 @@ func (c *Consoles) target(ctx context.Context, q *db.Queries, a fleet.Actor, of 
 		if ok, why := vm.Allows(fleet.ActConsole); !ok {
 			return target{}, fleet.RefusalError(why)
 		}
-		return target{subject: fleet.SubjectDiscoveredVM(of.DiscoveredOn, of.VM), name: vm.Name, host: of.DiscoveredOn}, nil
+		return target{subject: fleet.SubjectDiscoveredVM(of.DiscoveredOn, of.VM), vm: of.VM, name: vm.Name, host: of.DiscoveredOn}, nil
 	}
 	vm, err := store.GetVM(ctx, q, a, of.VM)
 	if err != nil {
@@ -213,5 +212,5 @@ func (c *Consoles) target(ctx context.Context, q *db.Queries, a fleet.Actor, of 
 	if ok, why := vm.Allows(fleet.ActConsole); !ok {
 		return target{}, fleet.RefusalError(why)
 	}
-	return target{subject: fleet.SubjectVM(vm.ID), name: vm.Name, project: vm.ProjectID, host: vm.HostID, generation: vm.Generation}, nil
+	return target{subject: fleet.SubjectVM(vm.ID), vm: vm.ID, name: vm.Name, project: vm.ProjectID, host: vm.HostID, generation: vm.Generation}, nil
 }

@@ -14,18 +14,18 @@ import (
 )
 
 // beginSession stores a session. The first person at a console gets the keyboard, in all their sessions.
-func beginSession(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PairID, end ConsoleEnd, of target) (keyboard bool, err error) {
+func beginSession(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PairID, of target) error {
 	if err := q.LockConsole(ctx, string(of.subject)); err != nil {
-		return false, err
+		return err
 	}
 	row := db.OpenConsoleSessionParams{
-		ID: id, Subject: of.subject, Uuid: string(end.VM), ProjectID: string(of.project), VMName: of.name, Kind: console.VNC,
+		ID: id, Subject: of.subject, Uuid: string(of.vm), ProjectID: string(of.project), VMName: of.name, Kind: console.VNC,
 		UserID: string(a.UserID), UserName: a.Name, Session: a.Session, Address: a.Address,
 	}
-	if end.DiscoveredOn != "" {
-		row.HostID = string(end.DiscoveredOn)
+	if of.project == "" {
+		row.HostID = string(of.host)
 	} else {
-		row.VMID = string(end.VM)
+		row.VMID = string(of.vm)
 	}
 	return q.OpenConsoleSession(ctx, row)
 }
@@ -95,19 +95,9 @@ func lockSession(ctx context.Context, q *db.Queries, id fleet.PairID) (db.GetCon
 	return q.GetConsoleSession(ctx, id)
 }
 
-func maySee(a fleet.Actor, s db.GetConsoleSessionRow) bool {
-	if s.VMID == "" {
-		return policy.May(a, policy.InfraSee, "")
-	}
-	return policy.May(a, policy.VMSee, fleet.ProjectID(s.ProjectID))
-}
-
-// mayRule reports whether the actor may end other people's sessions of the VM and take the keyboard.
-func mayRule(a fleet.Actor, s db.GetConsoleSessionRow) bool {
-	if s.VMID == "" {
-		return policy.May(a, policy.InfraChange, "")
-	}
-	return policy.May(a, policy.VMChange, fleet.ProjectID(s.ProjectID))
+// mayControl reports whether the actor may end other people's sessions of the VM and take the keyboard.
+func mayControl(a fleet.Actor, s db.GetConsoleSessionRow) bool {
+	return policy.May(a, console.ControlPermission(fleet.ProjectID(s.ProjectID)), fleet.ProjectID(s.ProjectID))
 }
 
 func isOwn(a fleet.Actor, userID string) bool { return a.UserID != "" && string(a.UserID) == userID }
@@ -120,7 +110,7 @@ func audit(ctx context.Context, q *db.Queries, a fleet.Actor, action string, s d
 // holds the connection closes it, and its user reads who ended it.
 func (c *Consoles) EndConsoleSession(ctx context.Context, a fleet.Actor, id fleet.PairID) error {
 	return c.change(ctx, a, id, func(q *db.Queries, s db.GetConsoleSessionRow) error {
-		if !isOwn(a, s.UserID) && !mayRule(a, s) {
+		if !isOwn(a, s.UserID) && !mayControl(a, s) {
 			return fleet.Errorf(fleet.Forbidden, "You can end only your own sessions. To end those of others, you need permission to change the VM.")
 		}
 		if err := audit(ctx, q, a, "console.end", s, "of "+s.UserName); err != nil {
@@ -156,7 +146,7 @@ func (c *Consoles) GiveKeyboard(ctx context.Context, a fleet.Actor, id fleet.Pai
 		case errors.Is(err, pgx.ErrNoRows):
 		case err != nil:
 			return err
-		case !isOwn(a, holder.UserID) && !mayRule(a, s):
+		case !isOwn(a, holder.UserID) && !mayControl(a, s):
 			return fleet.Errorf(fleet.Forbidden, "%s has the keyboard. Ask for it, or ask somebody who may change the VM.", holder.UserName)
 		}
 		if err := q.GrantKeyboard(ctx, id); err != nil {
@@ -176,7 +166,7 @@ func (c *Consoles) change(ctx context.Context, a fleet.Actor, id fleet.PairID, d
 	}
 	return c.store.Tx(ctx, func(q *db.Queries) error {
 		s, err := lockSession(ctx, q, id)
-		if err == nil && !maySee(a, s) {
+		if project := fleet.ProjectID(s.ProjectID); err == nil && !policy.May(a, console.SeePermission(project), project) {
 			err = pgx.ErrNoRows
 		}
 		if err != nil {
@@ -189,22 +179,31 @@ func (c *Consoles) change(ctx context.Context, a fleet.Actor, id fleet.PairID, d
 	})
 }
 
-// maxLost limits the sessions that one transaction ends or deletes.
-const maxLost = 1000
+// Limits of one pass: consoles whose lost sessions are ended, and old sessions that are deleted.
+const (
+	maxLostConsoles  = 100
+	maxSweptSessions = 1000
+)
 
-// EndLostConsoleSessions ends the sessions of portals that have stopped, and deletes old ones.
+// EndLostConsoleSessions ends the sessions that no portal reports any more, and deletes old ones.
 func (c *Consoles) EndLostConsoleSessions(ctx context.Context, a fleet.Actor) error {
 	return c.store.RunPass(ctx, a, "lost console sessions", func(q *db.Queries) error {
-		lost, err := q.LostConsoleSessions(ctx, db.LostConsoleSessionsParams{Age: console.LostAfter, Most: maxLost})
+		lost, err := q.ConsolesWithLostSessions(ctx, db.ConsolesWithLostSessionsParams{Age: console.LostAfter, Most: maxLostConsoles})
 		if err != nil {
 			return err
 		}
 		for _, subject := range lost {
+			if err := q.LockConsole(ctx, string(subject)); err != nil {
+				return err
+			}
+			if err := q.EndLostConsoleSessions(ctx, db.EndLostConsoleSessionsParams{Subject: subject, Age: console.LostAfter}); err != nil {
+				return err
+			}
 			if err := q.PassKeyboard(ctx, subject); err != nil {
 				return err
 			}
 		}
-		_, err = q.SweepConsoleSessions(ctx, db.SweepConsoleSessionsParams{Age: console.Kept, Most: maxLost})
+		_, err = q.SweepConsoleSessions(ctx, db.SweepConsoleSessionsParams{Age: console.Kept, Most: maxSweptSessions})
 		return err
 	})
 }
