@@ -172,9 +172,14 @@ func TestConsoleSessionRefusals(t *testing.T) {
 	s := newConsoleHost(t)
 	ann := s.newSignedInBrowser("ann", fleet.RoleOperator)
 	vic := s.newSignedInBrowser("vic", fleet.RoleViewer)
+	mia := s.newTenantBrowser("mia", s.addProject("bank")) // of another project
 	v := s.join(ann)
+	mia.get("/menus/console/"+v.id).requireStatus(t, http.StatusNotFound)
+	mia.get("/console-sessions").excludes(t, "ann")
+	mia.get("/console-sessions.csv").excludes(t, "ann")
 	for _, act := range []string{"end", "ask", "keyboard"} {
 		vic.post("/console-sessions/"+v.id+"/"+act, nil).requireStatus(t, http.StatusForbidden)
+		mia.post("/console-sessions/"+v.id+"/"+act, nil).requireStatus(t, http.StatusNotFound)
 		ann.post("/console-sessions/"+string(fleet.NewID[fleet.PairID]())+"/"+act, nil).requireStatus(t, http.StatusNotFound)
 		ann.post("/console-sessions/x/"+act, nil).requireStatus(t, http.StatusNotFound)
 	}
