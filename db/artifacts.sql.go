@@ -134,7 +134,7 @@ func (q *Queries) JobForArtifact(ctx context.Context, arg JobForArtifactParams) 
 
 const jobsOnHost = `-- name: JobsOnHost :many
 SELECT j.kind, COALESCE(t.subject_name, '')::text AS name FROM jobs j LEFT JOIN tasks t ON t.id = j.task_id
-WHERE j.host_id = $1 AND j.state = 'running' AND j.kind <> ALL ($2::text[]) ORDER BY j.id LIMIT 100
+WHERE j.host_id = $1 AND j.state = 'running' AND j.started_at IS NOT NULL AND j.kind <> ALL ($2::text[]) ORDER BY j.id LIMIT 100
 `
 
 type JobsOnHostParams struct {

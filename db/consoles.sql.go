@@ -95,7 +95,7 @@ func (q *Queries) AwaitedConsole(ctx context.Context, arg AwaitedConsoleParams) 
 }
 
 const consolesWithLostSessions = `-- name: ConsolesWithLostSessions :many
-SELECT l.subject FROM (SELECT DISTINCT s.subject FROM console_sessions s WHERE s.ended_at IS NULL AND s.seen_at < now() - $1::interval LIMIT $2) l ORDER BY l.subject
+SELECT DISTINCT l.subject FROM (SELECT s.subject FROM console_sessions s WHERE s.ended_at IS NULL AND s.seen_at < now() - $1::interval ORDER BY s.seen_at LIMIT $2) l ORDER BY l.subject
 `
 
 type ConsolesWithLostSessionsParams struct {
@@ -374,7 +374,7 @@ func (q *Queries) ReportConsoleSession(ctx context.Context, arg ReportConsoleSes
 }
 
 const sweepConsoleSessions = `-- name: SweepConsoleSessions :execrows
-DELETE FROM console_sessions WHERE id IN (SELECT s.id FROM console_sessions s WHERE s.ended_at < now() - $1::interval ORDER BY s.ended_at LIMIT $2)
+DELETE FROM console_sessions WHERE id = ANY (ARRAY(SELECT s.id FROM console_sessions s WHERE s.ended_at < now() - $1::interval ORDER BY s.ended_at LIMIT $2))
 `
 
 type SweepConsoleSessionsParams struct {

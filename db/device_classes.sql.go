@@ -689,23 +689,25 @@ func (q *Queries) UsersOfDevices(ctx context.Context, classID string) ([]UsersOf
 }
 
 const vMsOfDeviceClass = `-- name: VMsOfDeviceClass :many
-SELECT v.id, (v.name || in_bin(v.recycled_at))::text AS name FROM vms v
-WHERE v.spec @> jsonb_build_object('deviceClasses', jsonb_build_array(jsonb_build_object('classId', $1::text))) ORDER BY v.name LIMIT $2
+WITH named AS MATERIALIZED (
+    SELECT v.id, v.name, v.recycled_at FROM vms v WHERE v.spec @> jsonb_build_object('deviceClasses', jsonb_build_array(jsonb_build_object('classId', $2::text)))
+)
+SELECT n.id, (n.name || in_bin(n.recycled_at))::text AS name FROM named n ORDER BY n.name LIMIT $1
 `
 
 type VMsOfDeviceClassParams struct {
-	ID   string
 	Most int32
+	ID   string
 }
 
 type VMsOfDeviceClassRow struct {
-	ID   fleet.VMID
+	ID   string
 	Name string
 }
 
-// VMs whose specs name the class, by name.
+// VMs whose specs name the class, by name. The rows are found by the index on specs, before they are sorted.
 func (q *Queries) VMsOfDeviceClass(ctx context.Context, arg VMsOfDeviceClassParams) ([]VMsOfDeviceClassRow, error) {
-	rows, err := q.db.Query(ctx, vMsOfDeviceClass, arg.ID, arg.Most)
+	rows, err := q.db.Query(ctx, vMsOfDeviceClass, arg.Most, arg.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -347,13 +347,11 @@ func (q *Queries) HealthChannel(ctx context.Context, id channel.ID) (HealthChann
 
 const healthMatchesOf = `-- name: HealthMatchesOf :many
 SELECT m.id, m.policy_id, m.host_id, m.check_name, m.object, m.code, m.event_id, m.text, m.severity, m.actions, m.dry_run, m.momentary, m.state, m.reason, m.notified, m.since, m.last_at, m.count, m.ended_at, m.released_by, p.name AS policy_name, h.name AS host_name FROM health_matches m JOIN health_policies p ON p.id = m.policy_id JOIN hosts h ON h.id = m.host_id
-WHERE ($1::text = '' OR m.policy_id = $1::text) AND ($2::text = '' OR m.host_id = $2::text) AND ($3::bigint = 0 OR m.id < $3::bigint)
-ORDER BY m.id DESC LIMIT $4
+WHERE m.policy_id = $1::text AND ($2::bigint = 0 OR m.id < $2::bigint) ORDER BY m.id DESC LIMIT $3
 `
 
 type HealthMatchesOfParams struct {
 	PolicyID string
-	HostID   string
 	Before   int64
 	Most     int32
 }
@@ -383,14 +381,9 @@ type HealthMatchesOfRow struct {
 	HostName   string
 }
 
-// The newest matches of a policy or a host with IDs below before; 0: from the newest.
+// The newest matches of a policy with IDs below before; 0: from the newest.
 func (q *Queries) HealthMatchesOf(ctx context.Context, arg HealthMatchesOfParams) ([]HealthMatchesOfRow, error) {
-	rows, err := q.db.Query(ctx, healthMatchesOf,
-		arg.PolicyID,
-		arg.HostID,
-		arg.Before,
-		arg.Most,
-	)
+	rows, err := q.db.Query(ctx, healthMatchesOf, arg.PolicyID, arg.Before, arg.Most)
 	if err != nil {
 		return nil, err
 	}

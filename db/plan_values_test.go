@@ -9,8 +9,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"quantix/internal/channel"
+	"quantix/internal/console"
 	"quantix/internal/flavor"
 	"quantix/internal/fleet"
+	"quantix/internal/healthpolicy"
+	"quantix/internal/hostcommand"
 	"quantix/internal/request"
 	"quantix/internal/schedules"
 	"quantix/internal/testkit"
@@ -81,6 +84,16 @@ var blockLimits = map[string]struct {
 	"PoolsToPredict":        {2000, "reads each pool of each host"},
 	"RuleMates":             {4000, "reads the labels of 2,000 VMs of a project"},
 	"DrivesWith":            {800, "scans the pending list of the GIN index on specs"},
+	"VMsOfDeviceClass":      {800, "scans the pending list of the GIN index on specs"},
+	"AvailableDevices":      {800, "reads the inventory of each host"},
+	"CountDevicesOfClasses": {2000, "counts the devices of all classes"},
+	"UsersOfDevices":        {6000, "scans the pending list of the GIN index on specs for each of 8 devices"},
+
+	"DriftedVMs":                       {800, "plans the statement of a function"},
+	"CriticalHostConditions":           {1500, "reads 40,000 conditions, all of them critical"},
+	"EndHealthMatchesWithoutCondition": {12000, "looks up the condition of each of 2,000 open matches"},
+	"ListHealthPolicies":               {2000, "counts the matches of a day"},
+	"TrimHostEvents":                   {1000, "deletes 249 events"},
 }
 
 // argumentValue returns an argument that refers to an existing object. field is the argument's name, or "" for a single
@@ -95,7 +108,7 @@ func (p plannedStatement) argumentValue(t *testing.T, field string, of reflect.T
 	if id, ok := map[reflect.Type]string{
 		reflect.TypeFor[fleet.HostID](): someHostID, reflect.TypeFor[fleet.ClusterID](): string(fleet.DefaultClusterID), reflect.TypeFor[fleet.ProjectID](): someProjectID, reflect.TypeFor[fleet.PoolID](): somePoolID, reflect.TypeFor[fleet.NetworkID](): someNetworkID,
 		reflect.TypeFor[fleet.VMID](): someVMID, reflect.TypeFor[fleet.TaskID](): someTaskID, reflect.TypeFor[fleet.JobID](): someTaskID, reflect.TypeFor[fleet.UserID](): someUserID,
-		reflect.TypeFor[fleet.Subject](): "vm:" + someVMID, reflect.TypeFor[fleet.ImageID](): someID, reflect.TypeFor[fleet.ImageVersionID](): someID, reflect.TypeFor[fleet.TemplateID](): someID, reflect.TypeFor[fleet.TemplateVersionID](): someID, reflect.TypeFor[schedules.ScheduleID](): someID, reflect.TypeFor[fleet.StartImageID](): someID, reflect.TypeFor[fleet.AlarmID](): someID, reflect.TypeFor[channel.ID](): someID, reflect.TypeFor[flavor.ID](): someID, reflect.TypeFor[channel.DeliveryID](): someID, reflect.TypeFor[fleet.AlarmRuleID](): someID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[fleet.Role](): "viewer",
+		reflect.TypeFor[fleet.Subject](): "vm:" + someVMID, reflect.TypeFor[fleet.ImageID](): someID, reflect.TypeFor[fleet.ImageVersionID](): someID, reflect.TypeFor[fleet.TemplateID](): someID, reflect.TypeFor[fleet.TemplateVersionID](): someID, reflect.TypeFor[schedules.ScheduleID](): someID, reflect.TypeFor[fleet.StartImageID](): someID, reflect.TypeFor[fleet.AlarmID](): someID, reflect.TypeFor[channel.ID](): someID, reflect.TypeFor[flavor.ID](): someID, reflect.TypeFor[channel.DeliveryID](): someID, reflect.TypeFor[fleet.AlarmRuleID](): someID, reflect.TypeFor[fleet.JobKind](): "vm.apply", reflect.TypeFor[console.Kind](): "vnc", reflect.TypeFor[fleet.Role](): "viewer",
 	}[of]; ok {
 		v.SetString(id)
 		return v
@@ -203,6 +216,19 @@ var argumentsByField = map[string]any{
 	"SetExpiry.Expiry":           fleet.ExpiresSoon,
 	"AddRequest.ID":              request.ID("01900000-0000-7000-8000-000000000001"), "DecideRequest.State": request.Approved,
 	"AddRequest.Input": []byte("{}"), "RenewRequest.Input": []byte("{}"), "ExpireRequests.Age": 30 * 24 * time.Hour, "SweepRequests.Age": 365 * 24 * time.Hour,
+	"AddArtifact.ID": hostcommand.ArtifactID("new"), "AddArtifact.Kind": hostcommand.ArtifactKind("diagnostics"), "AddArtifact.JobID": "new",
+	"AddPortalTask.ID": fleet.TaskID("new"), "AddPortalTask.ParentID": (*fleet.TaskID)(nil), "TakeStep.ParentID": someTaskID,
+	"AddDeviceClass.ID": fleet.DeviceClassID("new"), "AddDeviceClass.Name": "new", "ChangeDeviceClass.Name": "another", "AddDeviceClassMembers.Hosts": []string{someHostID},
+	"AddHealthPolicy.ID": healthpolicy.ID("new"), "AddHealthPolicy.Name": "new", "ChangeHealthPolicy.Name": "another", "SetHealthAct.State": healthpolicy.ActState("held"),
+	"AddHealthMatches.":     []byte(`[{"policyId": "id-7", "hostId": "` + someHostID + `", "check": "disks", "object": "disk-7", "code": "failing", "eventId": 1, "text": "t", "severity": "critical", "actions": {}, "dryRun": false, "momentary": false, "count": 1}]`),
+	"AddHostEvents.Events":  []byte(`[{"ago": 0, "kind": "opened", "check_name": "disks", "object": "disk-7", "code": "failing", "severity": "critical", "text": "t", "repeats": 1, "actor": ""}]`),
+	"EndHealthMatches.Keys": []byte(`[{"check": "disks", "object": "disk-7", "code": "failing"}]`), "EndHostConditions.Keys": []byte(`[{"check": "disks", "object": "disk-7", "code": "failing"}]`),
+	"EndOtherHealthMatches.Matches": []byte(`[{"hostId": "` + someHostID + `", "check": "disks", "object": "disk-7", "code": "failing"}]`),
+	"SetEventPolicies.":             []byte(`[{"id": 7, "names": ["policy 7"]}]`), "SetHealthMatchStates.": []byte(`[{"id": 7, "state": "active", "reason": "", "notified": false}]`),
+	"SetHostChecks.Checks":         []byte(`[{"check": "check-7", "state": "failed"}]`),
+	"SetHostConditions.Conditions": []byte(`[{"check_name": "disks", "object": "disk-7", "code": "failing", "severity": "critical", "text": "t", "ago": 0, "repeats": 1, "occurrence": false}]`),
+	"RecordReading.Reading":        []byte(`{}`), "OpenConsoleSession.ID": fleet.PairID("new"), "OpenConsoleSession.UserID": someUserID,
+	"OpenConsoleSession.HostID": "", "OpenConsoleSession.Subject": fleet.Subject("vm:" + someVMID),
 	"TasksSeen.Ids":     []string{someTaskID},
 	"EventsAfter.After": "00000000-0000-4000-8000-000000049000", "EventsAfter.Types": []string{"vm"}, "EventsAfter.OpenTypes": []string{"vm"}, "EventsAfter.Most": int32(500), "EventsAfter.Project": "",
 }
@@ -234,6 +260,24 @@ var fillStatements = []string{
 	`INSERT INTO channels (id, name, spec, target, signed) SELECT 'id-' || n, 'channel ' || n, '{"kind":"email","to":["a@example.org"]}', 'a@example.org', false FROM generate_series(1, 1000) n`,
 	`INSERT INTO vm_use SELECT u.* FROM vms v CROSS JOIN LATERAL vm_use_of(v) u ON CONFLICT DO NOTHING`,
 	`INSERT INTO project_quotas (project_id, limits, changed_by) SELECT p.id, '{"cpus": {"hard": 1000000}, "snapshots": {"hard": 1000000}}', 'me' FROM projects p`,
+	`INSERT INTO device_classes (id, name) SELECT 'id-' || n, 'class ' || n FROM generate_series(1, 200) n`,
+	`INSERT INTO device_class_members (class_id, host_id, device) SELECT 'id-' || h.nr % 200 + 1, h.id, 'pci/' || n FROM (SELECT id, row_number() OVER () AS nr FROM hosts) h, generate_series(1, 8) n`,
+	`INSERT INTO device_class_grants (class_id, project_id, granted_by) SELECT c.id, p.id, 'me' FROM device_classes c, (SELECT id FROM projects ORDER BY id LIMIT 50) p`,
+	`INSERT INTO device_allocations (vm_id, class_id, host_id, device) SELECT v.id, m.class_id, v.host_id, m.device FROM vms v JOIN device_class_members m ON m.host_id = v.host_id AND m.device = 'pci/' || right(v.id, 1) WHERE right(v.id, 2) < '10'`,
+	`INSERT INTO health_policies (id, name, spec) SELECT 'id-' || n, 'policy ' || n, '{}' FROM generate_series(1, 200) n`,
+	`INSERT INTO host_events (host_id, at, kind, check_name, object, code, severity, text, numbers, attributes)
+		SELECT h.id, now() - n * interval '1 minute', 'opened', 'disks', 'disk-' || n, 'failing', 'critical', 't', '{}', '{}' FROM hosts h, generate_series(1, 250) n`,
+	`INSERT INTO host_conditions (host_id, check_name, object, code, severity, text, numbers, attributes, since, last_at, occurrence)
+		SELECT h.id, 'disks', 'disk-' || n, 'failing', 'critical', 't', '{}', '{}', now(), now(), false FROM hosts h, generate_series(1, 200) n`,
+	`INSERT INTO host_checks (host_id, check_name, state) SELECT h.id, 'check-' || n, 'ok' FROM hosts h, generate_series(1, 10) n`,
+	`INSERT INTO health_matches (policy_id, host_id, check_name, object, code, text, severity, actions, dry_run, momentary, ended_at)
+		SELECT 'id-' || n, h.id, 'disks', 'disk-' || n, 'failing', 't', 'critical', '{}', false, false, CASE WHEN n % 20 > 0 THEN now() END FROM hosts h, generate_series(1, 200) n`,
+	`INSERT INTO host_bmcs (host_id, spec, by_key, sealed) SELECT h.id, '{}', 'x', '' FROM hosts h`,
+	`INSERT INTO host_artifacts (id, host_id, kind, job_id, task_id, created_by, size, summary, archive)
+		SELECT h.id || n, h.id, 'diagnostics', h.id || n, 'id-' || n, 'me', 1, '{}', '' FROM hosts h, generate_series(1, 10) n`,
+	`INSERT INTO console_sessions (id, subject, vm_id, uuid, project_id, vm_name, kind, user_id, user_name, session, address, opened_at, ended_at)
+		SELECT 'id-' || n, 'vm:' || v.id, v.id, v.id, v.project_id, v.name, 'vnc', 'user-' || n % 5000, 'me', 's', 'a', now() - n * interval '1 second', CASE WHEN n % 10 > 0 THEN now() - n * interval '1 second' END
+		FROM (SELECT id, project_id, name, row_number() OVER (ORDER BY id) AS n FROM vms LIMIT 20000) v`,
 	`INSERT INTO flavors (id, name, cpus, memory_mib) SELECT 'id-' || n, 'flavor ' || n, 1, 1 FROM generate_series(1, 200) n`,
 	`INSERT INTO flavor_grants (flavor_id, project_id, granted_by) SELECT f.id, p.id, 'me' FROM flavors f, (SELECT id FROM projects ORDER BY id LIMIT 50) p`,
 	`INSERT INTO requests (id, project_id, user_id, requested_by, kind, name, reason, wanted, key, state, notified)

@@ -36,6 +36,9 @@ func TestSelectFindsOptionAmongSixHundred(t *testing.T) {
 	if err := p.pool.QueryRow(t.Context(), "UPDATE networks SET kind = 'bridge' WHERE name = 'net-007' RETURNING id").Scan(&network); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := p.pool.Exec(t.Context(), "DELETE FROM network_grants WHERE network_id = $1", network); err != nil { // otherwise every project may use it
+		t.Fatal(err)
+	}
 	ann := p.newSignedInBrowser("ann", fleet.RoleAdmin)
 	var a answer
 	form := ann.get("/vms/new").requireStatus(t, http.StatusOK)

@@ -29,7 +29,7 @@ WHERE j.subject = @subject AND j.host_id = @host_id AND j.kind = @kind AND j.sta
 -- name: JobsOnHost :many
 -- The running jobs of the host except those of some kinds, with the names of their objects.
 SELECT j.kind, COALESCE(t.subject_name, '')::text AS name FROM jobs j LEFT JOIN tasks t ON t.id = j.task_id
-WHERE j.host_id = @host_id AND j.state = 'running' AND j.kind <> ALL (@surviving::text[]) ORDER BY j.id LIMIT 100;
+WHERE j.host_id = @host_id AND j.state = 'running' AND j.started_at IS NOT NULL AND j.kind <> ALL (@surviving::text[]) ORDER BY j.id LIMIT 100;
 
 -- name: CancelUnclaimedHostCommands :exec
 -- Cancels commands to agents that their hosts did not get in time.

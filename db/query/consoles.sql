@@ -71,11 +71,11 @@ UPDATE console_sessions SET asked_at = now() WHERE id = @id AND ended_at IS NULL
 
 -- name: ConsolesWithLostSessions :many
 -- Consoles with open sessions that no portal reports any more, in one order for all passes.
-SELECT l.subject FROM (SELECT DISTINCT s.subject FROM console_sessions s WHERE s.ended_at IS NULL AND s.seen_at < now() - @age::interval LIMIT @most) l ORDER BY l.subject;
+SELECT DISTINCT l.subject FROM (SELECT s.subject FROM console_sessions s WHERE s.ended_at IS NULL AND s.seen_at < now() - @age::interval ORDER BY s.seen_at LIMIT @most) l ORDER BY l.subject;
 
 -- name: EndLostConsoleSessions :exec
 UPDATE console_sessions SET ended_at = seen_at, end_reason = 'The portal stopped.', keyboard = false, asked_at = NULL
 WHERE subject = @subject AND ended_at IS NULL AND seen_at < now() - @age::interval;
 
 -- name: SweepConsoleSessions :execrows
-DELETE FROM console_sessions WHERE id IN (SELECT s.id FROM console_sessions s WHERE s.ended_at < now() - @age::interval ORDER BY s.ended_at LIMIT @most);
+DELETE FROM console_sessions WHERE id = ANY (ARRAY(SELECT s.id FROM console_sessions s WHERE s.ended_at < now() - @age::interval ORDER BY s.ended_at LIMIT @most));

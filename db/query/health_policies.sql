@@ -101,10 +101,9 @@ SELECT m.*, p.name AS policy_name, h.name AS host_name FROM health_matches m JOI
 WHERE m.ended_at IS NULL AND (@host_id::text = '' OR m.host_id = @host_id::text) ORDER BY (p.spec->>'order')::integer NULLS FIRST, m.since, m.id LIMIT @most;
 
 -- name: HealthMatchesOf :many
--- The newest matches of a policy or a host with IDs below before; 0: from the newest.
+-- The newest matches of a policy with IDs below before; 0: from the newest.
 SELECT m.*, p.name AS policy_name, h.name AS host_name FROM health_matches m JOIN health_policies p ON p.id = m.policy_id JOIN hosts h ON h.id = m.host_id
-WHERE (@policy_id::text = '' OR m.policy_id = @policy_id::text) AND (@host_id::text = '' OR m.host_id = @host_id::text) AND (@before::bigint = 0 OR m.id < @before::bigint)
-ORDER BY m.id DESC LIMIT @most;
+WHERE m.policy_id = @policy_id::text AND (@before::bigint = 0 OR m.id < @before::bigint) ORDER BY m.id DESC LIMIT @most;
 
 -- name: LockHealthMatch :one
 SELECT m.*, p.name AS policy_name, h.name AS host_name FROM health_matches m JOIN health_policies p ON p.id = m.policy_id JOIN hosts h ON h.id = m.host_id WHERE m.id = @id FOR UPDATE OF m;

@@ -21,6 +21,11 @@ func ResolveDeviceClasses(
 	if len(spec.DeviceClasses) == 0 {
 		return nil
 	}
+	var checks fleet.Checks
+	if n := len(spec.DeviceClasses); n > fleet.MaxHostDevices { // each takes a statement
+		checks.Add("spec.deviceClasses", "A VM has at most %s.", fleet.CountWithUnit(fleet.MaxHostDevices, "host device"))
+		return checks.Err()
+	}
 	if err := store.NameDeviceClasses(ctx, q, a, spec); err != nil {
 		return err
 	}
@@ -31,7 +36,6 @@ func ResolveDeviceClasses(
 	slices.SortFunc(order, func(i, j int) int {
 		return compareClasses(spec.DeviceClasses[i], spec.DeviceClasses[j])
 	})
-	var checks fleet.Checks
 	for _, i := range order {
 		d := spec.DeviceClasses[i]
 		had := slices.ContainsFunc(old.DeviceClasses, func(o fleet.VMDeviceClass) bool {

@@ -164,7 +164,9 @@ func (s *statementBuilder) whereProjectVisible(a fleet.Actor, column string, pro
 // whereVMVisible limits rows to the VMs of the projects that the actor sees, except those in the recycle bin. If project
 // is not empty, it limits them to that project.
 func (s *statementBuilder) whereVMVisible(a fleet.Actor, project fleet.ProjectID) {
-	s.addCondition("v.recycled_at IS NULL")
+	// PostgreSQL expects recycled_at IS NULL to hold for one row of 200 until it has analyzed the table, and would join
+	// hosts row by row. Of this condition with the same meaning it expects two rows of three.
+	s.addCondition("isfinite(v.recycled_at) IS NOT TRUE")
 	s.whereProjectVisible(a, "v.project_id", project)
 }
 
